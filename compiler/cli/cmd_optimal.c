@@ -152,27 +152,79 @@ static void put_result(struct text *t, const struct settings *settings, const st
             certificate_of(settings->output), holds(closed, ""));
 }
 
-static struct closed write_results(const struct settings *settings, const struct compile *c, const struct instance *in,
-                                   const struct optimum *best, const struct text *certificate, double until) {
-    struct text script = {0};
-    char a[32], b[32];
-    const char *command = command_line(settings);
-    struct lists own = {c->sched ? c->sched->order : NULL, c->sched ? c->sched->norder : NULL};
+/* The rule, the pattern or the sequence for the order found. */
+static struct closed close_up(const struct settings *settings, const struct compile *c, const struct instance *in,
+                              const struct optimum *best, enum aim aim) {
+    double until = settings->seconds > 0 ? now() + settings->seconds : 0;
     int64_t *start = best->start ? best->start : NEW(int64_t, c->spec->njobs);
     for (int32_t j = 0; j < c->spec->njobs && !best->start; j++)
         start[j] = llround(c->sched->start[j] / in->tick);
-    struct lists lists = best->start ? lists_by_start(c->spec, start) : own;
-    struct closed closed = find_closed(&c->args, c->spec, lists, start, in, c->graph, SEARCHED_LATER, until);
-    put(&script,
-        "-- The best order of the jobs of %s: %s, and no order takes less than %s.\n"
-        "-- The proof is %s, which `pianola check-bound` checks.\n%s",
-        command, number(closed.makespan, a), number((double)best->lower * in->tick, b),
-        tame(certificate_of(settings->output)), holds(&closed, "-- "));
-    put_bytes(&script, closed.body.s, closed.body.n);
+    struct lists lists =
+        best->start ? lists_by_start(c->spec, start) : (struct lists){c->sched->order, c->sched->norder};
+    return find_closed(&c->args, c->spec, lists, start, in, c->graph, aim, SEARCHED_LATER, until);
+}
+
+static void write_script(const struct settings *settings, const struct closed *closed, const char *notes) {
+    struct text script = {0};
+    put_word(&script, notes);
+    put_bytes(&script, closed->body.s, closed->body.n);
     stage_file(settings->output, &script, false);
+}
+
+static struct closed write_results(const struct settings *settings, const struct compile *c, const struct instance *in,
+                                   const struct optimum *best, const struct text *certificate) {
+    struct closed closed = close_up(settings, c, in, best, AIM_MAKESPAN);
+    char a[32], b[32];
+    write_script(settings, &closed,
+                 format("-- The best order of the jobs of %s: %s, and no order takes less than %s.\n"
+                        "-- The proof is %s, which `pianola check-bound` checks.\n%s",
+                        command_line(settings), number(closed.makespan, a), number((double)best->lower * in->tick, b),
+                        tame(certificate_of(settings->output)), holds(&closed, "-- ")));
     stage_file(certificate_of(settings->output), certificate, false);
     place_files();
     return closed;
+}
+
+/* ---- what each further microbatch takes ---- */
+
+static void put_period(struct text *t, const struct settings *settings, const struct compile *c,
+                       const struct closed *closed, double lower, const char *proof) {
+    char a[32], b[32];
+    bool known = isfinite(closed->period), optimal = known && closed->period <= lower * (1 + 1e-9);
+    if (settings->json) {
+        put(t, "{\"schema\": 1, \"schedule\": %s, \"objective\": \"period\", \"period\": %s, ", quoted(c->spec->name),
+            known ? number(closed->period, a) : "null");
+        put(t, "\"lower_bound\": %s, \"optimal\": %s, \"proof\": \"%s\", \"rule\": %s}\n", number(lower, b),
+            optimal ? "true" : "false", proof, closed->kind ? quoted(closed->kind) : "null");
+        return;
+    }
+    if (known)
+        put(t, "%s: %s for each further microbatch %s\n", c->spec->name, number(closed->period, a),
+            optimal ? "is optimal" : "is the best known");
+    else
+        put(t, "%s: no rule and no pattern is known for any number of microbatches\n", c->spec->name);
+    put(t, "no steady state takes less than %s: %s\n", number(lower, b),
+        !strcmp(proof, "work") ? "a rank's work for a microbatch"
+                               : "how long a rank must hold what a microbatch keeps, against the room for it");
+    if (settings->output)
+        put(t, "wrote %s, %s\n", settings->output, form(closed));
+}
+
+static void find_period(struct text *t, const struct settings *settings, const struct compile *c,
+                        const struct instance *in, const struct optimum *best) {
+    struct steady bound = steady_bound(in, c->spec->batches);
+    struct closed closed = close_up(settings, c, in, best, AIM_PERIOD);
+    double lower = fmax(bound.work, bound.memory) * in->tick;
+    char a[32], b[32];
+    if (settings->output) {
+        write_script(settings, &closed,
+                     format("-- %s: with each further microbatch %s more, and no steady state takes less than %s.\n",
+                            command_line(settings),
+                            isfinite(closed.period) ? number(closed.period, a) : "it is not known how much",
+                            number(lower, b)));
+        place_files();
+    }
+    put_period(t, settings, c, &closed, lower, bound.memory > bound.work ? "memory" : "work");
 }
 
 /* The script's own order, or NULL where that comes to a deadlock. */
@@ -210,11 +262,15 @@ int cmd_optimal(const struct settings *settings) {
         die(best.gave_up ? "%s: found no order that its caps leave room for; give more --time, or raise a cap"
                          : "%s: its caps leave room for no order at all; raise them",
             c.spec->file);
+    if (settings->objective == LEAST_PERIOD) {
+        find_period(&out, settings, &c, in, &best);
+        write_file("-", &out);
+        return 0;
+    }
     struct closed closed = {0};
     emit_certificate(&certificate, in, &best, command_line(settings));
     if (settings->output)
-        closed =
-            write_results(settings, &c, in, &best, &certificate, settings->seconds > 0 ? now() + settings->seconds : 0);
+        closed = write_results(settings, &c, in, &best, &certificate);
     put_result(&out, settings, &c, in, &best, &closed, is_accepted(certificate.s), now() - begin);
     write_file("-", &out);
     return 0;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 enum { LONGEST_PERIOD = 4, MOST_CUTS = 16, MOST_SHIFTS = 8, MOST_OTHER = 200000 };
+enum { ROUNDS = 120 }; /* microbatches: a multiple of those after which a schedule in a steady state repeats itself */
 static const double NEARLY = 1e-9; /* relative: makespans that differ by less are equal */
 
 /* The arguments with another number of microbatches. */
@@ -77,16 +78,32 @@ static double makespan_of(const struct script_args *args, const struct text *bod
 struct closing {
     const struct script_args *args;
     const struct spec *sp;
-    double target, growth; /* what it may take; what each more microbatch takes at least: the busiest rank's work */
+    enum aim aim;
+    double target, growth; /* what it may take; what each more microbatch takes at least */
     double later[HOLDS];   /* the best so far, with more microbatches */
     struct closed best;
 };
 
-static double sum_later(const double *later) { return later[0] + later[1]; }
+/* Twice and four times as many microbatches; or so many that ranks are in step, and whole rounds more. */
+static int more_batches(const struct closing *closing, int i) {
+    int batches = closing->sp->batches;
+    return closing->aim == AIM_PERIOD ? 8 * batches + i * ROUNDS : batches << (i + 1);
+}
+
+/* What each microbatch between the two larger numbers takes. */
+static double growth_of(const struct closing *closing, const double *later) {
+    double more = more_batches(closing, 1) - more_batches(closing, 0);
+    return isfinite(later[0]) && isfinite(later[1]) ? (later[1] - later[0]) / more : INFINITY;
+}
+
+static double score_of(const struct closing *closing, const double *later) {
+    return closing->aim == AIM_PERIOD ? growth_of(closing, later) : later[0] + later[1];
+}
 
 static bool nothing_better(const struct closing *closing) {
-    double more = closing->later[HOLDS - 1] - closing->target, batches = (double)closing->sp->batches * 3;
-    return closing->best.kind && more <= closing->growth * batches * (1 + NEARLY);
+    const double *later = closing->later;
+    double first = closing->aim == AIM_PERIOD ? 0 : later[0] - closing->target, bound = closing->growth * (1 + NEARLY);
+    return closing->best.kind && first <= bound * closing->sp->batches && growth_of(closing, later) <= bound;
 }
 
 static void consider(struct closing *closing, const char *kind, struct text *body) {
@@ -94,8 +111,10 @@ static void consider(struct closing *closing, const char *kind, struct text *bod
     if (!(makespan <= closing->target * (1 + NEARLY)))
         return;
     for (int i = 0; i < HOLDS; i++)
-        later[i] = makespan_of(closing->args, body, closing->sp->batches << (i + 1));
-    if (closing->best.kind && !(sum_later(later) < sum_later(closing->later) * (1 - NEARLY)))
+        later[i] = makespan_of(closing->args, body, more_batches(closing, i));
+    if (closing->aim == AIM_PERIOD && isinf(growth_of(closing, later)))
+        return;
+    if (closing->best.kind && !(score_of(closing, later) < score_of(closing, closing->later) * (1 - NEARLY)))
         return;
     closing->best.kind = kind;
     closing->best.body = *body;
@@ -211,7 +230,7 @@ static void hold_with_more(struct closing *closing, int64_t states, double until
     struct closed *best = &closing->best;
     for (int i = 0; i < HOLDS; i++) {
         struct hold *hold = &best->hold[best->nholds++];
-        *hold = (struct hold){closing->sp->batches << (i + 1), closing->later[i], NAN, NAN};
+        *hold = (struct hold){more_batches(closing, i), closing->later[i], NAN, NAN};
         struct origin better = find_best(hold, closing->args, states, until);
         if (i == 0 && better.sp)
             try_patterns(closing, &better);
@@ -219,13 +238,13 @@ static void hold_with_more(struct closing *closing, int64_t states, double until
     }
 }
 
-static double busiest(const struct spec *sp) {
-    double *work = NEW(double, sp->workers), most = 0;
-    for (int32_t j = 0; j < sp->njobs; j++)
-        work[sp->job[j].rank] += job_time(sp, j);
-    for (int r = 0; r < sp->workers; r++)
-        most = fmax(most, work[r]);
-    return most / sp->batches;
+/* An order of twice as many may show a period that one of so many does not. */
+static void try_longer(struct closing *closing, int64_t states, double until) {
+    struct hold hold = {2 * closing->sp->batches, INFINITY, NAN, NAN};
+    struct origin longer =
+        nothing_better(closing) ? (struct origin){0} : find_best(&hold, closing->args, states, until);
+    if (longer.sp)
+        try_patterns(closing, &longer);
 }
 
 static int64_t end_of(const struct instance *in, const int64_t *start, int32_t n) {
@@ -238,20 +257,27 @@ static int64_t end_of(const struct instance *in, const int64_t *start, int32_t n
 }
 
 struct closed find_closed(const struct script_args *args, const struct spec *sp, struct lists lists,
-                          const int64_t *start, const struct instance *in, const struct graph *graph, int64_t states,
-                          double until) {
-    struct closing closing = {.args = args, .sp = sp, .growth = busiest(sp)};
+                          const int64_t *start, const struct instance *in, const struct graph *graph, enum aim aim,
+                          int64_t states, double until) {
+    struct steady bound = steady_bound(in, sp->batches);
+    double least = aim == AIM_PERIOD ? fmax(bound.work, bound.memory) : bound.work;
+    struct closing closing = {.args = args, .sp = sp, .aim = aim, .target = INFINITY, .growth = least * in->tick};
     struct text sequence = {0};
     emit_sequence(&sequence, sp, lists);
-    closing.target = makespan_of(args, &sequence, sp->batches);
+    double makespan = makespan_of(args, &sequence, sp->batches);
+    if (aim == AIM_MAKESPAN)
+        closing.target = makespan;
     if (can_scale(sp)) {
         try_rules(&closing, lists);
         try_patterns(&closing, &(struct origin){sp, lists, start});
         try_others(&closing, in, graph, end_of(in, start, sp->njobs));
     }
-    if (closing.best.kind) {
+    if (can_scale(sp) && aim == AIM_PERIOD)
+        try_longer(&closing, states, until);
+    if (!closing.best.kind)
+        return (struct closed){.body = sequence, .makespan = makespan, .period = INFINITY};
+    closing.best.period = growth_of(&closing, closing.later);
+    if (aim == AIM_MAKESPAN)
         hold_with_more(&closing, states, until);
-        return closing.best;
-    }
-    return (struct closed){.body = sequence, .makespan = closing.target};
+    return closing.best;
 }

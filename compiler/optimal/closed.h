@@ -48,16 +48,20 @@ struct hold { /* how it does with more microbatches */
     double best, lower; /* of any order: the best known, and a bound. NAN: the script cannot be asked for so many */
 };
 enum { HOLDS = 2 };
+/* What a written script should do: take no longer than the order, and with more microbatches least; or take least for
+ * each further microbatch, whatever its first ones take. */
+enum aim { AIM_MAKESPAN, AIM_PERIOD };
 struct closed {
     const char *kind; /* "n" or "pattern"; NULL: neither is known */
     struct text body; /* the script */
     double makespan;  /* what its jobs take; of kind NULL, the sequence's */
     struct hold hold[HOLDS];
     int nholds;
+    double period; /* AIM_PERIOD: for each further microbatch */
 };
 /* args: of the script whose spec sp is, with the scripts' texts; lists: the order; start: when its jobs start, in ticks
  * of in. states, until: as in find_optimum, for each other number of microbatches. */
 struct closed find_closed(const struct script_args *args, const struct spec *sp, struct lists lists,
-                          const int64_t *start, const struct instance *in, const struct graph *graph, int64_t states,
-                          double until);
+                          const int64_t *start, const struct instance *in, const struct graph *graph, enum aim aim,
+                          int64_t states, double until);
 #endif

@@ -29,6 +29,12 @@ expect "a V in little memory" pattern "$(best $caps -D chunks=2 -D v=true -D cap
 expect "the V with 8 and with 16 microbatches" "63 111" "$(makespan 8) $(makespan 16)"
 expect "it says so" 1 "$(grep -c '^-- 16 microbatches: 111, optimal' "$script")"
 
+# period ARGS...: what a further microbatch takes, the bound and whether they are equal
+period() { "$PIANOLA" optimal $caps --objective period "$@" --json 2>&1 | sed -nE 's/.*"period": ([^,]*), "lower_bound": ([^,]*), "optimal": ([a-z]*), "proof": "([a-z]*).*/\1 \2 \3 \4/p;/error:/p'; }
+expect "room for three: memory says how long" "4 4 true memory" "$(period -D caps=3)"
+expect "V-Half's memory: a rank's work" "6 6 true work" "$(period -D caps=6 -D split=true -D chunks=2 -D v=true -o "$script")"
+expect "what was written takes so long" 6 "$((($(makespan 80) - $(makespan 40)) / 40))"
+
 cat >"$room/turns.lua" <<'END'
 local p = params { batches = 4 }
 return schedule { workers = 2, stages = 2, batches = p.batches, w = function(s, b) return s, (s + b) % 2 end }

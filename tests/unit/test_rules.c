@@ -13,6 +13,7 @@ struct result {
     struct closed closed;
     struct spec *sp;
     double optimum;
+    struct steady steady;
 };
 
 static struct script_args args_of(const char *src, int batches) {
@@ -23,7 +24,7 @@ static struct script_args args_of(const char *src, int batches) {
 }
 
 /* src: a script with the parameter batches. */
-static struct result close_best(const char *src, int batches) {
+static struct result close_with(const char *src, int batches, enum aim aim) {
     struct script_args args = args_of(src, batches);
     struct spec *sp = script_load(&args);
     struct stage *st = cost_stages(sp);
@@ -31,9 +32,12 @@ static struct result close_best(const char *src, int batches) {
     struct instance *in = instance_of(sp, st, graph);
     struct optimum best = find_optimum(in, graph, serial_time(in) + 1, 1000000, 0);
     cr_assert_eq(best.makespan, best.lower);
-    struct closed closed = find_closed(&args, sp, lists_by_start(sp, best.start), best.start, in, graph, 100000, 0);
-    return (struct result){closed, sp, (double)best.makespan * in->tick};
+    struct closed closed =
+        find_closed(&args, sp, lists_by_start(sp, best.start), best.start, in, graph, aim, 100000, 0);
+    return (struct result){closed, sp, (double)best.makespan * in->tick, steady_bound(in, batches)};
 }
+
+static struct result close_best(const char *src, int batches) { return close_with(src, batches, AIM_MAKESPAN); }
 
 static const char *straight(const char *more) {
     return format("local p = params { batches = 8 }\n"
@@ -142,4 +146,31 @@ Test(rules, costs) {
     struct result result = close_best(src, 8);
     cr_assert_not_null(result.closed.kind);
     cr_assert_float_eq(run_closed(&result.closed, 8, result.sp->njobs, 3), result.optimum, 1e-9);
+}
+
+/* ---- steady states ---- */
+
+static void check_period(const char *src, double work, double memory, double period, int cap) {
+    struct result result = close_with(src, 8, AIM_PERIOD);
+    cr_assert_float_eq(result.steady.work, work, 1e-9);
+    cr_assert_float_eq(result.steady.memory, memory, 1e-9, "%g", result.steady.memory);
+    cr_assert_float_eq(result.closed.period, period, 1e-9, "%g", result.closed.period);
+    double growth = run_closed(&result.closed, 300, result.sp->njobs / 8 * 300, cap) -
+                    run_closed(&result.closed, 240, result.sp->njobs / 8 * 240, cap);
+    cr_assert_float_eq(growth / 60, period, 1e-9);
+}
+
+/* Rank 0 holds an activation for 4 forwards and 4 backwards of 2: 12, in room for so many. */
+Test(rules, period) {
+    check_period(straight("cap = 1"), 3, 12, 12, 1);
+    check_period(straight("cap = 2"), 3, 6, 6, 2);
+    check_period(straight("cap = 3"), 3, 4, 4, 3);
+    check_period(straight("cap = 4"), 3, 3, 3, 4);
+}
+
+/* A W comes behind its own I: 4 F, 4 I and a W on rank 0. In a V, rank 0 holds the first stage's for 17, the last's for
+ * 3. */
+Test(rules, period_of_split_backwards) {
+    check_period(straight("cap = 4, split_backward = true"), 3, 9. / 4, 3, 4);
+    check_period(in_a_v("cap = 4, split_backward = true"), 6, 20. / 4, 6, 4);
 }
