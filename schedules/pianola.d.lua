@@ -127,8 +127,8 @@ function oldest_stage_first(s, b, d) end
 function one_forward_one_backward(k, d, warmup) end
 
 ---Writes out a rank's list of a sequence: patterns, each with how often it repeats, such as
----`{ { 2, "F0" }, { 3, "F0+B1 W" } }`. The k-th F of chunk x, and its k-th backward, is that of `s, b = job(x, k)`.
----A W is that of the rank's oldest I that has none yet.
+---`{ { 2, "F0" }, { 3, "F0+B1 W" } }`. The k-th F, R, W or backward of chunk x is that of `s, b = job(x, k)`.
+---A W without a chunk is that of the rank's oldest I that has none yet.
 ---@param patterns [integer, string][]
 ---@param job fun(x: integer, k: integer): integer, integer
 ---@return pianola.entry[]

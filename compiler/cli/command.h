@@ -17,6 +17,7 @@ struct settings {
     int64_t workers;        /* 0: not given; likewise the next two */
     double bandwidth, room; /* bytes per second; bytes of a machine */
     double seconds;         /* to search; 0: not given */
+    enum objective { LEAST_MAKESPAN, LEAST_SPAN, LEAST_PERIOD } objective;
     bool sum, ring, transfers, train;
     int64_t microbatches, warm_up; /* to time, and before them */
     const double *target;          /* NULL: not given */

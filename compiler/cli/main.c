@@ -104,6 +104,7 @@ static void set_option(struct settings *settings, const struct command *command,
     case '1': settings->train = true; break;
     case '2': settings->target = loss_arg(name, arg); break;
     case '7': settings->jitter = percent_arg(name, arg); break;
+    case '9': settings->objective = (enum objective)choice(name, arg); break;
     case '8': settings->runs = number_arg(name, arg, 1); break;
     case 'L': settings->list = true; break;
     case 'O': settings->sort = arg; break;

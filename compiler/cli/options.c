@@ -86,8 +86,10 @@ const struct command commands[] = {
 const int ncommands = sizeof commands / sizeof *commands;
 
 const struct option_row options[] = {
-    {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', SCRIPTS | PARTITION | PROFILE | OPTIMAL},
-    {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm', SCRIPTS | PARTITION | PROFILE | OPTIMAL},
+    {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D',
+     SCRIPTS | PARTITION | PROFILE | OPTIMAL},
+    {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm',
+     SCRIPTS | PARTITION | PROFILE | OPTIMAL},
     {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c', SCRIPTS | PARTITION | OPTIMAL},
     {"lanes", "PER", "a communication lane, and with NCCL a communicator, per edge (default), peer or rank", 'l',
      SCRIPTS},
@@ -113,6 +115,11 @@ const struct option_row options[] = {
      'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE | COMPARE | OPTIMAL},
     {"time", "SECONDS", "search for so long at most; default: through so many states, which takes a minute or two", '3',
      OPTIMAL},
+    {"objective", "OBJECTIVE",
+     "what is to be least: the makespan (default); the span: the longest time that a rank takes from its first job to "
+     "its last; "
+     "or the period: what each further microbatch takes in a steady state",
+     '9', OPTIMAL},
     {"profile", "FILE",
      "what each layer takes: PipeDream's graph.txt, a line per layer and per edge (milliseconds, bytes)", 'i',
      PARTITION},
@@ -203,6 +210,7 @@ static const struct choices {
     {"WHICH", "solved just-in-time one-ahead two-ahead", NULL},
     {"PLAN", "spare least", NULL},
     {"HOW", "server ring", NULL},
+    {"OBJECTIVE", "makespan span period", NULL},
 };
 enum { NCHOICES = sizeof choices / sizeof *choices };
 

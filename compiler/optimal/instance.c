@@ -97,7 +97,8 @@ struct times {
 };
 static void measure(struct times *times, double t) {
     if (t > 0)
-        times->tick = times->tick > 0 ? common_measure(fmax(t, times->tick), fmin(t, times->tick), NEARLY * times->most) : t;
+        times->tick =
+            times->tick > 0 ? common_measure(fmax(t, times->tick), fmin(t, times->tick), NEARLY * times->most) : t;
 }
 
 static double delay_of(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t j, int32_t e) {
@@ -218,7 +219,7 @@ static void find_lags(struct building *build) {
         struct lag *old = class->lag;
         class->lag = NEW(struct lag, class->nlags + npreds);
         if (class->nlags)
-            memcpy(class->lag, old, sizeof *old * (size_t)class->nlags);
+            memcpy(class->lag, old, sizeof *old * (size_t) class->nlags);
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++) {
             const struct class *from = &build->in->class[build->class_of[graph->pred[e]]];
             add_lag(class, build->class_of[graph->pred[e]],
@@ -247,6 +248,8 @@ static void find_room(struct building *build) {
                 "run on one rank",
                 sp->file, job_name(&sp->names, job->s, job->b, job->d), job->rank, sp->job[last].rank);
         class->take = in->class[build->class_of[last]].give = 1;
+        class->until = build->class_of[last];
+        class->by = w >= 0 ? build->class_of[job_at(sp, job->s, job->b, OP_I)] : class->until;
     }
 }
 
@@ -301,7 +304,8 @@ static void find_heads_and_tails(struct instance *in) {
 
 static void sort_by_tail(struct instance *in, int r) { /* the longest first; few, and stable */
     for (int a = in->of_rank_at[r] + 1; a < in->of_rank_at[r + 1]; a++)
-        for (int b = a; b > in->of_rank_at[r] && in->class[in->of_rank[b]].tail > in->class[in->of_rank[b - 1]].tail; b--) {
+        for (int b = a; b > in->of_rank_at[r] && in->class[in->of_rank[b]].tail > in->class[in->of_rank[b - 1]].tail;
+             b--) {
             int c = in->of_rank[b];
             in->of_rank[b] = in->of_rank[b - 1];
             in->of_rank[b - 1] = c;
@@ -346,6 +350,43 @@ int64_t serial_time(const struct instance *in) {
     for (int c = 0; c < in->n; c++)
         sum += in->class[c].reach * in->class[c].items;
     return sum;
+}
+
+/* The least time from the start of an item of `from` to the end of that which gives its room back. Items of a pool
+ * follow none in particular, but in sum they start no sooner than each behind its own. */
+static int64_t residence(const struct instance *in, const int *order, int from) {
+    const struct class *class = &in->class[from], *until = &in->class[class->until];
+    int64_t *behind = NEW(int64_t, in->n);
+    for (int i = 0; i < in->n; i++) {
+        int c = order[i];
+        behind[c] = c == from ? 0 : -1;
+        for (int l = 0; l < in->class[c].nlags && !in->class[c].pool; l++) {
+            const struct lag *lag = &in->class[c].lag[l];
+            if (behind[lag->from] >= 0)
+                behind[c] = most(behind[c], behind[lag->from] + lag->ticks);
+        }
+    }
+    for (int l = 0; l < until->nlags && until->pool; l++)
+        if (until->lag[l].from == class->by)
+            return behind[class->by] + until->lag[l].ticks + until->time;
+    return behind[class->until] + until->time;
+}
+
+struct steady steady_bound(const struct instance *in, int batches) {
+    struct steady bound = {0};
+    const int *order = sort_classes(in);
+    for (int r = 0; r < in->ranks; r++) {
+        int64_t work = 0, held = 0;
+        for (int i = in->of_rank_at[r]; i < in->of_rank_at[r + 1]; i++) {
+            const struct class *class = &in->class[in->of_rank[i]];
+            work += class->time * class->items;
+            held += class->take ? class->take * class->items * residence(in, order, in->of_rank[i]) : 0;
+        }
+        bound.work = fmax(bound.work, (double)work / batches);
+        if (in->room[r] < INT64_MAX)
+            bound.memory = fmax(bound.memory, (double)held / (double)in->room[r] / batches);
+    }
+    return bound;
 }
 
 int64_t work_bound(const struct instance *in) {

@@ -24,7 +24,4 @@ struct optimum find_optimum(const struct instance *in, const struct graph *graph
 /* certify.c: the certificate, for `pianola check-bound` (compiler/README.md, "Certificates"). command: what it is of. */
 void emit_certificate(struct text *t, const struct instance *in, const struct optimum *optimum, const char *command);
 int covering_states(const struct instance *in, const struct optimum *optimum);
-
-/* emit_sequence.c: a schedule script with the jobs of each rank in the order of start. notes: lines of comment. */
-void emit_sequence(struct text *t, const struct spec *sp, const int64_t *start, const char *notes);
 #endif
