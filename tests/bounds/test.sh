@@ -23,6 +23,15 @@ expect "compare has a column" "27.3 % 27.3 %|18.6 %" "$("$PIANOLA" compare sched
     sed -nE '4,5s/^[^ ]+ +[^ ]+ +[^ ]+ +([0-9.]+ %) (.{8}).*/\1\2/p' | sed -E 's/ +/ /g;s/ $//' | paste -sd'|')"
 expect "and none where none is known" 0 "$("$PIANOLA" compare schedules/v_min.lua | grep -c closed)"
 
+# Rahimi 2025's regimes, and where they cannot hold.
+expect "regimes" "W = eps S B: 56
+G = B / 2: 28 and of one rank 10
+1f1b 4 at least B S^2: True half: True
+gpipe 4 at least B S^2: True half: True
+v_min 4 at least B S^2: False half: True
+v_min 8 at least B S^2: False half: True
+zbv 4 at least B S^2: True half: True" "$(python3 tests/bounds/regimes.py "$PIANOLA" 2>&1)"
+
 # Memory-time, from the timeline alone (judge.py): what activations hold; and what they need at least, in chains of unit
 # costs: (s,b) lives for the forwards and backwards of stages s .. S-1.
 for schedule in gpipe 1f1b zb_h1 zb_h2 zbv v_half v_min interleaved breadth_first lpp hybrid chimera dualpipev hanayo ddp naive apart cuckoo overflow; do
