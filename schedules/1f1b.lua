@@ -19,4 +19,5 @@ return schedule {
   workers = p.workers, stages = stages, batches = p.batches,
   w = function(s, b, d) return s, s end,
   n = function(s, b, d) return one_forward_one_backward(b, d, p.workers - s) end, order = "strict",
+  bubble = (stages - 1) / (p.batches + stages - 1),
 }

@@ -17,4 +17,5 @@ return schedule {
   workers = p.workers, stages = stages, batches = p.batches,
   w = function(s, b, d) return s, s end,
   n = forward_first, order = "strict",
+  bubble = (stages - 1) / (p.batches + stages - 1),
 }

@@ -30,4 +30,5 @@ return schedule {
     return rank, rank
   end,
   n = turn, order = "strict",
+  bubble = p.batches % R == 0 and (P - 1) / (p.batches // R + P - 1) or nil,
 }

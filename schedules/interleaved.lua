@@ -35,4 +35,5 @@ return schedule {
     return one_forward_one_backward(index(s, b, d), d, (V - 1) * first(1) + 2 * (P - 1 - s % P) + 1)
   end,
   order = "strict",
+  bubble = M >= P and (P - 1) / (V * M + P - 1) or nil,
 }

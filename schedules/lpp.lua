@@ -16,10 +16,13 @@
 local p = params { workers = 8, stages = 4, batches = 8, group = 4 }
 if p.workers % p.group ~= 0 then error("group = " .. p.group .. " must divide workers = " .. p.workers) end
 
+local each = p.batches * p.group / p.workers -- microbatches of a group
+
 local function h(s, b) return (p.group * b) % p.workers + s % p.group end
 
 return schedule {
   workers = p.workers, stages = p.stages, batches = p.batches,
   w = function(s, b, d) return h(s, b), h(s, b) end,
   n = oldest_batch_first,
+  bubble = p.stages == p.group and each % 1 == 0 and (p.group - 1) / (each + p.group - 1) or nil,
 }

@@ -44,6 +44,9 @@ function params(defaults) end
 ---@field sequence? pianola.entry[][]
 ---With a sequence: the share of a pair's shorter job that hides behind the longer one, from 0 to 1.
 ---@field overlap? number
+---The part of the makespan that ranks idle, by a closed form for the script's own costs and free links: at least 0, below
+---1. `show` and `compare` print it beside the simulated bubble. nil: none is known, or not for these sizes.
+---@field bubble? number
 ---With order "strict": true for a job without a place in the order, which runs when its rank would idle.
 ---@field fill? fun(s: integer, b: integer, d: pianola.direction, q?: integer): boolean?
 ---The most live activations that a rank may hold; its F jobs wait for room. math.huge: no limit, as without cap.

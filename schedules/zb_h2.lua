@@ -18,4 +18,5 @@ return schedule {
   n = function(s, b, d) return one_forward_one_backward(b, d, 2 * (p.workers - s) - 1) end, order = "strict",
   fill = function(s, b, d) return d == "W" end,
   cap = 2 * p.workers - 1,
+  bubble = p.batches >= p.workers and (p.workers - 1) / (3 * p.batches + p.workers - 1) or nil,
 }

@@ -41,4 +41,7 @@ end
 local sequence = {}
 for r = 0, P - 1 do sequence[r + 1] = jobs(r) end
 
-return schedule { workers = P, stages = 2 * P, batches = M, sequence = sequence }
+return schedule {
+  workers = P, stages = 2 * P, batches = M, sequence = sequence,
+  bubble = M >= 2 * P - 2 and (P - 1) / (6 * M + P - 1) or nil,
+}

@@ -8,6 +8,7 @@
  * rank's share of the model, and an activation is that share's. Then all schedules do the same work.
  *
  * exposed: the part of their time that ranks wait for weights, for sums of gradients and for copies to host memory.
+ * closed: the bubble by the script's closed form. held: the part of caps (or peaks) x makespan that activations hold.
  * memory: what the plan takes of a rank's device; least: what the schedule would do with, where that is less.
  * steady: time per microbatch once ranks are in step; stale: the updates that a job's weights lack at most; versions:
  * of a stage's weights, that a home holds at once. These three are there where updates are jobs, or with --steady.
@@ -32,6 +33,7 @@ enum {
     P95,
     STEADY,
     BUBBLE,
+    CLOSED,
     STALENESS,
     VERSIONS,
     EXPOSED,
@@ -41,6 +43,7 @@ enum {
     SENT,
     BOUND,
     GAP,
+    HELD,
     ONE,
     TWO,
     NCOLUMNS
@@ -48,11 +51,11 @@ enum {
 static const struct {
     const char *head, *key; /* the table's heading; the key in JSON and for --sort */
 } column[NCOLUMNS] = {
-    {"schedule", "schedule"}, {"stages", "stages"},     {"makespan", "makespan"},     {"mean", "mean"},
-    {"p95", "p95"},           {"steady", "steady"},     {"bubble", "bubble"},         {"stale", "staleness"},
-    {"versions", "versions"}, {"exposed", "exposed"},   {"live", "peak_activations"}, {"memory", "peak_bytes"},
-    {"least", "least_bytes"}, {"sent", "bytes_sent"},   {"bound", "lower_bound"},     {"gap", "gap"},
-    {"1 ahead", "one_ahead"}, {"2 ahead", "two_ahead"},
+    {"schedule", "schedule"}, {"stages", "stages"},     {"makespan", "makespan"}, {"mean", "mean"},
+    {"p95", "p95"},           {"steady", "steady"},     {"bubble", "bubble"},     {"closed", "closed_bubble"},
+    {"stale", "staleness"},   {"versions", "versions"}, {"exposed", "exposed"},   {"live", "peak_activations"},
+    {"memory", "peak_bytes"}, {"least", "least_bytes"}, {"sent", "bytes_sent"},   {"bound", "lower_bound"},
+    {"gap", "gap"},           {"held", "memory_time"},  {"1 ahead", "one_ahead"}, {"2 ahead", "two_ahead"},
 };
 
 struct row {
@@ -115,6 +118,8 @@ static struct row measure(const struct report *report, bool model, const char *f
     }
     f[BOUND] = report->lower_bound * scale;
     f[GAP] = report->gap;
+    f[CLOSED] = report->closed_bubble;
+    f[HELD] = report->memory_room > 0 ? report->memory_held / report->memory_room : 0;
     for (int k = 0; k < report->workers; k++) {
         const struct rank_report *rank = &report->rank[k];
         double live = rank->peak_activations * (model ? 1 / slices : scale);
@@ -311,7 +316,7 @@ static const char *cell_text(char cell[CELL], const struct row *row, int i, cons
         return time_text(x, measure, cell);
     if (i == MEMORY || i == LEAST || i == SENT)
         return bytes_text(x, cell);
-    if (i == BUBBLE || i == GAP || i == EXPOSED)
+    if (i == BUBBLE || i == CLOSED || i == GAP || i == HELD || i == EXPOSED)
         snprintf(cell, CELL, "%.1f %%", 100 * x);
     else
         snprintf(cell, CELL, "%.4g", x);
@@ -319,18 +324,21 @@ static const char *cell_text(char cell[CELL], const struct row *row, int i, cons
 }
 
 /* The columns that are printed: those of the steady state where updates are jobs or it was asked for, those of the
- * fixed prefetch where weights travel, those of noise with --jitter. Returns how many. */
+ * fixed prefetch where weights travel, those of noise with --jitter, the closed form where
+ * some script says one. Returns how many. */
 static int choose_columns(const struct row *row, int n, bool steady, int *chosen) {
-    bool travel = false;
+    bool travel = false, closed = false;
     int count = 0;
     for (int i = 0; i < n; i++) {
         steady |= row[i].updates;
         travel |= !isnan(row[i].figure[ONE]);
+        closed |= !isnan(row[i].figure[CLOSED]);
     }
     for (int k = 0; k < NCOLUMNS; k++) {
         bool of_steady = k == STEADY || k == STALENESS || k == VERSIONS, of_travel = k == ONE || k == TWO;
         bool of_noise = k == MEAN || k == P95;
-        if ((steady || !of_steady) && (travel || !of_travel) && (row[0].jitter.runs > 0 || !of_noise))
+        if ((steady || !of_steady) && (travel || !of_travel) && (row[0].jitter.runs > 0 || !of_noise) &&
+            (closed || k != CLOSED))
             chosen[count++] = k;
     }
     return count;

@@ -36,7 +36,8 @@ bool several_stages(const struct program *p);
 void emit_grid(struct text *out, const struct program *p, const struct timeline *tl, const char *unit,
                const struct style *style);
 void emit_report(struct text *out, const struct report *report, const struct style *style);
-/* emit_bounds.c: of the report, the lower bound, the gap, and what noise does to the makespan */
+/* emit_bounds.c: of the report, the lower bound, the gap, memory-time, and what noise does to the makespan */
+const char *beside_bubble(const struct report *report); /* the closed form, where there is one */
 void put_bounds(struct text *out, const struct report *report, const struct measure *measure);
 /* emit_weights.c: of the report, what is said of weights that travel; nothing where none do */
 void put_weights(struct text *t, const struct report *report, const struct measure *measure);

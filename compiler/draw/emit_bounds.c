@@ -1,12 +1,28 @@
 /* Of the report, what the makespan is held against: what no schedule of these jobs can beat, and what noise does to it.
  */
 #include "draw.h"
+#include <math.h>
 #include <string.h>
+
+const char *beside_bubble(const struct report *report) {
+    if (isnan(report->closed_bubble))
+        return "";
+    bool same = fabs(report->bubble - report->closed_bubble) < 1e-9;
+    return same ? ", as the closed form says" : format("; the closed form says %.1f %%", 100 * report->closed_bubble);
+}
 
 /* Omits the name of plain units. */
 static const char *with_unit(double t, const struct measure *measure) {
     char buf[32];
     return format(strcmp(measure->name, "units") ? "%s %s" : "%s", time_text(t, measure, buf), measure->name);
+}
+
+/* What keeps ranks from being full, all the time, of what they need. */
+static void put_memory_time(struct text *out, const struct report *report) {
+    double all = report->memory_room / 100, held = report->memory_held, needed = report->memory_needed;
+    if (all > 0)
+        put(out, "memory-time  of %s x makespan %.1f %% needed, %.1f %% held waiting, %.1f %% empty\n",
+            report->capped ? "caps" : "peaks", needed / all, fmax(held - needed, 0) / all, fmax(100 - held / all, 0));
 }
 
 static void put_jitter(struct text *out, const struct jitter *jitter, const struct measure *measure) {
@@ -29,6 +45,7 @@ void put_bounds(struct text *out, const struct report *report, const struct meas
     else
         put(out, "live activations (work %s, path %s)\n", work, path);
     put(out, "gap          %.1f %%\n", 100 * report->gap);
+    put_memory_time(out, report);
     if (report->jitter)
         put_jitter(out, report->jitter, measure);
 }

@@ -105,12 +105,17 @@ void emit_json(struct text *out, const struct report *report) {
     put_figure(out, "  ", "bound_path", report->bound_path);
     put_figure(out, "  ", "bound_memory", report->bound_memory);
     put_figure(out, "  ", "gap", report->gap);
+    put_figure(out, "  ", "memory_room", report->memory_room);
+    put_figure(out, "  ", "memory_held", report->memory_held);
+    put_figure(out, "  ", "memory_needed", report->memory_needed);
     if (report->jitter) {
         put(out, "  ");
         put_jitter_json(out, report->jitter);
         put(out, ",\n");
     }
     put_figure(out, "  ", "bubble", report->bubble);
+    if (!isnan(report->closed_bubble))
+        put_figure(out, "  ", "closed_bubble", report->closed_bubble);
     put_figure(out, "  ", "throughput", report->throughput);
     put(out, "  \"ranks\": [\n");
     for (int i = 0; i < report->workers; i++) {

@@ -156,6 +156,7 @@ struct spec {
     bool shared;              /* what the members of each team have whole is a set of its own, which they share */
     struct homes *homes;      /* per set, from all that w() named; set by cost.c */
     int32_t *source;          /* per job: the rank from which its weights are taken; -1: their home. NULL: all homes */
+    const double *bubble;     /* by a closed form, for this spec's own costs and free links; NULL: none is known */
     double overlap;           /* the share of a pair's shorter job that hides behind the longer one */
     int *cap;                 /* per rank; INT_MAX: none */
     int *slots;               /* weight slots per rank; 0: nothing is kept between jobs */
@@ -209,6 +210,12 @@ static inline bool has_kv(const struct spec *sp, int s) { return sp->names.slice
 
 static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
     return sp->at[((int64_t)s * sp->batches + b) * NDIRS + d];
+}
+
+/* The job whose end frees the activation (s,b): B, or W when the backward is split. */
+static inline int32_t last_backward(const struct spec *sp, int s, int b) {
+    int32_t whole = job_at(sp, s, b, OP_B);
+    return whole >= 0 ? whole : job_at(sp, s, b, OP_W);
 }
 
 /* With update. The number of jobs and updates; U(s,k) on the set's home of that place, as an index in job. */
@@ -332,10 +339,10 @@ struct stage {
     struct rt_stage rt;    /* layers and offsets; empty without a model */
     struct stop {          /* where a part of a job ends, for what it exchanges with the rest of its team */
         struct exchange exchange;
-        int32_t layer;     /* in the middle of this one, which belongs to the part before and to that which gets it */
-        int32_t weights;   /* of a backward: the layers from here on have their weight gradients */
-        int64_t bytes;     /* of the whole tensor */
-    } * stop[NDIRS];       /* in the order of the sweep */
+        int32_t layer;   /* in the middle of this one, which belongs to the part before and to that which gets it */
+        int32_t weights; /* of a backward: the layers from here on have their weight gradients */
+        int64_t bytes;   /* of the whole tensor */
+    } * stop[NDIRS];     /* in the order of the sweep */
     int nstops[NDIRS];
     double *share[NDIRS];  /* of the time of a job, that of each of its nstops + 1 parts; NULL: it has no stops */
     int pieces;            /* equal ones, in which its gradient travels */

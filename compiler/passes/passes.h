@@ -174,12 +174,20 @@ struct report {
     } mix;
     double lower_bound, bound_work, bound_path, bound_memory; /* the largest of three, and the three */
     double gap;                                               /* makespan / lower_bound - 1 */
+    double closed_bubble; /* what the script says the bubble is; NAN: nothing, or of other costs than these */
+    /* Activations x time, of what is written out: what ranks could hold, by their caps, or else their peaks; what they
+     * hold; and what they would hold if none of it waited. */
+    double memory_room, memory_held, memory_needed;
+    bool capped; /* some rank has a cap */
     struct rank_report *rank;
     const struct jitter *jitter; /* NULL: not asked for */
 };
 struct report *report_make(const struct spec *sp, const struct stage *st, const struct graph *graph,
                            const struct program *p, const struct timeline *tl);
 
+/* bounds.c: sets the bounds, the gap and what is beside them; needs the makespan, and of ranks busy and the peak. */
+void report_bounds(const struct spec *sp, const struct stage *st, const struct graph *graph, const struct program *p,
+                   const struct timeline *tl, struct report *rep);
 /* critical_path.c: which instructions are on the timeline's critical path: [rank][index in ins]. */
 bool **critical_path(const struct program *p, const struct timeline *tl);
 /* memory_use.c: the bytes of a rank that are in use, from each of these times on; the first time is 0. start, end: as

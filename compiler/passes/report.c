@@ -11,27 +11,16 @@
  *                its W when the backward is split, on the rank of its F; when its backward runs on another rank, there
  *                from the end of F on. What ends at t leaves before what starts at t is counted. A job that takes no
  *                time starts and ends at t, in this order: what it starts is alive in between.
+ * memory_held    for how long activations are alive, all together
  * period         the time from one repetition of what repeats to the next (sim_steady), and the bubble in it
  * staleness      the most updates by which the weights that a job reads lack what the microbatches before its own make
- *                of them
- * lower bound    the largest of three that no schedule of these jobs on these ranks can beat:
- *     work       of the busiest rank
- *     path       the longest path through the job graph, links between ranks included
- *     memory     a rank holds activations for (their number) x (the time each must live) in all, and never more than
- * its peak at once: Rahimi 2025's rho <= M / S, rank by rank. With pred(), only an activation's own
- * jobs count towards the time it must live. */
+ *                of them */
 #include "passes.h"
 #include <assert.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The job whose end frees the activation (s,b): B, or W when the backward is split. */
-static int32_t last_backward(const struct spec *sp, int s, int b) {
-    int32_t whole = job_at(sp, s, b, OP_B);
-    return whole >= 0 ? whole : job_at(sp, s, b, OP_W);
-}
 
 /* ---- activations alive ---- */
 
@@ -69,6 +58,7 @@ struct alive {
     int32_t *dies;
     int first, n;
     int live, most;
+    double held; /* for how long, all together */
 };
 
 /* Up to t, in order of time. At equal times, what ends leaves first; but a job that takes no time ends after its own
@@ -82,9 +72,11 @@ static void pass_time(struct alive *alive, double t) {
         if (d >= 0 && alive->end[d] <= birth) {
             alive->first++;
             alive->live--;
+            alive->held += alive->end[d];
         } else if (birth < INFINITY) {
             alive->nborn++;
             alive->live++;
+            alive->held -= birth;
         } else
             return;
         alive->most = alive->live > alive->most ? alive->live : alive->most;
@@ -102,7 +94,10 @@ static int peak(const struct spec *sp, const struct rank *k, int r, struct alive
         bool leaves = in->op == OP_F && sp->job[last_backward(sp, in->stage, in->batch)].rank != r;
         if ((leaves || in->op == OP_B || in->op == OP_W) && in->part == in->last)
             alive->dies[alive->n++] = i;
-        alive->live += in->op == OP_F && in->part == 0;
+        if (in->op == OP_F && in->part == 0) {
+            alive->live++;
+            alive->held -= alive->start[i];
+        }
         alive->most = alive->live > alive->most ? alive->live : alive->most;
     }
     pass_time(alive, INFINITY);
@@ -115,6 +110,7 @@ static void find_peaks(const struct spec *sp, const struct program *p, const str
         struct alive alive = {.start = tl->start[r], .end = tl->end[r], .born = born[r]};
         alive.dies = NEW(int32_t, p->rank[r].nins);
         rep->rank[r].peak_activations = peak(sp, &p->rank[r], r, &alive);
+        rep->memory_held += alive.held;
     }
 }
 
@@ -327,105 +323,6 @@ static double account(const struct spec *sp, const struct program *p, const stru
     return last;
 }
 
-/* ---- lower bounds ---- */
-
-/* The least time from the end of one job to the start of the next along an edge. */
-static double edge_time(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t e,
-                        int32_t to) {
-    const struct job *a = &sp->job[graph->pred[e]], *b = &sp->job[to];
-    return a->rank == b->rank ? 0 : link_time(sp, a->rank, b->rank, (double)edge_bytes(sp, st, graph, e));
-}
-
-/* The same of all edges from one job to another; 0: there is none. */
-static double between(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t from,
-                      int32_t to) {
-    double most = 0;
-    for (int32_t e = graph->pred_at[to]; e < graph->pred_at[to + 1]; e++)
-        if (graph->pred[e] == from)
-            most = fmax(most, edge_time(sp, st, graph, e, to));
-    return most;
-}
-
-static double bound_work(const struct report *rep) {
-    double most = 0;
-    for (int r = 0; r < rep->workers; r++)
-        most = fmax(most, rep->rank[r].busy);
-    return most;
-}
-
-static double bound_path(const struct spec *sp, const struct stage *st, const struct graph *graph) {
-    double *start = NEW(double, graph->n), most = 0;
-    int32_t *missing = NEW(int32_t, graph->n), *queue = NEW(int32_t, graph->n);
-    int head = 0, tail = 0;
-    for (int j = 0; j < graph->n; j++)
-        if (!(missing[j] = graph->pred_at[j + 1] - graph->pred_at[j]))
-            queue[tail++] = j;
-    while (head < tail) {
-        int32_t j = queue[head++];
-        double end = start[j] + job_time(sp, j);
-        most = fmax(most, end);
-        for (int32_t e = graph->succ_at[j]; e < graph->succ_at[j + 1]; e++) {
-            int32_t k = graph->succ[e];
-            start[k] = fmax(start[k], end + edge_time(sp, st, graph, graph->succ_edge[e], k));
-            if (--missing[k] == 0)
-                queue[tail++] = k;
-        }
-    }
-    assert(tail == graph->n); /* graph_build refuses cycles */
-    return most;
-}
-
-/* The stage, of this one's place in a team, that reads what it makes and whose gradient it waits for; -1: none does, or
- * there may be several. */
-static int next_in_chain(const struct spec *sp, int s) {
-    int reader = sp->pred || is_graph(sp) ? -1 : reader_of(sp, s, 0);
-    return reader >= 0 && source_of(sp, reader, 0) == s ? reader : -1;
-}
-
-/* The least time from the start of F(s,b) to the end of B or I(s,b), given the least `inner` between the next stage's.
- */
-static double round_trip(const struct spec *sp, const struct stage *st, const struct graph *graph, int s, int b,
-                         double inner) {
-    int32_t f = job_at(sp, s, b, OP_F), again = job_at(sp, s, b, OP_R), back = job_at(sp, s, b, OP_B);
-    if (back < 0)
-        back = job_at(sp, s, b, OP_I);
-    double wait = again < 0
-                      ? between(sp, st, graph, f, back)
-                      : between(sp, st, graph, f, again) + job_time(sp, again) + between(sp, st, graph, again, back);
-    int reader = next_in_chain(sp, s);
-    if (reader >= 0) {
-        int32_t next = job_at(sp, reader, b, OP_B);
-        if (next < 0)
-            next = job_at(sp, reader, b, OP_I);
-        inner += between(sp, st, graph, f, job_at(sp, reader, b, OP_F)) + between(sp, st, graph, next, back);
-        wait = fmax(wait, inner);
-    }
-    return job_time(sp, f) + wait + job_time(sp, back);
-}
-
-static double bound_memory(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                           const struct program *p, const struct report *rep) {
-    double *alive = NEW(double, sp->workers), *trip = NEW(double, sp->stages), most = 0;
-    for (int b = 0; b < sp->batches; b++) {
-        double times = b >= sp->batches - p->period ? (double)p->repeats : 1; /* any period's are alike */
-        for (int s = sp->stages - 1; s >= 0; s--) {
-            int32_t f = job_at(sp, s, b, OP_F), last = last_backward(sp, s, b);
-            int reader = next_in_chain(sp, s);
-            trip[s] = round_trip(sp, st, graph, s, b, reader >= 0 ? trip[reader] : 0);
-            double life = trip[s];
-            if (sp->job[last].d == OP_W)
-                life += between(sp, st, graph, job_at(sp, s, b, OP_I), last) + job_time(sp, last);
-            double here = sp->job[f].rank == sp->job[last].rank ? life : job_time(sp, f);
-            alive[sp->job[f].rank] += times * here;
-            alive[sp->job[last].rank] += times * (life - here);
-        }
-    }
-    for (int r = 0; r < sp->workers; r++)
-        if (rep->rank[r].peak_activations > 0)
-            most = fmax(most, alive[r] / rep->rank[r].peak_activations);
-    return most;
-}
-
 /* ---- versions ---- */
 
 /* The most versions of a stage's weights that one of its homes has at once. */
@@ -526,12 +423,6 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
     rep->bubble = all > 0 ? fmax(1 - busy / all, 0) : 0;
     rep->steady_bubble = tl->period > 0 ? fmax(1 - steady / (sp->workers * tl->period), 0) : 0;
     rep->throughput = all > 0 ? progress / all : 0;
-    rep->bound_work = bound_work(rep);
-    rep->bound_path = bound_path(sp, st, graph);
-    rep->bound_memory = bound_memory(sp, st, graph, p, rep);
-    rep->lower_bound = fmax(rep->bound_work, fmax(rep->bound_path, rep->bound_memory));
-    rep->gap = rep->lower_bound > 0 ? rep->makespan / rep->lower_bound - 1 : 0;
-    if (rep->gap < 1e-9) /* the bound adds up the same times in another order */
-        rep->gap = 0;
+    report_bounds(sp, st, graph, p, tl, rep);
     return rep;
 }

@@ -106,12 +106,6 @@ static void make_ready(struct state *state, int32_t j) {
     }
 }
 
-/* The job whose end frees the activation (s,b): B, or W when the backward is split. */
-static int32_t last_backward(const struct spec *sp, int s, int b) {
-    int32_t whole = job_at(sp, s, b, OP_B);
-    return whole >= 0 ? whole : job_at(sp, s, b, OP_W);
-}
-
 /* One of the things that job j waits for has ended at t, and is there at `at`. */
 static void arrive(struct state *state, int32_t j, double t, double at) {
     if (at > state->ready_at[j])

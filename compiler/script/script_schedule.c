@@ -44,6 +44,7 @@ const char *const schedule_fields[] = {"workers",
                                        "source",
                                        "slices",
                                        "slice_cut",
+                                       "bubble",
                                        NULL};
 
 /* ---- fields ---- */
@@ -516,6 +517,21 @@ static double read_overlap(struct reader *reader) {
     return x;
 }
 
+static const double *read_bubble(const struct table *t) {
+    lua_State *L = t->L;
+    int type = push_field(t, "bubble");
+    double *x = type == LUA_TNIL ? NULL : NEW(double, 1);
+    if (x)
+        *x = type == LUA_TNUMBER ? lua_tonumber(L, -1) : -1;
+    if (x && !(*x >= 0 && *x < 1))
+        field_fail(L, t->line, "bubble",
+                   "'bubble' must be a number of at least 0 and below 1, not %s: the part of the makespan that ranks "
+                   "idle, by a closed form",
+                   describe(L, -1));
+    lua_pop(L, 1);
+    return x;
+}
+
 void extract_schedule(struct script *script, void *spec) {
     lua_State *L = script->L;
     struct lists lists = {0};
@@ -538,6 +554,7 @@ void extract_schedule(struct script *script, void *spec) {
     check_teams(&reader.owners);
     read_zero(&reader.owners);
     sp->overlap = read_overlap(&reader);
+    sp->bubble = read_bubble(&reader.t);
     read_cut(&reader);
     reader.cost = function_field(&reader.t, "cost", "the time a job takes");
     for (struct job *j = sp->job; reader.cost && j < sp->job + sp->njobs; j++)

@@ -21,19 +21,19 @@ expect "a parameter of none" \
     "pianola: error: -D chunks=2: none of the scripts has this parameter" \
     "$("$PIANOLA" compare schedules/1f1b.lua schedules/gpipe.lua -D chunks=2 2>&1)"
 expect "no such column" \
-    "pianola: error: --sort makspan: there is no such column; did you mean 'makespan'?; the columns are schedule, stages, makespan, mean, p95, steady, bubble, staleness, versions, exposed, peak_activations, peak_bytes, least_bytes, bytes_sent, lower_bound, gap, one_ahead, two_ahead" \
+    "pianola: error: --sort makspan: there is no such column; did you mean 'makespan'?; the columns are schedule, stages, makespan, mean, p95, steady, bubble, closed_bubble, staleness, versions, exposed, peak_activations, peak_bytes, least_bytes, bytes_sent, lower_bound, gap, memory_time, one_ahead, two_ahead" \
     "$("$PIANOLA" compare schedules/1f1b.lua --sort makspan 2>&1)"
 
 # Steady states: time per microbatch, where updates are jobs or when asked for. Of schedules with half stages, in units of a
 # rank's share: ZB-V's 48 of 8 microbatches are 3.
 expect "steady" "4.125 3 3.6875" "$(column steady)"
 heads() { "$PIANOLA" compare "$@" | sed -nE '3s/ +/ /gp'; }
-plain="schedule stages makespan bubble exposed live memory least sent bound gap"
-more="schedule stages makespan steady bubble stale versions exposed live memory least sent bound gap"
+plain="schedule stages makespan bubble closed exposed live memory least sent bound gap held"
+more="schedule stages makespan steady bubble closed stale versions exposed live memory least sent bound gap held"
 expect "columns" "$plain" "$(heads schedules/{1f1b,zbv}.lua)"
 expect "columns with --steady" "$more" "$(heads schedules/{1f1b,zbv}.lua --steady)"
 expect "columns where updates are jobs" "$more" "$(heads schedules/{1f1b,pipedream}.lua)"
-expect "in Markdown too" 14 "$("$PIANOLA" compare schedules/1f1b.lua --steady --markdown | sed -n 4p | grep -o -- '-:\?|' | wc -l)"
+expect "in Markdown too" 16 "$("$PIANOLA" compare schedules/1f1b.lua --steady --markdown | sed -n 4p | grep -o -- '-:\?|' | wc -l)"
 # PipeDream's own comparison (Narayanan 2019, Harlap 2018), in one command; sizes are of the whole step.
 papers=$(echo schedules/{pipedream,pipedream_vertical,pipedream_2bw,asp,bsp,model_parallel}.lua)
 # shellcheck disable=SC2086

@@ -26,6 +26,18 @@ done
 expect "1f1b duration 1" 49 "$(figure makespan schedules/1f1b.lua $P4M8 --cluster $L -D bandwidth=1)"
 expect "gpipe duration 1" 39 "$(figure makespan schedules/gpipe.lua $P4M8 --cluster $L -D bandwidth=1)"
 expect "gpipe duration 0.25" 34.5 "$(figure makespan schedules/gpipe.lua $P4M8 --cluster $L -D bandwidth=4)"
+# Warm-ups that follow from the latency reach GPipe's makespan, the least of any order of P stages on P ranks, (M + P - 1)
+# (F + B) + 2 (P - 1) c, with P - r + (P - 1 - r) ceil(2 c / (F + B)) live activations.
+while read -r P M c more makespan; do
+    A="schedules/latency_1f1b.lua -D workers=$P -D batches=$M -D latency=$c"
+    peaks=
+    for ((r = 0; r < P; r++)); do
+        live=$((P - r + (P - 1 - r) * more))
+        peaks+=${peaks:+,}$((live < M ? live : M))
+    done
+    expect "latency_1f1b $P,$M,$c" "$makespan $peaks" "$(figure makespan $A --cluster $L) $(ranks peak_activations $A --cluster $L)"
+done <<<$'4 8 0 0 33\n4 8 1 1 39\n4 8 2 2 45\n4 16 0.25 1 58.5\n4 16 1.5 1 66\n8 32 0.5 1 124\n8 32 1 1 131\n8 32 4.5 3 180\n2 8 3 2 33'
+expect "latency_1f1b duration 1" 39 "$(figure makespan schedules/latency_1f1b.lua $P4M8 --cluster $L -D bandwidth=1)"
 # Coarser lanes: a lane for both directions of a pair loses nothing here, one for all messages serialises sends with
 # receives. Not published: tests/unit/test_sim.c checks the same by relaxation.
 per() { figure makespan schedules/gpipe.lua -D "workers=$2" -D "batches=$3" --cluster $L -D bandwidth=1 --lanes "$1"; }

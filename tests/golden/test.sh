@@ -56,10 +56,11 @@ quotes() { # QUOTED DOCUMENT MARK
 }
 quotes generated/1f1b/timeline.txt README.md "build/pianola show --ascii schedules/1f1b.lua"
 schedules=$(echo schedules/{gpipe,1f1b,2bp,zb_h1,zb_h2,breadth_first,interleaved,zbv,v_half,v_min,ddp,fsdp_whole,weipipe,tawpipe}.lua)
-for sizes in "-D workers=4 -D batches=8" "-D workers=8 -D batches=32"; do
+for how in "-D workers=4 -D batches=8 --sort makespan" "-D workers=8 -D batches=32 --sort makespan" \
+    "-D workers=8 -D batches=32 --jitter 10% --sort p95"; do
     # shellcheck disable=SC2086
-    "$PIANOLA" compare $schedules $sizes --sort makespan >"$fresh/compared"
-    quotes "$fresh/compared" schedules/README.md "$sizes --sort makespan"
+    "$PIANOLA" compare $schedules $how >"$fresh/compared"
+    quotes "$fresh/compared" schedules/README.md "$how"
 done
 # The quotation ends where the lists begin.
 "$PIANOLA" diff schedules/1f1b.lua schedules/zb_h1.lua | sed '/^makespan.*/{x;s/^/x/;/^xx$/{x;q};x}' >"$fresh/compared"

@@ -68,7 +68,7 @@ $(jitter $once | scaled 2)" \
 for s in json.load(open(sys.argv[1]))["schedules"]:
     j = s["jitter"]
     print("%s %s %.12g %.12g %.12g" % (j["level"], j["runs"], j["mean"], j["p95"], j["worst"]))' "$room/json")"
-expect "columns" "schedule stages makespan mean p95 bubble exposed live memory least sent bound gap" \
+expect "columns" "schedule stages makespan mean p95 bubble closed exposed live memory least sent bound gap held" \
     "$("$PIANOLA" compare schedules/1f1b.lua --jitter 10% | sed -nE '4s/ +/ /gp')"
 expect "sorted by what 95 of 100 runs need" "zbv zb_h1 1f1b gpipe" \
     "$("$PIANOLA" compare schedules/{gpipe,1f1b,zbv,zb_h1}.lua --jitter 10% --sort p95 | sed 1,4d | cut -d' ' -f1 | paste -sd' ')"

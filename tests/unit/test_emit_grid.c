@@ -274,6 +274,10 @@ static struct report *report_1f1b(void) {
     r.bound_path = 12;
     r.bound_memory = 24;
     r.gap = 0.375;
+    r.closed_bubble = NAN;
+    r.memory_room = 330;
+    r.memory_held = 260;
+    r.memory_needed = 240;
     r.rank = rank;
     return &r;
 }
@@ -297,7 +301,8 @@ Test(emit_report, is_a_table_and_a_summary) {
                      "bubble       27.3 %\n"
                      "throughput   0.727 F + backward per rank in the time of one (rho = S B / (L W))\n"
                      "lower bound  24 units, from a rank's work (path 12, live activations 24)\n"
-                     "gap          37.5 %\n");
+                     "gap          37.5 %\n"
+                     "memory-time  of peaks x makespan 72.7 % needed, 6.1 % held waiting, 21.2 % empty\n");
 }
 
 Test(emit_report, says_which_bound_it_is) {

@@ -88,6 +88,9 @@ Test(report, figures_of_1f1b) {
     cr_assert_float_eq(r->throughput, 2.0 / 3, 1e-15); /* S B / (L W) = 4 / (3 * 2) */
     cr_assert(r->bound_work == 6 && r->bound_path == 6 && r->bound_memory == 6 && r->lower_bound == 6);
     cr_assert_eq(r->gap, 0.5);
+    /* Rank 0: 0 to 6 and 1 to 9, at most two; rank 1: 1 to 4 and 4 to 7, one. Alone, 6 and 3 each. */
+    cr_assert(r->memory_room == 9 * (2 + 1) && r->memory_held == 20 && r->memory_needed == 18);
+    cr_assert(isnan(r->closed_bubble) && !r->capped);
 }
 
 Test(report, links_lengthen_the_bounds) {
@@ -293,6 +296,9 @@ Test(emit_json, has_the_keys_of_the_schema_in_order) {
                           "  \"bound_path\": 6,\n"
                           "  \"bound_memory\": 6,\n"
                           "  \"gap\": null,\n"
+                          "  \"memory_room\": 27,\n"
+                          "  \"memory_held\": 20,\n"
+                          "  \"memory_needed\": 18,\n"
                           "  \"bubble\": 0.33333333333333337,\n"
                           "  \"throughput\": 0.6666666666666666,\n"
                           "  \"ranks\": [\n"

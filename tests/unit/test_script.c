@@ -212,6 +212,12 @@ Test(script, sequence) {
         cr_assert(sp->job[i].home == 1 - sp->job[i].s && sp->job[i].rank == sp->job[i].s, "home: what w says");
 }
 
+Test(script, the_closed_form_of_a_bubble) {
+    cr_assert_null(load_fields("w = function() return 0, 0 end")->bubble);
+    cr_assert_eq(*load_fields("w = function() return 0, 0 end, bubble = 3 / 8")->bubble, 0.375);
+    cr_assert_eq(*load_fields("w = function() return 0, 0 end, bubble = 0")->bubble, 0);
+}
+
 Test(script, jobs_that_overlap) {
     struct spec *sp = load_fields("sequence = { { '0F0', '0F1+0B0', '0B1' }, { '1F0', '1B0+1F1', '1B1' } }");
     cr_assert(sp->npairs == 2 && sp->overlap == 0 && !job(sp, 0, 0, OP_F)->pair);
@@ -479,14 +485,14 @@ Test(script, gpt) {
                           ->model;
     static const struct {
         int kind, out, heads, unit, split;
-    } want[] = {{LAYER_embedding, 64, 0, 0, SPLIT_ROWS}, {LAYER_fork, 0, 0, 1, SPLIT_NONE},
-                {LAYER_layernorm, 0, 0, 1, SPLIT_NONE},  {LAYER_linear, 192, 0, 1, SPLIT_COLUMNS},
-                {LAYER_attention, 0, 2, 1, SPLIT_NONE},  {LAYER_linear, 64, 0, 1, SPLIT_ROWS},
-                {LAYER_join, 0, 0, 1, SPLIT_NONE},       {LAYER_fork, 0, 0, 2, SPLIT_NONE},
-                {LAYER_layernorm, 0, 0, 2, SPLIT_NONE},  {LAYER_linear, 256, 0, 2, SPLIT_COLUMNS},
-                {LAYER_gelu, 0, 0, 2, SPLIT_NONE},       {LAYER_linear, 64, 0, 2, SPLIT_ROWS},
-                {LAYER_join, 0, 0, 2, SPLIT_NONE},       {LAYER_layernorm, 0, 0, 3, SPLIT_NONE},
-                {LAYER_linear, 256, 0, 4, SPLIT_COLUMNS},   {LAYER_cross_entropy, 0, 0, 5, SPLIT_NONE}};
+    } want[] = {{LAYER_embedding, 64, 0, 0, SPLIT_ROWS},  {LAYER_fork, 0, 0, 1, SPLIT_NONE},
+                {LAYER_layernorm, 0, 0, 1, SPLIT_NONE},   {LAYER_linear, 192, 0, 1, SPLIT_COLUMNS},
+                {LAYER_attention, 0, 2, 1, SPLIT_NONE},   {LAYER_linear, 64, 0, 1, SPLIT_ROWS},
+                {LAYER_join, 0, 0, 1, SPLIT_NONE},        {LAYER_fork, 0, 0, 2, SPLIT_NONE},
+                {LAYER_layernorm, 0, 0, 2, SPLIT_NONE},   {LAYER_linear, 256, 0, 2, SPLIT_COLUMNS},
+                {LAYER_gelu, 0, 0, 2, SPLIT_NONE},        {LAYER_linear, 64, 0, 2, SPLIT_ROWS},
+                {LAYER_join, 0, 0, 2, SPLIT_NONE},        {LAYER_layernorm, 0, 0, 3, SPLIT_NONE},
+                {LAYER_linear, 256, 0, 4, SPLIT_COLUMNS}, {LAYER_cross_entropy, 0, 0, 5, SPLIT_NONE}};
     cr_assert_eq(m->nlayers, (int)(sizeof want / sizeof *want));
     for (int i = 0; i < m->nlayers; i++)
         cr_assert(m->layer[i].kind == want[i].kind && m->layer[i].out == want[i].out &&

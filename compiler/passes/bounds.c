@@ -1,0 +1,145 @@
+/* What no schedule of the same jobs on the same ranks can beat, and what closed forms say.
+ *
+ * lower bound  the largest of three:
+ *     work     of the busiest rank
+ *     path     the longest path through the job graph, links between ranks included
+ *     memory   a rank holds activations for (their number) x (the time each must live) in all, and never more than its
+ *              peak at once: Rahimi 2025's rho <= M / S, rank by rank. With pred(), only an activation's own jobs count
+ *              towards the time it must live.
+ *
+ * The third is reached where ranks are full all the time, of activations none of which waits. What keeps a schedule
+ * from it is memory-time: of all the room, caps (or peaks) x makespan, some is held by activations, and of that some
+ * is needed, since each must live for at least its own chain. The rest of what is held waits; the rest of the room is
+ * empty. */
+#include "passes.h"
+#include <assert.h>
+#include <limits.h>
+#include <math.h>
+
+/* The least time from the end of one job to the start of the next along an edge. */
+static double edge_time(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t e,
+                        int32_t to) {
+    const struct job *a = &sp->job[graph->pred[e]], *b = &sp->job[to];
+    return a->rank == b->rank ? 0 : link_time(sp, a->rank, b->rank, (double)edge_bytes(sp, st, graph, e));
+}
+
+/* The same of all edges from one job to another; 0: there is none. */
+static double between(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t from,
+                      int32_t to) {
+    double most = 0;
+    for (int32_t e = graph->pred_at[to]; e < graph->pred_at[to + 1]; e++)
+        if (graph->pred[e] == from)
+            most = fmax(most, edge_time(sp, st, graph, e, to));
+    return most;
+}
+
+static double bound_work(const struct report *rep) {
+    double most = 0;
+    for (int r = 0; r < rep->workers; r++)
+        most = fmax(most, rep->rank[r].busy);
+    return most;
+}
+
+static double bound_path(const struct spec *sp, const struct stage *st, const struct graph *graph) {
+    double *start = NEW(double, graph->n), most = 0;
+    int32_t *missing = NEW(int32_t, graph->n), *queue = NEW(int32_t, graph->n);
+    int head = 0, tail = 0;
+    for (int j = 0; j < graph->n; j++)
+        if (!(missing[j] = graph->pred_at[j + 1] - graph->pred_at[j]))
+            queue[tail++] = j;
+    while (head < tail) {
+        int32_t j = queue[head++];
+        double end = start[j] + job_time(sp, j);
+        most = fmax(most, end);
+        for (int32_t e = graph->succ_at[j]; e < graph->succ_at[j + 1]; e++) {
+            int32_t k = graph->succ[e];
+            start[k] = fmax(start[k], end + edge_time(sp, st, graph, graph->succ_edge[e], k));
+            if (--missing[k] == 0)
+                queue[tail++] = k;
+        }
+    }
+    assert(tail == graph->n); /* graph_build refuses cycles */
+    return most;
+}
+
+/* The stage, of this one's place in a team, that reads what it makes and whose gradient it waits for; -1: none does, or
+ * there may be several. */
+static int next_in_chain(const struct spec *sp, int s) {
+    int reader = sp->pred || is_graph(sp) ? -1 : reader_of(sp, s, 0);
+    return reader >= 0 && source_of(sp, reader, 0) == s ? reader : -1;
+}
+
+/* The least time from the start of F(s,b) to the end of B or I(s,b), given the least `inner` between the next stage's.
+ */
+static double round_trip(const struct spec *sp, const struct stage *st, const struct graph *graph, int s, int b,
+                         double inner) {
+    int32_t f = job_at(sp, s, b, OP_F), again = job_at(sp, s, b, OP_R), back = job_at(sp, s, b, OP_B);
+    if (back < 0)
+        back = job_at(sp, s, b, OP_I);
+    double wait = again < 0
+                      ? between(sp, st, graph, f, back)
+                      : between(sp, st, graph, f, again) + job_time(sp, again) + between(sp, st, graph, again, back);
+    int reader = next_in_chain(sp, s);
+    if (reader >= 0) {
+        int32_t next = job_at(sp, reader, b, OP_B);
+        if (next < 0)
+            next = job_at(sp, reader, b, OP_I);
+        inner += between(sp, st, graph, f, job_at(sp, reader, b, OP_F)) + between(sp, st, graph, next, back);
+        wait = fmax(wait, inner);
+    }
+    return job_time(sp, f) + wait + job_time(sp, back);
+}
+
+/* Sets memory_needed, too. */
+static double bound_memory(const struct spec *sp, const struct stage *st, const struct graph *graph,
+                           const struct program *p, struct report *rep) {
+    double *alive = NEW(double, sp->workers), *trip = NEW(double, sp->stages), most = 0;
+    for (int b = 0; b < sp->batches; b++) {
+        double times = b >= sp->batches - p->period ? (double)p->repeats : 1; /* any period's are alike */
+        for (int s = sp->stages - 1; s >= 0; s--) {
+            int32_t f = job_at(sp, s, b, OP_F), last = last_backward(sp, s, b);
+            int reader = next_in_chain(sp, s);
+            trip[s] = round_trip(sp, st, graph, s, b, reader >= 0 ? trip[reader] : 0);
+            double life = trip[s];
+            if (sp->job[last].d == OP_W)
+                life += between(sp, st, graph, job_at(sp, s, b, OP_I), last) + job_time(sp, last);
+            double here = sp->job[f].rank == sp->job[last].rank ? life : job_time(sp, f);
+            rep->memory_needed += life;
+            alive[sp->job[f].rank] += times * here;
+            alive[sp->job[last].rank] += times * (life - here);
+        }
+    }
+    for (int r = 0; r < sp->workers; r++)
+        if (rep->rank[r].peak_activations > 0)
+            most = fmax(most, alive[r] / rep->rank[r].peak_activations);
+    return most;
+}
+
+/* What ranks could hold all the time. */
+static double memory_room(const struct spec *sp, const struct timeline *tl, struct report *rep) {
+    double most = 0;
+    for (int r = 0; r < rep->workers; r++) {
+        bool capped = sp->cap && sp->cap[r] < INT_MAX;
+        most += capped ? sp->cap[r] : rep->rank[r].peak_activations;
+        rep->capped |= capped;
+    }
+    return most * tl->makespan;
+}
+
+/* A script's closed form is that of its own costs and of free links. */
+static double closed_bubble(const struct spec *sp) {
+    return sp->bubble && !sp->model && !sp->has_cluster && !sp->recompute && !sp->took ? *sp->bubble : NAN;
+}
+
+void report_bounds(const struct spec *sp, const struct stage *st, const struct graph *graph, const struct program *p,
+                   const struct timeline *tl, struct report *rep) {
+    rep->bound_work = bound_work(rep);
+    rep->bound_path = bound_path(sp, st, graph);
+    rep->bound_memory = bound_memory(sp, st, graph, p, rep);
+    rep->lower_bound = fmax(rep->bound_work, fmax(rep->bound_path, rep->bound_memory));
+    rep->gap = rep->lower_bound > 0 ? rep->makespan / rep->lower_bound - 1 : 0;
+    if (rep->gap < 1e-9) /* the bound adds up the same times in another order */
+        rep->gap = 0;
+    rep->memory_room = memory_room(sp, tl, rep);
+    rep->closed_bubble = closed_bubble(sp);
+}

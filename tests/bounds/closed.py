@@ -1,0 +1,52 @@
+"""Holds simulated bubbles, and what the scripts say of them, against the papers' formulas, over many sizes."""
+
+import json
+import subprocess
+import sys
+
+
+def pipeline(p, m, v=1):
+    return (p - 1) / (v * m + p - 1)
+
+
+# By schedule: its parameters besides workers and batches, the formula, and from which number of microbatches it holds.
+FORMULAS = {
+    "gpipe": ({}, pipeline, lambda p: 1),
+    "1f1b": ({}, pipeline, lambda p: 1),
+    "zb_h1": ({}, lambda p, m: pipeline(p, m, 3), lambda p: p),
+    "zb_h2": ({}, lambda p, m: pipeline(p, m, 3), lambda p: p),
+    "zbv": ({}, lambda p, m: pipeline(p, m, 6), lambda p: 2 * p - 2),
+    "interleaved": ({"chunks": 3}, lambda p, m: pipeline(p, m, 3), lambda p: p),
+    "breadth_first": ({"chunks": 3}, lambda p, m: pipeline(p, m, 3), lambda p: p),
+    "hybrid": ({"replicas": 1}, pipeline, lambda p: 1),
+}
+
+
+def report(schedule, **sizes):
+    command = [sys.argv[1], "show", f"schedules/{schedule}.lua", "--json"]
+    for key, value in sizes.items():
+        command += ["-D", f"{key}={value}"]
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+for name, (more, formula, least) in FORMULAS.items():
+    counts = {"hold": 0, "not said": 0}
+    for p in range(1, 7):
+        for m in range(1, 13):
+            r = report(name, workers=p, batches=m, **more)
+            said, wanted = r.get("closed_bubble"), formula(p, m)
+            if m < least(p):
+                fine, kind = said is None, "not said"
+            else:
+                fine = said is not None and abs(said - wanted) < 1e-12 and abs(r["bubble"] - wanted) < 1e-12
+                kind = "hold"
+            counts[kind] += 1
+            if not fine:
+                print(f"{name}: {p} ranks, {m} microbatches: {r['bubble']}, said {said}, by the paper {wanted}")
+    print(name, " ".join(f"{n} {kind}" for kind, n in counts.items()))
+
+# Groups of R ranks through which S = R stages go once: each is a pipeline of its share of the microbatches.
+for workers, group, batches in (8, 4, 8), (4, 2, 6), (6, 3, 4), (4, 4, 5), (8, 2, 8):
+    r = report("lpp", workers=workers, group=group, stages=group, batches=batches)
+    wanted = pipeline(group, batches * group // workers)
+    print("lpp", workers, group, batches, abs(r["closed_bubble"] - wanted) + abs(r["bubble"] - wanted) < 1e-12)
