@@ -34,6 +34,7 @@ struct instance {
     bool rounded;
     int ranks, n;
     int64_t *room; /* per rank; INT64_MAX: no limit */
+    const int64_t *bytes; /* per rank: that room, in bytes; NULL: it is in activations */
     struct class *class;
     int *of_rank,
         *of_rank_at;   /* the classes of rank r, longest tail first: of_rank[of_rank_at[r] .. of_rank_at[r+1]) */
@@ -41,8 +42,13 @@ struct instance {
     bool *one_taker;   /* per rank: at most one of its classes takes room */
 };
 
+/* Dies of the same, but for the jobs' times. */
+void refuse_other_jobs(const struct spec *sp);
 /* Dies, saying why, of what is not optimised: teams, pairs, updates within the step, and jobs that take no time. */
 struct instance *instance_of(const struct spec *sp, const struct stage *st, const struct graph *graph);
+/* The same with room in bytes for what microbatches keep, per rank, instead of caps; NULL: instance_of. */
+struct instance *instance_in_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph,
+                                   const int64_t *room);
 char *class_name(const struct class *class); /* "F0", "W0" */
 
 /* The largest bound on the makespan that one rank's work gives, with what must come before and after it. */
