@@ -204,6 +204,65 @@ static struct closed write_results(const struct settings *settings, const struct
     return closed;
 }
 
+/* ---- the longest time from a rank's first job to its last ---- */
+
+static double span_of(const struct spec *sp, const double *start, const double *end) {
+    double *begin = NEW(double, sp->workers), *last = NEW(double, sp->workers), most = 0;
+    for (int k = 0; k < sp->workers; k++)
+        begin[k] = INFINITY;
+    for (int32_t j = 0; j < sp->njobs; j++) {
+        int k = sp->job[j].rank;
+        begin[k] = fmin(begin[k], start[j]);
+        last[k] = fmax(last[k], end[j]);
+        most = fmax(most, last[k] - begin[k]);
+    }
+    return most;
+}
+
+/* Ranks that begin as early as they can, as ranks do, may take longer than those that begin as late as is right. */
+static void put_span(struct text *t, const struct settings *settings, const struct compile *c,
+                     const struct instance *in, const struct optimum *best) {
+    const struct sched *written = sched_in_order(c->spec, c->stage, c->graph, order_of(c, best));
+    double own = c->sched ? span_of(c->spec, c->sched->start, c->sched->end) : NAN,
+           span = best->start ? (double)best->makespan * in->tick : own, lower = (double)best->lower * in->tick,
+           early = span_of(c->spec, written->start, written->end);
+    bool optimal = best->proof == PROOF_WORK && best->lower >= best->makespan && !in->rounded;
+    char a[32], b[32], d[32], e[32];
+    if (settings->json) {
+        put(t, "{\"schema\": 1, \"schedule\": %s, \"objective\": \"span\", \"span\": %s, \"own\": %s, ",
+            quoted(c->spec->name), number(span, a), c->sched ? number(own, b) : "null");
+        put(t, "\"early\": %s, \"lower_bound\": %s, \"optimal\": %s, \"proof\": %s}\n", number(early, d),
+            number(lower, e), optimal ? "true" : "false", best->proof == PROOF_WORK ? "\"work\"" : "null");
+        return;
+    }
+    put(t, "%s: a largest span of %s %s; the script's own order %s\n", c->spec->name, number(span, a),
+        optimal ? "is optimal" : "is the best known",
+        c->sched ? format("takes %s", number(own, b)) : "comes to a deadlock");
+    put(t, "%s less than %s\n",
+        best->proof == PROOF_WORK ? "a rank's work, or what leads from one of its jobs to another, takes no"
+                                  : "the search, of which there is no certificate, found none with",
+        number(lower, d));
+    if (early > span * (1 + 1e-9))
+        put(t, "where every rank begins as early as it can, the same order takes %s\n", number(early, e));
+    if (settings->output)
+        put(t, "wrote %s, a sequence\n", settings->output);
+}
+
+static void find_span(struct text *t, const struct settings *settings, const struct compile *c,
+                      const struct instance *in, const struct optimum *best) {
+    struct closed closed = {0};
+    char a[32];
+    if (settings->output) {
+        emit_sequence(&closed.body, c->spec, order_of(c, best));
+        write_script(
+            settings, &closed,
+            format("-- %s: ranks that begin as late as is right take %s at most from their first job to their last.\n",
+                   command_line(settings), number((double)best->makespan * in->tick, a)));
+        place_files();
+    }
+    put_span(t, settings, c, in, best);
+}
+
 /* ---- what each further microbatch takes ---- */
 
 static void put_period(struct text *t, const struct settings *settings, const struct compile *c,
@@ -290,7 +349,7 @@ static const int64_t *find_bytes(const struct compile *c) {
 static int64_t own_ticks(const struct compile *c, const struct instance *in) {
     if (!c->sched || *exceeds(c, in))
         return serial_time(in) + 1;
-    double ticks = c->sched->makespan / in->tick;
+    double ticks = (in->span ? span_of(c->spec, c->sched->start, c->sched->end) : c->sched->makespan) / in->tick;
     return in->rounded ? (int64_t)ceil(ticks) : llround(ticks);
 }
 
@@ -307,21 +366,24 @@ int cmd_optimal(const struct settings *settings) {
     c.graph = graph_build(c.spec);
     refuse_other_jobs(c.spec);
     c.sched = own_order(&c);
-    const struct instance *in = instance_in_bytes(c.spec, c.stage, c.graph, find_bytes(&c));
+    struct instance *in = instance_in_bytes(c.spec, c.stage, c.graph, find_bytes(&c));
+    if (settings->objective == LEAST_SPAN)
+        minimise_span(in);
     int64_t own = own_ticks(&c, in), states = settings->seconds > 0 ? INT32_MAX - 1 : SEARCHED, excess = 0;
     double until = settings->seconds > 0 ? begin + settings->seconds : 0;
     struct optimum best = find_optimum(in, c.graph, own, states, until);
-    if (best.start && c.sched && !in->bytes && time_of_order(c.spec, c.stage, c.graph, best.start) > c.sched->makespan)
+    if (best.start && c.sched && !in->bytes && !in->span &&
+        time_of_order(c.spec, c.stage, c.graph, best.start) > c.sched->makespan)
         best.start = NULL; /* better by rounded times only */
     if (!best.start && (!c.sched || own > serial_time(in)))
         die(best.gave_up
                 ? "%s: found no order that its caps or the memory leave room for; give more --time, or raise them"
                 : "%s: its caps or the memory leave room for no order at all; raise them",
             c.spec->file);
-    if (in->bytes)
+    if (in->bytes && !in->span)
         excess = make_it_fit(&c, in, &best, own, states, until);
-    if (settings->objective == LEAST_PERIOD) {
-        find_period(&out, settings, &c, in, &best);
+    if (settings->objective != LEAST_MAKESPAN) {
+        (settings->objective == LEAST_SPAN ? find_span : find_period)(&out, settings, &c, in, &best);
         write_file("-", &out);
         return 0;
     }

@@ -400,6 +400,33 @@ int64_t serial_time(const struct instance *in) {
     return sum;
 }
 
+void minimise_span(struct instance *in) {
+    const int *order = sort_classes(in);
+    in->span = true;
+    in->tail_to = NEW(int64_t, in->n * in->ranks);
+    for (int i = 0; i < in->n * in->ranks; i++)
+        in->tail_to[i] = in->class[i / in->ranks].rank == i % in->ranks ? 0 : -1;
+    for (int i = in->n - 1; i >= 0; i--) {
+        const struct class *class = &in->class[order[i]];
+        for (int l = 0; l < class->nlags && !class->pool; l++) {
+            int64_t between = class->lag[l].ticks - in->class[class->lag[l].from].time + class->time;
+            int64_t *from = &in->tail_to[class->lag[l].from * in->ranks], *to = &in->tail_to[order[i] * in->ranks];
+            for (int r = 0; r < in->ranks; r++)
+                from[r] = to[r] < 0 ? from[r] : most(from[r], between + to[r]);
+        }
+    }
+}
+
+int64_t span_bound(const struct instance *in, int r) {
+    int64_t work = 0, bound = 0;
+    for (int i = in->of_rank_at[r]; i < in->of_rank_at[r + 1]; i++) {
+        const struct class *class = &in->class[in->of_rank[i]];
+        work += class->time * class->items;
+        bound = most(bound, class->time + in->tail_to[in->of_rank[i] * in->ranks + r]);
+    }
+    return most(bound, work);
+}
+
 /* The least time from the start of an item of `from` to the end of that which gives its room back. Items of a pool
  * follow none in particular, but in sum they start no sooner than each behind its own. */
 static int64_t residence(const struct instance *in, const int *order, int from) {
