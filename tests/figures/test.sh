@@ -38,6 +38,13 @@ while read -r P M c more makespan; do
     expect "latency_1f1b $P,$M,$c" "$makespan $peaks" "$(figure makespan $A --cluster $L) $(ranks peak_activations $A --cluster $L)"
 done <<<$'4 8 0 0 33\n4 8 1 1 39\n4 8 2 2 45\n4 16 0.25 1 58.5\n4 16 1.5 1 66\n8 32 0.5 1 124\n8 32 1 1 131\n8 32 4.5 3 180\n2 8 3 2 33'
 expect "latency_1f1b duration 1" 39 "$(figure makespan schedules/latency_1f1b.lua $P4M8 --cluster $L -D bandwidth=1)"
+# Between depth first and breadth first (Lamy-Poirier 2023): interleaved with G microbatches in a group, P <= G <= M, has the
+# bubble of both and holds (V - 1) G + 2 (P - 1 - r) + 1. With latency, G above P is enough for breadth first's makespan.
+while read -r groups c makespan peaks; do
+    A="schedules/interleaved.lua -D workers=4 -D batches=16 -D groups=$groups --cluster $L -D latency=$c"
+    expect "interleaved, $groups groups, latency $c" "$makespan $peaks" "$(figure makespan $A) $(ranks peak_activations $A)"
+done <<<$'4 0 105 11,9,7,5\n2 0 105 15,13,11,9\n1 0 105 23,21,19,17\n4 0.5 112 11,9,7,5\n2 0.5 108 15,13,11,9\n4 1 119 11,9,7,5\n2 1 111 15,13,11,9'
+row "breadth first, latency 1" 111 15,15,15,15 32,32,32,32 schedules/breadth_first.lua -D workers=4 -D batches=16 --cluster $L -D latency=1
 # Coarser lanes: a lane for both directions of a pair loses nothing here, one for all messages serialises sends with
 # receives. Not published: tests/unit/test_sim.c checks the same by relaxation.
 per() { figure makespan schedules/gpipe.lua -D "workers=$2" -D "batches=$3" --cluster $L -D bandwidth=1 --lanes "$1"; }

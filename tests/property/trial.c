@@ -135,6 +135,12 @@ static enum verdict judge(const struct spec *sp, char *why) {
         snprintf(why, 4096, "makespan %g is below the lower bound %g", report->makespan, report->lower_bound);
         return DIFFERS;
     }
+    if (report->memory_needed > report->memory_held * (1 + 1e-9) ||
+        report->memory_held > report->memory_room * (1 + 1e-9)) {
+        snprintf(why, 4096, "activations need %g, are held for %g, and there is room for %g", report->memory_needed,
+                 report->memory_held, report->memory_room);
+        return DIFFERS;
+    }
     if (!is_filled(c.p)) {
         snprintf(why, 4096, "an arena is larger than its buffers need");
         return DIFFERS;
