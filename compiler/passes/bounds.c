@@ -120,7 +120,8 @@ static double memory_room(const struct spec *sp, const struct timeline *tl, stru
     double most = 0;
     for (int r = 0; r < rep->workers; r++) {
         bool capped = sp->cap && sp->cap[r] < INT_MAX;
-        most += capped ? sp->cap[r] : rep->rank[r].peak_activations;
+        int peak = rep->rank[r].peak_activations; /* above the cap, where it takes over what others began */
+        most += capped && sp->cap[r] > peak ? sp->cap[r] : peak;
         rep->capped |= capped;
     }
     return most * tl->makespan;

@@ -135,8 +135,9 @@ static enum verdict judge(const struct spec *sp, char *why) {
         snprintf(why, 4096, "makespan %g is below the lower bound %g", report->makespan, report->lower_bound);
         return DIFFERS;
     }
-    if (report->memory_needed > report->memory_held * (1 + 1e-9) ||
-        report->memory_held > report->memory_room * (1 + 1e-9)) {
+    double rounding = 1e-9 * report->memory_room; /* times next to much longer ones */
+    if (report->memory_needed > report->memory_held + rounding ||
+        report->memory_held > report->memory_room + rounding) {
         snprintf(why, 4096, "activations need %g, are held for %g, and there is room for %g", report->memory_needed,
                  report->memory_held, report->memory_room);
         return DIFFERS;
