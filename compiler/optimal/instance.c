@@ -5,7 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_TICKS = 1 << 30 }; /* of one job */
+enum {
+    MANY_TICKS = 1 << 20, /* of the longest time: where exact ticks are shorter than that, they are no help */
+    MOST_TICKS = 1 << 29  /* of any time: the words of a state hold twice that */
+};
 
 static const double NEARLY = 1e-9; /* relative: two times that differ by less are one */
 
@@ -93,11 +96,13 @@ static double common_measure(double a, double b, double least) {
 }
 
 struct times {
-    double most, tick;
+    double least, most; /* least: of a job */
+    double tick;
 };
 static void measure(struct times *times, double t) {
     if (t > 0)
-        times->tick = times->tick > 0 ? common_measure(fmax(t, times->tick), fmin(t, times->tick), NEARLY * times->most) : t;
+        times->tick =
+            times->tick > 0 ? common_measure(fmax(t, times->tick), fmin(t, times->tick), NEARLY * times->most) : t;
 }
 
 static double delay_of(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t j, int32_t e) {
@@ -105,24 +110,35 @@ static double delay_of(const struct spec *sp, const struct stage *st, const stru
     return from == to ? 0 : link_time(sp, from, to, (double)edge_bytes(sp, st, graph, e));
 }
 
-static void choose_tick(struct instance *in, const struct spec *sp, const struct stage *st, const struct graph *graph) {
-    struct times times = {0};
-    for (int32_t j = 0; j < sp->njobs; j++)
+static struct times find_times(const struct spec *sp, const struct stage *st, const struct graph *graph) {
+    struct times times = {.least = INFINITY};
+    for (int32_t j = 0; j < sp->njobs; j++) {
+        times.least = fmin(times.least, job_time(sp, j));
         times.most = fmax(times.most, job_time(sp, j));
+        for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++)
+            times.most = fmax(times.most, delay_of(sp, st, graph, j, e));
+    }
     for (int32_t j = 0; j < sp->njobs; j++) {
         measure(&times, job_time(sp, j));
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++)
             measure(&times, delay_of(sp, st, graph, j, e));
     }
-    in->tick = times.tick;
-    in->rounded = times.most / times.tick > MOST_TICKS / 1024;
-    if (in->rounded)
-        in->tick = times.most / 1024;
+    return times;
+}
+
+/* A job takes a tick at least: one that took none when rounded down could not be told from one that is done. */
+static void choose_tick(struct instance *in, const struct spec *sp, const struct stage *st, const struct graph *graph) {
+    struct times times = find_times(sp, st, graph);
+    in->rounded = times.most / times.tick > MANY_TICKS || times.least < times.tick * 0.5;
+    in->tick = in->rounded ? fmin(times.most / 1024, times.least) : times.tick;
+    if (times.most / in->tick > MOST_TICKS)
+        die("%s: a job takes %g, and another job or a message takes %g: too far apart to search for the best order",
+            sp->file, times.least, times.most);
 }
 
 static int64_t ticks_of(const struct instance *in, double t) {
     double n = t / in->tick;
-    return fabs(n - rint(n)) <= NEARLY * fmax(1, n) * 16 ? (int64_t)rint(n) : (int64_t)floor(n);
+    return !in->rounded && fabs(n - rint(n)) <= NEARLY * fmax(1, n) * 16 ? (int64_t)rint(n) : (int64_t)floor(n);
 }
 
 /* ---- classes ---- */
@@ -143,8 +159,8 @@ static int32_t new_class(struct building *build, int32_t j) {
     const struct job *job = &build->sp->job[j];
     GROW(in->class, build->cap, (size_t)in->n + 1);
     GROW(build->first, build->cap_first, (size_t)in->n + 1);
-    int64_t time = ticks_of(in, job_time(build->sp, j));
-    in->class[in->n] = (struct class){.s = job->s, .d = job->d, .rank = job->rank, .time = time > 0 ? time : 1};
+    in->class[in->n] =
+        (struct class){.s = job->s, .d = job->d, .rank = job->rank, .time = ticks_of(in, job_time(build->sp, j))};
     build->first[in->n] = j;
     return in->n++;
 }
@@ -156,16 +172,21 @@ static int32_t first_like(const struct building *build, int32_t j) {
     return job_at(build->sp, job->s, first * slices + job->b % slices, job->d);
 }
 
-static bool is_sink(const struct graph *graph, int32_t j) { return graph->succ_at[j] == graph->succ_at[j + 1]; }
+/* Nothing waits for it, and it waits for one job: a script's own pred may say otherwise. */
+static bool can_pool(const struct building *build, int32_t j) {
+    const struct graph *graph = build->graph;
+    return build->sp->job[j].d == OP_W && graph->succ_at[j] == graph->succ_at[j + 1] &&
+           graph->pred_at[j + 1] - graph->pred_at[j] == 1;
+}
 
 /* The class of weight gradients on j's rank that j's class would be a pool with; -1: there is none. */
 static int32_t pool_for(const struct building *build, int32_t j) {
     const struct job *job = &build->sp->job[j];
-    if (job->d != OP_W || !is_sink(build->graph, j))
+    if (!can_pool(build, j))
         return -1;
     for (int32_t c = 0; c < build->in->n; c++) {
         const struct class *class = &build->in->class[c];
-        if (class->d == OP_W && class->rank == job->rank && is_sink(build->graph, build->first[c]) &&
+        if (class->rank == job->rank && can_pool(build, build->first[c]) &&
             job_time(build->sp, build->first[c]) == job_time(build->sp, j))
             return c;
     }
@@ -212,7 +233,7 @@ static void find_lags(struct building *build) {
         struct lag *old = class->lag;
         class->lag = NEW(struct lag, class->nlags + npreds);
         if (class->nlags)
-            memcpy(class->lag, old, sizeof *old * (size_t)class->nlags);
+            memcpy(class->lag, old, sizeof *old * (size_t) class->nlags);
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++) {
             const struct class *from = &build->in->class[build->class_of[graph->pred[e]]];
             add_lag(class, build->class_of[graph->pred[e]],
@@ -295,7 +316,8 @@ static void find_heads_and_tails(struct instance *in) {
 
 static void sort_by_tail(struct instance *in, int r) { /* the longest first; few, and stable */
     for (int a = in->of_rank_at[r] + 1; a < in->of_rank_at[r + 1]; a++)
-        for (int b = a; b > in->of_rank_at[r] && in->class[in->of_rank[b]].tail > in->class[in->of_rank[b - 1]].tail; b--) {
+        for (int b = a; b > in->of_rank_at[r] && in->class[in->of_rank[b]].tail > in->class[in->of_rank[b - 1]].tail;
+             b--) {
             int c = in->of_rank[b];
             in->of_rank[b] = in->of_rank[b - 1];
             in->of_rank[b - 1] = c;
