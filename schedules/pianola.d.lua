@@ -66,10 +66,10 @@ function params(defaults) end
 ---How many fetched or gathered stages a rank may hold at once; default 2, one in use and one prefetched.
 ---@field weight_slots? integer|fun(worker: integer): number
 ---`"flush"`, the default: weights change once, at the end of the step. Else updates are jobs, which n and cost are asked
----about with "U" and their number: after each microbatch of a stage, or after as many.
+---about with "U" and their number: after each microbatch of a stage, or after as many. Each member of a team has its own.
 ---@field update? "flush"|"each"|integer|fun(s: integer): "flush"|"each"|integer
 ---With such an update, which version of the weights a job reads: what its forward reads (the default), the newest, what
----has the gradients that the input stage's weights have (vertical sync), or so many updates back.
+---has the gradients that the input stage's weights have (vertical sync), or so many updates back. A team reads one version.
 ---@field version? "forward"|"latest"|"input"|integer|fun(s: integer, b: integer, d: pianola.direction): "forward"|"latest"|"input"|integer
 ---Of how many sets of weights that are not at home a rank sums gradients at a time. Default: of all. The sum whose next
 ---contribution comes last is sent early.
@@ -127,8 +127,8 @@ function oldest_stage_first(s, b, d) end
 function one_forward_one_backward(k, d, warmup) end
 
 ---Writes out a rank's list of a sequence: patterns, each with how often it repeats, such as
----`{ { 2, "F0" }, { 3, "F0+B1 W" } }`. The k-th F of chunk x, and its k-th backward, is that of `s, b = job(x, k)`.
----A W is that of the rank's oldest I that has none yet.
+---`{ { 2, "F0" }, { 3, "F0+B1 W" } }`. The k-th F, R, W or backward of chunk x is that of `s, b = job(x, k)`.
+---A W without a chunk is that of the rank's oldest I that has none yet.
 ---@param patterns [integer, string][]
 ---@param job fun(x: integer, k: integer): integer, integer
 ---@return pianola.entry[]

@@ -11,6 +11,7 @@
  * memory: what the plan takes of a rank's device; least: what the schedule would do with, where that is less.
  * steady: time per microbatch once ranks are in step; stale: the updates that a job's weights lack at most; versions:
  * of a stage's weights, that a home holds at once. These three are there where updates are jobs, or with --steady.
+ * mean, p95: of the makespans of runs with noise, with --jitter.
  * Where weights travel, the last two columns have the makespan that a fixed prefetch gives, one or two uses ahead.
  *
  * With --train there is another table: of what each schedule has learned, and when (time_to_loss.c). */
@@ -27,6 +28,8 @@ enum {
     NAME,
     STAGES,
     MAKESPAN,
+    MEAN,
+    P95,
     STEADY,
     BUBBLE,
     STALENESS,
@@ -45,15 +48,17 @@ enum {
 static const struct {
     const char *head, *key; /* the table's heading; the key in JSON and for --sort */
 } column[NCOLUMNS] = {
-    {"schedule", "schedule"},     {"stages", "stages"},     {"makespan", "makespan"}, {"steady", "steady"},
-    {"bubble", "bubble"},         {"stale", "staleness"},   {"versions", "versions"}, {"exposed", "exposed"},
-    {"live", "peak_activations"}, {"memory", "peak_bytes"}, {"least", "least_bytes"}, {"sent", "bytes_sent"},
-    {"bound", "lower_bound"},     {"gap", "gap"},           {"1 ahead", "one_ahead"}, {"2 ahead", "two_ahead"},
+    {"schedule", "schedule"}, {"stages", "stages"},     {"makespan", "makespan"},     {"mean", "mean"},
+    {"p95", "p95"},           {"steady", "steady"},     {"bubble", "bubble"},         {"stale", "staleness"},
+    {"versions", "versions"}, {"exposed", "exposed"},   {"live", "peak_activations"}, {"memory", "peak_bytes"},
+    {"least", "least_bytes"}, {"sent", "bytes_sent"},   {"bound", "lower_bound"},     {"gap", "gap"},
+    {"1 ahead", "one_ahead"}, {"2 ahead", "two_ahead"},
 };
 
 struct row {
     const char *file, *name;
     bool updates;            /* they are jobs */
+    struct jitter jitter;    /* runs 0: not asked for */
     double figure[NCOLUMNS]; /* except NAME's */
     struct compile compiled; /* with --train */
 };
@@ -121,8 +126,17 @@ static struct row measure(const struct report *report, bool model, const char *f
                       rank->exposed[EXPOSED_COPIES] + rank->exposed[EXPOSED_TEAMS];
     }
     f[EXPOSED] = report->makespan > 0 ? f[EXPOSED] / (report->makespan * report->workers) : 0;
-    f[ONE] = f[TWO] = NAN;
+    f[ONE] = f[TWO] = f[MEAN] = f[P95] = NAN;
     return row;
+}
+
+static void add_jitter(struct row *row, const struct compile *c, double scale, const struct settings *settings) {
+    struct jitter *jitter =
+        jitter_make(c->spec, c->stage, c->program, settings->jitter, settings->seed, settings->runs);
+    row->figure[MEAN] = jitter->mean *= scale;
+    row->figure[P95] = jitter->p95 *= scale;
+    jitter->worst *= scale;
+    row->jitter = *jitter;
 }
 
 /* ---- compiling one schedule at a time, each with the whole arena to itself ---- */
@@ -139,7 +153,7 @@ enum { WORKERS, BATCHES, NSIZES };
 struct table {
     struct size size[NSIZES];
     const char *unit;
-    bool train; /* the compiled schedules are kept */
+    const struct settings *settings;
     int nrows, nleft;
     struct row *row;
     struct left_out *left;
@@ -225,7 +239,7 @@ static void compile_one(struct table *table, const struct script_args *how, cons
     args->set = set;
     args->used = used;
     left->file = file;
-    if (!table->train)
+    if (!table->settings->train)
         free_all();
     if (!compiles(&c, alone)) {
         take_error(left->why);
@@ -238,13 +252,16 @@ static void compile_one(struct table *table, const struct script_args *how, cons
         *row = measure(c.report, c.spec->model != NULL, file);
         row->compiled = c;
         double scale = c.report->makespan > 0 ? row->figure[MAKESPAN] / c.report->makespan : 1;
-        for (int k = ONE; k <= TWO && !table->train && fetches(c.report) && c.spec->prefetch == SOLVED; k++)
+        if (table->settings->jitter >= 0)
+            add_jitter(row, &c, scale, table->settings);
+        for (int k = ONE; k <= TWO && !table->settings->train && fetches(c.report) && c.spec->prefetch == SOLVED; k++)
             row->figure[k] = scale * makespan_with(&c, k == ONE ? ONE_AHEAD : TWO_AHEAD);
         table->unit = c.report->unit;
     }
 }
 
-static void compile_each(struct table *table, const struct settings *settings) {
+static void compile_each(struct table *table) {
+    const struct settings *settings = table->settings;
     int nset = settings->args.nset, n = nset + NSIZES;
     const char *set[nset + 1];
     bool used[n], any[n];
@@ -266,7 +283,8 @@ static void compile_each(struct table *table, const struct settings *settings) {
 }
 
 /* Files of the same name in different folders are told apart by their paths. */
-static void name_all(struct table *table, const struct settings *settings) {
+static void name_all(struct table *table) {
+    const struct settings *settings = table->settings;
     const char **name = NEW(const char *, settings->nfiles);
     for (int i = 0, row = 0, left = 0; i < settings->nfiles; i++) {
         int same = 0;
@@ -289,7 +307,7 @@ static const char *cell_text(char cell[CELL], const struct row *row, int i, cons
         return row->name;
     if (isnan(x))
         return "";
-    if (i == MAKESPAN || i == STEADY || i == BOUND || i == ONE || i == TWO)
+    if (i == MAKESPAN || i == MEAN || i == P95 || i == STEADY || i == BOUND || i == ONE || i == TWO)
         return time_text(x, measure, cell);
     if (i == MEMORY || i == LEAST || i == SENT)
         return bytes_text(x, cell);
@@ -301,7 +319,7 @@ static const char *cell_text(char cell[CELL], const struct row *row, int i, cons
 }
 
 /* The columns that are printed: those of the steady state where updates are jobs or it was asked for, those of the
- * fixed prefetch where weights travel. Returns how many. */
+ * fixed prefetch where weights travel, those of noise with --jitter. Returns how many. */
 static int choose_columns(const struct row *row, int n, bool steady, int *chosen) {
     bool travel = false;
     int count = 0;
@@ -311,7 +329,8 @@ static int choose_columns(const struct row *row, int n, bool steady, int *chosen
     }
     for (int k = 0; k < NCOLUMNS; k++) {
         bool of_steady = k == STEADY || k == STALENESS || k == VERSIONS, of_travel = k == ONE || k == TWO;
-        if ((steady || !of_steady) && (travel || !of_travel))
+        bool of_noise = k == MEAN || k == P95;
+        if ((steady || !of_steady) && (travel || !of_travel) && (row[0].jitter.runs > 0 || !of_noise))
             chosen[count++] = k;
     }
     return count;
@@ -379,7 +398,12 @@ static void put_objects(struct text *out, const struct table *table) {
     for (int i = 0; i < table->nrows; i++) {
         put(out, "    {\n      \"schedule\": %s", quoted(table->row[i].name));
         for (int k = NAME + 1; k < NCOLUMNS; k++)
-            put(out, ",\n      \"%s\": %s", column[k].key, number_or_null(table->row[i].figure[k], buf));
+            if (k != MEAN && k != P95)
+                put(out, ",\n      \"%s\": %s", column[k].key, number_or_null(table->row[i].figure[k], buf));
+        if (table->row[i].jitter.runs > 0) {
+            put(out, ",\n      ");
+            put_jitter_json(out, &table->row[i].jitter);
+        }
         put(out, "\n    }%s\n", i + 1 < table->nrows ? "," : "");
     }
     put(out, "  ],\n");
@@ -392,9 +416,13 @@ static void put_text(struct text *out, const struct table *table, const struct s
         longest = table->row[i].figure[MAKESPAN] > longest ? table->row[i].figure[MAKESPAN] : longest;
     struct measure measure = measure_of(longest, table->unit, settings->style.ascii);
     bool unit = strcmp(measure.name, "units") == 0;
-    put(out, "%lld ranks, %lld microbatches; times in %s\n\n", (long long)table->size[WORKERS].value,
+    put(out, "%lld ranks, %lld microbatches; times in %s\n", (long long)table->size[WORKERS].value,
         (long long)table->size[BATCHES].value,
         unit ? "units: F is 1 for a rank's share of the model; every tensor is 1 byte" : measure.name);
+    if (settings->jitter >= 0)
+        put(out, "mean and p95 of %lld runs, each job and message up to %g %% longer or shorter\n",
+            (long long)settings->runs, 100 * settings->jitter);
+    put(out, "\n");
     put_table(out, table->row, table->nrows, &measure, settings);
     put_left_out(out, table, settings->markdown);
 }
@@ -407,9 +435,12 @@ static void check_options(const struct settings *settings) {
         die("--%s is about training: give --train, too", settings->data     ? "data"
                                                          : settings->output ? "output"
                                                                             : "target");
-    if (settings->train && (settings->sort || settings->steady))
-        die("--train and --%s exclude each other: the table of losses is another one",
-            settings->sort ? "sort" : "steady");
+    if (settings->train && (settings->sort || settings->steady || settings->jitter >= 0))
+        die("--train and --%s exclude each other: the table of losses is another one", settings->sort     ? "sort"
+                                                                                       : settings->steady ? "steady"
+                                                                                                          : "jitter");
+    if ((sorted_by == MEAN || sorted_by == P95) && settings->jitter < 0)
+        die("--sort %s: of runs with noise; give --jitter, too", settings->sort);
     if (!settings->output)
         return;
     if (strcmp(settings->output, "-") == 0)
@@ -449,15 +480,15 @@ static void put_trained(struct text *out, const struct table *table, const struc
 }
 
 int cmd_compare(const struct settings *settings) {
+    sorted_by = settings->sort ? column_of(settings->sort) : -1;
     check_options(settings);
     struct row row[settings->nfiles];
     struct left_out left[settings->nfiles];
-    struct table table = {.row = row, .left = left, .train = settings->train};
+    struct table table = {.row = row, .left = left, .settings = settings};
     table.size[WORKERS] = (struct size){.key = "workers", .what = "ranks"};
     table.size[BATCHES] = (struct size){.key = "batches", .what = "microbatches"};
-    sorted_by = settings->sort ? column_of(settings->sort) : -1;
-    compile_each(&table, settings);
-    name_all(&table, settings);
+    compile_each(&table);
+    name_all(&table);
     if (table.nrows == 0) {
         for (int i = 0; i < table.nleft; i++)
             fprintf(stderr, "pianola: %s: %s\n", left[i].name, left[i].why);

@@ -29,6 +29,14 @@ static void check_steps(const struct settings *settings, const struct format *fo
         die("--steps and --measured exclude each other: a trace has all the steps that were measured");
 }
 
+static void check_jitter(const struct settings *settings, const struct format *format) {
+    if (settings->jitter >= 0 && !(format->traits & FIGURES))
+        die("--jitter: --format %s has no figures; those that have are %s", format->name,
+            listed(format_words_with(FIGURES)));
+    if (settings->jitter >= 0 && settings->measured)
+        die("--jitter and --measured exclude each other: what was measured has its own noise");
+}
+
 /* Puts so many steps, or repetitions of the period, in the place of the one that was compiled. The report is still
  * that of one step. */
 static void draw_steps(struct compile *c, int64_t copies) {
@@ -83,6 +91,7 @@ int cmd_show(const struct settings *settings) {
     const struct format *format = format_of(settings);
     check_style(&settings->style, format);
     check_steps(settings, format);
+    check_jitter(settings, format);
     if (settings->measured && !(format->traits & TIMED))
         die("--measured: --format %s has no times", format->name);
     if (format->emit_rank && !settings->output)
@@ -96,6 +105,8 @@ int cmd_show(const struct settings *settings) {
     compile_all(&c, settings->dump);
     if (settings->measured)
         take_measured(&c, settings->measured);
+    if (settings->jitter >= 0)
+        c.report->jitter = jitter_make(c.spec, c.stage, c.program, settings->jitter, settings->seed, settings->runs);
     if (settings->copies > 1)
         draw_steps(&c, settings->copies);
     if (dir) {

@@ -17,9 +17,12 @@ struct settings {
     int64_t workers;        /* 0: not given; likewise the next two */
     double bandwidth, room; /* bytes per second; bytes of a machine */
     double seconds;         /* to search; 0: not given */
+    enum objective { LEAST_MAKESPAN, LEAST_SPAN, LEAST_PERIOD } objective;
     bool sum, ring, transfers, train;
     int64_t microbatches, warm_up; /* to time, and before them */
     const double *target;          /* NULL: not given */
+    double jitter;                 /* the level, or -1: not given */
+    int64_t runs;                  /* with jitter */
     struct style style;
     bool json, list, markdown, one_rank, cuda, eager, git, steady; /* eager: no CUDA graph */
 };
@@ -31,6 +34,7 @@ int cmd_diff(const struct settings *settings);
 int cmd_compile(const struct settings *settings);
 int cmd_run(const struct settings *settings);
 int cmd_verify(const struct settings *settings);
+int cmd_check_bound(const struct settings *settings);
 int cmd_export(const struct settings *settings);
 int cmd_import(const struct settings *settings);
 int cmd_partition(const struct settings *settings);

@@ -55,10 +55,10 @@ static void torch_comms(struct text *out, const struct compile *c, const struct 
 
 /* The first is the default. */
 const struct format formats[] = {
-    {"grid", "", TIMED | DRAWN | STEPS, .emit = grid, .file = "timeline.txt", .begins = ""},
+    {"grid", "", TIMED | DRAWN | STEPS | FIGURES, .emit = grid, .file = "timeline.txt", .begins = ""},
     {"streams", "", 0, .emit = streams, .file = "streams.txt", .begins = "pianola "},
     {"tsv", "", TIMED, .emit = tsv, .file = "timeline.tsv", .begins = "rank\tlane\t"},
-    {"json", "", TIMED, .emit = json, .file = "report.json", .begins = "{\n  \"schema\":"},
+    {"json", "", TIMED | FIGURES, .emit = json, .file = "report.json", .begins = "{\n  \"schema\":"},
     {"svg", "a picture", TIMED | DRAWN | ARROWS | STEPS, .emit = svg},
     {"html", "a picture", TIMED | DRAWN | ARROWS | STEPS, .emit = html},
     {"chrome", "a trace", TIMED | STEPS, .emit = chrome},

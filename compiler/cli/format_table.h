@@ -6,10 +6,11 @@
 #include "compile.h"
 
 enum {
-    TIMED = 1,  /* it has times: --measured replaces the predicted ones */
-    DRAWN = 2,  /* it is drawn in a style set by --with, --color-by, --from, --to */
-    ARROWS = 4, /* it also supports --with sends */
-    STEPS = 8   /* it is of one timeline, which may be of several steps: --steps */
+    TIMED = 1,   /* it has times: --measured replaces the predicted ones */
+    DRAWN = 2,   /* it is drawn in a style set by --with, --color-by, --from, --to */
+    ARROWS = 4,  /* it also supports --with sends */
+    STEPS = 8,   /* it is of one timeline, which may be of several steps: --steps */
+    FIGURES = 16 /* it has those of the report, to which --jitter adds */
 };
 
 extern const struct format {

@@ -102,6 +102,10 @@ void help_report(FILE *out) {
           "  memory       memory-time: every (s,b) must live for at least its own chain; a rank that holds at most M\n"
           "               at a time needs their sum / M (rho <= M / S: Rahimi 2025, appendix)\n"
           "gap            makespan / lower bound - 1\n"
+          "jitter         of --jitter: what the makespans of so many runs of the prediction come to, in each of which\n"
+          "               every job, message and collective takes up to so much longer or shorter, uniformly at\n"
+          "               random and independently, while the order on the lanes stays: their mean; p95, the least\n"
+          "               that 95 of 100 runs do not exceed; the worst. The same seed gives the same numbers\n"
           "measured       of `show --measured`: all times are seconds, of the median step: of each instruction the\n"
           "               medians of start and end, from the step's begin. The lower bound is that of jobs as long\n"
           "               as measured, with links that take no time\n",

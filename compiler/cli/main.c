@@ -44,6 +44,15 @@ static const double *loss_arg(const char *name, const char *s) {
     return loss;
 }
 
+/* "10%" as 0.1. */
+static double percent_arg(const char *name, const char *s) {
+    char *end;
+    double part = strtod(s, &end) / 100;
+    if (end == s || strcmp(end, "%") != 0 || !(part >= 0 && part <= 1))
+        die("--%s %s: expected at least 0%% and at most 100%%, such as 10%%", name, s);
+    return part;
+}
+
 /* Parses comma-separated words into bits of enum with, whose order is that of the words. */
 static int list_arg(const char *name, const char *arg) {
     int bits = 0;
@@ -94,6 +103,9 @@ static void set_option(struct settings *settings, const struct command *command,
     case 'T': settings->style.to = time_arg(name, arg, false); break;
     case '1': settings->train = true; break;
     case '2': settings->target = loss_arg(name, arg); break;
+    case '7': settings->jitter = percent_arg(name, arg); break;
+    case '9': settings->objective = (enum objective)choice(name, arg); break;
+    case '8': settings->runs = number_arg(name, arg, 1); break;
     case 'L': settings->list = true; break;
     case 'O': settings->sort = arg; break;
     case 'M': settings->markdown = true; break;
@@ -194,8 +206,15 @@ int main(int argc, char **argv) {
         return 0;
     }
     const struct command *command = find_command(argv[1], false);
-    struct settings settings = {
-        .style.ascii = !is_utf8(), .dump = "", .step = -1, .steps = 100, .seed = 1, .microbatches = 64, .warm_up = 8};
+    struct settings settings = {.style.ascii = !is_utf8(),
+                                .dump = "",
+                                .step = -1,
+                                .steps = 100,
+                                .seed = 1,
+                                .microbatches = 64,
+                                .warm_up = 8,
+                                .jitter = -1,
+                                .runs = 200};
     parse(&settings, command, argc - 1, argv + 1);
     if (settings.json && settings.markdown)
         die("--json and --markdown exclude each other");

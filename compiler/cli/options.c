@@ -24,6 +24,7 @@ const struct command commands[] = {
      "one table over schedules, all with the ranks and microbatches of the first, or as -D says",
      "  pianola compare schedules/1f1b.lua schedules/zb_h1.lua schedules/zbv.lua -D workers=8 -D batches=32\n"
      "  pianola compare schedules/*.lua --model schedules/models/gpt.lua --sort peak_bytes --markdown\n"
+     "  pianola compare schedules/gpipe.lua schedules/1f1b.lua schedules/zbv.lua --jitter 10% --sort p95\n"
      "  pianola compare schedules/bsp.lua schedules/pipedream.lua --train --model schedules/models/gpt.lua \\\n"
      "    --cluster schedules/clusters/latency.lua -D flops=1e12 -D bandwidth=1e9 --data book.txt --steps 20 -o "
      "loss.svg\n",
@@ -49,6 +50,8 @@ const struct command commands[] = {
      "  pianola verify generated/1f1b/streams.txt\n"
      "  pianola show my.lua --format streams | pianola verify -\n",
      VERIFY, cmd_verify, "file, e.g. streams.txt", false},
+    {"check-bound", "FILE", "prove a lower bound on the makespan from its certificate",
+     "  pianola check-bound 1f1b.bound\n", CHECK_BOUND, cmd_check_bound, "file, e.g. 1f1b.bound", false},
     {"export-weights", "DIR", "write a checkpoint's weights as one safetensors file, weights.safetensors",
      "  pianola export-weights checkpoints -o gpt.safetensors\n"
      "  pianola export-weights checkpoints --step 200 --json\n",
@@ -83,8 +86,10 @@ const struct command commands[] = {
 const int ncommands = sizeof commands / sizeof *commands;
 
 const struct option_row options[] = {
-    {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D', SCRIPTS | PARTITION | PROFILE | OPTIMAL},
-    {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm', SCRIPTS | PARTITION | PROFILE | OPTIMAL},
+    {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D',
+     SCRIPTS | PARTITION | PROFILE | OPTIMAL},
+    {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm',
+     SCRIPTS | PARTITION | PROFILE | OPTIMAL},
     {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c', SCRIPTS | PARTITION | OPTIMAL},
     {"lanes", "PER", "a communication lane, and with NCCL a communicator, per edge (default), peer or rank", 'l',
      SCRIPTS},
@@ -110,6 +115,11 @@ const struct option_row options[] = {
      'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE | COMPARE | OPTIMAL},
     {"time", "SECONDS", "search for so long at most; default: through so many states, which takes a minute or two", '3',
      OPTIMAL},
+    {"objective", "OBJECTIVE",
+     "what is to be least: the makespan (default); the span: the longest time that a rank takes from its first job to "
+     "its last; "
+     "or the period: what each further microbatch takes in a steady state",
+     '9', OPTIMAL},
     {"profile", "FILE",
      "what each layer takes: PipeDream's graph.txt, a line per layer and per edge (milliseconds, bytes)", 'i',
      PARTITION},
@@ -141,6 +151,11 @@ const struct option_row options[] = {
      "ended the one before",
      'Z', SHOW},
     {"steady", NULL, "compare steady states too: time per microbatch, staleness and versions", 'R', COMPARE},
+    {"jitter", "LEVEL",
+     "run the program often in the simulator, each time with every job and message up to so much longer or shorter at "
+     "random, 10% say: mean, 95th percentile and worst of the makespan",
+     '7', COMPARE | SHOW},
+    {"runs", "N", "of --jitter; default 200", '8', COMPARE | SHOW},
     {"train", NULL,
      "train each schedule on the same microbatches: losses, and the predicted time until they are below a target", '1',
      COMPARE},
@@ -149,7 +164,7 @@ const struct option_row options[] = {
     {"data", "FILE", "training text", 'x', RUN | COMPARE},
     {"steps", "N", "training steps; default 100", 'n', RUN | COMPARE},
     {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
-    {"seed", "N", "of weights and of the order of the data; default 1", 's', RUN | COMPARE},
+    {"seed", "N", "of weights and of the order of the data, or of --jitter; default 1", 's', RUN | COMPARE | SHOW},
     {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
     {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU, as bf16 needs", 'u', RUN | PROFILE},
     {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g', RUN},
@@ -195,6 +210,7 @@ static const struct choices {
     {"WHICH", "solved just-in-time one-ahead two-ahead", NULL},
     {"PLAN", "spare least", NULL},
     {"HOW", "server ring", NULL},
+    {"OBJECTIVE", "makespan span period", NULL},
 };
 enum { NCHOICES = sizeof choices / sizeof *choices };
 

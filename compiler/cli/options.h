@@ -19,8 +19,9 @@ enum {
     IMPORT = 256,
     PARTITION = 512,
     PROFILE = 1024,
-    OPTIMAL = 2048,
-    ALL = 4095
+    CHECK_BOUND = 2048,
+    OPTIMAL = 4096,
+    ALL = 8191
 };
 enum { SCRIPTS = CHECK | SHOW | COMPILE | RUN | COMPARE | DIFF };
 

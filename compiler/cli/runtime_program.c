@@ -144,7 +144,7 @@ struct rt_program *runtime_program(const struct spec *sp, const struct stage *st
     *model = trained_model(sp, p);
     for (int s = 0; s < sets_in(p); s++) {
         stage[s] = runtime_stage(p, &st[s].rt, s);
-        stage[s].update = p->update && s < p->stages ? p->update[s] : 0;
+        stage[s].update = p->update ? p->update[s] : 0;
     }
     for (int r = 0; r < p->workers; r++)
         fill_rank(sp, st, p, r, &rank[r]);

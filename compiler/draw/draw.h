@@ -36,6 +36,8 @@ bool several_stages(const struct program *p);
 void emit_grid(struct text *out, const struct program *p, const struct timeline *tl, const char *unit,
                const struct style *style);
 void emit_report(struct text *out, const struct report *report, const struct style *style);
+/* emit_bounds.c: of the report, the lower bound, the gap, and what noise does to the makespan */
+void put_bounds(struct text *out, const struct report *report, const struct measure *measure);
 /* emit_weights.c: of the report, what is said of weights that travel; nothing where none do */
 void put_weights(struct text *t, const struct report *report, const struct measure *measure);
 /* emit_steady.c: of the report, the period, staleness and versions */

@@ -534,12 +534,6 @@ static void put_host(struct text *t, const struct report *report) {
             bytes_text(copied, b));
 }
 
-/* Omits the name of plain units. */
-static const char *with_unit(double t, const struct measure *measure) {
-    char buf[32];
-    return format(strcmp(measure->name, "units") ? "%s %s" : "%s", time_text(t, measure, buf), measure->name);
-}
-
 void emit_report(struct text *out, const struct report *report, const struct style *style) {
     struct measure measure = measure_of(report->makespan, report->unit, style->ascii);
     char a[32];
@@ -559,16 +553,7 @@ void emit_report(struct text *out, const struct report *report, const struct sty
     put(out, "\nmakespan     %s %s\n", time_text(report->makespan, &measure, a), measure.name);
     put(out, "bubble       %.1f %%\n", 100 * report->bubble);
     put(out, "throughput   %.3f F + backward per rank in the time of one (rho = S B / (L W))\n", report->throughput);
-    put(out, "lower bound  %s %s, from ", time_text(report->lower_bound, &measure, a), measure.name);
-    const char *work = with_unit(report->bound_work, &measure), *path = with_unit(report->bound_path, &measure);
-    const char *live = with_unit(report->bound_memory, &measure);
-    if (report->lower_bound == report->bound_work)
-        put(out, "a rank's work (path %s, live activations %s)\n", path, live);
-    else if (report->lower_bound == report->bound_path)
-        put(out, "the longest path (work %s, live activations %s)\n", work, live);
-    else
-        put(out, "live activations (work %s, path %s)\n", work, path);
-    put(out, "gap          %.1f %%\n", 100 * report->gap);
+    put_bounds(out, report, &measure);
     put_steady(out, report, &measure);
     put_spare(out, report);
     put_host(out, report);

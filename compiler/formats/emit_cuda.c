@@ -292,7 +292,7 @@ static void emit_stages(struct text *t, const struct spec *sp, const struct stag
         "members}\n"
         "static const struct rt_stage stages[] = {\n");
     for (int s = 0; s < sets; s++)
-        put_stage_row(t, &st[s].rt, here[s], format("layers_%d", s), p->update && s < p->stages ? p->update[s] : 0,
+        put_stage_row(t, &st[s].rt, here[s], format("layers_%d", s), p->update ? p->update[s] : 0,
                       member_at(&p->names, s));
     put(t, "};\n");
     if (sp->sliced)

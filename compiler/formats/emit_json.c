@@ -34,6 +34,13 @@ static void put_by_tensor(struct text *t, const char *key, const double time[NEX
     put(t, " },\n");
 }
 
+void put_jitter_json(struct text *t, const struct jitter *jitter) {
+    char level[32], mean[32], p95[32], worst[32];
+    put(t, "\"jitter\": { \"level\": %s, \"runs\": %lld, \"mean\": %s, \"p95\": %s, \"worst\": %s }",
+        number(jitter->level, level), (long long)jitter->runs, number_or_null(jitter->mean, mean),
+        number_or_null(jitter->p95, p95), number_or_null(jitter->worst, worst));
+}
+
 static void put_rank(struct text *t, int r, const struct rank_report *report) {
     const char *in = "      ";
     put(t, "    {\n%s\"rank\": %d,\n", in, r);
@@ -98,6 +105,11 @@ void emit_json(struct text *out, const struct report *report) {
     put_figure(out, "  ", "bound_path", report->bound_path);
     put_figure(out, "  ", "bound_memory", report->bound_memory);
     put_figure(out, "  ", "gap", report->gap);
+    if (report->jitter) {
+        put(out, "  ");
+        put_jitter_json(out, report->jitter);
+        put(out, ",\n");
+    }
     put_figure(out, "  ", "bubble", report->bubble);
     put_figure(out, "  ", "throughput", report->throughput);
     put(out, "  \"ranks\": [\n");

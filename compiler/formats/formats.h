@@ -32,6 +32,7 @@ bool holds_measured(const char *path); /* whether path is such a folder */
 
 /* emit_json.c */
 void emit_json(struct text *out, const struct report *report);
+void put_jitter_json(struct text *t, const struct jitter *jitter); /* as a member of an object */
 
 /* emit_trace_*.c: timelines for Perfetto and other viewers, as Chrome JSON and as protobuf TrackEvents. */
 struct steps { /* consecutive steps of one program */

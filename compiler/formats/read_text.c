@@ -179,7 +179,7 @@ static struct instr instruction(struct reader *in, int lane) {
     if (x.peer != at->peer && lanekind_row(at->kind)->of == OF_PEER)
         FAIL(in, begin, "the peer of this lane is rank %d, not rank %d", at->peer, x.peer);
     x.lane = (uint16_t)lane;
-    if (in->prog->update && is_job(x.op) && x.op != OP_W && has_weights(in->prog, x.stage)) {
+    if (in->prog->update && is_job(x.op) && x.op != OP_W && reads_weights_of(in->prog, x.stage)) {
         read_word(in, " v");
         x.inst = (int32_t)read_integer(in, "the version of the weights that it reads", 0, INT32_MAX);
     }

@@ -127,13 +127,12 @@ static void read_needs(struct reader *in) {
 /* Updates that are jobs, and the period: `updates 1 1 3`, `period 12 times 100`. */
 static void read_updates(struct reader *in) {
     struct program *p = in->prog;
-    size_t cap = 0;
     int m = 0, slices = slices_of(&p->names), batches = p->batches / slices;
     p->repeats = 1;
     if (!read_if(in, "updates"))
         return;
+    p->update = NEW(int, sets_in(p));
     for (int s = 0; s < p->stages; s++) {
-        GROW(p->update, cap, (size_t)s + 1);
         if (p->names.member && p->names.member[s].place > 0) {
             p->update[s] = m;
             continue;
@@ -145,6 +144,7 @@ static void read_updates(struct reader *in) {
             FAIL(in, at, "%d microbatches are not whole updates of %d", batches, m);
         p->update[s] = m *= slices;
     }
+    updates_of_sets(&p->names, p->stages, p->update);
     read_end(in);
     if (!read_if(in, "period "))
         return;

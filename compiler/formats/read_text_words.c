@@ -145,7 +145,7 @@ struct instr read_label(struct reader *in) {
     struct instr x = {.batch = -1, .peer = -1, .inst = -1, .msg = -1};
     x.op = (uint8_t)read_name(in, "an operation", op_name, NOPS);
     read_word(in, " ");
-    x.stage = read_stage(in, op_has_batch(x.op) || (x.op == OP_U && in->prog->update));
+    x.stage = read_stage(in, op_has_batch(x.op));
     if (op_has_batch(x.op)) {
         read_word(in, " ");
         x.batch = read_batch(in);

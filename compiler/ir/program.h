@@ -110,7 +110,7 @@ struct program {
     struct names names;
     bool *attends; /* as in spec */
     int workers, stages, batches, nmsgs, ngroups;
-    int *update; /* per stage: the microbatches of each of its updates, which are jobs; NULL: one ends the step */
+    int *update; /* per set: the microbatches of each of its updates, which are jobs; NULL: one ends the step */
     /* The instructions are those of a step of `batches` microbatches. A step runs the period of all ranks `repeats`
      * times, each time moved on by so many microbatches, and what is behind it as if it had been written out: so its
      * microbatches are step_batches. All of a rank's lanes join at the period's begin and at its end. */
@@ -199,6 +199,11 @@ static inline bool is_first(const struct instr *x, int role) {
     return role == ROLE_dv ? x->vfirst : role == ROLE_du ? x->ufirst : x->first;
 }
 static inline bool has_weights(const struct program *p, int set) { return !p->bare || !p->bare[set]; }
+/* Whether the jobs of a stage read any weights, its own or its team's: where updates are jobs, of one version. */
+static inline bool reads_weights_of(const struct program *p, int stage) {
+    int set = p->names.shared ? p->names.shared[stage] : -1;
+    return has_weights(p, stage) || (set >= 0 && has_weights(p, set));
+}
 static inline int sets_in(const struct program *p) { return p->stages + p->names.sets; }
 /* What the text calls the exchanges of teams, from OP_ALL_REDUCE_A on. */
 enum { NEXCHANGES = OP_ALL_TO_ALL_A - OP_ALL_REDUCE_A + 1 };

@@ -28,9 +28,9 @@ struct names {
 };
 
 /* One (s,b,d). Stored in the canonical order: stage, then microbatch, then direction; behind them the updates U(s,k) on
- * each of a stage's homes, if they are jobs: stage, then k, then home. */
+ * each of a set's homes, if they are jobs: set, then k, then home. */
 struct job {
-    int32_t s, b; /* b: counts slices, where there are any; of an update, its number k */
+    int32_t s, b; /* b: counts slices, where there are any; of an update, the set and its number k */
     uint8_t d;    /* OP_F .. OP_W, OP_U */
     bool fill;    /* strict order: no place in it; runs when the rank's next job cannot */
     int32_t rank; /* compute rank */
@@ -134,10 +134,11 @@ struct spec {
     bool least_memory; /* the smallest plan, even where instructions then wait for others to leave bytes */
     struct job *job;
     int njobs;    /* without the updates, */
-    int nupdates; /* which are job[njobs .. njobs + nupdates) */
-    int *update;  /* per stage: the microbatches of each of its updates, which are jobs; NULL: one ends the step. As in
-                   * batches, slices where there are any, of whole microbatches */
-    int32_t *update_at; /* per stage: its first update, as an index in job */
+    int nupdates; /* which are job[njobs .. njobs + nupdates); made by cost.c, from `asked` */
+    int *update;  /* per stage, and once there are costs per set: the microbatches of each of its updates, which are
+                   * jobs; NULL: one ends the step. As in batches, slices where there are any, of whole microbatches */
+    int32_t *update_at; /* per set: its first update, as an index in job */
+    struct job *asked;  /* of U(s,k), as scripts count, stage by stage: n, fill and cost */
     int32_t *reads;     /* per job, with update: the version that it reads: so many updates back, or a word below */
     int turn;           /* with update: the least number of microbatches that are whole updates of all stages */
     double
@@ -210,13 +211,20 @@ static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
     return sp->at[((int64_t)s * sp->batches + b) * NDIRS + d];
 }
 
-/* With update. The number of jobs and updates; U(s,k) on the stage's home of that place, as an index in job. */
+/* With update. The number of jobs and updates; U(s,k) on the set's home of that place, as an index in job. */
 static inline int all_jobs(const struct spec *sp) { return sp->njobs + sp->nupdates; }
 static inline int32_t update_at(const struct spec *sp, int s, int k, int place) {
     return sp->update_at[s] + k * sp->homes[s].lists + place;
 }
 
 static inline bool is_bare(const struct spec *sp, int set) { return sp->bare && sp->bare[set]; }
+/* What the team of stage s shares, if that has weights; -1: nothing. */
+static inline int shared_by(const struct spec *sp, int s) {
+    int set = sp->names.shared ? sp->names.shared[s] : -1;
+    return set >= 0 && !is_bare(sp, set) ? set : -1;
+}
+/* Whether the jobs of stage s read any weights: with update, of one version. */
+static inline bool has_version(const struct spec *sp, int s) { return !is_bare(sp, s) || shared_by(sp, s) >= 0; }
 /* The place of a stage's member in its team; 0: it has none. */
 static inline int place_of_stage(const struct names *names, int s) {
     return names->member && names->member[s].place > 0 ? names->member[s].place : 0;
@@ -295,6 +303,12 @@ static inline int32_t gang_job(const struct spec *sp, int32_t first, int i) {
     const struct job *job = &sp->job[first];
     return i == 0 ? first : job_at(sp, job->s + i, job->b, job->d);
 }
+
+/* updates.c: the entries of the sets behind the stages follow from those of these. */
+void updates_of_sets(const struct names *names, int stages, int *update);
+/* With update, to which it adds such entries: makes the updates, of all sets with weights, on each of their homes.
+ * Needs homes. */
+void place_updates(struct spec *sp);
 
 /* How many stages the script has, of so many here. */
 static inline int script_stages(const struct names *names, int stages) {

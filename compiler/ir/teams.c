@@ -178,6 +178,21 @@ static int *expand_ranks(const struct expansion *all, const int *of_rank) {
     return of;
 }
 
+/* Members compute a job together: they are updated alike, and read weights of one version. */
+static void expand_versions(struct expansion *all) {
+    struct spec *sp = all->sp;
+    const struct spec *before = &all->before;
+    if (!before->update)
+        return;
+    sp->update = NEW(int, sp->stages);
+    for (int v = 0; v < sp->stages; v++)
+        sp->update[v] = before->update[sp->names.member[v].stage];
+    sp->reads = NEW(int32_t, sp->njobs);
+    for (int j = 0; j < before->njobs; j++)
+        for (int i = 0; i < size_of(all, &before->job[j]); i++)
+            sp->reads[member_job(all, j, i)] = before->reads[j];
+}
+
 static void expand_tables(struct expansion *all) {
     struct spec *sp = all->sp;
     const struct spec *before = &all->before;
@@ -209,9 +224,6 @@ void expand_teams(struct spec *sp) {
         any = j->team >= sp->workers;
     if (!any)
         return;
-    if (sp->update)
-        die("%s: 'update' within the step does not go with teams yet: leave it out, or let each job run on one rank",
-            sp->file);
     sp->workers *= all.factor;
     sp->nlists = 0;
     sp->list = NULL;
@@ -222,6 +234,7 @@ void expand_teams(struct spec *sp) {
     expand_pairs(&all);
     expand_preds(&all);
     expand_sources(&all);
+    expand_versions(&all);
     expand_tables(&all);
 }
 

@@ -262,6 +262,8 @@ static void find_room(struct building *build) {
                 "run on one rank",
                 sp->file, job_name(&sp->names, job->s, job->b, job->d), job->rank, sp->job[last].rank);
         class->take = in->class[build->class_of[last]].give = 1;
+        class->until = build->class_of[last];
+        class->by = w >= 0 ? build->class_of[job_at(sp, job->s, job->b, OP_I)] : class->until;
     }
 }
 
@@ -362,6 +364,43 @@ int64_t serial_time(const struct instance *in) {
     for (int c = 0; c < in->n; c++)
         sum += in->class[c].reach * in->class[c].items;
     return sum;
+}
+
+/* The least time from the start of an item of `from` to the end of that which gives its room back. Items of a pool
+ * follow none in particular, but in sum they start no sooner than each behind its own. */
+static int64_t residence(const struct instance *in, const int *order, int from) {
+    const struct class *class = &in->class[from], *until = &in->class[class->until];
+    int64_t *behind = NEW(int64_t, in->n);
+    for (int i = 0; i < in->n; i++) {
+        int c = order[i];
+        behind[c] = c == from ? 0 : -1;
+        for (int l = 0; l < in->class[c].nlags && !in->class[c].pool; l++) {
+            const struct lag *lag = &in->class[c].lag[l];
+            if (behind[lag->from] >= 0)
+                behind[c] = most(behind[c], behind[lag->from] + lag->ticks);
+        }
+    }
+    for (int l = 0; l < until->nlags && until->pool; l++)
+        if (until->lag[l].from == class->by)
+            return behind[class->by] + until->lag[l].ticks + until->time;
+    return behind[class->until] + until->time;
+}
+
+struct steady steady_bound(const struct instance *in, int batches) {
+    struct steady bound = {0};
+    const int *order = sort_classes(in);
+    for (int r = 0; r < in->ranks; r++) {
+        int64_t work = 0, held = 0;
+        for (int i = in->of_rank_at[r]; i < in->of_rank_at[r + 1]; i++) {
+            const struct class *class = &in->class[in->of_rank[i]];
+            work += class->time * class->items;
+            held += class->take ? class->take * class->items * residence(in, order, in->of_rank[i]) : 0;
+        }
+        bound.work = fmax(bound.work, (double)work / batches);
+        if (in->room[r] < INT64_MAX)
+            bound.memory = fmax(bound.memory, (double)held / (double)in->room[r] / batches);
+    }
+    return bound;
 }
 
 int64_t work_bound(const struct instance *in) {

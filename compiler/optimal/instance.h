@@ -22,20 +22,23 @@ struct class {
     int64_t take, give;        /* of the rank's room: from an item's start on, up to its end */
     struct lag *lag;
     int nlags;
-    bool pool;          /* item k waits until k + 1 items of all its lags' classes together are there; else for their item k */
+    bool pool; /* item k waits until k + 1 items of all its lags' classes together are there; else for their item k */
     int64_t head, tail; /* the least time up to an item's start, and from an item's end to the end of everything */
     int64_t reach;      /* as long as a start matters: its time, or the longest lag behind it */
     int32_t *job;       /* [items]; a pool's are in no order */
+    int32_t until;      /* of what takes room: the class that gives it back; */
+    int32_t by;         /* and where that is a pool, the class of the same stage that it waits for */
 };
 struct instance {
-    double tick;   /* of the script's unit of time */
+    double tick; /* of the script's unit of time */
     bool rounded;
     int ranks, n;
     int64_t *room; /* per rank; INT64_MAX: no limit */
     struct class *class;
-    int *of_rank, *of_rank_at; /* the classes of rank r, longest tail first: of_rank[of_rank_at[r] .. of_rank_at[r+1]) */
-    int32_t *class_of;         /* per job */
-    bool *one_taker;           /* per rank: at most one of its classes takes room */
+    int *of_rank,
+        *of_rank_at;   /* the classes of rank r, longest tail first: of_rank[of_rank_at[r] .. of_rank_at[r+1]) */
+    int32_t *class_of; /* per job */
+    bool *one_taker;   /* per rank: at most one of its classes takes room */
 };
 
 /* Dies, saying why, of what is not optimised: teams, pairs, updates within the step, and jobs that take no time. */
@@ -44,5 +47,11 @@ char *class_name(const struct class *class); /* "F0", "W0" */
 
 /* The largest bound on the makespan that one rank's work gives, with what must come before and after it. */
 int64_t work_bound(const struct instance *in);
+/* What a microbatch of so many takes at least in a steady state: the busiest rank's work, or what it takes to hold, on
+ * a rank with room, all that is to be held for as long as it must be. In ticks. */
+struct steady {
+    double work, memory;
+};
+struct steady steady_bound(const struct instance *in, int batches);
 int64_t serial_time(const struct instance *in); /* of one item after the other: no order needs more, if it can run */
 #endif

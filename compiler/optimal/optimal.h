@@ -13,6 +13,9 @@ struct optimum {
     bool gave_up;            /* something is left to search */
 };
 
+/* When that order ends, by the script's own times, which ticks may round. */
+double time_of_order(const struct spec *sp, const struct stage *st, const struct graph *graph, const int64_t *start);
+
 /* own: when the script's own order ends, in ticks, and INT64_MAX if it does not. states: how many each search may visit;
  * until: seconds since the epoch, 0: for ever. */
 struct optimum find_optimum(const struct instance *in, const struct graph *graph, int64_t own, int64_t states,
@@ -21,7 +24,4 @@ struct optimum find_optimum(const struct instance *in, const struct graph *graph
 /* certify.c: the certificate, for `pianola check-bound` (compiler/README.md, "Certificates"). command: what it is of. */
 void emit_certificate(struct text *t, const struct instance *in, const struct optimum *optimum, const char *command);
 int covering_states(const struct instance *in, const struct optimum *optimum);
-
-/* emit_sequence.c: a schedule script with the jobs of each rank in the order of start. notes: lines of comment. */
-void emit_sequence(struct text *t, const struct spec *sp, const int64_t *start, const char *notes);
 #endif

@@ -429,6 +429,8 @@ struct stage *cost_stages(struct spec *sp) {
     if (sp->took)
         take_costs(sp, st);
     sp->homes = find_homes(sp);
+    if (sp->update)
+        place_updates(sp);
     cost_gradients(sp, st);
     list_exchanges(sp, st);
     for (struct job *j = sp->job; j < sp->job + all_jobs(sp); j++) {

@@ -29,7 +29,7 @@ void fill_sets(const struct spec *sp, struct stage *st);
 /* Sets sp->bare. Dies if the script gives no home to a stage that has parameters. */
 void bare_sets(struct spec *sp, const struct stage *st);
 /* Dies if a set has no versions that updates within the step need; drops updates of what has no weights. */
-void refuse_unversioned(struct spec *sp);
+void refuse_unversioned(const struct spec *sp);
 /* cost_teams.c: sets what the stage's jobs exchange with the rest of a team, in the order of their sweeps, and the
  * parts' shares. An input gradient that nobody needs is not exchanged. */
 void find_stops(struct stage *st, const struct spec *sp);

@@ -111,33 +111,15 @@ void bare_sets(struct spec *sp, const struct stage *st) {
     sp->bare = any ? sp->bare : NULL;
 }
 
-/* What has no weights has no updates either: the script made them before the model was known. */
-static void drop_updates(struct spec *sp) {
-    int32_t n = sp->njobs, from = n;
-    for (int s = 0; s < sp->stages; s++) {
-        int32_t end = sp->update_at[s + 1];
-        for (sp->update_at[s] = n; from < end; from++)
-            if (!is_bare(sp, s))
-                sp->job[n++] = sp->job[from];
-    }
-    sp->update_at[sp->stages] = n;
-    sp->nupdates = n - sp->njobs;
-}
-
-/* Versions are those of the stages' own sets. */
-void refuse_unversioned(struct spec *sp) {
+/* Versions are those of the stages' own sets, and of what teams share. */
+void refuse_unversioned(const struct spec *sp) {
     if (sp->tied)
         die("%s: the model's stages share a token table, which has no version of its own yet: leave 'update' out, or "
             "give the model an output layer of its own",
             sp->file);
-    if (sp->names.shared)
-        die("%s: the members of a team share what all have whole, which has no version of its own yet: leave 'update' "
-            "out, or let no layer of the model be split \"rows\"",
-            sp->file);
     for (int32_t j = 0; j < sp->njobs; j++)
-        if (sp->reads[j] == READ_INPUT && is_bare(sp, 0))
+        if (sp->reads[j] == READ_INPUT && !has_version(sp, 0))
             die("%s: %s is to read the version that stage 0's forward reads, but stage 0 has no weights; give a "
                 "version by another rule",
                 sp->file, job_name(&sp->names, sp->job[j].s, sp->job[j].b, sp->job[j].d));
-    drop_updates(sp);
 }

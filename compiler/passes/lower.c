@@ -182,11 +182,11 @@ static void next_part(struct build *build, int32_t j, int p, double t) {
     order_operands(k);
 }
 
-/* Parts of jobs that have ended by time t, and exchanges. */
-static void end_parts(struct build *build, double t) {
-    while (build->partials.n > 0 && build->partials.a[0].t <= t) {
+/* At time t: parts of jobs that have ended by `until`, and exchanges. */
+static void end_parts(struct build *build, double t, double until) {
+    while (build->partials.n > 0 && build->partials.a[0].t <= until) {
         struct partial x = partials_pop(&build->partials);
-        close_until(build, x.t);
+        close_until(build, fmin(x.t, t));
         if (!x.exchanged) {
             close_freed(build, x.j);
             part_ends(build, x.j, x.p, x.t);
@@ -394,8 +394,11 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     return build;
 }
 
-/* The period begins, or ends, here. */
-static void mark_period(struct program *p, bool begins) {
+/* The period begins, or ends, here. A job that is under way stays in one piece: what is left of its parts needs nothing
+ * but what it and its team have begun with. */
+static void mark_period(struct build *build, double t, bool begins) {
+    struct program *p = build->p;
+    end_parts(build, t, INFINITY);
     for (int r = 0; r < p->workers; r++) {
         struct rank *k = &p->rank[r];
         *(begins ? &k->begin : &k->end) = k->nins;
@@ -412,10 +415,10 @@ struct program *lower(const struct spec *sp, const struct stage *st, const struc
     for (int i = 0; i < sc->nmoments; i++) {
         int32_t j = sc->moment[i];
         double t = j >= 0 ? sc->start[j] : sc->end[~j];
-        end_parts(build, t);
+        end_parts(build, t, t);
         close_until(build, t);
         if (sc->period && (i == sc->begin || i == sc->finish))
-            mark_period(build->p, i == sc->begin);
+            mark_period(build, t, i == sc->begin);
         issue_transfers(build, i);
         issue_reloads(build, i, t);
         if (j >= 0)

@@ -29,8 +29,11 @@ void find_readers(struct build *build) {
         build->version[i].buf = -1;
     for (int32_t j = 0; j < sp->njobs; j++) {
         const struct job *job = &sp->job[j];
-        if (set_read(sp, job, SET_OWN) >= 0 && place_at(build, job->rank, job->s) >= 0)
-            version_at(build, job->rank, job->s, build->sc->version[j])->readers++;
+        for (int which = 0; which < NSETS; which++) {
+            int32_t set = set_read(sp, job, which);
+            if (set >= 0 && place_at(build, job->rank, set) >= 0)
+                version_at(build, job->rank, set, build->sc->version[j])->readers++;
+        }
     }
     for (int i = 0; i < build->fetches.n; i++) {
         const struct fetch *f = &build->fetches.a[i];

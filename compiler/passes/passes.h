@@ -76,6 +76,21 @@ struct timeline *sim_run(const struct spec *sp, const struct stage *st, const st
  * when a step ends, with all repetitions. Without a period that settles within 64 repetitions (2, of more than 10^6
  * instructions), it is the mean of the last ones. */
 void sim_steady(const struct spec *sp, const struct stage *st, const struct program *p, struct timeline *tl);
+/* The makespans of so many runs of the step, in each of which the times of jobs, messages and collectives are up to
+ * `level` of them longer or shorter, by random numbers from the seed. */
+void sim_noisy(const struct spec *sp, const struct stage *st, const struct program *p, double level, uint64_t seed,
+               int64_t runs, double *makespan);
+/* jitter.c: the random number `which` of a seed; the same as a number in [-1, 1) */
+uint64_t random_bits(uint64_t seed, uint64_t which);
+double random_part(uint64_t random);
+/* What the makespans of noisy runs come to. p95: the least that 95 of 100 runs do not exceed. */
+struct jitter {
+    double level;
+    int64_t runs;
+    double mean, p95, worst;
+};
+struct jitter *jitter_make(const struct spec *sp, const struct stage *st, const struct program *p, double level,
+                           uint64_t seed, int64_t runs);
 /* The timeline of unroll_program(p, copies): the same, written down. */
 struct timeline *sim_unrolled(const struct spec *sp, const struct stage *st, const struct program *p, int copies);
 /* unroll.c: needs mem; gives the program with its period, or, where nothing repeats, the whole step, written out so
@@ -160,6 +175,7 @@ struct report {
     double lower_bound, bound_work, bound_path, bound_memory; /* the largest of three, and the three */
     double gap;                                               /* makespan / lower_bound - 1 */
     struct rank_report *rank;
+    const struct jitter *jitter; /* NULL: not asked for */
 };
 struct report *report_make(const struct spec *sp, const struct stage *st, const struct graph *graph,
                            const struct program *p, const struct timeline *tl);

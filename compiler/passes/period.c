@@ -46,7 +46,7 @@ static bool same_moment(const struct search *search, int32_t x, int32_t y, int n
     if (a->s != b->s || a->d != b->d || a->rank != b->rank || b->b != a->b + later)
         return false;
     int32_t forward = a->d == OP_U ? -1 : job_at(sp, a->s, a->b, OP_F),
-            on = is_bare(sp, a->s) ? 0 : n / sp->update[a->s];
+            on = a->d != OP_U && has_version(sp, a->s) ? n / sp->update[a->s] : 0;
     if (forward >= 0 && sc->version[job_at(sp, b->s, b->b, OP_F)] != sc->version[forward] + on)
         return false; /* what it keeps for its backward is of that version */
     if (forward >= 0 && a->d != OP_W && sc->version[j] != sc->version[i] + on)

@@ -431,13 +431,14 @@ static double bound_memory(const struct spec *sp, const struct stage *st, const 
 /* The most versions of a stage's weights that one of its homes has at once. */
 static void count_versions(const struct program *p, int r, int *versions) {
     const struct rank *k = &p->rank[r];
-    int *now = NEW(int, p->stages);
+    int *now = NEW(int, sets_in(p));
     for (size_t i = 0; i < k->nevents; i++) {
         const struct buf *b = &k->buf[k->event[i] >= 0 ? k->event[i] : ~k->event[i]];
         if (!is_copy_of_version(p, r, b))
             continue;
+        int *most = &versions[member_at(&p->names, b->stage).stage];
         now[b->stage] += k->event[i] >= 0 ? 1 : -1;
-        versions[b->stage] = now[b->stage] >= versions[b->stage] ? now[b->stage] + 1 : versions[b->stage];
+        *most = now[b->stage] >= *most ? now[b->stage] + 1 : *most;
     }
 }
 
@@ -445,27 +446,29 @@ static void count_versions(const struct program *p, int r, int *versions) {
 static void count_staleness(const struct program *p, int r, int *staleness) {
     for (int32_t i = 0; p->update && i < p->rank[r].nins; i++) {
         const struct instr *x = &p->rank[r].ins[i];
+        int *most = &staleness[member_at(&p->names, x->stage).stage];
         int lacks = is_job(x->op) && x->inst >= 0 ? x->batch / p->update[x->stage] - x->inst : 0;
-        staleness[x->stage] = lacks > staleness[x->stage] ? lacks : staleness[x->stage];
+        *most = lacks > *most ? lacks : *most;
     }
 }
 
-/* Counts the backwards of another version than their forwards, those of the period as often as it runs. The first is of
- * the earliest microbatch. */
+/* Counts the backwards of another version than their forwards, a team's once, those of the period as often as it runs.
+ * The first is of the earliest microbatch. */
 static void count_mixes(const struct program *p, struct report *rep) {
     int32_t *forward = NEW(int32_t, (size_t)p->stages * (size_t)p->batches);
     for (int back = 0; back < 2; back++)
         for (int r = 0; r < p->workers; r++)
             for (int32_t i = 0; i < p->rank[r].nins; i++) {
                 const struct instr *x = &p->rank[r].ins[i];
-                bool backward = (x->op == OP_B || x->op == OP_I) && x->part == 0;
+                bool backward = (x->op == OP_B || x->op == OP_I) && x->part == 0 && place_of_stage(&p->names, x->stage) == 0;
+                int s = member_at(&p->names, x->stage).stage;
                 int32_t *read = &forward[x->batch >= 0 ? (size_t)x->stage * (size_t)p->batches + (size_t)x->batch : 0];
                 if (!back && x->op == OP_F)
                     *read = x->inst;
                 if (!back || !backward || x->inst == *read)
                     continue;
-                if (rep->mixed == 0 || x->batch < rep->mix.b || (x->batch == rep->mix.b && x->stage < rep->mix.s)) {
-                    rep->mix.s = x->stage;
+                if (rep->mixed == 0 || x->batch < rep->mix.b || (x->batch == rep->mix.b && s < rep->mix.s)) {
+                    rep->mix.s = s;
                     rep->mix.b = x->batch;
                     rep->mix.backward = x->inst;
                     rep->mix.forward = *read;
@@ -474,10 +477,10 @@ static void count_mixes(const struct program *p, struct report *rep) {
             }
 }
 
-static void report_versions(const struct spec *sp, const struct program *p, struct report *rep) {
-    rep->staleness = NEW(int, sp->stages + 1);
-    rep->versions = NEW(int, sp->stages + 1);
-    for (int s = 0; s < sp->stages; s++)
+static void report_versions(const struct program *p, struct report *rep) {
+    rep->staleness = NEW(int, rep->stages + 1);
+    rep->versions = NEW(int, rep->stages + 1);
+    for (int s = 0; s < rep->stages; s++)
         rep->versions[s] = 1;
     for (int r = 0; r < p->workers; r++) {
         count_versions(p, r, rep->versions);
@@ -505,7 +508,7 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
         rep->period *= (double)p->shortest / p->period;
         rep->period_batches = p->shortest / slices_of(&sp->names);
     }
-    report_versions(sp, p, rep);
+    report_versions(p, rep);
     rep->rank = NEW(struct rank_report, sp->workers);
     for (int r = 0; r < p->workers; r++)
         rep->makespan = fmax(rep->makespan, account(sp, p, tl, r, &rep->rank[r], &progress));

@@ -128,19 +128,20 @@ static void arrive(struct state *state, int32_t j, double t, double at) {
 static void retire_versions(struct state *state, int32_t j, double t) {
     const struct spec *sp = state->sp;
     const struct job *job = &sp->job[j];
-    const struct homes *homes = &sp->homes[job->s];
-    if (job->d == OP_B || job->d == OP_W)
-        for (int l = 0; l < homes->lists; l++)
-            arrive(
-                state, update_at(sp, job->s, job->b / sp->update[job->s], l), t,
-                t + on_grain(sp, link_time(sp, job->rank, homes->rank[l], (double)state->st[job->s].bytes[K_wgrad])));
+    for (int n = 0; n < VERSIONED && (job->d == OP_B || job->d == OP_W); n++) {
+        int set = versioned_set(sp, job->s, n);
+        for (int l = 0; set >= 0 && l < sp->homes[set].lists; l++)
+            arrive(state, update_at(sp, set, job->b / sp->update[set], l), t,
+                   t + on_grain(sp, link_time(sp, job->rank, sp->homes[set].rank[l],
+                                              (double)state->st[set].bytes[K_wgrad])));
+    }
     if (job->d != OP_U)
         return;
-    int32_t waiting = versions_update(&state->versions, j, t), next = j + homes->lists;
+    int32_t waiting = versions_update(&state->versions, j, t), next = j + sp->homes[job->s].lists;
     for (; waiting >= 0; waiting = state->versions.next[waiting])
-        arrive(state, waiting, t,
-               t + on_grain(
-                       sp, link_time(sp, job->rank, sp->job[waiting].rank, (double)state->st[job->s].bytes[K_weight])));
+        arrive(state, waiting / VERSIONED, t,
+               t + on_grain(sp, link_time(sp, job->rank, sp->job[waiting / VERSIONED].rank,
+                                          (double)state->st[job->s].bytes[K_weight])));
     if (next < sp->update_at[job->s + 1])
         arrive(state, next, t, t);
 }
@@ -255,8 +256,6 @@ static void start(struct state *state, int32_t j, double t) {
     sc->moment[sc->nmoments++] = j;
     sc->nstarts++;
     sc->order[rank][sc->norder[rank]++] = j;
-    if (state->sp->update)
-        versions_read(&state->versions, j, t);
     events_push(&state->events, (struct event){sc->end[j], j});
 }
 
@@ -274,6 +273,8 @@ static void start_best(struct state *state, int rank, double t) {
     }
     int size = size_of(state, best.j);
     int32_t first = size > 1 ? gang_of(sp, best.j) : best.j;
+    for (int32_t j = first; sp->update && j >= 0; j = partner_of(sp, j))
+        versions_read(&state->versions, j, t);
     for (int i = 0; i < size; i++) {
         int32_t j = gang_job(sp, first, i), with = partner_of(sp, j);
         take(state, j, best.from);
@@ -329,18 +330,35 @@ static void waits(struct blocked *blocked, int32_t node) {
     blocked->to[blocked->n++] = node;
 }
 
-/* An update waits for backwards and the update before it; a job may wait for an update. */
+/* An update waits for the one before it, and for backwards, of a shared set by all members. */
+static void waits_of_update(struct state *state, const bool *ended, int32_t j, struct blocked *blocked) {
+    const struct spec *sp = state->sp;
+    const struct job *job = &sp->job[j];
+    int32_t before = j - sp->homes[job->s].lists;
+    bool shared = job->s >= sp->stages;
+    int from = shared ? sp->names.first[sp->names.member[job->s].stage] : job->s,
+        size = shared ? sp->names.member[from].size : 1;
+    if (job->b > 0 && !ended[before])
+        waits(blocked, before);
+    for (int b = 0; b < sp->update[job->s]; b++)
+        for (int s = from; s < from + size; s++) {
+            int32_t back = last_backward(sp, s, job->b * sp->update[job->s] + b);
+            if (!ended[back])
+                waits(blocked, back);
+        }
+}
+
+/* A job may wait for the updates that make its version. */
 static void waits_of_version(struct state *state, const bool *ended, int32_t j, struct blocked *blocked) {
     const struct spec *sp = state->sp;
     const struct job *job = &sp->job[j];
-    int32_t update = job->d == OP_U ? j - sp->homes[job->s].lists : versions_awaited(&state->versions, j);
-    if (update >= sp->update_at[job->s] && !ended[update])
-        waits(blocked, update);
-    for (int b = 0; job->d == OP_U && b < sp->update[job->s]; b++) {
-        int32_t back = last_backward(sp, job->s, job->b * sp->update[job->s] + b);
-        if (!ended[back])
-            waits(blocked, back);
+    for (int n = 0; n < VERSIONED && job->d != OP_U; n++) {
+        int32_t update = versions_awaited(&state->versions, j, n);
+        if (update >= 0 && !ended[update])
+            waits(blocked, update);
     }
+    if (job->d == OP_U)
+        waits_of_update(state, ended, j, blocked);
 }
 
 /* What holds up a job that is ready, and first in a strict order: room on its rank; another job, which its rank takes

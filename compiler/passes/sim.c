@@ -13,7 +13,7 @@
  *
  * Where a period repeats, and from step to step, a rank goes on when all its lanes have come to the end: so the times
  * of these joins, rank by rank, are all that the next repetition depends on, and once all of them are as much later as
- * before, it goes on like that. */
+ * before, it goes on like that. With noise no repetition is like another, and all of them are run. */
 #include "passes.h"
 #include <assert.h>
 #include <math.h>
@@ -36,7 +36,17 @@ struct sim {
     struct meeting *meet;
     int32_t *todo; /* ranks that can go on */
     int ntodo;
+    double noise;  /* times are up to this part longer or shorter, */
+    uint64_t draw; /* by this run's and repetition's random numbers */
 };
+
+/* The random numbers of an instruction, by its place in the program; of a message or a collective one for all its
+ * ranks. */
+static double noise_of(const struct sim *sim, int r, int32_t i) {
+    int32_t msg = sim->p->rank[r].ins[i].msg;
+    uint64_t which = msg >= 0 ? (uint64_t)msg << 1 | 1 : ((uint64_t)r << 32 | (uint64_t)i) << 1;
+    return sim->noise > 0 ? 1 + sim->noise * random_part(random_bits(sim->draw, which)) : 1;
+}
 
 static double duration(const struct sim *sim, int r, const struct instr *x) {
     double speed = sim->sp->speed ? sim->sp->speed[r] : 1; /* a job's cost has it already */
@@ -94,9 +104,10 @@ static void complete_message(struct sim *sim, int r, int32_t i, double start) {
     bool sends = is_send(x->op);
     int src = sends ? r : x->peer, dst = sends ? x->peer : r;
     struct link link = link_of(sim->sp, src, dst);
-    double took = isinf(link.bandwidth) ? 0 : (double)moved_bytes(k, x) / link.bandwidth;
+    double noise = noise_of(sim, r, i), late = noise * link.latency;
+    double took = isinf(link.bandwidth) ? 0 : noise * ((double)moved_bytes(k, x) / link.bandwidth);
     set_times(sim, src, sim->at[src]++, start, start + took, start + took);
-    set_times(sim, dst, sim->at[dst]++, start + link.latency, start + link.latency + took, start + took);
+    set_times(sim, dst, sim->at[dst]++, start + late, start + late + took, start + took);
     sim->todo[sim->ntodo++] = x->peer;
 }
 
@@ -105,10 +116,12 @@ double reduction_tail(const struct rank *k, const struct instr *x, double took) 
     return took / 2 / (double)(pieces > 0 ? pieces : 1);
 }
 
-static void complete_collective(struct sim *sim, int r, const struct instr *x, double start) {
+static void complete_collective(struct sim *sim, int r, int32_t at, double start) {
     const struct rank *k = &sim->p->rank[r];
+    const struct instr *x = &k->ins[at];
     const struct group *g = &sim->p->group[k->lane[x->lane].group];
-    double took = collective_time(sim->sp, x->op, x->algorithm, g, whole_bytes(k, x)), end = start + took;
+    double took = noise_of(sim, r, at) * collective_time(sim->sp, x->op, x->algorithm, g, whole_bytes(k, x));
+    double end = start + took;
     for (int i = 0; i < g->n; i++) {
         int other = g->rank[i];
         if (x->op == OP_ALL_REDUCE)
@@ -124,7 +137,7 @@ static void complete_collective(struct sim *sim, int r, const struct instr *x, d
 static void run_alone(struct sim *sim, int r) {
     const struct rank *k = &sim->p->rank[r];
     int32_t i = sim->at[r], n = 1;
-    double t = ready_time(sim, r, &k->ins[i]), took = duration(sim, r, &k->ins[i]);
+    double t = ready_time(sim, r, &k->ins[i]), took = noise_of(sim, r, i) * duration(sim, r, &k->ins[i]);
     bool job = is_job(k->ins[i].op);
     int32_t j = job ? job_at(sim->sp, k->ins[i].stage, k->ins[i].batch, k->ins[i].op) : -1;
     if (job && partner_of(sim->sp, j) >= 0 && !sim->sp->pair[sim->sp->job[j].pair - 1].braided) {
@@ -163,7 +176,7 @@ static void advance(struct sim *sim, int r) {
         if (++meeting->came < need)
             return;
         if (is_group(x->op))
-            complete_collective(sim, r, x, meeting->ready);
+            complete_collective(sim, r, i, meeting->ready);
         else
             complete_message(sim, r, i, meeting->ready);
     }
@@ -388,4 +401,45 @@ struct timeline *sim_unrolled(const struct spec *sp, const struct stage *st, con
     all->makespan = sim.tl->makespan;
     scratch_end(scratch);
     return all;
+}
+
+/* ---- with noise ---- */
+
+/* One step, with all repetitions, from the start. */
+static double noisy_step(struct sim *sim, uint64_t draw) {
+    const struct program *p = sim->p;
+    double unused[p->workers];
+    memset(sim->launch, 0, sizeof *sim->launch * (size_t)p->workers);
+    memset(sim->at, 0, sizeof *sim->at * (size_t)p->workers);
+    memset(sim->meet, 0, sizeof *sim->meet * (size_t)p->nmsgs);
+    for (int r = 0; r < p->workers; r++) {
+        memset(sim->free[r], 0, sizeof *sim->free[r] * (size_t)p->rank[r].nlanes);
+        memset(sim->done[r], 0, sizeof *sim->done[r] * (size_t)p->rank[r].nlanes);
+        sim->stop[r] = p->period ? p->rank[r].begin : p->rank[r].nins;
+    }
+    sim->tl->makespan = 0;
+    sim->draw = random_bits(draw, 0);
+    run_ranks(sim);
+    if (!p->period)
+        return sim->tl->makespan;
+    for (int r = 0; r < p->workers; r++)
+        join(sim, r);
+    for (int64_t i = 0; i < p->repeats; i++) {
+        sim->draw = random_bits(draw, (uint64_t)i + 1);
+        repeat(sim, false, unused);
+    }
+    for (int r = 0; r < p->workers; r++)
+        sim->stop[r] = p->rank[r].nins;
+    run_ranks(sim);
+    return sim->tl->makespan;
+}
+
+void sim_noisy(const struct spec *sp, const struct stage *st, const struct program *p, double level, uint64_t seed,
+               int64_t runs, double *makespan) {
+    struct scratch scratch = scratch_begin();
+    struct sim sim = begin_sim(sp, st, p, new_timeline(sp, p));
+    sim.noise = level;
+    for (int64_t i = 0; i < runs; i++)
+        makespan[i] = noisy_step(&sim, random_bits(seed, (uint64_t)i));
+    scratch_end(scratch);
 }

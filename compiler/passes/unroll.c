@@ -21,9 +21,8 @@ struct unrolling {
     size_t cap, argcap, waitcap, freecap;
 };
 
-static int updates_in(const struct unrolling *u, int stage, int microbatches) {
-    bool updated = u->p->update && stage < u->p->stages && has_weights(u->p, stage);
-    return updated ? microbatches / u->p->update[stage] : 0;
+static int updates_in(const struct unrolling *u, int set, int microbatches) {
+    return u->p->update ? microbatches / u->p->update[set] : 0;
 }
 
 static struct buf moved_buf(const struct unrolling *u, struct buf b, int microbatches, int copy) {

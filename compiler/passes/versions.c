@@ -1,78 +1,107 @@
-/* Versions of weights. Version k of a stage is what its first k updates have made of it, on any of its homes. */
+/* Versions of weights. Version k of a set is what its first k updates have made of it, on any of its homes. */
 #include "versions.h"
 #include <math.h>
 #include <string.h>
 
-/* The home that job j takes its weights from, as a place in the stage's homes: its own rank, or the one that w() named.
- */
-static int source_place(const struct spec *sp, const struct job *job) {
-    const struct homes *homes = &sp->homes[job->s];
+/* The home that job j takes a set from, as a place in the set's homes: its own rank, or the one that w() named. */
+static int source_place(const struct spec *sp, const struct job *job, int set) {
+    const struct homes *homes = &sp->homes[set];
     int own = place_in(homes, job->rank);
     return own >= 0 ? own : place_in(homes, job->home);
 }
 
-/* How long weights take from its home to its rank. */
-static double travel_time(const struct versions *v, int32_t j) {
+/* How long the set takes from its home to its rank. */
+static double travel_time(const struct versions *v, int32_t j, int set) {
     const struct job *job = &v->sp->job[j];
-    int home = v->sp->homes[job->s].rank[source_place(v->sp, job)];
-    return on_grain(v->sp, link_time(v->sp, home, job->rank, (double)v->st[job->s].bytes[K_weight]));
+    int home = v->sp->homes[set].rank[source_place(v->sp, job, set)];
+    return on_grain(v->sp, link_time(v->sp, home, job->rank, (double)v->st[set].bytes[K_weight]));
 }
 
-int32_t versions_awaited(const struct versions *v, int32_t j) {
+int32_t versions_awaited(const struct versions *v, int32_t j, int n) {
     const struct job *job = &v->sp->job[j];
-    return v->version[j] > 0 ? update_at(v->sp, job->s, v->version[j] - 1, source_place(v->sp, job)) : -1;
+    int set = versioned_set(v->sp, job->s, n);
+    return set >= 0 && v->version[j] > 0 ? update_at(v->sp, set, v->version[j] - 1, source_place(v->sp, job, set)) : -1;
 }
 
 /* Job j reads this version, and waits until it is there. */
 static void bind(struct versions *v, int32_t j, int32_t version) {
     v->version[j] = version;
-    int32_t update = versions_awaited(v, j) - v->sp->njobs;
-    if (version == 0)
-        return;
-    if (!isnan(v->ended[update])) {
-        v->ready_at[j] = fmax(v->ready_at[j], v->ended[update] + travel_time(v, j));
-        return;
+    for (int n = 0; n < VERSIONED; n++) {
+        int32_t update = versions_awaited(v, j, n) - v->sp->njobs, entry = j * VERSIONED + n;
+        if (update < 0)
+            continue;
+        if (!isnan(v->ended[update])) {
+            double travel = travel_time(v, j, versioned_set(v->sp, v->sp->job[j].s, n));
+            v->ready_at[j] = fmax(v->ready_at[j], v->ended[update] + travel);
+            continue;
+        }
+        v->missing[j]++;
+        v->next[entry] = v->waiting[update];
+        v->waiting[update] = entry;
     }
-    v->missing[j]++;
-    v->next[j] = v->waiting[update];
-    v->waiting[update] = j;
+}
+
+/* An update waits for that before it, and for its microbatches' last backwards, of a shared set by all members. */
+static void count_missing(struct versions *v) {
+    const struct spec *sp = v->sp;
+    int32_t *stages = NEW(int32_t, sp->stages + sp->names.sets); /* per set: those that add to its gradient */
+    for (int s = 0; s < sp->stages; s++)
+        for (int n = 0; n < VERSIONED; n++)
+            if (versioned_set(sp, s, n) >= 0)
+                stages[versioned_set(sp, s, n)]++;
+    for (int32_t j = sp->njobs; j < all_jobs(sp); j++) {
+        v->ended[j - sp->njobs] = NAN;
+        v->missing[j] = sp->update[sp->job[j].s] * stages[sp->job[j].s] + (sp->job[j].b > 0);
+    }
 }
 
 struct versions versions_begin(const struct spec *sp, const struct stage *st, int32_t *version, int32_t *missing,
                                double *ready_at) {
     struct versions all = {.sp = sp, .st = st, .version = version, .missing = missing, .ready_at = ready_at}, *v = &all;
-    v->at = NEW(int32_t, sp->stages + 1);
-    for (int s = 0; s < sp->stages; s++)
+    int sets = sp->stages + sp->names.sets;
+    v->at = NEW(int32_t, sets + 1);
+    for (int s = 0; s < sets; s++)
         v->at[s + 1] = v->at[s] + sp->homes[s].lists;
-    v->newest = NEW(int32_t, v->at[sp->stages]);
+    v->newest = NEW(int32_t, v->at[sets]);
     v->ended = NEW(double, sp->nupdates);
     v->waiting = NEW(int32_t, sp->nupdates);
-    v->next = NEW(int32_t, sp->njobs);
+    v->next = NEW(int32_t, VERSIONED * (int64_t)sp->njobs);
     memset(v->version, -1, sizeof *v->version * (size_t)sp->njobs);
     memset(v->waiting, -1, sizeof *v->waiting * (size_t)sp->nupdates);
-    memset(v->next, -1, sizeof *v->next * (size_t)sp->njobs);
-    for (int32_t j = sp->njobs; j < all_jobs(sp); j++) {
-        v->ended[j - sp->njobs] = NAN;
-        missing[j] = sp->update[sp->job[j].s] + (sp->job[j].b > 0);
-    }
+    memset(v->next, -1, sizeof *v->next * VERSIONED * (size_t)sp->njobs);
+    count_missing(v);
     for (int32_t j = 0; j < sp->njobs; j++) {
         int32_t back = sp->reads[j], synchronous = sp->job[j].b / sp->update[sp->job[j].s];
-        if (back >= 0 && sp->job[j].d != OP_W && !is_bare(sp, sp->job[j].s))
+        if (back >= 0 && sp->job[j].d != OP_W && has_version(sp, sp->job[j].s))
             bind(v, j, synchronous > back ? synchronous - back : 0);
     }
     return all;
 }
 
-/* The newest version that a job which starts at t can have: on another rank than the home, one that has arrived. */
-static int32_t latest(const struct versions *v, int32_t j, double t) {
+/* The newest version of a set that a job which starts at t can have: on another rank than the home, one that has
+ * arrived. */
+static int32_t latest_of(const struct versions *v, int32_t j, int set, double t) {
     const struct spec *sp = v->sp;
-    const struct job *job = &sp->job[j];
-    int place = source_place(sp, job);
-    int32_t newest = v->newest[v->at[job->s] + place];
-    double travel = travel_time(v, j);
-    while (newest > 0 && v->ended[update_at(sp, job->s, newest - 1, place) - sp->njobs] + travel > t)
+    int place = source_place(sp, &sp->job[j], set);
+    int32_t newest = v->newest[v->at[set] + place];
+    double travel = travel_time(v, j, set);
+    while (newest > 0 && v->ended[update_at(sp, set, newest - 1, place) - sp->njobs] + travel > t)
         newest--;
     return newest;
+}
+
+/* That all members of its team can have, of all they read. */
+static int32_t latest(const struct versions *v, int32_t first, double t) {
+    const struct spec *sp = v->sp;
+    int32_t all = INT32_MAX;
+    for (int i = 0; i < team_size(sp, sp->job[first].s); i++)
+        for (int n = 0; n < VERSIONED; n++) {
+            int32_t j = gang_job(sp, first, i);
+            int set = versioned_set(sp, sp->job[j].s, n);
+            int32_t newest = set >= 0 ? latest_of(v, j, set, t) : INT32_MAX;
+            all = newest < all ? newest : all;
+        }
+    return all;
 }
 
 static void die_too_early(const struct spec *sp, int32_t j, const struct job *forward) {
@@ -81,14 +110,14 @@ static void die_too_early(const struct spec *sp, int32_t j, const struct job *fo
         sp->file, job_name(&sp->names, job->s, job->b, job->d), job_name(&sp->names, forward->s, forward->b, OP_F));
 }
 
-/* All jobs of (s,b) with this rule, except for j, read this version. */
-static void bind_all(struct versions *v, int s, int b, int rule, int32_t version, int32_t j) {
+/* All jobs of (s,b) with this rule read this version, unless they start with the forward that says so. */
+static void bind_all(struct versions *v, int s, int b, int rule, int32_t version, int32_t forward) {
     for (int d = OP_F; d <= OP_B; d++) {
         int32_t other = job_at(v->sp, s, b, d);
-        if (other < 0 || other == j || v->sp->reads[other] != rule || is_bare(v->sp, s))
+        if (other < 0 || gang_of(v->sp, other) == forward || v->sp->reads[other] != rule || !has_version(v->sp, s))
             continue;
         if (v->missing[other] == 0)
-            die_too_early(v->sp, other, &v->sp->job[j]);
+            die_too_early(v->sp, other, &v->sp->job[forward]);
         bind(v, other, version);
     }
 }
@@ -96,16 +125,19 @@ static void bind_all(struct versions *v, int s, int b, int rule, int32_t version
 void versions_read(struct versions *v, int32_t j, double t) {
     const struct spec *sp = v->sp;
     const struct job *job = &sp->job[j];
-    if (job->d == OP_U || job->d == OP_W || is_bare(sp, job->s))
+    if (job->d == OP_U || job->d == OP_W || !has_version(sp, job->s))
         return;
     bool forward = job->d == OP_F, input = forward && job->s == 0;
-    int rule = sp->reads[j];
+    int rule = sp->reads[j], size = team_size(sp, job->s);
     if (rule == READ_LATEST || (forward && rule == READ_FORWARD) || (input && rule == READ_INPUT))
         v->version[j] = latest(v, j, t);
     if (v->version[j] < 0)
         die_too_early(sp, j, &sp->job[job_at(sp, rule == READ_INPUT ? 0 : job->s, job->b, OP_F)]);
-    if (forward)
-        bind_all(v, job->s, job->b, READ_FORWARD, v->version[j], j);
+    for (int i = 0; i < size; i++) {
+        v->version[gang_job(sp, j, i)] = v->version[j];
+        if (forward)
+            bind_all(v, job->s + i, job->b, READ_FORWARD, v->version[j], j);
+    }
     for (int s = 0; input && s < sp->stages; s++)
         bind_all(v, s, job->b, READ_INPUT, (int32_t)((int64_t)v->version[j] * sp->update[0] / sp->update[s]), j);
 }

@@ -26,12 +26,12 @@ function orders.oldest_stage_first(s, b, d)
 end
 
 -- Expands a rank's sequence from repeat counts and patterns, such as { { 2, "F0" }, { 3, "F0+B1 W" } }. The k-th F of
--- chunk x, and its k-th backward, B or I, is that of s, b = job(x, k), with k from 0. A W belongs to the rank's oldest
--- I that has no W yet.
+-- chunk x, its k-th R, its k-th W and its k-th backward, B or I, is that of s, b = job(x, k), with k from 0. A W without
+-- a chunk belongs to the rank's oldest I that has no W yet.
 function orders.unroll(patterns, job)
   local list, count, inputs, weights = {}, {}, {}, 0
   local function name(d, way, x)
-    if d == "W" then
+    if d == "W" and not x then
       weights = weights + 1
       return inputs[weights]
     end
@@ -44,7 +44,7 @@ function orders.unroll(patterns, job)
   for _, pattern in ipairs(patterns) do
     local parts, joints = {}, {} -- "F0+B1 W" is F0, B1 and W, with a joint after the first
     for d, x, joint in pattern[2]:gmatch("(%u)(%d*)(%+?)") do
-      parts[#parts + 1] = { d, (d == "F" and "F" or "B") .. x, tonumber(x) }
+      parts[#parts + 1] = { d, (d == "I" and "B" or d) .. x, tonumber(x) }
       joints[#parts] = joint == "+"
     end
     for _ = 1, pattern[1] do

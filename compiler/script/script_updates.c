@@ -159,23 +159,18 @@ static void ask_cost(struct owners *owners, int cost, struct job *j) {
     call_end(owners->S);
 }
 
-static void make_updates(struct owners *owners, int n, int cost) {
+/* Of each update; on which homes it runs follows from these (ir/updates.c). */
+static void ask_updates(struct owners *owners, int n, int cost) {
     struct spec *sp = owners->sp;
-    const struct homes *homes = find_homes(sp);
-    sp->update_at = NEW(int32_t, sp->stages + 1);
-    sp->update_at[0] = sp->njobs;
+    int64_t all = 0;
     for (int s = 0; s < sp->stages; s++)
-        sp->update_at[s + 1] = sp->update_at[s] + sp->batches / sp->update[s] * homes[s].lists;
-    sp->nupdates = sp->update_at[sp->stages] - sp->njobs;
-    struct job *job = NEW(struct job, (int64_t)sp->njobs + sp->nupdates);
-    memcpy(job, sp->job, sizeof *job * (size_t)sp->njobs);
-    sp->job = job;
+        all += sp->batches / sp->update[s];
+    struct job *j = sp->asked = NEW(struct job, all);
     for (int s = 0; s < sp->stages; s++)
-        for (int32_t j = sp->update_at[s]; j < sp->update_at[s + 1]; j++) {
-            int32_t at = j - sp->update_at[s], rank = homes[s].rank[at % homes[s].lists];
-            job[j] = (struct job){.s = s, .b = at / homes[s].lists, .d = OP_U, .rank = rank, .home = rank, .cost = NAN};
-            ask_priority(owners, n, &job[j]);
-            ask_cost(owners, cost, &job[j]);
+        for (int k = 0; k < sp->batches / sp->update[s]; k++, j++) {
+            *j = (struct job){.s = s, .b = k, .d = OP_U, .cost = NAN};
+            ask_priority(owners, n, j);
+            ask_cost(owners, cost, j);
         }
 }
 
@@ -197,15 +192,15 @@ void read_updates(struct owners *owners, int n, int cost) {
     bool zero = false;
     for (int s = 0; sp->zero && s < sp->stages; s++)
         zero |= sp->zero[s] > 0;
-    for (int i = 0; i < sp->nlists; i++)
-        if (sp->list[i].n > 1)
+    for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++)
+        if (j->home >= sp->workers && home_of(sp, &j->home).n > home_of(sp, &j->team).n)
             function_fail(L, owners->w, "w",
                           "w() returned a list of ranks as home; sharded weights do not go with 'update' yet: "
-                          "name one rank, or several in turn as replicas");
+                          "name one rank, or several in turn as replicas; of a team, one for each member");
     refuse(owners, "zero", zero, "each replica runs the whole update");
     refuse(owners, "source", sp->source, "weights come from their home");
     refuse(owners, "grad_slots", sp->grad_slots, "gradients stay until the update that they are of");
     refuse(owners, "offload_optimizer", sp->offload_state, "its state is used too often");
     read_versions(owners);
-    make_updates(owners, n, cost);
+    ask_updates(owners, n, cost);
 }

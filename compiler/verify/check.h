@@ -108,7 +108,8 @@ struct values {
     struct value **val;
     bool *done;        /* per job */
     uint8_t *section;  /* per job, where a period repeats: section_of its instruction */
-    int32_t *declared; /* per job, where updates are jobs: the version that it says it reads */
+    int32_t *declared; /* per job, where updates are jobs: the version that it says it reads; -1: it reads none */
+    int32_t *newest;   /* and the newest that its rank has of all it reads, as it starts; -1: they are not at home */
     bool **stays; /* per buffer, whether it lives all step: a home's weights, gradient and optimizer state; workspace */
     int sets;     /* of weights: one per stage, then token tables that two stages share, then what teams share */
     int32_t *table, *shared; /* verify_sets.c: per stage, that set; -1: it has none */
@@ -209,8 +210,11 @@ struct batches {
     int32_t from, to;
 };
 struct batches batches_of(const struct check *check, int set, int32_t k); /* of an update, [from, to) */
-/* A job reads in b the version of its stage's weights that it declares, which is the one that the rules say. */
-bool reads_version(struct check *check, int r, int32_t i, int32_t job, int32_t b);
+/* What a job reads of a set, in b, is of the version that it declares; */
+bool has_its_version(struct check *check, int r, int32_t i, int set, int32_t b);
+/* which is the one that the rules say of it, and the same for all members of its team. */
+bool declares_version(struct check *check, int r, int32_t i, int32_t job);
+bool teams_agree(struct check *check);
 bool versions_repeat(struct check *check);
 /* The number in the name of rank r's own gradient for update k. */
 int32_t own_name(const struct check *check, int r, int32_t k);

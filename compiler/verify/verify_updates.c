@@ -4,6 +4,7 @@
  * it declares, and where the schedule's rules are known, declare the one that they say. A program that is read from its
  * text has no rules but its own declarations. */
 #include "check.h"
+#include <string.h>
 
 int32_t updates_of(const struct check *check, int set) {
     return check->p->update ? check->p->batches / check->p->update[set] : 1;
@@ -24,14 +25,15 @@ static bool has_state_in_host(const struct program *p) {
     return false;
 }
 
-/* The stages' updates are whole numbers of microbatches, and those of the script. */
+/* The sets' updates are whole numbers of microbatches, and those of the script; members of a team are updated alike, and
+ * so is what they share. */
 static bool are_whole(struct check *check) {
     const struct program *p = check->p;
     const struct spec *sp = check->sp;
     if (!sp->update != !p->update)
         return refute_all(check, CLAIM_JOBS, "the script says that updates are %s; the program's are %s",
                           sp->update ? "jobs" : "none", p->update ? "jobs" : "none");
-    for (int s = 0; p->update && s < p->stages; s++) {
+    for (int s = 0; p->update && s < check->values->sets; s++) {
         int m = p->update[s];
         if (m != sp->update[s])
             return refute_all(check, CLAIM_JOBS,
@@ -55,17 +57,41 @@ bool updates_begin(struct check *check) {
         return refute_all(check, CLAIM_PERIOD, "the script's step has %lld microbatches, the program's %lld",
                           (long long)check->sp->step, (long long)step_batches(p));
     const char *too = p->tied                ? "a token table that two stages share"
-                      : p->names.shared      ? "weights that the members of teams share"
                       : has_state_in_host(p) ? "optimizer state in host memory"
                                              : NULL;
-    for (int s = 0; p->homes && s < p->stages && !too; s++)
+    for (int s = 0; p->homes && s < check->values->sets && !too; s++)
         if (p->homes[s].size > 1 || p->homes[s].zero)
             too = format("homes of stage %d that share it", s);
-    check->values->declared = NEW(int32_t, check->sp->njobs);
+    size_t n = (size_t)check->sp->njobs;
+    memset(check->values->declared = NEW(int32_t, n), -1, sizeof(int32_t) * n);
+    memset(check->values->newest = NEW(int32_t, n), -1, sizeof(int32_t) * n);
     return !too || refute_all(check, CLAIM_JOBS, "nothing is proved of updates that are jobs together with %s", too);
 }
 
 /* ---- versions ---- */
+
+/* Whose weights: "stage 1.0's", or of what members share "stage 1's". */
+static const char *whose(const struct check *check, int set) {
+    struct text t = {0};
+    put_stage(&t, &check->p->names, set);
+    return format("stage %s's", t.s);
+}
+
+static const char *name_of(const struct check *check, int32_t j) {
+    const struct job *job = &check->sp->job[j];
+    return job_name(&check->p->names, job->s, job->b, job->d);
+}
+
+static bool is_of_first_stage(const struct check *check, const struct job *job) {
+    const struct member *member = check->p->names.member;
+    return (member ? member[job->s].stage : job->s) == 0;
+}
+
+/* Stage 0's member at the place of job's, or where its team is smaller, another: what they declare is the same. */
+static int first_stage_for(const struct check *check, const struct job *job) {
+    const struct member *member = check->p->names.member;
+    return member && member[0].place >= 0 && member[job->s].place > 0 ? member[job->s].place % member[0].size : 0;
+}
 
 /* The job whose declaration gives the version that job j reads, or -1. */
 static int32_t model_of(const struct check *check, int32_t j) {
@@ -73,11 +99,30 @@ static int32_t model_of(const struct check *check, int32_t j) {
     const struct job *job = &sp->job[j];
     if (sp->reads[j] == READ_FORWARD && job->d != OP_F)
         return job_at(sp, job->s, job->b, OP_F);
-    return sp->reads[j] == READ_INPUT && (job->d != OP_F || job->s > 0) ? job_at(sp, 0, job->b, OP_F) : -1;
+    return sp->reads[j] == READ_INPUT && (job->d != OP_F || !is_of_first_stage(check, job))
+               ? job_at(sp, first_stage_for(check, job), job->b, OP_F)
+               : -1;
 }
 
-/* What the rules say that job j, which runs on rank r, reads; -1: they leave it open. */
-static int32_t version_by_rule(const struct check *check, int r, int32_t j) {
+/* The newest version that rank r has at home of all that a job reads; -1: it has none of these. */
+static int32_t newest_here(const struct check *check, int r, const struct instr *x) {
+    const int32_t set[] = {set_of_operand(check, x, ROLE_w), set_of_operand(check, x, ROLE_u)};
+    int32_t newest = -1;
+    for (int n = 0; n < 2; n++) {
+        int32_t home = set[n] < 0 ? -1 : weights_at_home(check, r, set[n]);
+        int32_t has = home < 0 ? -1 : check->values->val[r][home].count;
+        newest = has >= 0 && (newest < 0 || has < newest) ? has : newest;
+    }
+    return newest;
+}
+
+static int team_of(const struct check *check, int s) {
+    const struct member *member = check->p->names.member;
+    return member && member[s].place >= 0 ? member[s].size : 1;
+}
+
+/* What the rules say that job j reads; -1: the newest, where that is for others to say, too. */
+static int32_t version_by_rule(const struct check *check, int32_t j) {
     const struct spec *sp = check->sp;
     const struct job *job = &sp->job[j];
     const int *m = check->p->update;
@@ -86,33 +131,78 @@ static int32_t version_by_rule(const struct check *check, int r, int32_t j) {
         return job->b / m[job->s] > back ? job->b / m[job->s] - back : 0;
     if (model >= 0)
         return (int32_t)((int64_t)check->values->declared[model] * m[sp->job[model].s] / m[job->s]);
-    int32_t home = weights_at_home(check, r, job->s);
-    return home < 0 ? -1 : check->values->val[r][home].count; /* the newest there */
+    return team_of(check, job->s) > 1 ? -1 : check->values->newest[j];
 }
 
-bool reads_version(struct check *check, int r, int32_t i, int32_t j, int32_t b) {
+bool has_its_version(struct check *check, int r, int32_t i, int set, int32_t b) {
+    const struct instr *x = &check->p->rank[r].ins[i];
+    int32_t has = check->values->val[r][b].count;
+    return has == x->inst || refute(check, CLAIM_JOBS, r, i, "reads version %d of %s weights, where it declares %d",
+                                    has, whose(check, set), x->inst);
+}
+
+bool declares_version(struct check *check, int r, int32_t i, int32_t j) {
     const struct instr *x = &check->p->rank[r].ins[i];
     const struct spec *sp = check->sp;
-    int32_t has = check->values->val[r][b].count;
-    if (has != x->inst)
-        return refute(check, CLAIM_JOBS, r, i, "reads version %d of stage %d's weights, where it declares %d", has,
-                      x->stage, x->inst);
-    check->values->declared[j] = x->inst;
+    int32_t *declared = &check->values->declared[j];
+    if (x->part > 0)
+        return x->inst == *declared ||
+               refute(check, CLAIM_JOBS, r, i, "declares version %d, and the part before it %d", x->inst, *declared);
+    *declared = x->inst;
+    check->values->newest[j] = newest_here(check, r, x);
     if (!sp->reads)
         return true;
     int32_t model = model_of(check, j);
     if (model >= 0 && !check->values->done[model])
         return refute(check, CLAIM_JOBS, r, i, "what it reads depends on %s, which has not run",
                       job_name(&check->p->names, sp->job[model].s, sp->job[model].b, OP_F));
-    int32_t must = version_by_rule(check, r, j);
+    int32_t must = version_by_rule(check, j);
     if (must >= 0 && must != x->inst)
-        return refute(check, CLAIM_JOBS, r, i, "reads version %d of stage %d's weights, and must read %d", x->inst,
-                      x->stage, must);
+        return refute(check, CLAIM_JOBS, r, i, "reads version %d of %s weights, and must read %d", x->inst,
+                      whose(check, x->stage), must);
     if (section_of(&check->p->rank[r], i) == 1 && sp->reads[j] > x->batch / check->p->update[x->stage])
         return refute(check, CLAIM_PERIOD, r, i, "reads version 0 for want of %d updates, which repetitions have",
                       sp->reads[j]);
     return true;
 }
+
+/* ---- teams ---- */
+
+/* Members compute one job, so all must read one version. Where the newest counts, it is the newest that all of them
+ * have; if some fetch their weights, it is at most that. */
+static bool team_agrees(struct check *check, int32_t first, int size) {
+    const struct spec *sp = check->sp;
+    const struct job *job = &sp->job[first];
+    const int32_t *declared = check->values->declared;
+    int32_t newest = INT32_MAX;
+    bool all_at_home = true;
+    for (int n = 0; n < size; n++) {
+        int32_t j = job_at(sp, job->s + n, job->b, job->d), has = check->values->newest[j];
+        if (declared[j] != declared[first])
+            return refute_all(check, CLAIM_JOBS, "%s reads version %d of the weights, and %s, of the same team, %d",
+                              name_of(check, first), declared[first], name_of(check, j), declared[j]);
+        all_at_home &= has >= 0;
+        newest = has >= 0 && has < newest ? has : newest;
+    }
+    bool latest = sp->reads && version_by_rule(check, first) < 0 && declared[first] >= 0 && newest < INT32_MAX;
+    return !latest || (all_at_home ? declared[first] == newest : declared[first] <= newest) ||
+           refute_all(check, CLAIM_JOBS, "%s reads version %d of stage %d's weights, and the newest that all of its "
+                                         "team have is %d",
+                      name_of(check, first), declared[first], check->p->names.member[job->s].stage, newest);
+}
+
+bool teams_agree(struct check *check) {
+    for (int32_t j = 0; check->p->update && j < check->sp->njobs; j++) {
+        const struct job *job = &check->sp->job[j];
+        int size = team_of(check, job->s);
+        bool first = size > 1 && check->p->names.member[job->s].place == 0;
+        if (first && job->d != OP_W && !team_agrees(check, j, size))
+            return false;
+    }
+    return true;
+}
+
+/* ---- in a period ---- */
 
 /* A job behind the period's begin, of which the forward whose version it reads runs before that: the next repetition's
  * reads what the forward a period later declares. */

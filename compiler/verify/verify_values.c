@@ -177,6 +177,19 @@ static bool reads_weights(struct check *check, int r, int32_t i, int role, int s
            refute(check, CLAIM_JOBS, r, i, "its weights have already been updated in this step");
 }
 
+/* Of all weights that it reads. */
+static bool reads_version(struct check *check, int r, int32_t i, int32_t j) {
+    const struct rank *k = &check->p->rank[r];
+    const struct instr *x = &k->ins[i];
+    int32_t own = set_of_operand(check, x, ROLE_w), shared = set_of_operand(check, x, ROLE_u);
+    if (own < 0 && shared < 0)
+        return x->inst < 0 ||
+               refute(check, CLAIM_JOBS, r, i, "declares version %d of weights, and reads none", x->inst);
+    return (own < 0 || has_its_version(check, r, i, own, operand(k, x, ROLE_w, 0))) &&
+           (shared < 0 || has_its_version(check, r, i, shared, operand(k, x, ROLE_u, 0))) &&
+           declares_version(check, r, i, j);
+}
+
 /* The weights of its stage, of the table and of its team, as far as it uses them; and their gradients. */
 static bool uses_sets(struct check *check, int r, int32_t i, int32_t j) {
     static const uint8_t reads[] = {ROLE_w, ROLE_v, ROLE_u}, adds[] = {ROLE_dw, ROLE_dv, ROLE_du};
@@ -197,11 +210,7 @@ static bool uses_sets(struct check *check, int r, int32_t i, int32_t j) {
                           : n == 1 ? "adds to no table"
                                    : "its team shares no weights");
     }
-    bool versions = check->p->update && x->op != OP_W;
-    if (versions && set_of_operand(check, x, ROLE_w) < 0)
-        return x->inst < 0 ||
-               refute(check, CLAIM_JOBS, r, i, "declares version %d of weights, and reads none", x->inst);
-    return !versions || reads_version(check, r, i, j, operand(k, x, ROLE_w, 0));
+    return !check->p->update || x->op == OP_W || reads_version(check, r, i, j);
 }
 
 static bool may_repeat(int role) { return role == ROLE_x || role == ROLE_dy || role == ROLE_kv || role == ROLE_t; }
@@ -558,5 +567,5 @@ bool values_end(struct check *check) {
             if (!ok)
                 return false;
         }
-    return memory_end(check) && jobs_repeat(check);
+    return memory_end(check) && teams_agree(check) && jobs_repeat(check);
 }

@@ -171,7 +171,7 @@ expect "--color=always wins over NO_COLOR" yes \
     "$(NO_COLOR=1 "$PIANOLA" show $S --color always | grep -q $'\033' && echo yes)"
 expect "help has examples first" "Examples:" "$("$PIANOLA" help show | sed -n 4p)"
 expect "version" "pianola " "$("$PIANOLA" --version | cut -c1-8)"
-for topic in check show compare diff compile run verify export-weights import report ops passes; do
+for topic in check show compare diff compile run verify check-bound export-weights import report ops passes; do
     "$PIANOLA" help $topic >/dev/null 2>&1
     expect "help $topic" 0 $?
 done

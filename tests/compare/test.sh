@@ -21,7 +21,7 @@ expect "a parameter of none" \
     "pianola: error: -D chunks=2: none of the scripts has this parameter" \
     "$("$PIANOLA" compare schedules/1f1b.lua schedules/gpipe.lua -D chunks=2 2>&1)"
 expect "no such column" \
-    "pianola: error: --sort makspan: there is no such column; did you mean 'makespan'?; the columns are schedule, stages, makespan, steady, bubble, staleness, versions, exposed, peak_activations, peak_bytes, least_bytes, bytes_sent, lower_bound, gap, one_ahead, two_ahead" \
+    "pianola: error: --sort makspan: there is no such column; did you mean 'makespan'?; the columns are schedule, stages, makespan, mean, p95, steady, bubble, staleness, versions, exposed, peak_activations, peak_bytes, least_bytes, bytes_sent, lower_bound, gap, one_ahead, two_ahead" \
     "$("$PIANOLA" compare schedules/1f1b.lua --sort makspan 2>&1)"
 
 # Steady states: time per microbatch, where updates are jobs or when asked for. Of schedules with half stages, in units of a

@@ -39,8 +39,10 @@ static void add_stops(const struct spec *sp, struct stage *st) {
                 st[s].share[d][part] = 1.0 / (exchange->n + 1);
             if (d == OP_B || d == OP_W)
                 touch_all(&st[s], d, exchange->n);
-            for (int n = 0; n < exchange->n && first; n++)
-                st[s].stop[d][n] = (struct stop){.exchange = exchange->at[n], .bytes = below(5)};
+            for (int n = 0; n < exchange->n && first; n++) {
+                int each = exchange->at[n].op == OP_ALL_REDUCE_A ? 1 : sp->names.member[s].size;
+                st[s].stop[d][n] = (struct stop){.exchange = exchange->at[n], .bytes = below(5) * each};
+            }
         }
 }
 
@@ -296,6 +298,30 @@ static void add_steady(struct base *out, int *n) {
     }
 }
 
+/* Teams of two whose weights have versions, their own and, with rows of their own, those that they share. */
+static void add_steady_teams(struct base *out, int *n) {
+    static const char small[] = "schedules/models/integers.lua", shared[] = "tests/judges/shared.lua";
+    static const struct base teams[] = {
+        {.file = "schedules/pipedream.lua", .set = {"replicas=1,1", "batches=24"}, .nset = 2},
+        {.file = "schedules/pipedream.lua", .set = {"replicas=2", "batches=24"}, .nset = 2},
+        {.file = "schedules/pipedream_2bw.lua", .set = {"workers=2", "update=2", "batches=24"}, .nset = 3},
+        {.file = "schedules/pipedream_naive.lua", .model = small, .set = {"workers=2", "layers=4", "batches=24"}, .nset = 3},
+        {.file = "schedules/pipedream.lua", .model = shared, .set = {"replicas=1,1", "batches=24"}, .nset = 2},
+        {.file = "schedules/pipedream.lua", .model = shared, .set = {"replicas=2", "parts=1", "batches=24"}, .nset = 3},
+        {.file = "schedules/pipedream_naive.lua", .model = shared, .set = {"workers=2", "batches=24"}, .nset = 2},
+        {.file = "schedules/pipedream_vertical.lua", .model = shared, .set = {"workers=2", "batches=24"}, .nset = 2},
+        {.file = "schedules/asp.lua", .model = shared, .set = {"workers=2", "stages=1", "parts=1", "batches=4"}, .nset = 4},
+    };
+    for (size_t i = 0; i < sizeof teams / sizeof *teams; i++) {
+        struct base b = teams[i];
+        b.set[b.nset++] = "tensor=2";
+        b.steady = true;
+        b.lanes = *n % 3;
+        if (!add_base(out, n, b, 450))
+            fprintf(stderr, "%s: %s\n", describe_base(&b), diag_text);
+    }
+}
+
 /* Programs written by hand: sharded homes, replicas, pieces, all collectives. */
 static void add_texts(struct base *out, int *n) {
     static glob_t files; /* bases keep its names */
@@ -335,6 +361,7 @@ int all_bases(struct base *out, int most) {
     add_teams(out, &n);
     add_shared(out, &n);
     add_steady(out, &n);
+    add_steady_teams(out, &n);
     add_drawn(out, &n, most);
     return n;
 }

@@ -80,6 +80,7 @@ struct program *copy_program(const struct program *p);
     X(OTHER_VERSION, period, "a job says that it reads another version of the weights, or all of its stage do")        \
     X(OTHER_UPDATE, period, "an update is another one, on one home or on all")                                         \
     X(NEWEST_WEIGHTS, period, "what reads a version's copy, or fetched weights, reads others of its rank")             \
+    X(AGREED_VERSION, period, "a job reads another version that its rank has, and says so")                            \
     X(MOVE_MARK, period, "the period begins or ends earlier or later, on one rank or on all")                          \
     X(OTHER_PERIOD, period, "the period has another number of microbatches")                                           \
     X(TEXT_STAGES, text, "the head names another number of stages")                                                    \

@@ -7,11 +7,23 @@ static const char *name_of(const struct buf *b) {
     return t.s;
 }
 
+static bool has_pieces(const struct program *p, const struct buf *like) {
+    for (int r = 0; r < p->workers; r++) {
+        const struct rank *k = &p->rank[r];
+        for (const struct arg *a = k->arg; a < k->arg + k->nargs; a++)
+            if (a->last > 0 && k->buf[a->buf].kind == like->kind && k->buf[a->buf].stage == like->stage)
+                return true;
+    }
+    return false;
+}
+
 /* All of a kind and stage get one byte more or less, all of one name none, or all tokens none. */
 static const char *resize(struct place *m, const struct buf *b, enum mutation how) {
     struct buf like = *b;
     bool tokens = how == MUT_NO_BYTES && draw(m, 2);
     int by = draw(m, 2) ? 1 : -1, n = 0;
+    if (how == MUT_NO_BYTES && !tokens && has_pieces(m->p, &like))
+        return NULL; /* the judges have one cell for what has no bytes: its pieces would be one */
     for (int r = 0; r < m->p->workers; r++)
         for (struct buf *x = m->p->rank[r].buf; x < m->p->rank[r].buf + m->p->rank[r].nbufs; x++) {
             if (tokens

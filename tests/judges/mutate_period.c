@@ -44,6 +44,52 @@ static const char *newest_weights(struct place *m) {
     return NULL;
 }
 
+/* The version that a buffer of weights holds when instruction i of its rank is issued; -1: it is a fetched one. */
+static int version_in(const struct place *m, int32_t buf) {
+    const struct buf *b = &m->k->buf[buf];
+    int updates = 0;
+    if (b->inst >= 0)
+        return is_copy_of_version(m->p, m->r, b) ? b->inst : -1;
+    for (const struct instr *y = m->k->ins; y < m->x; y++)
+        updates += y->op == OP_U && y->stage == b->stage;
+    return updates;
+}
+
+/* Weights of its rank that are of the same set, and of that version, or if that is -1 of any other; -1: none. */
+static int32_t other_weights(struct place *m, int32_t buf, int version) {
+    int from = draw(m, m->k->nbufs);
+    for (int n = 0; n < m->k->nbufs; n++) {
+        int at = (from + n) % m->k->nbufs;
+        bool same_set = m->k->buf[at].kind == K_weight && m->k->buf[at].stage == m->k->buf[buf].stage;
+        if (same_set && (version < 0 ? version_in(m, at) >= 0 && version_in(m, at) != m->x->inst
+                                     : version_in(m, at) == version))
+            return at;
+    }
+    return -1;
+}
+
+/* In all of its parts. */
+static const char *agreed_version(struct place *m) {
+    const struct instr x = *m->x;
+    int version = -1;
+    for (uint32_t a = x.arg; is_job(x.op) && x.inst >= 0 && a < x.arg + x.narg; a++) {
+        struct arg *o = &m->k->arg[a];
+        int32_t old = o->buf, now = m->k->buf[old].kind == K_weight ? other_weights(m, old, version) : -1;
+        if (now < 0)
+            continue;
+        version = version_in(m, now);
+        for (struct instr *y = m->k->ins; y < m->k->ins + m->k->nins; y++) {
+            if (y->op != x.op || y->stage != x.stage || y->batch != x.batch)
+                continue;
+            y->inst = version;
+            for (uint32_t b = y->arg; b < y->arg + y->narg; b++)
+                if (m->k->arg[b].role == o->role)
+                    m->k->arg[b].buf = now;
+        }
+    }
+    return version < 0 ? NULL : format("%s: %d", label_of(m->k, m->i), version);
+}
+
 static const char *move_mark(struct place *m) {
     int by = draw(m, 2) ? 1 : -1;
     bool end = draw(m, 2), both = draw(m, 3) == 0, all = draw(m, 3) == 0;
@@ -81,6 +127,7 @@ const char *mutate_period(struct place *m, enum mutation how) {
     case MUT_OTHER_VERSION: return other_version(m);
     case MUT_OTHER_UPDATE: return other_update(m);
     case MUT_NEWEST_WEIGHTS: return newest_weights(m);
+    case MUT_AGREED_VERSION: return agreed_version(m);
     case MUT_MOVE_MARK: return move_mark(m);
     default: return other_period(m);
     }

@@ -56,7 +56,7 @@ static void promise_job(struct promise *p, uint64_t (*made)[NROLES], bool *known
     uint64_t in[NROLES] = {0};
     for (int i = 0; i < 3; i++) {
         int set = set_used(p, job->d, job->s, reads[i]);
-        in[reads[i]] = set < 0 ? 0 : mix(i == 0 ? version_value(set, version) : weight_value(set));
+        in[reads[i]] = set < 0 ? 0 : mix(i == 1 ? weight_value(set) : version_value(set, version));
     }
     for (int32_t e = p->g->pred_at[j]; e < p->g->pred_at[j + 1]; e++) {
         int32_t from = p->g->pred[e];
@@ -101,22 +101,48 @@ static struct promise work_out(struct promise p) {
 
 /* ---- versions ---- */
 
-/* What the program says that each job reads, -1 if it says nothing; and, where the job runs on a home of its stage, how
- * many updates have been issued there before it. */
+/* The fewest updates of what a job reads that have been issued on rank r, as far as that is a home; -1: it is none. */
+static int32_t fewest(const struct promise *want, int r, const struct instr *x, const int32_t *updates) {
+    const int set[] = {set_used(want, x->op, x->stage, ROLE_w), set_used(want, x->op, x->stage, ROLE_u)};
+    int32_t least = -1;
+    for (int i = 0; i < 2; i++)
+        if (set[i] >= 0 && owns(want, r, set[i]) && (least < 0 || updates[set[i]] < least))
+            least = updates[set[i]];
+    return least;
+}
+
+/* What the program says that each job reads, -1 if it says nothing; and, where the job runs on a home of what it reads,
+ * how many updates have been issued there before it. */
 static void read_declared(const struct promise *want, const struct program *p, int32_t *says, int32_t *newest) {
     const struct spec *sp = want->sp;
     for (int r = 0; r < p->workers; r++) {
-        int32_t *updates = NEW(int32_t, sp->stages);
+        int32_t *updates = NEW(int32_t, sets_of(want));
         for (const struct instr *x = p->rank[r].ins; x < p->rank[r].ins + p->rank[r].nins; x++) {
             bool inside = x->stage >= 0 && x->stage < sp->stages && x->batch >= 0 && x->batch < sp->batches;
             int32_t j = inside && x->op <= OP_W ? job_at(sp, x->stage, x->batch, x->op) : -1;
-            if (inside && x->op == OP_U)
+            if (x->op == OP_U && x->stage >= 0 && x->stage < sets_of(want))
                 updates[x->stage]++;
             if (j < 0 || says[j] >= 0)
                 continue;
             says[j] = x->inst;
-            newest[j] = owns(want, r, x->stage) ? updates[x->stage] : -1;
+            newest[j] = fewest(want, r, x, updates);
         }
+    }
+}
+
+/* Members read the newest that all of them have; -1 for all if some have none at home. */
+static void agree_on_newest(const struct spec *sp, int32_t *newest) {
+    const struct member *m = sp->names.member;
+    for (int32_t j = 0; m && j < sp->njobs; j++) {
+        const struct job *job = &sp->job[j];
+        int size = m[job->s].place == 0 ? m[job->s].size : 1;
+        int32_t least = newest[j];
+        for (int i = 1; i < size; i++) {
+            int32_t other = newest[job_at(sp, job->s + i, job->b, job->d)];
+            least = other < least ? other : least;
+        }
+        for (int i = 0; i < size; i++)
+            newest[job_at(sp, job->s + i, job->b, job->d)] = least;
     }
 }
 
@@ -146,14 +172,19 @@ struct promise promise_for(const struct promise *want, const struct program *p) 
     memset(says, -1, sizeof *says * (size_t)sp->njobs);
     memset(newest, -1, sizeof *newest * (size_t)sp->njobs);
     read_declared(want, p, says, newest);
+    agree_on_newest(sp, newest);
     made.version = NEW(int32_t, sp->njobs);
     for (int32_t j = 0; j < sp->njobs; j++) {
-        bool reads = set_used(want, sp->job[j].d, sp->job[j].s, ROLE_w) >= 0;
+        const struct job *job = &sp->job[j];
+        bool reads = set_used(want, job->d, job->s, ROLE_w) >= 0 || set_used(want, job->d, job->s, ROLE_u) >= 0;
         int32_t must = reads ? version_of(sp, j, says, newest) : -1;
+        int place = sp->names.member ? sp->names.member[job->s].place : 0;
         made.version[j] = must >= 0 ? must : reads ? says[j] : -1;
+        if (place > 0) /* what the first member reads, whose job comes before */
+            made.version[j] = made.version[job_at(sp, job->s - place, job->b, job->d)];
     }
-    made.update_sum = NEW(uint64_t *, sp->stages);
-    for (int s = 0; s < sp->stages; s++)
+    made.update_sum = NEW(uint64_t *, sets_of(want));
+    for (int s = 0; s < sets_of(want); s++)
         made.update_sum[s] = NEW(uint64_t, sp->batches / sp->update[s]);
     return work_out(made);
 }

@@ -15,7 +15,7 @@ struct promise {
     bool repeats;           /* its text names a job twice in one line of needs */
     /* Where updates are jobs, once promise_for knows what the program declares: */
     int32_t *version;      /* per job: of the weights that it must read; NULL: not known yet */
-    uint64_t **update_sum; /* per stage and update: the sum of its microbatches' contributions */
+    uint64_t **update_sum; /* per set and update: the sum of its microbatches' contributions */
 };
 static inline int sets_of(const struct promise *w) { return w->sp->stages + w->sp->names.sets; }
 static inline bool owns(const struct promise *w, int rank, int set) { return w->home[rank * sets_of(w) + set]; }

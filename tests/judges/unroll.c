@@ -24,8 +24,8 @@ struct unrolling {
     size_t bufs, args, waits, frees, ins;
 };
 
-static int32_t updates_in(const struct unrolling *u, int stage) {
-    return stage >= 0 && stage < u->p->stages ? u->shift * u->p->period / u->p->update[stage] : 0;
+static int32_t updates_in(const struct unrolling *u, int set) {
+    return set >= 0 ? u->shift * u->p->period / u->p->update[set] : 0;
 }
 
 /* ---- buffers ---- */

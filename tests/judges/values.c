@@ -120,15 +120,16 @@ static const char *check_update(const struct promise *want, const struct rank *k
                                 uint64_t **seen) {
     const struct spec *sp = want->sp;
     int32_t n = x->batch, s = x->stage;
-    if (s < 0 || s >= sp->stages || n < 0 || n >= sp->batches / sp->update[s])
+    if (s < 0 || s >= sets_of(want) || n < 0 || n >= sp->batches / sp->update[s])
         return "there is no such update";
+    uint64_t parts = (uint64_t)(want->parts[s] / (sp->batches / sp->update[s])); /* of its gradient */
     for (int a = 0; a < x->narg; a++) {
         struct arg o = operand(k, x, a);
         struct span at = span_at(k, x, a);
         uint64_t sum = want->update_sum[s][n];
         for (int64_t i = 0; i < at.n; i++) {
             int64_t byte = (int64_t)o.piece * at.n + i;
-            uint64_t must = o.role == ROLE_dw  ? (sum + (uint64_t)byte * (uint64_t)sp->update[s] * STEP) & ~STAMP
+            uint64_t must = o.role == ROLE_dw  ? (sum + (uint64_t)byte * parts * STEP) & ~STAMP
                             : o.role == ROLE_w ? byte_of(version_value(s, n), byte)
                                                : byte_of(opt_version(s, n), byte);
             if (seen[a][i] != must)
@@ -278,8 +279,6 @@ static int64_t own_gradient(const struct promise *want, int r, int set) {
 static const char *last_version_error(const struct promise *want, const struct rank *k, int s, const uint64_t *mem) {
     const struct spec *sp = want->sp;
     int32_t buf[] = {home_buffer(k, K_weight, s), home_state(k, s)};
-    if (s >= sp->stages)
-        return "a table has no updates that are jobs";
     for (int i = 0; i < 2; i++) {
         struct span at = buf[i] < 0 ? (struct span){0, 0} : span_of(k, buf[i]);
         int32_t last = sp->batches / sp->update[s];

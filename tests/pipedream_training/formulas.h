@@ -3,7 +3,7 @@
 #define FORMULAS_H
 #include <stdint.h>
 
-enum { MOST_STAGES = 16 };
+enum { MOST_STAGES = 16, MOST_MEMBERS = 4 }; /* members: of a team */
 
 /* A stage's F, its R where it recomputes, its backward. */
 enum job { FORWARD, RECOMPUTE, BACKWARD, NJOBS };

@@ -182,6 +182,30 @@ trains "one machine" sync schedules/bsp.lua -D workers=1
 chain 4 2 2 2 21 2
 trains "model parallelism" sync schedules/model_parallel.lua
 
+# Teams: each member has part of the layers, updates it, and reads the version that the formula says. With features that
+# four ranks can divide, and pairs of layers that lie in one stage or in two.
+for tensor in 2 4; do
+    chain 3 2 4 4 17 2
+    more=("batches=24")
+    for rule in stashing naive vertical; do
+        name=pipedream size=(-D workers=3)
+        [ $rule != stashing ] && name+=_$rule || size=(-D replicas=1,1,1)
+        trains "$rule, teams of $tensor" $rule schedules/$name.lua "${size[@]}" -D tensor=$tensor
+        expect "$rule, teams of $tensor: repeats" yes "$([ "$(repeats)" -gt 1 ] && echo yes)"
+        differs "$rule, teams of $tensor" $rule
+    done
+    chain 3 1 4 4 13 2
+    trains "stashing, pairs of layers in two stages, teams of $tensor" stashing schedules/pipedream.lua -D replicas=1,1,1 \
+        -D tensor=$tensor
+    chain 3 2 8 4 17 2
+    trains "2BW, teams of $tensor" double schedules/pipedream_2bw.lua -D workers=3 -D update=4 -D tensor=$tensor
+    trains "replicas of teams of $tensor" replicas schedules/pipedream.lua -D replicas=2,2,1 -D tensor=$tensor
+    trains "naive, recomputed, teams of $tensor" any schedules/pipedream_naive.lua -D workers=3 -D tensor=$tensor --recompute
+    trains "ASP, teams of $tensor" stashed schedules/asp.lua -D workers=3 -D tensor=$tensor
+    trains "BSP, teams of $tensor" sync schedules/bsp.lua -D workers=3 -D tensor=$tensor
+    trains "model parallelism, teams of $tensor" sync schedules/model_parallel.lua -D workers=3 -D tensor=$tensor
+done
+
 # Adam counts a stage's updates, not steps: its first moves would be several times as long or as short.
 chain 3 2 2 2 7 3 1
 trains "Adam, stashing" stashing schedules/pipedream.lua -D replicas=1,1,1
@@ -214,6 +238,7 @@ chain 3 2 4 2 17 2
 over_mpi 2BW double schedules/pipedream_2bw.lua -D workers=3 -D update=4
 over_mpi replicas replicas schedules/pipedream.lua -D replicas=2,2,1
 over_mpi ASP stashed schedules/asp.lua -D workers=3 -D batches=12
+over_mpi "stashing, teams" stashing schedules/pipedream.lua -D replicas=1,1,1 -D tensor=2
 over_mpi BSP sync schedules/bsp.lua -D workers=3
 # The last of these is off by one element's last bit: the comparison sees it.
 python3 - "$room/weights" <<'EOF'
@@ -245,6 +270,9 @@ if [ -f "$PIANOLA_CUDA" ]; then
     on_standin 2BW double schedules/pipedream_2bw.lua -D workers=3 -D update=4
     on_standin replicas replicas schedules/pipedream.lua -D replicas=2,2,1
     on_standin ASP stashed schedules/asp.lua -D workers=3 -D batches=12
+    chain 3 2 8 4 17 3
+    on_standin "stashing, teams," stashing schedules/pipedream.lua -D replicas=1,1,1 -D tensor=2
+    on_standin "2BW, teams," double schedules/pipedream_2bw.lua -D workers=3 -D update=4 -D tensor=2
 else
     expect "make standin has built $PIANOLA_CUDA" yes no
 fi
@@ -253,7 +281,9 @@ fi
 
 # Every stage's rule, ranks, updates and order are drawn; the program declares what it reads. Versions that must be
 # newer than the order of jobs lets them be are a deadlock: then the compiler must say so.
+# Of teams, some members update faster than others, so that the newest version is not the same everywhere.
 more=() trained=0 deadlocked=0
+unequal=(--cluster schedules/clusters/unequal.lua -D speed=3,1,2,0.7,1,0.3)
 for ((seed = 1; trained < ${CASES:-40}; seed++)); do
     "$PIANOLA" show $here/random.lua -D seed=$seed --format streams >"$room/drawn" 2>"$room/err"
     if grep -q 'error: .*deadlock: ' "$room/err"; then
@@ -264,6 +294,7 @@ for ((seed = 1; trained < ${CASES:-40}; seed++)); do
     n=$(sed -n 's/^program .* stages \([0-9]*\) .*/\1/p' "$room/drawn")
     chain "${n:-1}" 2 12 2 $((4 * ${n:-1} + 5)) 2
     trains "random schedule, seed $seed" any $here/random.lua -D seed=$seed
+    trains "random schedule of teams, seed $seed" any $here/random.lua -D seed=$seed -D tensor=2 "${unequal[@]}"
 done
 expect "deadlocks of $trained random schedules are few ($deadlocked)" yes \
     "$([ $deadlocked -le $((2 + trained / 2)) ] && echo yes || echo no)"

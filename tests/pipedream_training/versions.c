@@ -61,6 +61,7 @@ void check_versions(const struct training *t) {
 struct instr {
     char op[16];
     int s, b, part, version; /* b: of an update, its number */
+    int place;               /* in the stage's team: F 0.1 3 */
 };
 
 struct lane { /* of the rank that is being read */
@@ -76,6 +77,8 @@ struct reader {
     int nlanes, period, repeats, written; /* written: microbatches written out */
     bool jobs, told;                      /* updates are jobs; the head has been read */
     int *updates;                         /* [stage][update]: on how many ranks */
+    int *version;                         /* as training's, of each place in a team: [place][…] */
+    int members[MOST_STAGES];
     int section;                          /* of what is issued: before the period, in it, behind it */
 };
 
@@ -90,9 +93,14 @@ static int version_in(const char *line) {
 
 static void read_instr(struct reader *in, struct lane *lane, const char *line) {
     struct instr x = {.b = -1, .version = -1};
-    int n = sscanf(line, "%15s %d %d[%d", x.op, &x.s, &x.b, &x.part);
-    if (n < 2)
+    int at = 0;
+    if (sscanf(line, "%15s %d%n", x.op, &x.s, &at) < 2)
         fail("%s: no instruction: %s", in->path, line);
+    if (line[at] == '.')
+        x.place = (int)strtol(line + at + 1, (char **)&line, 10);
+    else
+        line += at;
+    sscanf(line, " %d[%d", &x.b, &x.part);
     x.version = version_in(line);
     if (lane->n == lane->room) {
         lane->room = 2 * lane->room + 16;
@@ -106,9 +114,9 @@ static void read_instr(struct reader *in, struct lane *lane, const char *line) {
 /* One occurrence of a job in the step. */
 static void note_job(struct reader *in, const struct instr *x, enum job job, int b, int v) {
     struct training *t = in->t;
-    if (x->s < 0 || x->s >= t->stages || b < 0 || b >= t->batches)
+    if (x->s < 0 || x->s >= t->stages || b < 0 || b >= t->batches || x->place >= in->members[x->s])
         fail("%s: %s %d %d: the step has no such job", in->path, x->op, x->s, b);
-    int *version = &t->version[(x->s * t->batches + b) * NJOBS + job];
+    int *version = &in->version[((x->place * t->stages + x->s) * t->batches + b) * NJOBS + job];
     if (*version >= 0 && (x->part == 0 || *version != v))
         fail("%s: %s %d %d occurs twice, or reads two versions", in->path, x->op, x->s, b);
     if (v < 0)
@@ -150,11 +158,12 @@ static void begin_program(struct reader *in) {
     for (int s = 0; s < t->stages && !in->jobs; s++)
         t->update[s] = t->batches;
     size_t n = (size_t)(t->stages * t->batches);
-    t->version = malloc(n * NJOBS * sizeof *t->version);
+    in->version = malloc(MOST_MEMBERS * n * NJOBS * sizeof *in->version);
     in->updates = calloc(n, sizeof *in->updates);
-    if (!t->version || !in->updates)
+    if (!in->version || !in->updates)
         fail("out of memory");
-    memset(t->version, -1, n * NJOBS * sizeof *t->version);
+    memset(in->version, -1, MOST_MEMBERS * n * NJOBS * sizeof *in->version);
+    t->version = in->version; /* of first members */
 }
 
 static void read_head(struct reader *in, char *line) {
@@ -163,6 +172,12 @@ static void read_head(struct reader *in, char *line) {
     if (sscanf(line, "program %*s workers %*d stages %d batches %d", &stages, &in->written) == 2 && stages != t->stages)
         fail("%s: has %d stages, not %d", in->path, stages, t->stages);
     sscanf(line, "period %d times %d", &in->period, &in->repeats);
+    int s, members;
+    if (sscanf(line, "team %d of %d", &s, &members) == 2) {
+        if (s < 0 || s >= t->stages || members > MOST_MEMBERS)
+            fail("%s: stage %d has a team of %d; at most %d", in->path, s, members, MOST_MEMBERS);
+        in->members[s] = members;
+    }
     if (strncmp(line, "updates ", 8) == 0) {
         in->jobs = true;
         char *at = line + 8;
@@ -200,8 +215,23 @@ static void end_rank(struct reader *in) {
     in->nlanes = in->section = 0;
 }
 
+/* The members of a team run the same jobs, which read the same versions. */
+static void check_teams(const struct reader *in) {
+    const struct training *t = in->t;
+    int each = t->batches * NJOBS;
+    for (int s = 0; s < t->stages; s++)
+        for (int place = 1; place < in->members[s]; place++)
+            for (int i = 0; i < each; i++) {
+                int first = in->version[s * each + i], other = in->version[(place * t->stages + s) * each + i];
+                if (first != other)
+                    fail("%s: %c %d %d reads version %d, and its team's member %d %d", in->path, "FRB"[i % NJOBS], s,
+                         i / NJOBS, first, place, other);
+            }
+}
+
 static void check_all(const struct reader *in) {
     const struct training *t = in->t;
+    check_teams(in);
     for (int s = 0; s < t->stages; s++) {
         for (int b = 0; b < t->batches; b++)
             for (enum job job = FORWARD; job < NJOBS; job++)
@@ -216,6 +246,8 @@ static void check_all(const struct reader *in) {
 
 void read_streams(struct training *t, const char *path) {
     struct reader in = {.t = t, .path = path, .file = fopen(path, "r"), .repeats = 1};
+    for (int s = 0; s < MOST_STAGES; s++)
+        in.members[s] = 1;
     char *line = NULL;
     size_t size = 0;
     enum { HEAD, LANE, ISSUE, MEMORY } where = HEAD;

@@ -450,7 +450,7 @@ static const struct mistake team_mistakes[] = {
     {"F 2.1 0 v", "F 3 0 v", "19: error: expected a stage, a number from 0 to 2"},
     {"F 2.1 0 v", "F 2.1 0[0/2] v",
      "19: error: F does not run in parts: only B and W do, and what exchanges something with a team"},
-    {"U 0.1 1", "U 3 0", "21: error: expected a stage, a number from 0 to 2"},
+    {"U 0.1 1", "U 3 0", "21: error: stage 3 has a team of 2: expected a member, as in 3.0"},
     {"work=work\n", "work=work(0)\n", "19: error: expected the end of the line"},
     {"work=work#1", "work=work#2", "18: error: rank 0 has no buffer work#2 in its memory section"},
     {"mid(0.0,3)#0 y", "mid(0,3)#0 y", "16: error: stage 0 has a team of 2: expected a member, as in 0.0"},

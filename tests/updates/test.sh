@@ -71,6 +71,19 @@ as_processes asp ""
 in_one_process pipedream "${integers[@]}" -D width=32 -D replicas=2,1,1
 as_processes pipedream "" "--reduce ordered"
 
+# Teams train to the bits of one rank in the place of each. rows: every microbatch reaches every column.
+teams=(--model schedules/models/integers.lua -D rows=16 -D width=16 -D layers=4 -D batches=40)
+alone=$(run pipedream "${teams[@]}" -D replicas=1,1 --steps 3)
+for parallel in tensor sequence; do
+    in_one_process pipedream "${teams[@]}" -D replicas=1,1 -D tensor=2 -D parallel=$parallel
+    expect "pipedream in teams, $parallel: the weights of one rank for each" "$alone" "$wanted"
+done
+as_processes pipedream "" "--messages put" "--reduce ordered"
+for name in pipedream_naive pipedream_2bw asp; do
+    alone=$(run $name "${teams[@]}" -D workers=2 --steps 2)
+    expect "$name in teams" "$alone" "$(run $name "${teams[@]}" -D workers=2 -D tensor=2 --steps 2)"
+done
+
 # What is measured has the rows of the program, and is read back.
 "$PIANOLA" run schedules/pipedream.lua "${args[@]}" --steps 3 --timeline "$room/measured" >/dev/null 2>&1
 rows() { cut -f 1,2,5-9 | tail -n +2 | sort; }
@@ -96,6 +109,28 @@ expect "losses of all three" "" "$(diff <(cut -f 1-4 "$room/wanted") <(cut -f 1-
 compiled other pipedream "${gpt[@]}" -D batches=80
 expect "another number of updates in a step is refused" yes \
     "$(over tcp other 4 "${often[@]}" --resume --steps 8 | grep -q 'a run with 40 to 40 updates of a stage in a step, not 80 to 80' && echo yes)"
+
+# Checkpoints have whole layers: teams go on from one rank in the place of each, and back.
+legs=(--model schedules/models/integers.lua -D rows=16 -D width=16 -D layers=4 -D batches=40 -D replicas=1,1)
+compiled one pipedream "${legs[@]}"
+compiled team pipedream "${legs[@]}" -D tensor=2
+unbroken=$(run pipedream "${legs[@]}" --steps 6)
+rm -rf "$saved"
+for leg in "team 4 2" "one 2 4" "team 4 6"; do
+    # shellcheck disable=SC2086
+    set -- $leg
+    over tcp "$1" "$2" --checkpoint "$saved" --every 1 --resume --steps "$3" >"$room/last"
+done
+expect "a team, one rank, a team: the weights of six steps" "$unbroken" "$(cat "$room/last")"
+rm -r "$saved"
+small=(--model schedules/models/gpt.lua -D width=16 -D layers=2 -D context=8 -D rows=1 -D heads=2 -D batches=40 -D replicas=1,1)
+for parallel in tensor sequence; do
+    loss() { timeout 120 "$PIANOLA" run schedules/pipedream.lua "${small[@]}" "${text[@]}" --steps 3 --json "$@" 2>/dev/null |
+        sed -nE 's/^ *"loss_last": ([^,]*),/\1/p'; }
+    expect "a GPT in teams, $parallel: the loss of one rank for each" yes \
+        "$(awk -v a="$(loss)" -v b="$(loss -D tensor=2 -D parallel=$parallel)" 'BEGIN { print a != "" && b != "" && (a - b) ^ 2 <= (1e-5 * a) ^ 2 ? "yes" : a " and " b }')"
+done
+over tcp gpt 4 "${text[@]}" --checkpoint "$saved" --every 1 --steps 2 >"$room/last"
 
 # A rank dies in the middle; what the file has of steps behind the checkpoint is written again.
 rm -r "$saved"

@@ -1,0 +1,58 @@
+/* Updates that are jobs. A script is asked about U(s,k) of a stage, and there is one on each home of the stage's weights;
+ * where a team computes the stage, on each home of each member's part, and of what the members share. */
+#include "spec.h"
+#include <string.h>
+
+/* The stage of a set, as scripts count. */
+static int stage_of(const struct spec *sp, int set) { return sp->names.member ? sp->names.member[set].stage : set; }
+
+/* A table is updated as stage 0 is. */
+void updates_of_sets(const struct names *names, int stages, int *update) {
+    for (int set = stages; set < stages + names->tables; set++)
+        update[set] = update[0];
+    for (int s = 0; names->shared && s < stages; s++)
+        if (names->shared[s] >= 0)
+            update[names->shared[s]] = update[s];
+}
+
+/* Where the updates of each stage, as scripts count, begin in spec.asked. */
+static int32_t *asked_at(const struct spec *sp) {
+    int32_t *each = NEW(int32_t, sp->stages), *at = NEW(int32_t, sp->stages + 1);
+    for (int s = 0; s < sp->stages; s++)
+        each[stage_of(sp, s)] = sp->batches / sp->update[s];
+    for (int s = 0; s < sp->stages; s++)
+        at[s + 1] = at[s] + each[s];
+    return at;
+}
+
+/* A cost that the script gives is that of all of a stage: the members' own parts have it, if they have weights. */
+static double cost_of(const struct spec *sp, int set, double asked) {
+    bool beside = set >= sp->stages && !is_bare(sp, sp->names.first[stage_of(sp, set)]);
+    return beside && !isnan(asked) ? 0 : asked;
+}
+
+void place_updates(struct spec *sp) {
+    int sets = sp->stages + sp->names.sets;
+    const int32_t *from = asked_at(sp);
+    int *update = NEW(int, sets);
+    memcpy(update, sp->update, sizeof *update * (size_t)sp->stages);
+    updates_of_sets(&sp->names, sp->stages, update);
+    sp->update = update;
+    sp->update_at = NEW(int32_t, sets + 1);
+    sp->update_at[0] = sp->njobs;
+    for (int set = 0; set < sets; set++)
+        sp->update_at[set + 1] =
+            sp->update_at[set] + (is_bare(sp, set) ? 0 : sp->batches / sp->update[set] * sp->homes[set].lists);
+    sp->nupdates = sp->update_at[sets] - sp->njobs;
+    struct job *job = NEW(struct job, (int64_t)sp->njobs + sp->nupdates);
+    memcpy(job, sp->job, sizeof *job * (size_t)sp->njobs);
+    sp->job = job;
+    for (int set = 0; set < sets; set++)
+        for (int32_t j = sp->update_at[set]; j < sp->update_at[set + 1]; j++) {
+            int32_t at = j - sp->update_at[set], lists = sp->homes[set].lists;
+            job[j] = sp->asked[from[stage_of(sp, set)] + at / lists];
+            job[j].s = set;
+            job[j].rank = job[j].home = job[j].team = sp->homes[set].rank[at % lists];
+            job[j].cost = cost_of(sp, set, job[j].cost);
+        }
+}

@@ -1,0 +1,283 @@
+/* Tries rules and patterns: each is written as the script that it would be, run, and scheduled, also with two and four
+ * times as many microbatches. */
+#include "closed.h"
+#include "optimal.h"
+#include "passes/passes.h"
+#include "script/scripts.h"
+#include <math.h>
+#include <string.h>
+
+enum { LONGEST_PERIOD = 4, MOST_CUTS = 16, MOST_SHIFTS = 8, MOST_OTHER = 200000 };
+enum { ROUNDS = 120 }; /* microbatches: a multiple of those after which a schedule in a steady state repeats itself */
+static const double NEARLY = 1e-9; /* relative: makespans that differ by less are equal */
+
+/* The arguments with another number of microbatches. */
+static struct script_args with_batches(const struct script_args *args, int batches) {
+    struct script_args with = *args;
+    with.set = NEW(const char *, args->nset + 1);
+    with.nset = 0;
+    for (int i = 0; i < args->nset; i++)
+        if (strncmp(args->set[i], "batches=", 8) != 0)
+            with.set[with.nset++] = args->set[i];
+    with.set[with.nset++] = format("batches=%d", batches);
+    with.used = NEW(bool, with.nset);
+    return with;
+}
+
+/* ---- trials ---- */
+
+struct trial {
+    const struct spec *sp;
+    const struct stage *st;
+    const struct graph *graph;
+    struct sched *sched;
+};
+
+/* False: the script fails, or comes to a deadlock where it is to be scheduled. */
+static bool try_script(const struct script_args *args, bool schedule, struct trial *trial) {
+    jmp_buf trap;
+    jmp_buf *before = diag_trap;
+    volatile bool ran = false;
+    diag_trap = &trap;
+    if (!setjmp(trap)) {
+        struct spec *sp = script_load(args);
+        trial->sp = sp;
+        trial->st = cost_stages(sp);
+        if (schedule) {
+            trial->graph = graph_build(sp);
+            trial->sched = sched_run(sp, trial->st, trial->graph);
+        }
+        ran = true;
+    }
+    diag_trap = before;
+    diag_text[0] = 0;
+    return ran;
+}
+
+/* The arguments with this text as the schedule. */
+static struct script_args with_body(const struct script_args *args, const struct text *body, int batches) {
+    struct script_args with = with_batches(args, batches);
+    with.schedule = "closed.lua";
+    with.text = NEW(struct script_text, 3);
+    memcpy(with.text, args->text, 3 * sizeof *with.text);
+    with.text[0] = (struct script_text){body->s, body->n};
+    return with;
+}
+
+static double makespan_of(const struct script_args *args, const struct text *body, int batches) {
+    struct scratch scratch = scratch_begin();
+    struct script_args with = with_body(args, body, batches);
+    struct trial trial = {0};
+    double makespan = try_script(&with, true, &trial) ? trial.sched->makespan : INFINITY;
+    scratch_end(scratch);
+    return makespan;
+}
+
+/* ---- the best of them ---- */
+
+struct closing {
+    const struct script_args *args;
+    const struct spec *sp;
+    enum aim aim;
+    double target, growth; /* what it may take; what each more microbatch takes at least */
+    double later[HOLDS];   /* the best so far, with more microbatches */
+    struct closed best;
+};
+
+/* Twice and four times as many microbatches; or so many that ranks are in step, and whole rounds more. */
+static int more_batches(const struct closing *closing, int i) {
+    int batches = closing->sp->batches;
+    return closing->aim == AIM_PERIOD ? 8 * batches + i * ROUNDS : batches << (i + 1);
+}
+
+/* What each microbatch between the two larger numbers takes. */
+static double growth_of(const struct closing *closing, const double *later) {
+    double more = more_batches(closing, 1) - more_batches(closing, 0);
+    return isfinite(later[0]) && isfinite(later[1]) ? (later[1] - later[0]) / more : INFINITY;
+}
+
+static double score_of(const struct closing *closing, const double *later) {
+    return closing->aim == AIM_PERIOD ? growth_of(closing, later) : later[0] + later[1];
+}
+
+static bool nothing_better(const struct closing *closing) {
+    const double *later = closing->later;
+    double first = closing->aim == AIM_PERIOD ? 0 : later[0] - closing->target, bound = closing->growth * (1 + NEARLY);
+    return closing->best.kind && first <= bound * closing->sp->batches && growth_of(closing, later) <= bound;
+}
+
+static void consider(struct closing *closing, const char *kind, struct text *body) {
+    double makespan = makespan_of(closing->args, body, closing->sp->batches), later[HOLDS];
+    if (!(makespan <= closing->target * (1 + NEARLY)))
+        return;
+    for (int i = 0; i < HOLDS; i++)
+        later[i] = makespan_of(closing->args, body, more_batches(closing, i));
+    if (closing->aim == AIM_PERIOD && isinf(growth_of(closing, later)))
+        return;
+    if (closing->best.kind && !(score_of(closing, later) < score_of(closing, closing->later) * (1 - NEARLY)))
+        return;
+    closing->best.kind = kind;
+    closing->best.body = *body;
+    closing->best.makespan = makespan;
+    memcpy(closing->later, later, sizeof later);
+}
+
+static void try_rules(struct closing *closing, struct lists lists) {
+    struct rules rules = rules_for(closing->sp, lists);
+    for (size_t i = 0; i < rules.n && !nothing_better(closing); i++) {
+        struct text body = {0};
+        emit_rule(&body, closing->sp, &rules.rule[i]);
+        consider(closing, "n", &body);
+    }
+}
+
+/* ---- patterns ---- */
+
+struct origin { /* an order, of as many microbatches as sp has, in which a pattern may be */
+    const struct spec *sp;
+    struct lists lists;
+    const int64_t *start;
+};
+
+static void try_pattern(struct closing *closing, const struct spec *sp, struct lists lists, int period) {
+    struct text body = {0};
+    if (emit_pattern(&body, sp, lists, period, closing->sp->batches))
+        consider(closing, "pattern", &body);
+}
+
+/* By how much jobs of the microbatch behind the cut start later than those a period before: each difference once. */
+static int find_shifts(const struct spec *sp, const int64_t *start, int cut, int period, int64_t *shift) {
+    int n = 0;
+    for (int s = 0; s < sp->stages; s++)
+        for (int d = 0; d < NDIRS; d++) {
+            int32_t j = job_at(sp, s, cut + 1, d);
+            int64_t by = j < 0 ? 0 : start[j] - start[job_at(sp, s, cut + 1 - period, d)];
+            bool known = by <= 0 || n == MOST_SHIFTS;
+            for (int i = 0; i < n && !known; i++)
+                known = shift[i] == by;
+            if (!known)
+                shift[n++] = by;
+        }
+    return n;
+}
+
+/* The same jobs with more microbatches. */
+static const struct spec *longer_spec(const struct closing *closing, const struct spec *sp) {
+    struct text body = {0};
+    struct trial trial = {0};
+    emit_rule(&body, sp, &(struct rule){"backward_first", false, sp->cap});
+    struct script_args with = with_body(closing->args, &body, 5 * sp->batches);
+    return try_script(&with, false, &trial) ? trial.sp : NULL;
+}
+
+/* Cuts the order open behind a microbatch, and repeats there the ones before it. */
+static void try_stretched(struct closing *closing, const struct origin *origin, int period) {
+    const struct spec *sp = origin->sp, *longer = longer_spec(closing, sp);
+    int step = (sp->batches + MOST_CUTS - 1) / MOST_CUTS;
+    if (!longer || 4 * sp->batches % period)
+        return;
+    for (int cut = period - 1; cut < sp->batches - 1; cut += step) {
+        int64_t shift[MOST_SHIFTS];
+        int n = find_shifts(sp, origin->start, cut, period, shift);
+        for (int i = 0; i < n && !nothing_better(closing); i++)
+            try_pattern(closing, longer, stretched(sp, longer, origin->start, cut, period, shift[i]), period);
+    }
+}
+
+static void try_patterns(struct closing *closing, const struct origin *origin) {
+    for (int period = 1; period <= LONGEST_PERIOD && 2 * period <= closing->sp->batches; period++) {
+        if (!nothing_better(closing))
+            try_pattern(closing, origin->sp, origin->lists, period);
+        if (!nothing_better(closing))
+            try_stretched(closing, origin, period);
+    }
+}
+
+/* ---- with more microbatches ---- */
+
+/* Other orders that take as long: those that narrow searches come upon. */
+static void try_others(struct closing *closing, const struct instance *in, const struct graph *graph,
+                       int64_t makespan) {
+    static const int beams[] = {1, 4, 16, 64, 256, 1024};
+    for (size_t i = 0; i < sizeof beams / sizeof *beams && !nothing_better(closing); i++) {
+        struct found found = search(in, makespan + 1, (struct effort){beams[i], MOST_OTHER, 0});
+        if (found.visited.best < 0)
+            continue;
+        const int64_t *start = starts_of(in, &found, graph);
+        try_patterns(closing, &(struct origin){closing->sp, lists_by_start(closing->sp, start), start});
+    }
+}
+
+/* What any order takes, by the script that this one is of. Returns an order that takes less, if there is one. */
+static struct origin find_best(struct hold *hold, const struct script_args *args, int64_t states, double until) {
+    struct script_args with = with_batches(args, hold->batches);
+    struct trial trial = {0};
+    if (!try_script(&with, false, &trial) || trial.sp->batches != hold->batches)
+        return (struct origin){0};
+    trial.graph = graph_build(trial.sp);
+    const struct instance *in = instance_of(trial.sp, trial.st, trial.graph);
+    double ticks = hold->makespan / in->tick;
+    int64_t own = isinf(ticks) ? serial_time(in) + 1 : in->rounded ? (int64_t)ceil(ticks) : llround(ticks);
+    struct optimum best = find_optimum(in, trial.graph, own, states, until);
+    hold->lower = (double)best.lower * in->tick;
+    hold->best = best.start ? (double)best.makespan * in->tick : hold->makespan;
+    return best.start ? (struct origin){trial.sp, lists_by_start(trial.sp, best.start), best.start}
+                      : (struct origin){0};
+}
+
+/* A better order of more microbatches may have a pattern that does well with fewer, too. */
+static void hold_with_more(struct closing *closing, int64_t states, double until) {
+    struct closed *best = &closing->best;
+    for (int i = 0; i < HOLDS; i++) {
+        struct hold *hold = &best->hold[best->nholds++];
+        *hold = (struct hold){more_batches(closing, i), closing->later[i], NAN, NAN};
+        struct origin better = find_best(hold, closing->args, states, until);
+        if (i == 0 && better.sp)
+            try_patterns(closing, &better);
+        hold->makespan = closing->later[i];
+    }
+}
+
+/* An order of twice as many may show a period that one of so many does not. */
+static void try_longer(struct closing *closing, int64_t states, double until) {
+    struct hold hold = {2 * closing->sp->batches, INFINITY, NAN, NAN};
+    struct origin longer =
+        nothing_better(closing) ? (struct origin){0} : find_best(&hold, closing->args, states, until);
+    if (longer.sp)
+        try_patterns(closing, &longer);
+}
+
+static int64_t end_of(const struct instance *in, const int64_t *start, int32_t n) {
+    int64_t end = 0;
+    for (int32_t j = 0; j < n; j++) {
+        int64_t ends = start[j] + in->class[in->class_of[j]].time;
+        end = ends > end ? ends : end;
+    }
+    return end;
+}
+
+struct closed find_closed(const struct script_args *args, const struct spec *sp, struct lists lists,
+                          const int64_t *start, const struct instance *in, const struct graph *graph, enum aim aim,
+                          int64_t states, double until) {
+    struct steady bound = steady_bound(in, sp->batches);
+    double least = aim == AIM_PERIOD ? fmax(bound.work, bound.memory) : bound.work;
+    struct closing closing = {.args = args, .sp = sp, .aim = aim, .target = INFINITY, .growth = least * in->tick};
+    struct text sequence = {0};
+    emit_sequence(&sequence, sp, lists);
+    double makespan = makespan_of(args, &sequence, sp->batches);
+    if (aim == AIM_MAKESPAN)
+        closing.target = makespan;
+    if (can_scale(sp)) {
+        try_rules(&closing, lists);
+        try_patterns(&closing, &(struct origin){sp, lists, start});
+        try_others(&closing, in, graph, end_of(in, start, sp->njobs));
+    }
+    if (can_scale(sp) && aim == AIM_PERIOD)
+        try_longer(&closing, states, until);
+    if (!closing.best.kind)
+        return (struct closed){.body = sequence, .makespan = makespan, .period = INFINITY};
+    closing.best.period = growth_of(&closing, closing.later);
+    if (aim == AIM_MAKESPAN)
+        hold_with_more(&closing, states, until);
+    return closing.best;
+}

@@ -1,0 +1,226 @@
+/* The proofs of a lower bound without a search: work, path and memory.
+ *
+ * Heads and tails. No item of a class starts before its head: by the lags before it, and its first item is its
+ * earliest; the first of a pool needs an item of only one of the classes before it, so the least of them counts. From
+ * the end of any item of a class to the end of all at least its tail passes: item k of each class after it starts a
+ * lag after item k's start, and the last of a pool, which waits for all items before it, a lag after this one's.
+ *
+ * work: what a rank runs of classes with heads of at least h and tails of at least q runs one after another, after h,
+ * and from the last end on q passes. There must be such a class: without one nothing is said of h and q.
+ * path: the same of one class.
+ *
+ * memory: of a rank, each class that takes has one of its own that gives as much, as often, at least `hold` after it
+ * took, item by item. So each item holds its room for `hold`, all of them between the least head of those that take
+ * and the least tail, before the end, of those that give; and the room held at a time, added up over time, is at most
+ * room x that span. A class that gives and has no partner would make room appear: with one, nothing is proved. One that
+ * only takes holds room besides, and may be left out. */
+#include "bound.h"
+#include <stdlib.h>
+
+__extension__ typedef __int128 wide; /* room x time: at most 2^120 */
+
+void bound_paths(struct bound *b) {
+    for (int32_t n = 0; n < b->nclass; n++) {
+        struct bound_class *c = &b->class[b->order[n]];
+        c->head = c->pool ? INT64_MAX : 0;
+        for (int32_t i = 0; i < c->narc; i++) {
+            int64_t head = b->class[c->arc[i].class].head + c->arc[i].lag;
+            if (c->pool ? head < c->head : head > c->head)
+                c->head = head;
+        }
+    }
+    for (int32_t n = b->nclass - 1; n >= 0; n--) {
+        struct bound_class *c = &b->class[b->order[n]];
+        c->tail = 0;
+        for (int32_t i = 0; i < c->nnext; i++) {
+            const struct bound_class *next = &b->class[c->next[i].class];
+            int64_t tail = c->next[i].lag - c->time + next->time + next->tail;
+            if (tail > c->tail)
+                c->tail = tail;
+        }
+    }
+}
+
+static int by_falling_head(const void *x, const void *y) {
+    const struct bound_class *a = *(const struct bound_class *const *)x, *b = *(const struct bound_class *const *)y;
+    if (a->head != b->head)
+        return a->head < b->head ? 1 : -1;
+    return a < b ? -1 : a > b;
+}
+
+/* The classes of a rank; *n: how many. */
+static const struct bound_class **classes_of(const struct bound *b, int32_t rank, int32_t *n) {
+    const struct bound_class **of = NEW(const struct bound_class *, b->nclass);
+    *n = 0;
+    for (const struct bound_class *c = b->class; c < b->class + b->nclass; c++)
+        if (c->rank == rank)
+            of[(*n)++] = c;
+    return of;
+}
+
+/* The best bound by work of a rank: 0 where it has no class. */
+static int64_t work_of(const struct bound *b, int32_t rank) {
+    int32_t n;
+    int64_t best = 0;
+    const struct bound_class **of = classes_of(b, rank, &n);
+    qsort(of, (size_t)n, sizeof *of, by_falling_head);
+    for (int32_t i = 0; i < n; i++) { /* q: the tail of class i */
+        int64_t sum = 0;
+        for (int32_t j = 0; j < n; j++)
+            if (of[j]->tail >= of[i]->tail) {
+                sum += of[j]->time * of[j]->items;
+                if (of[j]->head + sum + of[i]->tail > best)
+                    best = of[j]->head + sum + of[i]->tail;
+            }
+    }
+    return best;
+}
+
+static const char *check_work(const struct bound *b, const char **by) {
+    int64_t best = -1;
+    int32_t of = 0;
+    for (int32_t k = 0; k < b->ranks; k++) {
+        struct scratch scratch = scratch_begin();
+        int64_t work = work_of(b, k);
+        scratch_end(scratch);
+        if (work > best) {
+            best = work;
+            of = k;
+        }
+    }
+    *by = format("work of rank %d", (int)of);
+    return best >= b->limit
+               ? NULL
+               : format("by work, nothing ends before %lld: that of rank %d is the most", (long long)best, (int)of);
+}
+
+static const char *check_path(const struct bound *b, const char **by) {
+    const struct bound_class *of = NULL;
+    int64_t best = -1;
+    for (const struct bound_class *c = b->class; c < b->class + b->nclass; c++)
+        if (c->head + c->time * c->items + c->tail > best) {
+            best = c->head + c->time * c->items + c->tail;
+            of = c;
+        }
+    *by = format("path through %s", of->name);
+    return best >= b->limit ? NULL
+                            : format("by paths, nothing ends before %lld: that through %s is the longest",
+                                     (long long)best, of->name);
+}
+
+/* Two classes of a rank that may take and give each other's room. */
+struct pair {
+    const struct bound_class *take, *give;
+    int64_t hold;
+};
+
+static int by_falling_hold(const void *x, const void *y) {
+    const struct pair *a = x, *b = y;
+    if (a->hold != b->hold)
+        return a->hold < b->hold ? 1 : -1;
+    if (a->take != b->take)
+        return a->take < b->take ? -1 : 1;
+    return a->give < b->give ? -1 : a->give > b->give;
+}
+
+/* far: per class, the longest way there from `from`, start to start, item by item; -1: none. Pools count items in sum:
+ * no item of theirs follows a given one, and no way leads through them. */
+static void ways_from(const struct bound *b, const struct bound_class *from, int64_t *far) {
+    for (int32_t n = 0; n < b->nclass; n++) {
+        const struct bound_class *c = &b->class[b->order[n]];
+        int64_t most = c == from ? 0 : -1;
+        for (int32_t i = 0; i < c->narc && !c->pool; i++) {
+            int64_t before = far[c->arc[i].class];
+            if (before >= 0 && before + c->arc[i].lag > most)
+                most = before + c->arc[i].lag;
+        }
+        far[c - b->class] = most;
+    }
+}
+
+/* All pairs of a rank's classes, the longest holds first. */
+static struct pair *pairs_of(const struct bound *b, const struct bound_class **of, int32_t n, size_t *npair) {
+    struct pair *pair = NULL;
+    size_t cap = 0;
+    int64_t *far = NEW(int64_t, b->nclass);
+    *npair = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (!of[i]->take)
+            continue;
+        ways_from(b, of[i], far);
+        for (int32_t j = 0; j < n; j++)
+            if (of[j]->give == of[i]->take && far[of[j] - b->class] >= 0) {
+                GROW(pair, cap, *npair + 1);
+                pair[(*npair)++] = (struct pair){of[i], of[j], far[of[j] - b->class] + of[j]->time};
+            }
+    }
+    if (pair)
+        qsort(pair, *npair, sizeof *pair, by_falling_hold);
+    return pair;
+}
+
+static int64_t up(wide a, int64_t b) { return (int64_t)((a + b - 1) / b); }
+
+/* The bound by memory of a rank with room; -1: none. */
+static int64_t memory_of(const struct bound *b, int32_t rank) {
+    int32_t n;
+    size_t npair;
+    const struct bound_class **of = classes_of(b, rank, &n);
+    const struct pair *pair = pairs_of(b, of, n, &npair);
+    bool *taken = NEW(bool, b->nclass), *given = NEW(bool, b->nclass);
+    int64_t head = INT64_MAX, tail = INT64_MAX;
+    wide held = 0;
+    for (size_t i = 0; i < npair; i++) {
+        const struct pair *p = &pair[i];
+        if (taken[p->take - b->class] || given[p->give - b->class])
+            continue;
+        taken[p->take - b->class] = given[p->give - b->class] = true;
+        head = p->take->head < head ? p->take->head : head;
+        tail = p->give->tail < tail ? p->give->tail : tail;
+        held += (wide)(p->take->take * p->take->items) * p->hold;
+    }
+    for (int32_t i = 0; i < n; i++)
+        if (of[i]->give && !given[of[i] - b->class])
+            return -1;
+    if (held == 0)
+        return -1;
+    if (b->room[rank] == 0)
+        return MOST_SUM; /* what must be held has no room: there is no schedule at all */
+    held = held / b->room[rank] > MOST_SUM ? (wide)MOST_SUM * b->room[rank] : held;
+    return head + up(held, b->room[rank]) + tail;
+}
+
+static const char *check_memory(const struct bound *b, const char **by) {
+    int64_t best = -1;
+    int32_t of = 0;
+    for (int32_t k = 0; k < b->ranks; k++) {
+        if (b->room[k] < 0)
+            continue;
+        struct scratch scratch = scratch_begin();
+        int64_t memory = memory_of(b, k);
+        scratch_end(scratch);
+        if (memory > best) {
+            best = memory;
+            of = k;
+        }
+    }
+    *by = format("memory of rank %d", (int)of);
+    if (best < 0)
+        return "by memory, nothing is bound: it takes a rank with room, each of whose classes that give is linked, "
+               "through `after` lines, to one that takes as much";
+    return best >= b->limit
+               ? NULL
+               : format("by memory, nothing ends before %lld: that of rank %d binds most", (long long)best, (int)of);
+}
+
+const char *check_bound(struct bound *b, const char **by) {
+    bound_paths(b);
+    switch (b->proof) {
+    case BOUND_WORK: return check_work(b, by);
+    case BOUND_PATH: return check_path(b, by);
+    case BOUND_MEMORY: return check_memory(b, by);
+    case BOUND_COVER: break;
+    }
+    *by = format("cover of %d state%s", (int)b->cover.n, b->cover.n == 1 ? "" : "s");
+    return check_cover(b);
+}

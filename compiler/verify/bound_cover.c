@@ -1,0 +1,312 @@
+/* The proof of a lower bound by a cover: a list of states, of none of which any completion ends before the limit.
+ *
+ * A state says which items have started before its time T, and when, as far as that still matters; a completion gives
+ * each other item a start at T or later. The first state has nothing started at 0: its completions are all schedules.
+ * For each state X, each choice is followed: every rank that runs nothing starts one item that may start at T, or none.
+ * Then time goes on to the next event T', the least time after T at which an item that has started ends or has started
+ * a lag ago. The state Y there must have a bound that reaches the limit, or be dominated (bound_index.c) by a state of
+ * the list. Time grows with each step and all work ends, so by induction, from the last states back to the first, no
+ * completion of any state ends before the limit.
+ *
+ * Why starts at events suffice. Take a completion of X, and the first of its starts strictly between T and T', where T'
+ * follows from what it starts at T. Between T and that start nothing ends, no lag runs out and nothing else starts: so
+ * its rank ran nothing at T either, what it waits for was there at T, and its rank's room is what it was at T. It may
+ * start at T. It then ends earlier, which keeps nobody else from starting when he did, and gives back earlier. So one
+ * more item starts at T. Repeat this, with the T' of the larger choice, until nothing starts between. If no event lies
+ * ahead, the same moves any later start to T: a choice of nothing, with items left, has then no completion of its own.
+ * All this needs that what starts at T ends after T: times are at least 1 (bound_read.c).
+ *
+ * The bound of Y. What a rank has left starts when it is free, at T' at the earliest, and runs one after another;
+ * behind the last item of classes with tails of at least q, q passes (bound_check.c). And behind each started item its
+ * tail. */
+#include "base/text.h"
+#include "bound.h"
+#include <stdlib.h>
+
+/* A rank's choices at a state: nothing, or one of the classes in option. */
+struct rank_choice {
+    const struct bound_class **of; /* its classes, the longest tail first */
+    int32_t *option;
+    int64_t *left; /* per choice, nothing first: the time from when the rank is free to the end of all; -1: none left */
+    int32_t nof, noption, chosen; /* chosen: 0 nothing, else option[chosen - 1] */
+};
+
+struct walk {
+    const struct bound *b;
+    struct cover_index *index;
+    struct bound_state x, y;
+    struct rank_choice *choice; /* per rank used */
+    bool *starts;               /* per class: the choice starts an item */
+    int64_t next, end;          /* the next event by what x has started, relative; and the end with tails, absolute */
+    int64_t steps;
+};
+
+static int by_falling_tail(const void *x, const void *y) {
+    const struct bound_class *a = *(const struct bound_class *const *)x, *b = *(const struct bound_class *const *)y;
+    if (a->tail != b->tail)
+        return a->tail < b->tail ? 1 : -1;
+    return a < b ? -1 : a > b;
+}
+
+static void prepare(struct walk *w) {
+    const struct bound *b = w->b;
+    int32_t *used_at = NEW(int32_t, b->ranks);
+    w->choice = NEW(struct rank_choice, b->nused);
+    w->starts = NEW(bool, b->nclass);
+    for (int32_t i = 0; i < b->nused; i++)
+        used_at[b->used[i]] = i;
+    for (const struct bound_class *c = b->class; c < b->class + b->nclass; c++)
+        w->choice[used_at[c->rank]].nof++;
+    for (struct rank_choice *k = w->choice; k < w->choice + b->nused; k++) {
+        k->of = NEW(const struct bound_class *, k->nof);
+        k->option = NEW(int32_t, k->nof);
+        k->left = NEW(int64_t, k->nof + 1);
+        k->nof = 0;
+    }
+    for (const struct bound_class *c = b->class; c < b->class + b->nclass; c++) {
+        struct rank_choice *k = &w->choice[used_at[c->rank]];
+        k->of[k->nof++] = c;
+    }
+    for (struct rank_choice *k = w->choice; k < w->choice + b->nused; k++)
+        qsort(k->of, (size_t)k->nof, sizeof *k->of, by_falling_tail);
+}
+
+/* How many items of a class of x have started at least lag ago. */
+static int32_t effective(const struct bound_state *x, int32_t class, int64_t lag) {
+    int32_t n = x->started[class];
+    for (int32_t i = x->first[class + 1] - 1; i >= x->first[class] && x->start[i] + lag > 0; i--)
+        n--;
+    return n;
+}
+
+/* The next event by what has started, and the latest end with its tail. */
+static void look_ahead(struct walk *w) {
+    const struct bound_state *x = &w->x;
+    w->next = INT64_MAX;
+    w->end = 0;
+    for (int32_t n = 0; n < w->b->nclass; n++) {
+        const struct bound_class *c = &w->b->class[n];
+        for (int32_t i = x->first[n]; i < x->first[n + 1]; i++) {
+            int64_t start = x->start[i], end = start + c->time;
+            w->next = end > 0 && end < w->next ? end : w->next;
+            w->end = x->at + end + c->tail > w->end ? x->at + end + c->tail : w->end;
+            for (int32_t j = 0; j < c->nnext; j++)
+                if (start + c->next[j].lag > 0 && start + c->next[j].lag < w->next)
+                    w->next = start + c->next[j].lag;
+            w->steps += c->nnext;
+        }
+    }
+}
+
+/* Whether what an item waits for, were it the next of its class, is there. */
+static bool is_ready(const struct walk *w, const struct bound_class *c) {
+    const struct bound_state *x = &w->x;
+    int32_t number = (int32_t)(c - w->b->class);
+    int64_t there = 0;
+    if (x->started[number] == c->items)
+        return false;
+    for (int32_t i = 0; i < c->narc; i++) {
+        int32_t n = effective(x, c->arc[i].class, c->arc[i].lag);
+        if (!c->pool && n <= x->started[number])
+            return false;
+        there += n;
+    }
+    return !c->pool || there > x->started[number];
+}
+
+static int64_t level_of(const struct walk *w, const struct rank_choice *k) {
+    int64_t level = 0;
+    for (int32_t i = 0; i < k->nof; i++) {
+        int32_t number = (int32_t)(k->of[i] - w->b->class);
+        level += k->of[i]->take * w->x.started[number] - k->of[i]->give * effective(&w->x, number, k->of[i]->time);
+    }
+    return level;
+}
+
+/* How long all takes at least from when the rank is free, once it has started an item of class `now` (-1: none). */
+static int64_t left_of(const struct walk *w, const struct rank_choice *k, int32_t now) {
+    int64_t sum = 0, best = -1;
+    for (int32_t i = 0; i < k->nof; i++) {
+        int32_t number = (int32_t)(k->of[i] - w->b->class);
+        int64_t items = k->of[i]->items - w->x.started[number] - (number == now);
+        if (items == 0)
+            continue;
+        sum += items * k->of[i]->time;
+        best = sum + k->of[i]->tail > best ? sum + k->of[i]->tail : best;
+    }
+    return best;
+}
+
+static void list_choices(struct walk *w) {
+    const struct bound *b = w->b;
+    for (int32_t i = 0; i < b->nused; i++) {
+        struct rank_choice *k = &w->choice[i];
+        int64_t level = level_of(w, k), room = b->room[b->used[i]];
+        k->noption = k->chosen = 0;
+        k->left[0] = left_of(w, k, -1);
+        for (int32_t j = 0; j < k->nof && w->x.free[b->used[i]] == 0; j++) {
+            const struct bound_class *c = k->of[j];
+            if ((room >= 0 && c->take > 0 && level + c->take > room) || !is_ready(w, c))
+                continue;
+            k->option[k->noption++] = (int32_t)(c - b->class);
+            k->left[k->noption] = left_of(w, k, k->option[k->noption - 1]);
+            w->steps += k->nof;
+        }
+        w->steps += 2 * k->nof;
+    }
+}
+
+/* The next choice in order; false: there was none, and all ranks choose nothing again. */
+static bool next_choice(struct walk *w) {
+    for (int32_t i = 0; i < w->b->nused; i++) {
+        struct rank_choice *k = &w->choice[i];
+        if (k->chosen > 0)
+            w->starts[k->option[k->chosen - 1]] = false;
+        k->chosen = k->chosen < k->noption ? k->chosen + 1 : 0;
+        if (k->chosen > 0) {
+            w->starts[k->option[k->chosen - 1]] = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+static const struct bound_class *chosen(const struct walk *w, const struct rank_choice *k) {
+    return k->chosen ? &w->b->class[k->option[k->chosen - 1]] : NULL;
+}
+
+/* The time to the event after the choice; INT64_MAX: none is ahead. */
+static int64_t time_to_event(const struct walk *w) {
+    int64_t next = w->next;
+    for (const struct rank_choice *k = w->choice; k < w->choice + w->b->nused; k++)
+        if (k->chosen && chosen(w, k)->time < next) /* lags are no less */
+            next = chosen(w, k)->time;
+    return next;
+}
+
+/* The bound of what the choice leads to, `step` later. */
+static int64_t bound_after(const struct walk *w, int64_t step) {
+    const struct bound *b = w->b;
+    int64_t best = w->end;
+    for (int32_t i = 0; i < b->nused; i++) {
+        const struct rank_choice *k = &w->choice[i];
+        const struct bound_class *c = chosen(w, k);
+        int64_t free = c ? c->time : w->x.free[b->used[i]], left = k->left[k->chosen];
+        if (c && w->x.at + c->time + c->tail > best)
+            best = w->x.at + c->time + c->tail;
+        if (left >= 0 && w->x.at + (free > step ? free : step) + left > best)
+            best = w->x.at + (free > step ? free : step) + left;
+    }
+    return best;
+}
+
+/* Sets y to what the choice leads to. */
+static void go_on(struct walk *w, int64_t step) {
+    const struct bound *b = w->b;
+    const struct bound_state *x = &w->x;
+    struct bound_state *y = &w->y;
+    int32_t n = 0;
+    GROW(y->start, y->cap, (size_t)x->first[b->nclass] + (size_t)b->nused);
+    y->at = x->at + step;
+    for (int32_t c = 0; c < b->nclass; c++) {
+        y->started[c] = x->started[c] + w->starts[c];
+        y->first[c] = n;
+        for (int32_t i = x->first[c]; i < x->first[c + 1]; i++)
+            if (x->start[i] + b->class[c].latest > step)
+                y->start[n++] = x->start[i] - step;
+        if (w->starts[c] && b->class[c].latest > step)
+            y->start[n++] = -step;
+    }
+    y->first[b->nclass] = n;
+    for (int32_t i = 0; i < b->nused; i++) {
+        const struct bound_class *c = chosen(w, &w->choice[i]);
+        int64_t free = (c ? c->time : x->free[b->used[i]]) - step;
+        y->free[b->used[i]] = free > 0 ? free : 0;
+    }
+}
+
+/* As the certificate writes it. */
+static const char *written(const struct bound *b, const struct bound_state *x) {
+    struct text t = {0};
+    put(&t, "at %lld:", (long long)x->at);
+    for (int32_t c = 0; c < b->nclass; c++)
+        put(&t, " %d", (int)x->started[c]);
+    for (int32_t c = 0; c < b->nclass; c++)
+        for (int32_t i = x->first[c]; i < x->first[c + 1]; i++) {
+            if (i == x->first[c])
+                put(&t, " | %d", (int)c);
+            put(&t, " %lld", (long long)x->start[i]);
+        }
+    return t.s;
+}
+
+static const char *written_choice(const struct walk *w) {
+    struct text t = {0};
+    for (int32_t i = 0; i < w->b->nused; i++) {
+        const struct bound_class *c = chosen(w, &w->choice[i]);
+        if (c)
+            put(&t, "%srank %d starts item %d of %s", t.n ? ", " : "", (int)c->rank, (int)w->x.started[c - w->b->class],
+                c->name);
+    }
+    return t.n ? t.s : "no rank starts anything";
+}
+
+static bool all_started(const struct walk *w) {
+    for (int32_t c = 0; c < w->b->nclass; c++)
+        if (w->x.started[c] < w->b->class[c].items)
+            return false;
+    return true;
+}
+
+static const char *refuted(const struct walk *w, int32_t n, const char *why) {
+    const struct bound *b = w->b;
+    return format("%s:%d: `%s`: %s", b->file, b->cover.first_line + (int)n, written(b, &w->x), why);
+}
+
+/* One choice, at the cover's state n. */
+static const char *check_choice(struct walk *w, int32_t n) {
+    const struct bound *b = w->b;
+    int64_t step = time_to_event(w);
+    if (step == INT64_MAX)
+        return NULL;
+    w->steps += b->nused;
+    int64_t bound = bound_after(w, step);
+    if (bound >= b->limit)
+        return NULL;
+    go_on(w, step);
+    w->steps += b->nclass;
+    if (cover_dominates(w->index, &w->y, &w->steps))
+        return NULL;
+    return refuted(w, n,
+                   format("if %s, what follows is `%s`; no state of the cover dominates it, and its own bound is %lld",
+                          written_choice(w), written(b, &w->y), (long long)bound));
+}
+
+static const char *check_state(struct walk *w, int32_t n) {
+    const struct bound *b = w->b;
+    const char *why;
+    state_of_cover(b, n, &w->x);
+    look_ahead(w);
+    if (all_started(w))
+        return w->end >= b->limit
+                   ? NULL
+                   : refuted(w, n, "everything has started, and nothing in it shows an end at the limit or later");
+    list_choices(w);
+    do {
+        if ((why = check_choice(w, n)))
+            return why;
+        if (w->steps > MOST_STEPS)
+            die("%s:%d: checking this cover takes too long: a smaller one, with more states dominated, is needed",
+                b->file, b->cover.first_line + (int)n);
+    } while (next_choice(w));
+    return NULL;
+}
+
+const char *check_cover(const struct bound *b) {
+    struct walk w = {.b = b, .index = cover_index_new(b), .x = bound_state_new(b), .y = bound_state_new(b)};
+    const char *why = NULL;
+    prepare(&w);
+    for (int32_t n = 0; n < b->cover.n && !why; n++)
+        why = check_state(&w, n);
+    return why;
+}

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# What `pianola optimal -o` writes: an n or a pattern, which also serves other numbers of microbatches, or a sequence.
+# shellcheck disable=SC2086 # options are several words
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+script=$room/best.lua
+
+# best ARGS...: the rule that is found. makespan BATCHES: of the written script.
+best() { "$PIANOLA" optimal "$@" --json -o "$script" 2>&1 | sed -nE 's/.*"rule": "?([a-z]+).*/\1/p;/error:/p'; }
+makespan() { figure makespan "$script" -D batches="$1"; }
+caps="tests/optimal/caps.lua"
+
+expect "1F1B is an n" n "$(best $caps -D caps=4)"
+expect "the ready-made one" 1 "$(grep -c '  n = backward_first,' "$script")"
+expect "1F1B with 8 and with 20 microbatches" "33 69" "$(makespan 8) $(makespan 20)"
+expect "ZB-H1 is an n" n "$(best $caps -D split=true -D caps=4)"
+expect "1F1B's order, with weight gradients in its gaps" 1 "$(grep -c 'n = .*one_forward_one_backward(b, d, 4 - s)' "$script")"
+expect "ZB-H1 with 8 and with 20 microbatches" "27 63" "$(makespan 8) $(makespan 20)"
+expect "V-Min's memory" pattern "$(best $caps -D chunks=2 -D v=true -D split=true -D caps=4)"
+expect "V-Min with 8 and with 20 microbatches" "59 131" "$(makespan 8) $(makespan 20)"
+expect "its peak stays, on each rank" "4,4,4,4" "$(ranks peak_activations "$script" -D batches=40)"
+expect "it is proved for 40" 1 "$("$PIANOLA" check "$script" -D batches=40 | grep -c proved)"
+expect "fewer than the pattern has room for" 1 "$("$PIANOLA" check "$script" -D batches=1 2>&1 | grep -c 'error: batches = 1 must be at least')"
+
+# A deadlock of the script's own order does not keep it from being written.
+expect "a V in little memory" pattern "$(best $caps -D chunks=2 -D v=true -D caps=6)"
+expect "the V with 8 and with 16 microbatches" "63 111" "$(makespan 8) $(makespan 16)"
+expect "it says so" 1 "$(grep -c '^-- 16 microbatches: 111, optimal' "$script")"
+
+# period ARGS...: what a further microbatch takes, the bound and whether they are equal
+period() { "$PIANOLA" optimal $caps --objective period "$@" --json 2>&1 | sed -nE 's/.*"period": ([^,]*), "lower_bound": ([^,]*), "optimal": ([a-z]*), "proof": "([a-z]*).*/\1 \2 \3 \4/p;/error:/p'; }
+expect "room for three: memory says how long" "4 4 true memory" "$(period -D caps=3)"
+expect "V-Half's memory: a rank's work" "6 6 true work" "$(period -D caps=6 -D split=true -D chunks=2 -D v=true -o "$script")"
+expect "what was written takes so long" 6 "$((($(makespan 80) - $(makespan 40)) / 40))"
+
+cat >"$room/turns.lua" <<'END'
+local p = params { batches = 4 }
+return schedule { workers = 2, stages = 2, batches = p.batches, w = function(s, b) return s, (s + b) % 2 end }
+END
+expect "ranks that take turns: a sequence" null "$(best "$room/turns.lua")"
+expect "which runs" "$(figure makespan "$room/turns.lua")" "$(figure makespan "$script")"
+finish
