@@ -8,6 +8,7 @@
 #include "verify/bound.h"
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 enum { SEARCHED = 4000000, SEARCHED_LATER = 200000 }; /* of one search, without --time; with more microbatches */
@@ -305,6 +306,20 @@ static void find_period(struct text *t, const struct settings *settings, const s
     put_period(t, settings, c, &closed, lower, bound.memory > bound.work ? "memory" : "work");
 }
 
+/* Two files are written, each under a name of its own: stdout and devices have none to spare. */
+static void check_outputs(const struct settings *settings) {
+    const char *path[] = {settings->output, certificate_of(settings->output)};
+    for (int i = 0; i < 2; i++) {
+        struct stat st;
+        if (strcmp(settings->output, "-") == 0 || (stat(path[i], &st) == 0 && !S_ISREG(st.st_mode)))
+            die("%s: the script and its certificate are written as two files, and this is none; -o takes a file's "
+                "name, "
+                "e.g. best.lua",
+                path[i]);
+        check_target(path[i], &settings->args);
+    }
+}
+
 /* The script's own order, or NULL where that comes to a deadlock. */
 static struct sched *own_order(const struct compile *c) {
     jmp_buf trap;
@@ -357,10 +372,8 @@ int cmd_optimal(const struct settings *settings) {
     struct compile c = {.args = settings->args};
     struct text out = {0}, certificate = {0};
     double begin = now();
-    if (settings->output) {
-        check_target(settings->output, &settings->args);
-        check_writable(settings->output);
-    }
+    if (settings->output)
+        check_outputs(settings);
     load_schedule(&c);
     c.stage = cost_stages(c.spec);
     c.graph = graph_build(c.spec);

@@ -5,7 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_TICKS = 1 << 20 }; /* of one job */
+enum {
+    MANY_TICKS = 1 << 20, /* of the longest time: where exact ticks are shorter than that, they are no help */
+    MOST_TICKS = 1 << 29  /* of any time: the words of a state hold twice that */
+};
 
 static const double NEARLY = 1e-9; /* relative: two times that differ by less are one */
 
@@ -97,7 +100,8 @@ static double common_measure(double a, double b, double least) {
 }
 
 struct times {
-    double most, tick;
+    double least, most; /* least: of a job */
+    double tick;
 };
 static void measure(struct times *times, double t) {
     if (t > 0)
@@ -110,30 +114,35 @@ static double delay_of(const struct spec *sp, const struct stage *st, const stru
     return from == to ? 0 : link_time(sp, from, to, (double)edge_bytes(sp, st, graph, e));
 }
 
-static void choose_tick(struct instance *in, const struct spec *sp, const struct stage *st, const struct graph *graph) {
-    struct times times = {0};
-    double least = INFINITY;
+static struct times find_times(const struct spec *sp, const struct stage *st, const struct graph *graph) {
+    struct times times = {.least = INFINITY};
     for (int32_t j = 0; j < sp->njobs; j++) {
+        times.least = fmin(times.least, job_time(sp, j));
         times.most = fmax(times.most, job_time(sp, j));
-        least = fmin(least, job_time(sp, j));
+        for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++)
+            times.most = fmax(times.most, delay_of(sp, st, graph, j, e));
     }
-    if (times.most / least > MOST_TICKS)
-        die("%s: one job takes %.3g times as long as another; the best order is searched where that is less than %d",
-            sp->file, times.most / least, MOST_TICKS);
     for (int32_t j = 0; j < sp->njobs; j++) {
         measure(&times, job_time(sp, j));
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++)
             measure(&times, delay_of(sp, st, graph, j, e));
     }
-    in->tick = times.tick;
-    in->rounded = times.most / times.tick > MOST_TICKS;
-    if (in->rounded) /* no job becomes one that takes no time */
-        in->tick = fmin(times.most / 1024, least);
+    return times;
+}
+
+/* A job takes a tick at least: one that took none when rounded down could not be told from one that is done. */
+static void choose_tick(struct instance *in, const struct spec *sp, const struct stage *st, const struct graph *graph) {
+    struct times times = find_times(sp, st, graph);
+    in->rounded = times.most / times.tick > MANY_TICKS || times.least < times.tick * 0.5;
+    in->tick = in->rounded ? fmin(times.most / 1024, times.least) : times.tick;
+    if (times.most / in->tick > MOST_TICKS)
+        die("%s: a job takes %g, and another job or a message takes %g: too far apart to search for the best order",
+            sp->file, times.least, times.most);
 }
 
 static int64_t ticks_of(const struct instance *in, double t) {
     double n = t / in->tick;
-    return fabs(n - rint(n)) <= NEARLY * fmax(1, n) * 16 ? (int64_t)rint(n) : (int64_t)floor(n);
+    return !in->rounded && fabs(n - rint(n)) <= NEARLY * fmax(1, n) * 16 ? (int64_t)rint(n) : (int64_t)floor(n);
 }
 
 /* ---- classes ---- */
@@ -155,8 +164,8 @@ static int32_t new_class(struct building *build, int32_t j) {
     const struct job *job = &build->sp->job[j];
     GROW(in->class, build->cap, (size_t)in->n + 1);
     GROW(build->first, build->cap_first, (size_t)in->n + 1);
-    int64_t time = ticks_of(in, job_time(build->sp, j));
-    in->class[in->n] = (struct class){.s = job->s, .d = job->d, .rank = job->rank, .time = time};
+    in->class[in->n] =
+        (struct class){.s = job->s, .d = job->d, .rank = job->rank, .time = ticks_of(in, job_time(build->sp, j))};
     build->first[in->n] = j;
     return in->n++;
 }
@@ -194,16 +203,21 @@ static int64_t given_by(const struct building *build, int s, int b) {
     return sum;
 }
 
-static bool is_sink(const struct graph *graph, int32_t j) { return graph->succ_at[j] == graph->succ_at[j + 1]; }
+/* Nothing waits for it, and it waits for one job: a script's own pred may say otherwise. */
+static bool can_pool(const struct building *build, int32_t j) {
+    const struct graph *graph = build->graph;
+    return build->sp->job[j].d == OP_W && graph->succ_at[j] == graph->succ_at[j + 1] &&
+           graph->pred_at[j + 1] - graph->pred_at[j] == 1;
+}
 
 /* The class of weight gradients on j's rank that j's class would be a pool with; -1: there is none. */
 static int32_t pool_for(const struct building *build, int32_t j) {
     const struct job *job = &build->sp->job[j];
-    if (job->d != OP_W || !is_sink(build->graph, j))
+    if (!can_pool(build, j))
         return -1;
     for (int32_t c = 0; c < build->in->n; c++) {
         const struct class *class = &build->in->class[c];
-        if (class->d == OP_W && class->rank == job->rank && is_sink(build->graph, build->first[c]) &&
+        if (class->rank == job->rank && can_pool(build, build->first[c]) &&
             job_time(build->sp, build->first[c]) == job_time(build->sp, j) &&
             given_by(build, class->s, build->sp->job[build->first[c]].b) == given_by(build, job->s, job->b))
             return c;

@@ -351,13 +351,15 @@ static int by_progress(const void *x, const void *y) {
     const struct rank_of *a = x, *b = y;
     if (a->group != b->group)
         return a->group < b->group ? -1 : 1;
-    return a->progress != b->progress ? (a->progress < b->progress ? 1 : -1) : (a->state > b->state) - (a->state < b->state);
+    return a->progress != b->progress ? (a->progress < b->progress ? 1 : -1)
+                                      : (a->state > b->state) - (a->state < b->state);
 }
 static int by_bound(const void *x, const void *y) {
     const struct rank_of *a = x, *b = y;
     if (a->bound != b->bound)
         return a->bound < b->bound ? -1 : 1;
-    return a->progress != b->progress ? (a->progress < b->progress ? 1 : -1) : (a->state > b->state) - (a->state < b->state);
+    return a->progress != b->progress ? (a->progress < b->progress ? 1 : -1)
+                                      : (a->state > b->state) - (a->state < b->state);
 }
 
 static struct rank_of rank_state(const struct search *s, int32_t state) {
@@ -495,9 +497,9 @@ static void list_events(struct search *s) {
 
 static void make_tables(struct search *s) {
     const struct instance *in = s->in;
-    size_t recent = 0; /* a rank has as many as fit one behind the other */
+    size_t recent = 0; /* as many as fit one behind the other */
     for (int c = 0; c < in->n; c++)
-        recent += (size_t)(in->class[c].reach / in->class[c].time) + 2;
+        recent += (size_t)least(in->class[c].reach / in->class[c].time + 2, in->class[c].items);
     s->row = NEW(int32_t, (size_t)width(in) + 2 * recent);
     s->choice = NEW(int32_t *, in->ranks);
     s->nchoices = NEW(int, in->ranks);
@@ -549,7 +551,7 @@ static void start_pool(const struct instance *in, const struct class *class, con
             turn[k].ready = start[graph->pred[e]] + lag > turn[k].ready ? start[graph->pred[e]] + lag : turn[k].ready;
         }
     }
-    qsort(turn, (size_t)class->items, sizeof *turn, by_value64); /* by ready, its first member */
+    qsort(turn, (size_t) class->items, sizeof *turn, by_value64); /* by ready, its first member */
     for (int k = 0; k < class->items; k++)
         start[turn[k].job] = begin[k];
 }
