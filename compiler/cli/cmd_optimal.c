@@ -66,8 +66,8 @@ static int stays_optimal(const struct hold *hold) {
 /* What the written script consists of. */
 static const char *form(const struct closed *closed) {
     return !closed->kind                ? "a sequence: no rule that we know gives this order, and it repeats nothing"
-           : !strcmp(closed->kind, "n") ? "as an n, for any number of microbatches"
-                                        : "as a pattern, for any number of microbatches";
+           : !strcmp(closed->kind, "n") ? "as an n, for other numbers of microbatches too"
+                                        : "as a pattern, for other numbers of microbatches too";
 }
 
 /* A line for each other number of microbatches. */
