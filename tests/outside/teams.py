@@ -21,7 +21,7 @@ class Wrong(Exception):
 
 class Teams:
     """member: per plain stage (as named, place, size), place None where it has no team; exchange: per plain stage, by
-    direction, the operations in between its parts."""
+    direction, what operations() gives."""
 
     def __init__(self):
         self.member, self.exchange, self.first = [], [], []
@@ -110,6 +110,23 @@ class Teams:
         return [(d, n) for d in JOBS for n in range(len(self.exchange[s].get(d, ())))]
 
 
+def operations(words, line):
+    """What a job exchanges between its parts, as (operation, late): None is nothing; what is late, the part behind the
+    next one gets."""
+    out = []
+    for word in words:
+        if word == "late" and out and out[-1][0] and not out[-1][1]:
+            out[-1] = out[-1][0], True
+        elif word == "-" or word in WORDS:
+            out.append((WORDS.get(word), False))
+        else:
+            raise Wrong(line)
+    for i, (_, late) in enumerate(out):
+        if late and (i + 1 == len(out) or out[i + 1][0] and not out[i + 1][1]):
+            raise Wrong(line)
+    return out
+
+
 def teams_of(lines, stages):
     """Reads the lines of teams; returns these and how many there are."""
     listed, n = {}, 0
@@ -120,10 +137,10 @@ def teams_of(lines, stages):
         exchange = {}
         for part in m[3].split(", ") if m[3] is not None else ():
             d, *words = part.split(" ")
-            late = exchange and JOBS.index(d) <= JOBS.index(list(exchange)[-1])
-            if d not in JOBS or not words or late or any(w not in WORDS for w in words):
+            behind = exchange and d in JOBS and JOBS.index(d) <= JOBS.index(list(exchange)[-1])
+            if d not in JOBS or not words or behind:
                 raise Wrong(lines[2 + n])
-            exchange[d] = [WORDS[w] for w in words]
+            exchange[d] = operations(words, lines[2 + n])
         listed[int(m[1])] = int(m[2]), exchange
         n += 1
     if sum(size for size, _ in listed.values()) > len(lines):
@@ -170,7 +187,8 @@ def named(text, teams):
     out = [lines[0], f"{head[1]}{len(teams.first)}{tied}"]
     for s, first in enumerate(teams.first):
         if teams.member[first][1] is not None:
-            parts = [" ".join([d, *(word[op] for op in ops)]) for d, ops in teams.exchange[first].items()]
+            parts = [" ".join([d, *((word[op] if op else "-") + (" late" if late else "") for op, late in ops)])
+                     for d, ops in teams.exchange[first].items()]
             out.append(f"team {s} of {teams.size(first)}" + (": " + ", ".join(parts) if parts else ""))
     for line in lines[2:]:
         if line.startswith("updates "):

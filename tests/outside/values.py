@@ -368,13 +368,14 @@ class Values:
         if ops and n != len(ops) + 1:
             self.bad(x, f"{n} parts, and {len(ops)} exchanges between them")
         gives, gets = self.operand(x, "give"), self.operand(x, "got")
-        if bool(gives) != (i < len(ops)) or bool(gets) != (0 < i <= len(ops)):
+        source = [e for e, (op, late) in enumerate(ops) if op and e + 1 + late == i]
+        if bool(gives) != (i < len(ops) and ops[i][0] is not None) or bool(gets) != bool(source):
             self.bad(x, "gives or gets what its place does not say")
         for a in self.operand(x, "work"):
             if a[2] not in ("work", "work#1"):
                 self.bad(x, f"works in {a[2]}")
-        if gets and 0 < i <= len(ops):
-            got, want = self.read(x, gets[0]), self.exchanged(x, i - 1, ops[i - 1])
+        if gets and source:
+            got, want = self.read(x, gets[0]), self.exchanged(x, source[0], ops[source[0]][0])
             if got != want:
                 self.bad(x, f"gets {got}, not {want}")
         for a in gives:
@@ -411,7 +412,7 @@ class Values:
             if x.inst is None or x.inst % 2 or x.inst // 2 >= len(numbers):
                 return self.bad(x, "its stage has no such exchange")
             d, i = numbers[x.inst // 2]
-            if p.teams.exchange[x.s][d][i] != op:
+            if p.teams.exchange[x.s][d][i][0] != op:
                 return self.bad(x, "another exchange than its stage has there")
             mid = lambda k: f"mid({x.s},{x.b})#{k}"
             want = [("t", mid(x.inst))] if op == "ALL_REDUCE_A" else [("src", mid(x.inst)), ("t", mid(x.inst + 1))]
