@@ -38,6 +38,8 @@ static bool can_start(const struct tiny *z, int span) {
                 moved |= start[j] < start[i] + length(z, i);
                 start[j] = start[j] < start[i] + length(z, i) ? start[i] + length(z, i) : start[j];
             }
+            if (!z->n[r])
+                continue; /* it runs nothing */
             int32_t first = z->order[r][0], last = z->order[r][z->n[r] - 1];
             int begin = start[last] + length(z, last) - span;
             moved |= start[first] < begin;
