@@ -3,6 +3,7 @@
 #include "command.h"
 #include "compile.h"
 #include "files.h"
+#include "optimal/closed.h"
 #include "optimal/memory.h"
 #include "optimal/optimal.h"
 #include "verify/bound.h"
@@ -39,8 +40,8 @@ static const char *certificate_of(const char *script) {
     return format("%.*s.bound", (int)(lua ? n - 4 : n), script);
 }
 
-static const char *how(const struct instance *in, const struct optimum *best) {
-    return best->proof == PROOF_COVER ? format("no order of any of %d states leads to less", covering_states(in, best))
+static const char *how(const struct optimum *best) {
+    return best->proof == PROOF_COVER ? format("no order of any of %d states leads to less", covering_states(best))
                                       : "a rank's work, and what must come before and after it, takes as long";
 }
 
@@ -150,7 +151,7 @@ static void put_result(struct text *t, const struct settings *settings, const st
         .lower = (double)best->lower * in->tick,
         .seconds = seconds,
         .optimal = accepted && excess == 0 && best->lower >= best->makespan && !in->rounded,
-        .states = covering_states(in, best),
+        .states = covering_states(best),
         .excess = excess,
     };
     if (settings->json) {
@@ -160,7 +161,7 @@ static void put_result(struct text *t, const struct settings *settings, const st
     put(t, "%s: %s %s; the script's own order %s\n", c->spec->name, number(figures.makespan, a),
         figures.optimal ? "is optimal" : "is the best known",
         !c->sched ? "comes to a deadlock" : format("takes %s%s", number(c->sched->makespan, b), exceeds(c, in)));
-    put(t, "no order takes less than %s: %s\n", number(figures.lower, a), how(in, best));
+    put(t, "no order takes less than %s: %s\n", number(figures.lower, a), how(best));
     if (!figures.optimal)
         put(t, "between them are %.3g %%%s\n", 100 * (figures.makespan - figures.lower) / figures.makespan,
             in->rounded ? "; times were rounded down to a thousandth of the longest job for the bound" : "");
@@ -179,9 +180,7 @@ static struct closed close_up(const struct settings *settings, const struct comp
     int64_t *start = best->start ? best->start : NEW(int64_t, c->spec->njobs);
     for (int32_t j = 0; j < c->spec->njobs && !best->start; j++)
         start[j] = llround(c->sched->start[j] / in->tick);
-    struct lists lists =
-        best->start ? lists_by_start(c->spec, start) : (struct lists){c->sched->order, c->sched->norder};
-    return find_closed(&c->args, c->spec, lists, start, in, c->graph, aim, SEARCHED_LATER, until);
+    return find_closed(&c->args, c->spec, order_of(c, best), start, in, c->graph, aim, SEARCHED_LATER, until);
 }
 
 static void write_script(const struct settings *settings, const struct closed *closed, const char *notes) {

@@ -1,17 +1,12 @@
 /* The proof of a lower bound, written down for others to check: compiler/README.md, "Certificates". */
 #include "ir/program.h"
 #include "optimal.h"
+#include <stdlib.h>
 
-static bool covers(const struct optimum *optimum, int i) {
-    const struct visited *v = &optimum->cover;
-    return v->kept[i];
-}
-
-int covering_states(const struct instance *in, const struct optimum *optimum) {
+int covering_states(const struct optimum *optimum) {
     int n = 0;
-    (void)in;
     for (int i = 0; optimum->proof == PROOF_COVER && i < optimum->cover.n; i++)
-        n += covers(optimum, i);
+        n += optimum->cover.kept[i];
     return n;
 }
 
@@ -52,24 +47,23 @@ static void put_state(struct text *t, const struct instance *in, const struct vi
     put_word(t, "\n");
 }
 
+struct covering {
+    int64_t time;
+    int32_t state;
+};
+
+static int by_time(const void *x, const void *y) {
+    const struct covering *a = x, *b = y;
+    return a->time != b->time ? (a->time < b->time ? -1 : 1) : (a->state > b->state) - (a->state < b->state);
+}
+
 /* States were found layer by layer, but layers ahead grow meanwhile: by time, in the order in which they were found. */
-static int32_t *states_by_time(const struct optimum *optimum, int n) {
-    const struct visited *v = &optimum->cover;
-    int32_t *list = NEW(int32_t, n), *half = NEW(int32_t, n);
-    n = 0;
-    for (int i = 0; i < v->n; i++)
-        if (covers(optimum, i))
-            list[n++] = i;
-    for (int width = 1; width < n; width *= 2) { /* a merge sort, which is stable */
-        for (int at = 0; at < n; at += 2 * width) {
-            int a = at, middle = at + width < n ? at + width : n, b = middle, end = at + 2 * width < n ? at + 2 * width : n;
-            for (int k = at; k < end; k++)
-                half[k] = b == end || (a < middle && v->time[list[a]] <= v->time[list[b]]) ? list[a++] : list[b++];
-        }
-        int32_t *swap = list;
-        list = half;
-        half = swap;
-    }
+static struct covering *states_by_time(const struct visited *v, int n) {
+    struct covering *list = NEW(struct covering, n);
+    for (int32_t i = 0, k = 0; i < v->n; i++)
+        if (v->kept[i])
+            list[k++] = (struct covering){v->time[i], i};
+    qsort(list, (size_t)n, sizeof *list, by_time);
     return list;
 }
 
@@ -88,10 +82,10 @@ void emit_certificate(struct text *t, const struct instance *in, const struct op
         put_word(t, "proof work\nend\n");
         return;
     }
-    int n = covering_states(in, optimum);
-    const int32_t *list = states_by_time(optimum, n);
+    int n = covering_states(optimum);
+    const struct covering *list = states_by_time(&optimum->cover, n);
     put(t, "proof cover %d\n", n);
     for (int i = 0; i < n; i++)
-        put_state(t, in, &optimum->cover, list[i]);
+        put_state(t, in, &optimum->cover, list[i].state);
     put_word(t, "end\n");
 }

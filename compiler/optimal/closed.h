@@ -2,14 +2,8 @@
 #ifndef PIANOLA_CLOSED_H
 #define PIANOLA_CLOSED_H
 #include "base/text.h"
-#include "ir/graph.h"
 #include "instance.h"
-
-struct lists { /* per rank: its jobs in order */
-    int32_t **job;
-    int *n;
-};
-struct lists lists_by_start(const struct spec *sp, const int64_t *start);
+#include "order.h"
 
 /* emit_script.c: schedule scripts, without a comment at the top. Die where a script cannot say what this one says. */
 void emit_sequence(struct text *t, const struct spec *sp, struct lists lists);

@@ -274,7 +274,6 @@ static void find_lags(struct building *build) {
     }
 }
 
-/* A live activation is one from the start of F to the end of its backward, on their rank. */
 /* Whether all jobs of the stage's microbatch run on one rank. With a cap, they must. */
 static bool stays(const struct building *build, const struct job *f, int32_t last) {
     const struct spec *sp = build->sp;
@@ -288,6 +287,7 @@ static bool stays(const struct building *build, const struct job *f, int32_t las
     return false;
 }
 
+/* A live activation is one from the start of F to the end of its backward, on their rank. */
 static void find_room(struct building *build) {
     struct instance *in = build->in;
     const struct spec *sp = build->sp;
@@ -296,14 +296,14 @@ static void find_room(struct building *build) {
         in->room[r] = build->room ? build->room[r] : sp->cap && sp->cap[r] < INT_MAX ? sp->cap[r] : INT64_MAX;
     for (int32_t j = 0; j < sp->njobs; j++) {
         const struct job *job = &sp->job[j], *f = &sp->job[job_at(sp, job->s, job->b, OP_F)];
-        int32_t w = job_at(sp, job->s, job->b, OP_W), last = w >= 0 ? w : job_at(sp, job->s, job->b, OP_B);
+        int32_t last = last_backward(sp, job->s, job->b);
         int64_t takes = taken_by(build, job);
         if (!takes || !stays(build, f, last) || in->room[f->rank] == INT64_MAX)
             continue;
         struct class *class = &in->class[build->class_of[j]];
         class->take = takes;
         class->until = build->class_of[last];
-        class->by = w >= 0 ? build->class_of[job_at(sp, job->s, job->b, OP_I)] : class->until;
+        class->by = sp->job[last].d == OP_W ? build->class_of[job_at(sp, job->s, job->b, OP_I)] : class->until;
         in->class[class->until].give = given_by(build, job->s, job->b);
     }
 }
@@ -404,8 +404,6 @@ struct instance *instance_in_bytes(const struct spec *sp, const struct stage *st
     build.in->class_of = build.class_of;
     return build.in;
 }
-
-char *class_name(const struct class *class) { return format("%s%d", op_name[class->d], class->s); }
 
 int64_t serial_time(const struct instance *in) {
     int64_t sum = 0;

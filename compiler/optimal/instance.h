@@ -51,7 +51,6 @@ struct instance *instance_of(const struct spec *sp, const struct stage *st, cons
 /* The same with room in bytes for what microbatches keep, per rank, instead of caps; NULL: instance_of. */
 struct instance *instance_in_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph,
                                    const int64_t *room);
-char *class_name(const struct class *class); /* "F0", "W0" */
 
 /* The largest bound on the makespan that one rank's work gives, with what must come before and after it. */
 int64_t work_bound(const struct instance *in);

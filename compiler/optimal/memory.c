@@ -4,7 +4,6 @@
 #include "passes/passes.h"
 #include <limits.h>
 #include <math.h>
-#include <string.h>
 
 bool counts_bytes(const struct spec *sp) {
     bool capped = false;
@@ -13,32 +12,10 @@ bool counts_bytes(const struct spec *sp) {
     return !capped && sp->model && isfinite(sp->memory) && !sp->offload;
 }
 
-static struct spec in_order(const struct spec *sp, struct lists lists) {
-    struct spec strict = *sp;
-    strict.strict = true;
-    strict.memory = strict.host_memory = INFINITY;
-    strict.job = NEW(struct job, sp->njobs);
-    memcpy(strict.job, sp->job, sizeof *sp->job * (size_t)sp->njobs);
-    for (int r = 0; r < sp->workers; r++)
-        for (int i = 0; i < lists.n[r]; i++) {
-            struct job *job = &strict.job[lists.job[r][i]];
-            job->prio = i;
-            job->rest = 0;
-            job->fill = false;
-        }
-    return strict;
-}
-
-struct sched *sched_in_order(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                             struct lists lists) {
-    struct spec strict = in_order(sp, lists);
-    return sched_run(&strict, st, graph);
-}
-
 /* Without a limit to its memory. */
 static struct program *plan_of(const struct spec *sp, const struct stage *st, const struct graph *graph,
                                struct lists lists) {
-    struct spec strict = in_order(sp, lists);
+    struct spec strict = spec_in_order(sp, lists);
     struct program *p = lower_fastest(&strict, st, graph, sched_run(&strict, st, graph));
     mem_plan(&strict, p);
     return p;

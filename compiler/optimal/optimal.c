@@ -1,7 +1,6 @@
 /* A good order first, with narrow beams; then all states, until nothing better is left. */
 #include "optimal.h"
-#include <math.h>
-#include <stdlib.h>
+#include "order.h"
 
 static const int beams[] = {1, 16, 256, 4096};
 enum { NBEAMS = sizeof beams / sizeof *beams };
@@ -60,32 +59,6 @@ struct optimum find_optimum(const struct instance *in, const struct graph *graph
     return best;
 }
 
-struct turn {
-    int64_t start;
-    int32_t job;
-};
-
-static int by_start(const void *x, const void *y) {
-    const struct turn *a = x, *b = y;
-    return a->start != b->start ? (a->start < b->start ? -1 : 1) : (a->job > b->job) - (a->job < b->job);
-}
-
 double time_of_order(const struct spec *sp, const struct stage *st, const struct graph *graph, const int64_t *start) {
-    struct turn *turn = NEW(struct turn, sp->njobs);
-    double *end = NEW(double, sp->njobs), *free = NEW(double, sp->workers), makespan = 0;
-    for (int32_t j = 0; j < sp->njobs; j++)
-        turn[j] = (struct turn){start[j], j};
-    qsort(turn, (size_t)sp->njobs, sizeof *turn, by_start);
-    for (int32_t i = 0; i < sp->njobs; i++) { /* whatever a job needs starts before it, since it takes some time */
-        int32_t j = turn[i].job, rank = sp->job[j].rank;
-        double begin = free[rank];
-        for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++) {
-            int from = sp->job[graph->pred[e]].rank;
-            double delay = from == rank ? 0 : link_time(sp, from, rank, (double)edge_bytes(sp, st, graph, e));
-            begin = fmax(begin, end[graph->pred[e]] + delay);
-        }
-        end[j] = free[rank] = begin + job_time(sp, j);
-        makespan = fmax(makespan, end[j]);
-    }
-    return makespan;
+    return sched_in_order(sp, st, graph, lists_by_start(sp, start))->makespan;
 }

@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "search.h"
 
-enum proof { PROOF_NONE, PROOF_WORK, PROOF_COVER };
+enum proof { PROOF_WORK, PROOF_COVER };
 struct optimum {
     int64_t makespan, lower; /* ticks; makespan: of the best known order */
     enum proof proof;        /* of lower */
@@ -23,5 +23,5 @@ struct optimum find_optimum(const struct instance *in, const struct graph *graph
 
 /* certify.c: the certificate, for `pianola check-bound` (compiler/README.md, "Certificates"). command: what it is of. */
 void emit_certificate(struct text *t, const struct instance *in, const struct optimum *optimum, const char *command);
-int covering_states(const struct instance *in, const struct optimum *optimum);
+int covering_states(const struct optimum *optimum); /* of its cover; 0: it has none */
 #endif

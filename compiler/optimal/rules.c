@@ -28,11 +28,6 @@ bool can_scale(const struct spec *sp) {
 
 /* ---- caps ---- */
 
-static int32_t last_of(const struct spec *sp, const struct job *job) {
-    int32_t w = job_at(sp, job->s, job->b, OP_W);
-    return w >= 0 ? w : job_at(sp, job->s, job->b, OP_B);
-}
-
 /* The most live activations of each rank in this order. All jobs of a stage run on one rank (can_scale). */
 static const int *find_peaks(const struct spec *sp, struct lists lists) {
     int *peak = NEW(int, sp->workers);
@@ -41,7 +36,7 @@ static const int *find_peaks(const struct spec *sp, struct lists lists) {
             const struct job *job = &sp->job[lists.job[r][i]];
             live += job->d == OP_F;
             peak[r] = live > peak[r] ? live : peak[r];
-            live -= last_of(sp, job) == lists.job[r][i];
+            live -= last_backward(sp, job->s, job->b) == lists.job[r][i];
         }
     return peak;
 }

@@ -116,7 +116,7 @@ int least_period(const struct spec *sp, const struct sched *sc, int first, int l
     double period = time_at(sc, search.start[first + length]) - time_at(sc, search.start[first]), longest = 0;
     for (int s = 0; s < sp->stages; s++)
         for (int b = first; b < first + length; b++) {
-            int32_t back = job_at(sp, s, b, OP_W) >= 0 ? job_at(sp, s, b, OP_W) : job_at(sp, s, b, OP_B);
+            int32_t back = last_backward(sp, s, b);
             longest = fmax(longest, sc->end[back] - sc->start[job_at(sp, s, b, OP_F)]);
         }
     int times = period > 0 ? (int)fmin(ceil(longest / period * (1 - 1e-9)), 1e6) : 1;

@@ -1,0 +1,57 @@
+/* Orders of jobs: see order.h. */
+#include "order.h"
+#include "passes/passes.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct turn {
+    int64_t start;
+    int32_t job;
+};
+
+static int by_start(const void *x, const void *y) {
+    const struct turn *a = x, *b = y;
+    return a->start != b->start ? (a->start < b->start ? -1 : 1) : (a->job > b->job) - (a->job < b->job);
+}
+
+struct lists lists_by_start(const struct spec *sp, const int64_t *start) {
+    struct turn *turn = NEW(struct turn, sp->njobs);
+    struct lists lists = {NEW(int32_t *, sp->workers), NEW(int, sp->workers)};
+    for (int32_t j = 0; j < sp->njobs; j++) {
+        turn[j] = (struct turn){start[j], j};
+        lists.n[sp->job[j].rank]++;
+    }
+    for (int r = 0; r < sp->workers; r++) {
+        lists.job[r] = NEW(int32_t, lists.n[r]);
+        lists.n[r] = 0;
+    }
+    qsort(turn, (size_t)sp->njobs, sizeof *turn, by_start);
+    for (int32_t i = 0; i < sp->njobs; i++) {
+        int r = sp->job[turn[i].job].rank;
+        lists.job[r][lists.n[r]++] = turn[i].job;
+    }
+    return lists;
+}
+
+struct spec spec_in_order(const struct spec *sp, struct lists lists) {
+    struct spec strict = *sp;
+    strict.strict = true;
+    strict.memory = strict.host_memory = INFINITY;
+    strict.job = NEW(struct job, sp->njobs);
+    memcpy(strict.job, sp->job, sizeof *sp->job * (size_t)sp->njobs);
+    for (int r = 0; r < sp->workers; r++)
+        for (int i = 0; i < lists.n[r]; i++) {
+            struct job *job = &strict.job[lists.job[r][i]];
+            job->prio = i;
+            job->rest = 0;
+            job->fill = false;
+        }
+    return strict;
+}
+
+struct sched *sched_in_order(const struct spec *sp, const struct stage *st, const struct graph *graph,
+                             struct lists lists) {
+    struct spec strict = spec_in_order(sp, lists);
+    return sched_run(&strict, st, graph);
+}
