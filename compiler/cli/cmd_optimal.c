@@ -3,7 +3,7 @@
 #include "command.h"
 #include "compile.h"
 #include "files.h"
-#include "optimal/closed.h"
+#include "optimal/memory.h"
 #include "optimal/optimal.h"
 #include "verify/bound.h"
 #include <math.h>
@@ -54,6 +54,7 @@ struct figures {
     double makespan, lower, seconds;
     bool optimal;
     int states;
+    int64_t excess; /* bytes by which its smallest plan exceeds the cluster's memory */
 };
 
 /* Above 0: no order takes less with so many microbatches; below 0: another one does; 0: that is not known. */
@@ -111,7 +112,8 @@ static void put_closed_json(struct text *t, const struct closed *closed) {
 }
 
 static void put_json(struct text *t, const struct settings *settings, const struct compile *c,
-                     const struct optimum *best, const struct closed *closed, const struct figures *figures) {
+                     const struct instance *in, const struct optimum *best, const struct closed *closed,
+                     const struct figures *figures) {
     char a[32], b[32], d[32];
     put(t, "{\"schema\": 1, \"schedule\": %s", quoted(c->spec->name));
     if (settings->output)
@@ -120,34 +122,51 @@ static void put_json(struct text *t, const struct settings *settings, const stru
         c->sched ? number(c->sched->makespan, b) : "null", number(figures->lower, d));
     put(t, "\"optimal\": %s, \"proof\": \"%s\", \"states\": %d, \"seconds\": %s", figures->optimal ? "true" : "false",
         best->proof == PROOF_COVER ? "cover" : "work", figures->states, format("%.3f", figures->seconds));
+    if (in->bytes)
+        put(t, ", \"excess_bytes\": %lld", (long long)figures->excess);
     if (settings->output)
         put(t, ", \"script\": %s, \"certificate\": %s", quoted(settings->output),
             quoted(certificate_of(settings->output)));
     put_word(t, "}\n");
 }
 
+static struct lists own_lists(const struct compile *c) { return (struct lists){c->sched->order, c->sched->norder}; }
+static struct lists order_of(const struct compile *c, const struct optimum *best) {
+    return best->start ? lists_by_start(c->spec, best->start) : own_lists(c);
+}
+
+/* Of the script's own order, where memory is counted in bytes. */
+static const char *exceeds(const struct compile *c, const struct instance *in) {
+    bool more = in->bytes && excess_of_plan(c->spec, c->stage, c->graph, own_lists(c)) > 0;
+    return more ? ", and more than the cluster's memory" : "";
+}
+
 static void put_result(struct text *t, const struct settings *settings, const struct compile *c,
                        const struct instance *in, const struct optimum *best, const struct closed *closed,
-                       bool accepted, double seconds) {
+                       bool accepted, int64_t excess, double seconds) {
     char a[32], b[32];
     struct figures figures = {
         .makespan = best->start ? time_of_order(c->spec, c->stage, c->graph, best->start) : c->sched->makespan,
         .lower = (double)best->lower * in->tick,
         .seconds = seconds,
-        .optimal = accepted && best->lower >= best->makespan && !in->rounded,
+        .optimal = accepted && excess == 0 && best->lower >= best->makespan && !in->rounded,
         .states = covering_states(in, best),
+        .excess = excess,
     };
     if (settings->json) {
-        put_json(t, settings, c, best, closed, &figures);
+        put_json(t, settings, c, in, best, closed, &figures);
         return;
     }
     put(t, "%s: %s %s; the script's own order %s\n", c->spec->name, number(figures.makespan, a),
         figures.optimal ? "is optimal" : "is the best known",
-        c->sched ? format("takes %s", number(c->sched->makespan, b)) : "comes to a deadlock");
+        !c->sched ? "comes to a deadlock" : format("takes %s%s", number(c->sched->makespan, b), exceeds(c, in)));
     put(t, "no order takes less than %s: %s\n", number(figures.lower, a), how(in, best));
     if (!figures.optimal)
         put(t, "between them are %.3g %%%s\n", 100 * (figures.makespan - figures.lower) / figures.makespan,
             in->rounded ? "; times were rounded down to a thousandth of the longest job for the bound" : "");
+    if (excess > 0)
+        put(t, "its smallest plan exceeds the cluster's memory by %lld bytes on some rank, for messages and gaps\n",
+            (long long)excess);
     if (settings->output)
         put(t, "wrote %s, %s, and the certificate to %s\n%s", settings->output, form(closed),
             certificate_of(settings->output), holds(closed, ""));
@@ -184,6 +203,65 @@ static struct closed write_results(const struct settings *settings, const struct
     stage_file(certificate_of(settings->output), certificate, false);
     place_files();
     return closed;
+}
+
+/* ---- the longest time from a rank's first job to its last ---- */
+
+static double span_of(const struct spec *sp, const double *start, const double *end) {
+    double *begin = NEW(double, sp->workers), *last = NEW(double, sp->workers), most = 0;
+    for (int k = 0; k < sp->workers; k++)
+        begin[k] = INFINITY;
+    for (int32_t j = 0; j < sp->njobs; j++) {
+        int k = sp->job[j].rank;
+        begin[k] = fmin(begin[k], start[j]);
+        last[k] = fmax(last[k], end[j]);
+        most = fmax(most, last[k] - begin[k]);
+    }
+    return most;
+}
+
+/* Ranks that begin as early as they can, as ranks do, may take longer than those that begin as late as is right. */
+static void put_span(struct text *t, const struct settings *settings, const struct compile *c,
+                     const struct instance *in, const struct optimum *best) {
+    const struct sched *written = sched_in_order(c->spec, c->stage, c->graph, order_of(c, best));
+    double own = c->sched ? span_of(c->spec, c->sched->start, c->sched->end) : NAN,
+           span = best->start ? (double)best->makespan * in->tick : own, lower = (double)best->lower * in->tick,
+           early = span_of(c->spec, written->start, written->end);
+    bool optimal = best->proof == PROOF_WORK && best->lower >= best->makespan && !in->rounded;
+    char a[32], b[32], d[32], e[32];
+    if (settings->json) {
+        put(t, "{\"schema\": 1, \"schedule\": %s, \"objective\": \"span\", \"span\": %s, \"own\": %s, ",
+            quoted(c->spec->name), number(span, a), c->sched ? number(own, b) : "null");
+        put(t, "\"early\": %s, \"lower_bound\": %s, \"optimal\": %s, \"proof\": %s}\n", number(early, d),
+            number(lower, e), optimal ? "true" : "false", best->proof == PROOF_WORK ? "\"work\"" : "null");
+        return;
+    }
+    put(t, "%s: a largest span of %s %s; the script's own order %s\n", c->spec->name, number(span, a),
+        optimal ? "is optimal" : "is the best known",
+        c->sched ? format("takes %s", number(own, b)) : "comes to a deadlock");
+    put(t, "%s less than %s\n",
+        best->proof == PROOF_WORK ? "a rank's work, or what leads from one of its jobs to another, takes no"
+                                  : "the search, of which there is no certificate, found none with",
+        number(lower, d));
+    if (early > span * (1 + 1e-9))
+        put(t, "where every rank begins as early as it can, the same order takes %s\n", number(early, e));
+    if (settings->output)
+        put(t, "wrote %s, a sequence\n", settings->output);
+}
+
+static void find_span(struct text *t, const struct settings *settings, const struct compile *c,
+                      const struct instance *in, const struct optimum *best) {
+    struct closed closed = {0};
+    char a[32];
+    if (settings->output) {
+        emit_sequence(&closed.body, c->spec, order_of(c, best));
+        write_script(
+            settings, &closed,
+            format("-- %s: ranks that begin as late as is right take %s at most from their first job to their last.\n",
+                   command_line(settings), number((double)best->makespan * in->tick, a)));
+        place_files();
+    }
+    put_span(t, settings, c, in, best);
 }
 
 /* ---- what each further microbatch takes ---- */
@@ -254,6 +332,42 @@ static struct sched *own_order(const struct compile *c) {
     return own;
 }
 
+/* Messages and gaps take memory too, which the search knows nothing of: with as much less room, until a plan fits. The
+ * bound stays what it was. Returns by how many bytes the best order's plan exceeds the memory. */
+static int64_t make_it_fit(const struct compile *c, const struct instance *in, struct optimum *best, int64_t own,
+                           int64_t states, double until) {
+    enum { TRIES = 4 };
+    int64_t *room = NEW(int64_t, in->ranks);
+    int64_t excess = excess_of_plan(c->spec, c->stage, c->graph, order_of(c, best));
+    memcpy(room, in->bytes, sizeof *room * (size_t)in->ranks);
+    for (int i = 0; i < TRIES && excess > 0; i++) {
+        for (int r = 0; r < in->ranks; r++)
+            room[r] -= room[r] < excess ? room[r] : excess;
+        const struct instance *less = instance_in_bytes(c->spec, c->stage, c->graph, room);
+        struct optimum next = find_optimum(less, c->graph, own, states, until);
+        if (!next.start)
+            break;
+        best->makespan = next.makespan;
+        best->start = next.start;
+        excess = excess_of_plan(c->spec, c->stage, c->graph, order_of(c, best));
+    }
+    return excess;
+}
+
+/* Room in bytes, if the cluster's memory is the only limit. */
+static const int64_t *find_bytes(const struct compile *c) {
+    bool counts = c->sched && counts_bytes(c->spec);
+    return counts ? room_in_bytes(c->spec, c->stage, c->graph, own_lists(c)) : NULL;
+}
+
+/* What the script's own order takes, in ticks, as something to improve on; if it does not run, more than any does. */
+static int64_t own_ticks(const struct compile *c, const struct instance *in) {
+    if (!c->sched || *exceeds(c, in))
+        return serial_time(in) + 1;
+    double ticks = (in->span ? span_of(c->spec, c->sched->start, c->sched->end) : c->sched->makespan) / in->tick;
+    return in->rounded ? (int64_t)ceil(ticks) : llround(ticks);
+}
+
 int cmd_optimal(const struct settings *settings) {
     struct compile c = {.args = settings->args};
     struct text out = {0}, certificate = {0};
@@ -263,20 +377,26 @@ int cmd_optimal(const struct settings *settings) {
     load_schedule(&c);
     c.stage = cost_stages(c.spec);
     c.graph = graph_build(c.spec);
-    const struct instance *in = instance_of(c.spec, c.stage, c.graph);
+    refuse_other_jobs(c.spec);
     c.sched = own_order(&c);
-    double ticks = c.sched ? c.sched->makespan / in->tick : 0;
-    int64_t own = !c.sched ? serial_time(in) + 1 : in->rounded ? (int64_t)ceil(ticks) : llround(ticks);
-    struct optimum best = find_optimum(in, c.graph, own, settings->seconds > 0 ? INT32_MAX - 1 : SEARCHED,
-                                       settings->seconds > 0 ? begin + settings->seconds : 0);
-    if (best.start && c.sched && time_of_order(c.spec, c.stage, c.graph, best.start) > c.sched->makespan)
+    struct instance *in = instance_in_bytes(c.spec, c.stage, c.graph, find_bytes(&c));
+    if (settings->objective == LEAST_SPAN)
+        minimise_span(in);
+    int64_t own = own_ticks(&c, in), states = settings->seconds > 0 ? INT32_MAX - 1 : SEARCHED, excess = 0;
+    double until = settings->seconds > 0 ? begin + settings->seconds : 0;
+    struct optimum best = find_optimum(in, c.graph, own, states, until);
+    if (best.start && c.sched && !in->bytes && !in->span &&
+        time_of_order(c.spec, c.stage, c.graph, best.start) > c.sched->makespan)
         best.start = NULL; /* better by rounded times only */
-    if (!best.start && !c.sched)
-        die(best.gave_up ? "%s: found no order that its caps leave room for; give more --time, or raise a cap"
-                         : "%s: its caps leave room for no order at all; raise them",
+    if (!best.start && (!c.sched || own > serial_time(in)))
+        die(best.gave_up
+                ? "%s: found no order that its caps or the memory leave room for; give more --time, or raise them"
+                : "%s: its caps or the memory leave room for no order at all; raise them",
             c.spec->file);
-    if (settings->objective == LEAST_PERIOD) {
-        find_period(&out, settings, &c, in, &best);
+    if (in->bytes && !in->span)
+        excess = make_it_fit(&c, in, &best, own, states, until);
+    if (settings->objective != LEAST_MAKESPAN) {
+        (settings->objective == LEAST_SPAN ? find_span : find_period)(&out, settings, &c, in, &best);
         write_file("-", &out);
         return 0;
     }
@@ -284,7 +404,7 @@ int cmd_optimal(const struct settings *settings) {
     emit_certificate(&certificate, in, &best, command_line(settings));
     if (settings->output)
         closed = write_results(settings, &c, in, &best, &certificate);
-    put_result(&out, settings, &c, in, &best, &closed, is_accepted(certificate.s), now() - begin);
+    put_result(&out, settings, &c, in, &best, &closed, is_accepted(certificate.s), excess, now() - begin);
     write_file("-", &out);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* Tries rules and patterns: each is written as the script that it would be, run, and scheduled, also with two and four
  * times as many microbatches. */
 #include "closed.h"
+#include "memory.h"
 #include "optimal.h"
 #include "passes/passes.h"
 #include "script/scripts.h"
@@ -64,11 +65,16 @@ static struct script_args with_body(const struct script_args *args, const struct
     return with;
 }
 
-static double makespan_of(const struct script_args *args, const struct text *body, int batches) {
+/* INFINITY: it does not run, or needs more than the cluster's memory where that is the limit. */
+static double makespan_of(const struct script_args *args, const struct text *body, int batches, bool bytes) {
     struct scratch scratch = scratch_begin();
     struct script_args with = with_body(args, body, batches);
     struct trial trial = {0};
     double makespan = try_script(&with, true, &trial) ? trial.sched->makespan : INFINITY;
+    if (bytes && isfinite(makespan)) {
+        struct lists lists = {trial.sched->order, trial.sched->norder};
+        makespan = excess_of_plan(trial.sp, trial.st, trial.graph, lists) > 0 ? INFINITY : makespan;
+    }
     scratch_end(scratch);
     return makespan;
 }
@@ -78,6 +84,7 @@ static double makespan_of(const struct script_args *args, const struct text *bod
 struct closing {
     const struct script_args *args;
     const struct spec *sp;
+    const struct instance *in;
     enum aim aim;
     double target, growth; /* what it may take; what each more microbatch takes at least */
     double later[HOLDS];   /* the best so far, with more microbatches */
@@ -107,11 +114,11 @@ static bool nothing_better(const struct closing *closing) {
 }
 
 static void consider(struct closing *closing, const char *kind, struct text *body) {
-    double makespan = makespan_of(closing->args, body, closing->sp->batches), later[HOLDS];
+    double makespan = makespan_of(closing->args, body, closing->sp->batches, closing->in->bytes), later[HOLDS];
     if (!(makespan <= closing->target * (1 + NEARLY)))
         return;
     for (int i = 0; i < HOLDS; i++)
-        later[i] = makespan_of(closing->args, body, more_batches(closing, i));
+        later[i] = makespan_of(closing->args, body, more_batches(closing, i), closing->in->bytes);
     if (closing->aim == AIM_PERIOD && isinf(growth_of(closing, later)))
         return;
     if (closing->best.kind && !(score_of(closing, later) < score_of(closing, closing->later) * (1 - NEARLY)))
@@ -123,7 +130,7 @@ static void consider(struct closing *closing, const char *kind, struct text *bod
 }
 
 static void try_rules(struct closing *closing, struct lists lists) {
-    struct rules rules = rules_for(closing->sp, lists);
+    struct rules rules = rules_for(closing->sp, lists, closing->in->bytes);
     for (size_t i = 0; i < rules.n && !nothing_better(closing); i++) {
         struct text body = {0};
         emit_rule(&body, closing->sp, &rules.rule[i]);
@@ -209,20 +216,26 @@ static void try_others(struct closing *closing, const struct instance *in, const
 }
 
 /* What any order takes, by the script that this one is of. Returns an order that takes less, if there is one. */
-static struct origin find_best(struct hold *hold, const struct script_args *args, int64_t states, double until) {
-    struct script_args with = with_batches(args, hold->batches);
+static struct origin find_best(struct hold *hold, const struct closing *closing, int64_t states, double until) {
+    struct script_args with = with_batches(closing->args, hold->batches);
     struct trial trial = {0};
     if (!try_script(&with, false, &trial) || trial.sp->batches != hold->batches)
         return (struct origin){0};
     trial.graph = graph_build(trial.sp);
-    const struct instance *in = instance_of(trial.sp, trial.st, trial.graph);
+    const struct instance *in = instance_in_bytes(trial.sp, trial.st, trial.graph, closing->in->bytes);
     double ticks = hold->makespan / in->tick;
     int64_t own = isinf(ticks) ? serial_time(in) + 1 : in->rounded ? (int64_t)ceil(ticks) : llround(ticks);
     struct optimum best = find_optimum(in, trial.graph, own, states, until);
     hold->lower = (double)best.lower * in->tick;
-    hold->best = best.start ? (double)best.makespan * in->tick : hold->makespan;
-    return best.start ? (struct origin){trial.sp, lists_by_start(trial.sp, best.start), best.start}
-                      : (struct origin){0};
+    hold->best = hold->makespan;
+    double takes = best.start ? time_of_order(trial.sp, trial.st, trial.graph, best.start) : INFINITY;
+    if (!(takes < hold->makespan))
+        return (struct origin){0};
+    struct origin better = {trial.sp, lists_by_start(trial.sp, best.start), best.start};
+    if (in->bytes && excess_of_plan(trial.sp, trial.st, trial.graph, better.lists) > 0)
+        return (struct origin){0};
+    hold->best = takes;
+    return better;
 }
 
 /* A better order of more microbatches may have a pattern that does well with fewer, too. */
@@ -231,7 +244,7 @@ static void hold_with_more(struct closing *closing, int64_t states, double until
     for (int i = 0; i < HOLDS; i++) {
         struct hold *hold = &best->hold[best->nholds++];
         *hold = (struct hold){more_batches(closing, i), closing->later[i], NAN, NAN};
-        struct origin better = find_best(hold, closing->args, states, until);
+        struct origin better = find_best(hold, closing, states, until);
         if (i == 0 && better.sp)
             try_patterns(closing, &better);
         hold->makespan = closing->later[i];
@@ -241,8 +254,7 @@ static void hold_with_more(struct closing *closing, int64_t states, double until
 /* An order of twice as many may show a period that one of so many does not. */
 static void try_longer(struct closing *closing, int64_t states, double until) {
     struct hold hold = {2 * closing->sp->batches, INFINITY, NAN, NAN};
-    struct origin longer =
-        nothing_better(closing) ? (struct origin){0} : find_best(&hold, closing->args, states, until);
+    struct origin longer = nothing_better(closing) ? (struct origin){0} : find_best(&hold, closing, states, until);
     if (longer.sp)
         try_patterns(closing, &longer);
 }
@@ -261,12 +273,15 @@ struct closed find_closed(const struct script_args *args, const struct spec *sp,
                           int64_t states, double until) {
     struct steady bound = steady_bound(in, sp->batches);
     double least = aim == AIM_PERIOD ? fmax(bound.work, bound.memory) : bound.work;
-    struct closing closing = {.args = args, .sp = sp, .aim = aim, .target = INFINITY, .growth = least * in->tick};
+    struct closing closing = {
+        .args = args, .sp = sp, .in = in, .aim = aim, .target = INFINITY, .growth = least * in->tick};
     struct text sequence = {0};
     emit_sequence(&sequence, sp, lists);
-    double makespan = makespan_of(args, &sequence, sp->batches);
+    double makespan = makespan_of(args, &sequence, sp->batches, in->bytes);
     if (aim == AIM_MAKESPAN)
         closing.target = makespan;
+    if (isinf(makespan)) /* by the memory of the smallest plan */
+        return (struct closed){.body = sequence, .makespan = makespan, .period = INFINITY};
     if (can_scale(sp)) {
         try_rules(&closing, lists);
         try_patterns(&closing, &(struct origin){sp, lists, start});

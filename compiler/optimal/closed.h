@@ -22,13 +22,14 @@ void emit_rule(struct text *t, const struct spec *sp, const struct rule *rule);
 /* The fields of such a script up to its sequence. */
 void emit_before_sequence(struct text *t, const struct spec *sp, const char *batches);
 
-/* rules.c: the rules to try, the simplest first. lists: the order that they should come up to. */
+/* rules.c: the rules to try, the simplest first. lists: the order that they should come up to; bytes: memory is
+ * limited, though not by the script's caps. */
 struct rules {
     struct rule *rule;
     size_t n, cap;
 };
 bool has_direction(const struct spec *sp, int d); /* on some stage */
-struct rules rules_for(const struct spec *sp, struct lists lists);
+struct rules rules_for(const struct spec *sp, struct lists lists, bool bytes);
 /* Whether a script with an n can say what this one says of jobs: where they run, how long they take, what is split. */
 bool can_scale(const struct spec *sp);
 

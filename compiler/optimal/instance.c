@@ -12,7 +12,7 @@ enum {
 
 static const double NEARLY = 1e-9; /* relative: two times that differ by less are one */
 
-static void refuse(const struct spec *sp) {
+void refuse_other_jobs(const struct spec *sp) {
     const char *why = sp->names.member ? "teams"
                       : sp->update     ? "'update' within the step"
                       : sp->npairs     ? "pairs such as \"0F5+7B2\""
@@ -20,6 +20,10 @@ static void refuse(const struct spec *sp) {
     if (why)
         die("%s: the best order is searched for jobs that each run alone on one rank, and this script has %s", sp->file,
             why);
+}
+
+static void refuse(const struct spec *sp) {
+    refuse_other_jobs(sp);
     for (int32_t j = 0; j < sp->njobs; j++)
         if (!(job_time(sp, j) > 0))
             die("%s: %s takes no time; let every job take some, however little", sp->file,
@@ -149,6 +153,7 @@ struct building {
     const struct graph *graph;
     struct instance *in;
     struct kinds kinds;
+    const int64_t *room; /* in bytes; NULL: caps count */
     int32_t *class_of; /* per job */
     int32_t *first;    /* per class: its first job */
     size_t cap, cap_first;
@@ -172,6 +177,32 @@ static int32_t first_like(const struct building *build, int32_t j) {
     return job_at(build->sp, job->s, first * slices + job->b % slices, job->d);
 }
 
+/* What a job takes of its rank's room, and keeps: of bytes, no more than the plan of any program, which has messages and
+ * gaps besides. An I's wstash grows in the place of the stash. */
+static int64_t taken_by(const struct building *build, const struct job *job) {
+    if (!build->room)
+        return job->d == OP_F;
+    const int64_t *bytes = stage_at(build->sp, build->st, job->s, job->b)->bytes;
+    bool again = job_at(build->sp, job->s, job->b, OP_R) >= 0;
+    int64_t more = bytes[K_wstash] - bytes[K_stash];
+    switch (job->d) {
+    case OP_F: return again ? bytes[K_input] : bytes[K_stash];
+    case OP_R: return bytes[K_stash];
+    case OP_I: return more > 0 ? more : 0;
+    default: return 0;
+    }
+}
+
+/* What the last backward of a microbatch on a stage gives back. */
+static int64_t given_by(const struct building *build, int s, int b) {
+    int64_t sum = 0;
+    for (int d = 0; d < NDIRS; d++) {
+        int32_t j = job_at(build->sp, s, b, d);
+        sum += j >= 0 ? taken_by(build, &build->sp->job[j]) : 0;
+    }
+    return sum;
+}
+
 /* Nothing waits for it, and it waits for one job: a script's own pred may say otherwise. */
 static bool can_pool(const struct building *build, int32_t j) {
     const struct graph *graph = build->graph;
@@ -187,7 +218,8 @@ static int32_t pool_for(const struct building *build, int32_t j) {
     for (int32_t c = 0; c < build->in->n; c++) {
         const struct class *class = &build->in->class[c];
         if (class->rank == job->rank && can_pool(build, build->first[c]) &&
-            job_time(build->sp, build->first[c]) == job_time(build->sp, j))
+            job_time(build->sp, build->first[c]) == job_time(build->sp, j) &&
+            given_by(build, class->s, build->sp->job[build->first[c]].b) == given_by(build, job->s, job->b))
             return c;
     }
     return -1;
@@ -243,27 +275,36 @@ static void find_lags(struct building *build) {
 }
 
 /* A live activation is one from the start of F to the end of its backward, on their rank. */
+/* Whether all jobs of the stage's microbatch run on one rank. With a cap, they must. */
+static bool stays(const struct building *build, const struct job *f, int32_t last) {
+    const struct spec *sp = build->sp;
+    const int64_t *room = build->in->room;
+    if (sp->job[last].rank == f->rank)
+        return true;
+    if (!build->room && (room[f->rank] < INT64_MAX || room[sp->job[last].rank] < INT64_MAX))
+        die("%s: %s runs on rank %d and its backward on rank %d: with a cap, the best order is searched where both "
+            "run on one rank",
+            sp->file, job_name(&sp->names, f->s, f->b, f->d), f->rank, sp->job[last].rank);
+    return false;
+}
+
 static void find_room(struct building *build) {
     struct instance *in = build->in;
     const struct spec *sp = build->sp;
     in->room = NEW(int64_t, in->ranks);
     for (int r = 0; r < in->ranks; r++)
-        in->room[r] = sp->cap && sp->cap[r] < INT_MAX ? sp->cap[r] : INT64_MAX;
+        in->room[r] = build->room ? build->room[r] : sp->cap && sp->cap[r] < INT_MAX ? sp->cap[r] : INT64_MAX;
     for (int32_t j = 0; j < sp->njobs; j++) {
-        const struct job *job = &sp->job[j];
-        struct class *class = &in->class[build->class_of[j]];
-        if (job->d != OP_F)
-            continue;
+        const struct job *job = &sp->job[j], *f = &sp->job[job_at(sp, job->s, job->b, OP_F)];
         int32_t w = job_at(sp, job->s, job->b, OP_W), last = w >= 0 ? w : job_at(sp, job->s, job->b, OP_B);
-        if (in->room[job->rank] == INT64_MAX && in->room[sp->job[last].rank] == INT64_MAX)
+        int64_t takes = taken_by(build, job);
+        if (!takes || !stays(build, f, last) || in->room[f->rank] == INT64_MAX)
             continue;
-        if (sp->job[last].rank != job->rank)
-            die("%s: %s runs on rank %d and its backward on rank %d: with a cap, the best order is searched where both "
-                "run on one rank",
-                sp->file, job_name(&sp->names, job->s, job->b, job->d), job->rank, sp->job[last].rank);
-        class->take = in->class[build->class_of[last]].give = 1;
+        struct class *class = &in->class[build->class_of[j]];
+        class->take = takes;
         class->until = build->class_of[last];
         class->by = w >= 0 ? build->class_of[job_at(sp, job->s, job->b, OP_I)] : class->until;
+        in->class[class->until].give = given_by(build, job->s, job->b);
     }
 }
 
@@ -344,9 +385,16 @@ static void list_by_rank(struct instance *in) {
 }
 
 struct instance *instance_of(const struct spec *sp, const struct stage *st, const struct graph *graph) {
+    return instance_in_bytes(sp, st, graph, NULL);
+}
+
+struct instance *instance_in_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph,
+                                   const int64_t *room) {
     refuse(sp);
-    struct building build = {sp, st, graph, NEW(struct instance, 1), find_kinds(sp, graph), NULL, NULL, 0, 0};
+    struct building build = {
+        .sp = sp, .st = st, .graph = graph, .in = NEW(struct instance, 1), .kinds = find_kinds(sp, graph), .room = room};
     build.in->ranks = sp->workers;
+    build.in->bytes = room;
     choose_tick(build.in, sp, st, graph);
     make_classes(&build);
     find_lags(&build);
@@ -364,6 +412,33 @@ int64_t serial_time(const struct instance *in) {
     for (int c = 0; c < in->n; c++)
         sum += in->class[c].reach * in->class[c].items;
     return sum;
+}
+
+void minimise_span(struct instance *in) {
+    const int *order = sort_classes(in);
+    in->span = true;
+    in->tail_to = NEW(int64_t, in->n * in->ranks);
+    for (int i = 0; i < in->n * in->ranks; i++)
+        in->tail_to[i] = in->class[i / in->ranks].rank == i % in->ranks ? 0 : -1;
+    for (int i = in->n - 1; i >= 0; i--) {
+        const struct class *class = &in->class[order[i]];
+        for (int l = 0; l < class->nlags && !class->pool; l++) {
+            int64_t between = class->lag[l].ticks - in->class[class->lag[l].from].time + class->time;
+            int64_t *from = &in->tail_to[class->lag[l].from * in->ranks], *to = &in->tail_to[order[i] * in->ranks];
+            for (int r = 0; r < in->ranks; r++)
+                from[r] = to[r] < 0 ? from[r] : most(from[r], between + to[r]);
+        }
+    }
+}
+
+int64_t span_bound(const struct instance *in, int r) {
+    int64_t work = 0, bound = 0;
+    for (int i = in->of_rank_at[r]; i < in->of_rank_at[r + 1]; i++) {
+        const struct class *class = &in->class[in->of_rank[i]];
+        work += class->time * class->items;
+        bound = most(bound, class->time + in->tail_to[in->of_rank[i] * in->ranks + r]);
+    }
+    return most(bound, work);
 }
 
 /* The least time from the start of an item of `from` to the end of that which gives its room back. Items of a pool

@@ -34,19 +34,30 @@ struct instance {
     bool rounded;
     int ranks, n;
     int64_t *room; /* per rank; INT64_MAX: no limit */
+    const int64_t *bytes; /* per rank: that room, in bytes; NULL: it is in activations */
     struct class *class;
     int *of_rank,
         *of_rank_at;   /* the classes of rank r, longest tail first: of_rank[of_rank_at[r] .. of_rank_at[r+1]) */
     int32_t *class_of; /* per job */
+    bool span;        /* what is to be least: the longest time that a rank takes from its first item to its last, */
+    int64_t *tail_to; /* [class * ranks + r]: the least time from an item's end to that of one of rank r; -1: none follows */
     bool *one_taker;   /* per rank: at most one of its classes takes room */
 };
 
+/* Dies of the same, but for the jobs' times. */
+void refuse_other_jobs(const struct spec *sp);
 /* Dies, saying why, of what is not optimised: teams, pairs, updates within the step, and jobs that take no time. */
 struct instance *instance_of(const struct spec *sp, const struct stage *st, const struct graph *graph);
+/* The same with room in bytes for what microbatches keep, per rank, instead of caps; NULL: instance_of. */
+struct instance *instance_in_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph,
+                                   const int64_t *room);
 char *class_name(const struct class *class); /* "F0", "W0" */
 
 /* The largest bound on the makespan that one rank's work gives, with what must come before and after it. */
 int64_t work_bound(const struct instance *in);
+void minimise_span(struct instance *in); /* instead of the makespan */
+/* The same for spans: a rank's work, and what leads from one of its items to another. */
+int64_t span_bound(const struct instance *in, int r);
 /* What a microbatch of so many takes at least in a steady state: the busiest rank's work, or what it takes to hold, on
  * a rank with room, all that is to be held for as long as it must be. In ticks. */
 struct steady {

@@ -29,9 +29,18 @@ static void raise(struct optimum *best, const struct instance *in, int64_t state
     }
 }
 
+static int64_t least_span(const struct instance *in) {
+    int64_t bound = 0;
+    for (int r = 0; r < in->ranks; r++)
+        bound = span_bound(in, r) > bound ? span_bound(in, r) : bound;
+    return bound;
+}
+
 struct optimum find_optimum(const struct instance *in, const struct graph *graph, int64_t own, int64_t states,
                             double until) {
     struct optimum best = {.makespan = own, .lower = work_bound(in), .proof = PROOF_WORK};
+    if (in->span)
+        best.lower = least_span(in);
     for (int i = 0; i < NBEAMS && best.makespan > best.lower; i++) {
         struct found found = search(in, best.makespan, (struct effort){beams[i], states, until});
         take(&best, in, graph, &found);

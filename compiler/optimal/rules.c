@@ -118,12 +118,13 @@ static void add_turns(struct rules *rules, const struct spec *sp, struct lists l
                  cap);
 }
 
-struct rules rules_for(const struct spec *sp, struct lists lists) {
+struct rules rules_for(const struct spec *sp, struct lists lists, bool bytes) {
     struct rules rules = {0};
     const int *peak = find_peaks(sp, lists), *cap = caps_anything(sp) ? sp->cap : NULL;
     bool turns = is_chain(sp) && !has_direction(sp, OP_R);
-    add_orders(&rules, sp, cap);
-    if (turns)
+    if (!bytes)
+        add_orders(&rules, sp, cap);
+    if (turns && !bytes)
         add_turns(&rules, sp, lists, cap);
     add_orders(&rules, sp, peak);
     if (turns)

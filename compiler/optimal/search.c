@@ -35,11 +35,13 @@ struct search {
     int32_t *chosen;
 };
 
-static int width(const struct instance *in) { return in->n + in->ranks + 1; } /* words before the recent starts */
+static int width(const struct instance *in) { /* words before the recent starts */
+    return in->n + in->ranks + (in->span ? in->ranks : 0) + 1;
+}
 static const int32_t *row_at(const struct search *s, int32_t state) {
     return s->found.visited.word + s->found.visited.at[state];
 }
-static int32_t recent_starts(const struct instance *in, const int32_t *row) { return row[in->n + in->ranks]; }
+static int32_t recent_starts(const struct instance *in, const int32_t *row) { return row[width(in) - 1]; }
 static size_t row_words(const struct instance *in, const int32_t *row) {
     return (size_t)width(in) + 2 * (size_t)recent_starts(in, row);
 }
@@ -105,15 +107,34 @@ static int64_t next_event(const struct search *s, int32_t c, int64_t age) {
 }
 
 /* Whether a rank that starts nothing could have run something until then, and been no worse off. */
-static bool wastes_time(const struct search *s, int64_t step) {
+static bool wastes_time(const struct search *s, const int32_t *row, int64_t step) {
     const struct instance *in = s->in;
     for (int r = 0; r < in->ranks; r++)
         for (int i = 0; i < s->nchoices[r] - 1 && s->chosen[r] < 0; i++) {
             const struct class *class = &in->class[s->choice[r][i]];
-            if (class->time <= step && (!class->take || in->one_taker[r] || in->room[r] == INT64_MAX))
+            bool may_wait = in->span && row[in->n + in->ranks + r] == 0; /* the later it begins, the better */
+            if (!may_wait && class->time <= step && (!class->take || in->one_taker[r] || in->room[r] == INT64_MAX))
                 return true;
         }
     return false;
+}
+
+static bool has_ended(const struct instance *in, const int32_t *row, int r) {
+    for (int i = in->of_rank_at[r]; i < in->of_rank_at[r + 1]; i++)
+        if (row[in->of_rank[i]] < in->class[in->of_rank[i]].items)
+            return false;
+    return row[in->n + r] == 0;
+}
+
+/* How long ago rank r began, in s->row, which comes `step` ticks after row; once it has ended, its span. */
+static int32_t since(const struct search *s, const int32_t *row, int r, int64_t step) {
+    const struct instance *in = s->in;
+    int32_t before = row[in->n + in->ranks + r], c = s->chosen[r];
+    if (has_ended(in, row, r) || (before == 0 && c < 0))
+        return before;
+    if (has_ended(in, s->row, r))
+        return before + (c < 0 ? row[in->n + r] : (int32_t)in->class[c].time);
+    return before + (int32_t)step;
 }
 
 /* Ages the recent starts of row by `step` ticks into s->row, with those chosen, in the order of classes. */
@@ -140,11 +161,54 @@ static void make_row(struct search *s, const int32_t *row, int64_t step) {
             }
         }
     }
-    s->row[in->n + in->ranks] = n;
+    s->row[width(in) - 1] = n;
+    for (int r = 0; r < in->ranks && in->span; r++)
+        s->row[in->n + in->ranks + r] = since(s, row, r, step);
+}
+
+/* The least time from now on until rank r can have ended, by what is left on rank q. */
+static int64_t left_for(const struct instance *in, const int32_t *row, int q, int r) {
+    int64_t work = row[in->n + q], bound = q == r ? work : 0, tail = INT64_MAX;
+    for (int i = in->of_rank_at[q]; i < in->of_rank_at[q + 1]; i++) {
+        int c = in->of_rank[i];
+        int64_t to = in->tail_to[c * in->ranks + r];
+        if (to < 0 || row[c] == in->class[c].items)
+            continue;
+        work += in->class[c].time * (in->class[c].items - row[c]);
+        tail = least(tail, to);
+        bound = work + tail > bound ? work + tail : bound;
+    }
+    return bound;
+}
+
+/* The least that the largest span can be. */
+static int64_t span_from(const struct instance *in, const int32_t *row) {
+    int64_t bound = 0;
+    for (int r = 0; r < in->ranks; r++) {
+        int64_t span = row[in->n + in->ranks + r], left = 0;
+        if (span == 0)
+            span = span_bound(in, r);
+        else if (!has_ended(in, row, r)) {
+            for (int q = 0; q < in->ranks; q++) {
+                int64_t more = left_for(in, row, q, r);
+                left = more > left ? more : left;
+            }
+            const int32_t *recent = row + width(in);
+            for (int32_t i = 0; i < recent_starts(in, row); i++) {
+                int64_t to = in->tail_to[recent[2 * i] * in->ranks + r];
+                int64_t more = in->class[recent[2 * i]].time - recent[2 * i + 1] + to;
+                left = to >= 0 && more > left ? more : left;
+            }
+        }
+        bound = span + left > bound ? span + left : bound;
+    }
+    return bound;
 }
 
 /* The least time at which what is left can end, from time t on. */
 static int64_t bound_of(const struct instance *in, const int32_t *row, int64_t t) {
+    if (in->span)
+        return span_from(in, row);
     int64_t bound = t;
     for (int r = 0; r < in->ranks; r++) {
         int64_t work = t + row[in->n + r];
@@ -253,6 +317,9 @@ static bool dominates(const struct instance *in, const int32_t *a, const int32_t
     for (int r = 0; r < in->ranks; r++)
         if (a[in->n + r] > b[in->n + r])
             return false;
+    for (int r = in->n + in->ranks; r < width(in) - 1; r++) /* it began no earlier, or has not begun either */
+        if (a[r] > b[r] || (a[r] == 0) != (b[r] == 0))
+            return false;
     const int32_t *x = a + width(in), *y = b + width(in);
     const int32_t *xend = x + 2 * recent_starts(in, a), *yend = y + 2 * recent_starts(in, b);
     for (int c = 0; c < in->n; c++) {
@@ -335,7 +402,7 @@ static size_t thin_out(struct search *s, const struct layer *layer, struct rank_
 static void choose(struct search *s, int32_t state, int64_t step) {
     const struct instance *in = s->in;
     struct visited *v = &s->found.visited;
-    if (step == INT64_MAX || wastes_time(s, step))
+    if (step == INT64_MAX || wastes_time(s, row_at(s, state), step))
         return;
     make_row(s, row_at(s, state), step);
     int64_t time = v->time[state] + step, bound = bound_of(in, s->row, time);
@@ -349,10 +416,22 @@ static void choose(struct search *s, int32_t state, int64_t step) {
     }
 }
 
+/* A rank that could begin, and waits, may begin at any time, not only when something happens. While nothing runs and
+ * nothing is on its way, there is nothing to wait for. */
+static int64_t next_tick(const struct search *s, const int32_t *row, int64_t step) {
+    const struct instance *in = s->in;
+    if (step == INT64_MAX)
+        return step;
+    for (int r = 0; r < in->ranks; r++)
+        if (row[in->n + in->ranks + r] == 0 && s->chosen[r] < 0 && s->nchoices[r] > 1)
+            return 1;
+    return step;
+}
+
 /* All that the ranks from r on can start, the next event being so many ticks ahead. */
 static void choose_from(struct search *s, int32_t state, int r, int64_t step) {
     if (r == s->in->ranks) {
-        choose(s, state, step);
+        choose(s, state, s->in->span ? next_tick(s, row_at(s, state), step) : step);
         return;
     }
     for (int i = 0; i < s->nchoices[r]; i++) {

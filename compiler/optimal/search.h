@@ -19,13 +19,14 @@ struct effort {
 };
 struct visited { /* states in the order of time, as rows of words */
     int64_t *time;
-    size_t *at; /* in word: n of each class; free of each rank; how many recent starts, and class, age of each */
+    size_t *at; /* in word: n of each class; free of each rank; for spans, since when each rank runs, 0 if it has not
+                 * begun, and its span once it has ended; how many recent starts, and class, age of each */
     int32_t *parent, *word;
     bool *kept; /* it was followed, not dropped as dominated */
     int n, best; /* best: the state in which everything has started; -1: nothing ends before the limit */
 };
 struct found {
-    int64_t makespan; /* the best below the limit, or the limit */
+    int64_t makespan; /* or largest span: the best below the limit, or the limit */
     bool all;         /* nothing was left out: no schedule is shorter */
     struct visited visited;
 };

@@ -35,6 +35,23 @@ expect "room for three: memory says how long" "4 4 true memory" "$(period -D cap
 expect "V-Half's memory: a rank's work" "6 6 true work" "$(period -D caps=6 -D split=true -D chunks=2 -D v=true -o "$script")"
 expect "what was written takes so long" 6 "$((($(makespan 80) - $(makespan 40)) / 40))"
 
+# span ARGS...: the least largest span, the script's own, whether a rank's work proves it
+span() { "$PIANOLA" optimal $caps --objective span "$@" --json 2>&1 | sed -nE 's/.*"span": ([0-9.]+), "own": ([^,]*),.*"optimal": ([a-z]*).*/\1 \2 \3/p;/error:/p'; }
+expect "ZB-H1's memory: its bubble" "27 29 false" "$(span -D split=true -D caps=4 -o "$script")"
+expect "what was written has that span, and no longer one" 27 "$(ranks span "$script" | tr , '\n' | sort -n | tail -1)"
+expect "ZB-H2's memory: no bubble" "24 24 true" "$(span -D split=true -D caps=7)"
+
+# Memory in bytes: GPipe's jobs where there is no room for all microbatches. 1F1B's order, which is as quick, needs 6.8 MB.
+gpt="--model schedules/models/gpt.lua --cluster schedules/clusters/latency.lua -D flops=1e9"
+fits() { "$PIANOLA" check "$script" $gpt -D memory="$1" 2>&1 | grep -c proved; }
+tight=$("$PIANOLA" optimal schedules/gpipe.lua $gpt -D memory=6e6 --json -o "$script" 2>&1)
+expect "6 MB: what is written fits" "0 1" "$(sed -nE 's/.*"excess_bytes": ([0-9]+).*/\1/p' <<<"$tight") $(fits 6e6)"
+expect "the script's own order does not fit" 0 "$("$PIANOLA" check schedules/gpipe.lua $gpt -D memory=6e6 2>&1 | grep -c proved)"
+expect "7 MB: 1F1B's makespan" 1.284 "$("$PIANOLA" optimal schedules/gpipe.lua $gpt -D memory=7e6 --json -o "$script" |
+    sed -nE 's/.*"makespan": ([0-9.]{5}).*"own".*/\1/p')"
+expect "7 MB: it fits" 1 "$(fits 7e6)"
+expect "no memory at all" 1 "$("$PIANOLA" optimal schedules/gpipe.lua $gpt -D memory=1e6 2>&1 | grep -c 'error:')"
+
 cat >"$room/turns.lua" <<'END'
 local p = params { batches = 4 }
 return schedule { workers = 2, stages = 2, batches = p.batches, w = function(s, b) return s, (s + b) % 2 end }

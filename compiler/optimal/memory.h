@@ -1,0 +1,14 @@
+/* Memory in bytes, where the cluster has so much and the script has no caps. */
+#ifndef PIANOLA_OPTIMAL_MEMORY_H
+#define PIANOLA_OPTIMAL_MEMORY_H
+#include "closed.h"
+
+/* The schedule of ranks that run their jobs in this order, as soon as they can. */
+struct sched *sched_in_order(const struct spec *sp, const struct stage *st, const struct graph *graph,
+                             struct lists lists);
+bool counts_bytes(const struct spec *sp);
+/* Per rank: what is left of the cluster's memory beside what stays for the whole step. lists: any order that can run. */
+int64_t *room_in_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists);
+/* By how many bytes the smallest plan for this order exceeds the cluster's memory on some rank; 0: it fits. */
+int64_t excess_of_plan(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists);
+#endif
