@@ -2,7 +2,6 @@
  * search begins with the best order up to then, and bounds are handed down at the end. */
 #include "frontier.h"
 #include "optimal.h"
-#include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +110,8 @@ struct frontier find_frontier(struct spec *sp, const struct stage *st, const str
     sp->cap = NEW(int, sp->workers);
     set_caps(sp, INT_MAX);
     frontier.free = solve(&what, 0, &best);
-    assert(best.known); /* without caps, any order of the jobs runs that keeps their dependencies */
+    if (!best.known) /* there is one: any that keeps the dependencies */
+        die("%s: found no order at all; give more --time", sp->file);
     int peak = peak_of(sp, &best);
     frontier.point = NEW(struct point, peak);
     while (frontier.n == 0 || order.ticks > best.ticks || !order.known) {
