@@ -100,4 +100,12 @@ says "over what is read" "this file is read" $caps --svg $caps
 says "the picture to stdout" "name a file for the picture" $caps --svg -
 says "into no folder" "No such file" $caps --svg "$room/none/a.svg"
 says "backwards elsewhere" "with a cap, the best order is searched where both run on one rank" "$room/apart.lua"
+
+# What schedules/README.md shows is what the command prints.
+readme=$(sed -n '/^## The best order/,/^## The language/p' schedules/README.md)
+shown=$(sed -nE 's/^    \$ build.pianola frontier (.*)/\1/p' <<<"$readme")
+# shellcheck disable=SC2086
+expect "schedules/README.md" "$(sed -n '/^```$/,/^```$/{/^```$/d;p}' <<<"$readme")" "$("$PIANOLA" frontier $shown)"
+expect "its table" "$(points $caps -D caps=1) | $(points $caps -D split=true) | $(points $caps "${v[@]}") | $(points $caps "${latency[@]}")" \
+    "$(sed -nE '/^\| [at].* \|/{s/^\| [^|]*\|//;s/[ |]+/ /g;s/^ | $//g;s/none/-/;p}' <<<"$readme" | paste -sd'|' | sed 's/|/ | /g')"
 finish
