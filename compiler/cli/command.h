@@ -40,6 +40,7 @@ int cmd_import(const struct settings *settings);
 int cmd_partition(const struct settings *settings);
 int cmd_profile(const struct settings *settings);
 int cmd_optimal(const struct settings *settings);
+int cmd_frontier(const struct settings *settings);
 
 /* cmd_verify.c: prints the claims as members of a JSON object; no: the refutation, or NULL */
 struct refutation;

@@ -82,15 +82,24 @@ const struct command commands[] = {
      "  pianola optimal schedules/1f1b.lua -o best.lua && pianola show best.lua\n"
      "  pianola optimal schedules/zbv.lua -D batches=16 --time 60 --json\n",
      OPTIMAL, cmd_optimal, A_SCHEDULE, false},
+    {"frontier", "SCHEDULE.lua [OTHER.lua ...]",
+     "the least makespan of the first script's jobs for each cap on live activations, and where the scripts' own "
+     "orders "
+     "lie",
+     "  pianola frontier schedules/zbv.lua schedules/v_min.lua schedules/v_half.lua\n"
+     "  pianola frontier schedules/zb_h1.lua schedules/zb_h2.lua -D batches=12 --svg frontier.svg\n"
+     "  pianola frontier schedules/1f1b.lua --cluster schedules/clusters/latency.lua -D latency=1 --json\n",
+     FRONTIER, cmd_frontier, A_SCHEDULE, true},
 };
 const int ncommands = sizeof commands / sizeof *commands;
 
 const struct option_row options[] = {
     {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D',
-     SCRIPTS | PARTITION | PROFILE | OPTIMAL},
+     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER},
     {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm',
-     SCRIPTS | PARTITION | PROFILE | OPTIMAL},
-    {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c', SCRIPTS | PARTITION | OPTIMAL},
+     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER},
+    {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c',
+     SCRIPTS | PARTITION | OPTIMAL | FRONTIER},
     {"lanes", "PER", "a communication lane, and with NCCL a communicator, per edge (default), peer or rank", 'l',
      SCRIPTS},
     {"launch-order", "ORDER",
@@ -113,8 +122,10 @@ const struct option_row options[] = {
      "(profile); a picture of the losses (compare --train); a schedule script with the best order, beside which the "
      "certificate goes (optimal)",
      'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE | COMPARE | OPTIMAL},
-    {"time", "SECONDS", "search for so long at most; default: through so many states, which takes a minute or two", '3',
-     OPTIMAL},
+    {"time", "SECONDS",
+     "search for so long at most (frontier: for each cap); default: through so many states, which takes a minute or "
+     "two",
+     '3', OPTIMAL | FRONTIER},
     {"objective", "OBJECTIVE",
      "what is to be least: the makespan (default); the span: the longest time that a rank takes from its first job to "
      "its last; "
@@ -181,7 +192,8 @@ const struct option_row options[] = {
      "write the costs of the measured side (diff), or of a stage per layer (profile), as a cluster script, for "
      "--cluster",
      'P', DIFF | PROFILE},
-    {"svg", "FILE", "also draw A, B and the difference there, on one time axis", 'v', DIFF},
+    {"svg", "FILE", "also draw there: A, B and the difference, on one time axis (diff); the curve (frontier)", 'v',
+     DIFF | FRONTIER},
     {"html", "FILE", "the same picture, in a page that answers the mouse", 'H', DIFF},
     {"git", NULL, "as git's external diff: takes git's seven arguments", 'G', DIFF},
     {"json", NULL, "print figures as JSON", 'j', ALL & ~(COMPILE | IMPORT)},

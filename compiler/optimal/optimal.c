@@ -1,31 +1,44 @@
 /* A good order first, with narrow beams; then all states, until nothing better is left. */
 #include "optimal.h"
 #include "order.h"
+#include <string.h>
 
 static const int beams[] = {1, 16, 256, 4096};
 enum { NBEAMS = sizeof beams / sizeof *beams };
 
-static void take(struct optimum *best, const struct instance *in, const struct graph *graph, const struct found *found) {
-    if (found->visited.best < 0)
-        return;
-    best->makespan = found->makespan;
-    best->start = starts_of(in, found, graph);
+struct task {
+    const struct instance *in;
+    const struct graph *graph;
+    int64_t states;
+    double until;
+    int64_t *start; /* room for the best order */
+};
+
+/* Looks for an order that ends before `limit`, keeps it, and says whether it is proved that none does. What was visited
+ * is kept, as the proof, if so; else its memory is free for the next search. */
+static bool attempt(struct optimum *best, const struct task *task, int64_t limit, int beam) {
+    struct scratch scratch = scratch_begin();
+    struct found found = search(task->in, limit, (struct effort){beam, task->states, task->until});
+    if (found.visited.best >= 0) {
+        memcpy(task->start, starts_of(task->in, &found, task->graph), sizeof *task->start * (size_t)task->graph->n);
+        best->makespan = found.makespan;
+        best->start = task->start;
+    }
+    if (!found.all || beam) {
+        scratch_end(scratch);
+        return false;
+    }
+    best->lower = found.makespan;
+    best->proof = PROOF_COVER;
+    best->cover = found.visited;
+    return true;
 }
 
-/* Raises the lower bound as far as searches of so many states can: there is nothing below `lower`. */
-static void raise(struct optimum *best, const struct instance *in, int64_t states, double until) {
-    for (int64_t step = 1, limit; best->lower < best->makespan; step = step > 1 ? step / 2 : 0) {
-        if (step == 0)
-            return;
-        for (; (limit = best->lower + step) <= best->makespan; step *= 2) {
-            struct found found = search(in, limit, (struct effort){0, states, until});
-            if (!found.all || found.visited.best >= 0)
-                break;
-            best->lower = limit;
-            best->proof = PROOF_COVER;
-            best->cover = found.visited;
-        }
-    }
+/* Raises the lower bound as far as searches of so many states can. */
+static void raise(struct optimum *best, const struct task *task) {
+    for (int64_t step = 1; step > 0 && best->lower < best->makespan; step /= 2)
+        for (; best->lower + step <= best->makespan && attempt(best, task, best->lower + step, 0); step *= 2)
+            ;
 }
 
 static int64_t least_span(const struct instance *in) {
@@ -40,21 +53,12 @@ struct optimum find_optimum(const struct instance *in, const struct graph *graph
     struct optimum best = {.makespan = own, .lower = work_bound(in), .proof = PROOF_WORK};
     if (in->span)
         best.lower = least_span(in);
-    for (int i = 0; i < NBEAMS && best.makespan > best.lower; i++) {
-        struct found found = search(in, best.makespan, (struct effort){beams[i], states, until});
-        take(&best, in, graph, &found);
-    }
-    if (best.makespan == best.lower)
-        return best;
-    struct found found = search(in, best.makespan, (struct effort){0, states, until});
-    take(&best, in, graph, &found);
-    if (found.all) {
-        best.lower = best.makespan;
-        best.proof = PROOF_COVER;
-        best.cover = found.visited;
-    } else {
+    const struct task task = {in, graph, states, until, NEW(int64_t, graph->n)};
+    for (int i = 0; i < NBEAMS && best.makespan > best.lower; i++)
+        attempt(&best, &task, best.makespan, beams[i]);
+    if (best.makespan > best.lower && !attempt(&best, &task, best.makespan, 0)) {
         best.gave_up = true;
-        raise(&best, in, states, until);
+        raise(&best, &task);
     }
     return best;
 }

@@ -4,7 +4,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { COMPARED = 4096 }; /* states that one is compared with, at most, for dominance */
+enum {
+    COMPARED = 4096,     /* states that one is compared with, at most, for dominance */
+    MOST_WORDS = 1 << 28 /* of all states: a gigabyte, where they are few but long */
+};
 
 struct layer { /* the states of one moment */
     int64_t time;
@@ -463,7 +466,7 @@ static struct layer next_layer(struct search *s) {
 static bool gives_up(const struct search *s) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    return s->found.visited.n > s->effort.states ||
+    return s->found.visited.n > s->effort.states || s->words > MOST_WORDS ||
            (s->effort.until > 0 && (double)now.tv_sec + 1e-9 * (double)now.tv_nsec > s->effort.until);
 }
 

@@ -182,6 +182,7 @@ struct report {
     struct rank_report *rank;
     const struct jitter *jitter; /* NULL: not asked for */
 };
+const char *time_unit(const struct spec *sp); /* as report.unit */
 struct report *report_make(const struct spec *sp, const struct stage *st, const struct graph *graph,
                            const struct program *p, const struct timeline *tl);
 

@@ -389,12 +389,16 @@ static void report_versions(const struct program *p, struct report *rep) {
         count_mixes(p, rep);
 }
 
+const char *time_unit(const struct spec *sp) {
+    return sp->took || is_costs(sp) ? "s" : !sp->model ? "F" : sp->flops > 0 ? "s" : "FLOP";
+}
+
 struct report *report_make(const struct spec *sp, const struct stage *st, const struct graph *graph,
                            const struct program *p, const struct timeline *tl) {
     struct report *rep = NEW(struct report, 1);
     double progress = 0, busy = 0, steady = 0, all;
     rep->schedule = sp->name;
-    rep->unit = sp->took || is_costs(sp) ? "s" : !sp->model ? "F" : sp->flops > 0 ? "s" : "FLOP";
+    rep->unit = time_unit(sp);
     rep->workers = sp->workers;
     rep->stages = script_stages(&sp->names, sp->stages);
     rep->slices = sp->names.slices;

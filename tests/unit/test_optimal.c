@@ -5,6 +5,7 @@
  * soon as it can, but not before the one placed last. So each schedule in which no job can start earlier without
  * another order on its rank comes up, and one of these is best. A branch ends where even what must follow each job, and
  * what each rank still has to run, end no sooner than what is to be beaten. */
+#include "optimal/frontier.h"
 #include "optimal/optimal.h"
 #include "random_spec.h"
 #include "verify/bound.h"
@@ -336,6 +337,89 @@ Test(optimal, no_order_of_any_is_shorter, .timeout = 600) {
     cr_assert_gt(tally.impossible, PROBLEMS / 100);
     cr_assert_gt(tally.covers, PROBLEMS / 40);
     cr_assert_lt(tally.too_large, PROBLEMS / 100);
+}
+
+/* Cut short, a search still says what holds: the bound is below the truth, and the order above it. */
+Test(optimal, given_up, .timeout = 600) {
+    int open = 0;
+    for (uint64_t seed = 1; seed <= PROBLEMS / 4; seed++) {
+        struct problem x = {.sp = draw_tiny(seed)};
+        x.graph = x.sp->njobs <= MOST_JOBS ? graph_build(x.sp) : NULL;
+        if (x.graph && (x.judge = judge_of(x.sp), !leaves_a_capped_rank(&x.judge))) {
+            of_problem(&x);
+            struct optimum best = find_optimum(x.in, x.graph, serial_time(x.in) + 1, 1 + (int64_t)seed % 30, 0);
+            double found = best.start ? replayed(&x.judge, best.start, x.in->tick) : INFINITY;
+            double truth = best_below(&x.judge, found), lower = (double)best.lower * x.in->tick;
+            cr_assert(truth <= found && (lower <= truth || isinf(truth)), "seed %d: %g, %g, %g", (int)seed, lower,
+                      truth, found);
+            cr_assert(!best.start || best.lower < best.makespan || truth == found, "seed %d: %g is not best", (int)seed,
+                      found);
+            open += best.lower < best.makespan;
+        }
+        free_all();
+    }
+    cr_assert_gt(open, PROBLEMS / 100);
+}
+
+/* ---- over the cap ---- */
+
+/* Of each cap, by all orders: the truth lies between the point's bound and its makespan. The last is as good as none.
+ */
+static int judge_frontier(struct problem *x, const struct frontier *frontier) {
+    double above = INFINITY, truth = INFINITY;
+    int open = 0;
+    for (int i = 0; i < frontier->n; i++) {
+        const struct point *point = &frontier->point[i];
+        double found = isnan(point->makespan) ? INFINITY : point->makespan;
+        double lower = isnan(point->lower) ? INFINITY : point->lower;
+        for (int r = 0; r < x->sp->workers; r++)
+            x->sp->cap[r] = point->cap;
+        x->judge = judge_of(x->sp);
+        truth = best_below(&x->judge, INFINITY);
+        cr_assert(lower <= truth && truth <= found, "cap %d: %g is not in %g..%g", point->cap, truth, lower, found);
+        cr_assert_leq(lower, above, "with more room, no less than %g, but with less, than %g", lower, above);
+        cr_assert(!point->proved || (truth == found && truth == lower));
+        above = lower;
+        open += !point->proved;
+    }
+    cr_assert(frontier->free.makespan == frontier->point[frontier->n - 1].makespan);
+    for (int r = 0; r < x->sp->workers; r++)
+        x->sp->cap[r] = INT_MAX;
+    x->judge = judge_of(x->sp);
+    truth = best_below(&x->judge, INFINITY);
+    cr_assert(frontier->free.lower <= truth && truth <= frontier->free.makespan);
+    return open;
+}
+
+struct frontier_of {
+    struct problem *problem;
+    struct pains pains;
+    struct frontier frontier;
+};
+static void of_frontier(void *with) {
+    struct frontier_of *x = with;
+    x->frontier = find_frontier(x->problem->sp, unit_stages(x->problem->sp), x->problem->graph, x->pains);
+}
+
+/* Every other one is cut short, some so early that no order at all is found. */
+Test(optimal, frontiers, .timeout = 600) {
+    int open = 0, points = 0;
+    for (uint64_t seed = 1; seed <= PROBLEMS / 4; seed++) {
+        struct problem x = {.sp = draw_tiny(seed)};
+        place_jobs(x.sp, below(ANYWHERE)); /* not that: a backward is on the rank of its forward */
+        if (x.sp->njobs <= 16) {
+            x.graph = graph_build(x.sp);
+            struct frontier_of of = {&x, {.states = seed % 2 ? INT32_MAX - 1 : (int64_t)(10 + seed % 40)}, {0}};
+            const char *why = death_of(of_frontier, &of);
+            cr_assert(!why || (seed % 2 == 0 && strstr(why, "give more --time")), "seed %d: %s", (int)seed, why);
+            int left = why ? 0 : judge_frontier(&x, &of.frontier);
+            cr_assert(left == 0 || seed % 2 == 0, "seed %d: %d points are not proved", (int)seed, left);
+            open += left;
+            points += of.frontier.n;
+        }
+        free_all();
+    }
+    cr_assert(open > 10 && points > 100, "%d of %d points are not proved", open, points);
 }
 
 /* ---- sizes ---- */

@@ -1,0 +1,126 @@
+/* One search for each cap. An order for less room is one for more, and a bound for more room is one for less: so each
+ * search begins with the best order up to then, and bounds are handed down at the end. */
+#include "frontier.h"
+#include "optimal.h"
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct order {
+    int64_t ticks;  /* when it ends */
+    double time;    /* the same in the script's unit, without rounding */
+    int64_t *start; /* per job, in ticks */
+    bool known;
+};
+
+static double seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct searched {
+    const struct spec *sp;
+    const struct stage *st;
+    const struct graph *graph;
+    struct pains pains;
+};
+
+static void keep(const struct searched *what, struct order *order, const struct optimum *best) {
+    double time = time_of_order(what->sp, what->st, what->graph, best->start);
+    if (order->known && time >= order->time)
+        return; /* better by rounded times only */
+    *order = (struct order){best->makespan, time, order->start, true};
+    memcpy(order->start, best->start, sizeof *best->start * (size_t)what->sp->njobs);
+}
+
+/* With the caps that the spec has now. order: the best known one; it becomes the best one found. */
+static struct point solve(const struct searched *what, int cap, struct order *order) {
+    struct scratch scratch = scratch_begin();
+    if (what->pains.begins)
+        what->pains.begins(cap);
+    const struct instance *in = instance_of(what->sp, what->st, what->graph);
+    struct optimum best =
+        find_optimum(in, what->graph, order->known ? order->ticks : serial_time(in) + 1, what->pains.states,
+                     what->pains.seconds > 0 ? seconds_now() + what->pains.seconds : 0);
+    if (best.start)
+        keep(what, order, &best);
+    bool closed = best.lower >= best.makespan;
+    struct point point = {cap, order->known ? order->time : NAN, (double)best.lower * in->tick,
+                          closed && !(order->known && in->rounded)};
+    if (closed && !in->rounded && order->known)
+        point.lower = point.makespan;
+    if (closed && !order->known)
+        point.lower = NAN;
+    scratch_end(scratch);
+    return point;
+}
+
+struct turn {
+    int64_t start;
+    int32_t job;
+};
+static int by_start(const void *x, const void *y) {
+    const struct turn *a = x, *b = y;
+    return a->start != b->start ? (a->start < b->start ? -1 : 1) : (a->job > b->job) - (a->job < b->job);
+}
+
+/* The most activations that live on a rank at once; of each, on the rank of its F. */
+static int peak_of(const struct spec *sp, const struct order *order) {
+    struct scratch scratch = scratch_begin();
+    struct turn *turn = NEW(struct turn, sp->njobs);
+    int *live = NEW(int, sp->workers), peak = 0;
+    for (int32_t j = 0; j < sp->njobs; j++)
+        turn[j] = (struct turn){order->start[j], j};
+    qsort(turn, (size_t)sp->njobs, sizeof *turn, by_start);
+    for (int32_t i = 0; i < sp->njobs; i++) {
+        const struct job *job = &sp->job[turn[i].job];
+        bool split = job_at(sp, job->s, job->b, OP_W) >= 0;
+        live[job->rank] += job->d == OP_F;
+        peak = live[job->rank] > peak ? live[job->rank] : peak;
+        if (job->d == (split ? OP_W : OP_B))
+            live[sp->job[job_at(sp, job->s, job->b, OP_F)].rank]--;
+    }
+    scratch_end(scratch);
+    return peak;
+}
+
+static void set_caps(struct spec *sp, int cap) {
+    for (int r = 0; r < sp->workers; r++)
+        sp->cap[r] = cap;
+}
+
+/* What is no order's makespan with more room is none with less. */
+static void hand_down(struct frontier *frontier) {
+    double lower = frontier->free.lower;
+    for (int i = frontier->n - 1; i >= 0; i--) {
+        struct point *point = &frontier->point[i];
+        if (isnan(point->lower))
+            break; /* nor does any order fit with less */
+        point->lower = lower = fmax(lower, point->lower);
+        point->proved |= point->lower >= point->makespan;
+    }
+}
+
+struct frontier find_frontier(struct spec *sp, const struct stage *st, const struct graph *graph, struct pains pains) {
+    const struct searched what = {sp, st, graph, pains};
+    struct order order = {.start = NEW(int64_t, sp->njobs)}, best = {.start = NEW(int64_t, sp->njobs)};
+    struct frontier frontier = {0};
+    sp->cap = NEW(int, sp->workers);
+    set_caps(sp, INT_MAX);
+    frontier.free = solve(&what, 0, &best);
+    if (!best.known) /* there is one: any that keeps the dependencies */
+        die("%s: found no order at all; give more --time", sp->file);
+    int peak = peak_of(sp, &best);
+    frontier.point = NEW(struct point, peak);
+    while (frontier.n == 0 || order.ticks > best.ticks || !order.known) {
+        int cap = frontier.n + 1;
+        if (cap == peak)
+            order = best;
+        set_caps(sp, cap);
+        frontier.point[frontier.n++] = solve(&what, cap, &order);
+    }
+    hand_down(&frontier);
+    return frontier;
+}

@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# `pianola frontier`: curves computed elsewhere, each point as `optimal` finds it under that cap, and no schedule below
+# its curve.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+. tests/support/pictures.sh
+room=$(mktemp -d) || exit 2
+trap 'rm -rf "$room"' EXIT
+caps=tests/optimal/caps.lua
+v=(-D chunks=2 -D v=true -D split=true)
+
+# points ARGS...: the makespans, proved ones alone, or the error
+points() { "$PIANOLA" frontier "$@" --json 2>"$room/stderr" >"$room/json" || { cat "$room/stderr"; return; }
+    python3 - "$room/json" 2>&1 <<'PY'
+import json, sys
+curve = json.load(open(sys.argv[1]))
+assert [p["cap"] for p in curve["points"]] == list(range(1, len(curve["points"]) + 1))
+print(*(("-" if p["makespan"] is None else p["makespan"]) if p["optimal"] and p["makespan"] == p["lower_bound"]
+        else "%s..%s" % (p["lower_bound"], p["makespan"]) for p in curve["points"]))
+PY
+}
+
+# 4 ranks, 8 microbatches; F = 1 and B = 2, or F = I = W = 1
+expect "unsplit" "96 51 39 33" "$(points $caps)"
+expect "split" "72 41 31 27" "$(points $caps -D split=true)"
+expect "in a V" "- 101 86 59 56 53 52 51" "$(points $caps "${v[@]}" schedules/v_min.lua schedules/v_half.lua schedules/zbv.lua)"
+expect "what is known of the V" "v_min 4 59, v_half 6 53, zbv 8 51" "$(python3 -c '
+import json, sys
+print(", ".join("%s %s %s" % (k["schedule"], k["peak"], k["makespan"]) for k in json.load(open(sys.argv[1]))["known"]))' "$room/json")"
+expect "a script's own cap does not count" "96 51 39 33" "$(points $caps -D caps=2)"
+expect "8 ranks" "272 145 102 79 68 61 58 55" "$(points $caps -D workers=8 -D batches=16 -D split=true)"
+
+# A point is what optimal finds with the cap in the script.
+latency=(--cluster schedules/clusters/latency.lua -D latency=1)
+expect "a latency of 1, one cap at a time" "$(for cap in 1 2 3 4 5 6; do
+    "$PIANOLA" optimal $caps -D caps=$cap "${latency[@]}" --json | sed -nE 's/.*"makespan": ([^,]*).*/\1/p'
+done | paste -sd' ')" "$(points $caps "${latency[@]}")"
+expect "and no more room helps" 39 "$("$PIANOLA" optimal $caps -D caps=99 "${latency[@]}" --json | sed -nE 's/.*"makespan": ([^,]*).*/\1/p')"
+
+# No schedule lies below the curve of its own jobs: makespan and peak are those that `show` prints.
+for script in schedules/*.lua; do
+    [[ $(points "$script" --time 1) != *"searched"* ]] || continue
+    expect "$script: on its curve or above it" "" "$(python3 - "$room/json" "$(figure makespan "$script")" \
+        "$(ranks peak_activations "$script")" 2>&1 <<'PY'
+import json, sys
+inf = float("inf")
+curve, makespan, peak = json.load(open(sys.argv[1])), float(sys.argv[2]), max(map(int, sys.argv[3].split(",")))
+known, last = curve["known"][0], None
+if known["makespan"] != makespan or known["peak"] != peak:
+    print("marked at", known, "but show says", peak, makespan)
+for point in curve["points"]:
+    for key in "makespan", "lower_bound":
+        point[key] = inf if point[key] is None else point[key]
+    if last and not (point["makespan"] <= last["makespan"] and point["lower_bound"] <= last["lower_bound"]):
+        print("with more room it takes longer:", last, point)
+    if not point["lower_bound"] <= point["makespan"]:
+        print("below its bound:", point)
+    last = point
+reached = curve["points"][min(peak, len(curve["points"])) - 1]
+if makespan < reached["lower_bound"] - 1e-9:
+    print("below the curve:", reached)
+PY
+)"
+done
+
+# Jobs of other sizes are weighed by their share of the model.
+expect "1F1B has half as many stages as the V" '{"schedule": "1f1b", "peak": 8, "makespan": 66}' \
+    "$("$PIANOLA" frontier schedules/zbv.lua schedules/1f1b.lua --json | grep -o '{"schedule": "1f1b"[^}]*}')"
+expect "its size is the first one's" '{"schedule": "1f1b", "peak": 6, "makespan": 45}' \
+    "$("$PIANOLA" frontier schedules/zb_h1.lua schedules/1f1b.lua -D workers=6 -D batches=10 --json | grep -o '{"schedule": "1f1b"[^}]*}')"
+
+# A search that is cut short says so, and its bounds hold: more time proves that these are 201, 178 and 111.
+got=$(points $caps -D workers=6 -D batches=12 "${v[@]}" --time 1)
+expect "cut short" yes "$([[ $got == *..* ]] && echo yes || echo "$got")"
+expect "the truth is between" "yes yes yes" "$(for i in 2 3 4; do cut -d' ' -f$i <<<"$got"; done | awk -F'[.][.]' '
+    BEGIN { split("201 178 111", truth, " ") } { print $1 <= truth[NR] && truth[NR] <= $NF ? "yes" : $0 }' | paste -sd' ')"
+
+# For people
+cat >"$room/apart.lua" <<'END'
+return schedule { workers = 2, stages = 2, batches = 2, w = function(s, b, d) return s, d == "F" and s or 1 - s end }
+END
+"$PIANOLA" frontier $caps "${v[@]}" schedules/v_min.lua schedules/zb_h1.lua "$room/apart.lua" --svg "$room/a.svg" >"$room/a" 2>"$room/stderr"
+expect "nothing on stderr" "" "$(cat "$room/stderr")"
+expect "no order fits" 1 "$(grep -c '^  1 .* no order fits$' "$room/a")"
+expect "on the curve" 1 "$(grep -c '^  4  .* 59  .* 59  yes     v_min$' "$room/a")"
+expect "above it" 1 "$(grep -c '^  8  .* 51  .* 51  yes     zb_h1 54' "$room/a")"
+expect "left out" "left out: apart: 2 ranks and 2 microbatches, not 4 and 8" "$(grep '^left out' "$room/a")"
+well_formed "the picture" "$room/a.svg"
+as_png "the picture" "$room/a.svg"
+expect "a circle for each schedule" 2 "$(grep -c '^<circle' "$room/a.svg")"
+expect "a step for each cap" 7 "$(grep '^<path class="z"' "$room/a.svg" | grep -o 'H' | wc -l)"
+"$PIANOLA" frontier $caps "${v[@]}" schedules/v_min.lua schedules/zb_h1.lua "$room/apart.lua" --svg "$room/b.svg" >"$room/b"
+expect "the same bytes twice" "" "$(cmp "$room/a" "$room/b" 2>&1; cmp "$room/a.svg" "$room/b.svg" 2>&1)"
+
+# Errors
+says() { expect "$1" "2 1" "$("$PIANOLA" frontier "${@:3}" >"$room/out" 2>"$room/stderr"; echo "$? $(grep -c "$2" "$room/stderr")")"; }
+says "teams" "jobs that each run alone on one rank" schedules/tp.lua
+says "no parameter" "none of the scripts has this parameter" schedules/1f1b.lua schedules/gpipe.lua -D chunky=2
+says "over what is read" "this file is read" $caps --svg $caps
+says "the picture to stdout" "name a file for the picture" $caps --svg -
+says "into no folder" "No such file" $caps --svg "$room/none/a.svg"
+says "backwards elsewhere" "with a cap, the best order is searched where both run on one rank" "$room/apart.lua"
+
+# What schedules/README.md shows is what the command prints.
+readme=$(sed -n '/^## The best order/,/^## The language/p' schedules/README.md)
+shown=$(sed -nE 's/^    \$ build.pianola frontier (.*)/\1/p' <<<"$readme")
+# shellcheck disable=SC2086
+expect "schedules/README.md" "$(sed -n '/^```$/,/^```$/{/^```$/d;p}' <<<"$readme")" "$("$PIANOLA" frontier $shown)"
+expect "its table" "$(points $caps -D caps=1) | $(points $caps -D split=true) | $(points $caps "${v[@]}") | $(points $caps "${latency[@]}")" \
+    "$(sed -nE '/^\| [at].* \|/{s/^\| [^|]*\|//;s/[ |]+/ /g;s/^ | $//g;s/none/-/;p}' <<<"$readme" | paste -sd'|' | sed 's/|/ | /g')"
+finish
