@@ -21,7 +21,8 @@ enum {
     PROFILE = 1024,
     CHECK_BOUND = 2048,
     OPTIMAL = 4096,
-    ALL = 8191
+    TUNE = 8192,
+    ALL = 16383
 };
 enum { SCRIPTS = CHECK | SHOW | COMPILE | RUN | COMPARE | DIFF };
 
