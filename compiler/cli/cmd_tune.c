@@ -3,6 +3,7 @@
  * First every candidate is bounded, then those that fit and may be among the best are compiled, best bound first. An
  * interrupt (SIGINT) ends the search: what was best by then is printed, and the exit code is 130. */
 #include "tune/tune.h"
+#include "base/read_file.h"
 #include "command.h"
 #include "compile.h"
 #include "files.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BATCHES_PER_RANK = 4, INTERRUPTED = 130 };
+enum { BATCHES_PER_RANK = 4, AT_ONCE = 32, INTERRUPTED = 130 };
 
 struct tuning {
     struct search_space space;
@@ -43,11 +44,9 @@ static void check_size(const struct search_space *space, const struct candidate 
                       (long long)candidate->batches, (long long)candidate->rows));
 }
 
-static void bound_candidate(void *context, int task, void *to) {
-    const struct tuning *tuning = context;
+static void bound_one(const struct tuning *tuning, int task, struct answer *answer) {
     const struct candidate *candidate = &tuning->space.candidate[task];
     struct script_args args = args_of(&tuning->space, candidate);
-    struct answer *answer = to;
     jmp_buf trap;
     diag_trap = &trap;
     if (setjmp(trap)) {
@@ -63,6 +62,17 @@ static void bound_candidate(void *context, int task, void *to) {
         answer->outcome = BEYOND_MEMORY;
     if (answer->outcome != WAITING)
         answer->bound = 0;
+}
+
+/* Several in a child, each of which takes little longer than to start one. */
+static void bound_candidates(void *context, int task, void *to) {
+    const struct tuning *tuning = context;
+    struct answer *answer = to;
+    for (int i = 0; i < AT_ONCE && task * AT_ONCE + i < tuning->space.n; i++) {
+        struct scratch scratch = scratch_begin();
+        bound_one(tuning, task * AT_ONCE + i, &answer[i]);
+        scratch_end(scratch);
+    }
 }
 
 static void measure_candidate(void *context, int task, void *to) {
@@ -107,10 +117,15 @@ static void take_answer(struct tuning *tuning, int task, const struct answer *an
 
 static int next_to_bound(void *context) {
     struct tuning *tuning = context;
-    return tuning->next < tuning->total ? tuning->next++ : -1;
+    return tuning->next * AT_ONCE < tuning->total ? tuning->next++ : -1;
 }
 
-static void take_bound(void *context, int task, const void *answer) { take_answer(context, task, answer); }
+static void take_bounds(void *context, int task, const void *answers) {
+    struct tuning *tuning = context;
+    const struct answer *answer = answers;
+    for (int i = 0; i < AT_ONCE && task * AT_ONCE + i < tuning->total; i++)
+        take_answer(tuning, task * AT_ONCE + i, answer ? &answer[i] : NULL);
+}
 
 /* In the order of bounds: once one is above the bar, all are. */
 static int next_to_measure(void *context) {
@@ -133,7 +148,7 @@ static bool run_phase(struct tuning *tuning, const char *phase, int total, struc
     tuning->next = tuning->done = 0;
     tuning->total = total;
     pool.context = tuning;
-    pool.size = sizeof(struct answer);
+    pool.size = sizeof(struct answer) * (pool.work == bound_candidates ? AT_ONCE : 1);
     tell(tuning);
     bool whole = run_pool(&pool);
     if (isatty(STDERR_FILENO))
@@ -177,6 +192,89 @@ static _Noreturn void die_of_memory(struct tuning *tuning) {
     die("no candidate fits into %s; the least that any of them takes is %lld bytes of a rank: pianola show %s",
         limit > 0 ? format("%.0f bytes", limit) : "the cluster's memory", (long long)least->fits,
         options_of(&tuning->space, &tuning->space.candidate[which]));
+}
+
+/* ---- the winner as a script ---- */
+
+static const char *known(const char *result, const char *key) {
+    if (!result)
+        die("-o: it is not plain where the script sets %s, so it cannot be written with another value: see above for "
+            "the options that give it",
+            key);
+    return result;
+}
+
+/* The schedule's text with the parameters that it was compiled with, and as fields what else it was given. */
+static const char *winner_source(const struct search_space *space, const struct candidate *best, const char *src,
+                                 bool again) {
+    const struct schedule_file *file = &space->schedule[best->schedule];
+    struct script_args args = args_of(space, best);
+    for (int i = 0; i < args.nset; i++) {
+        const char *equals = strchr(args.set[i], '=');
+        const char *key = format("%.*s", (int)(equals - args.set[i]), args.set[i]);
+        if (has_param(file->params, key))
+            src = known(with_default(src, key, equals + 1), key);
+        else if (!strcmp(key, "tensor"))
+            src = known(with_field(src, format("tensor = %s", equals + 1)), key);
+    }
+    return again ? known(with_field(src, "recompute = true"), "recompute") : src;
+}
+
+/* Whether it gives the candidate's step, without the candidate's own settings except the model's. */
+static bool reproduces(const struct search_space *space, const struct candidate *best, const struct answer *answer,
+                       const char *src, bool recompute) {
+    struct candidate other = *best;
+    struct script_text texts[3] = {{copy_string(src), strlen(src)}, {0}, {0}};
+    struct compile c = {0};
+    jmp_buf trap;
+    volatile bool same = false;
+    other.nset -= other.nsizes;
+    other.nsizes = 0;
+    other.recompute = recompute;
+    c.args = args_of(space, &other);
+    c.args.text = texts;
+    diag_trap = &trap;
+    if (setjmp(trap) == 0) {
+        compile_all(&c, "");
+        same = c.report->makespan == answer->makespan;
+    }
+    diag_trap = NULL;
+    *diag_text = 0;
+    return same;
+}
+
+static void put_header(struct text *out, const struct tuning *tuning, const struct candidate *as, const char *path) {
+    const struct search_space *space = &tuning->space;
+    char time[32];
+    put(out, "-- Found by `pianola tune`, of %d candidates: ", space->n);
+    put(out, "%s s for a step of %lld rows. As it was found:\n",
+        number(tuning->ranking.answer[tuning->ranking.best[0]].makespan, time), (long long)space->step_rows);
+    put(out, "-- pianola show %s\n", tame(options_of_file(space, as, path)));
+    put(out, "-- From %s.lua:\n", tame(space->schedule[as->schedule].name));
+}
+
+/* A sequence says itself which jobs there are, so a script with one leaves --recompute to the command line. */
+static void write_winner(const struct tuning *tuning, const char *path) {
+    const struct search_space *space = &tuning->space;
+    const struct candidate *best = &space->candidate[tuning->ranking.best[0]];
+    const struct answer *answer = &tuning->ranking.answer[tuning->ranking.best[0]];
+    const char *file = space->schedule[best->schedule].file;
+    struct candidate rest = *best;
+    struct text out = {0};
+    size_t size;
+    const char *src = without_picture(read_file(file, &size)),
+               *found = winner_source(space, best, src, best->recompute);
+    rest.nset -= rest.nsizes;
+    rest.recompute = best->recompute && space->args->recompute;
+    if (!reproduces(space, best, answer, found, rest.recompute)) {
+        found = winner_source(space, best, src, false);
+        rest.recompute = best->recompute;
+        if (!reproduces(space, best, answer, found, rest.recompute))
+            die("-o: %s with other defaults is not the same schedule; see above for the options that give it", file);
+    }
+    put_header(&out, tuning, &rest, path);
+    put_word(&out, found);
+    write_file(path, &out);
 }
 
 /* ---- the command ---- */
@@ -247,7 +345,7 @@ static void search(struct tuning *tuning) {
     ranking->answer = NEW(struct answer, tuning->space.n);
     ranking->interrupted =
         !run_phase(tuning, "bounds", tuning->space.n,
-                   (struct pool){.next = next_to_bound, .work = bound_candidate, .done = take_bound});
+                   (struct pool){.next = next_to_bound, .work = bound_candidates, .done = take_bounds});
     if (ranking->interrupted)
         return;
     order_by_bound(ranking);
@@ -279,5 +377,7 @@ int cmd_tune(const struct settings *settings) {
     else
         put_tuned(&out, ranking, settings->style.ascii);
     write_file("-", &out);
+    if (settings->output)
+        write_winner(&tuning, settings->output);
     return ranking->interrupted ? INTERRUPTED : 0;
 }

@@ -36,7 +36,7 @@ static int64_t value_of_setting(const struct script_args *args, const char *key)
 }
 
 /* Whether "workers=8 batches=8" names the parameter. */
-static bool has_param(const char *params, const char *key) {
+bool has_param(const char *params, const char *key) {
     for (const char *p = params; *p; p += strcspn(p, " "), p += *p == ' ')
         if (is_key(p, key))
             return true;
@@ -204,9 +204,9 @@ static void put_option(struct text *t, const char *option, const char *value) {
     put_shell(t, value);
 }
 
-const char *options_of(const struct search_space *space, const struct candidate *candidate) {
+const char *options_of_file(const struct search_space *space, const struct candidate *candidate, const char *file) {
     struct text t = {0};
-    put_shell(&t, space->schedule[candidate->schedule].file);
+    put_shell(&t, file);
     for (int i = 0; i < candidate->nset; i++)
         put_option(&t, "-D", candidate->set[i]);
     for (int i = 0; i < space->args->nset; i++)
@@ -218,4 +218,8 @@ const char *options_of(const struct search_space *space, const struct candidate 
     if (space->args->memory > 0)
         put(&t, " --memory %.0f", space->args->memory);
     return t.s;
+}
+
+const char *options_of(const struct search_space *space, const struct candidate *candidate) {
+    return options_of_file(space, candidate, space->schedule[candidate->schedule].file);
 }

@@ -5,6 +5,7 @@
  *   pool.c    work in child processes, as many at a time as there are cores
  *   ranking.c the best so far, and what need not be simulated any more
  *   why.c     what a step's time goes into, and what makes one candidate slower than another
+ *   winner.c  the best as a script of its own
  *   put_tune.c the answer, for people and as JSON
  *
  * What is printed does not depend on the number of cores, nor on which child is done first: a candidate is left out
@@ -49,8 +50,10 @@ struct search_space {
 void list_candidates(struct search_space *space);
 /* The arguments with which a candidate is compiled. They are whole settings: none has to be used. */
 struct script_args args_of(const struct search_space *space, const struct candidate *candidate);
-/* The options that give it, as for a shell: `-D workers=8 --recompute`. */
+/* Its file and the options that give it, as for a shell: `1f1b.lua -D workers=8 --recompute`; and of another file. */
 const char *options_of(const struct search_space *space, const struct candidate *candidate);
+const char *options_of_file(const struct search_space *space, const struct candidate *candidate, const char *file);
+bool has_param(const char *params, const char *key);          /* of "workers=8 batches=8" */
 bool is_set(const struct script_args *args, const char *key); /* by the user's -D */
 const char *error_text(void);                                 /* of the error that was trapped */
 
@@ -124,6 +127,12 @@ struct pool {
 };
 /* Runs tasks until there are none left. False: it was interrupted (SIGINT), and the tasks under way were given up. */
 bool run_pool(const struct pool *pool);
+
+/* ---- winner.c: a script's text, changed; NULL where it is not known how ---- */
+
+const char *with_default(const char *src, const char *key, const char *value); /* of a parameter */
+const char *with_field(const char *src, const char *field);                    /* "tensor = 2", of the schedule */
+const char *without_picture(const char *src);
 
 /* ---- put_tune.c ---- */
 
