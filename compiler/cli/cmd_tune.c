@@ -194,6 +194,16 @@ static _Noreturn void die_of_memory(struct tuning *tuning) {
         options_of(&tuning->space, &tuning->space.candidate[which]));
 }
 
+static _Noreturn void die_of_refusals(const struct ranking *ranking) {
+    const struct search_space *space = ranking->space;
+    struct text t = {0};
+    put_refusals(&t, ranking);
+    const struct schedule_file *only = space->nschedules == 1 ? space->schedule : NULL;
+    if (only && only->why) /* an error may name the file itself */
+        die("%s%s", strstr(only->why, only->file) ? "" : format("%s: ", only->file), only->why);
+    die("none of %d candidates compiles:\n%s", space->n, t.s ? t.s : "");
+}
+
 /* ---- the winner as a script ---- */
 
 static const char *known(const char *result, const char *key) {
@@ -243,14 +253,24 @@ static bool reproduces(const struct search_space *space, const struct candidate 
     return same;
 }
 
-static void put_header(struct text *out, const struct tuning *tuning, const struct candidate *as, const char *path) {
-    const struct search_space *space = &tuning->space;
+static void put_header(struct text *out, const struct search_space *space, const struct candidate *as, double makespan,
+                       const char *path) {
     char time[32];
     put(out, "-- Found by `pianola tune`, of %d candidates: ", space->n);
-    put(out, "%s s for a step of %lld rows. As it was found:\n",
-        number(tuning->ranking.answer[tuning->ranking.best[0]].makespan, time), (long long)space->step_rows);
+    put(out, "%s s for a step of %lld rows. As it was found:\n", number(makespan, time), (long long)space->step_rows);
     put(out, "-- pianola show %s\n", tame(options_of_file(space, as, path)));
     put(out, "-- From %s.lua:\n", tame(space->schedule[as->schedule].name));
+}
+
+/* The user's arguments without those settings that only schedules used. */
+static struct script_args machine_args(const struct search_space *space) {
+    struct script_args args = *space->args;
+    args.set = NEW(const char *, args.nset);
+    args.nset = 0;
+    for (int i = 0; i < space->args->nset; i++)
+        if (space->of_machines[i])
+            args.set[args.nset++] = space->args->set[i];
+    return args;
 }
 
 /* A sequence says itself which jobs there are, so a script with one leaves --recompute to the command line. */
@@ -259,20 +279,23 @@ static void write_winner(const struct tuning *tuning, const char *path) {
     const struct candidate *best = &space->candidate[tuning->ranking.best[0]];
     const struct answer *answer = &tuning->ranking.answer[tuning->ranking.best[0]];
     const char *file = space->schedule[best->schedule].file;
+    struct search_space plain = *space;
+    struct script_args args = machine_args(space);
     struct candidate rest = *best;
     struct text out = {0};
     size_t size;
     const char *src = without_picture(read_file(file, &size)),
                *found = winner_source(space, best, src, best->recompute);
+    plain.args = &args;
     rest.nset -= rest.nsizes;
     rest.recompute = best->recompute && space->args->recompute;
-    if (!reproduces(space, best, answer, found, rest.recompute)) {
+    if (!reproduces(&plain, best, answer, found, rest.recompute)) {
         found = winner_source(space, best, src, false);
         rest.recompute = best->recompute;
-        if (!reproduces(space, best, answer, found, rest.recompute))
+        if (!reproduces(&plain, best, answer, found, rest.recompute))
             die("-o: %s with other defaults is not the same schedule; see above for the options that give it", file);
     }
-    put_header(&out, tuning, &rest, path);
+    put_header(&out, &plain, &rest, answer->makespan, path);
     put_word(&out, found);
     write_file(path, &out);
 }
@@ -317,6 +340,8 @@ static void load_machines(struct search_space *space, const struct settings *set
         die("%s: has no flops, so layers take FLOP and links seconds; add flops, the FLOP per second of a rank",
             args->cluster);
     space->rows = rows_of(sp->model);
+    space->of_machines = NEW(bool, args->nset + 1);
+    memcpy(space->of_machines, args->used, sizeof *args->used * (size_t)args->nset);
     space->vary_rows = !is_set(args, "rows") && takes_rows(args);
     space->step_rows = settings->rows ? settings->rows : BATCHES_PER_RANK * space->rows * space->workers;
     if (!space->vary_rows && space->step_rows % space->rows != 0)
@@ -372,6 +397,8 @@ int cmd_tune(const struct settings *settings) {
         die("interrupted before anything was simulated");
     if (ranking->nbest == 0 && ranking->beyond > 0)
         die_of_memory(&tuning);
+    if (ranking->nbest == 0)
+        die_of_refusals(ranking);
     if (settings->json)
         put_tuned_json(&out, ranking);
     else

@@ -138,6 +138,7 @@ enum {
     NEXPOSED
 };
 extern const char *const exposed_name[NEXPOSED];
+int exposed_by(const struct instr *x); /* which of them, for what x brings */
 void exposed_waits(const struct rank *k, const double *start, const double *end, double exposed[NEXPOSED]);
 void hidden_moves(const struct rank *k, const double *start, const double *end, double hidden[NEXPOSED]);
 

@@ -111,17 +111,21 @@ static void put_best(struct text *out, const struct ranking *ranking, bool ascii
     }
 }
 
-static void put_counts(struct text *out, const struct ranking *ranking) {
+void put_refusals(struct text *out, const struct ranking *ranking) {
     const struct search_space *space = ranking->space;
     struct refusal *refusal;
     int kinds = list_refusals(ranking, &refusal);
-    put(out, "\n%d candidates: %d simulated, %d slower by their bounds", space->n, ranking->simulated, ranking->slower);
-    put(out, ", %d beyond memory, %d refused\n", ranking->beyond, ranking->refused);
     for (int i = 0; i < kinds; i++)
         put(out, "  refused %d: %s\n", refusal[i].n, refusal[i].why);
     for (int i = 0; i < space->nschedules; i++)
         if (space->schedule[i].why)
             put(out, "  not tried: %s: %s\n", space->schedule[i].name, space->schedule[i].why);
+}
+
+static void put_counts(struct text *out, const struct ranking *ranking) {
+    put(out, "\n%d candidates: %d simulated, %d slower by their bounds, %d beyond memory, %d refused\n",
+        ranking->space->n, ranking->simulated, ranking->slower, ranking->beyond, ranking->refused);
+    put_refusals(out, ranking);
     if (ranking->interrupted)
         put_word(out, "interrupted: these are the best of what was simulated by then\n");
 }

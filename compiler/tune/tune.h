@@ -37,6 +37,7 @@ struct candidate {
 
 struct search_space {
     const struct script_args *args; /* the user's: model, cluster, -D, --recompute */
+    bool *of_machines;              /* per setting of the user: the model or the cluster uses it */
     int workers;
     int64_t step_rows, rows; /* of a step; of a microbatch, by the model's default */
     bool vary_rows;          /* the model has a parameter `rows`, and the user did not fix it */
@@ -68,6 +69,7 @@ int64_t least_memory(const struct spec *sp, const struct stage *st);
 enum share {
     SHARE_COMPUTE,
     SHARE_RECOMPUTE,
+    SHARE_UPDATES,
     SHARE_BUBBLE,   /* idle even if links were free */
     SHARE_MESSAGES, /* the rest of what ranks wait for activations and their gradients */
     SHARE_WEIGHTS,
@@ -137,5 +139,6 @@ const char *without_picture(const char *src);
 /* ---- put_tune.c ---- */
 
 void put_tuned(struct text *out, const struct ranking *ranking, bool ascii);
+void put_refusals(struct text *out, const struct ranking *ranking); /* and which schedules are not tried, and why */
 void put_tuned_json(struct text *out, const struct ranking *ranking);
 #endif
