@@ -25,4 +25,5 @@ return schedule {
   w = function(s, b, d) return rank(s, b), rank(s, b) end,
   n = function(s, b, d) return one_forward_one_backward(b // p.replicas, d, depth - s) end, order = "strict",
   zero = p.zero,
+  tune = { replicas = "divisors", zero = { 0, 1, 2 } },
 }

@@ -27,4 +27,5 @@ return schedule {
   workers = p.workers, stages = stages, batches = p.batches,
   w = function(s, b, d) return list[s], b % p.replicas * depth + s end,
   n = function(s, b, d) return one_forward_one_backward(b // p.replicas, d, depth - s) end, order = "strict",
+  tune = { replicas = "divisors" },
 }

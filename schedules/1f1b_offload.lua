@@ -16,4 +16,5 @@ return schedule {
   w = function(s, b, d) return s, s end,
   n = function(s, b, d) return one_forward_one_backward(b, d, p.workers - s) end, order = "strict",
   offload = function(s, b) return b % p.every == 0 and s < p.workers - 1 end,
+  tune = { every = { 1, 2, 4 } },
 }

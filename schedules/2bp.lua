@@ -23,4 +23,5 @@ return schedule {
   split_backward = true,
   n = orders[p.scheme], order = "strict",
   fill = function(s, b, d) return d == "W" end,
+  tune = { scheme = { "1f1b", "gpipe" } },
 }

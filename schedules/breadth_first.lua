@@ -17,4 +17,5 @@ return schedule {
   w = function(s, b, d) return s % p.workers, s % p.workers end,
   n = function(s, b, d) return d == "F" and s or 2 * stages - s end, order = "strict",
   bubble = p.batches >= p.workers and (p.workers - 1) / (p.chunks * p.batches + p.workers - 1) or nil,
+  tune = { chunks = { 2, 4, 8 } },
 }

@@ -25,4 +25,5 @@ return schedule {
   w = function(s, b, d) return list[s % depth], b % p.replicas * depth + s % depth end,
   n = function(s, b, d) return d == "F" and s or 2 * stages - s end, order = "strict",
   weight_slots = p.slots,
+  tune = { replicas = "divisors", chunks = { 1, 2, 4, 8 }, slots = { 1, 2 } },
 }

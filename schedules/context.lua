@@ -29,4 +29,5 @@ return schedule {
   workers = p.workers, stages = stages, batches = p.batches,
   w = function(s, b, d) return team[s], team[s] end,
   n = function(s, b, d) return one_forward_one_backward(b, d, depth - s) end, order = "strict",
+  tune = { team = "divisors" },
 }

@@ -21,4 +21,5 @@ return schedule {
   w = function(s, b, d) return b % p.workers, b % p.workers end,
   n = oldest_batch_first,
   bucket = p.bucket > 0 and p.bucket or nil,
+  tune = { stages = { 1, 4, 16 } },
 }

@@ -39,4 +39,5 @@ return schedule {
   split_backward = p.split,
   fill = p.split and function(s, b, d) return d == "W" end or nil,
   zero = p.zero,
+  tune = { data = "divisors", split = { false, true }, zero = { 0, 1, 2 } },
 }

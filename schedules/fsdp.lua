@@ -22,4 +22,5 @@ return schedule {
   w = function(s, b, d) return all, b % p.workers end,
   n = oldest_batch_first,
   weight_slots = p.slots,
+  tune = { stages = { 4, 8, 16 }, slots = { 1, 2, 4 } },
 }

@@ -31,4 +31,5 @@ return schedule {
   w = function(s, b, d) return home, team[b % data] end,
   n = oldest_batch_first,
   weight_slots = p.slots,
+  tune = { stages = { 4, 8, 16 }, slots = { 1, 2, 4 } },
 }

@@ -19,4 +19,5 @@ return schedule {
   workers = p.workers, stages = p.stages, batches = p.batches,
   w = function(s, b, d) return s % p.workers, b % p.workers end,
   n = oldest_batch_first,
+  tune = { stages = { 4, 8, 16 } },
 }

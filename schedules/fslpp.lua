@@ -28,4 +28,5 @@ return schedule {
   workers = p.workers, stages = p.stages, batches = p.batches,
   w = function(s, b, d) return home(s), h(s, b) end,
   n = oldest_batch_first,
+  tune = { stages = { 2, 4, 8, 16 }, group = "divisors", sharded = { false, true } },
 }

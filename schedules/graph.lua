@@ -13,4 +13,5 @@ return schedule {
   w = function(s, b, d) return s, s end,
   n = backward_first,
   split_backward = p.split,
+  tune = { split = { false, true } },
 }

@@ -26,4 +26,5 @@ return schedule {
     return rank, rank
   end,
   n = slot, order = "strict",
+  tune = { waves = { 1, 2, 4 } },
 }

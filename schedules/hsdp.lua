@@ -27,4 +27,5 @@ return schedule {
   n = oldest_batch_first,
   weight_slots = p.slots,
   zero = p.zero,
+  tune = { stages = { 4, 8, 16 }, slots = { 2, 4 }, group = "divisors", zero = { 0, 1, 2 } },
 }

@@ -31,4 +31,5 @@ return schedule {
   end,
   n = turn, order = "strict",
   bubble = p.batches % R == 0 and (P - 1) / (p.batches // R + P - 1) or nil,
+  tune = { replicas = "divisors" },
 }

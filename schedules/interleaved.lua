@@ -38,4 +38,5 @@ return schedule {
   end,
   order = "strict",
   bubble = M >= P and (P - 1) / (V * M + P - 1) or nil,
+  tune = { chunks = { 2, 4, 8 } },
 }

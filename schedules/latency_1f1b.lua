@@ -23,4 +23,5 @@ return schedule {
   w = function(s, b, d) return s, s end,
   n = function(s, b, d) return one_forward_one_backward(b, d, P - s + (P - 1 - s) * more) end, order = "strict",
   bubble = (P - 1) / (p.batches + P - 1),
+  tune = { latency = { 1.0, 3.0 } },
 }

@@ -25,4 +25,5 @@ return schedule {
   w = function(s, b, d) return h(s, b), h(s, b) end,
   n = oldest_batch_first,
   bubble = p.stages == p.group and each % 1 == 0 and (p.group - 1) / (each + p.group - 1) or nil,
+  tune = { stages = { 2, 4, 8, 16 }, group = "divisors" },
 }

@@ -85,6 +85,9 @@ function params(defaults) end
 ---@field offload? boolean | "auto" | fun(s: integer, b: integer, q?: integer): boolean
 ---Whether the optimizer's state is in host memory, except while it is used.
 ---@field offload_optimizer? boolean | fun(s: integer): boolean
+---What `pianola tune` tries of the parameters, besides workers, batches and tensor: a list of values for each, or
+---"divisors": of workers.
+---@field tune? table<string, "divisors"|(number|boolean|string)[]>
 ---So many ranks each rank becomes, a team that computes its jobs together. Default 1.
 ---@field tensor? integer
 

@@ -23,4 +23,5 @@ return schedule {
   w = function(s, b, d, q) return s % P, s % P end,
   n = function(s, b, d, q) return one_forward_one_backward(index(s, b, d, q), d, Q * V + P - 1 - s % P) end,
   order = "strict",
+  tune = { slices = { 2, 4 }, chunks = { 1, 2, 4 } },
 }

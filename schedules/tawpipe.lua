@@ -31,4 +31,5 @@ return schedule {
     return r == first and h or first
   end,
   weight_slots = p.slots,
+  tune = { stages = { 8, 16 }, group = "divisors" },
 }

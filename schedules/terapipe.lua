@@ -18,4 +18,5 @@ return schedule {
   w = function(s, b, d, q) return s, s end,
   n = function(s, b, d, q) return d == "F" and b * Q + q or (p.batches + b + 1) * Q - q end,
   cost = p.costs[1] and function(s, b, d, q) return (d == "F" and 1 or 2) * p.costs[q + 1] end,
+  tune = { slices = { 2, 4 } },
 }

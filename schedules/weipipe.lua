@@ -26,4 +26,5 @@ return schedule {
     return r > 0 and r - 1 or nil
   end,
   weight_slots = p.slots,
+  tune = { stages = { 2, 4, 8, 16 } },
 }

@@ -19,4 +19,5 @@ return schedule {
   w = function(s, b, d) return b % p.workers, b % p.workers end,
   n = oldest_batch_first,
   zero = 1,
+  tune = { stages = { 1, 4, 16 } },
 }

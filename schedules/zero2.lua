@@ -20,4 +20,5 @@ return schedule {
   w = function(s, b, d) return b % p.workers, b % p.workers end,
   n = oldest_batch_first, grad_slots = p.sums,
   zero = 2,
+  tune = { stages = { 1, 4, 16 } },
 }

@@ -14,7 +14,8 @@ struct settings {
     int64_t copies;      /* steps to draw; 0: not given */
     uint64_t seed;
     const char *profile, *levels;
-    int64_t workers;        /* 0: not given; likewise the next two */
+    int64_t workers;        /* 0: not given; likewise the next three */
+    int64_t rows;           /* of a step */
     double bandwidth, room; /* bytes per second; bytes of a machine */
     double seconds;         /* to search; 0: not given */
     enum objective { LEAST_MAKESPAN, LEAST_SPAN, LEAST_PERIOD } objective;
@@ -41,6 +42,7 @@ int cmd_partition(const struct settings *settings);
 int cmd_profile(const struct settings *settings);
 int cmd_optimal(const struct settings *settings);
 int cmd_frontier(const struct settings *settings);
+int cmd_tune(const struct settings *settings);
 
 /* cmd_verify.c: prints the claims as members of a JSON object; no: the refutation, or NULL */
 struct refutation;
@@ -49,4 +51,5 @@ void print_claims(const struct refutation *no);
 const char *column_words(void);
 /* shipped.c */
 int list_schedules(void);
+const char *const *shipped_schedules(int *n); /* their paths, by name */
 #endif

@@ -60,18 +60,20 @@ static const struct option_row *namesake(const struct option_row *option) {
     return next < options + noptions ? next : NULL;
 }
 
-/* What follows an option, also where some commands have another option of this name. */
+/* What follows an option, also where some commands have other options of this name. */
 static void bash_value(FILE *out, const struct option_row *option) {
-    const struct option_row *other = namesake(option);
-    if (!other) {
+    if (!namesake(option)) {
         fprintf(out, "%s ;;\n", bash_action(option->arg));
         return;
     }
     fputs("case ${COMP_WORDS[1]} in ", out);
-    for (int i = 0, n = 0; i < ncommands; i++)
-        if (takes(&commands[i], other))
-            fprintf(out, "%s%s", n++ ? " | " : "", commands[i].name);
-    fprintf(out, ") %s ;; *) %s ;; esac ;;\n", bash_action(other->arg), bash_action(option->arg));
+    for (const struct option_row *other = namesake(option); other; other = namesake(other)) {
+        for (int i = 0, n = 0; i < ncommands; i++)
+            if (takes(&commands[i], other))
+                fprintf(out, "%s%s", n++ ? " | " : "", commands[i].name);
+        fprintf(out, ") %s ;; ", bash_action(other->arg));
+    }
+    fprintf(out, "*) %s ;; esac ;;\n", bash_action(option->arg));
 }
 
 static bool has_former(const struct option_row *option) {

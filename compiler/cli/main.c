@@ -3,6 +3,7 @@
 #include "command.h"
 #include "options.h"
 #include "terminal.h"
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
@@ -76,7 +77,14 @@ static void set_option(struct settings *settings, const struct command *command,
     case 'p': args->prefetch = (enum prefetch)choice(name, arg); break;
     case 'q': args->launch = (enum launch_order)choice(name, arg); break;
     case 'r': args->recompute = true; break;
-    case 'y': args->least_memory = choice(name, arg) == 1; break;
+    case 'y':
+        if (isdigit((unsigned char)*arg))
+            args->memory = size_arg(name, arg, "bytes");
+        else
+            args->least_memory = choice(name, arg) == 1;
+        break;
+    case '4': settings->rows = number_arg(name, arg, 1); break;
+    case '5': args->memory = size_arg(name, arg, "bytes"); break;
     case 'o': settings->output = arg; break;
     case 'f': settings->format = arg; break;
     case 'd': settings->dump = arg; break;

@@ -84,22 +84,28 @@ const struct command commands[] = {
      OPTIMAL, cmd_optimal, A_SCHEDULE, false},
     {"frontier", "SCHEDULE.lua [OTHER.lua ...]",
      "the least makespan of the first script's jobs for each cap on live activations, and where the scripts' own "
-     "orders "
-     "lie",
+     "orders lie",
      "  pianola frontier schedules/zbv.lua schedules/v_min.lua schedules/v_half.lua\n"
      "  pianola frontier schedules/zb_h1.lua schedules/zb_h2.lua -D batches=12 --svg frontier.svg\n"
      "  pianola frontier schedules/1f1b.lua --cluster schedules/clusters/latency.lua -D latency=1 --json\n",
      FRONTIER, cmd_frontier, A_SCHEDULE, true},
+    {"tune", "[SCHEDULE.lua ...]",
+     "find the schedule, of those given or of all that came with the program, and the parameters with which a model "
+     "trains fastest, and why others lose",
+     "  pianola tune --model schedules/models/gpt.lua --cluster schedules/clusters/nodes.lua --workers 8\n"
+     "  pianola tune schedules/1f1b*.lua schedules/zbv.lua --model schedules/models/gpt2.lua -D size=774M \\\n"
+     "    --cluster schedules/clusters/nodes.lua --workers 8 --rows 64 --memory 20e9 -o best.lua\n",
+     TUNE, cmd_tune, NULL, true},
 };
 const int ncommands = sizeof commands / sizeof *commands;
 
 const struct option_row options[] = {
     {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D',
-     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER},
+     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER | TUNE},
     {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm',
-     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER},
+     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER | TUNE},
     {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c',
-     SCRIPTS | PARTITION | OPTIMAL | FRONTIER},
+     SCRIPTS | PARTITION | OPTIMAL | FRONTIER | TUNE},
     {"lanes", "PER", "a communication lane, and with NCCL a communicator, per edge (default), peer or rank", 'l',
      SCRIPTS},
     {"launch-order", "ORDER",
@@ -111,17 +117,17 @@ const struct option_row options[] = {
      "is "
      "kept, and each comes just-in-time, one-ahead or two-ahead, as others do",
      'p', SCRIPTS},
-    {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r', SCRIPTS},
+    {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r', SCRIPTS | TUNE},
     {"memory", "PLAN",
      "spare (default): as much as the cluster has, where instructions would otherwise wait for others to leave bytes; "
-     "least: as little as the schedule permits",
+     "least: as little as the schedule permits; a number: so many bytes of a rank, instead of the cluster's",
      'y', SCRIPTS},
     {"output", "PATH",
      "where to write: a folder (compile, show --format hta), a file (show, import, export-weights); a "
      "schedule script with the stages (partition); a model of costs, FILE.lua, or PipeDream's graph, FILE.txt "
      "(profile); a picture of the losses (compare --train); a schedule script with the best order, beside which the "
-     "certificate goes (optimal)",
-     'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE | COMPARE | OPTIMAL},
+     "certificate goes (optimal); the best schedule, with its parameters as defaults (tune)",
+     'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE | COMPARE | OPTIMAL | TUNE},
     {"time", "SECONDS",
      "search for so long at most (frontier: for each cap); default: through so many states, which takes a minute or "
      "two",
@@ -134,7 +140,12 @@ const struct option_row options[] = {
     {"profile", "FILE",
      "what each layer takes: PipeDream's graph.txt, a line per layer and per edge (milliseconds, bytes)", 'i',
      PARTITION},
-    {"workers", "N", "ranks; all of them get layers", 'N', PARTITION},
+    {"workers", "N", "ranks; all of them get layers", 'N', PARTITION | TUNE},
+    {"rows", "N",
+     "of a step, in all its microbatches, so that all candidates train the same; default: 4 microbatches of the "
+     "model's rows per rank",
+     '4', TUNE},
+    {"memory", "BYTES", "of a rank, instead of the cluster's: candidates that need more are left out", '5', TUNE},
     {"bandwidth", "RATE", "bytes per second between them; default: the cluster's slowest link", 'B', PARTITION},
     {"levels", "LEVELS",
      "instead of both: ranks of a group x bandwidth, groups x bandwidth between them, ...: 4x10e9,2x1.25e9", 'E',
@@ -200,7 +211,7 @@ const struct option_row options[] = {
     {"color", "WHEN", "always, never or auto (default)", 'k', SHOW | RUN},
     {"width", "N", "columns of the grid", 'w', SHOW | RUN},
     {"ascii", NULL, "no characters beyond ASCII, as in a locale that is not UTF-8", 'a',
-     SHOW | RUN | COMPARE | DIFF | PARTITION | PROFILE},
+     SHOW | RUN | COMPARE | DIFF | PARTITION | PROFILE | TUNE},
     {"help", NULL, "this text", 'h', ALL},
     {"version", NULL, "print the version", 'V', ALL},
 };

@@ -22,7 +22,8 @@ enum {
     CHECK_BOUND = 2048,
     OPTIMAL = 4096,
     FRONTIER = 8192,
-    ALL = 16383
+    TUNE = 16384,
+    ALL = 32767
 };
 enum { SCRIPTS = CHECK | SHOW | COMPILE | RUN | COMPARE | DIFF };
 

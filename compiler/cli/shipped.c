@@ -1,4 +1,4 @@
-/* `pianola show --list`: lists the schedules shipped with this program. */
+/* The schedules shipped with this program, for `pianola show --list` and `pianola tune`. */
 #include "base/read_file.h"
 #include "command.h"
 #include <dirent.h>
@@ -13,7 +13,7 @@ static const char *shipped_folder(void) {
     char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n <= 0)
-        die("--list: cannot find this program's own place: %s", strerror(errno));
+        die("cannot find this program's own place: %s", strerror(errno));
     self[n] = 0;
     *strrchr(self, '/') = 0;
     for (int i = 0; i < 2; i++) {
@@ -23,7 +23,7 @@ static const char *shipped_folder(void) {
         if (found)
             return found;
     }
-    die("--list: no schedules in %s/%s or %s/%s", self, places[0], self, places[1]);
+    die("no schedules in %s/%s or %s/%s", self, places[0], self, places[1]);
 }
 
 static int is_script(const struct dirent *e) {
@@ -32,6 +32,26 @@ static int is_script(const struct dirent *e) {
 }
 
 static int by_bytes(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
+
+/* Paths, from the current folder where they are inside it. */
+const char *const *shipped_schedules(int *n) {
+    const char *folder = shipped_folder(), **path;
+    char here[4096];
+    struct dirent **entry;
+    size_t inside = getcwd(here, sizeof here) ? strlen(here) : 0;
+    if (inside > 1 && strncmp(folder, here, inside) == 0 && folder[inside] == '/')
+        folder += inside + 1;
+    *n = scandir(folder, &entry, is_script, by_bytes);
+    if (*n < 0)
+        die("%s: %s", folder, strerror(errno));
+    path = NEW(const char *, *n);
+    for (int i = 0; i < *n; i++) {
+        path[i] = format("%s/%s", folder, entry[i]->d_name);
+        free(entry[i]);
+    }
+    free(entry);
+    return path;
+}
 
 /* Prints each schedule with its first line, a comment that describes it. */
 int list_schedules(void) {

@@ -23,7 +23,8 @@ static void schedule(struct compile *c, int most) {
 }
 
 void load_schedule(struct compile *c) {
-    c->args.text = NEW(struct script_text, 3);
+    if (!c->args.text)
+        c->args.text = NEW(struct script_text, 3);
     c->args.most = FIRST_TRY;
     c->spec = script_load(&c->args);
 }

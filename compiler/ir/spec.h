@@ -156,6 +156,8 @@ struct spec {
     bool shared;              /* what the members of each team have whole is a set of its own, which they share */
     struct homes *homes;      /* per set, from all that w() named; set by cost.c */
     int32_t *source;          /* per job: the rank from which its weights are taken; -1: their home. NULL: all homes */
+    struct tuned *tuned;      /* the parameters that `pianola tune` varies, by name; */
+    int ntuned;               /* so many */
     const double *bubble;     /* by a closed form, for this spec's own costs and free links; NULL: none is known */
     double overlap;           /* the share of a pair's shorter job that hides behind the longer one */
     int *cap;                 /* per rank; INT_MAX: none */
@@ -271,6 +273,12 @@ static inline int32_t partner_of(const struct spec *sp, int32_t j) {
     return pair && pair->first == j ? pair->second : -1;
 }
 
+/* What `pianola tune` tries of a parameter: these values, as text; none: the divisors of the script's workers. */
+struct tuned {
+    const char *name, **value;
+    int n;
+};
+
 struct script_text {
     char *src;
     size_t size;
@@ -283,8 +291,9 @@ struct script_args {
     enum launch_order launch;
     enum prefetch prefetch;
     bool recompute, least_memory;
-    int most;  /* of a step whose updates are jobs: about so many microbatches are written out; 0: all */
-    int later; /* of such a step: its functions are asked about jobs so many microbatches later; whole updates */
+    double memory; /* bytes of a rank, instead of the cluster's; 0: the cluster's */
+    int most;      /* of a step whose updates are jobs: about so many microbatches are written out; 0: all */
+    int later;     /* of such a step: its functions are asked about jobs so many microbatches later; whole updates */
     struct script_text
         *text; /* [3], per kind of script: kept from the first run for later ones. NULL: read each time */
     const char **set;

@@ -6,7 +6,7 @@
 
 const char *const exposed_name[NEXPOSED] = {"activations", "gradients", "weights", "reductions", "copies", "teams"};
 
-static int exposed_by(const struct instr *x) {
+int exposed_by(const struct instr *x) {
     if (is_copy(x->op))
         return EXPOSED_COPIES;
     switch (op_row(x->op)->tensor) {

@@ -374,9 +374,14 @@ static void index_over(struct plan *plan) {
     k->over_at[k->nbufs] = n;
 }
 
+#define BEYOND " more than the cluster's "
+bool is_beyond_memory(const char *error) {
+    return strstr(error, BEYOND "memory") || strstr(error, BEYOND "host_memory");
+}
+
 static void check_memory(const struct spec *sp, const struct rank *k, int r, const bool *opens) {
     if ((double)k->host > sp->host_memory)
-        die("%s: rank %d needs %lld bytes of host memory, %.0f more than the cluster's host_memory of %.0f; offload "
+        die("%s: rank %d needs %lld bytes of host memory, %.0f" BEYOND "host_memory of %.0f; offload "
             "less",
             sp->file, r, (long long)k->host, (double)k->host - sp->host_memory, sp->host_memory);
     if ((double)k->arena <= sp->memory)
@@ -385,7 +390,7 @@ static void check_memory(const struct spec *sp, const struct rank *k, int r, con
     for (int i = 0; i < k->nbufs; i++)
         if (!opens[i])
             live[k->buf[i].kind] += k->buf[i].bytes;
-    die("%s: rank %d needs %lld bytes, %.0f more than the cluster's memory of %.0f: weights %lld, gradients %lld, "
+    die("%s: rank %d needs %lld bytes, %.0f" BEYOND "memory of %.0f: weights %lld, gradients %lld, "
         "optimizer %lld, workspace %lld, the rest activations and fetched weights; lower the cap, recompute, offload, "
         "shard, or use more ranks",
         sp->file, r, (long long)k->arena, (double)k->arena - sp->memory, sp->memory,

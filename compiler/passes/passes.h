@@ -58,6 +58,7 @@ struct program *lower_fastest(const struct spec *sp, const struct stage *st, con
  * for that, as little earlier as fits, or as the schedule permits, which sets rank.life to NULL; then it returns true.
  * Dies beyond the cluster's memory. */
 bool mem_plan(const struct spec *sp, struct program *p);
+bool is_beyond_memory(const char *error); /* whether an error says that */
 /* The bytes that a buffer takes of an arena. Even an empty one (a stage without weights) gets a place of its own. */
 int64_t mem_room(const struct spec *sp, int64_t bytes);
 /* spare.c: the same, with rank.life as the program would run if no bytes were reused: it ends no later than that of
@@ -137,6 +138,7 @@ enum {
     NEXPOSED
 };
 extern const char *const exposed_name[NEXPOSED];
+int exposed_by(const struct instr *x); /* which of them, for what x brings */
 void exposed_waits(const struct rank *k, const double *start, const double *end, double exposed[NEXPOSED]);
 void hidden_moves(const struct rank *k, const double *start, const double *end, double hidden[NEXPOSED]);
 

@@ -123,6 +123,7 @@ struct spec *script_load(const struct script_args *args) {
     expand_teams(sp);
     if (args->cluster)
         run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, args);
+    sp->memory = args->memory > 0 ? args->memory : sp->memory;
     if (!args->used)
         check_settings(&set);
     return sp;
@@ -159,6 +160,7 @@ struct spec *script_units(const struct script_args *args, int workers, int batch
     jobs_of_units(sp);
     if (args->cluster)
         run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, args);
-    check_settings(&set);
+    if (!args->used)
+        check_settings(&set);
     return sp;
 }

@@ -138,6 +138,7 @@ int function_field(const struct table *table, const char *name, const char *retu
 double number_field(const struct table *table, const char *field, double otherwise); /* above 0; may be infinite */
 /* Parses a direction F, R, I, B or W; -1: none of them. */
 int direction(const char *s, size_t n);
+void put_value(struct text *out, lua_State *L, int index); /* of a parameter, as -D takes it */
 int script_params(lua_State *L); /* params { name = default, … } */
 /* The value of the last -D of that name, which then counts as used; NULL: none, or it is a parameter of the script. */
 const char *undeclared_setting(struct script *script, const char *name);
@@ -181,6 +182,7 @@ void check_teams(struct owners *owners);    /* dies if the teams of a stage do n
 void read_zero(struct owners *owners);      /* the field zero */
 void read_offload(struct owners *owners);   /* script_offload.c: offload, offload_optimizer, bucket */
 void read_preds(struct owners *owners);     /* script_preds.c */
+void read_tune(struct owners *owners);      /* script_tune.c: the field tune */
 /* script_updates.c: update, behind the sizes, which then says how many of the step's microbatches are written out,
  * about `most`; 0: all. Behind all else version, and the jobs; n, cost: stack indices of the functions, or 0. */
 void read_update(struct owners *owners, int most);

@@ -154,7 +154,7 @@ static void check_default(lua_State *L, int index, int line, const char *name) {
                    name, type == LUA_TTABLE ? "another table" : describe(L, index));
 }
 
-static void put_value(struct text *out, lua_State *L, int index) {
+void put_value(struct text *out, lua_State *L, int index) {
     char buf[32];
     if (lua_type(L, index) == LUA_TSTRING)
         put(out, "%s", lua_tostring(L, index));

@@ -45,6 +45,7 @@ const char *const schedule_fields[] = {"workers",
                                        "slices",
                                        "slice_cut",
                                        "bubble",
+                                       "tune",
                                        NULL};
 
 /* ---- fields ---- */
@@ -566,5 +567,6 @@ void extract_schedule(struct script *script, void *spec) {
     if (given(&reader, "grad_slots"))
         sp->grad_slots = per_worker(&reader, "grad_slots", 1, INT_MAX);
     read_offload(&reader.owners);
+    read_tune(&reader.owners);
     read_updates(&reader.owners, reader.n, reader.cost);
 }

@@ -46,6 +46,7 @@ done
 # --memory is one option of partition, and another of the others.
 completes "spare least" show --memory ""
 completes "" partition --memory ""
+completes "" tune --memory ""
 completes "server ring" partition --sync ""
 completes "" show -D ""
 completes "" run --steps ""

@@ -1,0 +1,410 @@
+/* `pianola tune`: searches schedules and their parameters for the fastest step of a model on a cluster.
+ *
+ * First every candidate is bounded, then those that fit and may be among the best are compiled, best bound first. An
+ * interrupt (SIGINT) ends the search: what was best by then is printed, and the exit code is 130. */
+#include "tune/tune.h"
+#include "base/read_file.h"
+#include "command.h"
+#include "compile.h"
+#include "files.h"
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BATCHES_PER_RANK = 4, AT_ONCE = 32, INTERRUPTED = 130 };
+
+struct tuning {
+    struct search_space space;
+    struct ranking ranking;
+    int next, done, total; /* of the phase under way */
+    const char *phase;
+};
+
+/* ---- in a child ---- */
+
+static void refuse(struct answer *answer, enum outcome outcome, const char *why) {
+    answer->outcome = outcome;
+    snprintf(answer->why, WHY, "%s", why);
+}
+
+/* What --rows counts: sequences of tokens, or rows. */
+static int64_t rows_of(const struct model *model) {
+    int64_t rows = model->rt.input == INPUT_TOKENS ? model->rt.rows / model->rt.context : model->rt.rows;
+    return rows > 0 ? rows : 1;
+}
+
+static void check_size(const struct search_space *space, const struct candidate *candidate, const struct spec *sp,
+                       struct answer *answer) {
+    int64_t rows = rows_of(sp->model);
+    if (sp->workers != space->workers)
+        refuse(answer, REFUSED, format("it has %d ranks, not %d", sp->workers, space->workers));
+    else if (rows != candidate->rows || whole_batches(sp) != candidate->batches)
+        refuse(answer, REFUSED,
+               format("a step has %d microbatches of %lld rows, not %lld of %lld", whole_batches(sp), (long long)rows,
+                      (long long)candidate->batches, (long long)candidate->rows));
+}
+
+static void bound_one(const struct tuning *tuning, int task, struct answer *answer) {
+    const struct candidate *candidate = &tuning->space.candidate[task];
+    struct script_args args = args_of(&tuning->space, candidate);
+    jmp_buf trap;
+    diag_trap = &trap;
+    if (setjmp(trap)) {
+        refuse(answer, REFUSED, error_text());
+        return;
+    }
+    struct spec *sp = script_load(&args);
+    const struct stage *st = cost_stages(sp);
+    check_size(&tuning->space, candidate, sp, answer);
+    answer->bound = least_makespan(sp, st, graph_build(sp));
+    answer->least = least_memory(sp, st);
+    if (answer->outcome == WAITING && (double)answer->least > sp->memory)
+        answer->outcome = BEYOND_MEMORY;
+    if (answer->outcome != WAITING)
+        answer->bound = 0;
+}
+
+/* Several in a child, each of which takes little longer than to start one. */
+static void bound_candidates(void *context, int task, void *to) {
+    const struct tuning *tuning = context;
+    struct answer *answer = to;
+    for (int i = 0; i < AT_ONCE && task * AT_ONCE + i < tuning->space.n; i++) {
+        struct scratch scratch = scratch_begin();
+        bound_one(tuning, task * AT_ONCE + i, &answer[i]);
+        scratch_end(scratch);
+    }
+}
+
+static void measure_candidate(void *context, int task, void *to) {
+    const struct tuning *tuning = context;
+    struct compile c = {.args = args_of(&tuning->space, &tuning->space.candidate[task])};
+    struct answer *answer = to;
+    jmp_buf trap;
+    *answer = tuning->ranking.answer[task];
+    diag_trap = &trap;
+    if (setjmp(trap)) {
+        refuse(answer, is_beyond_memory(diag_text) ? BEYOND_MEMORY : REFUSED, error_text());
+        return;
+    }
+    compile_all(&c, "");
+    answer->outcome = MEASURED;
+    answer->makespan = c.report->makespan;
+    for (int r = 0; r < c.report->workers; r++) {
+        const struct rank_report *rank = &c.report->rank[r];
+        answer->peak = rank->peak_bytes > answer->peak ? rank->peak_bytes : answer->peak;
+        answer->fits = rank->least_bytes > answer->fits ? rank->least_bytes : answer->fits;
+    }
+    answer->context = c.spec->model->rt.input == INPUT_TOKENS ? c.spec->model->rt.context : 0;
+    shares_of_time(c.spec, c.stage, c.program, c.timeline, c.report, answer->share);
+}
+
+/* ---- the phases ---- */
+
+static void tell(const struct tuning *tuning) {
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\033[Kpianola: %s, %d of %d\r", tuning->phase, tuning->done, tuning->total);
+}
+
+static void take_answer(struct tuning *tuning, int task, const struct answer *answer) {
+    struct answer *kept = &tuning->ranking.answer[task];
+    if (answer)
+        *kept = *answer;
+    else
+        refuse(kept, REFUSED, "the compiler failed; this is a bug: see what `check` says of it");
+    tuning->done++;
+    tell(tuning);
+}
+
+static int next_to_bound(void *context) {
+    struct tuning *tuning = context;
+    return tuning->next * AT_ONCE < tuning->total ? tuning->next++ : -1;
+}
+
+static void take_bounds(void *context, int task, const void *answers) {
+    struct tuning *tuning = context;
+    const struct answer *answer = answers;
+    for (int i = 0; i < AT_ONCE && task * AT_ONCE + i < tuning->total; i++)
+        take_answer(tuning, task * AT_ONCE + i, answer ? &answer[i] : NULL);
+}
+
+/* In the order of bounds: once one is above the bar, all are. */
+static int next_to_measure(void *context) {
+    struct tuning *tuning = context;
+    const struct ranking *ranking = &tuning->ranking;
+    if (tuning->next == tuning->total || ranking->answer[ranking->order[tuning->next]].bound > bar_of(ranking))
+        return -1;
+    return ranking->order[tuning->next++];
+}
+
+static void take_measured_answer(void *context, int task, const void *answer) {
+    struct tuning *tuning = context;
+    take_answer(tuning, task, answer);
+    if (tuning->ranking.answer[task].outcome == MEASURED)
+        rank_answer(&tuning->ranking, task);
+}
+
+static bool run_phase(struct tuning *tuning, const char *phase, int total, struct pool pool) {
+    tuning->phase = phase;
+    tuning->next = tuning->done = 0;
+    tuning->total = total;
+    pool.context = tuning;
+    pool.size = sizeof(struct answer) * (pool.work == bound_candidates ? AT_ONCE : 1);
+    tell(tuning);
+    bool whole = run_pool(&pool);
+    if (isatty(STDERR_FILENO))
+        fputs("\033[K", stderr);
+    return whole;
+}
+
+/* ---- if none fits ---- */
+
+static int next_beyond(void *context) {
+    struct tuning *tuning = context;
+    while (tuning->next < tuning->total && tuning->ranking.answer[tuning->next].outcome != BEYOND_MEMORY)
+        tuning->next++;
+    return tuning->next < tuning->total ? tuning->next++ : -1;
+}
+
+static void take_unlimited(void *context, int task, const void *answer) { take_answer(context, task, answer); }
+
+/* Compiles them again as small as can be, without a limit. */
+static _Noreturn void die_of_memory(struct tuning *tuning) {
+    struct script_args roomy = *tuning->space.args;
+    double limit = roomy.memory;
+    const struct answer *least = NULL;
+    int which = 0;
+    roomy.memory = INFINITY;
+    roomy.least_memory = true;
+    tuning->space.args = &roomy;
+    run_phase(tuning, "the least memory", tuning->space.n,
+              (struct pool){.next = next_beyond, .work = measure_candidate, .done = take_unlimited});
+    for (int i = 0; i < tuning->space.n; i++) {
+        const struct answer *answer = &tuning->ranking.answer[i];
+        if (answer->outcome == MEASURED && (!least || answer->fits < least->fits)) {
+            least = answer;
+            which = i;
+        }
+    }
+    if (!least)
+        die("no candidate compiles");
+    roomy.memory = (double)least->fits;
+    roomy.least_memory = false;
+    die("no candidate fits into %s; the least that any of them takes is %lld bytes of a rank: pianola show %s",
+        limit > 0 ? format("%.0f bytes", limit) : "the cluster's memory", (long long)least->fits,
+        options_of(&tuning->space, &tuning->space.candidate[which]));
+}
+
+static _Noreturn void die_of_refusals(const struct ranking *ranking) {
+    const struct search_space *space = ranking->space;
+    struct text t = {0};
+    put_refusals(&t, ranking);
+    const struct schedule_file *only = space->nschedules == 1 ? space->schedule : NULL;
+    if (only && only->why) /* an error may name the file itself */
+        die("%s%s", strstr(only->why, only->file) ? "" : format("%s: ", only->file), only->why);
+    die("none of %d candidates compiles:\n%s", space->n, t.s ? t.s : "");
+}
+
+/* ---- the winner as a script ---- */
+
+static const char *known(const char *result, const char *key) {
+    if (!result)
+        die("-o: it is not plain where the script sets %s, so it cannot be written with another value: see above for "
+            "the options that give it",
+            key);
+    return result;
+}
+
+/* The schedule's text with the parameters that it was compiled with, and as fields what else it was given. */
+static const char *winner_source(const struct search_space *space, const struct candidate *best, const char *src,
+                                 bool again) {
+    const struct schedule_file *file = &space->schedule[best->schedule];
+    struct script_args args = args_of(space, best);
+    for (int i = 0; i < args.nset; i++) {
+        const char *equals = strchr(args.set[i], '=');
+        const char *key = format("%.*s", (int)(equals - args.set[i]), args.set[i]);
+        if (has_param(file->params, key))
+            src = known(with_default(src, key, equals + 1), key);
+        else if (!strcmp(key, "tensor"))
+            src = known(with_field(src, format("tensor = %s", equals + 1)), key);
+    }
+    return again ? known(with_field(src, "recompute = true"), "recompute") : src;
+}
+
+/* Whether it gives the candidate's step, without the candidate's own settings except the model's. */
+static bool reproduces(const struct search_space *space, const struct candidate *best, const struct answer *answer,
+                       const char *src, bool recompute) {
+    struct candidate other = *best;
+    struct script_text texts[3] = {{copy_string(src), strlen(src)}, {0}, {0}};
+    struct compile c = {0};
+    jmp_buf trap;
+    volatile bool same = false;
+    other.nset -= other.nsizes;
+    other.nsizes = 0;
+    other.recompute = recompute;
+    c.args = args_of(space, &other);
+    c.args.text = texts;
+    diag_trap = &trap;
+    if (setjmp(trap) == 0) {
+        compile_all(&c, "");
+        same = c.report->makespan == answer->makespan;
+    }
+    diag_trap = NULL;
+    *diag_text = 0;
+    return same;
+}
+
+static void put_header(struct text *out, const struct search_space *space, const struct candidate *as, double makespan,
+                       const char *path) {
+    char time[32];
+    put(out, "-- Found by `pianola tune`, of %d candidates: ", space->n);
+    put(out, "%s s for a step of %lld rows. As it was found:\n", number(makespan, time), (long long)space->step_rows);
+    put(out, "-- pianola show %s\n", tame(options_of_file(space, as, path)));
+    put(out, "-- From %s.lua:\n", tame(space->schedule[as->schedule].name));
+}
+
+/* The user's arguments without those settings that only schedules used. */
+static struct script_args machine_args(const struct search_space *space) {
+    struct script_args args = *space->args;
+    args.set = NEW(const char *, args.nset);
+    args.nset = 0;
+    for (int i = 0; i < space->args->nset; i++)
+        if (space->of_machines[i])
+            args.set[args.nset++] = space->args->set[i];
+    return args;
+}
+
+/* A sequence says itself which jobs there are, so a script with one leaves --recompute to the command line. */
+static void write_winner(const struct tuning *tuning, const char *path) {
+    const struct search_space *space = &tuning->space;
+    const struct candidate *best = &space->candidate[tuning->ranking.best[0]];
+    const struct answer *answer = &tuning->ranking.answer[tuning->ranking.best[0]];
+    const char *file = space->schedule[best->schedule].file;
+    struct search_space plain = *space;
+    struct script_args args = machine_args(space);
+    struct candidate rest = *best;
+    struct text out = {0};
+    size_t size;
+    const char *src = without_picture(read_file(file, &size)),
+               *found = winner_source(space, best, src, best->recompute);
+    plain.args = &args;
+    rest.nset -= rest.nsizes;
+    rest.recompute = best->recompute && space->args->recompute;
+    if (!reproduces(&plain, best, answer, found, rest.recompute)) {
+        found = winner_source(space, best, src, false);
+        rest.recompute = best->recompute;
+        if (!reproduces(&plain, best, answer, found, rest.recompute))
+            die("-o: %s with other defaults is not the same schedule; see above for the options that give it", file);
+    }
+    put_header(&out, &plain, &rest, answer->makespan, path);
+    put_word(&out, found);
+    write_file(path, &out);
+}
+
+/* ---- the command ---- */
+
+static void check_options(const struct settings *settings) {
+    const struct script_args *args = &settings->args;
+    if (!args->model || !args->cluster)
+        die("`tune` needs --model FILE.lua and --cluster FILE.lua; see `pianola help tune`");
+    if (!settings->workers)
+        die("`tune` needs --workers N");
+    if (settings->workers > 4096)
+        die("--workers %lld: at most 4096 ranks are possible", (long long)settings->workers);
+    if (is_set(args, "workers"))
+        die("-D workers: `tune` takes the ranks from --workers");
+    if (settings->output)
+        check_writable(settings->output);
+    check_target(settings->output, args);
+}
+
+/* Whether the model has a parameter `rows`: it uses that setting. */
+static bool takes_rows(const struct script_args *given) {
+    struct script_args args = *given;
+    bool used[given->nset + 1];
+    const char *set[given->nset + 1];
+    memcpy(set, given->set, sizeof *set * (size_t)given->nset);
+    memset(used, 0, sizeof used);
+    set[args.nset++] = "rows=1";
+    args.set = set;
+    args.used = used;
+    args.cluster = NULL;
+    script_units(&args, 1, 1);
+    return used[given->nset];
+}
+
+/* The model and the cluster alone: what their errors are, they are for all candidates. */
+static void load_machines(struct search_space *space, const struct settings *settings) {
+    const struct script_args *args = &settings->args;
+    const struct spec *sp = script_units(args, space->workers, 1);
+    if (!is_costs(sp) && sp->flops == 0 && !sp->took)
+        die("%s: has no flops, so layers take FLOP and links seconds; add flops, the FLOP per second of a rank",
+            args->cluster);
+    space->rows = rows_of(sp->model);
+    space->of_machines = NEW(bool, args->nset + 1);
+    memcpy(space->of_machines, args->used, sizeof *args->used * (size_t)args->nset);
+    space->vary_rows = !is_set(args, "rows") && takes_rows(args);
+    space->step_rows = settings->rows ? settings->rows : BATCHES_PER_RANK * space->rows * space->workers;
+    if (!space->vary_rows && space->step_rows % space->rows != 0)
+        die("--rows %lld: microbatches of %lld rows do not add up to that", (long long)space->step_rows,
+            (long long)space->rows);
+}
+
+static void list_schedule_files(struct search_space *space, const struct settings *settings) {
+    const char *const *file = settings->file;
+    space->nschedules = settings->nfiles;
+    if (!settings->nfiles)
+        file = shipped_schedules(&space->nschedules);
+    space->schedule = NEW(struct schedule_file, space->nschedules);
+    for (int i = 0; i < space->nschedules; i++)
+        space->schedule[i].file = file[i];
+}
+
+static void check_used(const struct script_args *args) {
+    for (int i = 0; i < args->nset; i++)
+        if (!args->used[i])
+            die("-D %s: none of the scripts has this parameter", args->set[i]);
+}
+
+static void search(struct tuning *tuning) {
+    struct ranking *ranking = &tuning->ranking;
+    ranking->answer = NEW(struct answer, tuning->space.n);
+    ranking->interrupted =
+        !run_phase(tuning, "bounds", tuning->space.n,
+                   (struct pool){.next = next_to_bound, .work = bound_candidates, .done = take_bounds});
+    if (ranking->interrupted)
+        return;
+    order_by_bound(ranking);
+    ranking->interrupted =
+        !run_phase(tuning, "simulated", ranking->n,
+                   (struct pool){.next = next_to_measure, .work = measure_candidate, .done = take_measured_answer});
+}
+
+int cmd_tune(const struct settings *settings) {
+    struct script_args args = settings->args;
+    struct tuning tuning = {.space = {.args = &args, .workers = (int)settings->workers}};
+    struct ranking *ranking = &tuning.ranking;
+    struct text out = {0};
+    check_options(settings);
+    args.used = NEW(bool, args.nset + 1);
+    load_machines(&tuning.space, &(struct settings){.args = args, .rows = settings->rows});
+    list_schedule_files(&tuning.space, settings);
+    list_candidates(&tuning.space);
+    ranking->space = &tuning.space;
+    check_used(&args);
+    search(&tuning);
+    count_outcomes(ranking);
+    if (ranking->nbest == 0 && ranking->interrupted)
+        die("interrupted before anything was simulated");
+    if (ranking->nbest == 0 && ranking->beyond > 0)
+        die_of_memory(&tuning);
+    if (ranking->nbest == 0)
+        die_of_refusals(ranking);
+    if (settings->json)
+        put_tuned_json(&out, ranking);
+    else
+        put_tuned(&out, ranking, settings->style.ascii);
+    write_file("-", &out);
+    if (settings->output)
+        write_winner(&tuning, settings->output);
+    return ranking->interrupted ? INTERRUPTED : 0;
+}

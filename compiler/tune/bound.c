@@ -1,0 +1,95 @@
+/* What a candidate cannot beat, from its jobs and their ranks alone.
+ *
+ * Time: of each rank, the least that must come before any of its jobs, all of its work, and the least that must come
+ * after any of them; and the longest path through the jobs. Links count, reductions and updates do not.
+ * Memory: of each rank, its weights and the optimizer's state of them, the largest of its gradients, and what a single
+ * forward needs and keeps. */
+#include "tune.h"
+#include <math.h>
+
+static double edge_time(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t e,
+                        int32_t to) {
+    const struct job *a = &sp->job[graph->pred[e]], *b = &sp->job[to];
+    return a->rank == b->rank ? 0 : link_time(sp, a->rank, b->rank, (double)edge_bytes(sp, st, graph, e));
+}
+
+/* The jobs, each behind all that it needs. */
+static int32_t *in_order(const struct graph *graph) {
+    int32_t *missing = NEW(int32_t, graph->n), *queue = NEW(int32_t, graph->n);
+    int tail = 0;
+    for (int j = 0; j < graph->n; j++)
+        if (!(missing[j] = graph->pred_at[j + 1] - graph->pred_at[j]))
+            queue[tail++] = j;
+    for (int head = 0; head < tail; head++)
+        for (int32_t e = graph->succ_at[queue[head]]; e < graph->succ_at[queue[head] + 1]; e++)
+            if (--missing[graph->succ[e]] == 0)
+                queue[tail++] = graph->succ[e];
+    return queue;
+}
+
+/* The compute lane's time for a job; of a pair, all with the first. */
+static double work_of(const struct spec *sp, int32_t j) {
+    if (sp->job[j].pair)
+        return partner_of(sp, j) >= 0 ? computing_time(sp, j) : 0;
+    return job_time(sp, j);
+}
+
+double least_makespan(const struct spec *sp, const struct stage *st, const struct graph *graph) {
+    int32_t *order = in_order(graph);
+    double *head = NEW(double, graph->n), *tail = NEW(double, graph->n), most = 0;
+    double *before = NEW(double, sp->workers), *work = NEW(double, sp->workers), *after = NEW(double, sp->workers);
+    for (int r = 0; r < sp->workers; r++)
+        before[r] = after[r] = INFINITY;
+    for (int i = 0; i < graph->n; i++)
+        for (int32_t j = order[i], e = graph->succ_at[j]; e < graph->succ_at[j + 1]; e++) {
+            int32_t k = graph->succ[e];
+            double there = head[j] + job_time(sp, j) + edge_time(sp, st, graph, graph->succ_edge[e], k);
+            head[k] = fmax(head[k], there);
+        }
+    for (int i = graph->n - 1; i >= 0; i--)
+        for (int32_t j = order[i], e = graph->succ_at[j]; e < graph->succ_at[j + 1]; e++) {
+            int32_t k = graph->succ[e];
+            double rest = edge_time(sp, st, graph, graph->succ_edge[e], k) + job_time(sp, k) + tail[k];
+            tail[j] = fmax(tail[j], rest);
+        }
+    for (int j = 0; j < graph->n; j++) {
+        int r = sp->job[j].rank;
+        before[r] = fmin(before[r], head[j]);
+        after[r] = fmin(after[r], tail[j]);
+        work[r] += work_of(sp, j);
+        most = fmax(most, head[j] + job_time(sp, j) + tail[j]);
+    }
+    for (int r = 0; r < sp->workers; r++)
+        if (work[r] > 0)
+            most = fmax(most, before[r] + work[r] + after[r]);
+    return most * (1 - 1e-9); /* the program adds up the same times in another order */
+}
+
+int64_t least_memory(const struct spec *sp, const struct stage *st) {
+    int64_t *always = NEW(int64_t, sp->workers), *gradient = NEW(int64_t, sp->workers);
+    int64_t *forward = NEW(int64_t, sp->workers), most = 0;
+    for (int s = 0; s < sp->stages + sp->names.sets; s++) {
+        const struct homes *homes = &sp->homes[s];
+        const int64_t *bytes = st[s].bytes;
+        bool sharded = homes->size > 1, away = sp->offload_state && s < sp->stages && sp->offload_state[s];
+        int64_t sum = bytes[sharded ? K_gshard : K_wgrad];
+        for (int i = 0; i < homes->lists * homes->size && !is_bare(sp, s); i++) {
+            int r = homes->rank[i];
+            always[r] += bytes[sharded ? K_wshard : K_weight] + (away ? 0 : bytes[K_opt]);
+            gradient[r] = gradient[r] > sum ? gradient[r] : sum;
+        }
+    }
+    for (int j = 0; j < sp->njobs; j++) {
+        const struct job *job = &sp->job[j];
+        const int64_t *bytes = stage_at(sp, st, job->s, job->b)->bytes;
+        bool again = job_at(sp, job->s, job->b, OP_R) >= 0;
+        int64_t need = bytes[again ? K_input : K_stash] + bytes[K_work];
+        if (job->d == OP_F && need > forward[job->rank])
+            forward[job->rank] = need;
+    }
+    for (int r = 0; r < sp->workers; r++) {
+        int64_t held = gradient[r] > forward[r] ? gradient[r] : forward[r];
+        most = always[r] + held > most ? always[r] + held : most;
+    }
+    return most;
+}

@@ -1,0 +1,180 @@
+/* The answer of `pianola tune`. */
+#include "base/put_json.h"
+#include "draw/draw.h"
+#include "tune.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- why not ---- */
+
+/* What makes a candidate slower than the best: what takes so much more time than there. NULL: nothing does. */
+static const char *reason(const struct answer *best, const struct answer *answer) {
+    double most = 1e-9 * best->makespan;
+    int why = -1;
+    for (int i = 0; i < NSHARES; i++) {
+        double more = answer->share[i] * answer->makespan - best->share[i] * best->makespan;
+        if (more > most) {
+            most = more;
+            why = i;
+        }
+    }
+    if (why < 0)
+        return answer->peak > best->peak ? "more memory" : "the same";
+    const char *exposed = why >= SHARE_MESSAGES ? "exposed " : "";
+    return format("%s%s %.1f %%", exposed, share_name[why], 100 * answer->share[why]);
+}
+
+/* The exposed communication, by kind: "teams 3.1 %, reductions 2.0 %". */
+static const char *exposed_text(const struct answer *answer) {
+    struct text t = {0};
+    for (int i = SHARE_MESSAGES; i < NSHARES; i++)
+        if (answer->share[i] >= 0.0005)
+            put(&t, "%s%s %.1f %%", t.n ? ", " : "", share_name[i], 100 * answer->share[i]);
+    return t.n ? t.s : "-";
+}
+
+/* ---- refusals, alike but for their numbers ---- */
+
+struct refusal {
+    const char *why; /* of the first */
+    char *key;
+    int n;
+};
+
+static char *without_numbers(const char *why) {
+    char *key = copy_string(why), *to = key;
+    for (const char *p = why; *p; p++)
+        if (!isdigit((unsigned char)*p))
+            *to++ = *p;
+        else if (to == key || to[-1] != '#')
+            *to++ = '#';
+    *to = 0;
+    return key;
+}
+
+static int by_count(const void *x, const void *y) {
+    const struct refusal *a = x, *b = y;
+    return a->n != b->n ? b->n - a->n : strcmp(a->key, b->key);
+}
+
+static int by_key(const void *x, const void *y) {
+    const struct refusal *a = x, *b = y;
+    int order = strcmp(a->key, b->key);
+    return order ? order : strcmp(a->why, b->why);
+}
+
+/* As count_outcomes counts them; returns how many kinds there are. */
+static int list_refusals(const struct ranking *ranking, struct refusal **list) {
+    double bar = bar_of(ranking);
+    struct refusal *all = NEW(struct refusal, ranking->space->n);
+    int n = 0, kinds = 0;
+    for (int i = 0; i < ranking->space->n; i++) {
+        const struct answer *answer = &ranking->answer[i];
+        if (answer->outcome == REFUSED && answer->bound <= bar)
+            all[n++] = (struct refusal){answer->why, without_numbers(answer->why), 1};
+    }
+    qsort(all, (size_t)n, sizeof *all, by_key);
+    for (int i = 0; i < n; i++)
+        if (kinds > 0 && strcmp(all[kinds - 1].key, all[i].key) == 0)
+            all[kinds - 1].n++;
+        else
+            all[kinds++] = all[i];
+    qsort(all, (size_t)kinds, sizeof *all, by_count);
+    *list = all;
+    return kinds;
+}
+
+/* ---- for people ---- */
+
+static double per_second(const struct answer *answer, int64_t rows) {
+    return (double)rows * (answer->context ? answer->context : 1) / answer->makespan;
+}
+
+static void put_best(struct text *out, const struct ranking *ranking, bool ascii) {
+    const struct search_space *space = ranking->space;
+    const struct answer *first = &ranking->answer[ranking->best[0]];
+    struct measure measure = measure_of(first->makespan, "s", ascii);
+    char time[32], bytes[32];
+    put(out, "    %7s %3s  %12s  %10s  %7s  %s\n", "time", measure.name, first->context ? "tokens/s" : "rows/s",
+        "memory", "bubble", "exposed");
+    for (int i = 0; i < ranking->nbest; i++) {
+        const struct answer *answer = &ranking->answer[ranking->best[i]];
+        const struct candidate *candidate = &space->candidate[ranking->best[i]];
+        put(out, "%2d  %11s  %12.0f  %10s  %5.1f %%  %s\n", i + 1, time_text(answer->makespan, &measure, time),
+            per_second(answer, space->step_rows), bytes_text((double)answer->peak, bytes),
+            100 * answer->share[SHARE_BUBBLE], exposed_text(answer));
+        if (i > 0)
+            put(out, "    %+.1f %%: %s\n", 100 * (answer->makespan / first->makespan - 1), reason(first, answer));
+        put(out, "    pianola show %s\n", options_of(space, candidate));
+    }
+}
+
+void put_refusals(struct text *out, const struct ranking *ranking) {
+    const struct search_space *space = ranking->space;
+    struct refusal *refusal;
+    int kinds = list_refusals(ranking, &refusal);
+    for (int i = 0; i < kinds; i++)
+        put(out, "  refused %d: %s\n", refusal[i].n, refusal[i].why);
+    for (int i = 0; i < space->nschedules; i++)
+        if (space->schedule[i].why)
+            put(out, "  not tried: %s: %s\n", space->schedule[i].name, space->schedule[i].why);
+}
+
+static void put_counts(struct text *out, const struct ranking *ranking) {
+    put(out, "\n%d candidates: %d simulated, %d slower by their bounds, %d beyond memory, %d refused\n",
+        ranking->space->n, ranking->simulated, ranking->slower, ranking->beyond, ranking->refused);
+    put_refusals(out, ranking);
+    if (ranking->interrupted)
+        put_word(out, "interrupted: these are the best of what was simulated by then\n");
+}
+
+void put_tuned(struct text *out, const struct ranking *ranking, bool ascii) {
+    const struct search_space *space = ranking->space;
+    put(out, "%s on %d ranks, %lld rows a step\n\n", script_name(space->args->model), space->workers,
+        (long long)space->step_rows);
+    put_best(out, ranking, ascii);
+    put_counts(out, ranking);
+}
+
+/* ---- as JSON ---- */
+
+static void put_candidate_json(struct text *out, const struct ranking *ranking, int i) {
+    const struct search_space *space = ranking->space;
+    const struct answer *answer = &ranking->answer[ranking->best[i]];
+    const struct candidate *candidate = &space->candidate[ranking->best[i]];
+    char a[32], b[32];
+    put(out, "%s\n    {\"schedule\": %s", i ? "," : "", quoted(space->schedule[candidate->schedule].name));
+    put(out, ", \"batches\": %lld, \"rows\": %lld, \"recompute\": %s", (long long)candidate->batches,
+        (long long)candidate->rows, candidate->recompute ? "true" : "false");
+    put(out, ", \"makespan\": %s, \"lower_bound\": %s", number(answer->makespan, a), number(answer->bound, b));
+    put(out, ", \"%s_per_second\": %s, \"peak_bytes\": %lld", answer->context ? "tokens" : "rows",
+        number(per_second(answer, space->step_rows), a), (long long)answer->peak);
+    put_word(out, ", \"shares\": {");
+    for (int k = 0; k < NSHARES; k++)
+        put(out, "%s\"%s\": %s", k ? ", " : "", share_name[k], number(answer->share[k], a));
+    put(out, "}, \"why\": %s", i ? quoted(reason(&ranking->answer[ranking->best[0]], answer)) : "null");
+    put(out, ", \"options\": %s}", quoted(options_of(space, candidate)));
+}
+
+void put_tuned_json(struct text *out, const struct ranking *ranking) {
+    const struct search_space *space = ranking->space;
+    struct refusal *refusal;
+    int kinds = list_refusals(ranking, &refusal);
+    put(out, "{\n  \"schema\": 1,\n  \"workers\": %d,\n  \"rows\": %lld,\n  \"best\": [", space->workers,
+        (long long)space->step_rows);
+    for (int i = 0; i < ranking->nbest; i++)
+        put_candidate_json(out, ranking, i);
+    put(out, "\n  ],\n  \"candidates\": %d,\n  \"simulated\": %d,\n  \"slower\": %d,\n", space->n, ranking->simulated,
+        ranking->slower);
+    put(out, "  \"beyond_memory\": %d,\n  \"refused\": %d,\n  \"refusals\": [", ranking->beyond, ranking->refused);
+    for (int i = 0; i < kinds; i++)
+        put(out, "%s\n    {\"n\": %d, \"why\": %s}", i ? "," : "", refusal[i].n, quoted(refusal[i].why));
+    put_word(out, "\n  ],\n  \"not_tried\": [");
+    for (int i = 0, n = 0; i < space->nschedules; i++)
+        if (space->schedule[i].why)
+            put(out, "%s\n    {\"schedule\": %s, \"why\": %s}", n++ ? "," : "", quoted(space->schedule[i].name),
+                quoted(space->schedule[i].why));
+    put(out, "\n  ],\n  \"interrupted\": %s\n}\n", ranking->interrupted ? "true" : "false");
+}

@@ -1,0 +1,225 @@
+/* The candidates. For every schedule:
+ *
+ *   tensor     every divisor of the ranks; the schedule's own parameter, or how many ranks each of its ranks becomes
+ *   workers    the ranks, or, where tensor is not the schedule's own, the ranks / tensor
+ *   rows       of a microbatch: every divisor of a step's rows, where the model has that parameter
+ *   batches    a step's rows / rows of a microbatch; at most MOST_BATCHES per rank
+ *   recompute  no, yes
+ *   and what its field `tune` says of its other parameters, such as replicas, chunks and zero
+ *
+ * A parameter that the user sets with -D is not varied. What a script or the compiler refuses is no error here: it is
+ * counted. */
+#include "tune.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_BATCHES = 16, MOST_CANDIDATES = 1000000 };
+
+static bool is_key(const char *setting, const char *key) {
+    size_t n = strlen(key);
+    return strncmp(setting, key, n) == 0 && setting[n] == '=';
+}
+
+bool is_set(const struct script_args *args, const char *key) {
+    for (int i = 0; i < args->nset; i++)
+        if (is_key(args->set[i], key))
+            return true;
+    return false;
+}
+
+static int64_t value_of_setting(const struct script_args *args, const char *key) {
+    int64_t value = 0;
+    for (int i = 0; i < args->nset; i++)
+        if (is_key(args->set[i], key))
+            value = atoll(strchr(args->set[i], '=') + 1); /* the scripts reject what is no number */
+    return value;
+}
+
+/* Whether "workers=8 batches=8" names the parameter. */
+bool has_param(const char *params, const char *key) {
+    for (const char *p = params; *p; p += strcspn(p, " "), p += *p == ' ')
+        if (is_key(p, key))
+            return true;
+    return false;
+}
+
+/* ---- the schedules ---- */
+
+/* An error's first line, without where it is. */
+const char *error_text(void) {
+    const char *from = diag_text, *mark = strstr(diag_text, "error: ");
+    size_t line = strcspn(diag_text, "\n");
+    if (mark && mark < diag_text + line)
+        from = mark + strlen("error: ");
+    return format("%.*s", (int)strcspn(from, "\n"), from);
+}
+
+static void describe_schedule(const struct search_space *space, struct schedule_file *file) {
+    struct script_args args = *space->args;
+    jmp_buf trap;
+    file->name = script_name(file->file);
+    args.schedule = file->file;
+    args.model = args.cluster = NULL;
+    diag_trap = &trap;
+    if (setjmp(trap) == 0) {
+        const struct spec *sp = script_load(&args);
+        file->params = sp->params;
+        file->tuned = sp->tuned;
+        file->ntuned = sp->ntuned;
+        file->why = sp->update ? "its updates are within the step: it trains otherwise"
+                    : !has_param(sp->params, "workers") || !has_param(sp->params, "batches")
+                        ? "it has no parameters workers and batches"
+                        : NULL;
+    } else
+        file->why = error_text();
+    diag_trap = NULL;
+    *diag_text = 0;
+}
+
+/* ---- their parameters ---- */
+
+struct choice {
+    const char *key, **value;
+    int n;
+};
+
+static struct choice divisors(const char *key, int64_t of) {
+    struct choice choice = {.key = key};
+    size_t cap = 0;
+    for (int64_t d = 1; d <= of; d++)
+        if (of % d == 0) {
+            GROW(choice.value, cap, (size_t)choice.n + 1);
+            choice.value[choice.n++] = format("%lld", (long long)d);
+        }
+    return choice;
+}
+
+static void add(struct search_space *space, const struct candidate *base, const struct choice *choice, const int *at,
+                int n) {
+    struct candidate *c;
+    if (space->n == MOST_CANDIDATES)
+        die("more than %d candidates; fix some of their parameters with -D, or name fewer schedules", MOST_CANDIDATES);
+    GROW(space->candidate, space->cap, (size_t)space->n + 1);
+    c = &space->candidate[space->n++];
+    *c = *base;
+    c->set = NEW(const char *, base->nset + n);
+    memcpy(c->set, base->set, sizeof *c->set * (size_t)base->nset);
+    for (int i = 0; i < n; i++)
+        c->set[c->nset++] = format("%s=%s", choice[i].key, choice[i].value[at[i]]);
+    c->nsizes += n;
+}
+
+/* All combinations of what the script's own field says, the last parameter varying fastest. */
+static void vary_tuned(struct search_space *space, const struct candidate *base, int64_t workers) {
+    const struct schedule_file *file = &space->schedule[base->schedule];
+    struct choice choice[file->ntuned + 1];
+    int at[file->ntuned + 1], n = 0;
+    for (int i = 0; i < file->ntuned; i++) {
+        const struct tuned *tuned = &file->tuned[i];
+        if (!is_set(space->args, tuned->name))
+            choice[n++] =
+                tuned->n ? (struct choice){tuned->name, tuned->value, tuned->n} : divisors(tuned->name, workers);
+    }
+    memset(at, 0, sizeof at);
+    for (int i = n; i >= 0;) {
+        add(space, base, choice, at, n);
+        for (i = n - 1; i >= 0 && ++at[i] == choice[i].n; i--)
+            at[i] = 0;
+        if (i < 0)
+            return;
+    }
+}
+
+/* With so many ranks to a team, and microbatches of so many rows. */
+static void vary_recompute(struct search_space *space, int schedule, int64_t tensor, int64_t rows) {
+    const struct script_args *args = space->args;
+    bool own = has_param(space->schedule[schedule].params, "tensor");
+    int64_t workers = own ? space->workers : space->workers / tensor;
+    const char *set[4];
+    struct candidate base = {.schedule = schedule, .rows = rows, .batches = space->step_rows / rows, .set = set};
+    if (base.batches > (int64_t)MOST_BATCHES * space->workers ||
+        (is_set(args, "batches") && value_of_setting(args, "batches") != base.batches))
+        return;
+    if (space->vary_rows)
+        set[base.nset++] = format("rows=%lld", (long long)rows);
+    int shared = base.nset;
+    set[base.nset++] = format("workers=%lld", (long long)workers);
+    set[base.nset++] = format("batches=%lld", (long long)base.batches);
+    if ((own || tensor > 1) && !is_set(args, "tensor"))
+        set[base.nset++] = format("tensor=%lld", (long long)tensor);
+    base.nsizes = base.nset - shared;
+    for (int again = args->recompute; again <= 1; again++) {
+        base.recompute = again;
+        vary_tuned(space, &base, workers);
+    }
+}
+
+static void vary_rows(struct search_space *space, int schedule, int64_t tensor) {
+    for (int64_t rows = 1; rows <= space->step_rows; rows++)
+        if (space->step_rows % rows == 0 && (space->vary_rows || rows == space->rows))
+            vary_recompute(space, schedule, tensor, rows);
+}
+
+void list_candidates(struct search_space *space) {
+    int64_t fixed = value_of_setting(space->args, "tensor");
+    for (int i = 0; i < space->nschedules; i++) {
+        describe_schedule(space, &space->schedule[i]);
+        for (int64_t tensor = 1; !space->schedule[i].why && tensor <= space->workers; tensor++)
+            if (space->workers % tensor == 0 && (!is_set(space->args, "tensor") || tensor == fixed))
+                vary_rows(space, i, tensor);
+    }
+}
+
+/* ---- as arguments ---- */
+
+struct script_args args_of(const struct search_space *space, const struct candidate *candidate) {
+    struct script_args args = *space->args;
+    int own = candidate->nset;
+    args.schedule = space->schedule[candidate->schedule].file;
+    args.set = NEW(const char *, args.nset + own);
+    memcpy(args.set, space->args->set, sizeof *args.set * (size_t)args.nset);
+    memcpy(args.set + args.nset, candidate->set, sizeof *args.set * (size_t)own);
+    args.nset += own;
+    args.nsizes = candidate->nsizes;
+    args.used = NEW(bool, args.nset);
+    args.recompute = candidate->recompute;
+    return args;
+}
+
+/* A word that a shell takes as it is, or one in quotes. */
+static void put_shell(struct text *t, const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=,./:%@";
+    if (*word && strspn(word, plain) == strlen(word)) {
+        put_word(t, word);
+        return;
+    }
+    put_word(t, "'");
+    for (const char *p = word; *p; p++)
+        *p == '\'' ? put_word(t, "'\\''") : put_bytes(t, p, 1);
+    put_word(t, "'");
+}
+
+static void put_option(struct text *t, const char *option, const char *value) {
+    put(t, " %s ", option);
+    put_shell(t, value);
+}
+
+const char *options_of_file(const struct search_space *space, const struct candidate *candidate, const char *file) {
+    struct text t = {0};
+    put_shell(&t, file);
+    for (int i = 0; i < candidate->nset; i++)
+        put_option(&t, "-D", candidate->set[i]);
+    for (int i = 0; i < space->args->nset; i++)
+        put_option(&t, "-D", space->args->set[i]);
+    if (candidate->recompute)
+        put_word(&t, " --recompute");
+    put_option(&t, "--model", space->args->model);
+    put_option(&t, "--cluster", space->args->cluster);
+    if (space->args->memory > 0)
+        put(&t, " --memory %.0f", space->args->memory);
+    return t.s;
+}
+
+const char *options_of(const struct search_space *space, const struct candidate *candidate) {
+    return options_of_file(space, candidate, space->schedule[candidate->schedule].file);
+}

@@ -1,0 +1,144 @@
+/* `pianola tune`: which schedule, with which parameters, trains a model on a cluster in the least time per step.
+ *
+ *   space.c   the candidates: schedules with values of their parameters
+ *   bound.c   what a candidate cannot beat, in time and in memory, without its schedule
+ *   pool.c    work in child processes, as many at a time as there are cores
+ *   ranking.c the best so far, and what need not be simulated any more
+ *   why.c     what a step's time goes into, and what makes one candidate slower than another
+ *   winner.c  the best as a script of its own
+ *   put_tune.c the answer, for people and as JSON
+ *
+ * What is printed does not depend on the number of cores, nor on which child is done first: a candidate is left out
+ * only if its bound is above the tenth best makespan, and whatever was simulated beyond that in the end is not
+ * counted. */
+#ifndef PIANOLA_TUNE_H
+#define PIANOLA_TUNE_H
+#include "passes/passes.h"
+#include "script/scripts.h"
+
+/* ---- space.c ---- */
+
+struct schedule_file {
+    const char *file, *name;
+    const char *why;    /* it is not tried; NULL: it is */
+    const char *params; /* as spec.params: its defaults */
+    struct tuned *tuned;
+    int ntuned;
+};
+
+struct candidate {
+    int schedule; /* index of its file */
+    int64_t rows; /* of a microbatch */
+    int64_t batches;
+    bool recompute;
+    const char **set; /* -D for it alone, behind those of the user; the last nsizes are for the schedule only */
+    int nset, nsizes;
+};
+
+struct search_space {
+    const struct script_args *args; /* the user's: model, cluster, -D, --recompute */
+    bool *of_machines;              /* per setting of the user: the model or the cluster uses it */
+    int workers;
+    int64_t step_rows, rows; /* of a step; of a microbatch, by the model's default */
+    bool vary_rows;          /* the model has a parameter `rows`, and the user did not fix it */
+    struct schedule_file *schedule;
+    int nschedules;
+    struct candidate *candidate;
+    int n;
+    size_t cap;
+};
+/* Fills in the schedules, from their files, and the candidates. */
+void list_candidates(struct search_space *space);
+/* The arguments with which a candidate is compiled. They are whole settings: none has to be used. */
+struct script_args args_of(const struct search_space *space, const struct candidate *candidate);
+/* Its file and the options that give it, as for a shell: `1f1b.lua -D workers=8 --recompute`; and of another file. */
+const char *options_of(const struct search_space *space, const struct candidate *candidate);
+const char *options_of_file(const struct search_space *space, const struct candidate *candidate, const char *file);
+bool has_param(const char *params, const char *key);          /* of "workers=8 batches=8" */
+bool is_set(const struct script_args *args, const char *key); /* by the user's -D */
+const char *error_text(void);                                 /* of the error that was trapped */
+
+/* ---- bound.c ---- */
+
+/* No schedule of these jobs on these ranks ends sooner; and no plan of its memory is smaller. */
+double least_makespan(const struct spec *sp, const struct stage *st, const struct graph *graph);
+int64_t least_memory(const struct spec *sp, const struct stage *st);
+
+/* ---- why.c ---- */
+
+enum share {
+    SHARE_COMPUTE,
+    SHARE_RECOMPUTE,
+    SHARE_UPDATES,
+    SHARE_BUBBLE,   /* idle even if links were free */
+    SHARE_MESSAGES, /* the rest of what ranks wait for activations and their gradients */
+    SHARE_WEIGHTS,
+    SHARE_REDUCTIONS,
+    SHARE_COPIES,
+    SHARE_TEAMS,
+    NSHARES
+};
+extern const char *const share_name[NSHARES];
+/* Of the time of all ranks, the part that goes into each; together 1. */
+void shares_of_time(const struct spec *sp, const struct stage *st, const struct program *p, const struct timeline *tl,
+                    const struct report *report, double share[NSHARES]);
+
+/* ---- ranking.c ---- */
+
+enum outcome { WAITING, REFUSED, BEYOND_MEMORY, MEASURED };
+enum { WHY = 240 };
+/* What a child says of a candidate. It goes through a pipe. */
+struct answer {
+    enum outcome outcome;
+    double bound;  /* of the makespan */
+    int64_t least; /* of memory: no plan is smaller */
+    double makespan;
+    int64_t peak, fits; /* bytes of the worst rank: planned; that would do */
+    int context;        /* tokens of a row; 0: rows are no sequences of tokens */
+    double share[NSHARES];
+    char why[WHY]; /* refused, or beyond memory: the error */
+};
+
+enum { BEST = 10 };
+struct ranking {
+    const struct search_space *space;
+    struct answer *answer; /* per candidate */
+    int32_t *order;        /* those that are simulated at all, by their bounds */
+    int n;
+    int best[BEST], nbest;                  /* the fastest, each unlike the others */
+    int simulated, slower, beyond, refused; /* slower: by the bound */
+    bool interrupted;
+};
+/* Orders candidates that may be simulated by their bounds. */
+void order_by_bound(struct ranking *ranking);
+/* Adds a measured candidate. */
+void rank_answer(struct ranking *ranking, int candidate);
+/* The makespan that a candidate must reach to be among the best; infinite while there are fewer. */
+double bar_of(const struct ranking *ranking);
+/* Counts what became of the candidates. */
+void count_outcomes(struct ranking *ranking);
+
+/* ---- pool.c ---- */
+
+struct pool {
+    void *context;
+    size_t size;                                               /* of an answer */
+    int (*next)(void *context);                                /* the next task; -1: there is none left */
+    void (*work)(void *context, int task, void *answer);       /* in a child */
+    void (*done)(void *context, int task, const void *answer); /* in the parent; NULL: the child did not answer */
+};
+/* Runs tasks until there are none left. False: it was interrupted (SIGINT), and the tasks under way were given up. */
+bool run_pool(const struct pool *pool);
+
+/* ---- winner.c: a script's text, changed; NULL where it is not known how ---- */
+
+const char *with_default(const char *src, const char *key, const char *value); /* of a parameter */
+const char *with_field(const char *src, const char *field);                    /* "tensor = 2", of the schedule */
+const char *without_picture(const char *src);
+
+/* ---- put_tune.c ---- */
+
+void put_tuned(struct text *out, const struct ranking *ranking, bool ascii);
+void put_refusals(struct text *out, const struct ranking *ranking); /* and which schedules are not tried, and why */
+void put_tuned_json(struct text *out, const struct ranking *ranking);
+#endif

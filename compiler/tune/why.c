@@ -1,0 +1,73 @@
+/* What the time of all ranks goes into. Waiting for activations and gradients is the pipeline's, as far as it would be
+ * there with links that take no time, and the links', as far as it would not. */
+#include "tune.h"
+#include <math.h>
+
+const char *const share_name[NSHARES] = {"compute", "recompute",  "updates", "bubble", "messages",
+                                         "weights", "reductions", "copies",  "teams"};
+
+static const enum share kind_of_share[NEXPOSED] = {
+    [EXPOSED_ACTIVATIONS] = SHARE_MESSAGES,  [EXPOSED_GRADIENTS] = SHARE_MESSAGES, [EXPOSED_WEIGHTS] = SHARE_WEIGHTS,
+    [EXPOSED_REDUCTIONS] = SHARE_REDUCTIONS, [EXPOSED_COPIES] = SHARE_COPIES,      [EXPOSED_TEAMS] = SHARE_TEAMS,
+};
+
+static double messages(const double exposed[NEXPOSED]) {
+    return exposed[EXPOSED_ACTIVATIONS] + exposed[EXPOSED_GRADIENTS];
+}
+
+/* How long ranks wait for messages of activations and gradients. */
+static double waits(const struct program *p, const struct timeline *tl) {
+    double sum = 0;
+    for (int r = 0; r < p->workers; r++) {
+        double exposed[NEXPOSED] = {0};
+        exposed_waits(&p->rank[r], tl->start[r], tl->end[r], exposed);
+        sum += messages(exposed);
+    }
+    return sum;
+}
+
+/* A rank's updates, and what it still does when its compute lane has ended: the gathers of updated weights, say. */
+static void count_end(const struct spec *sp, const struct rank *k, const double *start, const double *end, double all,
+                      double share[NSHARES]) {
+    double computed = 0;
+    int last = -1;
+    for (int i = 0; i < k->nins; i++) {
+        if (k->ins[i].op == OP_U && !sp->update)
+            share[SHARE_UPDATES] += (end[i] - start[i]) / all;
+        if (k->ins[i].lane == 0)
+            computed = fmax(computed, end[i]);
+        else if (last < 0 || end[i] > end[last])
+            last = i;
+    }
+    if (last >= 0 && end[last] > computed)
+        share[kind_of_share[exposed_by(&k->ins[last])]] += (end[last] - computed) / all;
+}
+
+static double waits_with_free_links(const struct spec *sp, const struct stage *st, const struct program *p) {
+    struct spec *free = NEW(struct spec, 1);
+    *free = *sp;
+    free->link = NULL;
+    return waits(p, sim_run(free, st, p));
+}
+
+void shares_of_time(const struct spec *sp, const struct stage *st, const struct program *p, const struct timeline *tl,
+                    const struct report *report, double share[NSHARES]) {
+    double all = report->makespan * report->workers, rest = 1;
+    if (all <= 0)
+        return;
+    for (int j = 0; j < sp->njobs; j++)
+        if (sp->job[j].d == OP_R)
+            share[SHARE_RECOMPUTE] += sp->job[j].cost / all;
+    for (int r = 0; r < report->workers; r++) {
+        share[SHARE_COMPUTE] += report->rank[r].busy / all;
+        for (int i = 0; i < NEXPOSED; i++)
+            if (i != EXPOSED_ACTIVATIONS && i != EXPOSED_GRADIENTS)
+                share[kind_of_share[i]] += report->rank[r].exposed[i] / all;
+        count_end(sp, &p->rank[r], tl->start[r], tl->end[r], all, share);
+    }
+    share[SHARE_COMPUTE] -= share[SHARE_RECOMPUTE];
+    share[SHARE_MESSAGES] += fmax(waits(p, tl) - waits_with_free_links(sp, st, p), 0) / all;
+    for (int i = 0; i < NSHARES; i++)
+        rest -= i == SHARE_BUBBLE ? 0 : share[i];
+    share[SHARE_BUBBLE] = fmax(rest, 0);
+}
