@@ -4,13 +4,18 @@
  * The first script says what the jobs are; its own caps do not count. Its order and those of the other scripts are
  * marked by their peak and their makespan. The others get its numbers of ranks and microbatches, as in compare, unless
  * -D says more; and where they cut the model into more or fewer stages, or microbatches into slices, an activation, and
- * without a model a job, counts as much of one of the first script's as it is. */
+ * without a model a job, counts as much of one of the first script's as it is.
+ *
+ * -o names a folder for the points: cap_3.lua is the best order known with a cap of 3, and cap_3.bound the certificate of
+ * its bound. A larger cap's bound holds too: where it is the better one, its certificate proves the point. */
 #include "base/put_json.h"
 #include "command.h"
 #include "compile.h"
 #include "files.h"
+#include "optimal/closed.h"
 #include "optimal/frontier.h"
 #include "terminal.h"
+#include "verify/bound.h"
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,14 +29,42 @@ struct known {
 };
 struct curve {
     struct compile first;
+    const char *folder; /* NULL: the points are not written */
     struct frontier frontier;
     struct known *known;
     int nknown; /* those left out included */
 };
 
-static void tell(int cap) {
+static void tell(void *curve, int cap) {
+    (void)curve;
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\033[Kpianola: %s\r", cap ? format("cap %d", cap) : "without a cap");
+}
+
+/* ---- points ---- */
+
+static const char *file_of(const struct curve *curve, int cap, const char *ending) {
+    return format("%s/cap_%d.%s", curve->folder, cap, ending);
+}
+
+/* Without a cap, it is as with the last one. */
+static bool keep_point(void *context, const struct point *point, const char *certificate, const int64_t *start) {
+    const struct curve *curve = context;
+    const struct spec *sp = curve->first.spec;
+    const char *by;
+    if (curve->folder && point->cap > 0) {
+        struct text proof = {0}, script = {0};
+        put_word(&proof, certificate);
+        stage_file(file_of(curve, point->cap, "bound"), &proof, false);
+        if (start) {
+            char a[32];
+            put(&script, "-- The best order known of the jobs of %s with a cap of %d: %s.\n", command_line(&curve->first.args),
+                point->cap, number(point->makespan, a));
+            emit_sequence(&script, sp, lists_by_start(sp, start));
+            stage_file(file_of(curve, point->cap, "lua"), &script, false);
+        }
+    }
+    return check_bound(read_bound("certificate", certificate), &by) == NULL;
 }
 
 /* ---- known schedules ---- */
@@ -117,49 +150,51 @@ static void measure_all(struct curve *curve, const struct settings *settings, bo
 
 /* ---- printing ---- */
 
-static void put_points_json(struct text *t, const struct frontier *frontier) {
+/* Whether the schedule fits into this cap and into none before it; the last also has those with more. */
+static bool lies_at(const struct curve *curve, const struct known *known, const struct point *point) {
+    bool last = point->cap == curve->frontier.n;
+    return !known->why && known->peak > point->cap - 1 && (known->peak <= point->cap || last);
+}
+
+static void put_known_json(struct text *t, const struct curve *curve, const struct point *point) {
     char a[32], b[32];
-    put_word(t, ", \"points\": [");
-    for (int i = 0; i < frontier->n; i++) {
-        const struct point *point = &frontier->point[i];
-        put(t, "%s{\"cap\": %d, \"makespan\": %s, \"lower_bound\": %s, \"optimal\": %s}", i ? ", " : "", point->cap,
-            number_or_null(point->makespan, a), number_or_null(point->lower, b), point->proved ? "true" : "false");
+    const char *comma = "";
+    put_word(t, ", \"known\": [");
+    for (int i = 0; i < curve->nknown; i++) {
+        const struct known *known = &curve->known[i];
+        if (!lies_at(curve, known, point))
+            continue;
+        put(t, "%s{\"schedule\": %s, \"peak\": %s, \"makespan\": %s}", comma, quoted(known->name),
+            number(known->peak, a), number(known->makespan, b));
+        comma = ", ";
     }
     put_word(t, "]");
 }
 
 static void put_json(struct text *t, const struct curve *curve) {
     char a[32], b[32];
-    const char *comma = "";
-    put(t, "{\"schema\": 1, \"schedule\": %s", quoted(curve->first.spec->name));
-    put_points_json(t, &curve->frontier);
-    put_word(t, ", \"known\": [");
-    for (int i = 0; i < curve->nknown; i++)
-        if (!curve->known[i].why) {
-            put(t, "%s{\"schedule\": %s, \"peak\": %s, \"makespan\": %s}", comma, quoted(curve->known[i].name),
-                number(curve->known[i].peak, a), number(curve->known[i].makespan, b));
-            comma = ", ";
-        }
-    put_word(t, "], \"left_out\": [");
-    comma = "";
-    for (int i = 0; i < curve->nknown; i++)
-        if (curve->known[i].why) {
-            put(t, "%s{\"schedule\": %s, \"why\": %s}", comma, quoted(curve->known[i].name),
-                quoted(curve->known[i].why));
-            comma = ", ";
-        }
-    put_word(t, "]}\n");
+    put_word(t, "[");
+    for (int i = 0; i < curve->frontier.n; i++) {
+        const struct point *point = &curve->frontier.point[i];
+        put(t, "%s{\"cap\": %d, \"makespan\": %s, \"lower_bound\": %s, \"optimal\": %s", i ? ",\n " : "", point->cap,
+            number_or_null(point->makespan, a), number_or_null(point->lower, b), point->proved ? "true" : "false");
+        put_known_json(t, curve, point);
+        if (curve->folder)
+            put(t, ", \"script\": %s, \"certificate\": %s",
+                isnan(point->makespan) ? "null" : quoted(file_of(curve, point->cap, "lua")),
+                quoted(file_of(curve, point->by, "bound")));
+        put_word(t, "}");
+    }
+    put_word(t, "]\n");
 }
 
-/* The schedules that fit into this cap and into none before it; the last also has those with more. */
 static const char *known_at(const struct curve *curve, const struct point *point, const struct measure *measure) {
     struct text t = {0};
     char a[32];
-    bool last = point->cap == curve->frontier.n;
     put_word(&t, "");
     for (int i = 0; i < curve->nknown; i++) {
         const struct known *known = &curve->known[i];
-        if (known->why || !(known->peak > point->cap - 1) || (known->peak > point->cap && !last))
+        if (!lies_at(curve, known, point))
             continue;
         put(&t, "%s%s", t.n ? ", " : "", known->name);
         if (!(known->makespan <= point->makespan * (1 + 1e-9)))
@@ -198,9 +233,15 @@ static void put_table(struct text *t, const struct curve *curve) {
         put_point(t, curve, &frontier->point[i], &measure);
     put(t, "\nwithout a cap: %s, %s\n", time_text(frontier->free.makespan, &measure, a),
         frontier->free.proved ? "which is proved to be the least" : "the best known");
+    if (curve->folder)
+        put(t, "wrote each as %s, and its certificate\n", file_of(curve, 1, "lua"));
+}
+
+/* On stderr: JSON has none of it. */
+static void tell_left_out(const struct curve *curve) {
     for (int i = 0; i < curve->nknown; i++)
         if (curve->known[i].why)
-            put(t, "left out: %s: %s\n", curve->known[i].name, curve->known[i].why);
+            fprintf(stderr, "pianola: left out: %s: %s\n", tame(curve->known[i].name), tame(curve->known[i].why));
 }
 
 static void draw(struct text *t, const struct curve *curve) {
@@ -231,7 +272,7 @@ static void check_picture(const struct settings *settings) {
 
 int cmd_frontier(const struct settings *settings) {
     bool *used = NEW(bool, settings->args.nset);
-    struct curve curve = {.first.args = settings->args};
+    struct curve curve = {.first.args = settings->args, .folder = settings->output ? folder_named(settings->output) : NULL};
     struct text out = {0}, picture = {0};
     check_picture(settings);
     curve.first.args.used = used;
@@ -240,18 +281,24 @@ int cmd_frontier(const struct settings *settings) {
     struct spec *sp = curve.first.spec;
     curve.first.stage = cost_stages(sp);
     curve.first.graph = graph_build(sp);
-    curve.frontier =
-        find_frontier(sp, curve.first.stage, curve.first.graph, (struct pains){SEARCHED, settings->seconds, tell});
+    if (curve.folder)
+        make_folder(curve.folder);
+    curve.frontier = find_frontier(sp, curve.first.stage, curve.first.graph,
+                                   (struct searches){.states = SEARCHED,
+                                                     .seconds = settings->seconds,
+                                                     .command = command_line(&settings->args),
+                                                     .context = &curve,
+                                                     .begins = tell,
+                                                     .ended = keep_point});
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\033[K");
     if (settings->svg) {
         draw(&picture, &curve);
-        write_file(settings->svg, &picture);
+        stage_file(settings->svg, &picture, false);
     }
-    if (settings->json)
-        put_json(&out, &curve);
-    else
-        put_table(&out, &curve);
+    place_files();
+    tell_left_out(&curve);
+    (settings->json ? put_json : put_table)(&out, &curve);
     write_file("-", &out);
     return 0;
 }

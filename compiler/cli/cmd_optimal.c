@@ -20,19 +20,6 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The command that says what the certificate is of. */
-static const char *command_line(const struct settings *settings) {
-    struct text t = {0};
-    put(&t, "%s", settings->args.schedule);
-    for (int i = 0; i < settings->args.nset; i++)
-        put(&t, " -D %s", settings->args.set[i]);
-    if (settings->args.model)
-        put(&t, " --model %s", settings->args.model);
-    if (settings->args.cluster)
-        put(&t, " --cluster %s", settings->args.cluster);
-    return tame(t.s);
-}
-
 /* FILE.lua's is FILE.bound. */
 static const char *certificate_of(const char *script) {
     size_t n = strlen(script);
@@ -197,7 +184,7 @@ static struct closed write_results(const struct settings *settings, const struct
     write_script(settings, &closed,
                  format("-- The best order of the jobs of %s: %s, and no order takes less than %s.\n"
                         "-- The proof is %s, which `pianola check-bound` checks.\n%s",
-                        command_line(settings), number(closed.makespan, a), number((double)best->lower * in->tick, b),
+                        command_line(&settings->args), number(closed.makespan, a), number((double)best->lower * in->tick, b),
                         tame(certificate_of(settings->output)), holds(&closed, "-- ")));
     stage_file(certificate_of(settings->output), certificate, false);
     place_files();
@@ -257,7 +244,7 @@ static void find_span(struct text *t, const struct settings *settings, const str
         write_script(
             settings, &closed,
             format("-- %s: ranks that begin as late as is right take %s at most from their first job to their last.\n",
-                   command_line(settings), number((double)best->makespan * in->tick, a)));
+                   command_line(&settings->args), number((double)best->makespan * in->tick, a)));
         place_files();
     }
     put_span(t, settings, c, in, best);
@@ -297,7 +284,7 @@ static void find_period(struct text *t, const struct settings *settings, const s
     if (settings->output) {
         write_script(settings, &closed,
                      format("-- %s: with each further microbatch %s more, and no steady state takes less than %s.\n",
-                            command_line(settings),
+                            command_line(&settings->args),
                             isfinite(closed.period) ? number(closed.period, a) : "it is not known how much",
                             number(lower, b)));
         place_files();
@@ -400,7 +387,7 @@ int cmd_optimal(const struct settings *settings) {
         return 0;
     }
     struct closed closed = {0};
-    emit_certificate(&certificate, in, &best, command_line(settings));
+    emit_certificate(&certificate, in, &best, command_line(&settings->args));
     if (settings->output)
         closed = write_results(settings, &c, in, &best, &certificate);
     put_result(&out, settings, &c, in, &best, &closed, is_accepted(certificate.s), excess, now() - begin);

@@ -117,7 +117,8 @@ const struct option_row options[] = {
      "is "
      "kept, and each comes just-in-time, one-ahead or two-ahead, as others do",
      'p', SCRIPTS},
-    {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r', SCRIPTS | TUNE},
+    {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r',
+     SCRIPTS | OPTIMAL | FRONTIER | TUNE},
     {"memory", "PLAN",
      "spare (default): as much as the cluster has, where instructions would otherwise wait for others to leave bytes; "
      "least: as little as the schedule permits; a number: so many bytes of a rank, instead of the cluster's",
@@ -126,8 +127,9 @@ const struct option_row options[] = {
      "where to write: a folder (compile, show --format hta), a file (show, import, export-weights); a "
      "schedule script with the stages (partition); a model of costs, FILE.lua, or PipeDream's graph, FILE.txt "
      "(profile); a picture of the losses (compare --train); a schedule script with the best order, beside which the "
-     "certificate goes (optimal); the best schedule, with its parameters as defaults (tune)",
-     'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE | COMPARE | OPTIMAL | TUNE},
+     "certificate goes (optimal); a folder for each cap's script and certificate (frontier); the best schedule, with "
+     "its parameters as defaults (tune)",
+     'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE | COMPARE | OPTIMAL | FRONTIER | TUNE},
     {"time", "SECONDS",
      "search for so long at most (frontier: for each cap); default: through so many states, which takes a minute or "
      "two",
@@ -145,7 +147,7 @@ const struct option_row options[] = {
      "of a step, in all its microbatches, so that all candidates train the same; default: 4 microbatches of the "
      "model's rows per rank",
      '4', TUNE},
-    {"memory", "BYTES", "of a rank, instead of the cluster's: candidates that need more are left out", '5', TUNE},
+    {"memory", "BYTES", "of a rank, instead of the cluster's: what needs more is left out", '5', OPTIMAL | TUNE},
     {"bandwidth", "RATE", "bytes per second between them; default: the cluster's slowest link", 'B', PARTITION},
     {"levels", "LEVELS",
      "instead of both: ranks of a group x bandwidth, groups x bandwidth between them, ...: 4x10e9,2x1.25e9", 'E',
