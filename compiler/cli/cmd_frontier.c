@@ -6,8 +6,8 @@
  * -D says more; and where they cut the model into more or fewer stages, or microbatches into slices, an activation, and
  * without a model a job, counts as much of one of the first script's as it is.
  *
- * -o names a folder for the points: cap_3.lua is the best order known with a cap of 3, and cap_3.bound the certificate of
- * its bound. A larger cap's bound holds too: where it is the better one, its certificate proves the point. */
+ * -o names a folder for the points: cap_3.lua is the best order known with a cap of 3, and cap_3.bound the certificate
+ * of its bound. A larger cap's bound holds too: where it is the better one, its certificate proves the point. */
 #include "base/put_json.h"
 #include "command.h"
 #include "compile.h"
@@ -58,8 +58,8 @@ static bool keep_point(void *context, const struct point *point, const char *cer
         stage_file(file_of(curve, point->cap, "bound"), &proof, false);
         if (start) {
             char a[32];
-            put(&script, "-- The best order known of the jobs of %s with a cap of %d: %s.\n", command_line(&curve->first.args),
-                point->cap, number(point->makespan, a));
+            put(&script, "-- The best order known of the jobs of %s with a cap of %d: %s.\n",
+                command_line(&curve->first.args), point->cap, number(point->makespan, a));
             emit_sequence(&script, sp, lists_by_start(sp, start));
             stage_file(file_of(curve, point->cap, "lua"), &script, false);
         }
@@ -272,7 +272,8 @@ static void check_picture(const struct settings *settings) {
 
 int cmd_frontier(const struct settings *settings) {
     bool *used = NEW(bool, settings->args.nset);
-    struct curve curve = {.first.args = settings->args, .folder = settings->output ? folder_named(settings->output) : NULL};
+    struct curve curve = {.first.args = settings->args,
+                          .folder = settings->output ? folder_named(settings->output) : NULL};
     struct text out = {0}, picture = {0};
     check_picture(settings);
     curve.first.args.used = used;

@@ -50,9 +50,8 @@ static struct point solve(const struct searched *what, int cap, struct order *or
     if (searches->begins)
         searches->begins(searches->context, cap);
     const struct instance *in = instance_of(what->sp, what->st, what->graph);
-    struct optimum best =
-        find_optimum(in, what->graph, order->known ? order->ticks : serial_time(in) + 1, searches->states,
-                     searches->seconds > 0 ? seconds_now() + searches->seconds : 0);
+    struct optimum best = find_optimum(in, what->graph, order->known ? order->ticks : serial_time(in) + 1,
+                                       searches->states, searches->seconds > 0 ? seconds_now() + searches->seconds : 0);
     if (best.start)
         keep(what, order, &best);
     bool closed = best.lower >= best.makespan;

@@ -27,5 +27,6 @@ struct searches {
     const char *command; /* what the certificates are of */
 };
 /* Leaves sp's caps replaced. Dies as instance_of does. */
-struct frontier find_frontier(struct spec *sp, const struct stage *st, const struct graph *graph, struct searches searches);
+struct frontier find_frontier(struct spec *sp, const struct stage *st, const struct graph *graph,
+                              struct searches searches);
 #endif
