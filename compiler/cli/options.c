@@ -177,9 +177,10 @@ const struct option_row options[] = {
     {"steady", NULL, "compare steady states too: time per microbatch, staleness and versions", 'R', COMPARE},
     {"jitter", "LEVEL",
      "run the program often in the simulator, each time with every job and message up to so much longer or shorter at "
-     "random, 10% say: mean, 95th percentile and worst of the makespan",
-     '7', COMPARE | SHOW},
-    {"runs", "N", "of --jitter; default 200", '8', COMPARE | SHOW},
+     "random, 10% say: mean, 95th percentile and worst of the makespan (compare, show); look for the least 95th "
+     "percentile (optimal, tune)",
+     '7', COMPARE | SHOW | OPTIMAL | TUNE},
+    {"runs", "N", "of --jitter; default 200", '8', COMPARE | SHOW | OPTIMAL | TUNE},
     {"train", NULL,
      "train each schedule on the same microbatches: losses, and the predicted time until they are below a target", '1',
      COMPARE},
@@ -188,7 +189,8 @@ const struct option_row options[] = {
     {"data", "FILE", "training text", 'x', RUN | COMPARE},
     {"steps", "N", "training steps; default 100", 'n', RUN | COMPARE},
     {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
-    {"seed", "N", "of weights and of the order of the data, or of --jitter; default 1", 's', RUN | COMPARE | SHOW},
+    {"seed", "N", "of weights and of the order of the data, of --jitter, or of a local search over orders; default 1",
+     's', RUN | COMPARE | SHOW | OPTIMAL | TUNE},
     {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
     {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU, as bf16 needs", 'u', RUN | PROFILE},
     {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g', RUN},

@@ -463,11 +463,15 @@ static struct layer next_layer(struct search *s) {
     return layer;
 }
 
-static bool gives_up(const struct search *s) {
+double seconds_now(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static bool gives_up(const struct search *s) {
     return s->found.visited.n > s->effort.states || s->words > MOST_WORDS ||
-           (s->effort.until > 0 && (double)now.tv_sec + 1e-9 * (double)now.tv_nsec > s->effort.until);
+           (s->effort.until > 0 && seconds_now() > s->effort.until);
 }
 
 static int by_value64(const void *x, const void *y) {

@@ -22,7 +22,7 @@ struct visited { /* states in the order of time, as rows of words */
     size_t *at; /* in word: n of each class; free of each rank; for spans, since when each rank runs, 0 if it has not
                  * begun, and its span once it has ended; how many recent starts, and class, age of each */
     int32_t *parent, *word;
-    bool *kept; /* it was followed, not dropped as dominated */
+    bool *kept;  /* it was followed, not dropped as dominated */
     int n, best; /* best: the state in which everything has started; -1: nothing ends before the limit */
 };
 struct found {
@@ -30,6 +30,7 @@ struct found {
     bool all;         /* nothing was left out: no schedule is shorter */
     struct visited visited;
 };
+double seconds_now(void); /* since the epoch */
 /* Looks for a schedule that ends before `limit`. */
 struct found search(const struct instance *in, int64_t limit, struct effort effort);
 
