@@ -184,8 +184,9 @@ static struct closed write_results(const struct settings *settings, const struct
     write_script(settings, &closed,
                  format("-- The best order of the jobs of %s: %s, and no order takes less than %s.\n"
                         "-- The proof is %s, which `pianola check-bound` checks.\n%s",
-                        command_line(&settings->args), number(closed.makespan, a), number((double)best->lower * in->tick, b),
-                        tame(certificate_of(settings->output)), holds(&closed, "-- ")));
+                        command_line(&settings->args), number(closed.makespan, a),
+                        number((double)best->lower * in->tick, b), tame(certificate_of(settings->output)),
+                        holds(&closed, "-- ")));
     stage_file(certificate_of(settings->output), certificate, false);
     place_files();
     return closed;
@@ -218,9 +219,9 @@ static void put_span(struct text *t, const struct settings *settings, const stru
     if (settings->json) {
         put(t, "{\"schema\": 1, \"schedule\": %s, \"objective\": \"span\", \"span\": %s, \"own\": %s, ",
             quoted(c->spec->name), number(span, a), c->sched ? number(own, b) : "null");
-        put(t, "\"early\": %s, \"lower_bound\": %s, \"optimal\": %s, \"proof\": \"%s\", \"states\": %d", number(early, d),
-            number(lower, e), optimal ? "true" : "false", best->proof == PROOF_WORK ? "work" : "cover",
-            covering_states(best));
+        put(t, "\"early\": %s, \"lower_bound\": %s, \"optimal\": %s, \"proof\": \"%s\", \"states\": %d",
+            number(early, d), number(lower, e), optimal ? "true" : "false",
+            best->proof == PROOF_WORK ? "work" : "cover", covering_states(best));
         if (settings->output)
             put(t, ", \"certificate\": %s", quoted(certificate_of(settings->output)));
         put_word(t, "}\n");
@@ -230,15 +231,14 @@ static void put_span(struct text *t, const struct settings *settings, const stru
         optimal ? "is optimal" : "is the best known",
         c->sched ? format("takes %s", number(own, b)) : "comes to a deadlock");
     put(t, "%s less than %s\n",
-        best->proof == PROOF_WORK
-            ? "a rank's work, with what leads from it to another of its jobs, takes no"
-            : format("no order of any of %d states leads to", covering_states(best)),
+        best->proof == PROOF_WORK ? "a rank's work, with what leads from it to another of its jobs, takes no"
+                                  : format("with starts at multiples of %s, no order of any of %d states leads to",
+                                           number(in->tick, e), covering_states(best)),
         number(lower, d));
     if (early > span * (1 + 1e-9))
         put(t, "where every rank begins as early as it can, the same order takes %s\n", number(early, e));
     if (settings->output)
-        put(t, "wrote %s, a sequence, and the certificate to %s\n", settings->output,
-            certificate_of(settings->output));
+        put(t, "wrote %s, a sequence, and the certificate to %s\n", settings->output, certificate_of(settings->output));
 }
 
 static void find_span(struct text *t, const struct settings *settings, const struct compile *c,

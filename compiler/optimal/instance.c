@@ -154,8 +154,8 @@ struct building {
     struct instance *in;
     struct kinds kinds;
     const int64_t *room; /* in bytes; NULL: caps count */
-    int32_t *class_of; /* per job */
-    int32_t *first;    /* per class: its first job */
+    int32_t *class_of;   /* per job */
+    int32_t *first;      /* per class: its first job */
     size_t cap, cap_first;
 };
 
@@ -177,8 +177,8 @@ static int32_t first_like(const struct building *build, int32_t j) {
     return job_at(build->sp, job->s, first * slices + job->b % slices, job->d);
 }
 
-/* What a job takes of its rank's room, and keeps: of bytes, no more than the plan of any program, which has messages and
- * gaps besides. An I's wstash grows in the place of the stash. */
+/* What a job takes of its rank's room, and keeps: of bytes, no more than the plan of any program, which has messages
+ * and gaps besides. An I's wstash grows in the place of the stash. */
 static int64_t taken_by(const struct building *build, const struct job *job) {
     if (!build->room)
         return job->d == OP_F;
@@ -391,8 +391,12 @@ struct instance *instance_of(const struct spec *sp, const struct stage *st, cons
 struct instance *instance_in_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph,
                                    const int64_t *room) {
     refuse(sp);
-    struct building build = {
-        .sp = sp, .st = st, .graph = graph, .in = NEW(struct instance, 1), .kinds = find_kinds(sp, graph), .room = room};
+    struct building build = {.sp = sp,
+                             .st = st,
+                             .graph = graph,
+                             .in = NEW(struct instance, 1),
+                             .kinds = find_kinds(sp, graph),
+                             .room = room};
     build.in->ranks = sp->workers;
     build.in->bytes = room;
     choose_tick(build.in, sp, st, graph);

@@ -38,9 +38,7 @@ struct search {
     int32_t *chosen;
 };
 
-int state_width(const struct instance *in) {
-    return in->n + in->ranks + (in->span ? in->ranks : 0) + 1;
-}
+int state_width(const struct instance *in) { return in->n + in->ranks + (in->span ? in->ranks : 0) + 1; }
 static const int32_t *row_at(const struct search *s, int32_t state) {
     return s->found.visited.word + s->found.visited.at[state];
 }

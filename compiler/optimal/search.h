@@ -7,9 +7,9 @@
  * same time is as far in everything (dominates). What is visited, down to no state, is a proof that nothing is better:
  * certify.c writes it down.
  *
- * For spans (instance.h), events are not enough: a rank may gain by beginning just in time for something later. Times are
- * whole, and for a fixed order all that must hold is differences of starts: some best schedule starts everything at
- * whole ticks. So as long as a rank has not begun, each tick is a moment. Once all have, moving any later item to an
+ * For spans (instance.h), events are not enough: a rank may gain by beginning just in time for something later. So as
+ * long as a rank has not begun, each tick is a moment: what is found is the least at whole ticks, which may be more
+ * than the least of all, but by less than a tick (compiler/README.md). Once all have begun, moving any later item to an
  * earlier event moves no rank's first, and no last to later. While nothing runs and nothing is on its way, nobody need
  * wait: all that starts later could start that much earlier. In a state that dominates another, the same ranks have
  * begun, and none earlier: what completes the other completes it, with no longer spans. For the same reason a rank that
@@ -31,7 +31,7 @@ struct visited { /* states in the order of time, as rows of words */
     size_t *at; /* in word: n of each class; free of each rank; for spans, since when each rank runs, 0 if it has not
                  * begun, and its span once it has ended; how many recent starts, and class, age of each */
     int32_t *parent, *word;
-    bool *kept; /* it was followed, not dropped as dominated */
+    bool *kept;  /* it was followed, not dropped as dominated */
     int n, best; /* best: the state in which everything has started; -1: nothing ends before the limit */
 };
 struct found {
