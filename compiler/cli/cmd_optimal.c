@@ -246,33 +246,41 @@ static void put_span(struct text *t, const struct settings *settings, const stru
     if (settings->json) {
         put(t, "{\"schema\": 1, \"schedule\": %s, \"objective\": \"span\", \"span\": %s, \"own\": %s, ",
             quoted(c->spec->name), number(span, a), c->sched ? number(own, b) : "null");
-        put(t, "\"early\": %s, \"lower_bound\": %s, \"optimal\": %s, \"proof\": %s}\n", number(early, d),
-            number(lower, e), optimal ? "true" : "false", best->proof == PROOF_WORK ? "\"work\"" : "null");
+        put(t, "\"early\": %s, \"lower_bound\": %s, \"optimal\": %s, \"proof\": \"%s\", \"states\": %d",
+            number(early, d), number(lower, e), optimal ? "true" : "false",
+            best->proof == PROOF_WORK ? "work" : "cover", covering_states(best));
+        if (settings->output)
+            put(t, ", \"certificate\": %s", quoted(certificate_of(settings->output)));
+        put_word(t, "}\n");
         return;
     }
     put(t, "%s: a largest span of %s %s; the script's own order %s\n", c->spec->name, number(span, a),
         optimal ? "is optimal" : "is the best known",
         c->sched ? format("takes %s", number(own, b)) : "comes to a deadlock");
     put(t, "%s less than %s\n",
-        best->proof == PROOF_WORK ? "a rank's work, or what leads from one of its jobs to another, takes no"
-                                  : "the search, of which there is no certificate, found none with",
+        best->proof == PROOF_WORK ? "a rank's work, with what leads from it to another of its jobs, takes no"
+                                  : format("with starts at multiples of %s, no order of any of %d states leads to",
+                                           number(in->tick, e), covering_states(best)),
         number(lower, d));
     if (early > span * (1 + 1e-9))
         put(t, "where every rank begins as early as it can, the same order takes %s\n", number(early, e));
     if (settings->output)
-        put(t, "wrote %s, a sequence\n", settings->output);
+        put(t, "wrote %s, a sequence, and the certificate to %s\n", settings->output, certificate_of(settings->output));
 }
 
 static void find_span(struct text *t, const struct settings *settings, const struct compile *c,
                       const struct instance *in, const struct optimum *best) {
     struct closed closed = {0};
+    struct text certificate = {0};
     char a[32];
+    emit_certificate(&certificate, in, best, command_line(&settings->args));
     if (settings->output) {
         emit_sequence(&closed.body, c->spec, order_of(c, best));
         write_script(
             settings, &closed,
             format("-- %s: ranks that begin as late as is right take %s at most from their first job to their last.\n",
                    command_line(&settings->args), number((double)best->makespan * in->tick, a)));
+        stage_file(certificate_of(settings->output), &certificate, false);
         place_files();
     }
     put_span(t, settings, c, in, best);

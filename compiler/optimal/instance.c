@@ -434,13 +434,15 @@ void minimise_span(struct instance *in) {
 }
 
 int64_t span_bound(const struct instance *in, int r) {
-    int64_t work = 0, bound = 0;
+    int64_t bound = 0;
     for (int i = in->of_rank_at[r]; i < in->of_rank_at[r + 1]; i++) {
-        const struct class *class = &in->class[in->of_rank[i]];
-        work += class->time * class->items;
-        bound = most(bound, class->time + in->tail_to[in->of_rank[i] * in->ranks + r]);
+        int64_t work = 0, to = in->tail_to[in->of_rank[i] * in->ranks + r];
+        for (int k = in->of_rank_at[r]; k < in->of_rank_at[r + 1]; k++)
+            if (in->tail_to[in->of_rank[k] * in->ranks + r] >= to)
+                work += in->class[in->of_rank[k]].time * in->class[in->of_rank[k]].items;
+        bound = most(bound, work + to);
     }
-    return most(bound, work);
+    return bound;
 }
 
 /* The least time from the start of an item of `from` to the end of that which gives its room back. Items of a pool

@@ -56,7 +56,7 @@ struct instance *instance_in_bytes(const struct spec *sp, const struct stage *st
 /* The largest bound on the makespan that one rank's work gives, with what must come before and after it. */
 int64_t work_bound(const struct instance *in);
 void minimise_span(struct instance *in); /* instead of the makespan */
-/* The same for spans: a rank's work, and what leads from one of its items to another. */
+/* The same for the span of rank r: its work, with what must lead from the last of it to another item of r. */
 int64_t span_bound(const struct instance *in, int r);
 /* What a microbatch of so many takes at least in a steady state: the busiest rank's work, or what it takes to hold, on
  * a rank with room, all that is to be held for as long as it must be. In ticks. */
