@@ -70,6 +70,7 @@ struct bound {
     int64_t limit;
     int32_t ranks, nclass;
     int64_t *room; /* per rank; -1: no limit */
+    int *room_line;
     struct bound_class *class;
     int32_t *order; /* classes, each behind those it comes after */
     int32_t *used;  /* ranks that have a class */
@@ -85,6 +86,14 @@ void bound_link(struct bound *b);
 
 /* NULL: proved. Else why not; *by: of what, for people, when proved. */
 const char *check_bound(struct bound *b, const char **by);
+struct spec;
+struct stage;
+struct graph;
+/* bound_script.c. NULL: what is proved of the certificate's instance holds of all schedules of the script. Else why
+ * that is not known. */
+const char *check_script(const struct bound *b, const struct spec *sp, const struct stage *st,
+                         const struct graph *graph);
+
 /* bound_check.c: the least start of each class, and the least time from the end of one of its items to the end of all
  */
 void bound_paths(struct bound *b);

@@ -97,6 +97,7 @@ static void read_head(struct reader *r) {
 static void read_rooms(struct reader *r) {
     struct bound *b = r->b;
     b->room = NEW(int64_t, b->ranks);
+    b->room_line = NEW(int, b->ranks);
     for (int32_t k = 0; k < b->ranks; k++)
         b->room[k] = -1;
     while (next_is(r, "room ")) {
@@ -105,6 +106,7 @@ static void read_rooms(struct reader *r) {
             bad(r, "rank %lld has a room already: leave one line for it", (long long)k);
         expect(r, " ", "room RANK UNITS");
         b->room[k] = whole(r, "the units", 0, MOST_SUM);
+        b->room_line[k] = r->line;
         end_line(r);
     }
 }

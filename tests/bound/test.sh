@@ -78,4 +78,5 @@ expect "--json, refuted" '{"schema": 1, "accepted": false, "limit": 6, "tick": 1
     "$(sed 's/^limit.*/limit 6/' pool.bound | "$PIANOLA" check-bound - --json)"
 
 . ./unreadable.sh
+. ./script.sh
 finish
