@@ -26,6 +26,8 @@ static void print_json(const struct bound *b, const struct spec *sp, const char 
         printf("\"schedule\": %s, ", quoted(sp->name));
     printf("\"accepted\": %s, \"limit\": %lld, \"tick\": %s, \"proof\": \"%s\"", why ? "false" : "true",
            (long long)b->limit, number(b->tick, tick), bound_proof_word[b->proof]);
+    if (b->spans)
+        printf(", \"objective\": \"span\"");
     if (b->proof == BOUND_COVER)
         printf(", \"states\": %d", (int)b->cover.n);
     if (why)
@@ -33,16 +35,20 @@ static void print_json(const struct bound *b, const struct spec *sp, const char 
     printf("}\n");
 }
 
-/* whose: the schedules that it is of, where the script is known. */
+/* whose: the schedules that it is of, where the script is known. By whole ticks alone, a cover says less of spans: a
+ * rank that begins between them may have a span that is less than a tick shorter. */
 static void print_verdict(const struct bound *b, const char *name, const char *whose, const char *why, const char *by) {
     char tick[32], time[32];
+    const char *claim = b->spans ? format("no schedule%s%s has spans below", whose,
+                                          b->proof == BOUND_COVER ? " that starts its jobs at whole ticks" : "")
+                                 : format("no schedule%s ends before", whose);
     if (why)
-        printf("%s: refuted: that no schedule%s ends before %lld\n%s\n", name, whose, (long long)b->limit, why);
+        printf("%s: refuted: that %s %lld\n%s\n", name, claim, (long long)b->limit, why);
     else if (b->tick == 1)
-        printf("%s: no schedule%s ends before %lld (%s)\n", name, whose, (long long)b->limit, by);
+        printf("%s: %s %lld (%s)\n", name, claim, (long long)b->limit, by);
     else
-        printf("%s: no schedule%s ends before %s (%lld ticks of %s; %s)\n", name, whose,
-               number((double)b->limit * b->tick, time), (long long)b->limit, number(b->tick, tick), by);
+        printf("%s: %s %s (%lld ticks of %s; %s)\n", name, claim, number((double)b->limit * b->tick, time),
+               (long long)b->limit, number(b->tick, tick), by);
 }
 
 /* With a script: that the bound is of its schedules, and the bound. */

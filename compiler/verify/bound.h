@@ -61,6 +61,7 @@ struct cover {
     int32_t *started;  /* n x nclass */
     size_t *recent_at; /* n + 1: where in recent a state's groups are */
     int64_t *recent;   /* groups: class, how many, their starts, ascending */
+    int64_t *since;    /* of spans: n x nused; 0: not begun, or ended */
     size_t nrecent, cap;
 };
 
@@ -68,6 +69,7 @@ struct bound {
     const char *file, *src, *schedule;
     double tick;
     int64_t limit;
+    bool spans; /* the claim is of the largest span of a rank, not of the last end */
     int32_t ranks, nclass;
     int64_t *room; /* per rank; -1: no limit */
     int *room_line;
@@ -75,6 +77,7 @@ struct bound {
     int32_t *order; /* classes, each behind those it comes after */
     int32_t *used;  /* ranks that have a class */
     int32_t nused;
+    int64_t *way; /* bound_span.c: nclass x nused */
     enum bound_proof proof;
     struct cover cover;
 };
@@ -105,10 +108,18 @@ struct bound_state {
     int32_t *first;   /* per class, and one more: where in start its recent starts are, ascending */
     int64_t *start;
     size_t cap;
-    int64_t *free; /* per rank: when what it runs ends, relative to at; 0: it runs nothing */
+    int64_t *free;  /* per rank: when what it runs ends, relative to at; 0: it runs nothing */
+    int64_t *since; /* of spans, per rank: for how long it has begun; 0: it has not, or it has ended */
 };
 struct bound_state bound_state_new(const struct bound *b);
 void state_of_cover(const struct bound *b, int32_t n, struct bound_state *x);
+
+bool has_begun(const struct bound *b, const int32_t *started, int32_t rank);
+bool has_left(const struct bound *b, const int32_t *started, int32_t rank);
+
+/* bound_span.c */
+void bound_ways(struct bound *b);
+const char *check_span_work(const struct bound *b, const char **by);
 
 /* bound_cover.c */
 const char *check_cover(const struct bound *b);
