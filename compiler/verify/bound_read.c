@@ -91,7 +91,7 @@ static void read_head(struct reader *r) {
     b->limit = named(r, "limit ", "limit TICKS", 0, MOST_SUM);
     end_line(r);
     if (next_is(r, "objective ")) {
-        expect(r, "objective span", "objective span, or no such line where the claim is of the last end");
+        expect(r, "objective span", "objective span");
         b->spans = true;
         end_line(r);
     }
