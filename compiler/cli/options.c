@@ -50,8 +50,12 @@ const struct command commands[] = {
      "  pianola verify generated/1f1b/streams.txt\n"
      "  pianola show my.lua --format streams | pianola verify -\n",
      VERIFY, cmd_verify, "file, e.g. streams.txt", false},
-    {"check-bound", "FILE", "prove a lower bound on the makespan from its certificate",
-     "  pianola check-bound 1f1b.bound\n", CHECK_BOUND, cmd_check_bound, "file, e.g. 1f1b.bound", false},
+    {"check-bound", "FILE [SCHEDULE.lua]",
+     "prove a lower bound on the makespan from its certificate; and that it holds for this schedule's jobs, in any "
+     "order",
+     "  pianola check-bound 1f1b.bound\n"
+     "  pianola check-bound best.bound schedules/1f1b.lua -D workers=8\n",
+     CHECK_BOUND, cmd_check_bound, "file, e.g. 1f1b.bound", true},
     {"export-weights", "DIR", "write a checkpoint's weights as one safetensors file, weights.safetensors",
      "  pianola export-weights checkpoints -o gpt.safetensors\n"
      "  pianola export-weights checkpoints --step 200 --json\n",
@@ -101,11 +105,11 @@ const int ncommands = sizeof commands / sizeof *commands;
 
 const struct option_row options[] = {
     {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D',
-     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER | TUNE},
+     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER | TUNE | CHECK_BOUND},
     {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm',
-     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER | TUNE},
+     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER | TUNE | CHECK_BOUND},
     {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c',
-     SCRIPTS | PARTITION | OPTIMAL | FRONTIER | TUNE},
+     SCRIPTS | PARTITION | OPTIMAL | FRONTIER | TUNE | CHECK_BOUND},
     {"lanes", "PER", "a communication lane, and with NCCL a communicator, per edge (default), peer or rank", 'l',
      SCRIPTS},
     {"launch-order", "ORDER",
@@ -118,7 +122,7 @@ const struct option_row options[] = {
      "kept, and each comes just-in-time, one-ahead or two-ahead, as others do",
      'p', SCRIPTS},
     {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r',
-     SCRIPTS | OPTIMAL | FRONTIER | TUNE},
+     SCRIPTS | OPTIMAL | FRONTIER | TUNE | CHECK_BOUND},
     {"memory", "PLAN",
      "spare (default): as much as the cluster has, where instructions would otherwise wait for others to leave bytes; "
      "least: as little as the schedule permits; a number: so many bytes of a rank, instead of the cluster's",

@@ -17,6 +17,8 @@ best() {
     expect "$what" "$want $want true" "$(value makespan "$got") $(value lower_bound "$got") $(value optimal "$got")"
     expect "$what: the certificate" "true $want" \
         "$(got=$("$PIANOLA" check-bound "$room/best.bound" --json); echo "$(value accepted "$got") $(value limit "$got")")"
+    expect "$what: the certificate is the script's" "true" \
+        "$(value accepted "$("$PIANOLA" check-bound "$room/best.bound" tests/optimal/caps.lua "$@" --json)")"
     local cluster=()
     [[ "$*" != *latency* ]] || cluster=("${latency[@]}")
     expect "$what: the script" "$want" \
@@ -71,7 +73,7 @@ for script in schedules/*.lua; do
         got=$("$PIANOLA" optimal "$script" --json 2>&1)
     else
         expect "$script: what is written" "$(value makespan "$got") true 0" "$(figure makespan "$room/best.lua") $(
-            value accepted "$("$PIANOLA" check-bound "$room/best.bound" --json)") $(
+            value accepted "$("$PIANOLA" check-bound "$room/best.bound" "$script" --json)") $(
             "$PIANOLA" check "$room/best.lua" >/dev/null 2>&1; echo $?)"
     fi
     rm -f "$room"/best.*
