@@ -91,7 +91,8 @@ const struct command commands[] = {
      "orders lie",
      "  pianola frontier schedules/zbv.lua schedules/v_min.lua schedules/v_half.lua\n"
      "  pianola frontier schedules/zb_h1.lua schedules/zb_h2.lua -D batches=12 --svg frontier.svg\n"
-     "  pianola frontier schedules/1f1b.lua --cluster schedules/clusters/latency.lua -D latency=1 --json\n",
+     "  pianola frontier schedules/1f1b.lua --cluster schedules/clusters/latency.lua -D latency=1 --json\n"
+     "  pianola frontier schedules/1f1b.lua --model schedules/models/gpt.lua --bytes\n",
      FRONTIER, cmd_frontier, A_SCHEDULE, true},
     {"tune", "[SCHEDULE.lua ...]",
      "find the schedule, of those given or of all that came with the program, and the parameters with which a model "
@@ -138,6 +139,8 @@ const struct option_row options[] = {
      "search for so long at most (frontier: for each cap); default: through so many states, which takes a minute or "
      "two",
      '3', OPTIMAL | FRONTIER},
+    {"bytes", NULL, "over a model's bytes in place of live activations: what stays, and what microbatches keep", '6',
+     FRONTIER},
     {"objective", "OBJECTIVE",
      "what is to be least: the makespan (default); the span: the longest time that a rank takes from its first job to "
      "its last; "

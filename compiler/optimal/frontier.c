@@ -48,7 +48,7 @@ static struct point solve(const struct searched *what, int cap, struct order *or
     if (best.start)
         keep(what, order, &best);
     bool closed = best.lower >= best.makespan;
-    struct point point = {cap, order->known ? order->time : NAN, (double)best.lower * in->tick, cap,
+    struct point point = {cap, 0, order->known ? order->time : NAN, (double)best.lower * in->tick, cap,
                           closed && !(order->known && in->rounded)};
     if (closed && !in->rounded && order->known)
         point.lower = point.makespan;
