@@ -203,7 +203,8 @@ static const char *check_jobs(const struct mapping *m, const struct bound_class 
 }
 
 static const char *check_takes(const struct mapping *m, const struct bound_class *class, const int32_t *job) {
-    for (int32_t i = 0; i<class->items &&class->take> 0; i++) {
+    int32_t n = class->take ? class->items : 0;
+    for (int32_t i = 0; i < n; i++) {
         const struct job *f = &m->sp->job[job[i]];
         if (f->d != OP_F)
             return at_line(m, class->line, format("%s takes room, and only forwards do", class->name));
