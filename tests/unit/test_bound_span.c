@@ -136,8 +136,33 @@ static const char *with_objective(const struct tiny *t, int limit, const char *r
     return format("%.*sobjective span\n%s%s", (int)(ranks - head.s), head.s, ranks, rest);
 }
 
+/* As if it did not matter which ranks have begun, and when. */
+static bool seems_as_good(const struct tiny *t, const struct tiny_state *z, const struct tiny_state *y) {
+    for (int c = 0; c < t->nclass; c++) {
+        if (z->n[c] < y->n[c] || tiny_ago(z, c, t->class[c].time) < z->n[c])
+            return false;
+        for (int k = 0; k < y->n[c]; k++)
+            if (z->start[c][k] > y->start[c][k])
+                return false;
+    }
+    return true;
+}
+
+/* Leaves out, with all that comes of them, states than which another one seems as good. */
+static void prune(const struct tiny *t, struct span_states *s) {
+    for (size_t i = 0; i < s->n;) {
+        bool left_out = false;
+        for (size_t j = 0; j < s->n && !left_out; j++)
+            left_out = j != i && !all_tiny_started(t, &s->a[j].x) && seems_as_good(t, &s->a[j].x, &s->a[i].x);
+        if (left_out)
+            s->a[i] = s->a[--s->n];
+        else
+            i++;
+    }
+}
+
 /* *states: how many; NULL: too many. skip: leaves one out of so many; 0: none. */
-static const char *cover_text(const struct tiny *t, int limit, uint64_t *seed, int skip, int *states) {
+static const char *cover_text(const struct tiny *t, int limit, uint64_t *seed, int skip, bool pruned, int *states) {
     struct span_states now = {0}, next;
     struct text text = {0};
     *states = 0;
@@ -147,6 +172,8 @@ static const char *cover_text(const struct tiny *t, int limit, uint64_t *seed, i
         next = (struct span_states){0};
         if (tick == TICKS)
             return NULL;
+        if (pruned)
+            prune(t, &now);
         for (size_t i = 0; i < now.n; i++) {
             if (all_tiny_started(t, &now.a[i].x))
                 continue;
@@ -194,10 +221,10 @@ static struct { int instances, impossible, accepted, lies, unreadable, tight, la
 static void lie(const struct tiny *t, int limit, uint64_t *seed) {
     int states;
     for (int i = 0; i < 12; i++) {
-        const char *src = cover_text(t, limit, seed, random_below(seed, 4), &states);
+        const char *src = cover_text(t, limit, seed, i < 2 ? 0 : random_below(seed, 4), i % 2, &states);
         if (!src)
             return;
-        int result = verdict(i ? mutated(src, seed) : src);
+        int result = verdict(i < 2 ? src : mutated(src, seed));
         seen.lies++;
         seen.unreadable += result < 0;
         cr_assert_neq(result, 1, "%d is the least largest span; accepted, maybe with other digits:\n%s", limit - 1,
@@ -218,7 +245,7 @@ Test(bound_span, brute_force) {
         seen.late += best < optimum(&t);
         cr_assert_neq(verdict(with_objective(&t, best + 1, "proof work\nend\n")), 1, "work proves %d", best + 1);
         seen.tight += verdict(with_objective(&t, best, "proof work\nend\n")) == 1;
-        const char *src = cover_text(&t, best, &seed, 0, &states);
+        const char *src = cover_text(&t, best, &seed, 0, false, &states);
         if (src) {
             cr_assert_eq(verdict(src), 1, "%s: not accepted:\n%s", diag_text, src);
             seen.accepted++;
