@@ -73,7 +73,7 @@ static uint32_t escaped_character(struct json_in *j) {
 /* At most as long as its escape, so it fits where that was. */
 static char *put_character(char *to, uint32_t x) {
     int more = x < 0x80 ? 0 : x < 0x800 ? 1 : x < 0x10000 ? 2 : 3;
-    *to++ = (char)(more ? (0xf00 >> more & 0xf0) | x >> 6 * more : x);
+    *to++ = (char)(more ? (0xf00 >> (more + 1) & 0xff) | x >> 6 * more : x);
     for (more--; more >= 0; more--)
         *to++ = (char)(0x80 | (x >> 6 * more & 0x3f));
     return to;

@@ -37,7 +37,8 @@ static size_t merge_bytes(struct tokenizer *t, const char *s, size_t n) {
     for (size_t i = 0; i < n; i++) {
         int64_t id = t->byte[(unsigned char)s[i]];
         if (id < 0)
-            die("%s has no token for the byte 0x%02x, which this text has", t->file, (unsigned char)s[i]);
+            die("%s has no token for the byte 0x%02x, which this text has: take it out, as `tr -d '\\%03o' <TEXT` does",
+                t->file, (unsigned char)s[i], (unsigned char)s[i]);
         t->symbol[i] = (struct symbol){(uint32_t)id, (int32_t)i - 1, i + 1 < n ? (int32_t)i + 1 : -1};
     }
     for (size_t i = 0; i < n; i++)

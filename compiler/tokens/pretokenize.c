@@ -11,7 +11,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-struct split {
+struct expression {
     pcre2_code *code;
     pcre2_match_data *match;
     const char *pattern;
@@ -113,7 +113,7 @@ void add_split(struct tokenizer *t, const char *pattern) {
         die("%s: more than %d expressions, one within the other", t->file, MOST_SPLITS);
     int code;
     PCRE2_SIZE at;
-    struct split *split = NEW(struct split, 1);
+    struct expression *split = NEW(struct expression, 1);
     const char *given = checked(t, pattern);
     split->pattern = pattern;
     split->code = pcre2_compile((PCRE2_SPTR)given, PCRE2_ZERO_TERMINATED,
@@ -139,7 +139,7 @@ static void split_by(struct tokenizer *t, int i, const char *s, size_t n) {
         merge_word(t, s, n);
         return;
     }
-    const struct split *split = t->split[i];
+    const struct expression *split = t->split[i];
     const PCRE2_SIZE *found = pcre2_get_ovector_pointer(split->match);
     for (size_t at = 0, from, to; at < n; at = to) {
         int code = pcre2_match(split->code, (PCRE2_SPTR)s, n, at, PCRE2_NO_UTF_CHECK, split->match, NULL);
@@ -212,7 +212,8 @@ bool encode(struct tokenizer *t, const char *text, size_t n, take_tokens *take, 
         size_t size = valid_until(text + at, n - at);
         struct bytes valid = t->composed ? composed(t, text + at, size) : (struct bytes){text + at, size};
         same = same && valid.s == text + at;
-        split_by(t, 0, valid.s, valid.n);
+        if (valid.n > 0)
+            split_by(t, 0, valid.s, valid.n);
         at += size;
         size = invalid_until(text + at, n - at);
         if (size > 0)

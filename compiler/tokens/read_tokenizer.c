@@ -177,10 +177,11 @@ static void read_model(struct json_in *j, struct tokenizer *t) {
             if (json_true(j))
                 json_die(j, "byte_fallback, which byte-level BPE has not");
         } else {
+            char begin = json_peek(j);
             const char *from = j->at;
             json_skip(j);
             for (int i = 0; i < 3; i++)
-                if (is(name, absent[i]) && strncmp(from, "null", 4) != 0 && j->at - from > 2) /* "": none */
+                if (is(name, absent[i]) && begin != 'n' && j->at - from > 2) /* neither null nor "" */
                     json_die(j, "%s, which is not read", name);
         }
     }

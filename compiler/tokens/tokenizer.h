@@ -55,7 +55,7 @@ struct tokenizer {
     int64_t end, last; /* of text; of what a model says, by GGUF; or -1 */
     bool composed;     /* NFC */
     bool whole_words;  /* a word that is a token is that one, whatever its merges */
-    struct split *split[MOST_SPLITS];
+    struct expression *split[MOST_SPLITS];
     int nsplits;
     /* What encode works with. */
     take_tokens *take;
