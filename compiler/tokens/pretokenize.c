@@ -108,6 +108,16 @@ static const char *checked(const struct tokenizer *t, const char *pattern) {
     return out.n ? out.s : "";
 }
 
+/* PCRE2's memory is the arena's. */
+static void *take_memory(size_t bytes, void *with) {
+    (void)with;
+    return alloc(bytes);
+}
+static void leave_memory(void *memory, void *with) {
+    (void)memory;
+    (void)with;
+}
+
 void add_split(struct tokenizer *t, const char *pattern) {
     if (t->nsplits == MOST_SPLITS)
         die("%s: more than %d expressions, one within the other", t->file, MOST_SPLITS);
@@ -115,9 +125,11 @@ void add_split(struct tokenizer *t, const char *pattern) {
     PCRE2_SIZE at;
     struct expression *split = NEW(struct expression, 1);
     const char *given = checked(t, pattern);
+    pcre2_general_context *memory = pcre2_general_context_create(take_memory, leave_memory, NULL);
     split->pattern = pattern;
-    split->code = pcre2_compile((PCRE2_SPTR)given, PCRE2_ZERO_TERMINATED,
-                                PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
+    split->code =
+        pcre2_compile((PCRE2_SPTR)given, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code,
+                      &at, pcre2_compile_context_create(memory));
     if (!split->code) {
         PCRE2_UCHAR why[256];
         pcre2_get_error_message(code, why, sizeof why);
@@ -127,10 +139,10 @@ void add_split(struct tokenizer *t, const char *pattern) {
     pcre2_pattern_info(split->code, PCRE2_INFO_MATCHEMPTY, &empty);
     if (empty)
         refuse(t, pattern, pattern, "words without a character");
+#ifndef FUZZING                                         /* which would make code for ever: it is not in the arena */
     pcre2_jit_compile(split->code, PCRE2_JIT_COMPLETE); /* without it, it runs slower */
-    split->match = pcre2_match_data_create(1, NULL);
-    if (!split->match)
-        die("out of memory");
+#endif
+    split->match = pcre2_match_data_create(1, memory);
     t->split[t->nsplits++] = split;
 }
 
