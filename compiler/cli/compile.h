@@ -22,6 +22,8 @@ struct compile {
 /* pipeline.c: runs all passes up to the report, except those whose results c already has (spec, stages, and the graph
  * with the schedule). dump: letters of passes after which the program is printed to stdout. */
 void compile_all(struct compile *c, const char *dump);
+/* pipeline.c: the schedule and what it was compiled with, as on a command line, for comments. */
+const char *command_line(const struct script_args *args);
 
 /* steady.c: runs the scripts; of a step whose updates are jobs, the first microbatches. Then, once these are scheduled,
  * chooses how many are written out and which part of them repeats, and schedules those. */

@@ -104,3 +104,17 @@ void compile_all(struct compile *c, const char *dump) {
     }
     tell(c, "");
 }
+
+const char *command_line(const struct script_args *args) {
+    struct text t = {0};
+    put_word(&t, args->schedule);
+    for (int i = 0; i < args->nset; i++)
+        put(&t, " -D %s", args->set[i]);
+    if (args->model)
+        put(&t, " --model %s", args->model);
+    if (args->cluster)
+        put(&t, " --cluster %s", args->cluster);
+    if (args->recompute)
+        put_word(&t, " --recompute");
+    return tame(t.s);
+}

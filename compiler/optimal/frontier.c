@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct order {
     int64_t ticks;  /* when it ends */
@@ -14,17 +13,11 @@ struct order {
     bool known;
 };
 
-static double seconds_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 struct searched {
     const struct spec *sp;
     const struct stage *st;
     const struct graph *graph;
-    struct pains pains;
+    struct searches searches;
 };
 
 static void keep(const struct searched *what, struct order *order, const struct optimum *best) {
@@ -35,25 +28,39 @@ static void keep(const struct searched *what, struct order *order, const struct 
     memcpy(order->start, best->start, sizeof *best->start * (size_t)what->sp->njobs);
 }
 
+static char *certificate_text(const struct searched *what, const struct instance *in, const struct optimum *best) {
+    struct text t = {0};
+    int cap = what->sp->cap[0];
+    emit_certificate(&t, in, best,
+                     cap < INT_MAX ? format("%s, with cap = %d", what->searches.command, cap) : what->searches.command);
+    return strdup(t.s);
+}
+
 /* With the caps that the spec has now. order: the best known one; it becomes the best one found. */
 static struct point solve(const struct searched *what, int cap, struct order *order) {
+    const struct searches *searches = &what->searches;
     struct scratch scratch = scratch_begin();
-    if (what->pains.begins)
-        what->pains.begins(cap);
+    if (searches->begins)
+        searches->begins(searches->context, cap);
     const struct instance *in = instance_of(what->sp, what->st, what->graph);
-    struct optimum best =
-        find_optimum(in, what->graph, order->known ? order->ticks : serial_time(in) + 1, what->pains.states,
-                     what->pains.seconds > 0 ? seconds_now() + what->pains.seconds : 0);
+    struct optimum best = find_optimum(in, what->graph, order->known ? order->ticks : serial_time(in) + 1,
+                                       searches->states, searches->seconds > 0 ? seconds_now() + searches->seconds : 0);
     if (best.start)
         keep(what, order, &best);
     bool closed = best.lower >= best.makespan;
-    struct point point = {cap, order->known ? order->time : NAN, (double)best.lower * in->tick,
+    struct point point = {cap, 0, order->known ? order->time : NAN, (double)best.lower * in->tick, cap,
                           closed && !(order->known && in->rounded)};
     if (closed && !in->rounded && order->known)
         point.lower = point.makespan;
     if (closed && !order->known)
         point.lower = NAN;
+    char *certificate = certificate_text(what, in, &best);
     scratch_end(scratch);
+    if (!searches->ended(searches->context, &point, certificate, order->known ? order->start : NULL)) {
+        point.lower = 0;
+        point.proved = false;
+    }
+    free(certificate);
     return point;
 }
 
@@ -94,17 +101,24 @@ static void set_caps(struct spec *sp, int cap) {
 /* What is no order's makespan with more room is none with less. */
 static void hand_down(struct frontier *frontier) {
     double lower = frontier->free.lower;
+    int by = 0;
     for (int i = frontier->n - 1; i >= 0; i--) {
         struct point *point = &frontier->point[i];
         if (isnan(point->lower))
             break; /* nor does any order fit with less */
-        point->lower = lower = fmax(lower, point->lower);
-        point->proved |= point->lower >= point->makespan;
+        if (lower > point->lower) {
+            point->lower = lower;
+            point->by = by;
+        }
+        lower = point->lower;
+        by = point->by;
+        point->proved |= lower >= point->makespan;
     }
 }
 
-struct frontier find_frontier(struct spec *sp, const struct stage *st, const struct graph *graph, struct pains pains) {
-    const struct searched what = {sp, st, graph, pains};
+struct frontier find_frontier(struct spec *sp, const struct stage *st, const struct graph *graph,
+                              struct searches searches) {
+    const struct searched what = {sp, st, graph, searches};
     struct order order = {.start = NEW(int64_t, sp->njobs)}, best = {.start = NEW(int64_t, sp->njobs)};
     struct frontier frontier = {0};
     sp->cap = NEW(int, sp->workers);

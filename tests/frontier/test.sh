@@ -14,9 +14,9 @@ points() { "$PIANOLA" frontier "$@" --json 2>"$room/stderr" >"$room/json" || { c
     python3 - "$room/json" 2>&1 <<'PY'
 import json, sys
 curve = json.load(open(sys.argv[1]))
-assert [p["cap"] for p in curve["points"]] == list(range(1, len(curve["points"]) + 1))
+assert [p["cap"] for p in curve] == list(range(1, len(curve) + 1))
 print(*(("-" if p["makespan"] is None else p["makespan"]) if p["optimal"] and p["makespan"] == p["lower_bound"]
-        else "%s..%s" % (p["lower_bound"], p["makespan"]) for p in curve["points"]))
+        else "%s..%s" % (p["lower_bound"], p["makespan"]) for p in curve))
 PY
 }
 
@@ -26,7 +26,7 @@ expect "split" "72 41 31 27" "$(points $caps -D split=true)"
 expect "in a V" "- 101 86 59 56 53 52 51" "$(points $caps "${v[@]}" schedules/v_min.lua schedules/v_half.lua schedules/zbv.lua)"
 expect "what is known of the V" "v_min 4 59, v_half 6 53, zbv 8 51" "$(python3 -c '
 import json, sys
-print(", ".join("%s %s %s" % (k["schedule"], k["peak"], k["makespan"]) for k in json.load(open(sys.argv[1]))["known"]))' "$room/json")"
+print(", ".join("%s %s %s" % (k["schedule"], k["peak"], k["makespan"]) for p in json.load(open(sys.argv[1])) for k in p["known"]))' "$room/json")"
 expect "a script's own cap does not count" "96 51 39 33" "$(points $caps -D caps=2)"
 expect "8 ranks" "272 145 102 79 68 61 58 55" "$(points $caps -D workers=8 -D batches=16 -D split=true)"
 
@@ -45,10 +45,10 @@ for script in schedules/*.lua; do
 import json, sys
 inf = float("inf")
 curve, makespan, peak = json.load(open(sys.argv[1])), float(sys.argv[2]), max(map(int, sys.argv[3].split(",")))
-known, last = curve["known"][0], None
+known, last = next(k for p in curve for k in p["known"]), None
 if known["makespan"] != makespan or known["peak"] != peak:
     print("marked at", known, "but show says", peak, makespan)
-for point in curve["points"]:
+for point in curve:
     for key in "makespan", "lower_bound":
         point[key] = inf if point[key] is None else point[key]
     if last and not (point["makespan"] <= last["makespan"] and point["lower_bound"] <= last["lower_bound"]):
@@ -56,12 +56,54 @@ for point in curve["points"]:
     if not point["lower_bound"] <= point["makespan"]:
         print("below its bound:", point)
     last = point
-reached = curve["points"][min(peak, len(curve["points"])) - 1]
+reached = curve[min(peak, len(curve)) - 1]
 if makespan < reached["lower_bound"] - 1e-9:
     print("below the curve:", reached)
 PY
 )"
 done
+
+# Every point is a schedule, with its certificate.
+"$PIANOLA" frontier $caps "${v[@]}" --json -o "$room/points" >"$room/json"
+expect "scripts" "cap_2.lua cap_3.lua cap_4.lua cap_5.lua cap_6.lua cap_7.lua cap_8.lua" "$(cd "$room/points" && echo *.lua)"
+for cap in 1 2 3 4 5 6 7 8; do
+    "$PIANOLA" check-bound "$room/points/cap_$cap.bound" >"$room/bound" 2>&1
+    expect "cap $cap: the certificate" 0 $?
+    [[ $cap = 1 ]] && continue
+    point=$room/points/cap_$cap.lua
+    expect "cap $cap: makespan, and live activations" "$(python3 -c '
+import json, sys
+p = json.load(open(sys.argv[1]))[int(sys.argv[2]) - 1]
+print(p["makespan"], p["cap"], p["script"], p["certificate"])' "$room/json" $cap)" \
+        "$(figure makespan "$point") $(ranks peak_activations "$point" | tr , '\n' | sort -n | tail -1) $point $room/points/cap_$cap.bound"
+    expect "cap $cap: the bound" "$(figure makespan "$point")" "$(sed -nE 's/.* ends before ([0-9]+) .*/\1/p' "$room/bound")"
+    expect "cap $cap: trains to the bits of one rank" 1 \
+        "$("$PIANOLA" run "$point" --model schedules/models/integers.lua --steps 1 --compare 2>&1 | grep -c 'equal bit for bit')"
+done
+
+# Over bytes: each point runs in no less, and with a byte less nothing is as fast: what optimal says of a cluster with that memory.
+gpt=(schedules/1f1b.lua --model schedules/models/gpt.lua)
+"$PIANOLA" frontier "${gpt[@]}" schedules/gpipe.lua --bytes --json -o "$room/bytes" --svg "$room/bytes.svg" >"$room/bytes.json"
+well_formed "the picture over bytes" "$room/bytes.svg"
+expect "over bytes: as many points as caps that help, as fast, all proved" "$(points "${gpt[@]}")" "$(python3 -c '
+import json, sys
+print(*(p["makespan"] for p in json.load(open(sys.argv[1])) if p["optimal"] and p["makespan"] == p["lower_bound"]))' "$room/bytes.json")"
+last=inf
+while read -r memory makespan script proof; do
+    expect "$memory bytes: the script's makespan" "$makespan" "$(figure makespan "$script" "${gpt[@]:1}")"
+    expect "$memory bytes: the certificate" 0 "$("$PIANOLA" check-bound "$proof" >"$room/bound" 2>&1; echo $?)"
+    expect "$memory bytes: the plan has messages and gaps besides" yes "$(ranks peak_bytes "$script" "${gpt[@]:1}" --memory least |
+        tr , '\n' | awk -v m="$memory" '$1 > most { most = $1 } END { print most >= m && most < m * 1.05 ? "yes" : most }')"
+    less=$("$PIANOLA" optimal "${gpt[@]}" --memory $((memory - 1)) --json 2>&1)
+    expect "a byte less than $memory: $last at best" "$last" "$(sed -nE 's/.*"lower_bound": ([^,]*).*/\1/p; s/.*no room.*|.*leave room for no order at all.*/inf/p' <<<"$less")"
+    last=$makespan
+done < <(python3 -c '
+import json, sys
+for p in json.load(open(sys.argv[1])):
+    print(p["memory"], p["makespan"], p["script"], p["certificate"])' "$room/bytes.json")
+expect "what is known lies at the last point before it" "1f1b gpipe" "$(python3 -c '
+import json, sys
+print(*(k["schedule"] for k in json.load(open(sys.argv[1]))[-1]["known"]))' "$room/bytes.json")"
 
 # Jobs of other sizes are weighed by their share of the model.
 expect "1F1B has half as many stages as the V" '{"schedule": "1f1b", "peak": 8, "makespan": 66}' \
@@ -80,11 +122,10 @@ cat >"$room/apart.lua" <<'END'
 return schedule { workers = 2, stages = 2, batches = 2, w = function(s, b, d) return s, d == "F" and s or 1 - s end }
 END
 "$PIANOLA" frontier $caps "${v[@]}" schedules/v_min.lua schedules/zb_h1.lua "$room/apart.lua" --svg "$room/a.svg" >"$room/a" 2>"$room/stderr"
-expect "nothing on stderr" "" "$(cat "$room/stderr")"
 expect "no order fits" 1 "$(grep -c '^  1 .* no order fits$' "$room/a")"
 expect "on the curve" 1 "$(grep -c '^  4  .* 59  .* 59  yes     v_min$' "$room/a")"
 expect "above it" 1 "$(grep -c '^  8  .* 51  .* 51  yes     zb_h1 54' "$room/a")"
-expect "left out" "left out: apart: 2 ranks and 2 microbatches, not 4 and 8" "$(grep '^left out' "$room/a")"
+expect "left out, and nothing else on stderr" "pianola: left out: apart: 2 ranks and 2 microbatches, not 4 and 8" "$(cat "$room/stderr")"
 well_formed "the picture" "$room/a.svg"
 as_png "the picture" "$room/a.svg"
 expect "a circle for each schedule" 2 "$(grep -c '^<circle' "$room/a.svg")"
@@ -98,6 +139,9 @@ says "teams" "jobs that each run alone on one rank" schedules/tp.lua
 says "no parameter" "none of the scripts has this parameter" schedules/1f1b.lua schedules/gpipe.lua -D chunky=2
 says "over what is read" "this file is read" $caps --svg $caps
 says "the picture to stdout" "name a file for the picture" $caps --svg -
+says "bytes without a model" "give --model" $caps --bytes
+says "points into a file" "-o takes a folder" $caps -o "$room/a.svg"
+says "points to stdout" "which go into a folder" $caps -o -
 says "into no folder" "No such file" $caps --svg "$room/none/a.svg"
 says "backwards elsewhere" "with a cap, the best order is searched where both run on one rank" "$room/apart.lua"
 

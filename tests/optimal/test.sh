@@ -17,6 +17,8 @@ best() {
     expect "$what" "$want $want true" "$(value makespan "$got") $(value lower_bound "$got") $(value optimal "$got")"
     expect "$what: the certificate" "true $want" \
         "$(got=$("$PIANOLA" check-bound "$room/best.bound" --json); echo "$(value accepted "$got") $(value limit "$got")")"
+    expect "$what: the certificate is the script's" "true" \
+        "$(value accepted "$("$PIANOLA" check-bound "$room/best.bound" tests/optimal/caps.lua "$@" --json)")"
     local cluster=()
     [[ "$*" != *latency* ]] || cluster=("${latency[@]}")
     expect "$what: the script" "$want" \
@@ -71,7 +73,7 @@ for script in schedules/*.lua; do
         got=$("$PIANOLA" optimal "$script" --json 2>&1)
     else
         expect "$script: what is written" "$(value makespan "$got") true 0" "$(figure makespan "$room/best.lua") $(
-            value accepted "$("$PIANOLA" check-bound "$room/best.bound" --json)") $(
+            value accepted "$("$PIANOLA" check-bound "$room/best.bound" "$script" --json)") $(
             "$PIANOLA" check "$room/best.lua" >/dev/null 2>&1; echo $?)"
     fi
     rm -f "$room"/best.*
@@ -107,4 +109,21 @@ timeout --preserve-status -k 20 -s INT 1 env --default-signal=INT "$PIANOLA" opt
 expect "interrupted" 130 $?
 expect "it says nothing" "" "$(cat "$room/said")"
 expect "nothing is left or changed" "$before" "$(ls -lA "$room/out")"
+# With noise: figures are those of `show` for the script that is written, and the bound is still that of the makespan.
+noise() { "$PIANOLA" show "$@" --jitter 10% --json | sed -nE 's/.*"mean": ([^,]*), "p95": ([^,]*),.*/\1 \2/p'; }
+for options in "-D caps=3 -D split=true" "-D caps=5 -D split=true -D chunks=2 -D v=true"; do
+    # shellcheck disable=SC2086
+    "$PIANOLA" optimal tests/optimal/caps.lua $options --jitter 10% --json -o "$room/noisy.lua" >"$room/noisy"
+    # shellcheck disable=SC2086
+    "$PIANOLA" optimal tests/optimal/caps.lua $options -o "$room/calm.lua" >/dev/null
+    expect "$options: mean and p95" "$(noise "$room/noisy.lua")" "$(sed -nE 's/.*"mean": ([^,]*), "p95": ([^,]*),.*/\1 \2/p' "$room/noisy")"
+    expect "$options: no worse than before" yes "$(sed -nE 's/.*"p95": ([^,]*),.*"p95_before": ([^,}]*).*/\1 \2/p' "$room/noisy" |
+        awk '{ print ($1 <= $2 ? "yes" : $0) }')"
+    expect "$options: it runs" 0 "$("$PIANOLA" check "$room/noisy.lua" >/dev/null 2>&1; echo $?)"
+    expect "$options: its certificate" "$("$PIANOLA" check-bound "$room/calm.bound" | cut -d: -f2)" "$("$PIANOLA" check-bound "$room/noisy.bound" | cut -d: -f2)"
+done
+expect "noise counts for the makespan" "pianola: error: --jitter: noise counts for the makespan, not for --objective span or period" \
+    "$("$PIANOLA" optimal tests/optimal/caps.lua --objective span --jitter 10% 2>&1)"
+expect "recomputing costs time" "41" "$("$PIANOLA" optimal schedules/1f1b.lua --recompute --json | sed -nE 's/.*"makespan": ([^,]*),.*/\1/p')"
+
 finish
