@@ -60,6 +60,13 @@ const struct command commands[] = {
      "  pianola export-weights checkpoints -o gpt.safetensors\n"
      "  pianola export-weights checkpoints --step 200 --json\n",
      EXPORT, cmd_export, "folder of checkpoints", false},
+    {"tokenize", "FILE ...",
+     "text as a model's tokens, for its training: each file is a document, or, if its name ends in .jsonl, each line, "
+     "an object with a text",
+     "  pianola tokenize book.txt more.jsonl --tokenizer tokenizer.json -o tokens.bin\n"
+     "  pianola tokenize book.txt --tokenizer model.gguf -o tokens.bin --json\n"
+     "  pianola tokenize --decode tokens.bin --tokenizer tokenizer.json -o book.txt\n",
+     TOKENIZE, cmd_tokenize, "file of text", true},
     {"import", "FILE.csv",
      "write PyTorch's schedule CSV as a schedule script; show, diff and the others take the CSV itself too",
      "  pianola import zbv.csv -o zbv.lua\n"
@@ -133,8 +140,11 @@ const struct option_row options[] = {
      "schedule script with the stages (partition); a model of costs, FILE.lua, or PipeDream's graph, FILE.txt "
      "(profile); a picture of the losses (compare --train); a schedule script with the best order, beside which the "
      "certificate goes (optimal); a folder for each cap's script and certificate (frontier); the best schedule, with "
-     "its parameters as defaults (tune)",
-     'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE | COMPARE | OPTIMAL | FRONTIER | TUNE},
+     "its parameters as defaults (tune); a file of tokens, or of text (tokenize)",
+     'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE | COMPARE | OPTIMAL | FRONTIER | TUNE | TOKENIZE},
+    {"tokenizer", "FILE", "a tokenizer.json, a folder with vocab.json and merges.txt, or a GGUF file: byte-level BPE",
+     '@', TOKENIZE},
+    {"decode", NULL, "the other way: the text of a file of tokens, without what separates documents", '0', TOKENIZE},
     {"time", "SECONDS",
      "search for so long at most (frontier: for each cap); default: through so many states, which takes a minute or "
      "two",
@@ -193,7 +203,7 @@ const struct option_row options[] = {
      COMPARE},
     {"target", "LOSS", "with --train: the loss to reach; default: the worst that any of the schedules ends with", '2',
      COMPARE},
-    {"data", "FILE", "training text", 'x', RUN | COMPARE},
+    {"data", "FILE", "training text, or what tokenize made of it", 'x', RUN | COMPARE},
     {"steps", "N", "training steps; default 100", 'n', RUN | COMPARE},
     {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
     {"seed", "N", "of weights and of the order of the data, of --jitter, or of a local search over orders; default 1",
