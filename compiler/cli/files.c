@@ -146,6 +146,24 @@ void write_file(const char *path, const struct text *t) {
     }
 }
 
+FILE *begin_file(const char *path) {
+    if (strcmp(path, "-") == 0 || written_into(path))
+        die("%s: is no regular file, as this is written to", path);
+    struct staged *staged = stage(path);
+    FILE *f = fopen(staged->beside, "wb");
+    if (!f)
+        die("%s: %s", path, strerror(errno));
+    keep_mode(f, staged, false);
+    return f;
+}
+
+void end_file(FILE *f, const char *path) {
+    bool bad = ferror(f);
+    if (fclose(f) != 0 || bad)
+        die("%s: %s", path, strerror(errno));
+    place_files();
+}
+
 /* named: the name to use in the error */
 static void try_to_write(const char *path, const char *named) {
     FILE *f = fopen(stage(path)->beside, "wb");

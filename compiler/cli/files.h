@@ -8,6 +8,9 @@ void write_file(const char *path, const struct text *t);
 /* For several files, all or none: each is staged, and place_files renames them all. program: make it executable. */
 void stage_file(const char *path, const struct text *t, bool program);
 void place_files(void);
+/* A file that is written piece by piece; it takes its name at the end. Not "-", nor a device or a pipe. */
+FILE *begin_file(const char *path);
+void end_file(FILE *f, const char *path);
 /* For use before long work: these die if the output could not be written. */
 void check_writable(const char *path);
 bool same_place(const char *a, const char *b);     /* whether both name the same file */

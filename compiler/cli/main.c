@@ -133,6 +133,8 @@ static void set_option(struct settings *settings, const struct command *command,
     case 'z': settings->room = size_arg(name, arg, "bytes"); break;
     case 'I': settings->microbatches = number_arg(name, arg, 1); break;
     case '3': settings->seconds = (double)number_arg(name, arg, 1); break;
+    case '@': settings->tokenizer = arg; break;
+    case '0': settings->decode = true; break;
     case 'K': settings->warm_up = number_arg(name, arg, 0); break;
     case 'h': help_about(command); exit(0);
     case 'V': printf("pianola %s\n", VERSION); exit(0);

@@ -50,12 +50,23 @@ const struct command commands[] = {
      "  pianola verify generated/1f1b/streams.txt\n"
      "  pianola show my.lua --format streams | pianola verify -\n",
      VERIFY, cmd_verify, "file, e.g. streams.txt", false},
-    {"check-bound", "FILE", "prove a lower bound on the makespan from its certificate",
-     "  pianola check-bound 1f1b.bound\n", CHECK_BOUND, cmd_check_bound, "file, e.g. 1f1b.bound", false},
+    {"check-bound", "FILE [SCHEDULE.lua]",
+     "prove a lower bound on the makespan from its certificate; and that it holds for this schedule's jobs, in any "
+     "order",
+     "  pianola check-bound 1f1b.bound\n"
+     "  pianola check-bound best.bound schedules/1f1b.lua -D workers=8\n",
+     CHECK_BOUND, cmd_check_bound, "file, e.g. 1f1b.bound", true},
     {"export-weights", "DIR", "write a checkpoint's weights as one safetensors file, weights.safetensors",
      "  pianola export-weights checkpoints -o gpt.safetensors\n"
      "  pianola export-weights checkpoints --step 200 --json\n",
      EXPORT, cmd_export, "folder of checkpoints", false},
+    {"tokenize", "FILE ...",
+     "text as a model's tokens, for its training: each file is a document, or, if its name ends in .jsonl, each line, "
+     "an object with a text",
+     "  pianola tokenize book.txt more.jsonl --tokenizer tokenizer.json -o tokens.bin\n"
+     "  pianola tokenize book.txt --tokenizer model.gguf -o tokens.bin --json\n"
+     "  pianola tokenize --decode tokens.bin --tokenizer tokenizer.json -o book.txt\n",
+     TOKENIZE, cmd_tokenize, "file of text", true},
     {"import", "FILE.csv",
      "write PyTorch's schedule CSV as a schedule script; show, diff and the others take the CSV itself too",
      "  pianola import zbv.csv -o zbv.lua\n"
@@ -102,11 +113,11 @@ const int ncommands = sizeof commands / sizeof *commands;
 
 const struct option_row options[] = {
     {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D',
-     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER | TUNE},
+     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER | TUNE | CHECK_BOUND},
     {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm',
-     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER | TUNE},
+     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER | TUNE | CHECK_BOUND},
     {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c',
-     SCRIPTS | PARTITION | OPTIMAL | FRONTIER | TUNE},
+     SCRIPTS | PARTITION | OPTIMAL | FRONTIER | TUNE | CHECK_BOUND},
     {"lanes", "PER", "a communication lane, and with NCCL a communicator, per edge (default), peer or rank", 'l',
      SCRIPTS},
     {"launch-order", "ORDER",
@@ -119,7 +130,7 @@ const struct option_row options[] = {
      "kept, and each comes just-in-time, one-ahead or two-ahead, as others do",
      'p', SCRIPTS},
     {"recompute", NULL, "forwards keep only their input, and run again before the backward", 'r',
-     SCRIPTS | OPTIMAL | FRONTIER | TUNE},
+     SCRIPTS | OPTIMAL | FRONTIER | TUNE | CHECK_BOUND},
     {"memory", "PLAN",
      "spare (default): as much as the cluster has, where instructions would otherwise wait for others to leave bytes; "
      "least: as little as the schedule permits; a number: so many bytes of a rank, instead of the cluster's",
@@ -129,8 +140,11 @@ const struct option_row options[] = {
      "schedule script with the stages (partition); a model of costs, FILE.lua, or PipeDream's graph, FILE.txt "
      "(profile); a picture of the losses (compare --train); a schedule script with the best order, beside which the "
      "certificate goes (optimal); a folder for each cap's script and certificate (frontier); the best schedule, with "
-     "its parameters as defaults (tune)",
-     'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE | COMPARE | OPTIMAL | FRONTIER | TUNE},
+     "its parameters as defaults (tune); a file of tokens, or of text (tokenize)",
+     'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE | COMPARE | OPTIMAL | FRONTIER | TUNE | TOKENIZE},
+    {"tokenizer", "FILE", "a tokenizer.json, a folder with vocab.json and merges.txt, or a GGUF file: byte-level BPE",
+     '@', TOKENIZE},
+    {"decode", NULL, "the other way: the text of a file of tokens, without what separates documents", '0', TOKENIZE},
     {"time", "SECONDS",
      "search for so long at most (frontier: for each cap); default: through so many states, which takes a minute or "
      "two",
@@ -180,18 +194,20 @@ const struct option_row options[] = {
     {"steady", NULL, "compare steady states too: time per microbatch, staleness and versions", 'R', COMPARE},
     {"jitter", "LEVEL",
      "run the program often in the simulator, each time with every job and message up to so much longer or shorter at "
-     "random, 10% say: mean, 95th percentile and worst of the makespan",
-     '7', COMPARE | SHOW},
-    {"runs", "N", "of --jitter; default 200", '8', COMPARE | SHOW},
+     "random, 10% say: mean, 95th percentile and worst of the makespan (compare, show); look for the least 95th "
+     "percentile (optimal, tune)",
+     '7', COMPARE | SHOW | OPTIMAL | TUNE},
+    {"runs", "N", "of --jitter; default 200", '8', COMPARE | SHOW | OPTIMAL | TUNE},
     {"train", NULL,
      "train each schedule on the same microbatches: losses, and the predicted time until they are below a target", '1',
      COMPARE},
     {"target", "LOSS", "with --train: the loss to reach; default: the worst that any of the schedules ends with", '2',
      COMPARE},
-    {"data", "FILE", "training text", 'x', RUN | COMPARE},
+    {"data", "FILE", "training text, or what tokenize made of it", 'x', RUN | COMPARE},
     {"steps", "N", "training steps; default 100", 'n', RUN | COMPARE},
     {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
-    {"seed", "N", "of weights and of the order of the data, or of --jitter; default 1", 's', RUN | COMPARE | SHOW},
+    {"seed", "N", "of weights and of the order of the data, of --jitter, or of a local search over orders; default 1",
+     's', RUN | COMPARE | SHOW | OPTIMAL | TUNE},
     {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
     {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU, as bf16 needs", 'u', RUN | PROFILE},
     {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g', RUN},

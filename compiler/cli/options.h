@@ -23,7 +23,8 @@ enum {
     OPTIMAL = 4096,
     FRONTIER = 8192,
     TUNE = 16384,
-    ALL = 32767
+    TOKENIZE = 32768,
+    ALL = 65535
 };
 enum { SCRIPTS = CHECK | SHOW | COMPILE | RUN | COMPARE | DIFF };
 

@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct order {
     int64_t ticks;  /* when it ends */
@@ -13,12 +12,6 @@ struct order {
     int64_t *start; /* per job, in ticks */
     bool known;
 };
-
-static double seconds_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 struct searched {
     const struct spec *sp;

@@ -4,7 +4,8 @@
 #include "order.h"
 
 bool counts_bytes(const struct spec *sp);
-/* Per rank: what is left of the cluster's memory beside what stays for the whole step. lists: any order that can run. */
+/* Per rank: what is left of the cluster's memory beside what stays for the whole step. lists: any order that can run.
+ */
 int64_t *room_in_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists);
 /* Per rank: that. */
 int64_t *bytes_that_stay(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists);

@@ -61,6 +61,7 @@ struct cover {
     int32_t *started;  /* n x nclass */
     size_t *recent_at; /* n + 1: where in recent a state's groups are */
     int64_t *recent;   /* groups: class, how many, their starts, ascending */
+    int64_t *since;    /* of spans: n x nused; 0: not begun, or ended */
     size_t nrecent, cap;
 };
 
@@ -68,12 +69,15 @@ struct bound {
     const char *file, *src, *schedule;
     double tick;
     int64_t limit;
+    bool spans; /* the claim is of the largest span of a rank, not of the last end */
     int32_t ranks, nclass;
     int64_t *room; /* per rank; -1: no limit */
+    int *room_line;
     struct bound_class *class;
     int32_t *order; /* classes, each behind those it comes after */
     int32_t *used;  /* ranks that have a class */
     int32_t nused;
+    int64_t *way; /* bound_span.c: nclass x nused */
     enum bound_proof proof;
     struct cover cover;
 };
@@ -85,6 +89,14 @@ void bound_link(struct bound *b);
 
 /* NULL: proved. Else why not; *by: of what, for people, when proved. */
 const char *check_bound(struct bound *b, const char **by);
+struct spec;
+struct stage;
+struct graph;
+/* bound_script.c. NULL: what is proved of the certificate's instance holds of all schedules of the script. Else why
+ * that is not known. */
+const char *check_script(const struct bound *b, const struct spec *sp, const struct stage *st,
+                         const struct graph *graph);
+
 /* bound_check.c: the least start of each class, and the least time from the end of one of its items to the end of all
  */
 void bound_paths(struct bound *b);
@@ -96,10 +108,18 @@ struct bound_state {
     int32_t *first;   /* per class, and one more: where in start its recent starts are, ascending */
     int64_t *start;
     size_t cap;
-    int64_t *free; /* per rank: when what it runs ends, relative to at; 0: it runs nothing */
+    int64_t *free;  /* per rank: when what it runs ends, relative to at; 0: it runs nothing */
+    int64_t *since; /* of spans, per rank: for how long it has begun; 0: it has not, or it has ended */
 };
 struct bound_state bound_state_new(const struct bound *b);
 void state_of_cover(const struct bound *b, int32_t n, struct bound_state *x);
+
+bool has_begun(const struct bound *b, const int32_t *started, int32_t rank);
+bool has_left(const struct bound *b, const int32_t *started, int32_t rank);
+
+/* bound_span.c */
+void bound_ways(struct bound *b);
+const char *check_span_work(const struct bound *b, const char **by);
 
 /* bound_cover.c */
 const char *check_cover(const struct bound *b);

@@ -214,9 +214,11 @@ static const char *check_memory(const struct bound *b, const char **by) {
 }
 
 const char *check_bound(struct bound *b, const char **by) {
+    if (b->spans)
+        bound_ways(b);
     bound_paths(b);
     switch (b->proof) {
-    case BOUND_WORK: return check_work(b, by);
+    case BOUND_WORK: return b->spans ? check_span_work(b, by) : check_work(b, by);
     case BOUND_PATH: return check_path(b, by);
     case BOUND_MEMORY: return check_memory(b, by);
     case BOUND_COVER: break;

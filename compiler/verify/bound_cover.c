@@ -18,7 +18,20 @@
  *
  * The bound of Y. What a rank has left starts when it is free, at T' at the earliest, and runs one after another;
  * behind the last item of classes with tails of at least q, q passes (bound_check.c). And behind each started item its
- * tail. */
+ * tail.
+ *
+ * Spans. A state says besides for how long each rank has begun that has not ended: nothing of it is left and nothing
+ * runs. It claims that one of these, or of those that have not begun, has a span of the limit or more, however it is
+ * completed. Whole ticks are not without loss here: the claim is of schedules that start their items at whole ticks.
+ *
+ * What moves an item to an earlier start is as good for the span of a rank that has begun, but may not be for one that
+ * has not: while there is one, behind the choice too, all moments are looked at, and T' is T + 1. As above, a choice of
+ * nothing when no event lies ahead is not followed: all that is left may be moved a tick earlier, which moves ranks'
+ * begins too, and lengthens no span.
+ *
+ * The bound of Y by spans: a rank that has begun in Y has its time since then, and what it and others have to do before
+ * its end: what is left on any rank of classes with ways of at least x to an end of this rank runs one after another,
+ * and then x passes; likewise behind each started item its way. Of a rank that ends by T', this is its span. */
 #include "base/text.h"
 #include "bound.h"
 #include <stdlib.h>
@@ -28,6 +41,7 @@ struct rank_choice {
     const struct bound_class **of; /* its classes, the longest tail first */
     int32_t *option;
     int64_t *left; /* per choice, nothing first: the time from when the rank is free to the end of all; -1: none left */
+    int64_t *left_to;             /* of spans, per choice and rank used: the same to the end of that rank's */
     int32_t nof, noption, chosen; /* chosen: 0 nothing, else option[chosen - 1] */
 };
 
@@ -38,6 +52,8 @@ struct walk {
     struct rank_choice *choice; /* per rank used */
     bool *starts;               /* per class: the choice starts an item */
     int64_t next, end;          /* the next event by what x has started, relative; and the end with tails, absolute */
+    bool *begun;                /* of spans, per rank used */
+    int64_t *reach;             /* of spans, per rank used: its end at the earliest by what x has started, relative */
     int64_t steps;
 };
 
@@ -53,6 +69,8 @@ static void prepare(struct walk *w) {
     int32_t *used_at = NEW(int32_t, b->ranks);
     w->choice = NEW(struct rank_choice, b->nused);
     w->starts = NEW(bool, b->nclass);
+    w->begun = NEW(bool, b->nused);
+    w->reach = NEW(int64_t, b->nused);
     for (int32_t i = 0; i < b->nused; i++)
         used_at[b->used[i]] = i;
     for (const struct bound_class *c = b->class; c < b->class + b->nclass; c++)
@@ -61,6 +79,7 @@ static void prepare(struct walk *w) {
         k->of = NEW(const struct bound_class *, k->nof);
         k->option = NEW(int32_t, k->nof);
         k->left = NEW(int64_t, k->nof + 1);
+        k->left_to = b->spans ? NEW(int64_t, (size_t)(k->nof + 1) * (size_t)b->nused) : NULL;
         k->nof = 0;
     }
     for (const struct bound_class *c = b->class; c < b->class + b->nclass; c++) {
@@ -79,11 +98,28 @@ static int32_t effective(const struct bound_state *x, int32_t class, int64_t lag
     return n;
 }
 
+static int64_t way_of(const struct bound *b, const struct bound_class *c, int32_t i) {
+    return b->way[(size_t)(c - b->class) * (size_t)b->nused + (size_t)i];
+}
+
+/* What of class c has started, last at `start`, leads to these ends of ranks. */
+static void reach_ends(struct walk *w, const struct bound_class *c, int64_t start) {
+    const struct bound *b = w->b;
+    for (int32_t i = 0; i < b->nused; i++)
+        if (way_of(b, c, i) >= 0 && start + c->time + way_of(b, c, i) > w->reach[i])
+            w->reach[i] = start + c->time + way_of(b, c, i);
+    w->steps += b->nused;
+}
+
 /* The next event by what has started, and the latest end with its tail. */
 static void look_ahead(struct walk *w) {
     const struct bound_state *x = &w->x;
     w->next = INT64_MAX;
     w->end = 0;
+    for (int32_t i = 0; w->b->spans && i < w->b->nused; i++) {
+        w->begun[i] = has_begun(w->b, x->started, w->b->used[i]);
+        w->reach[i] = x->free[w->b->used[i]];
+    }
     for (int32_t n = 0; n < w->b->nclass; n++) {
         const struct bound_class *c = &w->b->class[n];
         for (int32_t i = x->first[n]; i < x->first[n + 1]; i++) {
@@ -94,6 +130,8 @@ static void look_ahead(struct walk *w) {
                 if (start + c->next[j].lag > 0 && start + c->next[j].lag < w->next)
                     w->next = start + c->next[j].lag;
             w->steps += c->nnext;
+            if (w->b->spans)
+                reach_ends(w, c, start);
         }
     }
 }
@@ -137,6 +175,28 @@ static int64_t left_of(const struct walk *w, const struct rank_choice *k, int32_
     return best;
 }
 
+/* The same to the end of the rank at place i of used. */
+static int64_t left_to(struct walk *w, const struct rank_choice *k, int32_t now, int32_t i) {
+    int64_t best = -1;
+    for (int32_t j = 0; j < k->nof; j++) {
+        int64_t x = way_of(w->b, k->of[j], i), sum = 0;
+        for (int32_t l = 0; l < k->nof && x >= 0; l++) {
+            int32_t number = (int32_t)(k->of[l] - w->b->class);
+            if (way_of(w->b, k->of[l], i) >= x)
+                sum += k->of[l]->time * (k->of[l]->items - w->x.started[number] - (number == now));
+        }
+        best = sum > 0 && sum + x > best ? sum + x : best; /* a class of which nothing is left: others reach x, too */
+    }
+    w->steps += k->nof * k->nof;
+    return best;
+}
+
+static void list_left_to(struct walk *w, struct rank_choice *k) {
+    for (int32_t o = 0; o <= k->noption; o++)
+        for (int32_t i = 0; i < w->b->nused; i++)
+            k->left_to[(size_t)o * (size_t)w->b->nused + (size_t)i] = left_to(w, k, o ? k->option[o - 1] : -1, i);
+}
+
 static void list_choices(struct walk *w) {
     const struct bound *b = w->b;
     for (int32_t i = 0; i < b->nused; i++) {
@@ -153,6 +213,8 @@ static void list_choices(struct walk *w) {
             w->steps += k->nof;
         }
         w->steps += 2 * k->nof;
+        if (b->spans)
+            list_left_to(w, k);
     }
 }
 
@@ -184,9 +246,48 @@ static int64_t time_to_event(const struct walk *w) {
     return next;
 }
 
+/* To the next moment; INT64_MAX: no event is ahead. */
+static int64_t time_to_next(const struct walk *w) {
+    int64_t event = time_to_event(w);
+    for (int32_t i = 0; w->b->spans && event < INT64_MAX && i < w->b->nused; i++)
+        if (!w->begun[i] && !w->choice[i].chosen)
+            return 1;
+    return event;
+}
+
+/* For how long the rank at place i of used has begun, `step` after the choice; 0: it has not, or it had ended. */
+static int64_t since_after(const struct walk *w, int32_t i, int64_t step) {
+    int64_t since = w->x.since[w->b->used[i]];
+    return since > 0 ? since + step : !w->begun[i] && w->choice[i].chosen ? step : 0;
+}
+
+/* The largest span that what the choice leads to shows, `step` later. */
+static int64_t span_after(const struct walk *w, int64_t step) {
+    const struct bound *b = w->b;
+    int64_t best = 0;
+    for (int32_t i = 0; i < b->nused; i++) {
+        int64_t since = since_after(w, i, step), end = w->reach[i];
+        for (int32_t q = 0; since > 0 && q < b->nused; q++) {
+            const struct rank_choice *k = &w->choice[q];
+            const struct bound_class *c = chosen(w, k);
+            int64_t free = c ? c->time : w->x.free[b->used[q]],
+                    left = k->left_to[(size_t)k->chosen * (size_t)b->nused + (size_t)i];
+            if (c && way_of(b, c, i) >= 0 && free + way_of(b, c, i) > end)
+                end = free + way_of(b, c, i);
+            if (left >= 0 && (free > step ? free : step) + left > end)
+                end = (free > step ? free : step) + left;
+        }
+        if (since > 0 && since + end - step > best)
+            best = since + end - step;
+    }
+    return best;
+}
+
 /* The bound of what the choice leads to, `step` later. */
 static int64_t bound_after(const struct walk *w, int64_t step) {
     const struct bound *b = w->b;
+    if (b->spans)
+        return span_after(w, step);
     int64_t best = w->end;
     for (int32_t i = 0; i < b->nused; i++) {
         const struct rank_choice *k = &w->choice[i];
@@ -222,6 +323,8 @@ static void go_on(struct walk *w, int64_t step) {
         const struct bound_class *c = chosen(w, &w->choice[i]);
         int64_t free = (c ? c->time : x->free[b->used[i]]) - step;
         y->free[b->used[i]] = free > 0 ? free : 0;
+        bool runs = free > 0 || (b->spans && has_left(b, y->started, b->used[i]));
+        y->since[b->used[i]] = b->spans && runs ? since_after(w, i, step) : 0;
     }
 }
 
@@ -237,6 +340,9 @@ static const char *written(const struct bound *b, const struct bound_state *x) {
                 put(&t, " | %d", (int)c);
             put(&t, " %lld", (long long)x->start[i]);
         }
+    for (int32_t i = 0, n = 0; i < b->nused; i++)
+        if (x->since[b->used[i]] > 0)
+            put(&t, "%s%d:%lld", n++ ? " " : " | since ", (int)b->used[i], (long long)x->since[b->used[i]]);
     return t.s;
 }
 
@@ -249,6 +355,15 @@ static const char *written_choice(const struct walk *w) {
                 c->name);
     }
     return t.n ? t.s : "no rank starts anything";
+}
+
+/* Whether what has started shows an end, or a span, at the limit or later. */
+static bool is_late(const struct walk *w) {
+    const struct bound *b = w->b;
+    for (int32_t i = 0; b->spans && i < b->nused; i++)
+        if (w->x.since[b->used[i]] > 0 && w->x.since[b->used[i]] + w->reach[i] >= b->limit)
+            return true;
+    return !b->spans && w->end >= b->limit;
 }
 
 static bool all_started(const struct walk *w) {
@@ -266,7 +381,7 @@ static const char *refuted(const struct walk *w, int32_t n, const char *why) {
 /* One choice, at the cover's state n. */
 static const char *check_choice(struct walk *w, int32_t n) {
     const struct bound *b = w->b;
-    int64_t step = time_to_event(w);
+    int64_t step = time_to_next(w);
     if (step == INT64_MAX)
         return NULL;
     w->steps += b->nused;
@@ -288,9 +403,11 @@ static const char *check_state(struct walk *w, int32_t n) {
     state_of_cover(b, n, &w->x);
     look_ahead(w);
     if (all_started(w))
-        return w->end >= b->limit
+        return is_late(w)
                    ? NULL
-                   : refuted(w, n, "everything has started, and nothing in it shows an end at the limit or later");
+                   : refuted(w, n,
+                             b->spans ? "everything has started, and no rank that runs has a span of the limit or more"
+                                      : "everything has started, and nothing in it shows an end at the limit or later");
     list_choices(w);
     do {
         if ((why = check_choice(w, n)))

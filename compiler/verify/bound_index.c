@@ -3,14 +3,16 @@
  * Z dominates Y, both at time T, when
  *   (1) of each class Z has started as many items or more, and none of those that Y has started later than Y;
  *   (2) no rank is busy longer in Z than in Y;
- *   (3) on each rank with room, Z is ahead of Y in no class that takes, or the rank has one such class only.
+ *   (3) on each rank with room, Z is ahead of Y in no class that takes, or the rank has one such class only;
+ *   (4) of spans, the same ranks have begun, and each that has ended in neither has begun in Z no earlier than in Y.
  * Then, if nothing completes Z before the limit, nothing completes Y before it. For take any completion of Y, and let Z
  * do of it what Z has not done yet, at the same times. By (2), and because no start is added, ranks run one item at a
  * time. By (1) every item that another waits for, and every item that gives room back, is there as early as in Y's. By
  * (3), when an item takes room, as many have taken it before as in Y's: of Y's own class, since items are numbered in
  * order, and of the others, since Z is not ahead. And no item ends later than in Y's. A start that is no longer listed
  * has all its effects by T: it counts as earlier than any that is, and the argument asks nothing else of it. Nor does
- * it ask that Z can be reached at all.
+ * it ask that Z can be reached at all. With (4), each rank that has not ended in Z has no longer a span than in Y's,
+ * and Z's claim is of these.
  *
  * Each time's states are a tree over what (1) to (3) compare: numbers that must be at least as large in Z as in Y. A
  * node keeps the largest of each among its states, and is left out where one is too small. */
@@ -58,8 +60,24 @@ static int by_key(const void *x, const void *y) {
 }
 
 struct bound_state bound_state_new(const struct bound *b) {
-    return (struct bound_state){
-        .started = NEW(int32_t, b->nclass), .first = NEW(int32_t, b->nclass + 1), .free = NEW(int64_t, b->ranks)};
+    return (struct bound_state){.started = NEW(int32_t, b->nclass),
+                                .first = NEW(int32_t, b->nclass + 1),
+                                .free = NEW(int64_t, b->ranks),
+                                .since = NEW(int64_t, b->ranks)};
+}
+
+bool has_begun(const struct bound *b, const int32_t *started, int32_t rank) {
+    for (int32_t c = 0; c < b->nclass; c++)
+        if (b->class[c].rank == rank && started[c] > 0)
+            return true;
+    return false;
+}
+
+bool has_left(const struct bound *b, const int32_t *started, int32_t rank) {
+    for (int32_t c = 0; c < b->nclass; c++)
+        if (b->class[c].rank == rank && started[c] < b->class[c].items)
+            return true;
+    return false;
 }
 
 void state_of_cover(const struct bound *b, int32_t n, struct bound_state *x) {
@@ -67,8 +85,10 @@ void state_of_cover(const struct bound *b, int32_t n, struct bound_state *x) {
     size_t at = v->recent_at[n], end = v->recent_at[n + 1], nstart = 0;
     GROW(x->start, x->cap, end - at + 1);
     x->at = v->at[n];
-    for (int32_t i = 0; i < b->nused; i++)
+    for (int32_t i = 0; i < b->nused; i++) {
         x->free[b->used[i]] = 0;
+        x->since[b->used[i]] = b->spans ? v->since[(size_t)n * (size_t)b->nused + (size_t)i] : 0;
+    }
     for (int32_t c = 0; c < b->nclass; c++) {
         const struct bound_class *class = &b->class[c];
         x->started[c] = v->started[(size_t)n * (size_t)b->nclass + (size_t)c];
@@ -98,6 +118,12 @@ static void find_equal(struct cover_index *index) {
     }
 }
 
+/* Of spans, (4) as a number: a rank that has not begun is no worse than any, but cannot be where it has; one that has
+ * ended is no worse than one that has begun; of two that have begun, the later one is no worse. */
+static int64_t spanned(const struct bound *b, const int32_t *started, int32_t rank, int64_t since) {
+    return has_begun(b, started, rank) ? -since : 1;
+}
+
 /* What must be at least as large in Z as in Y. */
 static void numbers_of(const struct cover_index *index, const struct bound_state *x, int64_t *to) {
     const struct bound *b = index->b;
@@ -107,6 +133,8 @@ static void numbers_of(const struct cover_index *index, const struct bound_state
         *to++ = -x->free[b->used[i]];
     for (int32_t i = 0; i < index->nequal; i++)
         *to++ = -x->started[index->equal[i]];
+    for (int32_t i = 0; b->spans && i < b->nused; i++)
+        *to++ = spanned(b, x->started, b->used[i], x->since[b->used[i]]);
 }
 
 /* The number by which the states of a node differ most; -1: by none. Also sets the node's largest numbers. */
@@ -176,7 +204,7 @@ struct cover_index *cover_index_new(const struct bound *b) {
     struct bound_state x = bound_state_new(b);
     index->b = b;
     find_equal(index);
-    index->width = b->nclass + b->nused + index->nequal;
+    index->width = b->nclass + b->nused + index->nequal + (b->spans ? b->nused : 0);
     index->order = NEW(int32_t, v->n);
     index->layer = NEW(struct layer, v->n);
     int32_t largest = 0;
@@ -216,6 +244,10 @@ static bool dominates(const struct cover_index *index, int32_t z, const struct b
             return false;
     for (int32_t i = 0; i < index->nequal; i++)
         if (started[index->equal[i]] > y->started[index->equal[i]])
+            return false;
+    for (int32_t i = 0; b->spans && i < b->nused; i++)
+        if (spanned(b, started, b->used[i], b->cover.since[(size_t)z * (size_t)b->nused + (size_t)i]) <
+            spanned(b, y->started, b->used[i], y->since[b->used[i]]))
             return false;
     return as_early(b, z, y);
 }

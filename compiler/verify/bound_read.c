@@ -90,6 +90,11 @@ static void read_head(struct reader *r) {
     end_line(r);
     b->limit = named(r, "limit ", "limit TICKS", 0, MOST_SUM);
     end_line(r);
+    if (next_is(r, "objective ")) {
+        expect(r, "objective span", "objective span");
+        b->spans = true;
+        end_line(r);
+    }
     b->ranks = (int32_t)named(r, "ranks ", "ranks N", 1, MOST_BOUND_RANKS);
     end_line(r);
 }
@@ -97,6 +102,7 @@ static void read_head(struct reader *r) {
 static void read_rooms(struct reader *r) {
     struct bound *b = r->b;
     b->room = NEW(int64_t, b->ranks);
+    b->room_line = NEW(int, b->ranks);
     for (int32_t k = 0; k < b->ranks; k++)
         b->room[k] = -1;
     while (next_is(r, "room ")) {
@@ -105,6 +111,7 @@ static void read_rooms(struct reader *r) {
             bad(r, "rank %lld has a room already: leave one line for it", (long long)k);
         expect(r, " ", "room RANK UNITS");
         b->room[k] = whole(r, "the units", 0, MOST_SUM);
+        b->room_line[k] = r->line;
         end_line(r);
     }
 }
@@ -233,6 +240,35 @@ static void read_recent(struct reader *r, struct cover *v, int64_t *last) {
     v->recent[group + 1] = n;
 }
 
+/* Which ranks have begun follows from what has started; which have ended, from that and what runs. */
+static void read_since(struct reader *r) {
+    static const char form[] = "at TIME: STARTED … | CLASS START … | … | since RANK:TICKS …";
+    struct bound *b = r->b;
+    struct cover *v = &b->cover;
+    const int32_t *started = v->started + (size_t)(v->n - 1) * (size_t)b->nclass;
+    int64_t *since = v->since + (size_t)(v->n - 1) * (size_t)b->nused;
+    bool *runs = NEW(bool, b->ranks);
+    for (size_t at = v->recent_at[v->n - 1]; at < v->nrecent; at += 2 + (size_t)v->recent[at + 1]) {
+        const struct bound_class *c = &b->class[v->recent[at]];
+        runs[c->rank] |= v->recent[at + 1 + (size_t)v->recent[at + 1]] + c->time > 0;
+    }
+    bool first = true;
+    for (int32_t i = 0; i < b->nused; i++) {
+        int32_t rank = b->used[i];
+        if (!has_begun(b, started, rank) || (!has_left(b, started, rank) && !runs[rank]))
+            continue;
+        expect(r, first ? " | since " : " ", form);
+        first = false;
+        const char *start = r->at;
+        if (whole(r, "a rank", 0, b->ranks - 1) != rank) {
+            r->at = start;
+            bad(r, "expected rank %d, which has begun and not ended: all such ranks are named, in order", (int)rank);
+        }
+        expect(r, ":", form);
+        since[i] = whole(r, "for how long the rank has begun", 1, MOST_SUM);
+    }
+}
+
 static void read_state(struct reader *r) {
     static const char form[] = "at TIME: STARTED … | CLASS START START … | …";
     struct bound *b = r->b;
@@ -246,8 +282,13 @@ static void read_state(struct reader *r) {
         started[c] = (int32_t)whole(r, "how many items of each class have started (none in the first state)", 0,
                                     v->n == 1 ? 0 : b->class[c].items);
     }
-    for (int64_t last = -1; *r->at == ' ';)
+    for (int64_t last = -1; *r->at == ' ' && !next_is(r, " | since");)
         read_recent(r, v, &last);
+    if (b->spans) {
+        struct scratch scratch = scratch_begin();
+        read_since(r);
+        scratch_end(scratch);
+    }
     end_line(r);
 }
 
@@ -267,6 +308,7 @@ static void read_cover(struct reader *r) {
     v->at = NEW(int64_t, n);
     v->started = NEW(int32_t, n * b->nclass);
     v->recent_at = NEW(size_t, n + 1);
+    v->since = b->spans ? NEW(int64_t, n * b->nused) : NULL;
     while (v->n < n)
         read_state(r);
     v->recent_at[n] = v->nrecent;
@@ -280,6 +322,10 @@ static void read_proof(struct reader *r) {
         if (strlen(bound_proof_word[p]) == n && strncmp(r->at, bound_proof_word[p], n) == 0) {
             b->proof = (enum bound_proof)p;
             r->at += n;
+            if (b->spans && (p == BOUND_PATH || p == BOUND_MEMORY)) {
+                r->at -= n;
+                bad(r, "no span is proved by %s: expected work or cover N", bound_proof_word[p]);
+            }
             if (p == BOUND_COVER)
                 read_cover(r);
             else

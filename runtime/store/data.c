@@ -1,9 +1,9 @@
 /* Microbatches, as a function of (seed, step, b) alone: every rank that asks gets the same one, in any order.
  *
- * Text: the file is cut into sequences of context bytes, and each has the byte after it too: the target of a byte is
- * the next one. A microbatch is rows / context of them. An epoch is a shuffle of all sequences, another one for each
- * epoch and seed; what is left at the end of an epoch and the first of the next may share a step. Without a file,
- * tokens are random.
+ * Text: the file's tokens, or its bytes where the vocabulary is that of bytes, are cut into sequences of context
+ * tokens, and each has the token after it too: the target of a token is the next one. A microbatch is rows / context of
+ * them. An epoch is a shuffle of all sequences, another one for each epoch and seed; what is left at the end of an
+ * epoch and the first of the next may share a step. Without a file, tokens are random.
  *
  * Integers are made so that schedules can be compared bit for bit. Float addition is not associative, so a gradient
  * summed over microbatches in another order, or in parts on several ranks, has other bits, unless each sum has at most
@@ -15,6 +15,7 @@
  * the diagonal weights stay zero, so all this holds in every step, though the weights are soon not integers. */
 #include "data_file.h"
 #include "hash.h"
+#include "token_file.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,26 +24,48 @@ struct data {
     struct rt_model m;
     uint64_t seed;
     struct data_file *file; /* NULL: nothing is read */
+    struct tokens tokens;   /* its */
 };
 
-static bool check_size(const struct data *data, const char *path, char *why, size_t nwhy) {
-    long long need = (long long)data->m.context + 1;
-    if (data->file->size >= (size_t)need)
+/* A file of tokens says so itself; else its bytes are the tokens. */
+static bool find_tokens(struct data *data, const char *path, char *why, size_t nwhy) {
+    const struct data_file *file = data->file;
+    if (is_token_file(file->text, file->size))
+        return read_tokens(file->text, file->size, &data->tokens, path, why, nwhy);
+    data->tokens = (struct tokens){file->text, (int64_t)file->size, 1};
+    if (data->m.vocab <= 256)
         return true;
-    snprintf(why, nwhy,
-             "%s: has %zu bytes, but a sequence takes %lld (context = %d, and the byte after it); give more text, or a "
-             "smaller context",
-             path, data->file->size, need, data->m.context);
+    snprintf(
+        why, nwhy,
+        "%s: is no file of tokens, but vocab = %d, more than bytes have; make one of this text with `pianola tokenize "
+        "%s --tokenizer T -o FILE.bin`, where T is the model's tokenizer",
+        path, data->m.vocab, path);
     return false;
 }
 
-/* A byte at or above the vocabulary would index past the embedding. */
+static bool check_size(const struct data *data, const char *path, char *why, size_t nwhy) {
+    long long need = (long long)data->m.context + 1;
+    const char *what = data->tokens.width == 1 ? "byte" : "token";
+    if (data->tokens.n >= need)
+        return true;
+    snprintf(why, nwhy,
+             "%s: has %lld %ss, but a sequence takes %lld (context = %d, and the %s after it); give more text, or a "
+             "smaller context",
+             path, (long long)data->tokens.n, what, need, data->m.context, what);
+    return false;
+}
+
+/* A token at or above the vocabulary would index past the embedding. */
 static bool check_vocab(const struct data *data, const char *path, char *why, size_t nwhy) {
-    const uint8_t *text = data->file->text;
-    for (size_t i = 0; data->m.vocab < 256 && i < data->file->size; i++)
-        if (text[i] >= data->m.vocab) {
-            snprintf(why, nwhy, "%s: byte %zu is %d, but vocab = %d; use vocab = 256, or other text", path, i, text[i],
-                     data->m.vocab);
+    const struct tokens *tokens = &data->tokens;
+    uint32_t vocab = (uint32_t)data->m.vocab, id;
+    for (int64_t i = 0; vocab >> 8 * tokens->width == 0 && i < tokens->n; i++)
+        if ((id = token_at(tokens, i)) >= vocab) {
+            snprintf(why, nwhy, "%s: %s %lld is %u, but vocab = %u; use %s", path,
+                     tokens->width == 1 ? "byte" : "token", (long long)i, id, vocab,
+                     tokens->width == 1 ? "vocab = 256, or other text"
+                     : vocab <= 256     ? "the text itself: this model takes bytes"
+                                        : "the model that the tokenizer is for");
             return false;
         }
     return true;
@@ -69,8 +92,8 @@ struct data *data_open(const struct rt_model *m, const char *path, uint64_t seed
     data->seed = seed;
     bool good = true;
     if (m->input == INPUT_TOKENS && path)
-        good = (data->file = data_file_open(path, why, nwhy)) && check_size(data, path, why, nwhy) &&
-               check_vocab(data, path, why, nwhy);
+        good = (data->file = data_file_open(path, why, nwhy)) && find_tokens(data, path, why, nwhy) &&
+               check_size(data, path, why, nwhy) && check_vocab(data, path, why, nwhy);
     else if (m->input == INPUT_INTEGERS)
         good = check_features(m, why, nwhy);
     if (good)
@@ -124,18 +147,21 @@ static uint64_t shuffled(uint64_t place, uint64_t n, uint64_t key) {
     return place;
 }
 
-/* A byte at or above the vocabulary was written after check_vocab ran: data_same will report it. */
-static int32_t token_of(const struct data *data, uint8_t byte) { return byte < data->m.vocab ? byte : 0; }
+/* A token at or above the vocabulary was written after check_vocab ran: data_same will report it. */
+static int32_t token_below(const struct data *data, int64_t i) {
+    uint32_t id = token_at(&data->tokens, i);
+    return id < (uint32_t)data->m.vocab ? (int32_t)id : 0;
+}
 
 static void read_text(const struct data *data, int64_t step, int b, int32_t *token, int32_t *target) {
     uint64_t context = (uint64_t)data->m.context, each = (uint64_t)data->m.rows / context;
-    uint64_t n = (data->file->size - 1) / context,
+    uint64_t n = (uint64_t)(data->tokens.n - 1) / context,
              k = ((uint64_t)step * (uint64_t)data->m.batches + (uint64_t)b) * each;
     for (uint64_t end = k + each; k < end; k++) {
-        const uint8_t *t = data->file->text + context * shuffled(k % n, n, host_hash(data->seed, k / n));
-        for (uint64_t i = 0; i < context; i++) {
-            *token++ = token_of(data, t[i]);
-            *target++ = token_of(data, t[i + 1]);
+        int64_t at = (int64_t)(context * shuffled(k % n, n, host_hash(data->seed, k / n)));
+        for (int64_t i = at; i < at + (int64_t)context; i++) {
+            *token++ = token_below(data, i);
+            *target++ = token_below(data, i + 1);
         }
     }
 }

@@ -1,4 +1,4 @@
-/* The mapped text: what identifies it, and what happens when it changes under the run.
+/* The mapped file: what identifies it, and what happens when it changes under the run.
  *
  * A mapping shows the file as it is, not as it was. Bytes written over are read as the new ones, and only the file's
  * time shows it. Where the file has become shorter there is nothing to read: the kernel sends SIGBUS, which would kill

@@ -1,4 +1,4 @@
-/* A text file, mapped for as long as a run reads it. It must not change while it is open. */
+/* A file of text or tokens, mapped for as long as a run reads it. It must not change while it is open. */
 #ifndef PIANOLA_DATA_FILE_H
 #define PIANOLA_DATA_FILE_H
 #include "rt.h"

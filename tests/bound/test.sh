@@ -6,6 +6,7 @@
 #   two_ranks  1F1B of two microbatches with room for one: one after the other, 2 x (1 + 1 + 2 + 2) = 12
 #   links      the same with a tick on the way there and back, 2 x (1 + 1 + 1 + 2 + 1 + 2) = 16
 #   pool       P of 2 twice on rank 0, once after each of A (1) and C (3), on others: from 1 to 5
+#   spans      a claim of spans; see there
 #   dominated  two_ranks with a job X on rank 1, where there is time for it: starting F0 or X later is no better
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
@@ -72,10 +73,29 @@ refuted two_ranks "$(proof memory); /^room/d" 12 "$nothing"
 refuted two_ranks "$(proof memory); s/^(class 3 .*)/\1\nclass 4 X rank 0 time 1 items 2 take 0 give 1/" 12 "$nothing"
 refuted pool "s/^class 0/room 0 1\n&/; s/A rank 1(.*) take 0/A rank 0\1 take 1/; s/(class 2 .*) give 0/\1 give 1/; s/^proof.*/proof memory/" 5 "$nothing"
 
+# Spans: a, A on rank 0, b, B on rank 1, a tick each; A starts a tick after b, B two after a. Begun together, rank 1 takes 3;
+# b a tick later, rank 0. The second state could be left out; below, what it says is made unreadable.
+check spans '' '0 spans: no schedule that starts its jobs at whole ticks has spans below 3 (cover of 2 states)'
+check spans "$(proof work); s/^limit.*/limit 2/" '0 spans: no schedule has spans below 2 (work of rank 0)'
+refuted_spans() { # SED OF LIMIT WHY
+    check spans "$1" "1 spans: refuted: that no schedule$2 has spans below $3"$'\n'"$4"
+}
+whole=' that starts its jobs at whole ticks'
+refuted_spans "$(proof work)" '' 3 "by work, no rank's span is 3: the longest is rank 0's, of 2"
+refuted_spans 's/^limit.*/limit 4/' "$whole" 4 "-:14: \`at 0: 0 0 0 0\`: if rank 0 starts item 0 of a, rank 1 starts item 0 of b, what follows is \`at 1: 1 1 0 0 | 0 -1 | since 0:1 1:1\`; no state of the cover dominates it, and its own bound is 3"
+unreadable spans 's/ . since 0:1$//' 15 'expected " | since ": the line is `at TIME: STARTED … | CLASS START … | … | since RANK:TICKS …`'
+unreadable spans 's/since 0:1/since 1:1/' 15 'expected rank 0, which has begun and not ended: all such ranks are named, in order'
+unreadable spans 's/since 0:1/since 0:0/' 15 'expected for how long the rank has begun: a whole number from 1 to 576460752303423488'
+unreadable spans 's/since 0:1/& 1:1/' 15 'expected the end of the line'
+unreadable spans '/^objective/d' 14 'expected the end of the line'
+unreadable spans 's/^objective.*/objective period/' 5 'expected "objective span": the line is `objective span`'
+unreadable spans "$(proof memory)" 13 'no span is proved by memory: expected work or cover N'
+
 expect "--json, accepted" '0 {"schema": 1, "accepted": true, "limit": 12, "tick": 1, "proof": "cover", "states": 4}' \
     "$("$PIANOLA" check-bound two_ranks.bound --json | sed 's/^/0 /')"
 expect "--json, refuted" '{"schema": 1, "accepted": false, "limit": 6, "tick": 1, "proof": "work", "why": "by work, nothing ends before 5: that of rank 0 is the most"}' \
     "$(sed 's/^limit.*/limit 6/' pool.bound | "$PIANOLA" check-bound - --json)"
 
 . ./unreadable.sh
+. ./script.sh
 finish

@@ -17,7 +17,7 @@ $(G)/libpianola-blas.so: Makefile
 	    -Wl,-u,gotoblas_dynamic_init,-u,gotoblas_dynamic_quit \
 	    "$$(pkg-config --variable=libdir openblas)/libopenblas.a" -lm -pthread
 $(G)/pianola: build/obj/compiler/cli/main.o build/libpianola.a $(G)/libpianola-blas.so
-	$(CC) $(FLAGS) -s -o $@ $(filter-out %.so,$^) -l:liblua5.4.a -L$(G) -lpianola-blas -Wl,-rpath,'$$ORIGIN' -lm -pthread
+	$(CC) $(FLAGS) -s -o $@ $(filter-out %.so,$^) -l:liblua5.4.a -l:libpcre2-8.a -l:libutf8proc.a -L$(G) -lpianola-blas -Wl,-rpath,'$$ORIGIN' -lm -pthread
 $(G)/libpianola-cuda.so: build/libpianola-cuda.so
 	@mkdir -p $(@D)
 	strip -o $@ $<

@@ -87,6 +87,7 @@ struct orders {
     struct tiny_job job[TINY_JOBS];
     int njob, first[MOST_TINY];                      /* of a class's jobs */
     int n[3], order[3][TINY_JOBS], best, nschedules; /* of each rank: what it runs */
+    int (*least)(const struct orders *o);            /* what is to be least, of an order */
 };
 
 static inline void label(struct orders *o) {
@@ -138,7 +139,7 @@ static inline void permute(struct orders *o, int k, int used, int level) {
     const struct tiny *t = o->t;
     bool left = false;
     if (k == t->ranks) {
-        int end = makespan_of(o);
+        int end = o->least(o);
         o->best = end < o->best ? end : o->best;
         o->nschedules++;
         return;
@@ -159,7 +160,7 @@ static inline void permute(struct orders *o, int k, int used, int level) {
 }
 
 static inline int optimum(const struct tiny *t) {
-    struct orders o = {.t = t, .best = NO_SCHEDULE};
+    struct orders o = {.t = t, .best = NO_SCHEDULE, .least = makespan_of};
     label(&o);
     permute(&o, 0, 0, 0);
     return o.best;

@@ -1,0 +1,267 @@
+/* Tokenizers as Hugging Face's files have them: tokenizer.json, or vocab.json and merges.txt. Members of an object come
+ * in any order, so an object is judged at its end. What would change tokens and is not read is refused, by name. */
+#include "base/read_file.h"
+#include "base/read_json.h"
+#include "tokenizer.h"
+#include <string.h>
+#include <sys/stat.h>
+
+static const char *shown(const char *s) { return s ? format("'%s'", tame(s)) : "nothing"; }
+static bool is(const char *s, const char *word) { return s && strcmp(s, word) == 0; }
+
+/* ---- normalizer ---- */
+
+static void read_normalizer(struct json_in *j, struct tokenizer *t, int depth) {
+    const char *type = NULL;
+    bool list = false;
+    if (json_peek(j) != '{') {
+        if (json_true(j)) /* null: none */
+            json_die(j, "expected a normalizer or null");
+        return;
+    }
+    for (json_open(j, '{'); json_more(j, '}');) {
+        const char *name = json_name(j);
+        if (is(name, "type"))
+            type = json_string_or_null(j);
+        else if (is(name, "normalizers") && depth < 8) {
+            list = true;
+            for (json_open(j, '['); json_more(j, ']');)
+                read_normalizer(j, t, depth + 1);
+        } else
+            json_skip(j);
+    }
+    if (is(type, "NFC"))
+        t->composed = true;
+    else if (!list || !is(type, "Sequence"))
+        json_die(j, "a normalizer of type %s; only NFC is read, or none", shown(type));
+}
+
+/* ---- pre_tokenizer ---- */
+
+struct pre {
+    const char *type, *pattern, *behavior;
+    bool list, invert, prefix_space, no_regex, digits;
+};
+
+/* {"Regex": …} or {"String": …}, which stands for itself. */
+static const char *read_pattern(struct json_in *j) {
+    const char *pattern = NULL;
+    for (json_open(j, '{'); json_more(j, '}');) {
+        const char *name = json_name(j), *s = json_string_or_null(j);
+        struct text quoted = {0};
+        for (const char *c = s; c && *c; c++)
+            put(&quoted, strchr("\\()[]{}|*+?^$.", *c) ? "\\%c" : "%c", *c);
+        pattern = is(name, "Regex") ? s : is(name, "String") ? quoted.s : NULL;
+    }
+    if (!pattern)
+        json_die(j, "a pattern that is neither Regex nor String");
+    return pattern;
+}
+
+static void read_pre(struct json_in *j, struct tokenizer *t, bool *bytes, int depth);
+
+static void read_pre_member(struct json_in *j, struct tokenizer *t, struct pre *pre, bool *bytes, int depth) {
+    const char *name = json_name(j);
+    if (is(name, "type"))
+        pre->type = json_string_or_null(j);
+    else if (is(name, "pretokenizers") && depth < 8) {
+        pre->list = true;
+        for (json_open(j, '['); json_more(j, ']');)
+            read_pre(j, t, bytes, depth + 1);
+    } else if (is(name, "pattern"))
+        pre->pattern = read_pattern(j);
+    else if (is(name, "behavior"))
+        pre->behavior = json_string_or_null(j);
+    else if (is(name, "invert"))
+        pre->invert = json_true(j);
+    else if (is(name, "add_prefix_space"))
+        pre->prefix_space = json_true(j);
+    else if (is(name, "use_regex"))
+        pre->no_regex = !json_true(j);
+    else if (is(name, "individual_digits"))
+        pre->digits = json_true(j);
+    else
+        json_skip(j);
+}
+
+/* Behaviours differ in what becomes of the matches: Isolated, they are words of their own, as what is between them.
+ * Removed, inverted, what is between them is removed; of an expression that fits all text, nothing is. */
+static void finish_pre(const struct json_in *j, struct tokenizer *t, const struct pre *pre, bool *bytes) {
+    if (is(pre->type, "Sequence") && pre->list)
+        return;
+    if (*bytes)
+        json_die(j, "a pre_tokenizer of type %s behind ByteLevel, which must be the last", shown(pre->type));
+    if (is(pre->type, "ByteLevel")) {
+        *bytes = true;
+        if (pre->prefix_space)
+            json_die(j, "ByteLevel with add_prefix_space: the text would not come back as it was; set it to false");
+        if (!pre->no_regex)
+            add_split(t, gpt2_pattern);
+    } else if (is(pre->type, "Digits"))
+        add_split(t, pre->digits ? "\\p{N}" : "\\p{N}+");
+    else if (is(pre->type, "Split") && pre->pattern) {
+        if (!is(pre->behavior, "Isolated") && !(is(pre->behavior, "Removed") && pre->invert))
+            json_die(j, "Split with behavior %s; only Isolated is read, or Removed and inverted", shown(pre->behavior));
+        add_split(t, pre->pattern);
+    } else
+        json_die(j, "a pre_tokenizer of type %s; only Split, Digits, ByteLevel and Sequence are read",
+                 shown(pre->type));
+}
+
+static void read_pre(struct json_in *j, struct tokenizer *t, bool *bytes, int depth) {
+    struct pre pre = {0};
+    if (json_peek(j) != '{')
+        json_die(j, "no pre_tokenizer: this is no byte-level BPE");
+    for (json_open(j, '{'); json_more(j, '}');)
+        read_pre_member(j, t, &pre, bytes, depth);
+    finish_pre(j, t, &pre, bytes);
+}
+
+/* ---- model ---- */
+
+static void read_vocab(struct json_in *j, struct tokenizer *t) {
+    for (json_open(j, '{'); json_more(j, '}');) {
+        const char *name = json_name(j);
+        add_token(t, json_number(j), name, strlen(name), false);
+    }
+}
+
+void add_merge_line(struct tokenizer *t, const char *line, size_t n, const char *where) {
+    const char *blank = memchr(line, ' ', n);
+    if (!blank || memchr(blank + 1, ' ', n - (size_t)(blank - line) - 1))
+        die("%s: merge %zu: expected two tokens with a blank between them: '%s'", where, t->nsaid,
+            tame(format("%.*s", (int)n, line)));
+    size_t left = (size_t)(blank - line);
+    add_merge(t, (struct bytes){line, left}, (struct bytes){blank + 1, n - left - 1});
+}
+
+static void read_merges(struct json_in *j, struct tokenizer *t) {
+    struct bytes part[2];
+    for (json_open(j, '['); json_more(j, ']');) {
+        if (json_peek(j) == '"') {
+            const char *line = json_text(j, &part[0].n);
+            add_merge_line(t, line, part[0].n, j->file);
+            continue;
+        }
+        int n = 0;
+        for (json_open(j, '['); json_more(j, ']'); n++) {
+            if (n == 2)
+                json_die(j, "a merge of more than two tokens");
+            part[n].s = json_text(j, &part[n].n);
+        }
+        if (n != 2)
+            json_die(j, "a merge of fewer than two tokens");
+        add_merge(t, part[0], part[1]);
+    }
+}
+
+static void read_model(struct json_in *j, struct tokenizer *t) {
+    static const char *const absent[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
+    const char *type = "BPE"; /* older files do not say */
+    bool vocab = false, merges = false;
+    for (json_open(j, '{'); json_more(j, '}');) {
+        const char *name = json_name(j);
+        if (is(name, "type") && !is(type = json_string_or_null(j), "BPE"))
+            json_die(j, "a model of type %s; only BPE is read", shown(type));
+        else if (is(name, "type"))
+            continue;
+        else if (is(name, "vocab") && json_peek(j) == '{') {
+            vocab = true;
+            read_vocab(j, t);
+        } else if (is(name, "merges")) {
+            merges = true;
+            read_merges(j, t);
+        } else if (is(name, "ignore_merges"))
+            t->whole_words = json_true(j);
+        else if (is(name, "byte_fallback")) {
+            if (json_true(j))
+                json_die(j, "byte_fallback, which byte-level BPE has not");
+        } else {
+            char begin = json_peek(j);
+            const char *from = j->at;
+            json_skip(j);
+            for (int i = 0; i < 3; i++)
+                if (is(name, absent[i]) && begin != 'n' && j->at - from > 2) /* neither null nor "" */
+                    json_die(j, "%s, which is not read", name);
+        }
+    }
+    if (!vocab || !merges)
+        json_die(j, "a model without %s", vocab ? "merges" : "a vocabulary");
+}
+
+/* ---- files ---- */
+
+static void read_added(struct json_in *j, struct tokenizer *t) {
+    for (json_open(j, '['); json_more(j, ']');) {
+        int64_t id = -1;
+        const char *name = NULL;
+        for (json_open(j, '{'); json_more(j, '}');) {
+            const char *member = json_name(j);
+            if (is(member, "id"))
+                id = json_number(j);
+            else if (is(member, "content"))
+                name = json_string_or_null(j);
+            else
+                json_skip(j);
+        }
+        if (id < 0 || !name)
+            json_die(j, "an added token without id or content");
+        add_token(t, id, name, strlen(name), true);
+    }
+}
+
+struct tokenizer *tokenizer_of_json(const char *file, char *s, size_t n) {
+    struct tokenizer *t = new_tokenizer(file);
+    struct json_in json = {.file = file, .from = s, .at = s, .end = s + n}, *j = &json;
+    bool bytes = false, model = false;
+    for (json_open(j, '{'); json_more(j, '}');) {
+        const char *name = json_name(j);
+        if (is(name, "normalizer"))
+            read_normalizer(j, t, 0);
+        else if (is(name, "pre_tokenizer"))
+            read_pre(j, t, &bytes, 0);
+        else if (is(name, "added_tokens"))
+            read_added(j, t);
+        else if (is(name, "model")) {
+            model = true;
+            read_model(j, t);
+        } else
+            json_skip(j);
+    }
+    json_close(j);
+    if (!model || !bytes)
+        json_die(j, "no %s: this is no byte-level BPE", model ? "ByteLevel in pre_tokenizer" : "model");
+    return t;
+}
+
+/* vocab.json and merges.txt do not say how text is cut: these two files are GPT-2's, and those of its time. */
+static struct tokenizer *tokenizer_of_folder(const char *folder) {
+    struct tokenizer *t = new_tokenizer(folder);
+    size_t n;
+    const char *file = format("%s/vocab.json", folder), *merges = format("%s/merges.txt", folder);
+    char *s = read_file(file, &n);
+    struct json_in json = {.file = file, .from = s, .at = s, .end = s + n};
+    read_vocab(&json, t);
+    json_close(&json);
+    for (const char *line = file_text(merges), *first = line; *line; line += n + (line[n] == '\n')) {
+        n = strcspn(line, "\n");
+        if (n > 0 && (line != first || strncmp(line, "#version", 8) != 0))
+            add_merge_line(t, line, n, merges);
+    }
+    add_split(t, gpt2_pattern);
+    return t;
+}
+
+struct tokenizer *read_tokenizer(const char *path) {
+    struct stat st;
+    struct tokenizer *t;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        t = tokenizer_of_folder(path);
+    else if (!(t = read_gguf(path))) {
+        size_t n;
+        char *s = read_file(path, &n);
+        t = tokenizer_of_json(path, s, n);
+    }
+    finish_tokenizer(t);
+    return t;
+}

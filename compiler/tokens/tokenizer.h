@@ -1,0 +1,95 @@
+/* The inside of a tokenizer, for the files of this folder. A reader adds tokens, merges and splits in any order and
+ * then finishes. */
+#ifndef PIANOLA_TOKENIZER_H
+#define PIANOLA_TOKENIZER_H
+#include "base/heap.h"
+#include "base/map.h"
+#include "tokens.h"
+
+/* Beyond any tokenizer's, and small enough that a hostile file costs little. */
+enum { MOST_TOKENS = 1 << 21, MOST_SPLITS = 8 };
+
+struct bytes {
+    const char *s;
+    size_t n;
+};
+struct token {
+    struct bytes name, is; /* in the file; and what it stands for */
+    bool there, special;   /* special: no text has it */
+};
+/* left and right have this one's place in the list as rank. */
+struct merge {
+    uint32_t left, right, into;
+};
+struct symbol { /* of a word that is being merged: a linked list */
+    uint32_t id;
+    int32_t before, after; /* -1: none */
+};
+struct candidate {
+    uint32_t rank;
+    int32_t at; /* the left symbol */
+};
+static inline bool sooner(struct candidate a, struct candidate b) {
+    return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
+}
+HEAP(candidates, struct candidate, sooner)
+
+/* Words seen before, the last one at each place. Most of a text is words that it had already. */
+enum { CACHED = 1 << 16, WORD_BYTES = 24, WORD_TOKENS = 5 };
+struct word {
+    uint64_t is[WORD_BYTES / 8]; /* its bytes, then zeros; the last byte is their number */
+    uint32_t n, id[WORD_TOKENS]; /* n is 0: no word yet */
+};
+
+struct tokenizer {
+    const char *file;
+    struct token *token;
+    size_t ntokens, captokens;
+    struct {
+        struct bytes left, right;
+    } * said; /* merges, as the file has them */
+    size_t nsaid, capsaid;
+    struct merge *merge;
+    struct map by_bytes, by_pair;
+    int64_t byte[256]; /* the token of each byte, or -1 */
+    int64_t end, last; /* of text; of what a model says, by GGUF; or -1 */
+    bool composed;     /* NFC */
+    bool whole_words;  /* a word that is a token is that one, whatever its merges */
+    struct expression *split[MOST_SPLITS];
+    int nsplits;
+    /* What encode works with. */
+    take_tokens *take;
+    void *with;
+    struct word *words;
+    struct symbol *symbol;
+    size_t capsymbols, capids;
+    uint32_t *id;
+    struct candidates candidates;
+    struct text normal; /* a text in NFC */
+};
+
+/* tokenizer.c. The names of tokens and merges are in the alphabet in which each byte is a printable character; they
+ * must stay. special: a name in plain text. */
+struct tokenizer *new_tokenizer(const char *file);
+void add_token(struct tokenizer *t, int64_t id, const char *name, size_t n, bool special);
+void add_merge(struct tokenizer *t, struct bytes left, struct bytes right);
+void finish_tokenizer(struct tokenizer *t);
+int64_t token_of(const struct tokenizer *t, const char *s, size_t n); /* the token of these bytes, or -1 */
+int64_t token_named(const struct tokenizer *t, const char *name);     /* likewise, special ones too */
+
+/* pretokenize.c */
+void add_split(struct tokenizer *t, const char *pattern);
+size_t utf8_at(const char *s, size_t n); /* bytes of the valid character there, or 0 */
+extern const char gpt2_pattern[];
+
+/* merge.c */
+void merge_word(struct tokenizer *t, const char *s, size_t n);
+
+/* read_tokenizer.c: a merge as a line, two tokens and a blank */
+void add_merge_line(struct tokenizer *t, const char *line, size_t n, const char *where);
+struct tokenizer *tokenizer_of_json(const char *file, char *s, size_t n); /* not finished; writes over s */
+
+/* read_gguf.c. Both: not finished */
+struct tokenizer *tokenizer_of_gguf(const char *file, const char *s, size_t n);
+struct tokenizer *read_gguf(const char *path); /* NULL: it is no GGUF file */
+#endif

@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# pianola tokenize: tokens of texts and back, what is refused with nothing half written, and training on tokens.
+# exact.py compares the tokens with the library they are meant for (make test-tokens).
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+
+# tokenizer.json: all bytes, in order, and what some merges make; 300 ends a text. A GGUF file and a folder of the same.
+python3 - "$room" <<'PY'
+import json, os, struct, sys
+room = sys.argv[1]
+seen = [b for b in range(256) if 32 < b < 127 or 160 < b < 173 or b > 173]
+unseen = [b for b in range(256) if b not in seen]
+alphabet = {b: chr(b) if b in seen else chr(256 + unseen.index(b)) for b in range(256)}
+merges = ["h e", "l l", "he ll", "hell o", alphabet[32] + " w", "o r"]
+vocab = {alphabet[b]: b for b in range(256)} | {m.replace(" ", ""): 256 + i for i, m in enumerate(merges)}
+made = {"added_tokens": [{"id": 300, "content": "<|endoftext|>", "special": True}], "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+        "model": {"type": "BPE", "vocab": vocab, "merges": merges}}
+def write(name, x): open(f"{room}/{name}", "w").write(json.dumps(x))
+write("tokenizer.json", made)
+write("nfc.json", made | {"normalizer": {"type": "NFC"}})
+write("endless.json", made | {"added_tokens": []})
+write("wide.json", made | {"added_tokens": [{"id": 70000, "content": "<|endoftext|>"}]})
+os.mkdir(f"{room}/gpt2")
+write("gpt2/vocab.json", vocab | {"<|endoftext|>": 300})
+open(f"{room}/gpt2/merges.txt", "w").write("#version: 0.2\n" + "\n".join(merges) + "\n")
+names = list(vocab) + [f"<{i}>" for i in range(len(vocab), 300)] + ["<|endoftext|>"]
+string = lambda s: struct.pack("<Q", len(s.encode())) + s.encode()
+strings = lambda l: struct.pack("<IIQ", 9, 8, len(l)) + b"".join(map(string, l))
+def gguf(name, pre):
+    keys = [("x.many", struct.pack("<IIQ6h", 9, 3, 6, *range(6))), ("x.one", struct.pack("<Id", 12, 1.5)),
+            ("tokenizer.ggml.model", struct.pack("<I", 8) + string("gpt2")), ("tokenizer.ggml.pre", struct.pack("<I", 8) + string(pre)),
+            ("tokenizer.ggml.merges", strings(merges)), ("tokenizer.ggml.tokens", strings(names)),
+            ("tokenizer.ggml.token_type", struct.pack(f"<IIQ{len(names)}i", 9, 5, len(names), *[1] * len(vocab), *[3] * (len(names) - len(vocab))))]
+    open(f"{room}/{name}", "wb").write(b"GGUF" + struct.pack("<IQQ", 3, 0, len(keys)) + b"".join(string(k) + v for k, v in keys))
+gguf("model.gguf", "gpt-2")
+gguf("other.gguf", "deepseek-llm")
+PY
+T=$room/tokenizer.json
+
+# ids FILE: its head, and its tokens.
+ids() { od -An -v -td4 -N12 "$1" | xargs; od -An -v -t"${2:-u2}" -j1024 -w100000 "$1" | xargs; }
+tokens() { rm -f "$room/t.bin"; "$PIANOLA" tokenize "$@" -o "$room/t.bin" >"$room/out" 2>&1 || cat "$room/out"; }
+
+printf 'hello world' >"$room/a.txt"
+printf '' >"$room/none.txt"
+printf '\xff\x00hell<|endoftext|>' >"$room/b.bin"
+tokens "$room/a.txt" --tokenizer "$T"
+wanted="20240520 1 5
+259 260 261 108 100" # hello, " w", or, l, d
+expect "one text" "$wanted" "$(ids "$room/t.bin")"
+expect "what is told" "$room/t.bin: 1 document, 11 bytes, 5 tokens of 16 bits, 2.2 bytes a token" "$(sed 's/, [0-9.]* s, .*//' "$room/out")"
+for t in gpt2 model.gguf endless.json nfc.json; do
+    tokens "$room/a.txt" --tokenizer "$room/$t"
+    expect "one text by $t" "$wanted" "$(ids "$room/t.bin")"
+done
+tokens "$room/a.txt" --tokenizer "$room/wide.json"
+expect "32 bits for a larger vocabulary" "$(sed 's/20240520 1/20240801 7/' <<<"$wanted")" "$(ids "$room/t.bin" u4)"
+expect "and back" "hello world" "$("$PIANOLA" tokenize --decode "$room/t.bin" --tokenizer "$room/wide.json")"
+tokens "$room/b.bin" "$room/none.txt" "$room/a.txt" --tokenizer "$T"
+expect "documents, no special token out of a text" "20240520 1 23
+255 0 258 60 124 101 110 100 111 102 116 101 120 116 124 62 300 300 259 260 261 108 100" "$(ids "$room/t.bin")"
+"$PIANOLA" tokenize --decode "$room/t.bin" --tokenizer "$T" -o "$room/back"
+expect "all of them back" "" "$(cat "$room/b.bin" "$room/a.txt" | cmp - "$room/back" 2>&1)"
+printf '{"text": "he\\u006clo"}\n\n{"id": [1, {}], "text": ""}\r\n{"text": "\\ud83d\\ude00"}' >"$room/l.jsonl"
+tokens "$room/l.jsonl" --tokenizer "$T"
+expect "lines" "20240520 1 7
+259 300 300 240 159 152 128" "$(ids "$room/t.bin")"
+printf 'e\xcc\x81' >"$room/e.txt"
+expect "not in NFC" "pianola: 1 of 1 documents were not in Unicode's NFC, which this tokenizer asks for: their tokens are those of NFC, and decode to it" \
+    "$("$PIANOLA" tokenize "$room/e.txt" --tokenizer "$room/nfc.json" -o "$room/t.bin" 2>&1 >"$room/out")"
+expect "is made it" "20240520 1 2
+195 169" "$(ids "$room/t.bin")"
+"$PIANOLA" tokenize "$room/a.txt" --tokenizer "$T" -o "$room/t.bin" --json | python3 -c '
+import json, sys; x = json.load(sys.stdin); x.pop("seconds"); x.pop("file"); print(*x.values())' >"$room/out"
+expect "--json" "1 1 11 5 16 301 2.2 0" "$(cat "$room/out")"
+
+# refused WANTED ARGS...: exit code 2, the message, and neither the output nor any other new file.
+refused() {
+    rm -f "$room/t.bin"
+    ls -A "$room" >"$room.before"
+    local got
+    got=$("$PIANOLA" tokenize "${@:2}" 2>&1)
+    expect "tokenize ${*:2}: exit code" 2 $?
+    expect "tokenize ${*:2}" "pianola: error: $1" "$got"
+    expect "tokenize ${*:2}: nothing is written" "" "$(ls -A "$room" | diff "$room.before" -)"
+    rm "$room.before"
+}
+o=(-o "$room/t.bin")
+refused "\`tokenize\` needs --tokenizer FILE: the tokenizer.json of the model, or its GGUF file" "$room/a.txt" "${o[@]}"
+refused "\`tokenize\` needs -o FILE" "$room/a.txt" --tokenizer "$T"
+refused "$room/gone: No such file or directory" "$room/gone" --tokenizer "$T" "${o[@]}"
+refused "$room/gone: No such file or directory" "$room/a.txt" --tokenizer "$room/gone" "${o[@]}"
+refused "$room/gone/t.bin: No such file or directory" "$room/a.txt" --tokenizer "$T" -o "$room/gone/t.bin"
+refused "-: is no regular file, as this is written to" "$room/a.txt" --tokenizer "$T" -o -
+refused "-: a file is mapped, which stdin cannot be; name one" - --tokenizer "$T" "${o[@]}"
+refused "$room/a.txt: this file is read; name another to write to" "$room/a.txt" --tokenizer "$T" -o "$room/a.txt"
+refused "$room/a.txt: a second document, but the tokenizer has no token that ends a text, such as <|endoftext|>: give one file at a time" \
+    "$room/a.txt" "$room/a.txt" --tokenizer "$room/endless.json" "${o[@]}"
+refused "$room/a.txt: byte 0: expected {" "$room/a.txt" --tokenizer "$room/a.txt" "${o[@]}"
+refused "$room/other.gguf: its text is cut as 'deepseek-llm' says, in tokenizer.ggml.pre; known are gpt-2, smollm, llama-bpe, qwen2. The model's tokenizer.json says more: give that" \
+    "$room/a.txt" --tokenizer "$room/other.gguf" "${o[@]}"
+printf '{"text": "a"}\n{"txt": "b"}\n' >"$room/bad.jsonl"
+refused "$room/bad.jsonl: line 2: byte 12: the object has no \"text\"" "$room/bad.jsonl" --tokenizer "$T" "${o[@]}"
+printf '{"text": "\\ud800"}\n' >"$room/bad.jsonl"
+refused "$room/bad.jsonl: line 1: byte 16: half of a surrogate pair, which is no character" "$room/bad.jsonl" --tokenizer "$T" "${o[@]}"
+
+# Cut off at every place, a tokenizer is refused with a line.
+cut_off() { # FILE STEP
+    local n bad=0
+    for ((n = 0; n < $(stat -c %s "$1") - 1; n += $2)); do
+        head -c "$n" "$1" >"$room/cut"
+        "$PIANOLA" tokenize "$room/a.txt" --tokenizer "$room/cut" "${o[@]}" >"$room/out" 2>&1
+        [ $? = 2 ] && grep -q "^pianola: error: $room/cut: " "$room/out" || { bad=$((bad + 1)) && echo "$n: $(cat "$room/out")"; }
+    done
+    expect "cut off: $1" 0 $bad
+}
+cut_off "$T" 97
+cut_off "$room/model.gguf" 61
+
+# The other way.
+tokens "$room/a.txt" --tokenizer "$T"
+cp "$room/t.bin" "$room/a.bin"
+refused "$room/a.txt: is no file of tokens; \`pianola tokenize\` makes one of a text" --decode "$room/a.txt" --tokenizer "$T"
+head -c 1033 "$room/a.bin" >"$room/cut.bin"
+refused "$room/cut.bin: says that it has 5 tokens of 16 bits, but has 1033 bytes instead of 1034: it was cut off, or damaged" --decode "$room/cut.bin" --tokenizer "$T"
+{ head -c 1024 "$room/a.bin"; printf '\x06\x01\xff\xff\x00\x00\x00\x00\x00\x00'; } >"$room/cut.bin"
+refused "$room/cut.bin: token 0 is 262, which $T has not: another tokenizer made this file" --decode "$room/cut.bin" --tokenizer "$T" -o "$room/t.bin"
+
+# Training: the bytes of a text as tokens are that text; a larger vocabulary takes tokens, and says so.
+text=/usr/share/common-licenses/GPL-3
+cat >"$room/model.lua" <<'LUA'
+local p = params { vocab = 256 }
+return model {
+  input = tokens { vocab = p.vocab, context = 16, rows = 2 },
+  layers = { embedding { width = 16 }, linear { width = 16 }, relu {}, linear { width = p.vocab }, cross_entropy {} },
+  optimizer = adamw { lr = 1e-2 },
+}
+LUA
+train() { timeout 60 "$PIANOLA" run schedules/1f1b.lua --model "$room/model.lua" -D workers=2 -D batches=2 --steps 20 --json "$@" 2>&1; }
+weights() { sed -nE 's/^  "weights": "(.*)",?$/\1/p;/error:/p'; }
+python3 - "$room" $text <<'PY'
+import struct, sys
+data = open(sys.argv[2], "rb").read()
+for name, head, form in (("16", (20240520, 1), "H"), ("32", (20240801, 7), "I")):
+    open(f"{sys.argv[1]}/{name}.bin", "wb").write(struct.pack("<256i", *head, len(data), *[0] * 253) + struct.pack(f"<{len(data)}{form}", *data))
+PY
+bytes=$(train --data $text | weights)
+expect "bytes train" no "$(grep -q error <<<"$bytes" && echo yes || echo no)"
+expect "as tokens of 16 bits, to the same bits" "$bytes" "$(train --data "$room/16.bin" | weights)"
+expect "of 32 bits" "$bytes" "$(train --data "$room/32.bin" | weights)"
+tokens $text --tokenizer "$T"
+expect "tokens, for a model of bytes" "pianola: error: $room/t.bin: token 20 is 261, but vocab = 256; use the text itself: this model takes bytes" \
+    "$(train --data "$room/t.bin" | grep error: | sed 's/token [0-9]* is [0-9]*/token 20 is 261/')"
+expect "tokens beyond the vocabulary" "pianola: error: $room/t.bin: token 20 is 261, but vocab = 260; use the model that the tokenizer is for" \
+    "$(train --data "$room/t.bin" -D vocab=260 | grep error: | sed 's/token [0-9]* is [0-9]*/token 20 is 261/')"
+expect "a text for a model of tokens" "pianola: error: $text: is no file of tokens, but vocab = 301, more than bytes have; make one of this text with \`pianola tokenize $text --tokenizer T -o FILE.bin\`, where T is the model's tokenizer" \
+    "$(train --data $text -D vocab=301 | grep error:)"
+expect "tokens that were cut off" "pianola: error: $room/cut.bin: says that it has 5 tokens of 16 bits, but has 1033 bytes instead of 1034: it was cut off, or damaged" \
+    "$(head -c 1033 "$room/a.bin" >"$room/cut.bin"; train --data "$room/cut.bin" -D vocab=301 | grep error:)"
+expect "too few" "pianola: error: $room/a.bin: has 5 tokens, but a sequence takes 17 (context = 16, and the token after it); give more text, or a smaller context" \
+    "$(train --data "$room/a.bin" -D vocab=301 | grep error:)"
+expect "it trains" yes "$(train --data "$room/t.bin" -D vocab=301 | awk -F'[:,]' '/"loss_first"/ { first = $2 } /"loss_last"/ { last = $2 }
+    END { print last < first - 0.3 ? "yes" : first " to " last }')"
+finish
