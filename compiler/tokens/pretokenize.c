@@ -194,6 +194,21 @@ static size_t piece_end(const char *s, size_t n, size_t from) {
     return end;
 }
 
+/* utf8proc sorts marks that follow each other in quadratic time. No language has more than a few. */
+enum { MOST_MARKS = 4096 };
+static void check_marks(const struct tokenizer *t, const char *s, size_t n) {
+    int marks = 0;
+    for (size_t at = 0, width; at < n; at += width) {
+        utf8proc_int32_t character = s[at];
+        width = s[at] & 0x80
+                    ? (size_t)utf8proc_iterate((const utf8proc_uint8_t *)s + at, (utf8proc_ssize_t)(n - at), &character)
+                    : 1;
+        marks = width > 1 && utf8proc_get_property(character)->combining_class ? marks + 1 : 0;
+        if (marks > MOST_MARKS)
+            die("%s asks for NFC, and this text has more than %d combining marks in a row", t->file, MOST_MARKS);
+    }
+}
+
 /* The text in NFC: itself if it is, else t->normal. */
 static struct bytes composed(struct tokenizer *t, const char *s, size_t n) {
     bool other = false;
@@ -201,6 +216,7 @@ static struct bytes composed(struct tokenizer *t, const char *s, size_t n) {
     for (size_t from = 0, end; from < n; from = end) {
         utf8proc_uint8_t *piece;
         end = piece_end(s, n, from);
+        check_marks(t, s + from, end - from);
         utf8proc_ssize_t got = utf8proc_map((const utf8proc_uint8_t *)s + from, (utf8proc_ssize_t)(end - from), &piece,
                                             UTF8PROC_STABLE | UTF8PROC_COMPOSE);
         if (got < 0)
