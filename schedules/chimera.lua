@@ -29,4 +29,5 @@ return schedule {
     return rank, rank
   end,
   n = slot, order = "strict",
+  bubble = M == P and (P - 2) / (3 * P / 2 + P - 2) or nil,
 }

@@ -26,5 +26,6 @@ return schedule {
     return rank, rank
   end,
   n = slot, order = "strict",
+  bubble = p.batches == P and 4 * (P - 1) / (3 * S + 4 * (P - 1)) or nil, -- from the slots, not the paper
   tune = { waves = { 1, 2, 4 } },
 }

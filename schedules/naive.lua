@@ -14,4 +14,5 @@ return schedule {
   workers = p.workers, stages = p.workers, batches = p.batches,
   w = function(s, b, d) return s, s end,
   n = oldest_batch_first, order = "strict",
+  bubble = (p.workers - 1) / p.workers,
 }

@@ -20,5 +20,6 @@ return schedule {
     return one_forward_one_backward(b * Q + (d == "F" and q or Q - 1 - q), d, p.workers - 1 - s + Q)
   end, order = "strict",
   cost = p.costs[1] and function(s, b, d, q) return (d == "F" and 1 or 2) * p.costs[q + 1] end,
+  bubble = not p.costs[1] and (p.workers - 1) / (p.batches * Q + p.workers - 1) or nil,
   tune = { slices = { 2, 4 } },
 }

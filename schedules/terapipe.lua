@@ -18,5 +18,6 @@ return schedule {
   w = function(s, b, d, q) return s, s end,
   n = function(s, b, d, q) return d == "F" and b * Q + q or (p.batches + b + 1) * Q - q end,
   cost = p.costs[1] and function(s, b, d, q) return (d == "F" and 1 or 2) * p.costs[q + 1] end,
+  bubble = not p.costs[1] and (p.workers - 1) / (p.batches * Q + p.workers - 1) or nil,
   tune = { slices = { 2, 4 } },
 }

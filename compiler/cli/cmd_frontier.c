@@ -6,8 +6,11 @@
  * -D says more; and where they cut the model into more or fewer stages, or microbatches into slices, an activation, and
  * without a model a job, counts as much of one of the first script's as it is.
  *
+ * --bytes counts a model's bytes in place of live activations: points are where the curve falls (staircase.c).
+ *
  * -o names a folder for the points: cap_3.lua is the best order known with a cap of 3, and cap_3.bound the certificate
- * of its bound. A larger cap's bound holds too: where it is the better one, its certificate proves the point. */
+ * of its bound. A larger cap's bound holds too: where it is the better one, its certificate proves the point. Over
+ * bytes, memory_4096.lua takes so many. */
 #include "base/put_json.h"
 #include "command.h"
 #include "compile.h"
@@ -27,8 +30,16 @@ struct known {
     double peak, makespan;
     const char *why; /* it is left out; NULL: it is not */
 };
+struct written {
+    int64_t memory;
+    char *certificate;
+    int64_t *start;
+};
 struct curve {
     struct compile first;
+    bool bytes;
+    struct written *step; /* over bytes: each search's order, of which some become points */
+    int nsteps;
     const char *folder; /* NULL: the points are not written */
     struct frontier frontier;
     struct known *known;
@@ -46,25 +57,67 @@ static void tell(void *curve, int cap) {
 static const char *file_of(const struct curve *curve, int cap, const char *ending) {
     return format("%s/cap_%d.%s", curve->folder, cap, ending);
 }
+static const char *file_with(const struct curve *curve, int64_t memory, const char *ending) {
+    return format("%s/memory_%lld.%s", curve->folder, (long long)memory, ending);
+}
+
+static void stage_script(const struct curve *curve, const char *file, const char *limit, double makespan,
+                         const int64_t *start) {
+    struct text script = {0};
+    char a[32];
+    put(&script, "-- The best order known of the jobs of %s with %s: %s.\n", command_line(&curve->first.args), limit,
+        number(makespan, a));
+    emit_sequence(&script, curve->first.spec, lists_by_start(curve->first.spec, start));
+    stage_file(file, &script, false);
+}
+
+static bool is_accepted(const char *certificate) {
+    const char *by;
+    return check_bound(read_bound("certificate", certificate), &by) == NULL;
+}
 
 /* Without a cap, it is as with the last one. */
 static bool keep_point(void *context, const struct point *point, const char *certificate, const int64_t *start) {
     const struct curve *curve = context;
-    const struct spec *sp = curve->first.spec;
-    const char *by;
     if (curve->folder && point->cap > 0) {
-        struct text proof = {0}, script = {0};
+        struct text proof = {0};
         put_word(&proof, certificate);
         stage_file(file_of(curve, point->cap, "bound"), &proof, false);
-        if (start) {
-            char a[32];
-            put(&script, "-- The best order known of the jobs of %s with a cap of %d: %s.\n",
-                command_line(&curve->first.args), point->cap, number(point->makespan, a));
-            emit_sequence(&script, sp, lists_by_start(sp, start));
-            stage_file(file_of(curve, point->cap, "lua"), &script, false);
-        }
+        if (start)
+            stage_script(curve, file_of(curve, point->cap, "lua"), format("a cap of %d", point->cap), point->makespan,
+                         start);
     }
-    return check_bound(read_bound("certificate", certificate), &by) == NULL;
+    return is_accepted(certificate);
+}
+
+static bool keep_step(void *context, const struct point *point, const char *certificate, const int64_t *start) {
+    struct curve *curve = context;
+    if (curve->folder && start) {
+        int n = curve->first.spec->njobs;
+        struct written *all = NEW(struct written, curve->nsteps + 1);
+        for (int i = 0; i < curve->nsteps; i++)
+            all[i] = curve->step[i];
+        all[curve->nsteps] = (struct written){point->memory, format("%s", certificate), NEW(int64_t, n)};
+        memcpy(all[curve->nsteps++].start, start, sizeof *start * (size_t)n);
+        curve->step = all;
+    }
+    return is_accepted(certificate);
+}
+
+static void stage_steps(const struct curve *curve) {
+    for (int i = 0; i < curve->frontier.n; i++)
+        for (int k = 0; k < curve->nsteps; k++) {
+            const struct point *point = &curve->frontier.point[i];
+            const struct written *step = &curve->step[k];
+            struct text proof = {0};
+            if (step->memory != point->memory)
+                continue;
+            put_word(&proof, step->certificate);
+            stage_file(file_with(curve, point->memory, "bound"), &proof, false);
+            stage_script(curve, file_with(curve, point->memory, "lua"),
+                         format("%lld bytes of memory, beside messages and gaps", (long long)point->memory),
+                         point->makespan, step->start);
+        }
 }
 
 /* ---- known schedules ---- */
@@ -91,7 +144,8 @@ static double part_of(const struct spec *sp) {
     return 1.0 / (script_stages(&sp->names, sp->stages) * slices_of(&sp->names));
 }
 
-static struct known measure(struct compile *c, const struct spec *first) {
+/* bytes: of the smallest plan, messages and gaps included. */
+static struct known measure(struct compile *c, const struct spec *first, bool bytes) {
     struct known known = {.name = script_name(c->args.schedule), .why = compile_or_why(c)};
     if (known.why)
         return known;
@@ -103,7 +157,8 @@ static struct known measure(struct compile *c, const struct spec *first) {
     }
     double scale = part_of(sp) / part_of(first);
     for (int r = 0; r < c->report->workers; r++)
-        known.peak = fmax(known.peak, scale * c->report->rank[r].peak_activations);
+        known.peak =
+            fmax(known.peak, bytes ? (double)c->program->rank[r].least : scale * c->report->rank[r].peak_activations);
     known.makespan = c->sched->makespan * (sp->model ? 1 : scale);
     return known;
 }
@@ -137,7 +192,7 @@ static void measure_all(struct curve *curve, const struct settings *settings, bo
     for (int i = 0; i < settings->nfiles; i++) {
         bool *used = NEW(bool, settings->args.nset + 2);
         struct compile c = {.args = args_for(settings, curve->first.spec, used, settings->file[i])};
-        struct known known = measure(&c, curve->first.spec);
+        struct known known = measure(&c, curve->first.spec, curve->bytes);
         if (i > 0 || !known.why) /* the first one's own order may come to a deadlock */
             curve->known[curve->nknown++] = known;
         for (int k = 0; k < settings->args.nset; k++)
@@ -150,10 +205,20 @@ static void measure_all(struct curve *curve, const struct settings *settings, bo
 
 /* ---- printing ---- */
 
-/* Whether the schedule fits into this cap and into none before it; the last also has those with more. */
+/* What a rank may hold at this point: live activations, or bytes. */
+static double room_of(const struct curve *curve, const struct point *point) {
+    return curve->bytes ? (double)point->memory : point->cap;
+}
+
+/* Whether the schedule lies here: over caps, if it fits here and nowhere before; over bytes, if it fits here, and no
+ * longer at the next. The last also has those with more. */
 static bool lies_at(const struct curve *curve, const struct known *known, const struct point *point) {
-    bool last = point->cap == curve->frontier.n;
-    return !known->why && known->peak > point->cap - 1 && (known->peak <= point->cap || last);
+    const struct point *last = &curve->frontier.point[curve->frontier.n - 1];
+    if (known->why)
+        return false;
+    if (curve->bytes)
+        return known->peak >= (double)point->memory && (point == last || known->peak < (double)point[1].memory);
+    return known->peak > point->cap - 1 && (known->peak <= point->cap || point == last);
 }
 
 static void put_known_json(struct text *t, const struct curve *curve, const struct point *point) {
@@ -176,10 +241,14 @@ static void put_json(struct text *t, const struct curve *curve) {
     put_word(t, "[");
     for (int i = 0; i < curve->frontier.n; i++) {
         const struct point *point = &curve->frontier.point[i];
-        put(t, "%s{\"cap\": %d, \"makespan\": %s, \"lower_bound\": %s, \"optimal\": %s", i ? ",\n " : "", point->cap,
-            number_or_null(point->makespan, a), number_or_null(point->lower, b), point->proved ? "true" : "false");
+        put(t, "%s{\"%s\": %.0f, \"makespan\": %s, \"lower_bound\": %s, \"optimal\": %s", i ? ",\n " : "",
+            curve->bytes ? "memory" : "cap", room_of(curve, point), number_or_null(point->makespan, a),
+            number_or_null(point->lower, b), point->proved ? "true" : "false");
         put_known_json(t, curve, point);
-        if (curve->folder)
+        if (curve->folder && curve->bytes)
+            put(t, ", \"script\": %s, \"certificate\": %s", quoted(file_with(curve, point->memory, "lua")),
+                quoted(file_with(curve, point->memory, "bound")));
+        else if (curve->folder)
             put(t, ", \"script\": %s, \"certificate\": %s",
                 isnan(point->makespan) ? "null" : quoted(file_of(curve, point->cap, "lua")),
                 quoted(file_of(curve, point->by, "bound")));
@@ -199,8 +268,8 @@ static const char *known_at(const struct curve *curve, const struct point *point
         put(&t, "%s%s", t.n ? ", " : "", known->name);
         if (!(known->makespan <= point->makespan * (1 + 1e-9)))
             put(&t, " %s", time_text(known->makespan, measure, a));
-        if (known->peak != point->cap)
-            put(&t, " (with %.4g)", known->peak);
+        if (known->peak != room_of(curve, point))
+            put(&t, curve->bytes ? " (with %.0f)" : " (with %.4g)", known->peak);
     }
     return t.s;
 }
@@ -210,7 +279,8 @@ static void put_point(struct text *t, const struct curve *curve, const struct po
     char a[32], b[32];
     bool none = isnan(point->makespan);
     const char *known = known_at(curve, point, measure);
-    put(t, "%3d  %8s  %11s  %-*s%s\n", point->cap, none ? "-" : time_text(point->makespan, measure, a),
+    put(t, "%*.0f  %8s  %11s  %-*s%s\n", curve->bytes ? 12 : 3, room_of(curve, point),
+        none ? "-" : time_text(point->makespan, measure, a),
         isnan(point->lower) ? "-" : time_text(point->lower, measure, b), *known ? 8 : 0,
         point->proved && none ? "no order fits"
         : point->proved       ? "yes"
@@ -228,13 +298,18 @@ static void put_table(struct text *t, const struct curve *curve) {
         most = fmax(most, frontier->point[i].makespan);
     struct measure measure = measure_of(most, time_unit(sp), !is_utf8());
     put(t, "%s: %d ranks, %d microbatches; times in %s\n\n", sp->name, sp->workers, whole_batches(sp), measure.name);
-    put_word(t, "cap  makespan  lower bound  proved  known schedules\n");
+    put(t, "%s  makespan  lower bound  proved  known schedules\n", curve->bytes ? "memory/bytes" : "cap");
     for (int i = 0; i < frontier->n; i++)
         put_point(t, curve, &frontier->point[i], &measure);
-    put(t, "\nwithout a cap: %s, %s\n", time_text(frontier->free.makespan, &measure, a),
-        frontier->free.proved ? "which is proved to be the least" : "the best known");
+    if (curve->bytes)
+        put(t, "\nwith %lld bytes %s\n", (long long)frontier->none.memory,
+            frontier->none.proved ? "no order fits" : "none was found");
+    else
+        put(t, "\nwithout a cap: %s, %s\n", time_text(frontier->free.makespan, &measure, a),
+            frontier->free.proved ? "which is proved to be the least" : "the best known");
     if (curve->folder)
-        put(t, "wrote each as %s, and its certificate\n", file_of(curve, 1, "lua"));
+        put(t, "wrote each as %s, and its certificate\n",
+            curve->bytes ? file_with(curve, frontier->point[0].memory, "lua") : file_of(curve, 1, "lua"));
 }
 
 /* On stderr: JSON has none of it. */
@@ -250,13 +325,14 @@ static void draw(struct text *t, const struct curve *curve) {
     struct frontier_mark *mark = NEW(struct frontier_mark, curve->nknown);
     int nmarks = 0;
     for (int i = 0; i < frontier->n; i++)
-        step[i] = (struct frontier_step){frontier->point[i].cap, frontier->point[i].makespan, frontier->point[i].lower};
+        step[i] = (struct frontier_step){room_of(curve, &frontier->point[i]), frontier->point[i].makespan,
+                                         frontier->point[i].lower};
     for (int i = 0; i < curve->nknown; i++)
         if (!curve->known[i].why)
             mark[nmarks++] =
                 (struct frontier_mark){curve->known[i].name, curve->known[i].peak, curve->known[i].makespan};
-    emit_frontier(t, format("%s: the least makespan over memory", curve->first.spec->name), step, frontier->n, mark,
-                  nmarks);
+    emit_frontier(t, format("%s: the least makespan over memory", curve->first.spec->name),
+                  curve->bytes ? "bytes" : "live activations", step, frontier->n, mark, nmarks);
 }
 
 /* Dies before the search of what cannot be written after it. */
@@ -270,27 +346,40 @@ static void check_picture(const struct settings *settings) {
     }
 }
 
+/* Dies of what is not counted in bytes. */
+static void check_bytes(const struct spec *sp) {
+    if (!sp->model)
+        die("--bytes counts what a model's layers keep; give --model");
+    if (sp->offload)
+        die("%s: --bytes counts memory of devices alone, and this schedule keeps things in host memory", sp->file);
+}
+
 int cmd_frontier(const struct settings *settings) {
     bool *used = NEW(bool, settings->args.nset);
     struct curve curve = {.first.args = settings->args,
+                          .bytes = settings->bytes,
                           .folder = settings->output ? folder_named(settings->output) : NULL};
     struct text out = {0}, picture = {0};
     check_picture(settings);
     curve.first.args.used = used;
     load_schedule(&curve.first);
+    if (curve.bytes)
+        check_bytes(curve.first.spec);
     measure_all(&curve, settings, used);
     struct spec *sp = curve.first.spec;
     curve.first.stage = cost_stages(sp);
     curve.first.graph = graph_build(sp);
     if (curve.folder)
         make_folder(curve.folder);
-    curve.frontier = find_frontier(sp, curve.first.stage, curve.first.graph,
-                                   (struct searches){.states = SEARCHED,
-                                                     .seconds = settings->seconds,
-                                                     .command = command_line(&settings->args),
-                                                     .context = &curve,
-                                                     .begins = tell,
-                                                     .ended = keep_point});
+    curve.frontier = (curve.bytes ? find_staircase
+                                  : find_frontier)(sp, curve.first.stage, curve.first.graph,
+                                                   (struct searches){.states = SEARCHED,
+                                                                     .seconds = settings->seconds,
+                                                                     .command = command_line(&settings->args),
+                                                                     .context = &curve,
+                                                                     .begins = tell,
+                                                                     .ended = curve.bytes ? keep_step : keep_point});
+    stage_steps(&curve);
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\033[K");
     if (settings->svg) {

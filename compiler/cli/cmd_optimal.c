@@ -4,21 +4,15 @@
 #include "compile.h"
 #include "files.h"
 #include "optimal/closed.h"
+#include "optimal/local.h"
 #include "optimal/memory.h"
 #include "optimal/optimal.h"
 #include "verify/bound.h"
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 enum { SEARCHED = 4000000, SEARCHED_LATER = 200000 }; /* of one search, without --time; with more microbatches */
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* FILE.lua's is FILE.bound. */
 static const char *certificate_of(const char *script) {
@@ -38,9 +32,16 @@ static bool is_accepted(const char *certificate) {
     return check_bound(read_bound("certificate", certificate), &by) == NULL;
 }
 
+/* With --jitter: what noisy runs of the order come to, before a local search and after it. */
+struct noisy {
+    struct jitter before, after;
+    int64_t orders; /* tried; 0: no noise is asked for */
+};
+
 struct figures {
     double makespan, lower, seconds;
     bool optimal;
+    struct noisy noisy;
     int states;
     int64_t excess; /* bytes by which its smallest plan exceeds the cluster's memory */
 };
@@ -52,8 +53,9 @@ static int stays_optimal(const struct hold *hold) {
 }
 
 /* What the written script consists of. */
-static const char *form(const struct closed *closed) {
-    return !closed->kind                ? "a sequence: no rule that we know gives this order, and it repeats nothing"
+static const char *form(const struct settings *settings, const struct closed *closed) {
+    return settings->jitter > 0         ? "a sequence"
+           : !closed->kind              ? "a sequence: no rule that we know gives this order, and it repeats nothing"
            : !strcmp(closed->kind, "n") ? "as an n, for other numbers of microbatches too"
                                         : "as a pattern, for other numbers of microbatches too";
 }
@@ -110,6 +112,13 @@ static void put_json(struct text *t, const struct settings *settings, const stru
         c->sched ? number(c->sched->makespan, b) : "null", number(figures->lower, d));
     put(t, "\"optimal\": %s, \"proof\": \"%s\", \"states\": %d, \"seconds\": %s", figures->optimal ? "true" : "false",
         best->proof == PROOF_COVER ? "cover" : "work", figures->states, format("%.3f", figures->seconds));
+    const struct noisy *noisy = &figures->noisy;
+    if (noisy->orders > 0) {
+        put(t, ", \"level\": %s, \"runs\": %lld", number(noisy->after.level, a), (long long)noisy->after.runs);
+        put(t, ", \"mean\": %s, \"p95\": %s", number(noisy->after.mean, a), number(noisy->after.p95, b));
+        put(t, ", \"mean_before\": %s, \"p95_before\": %s", number(noisy->before.mean, a),
+            number(noisy->before.p95, b));
+    }
     if (in->bytes)
         put(t, ", \"excess_bytes\": %lld", (long long)figures->excess);
     if (settings->output)
@@ -129,9 +138,19 @@ static const char *exceeds(const struct compile *c, const struct instance *in) {
     return more ? ", and more than the cluster's memory" : "";
 }
 
+static void put_noisy(struct text *t, const struct noisy *noisy) {
+    put(t, "with %g %% of noise, 95 of 100 runs take at most %.4g, the mean %.4g; ", 100 * noisy->after.level,
+        noisy->after.p95, noisy->after.mean);
+    if (noisy->after.p95 < noisy->before.p95)
+        put(t, "before a local search over %lld orders, %.4g and %.4g\n", (long long)noisy->orders, noisy->before.p95,
+            noisy->before.mean);
+    else
+        put(t, "a local search over %lld orders found none that bears it better\n", (long long)noisy->orders);
+}
+
 static void put_result(struct text *t, const struct settings *settings, const struct compile *c,
                        const struct instance *in, const struct optimum *best, const struct closed *closed,
-                       bool accepted, int64_t excess, double seconds) {
+                       bool accepted, int64_t excess, double seconds, const struct noisy *noisy) {
     char a[32], b[32];
     struct figures figures = {
         .makespan = best->start ? time_of_order(c->spec, c->stage, c->graph, best->start) : c->sched->makespan,
@@ -140,6 +159,7 @@ static void put_result(struct text *t, const struct settings *settings, const st
         .optimal = accepted && excess == 0 && best->lower >= best->makespan && !in->rounded,
         .states = covering_states(best),
         .excess = excess,
+        .noisy = *noisy,
     };
     if (settings->json) {
         put_json(t, settings, c, in, best, closed, &figures);
@@ -152,18 +172,20 @@ static void put_result(struct text *t, const struct settings *settings, const st
     if (!figures.optimal)
         put(t, "between them are %.3g %%%s\n", 100 * (figures.makespan - figures.lower) / figures.makespan,
             in->rounded ? "; times were rounded down to a thousandth of the longest job for the bound" : "");
+    if (noisy->orders > 0)
+        put_noisy(t, noisy);
     if (excess > 0)
         put(t, "its smallest plan exceeds the cluster's memory by %lld bytes on some rank, for messages and gaps\n",
             (long long)excess);
     if (settings->output)
-        put(t, "wrote %s, %s, and the certificate to %s\n%s", settings->output, form(closed),
+        put(t, "wrote %s, %s, and the certificate to %s\n%s", settings->output, form(settings, closed),
             certificate_of(settings->output), holds(closed, ""));
 }
 
 /* The rule, the pattern or the sequence for the order found. */
 static struct closed close_up(const struct settings *settings, const struct compile *c, const struct instance *in,
                               const struct optimum *best, enum aim aim) {
-    double until = settings->seconds > 0 ? now() + settings->seconds : 0;
+    double until = settings->seconds > 0 ? seconds_now() + settings->seconds : 0;
     int64_t *start = best->start ? best->start : NEW(int64_t, c->spec->njobs);
     for (int32_t j = 0; j < c->spec->njobs && !best->start; j++)
         start[j] = llround(c->sched->start[j] / in->tick);
@@ -177,15 +199,21 @@ static void write_script(const struct settings *settings, const struct closed *c
     stage_file(settings->output, &script, false);
 }
 
+/* Another order with the same makespan may bear noise worse, so where that counts, the order itself is written. */
 static struct closed write_results(const struct settings *settings, const struct compile *c, const struct instance *in,
                                    const struct optimum *best, const struct text *certificate) {
-    struct closed closed = close_up(settings, c, in, best, AIM_MAKESPAN);
+    struct closed closed = {.makespan = (double)best->makespan * in->tick};
     char a[32], b[32];
+    if (settings->jitter > 0)
+        emit_sequence(&closed.body, c->spec, order_of(c, best));
+    else
+        closed = close_up(settings, c, in, best, AIM_MAKESPAN);
     write_script(settings, &closed,
                  format("-- The best order of the jobs of %s: %s, and no order takes less than %s.\n"
                         "-- The proof is %s, which `pianola check-bound` checks.\n%s",
-                        command_line(&settings->args), number(closed.makespan, a), number((double)best->lower * in->tick, b),
-                        tame(certificate_of(settings->output)), holds(&closed, "-- ")));
+                        command_line(&settings->args), number(closed.makespan, a),
+                        number((double)best->lower * in->tick, b), tame(certificate_of(settings->output)),
+                        holds(&closed, "-- ")));
     stage_file(certificate_of(settings->output), certificate, false);
     place_files();
     return closed;
@@ -218,33 +246,41 @@ static void put_span(struct text *t, const struct settings *settings, const stru
     if (settings->json) {
         put(t, "{\"schema\": 1, \"schedule\": %s, \"objective\": \"span\", \"span\": %s, \"own\": %s, ",
             quoted(c->spec->name), number(span, a), c->sched ? number(own, b) : "null");
-        put(t, "\"early\": %s, \"lower_bound\": %s, \"optimal\": %s, \"proof\": %s}\n", number(early, d),
-            number(lower, e), optimal ? "true" : "false", best->proof == PROOF_WORK ? "\"work\"" : "null");
+        put(t, "\"early\": %s, \"lower_bound\": %s, \"optimal\": %s, \"proof\": \"%s\", \"states\": %d",
+            number(early, d), number(lower, e), optimal ? "true" : "false",
+            best->proof == PROOF_WORK ? "work" : "cover", covering_states(best));
+        if (settings->output)
+            put(t, ", \"certificate\": %s", quoted(certificate_of(settings->output)));
+        put_word(t, "}\n");
         return;
     }
     put(t, "%s: a largest span of %s %s; the script's own order %s\n", c->spec->name, number(span, a),
         optimal ? "is optimal" : "is the best known",
         c->sched ? format("takes %s", number(own, b)) : "comes to a deadlock");
     put(t, "%s less than %s\n",
-        best->proof == PROOF_WORK ? "a rank's work, or what leads from one of its jobs to another, takes no"
-                                  : "the search, of which there is no certificate, found none with",
+        best->proof == PROOF_WORK ? "a rank's work, with what leads from it to another of its jobs, takes no"
+                                  : format("with starts at multiples of %s, no order of any of %d states leads to",
+                                           number(in->tick, e), covering_states(best)),
         number(lower, d));
     if (early > span * (1 + 1e-9))
         put(t, "where every rank begins as early as it can, the same order takes %s\n", number(early, e));
     if (settings->output)
-        put(t, "wrote %s, a sequence\n", settings->output);
+        put(t, "wrote %s, a sequence, and the certificate to %s\n", settings->output, certificate_of(settings->output));
 }
 
 static void find_span(struct text *t, const struct settings *settings, const struct compile *c,
                       const struct instance *in, const struct optimum *best) {
     struct closed closed = {0};
+    struct text certificate = {0};
     char a[32];
+    emit_certificate(&certificate, in, best, command_line(&settings->args));
     if (settings->output) {
         emit_sequence(&closed.body, c->spec, order_of(c, best));
         write_script(
             settings, &closed,
             format("-- %s: ranks that begin as late as is right take %s at most from their first job to their last.\n",
                    command_line(&settings->args), number((double)best->makespan * in->tick, a)));
+        stage_file(certificate_of(settings->output), &certificate, false);
         place_files();
     }
     put_span(t, settings, c, in, best);
@@ -272,7 +308,7 @@ static void put_period(struct text *t, const struct settings *settings, const st
         !strcmp(proof, "work") ? "a rank's work for a microbatch"
                                : "how long a rank must hold what a microbatch keeps, against the room for it");
     if (settings->output)
-        put(t, "wrote %s, %s\n", settings->output, form(closed));
+        put(t, "wrote %s, %s\n", settings->output, form(settings, closed));
 }
 
 static void find_period(struct text *t, const struct settings *settings, const struct compile *c,
@@ -354,10 +390,39 @@ static int64_t own_ticks(const struct compile *c, const struct instance *in) {
     return in->rounded ? (int64_t)ceil(ticks) : llround(ticks);
 }
 
+/* ---- noise ---- */
+
+/* Replaces the order by one that bears noise better, if a local search finds one. The search sees other noise than that
+ * by which both are compared, so that it is not the noise that it learns. */
+static struct noisy bear_noise(const struct settings *settings, const struct compile *c, const struct instance *in,
+                               struct optimum *best, double until) {
+    const struct judgement told = {settings->jitter, settings->seed, settings->runs}, seen = unseen_noise(told);
+    const struct local local = {settings->seed, orders_to_try(c->spec), until};
+    struct lists lists = order_of(c, best);
+    struct noisy noisy = {.orders = local.orders};
+    if (isinf(judge_order(c->spec, c->stage, c->graph, lists, told, &noisy.before)))
+        die("%s: --jitter runs the program of the best order, which does not fit into the cluster's memory",
+            c->spec->file);
+    improve_order(c->spec, c->stage, c->graph, lists, seen, local);
+    judge_order(c->spec, c->stage, c->graph, lists, told, &noisy.after);
+    if (noisy.after.p95 >= noisy.before.p95) {
+        noisy.after = noisy.before;
+        return noisy;
+    }
+    const struct sched *sched = sched_in_order(c->spec, c->stage, c->graph, lists);
+    best->start = NEW(int64_t, c->spec->njobs);
+    for (int32_t j = 0; j < c->spec->njobs; j++)
+        best->start[j] = llround(sched->start[j] / in->tick);
+    best->makespan = llround(sched->makespan / in->tick);
+    return noisy;
+}
+
 int cmd_optimal(const struct settings *settings) {
     struct compile c = {.args = settings->args};
     struct text out = {0}, certificate = {0};
-    double begin = now();
+    double begin = seconds_now();
+    if (settings->jitter > 0 && settings->objective != LEAST_MAKESPAN)
+        die("--jitter: noise counts for the makespan, not for --objective span or period");
     if (settings->output)
         check_outputs(settings);
     load_schedule(&c);
@@ -387,10 +452,14 @@ int cmd_optimal(const struct settings *settings) {
         return 0;
     }
     struct closed closed = {0};
+    struct noisy noisy = {0};
     emit_certificate(&certificate, in, &best, command_line(&settings->args));
+    if (settings->jitter > 0)
+        noisy = bear_noise(settings, &c, in, &best, until);
     if (settings->output)
         closed = write_results(settings, &c, in, &best, &certificate);
-    put_result(&out, settings, &c, in, &best, &closed, is_accepted(certificate.s), excess, now() - begin);
+    put_result(&out, settings, &c, in, &best, &closed, is_accepted(certificate.s), excess, seconds_now() - begin,
+               &noisy);
     write_file("-", &out);
     return 0;
 }

@@ -18,6 +18,7 @@ struct settings {
     int64_t rows;           /* of a step */
     double bandwidth, room; /* bytes per second; bytes of a machine */
     double seconds;         /* to search; 0: not given */
+    bool bytes;             /* memory counts in bytes */
     enum objective { LEAST_MAKESPAN, LEAST_SPAN, LEAST_PERIOD } objective;
     bool sum, ring, transfers, train;
     int64_t microbatches, warm_up; /* to time, and before them */

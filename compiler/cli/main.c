@@ -111,6 +111,7 @@ static void set_option(struct settings *settings, const struct command *command,
     case 'T': settings->style.to = time_arg(name, arg, false); break;
     case '1': settings->train = true; break;
     case '2': settings->target = loss_arg(name, arg); break;
+    case '6': settings->bytes = true; break;
     case '7': settings->jitter = percent_arg(name, arg); break;
     case '9': settings->objective = (enum objective)choice(name, arg); break;
     case '8': settings->runs = number_arg(name, arg, 1); break;

@@ -91,7 +91,8 @@ const struct command commands[] = {
      "orders lie",
      "  pianola frontier schedules/zbv.lua schedules/v_min.lua schedules/v_half.lua\n"
      "  pianola frontier schedules/zb_h1.lua schedules/zb_h2.lua -D batches=12 --svg frontier.svg\n"
-     "  pianola frontier schedules/1f1b.lua --cluster schedules/clusters/latency.lua -D latency=1 --json\n",
+     "  pianola frontier schedules/1f1b.lua --cluster schedules/clusters/latency.lua -D latency=1 --json\n"
+     "  pianola frontier schedules/1f1b.lua --model schedules/models/gpt.lua --bytes\n",
      FRONTIER, cmd_frontier, A_SCHEDULE, true},
     {"tune", "[SCHEDULE.lua ...]",
      "find the schedule, of those given or of all that came with the program, and the parameters with which a model "
@@ -138,6 +139,8 @@ const struct option_row options[] = {
      "search for so long at most (frontier: for each cap); default: through so many states, which takes a minute or "
      "two",
      '3', OPTIMAL | FRONTIER},
+    {"bytes", NULL, "over a model's bytes in place of live activations: what stays, and what microbatches keep", '6',
+     FRONTIER},
     {"objective", "OBJECTIVE",
      "what is to be least: the makespan (default); the span: the longest time that a rank takes from its first job to "
      "its last; "
@@ -181,9 +184,10 @@ const struct option_row options[] = {
     {"steady", NULL, "compare steady states too: time per microbatch, staleness and versions", 'R', COMPARE},
     {"jitter", "LEVEL",
      "run the program often in the simulator, each time with every job and message up to so much longer or shorter at "
-     "random, 10% say: mean, 95th percentile and worst of the makespan",
-     '7', COMPARE | SHOW},
-    {"runs", "N", "of --jitter; default 200", '8', COMPARE | SHOW},
+     "random, 10% say: mean, 95th percentile and worst of the makespan (compare, show); look for the least 95th "
+     "percentile (optimal, tune)",
+     '7', COMPARE | SHOW | OPTIMAL | TUNE},
+    {"runs", "N", "of --jitter; default 200", '8', COMPARE | SHOW | OPTIMAL | TUNE},
     {"train", NULL,
      "train each schedule on the same microbatches: losses, and the predicted time until they are below a target", '1',
      COMPARE},
@@ -192,7 +196,8 @@ const struct option_row options[] = {
     {"data", "FILE", "training text", 'x', RUN | COMPARE},
     {"steps", "N", "training steps; default 100", 'n', RUN | COMPARE},
     {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
-    {"seed", "N", "of weights and of the order of the data, or of --jitter; default 1", 's', RUN | COMPARE | SHOW},
+    {"seed", "N", "of weights and of the order of the data, of --jitter, or of a local search over orders; default 1",
+     's', RUN | COMPARE | SHOW | OPTIMAL | TUNE},
     {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
     {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU, as bf16 needs", 'u', RUN | PROFILE},
     {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g', RUN},

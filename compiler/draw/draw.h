@@ -56,15 +56,15 @@ struct loss_line {
     int64_t reached;       /* the update from which on the loss is below the target, or -1 */
 };
 void emit_losses(struct text *out, const char *title, const struct loss_line *line, int n, double target);
-/* emit_frontier.c: the least makespan over caps on live activations, and known schedules. */
+/* emit_frontier.c: the least makespan over room, and known schedules. what: the room's name. */
 struct frontier_step {
-    int cap;
+    double room;
     double makespan, lower; /* NAN: there is none */
 };
 struct frontier_mark {
     const char *name;
     double peak, makespan;
 };
-void emit_frontier(struct text *out, const char *title, const struct frontier_step *step, int n,
+void emit_frontier(struct text *out, const char *title, const char *what, const struct frontier_step *step, int n,
                    const struct frontier_mark *mark, int nmarks);
 #endif

@@ -1,4 +1,4 @@
-/* The least makespan over live activations, as a picture: a step for each cap, down to where room does not matter any
+/* The least makespan over memory, as a picture: a step for each point, down to where room does not matter any
  * more; dashed, the bound where it is lower; and a circle for each known schedule. Nothing lies below the bound. */
 #include "chart.h"
 #include "svg.h"
@@ -10,7 +10,7 @@ struct picture {
     struct axis x, y;
 };
 
-/* From each cap to the next, the makespan of the first holds. */
+/* From each point to the next, the makespan of the first holds. */
 static void put_steps(struct text *t, const struct picture *picture, const struct frontier_step *step, int n,
                       bool lower, const char *what) {
     char letter = 'M';
@@ -19,15 +19,16 @@ static void put_steps(struct text *t, const struct picture *picture, const struc
         double value = lower ? step[i].lower : step[i].makespan;
         if (!isfinite(value))
             continue;
-        double y = on(&picture->y, value), end = i + 1 < n ? step[i + 1].cap : picture->x.to;
-        put(t, "%c%.2f %.2fH%.2f", letter, on(&picture->x, step[i].cap), y, on(&picture->x, end));
+        double y = on(&picture->y, value), end = i + 1 < n ? step[i + 1].room : picture->x.to;
+        put(t, "%c%.2f %.2fH%.2f", letter, on(&picture->x, step[i].room), y, on(&picture->x, end));
         letter = 'L';
     }
     put(t, "\"><title>%s</title></path>\n", what);
 }
 
 /* Names of marks in one place are one above the other. */
-static void put_mark(struct text *t, const struct picture *picture, const struct frontier_mark *all, int number) {
+static void put_mark(struct text *t, const struct picture *picture, const char *what, const struct frontier_mark *all,
+                     int number) {
     const struct frontier_mark *mark = &all[number];
     double x = on(&picture->x, mark->peak), y = on(&picture->y, mark->makespan);
     int same = 0;
@@ -36,21 +37,23 @@ static void put_mark(struct text *t, const struct picture *picture, const struct
     put(t, "<circle class=\"m\" stroke=\"#%06x\" cx=\"%.2f\" cy=\"%.2f\" r=\"4\"><title>", line_color(number + 1), x,
         y);
     put_xml(t, mark->name);
-    put(t, ": %.6g live activations, %.6g</title></circle>\n<text class=\"k\" x=\"%.2f\" y=\"%.2f\">", mark->peak,
+    put(t, ": %.10g %s, %.6g</title></circle>\n<text class=\"k\" x=\"%.2f\" y=\"%.2f\">", mark->peak, what,
         mark->makespan, x + 7, y - 5 - 11 * same);
     put_xml(t, mark->name);
     put(t, "</text>\n");
 }
 
-static struct picture frame(const struct frontier_step *step, int n, const struct frontier_mark *mark, int nmarks) {
-    struct picture picture = {.x = {.from = INFINITY, .to = -INFINITY, .name = "live activations of a rank, at most"},
+static struct picture frame(const char *what, const struct frontier_step *step, int n, const struct frontier_mark *mark,
+                            int nmarks) {
+    struct picture picture = {.x = {.from = INFINITY, .to = -INFINITY, .name = format("%s of a rank, at most", what)},
                               .y = {.from = INFINITY, .to = -INFINITY, .name = "makespan"}};
     for (int i = 0; i < n; i++) {
-        reach(&picture.x, step[i].cap);
-        reach(&picture.x, step[i].cap + 1); /* the last step is as long as the others */
+        reach(&picture.x, step[i].room);
         reach(&picture.y, step[i].makespan);
         reach(&picture.y, step[i].lower);
     }
+    double step_length = n > 1 ? (step[n - 1].room - step[0].room) / (n - 1) : 1;
+    reach(&picture.x, step[n - 1].room + step_length); /* the last is as long as the others */
     for (int i = 0; i < nmarks; i++) {
         reach(&picture.x, mark[i].peak);
         reach(&picture.y, mark[i].makespan);
@@ -63,9 +66,9 @@ static struct picture frame(const struct frontier_step *step, int n, const struc
     return picture;
 }
 
-void emit_frontier(struct text *out, const char *title, const struct frontier_step *step, int n,
+void emit_frontier(struct text *out, const char *title, const char *what, const struct frontier_step *step, int n,
                    const struct frontier_mark *mark, int nmarks) {
-    struct picture picture = frame(step, n, mark, nmarks);
+    struct picture picture = frame(what, step, n, mark, nmarks);
     struct svg page = {.name = title,
                        .style = chart_style,
                        .top = "",
@@ -77,6 +80,6 @@ void emit_frontier(struct text *out, const char *title, const struct frontier_st
     put_steps(out, &picture, step, n, true, "no order takes less");
     put_steps(out, &picture, step, n, false, "the best order");
     for (int i = 0; i < nmarks; i++)
-        put_mark(out, &picture, mark, i);
+        put_mark(out, &picture, what, mark, i);
     svg_end(out, &page, "");
 }

@@ -26,9 +26,24 @@ static void put_lags(struct text *t, const struct instance *in, int c) {
     put_word(t, "\n");
 }
 
+/* The ranks that have begun and not ended, and how long ago they began. */
+static void put_since(struct text *t, const struct instance *in, const int32_t *row) {
+    const int32_t *since = row + in->n + in->ranks;
+    const char *before = " | since ";
+    for (int r = 0; r < in->ranks; r++) {
+        bool goes_on = row[in->n + r] > 0;
+        for (int i = in->of_rank_at[r]; i < in->of_rank_at[r + 1]; i++)
+            goes_on |= row[in->of_rank[i]] < in->class[in->of_rank[i]].items;
+        if (since[r] == 0 || !goes_on)
+            continue;
+        put(t, "%s%d:%d", before, r, since[r]);
+        before = " ";
+    }
+}
+
 static void put_state(struct text *t, const struct instance *in, const struct visited *v, int i) {
-    const int32_t *row = v->word + v->at[i], *recent = row + in->n + in->ranks + 1;
-    int32_t n = row[in->n + in->ranks];
+    const int32_t *row = v->word + v->at[i], *recent = row + state_width(in);
+    int32_t n = recent[-1];
     put_word(t, "at ");
     put_int(t, v->time[i]);
     put_word(t, ":");
@@ -44,6 +59,8 @@ static void put_state(struct text *t, const struct instance *in, const struct vi
         put_word(t, " ");
         put_int(t, -recent[2 * k + 1]);
     }
+    if (in->span)
+        put_since(t, in, row);
     put_word(t, "\n");
 }
 
@@ -69,8 +86,8 @@ static struct covering *states_by_time(const struct visited *v, int n) {
 
 void emit_certificate(struct text *t, const struct instance *in, const struct optimum *optimum, const char *command) {
     char buf[32];
-    put(t, "pianola bound 1\nschedule %s\ntick %s\nlimit %lld\nranks %d\n", command, number(in->tick, buf),
-        (long long)optimum->lower, in->ranks);
+    put(t, "pianola bound 1\nschedule %s\ntick %s\nlimit %lld\n%sranks %d\n", command, number(in->tick, buf),
+        (long long)optimum->lower, in->span ? "objective span\n" : "", in->ranks);
     for (int r = 0; r < in->ranks; r++)
         if (in->room[r] < INT64_MAX)
             put(t, "room %d %lld\n", r, (long long)in->room[r]);

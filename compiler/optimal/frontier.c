@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct order {
     int64_t ticks;  /* when it ends */
@@ -13,12 +12,6 @@ struct order {
     int64_t *start; /* per job, in ticks */
     bool known;
 };
-
-static double seconds_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 struct searched {
     const struct spec *sp;
@@ -55,7 +48,7 @@ static struct point solve(const struct searched *what, int cap, struct order *or
     if (best.start)
         keep(what, order, &best);
     bool closed = best.lower >= best.makespan;
-    struct point point = {cap, order->known ? order->time : NAN, (double)best.lower * in->tick, cap,
+    struct point point = {cap, 0, order->known ? order->time : NAN, (double)best.lower * in->tick, cap,
                           closed && !(order->known && in->rounded)};
     if (closed && !in->rounded && order->known)
         point.lower = point.makespan;

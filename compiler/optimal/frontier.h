@@ -6,15 +6,17 @@
 
 struct point {
     int cap;         /* of each rank; 0: none */
+    int64_t memory;  /* of a rank, in bytes: that of the curve over bytes; 0: of no other one, or unlimited */
     double makespan; /* of the best known order, in the script's unit; NAN: none is known */
     double lower;    /* no order with this cap takes less; NAN: none fits at all */
     int by;          /* the cap whose certificate says so: its own, or a larger one */
     bool proved;     /* makespan and lower are equal, or none fits, and the certificate is accepted */
 };
 struct frontier {
-    struct point *point; /* of caps 1, 2, ..., n, of which the last is as good as none */
+    struct point *point; /* of caps 1, 2, ..., n, of which the last is as good as none; or over bytes, from few to many */
     int n;
     struct point free; /* without a cap */
+    struct point none; /* over bytes: with that memory no order fits, or none was found */
 };
 struct searches {
     int64_t states; /* of each, at most */
@@ -29,4 +31,8 @@ struct searches {
 /* Leaves sp's caps replaced. Dies as instance_of does. */
 struct frontier find_frontier(struct spec *sp, const struct stage *st, const struct graph *graph,
                               struct searches searches);
+/* staircase.c: the same over bytes: of what stays for the whole step and what microbatches keep, on the rank that has most.
+ * Below the first point's memory no order fits; every further point is the least memory of a lesser makespan. */
+struct frontier find_staircase(struct spec *sp, const struct stage *st, const struct graph *graph,
+                               struct searches searches);
 #endif

@@ -154,8 +154,8 @@ struct building {
     struct instance *in;
     struct kinds kinds;
     const int64_t *room; /* in bytes; NULL: caps count */
-    int32_t *class_of; /* per job */
-    int32_t *first;    /* per class: its first job */
+    int32_t *class_of;   /* per job */
+    int32_t *first;      /* per class: its first job */
     size_t cap, cap_first;
 };
 
@@ -177,8 +177,8 @@ static int32_t first_like(const struct building *build, int32_t j) {
     return job_at(build->sp, job->s, first * slices + job->b % slices, job->d);
 }
 
-/* What a job takes of its rank's room, and keeps: of bytes, no more than the plan of any program, which has messages and
- * gaps besides. An I's wstash grows in the place of the stash. */
+/* What a job takes of its rank's room, and keeps: of bytes, no more than the plan of any program, which has messages
+ * and gaps besides. An I's wstash grows in the place of the stash. */
 static int64_t taken_by(const struct building *build, const struct job *job) {
     if (!build->room)
         return job->d == OP_F;
@@ -391,8 +391,12 @@ struct instance *instance_of(const struct spec *sp, const struct stage *st, cons
 struct instance *instance_in_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph,
                                    const int64_t *room) {
     refuse(sp);
-    struct building build = {
-        .sp = sp, .st = st, .graph = graph, .in = NEW(struct instance, 1), .kinds = find_kinds(sp, graph), .room = room};
+    struct building build = {.sp = sp,
+                             .st = st,
+                             .graph = graph,
+                             .in = NEW(struct instance, 1),
+                             .kinds = find_kinds(sp, graph),
+                             .room = room};
     build.in->ranks = sp->workers;
     build.in->bytes = room;
     choose_tick(build.in, sp, st, graph);
@@ -430,13 +434,15 @@ void minimise_span(struct instance *in) {
 }
 
 int64_t span_bound(const struct instance *in, int r) {
-    int64_t work = 0, bound = 0;
+    int64_t bound = 0;
     for (int i = in->of_rank_at[r]; i < in->of_rank_at[r + 1]; i++) {
-        const struct class *class = &in->class[in->of_rank[i]];
-        work += class->time * class->items;
-        bound = most(bound, class->time + in->tail_to[in->of_rank[i] * in->ranks + r]);
+        int64_t work = 0, to = in->tail_to[in->of_rank[i] * in->ranks + r];
+        for (int k = in->of_rank_at[r]; k < in->of_rank_at[r + 1]; k++)
+            if (in->tail_to[in->of_rank[k] * in->ranks + r] >= to)
+                work += in->class[in->of_rank[k]].time * in->class[in->of_rank[k]].items;
+        bound = most(bound, work + to);
     }
-    return most(bound, work);
+    return bound;
 }
 
 /* The least time from the start of an item of `from` to the end of that which gives its room back. Items of a pool

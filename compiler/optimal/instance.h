@@ -33,15 +33,16 @@ struct instance {
     double tick; /* of the script's unit of time */
     bool rounded;
     int ranks, n;
-    int64_t *room; /* per rank; INT64_MAX: no limit */
+    int64_t *room;        /* per rank; INT64_MAX: no limit */
     const int64_t *bytes; /* per rank: that room, in bytes; NULL: it is in activations */
     struct class *class;
     int *of_rank,
         *of_rank_at;   /* the classes of rank r, longest tail first: of_rank[of_rank_at[r] .. of_rank_at[r+1]) */
     int32_t *class_of; /* per job */
-    bool span;        /* what is to be least: the longest time that a rank takes from its first item to its last, */
-    int64_t *tail_to; /* [class * ranks + r]: the least time from an item's end to that of one of rank r; -1: none follows */
-    bool *one_taker;   /* per rank: at most one of its classes takes room */
+    bool span;         /* what is to be least: the longest time that a rank takes from its first item to its last, */
+    int64_t *
+        tail_to; /* [class * ranks + r]: the least time from an item's end to that of one of rank r; -1: none follows */
+    bool *one_taker; /* per rank: at most one of its classes takes room */
 };
 
 /* Dies of the same, but for the jobs' times. */
@@ -55,7 +56,7 @@ struct instance *instance_in_bytes(const struct spec *sp, const struct stage *st
 /* The largest bound on the makespan that one rank's work gives, with what must come before and after it. */
 int64_t work_bound(const struct instance *in);
 void minimise_span(struct instance *in); /* instead of the makespan */
-/* The same for spans: a rank's work, and what leads from one of its items to another. */
+/* The same for the span of rank r: its work, with what must lead from the last of it to another item of r. */
 int64_t span_bound(const struct instance *in, int r);
 /* What a microbatch of so many takes at least in a steady state: the busiest rank's work, or what it takes to hold, on
  * a rank with room, all that is to be held for as long as it must be. In ticks. */

@@ -21,11 +21,18 @@ static struct program *plan_of(const struct spec *sp, const struct stage *st, co
     return p;
 }
 
-int64_t *room_in_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists) {
+int64_t *bytes_that_stay(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists) {
     const struct program *p = plan_of(sp, st, graph, lists);
-    int64_t *room = NEW(int64_t, sp->workers);
+    int64_t *stay = NEW(int64_t, sp->workers);
+    for (int r = 0; r < sp->workers; r++)
+        stay[r] = p->rank[r].base;
+    return stay;
+}
+
+int64_t *room_in_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists) {
+    int64_t *room = bytes_that_stay(sp, st, graph, lists);
     for (int r = 0; r < sp->workers; r++) {
-        double left = fmin(sp->memory, 0x1p52) - (double)p->rank[r].base;
+        double left = fmin(sp->memory, 0x1p52) - (double)room[r];
         room[r] = left > 0 ? (int64_t)left : 0;
     }
     return room;

@@ -28,9 +28,11 @@ static bool attempt(struct optimum *best, const struct task *task, int64_t limit
         scratch_end(scratch);
         return false;
     }
-    best->lower = found.makespan;
-    best->proof = PROOF_COVER;
-    best->cover = found.visited;
+    if (best->lower < found.makespan) {
+        best->lower = found.makespan;
+        best->proof = PROOF_COVER;
+        best->cover = found.visited;
+    }
     return true;
 }
 

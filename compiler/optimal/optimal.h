@@ -16,12 +16,13 @@ struct optimum {
 /* When that order ends, by the script's own times, which ticks may round. */
 double time_of_order(const struct spec *sp, const struct stage *st, const struct graph *graph, const int64_t *start);
 
-/* own: when the script's own order ends, in ticks, and INT64_MAX if it does not. states: how many each search may visit;
- * until: seconds since the epoch, 0: for ever. */
+/* own: when the script's own order ends, in ticks, and INT64_MAX if it does not. states: how many each search may
+ * visit; until: seconds since the epoch, 0: for ever. */
 struct optimum find_optimum(const struct instance *in, const struct graph *graph, int64_t own, int64_t states,
                             double until);
 
-/* certify.c: the certificate, for `pianola check-bound` (compiler/README.md, "Certificates"). command: what it is of. */
+/* certify.c: the certificate, for `pianola check-bound` (compiler/README.md, "Certificates"). command: what it is of.
+ */
 void emit_certificate(struct text *t, const struct instance *in, const struct optimum *optimum, const char *command);
 int covering_states(const struct optimum *optimum); /* of its cover; 0: it has none */
 #endif

@@ -38,22 +38,20 @@ struct search {
     int32_t *chosen;
 };
 
-static int width(const struct instance *in) { /* words before the recent starts */
-    return in->n + in->ranks + (in->span ? in->ranks : 0) + 1;
-}
+int state_width(const struct instance *in) { return in->n + in->ranks + (in->span ? in->ranks : 0) + 1; }
 static const int32_t *row_at(const struct search *s, int32_t state) {
     return s->found.visited.word + s->found.visited.at[state];
 }
-static int32_t recent_starts(const struct instance *in, const int32_t *row) { return row[width(in) - 1]; }
+static int32_t recent_starts(const struct instance *in, const int32_t *row) { return row[state_width(in) - 1]; }
 static size_t row_words(const struct instance *in, const int32_t *row) {
-    return (size_t)width(in) + 2 * (size_t)recent_starts(in, row);
+    return (size_t)state_width(in) + 2 * (size_t)recent_starts(in, row);
 }
 
 /* ---- what can start ---- */
 
 /* Items of class c that have started at least so many ticks ago. */
 static int32_t started_before(const struct instance *in, const int32_t *row, int32_t c, int64_t ticks) {
-    const int32_t *recent = row + width(in);
+    const int32_t *recent = row + state_width(in);
     int32_t n = row[c];
     for (int32_t i = 0; i < recent_starts(in, row); i++)
         n -= recent[2 * i] == c && recent[2 * i + 1] < ticks;
@@ -143,8 +141,8 @@ static int32_t since(const struct search *s, const int32_t *row, int r, int64_t 
 /* Ages the recent starts of row by `step` ticks into s->row, with those chosen, in the order of classes. */
 static void make_row(struct search *s, const int32_t *row, int64_t step) {
     const struct instance *in = s->in;
-    const int32_t *recent = row + width(in), *end = recent + 2 * recent_starts(in, row);
-    int32_t *out = s->row + width(in), n = 0;
+    const int32_t *recent = row + state_width(in), *end = recent + 2 * recent_starts(in, row);
+    int32_t *out = s->row + state_width(in), n = 0;
     memcpy(s->row, row, sizeof *row * (size_t)in->n);
     memset(s->row + in->n, 0, sizeof *row * (size_t)in->ranks);
     for (int c = 0; c < in->n; c++) {
@@ -164,22 +162,25 @@ static void make_row(struct search *s, const int32_t *row, int64_t step) {
             }
         }
     }
-    s->row[width(in) - 1] = n;
+    s->row[state_width(in) - 1] = n;
     for (int r = 0; r < in->ranks && in->span; r++)
         s->row[in->n + in->ranks + r] = since(s, row, r, step);
 }
 
-/* The least time from now on until rank r can have ended, by what is left on rank q. */
+/* The least time from now on until rank r can have ended, by what is left on rank q: that of the classes from whose
+ * items the way to r's end is at least as long as from one of them, and that way. */
 static int64_t left_for(const struct instance *in, const int32_t *row, int q, int r) {
-    int64_t work = row[in->n + q], bound = q == r ? work : 0, tail = INT64_MAX;
+    int64_t bound = q == r ? row[in->n + q] : 0;
     for (int i = in->of_rank_at[q]; i < in->of_rank_at[q + 1]; i++) {
-        int c = in->of_rank[i];
-        int64_t to = in->tail_to[c * in->ranks + r];
-        if (to < 0 || row[c] == in->class[c].items)
+        int64_t work = row[in->n + q], least_to = in->tail_to[in->of_rank[i] * in->ranks + r];
+        if (least_to < 0 || row[in->of_rank[i]] == in->class[in->of_rank[i]].items)
             continue;
-        work += in->class[c].time * (in->class[c].items - row[c]);
-        tail = least(tail, to);
-        bound = work + tail > bound ? work + tail : bound;
+        for (int k = in->of_rank_at[q]; k < in->of_rank_at[q + 1]; k++) {
+            const struct class *class = &in->class[in->of_rank[k]];
+            if (in->tail_to[in->of_rank[k] * in->ranks + r] >= least_to)
+                work += class->time * (class->items - row[in->of_rank[k]]);
+        }
+        bound = work + least_to > bound ? work + least_to : bound;
     }
     return bound;
 }
@@ -196,7 +197,7 @@ static int64_t span_from(const struct instance *in, const int32_t *row) {
                 int64_t more = left_for(in, row, q, r);
                 left = more > left ? more : left;
             }
-            const int32_t *recent = row + width(in);
+            const int32_t *recent = row + state_width(in);
             for (int32_t i = 0; i < recent_starts(in, row); i++) {
                 int64_t to = in->tail_to[recent[2 * i] * in->ranks + r];
                 int64_t more = in->class[recent[2 * i]].time - recent[2 * i + 1] + to;
@@ -223,7 +224,7 @@ static int64_t bound_of(const struct instance *in, const int32_t *row, int64_t t
                 bound = work + in->class[c].tail;
         }
     }
-    const int32_t *recent = row + width(in);
+    const int32_t *recent = row + state_width(in);
     for (int32_t i = 0; i < recent_starts(in, row); i++) {
         const struct class *class = &in->class[recent[2 * i]];
         int64_t end = t - recent[2 * i + 1] + class->time + class->tail;
@@ -320,10 +321,10 @@ static bool dominates(const struct instance *in, const int32_t *a, const int32_t
     for (int r = 0; r < in->ranks; r++)
         if (a[in->n + r] > b[in->n + r])
             return false;
-    for (int r = in->n + in->ranks; r < width(in) - 1; r++) /* it began no earlier, or has not begun either */
+    for (int r = in->n + in->ranks; r < state_width(in) - 1; r++) /* it began no earlier, or has not begun either */
         if (a[r] > b[r] || (a[r] == 0) != (b[r] == 0))
             return false;
-    const int32_t *x = a + width(in), *y = b + width(in);
+    const int32_t *x = a + state_width(in), *y = b + state_width(in);
     const int32_t *xend = x + 2 * recent_starts(in, a), *yend = y + 2 * recent_starts(in, b);
     for (int c = 0; c < in->n; c++) {
         const int32_t *xs = x, *ys = y;
@@ -419,14 +420,11 @@ static void choose(struct search *s, int32_t state, int64_t step) {
     }
 }
 
-/* A rank that could begin, and waits, may begin at any time, not only when something happens. While nothing runs and
- * nothing is on its way, there is nothing to wait for. */
+/* A rank that has not begun may do so at any time, not only when something happens: search.h. */
 static int64_t next_tick(const struct search *s, const int32_t *row, int64_t step) {
     const struct instance *in = s->in;
-    if (step == INT64_MAX)
-        return step;
-    for (int r = 0; r < in->ranks; r++)
-        if (row[in->n + in->ranks + r] == 0 && s->chosen[r] < 0 && s->nchoices[r] > 1)
+    for (int r = 0; r < in->ranks && step < INT64_MAX; r++)
+        if (row[in->n + in->ranks + r] == 0 && s->chosen[r] < 0 && in->of_rank_at[r] < in->of_rank_at[r + 1])
             return 1;
     return step;
 }
@@ -445,7 +443,7 @@ static void choose_from(struct search *s, int32_t state, int r, int64_t step) {
 
 static void follow(struct search *s, int32_t state) {
     const struct instance *in = s->in;
-    const int32_t *row = row_at(s, state), *recent = row + width(in);
+    const int32_t *row = row_at(s, state), *recent = row + state_width(in);
     int64_t step = INT64_MAX;
     s->found.visited.kept[state] = true;
     for (int32_t i = 0; i < recent_starts(in, row); i++)
@@ -463,11 +461,15 @@ static struct layer next_layer(struct search *s) {
     return layer;
 }
 
-static bool gives_up(const struct search *s) {
+double seconds_now(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static bool gives_up(const struct search *s) {
     return s->found.visited.n > s->effort.states || s->words > MOST_WORDS ||
-           (s->effort.until > 0 && (double)now.tv_sec + 1e-9 * (double)now.tv_nsec > s->effort.until);
+           (s->effort.until > 0 && seconds_now() > s->effort.until);
 }
 
 static int by_value64(const void *x, const void *y) {
@@ -503,7 +505,7 @@ static void make_tables(struct search *s) {
     size_t recent = 0; /* as many as fit one behind the other */
     for (int c = 0; c < in->n; c++)
         recent += (size_t)least(in->class[c].reach / in->class[c].time + 2, in->class[c].items);
-    s->row = NEW(int32_t, (size_t)width(in) + 2 * recent);
+    s->row = NEW(int32_t, (size_t)state_width(in) + 2 * recent);
     s->choice = NEW(int32_t *, in->ranks);
     s->nchoices = NEW(int, in->ranks);
     s->chosen = NEW(int32_t, in->ranks);
@@ -515,7 +517,7 @@ static void make_tables(struct search *s) {
 struct found search(const struct instance *in, int64_t limit, struct effort effort) {
     struct search s = {.in = in, .effort = effort, .found = {.makespan = limit, .all = true, .visited.best = -1}};
     make_tables(&s);
-    memset(s.row, 0, sizeof *s.row * (size_t)width(in));
+    memset(s.row, 0, sizeof *s.row * (size_t)state_width(in));
     int64_t bound = bound_of(in, s.row, 0);
     if (bound < limit)
         add_state(&s, 0, -1, bound);

@@ -7,6 +7,15 @@
  * same time is as far in everything (dominates). What is visited, down to no state, is a proof that nothing is better:
  * certify.c writes it down.
  *
+ * For spans (instance.h), events are not enough: a rank may gain by beginning just in time for something later. So as
+ * long as a rank has not begun, each tick is a moment: what is found is the least at whole ticks, which may be more
+ * than the least of all, but by less than a tick (compiler/README.md). Once all have begun, moving any later item to an
+ * earlier event moves no rank's first, and no last to later. While nothing runs and nothing is on its way, nobody need
+ * wait: all that starts later could start that much earlier. In a state that dominates another, the same ranks have
+ * begun, and none earlier: what completes the other completes it, with no longer spans. For the same reason a rank that
+ * has not begun is never said to waste time. The bound of a dominating state is no larger, so what it stands for may be
+ * dropped even where it is itself dropped by its bound.
+ *
  * With a beam, only so many states of each moment are followed: quick, and no proof. */
 #ifndef PIANOLA_SEARCH_H
 #define PIANOLA_SEARCH_H
@@ -22,7 +31,7 @@ struct visited { /* states in the order of time, as rows of words */
     size_t *at; /* in word: n of each class; free of each rank; for spans, since when each rank runs, 0 if it has not
                  * begun, and its span once it has ended; how many recent starts, and class, age of each */
     int32_t *parent, *word;
-    bool *kept; /* it was followed, not dropped as dominated */
+    bool *kept;  /* it was followed, not dropped as dominated */
     int n, best; /* best: the state in which everything has started; -1: nothing ends before the limit */
 };
 struct found {
@@ -30,7 +39,9 @@ struct found {
     bool all;         /* nothing was left out: no schedule is shorter */
     struct visited visited;
 };
-/* Looks for a schedule that ends before `limit`. */
+double seconds_now(void); /* since the epoch */
+int state_width(const struct instance *in); /* words before the recent starts; the last of them is how many there are */
+/* Looks for a schedule that ends before `limit`, or whose largest span is less. */
 struct found search(const struct instance *in, int64_t limit, struct effort effort);
 
 /* Per job: when it starts, in ticks. */

@@ -97,16 +97,23 @@ static void put_best(struct text *out, const struct ranking *ranking, bool ascii
     const struct answer *first = &ranking->answer[ranking->best[0]];
     struct measure measure = measure_of(first->makespan, "s", ascii);
     char time[32], bytes[32];
-    put(out, "    %7s %3s  %12s  %10s  %7s  %s\n", "time", measure.name, first->context ? "tokens/s" : "rows/s",
-        "memory", "bubble", "exposed");
+    bool noisy = space->judgement.level > 0;
+    put(out, "    %7s %3s  %s%12s  %10s  %7s  %s\n", "time", measure.name, noisy ? "   mean      p95  " : "",
+        first->context ? "tokens/s" : "rows/s", "memory", "bubble", "exposed");
     for (int i = 0; i < ranking->nbest; i++) {
         const struct answer *answer = &ranking->answer[ranking->best[i]];
         const struct candidate *candidate = &space->candidate[ranking->best[i]];
-        put(out, "%2d  %11s  %12.0f  %10s  %5.1f %%  %s\n", i + 1, time_text(answer->makespan, &measure, time),
-            per_second(answer, space->step_rows), bytes_text((double)answer->peak, bytes),
-            100 * answer->share[SHARE_BUBBLE], exposed_text(answer));
+        put(out, "%2d  %11s  ", i + 1, time_text(answer->makespan, &measure, time));
+        if (noisy) {
+            put(out, "%7s  ", time_text(answer->mean, &measure, time));
+            put(out, "%7s  ", time_text(answer->p95, &measure, time));
+        }
+        put(out, "%12.0f  %10s  %5.1f %%  %s\n", per_second(answer, space->step_rows),
+            bytes_text((double)answer->peak, bytes), 100 * answer->share[SHARE_BUBBLE], exposed_text(answer));
         if (i > 0)
-            put(out, "    %+.1f %%: %s\n", 100 * (answer->makespan / first->makespan - 1), reason(first, answer));
+            put(out, "    %+.1f %%: %s\n",
+                100 * (rank_value(ranking, ranking->best[i]) / rank_value(ranking, ranking->best[0]) - 1),
+                reason(first, answer));
         put(out, "    pianola show %s\n", options_of(space, candidate));
     }
 }
@@ -130,11 +137,31 @@ static void put_counts(struct text *out, const struct ranking *ranking) {
         put_word(out, "interrupted: these are the best of what was simulated by then\n");
 }
 
-void put_tuned(struct text *out, const struct ranking *ranking, bool ascii) {
+static void put_improvement(struct text *out, const struct ranking *ranking, const struct improvement *improvement,
+                            bool ascii) {
+    char before[32], after[32];
+    if (!improvement->why && improvement->orders == 0)
+        return;
+    if (improvement->why) {
+        put(out, "\nlocal search over orders of the first: not tried: %s\n", improvement->why);
+        return;
+    }
+    struct measure measure = measure_of(improvement->before, "s", ascii);
+    put(out, "\nlocal search over %lld orders of the first's jobs: ", (long long)improvement->orders);
+    if (improvement->after < improvement->before)
+        put(out, "%s%s instead of %s %s (%+.1f %%)\n", ranking->space->judgement.level > 0 ? "a p95 of " : "",
+            time_text(improvement->after, &measure, after), time_text(improvement->before, &measure, before),
+            measure.name, 100 * (improvement->after / improvement->before - 1));
+    else
+        put_word(out, "none is better\n");
+}
+
+void put_tuned(struct text *out, const struct ranking *ranking, const struct improvement *improvement, bool ascii) {
     const struct search_space *space = ranking->space;
     put(out, "%s on %d ranks, %lld rows a step\n\n", script_name(space->args->model), space->workers,
         (long long)space->step_rows);
     put_best(out, ranking, ascii);
+    put_improvement(out, ranking, improvement, ascii);
     put_counts(out, ranking);
 }
 
@@ -149,6 +176,8 @@ static void put_candidate_json(struct text *out, const struct ranking *ranking, 
     put(out, ", \"batches\": %lld, \"rows\": %lld, \"recompute\": %s", (long long)candidate->batches,
         (long long)candidate->rows, candidate->recompute ? "true" : "false");
     put(out, ", \"makespan\": %s, \"lower_bound\": %s", number(answer->makespan, a), number(answer->bound, b));
+    if (space->judgement.level > 0)
+        put(out, ", \"mean\": %s, \"p95\": %s", number(answer->mean, a), number(answer->p95, b));
     put(out, ", \"%s_per_second\": %s, \"peak_bytes\": %lld", answer->context ? "tokens" : "rows",
         number(per_second(answer, space->step_rows), a), (long long)answer->peak);
     put_word(out, ", \"shares\": {");
@@ -158,7 +187,18 @@ static void put_candidate_json(struct text *out, const struct ranking *ranking, 
     put(out, ", \"options\": %s}", quoted(options_of(space, candidate)));
 }
 
-void put_tuned_json(struct text *out, const struct ranking *ranking) {
+static void put_improvement_json(struct text *out, const struct improvement *improvement) {
+    char before[32], after[32];
+    if (improvement->why)
+        put(out, "{\"not_tried\": %s}", quoted(improvement->why));
+    else if (improvement->orders > 0)
+        put(out, "{\"before\": %s, \"after\": %s, \"orders\": %lld}", number(improvement->before, before),
+            number(improvement->after, after), (long long)improvement->orders);
+    else
+        put_word(out, "null");
+}
+
+void put_tuned_json(struct text *out, const struct ranking *ranking, const struct improvement *improvement) {
     const struct search_space *space = ranking->space;
     struct refusal *refusal;
     int kinds = list_refusals(ranking, &refusal);
@@ -166,7 +206,9 @@ void put_tuned_json(struct text *out, const struct ranking *ranking) {
         (long long)space->step_rows);
     for (int i = 0; i < ranking->nbest; i++)
         put_candidate_json(out, ranking, i);
-    put(out, "\n  ],\n  \"candidates\": %d,\n  \"simulated\": %d,\n  \"slower\": %d,\n", space->n, ranking->simulated,
+    put_word(out, "\n  ],\n  \"improved\": ");
+    put_improvement_json(out, improvement);
+    put(out, ",\n  \"candidates\": %d,\n  \"simulated\": %d,\n  \"slower\": %d,\n", space->n, ranking->simulated,
         ranking->slower);
     put(out, "  \"beyond_memory\": %d,\n  \"refused\": %d,\n  \"refusals\": [", ranking->beyond, ranking->refused);
     for (int i = 0; i < kinds; i++)

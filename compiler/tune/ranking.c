@@ -23,16 +23,22 @@ void order_by_bound(struct ranking *ranking) {
     qsort(ranking->order, (size_t)ranking->n, sizeof *ranking->order, by_bound);
 }
 
+double rank_value(const struct ranking *ranking, int candidate) {
+    const struct answer *answer = &ranking->answer[candidate];
+    return ranking->space->judgement.level > 0 ? answer->p95 : answer->makespan;
+}
+
 static bool are_alike(const struct ranking *ranking, int a, int b) {
     const struct answer *x = &ranking->answer[a], *y = &ranking->answer[b];
     const struct candidate *p = &ranking->space->candidate[a], *q = &ranking->space->candidate[b];
-    return x->makespan == y->makespan && x->peak == y->peak && p->batches == q->batches && p->recompute == q->recompute;
+    return x->makespan == y->makespan && x->p95 == y->p95 && x->peak == y->peak && p->batches == q->batches &&
+           p->recompute == q->recompute;
 }
 
 static bool is_before(const struct ranking *ranking, int a, int b) {
     const struct answer *x = &ranking->answer[a], *y = &ranking->answer[b];
-    if (x->makespan != y->makespan)
-        return x->makespan < y->makespan;
+    if (rank_value(ranking, a) != rank_value(ranking, b))
+        return rank_value(ranking, a) < rank_value(ranking, b);
     if (x->peak != y->peak)
         return x->peak < y->peak;
     const struct candidate *p = &ranking->space->candidate[a], *q = &ranking->space->candidate[b];
@@ -56,7 +62,7 @@ void rank_answer(struct ranking *ranking, int candidate) {
 }
 
 double bar_of(const struct ranking *ranking) {
-    return ranking->nbest < BEST ? INFINITY : ranking->answer[ranking->best[BEST - 1]].makespan;
+    return ranking->nbest < BEST ? INFINITY : rank_value(ranking, ranking->best[BEST - 1]);
 }
 
 void count_outcomes(struct ranking *ranking) {

@@ -204,13 +204,21 @@ static void put_option(struct text *t, const char *option, const char *value) {
     put_shell(t, value);
 }
 
+static bool sets_already(const struct candidate *candidate, const char *setting) {
+    bool same = false;
+    for (int i = 0; i < candidate->nset; i++)
+        same |= strcmp(candidate->set[i], setting) == 0;
+    return same;
+}
+
 const char *options_of_file(const struct search_space *space, const struct candidate *candidate, const char *file) {
     struct text t = {0};
     put_shell(&t, file);
     for (int i = 0; i < candidate->nset; i++)
         put_option(&t, "-D", candidate->set[i]);
     for (int i = 0; i < space->args->nset; i++)
-        put_option(&t, "-D", space->args->set[i]);
+        if (!sets_already(candidate, space->args->set[i]))
+            put_option(&t, "-D", space->args->set[i]);
     if (candidate->recompute)
         put_word(&t, " --recompute");
     put_option(&t, "--model", space->args->model);

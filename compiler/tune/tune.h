@@ -5,6 +5,7 @@
  *   pool.c    work in child processes, as many at a time as there are cores
  *   ranking.c the best so far, and what need not be simulated any more
  *   why.c     what a step's time goes into, and what makes one candidate slower than another
+ *   improve.c the best in a better order
  *   winner.c  the best as a script of its own
  *   put_tune.c the answer, for people and as JSON
  *
@@ -13,6 +14,7 @@
  * counted. */
 #ifndef PIANOLA_TUNE_H
 #define PIANOLA_TUNE_H
+#include "optimal/local.h"
 #include "passes/passes.h"
 #include "script/scripts.h"
 
@@ -41,6 +43,7 @@ struct search_space {
     int workers;
     int64_t step_rows, rows; /* of a step; of a microbatch, by the model's default */
     bool vary_rows;          /* the model has a parameter `rows`, and the user did not fix it */
+    struct judgement judgement;
     struct schedule_file *schedule;
     int nschedules;
     struct candidate *candidate;
@@ -90,11 +93,11 @@ enum { WHY = 240 };
 /* What a child says of a candidate. It goes through a pipe. */
 struct answer {
     enum outcome outcome;
-    double bound;  /* of the makespan */
-    int64_t least; /* of memory: no plan is smaller */
-    double makespan;
-    int64_t peak, fits; /* bytes of the worst rank: planned; that would do */
-    int context;        /* tokens of a row; 0: rows are no sequences of tokens */
+    double bound;               /* no run of it is shorter */
+    int64_t least;              /* of memory: no plan is smaller */
+    double makespan, mean, p95; /* without noise, and of noisy runs; these are 0 if there are none */
+    int64_t peak, fits;         /* bytes of the worst rank: planned; that would do */
+    int context;                /* tokens of a row; 0: rows are no sequences of tokens */
     double share[NSHARES];
     char why[WHY]; /* refused, or beyond memory: the error */
 };
@@ -113,7 +116,9 @@ struct ranking {
 void order_by_bound(struct ranking *ranking);
 /* Adds a measured candidate. */
 void rank_answer(struct ranking *ranking, int candidate);
-/* The makespan that a candidate must reach to be among the best; infinite while there are fewer. */
+/* By which candidates are ranked: the makespan, or with noise, the p95. */
+double rank_value(const struct ranking *ranking, int candidate);
+/* The value that a candidate must reach to be among the best; infinite while there are fewer. */
 double bar_of(const struct ranking *ranking);
 /* Counts what became of the candidates. */
 void count_outcomes(struct ranking *ranking);
@@ -130,6 +135,19 @@ struct pool {
 /* Runs tasks until there are none left. False: it was interrupted (SIGINT), and the tasks under way were given up. */
 bool run_pool(const struct pool *pool);
 
+/* ---- improve.c ---- */
+
+struct improvement {
+    const char *why;      /* no order was tried; NULL: some were */
+    double before, after; /* as judged; the same: none is better */
+    int64_t orders;       /* tried */
+    bool whole;           /* false: it was interrupted, and what seeds had not finished was given up */
+    struct text script;   /* of the better order */
+};
+/* value: of the winner, as judged. */
+struct improvement improve_winner(const struct search_space *space, const struct candidate *winner, double value,
+                                  struct judgement judgement, uint64_t seed);
+
 /* ---- winner.c: a script's text, changed; NULL where it is not known how ---- */
 
 const char *with_default(const char *src, const char *key, const char *value); /* of a parameter */
@@ -138,7 +156,7 @@ const char *without_picture(const char *src);
 
 /* ---- put_tune.c ---- */
 
-void put_tuned(struct text *out, const struct ranking *ranking, bool ascii);
+void put_tuned(struct text *out, const struct ranking *ranking, const struct improvement *improvement, bool ascii);
 void put_refusals(struct text *out, const struct ranking *ranking); /* and which schedules are not tried, and why */
-void put_tuned_json(struct text *out, const struct ranking *ranking);
+void put_tuned_json(struct text *out, const struct ranking *ranking, const struct improvement *improvement);
 #endif

@@ -19,6 +19,9 @@ FORMULAS = {
     "interleaved": ({"chunks": 3}, lambda p, m: pipeline(p, m, 3), lambda p: p),
     "breadth_first": ({"chunks": 3}, lambda p, m: pipeline(p, m, 3), lambda p: p),
     "hybrid": ({"replicas": 1}, pipeline, lambda p: 1),
+    "naive": ({}, lambda p, m: 1 - 1 / p, lambda p: 1),
+    "terapipe": ({"slices": 3}, lambda p, m: pipeline(p, m, 3), lambda p: 1),
+    "seq1f1b": ({"slices": 3}, lambda p, m: pipeline(p, m, 3), lambda p: 1),
 }
 
 
@@ -50,3 +53,14 @@ for workers, group, batches in (8, 4, 8), (4, 2, 6), (6, 3, 4), (4, 4, 5), (8, 2
     r = report("lpp", workers=workers, group=group, stages=group, batches=batches)
     wanted = pipeline(group, batches * group // workers)
     print("lpp", workers, group, batches, abs(r["closed_bubble"] - wanted) + abs(r["bubble"] - wanted) < 1e-12)
+
+# As many microbatches as ranks. Chimera: Li 2021, with B = 2 F. Hanayo: 4 (P - 1) of a stage's F, derived from the slots.
+for name, p, more, wanted in (
+    [("chimera", p, {}, (p - 2) / (3 * p / 2 + p - 2)) for p in range(2, 33, 2)]
+    + [("hanayo", p, {"waves": v}, 4 * (p - 1) / (6 * v * p + 4 * (p - 1))) for p in range(1, 17) for v in (1, 2, 3)]
+):
+    r = report(name, workers=p, batches=p, **more)
+    if abs(r.get("closed_bubble", 9) - wanted) + abs(r["bubble"] - wanted) > 1e-12:
+        print(f"{name}: {p} ranks: {r['bubble']}, said {r.get('closed_bubble')}, wanted {wanted}")
+    if "closed_bubble" in (r := report(name, workers=p, batches=2 * p, **more)) and r["closed_bubble"] is not None:
+        print(f"{name}: {p} ranks, {2 * p} microbatches: said {r['closed_bubble']}")

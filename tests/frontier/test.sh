@@ -81,6 +81,30 @@ print(p["makespan"], p["cap"], p["script"], p["certificate"])' "$room/json" $cap
         "$("$PIANOLA" run "$point" --model schedules/models/integers.lua --steps 1 --compare 2>&1 | grep -c 'equal bit for bit')"
 done
 
+# Over bytes: each point runs in no less, and with a byte less nothing is as fast: what optimal says of a cluster with that memory.
+gpt=(schedules/1f1b.lua --model schedules/models/gpt.lua)
+"$PIANOLA" frontier "${gpt[@]}" schedules/gpipe.lua --bytes --json -o "$room/bytes" --svg "$room/bytes.svg" >"$room/bytes.json"
+well_formed "the picture over bytes" "$room/bytes.svg"
+expect "over bytes: as many points as caps that help, as fast, all proved" "$(points "${gpt[@]}")" "$(python3 -c '
+import json, sys
+print(*(p["makespan"] for p in json.load(open(sys.argv[1])) if p["optimal"] and p["makespan"] == p["lower_bound"]))' "$room/bytes.json")"
+last=inf
+while read -r memory makespan script proof; do
+    expect "$memory bytes: the script's makespan" "$makespan" "$(figure makespan "$script" "${gpt[@]:1}")"
+    expect "$memory bytes: the certificate" 0 "$("$PIANOLA" check-bound "$proof" >"$room/bound" 2>&1; echo $?)"
+    expect "$memory bytes: the plan has messages and gaps besides" yes "$(ranks peak_bytes "$script" "${gpt[@]:1}" --memory least |
+        tr , '\n' | awk -v m="$memory" '$1 > most { most = $1 } END { print most >= m && most < m * 1.05 ? "yes" : most }')"
+    less=$("$PIANOLA" optimal "${gpt[@]}" --memory $((memory - 1)) --json 2>&1)
+    expect "a byte less than $memory: $last at best" "$last" "$(sed -nE 's/.*"lower_bound": ([^,]*).*/\1/p; s/.*no room.*|.*leave room for no order at all.*/inf/p' <<<"$less")"
+    last=$makespan
+done < <(python3 -c '
+import json, sys
+for p in json.load(open(sys.argv[1])):
+    print(p["memory"], p["makespan"], p["script"], p["certificate"])' "$room/bytes.json")
+expect "what is known lies at the last point before it" "1f1b gpipe" "$(python3 -c '
+import json, sys
+print(*(k["schedule"] for k in json.load(open(sys.argv[1]))[-1]["known"]))' "$room/bytes.json")"
+
 # Jobs of other sizes are weighed by their share of the model.
 expect "1F1B has half as many stages as the V" '{"schedule": "1f1b", "peak": 8, "makespan": 66}' \
     "$("$PIANOLA" frontier schedules/zbv.lua schedules/1f1b.lua --json | grep -o '{"schedule": "1f1b"[^}]*}')"
@@ -115,6 +139,7 @@ says "teams" "jobs that each run alone on one rank" schedules/tp.lua
 says "no parameter" "none of the scripts has this parameter" schedules/1f1b.lua schedules/gpipe.lua -D chunky=2
 says "over what is read" "this file is read" $caps --svg $caps
 says "the picture to stdout" "name a file for the picture" $caps --svg -
+says "bytes without a model" "give --model" $caps --bytes
 says "points into a file" "-o takes a folder" $caps -o "$room/a.svg"
 says "points to stdout" "which go into a folder" $caps -o -
 says "into no folder" "No such file" $caps --svg "$room/none/a.svg"

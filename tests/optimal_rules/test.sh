@@ -38,6 +38,8 @@ expect "what was written takes so long" 6 "$((($(makespan 80) - $(makespan 40)) 
 # span ARGS...: the least largest span, the script's own, whether a rank's work proves it
 span() { "$PIANOLA" optimal $caps --objective span "$@" --json 2>&1 | sed -nE 's/.*"span": ([0-9.]+), "own": ([^,]*),.*"optimal": ([a-z]*).*/\1 \2 \3/p;/error:/p'; }
 expect "ZB-H1's memory: its bubble" "27 29 false" "$(span -D split=true -D caps=4 -o "$script")"
+expect "the certificate: its claim, and what a state says of ranks that have begun" "limit 27 objective span | since 0:1" \
+    "$(sed -nE '/^limit|^objective/p; s/^at 1: .*( \| since)/|\1/; s/^\| \| /| /p' "${script%.lua}.bound" | tr '\n' ' ' | sed 's/ $//')"
 expect "what was written has that span, and no longer one" 27 "$(ranks span "$script" | tr , '\n' | sort -n | tail -1)"
 expect "ZB-H2's memory: no bubble" "24 24 true" "$(span -D split=true -D caps=7)"
 

@@ -132,6 +132,9 @@ done <"$room/lines"
 
 # ---- the winner as a script ----
 
+part() { sed -nE "s/.*\"improved\": \{\"before\": ([^,]*), \"after\": ([^,]*),.*/\\$1/p" "$2"; } # 1 before, 2 after
+first() { sed -nE 's/.*"makespan": ([^,]*), .*/\1/p' "$1" | head -n 1; }
+step_of() { [ -n "$(part 2 "$1")" ] && part 2 "$1" || first "$1"; } # of the first, in the order that is written
 # written NAME ARGS...: tunes, and holds the script against the search and against the compiler.
 written() {
     local name=$1
@@ -141,7 +144,7 @@ written() {
     expect "$name: exit" 0 $?
     line=$(sed -nE 's/^-- pianola show //p' "$room/$name.lua")
     # shellcheck disable=SC2086
-    expect "$name: its makespan" "$(sed -nE 's/.*"makespan": ([^,]*), .*/\1/p' "$room/$name.json" | head -n 1)" "$(figure makespan $line)"
+    expect "$name: its makespan" "$(step_of "$room/$name.json")" "$(figure makespan $line)"
     # shellcheck disable=SC2086
     "$PIANOLA" check $line >/dev/null
     expect "$name: check" 0 $?
@@ -178,6 +181,39 @@ return schedule {
 }
 LUA
 written tricky "$room/words.lua" "${integers[@]}" "${links[@]}" --workers 2 --rows 4
+
+# ---- local search over the orders of the first ----
+
+slow=("$S/1f1b.lua" --model schedules/models/gpt.lua --cluster schedules/clusters/nodes.lua --workers 4 --rows 64 -D batches=8 -D tensor=1)
+tune --json "${slow[@]}" -o "$room/better.lua" >"$room/better.json"
+line=$(sed -nE 's/^-- pianola show //p' "$room/better.lua")
+expect "before: the first's makespan" "$(first "$room/better.json")" "$(part 1 "$room/better.json")"
+# shellcheck disable=SC2086
+expect "after: what the script takes" "$(part 2 "$room/better.json")" "$(figure makespan $line)"
+expect "long links: forwards ahead take off a third" yes \
+    "$(awk -v a="$(part 1 "$room/better.json")" -v b="$(part 2 "$room/better.json")" 'BEGIN { print (a > 0 && b > 0 && b < a * 2 / 3 ? "yes" : a " " b) }')"
+train "a better order"
+expect "in words" 1 "$(tune "${slow[@]}" | grep -cE '^local search over 8000 orders of the first.s jobs: [0-9.]+ instead of [0-9.]+ µs')"
+taskset -c 0 "$PIANOLA" tune --json "${slow[@]}" >"$room/one.json"
+expect "1 core and all of them" "" "$(diff "$room/one.json" "$room/better.json" | head -n 5)"
+expect "updates of a team's members stay as they are" 1 \
+    "$(tune "$S/1f1b.lua" "${integers[@]}" "${links[@]}" --workers 4 --rows 16 -D tensor=2 | grep -c '^local search over orders of the first: not tried: ')"
+
+# ---- with noise ----
+
+# noise ARGS...: mean and p95, as `show` has them.
+noise() { "$PIANOLA" show "$@" --jitter 10% --runs 100 --json | sed -nE 's/.*"mean": ([^,]*), "p95": ([^,]*),.*/\1 \2/p'; }
+tune --json "${slow[@]}" --jitter 10% --runs 100 -o "$room/noisy.lua" >"$room/noisy.json"
+line=$(sed -nE 's/^-- pianola show //p' "$room/noisy.lua")
+# shellcheck disable=SC2086
+expect "p95 of the better order: what show says" "$(part 2 "$room/noisy.json")" "$(noise $line | cut -d' ' -f2)"
+sed -nE 's/.*"mean": ([^,]*), "p95": ([^,]*),.*"options": "([^"]*)".*/\1 \2 \3/p' "$room/noisy.json" >"$room/lines"
+expect "each with its mean and p95" yes "$([ "$(wc -l <"$room/lines")" -ge 2 ] && echo yes)"
+while read -r mean p95 line; do
+    # shellcheck disable=SC2086
+    expect "$line: mean and p95" "$mean $p95" "$(noise $line)"
+done <"$room/lines"
+expect "ranked by p95" "$(cut -d' ' -f2 "$room/lines" | sort -g)" "$(cut -d' ' -f2 "$room/lines")"
 
 # ---- what it refuses ----
 

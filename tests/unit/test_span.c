@@ -1,4 +1,4 @@
-/* The least largest span, against all orders of tiny pipelines: of each order, the least span is that for which the
+/* The least largest span at whole ticks, against all orders of tiny pipelines: of each order, the least for which the
  * starts of all jobs have a solution as differences (Bellman 1958), ranks beginning when they like. */
 #include "optimal/optimal.h"
 #include "passes/passes.h"

@@ -1,0 +1,187 @@
+/* Local search over orders: see local.h.
+ *
+ * Mostly, a job on the critical path is moved forward, over a few others: all that matters is there. Now and then any
+ * job moves anywhere, and weight gradients, which nothing waits for, move further. */
+#include "local.h"
+#include "ir/program.h"
+#include "search.h"
+#include <math.h>
+#include <string.h>
+
+/* ---- what an order takes ---- */
+
+struct trial {
+    double value; /* INFINITY: it does not run, or does not fit */
+    const struct program *p;
+    const struct timeline *tl; /* without noise */
+    struct jitter noisy;
+};
+
+static void compile_order(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists,
+                          struct judgement judgement, struct trial *trial) {
+    struct spec *strict = NEW(struct spec, 1);
+    *strict = spec_in_order(sp, lists);
+    strict->memory = sp->memory;
+    strict->host_memory = sp->host_memory;
+    struct sched *sched = sched_run(strict, st, graph);
+    choose_offloads(strict, st, graph, sched);
+    struct program *p = lower_fastest(strict, st, graph, sched);
+    if (strict->least_memory)
+        mem_plan(strict, p);
+    else
+        mem_plan_spare(strict, st, p);
+    lanes_sync(p);
+    trial->p = p;
+    trial->tl = sim_run(strict, st, p);
+    trial->value = trial->tl->makespan;
+    if (judgement.level > 0) {
+        trial->noisy = *jitter_make(strict, st, p, judgement.level, judgement.seed, judgement.runs);
+        trial->value = trial->noisy.p95;
+    }
+}
+
+static struct trial try_order(const struct spec *sp, const struct stage *st, const struct graph *graph,
+                              struct lists lists, struct judgement judgement) {
+    struct trial trial = {.value = INFINITY};
+    jmp_buf trap, *before = diag_trap;
+    diag_trap = &trap;
+    if (!setjmp(trap))
+        compile_order(sp, st, graph, lists, judgement, &trial);
+    else
+        trial.value = INFINITY;
+    diag_trap = before;
+    *diag_text = 0;
+    return trial;
+}
+
+double judge_order(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists,
+                   struct judgement judgement, struct jitter *noisy) {
+    struct scratch scratch = scratch_begin();
+    struct trial trial = try_order(sp, st, graph, lists, judgement);
+    scratch_end(scratch);
+    if (noisy)
+        *noisy = trial.noisy;
+    return trial.value;
+}
+
+struct judgement unseen_noise(struct judgement judgement) {
+    judgement.seed = random_bits(judgement.seed, 0);
+    return judgement;
+}
+
+/* ---- moves ---- */
+
+struct dice {
+    uint64_t seed, thrown;
+};
+static int64_t throw(struct dice * dice, int64_t sides) {
+    return (int64_t)(random_bits(dice->seed, dice->thrown++) % (uint64_t)sides);
+}
+
+struct place {
+    int32_t rank, at;
+};
+struct walk {
+    const struct spec *sp;
+    const struct stage *st;
+    const struct graph *graph;
+    struct lists lists;
+    struct judgement judgement;
+    struct dice dice;
+    struct place *critical; /* jobs on the critical path of the best order */
+    int ncritical;
+    double value;
+};
+
+/* Where the jobs of the timeline's critical path are in the lists. */
+static void find_critical(struct walk *walk, const struct trial *trial) {
+    struct scratch scratch = scratch_begin();
+    const struct spec *sp = walk->sp;
+    bool **on = critical_path(trial->p, trial->tl), *job = NEW(bool, sp->njobs);
+    for (int r = 0; r < trial->p->workers; r++)
+        for (int i = 0; i < trial->p->rank[r].nins; i++) {
+            const struct instr *x = &trial->p->rank[r].ins[i];
+            int32_t j = is_job(x->op) && on[r][i] ? job_at(sp, x->stage, x->batch, x->op) : -1;
+            if (j >= 0)
+                job[j] = true;
+        }
+    walk->ncritical = 0;
+    for (int r = 0; r < sp->workers; r++)
+        for (int i = 0; i < walk->lists.n[r]; i++)
+            if (job[walk->lists.job[r][i]])
+                walk->critical[walk->ncritical++] = (struct place){r, i};
+    scratch_end(scratch);
+}
+
+/* Whom to move, and how many places: forward is below 0. */
+static struct place choose(struct walk *walk, int *by) {
+    struct dice *dice = &walk->dice;
+    const struct lists *lists = &walk->lists;
+    bool critical = walk->ncritical > 0 && throw(dice, 4) > 0;
+    struct place place;
+    if (critical)
+        place = walk->critical[throw(dice, walk->ncritical)];
+    else {
+        do
+            place.rank = (int32_t) throw(dice, walk->sp->workers);
+        while (lists->n[place.rank] == 0);
+        place.at = (int32_t) throw(dice, lists->n[place.rank]);
+    }
+    bool anywhere = walk->sp->job[lists->job[place.rank][place.at]].d == OP_W && throw(dice, 2) == 0;
+    int most = anywhere ? lists->n[place.rank] : 1 << throw(dice, 4);
+    *by = 1 + (int) throw(dice, most);
+    if (critical ? throw(dice, 4) > 0 : throw(dice, 2) > 0)
+        *by = -*by;
+    return place;
+}
+
+static void rotate(int32_t *job, int from, int to) {
+    int32_t moved = job[from];
+    if (from < to)
+        memmove(job + from, job + from + 1, sizeof *job * (size_t)(to - from));
+    else
+        memmove(job + to + 1, job + to, sizeof *job * (size_t)(from - to));
+    job[to] = moved;
+}
+
+/* Stays where it is no worse, so that the search walks along orders that take equally long. */
+static void try_move(struct walk *walk) {
+    int by;
+    struct place place = choose(walk, &by);
+    int to = place.at + by, last = walk->lists.n[place.rank] - 1;
+    to = to < 0 ? 0 : to > last ? last : to;
+    if (to == place.at)
+        return;
+    struct scratch scratch = scratch_begin();
+    rotate(walk->lists.job[place.rank], place.at, to);
+    struct trial trial = try_order(walk->sp, walk->st, walk->graph, walk->lists, walk->judgement);
+    if (trial.value <= walk->value) {
+        walk->value = trial.value;
+        find_critical(walk, &trial);
+    } else
+        rotate(walk->lists.job[place.rank], to, place.at);
+    scratch_end(scratch);
+}
+
+int64_t orders_to_try(const struct spec *sp) {
+    enum { MOST = 2000, LEAST = 20, JOBS = 400000 };
+    int64_t n = JOBS / (sp->njobs + 1);
+    return n > MOST ? MOST : n < LEAST ? LEAST : n;
+}
+
+double improve_order(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists,
+                     struct judgement judgement, struct local local) {
+    struct walk walk = {sp, st, graph, lists, judgement, {local.seed, 0}, NEW(struct place, sp->njobs), 0, INFINITY};
+    struct scratch scratch = scratch_begin();
+    struct trial own = try_order(sp, st, graph, lists, judgement);
+    walk.value = own.value;
+    if (isfinite(own.value))
+        find_critical(&walk, &own);
+    scratch_end(scratch);
+    for (int64_t i = 0; i < local.orders && isfinite(walk.value); i++) {
+        if (local.until > 0 && seconds_now() > local.until)
+            break;
+        try_move(&walk);
+    }
+    return walk.value;
+}

@@ -1,0 +1,131 @@
+/* The least makespan over bytes of memory. The first search has room for everything. Each further one has a byte less
+ * than the order before it takes, so that it must find another, until none fits: of orders that end at one time, the
+ * last takes least, and between two points there is none. */
+#include "frontier.h"
+#include "memory.h"
+#include "optimal.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct change {
+    int64_t time, bytes; /* below 0: given back */
+};
+static int by_time(const void *x, const void *y) {
+    const struct change *a = x, *b = y;
+    return a->time != b->time ? (a->time < b->time ? -1 : 1) : (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+/* The most that a rank's microbatches keep at once, by what each job takes and gives back. */
+static int64_t kept_on(const struct spec *sp, const struct instance *in, const int64_t *start, int r) {
+    struct change *change = NEW(struct change, 2 * sp->njobs);
+    int64_t kept = 0, most = 0;
+    int n = 0;
+    for (int32_t j = 0; j < sp->njobs; j++) {
+        const struct class *class = &in->class[in->class_of[j]];
+        if (class->rank != r)
+            continue;
+        change[n++] = (struct change){start[j], class->take};
+        change[n++] = (struct change){start[j] + class->time, -class->give};
+    }
+    qsort(change, (size_t)n, sizeof *change, by_time);
+    for (int i = 0; i < n; i++) {
+        kept += change[i].bytes;
+        most = kept > most ? kept : most;
+    }
+    return most;
+}
+
+struct steps {
+    struct spec *sp;
+    const struct stage *st;
+    const struct graph *graph;
+    struct searches searches;
+    const int64_t *stay; /* per rank, in bytes; NULL: it is not known yet */
+    int64_t *start;      /* of the last search's order */
+    int64_t used;        /* its memory */
+};
+
+static const char *said_of(const struct steps *steps, int64_t memory) {
+    return memory ? format("%s, with %lld bytes of memory", steps->searches.command, (long long)memory)
+                  : steps->searches.command;
+}
+
+static const int64_t *rooms(const struct steps *steps, int64_t memory) {
+    int64_t *room = NEW(int64_t, steps->sp->workers);
+    for (int r = 0; r < steps->sp->workers; r++)
+        room[r] = !memory ? (int64_t)1 << 52 : memory > steps->stay[r] ? memory - steps->stay[r] : 0;
+    return room;
+}
+
+static void measure(struct steps *steps, const struct instance *in) {
+    if (!steps->stay)
+        steps->stay = bytes_that_stay(steps->sp, steps->st, steps->graph, lists_by_start(steps->sp, steps->start));
+    steps->used = 0;
+    for (int r = 0; r < steps->sp->workers; r++) {
+        int64_t used = steps->stay[r] + kept_on(steps->sp, in, steps->start, r);
+        steps->used = used > steps->used ? used : steps->used;
+    }
+}
+
+/* memory: 0: no limit. */
+static struct point step_down(struct steps *steps, int64_t memory) {
+    const struct searches *searches = &steps->searches;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    const struct instance *in = instance_in_bytes(steps->sp, steps->st, steps->graph, rooms(steps, memory));
+    struct optimum best =
+        find_optimum(in, steps->graph, serial_time(in) + 1, searches->states,
+                     searches->seconds > 0 ? (double)now.tv_sec + 1e-9 * (double)now.tv_nsec + searches->seconds : 0);
+    struct text certificate = {0};
+    struct point point = {.memory = memory, .makespan = NAN, .lower = (double)best.lower * in->tick};
+    bool closed = best.lower >= best.makespan;
+    if (best.start) {
+        memcpy(steps->start, best.start, sizeof *best.start * (size_t)steps->sp->njobs);
+        measure(steps, in);
+        point.memory = steps->used;
+        point.makespan = time_of_order(steps->sp, steps->st, steps->graph, best.start);
+        point.lower = closed && !in->rounded ? point.makespan : point.lower;
+        point.proved = closed && !in->rounded;
+    } else if (closed) {
+        point.lower = NAN;
+        point.proved = true;
+    }
+    emit_certificate(&certificate, in, &best, said_of(steps, memory));
+    if (!searches->ended(searches->context, &point, certificate.s, best.start ? steps->start : NULL)) {
+        point.lower = 0;
+        point.proved = false;
+    }
+    return point;
+}
+
+static int by_memory(const void *x, const void *y) {
+    const struct point *a = x, *b = y;
+    return (a->memory > b->memory) - (a->memory < b->memory);
+}
+
+struct frontier find_staircase(struct spec *sp, const struct stage *st, const struct graph *graph,
+                               struct searches searches) {
+    struct steps steps = {sp, st, graph, searches, .start = NEW(int64_t, sp->njobs)};
+    struct frontier frontier = {0};
+    int room = 0;
+    struct point point = step_down(&steps, 0);
+    frontier.free = point;
+    if (isnan(point.makespan))
+        die("%s: found no order at all; give more --time", sp->file);
+    for (; !isnan(point.makespan); point = step_down(&steps, point.memory - 1)) {
+        while (frontier.n > 0 && point.makespan <= frontier.point[frontier.n - 1].makespan)
+            frontier.n--; /* as fast, with less */
+        if (frontier.n == room) {
+            struct point *old = frontier.point;
+            room = 2 * room + 16;
+            frontier.point = NEW(struct point, room);
+            for (int i = 0; i < frontier.n; i++)
+                frontier.point[i] = old[i];
+        }
+        frontier.point[frontier.n++] = point;
+    }
+    qsort(frontier.point, (size_t)frontier.n, sizeof *frontier.point, by_memory);
+    frontier.none = point;
+    return frontier;
+}
