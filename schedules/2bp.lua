@@ -15,6 +15,10 @@ local orders = {
   gpipe = forward_first,
   ["1f1b"] = function(s, b, d) return one_forward_one_backward(b, d, p.workers - s) end,
 }
+-- With GPipe's order, ranks wait P - 1 times for an F and an I; with 1F1B's, weight gradients fill a third of that, as in
+-- ZB-H1: (P - 1)(F + I - W), where there are as many microbatches as ranks.
+local P, M = p.workers, p.batches
+local idle = ({ naive = M == 1 and 2 * (P - 1) or nil, gpipe = 2 * (P - 1), ["1f1b"] = M >= P and P - 1 or nil })[p.scheme]
 if not orders[p.scheme] then error("scheme = " .. p.scheme .. ": expected naive, gpipe or 1f1b") end
 
 return schedule {
@@ -23,5 +27,6 @@ return schedule {
   split_backward = true,
   n = orders[p.scheme], order = "strict",
   fill = function(s, b, d) return d == "W" end,
+  bubble = idle and idle / (3 * M + idle) or nil,
   tune = { scheme = { "1f1b", "gpipe" } },
 }

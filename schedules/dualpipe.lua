@@ -38,4 +38,8 @@ end
 local sequence = {}
 for r = 0, P - 1 do sequence[r + 1] = order(r) end
 
-return schedule { workers = P, stages = P, batches = M, sequence = sequence, overlap = p.overlap }
+-- (P / 2 - 1)(F&B + B - 3 W) idle per rank, as the repository above has it, where F&B = F + B takes 3.
+return schedule {
+  workers = P, stages = P, batches = M, sequence = sequence, overlap = p.overlap,
+  bubble = p.overlap == 0 and (P - 2) / (3 * M + P - 2) or nil,
+}

@@ -20,6 +20,8 @@ FORMULAS = {
     "breadth_first": ({"chunks": 3}, lambda p, m: pipeline(p, m, 3), lambda p: p),
     "hybrid": ({"replicas": 1}, pipeline, lambda p: 1),
     "naive": ({}, lambda p, m: 1 - 1 / p, lambda p: 1),
+    "2bp": ({}, lambda p, m: pipeline(p, m, 3), lambda p: p),
+    "2bp scheme=gpipe": ({"scheme": "gpipe"}, lambda p, m: 2 * (p - 1) / (3 * m + 2 * (p - 1)), lambda p: 1),
     "terapipe": ({"slices": 3}, lambda p, m: pipeline(p, m, 3), lambda p: 1),
     "seq1f1b": ({"slices": 3}, lambda p, m: pipeline(p, m, 3), lambda p: 1),
 }
@@ -36,7 +38,7 @@ for name, (more, formula, least) in FORMULAS.items():
     counts = {"hold": 0, "not said": 0}
     for p in range(1, 7):
         for m in range(1, 13):
-            r = report(name, workers=p, batches=m, **more)
+            r = report(name.split()[0], workers=p, batches=m, **more)
             said, wanted = r.get("closed_bubble"), formula(p, m)
             if m < least(p):
                 fine, kind = said is None, "not said"
@@ -64,3 +66,18 @@ for name, p, more, wanted in (
         print(f"{name}: {p} ranks: {r['bubble']}, said {r.get('closed_bubble')}, wanted {wanted}")
     if "closed_bubble" in (r := report(name, workers=p, batches=2 * p, **more)) and r["closed_bubble"] is not None:
         print(f"{name}: {p} ranks, {2 * p} microbatches: said {r['closed_bubble']}")
+
+# (F&B + B - 3 W) = 2 for each rank but one, of a V, and of half as many where two pipelines meet (DeepSeek-AI 2025).
+for p in range(1, 9):
+    for m in (2 * p, 2 * p + 2, 5 * p + p % 2):
+        r = report("dualpipev", workers=p, batches=m)
+        if abs(r["closed_bubble"] - pipeline(p, m, 3)) + abs(r["bubble"] - pipeline(p, m, 3)) > 1e-12:
+            print(f"dualpipev: {p} ranks, {m} microbatches: {r['bubble']}, said {r['closed_bubble']}")
+        if p % 2:
+            continue
+        r, wanted = report("dualpipe", workers=p, batches=m), (p - 2) / (3 * m + p - 2)
+        if abs(r["closed_bubble"] - wanted) + abs(r["bubble"] - wanted) > 1e-12:
+            print(f"dualpipe: {p} ranks, {m} microbatches: {r['bubble']}, said {r['closed_bubble']}")
+r = report("2bp", workers=5, batches=1, scheme="naive")
+print("2bp naive", abs(r["closed_bubble"] - r["bubble"]) < 1e-12, "closed_bubble" in report("2bp", workers=5, batches=2, scheme="naive"))
+print("dualpipe, overlapped:", report("dualpipe", workers=4, batches=8, overlap=0.5).get("closed_bubble"))
