@@ -437,6 +437,11 @@ enum precision { FP32, BF16 }; /* of weights, activations and their gradients; s
 static inline int64_t precision_bytes(int precision) { return precision == BF16 ? 2 : 4; }
 
 /* Everything about the model that a rank needs besides its stages. */
+/* What a layer's parameters are called in files of others: see store/import.h. NULL: nothing is said. */
+struct rt_names {
+    const char *hf, *gguf;
+};
+
 struct rt_model {
     int32_t input;          /* enum input_kind */
     int32_t rows;           /* rows per microbatch: sequences x context for tokens */
@@ -450,6 +455,7 @@ struct rt_model {
     int32_t precision; /* enum precision */
     int32_t update;    /* the most microbatches of an update; 0: one update ends the step */
     int32_t slices;    /* of a microbatch; 0: it is not cut */
+    const struct rt_names *names; /* [by rt_layer.index]; NULL: no layer has any */
 };
 
 /* Rows of a sequence that a layer has: all, or those of a slice. */

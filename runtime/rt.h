@@ -311,6 +311,7 @@ struct rt_run {
     const struct rt_program *program;
     const struct data *data;
     uint64_t seed;
+    struct named_file *weights; /* the initial ones; NULL: at random, by the seed */
     int64_t steps;
     /* results, in the caller's memory */
     float *loss;             /* [steps]: mean over the step's microbatches */

@@ -13,7 +13,7 @@ struct settings {
     int64_t steps, step; /* steps to train; the step of the checkpoint to use, or -1 */
     int64_t copies;      /* steps to draw; 0: not given */
     uint64_t seed;
-    const char *profile, *levels;
+    const char *profile, *levels, *weights;
     int64_t workers;        /* 0: not given; likewise the next three */
     int64_t rows;           /* of a step */
     double bandwidth, room; /* bytes per second; bytes of a machine */

@@ -134,6 +134,7 @@ static void set_option(struct settings *settings, const struct command *command,
     case 'I': settings->microbatches = number_arg(name, arg, 1); break;
     case '3': settings->seconds = (double)number_arg(name, arg, 1); break;
     case '@': settings->tokenizer = arg; break;
+    case '%': settings->weights = arg; break;
     case '0': settings->decode = true; break;
     case 'K': settings->warm_up = number_arg(name, arg, 0); break;
     case 'h': help_about(command); exit(0);

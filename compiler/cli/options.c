@@ -203,6 +203,10 @@ const struct option_row options[] = {
      COMPARE},
     {"target", "LOSS", "with --train: the loss to reach; default: the worst that any of the schedules ends with", '2',
      COMPARE},
+    {"weights", "FILE",
+     "start from these weights: safetensors, an index of such files, or GGUF, in the names that the model says; default: "
+     "random ones",
+     '%', RUN},
     {"data", "FILE", "training text, or what tokenize made of it", 'x', RUN | COMPARE},
     {"steps", "N", "training steps; default 100", 'n', RUN | COMPARE},
     {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},

@@ -1,5 +1,6 @@
 /* Training with all ranks in this process, on the host or on one GPU. */
 #include "training.h"
+#include "../../runtime/store/import.h"
 #include "../../runtime/store/progress.h"
 #include "passes/layers.h"
 #include "runtime_program.h"
@@ -80,6 +81,17 @@ static void tell_device(const struct settings *settings, const struct cuda_run *
             (long long)cuda->taken, pinned, 1e6 * cuda->host);
 }
 
+/* Before any rank begins: what it lacks is an error of the user's. NULL: weights are random. */
+static struct named_file *open_weights(const struct settings *settings, const struct rt_program *p) {
+    char why[1000];
+    if (!settings->weights)
+        return NULL;
+    struct named_file *file = named_open(settings->weights, why, sizeof why);
+    if (!file || !import_check(file, p->model, p->stage, p->sets, why, sizeof why))
+        die("%s", why);
+    return file;
+}
+
 struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
                      int64_t kept, const char *what, struct listener listener) {
     struct trained trained = {.program = runtime_program(c->spec, c->stage, c->program), .kept = kept};
@@ -101,9 +113,12 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     run.progress = what ? tell : NULL;
     run.ended = listener.ended ? tell_step : NULL;
     run.context = &told;
+    run.weights = open_weights(settings, trained.program);
     trained.arena = settings->cuda ? train_on_cuda(&run, settings, &trained.cuda) : host_train(&run);
     if (!trained.arena)
         die("out of memory: the ranks of this schedule together need more than this machine has");
+    if (run.weights)
+        named_close(run.weights);
     if (settings->cuda && what)
         tell_device(settings, &trained.cuda);
     for (int64_t s = 0; s < steps; s++)

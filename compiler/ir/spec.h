@@ -83,6 +83,7 @@ struct model_layer {
     int experts, top;        /* of each layer of a moe: experts, and those of a token; 0: of none */
     double capacity;         /* of an expert, in what it would have of evenly spread tokens */
     double balance;          /* the factor of the loss that spreads them */
+    struct rt_names names;
 };
 
 /* What a layer takes of one microbatch, in a model of costs. */

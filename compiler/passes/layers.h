@@ -34,6 +34,7 @@ struct layer_row {
     int block;             /* 1: opens a residual block, -1: closes one; scripts write `residual` */
     bool of_moe;           /* scripts write `moe` */
     int routed;            /* 1: sends tokens to experts, -1: brings them back */
+    bool named;            /* scripts may say what its parameters are called in files of others */
     bool of_team;          /* scripts do not write it either: a team that divides its neighbours needs it (split.c) */
 
     /* Shape. out: the columns of layer i, from those of its input, or a user error; forked: those with which the block,

@@ -157,18 +157,27 @@ static double read_field(const struct table *table, const struct field *field) {
     return x;
 }
 
-static int field_names(const struct maker *maker, const char *names[MAX_FIELDS + 1]) {
+/* Fields of layers that have parameters: what these are called in files of others. */
+static const char *const name_fields[] = {"hf", "gguf"};
+enum { NNAMES = 2 };
+static bool has_parameters(const struct maker *maker) {
+    return maker->group == LAYER && maker->field != of_moe && row_of(maker->kind)->named;
+}
+
+static int field_names(const struct maker *maker, const char *names[MAX_FIELDS + NNAMES + 1]) {
     int n = 0;
     for (; maker->field[n].name; n++) {
         assert(n < MAX_FIELDS);
         names[n] = maker->field[n].name;
     }
-    names[n] = NULL;
+    for (int i = 0; i < NNAMES && has_parameters(maker); i++)
+        names[n + i] = name_fields[i];
+    names[n + (has_parameters(maker) ? NNAMES : 0)] = NULL;
     return n;
 }
 
 void put_layer_fields(struct text *out) {
-    const char *names[MAX_FIELDS + 1];
+    const char *names[MAX_FIELDS + NNAMES + 1];
     for (int i = 0; i < NMAKERS; i++)
         if (field_names(&makers[i], names))
             put_names(out, format("Fields of %s", makers[i].name), names);
@@ -176,11 +185,25 @@ void put_layer_fields(struct text *out) {
         put_names(out, "Fields of stage", names);
 }
 
+/* Leaves them as the part's user value: a list. */
+static void read_names(const struct table *table, int part) {
+    lua_State *L = table->L;
+    lua_createtable(L, NNAMES, 0);
+    for (int i = 0; i < NNAMES; i++) {
+        int type = push_field(table, name_fields[i]);
+        if (type != LUA_TNIL && type != LUA_TSTRING)
+            field_fail(L, table->line, name_fields[i], "'%s' must be a name, in quotes, not %s", name_fields[i],
+                       describe(L, -1));
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setiuservalue(L, part, 1);
+}
+
 /* linear { … } and the other constructors. Upvalue: the maker. */
 static int make(lua_State *L) {
     const struct maker *maker = lua_touserdata(L, lua_upvalueindex(1));
     struct table table = {L, 1, script_line(L), maker->name};
-    const char *names[MAX_FIELDS + 1];
+    const char *names[MAX_FIELDS + NNAMES + 1];
     int n = field_names(maker, names);
     if (!lua_istable(L, 1))
         word_fail(L, table.line, maker->name, "%s takes a table of fields, not %s; write: %s { ... }", maker->name,
@@ -190,6 +213,8 @@ static int make(lua_State *L) {
     struct part *part = push_part(L, maker, table.line);
     for (int i = 0; i < n; i++)
         part->value[i] = read_field(&table, &maker->field[i]);
+    if (has_parameters(maker))
+        read_names(&table, lua_gettop(L));
     return 1;
 }
 
@@ -320,6 +345,13 @@ static void add_residual(struct builder *builder, int index, int unit, const str
     lua_settop(L, list - 1);
 }
 
+/* Of the list on the top of the stack. */
+static const char *name_at(lua_State *L, int i) {
+    const char *name = lua_rawgeti(L, -1, i) == LUA_TSTRING ? copy_string(lua_tostring(L, -1)) : NULL;
+    lua_pop(L, 1);
+    return name;
+}
+
 static void add_part(struct builder *builder, int index, int unit, bool first, bool last) {
     const struct part *part = part_at(builder->L, index, LAYER);
     if (!part)
@@ -337,6 +369,12 @@ static void add_part(struct builder *builder, int index, int unit, bool first, b
         add_moe(builder, part, unit);
         return;
     }
+    struct rt_names names = {0};
+    if (has_parameters(part->maker)) {
+        lua_getiuservalue(builder->L, index, 1);
+        names = (struct rt_names){name_at(builder->L, 1), name_at(builder->L, 2)};
+        lua_pop(builder->L, 1);
+    }
     add_layer(builder, (struct model_layer){.kind = part->maker->kind,
                                             .out = (int)value_of(part, "width"),
                                             .heads = (int)value_of(part, "heads"),
@@ -344,6 +382,7 @@ static void add_part(struct builder *builder, int index, int unit, bool first, b
                                             .kv_heads = (int)value_of(part, "kv_heads"),
                                             .rope = (int)value_of(part, "rope"),
                                             .unit = unit,
+                                            .names = names,
                                             .unbiased = is_without(part, "bias"),
                                             .unplaced = is_without(part, "positions")});
 }
@@ -562,6 +601,15 @@ static void read_cut(struct builder *builder) {
 
 const char *const model_fields[] = {"input", "layers", "optimizer", "precision", "cut", "costs", NULL};
 
+static void keep_names(struct model *m) {
+    struct rt_names *names = NEW(struct rt_names, m->nlayers + 1);
+    for (int i = 0; i < m->nlayers; i++) {
+        names[i] = m->layer[i].names;
+        if (names[i].hf || names[i].gguf)
+            m->rt.names = names;
+    }
+}
+
 void extract_model(struct script *script, void *spec) {
     struct spec *sp = spec;
     lua_State *L = script->L;
@@ -574,6 +622,7 @@ void extract_model(struct script *script, void *spec) {
         read_optimizer(&builder);
         read_layers(&builder);
     }
+    keep_names(builder.m);
     read_cut(&builder);
     sp->model = builder.m;
 }

@@ -1,7 +1,9 @@
 /* The host as a device: layers run at once in the rank's own thread, messages by its transport. */
 #include "device_host.h"
 #include "job.h"
+#include "store/import.h"
 #include "store/seconds.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,22 +150,36 @@ void host_release(struct replay *re, struct host_rank *own) {
     free(own->batch);
 }
 
+/* From the file, or at random. */
+static bool init_stage(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed,
+                       struct named_file *weights) {
+    char why[1000];
+    if (!weights)
+        host_init(m, s, w, seed);
+    else if (!import_stage(weights, m, s, w, why, sizeof why)) {
+        fprintf(stderr, "pianola: error: %s\n", why);
+        return false;
+    }
+    return true;
+}
+
 /* Only a whole stage can be initialised: of a shard's, the rest is dropped. */
-static bool init_shard(const struct rt_program *p, const struct rt_home *home, float *w, uint64_t seed) {
+static bool init_shard(const struct rt_program *p, const struct rt_home *home, float *w, uint64_t seed,
+                       struct named_file *weights) {
     const struct rt_stage *s = &p->stage[home->stage];
     int64_t held = held_count(p->model, s, home);
     float *whole = malloc((size_t)weight_count(p->model, s) * sizeof *whole + 1);
     if (!whole)
         return false;
-    host_init(p->model, s, whole, seed);
-    if (held > 0)
+    bool ok = init_stage(p->model, s, whole, seed, weights);
+    if (ok && held > 0)
         memcpy(w, whole + home->first, (size_t)held * sizeof *w);
     free(whole);
-    return true;
+    return ok;
 }
 
 /* Everything but the weights stays as it is: verify has proved that nothing reads it before it is written. */
-bool host_begin(struct replay *re, uint64_t seed) {
+bool host_begin(struct replay *re, uint64_t seed, struct named_file *weights) {
     const struct rt_program *p = re->program;
     const struct rt_rank *k = &p->rank[re->rank];
     bool ok = true;
@@ -171,9 +187,9 @@ bool host_begin(struct replay *re, uint64_t seed) {
         const struct rt_home *home = &k->home[i];
         float *w = (float *)(void *)(self(re)->arena + home->weight);
         if (home->count < weight_count(p->model, &p->stage[home->stage]))
-            ok = init_shard(p, home, w, seed);
+            ok = init_shard(p, home, w, seed, weights);
         else
-            host_init(p->model, &p->stage[home->stage], w, seed);
+            ok = init_stage(p->model, &p->stage[home->stage], w, seed, weights);
     }
     return ok;
 }

@@ -85,7 +85,7 @@ static bool prepare(struct training *training, struct worker *worker, int r) {
     bool ok = host_take(&worker->replay, &worker->rank, run->program, r) && worker->first && worker->last;
     training->arena[MEMORY_DEVICE * run->program->workers + r] = worker->rank.arena;
     training->arena[MEMORY_HOST * run->program->workers + r] = worker->rank.host;
-    return ok && host_begin(&worker->replay, run->seed);
+    return ok && host_begin(&worker->replay, run->seed, run->weights);
 }
 
 /* Of each microbatch. */

@@ -43,7 +43,7 @@ void backend_connect(struct rank_run *run) {
 }
 
 void backend_begin(struct rank_run *run) {
-    if (!host_begin(&run->replay, (uint64_t)run->flags.seed))
+    if (!host_begin(&run->replay, (uint64_t)run->flags.seed, NULL))
         rank_error(run->self, "no memory for initial weights");
 }
 

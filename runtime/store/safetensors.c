@@ -94,9 +94,9 @@ struct reader {
     struct tensor *tensor;
     struct tensor_meta *meta;
     size_t n, cap, nmeta, capmeta;
-    int64_t data;  /* where the data begins in the file */
-    int64_t bytes; /* of data */
-    bool has_meta;
+    int64_t data;       /* where the data begins in the file */
+    int64_t bytes;      /* of data */
+    bool has_meta, any; /* any: of all types that are read at all */
 };
 
 /* Room for one more; NULL when there is none. */
@@ -146,7 +146,7 @@ static void read_shape(struct json *json, struct tensor *tensor) {
 }
 
 static void check_tensor(const struct reader *reader, struct json *json, const struct tensor *tensor) {
-    int64_t need = sizeof(float);
+    int64_t need = values_bytes(tensor->type, 1);
     for (int d = 0; d < tensor->ndims; d++)
         if (__builtin_mul_overflow(need, tensor->dim[d], &need)) {
             json_fail(json, "tensor %s: its shape is beyond any file", tensor->name);
@@ -158,6 +158,15 @@ static void check_tensor(const struct reader *reader, struct json *json, const s
     else if (tensor->end - tensor->at != need)
         json_fail(json, "tensor %s: its shape takes %lld bytes, its data_offsets %lld", tensor->name, (long long)need,
                   (long long)(tensor->end - tensor->at));
+}
+
+static bool read_type(const struct reader *reader, const char *word, enum values *type) {
+    for (enum values t = VALUES_F32; t <= (reader->any ? VALUES_BF16 : VALUES_F32); t++)
+        if (strcmp(word, values_name(t)) == 0) {
+            *type = t;
+            return true;
+        }
+    return false;
 }
 
 static void read_tensor(struct reader *reader, const char *name) {
@@ -173,8 +182,9 @@ static void read_tensor(struct reader *reader, const char *name) {
         if (strcmp(key, "dtype") == 0 && !dtype) {
             dtype = true;
             value = json_string(json);
-            if (value && strcmp(value, "F32") != 0)
-                json_fail(json, "tensor %s: dtype %s; only F32 is read here", name, value);
+            if (value && !read_type(reader, value, &tensor.type))
+                json_fail(json, "tensor %s: dtype %s; only F32%s is read here", name, value,
+                          reader->any ? ", F16 or BF16" : "");
         } else if (strcmp(key, "shape") == 0 && !shape) {
             shape = true;
             read_shape(json, &tensor);
@@ -321,8 +331,8 @@ static bool load(struct reader *reader, struct safetensors *file, int64_t size, 
     return durable_read(file->fd, file->path, file->header, (size_t)length, 8, why, nwhy);
 }
 
-struct safetensors *safetensors_open(const char *path, char *why, size_t nwhy) {
-    struct reader reader = {.n = 0};
+static struct safetensors *open_file(const char *path, bool any, char *why, size_t nwhy) {
+    struct reader reader = {.any = any};
     int64_t size;
     struct safetensors *file = calloc(1, sizeof *file);
     if (!file || !(file->path = strdup(path))) {
@@ -344,6 +354,13 @@ struct safetensors *safetensors_open(const char *path, char *why, size_t nwhy) {
         return file;
     safetensors_close(file);
     return NULL;
+}
+
+struct safetensors *safetensors_open(const char *path, char *why, size_t nwhy) {
+    return open_file(path, false, why, nwhy);
+}
+struct safetensors *safetensors_open_any(const char *path, char *why, size_t nwhy) {
+    return open_file(path, true, why, nwhy);
 }
 
 const struct tensor *safetensors_find(const struct safetensors *file, const char *name) {

@@ -2,10 +2,11 @@
  *
  * u64 header length, little-endian; the header, JSON padded with spaces to 8 bytes:
  * {"__metadata__":{"key":"value"},"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},…}; then the data, row by
- * row, little-endian, at the offsets, each byte in exactly one tensor. Here all tensors are F32. */
+ * row, little-endian, at the offsets, each byte in exactly one tensor. Here all tensors that are written are F32. */
 #ifndef PIANOLA_SAFETENSORS_H
 #define PIANOLA_SAFETENSORS_H
 #include "durable.h"
+#include "values.h"
 
 enum { SAFETENSORS_DIMS = 4, SAFETENSORS_HEADER = 100000000 };
 
@@ -13,6 +14,7 @@ struct tensor {
     const char *name; /* printable ASCII without quotes and backslashes; so is metadata */
     int32_t ndims;
     int64_t dim[SAFETENSORS_DIMS];
+    enum values type;
     int64_t at, end; /* when read: bytes of the file */
 };
 struct tensor_meta {
@@ -43,6 +45,8 @@ struct safetensors {
 
 /* Opens a file that obeys all the rules above. Otherwise NULL, and why names the file and the rule. */
 struct safetensors *safetensors_open(const char *path, char *why, size_t nwhy);
+/* One whose tensors may also be F16 and BF16; they cannot be read by safetensors_read. */
+struct safetensors *safetensors_open_any(const char *path, char *why, size_t nwhy);
 const struct tensor *safetensors_find(const struct safetensors *file, const char *name); /* NULL: not there */
 const char *safetensors_meta(const struct safetensors *file, const char *key);           /* NULL: not there */
 /* The whole tensor into out, of (end - at) bytes. */

@@ -3,14 +3,28 @@
 -- output layer of its own. inner: the columns of gate and up, 8/3 of the width in multiples of 8 where it is 0.
 -- parallel: how a team divides the model: "tensor"; "sequence", which also divides what lies between by rows; or all of it
 -- by rows, for which attention exchanges keys and values ("context") or heads ("ulysses").
+-- size: "", the numbers below; or a published model's. Its weights are read by `pianola run --weights`.
+local sizes = {   -- layers, width, heads, heads of keys and values, inner, vocab, base of rope, tied
+  ["SmolLM2-135M"] = { 30, 576, 9, 3, 1536, 49152, 100000, true },
+  ["SmolLM2-360M"] = { 32, 960, 15, 5, 2560, 49152, 100000, true },
+  ["SmolLM2-1.7B"] = { 24, 2048, 32, 32, 8192, 49152, 130000, true },
+  ["Llama-2-7B"] = { 32, 4096, 32, 32, 11008, 32000, 10000, false },
+  ["Llama-3-8B"] = { 32, 4096, 32, 8, 14336, 128256, 500000, false },
+}
+local size = params { size = "" }.size
+local s = size == "" and { 4, 64, 4, 2, 0, 256, 10000, false } or sizes[size] or error("size = " .. size .. ": see llama.lua")
 local p = params {
-  layers = 4, width = 64, heads = 4, kv_heads = 2, inner = 0, context = 64, rows = 4, rope = 10000,
-  lr = 3e-3, precision = "fp32", parallel = "tensor",
+  layers = s[1], width = s[2], heads = s[3], kv_heads = s[4], inner = s[5], vocab = s[6], rope = s[7], tied = s[8],
+  context = 64, rows = 4, lr = 3e-3, precision = "fp32", parallel = "tensor",
 }
 local dim, inner = p.width // p.heads, p.inner
 if inner == 0 then inner = (p.width * 8 // 3 + 7) // 8 * 8 end
 
-local function product(width, split) return linear { width = width, bias = false, split = split } end
+-- What it is called in files of weights: Hugging Face's, and GGUF's.
+local function product(width, split, hf, gguf)
+  return linear { width = width, bias = false, split = split, hf = hf, gguf = gguf }
+end
+local function norm(split, hf, gguf) return rmsnorm { split = split, hf = hf, gguf = gguf } end
 local ways = {
   tensor = { columns = "columns", rows = "rows" },
   sequence = { columns = "columns", rows = "rows", between = "rows" },
@@ -22,23 +36,30 @@ if not way then
   error("parallel = \"" .. p.parallel .. "\": a team divides the model by \"tensor\", \"sequence\", \"context\" or \"ulysses\"")
 end
 
-local layers = { embedding { width = p.width, positions = false, split = way.rows } }
-for _ = 1, p.layers do
+local layers = {
+  embedding { width = p.width, positions = false, split = way.rows, hf = "model.embed_tokens", gguf = "token_embd" },
+}
+for i = 0, p.layers - 1 do
+  local hf, gguf = "model.layers." .. i .. ".", "blk." .. i .. "."
   layers[#layers + 1] = residual {
-    rmsnorm { split = way.between }, product((p.heads + 2 * p.kv_heads) * dim, way.columns),
+    norm(way.between, hf .. "input_layernorm", gguf .. "attn_norm"),
+    product((p.heads + 2 * p.kv_heads) * dim, way.columns, hf .. "self_attn.{q,k,v}_proj",
+      gguf .. "attn_{q~" .. p.heads .. ",k~" .. p.kv_heads .. ",v}"),
     attention { heads = p.heads, kv_heads = p.kv_heads, rope = p.rope, split = way.attention },
-    product(p.width, way.rows),
+    product(p.width, way.rows, hf .. "self_attn.o_proj", gguf .. "attn_output"),
   }
   layers[#layers + 1] = residual {
-    rmsnorm { split = way.between }, product(2 * inner, way.columns), swiglu {}, product(p.width, way.rows),
+    norm(way.between, hf .. "post_attention_layernorm", gguf .. "ffn_norm"),
+    product(2 * inner, way.columns, hf .. "mlp.{gate,up}_proj", gguf .. "ffn_{gate,up}"), swiglu {},
+    product(p.width, way.rows, hf .. "mlp.down_proj", gguf .. "ffn_down"),
   }
 end
-layers[#layers + 1] = rmsnorm { split = way.between }
-layers[#layers + 1] = product(256, way.columns)
+layers[#layers + 1] = norm(way.between, "model.norm", "output_norm")
+layers[#layers + 1] = p.tied and unembedding { split = way.columns } or product(p.vocab, way.columns, "lm_head", "output")
 layers[#layers + 1] = cross_entropy {}
 
 return model {
-  input = tokens { vocab = 256, context = p.context, rows = p.rows },   -- rows sequences per microbatch
+  input = tokens { vocab = p.vocab, context = p.context, rows = p.rows },   -- rows sequences per microbatch
   layers = layers,
   optimizer = adamw { lr = p.lr },
   precision = p.precision,   -- or "bf16", with fp32 masters

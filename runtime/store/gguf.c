@@ -1,0 +1,158 @@
+/* GGUF: see gguf.h. Magic, version, counts; metadata; what each tensor is; then, aligned, the tensors' data. */
+#include "gguf.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { UINT8, INT8, UINT16, INT16, UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY, UINT64, INT64, FLOAT64, NTYPES };
+static const uint8_t sizes[NTYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8}; /* 0: of any */
+enum { ALIGNMENT = 32, MOST_ALIGNMENT = 1 << 20 };
+
+struct reader {
+    const char *path;
+    const uint8_t *from, *at, *end;
+    char *why;
+    size_t nwhy;
+    bool bad;
+    uint64_t alignment;
+};
+
+static void fail(struct reader *r, const char *what) {
+    if (!r->bad)
+        snprintf(r->why, r->nwhy, "%s: byte %td: %s", r->path, r->at - r->from, what);
+    r->bad = true;
+}
+
+static const uint8_t *take(struct reader *r, uint64_t n) {
+    const uint8_t *at = r->at;
+    if (r->bad || n > (uint64_t)(r->end - r->at)) {
+        fail(r, "the file ends within its header: it was cut off");
+        return NULL;
+    }
+    r->at += n;
+    return at;
+}
+
+static uint64_t number(struct reader *r, size_t width) {
+    uint64_t x = 0;
+    const uint8_t *at = take(r, width);
+    if (at)
+        memcpy(&x, at, width); /* this machine is little-endian, as the file is */
+    return x;
+}
+
+static const char *string(struct reader *r, size_t *n) {
+    uint64_t length = number(r, 8);
+    const char *s = (const char *)take(r, length);
+    *n = s ? (size_t)length : 0;
+    return s ? s : "";
+}
+
+static void skip_value(struct reader *r, uint32_t type) {
+    uint64_t n = 1;
+    size_t length;
+    if (type == ARRAY) {
+        type = (uint32_t)number(r, 4);
+        n = number(r, 8);
+    }
+    if (type >= NTYPES || type == ARRAY)
+        fail(r, "a value of no type that is known");
+    else if (type != STRING)
+        take(r, n > (uint64_t)(r->end - r->from) ? UINT64_MAX : n * sizes[type]);
+    for (uint64_t i = 0; type == STRING && i < n && !r->bad; i++)
+        string(r, &length);
+}
+
+static void read_metadata(struct reader *r) {
+    static const char key[] = "general.alignment";
+    size_t n;
+    const char *name = string(r, &n);
+    uint32_t type = (uint32_t)number(r, 4);
+    if (n != strlen(key) || memcmp(name, key, n) != 0) {
+        skip_value(r, type);
+        return;
+    }
+    r->alignment = type == UINT32 ? number(r, 4) : 0;
+    if (r->alignment == 0 || r->alignment > MOST_ALIGNMENT || (r->alignment & (r->alignment - 1)) != 0)
+        fail(r, "general.alignment is no power of two");
+}
+
+/* ggml's numbers of types. */
+static enum values type_of(uint64_t type) {
+    switch (type) {
+    case 0: return VALUES_F32;
+    case 1: return VALUES_F16;
+    case 2: return VALUES_Q4_0;
+    case 3: return VALUES_Q4_1;
+    case 8: return VALUES_Q8_0;
+    case 30: return VALUES_BF16;
+    default: return NVALUES;
+    }
+}
+
+/* Its data's offset, for now, is kept in bytes. Dimensions come with the one first whose elements are next to each
+ * other. */
+static void read_tensor(struct reader *r, struct named *tensor) {
+    int64_t count = 1;
+    tensor->name = string(r, &tensor->nname);
+    uint64_t ndims = number(r, 4);
+    if (ndims < 1 || ndims > NAMED_DIMS) {
+        fail(r, "a tensor of no dimensions, or of more than 4");
+        return;
+    }
+    tensor->ndims = (int32_t)ndims;
+    for (int d = tensor->ndims - 1; d >= 0; d--) {
+        tensor->dim[d] = (int64_t)number(r, 8);
+        if (tensor->dim[d] < 1 || __builtin_mul_overflow(count, tensor->dim[d], &count))
+            fail(r, "a tensor whose shape is beyond any file");
+    }
+    tensor->type = type_of(number(r, 4));
+    if (!r->bad && tensor->type == NVALUES)
+        fail(r, "a tensor of a type that is not read; F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are");
+    tensor->bytes = (int64_t)number(r, 8);
+    if (!r->bad && values_bytes(tensor->type, tensor->dim[tensor->ndims - 1]) < 0)
+        fail(r, "a tensor whose rows are not whole blocks of its type");
+    tensor->data = r->from;
+    if (!r->bad && values_bytes(tensor->type, count) < 0)
+        fail(r, "a tensor whose shape is beyond any file");
+}
+
+static int64_t bytes_of(const struct named *tensor) {
+    int64_t count = 1;
+    for (int d = 0; d < tensor->ndims; d++)
+        count *= tensor->dim[d];
+    return values_bytes(tensor->type, count);
+}
+
+/* Once all are known, and with them where the data begin. */
+static void place(struct reader *r, struct named *tensor) {
+    uint64_t begin = ((uint64_t)(r->at - r->from) + r->alignment - 1) / r->alignment * r->alignment,
+             size = (uint64_t)(r->end - r->from), offset = (uint64_t)tensor->bytes;
+    tensor->bytes = bytes_of(tensor);
+    if (begin > size || offset > size - begin || (uint64_t)tensor->bytes > size - begin - offset) {
+        snprintf(r->why, r->nwhy, "%s: tensor %.*s lies beyond the end of the file: it was cut off", r->path,
+                 tensor->nname < 100 ? (int)tensor->nname : 100, tensor->name);
+        r->bad = true;
+        return;
+    }
+    tensor->data = r->from + begin + offset;
+}
+
+bool gguf_tensors(const char *path, const uint8_t *data, size_t size, struct named_list *list, char *why, size_t nwhy) {
+    struct reader r = {path, data, data, data + size, why, nwhy, false, ALIGNMENT};
+    size_t before = list->n;
+    take(&r, 4); /* GGUF */
+    uint64_t version = number(&r, 4), tensors = number(&r, 8), values = number(&r, 8);
+    if (!r.bad && version != 2 && version != 3)
+        fail(&r, "GGUF of another version than 2 or 3");
+    for (uint64_t i = 0; i < values && !r.bad; i++)
+        read_metadata(&r);
+    for (uint64_t i = 0; i < tensors && !r.bad; i++) {
+        struct named tensor = {.name = NULL};
+        read_tensor(&r, &tensor);
+        if (!r.bad && !named_add(list, &tensor))
+            fail(&r, "no memory");
+    }
+    for (size_t i = before; i < list->n && !r.bad; i++)
+        place(&r, &list->at[i]);
+    return !r.bad;
+}

@@ -1,0 +1,279 @@
+/* Weights from files of others: see import.h. */
+#include "import.h"
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_NAME = 300, MOST_PARTS = 8, TURNED = 64 /* rows or columns at a time */ };
+
+/* A tensor that is a part of a parameter: so many of its columns. */
+struct source {
+    char name[MOST_NAME];
+    struct named *tensor;
+    int64_t columns;
+    int heads; /* whose rows are to be turned back; 0: none */
+};
+struct wanted {
+    const struct rt_layer *l;
+    struct rt_parameter whole;
+    bool turned; /* out x in there */
+    int n;
+    struct source source[MOST_PARTS];
+};
+
+struct import {
+    struct named_file *file;
+    const struct rt_model *m;
+    char *why;
+    size_t nwhy;
+};
+
+static bool say(const struct import *im, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static bool say(const struct import *im, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(im->why, im->nwhy, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+/* ---- names ---- */
+
+/* The name of parameter number i: the i-th between semicolons, or the last. */
+static const char *part_of_name(const char *name, int i, int *n) {
+    for (; i > 0 && strchr(name, ';'); i--)
+        name = strchr(name, ';') + 1;
+    *n = (int)strcspn(name, ";");
+    return name;
+}
+
+static const char *ending(const struct rt_parameter *p) {
+    return strcmp(p->name, "bias") == 0 || strcmp(p->name, "beta") == 0 ? "bias" : "weight";
+}
+
+static bool add_source(const struct import *im, struct wanted *wanted, const char *before, int nbefore, const char *one,
+                       int none, const char *after, int nafter) {
+    struct source *source = &wanted->source[wanted->n];
+    const char *heads = memchr(one, '~', (size_t)none);
+    if (wanted->n == MOST_PARTS)
+        return say(im, "layer %d: more than %d tensors in one", wanted->l->index, MOST_PARTS);
+    source->heads = heads ? atoi(heads + 1) : 0;
+    none = heads ? (int)(heads - one) : none;
+    int n = snprintf(source->name, sizeof source->name, "%.*s%.*s%.*s.%s", nbefore, before, none, one, nafter, after,
+                     ending(&wanted->whole));
+    wanted->n++;
+    return n < (int)sizeof source->name || say(im, "layer %d: its name is too long", wanted->l->index);
+}
+
+static bool find_names(const struct import *im, struct wanted *wanted, int i) {
+    const struct rt_names *all = im->m->names, *names = all ? &all[wanted->l->index] : NULL;
+    const char *name = !names ? NULL : named_is_gguf(im->file) ? names->gguf : names->hf;
+    int n;
+    if (!name)
+        return say(im, "layer %d: the model does not say what it is called in %s files; give the layer the field '%s'",
+                   wanted->l->index, named_is_gguf(im->file) ? "GGUF" : "safetensors",
+                   named_is_gguf(im->file) ? "gguf" : "hf");
+    name = part_of_name(name, i, &n);
+    wanted->turned = wanted->l->kind == LAYER_linear && wanted->whole.ndims == 2 && *name != '=';
+    if (*name == '=') {
+        name++;
+        n--;
+    }
+    const char *open = memchr(name, '{', (size_t)n),
+               *close = open ? memchr(open, '}', (size_t)(name + n - open)) : NULL;
+    if (!close)
+        return add_source(im, wanted, name, n, "", 0, "", 0);
+    for (const char *one = open + 1; one <= close;) {
+        int length = (int)strcspn(one, ",}");
+        if (!add_source(im, wanted, name, (int)(open - name), one, length, close + 1, (int)(name + n - close - 1)))
+            return false;
+        one += length + 1;
+    }
+    return true;
+}
+
+/* ---- shapes ---- */
+
+static const char *shape(int ndims, const int64_t *dim, char *out) {
+    int n = 0;
+    for (int d = 0; d < ndims; d++)
+        n += snprintf(out + n, 128 - (size_t)n, "%s%" PRId64, d ? " x " : "", dim[d]);
+    return out;
+}
+
+/* Columns of a whole parameter: of a vector, its elements. */
+static int64_t columns_of(const struct rt_parameter *p) { return p->dim[p->ndims - 1]; }
+static int64_t rows_of(const struct rt_parameter *p) { return p->ndims == 2 ? p->dim[0] : 1; }
+
+static bool fits(const struct wanted *wanted, const struct named *tensor, int64_t *columns) {
+    const struct rt_parameter *whole = &wanted->whole;
+    if (tensor->ndims != whole->ndims)
+        return false;
+    if (whole->ndims == 1) {
+        *columns = tensor->dim[0];
+        return true;
+    }
+    *columns = tensor->dim[wanted->turned ? 0 : 1];
+    int64_t rows = tensor->dim[wanted->turned ? 1 : 0];
+    bool table = strcmp(whole->name, "token") == 0;
+    return rows == whole->dim[0] || (table && rows < whole->dim[0]);
+}
+
+static bool find_tensors(const struct import *im, struct wanted *wanted) {
+    int64_t sum = 0;
+    char is[128], must[128];
+    for (int i = 0; i < wanted->n; i++) {
+        struct source *source = &wanted->source[i];
+        source->tensor = named_find(im->file, source->name);
+        if (!source->tensor)
+            return say(im, "%s: has no tensor %s, which layer %d needs", named_path(im->file), source->name,
+                       wanted->l->index);
+        bool good = fits(wanted, source->tensor, &source->columns);
+        sum += source->columns;
+        if (!good || (i == wanted->n - 1 && sum != columns_of(&wanted->whole)) ||
+            (source->heads > 0 && source->columns % (2 * source->heads) != 0))
+            return say(im, "%s: tensor %s is %s, but %s of layer %d is %s%s%s", named_path(im->file), source->name,
+                       shape(source->tensor->ndims, source->tensor->dim, is), wanted->whole.name, wanted->l->index,
+                       shape(wanted->whole.ndims, wanted->whole.dim, must), wanted->n > 1 ? ", with all its parts" : "",
+                       wanted->turned ? ", turned" : "");
+    }
+    return true;
+}
+
+static bool find_wanted(const struct import *im, const struct rt_layer *l, const struct rt_parameter *p, int i,
+                        struct wanted *wanted) {
+    *wanted = (struct wanted){.l = l, .whole = whole_parameter(l, p)};
+    return find_names(im, wanted, i) && find_tensors(im, wanted);
+}
+
+/* ---- values ---- */
+
+/* The row that llama.cpp has moved to this place: of a head's rows, pairs came from the two halves. */
+static int64_t turned_back(const struct source *source, int64_t row) {
+    if (source->heads == 0)
+        return row;
+    int64_t size = source->columns / source->heads, head = row / size, at = row % size;
+    return head * size + at % 2 * (size / 2) + at / 2;
+}
+
+/* Into columns [first, first + source->columns) of the whole parameter. */
+static void read_source(const struct wanted *wanted, const struct source *source, int64_t first, float *whole,
+                        float *line) {
+    int64_t columns = columns_of(&wanted->whole), rows = rows_of(&wanted->whole);
+    const struct named *tensor = source->tensor;
+    if (wanted->whole.ndims == 1 || !wanted->turned) {
+        int64_t there = wanted->whole.ndims == 1 ? 1 : tensor->dim[0];
+        for (int64_t r = 0; r < there; r++) {
+            values_read(tensor->type, tensor->data, r * source->columns, source->columns, line);
+            for (int64_t c = 0; c < source->columns; c++)
+                whole[r * columns + first + (wanted->whole.ndims == 1 ? turned_back(source, c) : c)] = line[c];
+        }
+        return;
+    }
+    for (int64_t c = 0; c < source->columns; c++) {
+        float *to = whole + first + turned_back(source, c);
+        values_read(tensor->type, tensor->data, c * rows, rows, line);
+        for (int64_t r = 0; r < rows; r++)
+            to[r * columns] = line[r];
+    }
+}
+
+/* A member's part of the whole. */
+static void take_part(const struct rt_layer *l, const struct rt_parameter *p, const float *whole, float *w) {
+    for (int64_t at = 0; at < p->count;) {
+        struct rt_stretch run = stretch_of(l, p, at);
+        memcpy(w + at, whole + run.at, (size_t)run.n * sizeof *w);
+        at += run.n;
+    }
+}
+
+static bool read_parameter(const struct import *im, const struct rt_layer *l, const struct rt_parameter *p, int i,
+                           float *w) {
+    struct wanted wanted;
+    if (!find_wanted(im, l, p, i, &wanted))
+        return false;
+    int64_t longest =
+                rows_of(&wanted.whole) > columns_of(&wanted.whole) ? rows_of(&wanted.whole) : columns_of(&wanted.whole),
+            first = 0;
+    bool apart = p->count != wanted.whole.count;
+    float *line = malloc((size_t)longest * sizeof *line),
+          *whole = apart ? calloc((size_t)wanted.whole.count, sizeof *whole) : w;
+    bool ok = line && whole;
+    for (int k = 0; ok && k < wanted.n; k++) {
+        read_source(&wanted, &wanted.source[k], first, whole, line);
+        first += wanted.source[k].columns;
+    }
+    if (ok && apart)
+        take_part(l, p, whole, w);
+    if (!ok)
+        say(im, "%s: no memory", named_path(im->file));
+    if (apart)
+        free(whole);
+    free(line);
+    return ok;
+}
+
+/* ---- stages ---- */
+
+typedef bool parameter_function(const struct import *im, const struct rt_layer *l, const struct rt_parameter *p, int i,
+                                float *w);
+
+static bool of_layer(const struct import *im, const struct rt_layer *l, float *w, parameter_function *f) {
+    const struct rt_parameters all = parameters_of(im->m, l, shared_table(im->m, l) > 0);
+    bool table = all.n > 0 && strcmp(all.at[0].name, "position") == 0; /* its tokens are a set of their own */
+    for (int i = 0; i < all.n; w += w ? all.at[i].count : 0, i++)
+        if (!f(im, l, &all.at[i], i + table, w))
+            return false;
+    return true;
+}
+
+static bool check_parameter(const struct import *im, const struct rt_layer *l, const struct rt_parameter *p, int i,
+                            float *w) {
+    struct wanted wanted;
+    (void)w;
+    if (!find_wanted(im, l, p, i, &wanted))
+        return false;
+    for (int k = 0; k < wanted.n; k++)
+        wanted.source[k].tensor->used = true;
+    return true;
+}
+
+/* Buffers that are no weights, and an output layer that is the table again. */
+static bool is_known(const struct named *tensor) {
+    static const char *const known[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq", "lm_head.weight",
+                                        "rope_freqs.weight"};
+    for (int i = 0; i < 5; i++) {
+        size_t n = strlen(known[i]);
+        if (tensor->nname >= n && memcmp(tensor->name + tensor->nname - n, known[i], n) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool import_check(struct named_file *file, const struct rt_model *m, const struct rt_stage *stage, int n, char *why,
+                  size_t nwhy) {
+    struct import im = {file, m, why, nwhy};
+    for (const struct rt_stage *s = stage; s < stage + n; s++)
+        for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
+            if (l->set == SET_OWN && l->nparam > 0 && !of_layer(&im, l, NULL, check_parameter))
+                return false;
+    const struct named_list *all = named_all(file);
+    for (size_t i = 0; i < all->n; i++)
+        if (!all->at[i].used && !is_known(&all->at[i]))
+            return say(&im, "%s: tensor %.*s belongs to no layer of the model", named_path(file), (int)all->at[i].nname,
+                       all->at[i].name);
+    return true;
+}
+
+bool import_stage(struct named_file *file, const struct rt_model *m, const struct rt_stage *s, float *w, char *why,
+                  size_t nwhy) {
+    struct import im = {file, m, why, nwhy};
+    memset(w, 0, (size_t)weight_count(m, s) * sizeof *w);
+    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
+        if (l->set == SET_OWN && l->nparam > 0 &&
+            !of_layer(&im, l, w + l->param / precision_bytes(m->precision), read_parameter))
+            return false;
+    return true;
+}

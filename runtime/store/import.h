@@ -1,0 +1,22 @@
+/* Weights from files of others: what a model's layers are called there, and how it lies there.
+ *
+ * A layer's name in such files, `hf` for safetensors as Hugging Face's transformers has them and `gguf` for
+ * llama.cpp's, is that of its parameters up to `.weight` and `.bias`: gamma and tokens are weights, beta is a bias. An
+ * embedding with positions names these behind a semicolon: `wte;wpe`. What lies side by side here and is several
+ * tensors there is in braces: `self_attn.{q,k,v}_proj`. Linear layers are out x in there, and turned as they are read;
+ * with = in front of the name they are in x out, as here. ~H behind a name in braces: llama.cpp has turned the rows of
+ * its H heads for a rope that pairs neighbours, and they are turned back.
+ *
+ * A table of tokens may be shorter there: the rest of the rows is 0. All else must have the same shape. */
+#ifndef PIANOLA_IMPORT_H
+#define PIANOLA_IMPORT_H
+#include "named.h"
+#include "rt.h"
+
+/* Whether the file has all that these stages read, and nothing else. Marks tensors as used. */
+bool import_check(struct named_file *file, const struct rt_model *m, const struct rt_stage *stage, int n, char *why,
+                  size_t nwhy);
+/* A stage's weights, as host_init leaves them: fp32, weight_count of them. */
+bool import_stage(struct named_file *file, const struct rt_model *m, const struct rt_stage *s, float *w, char *why,
+                  size_t nwhy);
+#endif

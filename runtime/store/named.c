@@ -1,0 +1,241 @@
+/* Files of named tensors: see named.h. */
+#include "named.h"
+#include "gguf.h"
+#include "json.h"
+#include "safetensors.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_PARTS = 1000, MOST_INDEX = 100000000 };
+
+struct part {
+    uint8_t *data;
+    size_t size;
+    struct safetensors *names; /* whose header the tensors' names lie in; NULL: of GGUF */
+};
+struct named_file {
+    const char *path;
+    struct named_list list;
+    struct part *part;
+    int nparts;
+    bool gguf;
+};
+
+bool named_add(struct named_list *list, const struct named *tensor) {
+    if (list->n == list->cap) {
+        size_t cap = list->cap ? 2 * list->cap : 64;
+        struct named *at = realloc(list->at, cap * sizeof *at);
+        if (!at)
+            return false;
+        list->at = at;
+        list->cap = cap;
+    }
+    list->at[list->n++] = *tensor;
+    return true;
+}
+
+static int by_name(const void *x, const void *y) {
+    const struct named *a = x, *b = y;
+    size_t n = a->nname < b->nname ? a->nname : b->nname;
+    int order = memcmp(a->name, b->name, n);
+    return order ? order : (a->nname > b->nname) - (a->nname < b->nname);
+}
+
+/* ---- files ---- */
+
+static bool map_file(const char *path, struct part *part, char *why, size_t nwhy) {
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool ok = fd >= 0 && fstat(fd, &st) == 0;
+    if (!ok)
+        snprintf(why, nwhy, "%s: %s", path, strerror(errno));
+    else if (!S_ISREG(st.st_mode) || st.st_size < 8) {
+        snprintf(why, nwhy, "%s: %s", path, S_ISREG(st.st_mode) ? "is too short for a file of weights" : "is no file");
+        ok = false;
+    }
+    if (ok) {
+        part->size = (size_t)st.st_size;
+        part->data = mmap(NULL, part->size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if ((ok = part->data != MAP_FAILED) == false) {
+            part->data = NULL;
+            snprintf(why, nwhy, "%s: %s", path, strerror(errno));
+        }
+    }
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+static bool add_safetensors(struct named_file *file, struct part *part, const char *path, char *why, size_t nwhy) {
+    part->names = safetensors_open_any(path, why, nwhy);
+    for (int i = 0; part->names && i < part->names->n; i++) {
+        const struct tensor *tensor = &part->names->tensor[i];
+        struct named named = {.name = tensor->name,
+                              .nname = strlen(tensor->name),
+                              .ndims = tensor->ndims,
+                              .type = tensor->type,
+                              .data = part->data + tensor->at,
+                              .bytes = tensor->end - tensor->at};
+        memcpy(named.dim, tensor->dim, sizeof named.dim);
+        if ((size_t)tensor->end > part->size || !named_add(&file->list, &named)) {
+            snprintf(why, nwhy, "%s: %s", path,
+                     (size_t)tensor->end > part->size ? "changes while it is read" : "no memory");
+            return false;
+        }
+    }
+    return part->names;
+}
+
+static bool add_part(struct named_file *file, const char *path, char *why, size_t nwhy) {
+    struct part *part = &file->part[file->nparts];
+    if (!map_file(path, part, why, nwhy))
+        return false;
+    file->nparts++;
+    bool gguf = memcmp(part->data, "GGUF", 4) == 0;
+    if (gguf && file->nparts == 1) {
+        file->gguf = true;
+        return gguf_tensors(path, part->data, part->size, &file->list, why, nwhy);
+    }
+    return add_safetensors(file, part, path, why, nwhy);
+}
+
+/* ---- an index: {"metadata": {…}, "weight_map": {"name": "file", …}} ---- */
+
+static void skip_plain(struct json *json) {
+    json_take(json, '{');
+    if (json_next(json, '}'))
+        return;
+    do {
+        int64_t n;
+        json_string(json);
+        json_take(json, ':');
+        while (json->at < json->end && *json->at == ' ')
+            json->at++;
+        if (!json->bad && json->at < json->end && *json->at == '"')
+            json_string(json);
+        else
+            json_whole(json, &n);
+    } while (json_next(json, ','));
+    json_take(json, '}');
+}
+
+/* Adds each file once, in the order in which they come first. */
+static bool add_mapped(struct named_file *file, struct json *json, char *why, size_t nwhy) {
+    const char *seen[MOST_PARTS];
+    int n = 0;
+    json_take(json, '{');
+    if (json_next(json, '}'))
+        return true;
+    do {
+        char path[PATH_MAX];
+        json_string(json);
+        json_take(json, ':');
+        const char *name = json_string(json), *slash = strrchr(file->path, '/');
+        int i = 0;
+        while (!json->bad && i < n && strcmp(seen[i], name) != 0)
+            i++;
+        if (json->bad || i < n)
+            continue;
+        if (n == MOST_PARTS || strchr(name, '/'))
+            return json_fail(json, n == MOST_PARTS ? "more than 1000 files" : "a file that does not lie beside it");
+        seen[n++] = name;
+        snprintf(path, sizeof path, "%.*s%s", slash ? (int)(slash - file->path) + 1 : 0, file->path, name);
+        if (!add_part(file, path, why, nwhy))
+            return false;
+    } while (json_next(json, ','));
+    return json_take(json, '}');
+}
+
+static bool read_index(struct named_file *file, char *why, size_t nwhy) {
+    struct part index = {0};
+    if (!map_file(file->path, &index, why, nwhy))
+        return false;
+    char *text = index.size <= MOST_INDEX ? malloc(index.size + 1) : NULL;
+    bool ok = text;
+    if (!text)
+        snprintf(why, nwhy, "%s: is no index: it is too long", file->path);
+    else {
+        memcpy(text, index.data, index.size);
+        struct json json = {text, text, text + index.size, file->path, "the index", why, nwhy, false};
+        json_take(&json, '{');
+        do {
+            const char *key = json_string(&json);
+            json_take(&json, ':');
+            if (json.bad)
+                break;
+            if (strcmp(key, "weight_map") == 0)
+                ok &= add_mapped(file, &json, why, nwhy);
+            else
+                skip_plain(&json);
+        } while (ok && json_next(&json, ','));
+        ok = ok && json_take(&json, '}') && json_end(&json) && !json.bad;
+    }
+    free(text);
+    munmap(index.data, index.size);
+    return ok;
+}
+
+/* ---- all of it ---- */
+
+static bool ends_in(const char *s, const char *end) {
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+static bool check_twice(const struct named_file *file, char *why, size_t nwhy) {
+    for (size_t i = 1; i < file->list.n; i++)
+        if (by_name(&file->list.at[i - 1], &file->list.at[i]) == 0) {
+            snprintf(why, nwhy, "%s: tensor %.*s is there twice", file->path, (int)file->list.at[i].nname,
+                     file->list.at[i].name);
+            return false;
+        }
+    return true;
+}
+
+struct named_file *named_open(const char *path, char *why, size_t nwhy) {
+    struct named_file *file = calloc(1, sizeof *file);
+    if (!file || !(file->path = strdup(path)) || !(file->part = calloc(MOST_PARTS, sizeof *file->part))) {
+        snprintf(why, nwhy, "%s: no memory", path);
+        named_close(file);
+        return NULL;
+    }
+    bool ok = ends_in(path, ".json") ? read_index(file, why, nwhy) : add_part(file, path, why, nwhy);
+    if (ok && file->list.n > 0)
+        qsort(file->list.at, file->list.n, sizeof *file->list.at, by_name);
+    if (ok && check_twice(file, why, nwhy))
+        return file;
+    named_close(file);
+    return NULL;
+}
+
+const char *named_path(const struct named_file *file) { return file->path; }
+bool named_is_gguf(const struct named_file *file) { return file->gguf; }
+const struct named_list *named_all(const struct named_file *file) { return &file->list; }
+
+struct named *named_find(struct named_file *file, const char *name) {
+    struct named key = {.name = name, .nname = strlen(name)};
+    struct named *found = file->list.n ? bsearch(&key, file->list.at, file->list.n, sizeof key, by_name) : NULL;
+    return found;
+}
+
+void named_close(struct named_file *file) {
+    for (int i = 0; file && i < file->nparts; i++) {
+        if (file->part[i].data)
+            munmap(file->part[i].data, file->part[i].size);
+        if (file->part[i].names)
+            safetensors_close(file->part[i].names);
+    }
+    if (file) {
+        free(file->part);
+        free(file->list.at);
+        free((char *)file->path);
+    }
+    free(file);
+}

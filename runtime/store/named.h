@@ -1,0 +1,35 @@
+/* Tensors by their names, from files of weights that others wrote: safetensors, alone or in parts with an index, and
+ * GGUF. Files are mapped: what is not asked for is not read. */
+#ifndef PIANOLA_NAMED_H
+#define PIANOLA_NAMED_H
+#include "values.h"
+#include <stddef.h>
+
+enum { NAMED_DIMS = 4 };
+struct named {
+    const char *name; /* not ended by a zero: */
+    size_t nname;
+    int32_t ndims;
+    int64_t dim[NAMED_DIMS]; /* the last one's elements are next to each other */
+    enum values type;
+    const uint8_t *data;
+    int64_t bytes;
+    bool used; /* for its readers to set */
+};
+struct named_list {
+    struct named *at;
+    size_t n, cap;
+};
+/* False: no memory. */
+bool named_add(struct named_list *list, const struct named *tensor);
+
+struct named_file;
+/* path: a file, or the index of several, *.safetensors.index.json, which lie beside it. NULL: why says what is wrong.
+ */
+struct named_file *named_open(const char *path, char *why, size_t nwhy);
+const char *named_path(const struct named_file *file);
+bool named_is_gguf(const struct named_file *file);
+struct named *named_find(struct named_file *file, const char *name); /* NULL: not there */
+const struct named_list *named_all(const struct named_file *file);   /* sorted by name */
+void named_close(struct named_file *file);
+#endif
