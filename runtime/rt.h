@@ -162,6 +162,12 @@ bool data_same(const struct data *d, char *why, size_t nwhy);
 void data_identity(const struct data *d, int64_t *bytes, uint64_t *hash);
 void data_close(struct data *d);
 
+/* What a training starts from. */
+struct start {
+    uint64_t seed;
+    struct named_file *weights; /* store/import.h; NULL: random ones, by the seed */
+};
+
 /* ---- the compiled program, as plain constants ---- */
 
 struct rt_instr {
@@ -310,8 +316,7 @@ struct rt_stamp { /* seconds since the run began */
 struct rt_run {
     const struct rt_program *program;
     const struct data *data;
-    uint64_t seed;
-    struct named_file *weights; /* the initial ones; NULL: at random, by the seed */
+    struct start start;
     int64_t steps;
     /* results, in the caller's memory */
     float *loss;             /* [steps]: mean over the step's microbatches */

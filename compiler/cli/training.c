@@ -87,7 +87,10 @@ static struct named_file *open_weights(const struct settings *settings, const st
     if (!settings->weights)
         return NULL;
     struct named_file *file = named_open(settings->weights, why, sizeof why);
-    if (!file || !import_check(file, p->model, p->stage, p->sets, why, sizeof why))
+    bool ok = file;
+    for (int s = 0; ok && s < p->sets; s++)
+        ok = import_check(file, p->model, &p->stage[s], why, sizeof why);
+    if (!ok || !import_check_rest(file, why, sizeof why))
         die("%s", why);
     return file;
 }
@@ -105,7 +108,7 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     told.progress = (struct progress){.what = what, .steps = steps, .tty = isatty(STDERR_FILENO)};
     told.progress.tokens = (int64_t)c->spec->model->rt.rows * trained.program->model->batches;
     struct rt_run run = {
-        .program = trained.program, .data = data, .seed = settings->seed, .steps = steps, .loss = trained.loss};
+        .program = trained.program, .data = data, .start.seed = settings->seed, .steps = steps, .loss = trained.loss};
     run.stamp = kept ? trained.stamp : NULL;
     run.kept = kept;
     run.makespan = trained.makespan;
@@ -113,12 +116,12 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     run.progress = what ? tell : NULL;
     run.ended = listener.ended ? tell_step : NULL;
     run.context = &told;
-    run.weights = open_weights(settings, trained.program);
+    run.start.weights = open_weights(settings, trained.program);
     trained.arena = settings->cuda ? train_on_cuda(&run, settings, &trained.cuda) : host_train(&run);
     if (!trained.arena)
         die("out of memory: the ranks of this schedule together need more than this machine has");
-    if (run.weights)
-        named_close(run.weights);
+    if (run.start.weights)
+        named_close(run.start.weights);
     if (settings->cuda && what)
         tell_device(settings, &trained.cuda);
     for (int64_t s = 0; s < steps; s++)

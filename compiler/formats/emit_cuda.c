@@ -99,6 +99,16 @@ static void put_values(struct text *t, const char *indent, const char *values, c
     put(t, "%s%-42s /* %s */\n", indent, values, what);
 }
 
+static const char *string_or_null(const char *s) { return s ? format("\"%s\"", s) : "NULL"; }
+
+/* What layers are called in files of weights. */
+static void emit_names(struct text *t, const struct rt_names *names, int n) {
+    put_word(t, "\nstatic const struct rt_names names[] = {\n");
+    for (int i = 0; i < n; i++)
+        put(t, "    {%s, %s},\n", string_or_null(names[i].hf), string_or_null(names[i].gguf));
+    put_word(t, "};\n");
+}
+
 static void emit_model(struct text *t, const struct rt_model *m) {
     static const char *const input[] = {"INPUT_NONE", "INPUT_TOKENS", "INPUT_INTEGERS"};
 #define X(NAME, ...) "OPT_" #NAME,
@@ -116,6 +126,8 @@ static void emit_model(struct text *t, const struct rt_model *m) {
     put_values(t, "    ", format("%s,%s", optimizer[m->optimizer], rates), names);
     put_values(t, "    ", format("%d, %s, %d, %d,", m->batches, m->precision ? "BF16" : "FP32", m->update, m->slices),
                "microbatches of a step, precision, microbatches of an update (0: all), slices (0: none)");
+    if (m->names)
+        put_values(t, "    ", "names,", "of layers in files of weights");
     put(t, "};\n");
 }
 
@@ -506,6 +518,8 @@ void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, co
     struct columns columns = columns_of(p);
     emit_head(t, sp, p, r);
     struct rt_model model = trained_model(sp, p);
+    if (model.names)
+        emit_names(t, model.names, sp->model->nlayers);
     emit_model(t, &model);
     emit_stages(t, sp, st, p, r);
     emit_buffers(t, &columns, p, k);

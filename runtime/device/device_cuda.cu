@@ -6,6 +6,9 @@
  * API, "API synchronization behavior"), and none of a graph. All of it is allocated at the start. */
 #include "device_cuda.cuh"
 extern "C" {
+#include "store/import.h"
+}
+extern "C" {
 #include "job.h"
 }
 #include <cuda.h>
@@ -423,20 +426,23 @@ void cuda_put_weights(struct replay *re, const struct rt_home *home, const float
     free(rounded);
 }
 
-void cuda_begin(struct replay *re, uint64_t seed) {
+bool cuda_begin(struct replay *re, const struct start *start, char *why, size_t nwhy) {
     struct cuda_rank *own = self(re);
     const struct rt_program *p = re->program;
     const struct rt_rank *k = stream_of(re);
     const int64_t none = 0;
     cuda_store(own->counted, &none, sizeof none);
     cuda_store(own->lr, &p->model->lr, sizeof *own->lr);
-    for (int i = 0; i < k->nhomes; i++) {
+    bool ok = true;
+    for (int i = 0; ok && i < k->nhomes; i++) {
         const struct rt_stage *s = &p->stage[k->home[i].stage];
         float *w = (float *)malloc((size_t)weight_count(p->model, s) * sizeof *w + 1);
         if (!w)
             cuda_must(cudaErrorMemoryAllocation, "initial weights on the host");
-        host_init(p->model, s, w, seed);
-        cuda_put_weights(re, &k->home[i], w);
+        ok = first_weights(start->weights, start->seed, p->model, s, w, why, nwhy);
+        if (ok)
+            cuda_put_weights(re, &k->home[i], w);
         free(w);
     }
+    return ok;
 }

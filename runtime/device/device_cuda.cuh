@@ -99,7 +99,7 @@ void cuda_mark(const struct cuda_rank *own, int32_t i, bool end, cudaStream_t st
 void cuda_stamps(const struct cuda_rank *own, const struct rt_rank *k, cudaEvent_t since, double began,
                  struct rt_stamp *stamp);
 /* Initial weights at the homes, and the learning rate. */
-void cuda_begin(struct replay *re, uint64_t seed);
+bool cuda_begin(struct replay *re, const struct start *start, char *why, size_t nwhy);
 
 /* feed_cuda.cu: microbatches and losses. Whole microbatches that are written out: slices are counted elsewhere. */
 int32_t cuda_written(const struct rt_program *p);

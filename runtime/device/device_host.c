@@ -150,28 +150,16 @@ void host_release(struct replay *re, struct host_rank *own) {
     free(own->batch);
 }
 
-/* From the file, or at random. */
-static bool init_stage(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed,
-                       struct named_file *weights) {
-    char why[1000];
-    if (!weights)
-        host_init(m, s, w, seed);
-    else if (!import_stage(weights, m, s, w, why, sizeof why)) {
-        fprintf(stderr, "pianola: error: %s\n", why);
-        return false;
-    }
-    return true;
-}
-
-/* Only a whole stage can be initialised: of a shard's, the rest is dropped. */
-static bool init_shard(const struct rt_program *p, const struct rt_home *home, float *w, uint64_t seed,
-                       struct named_file *weights) {
-    const struct rt_stage *s = &p->stage[home->stage];
-    int64_t held = held_count(p->model, s, home);
-    float *whole = malloc((size_t)weight_count(p->model, s) * sizeof *whole + 1);
+/* Only a whole stage can be made: of a shard's, the rest is dropped. */
+static bool first_shard(struct replay *re, const struct rt_home *home, float *w, const struct start *start, char *why,
+                        size_t nwhy) {
+    const struct rt_model *m = re->program->model;
+    const struct rt_stage *s = &re->program->stage[home->stage];
+    int64_t held = held_count(m, s, home);
+    float *whole = malloc((size_t)weight_count(m, s) * sizeof *whole + 1);
+    bool ok = whole && first_weights(start->weights, start->seed, m, s, whole, why, nwhy);
     if (!whole)
-        return false;
-    bool ok = init_stage(p->model, s, whole, seed, weights);
+        snprintf(why, nwhy, "no memory for initial weights");
     if (ok && held > 0)
         memcpy(w, whole + home->first, (size_t)held * sizeof *w);
     free(whole);
@@ -179,17 +167,17 @@ static bool init_shard(const struct rt_program *p, const struct rt_home *home, f
 }
 
 /* Everything but the weights stays as it is: verify has proved that nothing reads it before it is written. */
-bool host_begin(struct replay *re, uint64_t seed, struct named_file *weights) {
+bool host_begin(struct replay *re, const struct start *start, char *why, size_t nwhy) {
     const struct rt_program *p = re->program;
     const struct rt_rank *k = &p->rank[re->rank];
     bool ok = true;
     for (int i = 0; ok && i < k->nhomes; i++) {
         const struct rt_home *home = &k->home[i];
+        const struct rt_stage *s = &p->stage[home->stage];
         float *w = (float *)(void *)(self(re)->arena + home->weight);
-        if (home->count < weight_count(p->model, &p->stage[home->stage]))
-            ok = init_shard(p, home, w, seed, weights);
-        else
-            ok = init_stage(p->model, &p->stage[home->stage], w, seed, weights);
+        ok = home->count < weight_count(p->model, s)
+                 ? first_shard(re, home, w, start, why, nwhy)
+                 : first_weights(start->weights, start->seed, p->model, s, w, why, nwhy);
     }
     return ok;
 }

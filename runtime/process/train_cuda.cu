@@ -16,6 +16,7 @@ struct training {
     struct rt_stamp **stamp; /* per rank: where a step's stamps go */
     float *loss;             /* for run.ended: of each microbatch of a step, */
     double *when;            /* and of each update of the last stage when it ended */
+    char why[1000];
 };
 
 static const char *prepare(struct training *training) {
@@ -42,7 +43,8 @@ static const char *prepare(struct training *training) {
         if (training->all->run.stamp && (why = cuda_time(&steps->rank[r], &training->p->rank[r])))
             return why;
         training->all->host_taken += steps->rank[r].host_bytes;
-        cuda_begin(&steps->replay[r], training->all->run.seed);
+        if (!cuda_begin(&steps->replay[r], &training->all->run.start, training->why, sizeof training->why))
+            return training->why;
     }
     training->link = loopback_open(training->p, steps->rank);
     for (int r = 0; r < W; r++)

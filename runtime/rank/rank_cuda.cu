@@ -275,7 +275,11 @@ extern "C" void backend_connect(struct rank_run *run) {
     backend->free[2] = free_memory();
 }
 
-extern "C" void backend_begin(struct rank_run *run) { cuda_begin(&run->replay, (uint64_t)run->flags.seed); }
+extern "C" void backend_begin(struct rank_run *run) {
+    char why[1000];
+    if (!cuda_begin(&run->replay, &run->start, why, sizeof why))
+        rank_error(run->self, why);
+}
 
 extern "C" const char *backend_line(const struct rank_run *run) {
     static char line[512];

@@ -12,6 +12,10 @@ static const struct flag {
     int key;
 } flags[] = {
     {"data", "FILE", "training text; without it, random tokens", 'x'},
+    {"weights", "FILE",
+     "start from these weights: safetensors, an index of such files, or GGUF, in the names that the model says; without "
+     "it, random ones",
+     'w'},
     {"steps", "N", "steps in all, those of a resumed run included; default 100", 'n'},
     {"seed", "N", "of weights and of the order of the data; default 1", 's'},
     {"checkpoint", "DIR", "write checkpoints into DIR, which all ranks see", 'c'},
@@ -106,6 +110,7 @@ static bool ordered(const struct rt_self *self, const char *s) {
 static void set(struct rank_flags *flags, const struct rt_self *self, const struct flag *flag, const char *arg) {
     switch (flag->key) {
     case 'x': flags->data = arg; break;
+    case 'w': flags->weights = arg; break;
     case 'n': flags->steps = number(self, flag->name, arg, 1); break;
     case 's': flags->seed = number(self, flag->name, arg, 0); break;
     case 'c': flags->checkpoint = arg; break;

@@ -43,8 +43,9 @@ void backend_connect(struct rank_run *run) {
 }
 
 void backend_begin(struct rank_run *run) {
-    if (!host_begin(&run->replay, (uint64_t)run->flags.seed, NULL))
-        rank_error(run->self, "no memory for initial weights");
+    char why[1000];
+    if (!host_begin(&run->replay, &run->start, why, sizeof why))
+        rank_error(run->self, why);
 }
 
 const char *backend_line(const struct rank_run *run) {

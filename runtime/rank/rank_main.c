@@ -5,6 +5,7 @@
 #include "store/progress.h"
 #include "store/seconds.h"
 #include "rank_run.h"
+#include "store/import.h"
 #include "comm/watch.h"
 #include <signal.h>
 #include <stdio.h>
@@ -121,6 +122,21 @@ static void open_losses(struct rank_run *run, struct training *training) {
     world_verdict(&run->world, ok, why);
 }
 
+/* Each rank reads what its homes have of the file, and says before anything runs what is missing there. */
+static void open_weights(struct rank_run *run) {
+    char why[1000] = "";
+    const struct rt_rank *k = &run->program.rank[run->world.rank];
+    run->start.seed = (uint64_t)run->flags.seed;
+    if (!run->flags.weights)
+        return;
+    run->start.weights = named_open(run->flags.weights, why, sizeof why);
+    bool ok = run->start.weights;
+    for (int h = 0; ok && h < k->nhomes; h++)
+        ok = import_check(run->start.weights, run->program.model, &run->program.stage[k->home[h].stage], why,
+                          sizeof why);
+    world_verdict(&run->world, ok, why);
+}
+
 /* Allocates everything the run needs; from the first step on, nothing is allocated. */
 static void prepare(struct rank_run *run, struct training *training) {
     char why[DURABLE_PATH + 512];
@@ -129,6 +145,7 @@ static void prepare(struct rank_run *run, struct training *training) {
     world_verdict(&run->world, run->data, why);
     rank_agree(run);
     own_program(run);
+    open_weights(run);
     training->pulse = calloc((size_t)run->program.batches + LOSSES, sizeof *training->pulse);
     training->loss = calloc((size_t)run->program.batches, sizeof *training->loss);
     if (!training->pulse || !training->loss)
@@ -335,6 +352,8 @@ static void release(struct rank_run *run, struct training *training) {
     backend_release(run);
     run->world.close(run->world.link);
     data_close(run->data);
+    if (run->start.weights)
+        named_close(run->start.weights);
     free((void *)(uintptr_t)k->lane_at);
     free((void *)(uintptr_t)k->lane_ins);
     free((void *)(uintptr_t)run->program.rank);

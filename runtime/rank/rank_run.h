@@ -8,7 +8,7 @@
 #include "comm/world.h"
 
 struct rank_flags {
-    const char *data, *checkpoint, *flight, *timeline, *losses, *algorithms;
+    const char *data, *weights, *checkpoint, *flight, *timeline, *losses, *algorithms;
     int64_t steps, every, keep, seed;
     double deadline;
     int messages; /* between GPUs: CUDA_nccl, CUDA_put */
@@ -22,6 +22,7 @@ struct rank_run {
     struct rank_flags flags;
     struct world world;
     struct data *data;
+    struct start start;
     struct checkpoint_run is; /* the run's seed and data: the same on all ranks */
     struct rt_program program;
     struct replay replay;

@@ -252,24 +252,31 @@ static bool is_known(const struct named *tensor) {
     return false;
 }
 
-bool import_check(struct named_file *file, const struct rt_model *m, const struct rt_stage *stage, int n, char *why,
-                  size_t nwhy) {
-    struct import im = {file, m, why, nwhy};
-    for (const struct rt_stage *s = stage; s < stage + n; s++)
-        for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
-            if (l->set == SET_OWN && l->nparam > 0 && !of_layer(&im, l, NULL, check_parameter))
-                return false;
-    const struct named_list *all = named_all(file);
-    for (size_t i = 0; i < all->n; i++)
-        if (!all->at[i].used && !is_known(&all->at[i]))
-            return say(&im, "%s: tensor %.*s belongs to no layer of the model", named_path(file), (int)all->at[i].nname,
-                       all->at[i].name);
+bool import_check(struct named_file *file, const struct rt_model *m, const struct rt_stage *s, char *why, size_t nwhy) {
+    const struct import im = {file, m, why, nwhy};
+    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
+        if (l->set == SET_OWN && l->nparam > 0 && !of_layer(&im, l, NULL, check_parameter))
+            return false;
     return true;
 }
 
-bool import_stage(struct named_file *file, const struct rt_model *m, const struct rt_stage *s, float *w, char *why,
-                  size_t nwhy) {
-    struct import im = {file, m, why, nwhy};
+bool import_check_rest(struct named_file *file, char *why, size_t nwhy) {
+    const struct import im = {file, NULL, why, nwhy};
+    const struct named_list *all = named_all(file);
+    for (size_t i = 0; i < all->n; i++)
+        if (!all->at[i].used && !is_known(&all->at[i]))
+            return say(&im, "%s: tensor %.*s belongs to no layer of the model", named_path(file),
+                       (int)all->at[i].nname, all->at[i].name);
+    return true;
+}
+
+bool first_weights(struct named_file *file, uint64_t seed, const struct rt_model *m, const struct rt_stage *s, float *w,
+                   char *why, size_t nwhy) {
+    const struct import im = {file, m, why, nwhy};
+    if (!file) {
+        host_init(m, s, w, seed);
+        return true;
+    }
     memset(w, 0, (size_t)weight_count(m, s) * sizeof *w);
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
         if (l->set == SET_OWN && l->nparam > 0 &&

@@ -13,10 +13,12 @@
 #include "named.h"
 #include "rt.h"
 
-/* Whether the file has all that these stages read, and nothing else. Marks tensors as used. */
-bool import_check(struct named_file *file, const struct rt_model *m, const struct rt_stage *stage, int n, char *why,
-                  size_t nwhy);
-/* A stage's weights, as host_init leaves them: fp32, weight_count of them. */
-bool import_stage(struct named_file *file, const struct rt_model *m, const struct rt_stage *s, float *w, char *why,
-                  size_t nwhy);
+/* Whether the file has all that the stage reads. Marks tensors as used. */
+bool import_check(struct named_file *file, const struct rt_model *m, const struct rt_stage *s, char *why, size_t nwhy);
+/* Once all stages are checked: whether there is nothing else. */
+bool import_check_rest(struct named_file *file, char *why, size_t nwhy);
+/* A stage's first weights, as host_init leaves them: fp32, weight_count of them; from the file, or by the seed where it
+ * is NULL. */
+bool first_weights(struct named_file *file, uint64_t seed, const struct rt_model *m, const struct rt_stage *s, float *w,
+                   char *why, size_t nwhy);
 #endif

@@ -84,7 +84,9 @@ static void prepare(worker *s, int rank) {
     if (!steps_open(&s->steps))
         abort();
     cuda_put.open(&s->world, &t->program, t->groups.data(), &s->rank);
-    cuda_begin(&s->replay, t->all->run.seed); /* as late as rank_cuda.cu calls it */
+    char why[1000];
+    if (!cuda_begin(&s->replay, &t->all->run.start, why, sizeof why)) /* as late as rank_cuda.cu calls it */
+        abort();
 }
 
 static void keep_weights(worker *s, int rank) {
