@@ -232,6 +232,9 @@ static void check_run(const struct compile *c, const struct settings *settings) 
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
     check_device(c, settings->cuda);
+    if (settings->steps == 0 && (settings->one_rank || settings->timeline || settings->losses))
+        die("--steps 0 trains nothing: there is nothing for --%s",
+            settings->one_rank ? "compare" : settings->timeline ? "timeline" : "losses");
     if (settings->algorithms && !settings->cuda)
         die("--algorithms is about GPUs: train with --device cuda");
     if (settings->one_rank && c->spec->update)
@@ -260,6 +263,17 @@ static void print_plan(const struct compile *c, const struct settings *settings,
                 blas);
 }
 
+/* --steps 0. A step's losses are of the weights before its update, which is then forgotten. */
+static void tell_first_loss(const struct compile *c, const struct settings *settings, struct data *data) {
+    struct trained trained = train(c, settings, data, 1, 0, NULL, (struct listener){0});
+    if (settings->json)
+        printf("{\n  \"schema\": 1,\n  \"schedule\": %s,\n  \"steps\": 0,\n  \"loss\": %.9g\n}\n",
+               quoted(c->spec->name), trained.loss[0]);
+    else
+        printf("\nloss      %.4f on the first batch; nothing was trained\n", trained.loss[0]);
+    host_free(trained.program, trained.arena);
+}
+
 int cmd_run(const struct settings *settings) {
     struct style style = terminal_style(settings);
     struct compile c = {.args = settings->args};
@@ -271,6 +285,11 @@ int cmd_run(const struct settings *settings) {
     if (!data)
         die("%s", why);
     print_plan(&c, settings, &style);
+    if (settings->steps == 0) {
+        tell_first_loss(&c, settings, data);
+        data_close(data);
+        return 0;
+    }
     int64_t kept = settings->timeline ? settings->steps - timeline_first(0, settings->steps) : 0;
     struct trained trained = train_and_tell(&c, settings, data, kept);
     struct outcome outcome = {.steps = settings->steps,

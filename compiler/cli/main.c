@@ -89,7 +89,7 @@ static void set_option(struct settings *settings, const struct command *command,
     case 'f': settings->format = arg; break;
     case 'd': settings->dump = arg; break;
     case 'x': settings->data = arg; break;
-    case 'n': settings->steps = number_arg(name, arg, 1); break;
+    case 'n': settings->steps = number_arg(name, arg, command->bit == RUN ? 0 : 1); break;
     case 'Z': settings->copies = number_arg(name, arg, 1); break;
     case 'R': settings->steady = true; break;
     case 'S': settings->step = number_arg(name, arg, 0); break;

@@ -208,7 +208,7 @@ const struct option_row options[] = {
      "random ones",
      '%', RUN},
     {"data", "FILE", "training text, or what tokenize made of it", 'x', RUN | COMPARE},
-    {"steps", "N", "training steps; default 100", 'n', RUN | COMPARE},
+    {"steps", "N", "training steps; default 100; 0: tell the loss of the first batch, and train nothing (run)", 'n', RUN | COMPARE},
     {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
     {"seed", "N", "of weights and of the order of the data, of --jitter, or of a local search over orders; default 1",
      's', RUN | COMPARE | SHOW | OPTIMAL | TUNE},

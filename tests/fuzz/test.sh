@@ -5,7 +5,7 @@
 #   FUZZ_SECONDS=3600 tests/fuzz/test.sh [TARGET]...    continues from what earlier runs kept
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
-[ $# -gt 0 ] || set -- script text tsv torch bound tokens
+[ $# -gt 0 ] || set -- script text tsv torch bound tokens gguf
 
 if ! echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }' |
     clang -fsanitize=fuzzer,address -x c -o /dev/null - 2>/dev/null; then
@@ -36,6 +36,7 @@ for target; do
     torch) fuzz torch 180 ;;
     bound) fuzz bound 300 ;;
     tokens) fuzz tokens 500 ;;
+    gguf) fuzz gguf 100 ;;
     *) echo "no such target: $target" && exit 2 ;;
     esac
 done

@@ -102,5 +102,6 @@ def loss(g, tokens):
     return (top + np.log(np.exp(logits - top[:, None]).sum(-1)) - logits[np.arange(t), tokens[1:]]).mean()
 
 
-tokens = np.fromfile(sys.argv[2], np.uint16)[512:].astype(np.int64)[: int(sys.argv[3]) + 1]
-print(f"{loss(Gguf(sys.argv[1]), tokens):.6f}")
+if __name__ == "__main__":
+    tokens = np.fromfile(sys.argv[2], np.uint16)[512:].astype(np.int64)[: int(sys.argv[3]) + 1]
+    print(f"{loss(Gguf(sys.argv[1]), tokens):.6f}")

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Weights of others: the losses of small random models, in each kind of file that --weights reads, are those that
+# reference.py computes in double precision from the values, which knows nothing of ours; whatever the schedule, teams
+# and shards included; and what is missing, misshapen, too much or cut off is said.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+room=$(mktemp -d) || exit 2
+trap 'rm -rf "$room"' EXIT
+head -c 65 README.md >"$room/text"
+model=(--model schedules/models/llama.lua -D layers=2 -D inner=96 -D rows=1 --data "$room/text")
+(cd tests/import && /usr/bin/python3 files.py "$room" "$room/text" 64) >"$room/losses" || exit 2
+
+# first FILE ARGS...: the loss before any training
+first() { "$PIANOLA" run "${model[@]}" "${@:2}" --weights "$1" --steps 0 --json 2>&1 | sed -nE 's/^  "loss": (.*)/\1/p;/error:/p'; }
+near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; print (a != "" && d < 2e-6 && d > -2e-6 ? "near" : a " " b) }'; }
+expect "kinds of files" 10 "$(wc -l <"$room/losses")"
+while read -r file loss; do
+    expect "$file" near "$(near "$(first "$room/$file" schedules/serial.lua -D batches=1)" "$loss")"
+done <"$room/losses"
+
+# Whole batches are alike, so all microbatches have the same loss, and so has their mean.
+loss=$(sed -n 's/^Q8_0.gguf //p' "$room/losses")
+for schedule in "1f1b.lua -D workers=2 -D batches=2" "zbv.lua -D workers=2 -D batches=4" "fsdp.lua -D workers=3 -D batches=3" \
+    "1f1b_ddp.lua -D workers=4 -D batches=4" "tp.lua -D workers=2 -D tensor=2 -D batches=1" "tp_1f1b.lua -D batches=2" \
+    "1f1b.lua -D workers=2 -D batches=2 -D tensor=2 -D parallel=sequence"; do
+    # shellcheck disable=SC2086
+    expect "$schedule" near "$(near "$(first "$room/Q8_0.gguf" schedules/$schedule)" "$loss")"
+done
+expect "and trained, one rank's bits" 1 "$("$PIANOLA" run schedules/1f1b.lua -D workers=2 -D batches=2 "${model[@]}" \
+    --weights "$room/Q8_0.gguf" --steps 2 --compare 2>&1 | grep -c 'equal bit for bit')"
+expect "in words" 1 "$("$PIANOLA" run schedules/serial.lua -D batches=1 "${model[@]}" --weights "$room/F32.gguf" --steps 0 2>&1 |
+    grep -c '^loss      6.[0-9]* on the first batch; nothing was trained$')"
+
+# ---- what is wrong ----
+
+says() { expect "$1" yes "$(got=$(first "${@:3}"); [[ $got == *"$2"* ]] && echo yes || echo "$got")"; }
+serial=(schedules/serial.lua -D batches=1)
+says "more layers than there are" "has no tensor blk.2.attn_norm.weight, which layer" "$room/F32.gguf" "${serial[@]}" -D layers=3
+says "fewer" "tensor blk.1.attn_k.weight belongs to no layer of the model" "$room/F32.gguf" "${serial[@]}" -D layers=1
+says "another shape" "tensor blk.0.ffn_up.weight is 96 x 64, but weight of layer 9 is 64 x 160, with all its parts, turned" "$room/F32.gguf" "${serial[@]}" -D inner=80
+says "of parts" "but weight of layer 3 is 64 x 192, with all its parts, turned" "$room/F32.gguf" "${serial[@]}" -D kv_heads=4
+expect "a model without names" \
+    "pianola: error: layer 0: the model does not say what it is called in safetensors files; give the layer the field 'hf'" \
+    "$("$PIANOLA" run "${serial[@]}" --model schedules/models/gpt.lua --weights "$room/F32.safetensors" --steps 0 2>&1 | grep error)"
+head -c 20000 "$room/F32.gguf" >"$room/cut.gguf"
+says "cut off" "lies beyond the end of the file: it was cut off" "$room/cut.gguf" "${serial[@]}"
+head -c 100 "$room/F32.gguf" >"$room/cut.gguf"
+says "cut off in its header" "ends within its header: it was cut off" "$room/cut.gguf" "${serial[@]}"
+head -c 20000 "$room/F32.safetensors" >"$room/cut.safetensors"
+says "safetensors, cut off" "are not within the" "$room/cut.safetensors" "${serial[@]}"
+says "no file" "No such file" "$room/none.gguf" "${serial[@]}"
+says "a folder" "is no file" "$room" "${serial[@]}"
+rm "$room/model-00002-of-00003.safetensors"
+says "a part is missing" "model-00002-of-00003.safetensors: No such file" "$room/model.safetensors.index.json" "${serial[@]}"
+expect "--steps 0 and --compare" "pianola: error: --steps 0 trains nothing: there is nothing for --compare" \
+    "$("$PIANOLA" run "${serial[@]}" "${model[@]}" --steps 0 --compare 2>&1)"
+finish
