@@ -1,4 +1,4 @@
--- V-Cap: two chunks per rank in a V, under any cap on live activations, up to a cap of 2 P, where it has ZB-V's bubble.
+-- V-Cap: two chunks per rank in a V, under any cap on live activations; with a cap of 2 P as fast as ZB-V.
 -- Qi 2024, "Pipeline Parallelism with Controllable Memory": the trade between memory and bubble, here as one rule. Room
 -- for one activation is kept for the second chunk, so that nothing waits for ever: of the first chunk, at most cap - 1
 -- microbatches are under way. From 4 P / 3 on, forwards come first; with less, the input gradients whose weight gradients

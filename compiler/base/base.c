@@ -121,6 +121,16 @@ void scratch_end(struct scratch scratch) {
     depth = scratch.depth - 1;
 }
 
+const char *scratch_end_keeping(struct scratch scratch, const char *s) {
+    char *kept = strdup(s);
+    if (!kept)
+        die("out of memory: %zu bytes more were needed after %zu", strlen(s), total);
+    scratch_end(scratch);
+    s = copy_string(kept);
+    free(kept);
+    return s;
+}
+
 size_t allocated(void) { return total; }
 
 char *copy_string(const char *s) {

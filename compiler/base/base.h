@@ -22,6 +22,7 @@ struct scratch {
 };
 struct scratch scratch_begin(void);
 void scratch_end(struct scratch scratch);
+const char *scratch_end_keeping(struct scratch scratch, const char *s); /* a copy of a string that was taken in it */
 size_t allocated(void); /* bytes handed out since the last free_all */
 
 /* A growing array in the arena. It keeps its contents; new elements are uninitialised. */

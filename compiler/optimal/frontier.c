@@ -28,12 +28,12 @@ static void keep(const struct searched *what, struct order *order, const struct 
     memcpy(order->start, best->start, sizeof *best->start * (size_t)what->sp->njobs);
 }
 
-static char *certificate_text(const struct searched *what, const struct instance *in, const struct optimum *best) {
+static const char *certificate_text(const struct searched *what, const struct instance *in, const struct optimum *best) {
     struct text t = {0};
     int cap = what->sp->cap[0];
     emit_certificate(&t, in, best,
                      cap < INT_MAX ? format("%s, with cap = %d", what->searches.command, cap) : what->searches.command);
-    return strdup(t.s);
+    return t.s;
 }
 
 /* With the caps that the spec has now. order: the best known one; it becomes the best one found. */
@@ -58,13 +58,11 @@ static struct point solve(const struct searched *what, int cap, struct order *or
         point.lower = point.makespan;
     if (closed && !order->known)
         point.lower = NAN;
-    char *certificate = certificate_text(what, in, &best);
-    scratch_end(scratch);
+    const char *certificate = scratch_end_keeping(scratch, certificate_text(what, in, &best));
     if (!searches->ended(searches->context, &point, certificate, order->known ? order->start : NULL)) {
         point.lower = 0;
         point.proved = false;
     }
-    free(certificate);
     return point;
 }
 

@@ -35,7 +35,7 @@ for target; do
     tsv) fuzz tsv 180 ;;
     torch) fuzz torch 180 ;;
     bound) fuzz bound 300 ;;
-    tokens) fuzz tokens 500 ;;
+    tokens) fuzz tokens 350 ;;
     gguf) fuzz gguf 100 ;;
     *) echo "no such target: $target" && exit 2 ;;
     esac

@@ -56,6 +56,18 @@ Test(base, many_small_pieces_do_not_overlap) {
 
 /* Scratches, one in another: what was taken before them stays, what comes after is zeroed although it lies where they
  * lay, and an inner one that never ended goes with the outer. */
+Test(base, a_string_outlives_its_scratch) {
+    for (size_t n = 1; n < 5000000; n *= 7) {
+        struct scratch scratch = scratch_begin();
+        char *s = alloc(n + 1);
+        memset(s, 'x', n);
+        const char *kept = scratch_end_keeping(scratch, s);
+        memset(alloc(n + 1), 'y', n); /* where it lay */
+        cr_assert(strlen(kept) == n && strspn(kept, "x") == n);
+    }
+    free_all();
+}
+
 Test(base, scratch_gives_back) {
     enum { SMALL = 1000, BIG = 3 << 20, GROWN = 5 << 20 };
     char *small = memset(alloc(SMALL), 1, SMALL), *big = memset(alloc(BIG), 2, BIG);
