@@ -35,7 +35,8 @@ static bool is_accepted(const char *certificate) {
 /* With --jitter: what noisy runs of the order come to, before a local search and after it. */
 struct noisy {
     struct jitter before, after;
-    int64_t orders; /* tried; 0: no noise is asked for */
+    bool asked;
+    int64_t orders; /* tried */
 };
 
 struct figures {
@@ -113,7 +114,7 @@ static void put_json(struct text *t, const struct settings *settings, const stru
     put(t, "\"optimal\": %s, \"proof\": \"%s\", \"states\": %d, \"seconds\": %s", figures->optimal ? "true" : "false",
         best->proof == PROOF_COVER ? "cover" : "work", figures->states, format("%.3f", figures->seconds));
     const struct noisy *noisy = &figures->noisy;
-    if (noisy->orders > 0) {
+    if (noisy->asked) {
         put(t, ", \"level\": %s, \"runs\": %lld", number(noisy->after.level, a), (long long)noisy->after.runs);
         put(t, ", \"mean\": %s, \"p95\": %s", number(noisy->after.mean, a), number(noisy->after.p95, b));
         put(t, ", \"mean_before\": %s, \"p95_before\": %s", number(noisy->before.mean, a),
@@ -172,7 +173,7 @@ static void put_result(struct text *t, const struct settings *settings, const st
     if (!figures.optimal)
         put(t, "between them are %.3g %%%s\n", 100 * (figures.makespan - figures.lower) / figures.makespan,
             in->rounded ? "; times were rounded down to a thousandth of the longest job for the bound" : "");
-    if (noisy->orders > 0)
+    if (noisy->asked)
         put_noisy(t, noisy);
     if (excess > 0)
         put(t, "its smallest plan exceeds the cluster's memory by %lld bytes on some rank, for messages and gaps\n",
@@ -397,13 +398,14 @@ static int64_t own_ticks(const struct compile *c, const struct instance *in) {
 static struct noisy bear_noise(const struct settings *settings, const struct compile *c, const struct instance *in,
                                struct optimum *best, double until) {
     const struct judgement told = {settings->jitter, settings->seed, settings->runs}, seen = unseen_noise(told);
-    const struct local local = {settings->seed, orders_to_try(c->spec), until};
+    struct local local = {settings->seed, orders_to_try(c->spec), until, 0};
     struct lists lists = order_of(c, best);
-    struct noisy noisy = {.orders = local.orders};
+    struct noisy noisy = {.asked = true};
     if (isinf(judge_order(c->spec, c->stage, c->graph, lists, told, &noisy.before)))
         die("%s: --jitter runs the program of the best order, which does not fit into the cluster's memory",
             c->spec->file);
-    improve_order(c->spec, c->stage, c->graph, lists, seen, local);
+    improve_order(c->spec, c->stage, c->graph, lists, seen, &local);
+    noisy.orders = local.tried;
     judge_order(c->spec, c->stage, c->graph, lists, told, &noisy.after);
     if (noisy.after.p95 >= noisy.before.p95) {
         noisy.after = noisy.before;

@@ -170,16 +170,16 @@ int64_t orders_to_try(const struct spec *sp) {
 }
 
 double improve_order(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists,
-                     struct judgement judgement, struct local local) {
-    struct walk walk = {sp, st, graph, lists, judgement, {local.seed, 0}, NEW(struct place, sp->njobs), 0, INFINITY};
+                     struct judgement judgement, struct local *local) {
+    struct walk walk = {sp, st, graph, lists, judgement, {local->seed, 0}, NEW(struct place, sp->njobs), 0, INFINITY};
     struct scratch scratch = scratch_begin();
     struct trial own = try_order(sp, st, graph, lists, judgement);
     walk.value = own.value;
     if (isfinite(own.value))
         find_critical(&walk, &own);
     scratch_end(scratch);
-    for (int64_t i = 0; i < local.orders && isfinite(walk.value); i++) {
-        if (local.until > 0 && seconds_now() > local.until)
+    for (; local->tried < local->orders && isfinite(walk.value); local->tried++) {
+        if (local->until > 0 && seconds_now() > local->until)
             break;
         try_move(&walk);
     }

@@ -25,11 +25,12 @@ struct local {
     uint64_t seed;
     int64_t orders; /* to be tried at most */
     double until;   /* seconds since the epoch; 0: for ever */
+    int64_t tried;  /* is counted */
 };
 /* Changes the lists, and returns how long they take then. Does nothing to lists that do not run. Jobs each run alone:
  * an order of pairs or of a team's jobs is the caller's to refuse. */
 double improve_order(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists,
-                     struct judgement judgement, struct local local);
+                     struct judgement judgement, struct local *local);
 /* How many orders are worth trying: less, the more jobs there are. */
 int64_t orders_to_try(const struct spec *sp);
 #endif

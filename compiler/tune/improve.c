@@ -17,12 +17,14 @@ struct improving {
     uint64_t seed;
     int64_t orders;
     int next;
-    double value; /* of the best answer so far, and its order, rank after rank */
+    int64_t tried; /* of all that have answered */
+    double value;  /* of the best answer so far, and its order, rank after rank */
     int from;
     int32_t *job;
 };
 struct improved_order { /* a child's answer */
     double value;
+    int64_t tried;
     int32_t job[];
 };
 
@@ -34,10 +36,11 @@ static int next_seed(void *context) {
 static void improve(void *context, int task, void *to) {
     const struct improving *improving = context;
     struct improved_order *answer = to;
-    const struct local local = {random_bits(improving->seed, (uint64_t)task), improving->orders, 0};
+    struct local local = {random_bits(improving->seed, (uint64_t)task), improving->orders, 0, 0};
     int32_t *job = answer->job;
     answer->value =
-        improve_order(improving->sp, improving->st, improving->graph, improving->lists, improving->judgement, local);
+        improve_order(improving->sp, improving->st, improving->graph, improving->lists, improving->judgement, &local);
+    answer->tried = local.tried;
     for (int r = 0; r < improving->sp->workers; r++) {
         memcpy(job, improving->lists.job[r], sizeof *job * (size_t)improving->lists.n[r]);
         job += improving->lists.n[r];
@@ -47,6 +50,7 @@ static void improve(void *context, int task, void *to) {
 static void take(void *context, int task, const void *from) {
     struct improving *improving = context;
     const struct improved_order *answer = from;
+    improving->tried += answer ? answer->tried : 0;
     if (!answer || answer->value > improving->value || (answer->value == improving->value && task >= improving->from))
         return;
     improving->value = answer->value;
@@ -107,7 +111,7 @@ static const char *search_orders(const struct search_space *space, const struct 
     got->whole =
         run_pool(&(struct pool){&improving, sizeof(struct improved_order) + sizeof(int32_t) * (size_t)loaded.sp->njobs,
                                 next_seed, improve, take});
-    got->orders = SEEDS * improving.orders;
+    got->orders = improving.tried;
     if (isinf(improving.value))
         return NULL;
     const int32_t *job = improving.job;

@@ -147,7 +147,8 @@ static void put_improvement(struct text *out, const struct ranking *ranking, con
         return;
     }
     struct measure measure = measure_of(improvement->before, "s", ascii);
-    put(out, "\nlocal search over %lld orders of the first's jobs: ", (long long)improvement->orders);
+    put(out, "\nlocal search over %lld orders of the first's jobs%s: ", (long long)improvement->orders,
+        improvement->whole ? "" : ", until it was interrupted");
     if (improvement->after < improvement->before)
         put(out, "%s%s instead of %s %s (%+.1f %%)\n", ranking->space->judgement.level > 0 ? "a p95 of " : "",
             time_text(improvement->after, &measure, after), time_text(improvement->before, &measure, before),

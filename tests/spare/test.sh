@@ -24,7 +24,7 @@ for schedule in schedules/*.lua; do
     done
 done
 expect "which end earlier on slow links" "1f1b_offload 2bp asp breadth_first breadth_first_fsdp cuckoo dualpipev experts fsdp_whole fslpp graph \
-helixpipe interleaved latency_1f1b lpp overflow pipedream pipedream_2bw pipedream_naive pipedream_vertical seq1f1b slimpipe stp tawpipe tp_zbv vocab_parallel weipipe zb_h2 zbv " "$earlier"
+helixpipe interleaved latency_1f1b lpp overflow pipedream pipedream_2bw pipedream_naive pipedream_vertical seq1f1b slimpipe stp tawpipe tp_zbv v_cap vocab_parallel weipipe zb_h2 zbv " "$earlier"
 
 # Where links are free, nobody needs to wait, and nothing is spared.
 for name in 1f1b gpipe zb_h1 zbv interleaved lpp; do

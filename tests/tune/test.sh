@@ -244,4 +244,18 @@ kill -INT $child
 wait $child
 code=$?
 expect "an interrupt" yes "$([ $code = 130 ] || { [ $code = 2 ] && grep -q 'interrupted before anything' "$room/cut"; } && echo yes)"
+expect "what was simulated by then" "$([ $code = 130 ] && echo 1 || echo 0)" "$(grep -c '^interrupted: these are the best of what was simulated by then$' "$room/cut")"
+# In the local search, which takes minutes with so many runs: the first as it was found, and no more orders than were tried.
+"$PIANOLA" tune "${slow[@]}" --jitter 10% --runs 20000 -o "$room/cut.lua" >"$room/cut" 2>&1 &
+child=$!
+for _ in {1..100}; do
+    [ "$(pgrep -c -P $child)" -gt 0 ] && [ "$(ps -o etimes= -p $child)" -ge 8 ] && break
+    sleep 0.2
+done
+kill -INT $child
+wait $child
+expect "an interrupt in the local search" "130 1" "$? $(grep -c '^interrupted' "$room/cut")"
+expect "the first is there" 1 "$(grep -c '^ 1 ' "$room/cut")"
+expect "not all orders were tried" 0 "$(grep -c 'over 8000 orders' "$room/cut")"
+expect "and written" 0 "$("$PIANOLA" check $(sed -nE 's/^-- pianola show //p' "$room/cut.lua") >/dev/null 2>&1; echo $?)"
 finish

@@ -50,7 +50,7 @@ Test(local, no_better_than_the_best, .timeout = 300) {
         x.graph = graph_build(x.sp);
         if (x.sp->njobs <= 60 && !death_of(schedule, &x)) {
             double before = judge_order(x.sp, x.st, x.graph, x.lists, no_noise, NULL);
-            double after = improve_order(x.sp, x.st, x.graph, x.lists, no_noise, (struct local){seed, 100, 0});
+            double after = improve_order(x.sp, x.st, x.graph, x.lists, no_noise, &(struct local){seed, 100, 0, 0});
             check_lists(&x);
             cr_assert(after <= before && after == judge_order(x.sp, x.st, x.graph, x.lists, no_noise, NULL),
                       "seed %d: %g before, %g after", (int)seed, before, after);
@@ -83,10 +83,10 @@ static struct drawn one_by_one(void) {
 Test(local, from_far_away, .timeout = 300) {
     struct drawn x = one_by_one();
     cr_assert_eq(judge_order(x.sp, x.st, x.graph, x.lists, no_noise, NULL), 96);
-    double after = improve_order(x.sp, x.st, x.graph, x.lists, no_noise, (struct local){1, 4000, 0});
+    double after = improve_order(x.sp, x.st, x.graph, x.lists, no_noise, &(struct local){1, 4000, 0, 0});
     cr_assert(after >= 33 && after <= 39, "%g", after);
     struct drawn again = one_by_one();
-    improve_order(again.sp, again.st, again.graph, again.lists, no_noise, (struct local){1, 4000, 0});
+    improve_order(again.sp, again.st, again.graph, again.lists, no_noise, &(struct local){1, 4000, 0, 0});
     for (int r = 0; r < 4; r++)
         cr_assert_arr_eq(again.lists.job[r], x.lists.job[r], sizeof(int32_t) * 16);
     free_all();
@@ -98,14 +98,15 @@ Test(local, noise, .timeout = 300) {
     struct drawn x = one_by_one();
     struct jitter before, after;
     judge_order(x.sp, x.st, x.graph, x.lists, noise, &before);
-    double p95 = improve_order(x.sp, x.st, x.graph, x.lists, noise, (struct local){1, 500, 0});
+    double p95 = improve_order(x.sp, x.st, x.graph, x.lists, noise, &(struct local){1, 500, 0, 0});
     cr_assert_eq(judge_order(x.sp, x.st, x.graph, x.lists, noise, &after), p95);
     cr_assert(after.p95 == p95 && p95 < before.p95 && after.mean <= after.p95);
     struct drawn stuck = one_by_one();
     int32_t first = stuck.lists.job[3][0];
     stuck.lists.job[3][0] = stuck.lists.job[3][1];
     stuck.lists.job[3][1] = first;
-    cr_assert(isinf(improve_order(stuck.sp, stuck.st, stuck.graph, stuck.lists, no_noise, (struct local){1, 10, 0})));
+    cr_assert(
+        isinf(improve_order(stuck.sp, stuck.st, stuck.graph, stuck.lists, no_noise, &(struct local){1, 10, 0, 0})));
     cr_assert_eq(stuck.lists.job[3][1], first);
     free_all();
 }
