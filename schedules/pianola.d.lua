@@ -206,6 +206,10 @@ function integers(fields) end
 ---@field positions? boolean
 ---`"rows"`: the members of a team divide the tokens, and add up what they find. Default: each has all of it.
 ---@field split? "rows"
+---What it is called in safetensors files of Hugging Face's, up to `.weight` and `.bias`: schedules/README.md, "Weights".
+---@field hf? string
+---The same in GGUF files.
+---@field gguf? string
 
 ---Token and position embedding: the first layer of a model whose input is tokens.
 ---@param fields pianola.embedding
@@ -219,6 +223,10 @@ function embedding(fields) end
 ---How the members of a team divide it: `"columns"`, each makes a part of the output; `"rows"`, each takes a part of the
 ---input, and the results are added up. Default: each computes all of it.
 ---@field split? "columns"|"rows"
+---What it is called in safetensors files of Hugging Face's, up to `.weight` and `.bias`: schedules/README.md, "Weights".
+---@field hf? string
+---The same in GGUF files.
+---@field gguf? string
 
 ---y = x W + bias
 ---@param fields pianola.linear
@@ -264,6 +272,10 @@ function swiglu(fields) end
 ---`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
 ---all others there. Default, unless another layer says so: each has all rows.
 ---@field split? "rows"
+---What it is called in safetensors files of Hugging Face's, up to `.weight` and `.bias`: schedules/README.md, "Weights".
+---@field hf? string
+---The same in GGUF files.
+---@field gguf? string
 
 ---y = gamma (x - mean) / sqrt(var + 1e-5) + beta
 ---@param fields pianola.layernorm
@@ -274,6 +286,10 @@ function layernorm(fields) end
 ---`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
 ---all others there. Default, unless another layer says so: each has all rows.
 ---@field split? "rows"
+---What it is called in safetensors files of Hugging Face's, up to `.weight` and `.bias`: schedules/README.md, "Weights".
+---@field hf? string
+---The same in GGUF files.
+---@field gguf? string
 
 ---y = gamma x / sqrt(mean(x^2) + 1e-5)
 ---@param fields pianola.rmsnorm
