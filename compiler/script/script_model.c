@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_FIELDS = 8, MAX_SIZE = 1 << 20, MAX_BASE = 1 << 30 };
+enum { MAX_FIELDS = 8 };
 enum part_group { INPUT, LAYER, OPTIMIZER };
 
 struct maker {
@@ -94,69 +94,6 @@ static struct part *push_part(lua_State *L, const struct maker *maker, int line)
     return part;
 }
 
-/* How a team may divide the layer: enum split. */
-static double read_split(const struct table *table, const struct field *field) {
-    lua_State *L = table->L;
-    int type = push_field(table, field->name);
-    const char *word = type == LUA_TSTRING ? lua_tostring(L, -1) : "";
-    bool tokens = !strcmp(table->what, "embedding"), moe = !strcmp(table->what, "moe");
-    bool attends = !strcmp(table->what, "attention");
-    int split = !strcmp(word, moe ? "experts" : "rows") ? SPLIT_ROWS
-                : !moe && !strcmp(word, "columns")      ? SPLIT_COLUMNS
-                : attends && !strcmp(word, "heads")     ? SPLIT_HEADS
-                                                        : SPLIT_NONE;
-    if (type != LUA_TNIL && (split == SPLIT_NONE || (attends && split == SPLIT_COLUMNS)))
-        field_fail(L, table->line, field->name, "'%s'%s must be %s, not %s", field->name,
-                   attends ? " of attention" : "",
-                   moe       ? "\"experts\""
-                   : attends ? "\"rows\" or \"heads\""
-                             : "\"columns\" or \"rows\"",
-                   describe(L, -1));
-    if (split == SPLIT_COLUMNS && strcmp(table->what, "linear") && strcmp(table->what, "unembedding"))
-        field_fail(L, table->line, field->name, "'%s' of %s must be \"rows\": a team divides %s", field->name,
-                   table->what, tokens ? "its tokens" : "the rows that it works on");
-    if (split == SPLIT_ROWS && !strcmp(table->what, "unembedding"))
-        field_fail(L, table->line, field->name, "'%s' of %s must be \"columns\": a team divides its logits",
-                   field->name, table->what);
-    lua_pop(L, 1);
-    return split;
-}
-
-static double read_integer(const struct table *table, const struct field *field) {
-    bool absent = push_field(table, field->name) == LUA_TNIL;
-    lua_pop(table->L, 1);
-    if (absent && !isnan(field->otherwise))
-        return field->otherwise;
-    bool size = field->range == FIELD_SIZE;
-    return integer_field(table, field->name, size ? 1 : 0, size ? MAX_SIZE : MAX_BASE);
-}
-
-static double read_field(const struct table *table, const struct field *field) {
-    lua_State *L = table->L;
-    if (field->range == FIELD_SIZE || field->range == FIELD_BASE)
-        return read_integer(table, field);
-    if (field->range == FIELD_SPLIT)
-        return read_split(table, field);
-    int type = push_field(table, field->name), wanted = field->range == FIELD_FLAG ? LUA_TBOOLEAN : LUA_TNUMBER;
-    double x = type == LUA_TNIL ? field->otherwise : type == LUA_TBOOLEAN ? lua_toboolean(L, -1) : lua_tonumber(L, -1);
-    if (type == LUA_TNIL && isnan(x))
-        field_fail(L, table->line, field->name, "%s needs the field '%s'; add: %s = <a number>", table->what,
-                   field->name, field->name);
-    bool good = field->range == FIELD_FLAG      ? true
-                : field->range == FIELD_ABOVE_0 ? isfinite((float)x) && (float)x > 0
-                : field->range == FIELD_FROM_0  ? isfinite((float)x) && x >= 0
-                                                : x >= 0 && x < 1;
-    static const char *const musts[] = {[FIELD_FLAG] = "true or false",
-                                        [FIELD_ABOVE_0] = "a number above 0",
-                                        [FIELD_FROM_0] = "a number of at least 0",
-                                        [FIELD_BELOW_1] = "a number from 0 to below 1"};
-    if (type != LUA_TNIL && (type != wanted || !good))
-        field_fail(L, table->line, field->name, "'%s' must be %s, not %s", field->name, musts[field->range],
-                   describe(L, -1));
-    lua_pop(L, 1);
-    return x;
-}
-
 /* Fields of layers that have parameters: what these are called in files of others. */
 static const char *const name_fields[] = {"hf", "gguf"};
 enum { NNAMES = 2 };
@@ -212,7 +149,7 @@ static int make(lua_State *L) {
     check_fields(&table, names);
     struct part *part = push_part(L, maker, table.line);
     for (int i = 0; i < n; i++)
-        part->value[i] = read_field(&table, &maker->field[i]);
+        part->value[i] = read_layer_field(&table, &maker->field[i]);
     if (has_parameters(maker))
         read_names(&table, lua_gettop(L));
     return 1;

@@ -17,7 +17,7 @@ says() {
 S=schedules/1f1b.lua
 says "pianola: error: unknown command 'shwo'; did you mean 'show'?" shwo $S
 says "pianola: error: unknown option --modle; did you mean --model; see \`pianola help show\`" show $S --modle x
-says "pianola: error: --steps 0: expected a whole number of at least 1" run $S --steps 0
+says "pianola: error: --steps -1: expected a whole number of at least 0" run $S --steps -1
 says "pianola: error: --width 1e3: expected a whole number of at least 20" show $S --width 1e3
 says "pianola: error: \`show --list\` takes no file, but got '$S'" show --list $S
 says "pianola: error: \`compare\` takes no --format; see \`pianola help compare\`" compare $S --format json
