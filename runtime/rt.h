@@ -316,7 +316,8 @@ struct rt_stamp { /* seconds since the run began */
 struct rt_run {
     const struct rt_program *program;
     const struct data *data;
-    struct start start;
+    uint64_t seed;
+    struct named_file *weights; /* as in struct start */
     int64_t steps;
     /* results, in the caller's memory */
     float *loss;             /* [steps]: mean over the step's microbatches */

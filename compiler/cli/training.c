@@ -108,7 +108,7 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     told.progress = (struct progress){.what = what, .steps = steps, .tty = isatty(STDERR_FILENO)};
     told.progress.tokens = (int64_t)c->spec->model->rt.rows * trained.program->model->batches;
     struct rt_run run = {
-        .program = trained.program, .data = data, .start.seed = settings->seed, .steps = steps, .loss = trained.loss};
+        .program = trained.program, .data = data, .seed = settings->seed, .steps = steps, .loss = trained.loss};
     run.stamp = kept ? trained.stamp : NULL;
     run.kept = kept;
     run.makespan = trained.makespan;
@@ -116,12 +116,12 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     run.progress = what ? tell : NULL;
     run.ended = listener.ended ? tell_step : NULL;
     run.context = &told;
-    run.start.weights = open_weights(settings, trained.program);
+    run.weights = open_weights(settings, trained.program);
     trained.arena = settings->cuda ? train_on_cuda(&run, settings, &trained.cuda) : host_train(&run);
     if (!trained.arena)
         die("out of memory: the ranks of this schedule together need more than this machine has");
-    if (run.start.weights)
-        named_close(run.start.weights);
+    if (run.weights)
+        named_close(run.weights);
     if (settings->cuda && what)
         tell_device(settings, &trained.cuda);
     for (int64_t s = 0; s < steps; s++)

@@ -126,8 +126,7 @@ static void emit_model(struct text *t, const struct rt_model *m) {
     put_values(t, "    ", format("%s,%s", optimizer[m->optimizer], rates), names);
     put_values(t, "    ", format("%d, %s, %d, %d,", m->batches, m->precision ? "BF16" : "FP32", m->update, m->slices),
                "microbatches of a step, precision, microbatches of an update (0: all), slices (0: none)");
-    if (m->names)
-        put_values(t, "    ", "names,", "of layers in files of weights");
+    put_values(t, "    ", m->names ? "names," : "NULL,", "what layers are called in files of weights");
     put(t, "};\n");
 }
 

@@ -36,6 +36,7 @@ static const char *prepare(struct training *training) {
     training->when = (double *)calloc((size_t)training->p->batches, sizeof *training->when);
     if (!steps->replay || !steps->rank || !training->stamp || !training->loss || !training->when)
         return "no memory on the host";
+    const struct start start = {training->all->run.seed, training->all->run.weights};
     for (int r = 0; r < W; r++) {
         const char *why = cuda_take(&steps->replay[r], &steps->rank[r], training->p, r, &cuda_loopback, false);
         if (why)
@@ -43,7 +44,7 @@ static const char *prepare(struct training *training) {
         if (training->all->run.stamp && (why = cuda_time(&steps->rank[r], &training->p->rank[r])))
             return why;
         training->all->host_taken += steps->rank[r].host_bytes;
-        if (!cuda_begin(&steps->replay[r], &training->all->run.start, training->why, sizeof training->why))
+        if (!cuda_begin(&steps->replay[r], &start, training->why, sizeof training->why))
             return training->why;
     }
     training->link = loopback_open(training->p, steps->rank);

@@ -86,7 +86,8 @@ static bool prepare(struct training *training, struct worker *worker, int r) {
     bool ok = host_take(&worker->replay, &worker->rank, run->program, r) && worker->first && worker->last;
     training->arena[MEMORY_DEVICE * run->program->workers + r] = worker->rank.arena;
     training->arena[MEMORY_HOST * run->program->workers + r] = worker->rank.host;
-    return ok && host_begin(&worker->replay, &run->start, training->why, sizeof training->why);
+    const struct start start = {run->seed, run->weights};
+    return ok && host_begin(&worker->replay, &start, training->why, sizeof training->why);
 }
 
 /* Of each microbatch. */

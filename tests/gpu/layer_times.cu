@@ -247,7 +247,8 @@ static const char *take_device(struct bench *k, struct cuda_run *run) {
     const char *trouble = cuda_take(&k->z, &k->c, k->p, 0, &cuda_loopback, false);
     if (trouble)
         return trouble;
-    if (!cuda_begin(&k->z, &run->run.start, why, sizeof why))
+    const struct start start = {run->run.seed, NULL};
+    if (!cuda_begin(&k->z, &start, why, sizeof why))
         return why;
     k->stream = k->c.lane[0];
     cuda_feed(&k->z, 0, 0, run->run.data, k->stream);

@@ -85,7 +85,8 @@ static void prepare(worker *s, int rank) {
         abort();
     cuda_put.open(&s->world, &t->program, t->groups.data(), &s->rank);
     char why[1000];
-    if (!cuda_begin(&s->replay, &t->all->run.start, why, sizeof why)) /* as late as rank_cuda.cu calls it */
+    const start from = {t->all->run.seed, nullptr};
+    if (!cuda_begin(&s->replay, &from, why, sizeof why)) /* as late as rank_cuda.cu calls it */
         abort();
 }
 
