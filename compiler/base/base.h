@@ -40,4 +40,5 @@ _Noreturn void die_at(const char *file, const char *src, int line, int col, cons
 /* While set, die() stores its text in diag_text and longjmps here instead of printing and exiting. */
 extern jmp_buf *diag_trap;
 extern char diag_text[4096];
+const char *take_diag(void); /* the first line of that, without "pianola: error: "; and forgets it */
 #endif

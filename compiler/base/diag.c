@@ -53,3 +53,11 @@ void die_at(const char *file, const char *src, int line, int col, const char *fm
     }
     end();
 }
+
+const char *take_diag(void) {
+    static const char said[] = "pianola: error: ";
+    const char *text = diag_text + (strncmp(diag_text, said, strlen(said)) == 0 ? strlen(said) : 0);
+    text = format("%.*s", (int)strcspn(text, "\n"), text);
+    *diag_text = 0;
+    return text;
+}

@@ -51,6 +51,11 @@ static void print_verdict(const struct bound *b, const char *name, const char *w
                (long long)b->limit, number(b->tick, tick), by);
 }
 
+bool is_accepted(const char *certificate) {
+    const char *by;
+    return check_bound(read_bound("certificate", certificate), &by) == NULL;
+}
+
 /* With a script: that the bound is of its schedules, and the bound. */
 int cmd_check_bound(const struct settings *settings) {
     const char *path = settings->file[0], *by, *why = NULL;

@@ -193,22 +193,9 @@ static double makespan_with(const struct compile *c, enum prefetch prefetch) {
     return compiles(&other, false) ? other.report->makespan : NAN;
 }
 
-/* The first line of the error that was trapped. */
-static void take_error(char *why) {
-    static const char said[] = "pianola: error: ";
-    const char *text = diag_text + (strncmp(diag_text, said, strlen(said)) == 0 ? strlen(said) : 0);
-    snprintf(why, WHY, "%.*s", (int)strcspn(text, "\n"), text);
-    *diag_text = 0;
-}
-
-static bool is_key(const char *setting, const char *key) {
-    size_t n = strlen(key);
-    return strncmp(setting, key, n) == 0 && setting[n] == '=';
-}
-
 static void read_size(struct size *size, const struct script_args *args) {
     for (int i = 0; i < args->nset; i++)
-        if (is_key(args->set[i], size->key)) {
+        if (sets_key(args->set[i], size->key)) {
             size->given = true;
             size->value = atoll(strchr(args->set[i], '=') + 1); /* the scripts reject what is not a number */
         }
@@ -222,7 +209,7 @@ static bool fits(struct size *size, int64_t has, const struct script_args *args,
     }
     bool sets = false;
     for (int i = 0; i < args->nset; i++)
-        sets |= args->used[i] && is_key(args->set[i], size->key);
+        sets |= args->used[i] && sets_key(args->set[i], size->key);
     if (has != size->value)
         snprintf(why, WHY, "%lld %s, not %lld%s%s", (long long)has, size->what, (long long)size->value,
                  sets ? "" : ": it has no parameter ", sets ? "" : size->key);
@@ -247,7 +234,7 @@ static void compile_one(struct table *table, const struct script_args *how, cons
     if (!table->settings->train)
         free_all();
     if (!compiles(&c, alone)) {
-        take_error(left->why);
+        snprintf(left->why, WHY, "%s", take_diag());
         table->nleft++;
     } else if (!fits(&table->size[WORKERS], c.report->workers, args, left->why) ||
                !fits(&table->size[BATCHES], c.report->step_batches, args, left->why))

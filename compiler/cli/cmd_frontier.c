@@ -9,21 +9,19 @@
  * --bytes counts a model's bytes in place of live activations: points are where the curve falls (staircase.c).
  *
  * -o names a folder for the points: cap_3.lua is the best order known with a cap of 3, and cap_3.bound the certificate
- * of its bound. A larger cap's bound holds too: where it is the better one, its certificate proves the point. Over
- * bytes, memory_4096.lua takes so many. */
+ * of its bound. A larger cap's bound holds too, and that without any, in no_cap.bound: where it is the better one, its
+ * certificate proves the point. Over bytes, memory_4096.lua takes so many. */
 #include "base/put_json.h"
 #include "command.h"
 #include "compile.h"
 #include "files.h"
 #include "optimal/closed.h"
 #include "optimal/frontier.h"
+#include "optimal/optimal.h"
 #include "terminal.h"
-#include "verify/bound.h"
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { SEARCHED = 4000000 }; /* states of one search, without --time */
 
 struct known {
     const char *name;
@@ -32,14 +30,15 @@ struct known {
 };
 struct written {
     int64_t memory;
-    char *certificate;
-    int64_t *start;
+    const char *certificate;
+    const int64_t *start;
 };
 struct curve {
     struct compile first;
     bool bytes;
     struct written *step; /* over bytes: each search's order, of which some become points */
     int nsteps;
+    size_t room;        /* for steps */
     const char *folder; /* NULL: the points are not written */
     struct frontier frontier;
     struct known *known;
@@ -55,7 +54,7 @@ static void tell(void *curve, int cap) {
 /* ---- points ---- */
 
 static const char *file_of(const struct curve *curve, int cap, const char *ending) {
-    return format("%s/cap_%d.%s", curve->folder, cap, ending);
+    return cap ? format("%s/cap_%d.%s", curve->folder, cap, ending) : format("%s/no_cap.%s", curve->folder, ending);
 }
 static const char *file_with(const struct curve *curve, int64_t memory, const char *ending) {
     return format("%s/memory_%lld.%s", curve->folder, (long long)memory, ending);
@@ -71,19 +70,14 @@ static void stage_script(const struct curve *curve, const char *file, const char
     stage_file(file, &script, false);
 }
 
-static bool is_accepted(const char *certificate) {
-    const char *by;
-    return check_bound(read_bound("certificate", certificate), &by) == NULL;
-}
-
-/* Without a cap, it is as with the last one. */
+/* Without a cap, the order is as with the last one, but not always the bound. */
 static bool keep_point(void *context, const struct point *point, const char *certificate, const int64_t *start) {
     const struct curve *curve = context;
-    if (curve->folder && point->cap > 0) {
+    if (curve->folder) {
         struct text proof = {0};
         put_word(&proof, certificate);
         stage_file(file_of(curve, point->cap, "bound"), &proof, false);
-        if (start)
+        if (start && point->cap > 0)
             stage_script(curve, file_of(curve, point->cap, "lua"), format("a cap of %d", point->cap), point->makespan,
                          start);
     }
@@ -93,13 +87,10 @@ static bool keep_point(void *context, const struct point *point, const char *cer
 static bool keep_step(void *context, const struct point *point, const char *certificate, const int64_t *start) {
     struct curve *curve = context;
     if (curve->folder && start) {
-        int n = curve->first.spec->njobs;
-        struct written *all = NEW(struct written, curve->nsteps + 1);
-        for (int i = 0; i < curve->nsteps; i++)
-            all[i] = curve->step[i];
-        all[curve->nsteps] = (struct written){point->memory, format("%s", certificate), NEW(int64_t, n)};
-        memcpy(all[curve->nsteps++].start, start, sizeof *start * (size_t)n);
-        curve->step = all;
+        size_t n = (size_t)curve->first.spec->njobs;
+        GROW(curve->step, curve->room, (size_t)curve->nsteps + 1);
+        int64_t *kept = memcpy(NEW(int64_t, n), start, sizeof *start * n);
+        curve->step[curve->nsteps++] = (struct written){point->memory, certificate, kept};
     }
     return is_accepted(certificate);
 }
@@ -124,17 +115,13 @@ static void stage_steps(const struct curve *curve) {
 
 /* Compiles; or says why not, in a line. */
 static const char *compile_or_why(struct compile *c) {
-    static const char said[] = "pianola: error: ";
     jmp_buf trap;
     const char *why = NULL;
     diag_trap = &trap;
     if (setjmp(trap) == 0)
         compile_all(c, "");
-    else {
-        const char *text = diag_text + (strncmp(diag_text, said, strlen(said)) == 0 ? strlen(said) : 0);
-        why = format("%.*s", (int)strcspn(text, "\n"), text);
-        *diag_text = 0;
-    }
+    else
+        why = take_diag();
     diag_trap = NULL;
     return why;
 }
@@ -163,13 +150,6 @@ static struct known measure(struct compile *c, const struct spec *first, bool by
     return known;
 }
 
-static bool sets(const struct script_args *args, const char *key) {
-    for (int i = 0; i < args->nset; i++)
-        if (strncmp(args->set[i], key, strlen(key)) == 0)
-            return true;
-    return false;
-}
-
 /* The other scripts' settings: those of the first, and its size. */
 static struct script_args args_for(const struct settings *settings, const struct spec *first, bool *used,
                                    const char *file) {
@@ -179,9 +159,9 @@ static struct script_args args_for(const struct settings *settings, const struct
     args.set = NEW(const char *, args.nset + 2);
     for (int i = 0; i < args.nset; i++)
         args.set[i] = settings->args.set[i];
-    if (!sets(&settings->args, "workers="))
+    if (!is_set(&settings->args, "workers"))
         args.set[args.nset + args.nsizes++] = format("workers=%d", first->workers);
-    if (!sets(&settings->args, "batches="))
+    if (!is_set(&settings->args, "batches"))
         args.set[args.nset + args.nsizes++] = format("batches=%d", whole_batches(first));
     args.nset += args.nsizes;
     return args;
@@ -373,7 +353,7 @@ int cmd_frontier(const struct settings *settings) {
         make_folder(curve.folder);
     curve.frontier = (curve.bytes ? find_staircase
                                   : find_frontier)(sp, curve.first.stage, curve.first.graph,
-                                                   (struct searches){.states = SEARCHED,
+                                                   (struct searches){.states = states_within(settings->seconds),
                                                                      .seconds = settings->seconds,
                                                                      .command = command_line(&settings->args),
                                                                      .context = &curve,

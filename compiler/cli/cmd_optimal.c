@@ -7,12 +7,11 @@
 #include "optimal/local.h"
 #include "optimal/memory.h"
 #include "optimal/optimal.h"
-#include "verify/bound.h"
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SEARCHED = 4000000, SEARCHED_LATER = 200000 }; /* of one search, without --time; with more microbatches */
+enum { SEARCHED_LATER = 200000 }; /* states of one search with more microbatches */
 
 /* FILE.lua's is FILE.bound. */
 static const char *certificate_of(const char *script) {
@@ -24,12 +23,6 @@ static const char *certificate_of(const char *script) {
 static const char *how(const struct optimum *best) {
     return best->proof == PROOF_COVER ? format("no order of any of %d states leads to less", covering_states(best))
                                       : "a rank's work, and what must come before and after it, takes as long";
-}
-
-/* Whether the checker, which knows nothing of the search, accepts the certificate. */
-static bool is_accepted(const char *certificate) {
-    const char *by;
-    return check_bound(read_bound("certificate", certificate), &by) == NULL;
 }
 
 /* With --jitter: what noisy runs of the order come to, before a local search and after it. */
@@ -435,7 +428,7 @@ int cmd_optimal(const struct settings *settings) {
     struct instance *in = instance_in_bytes(c.spec, c.stage, c.graph, find_bytes(&c));
     if (settings->objective == LEAST_SPAN)
         minimise_span(in);
-    int64_t own = own_ticks(&c, in), states = settings->seconds > 0 ? INT32_MAX - 1 : SEARCHED, excess = 0;
+    int64_t own = own_ticks(&c, in), states = states_within(settings->seconds), excess = 0;
     double until = settings->seconds > 0 ? begin + settings->seconds : 0;
     struct optimum best = find_optimum(in, c.graph, own, states, until);
     if (best.start && c.sched && !in->bytes && !in->span &&

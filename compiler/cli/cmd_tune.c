@@ -241,16 +241,9 @@ static const char *winner_source(const struct search_space *space, const struct 
 /* Whether it gives the candidate's step, without the candidate's own settings except the model's. */
 static bool reproduces(const struct search_space *space, const struct candidate *best, const struct answer *answer,
                        const char *src, bool recompute) {
-    struct candidate other = *best;
-    struct script_text texts[3] = {{copy_string(src), strlen(src)}, {0}, {0}};
-    struct compile c = {0};
+    struct compile c = {.args = args_of_script(space, best, recompute, src)};
     jmp_buf trap;
     volatile bool same = false;
-    other.nset -= other.nsizes;
-    other.nsizes = 0;
-    other.recompute = recompute;
-    c.args = args_of(space, &other);
-    c.args.text = texts;
     diag_trap = &trap;
     if (setjmp(trap) == 0) {
         compile_all(&c, "");
@@ -259,15 +252,6 @@ static bool reproduces(const struct search_space *space, const struct candidate 
     diag_trap = NULL;
     *diag_text = 0;
     return same;
-}
-
-static void put_header(struct text *out, const struct search_space *space, const struct candidate *as, double makespan,
-                       const char *path) {
-    char time[32];
-    put(out, "-- Found by `pianola tune`, of %d candidates: ", space->n);
-    put(out, "%s s for a step of %lld rows. As it was found:\n", number(makespan, time), (long long)space->step_rows);
-    put(out, "-- pianola show %s\n", tame(options_of_file(space, as, path)));
-    put(out, "-- From %s.lua:\n", tame(space->schedule[as->schedule].name));
 }
 
 /* The user's arguments without those settings that only schedules used. */
@@ -281,23 +265,28 @@ static struct script_args machine_args(const struct search_space *space) {
     return args;
 }
 
+/* The comment at the top. rest: what the script does not say itself. */
+static void put_header(struct text *out, const struct search_space *space, const struct candidate *rest, double value,
+                       const char *path) {
+    struct search_space plain = *space;
+    struct script_args args = machine_args(space);
+    char time[32];
+    plain.args = &args;
+    put(out, "-- Found by `pianola tune`, of %d candidates: %s s for a step of %lld rows%s. As it was found:\n",
+        space->n, number(value, time), (long long)space->step_rows,
+        space->judgement.level > 0 ? ", which 95 of 100 noisy ones do not exceed" : "");
+    put(out, "-- pianola show %s\n", tame(options_of_file(&plain, rest, path)));
+}
+
 /* The winner in its better order. */
 static void write_improved(const struct tuning *tuning, const char *path) {
     const struct search_space *space = &tuning->space;
     const struct candidate *best = &space->candidate[tuning->ranking.best[0]];
     const struct improvement *improvement = &tuning->improvement;
-    struct search_space plain = *space;
-    struct script_args args = machine_args(space);
-    struct candidate rest = *best;
+    struct candidate rest = of_model(best, false);
     struct text out = {0};
-    char before[32], after[32];
-    plain.args = &args;
-    rest.nset -= rest.nsizes;
-    rest.recompute = false;
-    put(&out, "-- Found by `pianola tune`, of %d candidates: %s s for a step of %lld rows%s. As it was found:\n",
-        space->n, number(improvement->after, after), (long long)space->step_rows,
-        space->judgement.level > 0 ? ", which 95 of 100 noisy ones do not exceed" : "");
-    put(&out, "-- pianola show %s\n", tame(options_of_file(&plain, &rest, path)));
+    char before[32];
+    put_header(&out, space, &rest, improvement->after, path);
     put(&out, "-- The jobs of %s in a better order: there, they take %s s.\n", tame(options_of(space, best)),
         number(improvement->before, before));
     put_bytes(&out, improvement->script.s, improvement->script.n);
@@ -309,25 +298,24 @@ static void write_winner(const struct tuning *tuning, const char *path) {
     const struct search_space *space = &tuning->space;
     const struct candidate *best = &space->candidate[tuning->ranking.best[0]];
     const struct answer *answer = &tuning->ranking.answer[tuning->ranking.best[0]];
-    const char *file = space->schedule[best->schedule].file;
+    const struct schedule_file *schedule = &space->schedule[best->schedule];
     struct search_space plain = *space;
     struct script_args args = machine_args(space);
-    struct candidate rest = *best;
+    struct candidate rest = of_model(best, best->recompute && space->args->recompute);
     struct text out = {0};
     size_t size;
-    const char *src = without_picture(read_file(file, &size)),
+    const char *src = without_picture(read_file(schedule->file, &size)),
                *found = winner_source(space, best, src, best->recompute);
     plain.args = &args;
-    rest.nset -= rest.nsizes;
-    rest.recompute = best->recompute && space->args->recompute;
     if (!reproduces(&plain, best, answer, found, rest.recompute)) {
         found = winner_source(space, best, src, false);
         rest.recompute = best->recompute;
         if (!reproduces(&plain, best, answer, found, rest.recompute))
-            die("-o: %s with other defaults is not the same schedule; see above for the options that give it", file);
+            die("-o: %s with other defaults is not the same schedule; see above for the options that give it",
+                schedule->file);
     }
-    put_header(&out, &plain, &rest, answer->makespan, path);
-    put_word(&out, found);
+    put_header(&out, space, &rest, rank_value(&tuning->ranking, tuning->ranking.best[0]), path);
+    put(&out, "-- From %s.lua:\n%s", tame(schedule->name), found);
     write_file(path, &out);
 }
 
@@ -414,14 +402,8 @@ static void search(struct tuning *tuning) {
 static void confirm(const struct tuning *tuning) {
     const struct improvement *improvement = &tuning->improvement;
     const struct judgement judgement = tuning->space.judgement;
-    struct candidate rest = tuning->space.candidate[tuning->ranking.best[0]];
-    struct script_text texts[3] = {{improvement->script.s, improvement->script.n}, {0}, {0}};
-    struct compile c = {0};
-    rest.nset -= rest.nsizes;
-    rest.nsizes = 0;
-    rest.recompute = false;
-    c.args = args_of(&tuning->space, &rest);
-    c.args.text = texts;
+    const struct candidate *best = &tuning->space.candidate[tuning->ranking.best[0]];
+    struct compile c = {.args = args_of_script(&tuning->space, best, false, improvement->script.s)};
     compile_all(&c, "");
     double takes = c.report->makespan;
     if (judgement.level > 0)

@@ -50,6 +50,8 @@ int cmd_tune(const struct settings *settings);
 /* cmd_verify.c: prints the claims as members of a JSON object; no: the refutation, or NULL */
 struct refutation;
 void print_claims(const struct refutation *no);
+/* cmd_check_bound.c: whether the checker, which knows nothing of the search, accepts the certificate */
+bool is_accepted(const char *certificate);
 /* cmd_compare.c: the words that --sort takes */
 const char *column_words(void);
 /* shipped.c */

@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "homes.h"
 #include <math.h>
+#include <string.h>
 
 /* Times are 0 or lie between these bounds; so do speeds and bandwidths. What the compiler
  * adds up, multiplies or divides of them is then finite, however many there are. */
@@ -302,6 +303,17 @@ struct script_args {
     int nsizes; /* the last nsizes settings are for the schedule alone */
     bool *used; /* [nset]: set for each setting that a script used. NULL: every setting must be used */
 };
+/* Whether "workers=8" sets this key; whether a setting of the user's does. */
+static inline bool sets_key(const char *setting, const char *key) {
+    size_t n = strlen(key);
+    return strncmp(setting, key, n) == 0 && setting[n] == '=';
+}
+static inline bool is_set(const struct script_args *args, const char *key) {
+    bool set = false;
+    for (int i = 0; i < args->nset; i++)
+        set |= sets_key(args->set[i], key);
+    return set;
+}
 
 /* teams.c: how the sets behind those of so many stages are called, and how many there are. Needs member and first. */
 void name_sets(struct names *names, int stages, bool tied, bool shared);

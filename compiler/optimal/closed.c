@@ -18,7 +18,7 @@ static struct script_args with_batches(const struct script_args *args, int batch
     with.set = NEW(const char *, args->nset + 1);
     with.nset = 0;
     for (int i = 0; i < args->nset; i++)
-        if (strncmp(args->set[i], "batches=", 8) != 0)
+        if (!sets_key(args->set[i], "batches"))
             with.set[with.nset++] = args->set[i];
     with.set[with.nset++] = format("batches=%d", batches);
     with.used = NEW(bool, with.nset);

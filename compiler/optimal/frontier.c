@@ -2,6 +2,7 @@
  * search begins with the best order up to then, and bounds are handed down at the end. */
 #include "frontier.h"
 #include "optimal.h"
+#include "order.h"
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,8 @@ static void keep(const struct searched *what, struct order *order, const struct 
     memcpy(order->start, best->start, sizeof *best->start * (size_t)what->sp->njobs);
 }
 
-static const char *certificate_text(const struct searched *what, const struct instance *in, const struct optimum *best) {
+static const char *certificate_text(const struct searched *what, const struct instance *in,
+                                    const struct optimum *best) {
     struct text t = {0};
     int cap = what->sp->cap[0];
     emit_certificate(&t, in, best,
@@ -66,25 +68,13 @@ static struct point solve(const struct searched *what, int cap, struct order *or
     return point;
 }
 
-struct turn {
-    int64_t start;
-    int32_t job;
-};
-static int by_start(const void *x, const void *y) {
-    const struct turn *a = x, *b = y;
-    return a->start != b->start ? (a->start < b->start ? -1 : 1) : (a->job > b->job) - (a->job < b->job);
-}
-
 /* The most activations that live on a rank at once; of each, on the rank of its F. */
-static int peak_of(const struct spec *sp, const struct order *order) {
+static int peak_of(const struct spec *sp, const int64_t *start) {
     struct scratch scratch = scratch_begin();
-    struct turn *turn = NEW(struct turn, sp->njobs);
+    const int32_t *order = jobs_by_start(sp, start);
     int *live = NEW(int, sp->workers), peak = 0;
-    for (int32_t j = 0; j < sp->njobs; j++)
-        turn[j] = (struct turn){order->start[j], j};
-    qsort(turn, (size_t)sp->njobs, sizeof *turn, by_start);
     for (int32_t i = 0; i < sp->njobs; i++) {
-        const struct job *job = &sp->job[turn[i].job];
+        const struct job *job = &sp->job[order[i]];
         bool split = job_at(sp, job->s, job->b, OP_W) >= 0;
         live[job->rank] += job->d == OP_F;
         peak = live[job->rank] > peak ? live[job->rank] : peak;
@@ -128,7 +118,7 @@ struct frontier find_frontier(struct spec *sp, const struct stage *st, const str
     frontier.free = solve(&what, 0, &best);
     if (!best.known) /* there is one: any that keeps the dependencies */
         die("%s: found no order at all; give more --time", sp->file);
-    int peak = peak_of(sp, &best);
+    int peak = peak_of(sp, best.start);
     frontier.point = NEW(struct point, peak);
     while (frontier.n == 0 || order.ticks > best.ticks || !order.known) {
         int cap = frontier.n + 1;

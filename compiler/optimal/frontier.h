@@ -13,7 +13,8 @@ struct point {
     bool proved;     /* makespan and lower are equal, or none fits, and the certificate is accepted */
 };
 struct frontier {
-    struct point *point; /* of caps 1, 2, ..., n, of which the last is as good as none; or over bytes, from few to many */
+    struct point
+        *point; /* of caps 1, 2, ..., n, of which the last is as good as none; or over bytes, from few to many */
     int n;
     struct point free; /* without a cap */
     struct point none; /* over bytes: with that memory no order fits, or none was found */
@@ -31,8 +32,8 @@ struct searches {
 /* Leaves sp's caps replaced. Dies as instance_of does. */
 struct frontier find_frontier(struct spec *sp, const struct stage *st, const struct graph *graph,
                               struct searches searches);
-/* staircase.c: the same over bytes: of what stays for the whole step and what microbatches keep, on the rank that has most.
- * Below the first point's memory no order fits; every further point is the least memory of a lesser makespan. */
+/* staircase.c: the same over bytes: of what stays for the whole step and what microbatches keep, on the rank that has
+ * most. Below the first point's memory no order fits; every further point is the least memory of a lesser makespan. */
 struct frontier find_staircase(struct spec *sp, const struct stage *st, const struct graph *graph,
                                struct searches searches);
 #endif

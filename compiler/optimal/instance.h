@@ -39,10 +39,10 @@ struct instance {
     int *of_rank,
         *of_rank_at;   /* the classes of rank r, longest tail first: of_rank[of_rank_at[r] .. of_rank_at[r+1]) */
     int32_t *class_of; /* per job */
-    bool span;         /* what is to be least: the longest time that a rank takes from its first item to its last, */
-    int64_t *
-        tail_to; /* [class * ranks + r]: the least time from an item's end to that of one of rank r; -1: none follows */
-    bool *one_taker; /* per rank: at most one of its classes takes room */
+    bool *one_taker;   /* per rank: at most one of its classes takes room */
+    bool span; /* what is to be least: the longest time that a rank takes from its first item to its last. Then also: */
+    /* [class * ranks + r]: the least time from an item's end to that of one of rank r; -1: none follows */
+    int64_t *tail_to;
 };
 
 /* Dies of the same, but for the jobs' times. */

@@ -13,6 +13,9 @@ struct optimum {
     bool gave_up;            /* something is left to search */
 };
 
+/* How many states a search may visit: with a limit to its time, all that can be numbered; else some minutes' worth. */
+static inline int64_t states_within(double seconds) { return seconds > 0 ? INT32_MAX - 1 : 4000000; }
+
 /* When that order ends, by the script's own times, which ticks may round. */
 double time_of_order(const struct spec *sp, const struct stage *st, const struct graph *graph, const int64_t *start);
 

@@ -15,21 +15,29 @@ static int by_start(const void *x, const void *y) {
     return a->start != b->start ? (a->start < b->start ? -1 : 1) : (a->job > b->job) - (a->job < b->job);
 }
 
-struct lists lists_by_start(const struct spec *sp, const int64_t *start) {
+int32_t *jobs_by_start(const struct spec *sp, const int64_t *start) {
     struct turn *turn = NEW(struct turn, sp->njobs);
-    struct lists lists = {NEW(int32_t *, sp->workers), NEW(int, sp->workers)};
-    for (int32_t j = 0; j < sp->njobs; j++) {
+    int32_t *job = NEW(int32_t, sp->njobs);
+    for (int32_t j = 0; j < sp->njobs; j++)
         turn[j] = (struct turn){start[j], j};
+    qsort(turn, (size_t)sp->njobs, sizeof *turn, by_start);
+    for (int32_t i = 0; i < sp->njobs; i++)
+        job[i] = turn[i].job;
+    return job;
+}
+
+struct lists lists_by_start(const struct spec *sp, const int64_t *start) {
+    const int32_t *job = jobs_by_start(sp, start);
+    struct lists lists = {NEW(int32_t *, sp->workers), NEW(int, sp->workers)};
+    for (int32_t j = 0; j < sp->njobs; j++)
         lists.n[sp->job[j].rank]++;
-    }
     for (int r = 0; r < sp->workers; r++) {
         lists.job[r] = NEW(int32_t, lists.n[r]);
         lists.n[r] = 0;
     }
-    qsort(turn, (size_t)sp->njobs, sizeof *turn, by_start);
     for (int32_t i = 0; i < sp->njobs; i++) {
-        int r = sp->job[turn[i].job].rank;
-        lists.job[r][lists.n[r]++] = turn[i].job;
+        int r = sp->job[job[i]].rank;
+        lists.job[r][lists.n[r]++] = job[i];
     }
     return lists;
 }

@@ -7,6 +7,7 @@ struct lists { /* per rank: its jobs in order */
     int32_t **job;
     int *n;
 };
+int32_t *jobs_by_start(const struct spec *sp, const int64_t *start); /* of all ranks */
 struct lists lists_by_start(const struct spec *sp, const int64_t *start);
 /* The same jobs in strict order, without a limit to memory. */
 struct spec spec_in_order(const struct spec *sp, struct lists lists);

@@ -39,7 +39,7 @@ struct found {
     bool all;         /* nothing was left out: no schedule is shorter */
     struct visited visited;
 };
-double seconds_now(void); /* since the epoch */
+double seconds_now(void);                   /* since the epoch */
 int state_width(const struct instance *in); /* words before the recent starts; the last of them is how many there are */
 /* Looks for a schedule that ends before `limit`, or whose largest span is less. */
 struct found search(const struct instance *in, int64_t limit, struct effort effort);

@@ -6,7 +6,6 @@
 #include "optimal.h"
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct change {
     int64_t time, bytes; /* below 0: given back */
@@ -41,9 +40,9 @@ struct steps {
     const struct stage *st;
     const struct graph *graph;
     struct searches searches;
-    const int64_t *stay; /* per rank, in bytes; NULL: it is not known yet */
-    int64_t *start;      /* of the last search's order */
-    int64_t used;        /* its memory */
+    int64_t *stay;  /* per rank, in bytes; known once there is an order */
+    int64_t *start; /* of the last search's order */
+    int64_t used;   /* its memory; 0: there is none yet */
 };
 
 static const char *said_of(const struct steps *steps, int64_t memory) {
@@ -59,11 +58,13 @@ static const int64_t *rooms(const struct steps *steps, int64_t memory) {
 }
 
 static void measure(struct steps *steps, const struct instance *in) {
-    if (!steps->stay)
-        steps->stay = bytes_that_stay(steps->sp, steps->st, steps->graph, lists_by_start(steps->sp, steps->start));
+    const struct spec *sp = steps->sp;
+    if (!steps->used)
+        memcpy(steps->stay, bytes_that_stay(sp, steps->st, steps->graph, lists_by_start(sp, steps->start)),
+               sizeof *steps->stay * (size_t)sp->workers);
     steps->used = 0;
-    for (int r = 0; r < steps->sp->workers; r++) {
-        int64_t used = steps->stay[r] + kept_on(steps->sp, in, steps->start, r);
+    for (int r = 0; r < sp->workers; r++) {
+        int64_t used = steps->stay[r] + kept_on(sp, in, steps->start, r);
         steps->used = used > steps->used ? used : steps->used;
     }
 }
@@ -71,16 +72,14 @@ static void measure(struct steps *steps, const struct instance *in) {
 /* memory: 0: no limit. */
 static struct point step_down(struct steps *steps, int64_t memory) {
     const struct searches *searches = &steps->searches;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
+    struct scratch scratch = scratch_begin();
     const struct instance *in = instance_in_bytes(steps->sp, steps->st, steps->graph, rooms(steps, memory));
-    struct optimum best =
-        find_optimum(in, steps->graph, serial_time(in) + 1, searches->states,
-                     searches->seconds > 0 ? (double)now.tv_sec + 1e-9 * (double)now.tv_nsec + searches->seconds : 0);
-    struct text certificate = {0};
+    struct optimum best = find_optimum(in, steps->graph, serial_time(in) + 1, searches->states,
+                                       searches->seconds > 0 ? seconds_now() + searches->seconds : 0);
+    struct text text = {0};
     struct point point = {.memory = memory, .makespan = NAN, .lower = (double)best.lower * in->tick};
-    bool closed = best.lower >= best.makespan;
-    if (best.start) {
+    bool closed = best.lower >= best.makespan, found = best.start;
+    if (found) {
         memcpy(steps->start, best.start, sizeof *best.start * (size_t)steps->sp->njobs);
         measure(steps, in);
         point.memory = steps->used;
@@ -91,8 +90,9 @@ static struct point step_down(struct steps *steps, int64_t memory) {
         point.lower = NAN;
         point.proved = true;
     }
-    emit_certificate(&certificate, in, &best, said_of(steps, memory));
-    if (!searches->ended(searches->context, &point, certificate.s, best.start ? steps->start : NULL)) {
+    emit_certificate(&text, in, &best, said_of(steps, memory));
+    const char *certificate = scratch_end_keeping(scratch, text.s);
+    if (!searches->ended(searches->context, &point, certificate, found ? steps->start : NULL)) {
         point.lower = 0;
         point.proved = false;
     }
@@ -106,9 +106,9 @@ static int by_memory(const void *x, const void *y) {
 
 struct frontier find_staircase(struct spec *sp, const struct stage *st, const struct graph *graph,
                                struct searches searches) {
-    struct steps steps = {sp, st, graph, searches, .start = NEW(int64_t, sp->njobs)};
+    struct steps steps = {sp, st, graph, searches, .stay = NEW(int64_t, sp->workers), .start = NEW(int64_t, sp->njobs)};
     struct frontier frontier = {0};
-    int room = 0;
+    size_t room = 0;
     struct point point = step_down(&steps, 0);
     frontier.free = point;
     if (isnan(point.makespan))
@@ -116,13 +116,7 @@ struct frontier find_staircase(struct spec *sp, const struct stage *st, const st
     for (; !isnan(point.makespan); point = step_down(&steps, point.memory - 1)) {
         while (frontier.n > 0 && point.makespan <= frontier.point[frontier.n - 1].makespan)
             frontier.n--; /* as fast, with less */
-        if (frontier.n == room) {
-            struct point *old = frontier.point;
-            room = 2 * room + 16;
-            frontier.point = NEW(struct point, room);
-            for (int i = 0; i < frontier.n; i++)
-                frontier.point[i] = old[i];
-        }
+        GROW(frontier.point, room, (size_t)frontier.n + 1);
         frontier.point[frontier.n++] = point;
     }
     qsort(frontier.point, (size_t)frontier.n, sizeof *frontier.point, by_memory);

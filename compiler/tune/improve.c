@@ -76,16 +76,9 @@ static struct loaded load(const struct script_args *args) {
 /* As a script that lists the jobs, with what is needed to run it. */
 static struct script_args sequence_args(const struct search_space *space, const struct candidate *winner,
                                         const struct loaded *loaded) {
-    struct candidate plain = *winner;
     struct text t = {0};
-    plain.nset -= plain.nsizes;
-    plain.nsizes = 0;
-    plain.recompute = false; /* the list has the recomputations */
-    struct script_args args = args_of(space, &plain);
     emit_sequence(&t, loaded->sp, loaded->lists);
-    args.text = NEW(struct script_text, 3);
-    args.text[0] = (struct script_text){t.s, t.n};
-    return args;
+    return args_of_script(space, winner, false, t.s); /* the list has the recomputations */
 }
 
 static const char *search_orders(const struct search_space *space, const struct candidate *winner, double value,

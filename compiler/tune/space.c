@@ -15,22 +15,10 @@
 
 enum { MOST_BATCHES = 16, MOST_CANDIDATES = 1000000 };
 
-static bool is_key(const char *setting, const char *key) {
-    size_t n = strlen(key);
-    return strncmp(setting, key, n) == 0 && setting[n] == '=';
-}
-
-bool is_set(const struct script_args *args, const char *key) {
-    for (int i = 0; i < args->nset; i++)
-        if (is_key(args->set[i], key))
-            return true;
-    return false;
-}
-
 static int64_t value_of_setting(const struct script_args *args, const char *key) {
     int64_t value = 0;
     for (int i = 0; i < args->nset; i++)
-        if (is_key(args->set[i], key))
+        if (sets_key(args->set[i], key))
             value = atoll(strchr(args->set[i], '=') + 1); /* the scripts reject what is no number */
     return value;
 }
@@ -38,7 +26,7 @@ static int64_t value_of_setting(const struct script_args *args, const char *key)
 /* Whether "workers=8 batches=8" names the parameter. */
 bool has_param(const char *params, const char *key) {
     for (const char *p = params; *p; p += strcspn(p, " "), p += *p == ' ')
-        if (is_key(p, key))
+        if (sets_key(p, key))
             return true;
     return false;
 }
@@ -183,6 +171,23 @@ struct script_args args_of(const struct search_space *space, const struct candid
     args.nsizes = candidate->nsizes;
     args.used = NEW(bool, args.nset);
     args.recompute = candidate->recompute;
+    return args;
+}
+
+struct candidate of_model(const struct candidate *candidate, bool recompute) {
+    struct candidate plain = *candidate;
+    plain.nset -= plain.nsizes;
+    plain.nsizes = 0;
+    plain.recompute = recompute;
+    return plain;
+}
+
+struct script_args args_of_script(const struct search_space *space, const struct candidate *candidate, bool recompute,
+                                  const char *src) {
+    struct candidate plain = of_model(candidate, recompute);
+    struct script_args args = args_of(space, &plain);
+    args.text = NEW(struct script_text, 3);
+    args.text[0] = (struct script_text){copy_string(src), strlen(src)};
     return args;
 }
 

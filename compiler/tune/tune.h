@@ -54,12 +54,15 @@ struct search_space {
 void list_candidates(struct search_space *space);
 /* The arguments with which a candidate is compiled. They are whole settings: none has to be used. */
 struct script_args args_of(const struct search_space *space, const struct candidate *candidate);
+/* The candidate with the model's settings alone; and the arguments of a script that says the rest itself. */
+struct candidate of_model(const struct candidate *candidate, bool recompute);
+struct script_args args_of_script(const struct search_space *space, const struct candidate *candidate, bool recompute,
+                                  const char *src);
 /* Its file and the options that give it, as for a shell: `1f1b.lua -D workers=8 --recompute`; and of another file. */
 const char *options_of(const struct search_space *space, const struct candidate *candidate);
 const char *options_of_file(const struct search_space *space, const struct candidate *candidate, const char *file);
-bool has_param(const char *params, const char *key);          /* of "workers=8 batches=8" */
-bool is_set(const struct script_args *args, const char *key); /* by the user's -D */
-const char *error_text(void);                                 /* of the error that was trapped */
+bool has_param(const char *params, const char *key); /* of "workers=8 batches=8" */
+const char *error_text(void);                        /* of the error that was trapped */
 
 /* ---- bound.c ---- */
 

@@ -117,6 +117,14 @@ expect "cut short" yes "$([[ $got == *..* ]] && echo yes || echo "$got")"
 expect "the truth is between" "yes yes yes" "$(for i in 2 3 4; do cut -d' ' -f$i <<<"$got"; done | awk -F'[.][.]' '
     BEGIN { split("201 178 111", truth, " ") } { print $1 <= truth[NR] && truth[NR] <= $NF ? "yes" : $0 }' | paste -sd' ')"
 
+"$PIANOLA" frontier $caps -D workers=6 -D batches=12 "${v[@]}" --time 1 --json -o "$room/cut" >"$room/json" 2>/dev/null
+expect "each certificate that is named proves its bound" "" "$(python3 -c '
+import json, subprocess, sys
+for p in json.load(open(sys.argv[2])):
+    got = json.loads(subprocess.run([sys.argv[1], "check-bound", p["certificate"], "--json"], capture_output=True).stdout or "{}")
+    if not got.get("accepted") or (p["lower_bound"] is not None and got["limit"] != p["lower_bound"]):
+        print(p["cap"], p["lower_bound"], p["certificate"], got)' "$PIANOLA" "$room/json" 2>&1)"
+
 # For people
 cat >"$room/apart.lua" <<'END'
 return schedule { workers = 2, stages = 2, batches = 2, w = function(s, b, d) return s, d == "F" and s or 1 - s end }

@@ -2,6 +2,7 @@
  * (bound_instance.h). It must accept a cover of all states for the optimum, also one without the states that others
  * dominate, and nothing whatever for a tick more. */
 #include "bound_instance.h"
+#include "bound_verdict.h"
 #include "verify/bound.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -106,21 +107,6 @@ static const char *text_of(const struct tiny *t, const struct tiny_cover *v, int
 
 static const char *cover_text(const struct tiny *t, const struct tiny_cover *v, int limit) {
     return text_of(t, v, limit, false);
-}
-
-/* 1: accepted; 0: refuted; -1: unreadable. */
-static int verdict(const char *src) {
-    static const char *why, *by;
-    jmp_buf trap;
-    diag_trap = &trap;
-    int result = -1;
-    if (!setjmp(trap)) {
-        struct bound *b = read_bound("tiny.bound", src);
-        why = check_bound(b, &by);
-        result = !why;
-    }
-    diag_trap = NULL;
-    return result;
 }
 
 static int tiny_verdict(const struct tiny *t, int limit, const char *proof) {

@@ -2,6 +2,7 @@
  * the least whole number that no rank's span exceeds, by circles of constraints. The checker must accept a cover of all
  * states for the optimum, and nothing whatever for a tick more. */
 #include "bound_instance.h"
+#include "bound_verdict.h"
 #include "verify/bound.h"
 #include <criterion/criterion.h>
 
@@ -186,21 +187,6 @@ static const char *cover_text(const struct tiny *t, int limit, uint64_t *seed, i
         }
     }
     return with_objective(t, limit, format("proof cover %d\n%send\n", *states, text.s));
-}
-
-/* 1: accepted; 0: refuted; -1: unreadable. */
-static int verdict(const char *src) {
-    static const char *why, *by;
-    jmp_buf trap;
-    diag_trap = &trap;
-    int result = -1;
-    if (!setjmp(trap)) {
-        struct bound *b = read_bound("tiny.bound", src);
-        why = check_bound(b, &by);
-        result = !why;
-    }
-    diag_trap = NULL;
-    return result;
 }
 
 /* Other digits in the states: items that never started, starts and begins that never were. */
