@@ -127,6 +127,8 @@ struct frontier find_frontier(struct spec *sp, const struct stage *st, const str
         set_caps(sp, cap);
         frontier.point[frontier.n++] = solve(&what, cap, &order);
     }
+    frontier.free.makespan = order.time; /* a search that was cut short may have had more luck with less room */
+    frontier.free.proved |= frontier.free.lower >= order.time;
     hand_down(&frontier);
     return frontier;
 }
