@@ -1,19 +1,20 @@
 /* One program, one compile: what must be the same on all ranks of a run, exchanged before anything runs. */
 #include "device/job.h"
 #include "rank_run.h"
+#include "store/named.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NSETTINGS = 9 };
+enum { NSETTINGS = 10 };
 static const char *const setting[NSETTINGS] = {"--steps",    "--seed",     "--every",      "--resume", "--checkpoint",
-                                               "--no-graph", "--timeline", "--algorithms", "--losses"};
+                                               "--no-graph", "--timeline", "--algorithms", "--losses", "--weights"};
 
 struct identity {
     char name[64], device[4];
-    uint64_t hash, data_hash;
+    uint64_t hash, data_hash, weights_hash; /* 0: it has no file of weights */
     int64_t data_bytes;
-    int64_t set[NSETTINGS]; /* the last six: whether given */
+    int64_t set[NSETTINGS]; /* the last seven: whether given */
     int32_t rank, workers, said, messages;
     bool ordered; /* sums over NCCL */
     bool reads;   /* data */
@@ -47,6 +48,8 @@ static struct identity own_identity(struct rank_run *run) {
     identity.set[6] = flags->timeline != NULL;
     identity.set[7] = flags->algorithms != NULL;
     identity.set[8] = flags->losses != NULL;
+    identity.set[9] = flags->weights != NULL;
+    identity.weights_hash = flags->weights ? named_hash(run->start.weights) : 0;
     identity.reads = rank_reads(run);
     if (identity.reads)
         data_identity(run->data, &identity.data_bytes, &identity.data_hash);
@@ -76,6 +79,8 @@ static bool differ(const struct identity *identity, const struct identity *first
                         "rank %d reads other data than rank %d: %lld bytes with hash %016llx, not %lld with %016llx",
                         rank, reader->rank, (long long)identity->data_bytes, (unsigned long long)identity->data_hash,
                         (long long)reader->data_bytes, (unsigned long long)reader->data_hash);
+    if (identity->weights_hash != first->weights_hash)
+        return snprintf(why, n, "rank %d starts from other --weights than rank 0; give all ranks the same file", rank);
     return false;
 }
 

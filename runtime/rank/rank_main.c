@@ -122,15 +122,21 @@ static void open_losses(struct rank_run *run, struct training *training) {
     world_verdict(&run->world, ok, why);
 }
 
-/* Each rank reads what its homes have of the file, and says before anything runs what is missing there. */
 static void open_weights(struct rank_run *run) {
     char why[1000] = "";
-    const struct rt_rank *k = &run->program.rank[run->world.rank];
     run->start.seed = (uint64_t)run->flags.seed;
-    if (!run->flags.weights)
+    if (run->flags.weights)
+        run->start.weights = named_open(run->flags.weights, why, sizeof why);
+    world_verdict(&run->world, !run->flags.weights || run->start.weights, why);
+}
+
+/* Each rank reads what its homes have of the file, and says before anything runs what is missing there. */
+static void check_weights(struct rank_run *run) {
+    char why[1000] = "";
+    const struct rt_rank *k = &run->program.rank[run->world.rank];
+    bool ok = true;
+    if (!run->start.weights)
         return;
-    run->start.weights = named_open(run->flags.weights, why, sizeof why);
-    bool ok = run->start.weights;
     for (int h = 0; ok && h < k->nhomes; h++)
         ok = import_check(run->start.weights, run->program.model, &run->program.stage[k->home[h].stage], why,
                           sizeof why);
@@ -143,9 +149,10 @@ static void prepare(struct rank_run *run, struct training *training) {
     run->data = data_open(run->tables->model, rank_reads(run) ? run->flags.data : NULL, (uint64_t)run->flags.seed, why,
                           sizeof why);
     world_verdict(&run->world, run->data, why);
+    open_weights(run);
     rank_agree(run);
     own_program(run);
-    open_weights(run);
+    check_weights(run);
     training->pulse = calloc((size_t)run->program.batches + LOSSES, sizeof *training->pulse);
     training->loss = calloc((size_t)run->program.batches, sizeof *training->loss);
     if (!training->pulse || !training->loss)

@@ -1,5 +1,6 @@
 /* Files of named tensors: see named.h. */
 #include "named.h"
+#include "fnv1a.h"
 #include "gguf.h"
 #include "json.h"
 #include "safetensors.h"
@@ -223,6 +224,20 @@ struct named *named_find(struct named_file *file, const char *name) {
     struct named key = {.name = name, .nname = strlen(name)};
     struct named *found = file->list.n ? bsearch(&key, file->list.at, file->list.n, sizeof key, by_name) : NULL;
     return found;
+}
+
+uint64_t named_hash(const struct named_file *file) {
+    enum { SAMPLE = 64 };
+    uint64_t hash = FNV_START;
+    for (const struct named *t = file->list.at; t < file->list.at + file->list.n; t++) {
+        size_t bytes = (size_t)t->bytes, n = bytes < SAMPLE ? bytes : SAMPLE;
+        hash = fnv1a(hash, t->name, t->nname);
+        hash = fnv1a(hash, &t->type, sizeof t->type);
+        hash = fnv1a(hash, t->dim, (size_t)t->ndims * sizeof *t->dim);
+        for (int i = 0; i < 3; i++) /* its beginning, middle and end */
+            hash = fnv1a(hash, t->data + (bytes - n) / 2 * (size_t)i, n);
+    }
+    return hash;
 }
 
 void named_close(struct named_file *file) {

@@ -31,5 +31,8 @@ const char *named_path(const struct named_file *file);
 bool named_is_gguf(const struct named_file *file);
 struct named *named_find(struct named_file *file, const char *name); /* NULL: not there */
 const struct named_list *named_all(const struct named_file *file);   /* sorted by name */
+/* Of all names, types and shapes, and of a few bytes of each tensor: tells two models apart, or two trainings of one,
+ * without reading all of either. */
+uint64_t named_hash(const struct named_file *file);
 void named_close(struct named_file *file);
 #endif

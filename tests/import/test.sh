@@ -31,6 +31,28 @@ expect "and trained, one rank's bits" 1 "$("$PIANOLA" run schedules/1f1b.lua -D 
 expect "in words" 1 "$("$PIANOLA" run schedules/serial.lua -D batches=1 "${model[@]}" --weights "$room/F32.gguf" --steps 0 2>&1 |
     grep -c '^loss      6.[0-9]* on the first batch; nothing was trained$')"
 
+# Ranks as processes: each reads what its homes have.
+export PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
+"$PIANOLA" compile schedules/1f1b.lua -D workers=2 -D batches=2 "${model[@]:0:2}" -D layers=2 -D inner=96 -D rows=1 -o "$room/ranks" &&
+    make -s -C "$room/ranks"
+# ranks WEIGHTS0 WEIGHTS1: the fingerprint after two steps, or rank 0's error
+meetings=0
+ranks() {
+    meetings=$((meetings + 1))
+    local at=(--world-size 2 --master-addr 127.$((1 + $$ / 250 % 250)).$(($$ % 250)).$meetings --master-port 29500)
+    timeout 60 "$room/ranks/rank1" "${at[@]}" --rank 1 --data "$room/text" --steps 2 ${2:+--weights "$2"} >"$room/out1" 2>&1 &
+    timeout 60 "$room/ranks/rank0" "${at[@]}" --rank 0 --data "$room/text" --steps 2 ${1:+--weights "$1"} 2>&1 |
+        sed -nE 's/^weights *([0-9a-f]+).*/\1/p;s/.*error: //p'
+    wait $!
+}
+expect "ranks as processes, the bits of one process" "$("$PIANOLA" run schedules/1f1b.lua -D workers=2 -D batches=2 "${model[@]}" \
+    --weights "$room/Q8_0.gguf" --steps 2 2>&1 | sed -nE 's/^weights *([0-9a-f]+).*/\1/p')" "$(ranks "$room/Q8_0.gguf" "$room/Q8_0.gguf")"
+head -c -1 "$room/F32.gguf" >"$room/other.gguf"
+printf '\x3f' >>"$room/other.gguf" # the last value's sign and exponent
+expect "another file's values" "rank 1 starts from other --weights than rank 0; give all ranks the same file" \
+    "$(ranks "$room/F32.gguf" "$room/other.gguf")"
+expect "one without" "rank 1 has --weights 0, rank 0 1; give all ranks the same flags" "$(ranks "$room/F32.gguf" "")"
+
 # ---- what is wrong ----
 
 says() { expect "$1" yes "$(got=$(first "${@:3}"); [[ $got == *"$2"* ]] && echo yes || echo "$got")"; }
