@@ -9,6 +9,7 @@ static _Noreturn void absent(const char *what) {
 int cmd_run(const struct settings *settings) { (void)settings, absent("`run`"); }
 int cmd_profile(const struct settings *settings) { (void)settings, absent("`profile`"); }
 int cmd_tune(const struct settings *settings) { (void)settings, absent("`tune`"); }
+int cmd_generate(const struct settings *settings) { (void)settings, absent("`generate`"); }
 int cmd_tokenize(const struct settings *settings) { (void)settings, absent("`tokenize`"); }
 int cmd_export(const struct settings *settings) { (void)settings, absent("`export-weights`"); }
 
