@@ -233,8 +233,9 @@ static void check_run(const struct compile *c, const struct settings *settings) 
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
     check_device(c, settings->cuda);
     if (settings->steps == 0 && (settings->one_rank || settings->timeline || settings->losses))
-        die("--steps 0 trains nothing: there is nothing for --%s",
-            settings->one_rank ? "compare" : settings->timeline ? "timeline" : "losses");
+        die("--steps 0 trains nothing: there is nothing for --%s", settings->one_rank   ? "compare"
+                                                                   : settings->timeline ? "timeline"
+                                                                                        : "losses");
     if (settings->algorithms && !settings->cuda)
         die("--algorithms is about GPUs: train with --device cuda");
     if (settings->one_rank && c->spec->update)

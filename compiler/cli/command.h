@@ -26,7 +26,7 @@ struct settings {
     const char *tokenizer, *prompt;
     int64_t tokens; /* to generate */
     double temperature, top_p;
-    bool chat;
+    bool chat, published; /* published: in the names of others */
     double jitter; /* the level, or -1: not given */
     int64_t runs;  /* with jitter */
     struct style style;
@@ -51,6 +51,8 @@ int cmd_tokenize(const struct settings *settings);
 int cmd_generate(const struct settings *settings);
 int cmd_tune(const struct settings *settings);
 
+/* export_published.c: `export-weights --names hf`, of a whole checkpoint */
+int export_published(const struct settings *settings, const char *dir, int64_t step);
 /* cmd_verify.c: prints the claims as members of a JSON object; no: the refutation, or NULL */
 struct refutation;
 void print_claims(const struct refutation *no);

@@ -149,6 +149,7 @@ static void set_option(struct settings *settings, const struct command *command,
     case '&': settings->temperature = part_arg(name, arg, 100); break;
     case '*': settings->top_p = part_arg(name, arg, 1); break;
     case '+': settings->chat = true; break;
+    case '$': settings->published = choice(name, arg) == 1; break;
     case 'K': settings->warm_up = number_arg(name, arg, 0); break;
     case 'h': help_about(command); exit(0);
     case 'V': printf("pianola %s\n", VERSION); exit(0);

@@ -20,7 +20,8 @@
     X(vocab, "vocab_size", "vocab_size")                                                                               \
     X(rope, "rope.freq_base", "rope_theta")                                                                            \
     X(head, "attention.key_length", "head_dim")                                                                        \
-    X(eps, "attention.layer_norm_rms_epsilon", "rms_norm_eps")
+    X(eps, "attention.layer_norm_rms_epsilon", "rms_norm_eps")                                                         \
+    X(positions, "context_length", "n_positions")
 
 struct described {
     const char *file;
@@ -28,7 +29,7 @@ struct described {
     SIZES(X)
 #undef X
     const char *architecture, *scaling; /* scaling: of rope, or NULL */
-    bool tied, biased;
+    bool tied, biased, untied;          /* untied: said to be */
 };
 
 static struct described undescribed(const char *file) {
@@ -69,6 +70,12 @@ static struct described of_gguf(const struct gguf_meta *g) {
 /* ---- config.json ---- */
 
 static void read_member(struct json_in *j, struct described *d, const char *name) {
+    static const char *const same[][2] = {{"n_layer", "num_hidden_layers"},
+                                          {"n_embd", "hidden_size"},
+                                          {"n_head", "num_attention_heads"},
+                                          {"n_inner", "intermediate_size"}}; /* GPT-2's */
+    for (int i = 0; i < 4; i++)
+        name = strcmp(name, same[i][0]) == 0 ? same[i][1] : name;
     bool number = json_peek(j) != 'n' && json_peek(j) != '{' && json_peek(j) != '[' && json_peek(j) != '"';
 #define X(field, key, json)                                                                                            \
     if (number && strcmp(name, json) == 0) {                                                                           \
@@ -80,7 +87,7 @@ static void read_member(struct json_in *j, struct described *d, const char *name
     if (strcmp(name, "model_type") == 0)
         d->architecture = json_string_or_null(j);
     else if (strcmp(name, "tie_word_embeddings") == 0)
-        d->tied = json_true(j);
+        d->untied = !(d->tied = json_true(j));
     else if (strcmp(name, "attention_bias") == 0 || strcmp(name, "mlp_bias") == 0)
         d->biased |= json_true(j);
     else if (strcmp(name, "rope_parameters") == 0 && json_peek(j) == '{')
@@ -106,22 +113,20 @@ static struct described of_config(const char *path) {
     json_close(j);
     if (!d.architecture)
         die("%s: has no model_type", path);
+    d.tied |= !d.untied && strcmp(d.architecture, "gpt2") == 0; /* its default */
     return d;
 }
 
 /* ---- the script ---- */
 
-static double needed(const struct described *d, double x, const char *what) {
+static const char *needed(const struct described *d, const char *key, double x, const char *what) {
     if (!(x >= 1 && x <= INT32_MAX && x == floor(x)))
         die("%s: says no %s of its model; name the model with --model", d->file, what);
-    return x;
+    return format("%s=%.0f", key, x);
 }
 
 /* What llama.lua cannot say. */
 static void check_llama(const struct described *d) {
-    if (strcmp(d->architecture, "llama") != 0)
-        die("%s: a model of architecture '%s'; llama is known. Write it as a script, and give it with --model", d->file,
-            tame(d->architecture));
     if (d->scaling)
         die("%s: its rope is scaled (%s), which llama.lua cannot say", d->file, tame(d->scaling));
     if (d->biased)
@@ -131,6 +136,52 @@ static void check_llama(const struct described *d) {
             d->head, d->width, d->heads);
     if (!isnan(d->eps) && (float)d->eps != 1e-5f)
         die("%s: its norms add %g to a variance, and llama.lua's 1e-5", d->file, d->eps);
+}
+
+enum { MOST_SET = 8 };
+
+static int set_llama(const struct described *d, const char **set) {
+    const char *all[] = {needed(d, "layers", d->layers, "layers"),
+                         needed(d, "width", d->width, "width"),
+                         needed(d, "heads", d->heads, "heads"),
+                         needed(d, "kv_heads", isnan(d->kv_heads) ? d->heads : d->kv_heads, "heads of keys and values"),
+                         needed(d, "inner", d->inner, "inner width"),
+                         needed(d, "vocab", d->vocab, "vocabulary"),
+                         needed(d, "rope", isnan(d->rope) ? 10000 : d->rope, "base of rope"),
+                         d->tied ? "tied=true" : "tied=false"};
+    check_llama(d);
+    memcpy(set, all, sizeof all);
+    return sizeof all / sizeof *all;
+}
+
+static int set_gpt2(const struct described *d, const char **set) {
+    const char *all[] = {needed(d, "layers", d->layers, "layers"),        needed(d, "width", d->width, "width"),
+                         needed(d, "heads", d->heads, "heads"),           needed(d, "vocab", d->vocab, "vocabulary"),
+                         needed(d, "context", d->positions, "positions"), d->tied ? "tied=true" : "tied=false"};
+    if (!isnan(d->inner) && d->inner != 4 * d->width)
+        die("%s: its inner width is %.0f, and gpt2.lua's four times the width, %.0f", d->file, d->inner, 4 * d->width);
+    memcpy(set, all, sizeof all);
+    return sizeof all / sizeof *all;
+}
+
+static const struct architecture {
+    const char *name, *script;
+    int (*set)(const struct described *d, const char **set);
+} architectures[] = {
+    {"llama", "models/llama.lua", set_llama},
+    {"gpt2", "models/gpt2.lua", set_gpt2},
+};
+enum { NARCHITECTURES = sizeof architectures / sizeof *architectures };
+
+static const struct architecture *known(const struct described *d) {
+    struct text names = {0};
+    for (int i = 0; i < NARCHITECTURES; i++) {
+        if (strcmp(architectures[i].name, d->architecture) == 0)
+            return &architectures[i];
+        put(&names, "%s%s", i ? ", " : "", architectures[i].name);
+    }
+    die("%s: a model of architecture '%s'; known are %s. Write it as a script, and give it with --model", d->file,
+        tame(d->architecture), names.s);
 }
 
 void model_of_weights(struct script_args *args, const char *weights) {
@@ -145,17 +196,10 @@ void model_of_weights(struct script_args *args, const char *weights) {
     if (!gguf && access(config, R_OK) != 0)
         die("%s: no config.json lies beside it, which would say its model; give that with --model", weights);
     struct described d = gguf ? of_gguf(&g) : of_config(config);
-    check_llama(&d);
-    args->model = shipped_file("models/llama.lua");
-    const char *own[] = {format("layers=%.0f", needed(&d, d.layers, "layers")),
-                         format("width=%.0f", needed(&d, d.width, "width")),
-                         format("heads=%.0f", needed(&d, d.heads, "heads")),
-                         format("kv_heads=%.0f", isnan(d.kv_heads) ? d.heads : needed(&d, d.kv_heads, "kv_heads")),
-                         format("inner=%.0f", needed(&d, d.inner, "inner width")),
-                         format("vocab=%.0f", needed(&d, d.vocab, "vocabulary")),
-                         format("rope=%.0f", isnan(d.rope) ? 10000 : needed(&d, d.rope, "base of rope")),
-                         format("tied=%s", d.tied ? "true" : "false")};
-    int n = sizeof own / sizeof *own;
+    const struct architecture *architecture = known(&d);
+    const char *own[MOST_SET];
+    int n = architecture->set(&d, own);
+    args->model = shipped_file(architecture->script);
     const char **set = NEW(const char *, n + args->nset);
     struct text said = {0};
     for (int i = 0; i < n; i++) {

@@ -61,7 +61,7 @@ says "temperature" "--temperature -1: expected a number from 0 to 100" "${g[@]}"
 says "chat" "--chat: the tokenizer has no <|im_start|> and <|im_end|>: its model knows no ChatML" "${g[@]}" --prompt x --chat
 says "no text model" "schedules/models/integers.lua: the model does not predict tokens" "${g[@]}" --prompt x --model schedules/models/integers.lua
 sed 's/"model_type": "llama"/"model_type": "mamba"/' "$room/config.json" >"$room/alone/config.json"
-says "another architecture" "$room/alone/config.json: a model of architecture 'mamba'; llama is known. Write it as a script, and give it with --model" \
+says "another architecture" "$room/alone/config.json: a model of architecture 'mamba'; known are llama, gpt2. Write it as a script, and give it with --model" \
     --weights "$room/alone/F32.safetensors" --prompt x
 sed 's/"hidden_size": 64/"hidden_size": 1e400/' "$room/config.json" >"$room/alone/config.json"
 says "no number" "$room/alone/config.json: byte 117: expected a number" --weights "$room/alone/F32.safetensors" --prompt x
