@@ -164,7 +164,7 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(HELPERS) $(B)/libpianola.a
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) $(WRAP) -o $@ $^ $(LIBS) $$(pkg-config --libs criterion)
 
--include $(shell find $(B)/obj build/cuda build/pic build/standin -name '*.d' 2>/dev/null)
+-include $(shell find $(B)/obj build/cuda build/pic build/standin build/page -name '*.d' 2>/dev/null)
 .SECONDARY:
 
 # ---- testing ----
@@ -265,7 +265,7 @@ asan:
 tsan:
 	$(MAKE_ALL) $(TSAN) build/tsan/pianola
 
-include tests/gpu/gpu.mk tests/gpu/put.mk
+include tests/gpu/gpu.mk tests/gpu/put.mk page/page.mk
 
 # ---- using ----
 

@@ -11,7 +11,6 @@ struct chunk {
     size_t depth;      /* how many scratches were open when it was taken */
 };
 enum { CHUNK = 1 << 20, LARGE = 1 << 15, ALIGN = 16 };
-_Static_assert(sizeof(struct chunk) % 8 == 0, "header");
 #ifdef __SANITIZE_ADDRESS__ /* detects uses of freed memory, unless it is reused */
 #define REUSED SIZE_MAX
 #else

@@ -1,4 +1,6 @@
 #include "read_json.h"
+#include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 void json_die(const struct json_in *j, const char *fmt, ...) {
@@ -152,6 +154,22 @@ int64_t json_number(struct json_in *j) {
             json_die(j, "a number beyond 2^53");
     if (j->at == from)
         json_die(j, "expected a whole number");
+    return x;
+}
+
+double json_real(struct json_in *j) {
+    char text[64];
+    json_peek(j);
+    size_t n = 0;
+    while (n < sizeof text - 1 && j->at + n < j->end && strchr("+-.0123456789eE", j->at[n]))
+        n++;
+    memcpy(text, j->at, n);
+    text[n] = 0;
+    char *end;
+    double x = strtod(text, &end);
+    if (n == 0 || *end || !isfinite(x))
+        json_die(j, "expected a number");
+    j->at += n;
     return x;
 }
 

@@ -23,6 +23,7 @@ const char *json_name(struct json_in *j);      /* of a member */
 const char *json_text(struct json_in *j, size_t *n); /* a string of n bytes, which may hold zeros; ends in one too */
 const char *json_string_or_null(struct json_in *j);  /* a string without zeros */
 int64_t json_number(struct json_in *j);              /* whole, and from 0 to 2^53 */
+double json_real(struct json_in *j);                 /* any finite number */
 bool json_true(struct json_in *j);                   /* true, or else false or null */
 void json_skip(struct json_in *j);                   /* any value */
 void json_close(struct json_in *j);                  /* nothing but blanks may follow */

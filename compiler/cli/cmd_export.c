@@ -1,5 +1,6 @@
 /* `pianola export-weights`: writes a checkpoint's parameters as one safetensors file, for other tools. */
 #include "../../runtime/store/checkpoint.h"
+#include "../../runtime/store/checkpoint_manifest.h"
 #include "../../runtime/store/safetensors.h"
 #include "base/put_json.h"
 #include "command.h"
@@ -42,9 +43,19 @@ static void tell(const char *path, bool json) {
 int cmd_export(const struct settings *settings) {
     const char *dir = settings->file[0], *path = settings->output ? settings->output : "weights.safetensors";
     char why[2 * DURABLE_PATH] = "";
-    check_output(path);
+    int64_t step = settings->step;
     if (has_manifest(dir))
         die("%s: is a single checkpoint; give the folder that holds it, and --step", dir);
+    if (settings->published) {
+        if (step < 0 ? !checkpoint_latest(dir, &step, why, sizeof why) : !checkpoint_whole(dir, step, why, sizeof why))
+            die("%s", why);
+        if (*why)
+            fprintf(stderr, "pianola: a newer checkpoint was passed over: %s\n", why);
+        return export_published(settings, dir, step);
+    }
+    if (settings->args.model || settings->tokenizer)
+        die("--%s is for --names hf", settings->args.model ? "model" : "tokenizer");
+    check_output(path);
     if (!checkpoint_export(dir, settings->step, path, why, sizeof why))
         die("%s", why);
     if (*why) /* newer ones are incomplete */

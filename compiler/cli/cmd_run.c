@@ -253,6 +253,8 @@ static void tell_first_loss(const struct compile *c, const struct settings *sett
 int cmd_run(const struct settings *settings) {
     struct style style = terminal_style(settings);
     struct compile c = {.args = settings->args};
+    if (settings->weights)
+        model_of_weights(&c.args, settings->weights);
     compile_all(&c, "");
     check_run(&c, settings);
     char why[512];

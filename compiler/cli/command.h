@@ -25,7 +25,10 @@ struct settings {
     bool sum, ring, transfers, train;
     int64_t microbatches, warm_up; /* to time, and before them */
     const double *target;          /* NULL: not given */
-    const char *tokenizer;
+    const char *tokenizer, *prompt;
+    int64_t tokens; /* to generate */
+    double temperature, top_p;
+    bool chat, published; /* published: in the names of others */
     double jitter; /* the level, or -1: not given */
     int64_t runs;  /* with jitter */
     struct style style;
@@ -47,8 +50,11 @@ int cmd_profile(const struct settings *settings);
 int cmd_optimal(const struct settings *settings);
 int cmd_frontier(const struct settings *settings);
 int cmd_tokenize(const struct settings *settings);
+int cmd_generate(const struct settings *settings);
 int cmd_tune(const struct settings *settings);
 
+/* export_published.c: `export-weights --names hf`, of a whole checkpoint */
+int export_published(const struct settings *settings, const char *dir, int64_t step);
 /* cmd_verify.c: prints the claims as members of a JSON object; no: the refutation, or NULL */
 struct refutation;
 void print_claims(const struct refutation *no);
@@ -59,4 +65,8 @@ const char *column_words(void);
 /* shipped.c */
 int list_schedules(void);
 const char *const *shipped_schedules(int *n); /* their paths, by name */
+const char *shipped_file(const char *name);   /* name: "models/llama.lua" */
+/* weights_model.c: where no model is given, sets the shipped one that the file of weights is of, with its sizes as -D
+ * before the user's; and says so on stderr. Dies where none is. */
+void model_of_weights(struct script_args *args, const char *weights);
 #endif

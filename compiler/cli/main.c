@@ -28,6 +28,14 @@ static double time_arg(const char *name, const char *s, bool zero) {
     return t;
 }
 
+static double part_arg(const char *name, const char *s, double most) {
+    char *end;
+    double x = strtod(s, &end);
+    if (end == s || *end || !(x >= 0 && x <= most))
+        die("--%s %s: expected a number from 0 to %g", name, s, most);
+    return x;
+}
+
 static double size_arg(const char *name, const char *s, const char *unit) {
     char *end;
     double x = strtod(s, &end);
@@ -99,7 +107,7 @@ static void set_option(struct settings *settings, const struct command *command,
     case 'J': settings->losses = arg; break;
     case '^': settings->metrics = arg; break;
     case '=': settings->loss_svg = arg; break;
-    case '+': settings->held_out = arg; break;
+    case '/': settings->held_out = arg; break;
     case '~': settings->every = number_arg(name, arg, 1); break;
     case 'g': settings->eager = true; break;
     case 'A': settings->algorithms = arg; break;
@@ -140,6 +148,12 @@ static void set_option(struct settings *settings, const struct command *command,
     case '@': settings->tokenizer = arg; break;
     case '%': settings->weights = arg; break;
     case '0': settings->decode = true; break;
+    case '!': settings->prompt = arg; break;
+    case '#': settings->tokens = number_arg(name, arg, 1); break;
+    case '&': settings->temperature = part_arg(name, arg, 100); break;
+    case '*': settings->top_p = part_arg(name, arg, 1); break;
+    case '+': settings->chat = true; break;
+    case '$': settings->published = choice(name, arg) == 1; break;
     case 'K': settings->warm_up = number_arg(name, arg, 0); break;
     case 'h': help_about(command); exit(0);
     case 'V': printf("pianola %s\n", VERSION); exit(0);
@@ -231,6 +245,9 @@ int main(int argc, char **argv) {
                                 .microbatches = 64,
                                 .warm_up = 8,
                                 .jitter = -1,
+                                .tokens = 200,
+                                .temperature = 0.8,
+                                .top_p = 0.95,
                                 .runs = 200};
     parse(&settings, command, argc - 1, argv + 1);
     if (settings.json && settings.markdown)

@@ -58,7 +58,9 @@ const struct command commands[] = {
      CHECK_BOUND, cmd_check_bound, "file, e.g. 1f1b.bound", true},
     {"export-weights", "DIR", "write a checkpoint's weights as one safetensors file, weights.safetensors",
      "  pianola export-weights checkpoints -o gpt.safetensors\n"
-     "  pianola export-weights checkpoints --step 200 --json\n",
+     "  pianola export-weights checkpoints --step 200 --json\n"
+     "  pianola export-weights checkpoints --names hf --model schedules/models/llama.lua -D size=SmolLM2-135M -o "
+     "smol\n",
      EXPORT, cmd_export, "folder of checkpoints", false},
     {"tokenize", "FILE ...",
      "text as a model's tokens, for its training: each file is a document, or, if its name ends in .jsonl, each line, "
@@ -67,6 +69,12 @@ const struct command commands[] = {
      "  pianola tokenize book.txt --tokenizer model.gguf -o tokens.bin --json\n"
      "  pianola tokenize --decode tokens.bin --tokenizer tokenizer.json -o book.txt\n",
      TOKENIZE, cmd_tokenize, "file of text", true},
+    {"generate", "--weights FILE --prompt TEXT",
+     "write on from a text, with a language model on one rank: GGUF, or safetensors with config.json and "
+     "tokenizer.json beside them",
+     "  pianola generate --weights SmolLM2-135M-Instruct.gguf --prompt 'What is a pianola?' --chat\n"
+     "  pianola generate --weights model.safetensors --prompt 'Once upon a time' --tokens 50 --temperature 0 --json\n",
+     GENERATE, cmd_generate, NULL, false},
     {"import", "FILE.csv",
      "write PyTorch's schedule CSV as a schedule script; show, diff and the others take the CSV itself too",
      "  pianola import zbv.csv -o zbv.lua\n"
@@ -113,9 +121,9 @@ const int ncommands = sizeof commands / sizeof *commands;
 
 const struct option_row options[] = {
     {"define", "KEY=VALUE", "set a parameter of the scripts (lists: 1,2,3)", 'D',
-     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER | TUNE | CHECK_BOUND},
-    {"model", "FILE.lua", "model script; without one, jobs have unit costs", 'm',
-     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER | TUNE | CHECK_BOUND},
+     SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER | TUNE | CHECK_BOUND | GENERATE | EXPORT},
+    {"model", "FILE.lua", "model script; without one, jobs have unit costs, and --weights say theirs (run, generate)",
+     'm', SCRIPTS | PARTITION | PROFILE | OPTIMAL | FRONTIER | TUNE | CHECK_BOUND | GENERATE | EXPORT},
     {"cluster", "FILE.lua", "cluster script; without one, links are free", 'c',
      SCRIPTS | PARTITION | OPTIMAL | FRONTIER | TUNE | CHECK_BOUND},
     {"lanes", "PER", "a communication lane, and with NCCL a communicator, per edge (default), peer or rank", 'l',
@@ -143,7 +151,20 @@ const struct option_row options[] = {
      "its parameters as defaults (tune); a file of tokens, or of text (tokenize)",
      'o', SHOW | COMPILE | IMPORT | EXPORT | PARTITION | PROFILE | COMPARE | OPTIMAL | FRONTIER | TUNE | TOKENIZE},
     {"tokenizer", "FILE", "a tokenizer.json, a folder with vocab.json and merges.txt, or a GGUF file: byte-level BPE",
-     '@', TOKENIZE},
+     '@', TOKENIZE | GENERATE | EXPORT},
+    {"names", "NAMES",
+     "own (default): layer.5.weight, in one file; hf: those of Hugging Face's transformers, in a folder with "
+     "config.json "
+     "that they load",
+     '$', EXPORT},
+    {"prompt", "TEXT", "the text to go on from", '!', GENERATE},
+    {"tokens", "N", "at most so many tokens are written; default 200", '#', GENERATE},
+    {"temperature", "T", "0: always the most probable token; 1: as the model says; default 0.8", '&', GENERATE},
+    {"top-p", "P", "draw among the most probable tokens that together have at least this probability; default 0.95",
+     '*', GENERATE},
+    {"chat", NULL,
+     "the prompt is a question in a conversation, written as ChatML, as SmolLM2-Instruct and Qwen know it", '+',
+     GENERATE},
     {"decode", NULL, "the other way: the text of a file of tokens, without what separates documents", '0', TOKENIZE},
     {"time", "SECONDS",
      "search for so long at most (frontier: for each cap); default: through so many states, which takes a minute or "
@@ -204,14 +225,16 @@ const struct option_row options[] = {
     {"target", "LOSS", "with --train: the loss to reach; default: the worst that any of the schedules ends with", '2',
      COMPARE},
     {"weights", "FILE",
-     "start from these weights: safetensors, an index of such files, or GGUF, in the names that the model says; default: "
+     "start from these weights: safetensors, an index of such files, or GGUF, in the names that the model says; "
+     "default: "
      "random ones",
-     '%', RUN},
+     '%', RUN | GENERATE},
     {"data", "FILE", "training text, or what tokenize made of it", 'x', RUN | COMPARE},
-    {"steps", "N", "training steps; default 100; 0: tell the loss of the first batch, and train nothing (run)", 'n', RUN | COMPARE},
+    {"steps", "N", "training steps; default 100; 0: tell the loss of the first batch, and train nothing (run)", 'n',
+     RUN | COMPARE},
     {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
     {"seed", "N", "of weights and of the order of the data, of --jitter, or of a local search over orders; default 1",
-     's', RUN | COMPARE | SHOW | OPTIMAL | TUNE},
+     's', RUN | COMPARE | SHOW | OPTIMAL | TUNE | GENERATE},
     {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
     {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU, as bf16 needs", 'u', RUN | PROFILE},
     {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g', RUN},
@@ -222,7 +245,7 @@ const struct option_row options[] = {
     {"metrics", "FILE", "write each step's loss, learning rate, tokens per second, ... as a line of JSON", '^', RUN},
     {"loss-svg", "FILE", "draw there, at the end, the losses of training and validation", '=', RUN},
     {"val", "FILE", "held-out text, or what tokenize made of it: tell the loss on all of it every --val-every steps",
-     '+', RUN},
+     '/', RUN},
     {"val-every", "N", "steps from one validation to the next; default 100", '~', RUN},
     {"list", NULL, "instead of a schedule: the schedules that came with the program", 'L', SHOW},
     {"sort", "COLUMN", "smallest first: by makespan, bubble, peak_activations, ..., as --json names them", 'O',
@@ -258,6 +281,7 @@ static const struct choices {
     {"LIST", "lanes memory path sends", NULL}, /* separated by commas */
     {"WHAT", "op mb stage", NULL},
     {"DEVICE", "host cuda", NULL},
+    {"NAMES", "own hf", NULL},
     {"WHEN", "always never auto", NULL},
     {"COLUMN", NULL, column_words},
     {"WHICH", "solved just-in-time one-ahead two-ahead", NULL},

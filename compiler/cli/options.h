@@ -24,7 +24,8 @@ enum {
     FRONTIER = 8192,
     TUNE = 16384,
     TOKENIZE = 32768,
-    ALL = 65535
+    GENERATE = 65536,
+    ALL = 131071
 };
 enum { SCRIPTS = CHECK | SHOW | COMPILE | RUN | COMPARE | DIFF };
 

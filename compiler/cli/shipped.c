@@ -33,14 +33,19 @@ static int is_script(const struct dirent *e) {
 
 static int by_bytes(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
-/* Paths, from the current folder where they are inside it. */
-const char *const *shipped_schedules(int *n) {
-    const char *folder = shipped_folder(), **path;
+/* From the current folder, where it is inside that. */
+static const char *near_folder(void) {
+    const char *folder = shipped_folder();
     char here[4096];
-    struct dirent **entry;
     size_t inside = getcwd(here, sizeof here) ? strlen(here) : 0;
-    if (inside > 1 && strncmp(folder, here, inside) == 0 && folder[inside] == '/')
-        folder += inside + 1;
+    return inside > 1 && strncmp(folder, here, inside) == 0 && folder[inside] == '/' ? folder + inside + 1 : folder;
+}
+
+const char *shipped_file(const char *name) { return format("%s/%s", near_folder(), name); }
+
+const char *const *shipped_schedules(int *n) {
+    const char *folder = near_folder(), **path;
+    struct dirent **entry;
     *n = scandir(folder, &entry, is_script, by_bytes);
     if (*n < 0)
         die("%s: %s", folder, strerror(errno));

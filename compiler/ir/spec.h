@@ -121,11 +121,20 @@ enum launch_order { LAUNCH_LANE, LAUNCH_ISSUE, LAUNCH_SERIAL };
  * of uses, and each comes as many runs ahead. */
 enum prefetch { SOLVED, JUST_IN_TIME, ONE_AHEAD, TWO_AHEAD };
 
+/* A parameter that a script declared, with the value that it ran with; values as text, such as "8" and "2,1,1". */
+struct param {
+    const char *name, *value, *otherwise; /* otherwise: its default */
+    const char *script;                   /* "schedule", "model", "cluster" */
+    const char *type;                     /* "integer", "number", "boolean", "string", "list" */
+};
+
 struct spec {
     struct names names;
     const char *name;             /* of the schedule: its file's base name without .lua */
     const char *file;             /* as given by the user */
-    const char *params;           /* "workers=4 batches=8", for the record */
+    const char *params;           /* "workers=4 batches=8", for the record: the schedule's */
+    struct param *param;          /* those of all scripts, one script after the other, each by name */
+    size_t nparams, params_capacity;
     double effort;                /* the largest share of its limits that any script used: at most 1 */
     int workers, stages, batches; /* batches: of slices, where there are any */
     bool strict;

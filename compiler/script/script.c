@@ -93,6 +93,9 @@ static const char *run(enum script_kind kind, const char *path, struct settings 
         qsort(script.param, script.nparams, sizeof *script.param, by_name);
     for (size_t i = 0; i < script.nparams; i++)
         put(&text, "%s%s=%s", i ? " " : "", script.param[i].name, script.param[i].value);
+    GROW(sp->param, sp->params_capacity, sp->nparams + script.nparams);
+    for (size_t i = 0; i < script.nparams; i++)
+        sp->param[sp->nparams++] = script.param[i];
     return text.s;
 }
 

@@ -34,9 +34,7 @@ struct script {
     struct settings *set;
     int wanted; /* of a schedule whose updates are jobs: the microbatches to write out; 0: all */
     int later;  /* and how many microbatches later the jobs are that its functions are asked about */
-    struct param {
-        const char *name, *value; /* the value as text: "8", "2,1,1" */
-    } * param;                    /* as declared */
+    struct param *param; /* as declared */
     size_t nparams, params_capacity;
     int line; /* where schedule, model or cluster was called */
 

@@ -171,6 +171,22 @@ void put_value(struct text *out, lua_State *L, int index) {
         }
 }
 
+static const char *type_of_param(lua_State *L, int index) {
+    switch (lua_type(L, index)) {
+    case LUA_TBOOLEAN: return "boolean";
+    case LUA_TSTRING: return "string";
+    case LUA_TTABLE: return "list";
+    default: return lua_isinteger(L, index) ? "integer" : "number";
+    }
+}
+
+static const char *value_text(lua_State *L, int index) {
+    struct text text = {0};
+    put(&text, "%s", "");
+    put_value(&text, L, index);
+    return text.s;
+}
+
 /* Pushes the value of a parameter: that of its last -D, or the default at index. */
 static void push_setting(lua_State *L, int index, const char *name) {
     const struct script *script = script_of(L);
@@ -188,10 +204,9 @@ static void push_setting(lua_State *L, int index, const char *name) {
     else
         expected = lua_istable(L, index) ? push_list(L, index, text) : push_as(L, index, text);
     if (expected) {
-        struct text was = {0};
-        put_value(&was, L, index);
+        const char *was = value_text(L, index);
         script_fail(L, 0, 0, "-D %s=%s: expected %s; %s says %s = %s", name, text, expected, script->file, name,
-                    was.s ? was.s : "{}");
+                    *was ? was : "{}");
     }
 }
 
@@ -217,17 +232,16 @@ const char *undeclared_setting(struct script *script, const char *name) {
 }
 
 /* Adds a parameter to the record. */
-static void record_param(lua_State *L, const char *name, int value, int line) {
+static void record_param(lua_State *L, const char *name, int otherwise, int value, int line) {
     struct script *script = script_of(L);
-    struct text text = {0};
     spend(L, (int64_t)script->nparams);
     for (size_t i = 0; i < script->nparams; i++)
         if (!strcmp(script->param[i].name, name))
             field_fail(L, line, name, "parameter '%s' was declared before", name);
-    put(&text, "%s", "");
-    put_value(&text, L, value);
     GROW(script->param, script->params_capacity, script->nparams + 1);
-    script->param[script->nparams++] = (struct param){copy_string(name), text.s};
+    script->param[script->nparams++] =
+        (struct param){copy_string(name), value_text(L, value), value_text(L, otherwise), script_kinds[script->kind],
+                       type_of_param(L, otherwise)};
 }
 
 /* May be called again, for a default that depends on a parameter: params { stages = p.workers }. */
@@ -248,7 +262,7 @@ int script_params(lua_State *L) {
         lua_rawget(L, 1);
         check_default(L, 5, line, name);
         push_setting(L, 5, name);
-        record_param(L, name, 6, line);
+        record_param(L, name, 5, 6, line);
         lua_pushvalue(L, 4);
         lua_insert(L, 6);
         lua_rawset(L, 2);

@@ -160,3 +160,11 @@ bool decode(const struct tokenizer *t, uint32_t id, struct text *out) {
 
 uint32_t token_limit(const struct tokenizer *t) { return (uint32_t)t->ntokens; }
 int64_t end_of_text(const struct tokenizer *t) { return t->end; }
+
+int64_t end_of_turn(const struct tokenizer *t) {
+    static const char *const ends[] = {"<|im_end|>", "<|eot_id|>"};
+    int64_t end = t->last;
+    for (int i = 0; i < 2 && end < 0; i++)
+        end = token_named(t, ends[i]);
+    return end;
+}

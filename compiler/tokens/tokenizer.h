@@ -75,7 +75,6 @@ void add_token(struct tokenizer *t, int64_t id, const char *name, size_t n, bool
 void add_merge(struct tokenizer *t, struct bytes left, struct bytes right);
 void finish_tokenizer(struct tokenizer *t);
 int64_t token_of(const struct tokenizer *t, const char *s, size_t n); /* the token of these bytes, or -1 */
-int64_t token_named(const struct tokenizer *t, const char *name);     /* likewise, special ones too */
 
 /* pretokenize.c */
 void add_split(struct tokenizer *t, const char *pattern);

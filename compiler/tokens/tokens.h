@@ -25,4 +25,6 @@ bool decode(const struct tokenizer *t, uint32_t id, struct text *out);
 
 uint32_t token_limit(const struct tokenizer *t); /* one more than the largest token */
 int64_t end_of_text(const struct tokenizer *t);  /* the token between documents, or -1: it has none */
+int64_t end_of_turn(const struct tokenizer *t);  /* the token with which a model ends what it says, or -1 */
+int64_t token_named(const struct tokenizer *t, const char *name); /* special ones too; -1: there is none */
 #endif

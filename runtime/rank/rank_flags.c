@@ -14,8 +14,7 @@ static const struct flag {
     {"data", "FILE", "training text; without it, random tokens", 'x'},
     {"weights", "FILE",
      "start from these weights: safetensors, an index of such files, or GGUF, in the names that the model says; "
-     "without "
-     "it, random ones",
+     "without it, random ones",
      'w'},
     {"steps", "N", "steps in all, those of a resumed run included; default 100", 'n'},
     {"seed", "N", "of weights and of the order of the data; default 1", 's'},

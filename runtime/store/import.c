@@ -1,16 +1,15 @@
 /* Weights from files of others: see import.h. */
 #include "import.h"
+#include "published.h"
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_NAME = 300, MOST_PARTS = 8, TURNED = 64 /* rows or columns at a time */ };
-
 /* A tensor that is a part of a parameter: so many of its columns. */
 struct source {
-    char name[MOST_NAME];
+    const char *name;
     struct named *tensor;
     int64_t columns;
     int heads; /* whose rows are to be turned back; 0: none */
@@ -18,9 +17,8 @@ struct source {
 struct wanted {
     const struct rt_layer *l;
     struct rt_parameter whole;
-    bool turned; /* out x in there */
-    int n;
-    struct source source[MOST_PARTS];
+    struct published published;
+    struct source source[MOST_PUBLISHED];
 };
 
 struct import {
@@ -37,61 +35,6 @@ static bool say(const struct import *im, const char *fmt, ...) {
     vsnprintf(im->why, im->nwhy, fmt, ap);
     va_end(ap);
     return false;
-}
-
-/* ---- names ---- */
-
-/* The name of parameter number i: the i-th between semicolons, or the last. */
-static const char *part_of_name(const char *name, int i, int *n) {
-    for (; i > 0 && strchr(name, ';'); i--)
-        name = strchr(name, ';') + 1;
-    *n = (int)strcspn(name, ";");
-    return name;
-}
-
-static const char *ending(const struct rt_parameter *p) {
-    return strcmp(p->name, "bias") == 0 || strcmp(p->name, "beta") == 0 ? "bias" : "weight";
-}
-
-static bool add_source(const struct import *im, struct wanted *wanted, const char *before, int nbefore, const char *one,
-                       int none, const char *after, int nafter) {
-    struct source *source = &wanted->source[wanted->n];
-    const char *heads = memchr(one, '~', (size_t)none);
-    if (wanted->n == MOST_PARTS)
-        return say(im, "layer %d: more than %d tensors in one", wanted->l->index, MOST_PARTS);
-    source->heads = heads ? atoi(heads + 1) : 0;
-    none = heads ? (int)(heads - one) : none;
-    int n = snprintf(source->name, sizeof source->name, "%.*s%.*s%.*s.%s", nbefore, before, none, one, nafter, after,
-                     ending(&wanted->whole));
-    wanted->n++;
-    return n < (int)sizeof source->name || say(im, "layer %d: its name is too long", wanted->l->index);
-}
-
-static bool find_names(const struct import *im, struct wanted *wanted, int i) {
-    const struct rt_names *all = im->m->names, *names = all ? &all[wanted->l->index] : NULL;
-    const char *name = !names ? NULL : named_is_gguf(im->file) ? names->gguf : names->hf;
-    int n;
-    if (!name)
-        return say(im, "layer %d: the model does not say what it is called in %s files; give the layer the field '%s'",
-                   wanted->l->index, named_is_gguf(im->file) ? "GGUF" : "safetensors",
-                   named_is_gguf(im->file) ? "gguf" : "hf");
-    name = part_of_name(name, i, &n);
-    wanted->turned = wanted->l->kind == LAYER_linear && wanted->whole.ndims == 2 && *name != '=';
-    if (*name == '=') {
-        name++;
-        n--;
-    }
-    const char *open = memchr(name, '{', (size_t)n),
-               *close = open ? memchr(open, '}', (size_t)(name + n - open)) : NULL;
-    if (!close)
-        return add_source(im, wanted, name, n, "", 0, "", 0);
-    for (const char *one = open + 1; one <= close;) {
-        int length = (int)strcspn(one, ",}");
-        if (!add_source(im, wanted, name, (int)(open - name), one, length, close + 1, (int)(name + n - close - 1)))
-            return false;
-        one += length + 1;
-    }
-    return true;
 }
 
 /* ---- shapes ---- */
@@ -115,29 +58,32 @@ static bool fits(const struct wanted *wanted, const struct named *tensor, int64_
         *columns = tensor->dim[0];
         return true;
     }
-    *columns = tensor->dim[wanted->turned ? 0 : 1];
-    int64_t rows = tensor->dim[wanted->turned ? 1 : 0];
-    bool table = strcmp(whole->name, "token") == 0;
-    return rows == whole->dim[0] || (table && rows < whole->dim[0]);
+    *columns = tensor->dim[wanted->published.turned ? 0 : 1];
+    return tensor->dim[wanted->published.turned ? 1 : 0] == whole->dim[0];
 }
 
 static bool find_tensors(const struct import *im, struct wanted *wanted) {
     int64_t sum = 0;
     char is[128], must[128];
-    for (int i = 0; i < wanted->n; i++) {
+    for (int i = 0; i < wanted->published.n; i++) {
         struct source *source = &wanted->source[i];
+        source->name = wanted->published.part[i].name;
+        source->heads = wanted->published.part[i].heads;
         source->tensor = named_find(im->file, source->name);
+        if (!source->tensor && strchr(source->name, '.')) /* as the model without its head is called */
+            source->tensor = named_find(im->file, strchr(source->name, '.') + 1);
         if (!source->tensor)
             return say(im, "%s: has no tensor %s, which layer %d needs", named_path(im->file), source->name,
                        wanted->l->index);
         bool good = fits(wanted, source->tensor, &source->columns);
         sum += source->columns;
-        if (!good || (i == wanted->n - 1 && sum != columns_of(&wanted->whole)) ||
+        if (!good || (i == wanted->published.n - 1 && sum != columns_of(&wanted->whole)) ||
             (source->heads > 0 && source->columns % (2 * source->heads) != 0))
             return say(im, "%s: tensor %s is %s, but %s of layer %d is %s%s%s", named_path(im->file), source->name,
                        shape(source->tensor->ndims, source->tensor->dim, is), wanted->whole.name, wanted->l->index,
-                       shape(wanted->whole.ndims, wanted->whole.dim, must), wanted->n > 1 ? ", with all its parts" : "",
-                       wanted->turned ? ", turned" : "");
+                       shape(wanted->whole.ndims, wanted->whole.dim, must),
+                       wanted->published.n > 1 ? ", with all its parts" : "",
+                       wanted->published.turned ? ", turned" : "");
     }
     return true;
 }
@@ -145,7 +91,9 @@ static bool find_tensors(const struct import *im, struct wanted *wanted) {
 static bool find_wanted(const struct import *im, const struct rt_layer *l, const struct rt_parameter *p, int i,
                         struct wanted *wanted) {
     *wanted = (struct wanted){.l = l, .whole = whole_parameter(l, p)};
-    return find_names(im, wanted, i) && find_tensors(im, wanted);
+    return published_names(im->m, l, &wanted->whole, i, named_is_gguf(im->file), &wanted->published, im->why,
+                           im->nwhy) &&
+           find_tensors(im, wanted);
 }
 
 /* ---- values ---- */
@@ -163,7 +111,7 @@ static void read_source(const struct wanted *wanted, const struct source *source
                         float *line) {
     int64_t columns = columns_of(&wanted->whole), rows = rows_of(&wanted->whole);
     const struct named *tensor = source->tensor;
-    if (wanted->whole.ndims == 1 || !wanted->turned) {
+    if (wanted->whole.ndims == 1 || !wanted->published.turned) {
         int64_t there = wanted->whole.ndims == 1 ? 1 : tensor->dim[0];
         for (int64_t r = 0; r < there; r++) {
             values_read(tensor->type, tensor->data, r * source->columns, source->columns, line);
@@ -201,7 +149,7 @@ static bool read_parameter(const struct import *im, const struct rt_layer *l, co
     float *line = malloc((size_t)longest * sizeof *line),
           *whole = apart ? calloc((size_t)wanted.whole.count, sizeof *whole) : w;
     bool ok = line && whole;
-    for (int k = 0; ok && k < wanted.n; k++) {
+    for (int k = 0; ok && k < wanted.published.n; k++) {
         read_source(&wanted, &wanted.source[k], first, whole, line);
         first += wanted.source[k].columns;
     }
@@ -235,7 +183,7 @@ static bool check_parameter(const struct import *im, const struct rt_layer *l, c
     (void)w;
     if (!find_wanted(im, l, p, i, &wanted))
         return false;
-    for (int k = 0; k < wanted.n; k++)
+    for (int k = 0; k < wanted.published.n; k++)
         wanted.source[k].tensor->used = true;
     return true;
 }
@@ -265,8 +213,8 @@ bool import_check_rest(struct named_file *file, char *why, size_t nwhy) {
     const struct named_list *all = named_all(file);
     for (size_t i = 0; i < all->n; i++)
         if (!all->at[i].used && !is_known(&all->at[i]))
-            return say(&im, "%s: tensor %.*s belongs to no layer of the model", named_path(file),
-                       (int)all->at[i].nname, all->at[i].name);
+            return say(&im, "%s: tensor %.*s belongs to no layer of the model", named_path(file), (int)all->at[i].nname,
+                       all->at[i].name);
     return true;
 }
 

@@ -7,7 +7,8 @@
  * with = in front of the name they are in x out, as here. ~H behind a name in braces: llama.cpp has turned the rows of
  * its H heads for a rope that pairs neighbours, and they are turned back.
  *
- * A table of tokens may be shorter there: the rest of the rows is 0. All else must have the same shape. */
+ * A name may lack its first part, up to the first dot: so the weights of a model without its head are called, as GPT-2's
+ * are. Shapes must be the same. */
 #ifndef PIANOLA_IMPORT_H
 #define PIANOLA_IMPORT_H
 #include "named.h"

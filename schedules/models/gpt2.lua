@@ -6,7 +6,8 @@
 -- and one token table for the embedding and, transposed, for the output. Not as published: no dropout; linear layers
 -- start with a deviation of 1 / sqrt(columns of their input) instead of 0.02, the table's; and vocab is 50257 rounded up
 -- to a multiple of 128, as the products like it: 47 more rows of the table, for tokens that no text has. -D vocab=50257
--- gives the published numbers of parameters: 124,439,808, 354,823,168, 774,030,080 and 1,557,611,200.
+-- gives the published numbers of parameters: 124,439,808, 354,823,168, 774,030,080 and 1,557,611,200, and reads published
+-- weights (--weights).
 -- -D tied=false gives it an output layer of its own. Teams divide the table by tokens (-D tensor=4).
 -- parallel: how they divide the layers: "tensor"; or "sequence", which also divides what lies between by rows.
 -- Rows and the optimizer's numbers are the defaults of llm.c's train_gpt2.cu, which clips gradients too.
@@ -19,21 +20,34 @@ local sizes = {   -- layers, width, heads
   ["124M"] = { 12, 768, 12 }, ["350M"] = { 24, 1024, 16 }, ["774M"] = { 36, 1280, 20 }, ["1558M"] = { 48, 1600, 25 },
 }
 local size = sizes[p.size] or error("size = " .. p.size .. ": the sizes of GPT-2 are 124M, 350M, 774M and 1558M")
-local n, width, heads = size[1], size[2], size[3]
+local own = params { layers = size[1], width = size[2], heads = size[3] }
+local n, width, heads = own.layers, own.width, own.heads
 
 local ways = { tensor = {}, sequence = { between = "rows" } }
 if not ways[p.parallel] then error("parallel = \"" .. p.parallel .. "\": a team divides the model by \"tensor\" or \"sequence\"") end
 local rows = ways[p.parallel].between
 
-local layers = { embedding { width = width, split = "rows" } }
-for _ = 1, n do
-  layers[#layers + 1] = residual { layernorm { split = rows }, linear { width = 3 * width, split = "columns" },
-    attention { heads = heads }, linear { width = width, split = "rows" } }
-  layers[#layers + 1] = residual { layernorm { split = rows }, linear { width = 4 * width, split = "columns" }, gelu {},
-    linear { width = width, split = "rows" } }
+-- What it is called in files of weights: Hugging Face's, in which products lie as here, and GGUF's.
+local function product(w, split, hf, gguf) return linear { width = w, split = split, hf = "=" .. hf, gguf = gguf } end
+local function norm(hf, gguf) return layernorm { split = rows, hf = hf, gguf = gguf } end
+
+local layers = {
+  embedding { width = width, split = "rows", hf = "transformer.wte;transformer.wpe", gguf = "token_embd;position_embd" },
+}
+for i = 0, n - 1 do
+  local hf, gguf = "transformer.h." .. i .. ".", "blk." .. i .. "."
+  layers[#layers + 1] = residual {
+    norm(hf .. "ln_1", gguf .. "attn_norm"), product(3 * width, "columns", hf .. "attn.c_attn", gguf .. "attn_qkv"),
+    attention { heads = heads }, product(width, "rows", hf .. "attn.c_proj", gguf .. "attn_output"),
+  }
+  layers[#layers + 1] = residual {
+    norm(hf .. "ln_2", gguf .. "ffn_norm"), product(4 * width, "columns", hf .. "mlp.c_fc", gguf .. "ffn_up"), gelu {},
+    product(width, "rows", hf .. "mlp.c_proj", gguf .. "ffn_down"),
+  }
 end
-layers[#layers + 1] = layernorm { split = rows }
-layers[#layers + 1] = p.tied and unembedding { split = "columns" } or linear { width = p.vocab, bias = false, split = "columns" }
+layers[#layers + 1] = norm("transformer.ln_f", "output_norm")
+layers[#layers + 1] = p.tied and unembedding { split = "columns" }
+  or linear { width = p.vocab, bias = false, split = "columns", hf = "lm_head", gguf = "output" }
 layers[#layers + 1] = cross_entropy {}
 
 return model {

@@ -110,6 +110,14 @@ for part in range(3):
 json.dump(index, open(f"{sys.argv[1]}/model.safetensors.index.json", "w"), indent=2)
 tell("model.safetensors.index.json", weights)
 
+# What lies beside safetensors.
+json.dump({
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": WIDTH,
+    "intermediate_size": INNER, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": GROUPS,
+    "rms_norm_eps": 1e-05, "rope_theta": float(BASE), "rope_scaling": None, "tie_word_embeddings": False,
+    "vocab_size": VOCAB, "attention_bias": False, "initializer_range": 0.02, "max_position_embeddings": 2048,
+}, open(f"{sys.argv[1]}/config.json", "w"), indent=2)
+
 # ---- GGUF ----
 
 
@@ -132,14 +140,26 @@ def blocks(w, kind):
     return np.concatenate(head + [packed], 1), q * d.astype(np.float32) + base
 
 
+# GPT-2's: each byte as a character that can be seen. A token for each, in the order of the bytes.
+SEEN = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
+HIDDEN = [b for b in range(256) if b not in SEEN]
+ALPHABET = [chr(b if b in SEEN else 256 + HIDDEN.index(b)) for b in range(256)]
+
 NUMBER = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 8, "BF16": 30}
 
 
 def write_gguf(path, w, kind, alignment):
-    string = lambda s: struct.pack("<Q", len(s)) + s.encode()
-    out = b"GGUF" + struct.pack("<IQQ", 3, len(w), 3) + string("general.architecture") + struct.pack("<I", 8) + string("llama")
-    out += string("general.alignment") + struct.pack("<II", 4, alignment)
-    out += string("some.list") + struct.pack("<IIQ", 9, 8, 2) + string("a") + string("bc")
+    string = lambda s: struct.pack("<Q", len(s.encode())) + s.encode()
+    texts = {"general.architecture": "llama", "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2"}
+    lists = {"some.list": ["a", "bc"], "tokenizer.ggml.tokens": ALPHABET, "tokenizer.ggml.merges": []}
+    numbers = {**meta, "llama.embedding_length": WIDTH, "llama.feed_forward_length": INNER, "general.alignment": alignment}
+    out = b"GGUF" + struct.pack("<IQQ", 3, len(w), len(texts) + len(lists) + len(numbers))
+    for key, text in texts.items():
+        out += string(key) + struct.pack("<I", 8) + string(text)
+    for key, texts in lists.items():
+        out += string(key) + struct.pack("<IIQ", 9, 8, len(texts)) + b"".join(map(string, texts))
+    for key, x in numbers.items():
+        out += string(key) + (struct.pack("<If", 6, x) if isinstance(x, float) else struct.pack("<II", 4, x))
     data, read = b"", {}
     for name, x in w.items():
         kept = "F32" if x.ndim == 1 else kind
@@ -160,3 +180,11 @@ def write_gguf(path, w, kind, alignment):
 
 for kind in NUMBER:
     write_gguf(f"{sys.argv[1]}/{kind}.gguf", weights, kind, 64 if kind == "Q8_0" else 32)
+
+# The same tokens for safetensors.
+json.dump({
+    "version": "1.0", "added_tokens": [], "normalizer": None,
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+    "decoder": {"type": "ByteLevel"}, "post_processor": None,
+    "model": {"type": "BPE", "vocab": {c: b for b, c in enumerate(ALPHABET)}, "merges": []},
+}, open(f"{sys.argv[1]}/tokenizer.json", "w"))

@@ -28,7 +28,8 @@ class Gguf:
             name = self.string()
             shape = [self.read("Q") for _ in range(self.read("I"))][::-1]
             self.tensor[name] = shape, self.read("I"), self.read("Q")
-        self.begin = -(-self.at // 32) * 32
+        alignment = self.meta.get("general.alignment", 32)
+        self.begin = -(-self.at // alignment) * alignment
 
     def read(self, kind):
         (x,) = struct.unpack_from("<" + kind, self.data, self.at)
@@ -78,12 +79,13 @@ def rope(x, heads, base):
     return np.stack([a * np.cos(angle) - b * np.sin(angle), a * np.sin(angle) + b * np.cos(angle)], -1).reshape(t, heads, dim)
 
 
-def loss(g, tokens):
+def logits(g, tokens):
+    """Of each of the tokens."""
     m = {k.split(".", 1)[1]: v for k, v in g.meta.items() if k.startswith("llama.")}
     heads, groups = m["attention.head_count"], m["attention.head_count_kv"]
     eps, base = m["attention.layer_norm_rms_epsilon"], m["rope.freq_base"]
     table = g["token_embd.weight"]
-    x, t = table[tokens[:-1]], len(tokens) - 1
+    x, t = table[tokens], len(tokens)
     for i in range(m["block_count"]):
         w = lambda name: g[f"blk.{i}.{name}.weight"]
         h = norm(x, w("attn_norm"), eps)
@@ -97,9 +99,25 @@ def loss(g, tokens):
         h = norm(x, w("ffn_norm"), eps)
         gate = h @ w("ffn_gate").T
         x = x + (gate / (1 + np.exp(-gate)) * (h @ w("ffn_up").T)) @ w("ffn_down").T
-    logits = norm(x, g["output_norm.weight"], eps) @ (g["output.weight"] if "output.weight" in g.tensor else table).T
-    top = logits.max(-1)
-    return (top + np.log(np.exp(logits - top[:, None]).sum(-1)) - logits[np.arange(t), tokens[1:]]).mean()
+    return norm(x, g["output_norm.weight"], eps) @ (g["output.weight"] if "output.weight" in g.tensor else table).T
+
+
+def loss(g, tokens):
+    y = logits(g, tokens[:-1])
+    top = y.max(-1)
+    return (top + np.log(np.exp(y - top[:, None]).sum(-1)) - y[np.arange(len(y)), tokens[1:]]).mean()
+
+
+def greedy(g, tokens, n):
+    """The next n tokens, each the most probable one, and the least margin by which one was. All is computed anew for
+    each: nothing is kept."""
+    tokens, margin = list(tokens), np.inf
+    for _ in range(n):
+        last = logits(g, np.array(tokens))[-1]
+        second, first = np.sort(last)[-2:]
+        tokens.append(int(last.argmax()))
+        margin = min(margin, first - second)
+    return tokens[-n:], margin
 
 
 if __name__ == "__main__":

@@ -53,6 +53,49 @@ expect "another file's values" "rank 1 starts from other --weights than rank 0; 
     "$(ranks "$room/F32.gguf" "$room/other.gguf")"
 expect "one without" "rank 1 has --weights 0, rank 0 1; give all ranks the same flags" "$(ranks "$room/F32.gguf" "")"
 
+# GPT-2's names, and how its products lie. From the file's own config.json, or the script's parameters.
+mkdir "$room/gpt2"
+loss=$(/usr/bin/python3 tests/import/gpt2.py "$room/gpt2" "$room/text" 64)
+gpt2=(--model schedules/models/gpt2.lua -D layers=2 -D width=48 -D heads=4 -D vocab=256 -D context=64)
+of_gpt2() {
+    "$PIANOLA" run "${@}" -D rows=1 --data "$room/text" --weights "$room/gpt2/model.safetensors" --steps 0 --json 2>&1 |
+        sed -nE 's/^  "loss": (.*)/\1/p;/error:/p'
+}
+expect "GPT-2" near "$(near "$(of_gpt2 schedules/serial.lua -D batches=1 "${gpt2[@]}")" "$loss")"
+expect "GPT-2, by its config.json" near "$(near "$(of_gpt2 schedules/serial.lua -D batches=1)" "$loss")"
+expect "GPT-2, in a pipeline of teams" near "$(near "$(of_gpt2 schedules/1f1b.lua -D workers=2 -D batches=2 -D tensor=2 "${gpt2[@]}")" "$loss")"
+
+# ---- and out again: what a checkpoint of it holds is the file's, tensor by tensor; and what was trained is read back ----
+
+# exported NAME WEIGHTS STEPS MODEL...: trains two ranks from WEIGHTS, with a learning rate of next to nothing where STEPS
+# is 1, and exports the checkpoint into $room/NAME.hf
+exported() {
+    local at=(--world-size 2 --master-addr 127.$((1 + $$ / 250 % 250)).$(($$ % 250)).2$3 --master-port 29600)
+    "$PIANOLA" compile schedules/1f1b.lua -D workers=2 -D batches=2 "${@:4}" -D rows=1 -o "$room/$1" && make -s -C "$room/$1"
+    for k in 1 0; do
+        timeout 60 "$room/$1/rank$k" "${at[@]}" --rank $k --data "$room/text" --steps "$3" --weights "$2" \
+            --checkpoint "$room/$1.saved" >"$room/$1.out$k" 2>&1 &
+    done
+    wait
+    "$PIANOLA" export-weights "$room/$1.saved" --names hf "${@:4}" -D rows=1 -o "$room/$1.hf" 2>&1
+}
+tensors() { /usr/bin/python3 tests/import/tensors.py "$1"; }
+# AdamW moves a weight by at most its rate, and no fp32 weight here by 1e-30.
+for kind in llama gpt2; do
+    from=$room/gpt2/model.safetensors script=("${gpt2[@]}")
+    [ $kind = gpt2 ] || from=$room/F32.safetensors script=(--model schedules/models/llama.lua -D layers=2 -D inner=96)
+    expect "$kind: export" yes "$(exported $kind "$from" 1 "${script[@]}" -D lr=1e-30 |
+        grep -qE "^$room/$kind.hf/model.safetensors: step 1, [0-9]+ tensors, [0-9.]+ MB, in Hugging Face's names\$" && echo yes)"
+    expect "$kind: the file's tensors" "$(tensors "$from")" "$(tensors "$room/$kind.hf/model.safetensors")"
+    exported $kind.trained "$from" 2 "${script[@]}" >/dev/null
+    expect "$kind: trained, others" differ "$(cmp -s <(tensors "$from") <(tensors "$room/$kind.trained.hf/model.safetensors") || echo differ)"
+    wanted=$("$PIANOLA" run schedules/serial.lua -D batches=2 -D rows=1 "${script[@]}" --data "$room/text" --weights "$from" \
+        --losses "$room/losses.tsv" --steps 3 2>&1 | sed -nE 's/^weights *([0-9a-f]+).*/\1/p')
+    expect "$kind: trained on from what was exported, by its config.json: the loss of a run of three steps" \
+        near "$(near "$("$PIANOLA" run schedules/serial.lua -D batches=2 -D rows=1 --data "$room/text" \
+            -D context=64 --weights "$room/$kind.trained.hf/model.safetensors" --steps 0 --json 2>/dev/null | sed -nE 's/^  "loss": (.*)/\1/p')" \
+            "$(awk 'END { print $3 }' "$room/losses.tsv")")"
+done
 # ---- what is wrong ----
 
 says() { expect "$1" yes "$(got=$(first "${@:3}"); [[ $got == *"$2"* ]] && echo yes || echo "$got")"; }

@@ -1,0 +1,266 @@
+/* `pianola generate`: a language model writes on from a text, on one rank of the host. */
+#include "../../runtime/layers/decode.h"
+#include "../../runtime/store/hash.h"
+#include "../../runtime/store/import.h"
+#include "../../runtime/store/seconds.h"
+#include "base/put_json.h"
+#include "command.h"
+#include "compile.h"
+#include "tokens/tokens.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_ROWS = 64 }; /* of the prompt, at once */
+
+/* ---- the model ---- */
+
+/* A stage per unit, all on one rank; their weights are read from the file. */
+static struct decode_model read_model(const struct settings *settings) {
+    char why[1000];
+    struct spec *sp = script_units(&settings->args, 1, 1);
+    if (is_costs(sp))
+        die("%s: is a model of costs, which has no layers", settings->args.model);
+    struct stage *st = cost_stages(sp);
+    int sets = sp->stages + sp->names.sets;
+    struct rt_stage *stage = NEW(struct rt_stage, sets);
+    float **weight = NEW(float *, sets);
+    for (int s = 0; s < sets; s++)
+        stage[s] = st[s].rt;
+    const char *refused = decode_refuses(&sp->model->rt, stage, sp->stages);
+    if (refused)
+        die("%s: %s", settings->args.model, refused);
+    struct named_file *file = named_open(settings->weights, why, sizeof why);
+    bool ok = file;
+    for (int s = 0; ok && s < sets; s++)
+        ok = import_check(file, &sp->model->rt, &stage[s], why, sizeof why);
+    ok = ok && import_check_rest(file, why, sizeof why);
+    for (int s = 0; ok && s < sets; s++) {
+        weight[s] = NEW(float, weight_count(&sp->model->rt, &stage[s]));
+        ok = first_weights(file, 0, &sp->model->rt, &stage[s], weight[s], why, sizeof why);
+    }
+    if (!ok)
+        die("%s", why);
+    named_close(file);
+    return (struct decode_model){&sp->model->rt, stage, sp->stages, weight, sp->tied ? weight[sp->stages] : NULL};
+}
+
+/* The rows that a sequence may have: 0: any number. */
+static int32_t positions(const struct decode_model *model) {
+    const struct rt_layer *first = &model->stage[0].layer[0];
+    return first->kind == LAYER_embedding && first->context > 0 ? first->context : 0;
+}
+
+/* ---- the prompt ---- */
+
+struct tokens {
+    int32_t *id;
+    size_t n, cap;
+};
+static void add_id(struct tokens *tokens, int64_t id) {
+    GROW(tokens->id, tokens->cap, tokens->n + 1);
+    tokens->id[tokens->n++] = (int32_t)id;
+}
+static void take(void *with, const uint32_t *id, size_t n, size_t bytes) {
+    (void)bytes;
+    for (size_t i = 0; i < n; i++)
+        add_id(with, id[i]);
+}
+static void add_text(struct tokens *tokens, struct tokenizer *t, const char *text) {
+    encode(t, text, strlen(text), take, tokens);
+}
+
+static struct tokens read_prompt(const struct settings *settings, struct tokenizer *t) {
+    struct tokens tokens = {0};
+    int64_t begins = token_named(t, "<|im_start|>"), ends = token_named(t, "<|im_end|>");
+    if (settings->chat && (begins < 0 || ends < 0))
+        die("--chat: the tokenizer has no <|im_start|> and <|im_end|>: its model knows no ChatML");
+    if (settings->chat) {
+        add_id(&tokens, begins);
+        add_text(&tokens, t, format("user\n%s", settings->prompt));
+        add_id(&tokens, ends);
+        add_text(&tokens, t, "\n");
+        add_id(&tokens, begins);
+        add_text(&tokens, t, "assistant\n");
+    } else
+        add_text(&tokens, t, settings->prompt);
+    if (tokens.n == 0)
+        die("--prompt is empty: give the text to go on from");
+    return tokens;
+}
+
+/* ---- drawing ---- */
+
+struct choice {
+    float weight;
+    int32_t token;
+};
+static int heavier(const void *a, const void *b) {
+    const struct choice *x = a, *y = b;
+    return x->weight != y->weight ? (x->weight < y->weight) - (x->weight > y->weight) : x->token - y->token;
+}
+
+static int32_t most_probable(const float *logits, int32_t n) {
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return best;
+}
+
+/* e^x, x <= 0, by squaring: no library's, whose last bit may differ between machines. */
+static double exponential(double x) {
+    double y = x / 1024, e = 1 + y * (1 + y / 2 * (1 + y / 3 * (1 + y / 4)));
+    for (int i = 0; i < 10; i++)
+        e *= e;
+    return x < -700 ? 0 : e;
+}
+
+/* Nucleus sampling (Holtzman 2020, section 3.1) at a temperature. The number drawn is a function of seed and place. */
+static int32_t draw(const struct settings *settings, const float *logits, int32_t n, struct choice *choice,
+                    int64_t place) {
+    int32_t best = most_probable(logits, n), many = 0;
+    double all = 0, kept = 0, sum = 0;
+    if (settings->temperature == 0)
+        return best;
+    for (int32_t i = 0; i < n; i++) {
+        double weight = exponential(((double)logits[i] - logits[best]) / settings->temperature);
+        choice[i] = (struct choice){(float)weight, i};
+        all += choice[i].weight;
+    }
+    qsort(choice, (size_t)n, sizeof *choice, heavier);
+    while (many == 0 || (many < n && kept < settings->top_p * all))
+        kept += choice[many++].weight;
+    double at = (double)(host_hash(settings->seed, (uint64_t)place) >> 11) * 0x1p-53 * kept;
+    for (int32_t i = 0; i < many; i++)
+        if ((sum += choice[i].weight) > at)
+            return choice[i].token;
+    return choice[many - 1].token;
+}
+
+/* ---- writing ---- */
+
+/* How many bytes at the end begin a character that is not whole yet. */
+static size_t unfinished(const char *s, size_t n) {
+    for (size_t back = 1; back <= 3 && back <= n; back++) {
+        unsigned char c = (unsigned char)s[n - back];
+        size_t whole = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
+        if ((c & 0xc0) != 0x80)
+            return whole > back ? back : 0;
+    }
+    return 0;
+}
+
+struct answer {
+    struct text text;
+    size_t shown;
+    struct tokens tokens;
+    double began, first; /* seconds: of the prompt's begin; of the first token */
+    bool ended;
+};
+
+static void show(struct answer *answer, bool last) {
+    size_t n = answer->text.n - (last ? 0 : unfinished(answer->text.s, answer->text.n));
+    fwrite(answer->text.s + answer->shown, 1, n - answer->shown, stdout);
+    fflush(stdout);
+    answer->shown = n;
+}
+
+static void put_ids(struct text *t, const struct tokens *tokens) {
+    put(t, "[");
+    for (size_t i = 0; i < tokens->n; i++)
+        put(t, "%s%d", i ? ", " : "", tokens->id[i]);
+    put(t, "]");
+}
+
+static void print_json(const struct settings *settings, const struct tokens *prompt, const struct answer *answer,
+                       int64_t bytes, double end) {
+    struct text t = {0};
+    double took = end - answer->first;
+    put(&t, "{\n  \"schema\": 1,\n  \"prompt\": %s,\n  \"prompt_tokens\": ", quoted(settings->prompt));
+    put_ids(&t, prompt);
+    put(&t, ",\n  \"text\": %s,\n  \"tokens\": ", quoted(answer->text.n ? answer->text.s : ""));
+    put_ids(&t, &answer->tokens);
+    put(&t, ",\n  \"ended\": %s,\n  \"prompt_seconds\": %.4f,\n  \"tokens_per_second\": %.4g,\n  \"bytes\": %lld\n}\n",
+        answer->ended ? "true" : "false", answer->first - answer->began,
+        answer->tokens.n > 1 ? (double)(answer->tokens.n - 1) / took : 0, (long long)bytes);
+    fwrite(t.s, 1, t.n, stdout);
+}
+
+static void check_settings(const struct settings *settings) {
+    if (settings->nfiles)
+        die("`generate` takes no file, but got '%s'; name the model's weights with --weights", settings->file[0]);
+    if (!settings->weights)
+        die("`generate` needs --weights FILE, of a model: GGUF or safetensors");
+    if (!settings->prompt)
+        die("`generate` needs --prompt TEXT, to go on from");
+}
+
+/* Where it is not given: in the file of weights itself, or beside it. */
+static struct tokenizer *find_tokenizer(const struct settings *settings) {
+    const char *path = settings->tokenizer, *slash = strrchr(settings->weights, '/');
+    const char *beside =
+        format("%.*stokenizer.json", slash ? (int)(slash - settings->weights) + 1 : 0, settings->weights);
+    if (!path)
+        path = access(beside, R_OK) == 0 ? beside : settings->weights;
+    return read_tokenizer(path);
+}
+
+int cmd_generate(const struct settings *given) {
+    struct settings settings = *given;
+    check_settings(&settings);
+    model_of_weights(&settings.args, settings.weights);
+    struct tokenizer *t = find_tokenizer(&settings);
+    struct tokens prompt = read_prompt(&settings, t);
+    struct decode_model model = read_model(&settings);
+    int64_t room = (int64_t)prompt.n + settings.tokens, most = positions(&model);
+    int32_t vocab = model.m->vocab;
+    if (token_limit(t) > (uint32_t)vocab)
+        die("the tokenizer has %u tokens, and the model %d: they are not of one model", token_limit(t), vocab);
+    if (most > 0 && room > most) {
+        if ((int64_t)prompt.n >= most)
+            die("the prompt has %zu tokens, and the model %lld positions", prompt.n, (long long)most);
+        room = most;
+    }
+    if (room > INT32_MAX)
+        die("--tokens %lld: too many", (long long)settings.tokens);
+    host_blas();
+    struct decoder *d = decoder_open(&model, (int32_t)room, MOST_ROWS);
+    if (!d)
+        die("no memory to decode the model");
+    struct answer answer = {.began = seconds()};
+    struct choice *choice = NEW(struct choice, vocab);
+    const float *logits = NULL;
+    for (size_t at = 0, n; at < prompt.n; at += n) {
+        n = prompt.n - at < MOST_ROWS ? prompt.n - at : MOST_ROWS;
+        logits = decode_next(d, prompt.id + at, (int32_t)n);
+    }
+    put(&answer.text, "%s", "");
+    for (int64_t place = (int64_t)prompt.n; place < room; place++) {
+        int32_t token = draw(&settings, logits, vocab, choice, place);
+        if (answer.tokens.n == 0)
+            answer.first = seconds();
+        if ((answer.ended = token == end_of_text(t) || token == end_of_turn(t)))
+            break;
+        add_id(&answer.tokens, token);
+        decode(t, (uint32_t)token, &answer.text);
+        if (!settings.json)
+            show(&answer, false);
+        if (place + 1 < room)
+            logits = decode_next(d, &token, 1);
+    }
+    double end = seconds();
+    if (settings.json)
+        print_json(&settings, &prompt, &answer, decoder_bytes(d), end);
+    else {
+        show(&answer, true);
+        printf("\n");
+        fprintf(stderr, "pianola: %zu tokens of prompt in %.2f s, %zu tokens at %.1f a second%s\n", prompt.n,
+                answer.first - answer.began, answer.tokens.n,
+                answer.tokens.n > 1 ? (double)(answer.tokens.n - 1) / (end - answer.first) : 0,
+                answer.ended ? "" : "; --tokens N writes more");
+    }
+    decoder_close(d);
+    return 0;
+}

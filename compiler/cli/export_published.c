@@ -1,0 +1,115 @@
+/* `pianola export-weights --names hf`: a folder that Hugging Face's transformers load: model.safetensors, config.json
+ * and, if it is given, tokenizer.json. */
+#include "../../runtime/store/durable.h"
+#include "../../runtime/store/export.h"
+#include "base/put_json.h"
+#include "base/read_file.h"
+#include "command.h"
+#include "files.h"
+#include "passes/layers.h"
+#include "script/scripts.h"
+#include <string.h>
+
+/* ---- what the model is there ---- */
+
+struct census {
+    const struct rt_layer *embedding, *attention, *gate, *norm;
+    int blocks;
+    bool biased;
+};
+
+static struct census count_layers(const struct rt_stage *const *stage, int n) {
+    struct census c = {0};
+    for (int s = 0; s < n; s++)
+        for (const struct rt_layer *l = stage[s]->layer; l < stage[s]->layer + stage[s]->nlayers; l++) {
+            bool norm = l->kind == LAYER_rmsnorm || l->kind == LAYER_layernorm;
+            c.blocks += l->kind == LAYER_attention;
+            c.embedding = l->kind == LAYER_embedding && !c.embedding ? l : c.embedding;
+            c.attention = l->kind == LAYER_attention ? l : c.attention;
+            c.gate = l->kind == LAYER_swiglu || l->kind == LAYER_gelu ? l : c.gate;
+            c.norm = norm ? l : c.norm;
+            c.biased |= l->kind == LAYER_linear && l->nparam > (int64_t)l->in * l->out;
+        }
+    return c;
+}
+
+static void put_config(struct text *t, const struct spec *sp, const struct census *c, const char *file) {
+    const struct rt_model *m = &sp->model->rt;
+    const struct rt_layer *a = c->attention, *e = c->embedding;
+    bool whole = a && e && c->gate && c->norm;
+    bool llama = whole && c->norm->kind == LAYER_rmsnorm && c->gate->kind == LAYER_swiglu && a->rope > 0 &&
+                 e->context == 0 && !c->biased;
+    bool gpt2 = whole && c->norm->kind == LAYER_layernorm && c->gate->kind == LAYER_gelu && a->rope == 0 &&
+                e->context > 0 && a->heads == a->kv_heads;
+    if (llama)
+        put(t,
+            "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n  \"model_type\": \"llama\",\n  \"hidden_act\": "
+            "\"silu\",\n"
+            "  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n  \"num_hidden_layers\": %d,\n"
+            "  \"num_attention_heads\": %d,\n  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n"
+            "  \"max_position_embeddings\": %d,\n  \"rms_norm_eps\": 1e-05,\n  \"rope_theta\": %d.0,\n"
+            "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n",
+            e->out, c->gate->out, c->blocks, a->heads, a->kv_heads, a->out / a->heads, m->context, a->rope);
+    else if (gpt2)
+        put(t,
+            "{\n  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
+            "  \"activation_function\": \"gelu_new\",\n  \"n_embd\": %d,\n  \"n_inner\": %d,\n  \"n_layer\": %d,\n"
+            "  \"n_head\": %d,\n  \"n_positions\": %d,\n  \"layer_norm_epsilon\": 1e-05,\n",
+            e->out, c->gate->out, c->blocks, a->heads, e->context);
+    else
+        die("%s: is neither a Llama nor a GPT-2 as transformers know them, so no config.json is; without --names hf, "
+            "its "
+            "weights are exported in names of their own",
+            file);
+    put(t, "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"float32\",\n  \"vocab_size\": %d\n}\n",
+        sp->tied ? "true" : "false", m->vocab);
+}
+
+/* ---- what is written ---- */
+
+/* The columns that an attention's or a gate's input has of each kind, for the linear layer in front of it. */
+static const struct columns *columns_of(const struct rt_stage *s) {
+    struct columns *columns = NEW(struct columns, s->nlayers + 1);
+    for (int i = 0; i + 1 < s->nlayers; i++)
+        if (row_of(s->layer[i + 1].kind)->groups)
+            row_of(s->layer[i + 1].kind)->groups(&s->layer[i + 1], columns[i].n);
+    return columns;
+}
+
+int export_published(const struct settings *settings, const char *dir, int64_t step) {
+    const char *folder = folder_named(settings->output ? settings->output : "hf");
+    char why[2 * DURABLE_PATH];
+    if (!settings->args.model)
+        die("--names hf: give the model, which says what its layers are called there: --model MODEL.lua, with the -D "
+            "of "
+            "the training");
+    struct spec *sp = script_units(&settings->args, 1, 1);
+    if (is_costs(sp))
+        die("%s: is a model of costs, which has no weights", settings->args.model);
+    struct stage *st = cost_stages(sp);
+    int n = sp->stages + sp->names.sets, tensors;
+    int64_t bytes;
+    struct export_stage *stage = NEW(struct export_stage, n);
+    const struct rt_stage **rt = NEW(const struct rt_stage *, n);
+    for (int s = 0; s < n; s++)
+        stage[s] = (struct export_stage){rt[s] = &st[s].rt, columns_of(&st[s].rt)};
+    struct text config = {0}, tokenizer = {0};
+    struct census census = count_layers(rt, n);
+    put_config(&config, sp, &census, settings->args.model);
+    if (settings->tokenizer)
+        tokenizer.s = read_file(settings->tokenizer, &tokenizer.n);
+    make_folder(folder);
+    const char *path = format("%s/model.safetensors", folder);
+    if (!export_named(dir, step, &sp->model->rt, stage, n, path, &bytes, &tensors, why, sizeof why))
+        die("%s", why);
+    write_file(format("%s/config.json", folder), &config);
+    if (settings->tokenizer)
+        write_file(format("%s/tokenizer.json", folder), &tokenizer);
+    if (settings->json)
+        printf("{\"schema\": 1, \"file\": %s, \"step\": %lld, \"tensors\": %d, \"bytes\": %lld}\n", quoted(path),
+               (long long)step, tensors, (long long)bytes);
+    else
+        printf("%s: step %lld, %d tensors, %.1f MB, in Hugging Face's names\n", path, (long long)step, tensors,
+               1e-6 * (double)bytes);
+    return 0;
+}

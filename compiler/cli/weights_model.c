@@ -1,0 +1,214 @@
+/* The model that a file of weights is of: its sizes are in a GGUF file's metadata, or in the config.json that lies
+ * beside safetensors. Each architecture is one of the shipped scripts. */
+#include "../../runtime/store/named.h"
+#include "base/gguf_meta.h"
+#include "base/read_file.h"
+#include "base/read_json.h"
+#include "command.h"
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What both kinds of files say. X(field, GGUF's key behind the architecture's name, config.json's); NAN: not said. */
+#define SIZES(X)                                                                                                       \
+    X(layers, "block_count", "num_hidden_layers")                                                                      \
+    X(width, "embedding_length", "hidden_size")                                                                        \
+    X(heads, "attention.head_count", "num_attention_heads")                                                            \
+    X(kv_heads, "attention.head_count_kv", "num_key_value_heads")                                                      \
+    X(inner, "feed_forward_length", "intermediate_size")                                                               \
+    X(vocab, "vocab_size", "vocab_size")                                                                               \
+    X(rope, "rope.freq_base", "rope_theta")                                                                            \
+    X(head, "attention.key_length", "head_dim")                                                                        \
+    X(eps, "attention.layer_norm_rms_epsilon", "rms_norm_eps")                                                         \
+    X(positions, "context_length", "n_positions")
+
+struct described {
+    const char *file;
+#define X(field, ...) double field;
+    SIZES(X)
+#undef X
+    const char *architecture, *scaling; /* scaling: of rope, or NULL */
+    bool tied, biased, untied;          /* untied: said to be */
+};
+
+static struct described undescribed(const char *file) {
+    struct described d = {.file = file};
+#define X(field, ...) d.field = NAN;
+    SIZES(X)
+#undef X
+    return d;
+}
+
+/* ---- GGUF ---- */
+
+static struct described of_gguf(const struct gguf_meta *g) {
+    char why[1000];
+    struct named_file *file = named_open(g->file, why, sizeof why);
+    struct described d = undescribed(g->file);
+    if (!file)
+        die("%s", why);
+    d.architecture = gguf_string(g, "general.architecture");
+    if (!d.architecture)
+        die("%s: has no general.architecture; name its model with --model", g->file);
+#define X(field, key, json) d.field = gguf_number(g, format("%s.%s", d.architecture, key), NAN);
+    SIZES(X)
+#undef X
+    struct gguf_value tokens = gguf_find(g, "tokenizer.ggml.tokens");
+    d.vocab = tokens.array ? (double)tokens.n : d.vocab;
+    d.scaling = gguf_string(g, format("%s.rope.scaling.type", d.architecture));
+    if (d.scaling && strcmp(d.scaling, "none") == 0)
+        d.scaling = NULL;
+    if (named_find(file, "rope_freqs.weight"))
+        d.scaling = "rope_freqs.weight";
+    d.tied = !named_find(file, "output.weight");
+    d.biased = named_find(file, "blk.0.attn_q.bias");
+    named_close(file);
+    return d;
+}
+
+/* ---- config.json ---- */
+
+static void read_member(struct json_in *j, struct described *d, const char *name) {
+    static const char *const same[][2] = {{"n_layer", "num_hidden_layers"},
+                                          {"n_embd", "hidden_size"},
+                                          {"n_head", "num_attention_heads"},
+                                          {"n_inner", "intermediate_size"}}; /* GPT-2's */
+    for (int i = 0; i < 4; i++)
+        name = strcmp(name, same[i][0]) == 0 ? same[i][1] : name;
+    bool number = json_peek(j) != 'n' && json_peek(j) != '{' && json_peek(j) != '[' && json_peek(j) != '"';
+#define X(field, key, json)                                                                                            \
+    if (number && strcmp(name, json) == 0) {                                                                           \
+        d->field = json_real(j);                                                                                       \
+        return;                                                                                                        \
+    }
+    SIZES(X)
+#undef X
+    if (strcmp(name, "model_type") == 0)
+        d->architecture = json_string_or_null(j);
+    else if (strcmp(name, "tie_word_embeddings") == 0)
+        d->untied = !(d->tied = json_true(j));
+    else if (strcmp(name, "attention_bias") == 0 || strcmp(name, "mlp_bias") == 0)
+        d->biased |= json_true(j);
+    else if (strcmp(name, "rope_parameters") == 0 && json_peek(j) == '{')
+        for (json_open(j, '{'); json_more(j, '}');)
+            read_member(j, d, json_name(j));
+    else if (strcmp(name, "rope_scaling") == 0 && json_peek(j) == '{') {
+        d->scaling = "rope_scaling";
+        json_skip(j);
+    } else if (strcmp(name, "rope_type") == 0) {
+        const char *type = json_string_or_null(j);
+        d->scaling = type && strcmp(type, "default") != 0 ? type : d->scaling;
+    } else
+        json_skip(j);
+}
+
+static struct described of_config(const char *path) {
+    struct described d = undescribed(path);
+    size_t n;
+    char *s = read_file(path, &n);
+    struct json_in json = {.file = path, .from = s, .at = s, .end = s + n}, *j = &json;
+    for (json_open(j, '{'); json_more(j, '}');)
+        read_member(j, &d, json_name(j));
+    json_close(j);
+    if (!d.architecture)
+        die("%s: has no model_type", path);
+    d.tied |= !d.untied && strcmp(d.architecture, "gpt2") == 0; /* its default */
+    return d;
+}
+
+/* ---- the script ---- */
+
+static const char *needed(const struct described *d, const char *key, double x, const char *what) {
+    if (!(x >= 1 && x <= INT32_MAX && x == floor(x)))
+        die("%s: says no %s of its model; name the model with --model", d->file, what);
+    return format("%s=%.0f", key, x);
+}
+
+/* What llama.lua cannot say. */
+static void check_llama(const struct described *d) {
+    if (d->scaling)
+        die("%s: its rope is scaled (%s), which llama.lua cannot say", d->file, tame(d->scaling));
+    if (d->biased)
+        die("%s: its products have biases, which llama.lua cannot say", d->file);
+    if (!isnan(d->head) && d->head * d->heads != d->width)
+        die("%s: its heads have %.0f columns, which are not those of its width, %.0f, over %.0f heads", d->file,
+            d->head, d->width, d->heads);
+    if (!isnan(d->eps) && (float)d->eps != 1e-5f)
+        die("%s: its norms add %g to a variance, and llama.lua's 1e-5", d->file, d->eps);
+}
+
+enum { MOST_SET = 8 };
+
+static int set_llama(const struct described *d, const char **set) {
+    const char *all[] = {needed(d, "layers", d->layers, "layers"),
+                         needed(d, "width", d->width, "width"),
+                         needed(d, "heads", d->heads, "heads"),
+                         needed(d, "kv_heads", isnan(d->kv_heads) ? d->heads : d->kv_heads, "heads of keys and values"),
+                         needed(d, "inner", d->inner, "inner width"),
+                         needed(d, "vocab", d->vocab, "vocabulary"),
+                         needed(d, "rope", isnan(d->rope) ? 10000 : d->rope, "base of rope"),
+                         d->tied ? "tied=true" : "tied=false"};
+    check_llama(d);
+    memcpy(set, all, sizeof all);
+    return sizeof all / sizeof *all;
+}
+
+static int set_gpt2(const struct described *d, const char **set) {
+    const char *all[] = {needed(d, "layers", d->layers, "layers"),        needed(d, "width", d->width, "width"),
+                         needed(d, "heads", d->heads, "heads"),           needed(d, "vocab", d->vocab, "vocabulary"),
+                         needed(d, "context", d->positions, "positions"), d->tied ? "tied=true" : "tied=false"};
+    if (!isnan(d->inner) && d->inner != 4 * d->width)
+        die("%s: its inner width is %.0f, and gpt2.lua's four times the width, %.0f", d->file, d->inner, 4 * d->width);
+    memcpy(set, all, sizeof all);
+    return sizeof all / sizeof *all;
+}
+
+static const struct architecture {
+    const char *name, *script;
+    int (*set)(const struct described *d, const char **set);
+} architectures[] = {
+    {"llama", "models/llama.lua", set_llama},
+    {"gpt2", "models/gpt2.lua", set_gpt2},
+};
+enum { NARCHITECTURES = sizeof architectures / sizeof *architectures };
+
+static const struct architecture *known(const struct described *d) {
+    struct text names = {0};
+    for (int i = 0; i < NARCHITECTURES; i++) {
+        if (strcmp(architectures[i].name, d->architecture) == 0)
+            return &architectures[i];
+        put(&names, "%s%s", i ? ", " : "", architectures[i].name);
+    }
+    die("%s: a model of architecture '%s'; known are %s. Write it as a script, and give it with --model", d->file,
+        tame(d->architecture), names.s);
+}
+
+void model_of_weights(struct script_args *args, const char *weights) {
+    struct gguf_meta g;
+    const char *slash = strrchr(weights, '/');
+    const char *config = format("%.*sconfig.json", slash ? (int)(slash - weights) + 1 : 0, weights);
+    if (args->model)
+        return;
+    bool gguf = gguf_map(weights, &g);
+    if (access(weights, R_OK) != 0)
+        die("%s: %s", weights, strerror(errno));
+    if (!gguf && access(config, R_OK) != 0)
+        die("%s: no config.json lies beside it, which would say its model; give that with --model", weights);
+    struct described d = gguf ? of_gguf(&g) : of_config(config);
+    const struct architecture *architecture = known(&d);
+    const char *own[MOST_SET];
+    int n = architecture->set(&d, own);
+    args->model = shipped_file(architecture->script);
+    const char **set = NEW(const char *, n + args->nset);
+    struct text said = {0};
+    for (int i = 0; i < n; i++) {
+        set[i] = own[i];
+        put(&said, " -D %s", own[i]);
+    }
+    for (int i = 0; i < args->nset; i++)
+        set[n + i] = args->set[i];
+    args->set = set;
+    args->nset += n;
+    fprintf(stderr, "pianola: %s is of --model %s%s\n", weights, args->model, said.s);
+}

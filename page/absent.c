@@ -1,0 +1,27 @@
+/* What a page cannot do: train, and use a machine's processors and files. */
+#include "cli/command.h"
+#include "cli/training.h"
+
+static _Noreturn void absent(const char *what) {
+    die("%s is not in this page; install Pianola, and run it in a terminal", what);
+}
+
+int cmd_run(const struct settings *settings) { (void)settings, absent("`run`"); }
+int cmd_profile(const struct settings *settings) { (void)settings, absent("`profile`"); }
+int cmd_tune(const struct settings *settings) { (void)settings, absent("`tune`"); }
+int cmd_generate(const struct settings *settings) { (void)settings, absent("`generate`"); }
+int cmd_tokenize(const struct settings *settings) { (void)settings, absent("`tokenize`"); }
+int cmd_export(const struct settings *settings) { (void)settings, absent("`export-weights`"); }
+
+/* Of `compare --train`, which begins with check_device. */
+void check_device(const struct compile *c, bool cuda) { (void)c, (void)cuda, absent("training"); }
+struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
+                     int64_t kept, const char *what, struct listener listener) {
+    (void)c, (void)settings, (void)data, (void)steps, (void)kept, (void)what, (void)listener, absent("training");
+}
+struct data *data_open(const struct rt_model *m, const char *path, uint64_t seed, char *why, size_t nwhy) {
+    (void)m, (void)path, (void)seed, (void)why, (void)nwhy, absent("training");
+}
+void data_close(struct data *d) { (void)d; }
+const char *host_blas(void) { return "none"; }
+void host_free(const struct rt_program *p, char **arena) { (void)p, (void)arena; }

@@ -1,0 +1,48 @@
+"""Joins the page into one file: join.py OUT. Placeholders of page/index.html, each in a line of its own:
+
+    {{style.css}}       a file of page/, as it is
+    {{"worker.js"}}     the same as a JavaScript string
+    {{module}}          the compiler's WebAssembly, {{glue}} what starts it, {{scripts}} {path: text} of all scripts and of
+                        what describes them to editors: as JavaScript strings, each gzipped, in base64
+
+The same files give the same bytes."""
+import base64
+import glob
+import gzip
+import json
+import re
+import sys
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def packed(data):
+    return json.dumps(base64.b64encode(gzip.compress(data, 9, mtime=0)).decode())
+
+
+def string(text):  # no string may end the script that it stands in
+    return json.dumps(text).replace("</", "<\\/").replace("<!--", "<\\!--")
+
+
+def fill(match):
+    name = match[1]
+    if name == "module":
+        return packed(read("build/page/pianola.wasm"))
+    if name == "glue":
+        return packed(read("build/page/pianola.js"))
+    if name == "scripts":
+        paths = sorted(glob.glob("schedules/**/*.lua", recursive=True))
+        return packed(json.dumps({path: read(path).decode() for path in paths}).encode())
+    if name.startswith('"'):
+        return string(read("page/" + name.strip('"')).decode())
+    return read("page/" + name).decode()
+
+
+page = re.sub(r"\{\{([^{}\n]+)\}\}", fill, read("page/index.html").decode())
+with open(sys.argv[1], "w") as file:
+    file.write(page)
+if len(page.encode()) > 1.5e6:
+    sys.exit(f"{sys.argv[1]}: {len(page.encode())} bytes, but a page has at most 1.5 MB")

@@ -1,0 +1,39 @@
+# The live page: the compiler as WebAssembly, in one HTML file. Needs Emscripten, and Lua's sources, which Debian has
+# only compiled: LUA_SRC names a folder of them; otherwise they come with the source distribution of lupa.
+
+EMCC ?= emcc
+LUA_SRC ?= build/lua
+# Training and what else needs a machine is left out: page/absent.c says so instead. page/compile.c stands for its own.
+PAGE_WITHOUT := $(wildcard compiler/tune/*.c compiler/tokens/*.c) $(patsubst %,compiler/cli/%.c,training weights_model export_published) \
+    $(patsubst %,compiler/cli/cmd_%.c,compile export generate profile run tokenize tune)
+PAGE := $(patsubst %.c,build/page/%.o,$(filter-out $(PAGE_WITHOUT),$(wildcard compiler/*/*.c)) $(wildcard page/*.c))
+# Emscripten's programs in node find Debian's modules, whichever node runs them.
+build/page/% build/pianola.html: export NODE_PATH := $(NODE_PATH):/usr/share/nodejs
+# longjmp as WebAssembly's own exceptions: calls that may be left through it cost nothing.
+PAGE_FLAGS := -O2 -sSUPPORT_LONGJMP=wasm
+
+build/lua/lua.h:
+	@rm -rf build/lua build/lupa && mkdir -p build/lupa
+	python3 -m pip download -q --no-binary :all: --no-deps -d build/lupa lupa
+	tar -xzf build/lupa/lupa-*.tar.gz -C build/lupa
+	mv build/lupa/lupa-*/third-party/lua54 build/lua
+	@rm -r build/lupa
+build/page/liblua.bc: $(LUA_SRC)/lua.h
+	@mkdir -p $(@D)
+	cd $(LUA_SRC) && $(EMCC) $(PAGE_FLAGS) -r -o $(CURDIR)/$@ $$(ls l*.c | grep -vxE 'lua.c|luac.c|ltests.c')
+build/page/%.o: %.c Makefile page/page.mk | $(LUA_SRC)/lua.h build/prelude.h build/page.h
+	@mkdir -p $(@D)
+	$(EMCC) -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fno-math-errno $(PAGE_FLAGS) -MMD -MP \
+	    -Ibuild -Iruntime -Icompiler -I$(LUA_SRC) -c -o $@ $<
+# A module that each run makes an instance of: a run ends as a process does, and leaves nothing behind.
+build/page/pianola.js: $(PAGE) build/page/liblua.bc
+	$(EMCC) $(PAGE_FLAGS) -o $@ $^ -sMODULARIZE -sEXPORT_NAME=createPianola -sINVOKE_RUN=0 -sEXIT_RUNTIME=1 \
+	    -sALLOW_MEMORY_GROWTH -sMAXIMUM_MEMORY=2GB -sTOTAL_STACK=1MB -sEXPORTED_RUNTIME_METHODS=FS,callMain \
+	    -sNODEJS_CATCH_EXIT=0 -sNODEJS_CATCH_REJECTION=0
+build/pianola.html: build/page/pianola.js page/join.py $(wildcard page/*.html page/*.css page/*.js schedules/*.lua schedules/*/*.lua)
+	python3 page/join.py $@
+page: PACKAGES += emscripten python3-pip
+page: VIEWERS :=
+page: deps
+	@$(MAKE_ALL) build/pianola.html
+.PHONY: page

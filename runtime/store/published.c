@@ -1,0 +1,59 @@
+#include "published.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The name of parameter number i: the i-th between semicolons, or the last. */
+static const char *part_of_name(const char *name, int i, int *n) {
+    for (; i > 0 && strchr(name, ';'); i--)
+        name = strchr(name, ';') + 1;
+    *n = (int)strcspn(name, ";");
+    return name;
+}
+
+static const char *ending(const struct rt_parameter *p) {
+    return strcmp(p->name, "bias") == 0 || strcmp(p->name, "beta") == 0 ? "bias" : "weight";
+}
+
+/* "before{one,…}after" as a name. Returns false when there is no room. */
+static bool add_part(struct published *out, const char *before, int nbefore, const char *one, int none,
+                     const char *after, int nafter, const char *end) {
+    const char *heads = memchr(one, '~', (size_t)none);
+    if (out->n == MOST_PUBLISHED)
+        return false;
+    char *name = out->part[out->n].name;
+    out->part[out->n++].heads = heads ? atoi(heads + 1) : 0;
+    none = heads ? (int)(heads - one) : none;
+    return snprintf(name, MOST_NAME, "%.*s%.*s%.*s.%s", nbefore, before, none, one, nafter, after, end) < MOST_NAME;
+}
+
+bool published_names(const struct rt_model *m, const struct rt_layer *l, const struct rt_parameter *whole, int i,
+                     bool gguf, struct published *out, char *why, size_t nwhy) {
+    const struct rt_names *names = m->names ? &m->names[l->index] : NULL;
+    const char *name = !names ? NULL : gguf ? names->gguf : names->hf, *end = ending(whole);
+    int n;
+    out->n = 0;
+    if (!name) {
+        snprintf(why, nwhy,
+                 "layer %d: the model does not say what it is called in %s files; give the layer the field '%s'",
+                 l->index, gguf ? "GGUF" : "safetensors", gguf ? "gguf" : "hf");
+        return false;
+    }
+    name = part_of_name(name, i, &n);
+    out->turned = l->kind == LAYER_linear && whole->ndims == 2 && *name != '=';
+    if (*name == '=') {
+        name++;
+        n--;
+    }
+    const char *open = memchr(name, '{', (size_t)n),
+               *close = open ? memchr(open, '}', (size_t)(name + n - open)) : NULL;
+    bool ok = close || add_part(out, name, n, "", 0, "", 0, end);
+    for (const char *one = close ? open + 1 : NULL; ok && one && one <= close;) {
+        int length = (int)strcspn(one, ",}");
+        ok = add_part(out, name, (int)(open - name), one, length, close + 1, (int)(name + n - close - 1), end);
+        one += length + 1;
+    }
+    if (!ok)
+        snprintf(why, nwhy, "layer %d: its name is too long, or of more than %d tensors", l->index, MOST_PUBLISHED);
+    return ok;
+}

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# pianola generate: with keys and values kept, the tokens that numpy finds by computing all anew for each (greedy.py);
+# drawn ones by their probabilities; and what is wrong is said.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+room=$(mktemp -d) || exit 2
+trap 'rm -rf "$room"' EXIT
+printf 'The weights of a model of bytes, drawn at random: it says nothing.' >"$room/text"
+(cd tests/import && /usr/bin/python3 files.py "$room" "$room/text" 64) >"$room/losses" || exit 2
+
+# generate ARGS...: the tokens, or the error
+generate() { timeout 60 "$PIANOLA" generate "$@" --json 2>&1 | sed -nE 's/^  "tokens": \[(.*)\],/\1/p;s/.*error: //p'; }
+long=$(head -c 150 README.md | tr '\n' ' ') # more than a decode takes at once
+for prompt in x "What is a pianola?" "$long"; do
+    wanted=$(/usr/bin/python3 tests/generate/greedy.py "$room/F32.gguf" "$prompt" 40)
+    expect "40 tokens behind ${#prompt} bytes" "$wanted" \
+        "$(generate --weights "$room/F32.gguf" --prompt "$prompt" --tokens 40 --temperature 0)"
+    expect "from safetensors" "$wanted" \
+        "$(generate --weights "$room/F32.safetensors" --prompt "$prompt" --tokens 40 --temperature 0)"
+done
+expect "from an index" "$wanted" \
+    "$(generate --weights "$room/model.safetensors.index.json" --prompt "$long" --tokens 40 --temperature 0)"
+expect "with a model" "$wanted" "$(generate --weights "$room/F32.gguf" --model schedules/models/llama.lua -D layers=2 \
+    -D inner=96 --prompt "$long" --tokens 40 --temperature 0)"
+expect "quantised" "$(/usr/bin/python3 tests/generate/greedy.py "$room/Q8_0.gguf" "$long" 20)" \
+    "$(generate --weights "$room/Q8_0.gguf" --prompt "$long" --tokens 20 --temperature 0)"
+expect "a top-p of 0 is greedy" "$wanted" \
+    "$(generate --weights "$room/F32.gguf" --prompt "$long" --tokens 40 --temperature 1 --top-p 0)"
+
+# Drawn: the same by the same seed; how often each comes is its probability.
+expect "a seed's tokens" "$(generate --weights "$room/F32.gguf" --prompt x --seed 7)" \
+    "$(generate --weights "$room/F32.gguf" --prompt x --seed 7)"
+expect "another seed's" yes "$([ "$(generate --weights "$room/F32.gguf" --prompt x --seed 7)" != \
+    "$(generate --weights "$room/F32.gguf" --prompt x --seed 8)" ] && echo yes)"
+for ((seed = 0; seed < 400; seed++)); do
+    generate --weights "$room/F32.gguf" --prompt x --tokens 1 --temperature 0.7 --top-p 0.6 --seed $seed
+done >"$room/drawn"
+expect "frequencies" likely "$(/usr/bin/python3 tests/generate/drawn.py "$room/F32.gguf" x 0.7 0.6 "$room/drawn")"
+
+expect "in words" "$(/usr/bin/python3 -c "import sys
+sys.stdout.buffer.write(bytes([$wanted]) + b'\n')" | od -An -c)" \
+    "$("$PIANOLA" generate --weights "$room/F32.gguf" --prompt "$long" --tokens 40 --temperature 0 2>/dev/null | od -An -c)"
+"$PIANOLA" generate --weights "$room/F32.gguf" --prompt x --tokens 3 2>"$room/err" >/dev/null
+expect "says its model" 1 "$(grep -c 'F32.gguf is of --model schedules/models/llama.lua -D layers=2 -D width=64 -D heads=4 -D kv_heads=2 -D inner=96 -D vocab=256 -D rope=10000 -D tied=false$' "$room/err")"
+expect "and its speed" 1 "$(grep -cE '^pianola: 1 tokens of prompt in [0-9.]+ s, 3 tokens at [0-9.]+ a second; --tokens N writes more$' "$room/err")"
+# A model that is not said on the command line is the file's in `run`, too.
+expect "run" "$(sed -n 's/^F32.gguf //p' "$room/losses" | cut -c1-6)" "$("$PIANOLA" run schedules/serial.lua -D batches=1 -D rows=1 \
+    --data "$room/text" --weights "$room/F32.gguf" --steps 0 --json 2>/dev/null | sed -nE 's/^  "loss": (.{6}).*/\1/p')"
+
+# ---- what is wrong ----
+
+says() { expect "$1" "$2" "$(generate "${@:3}")"; }
+g=(--weights "$room/F32.gguf")
+says "no weights" '`generate` needs --weights FILE, of a model: GGUF or safetensors' --prompt x
+says "no prompt" '`generate` needs --prompt TEXT, to go on from' "${g[@]}"
+says "a file" "\`generate\` takes no file, but got 'x'; name the model's weights with --weights" x "${g[@]}"
+says "no such file" "$room/none: No such file or directory" --weights "$room/none" --prompt x
+says "no model" "$room/alone/F32.safetensors: no config.json lies beside it, which would say its model; give that with --model" \
+    --weights "$(mkdir "$room/alone" && cp "$room/F32.safetensors" "$room/alone/" && echo "$room/alone/F32.safetensors")" --prompt x
+says "temperature" "--temperature -1: expected a number from 0 to 100" "${g[@]}" --prompt x --temperature -1
+says "chat" "--chat: the tokenizer has no <|im_start|> and <|im_end|>: its model knows no ChatML" "${g[@]}" --prompt x --chat
+says "no text model" "schedules/models/integers.lua: the model does not predict tokens" "${g[@]}" --prompt x --model schedules/models/integers.lua
+sed 's/"model_type": "llama"/"model_type": "mamba"/' "$room/config.json" >"$room/alone/config.json"
+says "another architecture" "$room/alone/config.json: a model of architecture 'mamba'; known are llama, gpt2. Write it as a script, and give it with --model" \
+    --weights "$room/alone/F32.safetensors" --prompt x
+sed 's/"hidden_size": 64/"hidden_size": 1e400/' "$room/config.json" >"$room/alone/config.json"
+says "no number" "$room/alone/config.json: byte 117: expected a number" --weights "$room/alone/F32.safetensors" --prompt x
+finish
