@@ -368,23 +368,26 @@ function residual(layers) end
 ---@return pianola.layer
 function stage(layers) end
 
----How the learning rate goes: up to lr over `warmup` updates, and on to final * lr at the end.
----@class pianola.rate
----@field lr number
----@field schedule? "constant" | "linear" | "cosine" | "wsd" default "constant"
----@field warmup? integer updates, default 0
+---@class pianola.sgd
+---@field lr number of learning: reached after the warm-up
+---@field schedule? "constant" | "linear" | "cosine" | "wsd" how it goes on. Default "constant"
+---@field warmup? integer updates over which it rises, default 0
 ---@field steps? integer updates until the end, those of the warm-up included; default the run's
 ---@field final? number the end's part of lr, default 0; not of "constant"
 ---@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
-
----@class pianola.sgd: pianola.rate
 
 ---Plain gradient descent.
 ---@param fields pianola.sgd
 ---@return pianola.optimizer
 function sgd(fields) end
 
----@class pianola.momentum: pianola.rate
+---@class pianola.momentum
+---@field lr number of learning: reached after the warm-up
+---@field schedule? "constant" | "linear" | "cosine" | "wsd" how it goes on. Default "constant"
+---@field warmup? integer updates over which it rises, default 0
+---@field steps? integer updates until the end, those of the warm-up included; default the run's
+---@field final? number the end's part of lr, default 0; not of "constant"
+---@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
 ---@field momentum? number default 0.9
 ---@field nesterov? boolean default false
 
@@ -393,7 +396,13 @@ function sgd(fields) end
 ---@return pianola.optimizer
 function momentum(fields) end
 
----@class pianola.adamw: pianola.rate
+---@class pianola.adamw
+---@field lr number of learning: reached after the warm-up
+---@field schedule? "constant" | "linear" | "cosine" | "wsd" how it goes on. Default "constant"
+---@field warmup? integer updates over which it rises, default 0
+---@field steps? integer updates until the end, those of the warm-up included; default the run's
+---@field final? number the end's part of lr, default 0; not of "constant"
+---@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
 ---@field beta1? number default 0.9
 ---@field beta2? number default 0.95
 ---@field eps? number default 1e-8
