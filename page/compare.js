@@ -22,7 +22,11 @@ function plotOf(rows, unit, now) { // as large as its text is to be read
   };
   const [x0, x1] = span(rows.map(r => r.peak_bytes), 0.08), [y0, y1] = span(rows.map(r => r.makespan), 0.08);
   const x = v => L + ((v - x0) / (x1 - x0)) * (W - L - R), y = v => H - B - ((v - y0) / (y1 - y0)) * (H - B - T);
-  const ticks = (a, b) => [0, 1, 2, 3, 4].map(i => a + ((b - a) * i) / 4);
+  const ticks = (a, b) => { // round numbers, about five
+    const raw = (b - a) / 5, ten = 10 ** Math.floor(Math.log10(raw)), step = [1, 2, 5, 10].find(k => k * ten >= raw) * ten, out = [];
+    for (let v = Math.ceil(a / step) * step; v <= b; v += step) out.push(v);
+    return out;
+  };
   let out = `<svg viewBox="0 0 ${W} ${H}" role="img" aria-label="Makespan over the largest memory of a rank">`;
   for (const v of ticks(x0, x1)) out += `<path class="grid" d="M${x(v)} ${T}V${H - B}"/><text class="mid" x="${x(v)}" y="${H - B + 14}">${bytesText(v)}</text>`;
   for (const v of ticks(y0, y1)) out += `<path class="grid" d="M${L} ${y(v)}H${W - R}"/><text class="end" x="${L - 6}" y="${y(v) + 3.5}">${timeText(v, unit).split(' ')[0]}</text>`;

@@ -11,8 +11,13 @@ async function main() {
   let good = null; // the last answer without an error
   let params = [], idle = 0, tried = '';
 
-  const view = makeView($('picture'), $('info'), $('scroll'));
-  const streams = makeStreams(view), pin = makePin();
+  function say(how, text) { // the verdict; how: good, bad or neither
+    $('verdict').className = how;
+    $('verdict').textContent = text;
+  }
+
+  const view = makeView($('picture'), $('info'), $('scroll'), () => Math.max(220, innerHeight * 0.62));
+  const streams = makeStreams(view, say), pin = makePin();
   const compare = makeCompare(folder('schedules/'), () => ({ path: state.schedule, text: editor.text, flags: compareFlags() }));
   const controls = makeControls($('controls'), (name, text) => {
     state.set[name] = text;
@@ -75,8 +80,7 @@ async function main() {
     params = JSON.parse(answer.files['params.json']);
     const report = JSON.parse(answer.files['report.json']);
     document.body.classList.remove('stale');
-    $('verdict').className = 'good';
-    $('verdict').textContent = 'Proved: no race, no deadlock, every gradient complete';
+    say('good', 'Proved: no race, no deadlock, every gradient complete');
     $('verdict').title = `compiled and proved in ${Math.round(answer.ms)} ms`;
     $('error').hidden = true;
     editor.mark([]);
@@ -104,8 +108,7 @@ async function main() {
     }
     document.body.classList.add('stale');
     const at = stderr.match(/^(.*?):(\d+): error: ([^\n]*)/m), mine = at && (at[1] === state.schedule || state.schedule.endsWith('/' + at[1]));
-    $('verdict').className = 'bad';
-    $('verdict').textContent = code === 1 ? 'Not proved' : mine ? `Error in line ${at[2]}` : 'Error';
+    say('bad', code === 1 ? 'Not proved' : mine ? `Error in line ${at[2]}` : 'Error');
     $('verdict').title = '';
     $('error').hidden = false;
     $('error').textContent = stderr.trim();
@@ -148,6 +151,7 @@ async function main() {
       other.tabIndex = on ? 0 : -1;
       $(other.getAttribute('aria-controls')).hidden = !on;
     }
+    document.querySelector('figure').hidden = tab.id === 'tab-diff' && !$('diff-picture').hidden; // A and B has both
     const part = { streams, diff: pin, compare }[tab.getAttribute('aria-controls')];
     if (part) part.opened();
   }
@@ -161,11 +165,10 @@ async function main() {
   $('schedule').addEventListener('change', () => take($('schedule').value));
   $('model').addEventListener('change', () => takeOther('model', $('model').value));
   $('cluster').addEventListener('change', () => takeOther('cluster', $('cluster').value));
-  $('pin').addEventListener('click', () => { if (pin.toggle()) openTab($('tab-diff')); });
+  $('pin').addEventListener('click', () => openTab($(pin.toggle() ? 'tab-diff' : 'tab-report')));
   $('cancel').addEventListener('click', () => {
     if (!runner.cancel()) return;
-    $('verdict').className = '';
-    $('verdict').textContent = 'Cancelled';
+    say('', 'Cancelled');
     document.body.classList.add('stale');
   });
   $('share').addEventListener('click', async () => {

@@ -1,7 +1,7 @@
 // A, kept, and B, what is there now: in which words, where the time went, and on one time axis.
 
 function makePin() {
-  const $ = id => document.getElementById(id), view = makeView($('diff-picture'), $('diff-info'), null);
+  const $ = id => document.getElementById(id), view = makeView($('diff-picture'), $('diff-info'), null, () => Infinity);
   let a = null, b = null;
   const runner = makeRunner(({ code, stdout, stderr, files }) => {
     $('diff-text').textContent = code <= 1 && stdout ? stdout : stderr;

@@ -23,7 +23,8 @@ function titlesOf(lines, number) {
     (peer && tensor && title.startsWith(tensor[1] + ',') && title.includes(`from rank ${from} to rank ${to};`));
 }
 
-function makeStreams(view) {
+// say(how, text): what stands in the page's verdict
+function makeStreams(view, say) {
   const $ = id => document.getElementById(id);
   let compiled = '', timer = 0;
   const editor = makeEditor($('program'), { label: 'Streams, in text form', colour: colourStreams, names: [], changed: () => {
@@ -41,6 +42,9 @@ function makeStreams(view) {
     $('claim').className = code === 0 ? 'good' : 'bad';
     $('claim').textContent = code === 0 ? `${edited ? 'Edited; proved' : 'Proved'}: no order that the machines allow goes wrong` :
       code === 1 ? `Refuted: ${verdict.claim}` : 'Not readable';
+    if (!document.body.classList.contains('stale'))
+      say($('claim').className, code === 0 ? `Proved${edited ? ', as edited' : ''}: no race, no deadlock, every gradient complete` :
+        code === 1 ? `Edited streams refuted: ${verdict.claim}` : 'Edited streams cannot be read');
     $('why').hidden = !why;
     $('why').textContent = why;
     $('claims').innerHTML = (verdict.claims || []).map(c => `<li class="${c.holds === null ? 'open' : c.holds ? 'good' : 'bad'}">${c.holds === null ? 'not decided' : c.holds ? 'holds' : 'refuted'} <b>${escapeHtml(c.claim)}</b> ${escapeHtml(c.says)}</li>`).join('');

@@ -30,21 +30,22 @@ svg .m.bad { display: inline; stroke: var(--alarm); stroke-width: 2.4; opacity: 
 
 const svgOf = text => (text.match(/<svg [^>]*viewBox[\s\S]*<\/svg>/) || [''])[0];
 
-// info: where operations are explained; scroll: a slider over the time, or null
-function makeView(host, info, scroll) {
+// info: where operations are explained; scroll: a slider over the time, or null; most(): how high the picture may be
+function makeView(host, info, scroll, most) {
   const root = host.attachShadow({ mode: 'open' });
-  let svg = null, all = [0, 0, 1, 1], view = all, lit = [], drag = null, large = null, asked = 0, badness = null;
+  let svg = null, all = [0, 0, 1, 1], view = all, lit = [], drag = null, large = null, asked = 0, badness = null, unseen = false;
   const hint = 'Point at an operation to see what it needs; the wheel zooms, dragging pans. Keys: arrows, + − 0, and , . from one to the next.';
   const title = e => (e.querySelector('title') || { textContent: '' }).textContent;
   const id = name => root.getElementById(name);
 
+  const whole = () => Math.max(all[2], host.clientWidth / 1.25); // wide windows leave room, rather than draw giants
   const shape = () => host.clientHeight / Math.max(1, host.clientWidth);
 
   function look(x, w) { // keeps the height to the width, and the picture in sight
     const least = Math.min(all[2], 60);
-    w = Math.max(least, Math.min(w, large ? Math.min(large.widest, all[2]) : all[2]));
+    w = Math.max(least, Math.min(w, large ? Math.min(large.widest, all[2]) : whole()));
     let h = w * shape(), y = view[1];
-    x = Math.max(all[0], Math.min(x, all[0] + all[2] - w));
+    x = Math.max(0, Math.min(x, all[2] - w));
     y = Math.max(0, Math.min(y, all[3] - h));
     view = [x, h >= all[3] ? 0 : y, w, h];
     if (!asked) asked = requestAnimationFrame(draw);
@@ -58,7 +59,7 @@ function makeView(host, info, scroll) {
     for (const l of root.querySelectorAll('text.l')) l.setAttribute('transform', `translate(${Math.max(0, view[0]).toFixed(2)} 0)`);
     if (scroll) {
       scroll.hidden = view[2] >= all[2] * 0.999;
-      scroll.value = (1000 * (view[0] - all[0])) / Math.max(1e-9, all[2] - view[2]);
+      scroll.value = (1000 * view[0]) / Math.max(1e-9, all[2] - view[2]);
     }
   }
 
@@ -162,13 +163,13 @@ function makeView(host, info, scroll) {
     view[1] = drag[3] + (drag[1] - event.clientY) * k;
     look(drag[2] + (drag[0] - event.clientX) * k, view[2]);
   });
-  host.addEventListener('dblclick', () => look(0, all[2]));
+  host.addEventListener('dblclick', () => look(0, whole()));
   host.addEventListener('keydown', event => {
     const middle = view[0] + view[2] / 2;
     const act = {
       ArrowLeft: () => look(view[0] - view[2] / 8, view[2]), ArrowRight: () => look(view[0] + view[2] / 8, view[2]),
       ArrowUp: () => { view[1] -= view[3] / 8; look(view[0], view[2]); }, ArrowDown: () => { view[1] += view[3] / 8; look(view[0], view[2]); },
-      '+': () => zoom(middle, 0.8), '=': () => zoom(middle, 0.8), '-': () => zoom(middle, 1.25), 0: () => look(0, all[2]),
+      '+': () => zoom(middle, 0.8), '=': () => zoom(middle, 0.8), '-': () => zoom(middle, 1.25), 0: () => look(0, whole()),
       '.': () => step(1), ',': () => step(-1),
     }[event.key];
     if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -178,14 +179,15 @@ function makeView(host, info, scroll) {
   let before = null; // printed whole
   addEventListener('beforeprint', () => { before = view.slice(); if (svg) { view = [0, 0, all[2], all[3]]; if (large) fill(); svg.setAttribute('viewBox', view.join(' ')); host.style.height = 'auto'; } });
   addEventListener('afterprint', () => { if (before) { view = before; fit(false); } });
-  if (scroll) scroll.addEventListener('input', () => look(all[0] + (scroll.value / 1000) * (all[2] - view[2]), view[2]));
-  new ResizeObserver(() => { if (svg) fit(false); }).observe(host);
+  if (scroll) scroll.addEventListener('input', () => look((scroll.value / 1000) * (all[2] - view[2]), view[2]));
+  new ResizeObserver(() => { if (svg) fit(unseen); }).observe(host);
 
   function fit(anew) { // as high as the picture, if the window allows; a narrow window shows a part, in a size to read
-    const whole = Math.min(all[2], Math.max(host.clientWidth, 300) / 0.62);
-    if (anew) view = [0, 0, whole, 0];
-    const most = Math.max(220, innerHeight * 0.62);
-    host.style.height = `${Math.round(Math.min(most, (all[3] / (anew ? whole : Math.max(view[2], 1))) * host.clientWidth))}px`;
+    unseen = host.clientWidth === 0 && (unseen || anew);
+    if (host.clientWidth === 0) return;
+    const width = Math.min(whole(), Math.max(host.clientWidth, 300) / 0.62);
+    if (anew) view = [0, 0, width, 0];
+    host.style.height = `${Math.round(Math.min(most(), (all[3] / (anew ? width : Math.max(view[2], 1))) * host.clientWidth))}px`;
     look(view[0], view[2]);
   }
 

@@ -219,6 +219,7 @@ def streams():
     b.press("Backspace")
     expect("a missing wait is refuted", True, b.wait("document.getElementById('claim').textContent.startsWith('Refuted')"))
     expect("and marked in the picture", True, b.value("[...document.getElementById('picture').shadowRoot.querySelectorAll('.o.bad title')].some(t => t.textContent.startsWith('0B0:'))"))
+    expect("the page's verdict says so", "Edited streams refuted: races", text("verdict"))
     b.value("document.getElementById('restore').click()")
     expect("marks go", True, b.wait("document.getElementById('picture').shadowRoot.querySelectorAll('.bad').length === 0"))
 
@@ -351,7 +352,10 @@ def looks():
     b.value("document.documentElement.dataset.theme = ''")
     b.printed(os.path.join(folder, "print.pdf"))
     b.call("Emulation.setEmulatedMedia", media="print")
+    b.value("dispatchEvent(new Event('beforeprint'))")
+    b.picture(os.path.join(folder, "print.png"))
     expect("printed: the picture and its caption alone", ["picture", "caption"], b.value("['picture', 'caption', 'script', 'controls', 'schedule', 'verdict', 'info', 'report-text', 'tabs'].filter(name => document.getElementById(name).getBoundingClientRect().height > 0)"))
+    b.value("dispatchEvent(new Event('afterprint'))")
     b.call("Emulation.setEmulatedMedia", media="")
 
 
