@@ -44,5 +44,8 @@ schedules/zbv.lua --model schedules/models/llama.lua -D layers=2
 schedules/experts.lua --model schedules/models/moe.lua
 schedules/1f1b.lua --model schedules/models/integers.lua -D width=37
 EOF
-echo "${levels[*]}" >&2
+# BLAS's own levels: a variable that asks for less than the processor has is respected, and said.
+held() { OPENBLAS_CORETYPE=$1 "$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua --steps 1 2>&1 | grep -c 'holds matrix products back'; }
+[ ${#levels[@]} = 1 ] || expect "a kernel of 2006" 1 "$(held Core2)"
+[ ${#levels[@]} = 1 ] || expect "one as wide as the processor" 0 "$(held "$([ ${#levels[@]} = 3 ] && echo SkylakeX || echo Haswell)")"
 finish
