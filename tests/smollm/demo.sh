@@ -51,6 +51,7 @@ say "$steps steps of $((4 * 128)) tokens"
 rm -rf "$room"/*.saved
 train zbv zbv 4 | tee "$room/bits"
 train 1f1b 1f1b 4 | tee -a "$room/bits"
+script+=(-D stages=8)
 train serial serial 1 | tee -a "$room/bits"
 [ "$(sed 's/.*weights //' "$room/bits" | sort -u | wc -l)" = 1 ] || { echo "the weights differ" >&2; exit 1; }
 echo "the same weights, bit for bit"
