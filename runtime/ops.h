@@ -219,6 +219,9 @@ static inline bool is_copy(int op) { return op_row(op)->cost == COST_HOST; }    
 static inline bool has_root(int op) { return op == OP_BROADCAST || op == OP_REDUCE; } /* as its peer */
 static inline bool has_peer(int op) { return lanekind_row(op_row(op)->lane)->of == OF_PEER; } /* ADD has one too */
 static inline bool has_bytes(int op) { return is_message(op) || is_copy(op); }                /* that timelines show */
+/* What a validation runs: forwards, and all messages, so that ranks stay in step; what these move for backwards and
+ * updates nobody reads. Weights come where they are needed, and stay as they are, since nothing updates them. */
+static inline bool is_for_loss(int op) { return op == OP_F || op == OP_COPY || is_message(op); }
 /* A job or an update: the schedule, the model or the cluster gives its time. */
 static inline bool has_cost(int op) { return op_row(op)->cost == COST_JOB || op_row(op)->cost == COST_UPDATE; }
 /* Is this operand in the arena in host memory? */
@@ -406,15 +409,28 @@ struct rt_stage {
  * moments  its fp32 state per weight, one letter per value, which checkpoints append to the parameter's name. "mv":
  *          layer.5.weight.m and layer.5.weight.v. They are 0 before step 1.
  * flop     per weight and step
- * fields   FIELD(name, range, default) for each setting in a script; NAN: required */
+ * fields   FIELD(name, range, default) for each setting in a script; NAN: required. OF_RATE: those of the learning
+ *          rate, which layers/rate.h explains. decay is of matrices, token tables included, not of biases and norms. */
 #define OPTIMIZERS(X)                                                                                                  \
-    X(SGD, sgd, "", 2, FIELD(lr, ABOVE_0, NAN))                                                                        \
+    X(SGD, sgd, "", 2, OF_RATE)                                                                                        \
     X(ADAMW, adamw, "mv", 14,                                                                                          \
-      FIELD(lr, ABOVE_0, NAN) FIELD(beta1, BELOW_1, 0.9) FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8)         \
-          FIELD(decay, FROM_0, 0))
+      OF_RATE FIELD(beta1, BELOW_1, 0.9) FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8)                         \
+          FIELD(decay, FROM_0, 0))                                                                                     \
+    X(MOMENTUM, momentum, "m", 4, OF_RATE FIELD(momentum, BELOW_1, 0.9) FIELD(nesterov, FLAG, false))
+#define OF_RATE                                                                                                        \
+    FIELD(lr, ABOVE_0, NAN)                                                                                            \
+    FIELD(schedule, SCHEDULE, 0)                                                                                       \
+    FIELD(warmup, BASE, 0) FIELD(steps, BASE, 0) FIELD(final, BELOW_1, 0) FIELD(cooldown, BELOW_1, 0.2)
 
-/* The fields of all optimizers, as a model stores them; 0: its optimizer has no such field. */
-#define RATES(X) X(lr) X(beta1) X(beta2) X(eps) X(decay)
+/* The fields of all optimizers, as a model stores them; 0: its optimizer has no such field. COUNTS: whole numbers. */
+#define RATES(X)  X(lr) X(beta1) X(beta2) X(eps) X(decay) X(momentum) X(final) X(cooldown)
+#define COUNTS(X) X(schedule) X(warmup) X(steps) X(nesterov)
+
+/* How the learning rate goes on after its warm-up: layers/rate.h. */
+#define SCHEDULES(X) X(constant) X(linear) X(cosine) X(wsd)
+#define X(name)      SCHEDULE_##name,
+enum schedule { SCHEDULES(X) NSCHEDULES };
+#undef X
 
 #define X(NAME, ...) OPT_##NAME,
 enum optimizer { OPT_NONE, OPTIMIZERS(X) NOPTIMIZERS };
@@ -451,10 +467,13 @@ struct rt_model {
 #define X(name) float name;
     RATES(X)
 #undef X
-    int32_t batches;   /* microbatches per step; the loss is their mean */
-    int32_t precision; /* enum precision */
-    int32_t update;    /* the most microbatches of an update; 0: one update ends the step */
-    int32_t slices;    /* of a microbatch; 0: it is not cut */
+#define X(name) int32_t name;
+    COUNTS(X)
+#undef X
+    int32_t batches;              /* microbatches per step; the loss is their mean */
+    int32_t precision;            /* enum precision */
+    int32_t update;               /* the most microbatches of an update; 0: one update ends the step */
+    int32_t slices;               /* of a microbatch; 0: it is not cut */
     const struct rt_names *names; /* [by rt_layer.index]; NULL: no layer has any */
 };
 
@@ -490,6 +509,8 @@ static inline void add_parameter(struct rt_parameters *p, const char *name, int3
     if (one.count > 0)
         p->at[p->n++] = one;
 }
+/* Weights of matrices are drawn to 0 by an optimizer that does so; norms' and biases are not. */
+static inline bool decays(const struct rt_parameter *p) { return p->ndims > 1; }
 /* A member's part of n rows, or columns, of layer l. */
 static inline int64_t share_of(const struct rt_layer *l, int split, int64_t n) {
     return l->share.split == split ? n / l->share.members : n;

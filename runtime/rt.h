@@ -130,10 +130,10 @@ static inline float update_scale(const struct rt_model *m, const struct rt_stage
     int32_t slices = m->slices > 0 ? m->slices : 1;
     return s->update > 0 ? 1.0f / (float)(s->update / slices) : 1.0f;
 }
-/* One optimizer step of n of the stage's elements, from `first` on, where w, dw and opt begin; step counts from 1. dw
- * is scaled by update_scale as it is read. */
+/* One update of n of the stage's elements, from `first` on, where w, dw and opt begin: its number, from 1, of all that
+ * the stage has in the run. dw is scaled by update_scale as it is read. */
 void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
-                 const float *dw, float *opt, int64_t step);
+                 const float *dw, float *opt, int64_t number, int64_t of);
 /* Initial weights, fp32 whatever the model's precision, weight_count of them: a function of seed, layer and parameter
  * only, so every cut and every rank agrees. */
 void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed);
@@ -146,6 +146,8 @@ struct data;
  * random tokens if path is NULL; INPUT_INTEGERS makes its own rows. Sequences are drawn without repetition until all
  * have been used, in an order that seed sets. NULL on error, with why. */
 struct data *data_open(const struct rt_model *m, const char *path, uint64_t seed, char *why, size_t nwhy);
+/* Steps in which each sequence of the file is used once; what is left behind them is not. At least 1. */
+int64_t data_steps(const struct data *d);
 /* Fills *out with microbatch b of the step, into the caller's memory of data_bytes(m). No allocation. */
 void data_batch(const struct data *d, int64_t step, int b, void *memory, struct rt_batch *out);
 /* The same of a slice: rows first .. first + length of each sequence. */
@@ -313,6 +315,15 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
 struct rt_stamp { /* seconds since the run began */
     double start, end;
 };
+/* A step that has ended, from 0. loss[batches]: of each microbatch; when[updates_per_step]: when the last stage's
+ * updates had ended, in seconds since the training began. seconds: it took; waited: store/metrics.h; NAN: not measured.
+ * validation: the loss after it, on held-out text; NAN: there was none. */
+struct rt_ended {
+    int64_t step;
+    const float *loss;
+    const double *when;
+    double seconds, waited, validation;
+};
 struct rt_run {
     const struct rt_program *program;
     const struct data *data;
@@ -326,11 +337,18 @@ struct rt_run {
     double *makespan;         /* [steps]: seconds from the first start to the last end */
     struct rt_routed *routed; /* of all steps; NULL: nobody asks */
     void (*progress)(void *context, int64_t step, float loss, double seconds); /* about ten times a second, or NULL */
-    /* After each step, from 0, or NULL. loss[batches]: of each microbatch; when[updates_per_step]: when the last
-     * stage's updates had ended, in seconds since the training began. */
-    void (*ended)(void *context, int64_t step, const float *loss, const double *when);
+    void (*ended)(void *context, const struct rt_ended *of); /* after each step, or NULL */
     void *context;
+    const struct data *held_out; /* for validations, after every `every` steps; NULL: there are none */
+    int64_t every;
 };
+/* The mean of a validation's losses, of all its microbatches in their order. */
+static inline double mean_loss(const float *loss, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)loss[i];
+    return sum / (double)n;
+}
 /* How often a step of so many microbatches updates a stage. */
 static inline int32_t updates_per_step(int32_t batches, const struct rt_stage *s) {
     return s->update > 0 ? batches / s->update : 1;

@@ -369,19 +369,44 @@ function residual(layers) end
 function stage(layers) end
 
 ---@class pianola.sgd
----@field lr number
+---@field lr number of learning: reached after the warm-up
+---@field schedule? "constant" | "linear" | "cosine" | "wsd" how it goes on. Default "constant"
+---@field warmup? integer updates over which it rises, default 0
+---@field steps? integer updates until the end, those of the warm-up included; default the run's
+---@field final? number the end's part of lr, default 0; not of "constant"
+---@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
 
 ---Plain gradient descent.
 ---@param fields pianola.sgd
 ---@return pianola.optimizer
 function sgd(fields) end
 
+---@class pianola.momentum
+---@field lr number of learning: reached after the warm-up
+---@field schedule? "constant" | "linear" | "cosine" | "wsd" how it goes on. Default "constant"
+---@field warmup? integer updates over which it rises, default 0
+---@field steps? integer updates until the end, those of the warm-up included; default the run's
+---@field final? number the end's part of lr, default 0; not of "constant"
+---@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
+---@field momentum? number default 0.9
+---@field nesterov? boolean default false
+
+---Gradient descent with momentum.
+---@param fields pianola.momentum
+---@return pianola.optimizer
+function momentum(fields) end
+
 ---@class pianola.adamw
----@field lr number
+---@field lr number of learning: reached after the warm-up
+---@field schedule? "constant" | "linear" | "cosine" | "wsd" how it goes on. Default "constant"
+---@field warmup? integer updates over which it rises, default 0
+---@field steps? integer updates until the end, those of the warm-up included; default the run's
+---@field final? number the end's part of lr, default 0; not of "constant"
+---@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
 ---@field beta1? number default 0.9
 ---@field beta2? number default 0.95
 ---@field eps? number default 1e-8
----@field decay? number default 0
+---@field decay? number of matrices, token tables included; biases and norms do not decay. Default 0
 
 ---Adam with decoupled weight decay.
 ---@param fields pianola.adamw

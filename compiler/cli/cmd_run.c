@@ -1,10 +1,10 @@
 /* `pianola run`: hands the compiled program to the runtime, in this process. */
-#include "../../runtime/store/losses.h"
 #include "../../runtime/store/timeline.h"
 #include "base/put_json.h"
 #include "command.h"
 #include "compile.h"
 #include "files.h"
+#include "run_record.h"
 #include "runtime_program.h"
 #include "terminal.h"
 #include "training.h"
@@ -52,44 +52,6 @@ static struct compile compile_serial(const struct compile *c) {
     sp->stage = serial.stage;
     compile_all(&serial, "");
     return serial;
-}
-
-/* ---- --losses ---- */
-
-struct telling {
-    struct losses *to;
-    struct update_times times;
-    double *predicted; /* of a step's updates; NULL: the cluster does not tell seconds */
-};
-
-/* The ranks' threads are at work: only the process can end. */
-static void tell_losses(void *context, const struct rt_program *p, int64_t step, const float *loss,
-                        const double *when) {
-    struct telling *telling = context;
-    char why[512];
-    for (int64_t k = 0; telling->predicted && k < telling->times.n; k++)
-        telling->predicted[k] = telling->times.at[k] + (double)step * telling->times.step;
-    if (losses_step(telling->to, step, p->batches, p->model->slices, &p->stage[p->updated], loss, telling->predicted,
-                    when, why, sizeof why))
-        return;
-    fprintf(stderr, "%spianola: error: %s\n", isatty(STDERR_FILENO) ? "\n" : "", why);
-    _exit(2);
-}
-
-static struct trained train_and_tell(const struct compile *c, const struct settings *settings, struct data *data,
-                                     int64_t kept) {
-    struct losses losses;
-    struct telling telling = {.to = &losses, .times = update_times(c->program, c->timeline)};
-    struct listener listener = {settings->losses ? tell_losses : NULL, &telling};
-    char why[512];
-    if (strcmp(c->report->unit, "s") == 0)
-        telling.predicted = NEW(double, telling.times.n);
-    if (settings->losses && !losses_open(&losses, settings->losses, 0, why, sizeof why))
-        die("%s", why);
-    struct trained trained = train(c, settings, data, settings->steps, kept, "training", listener);
-    if (settings->losses)
-        losses_close(&losses);
-    return trained;
 }
 
 /* ---- the prediction ---- */
@@ -232,19 +194,32 @@ static void check_run(const struct compile *c, const struct settings *settings) 
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
     check_device(c, settings->cuda);
-    if (settings->steps == 0 && (settings->one_rank || settings->timeline || settings->losses))
-        die("--steps 0 trains nothing: there is nothing for --%s", settings->one_rank   ? "compare"
-                                                                   : settings->timeline ? "timeline"
-                                                                                        : "losses");
+    if (settings->steps == 0 && (settings->one_rank || settings->held_out))
+        die("--steps 0 trains nothing: there is nothing for --%s", settings->one_rank ? "compare" : "val");
+    if (settings->held_out && settings->cuda)
+        die("--val: validation runs on CPUs; train with --device host");
+    if (settings->held_out && c->spec->model->rt.input != INPUT_TOKENS)
+        die("--val: %s: its input is no text, and has no held-out part", c->args.model);
     if (settings->algorithms && !settings->cuda)
         die("--algorithms is about GPUs: train with --device cuda");
     if (settings->one_rank && c->spec->update)
         die("--compare: one rank would train otherwise, as the stages of this schedule are updated before others are "
             "done; compare the losses of two runs, which --losses writes");
-    check_written("timeline", settings->timeline, c, settings);
-    check_written("losses", settings->losses, c, settings);
-    if (settings->timeline && settings->losses)
-        check_apart(settings->losses, settings->timeline);
+    const struct {
+        const char *option, *path;
+    } written[] = {{"timeline", settings->timeline},
+                   {"losses", settings->losses},
+                   {"metrics", settings->metrics},
+                   {"loss-svg", settings->loss_svg}};
+    for (int i = 0; i < (int)(sizeof written / sizeof *written); i++) {
+        if (settings->steps == 0 && written[i].path)
+            die("--steps 0 trains nothing: there is nothing for --%s", written[i].option);
+        check_written(written[i].option, written[i].path, c, settings);
+        check_apart(written[i].path, settings->held_out);
+        for (int k = 0; k < i && written[i].path; k++)
+            if (written[k].path)
+                check_apart(written[i].path, written[k].path);
+    }
 }
 
 /* Prints what will run, and on what. */
@@ -287,6 +262,9 @@ int cmd_run(const struct settings *settings) {
     struct data *data = data_open(&model, settings->data, settings->seed, why, sizeof why);
     if (!data)
         die("%s", why);
+    struct data *held_out = NULL;
+    if (settings->held_out && !(held_out = data_open(&model, settings->held_out, settings->seed, why, sizeof why)))
+        die("%s", why);
     print_plan(&c, settings, &style);
     if (settings->steps == 0) {
         tell_first_loss(&c, settings, data);
@@ -294,7 +272,7 @@ int cmd_run(const struct settings *settings) {
         return 0;
     }
     int64_t kept = settings->timeline ? settings->steps - timeline_first(0, settings->steps) : 0;
-    struct trained trained = train_and_tell(&c, settings, data, kept);
+    struct trained trained = train_and_record(&c, settings, data, held_out, kept);
     struct outcome outcome = {.steps = settings->steps,
                               .first = trained.loss[0],
                               .last = trained.loss[settings->steps - 1],
@@ -322,5 +300,7 @@ int cmd_run(const struct settings *settings) {
     host_free(trained.program, trained.arena);
     host_free(alone.program, alone.arena);
     data_close(data);
+    if (held_out)
+        data_close(held_out);
     return 0;
 }

@@ -9,8 +9,10 @@ struct settings {
     const char *const *file; /* the non-option arguments; the first is args.schedule */
     int nfiles;
     const char *output, *format, *dump, *color, *measured, *data, *timeline, *losses, *sort;
+    const char *metrics, *loss_svg, *held_out;
     const char *fail_on, *fit, *svg, *html, *algorithms;
     int64_t steps, step; /* steps to train; the step of the checkpoint to use, or -1 */
+    int64_t every;       /* steps from one validation to the next */
     int64_t copies;      /* steps to draw; 0: not given */
     uint64_t seed;
     const char *profile, *levels, *weights;

@@ -105,6 +105,10 @@ static void set_option(struct settings *settings, const struct command *command,
     case 'C': settings->one_rank = true; break;
     case 't': settings->timeline = arg; break;
     case 'J': settings->losses = arg; break;
+    case '^': settings->metrics = arg; break;
+    case '=': settings->loss_svg = arg; break;
+    case '/': settings->held_out = arg; break;
+    case '~': settings->every = number_arg(name, arg, 1); break;
     case 'g': settings->eager = true; break;
     case 'A': settings->algorithms = arg; break;
     case 'u': settings->cuda = choice(name, arg) == 1; break;
@@ -236,6 +240,7 @@ int main(int argc, char **argv) {
                                 .dump = "",
                                 .step = -1,
                                 .steps = 100,
+                                .every = 100,
                                 .seed = 1,
                                 .microbatches = 64,
                                 .warm_up = 8,

@@ -25,17 +25,17 @@ void check_course(const struct compile *c, const struct settings *settings) {
             "schedules/clusters/nodes.lua, or latency.lua with -D flops=1e12");
 }
 
-static void note(void *context, const struct rt_program *p, int64_t step, const float *loss, const double *when) {
+static void note(void *context, const struct rt_program *p, const struct rt_ended *of) {
     struct course *course = context;
     int32_t batches = p->model->batches, slices = p->batches / batches;
     int64_t n = batches / course->each;
     for (int32_t b = 0; b < batches; b++) {
         float sum = 0; /* a microbatch's is the mean of its slices' */
         for (int32_t q = 0; q < slices; q++)
-            sum += loss[b * slices + q];
-        course->loss[step * batches + b] = sum / (float)slices;
+            sum += of->loss[b * slices + q];
+        course->loss[of->step * batches + b] = sum / (float)slices;
     }
-    memcpy(course->measured + step * n, when, sizeof *when * (size_t)n);
+    memcpy(course->measured + of->step * n, of->when, sizeof *of->when * (size_t)n);
 }
 
 struct course run_course(const struct compile *c, const struct settings *settings, const char *name) {
@@ -54,7 +54,7 @@ struct course run_course(const struct compile *c, const struct settings *setting
         course.predicted[k] = times.at[k % times.n] + (double)(k / times.n) * times.step;
     course.seconds = (double)(settings->steps - 1) * times.step + c->timeline->step;
     host_blas();
-    struct trained trained = train(c, settings, data, settings->steps, 0, name, (struct listener){note, &course});
+    struct trained trained = train(c, settings, data, settings->steps, 0, name, (struct listener){.ended = note, .context = &course});
     course.spent = trained.seconds;
     host_free(trained.program, trained.arena);
     data_close(data);
@@ -214,5 +214,5 @@ void draw_courses(struct text *out, const struct courses *courses) {
                 format("%lld microbatches on %d ranks; losses are means over %lld",
                        (long long)(courses->steps * courses->batches), courses->course[0].report->workers,
                        (long long)courses->window),
-                line, courses->n, courses->target);
+                "predicted time", line, courses->n, courses->target);
 }

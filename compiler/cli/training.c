@@ -1,5 +1,6 @@
 /* Training with all ranks in this process, on the host or on one GPU. */
 #include "training.h"
+#include "../../runtime/layers/rate.h"
 #include "../../runtime/store/import.h"
 #include "../../runtime/store/progress.h"
 #include "passes/layers.h"
@@ -31,6 +32,11 @@ void check_device(const struct compile *c, bool cuda) {
         }
 }
 
+double rate_after(const struct rt_program *p, int64_t step, int64_t steps) {
+    int64_t n = updates_per_step(p->batches, &p->stage[p->updated]);
+    return (double)rate_at(p->model, step * n, steps * n);
+}
+
 struct told {
     struct progress progress;
     struct listener listener;
@@ -39,12 +45,12 @@ struct told {
 
 static void tell(void *context, int64_t step, float loss, double seconds) {
     struct told *told = context;
-    progress_tell(&told->progress, step, loss, seconds);
+    progress_tell(&told->progress, step, loss, rate_after(told->program, step, told->progress.steps), seconds);
 }
 
-static void tell_step(void *context, int64_t step, const float *loss, const double *when) {
+static void tell_step(void *context, const struct rt_ended *of) {
     const struct told *told = context;
-    told->listener.ended(told->listener.context, told->program, step, loss, when);
+    told->listener.ended(told->listener.context, told->program, of);
 }
 
 /* The library is in the program's folder, or in lib/ under its prefix; PIANOLA_CUDA overrides both. */
@@ -116,6 +122,8 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     run.progress = what ? tell : NULL;
     run.ended = listener.ended ? tell_step : NULL;
     run.context = &told;
+    run.held_out = listener.held_out;
+    run.every = settings->every;
     run.weights = open_weights(settings, trained.program);
     trained.arena = settings->cuda ? train_on_cuda(&run, settings, &trained.cuda) : host_train(&run);
     if (!trained.arena)

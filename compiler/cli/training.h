@@ -17,12 +17,15 @@ struct trained {
     struct cuda_run cuda;    /* its results, with --device cuda */
 };
 
-/* Is told of each step, as rt_run.ended is; or ended is NULL. */
+/* Is told of each step, as rt_run.ended is; or ended is NULL. held_out: as in rt_run. */
 struct listener {
-    void (*ended)(void *context, const struct rt_program *p, int64_t step, const float *loss, const double *when);
+    void (*ended)(void *context, const struct rt_program *p, const struct rt_ended *of);
     void *context;
+    const struct data *held_out;
 };
 
+/* The learning rate of the last stage's last update in a step, which is the step-th of so many. */
+double rate_after(const struct rt_program *p, int64_t step, int64_t steps);
 /* Dies if the model has no layers, or the device cannot train it. */
 void check_device(const struct compile *c, bool cuda);
 /* Trains by settings' seed and device. kept: of so many last steps there are stamps; what: the name in the progress

@@ -46,7 +46,8 @@ void put_steady(struct text *t, const struct report *report, const struct measur
 /* emit_svg.c: the timeline as a picture, alone or in an interactive page. limit: a rank's memory. */
 void emit_svg(struct text *out, const struct program *p, const struct timeline *tl, const struct report *report,
               double limit, const struct style *style, bool html);
-/* emit_losses.c: two panels, losses over predicted seconds and over microbatches, with a line for each schedule. */
+/* emit_losses.c: two panels, losses over seconds and over microbatches, with a line for each schedule, or each kind of
+ * loss. time: what the seconds are. target: NAN: there is none. */
 struct loss_line {
     const char *name;
     int64_t n;             /* updates */
@@ -55,7 +56,8 @@ struct loss_line {
     const double *seconds; /* [n]: when each ended */
     int64_t reached;       /* the update from which on the loss is below the target, or -1 */
 };
-void emit_losses(struct text *out, const char *title, const struct loss_line *line, int n, double target);
+void emit_losses(struct text *out, const char *title, const char *time, const struct loss_line *line, int n,
+                 double target);
 /* emit_frontier.c: the least makespan over room, and known schedules. what: the room's name. */
 struct frontier_step {
     double room;

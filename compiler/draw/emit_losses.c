@@ -19,7 +19,7 @@ static double x_value(const struct panel *panel, const struct loss_line *line, i
 }
 
 static void put_target(struct text *t, const struct panel *panel, double target) {
-    if (target < panel->y.from || target > panel->y.to)
+    if (!(target >= panel->y.from && target <= panel->y.to))
         return;
     double y = on(&panel->y, target), right = panel->x.at + WIDTH;
     put(t, "<path class=\"q\" d=\"M%.2f %.2fh%d\"/><text class=\"l k\" x=\"%.2f\" y=\"%.2f\">target %.4g</text>\n",
@@ -56,14 +56,14 @@ static void put_reached(struct text *t, const struct panel *panel, const struct 
 
 /* ---- layout ---- */
 
-static struct panel panel_of(const struct loss_line *line, int n, double target, bool by_time) {
+static struct panel panel_of(const char *time, const struct loss_line *line, int n, double target, bool by_time) {
     struct panel panel = {.by_time = by_time, .unit = {1, "microbatches"}};
     double most = 0;
     for (int i = 0; i < n; i++)
         most = fmax(most, line[i].seconds[line[i].n - 1]);
     if (by_time)
         panel.unit = measure_of(most, "s", false);
-    panel.x.name = by_time ? format("predicted time, %s", panel.unit.name) : panel.unit.name;
+    panel.x.name = by_time ? format("%s, %s", time, panel.unit.name) : panel.unit.name;
     panel.y = (struct axis){.from = INFINITY, .to = -INFINITY};
     panel.y.name = by_time ? "loss over time" : "loss over microbatches";
     reach(&panel.y, target);
@@ -80,7 +80,8 @@ static struct panel panel_of(const struct loss_line *line, int n, double target,
     return panel;
 }
 
-void emit_losses(struct text *out, const char *title, const struct loss_line *line, int n, double target) {
+void emit_losses(struct text *out, const char *title, const char *time, const struct loss_line *line, int n,
+                 double target) {
     double width = LEFT + 2 * WIDTH + BETWEEN + RIGHT;
     struct pen pen = {LEFT, TOP + HEIGHT + 56, width};
     struct text keys = {0};
@@ -94,7 +95,7 @@ void emit_losses(struct text *out, const char *title, const struct loss_line *li
     svg_begin(out, &page);
     put_bytes(out, keys.s, keys.n);
     for (int by_time = 1; by_time >= 0; by_time--) {
-        struct panel panel = panel_of(line, n, target, by_time);
+        struct panel panel = panel_of(time, line, n, target, by_time);
         put_axes(out, &panel.x, &panel.y);
         for (int i = 0; i < n; i++)
             put_line(out, &panel, &line[i], i);

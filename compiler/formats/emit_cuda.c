@@ -114,16 +114,22 @@ static void emit_model(struct text *t, const struct rt_model *m) {
 #define X(NAME, ...) "OPT_" #NAME,
     static const char *const optimizer[NOPTIMIZERS] = {"OPT_NONE", OPTIMIZERS(X)};
 #undef X
-    const char *rates = "", *names = "";
+    const char *rates = "", *names = "", *counts = "", *count_names = "";
 #define X(name)                                                                                                        \
     rates = format("%s %s,", rates, float_text(m->name));                                                              \
     names = format("%s%s" #name, names, *names ? ", " : "");
     RATES(X)
 #undef X
+#define X(name)                                                                                                        \
+    counts = format("%s %d,", counts, m->name);                                                                        \
+    count_names = format("%s%s" #name, count_names, *count_names ? ", " : "");
+    COUNTS(X)
+#undef X
     put(t, "\nstatic const struct rt_model model = {\n");
     put_values(t, "    ", format("%s, %d, %d, %d, %d,", input[m->input], m->rows, m->context, m->vocab, m->features),
                "rows of a microbatch, context, vocab, features");
     put_values(t, "    ", format("%s,%s", optimizer[m->optimizer], rates), names);
+    put_values(t, "    ", counts + 1, format("%s (0: %s)", count_names, "schedule constant, steps the run's"));
     put_values(t, "    ", format("%d, %s, %d, %d,", m->batches, m->precision ? "BF16" : "FP32", m->update, m->slices),
                "microbatches of a step, precision, microbatches of an update (0: all), slices (0: none)");
     put_values(t, "    ", m->names ? "names," : "NULL,", "what layers are called in files of weights");

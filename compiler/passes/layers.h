@@ -14,8 +14,9 @@ struct field {
         FIELD_ABOVE_0,
         FIELD_FROM_0,
         FIELD_BELOW_1,
-        FIELD_SPLIT
-    } range;          /* 1 ...; 0 ...; a boolean; in [0, 1) */
+        FIELD_SPLIT,
+        FIELD_SCHEDULE
+    } range;          /* 1 ...; 0 ...; a boolean; in [0, 1); enum split; enum schedule */
     double otherwise; /* NAN: must be given */
 };
 

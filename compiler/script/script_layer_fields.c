@@ -34,6 +34,23 @@ static double read_split(const struct table *table, const struct field *field) {
     return split;
 }
 
+/* How the learning rate goes on. */
+static double read_schedule(const struct table *table, const struct field *field) {
+    lua_State *L = table->L;
+#define X(name) #name,
+    static const char *const names[NSCHEDULES] = {SCHEDULES(X)};
+#undef X
+    int type = push_field(table, field->name), schedule = 0;
+    const char *word = type == LUA_TSTRING ? lua_tostring(L, -1) : type == LUA_TNIL ? names[0] : "";
+    while (schedule < NSCHEDULES && strcmp(word, names[schedule]) != 0)
+        schedule++;
+    if (schedule == NSCHEDULES)
+        field_fail(L, table->line, field->name, "'%s' must be \"constant\", \"linear\", \"cosine\" or \"wsd\", not %s",
+                   field->name, describe(L, -1));
+    lua_pop(L, 1);
+    return schedule;
+}
+
 static double read_integer(const struct table *table, const struct field *field) {
     bool absent = push_field(table, field->name) == LUA_TNIL;
     lua_pop(table->L, 1);
@@ -49,6 +66,8 @@ double read_layer_field(const struct table *table, const struct field *field) {
         return read_integer(table, field);
     if (field->range == FIELD_SPLIT)
         return read_split(table, field);
+    if (field->range == FIELD_SCHEDULE)
+        return read_schedule(table, field);
     int type = push_field(table, field->name), wanted = field->range == FIELD_FLAG ? LUA_TBOOLEAN : LUA_TNUMBER;
     double x = type == LUA_TNIL ? field->otherwise : type == LUA_TBOOLEAN ? lua_toboolean(L, -1) : lua_tonumber(L, -1);
     if (type == LUA_TNIL && isnan(x))

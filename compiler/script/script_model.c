@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_FIELDS = 8 };
+enum { MAX_FIELDS = 16 };
 enum part_group { INPUT, LAYER, OPTIMIZER };
 
 struct maker {
@@ -358,6 +358,12 @@ static void read_optimizer(struct builder *builder) {
 #define X(name) rt->name = (float)value_of(part, #name);
     RATES(X)
 #undef X
+#define X(name) rt->name = (int32_t)value_of(part, #name);
+    COUNTS(X)
+#undef X
+    if (rt->steps > 0 && rt->warmup > rt->steps)
+        field_fail(builder->L, part->line, "warmup", "warmup = %d updates are more than steps = %d, which include them",
+                   rt->warmup, rt->steps);
 }
 
 static void read_precision(struct builder *builder) {

@@ -169,14 +169,16 @@ static void run_update(struct replay *re, const struct rt_instr *x, cudaStream_t
     struct cuda_rank *own = self(re);
     const struct rt_program *p = re->program;
     const struct rt_stage *s = &p->stage[x->stage];
-    struct cuda_number number = {own->counted, updates_per_step(p->batches, s), update_of(re, x), 0};
+    struct cuda_number number = {own->counted, updates_per_step(p->batches, s), update_of(re, x), 0,
+                                 update_total(re, x)};
     if (re->section == PERIOD && s->update > 0) {
         number.place = x->batch;
         number.more = p->period / s->update;
     }
-    cuda_update(p->model, home_on(stream_of(re), x->stage)->owned, job_operand(own->arena, x, ROLE_w),
+    const struct rt_home *home = home_on(stream_of(re), x->stage);
+    cuda_update(p->model, s, home->own, home->owned, job_operand(own->arena, x, ROLE_w),
                 (const float *)job_operand(own->arena, x, ROLE_dw), update_scale(p->model, s),
-                (float *)job_operand(own->arena, x, ROLE_opt), &number, own->lr, stream);
+                (float *)job_operand(own->arena, x, ROLE_opt), &number, stream);
 }
 
 /* The two directions have lanes of their own, and so streams and copy engines. */
@@ -292,7 +294,6 @@ static int64_t lay_out(const struct rt_program *p, int rank, const struct cuda_t
     if (own) {
         own->counted = (int64_t *)(base + at);
         own->routed = (struct rt_routed *)(own->counted + 2);
-        own->lr = (float *)(own->routed + 1);
         own->workspace = base + at + REGION;
         own->extra = base + at + REGION + whole(cuda_workspace());
     }
@@ -432,7 +433,6 @@ bool cuda_begin(struct replay *re, const struct start *start, char *why, size_t 
     const struct rt_rank *k = stream_of(re);
     const int64_t none = 0;
     cuda_store(own->counted, &none, sizeof none);
-    cuda_store(own->lr, &p->model->lr, sizeof *own->lr);
     bool ok = true;
     for (int i = 0; ok && i < k->nhomes; i++) {
         const struct rt_stage *s = &p->stage[k->home[i].stage];

@@ -23,7 +23,6 @@ struct cuda_rank {
     char *whole;                           /* with slices: a microbatch that is cut, on the host; else NULL */
     float *loss;                           /* of each microbatch as written out, and one more for recomputed forwards */
     int64_t *counted;                      /* as in struct cuda_number */
-    float *lr;                             /* learning rate */
     void *workspace;                       /* for the products on the compute lane */
     char *staged[2];                       /* pinned host memory: microbatches on their way to input, alternating */
     cudaEvent_t sent[2];                   /* they have been copied */

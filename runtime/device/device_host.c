@@ -62,7 +62,7 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     struct rt_bind at = job_bind(p, re->rank, own->arena, x);
     at.batch = &batch;
     at.loss = x->op == OP_F && tells_loss(s) ? loss_of(re, x, s) : &lost;
-    at.routed = x->op == OP_F && tells_routed(s) ? &own->routed : NULL;
+    at.routed = x->op == OP_F && tells_routed(s) && !re->validating ? &own->routed : NULL;
     if (stage_reads_batch(p, x->stage))
         read_batch(re, x, s, &batch);
     if (x->op == OP_F && x->at[ROLE_input] >= 0 &&
@@ -88,7 +88,7 @@ static void host_launch(struct replay *re, const struct rt_instr *x) {
         const struct rt_home *home = home_on(&re->program->rank[re->rank], x->stage);
         host_update(re->program->model, &re->program->stage[x->stage], home->own, home->owned,
                     (float *)(void *)job_operand(arena, x, ROLE_w), dw,
-                    (float *)(void *)job_operand(arena, x, ROLE_opt), update_number(re, x));
+                    (float *)(void *)job_operand(arena, x, ROLE_opt), update_number(re, x), update_total(re, x));
     } else if (x->op == OP_ADD || x->op == OP_TAKE)
         host_add(dw, (const float *)(const void *)job_operand(arena, x, ROLE_src), x->bytes / 4, x->first);
     else if (is_copy(x->op)) {
@@ -100,6 +100,16 @@ static void host_launch(struct replay *re, const struct rt_instr *x) {
         memset(dw, 0, (size_t)x->bytes);
     else
         run_job(re, x);
+}
+
+double host_waited(const struct rt_rank *k, const struct rt_stamp *stamp) {
+    double wait = 0, before = 0;
+    for (int32_t c = k->lane_at[0]; k->nlanes > 0 && c < k->lane_at[1]; c++) {
+        const struct rt_stamp *at = &stamp[k->lane_ins[c]];
+        wait += c > k->lane_at[0] ? at->start - before : 0;
+        before = at->end;
+    }
+    return wait;
 }
 
 static bool host_meet(struct replay *re, const struct rt_instr *x) {

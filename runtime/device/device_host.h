@@ -33,6 +33,9 @@ extern const struct device host_device;
 bool host_take(struct replay *re, struct host_rank *own, const struct rt_program *p, int rank);
 void host_release(struct replay *re, struct host_rank *own); /* all but the arenas */
 void *host_pages(size_t n, size_t size); /* n objects of a size, zeroed, page-aligned; NULL: no memory */
+/* How long the compute lane waited, in the step's last pass, for other lanes, between its first instruction and its
+ * last. stamp: as in struct host_rank. */
+double host_waited(const struct rt_rank *k, const struct rt_stamp *stamp);
 /* Initial weights at the homes; takes a stage's memory for a while where they are sharded. */
 bool host_begin(struct replay *re, const struct start *start, char *why, size_t nwhy);
 #endif

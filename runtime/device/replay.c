@@ -27,6 +27,10 @@ static bool run(struct replay *re, const struct rt_rank *k, int32_t i) {
     if (x->msg >= 0)
         return device->meet(re, x);
     double start = device->clock(re);
+    if (re->validating && !is_for_loss(x->op)) {
+        device->record(re, i, start, start);
+        return true;
+    }
     __atomic_store_n(&re->running, i, __ATOMIC_RELEASE);
     device->launch(re, x);
     __atomic_store_n(&re->running, -1, __ATOMIC_RELEASE);
@@ -57,7 +61,7 @@ void replay_begin(struct replay *re, int64_t pass) {
     const struct rt_rank *k = &p->rank[re->rank];
     re->section = section_at(p, pass);
     re->repetition = repetition_at(p, pass);
-    re->turn = re->section == PERIOD ? re->step * p->repeats + re->repetition : re->step;
+    re->turn = re->section == PERIOD ? re->runs * p->repeats + re->repetition : re->runs;
     int32_t begin = begin_of(k, re->section);
     re->end = begin_of(k, re->section + 1);
     for (int l = 0; l < k->nlanes; l++)
@@ -93,4 +97,5 @@ void replay_step(struct replay *re) {
         while (!replay_run(re))
             re->device->idle(re);
     }
+    re->runs++;
 }

@@ -28,9 +28,12 @@ struct replay {
     const struct device *device;
     const struct rt_program *program;
     int32_t rank;
-    int64_t step; /* from 0 */
+    int64_t step;    /* from 0 */
+    int64_t runs;    /* of the streams so far: the steps of this process, and validations */
+    bool validating; /* a loss alone: jobs, updates and sums that are not for it (is_for_loss) end as they begin */
+    int64_t steps; /* of the whole training, over which the learning rate goes its way */
     /* Of the pass under way: its section, whose instructions end here; how often the period has been moved on; how
-     * often the section has run before, in earlier steps too. */
+     * often the section has run before, in earlier steps and validations too. */
     int32_t section, end;
     int64_t repetition, turn;
     int64_t passes;  /* begun, since step 0: this step's and all of those before it. Stored with release */
@@ -43,7 +46,7 @@ struct replay {
     const uint32_t *reached;
     void *self; /* the device's own */
 };
-/* Runs every instruction of the rank, those of the period repeatedly. Calls idle whenever every lane waits. */
+/* Runs every instruction of the rank, or what a validation has of them, those of the period repeatedly. Calls idle whenever every lane waits. */
 void replay_step(struct replay *re);
 /* The same in parts, for ranks that share a thread: a pass, 0 .. passes_of. replay_run goes as far as it can; true when
  * all of the pass have run. */
@@ -75,6 +78,10 @@ static inline int64_t update_of(const struct replay *re, const struct rt_instr *
 static inline int64_t update_number(const struct replay *re, const struct rt_instr *x) {
     const struct rt_program *p = re->program;
     return re->step * updates_per_step(p->batches, &p->stage[x->stage]) + update_of(re, x) + 1;
+}
+/* And how many it has in all steps. */
+static inline int64_t update_total(const struct replay *re, const struct rt_instr *x) {
+    return re->steps * updates_per_step(re->program->batches, &re->program->stage[x->stage]);
 }
 
 /* A stage as scripts count, and of a team the member: "2", "2.1". */

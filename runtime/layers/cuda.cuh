@@ -64,11 +64,12 @@ void cuda_sum_rows(float *dbias, float *parts, const T *dy, int rows, int out, b
 struct cuda_number {
     const int64_t *counted; /* on the device */
     int64_t each, place, more;
+    int64_t of; /* how many it has in the whole run */
 };
-/* optim.cu: one optimizer step of n elements, gaps between parameters included, with gradients dw * scale. Its number
- * and the learning rate are read on the device. */
-void cuda_update(const struct rt_model *m, int64_t n, void *w, const float *dw, float scale, float *opt,
-                 const struct cuda_number *number, const float *lr, cudaStream_t stream);
+/* optim.cu: as host_update, of n elements, gaps between parameters included, with gradients dw * scale. Its number is
+ * read on the device. */
+void cuda_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, void *w,
+                 const float *dw, float scale, float *opt, const struct cuda_number *number, cudaStream_t stream);
 /* optim.cu: counts a pass (device/replay.h) of a step, which has so many: one that begins it, a repetition of the
  * period, or the last. reached: n words, of which the last becomes the number of passes, from 1; where a step begins,
  * the others become 0. */

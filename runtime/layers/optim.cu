@@ -5,71 +5,97 @@
  * State, fp32 throughout: with bf16 the master weights, from which the weights are rounded; then the moments that
  * OPTIMIZERS names, each laid out as the weights are. Step 1 takes the moments as zero. */
 #include "cuda.cuh"
+#define RATE_FUNCTION  static __device__
+#define RATE_MUL(a, b) __dmul_rn(a, b)
+#include "rate.h"
 
 enum { THREADS = 256, BLOCKS = 132 * 8 };
 
-struct rates {
-#define X(name) float name;
-    RATES(X)
-#undef X
-    float unbias, unbias2;
+/* What is the same for all weights of an update. */
+struct shared_rates {
+    float lr, unbias, unbias2;
 };
 
 static __device__ double power(double x, int64_t n) {
     double y = 1;
-    for (; n > 0; n >>= 1, x *= x)
+    for (; n > 0; n >>= 1, x = __dmul_rn(x, x))
         if (n & 1)
-            y *= x;
+            y = __dmul_rn(y, x);
     return y;
 }
 
-/* An optimizer: what is the same for all weights of a step, and the step of one, given its moments in their order. */
+/* An optimizer: what is the same for all weights besides the rate, and the step of one, given its moments in their
+ * order and its decay. */
 struct sgd {
-    static __device__ void prepare(struct rates *, int64_t) {}
-    static __device__ void step(const struct rates &p, float *w, float dw, float *) { *w -= __fmul_rn(p.lr, dw); }
+    static __device__ void prepare(const struct rt_model &, struct shared_rates *, int64_t) {}
+    static __device__ void step(const struct rt_model &, const struct shared_rates &p, float *w, float dw, float *,
+                                float) {
+        *w -= __fmul_rn(p.lr, dw);
+    }
+};
+
+/* Sutskever 2013, in PyTorch's form. */
+struct momentum {
+    static __device__ void prepare(const struct rt_model &, struct shared_rates *, int64_t) {}
+    static __device__ void step(const struct rt_model &m, const struct shared_rates &p, float *w, float dw,
+                                float *velocity, float) {
+        *velocity = __fmul_rn(m.momentum, *velocity) + dw;
+        *w -= __fmul_rn(p.lr, m.nesterov ? dw + __fmul_rn(m.momentum, *velocity) : *velocity);
+    }
 };
 
 /* Loshchilov & Hutter 2019, algorithm 2, with the decay decoupled and scaled by the learning rate. */
 struct adamw {
-    static __device__ void prepare(struct rates *p, int64_t step) {
-        p->unbias = (float)(1 / (1 - power((double)p->beta1, step)));
-        p->unbias2 = (float)(1 / (1 - power((double)p->beta2, step)));
+    static __device__ void prepare(const struct rt_model &m, struct shared_rates *p, int64_t number) {
+        p->unbias = (float)(1 / (1 - power((double)m.beta1, number)));
+        p->unbias2 = (float)(1 / (1 - power((double)m.beta2, number)));
     }
-    static __device__ void step(const struct rates &p, float *w, float dw, float *moment) {
+    static __device__ void step(const struct rt_model &m, const struct shared_rates &p, float *w, float dw,
+                                float *moment, float decay) {
         float *mean = &moment[0], *square = &moment[1];
-        *mean = __fmul_rn(p.beta1, *mean) + __fmul_rn(1 - p.beta1, dw);
-        *square = __fmul_rn(p.beta2, *square) + __fmul_rn(__fmul_rn(1 - p.beta2, dw), dw);
-        float move = __fmul_rn(*mean, p.unbias) / (sqrtf(__fmul_rn(*square, p.unbias2)) + p.eps);
-        *w -= __fmul_rn(p.lr, move + __fmul_rn(p.decay, *w));
+        *mean = __fmul_rn(m.beta1, *mean) + __fmul_rn(1 - m.beta1, dw);
+        *square = __fmul_rn(m.beta2, *square) + __fmul_rn(__fmul_rn(1 - m.beta2, dw), dw);
+        float move = __fmul_rn(*mean, p.unbias) / (sqrtf(__fmul_rn(*square, p.unbias2)) + m.eps);
+        *w -= __fmul_rn(p.lr, move + __fmul_rn(decay, *w));
     }
 };
 
-/* n is a multiple of 4: a stage's weights are whole lines of memory. */
+/* Where, among a launch's elements, those whose weights decay begin and end, in turn. */
+enum { MOST_TURNS = 128 };
+struct turns {
+    int32_t n;
+    int64_t at[MOST_TURNS];
+};
+
+/* Of the elements [from, to) of n. These are multiples of 4: a layer's parameters are whole lines of memory. */
 template <typename T, typename O, int MOMENTS>
-static __global__ void update(T *w, const float *dw, float scale, float *opt, int64_t n, struct rates rates,
-                              struct cuda_number number, const float *lr) {
+static __global__ void update(T *w, const float *dw, float scale, float *opt, int64_t n, int64_t from, int64_t to,
+                              struct rt_model m, struct cuda_number number, struct turns turns) {
     constexpr bool MASTER = sizeof(T) < sizeof(float);
     float *master = MASTER ? opt : (float *)w, *moments = opt + (MASTER ? n : 0);
-    int64_t step = (number.counted[0] - 1) * number.each + number.place + 1;
-    step += number.more > 0 ? number.counted[1] * number.more : 0;
-    bool begin = step == 1;
-    __shared__ struct rates p;
+    int64_t count = (number.counted[0] - 1) * number.each + number.place + 1;
+    count += number.more > 0 ? number.counted[1] * number.more : 0;
+    bool begin = count == 1;
+    int turn = 0;
+    __shared__ struct shared_rates p;
     if (threadIdx.x == 0) {
-        p = rates;
-        p.lr = *lr;
-        O::prepare(&p, step);
+        p.lr = rate_at(&m, count, number.of);
+        O::prepare(m, &p, count);
     }
     __syncthreads();
-    for (int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4; i < n; i += (int64_t)gridDim.x * THREADS * 4) {
+    for (int64_t i = from + ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4; i < to;
+         i += (int64_t)gridDim.x * THREADS * 4) {
         pack<T, 4> rounded;
         pack<float, 4> x = load<4>(master + i), g = load<4>(dw + i), moment[MOMENTS + 1] = {};
         for (int j = 0; j < MOMENTS && !begin; j++)
             moment[j] = load<4>(moments + j * n + i);
         for (int k = 0; k < 4; k++) {
             float mine[MOMENTS + 1];
+            while (turn < turns.n && turns.at[turn] <= i + k)
+                turn++;
             for (int j = 0; j < MOMENTS; j++)
                 mine[j] = moment[j].v[k];
-            O::step(p, &x.v[k], __fmul_rn(scale, g.v[k]), mine);
+            O::step(m, p, &x.v[k], __fmul_rn(scale, g.v[k]), mine, turn % 2 ? m.decay : 0);
             for (int j = 0; j < MOMENTS; j++)
                 moment[j].v[k] = mine[j];
             rounded.v[k] = narrow<T>(x.v[k]);
@@ -82,33 +108,68 @@ static __global__ void update(T *w, const float *dw, float scale, float *opt, in
     }
 }
 
-template <typename T>
-static void update_stage(const struct rt_model *m, int64_t n, T *w, const float *dw, float scale, float *opt,
-                         const struct cuda_number *number, const float *lr, cudaStream_t stream) {
-#define X(name) m->name,
-    struct rates rates = {RATES(X) 1, 1};
-#undef X
-    unsigned blocks = blocks_for(n, THREADS * 4);
-    blocks = min(blocks, (unsigned)BLOCKS);
-    switch (m->optimizer) {
+struct launch {
+    const struct rt_model *m;
+    int64_t n, from, to;
+    void *w;
+    const float *dw;
+    float scale, *opt;
+    const struct cuda_number *number;
+    struct turns turns;
+    cudaStream_t stream;
+};
+
+template <typename T> static void update_range(const struct launch *a) {
+    unsigned blocks = min(blocks_for(a->to - a->from, THREADS * 4), (unsigned)BLOCKS);
+    switch (a->m->optimizer) {
 #define X(NAME, name, moments, ...)                                                                                    \
     case OPT_##NAME:                                                                                                   \
-        LAUNCH((update<T, name, (int)sizeof moments - 1>), blocks, THREADS, 0, stream, w, dw, scale, opt, n, rates,    \
-               *number, lr);                                                                                           \
+        LAUNCH((update<T, name, (int)sizeof moments - 1>), blocks, THREADS, 0, a->stream, (T *)a->w, a->dw, a->scale,  \
+               a->opt, a->n, a->from, a->to, *a->m, *a->number, a->turns);                                             \
         break;
         OPTIMIZERS(X)
 #undef X
     }
 }
 
-void cuda_update(const struct rt_model *m, int64_t n, void *w, const float *dw, float scale, float *opt,
-                 const struct cuda_number *number, const float *lr, cudaStream_t stream) {
-    if (n == 0)
-        return;
-    if (m->precision == BF16)
-        update_stage(m, n, (__nv_bfloat16 *)w, dw, scale, opt, number, lr, stream);
+static void flush(struct launch *a, int64_t to) {
+    a->to = to;
+    if (a->to > a->from && a->m->precision == BF16)
+        update_range<__nv_bfloat16>(a);
+    else if (a->to > a->from)
+        update_range<float>(a);
+    a->from = a->to;
+    a->turns.n = 0;
+}
+
+static void turn(struct launch *a, int64_t at) {
+    if (a->turns.n > 0 && a->turns.at[a->turns.n - 1] == at)
+        a->turns.n--; /* what ends here goes on */
     else
-        update_stage(m, n, (float *)w, dw, scale, opt, number, lr, stream);
+        a->turns.at[a->turns.n++] = at;
+}
+
+/* One launch has room for the turns of so many layers; where none decays, it is the only one. */
+void cuda_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, void *w, const float *dw,
+                 float scale, float *opt, const struct cuda_number *number, cudaStream_t stream) {
+    struct launch a = {m, n, 0, 0, w, dw, scale, opt, number, {0, {0}}, stream};
+    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers && m->decay > 0; l++) {
+        const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
+        int64_t end = l->param / precision_bytes(m->precision) - first;
+        if (l->set != SET_OWN || end >= n)
+            continue;
+        if (a.turns.n > MOST_TURNS - 2 * MOST_PARAMETERS && end > 0)
+            flush(&a, end);
+        for (int i = 0; i < all.n; i++) {
+            int64_t begin = end;
+            end += all.at[i].count;
+            if (!decays(&all.at[i]) || end <= 0)
+                continue;
+            turn(&a, begin);
+            turn(&a, end);
+        }
+    }
+    flush(&a, n);
 }
 
 /* A step that begins has not moved the period on yet: its first repetition makes that 0. */

@@ -5,6 +5,7 @@ extern "C" {
 #include "store/seconds.h"
 #include "train_cuda.h"
 }
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -43,6 +44,7 @@ static const char *prepare(struct training *training) {
             return why;
         if (training->all->run.stamp && (why = cuda_time(&steps->rank[r], &training->p->rank[r])))
             return why;
+        steps->replay[r].steps = training->all->run.steps;
         training->all->host_taken += steps->rank[r].host_bytes;
         if (!cuda_begin(&steps->replay[r], &start, training->why, sizeof training->why))
             return training->why;
@@ -93,7 +95,8 @@ static void tell(struct training *training, int64_t step) {
         for (int r = 0; r < training->p->workers; r++)
             training->loss[b] += training->steps.rank[r].told[step % 2][b];
     }
-    run->ended(run->context, step, training->loss, training->when);
+    struct rt_ended ended = {step, training->loss, training->when, run->makespan[step], NAN, NAN};
+    run->ended(run->context, &ended);
 }
 
 /* The losses of a step that has been enqueued, once it has ended. */

@@ -20,13 +20,15 @@ struct training {
         struct host_rank rank;
         pthread_t thread;
         double *first, *last;  /* per step: when its first instruction started, its last one ended */
+        double *waited;        /* and how long the compute lane waited for others */
         bool tells;            /* when the last stage is updated */
         _Atomic int64_t steps; /* done */
     } * worker;
-    float *loss;     /* [steps][members][batches], of what each member of the last stage's team has of it */
-    int64_t members; /* 1: the loss is not divided */
-    float *sum;      /* [batches]: of a step, over the members */
-    double *when;    /* [steps][updates of the last stage]; NULL: nobody asks */
+    float *loss;       /* [steps][members][batches], of what each member of the last stage's team has of it */
+    int64_t members;   /* 1: the loss is not divided */
+    float *validation; /* [validations][data_steps][members][batches]; NULL: there is no held-out text */
+    float *sum;        /* [batches]: of a step, over the members */
+    double *when;      /* [steps][updates of the last stage]; NULL: nobody asks */
     int32_t updates;
     double origin; /* of all clocks here: seconds() */
     double begun;  /* when the threads began, by these clocks */
@@ -42,11 +44,33 @@ static void check_data(const struct rt_run *run) {
     _exit(2);
 }
 
+static int64_t losses_in(const struct training *training) { /* of a run of the streams */
+    return training->members * training->run->program->batches;
+}
+
+/* Which one it is, from 0. */
+static void validate(struct worker *worker, int64_t number) {
+    struct replay *re = &worker->replay;
+    const struct training *training = worker->all;
+    int64_t n = data_steps(training->run->held_out), step = re->step;
+    re->validating = true;
+    worker->rank.data = training->run->held_out;
+    worker->rank.when = NULL;
+    for (re->step = 0; re->step < n; re->step++) {
+        worker->rank.loss = training->validation + (number * n + re->step) * losses_in(training);
+        replay_step(re);
+    }
+    worker->rank.data = training->run->data;
+    re->validating = false;
+    re->step = step;
+}
+
 static void *work(void *arg) {
     struct worker *worker = arg;
     const struct rt_run *run = worker->all->run;
     const struct rt_rank *k = &run->program->rank[worker->replay.rank];
     struct replay *re = &worker->replay;
+    re->steps = run->steps;
     for (re->step = 0; re->step < run->steps; re->step++) {
         worker->rank.loss = worker->all->loss + re->step * worker->all->members * run->program->batches;
         worker->rank.apart = run->program->batches;
@@ -56,10 +80,13 @@ static void *work(void *arg) {
         replay_step(re);
         worker->first[re->step] = worker->rank.first;
         worker->last[re->step] = worker->rank.last;
+        worker->waited[re->step] = host_waited(k, worker->rank.stamp);
         int64_t turn = re->step - (run->steps - run->kept);
         if (run->stamp && turn >= 0)
             memcpy(run->stamp[re->rank] + turn * k->nins, worker->rank.stamp,
                    sizeof *worker->rank.stamp * (size_t)k->nins);
+        if (run->held_out && (re->step + 1) % run->every == 0)
+            validate(worker, re->step / run->every);
         atomic_store(&worker->steps, re->step + 1);
         if (re->rank == 0)
             check_data(run);
@@ -83,17 +110,18 @@ static bool prepare(struct training *training, struct worker *worker, int r) {
     worker->rank = (struct host_rank){.data = run->data, .transport = &host_local, .origin = training->origin};
     worker->first = host_pages((size_t)run->steps, sizeof *worker->first);
     worker->last = host_pages((size_t)run->steps, sizeof *worker->last);
-    bool ok = host_take(&worker->replay, &worker->rank, run->program, r) && worker->first && worker->last;
+    worker->waited = host_pages((size_t)run->steps, sizeof *worker->waited);
+    bool ok =
+        host_take(&worker->replay, &worker->rank, run->program, r) && worker->first && worker->last && worker->waited;
     training->arena[MEMORY_DEVICE * run->program->workers + r] = worker->rank.arena;
     training->arena[MEMORY_HOST * run->program->workers + r] = worker->rank.host;
     const struct start start = {run->seed, run->weights};
     return ok && host_begin(&worker->replay, &start, training->why, sizeof training->why);
 }
 
-/* Of each microbatch. */
-static const float *losses_of(const struct training *training, int64_t step) {
+/* Of each microbatch, from what the members have of it. */
+static const float *losses_of(const struct training *training, const float *loss) {
     int64_t B = training->run->program->batches;
-    const float *loss = training->loss + step * training->members * B;
     for (int64_t b = 0; b < B; b++) {
         training->sum[b] = 0;
         for (int64_t m = 0; m < training->members; m++)
@@ -104,11 +132,36 @@ static const float *losses_of(const struct training *training, int64_t step) {
 
 static float step_loss(const struct training *training, int64_t step) {
     int B = training->run->program->batches;
-    const float *loss = losses_of(training, step);
+    const float *loss = losses_of(training, training->loss + step * losses_in(training));
     float sum = 0;
     for (int b = 0; b < B; b++)
         sum += loss[b];
     return sum / (float)B;
+}
+
+/* After the step, where one was due. */
+static double validation_loss(const struct training *training, int64_t step) {
+    const struct rt_run *run = training->run;
+    if (!run->held_out || (step + 1) % run->every != 0)
+        return NAN;
+    int64_t n = data_steps(run->held_out), B = run->program->batches;
+    double sum = 0;
+    for (int64_t i = step / run->every * n, end = i + n; i < end; i++)
+        sum += mean_loss(losses_of(training, training->validation + i * losses_in(training)), B);
+    return sum / (double)n;
+}
+
+/* Of a rank that has any. */
+static double makespan(const struct training *training, int64_t step) {
+    const struct rt_program *p = training->run->program;
+    double first = INFINITY, last = 0;
+    for (int r = 0; r < p->workers; r++) {
+        if (!p->rank[r].nins)
+            continue;
+        first = fmin(first, training->worker[r].first[step]);
+        last = fmax(last, training->worker[r].last[step]);
+    }
+    return last - first;
 }
 
 static void tell(struct training *training, int64_t step) {
@@ -116,7 +169,12 @@ static void tell(struct training *training, int64_t step) {
     double *when = training->when + step * training->updates;
     for (int32_t k = 0; k < training->updates; k++)
         when[k] -= training->begun;
-    run->ended(run->context, step, losses_of(training, step), when);
+    struct rt_ended ended = {.step = step, .when = when, .seconds = makespan(training, step)};
+    ended.validation = validation_loss(training, step);
+    ended.loss = losses_of(training, training->loss + step * losses_in(training));
+    for (int r = 0; r < run->program->workers; r++)
+        ended.waited += training->worker[r].waited[step] / run->program->workers;
+    run->ended(run->context, &ended);
 }
 
 static void watch(struct training *training) {
@@ -143,14 +201,7 @@ static void watch(struct training *training) {
 static void results(struct training *training) {
     const struct rt_run *run = training->run;
     for (int64_t s = 0; s < run->steps; s++) {
-        double first = training->worker[0].first[s], last = 0;
-        for (int r = 0; r < run->program->workers; r++) {
-            if (!run->program->rank[r].nins)
-                continue;
-            first = training->worker[r].first[s] < first ? training->worker[r].first[s] : first;
-            last = training->worker[r].last[s] > last ? training->worker[r].last[s] : last;
-        }
-        run->makespan[s] = last - first;
+        run->makespan[s] = makespan(training, s);
         run->loss[s] = step_loss(training, s);
     }
     for (int r = 0; r < run->program->workers && run->routed; r++) {
@@ -164,9 +215,11 @@ static void release(struct training *training) {
         host_release(&training->worker[r].replay, &training->worker[r].rank);
         free(training->worker[r].first);
         free(training->worker[r].last);
+        free(training->worker[r].waited);
     }
     free(training->worker);
     free(training->loss);
+    free(training->validation);
     free(training->sum);
     free(training->when);
     local_close(training->local);
@@ -192,7 +245,12 @@ char **host_train(const struct rt_run *run) {
     training.sum = host_pages((size_t)p->batches, sizeof *training.sum);
     if (run->ended)
         training.when = host_pages((size_t)run->steps * (size_t)training.updates, sizeof *training.when);
-    bool ok = training.arena && training.worker && training.loss && training.sum && (training.when || !run->ended);
+    if (run->held_out)
+        training.validation =
+            host_pages((size_t)(run->steps / run->every * data_steps(run->held_out) * losses_in(&training)),
+                       sizeof *training.validation);
+    bool ok = training.arena && training.worker && training.loss && training.sum && (training.when || !run->ended) &&
+              (training.validation || !run->held_out);
     for (int r = 0; ok && r < p->workers; r++)
         ok = prepare(&training, &training.worker[r], r);
     ok = ok && (training.local = local_open(p, training.arena));

@@ -6,15 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NSETTINGS = 10 };
+enum { NSETTINGS = 13 };
 static const char *const setting[NSETTINGS] = {"--steps",    "--seed",     "--every",      "--resume", "--checkpoint",
-                                               "--no-graph", "--timeline", "--algorithms", "--losses", "--weights"};
+                                               "--no-graph", "--timeline", "--algorithms", "--losses", "--weights",
+                                               "--metrics",  "--val",      "--val-every"};
 
 struct identity {
     char name[64], device[4];
     uint64_t hash, data_hash, weights_hash; /* 0: it has no file of weights */
-    int64_t data_bytes;
-    int64_t set[NSETTINGS]; /* the last seven: whether given */
+    uint64_t held_hash;                     /* of held-out text; 0: it reads none */
+    int64_t data_bytes, held_bytes, held_steps;
+    int64_t set[NSETTINGS]; /* of those without a number: whether given */
     int32_t rank, workers, said, messages;
     bool ordered; /* sums over NCCL */
     bool reads;   /* data */
@@ -49,10 +51,17 @@ static struct identity own_identity(struct rank_run *run) {
     identity.set[7] = flags->algorithms != NULL;
     identity.set[8] = flags->losses != NULL;
     identity.set[9] = flags->weights != NULL;
+    identity.set[10] = flags->metrics != NULL;
+    identity.set[11] = flags->held_out != NULL;
+    identity.set[12] = flags->val_every;
     identity.weights_hash = flags->weights ? named_hash(run->start.weights) : 0;
     identity.reads = rank_reads(run);
     if (identity.reads)
         data_identity(run->data, &identity.data_bytes, &identity.data_hash);
+    if (identity.reads && run->held_out) {
+        data_identity(run->held_out, &identity.held_bytes, &identity.held_hash);
+        identity.held_steps = data_steps(run->held_out);
+    }
     return identity;
 }
 
@@ -79,6 +88,9 @@ static bool differ(const struct identity *identity, const struct identity *first
                         "rank %d reads other data than rank %d: %lld bytes with hash %016llx, not %lld with %016llx",
                         rank, reader->rank, (long long)identity->data_bytes, (unsigned long long)identity->data_hash,
                         (long long)reader->data_bytes, (unsigned long long)reader->data_hash);
+    if (identity->reads && (identity->held_bytes != reader->held_bytes || identity->held_hash != reader->held_hash))
+        return snprintf(why, n, "rank %d reads other held-out text than rank %d; give all ranks the same --val", rank,
+                        reader->rank);
     if (identity->weights_hash != first->weights_hash)
         return snprintf(why, n, "rank %d starts from other --weights than rank 0; give all ranks the same file", rank);
     return false;
@@ -110,8 +122,10 @@ void rank_agree(struct rank_run *run) {
             differ(identity, all, reader, k, why, sizeof why);
     }
     run->is.seed = (uint64_t)run->flags.seed;
+    run->is.steps = run->flags.steps;
     run->is.data_bytes = reader->data_bytes;
     run->is.data_hash = reader->data_hash;
+    run->held_steps = reader->held_steps;
     free(all);
     world_verdict(&run->world, !*why, why);
 }

@@ -38,6 +38,10 @@ void backend_look(struct rank_run *run);
  * here, else 0. when: NULL, or of each of the last stage's updates, which are here: when it had ended, in seconds of
  * the monotonic clock. A GPU knows of a pass of the step (device/replay.h) when it ended. */
 void backend_wait(struct rank_run *run, int64_t step, float *loss, double *when);
+/* A step of held-out text: its losses, as backend_wait tells them. No other step may be enqueued. */
+void backend_validate(struct rank_run *run, int64_t step, float *loss);
+/* In the step that has just ended, how long the compute lane waited for others: store/metrics.h. NAN: not known. */
+double backend_waited(struct rank_run *run);
 /* When the instructions of the step that has just ended ran: seconds of the monotonic clock. With --timeline, after
  * every step. */
 void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp);

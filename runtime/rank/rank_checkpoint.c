@@ -236,5 +236,7 @@ void rank_resume(struct rank_run *run) {
         free(state);
     }
     world_verdict(&run->world, ok, why);
+    if (found.some && found.run.steps > 0)
+        run->is.steps = found.run.steps;
     run->from = found.step;
 }

@@ -165,8 +165,10 @@ extern "C" void backend_choose(struct rank_run *run) {
     snprintf(own.name, sizeof own.name, "%s", device.name);
     memcpy(me.uuid, &device.uuid, sizeof me.uuid);
     run->world.all(run->world.link, &me, all, sizeof me);
-    bool ok = cuda_fits(&device, why, sizeof why) &&
-              (transport_of(run)->one_host ? together : alone)(run, all, why, sizeof why);
+    bool ok = !run->flags.held_out && cuda_fits(&device, why, sizeof why);
+    if (run->flags.held_out)
+        snprintf(why, sizeof why, "--val: ranks on GPUs do not validate; `pianola run --val` does");
+    ok = ok && (transport_of(run)->one_host ? together : alone)(run, all, why, sizeof why);
     free(all);
     world_verdict(&run->world, ok, why);
     plan_products(run);
@@ -326,7 +328,7 @@ extern "C" void backend_enqueue(struct rank_run *run, int64_t step) {
     struct rank_backend *backend = run->backend;
     bool reads = rank_reads(run);
     assert(backend->enqueued - backend->ended <
-           (backend->ended > 0 && !run->flags.timeline && !run->flags.losses ? 2 : 1));
+           (backend->ended > 0 && !run->flags.timeline && !run->flags.losses && !run->flags.metrics ? 2 : 1));
     if (backend->enqueued == 0) {
         cuda_store(backend->rank.counted, &step, sizeof step); /* steps of earlier runs count */
         if (reads)
@@ -357,6 +359,15 @@ extern "C" void backend_wait(struct rank_run *run, int64_t step, float *loss, do
     steps_when(&backend->steps, step, 0, when);
     for (int32_t k = 0; k < updates_per_step(run->program.batches, &run->program.stage[run->program.updated]); k++)
         when[k] += backend->since;
+}
+
+extern "C" void backend_validate(struct rank_run *run, int64_t step, float *loss) {
+    (void)run, (void)step, (void)loss; /* backend_choose has refused it */
+}
+
+extern "C" double backend_waited(struct rank_run *run) {
+    (void)run;
+    return NAN;
 }
 
 extern "C" struct rt_routed backend_routed(struct rank_run *run) {

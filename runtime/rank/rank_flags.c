@@ -27,6 +27,10 @@ static const struct flag {
     {"timeline", "DIR", "write when the instructions of the last ten steps ran, into DIR/timeline.<rank>.tsv", 't'},
     {"losses", "FILE", "write the loss of each update of the last stage, and when it ended (TSV); rank 0 writes it",
      'l'},
+    {"metrics", "FILE", "write each step's loss, learning rate, tokens per second, ... as a line of JSON; rank 0 does",
+     'M'},
+    {"val", "FILE", "held-out text: tell the loss on all of it every --val-every steps", 'v'},
+    {"val-every", "N", "steps from one validation to the next; default 100", 'V'},
     {"json", NULL, "print figures as JSON", 'j'},
     {"no-graph", NULL, "on a GPU, enqueue each step anew instead of launching a graph of it", 'g'},
     {"algorithms", "FILE",
@@ -121,6 +125,9 @@ static void set(struct rank_flags *flags, const struct rt_self *self, const stru
     case 'f': flags->flight = arg; break;
     case 't': flags->timeline = arg; break;
     case 'l': flags->losses = arg; break;
+    case 'M': flags->metrics = arg; break;
+    case 'v': flags->held_out = arg; break;
+    case 'V': flags->val_every = number(self, flag->name, arg, 1); break;
     case 'j': flags->json = true; break;
     case 'g': flags->eager = true; break;
     case 'a': flags->algorithms = arg; break;
@@ -139,7 +146,8 @@ void rank_parse(struct rank_flags *f, int argc, char **argv, const struct rt_sel
     char why[256];
     for (int i = 0; i < NFLAGS; i++)
         longs[i] = (struct option){flags[i].name, flags[i].arg ? required_argument : no_argument, NULL, flags[i].key};
-    *f = (struct rank_flags){.steps = 100, .every = 100, .keep = 3, .seed = 1, .deadline = 600, .flight = "."};
+    *f = (struct rank_flags){
+        .steps = 100, .every = 100, .val_every = 100, .keep = 3, .seed = 1, .deadline = 600, .flight = "."};
     f->launch = (struct launch){.rank = -1, .size = -1, .local = -1};
     opterr = 0;
     for (int key, at = 0; (key = getopt_long(argc, argv, ":h", longs, &at)) != -1;) {

@@ -67,6 +67,22 @@ void backend_wait(struct rank_run *run, int64_t step, float *loss, double *when)
     replay_step(&run->replay);
 }
 
+void backend_validate(struct rank_run *run, int64_t step, float *loss) {
+    struct replay *re = &run->replay;
+    int64_t trained = re->step;
+    re->validating = true;
+    run->backend->host.data = run->held_out;
+    backend_enqueue(run, step);
+    backend_wait(run, step, loss, NULL);
+    run->backend->host.data = run->data;
+    re->validating = false;
+    re->step = trained;
+}
+
+double backend_waited(struct rank_run *run) {
+    return host_waited(&run->program.rank[run->world.rank], run->backend->host.stamp);
+}
+
 void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp) {
     (void)step;
     memcpy(stamp, run->backend->host.stamp, sizeof *stamp * (size_t)run->program.rank[run->world.rank].nins);

@@ -2,6 +2,8 @@
 #include "store/durable.h"
 #include "store/fingerprint.h"
 #include "store/losses.h"
+#include "store/metrics.h"
+#include "layers/rate.h"
 #include "store/progress.h"
 #include "store/seconds.h"
 #include "rank_run.h"
@@ -69,11 +71,13 @@ enum { INTS, TERMS, LOSSES }; /* what is in a pulse */
 struct training {
     float *pulse; /* how many ranks received SIGINT, and SIGTERM; then the last step's loss of each microbatch */
     float *loss;  /* of this rank, per microbatch */
-    struct losses losses; /* where --losses is given, and then: */
-    double *when;         /* per update of the last stage in a step: when it ended */
-    bool tells;           /* this rank knows that, for all */
-    float *known;         /* a step's loss of each microbatch, then these times, of all ranks */
+    struct journal losses, metrics; /* where --losses, --metrics are given, and then: */
+    double *when;                   /* per update of the last stage in a step: when it ended */
+    bool tells;                     /* this rank knows that, for all */
+    float *known;    /* a step's loss of each microbatch, then these times and what compute lanes waited, of all */
+    float *held_out; /* a validation's losses; NULL: there are none */
     float first, last;
+    int64_t memory; /* that a rank's arena takes, at most */
     double begun, seconds;
     int signal;             /* that ended it early; 0: none */
     int64_t step, enqueued; /* how many have ended, have been enqueued, in earlier runs too */
@@ -109,17 +113,45 @@ static int32_t updates(const struct rank_run *run) {
     return updates_per_step(run->program.batches, &run->program.stage[run->program.updated]);
 }
 
-static void open_losses(struct rank_run *run, struct training *training) {
+static int64_t most_memory(struct rank_run *run) {
+    int64_t mine = run->self->arena, most = 0, *all = malloc(sizeof mine * (size_t)run->world.size);
+    if (!all)
+        rank_error(run->self, "no memory");
+    run->world.all(run->world.link, &mine, all, sizeof mine);
+    for (int r = 0; r < run->world.size; r++)
+        most = all[r] > most ? all[r] : most;
+    free(all);
+    return most;
+}
+
+static void open_journals(struct rank_run *run, struct training *training) {
     char why[DURABLE_PATH + 512] = "";
     size_t n = (size_t)updates(run);
-    training->known = calloc((size_t)run->program.batches + 2 * n, sizeof *training->known);
+    training->known = calloc((size_t)run->program.batches + 2 * n + 1, sizeof *training->known);
     training->when = calloc(n, sizeof *training->when);
     if (!training->known || !training->when)
         rank_error(run->self, "no memory");
+    training->memory = most_memory(run);
     training->tells = rank_owners(run, run->program.updated)[0] == run->world.rank;
-    bool ok = run->world.rank > 0 ||
-              losses_open(&training->losses, run->flags.losses, run->from * updates(run), why, sizeof why);
+    const struct rank_flags *flags = &run->flags;
+    bool ok = true;
+    if (run->world.rank == 0 && flags->losses)
+        ok = losses_open(&training->losses, flags->losses, run->from * updates(run), why, sizeof why);
+    if (run->world.rank == 0 && flags->metrics && ok)
+        ok = metrics_open(&training->metrics, flags->metrics, run->from, why, sizeof why);
     world_verdict(&run->world, ok, why);
+}
+
+static void open_held_out(struct rank_run *run, struct training *training) {
+    char why[DURABLE_PATH + 512] = "--val: the model's input is no text, and has no held-out part";
+    const struct rt_model *m = run->tables->model;
+    if (m->input == INPUT_TOKENS)
+        run->held_out =
+            data_open(m, rank_reads(run) ? run->flags.held_out : NULL, (uint64_t)run->flags.seed, why, sizeof why);
+    world_verdict(&run->world, run->held_out, why);
+    training->held_out = calloc((size_t)run->self->batches, sizeof *training->held_out);
+    if (!training->held_out)
+        rank_error(run->self, "no memory");
 }
 
 static void open_weights(struct rank_run *run) {
@@ -143,12 +175,23 @@ static void check_weights(struct rank_run *run) {
     world_verdict(&run->world, ok, why);
 }
 
+/* The learning rate goes on as it began: a checkpoint says over how many steps, unless the model does. */
+static void set_length(struct rank_run *run) {
+    const struct rt_model *m = run->program.model;
+    run->replay.steps = run->is.steps;
+    if (run->is.steps != run->flags.steps && m->schedule != SCHEDULE_constant && m->steps == 0 && run->world.rank == 0)
+        fprintf(stderr, "pianola: the learning rate goes its way over the %lld steps that this training began with\n",
+                (long long)run->is.steps);
+}
+
 /* Allocates everything the run needs; from the first step on, nothing is allocated. */
 static void prepare(struct rank_run *run, struct training *training) {
     char why[DURABLE_PATH + 512];
     run->data = data_open(run->tables->model, rank_reads(run) ? run->flags.data : NULL, (uint64_t)run->flags.seed, why,
                           sizeof why);
     world_verdict(&run->world, run->data, why);
+    if (run->flags.held_out)
+        open_held_out(run, training);
     open_weights(run);
     rank_agree(run);
     own_program(run);
@@ -167,8 +210,9 @@ static void prepare(struct rank_run *run, struct training *training) {
         rank_try_checkpoint(run);
     if (run->flags.resume)
         rank_resume(run);
-    if (run->flags.losses)
-        open_losses(run, training);
+    set_length(run);
+    if (run->flags.losses || run->flags.metrics)
+        open_journals(run, training);
     if (run->flags.timeline)
         rank_timeline_open(run); /* last: its times begin here */
 }
@@ -199,7 +243,8 @@ static int stopped_by(const struct training *training) {
 static bool leads(const struct rank_run *run, int64_t step) {
     const struct rank_flags *flags = &run->flags;
     bool saves = flags->checkpoint && (step + 1) % flags->every == 0;
-    return backend_leads && step > run->from && step + 1 < flags->steps && !saves && !flags->timeline && !flags->losses;
+    return backend_leads && step > run->from && step + 1 < flags->steps && !saves && !flags->timeline &&
+           !flags->losses && !flags->metrics && !flags->held_out;
 }
 
 static void enqueue(struct rank_run *run, struct training *training, int64_t step) {
@@ -234,26 +279,72 @@ static void step(struct rank_run *run, struct training *training) {
     check_data(run);
 }
 
+static float rate_of(const struct rank_run *run, int64_t step) {
+    return rate_at(run->program.model, step * updates(run), run->is.steps * updates(run));
+}
+
+/* seconds: the step took; waited: the ranks, together. */
+static void tell_metrics(struct rank_run *run, struct training *training, double seconds, double waited) {
+    const struct rt_model *m = run->program.model;
+    char why[DURABLE_PATH + 512];
+    struct metrics_step step = {.step = training->step,
+                                .loss = mean_loss(training->known, run->program.batches),
+                                .rate = rate_of(run, training->step),
+                                .seconds = seconds,
+                                .tokens = (double)m->rows * m->batches,
+                                .waited = waited / run->world.size,
+                                .memory = training->memory};
+    if (!metrics_step(&training->metrics, &step, why, sizeof why))
+        rank_error(run->self, why);
+}
+
 /* The lines of the step that has just ended, before a checkpoint says that it has. A time is exchanged as two floats,
  * of which the second is what the first one lacks; only one rank has it. */
-static void tell_losses(struct rank_run *run, struct training *training) {
+static void tell_step(struct rank_run *run, struct training *training, double seconds) {
     int32_t B = run->program.batches, n = updates(run);
     float *time = training->known + B;
     char why[DURABLE_PATH + 512];
+    time[2 * n] = (float)backend_waited(run);
     memcpy(training->known, training->loss, sizeof *training->known * (size_t)B);
     for (int32_t k = 0; k < n; k++) {
         double at = training->tells ? training->when[k] - training->begun : 0;
         time[2 * k] = (float)at;
         time[2 * k + 1] = (float)(at - (double)time[2 * k]);
     }
-    run->world.sum_begin(run->world.link, training->known, B + 2 * n);
+    run->world.sum_begin(run->world.link, training->known, B + 2 * n + 1);
     run->world.sum_end(run->world.link);
     if (run->world.rank > 0)
         return;
     for (int32_t k = 0; k < n; k++)
         training->when[k] = (double)time[2 * k] + (double)time[2 * k + 1];
-    if (!losses_step(&training->losses, training->step - 1, B, run->program.model->slices,
+    if (run->flags.metrics)
+        tell_metrics(run, training, seconds, (double)time[2 * n]);
+    if (run->flags.losses &&
+        !losses_step(&training->losses, training->step - 1, B, run->program.model->slices,
                      &run->program.stage[run->program.updated], training->known, NULL, training->when, why, sizeof why))
+        rank_error(run->self, why);
+}
+
+/* The loss on all of the held-out text; each step of it is all ranks'. */
+static void validate(struct rank_run *run, struct training *training) {
+    int32_t B = run->program.batches;
+    char why[DURABLE_PATH + 512];
+    double sum = 0;
+    watch_phase("waits for all ranks to validate");
+    for (int64_t k = 0; k < run->held_steps; k++) {
+        backend_validate(run, k, training->held_out);
+        run->world.sum_begin(run->world.link, training->held_out, B);
+        run->world.sum_end(run->world.link);
+        sum += mean_loss(training->held_out, B);
+    }
+    if (!data_same(run->held_out, why, sizeof why))
+        rank_error(run->self, why);
+    if (run->world.rank > 0)
+        return;
+    fprintf(stderr, "%svalidation: step %lld  loss %.4f\n", isatty(STDERR_FILENO) ? "\r\033[K" : "",
+            (long long)training->step, sum / (double)run->held_steps);
+    if (run->flags.metrics &&
+        !metrics_validation(&training->metrics, training->step, sum / (double)run->held_steps, why, sizeof why))
         rank_error(run->self, why);
 }
 
@@ -265,7 +356,9 @@ static void train(struct rank_run *run, struct training *training) {
     training->begun = seconds();
     for (bool stop = run->from >= flags->steps; !stop;) {
         memcpy(training->pulse + LOSSES, training->loss, sizeof *training->pulse * (size_t)B);
+        double began = seconds();
         step(run, training);
+        double took = seconds() - began;
         if (training->step == run->from + 1)
             backend_report(run);
         training->last = mean(run, training->pulse + LOSSES);
@@ -275,9 +368,12 @@ static void train(struct rank_run *run, struct training *training) {
         stop = training->signal || training->step == flags->steps;
         training->seconds = seconds() - training->begun;
         if (run->world.rank == 0 && training->step > run->from + 1)
-            progress_tell(&told, training->step - 1, training->last, training->seconds);
-        if (flags->losses)
-            tell_losses(run, training);
+            progress_tell(&told, training->step - 1, training->last, (double)rate_of(run, training->step - 1),
+                          training->seconds);
+        if (flags->losses || flags->metrics)
+            tell_step(run, training, took);
+        if (flags->held_out && training->step % flags->val_every == 0)
+            validate(run, training);
         if (flags->checkpoint && (stop || training->step % flags->every == 0))
             rank_save(run, training->step);
     }
@@ -289,7 +385,7 @@ static void train(struct rank_run *run, struct training *training) {
     if (training->step == run->from + 1)
         training->first = training->last;
     if (run->world.rank == 0 && training->step > run->from)
-        progress_tell(&told, training->step, training->last, training->seconds);
+        progress_tell(&told, training->step, training->last, (double)rate_of(run, training->step), training->seconds);
 }
 
 /* ---- results ---- */
@@ -359,6 +455,8 @@ static void release(struct rank_run *run, struct training *training) {
     backend_release(run);
     run->world.close(run->world.link);
     data_close(run->data);
+    if (run->held_out)
+        data_close(run->held_out);
     if (run->start.weights)
         named_close(run->start.weights);
     free((void *)(uintptr_t)k->lane_at);
@@ -369,8 +467,11 @@ static void release(struct rank_run *run, struct training *training) {
     free(training->loss);
     free(training->known);
     free(training->when);
+    free(training->held_out);
     if (run->flags.losses && run->world.rank == 0)
-        losses_close(&training->losses);
+        journal_close(&training->losses);
+    if (run->flags.metrics && run->world.rank == 0)
+        journal_close(&training->metrics);
 }
 
 int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables) {

@@ -8,8 +8,8 @@
 #include "comm/world.h"
 
 struct rank_flags {
-    const char *data, *weights, *checkpoint, *flight, *timeline, *losses, *algorithms;
-    int64_t steps, every, keep, seed;
+    const char *data, *weights, *checkpoint, *flight, *timeline, *losses, *metrics, *held_out, *algorithms;
+    int64_t steps, every, val_every, keep, seed;
     double deadline;
     int messages; /* between GPUs: CUDA_nccl, CUDA_put */
     bool resume, json, eager, ordered;
@@ -21,7 +21,8 @@ struct rank_run {
     const struct rt_tables *tables;
     struct rank_flags flags;
     struct world world;
-    struct data *data;
+    struct data *data, *held_out; /* held_out: NULL without --val */
+    int64_t held_steps;           /* of a validation */
     struct start start;
     struct checkpoint_run is; /* the run's seed and data: the same on all ranks */
     struct rt_program program;

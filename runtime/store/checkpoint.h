@@ -22,6 +22,7 @@ struct checkpoint_run {
     uint64_t seed;
     int64_t data_bytes;  /* of the data file; 0: none */
     uint64_t data_hash;  /* of what identifies the data, as the caller chooses */
+    int64_t steps;       /* over which the learning rate goes its way; 0: the file does not say */
     int64_t most, least; /* updates of a stage in a step: of that with most, and with fewest */
 };
 

@@ -50,6 +50,8 @@ static void put_manifest(FILE *f, int64_t step, const struct checkpoint_run *run
     fprintf(f, "{\n  \"format\": \"" CHECKPOINT_FORMAT "\",\n  \"step\": %" PRId64 ",\n", step);
     fprintf(f, "  \"seed\": \"%016" PRIx64 "\",\n  \"data_bytes\": %" PRId64 ",\n", run->seed, run->data_bytes);
     fprintf(f, "  \"data_hash\": \"%016" PRIx64 "\",\n", run->data_hash);
+    if (run->steps > 0)
+        fprintf(f, "  \"steps\": %" PRId64 ",\n", run->steps);
     if (run->most > 1)
         fprintf(f, "  \"updates\": %" PRId64 ",\n  \"least_updates\": %" PRId64 ",\n", run->most, run->least);
     fputs("  \"files\": [", f);
@@ -120,10 +122,13 @@ static bool read_file(struct json *json, struct manifest *out) {
     return true;
 }
 
-/* What comes before the files: the updates of a step, if they are more than one. */
+/* What comes before the files: the steps of the learning rate's schedule, and the updates of a step, if they are more
+ * than one. */
 static bool read_updates(struct json *json, struct checkpoint_run *run) {
     const char *key = json_string(json);
     run->most = run->least = 1;
+    if (key && strcmp(key, "steps") == 0)
+        key = json_take(json, ':') && json_whole(json, &run->steps) && json_take(json, ',') ? json_string(json) : NULL;
     if (key && strcmp(key, "updates") == 0)
         return json_take(json, ':') && json_whole(json, &run->most) && json_take(json, ',') &&
                json_key(json, "least_updates") && json_whole(json, &run->least) && json_take(json, ',') &&

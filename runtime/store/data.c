@@ -116,6 +116,13 @@ void data_identity(const struct data *data, int64_t *bytes, uint64_t *hash) {
     *hash = data->file ? data->file->hash : 0;
 }
 
+int64_t data_steps(const struct data *data) {
+    if (!data->file)
+        return 1;
+    int64_t n = (data->tokens.n - 1) / data->m.context, each = data->m.rows / data->m.context * data->m.batches;
+    return n < each ? 1 : n / each;
+}
+
 size_t data_bytes(const struct rt_model *m) {
     size_t columns = m->input == INPUT_INTEGERS ? (size_t)m->features : m->input == INPUT_TOKENS ? 1 : 0;
     return 2 * sizeof(float) * (size_t)m->rows * columns;

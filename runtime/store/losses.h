@@ -7,19 +7,13 @@
  *     measured       likewise; empty: not known */
 #ifndef PIANOLA_LOSSES_H
 #define PIANOLA_LOSSES_H
+#include "journal.h"
 #include "rt.h"
-#include <stdio.h>
 
-struct losses {
-    FILE *f;
-    const char *path; /* the caller's */
-};
-/* Begins the file. Of one that an earlier run wrote, the lines of the first `kept` updates stay. False, with `path:
- * reason` in why: it cannot be written, or is a file of another kind. */
-bool losses_open(struct losses *losses, const char *path, int64_t kept, char *why, size_t nwhy);
+/* As journal_open; kept: updates. */
+bool losses_open(struct journal *losses, const char *path, int64_t kept, char *why, size_t nwhy);
 /* Appends the lines of a step, from 0, which are then on the disk. last: the last stage. loss[batches]: of each
  * microbatch; predicted[updates_per_step], or NULL; when[updates_per_step]: measured, 0: not known. False with why. */
-bool losses_step(struct losses *losses, int64_t step, int32_t batches, int32_t slices, const struct rt_stage *last,
+bool losses_step(struct journal *losses, int64_t step, int32_t batches, int32_t slices, const struct rt_stage *last,
                  const float *loss, const double *predicted, const double *when, char *why, size_t nwhy);
-void losses_close(struct losses *losses);
 #endif

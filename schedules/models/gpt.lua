@@ -2,7 +2,8 @@
 -- parallel: how a team divides the model: "tensor"; "sequence", which also divides what lies between by rows; or all of it
 -- by rows, for which attention exchanges keys and values ("context") or heads ("ulysses").
 -- tied: the output layer is the embedding's table, as in GPT-2, instead of weights of its own.
-local p = params { layers = 4, width = 64, heads = 4, context = 64, rows = 4, lr = 3e-3, precision = "fp32", tied = false,
+local p = params { layers = 4, width = 64, heads = 4, context = 64, rows = 4, precision = "fp32", tied = false,
+  lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0,
   parallel = "tensor" }
 
 local ways = {
@@ -30,6 +31,7 @@ layers[#layers + 1] = cross_entropy {}
 return model {
   input = tokens { vocab = 256, context = p.context, rows = p.rows },   -- rows sequences per microbatch
   layers = layers,
-  optimizer = adamw { lr = p.lr },
+  optimizer = adamw { lr = p.lr, decay = p.decay, warmup = p.warmup, schedule = p.schedule, steps = p.steps,
+    final = p.final },
   precision = p.precision,   -- or "bf16", with fp32 masters
 }

@@ -14,6 +14,7 @@
 local p = params {
   size = "124M", context = 1024, rows = 4, vocab = 50304, precision = "fp32", tied = true, parallel = "tensor",
   lr = 3e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.0,
+  warmup = 0, schedule = "constant", steps = 0, final = 0.0,
 }
 local sizes = {   -- layers, width, heads
   ["124M"] = { 12, 768, 12 }, ["350M"] = { 24, 1024, 16 }, ["774M"] = { 36, 1280, 20 }, ["1558M"] = { 48, 1600, 25 },
@@ -52,6 +53,8 @@ layers[#layers + 1] = cross_entropy {}
 return model {
   input = tokens { vocab = p.vocab, context = p.context, rows = p.rows },
   layers = layers,
-  optimizer = adamw { lr = p.lr, beta1 = p.beta1, beta2 = p.beta2, eps = p.eps, decay = p.decay },
+  optimizer = adamw { lr = p.lr, beta1 = p.beta1, beta2 = p.beta2, eps = p.eps, decay = p.decay,
+    warmup = p.warmup, schedule = p.schedule, steps = p.steps,
+    final = p.final },
   precision = p.precision,
 }

@@ -15,7 +15,8 @@ local size = params { size = "" }.size
 local s = size == "" and { 4, 64, 4, 2, 0, 256, 10000, false } or sizes[size] or error("size = " .. size .. ": see llama.lua")
 local p = params {
   layers = s[1], width = s[2], heads = s[3], kv_heads = s[4], inner = s[5], vocab = s[6], rope = s[7], tied = s[8],
-  context = 64, rows = 4, lr = 3e-3, precision = "fp32", parallel = "tensor",
+  context = 64, rows = 4, lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0,
+  precision = "fp32", parallel = "tensor",
 }
 local dim, inner = p.width // p.heads, p.inner
 if inner == 0 then inner = (p.width * 8 // 3 + 7) // 8 * 8 end
@@ -61,6 +62,7 @@ layers[#layers + 1] = cross_entropy {}
 return model {
   input = tokens { vocab = p.vocab, context = p.context, rows = p.rows },   -- rows sequences per microbatch
   layers = layers,
-  optimizer = adamw { lr = p.lr },
+  optimizer = adamw { lr = p.lr, decay = p.decay, warmup = p.warmup, schedule = p.schedule, steps = p.steps,
+    final = p.final },
   precision = p.precision,   -- or "bf16", with fp32 masters
 }

@@ -328,11 +328,14 @@ static void additions(void) {
  * masters are what counts, and no bf16 numbers. */
 template <typename T> static void update(int optimizer, int64_t last, const char *name) {
     int64_t count[3] = {5, 100, last}, n = 0;
-    struct rt_layer l[3] = {};
+    struct rt_layer l[3] = {}, other[3];
     struct side host = {}, device = {};
     for (int i = 0; i < 3; i++) {
         l[i].param = 4 * n;
         l[i].nparam = count[i];
+        l[i].kind = LAYER_linear; /* a bias of 1 or 10 behind a matrix, which alone decays */
+        l[i].out = i == 1 ? 10 : 1;
+        l[i].in = (int32_t)(count[i] / l[i].out) - 1;
         n += (count[i] + 31) / 32 * 32; /* 64 bytes of bf16 */
     }
     host.m.optimizer = optimizer;
@@ -340,16 +343,25 @@ template <typename T> static void update(int optimizer, int64_t last, const char
     host.m.beta2 = 0.95f;
     host.m.eps = 1e-8f;
     host.m.decay = 0.1f;
+    host.m.momentum = 0.75f;
+    host.m.nesterov = last % 2 == 0;
     host.m.lr = 0.01f;
+    host.m.schedule = SCHEDULE_cosine;
+    host.m.warmup = 2;
+    host.m.final = 0.1f;
     host.s.layer = l;
     host.s.nlayers = 3;
     host.s.weight = 4 * n;
-    host.s.opt = optimizer == OPT_ADAMW ? 8 * n : 0;
+    host.s.opt = 4 * n * count_moments(optimizer);
     host.s.update = 4;
     device = host;
     device.m.precision = sizeof(T) == 2 ? BF16 : FP32;
     device.s.weight = n * (int64_t)sizeof(T);
-    device.m.lr = NAN; /* it comes from the device's memory */
+    device.s.layer = other;
+    for (int i = 0; i < 3; i++) {
+        other[i] = l[i];
+        other[i].param = l[i].param / 4 * (int64_t)sizeof(T);
+    }
     float *w = numbers<float>(n, false), *dw = numbers<float>(n, false), *opt = (float *)fresh((size_t)n * 8);
     for (int i = 0; i < 3; i++)
         for (int64_t k = l[i].param / 4 + count[i]; k < (i < 2 ? l[i + 1].param / 4 : n); k++)
@@ -359,16 +371,14 @@ template <typename T> static void update(int optimizer, int64_t last, const char
     if (sizeof(T) == 2)
         memcpy(state, w, (size_t)n * sizeof *w);
     int64_t *step = (int64_t *)fresh(16);
-    float *lr = (float *)fresh(4);
-    *lr = host.m.lr;
     *step = 0;
     for (int64_t i = 1; i <= 5; i++) {
-        host_update(&host.m, &host.s, 0, weight_count(&host.m, &host.s), w, dw, opt, i);
+        host_update(&host.m, &host.s, 0, weight_count(&host.m, &host.s), w, dw, opt, i, 7);
         cuda_count(on_device(step), PASS_BEGINS, 1, NULL, 0, 0);
         grid_reverse = i % 2 == 0;
-        const cuda_number number = {on_device(step), 1, 0, 0};
-        cuda_update(&device.m, weight_count(&device.m, &device.s), on_device(v), on_device(dw),
-                    update_scale(&host.m, &host.s), on_device(state), &number, on_device(lr), 0);
+        const cuda_number number = {on_device(step), 1, 0, 0, 7};
+        cuda_update(&device.m, &device.s, 0, weight_count(&device.m, &device.s), on_device(v), on_device(dw),
+                    update_scale(&host.m, &host.s), on_device(state), &number, 0);
         grid_reverse = false;
     }
     back();
@@ -377,7 +387,7 @@ template <typename T> static void update(int optimizer, int64_t last, const char
         same &= widen(v[i]) == widen(narrow<T>(w[i])) && (sizeof(T) == 4 || state[i] == w[i]);
     const char *precision = sizeof(T) == 2 ? "bf16" : "fp32";
     check(same, "weights", precision, name);
-    check(optimizer == OPT_SGD || !memcmp(moments, opt, (size_t)n * 8), "moments", precision, name);
+    check(!memcmp(moments, opt, (size_t)host.s.opt), "moments", precision, name);
     check(release(), "nothing written behind a tensor", precision, name);
 }
 
@@ -441,8 +451,9 @@ int main(int argc, char **argv) {
     shapes(LAYER_mse, "mse", true, squares, 4);
     embeddings();
     additions();
-    updates(OPT_SGD, "sgd");
-    updates(OPT_ADAMW, "adamw");
+#define X(NAME, name, ...) updates(OPT_##NAME, #name);
+    OPTIMIZERS(X)
+#undef X
     printf("%d passed, %d failed\n", passed, failed);
     return failed > 0;
 }

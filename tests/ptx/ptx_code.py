@@ -207,7 +207,7 @@ class Writer:
             return [self.put(d, f"S.pair(0, {self.get(s, 'b16')}, 'f4')", 'f32', masked)]
         whole = to in INTEGERS and of in INTEGERS and not rounding
         if not (whole or to in FLOATS and of in INTEGERS and rounding == ['rn'] or (to, of) == ('f64', 'f32') and
-                not rounding or (to, of) == ('f32', 'f64') and rounding == ['rn'] or (to, of) == ('s32', 'f64') and
+                not rounding or (to, of) == ('f32', 'f64') and rounding == ['rn'] or to in ('s32', 's64') and of == 'f64' and
                 rounding == ['rzi']):
             raise Unknown('not in the table')
         return [self.put(d, f"({self.get(s, of)}).astype('{KIND[to]}')", to, masked)]

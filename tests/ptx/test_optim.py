@@ -1,44 +1,85 @@
 """optim.cu: updates, bit for bit, with each product, sum, quotient and root rounded to fp32 on its own."""
+import math
+import pathlib
+import re
+
 import numpy as np
 
 from check import address, ceil, encode, kind, numbers, same, without_barriers, Device, PRECISIONS
 
 f = np.float32
-RATES = {'lr': f(0.5), 'beta1': f(0.9), 'beta2': f(0.95), 'eps': f(1e-8), 'decay': f(0.1)}  # lr is read from the device
+RATES = {'lr': f(0.5), 'beta1': f(0.9), 'beta2': f(0.95), 'eps': f(1e-8), 'decay': f(0.1), 'momentum': f(0.75),
+         'final': f(0.125), 'cooldown': f(0.3)}
+SCHEDULES = ['constant', 'linear', 'cosine', 'wsd']
 
 
-def sgd(w, g, moments, lr, step):
+def rate(step, schedule, warmup, steps):
+    """From the words of layers/rate.h, in Python's doubles with libm's cosine."""
+    lr, final, t = float(RATES['lr']), float(RATES['final']), step - 1
+    if t < warmup:
+        return f(lr * (t + 1) / warmup)
+    start = max(warmup, steps - round(float(RATES['cooldown']) * steps)) if schedule == 'wsd' else warmup
+    x = min(max((t - start) / (steps - start), 0), 1) if steps > start else 1
+    down = {'constant': 0, 'linear': x, 'cosine': (1 - math.cos(math.pi * x)) / 2, 'wsd': math.sqrt(x)}[schedule]
+    return f(lr * (1 - (1 - final) * down))
+
+
+def model(schedule, warmup, steps, nesterov=0):
+    """A struct rt_model, whose fields of the optimizer are as RATES and COUNTS of ops.h list them."""
+    ops = pathlib.Path('runtime/ops.h').read_text()
+    words = {name: re.findall(r'X\((\w+)\)', re.search(rf'#define {name}\(X\)(.*(?:\\\n.*)*)', ops)[1])
+             for name in ('RATES', 'COUNTS')}
+    counts = {'schedule': SCHEDULES.index(schedule), 'warmup': warmup, 'steps': steps, 'nesterov': nesterov}
+    made = np.zeros(6, np.int32).tobytes() + np.array([RATES.get(w, 0) for w in words['RATES']], f).tobytes()
+    made += np.array([counts[w] for w in words['COUNTS']], np.int32).tobytes() + np.zeros(4, np.int32).tobytes()
+    return made + bytes(-len(made) % 8) + bytes(8)
+
+
+def sgd(w, g, moments, lr, step, decays):
     return w - lr * g, []
 
 
-def adamw(w, g, moments, lr, step):
+def momentum(w, g, moments, lr, step, decays):
+    velocity = RATES['momentum'] * moments[0] + g
+    return w - lr * (g + RATES['momentum'] * velocity), [velocity]
+
+
+def adamw(w, g, moments, lr, step, decays):
     p, one = RATES, f(1)
     unbias, unbias2 = (f(1 / (1 - float(p[b]) ** step)) for b in ('beta1', 'beta2'))
     mean, square = moments
     mean = p['beta1'] * mean + (one - p['beta1']) * g
     square = p['beta2'] * square + (one - p['beta2']) * g * g
     move = mean * unbias / (np.sqrt(square * unbias2) + p['eps'])
-    return w - lr * (move + p['decay'] * w), [mean, square]
+    return w - lr * (move + np.where(decays, p['decay'], f(0)) * w), [mean, square]
 
 
-def update(suite, T, name, formula, moments, n, step, most=132 * 8, scale=1, more=0):
-    """more: of a step with `each` updates, whose repetition on the device makes `more` each time."""
+def update(suite, T, name, formula, moments, n, step, most=132 * 8, scale=1, more=0, schedule='cosine', turns=(3, 700),
+           part=None):
+    """more: of a step with `each` updates, whose repetition on the device makes `more` each time. turns: where weights
+    that decay begin and end. part: the elements that the launch is of."""
     random, d = np.random.default_rng(n), Device()
     w, g = numbers(random, n, 'float').astype(f), numbers(random, n, 'float').astype(f)
     old = [np.abs(numbers(random, n, 'float')).astype(f) for _ in range(moments)]
-    master, lr = T != 'float', f(0.01)
+    master, (lo, hi) = T != 'float', part or (0, n)
+    warmup, steps = 5, 1500
     state = np.concatenate(([w] if master else []) + old + [np.zeros(0, f)])
-    weights = d.buffer(encode(w, T), 'w' if master else 'rw')
+    weights = d.buffer(encode(w, T), 'w' if master and not part else 'rw')
     opt = d.buffer(state, 'rw')
     if step == 1:  # moments are as yet nobody's
         d.state[(opt - d.BASE + (4 * n if master else 0)) // 2:(opt - d.BASE + 4 * len(state)) // 2] &= ~np.uint8(4)
         old = [v * 0 for v in old]
     counted, number = numbered(step, more)
-    arguments = [address(weights), address(d.buffer(g)), f(scale), address(opt), np.int64(n),
-                 np.array([*RATES.values(), 1, 1], f).tobytes(),
-                 np.array([d.buffer(counted), *number], np.int64).tobytes(), address(d.buffer(np.array([lr])))]
-    suite.run(f'update<{T}, {name}, {moments}>', d, [min(ceil(n, 1024), most)], [256], arguments)
-    want, after = formula(w, f(scale) * g, old, lr, step)
+    table = np.array([len(turns), *turns, *[0] * (128 - len(turns))], np.int64)
+    arguments = [address(weights), address(d.buffer(g)), f(scale), address(opt), np.int64(n), np.int64(lo),
+                 np.int64(hi), model(schedule, warmup, steps, 1),
+                 np.array([d.buffer(counted), *number, steps], np.int64).tobytes(), table.tobytes()]
+    suite.run(f'update<{T}, {name}, {moments}>', d, [min(ceil(hi - lo, 1024), most)], [256], arguments)
+    decays = np.searchsorted(np.array(turns), np.arange(n), side='right') % 2 == 1
+    want, after = formula(w, f(scale) * g, old, rate(step, schedule, warmup, steps), step, decays)
+    outside = np.r_[0:lo, hi:n]
+    for new, was in zip([want, *after], [w, *old]):
+        new[outside] = was[outside]
     same(d.get(weights, kind(T), n), encode(want, T), 'the weights')
     if len(state):
         same(d.get(opt, f, len(state)), np.concatenate(([want] if master else []) + after), 'the state')
@@ -66,12 +107,19 @@ def count(suite, step, words, what, repetitions=3):
 
 def tests(suite):
     for T in PRECISIONS:
-        for name, formula, moments in (('sgd', sgd, 0), ('adamw', adamw, 2)):
+        for name, formula, moments in (('sgd', sgd, 0), ('momentum', momentum, 1), ('adamw', adamw, 2)):
             for n in (4, 1024, 2052):
                 for step in (1, 2, 1001):
                     suite.test(f'{name}, {T}, {n}, step {step}', update, T, name, formula, moments, n, step)
             suite.test(f'{name}, {T}, one block', update, T, name, formula, moments, 7172, 3, 1)
             suite.test(f'{name}, {T}, scaled, in a period', update, T, name, formula, moments, 1024, 1001, 9, 0.25, 3)
+        for schedule in SCHEDULES:
+            for step in (1, 5, 6, 750, 1051, 1500, 1501):
+                suite.test(f'{schedule}, {T}, step {step}', update, T, 'sgd', sgd, 0, 4, step, 132 * 8, 1, 0, schedule)
+        suite.test(f'decay in turns, {T}', update, T, 'adamw', adamw, 2, 2052, 2, 132 * 8, 1, 0,
+                   'linear', (0, 5, 6, 1030, 2049, 2052))
+        suite.test(f'a part, {T}', update, T, 'adamw', adamw, 2, 2052, 2, 132 * 8, 1, 0, 'wsd',
+                   (3, 700), (1024, 2048))
     for what in ('begins', 'repeats', 'ends'):
         for words in (0, 1, 9):
             suite.test(f'count, {what}, {words} words', count, 2**33 + 4, words, what)

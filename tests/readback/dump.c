@@ -11,12 +11,13 @@ static void dump_bits(FILE *f, float x) {
 static void dump_model(FILE *f, const struct rt_model *m) {
     fprintf(f, "model input %d rows %d context %d vocab %d features %d batches %d precision %d update %d slices %d\n",
             m->input, m->rows, m->context, m->vocab, m->features, m->batches, m->precision, m->update, m->slices);
-    fprintf(f, "optimizer %d lr, beta1, beta2, eps, decay", m->optimizer);
-    dump_bits(f, m->lr);
-    dump_bits(f, m->beta1);
-    dump_bits(f, m->beta2);
-    dump_bits(f, m->eps);
-    dump_bits(f, m->decay);
+    fprintf(f, "optimizer %d", m->optimizer);
+#define X(name) fprintf(f, " " #name), dump_bits(f, m->name);
+    RATES(X)
+#undef X
+#define X(name) fprintf(f, " " #name " %d", m->name);
+    COUNTS(X)
+#undef X
     fprintf(f, "\n");
 }
 

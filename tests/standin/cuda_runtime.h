@@ -81,6 +81,7 @@ template <typename T> static inline T max(T a, T b) { return a < b ? b : a; }
 #define __logf logf
 static inline float __fdividef(float x, float y) { return x / y; }
 static inline float __fmul_rn(float x, float y) { return x * y; }
+static inline double __dmul_rn(double x, double y) { return x * y; }
 static inline float __fadd_rn(float x, float y) { return x + y; }
 static inline float __frcp_rn(float x) { return 1 / x; }
 static inline float rsqrtf(float x) { return 1 / sqrtf(x); }

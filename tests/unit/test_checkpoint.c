@@ -43,7 +43,7 @@ static void fill(const struct rt_model *m, const struct rt_stage *s, int64_t ste
 }
 
 static const struct checkpoint_run some_run = {
-    .seed = UINT64_MAX, .data_bytes = 123456789012, .data_hash = 0xabc, .most = 1, .least = 1};
+    .seed = UINT64_MAX, .data_bytes = 123456789012, .data_hash = 0xabc, .most = 1, .steps = 77, .least = 1};
 
 /* In so many shards, the last ones first, each in memory of its own: as many ranks. The padding may take some whole. */
 static bool write_shards(const struct rt_model *m, const struct rt_stage *s, int stage, int64_t step, int shards,

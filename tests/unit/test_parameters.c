@@ -1,4 +1,5 @@
 #include "handmade.h"
+#include "layers/rate.h"
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -22,7 +23,7 @@ Test(parameters, sgd) {
         dw[i] = (float)(2 * i - 7);
     }
     m->rt.lr = 0.25f;
-    host_update(&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt), w, dw, NULL, 1);
+    host_update(&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt), w, dw, NULL, 1, 0);
     cr_assert_eq(st->rt.layer[0].nparam, 9);
     for (int i = 0; i < 16; i++) /* the gap behind the parameters is left alone */
         cr_assert_eq(w[i], i < 9 ? (float)i - 0.25f * (float)(2 * i - 7) : (float)i);
@@ -42,15 +43,88 @@ Test(parameters, adamw) {
     float w[16] = {0}, dw[16] = {0}, *opt = fresh(st->rt.opt);
     w[2] = 4;
     dw[2] = -0.5f;
-    host_update(&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt), w, dw, opt, 1);
+    host_update(&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt), w, dw, opt, 1, 0);
     double want = 4 - 0.1 * (-0.5 / (0.5 + 1e-3) + 0.5 * 4);
     cr_assert_float_eq(w[2], want, 1e-5);
     dw[2] = 2;
-    host_update(&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt), w, dw, opt, 2);
+    host_update(&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt), w, dw, opt, 2, 0);
     double mean = 0.9 * (0.1 * -0.5) + 0.1 * 2, square = 0.99 * (0.01 * 0.25) + 0.01 * 4;
     want -= 0.1 * (mean / (1 - 0.81) / (sqrt(square / (1 - 0.9801)) + 1e-3) + 0.5 * want);
     cr_assert_float_eq(w[2], want, 1e-5);
     cr_assert_eq(w[3], 0);
+}
+
+/* The update's numbers by hand: velocity 0.5 v + g, and with Nesterov's look ahead g + 0.5 v. */
+Test(parameters, momentum) {
+    for (int nesterov = 0; nesterov < 2; nesterov++) {
+        struct model *m;
+        struct stage *st = linear_stage(&m, OPT_MOMENTUM);
+        cr_assert_eq(st->rt.opt, st->rt.weight);
+        m->rt.lr = 0.25f;
+        m->rt.momentum = 0.5f;
+        m->rt.nesterov = nesterov;
+        float w[16] = {0}, dw[16] = {0}, *opt = fresh(st->rt.opt);
+        w[2] = 4;
+        dw[2] = 1;
+        host_update(&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt), w, dw, opt, 1, 0);
+        cr_assert_eq(w[2], 4 - 0.25f * (nesterov ? 1.5f : 1));
+        dw[2] = 2; /* velocity 2.5 */
+        host_update(&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt), w, dw, opt, 2, 0);
+        cr_assert_eq(w[2], 4 - 0.25f * (nesterov ? 1.5f + 3.25f : 1 + 2.5f));
+    }
+}
+
+/* With a gradient of 0, only the decay moves a weight: the matrix's, not the bias's behind it, whichever elements a
+ * home updates. */
+Test(parameters, matrices_decay) {
+    struct model *m;
+    struct stage *st = linear_stage(&m, OPT_ADAMW);
+    m->rt.lr = 0.5f;
+    m->rt.beta1 = m->rt.beta2 = 0.5f;
+    m->rt.eps = 1;
+    m->rt.decay = 0.5f;
+    for (int64_t first = 0; first < 8; first += 4) {
+        float w[16], dw[16] = {0}, *opt = fresh(st->rt.opt);
+        for (int i = 0; i < 16; i++)
+            w[i] = 4;
+        host_update(&m->rt, &st->rt, first, 16 - first, w, dw, opt, 1, 0);
+        for (int i = 0; i < 16 - first; i++)
+            cr_expect_eq(w[i], first + i < 6 ? 3 : 4, "element %d from %d on", i, (int)first);
+    }
+}
+
+/* rate_cosine against libm's in long double. */
+Test(parameters, cosine) {
+    double worst = 0;
+    for (int i = 0; i <= 100000; i++) {
+        double x = i / 100000.0,
+               error = (double)fabsl(cosl(3.14159265358979323846264L * (long double)x) - (long double)rate_cosine(x));
+        worst = fmax(worst, error);
+    }
+    cr_expect(worst < 0x1p-52, "%g", worst);
+    cr_expect(rate_cosine(0) == 1 && rate_cosine(0.5) == 0 && rate_cosine(1) == -1);
+}
+
+/* Rates at the corners, where formulas are easy to get wrong by one. */
+Test(parameters, rates) {
+    struct rt_model m = {.lr = 0.5f, .final = 0.25f, .warmup = 4, .cooldown = 0.25f};
+    const float end = 0.5f * 0.25f;
+    for (m.schedule = 0; m.schedule < NSCHEDULES; m.schedule++) {
+        cr_expect(rate_at(&m, 1, 20) == 0.125f && rate_at(&m, 4, 20) == 0.5f && rate_at(&m, 5, 20) == 0.5f);
+        cr_expect_eq(rate_at(&m, 21, 20), m.schedule == SCHEDULE_constant ? 0.5f : end);
+        cr_expect_eq(rate_at(&m, 1000, 20), m.schedule == SCHEDULE_constant ? 0.5f : end);
+    }
+    m.schedule = SCHEDULE_linear;
+    cr_expect_eq(rate_at(&m, 13, 20), (0.5f + end) / 2); /* half way between updates 5 and 21 */
+    m.schedule = SCHEDULE_cosine;
+    cr_expect_eq(rate_at(&m, 13, 20), (0.5f + end) / 2);
+    m.schedule = SCHEDULE_wsd;
+    cr_expect(rate_at(&m, 16, 20) == 0.5f && rate_at(&m, 17, 20) < 0.5f);
+    m.steps = 40; /* goes before the run's */
+    cr_expect(rate_at(&m, 31, 20) == 0.5f && rate_at(&m, 32, 20) < 0.5f);
+    m.steps = 0;
+    m.warmup = 0;
+    cr_expect_eq(rate_at(&m, 1, 20), 0.5f);
 }
 
 Test(parameters, initial_weights) {

@@ -18,11 +18,13 @@ struct trained {
     double *when;
 };
 
-static void keep(void *context, int64_t step, const float *loss, const double *when) {
+static void keep(void *context, const struct rt_ended *of) {
     struct trained *t = context;
+    int64_t step = of->step;
+    const double *when = of->when;
     int N = t->p->batches, n = updates_per_step(N, &t->p->stage[t->p->stages - 1]);
     cr_assert_eq(step, t->told++);
-    memcpy(t->loss + step * N, loss, sizeof *loss * (size_t)N);
+    memcpy(t->loss + step * N, of->loss, sizeof *of->loss * (size_t)N);
     for (int k = 0; k < n; k++) {
         double before = k > 0 ? when[k - 1] : step > 0 ? t->when[step * n - 1] : 0;
         cr_assert(when[k] > before && when[k] < 100, "update %d of step %d ends at %g s", k, (int)step, when[k]);
@@ -159,7 +161,7 @@ static void one_microbatch(struct reference *ref, int64_t step, int b, const str
         for (int64_t i = 0; i < n; i++)
             dw[i] *= 1.0f / (float)m;
         memcpy(next, next - n, (size_t)n * sizeof *next);
-        host_update(&ref->alone, &ref->stage[s], 0, n, next, dw, ref->opt[s], step * (p->batches / m) + k + 1);
+        host_update(&ref->alone, &ref->stage[s], 0, n, next, dw, ref->opt[s], step * (p->batches / m) + k + 1, 0);
     }
 }
 

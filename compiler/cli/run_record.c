@@ -1,0 +1,109 @@
+#include "run_record.h"
+#include "../../runtime/store/losses.h"
+#include "../../runtime/store/metrics.h"
+#include "files.h"
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+struct record {
+    const struct compile *c;
+    const struct settings *settings;
+    struct journal losses, metrics;
+    struct update_times times;
+    double *predicted;      /* of a step's updates; NULL: the cluster does not tell seconds */
+    double *loss, *seconds; /* of each step: its loss, and when it ended, for the picture */
+    double *validation, *validated;
+    int64_t validations;
+};
+
+/* The ranks' threads are at work: only the process can end. */
+static void must(bool ok, const char *why) {
+    if (ok)
+        return;
+    fprintf(stderr, "%spianola: error: %s\n", isatty(STDERR_FILENO) ? "\n" : "", why);
+    _exit(2);
+}
+
+static int64_t most_memory(const struct rt_program *p) {
+    int64_t most = 0;
+    for (int r = 0; r < p->workers; r++)
+        most = p->rank[r].arena > most ? p->rank[r].arena : most;
+    return most;
+}
+
+static void keep(struct record *record, const struct rt_program *p, const struct rt_ended *of) {
+    int32_t n = updates_per_step(p->batches, &p->stage[p->updated]);
+    record->loss[of->step] = mean_loss(of->loss, p->batches);
+    record->seconds[of->step] = of->when[n - 1];
+    if (isnan(of->validation))
+        return;
+    record->validation[record->validations] = of->validation;
+    record->validated[record->validations++] = of->when[n - 1];
+}
+
+static void tell(void *context, const struct rt_program *p, const struct rt_ended *of) {
+    struct record *record = context;
+    const struct settings *settings = record->settings;
+    char why[512];
+    for (int64_t k = 0; record->predicted && k < record->times.n; k++)
+        record->predicted[k] = record->times.at[k] + (double)of->step * record->times.step;
+    if (settings->losses)
+        must(losses_step(&record->losses, of->step, p->batches, p->model->slices, &p->stage[p->updated], of->loss,
+                         record->predicted, of->when, why, sizeof why),
+             why);
+    struct metrics_step step = {.step = of->step + 1,
+                                .loss = mean_loss(of->loss, p->batches),
+                                .rate = rate_after(p, of->step + 1, settings->steps),
+                                .seconds = of->seconds,
+                                .tokens = (double)p->model->rows * p->model->batches,
+                                .waited = of->waited,
+                                .memory = most_memory(p)};
+    if (settings->metrics)
+        must(metrics_step(&record->metrics, &step, why, sizeof why), why);
+    keep(record, p, of);
+    if (isnan(of->validation))
+        return;
+    if (settings->metrics)
+        must(metrics_validation(&record->metrics, of->step + 1, of->validation, why, sizeof why), why);
+    fprintf(stderr, "%svalidation: step %lld  loss %.4f\n", isatty(STDERR_FILENO) ? "\r\033[K" : "",
+            (long long)of->step + 1, of->validation);
+}
+
+static void draw(const struct record *record) {
+    const struct settings *settings = record->settings;
+    int batches = whole_batches(record->c->spec);
+    const struct loss_line line[] = {
+        {"training", settings->steps, batches, record->loss, record->seconds, -1},
+        {"validation", record->validations, batches * (int)settings->every, record->validation, record->validated, -1}};
+    struct text out = {0};
+    emit_losses(&out,
+                format("%s: %lld steps of %d microbatches", record->c->spec->name, (long long)settings->steps, batches),
+                "time", line, record->validations > 0 ? 2 : 1, NAN);
+    write_file(settings->loss_svg, &out);
+}
+
+struct trained train_and_record(const struct compile *c, const struct settings *settings, struct data *data,
+                                const struct data *held_out, int64_t kept) {
+    struct record record = {.c = c, .settings = settings, .times = update_times(c->program, c->timeline)};
+    bool listens = settings->losses || settings->metrics || settings->loss_svg || held_out;
+    struct listener listener = {listens ? tell : NULL, &record, held_out};
+    char why[512];
+    if (strcmp(c->report->unit, "s") == 0)
+        record.predicted = NEW(double, record.times.n);
+    record.loss = NEW(double, settings->steps);
+    record.seconds = NEW(double, settings->steps);
+    record.validation = NEW(double, settings->steps / settings->every + 1);
+    record.validated = NEW(double, settings->steps / settings->every + 1);
+    if ((settings->losses && !losses_open(&record.losses, settings->losses, 0, why, sizeof why)) ||
+        (settings->metrics && !metrics_open(&record.metrics, settings->metrics, 0, why, sizeof why)))
+        die("%s", why);
+    struct trained trained = train(c, settings, data, settings->steps, kept, "training", listener);
+    if (settings->losses)
+        journal_close(&record.losses);
+    if (settings->metrics)
+        journal_close(&record.metrics);
+    if (settings->loss_svg)
+        draw(&record);
+    return trained;
+}

@@ -1,0 +1,51 @@
+/* The learning rate of an update, on hosts and devices: the same bits everywhere, since it takes no libm beyond sqrt
+ * and rounds each product on its own. Updates count from 1, as optimizers count, and the schedule spans `steps` of
+ * them, or where a model does not say, all of the run's.
+ *
+ * The first `warmup` have lr / warmup, 2 lr / warmup, … lr. From there on x goes from 0 to 1 while the rate goes from
+ * lr to final * lr, and it stays there behind the last:
+ *
+ *     constant  lr
+ *     linear    lr (1 - (1 - final) x)
+ *     cosine    with (1 - cos pi x) / 2 instead of x  (Loshchilov & Hutter 2017)
+ *     wsd       lr up to the last `cooldown` of all updates; over these with sqrt x instead of x  (Hägele 2024)
+ *
+ * These are llm.c's. PyTorch's LinearLR, and behind it CosineAnnealingLR, have the same rates. */
+#ifndef PIANOLA_RATE_H
+#define PIANOLA_RATE_H
+#include "ops.h"
+#include <math.h>
+
+#ifndef RATE_FUNCTION /* what compiles for devices says otherwise */
+#define RATE_FUNCTION  static inline
+#define RATE_MUL(a, b) ((a) * (b))
+#endif
+
+/* cos(pi x) for x from 0 to 1, to 2^-52: Taylor's series up to pi / 4, of sine or cosine, whichever is near. */
+RATE_FUNCTION double rate_cosine(double x) {
+    const double pi = 3.14159265358979323846;
+    double half = x > 0.5 ? 1 - x : x, y = RATE_MUL(pi, half > 0.25 ? 0.5 - half : half);
+    double square = RATE_MUL(y, y), sum = 1;
+    int odd = half > 0.25;
+    for (int n = 18 + odd; n > odd; n -= 2)
+        sum = 1 - RATE_MUL(square, sum) / (n * (n - 1));
+    sum = odd ? RATE_MUL(y, sum) : sum;
+    return x > 0.5 ? -sum : sum;
+}
+
+/* of: the updates of the whole run. */
+RATE_FUNCTION float rate_at(const struct rt_model *m, int64_t update, int64_t of) {
+    double lr = m->lr, done = (double)(update - 1), end = (double)(m->steps > 0 ? m->steps : of), from = m->warmup;
+    if (update <= m->warmup)
+        return (float)(RATE_MUL(lr, (double)update) / from);
+    if (m->schedule == SCHEDULE_constant)
+        return m->lr;
+    if (m->schedule == SCHEDULE_wsd) {
+        double stable = end - (double)(int64_t)(RATE_MUL(end, (double)m->cooldown) + 0.5);
+        from = stable > from ? stable : from;
+    }
+    double x = done >= end ? 1 : done > from ? (done - from) / (end - from) : 0;
+    x = m->schedule == SCHEDULE_cosine ? (1 - rate_cosine(x)) / 2 : m->schedule == SCHEDULE_wsd ? sqrt(x) : x;
+    return (float)RATE_MUL(lr, 1 - RATE_MUL(1 - (double)m->final, x));
+}
+#endif

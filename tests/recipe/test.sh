@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# The training recipe, through the real command: learning rates against a formula in Python; optimizers and rates give
+# the bits of one rank under every kind of schedule, in processes and on the stand-in for GPUs; validation changes no
+# weight and is the same under every schedule; --resume keeps rates and metrics.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/support/lib.sh
+. tests/support/ranks.sh
+trap 'rm -rf "$room"' EXIT
+judge() { python3 tests/recipe/judge.py "$@" 2>&1 | tail -n 1; }
+train() { timeout 200 "$PIANOLA" run "$@" --json 2>"$room/stderr"; }
+field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
+head -c 30000 /usr/share/common-licenses/GPL-3 >"$room/train"
+tail -c 4000 /usr/share/common-licenses/GPL-3 >"$room/held"
+tiny=(--model schedules/models/gpt.lua -D layers=4 -D width=16 -D heads=2 -D context=16 -D rows=2 -D batches=4)
+
+for schedule in constant linear cosine wsd; do
+    for at in "0 0" "7 0" "5 20"; do
+        read -r warmup steps <<<"$at"
+        train schedules/serial.lua "${tiny[@]}" -D width=8 --steps 30 -D lr=0.001 -D schedule=$schedule -D warmup="$warmup" \
+            -D steps="$steps" -D final=0.25 --metrics "$room/rates" >/dev/null
+        expect "$schedule, warm-up $warmup, steps $steps: Python's rates" "" \
+            "$(judge rates "$room/rates" $schedule 0.001 "$warmup" "$((steps ? steps : 30))" 0.25 0.2)"
+    done
+done
+
+for optimizer in sgd momentum adamw; do
+    wanted=
+    for schedule in 1f1b.lua zbv.lua ddp.lua fsdp.lua zero1.lua zero2.lua fslpp.lua "1f1b.lua -D tensor=2"; do
+        # shellcheck disable=SC2086
+        got=$(train schedules/$schedule -D batches=8 --model tests/recipe/integers.lua -D optimizer=$optimizer \
+            --steps 6 --compare)
+        expect "$optimizer, $schedule: weights of one rank" true "$(field one_rank_same_weights <<<"$got")"
+        weights=$(field weights <<<"$got")
+        expect "$optimizer, $schedule: weights of every other" "${wanted:=$weights}" "$weights"
+    done
+    expect "$optimizer on the stand-in" "$wanted" "$(PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so \
+        train schedules/1f1b.lua -D batches=8 --model tests/recipe/integers.lua -D optimizer=$optimizer --steps 6 --device cuda | field weights)"
+done
+
+# Validation.
+recipe=(-D schedule=cosine -D warmup=3 -D decay=0.1 --data "$room/train")
+for schedule in serial 1f1b zbv ddp fsdp zero1 fslpp dp_tp_pp seq1f1b terapipe weipipe 1f1b_offload pipedream pipedream_2bw; do
+    here=("schedules/$schedule.lua" "${tiny[@]}" "${recipe[@]}" --steps 6)
+    with=$(train "${here[@]}" --val "$room/held" --val-every 2 --metrics "$room/$schedule" | field weights)
+    expect "$schedule: validation changes no weight" "$(train "${here[@]}" | field weights)" "${with:-none}"
+    [[ $schedule == pipedream* ]] || expect "$schedule: losses of one rank" "" "$(judge same "$room/serial" "$room/$schedule")"
+done
+still=("${tiny[@]}" -D lr=1e-30 --data "$room/held")
+train schedules/serial.lua "${still[@]}" --steps $((3999 / 16 / 8)) --metrics "$room/epoch" >/dev/null
+train schedules/1f1b.lua "${still[@]}" --steps 4 --val "$room/held" --val-every 2 --metrics "$room/same" >/dev/null
+expect "a validation is an epoch that changes nothing" "" "$(judge mean "$room/epoch" "$room/same")"
+train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 6 --val "$room/held" --val-every 2 --loss-svg "$room/svg" >/dev/null
+expect "the picture has both lines" "" "$(judge picture "$room/svg" 2)"
+train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 6 --loss-svg "$room/svg" >/dev/null
+expect "or one" "" "$(judge picture "$room/svg" 1)"
+
+# Ranks as processes; a run that stops and goes on.
+flags=(--data "$room/train" --val "$room/held" --val-every 2 --checkpoint "$saved" --every 3)
+compiled piped 1f1b "${tiny[@]}" -D workers=2 -D schedule=cosine -D warmup=3 -D decay=0.1
+unbroken=$(train schedules/1f1b.lua "${tiny[@]}" -D workers=2 "${recipe[@]}" --steps 6 --val "$room/held" --val-every 2 --metrics "$room/whole" | field weights)
+tcp piped 2 "${flags[@]}" --steps 6 --metrics "$room/ranks"
+ended 60
+expect "ranks: the weights of the run in one process" "$unbroken" "$(weights)"
+expect "ranks: its metrics" "" "$(judge same "$room/whole" "$room/ranks")"
+rm -r "$saved/step-00000006"
+mpi piped 2 "${flags[@]}" --steps 6 --metrics "$room/ranks" --resume
+ended 60
+expect "resumed within the schedule: the same weights" "$unbroken" "$(weights)"
+expect "resumed: no line twice" "" "$(judge same "$room/whole" "$room/ranks")"
+rm -r "$saved/step-00000006"
+tcp piped 2 "${flags[@]}" --steps 8 --metrics "$room/ranks" --resume
+ended 60
+expect "eight steps, of a training that began with six" "1 2 3 4 5 6 7 8" "$(judge steps "$room/ranks")"
+expect "have the rates of six" "" "$(judge rates "$room/ranks" cosine 0.003 3 6 0 0.2)"
+expect "and say so" 1 "$(grep -c 'over the 6 steps' "$room/err0")"
+echo "a poem" >"$room/poem"
+tcp piped 2 --steps 1 --metrics "$room/poem"
+ended 60
+expect "no other file is overwritten" "a poem 2" "$(cat "$room/poem") ${codes%% *}"
+finish
