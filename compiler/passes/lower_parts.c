@@ -89,11 +89,15 @@ static int32_t slot_of(const struct build *build, const struct open_parts *open,
     return gradient_of(build, contribution) + (apart ? gradients_of(build) : 0);
 }
 
-/* Of sums that are whole: shards of a table are added up where they meet. */
-static bool has_both_users(const struct build *build, const struct contributions *list) {
+static bool is_home(const struct build *build, int r, int32_t gradient) {
+    return summers(build, gradient)->size == 1 && place_at(build, r, build->gradient[gradient].set) >= 0;
+}
+
+/* At the home of a whole sum. Shards are added up where they meet; and other ranks send one part. */
+static bool has_both_users(const struct build *build, const struct contributions *list, int r) {
     bool embeds = false, too = false;
     for (int i = 0; i < list->n; i++)
-        if (list->at[i] % NSETS == SET_TABLE && summers(build, gradient_of(build, list->at[i]))->size == 1) {
+        if (list->at[i] % NSETS == SET_TABLE && is_home(build, r, gradient_of(build, list->at[i]))) {
             bool last = is_of_unembedding(build, list->at[i]);
             embeds |= !last;
             too |= last;
@@ -109,7 +113,7 @@ static void list_contributions(const struct build *build, int r, struct contribu
         for (int which = 0; which < NSETS; which++)
             if (set_added(build->sp, &build->sp->job[sc->order[r][i]], which) >= 0)
                 list->at[list->n++] = sc->order[r][i] * NSETS + which;
-    open->both = has_both_users(build, list);
+    open->both = has_both_users(build, list, r);
     for (int g = 0; g < 2 * gradients_of(build); g++)
         soonest[g] = INT_MAX;
     for (int i = list->n - 1; i >= 0; i--) {
@@ -142,11 +146,10 @@ static void leave(const struct contributions *list, struct open_parts *open, int
 
 static struct part *new_part(struct build *build, int rank, int32_t gradient, int round, bool apart) {
     int32_t set = build->gradient[gradient].set;
-    bool whole = sums_of(build, set)->size == 1;
     struct part *part = &build->part[build->nparts++];
     *part = (struct part){.rank = rank, .set = set, .sum = gradient, .buf = -1, .round = round, .first = INT32_MAX};
-    part->apart = apart && place_at(build, rank, set) >= 0;
-    part->direct = whole && !apart && place_at(build, rank, set) >= 0;
+    part->apart = apart;
+    part->direct = !apart && is_home(build, rank, gradient);
     part->pieces = pieces_of_set(build, set);
     return part;
 }
