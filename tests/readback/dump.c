@@ -33,7 +33,14 @@ static void dump_layer(FILE *f, const struct rt_layer *l) {
             l->share.group[1], l->share.group[2]);
     for (int i = 0; i < 6; i++)
         fprintf(f, " %d:%" PRId64, slot[i].space, slot[i].off);
-    fprintf(f, " slice %d %d %" PRId64 "\n", l->first, l->length, l->kv);
+    fprintf(f, " slice %d %d %" PRId64 " rows out %d set %d part %d %d %d", l->first, l->length, l->kv, l->out_rows,
+            l->set, l->part.member, l->part.members, l->part.context);
+    fprintf(f, " experts %d %d %d", l->experts, l->top, l->capacity);
+    dump_bits(f, l->balance);
+    fprintf(f, " eps"), dump_bits(f, l->eps);
+    fprintf(f, " scaling %d", l->scaling.context);
+    dump_bits(f, l->scaling.factor), dump_bits(f, l->scaling.low), dump_bits(f, l->scaling.high);
+    fprintf(f, "\n");
 }
 
 static void dump_stage(FILE *f, const struct rt_stage *s, int number) {

@@ -60,6 +60,8 @@ reads_back slices tests/slices/any.lua schedules/models/gpt.lua hop=1 context=24
 reads_back team_rows schedules/1f1b.lua schedules/models/gpt.lua tensor=2 parallel=sequence || expect "teams by rows compile" yes no
 reads_back team_tied schedules/1f1b.lua schedules/models/gpt.lua tensor=2 tied=true || expect "teams of a tied model compile" yes no
 reads_back context schedules/context.lua schedules/models/llama.lua parallel=context || expect "teams over the sequence compile" yes no
+reads_back scaled schedules/1f1b.lua schedules/models/llama.lua eps=0.0001 dim=8 rope_factor=8 rope_low=1 rope_high=4.5 \
+    rope_context=32 || expect "a scaled rope compiles" yes no
 reads_back experts schedules/experts.lua schedules/models/moe.lua parallel=experts || expect "teams of experts compile" yes no
 # The lowering makes this nowhere yet.
 expect "operations that never occurred" "REDUCE" \
@@ -77,10 +79,10 @@ expect "another learning rate is another compile" no \
     "$([ "$(hash_of "$room/lr_0.1")" = "$(hash_of "$room/lr_16777217")" ] && echo yes || echo no)"
 
 # The comparison sees each number that is wrong. One edit, of the first line that matches, in a rank's file.
-falsified() { # WHAT LINE EDIT
-    local dir="$room/falsified"
-    rm -rf "$dir" && cp -R "$room/fslpp_gpt" "$dir" && rm "$dir/rank5"
-    sed -i -E "0,/$2/{/$2/$3}" "$dir/rank5.cu"
+falsified() { # WHAT LINE EDIT [PROGRAM RANK]
+    local dir="$room/falsified" rank="${5:-rank5}"
+    rm -rf "$dir" && cp -R "$room/${4:-fslpp_gpt}" "$dir" && rm "$dir/$rank"
+    sed -i -E "0,/$2/{/$2/$3}" "$dir/$rank.cu"
     make_ranks "$dir"
     expect "$1: still compiles, and is seen" "0 yes" "$? $([ -n "$(differences "$dir")" ] && echo yes)"
 }
@@ -97,6 +99,8 @@ falsified "an addition for the first contribution" 'set_dw\(' 's/set_dw/dw/'
 falsified "the size of a layer" 'LAYER_linear, +256, +64' 's/ 64,/ 65,/'
 falsified "where a layer's tensor lies" 'LAYER_gelu' 's/SP_EXT, /&8/'
 falsified "the size of a stage" '^    \{layers_1, ' 's/, [0-9]+, /&1/'
+falsified "a norm's eps" 'LAYER_rmsnorm' 's/0\.0001/0.0002/' scaled rank0
+falsified "a rope's scaling" 'LAYER_attention' 's/4\.5/4.25/' scaled rank0
 falsified "a learning rate" ' 0\.003,' 's/0\.003/0.0030001/'
 falsified "where a stage is at home" '^    \{1, MEMORY_DEVICE, 0, ' 's/, 0,/, 8,/'
 falsified "the memory of a stage's state" '^    \{1, MEMORY_DEVICE, 0, ' 's/DEVICE/HOST/'
