@@ -36,4 +36,9 @@ page: PACKAGES += emscripten python3-pip
 page: VIEWERS :=
 page: deps
 	@$(MAKE_ALL) build/pianola.html
-.PHONY: page
+# The page in a browser, as a person uses it.
+test-page: page
+	@$(MAKE) -s --no-print-directory VIEWERS=chromium-headless-shell PACKAGES=python3 deps
+	@$(MAKE_ALL) build/pianola
+	@tests/page/test.sh
+.PHONY: page test-page

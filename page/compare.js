@@ -1,0 +1,87 @@
+// One table over chosen schedules, all for as many ranks and microbatches, and their makespans over their memory.
+
+const compared = [['schedule', 'schedule'], ['makespan', 'makespan'], ['bubble', 'bubble'], ['peak_activations', 'live'],
+  ['peak_bytes', 'memory'], ['bytes_sent', 'sent'], ['stages', 'stages'], ['staleness', 'staleness'], ['gap', 'gap']];
+const usual = ['gpipe', '1f1b', 'interleaved', 'zb_h1', 'zbv', 'v_half', 'v_min', 'chimera', 'dualpipev', 'hanayo'];
+
+function bytesText(n) {
+  const unit = ['B', 'kB', 'MB', 'GB', 'TB'], k = n < 1000 ? 0 : Math.min(4, Math.floor(Math.log10(n) / 3));
+  return `${Number((n / 1000 ** k).toPrecision(3))} ${unit[k]}`;
+}
+
+function timeText(n, unit) {
+  if (unit !== 's') return `${Number(n.toPrecision(4))} ${unit === 'F' ? 'units' : unit}`;
+  const k = n >= 1 ? 0 : n >= 1e-3 ? 1 : 2;
+  return `${Number((n * 1000 ** k).toPrecision(4))} ${['s', 'ms', 'us'][k]}`;
+}
+
+function plotOf(rows, unit, now) { // as large as its text is to be read
+  const W = 640, H = 300, L = 62, R = 110, T = 14, B = 40, span = (list, pad) => {
+    const [lo, hi] = [Math.min(...list), Math.max(...list)], d = (hi - lo) * pad || hi * 0.1 || 1;
+    return [Math.max(0, lo - d), hi + d];
+  };
+  const [x0, x1] = span(rows.map(r => r.peak_bytes), 0.08), [y0, y1] = span(rows.map(r => r.makespan), 0.08);
+  const x = v => L + ((v - x0) / (x1 - x0)) * (W - L - R), y = v => H - B - ((v - y0) / (y1 - y0)) * (H - B - T);
+  const ticks = (a, b) => { // round numbers, about five
+    const raw = (b - a) / 5, ten = 10 ** Math.floor(Math.log10(raw)), step = [1, 2, 5, 10].find(k => k * ten >= raw) * ten, out = [];
+    for (let v = Math.ceil(a / step) * step; v <= b; v += step) out.push(v);
+    return out;
+  };
+  let out = `<svg viewBox="0 0 ${W} ${H}" role="img" aria-label="Makespan over the largest memory of a rank">`;
+  for (const v of ticks(x0, x1)) out += `<path class="grid" d="M${x(v)} ${T}V${H - B}"/><text class="mid" x="${x(v)}" y="${H - B + 14}">${bytesText(v)}</text>`;
+  for (const v of ticks(y0, y1)) out += `<path class="grid" d="M${L} ${y(v)}H${W - R}"/><text class="end" x="${L - 6}" y="${y(v) + 3.5}">${timeText(v, unit).split(' ')[0]}</text>`;
+  const best = rows.filter(r => !rows.some(o => o !== r && o.makespan <= r.makespan && o.peak_bytes <= r.peak_bytes &&
+    (o.makespan < r.makespan || o.peak_bytes < r.peak_bytes))).sort((p, q) => p.peak_bytes - q.peak_bytes);
+  out += `<path class="front" d="${best.map((r, i) => `${i ? `H${x(r.peak_bytes)}V` : `M${x(r.peak_bytes)} `}${y(r.makespan)}`).join('')}"/>`;
+  const used = [];
+  for (const r of [...rows].sort((p, q) => p.makespan - q.makespan || p.peak_bytes - q.peak_bytes)) {
+    let at = y(r.makespan) + 3.5;
+    while (used.some(u => Math.abs(u[0] - x(r.peak_bytes)) < 90 && Math.abs(u[1] - at) < 11)) at += 11;
+    used.push([x(r.peak_bytes), at]);
+    out += `<circle class="${r.schedule === now ? 'now' : best.includes(r) ? 'best' : ''}" cx="${x(r.peak_bytes)}" cy="${y(r.makespan)}" r="4"><title>${escapeHtml(r.schedule)}: ${timeText(r.makespan, unit)}, ${bytesText(r.peak_bytes)}</title></circle><text x="${x(r.peak_bytes) + 7}" y="${at}">${escapeHtml(r.schedule)}</text>`;
+  }
+  return out + `<text class="mid" x="${(L + W - R) / 2}" y="${H - 6}">largest memory of a rank</text><text class="mid" transform="translate(12 ${(H - B + T) / 2}) rotate(-90)">makespan, ${timeText(1, unit).split(' ')[1]}</text></svg>`;
+}
+
+// current(): {path, text, flags for all schedules}
+function makeCompare(schedules, current) {
+  const $ = id => document.getElementById(id);
+  let sorted = 'makespan', answer = null;
+  $('choices').innerHTML = schedules.map(path => {
+    const name = path.replace(/^schedules\/|\.lua$/g, '');
+    return `<label><input type="checkbox" value="${path}"${usual.includes(name) ? ' checked' : ''}> ${name}</label>`;
+  }).join('');
+
+  function draw() {
+    if (!answer) return;
+    const { schedules: rows, unit } = answer, now = current().path.replace(/^.*\/|\.lua$/g, '');
+    const cell = (row, key) => {
+      const v = row[key];
+      return v === null || v === undefined ? '–' : key === 'makespan' ? timeText(v, unit) : key === 'bubble' || key === 'gap' ? `${(100 * v).toFixed(1)} %` :
+        key.includes('bytes') ? bytesText(v) : typeof v === 'number' ? Number(v.toPrecision(4)) : escapeHtml(v);
+    };
+    const order = [...rows].sort((p, q) => (sorted === 'schedule' ? (p.schedule < q.schedule ? -1 : 1) : p[sorted] - q[sorted]));
+    $('table').innerHTML = `<table><thead><tr>${compared.map(([key, head]) => `<th scope="col" aria-sort="${key === sorted ? 'ascending' : 'none'}"><button type="button" data-key="${key}">${head}</button></th>`).join('')}</tr></thead><tbody>${order.map(row =>
+      `<tr${row.schedule === now ? ' class="now"' : ''}>${compared.map(([key]) => `<td>${cell(row, key)}</td>`).join('')}</tr>`).join('')}</tbody></table>` +
+      answer.left_out.map(o => `<p class="hint">left out: ${escapeHtml(typeof o === 'string' ? o : `${o.schedule || o.script || ''}: ${o.why || o.error || JSON.stringify(o)}`)}</p>`).join('');
+    $('plot').innerHTML = rows.length ? plotOf(rows, unit, now) : '';
+  }
+
+  const runner = makeRunner(({ code, stdout, stderr, ms }) => {
+    $('compare-note').textContent = code === 0 ? `${Math.round(ms)} ms` : stderr;
+    if (code === 0) { answer = JSON.parse(stdout); draw(); }
+  }, running => { if (running) $('compare-note').textContent = 'comparing'; });
+
+  function compare() {
+    const { path, text, flags } = current();
+    const chosen = [...$('choices').querySelectorAll(':checked')].map(box => box.value).filter(p => p !== path);
+    runner.run({ args: ['compare', path, ...chosen, ...flags, '--json'], files: { [path]: text } });
+  }
+
+  $('compare-now').addEventListener('click', compare);
+  $('table').addEventListener('click', event => {
+    const key = event.target.dataset.key;
+    if (key) { sorted = key; draw(); $('table').querySelector(`[data-key=${key}]`).focus(); }
+  });
+  return { opened: compare, changed() { if (!$('compare').hidden) compare(); } };
+}

@@ -1,0 +1,107 @@
+// Controls for what the scripts' `params` declared: a slider with a field for numbers, a box for yes and no, a choice where
+// the script lists values, else text. What differs from the default goes on the command line as -D.
+
+// How a slider, from 0 to 1000, stands for numbers; null: a field alone.
+function scaleOf(param, model) {
+  const d = Number(param.default), v = Math.abs(Number(param.value));
+  const linear = (from, to, step) => ({ to: x => from + Math.round((x / 1000) * (to - from) / step) * step, from: v => ((v - from) / (to - from)) * 1000 });
+  const log = (from, to, top) => ({ // the last step is without limit, where the default is
+    to: x => (top && x >= 1000 ? Infinity : Number((from * (to / from) ** (x / (top ? 990 : 1000))).toPrecision(2))),
+    from: v => (v === Infinity ? 1000 : (Math.log(v / from) / Math.log(to / from)) * (top ? 990 : 1000)),
+  });
+  if (param.type === 'integer') {
+    const most = d <= 4 ? 16 : d <= 16 ? 64 : 4 * d;
+    return linear(d > 0 ? 1 : 0, Math.max(most, v), 1);
+  }
+  if (param.default === 'inf') return model ? log(1e6, 1e13, true) : log(0.05, 100, true);
+  if (d === 0) return model ? null : linear(0, Math.max(4, v), 0.05);
+  if (d >= 0.05 && d <= 1) return linear(0, Math.max(1, v), 0.01);
+  return log(d / 32, d * 32, false);
+}
+
+const trim = v => (v === Infinity ? 'inf' : String(Number(v.toPrecision(6))));
+
+// changed(name, text): a value was set; text null: back to the default
+function makeControls(form, changed) {
+  let fields = new Map(), signature = '';
+
+  function row(param, model) {
+    const div = document.createElement('div'), id = 'p-' + param.name;
+    const values = param.values.length ? [...new Set([param.default, ...param.values])] : [];
+    const scale = (param.type === 'integer' || param.type === 'number') ? scaleOf(param, model) : null;
+    let field, slider = null;
+    div.className = 'param';
+    div.innerHTML = `<label for="${id}">${param.name}</label>`;
+    if (param.type === 'boolean' || (values.length && param.type === 'string')) {
+      field = document.createElement('select');
+      for (const v of param.type === 'boolean' ? ['false', 'true'] : values) field.append(new Option(v, v));
+    } else {
+      field = document.createElement('input');
+      field.type = param.type === 'integer' ? 'number' : 'text';
+      if (param.type === 'number') field.inputMode = 'decimal';
+      field.spellcheck = false;
+      field.autocomplete = 'off';
+    }
+    field.id = id;
+    if (param.type === 'list') field.placeholder = '1,2,3';
+    field.addEventListener('input', () => {
+      if (field.value.trim() === '') return;
+      changed(param.name, field.value.trim());
+      if (slider) slider.value = scale.from(Number(field.value.replace('inf', 'Infinity')));
+    });
+    if (scale) {
+      slider = document.createElement('input');
+      Object.assign(slider, { type: 'range', min: 0, max: 1000, step: 'any' });
+      slider.setAttribute('aria-label', param.name);
+      slider.addEventListener('input', () => {
+        const text = trim(scale.to(Number(slider.value)));
+        if (text === field.value) return;
+        field.value = text;
+        slider.setAttribute('aria-valuetext', text);
+        changed(param.name, text);
+      });
+      slider.addEventListener('keydown', event => { // a step of the number, not of the slider
+        const way = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+        if (!way || param.type !== 'integer') return;
+        event.preventDefault();
+        field.value = Math.max(d0(param), Number(field.value) + way);
+        slider.value = scale.from(Number(field.value));
+        changed(param.name, field.value);
+      });
+      div.append(slider);
+    }
+    div.append(field);
+    const set = text => {
+      if (document.activeElement !== field) field.value = text;
+      if (slider && document.activeElement !== slider) slider.value = scale.from(Number(text.replace('inf', 'Infinity')));
+      div.classList.toggle('set', text !== param.default);
+    };
+    set(param.value);
+    fields.set(param.name, set);
+    return div;
+  }
+  const d0 = param => (Number(param.default) > 0 ? 1 : 0);
+
+  return {
+    show(params, model) {
+      const now = JSON.stringify([model, params.map(p => [p.script, p.name, p.type, p.default, p.values])]);
+      if (now === signature) {
+        for (const p of params) fields.get(p.name)(p.value);
+        return;
+      }
+      const focused = document.activeElement && form.contains(document.activeElement) ? document.activeElement.id : '';
+      signature = now;
+      fields = new Map();
+      form.replaceChildren();
+      for (const script of ['schedule', 'model', 'cluster']) {
+        const mine = params.filter(p => p.script === script);
+        if (mine.length === 0) continue;
+        const set = document.createElement('fieldset');
+        set.innerHTML = `<legend>${script[0].toUpperCase()}${script.slice(1)}</legend>`;
+        set.append(...mine.map(p => row(p, model)));
+        form.append(set);
+      }
+      if (focused && document.getElementById(focused)) document.getElementById(focused).focus();
+    },
+  };
+}

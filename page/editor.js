@@ -1,0 +1,155 @@
+// An editor of plain text: a textarea, whose undo is the browser's own, over a coloured layer with the same characters.
+
+// As if typed, so that undo takes it back. Browsers say `input` for each line, which counts once here; and they take long
+// to type a text as long as streams can be, which cannot be undone.
+let typing = false;
+function insertText(area, from, to, text) {
+  area.focus();
+  area.setSelectionRange(from, to);
+  typing = true;
+  const typed = text.length < 20000 && (text ? document.execCommand('insertText', false, text) : from === to || document.execCommand('delete'));
+  typing = false;
+  if (!typed) area.setRangeText(text, from, to, 'end');
+  area.dispatchEvent(new InputEvent('input'));
+}
+
+// options: label; colour(text): HTML; names: for completion, or []; changed(text)
+function makeEditor(host, options) {
+  host.innerHTML = '<div class="lines" aria-hidden="true"></div><div class="paper"><pre class="layer" aria-hidden="true"></pre>' +
+    '<textarea spellcheck="false" autocapitalize="off" autocomplete="off" autocorrect="off" wrap="off"></textarea>' +
+    '<ul class="names" role="listbox" hidden></ul></div>';
+  const [lines, layer, area, list] = ['.lines', '.layer', 'textarea', '.names'].map(s => host.querySelector(s));
+  const LONG = 200000; // characters: beyond, without colours
+  let marks = new Map(), leaving = false, shown = [], picked = 0;
+  area.setAttribute('aria-label', options.label);
+  list.id = host.id + '-names';
+  area.setAttribute('aria-controls', list.id);
+
+  function draw() {
+    const rows = area.value.split('\n');
+    const html = area.value.length > LONG ? [] : options.colour(area.value).split('\n');
+    let open = ''; // a token of several lines goes on in the next
+    const body = html.map((row, i) => {
+      const all = open + row, last = all.lastIndexOf('<i '), unclosed = last >= 0 && all.indexOf('</i>', last) < 0;
+      open = unclosed ? all.slice(last, all.indexOf('>', last) + 1) : '';
+      const mark = marks.get(i + 1);
+      return `<div${mark === undefined ? '' : ' class="marked"'}>${all}${unclosed ? '</i>' : ''}${mark ? `<b>${escapeHtml(mark)}</b>` : ''}\n</div>`;
+    });
+    layer.innerHTML = body.join('');
+    area.classList.toggle('plain', html.length === 0);
+    lines.innerHTML = rows.map((_, i) => (marks.has(i + 1) ? `<b>${i + 1}</b>` : i + 1)).join('\n') + '\n ';
+    follow();
+  }
+
+  function follow() {
+    layer.style.transform = `translate(${-area.scrollLeft}px, ${-area.scrollTop}px)`;
+    lines.scrollTop = area.scrollTop;
+  }
+
+  function word() { // the name before the caret
+    const to = area.selectionStart, m = area.value.slice(0, to).match(/[A-Za-z_][\w.]*$/);
+    return { from: m ? to - m[0].length : to, to, text: m ? m[0] : '' };
+  }
+
+  function close() {
+    list.hidden = true;
+    area.removeAttribute('aria-activedescendant');
+  }
+
+  function choose(i) {
+    picked = (i + shown.length) % shown.length;
+    list.innerHTML = shown.map((n, k) => `<li role="option" id="${list.id}-${k}" aria-selected="${k === picked}"><code>${escapeHtml(n.name)}</code> <small>${escapeHtml(n.detail)}</small></li>`).join('') +
+      (shown[picked].doc ? `<li role="presentation" class="doc">${escapeHtml(shown[picked].doc)}</li>` : '');
+    area.setAttribute('aria-activedescendant', `${list.id}-${picked}`);
+    list.children[picked].scrollIntoView({ block: 'nearest' });
+  }
+
+  function complete(asked) {
+    const { text, from } = word();
+    if (text.length < (asked ? 0 : 2) || area.selectionStart !== area.selectionEnd) return close();
+    const before = area.value.slice(area.value.lastIndexOf('\n', from - 1) + 1, from);
+    if (!asked && /--|"[^"]*$/.test(before)) return close(); // in a comment or a string
+    shown = options.names.filter(n => n.name.startsWith(text) && n.name !== text).slice(0, 40);
+    if (shown.length === 0) return close();
+    const style = getComputedStyle(area), height = parseFloat(style.lineHeight), row = area.value.slice(0, from).split('\n').length;
+    const down = row * height - area.scrollTop + parseFloat(style.paddingTop);
+    list.hidden = false;
+    list.style.top = `${down}px`;
+    list.style.left = `clamp(0px, calc(${before.length}ch + ${8 - area.scrollLeft}px), calc(100% - 19rem))`;
+    choose(0);
+  }
+
+  function accept() {
+    const { from, to } = word();
+    const name = shown[picked].name;
+    close();
+    insertText(area, from, to, name);
+    close();
+  }
+
+  function indent(back) {
+    const { value, selectionStart: a, selectionEnd: b } = area;
+    if (a === b && !back) return insertText(area, a, b, '  ');
+    const from = value.lastIndexOf('\n', a - 1) + 1, old = value.slice(from, b);
+    const text = back ? old.replace(/^ {1,2}/gm, '') : old.replace(/^(?=.)/gm, '  ');
+    if (text === old) return;
+    insertText(area, from, b, text);
+    area.setSelectionRange(a === b ? Math.max(from, a - (old.length - text.length)) : from, from + text.length);
+  }
+
+  area.addEventListener('keydown', event => {
+    const open = !list.hidden, { key } = event;
+    const done = () => event.preventDefault();
+    if (open && (key === 'ArrowDown' || key === 'ArrowUp')) { done(); choose(picked + (key === 'ArrowDown' ? 1 : -1)); }
+    else if (open && (key === 'Enter' || key === 'Tab')) { done(); accept(); }
+    else if (key === 'Escape') { if (open) close(); else leaving = true; }
+    else if (key === ' ' && event.ctrlKey) { done(); complete(true); }
+    else if (key === 'Tab' && !leaving && !event.ctrlKey && !event.altKey) { done(); indent(event.shiftKey); }
+    else if (key === 'Enter' && !event.ctrlKey && !event.metaKey) { // as deep as the line above
+      done();
+      const from = area.selectionStart, line = area.value.slice(area.value.lastIndexOf('\n', from - 1) + 1, from);
+      insertText(area, from, area.selectionEnd, '\n' + line.match(/^\s*/)[0]);
+    } else if (key !== 'Tab' && key !== 'Shift') leaving = false;
+  });
+  area.addEventListener('input', event => {
+    if (typing) return;
+    marks = new Map();
+    draw();
+    if (options.names.length && (event.inputType || '').startsWith('insert') && /\w$/.test(area.value.slice(0, area.selectionStart))) complete(false);
+    else close();
+    options.changed(area.value);
+  });
+  area.addEventListener('scroll', () => { follow(); close(); });
+  area.addEventListener('blur', () => { leaving = false; close(); });
+  list.addEventListener('mousedown', event => {
+    event.preventDefault();
+    const i = [...list.children].indexOf(event.target.closest('[role=option]'));
+    if (i >= 0) { picked = i; accept(); }
+  });
+
+  return {
+    area,
+    get text() { return area.value; },
+    show(text) { // not an edit: nothing to undo
+      area.value = text;
+      marks = new Map();
+      draw();
+    },
+    replace(text) { // an edit
+      const focus = document.activeElement;
+      insertText(area, 0, area.value.length, text);
+      area.setSelectionRange(0, 0);
+      area.scrollTop = 0;
+      if (focus) focus.focus();
+    },
+    mark(lines) { // {line: message}
+      marks = new Map(lines);
+      draw();
+    },
+    go(line) {
+      const at = area.value.split('\n').slice(0, line - 1).join('\n').length + (line > 1 ? 1 : 0);
+      area.setSelectionRange(at, at);
+      area.scrollTop = (line - 4) * parseFloat(getComputedStyle(area).lineHeight);
+    },
+  };
+}

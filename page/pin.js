@@ -1,0 +1,36 @@
+// A, kept, and B, what is there now: in which words, where the time went, and on one time axis.
+
+function makePin() {
+  const $ = id => document.getElementById(id), view = makeView($('diff-picture'), $('diff-info'), null, () => Infinity);
+  let a = null, b = null;
+  const runner = makeRunner(({ code, stdout, stderr, files }) => {
+    $('diff-text').textContent = code <= 1 && stdout ? stdout : stderr;
+    if (files['diff.html']) view.show(files['diff.html'], true);
+    else view.clear();
+  });
+  const folder = (name, files) => Object.fromEntries(['streams.txt', 'timeline.tsv', 'report.json', 'timeline.txt']
+    .filter(f => files[f]).map(f => [`${name}/${f}`, files[f]]));
+
+  function differ() {
+    $('diff-hint').hidden = a !== null;
+    $('diff-picture').hidden = $('diff-info').hidden = $('diff-text').hidden = a === null;
+    if (a === null || b === null || $('diff').hidden) return;
+    const [from, to] = [`A_${a.name}`, `B_${b.name}`];
+    runner.run({ args: ['diff', from, to, '--html', '/out/diff.html'],
+      files: { ...folder(from, a.files), ...folder(to, b.files), 'out/.keep': '' } });
+  }
+
+  differ();
+  return {
+    toggle() { // keeps what is there as A, or lets it go
+      a = a ? null : b;
+      $('pin').setAttribute('aria-pressed', String(a !== null));
+      $('pin').textContent = a ? `A: ${a.name} ✕` : 'Pin A';
+      $('pin').title = a ? 'let A go' : 'keep this as A; what you change from here on is B';
+      differ();
+      return a !== null;
+    },
+    show(name, files) { b = { name, files }; differ(); },
+    opened: differ,
+  };
+}

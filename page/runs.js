@@ -1,0 +1,91 @@
+// Runs of the compiler, in workers. Each runner shows one thing, so its newest request wins: a run that has taken long is
+// stopped, one that is young may end first, so that a dragged control shows what it passes.
+
+async function unpack(base64) {
+  const bytes = Uint8Array.from(atob(base64), c => c.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'))).arrayBuffer();
+}
+
+const spares = { module: null, scripts: null, url: '', idle: [] }; // workers that wait, one at least
+
+function freshWorker() {
+  const worker = new Worker(spares.url);
+  worker.postMessage({ module: spares.module, scripts: spares.scripts });
+  return worker;
+}
+
+function takeWorker() {
+  const worker = spares.idle.pop() || freshWorker();
+  if (spares.idle.length === 0) setTimeout(() => { if (spares.idle.length === 0) spares.idle.push(freshWorker()); }, 0);
+  return worker;
+}
+
+async function startRuns() {
+  const text = async packed => new TextDecoder().decode(await unpack(packed));
+  const [module, glue, scripts] = await Promise.all([unpack(packed.module), text(packed.glue), text(packed.scripts)]);
+  spares.module = await WebAssembly.compile(module);
+  spares.scripts = JSON.parse(scripts);
+  spares.url = URL.createObjectURL(new Blob([glue, packed.worker], { type: 'text/javascript' }));
+  return spares.scripts;
+}
+
+const PATIENCE = 150; // ms: for as long, a run may end though a newer one waits; after as long, the page says that it runs
+
+// answered: (answer, request) of every run that ended; running(true or false): whether one has taken long
+function makeRunner(answered, running = () => {}) {
+  let now = null, next = null, slow = 0, count = 0;
+
+  function stop() {
+    clearTimeout(slow);
+    running(false);
+    if (now) now.worker.terminate();
+    now = null;
+  }
+
+  function begin(request) {
+    const id = ++count, worker = takeWorker();
+    now = { id, worker, since: performance.now() };
+    slow = setTimeout(() => {
+      running(true);
+      if (next) overtake();
+    }, PATIENCE);
+    worker.onmessage = ({ data }) => {
+      if (!now || data.id !== now.id) return;
+      clearTimeout(slow);
+      running(false);
+      now = null;
+      if (spares.idle.length < 2) spares.idle.push(worker);
+      else worker.terminate();
+      const waiting = next;
+      next = null;
+      if (waiting) begin(waiting);
+      answered(data, request);
+    };
+    worker.onerror = event => {
+      stop();
+      answered({ id, code: 2, stdout: '', stderr: 'pianola: error: ' + event.message, files: {}, ms: 0 }, request);
+    };
+    worker.postMessage({ id, files: request.files || {}, args: request.args });
+  }
+
+  function overtake() {
+    const request = next;
+    next = null;
+    stop();
+    begin(request);
+  }
+
+  return {
+    run(request) {
+      if (!now) return begin(request);
+      next = request;
+      if (performance.now() - now.since >= PATIENCE) overtake();
+    },
+    cancel() {
+      next = null;
+      const was = now !== null;
+      stop();
+      return was;
+    },
+  };
+}

@@ -1,0 +1,51 @@
+// A state as a link: JSON, deflated, in base64 for URLs, as the address's fragment; and what can be downloaded.
+
+async function through(bytes, stream) {
+  return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
+}
+
+async function linkOf(state) {
+  const bytes = await through(new TextEncoder().encode(JSON.stringify(state)), new CompressionStream('deflate-raw'));
+  let binary = '';
+  for (const byte of bytes) binary += String.fromCharCode(byte);
+  return '#' + btoa(binary).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
+}
+
+async function stateOf(fragment) { // null: it is none
+  try {
+    const bytes = Uint8Array.from(atob(fragment.slice(1).replace(/-/g, '+').replace(/_/g, '/')), c => c.charCodeAt(0));
+    const state = JSON.parse(new TextDecoder().decode(await through(bytes, new DecompressionStream('deflate-raw'))));
+    const text = v => typeof v === 'string';
+    const set = Object.fromEntries(Object.entries(state.set || {}).filter(([k, v]) => /^\w+$/.test(k) && text(v)));
+    return text(state.schedule) ? { schedule: state.schedule, text: text(state.text) ? state.text : undefined,
+      model: text(state.model) ? state.model : '', cluster: text(state.cluster) ? state.cluster : '', set } : null;
+  } catch {
+    return null;
+  }
+}
+
+function save(name, blob) {
+  const link = Object.assign(document.createElement('a'), { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+async function pngOf(svg) { // twice as large, for screens and slides
+  const [, w, h] = svg.match(/width="([\d.]+)" height="([\d.]+)"/).map(Number);
+  const image = new Image(), url = URL.createObjectURL(new Blob([svg], { type: 'image/svg+xml' }));
+  image.src = url;
+  await image.decode();
+  const k = Math.min(2, 16000 / w, 16000 / h), canvas = Object.assign(document.createElement('canvas'), { width: w * k, height: h * k });
+  canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
+  URL.revokeObjectURL(url);
+  return new Promise(done => canvas.toBlob(done, 'image/png'));
+}
+
+// What can be downloaded: its name behind the schedule's, and whether a compile wrote it already, or a format of `show`.
+const downloads = [
+  ['Picture (SVG)', '.svg', { file: 'timeline.svg' }], ['Picture (PNG)', '.png', { file: 'timeline.svg', png: true }],
+  ['Streams', '.streams.txt', { file: 'streams.txt' }], ['Timeline (TSV)', '.tsv', { file: 'timeline.tsv' }],
+  ['Report (JSON)', '.json', { file: 'report.json' }], ['Script (Lua)', '.lua', { script: true }],
+  ['Trace for Chrome, Perfetto', '.trace.json', { format: 'chrome' }], ['Page (HTML)', '.html', { format: 'html' }],
+  ['PyTorch’s schedule (CSV)', '.csv', { format: 'torch-csv' }],
+];

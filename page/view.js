@@ -1,0 +1,225 @@
+// A picture of the compiler, with zoom and pan, as in compiler/draw/page.js. It lives in a shadow root, since its classes
+// are its own. Of a large one only what is in sight is in the document: each line of its text is one element.
+
+const MANY = 6000; // elements in the document at once
+const pictureStyle = `
+:host { position: relative }
+svg { display: block; width: 100%; height: 100%; cursor: grab; touch-action: pan-y pinch-zoom }
+svg:active { cursor: grabbing }
+svg > rect:first-of-type { fill: var(--paper) }
+svg text { fill: var(--ink) }
+svg text.n { fill: #000 }
+svg text.n.w { fill: #fff }
+svg text.a { fill: var(--faint) }
+svg text.l { paint-order: stroke; stroke: var(--paper); stroke-width: 3px }
+svg .g, svg .d { stroke: var(--line) }
+svg .o { stroke: var(--paper) }
+svg .c { stroke: var(--ink) }
+svg rect.c:not(.o) { fill: none }
+svg .u { fill: var(--memory) }
+svg .q { stroke: var(--faint) }
+svg .m, svg .j { stroke: var(--ink) }
+svg .e { fill: var(--ink) }
+svg pattern path { stroke: var(--line) }
+svg .o.need, svg .m.show { stroke: var(--alarm) }
+svg .o.need { stroke-width: 2.4 }
+svg .o.this { stroke: var(--ink); stroke-width: 2.8 }
+svg .m.show { display: inline; stroke-width: 1.6; opacity: 1 }
+svg .o.bad { stroke: var(--alarm); stroke-width: 3.2; stroke-dasharray: 5 2 }
+svg .m.bad { display: inline; stroke: var(--alarm); stroke-width: 2.4; opacity: 1 }`;
+
+const svgOf = text => (text.match(/<svg [^>]*viewBox[\s\S]*<\/svg>/) || [''])[0];
+
+// info: where operations are explained; scroll: a slider over the time, or null; most(): how high the picture may be
+function makeView(host, info, scroll, most) {
+  const root = host.attachShadow({ mode: 'open' });
+  let svg = null, all = [0, 0, 1, 1], view = all, lit = [], drag = null, large = null, asked = 0, badness = null, unseen = false;
+  const hint = 'Point at an operation to see what it needs; the wheel zooms, dragging pans. Keys: arrows, + − 0, and , . from one to the next.';
+  const title = e => (e.querySelector('title') || { textContent: '' }).textContent;
+  const id = name => root.getElementById(name);
+
+  const whole = () => Math.max(all[2], host.clientWidth / 1.25); // wide windows leave room, rather than draw giants
+  const shape = () => host.clientHeight / Math.max(1, host.clientWidth);
+
+  function look(x, w) { // keeps the height to the width, and the picture in sight
+    const least = Math.min(all[2], 60);
+    w = Math.max(least, Math.min(w, large ? Math.min(large.widest, all[2]) : whole()));
+    let h = w * shape(), y = view[1];
+    x = Math.max(0, Math.min(x, all[2] - w));
+    y = Math.max(0, Math.min(y, all[3] - h));
+    view = [x, h >= all[3] ? 0 : y, w, h];
+    if (!asked) asked = requestAnimationFrame(draw);
+  }
+
+  function draw() {
+    asked = 0;
+    if (!svg) return;
+    if (large) fill();
+    svg.setAttribute('viewBox', view.map(v => v.toFixed(2)).join(' '));
+    for (const l of root.querySelectorAll('text.l')) l.setAttribute('transform', `translate(${Math.max(0, view[0]).toFixed(2)} 0)`);
+    if (scroll) {
+      scroll.hidden = view[2] >= all[2] * 0.999;
+      scroll.value = (1000 * view[0]) / Math.max(1e-9, all[2] - view[2]);
+    }
+  }
+
+  // A large picture: which lines are where, by the x that they begin at.
+  function sort(text) {
+    const lines = text.split('\n'), fixed = [], placed = [];
+    let at = -1;
+    for (const line of lines) {
+      const x = line.match(/^<(?:rect class="o|text class="[na]|path class="[gm]).*?(?: x="|M)([\d.]+)/);
+      if (x) {
+        if (at < 0) { at = fixed.length; fixed.push('<g id="placed"></g>'); }
+        placed.push([Number(x[1]), line]);
+      } else fixed.push(line);
+    }
+    placed.sort((a, b) => a[0] - b[0]);
+    const widest = placed.length <= MANY / 2 ? Infinity : (all[2] * MANY) / 2 / placed.length;
+    return { fixed: fixed.join('\n'), placed, widest, from: 1, to: 0 };
+  }
+
+  function fill() {
+    const [x, , w] = view;
+    if (x >= large.from && x + w <= large.to) return;
+    large.from = x - w / 2;
+    large.to = x + 1.5 * w;
+    const html = [];
+    for (const [at, line] of large.placed) {
+      if (at > large.to) break;
+      if (at >= large.from - 60) html.push(line);
+    }
+    id('placed').innerHTML = html.join('\n');
+    lit = [];
+    markNow();
+  }
+
+  function light(e, as) {
+    e.classList.add(as);
+    lit.push([e, as]);
+  }
+
+  const words = (e, key) => (e.dataset[key] || '').split(' ').filter(Boolean);
+
+  function need(word) { // highlights it, and returns a line that describes it
+    const [from, number] = word.split(':'), before = id('o' + from), message = number && id('m' + number);
+    if (before) light(before, 'need');
+    if (message) light(message, 'show');
+    return 'needs ' + (before ? title(before) : message ? '' : 'rank.instruction ' + from) +
+      (message ? (before ? ', by ' : '') + title(message) : '');
+  }
+
+  function explain(op) {
+    const same = [op, ...words(op, 't').map(twin => id('o' + twin)).filter(Boolean)], lines = [title(op)];
+    for (const [e, as] of lit) e.classList.remove(as);
+    lit = [];
+    for (const e of same) light(e, 'this');
+    for (const e of same) lines.push(...words(e, 'p').map(need));
+    for (const origin of words(op, 'r').map(r => id('o' + r)).filter(Boolean)) {
+      light(origin, 'root');
+      lines.push('root: ' + title(origin));
+    }
+    info.textContent = [...new Set(lines)].join('\n');
+  }
+
+  function step(by) { // from operation to operation, along a rank, with the keyboard
+    const ops = [...root.querySelectorAll('.o')].filter(e => title(e));
+    if (ops.length === 0) return;
+    const now = ops.findIndex(e => e.classList.contains('this'));
+    const op = ops[now < 0 ? 0 : (now + by + ops.length) % ops.length], x = Number(op.getAttribute('x')) || view[0];
+    if (x < view[0] || x > view[0] + view[2]) look(x - view[2] / 2, view[2]);
+    explain(op);
+  }
+
+  function at(event) {
+    const box = host.getBoundingClientRect();
+    return view[0] + ((event.clientX - box.left) / box.width) * view[2];
+  }
+
+  const zoom = (x, k) => look(x - (x - view[0]) * k, view[2] * k);
+
+  function markNow() {
+    for (const e of root.querySelectorAll('.bad')) e.classList.remove('bad');
+    if (badness) for (const e of root.querySelectorAll('.o, .m')) if (badness(title(e))) e.classList.add('bad');
+  }
+
+  root.addEventListener('mouseover', event => {
+    const e = event.target.closest('.o, .m, path[class]');
+    if (e && e.classList.contains('o')) explain(e);
+    else if (e && title(e)) info.textContent = title(e);
+  });
+  host.addEventListener('wheel', event => {
+    if (!svg) return;
+    event.preventDefault();
+    if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) look(view[0] + ((event.deltaX || event.deltaY) / host.clientWidth) * view[2], view[2]);
+    else zoom(at(event), Math.exp(event.deltaY * 0.0015));
+  }, { passive: false });
+  host.addEventListener('pointerdown', event => { drag = [event.clientX, event.clientY, view[0], view[1]]; });
+  addEventListener('pointerup', () => { drag = null; });
+  addEventListener('pointercancel', () => { drag = null; });
+  addEventListener('pointermove', event => {
+    if (!drag || !svg) return;
+    const k = view[2] / host.clientWidth;
+    view[1] = drag[3] + (drag[1] - event.clientY) * k;
+    look(drag[2] + (drag[0] - event.clientX) * k, view[2]);
+  });
+  host.addEventListener('dblclick', () => look(0, whole()));
+  host.addEventListener('keydown', event => {
+    const middle = view[0] + view[2] / 2;
+    const act = {
+      ArrowLeft: () => look(view[0] - view[2] / 8, view[2]), ArrowRight: () => look(view[0] + view[2] / 8, view[2]),
+      ArrowUp: () => { view[1] -= view[3] / 8; look(view[0], view[2]); }, ArrowDown: () => { view[1] += view[3] / 8; look(view[0], view[2]); },
+      '+': () => zoom(middle, 0.8), '=': () => zoom(middle, 0.8), '-': () => zoom(middle, 1.25), 0: () => look(0, whole()),
+      '.': () => step(1), ',': () => step(-1),
+    }[event.key];
+    if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    act();
+  });
+  let before = null; // printed whole
+  addEventListener('beforeprint', () => { before = view.slice(); if (svg) { view = [0, 0, all[2], all[3]]; if (large) fill(); svg.setAttribute('viewBox', view.join(' ')); host.style.height = 'auto'; } });
+  addEventListener('afterprint', () => { if (before) { view = before; fit(false); } });
+  if (scroll) scroll.addEventListener('input', () => look((scroll.value / 1000) * (all[2] - view[2]), view[2]));
+  new ResizeObserver(() => { if (svg) fit(unseen); }).observe(host);
+
+  function fit(anew) { // as high as the picture, if the window allows; a narrow window shows a part, in a size to read
+    unseen = host.clientWidth === 0 && (unseen || anew);
+    if (host.clientWidth === 0) return;
+    const width = Math.min(whole(), Math.max(host.clientWidth, 300) / 0.62);
+    if (anew) view = [0, 0, width, 0];
+    host.style.height = `${Math.round(Math.min(most(), (all[3] / (anew ? width : Math.max(view[2], 1))) * host.clientWidth))}px`;
+    look(view[0], view[2]);
+  }
+
+  return {
+    show(text, keep) { // keep: the view stays where it is, if the picture has the same size
+      const picture = svgOf(text), box = (picture.match(/viewBox="([^"]*)"/) || ['', '0 0 1 1'])[1].split(' ').map(Number);
+      const same = keep && svg && box[2] === all[2] && box[3] === all[3];
+      all = box;
+      large = picture.length > 100 * MANY ? sort(picture) : null;
+      lit = [];
+      root.innerHTML = large ? large.fixed : picture;
+      root.append(Object.assign(document.createElement('style'), { textContent: pictureStyle }));
+      svg = root.querySelector('svg');
+      if (!svg) return;
+      svg.removeAttribute('width');
+      svg.removeAttribute('height');
+      svg.setAttribute('preserveAspectRatio', 'xMinYMin meet');
+      info.textContent = hint;
+      if (same) look(view[0], view[2]);
+      else fit(true);
+      markNow();
+    },
+    mark(test) { // which titles are of what is wrong; null: none
+      badness = test;
+      if (svg) markNow();
+    },
+    clear() {
+      root.replaceChildren();
+      svg = null;
+      host.style.height = '';
+      info.textContent = '';
+    },
+    root,
+  };
+}

@@ -1,0 +1,374 @@
+"""Uses the page as a person does, in a real browser: use.py PAGE FOLDER. Screenshots go to FOLDER. What the page shows is
+held against the native program, PIANOLA. Prints `N passed, M failed`."""
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import time
+
+from browser import Browser
+
+page, folder = os.path.abspath(sys.argv[1]), sys.argv[2]
+native = os.environ.get("PIANOLA", "build/pianola")
+passed = failed = 0
+b = Browser()
+
+
+def expect(what, wanted, got):
+    global passed, failed
+    if wanted == got:
+        passed += 1
+    else:
+        failed += 1
+        print(f"{what}: expected {wanted!r:.400}, got {got!r:.400}", flush=True)
+
+
+def run(*args, code=0):
+    done = subprocess.run([native, *args], capture_output=True, text=True)
+    assert done.returncode == code, (args, done.stderr)
+    return done.stdout
+
+
+def text(name):
+    return b.value(f"document.getElementById('{name}').textContent")
+
+
+def count(what="shown"):
+    return int(b.value(f"document.body.dataset.{what} || 0"))
+
+
+def after(act, what="shown", seconds=20):
+    """Whether the page shows something new, or, of `failed`, an error, after an act; and nothing runs any more."""
+    before = count(what)
+    act()
+    came = b.wait(f"Number(document.body.dataset.{what} || 0) > {before}", seconds)
+    time.sleep(0.25)  # a later answer to the same act, if there is one
+    return came
+
+
+def choose(name, value):
+    b.value(f"(s => {{ s.value = '{value}'; s.dispatchEvent(new Event('change', {{ bubbles: true }})); }})(document.getElementById('{name}'))")
+
+
+def script():
+    return b.value("document.querySelector('#script textarea').value")
+
+
+def open_page(link=""):
+    b.open("file://" + page + link)
+    return b.wait("document.body.dataset.shown")
+
+
+def tab(name):
+    b.value(f"document.getElementById('tab-{name}').click()")
+
+
+def ops():
+    """Titles of the operations in the picture, in order."""
+    return b.value("[...document.getElementById('picture').shadowRoot.querySelectorAll('.o title')].map(t => t.textContent)")
+
+
+def titles(*args):
+    return re.findall(r'<rect class="o[^>]*><title>([^<]*)', run("show", *args, "--format", "svg"))
+
+
+def start():
+    b.size(1400, 900)
+    expect("the page starts", True, open_page())
+    expect("the verdict", True, text("verdict").startswith("Proved"))
+    expect("the picture is the native one", titles("schedules/1f1b.lua"), ops())
+    expect("the report", True, text("report-text").strip() in run("show", "schedules/1f1b.lua", "--ascii", "--width", "120"))
+
+
+def pick():
+    expect("a schedule from the list is shown", True, after(lambda: choose("schedule", "schedules/zbv.lua")))
+    expect("its picture", titles("schedules/zbv.lua"), ops())
+    with open("schedules/zbv.lua") as file:
+        expect("its script", file.read(), script())
+    expect("all schedules are in the list", len(json.loads(run("compare", "schedules/1f1b.lua", "--json"))["schedules"]) > 0 and
+           len([f for f in os.listdir("schedules") if f.endswith(".lua") and not f.endswith(".d.lua")]),
+           b.value("document.getElementById('schedule').options.length"))
+
+
+def drag():
+    x, y, w, h = b.box("document.querySelector('#controls [aria-label=batches]')")
+    shown = count()
+    b.drag(x + 12, y + h / 2, x + w * 0.6, y + h / 2, 12)
+    b.wait(f"Number(document.body.dataset.shown) > {shown}")
+    time.sleep(0.5)
+    batches = b.value("document.getElementById('p-batches').value")
+    expect("a dragged slider changes the number", True, batches != "8" and batches.isdigit())
+    expect("and the picture", titles("schedules/zbv.lua", "-D", "batches=" + batches), ops())
+    expect("and the command line", f"pianola show schedules/zbv.lua -D batches={batches}", text("command"))
+
+    b.value("document.querySelector('#controls [aria-label=batches]').focus()")
+    expect("an arrow key changes it by one", True, after(lambda: b.press("ArrowRight")))
+    expect("by one", str(int(batches) + 1), b.value("document.getElementById('p-batches').value"))
+
+
+def machines():
+    expect("a model", True, after(lambda: choose("model", "schedules/models/gpt.lua")))
+    expect("a cluster", True, after(lambda: choose("cluster", "schedules/clusters/nodes.lua")))
+    b.value("document.getElementById('p-devices').focus(); document.getElementById('p-devices').select()")
+    expect("a cluster's parameter, typed", True, after(lambda: b.type("2")))
+    batches = b.value("document.getElementById('p-batches').value")
+    expect("as the command line says", titles("schedules/zbv.lua", "-D", f"batches={batches}", "-D", "devices=2", "--model",
+                                              "schedules/models/gpt.lua", "--cluster", "schedules/clusters/nodes.lua"), ops())
+    after(lambda: choose("cluster", ""))
+    after(lambda: choose("model", ""))
+
+
+def edit():
+    after(lambda: choose("schedule", "schedules/1f1b.lua"))
+    whole = script()
+    at = whole.index("batches = p.batches")
+    b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + 7}); }})(document.querySelector('#script textarea'))")
+    expect("a misspelt field is an error", True, after(lambda: b.type("batchs"), "failed"))
+    line = whole[:at].count("\n") + 1
+    expect("in its line", f"Error in line {line}", text("verdict"))
+    expect("with the compiler's suggestion", True, "did you mean 'batches'?" in text("error"))
+    expect("which the editor marks", [str(line)], b.value("[...document.querySelectorAll('#script .lines b')].map(e => e.textContent)"))
+    expect("and says in the line", True, "did you mean" in b.value("(e => e ? e.textContent : '')(document.querySelector('#script .marked b'))"))
+    expect("the last picture stays, faint", True, b.value("document.body.classList.contains('stale')"))
+    expect("undo takes it back", True, after(lambda: b.press("z", ctrl=True)))
+    expect("to the byte", whole, script())
+    expect("and the error is gone", False, b.value("!document.getElementById('error').hidden"))
+
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script textarea'))")
+    b.type("oldest_")
+    expect("names are completed", True, b.value("document.querySelector('#script .names').textContent.includes('oldest_batch_first')"))
+    b.press("Enter")
+    expect("by Enter", True, script().startswith("oldest_batch_first"))
+    for _ in range(8):
+        if script() == whole:
+            break
+        b.press("z", ctrl=True)
+    expect("and undone", whole, script())
+    b.press("Tab")
+    expect("Tab indents", "  " + whole, script())
+    b.press("z", ctrl=True)
+    b.press("Escape")
+    b.press("Tab")
+    expect("Escape, then Tab, leaves", False, b.value("document.activeElement.tagName === 'TEXTAREA'"))
+    expect("and indents nothing", whole, script())
+    b.wait("!document.body.classList.contains('stale')")
+
+
+def keys():
+    """Every control can be reached with Tab, and shows that it has the focus."""
+    b.value("document.body.tabIndex = -1; document.body.focus(); document.body.removeAttribute('tabindex')")
+    seen, unseen = [], []
+    for _ in range(60):
+        b.press("Tab")
+        if b.value("document.activeElement.tagName === 'TEXTAREA'"):
+            b.press("Escape")
+        name = b.value("(e => e.id || e.getAttribute('aria-label') || e.tagName)(document.activeElement)")
+        if seen and name == seen[0]:
+            break
+        seen.append(name)
+        if not b.value("(e => { const s = getComputedStyle(e), p = e.closest('.editor'); return e === document.body || s.outlineStyle !== 'none' || p !== null; })(document.activeElement)"):
+            unseen.append(name)
+    wanted = ["schedule", "model", "cluster", "pin", "share", "download", "theme", "p-batches", "picture", "tab-report"]
+    expect("Tab reaches all", [], [name for name in wanted if name not in seen])
+    expect("focus is visible", [], unseen)
+    b.value("document.getElementById('picture').focus()")
+    b.press(".")
+    b.press(".")
+    expect("the keyboard explains operations", True, "forward of stage" in text("info"))
+    expect("every field has a name", [], b.value("[...document.querySelectorAll('input, select, textarea, button')].filter(e => !(e.labels && e.labels.length || e.getAttribute('aria-label') || e.textContent.trim())).map(e => e.outerHTML)"))
+
+
+def hover():
+    open_page()
+    b.wait("document.getElementById('picture').shadowRoot.querySelector('[data-p]')")
+    x, y, w, h = b.box("[...document.getElementById('picture').shadowRoot.querySelectorAll('[data-p]')].find(e => e.dataset.p.includes(':'))")
+    b.mouse("mouseMoved", x + w / 2, y + h / 2)
+    expect("an operation says what it needs, by which message", True, b.wait("/needs .*, by .*from rank/.test(document.getElementById('info').textContent)", 5))
+    before = b.value("document.getElementById('picture').shadowRoot.querySelector('svg').getAttribute('viewBox')")
+    b.mouse("mouseWheel", x + w / 2, y + h / 2, deltaX=0, deltaY=-300)
+    expect("the wheel zooms", True, b.wait(f"document.getElementById('picture').shadowRoot.querySelector('svg').getAttribute('viewBox') !== '{before}'", 5))
+    b.value("document.getElementById('picture').focus()")
+    b.press("0")
+    expect("0 shows all", True, b.wait(f"document.getElementById('picture').shadowRoot.querySelector('svg').getAttribute('viewBox') === '{before}'", 5))
+
+
+def streams():
+    tab("streams")
+    expect("streams are the native ones", run("show", "schedules/1f1b.lua", "--format", "streams").strip(),
+           b.value("document.querySelector('#program textarea').value").strip())
+    expect("they are proved", True, b.wait("document.getElementById('claim').textContent.startsWith('Proved')"))
+    with open("tests/verify/refuted_serial_two_ranks.txt") as file:
+        wrong = file.read()
+    b.value("(a => { a.focus(); a.select(); })(document.querySelector('#program textarea'))")
+    b.type(wrong)
+    expect("a broken order is refuted", True, b.wait("document.getElementById('claim').textContent === 'Refuted: serial deadlock'"))
+    why = json.loads(run("verify", "tests/verify/refuted_serial_two_ranks.txt", "--json", code=1))["why"]
+    expect("with the counterexample", why, text("why"))
+    expect("whose lines are marked", ["11", "33"], b.value("[...document.querySelectorAll('#program .lines b')].map(e => e.textContent)"))
+    b.value("document.getElementById('restore').click()")
+    expect("the way back", True, b.wait("document.getElementById('claim').textContent.startsWith('Proved')"))
+
+    # A wait that is missing: two accesses that nothing orders. Both are marked in the picture.
+    whole = b.value("document.querySelector('#program textarea').value")
+    lines = whole.split("\n")
+    at = next(i for i, l in enumerate(lines) if l.startswith("B 0 0") and "wait(RECV_B 1 0 from 1)" in l)
+    begin = sum(len(l) + 1 for l in lines[:at]) + lines[at].index(" wait(")
+    b.value(f"(a => {{ a.focus(); a.setSelectionRange({begin}, {begin + len(' wait(RECV_B 1 0 from 1)')}); }})(document.querySelector('#program textarea'))")
+    b.press("Backspace")
+    expect("a missing wait is refuted", True, b.wait("document.getElementById('claim').textContent.startsWith('Refuted')"))
+    expect("and marked in the picture", True, b.value("[...document.getElementById('picture').shadowRoot.querySelectorAll('.o.bad title')].some(t => t.textContent.startsWith('0B0:'))"))
+    expect("the page's verdict says so", "Edited streams refuted: races", text("verdict"))
+    b.value("document.getElementById('restore').click()")
+    expect("marks go", True, b.wait("document.getElementById('picture').shadowRoot.querySelectorAll('.bad').length === 0"))
+
+
+def share():
+    edited = "-- mine: ü → ✓\n" + script()
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script textarea'))")
+    after(lambda: b.type("-- mine: ü → ✓\n"))
+    b.value("document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
+    after(lambda: b.type("6"))
+    b.value("document.getElementById('p-stages').focus(); document.getElementById('p-stages').select()")
+    after(lambda: b.type("6"))
+    after(lambda: choose("cluster", "schedules/clusters/latency.lua"))
+    b.value("document.getElementById('p-latency').focus(); document.getElementById('p-latency').select()")
+    after(lambda: b.type("0.5"))
+    b.value("document.getElementById('share').click()")
+    expect("sharing makes a link", True, b.wait("location.hash.length > 20"))
+    link, picture, line = b.value("location.hash"), ops(), text("command")
+    expect("of letters that links may have", True, all(c.isalnum() or c in "-_" for c in link[1:]))
+    expect("the link opens", True, open_page(link))
+    expect("the script", edited, script())
+    expect("the command line", line, text("command"))
+    expect("the picture", picture, ops())
+    expect("a broken link, too", True, open_page("#AAAA"))
+    expect("and is called so", True, "link" in text("info") or text("verdict").startswith("Proved"))
+
+
+def pinned():
+    open_page()
+    after(lambda: choose("schedule", "schedules/gpipe.lua"))
+    b.value("document.getElementById('pin').click()")
+    after(lambda: choose("schedule", "schedules/1f1b.lua"))
+    expect("A and B differ", True, b.wait("document.getElementById('diff-text').textContent.includes('22 reordered')"))
+    mine, theirs = text("diff-text").split("\n"), run("diff", "schedules/gpipe.lua", "schedules/1f1b.lua", "--ascii", code=1).split("\n")
+    expect("as the native program says", theirs[2:], mine[2:len(theirs)] if len(mine) >= len(theirs) else mine[2:] + [""])
+    expect("on one time axis", True, b.wait("document.getElementById('diff-picture').shadowRoot.querySelectorAll('.o').length > 60"))
+    b.picture(os.path.join(folder, "diff.png"))
+    b.value("document.getElementById('pin').click()")
+    expect("A can be let go", "Pin A", text("pin"))
+
+
+def compare():
+    tab("compare")
+    expect("schedules are compared", True, b.wait("document.querySelectorAll('#table tbody tr').length > 5"))
+    rows = dict(b.value("[...document.querySelectorAll('#table tbody tr')].map(r => [r.cells[0].textContent, r.cells[2].textContent])"))
+    real = json.loads(run("compare", "schedules/1f1b.lua", *["schedules/" + n + ".lua" for n in rows if n != "1f1b"], "--json"))
+    expect("with the native figures", {s["schedule"]: f"{100 * s['bubble']:.1f} %" for s in real["schedules"]}, rows)
+    expect("and plotted", len(rows), b.value("document.querySelectorAll('#plot circle').length"))
+    b.picture(os.path.join(folder, "compare.png"))
+    tab("report")
+
+
+def heavy():
+    whole = script()
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script textarea'))")
+    expect("a script that never ends is stopped", True, after(lambda: b.type("while true do end\n"), "failed", 60))
+    expect("by the compiler", True, "does this loop end?" in text("error"))
+    b.press("z", ctrl=True)
+    b.wait("!document.body.classList.contains('stale')")
+    expect("undone", whole, script())
+
+    b.type("while true do end\n")
+    expect("a heavy one shows that it runs", True, b.wait("!document.getElementById('running').hidden", 5))
+    b.value("document.getElementById('cancel').click()")
+    expect("and is cancelled by the button", "Cancelled", text("verdict"))
+    expect("at once", True, b.value("document.getElementById('running').hidden"))
+    b.press("z", ctrl=True)
+    b.wait("document.getElementById('verdict').textContent.startsWith('Proved')")
+    b.type("while true do end\n")
+    b.wait("!document.getElementById('running').hidden", 5)
+    begin = time.monotonic()
+    b.press("z", ctrl=True)
+    expect("and by an edit", True, b.wait("document.getElementById('verdict').textContent.startsWith('Proved') && !document.body.classList.contains('stale')", 5))
+    print(f"a heavy script gives way to an edit in {time.monotonic() - begin:.2f} s")
+
+
+def download():
+    after(lambda: choose("schedule", "schedules/1f1b.lua"))
+    for name, end, format in (("Picture (SVG)", "1f1b.svg", "svg"), ("Streams", "1f1b.streams.txt", "streams"), ("Timeline (TSV)", "1f1b.tsv", "tsv"),
+                              ("Trace for Chrome, Perfetto", "1f1b.trace.json", "chrome"), ("PyTorch’s schedule (CSV)", "1f1b.csv", "torch-csv")):
+        choose("download", name)
+        expect(f"download: {name}", run("show", "schedules/1f1b.lua", "--format", format).encode(), b.downloaded(end))
+    choose("download", "Picture (PNG)")
+    png, svg = b.downloaded("1f1b.png"), run("show", "schedules/1f1b.lua", "--format", "svg")
+    width = float(svg.split('width="')[1].split('"')[0])
+    expect("download: PNG, twice as large", (b"\x89PNG", int(2 * width)), (png[:4], struct.unpack(">I", png[16:20])[0] if png else 0))
+
+
+def large():
+    """10^4 jobs: what is in sight is drawn, and the page answers meanwhile."""
+    b.value("document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
+    b.type("8")
+    b.value("document.getElementById('p-stages').focus(); document.getElementById('p-stages').select()")
+    after(lambda: b.type("8"))
+    b.value("window.worst = 0; (function tick(last) { requestAnimationFrame(now => { window.worst = Math.max(window.worst, now - last); tick(now); }); })(performance.now())")
+    b.value("document.getElementById('p-batches').focus(); document.getElementById('p-batches').select()")
+    begin = time.monotonic()
+    b.type("625")
+    expect("10^4 jobs", True, b.wait("document.getElementById('caption').textContent.includes('625 microbatches')", 30))
+    took = time.monotonic() - begin
+    elements = b.value("document.getElementById('picture').shadowRoot.querySelectorAll('*').length")
+    expect("few elements at once", True, 500 < elements < 20000)
+    time.sleep(0.3)
+    print(f"10^4 jobs: shown in {took:.2f} s, {text('verdict')}, {b.value('document.getElementById(`verdict`).title')}, longest frame {b.value('Math.round(window.worst)')} ms, {elements} elements")
+    first = ops()[0]
+    b.value("(s => { s.value = 900; s.dispatchEvent(new Event('input')); })(document.getElementById('scroll'))")
+    expect("the rest is there, further on", True, b.wait(f"![...document.getElementById('picture').shadowRoot.querySelectorAll('.o title')].some(t => t.textContent === {json.dumps(first)})", 5))
+
+
+def looks():
+    open_page()
+    tab('report')
+    for width, height in ((400, 850), (1000, 800), (1800, 1000)):
+        for dark in (False, True):
+            b.size(width, height, dark)
+            time.sleep(0.3)
+            expect(f"nothing sticks out at {width}", True, b.value("document.documentElement.scrollWidth <= innerWidth"))
+            b.picture(os.path.join(folder, f"{width}{'-dark' if dark else ''}.png"))
+    b.size(1400, 900)
+    # WCAG 2.1, 1.4.3: text has 4.5 times the contrast; computed from what the browser resolves.
+    contrast = """(theme => { document.documentElement.dataset.theme = theme; const s = getComputedStyle(document.documentElement);
+      const lum = name => { const h = s.getPropertyValue(name).trim().slice(1), f = h.length === 3 ? [...h].map(c => c + c) : h.match(/../g);
+        const [r, g, b] = f.map(c => parseInt(c, 16) / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+      const ratio = (a, b) => { const [x, y] = [lum(a), lum(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
+      return [['--ink', '--paper'], ['--faint', '--back'], ['--faint', '--paper'], ['--good', '--goodback'], ['--alarm', '--badback'], ['--word', '--paper'],
+        ['--string', '--paper'], ['--number', '--paper'], ['--comment', '--paper'], ['--known', '--paper']].filter(p => ratio(...p) < 4.5).map(p => p.join(' on ')); })"""
+    expect("contrast, light", [], b.value(contrast + "('light')"))
+    expect("contrast, dark", [], b.value(contrast + "('dark')"))
+    b.value("document.documentElement.dataset.theme = ''")
+    b.printed(os.path.join(folder, "print.pdf"))
+    b.call("Emulation.setEmulatedMedia", media="print")
+    b.value("dispatchEvent(new Event('beforeprint'))")
+    b.picture(os.path.join(folder, "print.png"))
+    expect("printed: the picture and its caption alone", ["picture", "caption"], b.value("['picture', 'caption', 'script', 'controls', 'schedule', 'verdict', 'info', 'report-text', 'tabs'].filter(name => document.getElementById(name).getBoundingClientRect().height > 0)"))
+    b.value("dispatchEvent(new Event('afterprint'))")
+    b.call("Emulation.setEmulatedMedia", media="")
+
+
+try:
+    for part in (start, pick, drag, machines, edit, keys, hover, streams, share, pinned, compare, heavy, download, large, looks):
+        begin = time.monotonic()
+        part()
+        if "-v" in sys.argv:
+            print(f"{part.__name__}: {time.monotonic() - begin:.1f} s", flush=True)
+    expect("no errors in the console", [], b.problems)
+    expect("no request to anywhere", [], [url for url in b.requests if not url.startswith("file://" + page)])
+    expect("the page forbids them", False, b.value("fetch('http://127.0.0.1:9/').then(() => true, () => false)"))
+finally:
+    b.close()
+print(f"{passed} passed, {failed} failed")
+sys.exit(failed > 0)
