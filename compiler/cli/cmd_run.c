@@ -284,7 +284,8 @@ int cmd_run(const struct settings *settings) {
     outcome.routed = trained.routed;
     outcome.cores = settings->cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
     outcome.cuda = settings->cuda ? &trained.cuda : NULL;
-    int64_t steps = settings->one_rank ? settings->steps : 3; /* on one rank */
+    bool long_ones = outcome.measured * c.spec->workers > 1;
+    int64_t steps = settings->one_rank ? settings->steps : long_ones ? 1 : 3; /* on one rank */
     struct compile serial = compile_serial(&c);
     struct trained alone =
         train(&serial, settings, data, steps, 1, settings->one_rank ? "one rank" : NULL, (struct listener){0});

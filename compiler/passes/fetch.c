@@ -9,7 +9,7 @@
 
 /* In a tied model, stage 0 and the unembedding's, whose members are as many. */
 static bool embeds(const struct spec *sp, int s) { return s < sp->names.tables; }
-static bool unembeds(const struct spec *sp, int s) {
+bool unembeds(const struct spec *sp, int s) {
     return sp->tied && s - place_of_stage(&sp->names, s) == sp->unembedding;
 }
 static int32_t table_of(const struct spec *sp, int s) { return sp->stages + place_of_stage(&sp->names, s); }

@@ -7,6 +7,8 @@
 
 /* The set of weights that a job reads, and whose gradient it adds to: its stage's own, the table if its layers use it,
  * what its team shares. -1: it does not use this one. */
+bool unembeds(const struct spec *sp,
+              int s); /* is it the stage, or a member's, that has the unembedding of a tied model? */
 int32_t set_read(const struct spec *sp, const struct job *j, enum which_set which);
 int32_t set_added(const struct spec *sp, const struct job *j, enum which_set which);
 /* The home that w() names for it, as job.home; for a table, the home of stage 0's forward of the same microbatch, by
@@ -92,6 +94,7 @@ struct part {
     int32_t *received;       /* per member of the list: its buffer there, or -1 */
     bool written;            /* something has been accumulated */
     bool direct;             /* its rank is a home of the whole set: it adds to the home's sum instead */
+    bool apart;              /* it is the unembedding's, and its rank has the sum, with the embedding's in it */
     bool together;           /* all members of its list have such a part: they meet in collectives */
 };
 /* A home of a set: what it owns, and the sum that it makes, of its shard or of the whole set. */
@@ -148,15 +151,15 @@ struct build {
     int32_t *place; /* home_places */
     struct fetches fetches;
     struct transfers transfers;
-    struct reload *reload; /* by moment */
-    int nreloads, reloads; /* reloads: how many are issued */
-    int32_t *fetched;      /* per fetch: its buffer */
-    int32_t *edge_buf;     /* per edge: the tensor, as a buffer of the consumer's rank */
-    int32_t *job_ins;      /* per job: its instruction, or that of its newest part */
-    int32_t *mid;          /* two per job, with teams: what its parts give, or are to get, even and odd exchanges */
+    struct reload *reload;   /* by moment */
+    int nreloads, reloads;   /* reloads: how many are issued */
+    int32_t *fetched;        /* per fetch: its buffer */
+    int32_t *edge_buf;       /* per edge: the tensor, as a buffer of the consumer's rank */
+    int32_t *job_ins;        /* per job: its instruction, or that of its newest part */
+    int32_t *mid;            /* two per job, with teams: what its parts give, or are to get, even and odd exchanges */
     struct reached *reached; /* per job, with teams */
-    int32_t *second_work;  /* per rank: the workspace of the second job of a braided pair */
-    double *team_free;     /* per group, as far as it is a team: until when its lane is taken */
+    int32_t *second_work;    /* per rank: the workspace of the second job of a braided pair */
+    double *team_free;       /* per group, as far as it is a team: until when its lane is taken */
     size_t cap_teams;
     int32_t *came; /* two per team's job: how many members have come to its even, odd exchange at hand */
     struct gradient {
@@ -324,8 +327,8 @@ static inline bool is_second(const struct spec *sp, int32_t j) {
 }
 /* The newest instruction is part p of job j: what it gets, and what it gives. */
 void give_and_get(struct build *build, int32_t j, int p);
-/* At time t, part p of job j has ended, or what was exchanged behind it is there. Once the last member's part has ended,
- * all members exchange what they gave. Returns the part of j that can run now, or -1. */
+/* At time t, part p of job j has ended, or what was exchanged behind it is there. Once the last member's part has
+ * ended, all members exchange what they gave. Returns the part of j that can run now, or -1. */
 int next_of_team(struct build *build, int32_t j, int p, bool exchanged, double t);
 void order_operands(struct rank *k); /* of the newest instruction, as ops.h lists them */
 

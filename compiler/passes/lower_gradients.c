@@ -32,9 +32,10 @@ static int name_of(const struct build *build, const struct part *part, int k) {
         return build->gradient[part->sum].update;
     return pieces == 1 && part->rounds == 1 ? -1 : k + pieces * part->round;
 }
-/* What the part is called on another rank; or, in a later round, on its own. */
+/* What the part is called on another rank; or on its own, in a later round, or beside the sum. */
 static int number_of(const struct build *build, const struct part *part) {
-    return part->rank + build->sp->workers * (build->gradient[part->sum].update + part->round);
+    int round = part->apart ? 1 : part->round;
+    return part->rank + build->sp->workers * (build->gradient[part->sum].update + round);
 }
 
 /* ---- sums and parts as operands ---- */
@@ -204,7 +205,10 @@ static void check_complete(struct build *build, double t, const struct owner *ow
 
 static void add_received(struct build *build, struct owner *owner, int piece, struct received received) {
     int r = owner->rank;
-    issue(build, r, OP_ADD, owner->set, -1, received.from, received.name);
+    if (received.from == r)
+        issue(build, r, OP_TAKE, owner->set, -1, -1, received.name);
+    else
+        issue(build, r, OP_ADD, owner->set, -1, received.from, received.name);
     add_piece(build, r, ROLE_src, received.buf, piece, pieces_of_sum(build, owner->set));
     add_to_sum(build, owner, piece);
     if (use_up(build, r, received.buf))
@@ -290,6 +294,10 @@ static void deliver(struct build *build, double t, struct part *part, int i, int
     int size = homes_at(build, part)->size, from = part->rank, to = owner->rank;
     int pieces = pieces_of_sum(build, part->set),
         name = name_of(build, part, pieces_of_set(build, part->set) > 1 ? k : 0);
+    if (part->apart) { /* behind all that its rank adds to the sum itself */
+        receive(build, t, owner, piece, (struct received){from, name, part->buf, -1});
+        return;
+    }
     if (to == from) {
         sum_of(build, owner);
         issue(build, from, OP_TAKE, part->set, -1, -1, name);

@@ -2,7 +2,11 @@
  *
  * A rank's contributions to a set form one part, unless grad_slots limits of how many sets it may sum gradients at a
  * time. Then the one whose next contribution comes last leaves early (Belady 1966, as fetch.c's rule for weights), and
- * later contributions form another round. */
+ * later contributions form another round.
+ *
+ * Where one rank computes both users of a token table, each has a part of its own, and the unembedding's is added to
+ * the embedding's when both are complete. So the sum is the same to the bit as that of two ranks, or of one with any
+ * order of jobs. */
 #include "lower.h"
 #include <limits.h>
 #include <string.h>
@@ -60,13 +64,14 @@ struct contributions { /* of one rank, in the order of its jobs */
     int n;
 };
 
-/* Tables per gradient that serve all ranks. */
+/* Tables per gradient, and once more for what is the unembedding's of it, that serve all ranks. */
 struct open_parts {
     int32_t *open;   /* index in part, or -1 */
     int32_t *last;   /* its newest contribution */
     int32_t *rounds; /* so far */
     int32_t *taken;  /* those that take a slot */
     int n;
+    bool both; /* the rank has both users of a table */
 };
 
 static int32_t gradient_of(const struct build *build, int32_t contribution) {
@@ -74,82 +79,111 @@ static int32_t gradient_of(const struct build *build, int32_t contribution) {
     return gradient_to(build, j, set_added(build->sp, &build->sp->job[j], contribution % NSETS));
 }
 
-static void list_contributions(const struct build *build, int r, struct contributions *list, int32_t *soonest) {
+static bool is_of_unembedding(const struct build *build, int32_t contribution) {
+    return contribution % NSETS == SET_TABLE && unembeds(build->sp, build->sp->job[contribution / NSETS].s);
+}
+
+/* Its index in the tables of struct open_parts. */
+static int32_t slot_of(const struct build *build, const struct open_parts *open, int32_t contribution) {
+    bool apart = open->both && is_of_unembedding(build, contribution);
+    return gradient_of(build, contribution) + (apart ? gradients_of(build) : 0);
+}
+
+static bool is_home(const struct build *build, int r, int32_t gradient) {
+    return summers(build, gradient)->size == 1 && place_at(build, r, build->gradient[gradient].set) >= 0;
+}
+
+/* At the home of a whole sum. Shards are added up where they meet; and other ranks send one part. */
+static bool has_both_users(const struct build *build, const struct contributions *list, int r) {
+    bool embeds = false, too = false;
+    for (int i = 0; i < list->n; i++)
+        if (list->at[i] % NSETS == SET_TABLE && is_home(build, r, gradient_of(build, list->at[i]))) {
+            bool last = is_of_unembedding(build, list->at[i]);
+            embeds |= !last;
+            too |= last;
+        }
+    return embeds && too;
+}
+
+static void list_contributions(const struct build *build, int r, struct contributions *list, struct open_parts *open,
+                               int32_t *soonest) {
     const struct sched *sc = build->sc;
     list->n = 0;
     for (int i = 0; i < sc->norder[r]; i++)
         for (int which = 0; which < NSETS; which++)
             if (set_added(build->sp, &build->sp->job[sc->order[r][i]], which) >= 0)
                 list->at[list->n++] = sc->order[r][i] * NSETS + which;
-    for (int g = 0; g < gradients_of(build); g++)
+    open->both = has_both_users(build, list, r);
+    for (int g = 0; g < 2 * gradients_of(build); g++)
         soonest[g] = INT_MAX;
     for (int i = list->n - 1; i >= 0; i--) {
-        int32_t gradient = gradient_of(build, list->at[i]);
-        list->next[i] = soonest[gradient];
-        soonest[gradient] = i;
+        int32_t slot = slot_of(build, open, list->at[i]);
+        list->next[i] = soonest[slot];
+        soonest[slot] = i;
     }
 }
 
-static void close_part(struct open_parts *open, int32_t gradient) {
+static void close_part(struct open_parts *open, int32_t slot) {
     int k = 0;
-    while (open->taken[k] != gradient)
+    while (open->taken[k] != slot)
         k++;
     open->taken[k] = open->taken[--open->n];
-    open->open[gradient] = -1;
+    open->open[slot] = -1;
 }
 
 /* Makes room for one more, unless the job at hand needs all that are open. */
 static void leave(const struct contributions *list, struct open_parts *open, int i) {
     int32_t victim = -1;
     for (int k = 0; k < open->n; k++) {
-        int32_t gradient = open->taken[k];
-        bool in_use = list->at[open->last[gradient]] / NSETS == list->at[i] / NSETS;
-        if (!in_use && (victim < 0 || list->next[open->last[gradient]] > list->next[open->last[victim]]))
-            victim = gradient;
+        int32_t slot = open->taken[k];
+        bool in_use = list->at[open->last[slot]] / NSETS == list->at[i] / NSETS;
+        if (!in_use && (victim < 0 || list->next[open->last[slot]] > list->next[open->last[victim]]))
+            victim = slot;
     }
     if (victim >= 0)
         close_part(open, victim);
 }
 
-static struct part *new_part(struct build *build, int rank, int32_t gradient, int round) {
+static struct part *new_part(struct build *build, int rank, int32_t gradient, int round, bool apart) {
     int32_t set = build->gradient[gradient].set;
-    bool whole = sums_of(build, set)->size == 1;
     struct part *part = &build->part[build->nparts++];
     *part = (struct part){.rank = rank, .set = set, .sum = gradient, .buf = -1, .round = round, .first = INT32_MAX};
-    part->direct = whole && place_at(build, rank, set) >= 0;
+    part->apart = apart;
+    part->direct = !apart && is_home(build, rank, gradient);
     part->pieces = pieces_of_set(build, set);
     return part;
 }
 
 static void contribute(struct build *build, const struct contributions *list, struct open_parts *open, int i, int r) {
-    int32_t j = list->at[i] / NSETS, gradient = gradient_of(build, list->at[i]);
+    int32_t j = list->at[i] / NSETS, gradient = gradient_of(build, list->at[i]),
+            slot = slot_of(build, open, list->at[i]);
     int limit = build->sp->grad_slots ? build->sp->grad_slots[r] : INT_MAX;
-    if (open->open[gradient] < 0) {
-        struct part *part = new_part(build, r, gradient, open->rounds[gradient]++);
+    if (open->open[slot] < 0) {
+        struct part *part = new_part(build, r, gradient, open->rounds[gradient]++, slot != gradient);
         if (!part->direct) {
             if (open->n >= limit)
                 leave(list, open, i);
-            open->taken[open->n++] = gradient;
+            open->taken[open->n++] = slot;
         }
-        open->open[gradient] = (int32_t)(part - build->part);
+        open->open[slot] = (int32_t)(part - build->part);
     }
-    struct part *part = &build->part[open->open[gradient]];
+    struct part *part = &build->part[open->open[slot]];
     if (j < part->first) { /* all of it goes where w() sends this one */
         part->first = j;
         part->list = list_for(build, &build->sp->job[j], list->at[i] % NSETS, part->set);
     }
     part->jobs++;
     part->last = j;
-    open->last[gradient] = i;
-    build->part_of[list->at[i]] = open->open[gradient];
+    open->last[slot] = i;
+    build->part_of[list->at[i]] = open->open[slot];
     if (list->next[i] == INT_MAX && !part->direct)
-        close_part(open, gradient);
+        close_part(open, slot);
 }
 
 static void find_parts_of(struct build *build, int r, struct contributions *list, struct open_parts *open,
                           int32_t *soonest) {
-    list_contributions(build, r, list, soonest);
-    memset(open->open, -1, sizeof *open->open * (size_t)gradients_of(build));
+    list_contributions(build, r, list, open, soonest);
+    memset(open->open, -1, sizeof *open->open * 2 * (size_t)gradients_of(build));
     memset(open->rounds, 0, sizeof *open->rounds * (size_t)gradients_of(build));
     open->n = 0;
     int first = build->nparts;
@@ -226,7 +260,7 @@ static void count_arrivals(struct build *build) {
             struct owner *owner = &build->owner[build->owners_at[part->sum] + part->list * homes->size + i];
             for (int k = 0; k < pieces_of_sum(build, part->set); k++) {
                 struct sum *sum = &build->sum[owner->sums + k];
-                if (owner->rank == part->rank)
+                if (owner->rank == part->rank && !part->apart)
                     sum->own++;
                 else
                     sum->arrivals += !part->together;
@@ -290,14 +324,14 @@ static struct lists find_all_parts(struct build *build, int contributions) {
         most = build->sc->norder[r] > most ? build->sc->norder[r] : most;
     find_owners(build);
     memset(build->part_of, -1, sizeof *build->part_of * NSETS * (size_t)build->sp->njobs);
-    int64_t cells = (int64_t)build->sp->workers * gradients_of(build);
+    int64_t cells = (int64_t)build->sp->workers * gradients_of(build) * (build->sp->tied ? 2 : 1);
     build->part = NEW(struct part, !build->sp->grad_slots && cells < contributions ? cells : contributions);
     build->nparts = 0;
     struct contributions list = {NEW(int32_t, (int64_t)most * NSETS), NEW(int32_t, (int64_t)most * NSETS), 0};
-    int gradients = gradients_of(build);
-    struct open_parts open = {NEW(int32_t, gradients), NEW(int32_t, gradients), NEW(int32_t, gradients),
-                              NEW(int32_t, gradients), 0};
-    int32_t *soonest = NEW(int32_t, gradients);
+    int slots = 2 * gradients_of(build);
+    struct open_parts open = {
+        NEW(int32_t, slots), NEW(int32_t, slots), NEW(int32_t, slots), NEW(int32_t, slots), 0, false};
+    int32_t *soonest = NEW(int32_t, slots);
     for (int r = 0; r < build->sp->workers; r++)
         find_parts_of(build, r, &list, &open, soonest);
     return find_lists(build);

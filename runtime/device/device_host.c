@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static struct host_rank *self(const struct replay *re) { return re->self; }
 
@@ -132,9 +133,15 @@ const struct device host_device = {
     .idle = host_idle,
 };
 
+/* Much memory takes pages of 2 MiB where the system has them: fewer faults at first, and fewer misses of the TLB. */
 void *host_pages(size_t n, size_t size) {
-    size_t bytes = (n * size + 4095) / 4096 * 4096;
-    void *p = aligned_alloc(4096, bytes ? bytes : 4096);
+    enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
+    size_t page = n * size < 4 * (size_t)HUGE_PAGE ? PAGE : HUGE_PAGE, bytes = (n * size + page - 1) / page * page;
+    void *p = aligned_alloc(page, bytes ? bytes : page);
+#ifdef MADV_HUGEPAGE
+    if (p && page == HUGE_PAGE)
+        madvise(p, bytes, MADV_HUGEPAGE);
+#endif
     return p ? memset(p, 0, bytes) : NULL;
 }
 

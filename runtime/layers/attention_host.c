@@ -96,7 +96,7 @@ static float host_log(float x) {
     return y;
 }
 
-static float row_max(const float *a, int n) { /* in eight strands, as host_sum */
+static LANES_8 float row_max(const float *a, int n) { /* in eight strands, as host_sum */
     float s[8];
     int i = 0;
     for (int k = 0; k < 8; k++)
@@ -112,7 +112,7 @@ static float row_max(const float *a, int n) { /* in eight strands, as host_sum *
 }
 
 /* Turns a row of scores into exp(s - top), and rescales its sum and y to the new top. */
-static void softmax_row(float *s, int n, int columns, float *top, float *sum, float *y, int dim) {
+static LANES_8 void softmax_row(float *s, int n, int columns, float *top, float *sum, float *y, int dim) {
     float most = row_max(s, n), new = most > *top ? most : *top;
     for (int j = 0, end = whole(n, columns); j < end; j++)
         s[j] = host_exp(s[j] - new);
@@ -154,7 +154,7 @@ static void rows_forward(const struct head *h, int i, int iend) {
 }
 
 /* From scores and dp: p, in place of the scores, and ds times the scale, in place of dp. */
-static void softmax_backward(const struct head *h, int i, int iend, const struct tile *t, float *p, float *ds) {
+static LANES_8 void softmax_backward(const struct head *h, int i, int iend, const struct tile *t, float *p, float *ds) {
     for (int r = 0; r < iend - i; r++, p += TILE, ds += TILE) {
         int n = columns_seen(h, i + r, t);
         int64_t row = (int64_t)(i + r) * h->a->heads;

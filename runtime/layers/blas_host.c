@@ -7,8 +7,10 @@
  * NULL) from the others, which have nothing to choose. */
 #include "rt.h"
 #include <cblas.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 __attribute__((weak)) void gotoblas_dynamic_init(void);
 __attribute__((weak)) void gotoblas_dynamic_quit(void);
@@ -25,14 +27,29 @@ static const char *best_core(void) {
     return NULL;
 }
 
+/* Bits of the registers that a kernel uses. */
+static int bits_of(const char *core) {
+    static const char *const wide[] = {"SkylakeX", "Cooperlake", "Sapphirerapids"}, *const half[] = {"Haswell", "Zen"};
+    for (int i = 0; i < 3; i++)
+        if (strcasecmp(core, wide[i]) == 0)
+            return 512;
+    return strcasecmp(core, half[0]) == 0 || strcasecmp(core, half[1]) == 0 ? 256 : 128;
+}
+
 const char *host_blas(void) {
-    const char *core = best_core();
+    const char *core = best_core(), *said = getenv("OPENBLAS_CORETYPE");
     bool lost = strcmp(openblas_get_corename(), "Prescott") == 0;
     if (core && lost && !getenv("OPENBLAS_CORETYPE") && gotoblas_dynamic_init && gotoblas_dynamic_quit) {
         setenv("OPENBLAS_CORETYPE", core, 1);
         gotoblas_dynamic_quit();
         gotoblas_dynamic_init();
     }
+    if (core && said && bits_of(openblas_get_corename()) < bits_of(core))
+        fprintf(
+            stderr,
+            "pianola: OPENBLAS_CORETYPE=%s holds matrix products back: this processor has kernels of %d bits (%s), not "
+            "%d\n",
+            said, bits_of(core), core, bits_of(openblas_get_corename()));
     openblas_set_num_threads(1);
     return openblas_get_corename();
 }

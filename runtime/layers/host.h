@@ -9,6 +9,20 @@
 #include "store/hash.h"
 #include "rt.h"
 
+/* A function of loops over floats, compiled for AVX-512 and AVX2 too; the processor chooses. Products and sums are not
+ * contracted, so all give the same bits (tests/levels). LANES_8: for loops whose sums have eight strands, which wider
+ * registers do not fit. Sanitizers and clang do without: their own start-up comes after the choice. */
+#ifdef WIDE
+#define LANES_8 WIDE /* the test's, one level for all */
+#elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&               \
+    !defined(__SANITIZE_THREAD__)
+#define WIDE    __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define LANES_8 __attribute__((target_clones("arch=x86-64-v3", "default")))
+#else
+#define WIDE
+#define LANES_8
+#endif
+
 /* One layer of one job. Each kind fills in a forward, an input gradient and a weight gradient; NULL: nothing to do. */
 struct host_call {
     const struct rt_model *m;

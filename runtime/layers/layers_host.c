@@ -74,14 +74,14 @@ static void embedding_weight(const struct host_call *c) {
 
 /* ---- relu: keeps y, whose sign is all that the gradient needs and which a following linear keeps anyway ---- */
 
-static void relu_forward(const struct host_call *c) {
+static WIDE void relu_forward(const struct host_call *c) {
     const float *x = host_x(c);
     float *y = host_at(c, c->l->y);
     for (int64_t i = 0, n = (int64_t)c->l->rows * c->l->out; i < n; i++)
         y[i] = x[i] > 0 ? x[i] : 0;
 }
 
-static void relu_input(const struct host_call *c) {
+static WIDE void relu_input(const struct host_call *c) {
     const float *y = host_at(c, c->l->y), *dy = host_at(c, c->l->dy);
     float *dx = host_at(c, c->l->dx);
     for (int64_t i = 0, n = (int64_t)c->l->rows * c->l->out; i < n; i++)
@@ -95,14 +95,14 @@ static inline float gate(float x) {
     return 1 / (1 + host_exp(-u2));
 }
 
-static void gelu_forward(const struct host_call *c) {
+static WIDE void gelu_forward(const struct host_call *c) {
     const float *x = host_x(c);
     float *y = host_at(c, c->l->y);
     for (int64_t i = 0, n = (int64_t)c->l->rows * c->l->out; i < n; i++)
         y[i] = x[i] * gate(x[i]);
 }
 
-static void gelu_input(const struct host_call *c) {
+static WIDE void gelu_input(const struct host_call *c) {
     const float *x = host_x(c), *dy = host_at(c, c->l->dy);
     float *dx = host_at(c, c->l->dx);
     for (int64_t i = 0, n = (int64_t)c->l->rows * c->l->out; i < n; i++) {
@@ -115,7 +115,7 @@ static void gelu_input(const struct host_call *c) {
 
 static inline float logistic(float x) { return 1 / (1 + host_exp(-x)); }
 
-static void silu_forward(const struct host_call *c) {
+static WIDE void silu_forward(const struct host_call *c) {
     const float *x = host_x(c);
     float *y = host_at(c, c->l->y);
     for (int64_t i = 0, n = (int64_t)c->l->rows * c->l->out; i < n; i++)
@@ -125,14 +125,14 @@ static void silu_forward(const struct host_call *c) {
 /* Of x s(x), s being the logistic function; its own slope is s (1 - s). */
 static inline float silu_slope(float x, float s) { return s + x * s * (1 - s); }
 
-static void silu_input(const struct host_call *c) {
+static WIDE void silu_input(const struct host_call *c) {
     const float *x = host_x(c), *dy = host_at(c, c->l->dy);
     float *dx = host_at(c, c->l->dx);
     for (int64_t i = 0, n = (int64_t)c->l->rows * c->l->out; i < n; i++)
         dx[i] = dy[i] * silu_slope(x[i], logistic(x[i]));
 }
 
-static void swiglu_forward(const struct host_call *c) {
+static WIDE void swiglu_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *gate = host_x(c);
     float *y = host_at(c, l->y);
@@ -141,7 +141,7 @@ static void swiglu_forward(const struct host_call *c) {
             y[j] = gate[j] * logistic(gate[j]) * gate[l->out + j];
 }
 
-static void swiglu_input(const struct host_call *c) {
+static WIDE void swiglu_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *gate = host_x(c), *dy = host_at(c, l->dy);
     float *dgate = host_at(c, l->dx);
@@ -156,7 +156,7 @@ static void swiglu_input(const struct host_call *c) {
 /* ---- residual blocks: fork's y is its x and join's dx is its dy; only the sums are work. aux is the other summand:
  * the fork's input for the join, the gradient of the join's output for the fork ---- */
 
-static void join_forward(const struct host_call *c) {
+static WIDE void join_forward(const struct host_call *c) {
     const float *x = host_x(c);
     const float *kept = c->l->aux.space == SP_NONE ? c->at->batch->x : host_at(c, c->l->aux);
     float *y = host_at(c, c->l->y);
@@ -164,7 +164,7 @@ static void join_forward(const struct host_call *c) {
         y[i] = x[i] + kept[i];
 }
 
-static void fork_input(const struct host_call *c) {
+static WIDE void fork_input(const struct host_call *c) {
     const float *branch = host_at(c, c->l->dy), *around = host_at(c, c->l->aux);
     float *dx = host_at(c, c->l->dx);
     for (int64_t i = 0, n = (int64_t)c->l->rows * c->l->out; i < n; i++)
@@ -173,7 +173,7 @@ static void fork_input(const struct host_call *c) {
 
 /* ---- bias ---- */
 
-static void bias_forward(const struct host_call *c) {
+static WIDE void bias_forward(const struct host_call *c) {
     const float *x = host_x(c), *b = host_w(c);
     float *y = host_at(c, c->l->y);
     for (int r = 0; r < c->l->rows; r++, x += c->l->out, y += c->l->out)
@@ -181,7 +181,7 @@ static void bias_forward(const struct host_call *c) {
             y[j] = x[j] + b[j];
 }
 
-static void bias_weight(const struct host_call *c) {
+static WIDE void bias_weight(const struct host_call *c) {
     const float *dy = host_at(c, c->l->dy);
     float *dw = host_dw(c);
     if (host_first(c))

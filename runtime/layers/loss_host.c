@@ -30,7 +30,7 @@ static void report(const struct host_call *c, double sum) {
 }
 
 /* aux: (softmax(x) - onehot(target)) / count */
-static void cross_entropy_forward(const struct host_call *c) {
+static LANES_8 void cross_entropy_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c);
     float *p = host_at(c, l->aux), all = count(c);
@@ -64,7 +64,7 @@ static int column_of(const struct rt_layer *l, int target) {
     return column >= 0 && column < l->in ? column : -1;
 }
 
-static void cross_entropy_give(const struct host_call *c) {
+static LANES_8 void cross_entropy_give(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c);
     float *all = (float *)(void *)c->at->at[SP_GIVE];
@@ -82,7 +82,7 @@ static void cross_entropy_give(const struct host_call *c) {
 }
 
 /* aux: as of the whole, of these columns */
-static void cross_entropy_get(const struct host_call *c) {
+static LANES_8 void cross_entropy_get(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *got = (const float *)(const void *)c->at->at[SP_GOT];
     float *p = host_at(c, l->aux), count_of_rows = count(c);

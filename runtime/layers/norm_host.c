@@ -10,7 +10,7 @@
 
 /* ---- layernorm ---- */
 
-static void layernorm_forward(const struct host_call *c) {
+static LANES_8 void layernorm_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *gamma = host_w(c), *beta = gamma + l->out;
     float *y = host_at(c, l->y), *stat = host_at(c, l->aux);
@@ -27,7 +27,7 @@ static void layernorm_forward(const struct host_call *c) {
 }
 
 /* With g = gamma dy: dx = (g - mean(g) - xhat mean(g xhat)) / sqrt(var + 1e-5) */
-static void layernorm_input(const struct host_call *c) {
+static LANES_8 void layernorm_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *gamma = host_w(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);
     float *dx = host_at(c, l->dx);
@@ -42,7 +42,7 @@ static void layernorm_input(const struct host_call *c) {
     }
 }
 
-static void layernorm_weight(const struct host_call *c) {
+static WIDE void layernorm_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);
     float *dgamma = host_dw(c), *dbeta = dgamma + l->out;
@@ -57,7 +57,7 @@ static void layernorm_weight(const struct host_call *c) {
 
 /* ---- rmsnorm ---- */
 
-static void rmsnorm_forward(const struct host_call *c) {
+static LANES_8 void rmsnorm_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *gamma = host_w(c);
     float *y = host_at(c, l->y), *stat = host_at(c, l->aux);
@@ -70,7 +70,7 @@ static void rmsnorm_forward(const struct host_call *c) {
 }
 
 /* With g = gamma dy: dx = (g - xhat mean(g xhat)) / sqrt(mean(x^2) + 1e-5) */
-static void rmsnorm_input(const struct host_call *c) {
+static LANES_8 void rmsnorm_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *gamma = host_w(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);
     float *dx = host_at(c, l->dx);
@@ -84,7 +84,7 @@ static void rmsnorm_input(const struct host_call *c) {
     }
 }
 
-static void rmsnorm_weight(const struct host_call *c) {
+static WIDE void rmsnorm_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);
     float *dgamma = host_dw(c);

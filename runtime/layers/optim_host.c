@@ -1,6 +1,7 @@
 /* Updates on the host, fp32: per parameter, leaving the gaps between parameters alone. None uses libm beyond sqrtf,
- * which IEEE 754 fixes to the bit, so all give the same weights on every machine. */
-#include "rt.h"
+ * which IEEE 754 fixes to the bit, so all give the same weights on every machine. Weights, gradients and moments do not
+ * overlap, and what a loop reads besides is read before it: so loops are vectorised. */
+#include "host.h"
 #include "rate.h"
 #include <string.h>
 
@@ -13,23 +14,28 @@ struct update {
 
 /* An optimizer's step of n weights. moment: the first of their arrays that OPTIMIZERS names, in its order; each next
  * one is `stride` floats after it. */
-typedef void optimizer_step(const struct update *u, int64_t n, float *w, const float *dw, float *moment,
-                            int64_t stride);
+typedef void optimizer_step(const struct update *u, int64_t n, float *restrict w, const float *restrict dw,
+                            float *moment, int64_t stride);
 
-static void sgd(const struct update *u, int64_t n, float *w, const float *dw, float *moment, int64_t stride) {
+static WIDE void sgd(const struct update *u, int64_t n, float *restrict w, const float *restrict dw, float *moment,
+                     int64_t stride) {
+    const float lr = u->lr, scale = u->scale;
     (void)moment, (void)stride;
     for (int64_t i = 0; i < n; i++)
-        w[i] -= u->lr * (u->scale * dw[i]);
+        w[i] -= lr * (scale * dw[i]);
 }
 
 /* Sutskever 2013, in PyTorch's form: the velocity is a sum of gradients, and the rate scales it. */
-static void momentum(const struct update *u, int64_t n, float *w, const float *dw, float *velocity, int64_t stride) {
+static WIDE void momentum(const struct update *u, int64_t n, float *restrict w, const float *restrict dw, float *moment,
+                          int64_t stride) {
+    const float lr = u->lr, scale = u->scale, keep = u->m->momentum;
+    const bool nesterov = u->m->nesterov != 0;
+    float *restrict velocity = moment;
     (void)stride;
     for (int64_t i = 0; i < n; i++) {
-        float g = u->scale * dw[i];
-        velocity[i] = u->m->momentum * velocity[i] + g;
-        float move = u->m->nesterov ? g + u->m->momentum * velocity[i] : velocity[i];
-        w[i] -= u->lr * move;
+        float g = scale * dw[i], v = keep * velocity[i] + g;
+        velocity[i] = v;
+        w[i] -= lr * (nesterov ? g + keep * v : v);
     }
 }
 
@@ -43,17 +49,19 @@ static double power(double x, int64_t n) {
 
 /* Loshchilov & Hutter 2019, algorithm 2, with the decay decoupled and scaled by the learning rate: m is the first
  * moment, v the second. */
-static void adamw(const struct update *u, int64_t n, float *w, const float *dw, float *moment, int64_t stride) {
-    const struct rt_model *m = u->m;
-    float *mean = moment, *square = moment + stride;
-    float unbias = (float)(1 / (1 - power((double)m->beta1, u->number)));
-    float unbias2 = (float)(1 / (1 - power((double)m->beta2, u->number)));
+static WIDE void adamw(const struct update *u, int64_t n, float *restrict w, const float *restrict dw, float *moment,
+                       int64_t stride) {
+    const float lr = u->lr, scale = u->scale, decay = u->decay;
+    const float beta1 = u->m->beta1, beta2 = u->m->beta2, eps = u->m->eps;
+    const float unbias = (float)(1 / (1 - power((double)beta1, u->number)));
+    const float unbias2 = (float)(1 / (1 - power((double)beta2, u->number)));
+    float *restrict mean = moment, *restrict square = moment + stride;
     for (int64_t i = 0; i < n; i++) {
-        float g = u->scale * dw[i];
-        mean[i] = m->beta1 * mean[i] + (1 - m->beta1) * g;
-        square[i] = m->beta2 * square[i] + (1 - m->beta2) * g * g;
-        float move = mean[i] * unbias / (sqrtf(square[i] * unbias2) + m->eps);
-        w[i] -= u->lr * (move + u->decay * w[i]);
+        float g = scale * dw[i];
+        mean[i] = beta1 * mean[i] + (1 - beta1) * g;
+        square[i] = beta2 * square[i] + (1 - beta2) * g * g;
+        float move = mean[i] * unbias / (sqrtf(square[i] * unbias2) + eps);
+        w[i] -= lr * (move + decay * w[i]);
     }
 }
 

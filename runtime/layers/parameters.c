@@ -6,7 +6,7 @@
 
 /* ---- gradients ---- */
 
-void host_add(float *dst, const float *src, int64_t n, bool first) {
+WIDE void host_add(float *dst, const float *src, int64_t n, bool first) {
     if (first)
         memcpy(dst, src, (size_t)n * sizeof *dst);
     else

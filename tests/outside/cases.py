@@ -346,7 +346,10 @@ CASES = [
     ("a gradient of which the first part is said to make all", "two in parts", False,
      [("dx=grad(1,0) dw=wgrad(1)[1/4]", "dw=wgrad(1)[1/4]")]),
     ("a part that does not say that it adds to the table's gradient", "table in parts", False,
-     [("dw=wgrad(0)[3/4] dw=wgrad(0)[2/4] dv+=wgrad(2)", "dw=wgrad(0)[3/4] dw=wgrad(0)[2/4]")]),
+     [("dw=wgrad(0)[3/4] dw=wgrad(0)[2/4] dv=wgrad(2)", "dw=wgrad(0)[3/4] dw=wgrad(0)[2/4]")]),
+    ("one user's part of the table in place of the other's", "table in parts", False,
+     [("src=wgrad(2)#2 dw+=wgrad(2)", "src=wgrad(2)#2 dw=wgrad(2)")]),
+
     ("a piece reduced to a root that has no place for it", "owned in pieces", False,
      [("REDUCE 0#3 to 1", "REDUCE 0#3 to 0"), ("REDUCE 0#3 to 1", "REDUCE 0#3 to 0")]),
     ("a piece that lies on the sum of another", "owned in pieces", False,

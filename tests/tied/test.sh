@@ -35,6 +35,13 @@ row "one stage" 0 0 2 schedules/serial.lua -D stages=1
 
 # ---- training ----
 
+# On floats, too: what a rank adds for the embedding and for the output layer are two sums, and then one, however its jobs
+# are ordered, so each of these gives one rank's bits.
+for schedule in 1f1b gpipe zbv zb_h1 interleaved hanayo v_half; do
+    expect "$schedule: one rank's bits" 1 "$("$PIANOLA" run schedules/$schedule.lua --model schedules/models/gpt.lua -D tied=true \
+        -D width=32 -D heads=2 -D context=8 -D layers=6 --data $text --steps 3 --compare 2>&1 | grep -c 'equal bit for bit')"
+done
+
 field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
 train() { timeout 200 "$PIANOLA" run "$@" --data $text --json 2>&1; }
 near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; print (a > 0 && b > 0 && d * d <= 1e-10 * b * b) ? "yes" : a " and " b }'; }
