@@ -25,6 +25,7 @@ build/pianola:
 # ---- dependencies: installs them on Debian 12; does nothing if all are there ----
 
 PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev libpcre2-dev libutf8proc-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev python3 python3-numpy
+PAGE_PACKAGES := emscripten python3-pip # for make page
 VIEWERS := chromium-headless-shell librsvg2-bin libxml2-utils # what the tests look at pictures with
 demo: VIEWERS :=
 deps:
@@ -203,9 +204,10 @@ test-quick: deps
 	@echo "building the quick tests"
 	@$(MAKE_ALL) units
 	@tests/run $(QUICK)
+test: PACKAGES += $(PAGE_PACKAGES)
 test: deps
 	@echo "building the tests, plain and with sanitizers"
-	@$(MAKE_ALL) units runtime standin standin-check
+	@$(MAKE_ALL) units runtime standin standin-check build/pianola.html
 	@$(MAKE_ALL) $(ASAN) units
 	@$(MAKE_ALL) $(TSAN) build/tsan/pianola
 	@[ ! -x $(NVCC) ] || $(MAKE_ALL) gpu

@@ -32,7 +32,7 @@ build/page/pianola.js: $(PAGE) build/page/liblua.bc
 	    -sNODEJS_CATCH_EXIT=0 -sNODEJS_CATCH_REJECTION=0
 build/pianola.html: build/page/pianola.js page/join.py $(wildcard page/*.html page/*.css page/*.js schedules/*.lua schedules/*/*.lua)
 	python3 page/join.py $@
-page: PACKAGES += emscripten python3-pip
+page: PACKAGES += $(PAGE_PACKAGES)
 page: VIEWERS :=
 page: deps
 	@$(MAKE_ALL) build/pianola.html

@@ -75,6 +75,6 @@ const pick = list => list[random(list.length)];
       console.log(`FAIL: compile ${args.join(' ')}: ${why}`);
     }
   }
-  console.log(`${cases.length - failed} passed, ${failed} failed (both refused ${refused})`);
+  console.log(`both refused ${refused}\n${cases.length - failed} passed, ${failed} failed`);
   process.exit(failed ? 1 : 0);
 })();
