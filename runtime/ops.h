@@ -426,14 +426,17 @@ struct rt_stage {
     X(ADAMW, adamw, "mv", 14,                                                                                          \
       OF_RATE FIELD(beta1, BELOW_1, 0.9) FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8)                         \
           FIELD(decay, FROM_0, 0))                                                                                     \
-    X(MOMENTUM, momentum, "m", 4, OF_RATE FIELD(momentum, BELOW_1, 0.9) FIELD(nesterov, FLAG, false))
+    X(MOMENTUM, momentum, "m", 4, OF_RATE FIELD(momentum, BELOW_1, 0.9) FIELD(nesterov, FLAG, false))                  \
+    X(MUON, muon, "mv", 14,                                                                                            \
+      OF_RATE FIELD(adam_lr, ABOVE_0, NAN) FIELD(momentum, BELOW_1, 0.95) FIELD(beta1, BELOW_1, 0.9)                   \
+          FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8) FIELD(decay, FROM_0, 0))
 #define OF_RATE                                                                                                        \
     FIELD(lr, ABOVE_0, NAN)                                                                                            \
     FIELD(schedule, SCHEDULE, 0)                                                                                       \
     FIELD(warmup, BASE, 0) FIELD(steps, BASE, 0) FIELD(final, BELOW_1, 0) FIELD(cooldown, BELOW_1, 0.2)
 
 /* The fields of all optimizers, as a model stores them; 0: its optimizer has no such field. COUNTS: whole numbers. */
-#define RATES(X)  X(lr) X(beta1) X(beta2) X(eps) X(decay) X(momentum) X(final) X(cooldown)
+#define RATES(X)  X(lr) X(beta1) X(beta2) X(eps) X(decay) X(momentum) X(final) X(cooldown) X(adam_lr)
 #define COUNTS(X) X(schedule) X(warmup) X(steps) X(nesterov)
 
 /* How the learning rate goes on after its warm-up: layers/rate.h. */
@@ -484,6 +487,7 @@ struct rt_model {
     int32_t precision;            /* enum precision */
     int32_t update;               /* the most microbatches of an update; 0: one update ends the step */
     int32_t slices;               /* of a microbatch; 0: it is not cut */
+    int32_t output;               /* index of the linear layer in front of the loss; -1: there is none */
     const struct rt_names *names; /* [by rt_layer.index]; NULL: no layer has any */
 };
 
@@ -521,6 +525,13 @@ static inline void add_parameter(struct rt_parameters *p, const char *name, int3
 }
 /* Weights of matrices are drawn to 0 by an optimizer that does so; norms' and biases are not. */
 static inline bool decays(const struct rt_parameter *p) { return p->ndims > 1; }
+/* Muon steps hidden matrices, those of linear layers but the output's, and AdamW the rest. Floats of workspace that one
+ * takes: two of its size, two squares of its shorter side. 0: it is none. */
+static inline int64_t muon_work(const struct rt_model *m, const struct rt_layer *l, const struct rt_parameter *p) {
+    bool hidden = m->optimizer == OPT_MUON && l->kind == LAYER_linear && l->index != m->output && p->ndims == 2;
+    int64_t side = p->dim[0] < p->dim[1] ? p->dim[0] : p->dim[1];
+    return hidden ? 2 * p->count + 2 * side * side : 0;
+}
 /* A member's part of n rows, or columns, of layer l. */
 static inline int64_t share_of(const struct rt_layer *l, int split, int64_t n) {
     return l->share.split == split ? n / l->share.members : n;

@@ -131,9 +131,9 @@ static inline float update_scale(const struct rt_model *m, const struct rt_stage
     return s->update > 0 ? 1.0f / (float)(s->update / slices) : 1.0f;
 }
 /* One update of n of the stage's elements, from `first` on, where w, dw and opt begin: its number, from 1, of all that
- * the stage has in the run. dw is scaled by update_scale as it is read. */
+ * the stage has in the run. dw is scaled by update_scale as it is read. work: muon_work floats. */
 void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
-                 const float *dw, float *opt, int64_t number, int64_t of);
+                 const float *dw, float *opt, float *work, int64_t number, int64_t of);
 /* Initial weights, fp32 whatever the model's precision, weight_count of them: a function of seed, layer and parameter
  * only, so every cut and every rank agrees. */
 void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed);

@@ -424,6 +424,25 @@ function momentum(fields) end
 ---@return pianola.optimizer
 function adamw(fields) end
 
+---@class pianola.muon
+---@field lr number of learning: reached after the warm-up
+---@field schedule? "constant" | "linear" | "cosine" | "wsd" how it goes on. Default "constant"
+---@field warmup? integer updates over which it rises, default 0
+---@field steps? integer updates until the end, those of the warm-up included; default the run's
+---@field final? number the end's part of lr, default 0; not of "constant"
+---@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
+---@field adam_lr number AdamW's, of all but hidden matrices
+---@field momentum? number default 0.95
+---@field beta1? number default 0.9
+---@field beta2? number default 0.95
+---@field eps? number default 1e-8
+---@field decay? number of matrices, default 0
+
+---Muon for hidden matrices, AdamW for the rest.
+---@param fields pianola.muon
+---@return pianola.optimizer
+function muon(fields) end
+
 -- ---- clusters ----
 
 ---@class pianola.cluster

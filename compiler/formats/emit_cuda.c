@@ -130,8 +130,8 @@ static void emit_model(struct text *t, const struct rt_model *m) {
                "rows of a microbatch, context, vocab, features");
     put_values(t, "    ", format("%s,%s", optimizer[m->optimizer], rates), names);
     put_values(t, "    ", counts + 1, format("%s (0: %s)", count_names, "schedule constant, steps the run's"));
-    put_values(t, "    ", format("%d, %s, %d, %d,", m->batches, m->precision ? "BF16" : "FP32", m->update, m->slices),
-               "microbatches of a step, precision, microbatches of an update (0: all), slices (0: none)");
+    put_values(t, "    ", format("%d, %s, %d, %d, %d,", m->batches, m->precision ? "BF16" : "FP32", m->update, m->slices, m->output),
+               "microbatches of a step, precision, microbatches of an update (0: all), slices (0: none), output layer");
     put_values(t, "    ", m->names ? "names," : "NULL,", "what layers are called in files of weights");
     put(t, "};\n");
 }

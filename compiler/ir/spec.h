@@ -368,6 +368,7 @@ struct stage {
     double cost[NDIRS]; /* default cost of F, R, I, B, W: units, FLOP, or seconds */
     double flop[NDIRS];
     double update;         /* cost of U */
+    int64_t update_work;   /* bytes of workspace that it takes */
     int64_t bytes[NKINDS]; /* of weight, wgrad, opt, work, act, grad, stash, wstash, input, token */
     struct rt_stage rt;    /* layers and offsets; empty without a model */
     struct stop {          /* where a part of a job ends, for what it exchanges with the rest of its team */

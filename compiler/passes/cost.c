@@ -189,6 +189,22 @@ static double update_flop(const struct model *m) {
     return each[m->rt.optimizer];
 }
 
+/* What Muon's matrices take, whose largest workspace is the stage's. */
+static double muon_flop(struct stage *st, const struct rt_model *m) {
+    double flop = 0;
+    for (const struct rt_layer *l = st->rt.layer; l < st->rt.layer + st->rt.nlayers; l++) {
+        const struct rt_parameters all = parameters_of(m, l, false);
+        for (int i = 0; i < all.n && l->set == SET_OWN; i++) {
+            const struct rt_parameter *p = &all.at[i];
+            int64_t bytes = (int64_t)sizeof(float) * muon_work(m, l, p);
+            double side = (double)(p->dim[0] < p->dim[1] ? p->dim[0] : p->dim[1]);
+            flop += bytes > 0 ? 5 * (4 * side * (double)p->count + 2 * side * side * side) : 0;
+            st->update_work = bytes > st->update_work ? bytes : st->update_work;
+        }
+    }
+    return flop;
+}
+
 void cost_of(struct stage *st, const struct spec *sp) {
     double f = 0, i = 0, w = 0, speed = sp->flops > 0 ? sp->flops : 1, nparam = 0;
     for (const struct rt_layer *l = st->rt.layer; l < st->rt.layer + st->rt.nlayers; l++) {
@@ -204,7 +220,7 @@ void cost_of(struct stage *st, const struct spec *sp) {
     st->flop[OP_B] = st->flop[OP_I] + st->flop[OP_W];
     for (int d = 0; d < NDIRS; d++)
         st->cost[d] = st->flop[d] / speed;
-    st->update = update_flop(sp->model) * nparam / speed;
+    st->update = (update_flop(sp->model) * nparam + muon_flop(st, &sp->model->rt)) / speed;
 }
 
 static void bytes_of(struct stage *st) {
@@ -399,6 +415,21 @@ void cost_homes(const struct spec *sp, struct stage *st) {
                 st[s].bytes[kinds[i]] = 0;
 }
 
+/* Muon steps whole matrices: no home may update a piece of one. */
+static void refuse_pieces(const struct spec *sp) {
+    for (int s = 0; s < sp->stages && sp->model->rt.optimizer == OPT_MUON; s++) {
+        struct member member = member_at(&sp->names, s);
+        if (member.size > 1)
+            die("%s: muon steps whole matrices, but a team of %d ranks divides those of stage %d; train it without "
+                "teams, or with adamw",
+                sp->file, member.size, member.stage);
+        if (!is_bare(sp, s) && (sp->homes[s].size > 1 || sp->homes[s].zero > 0))
+            die("%s: muon steps whole matrices, but the homes of stage %d each update a piece of its weights; give it "
+                "single ranks as homes and leave 'zero' out, or train it with adamw",
+                sp->file, s);
+    }
+}
+
 /* The pieces in which gradients travel depend on their bytes, which are then padded to such pieces. */
 static void cost_gradients(const struct spec *sp, struct stage *st) {
     cost_homes(sp, st);
@@ -433,6 +464,8 @@ struct stage *cost_stages(struct spec *sp) {
     sp->homes = find_homes(sp);
     if (sp->update)
         place_updates(sp);
+    if (sp->model)
+        refuse_pieces(sp);
     cost_gradients(sp, st);
     list_exchanges(sp, st);
     for (struct job *j = sp->job; j < sp->job + all_jobs(sp); j++) {

@@ -315,6 +315,10 @@ static void permanent_buffers(struct build *build) {
                 *most = &work[2 * sp->job[j].rank + is_second(sp, j)];
         *most = need > *most ? need : *most;
     }
+    for (const struct owner *owner = build->owner; owner < end; owner++) {
+        int64_t need = build->st[owner->set].update_work, *most = &work[2 * owner->rank];
+        *most = need > *most ? need : *most;
+    }
     for (int r = 0; r < sp->workers; r++)
         for (int second = 0; second < 2; second++)
             if (work[2 * r + second] > 0)

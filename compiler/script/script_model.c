@@ -569,6 +569,8 @@ void extract_model(struct script *script, void *spec) {
         read_optimizer(&builder);
         read_layers(&builder);
     }
+    struct model *m = builder.m;
+    m->rt.output = m->nlayers > 1 && m->layer[m->nlayers - 2].kind == LAYER_linear ? m->nlayers - 2 : -1;
     keep_names(builder.m);
     read_cut(&builder);
     sp->model = builder.m;

@@ -236,7 +236,7 @@ static bool check_growth(struct check *check, int r, int32_t b) {
                       buf_text(check, r, b), buf_text(check, r, x->grows), x->stage, x->batch);
 }
 
-/* A rank's workspace must suffice for every job it runs there. */
+/* A rank's workspace must suffice for every job and update it runs there. */
 static bool check_workspace(struct check *check, int r) {
     const struct rank *k = &check->p->rank[r];
     int64_t first = 0;
@@ -247,6 +247,10 @@ static bool check_workspace(struct check *check, int r) {
         const struct instr *x = &k->ins[i];
         int32_t own = is_job(x->op) ? operand(k, x, ROLE_work, 0) : -1;
         int64_t have = own < 0 ? first : k->buf[own].bytes;
+        if (x->op == OP_U && x->stage >= 0 && x->stage < check->sp->stages &&
+            check->sp->stage[x->stage].update_work > first)
+            return refute_all(check, CLAIM_MEMORY, "U %d needs %lld bytes of workspace; rank %d has %lld", x->stage,
+                              (long long)check->sp->stage[x->stage].update_work, r, (long long)first);
         if (!is_job(x->op) || x->stage < 0 || x->stage >= check->sp->stages)
             continue;
         int64_t need = stage_at(check->sp, check->sp->stage, x->stage, x->batch)->bytes[K_work];

@@ -85,10 +85,12 @@ static void host_launch(struct replay *re, const struct rt_instr *x) {
     char *arena = self(re)->arena;
     float *dw = (float *)(void *)job_operand(arena, x, ROLE_dw);
     if (x->op == OP_U) {
-        const struct rt_home *home = home_on(&re->program->rank[re->rank], x->stage);
+        const struct rt_rank *k = &re->program->rank[re->rank];
+        const struct rt_home *home = home_on(k, x->stage);
+        float *workspace = k->work < 0 ? NULL : (float *)(void *)(arena + k->work);
         host_update(re->program->model, &re->program->stage[x->stage], home->own, home->owned,
                     (float *)(void *)job_operand(arena, x, ROLE_w), dw,
-                    (float *)(void *)job_operand(arena, x, ROLE_opt), update_number(re, x), update_total(re, x));
+                    (float *)(void *)job_operand(arena, x, ROLE_opt), workspace, update_number(re, x), update_total(re, x));
     } else if (x->op == OP_ADD || x->op == OP_TAKE)
         host_add(dw, (const float *)(const void *)job_operand(arena, x, ROLE_src), x->bytes / 4, x->first);
     else if (is_copy(x->op)) {

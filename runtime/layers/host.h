@@ -120,4 +120,7 @@ static inline float host_dot(const float *a, const float *b, int n) {
         s[k] += a[i] * b[i];
     return host_fold(s);
 }
+/* muon_host.c: Muon's step of a whole matrix. scale: of its gradient; work: muon_work floats. */
+void host_muon(const struct rt_model *m, const struct rt_parameter *p, float lr, float scale, float *w, const float *dw,
+               float *momentum, float *work);
 #endif

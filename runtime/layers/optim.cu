@@ -60,6 +60,9 @@ struct adamw {
     }
 };
 
+/* Its matrices are stepped on hosts only: devices refuse it. */
+using muon = adamw;
+
 /* Where, among a launch's elements, those whose weights decay begin and end, in turn. */
 enum { MOST_TURNS = 128 };
 struct turns {

@@ -8,7 +8,7 @@
 /* What all weights of a parameter's update share. */
 struct update {
     const struct rt_model *m;
-    float scale, lr, decay;
+    float scale, lr, adam_lr, decay;
     int64_t number; /* from 1 */
 };
 
@@ -51,7 +51,7 @@ static double power(double x, int64_t n) {
  * moment, v the second. */
 static WIDE void adamw(const struct update *u, int64_t n, float *restrict w, const float *restrict dw, float *moment,
                        int64_t stride) {
-    const float lr = u->lr, scale = u->scale, decay = u->decay;
+    const float lr = u->adam_lr, scale = u->scale, decay = u->decay;
     const float beta1 = u->m->beta1, beta2 = u->m->beta2, eps = u->m->eps;
     const float unbias = (float)(1 / (1 - power((double)beta1, u->number)));
     const float unbias2 = (float)(1 / (1 - power((double)beta2, u->number)));
@@ -65,15 +65,21 @@ static WIDE void adamw(const struct update *u, int64_t n, float *restrict w, con
     }
 }
 
+/* Of what is no hidden matrix: those have host_muon. */
+static void muon(const struct update *u, int64_t n, float *w, const float *dw, float *moment, int64_t stride) {
+    adamw(u, n, w, dw, moment, stride);
+}
+
 #define X(NAME, name, ...) name,
 static optimizer_step *const steps[NOPTIMIZERS] = {NULL, OPTIMIZERS(X)};
 #undef X
 
 /* Each moment is laid out as the weights are. Step 1 starts them at zero. */
 void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
-                 const float *dw, float *opt, int64_t number, int64_t of) {
+                 const float *dw, float *opt, float *work, int64_t number, int64_t of) {
     int moments = count_moments(m->optimizer);
-    struct update u = {m, update_scale(m, s), rate_at(m, number, of), 0, number};
+    struct update u = {m, update_scale(m, s), rate_at(m, number, of), 0, 0, number};
+    u.adam_lr = m->optimizer == OPT_MUON ? rate_from(m, (double)m->adam_lr, number, of) : u.lr;
     if (number == 1 && moments * n > 0)
         memset(opt, 0, (size_t)(moments * n) * sizeof *opt);
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers && steps[m->optimizer]; l++) {
@@ -84,7 +90,9 @@ void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t fir
             end += all.at[i].count;
             int64_t from = begin > first ? begin : first, to = end < first + n ? end : first + n, at = from - first;
             u.decay = decays(&all.at[i]) ? m->decay : 0;
-            if (to > from)
+            if (to > from && muon_work(m, l, &all.at[i]) > 0)
+                host_muon(m, &all.at[i], u.lr, u.scale, w + at, dw + at, opt + at, work);
+            else if (to > from)
                 steps[m->optimizer](&u, to - from, w + at, dw + at, moments > 0 ? opt + at : NULL, n);
         }
     }

@@ -33,13 +33,13 @@ RATE_FUNCTION double rate_cosine(double x) {
     return x > 0.5 ? -sum : sum;
 }
 
-/* of: the updates of the whole run. */
-RATE_FUNCTION float rate_at(const struct rt_model *m, int64_t update, int64_t of) {
-    double lr = m->lr, done = (double)(update - 1), end = (double)(m->steps > 0 ? m->steps : of), from = m->warmup;
+/* With another lr than the model's. of: the updates of the whole run. */
+RATE_FUNCTION float rate_from(const struct rt_model *m, double lr, int64_t update, int64_t of) {
+    double done = (double)(update - 1), end = (double)(m->steps > 0 ? m->steps : of), from = m->warmup;
     if (update <= m->warmup)
         return (float)(RATE_MUL(lr, (double)update) / from);
     if (m->schedule == SCHEDULE_constant)
-        return m->lr;
+        return (float)lr;
     if (m->schedule == SCHEDULE_wsd) {
         double stable = end - (double)(int64_t)(RATE_MUL(end, (double)m->cooldown) + 0.5);
         from = stable > from ? stable : from;
@@ -47,5 +47,8 @@ RATE_FUNCTION float rate_at(const struct rt_model *m, int64_t update, int64_t of
     double x = done >= end ? 1 : done > from ? (done - from) / (end - from) : 0;
     x = m->schedule == SCHEDULE_cosine ? (1 - rate_cosine(x)) / 2 : m->schedule == SCHEDULE_wsd ? sqrt(x) : x;
     return (float)RATE_MUL(lr, 1 - RATE_MUL(1 - (double)m->final, x));
+}
+RATE_FUNCTION float rate_at(const struct rt_model *m, int64_t update, int64_t of) {
+    return rate_from(m, (double)m->lr, update, of);
 }
 #endif

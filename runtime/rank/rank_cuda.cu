@@ -41,7 +41,8 @@ static struct {
 /* A waiting lane holds up what follows it in the same hardware queue. The default is 8 queues; copies have queues of
  * their own (CUDA Programming Guide, "CUDA Environment Variables"). */
 extern "C" void backend_open(const struct rt_self *self, const struct rt_tables *tables) {
-    (void)self, (void)tables;
+    if (tables->model->optimizer == OPT_MUON)
+        rank_error(self, "muon runs on CPUs as yet; compile the model with another optimizer, or build the ranks for CPUs");
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", "32", 0);
 }

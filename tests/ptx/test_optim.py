@@ -31,7 +31,7 @@ def model(schedule, warmup, steps, nesterov=0):
              for name in ('RATES', 'COUNTS')}
     counts = {'schedule': SCHEDULES.index(schedule), 'warmup': warmup, 'steps': steps, 'nesterov': nesterov}
     made = np.zeros(6, np.int32).tobytes() + np.array([RATES.get(w, 0) for w in words['RATES']], f).tobytes()
-    made += np.array([counts[w] for w in words['COUNTS']], np.int32).tobytes() + np.zeros(4, np.int32).tobytes()
+    made += np.array([counts[w] for w in words['COUNTS']], np.int32).tobytes() + np.zeros(5, np.int32).tobytes()
     return made + bytes(-len(made) % 8) + bytes(8)
 
 

@@ -9,8 +9,8 @@ static void dump_bits(FILE *f, float x) {
 }
 
 static void dump_model(FILE *f, const struct rt_model *m) {
-    fprintf(f, "model input %d rows %d context %d vocab %d features %d batches %d precision %d update %d slices %d\n",
-            m->input, m->rows, m->context, m->vocab, m->features, m->batches, m->precision, m->update, m->slices);
+    fprintf(f, "model input %d rows %d context %d vocab %d features %d batches %d precision %d update %d slices %d output %d\n",
+            m->input, m->rows, m->context, m->vocab, m->features, m->batches, m->precision, m->update, m->slices, m->output);
     fprintf(f, "optimizer %d", m->optimizer);
 #define X(name) fprintf(f, " " #name), dump_bits(f, m->name);
     RATES(X)

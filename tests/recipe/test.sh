@@ -6,7 +6,10 @@ cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
 trap 'rm -rf "$room"' EXIT
-judge() { python3 tests/recipe/judge.py "$@" 2>&1 | tail -n 1; }
+for numpy in ${PYTHON:-python3 /usr/bin/python3}; do # the second is the one that make deps gives numpy to
+    ! "$numpy" -c 'import numpy' 2>/dev/null || break
+done
+judge() { python3 -B tests/recipe/judge.py "$@" 2>&1 | tail -n 1; }
 train() { timeout 200 "$PIANOLA" run "$@" --json 2>"$room/stderr"; }
 field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
 head -c 30000 /usr/share/common-licenses/GPL-3 >"$room/train"
@@ -36,6 +39,30 @@ for optimizer in sgd momentum adamw; do
     expect "$optimizer on the stand-in" "$wanted" "$(PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so \
         train schedules/1f1b.lua -D batches=8 --model tests/recipe/integers.lua -D optimizer=$optimizer --steps 6 --device cuda | field weights)"
 done
+
+# Updates by numpy, from the checkpoints before and behind one.
+for optimizer in adamw momentum "momentum -D nesterov=true" muon; do
+    # shellcheck disable=SC2086
+    compiled "one" serial --model tests/recipe/small.lua -D optimizer=$optimizer -D batches=4 -D stages=1
+    tcp one 1 --steps 10 --every 1 --keep 10 --checkpoint "$saved" --data "$room/train"
+    ended 60
+    expect "$optimizer: weights and moments of step 4" "" \
+        "$($numpy -B tests/recipe/updates.py "$saved" ${optimizer/ -D nesterov=true/ nesterov} 2>&1 | tail -n 1)"
+    rm -r "$saved" "$room/one"
+done
+
+# Muon's matrices, under schedules that add gradients in one order; and what is none.
+for schedule in 1f1b zbv 1f1b_offload; do
+    expect "muon, $schedule: weights of one rank" true "$(train schedules/$schedule.lua -D batches=8 --model tests/recipe/small.lua \
+        -D optimizer=muon --steps 5 --compare --data "$room/train" | field one_rank_same_weights)"
+done
+for schedule in fsdp.lua zero1.lua zero2.lua "tp.lua"; do
+    # shellcheck disable=SC2086
+    expect "muon, $schedule: refused" 1 "$("$PIANOLA" check schedules/$schedule --model tests/recipe/small.lua -D optimizer=muon \
+        2>&1 | grep -c 'muon steps whole matrices\|split\|divide')"
+done
+expect "muon on a GPU: refused" 1 "$("$PIANOLA" run schedules/1f1b.lua --model tests/recipe/small.lua -D optimizer=muon --device cuda 2>&1 |
+    grep -c 'muon runs on CPUs')"
 
 # Validation.
 recipe=(-D schedule=cosine -D warmup=3 -D decay=0.1 --data "$room/train")

@@ -1,0 +1,16 @@
+-- A GPT of two layers, with any optimizer: as small as can be with matrices that are wide, tall and square.
+local p = params { optimizer = "adamw", nesterov = false }
+local of = {
+  sgd = sgd { lr = 0.1 },
+  momentum = momentum { lr = 0.05, nesterov = p.nesterov, schedule = "linear", warmup = 2 },
+  adamw = adamw { lr = 0.01, decay = 0.1, schedule = "cosine", warmup = 2, final = 0.1 },
+  muon = muon { lr = 0.02, adam_lr = 0.003, decay = 0.1, schedule = "cosine", warmup = 2, final = 0.1 },
+}
+local layers = { embedding { width = 16 } }
+for _ = 1, 4 do
+  layers[#layers + 1] = residual { layernorm {}, linear { width = 48 }, attention { heads = 2 }, linear { width = 16 } }
+end
+layers[#layers + 1] = layernorm {}
+layers[#layers + 1] = linear { width = 256 }
+layers[#layers + 1] = cross_entropy {}
+return model { input = tokens { vocab = 256, context = 16, rows = 2 }, layers = layers, optimizer = of[p.optimizer] }
