@@ -33,12 +33,16 @@ function plotOf(rows, unit, now) { // as large as its text is to be read
   const best = rows.filter(r => !rows.some(o => o !== r && o.makespan <= r.makespan && o.peak_bytes <= r.peak_bytes &&
     (o.makespan < r.makespan || o.peak_bytes < r.peak_bytes))).sort((p, q) => p.peak_bytes - q.peak_bytes);
   out += `<path class="front" d="${best.map((r, i) => `${i ? `H${x(r.peak_bytes)}V` : `M${x(r.peak_bytes)} `}${y(r.makespan)}`).join('')}"/>`;
-  const used = [];
-  for (const r of [...rows].sort((p, q) => p.makespan - q.makespan || p.peak_bytes - q.peak_bytes)) {
-    let at = y(r.makespan) + 3.5;
-    while (used.some(u => Math.abs(u[0] - x(r.peak_bytes)) < 90 && Math.abs(u[1] - at) < 11)) at += 11;
-    used.push([x(r.peak_bytes), at]);
-    out += `<circle class="${r.schedule === now ? 'now' : best.includes(r) ? 'best' : ''}" cx="${x(r.peak_bytes)}" cy="${y(r.makespan)}" r="4"><title>${escapeHtml(r.schedule)}: ${timeText(r.makespan, unit)}, ${bytesText(r.peak_bytes)}</title></circle><text x="${x(r.peak_bytes) + 7}" y="${at}">${escapeHtml(r.schedule)}</text>`;
+  // Names where there is room; those of the best, and of what is in the editor, come first. Others say theirs when pointed at.
+  const weight = r => (r.schedule === now ? 0 : best.includes(r) ? 1 : 2), used = rows.map(r => [x(r.peak_bytes) - 5, y(r.makespan) - 4, 10, 8]);
+  const free = (l, t, w, h) => t > T - 6 && t + h < H - B && l + w < W && !used.some(u => l < u[0] + u[2] && u[0] < l + w && t < u[1] + u[3] && u[1] < t + h);
+  for (const r of rows) out += `<circle class="${['now', 'best', ''][weight(r)]}" cx="${x(r.peak_bytes)}" cy="${y(r.makespan)}" r="4"><title>${escapeHtml(r.schedule)}: ${timeText(r.makespan, unit)}, ${bytesText(r.peak_bytes)}</title></circle>`;
+  for (const r of [...rows].sort((p, q) => weight(p) - weight(q))) {
+    const left = x(r.peak_bytes) + 7, width = 6.5 * r.schedule.length;
+    const at = [0, 9, -9].map(d => y(r.makespan) + d).find(middle => free(left, middle - 5, width, 10));
+    if (at === undefined) continue;
+    used.push([left, at - 5, width, 10]);
+    out += `<text x="${left}" y="${at + 3.5}">${escapeHtml(r.schedule)}</text>`;
   }
   return out + `<text class="mid" x="${(L + W - R) / 2}" y="${H - 6}">largest memory of a rank</text><text class="mid" transform="translate(12 ${(H - B + T) / 2}) rotate(-90)">makespan, ${timeText(1, unit).split(' ')[1]}</text></svg>`;
 }

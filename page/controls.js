@@ -25,10 +25,11 @@ const trim = v => (v === Infinity ? 'inf' : String(Number(v.toPrecision(6))));
 function makeControls(form, changed) {
   let fields = new Map(), signature = '';
 
-  function row(param, model) {
+  function row(first, model) {
+    let param = first; // its default may depend on other parameters
     const div = document.createElement('div'), id = 'p-' + param.name;
     const values = param.values.length ? [...new Set([param.default, ...param.values])] : [];
-    const scale = (param.type === 'integer' || param.type === 'number') ? scaleOf(param, model) : null;
+    let scale = param.type === 'integer' || param.type === 'number' ? scaleOf(param, model) : null;
     let field, slider = null;
     div.className = 'param';
     div.innerHTML = `<label for="${id}">${param.name}</label>`;
@@ -71,12 +72,16 @@ function makeControls(form, changed) {
       div.append(slider);
     }
     div.append(field);
-    const set = text => {
-      if (document.activeElement !== field) field.value = text;
-      if (slider && document.activeElement !== slider) slider.value = scale.from(Number(text.replace('inf', 'Infinity')));
-      div.classList.toggle('set', text !== param.default);
+    const set = now => { // what has the focus is the user's
+      param = now;
+      if (document.activeElement !== field) field.value = param.value;
+      if (slider && document.activeElement !== slider) {
+        scale = scaleOf(param, model) || scale;
+        slider.value = scale.from(Number(param.value.replace('inf', 'Infinity')));
+      }
+      div.classList.toggle('set', param.value !== param.default);
     };
-    set(param.value);
+    set(param);
     fields.set(param.name, set);
     return div;
   }
@@ -84,9 +89,9 @@ function makeControls(form, changed) {
 
   return {
     show(params, model) {
-      const now = JSON.stringify([model, params.map(p => [p.script, p.name, p.type, p.default, p.values])]);
+      const now = JSON.stringify([model, params.map(p => [p.script, p.name, p.type, p.values])]);
       if (now === signature) {
-        for (const p of params) fields.get(p.name)(p.value);
+        for (const p of params) fields.get(p.name)(p);
         return;
       }
       const focused = document.activeElement && form.contains(document.activeElement) ? document.activeElement.id : '';

@@ -26,7 +26,7 @@ function titlesOf(lines, number) {
 // say(how, text): what stands in the page's verdict
 function makeStreams(view, say) {
   const $ = id => document.getElementById(id);
-  let compiled = '', timer = 0;
+  let compiled = '', timer = 0, unseen = false;
   const editor = makeEditor($('program'), { label: 'Streams, in text form', colour: colourStreams, names: [], changed: () => {
     $('restore').hidden = editor.text === compiled;
     $('claim').textContent = 'proving';
@@ -79,11 +79,16 @@ function makeStreams(view, say) {
         $('claims').replaceChildren();
         return;
       }
-      editor.show(text);
-      if ($('streams').hidden) $('claim').textContent = '';
-      else prove();
+      unseen = true;
+      $('claim').textContent = '';
+      if (!$('streams').hidden) this.opened();
     },
-    opened() { if (!editor.area.disabled) prove(); },
+    opened() { // drawn only then
+      if (editor.area.disabled) return;
+      if (unseen) editor.show(compiled);
+      unseen = false;
+      prove();
+    },
     editor,
   };
 }
