@@ -29,6 +29,8 @@ MODELS = {
     "Llama 3.2": lambda: LlamaForCausalLM(LlamaConfig(**size, rms_norm_eps=1e-5, rope_theta=500000.0, tie_word_embeddings=True,
         rope_scaling={"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                       "original_max_position_embeddings": 16})),
+    "Llama, linearly scaled rope": lambda: LlamaForCausalLM(LlamaConfig(**size, rms_norm_eps=1e-2, rope_theta=1000.0,
+        rope_scaling={"rope_type": "linear", "factor": 4.0})),
     "Qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**size, rms_norm_eps=1e-6, rope_theta=1000000.0, tie_word_embeddings=True)),
     "GPT-2": lambda: GPT2LMHeadModel(GPT2Config(n_embd=48, n_layer=3, n_head=4, n_positions=CONTEXT, vocab_size=VOCAB,
         bos_token_id=None, eos_token_id=None, initializer_range=0.2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)),
