@@ -223,9 +223,10 @@ test-kill:
 PYTHON ?= build/torch/bin/python
 build/torch/bin/python:
 	python3 -m venv build/torch
-	build/torch/bin/pip install -q torch numpy
+	build/torch/bin/pip install -q torch numpy transformers
 test-torch: build/pianola $(PYTHON)
 	@timeout 900 $(PYTHON) tests/torch/exchange.py build/pianola $(filter-out %.d.lua,$(wildcard schedules/*.lua))
+	@timeout 900 $(PYTHON) tests/torch/published.py build/pianola
 # The library that tokenizers are made for, on the same texts, with the real one of SmolLM2 (100 MB).
 build/tokens/bin/python:
 	python3 -m venv build/tokens

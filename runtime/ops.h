@@ -131,8 +131,7 @@
     X(input)                                                                                                           \
     X(dy)                                                                                                              \
     X(dx)                                                                                                              \
-    X(wstash) X(dw) X(opt) X(t) X(src) X(done) X(v) X(dv) X(give) X(got) X(work) X(kv) X(own) X(dkv) X(dpast) X(u)     \
-        X(du)
+    X(wstash) X(dw) X(opt) X(t) X(src) X(done) X(v) X(dv) X(give) X(got) X(work) X(kv) X(own) X(dkv) X(dpast) X(u) X(du)
 
 #define X(name, ...) OP_##name,
 enum op { OPS(X) NOPS, OP_none = NOPS };
@@ -251,8 +250,8 @@ static inline bool on_host(int op, int role) {
     X(silu, , "y = x / (1 + e^-x)  (Elfwing et al. 2018)")                                                             \
     X(swiglu, , "y = silu(g) u on g,u side by side: 2F -> F  (Shazeer 2020)")                                          \
     X(layernorm, VECTOR(gamma, l->out) VECTOR(beta, l->out),                                                           \
-      "y = gamma (x - mean) / sqrt(var + 1e-5) + beta over columns  (Ba et al. 2016)")                                 \
-    X(rmsnorm, VECTOR(gamma, l->out), "y = gamma x / sqrt(mean(x^2) + 1e-5) over columns  (Zhang & Sennrich 2019)")    \
+      "y = gamma (x - mean) / sqrt(var + eps) + beta over columns  (Ba et al. 2016)")                                  \
+    X(rmsnorm, VECTOR(gamma, l->out), "y = gamma x / sqrt(mean(x^2) + eps) over columns  (Zhang & Sennrich 2019)")     \
     X(attention, ,                                                                                                     \
       "causal, of heads of q, then k and v: H + 2K -> H; rope turns q, k  (Vaswani 2017, Ainslie 2023, Su 2021)")      \
     X(route, WHOLE(router, l->in, l->experts),                                                                         \
@@ -326,6 +325,14 @@ enum sweep_kind { SWEEP_ALL, SWEEP_PUT_OFF, SWEEP_WEIGHTS };
  * the members of its team share, u. */
 enum which_set { SET_OWN, SET_TABLE, SET_SHARED, NSETS };
 
+/* How a rope's frequencies are lower than its base says, so that it reaches further than the context it was trained
+ * with: by the factor; or, where a context is given, only those with fewer than `low` turns in that, those with more
+ * than `high` not at all, and between the two by what is linear (Llama 3's). factor 0: they are not. */
+struct rt_scaling {
+    float factor, low, high;
+    int32_t context;
+};
+
 struct rt_layer {
     int32_t kind;           /* enum layer_kind */
     int32_t rows, in, out;  /* rows x in -> out_rows x out */
@@ -351,7 +358,10 @@ struct rt_layer {
      * of the loss that balances their loads. */
     int32_t experts, top, capacity;
     float balance;
+    float eps; /* of norms; 0: 1e-5. Others 0 */
+    struct rt_scaling scaling;
 };
+static inline float eps_of(const struct rt_layer *l) { return l->eps > 0 ? l->eps : 1e-5f; }
 
 /* Bytes of what a route keeps: see routing_at in layers/moe.h. To a whole cache line. */
 static inline int64_t routing_bytes(const struct rt_layer *route) {

@@ -269,6 +269,8 @@ function silu(fields) end
 function swiglu(fields) end
 
 ---@class pianola.layernorm
+---Added to the variance; 1e-5.
+---@field eps? number
 ---`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
 ---all others there. Default, unless another layer says so: each has all rows.
 ---@field split? "rows"
@@ -277,12 +279,14 @@ function swiglu(fields) end
 ---The same in GGUF files.
 ---@field gguf? string
 
----y = gamma (x - mean) / sqrt(var + 1e-5) + beta
+---y = gamma (x - mean) / sqrt(var + eps) + beta
 ---@param fields pianola.layernorm
 ---@return pianola.layer
 function layernorm(fields) end
 
 ---@class pianola.rmsnorm
+---Added to the variance; 1e-5.
+---@field eps? number
 ---`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
 ---all others there. Default, unless another layer says so: each has all rows.
 ---@field split? "rows"
@@ -291,7 +295,7 @@ function layernorm(fields) end
 ---The same in GGUF files.
 ---@field gguf? string
 
----y = gamma x / sqrt(mean(x^2) + 1e-5)
+---y = gamma x / sqrt(mean(x^2) + eps)
 ---@param fields pianola.rmsnorm
 ---@return pianola.layer
 function rmsnorm(fields) end
@@ -302,6 +306,13 @@ function rmsnorm(fields) end
 ---@field kv_heads? integer
 ---The base of a rotary position embedding, such as 10000; needs a linear layer before it. Default 0: none.
 ---@field rope? integer
+---Scaled rope: its frequencies are divided by this. Default 0: they are not.
+---@field rope_factor? number
+---As Llama 3 scales them: those with fewer turns than rope_low in rope_context are divided, those with more than rope_high
+---are not, and between the two it is linear.
+---@field rope_low? number
+---@field rope_high? number
+---@field rope_context? integer
 ---How it goes on where the members of a team each have rows of their own. `"rows"`: all get the keys and values of all, and
 ---a member's rows are two chunks of each sequence, as far from its begin as from its end. `"heads"`: each gets all rows of
 ---some heads. Default: with some heads, behind a linear layer whose columns are divided.

@@ -15,7 +15,7 @@
 struct census {
     const struct rt_layer *embedding, *attention, *gate, *norm;
     int blocks;
-    bool biased;
+    bool biased, biased_keys; /* linear layers: some; those in front of attention */
 };
 
 static struct census count_layers(const struct rt_stage *const *stage, int n) {
@@ -28,9 +28,22 @@ static struct census count_layers(const struct rt_stage *const *stage, int n) {
             c.attention = l->kind == LAYER_attention ? l : c.attention;
             c.gate = l->kind == LAYER_swiglu || l->kind == LAYER_gelu ? l : c.gate;
             c.norm = norm ? l : c.norm;
-            c.biased |= l->kind == LAYER_linear && l->nparam > (int64_t)l->in * l->out;
+            if (l->kind == LAYER_linear && l->nparam > (int64_t)l->in * l->out)
+                *(l + 1 < stage[s]->layer + stage[s]->nlayers && l[1].kind == LAYER_attention ? &c.biased_keys
+                                                                                              : &c.biased) = true;
         }
     return c;
+}
+
+static void put_scaling(struct text *t, const struct rt_scaling *s) {
+    if (s->factor > 0)
+        put(t, "  \"rope_scaling\": {\"rope_type\": \"%s\", \"factor\": %g", s->context > 0 ? "llama3" : "linear",
+            (double)s->factor);
+    if (s->context > 0)
+        put(t, ", \"low_freq_factor\": %g, \"high_freq_factor\": %g, \"original_max_position_embeddings\": %d",
+            (double)s->low, (double)s->high, s->context);
+    if (s->factor > 0)
+        put_word(t, "},\n");
 }
 
 static void put_config(struct text *t, const struct spec *sp, const struct census *c, const char *file) {
@@ -41,21 +54,24 @@ static void put_config(struct text *t, const struct spec *sp, const struct censu
                  e->context == 0 && !c->biased;
     bool gpt2 = whole && c->norm->kind == LAYER_layernorm && c->gate->kind == LAYER_gelu && a->rope == 0 &&
                 e->context > 0 && a->heads == a->kv_heads;
-    if (llama)
+    if (llama) {
+        bool qwen = c->biased_keys;
         put(t,
-            "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n  \"model_type\": \"llama\",\n  \"hidden_act\": "
-            "\"silu\",\n"
+            "{\n  \"architectures\": [\"%sForCausalLM\"],\n  \"model_type\": \"%s\",\n  \"hidden_act\": \"silu\",\n"
             "  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n  \"num_hidden_layers\": %d,\n"
             "  \"num_attention_heads\": %d,\n  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n"
-            "  \"max_position_embeddings\": %d,\n  \"rms_norm_eps\": 1e-05,\n  \"rope_theta\": %d.0,\n"
-            "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n",
-            e->out, c->gate->out, c->blocks, a->heads, a->kv_heads, a->out / a->heads, m->context, a->rope);
-    else if (gpt2)
+            "  \"max_position_embeddings\": %d,\n  \"rms_norm_eps\": %s,\n  \"rope_theta\": %d.0,\n",
+            qwen ? "Qwen2" : "Llama", qwen ? "qwen2" : "llama", e->out, c->gate->out, c->blocks, a->heads, a->kv_heads,
+            a->out / a->heads, m->context, format("%g", (double)eps_of(c->norm)), a->rope);
+        if (!qwen)
+            put_word(t, "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n");
+        put_scaling(t, &a->scaling);
+    } else if (gpt2)
         put(t,
             "{\n  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
             "  \"activation_function\": \"gelu_new\",\n  \"n_embd\": %d,\n  \"n_inner\": %d,\n  \"n_layer\": %d,\n"
-            "  \"n_head\": %d,\n  \"n_positions\": %d,\n  \"layer_norm_epsilon\": 1e-05,\n",
-            e->out, c->gate->out, c->blocks, a->heads, e->context);
+            "  \"n_head\": %d,\n  \"n_positions\": %d,\n  \"layer_norm_epsilon\": %s,\n",
+            e->out, c->gate->out, c->blocks, a->heads, e->context, format("%g", (double)eps_of(c->norm)));
     else
         die("%s: is neither a Llama nor a GPT-2 as transformers know them, so no config.json is; without --names hf, "
             "its "

@@ -21,7 +21,11 @@
     X(rope, "rope.freq_base", "rope_theta")                                                                            \
     X(head, "attention.key_length", "head_dim")                                                                        \
     X(eps, "attention.layer_norm_rms_epsilon", "rms_norm_eps")                                                         \
-    X(positions, "context_length", "n_positions")
+    X(positions, "context_length", "n_positions")                                                                      \
+    X(factor, "rope.scaling.factor", "factor")                                                                         \
+    X(low, "rope.scaling.low_freq_factor", "low_freq_factor")                                                          \
+    X(high, "rope.scaling.high_freq_factor", "high_freq_factor")                                                       \
+    X(trained, "rope.scaling.original_context_length", "original_max_position_embeddings")
 
 struct described {
     const char *file;
@@ -90,13 +94,10 @@ static void read_member(struct json_in *j, struct described *d, const char *name
         d->untied = !(d->tied = json_true(j));
     else if (strcmp(name, "attention_bias") == 0 || strcmp(name, "mlp_bias") == 0)
         d->biased |= json_true(j);
-    else if (strcmp(name, "rope_parameters") == 0 && json_peek(j) == '{')
+    else if ((strcmp(name, "rope_parameters") == 0 || strcmp(name, "rope_scaling") == 0) && json_peek(j) == '{')
         for (json_open(j, '{'); json_more(j, '}');)
             read_member(j, d, json_name(j));
-    else if (strcmp(name, "rope_scaling") == 0 && json_peek(j) == '{') {
-        d->scaling = "rope_scaling";
-        json_skip(j);
-    } else if (strcmp(name, "rope_type") == 0) {
+    else if (strcmp(name, "rope_type") == 0 || strcmp(name, "type") == 0) {
         const char *type = json_string_or_null(j);
         d->scaling = type && strcmp(type, "default") != 0 ? type : d->scaling;
     } else
@@ -125,20 +126,33 @@ static const char *needed(const struct described *d, const char *key, double x, 
     return format("%s=%.0f", key, x);
 }
 
-/* What llama.lua cannot say. */
-static void check_llama(const struct described *d) {
-    if (d->scaling)
-        die("%s: its rope is scaled (%s), which llama.lua cannot say", d->file, tame(d->scaling));
-    if (d->biased)
-        die("%s: its products have biases, which llama.lua cannot say", d->file);
-    if (!isnan(d->head) && d->head * d->heads != d->width)
-        die("%s: its heads have %.0f columns, which are not those of its width, %.0f, over %.0f heads", d->file,
-            d->head, d->width, d->heads);
-    if (!isnan(d->eps) && (float)d->eps != 1e-5f)
-        die("%s: its norms add %g to a variance, and llama.lua's 1e-5", d->file, d->eps);
-}
+enum { MOST_SET = 16 };
 
-enum { MOST_SET = 8 };
+/* What few have: biases, heads of a width of their own, another eps, and a scaled rope. Returns how many it set. */
+static int set_rarer(const struct described *d, const char **set) {
+    bool qwen = strcmp(d->architecture, "qwen2") == 0, llama3 = d->scaling && strcmp(d->scaling, "llama3") == 0;
+    int n = 0;
+    if (d->biased && !qwen)
+        die("%s: its products have biases, which llama.lua cannot say", d->file);
+    if (d->scaling && !llama3 && strcmp(d->scaling, "linear") != 0)
+        die("%s: its rope is scaled (%s), which llama.lua cannot say", d->file, tame(d->scaling));
+    if (d->scaling && (isnan(d->factor) || (llama3 && (isnan(d->low) || isnan(d->high) || isnan(d->trained)))))
+        die("%s: does not say how its rope is scaled (%s)", d->file, tame(d->scaling));
+    if (qwen)
+        set[n++] = "bias=true";
+    if (!isnan(d->head) && d->head * d->heads != d->width)
+        set[n++] = needed(d, "dim", d->head, "columns of a head");
+    if (!isnan(d->eps) && (float)d->eps != 1e-5f)
+        set[n++] = format("eps=%g", d->eps);
+    if (d->scaling)
+        set[n++] = format("rope_factor=%g", d->factor);
+    if (llama3) {
+        set[n++] = format("rope_low=%g", d->low);
+        set[n++] = format("rope_high=%g", d->high);
+        set[n++] = needed(d, "rope_context", d->trained, "context of its rope");
+    }
+    return n;
+}
 
 static int set_llama(const struct described *d, const char **set) {
     const char *all[] = {needed(d, "layers", d->layers, "layers"),
@@ -149,9 +163,9 @@ static int set_llama(const struct described *d, const char **set) {
                          needed(d, "vocab", d->vocab, "vocabulary"),
                          needed(d, "rope", isnan(d->rope) ? 10000 : d->rope, "base of rope"),
                          d->tied ? "tied=true" : "tied=false"};
-    check_llama(d);
+    enum { N = sizeof all / sizeof *all };
     memcpy(set, all, sizeof all);
-    return sizeof all / sizeof *all;
+    return N + set_rarer(d, set + N);
 }
 
 static int set_gpt2(const struct described *d, const char **set) {
@@ -169,6 +183,7 @@ static const struct architecture {
     int (*set)(const struct described *d, const char **set);
 } architectures[] = {
     {"llama", "models/llama.lua", set_llama},
+    {"qwen2", "models/llama.lua", set_llama},
     {"gpt2", "models/gpt2.lua", set_gpt2},
 };
 enum { NARCHITECTURES = sizeof architectures / sizeof *architectures };

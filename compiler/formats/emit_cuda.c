@@ -195,12 +195,15 @@ static void put_row_cell(struct text *t, const struct row *row, int c, int width
 /* Of slices, teams and experts. */
 static void put_rest(struct text *t, const struct rt_layer *l) {
     bool plain = !l->first && !l->length && !l->kv && !l->out_rows && l->set == SET_OWN && !l->part.members;
-    if (plain && !l->experts)
+    const struct rt_scaling *scaling = &l->scaling;
+    if (plain && !l->experts && l->eps == 0 && scaling->factor == 0)
         put_word(t, ", PLAIN");
     else
-        put(t, ", %d, %d, %lld, %d, %s, {%d, %d, %d}, %d, %d, %d, %s", l->first, l->length, (long long)l->kv,
-            l->out_rows, l->set == SET_OWN ? "SET_OWN" : "SET_SHARED", l->part.member, l->part.members, l->part.context,
-            l->experts, l->top, l->capacity, float_text(l->balance));
+        put(t, ", %d, %d, %lld, %d, %s, {%d, %d, %d}, %d, %d, %d, %s, %s, {%s, %s, %s, %d}", l->first, l->length,
+            (long long)l->kv, l->out_rows, l->set == SET_OWN ? "SET_OWN" : "SET_SHARED", l->part.member,
+            l->part.members, l->part.context, l->experts, l->top, l->capacity, float_text(l->balance),
+            float_text(l->eps), float_text(scaling->factor), float_text(scaling->low), float_text(scaling->high),
+            scaling->context);
 }
 
 /* row NULL: the header line. */
@@ -245,7 +248,8 @@ static void emit_layers(struct text *t, const struct rt_stage *s, int number, co
             " * of slices the first row of each sequence, the rows, and bytes of kv before; of teams by rows the rows\n"
             " * of the output, the set of weights, and whose rows; of a moe the experts, how many each token is sent "
             "to, how\n"
-            " * many tokens of a sequence each has room for, and the factor of the balancing loss. */\n"
+            " * many tokens of a sequence each has room for, and the factor of the balancing loss; of a norm its eps\n"
+            " * (0: 1e-5); and of rope its scaling. */\n"
             "static const struct rt_layer layers_%d[] = {\n",
             name, number);
     else
@@ -294,7 +298,7 @@ static void emit_stages(struct text *t, const struct spec *sp, const struct stag
         here[k->ins[i].stage] |= op_lane[k->ins[i].op] == LANE_COMPUTE;
     put(t,
         "\n#define WHOLE {SPLIT_NONE, 0, 0, {0, 0, 0}}\n"
-        "#define PLAIN 0, 0, 0, 0, SET_OWN, {0, 0, 0}, 0, 0, 0, 0 /* of no slice, by all rows, without experts */\n");
+        "#define PLAIN 0, 0, 0, 0, SET_OWN, {0, 0, 0}, 0, 0, 0, 0, 0, {0, 0, 0, 0} /* none of what is behind tmp */\n");
     for (int s = 0; s < sets; s++)
         if (here[s]) {
             struct text name = {0};

@@ -80,10 +80,12 @@ struct model_layer {
     int attends;        /* attention of a model whose values are divided by rows: SPLIT_ROWS, SPLIT_HEADS, or not */
     int unit;           /* index of the top-level item it belongs to: a cut falls only between units */
     int kv_heads, rope; /* attention: heads of keys and values, 0: as many as heads; base of rope, 0: none */
-    bool unbiased, unplaced; /* linear: it has no bias; embedding: it has no positions */
-    int experts, top;        /* of each layer of a moe: experts, and those of a token; 0: of none */
-    double capacity;         /* of an expert, in what it would have of evenly spread tokens */
-    double balance;          /* the factor of the loss that spreads them */
+    bool unbiased, unplaced;   /* linear: it has no bias; embedding: it has no positions */
+    int experts, top;          /* of each layer of a moe: experts, and those of a token; 0: of none */
+    double capacity;           /* of an expert, in what it would have of evenly spread tokens */
+    double balance;            /* the factor of the loss that spreads them */
+    double eps;                /* of a norm; 0: 1e-5 */
+    struct rt_scaling scaling; /* of rope */
     struct rt_names names;
 };
 
@@ -130,10 +132,10 @@ struct param {
 
 struct spec {
     struct names names;
-    const char *name;             /* of the schedule: its file's base name without .lua */
-    const char *file;             /* as given by the user */
-    const char *params;           /* "workers=4 batches=8", for the record: the schedule's */
-    struct param *param;          /* those of all scripts, one script after the other, each by name */
+    const char *name;    /* of the schedule: its file's base name without .lua */
+    const char *file;    /* as given by the user */
+    const char *params;  /* "workers=4 batches=8", for the record: the schedule's */
+    struct param *param; /* those of all scripts, one script after the other, each by name */
     size_t nparams, params_capacity;
     double effort;                /* the largest share of its limits that any script used: at most 1 */
     int workers, stages, batches; /* batches: of slices, where there are any */

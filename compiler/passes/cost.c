@@ -62,6 +62,8 @@ static struct rt_layer *shape(const struct model *m) {
         all[i].heads = layer->heads;
         all[i].kv_heads = layer->kv_heads > 0 ? layer->kv_heads : layer->heads;
         all[i].rope = layer->rope;
+        all[i].scaling = layer->scaling;
+        all[i].eps = (float)layer->eps;
         all[i].context = row->sequences && !layer->unplaced ? m->rt.context : 0;
         all[i].unbiased = layer->unbiased;
         if (row->size)

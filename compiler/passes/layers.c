@@ -48,6 +48,22 @@ static void check_rope(const struct model *m, int i, int dim) {
                               : format("the %s before it", layer_name[m->layer[i - 1].kind]));
 }
 
+static void check_scaling(const struct model *m, int i) {
+    const struct model_layer *layer = &m->layer[i];
+    const struct rt_scaling *s = &layer->scaling;
+    if (s->factor == 0 && (s->low > 0 || s->high > 0 || s->context > 0))
+        die("%s: rope_low, rope_high and rope_context say which frequencies rope_factor lowers; give it, too",
+            where_layer(m, i));
+    if (s->factor > 0 && layer->rope == 0)
+        die("%s: rope_factor scales a rope, and it has none; give its base, rope = 10000", where_layer(m, i));
+    if (s->factor > 0 && s->factor < 1)
+        die("%s: rope_factor = %g would raise frequencies; it must be at least 1", where_layer(m, i),
+            (double)s->factor);
+    if (s->context > 0 ? s->low >= s->high : s->low > 0 || s->high > 0)
+        die("%s: rope_low = %g and rope_high = %g must ascend, and need rope_context, in which they count turns",
+            where_layer(m, i), (double)s->low, (double)s->high);
+}
+
 static int attention_out(const struct model *m, int i, int in, int forked) {
     (void)forked;
     const struct model_layer *layer = &m->layer[i];
@@ -63,6 +79,7 @@ static int attention_out(const struct model *m, int i, int in, int forked) {
         die("%s: its input has %d columns, which is not 3 x heads x something; with heads = %d the layer before it "
             "needs a width that %d divides",
             where_layer(m, i), in, heads, all);
+    check_scaling(m, i);
     if (layer->rope > 0)
         check_rope(m, i, in / all);
     return in / all * heads;
@@ -280,13 +297,13 @@ const struct layer_row layer_rows[NLAYERS] = {
                     .each = {22, 27, 0},
                     .keeps_x = true},
     [LAYER_swiglu] = {.out = swiglu_out, .groups = swiglu_groups, .each = {23, 29, 0}, .keeps_x = true},
-    [LAYER_layernorm] = {.field = {{"split", FIELD_SPLIT, SPLIT_NONE}},
+    [LAYER_layernorm] = {.field = {{"eps", FIELD_ABOVE_0, 0}, {"split", FIELD_SPLIT, SPLIT_NONE}},
                          .named = true,
                          .by_rows = true,
                          .each = {8, 10, 5},
                          .keeps_x = true,
                          .aux = two_of_row},
-    [LAYER_rmsnorm] = {.field = {{"split", FIELD_SPLIT, SPLIT_NONE}},
+    [LAYER_rmsnorm] = {.field = {{"eps", FIELD_ABOVE_0, 0}, {"split", FIELD_SPLIT, SPLIT_NONE}},
                        .named = true,
                        .by_rows = true,
                        .each = {4, 7, 3},
@@ -295,6 +312,10 @@ const struct layer_row layer_rows[NLAYERS] = {
     [LAYER_attention] = {.field = {{"heads", FIELD_SIZE, NAN},
                                    {"kv_heads", FIELD_SIZE, 0},
                                    {"rope", FIELD_BASE, 0},
+                                   {"rope_factor", FIELD_FROM_0, 0},
+                                   {"rope_low", FIELD_FROM_0, 0},
+                                   {"rope_high", FIELD_FROM_0, 0},
+                                   {"rope_context", FIELD_BASE, 0},
                                    {"split", FIELD_SPLIT, SPLIT_NONE}},
                          .input = INPUT_TOKENS,
                          .because = ", which has a context",

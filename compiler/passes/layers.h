@@ -27,7 +27,7 @@ struct flop {
 
 struct layer_row {
     /* What scripts write */
-    struct field field[5]; /* ended by one without a name */
+    struct field field[9]; /* ended by one without a name */
     bool first;            /* the first layer of every model whose input is tokens, and nowhere else */
     bool loss;             /* the last layer of every model, and nowhere else */
     int input;             /* enum input_kind: the input that the model must have; INPUT_NONE: any */

@@ -234,7 +234,7 @@ static struct rt_layer *put_beside(struct splitting *split, int kind, const stru
     struct rt_layer *l = put_between(split, kind, whole, columns);
     work_by_rows(split, l, whole);
     l->heads = whole->heads, l->kv_heads = whole->kv_heads;
-    l->rope = whole->rope, l->context = whole->context;
+    l->rope = whole->rope, l->scaling = whole->scaling, l->context = whole->context;
     return l;
 }
 

@@ -312,16 +312,20 @@ static void add_part(struct builder *builder, int index, int unit, bool first, b
         names = (struct rt_names){name_at(builder->L, 1), name_at(builder->L, 2)};
         lua_pop(builder->L, 1);
     }
-    add_layer(builder, (struct model_layer){.kind = part->maker->kind,
-                                            .out = (int)value_of(part, "width"),
-                                            .heads = (int)value_of(part, "heads"),
-                                            .split = (int)value_of(part, "split"),
-                                            .kv_heads = (int)value_of(part, "kv_heads"),
-                                            .rope = (int)value_of(part, "rope"),
-                                            .unit = unit,
-                                            .names = names,
-                                            .unbiased = is_without(part, "bias"),
-                                            .unplaced = is_without(part, "positions")});
+    add_layer(builder, (struct model_layer){
+                           .kind = part->maker->kind,
+                           .out = (int)value_of(part, "width"),
+                           .heads = (int)value_of(part, "heads"),
+                           .split = (int)value_of(part, "split"),
+                           .kv_heads = (int)value_of(part, "kv_heads"),
+                           .rope = (int)value_of(part, "rope"),
+                           .scaling = {(float)value_of(part, "rope_factor"), (float)value_of(part, "rope_low"),
+                                       (float)value_of(part, "rope_high"), (int32_t)value_of(part, "rope_context")},
+                           .eps = value_of(part, "eps"),
+                           .unit = unit,
+                           .names = names,
+                           .unbiased = is_without(part, "bias"),
+                           .unplaced = is_without(part, "positions")});
 }
 
 static const struct part *part_field(struct builder *builder, const char *field, enum part_group group,

@@ -104,10 +104,11 @@ ON_BOTH int32_t row_at(const struct positions *p, int32_t position) {
     return at < 0 ? -1 : (at + p->length - p->begin) % p->length;
 }
 
-/* Turns from one position to the next: base^(-2i / dim) / 2 pi. The power is a product of square roots of square roots
- * of 1 / base, one for each bit of 2i / dim. */
-static inline double rope_turns(int base, int i, int dim) {
-    double power = 1, root = 1.0 / base, bits = 2.0 * i / dim;
+/* Turns from one position to the next: base^(-2i / dim) / 2 pi, or fewer as the layer's scaling says. The power is a
+ * product of square roots of square roots of 1 / base, one for each bit of 2i / dim. */
+static inline double rope_turns(const struct rt_layer *l, int i, int dim) {
+    const struct rt_scaling *scaling = &l->scaling;
+    double power = 1, root = 1.0 / l->rope, bits = 2.0 * i / dim;
     while (bits > 0) {
         root = sqrt(root);
         bits *= 2;
@@ -116,7 +117,14 @@ static inline double rope_turns(int base, int i, int dim) {
             bits -= 1;
         }
     }
-    return power * 0.15915494309189535;
+    double turns = power * 0.15915494309189535, inside = turns * scaling->context;
+    if (scaling->factor == 0 || (scaling->context > 0 && inside > (double)scaling->high))
+        return turns;
+    double lower = turns / (double)scaling->factor;
+    if (scaling->context == 0 || inside < (double)scaling->low)
+        return lower;
+    double kept = (inside - (double)scaling->low) / ((double)scaling->high - (double)scaling->low);
+    return (1 - kept) * lower + kept * turns;
 }
 
 struct rotation {

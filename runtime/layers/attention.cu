@@ -396,7 +396,7 @@ template <typename T> static void rotate_all(const struct cuda_call *c, T *x, bo
         return;
     assert(dim <= CUDA_HEAD);
     for (int i = 0; i < dim / 2; i++)
-        by.of[i] = rope_turns(l->rope, i, dim);
+        by.of[i] = rope_turns(l, i, dim);
     LAUNCH(rotate<T>, (unsigned)min(l->rows, (int)BLOCKS), THREADS, 0, c->stream, x, l->rows, l->in,
            l->heads + l->kv_heads, dim, positions_of(l), by, back);
 }

@@ -240,7 +240,7 @@ void host_rotate(const struct rt_layer *l, float *x, bool back) {
     for (int from = 0, n; from < half && l->rope > 0; from += n) {
         n = least(MOST, half - from);
         for (int i = 0; i < n; i++)
-            turns[i] = rope_turns(l->rope, from + i, dim);
+            turns[i] = rope_turns(l, from + i, dim);
         for (int r = 0; r < l->rows; r++)
             for (int i = 0; i < n; i++) {
                 struct rotation by = rope_rotation((back ? -1 : 1) * position_of(&positions, r) * turns[i]);

@@ -46,7 +46,7 @@ static __device__ __forceinline__ void store_statistics(float *stat, int row, fl
 /* other: NULL, or what a join adds to x; the sum then goes to total. */
 template <bool CENTRED, typename T, int V, int HELD = 0>
 static __global__ void normalize(T *y, float *stat, T *total, const T *x, const T *other, const T *gamma, const T *beta,
-                                 int rows, int n) {
+                                 int rows, int n, float eps) {
     int row = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= rows)
         return;
@@ -72,7 +72,7 @@ static __global__ void normalize(T *y, float *stat, T *total, const T *x, const 
         for (int k = 0; k < V; k++)
             square += (widen(a.v[k]) - mean) * (widen(a.v[k]) - mean);
     });
-    float scale = 1 / sqrtf(warp_sum(square) / (float)n + 1e-5f);
+    float scale = 1 / sqrtf(warp_sum(square) / (float)n + eps);
     each_pack<V, HELD>(n, [&](int i, int j) {
         pack<T, V> a = at(i, j), g = load<V>(gamma + j), b = pack<T, V>();
         if (CENTRED)
@@ -181,7 +181,7 @@ template <bool CENTRED, typename T> static void forward_of(const struct cuda_cal
         total = cuda_at<T>(c, join->y);
     }
     LAUNCH_WARPS(normalize, CENTRED, T, l->rows, l->out, c->stream, cuda_at<T>(c, l->y), cuda_at<float>(c, l->aux),
-                 total, x, other, gamma, gamma + l->out, l->rows, l->out);
+                 total, x, other, gamma, gamma + l->out, l->rows, l->out, eps_of(l));
 }
 
 /* fork: NULL, or the one whose output the layer read. */

@@ -1,9 +1,9 @@
 /* Normalisation over columns.
  *
- * layernorm (Ba et al. 2016): y = gamma xhat + beta, xhat = (x - mean) / sqrt(var + 1e-5). Parameters are gamma, then
- * beta; aux is mean and 1 / sqrt(var + 1e-5) of each row.
- * rmsnorm (Zhang & Sennrich 2019, equation 4): y = gamma xhat, xhat = x / sqrt(mean(x^2) + 1e-5). The parameter is
- * gamma; aux is 1 / sqrt(mean(x^2) + 1e-5) of each row. */
+ * layernorm (Ba et al. 2016): y = gamma xhat + beta, xhat = (x - mean) / sqrt(var + eps). Parameters are gamma, then
+ * beta; aux is mean and 1 / sqrt(var + eps) of each row.
+ * rmsnorm (Zhang & Sennrich 2019, equation 4): y = gamma xhat, xhat = x / sqrt(mean(x^2) + eps). The parameter is
+ * gamma; aux is 1 / sqrt(mean(x^2) + eps) of each row. */
 #include "host.h"
 #include <math.h>
 #include <string.h>
@@ -13,12 +13,12 @@
 static LANES_8 void layernorm_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *gamma = host_w(c), *beta = gamma + l->out;
-    float *y = host_at(c, l->y), *stat = host_at(c, l->aux);
+    float *y = host_at(c, l->y), *stat = host_at(c, l->aux), eps = eps_of(l);
     for (int r = 0; r < l->rows; r++, x += l->out, y += l->out, stat += 2) {
         float mean = host_sum(x, l->out) / (float)l->out;
         for (int j = 0; j < l->out; j++)
             y[j] = x[j] - mean;
-        float scale = 1 / sqrtf(host_dot(y, y, l->out) / (float)l->out + 1e-5f);
+        float scale = 1 / sqrtf(host_dot(y, y, l->out) / (float)l->out + eps);
         for (int j = 0; j < l->out; j++)
             y[j] = gamma[j] * (y[j] * scale) + beta[j];
         stat[0] = mean;
@@ -26,7 +26,7 @@ static LANES_8 void layernorm_forward(const struct host_call *c) {
     }
 }
 
-/* With g = gamma dy: dx = (g - mean(g) - xhat mean(g xhat)) / sqrt(var + 1e-5) */
+/* With g = gamma dy: dx = (g - mean(g) - xhat mean(g xhat)) / sqrt(var + eps) */
 static LANES_8 void layernorm_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *gamma = host_w(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);
@@ -60,16 +60,16 @@ static WIDE void layernorm_weight(const struct host_call *c) {
 static LANES_8 void rmsnorm_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *gamma = host_w(c);
-    float *y = host_at(c, l->y), *stat = host_at(c, l->aux);
+    float *y = host_at(c, l->y), *stat = host_at(c, l->aux), eps = eps_of(l);
     for (int r = 0; r < l->rows; r++, x += l->out, y += l->out) {
-        float scale = 1 / sqrtf(host_dot(x, x, l->out) / (float)l->out + 1e-5f);
+        float scale = 1 / sqrtf(host_dot(x, x, l->out) / (float)l->out + eps);
         for (int j = 0; j < l->out; j++)
             y[j] = gamma[j] * (x[j] * scale);
         stat[r] = scale;
     }
 }
 
-/* With g = gamma dy: dx = (g - xhat mean(g xhat)) / sqrt(mean(x^2) + 1e-5) */
+/* With g = gamma dy: dx = (g - xhat mean(g xhat)) / sqrt(mean(x^2) + eps) */
 static LANES_8 void rmsnorm_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *gamma = host_w(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);

@@ -1,6 +1,8 @@
 -- A byte-level Llama (Touvron 2023, "LLaMA: Open and Efficient Foundation Language Models", section 2.2: rmsnorm before
--- each block, swiglu, rotary position embedding; "Llama 2", section 2.2: heads share keys and values). No biases, and an
--- output layer of its own. inner: the columns of gate and up, 8/3 of the width in multiples of 8 where it is 0.
+-- each block, swiglu, rotary position embedding; "Llama 2", section 2.2: heads share keys and values), with an output
+-- layer of its own unless tied. Qwen2 is one with bias = true: of queries, keys and values alone.
+-- inner: the columns of gate and up, 8/3 of the width in multiples of 8 where it is 0; dim: of a head, width / heads
+-- where it is 0. eps: what norms add to a variance. rope_factor and the three behind it: how rope is scaled.
 -- parallel: how a team divides the model: "tensor"; "sequence", which also divides what lies between by rows; or all of it
 -- by rows, for which attention exchanges keys and values ("context") or heads ("ulysses").
 -- size: "", the numbers below; or a published model's. Its weights are read by `pianola run --weights`.
@@ -10,22 +12,31 @@ local sizes = {   -- layers, width, heads, heads of keys and values, inner, voca
   ["SmolLM2-1.7B"] = { 24, 2048, 32, 32, 8192, 49152, 130000, true },
   ["Llama-2-7B"] = { 32, 4096, 32, 32, 11008, 32000, 10000, false },
   ["Llama-3-8B"] = { 32, 4096, 32, 8, 14336, 128256, 500000, false },
+  ["Llama-3.2-1B"] = { 16, 2048, 32, 8, 8192, 128256, 500000, true, scaled = 32 },
+  ["Llama-3.2-3B"] = { 28, 3072, 24, 8, 8192, 128256, 500000, true, scaled = 32 },
+  ["Qwen2.5-0.5B"] = { 24, 896, 14, 2, 4864, 151936, 1000000, true, bias = true, eps = 1e-6 },
+  ["Qwen2.5-1.5B"] = { 28, 1536, 12, 2, 8960, 151936, 1000000, true, bias = true, eps = 1e-6 },
+  ["Qwen2.5-3B"] = { 36, 2048, 16, 2, 11008, 151936, 1000000, true, bias = true, eps = 1e-6 },
+  ["Qwen2.5-7B"] = { 28, 3584, 28, 4, 18944, 152064, 1000000, false, bias = true, eps = 1e-6 },
 }
 local size = params { size = "" }.size
 local s = size == "" and { 4, 64, 4, 2, 0, 256, 10000, false } or sizes[size] or error("size = " .. size .. ": see llama.lua")
 local p = params {
   layers = s[1], width = s[2], heads = s[3], kv_heads = s[4], inner = s[5], vocab = s[6], rope = s[7], tied = s[8],
+  dim = 0, bias = s.bias or false, eps = s.eps or 1e-5, rope_factor = s.scaled or 0.0,
+  rope_low = s.scaled and 1.0 or 0.0, rope_high = s.scaled and 4.0 or 0.0, rope_context = s.scaled and 8192 or 0,
   context = 64, rows = 4, lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0,
   precision = "fp32", parallel = "tensor",
 }
-local dim, inner = p.width // p.heads, p.inner
+local dim, inner = p.dim, p.inner
+if dim == 0 then dim = p.width // p.heads end
 if inner == 0 then inner = (p.width * 8 // 3 + 7) // 8 * 8 end
 
 -- What it is called in files of weights: Hugging Face's, and GGUF's.
-local function product(width, split, hf, gguf)
-  return linear { width = width, bias = false, split = split, hf = hf, gguf = gguf }
+local function product(width, split, hf, gguf, bias)
+  return linear { width = width, bias = bias or false, split = split, hf = hf, gguf = gguf }
 end
-local function norm(split, hf, gguf) return rmsnorm { split = split, hf = hf, gguf = gguf } end
+local function norm(split, hf, gguf) return rmsnorm { eps = p.eps, split = split, hf = hf, gguf = gguf } end
 local ways = {
   tensor = { columns = "columns", rows = "rows" },
   sequence = { columns = "columns", rows = "rows", between = "rows" },
@@ -45,8 +56,9 @@ for i = 0, p.layers - 1 do
   layers[#layers + 1] = residual {
     norm(way.between, hf .. "input_layernorm", gguf .. "attn_norm"),
     product((p.heads + 2 * p.kv_heads) * dim, way.columns, hf .. "self_attn.{q,k,v}_proj",
-      gguf .. "attn_{q~" .. p.heads .. ",k~" .. p.kv_heads .. ",v}"),
-    attention { heads = p.heads, kv_heads = p.kv_heads, rope = p.rope, split = way.attention },
+      gguf .. (p.bias and "attn_{q,k,v}" or "attn_{q~" .. p.heads .. ",k~" .. p.kv_heads .. ",v}"), p.bias),
+    attention { heads = p.heads, kv_heads = p.kv_heads, rope = p.rope, rope_factor = p.rope_factor,
+      rope_low = p.rope_low, rope_high = p.rope_high, rope_context = p.rope_context, split = way.attention },
     product(p.width, way.rows, hf .. "self_attn.o_proj", gguf .. "attn_output"),
   }
   layers[#layers + 1] = residual {

@@ -65,6 +65,24 @@ expect "GPT-2" near "$(near "$(of_gpt2 schedules/serial.lua -D batches=1 "${gpt2
 expect "GPT-2, by its config.json" near "$(near "$(of_gpt2 schedules/serial.lua -D batches=1)" "$loss")"
 expect "GPT-2, in a pipeline of teams" near "$(near "$(of_gpt2 schedules/1f1b.lua -D workers=2 -D batches=2 -D tensor=2 "${gpt2[@]}")" "$loss")"
 
+# Llamas by their config.json: heads wider than the width says, other eps, scaled rope, and Qwen2's biases of q, k and v.
+for kind in plain qwen2 linear llama3; do
+    mkdir "$room/$kind"
+    loss=$(/usr/bin/python3 tests/import/llamas.py "$room/$kind" "$room/text" 64 $kind)
+    schedules=("serial.lua -D batches=1" "1f1b.lua -D workers=2 -D batches=2 -D tensor=2" "zbv.lua -D workers=2 -D batches=4")
+    case $kind in linear | llama3) # what lies between is divided by rows of models with an output layer of their own
+        for parallel in context ulysses; do
+            schedules+=("1f1b.lua -D workers=2 -D batches=2 -D tensor=2 -D parallel=$parallel")
+        done ;;
+    esac
+    for schedule in "${schedules[@]}"; do
+        # shellcheck disable=SC2086
+        expect "$kind, by its config.json, $schedule" near "$(near "$("$PIANOLA" run schedules/$schedule -D context=64 -D rows=1 \
+            --data "$room/text" --weights "$room/$kind/model.safetensors" --steps 0 --json 2>&1 |
+            sed -nE 's/^  "loss": (.*)/\1/p;/error:/p')" "$loss")"
+    done
+done
+
 # ---- and out again: what a checkpoint of it holds is the file's, tensor by tensor; and what was trained is read back ----
 
 # exported NAME WEIGHTS STEPS MODEL...: trains two ranks from WEIGHTS, with a learning rate of next to nothing where STEPS
@@ -81,9 +99,18 @@ exported() {
 }
 tensors() { /usr/bin/python3 tests/import/tensors.py "$1"; }
 # AdamW moves a weight by at most its rate, and no fp32 weight here by 1e-30.
-for kind in llama gpt2; do
-    from=$room/gpt2/model.safetensors script=("${gpt2[@]}")
-    [ $kind = gpt2 ] || from=$room/F32.safetensors script=(--model schedules/models/llama.lua -D layers=2 -D inner=96)
+small=(--model schedules/models/llama.lua -D layers=2)
+other=("${small[@]}" -D width=48 -D dim=16 -D inner=80 -D rope=1000)
+for kind in llama gpt2 qwen2 llama3; do
+    case $kind in
+    llama) from=$room/F32.safetensors script=("${small[@]}" -D inner=96) ;;
+    gpt2) from=$room/gpt2/model.safetensors script=("${gpt2[@]}") ;;
+    qwen2) from=$room/qwen2/model.safetensors script=("${other[@]}" -D bias=true -D eps=0.1 -D tied=true) ;;
+    llama3)
+        from=$room/llama3/model.safetensors
+        script=("${other[@]}" -D eps=0.001 -D rope_factor=8 -D rope_low=1 -D rope_high=4 -D rope_context=16)
+        ;;
+    esac
     expect "$kind: export" yes "$(exported $kind "$from" 1 "${script[@]}" -D lr=1e-30 |
         grep -qE "^$room/$kind.hf/model.safetensors: step 1, [0-9]+ tensors, [0-9.]+ MB, in Hugging Face's names\$" && echo yes)"
     expect "$kind: the file's tensors" "$(tensors "$from")" "$(tensors "$room/$kind.hf/model.safetensors")"

@@ -41,7 +41,7 @@ def normalize(suite, centred, T, rows, n, join, held):
     arguments = [y, stat, total if join else 0, d.buffer(room), d.buffer(encode(other, T)) if join else 0,
                  d.buffer(encode(gamma, T)), d.buffer(encode(beta, T)) if centred else 0]
     suite.run(named('normalize', centred, T, wide(T, n), held), d, [ceil(rows, 8)], [256],
-              [address(a) for a in arguments] + [np.int32(rows), np.int32(n)])
+              [address(a) for a in arguments] + [np.int32(rows), np.int32(n), np.float32(1e-5)])
     if join:
         same(d.get(total, kind(T), (rows, n)), encode(x + other, T), 'the sum')
         x = decode(encode(x + other, T))

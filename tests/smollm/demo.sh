@@ -7,8 +7,7 @@ set -euo pipefail
 model=$1 text=$2 room=$3 steps=${STEPS:-24}
 pianola=build/pianola
 # A tenth of the text is held out.
-size=(-D batches=4 -D rows=1 -D context=128)
-script=(--model schedules/models/llama.lua -D size=SmolLM2-135M -D lr=1e-4 "${size[@]}")
+script=(--model schedules/models/llama.lua -D size=SmolLM2-135M -D lr=1e-4 -D rows=1 -D context=128)
 export PKG_CONFIG_PATH=$PWD/build:${PKG_CONFIG_PATH-}
 say() { printf '\n== %s\n' "$*"; }
 began=$SECONDS
@@ -34,7 +33,7 @@ printf '%s%s\n' "$prompt" "$(answer "$model")"
 
 # train NAME SCHEDULE RANKS: a process for each rank; the fingerprint of what they learned
 train() {
-    "$pianola" compile "schedules/$2.lua" "${script[@]}" -D workers="$3" -o "$room/$1" && make -s -C "$room/$1"
+    "$pianola" compile "schedules/$2.lua" -D batches=4 "${script[@]}" "${@:4}" -D workers="$3" -o "$room/$1" && make -s -C "$room/$1"
     local k pids=() before=$SECONDS
     for ((k = 0; k < $3; k++)); do
         "$room/$1/rank$k" --rank $k --world-size "$3" --master-addr 127.0.0.1 --master-port $((29700 + $3)) \
@@ -51,8 +50,7 @@ say "$steps steps of $((4 * 128)) tokens"
 rm -rf "$room"/*.saved
 train zbv zbv 4 | tee "$room/bits"
 train 1f1b 1f1b 4 | tee -a "$room/bits"
-script+=(-D stages=8)
-train serial serial 1 | tee -a "$room/bits"
+train serial serial 1 -D stages=8 | tee -a "$room/bits"
 [ "$(sed 's/.*weights //' "$room/bits" | sort -u | wc -l)" = 1 ] || { echo "the weights differ" >&2; exit 1; }
 echo "the same weights, bit for bit"
 
