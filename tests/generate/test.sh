@@ -94,7 +94,7 @@ expect "too many tokens" "no memory for the keys and values of 2147483647 tokens
 says "no position left" "the prompt has 48 tokens, and the model 48 positions" "${g2[@]}" --prompt "$(head -c 48 README.md)"
 timeout 20 "$PIANOLA" generate "${g[@]}" --prompt x --tokens 1000000 >/dev/full 2>"$room/err"
 expect "stdout is full" "2 pianola: error: stdout: No space left on device" "$? $(tail -n 1 "$room/err")"
-says "another architecture" "$room/alone/config.json: a model of architecture 'mamba'; known are llama, gpt2. Write it as a script, and give it with --model" \
+says "another architecture" "$room/alone/config.json: a model of architecture 'mamba'; known are llama, qwen2, gpt2. Write it as a script, and give it with --model" \
     --weights "$room/alone/F32.safetensors" --prompt x
 sed 's/"hidden_size": 64/"hidden_size": 1e400/' "$room/config.json" >"$room/alone/config.json"
 says "no number" "$room/alone/config.json: byte 117: expected a number" --weights "$room/alone/F32.safetensors" --prompt x
