@@ -3,6 +3,7 @@
 #include "../../runtime/store/hash.h"
 #include "../../runtime/store/import.h"
 #include "../../runtime/store/seconds.h"
+#include "base/gguf_meta.h"
 #include "base/put_json.h"
 #include "command.h"
 #include "compile.h"
@@ -10,7 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MOST_ROWS = 64 }; /* of the prompt, at once */
 
@@ -202,14 +202,16 @@ static void check_settings(const struct settings *settings) {
         die("`generate` needs --prompt TEXT, to go on from");
 }
 
-/* Where it is not given: in the file of weights itself, or beside it. */
+/* Where it is not given: in the GGUF file itself, or beside safetensors. */
 static struct tokenizer *find_tokenizer(const struct settings *settings) {
-    const char *path = settings->tokenizer, *slash = strrchr(settings->weights, '/');
-    const char *beside =
-        format("%.*stokenizer.json", slash ? (int)(slash - settings->weights) + 1 : 0, settings->weights);
-    if (!path)
-        path = access(beside, R_OK) == 0 ? beside : settings->weights;
-    return read_tokenizer(path);
+    const char *slash = strrchr(settings->weights, '/');
+    struct gguf_meta g;
+    if (settings->tokenizer)
+        return read_tokenizer(settings->tokenizer);
+    if (gguf_map(settings->weights, &g))
+        return read_tokenizer(settings->weights);
+    return read_tokenizer(
+        format("%.*stokenizer.json", slash ? (int)(slash - settings->weights) + 1 : 0, settings->weights));
 }
 
 int cmd_generate(const struct settings *given) {

@@ -98,4 +98,5 @@ says "another architecture" "$room/alone/config.json: a model of architecture 'm
     --weights "$room/alone/F32.safetensors" --prompt x
 sed 's/"hidden_size": 64/"hidden_size": 1e400/' "$room/config.json" >"$room/alone/config.json"
 says "no number" "$room/alone/config.json: byte 117: expected a number" --weights "$room/alone/F32.safetensors" --prompt x
+expect "files that say what cannot be" "done" "$(/usr/bin/python3 tests/generate/hostile.py "$PIANOLA" "$room")"
 finish
