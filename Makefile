@@ -142,13 +142,13 @@ build/standin/libpianola-put.so: build/standin/train_put.o build/standin/comm/co
 	$(CXX) -shared -o $@ $^ -pthread
 standin: build/pianola build/standin/libpianola-put.so build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
 
-# The prelude and the pictures' script are embedded in the program as numbers: C11 guarantees string literals of only
-# 4095 bytes.
+# The prelude, and the pages' script and style, are embedded in the program as numbers: C11 guarantees string literals of
+# only 4095 bytes.
 build/prelude.h: compiler/script/prelude.lua
-build/page.h: compiler/draw/page.js
+build/page.h: compiler/draw/page.css compiler/draw/page.js
 build/prelude.h build/page.h:
 	@mkdir -p $(@D)
-	{ echo 'static const char $(subst .,_,$(<F))[] = {'; od -An -v -td1 $< | sed 's/-*[0-9][0-9]*/&,/g'; echo '0};'; } > $@
+	{ $(foreach f,$^,echo 'static const char $(subst .,_,$(notdir $f))[] = {'; od -An -v -td1 $f | sed 's/-*[0-9][0-9]*/&,/g'; echo '0};';) } > $@
 
 $(B)/obj/compiler/%.o: private FLAGS += -Icompiler
 $(B)/obj/compiler/%.o $(B)/obj/runtime/%.o: private FLAGS += $$(pkg-config --cflags lua5.4 openblas)

@@ -1,4 +1,5 @@
 #include "gguf_meta.h"
+#include "text.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -64,8 +65,10 @@ struct gguf_value gguf_find(const struct gguf_meta *g, const char *key) {
 
 const char *gguf_string(const struct gguf_meta *g, const char *key) {
     struct gguf_value v = gguf_find(g, key);
-    if (v.array || v.type != GGUF_STRING || !v.at)
+    if (!v.at)
         return NULL;
+    if (v.array || v.type != GGUF_STRING)
+        die("%s: %s is no string", g->file, tame(key));
     struct gguf_meta look = *g;
     look.at = v.at;
     struct gguf_bytes s = gguf_string_at(&look);
@@ -80,9 +83,9 @@ const char *gguf_string(const struct gguf_meta *g, const char *key) {
     }
 double gguf_number(const struct gguf_meta *g, const char *key, double otherwise) {
     struct gguf_value v = gguf_find(g, key);
-    if (v.array || !v.at)
+    if (!v.at)
         return otherwise;
-    switch (v.type) {
+    switch (v.array ? GGUF_ARRAY : v.type) {
     case GGUF_BOOL:
     case GGUF_UINT8: AS(uint8_t, v.at)
     case GGUF_INT8: AS(int8_t, v.at)
@@ -94,7 +97,7 @@ double gguf_number(const struct gguf_meta *g, const char *key, double otherwise)
     case GGUF_UINT64: AS(uint64_t, v.at)
     case GGUF_INT64: AS(int64_t, v.at)
     case GGUF_FLOAT64: AS(double, v.at)
-    default: return otherwise;
+    default: die("%s: %s is no number", g->file, tame(key));
     }
 }
 #undef AS

@@ -161,7 +161,7 @@ double json_real(struct json_in *j) {
     char text[64];
     json_peek(j);
     size_t n = 0;
-    while (n < sizeof text - 1 && j->at + n < j->end && strchr("+-.0123456789eE", j->at[n]))
+    while (n < sizeof text - 1 && j->at + n < j->end && j->at[n] && strchr("+-.0123456789eE", j->at[n]))
         n++;
     memcpy(text, j->at, n);
     text[n] = 0;

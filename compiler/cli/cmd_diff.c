@@ -49,6 +49,7 @@ static struct side *load_script(struct loading *loading, const char *path) {
     loading->scripts = true;
     compile_all(&c, "");
     struct side *side = side_of_program(path, c.program, c.timeline);
+    side->proved = true;
     side->unit = c.report->unit;
     side->flops = c.spec->took ? 0 : c.spec->flops;
     side->limit = c.spec->memory;
@@ -214,12 +215,11 @@ static void check_outputs(const struct output *out) {
     }
 }
 
-static void draw(struct output *out, const struct diff *diff, bool html) {
+static void check_times(const struct diff *diff) {
     for (int k = 0; k < 2; k++)
         if (!diff->side[k]->timed)
             die("%s: it has no times, and a picture needs them; give the script, the compiled folder or timeline.tsv",
                 diff->side[k]->name);
-    emit_diff_svg(&out->text, diff, html);
 }
 
 /* The text goes to stdout, unless another output goes there. */
@@ -251,10 +251,12 @@ int cmd_diff(const struct settings *settings) {
     struct output out[NOUTPUTS] = {0};
     choose_outputs(out, settings);
     struct diff *diff = load_both(&settings->args, settings->file);
+    if (settings->svg || settings->html)
+        check_times(diff);
     if (settings->svg)
-        draw(&out[SVG], diff, false);
+        emit_diff_svg(&out[SVG].text, diff, false);
     if (settings->html)
-        draw(&out[HTML], diff, true);
+        emit_diff_html(&out[HTML].text, diff, settings->command);
     if (settings->fit)
         emit_fit(&out[FIT].text, diff);
     if (settings->json)

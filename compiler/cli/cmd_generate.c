@@ -3,6 +3,7 @@
 #include "../../runtime/store/hash.h"
 #include "../../runtime/store/import.h"
 #include "../../runtime/store/seconds.h"
+#include "base/gguf_meta.h"
 #include "base/put_json.h"
 #include "command.h"
 #include "compile.h"
@@ -10,7 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MOST_ROWS = 64 }; /* of the prompt, at once */
 
@@ -46,10 +46,10 @@ static struct decode_model read_model(const struct settings *settings) {
     return (struct decode_model){&sp->model->rt, stage, sp->stages, weight, sp->tied ? weight[sp->stages] : NULL};
 }
 
-/* The rows that a sequence may have: 0: any number. */
-static int32_t positions(const struct decode_model *model) {
+/* The rows that a sequence may have. */
+static int64_t positions(const struct decode_model *model) {
     const struct rt_layer *first = &model->stage[0].layer[0];
-    return first->kind == LAYER_embedding && first->context > 0 ? first->context : 0;
+    return first->kind == LAYER_embedding && first->context > 0 ? first->context : INT32_MAX;
 }
 
 /* ---- the prompt ---- */
@@ -101,11 +101,15 @@ static int heavier(const void *a, const void *b) {
     return x->weight != y->weight ? (x->weight < y->weight) - (x->weight > y->weight) : x->token - y->token;
 }
 
-static int32_t most_probable(const float *logits, int32_t n) {
+static int32_t most_probable(const struct settings *settings, const float *logits, int32_t n) {
     int32_t best = 0;
-    for (int32_t i = 1; i < n; i++)
+    for (int32_t i = 0; i < n; i++) {
+        if (!isfinite(logits[i]))
+            die("%s: the model computes %g for a token: its weights are damaged, or those of another model",
+                settings->weights, (double)logits[i]);
         if (logits[i] > logits[best])
             best = i;
+    }
     return best;
 }
 
@@ -120,7 +124,7 @@ static double exponential(double x) {
 /* Nucleus sampling (Holtzman 2020, section 3.1) at a temperature. The number drawn is a function of seed and place. */
 static int32_t draw(const struct settings *settings, const float *logits, int32_t n, struct choice *choice,
                     int64_t place) {
-    int32_t best = most_probable(logits, n), many = 0;
+    int32_t best = most_probable(settings, logits, n), many = 0;
     double all = 0, kept = 0, sum = 0;
     if (settings->temperature == 0)
         return best;
@@ -163,7 +167,8 @@ struct answer {
 static void show(struct answer *answer, bool last) {
     size_t n = answer->text.n - (last ? 0 : unfinished(answer->text.s, answer->text.n));
     fwrite(answer->text.s + answer->shown, 1, n - answer->shown, stdout);
-    fflush(stdout);
+    if (fflush(stdout) != 0)
+        exit(2); /* as it ends, it says why */
     answer->shown = n;
 }
 
@@ -180,7 +185,7 @@ static void print_json(const struct settings *settings, const struct tokens *pro
     double took = end - answer->first;
     put(&t, "{\n  \"schema\": 1,\n  \"prompt\": %s,\n  \"prompt_tokens\": ", quoted(settings->prompt));
     put_ids(&t, prompt);
-    put(&t, ",\n  \"text\": %s,\n  \"tokens\": ", quoted(answer->text.n ? answer->text.s : ""));
+    put(&t, ",\n  \"text\": %s,\n  \"tokens\": ", quoted_bytes(answer->text.s, answer->text.n));
     put_ids(&t, &answer->tokens);
     put(&t, ",\n  \"ended\": %s,\n  \"prompt_seconds\": %.4f,\n  \"tokens_per_second\": %.4g,\n  \"bytes\": %lld\n}\n",
         answer->ended ? "true" : "false", answer->first - answer->began,
@@ -197,14 +202,16 @@ static void check_settings(const struct settings *settings) {
         die("`generate` needs --prompt TEXT, to go on from");
 }
 
-/* Where it is not given: in the file of weights itself, or beside it. */
+/* Where it is not given: in the GGUF file itself, or beside safetensors. */
 static struct tokenizer *find_tokenizer(const struct settings *settings) {
-    const char *path = settings->tokenizer, *slash = strrchr(settings->weights, '/');
-    const char *beside =
-        format("%.*stokenizer.json", slash ? (int)(slash - settings->weights) + 1 : 0, settings->weights);
-    if (!path)
-        path = access(beside, R_OK) == 0 ? beside : settings->weights;
-    return read_tokenizer(path);
+    const char *slash = strrchr(settings->weights, '/');
+    struct gguf_meta g;
+    if (settings->tokenizer)
+        return read_tokenizer(settings->tokenizer);
+    if (gguf_map(settings->weights, &g))
+        return read_tokenizer(settings->weights);
+    return read_tokenizer(
+        format("%.*stokenizer.json", slash ? (int)(slash - settings->weights) + 1 : 0, settings->weights));
 }
 
 int cmd_generate(const struct settings *given) {
@@ -214,21 +221,17 @@ int cmd_generate(const struct settings *given) {
     struct tokenizer *t = find_tokenizer(&settings);
     struct tokens prompt = read_prompt(&settings, t);
     struct decode_model model = read_model(&settings);
-    int64_t room = (int64_t)prompt.n + settings.tokens, most = positions(&model);
+    int64_t most = positions(&model), left = most - (int64_t)prompt.n;
     int32_t vocab = model.m->vocab;
     if (token_limit(t) > (uint32_t)vocab)
         die("the tokenizer has %u tokens, and the model %d: they are not of one model", token_limit(t), vocab);
-    if (most > 0 && room > most) {
-        if ((int64_t)prompt.n >= most)
-            die("the prompt has %zu tokens, and the model %lld positions", prompt.n, (long long)most);
-        room = most;
-    }
-    if (room > INT32_MAX)
-        die("--tokens %lld: too many", (long long)settings.tokens);
+    if (left <= 0)
+        die("the prompt has %zu tokens, and the model %lld positions", prompt.n, (long long)most);
+    int64_t room = settings.tokens < left ? (int64_t)prompt.n + settings.tokens : most;
     host_blas();
     struct decoder *d = decoder_open(&model, (int32_t)room, MOST_ROWS);
     if (!d)
-        die("no memory to decode the model");
+        die("no memory for the keys and values of %lld tokens; give fewer --tokens", (long long)room);
     struct answer answer = {.began = seconds()};
     struct choice *choice = NEW(struct choice, vocab);
     const float *logits = NULL;
@@ -259,7 +262,9 @@ int cmd_generate(const struct settings *given) {
         fprintf(stderr, "pianola: %zu tokens of prompt in %.2f s, %zu tokens at %.1f a second%s\n", prompt.n,
                 answer.first - answer.began, answer.tokens.n,
                 answer.tokens.n > 1 ? (double)(answer.tokens.n - 1) / (end - answer.first) : 0,
-                answer.ended ? "" : "; --tokens N writes more");
+                answer.ended   ? ""
+                : room == most ? "; it has no more positions"
+                               : "; --tokens N writes more");
     }
     decoder_close(d);
     return 0;

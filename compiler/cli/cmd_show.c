@@ -101,7 +101,7 @@ int cmd_show(const struct settings *settings) {
         check_target(settings->output, &settings->args);
         check_apart(settings->output, settings->measured);
     }
-    struct compile c = {.args = settings->args};
+    struct compile c = {.args = settings->args, .command = settings->command};
     compile_all(&c, settings->dump);
     if (settings->measured)
         take_measured(&c, settings->measured);

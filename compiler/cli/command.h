@@ -6,6 +6,7 @@
 
 struct settings {
     struct script_args args;
+    const char *command;     /* the command line, as a shell reads it, but for where things go */
     const char *const *file; /* the non-option arguments; the first is args.schedule */
     int nfiles;
     const char *output, *format, *dump, *color, *measured, *data, *timeline, *losses, *sort;
@@ -29,8 +30,8 @@ struct settings {
     int64_t tokens; /* to generate */
     double temperature, top_p;
     bool chat, published; /* published: in the names of others */
-    double jitter; /* the level, or -1: not given */
-    int64_t runs;  /* with jitter */
+    double jitter;        /* the level, or -1: not given */
+    int64_t runs;         /* with jitter */
     struct style style;
     bool json, list, markdown, one_rank, cuda, eager, git, steady, decode; /* eager: no CUDA graph */
 };

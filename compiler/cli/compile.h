@@ -8,6 +8,7 @@
 
 struct compile {
     struct script_args args;
+    const char *command; /* as in struct settings; for pages alone */
     struct spec *spec;
     struct stage *stage;
     struct graph *graph;

@@ -26,7 +26,7 @@ static void svg(struct text *out, const struct compile *c, const struct style *s
 }
 
 static void html(struct text *out, const struct compile *c, const struct style *style) {
-    emit_svg(out, c->program, c->timeline, c->report, c->spec->memory, style, true);
+    emit_html(out, c->program, c->timeline, c->report, c->spec->memory, style, c->command);
 }
 
 static void chrome(struct text *out, const struct compile *c, const struct style *style) {
@@ -60,7 +60,7 @@ const struct format formats[] = {
     {"tsv", "", TIMED, .emit = tsv, .file = "timeline.tsv", .begins = "rank\tlane\t"},
     {"json", "", TIMED | FIGURES, .emit = json, .file = "report.json", .begins = "{\n  \"schema\":"},
     {"svg", "a picture", TIMED | DRAWN | ARROWS | STEPS, .emit = svg},
-    {"html", "a picture", TIMED | DRAWN | ARROWS | STEPS, .emit = html},
+    {"html", "a picture", TIMED | DRAWN | ARROWS | STEPS | FIGURES, .emit = html},
     {"chrome", "a trace", TIMED | STEPS, .emit = chrome},
     {"pftrace", "a trace", TIMED | STEPS, .emit = pftrace},
     {"hta", "a trace", TIMED, .emit_rank = hta, .suffix = ".json"},

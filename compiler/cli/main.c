@@ -175,6 +175,25 @@ static void check_files(const struct settings *settings, const struct command *c
             value_of(command->args, &words) == V_FOLDER ? "folder" : "file", second);
 }
 
+/* " WORD", as a shell reads it. */
+static void put_shell(struct text *t, const char *word) {
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./=,+-:%@";
+    bool quote = word[strspn(word, plain)] != 0;
+    put(t, quote ? " '" : " ");
+    for (; *word; word++)
+        put(t, *word == '\'' ? "'\\''" : "%c", *word);
+    put(t, quote ? "'" : "");
+}
+
+static void put_option(struct text *t, const struct option_row *option, const char *arg) {
+    static const char elsewhere[] = "ovHPjMX"; /* where things go, and what is printed beside a page */
+    if (strchr(elsewhere, option->key))
+        return;
+    put(t, option->key == 'D' ? " -D" : " --%s", option->name);
+    if (option->arg)
+        put_shell(t, arg);
+}
+
 static void parse(struct settings *settings, const struct command *command, int argc, char **argv) {
     struct option *longs = NEW(struct option, noptions + 1);
     const char **names = NEW(const char *, noptions);
@@ -187,6 +206,8 @@ static void parse(struct settings *settings, const struct command *command, int 
                 longs[n++] = (struct option){options[i].name, options[i].arg ? required_argument : no_argument, NULL,
                                              options[i].key};
     settings->args.set = NEW(const char *, argc);
+    struct text files = {0}, given = {0};
+    put(&given, "%s", "");
     opterr = 0;
     for (int key, at = 0; (key = getopt_long(argc, argv, option_letters, longs, &at)) != -1;) {
         const char *word = argv[optind - 1];
@@ -205,10 +226,15 @@ static void parse(struct settings *settings, const struct command *command, int 
         if (option->arg && !*optarg)
             die("--%s needs a value, but got an empty one; see `pianola help %s`", option->name, command->name);
         set_option(settings, command, key, option->name, optarg);
+        put_option(&given, option, optarg);
     }
-    for (int i = optind; i < argc; i++)
+    put(&files, "pianola %s", command->name);
+    for (int i = optind; i < argc; i++) {
         if (!*argv[i])
             die("`%s` was given an empty name instead of a file's", command->name);
+        put_shell(&files, argv[i]);
+    }
+    settings->command = format("%s%s", files.s, given.s);
     settings->file = (const char *const *)argv + optind;
     settings->nfiles = argc - optind;
     check_files(settings, command);

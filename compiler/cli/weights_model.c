@@ -20,6 +20,7 @@
     X(vocab, "vocab_size", "vocab_size")                                                                               \
     X(rope, "rope.freq_base", "rope_theta")                                                                            \
     X(head, "attention.key_length", "head_dim")                                                                        \
+    X(rotated, "rope.dimension_count", "partial_rotary_factor")                                                        \
     X(eps, "attention.layer_norm_rms_epsilon", "rms_norm_eps")                                                         \
     X(positions, "context_length", "n_positions")                                                                      \
     X(factor, "rope.scaling.factor", "factor")                                                                         \
@@ -33,7 +34,8 @@ struct described {
     SIZES(X)
 #undef X
     const char *architecture, *scaling; /* scaling: of rope, or NULL */
-    bool tied, biased, untied;          /* untied: said to be */
+    const char *other;                  /* what no script can say, or NULL */
+    bool tied, untied;                  /* untied: said to be */
 };
 
 static struct described undescribed(const char *file) {
@@ -44,7 +46,19 @@ static struct described undescribed(const char *file) {
     return d;
 }
 
+static double columns_of_head(const struct described *d) { return isnan(d->head) ? d->width / d->heads : d->head; }
+
 /* ---- GGUF ---- */
+
+/* A scaling without a type is linear, and an older key has its factor, as llama.cpp reads them. */
+static const char *gguf_scaling(const struct gguf_meta *g, struct described *d) {
+    const char *type = gguf_string(g, format("%s.rope.scaling.type", d->architecture));
+    if (isnan(d->factor))
+        d->factor = gguf_number(g, format("%s.rope.scale_linear", d->architecture), NAN);
+    if (!type)
+        return isnan(d->factor) || d->factor == 0 || d->factor == 1 ? NULL : "linear";
+    return strcmp(type, "none") == 0 ? NULL : type;
+}
 
 static struct described of_gguf(const struct gguf_meta *g) {
     char why[1000];
@@ -60,44 +74,65 @@ static struct described of_gguf(const struct gguf_meta *g) {
 #undef X
     struct gguf_value tokens = gguf_find(g, "tokenizer.ggml.tokens");
     d.vocab = tokens.array ? (double)tokens.n : d.vocab;
-    d.scaling = gguf_string(g, format("%s.rope.scaling.type", d.architecture));
-    if (d.scaling && strcmp(d.scaling, "none") == 0)
-        d.scaling = NULL;
-    if (named_find(file, "rope_freqs.weight"))
-        d.scaling = "rope_freqs.weight";
+    if (isnan(d.eps))
+        d.eps = gguf_number(g, format("%s.attention.layer_norm_epsilon", d.architecture), NAN);
+    d.scaling = named_find(file, "rope_freqs.weight") ? "rope_freqs.weight" : gguf_scaling(g, &d);
     d.tied = !named_find(file, "output.weight");
-    d.biased = named_find(file, "blk.0.attn_q.bias");
     named_close(file);
     return d;
 }
 
 /* ---- config.json ---- */
 
-static void read_member(struct json_in *j, struct described *d, const char *name) {
+/* The only values of these members that scripts can say, as text: one of a member's rows, or null, its default. */
+static const char *const only[][2] = {
+    {"hidden_act", "\"silu\""},
+    {"activation_function", "\"gelu_new\""},
+    {"activation_function", "\"gelu_pytorch_tanh\""}, /* the same */
+    {"scale_attn_weights", "true"},
+    {"scale_attn_by_inverse_layer_idx", "false"},
+    {"use_sliding_window", "false"},
+};
+enum { NONLY = sizeof only / sizeof *only };
+
+static void check_only(struct json_in *j, struct described *d, const char *name) {
+    const char *expected = NULL;
+    bool fits = json_peek(j) == 'n';
+    for (int i = NONLY - 1; i >= 0; i--)
+        if (strcmp(name, only[i][0]) == 0) {
+            size_t n = strlen(expected = only[i][1]);
+            fits |= n <= (size_t)(j->end - j->at) && memcmp(j->at, expected, n) == 0;
+        }
+    if (expected && !fits)
+        d->other = format("its %s is other than %s", name, expected);
+}
+
+/* inside: an object that says how rope is scaled. */
+static void read_member(struct json_in *j, struct described *d, const char *name, bool inside) {
     static const char *const same[][2] = {{"n_layer", "num_hidden_layers"},
                                           {"n_embd", "hidden_size"},
                                           {"n_head", "num_attention_heads"},
-                                          {"n_inner", "intermediate_size"}}; /* GPT-2's */
-    for (int i = 0; i < 4; i++)
+                                          {"n_inner", "intermediate_size"},
+                                          {"layer_norm_epsilon", "rms_norm_eps"}}; /* GPT-2's */
+    for (int i = 0; i < 5; i++)
         name = strcmp(name, same[i][0]) == 0 ? same[i][1] : name;
-    bool number = json_peek(j) != 'n' && json_peek(j) != '{' && json_peek(j) != '[' && json_peek(j) != '"';
+    bool said = json_peek(j) != 'n';
 #define X(field, key, json)                                                                                            \
-    if (number && strcmp(name, json) == 0) {                                                                           \
+    if (said && strcmp(name, json) == 0) {                                                                             \
         d->field = json_real(j);                                                                                       \
         return;                                                                                                        \
     }
     SIZES(X)
 #undef X
+    check_only(j, d, name);
     if (strcmp(name, "model_type") == 0)
         d->architecture = json_string_or_null(j);
     else if (strcmp(name, "tie_word_embeddings") == 0)
         d->untied = !(d->tied = json_true(j));
-    else if (strcmp(name, "attention_bias") == 0 || strcmp(name, "mlp_bias") == 0)
-        d->biased |= json_true(j);
-    else if ((strcmp(name, "rope_parameters") == 0 || strcmp(name, "rope_scaling") == 0) && json_peek(j) == '{')
+    else if (!inside && said && (strcmp(name, "rope_parameters") == 0 || strcmp(name, "rope_scaling") == 0))
         for (json_open(j, '{'); json_more(j, '}');)
-            read_member(j, d, json_name(j));
-    else if (strcmp(name, "rope_type") == 0 || strcmp(name, "type") == 0) {
+            read_member(j, d, json_name(j), true);
+    else if (inside && (strcmp(name, "rope_type") == 0 || strcmp(name, "type") == 0)) {
         const char *type = json_string_or_null(j);
         d->scaling = type && strcmp(type, "default") != 0 ? type : d->scaling;
     } else
@@ -110,39 +145,49 @@ static struct described of_config(const char *path) {
     char *s = read_file(path, &n);
     struct json_in json = {.file = path, .from = s, .at = s, .end = s + n}, *j = &json;
     for (json_open(j, '{'); json_more(j, '}');)
-        read_member(j, &d, json_name(j));
+        read_member(j, &d, json_name(j), false);
     json_close(j);
     if (!d.architecture)
         die("%s: has no model_type", path);
-    d.tied |= !d.untied && strcmp(d.architecture, "gpt2") == 0; /* its default */
+    bool gpt2 = strcmp(d.architecture, "gpt2") == 0;
+    d.tied |= gpt2 && !d.untied; /* defaults of transformers */
+    d.eps = isnan(d.eps) ? gpt2 ? 1e-5 : 1e-6 : d.eps;
+    d.rotated *= columns_of_head(&d); /* it is a part of them */
     return d;
 }
 
 /* ---- the script ---- */
 
 static const char *needed(const struct described *d, const char *key, double x, const char *what) {
-    if (!(x >= 1 && x <= INT32_MAX && x == floor(x)))
+    if (isnan(x))
         die("%s: says no %s of its model; name the model with --model", d->file, what);
+    if (!(x >= 1 && x <= INT32_MAX && x == floor(x)))
+        die("%s: says %g for the %s of its model; expected a whole number from 1 to %d", d->file, x, what, INT32_MAX);
     return format("%s=%.0f", key, x);
 }
 
 enum { MOST_SET = 16 };
 
-/* What few have: biases, heads of a width of their own, another eps, and a scaled rope. Returns how many it set. */
+/* What few have: biases, heads of a width of their own, another eps, and a scaled rope. Biases that a file has anywhere
+ * else belong to no layer. Returns how many it set. */
 static int set_rarer(const struct described *d, const char **set) {
     bool qwen = strcmp(d->architecture, "qwen2") == 0, llama3 = d->scaling && strcmp(d->scaling, "llama3") == 0;
     int n = 0;
-    if (d->biased && !qwen)
-        die("%s: its products have biases, which llama.lua cannot say", d->file);
+    if (!isnan(d->rotated) && d->rotated != columns_of_head(d))
+        die("%s: its rope turns %g of the %g columns of a head, and llama.lua's all", d->file, d->rotated,
+            columns_of_head(d));
+    if (!((float)d->eps > 0))
+        die("%s: does not say what its norms add to a variance, a number above 0; name the model with --model",
+            d->file);
     if (d->scaling && !llama3 && strcmp(d->scaling, "linear") != 0)
         die("%s: its rope is scaled (%s), which llama.lua cannot say", d->file, tame(d->scaling));
-    if (d->scaling && (isnan(d->factor) || (llama3 && (isnan(d->low) || isnan(d->high) || isnan(d->trained)))))
+    if (d->scaling && (!(d->factor > 0) || (llama3 && (isnan(d->low) || isnan(d->high) || isnan(d->trained)))))
         die("%s: does not say how its rope is scaled (%s)", d->file, tame(d->scaling));
     if (qwen)
         set[n++] = "bias=true";
     if (!isnan(d->head) && d->head * d->heads != d->width)
         set[n++] = needed(d, "dim", d->head, "columns of a head");
-    if (!isnan(d->eps) && (float)d->eps != 1e-5f)
+    if ((float)d->eps != 1e-5f)
         set[n++] = format("eps=%g", d->eps);
     if (d->scaling)
         set[n++] = format("rope_factor=%g", d->factor);
@@ -174,6 +219,8 @@ static int set_gpt2(const struct described *d, const char **set) {
                          needed(d, "context", d->positions, "positions"), d->tied ? "tied=true" : "tied=false"};
     if (!isnan(d->inner) && d->inner != 4 * d->width)
         die("%s: its inner width is %.0f, and gpt2.lua's four times the width, %.0f", d->file, d->inner, 4 * d->width);
+    if (!isnan(d->eps) && (float)d->eps != 1e-5f)
+        die("%s: its norms add %g to a variance, and gpt2.lua's 1e-5", d->file, d->eps);
     memcpy(set, all, sizeof all);
     return sizeof all / sizeof *all;
 }
@@ -212,6 +259,8 @@ void model_of_weights(struct script_args *args, const char *weights) {
         die("%s: no config.json lies beside it, which would say its model; give that with --model", weights);
     struct described d = gguf ? of_gguf(&g) : of_config(config);
     const struct architecture *architecture = known(&d);
+    if (d.other)
+        die("%s: %s, which %s cannot say", d.file, d.other, architecture->script);
     const char *own[MOST_SET];
     int n = architecture->set(&d, own);
     args->model = shipped_file(architecture->script);

@@ -43,6 +43,7 @@ struct side {
     const char *unit; /* of its times; NULL: its file does not say, or it has none */
     double flops;     /* the rate that turned FLOP into its times; 0: unknown, or none did */
     bool timed;
+    bool proved;        /* it was compiled here */
     struct diff_op *op; /* by rank, lane and place in the lane */
     int n, nlanes, workers;
     struct diff_lane *lane;
@@ -141,6 +142,7 @@ void emit_fit(struct text *out, const struct diff *diff);
 /* diff_text.c */
 struct names diff_names(const struct diff_op *op);
 const char *diff_op_name(const struct diff_op *op); /* "1F3", "SEND_F 1 3 to 2" */
+const char *diff_figure_text(int which, double x, const struct measure *measure, char buf[32]);
 extern const char *const figure_name[NFIGURES];
 bool diff_figure(const struct diff *diff, int which, int side, double *x);        /* whether that side has it */
 bool diff_figure_changed(const struct diff *diff, int which, double a, double b); /* and not by rounding or chance */
@@ -150,6 +152,8 @@ bool diff_has(const struct diff_op *op, enum diff_class c); /* of side B for ONL
 void put_changes(struct text *t, const struct diff *diff);  /* "; 3 only in A, 4 moved" */
 void emit_diff(struct text *out, const struct diff *diff, bool markdown, bool ascii);
 void emit_diff_json(struct text *out, const struct diff *diff);
-/* diff_svg.c: both timelines and the difference as a picture, by itself or in a page. Both need times. */
+/* diff_svg.c: both timelines and the difference as a picture. Both need times. html: it is for a page, with what each
+ * operation needs. diff_html.c: the same in a page, with the text. command: what made it. */
 void emit_diff_svg(struct text *out, const struct diff *diff, bool html);
+void emit_diff_html(struct text *out, const struct diff *diff, const char *command);
 #endif

@@ -377,7 +377,7 @@ static void put_counts(struct text *t, const struct picture *picture) {
     const struct diff *diff = picture->d;
     double a = time_of(picture, diff->side[A]->makespan), b = time_of(picture, diff->side[B]->makespan);
     char x[32], y[32];
-    put(t, "<text x=\"%d\" y=\"34\">makespan %s", LEFT, time_text(a, &picture->time.m, x));
+    put(t, "<text x=\"%d\" y=\"%d\">makespan %s", LEFT, HEADING, time_text(a, &picture->time.m, x));
     if (a != b)
         put(t, " → %s", time_text(b, &picture->time.m, y));
     put(t, " %s", picture->time.m.name);
@@ -483,17 +483,16 @@ void emit_diff_svg(struct text *t, const struct diff *diff, bool html) {
     for (int k = A; k <= B; k++)
         if (diff->side[k]->waits)
             number_ops(&picture, k);
-    struct svg page = {.name = format("%s → %s", diff->side[A]->name, diff->side[B]->name),
-                       .style = style,
-                       .top = gradient(),
-                       .width = svg_width(&picture.time),
-                       .height = picture.bottom + LEGEND,
-                       .html = html};
-    svg_begin(t, &page);
+    struct svg svg = {.name = format("%s → %s", diff->side[A]->name, diff->side[B]->name),
+                      .style = style,
+                      .top = gradient(),
+                      .width = svg_width(&picture.time),
+                      .height = picture.bottom + LEGEND};
+    svg_begin(t, &svg);
     put_counts(t, &picture);
     for (int k = 0; k < NPANELS; k++)
         put_panel(t, &picture, k);
     put_joins(t, &picture);
     put_legend(t, &picture);
-    svg_end(t, &page, "what it needs, and its root");
+    put(t, "</svg>\n");
 }

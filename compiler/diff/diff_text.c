@@ -53,7 +53,7 @@ const char *diff_op_name(const struct diff_op *op) {
     return short_name(&names, &x);
 }
 
-static const char *figure_text(int which, double x, const struct measure *measure, char buf[32]) {
+const char *diff_figure_text(int which, double x, const struct measure *measure, char buf[32]) {
     char time[32];
     if (which == F_MAKESPAN)
         snprintf(buf, 32, "%s %s", time_text(x, measure, time), measure->name);
@@ -108,8 +108,8 @@ static void put_figures(struct text *t, const struct diff *diff, const struct me
         bool in_a = diff_figure(diff, f, 0, &a), in_b = diff_figure(diff, f, 1, &b);
         if (!in_a && !in_b)
             continue;
-        put_figure_row(t, markdown, figure_name[f], in_a ? figure_text(f, a, measure, x) : "?",
-                       in_b ? figure_text(f, b, measure, y) : "?",
+        put_figure_row(t, markdown, figure_name[f], in_a ? diff_figure_text(f, a, measure, x) : "?",
+                       in_b ? diff_figure_text(f, b, measure, y) : "?",
                        in_a && in_b ? delta_text(diff, f, a, b, delta) : "?");
     }
 }
@@ -361,10 +361,10 @@ static void put_summary(struct text *t, const struct diff *diff, const struct me
         put(t, "%s", diff_same(diff) ? "the same" : "they differ");
     else if (diff->tells && diff_by_chance(diff->p[F_MAKESPAN]))
         put(t, "no significant change of the makespan (p = %.2g): %s -> %s", diff->p[F_MAKESPAN],
-            time_text(x, measure, a), figure_text(F_MAKESPAN, y, measure, b));
+            time_text(x, measure, a), diff_figure_text(F_MAKESPAN, y, measure, b));
     else
         put(t, "B is %.1f %% %s: makespan %s -> %s", 100 * fabs(y / x - 1), y < x ? "shorter" : "longer",
-            time_text(x, measure, a), figure_text(F_MAKESPAN, y, measure, b));
+            time_text(x, measure, a), diff_figure_text(F_MAKESPAN, y, measure, b));
     if (diff->tells && !diff_by_chance(diff->p[F_MAKESPAN]))
         put(t, " (p = %.2g)", diff->p[F_MAKESPAN]);
     put_changes(t, diff);

@@ -43,9 +43,13 @@ void put_bounds(struct text *out, const struct report *report, const struct meas
 void put_weights(struct text *t, const struct report *report, const struct measure *measure);
 /* emit_steady.c: of the report, the period, staleness and versions */
 void put_steady(struct text *t, const struct report *report, const struct measure *measure);
-/* emit_svg.c: the timeline as a picture, alone or in an interactive page. limit: a rank's memory. */
+/* emit_svg.c: the timeline as a picture. limit: a rank's memory. html: it is for a page, with what each operation
+ * needs. */
 void emit_svg(struct text *out, const struct program *p, const struct timeline *tl, const struct report *report,
               double limit, const struct style *style, bool html);
+/* emit_html.c: the same in an interactive page, with the report. command: what made it. */
+void emit_html(struct text *out, const struct program *p, const struct timeline *tl, const struct report *report,
+               double limit, const struct style *style, const char *command);
 /* emit_losses.c: two panels, losses over seconds and over microbatches, with a line for each schedule, or each kind of
  * loss. time: what the seconds are. target: NAN: there is none. */
 struct loss_line {

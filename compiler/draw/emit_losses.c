@@ -91,7 +91,7 @@ void emit_losses(struct text *out, const char *title, const char *time, const st
         put_key(&keys, &pen, format("fill=\"#%06x\"", line_color(i)), name.s ? name.s : "");
     }
     struct svg page = {
-        .name = title, .style = chart_style, .top = "", .width = width, .height = pen.y + 16, .html = false};
+        .name = title, .style = chart_style, .top = "", .width = width, .height = pen.y + 16};
     svg_begin(out, &page);
     put_bytes(out, keys.s, keys.n);
     for (int by_time = 1; by_time >= 0; by_time--) {
@@ -103,5 +103,5 @@ void emit_losses(struct text *out, const char *title, const char *time, const st
         for (int i = 0; i < n; i++)
             put_reached(out, &panel, &line[i], i);
     }
-    svg_end(out, &page, "");
+    put(out, "</svg>\n");
 }

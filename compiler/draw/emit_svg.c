@@ -209,7 +209,7 @@ static void put_arrows(struct text *t, const struct picture *picture) {
 static void put_head(struct text *t, const struct picture *picture, const struct svg *svg) {
     char a[32];
     svg_begin(t, svg);
-    put(t, "<text x=\"%d\" y=\"34\">%d ranks, %d stages, ", LEFT, picture->p->workers,
+    put(t, "<text x=\"%d\" y=\"%d\">%d ranks, %d stages, ", LEFT, HEADING, picture->p->workers,
         script_stages(&picture->p->names, picture->p->stages));
     if (picture->p->period)
         put(t, "%d of a step's %lld microbatches", picture->p->batches, (long long)picture->rep->step_batches);
@@ -298,7 +298,7 @@ static const char tip[] =
 void emit_svg(struct text *t, const struct program *p, const struct timeline *tl, const struct report *rep,
               double limit, const struct style *style, bool html) {
     struct picture picture = {.p = p, .tl = tl, .rep = rep, .style = style, .html = html, .limit = limit};
-    struct svg page = {.name = p->name, .top = tip, .html = html};
+    struct svg svg = {.name = p->name, .top = tip};
     picture.time.m = measure_of(tl->makespan, rep->unit, false);
     picture.time.from = style->from * picture.time.m.one;
     picture.time.to = style->to > 0 ? fmin(style->to * picture.time.m.one, tl->makespan) : tl->makespan;
@@ -307,19 +307,17 @@ void emit_svg(struct text *t, const struct program *p, const struct timeline *tl
     if (html)
         picture.producers = producers_of(p);
     choose_scale(&picture);
-    page.width = svg_width(&picture.time);
-    page.height = picture.bottom + 48; /* room for a legend of two or three lines */
-    page.style =
-        format("%s.m { stroke: #333; stroke-width: .8; fill: none; opacity: .75%s }\n%s",
-               joins_of(p) ? ".j { stroke: #000; stroke-width: 1.4; stroke-dasharray: 4 2; fill: none }\n" : "",
-               style->with & WITH_SENDS ? "" : "; display: none",
-               html ? ".m.show { display: inline; stroke: #c00; stroke-width: 1.6; opacity: 1 }\n" : "");
-    put_head(t, &picture, &page);
+    svg.width = svg_width(&picture.time);
+    svg.height = picture.bottom + 48; /* room for a legend of two or three lines */
+    svg.style = format("%s.m { stroke: #333; stroke-width: .8; fill: none; opacity: .75%s }\n",
+                       joins_of(p) ? ".j { stroke: #000; stroke-width: 1.4; stroke-dasharray: 4 2; fill: none }\n" : "",
+                       style->with & WITH_SENDS ? "" : "; display: none");
+    put_head(t, &picture, &svg);
     put_axis(t, &picture.time, TOP - 6, picture.bottom - GAP);
     put_ranks(t, &picture);
     put_joins(t, &picture);
     if (html || style->with & WITH_SENDS)
         put_arrows(t, &picture);
     put_legend(t, &picture);
-    svg_end(t, &page, "what it needs");
+    put(t, "</svg>\n");
 }

@@ -1,24 +1,49 @@
-// The script of timeline and diff pages. The wheel zooms, dragging pans, a double click resets the view. Hovering over an
-// operation shows what it needs, by which message, of how many bytes. An operation's data-p lists what it needs, as
-// RANK.INSTRUCTION, with :MESSAGE appended if it came by message; in a diff, as PANEL and number. There, data-t also
-// lists where else the operation is drawn, and data-r the root that made it earlier or later.
+// The script of timeline and diff pages. The picture fills its width, and as much of the window's height as it needs. The
+// wheel, + and - zoom, dragging and arrows pan, a double click and 0 show all. Hovering over an operation, or going to it
+// with comma and full stop, shows what it needs, by which message, of how many bytes. An operation's data-p lists what it
+// needs, as RANK.INSTRUCTION, with :MESSAGE appended if it came by message; in a diff, as PANEL and number. There, data-t
+// also lists where else the operation is drawn, and data-r the root that made it earlier or later.
 'use strict';
-const svg = document.querySelector('svg'), info = document.getElementById('info');
-const all = svg.getAttribute('viewBox').split(' ').map(Number);
-let view = all.slice(), drag = null, lit = [];
-const labels = svg.querySelectorAll('text.l');
 const id = name => document.getElementById(name);
-const title = e => e.querySelector('title').textContent;
+const host = id('picture'), info = id('info'), svg = host.querySelector('svg');
+const [, , wide, high] = svg.getAttribute('viewBox').split(' ').map(Number);
+const top0 = Number(host.dataset.top); // above it are the picture's own heading and figures, which the page has too
+const labels = svg.querySelectorAll('text.l');
+const title = e => (e.querySelector('title') || { textContent: '' }).textContent;
+let view = [0, top0, wide, high - top0], drag = null, lit = [], printed = null, width = innerWidth;
 
-function look(v) { // keeps the row labels in view
-  svg.setAttribute('viewBox', (view = v).join(' '));
-  for (const l of labels) l.setAttribute('transform', `translate(${Math.max(0, view[0])} 0)`);
+const whole = () => Math.max(wide, host.clientWidth / 1.6); // wide windows leave room, rather than draw giants
+
+function draw() {
+  svg.setAttribute('viewBox', view.map(v => v.toFixed(2)).join(' '));
+  for (const l of labels) l.setAttribute('transform', `translate(${Math.max(0, view[0]).toFixed(2)} 0)`);
 }
 
-function at(event) { // the mouse position in the picture's units
-  const p = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
-  return [p.x, p.y];
+function look(x, y, w) { // from there on, w wide; keeps the picture in sight and its row labels at the left
+  w = Math.max(Math.min(wide, 60), Math.min(w, whole()));
+  const h = (w * host.clientHeight) / Math.max(1, host.clientWidth);
+  view = [Math.max(0, Math.min(x, wide - w)), Math.max(top0, Math.min(y, high - h)), w, h];
+  draw();
 }
+
+function fit() { // in a narrow window a part, large enough to read
+  const w = Math.min(whole(), Math.max(host.clientWidth, 300) / 0.62);
+  const room = Math.max(220, innerHeight - host.offsetTop - id('below').offsetHeight - 8);
+  host.style.height = `${Math.round(Math.min(Math.max(room, 0.6 * innerHeight), ((high - top0) / w) * host.clientWidth))}px`;
+  look(0, top0, w);
+}
+
+function at(event) { // where the mouse is, in the picture's units
+  const box = host.getBoundingClientRect(), k = view[2] / host.clientWidth;
+  return [view[0] + (event.clientX - box.left) * k, view[1] + (event.clientY - box.top) * k];
+}
+
+const zoom = ([x, y], k) => {
+  const w = Math.max(Math.min(wide, 60), Math.min(view[2] * k, whole()));
+  look(x - ((x - view[0]) * w) / view[2], y - ((y - view[1]) * w) / view[2], w);
+};
+const middle = () => [view[0] + view[2] / 2, view[1] + view[3] / 2];
+const pan = (dx, dy) => look(view[0] + dx, view[1] + dy, view[2]);
 
 function light(e, as) {
   e.classList.add(as);
@@ -48,22 +73,54 @@ function explain(op) {
   info.textContent = [...new Set(lines)].join('\n');
 }
 
+let operations = null; // by rows, from left to right
+function step(by) { // to the next of them
+  const number = (e, name) => Number(e.getAttribute(name));
+  operations ||= [...svg.querySelectorAll('.o')].map(e => ({ e, x: number(e, 'x'), y: number(e, 'y'), width: number(e, 'width'), height: number(e, 'height') }))
+    .sort((a, b) => a.y - b.y || a.x - b.x);
+  const now = operations.findIndex(o => o.e.classList.contains('this'));
+  const o = operations[now < 0 ? 0 : (now + by + operations.length) % operations.length];
+  if (!o) return;
+  const [x, y, w, h] = view, out = o.x < x || o.x + o.width > x + w || o.y < y || o.y + o.height > y + h;
+  if (out) look(o.x - w / 2, o.y - h / 2, w);
+  explain(o.e);
+}
+
 svg.addEventListener('mouseover', event => {
-  info.classList.toggle('left', event.clientX > innerWidth / 2); // keeps the info box off the operation it explains
-  const e = event.target.closest('.o, .m');
+  const e = event.target.closest('[class]');
   if (e && e.classList.contains('o')) explain(e);
-  else if (e) info.textContent = title(e);
+  else if (e && title(e)) info.textContent = title(e);
 });
-svg.addEventListener('wheel', event => {
+host.addEventListener('wheel', event => {
   event.preventDefault();
-  const [x, y] = at(event), k = Math.exp(event.deltaY * 0.0015);
-  look([x - (x - view[0]) * k, y - (y - view[1]) * k, view[2] * k, view[3] * k]);
+  if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) pan(((event.deltaX || event.deltaY) / host.clientWidth) * view[2], 0);
+  else zoom(at(event), Math.exp(event.deltaY * 0.0015));
 }, { passive: false });
-svg.addEventListener('pointerdown', event => { drag = at(event); });
-window.addEventListener('pointerup', () => { drag = null; });
-svg.addEventListener('pointermove', event => {
+host.addEventListener('pointerdown', event => { drag = at(event); });
+for (const end of ['pointerup', 'pointercancel']) addEventListener(end, () => { drag = null; });
+addEventListener('pointermove', event => {
   if (!drag) return;
   const [x, y] = at(event);
-  look([view[0] + drag[0] - x, view[1] + drag[1] - y, view[2], view[3]]);
+  pan(drag[0] - x, drag[1] - y);
 });
-svg.addEventListener('dblclick', () => look(all.slice()));
+host.addEventListener('dblclick', fit);
+const keys = {
+  ArrowLeft: () => pan(-view[2] / 8, 0), ArrowRight: () => pan(view[2] / 8, 0),
+  ArrowUp: () => pan(0, -view[3] / 8), ArrowDown: () => pan(0, view[3] / 8),
+  '+': () => zoom(middle(), 0.8), '=': () => zoom(middle(), 0.8), '-': () => zoom(middle(), 1.25), 0: fit,
+  '.': () => step(1), ',': () => step(-1),
+};
+addEventListener('keydown', event => {
+  const act = keys[event.key], scrolls = event.key.startsWith('Arrow') && document.activeElement !== host;
+  if (!act || scrolls || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  act();
+});
+for (const b of document.querySelectorAll('#below button')) b.addEventListener('click', keys[b.dataset.key]);
+addEventListener('resize', () => { // not as a phone's address bar comes and goes
+  if (innerWidth !== width) fit();
+  width = innerWidth;
+});
+addEventListener('beforeprint', () => { printed = view; view = [0, top0, wide, high - top0]; draw(); });
+addEventListener('afterprint', () => { if (printed) { view = printed; draw(); } });
+fit();

@@ -1,9 +1,8 @@
-/* Shared by all pictures: the page, the time axis, names in boxes, memory under rows, the legend. The same input gives
+/* Shared by all pictures: the frame, the time axis, names in boxes, memory under rows, the legend. The same input gives
  * the same bytes: coordinates are printed to a hundredth.
  *
  * The time axis sets the width: all but a few jobs have room for their names, as long as the picture stays printable.
  * Names that do not fit are omitted; the tooltip has them. */
-#include "page.h"
 #include "svg.h"
 #include <math.h>
 #include <stdlib.h>
@@ -11,33 +10,19 @@
 
 static const double LETTER = 6.4; /* a digit's width at the names' font size; W is half as wide again */
 
-/* ---- the page ---- */
+/* ---- the frame ---- */
 
 void put_xml(struct text *t, const char *s) {
     for (size_t n = 1; *s; s += n, n = 1)
         if (*s == '<' || *s == '>' || *s == '&' || *s == '"')
             put(t, "&#%d;", *s);
-        else if ((unsigned char)*s < ' ') /* XML cannot represent these */
+        else if ((unsigned char)*s < ' ' && *s != '\n') /* XML cannot represent these */
             put(t, "?");
         else
             n = put_utf8(t, s);
 }
 
-static void put_page(struct text *t, const char *name) {
-    put(t, "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>");
-    put_xml(t, name);
-    put(t, "</title>\n<style>\nbody { margin: 0; font-family: sans-serif }\n"
-           "svg { display: block; width: 100vw; height: 100vh; cursor: grab }\n"
-           "#info { position: fixed; right: 8px; top: 8px; padding: 6px 9px; background: #fffe; border: 1px solid "
-           "#999;\n"
-           "  font-size: 12px; white-space: pre-line; max-width: 60ch; pointer-events: none }\n"
-           "#info.left { left: 8px; right: auto }\n"
-           "text.l { paint-order: stroke; stroke: #fff; stroke-width: 3px }\n</style>\n");
-}
-
 void svg_begin(struct text *t, const struct svg *svg) {
-    if (svg->html)
-        put_page(t, svg->name);
     put(t, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.2f %.2f\" width=\"%.2f\" height=\"%.2f\">\n",
         svg->width, svg->height, svg->width, svg->height);
     put(t, "<style>\n"
@@ -55,23 +40,12 @@ void svg_begin(struct text *t, const struct svg *svg) {
            ".q { stroke: #666; stroke-dasharray: 3 2; fill: none }\n"
            ".x { stroke: #c00; stroke-width: 1.4; fill: none }\n");
     put(t, "%s", svg->style);
-    put(t, "%s",
-        svg->html ? ".o.need { stroke: #c00; stroke-width: 2.4 }\n.o.this { stroke: #000; stroke-width: 2.8 }\n" : "");
     put(t, "</style>\n<defs>\n<pattern id=\"idle\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">"
            "<path d=\"M0 6L6 0\" stroke=\"#dcdcdc\" stroke-width=\".8\"/></pattern>\n");
     put(t, "%s</defs>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n<text class=\"h\" x=\"%d\" y=\"19\">",
         svg->top, LEFT);
     put_xml(t, svg->name);
     put(t, "</text>\n");
-}
-
-void svg_end(struct text *t, const struct svg *svg, const char *hint) {
-    put(t, "</svg>\n");
-    if (svg->html)
-        put(t,
-            "<div id=\"info\">The mouse over an operation: %s. Wheel: zoom; drag: pan; double click: all."
-            "</div>\n<script>\n%s</script>\n</html>\n",
-            hint, page_js);
 }
 
 /* ---- time ---- */

@@ -16,16 +16,28 @@ double x_of(const struct span *span, double t);
 double svg_width(const struct span *span);
 void put_axis(struct text *t, const struct span *span, double y, double bottom); /* y: the labels' baseline */
 
-/* svg_begin writes everything up to the heading, svg_end everything after the last shape. */
+/* svg_begin writes everything up to the heading; the second line, at HEADING, and the shapes follow, and </svg>. */
+enum { HEADING = 34 };
 struct svg {
     const char *name;        /* the heading */
     const char *style, *top; /* CSS and <defs> content added to what all pictures have */
     double width, height;
-    bool html;
 };
 void svg_begin(struct text *t, const struct svg *svg);
-void svg_end(struct text *t, const struct svg *svg, const char *hint);
 void put_xml(struct text *t, const char *s);
+
+/* put_page.c: what is around a picture in an interactive page: before it the name, the command, the verdict of the
+ * proof and figures, behind it the report. */
+struct page {
+    const char *name, *command, *verdict;
+    bool proved;
+    const struct figure { const char *name, *value; } * figure;
+    int nfigures;
+    const char *shows; /* what the page shows of an operation, for the hint */
+    const char *report;
+};
+void page_begin(struct text *t, const struct page *page);
+void page_end(struct text *t, const struct page *page);
 
 /* A box for a name: the longest of 1F3, F3, 3 that fits. */
 struct box {

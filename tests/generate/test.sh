@@ -43,6 +43,27 @@ sys.stdout.buffer.write(bytes([$wanted]) + b'\n')" | od -An -c)" \
 "$PIANOLA" generate --weights "$room/F32.gguf" --prompt x --tokens 3 2>"$room/err" >/dev/null
 expect "says its model" 1 "$(grep -c 'F32.gguf is of --model schedules/models/llama.lua -D layers=2 -D width=64 -D heads=4 -D kv_heads=2 -D inner=96 -D vocab=256 -D rope=10000 -D tied=false$' "$room/err")"
 expect "and its speed" 1 "$(grep -cE '^pianola: 1 tokens of prompt in [0-9.]+ s, 3 tokens at [0-9.]+ a second; --tokens N writes more$' "$room/err")"
+# Temperatures at both ends: as good as 0; and as if there were no model, so that a byte may be zero.
+expect "temperature 1e-9" "$wanted" "$(generate --weights "$room/F32.gguf" --prompt "$long" --tokens 40 --temperature 1e-9)"
+expect "temperature 1e-320" "$wanted" "$(generate --weights "$room/F32.gguf" --prompt "$long" --tokens 40 --temperature 1e-320)"
+"$PIANOLA" generate --weights "$room/F32.gguf" --prompt $'\xff\xc0"x' --tokens 3000 --temperature 100 --top-p 1 --json \
+    >"$room/hot.json" 2>"$room/err"
+expect "all bytes come, and all are in the text" yes "$(/usr/bin/python3 -c "import json
+j = json.load(open('$room/hot.json'))
+seen = set(j['tokens'])
+print('yes' if len(seen) == 256 and j['text'].count('\0') == j['tokens'].count(0) and
+    j['text'].replace('\ufffd', '') == bytes(j['tokens']).decode('utf-8', 'ignore') and
+    j['prompt_tokens'] == [255, 192, 34, 120] else j)")"
+
+# A model with learned positions ends where these end.
+mkdir "$room/gpt2" && cp "$room/tokenizer.json" "$room/gpt2/"
+wanted2=$(/usr/bin/python3 tests/import/gpt2.py "$room/gpt2" "$room/text" 48 "What is a pianola, and what are its positions?")
+g2=(--weights "$room/gpt2/model.safetensors" --temperature 0)
+for tokens in 3 200 9223372036854775807; do
+    expect "GPT-2, --tokens $tokens" "$wanted2" \
+        "$(generate "${g2[@]}" --prompt "What is a pianola, and what are its positions?" --tokens $tokens)"
+done
+
 # A model that is not said on the command line is the file's in `run`, too.
 expect "run" "$(sed -n 's/^F32.gguf //p' "$room/losses" | cut -c1-6)" "$("$PIANOLA" run schedules/serial.lua -D batches=1 -D rows=1 \
     --data "$room/text" --weights "$room/F32.gguf" --steps 0 --json 2>/dev/null | sed -nE 's/^  "loss": (.{6}).*/\1/p')"
@@ -61,8 +82,21 @@ says "temperature" "--temperature -1: expected a number from 0 to 100" "${g[@]}"
 says "chat" "--chat: the tokenizer has no <|im_start|> and <|im_end|>: its model knows no ChatML" "${g[@]}" --prompt x --chat
 says "no text model" "schedules/models/integers.lua: the model does not predict tokens" "${g[@]}" --prompt x --model schedules/models/integers.lua
 sed 's/"model_type": "llama"/"model_type": "mamba"/' "$room/config.json" >"$room/alone/config.json"
-says "another architecture" "$room/alone/config.json: a model of architecture 'mamba'; known are llama, gpt2. Write it as a script, and give it with --model" \
+/usr/bin/python3 -c "d = bytearray(open('$room/F32.gguf', 'rb').read())
+d[-4:] = bytes([0, 0, 192, 127])
+open('$room/nan.gguf', 'wb').write(d)"
+for temperature in 0 1; do
+    says "a weight that is no number" "$room/nan.gguf: the model computes nan for a token: its weights are damaged, or those of another model" \
+        --weights "$room/nan.gguf" --prompt x --temperature $temperature
+done
+expect "too many tokens" "no memory for the keys and values of 2147483647 tokens; give fewer --tokens" \
+    "$(ulimit -v 16000000; generate "${g[@]}" --prompt x --tokens 9223372036854775807)"
+says "no position left" "the prompt has 48 tokens, and the model 48 positions" "${g2[@]}" --prompt "$(head -c 48 README.md)"
+timeout 20 "$PIANOLA" generate "${g[@]}" --prompt x --tokens 1000000 >/dev/full 2>"$room/err"
+expect "stdout is full" "2 pianola: error: stdout: No space left on device" "$? $(tail -n 1 "$room/err")"
+says "another architecture" "$room/alone/config.json: a model of architecture 'mamba'; known are llama, qwen2, gpt2. Write it as a script, and give it with --model" \
     --weights "$room/alone/F32.safetensors" --prompt x
 sed 's/"hidden_size": 64/"hidden_size": 1e400/' "$room/config.json" >"$room/alone/config.json"
 says "no number" "$room/alone/config.json: byte 117: expected a number" --weights "$room/alone/F32.safetensors" --prompt x
+expect "files that say what cannot be" "done" "$(/usr/bin/python3 tests/generate/hostile.py "$PIANOLA" "$room")"
 finish

@@ -1,5 +1,6 @@
 """Writes a small GPT-2 with random weights as transformers' files have them; prints the loss of its weights on a text, in
-double precision: gpt2.py FOLDER TEXT CONTEXT. By Radford 2019 and transformers' modeling_gpt2.py; nothing of ours."""
+double precision: gpt2.py FOLDER TEXT CONTEXT; with PROMPT, the most probable tokens behind it, until the context is full,
+instead. By Radford 2019 and transformers' modeling_gpt2.py; nothing of ours."""
 
 import json
 import struct
@@ -35,7 +36,6 @@ json.dump({"model_type": "gpt2", "n_layer": LAYERS, "n_embd": WIDTH, "n_head": H
 
 g = {k: v.astype(np.float64) for k, v in w.items()}
 tokens = np.frombuffer(open(sys.argv[2], "rb").read(), np.uint8).astype(np.int64)[: CONTEXT + 1]
-t = len(tokens) - 1
 
 
 def norm(x, name):
@@ -43,17 +43,30 @@ def norm(x, name):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * g[name + ".weight"] + g[name + ".bias"]
 
 
-x = g["wte.weight"][tokens[:-1]] + g["wpe.weight"][:t]
-for i in range(LAYERS):
-    p = f"h.{i}."
-    product = lambda h, name: h @ g[p + name + ".weight"] + g[p + name + ".bias"]
-    q, k, v = (a.reshape(t, HEADS, -1) for a in np.split(product(norm(x, p + "ln_1"), "attn.c_attn"), 3, -1))
-    score = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(q.shape[-1]) + np.triu(np.full((t, t), -np.inf), 1)
-    a = np.exp(score - score.max(-1, keepdims=True))
-    a /= a.sum(-1, keepdims=True)
-    x = x + product(np.einsum("hij,jhd->ihd", a, v).reshape(t, -1), "attn.c_proj")
-    h = product(norm(x, p + "ln_2"), "mlp.c_fc")
-    x = x + product(0.5 * h * (1 + np.tanh(np.sqrt(2 / np.pi) * (h + 0.044715 * h**3))), "mlp.c_proj")
-y = norm(x, "ln_f") @ g["wte.weight"].T
+def logits(tokens):
+    t = len(tokens)
+    x = g["wte.weight"][tokens] + g["wpe.weight"][:t]
+    for i in range(LAYERS):
+        p = f"h.{i}."
+        product = lambda h, name: h @ g[p + name + ".weight"] + g[p + name + ".bias"]
+        q, k, v = (a.reshape(t, HEADS, -1) for a in np.split(product(norm(x, p + "ln_1"), "attn.c_attn"), 3, -1))
+        score = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(q.shape[-1]) + np.triu(np.full((t, t), -np.inf), 1)
+        a = np.exp(score - score.max(-1, keepdims=True))
+        a /= a.sum(-1, keepdims=True)
+        x = x + product(np.einsum("hij,jhd->ihd", a, v).reshape(t, -1), "attn.c_proj")
+        h = product(norm(x, p + "ln_2"), "mlp.c_fc")
+        x = x + product(0.5 * h * (1 + np.tanh(np.sqrt(2 / np.pi) * (h + 0.044715 * h**3))), "mlp.c_proj")
+    return norm(x, "ln_f") @ g["wte.weight"].T
+
+
+if len(sys.argv) > 4:
+    tokens = list(sys.argv[4].encode())
+    n = len(tokens)
+    while len(tokens) < CONTEXT:
+        y = logits(tokens)[-1]
+        assert np.diff(np.sort(y)[-2:]) > 1e-4  # else rounding may choose another one
+        tokens.append(int(y.argmax()))
+    sys.exit(print(", ".join(map(str, tokens[n:]))))
+y = logits(tokens[:-1])
 top = y.max(-1)
-print(f"{(top + np.log(np.exp(y - top[:, None]).sum(-1)) - y[np.arange(t), tokens[1:]]).mean():.7f}")
+print(f"{(top + np.log(np.exp(y - top[:, None]).sum(-1)) - y[np.arange(len(y)), tokens[1:]]).mean():.7f}")

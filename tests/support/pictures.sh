@@ -17,11 +17,12 @@ as_png() {
         "$(od -An -tu1 -j16 -N8 "$2.png" | awk '{ print ($2 * 256 + $3) * 256 + $4, ($6 * 256 + $7) * 256 + $8 }')"
 }
 
-# ask PAGE: its DOM in a browser after its own script and what stdin adds have run. No sandbox: it may run as root.
+# ask PAGE [OPTION...]: its DOM in a browser, started with these options, after its own script and what stdin adds have
+# run. No sandbox: it may run as root.
 ask() {
     { echo '<script>' && cat && echo '</script>'; } >>"$1"
     timeout -k 5 120 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
-        --user-data-dir="$room/browser" --dump-dom "file://$1" 2>"$room/browser.log"
+        --user-data-dir="$room/browser" "${@:2}" --dump-dom "file://$1" 2>"$room/browser.log"
 }
 
 # Browsers started by ask that still run: after a moment, none.

@@ -115,7 +115,7 @@ static void print_all(const struct compile *c, int seed) {
     emit_grid(&grid, c->program, c->timeline, "F", &style);
     emit_report(&report, c->report, &style);
     emit_json(&json, c->report);
-    emit_svg(&svg, c->program, c->timeline, c->report, INFINITY, &style, true);
+    emit_html(&svg, c->program, c->timeline, c->report, INFINITY, &style, "show");
     emit_chrome(&chrome, c->program, &steps, "F");
     emit_pftrace(&proto, c->program, &steps, "F");
     emit_hta(&hta, c->program, &steps, "F", 0);

@@ -1,0 +1,49 @@
+/* A diff as an interactive page: the picture, the figures of both sides, and the text. */
+#include "diff.h"
+#include "draw/svg.h"
+#include <math.h>
+#include <string.h>
+
+/* "33 units → 27 units", or once what is the same; "?" where a side has none. */
+static const char *both(const struct diff *diff, int which, const struct measure *measure) {
+    char text[2][32] = {"?", "?"};
+    for (int k = 0; k < 2; k++) {
+        double x;
+        if (diff_figure(diff, which, k, &x))
+            diff_figure_text(which, x, measure, text[k]);
+    }
+    return strcmp(text[0], text[1]) == 0 ? format("%s", text[0]) : format("%s → %s", text[0], text[1]);
+}
+
+static const char *verdict(const struct diff *diff) {
+    bool a = diff->side[0]->proved, b = diff->side[1]->proved;
+    return a && b ? "A and B proved"
+           : a    ? "A proved; B was read, not proved"
+           : b    ? "B proved; A was read, not proved"
+                  : "A and B were read, not proved";
+}
+
+void emit_diff_html(struct text *t, const struct diff *diff, const char *command) {
+    static const char *const name[NFIGURES] = {
+        [F_MAKESPAN] = "makespan", [F_BUBBLE] = "bubble",         [F_PEAK] = "largest memory",
+        [F_SENT] = "sent",         [F_OPERATIONS] = "operations",
+    };
+    double last = fmax((double)diff->side[0]->makespan, (double)diff->side[1]->makespan) * diff->tick;
+    struct measure measure = measure_of(last, diff->unit ? diff->unit : "units", false);
+    struct figure figure[NFIGURES];
+    struct text report = {0};
+    for (int f = 0; f < NFIGURES; f++)
+        figure[f] = (struct figure){name[f], both(diff, f, &measure)};
+    emit_diff(&report, diff, false, false);
+    struct page page = {.name = format("%s → %s", diff->side[0]->name, diff->side[1]->name),
+                        .command = command,
+                        .verdict = verdict(diff),
+                        .proved = diff->side[0]->proved && diff->side[1]->proved,
+                        .figure = figure,
+                        .nfigures = NFIGURES,
+                        .shows = "what it needs, and its root",
+                        .report = report.s};
+    page_begin(t, &page);
+    emit_diff_svg(t, diff, true);
+    page_end(t, &page);
+}
