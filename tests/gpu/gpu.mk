@@ -13,7 +13,7 @@ WITHOUT_TRAINING = $(call cuda_objects,$(1),layers device) build/$(1)/process/co
 # The part of OpenBLAS that is used, once for all programs.
 $(G)/libpianola-blas.so: Makefile
 	@mkdir -p $(@D)
-	$(CC) -shared -s -o $@ -Wl,-u,cblas_sgemm,-u,openblas_get_corename,-u,openblas_set_num_threads \
+	$(CC) -shared -s -o $@ -Wl,-u,cblas_sgemm,-u,cblas_sgemv,-u,openblas_get_corename,-u,openblas_set_num_threads \
 	    -Wl,-u,gotoblas_dynamic_init,-u,gotoblas_dynamic_quit \
 	    "$$(pkg-config --variable=libdir openblas)/libopenblas.a" -lm -pthread
 $(G)/pianola: build/obj/compiler/cli/main.o build/libpianola.a $(G)/libpianola-blas.so
