@@ -17,6 +17,7 @@ svg .o { stroke: var(--paper) }
 svg .c { stroke: var(--ink) }
 svg rect.c:not(.o) { fill: none }
 svg .u { fill: var(--memory) }
+svg .f { fill: var(--faint) }
 svg .q { stroke: var(--faint) }
 svg .m, svg .j { stroke: var(--ink) }
 svg .e { fill: var(--ink) }

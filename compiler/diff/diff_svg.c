@@ -12,13 +12,15 @@
 #include <string.h>
 
 enum { A, B, DELTA, NPANELS };
-enum { TOP = 44, HEAD = 36, ROW = 20, BAND = 15, GAP = 6, BELOW = 18, LEGEND = 102 };
+enum { TOP = 44, HEAD = 36, ROW = 20, LOW_ROW = 11, BAND = 15, GAP = 6, LOW_GAP = 2, BELOW = 18, LEGEND = 102 };
 
 struct picture {
     const struct diff *d;
     bool html, stages; /* stages: names say them */
     struct span time;
     double y[NPANELS], pitch[NPANELS], bottom; /* of each panel's first row; from row to row */
+    bool low;                                  /* its rows are, as there are many */
+    double row, gap;                           /* the height of a row, and what is below its band */
     double top, limit; /* bytes: the height of a band; the smaller of the sides' memory limits */
     int64_t most;      /* ticks: the largest shift */
     uint32_t drawn;
@@ -70,11 +72,11 @@ static struct box box_of(const struct picture *picture, int panel, int i) {
     const struct diff_lane *lane = &side->lane[op->lane];
     double from = x_of(&picture->time, time_of(picture, op->start)),
            to = x_of(&picture->time, time_of(picture, op->end));
-    struct box box = {from, picture->y[panel] + picture->pitch[panel] * op->rank, to - from, ROW, 0};
+    struct box box = {from, picture->y[panel] + picture->pitch[panel] * op->rank, to - from, picture->row, 0};
     bool upper = i + 1 < lane->first + lane->n && is_block(side, i + 1) && together(op, op + 1);
     bool lower = i > lane->first && is_block(side, i - 1) && together(op - 1, op);
     if (upper || lower) {
-        box.height = ROW / 2;
+        box.height = picture->row / 2;
         box.y += upper ? 0 : box.height;
     }
     return box;
@@ -272,9 +274,11 @@ static void put_memory(struct text *t, const struct picture *picture, int side, 
         end[i] = time_of(picture, op->end);
     }
     struct span time = picture->time;
-    struct band band = {picture->y[side] + picture->pitch[side] * r + ROW + BAND, BAND - 3, picture->top, limit_of(s)};
+    double y = picture->y[side] + picture->pitch[side] * r + picture->row;
+    struct band band = {y + (picture->low ? FOLDED : BAND), picture->low ? FOLDED - 1 : BAND - 3, picture->top,
+                        limit_of(s), picture->low};
     time.to = time_of(picture, s->makespan);
-    put_band(t, &time, &band, k, r, start, end);
+    put_band(t, &time, &band, k, format("rank %d", r), start, end);
 }
 
 static void put_heading(struct text *t, const struct picture *picture, int panel) {
@@ -290,7 +294,8 @@ static void put_heading(struct text *t, const struct picture *picture, int panel
     } else
         put(t, "B's operations, by how much earlier or later they end than in A");
     put(t, "</text>\n");
-    put_axis(t, &picture->time, picture->y[panel] - 6, picture->y[panel] + picture->pitch[panel] * side->workers - GAP);
+    put_axis(t, &picture->time, picture->y[panel] - 6,
+             picture->y[panel] + picture->pitch[panel] * side->workers - picture->gap);
 }
 
 static void put_panel(struct text *t, struct picture *picture, int panel) {
@@ -300,9 +305,9 @@ static void put_panel(struct text *t, struct picture *picture, int panel) {
     for (int r = 0; r < side->workers; r++) {
         const struct diff_lane *lane = jobs_of(side, r);
         double y = picture->y[panel] + picture->pitch[panel] * r;
-        put(t, "<text class=\"l\" x=\"%d\" y=\"%.2f\">rank %d</text>\n", LEFT - 5, y + ROW / 2 + 3.6, r);
-        put(t, "<rect fill=\"url(#idle)\" x=\"%d\" y=\"%.2f\" width=\"%.2f\" height=\"%d\"/>\n", LEFT, y, right - LEFT,
-            ROW);
+        put(t, "<text class=\"l\" x=\"%d\" y=\"%.2f\">rank %d</text>\n", LEFT - 5, y + picture->row / 2 + 3.6, r);
+        put(t, "<rect fill=\"url(#idle)\" x=\"%d\" y=\"%.2f\" width=\"%.2f\" height=\"%g\"/>\n", LEFT, y, right - LEFT,
+            picture->row);
         for (int critical = 0; lane && critical < 2; critical++) /* those last, so that nothing covers their outlines */
             for (int i = lane->first; i < lane->first + lane->n; i++)
                 if (side->op[i].critical == critical && is_block(side, i))
@@ -366,7 +371,7 @@ static void put_legend(struct text *t, const struct picture *picture) {
     put_key(t, &at, "fill=\"url(#idle)\" stroke=\"#ddd\"", "idle");
     put_key(t, &at, "fill=\"#fff\" class=\"c\"", "critical path");
     if (diff->side[A]->p || diff->side[B]->p)
-        put_band_keys(t, &at, picture->top, picture->limit);
+        put_band_keys(t, &at, picture->top, picture->limit, picture->low);
     if (frames > picture->joined)
         put(t,
             "<text x=\"%d\" y=\"%.2f\">not drawn: %d moved or reordered messages, or operations of no length</text>\n",
@@ -441,10 +446,13 @@ static void choose_scale(struct picture *picture) {
 static void place_panels(struct picture *picture) {
     double y = TOP, plan = 0;
     picture->limit = INFINITY;
+    picture->low = picture->d->side[A]->workers > MANY_ROWS || picture->d->side[B]->workers > MANY_ROWS;
+    picture->row = picture->low ? LOW_ROW : ROW;
+    picture->gap = picture->low ? LOW_GAP : GAP;
     for (int k = 0; k < NPANELS; k++) {
         const struct side *side = side_of(picture, k);
         picture->y[k] = y + HEAD;
-        picture->pitch[k] = ROW + GAP + (k != DELTA && side->p ? BAND : 0);
+        picture->pitch[k] = picture->row + picture->gap + (k == DELTA || !side->p ? 0 : picture->low ? FOLDED : BAND);
         y = picture->y[k] + picture->pitch[k] * side->workers + BELOW;
         plan = fmax(plan, (double)side->peak_bytes);
         picture->limit = fmin(picture->limit, limit_of(side));
@@ -484,7 +492,7 @@ void emit_diff_svg(struct text *t, const struct diff *diff, bool html) {
         if (diff->side[k]->waits)
             number_ops(&picture, k);
     struct svg svg = {.name = format("%s → %s", diff->side[A]->name, diff->side[B]->name),
-                      .style = style,
+                      .style = picture.low ? format("%s%s", style, folded_style) : style,
                       .top = gradient(),
                       .width = svg_width(&picture.time),
                       .height = picture.bottom + LEGEND};

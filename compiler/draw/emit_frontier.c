@@ -69,11 +69,8 @@ static struct picture frame(const char *what, const struct frontier_step *step, 
 void emit_frontier(struct text *out, const char *title, const char *what, const struct frontier_step *step, int n,
                    const struct frontier_mark *mark, int nmarks) {
     struct picture picture = frame(what, step, n, mark, nmarks);
-    struct svg page = {.name = title,
-                       .style = chart_style,
-                       .top = "",
-                       .width = LEFT + WIDTH + 5 * RIGHT,
-                       .height = TOP + HEIGHT + 48};
+    struct svg page = {
+        .name = title, .style = chart_style, .top = "", .width = LEFT + WIDTH + 5 * RIGHT, .height = TOP + HEIGHT + 48};
     svg_begin(out, &page);
     put_axes(out, &picture.x, &picture.y);
     put_steps(out, &picture, step, n, true, "no order takes less");

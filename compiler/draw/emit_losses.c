@@ -90,8 +90,7 @@ void emit_losses(struct text *out, const char *title, const char *time, const st
         put_xml(&name, line[i].name);
         put_key(&keys, &pen, format("fill=\"#%06x\"", line_color(i)), name.s ? name.s : "");
     }
-    struct svg page = {
-        .name = title, .style = chart_style, .top = "", .width = width, .height = pen.y + 16};
+    struct svg page = {.name = title, .style = chart_style, .top = "", .width = width, .height = pen.y + 16};
     svg_begin(out, &page);
     put_bytes(out, keys.s, keys.n);
     for (int by_time = 1; by_time >= 0; by_time--) {

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { TOP = 62, ROW = 22, LANE = 11, BAND = 26, GAP = 9 };
+enum { TOP = 62, ROW = 22, LOW_ROW = 16, LANE = 11, BAND = 26, GAP = 9, LOW_GAP = 3 };
 
 struct picture {
     const struct program *p;
@@ -17,11 +17,16 @@ struct picture {
     struct producers producers;
     struct span time;
     double limit, top; /* bytes: a rank's memory; the height of a band */
+    struct rows rows;
+    bool low;          /* rows are, as there are many */
+    double row;        /* the height of one */
     double *y, bottom; /* per rank: the top of its row */
     uint32_t drawn;
 };
 
 /* ---- what is drawn where ---- */
+
+static bool leads(const struct picture *picture, int r) { return picture->rows.leader[r] == r; }
 
 static bool visible(const struct picture *picture, int r, int i) {
     double start = picture->tl->start[r][i], end = picture->tl->end[r][i];
@@ -76,12 +81,22 @@ static void choose_scale(struct picture *picture) {
     picture->y = NEW(double, picture->p->workers);
     for (int r = 0; r < picture->p->workers; r++) {
         const struct rank *k = &picture->p->rank[r];
-        picture->y[r] = y;
-        y += ROW + LANE * lane_rows(picture, r, NEW(int, k->nlanes)) + BAND + GAP;
         plan = fmax(plan, (double)k->arena);
+        picture->y[r] = leads(picture, r) ? y : picture->y[picture->rows.leader[r]];
+        if (leads(picture, r))
+            y += picture->row + LANE * lane_rows(picture, r, NEW(int, k->nlanes)) +
+                 (picture->low ? 1 + FOLDED + LOW_GAP : BAND + GAP);
     }
     picture->bottom = y;
     picture->top = band_top(plan, picture->limit);
+}
+
+/* The bottom edge of what belongs to a rank: that of its band. */
+static double foot_of(const struct picture *picture, int r) {
+    int next = r + 1;
+    while (next < picture->p->workers && !leads(picture, next))
+        next++;
+    return (next < picture->p->workers ? picture->y[next] : picture->bottom) - (picture->low ? LOW_GAP : GAP);
 }
 
 /* ---- writing ---- */
@@ -97,7 +112,12 @@ static void put_needs(struct text *t, const struct picture *picture, int r, int 
     put(t, " id=\"o%d.%d\"%s", r, i, from < to ? " data-p=\"" : "");
     for (int32_t f = from; f < to; f++) {
         const struct producer *producer = &picture->producers.a[f];
-        put(t, "%s%d.%d", f > from ? " " : "", producer->rank, producer->i);
+        int32_t rank = producer->rank, at = producer->i, *twin = rank >= 0 ? picture->rows.twin[rank] : NULL;
+        if (twin && at >= 0 && twin[at] >= 0) {
+            at = twin[at];
+            rank = picture->rows.leader[rank];
+        }
+        put(t, "%s%d.%d", f > from ? " " : "", rank, at);
         if (producer->msg >= 0)
             put(t, ":%d", producer->msg);
     }
@@ -118,10 +138,14 @@ static void put_job(struct text *t, struct picture *picture, int r, int i) {
     const struct instr *x = &picture->p->rank[r].ins[i];
     struct paint paint = paint_of(x, picture->style->by);
     double from = x_of(&picture->time, picture->tl->start[r][i]), to = x_of(&picture->time, picture->tl->end[r][i]);
-    struct box box = {from, picture->y[r], to - from, ROW, paint.fill};
+    struct box box = {from, picture->y[r], to - from, picture->row, paint.fill};
+    struct instr of = *x; /* as the script knows it, where members of its team share the row */
+    of.stage = member_at(&picture->p->names, x->stage).stage;
+    bool shared = picture->rows.label[r] != NULL;
+    struct names names = picture->p->names, plain = {.slices = names.slices};
     int half = half_of(picture, r, i);
     if (half) {
-        box.height = ROW / 2;
+        box.height = picture->row / 2;
         box.y += half == 2 ? box.height : 0;
     }
     picture->drawn |= 1u << x->op;
@@ -129,15 +153,16 @@ static void put_job(struct text *t, struct picture *picture, int r, int i) {
         picture->path[r][i] ? " c" : "", box.fill, box.x, box.y, box.width, box.height);
     if (picture->html)
         put_needs(t, picture, r, i);
-    put(t, "><title>%s: %s of stage %d", short_name(&picture->p->names, x), paint.name, x->stage);
+    put(t, "><title>%s: %s of stage %d", shared ? short_name(&plain, &of) : short_name(&names, x), paint.name,
+        of.stage);
     if (x->batch >= 0)
         put_number(t, &picture->p->names, x);
     if (is_job(x->op) && x->inst >= 0)
         put(t, ", weights of version %d", x->inst);
-    put(t, "; rank %d", r);
+    put(t, "; %s", picture->rows.who[r]);
     put_times(t, picture, r, i);
     put(t, "%s</title></rect>\n", picture->path[r][i] ? "; on the critical path" : "");
-    put_name(t, &picture->p->names, x, &box, picture->names);
+    put_name(t, shared ? &plain : &names, shared ? &of : x, &box, picture->names);
 }
 
 static void put_lanes(struct text *t, const struct picture *picture, int r) {
@@ -148,13 +173,13 @@ static void put_lanes(struct text *t, const struct picture *picture, int r) {
     for (int l = 1; l < k->nlanes; l++)
         if (row[l])
             put(t, "<text class=\"l s\" x=\"%d\" y=\"%.2f\">%s</text>\n", LEFT - 5,
-                picture->y[r] + ROW + LANE * row[l] - 2.5, lane_label(picture->p, &k->lane[l]));
+                picture->y[r] + picture->row + LANE * row[l] - 2.5, lane_label(picture->p, &k->lane[l]));
     for (int i = 0; i < k->nins; i++) {
         const struct instr *x = &k->ins[i];
         if (x->lane == 0 || !visible(picture, r, i))
             continue;
         double from = x_of(&picture->time, picture->tl->start[r][i]),
-               y = picture->y[r] + ROW + LANE * (row[x->lane] - 1) + 1;
+               y = picture->y[r] + picture->row + LANE * (row[x->lane] - 1) + 1;
         put(t, "<rect class=\"o%s\" fill=\"#%06x\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%d\"",
             picture->path[r][i] ? " c" : "", paint_of(x, BY_OP).fill, from, y,
             x_of(&picture->time, picture->tl->end[r][i]) - from, LANE - 2);
@@ -174,7 +199,7 @@ static void put_arrow(struct text *t, const struct picture *picture, int src, in
     double start = picture->tl->start[src][i], end = picture->tl->end[dst][j];
     if (end < picture->time.from || start > picture->time.to)
         return;
-    double y = picture->y[src] + (src < dst ? ROW : 0), to = picture->y[dst] + (src < dst ? 0 : ROW);
+    double y = picture->y[src] + (src < dst ? picture->row : 0), to = picture->y[dst] + (src < dst ? 0 : picture->row);
     put(t, "<path class=\"m\"");
     if (picture->html)
         put(t, " id=\"m%d\"", x->msg);
@@ -187,7 +212,8 @@ static void put_arrow(struct text *t, const struct picture *picture, int src, in
     put(t, " to %s %s</title></path>\n", time_text(end, &picture->time.m, a), picture->time.m.name);
 }
 
-/* A page contains all arrows, but shows only those of the operation under the mouse. */
+/* To the ranks that lead their rows. A page contains all arrows, but shows only those of the operation under the mouse.
+ */
 static void put_arrows(struct text *t, const struct picture *picture) {
     int32_t(*from)[2] = alloc(sizeof *from * (size_t)picture->p->nmsgs);
     for (int r = 0; r < picture->p->workers; r++)
@@ -197,7 +223,7 @@ static void put_arrows(struct text *t, const struct picture *picture) {
                 from[picture->p->rank[r].ins[i].msg][1] = i;
             }
     for (int r = 0; r < picture->p->workers; r++)
-        for (int i = 0; i < picture->p->rank[r].nins; i++) {
+        for (int i = 0; leads(picture, r) && i < picture->p->rank[r].nins; i++) {
             const struct instr *x = &picture->p->rank[r].ins[i];
             if (x->msg >= 0 && is_recv(x->op))
                 put_arrow(t, picture, from[x->msg][0], from[x->msg][1], r, i);
@@ -251,22 +277,27 @@ static void put_legend(struct text *t, const struct picture *picture) {
     put_key(t, &at, "fill=\"#fff\" class=\"c\"", "critical path");
     if (joins_of(picture->p) > 0)
         put_key(t, &at, "fill=\"none\" class=\"j\"", repeated(picture));
-    put_band_keys(t, &at, picture->top, picture->limit);
+    put_band_keys(t, &at, picture->top, picture->limit, picture->low);
 }
 
 static void put_ranks(struct text *t, struct picture *picture) {
     for (int r = 0; r < picture->p->workers; r++) {
-        put(t, "<text class=\"l\" x=\"%d\" y=\"%.2f\">rank %d</text>\n", LEFT - 5, picture->y[r] + ROW / 2 + 3.6, r);
-        put(t, "<rect fill=\"url(#idle)\" x=\"%d\" y=\"%.2f\" width=\"%.2f\" height=\"%d\"/>\n", LEFT, picture->y[r],
-            x_of(&picture->time, picture->time.to) - LEFT, ROW);
+        if (!leads(picture, r))
+            continue;
+        const char *label = picture->rows.label[r];
+        put(t, "<text class=\"l%s\" x=\"%d\" y=\"%.2f\">%s</text>\n", label ? " s" : "", LEFT - 5,
+            picture->y[r] + picture->row / 2 + 3.6, label ? label : picture->rows.who[r]);
+        put(t, "<rect fill=\"url(#idle)\" x=\"%d\" y=\"%.2f\" width=\"%.2f\" height=\"%g\"/>\n", LEFT, picture->y[r],
+            x_of(&picture->time, picture->time.to) - LEFT, picture->row);
         for (int critical = 0; critical < 2; critical++) /* critical jobs last, so that their outlines are complete */
             for (int i = 0; i < picture->p->rank[r].nins; i++)
                 if (picture->path[r][i] == critical && is_block(picture, r, i))
                     put_job(t, picture, r, i);
         put_lanes(t, picture, r);
-        double base = (r + 1 < picture->p->workers ? picture->y[r + 1] : picture->bottom) - GAP;
-        put_band(t, &picture->time, &(struct band){base, BAND - 5, picture->top, picture->limit}, &picture->p->rank[r],
-                 r, picture->tl->start[r], picture->tl->end[r]);
+        struct band band = {foot_of(picture, r), picture->low ? FOLDED : BAND - 5, picture->top, picture->limit,
+                            picture->low};
+        put_band(t, &picture->time, &band, &picture->p->rank[r], picture->rows.who[r], picture->tl->start[r],
+                 picture->tl->end[r]);
     }
 }
 
@@ -277,18 +308,28 @@ static void put_joins(struct text *t, const struct picture *picture) {
     char a[32];
     for (int r = 0; r < picture->p->workers && n > 0; r++) {
         const double *join = join_times(picture->p, picture->tl, r);
-        double bottom = (r + 1 < picture->p->workers ? picture->y[r + 1] : picture->bottom) - GAP;
-        for (int i = 0; i < n; i++)
+        for (int i = 0; leads(picture, r) && i < n; i++)
             if (join[i] >= picture->time.from && join[i] <= picture->time.to) {
                 double x = x_of(&picture->time, join[i]);
-                put(t, "<path class=\"j\" d=\"M%.2f %.2fV%.2f\"><title>%s; rank %d, at %s %s</title></path>\n", x,
-                    picture->y[r] - 3, bottom,
+                put(t, "<path class=\"j\" d=\"M%.2f %.2fV%.2f\"><title>%s; %s, at %s %s</title></path>\n", x,
+                    picture->y[r] - (picture->low ? 2 : 3), foot_of(picture, r),
                     i == n - 1 ? steps ? "the last step ends" : "the period ends"
                     : steps    ? format("step %d begins", i + 1)
                                : format("the period begins%s", n > 2 ? format(", time %d", i + 1) : ""),
-                    r, time_text(join[i], &picture->time.m, a), picture->time.m.name);
+                    picture->rows.who[r], time_text(join[i], &picture->time.m, a), picture->time.m.name);
             }
     }
+}
+
+/* Where lanes are drawn, equal ranks have different ones. A row has on the critical path what any of its ranks has. */
+static void share_rows(struct picture *picture) {
+    picture->rows = rows_of(picture->p, picture->tl, !(picture->style->with & WITH_LANES));
+    picture->low = picture->rows.n > MANY_ROWS;
+    picture->row = picture->low ? LOW_ROW : ROW;
+    for (int r = 0; r < picture->p->workers; r++)
+        for (int i = 0; !leads(picture, r) && i < picture->p->rank[r].nins; i++)
+            if (picture->rows.twin[r][i] >= 0 && picture->path[r][i])
+                picture->path[picture->rows.leader[r]][picture->rows.twin[r][i]] = true;
 }
 
 static const char tip[] =
@@ -304,16 +345,17 @@ void emit_svg(struct text *t, const struct program *p, const struct timeline *tl
     picture.time.to = style->to > 0 ? fmin(style->to * picture.time.m.one, tl->makespan) : tl->makespan;
     picture.names = several_stages(p);
     picture.path = critical_path(p, tl);
+    share_rows(&picture);
     if (html)
         picture.producers = producers_of(p);
     choose_scale(&picture);
     svg.width = svg_width(&picture.time);
     svg.height = picture.bottom + 48; /* room for a legend of two or three lines */
-    svg.style = format("%s.m { stroke: #333; stroke-width: .8; fill: none; opacity: .75%s }\n",
+    svg.style = format("%s%s.m { stroke: #333; stroke-width: .8; fill: none; opacity: .75%s }\n",
                        joins_of(p) ? ".j { stroke: #000; stroke-width: 1.4; stroke-dasharray: 4 2; fill: none }\n" : "",
-                       style->with & WITH_SENDS ? "" : "; display: none");
+                       picture.low ? folded_style : "", style->with & WITH_SENDS ? "" : "; display: none");
     put_head(t, &picture, &svg);
-    put_axis(t, &picture.time, TOP - 6, picture.bottom - GAP);
+    put_axis(t, &picture.time, TOP - 6, picture.bottom - (picture.low ? LOW_GAP : GAP));
     put_ranks(t, &picture);
     put_joins(t, &picture);
     if (html || style->with & WITH_SENDS)

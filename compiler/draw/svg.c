@@ -111,22 +111,54 @@ static void put_level(struct text *t, const struct span *span, const char *class
         what, bytes_text(bytes, buf));
 }
 
-void put_band(struct text *t, const struct span *span, const struct band *band, const struct rank *k, int r,
+const char folded_style[] = ".f { fill: #3b4754 }\n";
+
+/* Bytes as one of LEVELS shades. Each shade is a path of all its times. */
+enum { LEVELS = 8 };
+static int level_of(const struct band *band, int64_t bytes) {
+    return band->top > 0 ? (int)ceil((double)bytes / band->top * LEVELS - 1e-9) : 0;
+}
+
+static void put_fold(struct text *t, const struct span *span, const struct band *band, const struct usage *usage) {
+    struct text shade[LEVELS + 1] = {0};
+    for (int i = 0, next; i < usage->n; i = next) {
+        int level = level_of(band, usage->at[i].bytes);
+        for (next = i + 1; next < usage->n && level_of(band, usage->at[next].bytes) == level;)
+            next++;
+        double until = next < usage->n ? usage->at[next].t : span->to;
+        double from = x_of(span, usage->at[i].t), to = x_of(span, until);
+        if (to > from)
+            put(&shade[level], "M%.2f %.2fH%.2fv%gH%.2fZ", from, band->base - band->high, to, band->high, from);
+    }
+    for (int level = 1; level <= LEVELS; level++)
+        if (shade[level].n)
+            put(t, "<path fill-opacity=\"%g\" d=\"%s\"/>", (double)level / LEVELS, shade[level].s);
+}
+
+void put_band(struct text *t, const struct span *span, const struct band *band, const struct rank *k, const char *who,
               const double *start, const double *end) {
     struct usage usage = memory_use(k, start, end);
     double scale = band->top > 0 ? band->high / band->top : 0;
     int64_t most = 0;
-    put(t, "<path class=\"u\" d=\"M%d %.2f", LEFT, band->base);
+    struct text line = {0};
     for (int i = 0; i < usage.n; i++) {
         double until = i + 1 < usage.n ? usage.at[i + 1].t : span->to;
         if (until <= span->from || usage.at[i].t >= span->to)
             continue;
         most = usage.at[i].bytes > most ? usage.at[i].bytes : most;
-        put(t, "V%.2fH%.2f", band->base - (double)usage.at[i].bytes * scale, x_of(span, until));
+        put(&line, "V%.2fH%.2f", band->base - (double)usage.at[i].bytes * scale, x_of(span, until));
     }
     char a[32], of[32];
-    put(t, "V%.2fZ\"><title>rank %d: at most %s in use, of a plan of %s</title></path>\n", band->base, r,
-        bytes_text(most, a), bytes_text(k->arena, of));
+    const char *title = format("<title>%s: at most %s in use, of a plan of %s</title>", who, bytes_text(most, a),
+                               bytes_text(k->arena, of));
+    if (band->folded) {
+        put(t, "<g class=\"f\">%s", title);
+        put_fold(t, span, band, &usage);
+        put(t, "</g>\n");
+        return;
+    }
+    put(t, "<path class=\"u\" d=\"M%d %.2f%sV%.2fZ\">%s</path>\n", LEFT, band->base, line.n ? line.s : "", band->base,
+        title);
     put_level(t, span, "q", band->base - (double)k->arena * scale, "the plan:", (double)k->arena);
     if (band->limit <= band->top)
         put_level(t, span, "x", band->base - band->limit * scale, "the limit:", band->limit);
@@ -154,8 +186,14 @@ void put_op_keys(struct text *t, struct pen *at, uint32_t drawn) {
         }
 }
 
-void put_band_keys(struct text *t, struct pen *at, double top, double limit) {
+void put_band_keys(struct text *t, struct pen *at, double top, double limit, bool folded) {
     char buf[32];
+    if (folded) {
+        put_key(t, at, "class=\"f\"",
+                format("memory in use: this shade is %s, %s", bytes_text(top, buf),
+                       limit <= top ? "the limit" : "the largest plan"));
+        return;
+    }
     put_key(t, at, "class=\"u\"", "memory in use");
     put_key(t, at, "fill=\"#666\" style=\"height:2px\"", "dashed: the plan, what is allocated");
     if (isfinite(limit))

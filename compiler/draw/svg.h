@@ -46,13 +46,28 @@ struct box {
 };
 void put_name(struct text *t, const struct names *names, const struct instr *x, const struct box *box, bool stages);
 
-/* A rank's memory over time, drawn under its row; `base` is the bottom edge, and `high` the height of `top` bytes. */
+/* A rank's memory over time, drawn under its row; `base` is the bottom edge, and `high` the height of `top` bytes.
+ * Folded, it is as high everywhere, and the darker the more is in use. */
 struct band {
     double base, high, top, limit;
+    bool folded;
 };
+extern const char folded_style[];           /* CSS of such bands */
 double band_top(double plan, double limit); /* plan: the largest of all ranks */
-void put_band(struct text *t, const struct span *span, const struct band *band, const struct rank *k, int r,
+/* who: "rank 3" */
+void put_band(struct text *t, const struct span *span, const struct band *band, const struct rank *k, const char *who,
               const double *start, const double *end);
+
+/* rows.c: the rows of a picture. More than MANY_ROWS ranks that are equal share one, if they may; more than MANY_ROWS
+ * rows are low, with folded bands. */
+enum { MANY_ROWS = 16, FOLDED = 4 }; /* the height of a folded band */
+struct rows {
+    int n, *leader;     /* per rank: the first of those that share its row */
+    int32_t **twin;     /* per rank that leads none: for each instruction that of its leader, or -1: it has no block */
+    const char **who;   /* per leader: "rank 3", "ranks 0–3, 8" */
+    const char **label; /* the same, shortened; NULL: it is alone */
+};
+struct rows rows_of(const struct program *p, const struct timeline *tl, bool share);
 
 /* Position of the next legend entry, which starts a new line at the right edge. */
 struct pen {
@@ -60,5 +75,5 @@ struct pen {
 };
 void put_key(struct text *t, struct pen *at, const char *shape, const char *what);
 void put_op_keys(struct text *t, struct pen *at, uint32_t drawn); /* drawn: bits of the operations to list */
-void put_band_keys(struct text *t, struct pen *at, double top, double limit);
+void put_band_keys(struct text *t, struct pen *at, double top, double limit, bool folded);
 #endif

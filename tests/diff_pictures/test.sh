@@ -45,12 +45,15 @@ looks_right() {
         { side = $1 == "A" ? 3 : 6; start = $(side + 1); end = $(side + 2) }
         NR == FNR { if (!scale && start > 0) scale = ($11 - 64) / start; next }
         ($11 - 64 - scale * start) ^ 2 > 0.2 || ($12 - scale * (end - start)) ^ 2 > 0.01' "$cells" "$cells" | head -n 3)"
-    # A row is 20 high, and two that overlap share it; it stands beside its rank's name, and panels below each other.
+    # A row is 20 high, or of more than 16 ranks 11, and two that overlap share it; it stands beside its rank's name, and
+    # panels below each other.
+    local row=20
+    case $1 in *workers=64*) row=11 ;; esac
     sed -nE '/^<text class="p"/s/[^>]*>(.).*/\1/p; s/^<text class="l" .*y="([^"]*)">rank (.*)<.*/\1 \2/p' "$room/a.svg" |
-        awk 'NF == 1 { panel = $1 } NF == 2 { print panel, $2, $1 - 13.6 }' >"$room/ranks"
-    expect "$1: rows" "" "$(awk '
+        awk -v row=$row 'NF == 1 { panel = $1 } NF == 2 { print panel, $2, $1 - row / 2 - 3.6 }' >"$room/ranks"
+    expect "$1: rows" "" "$(awk -v row=$row '
         NR == FNR { top[$1, $2] = $3; next }
-        { above = $13 - top[$1, $1 == "A" ? $3 : $6]; if (above ^ 2 > 1e-6 && (above - 10) ^ 2 > 1e-6) print }
+        { above = $13 - top[$1, $1 == "A" ? $3 : $6]; if (above ^ 2 > 1e-6 && (above - row / 2) ^ 2 > 1e-6) print }
         $13 > foot[$1] { foot[$1] = $13 }
         END { if (foot["A"] >= top["B", 0] || foot["B"] >= top["d", 0]) print "panels overlap" }' "$room/ranks" "$cells" | head -n 3)"
     # Earlier or later: by the timelines themselves, of a split backward by its input gradient. Blue has more blue than
@@ -112,6 +115,8 @@ $room/straight|$room/place.lua|-D swap=1
 schedules/1f1b.lua|schedules/zb_h1.lua|-D workers=64 -D batches=64
 P
 mv "$room/a.html" "$room/large.html"
+expect "64 ranks: three panels of rows 17 and 13 high" "yes 128" "$(sed -nE '1s/.*height="([0-9.]+)".*/\1/p' "$room/a.svg" |
+    awk '{ print $1 <= 64 * (17 + 17 + 13) + 320 ? "yes" : $1 }') $(grep -c '^<g class="f">' "$room/a.svg")"
 
 # Okabe and Ito's blue and green at 30 % over white: forwards only shift, what has another backward stands out.
 "$PIANOLA" diff $S schedules/zb_h1.lua --svg "$room/a.svg" >/dev/null

@@ -37,6 +37,78 @@ for args in "schedules/1f1b.lua" "schedules/dualpipe.lua" "schedules/zbv.lua -D 
     as_png "$args" "$room/a.svg"
 done
 
+# Many ranks. Those that are equal share a row, others have one each; the rows of many are low. Every rank's jobs and times
+# are still there, and its memory's peak.
+each() { # the ranks of a title, one per line, behind each the rest of it
+    sed -nE 's/^(<g|<rect|<path)[^>]*><title>//p' "$1" | sed 's/<\/title.*//' | awk '
+        match($0, /ranks? [0-9][0-9–, ]*/) {
+            n = split(substr($0, RSTART + 5, RLENGTH - 5), part, /s? |, /)
+            for (i = 1; i <= n; i++) {
+                if (part[i] !~ /^[0-9]/) continue
+                m = split(part[i], run, "–")
+                for (r = run[1]; r <= run[m] + 0; r++) print r "|" $0
+            }
+        }'
+}
+cat >"$room/strided.lua" <<'P'
+-- Teams that others follow in another order: member i of stage s is rank s + 8 ((i + s) mod 4).
+local function team(s) local own = {} for i = 0, 3 do own[i + 1] = s + 8 * ((i + s) % 4) end return own end
+return schedule { workers = 32, stages = 8, batches = 4, w = function(s, b, d) return team(s), team(s) end, n = backward_first }
+P
+cat >"$room/homes.lua" <<'P'
+-- Ranks 10 to 19 compute nothing; 10 to 14 have weights, of one stage each, 15 to 19 of two.
+return schedule { workers = 20, stages = 30, batches = 4, n = backward_first,
+  w = function(s, b, d) return s < 5 and 10 + s or s < 15 and 15 + s % 5 or s % 10, s % 10 end }
+P
+while IFS='|' read -r rows low team args; do
+    show $args --format svg >"$room/a.svg"
+    show $args --format html >"$room/a.html"
+    for file in a.svg a.html; do
+        each "$room/$file" >"$room/each"
+        expect "$args, $file: every rank's jobs, at their times" "" "$(sed -nE 's/^([0-9]+)\|([0-9]+)(\.[0-9]+)?([FRIBW])([0-9]+): .*; ([^ ;]*) to ([^ ]*) .*/\1 \2\4\5 \6 \7/p' \
+            "$room/each" | sort | diff - <(show $args --format tsv | awk -F '\t' -v OFS='\t' -v team=$team 'NR > 1 { $6 = int($6 / team) } 1' | rows | sort) | head -n 3)"
+        expect "$args, $file: every rank's peak" "$(ranks peak_bytes $args)" "$(sed -nE 's/^([0-9]+)\|.*of a plan of ([0-9]+) B$/\1 \2/p' "$room/each" |
+            sort -n | cut -d' ' -f2 | paste -sd,)"
+        expect "$args, $file: rows" "$rows" "$(grep -cE '^<text class="l( s)?" [^>]*>ranks? ' "$room/$file")"
+        expect "$args, $file: low" "$low" "$(grep -c '^<g class="f">' "$room/$file")"
+    done
+    expect "$args: at most 25 high per row" yes "$(sed -nE '1s/.*height="([0-9.]+)".*/\1/p' "$room/a.svg" |
+        awk -v rows=$rows -v low=$low '{ print $1 <= 120 + rows * (low ? 25 : 57) ? "yes" : $1 }')"
+    # What an operation needs is drawn, and each message that it names is an arrow.
+    grep -oE ' (id|data-p)="[^"]*"' "$room/a.html" | tr -d ' "' >"$room/links"
+    sed -n 's/^id=o//p' "$room/links" | sort >"$room/drawn"
+    expect "$args: what is needed is drawn" "" "$(sed -n 's/^data-p=//p' <(grep -oE ' data-p="[^"]*"' "$room/a.html" | sed 's/^ //; s/"//g') |
+        tr ' ' '\n' | sed 's/:.*//' | grep -v '\.-1$' | sort -u | comm -23 - "$room/drawn" | head -n 3)"
+    expect "$args: each message needed has an arrow" "" "$(grep -oE ' data-p="[^"]*"' "$room/a.html" | tr ' "' '\n\n' | sed -n 's/.*:/id=m/p' | sort -u |
+        comm -23 - <(sort "$room/links") | head -n 3)"
+    well_formed "$args" "$room/a.svg"
+done <<P
+64|64|1|schedules/1f1b.lua -D workers=64 -D batches=64
+32|32|2|schedules/dp_tp_pp.lua -D workers=64 -D batches=32
+8|0|8|schedules/1f1b.lua -D workers=8 -D batches=4 -D tensor=8
+8|0|4|$room/strided.lua
+12|0|1|$room/homes.lua
+16|0|1|schedules/1f1b.lua -D workers=16 -D batches=4
+16|0|2|schedules/1f1b.lua -D workers=8 -D batches=4 -D tensor=2
+17|17|1|schedules/1f1b.lua -D workers=17 -D batches=4
+P
+expect "labels" "ranks 0, 8, …,ranks 1, 9, …,ranks 2, 10, …,ranks 3, 11, …" "$(show "$room/strided.lua" --format svg |
+    sed -nE 's/^<text class="l s".*>(ranks .*)<.*/\1/p' | head -n 4 | paste -sd,)"
+show schedules/1f1b.lua -D workers=8 -D batches=4 -D tensor=8 --format svg --with lanes >"$room/a.svg"
+expect "lanes are each rank's own" 64 "$(grep -c '^<text class="l" .*>rank ' "$room/a.svg")"
+# Folded bands: for as long as the grid's bars are so high, in eighths of the largest plan. An F takes 1.
+show schedules/1f1b.lua -D workers=17 -D batches=4 --format svg >"$room/a.svg"
+unit=$(sed -nE 's/^<rect class="o.* width="([0-9.]+)".*<title>0F0:.*/\1/p' "$room/a.svg")
+sed -nE 's/^<g class="f"><title>(rank [0-9]+):.*<\/title>(.*)<\/g>/\1\2/p' "$room/a.svg" | sed 's/<path fill-opacity="/\n/g; s/"[^"]*d="/ /g; s/[MHvZ]/ /g' |
+    awk -v unit="$unit" '/^rank/ { rank = $2; next } { t = 0; for (i = 2; i + 4 <= NF; i += 5) t += $(i + 2) - $i; printf "%d %d %.0f\n", rank, $1 * 8, t / unit }' |
+    sort >"$room/folded"
+# A cell of the grid, three columns wide, is a unit.
+show schedules/1f1b.lua -D workers=17 -D batches=4 --with memory --width 1000 | sed -nE 's/^(rank [0-9]+) .*/\1/p; s/^ memory +//p' |
+    sed 's/ /0/g; s/▁/1/g; s/▂/2/g; s/▃/3/g; s/▄/4/g; s/▅/5/g; s/▆/6/g; s/▇/7/g; s/█/8/g; s/^rank0/rank /' | awk '
+        /^rank/ { rank = $2; next }
+        { n = split($0, bar, ""); split("", t); for (i = 1; i <= n; i++) t[bar[i]]++; for (b in t) if (b > 0) print rank, b, t[b] / 3 }' | sort >"$room/bars"
+expect "folded: as the grid's bars" "" "$(diff "$room/bars" "$room/folded" | head -n 5)"
+
 # Memory: tests/figures checks 1F1B's live activations; here, that the peaks of the curves are those of the plan.
 expect "1f1b: memory at most" "7 B of 7 B,8 B of 8 B,7 B of 7 B,5 B of 5 B" "$(show schedules/1f1b.lua --format svg |
     sed -nE 's/.*at most (.*) in use, of a plan of (.*)<\/title.*/\1 of \2/p' | paste -sd,)"

@@ -1,0 +1,111 @@
+/* Which ranks share a row of a picture: beyond MANY_ROWS ranks, those that do the same jobs at the same times with as
+ * much memory in use, as the members of a team do. */
+#include "svg.h"
+#include <string.h>
+
+struct finder {
+    const struct program *p;
+    const struct timeline *tl;
+    struct usage *usage; /* per rank */
+};
+
+static int script_stage(const struct program *p, int stage) { return member_at(&p->names, stage).stage; }
+
+/* The next from i on that has a block in the row; nins: none. */
+static int next_block(const struct finder *finder, int r, int i) {
+    const struct rank *k = &finder->p->rank[r];
+    while (i < k->nins && (k->ins[i].lane != 0 || !paint_of(&k->ins[i], BY_OP).name ||
+                           finder->tl->end[r][i] <= finder->tl->start[r][i]))
+        i++;
+    return i;
+}
+
+static bool same_block(const struct finder *finder, int a, int i, int b, int j) {
+    const struct instr *x = &finder->p->rank[a].ins[i], *y = &finder->p->rank[b].ins[j];
+    return x->op == y->op && x->batch == y->batch && x->inst == y->inst &&
+           script_stage(finder->p, x->stage) == script_stage(finder->p, y->stage) &&
+           finder->tl->start[a][i] == finder->tl->start[b][j] && finder->tl->end[a][i] == finder->tl->end[b][j];
+}
+
+/* Sets twin to the instruction of a for each block of b. */
+static bool same_blocks(const struct finder *finder, int a, int b, int32_t *twin) {
+    int na = finder->p->rank[a].nins, nb = finder->p->rank[b].nins;
+    for (int i = 0, j = 0;; i++, j++) {
+        i = next_block(finder, a, i);
+        j = next_block(finder, b, j);
+        if (i == na || j == nb)
+            return i == na && j == nb;
+        if (!same_block(finder, a, i, b, j))
+            return false;
+        twin[j] = i;
+    }
+}
+
+static bool same_memory(const struct finder *finder, int a, int b) {
+    const struct usage *x = &finder->usage[a], *y = &finder->usage[b];
+    bool same = finder->p->rank[a].arena == finder->p->rank[b].arena && x->n == y->n;
+    for (int i = 0; same && i < x->n; i++)
+        same = x->at[i].t == y->at[i].t && x->at[i].bytes == y->at[i].bytes;
+    return same;
+}
+
+static bool same_joins(const struct finder *finder, int a, int b) {
+    int n = joins_of(finder->p);
+    return n == 0 || !memcmp(join_times(finder->p, finder->tl, a), join_times(finder->p, finder->tl, b),
+                             sizeof(double) * (size_t)n);
+}
+
+/* Numbers of those that share r's row, runs as 0–3, as many as there are letters for; one that ends before has a …. */
+static const char *numbers(const struct rows *rows, int r, int workers, int letters) {
+    struct text t = {0};
+    for (int a = r, b, n = 0; a < workers; a = b + 1) {
+        b = a;
+        if (rows->leader[a] != r)
+            continue;
+        while (b + 1 < workers && rows->leader[b + 1] == r)
+            b++;
+        const char *run = b == a ? format("%d", a) : format("%d%s%d", a, b > a + 1 ? "–" : ", ", b);
+        n += (int)strlen(run) + 2;
+        if (n > letters && a > r) {
+            put(&t, ", …");
+            break;
+        }
+        put(&t, "%s%s", a > r ? ", " : "", run);
+    }
+    return t.s;
+}
+
+static void name_row(struct rows *rows, int r, int workers) {
+    enum { LABEL = 7 }; /* letters that fit into the margin, in small print, behind "ranks " */
+    const char *all = numbers(rows, r, workers, INT32_MAX);
+    bool several = strpbrk(all, ",\xe2") != NULL;
+    rows->who[r] = format(several ? "ranks %s" : "rank %s", all);
+    rows->label[r] = several ? format("ranks %s", numbers(rows, r, workers, LABEL)) : NULL;
+}
+
+struct rows rows_of(const struct program *p, const struct timeline *tl, bool share) {
+    struct rows rows = {.leader = NEW(int, p->workers),
+                        .twin = NEW(int32_t *, p->workers),
+                        .who = NEW(const char *, p->workers),
+                        .label = NEW(const char *, p->workers)};
+    struct finder finder = {p, tl, NEW(struct usage, p->workers)};
+    share = share && p->workers > MANY_ROWS;
+    for (int r = 0; r < p->workers; r++) {
+        rows.leader[r] = r;
+        if (share)
+            finder.usage[r] = memory_use(&p->rank[r], tl->start[r], tl->end[r]);
+        int32_t *twin = share ? NEW(int32_t, p->rank[r].nins) : NULL;
+        for (int i = 0; share && i < p->rank[r].nins; i++)
+            twin[i] = -1;
+        for (int a = 0; share && a < r && rows.leader[r] == r; a++)
+            if (rows.leader[a] == a && same_memory(&finder, a, r) && same_joins(&finder, a, r) &&
+                same_blocks(&finder, a, r, twin))
+                rows.leader[r] = a;
+        rows.twin[r] = rows.leader[r] == r ? NULL : twin;
+        rows.n += rows.leader[r] == r;
+    }
+    for (int r = 0; r < p->workers; r++)
+        if (rows.leader[r] == r)
+            name_row(&rows, r, p->workers);
+    return rows;
+}
