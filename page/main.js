@@ -47,7 +47,7 @@ async function main() {
   }, running => {
     $('running').hidden = !running;
     document.body.classList.toggle('runs', running);
-  });
+  }, whole);
   // What operations need, for hovering: drawn again, when there is time.
   const explainer = makeRunner(({ files: made }, request) => {
     if (good && request.of === good && made['page.html']) view.show(made['page.html'], true);
@@ -75,7 +75,8 @@ async function main() {
   }
 
   function shown(answer, request) {
-    good = { ...answer, name: request.name };
+    good = request.of = { ...answer, name: request.name };
+    good.whole = new Promise(resolve => { request.resolve = resolve; });
     tried = '';
     params = JSON.parse(answer.files['params.json']);
     const report = JSON.parse(answer.files['report.json']);
@@ -90,12 +91,20 @@ async function main() {
     $('caption').innerHTML = `<b>${escapeHtml(good.name)}</b>: ${report.workers} ranks, ${report.stages} stages, ${report.batches} microbatches; ${escapeHtml(words)}. <code>${escapeHtml(commandLine())}</code>`;
     $('report-text').textContent = answer.files['report.txt'];
     document.title = `${good.name} – Pianola`;
-    streams.show(answer.files['streams.txt']);
-    pin.show(good.name, answer.files);
     compare.changed();
     document.body.dataset.shown = String(Number(document.body.dataset.shown || 0) + 1);
-    const of = good;
-    if (answer.files['timeline.svg'].length < 100 * MANY)
+  }
+
+  // What is not in sight at once: the streams, and what A and B and downloads are made of.
+  function whole(answer, request) {
+    const of = request.of;
+    Object.assign(of.files, answer.files);
+    request.resolve();
+    if (good !== of) return;
+    streams.show(of.files['streams.txt']);
+    pin.show(of.name, of.files);
+    document.body.dataset.whole = document.body.dataset.shown;
+    if (of.files['timeline.svg'].length < 100 * MANY)
       idle = setTimeout(() => explainer.run({ of, args: [...request.args.slice(0, -2).map((a, i) => (i ? a : 'show')), '--format', 'html', '-o', '/out/page.html'], files: { ...request.files, 'out/.keep': '' } }), 250);
   }
 
@@ -190,7 +199,11 @@ async function main() {
     const [, end, from] = chosen, name = good.name + end;
     if (from.script) save(name, new Blob([editor.text]));
     else if (from.png) save(name, await pngOf(good.files[from.file]));
-    else if (from.file) save(name, new Blob([good.files[from.file]]));
+    else if (from.file) { // it may be on its way
+      const of = good;
+      await of.whole;
+      save(name, new Blob([of.files[from.file]]));
+    }
     else saver.run({ name, args: ['show', state.schedule, ...flags(), '--format', from.format, '-o', '/out/file'], files: { ...files(), 'out/.keep': '' } });
   });
   $('theme').addEventListener('change', () => { document.documentElement.dataset.theme = $('theme').value; });

@@ -10,7 +10,7 @@ PAGE := $(patsubst %.c,build/page/%.o,$(filter-out $(PAGE_WITHOUT),$(wildcard co
 # Emscripten's programs in node find Debian's modules, whichever node runs them.
 build/page/% build/pianola.html: export NODE_PATH := $(NODE_PATH):/usr/share/nodejs
 # longjmp as WebAssembly's own exceptions: calls that may be left through it cost nothing.
-PAGE_FLAGS := -O2 -sSUPPORT_LONGJMP=wasm
+PAGE_FLAGS := -O3 -mbulk-memory -sSUPPORT_LONGJMP=wasm
 
 build/lua/lua.h:
 	@rm -rf build/lua build/lupa && mkdir -p build/lupa

@@ -31,8 +31,9 @@ async function startRuns() {
 
 const PATIENCE = 150; // ms: for as long, a run may end though a newer one waits; after as long, the page says that it runs
 
-// answered: (answer, request) of every run that ended; running(true or false): whether one has taken long
-function makeRunner(answered, running = () => {}) {
+// answered: (answer, request) of every run that ended; running(true or false): whether one has taken long; rest: (answer,
+// request) with the further files of an answer that said `more`
+function makeRunner(answered, running = () => {}, rest = () => {}) {
   let now = null, next = null, slow = 0, count = 0;
 
   function stop() {
@@ -50,12 +51,13 @@ function makeRunner(answered, running = () => {}) {
       if (next) overtake();
     }, PATIENCE);
     worker.onmessage = ({ data }) => {
-      if (!now || data.id !== now.id) return;
+      if (!data.rest && (!now || id !== now.id)) return;
+      if (!data.more && spares.idle.length < 2) spares.idle.push(worker);
+      else if (!data.more) worker.terminate();
+      if (data.rest) return rest(data, request);
       clearTimeout(slow);
       running(false);
       now = null;
-      if (spares.idle.length < 2) spares.idle.push(worker);
-      else worker.terminate();
       const waiting = next;
       next = null;
       if (waiting) begin(waiting);

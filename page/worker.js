@@ -1,5 +1,6 @@
 // One run of the compiler: a fresh instance of the module, as a process is. First message: {module, scripts}. Then
-// {id, files: {path: text}, args}; the answer is {id, code, stdout, stderr, files: {name: text of /out}, ms}.
+// {id, files: {path: text}, args}; the answer is {id, code, stdout, stderr, files: {name: text of /out}, ms}. Where what is
+// in sight comes first, the answer has `more`, and {id, rest: true, files} follows.
 'use strict';
 let module, scripts;
 
@@ -8,21 +9,26 @@ function write(FS, path, text) {
   FS.writeFile('/' + path, text);
 }
 
-function read(FS, folder, into, prefix) {
+const utf8 = new TextDecoder();
+function read(FS, folder, into, prefix, known) {
   for (const name of FS.readdir(folder)) {
-    if (name[0] === '.') continue;
+    if (name[0] === '.' || prefix + name in known) continue;
     const path = folder + '/' + name;
-    if (FS.isDir(FS.stat(path).mode)) read(FS, path, into, prefix + name + '/');
-    else into[prefix + name] = FS.readFile(path, { encoding: 'utf8' });
+    if (FS.isDir(FS.stat(path).mode)) read(FS, path, into, prefix + name + '/', known);
+    else into[prefix + name] = utf8.decode(FS.readFile(path));
   }
   return into;
 }
 
 async function run({ id, files, args }) {
   const start = performance.now(), out = [], errors = [];
+  let first = null;
+  const taken = known => (pianola.FS.analyzePath('/out').exists ? read(pianola.FS, '/out', {}, '', known) : {});
+  const tell = answer => postMessage({ id, stdout: out.join('\n'), stderr: errors.join('\n'), ms: performance.now() - start, ...answer });
   const pianola = await createPianola({
     instantiateWasm(imports, done) { WebAssembly.instantiate(module, imports).then(done); return {}; },
     print: line => out.push(line), printErr: line => errors.push(line), quit: (status, error) => { throw error; },
+    seen() { tell({ code: 0, files: first = taken({}), more: true }); },
   });
   for (const [path, text] of Object.entries({ ...scripts, ...files })) write(pianola.FS, path, text);
   let code;
@@ -32,8 +38,7 @@ async function run({ id, files, args }) {
     if (error.status === undefined) errors.push(`pianola: error: the page's compiler stopped: ${error.message || error}`);
     code = error.status === undefined ? 2 : error.status;
   }
-  const made = pianola.FS.analyzePath('/out').exists ? read(pianola.FS, '/out', {}, '') : {};
-  postMessage({ id, code, stdout: out.join('\n'), stderr: errors.join('\n'), files: made, ms: performance.now() - start });
+  tell({ code, files: taken(first || {}), rest: first !== null });
 }
 
 onmessage = ({ data }) => {

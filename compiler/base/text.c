@@ -11,9 +11,61 @@ void put_bytes(struct text *t, const char *s, size_t n) {
     t->s[t->n] = 0;
 }
 
+/* x to two decimals, as printf's "%.2f" rounds it: by the value itself, ties to even. False: too large for this. */
+static bool put_hundredths(struct text *t, double x) {
+    double whole = floor(fabs(x)), part = fabs(x) - whole; /* exact, both */
+    if (!(whole < 1e15))
+        return false;
+    int shift = part < 0x1p-4 ? 60 : 56; /* from 2^-8 on all bits of part are kept, and what is less is 0.00 */
+    uint64_t scaled = (uint64_t)(part * (double)(UINT64_C(1) << shift)) * 100, n = scaled >> shift;
+    uint64_t rest = scaled & ((UINT64_C(1) << shift) - 1), half = UINT64_C(1) << (shift - 1);
+    n += rest > half || (rest == half && n % 2 == 1);
+    if (signbit(x))
+        put_bytes(t, "-", 1);
+    put_int(t, (int64_t)whole + (int64_t)(n / 100));
+    put_bytes(t, (const char[]){'.', (char)('0' + n / 10 % 10), (char)('0' + n % 10)}, 3);
+    return true;
+}
+
+/* The directives that pictures and streams are made of; at another one false, with part of it done. */
+static bool put_plain(struct text *t, const char *fmt, va_list ap) {
+    for (;;) {
+        size_t n = strcspn(fmt, "%");
+        put_bytes(t, fmt, n);
+        fmt += n;
+        if (!*fmt)
+            return true;
+        if (fmt[1] == 's')
+            put_word(t, va_arg(ap, const char *));
+        else if (fmt[1] == 'd')
+            put_int(t, va_arg(ap, int));
+        else if (fmt[1] == '%')
+            put_bytes(t, "%", 1);
+        else if (!strncmp(fmt, "%.2f", 4) && put_hundredths(t, va_arg(ap, double)))
+            fmt += 2;
+        else if (!strncmp(fmt, "%06x", 4)) {
+            unsigned x = va_arg(ap, unsigned);
+            if (x >> 24)
+                return false;
+            for (int shift = 20; shift >= 0; shift -= 4)
+                put_bytes(t, &"0123456789abcdef"[x >> shift & 15], 1);
+            fmt += 2;
+        } else
+            return false;
+        fmt += 2;
+    }
+}
+
 void put(struct text *t, const char *fmt, ...) {
-    char small[256];
+    size_t before = t->n;
     va_list ap;
+    va_start(ap, fmt);
+    bool done = put_plain(t, fmt, ap);
+    va_end(ap);
+    if (done)
+        return;
+    t->n = before;
+    char small[256];
     va_start(ap, fmt);
     int n = vsnprintf(small, sizeof small, fmt, ap);
     va_end(ap);
