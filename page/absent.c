@@ -1,5 +1,6 @@
 /* What a page cannot do: train, and use a machine's processors and files. */
 #include "cli/command.h"
+#include "cli/redraw.h"
 #include "cli/training.h"
 
 static _Noreturn void absent(const char *what) {
@@ -12,6 +13,10 @@ int cmd_tune(const struct settings *settings) { (void)settings, absent("`tune`")
 int cmd_generate(const struct settings *settings) { (void)settings, absent("`generate`"); }
 int cmd_tokenize(const struct settings *settings) { (void)settings, absent("`tokenize`"); }
 int cmd_export(const struct settings *settings) { (void)settings, absent("`export-weights`"); }
+
+int watch(const struct settings *settings, struct gist (*frame)(const struct settings *, struct text *)) {
+    (void)settings, (void)frame, absent("`show --watch`");
+}
 
 /* Of `compare --train`, which begins with check_device. */
 void check_device(const struct compile *c, bool cuda) { (void)c, (void)cuda, absent("training"); }

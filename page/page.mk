@@ -4,7 +4,7 @@
 EMCC ?= emcc
 LUA_SRC ?= build/lua
 # Training and what else needs a machine is left out: page/absent.c says so instead. page/compile.c stands for its own.
-PAGE_WITHOUT := $(wildcard compiler/tune/*.c compiler/tokens/*.c) $(patsubst %,compiler/cli/%.c,training run_record weights_model export_published) \
+PAGE_WITHOUT := $(wildcard compiler/tune/*.c compiler/tokens/*.c) $(patsubst %,compiler/cli/%.c,training run_record redraw weights_model export_published) \
     $(patsubst %,compiler/cli/cmd_%.c,compile export generate profile run tokenize tune)
 PAGE := $(patsubst %.c,build/page/%.o,$(filter-out $(PAGE_WITHOUT),$(wildcard compiler/*/*.c)) $(wildcard page/*.c))
 # Emscripten's programs in node find Debian's modules, whichever node runs them.

@@ -41,7 +41,7 @@
       "full backward: dx, and dw += this microbatch's gradient")                                                       \
     X(W, COMPUTE, JOB, none, none, 'W', "wstash:r got:r give:w dw:a* dv:a du:a work:m t:r* done:w",                    \
       "weight gradient: dw += this microbatch's gradient")                                                             \
-    X(U, COMPUTE, UPDATE, weight, none, 'U', "dw:r opt:m w:m", "update: the optimizer steps the weights of a stage")   \
+    X(U, COMPUTE, UPDATE, weight, none, 'U', "dw:r norm:r opt:m w:m", "update: the optimizer steps a stage's weights") \
     X(SEND_F, SEND, LINK, act, RECV_F, 'F', "t:r", "sends act(s,b) to peer")                                           \
     X(RECV_F, RECV, LINK, act, SEND_F, 'F', "t:w", "receives act(s,b) from peer")                                      \
     X(SEND_B, SEND, LINK, grad, RECV_B, 'B', "t:r", "sends grad(s,b) to peer")                                         \
@@ -67,6 +67,7 @@
     X(COPY, COMPUTE, ADD, weight, none, 'c', "src:r w:w",                                                              \
       "w = src: this rank's own shard, into fetched weights; or its own weights, before an update")                    \
     X(ZERO, COMPUTE, ADD, wgrad, none, 'w', "dw:w", "dw = 0: a home that computes no part of the gradient")            \
+    X(NORM, COMPUTE, ADD, norm, none, 'n', "dw:r norm:a", "norm += the squares of dw; without dw, of nothing")         \
     X(ALL_GATHER, GATHER, COLLECTIVE, weight, ALL_GATHER, 'g', "src:r w:w",                                            \
       "piece i of w = src of member i; in place where src is a piece of w")                                            \
     X(BROADCAST, GATHER, COLLECTIVE, weight, BROADCAST, 'c', "src:r w:w",                                              \
@@ -77,6 +78,7 @@
       "dw of member i += sum of piece i of src over the members, in their order; in place where dw is that piece")     \
     X(REDUCE, GROUP, COLLECTIVE, wgrad, REDUCE, 'd', "src:r dw:a",                                                     \
       "dw of the root, peer, += sum of src over the members, in their order; the others have no dw")                   \
+    X(ALL_REDUCE_N, GROUP, COLLECTIVE, norm, ALL_REDUCE_N, 'n', "norm:m", "norm = sum of norm over the members; s: 0") \
     X(ALL_REDUCE_A, TEAM, COLLECTIVE, mid, ALL_REDUCE_A, 'r', "t:m", "t = sum of t over the members, in their order")  \
     X(ALL_GATHER_A, TEAM, COLLECTIVE, mid, ALL_GATHER_A, 'g', "src:r t:w", "piece i of t = src of member i")           \
     X(REDUCE_SCATTER_A, TEAM, COLLECTIVE, mid, REDUCE_SCATTER_A, 's', "src:r t:w",                                     \
@@ -121,17 +123,17 @@
     X(rstash, true, ONE, DEVICE, "stash(s,b), back from host memory")                                                  \
     X(hinput, true, ONE, HOST, "input(s,b) in host memory")                                                            \
     X(rinput, true, ONE, DEVICE, "input(s,b), back from host memory")                                                  \
-    X(hopt, false, ONE, HOST, "optimizer state of a stage, in host memory")
+    X(hopt, false, ONE, HOST, "optimizer state of a stage, in host memory")                                            \
+    X(norm, false, ONE, DEVICE, "exact sum of the squares of gradients; a rank has one, and no stage is named")
 
 #define ROLES(X)                                                                                                       \
-    X(w)                                                                                                               \
-    X(x)                                                                                                               \
-    X(y)                                                                                                               \
+    X(w) X(x) X(y)                                                                                                     \
     X(stash)                                                                                                           \
     X(input)                                                                                                           \
     X(dy)                                                                                                              \
     X(dx)                                                                                                              \
-    X(wstash) X(dw) X(opt) X(t) X(src) X(done) X(v) X(dv) X(give) X(got) X(work) X(kv) X(own) X(dkv) X(dpast) X(u) X(du)
+    X(wstash) X(dw) X(opt) X(t) X(src) X(done) X(v) X(dv) X(give) X(got) X(work) X(kv) X(own) X(dkv) X(dpast) X(u)     \
+    X(du) X(norm)
 
 #define X(name, ...) OP_##name,
 enum op { OPS(X) NOPS, OP_none = NOPS };
@@ -170,6 +172,7 @@ enum memory { MEMORY_DEVICE, MEMORY_HOST, NMEMORIES };
 /* Bytes that a reduction by NCCL exchanges and adds at a time. */
 enum { REDUCE_PIECE = 32 << 20 };
 enum { NDIRS = 5 }; /* jobs are ops OP_F .. OP_W */
+enum { NORM_WORDS = 21, NORM_BYTES = 8 * NORM_WORDS }; /* of 64 bits: layers/clip.h */
 
 /* The rows of the tables. */
 struct op_row {
@@ -223,6 +226,7 @@ static inline bool has_bytes(int op) { return is_message(op) || is_copy(op); }  
 static inline bool is_for_loss(int op) { return op == OP_F || op == OP_COPY || is_message(op); }
 /* A job or an update: the schedule, the model or the cluster gives its time. */
 static inline bool has_cost(int op) { return op_row(op)->cost == COST_JOB || op_row(op)->cost == COST_UPDATE; }
+static inline bool is_of_rank(int kind) { return kind == K_work || kind == K_norm; } /* and of no stage */
 /* Is this operand in the arena in host memory? */
 static inline bool on_host(int op, int role) {
     return is_copy(op) && role == (op_row(op)->lane == LANE_OFFLOAD ? ROLE_t : ROLE_src);
@@ -419,24 +423,24 @@ struct rt_stage {
  * moments  its fp32 state per weight, one letter per value, which checkpoints append to the parameter's name. "mv":
  *          layer.5.weight.m and layer.5.weight.v. They are 0 before step 1.
  * flop     per weight and step
- * fields   FIELD(name, range, default) for each setting in a script; NAN: required. OF_RATE: those of the learning
- *          rate, which layers/rate.h explains. decay is of matrices, token tables included, not of biases and norms. */
+ * fields   FIELD(name, range, default) for each setting in a script; NAN: required. OF_ALL: those of the learning
+ *          rate, which layers/rate.h explains, and clip, which layers/clip.h does. decay is of matrices, token tables
+ *          included, not of biases and norms. */
 #define OPTIMIZERS(X)                                                                                                  \
-    X(SGD, sgd, "", 2, OF_RATE)                                                                                        \
+    X(SGD, sgd, "", 2, OF_ALL)                                                                                         \
     X(ADAMW, adamw, "mv", 14,                                                                                          \
-      OF_RATE FIELD(beta1, BELOW_1, 0.9) FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8)                         \
+      OF_ALL FIELD(beta1, BELOW_1, 0.9) FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8)                          \
           FIELD(decay, FROM_0, 0))                                                                                     \
-    X(MOMENTUM, momentum, "m", 4, OF_RATE FIELD(momentum, BELOW_1, 0.9) FIELD(nesterov, FLAG, false))                  \
+    X(MOMENTUM, momentum, "m", 4, OF_ALL FIELD(momentum, BELOW_1, 0.9) FIELD(nesterov, FLAG, false))                   \
     X(MUON, muon, "mv", 14,                                                                                            \
-      OF_RATE FIELD(adam_lr, ABOVE_0, NAN) FIELD(momentum, BELOW_1, 0.95) FIELD(beta1, BELOW_1, 0.9)                   \
+      OF_ALL FIELD(adam_lr, ABOVE_0, NAN) FIELD(momentum, BELOW_1, 0.95) FIELD(beta1, BELOW_1, 0.9)                    \
           FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8) FIELD(decay, FROM_0, 0))
-#define OF_RATE                                                                                                        \
-    FIELD(lr, ABOVE_0, NAN)                                                                                            \
-    FIELD(schedule, SCHEDULE, 0)                                                                                       \
+#define OF_ALL                                                                                                         \
+    FIELD(lr, ABOVE_0, NAN) FIELD(schedule, SCHEDULE, 0) FIELD(clip, FROM_0, 0)                                        \
     FIELD(warmup, BASE, 0) FIELD(steps, BASE, 0) FIELD(final, BELOW_1, 0) FIELD(cooldown, BELOW_1, 0.2)
 
 /* The fields of all optimizers, as a model stores them; 0: its optimizer has no such field. COUNTS: whole numbers. */
-#define RATES(X)  X(lr) X(beta1) X(beta2) X(eps) X(decay) X(momentum) X(final) X(cooldown) X(adam_lr)
+#define RATES(X)  X(lr) X(beta1) X(beta2) X(eps) X(decay) X(momentum) X(final) X(cooldown) X(adam_lr) X(clip)
 #define COUNTS(X) X(schedule) X(warmup) X(steps) X(nesterov)
 
 /* How the learning rate goes on after its warm-up: layers/rate.h. */

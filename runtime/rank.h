@@ -51,7 +51,7 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
             x->at[r] = -1;
         for (int a = 0; line[i].operand[a].role; a++) {
             int role = line[i].operand[a].role;
-            x->first = x->first || role == -(ROLE_dw + 1);
+            x->first = x->first || role == -(ROLE_dw + 1) || role == -(ROLE_norm + 1);
             x->vfirst = x->vfirst || role == -(ROLE_dv + 1);
             x->ufirst = x->ufirst || role == -(ROLE_du + 1);
             if (a == 0 || line[i].operand[a].bytes < x->bytes)

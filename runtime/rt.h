@@ -131,9 +131,15 @@ static inline float update_scale(const struct rt_model *m, const struct rt_stage
     return s->update > 0 ? 1.0f / (float)(s->update / slices) : 1.0f;
 }
 /* One update of n of the stage's elements, from `first` on, where w, dw and opt begin: its number, from 1, of all that
- * the stage has in the run. dw is scaled by update_scale as it is read. work: muon_work floats. */
+ * the stage has in the run. dw is scaled by update_scale as it is read, and where there is a norm clipped to it. work:
+ * muon_work floats. */
 void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
-                 const float *dw, float *opt, float *work, int64_t number, int64_t of);
+                 const float *dw, float *opt, float *work, const uint64_t *norm, int64_t number, int64_t of);
+/* norm, NORM_WORDS words, = or += the squares of such a gradient, of each parameter that counts here (layers/clip.h). */
+void host_norm(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, const float *dw,
+               uint64_t *norm, bool writes);
+double host_norm_value(const uint64_t *norm);
+void host_add_norm(uint64_t *dst, const uint64_t *src);
 /* Initial weights, fp32 whatever the model's precision, weight_count of them: a function of seed, layer and parameter
  * only, so every cut and every rank agrees. */
 void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed);
@@ -239,6 +245,14 @@ struct rt_rank {
     int32_t begin, end;        /* the period: ins[begin .. end) */
 };
 
+/* Where the rank has the norm by which its updates are clipped, in its arena; -1: nowhere. */
+static inline int64_t norm_at(const struct rt_rank *k) {
+    for (int32_t i = 0; i < k->nins; i++)
+        if (k->ins[i].op == OP_NORM)
+            return k->ins[i].at[ROLE_norm];
+    return -1;
+}
+
 /* The stage's home on this rank; it has one. */
 static inline const struct rt_home *home_on(const struct rt_rank *k, int stage) {
     const struct rt_home *home = k->home;
@@ -317,12 +331,12 @@ struct rt_stamp { /* seconds since the run began */
 };
 /* A step that has ended, from 0. loss[batches]: of each microbatch; when[updates_per_step]: when the last stage's
  * updates had ended, in seconds since the training began. seconds: it took; waited: store/metrics.h; NAN: not measured.
- * validation: the loss after it, on held-out text; NAN: there was none. */
+ * validation: the loss after it, on held-out text; NAN: there was none. norm: of the gradient; NAN: it is not clipped. */
 struct rt_ended {
     int64_t step;
     const float *loss;
     const double *when;
-    double seconds, waited, validation;
+    double seconds, waited, validation, norm;
 };
 struct rt_run {
     const struct rt_program *program;
@@ -335,6 +349,7 @@ struct rt_run {
     struct rt_stamp **stamp; /* [rank]: [kept][instructions], of the last `kept` steps; or NULL */
     int64_t kept;
     double *makespan;         /* [steps]: seconds from the first start to the last end */
+    double *norm;             /* [steps]: of the gradient, NAN: it is not clipped; or NULL */
     struct rt_routed *routed; /* of all steps; NULL: nobody asks */
     void (*progress)(void *context, int64_t step, float loss, double seconds); /* about ten times a second, or NULL */
     void (*ended)(void *context, const struct rt_ended *of); /* after each step, or NULL */

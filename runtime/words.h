@@ -21,7 +21,7 @@
 /* Piece k of n of a buffer, which is its offset and its bytes. */
 #define piece(...)                 piece_of(__VA_ARGS__)
 #define piece_of(off, bytes, k, n) (off) + (bytes) / (n) * (k), (bytes) / (n), (bytes) / (n) * (k)
-/* One per role of ops.h; set_dw and set_dv mark a first contribution, which writes. Each is followed by the bytes of
+/* One per role of ops.h; set_dw, set_dv and set_norm mark a first contribution, which writes. Each is followed by the bytes of
  * its buffer that lie before it: before a whole buffer, none. */
 #define operand(role, ...)                                                                                             \
     { role, operand_of(__VA_ARGS__, 0, 0) }
@@ -53,6 +53,8 @@
 #define give(...)                           operand(ROLE_give + 1, __VA_ARGS__),
 #define got(...)                            operand(ROLE_got + 1, __VA_ARGS__),
 #define work(...)                           operand(ROLE_work + 1, __VA_ARGS__),
+#define norm(...)                           operand(ROLE_norm + 1, __VA_ARGS__),
+#define set_norm(...)                       operand(-(ROLE_norm + 1), __VA_ARGS__),
 #else
 #undef PIANOLA_WORDS
 #undef I
@@ -97,4 +99,6 @@
 #undef give
 #undef got
 #undef work
+#undef norm
+#undef set_norm
 #endif

@@ -386,6 +386,7 @@ function stage(layers) end
 ---@field steps? integer updates until the end, those of the warm-up included; default the run's
 ---@field final? number the end's part of lr, default 0; not of "constant"
 ---@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
+---@field clip? number gradients are scaled to at most this norm, of all of them together. Default 0: they are not
 
 ---Plain gradient descent.
 ---@param fields pianola.sgd
@@ -399,6 +400,7 @@ function sgd(fields) end
 ---@field steps? integer updates until the end, those of the warm-up included; default the run's
 ---@field final? number the end's part of lr, default 0; not of "constant"
 ---@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
+---@field clip? number gradients are scaled to at most this norm, of all of them together. Default 0: they are not
 ---@field momentum? number default 0.9
 ---@field nesterov? boolean default false
 
@@ -414,6 +416,7 @@ function momentum(fields) end
 ---@field steps? integer updates until the end, those of the warm-up included; default the run's
 ---@field final? number the end's part of lr, default 0; not of "constant"
 ---@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
+---@field clip? number gradients are scaled to at most this norm, of all of them together. Default 0: they are not
 ---@field beta1? number default 0.9
 ---@field beta2? number default 0.95
 ---@field eps? number default 1e-8
@@ -431,6 +434,7 @@ function adamw(fields) end
 ---@field steps? integer updates until the end, those of the warm-up included; default the run's
 ---@field final? number the end's part of lr, default 0; not of "constant"
 ---@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
+---@field clip? number gradients are scaled to at most this norm, of all of them together. Default 0: they are not
 ---@field adam_lr number AdamW's, of all but hidden matrices
 ---@field momentum? number default 0.95
 ---@field beta1? number default 0.9

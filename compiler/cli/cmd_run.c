@@ -127,7 +127,7 @@ static void write_timeline(const struct compile *c, const struct trained *traine
 struct outcome {
     int64_t steps;
     float first, last;
-    double step, tokens_per_second, predicted, measured, work, largest;
+    double step, tokens_per_second, predicted, measured, work, largest, norm; /* norm: the last, NAN: none */
     uint64_t weights;
     struct rt_routed routed;
     bool compared, same_weights;
@@ -169,6 +169,10 @@ static void print_json(const struct compile *c, const struct outcome *outcome) {
     if (outcome->routed.pairs)
         printf("  \"routed_pairs\": %lld,\n  \"dropped_pairs\": %lld,\n", (long long)outcome->routed.pairs,
                (long long)outcome->routed.dropped);
+    if (isfinite(outcome->norm))
+        printf("  \"gradient_norm_last\": %.17g,\n", outcome->norm);
+    else if (c->spec->clip)
+        printf("  \"gradient_norm_last\": null,\n");
     if (outcome->cuda)
         printf("  \"device\": \"%s\",\n  \"device_bytes_planned\": %lld,\n  \"device_bytes_taken\": %lld,\n"
                "  \"host_bytes_planned\": %lld,\n  \"host_bytes_taken\": %lld,\n  \"cpu_seconds_per_step\": %.6g,\n",
@@ -279,6 +283,7 @@ int cmd_run(const struct settings *settings) {
     outcome.tokens_per_second = (double)c.spec->model->rt.rows * trained.program->model->batches / outcome.step;
     outcome.weights = fingerprint(trained.program, trained.arena);
     outcome.measured = median(trained.makespan, settings->steps);
+    outcome.norm = trained.norm[settings->steps - 1];
     outcome.routed = trained.routed;
     outcome.cores = settings->cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
     outcome.cuda = settings->cuda ? &trained.cuda : NULL;

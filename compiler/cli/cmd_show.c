@@ -4,7 +4,9 @@
 #include "files.h"
 #include "format_table.h"
 #include "options.h"
+#include "redraw.h"
 #include "terminal.h"
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -85,6 +87,50 @@ static const struct format *format_of(const struct settings *settings) {
     return &formats[choice("format", name)];
 }
 
+/* Everything up to what is drawn. */
+static void compile_shown(struct compile *c, const struct settings *settings) {
+    compile_all(c, settings->dump);
+    if (settings->measured)
+        take_measured(c, settings->measured);
+    if (settings->jitter >= 0)
+        c->report->jitter =
+            jitter_make(c->spec, c->stage, c->program, settings->jitter, settings->seed, settings->runs);
+    if (settings->copies > 1)
+        draw_steps(c, settings->copies);
+}
+
+static void emit(struct text *t, const struct compile *c, const struct settings *settings,
+                 const struct format *format) {
+    struct style style = settings->style;
+    if (format->traits & DRAWN) {
+        style = terminal_style(settings);
+        check_from(c, &style);
+    }
+    format->emit(t, c, &style);
+}
+
+/* With --watch. */
+static struct gist frame(const struct settings *settings, struct text *t) {
+    struct compile c = {.args = settings->args};
+    struct gist gist = {0};
+    compile_shown(&c, settings);
+    emit(t, &c, settings, &formats[0]);
+    gist.makespan = c.report->makespan;
+    snprintf(gist.unit, sizeof gist.unit, "%s", c.report->unit);
+    for (int r = 0; r < c.report->workers; r++)
+        gist.peak = fmax(gist.peak, (double)c.report->rank[r].peak_bytes);
+    return gist;
+}
+
+static void check_watch(const struct settings *settings, const struct format *format) {
+    if (format != &formats[0] || settings->output || settings->measured || *settings->dump)
+        die("--watch draws the %s of a prediction, again and again: it goes with none of --format, --json, --output, "
+            "--measured, --dump",
+            formats[0].name);
+    if (!isatty(STDOUT_FILENO))
+        die("--watch draws in a terminal, and stdout is none");
+}
+
 int cmd_show(const struct settings *settings) {
     if (settings->list)
         return list_schedules();
@@ -92,6 +138,10 @@ int cmd_show(const struct settings *settings) {
     check_style(&settings->style, format);
     check_steps(settings, format);
     check_jitter(settings, format);
+    if (settings->watch) {
+        check_watch(settings, format);
+        return watch(settings, frame);
+    }
     if (settings->measured && !(format->traits & TIMED))
         die("--measured: --format %s has no times", format->name);
     if (format->emit_rank && !settings->output)
@@ -102,24 +152,13 @@ int cmd_show(const struct settings *settings) {
         check_apart(settings->output, settings->measured);
     }
     struct compile c = {.args = settings->args, .command = settings->command};
-    compile_all(&c, settings->dump);
-    if (settings->measured)
-        take_measured(&c, settings->measured);
-    if (settings->jitter >= 0)
-        c.report->jitter = jitter_make(c.spec, c.stage, c.program, settings->jitter, settings->seed, settings->runs);
-    if (settings->copies > 1)
-        draw_steps(&c, settings->copies);
+    compile_shown(&c, settings);
     if (dir) {
         write_ranks(&c, format, dir);
         return 0;
     }
-    struct style style = settings->style;
     struct text t = {0};
-    if (format->traits & DRAWN) {
-        style = terminal_style(settings);
-        check_from(&c, &style);
-    }
-    format->emit(&t, &c, &style);
+    emit(&t, &c, settings, format);
     write_file(settings->output ? settings->output : "-", &t);
     return 0;
 }

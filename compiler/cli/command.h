@@ -33,7 +33,7 @@ struct settings {
     double jitter;        /* the level, or -1: not given */
     int64_t runs;         /* with jitter */
     struct style style;
-    bool json, list, markdown, one_rank, cuda, eager, git, steady, decode; /* eager: no CUDA graph */
+    bool json, list, watch, markdown, one_rank, cuda, eager, git, steady, decode; /* eager: no CUDA graph */
 };
 
 int cmd_check(const struct settings *settings);

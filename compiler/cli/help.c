@@ -172,7 +172,7 @@ void help_ops(FILE *out) {
     fputs("\nTensors\n\n", out);
     for (int i = 0; i < NKINDS; i++) {
         const struct kind_row *x = kind_row(i);
-        const char *of = i == K_work ? "" : x->has_batch ? "(s,b)" : "(s)";
+        const char *of = is_of_rank(i) ? "" : x->has_batch ? "(s,b)" : "(s)";
         fprintf(out, "  %-14s %s\n", format("%s%s", x->name, of), x->meaning);
     }
     fputs("\nLayers\n\n", out);

@@ -18,6 +18,7 @@ const struct command commands[] = {
      "  pianola show schedules/gpipe.lua --format json | jq .bubble\n"
      "  pianola show schedules/zbv.lua --format html -o zbv.html\n"
      "  pianola show schedules/1f1b.lua --model schedules/models/gpt.lua --measured run.tsv --format html -o run.html\n"
+     "  pianola show my.lua --watch\n"
      "  pianola show --list\n",
      SHOW, cmd_show, A_SCHEDULE, false},
     {"compare", "SCHEDULE.lua ...",
@@ -248,6 +249,10 @@ const struct option_row options[] = {
      '/', RUN},
     {"val-every", "N", "steps from one validation to the next; default 100", '~', RUN},
     {"list", NULL, "instead of a schedule: the schedules that came with the program", 'L', SHOW},
+    {"watch", NULL,
+     "draw again, in a terminal, whenever the script, its model or its cluster changes, and say what that changed; "
+     "after an error the last picture stays; Ctrl-C ends it",
+     '>', SHOW},
     {"sort", "COLUMN", "smallest first: by makespan, bubble, peak_activations, ..., as --json names them", 'O',
      COMPARE},
     {"markdown", NULL, "as Markdown", 'M', COMPARE | DIFF},

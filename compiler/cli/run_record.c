@@ -55,6 +55,7 @@ static void tell(void *context, const struct rt_program *p, const struct rt_ende
     struct metrics_step step = {.step = of->step + 1,
                                 .loss = mean_loss(of->loss, p->batches),
                                 .rate = rate_after(p, of->step + 1, settings->steps),
+                                .norm = of->norm,
                                 .seconds = of->seconds,
                                 .tokens = (double)p->model->rows * p->model->batches,
                                 .waited = of->waited,

@@ -37,7 +37,7 @@ static void fill_instr(const struct stage *st, const struct rank *k, const struc
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
         if (k->arg[a].role == ROLE_kv)
             more[y->more + y->nmore + y->nkv++] = arg_off(k, &k->arg[a]);
-    y->first = y->first && y->at[ROLE_dw] >= 0; /* a part's layers may have no parameters */
+    y->first = y->first && (y->at[ROLE_dw] >= 0 || x->op == OP_NORM); /* a part's layers may have no parameters */
     if (is_job(x->op)) {
         struct layer_span span = layers_of(&st[x->stage], x);
         y->from = span.from;

@@ -109,6 +109,7 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     int W = c->program->workers;
     trained.loss = NEW(float, steps);
     trained.makespan = NEW(double, steps);
+    trained.norm = NEW(double, steps);
     trained.stamp = NEW(struct rt_stamp *, W);
     for (int r = 0; r < W; r++)
         trained.stamp[r] = NEW(struct rt_stamp, kept * c->program->rank[r].nins);
@@ -120,6 +121,7 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     run.stamp = kept ? trained.stamp : NULL;
     run.kept = kept;
     run.makespan = trained.makespan;
+    run.norm = trained.norm;
     run.routed = &trained.routed;
     run.progress = what ? tell : NULL;
     run.ended = listener.ended ? tell_step : NULL;

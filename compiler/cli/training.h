@@ -8,7 +8,7 @@
 struct trained {
     struct rt_program *program;
     float *loss;
-    double *makespan;
+    double *makespan, *norm;
     struct rt_stamp **stamp; /* [rank]: [kept][instructions], for the last steps */
     int64_t kept;
     char **arena;

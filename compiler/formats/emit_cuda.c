@@ -50,10 +50,10 @@ static void as_symbol(struct text *t, size_t begin) {
         }
 }
 
-/* "act(1,3)" as a C name: act_1_3; "wgrad(2.1)#3": wgrad_2_of_1_n3. The table has a word `work`. */
+/* "act(1,3)" as a C name: act_1_3; "wgrad(2.1)#3": wgrad_2_of_1_n3. The table has words `work` and `norm`. */
 static void put_symbol(struct text *t, const struct program *p, const struct buf *b) {
     size_t begin = t->n;
-    put_word(t, b->kind == K_work ? "the_" : "");
+    put_word(t, is_of_rank(b->kind) ? "the_" : "");
     put_buf(t, &p->names, b);
     as_symbol(t, begin);
 }

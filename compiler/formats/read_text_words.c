@@ -114,14 +114,14 @@ struct buf read_buffer_name(struct reader *in) {
     const char *at = in->p;
     int kind = read_name(in, "a kind of buffer", kind_name, NKINDS);
     struct buf b = {.kind = (uint8_t)kind, .stage = -1, .batch = -1, .inst = -1, .grows = -1, .off = -1};
-    if (kind != K_work && read_if(in, "(")) {
+    if (!is_of_rank(kind) && read_if(in, "(")) {
         b.stage = read_stage(in, kind_has_batch[kind]);
         if (kind_has_batch[kind]) {
             read_word(in, ",");
             b.batch = read_batch(in);
         }
         read_word(in, ")");
-    } else if (kind != K_work)
+    } else if (!is_of_rank(kind))
         FAIL(in, at, "a buffer is written %s(%s)", kind_name[kind],
              kind_has_batch[kind] ? "stage,microbatch" : "stage");
     at = in->p;

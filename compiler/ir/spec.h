@@ -209,6 +209,7 @@ struct spec {
      * the number `stages`. Set by cost.c. */
     bool tied;
     int unembedding; /* tied: the stage that has it */
+    bool clip;       /* updates are clipped by the norm of all gradients. Set by cost.c */
 };
 
 /* True if the model's stages form a graph, whose edges give the jobs' dependencies. */

@@ -38,7 +38,8 @@ static double ring_time(const struct spec *sp, int op, const struct group *g, do
     double shard = whole / g->n, sum = 0;
     switch (op) {
     case OP_ALL_REDUCE:
-    case OP_ALL_REDUCE_A: return 2 * (g->n - 1) * step_time(sp, g, 1, shard);
+    case OP_ALL_REDUCE_A:
+    case OP_ALL_REDUCE_N: return 2 * (g->n - 1) * step_time(sp, g, 1, shard);
     case OP_ALL_TO_ALL_A:
         for (int k = 1; k < g->n; k++)
             sum += step_time(sp, g, k, shard);
@@ -58,7 +59,7 @@ static double tree_time(const struct spec *sp, int op, const struct group *g, do
         case OP_ALL_TO_ALL_A: sum += step_time(sp, g, k, whole / 2); break;
         default: sum += step_time(sp, g, k, whole / g->n * (2 * k > g->n ? g->n - k : k));
         }
-    return op == OP_ALL_REDUCE || op == OP_ALL_REDUCE_A ? 2 * sum : sum;
+    return op == OP_ALL_REDUCE || op == OP_ALL_REDUCE_A || op == OP_ALL_REDUCE_N ? 2 * sum : sum;
 }
 
 double collective_time(const struct spec *sp, int op, int algorithm, const struct group *g, int64_t whole) {
@@ -103,7 +104,8 @@ struct moved collective_moved(int op, int algorithm, const struct group *g, int 
     int64_t kept = place > 0 ? whole : 0;
     switch (op) {
     case OP_ALL_REDUCE:
-    case OP_ALL_REDUCE_A: part = whole / n * 2 * (n - 1) + (whole % n * 2 * (n - 1) + n - 1) / n; break;
+    case OP_ALL_REDUCE_A:
+    case OP_ALL_REDUCE_N: part = whole / n * 2 * (n - 1) + (whole % n * 2 * (n - 1) + n - 1) / n; break;
     case OP_BROADCAST: return (struct moved){passed, kept};
     case OP_REDUCE: return (struct moved){kept, passed};
     case OP_ALL_TO_ALL_A:

@@ -430,6 +430,15 @@ static void refuse_pieces(const struct spec *sp) {
     }
 }
 
+/* The norm of all gradients is known only once the last of them is. */
+static void take_clip(struct spec *sp) {
+    sp->clip = sp->model && sp->model->rt.clip > 0;
+    if (sp->clip && sp->update)
+        die("%s: clip needs the norm of all gradients before the first update, but 'update' has stages updated within "
+            "the step; leave clip out of the model's optimizer, or 'update' out of the schedule",
+            sp->file);
+}
+
 /* The pieces in which gradients travel depend on their bytes, which are then padded to such pieces. */
 static void cost_gradients(const struct spec *sp, struct stage *st) {
     cost_homes(sp, st);
@@ -459,6 +468,7 @@ struct stage *cost_stages(struct spec *sp) {
         bare_sets(sp, st);
     if (sp->update)
         refuse_unversioned(sp);
+    take_clip(sp);
     if (sp->took)
         take_costs(sp, st);
     sp->homes = find_homes(sp);

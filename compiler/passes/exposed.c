@@ -14,6 +14,7 @@ int exposed_by(const struct instr *x) {
     case K_dkv:
     case K_wstash: return EXPOSED_GRADIENTS;
     case K_weight: return EXPOSED_WEIGHTS;
+    case K_norm:
     case K_wgrad: return EXPOSED_REDUCTIONS;
     case K_mid: return EXPOSED_TEAMS;
     default: return EXPOSED_ACTIVATIONS;

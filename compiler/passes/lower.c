@@ -360,6 +360,7 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     build->busy = NEW(double, sp->workers);
     build->lane_free = NEW(double, sp->workers);
     build->second_work = NEW(int32_t, sp->workers);
+    memset(build->norm = NEW(int32_t, sp->workers), -1, sizeof *build->norm * (size_t)sp->workers);
     build->delivery = NEW(struct delivery, (int64_t)sp->workers * NKINDS);
     build->beside = NEW(struct beside, sp->workers);
     build->rank = NEW(struct caps, sp->workers);

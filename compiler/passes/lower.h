@@ -159,6 +159,7 @@ struct build {
     int32_t *mid;            /* two per job, with teams: what its parts give, or are to get, even and odd exchanges */
     struct reached *reached; /* per job, with teams */
     int32_t *second_work;    /* per rank: the workspace of the second job of a braided pair */
+    int32_t *norm;           /* per rank: its norm, or -1 */
     double *team_free;       /* per group, as far as it is a team: until when its lane is taken */
     size_t cap_teams;
     int32_t *came; /* two per team's job: how many members have come to its even, odd exchange at hand */
@@ -221,6 +222,11 @@ static inline int place_at(const struct build *build, int rank, int set) {
 }
 static inline struct owner *owner_at(const struct build *build, int rank, int set) {
     return &build->owner[build->owners_at[build->gradient_at[set]] + place_at(build, rank, set)];
+}
+
+/* The homes of one shard, or of a whole set: those of its replicas. */
+static inline struct owner *replica(const struct build *build, struct shard shard, int l) {
+    return &build->owner[build->owners_at[shard.gradient] + l * homes_of(build->sp, shard.set)->size + shard.number];
 }
 
 /* lower_issue.c */
@@ -340,4 +346,9 @@ void add_own_gradient(struct build *build, int32_t j, int p);
 void part_ends(struct build *build, int32_t j, int p, double t); /* of job j; not its last */
 void gradients_end(struct build *build, int32_t j, double t);    /* job j has ended at t */
 void issue_updates(struct build *build);
+/* As operand of the newest instruction: what the l-th replica of the shard's homes updates by. */
+void add_gradient(struct build *build, struct shard shard, int l);
+
+/* lower_norm.c */
+void issue_norms(struct build *build); /* where updates are clipped */
 #endif

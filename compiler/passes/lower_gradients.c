@@ -12,10 +12,6 @@
 static const struct homes *homes_at(const struct build *build, const struct part *part) {
     return sums_of(build, part->set);
 }
-/* The homes of one shard, or of a whole set: those of its replicas. */
-static struct owner *replica(const struct build *build, struct shard shard, int l) {
-    return &build->owner[build->owners_at[shard.gradient] + l * homes_of(build->sp, shard.set)->size + shard.number];
-}
 /* A member of the list to which the part goes. */
 static struct owner *member(const struct build *build, const struct part *part, int i) {
     return &build->owner[build->owners_at[part->sum] + part->list * homes_at(build, part)->size + i];
@@ -395,6 +391,15 @@ void start_empty_sums(struct build *build) {
     }
 }
 
+void add_gradient(struct build *build, struct shard shard, int l) {
+    const struct homes *homes = homes_of(build->sp, shard.set);
+    const struct owner *owner = replica(build, shard, l);
+    if (homes->zero == 2)
+        add_operand(build, owner->rank, ROLE_dw, owner->gown);
+    else
+        add_piece(build, owner->rank, ROLE_dw, owner->buf, homes->zero ? l : 0, shares_of(homes));
+}
+
 static void update(struct build *build, struct shard shard, int l) {
     const struct homes *homes = homes_of(build->sp, shard.set);
     const struct owner *owner = replica(build, shard, l);
@@ -402,10 +407,9 @@ static void update(struct build *build, struct shard shard, int l) {
     bool fetched = owner->opt >= 0 && state_leaves(build->sp, shard.set);
     int32_t opt = fetched ? fetch_state(build, owner) : owner->opt;
     issue(build, r, OP_U, shard.set, -1, -1, -1);
-    if (homes->zero == 2)
-        add_operand(build, r, ROLE_dw, owner->gown);
-    else
-        add_piece(build, r, ROLE_dw, owner->buf, piece, pieces);
+    add_gradient(build, shard, l);
+    if (build->norm[r] >= 0)
+        add_operand(build, r, ROLE_norm, build->norm[r]);
     if (opt >= 0)
         add_operand(build, r, ROLE_opt, opt);
     add_piece(build, r, ROLE_w, owner->weight, piece, pieces);
@@ -426,6 +430,8 @@ static void share(struct build *build, struct shard shard) {
 }
 
 void issue_updates(struct build *build) {
+    if (build->sp->clip)
+        issue_norms(build);
     for (int i = 0; i < build->ndone; i++) {
         const struct homes *homes = homes_of(build->sp, build->done[i].set);
         for (int l = 0; l < homes->lists; l++)

@@ -181,6 +181,7 @@ static int held_as(const struct buf *b) {
     case K_wshard: return HELD_WEIGHTS;
     case K_wgrad:
     case K_gshard:
+    case K_norm:
     case K_gown: return HELD_GRADIENTS;
     case K_opt: return HELD_OPTIMIZER;
     case K_act: return HELD_ACT;

@@ -62,7 +62,7 @@ static double duration(const struct sim *sim, int r, const struct instr *x) {
         if (sim->sp->update)
             return sim->sp->job[update_at(sim->sp, x->stage, x->batch, place_in(&sim->sp->homes[x->stage], r))].cost;
         return cost_update(sim->sp, sim->st, x->stage) / speed;
-    default: return cost_add(sim->sp, moved_bytes(&sim->p->rank[r], x)) / speed;
+    default: return cost_add(sim->sp, whole_bytes(&sim->p->rank[r], x)) / speed; /* a NORM reads more than it writes */
     }
 }
 

@@ -32,7 +32,7 @@ static void count_end(const struct spec *sp, const struct rank *k, const double 
     double computed = 0;
     int last = -1;
     for (int i = 0; i < k->nins; i++) {
-        if (k->ins[i].op == OP_U && !sp->update)
+        if ((k->ins[i].op == OP_U && !sp->update) || k->ins[i].op == OP_NORM)
             share[SHARE_UPDATES] += (end[i] - start[i]) / all;
         if (k->ins[i].lane == 0)
             computed = fmax(computed, end[i]);

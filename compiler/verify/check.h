@@ -80,7 +80,7 @@ struct value {
     int32_t stage, batch;
     int32_t count;  /* weight and optimizer state: updates applied; token: which job of (s,b), as an op; mid: how far
                      * it has come (verify_exchange.c) */
-    int32_t sum;    /* wgrad: its sum of contributions (verify_sums.c); NO_SUM: none */
+    int32_t sum;    /* wgrad: its sum of contributions (verify_sums.c); norm: what it is of; NO_SUM: none */
     int32_t part;   /* wgrad: the rank whose part it is, received from there; -1: this rank's own */
     int32_t inst;   /* wgrad: the number in its buffer's name, or -1 */
     int32_t pieces; /* where its pieces hold different things: which (verify_pieces.c), and set, count and sum say
@@ -121,6 +121,7 @@ struct values {
     struct tensors *scratch;
     struct plan *plan;       /* verify_memory.c */
     struct sums *sums;       /* verify_sums.c */
+    struct norms *norms;     /* verify_norm.c */
     struct pool *pool;       /* verify_pieces.c */
     struct meeting *meeting; /* verify_groups.c */
     struct homes *homes;     /* per set */
@@ -291,8 +292,16 @@ int64_t contributions(const struct check *check, int32_t sum);
 /* Sets *a to the sum of both. false: it would have more contributions than exist, which `refute_count` says. */
 bool join(struct check *check, int32_t *a, int32_t b);
 bool refute_count(struct check *check, int r, int32_t i, int set, int64_t n);
+/* Whether an operand is all that this rank updates of the instruction's set, and its whole gradient. */
+bool is_own_gradient(struct check *check, int r, int32_t i, const struct arg *dw);
 /* Whether one sum has the contributions of another, a period later. */
 bool is_moved_on(struct check *check, int32_t sum, int32_t later);
+
+/* verify_norm.c: the norm by which updates are clipped. */
+bool norms_begin(struct check *check);
+bool run_norm(struct check *check, int r, int32_t i);
+bool add_up_norms(struct check *check, const struct series *series, int32_t nth);
+bool is_clipped(struct check *check, int r, int32_t i); /* an update; or it is rightly not */
 
 /* verify_orders.c: which instructions must end before another starts. */
 struct orders;

@@ -231,6 +231,8 @@ bool values_collective(struct check *check, const struct series *series, int32_t
     const struct instr *x = &check->p->rank[series->g->rank[0]].ins[series->ins[0][nth]];
     if (op_lane[x->op] == LANE_TEAM)
         return run_exchange(check, series, nth);
+    if (x->op == OP_ALL_REDUCE_N)
+        return add_up_norms(check, series, nth);
     struct meeting *meeting = check->values->meeting;
     meeting = check->values->meeting = meeting ? meeting : NEW(struct meeting, 1);
     meeting->check = check;

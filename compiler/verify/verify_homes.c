@@ -68,7 +68,7 @@ bool keeps(const struct check *check, int r, const struct buf *b) {
         const struct owner *owner = owner_of(check, r, b->stage);
         return !owner || !owner->in_host;
     }
-    if (b->kind == K_hopt || b->kind == K_work || b->kind == K_gown || at_home(b))
+    if (b->kind == K_hopt || is_of_rank(b->kind) || b->kind == K_gown || at_home(b))
         return true;
     if (b->inst >= 0 || (b->kind != K_wgrad && b->kind != K_gshard) || check->p->update)
         return false;

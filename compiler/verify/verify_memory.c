@@ -117,7 +117,7 @@ static void sort_offsets(struct plan *plan, const struct rank *k, int r, const s
     bits_init(&plan->live[r], slots);
 }
 
-/* Opens what exists from the start: weights, optimizer state, workspace and the homes' gradients. */
+/* Opens what exists from the start: weights, optimizer state, workspace, norm and the homes' gradients. */
 static bool open_permanent(struct check *check, int r) {
     const struct rank *k = &check->p->rank[r];
     for (int32_t b = 0; b < k->nbufs; b++) {
@@ -131,7 +131,7 @@ static bool open_permanent(struct check *check, int r) {
         check->values->stays[r][b] = true;
         if (!open_buffer(check, r, 0, b))
             return false;
-        check->values->val[r][b].set = !holds_gradient(x->kind);
+        check->values->val[r][b].set = !holds_gradient(x->kind) && x->kind != K_norm;
     }
     return true;
 }
@@ -139,7 +139,10 @@ static bool open_permanent(struct check *check, int r) {
 /* All buffers of a kind and set have one size: the model's if known, else that of the first one seen. */
 static bool check_size(struct check *check, int r, int32_t b) {
     const struct buf *x = &check->p->rank[r].buf[b];
-    if (x->kind == K_work)
+    if (x->kind == K_norm && x->bytes != NORM_BYTES)
+        return refute_all(check, CLAIM_MEMORY, "rank %d plans %lld bytes for its norm, which takes %d", r,
+                          (long long)x->bytes, NORM_BYTES);
+    if (is_of_rank(x->kind))
         return true;
     if (x->stage < 0 || x->stage >= (kind_has_batch[x->kind] ? check->sp->stages : check->values->sets))
         return refute_all(check, CLAIM_JOBS, "rank %d has %s, but there are %d stages", r, buf_text(check, r, b),

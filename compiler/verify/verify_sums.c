@@ -291,25 +291,30 @@ static int32_t gradient_of(const struct check *check, int r, const struct instr 
     return check->p->update ? own_name(check, r, x->batch) : -1;
 }
 
+bool is_own_gradient(struct check *check, int r, int32_t i, const struct arg *dw) {
+    const struct instr *x = &check->p->rank[r].ins[i];
+    const struct value *value = dw ? &check->values->val[r][dw->buf] : &(struct value){0};
+    if (dw && value->kind == K_wgrad && value->stage == x->stage && value->inst == gradient_of(check, r, x))
+        return is_own(check, r, i, dw, x->stage) && is_gradient(check, r, i, dw, x->stage);
+    struct text t = {0};
+    put_buf(&t, &check->p->names,
+            &(struct buf){.kind = K_wgrad, .stage = x->stage, .batch = -1, .inst = gradient_of(check, r, x)});
+    return refute(check, CLAIM_GRADIENTS, r, i, "its gradient is %s, not %s", value_text(check, value), t.s);
+}
+
 bool run_update(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
     int set = x->stage;
-    const struct arg *dw = find_arg(k, x, ROLE_dw, 0), *w = find_arg(k, x, ROLE_w, 0);
-    const struct arg *opt = find_arg(k, x, ROLE_opt, 0);
-    const struct value *value = dw ? &check->values->val[r][dw->buf] : &(struct value){0};
+    const struct arg *w = find_arg(k, x, ROLE_w, 0), *opt = find_arg(k, x, ROLE_opt, 0);
     int32_t before = version_before(check, x);
     if (x->batch >= updates_of(check, set) || (check->p->update && x->batch < 0))
         return refute(check, CLAIM_JOBS, r, i, "stage %d has %d updates", set, updates_of(check, set));
-    if (!dw || value->kind != K_wgrad || value->stage != set || value->inst != gradient_of(check, r, x)) {
-        struct text t = {0};
-        put_buf(&t, &check->p->names,
-                &(struct buf){.kind = K_wgrad, .stage = set, .batch = -1, .inst = gradient_of(check, r, x)});
-        return refute(check, CLAIM_GRADIENTS, r, i, "its gradient is %s, not %s", value_text(check, value), t.s);
-    }
+    if (!is_own_gradient(check, r, i, find_arg(k, x, ROLE_dw, 0)) || !is_clipped(check, r, i))
+        return false;
     if (!w || !at_home(&k->buf[w->buf]) || k->buf[w->buf].stage != set)
         return refute(check, CLAIM_GRADIENTS, r, i, "weight(%d) is not at home here", set);
-    if (!is_own(check, r, i, w, set) || !is_own(check, r, i, dw, set) || !is_gradient(check, r, i, dw, set))
+    if (!is_own(check, r, i, w, set))
         return false;
     struct span own = own_span(check, r, set);
     int32_t has;

@@ -34,6 +34,15 @@ static int32_t *ranks_of_jobs(const struct program *p) {
     return rank;
 }
 
+/* Updates are clipped where any norm is taken. */
+static bool has_norms(const struct program *p) {
+    for (int r = 0; r < p->workers; r++)
+        for (const struct instr *x = p->rank[r].ins; x < p->rank[r].ins + p->rank[r].nins; x++)
+            if (x->op == OP_NORM)
+                return true;
+    return false;
+}
+
 static struct spec *spec_of(const struct program *p) {
     struct spec *sp = NEW(struct spec, 1);
     *sp = (struct spec){.name = p->name, .file = p->name, .workers = p->workers, .stages = p->stages};
@@ -46,6 +55,7 @@ static struct spec *spec_of(const struct program *p) {
     sp->tied = p->tied;
     sp->bare = p->bare;
     sp->unembedding = p->unembedding;
+    sp->clip = has_norms(p);
     sp->memory = sp->host_memory = INFINITY;
     int64_t cells = (int64_t)p->stages * p->batches;
     const int32_t *rank = ranks_of_jobs(p);

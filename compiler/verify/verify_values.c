@@ -360,6 +360,8 @@ static bool write_output(struct check *check, int r, int32_t i, int role, int32_
     struct value *value = &check->values->val[r][b];
     if (role == ROLE_give || role == ROLE_work)
         return role == ROLE_give ? give(check, r, i, b) : is_workspace(check, r, i, b);
+    if (role == ROLE_norm)
+        return true; /* run_norm */
     if (role == ROLE_dw || role == ROLE_dv || role == ROLE_du || role == ROLE_opt || role == ROLE_w)
         return write_again(check, r, i, role, b);
     if (check->p->rank[r].buf[b].kind != kind)
@@ -426,6 +428,7 @@ static bool write_outputs(struct check *check, int r, int32_t i) {
             return false;
     switch (x->op) {
     case OP_ZERO: return run_zero(check, r, i);
+    case OP_NORM: return run_norm(check, r, i);
     case OP_ADD:
     case OP_TAKE: return run_add(check, r, i);
     case OP_B:
@@ -529,7 +532,7 @@ bool values_begin(struct check *check) {
     if (!teams_begin(check) || !sets_begin(check))
         return false;
     sums_begin(check);
-    return updates_begin(check) && memory_begin(check);
+    return updates_begin(check) && memory_begin(check) && norms_begin(check);
 }
 
 /* A home ends the step with all updates of all of its weights. */

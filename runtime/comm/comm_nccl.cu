@@ -147,7 +147,7 @@ static struct collective collective_of(struct nccl *nccl, const struct replay *r
     c.scratch = nccl->scratch[x->lane];
     c.stream = nccl->rank->lane[x->lane];
     c.size = summand_bytes(re->program->model, x->op);
-    c.type = c.size == 2 ? ncclBfloat16 : ncclFloat;
+    c.type = c.size == 2 ? ncclBfloat16 : c.size == 8 ? ncclUint64 : ncclFloat;
     c.first = writes_sum(x);
     return c;
 }
@@ -361,6 +361,9 @@ static void reduce_ordered(const struct collective *c) {
 
 /* ---- which of them ---- */
 
+/* Sums of integers are the same in any order. */
+static bool in_order(const struct rt_instr *x) { return x->op != OP_ALL_REDUCE_N; }
+
 static void run(void *link, const struct replay *re, const struct rt_instr *x, bool ordered) {
     struct nccl *nccl = (struct nccl *)link;
     const struct collective c = collective_of(nccl, re, x);
@@ -370,7 +373,7 @@ static void run(void *link, const struct replay *re, const struct rt_instr *x, b
     case OP_ALL_GATHER: all_gather(&c); break;
     case OP_BROADCAST: broadcast(&c); break;
     case OP_ALL_TO_ALL_A: all_to_all(&c); break;
-    case OP_ALL_REDUCE: (ordered ? all_reduce_ordered : all_reduce)(&c); break;
+    case OP_ALL_REDUCE: (ordered && in_order(x) ? all_reduce_ordered : all_reduce)(&c); break;
     case OP_REDUCE_SCATTER: (ordered ? reduce_scatter_ordered : reduce_scatter)(&c); break;
     case OP_REDUCE: (ordered ? reduce_ordered : reduce)(&c); break;
     default: only_meet(&c);
@@ -392,7 +395,7 @@ static bool collective_ordered(void *link, struct replay *re, const struct rt_in
 /* Of the scratch for x, in a group of at most so many ranks. */
 static int64_t scratch_for(const struct rt_instr *x, int ranks, bool ordered) {
     bool scatters = motion_of(x->op) == OP_REDUCE_SCATTER || x->op == OP_REDUCE;
-    if (ordered && motion_of(x->op) == OP_ALL_REDUCE) /* shares are whole numbers */
+    if (ordered && in_order(x) && motion_of(x->op) == OP_ALL_REDUCE) /* shares are whole numbers */
         return min(x->bytes, (int64_t)SCRATCH) + ranks * (int64_t)sizeof(float);
     if (ordered && scatters)
         return min(x->bytes * ranks, (int64_t)SCRATCH);

@@ -254,6 +254,12 @@ template <typename T> static void add_as(const struct collective *c, char *mine,
                from, c->group.n, first, n);
 }
 static int64_t number_bytes(const struct collective *c) { return summand_bytes(c->put->program->model, c->x->op); }
+/* Of integers, in any order. */
+static void add_norms(const struct collective *c, char *mine) {
+    for (int k = 1; k < c->group.n; k++)
+        cuda_add_norm((uint64_t *)mine, (const uint64_t *)tensor(c->put, c->group.member[other(c, k)], c->x->msg),
+                      c->stream);
+}
 static void add(const struct collective *c, char *mine, int64_t at, int64_t n) {
     (number_bytes(c) == 2 ? add_as<__nv_bfloat16> : add_as<float>)(c, mine, at, n);
 }
@@ -263,7 +269,10 @@ static void all_reduce(const struct collective *c) {
     share = (share + PAGE - 1) / PAGE * PAGE;
     int64_t begin = min(c->group.me * share, n), own = min(begin + share, n) - begin, at = begin * size;
     char *mine = tensor(c->put, c->put->world->rank, c->x->msg) + at;
-    add(c, mine, at, own);
+    if (c->x->op != OP_ALL_REDUCE_N)
+        add(c, mine, at, own);
+    else if (own > 0) /* the first member's share is all of it */
+        add_norms(c, mine);
     for (int k = 1; k < c->group.n; k++)
         copy(tensor(c->put, c->group.member[other(c, k)], c->x->msg) + at, mine, own * size, c->stream);
 }

@@ -115,7 +115,9 @@ static struct piece direct(const struct collective *c, int track, int64_t k) {
 /* ---- what is done with what has come ---- */
 
 static void add_all_reduce(struct collective *c, int track, int64_t k, int64_t floats) {
-    if (track == IN)
+    if (track == IN && c->x->op == OP_ALL_REDUCE_N) /* in one piece */
+        host_add_norm((uint64_t *)(void *)c->dst, (const uint64_t *)(const void *)c->came);
+    else if (track == IN)
         host_add(floats_at(c->dst) + k * PIECE, c->came, floats, false);
 }
 

@@ -178,7 +178,17 @@ static void run_update(struct replay *re, const struct rt_instr *x, cudaStream_t
     const struct rt_home *home = home_on(stream_of(re), x->stage);
     cuda_update(p->model, s, home->own, home->owned, job_operand(own->arena, x, ROLE_w),
                 (const float *)job_operand(own->arena, x, ROLE_dw), update_scale(p->model, s),
-                (float *)job_operand(own->arena, x, ROLE_opt), &number, stream);
+                (const uint64_t *)job_operand(own->arena, x, ROLE_norm), (float *)job_operand(own->arena, x, ROLE_opt),
+                &number, stream);
+}
+
+/* A rank may begin its norm with nothing to add. The workspace is the compute lane's. */
+static void run_norm(struct replay *re, const struct rt_instr *x, const float *dw, cudaStream_t stream) {
+    struct cuda_rank *own = self(re);
+    const struct rt_program *p = re->program;
+    const struct rt_home *home = home_on(stream_of(re), x->stage);
+    cuda_norm(p->model, &p->stage[x->stage], home->own, dw ? home->owned : 0, dw,
+              (uint64_t *)job_operand(own->arena, x, ROLE_norm), x->first, own->workspace, stream);
 }
 
 /* The two directions have lanes of their own, and so streams and copy engines. */
@@ -194,6 +204,8 @@ static void run_instr(struct replay *re, const struct rt_instr *x, cudaStream_t 
     float *dw = (float *)job_operand(own->arena, x, ROLE_dw);
     if (x->op == OP_U)
         run_update(re, x, stream);
+    else if (x->op == OP_NORM)
+        run_norm(re, x, dw, stream);
     else if (x->op == OP_ADD || x->op == OP_TAKE)
         cuda_add(dw, (const float *)job_operand(own->arena, x, ROLE_src), x->bytes / 4, x->first, stream);
     else if (is_job(x->op))
@@ -334,6 +346,7 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
     own->issued = (int64_t *)calloc((size_t)k->nins + 1, sizeof *own->issued);
     if (!re->cursor || !re->blocked || !own->lane || !own->event || !own->issued || !cuda_plan_feeds(own, p, k))
         return "no memory on the host";
+    own->norm_at = norm_at(k);
     own->transport = transport;
     own->arena = transport->take(bytes);
     if (!own->arena)
@@ -358,6 +371,7 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
         CUDA(cudaEventCreateWithFlags(&own->turn, cudaEventDisableTiming));
     for (int t = 0; t < 2; t++) {
         CUDA(cudaMallocHost((void **)&own->staged[t], (size_t)cuda_written(p) * data_bytes(p->model)));
+        CUDA(cudaMallocHost((void **)&own->norm[t], NORM_BYTES));
         CUDA(cudaMallocHost((void **)&own->told[t], (size_t)p->batches * sizeof *own->told[t]));
         memset(own->told[t], 0, (size_t)p->batches * sizeof *own->told[t]);
         CUDA(cudaEventCreateWithFlags(&own->sent[t], cudaEventDisableTiming));
@@ -379,6 +393,7 @@ void cuda_release(struct replay *re, struct cuda_rank *own) {
     }
     for (int t = 0; t < 2; t++) {
         cudaFreeHost(own->staged[t]);
+        cudaFreeHost(own->norm[t]);
         cudaFreeHost(own->told[t]);
         cudaEventDestroy(own->sent[t]);
         cudaEventDestroy(own->came[t]);

@@ -27,6 +27,8 @@ struct cuda_rank {
     char *staged[2];                       /* pinned host memory: microbatches on their way to input, alternating */
     cudaEvent_t sent[2];                   /* they have been copied */
     int64_t feeds;                         /* how often they have been filled */
+    int64_t norm_at;                       /* in the arena; -1: it has none */
+    uint64_t *norm[2];                     /* pinned host memory: the step's, alternating */
     float *told[2];                        /* pinned host memory: the step's losses [batches], alternating */
     struct rt_routed *routed;              /* of all forwards so far */
     cudaEvent_t came[2];                   /* they have arrived */

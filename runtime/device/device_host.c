@@ -81,17 +81,33 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
         host_backward_part(p->model, s, &at, x->op != OP_W, x->op != OP_I, x->sweep, x->from, x->to);
 }
 
+static void run_update(struct replay *re, const struct rt_instr *x, const float *dw, const uint64_t *norm) {
+    char *arena = self(re)->arena;
+    const struct rt_model *m = re->program->model;
+    const struct rt_rank *k = &re->program->rank[re->rank];
+    const struct rt_stage *s = &re->program->stage[x->stage];
+    const struct rt_home *home = home_on(k, x->stage);
+    float *workspace = k->work < 0 ? NULL : (float *)(void *)(arena + k->work);
+    host_update(m, s, home->own, home->owned, (float *)(void *)job_operand(arena, x, ROLE_w), dw,
+                (float *)(void *)job_operand(arena, x, ROLE_opt), workspace, norm, update_number(re, x),
+                update_total(re, x));
+}
+
+/* A rank may begin its norm with nothing to add. */
+static void run_norm(struct replay *re, const struct rt_instr *x, const float *dw, uint64_t *norm) {
+    const struct rt_home *home = home_on(&re->program->rank[re->rank], x->stage);
+    host_norm(re->program->model, &re->program->stage[x->stage], home->own, dw ? home->owned : 0, dw, norm, x->first);
+}
+
 static void host_launch(struct replay *re, const struct rt_instr *x) {
     char *arena = self(re)->arena;
     float *dw = (float *)(void *)job_operand(arena, x, ROLE_dw);
-    if (x->op == OP_U) {
-        const struct rt_rank *k = &re->program->rank[re->rank];
-        const struct rt_home *home = home_on(k, x->stage);
-        float *workspace = k->work < 0 ? NULL : (float *)(void *)(arena + k->work);
-        host_update(re->program->model, &re->program->stage[x->stage], home->own, home->owned,
-                    (float *)(void *)job_operand(arena, x, ROLE_w), dw,
-                    (float *)(void *)job_operand(arena, x, ROLE_opt), workspace, update_number(re, x), update_total(re, x));
-    } else if (x->op == OP_ADD || x->op == OP_TAKE)
+    uint64_t *norm = (uint64_t *)(void *)job_operand(arena, x, ROLE_norm);
+    if (x->op == OP_U)
+        run_update(re, x, dw, norm);
+    else if (x->op == OP_NORM)
+        run_norm(re, x, dw, norm);
+    else if (x->op == OP_ADD || x->op == OP_TAKE)
         host_add(dw, (const float *)(const void *)job_operand(arena, x, ROLE_src), x->bytes / 4, x->first);
     else if (is_copy(x->op)) {
         struct job_copy copy = job_copy(arena, self(re)->host, x);

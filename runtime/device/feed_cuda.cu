@@ -171,6 +171,8 @@ void cuda_tell(struct replay *re, int64_t pass, cudaStream_t stream) {
     for (const struct cuda_range *range = own->lost_at[section]; range < own->lost_at[section + 1]; range++)
         CUDA(cudaMemcpyAsync(own->told[turn] + moved + range->from, own->loss + range->from,
                              (size_t)(range->to - range->from) * sizeof *own->loss, cudaMemcpyDeviceToHost, stream));
+    if (own->norm_at >= 0)
+        CUDA(cudaMemcpyAsync(own->norm[turn], own->arena + own->norm_at, NORM_BYTES, cudaMemcpyDeviceToHost, stream));
     if (pass == passes_of(p) - 1)
         CUDA(cudaEventRecord(own->came[turn], stream));
 }

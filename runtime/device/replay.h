@@ -119,10 +119,11 @@ static inline struct rt_group group_of(const int32_t *groups, int number, int ra
     return group;
 }
 /* A team's collectives move what the others do; only their elements are the model's, where those are gradients or just
- * bytes. */
+ * bytes. So does a norm's, of integers. */
 static inline int motion_of(int op) {
     switch (op) {
-    case OP_ALL_REDUCE_A: return OP_ALL_REDUCE;
+    case OP_ALL_REDUCE_A:
+    case OP_ALL_REDUCE_N: return OP_ALL_REDUCE;
     case OP_ALL_GATHER_A: return OP_ALL_GATHER;
     case OP_REDUCE_SCATTER_A: return OP_REDUCE_SCATTER;
     default: return op;
@@ -132,15 +133,21 @@ static inline bool sums(int op) {
     int motion = motion_of(op);
     return motion == OP_ALL_REDUCE || motion == OP_REDUCE_SCATTER || motion == OP_REDUCE;
 }
-/* Bytes of each number that a sum adds up; those of 2 are bf16, added up in fp32 and rounded once. */
+/* Bytes of each number that a sum adds up; those of 2 are bf16, added up in fp32 and rounded once, of 8 integers. */
 static inline int64_t summand_bytes(const struct rt_model *m, int op) {
-    return op_row(op)->lane == LANE_TEAM ? precision_bytes(m->precision) : (int64_t)sizeof(float);
+    return op_row(op)->lane == LANE_TEAM ? precision_bytes(m->precision)
+           : op == OP_ALL_REDUCE_N       ? (int64_t)sizeof(uint64_t)
+                                         : (int64_t)sizeof(float);
 }
 /* Is the sum written, not added to what is there? */
 static inline bool writes_sum(const struct rt_instr *x) { return x->first || x->at[ROLE_t] >= 0; }
 /* Where a member's result goes: an offset, -1: it has none. */
 static inline int64_t result_at(const struct rt_instr *x) {
-    return x->at[x->at[ROLE_w] >= 0 ? ROLE_w : x->at[ROLE_t] >= 0 ? ROLE_t : ROLE_dw];
+    static const int roles[] = {ROLE_w, ROLE_t, ROLE_norm};
+    for (int i = 0; i < 3; i++)
+        if (x->at[roles[i]] >= 0)
+            return x->at[roles[i]];
+    return x->at[ROLE_dw];
 }
 /* Which side of a message, or member of a collective, a rank is. */
 static inline int side_of(const struct rt_meeting *meeting, int rank) {

@@ -66,10 +66,15 @@ struct cuda_number {
     int64_t each, place, more;
     int64_t of; /* how many it has in the whole run */
 };
-/* optim.cu: as host_update, of n elements, gaps between parameters included, with gradients dw * scale. Its number is
- * read on the device. */
+/* optim.cu: as host_update, of n elements, gaps between parameters included, with gradients dw * scale, clipped to the
+ * norm, if any. Its number is read on the device. */
 void cuda_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, void *w,
-                 const float *dw, float scale, float *opt, const struct cuda_number *number, cudaStream_t stream);
+                 const float *dw, float scale, const uint64_t *norm, float *opt, const struct cuda_number *number,
+                 cudaStream_t stream);
+/* clip.cu: as host_norm. scratch: 256 KiB */
+void cuda_norm(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, const float *dw,
+               uint64_t *norm, bool writes, void *scratch, cudaStream_t stream);
+void cuda_add_norm(uint64_t *dst, const uint64_t *src, cudaStream_t stream);
 /* optim.cu: counts a pass (device/replay.h) of a step, which has so many: one that begins it, a repetition of the
  * period, or the last. reached: n words, of which the last becomes the number of passes, from 1; where a step begins,
  * the others become 0. */

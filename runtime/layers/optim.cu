@@ -8,12 +8,14 @@
 #define RATE_FUNCTION  static __device__
 #define RATE_MUL(a, b) __dmul_rn(a, b)
 #include "rate.h"
+#define CLIP_FUNCTION static inline __host__ __device__
+#include "clip.h"
 
 enum { THREADS = 256, BLOCKS = 132 * 8 };
 
 /* What is the same for all weights of an update. */
 struct shared_rates {
-    float lr, unbias, unbias2;
+    float lr, unbias, unbias2, scale;
 };
 
 static __device__ double power(double x, int64_t n) {
@@ -72,8 +74,9 @@ struct turns {
 
 /* Of the elements [from, to) of n. These are multiples of 4: a layer's parameters are whole lines of memory. */
 template <typename T, typename O, int MOMENTS>
-static __global__ void update(T *w, const float *dw, float scale, float *opt, int64_t n, int64_t from, int64_t to,
-                              struct rt_model m, struct cuda_number number, struct turns turns) {
+static __global__ void update(T *w, const float *dw, float scale, const uint64_t *norm, float *opt, int64_t n,
+                              int64_t from, int64_t to, struct rt_model m, struct cuda_number number,
+                              struct turns turns) {
     constexpr bool MASTER = sizeof(T) < sizeof(float);
     float *master = MASTER ? opt : (float *)w, *moments = opt + (MASTER ? n : 0);
     int64_t count = (number.counted[0] - 1) * number.each + number.place + 1;
@@ -83,6 +86,7 @@ static __global__ void update(T *w, const float *dw, float scale, float *opt, in
     __shared__ struct shared_rates p;
     if (threadIdx.x == 0) {
         p.lr = rate_at(&m, count, number.of);
+        p.scale = norm ? __fmul_rn(scale, clip_scale(m.clip, norm)) : scale;
         O::prepare(m, &p, count);
     }
     __syncthreads();
@@ -98,7 +102,7 @@ static __global__ void update(T *w, const float *dw, float scale, float *opt, in
                 turn++;
             for (int j = 0; j < MOMENTS; j++)
                 mine[j] = moment[j].v[k];
-            O::step(m, p, &x.v[k], __fmul_rn(scale, g.v[k]), mine, turn % 2 ? m.decay : 0);
+            O::step(m, p, &x.v[k], __fmul_rn(p.scale, g.v[k]), mine, turn % 2 ? m.decay : 0);
             for (int j = 0; j < MOMENTS; j++)
                 moment[j].v[k] = mine[j];
             rounded.v[k] = narrow<T>(x.v[k]);
@@ -116,7 +120,9 @@ struct launch {
     int64_t n, from, to;
     void *w;
     const float *dw;
-    float scale, *opt;
+    float scale;
+    const uint64_t *norm;
+    float *opt;
     const struct cuda_number *number;
     struct turns turns;
     cudaStream_t stream;
@@ -128,7 +134,7 @@ template <typename T> static void update_range(const struct launch *a) {
 #define X(NAME, name, moments, ...)                                                                                    \
     case OPT_##NAME:                                                                                                   \
         LAUNCH((update<T, name, (int)sizeof moments - 1>), blocks, THREADS, 0, a->stream, (T *)a->w, a->dw, a->scale,  \
-               a->opt, a->n, a->from, a->to, *a->m, *a->number, a->turns);                                             \
+               a->norm, a->opt, a->n, a->from, a->to, *a->m, *a->number, a->turns);                                    \
         break;
         OPTIMIZERS(X)
 #undef X
@@ -154,8 +160,8 @@ static void turn(struct launch *a, int64_t at) {
 
 /* One launch has room for the turns of so many layers; where none decays, it is the only one. */
 void cuda_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, void *w, const float *dw,
-                 float scale, float *opt, const struct cuda_number *number, cudaStream_t stream) {
-    struct launch a = {m, n, 0, 0, w, dw, scale, opt, number, {0, {0}}, stream};
+                 float scale, const uint64_t *norm, float *opt, const struct cuda_number *number, cudaStream_t stream) {
+    struct launch a = {m, n, 0, 0, w, dw, scale, norm, opt, number, {0, {0}}, stream};
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers && m->decay > 0; l++) {
         const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
         int64_t end = l->param / precision_bytes(m->precision) - first;

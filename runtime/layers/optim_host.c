@@ -1,6 +1,7 @@
 /* Updates on the host, fp32: per parameter, leaving the gaps between parameters alone. None uses libm beyond sqrtf,
  * which IEEE 754 fixes to the bit, so all give the same weights on every machine. Weights, gradients and moments do not
  * overlap, and what a loop reads besides is read before it: so loops are vectorised. */
+#include "clip.h"
 #include "host.h"
 #include "rate.h"
 #include <string.h>
@@ -76,9 +77,10 @@ static optimizer_step *const steps[NOPTIMIZERS] = {NULL, OPTIMIZERS(X)};
 
 /* Each moment is laid out as the weights are. Step 1 starts them at zero. */
 void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
-                 const float *dw, float *opt, float *work, int64_t number, int64_t of) {
+                 const float *dw, float *opt, float *work, const uint64_t *norm, int64_t number, int64_t of) {
     int moments = count_moments(m->optimizer);
-    struct update u = {m, update_scale(m, s), rate_at(m, number, of), 0, 0, number};
+    struct update u = {m,     update_scale(m, s) * (norm ? clip_scale(m->clip, norm) : 1), rate_at(m, number, of), 0, 0,
+                       number};
     u.adam_lr = m->optimizer == OPT_MUON ? rate_from(m, (double)m->adam_lr, number, of) : u.lr;
     if (number == 1 && moments * n > 0)
         memset(opt, 0, (size_t)(moments * n) * sizeof *opt);

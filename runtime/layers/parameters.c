@@ -14,6 +14,11 @@ WIDE void host_add(float *dst, const float *src, int64_t n, bool first) {
             dst[i] += src[i];
 }
 
+void host_add_norm(uint64_t *dst, const uint64_t *src) {
+    for (int i = 0; i < NORM_WORDS; i++)
+        dst[i] += src[i];
+}
+
 void host_add_more(const struct rt_bind *at, char *dst, int64_t n) {
     for (int i = 0; i < at->nmore; i++)
         host_add((float *)(void *)dst, (const float *)(const void *)(at->arena + at->more[i]), n, false);

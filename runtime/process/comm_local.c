@@ -147,11 +147,21 @@ static void sum(const struct together *all, const struct rt_instr *x, int64_t at
     }
 }
 
+static void sum_norms(const struct together *all) {
+    uint64_t sum[NORM_WORDS] = {0};
+    for (int i = 0; i < all->m->n; i++)
+        host_add_norm(sum, (const uint64_t *)(const void *)first_of(all, i));
+    for (int i = 0; i < all->m->n; i++)
+        memcpy(first_of(all, i), sum, sizeof sum);
+}
+
 static void exchange(const struct together *all, const struct rt_instr *x) {
     const struct rt_meeting *m = all->m;
     int n = m->n, root = x->root < 0 ? -1 : side_of(m, x->root), motion = motion_of(x->op);
     int64_t bytes = m->bytes, piece = bytes / n;
-    if (motion == OP_ALL_REDUCE)
+    if (x->op == OP_ALL_REDUCE_N)
+        sum_norms(all);
+    else if (motion == OP_ALL_REDUCE)
         sum(all, x, 0, bytes / 4, 0, n);
     if (motion == OP_REDUCE)
         sum(all, x, 0, bytes / 4, root, root + 1);

@@ -80,10 +80,14 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x) {
 
 enum { SCRATCH = REDUCE_PIECE }; /* bytes of a lane, at most: a longer sum goes in pieces */
 
-/* Adds the others' dw to the first member's, in the members' order, and copies the sum to them all. */
-static void all_reduce(const struct loopback *loopback, const struct rt_meeting *m, cudaStream_t stream) {
+/* Adds the others' dw, or norm, to the first member's, in the members' order, and copies the sum to them all. */
+static void all_reduce(const struct loopback *loopback, const struct rt_meeting *m, bool norm, cudaStream_t stream) {
     for (int i = 1; i < m->n; i++)
-        cuda_add((float *)tensor(loopback, m, 0), (const float *)tensor(loopback, m, i), m->bytes / 4, false, stream);
+        if (norm)
+            cuda_add_norm((uint64_t *)tensor(loopback, m, 0), (const uint64_t *)tensor(loopback, m, i), stream);
+        else
+            cuda_add((float *)tensor(loopback, m, 0), (const float *)tensor(loopback, m, i), m->bytes / 4, false,
+                     stream);
     for (int i = 1; i < m->n; i++)
         copy(tensor(loopback, m, i), tensor(loopback, m, 0), m->bytes, stream);
 }
@@ -110,8 +114,8 @@ static void exchange(const struct loopback *loopback, const struct rt_meeting *m
                      const struct rt_instr *x, cudaStream_t stream) {
     int root = x->root < 0 ? -1 : side_of(m, x->root), motion = motion_of(x->op);
     int64_t bytes = m->bytes, piece = bytes / m->n;
-    if (x->op == OP_ALL_REDUCE)
-        all_reduce(loopback, m, stream);
+    if (x->op == OP_ALL_REDUCE || x->op == OP_ALL_REDUCE_N)
+        all_reduce(loopback, m, x->op == OP_ALL_REDUCE_N, stream);
     if (x->op == OP_ALL_REDUCE_A)
         sum_to(loopback, m, y, x, -1, 0, stream);
     if (motion == OP_REDUCE)
@@ -153,7 +157,7 @@ static bool collective(void *link, struct replay *re, const struct rt_instr *x) 
 
 /* Does it sum into a scratch, as the first member of its group? */
 static bool has_scratch(const struct rt_program *p, int rank, const struct rt_instr *x) {
-    return sums(x->op) && x->op != OP_ALL_REDUCE && p->msg[x->msg].rank[0] == rank;
+    return sums(x->op) && x->op != OP_ALL_REDUCE && x->op != OP_ALL_REDUCE_N && p->msg[x->msg].rank[0] == rank;
 }
 
 static int64_t scratch_bytes(const struct rt_program *p, int rank, int lane) {

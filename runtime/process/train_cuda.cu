@@ -1,6 +1,7 @@
 /* All ranks of a program on one device: every lane of every rank a stream, one thread that enqueues, and from the
  * second step on one graph for the whole step of all ranks. */
 #include "comm_loopback.cuh"
+#include "layers/clip.h"
 extern "C" {
 #include "store/seconds.h"
 #include "train_cuda.h"
@@ -100,7 +101,8 @@ static const float *losses_of(struct training *training, int64_t step) {
 
 static void tell(struct training *training, int64_t step, double validation) {
     const struct rt_run *run = &training->all->run;
-    struct rt_ended ended = {step, losses_of(training, step), training->when, run->makespan[step], NAN, validation};
+    struct rt_ended ended = {step, losses_of(training, step), training->when, run->makespan[step], NAN, validation, NAN};
+    ended.norm = run->norm ? run->norm[step] : NAN;
     run->ended(run->context, &ended);
 }
 
@@ -129,6 +131,11 @@ static float loss_of(struct training *training, int64_t step) {
         for (int b = 0; b < training->p->batches; b++)
             sum += training->steps.rank[r].told[turn][b];
     }
+    double none = NAN, *norm = training->all->run.norm ? &training->all->run.norm[step] : &none;
+    *norm = NAN;
+    for (int r = training->p->workers - 1; r >= 0; r--)
+        if (training->steps.rank[r].norm_at >= 0)
+            *norm = norm_value(training->steps.rank[r].norm[turn]);
     CUDA(cudaEventElapsedTime(&took, training->steps.begin[turn], training->steps.end[turn]));
     training->all->run.makespan[step] = 1e-3 * took;
     return training->all->run.loss[step] = sum / (float)training->p->batches;

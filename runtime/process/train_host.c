@@ -19,6 +19,7 @@ struct training {
         struct replay replay;
         struct host_rank rank;
         pthread_t thread;
+        int64_t norm;          /* norm_at, of the first rank that has one, which tells it; else -1 */
         double *first, *last;  /* per step: when its first instruction started, its last one ended */
         double *waited;        /* and how long the compute lane waited for others */
         bool tells;            /* when the last stage is updated */
@@ -81,6 +82,8 @@ static void *work(void *arg) {
         worker->first[re->step] = worker->rank.first;
         worker->last[re->step] = worker->rank.last;
         worker->waited[re->step] = host_waited(k, worker->rank.stamp);
+        if (worker->norm >= 0 && run->norm)
+            run->norm[re->step] = host_norm_value((uint64_t *)(void *)(worker->rank.arena + worker->norm));
         int64_t turn = re->step - (run->steps - run->kept);
         if (run->stamp && turn >= 0)
             memcpy(run->stamp[re->rank] + turn * k->nins, worker->rank.stamp,
@@ -107,6 +110,9 @@ static bool prepare(struct training *training, struct worker *worker, int r) {
     const struct rt_run *run = training->run;
     worker->all = training;
     worker->tells = training->when && tells(run->program, r);
+    worker->norm = norm_at(&run->program->rank[r]);
+    for (int k = 0; k < r; k++)
+        worker->norm = norm_at(&run->program->rank[k]) < 0 ? worker->norm : -1;
     worker->rank = (struct host_rank){.data = run->data, .transport = &host_local, .origin = training->origin};
     worker->first = host_pages((size_t)run->steps, sizeof *worker->first);
     worker->last = host_pages((size_t)run->steps, sizeof *worker->last);
@@ -171,6 +177,7 @@ static void tell(struct training *training, int64_t step) {
         when[k] -= training->begun;
     struct rt_ended ended = {.step = step, .when = when, .seconds = makespan(training, step)};
     ended.validation = validation_loss(training, step);
+    ended.norm = run->norm ? run->norm[step] : NAN;
     ended.loss = losses_of(training, training->loss + step * losses_in(training));
     for (int r = 0; r < run->program->workers; r++)
         ended.waited += training->worker[r].waited[step] / run->program->workers;
@@ -249,6 +256,8 @@ char **host_train(const struct rt_run *run) {
         training.validation =
             host_pages((size_t)(run->steps / run->every * data_steps(run->held_out) * losses_in(&training)),
                        sizeof *training.validation);
+    for (int64_t s = 0; run->norm && s < run->steps; s++)
+        run->norm[s] = NAN;
     bool ok = training.arena && training.worker && training.loss && training.sum && (training.when || !run->ended) &&
               (training.validation || !run->held_out);
     for (int r = 0; ok && r < p->workers; r++)

@@ -42,6 +42,8 @@ void backend_wait(struct rank_run *run, int64_t step, float *loss, double *when)
 void backend_validate(struct rank_run *run, int64_t step, float *loss);
 /* In the step that has just ended, how long the compute lane waited for others: store/metrics.h. NAN: not known. */
 double backend_waited(struct rank_run *run);
+/* The norm by which its updates were clipped; NAN: there is none here. */
+double backend_norm(struct rank_run *run, int64_t step);
 /* When the instructions of the step that has just ended ran: seconds of the monotonic clock. With --timeline, after
  * every step. */
 void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp);

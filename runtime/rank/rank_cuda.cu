@@ -5,6 +5,7 @@
  * can always end it. The watch itself makes no CUDA calls, which would break a capture: it reads the device's progress
  * in words that the device writes to host memory. */
 #include "device/device_cuda.cuh"
+#include "layers/clip.h"
 extern "C" {
 #include "rank_run.h"
 #include "comm/transports.h"
@@ -375,6 +376,11 @@ extern "C" void backend_validate(struct rank_run *run, int64_t step, float *loss
 extern "C" double backend_waited(struct rank_run *run) {
     (void)run;
     return NAN;
+}
+
+extern "C" double backend_norm(struct rank_run *run, int64_t step) {
+    const struct cuda_rank *own = &run->backend->rank;
+    return own->norm_at < 0 ? NAN : norm_value(own->norm[step % 2]);
 }
 
 extern "C" struct rt_routed backend_routed(struct rank_run *run) {

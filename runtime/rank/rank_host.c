@@ -1,6 +1,7 @@
 /* A rank's process on a CPU: the host's layers in its one thread, its messages over the world's connections. */
 #include "device/device_host.h"
 #include "rank_run.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +82,12 @@ void backend_validate(struct rank_run *run, int64_t step, float *loss) {
 
 double backend_waited(struct rank_run *run) {
     return host_waited(&run->program.rank[run->world.rank], run->backend->host.stamp);
+}
+
+double backend_norm(struct rank_run *run, int64_t step) {
+    int64_t at = norm_at(&run->program.rank[run->world.rank]);
+    (void)step;
+    return at < 0 ? NAN : host_norm_value((uint64_t *)(void *)(run->backend->host.arena + at));
 }
 
 void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp) {

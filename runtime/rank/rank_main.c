@@ -68,13 +68,14 @@ static void own_program(struct rank_run *run) {
 /* ---- meeting ---- */
 
 enum { INTS, TERMS, LOSSES }; /* what is in a pulse */
+enum { NORM_FLOATS = 3 };     /* whose sum is a double */
 struct training {
     float *pulse; /* how many ranks received SIGINT, and SIGTERM; then the last step's loss of each microbatch */
     float *loss;  /* of this rank, per microbatch */
     struct journal losses, metrics; /* where --losses, --metrics are given, and then: */
     double *when;                   /* per update of the last stage in a step: when it ended */
     bool tells;                     /* this rank knows that, for all */
-    float *known;    /* a step's loss of each microbatch, then these times and what compute lanes waited, of all */
+    float *known; /* a step's loss of each microbatch, then times, what compute lanes waited in all, and the norm */
     float *held_out; /* a validation's losses; NULL: there are none */
     float first, last;
     int64_t memory; /* that a rank's arena takes, at most */
@@ -127,7 +128,7 @@ static int64_t most_memory(struct rank_run *run) {
 static void open_journals(struct rank_run *run, struct training *training) {
     char why[DURABLE_PATH + 512] = "";
     size_t n = (size_t)updates(run);
-    training->known = calloc((size_t)run->program.batches + 2 * n + 1, sizeof *training->known);
+    training->known = calloc((size_t)run->program.batches + 2 * n + 1 + NORM_FLOATS, sizeof *training->known);
     training->when = calloc(n, sizeof *training->when);
     if (!training->known || !training->when)
         rank_error(run->self, "no memory");
@@ -284,12 +285,13 @@ static float rate_of(const struct rank_run *run, int64_t step) {
 }
 
 /* seconds: the step took; waited: the ranks, together. */
-static void tell_metrics(struct rank_run *run, struct training *training, double seconds, double waited) {
+static void tell_metrics(struct rank_run *run, struct training *training, double seconds, double waited, double norm) {
     const struct rt_model *m = run->program.model;
     char why[DURABLE_PATH + 512];
     struct metrics_step step = {.step = training->step,
                                 .loss = mean_loss(training->known, run->program.batches),
                                 .rate = rate_of(run, training->step),
+                                .norm = norm,
                                 .seconds = seconds,
                                 .tokens = (double)m->rows * m->batches,
                                 .waited = waited / run->world.size,
@@ -299,10 +301,10 @@ static void tell_metrics(struct rank_run *run, struct training *training, double
 }
 
 /* The lines of the step that has just ended, before a checkpoint says that it has. A time is exchanged as two floats,
- * of which the second is what the first one lacks; only one rank has it. */
+ * of which the second is what the first one lacks, a norm as three; only one rank has it. */
 static void tell_step(struct rank_run *run, struct training *training, double seconds) {
     int32_t B = run->program.batches, n = updates(run);
-    float *time = training->known + B;
+    float *time = training->known + B, *norm = time + 2 * n + 1;
     char why[DURABLE_PATH + 512];
     time[2 * n] = (float)backend_waited(run);
     memcpy(training->known, training->loss, sizeof *training->known * (size_t)B);
@@ -311,14 +313,20 @@ static void tell_step(struct rank_run *run, struct training *training, double se
         time[2 * k] = (float)at;
         time[2 * k + 1] = (float)(at - (double)time[2 * k]);
     }
-    run->world.sum_begin(run->world.link, training->known, B + 2 * n + 1);
+    double rest = training->tells ? backend_norm(run, training->step - 1) : 0;
+    for (int i = 0; i < NORM_FLOATS; i++) {
+        norm[i] = (float)rest;
+        rest -= (double)norm[i];
+    }
+    run->world.sum_begin(run->world.link, training->known, B + 2 * n + 1 + NORM_FLOATS);
     run->world.sum_end(run->world.link);
     if (run->world.rank > 0)
         return;
     for (int32_t k = 0; k < n; k++)
         training->when[k] = (double)time[2 * k] + (double)time[2 * k + 1];
     if (run->flags.metrics)
-        tell_metrics(run, training, seconds, (double)time[2 * n]);
+        tell_metrics(run, training, seconds, (double)time[2 * n],
+                     (double)norm[0] + ((double)norm[1] + (double)norm[2]));
     if (run->flags.losses &&
         !losses_step(&training->losses, training->step - 1, B, run->program.model->slices,
                      &run->program.stage[run->program.updated], training->known, NULL, training->when, why, sizeof why))

@@ -20,6 +20,7 @@ bool metrics_step(struct journal *metrics, const struct metrics_step *step, char
     fprintf(f, "%s%lld", kind.before, (long long)step->step);
     put(f, "loss", step->loss, 9);
     put(f, "rate", step->rate, 9);
+    put(f, "gradient_norm", step->norm, 17);
     put(f, "seconds", step->seconds, 6);
     put(f, "tokens_per_second", step->tokens / step->seconds, 6);
     put(f, "memory_bytes", (double)step->memory, 17);

@@ -4,6 +4,7 @@
  *     step               from 1, those of earlier runs included
  *     loss               mean over the step's microbatches, of the weights before its update
  *     rate               the learning rate of its last update
+ *     gradient_norm      of all parameters, before it is clipped; where it is not, null
  *     seconds            from the step's first instruction to its last, of all ranks
  *     tokens_per_second  rows of a step, by these
  *     memory_bytes       of the rank that needs most: its arena on the device
@@ -18,7 +19,7 @@
 
 struct metrics_step {
     int64_t step;
-    double loss, rate, seconds, tokens, waited; /* tokens: of a step; NAN: not known */
+    double loss, rate, norm, seconds, tokens, waited; /* tokens: of a step; NAN: not known */
     int64_t memory;
 };
 /* As journal_open. */

@@ -3,7 +3,7 @@
 -- by rows, for which attention exchanges keys and values ("context") or heads ("ulysses").
 -- tied: the output layer is the embedding's table, as in GPT-2, instead of weights of its own.
 local p = params { layers = 4, width = 64, heads = 4, context = 64, rows = 4, precision = "fp32", tied = false,
-  lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0,
+  lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0,
   parallel = "tensor" }
 
 local ways = {
@@ -32,6 +32,6 @@ return model {
   input = tokens { vocab = 256, context = p.context, rows = p.rows },   -- rows sequences per microbatch
   layers = layers,
   optimizer = adamw { lr = p.lr, decay = p.decay, warmup = p.warmup, schedule = p.schedule, steps = p.steps,
-    final = p.final },
+    final = p.final, clip = p.clip },
   precision = p.precision,   -- or "bf16", with fp32 masters
 }

@@ -10,11 +10,11 @@
 -- weights (--weights).
 -- -D tied=false gives it an output layer of its own. Teams divide the table by tokens (-D tensor=4).
 -- parallel: how they divide the layers: "tensor"; or "sequence", which also divides what lies between by rows.
--- Rows and the optimizer's numbers are the defaults of llm.c's train_gpt2.cu, which clips gradients too.
+-- Rows and the optimizer's numbers are the defaults of llm.c's train_gpt2.cu, but for -D clip=1.
 local p = params {
   size = "124M", context = 1024, rows = 4, vocab = 50304, precision = "fp32", tied = true, parallel = "tensor",
   lr = 3e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.0,
-  warmup = 0, schedule = "constant", steps = 0, final = 0.0,
+  warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0,
 }
 local sizes = {   -- layers, width, heads
   ["124M"] = { 12, 768, 12 }, ["350M"] = { 24, 1024, 16 }, ["774M"] = { 36, 1280, 20 }, ["1558M"] = { 48, 1600, 25 },
@@ -55,6 +55,6 @@ return model {
   layers = layers,
   optimizer = adamw { lr = p.lr, beta1 = p.beta1, beta2 = p.beta2, eps = p.eps, decay = p.decay,
     warmup = p.warmup, schedule = p.schedule, steps = p.steps,
-    final = p.final },
+    final = p.final, clip = p.clip },
   precision = p.precision,
 }

@@ -25,7 +25,7 @@ local p = params {
   layers = s[1], width = s[2], heads = s[3], kv_heads = s[4], inner = s[5], vocab = s[6], rope = s[7], tied = s[8],
   dim = 0, bias = s.bias or false, eps = s.eps or 1e-5, rope_factor = s.scaled or 0.0,
   rope_low = s.scaled and 1.0 or 0.0, rope_high = s.scaled and 4.0 or 0.0, rope_context = s.scaled and 8192 or 0,
-  context = 64, rows = 4, lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0,
+  context = 64, rows = 4, lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0,
   precision = "fp32", parallel = "tensor",
 }
 local dim, inner = p.dim, p.inner
@@ -75,6 +75,6 @@ return model {
   input = tokens { vocab = p.vocab, context = p.context, rows = p.rows },   -- rows sequences per microbatch
   layers = layers,
   optimizer = adamw { lr = p.lr, decay = p.decay, warmup = p.warmup, schedule = p.schedule, steps = p.steps,
-    final = p.final },
+    final = p.final, clip = p.clip },
   precision = p.precision,   -- or "bf16", with fp32 masters
 }

@@ -106,6 +106,7 @@ static void compile(void *with) {
     c->spec->shared = b->shared;
     if (b->file) /* costs, which determine the order, are the usual ones */
         cost_stages(c->spec);
+    c->spec->clip = b->clip;
     struct stage *st = c->spec->stage = stages_of(b, c->spec);
     c->graph = graph_build(c->spec);
     c->program = lower(c->spec, st, c->graph, sched_run(c->spec, st, c->graph));
@@ -127,10 +128,10 @@ const char *describe_base(const struct base *b) {
     put(&t, "%s%s", b->model ? " --model " : "", b->model ? b->model : "");
     for (int i = 0; i < b->nset; i++)
         put(&t, " -D %s", b->set[i]);
-    put(&t, "%s%s%s%s%s%s%s%s%s%s", b->recompute ? " --recompute" : "", b->tied ? ", tied" : "",
+    put(&t, "%s%s%s%s%s%s%s%s%s%s%s", b->recompute ? " --recompute" : "", b->tied ? ", tied" : "",
         b->sharded ? ", sharded" : "", b->rounds ? ", in rounds and pieces" : "", b->host ? ", in host memory" : "",
         b->slices ? ", in slices" : "", b->bare ? ", bare" : "", b->shared ? ", shared" : "",
-        b->sizes ? ", sizes drawn" : "", b->no_token ? ", tokens of no bytes" : "");
+        b->clip ? ", clipped" : "", b->sizes ? ", sizes drawn" : "", b->no_token ? ", tokens of no bytes" : "");
     return t.s;
 }
 
@@ -337,6 +338,38 @@ static void add_texts(struct base *out, int *n) {
         add_base(out, n, (struct base){.file = files.gl_pathv[f], .text = true}, MOST_INSTRUCTIONS);
 }
 
+/* Clipped: parts of one model on several ranks, whole replicas of it, what replicas divide, tables and teams. */
+static void add_clipped(struct base *out, int *n) {
+    static const char small[] = "schedules/models/integers.lua";
+    static const struct base clipped[] = {
+        {.file = "schedules/serial.lua", .set = {"stages=2", "batches=2"}, .nset = 2},
+        {.file = "schedules/1f1b.lua", .set = {"workers=2", "batches=2"}, .nset = 2},
+        {.file = "schedules/zb_h1.lua", .set = {"workers=2", "batches=2"}, .nset = 2},
+        {.file = "schedules/ddp.lua", .set = {"workers=2", "batches=2", "stages=2"}, .nset = 3},
+        {.file = "schedules/zero1.lua", .set = {"workers=2", "batches=2", "stages=2"}, .nset = 3},
+        {.file = "schedules/zero2.lua", .set = {"workers=2", "batches=2", "stages=2"}, .nset = 3},
+        {.file = "schedules/fsdp.lua", .set = {"workers=2", "batches=2", "stages=2"}, .nset = 3},
+        {.file = "schedules/hsdp.lua", .set = {"workers=4", "batches=4", "stages=1"}, .nset = 3},
+        {.file = "schedules/chimera.lua", .set = {"workers=2", "batches=2"}, .nset = 2},
+        {.file = "schedules/1f1b_ddp.lua", .set = {"workers=4", "batches=2", "stages=2"}, .nset = 3},
+        {.file = "tests/judges/offload.lua", .set = {"workers=3", "stages=2", "batches=2", "state=true"}, .nset = 4},
+        {.file = "schedules/1f1b.lua", .model = small, .set = {"workers=2", "batches=1", "tensor=2"}, .nset = 3},
+        {.file = "schedules/1f1b.lua", .model = "tests/judges/tied.lua", .set = {"workers=2", "batches=1"}, .nset = 2},
+        {.file = "schedules/ddp.lua",
+         .set = {"workers=2", "batches=2", "stages=1", "tensor=2"},
+         .nset = 4,
+         .shared = true},
+    };
+    for (size_t i = 0; i < sizeof clipped / sizeof *clipped; i++) {
+        struct base b = clipped[i];
+        b.clip = true;
+        b.seed = (uint64_t)(i + 5);
+        b.lanes = *n % 3;
+        if (!add_base(out, n, b, 300))
+            fprintf(stderr, "%s: %s\n", describe_base(&b), diag_text);
+    }
+}
+
 /* Random specs, and the script of random schedules; with added orders, away from home, tied. */
 static void add_drawn(struct base *out, int *n, int most) {
     static char set[MOST_DRAWN + 1][16];
@@ -348,7 +381,7 @@ static void add_drawn(struct base *out, int *n, int most) {
             b.set[b.nset++] = set[seed];
         } else
             b.tied = seed % 8 >= 6, b.sharded = seed % 4 == 3, b.rounds = seed % 3 > 0, b.host = seed % 5 < 3,
-            b.bare = seed % 7 < 3;
+            b.bare = seed % 7 < 3, b.clip = seed % 4 == 3 || seed % 8 == 6;
         add_base(out, n, b, MOST_INSTRUCTIONS);
     }
 }
@@ -366,6 +399,7 @@ int all_bases(struct base *out, int most) {
     add_texts(out, &n);
     add_teams(out, &n);
     add_shared(out, &n);
+    add_clipped(out, &n);
     add_steady(out, &n);
     add_steady_teams(out, &n);
     add_drawn(out, &n, most);

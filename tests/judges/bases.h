@@ -19,6 +19,7 @@ struct base {
     bool slices;   /* drawn with slices */
     bool bare;     /* drawn with stages without weights */
     bool shared;   /* the members of teams share weights */
+    bool clip;     /* updates are clipped by the norm of all gradients */
     bool steady;   /* a step of many microbatches, of which a period repeats */
 };
 

@@ -65,12 +65,13 @@ bool same_part(struct part a, struct part b) {
 
 /* ---- collectives ---- */
 
-static int to_role(int op) { return op_lane[op] == LANE_TEAM ? ROLE_t : op_lane[op] == LANE_GATHER ? ROLE_w : ROLE_dw; }
+static int to_role(int op) { return op_lane[op] == LANE_TEAM ? ROLE_t : op_lane[op] == LANE_GATHER ? ROLE_w : op == OP_ALL_REDUCE_N ? ROLE_norm : ROLE_dw; }
 
 /* A team's collective moves bytes as one of these does. */
 static int moves_as(int op) {
     switch (op) {
-    case OP_ALL_REDUCE_A: return OP_ALL_REDUCE;
+    case OP_ALL_REDUCE_A:
+    case OP_ALL_REDUCE_N: return OP_ALL_REDUCE;
     case OP_ALL_GATHER_A: return OP_ALL_GATHER;
     case OP_REDUCE_SCATTER_A: return OP_REDUCE_SCATTER;
     default: return op;

@@ -141,7 +141,7 @@ static bool stays(const struct homes *h, const struct buf *b, bool update) {
 static bool is_permanent(const struct court *c, int r, int32_t buf) {
     const struct buf *b = &c->z.p->rank[r].buf[buf];
     bool set = b->stage >= 0 && b->stage < sets_of(c->want) && owns(c->want, r, b->stage);
-    return b->kind == K_work || (set && stays(&c->want->homes[b->stage], b, c->want->sp->update) &&
+    return b->kind == K_work || b->kind == K_norm || (set && stays(&c->want->homes[b->stage], b, c->want->sp->update) &&
                                  home_buffer(&c->z.p->rank[r], b->kind, b->stage) == buf &&
                                  (b->kind != K_opt || home_state(&c->z.p->rank[r], b->stage) == buf));
 }
@@ -174,7 +174,7 @@ static const char *open_homes(struct court *c, int r) {
     }
     for (int32_t b = 0; b < k->nbufs; b++) {
         struct span s = span_of(k, b);
-        if (!is_permanent(c, r, b) || is_gradient(k->buf[b].kind))
+        if (!is_permanent(c, r, b) || is_gradient(k->buf[b].kind) || k->buf[b].kind == K_norm)
             continue;
         for (int64_t n = 0; n < s.n; n++)
             if (c->of[r].owner[s.at + n] >= 0)
@@ -219,11 +219,11 @@ static const char *read_operand(struct court *c, int number, int a) {
     return NULL;
 }
 
-/* A home's gradient has its place for the whole step, but holds nothing before its first contribution. */
+/* A home's gradient, and a norm, have their place for the whole step, but hold nothing before its first contribution. */
 static bool touches_home_gradient(const struct court *c, int r, int32_t buf) {
     const struct rank *k = &c->z.p->rank[r];
     for (int32_t b = 0; b < k->nbufs; b++)
-        if (b != buf && is_gradient(k->buf[b].kind) && is_permanent(c, r, b) && overlap(span_of(k, b), span_of(k, buf)))
+        if (b != buf && (is_gradient(k->buf[b].kind) || k->buf[b].kind == K_norm) && is_permanent(c, r, b) && overlap(span_of(k, b), span_of(k, buf)))
             return true;
     return false;
 }
@@ -469,6 +469,14 @@ static bool is_nobodys(const struct court *c, int r, const struct buf *b) {
     return !owns(c->want, r, b->stage) || !fits;
 }
 
+/* What is added to a norm behind its last update no run depends on. */
+static void check_norm(struct court *c, int r, int32_t buf) {
+    struct span s = span_of(&c->z.p->rank[r], buf);
+    for (int64_t n = 0; n < s.n && !c->formal; n++)
+        if (c->of[r].symbol[s.at + n] != norm_symbol(c->want, n))
+            c->formal = format("rank %d: it ends with another norm", r);
+}
+
 static void check_said(struct court *c) {
     for (int i = 0; i < c->z.n; i++) {
         const char *why = false_name(c->want, &c->z, i);
@@ -483,6 +491,10 @@ static void check_said(struct court *c) {
             why = is_nobodys(c, r, &c->z.p->rank[r].buf[b]) ? "a part of weights of which it owns none" : why;
             c->formal = why ? format("rank %d: %s", r, why) : NULL;
         }
+    for (int r = 0; r < c->z.p->workers; r++)
+        for (int32_t b = 0; b < c->z.p->rank[r].nbufs; b++)
+            if (c->z.p->rank[r].buf[b].kind == K_norm && c->of[r].live[b])
+                check_norm(c, r, b);
     for (int r = 0; r < c->z.p->workers; r++)
         for (int32_t b = 0; b < c->z.p->rank[r].nbufs; b++)
             if ((c->of[r].live[b] || !c->of[r].used[b]) && !is_permanent(c, r, b) && !c->formal)

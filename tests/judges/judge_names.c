@@ -105,7 +105,7 @@ static bool is_of_update(const struct promise *want, int r, const struct instr *
 static bool is_numbered(const struct promise *want, int r, const struct instr *x, int role, const struct buf *b) {
     int W = want->program->workers;
     bool came = x->op == OP_RECV_G || (x->op == OP_ADD && role == ROLE_src);
-    bool sums = x->op == OP_U || x->op == OP_ZERO || ((x->op == OP_ADD || x->op == OP_TAKE) && role == ROLE_dw);
+    bool sums = x->op == OP_U || x->op == OP_NORM || x->op == OP_ZERO || ((x->op == OP_ADD || x->op == OP_TAKE) && role == ROLE_dw);
     if (!is_gradient(b->kind) || (want->sp->update ? !is_of_update(want, r, x, came, b) : b->inst < 0 || sums))
         return false;
     return want->sp->update ? true : came ? b->inst % W == x->peer : b->inst >= W && b->inst % W == r;
@@ -124,6 +124,8 @@ static bool is_named(const struct promise *want, int r, const struct instr *x, i
     bool job = x->op <= OP_W && x->stage >= 0 && x->stage < want->sp->stages && of_set[role];
     int kind = kind_of(x, role, b);
     int32_t inst = inst_of(x, role);
+    if (role == ROLE_norm)
+        return b->kind == K_norm && b->inst < 0;
     if (role == ROLE_work)
         return b->kind == K_work;
     if (role == ROLE_give || role == ROLE_got)
@@ -183,7 +185,7 @@ static const char *false_part(const struct promise *want, const struct order *z,
     int other = z->meets[number];
     if (g) {
         must = whole_of(want, &z->p->rank[z->rank[other]], instr_of(z, other), z->rank[other]);
-    } else if (x->op == OP_U)
+    } else if (x->op == OP_U || x->op == OP_NORM)
         must = own_part(want, r, x->stage);
     else if (other != number) {
         const struct arg o = operand(&z->p->rank[z->rank[other]], instr_of(z, other), 0);
@@ -294,6 +296,8 @@ const char *false_name(const struct promise *want, const struct order *z, int nu
     for (int i = z->base[z->rank[number]]; i < number; i++)
         if (same_label(x, instr_of(z, i)))
             return "its rank has another instruction of that name";
+    if (x->op == OP_ALL_REDUCE_N && x->stage != 0)
+        return "a norm is of no stage";
     const char *version = false_version(want, x);
     if (version)
         return version;

@@ -447,6 +447,14 @@ static const char *homes_of_text(const struct promise *want, const struct progra
     return out->lists ? NULL : "a stage has no home";
 }
 
+static bool takes_norms(const struct program *p) {
+    bool takes = false;
+    for (int r = 0; r < p->workers; r++)
+        for (int i = 0; i < p->rank[r].nins; i++)
+            takes |= p->rank[r].ins[i].op == OP_NORM;
+    return takes;
+}
+
 bool promise_of_text(const struct program *p, struct promise *out, const char **why) {
     struct spec *sp = NEW(struct spec, 1);
     struct graph *g = NEW(struct graph, 1);
@@ -459,6 +467,7 @@ bool promise_of_text(const struct program *p, struct promise *out, const char **
     sp->bare = p->bare;
     sp->unembedding = p->unembedding;
     sp->update = p->update;
+    sp->clip = takes_norms(p);
     if ((int64_t)p->stages * p->batches > 100000) /* a number that was changed; there are not so many lines */
         *why = "there are not so many jobs";
     else

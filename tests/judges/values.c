@@ -75,7 +75,7 @@ bool is_half_after(const struct rank *k, const struct instr *x, int a) { return 
 /* ---- values ---- */
 
 static bool is_sum(const struct instr *x, int role) {
-    return role == ROLE_dw || role == ROLE_dv || role == ROLE_du || (x->op == OP_U && role == ROLE_w);
+    return role == ROLE_norm || role == ROLE_dw || role == ROLE_dv || role == ROLE_du || (x->op == OP_U && role == ROLE_w);
 }
 
 /* The values read, by role; sums of gradients, and weights that are updated byte by byte, are not a single value. */
@@ -90,6 +90,78 @@ static const char *values_read(const struct rank *k, const struct instr *x, uint
                 return format("%s is made of two tensors", role_name[role]);
         in[role] = read_too(role, in[role], seen[a][0]);
     }
+    return NULL;
+}
+
+int32_t home_buffer(const struct rank *k, int kind, int set) {
+    for (int32_t b = 0; b < k->nbufs; b++)
+        if (k->buf[b].kind == kind && k->buf[b].stage == set && (k->buf[b].inst < 0 || kind == K_opt))
+            return b;
+    return -1;
+}
+
+/* The bytes of the gradient that one rank updates. */
+static int64_t own_gradient(const struct promise *want, int r, int set) {
+    const struct rank *k = &want->program->rank[r];
+    const struct homes *h = &want->homes[set];
+    int shares = h->zero ? h->lists : 1;
+    int32_t own = home_buffer(k, K_gown, set), shard = home_buffer(k, K_gshard, set);
+    int32_t all = home_buffer(k, K_wgrad, set);
+    return own >= 0     ? k->buf[own].bytes
+           : shard >= 0 ? k->buf[shard].bytes / shares
+           : all >= 0   ? k->buf[all].bytes / (h->size * shares)
+                        : 0;
+}
+
+/* ---- norms: byte n of one holds 2 n + 1 times the sum of what each byte of all gradients is worth ---- */
+
+static uint64_t worth(int set, int64_t at, uint64_t symbol) { return mix(value(K_norm, set, -1, (uint64_t)at, symbol)); }
+
+/* Of the n bytes from `first` on of the gradient of a set, as it must be. */
+static uint64_t worth_of(const struct promise *want, int set, int64_t first, int64_t n) {
+    uint64_t sum = 0, slope = (uint64_t)want->parts[set] * STEP;
+    for (int64_t at = first; at < first + n; at++)
+        sum += worth(set, at, (want->sum[set] + (uint64_t)at * slope) & ~STAMP);
+    return sum;
+}
+
+/* What rank r updates has so many bytes, or if none, a cell. */
+static int64_t own_cells(const struct promise *want, int r, int set) {
+    int64_t bytes = own_gradient(want, r, set);
+    return bytes ? bytes : 1;
+}
+
+/* Byte n, of all sets, each part once. */
+uint64_t norm_symbol(const struct promise *want, int64_t n) {
+    uint64_t sum = 0;
+    for (int set = 0; set < sets_of(want); set++) {
+        const struct homes *h = &want->homes[set];
+        int64_t cells = h->lists ? own_cells(want, h->rank[0], set) : 0;
+        sum += worth_of(want, set, 0, cells * h->size * (h->zero ? h->lists : 1));
+    }
+    return (uint64_t)(2 * n + 1) * sum & ~STAMP;
+}
+
+/* What this rank's gradient, in operand `dw`, adds. */
+static uint64_t norm_added(const struct promise *want, const struct rank *k, const struct instr *x, int dw,
+                           uint64_t **seen) {
+    uint64_t sum = 0;
+    if (dw < 0 || x->stage < 0 || x->stage >= sets_of(want))
+        return 0;
+    int64_t n = span_at(k, x, dw).n, first = own_part(want, (int)(k - want->program->rank), x->stage).from * n;
+    for (int64_t i = 0; i < n; i++)
+        sum += worth(x->stage, first + i, seen[dw][i]);
+    return sum;
+}
+
+static const char *norm_error(const struct promise *want, const struct rank *k, const struct instr *x,
+                              uint64_t **seen) {
+    int norm = operand_of(k, x, ROLE_norm);
+    if ((norm >= 0) != want->sp->clip)
+        return norm >= 0 ? "it takes a norm, and nothing is clipped" : "it is not clipped";
+    for (int64_t n = 0; norm >= 0 && n < span_at(k, x, norm).n; n++)
+        if (seen[norm][n] != norm_symbol(want, n))
+            return "its norm is not that of all gradients";
     return NULL;
 }
 
@@ -111,6 +183,7 @@ static uint64_t byte_made(const struct instr *x, int role, uint64_t before, cons
         if (role == ROLE_opt)
             return byte_of(value(K_opt, x->stage, 0, in[ROLE_opt], from ? from[0] : 0), n);
         return updated(x->stage, before, from ? from[n] : 0, in[ROLE_opt]);
+    case OP_NORM: return (before + (uint64_t)(2 * n + 1) * out[role]) & ~STAMP;
     default: return (byte_of(out[role], n) + (is_sum(x, role) ? before : 0)) & ~STAMP;
     }
 }
@@ -163,12 +236,16 @@ const char *make_values(const struct promise *want, const struct rank *k, const 
     int64_t enough = from < 0 ? INT64_MAX : bytes_at(k, x, from);
     if (x->op == OP_U && want->sp->update)
         why = why ? why : check_update(want, k, x, seen);
+    if (x->op == OP_U)
+        why = why ? why : norm_error(want, k, x, seen);
     if (x->op <= OP_W) {
         why = why ? why : check_job(want, x, in);
         why = why ? why : exchange_error(want, k, x, seen);
         job_values(x->op, x->stage, x->batch, in, out);
         out[ROLE_give] = given_by(want, job_at(want->sp, x->stage, x->batch, x->op), x->part);
-    } else if (from < 0 && x->op != OP_ZERO)
+    } else if (x->op == OP_NORM)
+        out[ROLE_norm] = norm_added(want, k, x, from, seen);
+    else if (from < 0 && x->op != OP_ZERO)
         why = why ? why : "it has nothing to take";
     for (int a = 0; a < x->narg && !why; a++) {
         int role = operand(k, x, a).role;
@@ -206,6 +283,8 @@ const char *size_error(const struct promise *want, const struct rank *k, int32_t
     int64_t arena = memory_of(b) == MEMORY_HOST ? k->host : k->arena;
     if (b->off < 0 || b->bytes < 0 || b->off > arena - b->bytes)
         return "a buffer lies outside the arena";
+    if (b->kind == K_norm && b->bytes != NORM_BYTES)
+        return "a norm has another size";
     if (b->stage < 0 || b->stage >= sets_of(want) || b->kind == K_mid) /* mid_error */
         return NULL;
     int slices = want->sp->names.slices; /* each has sizes of its own */
@@ -225,13 +304,6 @@ const char *size_error(const struct promise *want, const struct rank *k, int32_t
         !make_up(of, K_gown, K_wgrad, h->size * shares) || !make_up(of, K_gown, K_gshard, shares))
         return format("the shards of set %d do not make it up", b->stage);
     return NULL;
-}
-
-int32_t home_buffer(const struct rank *k, int kind, int set) {
-    for (int32_t b = 0; b < k->nbufs; b++)
-        if (k->buf[b].kind == kind && k->buf[b].stage == set && (k->buf[b].inst < 0 || kind == K_opt))
-            return b;
-    return -1;
 }
 
 int32_t home_weights(const struct promise *want, int r, int set) {
@@ -260,19 +332,6 @@ void fill_home(const struct promise *want, int r, int set, uint64_t *mem) {
     int32_t w = home_weights(want, r, set);
     fill(k, w, weight_value(set), w < 0 ? 0 : first_held(want, r, set, k->buf[w].bytes), mem);
     fill(k, home_state(k, set), opt_value(set), 0, mem);
-}
-
-/* The bytes of the gradient that one rank updates. */
-static int64_t own_gradient(const struct promise *want, int r, int set) {
-    const struct rank *k = &want->program->rank[r];
-    const struct homes *h = &want->homes[set];
-    int shares = h->zero ? h->lists : 1;
-    int32_t own = home_buffer(k, K_gown, set), shard = home_buffer(k, K_gshard, set);
-    int32_t all = home_buffer(k, K_wgrad, set);
-    return own >= 0     ? k->buf[own].bytes
-           : shard >= 0 ? k->buf[shard].bytes / shares
-           : all >= 0   ? k->buf[all].bytes / (h->size * shares)
-                        : 0;
 }
 
 /* All of a stage's updates have been made, of its weights and of its state. */

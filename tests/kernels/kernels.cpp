@@ -6,6 +6,7 @@
  * mse and embedding, which get integers, whose fp32 sums are exact. Outputs begin as NaN. Each kernel runs again
  * with its blocks and threads in reverse order, and must give the same bits. */
 #include "device.h"
+#include <vector>
 
 static int passed, failed;
 
@@ -371,14 +372,17 @@ template <typename T> static void update(int optimizer, int64_t last, const char
     if (sizeof(T) == 2)
         memcpy(state, w, (size_t)n * sizeof *w);
     int64_t *step = (int64_t *)fresh(16);
+    uint64_t *norm = (uint64_t *)fresh(NORM_BYTES);
     *step = 0;
+    host_norm(&host.m, &host.s, 0, n, dw, norm, true);
+    host.m.clip = device.m.clip = 0.25f * (float)host_norm_value(norm);
     for (int64_t i = 1; i <= 5; i++) {
-        host_update(&host.m, &host.s, 0, weight_count(&host.m, &host.s), w, dw, opt, NULL, i, 7);
+        host_update(&host.m, &host.s, 0, weight_count(&host.m, &host.s), w, dw, opt, NULL, i > 3 ? norm : NULL, i, 7);
         cuda_count(on_device(step), PASS_BEGINS, 1, NULL, 0, 0);
         grid_reverse = i % 2 == 0;
         const cuda_number number = {on_device(step), 1, 0, 0, 7};
         cuda_update(&device.m, &device.s, 0, weight_count(&device.m, &device.s), on_device(v), on_device(dw),
-                    update_scale(&host.m, &host.s), on_device(state), &number, 0);
+                    update_scale(&host.m, &host.s), i > 3 ? on_device(norm) : NULL, on_device(state), &number, 0);
         grid_reverse = false;
     }
     back();
@@ -397,6 +401,82 @@ static void updates(int optimizer, const char *name) {
     update<__nv_bfloat16>(optimizer, 5000, name);
     update<__nv_bfloat16>(optimizer, 132 * 8 * 256 * 4 + 7, name); /* more than the blocks take at once */
     printf("%-14s fp32 and bf16: %s\n", name, failed == before ? "as on the host, bit for bit" : "FAILED");
+}
+
+/* Of any exponent, or a few of one; what is between the parameters does not count. */
+static float gradient(int what, int64_t i) {
+    uint32_t bits = random_bits() << 1 ^ random_bits();
+    float x;
+    if (what == 0)
+        return (float)random_bits() / (1u << 29) - 2;
+    if (what == 1)
+        bits = (bits & 0x7f800000) == 0x7f800000 ? 0 : bits;
+    if (what == 2)
+        bits &= 0x80ffffff;
+    memcpy(&x, &bits, sizeof x);
+    return what == 3 ? (i == 7 ? INFINITY : i == 4000 ? NAN : 1) : x;
+}
+
+/* Elements [first, first + n) of so many linear layers, of which a team's member at a place has some whole. */
+static void norm(int layers, int width, int64_t first, int64_t part, int place, int what, int precision) {
+    std::vector<rt_layer> l((size_t)layers);
+    struct rt_model m = {};
+    struct rt_stage s = {};
+    int64_t element = precision_bytes(precision), n = 0, count = (int64_t)width * width + width;
+    for (int i = 0; i < layers; i++) {
+        l[(size_t)i] = {};
+        l[(size_t)i].kind = LAYER_linear;
+        l[(size_t)i].in = l[(size_t)i].out = width;
+        l[(size_t)i].share.split = i % 2 ? SPLIT_ROWS : SPLIT_NONE;
+        l[(size_t)i].param = n * element;
+        l[(size_t)i].nparam = count;
+        n += (count + 63) / 64 * 64;
+    }
+    part = part ? part : n;
+    m.precision = precision;
+    s.layer = l.data();
+    s.nlayers = layers;
+    s.place = place;
+    s.weight = n * element;
+    float *dw = (float *)fresh((size_t)part * 4);
+    for (int64_t i = 0; i < part; i++)
+        dw[i] = gradient((first + i) % ((count + 63) / 64 * 64) < count ? what : 4, i);
+    uint64_t *want = (uint64_t *)fresh(NORM_BYTES), *have = (uint64_t *)fresh(NORM_BYTES);
+    std::vector<rt_layer> fp32 = l; /* the host knows no other precision */
+    struct rt_model of_host = m;
+    struct rt_stage stage = s;
+    of_host.precision = FP32;
+    for (auto &x : fp32)
+        x.param = x.param / element * 4;
+    stage.layer = fp32.data();
+    stage.weight = n * 4;
+    for (int again = 0; again < 3; again++) {
+        host_norm(&of_host, &stage, first, part, dw, want, again == 0);
+        grid_reverse = again == 1;
+        cuda_norm(&m, &s, first, part, on_device(dw), on_device(have), again == 0, workspace, 0);
+        grid_reverse = false;
+        if (again == 1) {
+            host_add_norm(want, want);
+            cuda_add_norm(on_device(have), on_device(have), 0);
+        }
+    }
+    back();
+    check(!memcmp(want, have, NORM_BYTES), "words", precision == BF16 ? "bf16" : "fp32", "norm");
+    check(release(), "nothing written behind a tensor", "fp32", "norm");
+}
+
+static void norms(void) {
+    int before = failed;
+    for (int what = 0; what < 4; what++)
+        for (int precision = FP32; precision <= BF16; precision++) {
+            norm(3, 40, 0, 0, 0, what, precision);
+            norm(3, 40, 0, 0, 1, what, precision);
+            norm(3, 40, 1700, 1664, 0, what, precision);
+            norm(1, 5, 30, 320, 0, what, precision); /* padding alone */
+        }
+    norm(130, 3, 0, 0, 0, 0, FP32); /* more parameters than a launch has room for */
+    norm(1, 800, 0, 0, 0, 0, FP32); /* more elements than the blocks take at once */
+    printf("%-14s %s\n", "norm", failed == before ? "as on the host, bit for bit" : "FAILED");
 }
 
 /* GPT-2's shapes: 768 wide, 50,257 tokens padded to 50,304, sequences of 1,024; so many rows. */
@@ -451,7 +531,10 @@ int main(int argc, char **argv) {
     shapes(LAYER_mse, "mse", true, squares, 4);
     embeddings();
     additions();
-#define X(NAME, name, ...) if (OPT_##NAME != OPT_MUON) updates(OPT_##NAME, #name);
+    norms();
+#define X(NAME, name, ...)                                                                                             \
+    if (OPT_##NAME != OPT_MUON)                                                                                        \
+        updates(OPT_##NAME, #name);
     OPTIMIZERS(X)
 #undef X
     printf("%d passed, %d failed\n", passed, failed);

@@ -142,7 +142,7 @@ def size_of(d, b, sizes):
     whole = {"weight": size * shares, "wgrad": size * shares, "wshard": shares, "gshard": shares}
     kind = {"wshard": "weight", "gshard": "wgrad", "gown": "wgrad", "hopt": "opt", "hstash": "stash", "rstash": "stash",
             "hinput": "input", "rinput": "input"}.get(b.kind, b.kind)
-    return b.size if kind == "mid" else sizes[kind] * whole.get(b.kind, 1)
+    return b.size if kind in ("mid", "norm") else sizes[kind] * whole.get(b.kind, 1)
 
 
 def lay_apart(d, rng, sizes):

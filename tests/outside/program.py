@@ -19,7 +19,7 @@ ACCESS = {  # role: r reads, w writes, m both, a accumulates
     "B": {"w": "r", "v": "r", "u": "r", "stash": "r", "kv": "r", "dy": "r", "dkv": "r", "got": "r", "give": "w", "dx": "w",
           "dpast": "w", "dw": "a", "dv": "a", "du": "a", "work": "m", "t": "r", "done": "w"},
     "W": {"wstash": "r", "got": "r", "give": "w", "dw": "a", "dv": "a", "du": "a", "work": "m", "t": "r", "done": "w"},
-    "U": {"dw": "r", "opt": "m", "w": "m"},
+    "U": {"dw": "r", "norm": "r", "opt": "m", "w": "m"}, "NORM": {"dw": "r", "norm": "a"}, "ALL_REDUCE_N": {"norm": "m"},
     "ADD": {"src": "r", "dw": "a"}, "TAKE": {"src": "r", "dw": "a"}, "COPY": {"src": "r", "w": "w"}, "ZERO": {"dw": "w"},
     "ALL_GATHER": {"src": "r", "w": "w"}, "BROADCAST": {"src": "r", "w": "w"}, "ALL_REDUCE": {"dw": "m"},
     "REDUCE_SCATTER": {"src": "r", "dw": "a"}, "REDUCE": {"src": "r", "dw": "a"},
@@ -31,14 +31,15 @@ ACCESS = {  # role: r reads, w writes, m both, a accumulates
 REPEATS = frozenset((op, role) for op in JOBS for role in ("x", "dy", "t", "kv")) | {("B", "dw"), ("W", "dw")}
 GATHERS = frozenset(("ALL_GATHER", "BROADCAST"))
 TEAM = frozenset(("ALL_REDUCE_A", "ALL_GATHER_A", "REDUCE_SCATTER_A", "ALL_TO_ALL_A"))
-COLLECTIVES = GATHERS | TEAM | {"ALL_REDUCE", "REDUCE_SCATTER", "REDUCE"}
+COLLECTIVES = GATHERS | TEAM | {"ALL_REDUCE", "ALL_REDUCE_N", "REDUCE_SCATTER", "REDUCE"}
 ROOTED = frozenset(("BROADCAST", "REDUCE"))
-HERE = frozenset(("U", "TAKE", "COPY", "ZERO"))  # on the compute lane, beside the jobs
+HERE = frozenset(("U", "NORM", "TAKE", "COPY", "ZERO"))  # on the compute lane, beside the jobs
 OFFLOADS, RELOADS = frozenset(("OFFLOAD_S", "OFFLOAD_O")), frozenset(("RELOAD_S", "RELOAD_O"))
 HOST_COPIES = OFFLOADS | RELOADS
 NO_BATCH = HERE | COLLECTIVES - TEAM | {"SEND_G", "RECV_G", "SERVE", "FETCH", "ADD", "OFFLOAD_O", "RELOAD_O"}
 NUMBERED = GATHERS | TEAM | {"SEND_T", "RECV_T", "SERVE", "FETCH", "COPY",  # and what moves gradients: pieces, rounds
                       "SEND_G", "RECV_G", "ADD", "TAKE", "ALL_REDUCE", "REDUCE_SCATTER", "REDUCE"}
+OF_RANK = frozenset(("work", "norm"))
 ON_HOST = frozenset(("hstash", "hinput", "hopt"))
 BATCHED = frozenset(("act", "grad", "stash", "wstash", "input", "token", "mid", "kv", "dkv", "hstash", "rstash", "hinput", "rinput"))
 
@@ -111,7 +112,7 @@ HEAD = re.compile(r"([A-Z_]+ \d+(?: \d+(?:\[\d+/\d+\])?)?(?:#\d+)?(?: (?:to|from
                   r"((?: [a-z]+\+?=\S+)*)"
                   r"(?: wait\(([^()]*)\))?(?: free\((.*)\))?$")
 NAME = re.compile(r"(weight|wshard|wgrad|gshard|gown|opt|work|act|grad|stash|wstash|input|token|mid|kv|dkv|hstash|rstash|hinput|rinput|"
-                  r"hopt)(?:\((\d+)(?:,(\d+))?\))?(?:#(\d+))?$")
+                  r"hopt|norm)(?:\((\d+)(?:,(\d+))?\))?(?:#(\d+))?$")
 OPERAND = re.compile(r"([^\[\]]*)(?:\[(\d+)/(\d+)\])?$")
 BUF = re.compile(r"(\S+) (-|\d+) (\d+)(?: grows (\S+))?$")
 
@@ -129,7 +130,7 @@ def read_buf(p, line):
     b = Buf()
     b.name, b.kind, b.grows = m[1], n[1], m[4]
     b.s, b.b, b.inst = (None if x is None else int(x) for x in (n[2], n[3], n[4]))
-    need((b.kind == "work") == (b.s is None) and (b.kind in BATCHED) == (b.b is not None), "name: " + m[1])
+    need((b.kind in OF_RANK) == (b.s is None) and (b.kind in BATCHED) == (b.b is not None), "name: " + m[1])
     need(b.s is None or b.s < (p.stages if b.kind in BATCHED else p.sets), "stage: " + m[1])
     need(b.b is None or b.b < p.batches, "microbatch: " + m[1])
     need(b.inst is None or b.kind in ("weight", "wgrad", "gshard", "token", "mid", "work"), "instance: " + m[1])
@@ -512,4 +513,4 @@ def places(p, r, rank):
 
 
 def persists(rank, b):
-    return b.kind == "work" or b.s is not None and b.s < len(rank.places) and b.name in rank.places[b.s].kept
+    return b.kind in OF_RANK or b.s is not None and b.s < len(rank.places) and b.name in rank.places[b.s].kept

@@ -11,7 +11,7 @@ LABEL = re.compile(r"(?<![\w.])([A-Z][A-Z_]*) (\d+)(?:\.(\d+))?(?![\w.])")
 WORDS = {"sum": "ALL_REDUCE_A", "gather": "ALL_GATHER_A", "scatter": "REDUCE_SCATTER_A", "exchange": "ALL_TO_ALL_A"}
 JOBS = ("F", "R", "I", "B", "W")
 OF_SETS = ("weight", "wshard", "wgrad", "gshard", "gown", "opt", "hopt")  # buffers, and what moves or updates them
-MOVES_SETS = ("U", "ADD", "TAKE", "COPY", "ZERO", "ALL_GATHER", "BROADCAST", "ALL_REDUCE", "REDUCE_SCATTER", "REDUCE",
+MOVES_SETS = ("U", "NORM", "ALL_REDUCE_N", "ADD", "TAKE", "COPY", "ZERO", "ALL_GATHER", "BROADCAST", "ALL_REDUCE", "REDUCE_SCATTER", "REDUCE",
               "SEND_G", "RECV_G", "SERVE", "FETCH", "OFFLOAD_O", "RELOAD_O")
 
 

@@ -5,6 +5,7 @@ updates), ("opt", at, s, updates), or a gradient as the count of each contributi
 stage, of which microbatch), count), …). Place z of the buffer holds place z + at of what the term names: a shard at home
 begins with at > 0, and all of a gathered tensor is one stretch again. ("begun", at, s, b) is garbage, which a later part of
 the job completes. What a part gives to its team is ("share", at, s, b, direction, part); sums of these are sums like others.
+A norm is ("norm", 0, parts): the count of each part of a set, (set, where it begins), whose gradient was complete.
 """
 
 from collections import Counter
@@ -114,7 +115,7 @@ class Values:
         elif b.size:
             for other in self.live[r]:
                 o = bufs[other]
-                meet = 0 <= o.off < b.off + b.size and b.off < o.off + o.size and o.on_host() == b.on_host()
+                meet = o.size and 0 <= o.off < b.off + b.size and b.off < o.off + o.size and o.on_host() == b.on_host()
                 if other != name and other != but and meet:
                     self.bad(x, f"overlap: {name} and {other}")
 
@@ -513,6 +514,63 @@ class Values:
         self.updates[x.rank, x.s] += 1
         self.write(x, w[0], [(Fraction(0), end - begin, ("weight", at.own_begin, x.s, k + 1))])
 
+    def norm(self, x):
+        """Of what this rank updates of a set: its whole gradient."""
+        norm, dw, at = self.operand(x, "norm"), self.operand(x, "dw"), self.p.ranks[x.rank].places[x.s]
+        if not norm:
+            return self.bad(x, "without norm")
+        part = ()
+        if dw:
+            if at.begin is None or self.read(x, dw[0]) != [(Fraction(0), at.own, self.total(x, at.own_begin))]:
+                self.bad(x, "its gradient is not all that is updated here, or not complete")
+            else:
+                part = (((x.s, at.own_begin), 1),)
+        parts = Counter(dict(part))
+        parts.update(dict(self.norm_at(x, norm[0])) if norm[0][1] else {})
+        self.put_norm(x, norm[0], parts)
+
+    def norm_at(self, x, a):
+        v = self.read(x, a)
+        if len(v) == 1 and v[0][2] is not None and v[0][2][0] == "norm":
+            return v[0][2][2]
+        self.bad(x, f"{a[2]} is {v}, not a norm")
+        return ()
+
+    def put_norm(self, x, a, parts):
+        if self.p.ranks[x.rank].bufs[a[2]].kind != "norm":
+            self.bad(x, f"puts a norm into {a[2]}")
+        begin, end = self.span(x, a)
+        self.write(x, a, [(Fraction(0), end - begin, ("norm", WHOLE, tuple(sorted(parts.items()))))])
+
+    def norms(self, step):
+        parts = Counter()
+        for x in step:
+            if x.s != 0:
+                self.hint(x, "a norm is of no stage")
+            if len(x.args) != 1:
+                return self.bad(x, "without norm")
+            parts.update(dict(self.norm_at(x, x.args[0])))
+        for x in step:
+            self.put_norm(x, x.args[0], parts)
+
+    def whole(self):
+        """The parts of all sets that are updated, each once."""
+        return tuple(sorted({((s, at.own_begin), 1) for rank in self.p.ranks for s, at in enumerate(rank.places)
+                             if at.begin is not None}))
+
+    def clips(self):
+        return any(x.op == "NORM" for rank in self.p.ranks for x in rank.ins)
+
+    def clipped(self, x):
+        """Where any norm is taken, each update takes that of all."""
+        norm = self.operand(x, "norm")
+        if not norm:
+            return self.clips() and self.bad(x, "is not clipped")
+        if norm[0][3] != (0, 1):
+            self.hint(x, "a norm has no pieces")
+        if self.norm_at(x, norm[0]) != self.whole():
+            self.bad(x, "its norm is not that of all gradients")
+
     def host_copy(self, x):
         """To host memory, or back; the copy has the size of what is copied."""
         src, to = self.operand(x, "src"), self.operand(x, "t")
@@ -549,6 +607,9 @@ class Values:
         rank = self.p.ranks[x.rank]
         if x.op == "U":
             self.update(x)
+            self.clipped(x)
+        elif x.op == "NORM":
+            self.norm(x)
         elif x.op in HOST_COPIES:
             self.host_copy(x)
         elif x.op == "ZERO":
@@ -673,6 +734,8 @@ class Values:
                 self.message(*step)
             elif x.op in TEAM:
                 self.team_collective(step)
+            elif x.op == "ALL_REDUCE_N":
+                self.norms(step)
             elif x.op in COLLECTIVES:
                 self.collective(step)
             else:
@@ -701,6 +764,10 @@ class Values:
         for r, rank in enumerate(p.ranks):
             for b in rank.bufs.values():
                 left = b.name in self.live[r]
+                if b.kind == "norm" and self.live[r].get(b.name) != [(Fraction(0), Fraction(1), ("norm", WHOLE, self.whole()))]:
+                    self.hint(f"rank {r}", "its norm is another after the updates")
+                if b.kind == "norm" and b.size != 168:
+                    self.hint(f"rank {r}", "a norm of another size")
                 if left and not persists(rank, b):
                     self.bad(f"rank {r}", f"never frees {b.name}")
                 if b.kind in ("weight", "wshard") and b.inst is None and b.name not in rank.places[b.s].kept:

@@ -154,7 +154,7 @@ class Writer:
             value = f"np.where({self.get(sources[2], 'pred')}, {source(0)}, {source(1)})"
         elif name == 'popc' and type_ == 'b32':
             value, result = f'S.popc({source(0)})', 'u32'
-        elif name == 'bfi' and type_ == 'b32':
+        elif name == 'bfi' and type_ in ('b32', 'b64'):
             value = f"S.bfi({source(0)}, {source(1)}, {self.get(sources[2], 'u32')}, {self.get(sources[3], 'u32')})"
         elif name == 'cvta' and words in (['to', 'global'], ['global'], []):  # global addresses are generic ones
             value = source(0)

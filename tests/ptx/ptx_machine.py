@@ -463,8 +463,10 @@ class Blocks:
 
     def bfi(self, a, b, at, length):
         """PTX ISA, bfi: length bits of a, into b from bit at on."""
-        mask = (((1 << int(length)) - 1) << int(at)) & 0xFFFFFFFF
-        return (b & np.uint32(~mask & 0xFFFFFFFF)) | ((a << np.uint32(at)) & np.uint32(mask))
+        kind = a.dtype.type
+        all_ = int(np.iinfo(kind).max)
+        mask = (((1 << int(length)) - 1) << int(at)) & all_
+        return (b & kind(~mask & all_)) | ((a << kind(at)) & kind(mask))
 
     def to_bf16(self, x):
         """Round to nearest even; a NaN becomes 0x7fff."""

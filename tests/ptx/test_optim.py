@@ -2,6 +2,7 @@
 import math
 import pathlib
 import re
+from fractions import Fraction
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from check import address, ceil, encode, kind, numbers, same, without_barriers, 
 
 f = np.float32
 RATES = {'lr': f(0.5), 'beta1': f(0.9), 'beta2': f(0.95), 'eps': f(1e-8), 'decay': f(0.1), 'momentum': f(0.75),
-         'final': f(0.125), 'cooldown': f(0.3)}
+         'final': f(0.125), 'cooldown': f(0.3), 'clip': f(0.25)}
 SCHEDULES = ['constant', 'linear', 'cosine', 'wsd']
 
 
@@ -55,9 +56,9 @@ def adamw(w, g, moments, lr, step, decays):
 
 
 def update(suite, T, name, formula, moments, n, step, most=132 * 8, scale=1, more=0, schedule='cosine', turns=(3, 700),
-           part=None):
+           part=None, norm=None):
     """more: of a step with `each` updates, whose repetition on the device makes `more` each time. turns: where weights
-    that decay begin and end. part: the elements that the launch is of."""
+    that decay begin and end. part: the elements that the launch is of. norm: the sum of squares, in units of 2^-298."""
     random, d = np.random.default_rng(n), Device()
     w, g = numbers(random, n, 'float').astype(f), numbers(random, n, 'float').astype(f)
     old = [np.abs(numbers(random, n, 'float')).astype(f) for _ in range(moments)]
@@ -70,19 +71,42 @@ def update(suite, T, name, formula, moments, n, step, most=132 * 8, scale=1, mor
         d.state[(opt - d.BASE + (4 * n if master else 0)) // 2:(opt - d.BASE + 4 * len(state)) // 2] &= ~np.uint8(4)
         old = [v * 0 for v in old]
     counted, number = numbered(step, more)
+    words, factor = clipped(norm)
     table = np.array([len(turns), *turns, *[0] * (128 - len(turns))], np.int64)
-    arguments = [address(weights), address(d.buffer(g)), f(scale), address(opt), np.int64(n), np.int64(lo),
+    arguments = [address(weights), address(d.buffer(g)), f(scale), address(0 if norm is None else d.buffer(words)), address(opt), np.int64(n), np.int64(lo),
                  np.int64(hi), model(schedule, warmup, steps, 1),
                  np.array([d.buffer(counted), *number, steps], np.int64).tobytes(), table.tobytes()]
     suite.run(f'update<{T}, {name}, {moments}>', d, [min(ceil(hi - lo, 1024), most)], [256], arguments)
     decays = np.searchsorted(np.array(turns), np.arange(n), side='right') % 2 == 1
-    want, after = formula(w, f(scale) * g, old, rate(step, schedule, warmup, steps), step, decays)
+    want, after = formula(w, f(scale) * factor * g, old, rate(step, schedule, warmup, steps), step, decays)
     outside = np.r_[0:lo, hi:n]
     for new, was in zip([want, *after], [w, *old]):
         new[outside] = was[outside]
+    if norm == -2:
+        assert np.isnan(d.get(weights, kind(T), n)).all()
+        return
     same(d.get(weights, kind(T), n), encode(want, T), 'the weights')
     if len(state):
         same(d.get(opt, f, len(state)), np.concatenate(([want] if master else []) + after), 'the state')
+
+
+def clipped(norm):
+    """The words of a norm, as ranks' sums, whose carries wait; and the factor by PyTorch's formula."""
+    if norm is None:
+        return None, f(1)
+    words = [norm >> 32 * i & 0xffffffff for i in range(19)] + [0, 0]
+    for i in range(18):
+        if words[i + 1] > 2:
+            words[i + 1], words[i] = words[i + 1] - 3, words[i] + (3 << 32)
+    if norm < 0:
+        return np.array([7] * 19 + [1, 1 if norm < -1 else 0], np.uint64), f('nan') if norm < -1 else f(0)
+    root = math.sqrt(fraction(norm))
+    return np.array(words, np.uint64), f(min(1, float(RATES['clip']) / (root + 1e-6)))
+
+
+def fraction(norm):
+    """To the nearest double."""
+    return float(Fraction(norm, 2**298))
 
 
 def numbered(step, more, each=12):
@@ -120,6 +144,11 @@ def tests(suite):
                    'linear', (0, 5, 6, 1030, 2049, 2052))
         suite.test(f'a part, {T}', update, T, 'adamw', adamw, 2, 2052, 2, 132 * 8, 1, 0, 'wsd',
                    (3, 700), (1024, 2048))
+    sums = {'small': 2**290, 'large': 9 * 2**296 + 1, 'odd': 3**250, 'halves': (2**53 + 1) << 250, 'more': ((2**53 + 1) << 250) + 1,
+            'least': 1, 'most': 2**600 - 1, 'none': 0, 'infinite': -1, 'no number': -2}
+    for what, norm in sums.items():
+        suite.test(f'clipped to a norm, {what}', update, 'float', 'sgd', sgd, 0, 1024, 2, 132 * 8, 0.5, 0, 'cosine', (), None,
+                   norm)
     for what in ('begins', 'repeats', 'ends'):
         for words in (0, 1, 9):
             suite.test(f'count, {what}, {words} words', count, 2**33 + 4, words, what)

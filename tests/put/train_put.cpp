@@ -179,7 +179,7 @@ static int64_t bytes_inside(const rt_program *p, int r, const rt_instr &x, int r
         return x.at[ROLE_src] - x.at[ROLE_w];
     if (x.op == OP_REDUCE_SCATTER && role == ROLE_dw && in_place(p, r, x, ROLE_src, ROLE_dw))
         return x.at[ROLE_dw] - x.at[ROLE_src];
-    if (x.op == OP_U && role == ROLE_dw)
+    if ((x.op == OP_U || x.op == OP_NORM) && role == ROLE_dw)
         for (int32_t i = 0; i < p->rank[r].nins; i++) {
             const rt_instr &y = p->rank[r].ins[i];
             if (y.op == OP_REDUCE_SCATTER && y.stage == x.stage && y.at[ROLE_dw] == x.at[role])

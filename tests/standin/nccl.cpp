@@ -191,6 +191,14 @@ static double reduce(const nccl_task &t, const std::vector<const char *> &send, 
     return t.op == ncclAvg ? x / (double)send.size() : x;
 }
 
+/* Integers of 64 bits have more digits than a double. */
+static uint64_t reduce_integers(const std::vector<const char *> &send, size_t i) {
+    uint64_t x = 0;
+    for (auto p : send)
+        x += ((const uint64_t *)p)[i];
+    return x;
+}
+
 std::vector<char> nccl_result(const nccl_task &t, size_t rank, const std::vector<const char *> &send) {
     size_t bytes = t.count * nccl_type_bytes[t.type], from = t.kind == NCCL_REDUCESCATTER ? rank * t.count : 0;
     std::vector<char> out(bytes * (t.kind == NCCL_ALLGATHER ? send.size() : 1));
@@ -199,6 +207,9 @@ std::vector<char> nccl_result(const nccl_task &t, size_t rank, const std::vector
     else if (t.kind == NCCL_ALLGATHER)
         for (size_t k = 0; k < send.size(); k++)
             memcpy(out.data() + k * bytes, send[k], bytes);
+    else if (t.type == ncclUint64 && t.op == ncclSum)
+        for (size_t i = 0; i < t.count; i++)
+            ((uint64_t *)out.data())[i] = reduce_integers(send, from + i);
     else
         for (size_t i = 0; i < t.count; i++)
             store(out.data(), t.type, i, reduce(t, send, from + i));

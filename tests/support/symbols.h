@@ -110,6 +110,9 @@ const char *memory_error(const struct rank *k, const struct instr *x, int a);
 void fill_home(const struct promise *want, int r, int set, uint64_t *mem);
 const char *home_error(const struct promise *want, int r, int set, const uint64_t *mem);
 
+/* What byte n of a norm holds that is of all gradients, as they must be. */
+uint64_t norm_symbol(const struct promise *want, int64_t n);
+
 /* ---- teams.c ---- */
 
 int exchanges_of(const struct promise *want, int s, int d); /* between the parts of a job */

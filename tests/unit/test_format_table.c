@@ -6,7 +6,7 @@
 #include <string.h>
 
 static struct compile compiled(void) {
-    struct compile c = {.args = {.schedule = "schedules/1f1b.lua"}};
+    struct compile c = {.args = {.schedule = "schedules/1f1b.lua"}, .command = "pianola show schedules/1f1b.lua"};
     compile_all(&c, "");
     return c;
 }

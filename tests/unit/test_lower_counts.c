@@ -54,6 +54,44 @@ static void count_gradients(const struct lowered *x, int s, int *n) {
     }
 }
 
+/* The list of homes that rank r is in, of each set whose replicas do not divide it: -1: none, -2: several, or some are
+ * divided. */
+static int list_of(const struct lowered *x, int r) {
+    int list = -1;
+    for (int s = 0; s < x->sp->stages; s++) {
+        const struct homes *h = &x->sp->homes[s];
+        int at = place_in(h, r), its = h->zero ? -2 : at < 0 ? list : at / h->size;
+        list = list == -1 || list == its ? its : -2;
+    }
+    return list;
+}
+
+/* Either each list of homes is a model of its own, on ranks of its own, with a norm of its own: or all ranks share one,
+ * to which the first lists add, and all that zero divides; who has nothing else begins with nothing. */
+static void count_norms(const struct lowered *x, int *n) {
+    int W = x->sp->workers, S = x->sp->stages;
+    bool apart = true, *adds = NEW(bool, W), *updates = NEW(bool, W);
+    for (int s = 0; s < S; s++)
+        apart &= x->sp->homes[s].lists == x->sp->homes[0].lists;
+    for (int r = 0; r < W; r++)
+        apart &= list_of(x, r) != -2;
+    for (int s = 0; s < S; s++) {
+        const struct homes *h = &x->sp->homes[s];
+        for (int i = 0; i < h->lists * h->size; i++) {
+            bool counts = apart || h->zero || i < h->size;
+            updates[h->rank[i]] = true;
+            adds[h->rank[i]] |= counts;
+            n[OP_NORM] += counts;
+        }
+    }
+    for (int r = 0, *ranks = NEW(int, x->sp->homes[0].lists + 1); r < W; r++) {
+        n[OP_NORM] += updates[r] && !adds[r];
+        int *of = &ranks[apart && updates[r] ? list_of(x, r) : 0];
+        if (updates[r])
+            n[OP_ALL_REDUCE_N] += ++*of == 2 ? 2 : *of > 2;
+    }
+}
+
 /* Fetches are counted as they come: gathered, broadcast, or in as many messages as there are shards. */
 static void count_expected(const struct lowered *x, int *n) {
     for (int j = 0; j < x->sp->njobs; j++) {
@@ -68,6 +106,8 @@ static void count_expected(const struct lowered *x, int *n) {
         if (x->sp->offload && x->sp->offload_state[s] && x->st[s].bytes[K_opt] > 0)
             n[OP_OFFLOAD_O] += h->lists * h->size;
     }
+    if (x->sp->clip)
+        count_norms(x, n);
     n[OP_RELOAD_S] = n[OP_OFFLOAD_S];
     n[OP_RELOAD_O] = n[OP_OFFLOAD_O];
     for (int op = OP_SEND_F; op < OP_SERVE; op += 2)
@@ -98,7 +138,9 @@ Test(lower, counts_and_lanes) {
     int total[NOPS] = {0};
     for (int seed = 0; seed < 550; seed++) {
         int more = seed < 150 ? 0 : seed < 350 ? SHARDED : seed < 450 ? SHARDED | HOST : SLICES;
-        struct lowered x = lower_spec(draw_spec((uint64_t)seed, ORDERS | COARSE | more));
+        struct spec *sp = draw_spec((uint64_t)seed, ORDERS | COARSE | more);
+        sp->clip = seed % 3 > 0;
+        struct lowered x = lower_spec(sp);
         int want[NOPS] = {0}, got[NOPS] = {0};
         count_expected(&x, want);
         for (int r = 0; r < x.sp->workers; r++) {

@@ -1,0 +1,355 @@
+/* A frame is made by a child process, so that a script that takes long or fails, and even a mistake of the compiler,
+ * leaves this one alone; when a file changes meanwhile, the child is killed and another one begins. It sends all it
+ * prints through a pipe, and behind that, if it succeeded, the gist.
+ *
+ * Files are watched by inotify through their folders: editors often write another file and rename it. Nothing is asked
+ * for at intervals. */
+#include "redraw.h"
+#include "draw/draw.h"
+#include "terminal.h"
+#include <errno.h>
+#include <libgen.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- the terminal: another screen while this runs ---- */
+
+static volatile sig_atomic_t resized, entered;
+static volatile pid_t child; /* 0: none */
+static pid_t owner;          /* children leave the terminal alone */
+
+static void tell(const char *s) {
+    for (size_t n = strlen(s); n > 0;) {
+        ssize_t wrote = write(STDOUT_FILENO, s, n);
+        if (wrote < 0)
+            return;
+        s += wrote;
+        n -= (size_t)wrote;
+    }
+}
+
+static void enter_screen(void) { /* its cursor is hidden, and what is too wide is cut */
+    entered = 1;
+    tell("\033[?1049h\033[?25l\033[?7l");
+}
+
+static void leave_screen(void) {
+    if (entered && getpid() == owner)
+        tell("\033[0m\033[?7h\033[?25h\033[?1049l");
+    entered = 0;
+}
+
+/* The error is to be read. */
+#define give_up(...) (leave_screen(), die(__VA_ARGS__))
+
+static void on_resize(int signal) {
+    (void)signal;
+    resized = 1;
+}
+
+/* What ends this program, or stops it until it is continued: as without a handler, but on the terminal's own screen. */
+static void on_end(int number) {
+    int error = errno;
+    sigset_t mask, before;
+    struct sigaction plain = {.sa_handler = SIG_DFL}, mine;
+    leave_screen();
+    if (child > 0 && number != SIGTSTP)
+        kill(child, SIGKILL);
+    sigaction(number, &plain, &mine);
+    sigemptyset(&mask);
+    sigaddset(&mask, number);
+    raise(number);
+    sigprocmask(SIG_UNBLOCK, &mask, &before);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    sigaction(number, &mine, NULL);
+    enter_screen();
+    resized = 1;
+    errno = error;
+}
+
+static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
+enum { NENDS = sizeof ends / sizeof *ends };
+
+/* SIGWINCH and SIGTSTP come only where they are waited for, with the mask that is returned. */
+static sigset_t take_signals(void) {
+    struct sigaction end = {.sa_handler = on_end}, resize = {.sa_handler = on_resize};
+    sigset_t late, before;
+    sigemptyset(&late);
+    sigaddset(&late, SIGWINCH);
+    sigaddset(&late, SIGTSTP);
+    sigprocmask(SIG_BLOCK, &late, &before);
+    for (int i = 0; i < NENDS; i++)
+        sigaction(ends[i], &end, NULL);
+    sigaction(SIGWINCH, &resize, NULL);
+    return before;
+}
+
+/* ---- the files ---- */
+
+enum { MOST_FILES = 6, SETTLE = 20 }; /* milliseconds without a change, after one */
+
+struct files {
+    int fd, n;
+    struct {
+        int folder;             /* inotify's number */
+        const char *name, *arg; /* in that folder; as given */
+    } file[MOST_FILES];
+};
+
+static void add_file(struct files *files, const char *path, const char *arg) {
+    const char *folder = dirname(copy_string(path));
+    int number = inotify_add_watch(files->fd, folder,
+                                   IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVE | IN_DELETE_SELF | IN_MOVE_SELF);
+    if (number < 0)
+        die("%s: cannot be watched: %s", folder, strerror(errno));
+    files->file[files->n].folder = number;
+    files->file[files->n].name = basename(copy_string(path));
+    files->file[files->n++].arg = arg;
+}
+
+/* A link's own folder and that of what it names: either may change. */
+static void watch_file(struct files *files, const char *path) {
+    if (!path)
+        return;
+    if (strcmp(path, "-") == 0)
+        die("-: stdin cannot be watched; name a file");
+    add_file(files, path, path);
+    char *real = realpath(path, NULL);
+    if (real && strcmp(real, path) != 0)
+        add_file(files, copy_string(real), path);
+    free(real);
+}
+
+static struct files watch_files(const struct script_args *args) {
+    struct files files = {.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK)};
+    if (files.fd < 0)
+        die("files cannot be watched here: %s", strerror(errno));
+    watch_file(&files, args->schedule);
+    watch_file(&files, args->model);
+    watch_file(&files, args->cluster);
+    return files;
+}
+
+/* The last file that changed, as it was given, or NULL. */
+static const char *changed_file(const struct files *files) {
+    char buf[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
+    const char *changed = NULL;
+    for (ssize_t n; (n = read(files->fd, buf, sizeof buf)) > 0;)
+        for (char *p = buf; p < buf + n;) {
+            const struct inotify_event *event = (const struct inotify_event *)p;
+            p += sizeof *event + event->len;
+            if (event->mask & IN_Q_OVERFLOW)
+                changed = files->file[0].arg;
+            for (int i = 0; i < files->n; i++) {
+                if (event->wd != files->file[i].folder)
+                    continue;
+                if (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF))
+                    give_up("%s: its folder is no longer there", files->file[i].arg);
+                if (event->len && strcmp(event->name, files->file[i].name) == 0)
+                    changed = files->file[i].arg;
+            }
+        }
+    return changed;
+}
+
+/* ---- frames ---- */
+
+struct watcher {
+    const struct settings *settings;
+    struct gist (*frame)(const struct settings *, struct text *);
+    struct files files;
+    int pipe;            /* from the child; -1: there is none */
+    struct text coming;  /* of the child so far */
+    struct text good;    /* the last frame */
+    struct text bad;     /* why there is no newer one, if there is none */
+    struct gist gist;    /* of the last frame */
+    const char *changed; /* since then */
+    struct text line;    /* what the last change did */
+};
+
+static _Noreturn void make_frame(const struct watcher *watcher, const struct style *style, int to) {
+    struct settings settings = *watcher->settings;
+    struct text t = {0};
+    struct sigaction plain = {.sa_handler = SIG_DFL};
+    for (int i = 0; i < NENDS; i++)
+        sigaction(ends[i], &plain, NULL);
+    dup2(to, STDOUT_FILENO);
+    dup2(to, STDERR_FILENO);
+    settings.style.width = style->width;
+    settings.color = style->color ? "always" : "never";
+    struct gist gist = watcher->frame(&settings, &t);
+    put_bytes(&t, (const char *)&gist, sizeof gist);
+    fwrite(t.s, 1, t.n, stdout);
+    exit(0);
+}
+
+static void end_child(struct watcher *watcher) {
+    if (child > 0) {
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        close(watcher->pipe);
+    }
+    child = 0;
+    watcher->pipe = -1;
+}
+
+static void begin_child(struct watcher *watcher) {
+    struct style style = terminal_style(watcher->settings);
+    int ends[2];
+    end_child(watcher);
+    if (pipe(ends) != 0)
+        give_up("a pipe: %s", strerror(errno));
+    watcher->coming.n = 0;
+    pid_t pid = fork();
+    if (pid < 0)
+        give_up("a process: %s", strerror(errno));
+    if (pid == 0) {
+        close(ends[0]);
+        make_frame(watcher, &style, ends[1]);
+    }
+    child = pid;
+    close(ends[1]);
+    watcher->pipe = ends[0];
+}
+
+/* "33 -> 27 units", or what stays once. */
+static void put_change(struct text *t, const char *before, const char *now, const char *unit) {
+    if (before && strcmp(before, now) != 0)
+        put(t, "%s -> ", before);
+    put(t, "%s%s%s", now, *unit ? " " : "", unit);
+}
+
+static void say_change(struct watcher *watcher, const struct gist *now) {
+    const struct gist *before = watcher->gist.unit[0] ? &watcher->gist : NULL;
+    bool one_unit = before && strcmp(before->unit, now->unit) == 0;
+    double most = one_unit && before->makespan > now->makespan ? before->makespan : now->makespan;
+    struct measure m = measure_of(most, now->unit, true);
+    char was[64], is[64];
+    if (before && !one_unit) {
+        struct measure old = measure_of(before->makespan, before->unit, true);
+        snprintf(was, sizeof was, "%s %s", time_text(before->makespan, &old, is), old.name);
+    } else if (before)
+        time_text(before->makespan, &m, was);
+    struct text *line = &watcher->line;
+    line->n = 0;
+    put(line, "%s%s: ", before ? "" : "watching ", before ? watcher->changed : watcher->settings->args.schedule);
+    put_change(line, before ? was : NULL, time_text(now->makespan, &m, is), m.name);
+    put_word(line, ", ");
+    put_change(line, before ? bytes_text(before->peak, was) : NULL, bytes_text(now->peak, is), "");
+}
+
+static int lines_of(const struct text *t) {
+    int n = 0;
+    for (size_t i = 0; i < t->n; i++)
+        n += t->s[i] == '\n' || i + 1 == t->n;
+    return n;
+}
+
+/* At most so many lines, each to the end of the terminal's line. */
+static void put_lines(struct text *out, const struct text *t, int most) {
+    const char *end = t->s + t->n;
+    for (const char *s = t->s; s < end && most-- > 0;) {
+        const char *stop = memchr(s, '\n', (size_t)(end - s));
+        stop = stop ? stop : end;
+        put_bytes(out, s, (size_t)(stop - s));
+        put_word(out, "\033[K\n");
+        s = stop + (stop < end);
+    }
+}
+
+/* The last frame, as much of it as there is room for, and below it what happened since. */
+static void draw(const struct watcher *watcher) {
+    struct scratch scratch = scratch_begin();
+    struct winsize size;
+    struct text out = {0};
+    int rows = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 24;
+    int below = lines_of(&watcher->bad) + 1, lines = lines_of(&watcher->good), room = rows - below - (lines > 0);
+    bool cut = lines > room;
+    put_word(&out, "\033[H");
+    put_lines(&out, &watcher->good, cut ? room - 1 : room);
+    if (cut && room > 0)
+        put(&out, "... %d more lines\033[K\n", lines - room + 1);
+    if (lines > 0 && room >= 0)
+        put_word(&out, "\033[K\n");
+    put_lines(&out, &watcher->bad, rows - 1);
+    put(&out, "%s\033[K\033[J", watcher->line.n ? watcher->line.s : "watching; Ctrl-C ends this");
+    tell(out.s);
+    scratch_end(scratch);
+}
+
+static void keep(struct text *to, const struct text *from, size_t n) {
+    to->n = 0;
+    put_bytes(to, n ? from->s : "", n);
+}
+
+static void take_frame(struct watcher *watcher) {
+    struct gist gist;
+    int status;
+    waitpid(child, &status, 0);
+    child = 0;
+    close(watcher->pipe);
+    watcher->pipe = -1;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && watcher->coming.n >= sizeof gist) {
+        size_t n = watcher->coming.n - sizeof gist;
+        memcpy(&gist, watcher->coming.s + n, sizeof gist);
+        keep(&watcher->good, &watcher->coming, n);
+        watcher->bad.n = 0;
+        if (watcher->changed)
+            say_change(watcher, &gist);
+        watcher->changed = NULL;
+        watcher->gist = gist;
+    } else {
+        keep(&watcher->bad, &watcher->coming, watcher->coming.n);
+        if (WIFSIGNALED(status))
+            put(&watcher->bad, "pianola: error: signal %d ended the compiler\n", WTERMSIG(status));
+    }
+    draw(watcher);
+}
+
+static void read_frame(struct watcher *watcher) {
+    char buf[1 << 16];
+    ssize_t n = read(watcher->pipe, buf, sizeof buf);
+    if (n > 0)
+        put_bytes(&watcher->coming, buf, (size_t)n);
+    else if (n == 0)
+        take_frame(watcher);
+}
+
+int watch(const struct settings *settings, struct gist (*frame)(const struct settings *, struct text *)) {
+    struct watcher watcher = {.settings = settings, .frame = frame, .files = watch_files(&settings->args), .pipe = -1};
+    owner = getpid();
+    sigset_t waiting = take_signals();
+    atexit(leave_screen);
+    enter_screen();
+    watcher.changed = settings->args.schedule;
+    begin_child(&watcher);
+    for (bool settling = false;;) {
+        struct pollfd fd[] = {{watcher.files.fd, POLLIN, 0}, {watcher.pipe, POLLIN, 0}};
+        struct timespec settle = {0, SETTLE * 1000000L};
+        int ready = ppoll(fd, 2, settling ? &settle : NULL, &waiting);
+        if (resized) { /* without a newer frame, the last one is cut */
+            resized = 0;
+            draw(&watcher);
+            if (!watcher.bad.n && !settling)
+                begin_child(&watcher);
+            continue;
+        }
+        if (ready == 0) {
+            settling = false;
+            begin_child(&watcher);
+        }
+        const char *changed = ready > 0 && fd[0].revents ? changed_file(&watcher.files) : NULL;
+        if (changed) {
+            watcher.changed = changed;
+            settling = true;
+            end_child(&watcher);
+        } else if (ready > 0 && fd[1].revents)
+            read_frame(&watcher);
+    }
+}

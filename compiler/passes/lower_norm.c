@@ -1,0 +1,76 @@
+/* Where updates are clipped: the norm of all gradients, which each rank that updates anything needs before it does.
+ *
+ * Each rank adds up the squares of what it updates (NORM), once that is complete, and the ranks add up their sums
+ * (ALL_REDUCE_N). What has replicas counts once. If all sets have as many, and no rank has parts of two of them, each
+ * replica of the model adds up for itself, and where a rank has it all, as in DDP, nothing travels. Else the first
+ * replica of each set counts, or with zero all, of which each updates a piece; and all ranks meet. */
+#include "lower.h"
+#include <string.h>
+
+/* The replica of the model that each rank has a part of, -1: none. Returns how many there are; 1: all ranks are as of
+ * one. */
+static int find_replicas(const struct build *build, int32_t *replica_of) {
+    int replicas = 0;
+    bool apart = true;
+    memset(replica_of, -1, sizeof *replica_of * (size_t)build->p->workers);
+    for (int i = 0; i < build->ndone; i++) {
+        const struct homes *homes = homes_of(build->sp, build->done[i].set);
+        apart &= !homes->zero && (replicas == 0 || homes->lists == replicas);
+        replicas = homes->lists;
+        for (int l = 0; l < homes->lists; l++) {
+            int32_t *of = &replica_of[replica(build, build->done[i], l)->rank];
+            apart &= *of < 0 || *of == l;
+            *of = l;
+        }
+    }
+    for (int r = 0; r < build->p->workers && !apart; r++)
+        replica_of[r] = replica_of[r] < 0 ? -1 : 0;
+    return apart ? replicas : 1;
+}
+
+static void issue_norm(struct build *build, struct shard shard, int l, bool counts) {
+    const struct owner *owner = replica(build, shard, l);
+    int r = owner->rank;
+    bool first = build->norm[r] < 0;
+    if (first)
+        build->norm[r] = new_buf(build, r, K_norm, -1, -1, -1, NORM_BYTES, 0);
+    else if (!counts)
+        return;
+    issue(build, r, OP_NORM, shard.set, -1, -1, -1)->first = first;
+    if (counts)
+        add_gradient(build, shard, l);
+    add_operand(build, r, ROLE_norm, build->norm[r]);
+}
+
+/* The ranks with a part of the replica meet. */
+static void add_up(struct build *build, const int32_t *replica_of, int which) {
+    int n = 0, W = build->p->workers;
+    int32_t *rank = NEW(int32_t, W);
+    for (int r = 0; r < W; r++)
+        if (replica_of[r] == which)
+            rank[n++] = r;
+    if (n < 2)
+        return;
+    int g = intern_group(build, rank, n);
+    for (int i = 0; i < n; i++) {
+        issue_collective(build, rank[i], OP_ALL_REDUCE_N, 0, -1, -1, g);
+        add_operand(build, rank[i], ROLE_norm, build->norm[rank[i]]);
+        set_algorithm(build, rank[i]);
+    }
+}
+
+void issue_norms(struct build *build) {
+    int32_t *replica_of = NEW(int32_t, build->p->workers);
+    int replicas = find_replicas(build, replica_of);
+    for (int pass = 0; pass < 2; pass++) /* those that count nothing come last, where a rank has nothing else */
+        for (int i = 0; i < build->ndone; i++) {
+            const struct homes *homes = homes_of(build->sp, build->done[i].set);
+            for (int l = 0; l < homes->lists; l++) {
+                bool counts = replicas > 1 || homes->zero || l == 0;
+                if (counts == (pass == 0))
+                    issue_norm(build, build->done[i], l, counts);
+            }
+        }
+    for (int k = 0; k < replicas; k++)
+        add_up(build, replica_of, k);
+}

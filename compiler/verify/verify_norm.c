@@ -1,0 +1,159 @@
+/* The norm that updates are clipped by: of every element of every set once, of its gradient as the update takes it.
+ *
+ * A norm is a leaf, which is a part of a set whose gradient was complete when it was added, or the join of two norms.
+ * Like sums of gradients (verify_sums.c) they never change, and go by their number. An update walks down from its norm
+ * to the parts: they must make up all sets, each of them once. Most updates find a norm that has been walked before.
+ * Which of two replicas' gradients was added makes no difference: both are the sum that all of them have. */
+#include "check.h"
+#include <stdlib.h>
+
+struct norm {
+    int32_t a, b; /* join: the two norms, > 0; leaf: ~set */
+    struct span span;
+    int32_t n; /* leaves, with multiplicity */
+};
+struct norms {
+    struct norm *norm;
+    size_t n, cap;
+    int32_t whole, most; /* the last one found to be of all sets; the most leaves: all that homes update */
+    int32_t *todo;
+    struct part *part;
+};
+struct part {
+    int32_t set;
+    struct span span;
+};
+
+static int32_t new_norm(struct norms *norms, struct norm norm) {
+    GROW(norms->norm, norms->cap, norms->n + 1);
+    norms->norm[norms->n] = norm;
+    return (int32_t)norms->n++;
+}
+
+bool norms_begin(struct check *check) {
+    struct norms *norms = check->values->norms = NEW(struct norms, 1);
+    new_norm(norms, (struct norm){0}); /* NO_SUM */
+    for (int set = 0; set < check->values->sets; set++)
+        norms->most += check->values->homes[set].lists * check->values->homes[set].size;
+    norms->todo = NEW(int32_t, norms->most + 1);
+    norms->part = NEW(struct part, norms->most + 1);
+    return !check->sp->clip || !check->p->update ||
+           refute_all(check, CLAIM_JOBS, "nothing is proved of updates that are jobs together with norms");
+}
+
+/* Adds norm b to a. A part counts once at most, so there are no more leaves than homes. */
+static bool join_norms(struct check *check, int r, int32_t i, int32_t *a, int32_t b) {
+    struct norms *norms = check->values->norms;
+    int32_t n = norms->norm[*a].n + norms->norm[b].n;
+    if (n > norms->most)
+        return refute(check, CLAIM_GRADIENTS, r, i,
+                      "its norm would have %d parts, and homes update %d: some come twice", n, norms->most);
+    if (*a == NO_SUM || b == NO_SUM)
+        *a = *a == NO_SUM ? b : *a;
+    else
+        *a = new_norm(norms, (struct norm){*a, b, {0, 0}, n});
+    return true;
+}
+
+static bool is_norm(struct check *check, int r, int32_t i, const struct arg *a) {
+    if (!a)
+        return refute(check, CLAIM_GRADIENTS, r, i, "no operand norm");
+    return check->p->rank[r].buf[a->buf].kind == K_norm ||
+           refute(check, CLAIM_JOBS, r, i, "its operand norm is %s", buf_text(check, r, a->buf));
+}
+
+bool run_norm(struct check *check, int r, int32_t i) {
+    const struct rank *k = &check->p->rank[r];
+    const struct instr *x = &k->ins[i];
+    const struct arg *norm = find_arg(k, x, ROLE_norm, 0), *dw = find_arg(k, x, ROLE_dw, 0);
+    if (!is_norm(check, r, i, norm) || (dw && !is_own_gradient(check, r, i, dw)))
+        return false;
+    struct value *value = &check->values->val[r][norm->buf];
+    int32_t part = NO_SUM, before = x->first ? NO_SUM : value->sum;
+    if (dw)
+        part = new_norm(check->values->norms, (struct norm){~x->stage, 0, units_of(check, r, dw), 1});
+    if (!join_norms(check, r, i, &before, part))
+        return false;
+    value->sum = before;
+    value->set = true;
+    return true;
+}
+
+bool add_up_norms(struct check *check, const struct series *series, int32_t nth) {
+    int32_t sum = NO_SUM;
+    for (int pass = 0; pass < 2; pass++)
+        for (int m = 0; m < series->g->n; m++) {
+            int r = series->g->rank[m];
+            int32_t i = series->ins[m][nth];
+            const struct rank *k = &check->p->rank[r];
+            const struct arg *norm = find_arg(k, &k->ins[i], ROLE_norm, 0);
+            if (pass) {
+                check->values->val[r][norm->buf].sum = sum;
+                if (!free_buffers(check, r, i, false))
+                    return false;
+                continue;
+            }
+            if (k->ins[i].stage != 0)
+                return refute(check, CLAIM_JOBS, r, i, "a norm is of no stage: it must say 0");
+            if (!check_reads(check, r, i) || !is_norm(check, r, i, norm) ||
+                !join_norms(check, r, i, &sum, check->values->val[r][norm->buf].sum))
+                return false;
+        }
+    return true;
+}
+
+/* ---- updates ---- */
+
+static int by_part(const void *x, const void *y) {
+    const struct part *a = x, *b = y;
+    return a->set != b->set ? (a->set > b->set) - (a->set < b->set)
+                            : (a->span.from > b->span.from) - (a->span.from < b->span.from);
+}
+
+/* What a norm is not of, or is of twice; NULL: it is of all sets once. */
+static const char *what_is_wrong(struct check *check, int32_t norm) {
+    struct norms *norms = check->values->norms;
+    size_t n = 0, parts = 0;
+    if (norm == norms->whole && norm != NO_SUM)
+        return NULL;
+    for (norms->todo[n++] = norm; n > 0;) { /* each join in hand has a leaf of its own at least */
+        const struct norm *x = &norms->norm[norms->todo[--n]];
+        if (x->a < 0)
+            norms->part[parts++] = (struct part){~x->a, x->span};
+        else if (x->a > 0) {
+            norms->todo[n++] = x->a;
+            norms->todo[n++] = x->b;
+        }
+    }
+    if (parts > 1)
+        qsort(norms->part, parts, sizeof *norms->part, by_part);
+    size_t next = 0;
+    for (int set = 0; set < check->values->sets; set++) {
+        int32_t at = 0, end = has_weights(check->p, set) ? check->values->units[set] : 0;
+        for (; next < parts && norms->part[next].set == set; next++) {
+            if (norms->part[next].span.from != at)
+                return format("%s set %d %s", norms->part[next].span.from > at ? "is not of" : "is of", set,
+                              norms->part[next].span.from > at
+                                  ? span_text((struct span){at, norms->part[next].span.from})
+                                  : "twice, at least in part");
+            at = norms->part[next].span.to;
+        }
+        if (at < end)
+            return format("is not of set %d, %s", set, span_text((struct span){at, end}));
+    }
+    norms->whole = norm;
+    return NULL;
+}
+
+bool is_clipped(struct check *check, int r, int32_t i) {
+    const struct rank *k = &check->p->rank[r];
+    const struct arg *norm = find_arg(k, &k->ins[i], ROLE_norm, 0);
+    if (!norm && !check->sp->clip)
+        return true;
+    if (!check->sp->clip)
+        return refute(check, CLAIM_GRADIENTS, r, i, "takes a norm, and updates are not clipped");
+    if (!is_norm(check, r, i, norm))
+        return false;
+    const char *wrong = what_is_wrong(check, check->values->val[r][norm->buf].sum);
+    return !wrong || refute(check, CLAIM_GRADIENTS, r, i, "its norm %s; it must be of all sets, each once", wrong);
+}

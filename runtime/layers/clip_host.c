@@ -1,0 +1,54 @@
+/* The sum of the squares of gradients, on the host. Squares are added up by exponent, in several tables in turn, since
+ * neighbours often have one exponent; before a sum of a table could overflow, all go to the norm's words. */
+#include "clip.h"
+
+enum { EXPONENTS = 256, TABLES = 4, LONGEST = TABLES << 16 }; /* 2^16 squares of 48 bits fill 64 */
+
+static void fold(uint64_t table[TABLES][EXPONENTS], uint64_t *norm) {
+    for (int t = 0; t < TABLES; t++)
+        for (uint32_t e = 0; e < EXPONENTS - 1; e++)
+            if (table[t][e] > 0)
+                norm_add(norm, 1, table[t][e], e > 0 ? e : 1);
+    norm_carry(norm);
+}
+
+static void count_special(const float *x, int64_t n, uint64_t *norm) {
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            norm[isnan(x[i]) ? NORM_NAN : NORM_INF]++;
+}
+
+static void add_squares(const float *x, int64_t n, uint64_t *norm) {
+    uint64_t table[TABLES][EXPONENTS] = {{0}}, special = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        uint32_t e = bits >> 23 & 255;
+        uint64_t m = (bits & 0x7fffff) | (uint32_t)(e > 0) << 23;
+        table[i % TABLES][e] += m * m;
+    }
+    for (int t = 0; t < TABLES; t++)
+        special |= table[t][EXPONENTS - 1];
+    if (special > 0)
+        count_special(x, n, norm);
+    fold(table, norm);
+}
+
+void host_norm(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, const float *dw,
+               uint64_t *norm, bool writes) {
+    if (writes)
+        memset(norm, 0, NORM_BYTES);
+    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
+        const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
+        int64_t end = l->param / 4;
+        for (int i = 0; i < all.n && l->set == SET_OWN; i++) {
+            int64_t begin = end;
+            end += all.at[i].count;
+            int64_t from = begin > first ? begin : first, to = end < first + n ? end : first + n;
+            for (; from < to && counts_here(s, &all.at[i]); from += LONGEST)
+                add_squares(dw + (from - first), to - from < LONGEST ? to - from : LONGEST, norm);
+        }
+    }
+}
+
+double host_norm_value(const uint64_t *norm) { return norm_value(norm); }

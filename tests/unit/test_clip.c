@@ -1,0 +1,127 @@
+/* The exact sum of squares by which updates are clipped, against integers of the compiler's own 128 bits, and against
+ * what PyTorch's clip_grad_norm_ says of the ends: nothing, very much, very little, and no number. */
+#include "layers/clip.h"
+#include <criterion/criterion.h>
+#include <float.h>
+#include <stdlib.h>
+
+enum { LONG = 300000 }; /* more squares than a table has room for */
+__extension__ typedef unsigned __int128 wide;
+
+/* A stage of one layer with so many parameters. */
+static void norm_of(const float *g, int64_t n, uint64_t *norm, bool writes) {
+    struct rt_layer l = {.kind = LAYER_linear, .in = 1, .out = (int32_t)n, .unbiased = 1};
+    struct rt_stage s = {.layer = &l, .nlayers = 1, .weight = 4 * n};
+    struct rt_model m = {.clip = 1};
+    host_norm(&m, &s, 0, n, g, norm, writes);
+}
+
+static float scale_of(const float *g, int64_t n, float clip) {
+    uint64_t norm[NORM_WORDS];
+    norm_of(g, n, norm, true);
+    return clip_scale(clip, norm);
+}
+
+static float *numbers(int64_t n, unsigned seed) {
+    float *g = malloc((size_t)n * sizeof *g);
+    for (int64_t i = 0; i < n; i++) {
+        seed = seed * 1664525 + 1013904223;
+        uint32_t bits = seed ^ seed >> 15;
+        memcpy(&g[i], &bits, sizeof bits);
+        g[i] = isfinite(g[i]) ? g[i] : 0;
+    }
+    return g;
+}
+
+/* So many equal numbers m * 2^(e - 150) have the sum n m m 2^(2 e - 2), in units of 2^-298. */
+static void expect_equal_ones(float x) {
+    uint64_t norm[NORM_WORDS];
+    float *g = malloc(LONG * sizeof *g);
+    for (int i = 0; i < LONG; i++)
+        g[i] = i % 2 ? x : -x;
+    norm_of(g, LONG, norm, true);
+    int e;
+    uint64_t m = (uint64_t)ldexp(frexp((double)x, &e), 24); /* x = m 2^(e - 24) */
+    wide sum = (wide)(m * m) * LONG;
+    int at = 2 * (e - 24) - NORM_LEAST;
+    for (; at < 0; at++)
+        sum >>= 1;
+    for (int i = 0; i < NORM_LIMBS; i++) {
+        int from = at - 32 * i; /* of the sum's lowest bit, in this word */
+        wide want = from <= -128 || from >= 32 ? 0 : from >= 0 ? sum << from : sum >> -from;
+        cr_assert_eq(norm[i], (uint64_t)want & 0xffffffff, "%g: word %d is %llx", (double)x, i,
+                     (unsigned long long)norm[i]);
+    }
+    cr_assert(fabs(norm_value(norm) - sqrt((double)LONG) * (double)x) <= 1e-15 * sqrt((double)LONG) * (double)x);
+    free(g);
+}
+
+Test(clip, sums_are_exact) {
+    const float x[] = {FLT_MAX, FLT_MIN, FLT_TRUE_MIN, 1e30f, 1e-30f, 1, 0x1.fffffep-1f, 0x1.000002p65f, 3.1415927f};
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++)
+        expect_equal_ones(x[i]);
+}
+
+Test(clip, large_ones_do_not_hide_small_ones) {
+    const float g[] = {0x1p127f, FLT_TRUE_MIN, 0x1p-100f};
+    uint64_t norm[NORM_WORDS], without[NORM_WORDS];
+    norm_of(g, 3, norm, true);
+    norm_of(g, 1, without, true);
+    cr_assert(norm[0] == without[0] + 1 && norm[98 / 32] == without[98 / 32] + (1u << 98 % 32));
+}
+
+Test(clip, order_and_parts_do_not_matter) {
+    enum { N = 10007 };
+    float *g = numbers(N, 3), *other = malloc(N * sizeof *other);
+    uint64_t whole[NORM_WORDS], parts[NORM_WORDS], sum[NORM_WORDS] = {0};
+    for (int i = 0; i < N; i++)
+        other[i] = g[(int64_t)i * 4211 % N];
+    norm_of(g, N, whole, true);
+    norm_of(other, 4000, parts, true);
+    norm_of(other + 4000, N - 4000, parts, false);
+    cr_assert_arr_eq(whole, parts, sizeof whole);
+    for (int from = 0; from < N; from += 1000) { /* of ranks, added word by word */
+        norm_of(g + from, N - from < 1000 ? N - from : 1000, parts, true);
+        host_add_norm(sum, parts);
+    }
+    cr_assert(norm_value(sum) == norm_value(whole) && norm_value(whole) > 0);
+    cr_assert(clip_scale(0.5f, sum) == clip_scale(0.5f, whole));
+    free(g);
+    free(other);
+}
+
+/* What is no parameter, and what other members of a team count, do not matter, whatever it is. */
+Test(clip, parameters_count_once) {
+    struct rt_layer l[] = {{.kind = LAYER_linear, .in = 3, .out = 5, .share = {SPLIT_ROWS, 1, 2, {0}}},
+                           {.kind = LAYER_layernorm, .out = 6, .param = 64},
+                           {.kind = LAYER_linear, .in = 1, .out = 1, .param = 128, .set = SET_SHARED}};
+    struct rt_stage s = {.layer = l, .nlayers = 3, .weight = 256};
+    struct rt_model m = {.clip = 1};
+    float g[64];
+    uint64_t norm[NORM_WORDS];
+    for (int i = 0; i < 64; i++)
+        g[i] = i < 15 ? 2 : i >= 16 && i < 28 ? 3 : NAN;
+    host_norm(&m, &s, 0, 64, g, norm, true);
+    cr_assert(norm_value(norm) == sqrt(15 * 4 + 12 * 9));
+    host_norm(&m, &s, 8, 12, g + 8, norm, true); /* a shard */
+    cr_assert(norm_value(norm) == sqrt(7 * 4 + 4 * 9));
+    s.place = 1; /* the norm's parameters are the first member's */
+    host_norm(&m, &s, 0, 64, g, norm, true);
+    cr_assert(norm_value(norm) == sqrt(15 * 4));
+}
+
+Test(clip, ends) {
+    const float zeros[] = {0, -0.0f, 0}, infinite[] = {1, -INFINITY}, nothing[] = {INFINITY, NAN, 1},
+                four[] = {4, 0, 3};
+    uint64_t norm[NORM_WORDS];
+    cr_assert(scale_of(zeros, 3, 1) == 1);
+    cr_assert(scale_of(four, 3, 10) == 1);
+    cr_assert(scale_of(four, 3, 5) == (float)(5 / (5 + 1e-6)));
+    cr_assert(scale_of(four, 3, 0.5f) == (float)(0.5 / (5 + 1e-6)));
+    cr_assert(scale_of(infinite, 2, 1) == 0, "what is finite becomes 0, the rest no number");
+    cr_assert(isnan(scale_of(nothing, 3, 1)));
+    norm_of(infinite, 2, norm, true);
+    cr_assert(isinf(norm_value(norm)));
+    norm_of(zeros, 3, norm, true);
+    cr_assert(norm_value(norm) == 0);
+}
