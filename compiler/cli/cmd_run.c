@@ -200,8 +200,6 @@ static void check_run(const struct compile *c, const struct settings *settings) 
     check_device(c, settings->cuda);
     if (settings->steps == 0 && (settings->one_rank || settings->held_out))
         die("--steps 0 trains nothing: there is nothing for --%s", settings->one_rank ? "compare" : "val");
-    if (settings->held_out && settings->cuda)
-        die("--val: validation runs on CPUs; train with --device host");
     if (settings->held_out && c->spec->model->rt.input != INPUT_TOKENS)
         die("--val: %s: its input is no text, and has no held-out part", c->args.model);
     if (settings->algorithms && !settings->cuda)

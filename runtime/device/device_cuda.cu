@@ -146,7 +146,7 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     struct rt_bind at = job_bind(p, re->rank, own->arena, x);
     at.batch = &batch;
     at.loss = own->loss + (x->op == OP_F && tells_loss(s) ? x->batch : written_batches(p));
-    at.routed = x->op == OP_F && tells_routed(s) ? own->routed : NULL;
+    at.routed = x->op == OP_F && tells_routed(s) && !re->validating ? own->routed : NULL;
     if (x->op == OP_F && x->at[ROLE_input] >= 0 &&
         (at.at[SP_X] || !begins_job(p, x))) { /* recompute: keep the input only */
         char *input = job_operand(own->arena, x, ROLE_input);

@@ -143,6 +143,10 @@ struct cuda_steps {
 bool steps_open(struct cuda_steps *steps);
 /* Enqueues a step, the microbatches of whose first pass are in place, and the copies of its losses. */
 void steps_run(struct cuda_steps *steps, int64_t step, bool timed);
+/* Enqueues step `step` of a validation on data, NULL where these ranks read none, lane by lane: its forwards and
+ * messages, and the copies of its losses. All steps so far have ended; `next` is the one to come, whose place for losses
+ * it takes and whose microbatches it overwrites. */
+void steps_validate(struct cuda_steps *steps, int64_t next, int64_t step, const struct data *data);
 /* When the instructions of the timed step enqueued last, which has ended, ran; those of the period, the last time.
  * stamp: per rank, seconds since the first step that this was called for began. It and steps_when are called for every
  * step from then on, before the next is enqueued. */

@@ -38,6 +38,12 @@ static void count(struct cuda_steps *steps, int r, int section) {
     const struct rt_program *p = program_of(steps);
     const struct rt_rank *k = stream_of(steps, r);
     const struct cuda_rank *rank = &steps->rank[r];
+    const struct replay *re = &steps->replay[r];
+    for (int l = 0; rank->reached && re->validating && l <= k->nlanes; l++)
+        cuda_write_word(steps->origin, &rank->reached[l],
+                        (uint32_t)(l < k->nlanes ? re->cursor[l] - k->lane_at[l] : re->passes));
+    if (re->validating) /* is no step of the training's */
+        return;
     enum cuda_pass pass = section == PERIOD                           ? PASS_REPEATS
                           : section == BEHIND_PERIOD && p->period > 0 ? PASS_ENDS
                                                                       : PASS_BEGINS;
@@ -109,16 +115,20 @@ static void note(struct cuda_steps *steps, int64_t until) {
     }
 }
 
+static void await(const struct cuda_steps *steps, cudaEvent_t event) {
+    if (steps->wait)
+        steps->wait(steps->context, event);
+    else
+        CUDA(cudaEventSynchronize(event));
+}
+
 /* A pass is enqueued when the one two before it has ended: then one of the two places for microbatches is free. */
 static void keep_pace(struct cuda_steps *steps, int64_t pass) {
     int64_t before = steps->run * passes_of(program_of(steps)) + pass; /* how many passes */
     if (before < 2)
         return;
     double asked = seconds();
-    if (steps->wait)
-        steps->wait(steps->context, steps->passed[before % 2]);
-    else
-        CUDA(cudaEventSynchronize(steps->passed[before % 2]));
+    await(steps, steps->passed[before % 2]);
     steps->busy -= steps->run > 1 ? seconds() - asked : 0;
     note(steps, before - 1);
 }
@@ -158,6 +168,28 @@ void steps_run(struct cuda_steps *steps, int64_t step, bool timed) {
     }
     steps->busy += steps->run > 1 ? seconds() - begin : 0;
     steps->run++;
+}
+
+void steps_validate(struct cuda_steps *steps, int64_t next, int64_t step, const struct data *data) {
+    int64_t passes = passes_of(program_of(steps));
+    if (passes > 1) /* before the events of passes are recorded anew */
+        note(steps, steps->run * passes);
+    for (int r = 0; r < steps->n; r++) {
+        steps->replay[r].validating = true;
+        steps->replay[r].step = next;
+    }
+    for (int64_t pass = 0; pass < passes; pass++) {
+        if (pass >= 2)
+            await(steps, steps->passed[pass % 2]);
+        for (int r = 0; r < steps->n && data; r++)
+            cuda_feed(&steps->replay[r], step, pass, data, steps->origin);
+        enqueue(steps, pass, UNTIMED, false);
+        CUDA(cudaEventRecord(steps->passed[pass % 2], steps->origin));
+        for (int r = 0; r < steps->n; r++)
+            cuda_tell(&steps->replay[r], pass, steps->origin);
+    }
+    for (int r = 0; r < steps->n; r++)
+        steps->replay[r].validating = false;
 }
 
 /* When the step began, in seconds since the first that was asked for. */

@@ -89,16 +89,37 @@ static void keep_when(struct training *training, int64_t step) {
     steps_when(&training->steps, step, last_home(training->p), training->when);
 }
 
-static void tell(struct training *training, int64_t step) {
-    const struct rt_run *run = &training->all->run;
+/* Of each microbatch of a step that has ended. */
+static const float *losses_of(struct training *training, int64_t step) {
     for (int b = 0; b < training->p->batches; b++) {
         training->loss[b] = 0;
         for (int r = 0; r < training->p->workers; r++)
             training->loss[b] += training->steps.rank[r].told[step % 2][b];
     }
-    struct rt_ended ended = {step, training->loss, training->when, run->makespan[step], NAN, NAN, NAN};
+    return training->loss;
+}
+
+static void tell(struct training *training, int64_t step, double validation) {
+    const struct rt_run *run = &training->all->run;
+    struct rt_ended ended = {step, losses_of(training, step), training->when, run->makespan[step], NAN, validation, NAN};
     ended.norm = run->norm ? run->norm[step] : NAN;
     run->ended(run->context, &ended);
+}
+
+/* The loss on held-out text before step `next`, where one is due. */
+static double validate(struct training *training, int64_t next) {
+    const struct rt_run *run = &training->all->run;
+    double sum = 0;
+    if (!run->held_out || next == 0 || next % run->every != 0)
+        return NAN;
+    CUDA(cudaEventSynchronize(training->steps.end[(next - 1) % 2]));
+    for (int64_t k = 0; k < data_steps(run->held_out); k++) {
+        steps_validate(&training->steps, next, k, run->held_out);
+        for (int r = 0; r < training->p->workers; r++)
+            CUDA(cudaEventSynchronize(training->steps.rank[r].came[next % 2]));
+        sum += mean_loss(losses_of(training, next), training->p->batches);
+    }
+    return sum / (double)data_steps(run->held_out);
 }
 
 /* The losses of a step that has been enqueued, once it has ended. */
@@ -128,6 +149,7 @@ static bool train(struct training *training, char *why, size_t nwhy) {
             keep_times(training, s - 1);
         if (run->ended && s > 0)
             keep_when(training, s - 1);
+        double validation = validate(training, s);
         if (s < run->steps)
             one_step(training, s);
         if (s == 0)
@@ -136,8 +158,8 @@ static bool train(struct training *training, char *why, size_t nwhy) {
         if (run->progress)
             run->progress(run->context, s, loss, seconds() - begin);
         if (run->ended)
-            tell(training, s - 1);
-        if (!data_same(run->data, why, nwhy))
+            tell(training, s - 1, validation);
+        if (!data_same(run->data, why, nwhy) || (run->held_out && !data_same(run->held_out, why, nwhy)))
             return false;
     }
     training->all->host = run->steps > 2 ? training->steps.busy / (double)(run->steps - 2) : 0;

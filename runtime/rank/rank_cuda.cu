@@ -167,10 +167,8 @@ extern "C" void backend_choose(struct rank_run *run) {
     snprintf(own.name, sizeof own.name, "%s", device.name);
     memcpy(me.uuid, &device.uuid, sizeof me.uuid);
     run->world.all(run->world.link, &me, all, sizeof me);
-    bool ok = !run->flags.held_out && cuda_fits(&device, why, sizeof why);
-    if (run->flags.held_out)
-        snprintf(why, sizeof why, "--val: ranks on GPUs do not validate; `pianola run --val` does");
-    ok = ok && (transport_of(run)->one_host ? together : alone)(run, all, why, sizeof why);
+    bool ok = cuda_fits(&device, why, sizeof why) &&
+              (transport_of(run)->one_host ? together : alone)(run, all, why, sizeof why);
     free(all);
     world_verdict(&run->world, ok, why);
     plan_products(run);
@@ -364,7 +362,15 @@ extern "C" void backend_wait(struct rank_run *run, int64_t step, float *loss, do
 }
 
 extern "C" void backend_validate(struct rank_run *run, int64_t step, float *loss) {
-    (void)run, (void)step, (void)loss; /* backend_choose has refused it */
+    struct rank_backend *backend = run->backend;
+    const struct cuda_rank *own = &backend->rank;
+    int64_t next = run->from + backend->enqueued;
+    bool reads = rank_reads(run);
+    steps_validate(&backend->steps, next, step, reads ? run->held_out : NULL);
+    if (reads && step == run->held_steps - 1) /* backend_enqueue had sent them */
+        cuda_feed(&run->replay, next, 0, run->data, backend->steps.origin);
+    wait_for(run, own->came[next % 2]);
+    memcpy(loss, own->told[next % 2], sizeof *loss * (size_t)run->program.batches);
 }
 
 extern "C" double backend_waited(struct rank_run *run) {

@@ -54,6 +54,25 @@ expect "checkpoints between steps" "4 standin: 2 of 5 graphs launched ahead" "$(
 rm -rf "$saved"
 expect "timelines" "4 standin: 0 of 5 graphs launched ahead" "$(ahead --steps 6 --timeline "$room/ahead")"
 expect "1f1b without a graph" "$(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$(over_mpi 1f1b 4 --steps 4 --no-graph)"
+# Validations between steps: the losses that the host finds, and the weights of a run without.
+head -c 20000 /usr/share/common-licenses/GPL-3 >"$room/text"
+tail -c 2000 /usr/share/common-licenses/GPL-3 >"$room/held"
+gpt=(--model schedules/models/gpt.lua -D layers=4 -D width=16 -D heads=2 -D context=16 -D rows=2 -D batches=4)
+validated=(--steps 5 --val "$room/held" --val-every 2 --data "$room/text")
+for name in 1f1b fslpp pipedream; do
+    compiled "$name-gpt" "$name" "${gpt[@]}"
+    n=$(wc -l <"$room/$name-gpt/app.gpu")
+    in_process "schedules/$name.lua" "${gpt[@]}" "${validated[@]}" --metrics "$room/host" >/dev/null
+    for flags in "" "--messages put" "--no-graph"; do
+        [[ $name != 1f1b && $flags == --no-graph ]] && continue # pipedream repeats a period
+        # shellcheck disable=SC2086
+        plain=$(over_mpi "$name-gpt" "$n" --steps 5 --data "$room/text" $flags)
+        # shellcheck disable=SC2086
+        expect "$name $flags: validation changes no weight" "$plain" "$(over_mpi "$name-gpt" "$n" "${validated[@]}" --metrics "$room/ranks" $flags)"
+        expect "$name $flags: losses of the host" "" "$(python3 -B tests/recipe/judge.py same "$room/host" "$room/ranks" 2>&1 | tail -n 1)"
+        expect "$name $flags: two validations" 2 "$(grep -c validation_loss "$room/ranks")"
+    done
+done
 for lanes in peer rank; do # communicators of two for both directions, of all
     compiled "fslpp-$lanes" fslpp "${integers[@]}" --lanes $lanes
     expect "fslpp, a lane per $lanes" "$(in_process schedules/fslpp.lua "${integers[@]}" --steps 4)" \

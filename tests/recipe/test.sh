@@ -72,6 +72,14 @@ for schedule in serial 1f1b zbv ddp fsdp zero1 fslpp dp_tp_pp seq1f1b terapipe w
     expect "$schedule: validation changes no weight" "$(train "${here[@]}" | field weights)" "${with:-none}"
     [[ $schedule == pipedream* ]] || expect "$schedule: losses of one rank" "" "$(judge same "$room/serial" "$room/$schedule")"
 done
+for schedule in serial 1f1b fslpp seq1f1b 1f1b_offload pipedream; do # on the stand-in for a GPU, with graphs and periods
+    here=("schedules/$schedule.lua" "${tiny[@]}" "${recipe[@]}" --steps 6 --device cuda)
+    export PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so
+    with=$(train "${here[@]}" --val "$room/held" --val-every 2 --metrics "$room/gpu" | field weights)
+    expect "$schedule on a GPU: validation changes no weight" "$(train "${here[@]}" | field weights)" "${with:-none}"
+    expect "$schedule on a GPU: losses of the host" "" "$(judge same "$room/$schedule" "$room/gpu")"
+    unset PIANOLA_CUDA
+done
 still=("${tiny[@]}" -D lr=1e-30 --data "$room/held")
 train schedules/serial.lua "${still[@]}" --steps $((3999 / 16 / 8)) --metrics "$room/epoch" >/dev/null
 train schedules/1f1b.lua "${still[@]}" --steps 4 --val "$room/held" --val-every 2 --metrics "$room/same" >/dev/null
