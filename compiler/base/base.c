@@ -173,6 +173,28 @@ void *grow_bytes(void *p, size_t *cap, size_t need, size_t size) {
     return q;
 }
 
+/* Merges runs of n elements, then of 2 n, and so on, from one of two arrays to the other. */
+void sort(void *a, size_t n, size_t size, int (*compare)(const void *x, const void *y)) {
+    struct scratch scratch = scratch_begin();
+    char *from = a, *to = alloc(n * size + 1);
+    for (size_t run = 1; run < n; run *= 2) {
+        for (size_t begin = 0; begin < n; begin += 2 * run) {
+            size_t left = begin, middle = begin + run < n ? begin + run : n, right = middle;
+            size_t end = begin + 2 * run < n ? begin + 2 * run : n;
+            for (size_t i = begin; i < end; i++) {
+                bool second = left == middle || (right < end && compare(from + right * size, from + left * size) < 0);
+                memcpy(to + i * size, from + (second ? right++ : left++) * size, size);
+            }
+        }
+        char *sorted = to;
+        to = from;
+        from = sorted;
+    }
+    if (from != a)
+        memcpy(a, from, n * size);
+    scratch_end(scratch);
+}
+
 int by_value(const void *x, const void *y) {
     double a = *(const double *)x, b = *(const double *)y;
     return (a > b) - (a < b);

@@ -29,7 +29,9 @@ size_t allocated(void); /* bytes handed out since the last free_all */
 void *grow_bytes(void *p, size_t *cap, size_t need, size_t size);
 #define GROW(p, cap, need) ((p) = (need) > (cap) ? grow_bytes((p), &(cap), (need), sizeof *(p)) : (p))
 
-int by_value(const void *x, const void *y);    /* compares doubles, for qsort */
+/* As qsort, but stable, so that no library's way with equal elements can be seen; and fast without one, too. */
+void sort(void *a, size_t n, size_t size, int (*compare)(const void *x, const void *y));
+int by_value(const void *x, const void *y);    /* compares doubles, for sort */
 int64_t common_multiple(int64_t a, int64_t b); /* the least, of two above 0 */
 
 /* diag.c: user errors. All end with exit code 2 unless a trap is set. Internal errors are asserts. */

@@ -82,15 +82,20 @@ void put(struct text *t, const char *fmt, ...) {
 
 void put_word(struct text *t, const char *s) { put_bytes(t, s, strlen(s)); }
 
-void put_int(struct text *t, int64_t v) {
-    char digits[24], *s = digits + sizeof digits;
+/* Its digits before `end`; where they begin. */
+static char *write_int(char *end, int64_t v) {
     uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
     do
-        *--s = (char)('0' + u % 10);
+        *--end = (char)('0' + u % 10);
     while (u /= 10);
     if (v < 0)
-        *--s = '-';
-    put_bytes(t, s, (size_t)(digits + sizeof digits - s));
+        *--end = '-';
+    return end;
+}
+
+void put_int(struct text *t, int64_t v) {
+    char digits[24], *end = digits + sizeof digits, *s = write_int(end, v);
+    put_bytes(t, s, (size_t)(end - s));
 }
 
 size_t put_utf8(struct text *t, const char *s) {
@@ -118,10 +123,12 @@ const char *tame(const char *s) {
 
 const char *number(double x, char *buf) {
     if (x == floor(x) && fabs(x) < 9007199254740992.0) {
-        snprintf(buf, 32, "%lld", (long long)x);
-        return buf;
+        char *end = buf + 31, *digits = write_int(end, (int64_t)x);
+        *end = 0;
+        return memmove(buf, digits, (size_t)(end - digits) + 1);
     }
-    for (int digits = 6; digits <= 17; digits++) {
+    snprintf(buf, 32, "%.15g", x); /* where so many digits are too few, so are fewer */
+    for (int digits = strtod(buf, NULL) == x ? 6 : 16; digits <= 17; digits++) {
         snprintf(buf, 32, "%.*g", digits, x);
         if (strtod(buf, NULL) == x)
             break;

@@ -72,7 +72,7 @@ struct left_out {
     char why[WHY];
 };
 
-static int sorted_by; /* qsort has no context argument */
+static int sorted_by; /* sort has no context argument */
 
 static int smaller(const void *x, const void *y) {
     const struct row *a = x, *b = y;
@@ -490,7 +490,7 @@ int cmd_compare(const struct settings *settings) {
         die("none of these schedules can be compared");
     }
     if (sorted_by >= 0)
-        qsort(row, (size_t)table.nrows, sizeof *row, smaller);
+        sort(row, (size_t)table.nrows, sizeof *row, smaller);
     struct text out = {0};
     if (settings->train)
         put_trained(&out, &table, settings);

@@ -133,7 +133,7 @@ static int32_t draw(const struct settings *settings, const float *logits, int32_
         choice[i] = (struct choice){(float)weight, i};
         all += choice[i].weight;
     }
-    qsort(choice, (size_t)n, sizeof *choice, heavier);
+    sort(choice, (size_t)n, sizeof *choice, heavier);
     while (many == 0 || (many < n && kept < settings->top_p * all))
         kept += choice[many++].weight;
     double at = (double)(host_hash(settings->seed, (uint64_t)place) >> 11) * 0x1p-53 * kept;

@@ -144,6 +144,6 @@ struct trained train(const struct compile *c, const struct settings *settings, s
 double median(const double *x, int64_t n) {
     double *a = NEW(double, n);
     memcpy(a, x, sizeof *a * (size_t)n);
-    qsort(a, (size_t)n, sizeof *a, by_value);
+    sort(a, (size_t)n, sizeof *a, by_value);
     return n % 2 ? a[n / 2] : (a[n / 2 - 1] + a[n / 2]) / 2;
 }

@@ -64,7 +64,7 @@ static void bind_program(struct side *side) {
 
 /* ---- the same, for a timeline alone ---- */
 
-static const struct side *sorted; /* qsort has no context argument */
+static const struct side *sorted; /* sort has no context argument */
 
 /* Sorts by end. At equal ends, operations of no length come last; among these, a reduction before the update that needs
  * it, which is in the first lane. */
@@ -94,7 +94,7 @@ static void bind_rank(struct side *side, int first, int n) {
     for (int i = 0; i < n; i++)
         order[i] = first + i;
     sorted = side;
-    qsort(order, (size_t)n, sizeof *order, by_end);
+    sort(order, (size_t)n, sizeof *order, by_end);
     for (int at = 0; at < n; at++) {
         int o = order[at], low = 0, high = at;
         const struct diff_op *op = &side->op[o];
@@ -349,7 +349,7 @@ static void list_roots(struct diff *diff) {
         r->critical = (r->a >= 0 && a->op[r->a].critical) || (r->b >= 0 && b->op[r->b].critical);
         diff->root[diff->nroots++] = *r;
     }
-    qsort(diff->root, (size_t)diff->nroots, sizeof *diff->root, by_weight);
+    sort(diff->root, (size_t)diff->nroots, sizeof *diff->root, by_weight);
     int32_t *place = NEW(int32_t, n); /* in the list, from 1 on, of the nodes that are roots */
     for (int k = 0; k < diff->nroots; k++)
         place[diff->root[k].a >= 0 ? diff->root[k].a : a->n + diff->root[k].b] = k + 1;

@@ -141,7 +141,7 @@ static void begin_together(const struct side *side, const struct timeline_rows *
 /* ---- the median step ---- */
 
 double median_of(double *x, int n) {
-    qsort(x, (size_t)n, sizeof *x, by_value);
+    sort(x, (size_t)n, sizeof *x, by_value);
     return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 

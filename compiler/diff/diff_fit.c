@@ -170,7 +170,7 @@ static struct points points_of(const struct side *side) {
         else
             add_point(&points, (struct point){op->peer, op->rank, op->bytes, t, false});
     }
-    qsort(points.at, (size_t)points.n, sizeof *points.at, by_link);
+    sort(points.at, (size_t)points.n, sizeof *points.at, by_link);
     return points;
 }
 

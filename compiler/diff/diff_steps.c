@@ -34,8 +34,8 @@ static double exact_p(int n, int m, double u) {
 }
 
 double rank_sum_test(double *x, int n, double *y, int m) {
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    qsort(y, (size_t)m, sizeof *y, by_value);
+    sort(x, (size_t)n, sizeof *x, by_value);
+    sort(y, (size_t)m, sizeof *y, by_value);
     double u = 0, ties = 0, all = n + m;
     for (int i = 0, j = 0; i < n || j < m;) {
         double least = j == m || (i < n && x[i] < y[j]) ? x[i] : y[j];
@@ -125,7 +125,7 @@ static int by_p(const void *x, const void *y) {
 
 /* How many of the n findings are taken. Shared: the most for which the last one's p is at most its share of CHANCE. */
 static int chosen(struct finding *finding, int n, bool shared) {
-    qsort(finding, (size_t)n, sizeof *finding, by_p);
+    sort(finding, (size_t)n, sizeof *finding, by_p);
     for (int i = n; i > 0; i--)
         if (finding[i - 1].p <= (shared ? CHANCE * i / n : CHANCE))
             return i;

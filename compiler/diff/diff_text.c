@@ -189,7 +189,7 @@ static void put_member(struct text *t, const struct diff *diff, int class, int i
     put(t, "\n");
 }
 
-static const struct diff *sorted; /* qsort has no context argument */
+static const struct diff *sorted; /* sort has no context argument */
 
 /* Sorts by the change of duration, the largest first. */
 static int by_change(const void *x, const void *y) {
@@ -221,7 +221,7 @@ static void put_classes(struct text *t, const struct diff *diff, const struct me
                 member[n++] = i;
         sorted = diff;
         if (c == LONGER)
-            qsort(member, (size_t)count[c], sizeof *member, by_change);
+            sort(member, (size_t)count[c], sizeof *member, by_change);
         for (int n = 0; n < count[c] && n < LINES; n++)
             put_member(t, diff, c, member[n], measure);
         if (count[c] > LINES)

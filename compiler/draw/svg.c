@@ -51,7 +51,7 @@ void svg_begin(struct text *t, const struct svg *svg) {
 /* ---- time ---- */
 
 void span_scale(struct span *d, double *length, int n, int letters) {
-    qsort(length, (size_t)n, sizeof *length, by_value);
+    sort(length, (size_t)n, sizeof *length, by_value);
     double span = d->to - d->from, width = n ? (letters * LETTER + 8) / length[n / 10] * span : NARROW;
     d->px = span > 0 ? fmin(fmax(width, NARROW), WIDE) / span : 1;
 }

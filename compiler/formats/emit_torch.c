@@ -159,7 +159,7 @@ static void add_weights(const struct torch *torch, struct row *row, int *left) {
             break;
         memcpy(held, next, sizeof *held * (size_t)n);
         nheld = n;
-        qsort(held, (size_t)n, sizeof *held, by_number);
+        sort(held, (size_t)n, sizeof *held, by_number);
         add_cell(&out, row->cell[i]);
         count_backward(torch, &out, row->cell[i].first, left);
         count_backward(torch, &out, row->cell[i].second, left);

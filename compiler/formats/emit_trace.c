@@ -145,7 +145,7 @@ static void collect_marks(struct trace *trace, const struct program *p, int nste
                     (struct mark){trace->start[k][r][i], receives ? BEGINS_RECEIVE : BEGINS, k, r, i};
                 trace->mark[trace->nmarks++] = (struct mark){trace->end[k][r][i], ENDS, k, r, i};
             }
-    qsort(trace->mark, trace->nmarks, sizeof *trace->mark, by_time);
+    sort(trace->mark, trace->nmarks, sizeof *trace->mark, by_time);
 }
 
 /* ---- memory ---- */

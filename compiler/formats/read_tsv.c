@@ -98,7 +98,7 @@ static void read_group(struct table *table, int rank, const char *lane) {
         hash = hash_add(hash, r);
         mine |= r == rank;
     } while (read_if(in, ","));
-    qsort(member, (size_t)n, sizeof *member, by_rank);
+    sort(member, (size_t)n, sizeof *member, by_rank);
     for (int i = 1; i < n; i++)
         if (member[i] == member[i - 1])
             FAIL(in, at, "column 'lane': rank %d comes twice in the group", member[i]);

@@ -119,7 +119,7 @@ struct homes *find_homes(const struct spec *sp) {
         naming.number++;
         for (; next < sp->njobs && sp->job[next].s == s; next++)
             name_home(sp, &naming, next);
-        qsort(naming.named, (size_t)naming.n, sizeof *naming.named, by_first);
+        sort(naming.named, (size_t)naming.n, sizeof *naming.named, by_first);
         struct homes homes = take_homes(sp, &naming, s);
         if (!is_bare(sp, s))
             all[s] = homes;

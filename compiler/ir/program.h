@@ -279,7 +279,7 @@ void put_lane(struct text *t, const struct program *p, const struct lane *lane);
 /* The kind of the lane whose name begins here, and moves *name to its number, if it has one; -1: no lane's. */
 int lane_kind(const char **name);
 bool lane_takes(int kind, int op);
-int compare_lanes(const void *x, const void *y); /* in a rank's order, for qsort and bsearch: kind, peer, group */
+int compare_lanes(const void *x, const void *y); /* in a rank's order, for sort and bsearch: kind, peer, group */
 /* Per lane, the other one of its group's two, gather and group, which share the group's links; or -1. */
 int *sibling_lanes(const struct rank *k);
 struct lane_lists {

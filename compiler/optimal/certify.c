@@ -80,7 +80,7 @@ static struct covering *states_by_time(const struct visited *v, int n) {
     for (int32_t i = 0, k = 0; i < v->n; i++)
         if (v->kept[i])
             list[k++] = (struct covering){v->time[i], i};
-    qsort(list, (size_t)n, sizeof *list, by_time);
+    sort(list, (size_t)n, sizeof *list, by_time);
     return list;
 }
 

@@ -20,7 +20,7 @@ int32_t *jobs_by_start(const struct spec *sp, const int64_t *start) {
     int32_t *job = NEW(int32_t, sp->njobs);
     for (int32_t j = 0; j < sp->njobs; j++)
         turn[j] = (struct turn){start[j], j};
-    qsort(turn, (size_t)sp->njobs, sizeof *turn, by_start);
+    sort(turn, (size_t)sp->njobs, sizeof *turn, by_start);
     for (int32_t i = 0; i < sp->njobs; i++)
         job[i] = turn[i].job;
     return job;

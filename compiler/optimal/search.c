@@ -382,7 +382,7 @@ static size_t thin_out(struct search *s, const struct layer *layer, struct rank_
     for (size_t i = 0; i < layer->n; i++)
         if (s->bound[layer->state[i]] < s->found.makespan)
             list[n++] = rank_state(s, layer->state[i]);
-    qsort(list, n, sizeof *list, by_progress);
+    sort(list, n, sizeof *list, by_progress);
     for (size_t i = 0; i < n; i++) {
         bool drop = false;
         if (i == 0 || list[i].group != list[i - 1].group)
@@ -394,7 +394,7 @@ static size_t thin_out(struct search *s, const struct layer *layer, struct rank_
             list[kept++] = list[i];
     }
     if (s->effort.beam && kept > (size_t)s->effort.beam) {
-        qsort(list, kept, sizeof *list, by_bound);
+        sort(list, kept, sizeof *list, by_bound);
         kept = (size_t)s->effort.beam;
         s->found.all = false;
     }
@@ -495,7 +495,7 @@ static void list_events(struct search *s) {
             s->after[from][n[from]++] = in->class[c].lag[l].ticks;
         }
     for (int c = 0; c < in->n; c++) {
-        qsort(s->after[c], (size_t)n[c], sizeof **s->after, by_value64);
+        sort(s->after[c], (size_t)n[c], sizeof **s->after, by_value64);
         s->after[c][n[c]] = INT64_MAX;
     }
 }
@@ -556,7 +556,7 @@ static void start_pool(const struct instance *in, const struct class *class, con
             turn[k].ready = start[graph->pred[e]] + lag > turn[k].ready ? start[graph->pred[e]] + lag : turn[k].ready;
         }
     }
-    qsort(turn, (size_t) class->items, sizeof *turn, by_value64); /* by ready, its first member */
+    sort(turn, (size_t) class->items, sizeof *turn, by_value64); /* by ready, its first member */
     for (int k = 0; k < class->items; k++)
         start[turn[k].job] = begin[k];
 }

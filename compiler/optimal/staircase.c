@@ -27,7 +27,7 @@ static int64_t kept_on(const struct spec *sp, const struct instance *in, const i
         change[n++] = (struct change){start[j], class->take};
         change[n++] = (struct change){start[j] + class->time, -class->give};
     }
-    qsort(change, (size_t)n, sizeof *change, by_time);
+    sort(change, (size_t)n, sizeof *change, by_time);
     for (int i = 0; i < n; i++) {
         kept += change[i].bytes;
         most = kept > most ? kept : most;
@@ -119,7 +119,7 @@ struct frontier find_staircase(struct spec *sp, const struct stage *st, const st
         GROW(frontier.point, room, (size_t)frontier.n + 1);
         frontier.point[frontier.n++] = point;
     }
-    qsort(frontier.point, (size_t)frontier.n, sizeof *frontier.point, by_memory);
+    sort(frontier.point, (size_t)frontier.n, sizeof *frontier.point, by_memory);
     frontier.none = point;
     return frontier;
 }

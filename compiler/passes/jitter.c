@@ -24,7 +24,7 @@ struct jitter *jitter_make(const struct spec *sp, const struct stage *st, const 
     struct jitter *jitter = NEW(struct jitter, 1);
     double *makespan = NEW(double, runs), sum = 0;
     sim_noisy(sp, st, p, level, seed, runs, makespan);
-    qsort(makespan, (size_t)runs, sizeof *makespan, by_value);
+    sort(makespan, (size_t)runs, sizeof *makespan, by_value);
     for (int64_t i = 0; i < runs; i++)
         sum += makespan[i] - makespan[0]; /* without noise it is 0, and the mean the makespan to the bit */
     int64_t within = runs - runs / 20;

@@ -213,7 +213,7 @@ void order_lanes(struct rank *k) {
     struct lane *old = NEW(struct lane, k->nlanes);
     uint16_t *now = NEW(uint16_t, k->nlanes);
     memcpy(old, k->lane, sizeof *old * (size_t)k->nlanes);
-    qsort(k->lane, (size_t)k->nlanes, sizeof *k->lane, compare_lanes);
+    sort(k->lane, (size_t)k->nlanes, sizeof *k->lane, compare_lanes);
     for (int i = 0; i < k->nlanes; i++) {
         struct lane *at = bsearch(&old[i], k->lane, (size_t)k->nlanes, sizeof *k->lane, compare_lanes);
         now[i] = (uint16_t)(at - k->lane);

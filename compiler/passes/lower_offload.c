@@ -93,9 +93,9 @@ void plan_reloads(struct build *build) {
     build->nreloads = n;
     if (n == 0)
         return;
-    qsort(build->reload, (size_t)n, sizeof *build->reload, by_reader);
+    sort(build->reload, (size_t)n, sizeof *build->reload, by_reader);
     choose_moments(build, &moments, build->reload, n);
-    qsort(build->reload, (size_t)n, sizeof *build->reload, by_moment);
+    sort(build->reload, (size_t)n, sizeof *build->reload, by_moment);
 }
 
 /* ---- the instructions ---- */

@@ -181,7 +181,7 @@ static struct ranked *sorted_fetches(const struct build *build) {
         const struct fetch *f = &build->fetches.a[i];
         ranked[i] = (struct ranked){f->set, f->home, f->source >= 0, f->version, f->inst, f->rank, i};
     }
-    qsort(ranked, (size_t)build->fetches.n, sizeof *ranked, by_key);
+    sort(ranked, (size_t)build->fetches.n, sizeof *ranked, by_key);
     return ranked;
 }
 
@@ -228,10 +228,10 @@ void plan_transfers(struct build *build) {
         else
             add_transfer(build, &moments, op, &fetch[i], end - i);
     }
-    qsort(transfers->a, (size_t)transfers->n, sizeof *transfers->a, by_due);
+    sort(transfers->a, (size_t)transfers->n, sizeof *transfers->a, by_due);
     choose_moments(build, &moments);
     follow_sources(build);
-    qsort(transfers->a, (size_t)transfers->n, sizeof *transfers->a, by_moment);
+    sort(transfers->a, (size_t)transfers->n, sizeof *transfers->a, by_moment);
 }
 
 /* ---- the instructions ---- */

@@ -49,7 +49,7 @@ struct usage memory_use(const struct rank *k, const double *start, const double 
             change[n++] = (struct change){last, -bytes};
         }
     }
-    qsort(change, (size_t)n, sizeof *change, by_time);
+    sort(change, (size_t)n, sizeof *change, by_time);
     for (int i = 0; i < n; i++) {
         if (change[i].t > usage.at[usage.n - 1].t) {
             usage.at[usage.n] = (struct usage_step){change[i].t, usage.at[usage.n - 1].bytes};

@@ -166,7 +166,7 @@ static struct asked *in_order(const struct spec *sp, int first, int32_t *n) {
     for (int32_t j = 0; j < all_jobs(sp); j++)
         if (sp->job[j].b >= (sp->job[j].d == OP_U ? first / sp->update[sp->job[j].s] : first))
             list[(*n)++] = (struct asked){sp, j};
-    qsort(list, (size_t)*n, sizeof *list, by_order);
+    sort(list, (size_t)*n, sizeof *list, by_order);
     return list;
 }
 
@@ -280,7 +280,7 @@ static struct name *open_at(const struct program *p, int r, size_t end, int afte
     for (int32_t b = 0; b < k->nbufs; b++)
         if (open[b])
             name[(*n)++] = name_after(p, r, b, after, version);
-    qsort(name, (size_t)*n, sizeof *name, by_name);
+    sort(name, (size_t)*n, sizeof *name, by_name);
     return name;
 }
 

@@ -45,7 +45,7 @@ static struct births *births_elsewhere(const struct spec *sp, const struct progr
         }
     for (int r = 0; r < p->workers; r++)
         if (born[r].n > 0)
-            qsort(born[r].t, born[r].n, sizeof *born[r].t, by_value);
+            sort(born[r].t, born[r].n, sizeof *born[r].t, by_value);
     return born;
 }
 

@@ -238,7 +238,7 @@ static int64_t choose_greedily(struct stays *stays, const struct flow *flow, boo
     int64_t worth = 0;
     for (int32_t i = 0; i < stays->n; i++)
         ranked[i] = (struct ranked){-profit(flow, i) - (double)(flow->taken[i] == units(flow, i)), i};
-    qsort(ranked, (size_t)stays->n, sizeof *ranked, by_key);
+    sort(ranked, (size_t)stays->n, sizeof *ranked, by_key);
     for (int i = 0; i < stays->n; i++) {
         const struct stay *stay = &stays->a[ranked[i].stay];
         if (!(chosen[ranked[i].stay] = fits(stays, stay)))
@@ -275,7 +275,7 @@ static double search(struct stays *stays, const struct flow *flow, int64_t step,
     int k = 0, nodes = 0;
     for (int32_t i = 0; i < stays->n; i++)
         order[i] = (struct ranked){stays->a[i].from, i};
-    qsort(order, (size_t)stays->n, sizeof *order, by_key);
+    sort(order, (size_t)stays->n, sizeof *order, by_key);
     while (k >= 0) {
         struct choice *at = &choice[k];
         if (k == stays->n) {

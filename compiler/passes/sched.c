@@ -54,7 +54,7 @@ struct state {
     struct events events;
 };
 
-static const struct spec *sorting; /* qsort has no context argument */
+static const struct spec *sorting; /* sort has no context argument */
 
 static int by_priority(const void *x, const void *y) {
     const struct job *a = &sorting->job[*(const int32_t *)x], *b = &sorting->job[*(const int32_t *)y];
@@ -297,7 +297,7 @@ static void start_idle(struct state *state, double t) {
     int before = state->sc->nmoments;
     while (state->ntouched > 0) {
         int n = state->ntouched, *turn = state->touched;
-        qsort(turn, (size_t)n, sizeof *turn, ascending);
+        sort(turn, (size_t)n, sizeof *turn, ascending);
         state->touched = state->next_touched;
         state->next_touched = turn;
         state->ntouched = 0;
@@ -308,7 +308,7 @@ static void start_idle(struct state *state, double t) {
         }
     }
     if (state->absent)
-        qsort(state->sc->moment + before, (size_t)(state->sc->nmoments - before), sizeof *state->sc->moment,
+        sort(state->sc->moment + before, (size_t)(state->sc->nmoments - before), sizeof *state->sc->moment,
               by_first_rank);
 }
 
@@ -493,7 +493,7 @@ static struct state prepare(const struct spec *sp, const struct stage *st, const
     for (int j = 0; j < n; j++)
         state.by_pos[j] = j;
     sorting = sp;
-    qsort(state.by_pos, (size_t)n, sizeof *state.by_pos, by_priority);
+    sort(state.by_pos, (size_t)n, sizeof *state.by_pos, by_priority);
     int *nfwd = NEW(int, W), *nall = NEW(int, W + 1), *nseq = NEW(int, W);
     for (int i = 0; i < n; i++) {
         const struct job *job = &sp->job[state.by_pos[i]];

@@ -62,8 +62,11 @@ static double duration(const struct sim *sim, int r, const struct instr *x) {
         if (sim->sp->update)
             return sim->sp->job[update_at(sim->sp, x->stage, x->batch, place_in(&sim->sp->homes[x->stage], r))].cost;
         return cost_update(sim->sp, sim->st, x->stage) / speed;
-    default: return cost_add(sim->sp, whole_bytes(&sim->p->rank[r], x)) / speed; /* a NORM reads more than it writes */
+    default: break;
     }
+    const struct rank *k = &sim->p->rank[r];
+    int64_t bytes = x->op == OP_NORM ? whole_bytes(k, x) : moved_bytes(k, x); /* a NORM reads more than it writes */
+    return cost_add(sim->sp, bytes) / speed;
 }
 
 static double ready_time(const struct sim *sim, int r, const struct instr *x) {

@@ -74,8 +74,11 @@ static void find_lifetimes(const struct spec *sp, const struct stage *st, struct
         k->life = lives[r];
         for (int b = 0; b < k->nbufs; b++)
             k->life[b] = (struct lifetime){INFINITY, 0};
-        for (int32_t i = 0; i < k->nins; i++) {
+        double next = INFINITY; /* of the communications from here on, when the first starts */
+        for (int32_t i = k->nins - 1; i >= 0; i--) {
             double from = ready(sp, tl, r, i, &k->ins[i]), to = tl->end[r][i] - ROUNDING * tl->makespan;
+            if (sp->launch != LAUNCH_LANE && k->ins[i].msg >= 0) /* one that waits for bytes holds up those behind it */
+                from = next = fmin(next, from);
             for (uint32_t a = k->ins[i].arg; a < k->ins[i].arg + k->ins[i].narg; a++) {
                 struct lifetime *life = &k->life[k->arg[a].buf];
                 life->start = fmin(life->start, from);

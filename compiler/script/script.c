@@ -90,7 +90,7 @@ static const char *run(enum script_kind kind, const char *path, struct settings 
     struct text text = {0};
     put(&text, "%s", "");
     if (script.nparams > 0)
-        qsort(script.param, script.nparams, sizeof *script.param, by_name);
+        sort(script.param, script.nparams, sizeof *script.param, by_name);
     for (size_t i = 0; i < script.nparams; i++)
         put(&text, "%s%s=%s", i ? " " : "", script.param[i].name, script.param[i].value);
     GROW(sp->param, sp->params_capacity, sp->nparams + script.nparams);

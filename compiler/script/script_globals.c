@@ -91,7 +91,7 @@ void push_sorted_keys(lua_State *L, int table) {
     struct sort_key *key = lua_newuserdatauv(L, (n + 1) * sizeof *key, 0);
     for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1))
         key[i++] = key_at(L, -2);
-    qsort(key, n, sizeof *key, compare_keys);
+    sort(key, n, sizeof *key, compare_keys);
     lua_createtable(L, (int)n, 0);
     for (i = 0; i < n; i++) {
         push_key(L, &key[i]);

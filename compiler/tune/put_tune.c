@@ -75,13 +75,13 @@ static int list_refusals(const struct ranking *ranking, struct refusal **list) {
         if (answer->outcome == REFUSED && answer->bound <= bar)
             all[n++] = (struct refusal){answer->why, without_numbers(answer->why), 1};
     }
-    qsort(all, (size_t)n, sizeof *all, by_key);
+    sort(all, (size_t)n, sizeof *all, by_key);
     for (int i = 0; i < n; i++)
         if (kinds > 0 && strcmp(all[kinds - 1].key, all[i].key) == 0)
             all[kinds - 1].n++;
         else
             all[kinds++] = all[i];
-    qsort(all, (size_t)kinds, sizeof *all, by_count);
+    sort(all, (size_t)kinds, sizeof *all, by_count);
     *list = all;
     return kinds;
 }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct ranking *sorted; /* qsort has no context argument */
+static const struct ranking *sorted; /* sort has no context argument */
 
 static int by_bound(const void *x, const void *y) {
     int32_t a = *(const int32_t *)x, b = *(const int32_t *)y;
@@ -20,7 +20,7 @@ void order_by_bound(struct ranking *ranking) {
         if (ranking->answer[i].outcome == WAITING)
             ranking->order[ranking->n++] = i;
     sorted = ranking;
-    qsort(ranking->order, (size_t)ranking->n, sizeof *ranking->order, by_bound);
+    sort(ranking->order, (size_t)ranking->n, sizeof *ranking->order, by_bound);
 }
 
 double rank_value(const struct ranking *ranking, int candidate) {

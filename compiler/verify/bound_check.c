@@ -63,7 +63,7 @@ static int64_t work_of(const struct bound *b, int32_t rank) {
     int32_t n;
     int64_t best = 0;
     const struct bound_class **of = classes_of(b, rank, &n);
-    qsort(of, (size_t)n, sizeof *of, by_falling_head);
+    sort(of, (size_t)n, sizeof *of, by_falling_head);
     for (int32_t i = 0; i < n; i++) { /* q: the tail of class i */
         int64_t sum = 0;
         for (int32_t j = 0; j < n; j++)
@@ -155,7 +155,7 @@ static struct pair *pairs_of(const struct bound *b, const struct bound_class **o
             }
     }
     if (pair)
-        qsort(pair, *npair, sizeof *pair, by_falling_hold);
+        sort(pair, *npair, sizeof *pair, by_falling_hold);
     return pair;
 }
 

@@ -87,7 +87,7 @@ static void prepare(struct walk *w) {
         k->of[k->nof++] = c;
     }
     for (struct rank_choice *k = w->choice; k < w->choice + b->nused; k++)
-        qsort(k->of, (size_t)k->nof, sizeof *k->of, by_falling_tail);
+        sort(k->of, (size_t)k->nof, sizeof *k->of, by_falling_tail);
 }
 
 /* How many items of a class of x have started at least lag ago. */

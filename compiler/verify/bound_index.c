@@ -170,7 +170,7 @@ static int32_t plant(struct cover_index *index, int32_t first, int32_t n, int32_
         return me;
     for (int32_t i = 0; i < n; i++)
         index->key[i] = (struct key){index->numbers[(size_t)(state[i] - first_state) * width + (size_t)by], state[i]};
-    qsort(index->key, (size_t)n, sizeof *index->key, by_key);
+    sort(index->key, (size_t)n, sizeof *index->key, by_key);
     for (int32_t i = 0; i < n; i++)
         state[i] = index->key[i].state;
     int32_t low = plant(index, first, n / 2, first_state);

@@ -126,7 +126,7 @@ static const char *what_is_wrong(struct check *check, int32_t norm) {
         }
     }
     if (parts > 1)
-        qsort(norms->part, parts, sizeof *norms->part, by_part);
+        sort(norms->part, parts, sizeof *norms->part, by_part);
     size_t next = 0;
     for (int set = 0; set < check->values->sets; set++) {
         int32_t at = 0, end = has_weights(check->p, set) ? check->values->units[set] : 0;

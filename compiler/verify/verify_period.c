@@ -85,7 +85,7 @@ static struct state state_of(const struct check *check, int r, bool at_begin) {
             state.open[state.n++] = take_open(check, r, b, at_begin);
         }
     if (state.n > 1)
-        qsort(state.open, (size_t)state.n, sizeof *state.open, by_place);
+        sort(state.open, (size_t)state.n, sizeof *state.open, by_place);
     return state;
 }
 

@@ -199,7 +199,7 @@ static struct leaves leaves_of(struct check *check, int32_t sum, int32_t later) 
         }
     }
     if (leaves.n > 1)
-        qsort(leaves.leaf, leaves.n, sizeof *leaves.leaf, by_leaf);
+        sort(leaves.leaf, leaves.n, sizeof *leaves.leaf, by_leaf);
     return leaves;
 }
 

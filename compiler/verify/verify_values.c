@@ -154,9 +154,9 @@ static bool reads_edges(struct check *check, int r, int32_t i, int32_t j) {
     if (are_same(tensors)) /* already in the same order, as usual */
         return true;
     if (tensors->nwant > 1)
-        qsort(tensors->want, tensors->nwant, sizeof *tensors->want, by_tensor);
+        sort(tensors->want, tensors->nwant, sizeof *tensors->want, by_tensor);
     if (tensors->nhave > 1)
-        qsort(tensors->have, tensors->nhave, sizeof *tensors->have, by_tensor);
+        sort(tensors->have, tensors->nhave, sizeof *tensors->have, by_tensor);
     return are_same(tensors) || refute_operands(check, r, i, tensors);
 }
 
