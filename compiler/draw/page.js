@@ -1,18 +1,19 @@
-// The script of timeline and diff pages. The picture fills its width, and as much of the window's height as it needs. The
-// wheel, + and - zoom, dragging and arrows pan, a double click and 0 show all. Hovering over an operation, or going to it
+// The script of timeline and diff pages. The picture fills its width, and as much of the window's height as it needs; the
+// report is beside it where both have room. The wheel, + and - zoom, dragging and arrows pan, a double click and 0 show all. Hovering over an operation, or going to it
 // with comma and full stop, shows what it needs, by which message, of how many bytes. An operation's data-p lists what it
 // needs, as RANK.INSTRUCTION, with :MESSAGE appended if it came by message; in a diff, as PANEL and number. There, data-t
 // also lists where else the operation is drawn, and data-r the root that made it earlier or later.
 'use strict';
 const id = name => document.getElementById(name);
-const host = id('picture'), info = id('info'), svg = host.querySelector('svg');
+const main = document.querySelector('main'), host = id('picture'), info = id('info'), svg = host.querySelector('svg');
 const [, , wide, high] = svg.getAttribute('viewBox').split(' ').map(Number);
 const top0 = Number(host.dataset.top); // above it are the picture's own heading and figures, which the page has too
 const labels = svg.querySelectorAll('text.l');
 const title = e => (e.querySelector('title') || { textContent: '' }).textContent;
 let view = [0, top0, wide, high - top0], drag = null, lit = [], printed = null, width = innerWidth;
 
-const whole = () => Math.max(wide, host.clientWidth / 1.6); // wide windows leave room, rather than draw giants
+// So wide is all of it, in h of the window's height; wide windows leave room, rather than draw giants.
+const whole = (h = host.clientHeight) => Math.max(wide, host.clientWidth / 1.6, ((high - top0) / Math.max(1, h)) * host.clientWidth);
 
 function draw() {
   svg.setAttribute('viewBox', view.map(v => v.toFixed(2)).join(' '));
@@ -26,12 +27,16 @@ function look(x, y, w) { // from there on, w wide; keeps the picture in sight an
   draw();
 }
 
-function fit() { // in a narrow window a part, large enough to read
-  const w = Math.min(whole(), Math.max(host.clientWidth, 300) / 0.62);
-  const room = Math.max(220, innerHeight - host.offsetTop - id('below').offsetHeight - 8);
-  host.style.height = `${Math.round(Math.min(Math.max(room, 0.6 * innerHeight), ((high - top0) / w) * host.clientWidth))}px`;
+function fit() { // all of it, or a part, large enough to read
+  main.classList.add('beside');
+  if (innerWidth < 1200 || host.clientWidth < wide) main.classList.remove('beside');
+  const room = Math.max(220, 0.6 * innerHeight, innerHeight - host.offsetTop - id('below').offsetHeight - 8);
+  const small = Math.max(host.clientWidth, 300) / 0.62, w = whole(room) < small ? whole(room) : Math.min(Math.max(wide, host.clientWidth), small);
+  host.style.height = `${Math.round(Math.min(room, ((high - top0) / w) * host.clientWidth))}px`;
   look(0, top0, w);
 }
+
+const all = () => look(0, top0, whole());
 
 function at(event) { // where the mouse is, in the picture's units
   const box = host.getBoundingClientRect(), k = view[2] / host.clientWidth;
@@ -103,11 +108,11 @@ addEventListener('pointermove', event => {
   const [x, y] = at(event);
   pan(drag[0] - x, drag[1] - y);
 });
-host.addEventListener('dblclick', fit);
+host.addEventListener('dblclick', all);
 const keys = {
   ArrowLeft: () => pan(-view[2] / 8, 0), ArrowRight: () => pan(view[2] / 8, 0),
   ArrowUp: () => pan(0, -view[3] / 8), ArrowDown: () => pan(0, view[3] / 8),
-  '+': () => zoom(middle(), 0.8), '=': () => zoom(middle(), 0.8), '-': () => zoom(middle(), 1.25), 0: fit,
+  '+': () => zoom(middle(), 0.8), '=': () => zoom(middle(), 0.8), '-': () => zoom(middle(), 1.25), 0: all,
   '.': () => step(1), ',': () => step(-1),
 };
 addEventListener('keydown', event => {

@@ -195,5 +195,23 @@ expect "a page: 1F3 needs 0F3, by its message" yes "$(grep -A1 'id="info"[^>]*>1
     'needs 0F3: forward of stage 0, microbatch 3; .*, by act(0,3), 1 B, from rank 0 to rank 1; ' && echo yes)"
 expect "a page: both are lit, and the arrow" "this need show" "$(sed -nE 's/.*data-lit="([^"]*)".*/\1/p' "$room/dom")"
 expect "a page: ranks stay named" true "$(sed -nE 's/.*data-named="([^"]*)".*/\1/p' "$room/dom")"
+# Where the report is, and how much of a picture is seen: at first, and with "All". What is seen is asked of the browser: where
+# the last of the picture's texts and the last operation are, and where the picture's box ends.
+sight() { # WINDOW SHOW-OPTION...
+    show "${@:2}" --format html >"$room/page.html"
+    ask "$room/page.html" --window-size="$1" <<'E2' | sed -nE 's/.*data-sight="([^"]*)".*/\1/p'
+const box = e => e.getBoundingClientRect(), most = (of, side) => Math.max(...[...svg.querySelectorAll(of)].map(e => box(e)[side]));
+const seen = () => most('.o', 'right') <= box(host).right + 1 ? most('text', 'bottom') <= box(host).bottom + 1 ? 'all' : 'right' : 'part';
+const first = seen(), beside = box(id('report')).left > box(host).right ? 'beside' : 'below';
+document.querySelector('[data-key="0"]').click();
+document.body.dataset.sight = `${beside}, ${first}, then ${seen()}`;
+E2
+}
+zbv="schedules/zbv.lua -D workers=8 -D batches=8"
+fsdp="schedules/fsdp.lua -D workers=8 -D batches=8"
+expect "a wide window: a picture that leaves room" "beside, all, then all" "$(sight 1800,900 $fsdp)"
+expect "a wide window: a picture that needs it" "below, all, then all" "$(sight 1800,900 $zbv)"
+expect "a narrower one: a part, large enough to read" "below, part, then all" "$(sight 1000,900 $zbv)"
+expect "64 ranks: in their own size" "beside, right, then all" "$(sight 1800,900 schedules/fsdp.lua -D workers=64 -D batches=64)"
 expect "a page: no browser is left" "" "$(browsers_left)"
 finish

@@ -284,6 +284,12 @@ expect("and back again", True, w.wait(lambda t: t.text().startswith(show(mine)) 
 # ---- it waits ----
 
 
+def until(true, seconds=30):
+    end = time.monotonic() + seconds
+    while not true() and time.monotonic() < end:
+        pass
+
+
 def switches():  # of the first thread: how often it gave up the processor
     return int(re.search(r"\nvoluntary_ctxt_switches:\s+(\d+)", open(f"/proc/{w.job}/task/{w.job}/status").read())[1])
 
@@ -296,11 +302,11 @@ def asleep():
     return open(f"/proc/{w.job}/stat").read().rsplit(")", 1)[1].split()[0] == "S"
 
 
-while children() or not asleep():  # the last frame may be one that is about to be drawn again
-    pass
+until(lambda: asleep() and not children())  # the last frame may be one that is about to be drawn again
+end = time.monotonic() + 30
 while True:  # and Ctrl-Z, below, has the kernel forget what was written and not yet read
     before = switches()
-    if not select.select([w.fd], [], [], 1)[0]:
+    if not select.select([w.fd], [], [], 1)[0] or time.monotonic() > end:
         break
     w.terminal.feed(os.read(w.fd, 65536))
 expect("it asks for nothing meanwhile", before, switches())
@@ -329,13 +335,11 @@ for what, number in (("terminated", signal.SIGTERM), ("hung up", signal.SIGHUP))
 # While a script runs that takes long, Ctrl-C ends it too; and no child goes on where only the parent is told to end.
 write(mine, "local t = {} for i = 1, 1e9 do t[i % 1000] = i end\n")
 w = Watch(mine)
-while not children():
-    pass
+until(children)
 t = w.end()
 expect("Ctrl-C in the midst", ("ended by 2", True), (t.text().split("\n")[-1], t.clean()))
 w = Watch(mine)
-while not children():
-    pass
+until(children)
 child = children()[0]
 began = time.monotonic()
 os.kill(w.job, signal.SIGTERM)
@@ -349,8 +353,7 @@ def lives():
         return False
 
 
-while lives() and time.monotonic() < began + 30:
-    pass
+until(lambda: not lives())
 spent = time.monotonic() - began
 whole = time.monotonic()
 subprocess.run([pianola, "show", mine], capture_output=True)
@@ -358,8 +361,7 @@ whole = time.monotonic() - whole
 expect("the child ends with it", True, spent < whole / 2)
 # A change in the midst: the new one counts, and the old one is ended.
 w = Watch(mine)
-while not children():
-    pass
+until(children)
 child = children()[0]
 write(mine, script())
 expect("a change in the midst", True, w.says(f"watching {mine}: 33 units, 8 B"))
