@@ -530,11 +530,12 @@ static inline void add_parameter(struct rt_parameters *p, const char *name, int3
 /* Weights of matrices are drawn to 0 by an optimizer that does so; norms' and biases are not. */
 static inline bool decays(const struct rt_parameter *p) { return p->ndims > 1; }
 /* Muon steps hidden matrices, those of linear layers but the output's, and AdamW the rest. Floats of workspace that one
- * takes: two of its size, two squares of its shorter side. 0: it is none. */
+ * takes: two of its size, two squares of its shorter side, each in whole lines of memory. 0: it is none. */
+static inline int64_t muon_part(int64_t n) { return (n + 15) / 16 * 16; }
 static inline int64_t muon_work(const struct rt_model *m, const struct rt_layer *l, const struct rt_parameter *p) {
     bool hidden = m->optimizer == OPT_MUON && l->kind == LAYER_linear && l->index != m->output && p->ndims == 2;
     int64_t side = p->dim[0] < p->dim[1] ? p->dim[0] : p->dim[1];
-    return hidden ? 2 * p->count + 2 * side * side : 0;
+    return hidden ? 2 * muon_part(p->count) + 2 * muon_part(side * side) : 0;
 }
 /* A member's part of n rows, or columns, of layer l. */
 static inline int64_t share_of(const struct rt_layer *l, int split, int64_t n) {

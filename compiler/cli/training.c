@@ -19,8 +19,6 @@ void check_device(const struct compile *c, bool cuda) {
     if (!cuda && m->rt.precision == BF16)
         die("%s: precision = \"bf16\" runs on GPUs only; train with --device cuda, or set precision = \"fp32\"",
             c->args.model);
-    if (cuda && m->rt.optimizer == OPT_MUON)
-        die("%s: muon runs on CPUs as yet; train with --device host, or with another optimizer", c->args.model);
     for (int s = 0; cuda && s < c->spec->stages; s++)
         for (int i = 0; i < c->stage[s].rt.nlayers; i++) {
             const struct rt_layer *l = &c->stage[s].rt.layer[i];

@@ -60,6 +60,35 @@ static const char *gguf_scaling(const struct gguf_meta *g, struct described *d) 
     return strcmp(type, "none") == 0 ? NULL : type;
 }
 
+/* llama.cpp's files have what Llama 3 divides each frequency of rope by, not the numbers that those come from: a
+ * factor, which the slowest has, and three that are the same for all that Meta published. Where these give the
+ * divisors, they are the model's: a wave of a length below 8192 / 4 stays, one above 8192 has the factor, and those
+ * between a mean. */
+static const char *llama3_scaling(struct described *d, const struct named *divisors) {
+    enum { CONTEXT = 8192, LOW = 1, HIGH = 4 };
+    const double columns = columns_of_head(d), base = isnan(d->rope) ? 10000 : d->rope;
+    int64_t n = divisors->ndims == 1 ? divisors->dim[0] : 0;
+    bool same = n > 0 && n == columns / 2;
+    float last, divisor;
+    if (same)
+        values_read(divisors->type, divisors->data, n - 1, 1, &last);
+    for (int64_t i = 0; same && i < n; i++) {
+        double turns = CONTEXT / (2 * acos(-1) * pow(base, 2 * (double)i / columns)); /* of this wave in the context */
+        double part = fmin(fmax((turns - LOW) / (HIGH - LOW), 0), 1);
+        values_read(divisors->type, divisors->data, i, 1, &divisor);
+        same = last >= 1 && fabs((double)divisor * (part + (1 - part) / (double)last) - 1) < 1e-5;
+    }
+    if (!same)
+        die("%s: its rope is scaled by rope_freqs.weight, whose divisors are not those of Llama 3 with a context of "
+            "%d, low_freq_factor %d and high_freq_factor %d; llama.lua cannot say them",
+            d->file, CONTEXT, LOW, HIGH);
+    d->factor = (double)last;
+    d->low = LOW;
+    d->high = HIGH;
+    d->trained = CONTEXT;
+    return "llama3";
+}
+
 static struct described of_gguf(const struct gguf_meta *g) {
     char why[1000];
     struct named_file *file = named_open(g->file, why, sizeof why);
@@ -76,7 +105,8 @@ static struct described of_gguf(const struct gguf_meta *g) {
     d.vocab = tokens.array ? (double)tokens.n : d.vocab;
     if (isnan(d.eps))
         d.eps = gguf_number(g, format("%s.attention.layer_norm_epsilon", d.architecture), NAN);
-    d.scaling = named_find(file, "rope_freqs.weight") ? "rope_freqs.weight" : gguf_scaling(g, &d);
+    const struct named *divisors = named_find(file, "rope_freqs.weight");
+    d.scaling = divisors ? llama3_scaling(&d, divisors) : gguf_scaling(g, &d);
     d.tied = !named_find(file, "output.weight");
     named_close(file);
     return d;
@@ -168,6 +198,12 @@ static const char *needed(const struct described *d, const char *key, double x, 
 
 enum { MOST_SET = 16 };
 
+static void check_eps(const struct described *d) {
+    if (!((float)d->eps > 0))
+        die("%s: does not say what its norms add to a variance, a number above 0; name the model with --model",
+            d->file);
+}
+
 /* What few have: biases, heads of a width of their own, another eps, and a scaled rope. Biases that a file has anywhere
  * else belong to no layer. Returns how many it set. */
 static int set_rarer(const struct described *d, const char **set) {
@@ -176,9 +212,7 @@ static int set_rarer(const struct described *d, const char **set) {
     if (!isnan(d->rotated) && d->rotated != columns_of_head(d))
         die("%s: its rope turns %g of the %g columns of a head, and llama.lua's all", d->file, d->rotated,
             columns_of_head(d));
-    if (!((float)d->eps > 0))
-        die("%s: does not say what its norms add to a variance, a number above 0; name the model with --model",
-            d->file);
+    check_eps(d);
     if (d->scaling && !llama3 && strcmp(d->scaling, "linear") != 0)
         die("%s: its rope is scaled (%s), which llama.lua cannot say", d->file, tame(d->scaling));
     if (d->scaling && (!(d->factor > 0) || (llama3 && (isnan(d->low) || isnan(d->high) || isnan(d->trained)))))
@@ -188,7 +222,7 @@ static int set_rarer(const struct described *d, const char **set) {
     if (!isnan(d->head) && d->head * d->heads != d->width)
         set[n++] = needed(d, "dim", d->head, "columns of a head");
     if ((float)d->eps != 1e-5f)
-        set[n++] = format("eps=%g", d->eps);
+        set[n++] = format("eps=%.9g", d->eps);
     if (d->scaling)
         set[n++] = format("rope_factor=%g", d->factor);
     if (llama3) {
@@ -219,10 +253,13 @@ static int set_gpt2(const struct described *d, const char **set) {
                          needed(d, "context", d->positions, "positions"), d->tied ? "tied=true" : "tied=false"};
     if (!isnan(d->inner) && d->inner != 4 * d->width)
         die("%s: its inner width is %.0f, and gpt2.lua's four times the width, %.0f", d->file, d->inner, 4 * d->width);
-    if (!isnan(d->eps) && (float)d->eps != 1e-5f)
-        die("%s: its norms add %g to a variance, and gpt2.lua's 1e-5", d->file, d->eps);
+    enum { N = sizeof all / sizeof *all };
     memcpy(set, all, sizeof all);
-    return sizeof all / sizeof *all;
+    check_eps(d);
+    if ((float)d->eps == 1e-5f)
+        return N;
+    set[N] = format("norm_eps=%.9g", d->eps);
+    return N + 1;
 }
 
 static const struct architecture {

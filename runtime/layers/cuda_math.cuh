@@ -15,6 +15,10 @@ bool cuda_linear_pin(struct algorithms *all, char *why, size_t nwhy);
 bool cuda_linear_algorithms(const char *path, char *why, size_t nwhy);
 void cuda_linear_forget(void);
 
+/* muon.cu: plans for the products of Muon's matrices, if there are any. */
+void cuda_muon_plan(const struct rt_program *p);
+void cuda_muon_forget(void);
+
 /* attention_cudnn.cu: plans for attention, if cuDNN is available. Plan before allocating any rank's memory, since the
  * plans determine the workspace's size. cuda_attention_cudnn enqueues a forward or a backward, or returns false:
  * attention.cu's turn. */

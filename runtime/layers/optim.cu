@@ -4,12 +4,7 @@
  *
  * State, fp32 throughout: with bf16 the master weights, from which the weights are rounded; then the moments that
  * OPTIMIZERS names, each laid out as the weights are. Step 1 takes the moments as zero. */
-#include "cuda.cuh"
-#define RATE_FUNCTION  static __device__
-#define RATE_MUL(a, b) __dmul_rn(a, b)
-#include "rate.h"
-#define CLIP_FUNCTION static inline __host__ __device__
-#include "clip.h"
+#include "optim.cuh"
 
 enum { THREADS = 256, BLOCKS = 132 * 8 };
 
@@ -62,7 +57,7 @@ struct adamw {
     }
 };
 
-/* Its matrices are stepped on hosts only: devices refuse it. */
+/* Of what is no hidden matrix: those are muon.cu's. */
 using muon = adamw;
 
 /* Where, among a launch's elements, those whose weights decay begin and end, in turn. */
@@ -72,38 +67,39 @@ struct turns {
     int64_t at[MOST_TURNS];
 };
 
-/* Of the elements [from, to) of n. These are multiples of 4: a layer's parameters are whole lines of memory. */
+/* Of the elements [from, to) of n, which with to is a multiple of 4: a layer's parameters are whole lines of memory.
+ * Behind a matrix of muon.cu's, from need not be one: what is before it stays. */
 template <typename T, typename O, int MOMENTS>
 static __global__ void update(T *w, const float *dw, float scale, const uint64_t *norm, float *opt, int64_t n,
                               int64_t from, int64_t to, struct rt_model m, struct cuda_number number,
                               struct turns turns) {
     constexpr bool MASTER = sizeof(T) < sizeof(float);
     float *master = MASTER ? opt : (float *)w, *moments = opt + (MASTER ? n : 0);
-    int64_t count = (number.counted[0] - 1) * number.each + number.place + 1;
-    count += number.more > 0 ? number.counted[1] * number.more : 0;
+    const int64_t count = update_count(number);
     bool begin = count == 1;
     int turn = 0;
     __shared__ struct shared_rates p;
     if (threadIdx.x == 0) {
         p.lr = rate_at(&m, count, number.of);
-        p.scale = norm ? __fmul_rn(scale, clip_scale(m.clip, norm)) : scale;
+        p.scale = gradient_scale(m, scale, norm);
         O::prepare(m, &p, count);
     }
     __syncthreads();
-    for (int64_t i = from + ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4; i < to;
+    for (int64_t i = from / 4 * 4 + ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4; i < to;
          i += (int64_t)gridDim.x * THREADS * 4) {
         pack<T, 4> rounded;
         pack<float, 4> x = load<4>(master + i), g = load<4>(dw + i), moment[MOMENTS + 1] = {};
-        for (int j = 0; j < MOMENTS && !begin; j++)
+        for (int j = 0; j < MOMENTS && (!begin || i < from); j++)
             moment[j] = load<4>(moments + j * n + i);
         for (int k = 0; k < 4; k++) {
             float mine[MOMENTS + 1];
             while (turn < turns.n && turns.at[turn] <= i + k)
                 turn++;
             for (int j = 0; j < MOMENTS; j++)
-                mine[j] = moment[j].v[k];
-            O::step(m, p, &x.v[k], __fmul_rn(p.scale, g.v[k]), mine, turn % 2 ? m.decay : 0);
-            for (int j = 0; j < MOMENTS; j++)
+                mine[j] = begin ? 0 : moment[j].v[k];
+            if (i + k >= from)
+                O::step(m, p, &x.v[k], __fmul_rn(p.scale, g.v[k]), mine, turn % 2 ? m.decay : 0);
+            for (int j = 0; j < MOMENTS && i + k >= from; j++)
                 moment[j].v[k] = mine[j];
             rounded.v[k] = narrow<T>(x.v[k]);
         }
@@ -129,7 +125,7 @@ struct launch {
 };
 
 template <typename T> static void update_range(const struct launch *a) {
-    unsigned blocks = min(blocks_for(a->to - a->from, THREADS * 4), (unsigned)BLOCKS);
+    unsigned blocks = min(blocks_for(a->to - a->from / 4 * 4, THREADS * 4), (unsigned)BLOCKS);
     switch (a->m->optimizer) {
 #define X(NAME, name, moments, ...)                                                                                    \
     case OPT_##NAME:                                                                                                   \
@@ -159,26 +155,27 @@ static void turn(struct launch *a, int64_t at) {
 }
 
 /* One launch has room for the turns of so many layers; where none decays, it is the only one. */
-void cuda_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, void *w, const float *dw,
-                 float scale, const uint64_t *norm, float *opt, const struct cuda_number *number, cudaStream_t stream) {
-    struct launch a = {m, n, 0, 0, w, dw, scale, norm, opt, number, {0, {0}}, stream};
+void cuda_update_part(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, int64_t from,
+                      int64_t to, void *w, const float *dw, float scale, const uint64_t *norm, float *opt,
+                      const struct cuda_number *number, cudaStream_t stream) {
+    struct launch a = {m, n, from, 0, w, dw, scale, norm, opt, number, {0, {0}}, stream};
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers && m->decay > 0; l++) {
         const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
         int64_t end = l->param / precision_bytes(m->precision) - first;
-        if (l->set != SET_OWN || end >= n)
+        if (l->set != SET_OWN || end >= to)
             continue;
-        if (a.turns.n > MOST_TURNS - 2 * MOST_PARAMETERS && end > 0)
+        if (a.turns.n > MOST_TURNS - 2 * MOST_PARAMETERS && end > a.from)
             flush(&a, end);
         for (int i = 0; i < all.n; i++) {
             int64_t begin = end;
             end += all.at[i].count;
-            if (!decays(&all.at[i]) || end <= 0)
+            if (!decays(&all.at[i]) || end <= from)
                 continue;
             turn(&a, begin);
             turn(&a, end);
         }
     }
-    flush(&a, n);
+    flush(&a, to);
 }
 
 /* A step that begins has not moved the period on yet: its first repetition makes that 0. */

@@ -206,6 +206,7 @@ static void release(struct training *training) {
     struct cuda_steps *steps = &training->steps;
     steps_close(steps);
     cuda_linear_forget();
+    cuda_muon_forget();
     cuda_attention_forget();
     loopback_close(training->link);
     for (int r = 0; r < training->p->workers; r++)
@@ -241,6 +242,7 @@ extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_
         return NULL;
     cuda_attention_plan(training.p);
     cuda_linear_plan(training.p);
+    cuda_muon_plan(training.p);
     if (run->algorithms && !cuda_linear_algorithms(run->algorithms, why, nwhy))
         return NULL;
     CUDA(cudaMemGetInfo(&before, &all));

@@ -15,6 +15,7 @@ local p = params {
   size = "124M", context = 1024, rows = 4, vocab = 50304, precision = "fp32", tied = true, parallel = "tensor",
   lr = 3e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.0,
   warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0,
+  norm_eps = 1e-5,   -- what norms add to a variance; eps is the optimizer's
 }
 local sizes = {   -- layers, width, heads
   ["124M"] = { 12, 768, 12 }, ["350M"] = { 24, 1024, 16 }, ["774M"] = { 36, 1280, 20 }, ["1558M"] = { 48, 1600, 25 },
@@ -29,7 +30,7 @@ local rows = ways[p.parallel].between
 
 -- What it is called in files of weights: Hugging Face's, in which products lie as here, and GGUF's.
 local function product(w, split, hf, gguf) return linear { width = w, split = split, hf = "=" .. hf, gguf = gguf } end
-local function norm(hf, gguf) return layernorm { split = rows, hf = hf, gguf = gguf } end
+local function norm(hf, gguf) return layernorm { eps = p.norm_eps, split = rows, hf = hf, gguf = gguf } end
 
 local layers = {
   embedding { width = width, split = "rows", hf = "transformer.wte;transformer.wpe", gguf = "token_embd;position_embd" },

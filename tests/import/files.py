@@ -175,11 +175,22 @@ def write_gguf(path, w, kind, alignment):
         data += raw.tobytes()
     out += b"\0" * (-len(out) % alignment)
     open(path, "wb").write(out + data)
-    tell(path.rsplit("/", 1)[1], read)
+    return read
 
 
 for kind in NUMBER:
-    write_gguf(f"{sys.argv[1]}/{kind}.gguf", weights, kind, 64 if kind == "Q8_0" else 32)
+    tell(f"{kind}.gguf", write_gguf(f"{sys.argv[1]}/{kind}.gguf", weights, kind, 64 if kind == "Q8_0" else 32))
+
+# Llama 3's scaled rope as divisors, by llama.cpp's convert_hf_to_gguf.py; and with another context.
+for name, context in ("scaled", 8192), ("shorter", 4096):
+    divisors = []
+    for frequency in BASE ** (-np.arange(0, DIM, 2) / DIM):
+        wave = 2 * np.pi / frequency
+        smooth = (context / wave - 1) / (4 - 1)
+        divisors.append(1 if wave < context / 4 else 32 if wave > context else 1 / ((1 - smooth) / 32 + smooth))
+    tensors = {**weights, "rope_freqs.weight": np.array(divisors, np.float32)}
+    read = write_gguf(f"{sys.argv[1]}/{name}.gguf", tensors, "F32", 32)
+    open(f"{sys.argv[1]}/{name}.loss", "w").write(f"{loss_of(read):.7f}")
 
 # The same tokens for safetensors.
 json.dump({

@@ -31,7 +31,7 @@ text = json.dumps(header).encode()
 text += b" " * (-len(text) % 8)
 open(f"{sys.argv[1]}/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
 json.dump({"model_type": "gpt2", "n_layer": LAYERS, "n_embd": WIDTH, "n_head": HEADS, "n_positions": CONTEXT, "n_ctx": CONTEXT,
-           "vocab_size": VOCAB, "n_inner": None, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-05,
+           "vocab_size": VOCAB, "n_inner": None, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-3,
            "summary_proj_to_labels": True}, open(f"{sys.argv[1]}/config.json", "w"))
 
 g = {k: v.astype(np.float64) for k, v in w.items()}
@@ -40,7 +40,7 @@ tokens = np.frombuffer(open(sys.argv[2], "rb").read(), np.uint8).astype(np.int64
 
 def norm(x, name):
     x = x - x.mean(-1, keepdims=True)
-    return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5) * g[name + ".weight"] + g[name + ".bias"]
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-3) * g[name + ".weight"] + g[name + ".bias"]
 
 
 def logits(tokens):

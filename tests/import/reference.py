@@ -70,11 +70,11 @@ def norm(x, gamma, eps):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * gamma
 
 
-def rope(x, heads, base):
-    """llama.cpp's files pair neighbours: columns 2i and 2i + 1 of a head turn by p base^(-2i / dim)."""
+def rope(x, heads, base, divisors):
+    """llama.cpp's files pair neighbours: columns 2i and 2i + 1 of a head turn by p base^(-2i / dim) / divisor i."""
     t, dim = x.shape[0], x.shape[1] // heads
     x = x.reshape(t, heads, dim // 2, 2)
-    angle = np.arange(t)[:, None, None] * base ** (-2 * np.arange(dim // 2) / dim)
+    angle = np.arange(t)[:, None, None] * base ** (-2 * np.arange(dim // 2) / dim) / divisors
     a, b = x[..., 0], x[..., 1]
     return np.stack([a * np.cos(angle) - b * np.sin(angle), a * np.sin(angle) + b * np.cos(angle)], -1).reshape(t, heads, dim)
 
@@ -84,12 +84,12 @@ def logits(g, tokens):
     m = {k.split(".", 1)[1]: v for k, v in g.meta.items() if k.startswith("llama.")}
     heads, groups = m["attention.head_count"], m["attention.head_count_kv"]
     eps, base = m["attention.layer_norm_rms_epsilon"], m["rope.freq_base"]
-    table = g["token_embd.weight"]
+    table, divisors = g["token_embd.weight"], g["rope_freqs.weight"] if "rope_freqs.weight" in g.tensor else 1
     x, t = table[tokens], len(tokens)
     for i in range(m["block_count"]):
         w = lambda name: g[f"blk.{i}.{name}.weight"]
         h = norm(x, w("attn_norm"), eps)
-        q, k = rope(h @ w("attn_q").T, heads, base), rope(h @ w("attn_k").T, groups, base)
+        q, k = (rope(h @ w(f"attn_{name}").T, n, base, divisors) for name, n in (("q", heads), ("k", groups)))
         v = (h @ w("attn_v").T).reshape(t, groups, -1)
         k, v = np.repeat(k, heads // groups, 1), np.repeat(v, heads // groups, 1)
         score = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(q.shape[-1]) + np.triu(np.full((t, t), -np.inf), 1)

@@ -53,10 +53,16 @@ expect "another file's values" "rank 1 starts from other --weights than rank 0; 
     "$(ranks "$room/F32.gguf" "$room/other.gguf")"
 expect "one without" "rank 1 has --weights 0, rank 0 1; give all ranks the same flags" "$(ranks "$room/F32.gguf" "")"
 
+# Llama 3's rope in GGUF is a divisor for each frequency.
+of_gguf() { "$PIANOLA" run schedules/serial.lua -D batches=1 -D rows=1 -D context=64 --data "$room/text" --weights "$1" --steps 0 --json 2>&1; }
+expect "divisors of rope" near "$(near "$(of_gguf "$room/scaled.gguf" | sed -nE 's/^  "loss": (.*)/\1/p')" "$(cat "$room/scaled.loss")")"
+expect "which matter" differ "$(near "$(cat "$room/scaled.loss")" "$(sed -n 's/^F32.gguf //p' "$room/losses")" | sed 's/.* .*/differ/')"
+expect "others" 1 "$(of_gguf "$room/shorter.gguf" | grep -c "shorter.gguf: its rope is scaled by rope_freqs.weight, whose divisors are not those of Llama 3")"
+
 # GPT-2's names, and how its products lie. From the file's own config.json, or the script's parameters.
 mkdir "$room/gpt2"
 loss=$(/usr/bin/python3 tests/import/gpt2.py "$room/gpt2" "$room/text" 64)
-gpt2=(--model schedules/models/gpt2.lua -D layers=2 -D width=48 -D heads=4 -D vocab=256 -D context=64)
+gpt2=(--model schedules/models/gpt2.lua -D layers=2 -D width=48 -D heads=4 -D vocab=256 -D context=64 -D norm_eps=0.001)
 of_gpt2() {
     "$PIANOLA" run "${@}" -D rows=1 --data "$room/text" --weights "$room/gpt2/model.safetensors" --steps 0 --json 2>&1 |
         sed -nE 's/^  "loss": (.*)/\1/p;/error:/p'

@@ -89,7 +89,7 @@ static void back(void) {
 #endif
 
 /* A job's operands. The batch goes into the caller's memory. */
-static struct rt_bind bind_on_device(const struct rt_bind *host, struct rt_batch *batch) {
+static inline struct rt_bind bind_on_device(const struct rt_bind *host, struct rt_batch *batch) {
     struct rt_bind at = *host;
     for (char *&p : at.at)
         p = on_device(p);

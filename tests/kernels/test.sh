@@ -49,10 +49,13 @@ timeout 120 "$room/moe"
 expect "a mixture of experts as on the host" 0 $?
 
 # Layers joined into one kernel need the sweeps, cuBLASLt and streams: all of the stand-in, as `make standin` built it.
-fused=$room/fused
-g++ -x c++ -std=c++17 -O1 -g -Wall -Wextra -Wpedantic -Werror -Itests/standin -Iruntime tests/kernels/fused.cpp -x none \
-    -o "$fused" build/standin/libpianola-cuda.so build/libpianola.a -Wl,-rpath,"$PWD/build/standin" \
-    $(pkg-config --libs openblas lua5.4) -lm -pthread || exit 1
-OPENBLAS_NUM_THREADS=1 timeout 200 "$fused"
+for test in fused muon; do
+    g++ -x c++ -std=c++17 -O1 -g -Wall -Wextra -Wpedantic -Werror -Itests/standin -Iruntime "tests/kernels/$test.cpp" -x none \
+        -o "$room/$test" build/standin/libpianola-cuda.so build/libpianola.a -Wl,-rpath,"$PWD/build/standin" \
+        $(pkg-config --libs openblas lua5.4) -lm -pthread || exit 1
+done
+OPENBLAS_NUM_THREADS=1 timeout 200 "$room/fused"
 expect "layers that run as one" 0 $?
+OPENBLAS_NUM_THREADS=1 timeout 200 "$room/muon"
+expect "Muon as on the host" 0 $?
 finish

@@ -144,6 +144,8 @@ def tests(suite):
                    'linear', (0, 5, 6, 1030, 2049, 2052))
         suite.test(f'a part, {T}', update, T, 'adamw', adamw, 2, 2052, 2, 132 * 8, 1, 0, 'wsd',
                    (3, 700), (1024, 2048))
+        suite.test(f'behind a matrix of Muon, {T}', update, T, 'adamw', adamw, 2, 2052, 2, 132 * 8, 1, 0, 'wsd',
+                   (3, 700), (1027, 2052))
     sums = {'small': 2**290, 'large': 9 * 2**296 + 1, 'odd': 3**250, 'halves': (2**53 + 1) << 250, 'more': ((2**53 + 1) << 250) + 1,
             'least': 1, 'most': 2**600 - 1, 'none': 0, 'infinite': -1, 'no number': -2}
     for what, norm in sums.items():

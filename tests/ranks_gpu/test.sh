@@ -54,6 +54,13 @@ expect "checkpoints between steps" "4 standin: 2 of 5 graphs launched ahead" "$(
 rm -rf "$saved"
 expect "timelines" "4 standin: 0 of 5 graphs launched ahead" "$(ahead --steps 6 --timeline "$room/ahead")"
 expect "1f1b without a graph" "$(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$(over_mpi 1f1b 4 --steps 4 --no-graph)"
+# Muon by numpy, from the checkpoints before and behind a step.
+if "${PYTHON:=python3}" -c 'import numpy' 2>/dev/null || { PYTHON=/usr/bin/python3 && $PYTHON -c 'import numpy'; }; then
+    compiled muon serial --model tests/recipe/small.lua -D optimizer=muon -D batches=4 -D stages=1
+    over_mpi muon 1 --steps 10 --every 1 --keep 10 --checkpoint "$saved" --data /usr/share/common-licenses/GPL-3 >/dev/null
+    expect "muon: weights and moments of step 4" "" "$($PYTHON -B tests/recipe/updates.py "$saved" muon 2>&1 | tail -n 1)"
+    rm -rf "$saved"
+fi
 # Validations between steps: the losses that the host finds, and the weights of a run without.
 head -c 20000 /usr/share/common-licenses/GPL-3 >"$room/text"
 tail -c 2000 /usr/share/common-licenses/GPL-3 >"$room/held"

@@ -52,6 +52,22 @@ team_everything -D tensor=2 -D split=true -D recompute=true -D offload=true -D h
 TABLE
 done
 
+# A scaled rope, by what is whole: each slice knows where its rows are. And another eps.
+scaled="-D rope_factor=8 -D rope_low=1 -D rope_high=4 -D rope_context=16 -D eps=0.01"
+M="--model schedules/models/llama.lua --data $text -D width=16 -D heads=2 -D kv_heads=2 -D context=24 -D rows=2 -D layers=2 -D batches=2"
+steps=2
+for what in "$scaled" "-D rope_factor=3"; do
+    # shellcheck disable=SC2086
+    whole=$(losses schedules/serial.lua $M -D stages=1 $what)
+    for flags in "-D cut=3,5,16 -D away=0" "-D away=0 -D slices=24" "-D away=0 --recompute" "--device cuda" \
+        "-D split=true -D recompute=true -D offload=true -D cut=10,10,4" "-D tensor=2 -D hop=1 -D recompute=true"; do
+        # shellcheck disable=SC2086
+        expect "$what $flags: losses of whole microbatches" yes "$(apart "$(losses $A $M $what $flags)" "$whole")"
+    done
+    # shellcheck disable=SC2086
+    expect "$what matters" no "$(apart "$(losses schedules/serial.lua $M -D stages=1)" "$whole" | sed 's/.* apart/no/')"
+done
+
 # The same on a GPU, of a smaller model.
 steps=3
 small="-D width=16 -D heads=4 -D context=12 -D rows=2 -D layers=2 -D batches=2 --data $text"

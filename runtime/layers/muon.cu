@@ -1,0 +1,233 @@
+/* Muon on a device: the step of muon_host.c, all fp32, with the products by cuBLASLt.
+ *
+ * cuBLASLt is column-major, so it sees a matrix X of in x out as XT, out x in; the squares S and T are symmetric. A
+ * product's C need not be its D: that saves the host's copies. Plans are made at the start, as linear.cu's are, and
+ * take the heuristic's first algorithm. Sums have one order: the same bits in every run. */
+#include "cuda_math.cuh"
+#include "muon.h"
+#include "optim.cuh"
+#include <cublasLt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { THREADS = 256, BLOCKS = 132, ALIGNED = 64 /* bytes, as muon_part has it */ };
+
+enum product { SQUARE, CUBIC, STEP, NPRODUCTS };
+struct plan {
+    int in, out;
+    cublasLtMatrixLayout_t x, square;
+    cublasLtMatmulDesc_t desc[NPRODUCTS];
+    cublasLtMatmulAlgo_t algo[NPRODUCTS];
+};
+static struct {
+    cublasLtHandle_t handle;
+    struct plan *plan;
+    int n;
+} lt;
+
+static void must(cublasStatus_t status, const char *call) {
+    if (status == CUBLAS_STATUS_SUCCESS)
+        return;
+    fprintf(stderr, "pianola: error: cuBLASLt: %s: status %d\n", call, (int)status);
+    fflush(NULL);
+    _Exit(1);
+}
+#define LT(call) must(call, #call)
+
+/* ---- plans ---- */
+
+static bool tall(const struct plan *plan) { return plan->in > plan->out; }
+static cublasLtMatrixLayout_t a_of(const struct plan *plan, int w) {
+    return w == CUBIC || (w == STEP && tall(plan)) ? plan->square : plan->x;
+}
+static cublasLtMatrixLayout_t b_of(const struct plan *plan, int w) {
+    return w == CUBIC || (w == STEP && !tall(plan)) ? plan->square : plan->x;
+}
+static cublasLtMatrixLayout_t d_of(const struct plan *plan, int w) { return w == STEP ? plan->x : plan->square; }
+
+static void find_algorithm(struct plan *plan, int w) {
+    static const cublasLtMatmulPreferenceAttributes_t matrix[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    const uint32_t aligned = ALIGNED;
+    const size_t bytes = CUDA_WORKSPACE;
+    cublasLtMatmulPreference_t wish;
+    cublasLtMatmulHeuristicResult_t found = {};
+    int n = 0;
+    LT(cublasLtMatmulPreferenceCreate(&wish));
+    LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
+    for (int i = 0; i < 4; i++)
+        LT(cublasLtMatmulPreferenceSetAttribute(wish, matrix[i], &aligned, sizeof aligned));
+    LT(cublasLtMatmulAlgoGetHeuristic(lt.handle, plan->desc[w], a_of(plan, w), b_of(plan, w), d_of(plan, w),
+                                      d_of(plan, w), wish, 1, &found, &n));
+    LT(cublasLtMatmulPreferenceDestroy(wish));
+    LT(n == 1 ? found.state : CUBLAS_STATUS_NOT_SUPPORTED);
+    plan->algo[w] = found.algo;
+}
+
+static struct plan *find(const struct rt_parameter *p) {
+    for (struct plan *plan = lt.plan; plan < lt.plan + lt.n; plan++)
+        if (plan->in == p->dim[0] && plan->out == p->dim[1])
+            return plan;
+    return NULL;
+}
+
+static void plan_matrix(const struct rt_parameter *p) {
+    if (find(p))
+        return;
+    struct plan *plan = &lt.plan[lt.n++];
+    plan->in = (int)p->dim[0];
+    plan->out = (int)p->dim[1];
+    int side = tall(plan) ? plan->out : plan->in;
+    LT(cublasLtMatrixLayoutCreate(&plan->x, CUDA_R_32F, (uint64_t)plan->out, (uint64_t)plan->in, plan->out));
+    LT(cublasLtMatrixLayoutCreate(&plan->square, CUDA_R_32F, (uint64_t)side, (uint64_t)side, side));
+    for (int w = 0; w < NPRODUCTS; w++) {
+        cublasOperation_t a = w == SQUARE && !tall(plan) ? CUBLAS_OP_T : CUBLAS_OP_N;
+        cublasOperation_t b = w == SQUARE && tall(plan) ? CUBLAS_OP_T : CUBLAS_OP_N;
+        LT(cublasLtMatmulDescCreate(&plan->desc[w], CUBLAS_COMPUTE_32F, CUDA_R_32F));
+        LT(cublasLtMatmulDescSetAttribute(plan->desc[w], CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a));
+        LT(cublasLtMatmulDescSetAttribute(plan->desc[w], CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b));
+        find_algorithm(plan, w);
+    }
+}
+
+void cuda_muon_plan(const struct rt_program *p) {
+    int all = 0;
+    for (int s = 0; s < p->stages; s++)
+        all += p->stage[s].nlayers;
+    if (p->model->optimizer != OPT_MUON)
+        return;
+    lt.plan = (struct plan *)calloc((size_t)all * MOST_PARAMETERS + 1, sizeof *lt.plan);
+    LT(cublasLtCreate(&lt.handle));
+    for (int s = 0; lt.plan && s < p->stages; s++)
+        for (const struct rt_layer *l = p->stage[s].layer; l < p->stage[s].layer + p->stage[s].nlayers; l++) {
+            const struct rt_parameters of = parameters_of(p->model, l, shared_table(p->model, l) > 0);
+            for (int i = 0; i < of.n && l->set == SET_OWN; i++)
+                if (muon_work(p->model, l, &of.at[i]) > 0)
+                    plan_matrix(&of.at[i]);
+        }
+}
+
+void cuda_muon_forget(void) {
+    for (struct plan *plan = lt.plan; plan < lt.plan + lt.n; plan++) {
+        for (int w = 0; w < NPRODUCTS; w++)
+            cublasLtMatmulDescDestroy(plan->desc[w]);
+        cublasLtMatrixLayoutDestroy(plan->x);
+        cublasLtMatrixLayoutDestroy(plan->square);
+    }
+    if (lt.handle)
+        cublasLtDestroy(lt.handle);
+    free(lt.plan);
+    memset(&lt, 0, sizeof lt);
+}
+
+/* ---- elements ---- */
+
+/* x = Nesterov's direction; parts: each block's sum of its squares. A hidden matrix has no second moment: it is 0. */
+static __global__ void direct(float *momentum, float *second, const float *dw, float scale, const uint64_t *norm,
+                              int64_t n, struct rt_model m, struct cuda_number number, float *x, double *parts) {
+    const bool begin = update_count(number) == 1;
+    const float keep = m.momentum, take = 1 - m.momentum;
+    double square = 0;
+    __shared__ float factor;
+    if (threadIdx.x == 0)
+        factor = gradient_scale(m, scale, norm);
+    __syncthreads();
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
+        float g = __fmul_rn(factor, dw[i]);
+        float v = __fmul_rn(keep, begin ? 0 : momentum[i]) + __fmul_rn(take, g);
+        float y = __fmul_rn(keep, v) + __fmul_rn(take, g);
+        momentum[i] = v;
+        if (begin)
+            second[i] = 0;
+        x[i] = y;
+        square += (double)y * (double)y;
+    }
+    square = block_sum(square);
+    if (threadIdx.x == 0)
+        parts[blockIdx.x] = square;
+}
+
+static __global__ void normalize(float *x, int64_t n, const double *parts) {
+    double square = 0;
+    for (int i = 0; i < BLOCKS; i++)
+        square += parts[i];
+    const float unit = (float)(1 / (sqrt(square) + MUON_EPS));
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS)
+        x[i] = __fmul_rn(x[i], unit);
+}
+
+/* scale: what gives all shapes steps of one size. */
+template <typename T>
+static __global__ void move(T *w, float *master, const float *x, float scale, int64_t n, struct rt_model m,
+                            struct cuda_number number) {
+    __shared__ float lr;
+    if (threadIdx.x == 0)
+        lr = rate_at(&m, update_count(number), number.of);
+    __syncthreads();
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
+        float y = master[i];
+        y -= __fmul_rn(lr, __fmul_rn(m.decay, y)) + __fmul_rn(__fmul_rn(lr, scale), x[i]);
+        master[i] = y;
+        if (sizeof(T) < sizeof(float))
+            w[i] = narrow<T>(y);
+    }
+}
+
+/* ---- a matrix ---- */
+
+static void multiply(const struct plan *plan, int w, float alpha, const float *a, const float *b, float beta,
+                     const float *c, float *d, void *workspace, cudaStream_t stream) {
+    LT(cublasLtMatmul(lt.handle, plan->desc[w], &alpha, a, a_of(plan, w), b, b_of(plan, w), &beta, c, d_of(plan, w), d,
+                      d_of(plan, w), &plan->algo[w], workspace, CUDA_WORKSPACE, stream));
+}
+
+/* Iterates x, and says where it is then: there or in next. */
+static float *orthogonalize(const struct rt_parameter *p, float *x, float *next, void *workspace, cudaStream_t stream) {
+    const struct plan *plan = find(p);
+    int64_t side = tall(plan) ? plan->out : plan->in;
+    float *s = next + muon_part(p->count), *t = s + muon_part(side * side);
+    for (int k = 0; k < MUON_STEPS; k++) {
+        multiply(plan, SQUARE, 1, x, x, 0, s, s, workspace, stream);
+        multiply(plan, CUBIC, MUON_C, s, s, MUON_B, s, t, workspace, stream);
+        multiply(plan, STEP, 1, tall(plan) ? t : x, tall(plan) ? x : t, MUON_A, x, next, workspace, stream);
+        float *before = x;
+        x = next;
+        next = before;
+    }
+    return x;
+}
+
+void cuda_muon(const struct rt_model *m, const struct rt_stage *s, int64_t n, void *w, const float *dw, float scale,
+               const uint64_t *norm, float *opt, const struct cuda_number *number, float *work, void *workspace,
+               cudaStream_t stream) {
+    const bool bf16 = m->precision == BF16;
+    float *master = bf16 ? opt : (float *)w, *momentum = opt + (bf16 ? n : 0), *second = momentum + n;
+    int64_t done = 0;
+    struct rt_model rest = *m;
+    rest.optimizer = OPT_ADAMW;
+    rest.lr = m->adam_lr;
+    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
+        const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
+        int64_t at = l->param / precision_bytes(m->precision);
+        for (int i = 0; i < all.n && l->set == SET_OWN; at += all.at[i++].count) {
+            const struct rt_parameter *p = &all.at[i];
+            if (muon_work(m, l, p) == 0)
+                continue;
+            cuda_update_part(&rest, s, 0, n, done, at, w, dw, scale, norm, opt, number, stream);
+            LAUNCH(direct, BLOCKS, THREADS, 0, stream, momentum + at, second + at, dw + at, scale, norm, p->count, *m,
+                   *number, work, (double *)workspace);
+            LAUNCH(normalize, BLOCKS, THREADS, 0, stream, work, p->count, (const double *)workspace);
+            const float *x = orthogonalize(p, work, work + muon_part(p->count), workspace, stream);
+            float in = (float)p->dim[0], out = (float)p->dim[1], size = out > in ? sqrtf(out / in) : 1;
+            if (bf16)
+                LAUNCH(move<__nv_bfloat16>, BLOCKS * 8, THREADS, 0, stream, (__nv_bfloat16 *)w + at, master + at, x,
+                       size, p->count, *m, *number);
+            else
+                LAUNCH(move<float>, BLOCKS * 8, THREADS, 0, stream, (float *)w + at, master + at, x, size, p->count, *m,
+                       *number);
+            done = at + p->count;
+        }
+    }
+    cuda_update_part(&rest, s, 0, n, done, n, w, dw, scale, norm, opt, number, stream);
+}

@@ -1,0 +1,18 @@
+/* What updates on devices share: rates and clipping as on hosts, and how an update finds its number. */
+#ifndef PIANOLA_OPTIM_CUH
+#define PIANOLA_OPTIM_CUH
+#include "cuda.cuh"
+#define RATE_FUNCTION  static __device__
+#define RATE_MUL(a, b) __dmul_rn(a, b)
+#include "rate.h"
+#define CLIP_FUNCTION static inline __host__ __device__
+#include "clip.h"
+
+static __device__ __forceinline__ int64_t update_count(const struct cuda_number &number) {
+    int64_t count = (number.counted[0] - 1) * number.each + number.place + 1;
+    return count + (number.more > 0 ? number.counted[1] * number.more : 0);
+}
+static __device__ __forceinline__ float gradient_scale(const struct rt_model &m, float scale, const uint64_t *norm) {
+    return norm ? __fmul_rn(scale, clip_scale(m.clip, norm)) : scale;
+}
+#endif
