@@ -65,26 +65,26 @@ function makeView(host, info, scroll, most) {
   }
 
   // A large picture: which lines are where, by the x that they begin at.
+  const before = { '<rect class="o': ' x="', '<text class="n': ' x="', '<text class="a': ' x="', '<path class="g': 'M', '<path class="m': 'M' };
   function sort(text) {
     const lines = text.split('\n'), fixed = [], placed = [];
-    let at = -1;
     for (const line of lines) {
-      const x = line.match(/^<(?:rect class="o|text class="[na]|path class="[gm]).*?(?: x="|M)([\d.]+)/);
-      if (x) {
-        if (at < 0) { at = fixed.length; fixed.push('<g id="placed"></g>'); }
-        placed.push([Number(x[1]), line]);
-      } else fixed.push(line);
+      const begins = before[line.slice(0, 14)], x = begins ? parseFloat(line.slice(line.indexOf(begins, 14) + begins.length)) : NaN;
+      if (Number.isNaN(x)) { fixed.push(line); continue; }
+      if (placed.length === 0) fixed.push('<g id="placed"></g>');
+      placed.push([x, line]);
     }
     placed.sort((a, b) => a[0] - b[0]);
     const widest = placed.length <= MANY / 2 ? Infinity : (all[2] * MANY) / 2 / placed.length;
-    return { fixed: fixed.join('\n'), placed, widest, from: 1, to: 0 };
+    return { fixed: fixed.join('\n'), placed, widest, from: 1, to: 0, later: 0 };
   }
 
-  function fill() {
-    const [x, , w] = view;
-    if (x >= large.from && x + w <= large.to) return;
-    large.from = x - w / 2;
-    large.to = x + 1.5 * w;
+  function fill(widen = false) { // of what is in sight first; what is around it when there is time
+    const [x, , w] = view, first = large.from > large.to, around = first ? 0 : w / 2;
+    if (!widen && x >= large.from && x + w <= large.to) return;
+    large.from = x - around;
+    large.to = x + w + around;
+    if (first) large.later = setTimeout(() => { if (svg) fill(true); }, 150);
     const html = [];
     for (const [at, line] of large.placed) {
       if (at > large.to) break;
@@ -177,9 +177,9 @@ function makeView(host, info, scroll, most) {
     event.preventDefault();
     act();
   });
-  let before = null; // printed whole
-  addEventListener('beforeprint', () => { before = view.slice(); if (svg) { view = [0, 0, all[2], all[3]]; if (large) fill(); svg.setAttribute('viewBox', view.join(' ')); host.style.height = 'auto'; } });
-  addEventListener('afterprint', () => { if (before) { view = before; fit(false); } });
+  let unprinted = null; // printed whole
+  addEventListener('beforeprint', () => { unprinted = view.slice(); if (svg) { view = [0, 0, all[2], all[3]]; if (large) fill(); svg.setAttribute('viewBox', view.join(' ')); host.style.height = 'auto'; } });
+  addEventListener('afterprint', () => { if (unprinted) { view = unprinted; fit(false); } });
   if (scroll) scroll.addEventListener('input', () => look((scroll.value / 1000) * (all[2] - view[2]), view[2]));
   new ResizeObserver(() => { if (svg) fit(unseen); }).observe(host);
 
@@ -197,6 +197,7 @@ function makeView(host, info, scroll, most) {
       const picture = svgOf(text), box = (picture.match(/viewBox="([^"]*)"/) || ['', '0 0 1 1'])[1].split(' ').map(Number);
       const same = keep && svg && box[2] === all[2] && box[3] === all[3];
       all = box;
+      if (large) clearTimeout(large.later);
       large = picture.length > 100 * MANY ? sort(picture) : null;
       lit = [];
       root.innerHTML = large ? large.fixed : picture;
