@@ -148,7 +148,7 @@ static __global__ void direct(float *momentum, float *second, const float *dw, f
         parts[blockIdx.x] = square;
 }
 
-static __global__ void normalize(float *x, int64_t n, const double *parts) {
+static __global__ void divide_by_length(float *x, int64_t n, const double *parts) {
     double square = 0;
     for (int i = 0; i < BLOCKS; i++)
         square += parts[i];
@@ -159,8 +159,8 @@ static __global__ void normalize(float *x, int64_t n, const double *parts) {
 
 /* scale: what gives all shapes steps of one size. */
 template <typename T>
-static __global__ void move(T *w, float *master, const float *x, float scale, int64_t n, struct rt_model m,
-                            struct cuda_number number) {
+static __global__ void go_along(T *w, float *master, const float *x, float scale, int64_t n, struct rt_model m,
+                                struct cuda_number number) {
     __shared__ float lr;
     if (threadIdx.x == 0)
         lr = rate_at(&m, update_count(number), number.of);
@@ -217,15 +217,15 @@ void cuda_muon(const struct rt_model *m, const struct rt_stage *s, int64_t n, vo
             cuda_update_part(&rest, s, 0, n, done, at, w, dw, scale, norm, opt, number, stream);
             LAUNCH(direct, BLOCKS, THREADS, 0, stream, momentum + at, second + at, dw + at, scale, norm, p->count, *m,
                    *number, work, (double *)workspace);
-            LAUNCH(normalize, BLOCKS, THREADS, 0, stream, work, p->count, (const double *)workspace);
+            LAUNCH(divide_by_length, BLOCKS, THREADS, 0, stream, work, p->count, (const double *)workspace);
             const float *x = orthogonalize(p, work, work + muon_part(p->count), workspace, stream);
             float in = (float)p->dim[0], out = (float)p->dim[1], size = out > in ? sqrtf(out / in) : 1;
             if (bf16)
-                LAUNCH(move<__nv_bfloat16>, BLOCKS * 8, THREADS, 0, stream, (__nv_bfloat16 *)w + at, master + at, x,
+                LAUNCH(go_along<__nv_bfloat16>, BLOCKS * 8, THREADS, 0, stream, (__nv_bfloat16 *)w + at, master + at, x,
                        size, p->count, *m, *number);
             else
-                LAUNCH(move<float>, BLOCKS * 8, THREADS, 0, stream, (float *)w + at, master + at, x, size, p->count, *m,
-                       *number);
+                LAUNCH(go_along<float>, BLOCKS * 8, THREADS, 0, stream, (float *)w + at, master + at, x, size, p->count,
+                       *m, *number);
             done = at + p->count;
         }
     }

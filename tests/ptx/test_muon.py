@@ -42,24 +42,24 @@ def direct(suite, n, step, norm=None, scale=1, blocks=BLOCKS):
         assert abs(got[b] - (mine * mine).sum()) <= 1e-13 * got[b], f'the squares of block {b}'
 
 
-def normalize(suite, n, blocks=2):
+def divide_by_length(suite, n, blocks=2):
     random, d = np.random.default_rng(n), Device()
     x, parts = numbers(random, n, 'float').astype(f), np.abs(numbers(random, BLOCKS, 'float')).astype(float)
     at = d.buffer(x, 'rw')
-    suite.run('normalize', d, [blocks], [THREADS], [address(at), np.int64(n), address(d.buffer(parts))])
+    suite.run('divide_by_length', d, [blocks], [THREADS], [address(at), np.int64(n), address(d.buffer(parts))])
     total = 0.0
     for part in parts:
         total += part
     same(d.get(at, f, n), x * f(1 / (np.sqrt(total) + 1e-7)), 'unit length')
 
 
-def move(suite, T, n, step, scale, blocks=2):
+def go_along(suite, T, n, step, scale, blocks=2):
     random, d = np.random.default_rng(n), Device()
     w, x = (numbers(random, n, 'float').astype(f) for _ in range(2))
     master = d.buffer(w, 'rw')
     weights = d.buffer(encode(w, T), 'w') if T != 'float' else master
     of_model, number = begun(d, step)
-    suite.run(f'move<{T}>', d, [blocks], [THREADS],
+    suite.run(f'go_along<{T}>', d, [blocks], [THREADS],
               [address(weights), address(master), address(d.buffer(x)), f(scale), np.int64(n), of_model, number])
     lr = rate(step, 'cosine', 5, 1500)
     want = w - (lr * (RATES['decay'] * w) + lr * f(scale) * x)
@@ -71,10 +71,10 @@ def tests(suite):
     for n in (1, 35, 1000, 3000):
         for step in (1, 2, 1001):
             suite.test(f'direct, {n}, step {step}', direct, n, step, None, 1, 3)
-        suite.test(f'normalize, {n}', normalize, n)
+        suite.test(f'divide_by_length, {n}', divide_by_length, n)
     suite.test('direct, all blocks', direct, BLOCKS * THREADS + 5, 2)
     suite.test('direct, clipped', direct, 1000, 2, 2**290, 0.5, 3)
     for T in PRECISIONS:
         for n, step, scale in ((1, 1, 1), (600, 7, 1), (1001, 1400, 1.7320508)):
-            suite.test(f'move, {T}, {n}', move, T, n, step, scale)
+            suite.test(f'go_along, {T}, {n}', go_along, T, n, step, scale)
     suite.test('direct without its barriers', without_barriers, 'direct', 2, direct, 1000, 2, None, 1, 3)
