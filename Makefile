@@ -173,8 +173,8 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(HELPERS) $(B)/libpianola.a
 # A recursive make: it sees what deps installed, and uses all processors unless the caller set -j.
 MAKE_ALL = $(MAKE) -s --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$$(nproc))
 # Those that take a minute or more come first, so that none of them runs alone at the end.
-LONG := $(patsubst %,tests/%/test.sh,gpu cuda ptx tied put ranks_gpu teams kill fuzz mpi confined consistency)
-SCRIPTS := $(LONG) $(filter-out $(LONG) tests/page/test.sh,$(wildcard tests/*/test.sh))
+LONG := $(patsubst %,tests/%/test.sh,gpu cuda ptx tied page put ranks_gpu teams kill fuzz mpi confined consistency)
+SCRIPTS := $(LONG) $(filter-out $(LONG),$(wildcard tests/*/test.sh))
 
 # Random schedules against one rank (tests/property/property.c says more).
 $(B)/property: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/property/*.c)) $(B)/libpianola.a
