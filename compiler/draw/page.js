@@ -32,7 +32,8 @@ function fit() { // all of it, or a part, large enough to read
   if (innerWidth < 1200 || host.clientWidth < wide) main.classList.remove('beside');
   const room = Math.max(220, 0.6 * innerHeight, innerHeight - host.offsetTop - id('below').offsetHeight - 8);
   const small = Math.max(host.clientWidth, 300) / 0.62, w = whole(room) < small ? whole(room) : Math.min(Math.max(wide, host.clientWidth), small);
-  host.style.height = `${Math.round(Math.min(room, ((high - top0) / w) * host.clientWidth))}px`;
+  const frame = host.offsetHeight - host.clientHeight;
+  host.style.height = `${Math.ceil(Math.min(room, ((high - top0) / w) * host.clientWidth)) + frame}px`;
   look(0, top0, w);
 }
 
