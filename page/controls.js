@@ -74,7 +74,7 @@ function makeControls(form, changed) {
     div.append(field);
     const set = now => { // what has the focus is the user's
       param = now;
-      if (document.activeElement !== field) field.value = param.value;
+      if (document.activeElement !== field && document.activeElement !== slider) field.value = param.value;
       if (slider && document.activeElement !== slider) {
         scale = scaleOf(param, model) || scale;
         slider.value = scale.from(Number(param.value.replace('inf', 'Infinity')));
