@@ -203,8 +203,7 @@ async function main() {
       const of = good;
       await of.whole;
       save(name, new Blob([of.files[from.file]]));
-    }
-    else saver.run({ name, args: ['show', state.schedule, ...flags(), '--format', from.format, '-o', '/out/file'], files: { ...files(), 'out/.keep': '' } });
+    } else saver.run({ name, args: ['show', state.schedule, ...flags(), '--format', from.format, '-o', '/out/file'], files: { ...files(), 'out/.keep': '' } });
   });
   $('theme').addEventListener('change', () => { document.documentElement.dataset.theme = $('theme').value; });
   $('tabs').addEventListener('click', event => { if (event.target.role === 'tab') openTab(event.target); });

@@ -65,11 +65,11 @@ function makeView(host, info, scroll, most) {
   }
 
   // A large picture: which lines are where, by the x that they begin at.
-  const before = { '<rect class="o': ' x="', '<text class="n': ' x="', '<text class="a': ' x="', '<path class="g': 'M', '<path class="m': 'M' };
+  const xBehind = { '<rect class="o': ' x="', '<text class="n': ' x="', '<text class="a': ' x="', '<path class="g': 'M', '<path class="m': 'M' };
   function sort(text) {
     const lines = text.split('\n'), fixed = [], placed = [];
     for (const line of lines) {
-      const begins = before[line.slice(0, 14)], x = begins ? parseFloat(line.slice(line.indexOf(begins, 14) + begins.length)) : NaN;
+      const begins = xBehind[line.slice(0, 14)], x = begins ? parseFloat(line.slice(line.indexOf(begins, 14) + begins.length)) : NaN;
       if (Number.isNaN(x)) { fixed.push(line); continue; }
       if (placed.length === 0) fixed.push('<g id="placed"></g>');
       placed.push([x, line]);
@@ -177,9 +177,9 @@ function makeView(host, info, scroll, most) {
     event.preventDefault();
     act();
   });
-  let unprinted = null; // printed whole
-  addEventListener('beforeprint', () => { unprinted = view.slice(); if (svg) { view = [0, 0, all[2], all[3]]; if (large) fill(); svg.setAttribute('viewBox', view.join(' ')); host.style.height = 'auto'; } });
-  addEventListener('afterprint', () => { if (unprinted) { view = unprinted; fit(false); } });
+  let before = null; // printed whole
+  addEventListener('beforeprint', () => { before = view.slice(); if (svg) { view = [0, 0, all[2], all[3]]; if (large) fill(); svg.setAttribute('viewBox', view.join(' ')); host.style.height = 'auto'; } });
+  addEventListener('afterprint', () => { if (before) { view = before; fit(false); } });
   if (scroll) scroll.addEventListener('input', () => look((scroll.value / 1000) * (all[2] - view[2]), view[2]));
   new ResizeObserver(() => { if (svg) fit(unseen); }).observe(host);
 

@@ -138,7 +138,6 @@ void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t fir
 /* norm, NORM_WORDS words, = or += the squares of such a gradient, of each parameter that counts here (layers/clip.h). */
 void host_norm(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, const float *dw,
                uint64_t *norm, bool writes);
-double host_norm_value(const uint64_t *norm);
 void host_add_norm(uint64_t *dst, const uint64_t *src);
 /* Initial weights, fp32 whatever the model's precision, weight_count of them: a function of seed, layer and parameter
  * only, so every cut and every rank agrees. */

@@ -1,8 +1,9 @@
 // The script of timeline and diff pages. The picture fills its width, and as much of the window's height as it needs; the
-// report is beside it where both have room. The wheel, + and - zoom, dragging and arrows pan, a double click and 0 show all. Hovering over an operation, or going to it
-// with comma and full stop, shows what it needs, by which message, of how many bytes. An operation's data-p lists what it
-// needs, as RANK.INSTRUCTION, with :MESSAGE appended if it came by message; in a diff, as PANEL and number. There, data-t
-// also lists where else the operation is drawn, and data-r the root that made it earlier or later.
+// report is beside it where both have room. The wheel, + and - zoom, dragging and arrows pan, a double click and 0 show
+// all. Hovering over an operation, or going to it with comma and full stop, shows what it needs, by which message, of how
+// many bytes. An operation's data-p lists what it needs, as RANK.INSTRUCTION, with :MESSAGE appended if it came by
+// message; in a diff, as PANEL and number. There, data-t also lists where else the operation is drawn, and data-r the
+// root that made it earlier or later.
 'use strict';
 const id = name => document.getElementById(name);
 const main = document.querySelector('main'), host = id('picture'), info = id('info'), svg = host.querySelector('svg');

@@ -176,18 +176,11 @@ static void run_update(struct replay *re, const struct rt_instr *x, cudaStream_t
         number.more = p->period / s->update;
     }
     const struct rt_home *home = home_on(stream_of(re), x->stage);
-    if (p->model->optimizer == OPT_MUON) { /* whose homes have whole stages */
-        cuda_muon(p->model, s, home->owned, job_operand(own->arena, x, ROLE_w),
-                  (const float *)job_operand(own->arena, x, ROLE_dw), update_scale(p->model, s),
-                  (const uint64_t *)job_operand(own->arena, x, ROLE_norm),
-                  (float *)job_operand(own->arena, x, ROLE_opt), &number, (float *)(own->arena + stream_of(re)->work),
-                  own->workspace, stream);
-        return;
-    }
+    int64_t work = stream_of(re)->work;
     cuda_update(p->model, s, home->own, home->owned, job_operand(own->arena, x, ROLE_w),
                 (const float *)job_operand(own->arena, x, ROLE_dw), update_scale(p->model, s),
                 (const uint64_t *)job_operand(own->arena, x, ROLE_norm), (float *)job_operand(own->arena, x, ROLE_opt),
-                &number, stream);
+                &number, work < 0 ? NULL : (float *)(own->arena + work), own->workspace, stream);
 }
 
 /* A rank may begin its norm with nothing to add. The workspace is the compute lane's. */

@@ -39,16 +39,17 @@ static void count(struct cuda_steps *steps, int r, int section) {
     const struct rt_rank *k = stream_of(steps, r);
     const struct cuda_rank *rank = &steps->rank[r];
     const struct replay *re = &steps->replay[r];
-    for (int l = 0; rank->reached && re->validating && l <= k->nlanes; l++)
-        cuda_write_word(steps->origin, &rank->reached[l],
-                        (uint32_t)(l < k->nlanes ? re->cursor[l] - k->lane_at[l] : re->passes));
-    if (re->validating) /* is no step of the training's */
+    if (re->validating) { /* which is no step of the training's */
+        for (int l = 0; rank->reached && l <= k->nlanes; l++)
+            cuda_write_word(steps->origin, &rank->reached[l],
+                            (uint32_t)(l < k->nlanes ? re->cursor[l] - k->lane_at[l] : re->passes));
         return;
+    }
     enum cuda_pass pass = section == PERIOD                           ? PASS_REPEATS
                           : section == BEHIND_PERIOD && p->period > 0 ? PASS_ENDS
                                                                       : PASS_BEGINS;
     for (int l = 0; rank->reached && pass == PASS_REPEATS && l < k->nlanes; l++)
-        cuda_write_word(steps->origin, &rank->reached[l], (uint32_t)(steps->replay[r].cursor[l] - k->lane_at[l]));
+        cuda_write_word(steps->origin, &rank->reached[l], (uint32_t)(re->cursor[l] - k->lane_at[l]));
     cuda_count(rank->counted, pass, passes_of(p), rank->reached, rank->reached ? k->nlanes + 1 : 0, steps->origin);
 }
 

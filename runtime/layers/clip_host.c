@@ -50,5 +50,3 @@ void host_norm(const struct rt_model *m, const struct rt_stage *s, int64_t first
         }
     }
 }
-
-double host_norm_value(const uint64_t *norm) { return norm_value(norm); }

@@ -67,20 +67,25 @@ struct cuda_number {
     int64_t of; /* how many it has in the whole run */
 };
 /* optim.cu: as host_update, of n elements, gaps between parameters included, with gradients dw * scale, clipped to the
- * norm, if any. Its number is read on the device. Of the n, those in [from, to). */
+ * norm, if any. Its number is read on the device. Of the n, those in [from, to). Not Muon's matrices: those are stepped
+ * as AdamW's. */
 void cuda_update_part(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, int64_t from,
                       int64_t to, void *w, const float *dw, float scale, const uint64_t *norm, float *opt,
                       const struct cuda_number *number, cudaStream_t stream);
-static inline void cuda_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, void *w,
-                               const float *dw, float scale, const uint64_t *norm, float *opt,
-                               const struct cuda_number *number, cudaStream_t stream) {
-    cuda_update_part(m, s, first, n, 0, n, w, dw, scale, norm, opt, number, stream);
-}
 /* muon.cu: the same of a whole stage where the optimizer is Muon. work: muon_work floats; workspace: cuda_workspace()
  * bytes. */
 void cuda_muon(const struct rt_model *m, const struct rt_stage *s, int64_t n, void *w, const float *dw, float scale,
                const uint64_t *norm, float *opt, const struct cuda_number *number, float *work, void *workspace,
                cudaStream_t stream);
+/* Of all n, by whichever optimizer it is; Muon's homes have whole stages. */
+static inline void cuda_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, void *w,
+                               const float *dw, float scale, const uint64_t *norm, float *opt,
+                               const struct cuda_number *number, float *work, void *workspace, cudaStream_t stream) {
+    if (m->optimizer == OPT_MUON)
+        cuda_muon(m, s, n, w, dw, scale, norm, opt, number, work, workspace, stream);
+    else
+        cuda_update_part(m, s, first, n, 0, n, w, dw, scale, norm, opt, number, stream);
+}
 /* clip.cu: as host_norm. scratch: 256 KiB */
 void cuda_norm(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, const float *dw,
                uint64_t *norm, bool writes, void *scratch, cudaStream_t stream);

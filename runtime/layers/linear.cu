@@ -17,13 +17,11 @@
  * matrix" (CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE), and cublasLtMatmul()'s table of types has no other bias for bf16 A and
  * B with fp32 C. Where there is no algorithm for it, a kernel reads dy once more instead; and where the two were timed
  * and it is the faster, which users saw for large shapes (NVIDIA/CUDALibrarySamples#90). */
+#include "cublaslt.cuh"
 #include "cuda_math.cuh"
 extern "C" {
 #include "store/algorithms.h"
 }
-#include <cublasLt.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 enum way { FORWARD, FORWARD_GELU, FORWARD_RELU, INPUT, INPUT_GELU, WEIGHT, WEIGHT_BIAS, NWAYS };
 
@@ -42,15 +40,6 @@ static struct {
     char device[256];
 } lt;
 
-static void must(cublasStatus_t status, const char *call) {
-    if (status == CUBLAS_STATUS_SUCCESS)
-        return;
-    fprintf(stderr, "pianola: error: cuBLASLt: %s: status %d\n", call, (int)status);
-    fflush(NULL);
-    _Exit(1);
-}
-#define LT(call) must(call, #call)
-
 static bool has_bias(const struct rt_layer *l) {
     return l->kind == LAYER_linear && l->nparam > (int64_t)l->in * l->out;
 }
@@ -68,7 +57,6 @@ static struct plan *find(const struct rt_layer *l) {
 
 /* ---- plans ---- */
 
-enum { ALIGNED = 64 };               /* bytes, of every tensor and of a layer's parameters */
 enum { CANDIDATES = 8, ROUNDS = 7 }; /* of a product: algorithms to time, and how often */
 
 static cublasLtEpilogue_t epilogue_of(const struct plan *plan, enum way w) {

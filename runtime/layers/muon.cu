@@ -3,14 +3,12 @@
  * cuBLASLt is column-major, so it sees a matrix X of in x out as XT, out x in; the squares S and T are symmetric. A
  * product's C need not be its D: that saves the host's copies. Plans are made at the start, as linear.cu's are, and
  * take the heuristic's first algorithm. Sums have one order: the same bits in every run. */
+#include "cublaslt.cuh"
 #include "cuda_math.cuh"
 #include "muon.h"
 #include "optim.cuh"
-#include <cublasLt.h>
-#include <stdio.h>
-#include <stdlib.h>
 
-enum { THREADS = 256, BLOCKS = 132, ALIGNED = 64 /* bytes, as muon_part has it */ };
+enum { THREADS = 256, BLOCKS = 132 };
 
 enum product { SQUARE, CUBIC, STEP, NPRODUCTS };
 struct plan {
@@ -24,15 +22,6 @@ static struct {
     struct plan *plan;
     int n;
 } lt;
-
-static void must(cublasStatus_t status, const char *call) {
-    if (status == CUBLAS_STATUS_SUCCESS)
-        return;
-    fprintf(stderr, "pianola: error: cuBLASLt: %s: status %d\n", call, (int)status);
-    fflush(NULL);
-    _Exit(1);
-}
-#define LT(call) must(call, #call)
 
 /* ---- plans ---- */
 

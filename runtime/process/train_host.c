@@ -1,5 +1,6 @@
 /* All ranks of a program in this process: a thread each, with its arenas, allocated at the start. */
 #include "comm_local.h"
+#include "layers/clip.h"
 #include "store/seconds.h"
 #include <math.h>
 #include <pthread.h>
@@ -83,7 +84,7 @@ static void *work(void *arg) {
         worker->last[re->step] = worker->rank.last;
         worker->waited[re->step] = host_waited(k, worker->rank.stamp);
         if (worker->norm >= 0 && run->norm)
-            run->norm[re->step] = host_norm_value((uint64_t *)(void *)(worker->rank.arena + worker->norm));
+            run->norm[re->step] = norm_value((uint64_t *)(void *)(worker->rank.arena + worker->norm));
         int64_t turn = re->step - (run->steps - run->kept);
         if (run->stamp && turn >= 0)
             memcpy(run->stamp[re->rank] + turn * k->nins, worker->rank.stamp,

@@ -1,5 +1,6 @@
 /* A rank's process on a CPU: the host's layers in its one thread, its messages over the world's connections. */
 #include "device/device_host.h"
+#include "layers/clip.h"
 #include "rank_run.h"
 #include <math.h>
 #include <stdio.h>
@@ -87,7 +88,7 @@ double backend_waited(struct rank_run *run) {
 double backend_norm(struct rank_run *run, int64_t step) {
     int64_t at = norm_at(&run->program.rank[run->world.rank]);
     (void)step;
-    return at < 0 ? NAN : host_norm_value((uint64_t *)(void *)(run->backend->host.arena + at));
+    return at < 0 ? NAN : norm_value((uint64_t *)(void *)(run->backend->host.arena + at));
 }
 
 void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp) {

@@ -68,14 +68,14 @@ static void own_program(struct rank_run *run) {
 /* ---- meeting ---- */
 
 enum { INTS, TERMS, LOSSES }; /* what is in a pulse */
-enum { NORM_FLOATS = 3 };     /* whose sum is a double */
+enum { NORM_FLOATS = 4 };     /* of 16 bits of a double each */
 struct training {
     float *pulse; /* how many ranks received SIGINT, and SIGTERM; then the last step's loss of each microbatch */
     float *loss;  /* of this rank, per microbatch */
     struct journal losses, metrics; /* where --losses, --metrics are given, and then: */
     double *when;                   /* per update of the last stage in a step: when it ended */
     bool tells;                     /* this rank knows that, for all */
-    float *known; /* a step's loss of each microbatch, then times, what compute lanes waited in all, and the norm */
+    float *known;    /* a step's loss of each microbatch, then times, what compute lanes waited in all, and the norm */
     float *held_out; /* a validation's losses; NULL: there are none */
     float first, last;
     int64_t memory; /* that a rank's arena takes, at most */
@@ -301,7 +301,7 @@ static void tell_metrics(struct rank_run *run, struct training *training, double
 }
 
 /* The lines of the step that has just ended, before a checkpoint says that it has. A time is exchanged as two floats,
- * of which the second is what the first one lacks, a norm as three; only one rank has it. */
+ * of which the second is what the first one lacks, and a norm as its bits; only one rank has them. */
 static void tell_step(struct rank_run *run, struct training *training, double seconds) {
     int32_t B = run->program.batches, n = updates(run);
     float *time = training->known + B, *norm = time + 2 * n + 1;
@@ -313,20 +313,23 @@ static void tell_step(struct rank_run *run, struct training *training, double se
         time[2 * k] = (float)at;
         time[2 * k + 1] = (float)(at - (double)time[2 * k]);
     }
-    double rest = training->tells ? backend_norm(run, training->step - 1) : 0;
-    for (int i = 0; i < NORM_FLOATS; i++) {
-        norm[i] = (float)rest;
-        rest -= (double)norm[i];
-    }
+    double whole = training->tells ? backend_norm(run, training->step - 1) : 0;
+    uint64_t bits;
+    memcpy(&bits, &whole, sizeof bits);
+    for (int i = 0; i < NORM_FLOATS; i++)
+        norm[i] = (float)(bits >> 16 * i & 0xffff);
     run->world.sum_begin(run->world.link, training->known, B + 2 * n + 1 + NORM_FLOATS);
     run->world.sum_end(run->world.link);
     if (run->world.rank > 0)
         return;
     for (int32_t k = 0; k < n; k++)
         training->when[k] = (double)time[2 * k] + (double)time[2 * k + 1];
+    bits = 0;
+    for (int i = 0; i < NORM_FLOATS; i++)
+        bits |= (uint64_t)norm[i] << 16 * i;
+    memcpy(&whole, &bits, sizeof whole);
     if (run->flags.metrics)
-        tell_metrics(run, training, seconds, (double)time[2 * n],
-                     (double)norm[0] + ((double)norm[1] + (double)norm[2]));
+        tell_metrics(run, training, seconds, (double)time[2 * n], whole);
     if (run->flags.losses &&
         !losses_step(&training->losses, training->step - 1, B, run->program.model->slices,
                      &run->program.stage[run->program.updated], training->known, NULL, training->when, why, sizeof why))

@@ -179,9 +179,9 @@ static void time_update(struct bench *k, int s) {
     y->us = 1e6 * alone(k, 1, [&](int) {
                 const struct cuda_number number = {k->c.counted, 1, 0, 0, 1};
                 const struct rt_stage *stage = &k->p->stage[s];
-                cuda_update(m, stage, 0, weight_count(m, stage), job_operand(k->c.arena, x, ROLE_w),
-                            (const float *)job_operand(k->c.arena, x, ROLE_dw), 1, NULL,
-                            (float *)job_operand(k->c.arena, x, ROLE_opt), &number, k->stream);
+                cuda_update_part(m, stage, 0, weight_count(m, stage), 0, weight_count(m, stage),
+                                 job_operand(k->c.arena, x, ROLE_w), (const float *)job_operand(k->c.arena, x, ROLE_dw),
+                                 1, NULL, (float *)job_operand(k->c.arena, x, ROLE_opt), &number, k->stream);
             });
 }
 

@@ -10,20 +10,12 @@
  * GELU point-wise transform to the results (x:=GELU(x))": neither whether that is tanh's gelu, which ours is, or erf's,
  * nor its error. So on a GPU we print what was joined, and where a gelu was, results may differ by as much as the two
  * formulas do. The stand-in joins all of it, with our gelu. */
+#include "check.h"
 #include "layers/cuda_math.cuh"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int passed, failed;
-
-static void check(bool fine, const char *what, const char *where) {
-    passed += fine;
-    failed += !fine;
-    if (!fine)
-        printf("    %s: %s FAILED\n", where, what);
-}
 
 /* ---- a stage: two residual blocks and a norm behind them ---- */
 

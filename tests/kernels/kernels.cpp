@@ -6,6 +6,7 @@
  * mse and embedding, which get integers, whose fp32 sums are exact. Outputs begin as NaN. Each kernel runs again
  * with its blocks and threads in reverse order, and must give the same bits. */
 #include "device.h"
+#include "layers/clip.h"
 #include <vector>
 
 static int passed, failed;
@@ -375,14 +376,15 @@ template <typename T> static void update(int optimizer, int64_t last, const char
     uint64_t *norm = (uint64_t *)fresh(NORM_BYTES);
     *step = 0;
     host_norm(&host.m, &host.s, 0, n, dw, norm, true);
-    host.m.clip = device.m.clip = 0.25f * (float)host_norm_value(norm);
+    host.m.clip = device.m.clip = 0.25f * (float)norm_value(norm);
     for (int64_t i = 1; i <= 5; i++) {
         host_update(&host.m, &host.s, 0, weight_count(&host.m, &host.s), w, dw, opt, NULL, i > 3 ? norm : NULL, i, 7);
         cuda_count(on_device(step), PASS_BEGINS, 1, NULL, 0, 0);
         grid_reverse = i % 2 == 0;
         const cuda_number number = {on_device(step), 1, 0, 0, 7};
-        cuda_update(&device.m, &device.s, 0, weight_count(&device.m, &device.s), on_device(v), on_device(dw),
-                    update_scale(&host.m, &host.s), i > 3 ? on_device(norm) : NULL, on_device(state), &number, 0);
+        cuda_update_part(&device.m, &device.s, 0, weight_count(&device.m, &device.s), 0,
+                         weight_count(&device.m, &device.s), on_device(v), on_device(dw),
+                         update_scale(&host.m, &host.s), i > 3 ? on_device(norm) : NULL, on_device(state), &number, 0);
         grid_reverse = false;
     }
     back();

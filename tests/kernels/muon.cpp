@@ -5,15 +5,8 @@
 extern "C" {
 #include "layers/muon.h"
 }
+#include "check.h"
 #include "device.h"
-
-static int passed, failed;
-static void check(bool fine, const char *what, const char *where) {
-    passed += fine;
-    failed += !fine;
-    if (!fine)
-        printf("    %s: %s FAILED\n", where, what);
-}
 
 static float number(void) { return (float)(random_bits() % 65536) / 65536 - 0.5f; }
 

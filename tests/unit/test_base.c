@@ -437,3 +437,33 @@ Test(base, heap_gives_the_smallest_first) {
             cr_assert_eq(h.n, (size_t)n);
         }
 }
+
+struct placed {
+    int32_t key;
+    uint8_t place[3]; /* an odd size */
+};
+static int by_key(const void *x, const void *y) {
+    const struct placed *a = x, *b = y;
+    return (a->key > b->key) - (a->key < b->key);
+}
+
+Test(base, sort_keeps_equal_elements_in_their_order) {
+    uint64_t state = 1;
+    for (int n = 0; n < 300; n++) {
+        struct placed *a = NEW(struct placed, n);
+        int32_t count[8] = {0};
+        for (int i = 0; i < n; i++) {
+            int32_t key = (int32_t)(random_bits(&state) >> 61);
+            a[i] = (struct placed){key, {(uint8_t)count[key], (uint8_t)(count[key] >> 8), 7}};
+            count[key]++;
+        }
+        sort(a, (size_t)n, sizeof *a, by_key);
+        for (int i = 0, key = 0, place = 0; i < n; i++, place++) {
+            for (; place == count[key]; place = 0)
+                key++;
+            cr_assert_eq(a[i].key, key, "%d of %d", i, n);
+            cr_assert_eq(a[i].place[0] + 256 * a[i].place[1], place, "%d of %d", i, n);
+        }
+        free_all();
+    }
+}

@@ -125,3 +125,28 @@ Test(clip, ends) {
     norm_of(zeros, 3, norm, true);
     cr_assert(norm_value(norm) == 0);
 }
+
+/* Adds a number of 64 bits, so far up, to the words. */
+static void add_shifted(uint64_t *norm, uint64_t x, int shift) {
+    for (int i = 0; i < 64; i++)
+        norm[(shift + i) / 32] |= (x >> i & 1) << (shift + i) % 32;
+}
+
+/* Half a unit in the last place goes to the even neighbour, and up where anything at all is below it. */
+Test(clip, the_sum_is_rounded_to_the_nearest_double) {
+    int seen = 0; /* where the root, too, tells one from the other */
+    for (int i = 0; i < 2000; i++) {
+        uint64_t random = (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15), top = (random >> 12 | UINT64_C(1) << 52);
+        int shift = 40 + i % 400, low = i % 40;
+        uint64_t norm[NORM_WORDS] = {0}, even = top + top % 2;
+        double least = ldexp(1, shift + NORM_LEAST);
+        add_shifted(norm, top, shift);
+        cr_assert(norm_value(norm) == sqrt((double)top * least), "%d: exact", i);
+        add_shifted(norm, 1, shift - 1);
+        cr_assert(norm_value(norm) == sqrt((double)even * least), "%d: half", i);
+        add_shifted(norm, 1, low);
+        cr_assert(norm_value(norm) == sqrt((double)(top + 1) * least), "%d: more than half", i);
+        seen += even == top && sqrt((double)top * least) != sqrt((double)(top + 1) * least);
+    }
+    cr_assert_gt(seen, 300, "%d", seen);
+}
