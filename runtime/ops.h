@@ -127,13 +127,9 @@
     X(norm, false, ONE, DEVICE, "exact sum of the squares of gradients; a rank has one, and no stage is named")
 
 #define ROLES(X)                                                                                                       \
-    X(w) X(x) X(y)                                                                                                     \
-    X(stash)                                                                                                           \
-    X(input)                                                                                                           \
-    X(dy)                                                                                                              \
-    X(dx)                                                                                                              \
-    X(wstash) X(dw) X(opt) X(t) X(src) X(done) X(v) X(dv) X(give) X(got) X(work) X(kv) X(own) X(dkv) X(dpast) X(u)     \
-    X(du) X(norm)
+    X(w)                                                                                                               \
+    X(x) X(y) X(stash) X(input) X(dy) X(dx) X(wstash) X(dw) X(opt) X(t) X(src) X(done) X(v) X(dv) X(give) X(got)       \
+        X(work) X(kv) X(own) X(dkv) X(dpast) X(u) X(du) X(norm)
 
 #define X(name, ...) OP_##name,
 enum op { OPS(X) NOPS, OP_none = NOPS };
@@ -171,7 +167,7 @@ enum memory { MEMORY_DEVICE, MEMORY_HOST, NMEMORIES };
 
 /* Bytes that a reduction by NCCL exchanges and adds at a time. */
 enum { REDUCE_PIECE = 32 << 20 };
-enum { NDIRS = 5 }; /* jobs are ops OP_F .. OP_W */
+enum { NDIRS = 5 };                                    /* jobs are ops OP_F .. OP_W */
 enum { NORM_WORDS = 21, NORM_BYTES = 8 * NORM_WORDS }; /* of 64 bits: layers/clip.h */
 
 /* The rows of the tables. */
@@ -221,9 +217,6 @@ static inline bool is_copy(int op) { return op_row(op)->cost == COST_HOST; }    
 static inline bool has_root(int op) { return op == OP_BROADCAST || op == OP_REDUCE; } /* as its peer */
 static inline bool has_peer(int op) { return lanekind_row(op_row(op)->lane)->of == OF_PEER; } /* ADD has one too */
 static inline bool has_bytes(int op) { return is_message(op) || is_copy(op); }                /* that timelines show */
-/* What a validation runs: forwards, and all messages, so that ranks stay in step; what these move for backwards and
- * updates nobody reads. Weights come where they are needed, and stay as they are, since nothing updates them. */
-static inline bool is_for_loss(int op) { return op == OP_F || op == OP_COPY || is_message(op); }
 /* A job or an update: the schedule, the model or the cluster gives its time. */
 static inline bool has_cost(int op) { return op_row(op)->cost == COST_JOB || op_row(op)->cost == COST_UPDATE; }
 static inline bool is_of_rank(int kind) { return kind == K_work || kind == K_norm; } /* and of no stage */
@@ -244,7 +237,8 @@ static inline bool on_host(int op, int role) {
 #define LAYERS(X)                                                                                                      \
     X(embedding,                                                                                                       \
       MATRIX(token, shared ? 0 : share_of(l, SPLIT_ROWS, m->vocab), l->out) WHOLE(position, l->context, l->out),       \
-      "token and position embedding: tokens -> rows x out; without positions context is 0")                            \
+      "token embedding, times its scale, and position embedding: tokens -> rows x out; without positions context is "  \
+      "0")                                                                                                             \
     X(linear,                                                                                                          \
       MATRIX(weight, l->in, l->out)                                                                                    \
           VECTOR(bias, l->unbiased || m->input == INPUT_INTEGERS || l->share.split == SPLIT_ROWS ? 0 : l->out),        \
@@ -253,6 +247,8 @@ static inline bool on_host(int op, int role) {
     X(gelu, , "y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))  (Hendrycks & Gimpel 2016)")                        \
     X(silu, , "y = x / (1 + e^-x)  (Elfwing et al. 2018)")                                                             \
     X(swiglu, , "y = silu(g) u on g,u side by side: 2F -> F  (Shazeer 2020)")                                          \
+    X(geglu, , "y = gelu(g) u on g,u side by side: 2F -> F  (Shazeer 2020)")                                           \
+    X(dropout, , "y = 0 with probability p, else x / (1 - p); in training alone  (Srivastava et al. 2014)")            \
     X(layernorm, VECTOR(gamma, l->out) VECTOR(beta, l->out),                                                           \
       "y = gamma (x - mean) / sqrt(var + eps) + beta over columns  (Ba et al. 2016)")                                  \
     X(rmsnorm, VECTOR(gamma, l->out), "y = gamma x / sqrt(mean(x^2) + eps) over columns  (Zhang & Sennrich 2019)")     \
@@ -362,10 +358,12 @@ struct rt_layer {
      * of the loss that balances their loads. */
     int32_t experts, top, capacity;
     float balance;
-    float eps; /* of norms; 0: 1e-5. Others 0 */
+    float number; /* of norms eps, 0: 1e-5; of an embedding its scale, 0: 1; of dropout its probability; others 0 */
     struct rt_scaling scaling;
 };
-static inline float eps_of(const struct rt_layer *l) { return l->eps > 0 ? l->eps : 1e-5f; }
+static inline float eps_of(const struct rt_layer *l) { return l->number > 0 ? l->number : 1e-5f; }
+
+static inline float factor_of(const struct rt_layer *l) { return l->number > 0 ? l->number : 1; }
 
 /* Bytes of what a route keeps: see routing_at in layers/moe.h. To a whole cache line. */
 static inline int64_t routing_bytes(const struct rt_layer *route) {
@@ -429,19 +427,19 @@ struct rt_stage {
 #define OPTIMIZERS(X)                                                                                                  \
     X(SGD, sgd, "", 2, OF_ALL)                                                                                         \
     X(ADAMW, adamw, "mv", 14,                                                                                          \
-      OF_ALL FIELD(beta1, BELOW_1, 0.9) FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8)                          \
-          FIELD(decay, FROM_0, 0))                                                                                     \
+      OF_ALL FIELD(beta1, BELOW_1, 0.9) FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8) FIELD(decay, FROM_0, 0)) \
     X(MOMENTUM, momentum, "m", 4, OF_ALL FIELD(momentum, BELOW_1, 0.9) FIELD(nesterov, FLAG, false))                   \
     X(MUON, muon, "mv", 14,                                                                                            \
       OF_ALL FIELD(adam_lr, ABOVE_0, NAN) FIELD(momentum, BELOW_1, 0.95) FIELD(beta1, BELOW_1, 0.9)                    \
           FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8) FIELD(decay, FROM_0, 0))
 #define OF_ALL                                                                                                         \
-    FIELD(lr, ABOVE_0, NAN) FIELD(schedule, SCHEDULE, 0) FIELD(clip, FROM_0, 0)                                        \
-    FIELD(warmup, BASE, 0) FIELD(steps, BASE, 0) FIELD(final, BELOW_1, 0) FIELD(cooldown, BELOW_1, 0.2)
+    FIELD(lr, ABOVE_0, NAN)                                                                                            \
+    FIELD(schedule, SCHEDULE, 0) FIELD(clip, FROM_0, 0) FIELD(post_validation, FLAG, false) FIELD(warmup, BASE, 0)     \
+        FIELD(steps, BASE, 0) FIELD(final, BELOW_1, 0) FIELD(cooldown, BELOW_1, 0.2)
 
 /* The fields of all optimizers, as a model stores them; 0: its optimizer has no such field. COUNTS: whole numbers. */
 #define RATES(X)  X(lr) X(beta1) X(beta2) X(eps) X(decay) X(momentum) X(final) X(cooldown) X(adam_lr) X(clip)
-#define COUNTS(X) X(schedule) X(warmup) X(steps) X(nesterov)
+#define COUNTS(X) X(schedule) X(warmup) X(steps) X(nesterov) X(post_validation)
 
 /* How the learning rate goes on after its warm-up: layers/rate.h. */
 #define SCHEDULES(X) X(constant) X(linear) X(cosine) X(wsd)
@@ -495,6 +493,16 @@ struct rt_model {
     const struct rt_names *names; /* [by rt_layer.index]; NULL: no layer has any */
 };
 
+/* Slices of a microbatch, at least 1. */
+static inline int32_t pieces_of_batch(const struct rt_model *m) { return m->slices > 0 ? m->slices : 1; }
+
+/* Floats of an optimizer's state of n weights: masters, with bf16, and moments; and what post-validation keeps. */
+enum { KEPT_HEADER = 16 }; /* of that: layers/post_validation.h */
+static inline int64_t state_floats(const struct rt_model *m, int64_t n) {
+    int moments = count_moments(m->optimizer);
+    return ((m->precision == BF16) + moments) * n + (m->post_validation ? KEPT_HEADER + (moments + 2) * n : 0);
+}
+
 /* Rows of a sequence that a layer has: all, or those of a slice. */
 static inline int32_t sequence_length(const struct rt_layer *l) { return l->length > 0 ? l->length : l->context; }
 
@@ -508,92 +516,4 @@ static inline int64_t kv_bytes(const struct rt_layer *l, int64_t element) {
  * values stay in kv, unless its whole input is in the stash. */
 static inline int64_t lse_bytes(const struct rt_layer *l) { return (4 * (int64_t)l->rows * l->heads + 63) / 64 * 64; }
 static inline bool keeps_queries(const struct rt_layer *l) { return l->length > 0 && l->x.space != SP_STASH; }
-
-/* The parameters of a layer, one after the other. */
-enum { MOST_PARAMETERS = 4 };
-struct rt_parameter {
-    const char *name;
-    int32_t ndims; /* a vector has 1 */
-    int64_t dim[2], count;
-    int32_t split; /* enum split: how the members of a team divide it */
-};
-struct rt_parameters {
-    int32_t n;
-    struct rt_parameter at[MOST_PARAMETERS];
-};
-static inline void add_parameter(struct rt_parameters *p, const char *name, int32_t ndims, int64_t rows,
-                                 int64_t columns, int32_t split) {
-    struct rt_parameter one = {name, ndims, {rows, columns}, ndims == 1 ? rows : rows * columns, split};
-    if (one.count > 0)
-        p->at[p->n++] = one;
-}
-/* Weights of matrices are drawn to 0 by an optimizer that does so; norms' and biases are not. */
-static inline bool decays(const struct rt_parameter *p) { return p->ndims > 1; }
-/* Muon steps hidden matrices, those of linear layers but the output's, and AdamW the rest. Floats of workspace that one
- * takes: two of its size, two squares of its shorter side, each in whole lines of memory. 0: it is none. */
-static inline int64_t muon_part(int64_t n) { return (n + 15) / 16 * 16; }
-static inline int64_t muon_work(const struct rt_model *m, const struct rt_layer *l, const struct rt_parameter *p) {
-    bool hidden = m->optimizer == OPT_MUON && l->kind == LAYER_linear && l->index != m->output && p->ndims == 2;
-    int64_t side = p->dim[0] < p->dim[1] ? p->dim[0] : p->dim[1];
-    return hidden ? 2 * muon_part(p->count) + 2 * muon_part(side * side) : 0;
-}
-/* A member's part of n rows, or columns, of layer l. */
-static inline int64_t share_of(const struct rt_layer *l, int split, int64_t n) {
-    return l->share.split == split ? n / l->share.members : n;
-}
-/* Where element `at` of a member's parameter is in the whole one, and how many elements behind it, itself included, are
- * next to each other there too. */
-struct rt_stretch {
-    int64_t at, n;
-};
-static inline struct rt_stretch stretch_of(const struct rt_layer *l, const struct rt_parameter *p, int64_t at) {
-    struct rt_stretch run = {at, p->count - at};
-    const struct rt_share *share = &l->share;
-    if (p->split == SPLIT_ROWS)
-        run.at += share->member * p->count;
-    if (p->split != SPLIT_COLUMNS)
-        return run;
-    int64_t columns = p->ndims == 1 ? p->dim[0] : p->dim[1], row = at / columns, column = at % columns, begin = 0;
-    for (int g = 0; g < 3 && share->group[g] > 0; g++) { /* begin: of the group, in the member's part */
-        int64_t width = share->group[g] / share->members;
-        if (column < begin + width) {
-            run.at = (row * columns + begin) * share->members + share->member * width + (column - begin);
-            run.n = begin + width - column;
-            break;
-        }
-        begin += width;
-    }
-    return run;
-}
-/* The whole parameter of which p is a member's part. */
-static inline struct rt_parameter whole_parameter(const struct rt_layer *l, const struct rt_parameter *p) {
-    struct rt_parameter whole = *p;
-    if (p->split == SPLIT_NONE)
-        return whole;
-    whole.dim[p->split == SPLIT_COLUMNS ? p->ndims - 1 : 0] *= l->share.members;
-    whole.count *= l->share.members;
-    return whole;
-}
-/* Of a parameter that each member of a team has whole, the first one's counts. */
-static inline bool counts_here(const struct rt_stage *s, const struct rt_parameter *p) {
-    return p->split != SPLIT_NONE || s->place == 0;
-}
-/* The parameters of layer l of model m, from LAYERS. */
-static inline struct rt_parameters parameters_of(const struct rt_model *m, const struct rt_layer *l, bool shared) {
-    struct rt_parameters p;
-    p.n = 0;
-    switch (l->kind) {
-#define MATRIX(name, rows, columns) add_parameter(&p, #name, 2, rows, columns, l->share.split);
-#define WHOLE(name, rows, columns)  add_parameter(&p, #name, 2, rows, columns, SPLIT_NONE);
-#define VECTOR(name, n)             add_parameter(&p, #name, 1, n, 0, l->share.split == SPLIT_COLUMNS ? SPLIT_COLUMNS : SPLIT_NONE);
-#define X(name, parameters, ...)                                                                                       \
-    case LAYER_##name: parameters break;
-        LAYERS(X)
-#undef X
-#undef MATRIX
-#undef WHOLE
-#undef VECTOR
-    }
-    return p;
-}
 #endif

@@ -1,7 +1,7 @@
 /* The runtime: layers, data, and the replay of a compiled program. Includes nothing from compiler/. */
 #ifndef PIANOLA_RT_H
 #define PIANOLA_RT_H
-#include "ops.h"
+#include "parameters.h"
 #include <stddef.h>
 
 /* Alignment of a layer's parameters within its stage's weights, in bytes: a vector register, a cache line. */
@@ -87,8 +87,18 @@ struct rt_bind {
     const int64_t *kv;
     char *own, *dkv, *dpast;
     const struct rt_batch *batch;
-    float *loss;              /* the last layer's forward writes the microbatch's mean loss here */
-    struct rt_routed *routed; /* a route's forward adds to it; NULL: nobody counts */
+    float *loss;                /* the last layer's forward writes the microbatch's mean loss here */
+    struct rt_routed *routed;   /* a route's forward adds to it; NULL: nobody counts */
+    const struct rt_draw *draw; /* NULL: nothing is drawn, as in validations */
+};
+/* What a job draws random numbers by: the training's seed; the step, from 0; and the microbatch. On a device, where a
+ * graph runs again, the step is counted there instead (struct cuda_number), and in a repeated period the microbatch of
+ * its first repetition is given, and how many later it is in each next one. */
+struct rt_draw {
+    uint64_t seed;
+    int64_t step;
+    int32_t batch, period;
+    const int64_t *counted;
 };
 /* The set that has the layer's parameters; its gradient, and whether that is written rather than added to. */
 static inline float *layer_weights(const struct rt_bind *at, const struct rt_layer *l) {
@@ -127,21 +137,27 @@ void host_add(float *dst, const float *src, int64_t n, bool first);
 void host_add_more(const struct rt_bind *at, char *dst, int64_t n);
 /* What an update multiplies the sum of its microbatches' gradients by. */
 static inline float update_scale(const struct rt_model *m, const struct rt_stage *s) {
-    int32_t slices = m->slices > 0 ? m->slices : 1;
-    return s->update > 0 ? 1.0f / (float)(s->update / slices) : 1.0f;
+    return s->update > 0 ? 1.0f / (float)(s->update / pieces_of_batch(m)) : 1.0f;
 }
 /* One update of n of the stage's elements, from `first` on, where w, dw and opt begin: its number, from 1, of all that
  * the stage has in the run. dw is scaled by update_scale as it is read, and where there is a norm clipped to it. work:
  * muon_work floats. */
 void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
                  const float *dw, float *opt, float *work, const uint64_t *norm, int64_t number, int64_t of);
-/* norm, NORM_WORDS words, = or += the squares of such a gradient, of each parameter that counts here (layers/clip.h). */
+/* The same, or the last one again: layers/post_validation.h. norm: of the step before; settles: there is no other. */
+void host_update_ahead(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
+                       const float *dw, float *opt, float *work, const uint64_t *norm, int64_t number, int64_t of,
+                       bool settles);
+/* norm, NORM_WORDS words, = or += the squares of such a gradient, of each parameter that counts here (layers/clip.h).
+ */
 void host_norm(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, const float *dw,
                uint64_t *norm, bool writes);
 void host_add_norm(uint64_t *dst, const uint64_t *src);
 /* Initial weights, fp32 whatever the model's precision, weight_count of them: a function of seed, layer and parameter
  * only, so every cut and every rank agrees. */
 void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed);
+/* An attention's rope: how many turns it makes from one position to the next with pair i of a head's columns. */
+double host_rope(const struct rt_layer *l, int i);
 /* Picks the BLAS kernel for this processor and one thread; returns its name. Call before any thread starts. */
 const char *host_blas(void);
 
@@ -330,7 +346,8 @@ struct rt_stamp { /* seconds since the run began */
 };
 /* A step that has ended, from 0. loss[batches]: of each microbatch; when[updates_per_step]: when the last stage's
  * updates had ended, in seconds since the training began. seconds: it took; waited: store/metrics.h; NAN: not measured.
- * validation: the loss after it, on held-out text; NAN: there was none. norm: of the gradient; NAN: it is not clipped. */
+ * validation: the loss after it, on held-out text; NAN: there was none. norm: of the gradient; NAN: it is not clipped.
+ */
 struct rt_ended {
     int64_t step;
     const float *loss;
@@ -350,9 +367,11 @@ struct rt_run {
     double *makespan;         /* [steps]: seconds from the first start to the last end */
     double *norm;             /* [steps]: of the gradient, NAN: it is not clipped; or NULL */
     struct rt_routed *routed; /* of all steps; NULL: nobody asks */
+    int64_t *twice;           /* how many steps ran twice: layers/post_validation.h. NULL: nobody asks */
     void (*progress)(void *context, int64_t step, float loss, double seconds); /* about ten times a second, or NULL */
-    void (*ended)(void *context, const struct rt_ended *of); /* after each step, or NULL */
+    void (*ended)(void *context, const struct rt_ended *of);                   /* after each step, or NULL */
     void *context;
+    bool evaluates;              /* it tells losses alone, as validations do, and trains nothing */
     const struct data *held_out; /* for validations, after every `every` steps; NULL: there are none */
     int64_t every;
 };

@@ -204,6 +204,8 @@ function integers(fields) end
 ---@field width integer
 ---Whether it adds a learned vector for a token's position. Default true.
 ---@field positions? boolean
+---What a token's vector is multiplied by; 1. Gemma's is the square root of the width.
+---@field scale? number
 ---`"rows"`: the members of a team divide the tokens, and add up what they find. Default: each has all of it.
 ---@field split? "rows"
 ---What it is called in safetensors files of Hugging Face's, up to `.weight` and `.bias`: schedules/README.md, "Weights".
@@ -267,6 +269,23 @@ function silu(fields) end
 ---@param fields {}
 ---@return pianola.layer
 function swiglu(fields) end
+
+---y = gelu(gate) up, likewise.
+---@param fields {}
+---@return pianola.layer
+function geglu(fields) end
+
+---@class pianola.dropout
+---The probability of a value to be dropped, from 0 to below 1.
+---@field p number
+---`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
+---all others there. Default, unless another layer says so: each has all rows.
+---@field split? "rows"
+
+---In training, y = 0 with probability p, else x / (1 - p); else y = x.
+---@param fields pianola.dropout
+---@return pianola.layer
+function dropout(fields) end
 
 ---@class pianola.layernorm
 ---Added to the variance; 1e-5.
@@ -387,6 +406,7 @@ function stage(layers) end
 ---@field final? number the end's part of lr, default 0; not of "constant"
 ---@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
 ---@field clip? number gradients are scaled to at most this norm, of all of them together. Default 0: they are not
+---@field post_validation? boolean updates do not wait for the norm, and are made again where it clips them. Default false
 
 ---Plain gradient descent.
 ---@param fields pianola.sgd
@@ -401,6 +421,7 @@ function sgd(fields) end
 ---@field final? number the end's part of lr, default 0; not of "constant"
 ---@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
 ---@field clip? number gradients are scaled to at most this norm, of all of them together. Default 0: they are not
+---@field post_validation? boolean updates do not wait for the norm, and are made again where it clips them. Default false
 ---@field momentum? number default 0.9
 ---@field nesterov? boolean default false
 
@@ -417,6 +438,7 @@ function momentum(fields) end
 ---@field final? number the end's part of lr, default 0; not of "constant"
 ---@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
 ---@field clip? number gradients are scaled to at most this norm, of all of them together. Default 0: they are not
+---@field post_validation? boolean updates do not wait for the norm, and are made again where it clips them. Default false
 ---@field beta1? number default 0.9
 ---@field beta2? number default 0.95
 ---@field eps? number default 1e-8
@@ -435,6 +457,7 @@ function adamw(fields) end
 ---@field final? number the end's part of lr, default 0; not of "constant"
 ---@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
 ---@field clip? number gradients are scaled to at most this norm, of all of them together. Default 0: they are not
+---@field post_validation? boolean updates do not wait for the norm, and are made again where it clips them. Default false
 ---@field adam_lr number AdamW's, of all but hidden matrices
 ---@field momentum? number default 0.95
 ---@field beta1? number default 0.9

@@ -83,8 +83,11 @@ static struct tokens read_prompt(const struct settings *settings, struct tokeniz
         add_text(&tokens, t, "\n");
         add_id(&tokens, begins);
         add_text(&tokens, t, "assistant\n");
-    } else
+    } else {
+        if (begin_of_text(t) >= 0)
+            add_id(&tokens, begin_of_text(t));
         add_text(&tokens, t, settings->prompt);
+    }
     if (tokens.n == 0)
         die("--prompt is empty: give the text to go on from");
     return tokens;

@@ -130,6 +130,7 @@ struct outcome {
     double step, tokens_per_second, predicted, measured, work, largest, norm; /* norm: the last, NAN: none */
     uint64_t weights;
     struct rt_routed routed;
+    int64_t twice;
     bool compared, same_weights;
     long cores;                  /* or the number of GPUs */
     const struct cuda_run *cuda; /* or NULL */
@@ -142,6 +143,9 @@ static void print_text(const struct compile *c, const struct outcome *outcome) {
         printf("one rank  the same %lld steps: losses differ by %.2g at most (relative), weights %s\n",
                (long long)outcome->steps, outcome->largest,
                outcome->same_weights ? "equal bit for bit" : "not bit for bit");
+    if (c->spec->post_validation)
+        printf("twice     %lld of %lld steps, whose updates were clipped afterwards\n", (long long)outcome->twice,
+               (long long)outcome->steps);
     if (outcome->routed.pairs)
         printf("dropped   %lld of %lld (token, expert) pairs, %.3g%%\n", (long long)outcome->routed.dropped,
                (long long)outcome->routed.pairs,
@@ -173,6 +177,8 @@ static void print_json(const struct compile *c, const struct outcome *outcome) {
         printf("  \"gradient_norm_last\": %.17g,\n", outcome->norm);
     else if (c->spec->clip)
         printf("  \"gradient_norm_last\": null,\n");
+    if (c->spec->post_validation)
+        printf("  \"steps_run_twice\": %lld,\n", (long long)outcome->twice);
     if (outcome->cuda)
         printf("  \"device\": \"%s\",\n  \"device_bytes_planned\": %lld,\n  \"device_bytes_taken\": %lld,\n"
                "  \"host_bytes_planned\": %lld,\n  \"host_bytes_taken\": %lld,\n  \"cpu_seconds_per_step\": %.6g,\n",
@@ -285,6 +291,7 @@ int cmd_run(const struct settings *settings) {
     outcome.measured = median(trained.makespan, settings->steps);
     outcome.norm = trained.norm[settings->steps - 1];
     outcome.routed = trained.routed;
+    outcome.twice = trained.twice;
     outcome.cores = settings->cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
     outcome.cuda = settings->cuda ? &trained.cuda : NULL;
     bool long_ones = outcome.measured * c.spec->workers > 1;

@@ -57,6 +57,8 @@ static void add_document(struct work *work, const char *text, size_t n, const ch
                 of);
         put_token(work, (uint32_t)end);
     }
+    if (begin_of_text(work->tokenizer) >= 0)
+        put_token(work, (uint32_t)begin_of_text(work->tokenizer));
     work->bytes += (int64_t)n;
     work->ncomposed += !encode(work->tokenizer, text, n, take, work);
 }
@@ -169,17 +171,26 @@ static void tokenize(const struct settings *settings) {
 
 /* ---- the other way ---- */
 
+/* Tokens that tokenize adds to texts are none of theirs: they are left out, and counted. */
 static void put_text(const struct tokenizer *t, const struct tokens *tokens, FILE *f) {
+    const int64_t added[2] = {begin_of_text(t), end_of_text(t)};
+    int64_t left[2] = {0};
     struct text text = {0};
     for (int64_t i = 0; i < tokens->n; i++) {
         uint32_t id = token_at(tokens, i);
-        if (id != end_of_text(t))
+        if (id == added[0] || id == added[1])
+            left[id == added[1]]++;
+        else
             decode(t, id, &text);
         if (text.n >= 65536 || i + 1 == tokens->n) {
             fwrite(text.s, 1, text.n, f);
             text.n = 0;
         }
     }
+    for (int i = 0; i < 2; i++)
+        if (left[i] > 0)
+            fprintf(stderr, "pianola: left out %lld times token %lld, which stands %s texts\n", (long long)left[i],
+                    (long long)added[i], i == 0 ? "in front of" : "between");
 }
 
 static void detokenize(const struct settings *settings) {

@@ -26,7 +26,8 @@ static struct census count_layers(const struct rt_stage *const *stage, int n) {
             c.blocks += l->kind == LAYER_attention;
             c.embedding = l->kind == LAYER_embedding && !c.embedding ? l : c.embedding;
             c.attention = l->kind == LAYER_attention ? l : c.attention;
-            c.gate = l->kind == LAYER_swiglu || l->kind == LAYER_gelu ? l : c.gate;
+            bool gates = l->kind == LAYER_swiglu || l->kind == LAYER_geglu || l->kind == LAYER_gelu;
+            c.gate = gates ? l : c.gate;
             c.norm = norm ? l : c.norm;
             if (l->kind == LAYER_linear && l->nparam > (int64_t)l->in * l->out)
                 *(l + 1 < stage[s]->layer + stage[s]->nlayers && l[1].kind == LAYER_attention ? &c.biased_keys
@@ -49,20 +50,21 @@ static void put_scaling(struct text *t, const struct rt_scaling *s) {
 static void put_config(struct text *t, const struct spec *sp, const struct census *c, const char *file) {
     const struct rt_model *m = &sp->model->rt;
     const struct rt_layer *a = c->attention, *e = c->embedding;
-    bool whole = a && e && c->gate && c->norm;
-    bool llama = whole && c->norm->kind == LAYER_rmsnorm && c->gate->kind == LAYER_swiglu && a->rope > 0 &&
+    bool whole = a && e && c->gate && c->norm && factor_of(e) == 1;
+    bool llama = whole && c->norm->kind == LAYER_rmsnorm && c->gate->kind != LAYER_gelu && a->rope > 0 &&
                  e->context == 0 && !c->biased;
     bool gpt2 = whole && c->norm->kind == LAYER_layernorm && c->gate->kind == LAYER_gelu && a->rope == 0 &&
                 e->context > 0 && a->heads == a->kv_heads;
     if (llama) {
         bool qwen = c->biased_keys;
         put(t,
-            "{\n  \"architectures\": [\"%sForCausalLM\"],\n  \"model_type\": \"%s\",\n  \"hidden_act\": \"silu\",\n"
+            "{\n  \"architectures\": [\"%sForCausalLM\"],\n  \"model_type\": \"%s\",\n  \"hidden_act\": \"%s\",\n"
             "  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n  \"num_hidden_layers\": %d,\n"
             "  \"num_attention_heads\": %d,\n  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n"
             "  \"max_position_embeddings\": %d,\n  \"rms_norm_eps\": %s,\n  \"rope_theta\": %d.0,\n",
-            qwen ? "Qwen2" : "Llama", qwen ? "qwen2" : "llama", e->out, c->gate->out, c->blocks, a->heads, a->kv_heads,
-            a->out / a->heads, m->context, format("%g", (double)eps_of(c->norm)), a->rope);
+            qwen ? "Qwen2" : "Llama", qwen ? "qwen2" : "llama",
+            c->gate->kind == LAYER_geglu ? "gelu_pytorch_tanh" : "silu", e->out, c->gate->out, c->blocks, a->heads,
+            a->kv_heads, a->out / a->heads, m->context, format("%g", (double)eps_of(c->norm)), a->rope);
         if (!qwen)
             put_word(t, "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n");
         put_scaling(t, &a->scaling);

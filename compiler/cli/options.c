@@ -239,7 +239,9 @@ const struct option_row options[] = {
     {"compare", NULL, "train the same steps on one rank too, and compare", 'C', RUN},
     {"device", "DEVICE", "host (default), or cuda: all ranks on one GPU, as bf16 needs", 'u', RUN | PROFILE},
     {"no-graph", NULL, "on a GPU, enqueue every step anew instead of replaying a graph", 'g', RUN},
-    {"algorithms", "FILE", "on a GPU, use the algorithms of matrix products in FILE; time those it lacks and add them",
+    {"algorithms", "FILE",
+     "on a GPU, use the algorithms of layers' matrix products in FILE; time those it lacks and add them; Muon's are "
+     "not timed",
      'A', RUN},
     {"timeline", "FILE", "write when the instructions of the last ten steps ran (TSV)", 't', RUN},
     {"losses", "FILE", "write the loss of each update of the last stage, and when it ended (TSV)", 'J', RUN},

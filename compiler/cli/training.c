@@ -121,8 +121,10 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     run.makespan = trained.makespan;
     run.norm = trained.norm;
     run.routed = &trained.routed;
+    run.twice = &trained.twice;
     run.progress = what ? tell : NULL;
     run.ended = listener.ended ? tell_step : NULL;
+    run.evaluates = settings->steps == 0;
     run.context = &told;
     run.held_out = listener.held_out;
     run.every = settings->every;

@@ -14,6 +14,7 @@ struct trained {
     char **arena;
     double seconds;
     struct rt_routed routed; /* to experts, and dropped */
+    int64_t twice;           /* steps that ran twice, with post-validation */
     struct cuda_run cuda;    /* its results, with --device cuda */
 };
 

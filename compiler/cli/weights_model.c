@@ -36,6 +36,7 @@ struct described {
     const char *architecture, *scaling; /* scaling: of rope, or NULL */
     const char *other;                  /* what no script can say, or NULL */
     bool tied, untied;                  /* untied: said to be */
+    bool gelu;                          /* gates are gelu's */
 };
 
 static struct described undescribed(const char *file) {
@@ -117,6 +118,7 @@ static struct described of_gguf(const struct gguf_meta *g) {
 /* The only values of these members that scripts can say, as text: one of a member's rows, or null, its default. */
 static const char *const only[][2] = {
     {"hidden_act", "\"silu\""},
+    {"hidden_act", "\"gelu_pytorch_tanh\""},
     {"activation_function", "\"gelu_new\""},
     {"activation_function", "\"gelu_pytorch_tanh\""}, /* the same */
     {"scale_attn_weights", "true"},
@@ -157,7 +159,10 @@ static void read_member(struct json_in *j, struct described *d, const char *name
     check_only(j, d, name);
     if (strcmp(name, "model_type") == 0)
         d->architecture = json_string_or_null(j);
-    else if (strcmp(name, "tie_word_embeddings") == 0)
+    else if (strcmp(name, "hidden_act") == 0) {
+        const char *act = json_string_or_null(j);
+        d->gelu = act && strcmp(act, "gelu_pytorch_tanh") == 0;
+    } else if (strcmp(name, "tie_word_embeddings") == 0)
         d->untied = !(d->tied = json_true(j));
     else if (!inside && said && (strcmp(name, "rope_parameters") == 0 || strcmp(name, "rope_scaling") == 0))
         for (json_open(j, '{'); json_more(j, '}');)
@@ -219,6 +224,8 @@ static int set_rarer(const struct described *d, const char **set) {
         die("%s: does not say how its rope is scaled (%s)", d->file, tame(d->scaling));
     if (qwen)
         set[n++] = "bias=true";
+    if (d->gelu)
+        set[n++] = "gate=gelu";
     if (!isnan(d->head) && d->head * d->heads != d->width)
         set[n++] = needed(d, "dim", d->head, "columns of a head");
     if ((float)d->eps != 1e-5f)

@@ -130,8 +130,10 @@ static void emit_model(struct text *t, const struct rt_model *m) {
                "rows of a microbatch, context, vocab, features");
     put_values(t, "    ", format("%s,%s", optimizer[m->optimizer], rates), names);
     put_values(t, "    ", counts + 1, format("%s (0: %s)", count_names, "schedule constant, steps the run's"));
-    put_values(t, "    ", format("%d, %s, %d, %d, %d,", m->batches, m->precision ? "BF16" : "FP32", m->update, m->slices, m->output),
-               "microbatches of a step, precision, microbatches of an update (0: all), slices (0: none), output layer");
+    put_values(
+        t, "    ",
+        format("%d, %s, %d, %d, %d,", m->batches, m->precision ? "BF16" : "FP32", m->update, m->slices, m->output),
+        "microbatches of a step, precision, microbatches of an update (0: all), slices (0: none), output layer");
     put_values(t, "    ", m->names ? "names," : "NULL,", "what layers are called in files of weights");
     put(t, "};\n");
 }
@@ -196,13 +198,13 @@ static void put_row_cell(struct text *t, const struct row *row, int c, int width
 static void put_rest(struct text *t, const struct rt_layer *l) {
     bool plain = !l->first && !l->length && !l->kv && !l->out_rows && l->set == SET_OWN && !l->part.members;
     const struct rt_scaling *scaling = &l->scaling;
-    if (plain && !l->experts && l->eps == 0 && scaling->factor == 0)
+    if (plain && !l->experts && l->number == 0 && scaling->factor == 0)
         put_word(t, ", PLAIN");
     else
         put(t, ", %d, %d, %lld, %d, %s, {%d, %d, %d}, %d, %d, %d, %s, %s, {%s, %s, %s, %d}", l->first, l->length,
             (long long)l->kv, l->out_rows, l->set == SET_OWN ? "SET_OWN" : "SET_SHARED", l->part.member,
             l->part.members, l->part.context, l->experts, l->top, l->capacity, float_text(l->balance),
-            float_text(l->eps), float_text(scaling->factor), float_text(scaling->low), float_text(scaling->high),
+            float_text(l->number), float_text(scaling->factor), float_text(scaling->low), float_text(scaling->high),
             scaling->context);
 }
 
@@ -249,7 +251,7 @@ static void emit_layers(struct text *t, const struct rt_stage *s, int number, co
             " * of the output, the set of weights, and whose rows; of a moe the experts, how many each token is sent "
             "to, how\n"
             " * many tokens of a sequence each has room for, and the factor of the balancing loss; of a norm its eps\n"
-            " * (0: 1e-5); and of rope its scaling. */\n"
+            " * (0: 1e-5), of an embedding its scale (0: 1), of dropout its probability; and of rope its scaling. */\n"
             "static const struct rt_layer layers_%d[] = {\n",
             name, number);
     else

@@ -1,7 +1,7 @@
 /* What the scripts said, as plain data. Only script/ knows Lua. */
 #ifndef PIANOLA_SPEC_H
 #define PIANOLA_SPEC_H
-#include "../../runtime/ops.h"
+#include "../../runtime/parameters.h"
 #include "base/base.h"
 #include "homes.h"
 #include <math.h>
@@ -84,7 +84,7 @@ struct model_layer {
     int experts, top;          /* of each layer of a moe: experts, and those of a token; 0: of none */
     double capacity;           /* of an expert, in what it would have of evenly spread tokens */
     double balance;            /* the factor of the loss that spreads them */
-    double eps;                /* of a norm; 0: 1e-5 */
+    double number;             /* of a norm its eps, …: rt_layer.number */
     struct rt_scaling scaling; /* of rope */
     struct rt_names names;
 };
@@ -208,8 +208,9 @@ struct spec {
     /* The model's embedding, on stage 0, and its unembedding share a token table: a set of weights of its own, with
      * the number `stages`. Set by cost.c. */
     bool tied;
-    int unembedding; /* tied: the stage that has it */
-    bool clip;       /* updates are clipped by the norm of all gradients. Set by cost.c */
+    int unembedding;      /* tied: the stage that has it */
+    bool clip;            /* updates are clipped by the norm of all gradients. Set by cost.c */
+    bool post_validation; /* which they don't wait for: see layers/post_validation.h */
 };
 
 /* True if the model's stages form a graph, whose edges give the jobs' dependencies. */

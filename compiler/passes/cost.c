@@ -63,7 +63,7 @@ static struct rt_layer *shape(const struct model *m) {
         all[i].kv_heads = layer->kv_heads > 0 ? layer->kv_heads : layer->heads;
         all[i].rope = layer->rope;
         all[i].scaling = layer->scaling;
-        all[i].eps = (float)layer->eps;
+        all[i].number = (float)layer->number;
         all[i].context = row->sequences && !layer->unplaced ? m->rt.context : 0;
         all[i].unbiased = layer->unbiased;
         if (row->size)
@@ -186,7 +186,7 @@ static double update_flop(const struct model *m) {
 #define X(NAME, name, moments, flop, ...) flop,
     static const double each[NOPTIMIZERS] = {0, OPTIMIZERS(X)};
 #undef X
-    return each[m->rt.optimizer];
+    return each[m->rt.optimizer] + (m->rt.post_validation ? count_moments(m->rt.optimizer) + 2 : 0); /* and copies */
 }
 
 /* What Muon's matrices take, whose largest workspace is the stage's. */
@@ -398,7 +398,7 @@ static void size_of_set(const struct spec *sp, const struct homes *homes, struct
     int64_t n = ((sp->model ? st->rt.weight : 1) + unit - 1) / unit * unit / element;
     st->bytes[K_weight] = element * n;
     st->bytes[K_wgrad] = sp->model ? 4 * n : n; /* fp32 always */
-    st->bytes[K_opt] = sp->model ? 4 * state_of(sp->model) * (n / owned) : 0;
+    st->bytes[K_opt] = sp->model ? 4 * state_floats(&sp->model->rt, n / owned) : 0;
     st->bytes[K_hopt] = st->bytes[K_opt];
     st->bytes[K_wshard] = st->bytes[K_weight] / homes->size;
     st->bytes[K_gshard] = st->bytes[K_wgrad] / homes->size;
@@ -433,6 +433,7 @@ static void refuse_pieces(const struct spec *sp) {
 /* The norm of all gradients is known only once the last of them is. */
 static void take_clip(struct spec *sp) {
     sp->clip = sp->model && sp->model->rt.clip > 0;
+    sp->post_validation = sp->clip && sp->model->rt.post_validation;
     if (sp->clip && sp->update)
         die("%s: clip needs the norm of all gradients before the first update, but 'update' has stages updated within "
             "the step; leave clip out of the model's optimizer, or 'update' out of the schedule",

@@ -85,7 +85,7 @@ static int attention_out(const struct model *m, int i, int in, int forked) {
     return in / all * heads;
 }
 
-static int swiglu_out(const struct model *m, int i, int in, int forked) {
+static int gated_out(const struct model *m, int i, int in, int forked) {
     (void)forked;
     if (in % 2 != 0)
         die("%s: its input has %d columns, gate and up side by side, which are as many each; let the layer before it "
@@ -156,7 +156,7 @@ static void size_combine(const struct model *m, int i, struct rt_layer *l) {
     l->out_rows = m->rt.rows;
 }
 
-static void swiglu_groups(const struct rt_layer *l, int32_t group[3]) {
+static void gated_groups(const struct rt_layer *l, int32_t group[3]) {
     group[0] = group[1] = l->out;
     group[2] = 0;
 }
@@ -267,6 +267,7 @@ static int64_t places_of_members(const struct rt_layer *l, int64_t element) { re
 const struct layer_row layer_rows[NLAYERS] = {
     [LAYER_embedding] = {.field = {{"width", FIELD_SIZE, NAN},
                                    {"positions", FIELD_FLAG, true},
+                                   {"scale", FIELD_ABOVE_0, 0},
                                    {"split", FIELD_SPLIT, SPLIT_NONE}},
                          .first = true,
                          .named = true,
@@ -296,7 +297,12 @@ const struct layer_row layer_rows[NLAYERS] = {
                     .by_columns = true,
                     .each = {22, 27, 0},
                     .keeps_x = true},
-    [LAYER_swiglu] = {.out = swiglu_out, .groups = swiglu_groups, .each = {23, 29, 0}, .keeps_x = true},
+    [LAYER_swiglu] = {.out = gated_out, .groups = gated_groups, .each = {23, 29, 0}, .keeps_x = true},
+    [LAYER_geglu] = {.out = gated_out, .groups = gated_groups, .each = {27, 38, 0}, .keeps_x = true},
+    [LAYER_dropout] = {.field = {{"p", FIELD_BELOW_1, NAN}, {"split", FIELD_SPLIT, SPLIT_NONE}},
+                       .by_rows = true,
+                       .sequences = true,
+                       .each = {18, 18, 0}},
     [LAYER_layernorm] = {.field = {{"eps", FIELD_ABOVE_0, 0}, {"split", FIELD_SPLIT, SPLIT_NONE}},
                          .named = true,
                          .by_rows = true,

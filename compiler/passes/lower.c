@@ -361,6 +361,7 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     build->lane_free = NEW(double, sp->workers);
     build->second_work = NEW(int32_t, sp->workers);
     memset(build->norm = NEW(int32_t, sp->workers), -1, sizeof *build->norm * (size_t)sp->workers);
+    build->normed = NEW(bool, sp->workers);
     build->delivery = NEW(struct delivery, (int64_t)sp->workers * NKINDS);
     build->beside = NEW(struct beside, sp->workers);
     build->rank = NEW(struct caps, sp->workers);
@@ -416,6 +417,8 @@ struct program *lower(const struct spec *sp, const struct stage *st, const struc
     struct build *build = prepare(sp, st, graph, sc);
     plan_transfers(build);
     plan_reloads(build);
+    if (sp->post_validation)
+        add_up_last_norms(build);
     start_empty_sums(build);
     for (int i = 0; i < sc->nmoments; i++) {
         int32_t j = sc->moment[i];

@@ -160,6 +160,7 @@ struct build {
     struct reached *reached; /* per job, with teams */
     int32_t *second_work;    /* per rank: the workspace of the second job of a braided pair */
     int32_t *norm;           /* per rank: its norm, or -1 */
+    bool *normed;            /* per rank: it has begun that of this step */
     double *team_free;       /* per group, as far as it is a team: until when its lane is taken */
     size_t cap_teams;
     int32_t *came; /* two per team's job: how many members have come to its even, odd exchange at hand */
@@ -351,4 +352,7 @@ void add_gradient(struct build *build, struct shard shard, int l);
 
 /* lower_norm.c */
 void issue_norms(struct build *build); /* where updates are clipped */
+/* With post-validation, before and behind all else: see layers/post_validation.h. */
+void add_up_last_norms(struct build *build);
+void issue_next_norms(struct build *build);
 #endif

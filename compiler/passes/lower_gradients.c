@@ -430,7 +430,7 @@ static void share(struct build *build, struct shard shard) {
 }
 
 void issue_updates(struct build *build) {
-    if (build->sp->clip)
+    if (build->sp->clip && !build->sp->post_validation)
         issue_norms(build);
     for (int i = 0; i < build->ndone; i++) {
         const struct homes *homes = homes_of(build->sp, build->done[i].set);
@@ -439,4 +439,6 @@ void issue_updates(struct build *build) {
         if (homes->zero)
             share(build, build->done[i]);
     }
+    if (build->sp->post_validation)
+        issue_next_norms(build);
 }

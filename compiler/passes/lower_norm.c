@@ -3,7 +3,10 @@
  * Each rank adds up the squares of what it updates (NORM), once that is complete, and the ranks add up their sums
  * (ALL_REDUCE_N). What has replicas counts once. If all sets have as many, and no rank has parts of two of them, each
  * replica of the model adds up for itself, and where a rank has it all, as in DDP, nothing travels. Else the first
- * replica of each set counts, or with zero all, of which each updates a piece; and all ranks meet. */
+ * replica of each set counts, or with zero all, of which each updates a piece; and all ranks meet.
+ *
+ * With post-validation, all ranks meet before anything else, by the norms of the step before, which they take at the
+ * end, behind their updates; also ranks that update nothing, since all run a step again where one has to. */
 #include "lower.h"
 #include <string.h>
 
@@ -28,21 +31,24 @@ static int find_replicas(const struct build *build, int32_t *replica_of) {
     return apart ? replicas : 1;
 }
 
-static void issue_norm(struct build *build, struct shard shard, int l, bool counts) {
-    const struct owner *owner = replica(build, shard, l);
-    int r = owner->rank;
-    bool first = build->norm[r] < 0;
-    if (first)
+static void open_norm(struct build *build, int r) {
+    if (build->norm[r] < 0)
         build->norm[r] = new_buf(build, r, K_norm, -1, -1, -1, NORM_BYTES, 0);
-    else if (!counts)
+}
+
+/* counts: what the l-th replica of the shard updates; else it only begins, with nothing. */
+static void issue_norm(struct build *build, int r, struct shard shard, int l, bool counts) {
+    if (build->normed[r] && !counts)
         return;
-    issue(build, r, OP_NORM, shard.set, -1, -1, -1)->first = first;
+    open_norm(build, r);
+    issue(build, r, OP_NORM, shard.set, -1, -1, -1)->first = !build->normed[r];
+    build->normed[r] = true;
     if (counts)
         add_gradient(build, shard, l);
     add_operand(build, r, ROLE_norm, build->norm[r]);
 }
 
-/* The ranks with a part of the replica meet. */
+/* The ranks with a part of the replica meet; with post-validation all. */
 static void add_up(struct build *build, const int32_t *replica_of, int which) {
     int n = 0, W = build->p->workers;
     int32_t *rank = NEW(int32_t, W);
@@ -59,18 +65,37 @@ static void add_up(struct build *build, const int32_t *replica_of, int which) {
     }
 }
 
-void issue_norms(struct build *build) {
-    int32_t *replica_of = NEW(int32_t, build->p->workers);
-    int replicas = find_replicas(build, replica_of);
+/* Returns how many replicas add up apart. */
+static int take_norms(struct build *build, int32_t *replica_of) {
+    int replicas = build->sp->post_validation ? 1 : find_replicas(build, replica_of);
     for (int pass = 0; pass < 2; pass++) /* those that count nothing come last, where a rank has nothing else */
         for (int i = 0; i < build->ndone; i++) {
             const struct homes *homes = homes_of(build->sp, build->done[i].set);
             for (int l = 0; l < homes->lists; l++) {
                 bool counts = replicas > 1 || homes->zero || l == 0;
                 if (counts == (pass == 0))
-                    issue_norm(build, build->done[i], l, counts);
+                    issue_norm(build, replica(build, build->done[i], l)->rank, build->done[i], l, counts);
             }
         }
+    return replicas;
+}
+
+void issue_norms(struct build *build) {
+    int32_t *replica_of = NEW(int32_t, build->p->workers);
+    int replicas = take_norms(build, replica_of);
     for (int k = 0; k < replicas; k++)
         add_up(build, replica_of, k);
+}
+
+void add_up_last_norms(struct build *build) {
+    int W = build->p->workers;
+    for (int r = 0; r < W; r++)
+        open_norm(build, r);
+    add_up(build, NEW(int32_t, W), 0);
+}
+
+void issue_next_norms(struct build *build) {
+    take_norms(build, NULL);
+    for (int r = 0; r < build->p->workers; r++)
+        issue_norm(build, r, (struct shard){0}, 0, false);
 }

@@ -312,20 +312,21 @@ static void add_part(struct builder *builder, int index, int unit, bool first, b
         names = (struct rt_names){name_at(builder->L, 1), name_at(builder->L, 2)};
         lua_pop(builder->L, 1);
     }
-    add_layer(builder, (struct model_layer){
-                           .kind = part->maker->kind,
-                           .out = (int)value_of(part, "width"),
-                           .heads = (int)value_of(part, "heads"),
-                           .split = (int)value_of(part, "split"),
-                           .kv_heads = (int)value_of(part, "kv_heads"),
-                           .rope = (int)value_of(part, "rope"),
-                           .scaling = {(float)value_of(part, "rope_factor"), (float)value_of(part, "rope_low"),
-                                       (float)value_of(part, "rope_high"), (int32_t)value_of(part, "rope_context")},
-                           .eps = value_of(part, "eps"),
-                           .unit = unit,
-                           .names = names,
-                           .unbiased = is_without(part, "bias"),
-                           .unplaced = is_without(part, "positions")});
+    add_layer(builder,
+              (struct model_layer){
+                  .kind = part->maker->kind,
+                  .out = (int)value_of(part, "width"),
+                  .heads = (int)value_of(part, "heads"),
+                  .split = (int)value_of(part, "split"),
+                  .kv_heads = (int)value_of(part, "kv_heads"),
+                  .rope = (int)value_of(part, "rope"),
+                  .scaling = {(float)value_of(part, "rope_factor"), (float)value_of(part, "rope_low"),
+                              (float)value_of(part, "rope_high"), (int32_t)value_of(part, "rope_context")},
+                  .number = value_of(part, "eps") + value_of(part, "scale") + value_of(part, "p"), /* has one */
+                  .unit = unit,
+                  .names = names,
+                  .unbiased = is_without(part, "bias"),
+                  .unplaced = is_without(part, "positions")});
 }
 
 static const struct part *part_field(struct builder *builder, const char *field, enum part_group group,
@@ -365,6 +366,9 @@ static void read_optimizer(struct builder *builder) {
 #define X(name) rt->name = (int32_t)value_of(part, #name);
     COUNTS(X)
 #undef X
+    if (rt->post_validation && rt->clip == 0)
+        field_fail(builder->L, part->line, "post_validation", "post_validation is of clip, which is 0; add: clip = 1");
+    rt->post_validation = rt->post_validation && builder->sp->workers > 1; /* one rank waits for nobody's norm */
     if (rt->steps > 0 && rt->warmup > rt->steps)
         field_fail(builder->L, part->line, "warmup", "warmup = %d updates are more than steps = %d, which include them",
                    rt->warmup, rt->steps);

@@ -9,19 +9,19 @@ enum { NORMAL = 1, UNUSED = 5 }; /* kinds of tokens that are no special ones */
  */
 static const struct way {
     const char *name, *first, *second;
-    bool whole_words, composed;
+    bool whole_words, composed, begins; /* begins: each text does, with a token, unless the file says otherwise */
 } ways[] = {
-    {"gpt-2", gpt2_pattern, NULL, false, false},
-    {"smollm", "\\p{N}", gpt2_pattern, false, false},
+    {"gpt-2", gpt2_pattern, NULL, false, false, false},
+    {"smollm", "\\p{N}", gpt2_pattern, false, false, false},
     {"llama-bpe",
      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
      "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
      "\\s+(?!\\S)|\\s+",
-     NULL, true, false},
+     NULL, true, false, true},
     {"qwen2",
      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"
      "\\s+(?!\\S)|\\s+",
-     NULL, false, true},
+     NULL, false, true, false},
 };
 enum { NWAYS = sizeof ways / sizeof *ways };
 
@@ -41,7 +41,7 @@ static const char *string_of(const struct gguf_meta *g, const char *key) {
     return s;
 }
 
-static void add_way(struct tokenizer *t, const char *name) {
+static bool add_way(struct tokenizer *t, const char *name) {
     struct text known = {0};
     for (const struct way *way = ways; way < ways + NWAYS; way++) {
         put(&known, "%s%s", way == ways ? "" : ", ", way->name);
@@ -52,11 +52,20 @@ static void add_way(struct tokenizer *t, const char *name) {
         add_split(t, way->first);
         if (way->second)
             add_split(t, way->second);
-        return;
+        return way->begins;
     }
     die("%s: its text is cut as '%s' says, in tokenizer.ggml.pre; known are %s. The model's tokenizer.json says more: "
         "give that",
         t->file, tame(name), known.s);
+}
+
+/* -1: there is none */
+static int64_t token_number(struct gguf_value v) {
+    uint32_t id;
+    if (!v.at || v.array || gguf_sizes[v.type] != 4)
+        return -1;
+    memcpy(&id, v.at, sizeof id);
+    return id;
 }
 
 struct tokenizer *tokenizer_of_gguf(const char *file, const char *s, size_t n) {
@@ -65,7 +74,7 @@ struct tokenizer *tokenizer_of_gguf(const char *file, const char *s, size_t n) {
     const char *model = string_of(g, "tokenizer.ggml.model");
     if (strcmp(model, "gpt2") != 0)
         die("%s: a tokenizer of model '%s'; only gpt2, byte-level BPE, is read", file, tame(model));
-    add_way(t, string_of(g, "tokenizer.ggml.pre"));
+    bool begins = add_way(t, string_of(g, "tokenizer.ggml.pre"));
     struct gguf_value kinds = gguf_find(g, "tokenizer.ggml.token_type"),
                       end = gguf_find(g, "tokenizer.ggml.eos_token_id");
     uint64_t ntokens = begin_strings(g, "tokenizer.ggml.tokens");
@@ -83,11 +92,12 @@ struct tokenizer *tokenizer_of_gguf(const char *file, const char *s, size_t n) {
         struct gguf_bytes line = gguf_string_at(g);
         add_merge_line(t, line.s, line.n, file);
     }
-    if (end.at && !end.array && gguf_sizes[end.type] == 4) {
-        uint32_t id;
-        memcpy(&id, end.at, 4);
-        t->last = id;
-    }
+    t->last = token_number(end);
+    struct gguf_value adds = gguf_find(g, "tokenizer.ggml.add_bos_token");
+    if (adds.at && !adds.array && gguf_sizes[adds.type] == 1)
+        begins = *adds.at != 0;
+    if (begins)
+        t->begin = token_number(gguf_find(g, "tokenizer.ggml.bos_token_id"));
     return t;
 }
 

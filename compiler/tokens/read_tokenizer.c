@@ -210,6 +210,58 @@ static void read_added(struct json_in *j, struct tokenizer *t) {
     }
 }
 
+/* ---- post_processor ---- */
+
+/* Of a template for one text, what comes in front of it: one token, or none. */
+static void read_template(struct json_in *j, struct tokenizer *t) {
+    bool text = false;
+    for (json_open(j, '['); json_more(j, ']');) {
+        for (json_open(j, '{'); json_more(j, '}');) {
+            const char *what = json_name(j), *id = NULL;
+            for (json_open(j, '{'); json_more(j, '}');)
+                if (is(json_name(j), "id"))
+                    id = json_string_or_null(j);
+                else
+                    json_skip(j);
+            if (is(what, "SpecialToken") && (text || t->begin_name))
+                json_die(j, "a post_processor that adds %s %s; only one token, in front of a text, is read", shown(id),
+                         text ? "behind a text" : "too");
+            if (is(what, "SpecialToken"))
+                t->begin_name = id;
+            else
+                text = true;
+        }
+    }
+}
+
+static void read_post(struct json_in *j, struct tokenizer *t, int depth) {
+    static const char *const read[] = {"Sequence", "ByteLevel", "TemplateProcessing"};
+    const char *type = NULL;
+    bool known = false;
+    if (json_peek(j) != '{') {
+        if (json_true(j)) /* null: none */
+            json_die(j, "expected a post_processor or null");
+        return;
+    }
+    for (json_open(j, '{'); json_more(j, '}');) {
+        const char *name = json_name(j);
+        if (is(name, "type"))
+            type = json_string_or_null(j);
+        else if (is(name, "single") && json_peek(j) == '[')
+            read_template(j, t);
+        else if (is(name, "processors") && depth < 8)
+            for (json_open(j, '['); json_more(j, ']');)
+                read_post(j, t, depth + 1);
+        else
+            json_skip(j);
+    }
+    for (int i = 0; i < 3; i++)
+        known |= is(type, read[i]);
+    if (!known)
+        json_die(j, "a post_processor of type %s; ByteLevel, TemplateProcessing and their Sequence are read, or none",
+                 shown(type));
+}
+
 struct tokenizer *tokenizer_of_json(const char *file, char *s, size_t n) {
     struct tokenizer *t = new_tokenizer(file);
     struct json_in json = {.file = file, .from = s, .at = s, .end = s + n}, *j = &json;
@@ -222,6 +274,8 @@ struct tokenizer *tokenizer_of_json(const char *file, char *s, size_t n) {
             read_pre(j, t, &bytes, 0);
         else if (is(name, "added_tokens"))
             read_added(j, t);
+        else if (is(name, "post_processor"))
+            read_post(j, t, 0);
         else if (is(name, "model")) {
             model = true;
             read_model(j, t);

@@ -8,7 +8,7 @@
 struct tokenizer *new_tokenizer(const char *file) {
     struct tokenizer *t = NEW(struct tokenizer, 1);
     t->file = file;
-    t->end = t->last = -1;
+    t->end = t->last = t->begin = -1;
     return t;
 }
 
@@ -148,6 +148,10 @@ void finish_tokenizer(struct tokenizer *t) {
         t->end = token_named(t, ends[i]);
     if (t->end < 0 && t->last >= 0 && (size_t)t->last < t->ntokens && t->token[t->last].there)
         t->end = t->last;
+    if (t->begin_name && (t->begin = token_named(t, t->begin_name)) < 0)
+        die("%s: each text is to begin with '%s', which is no token", t->file, tame(t->begin_name));
+    if (t->begin >= 0 && ((size_t)t->begin >= t->ntokens || !t->token[t->begin].there))
+        die("%s: each text is to begin with token %lld, which is not there", t->file, (long long)t->begin);
     t->words = NEW(struct word, CACHED);
 }
 
@@ -160,6 +164,7 @@ bool decode(const struct tokenizer *t, uint32_t id, struct text *out) {
 
 uint32_t token_limit(const struct tokenizer *t) { return (uint32_t)t->ntokens; }
 int64_t end_of_text(const struct tokenizer *t) { return t->end; }
+int64_t begin_of_text(const struct tokenizer *t) { return t->begin; }
 
 int64_t end_of_turn(const struct tokenizer *t) {
     static const char *const ends[] = {"<|im_end|>", "<|eot_id|>"};

@@ -51,10 +51,12 @@ struct tokenizer {
     size_t nsaid, capsaid;
     struct merge *merge;
     struct map by_bytes, by_pair;
-    int64_t byte[256]; /* the token of each byte, or -1 */
-    int64_t end, last; /* of text; of what a model says, by GGUF; or -1 */
-    bool composed;     /* NFC */
-    bool whole_words;  /* a word that is a token is that one, whatever its merges */
+    int64_t byte[256];      /* the token of each byte, or -1 */
+    int64_t end, last;      /* of text; of what a model says, by GGUF; or -1 */
+    int64_t begin;          /* the token in front of each text, or -1 */
+    const char *begin_name; /* its name, or NULL */
+    bool composed;          /* NFC */
+    bool whole_words;       /* a word that is a token is that one, whatever its merges */
     struct expression *split[MOST_SPLITS];
     int nsplits;
     /* What encode works with. */

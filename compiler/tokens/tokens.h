@@ -1,9 +1,10 @@
 /* Text as a model's tokens, and back: byte-level BPE, as GPT-2, Llama 3, Qwen and SmolLM2 have it.
  *
- * A text is cut into words by the tokenizer's own regular expressions (pretokenize.c); each word's bytes are merged, the pair
- * of the lowest rank first, until none of the neighbours is a merge (merge.c: Sennrich 2016, Radford 2019). What is
- * read and cut is what the library `tokenizers` makes of the same file; a file that asks for anything else is refused,
- * by name. Special tokens are never read from a text, whoever wrote it: <|endoftext|> in it is thirteen characters. */
+ * A text is cut into words by the tokenizer's own regular expressions (pretokenize.c); each word's bytes are merged,
+ * the pair of the lowest rank first, until none of the neighbours is a merge (merge.c: Sennrich 2016, Radford 2019).
+ * What is read and cut is what the library `tokenizers` makes of the same file; a file that asks for anything else is
+ * refused, by name. Special tokens are never read from a text, whoever wrote it: <|endoftext|> in it is thirteen
+ * characters. */
 #ifndef PIANOLA_TOKENS_H
 #define PIANOLA_TOKENS_H
 #include "base/text.h"
@@ -23,8 +24,9 @@ bool encode(struct tokenizer *t, const char *text, size_t n, take_tokens *take, 
 /* Adds the bytes that the token stands for; false when there is no such token. */
 bool decode(const struct tokenizer *t, uint32_t id, struct text *out);
 
-uint32_t token_limit(const struct tokenizer *t); /* one more than the largest token */
-int64_t end_of_text(const struct tokenizer *t);  /* the token between documents, or -1: it has none */
-int64_t end_of_turn(const struct tokenizer *t);  /* the token with which a model ends what it says, or -1 */
+uint32_t token_limit(const struct tokenizer *t);  /* one more than the largest token */
+int64_t end_of_text(const struct tokenizer *t);   /* the token between documents, or -1: it has none */
+int64_t begin_of_text(const struct tokenizer *t); /* the token in front of each, or -1: there is none */
+int64_t end_of_turn(const struct tokenizer *t);   /* the token with which a model ends what it says, or -1 */
 int64_t token_named(const struct tokenizer *t, const char *name); /* special ones too; -1: there is none */
 #endif

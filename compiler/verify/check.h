@@ -299,6 +299,7 @@ bool is_moved_on(struct check *check, int32_t sum, int32_t later);
 
 /* verify_norm.c: the norm by which updates are clipped. */
 bool norms_begin(struct check *check);
+bool norms_end(struct check *check);
 bool run_norm(struct check *check, int r, int32_t i);
 bool add_up_norms(struct check *check, const struct series *series, int32_t nth);
 bool is_clipped(struct check *check, int r, int32_t i); /* an update; or it is rightly not */

@@ -3,12 +3,15 @@
  * A norm is a leaf, which is a part of a set whose gradient was complete when it was added, or the join of two norms.
  * Like sums of gradients (verify_sums.c) they never change, and go by their number. An update walks down from its norm
  * to the parts: they must make up all sets, each of them once. Most updates find a norm that has been walked before.
- * Which of two replicas' gradients was added makes no difference: both are the sum that all of them have. */
+ * Which of two replicas' gradients was added makes no difference: both are the sum that all of them have.
+ *
+ * With post-validation, an update finds the norm of the step before: each rank's, a leaf here, once. And at the end,
+ * those of all ranks together are of all sets, so that the next step finds that. */
 #include "check.h"
 #include <stdlib.h>
 
 struct norm {
-    int32_t a, b; /* join: the two norms, > 0; leaf: ~set */
+    int32_t a, b; /* join: the two norms, > 0; leaf: ~set, or ~(sets + rank), that rank's of the step before */
     struct span span;
     int32_t n; /* leaves, with multiplicity */
 };
@@ -35,8 +38,16 @@ bool norms_begin(struct check *check) {
     new_norm(norms, (struct norm){0}); /* NO_SUM */
     for (int set = 0; set < check->values->sets; set++)
         norms->most += check->values->homes[set].lists * check->values->homes[set].size;
+    norms->most = norms->most > check->p->workers ? norms->most : check->p->workers;
     norms->todo = NEW(int32_t, norms->most + 1);
     norms->part = NEW(struct part, norms->most + 1);
+    for (int r = 0; r < check->p->workers && check->sp->post_validation; r++)
+        for (int32_t b = 0; b < check->p->rank[r].nbufs; b++)
+            if (check->p->rank[r].buf[b].kind == K_norm) {
+                struct norm last = {~(check->values->sets + r), 0, {0, 1}, 1};
+                check->values->val[r][b].sum = new_norm(norms, last);
+                check->values->val[r][b].set = true;
+            }
     return !check->sp->clip || !check->p->update ||
            refute_all(check, CLAIM_JOBS, "nothing is proved of updates that are jobs together with norms");
 }
@@ -110,8 +121,19 @@ static int by_part(const void *x, const void *y) {
                             : (a->span.from > b->span.from) - (a->span.from < b->span.from);
 }
 
-/* What a norm is not of, or is of twice; NULL: it is of all sets once. */
-static const char *what_is_wrong(struct check *check, int32_t norm) {
+/* Is the norm of units of what has this number, and of how many: a set, or behind them a rank's norm of before. */
+static int32_t units_normed(const struct check *check, int number, bool before) {
+    int sets = check->values->sets;
+    return (number >= sets) != before ? 0 : before ? 1 : has_weights(check->p, number) ? check->values->units[number] : 0;
+}
+
+static const char *normed_text(const struct check *check, int number) {
+    int sets = check->values->sets;
+    return number < sets ? format("set %d", number) : format("rank %d's norm of the step before", number - sets);
+}
+
+/* What a norm is not of, or is of twice; NULL: it is of all sets once; before: of all ranks' norms of the step before. */
+static const char *what_is_wrong(struct check *check, int32_t norm, bool before) {
     struct norms *norms = check->values->norms;
     size_t n = 0, parts = 0;
     if (norm == norms->whole && norm != NO_SUM)
@@ -128,18 +150,21 @@ static const char *what_is_wrong(struct check *check, int32_t norm) {
     if (parts > 1)
         sort(norms->part, parts, sizeof *norms->part, by_part);
     size_t next = 0;
-    for (int set = 0; set < check->values->sets; set++) {
-        int32_t at = 0, end = has_weights(check->p, set) ? check->values->units[set] : 0;
-        for (; next < parts && norms->part[next].set == set; next++) {
+    for (int number = 0; number < check->values->sets + check->p->workers; number++) {
+        int32_t at = 0, end = units_normed(check, number, before);
+        for (; next < parts && norms->part[next].set == number; next++) {
+            if (end == 0)
+                return format("is of %s", normed_text(check, number));
             if (norms->part[next].span.from != at)
-                return format("%s set %d %s", norms->part[next].span.from > at ? "is not of" : "is of", set,
+                return format("%s %s %s", norms->part[next].span.from > at ? "is not of" : "is of",
+                              normed_text(check, number),
                               norms->part[next].span.from > at
                                   ? span_text((struct span){at, norms->part[next].span.from})
                                   : "twice, at least in part");
             at = norms->part[next].span.to;
         }
         if (at < end)
-            return format("is not of set %d, %s", set, span_text((struct span){at, end}));
+            return format("is not of %s, %s", normed_text(check, number), span_text((struct span){at, end}));
     }
     norms->whole = norm;
     return NULL;
@@ -154,6 +179,28 @@ bool is_clipped(struct check *check, int r, int32_t i) {
         return refute(check, CLAIM_GRADIENTS, r, i, "takes a norm, and updates are not clipped");
     if (!is_norm(check, r, i, norm))
         return false;
-    const char *wrong = what_is_wrong(check, check->values->val[r][norm->buf].sum);
-    return !wrong || refute(check, CLAIM_GRADIENTS, r, i, "its norm %s; it must be of all sets, each once", wrong);
+    bool before = check->sp->post_validation;
+    const char *wrong = what_is_wrong(check, check->values->val[r][norm->buf].sum, before);
+    return !wrong || refute(check, CLAIM_GRADIENTS, r, i, "its norm %s; it must be of all %s, each once", wrong,
+                            before ? "ranks' norms of the step before" : "sets");
+}
+
+/* What the next step finds. */
+bool norms_end(struct check *check) {
+    int32_t all = check->values->norms->whole = NO_SUM;
+    for (int r = 0; r < check->p->workers && check->sp->post_validation; r++) {
+        const struct rank *k = &check->p->rank[r];
+        int32_t b = 0;
+        while (b < k->nbufs && k->buf[b].kind != K_norm)
+            b++;
+        if (b == k->nbufs)
+            return refute_all(check, CLAIM_GRADIENTS, "rank %d has no norm, which all must have that validate behind",
+                              r);
+        if (!join_norms(check, r, k->nins - 1, &all, check->values->val[r][b].sum))
+            return false;
+    }
+    const char *wrong = check->sp->post_validation ? what_is_wrong(check, all, false) : NULL;
+    return !wrong || refute_all(check, CLAIM_GRADIENTS,
+                                "the norm of all ranks, which the next step finds, %s; it must be of all sets, each once",
+                                wrong);
 }

@@ -34,13 +34,17 @@ static int32_t *ranks_of_jobs(const struct program *p) {
     return rank;
 }
 
-/* Updates are clipped where any norm is taken. */
-static bool has_norms(const struct program *p) {
-    for (int r = 0; r < p->workers; r++)
-        for (const struct instr *x = p->rank[r].ins; x < p->rank[r].ins + p->rank[r].nins; x++)
-            if (x->op == OP_NORM)
-                return true;
-    return false;
+/* Updates are clipped where any norm is taken; with post-validation, where a rank reads one before it takes one. */
+static void find_norms(const struct program *p, struct spec *sp) {
+    for (int r = 0; r < p->workers; r++) {
+        bool taken = false;
+        for (const struct instr *x = p->rank[r].ins; x < p->rank[r].ins + p->rank[r].nins; x++) {
+            taken |= x->op == OP_NORM;
+            sp->post_validation |= x->op == OP_ALL_REDUCE_N && !taken;
+        }
+        sp->clip |= taken;
+    }
+    sp->post_validation &= sp->clip;
 }
 
 static struct spec *spec_of(const struct program *p) {
@@ -55,7 +59,7 @@ static struct spec *spec_of(const struct program *p) {
     sp->tied = p->tied;
     sp->bare = p->bare;
     sp->unembedding = p->unembedding;
-    sp->clip = has_norms(p);
+    find_norms(p, sp);
     sp->memory = sp->host_memory = INFINITY;
     int64_t cells = (int64_t)p->stages * p->batches;
     const int32_t *rank = ranks_of_jobs(p);

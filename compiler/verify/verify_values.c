@@ -570,5 +570,5 @@ bool values_end(struct check *check) {
             if (!ok)
                 return false;
         }
-    return memory_end(check) && teams_agree(check) && jobs_repeat(check);
+    return memory_end(check) && norms_end(check) && teams_agree(check) && jobs_repeat(check);
 }

@@ -146,7 +146,12 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     struct rt_bind at = job_bind(p, re->rank, own->arena, x);
     at.batch = &batch;
     at.loss = own->loss + (x->op == OP_F && tells_loss(s) ? x->batch : written_batches(p));
-    at.routed = x->op == OP_F && tells_routed(s) && !re->validating ? own->routed : NULL;
+    bool repeats = re->section == PERIOD;
+    int32_t slices = pieces_of_batch(p->model);
+    const struct rt_draw draw = {own->seed, 0, (repeats ? x->batch : batch_of(re, x)) / slices,
+                                 repeats ? p->period / slices : 0, own->counted};
+    at.draw = re->purpose == TRAINS ? &draw : NULL;
+    at.routed = x->op == OP_F && tells_routed(s) && re->purpose == TRAINS ? own->routed : NULL;
     if (x->op == OP_F && x->at[ROLE_input] >= 0 &&
         (at.at[SP_X] || !begins_job(p, x))) { /* recompute: keep the input only */
         char *input = job_operand(own->arena, x, ROLE_input);
@@ -169,27 +174,37 @@ static void run_update(struct replay *re, const struct rt_instr *x, cudaStream_t
     struct cuda_rank *own = self(re);
     const struct rt_program *p = re->program;
     const struct rt_stage *s = &p->stage[x->stage];
-    struct cuda_number number = {own->counted, updates_per_step(p->batches, s), update_of(re, x), 0,
-                                 update_total(re, x)};
+    struct cuda_number number = {
+        own->counted, updates_per_step(p->batches, s), update_of(re, x), 0, update_total(re, x), NULL, 0};
     if (re->section == PERIOD && s->update > 0) {
         number.place = x->batch;
         number.more = p->period / s->update;
     }
     const struct rt_home *home = home_on(stream_of(re), x->stage);
     int64_t work = stream_of(re)->work;
-    cuda_update(p->model, s, home->own, home->owned, job_operand(own->arena, x, ROLE_w),
-                (const float *)job_operand(own->arena, x, ROLE_dw), update_scale(p->model, s),
-                (const uint64_t *)job_operand(own->arena, x, ROLE_norm), (float *)job_operand(own->arena, x, ROLE_opt),
-                &number, work < 0 ? NULL : (float *)(own->arena + work), own->workspace, stream);
+    void *w = job_operand(own->arena, x, ROLE_w);
+    const float *dw = (const float *)job_operand(own->arena, x, ROLE_dw);
+    const uint64_t *norm = (const uint64_t *)job_operand(own->arena, x, ROLE_norm);
+    float *opt = (float *)job_operand(own->arena, x, ROLE_opt), scale = update_scale(p->model, s);
+    float *space = work < 0 ? NULL : (float *)(own->arena + work);
+    if (p->model->post_validation)
+        cuda_update_ahead(p->model, s, home->own, home->owned, w, dw, scale, norm, opt, &number, re->purpose == SETTLES,
+                          space, own->workspace, stream);
+    else
+        cuda_update(p->model, s, home->own, home->owned, w, dw, scale, norm, opt, &number, space, own->workspace,
+                    stream);
 }
 
 /* A rank may begin its norm with nothing to add. The workspace is the compute lane's. */
 static void run_norm(struct replay *re, const struct rt_instr *x, const float *dw, cudaStream_t stream) {
     struct cuda_rank *own = self(re);
     const struct rt_program *p = re->program;
-    const struct rt_home *home = home_on(stream_of(re), x->stage);
-    cuda_norm(p->model, &p->stage[x->stage], home->own, dw ? home->owned : 0, dw,
-              (uint64_t *)job_operand(own->arena, x, ROLE_norm), x->first, own->workspace, stream);
+    static const struct rt_home none = {};
+    const struct rt_home *home = dw ? home_on(stream_of(re), x->stage) : &none;
+    uint64_t *norm = (uint64_t *)job_operand(own->arena, x, ROLE_norm);
+    if (x->first)
+        CUDA(cudaMemcpyAsync(own->found, norm, NORM_BYTES, cudaMemcpyDeviceToHost, stream));
+    cuda_norm(p->model, &p->stage[x->stage], home->own, home->owned, dw, norm, x->first, own->workspace, stream);
 }
 
 /* The two directions have lanes of their own, and so streams and copy engines. */
@@ -370,6 +385,7 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
             CUDA(cudaEventCreateWithFlags(&own->event[i], cudaEventDisableTiming));
     if (transport->chained)
         CUDA(cudaEventCreateWithFlags(&own->turn, cudaEventDisableTiming));
+    CUDA(cudaMallocHost((void **)&own->found, NORM_BYTES));
     for (int t = 0; t < 2; t++) {
         CUDA(cudaMallocHost((void **)&own->staged[t], (size_t)cuda_written(p) * data_bytes(p->model)));
         CUDA(cudaMallocHost((void **)&own->norm[t], NORM_BYTES));
@@ -392,6 +408,7 @@ void cuda_release(struct replay *re, struct cuda_rank *own) {
         cudaEventDestroy(own->span[i].begin);
         cudaEventDestroy(own->span[i].end);
     }
+    cudaFreeHost(own->found);
     for (int t = 0; t < 2; t++) {
         cudaFreeHost(own->staged[t]);
         cudaFreeHost(own->norm[t]);
@@ -449,6 +466,7 @@ bool cuda_begin(struct replay *re, const struct start *start, char *why, size_t 
     const struct rt_rank *k = stream_of(re);
     const int64_t none = 0;
     cuda_store(own->counted, &none, sizeof none);
+    own->seed = start->seed;
     bool ok = true;
     for (int i = 0; ok && i < k->nhomes; i++) {
         const struct rt_stage *s = &p->stage[k->home[i].stage];

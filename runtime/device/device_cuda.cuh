@@ -23,14 +23,16 @@ struct cuda_rank {
     char *whole;                           /* with slices: a microbatch that is cut, on the host; else NULL */
     float *loss;                           /* of each microbatch as written out, and one more for recomputed forwards */
     int64_t *counted;                      /* as in struct cuda_number */
+    uint64_t seed;                         /* of the training: of its weights and of what it draws */
     void *workspace;                       /* for the products on the compute lane */
     char *staged[2];                       /* pinned host memory: microbatches on their way to input, alternating */
     cudaEvent_t sent[2];                   /* they have been copied */
     int64_t feeds;                         /* how often they have been filled */
     int64_t norm_at;                       /* in the arena; -1: it has none */
     uint64_t *norm[2];                     /* pinned host memory: the step's, alternating */
+    uint64_t *found;                       /* pinned host memory: the one before it began that of the step under way */
     float *told[2];                        /* pinned host memory: the step's losses [batches], alternating */
-    struct rt_routed *routed;              /* of all forwards so far */
+    struct rt_routed *routed;              /* of all forwards so far; behind it, of those before the last step */
     cudaEvent_t came[2];                   /* they have arrived */
     struct cuda_range fed[NSECTIONS];      /* the whole microbatches that a section reads, as written out, */
     const struct rt_layer *reader, *loser; /* the layers that say which rows of inputs, of targets, are read; or NULL */
@@ -143,10 +145,13 @@ struct cuda_steps {
 bool steps_open(struct cuda_steps *steps);
 /* Enqueues a step, the microbatches of whose first pass are in place, and the copies of its losses. */
 void steps_run(struct cuda_steps *steps, int64_t step, bool timed);
-/* Enqueues step `step` of a validation on data, NULL where these ranks read none, lane by lane: its forwards and
- * messages, and the copies of its losses. All steps so far have ended; `next` is the one to come, whose place for losses
- * it takes and whose microbatches it overwrites. */
-void steps_validate(struct cuda_steps *steps, int64_t next, int64_t step, const struct data *data);
+/* Enqueues a run that is no training, lane by lane: step `step` of a validation on data, NULL where these ranks read
+ * none, or what settles the last step. All steps so far have ended; `next` is the one to come, whose places for losses
+ * and a norm it takes and whose microbatches it overwrites. */
+void steps_beside(struct cuda_steps *steps, enum purpose purpose, int64_t next, int64_t step, const struct data *data);
+/* Enqueues the step that has ended once more, as if it had not been, with its microbatches; data: as in steps_beside.
+ */
+void steps_again(struct cuda_steps *steps, int64_t step, bool timed, const struct data *data);
 /* When the instructions of the timed step enqueued last, which has ended, ran; those of the period, the last time.
  * stamp: per rank, seconds since the first step that this was called for began. It and steps_when are called for every
  * step from then on, before the next is enqueued. */

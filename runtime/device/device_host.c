@@ -62,7 +62,9 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     struct rt_bind at = job_bind(p, re->rank, own->arena, x);
     at.batch = &batch;
     at.loss = x->op == OP_F && tells_loss(s) ? loss_of(re, x, s) : &lost;
-    at.routed = x->op == OP_F && tells_routed(s) && !re->validating ? &own->routed : NULL;
+    at.routed = x->op == OP_F && tells_routed(s) && re->purpose == TRAINS ? &own->routed : NULL;
+    const struct rt_draw draw = {own->seed, re->step, batch_of(re, x) / pieces_of_batch(p->model), 0, NULL};
+    at.draw = re->purpose == TRAINS ? &draw : NULL;
     if (stage_reads_batch(p, x->stage))
         read_batch(re, x, s, &batch);
     if (x->op == OP_F && x->at[ROLE_input] >= 0 &&
@@ -88,15 +90,22 @@ static void run_update(struct replay *re, const struct rt_instr *x, const float 
     const struct rt_stage *s = &re->program->stage[x->stage];
     const struct rt_home *home = home_on(k, x->stage);
     float *workspace = k->work < 0 ? NULL : (float *)(void *)(arena + k->work);
-    host_update(m, s, home->own, home->owned, (float *)(void *)job_operand(arena, x, ROLE_w), dw,
-                (float *)(void *)job_operand(arena, x, ROLE_opt), workspace, norm, update_number(re, x),
-                update_total(re, x));
+    float *w = (float *)(void *)job_operand(arena, x, ROLE_w), *opt = (float *)(void *)job_operand(arena, x, ROLE_opt);
+    if (m->post_validation)
+        host_update_ahead(m, s, home->own, home->owned, w, dw, opt, workspace, norm, update_number(re, x),
+                          update_total(re, x), re->purpose == SETTLES);
+    else
+        host_update(m, s, home->own, home->owned, w, dw, opt, workspace, norm, update_number(re, x),
+                    update_total(re, x));
 }
 
 /* A rank may begin its norm with nothing to add. */
 static void run_norm(struct replay *re, const struct rt_instr *x, const float *dw, uint64_t *norm) {
-    const struct rt_home *home = home_on(&re->program->rank[re->rank], x->stage);
-    host_norm(re->program->model, &re->program->stage[x->stage], home->own, dw ? home->owned : 0, dw, norm, x->first);
+    static const struct rt_home none;
+    const struct rt_home *home = dw ? home_on(&re->program->rank[re->rank], x->stage) : &none;
+    if (x->first)
+        memcpy(self(re)->found, norm, NORM_BYTES);
+    host_norm(re->program->model, &re->program->stage[x->stage], home->own, home->owned, dw, norm, x->first);
 }
 
 static void host_launch(struct replay *re, const struct rt_instr *x) {
@@ -206,6 +215,7 @@ bool host_begin(struct replay *re, const struct start *start, char *why, size_t 
     const struct rt_program *p = re->program;
     const struct rt_rank *k = &p->rank[re->rank];
     bool ok = true;
+    self(re)->seed = start->seed;
     for (int i = 0; ok && i < k->nhomes; i++) {
         const struct rt_home *home = &k->home[i];
         const struct rt_stage *s = &p->stage[home->stage];

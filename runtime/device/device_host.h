@@ -14,14 +14,16 @@ struct host_transport {
 struct host_rank {
     char *arena, *host; /* host: the arena in host memory; NULL: it has no bytes */
     const struct data *data;
-    void *batch;             /* data_bytes: the microbatch being read */
-    float *loss;             /* per microbatch of the step; the last stage's rank writes it */
-    int64_t apart;           /* floats from there to where another member of its team does; 0: elsewhere */
-    struct rt_routed routed; /* of all forwards so far */
-    int64_t *ended;          /* per instruction: how often it has ended */
-    struct rt_stamp *stamp;  /* per instruction, of the last time */
-    double first, last;      /* of the step: when it first started one, last ended one; the caller resets them */
-    double *when;            /* per update of the last stage in a step: when it ended. NULL: nobody asks */
+    uint64_t seed;              /* of the training: of its weights and of what it draws */
+    void *batch;                /* data_bytes: the microbatch being read */
+    float *loss;                /* per microbatch of the step; the last stage's rank writes it */
+    int64_t apart;              /* floats from there to where another member of its team does; 0: elsewhere */
+    struct rt_routed routed;    /* of all forwards so far */
+    int64_t *ended;             /* per instruction: how often it has ended */
+    struct rt_stamp *stamp;     /* per instruction, of the last time */
+    double first, last;         /* of the step: when it first started one, last ended one; the caller resets them */
+    uint64_t found[NORM_WORDS]; /* the rank's norm before it began the step's */
+    double *when;               /* per update of the last stage in a step: when it ended. NULL: nobody asks */
     const struct host_transport *transport;
     void *link;    /* the transport's own */
     double origin; /* seconds() when the run began */

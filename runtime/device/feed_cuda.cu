@@ -6,9 +6,8 @@ extern "C" {
 #include <stdlib.h>
 
 static struct cuda_rank *self(const struct replay *re) { return (struct cuda_rank *)re->self; }
-static int32_t slices_of(const struct rt_program *p) { return p->model->slices > 0 ? p->model->slices : 1; }
 
-int32_t cuda_written(const struct rt_program *p) { return written_batches(p) / slices_of(p); }
+int32_t cuda_written(const struct rt_program *p) { return written_batches(p) / pieces_of_batch(p->model); }
 
 /* ---- where a microbatch lies: its tokens or x, then its targets or y, with the rows of a slice side by side ---- */
 
@@ -21,7 +20,7 @@ static size_t bytes_before(const struct rt_model *m, int32_t row) {
 struct rt_batch cuda_input(const struct replay *re, const struct rt_instr *x) {
     const struct rt_program *p = re->program;
     const struct rt_model *m = p->model;
-    const char *at = self(re)->input + x->batch / slices_of(p) * (int64_t)data_bytes(m) +
+    const char *at = self(re)->input + x->batch / pieces_of_batch(p->model) * (int64_t)data_bytes(m) +
                      bytes_before(m, job_stage(p, x)->layer[0].first);
     const char *half = at + data_bytes(m) / 2;
     struct rt_batch batch = {NULL, NULL, NULL, NULL};
@@ -39,7 +38,7 @@ struct rt_batch cuda_input(const struct replay *re, const struct rt_instr *x) {
 static const struct rt_layer *slice_at(const struct rt_program *p, int32_t q) {
     const struct rt_stage *s = p->slice + q;
     while (s->nlayers == 0)
-        s += slices_of(p);
+        s += pieces_of_batch(p->model);
     return s->layer;
 }
 
@@ -74,7 +73,7 @@ static void make_batch(const struct cuda_rank *own, const struct rt_program *p, 
         data_keep(m, own->reader, own->loser, to);
     if (!own->whole)
         round_input(m, to, data_bytes(m) / 2 / sizeof(float));
-    for (int32_t q = 0; own->whole && q < slices_of(p); q++)
+    for (int32_t q = 0; own->whole && q < pieces_of_batch(p->model); q++)
         take_slice(m, slice_at(p, q), own->whole, to);
 }
 
@@ -83,7 +82,7 @@ static void make_batch(const struct cuda_rank *own, const struct rt_program *p, 
 /* Where a period repeats, a section has no more than it uses in each pass; where nothing does, all microbatches go at
  * once. */
 static void find_fed(const struct rt_program *p, const struct rt_rank *k, struct cuda_range *fed, int section) {
-    int32_t slices = slices_of(p);
+    int32_t slices = pieces_of_batch(p->model);
     *fed = p->period > 0 ? cuda_range{INT32_MAX, 0} : cuda_range{0, cuda_written(p)};
     for (int32_t i = begin_of(k, section); p->period > 0 && i < begin_of(k, section + 1); i++) {
         const struct rt_instr *x = &k->ins[i];
@@ -151,7 +150,7 @@ void cuda_feed(struct replay *re, int64_t step, int64_t pass, const struct data 
     const struct rt_program *p = re->program;
     const struct cuda_range *fed = &own->fed[section_at(p, pass)];
     size_t bytes = data_bytes(p->model), from = (size_t)fed->from * bytes;
-    int64_t moved = repetition_at(p, pass) * p->period / slices_of(p);
+    int64_t moved = repetition_at(p, pass) * p->period / pieces_of_batch(p->model);
     if (fed->from >= fed->to)
         return;
     int turn = (int)(own->feeds++ % 2);

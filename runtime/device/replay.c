@@ -27,7 +27,7 @@ static bool run(struct replay *re, const struct rt_rank *k, int32_t i) {
     if (x->msg >= 0)
         return device->meet(re, x);
     double start = device->clock(re);
-    if (re->validating && !is_for_loss(x->op)) {
+    if (!is_for(re->purpose, x->op)) {
         device->record(re, i, start, start);
         return true;
     }

@@ -23,14 +23,27 @@ struct device {
  * nothing repeats, the only one is the last. */
 enum { BEFORE_PERIOD, PERIOD, BEHIND_PERIOD, NSECTIONS };
 
+/* What a validation runs: forwards, and all messages, so that ranks stay in step; what these move for backwards and
+ * updates nobody reads. Weights come where they are needed, and stay as they are, since nothing updates them. */
+static inline bool is_for_loss(int op) { return op == OP_F || op == OP_COPY || is_message(op); }
+/* What settles an update (layers/post_validation.h): all messages again, and what updates need. */
+static inline bool is_for_settling(int op) {
+    return op == OP_U || op == OP_COPY || op == OP_RELOAD_O || op == OP_OFFLOAD_O || is_message(op);
+}
+/* What a run of the streams is for. Instructions that are not for it end as they begin. */
+enum purpose { TRAINS, VALIDATES, SETTLES };
+static inline bool is_for(enum purpose purpose, int op) {
+    return purpose == TRAINS || (purpose == VALIDATES ? is_for_loss(op) : is_for_settling(op));
+}
+
 /* One rank's replay. The caller allocates all memory at the start. */
 struct replay {
     const struct device *device;
     const struct rt_program *program;
     int32_t rank;
-    int64_t step;    /* from 0 */
-    int64_t runs;    /* of the streams so far: the steps of this process, and validations */
-    bool validating; /* a loss alone: jobs, updates and sums that are not for it (is_for_loss) end as they begin */
+    int64_t step; /* from 0 */
+    int64_t runs; /* of the streams so far, whatever for */
+    enum purpose purpose;
     int64_t steps; /* of the whole training, over which the learning rate goes its way */
     /* Of the pass under way: its section, whose instructions end here; how often the period has been moved on; how
      * often the section has run before, in earlier steps and validations too. */
@@ -46,7 +59,8 @@ struct replay {
     const uint32_t *reached;
     void *self; /* the device's own */
 };
-/* Runs every instruction of the rank, or what a validation has of them, those of the period repeatedly. Calls idle whenever every lane waits. */
+/* Runs every instruction of the rank, or what a validation has of them, those of the period repeatedly. Calls idle
+ * whenever every lane waits. */
 void replay_step(struct replay *re);
 /* The same in parts, for ranks that share a thread: a pass, 0 .. passes_of. replay_run goes as far as it can; true when
  * all of the pass have run. */

@@ -39,7 +39,7 @@ static void count(struct cuda_steps *steps, int r, int section) {
     const struct rt_rank *k = stream_of(steps, r);
     const struct cuda_rank *rank = &steps->rank[r];
     const struct replay *re = &steps->replay[r];
-    if (re->validating) { /* which is no step of the training's */
+    if (re->purpose != TRAINS) {
         for (int l = 0; rank->reached && l <= k->nlanes; l++)
             cuda_write_word(steps->origin, &rank->reached[l],
                             (uint32_t)(l < k->nlanes ? re->cursor[l] - k->lane_at[l] : re->passes));
@@ -152,12 +152,31 @@ static void run_pass(struct cuda_steps *steps, int64_t step, int64_t pass, bool 
         CUDA(cudaEventRecord(steps->passed[(steps->run * passes_of(program_of(steps)) + pass) % 2], steps->origin));
 }
 
+/* With post-validation, a step may turn out to have been in vain. */
+static void keep_routed(const struct cuda_rank *rank, bool back, cudaStream_t stream) {
+    CUDA(cudaMemcpyAsync(rank->routed + !back, rank->routed + back, sizeof *rank->routed, cudaMemcpyDeviceToDevice,
+                         stream));
+}
+
+void steps_again(struct cuda_steps *steps, int64_t step, bool timed, const struct data *data) {
+    for (int r = 0; r < steps->n; r++) {
+        cuda_store(steps->rank[r].counted, &step, sizeof step);
+        keep_routed(&steps->rank[r], true, steps->origin);
+        if (data)
+            cuda_feed(&steps->replay[r], step, 0, data, steps->origin);
+    }
+    steps_run(steps, step, timed);
+}
+
 void steps_run(struct cuda_steps *steps, int64_t step, bool timed) {
     double begin = seconds();
     int64_t passes = passes_of(program_of(steps));
     steps->first = steps->run == 0 ? step : steps->first;
-    for (int r = 0; r < steps->n; r++)
+    for (int r = 0; r < steps->n; r++) {
         steps->replay[r].step = step;
+        if (program_of(steps)->model->post_validation)
+            keep_routed(&steps->rank[r], false, steps->origin);
+    }
     if (steps->graph && steps->run == 1)
         capture_all(steps);
     for (int64_t pass = 0; pass < passes; pass++) {
@@ -171,12 +190,12 @@ void steps_run(struct cuda_steps *steps, int64_t step, bool timed) {
     steps->run++;
 }
 
-void steps_validate(struct cuda_steps *steps, int64_t next, int64_t step, const struct data *data) {
+void steps_beside(struct cuda_steps *steps, enum purpose purpose, int64_t next, int64_t step, const struct data *data) {
     int64_t passes = passes_of(program_of(steps));
     if (passes > 1) /* before the events of passes are recorded anew */
         note(steps, steps->run * passes);
     for (int r = 0; r < steps->n; r++) {
-        steps->replay[r].validating = true;
+        steps->replay[r].purpose = purpose;
         steps->replay[r].step = next;
     }
     for (int64_t pass = 0; pass < passes; pass++) {
@@ -190,7 +209,7 @@ void steps_validate(struct cuda_steps *steps, int64_t next, int64_t step, const 
             cuda_tell(&steps->replay[r], pass, steps->origin);
     }
     for (int r = 0; r < steps->n; r++)
-        steps->replay[r].validating = false;
+        steps->replay[r].purpose = TRAINS;
 }
 
 /* When the step began, in seconds since the first that was asked for. */

@@ -65,6 +65,9 @@ struct cuda_number {
     const int64_t *counted; /* on the device */
     int64_t each, place, more;
     int64_t of; /* how many it has in the whole run */
+    /* layers/post_validation.h: the update's verdict, by which it may be the one before; NULL: there is none. */
+    const struct kept *kept;
+    int32_t settles;
 };
 /* optim.cu: as host_update, of n elements, gaps between parameters included, with gradients dw * scale, clipped to the
  * norm, if any. Its number is read on the device. Of the n, those in [from, to). Not Muon's matrices: those are stepped
@@ -86,6 +89,10 @@ static inline void cuda_update(const struct rt_model *m, const struct rt_stage *
     else
         cuda_update_part(m, s, first, n, 0, n, w, dw, scale, norm, opt, number, stream);
 }
+/* post_validation.cu: as host_update_ahead, and as cuda_update */
+void cuda_update_ahead(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, void *w,
+                       const float *dw, float scale, const uint64_t *norm, float *opt, const struct cuda_number *number,
+                       bool settles, float *work, void *workspace, cudaStream_t stream);
 /* clip.cu: as host_norm. scratch: 256 KiB */
 void cuda_norm(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, const float *dw,
                uint64_t *norm, bool writes, void *scratch, cudaStream_t stream);
@@ -198,6 +205,10 @@ template <int V, typename T> static __device__ __forceinline__ void store(T *p, 
     } while (0)
 
 static inline unsigned blocks_for(int64_t n, int64_t each) { return (unsigned)((n + each - 1) / each); }
+/* Where a thread has a pack of a row, as LAUNCH_ROWS has it. */
+template <typename T> static unsigned row_blocks(int64_t rows, int64_t columns, int64_t threads) {
+    return blocks_for(rows * columns, threads * (columns % WIDE<T> == 0 ? WIDE<T> : 1));
+}
 
 /* ---- sums ---- */
 

@@ -1,5 +1,5 @@
 /* Layers that are one function of each element, or of the two at its place in a row's halves: relu, gelu, silu, swiglu,
- * and the two sums of a residual block. A thread handles 16 bytes of each tensor, the last one the rest. */
+ * geglu, and the two sums of a residual block. A thread handles 16 bytes of each tensor, the last one the rest. */
 #include "cuda.cuh"
 
 enum { THREADS = 256 };
@@ -71,7 +71,8 @@ template <typename T> static void gelu_input(const struct cuda_call *c) {
     launch2<T, gelu_slope>(c, cuda_at<T>(c, c->l->dx), cuda_x<T>(c), cuda_at<T>(c, c->l->dy));
 }
 
-/* ---- silu: x times the logistic function of x; and swiglu, silu of a row's left half times its right half ---- */
+/* ---- silu: x times the logistic function of x; and swiglu and geglu, silu or gelu of a row's left half times its
+ * right half ---- */
 
 static __device__ float logistic(float x) { return __fdividef(1, 1 + __expf(-x)); }
 static __device__ float silu(float x) { return x * logistic(x); }
@@ -87,46 +88,59 @@ template <typename T> static void silu_input(const struct cuda_call *c) {
     launch2<T, silu_slope>(c, cuda_at<T>(c, c->l->dx), cuda_x<T>(c), cuda_at<T>(c, c->l->dy));
 }
 
-/* n: columns of y, of which a thread has V. */
-template <typename T, int V> static __global__ void swiglu(T *y, const T *x, int rows, int n) {
+/* n: columns of y, of which a thread has V. f: of the left half; slope: f's, times dy. */
+template <typename T, int V, float (*f)(float)> static __device__ void gate_row(T *y, const T *x, int rows, int n) {
     unsigned across = n / V, i = blockIdx.x * THREADS + threadIdx.x, row = i / across, j = i % across * V;
     if (row >= (unsigned)rows)
         return;
     x += (int64_t)row * 2 * n + j;
     pack<T, V> gate = load<V>(x), up = load<V>(x + n);
     for (int k = 0; k < V; k++)
-        gate.v[k] = narrow<T>(silu(widen(gate.v[k])) * widen(up.v[k]));
+        gate.v[k] = narrow<T>(f(widen(gate.v[k])) * widen(up.v[k]));
     store(y + (int64_t)row * n + j, gate);
 }
-template <typename T, int V> static __global__ void swiglu_gradient(T *dx, const T *x, const T *dy, int rows, int n) {
+template <typename T, int V, float (*f)(float), float (*slope)(float, float)>
+static __device__ void gate_row_back(T *dx, const T *x, const T *dy, int rows, int n) {
     unsigned across = n / V, i = blockIdx.x * THREADS + threadIdx.x, row = i / across, j = i % across * V;
     if (row >= (unsigned)rows)
         return;
     x += (int64_t)row * 2 * n + j;
     pack<T, V> gate = load<V>(x), up = load<V>(x + n), d = load<V>(dy + (int64_t)row * n + j);
     for (int k = 0; k < V; k++) {
-        float of_up = widen(d.v[k]) * silu(widen(gate.v[k]));
-        gate.v[k] = narrow<T>(silu_slope(widen(gate.v[k]), widen(d.v[k]) * widen(up.v[k])));
+        float of_up = widen(d.v[k]) * f(widen(gate.v[k]));
+        gate.v[k] = narrow<T>(slope(widen(gate.v[k]), widen(d.v[k]) * widen(up.v[k])));
         up.v[k] = narrow<T>(of_up);
     }
     dx += (int64_t)row * 2 * n + j;
     store(dx, gate);
     store(dx + n, up);
 }
+template <typename T, int V> static __global__ void swiglu(T *y, const T *x, int rows, int n) {
+    gate_row<T, V, silu>(y, x, rows, n);
+}
+template <typename T, int V> static __global__ void swiglu_gradient(T *dx, const T *x, const T *dy, int rows, int n) {
+    gate_row_back<T, V, silu, silu_slope>(dx, x, dy, rows, n);
+}
+template <typename T, int V> static __global__ void geglu(T *y, const T *x, int rows, int n) {
+    gate_row<T, V, gelu>(y, x, rows, n);
+}
+template <typename T, int V> static __global__ void geglu_gradient(T *dx, const T *x, const T *dy, int rows, int n) {
+    gate_row_back<T, V, gelu, gelu_slope>(dx, x, dy, rows, n);
+}
 
-template <typename T> static unsigned swiglu_blocks(const struct rt_layer *l) {
-    return blocks_for((int64_t)l->rows * l->out, THREADS * (l->out % WIDE<T> == 0 ? WIDE<T> : 1));
-}
-template <typename T> static void swiglu_forward(const struct cuda_call *c) {
-    const struct rt_layer *l = c->l;
-    LAUNCH_ROWS(swiglu, T, l->out, swiglu_blocks<T>(l), THREADS, c->stream, cuda_at<T>(c, l->y), cuda_x<T>(c), l->rows,
-                l->out);
-}
-template <typename T> static void swiglu_input(const struct cuda_call *c) {
-    const struct rt_layer *l = c->l;
-    LAUNCH_ROWS(swiglu_gradient, T, l->out, swiglu_blocks<T>(l), THREADS, c->stream, cuda_at<T>(c, l->dx), cuda_x<T>(c),
-                cuda_at<T>(c, l->dy), l->rows, l->out);
-}
+#define GATED(name)                                                                                                    \
+    template <typename T> static void name##_forward(const struct cuda_call *c) {                                      \
+        const struct rt_layer *l = c->l;                                                                               \
+        LAUNCH_ROWS(name, T, l->out, row_blocks<T>(l->rows, l->out, THREADS), THREADS, c->stream, cuda_at<T>(c, l->y), \
+                    cuda_x<T>(c), l->rows, l->out);                                                                    \
+    }                                                                                                                  \
+    template <typename T> static void name##_input(const struct cuda_call *c) {                                        \
+        const struct rt_layer *l = c->l;                                                                               \
+        LAUNCH_ROWS(name##_gradient, T, l->out, row_blocks<T>(l->rows, l->out, THREADS), THREADS, c->stream,           \
+                    cuda_at<T>(c, l->dx), cuda_x<T>(c), cuda_at<T>(c, l->dy), l->rows, l->out);                        \
+    }
+GATED(swiglu)
+GATED(geglu)
 
 /* ---- residual blocks: aux is the other summand, the fork's input or the gradient of the join's output ---- */
 
@@ -210,6 +224,7 @@ const struct cuda_layer cuda_relu = {EITHER(relu_forward), EITHER(relu_input), N
 const struct cuda_layer cuda_gelu = {EITHER(gelu_forward), EITHER(gelu_input), NULL};
 const struct cuda_layer cuda_silu = {EITHER(silu_forward), EITHER(silu_input), NULL};
 const struct cuda_layer cuda_swiglu = {EITHER(swiglu_forward), EITHER(swiglu_input), NULL};
+const struct cuda_layer cuda_geglu = {EITHER(geglu_forward), EITHER(geglu_input), NULL};
 const struct cuda_layer cuda_fork = {NULL, EITHER(fork_input), NULL};
 const struct cuda_layer cuda_join = {EITHER(join_forward), NULL, NULL};
 const struct cuda_layer cuda_spread = {NULL, NULL, NULL};

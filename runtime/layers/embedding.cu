@@ -25,17 +25,16 @@ static range tokens_of(const struct cuda_call *c) {
 /* position: NULL if there are none. */
 template <typename T, int V>
 static __global__ void look_up(T *y, const T *token, const T *position, const int32_t *tokens, range mine, int rows,
-                               positions places, int n) {
+                               positions places, float scale, int n) {
     unsigned across = n / V, i = blockIdx.x * THREADS + threadIdx.x, row = i / across, j = i % across * V;
     if (row >= (unsigned)rows)
         return;
     unsigned which = (unsigned)(tokens[row] - mine.first);
-    pack<T, V> t = which < (unsigned)mine.n ? load<V>(token + (int64_t)which * n + j) : pack<T, V>();
-    if (position) {
-        pack<T, V> p = load<V>(position + (int64_t)position_of(&places, (int)row) * n + j);
-        for (int k = 0; k < V; k++)
-            t.v[k] = narrow<T>(widen(t.v[k]) + widen(p.v[k]));
-    }
+    pack<T, V> t = which < (unsigned)mine.n ? load<V>(token + (int64_t)which * n + j) : pack<T, V>(), p = pack<T, V>();
+    if (position)
+        p = load<V>(position + (int64_t)position_of(&places, (int)row) * n + j);
+    for (int k = 0; k < V; k++)
+        t.v[k] = narrow<T>(__fmul_rn(scale, widen(t.v[k])) + widen(p.v[k]));
     store(y + (int64_t)row * n + j, t);
 }
 
@@ -83,8 +82,8 @@ static __device__ int list_rows(uint32_t *list, const int32_t *tokens, range own
 /* Adds up the listed rows of one token, for V columns: lanes 8g .. 8g + 7 have eight entries of each 32, and lane % 8
  * says which columns. Returns whether there were any; all lanes get the sums. */
 template <typename T, int V>
-static __device__ bool sum_rows(float *sum, const uint32_t *list, int count, uint32_t which, const T *dy, int column,
-                                int n) {
+static __device__ bool sum_rows(float *sum, const uint32_t *list, int count, uint32_t which, const T *dy, float scale,
+                                int column, int n) {
     int lane = threadIdx.x % 32, eighth = lane & 24;
     bool any = false;
     for (int base = 0; base < count; base += 32) {
@@ -102,7 +101,7 @@ static __device__ bool sum_rows(float *sum, const uint32_t *list, int count, uin
         }
         for (int k = 0; k < 8; k++)
             for (int v = 0; v < V; v++)
-                sum[v] += widen(d[k].v[v]);
+                sum[v] += __fmul_rn(scale, widen(d[k].v[v]));
     }
     for (int v = 0; v < V && any; v++) {
         sum[v] += __shfl_xor_sync(ALL_LANES, sum[v], 8);
@@ -113,7 +112,8 @@ static __device__ bool sum_rows(float *sum, const uint32_t *list, int count, uin
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(THREADS, 2)
-    token_gradient(float *dw, const T *dy, const int32_t *tokens, range mine, int rows, int n, bool first) {
+    token_gradient(float *dw, const T *dy, const int32_t *tokens, range mine, float scale, int rows, int n,
+                   bool first) {
     __shared__ uint32_t list[CHUNK];
     int lane = threadIdx.x % 32, owned = (mine.n - 1 - (int)blockIdx.x) / (int)gridDim.x + 1;
     int across = (n + 8 * V - 1) / (8 * V), tasks = owned * across;
@@ -123,7 +123,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
         for (int task = threadIdx.x / 32; task < tasks; task += WARPS) {
             int which = task / across, column = (task % across * 8 + lane % 8) * V;
             float sum[V] = {};
-            bool any = sum_rows<T, V>(sum, list, count, which, dy + (int64_t)r * n, column, n);
+            bool any = sum_rows<T, V>(sum, list, count, which, dy + (int64_t)r * n, scale, column, n);
             if (lane >= 8 || column >= n || !(any || fresh))
                 continue;
             give<V>(dw + ((int64_t)which * gridDim.x + blockIdx.x) * n + column, sum, fresh);
@@ -149,18 +149,14 @@ static __global__ void position_gradient(float *dw, const T *dy, int rows, int c
     give<V>(dw + (int64_t)position * n + j, sum, first);
 }
 
-template <typename T> static int64_t packs(const struct rt_layer *l, int64_t rows) {
-    return rows * (l->out % WIDE<T> == 0 ? l->out / WIDE<T> : l->out);
-}
-
 template <typename T> static void embedding_forward(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
     bool own = shared_table(c->m, l) == 0;
     const T *w = cuda_w<T>(c), *token = own ? w : (const T *)c->at->v;
     const range mine = tokens_of(c);
     const T *position = l->context == 0 || mine.first > 0 ? NULL : own ? w + (int64_t)mine.n * l->out : w;
-    LAUNCH_ROWS(look_up, T, l->out, blocks_for(packs<T>(l, l->rows), THREADS), THREADS, c->stream, cuda_at<T>(c, l->y),
-                token, position, c->at->batch->token, mine, l->rows, positions_of(l), l->out);
+    LAUNCH_ROWS(look_up, T, l->out, row_blocks<T>(l->rows, l->out, THREADS), THREADS, c->stream, cuda_at<T>(c, l->y),
+                token, position, c->at->batch->token, mine, l->rows, positions_of(l), factor_of(l), l->out);
 }
 
 template <typename T> static void embedding_weight(const struct cuda_call *c) {
@@ -171,11 +167,11 @@ template <typename T> static void embedding_weight(const struct cuda_call *c) {
     const range mine = tokens_of(c);
     float *position = own ? dw + (int64_t)mine.n * l->out : dw;
     LAUNCH_ROWS(token_gradient, T, l->out, min(mine.n, (int)BLOCKS), THREADS, c->stream, token, dy, c->at->batch->token,
-                mine, l->rows, l->out, own ? cuda_first(c) : c->at->vfirst);
+                mine, factor_of(l), l->rows, l->out, own ? cuda_first(c) : c->at->vfirst);
     if (l->context == 0)
         return;
-    LAUNCH_ROWS(position_gradient, T, l->out, blocks_for(packs<T>(l, l->context), THREADS), THREADS, c->stream,
-                position, dy, l->rows, l->context, positions_of(l), l->out, cuda_first(c));
+    LAUNCH_ROWS(position_gradient, T, l->out, row_blocks<T>(l->context, l->out, THREADS), THREADS, c->stream, position,
+                dy, l->rows, l->context, positions_of(l), l->out, cuda_first(c));
 }
 
 const struct cuda_layer cuda_embedding = {EITHER(embedding_forward), NULL, EITHER(embedding_weight)};

@@ -32,19 +32,20 @@ static void embedding_forward(const struct host_call *c) {
     bool own = shared_table(c->m, l) == 0;
     const float *w = host_w(c), *token = own ? w : c->at->v;
     const float *position = own ? w + mine.n * l->out : w;
+    const float scale = factor_of(l);
     float *y = host_at(c, l->y);
-    for (int r = 0; r < l->rows; r++) {
+    for (int r = 0; r < l->rows; r++, y += l->out) {
         int32_t which = c->at->batch->token[r];
         const float *t = token + (which - mine.first) * l->out;
-        if (has_token(mine, which))
-            memcpy(y + (int64_t)r * l->out, t, (size_t)l->out * sizeof *y);
-        else
-            memset(y + (int64_t)r * l->out, 0, (size_t)l->out * sizeof *y);
+        if (!has_token(mine, which))
+            memset(y, 0, (size_t)l->out * sizeof *y);
+        for (int j = 0; j < l->out && has_token(mine, which); j++)
+            y[j] = scale * t[j];
         if (l->context == 0 || mine.first > 0)
             continue;
         const float *p = position + (int64_t)place_of(c, r) * l->out;
         for (int j = 0; j < l->out; j++)
-            y[(int64_t)r * l->out + j] += p[j];
+            y[j] += p[j];
     }
 }
 
@@ -54,7 +55,7 @@ static void embedding_weight(const struct host_call *c) {
     int64_t tokens = mine.n * l->out;
     bool own = shared_table(c->m, l) == 0;
     float *dw = host_dw(c), *token = own ? dw : c->at->dv, *position = own ? dw + tokens : dw;
-    const float *dy = host_at(c, l->dy);
+    const float *dy = host_at(c, l->dy), scale = factor_of(l);
     if (host_first(c))
         memset(dw, 0, (size_t)l->nparam * sizeof *dw);
     if (!own && c->at->vfirst)
@@ -63,7 +64,7 @@ static void embedding_weight(const struct host_call *c) {
         int32_t which = c->at->batch->token[r];
         float *t = token + (which - mine.first) * l->out;
         for (int j = 0; j < l->out && has_token(mine, which); j++)
-            t[j] += dy[j];
+            t[j] += scale * dy[j];
         if (l->context == 0)
             continue;
         float *p = position + (int64_t)place_of(c, r) * l->out;
@@ -95,6 +96,12 @@ static inline float gate(float x) {
     return 1 / (1 + host_exp(-u2));
 }
 
+/* Of x s(x), s being that gate. */
+static inline float gelu_slope(float x, float s) {
+    float slope = 2 * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
+    return s + x * s * (1 - s) * slope;
+}
+
 static WIDE void gelu_forward(const struct host_call *c) {
     const float *x = host_x(c);
     float *y = host_at(c, c->l->y);
@@ -105,13 +112,12 @@ static WIDE void gelu_forward(const struct host_call *c) {
 static WIDE void gelu_input(const struct host_call *c) {
     const float *x = host_x(c), *dy = host_at(c, c->l->dy);
     float *dx = host_at(c, c->l->dx);
-    for (int64_t i = 0, n = (int64_t)c->l->rows * c->l->out; i < n; i++) {
-        float s = gate(x[i]), slope = 2 * 0.7978845608f * (1 + 3 * 0.044715f * x[i] * x[i]);
-        dx[i] = dy[i] * (s + x[i] * s * (1 - s) * slope);
-    }
+    for (int64_t i = 0, n = (int64_t)c->l->rows * c->l->out; i < n; i++)
+        dx[i] = dy[i] * gelu_slope(x[i], gate(x[i]));
 }
 
-/* ---- silu: x times the logistic function of x; and swiglu, silu of a row's left half times its right half ---- */
+/* ---- silu: x times the logistic function of x; and swiglu and geglu, silu or gelu of a row's left half times its
+ * right half ---- */
 
 static inline float logistic(float x) { return 1 / (1 + host_exp(-x)); }
 
@@ -132,26 +138,44 @@ static WIDE void silu_input(const struct host_call *c) {
         dx[i] = dy[i] * silu_slope(x[i], logistic(x[i]));
 }
 
-static WIDE void swiglu_forward(const struct host_call *c) {
-    const struct rt_layer *l = c->l;
-    const float *gate = host_x(c);
-    float *y = host_at(c, l->y);
-    for (int r = 0; r < l->rows; r++, gate += l->in, y += l->out)
-        for (int j = 0; j < l->out; j++)
-            y[j] = gate[j] * logistic(gate[j]) * gate[l->out + j];
+/* Of a gate: its value, and its slope. */
+struct gated {
+    float value, slope;
+};
+static inline struct gated silu_gate(float x) {
+    float s = logistic(x);
+    return (struct gated){x * s, silu_slope(x, s)};
+}
+static inline struct gated gelu_gate(float x) {
+    float s = gate(x);
+    return (struct gated){x * s, gelu_slope(x, s)};
 }
 
-static WIDE void swiglu_input(const struct host_call *c) {
+static inline void gated_forward(const struct host_call *c, struct gated (*gate)(float)) {
     const struct rt_layer *l = c->l;
-    const float *gate = host_x(c), *dy = host_at(c, l->dy);
-    float *dgate = host_at(c, l->dx);
-    for (int r = 0; r < l->rows; r++, gate += l->in, dy += l->out, dgate += l->in)
+    const float *x = host_x(c);
+    float *y = host_at(c, l->y);
+    for (int r = 0; r < l->rows; r++, x += l->in, y += l->out)
+        for (int j = 0; j < l->out; j++)
+            y[j] = gate(x[j]).value * x[l->out + j];
+}
+
+static inline void gated_input(const struct host_call *c, struct gated (*gate)(float)) {
+    const struct rt_layer *l = c->l;
+    const float *x = host_x(c), *dy = host_at(c, l->dy);
+    float *dx = host_at(c, l->dx);
+    for (int r = 0; r < l->rows; r++, x += l->in, dy += l->out, dx += l->in)
         for (int j = 0; j < l->out; j++) {
-            float s = logistic(gate[j]), up = gate[l->out + j];
-            dgate[j] = dy[j] * up * silu_slope(gate[j], s);
-            dgate[l->out + j] = dy[j] * (gate[j] * s);
+            struct gated g = gate(x[j]);
+            dx[j] = dy[j] * x[l->out + j] * g.slope;
+            dx[l->out + j] = dy[j] * g.value;
         }
 }
+
+static WIDE void swiglu_forward(const struct host_call *c) { gated_forward(c, silu_gate); }
+static WIDE void swiglu_input(const struct host_call *c) { gated_input(c, silu_gate); }
+static WIDE void geglu_forward(const struct host_call *c) { gated_forward(c, gelu_gate); }
+static WIDE void geglu_input(const struct host_call *c) { gated_input(c, gelu_gate); }
 
 /* ---- residual blocks: fork's y is its x and join's dx is its dy; only the sums are work. aux is the other summand:
  * the fork's input for the join, the gradient of the join's output for the fork ---- */
@@ -196,6 +220,7 @@ const struct host_layer host_relu = {relu_forward, relu_input, NULL};
 const struct host_layer host_gelu = {gelu_forward, gelu_input, NULL};
 const struct host_layer host_silu = {silu_forward, silu_input, NULL};
 const struct host_layer host_swiglu = {swiglu_forward, swiglu_input, NULL};
+const struct host_layer host_geglu = {geglu_forward, geglu_input, NULL};
 const struct host_layer host_fork = {NULL, fork_input, NULL};
 const struct host_layer host_join = {join_forward, NULL, NULL};
 const struct host_layer host_bias = {bias_forward, NULL, bias_weight};

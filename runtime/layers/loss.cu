@@ -140,7 +140,7 @@ static float count(const struct cuda_call *c) {
 
 /* A slice's share is reported as that of a microbatch of such rows: see loss_host.c. */
 static void report(const struct cuda_call *c) {
-    double by = (double)rows_of_mean(c) / (c->m->slices > 0 ? c->m->slices : 1);
+    double by = (double)rows_of_mean(c) / pieces_of_batch(c->m);
     if (c->at->loss)
         LAUNCH(mean, 1, TALL, 0, c->stream, c->at->loss, cuda_at<double>(c, c->l->tmp), c->l->rows, by);
 }

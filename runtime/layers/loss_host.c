@@ -26,7 +26,7 @@ static float count(const struct host_call *c) {
  * its microbatches. What members of a team report is added up. */
 static void report(const struct host_call *c, double sum) {
     if (c->at->loss)
-        *c->at->loss = (float)(sum * (c->m->slices > 0 ? c->m->slices : 1) / rows_of_mean(c));
+        *c->at->loss = (float)(sum * pieces_of_batch(c->m) / rows_of_mean(c));
 }
 
 /* aux: (softmax(x) - onehot(target)) / count */

@@ -119,8 +119,10 @@ static __global__ void direct(float *momentum, float *second, const float *dw, f
     const float keep = m.momentum, take = 1 - m.momentum;
     double square = 0;
     __shared__ float factor;
+    if (stands(number))
+        return;
     if (threadIdx.x == 0)
-        factor = gradient_scale(m, scale, norm);
+        factor = gradient_scale(m, scale, norm, number);
     __syncthreads();
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
         float g = __fmul_rn(factor, dw[i]);
@@ -151,6 +153,8 @@ template <typename T>
 static __global__ void go_along(T *w, float *master, const float *x, float scale, int64_t n, struct rt_model m,
                                 struct cuda_number number) {
     __shared__ float lr;
+    if (stands(number))
+        return;
     if (threadIdx.x == 0)
         lr = rate_at(&m, update_count(number), number.of);
     __syncthreads();

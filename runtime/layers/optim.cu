@@ -79,9 +79,11 @@ static __global__ void update(T *w, const float *dw, float scale, const uint64_t
     bool begin = count == 1;
     int turn = 0;
     __shared__ struct shared_rates p;
+    if (stands(number))
+        return;
     if (threadIdx.x == 0) {
         p.lr = rate_at(&m, count, number.of);
-        p.scale = gradient_scale(m, scale, norm);
+        p.scale = gradient_scale(m, scale, norm, number);
         O::prepare(m, &p, count);
     }
     __syncthreads();

@@ -1,5 +1,6 @@
 /* Weights: their initial values and their gradients' sums. None of this uses libm beyond sqrtf, which IEEE 754 fixes to
  * the bit, so weights are the same on every machine; nor BLAS, so ranks on GPUs share it. */
+#include "attend.h"
 #include "host.h"
 #include <math.h>
 #include <string.h>
@@ -116,3 +117,5 @@ void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uin
         if (init[l->kind] && l->set == SET_OWN)
             init_layer(m, l, w + l->param / precision_bytes(m->precision), host_hash(seed, (uint64_t)l->index));
 }
+
+double host_rope(const struct rt_layer *l, int i) { return rope_turns(l, i, l->in / (l->heads + 2 * l->kv_heads)); }

@@ -1,7 +1,7 @@
 /* All ranks of a program on one device: every lane of every rank a stream, one thread that enqueues, and from the
  * second step on one graph for the whole step of all ranks. */
 #include "comm_loopback.cuh"
-#include "layers/clip.h"
+#include "device/ahead.h"
 extern "C" {
 #include "store/seconds.h"
 #include "train_cuda.h"
@@ -15,6 +15,7 @@ struct training {
     const struct rt_program *p;
     struct cuda_steps steps;
     struct loopback *link;
+    struct ahead ahead;
     struct rt_stamp **stamp; /* per rank: where a step's stamps go */
     float *loss;             /* for run.ended: of each microbatch of a step, */
     double *when;            /* and of each update of the last stage when it ended */
@@ -46,6 +47,7 @@ static const char *prepare(struct training *training) {
         if (training->all->run.stamp && (why = cuda_time(&steps->rank[r], &training->p->rank[r])))
             return why;
         steps->replay[r].steps = training->all->run.steps;
+        steps->replay[r].purpose = training->all->run.evaluates ? VALIDATES : TRAINS;
         training->all->host_taken += steps->rank[r].host_bytes;
         if (!cuda_begin(&steps->replay[r], &start, training->why, sizeof training->why))
             return training->why;
@@ -75,6 +77,33 @@ static void one_step(struct training *training, int64_t step) {
     steps_run(&training->steps, step, kept(&training->all->run, step));
 }
 
+static void await_step(struct training *training, int64_t step) {
+    for (int r = 0; r < training->p->workers; r++)
+        CUDA(cudaEventSynchronize(training->steps.rank[r].came[step % 2]));
+}
+
+/* With post-validation, once the step has ended. All ranks have the same norm. */
+static void post_validate(struct training *training, int64_t step) {
+    const struct rt_run *run = &training->all->run;
+    const struct rt_model *m = training->p->model;
+    struct cuda_rank *rank = training->steps.rank;
+    int64_t done = step + 1;
+    bool open = training->ahead.open;
+    await_step(training, step);
+    if (open && run->norm)
+        run->norm[step - 1] = norm_value(rank->found);
+    if (runs_again(&training->ahead, m, rank->found)) {
+        steps_again(&training->steps, step, kept(run, step), run->data);
+        await_step(training, step);
+    }
+    if (!must_settle(&training->ahead, is_asked_for(run, step)))
+        return;
+    steps_beside(&training->steps, SETTLES, done, 0, NULL);
+    await_step(training, done);
+    settled(&training->ahead, m, rank->norm[done % 2]);
+    memcpy(rank->norm[step % 2], rank->norm[done % 2], NORM_BYTES); /* it is this step's */
+}
+
 /* A rank that is home of the last stage. */
 static int last_home(const struct rt_program *p) {
     for (int r = 0; r < p->workers; r++)
@@ -101,7 +130,8 @@ static const float *losses_of(struct training *training, int64_t step) {
 
 static void tell(struct training *training, int64_t step, double validation) {
     const struct rt_run *run = &training->all->run;
-    struct rt_ended ended = {step, losses_of(training, step), training->when, run->makespan[step], NAN, validation, NAN};
+    struct rt_ended ended = {step, losses_of(training, step), training->when, run->makespan[step], NAN, validation,
+                             NAN};
     ended.norm = run->norm ? run->norm[step] : NAN;
     run->ended(run->context, &ended);
 }
@@ -114,7 +144,7 @@ static double validate(struct training *training, int64_t next) {
         return NAN;
     CUDA(cudaEventSynchronize(training->steps.end[(next - 1) % 2]));
     for (int64_t k = 0; k < data_steps(run->held_out); k++) {
-        steps_validate(&training->steps, next, k, run->held_out);
+        steps_beside(&training->steps, VALIDATES, next, k, run->held_out);
         for (int r = 0; r < training->p->workers; r++)
             CUDA(cudaEventSynchronize(training->steps.rank[r].came[next % 2]));
         sum += mean_loss(losses_of(training, next), training->p->batches);
@@ -141,6 +171,17 @@ static float loss_of(struct training *training, int64_t step) {
     return training->all->run.loss[step] = sum / (float)training->p->batches;
 }
 
+/* What a step that has been enqueued has given, once it has ended. False: with why. */
+static bool finish(struct training *training, int64_t step, double validation, double seconds, char *why, size_t nwhy) {
+    struct rt_run *run = &training->all->run;
+    float loss = loss_of(training, step);
+    if (run->progress)
+        run->progress(run->context, step + 1, loss, seconds);
+    if (run->ended)
+        tell(training, step, validation);
+    return data_same(run->data, why, nwhy) && (!run->held_out || data_same(run->held_out, why, nwhy));
+}
+
 static bool train(struct training *training, char *why, size_t nwhy) {
     struct rt_run *run = &training->all->run;
     double begin = seconds();
@@ -152,15 +193,10 @@ static bool train(struct training *training, char *why, size_t nwhy) {
         double validation = validate(training, s);
         if (s < run->steps)
             one_step(training, s);
-        if (s == 0)
-            continue;
-        float loss = loss_of(training, s - 1);
-        if (run->progress)
-            run->progress(run->context, s, loss, seconds() - begin);
-        if (run->ended)
-            tell(training, s - 1, validation);
-        if (!data_same(run->data, why, nwhy) || (run->held_out && !data_same(run->held_out, why, nwhy)))
+        if (s > 0 && !finish(training, s - 1, validation, seconds() - begin, why, nwhy))
             return false;
+        if (s < run->steps && training->p->model->post_validation)
+            post_validate(training, s);
     }
     training->all->host = run->steps > 2 ? training->steps.busy / (double)(run->steps - 2) : 0;
     return true;
@@ -257,6 +293,8 @@ extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_
     char **arena = train(&training, why, nwhy) ? weights(&training) : NULL;
     CUDA(cudaDeviceSynchronize());
     count_routed(&training);
+    if (run->run.twice)
+        *run->run.twice = training.ahead.twice;
     release(&training);
     return arena;
 }

@@ -1,6 +1,6 @@
 /* All ranks of a program in this process: a thread each, with its arenas, allocated at the start. */
 #include "comm_local.h"
-#include "layers/clip.h"
+#include "device/ahead.h"
 #include "store/seconds.h"
 #include <math.h>
 #include <pthread.h>
@@ -20,7 +20,9 @@ struct training {
         struct replay replay;
         struct host_rank rank;
         pthread_t thread;
-        int64_t norm;          /* norm_at, of the first rank that has one, which tells it; else -1 */
+        int64_t norm;    /* norm_at; -1: the rank has none */
+        bool tells_norm; /* it is the first that has one */
+        struct ahead ahead;
         double *first, *last;  /* per step: when its first instruction started, its last one ended */
         double *waited;        /* and how long the compute lane waited for others */
         bool tells;            /* when the last stage is updated */
@@ -55,7 +57,7 @@ static void validate(struct worker *worker, int64_t number) {
     struct replay *re = &worker->replay;
     const struct training *training = worker->all;
     int64_t n = data_steps(training->run->held_out), step = re->step;
-    re->validating = true;
+    re->purpose = VALIDATES;
     worker->rank.data = training->run->held_out;
     worker->rank.when = NULL;
     for (re->step = 0; re->step < n; re->step++) {
@@ -63,8 +65,38 @@ static void validate(struct worker *worker, int64_t number) {
         replay_step(re);
     }
     worker->rank.data = training->run->data;
-    re->validating = false;
+    re->purpose = TRAINS;
     re->step = step;
+}
+
+static const uint64_t *norm_of(const struct worker *worker) {
+    return (const uint64_t *)(const void *)(worker->rank.arena + worker->norm);
+}
+
+/* A step, again if it took the last updates back: what it gave then counts for nothing. */
+static void train(struct worker *worker) {
+    const struct rt_model *m = worker->all->run->program->model;
+    struct rt_routed routed = worker->rank.routed;
+    bool open = worker->ahead.open;
+    replay_step(&worker->replay);
+    if (open && worker->tells_norm)
+        worker->all->run->norm[worker->replay.step - 1] = norm_value(worker->rank.found);
+    if (!runs_again(&worker->ahead, m, worker->rank.found))
+        return;
+    worker->rank.routed = routed;
+    replay_step(&worker->replay);
+}
+
+/* Before anybody sees what the step has learned, or keeps a record of it. */
+static void settle(struct worker *worker) {
+    const struct rt_run *run = worker->all->run;
+    struct replay *re = &worker->replay;
+    if (!must_settle(&worker->ahead, is_asked_for(run, re->step)))
+        return;
+    re->purpose = SETTLES;
+    replay_step(re);
+    re->purpose = TRAINS;
+    settled(&worker->ahead, run->program->model, norm_of(worker));
 }
 
 static void *work(void *arg) {
@@ -79,16 +111,17 @@ static void *work(void *arg) {
         worker->rank.when = worker->tells ? worker->all->when + re->step * worker->all->updates : NULL;
         worker->rank.first = INFINITY;
         worker->rank.last = 0;
-        replay_step(re);
+        train(worker);
         worker->first[re->step] = worker->rank.first;
         worker->last[re->step] = worker->rank.last;
         worker->waited[re->step] = host_waited(k, worker->rank.stamp);
-        if (worker->norm >= 0 && run->norm)
-            run->norm[re->step] = norm_value((uint64_t *)(void *)(worker->rank.arena + worker->norm));
         int64_t turn = re->step - (run->steps - run->kept);
         if (run->stamp && turn >= 0)
             memcpy(run->stamp[re->rank] + turn * k->nins, worker->rank.stamp,
                    sizeof *worker->rank.stamp * (size_t)k->nins);
+        settle(worker);
+        if (worker->tells_norm && !worker->ahead.open)
+            run->norm[re->step] = norm_value(norm_of(worker));
         if (run->held_out && (re->step + 1) % run->every == 0)
             validate(worker, re->step / run->every);
         atomic_store(&worker->steps, re->step + 1);
@@ -112,8 +145,9 @@ static bool prepare(struct training *training, struct worker *worker, int r) {
     worker->all = training;
     worker->tells = training->when && tells(run->program, r);
     worker->norm = norm_at(&run->program->rank[r]);
+    worker->tells_norm = worker->norm >= 0 && run->norm;
     for (int k = 0; k < r; k++)
-        worker->norm = norm_at(&run->program->rank[k]) < 0 ? worker->norm : -1;
+        worker->tells_norm &= norm_at(&run->program->rank[k]) < 0;
     worker->rank = (struct host_rank){.data = run->data, .transport = &host_local, .origin = training->origin};
     worker->first = host_pages((size_t)run->steps, sizeof *worker->first);
     worker->last = host_pages((size_t)run->steps, sizeof *worker->last);
@@ -122,6 +156,7 @@ static bool prepare(struct training *training, struct worker *worker, int r) {
         host_take(&worker->replay, &worker->rank, run->program, r) && worker->first && worker->last && worker->waited;
     training->arena[MEMORY_DEVICE * run->program->workers + r] = worker->rank.arena;
     training->arena[MEMORY_HOST * run->program->workers + r] = worker->rank.host;
+    worker->replay.purpose = run->evaluates ? VALIDATES : TRAINS;
     const struct start start = {run->seed, run->weights};
     return ok && host_begin(&worker->replay, &start, training->why, sizeof training->why);
 }
@@ -212,6 +247,8 @@ static void results(struct training *training) {
         run->makespan[s] = makespan(training, s);
         run->loss[s] = step_loss(training, s);
     }
+    if (run->twice)
+        *run->twice = training->worker->ahead.twice;
     for (int r = 0; r < run->program->workers && run->routed; r++) {
         run->routed->pairs += training->worker[r].rank.routed.pairs;
         run->routed->dropped += training->worker[r].rank.routed.dropped;

@@ -38,6 +38,12 @@ void backend_look(struct rank_run *run);
  * here, else 0. when: NULL, or of each of the last stage's updates, which are here: when it had ended, in seconds of
  * the monotonic clock. A GPU knows of a pass of the step (device/replay.h) when it ended. */
 void backend_wait(struct rank_run *run, int64_t step, float *loss, double *when);
+/* With post-validation (device/ahead.h). The norm that the last step's updates found, of the step before it; the step
+ * that has just ended once more, as backend_wait tells of it; and all ranks settle its updates: returns its norm. No
+ * step may be enqueued. */
+const uint64_t *backend_found(struct rank_run *run);
+void backend_again(struct rank_run *run, int64_t step, float *loss, double *when);
+const uint64_t *backend_settle(struct rank_run *run);
 /* A step of held-out text: its losses, as backend_wait tells them. No other step may be enqueued. */
 void backend_validate(struct rank_run *run, int64_t step, float *loss);
 /* In the step that has just ended, how long the compute lane waited for others: store/metrics.h. NAN: not known. */

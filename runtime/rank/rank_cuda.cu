@@ -361,12 +361,34 @@ extern "C" void backend_wait(struct rank_run *run, int64_t step, float *loss, do
         when[k] += backend->since;
 }
 
+extern "C" const uint64_t *backend_found(struct rank_run *run) { return run->backend->rank.found; }
+
+extern "C" void backend_again(struct rank_run *run, int64_t step, float *loss, double *when) {
+    struct rank_backend *backend = run->backend;
+    bool reads = rank_reads(run);
+    steps_again(&backend->steps, step, run->flags.timeline, reads ? run->data : NULL);
+    if (reads) /* backend_enqueue had sent them */
+        cuda_feed(&run->replay, step + 1, 0, run->data, backend->steps.origin);
+    backend->ended--;
+    backend_wait(run, step, loss, when);
+}
+
+extern "C" const uint64_t *backend_settle(struct rank_run *run) {
+    struct rank_backend *backend = run->backend;
+    const struct cuda_rank *own = &backend->rank;
+    int64_t next = run->from + backend->enqueued;
+    steps_beside(&backend->steps, SETTLES, next, 0, NULL);
+    wait_for(run, own->came[next % 2]);
+    memcpy(own->norm[(next + 1) % 2], own->norm[next % 2], NORM_BYTES); /* it is the last step's */
+    return own->norm[next % 2];
+}
+
 extern "C" void backend_validate(struct rank_run *run, int64_t step, float *loss) {
     struct rank_backend *backend = run->backend;
     const struct cuda_rank *own = &backend->rank;
     int64_t next = run->from + backend->enqueued;
     bool reads = rank_reads(run);
-    steps_validate(&backend->steps, next, step, reads ? run->held_out : NULL);
+    steps_beside(&backend->steps, VALIDATES, next, step, reads ? run->held_out : NULL);
     if (reads && step == run->held_steps - 1) /* backend_enqueue had sent them */
         cuda_feed(&run->replay, next, 0, run->data, backend->steps.origin);
     wait_for(run, own->came[next % 2]);

@@ -34,7 +34,9 @@ static const struct flag {
     {"json", NULL, "print figures as JSON", 'j'},
     {"no-graph", NULL, "on a GPU, enqueue each step anew instead of launching a graph of it", 'g'},
     {"algorithms", "FILE",
-     "on GPUs, use the algorithms of matrix products in rank 0's FILE; time those it lacks and add them", 'a'},
+     "on GPUs, use the algorithms of layers' matrix products in rank 0's FILE; time those it lacks and add them; "
+     "Muon's are not timed",
+     'a'},
     {"messages", "WAY", "on GPUs: ", 'm'},
     {"reduce", "WAY",
      "over NCCL: nccl (default), which sums in its own order, or ordered: with the bits of one process", 'o'},

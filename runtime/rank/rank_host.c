@@ -69,15 +69,33 @@ void backend_wait(struct rank_run *run, int64_t step, float *loss, double *when)
     replay_step(&run->replay);
 }
 
+const uint64_t *backend_found(struct rank_run *run) { return run->backend->host.found; }
+
+void backend_again(struct rank_run *run, int64_t step, float *loss, double *when) {
+    backend_wait(run, step, loss, when);
+}
+
+static const uint64_t *norm_of(const struct rank_run *run) {
+    int64_t at = norm_at(&run->program.rank[run->world.rank]);
+    return at < 0 ? NULL : (const uint64_t *)(const void *)(run->backend->host.arena + at);
+}
+
+const uint64_t *backend_settle(struct rank_run *run) {
+    run->replay.purpose = SETTLES;
+    replay_step(&run->replay);
+    run->replay.purpose = TRAINS;
+    return norm_of(run);
+}
+
 void backend_validate(struct rank_run *run, int64_t step, float *loss) {
     struct replay *re = &run->replay;
     int64_t trained = re->step;
-    re->validating = true;
+    re->purpose = VALIDATES;
     run->backend->host.data = run->held_out;
     backend_enqueue(run, step);
     backend_wait(run, step, loss, NULL);
     run->backend->host.data = run->data;
-    re->validating = false;
+    re->purpose = TRAINS;
     re->step = trained;
 }
 
@@ -86,9 +104,9 @@ double backend_waited(struct rank_run *run) {
 }
 
 double backend_norm(struct rank_run *run, int64_t step) {
-    int64_t at = norm_at(&run->program.rank[run->world.rank]);
+    const uint64_t *norm = norm_of(run);
     (void)step;
-    return at < 0 ? NAN : norm_value((uint64_t *)(void *)(run->backend->host.arena + at));
+    return norm ? norm_value(norm) : NAN;
 }
 
 void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp) {

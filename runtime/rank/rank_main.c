@@ -9,6 +9,7 @@
 #include "rank_run.h"
 #include "store/import.h"
 #include "comm/watch.h"
+#include "device/ahead.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +81,8 @@ struct training {
     float first, last;
     int64_t memory; /* that a rank's arena takes, at most */
     double begun, seconds;
-    int signal;             /* that ended it early; 0: none */
+    int signal; /* that ended it early; 0: none */
+    struct ahead ahead;
     int64_t step, enqueued; /* how many have ended, have been enqueued, in earlier runs too */
 };
 
@@ -238,14 +240,14 @@ static int stopped_by(const struct training *training) {
 }
 
 /* May the step behind this one be enqueued before this one has ended? Not if something comes between them: the report
- * after the first; a checkpoint, which is of this step's state; reading times, which the next one takes anew. Nor if
- * there is no such step. The first may also be the only one that is not captured, and NCCL runs no communicator in a
- * graph and outside at once (NCCL's user guide, env.rst: NCCL_GRAPH_MIXING_SUPPORT). */
+ * after the first; a checkpoint, which is of this step's state; reading times, which the next one takes anew; that this
+ * one may have to run again. Nor if there is no such step. The first may also be the only one that is not captured, and
+ * NCCL runs no communicator in a graph and outside at once (NCCL's user guide, env.rst: NCCL_GRAPH_MIXING_SUPPORT). */
 static bool leads(const struct rank_run *run, int64_t step) {
     const struct rank_flags *flags = &run->flags;
     bool saves = flags->checkpoint && (step + 1) % flags->every == 0;
     return backend_leads && step > run->from && step + 1 < flags->steps && !saves && !flags->timeline &&
-           !flags->losses && !flags->metrics && !flags->held_out;
+           !flags->losses && !flags->metrics && !flags->held_out && !run->tables->model->post_validation;
 }
 
 static void enqueue(struct rank_run *run, struct training *training, int64_t step) {
@@ -272,12 +274,25 @@ static void step(struct rank_run *run, struct training *training) {
         if (!stopped_by(training))
             enqueue(run, training, step + 1);
     }
-    backend_wait(run, step, training->loss, training->tells ? training->when : NULL);
+    double *when = training->tells ? training->when : NULL;
+    backend_wait(run, step, training->loss, when);
+    if (runs_again(&training->ahead, run->tables->model, backend_found(run))) {
+        watch_step(&run->replay, step); /* its time begins again */
+        backend_again(run, step, training->loss, when);
+    }
     if (run->flags.timeline)
         rank_timeline_keep(run, step);
     run->world.sum_end(run->world.link);
     training->step++;
     check_data(run);
+}
+
+/* Before anybody sees what the step has learned, or keeps a record of it. */
+static void settle(struct rank_run *run, struct training *training, bool asked) {
+    if (!must_settle(&training->ahead, asked))
+        return;
+    watch_phase("waits for all ranks to settle the last update");
+    settled(&training->ahead, run->tables->model, backend_settle(run));
 }
 
 static float rate_of(const struct rank_run *run, int64_t step) {
@@ -377,15 +392,18 @@ static void train(struct rank_run *run, struct training *training) {
             training->first = training->last;
         training->signal = stopped_by(training);
         stop = training->signal || training->step == flags->steps;
+        bool saves = flags->checkpoint && (stop || training->step % flags->every == 0);
+        bool validates = flags->held_out && training->step % flags->val_every == 0;
+        settle(run, training, stop || saves || validates || flags->losses || flags->metrics);
         training->seconds = seconds() - training->begun;
         if (run->world.rank == 0 && training->step > run->from + 1)
             progress_tell(&told, training->step - 1, training->last, (double)rate_of(run, training->step - 1),
                           training->seconds);
         if (flags->losses || flags->metrics)
             tell_step(run, training, took);
-        if (flags->held_out && training->step % flags->val_every == 0)
+        if (validates)
             validate(run, training);
-        if (flags->checkpoint && (stop || training->step % flags->every == 0))
+        if (saves)
             rank_save(run, training->step);
     }
     watch_phase("waits for all ranks to end");
@@ -447,6 +465,8 @@ static void print(const struct rank_run *run, const struct training *training, u
         if (routed.pairs)
             printf("  \"routed_pairs\": %lld,\n  \"dropped_pairs\": %lld,\n", (long long)routed.pairs,
                    (long long)routed.dropped);
+        if (run->tables->model->post_validation)
+            printf("  \"steps_run_twice\": %lld,\n", (long long)training->ahead.twice);
         printf("  \"weights\": \"%016llx\"\n}\n", (unsigned long long)hash);
         return;
     }
@@ -455,6 +475,9 @@ static void print(const struct rank_run *run, const struct training *training, u
     if (steps)
         printf("loss      %.4f to %.4f in %lld steps, %.3f ms a step\n", training->first, training->last,
                (long long)steps, 1e3 * each);
+    if (run->tables->model->post_validation)
+        printf("twice     %lld of %lld steps, whose updates were clipped afterwards\n",
+               (long long)training->ahead.twice, (long long)steps);
     if (routed.pairs)
         printf("dropped   %lld of %lld (token, expert) pairs, %.3g%%\n", (long long)routed.dropped,
                (long long)routed.pairs, 100.0 * (double)routed.dropped / (double)routed.pairs);

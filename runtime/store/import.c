@@ -2,6 +2,7 @@
 #include "import.h"
 #include "published.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,7 +189,32 @@ static bool check_parameter(const struct import *im, const struct rt_layer *l, c
     return true;
 }
 
-/* Buffers that are no weights, and an output layer that is the table again. */
+/* llama.cpp's files of Llama 3 have what each frequency of rope is divided by: no weights, but the layer must do the
+ * same. */
+static bool check_rope(const struct import *im, const struct rt_layer *l) {
+    const struct named *divisors = named_find(im->file, "rope_freqs.weight");
+    struct rt_layer plain = *l;
+    int dim = l->kind == LAYER_attention ? l->in / (l->heads + 2 * l->kv_heads) : 0;
+    if (!divisors || l->kind != LAYER_attention || l->rope == 0)
+        return true;
+    if (divisors->ndims != 1 || divisors->dim[0] != dim / 2)
+        return say(im, "%s: rope_freqs.weight is not %d numbers, one for each frequency of layer %d's rope",
+                   named_path(im->file), dim / 2, l->index);
+    plain.scaling = (struct rt_scaling){0};
+    for (int i = 0; i < dim / 2; i++) {
+        double divisor = host_rope(&plain, i) / host_rope(l, i);
+        float there;
+        values_read(divisors->type, divisors->data, i, 1, &there);
+        if (!(fabs(divisor / (double)there - 1) < 1e-5))
+            return say(im,
+                       "%s: rope_freqs.weight divides frequency %d of rope by %g, and layer %d by %g; give the rope's "
+                       "scaling that the file is of, or no --model",
+                       named_path(im->file), i, (double)there, l->index, divisor);
+    }
+    return true;
+}
+
+/* Buffers that are no weights, divisors that check_rope has seen, and an output layer that is the table again. */
 static bool is_known(const struct named *tensor) {
     static const char *const known[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq", "lm_head.weight",
                                         "rope_freqs.weight"};
@@ -203,7 +229,7 @@ static bool is_known(const struct named *tensor) {
 bool import_check(struct named_file *file, const struct rt_model *m, const struct rt_stage *s, char *why, size_t nwhy) {
     const struct import im = {file, m, why, nwhy};
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
-        if (l->set == SET_OWN && l->nparam > 0 && !of_layer(&im, l, NULL, check_parameter))
+        if (!check_rope(&im, l) || (l->set == SET_OWN && l->nparam > 0 && !of_layer(&im, l, NULL, check_parameter)))
             return false;
     return true;
 }

@@ -7,14 +7,15 @@
  * with = in front of the name they are in x out, as here. ~H behind a name in braces: llama.cpp has turned the rows of
  * its H heads for a rope that pairs neighbours, and they are turned back.
  *
- * A name may lack its first part, up to the first dot: so the weights of a model without its head are called, as GPT-2's
- * are. Shapes must be the same. */
+ * A name may lack its first part, up to the first dot: so the weights of a model without its head are called, as
+ * GPT-2's are. Shapes must be the same. */
 #ifndef PIANOLA_IMPORT_H
 #define PIANOLA_IMPORT_H
 #include "named.h"
 #include "rt.h"
 
-/* Whether the file has all that the stage reads. Marks tensors as used. */
+/* Whether the file has all that the stage reads, and its layers turn by the rope that the file is of. Marks tensors as
+ * used. */
 bool import_check(struct named_file *file, const struct rt_model *m, const struct rt_stage *s, char *why, size_t nwhy);
 /* Once all stages are checked: whether there is nothing else. */
 bool import_check_rest(struct named_file *file, char *why, size_t nwhy);

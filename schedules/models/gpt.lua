@@ -3,7 +3,7 @@
 -- by rows, for which attention exchanges keys and values ("context") or heads ("ulysses").
 -- tied: the output layer is the embedding's table, as in GPT-2, instead of weights of its own.
 local p = params { layers = 4, width = 64, heads = 4, context = 64, rows = 4, precision = "fp32", tied = false,
-  lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0,
+  lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0, post_validation = false, dropout = 0.0,
   parallel = "tensor" }
 
 local ways = {
@@ -17,12 +17,17 @@ if not way then
   error("parallel = \"" .. p.parallel .. "\": a team divides the model by \"tensor\", \"sequence\", \"context\" or \"ulysses\"")
 end
 
-local layers = { embedding { width = p.width, split = way.rows } }
+-- A list of layers, and where the model has dropout, that behind them (GPT-2 has it behind the embedding and each block).
+local function dropped(list)
+  if p.dropout > 0 then list[#list + 1] = dropout { p = p.dropout, split = way.between } end
+  return list
+end
+local layers = dropped { embedding { width = p.width, split = way.rows } }
 for _ = 1, p.layers do
-  layers[#layers + 1] = residual { layernorm { split = way.between }, linear { width = 3 * p.width, split = way.columns },
-    attention { heads = p.heads, split = way.attention }, linear { width = p.width, split = way.rows } }
-  layers[#layers + 1] = residual { layernorm { split = way.between }, linear { width = 4 * p.width, split = way.columns },
-    gelu {}, linear { width = p.width, split = way.rows } }
+  layers[#layers + 1] = residual(dropped { layernorm { split = way.between }, linear { width = 3 * p.width, split = way.columns },
+    attention { heads = p.heads, split = way.attention }, linear { width = p.width, split = way.rows } })
+  layers[#layers + 1] = residual(dropped { layernorm { split = way.between }, linear { width = 4 * p.width, split = way.columns },
+    gelu {}, linear { width = p.width, split = way.rows } })
 end
 layers[#layers + 1] = layernorm { split = way.between }
 layers[#layers + 1] = p.tied and unembedding { split = way.columns } or linear { width = 256, split = way.columns }
@@ -32,6 +37,6 @@ return model {
   input = tokens { vocab = 256, context = p.context, rows = p.rows },   -- rows sequences per microbatch
   layers = layers,
   optimizer = adamw { lr = p.lr, decay = p.decay, warmup = p.warmup, schedule = p.schedule, steps = p.steps,
-    final = p.final, clip = p.clip },
+    final = p.final, clip = p.clip, post_validation = p.post_validation },
   precision = p.precision,   -- or "bf16", with fp32 masters
 }

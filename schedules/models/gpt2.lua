@@ -14,7 +14,7 @@
 local p = params {
   size = "124M", context = 1024, rows = 4, vocab = 50304, precision = "fp32", tied = true, parallel = "tensor",
   lr = 3e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.0,
-  warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0,
+  warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0, post_validation = false, dropout = 0.0,
   norm_eps = 1e-5,   -- what norms add to a variance; eps is the optimizer's
 }
 local sizes = {   -- layers, width, heads
@@ -32,19 +32,25 @@ local rows = ways[p.parallel].between
 local function product(w, split, hf, gguf) return linear { width = w, split = split, hf = "=" .. hf, gguf = gguf } end
 local function norm(hf, gguf) return layernorm { eps = p.norm_eps, split = rows, hf = hf, gguf = gguf } end
 
-local layers = {
+-- A list of layers, and where the model has dropout, that behind them: behind the embedding and each block.
+local function dropped(list)
+  if p.dropout > 0 then list[#list + 1] = dropout { p = p.dropout, split = rows } end
+  return list
+end
+
+local layers = dropped {
   embedding { width = width, split = "rows", hf = "transformer.wte;transformer.wpe", gguf = "token_embd;position_embd" },
 }
 for i = 0, n - 1 do
   local hf, gguf = "transformer.h." .. i .. ".", "blk." .. i .. "."
-  layers[#layers + 1] = residual {
+  layers[#layers + 1] = residual(dropped {
     norm(hf .. "ln_1", gguf .. "attn_norm"), product(3 * width, "columns", hf .. "attn.c_attn", gguf .. "attn_qkv"),
     attention { heads = heads }, product(width, "rows", hf .. "attn.c_proj", gguf .. "attn_output"),
-  }
-  layers[#layers + 1] = residual {
+  })
+  layers[#layers + 1] = residual(dropped {
     norm(hf .. "ln_2", gguf .. "ffn_norm"), product(4 * width, "columns", hf .. "mlp.c_fc", gguf .. "ffn_up"), gelu {},
     product(width, "rows", hf .. "mlp.c_proj", gguf .. "ffn_down"),
-  }
+  })
 end
 layers[#layers + 1] = norm("transformer.ln_f", "output_norm")
 layers[#layers + 1] = p.tied and unembedding { split = "columns" }
@@ -56,6 +62,6 @@ return model {
   layers = layers,
   optimizer = adamw { lr = p.lr, beta1 = p.beta1, beta2 = p.beta2, eps = p.eps, decay = p.decay,
     warmup = p.warmup, schedule = p.schedule, steps = p.steps,
-    final = p.final, clip = p.clip },
+    final = p.final, clip = p.clip, post_validation = p.post_validation },
   precision = p.precision,
 }

@@ -7,7 +7,7 @@
 --      embedding ──┬── queries, keys, values ── attention ── output ── (+) ── MLP ──┬── …
 --                  └───────────────────────────────────────────────────┘            └── …
 local p = params { layers = 4, width = 64, heads = 4, context = 64, rows = 4, precision = "fp32",
-  lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0 }
+  lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0, post_validation = false }
 
 local stages = { stage { from = "input", embedding { width = p.width, split = "rows" } } }
 for l = 1, p.layers do
@@ -27,6 +27,6 @@ return model {
   input = tokens { vocab = 256, context = p.context, rows = p.rows },   -- rows sequences per microbatch
   layers = stages,
   optimizer = adamw { lr = p.lr, decay = p.decay, warmup = p.warmup, schedule = p.schedule, steps = p.steps,
-    final = p.final, clip = p.clip },
+    final = p.final, clip = p.clip, post_validation = p.post_validation },
   precision = p.precision,   -- or "bf16", with fp32 masters
 }

@@ -1,6 +1,6 @@
 -- Integer-valued data through linear and relu layers: every float sum is exact, so results compare bit for bit.
 -- parallel: how a team divides the model: "tensor"; or "sequence", which also divides what lies between by rows.
-local p = params { layers = 8, width = 16, rows = 2, lr = 0.015625, clip = 0.0, precision = "fp32", parallel = "tensor" }
+local p = params { layers = 8, width = 16, rows = 2, lr = 0.015625, clip = 0.0, post_validation = false, precision = "fp32", parallel = "tensor" }
 
 local ways = { tensor = {}, sequence = { between = "rows" } }
 if not ways[p.parallel] then error("parallel = \"" .. p.parallel .. "\": a team divides the model by \"tensor\" or \"sequence\"") end
@@ -16,6 +16,6 @@ layers[#layers + 1] = mse {}
 return model {
   input = integers { features = p.width, rows = p.rows },
   layers = layers,
-  optimizer = sgd { lr = p.lr, clip = p.clip },
+  optimizer = sgd { lr = p.lr, clip = p.clip, post_validation = p.post_validation },
   precision = p.precision,
 }

@@ -2,7 +2,8 @@
 -- each block, swiglu, rotary position embedding; "Llama 2", section 2.2: heads share keys and values), with an output
 -- layer of its own unless tied. Qwen2 is one with bias = true: of queries, keys and values alone.
 -- inner: the columns of gate and up, 8/3 of the width in multiples of 8 where it is 0; dim: of a head, width / heads
--- where it is 0. eps: what norms add to a variance. rope_factor and the three behind it: how rope is scaled.
+-- where it is 0. eps: what norms add to a variance. gate: "silu", or "gelu" as Gemma has it, which also has a scale of
+-- its embedding. rope_factor and the three behind it: how rope is scaled.
 -- parallel: how a team divides the model: "tensor"; "sequence", which also divides what lies between by rows; or all of it
 -- by rows, for which attention exchanges keys and values ("context") or heads ("ulysses").
 -- size: "", the numbers below; or a published model's. Its weights are read by `pianola run --weights`.
@@ -25,7 +26,8 @@ local p = params {
   layers = s[1], width = s[2], heads = s[3], kv_heads = s[4], inner = s[5], vocab = s[6], rope = s[7], tied = s[8],
   dim = 0, bias = s.bias or false, eps = s.eps or 1e-5, rope_factor = s.scaled or 0.0,
   rope_low = s.scaled and 1.0 or 0.0, rope_high = s.scaled and 4.0 or 0.0, rope_context = s.scaled and 8192 or 0,
-  context = 64, rows = 4, lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0,
+  context = 64, rows = 4, lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0, post_validation = false,
+  dropout = 0.0, scale = 0.0, gate = "silu",
   precision = "fp32", parallel = "tensor",
 }
 local dim, inner = p.dim, p.inner
@@ -48,24 +50,33 @@ if not way then
   error("parallel = \"" .. p.parallel .. "\": a team divides the model by \"tensor\", \"sequence\", \"context\" or \"ulysses\"")
 end
 
-local layers = {
-  embedding { width = p.width, positions = false, split = way.rows, hf = "model.embed_tokens", gguf = "token_embd" },
+-- A list of layers, and where the model has dropout, that behind them: behind the embedding and each block.
+local function dropped(list)
+  if p.dropout > 0 then list[#list + 1] = dropout { p = p.dropout, split = way.between } end
+  return list
+end
+local gates = { silu = swiglu, gelu = geglu }
+local gate = gates[p.gate] or error("gate = \"" .. p.gate .. "\": it is \"silu\" or \"gelu\"")
+
+local layers = dropped {
+  embedding { width = p.width, positions = false, scale = p.scale > 0 and p.scale or nil, split = way.rows,
+    hf = "model.embed_tokens", gguf = "token_embd" },
 }
 for i = 0, p.layers - 1 do
   local hf, gguf = "model.layers." .. i .. ".", "blk." .. i .. "."
-  layers[#layers + 1] = residual {
+  layers[#layers + 1] = residual(dropped {
     norm(way.between, hf .. "input_layernorm", gguf .. "attn_norm"),
     product((p.heads + 2 * p.kv_heads) * dim, way.columns, hf .. "self_attn.{q,k,v}_proj",
       gguf .. (p.bias and "attn_{q,k,v}" or "attn_{q~" .. p.heads .. ",k~" .. p.kv_heads .. ",v}"), p.bias),
     attention { heads = p.heads, kv_heads = p.kv_heads, rope = p.rope, rope_factor = p.rope_factor,
       rope_low = p.rope_low, rope_high = p.rope_high, rope_context = p.rope_context, split = way.attention },
     product(p.width, way.rows, hf .. "self_attn.o_proj", gguf .. "attn_output"),
-  }
-  layers[#layers + 1] = residual {
+  })
+  layers[#layers + 1] = residual(dropped {
     norm(way.between, hf .. "post_attention_layernorm", gguf .. "ffn_norm"),
-    product(2 * inner, way.columns, hf .. "mlp.{gate,up}_proj", gguf .. "ffn_{gate,up}"), swiglu {},
+    product(2 * inner, way.columns, hf .. "mlp.{gate,up}_proj", gguf .. "ffn_{gate,up}"), gate {},
     product(p.width, way.rows, hf .. "mlp.down_proj", gguf .. "ffn_down"),
-  }
+  })
 end
 layers[#layers + 1] = norm(way.between, "model.norm", "output_norm")
 layers[#layers + 1] = p.tied and unembedding { split = way.columns } or product(p.vocab, way.columns, "lm_head", "output")
@@ -75,6 +86,6 @@ return model {
   input = tokens { vocab = p.vocab, context = p.context, rows = p.rows },   -- rows sequences per microbatch
   layers = layers,
   optimizer = adamw { lr = p.lr, decay = p.decay, warmup = p.warmup, schedule = p.schedule, steps = p.steps,
-    final = p.final, clip = p.clip },
+    final = p.final, clip = p.clip, post_validation = p.post_validation },
   precision = p.precision,   -- or "bf16", with fp32 masters
 }

@@ -5,7 +5,7 @@
 -- "none" each has all of them.
 local p = params {
   layers = 4, width = 64, heads = 4, kv_heads = 2, experts = 4, top = 2, capacity = 1.25, balance = 0.01, inner = 0,
-  context = 64, rows = 4, rope = 10000, lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0,
+  context = 64, rows = 4, rope = 10000, lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0, post_validation = false,
   precision = "fp32",
   parallel = "none",
 }
@@ -38,6 +38,6 @@ return model {
   input = tokens { vocab = 256, context = p.context, rows = p.rows },   -- rows sequences per microbatch
   layers = layers,
   optimizer = adamw { lr = p.lr, decay = p.decay, warmup = p.warmup, schedule = p.schedule, steps = p.steps,
-    final = p.final, clip = p.clip },
+    final = p.final, clip = p.clip, post_validation = p.post_validation },
   precision = p.precision,   -- or "bf16", with fp32 masters
 }

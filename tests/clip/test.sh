@@ -8,8 +8,6 @@ cd "$(dirname "$0")/../.." || exit 2
 for numpy in ${PYTHON:-python3 /usr/bin/python3}; do # the second is the one that make deps gives numpy to
     ! "$numpy" -c 'import numpy' 2>/dev/null || break
 done
-train() { timeout 200 "$PIANOLA" run "$@" --json 2>"$room/stderr"; }
-field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
 text=/usr/share/common-licenses/GPL-3
 integers=(-D batches=8 --model schedules/models/integers.lua)
 gpu=$PWD/build/standin

@@ -7,7 +7,6 @@ cd "$(dirname "$0")/../.." || exit 2
 text=/usr/share/common-licenses/GPL-3 # any text that every Debian has
 
 train() { "$PIANOLA" run --json --compare "$@" 2>/dev/null; }
-field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
 
 synchronous=()
 for schedule in schedules/*.lua; do

@@ -14,7 +14,6 @@ llama=(--model schedules/models/llama.lua "${small[@]}" -D kv_heads=4)
 grouped=(--model schedules/models/llama.lua "${small[@]}" -D kv_heads=2)
 export OPENBLAS_NUM_THREADS=1
 
-field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
 near() { awk -v d="$1" 'BEGIN { print d != "" && d <= 1e-5 ? "yes" : "no" }'; }
 far() { timeout 120 "$PIANOLA" run "$@" --data $text --steps 5 --compare --json 2>/dev/null | field one_rank_largest_difference; }
 close() { # WHAT ARGS...

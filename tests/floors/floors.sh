@@ -4,7 +4,7 @@
 #
 # In compiler/ and in runtime/ a folder includes its own headers and those of the folders that the table in the README
 # there lists for it. runtime/ includes nothing of compiler/; its top, ops.h and rt.h, is for all of its folders.
-# compiler/ includes ops.h of runtime/, except base/, which stands below the instructions; cli/, which replays what was
+# compiler/ includes ops.h and parameters.h of runtime/, except base/, which stands below the instructions; cli/, which replays what was
 # compiled and merges checkpoints, may include any of it. Only base/base.c allocates, and script/, which gives Lua its
 # memory. Only script/ knows Lua, only .cu files CUDA, only comm_nccl*.cu NCCL, and only comm_mpi.c MPI.
 set -u
@@ -37,8 +37,8 @@ lines() {
             broken("no such room in the table of " house "/README.md")
         else if (name ~ /^\.\.\/\.\.\/runtime\//) {
             if (room == "compiler/base") broken("this floor stands below the instructions")
-            else if (house != "compiler" || room != "compiler/cli" && name != "../../runtime/ops.h")
-                broken(house "/ includes only ops.h of runtime/ so")
+            else if (house != "compiler" || room != "compiler/cli" && name !~ /\/(ops|parameters)\.h$/)
+                broken(house "/ includes only ops.h and parameters.h of runtime/ so")
         } else if (name ~ /^[a-z]+\/[a-z_0-9]+\.cuh?$|^[a-z]+\/[a-z_0-9]+\.h$/) {
             into = name
             sub(/\/.*/, "", into)

@@ -73,7 +73,9 @@ static void work_of(const struct rt_model *m, const struct rt_layer *l, int way,
         break;
     case LAYER_embedding: *bytes = way == 0 ? e * 3 * y : e * y + 4 * w; break;
     case LAYER_layernorm: *bytes = (way == 1 ? 3 : 2) * e * x + 8 * r + (way == 2 ? 4 : e) * w; break;
-    case LAYER_swiglu: *bytes = e * (way == 0 ? x + y : 2 * x + y); break;
+    case LAYER_swiglu:
+    case LAYER_geglu: *bytes = e * (way == 0 ? x + y : 2 * x + y); break;
+    case LAYER_dropout: *bytes = 2 * e * x; break;
     case LAYER_rmsnorm: *bytes = (way == 1 ? 3 : 2) * e * x + 4 * r + (way == 2 ? 4 : e) * w; break;
     case LAYER_cross_entropy: *bytes = 2 * e * x; break;
     default: *bytes = (way == 0 && l->kind != LAYER_join ? 2 : 3) * e * x; break;
@@ -177,7 +179,7 @@ static void time_update(struct bench *k, int s) {
     if (k->estimate)
         return;
     y->us = 1e6 * alone(k, 1, [&](int) {
-                const struct cuda_number number = {k->c.counted, 1, 0, 0, 1};
+                const struct cuda_number number = {k->c.counted, 1, 0, 0, 1, NULL, 0};
                 const struct rt_stage *stage = &k->p->stage[s];
                 cuda_update_part(m, stage, 0, weight_count(m, stage), 0, weight_count(m, stage),
                                  job_operand(k->c.arena, x, ROLE_w), (const float *)job_operand(k->c.arena, x, ROLE_dw),

@@ -59,6 +59,14 @@ expect "divisors of rope" near "$(near "$(of_gguf "$room/scaled.gguf" | sed -nE 
 expect "which matter" differ "$(near "$(cat "$room/scaled.loss")" "$(sed -n 's/^F32.gguf //p' "$room/losses")" | sed 's/.* .*/differ/')"
 expect "others" 1 "$(of_gguf "$room/shorter.gguf" | grep -c "shorter.gguf: its rope is scaled by rope_freqs.weight, whose divisors are not those of Llama 3")"
 
+# With a script of one's own, too, which says the same scaling or another.
+said=(schedules/serial.lua -D batches=1 -D context=64 --model schedules/models/llama.lua -D layers=2 -D inner=96)
+other="error: $room/scaled.gguf: rope_freqs.weight divides frequency"
+expect "rope that a script scales" near "$(near "$(first "$room/scaled.gguf" -D rope_factor=32 -D rope_low=1 -D rope_high=4 -D rope_context=8192 "${said[@]}")" "$(cat "$room/scaled.loss")")"
+expect "rope that it does not" 1 "$(first "$room/scaled.gguf" "${said[@]}" | grep -c "$other 6 of rope by 7.73089, and layer [0-9]* by 1; give the rope's scaling that the file is of, or no --model$")"
+expect "rope that it scales otherwise" 1 "$(first "$room/shorter.gguf" -D rope_factor=32 -D rope_low=1 -D rope_high=4 -D rope_context=8192 "${said[@]}" | grep -c "${other/scaled/shorter}")"
+expect "generate" 1 "$("$PIANOLA" generate --weights "$room/scaled.gguf" --model schedules/models/llama.lua -D layers=2 -D inner=96 --prompt a 2>&1 | grep -c "$other")"
+
 # GPT-2's names, and how its products lie. From the file's own config.json, or the script's parameters.
 mkdir "$room/gpt2"
 loss=$(/usr/bin/python3 tests/import/gpt2.py "$room/gpt2" "$room/text" 64)

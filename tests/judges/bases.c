@@ -107,6 +107,7 @@ static void compile(void *with) {
     if (b->file) /* costs, which determine the order, are the usual ones */
         cost_stages(c->spec);
     c->spec->clip = b->clip;
+    c->spec->post_validation = b->clip && b->post_validation && c->spec->workers > 1;
     struct stage *st = c->spec->stage = stages_of(b, c->spec);
     c->graph = graph_build(c->spec);
     c->program = lower(c->spec, st, c->graph, sched_run(c->spec, st, c->graph));
@@ -131,7 +132,8 @@ const char *describe_base(const struct base *b) {
     put(&t, "%s%s%s%s%s%s%s%s%s%s%s", b->recompute ? " --recompute" : "", b->tied ? ", tied" : "",
         b->sharded ? ", sharded" : "", b->rounds ? ", in rounds and pieces" : "", b->host ? ", in host memory" : "",
         b->slices ? ", in slices" : "", b->bare ? ", bare" : "", b->shared ? ", shared" : "",
-        b->clip ? ", clipped" : "", b->sizes ? ", sizes drawn" : "", b->no_token ? ", tokens of no bytes" : "");
+        b->clip ? b->post_validation ? ", clipped afterwards" : ", clipped" : "", b->sizes ? ", sizes drawn" : "",
+        b->no_token ? ", tokens of no bytes" : "");
     return t.s;
 }
 
@@ -240,8 +242,11 @@ static void add_teams(struct base *out, int *n) {
         b.set[b.nset++] = "layers=2";
         b.seed = (uint64_t)(i + 3);
         b.lanes = *n % 3;
-        if (!add_base(out, n, b, 300))
-            fprintf(stderr, "%s: %s\n", describe_base(&b), diag_text);
+        for (int after = 0; after < 2; after++) {
+            b.post_validation = after;
+            if (!add_base(out, n, b, 300))
+                fprintf(stderr, "%s: %s\n", describe_base(&b), diag_text);
+        }
     }
 }
 
@@ -381,7 +386,7 @@ static void add_drawn(struct base *out, int *n, int most) {
             b.set[b.nset++] = set[seed];
         } else
             b.tied = seed % 8 >= 6, b.sharded = seed % 4 == 3, b.rounds = seed % 3 > 0, b.host = seed % 5 < 3,
-            b.bare = seed % 7 < 3, b.clip = seed % 4 == 3 || seed % 8 == 6;
+            b.bare = seed % 7 < 3, b.clip = seed % 4 == 3 || seed % 8 == 6, b.post_validation = seed % 3 == 0;
         add_base(out, n, b, MOST_INSTRUCTIONS);
     }
 }

@@ -10,17 +10,18 @@ struct base {
     int nset, lanes; /* enum lanes_per */
     bool recompute;
     uint64_t seed;
-    bool sizes;    /* tensors of several bytes, at random, instead of one each */
-    bool no_token; /* tokens have no bytes */
-    bool tied;     /* drawn with a token table */
-    bool sharded;  /* drawn with lists of homes, and zero */
-    bool rounds;   /* drawn with few sums at a time, gradients in pieces, and backwards in parts */
-    bool host;     /* drawn with stashes, inputs and state in host memory */
-    bool slices;   /* drawn with slices */
-    bool bare;     /* drawn with stages without weights */
-    bool shared;   /* the members of teams share weights */
-    bool clip;     /* updates are clipped by the norm of all gradients */
-    bool steady;   /* a step of many microbatches, of which a period repeats */
+    bool sizes;           /* tensors of several bytes, at random, instead of one each */
+    bool no_token;        /* tokens have no bytes */
+    bool tied;            /* drawn with a token table */
+    bool sharded;         /* drawn with lists of homes, and zero */
+    bool rounds;          /* drawn with few sums at a time, gradients in pieces, and backwards in parts */
+    bool host;            /* drawn with stashes, inputs and state in host memory */
+    bool slices;          /* drawn with slices */
+    bool bare;            /* drawn with stages without weights */
+    bool shared;          /* the members of teams share weights */
+    bool clip;            /* updates are clipped by the norm of all gradients */
+    bool post_validation; /* but do not wait for it */
+    bool steady;          /* a step of many microbatches, of which a period repeats */
 };
 
 struct compiled { /* without spec and graph, if it is a text */

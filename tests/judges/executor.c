@@ -500,7 +500,11 @@ static void fill_homes(struct run *z) {
             else
                 fill_home(z->want, r, s, z->at[r].mem);
         }
+    for (int r = 0; r < z->p->workers; r++)
+        fill_norm(z->want, r, z->at[r].mem);
 }
+
+static const uint64_t *memory_at(void *of, int r) { return ((const struct run *)of)->at[r].mem; }
 
 static void check_end(struct run *z) {
     for (int r = 0; r < z->p->workers && !z->wrong; r++)
@@ -516,6 +520,9 @@ static void check_end(struct run *z) {
             if (error)
                 fail(z, r, -1, "%s", error);
         }
+    const char *error = z->wrong || !z->want->sp->post_validation ? NULL : last_norms_error(z->want, memory_at, z);
+    if (error)
+        fail(z, 0, -1, "%s", error);
 }
 
 static void prepare(struct run *z, int r) {

@@ -141,9 +141,10 @@ static bool stays(const struct homes *h, const struct buf *b, bool update) {
 static bool is_permanent(const struct court *c, int r, int32_t buf) {
     const struct buf *b = &c->z.p->rank[r].buf[buf];
     bool set = b->stage >= 0 && b->stage < sets_of(c->want) && owns(c->want, r, b->stage);
-    return b->kind == K_work || b->kind == K_norm || (set && stays(&c->want->homes[b->stage], b, c->want->sp->update) &&
-                                 home_buffer(&c->z.p->rank[r], b->kind, b->stage) == buf &&
-                                 (b->kind != K_opt || home_state(&c->z.p->rank[r], b->stage) == buf));
+    return b->kind == K_work || b->kind == K_norm ||
+           (set && stays(&c->want->homes[b->stage], b, c->want->sp->update) &&
+            home_buffer(&c->z.p->rank[r], b->kind, b->stage) == buf &&
+            (b->kind != K_opt || home_state(&c->z.p->rank[r], b->stage) == buf));
 }
 
 /* The first bytes may be another's still. */
@@ -174,13 +175,15 @@ static const char *open_homes(struct court *c, int r) {
     }
     for (int32_t b = 0; b < k->nbufs; b++) {
         struct span s = span_of(k, b);
-        if (!is_permanent(c, r, b) || is_gradient(k->buf[b].kind) || k->buf[b].kind == K_norm)
+        bool empty = k->buf[b].kind == K_norm && !c->want->sp->post_validation;
+        if (!is_permanent(c, r, b) || is_gradient(k->buf[b].kind) || empty)
             continue;
         for (int64_t n = 0; n < s.n; n++)
             if (c->of[r].owner[s.at + n] >= 0)
                 return format("rank %d: buffers that stay overlap", r);
         take(c, r, b, 0);
     }
+    fill_norm(c->want, r, c->of[r].symbol);
     return NULL;
 }
 
@@ -219,11 +222,13 @@ static const char *read_operand(struct court *c, int number, int a) {
     return NULL;
 }
 
-/* A home's gradient, and a norm, have their place for the whole step, but hold nothing before its first contribution. */
+/* A home's gradient, and a norm, have their place for the whole step, but hold nothing before its first contribution.
+ */
 static bool touches_home_gradient(const struct court *c, int r, int32_t buf) {
     const struct rank *k = &c->z.p->rank[r];
     for (int32_t b = 0; b < k->nbufs; b++)
-        if (b != buf && (is_gradient(k->buf[b].kind) || k->buf[b].kind == K_norm) && is_permanent(c, r, b) && overlap(span_of(k, b), span_of(k, buf)))
+        if (b != buf && (is_gradient(k->buf[b].kind) || k->buf[b].kind == K_norm) && is_permanent(c, r, b) &&
+            overlap(span_of(k, b), span_of(k, buf)))
             return true;
     return false;
 }
@@ -393,6 +398,8 @@ static const char *end(struct court *c, int number) {
 
 /* ---- the whole ---- */
 
+static const uint64_t *memory_at(void *of, int r) { return ((const struct court *)of)->of[r].symbol; }
+
 static const char *check_values(struct court *c) {
     const struct promise *want = c->want;
     const char *why = NULL;
@@ -408,7 +415,7 @@ static const char *check_values(struct court *c) {
         for (int s = 0; s < sets_of(want) && !why; s++)
             if (owns(want, r, s) && (why = home_error(want, r, s, c->of[r].symbol)))
                 why = format("rank %d: %s", r, why);
-    return why;
+    return !why && want->sp->post_validation ? last_norms_error(want, memory_at, c) : why;
 }
 
 static const char *check_needs(const struct court *c) {
@@ -493,7 +500,7 @@ static void check_said(struct court *c) {
         }
     for (int r = 0; r < c->z.p->workers; r++)
         for (int32_t b = 0; b < c->z.p->rank[r].nbufs; b++)
-            if (c->z.p->rank[r].buf[b].kind == K_norm && c->of[r].live[b])
+            if (c->z.p->rank[r].buf[b].kind == K_norm && c->of[r].live[b] && !c->want->sp->post_validation)
                 check_norm(c, r, b);
     for (int r = 0; r < c->z.p->workers; r++)
         for (int32_t b = 0; b < c->z.p->rank[r].nbufs; b++)

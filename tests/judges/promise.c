@@ -455,6 +455,18 @@ static bool takes_norms(const struct program *p) {
     return takes;
 }
 
+/* On some rank, norms are added up before any is taken: they are those of the step before. */
+static bool validates_afterwards(const struct program *p) {
+    for (int r = 0; r < p->workers; r++) {
+        int i = 0;
+        while (i < p->rank[r].nins && p->rank[r].ins[i].op != OP_NORM && p->rank[r].ins[i].op != OP_ALL_REDUCE_N)
+            i++;
+        if (i < p->rank[r].nins && p->rank[r].ins[i].op == OP_ALL_REDUCE_N)
+            return takes_norms(p);
+    }
+    return false;
+}
+
 bool promise_of_text(const struct program *p, struct promise *out, const char **why) {
     struct spec *sp = NEW(struct spec, 1);
     struct graph *g = NEW(struct graph, 1);
@@ -468,6 +480,7 @@ bool promise_of_text(const struct program *p, struct promise *out, const char **
     sp->unembedding = p->unembedding;
     sp->update = p->update;
     sp->clip = takes_norms(p);
+    sp->post_validation = validates_afterwards(p);
     if ((int64_t)p->stages * p->batches > 100000) /* a number that was changed; there are not so many lines */
         *why = "there are not so many jobs";
     else

@@ -75,7 +75,8 @@ bool is_half_after(const struct rank *k, const struct instr *x, int a) { return 
 /* ---- values ---- */
 
 static bool is_sum(const struct instr *x, int role) {
-    return role == ROLE_norm || role == ROLE_dw || role == ROLE_dv || role == ROLE_du || (x->op == OP_U && role == ROLE_w);
+    return role == ROLE_norm || role == ROLE_dw || role == ROLE_dv || role == ROLE_du ||
+           (x->op == OP_U && role == ROLE_w);
 }
 
 /* The values read, by role; sums of gradients, and weights that are updated byte by byte, are not a single value. */
@@ -115,7 +116,9 @@ static int64_t own_gradient(const struct promise *want, int r, int set) {
 
 /* ---- norms: byte n of one holds 2 n + 1 times the sum of what each byte of all gradients is worth ---- */
 
-static uint64_t worth(int set, int64_t at, uint64_t symbol) { return mix(value(K_norm, set, -1, (uint64_t)at, symbol)); }
+static uint64_t worth(int set, int64_t at, uint64_t symbol) {
+    return mix(value(K_norm, set, -1, (uint64_t)at, symbol));
+}
 
 /* Of the n bytes from `first` on of the gradient of a set, as it must be. */
 static uint64_t worth_of(const struct promise *want, int set, int64_t first, int64_t n) {
@@ -142,6 +145,49 @@ uint64_t norm_symbol(const struct promise *want, int64_t n) {
     return (uint64_t)(2 * n + 1) * sum & ~STAMP;
 }
 
+/* With post-validation, ranks begin with what they had of the norm of the step before. All that is known is that it
+ * makes up that norm, together. */
+static uint64_t last_worth(const struct promise *want, int r) {
+    uint64_t before = 0;
+    for (int k = 0; k < r; k++)
+        before += mix(value(K_norm, -1, k, 0, 0));
+    return r < want->sp->workers - 1 ? mix(value(K_norm, -1, r, 0, 0)) : mix(value(K_norm, -1, r, 0, 1)) - before;
+}
+static uint64_t last_norm_symbol(const struct promise *want, int64_t n) {
+    return (uint64_t)(2 * n + 1) * mix(value(K_norm, -1, want->sp->workers - 1, 0, 1)) & ~STAMP;
+}
+
+static int32_t norm_buffer(const struct rank *k) {
+    for (int32_t b = 0; b < k->nbufs; b++)
+        if (k->buf[b].kind == K_norm)
+            return b;
+    return -1;
+}
+
+void fill_norm(const struct promise *want, int r, uint64_t *mem) {
+    int32_t b = norm_buffer(&want->program->rank[r]);
+    struct span at = b < 0 ? (struct span){0, 0} : span_of(&want->program->rank[r], b);
+    for (int64_t n = 0; n < at.n && want->sp->post_validation; n++)
+        mem[at.at + n] = (uint64_t)(2 * n + 1) * last_worth(want, r) & ~STAMP;
+}
+
+const char *last_norms_error(const struct promise *want, const uint64_t *(*mem)(void *of, int r), void *of) {
+    uint64_t sum[NORM_BYTES] = {0};
+    for (int r = 0; r < want->sp->workers; r++) {
+        int32_t b = norm_buffer(&want->program->rank[r]);
+        struct span at = b < 0 ? (struct span){0, 0} : span_of(&want->program->rank[r], b);
+        for (int64_t n = 0; n < NORM_BYTES; n++)
+            if (at.n != NORM_BYTES || mem(of, r)[at.at + n] & STAMP)
+                return format("rank %d has no norm for the next step", r);
+            else
+                sum[n] += mem(of, r)[at.at + n];
+    }
+    for (int64_t n = 0; n < NORM_BYTES; n++)
+        if ((sum[n] & ~STAMP) != norm_symbol(want, n))
+            return "the norm that the next step finds is not that of all gradients";
+    return NULL;
+}
+
 /* What this rank's gradient, in operand `dw`, adds. */
 static uint64_t norm_added(const struct promise *want, const struct rank *k, const struct instr *x, int dw,
                            uint64_t **seen) {
@@ -160,7 +206,7 @@ static const char *norm_error(const struct promise *want, const struct rank *k, 
     if ((norm >= 0) != want->sp->clip)
         return norm >= 0 ? "it takes a norm, and nothing is clipped" : "it is not clipped";
     for (int64_t n = 0; norm >= 0 && n < span_at(k, x, norm).n; n++)
-        if (seen[norm][n] != norm_symbol(want, n))
+        if (seen[norm][n] != (want->sp->post_validation ? last_norm_symbol : norm_symbol)(want, n))
             return "its norm is not that of all gradients";
     return NULL;
 }

@@ -47,6 +47,8 @@ struct side {
     struct rt_stage s;
     struct rt_batch batch;
     struct rt_bind at;
+    struct rt_draw draw;
+    int64_t *counted;
 };
 
 enum { BEFORE = 32 }; /* parameters of some layer before this one: so offsets matter */
@@ -100,6 +102,11 @@ template <typename T> static void place(struct side *k, const struct shape *f, c
     k->at.v = table ? (float *)(void *)copy_of<T>(d->v, table) : NULL;
     k->at.dv = table ? (float *)fresh((size_t)table * 4 + gap) : NULL;
     k->at.loss = (float *)fresh(4);
+    k->counted = (int64_t *)fresh(16);
+    k->counted[0] = 42;
+    k->draw = {77, 41, 3, 0, NULL}; /* the 42nd step */
+    k->at.draw = f->kind == LAYER_dropout ? &k->draw : NULL;
+    k->l.number = f->kind == LAYER_dropout ? 0.3f : 0;
     k->batch.token = d->token;
     k->batch.target = d->target;
     k->batch.y = d->y;
@@ -115,6 +122,8 @@ static const struct cuda_layer *kind_of(int kind) {
     case LAYER_gelu: return &cuda_gelu;
     case LAYER_silu: return &cuda_silu;
     case LAYER_swiglu: return &cuda_swiglu;
+    case LAYER_geglu: return &cuda_geglu;
+    case LAYER_dropout: return &cuda_dropout;
     case LAYER_layernorm: return &cuda_layernorm;
     case LAYER_rmsnorm: return &cuda_rmsnorm;
     case LAYER_fork: return &cuda_fork;
@@ -140,6 +149,9 @@ static void take_workspace(void) {
 static void run_kernels(struct side *k) {
     struct rt_batch batch;
     struct rt_bind at = bind_on_device(&k->at, &batch);
+    struct rt_draw draw = k->draw;
+    draw.counted = on_device(k->counted);
+    at.draw = at.draw ? &draw : NULL;
     struct cuda_call c = {};
     c.m = &k->m;
     c.l = &k->l;
@@ -271,7 +283,7 @@ static void shapes(int kind, const char *name, bool exact, const int (*size)[2],
     for (int i = 0; i < n; i++) {
         int rows = size[i][0], width = size[i][1];
         struct shape f = {kind, rows, width, width, 0, 0, 0, exact, kind == LAYER_mse || kind == LAYER_bias, "", {}};
-        f.in *= kind == LAYER_swiglu ? 2 : 1;
+        f.in *= kind == LAYER_swiglu || kind == LAYER_geglu ? 2 : 1;
         f.nparam = kind == LAYER_bias ? width : statistics(&f) * width; /* gamma, and with a mean beta */
         snprintf(f.name, sizeof f.name, "%s %d x %d", name, rows, width);
         layer<float>(&f);
@@ -381,7 +393,7 @@ template <typename T> static void update(int optimizer, int64_t last, const char
         host_update(&host.m, &host.s, 0, weight_count(&host.m, &host.s), w, dw, opt, NULL, i > 3 ? norm : NULL, i, 7);
         cuda_count(on_device(step), PASS_BEGINS, 1, NULL, 0, 0);
         grid_reverse = i % 2 == 0;
-        const cuda_number number = {on_device(step), 1, 0, 0, 7};
+        const cuda_number number = {on_device(step), 1, 0, 0, 7, NULL, 0};
         cuda_update_part(&device.m, &device.s, 0, weight_count(&device.m, &device.s), 0,
                          weight_count(&device.m, &device.s), on_device(v), on_device(dw),
                          update_scale(&host.m, &host.s), i > 3 ? on_device(norm) : NULL, on_device(state), &number, 0);
@@ -524,6 +536,8 @@ int main(int argc, char **argv) {
     shapes(LAYER_gelu, "gelu", false, element, 5);
     shapes(LAYER_silu, "silu", false, element, 5);
     shapes(LAYER_swiglu, "swiglu", false, element, 5);
+    shapes(LAYER_geglu, "geglu", false, element, 5);
+    shapes(LAYER_dropout, "dropout", true, element, 5);
     shapes(LAYER_bias, "bias", true, element, 5);
     shapes(LAYER_fork, "fork", true, element, 5);
     shapes(LAYER_join, "join", true, element, 5);

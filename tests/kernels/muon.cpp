@@ -77,7 +77,7 @@ template <typename T> static void update(float clip, const char *where) {
     for (int64_t i = 1; i <= STEPS_HERE; i++) {
         host_update(&m, &s, 0, n, w, dw, opt, work, clip > 0 ? norm : NULL, i, OF);
         cuda_count(on_device(step), PASS_BEGINS, 1, NULL, 0, 0);
-        const cuda_number number = {on_device(step), 1, 0, 0, OF};
+        const cuda_number number = {on_device(step), 1, 0, 0, OF, NULL, 0};
         cuda_muon(&dm, &ds, n, on_device(v), on_device(dw), update_scale(&m, &s), clip > 0 ? on_device(norm) : NULL,
                   on_device(state), &number, on_device(dwork), on_device(workspace), 0);
     }

@@ -21,8 +21,8 @@ device() { object "$1" g++ -x c++ -std=c++17 -DKERNELS_ON_HOST -Wno-unknown-prag
 host() { object "$1" gcc -std=c11 -D_GNU_SOURCE $(pkg-config --cflags openblas); }
 
 jobs_of() { while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done; }
-sources="$(echo runtime/layers/{bias,clip,elementwise,embedding,norm,loss,moe,optim}.cu) tests/standin/grid.cpp"
-reference="layers_host norm_host loss_host linear_host attention_host team_attention_host moe_host muon_host optim_host clip_host parameters"
+sources="$(echo runtime/layers/{bias,clip,dropout,elementwise,embedding,norm,loss,moe,optim}.cu) tests/standin/grid.cpp"
+reference="layers_host dropout_host norm_host loss_host linear_host attention_host team_attention_host moe_host muon_host optim_host clip_host parameters"
 for source in $sources tests/kernels/{kernels,moe,mistakes}.cpp; do
     jobs_of
     device "$source" &
@@ -49,7 +49,7 @@ timeout 120 "$room/moe"
 expect "a mixture of experts as on the host" 0 $?
 
 # Layers joined into one kernel need the sweeps, cuBLASLt and streams: all of the stand-in, as `make standin` built it.
-for test in fused muon; do
+for test in fused muon ahead; do
     g++ -x c++ -std=c++17 -O1 -g -Wall -Wextra -Wpedantic -Werror -Itests/standin -Iruntime "tests/kernels/$test.cpp" -x none \
         -o "$room/$test" build/standin/libpianola-cuda.so build/libpianola.a -Wl,-rpath,"$PWD/build/standin" \
         $(pkg-config --libs openblas lua5.4) -lm -pthread || exit 1
@@ -58,4 +58,6 @@ OPENBLAS_NUM_THREADS=1 timeout 200 "$room/fused"
 expect "layers that run as one" 0 $?
 OPENBLAS_NUM_THREADS=1 timeout 200 "$room/muon"
 expect "Muon as on the host" 0 $?
+timeout 60 "$room/ahead"
+expect "updates that go ahead as on the host" 0 $?
 finish

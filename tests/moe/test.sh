@@ -10,7 +10,6 @@ small=(-D layers=2 -D width=32 -D context=16 -D rows=2)
 moe=(--model schedules/models/moe.lua "${small[@]}" "${data[@]}")
 export OPENBLAS_NUM_THREADS=1
 
-field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
 run() { timeout 120 "$PIANOLA" run "$@" --json 2>"$room/said"; }
 near() { awk -v d="$1" 'BEGIN { print d != "" && d <= 1e-5 ? "yes" : "no" }'; }
 

@@ -1,4 +1,4 @@
-"""elementwise.cu: relu, gelu, silu, swiglu, the sums of residual blocks, and sums of gradients."""
+"""elementwise.cu: relu, gelu, silu, swiglu, geglu, the sums of residual blocks, and sums of gradients."""
 import numpy as np
 
 from check import address, ceil, decode, encode, kind, near, numbers, same, wide, without_barriers, Device, PRECISIONS
@@ -24,25 +24,25 @@ def silu_slope(x, dy):
     return dy * (s + x * s * (1 - s))
 
 
-def swiglu(suite, T, rows, n):
+def gated(suite, T, name, f, rows, n):
     random, d = np.random.default_rng(n), Device()
     x = numbers(random, (rows, 2 * n), T)
     y, V = d.buffer(np.zeros((rows, n), kind(T)), 'w'), wide(T, n)
-    suite.run(f'swiglu<{T}, {V}>', d, [ceil(rows * n, 256 * V)], [256],
+    suite.run(f'{name}<{T}, {V}>', d, [ceil(rows * n, 256 * V)], [256],
               [address(y), address(d.buffer(encode(x, T))), np.int32(rows), np.int32(n)])
     gate, up = np.split(x, 2, 1)
-    near(d.get(y, kind(T), (rows, n)), silu(gate) * up, np.abs(gate * up) + 1)
+    near(d.get(y, kind(T), (rows, n)), f(gate) * up, np.abs(gate * up) + 1)
 
 
-def swiglu_gradient(suite, T, rows, n):
+def gated_gradient(suite, T, name, f, slope, rows, n):
     random, d = np.random.default_rng(n), Device()
     x, dy = numbers(random, (rows, 2 * n), T), numbers(random, (rows, n), T)
     dx, V = d.buffer(np.zeros((rows, 2 * n), kind(T)), 'w'), wide(T, n)
-    suite.run(f'swiglu_gradient<{T}, {V}>', d, [ceil(rows * n, 256 * V)], [256],
+    suite.run(f'{name}_gradient<{T}, {V}>', d, [ceil(rows * n, 256 * V)], [256],
               [address(dx), address(d.buffer(encode(x, T))), address(d.buffer(encode(dy, T))), np.int32(rows),
                np.int32(n)])
     gate, up = np.split(x, 2, 1)
-    want = np.hstack((silu_slope(gate, dy * up), dy * silu(gate)))
+    want = np.hstack((slope(gate, dy * up), dy * f(gate)))
     near(d.get(dx, kind(T), (rows, 2 * n)), want, np.abs(want) + 8)
 
 
@@ -111,8 +111,9 @@ def tests(suite):
         suite.test(f'same, {n}', mapped, 'float', 'same', lambda x: x, True, n)
     for rows, n in ((1, 1), (3, 5), (7, 64), (5, 257), (300, 8)):
         for T in PRECISIONS:
-            suite.test(f'swiglu, {T}, {rows} x {n}', swiglu, T, rows, n)
-            suite.test(f'swiglu_gradient, {T}, {rows} x {n}', swiglu_gradient, T, rows, n)
+            for name, f, slope in (('swiglu', silu, silu_slope), ('geglu', gelu, gelu_slope)):
+                suite.test(f'{name}, {T}, {rows} x {n}', gated, T, name, f, rows, n)
+                suite.test(f'{name}_gradient, {T}, {rows} x {n}', gated_gradient, T, name, f, slope, rows, n)
     for n, splits in ((1, 1), (33, 7), (70, 19)):
         for first in (False, True):
             suite.test(f'sum_parts, {splits} x {n}, first {first}', sum_parts, n, splits, first)

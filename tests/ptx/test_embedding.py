@@ -21,7 +21,7 @@ def position_of(rows, begin, length):
     return np.where(at < chunk, first + at, second + at - chunk)
 
 
-def look_up(suite, T, rows, context, vocab, n, positions, first=0, begin=0, length=None):
+def look_up(suite, T, rows, context, vocab, n, positions, first=0, begin=0, length=None, scale=1):
     """Of a layer that has vocab tokens, as many before it and as many behind, and of each sequence the rows of a slice."""
     length = length or context
     random, d = np.random.default_rng(rows), Device()
@@ -31,13 +31,13 @@ def look_up(suite, T, rows, context, vocab, n, positions, first=0, begin=0, leng
     arguments = [y, d.buffer(encode(token, T)), d.buffer(encode(position, T)) if positions else 0, d.buffer(tokens)]
     suite.run(f'look_up<{T}, {V}>', d, [ceil(rows * (n // V), 256)], [256],
               [address(a) for a in arguments] + [tokens_from(first, vocab), np.int32(rows), places(begin, length).tobytes(),
-               np.int32(n)])
+               np.float32(scale), np.int32(n)])
     has = (tokens >= first) & (tokens < first + vocab)
-    want = token[np.where(has, tokens - first, 0)] * has[:, None] + position[position_of(rows, begin, length)]
+    want = scale * token[np.where(has, tokens - first, 0)] * has[:, None] + position[position_of(rows, begin, length)]
     same(d.get(y, kind(T), (rows, n)), encode(want, T))
 
 
-def gradient(suite, name, T, rows, n, grid, tables, index, arguments, first):
+def gradient(suite, name, T, rows, n, grid, tables, index, arguments, first, scale=1):
     """Of a table: the sum over the rows that index names, on top of what was there unless first."""
     random, d = np.random.default_rng(rows), Device()
     dy, old = numbers(random, (rows, n), T, True), numbers(random, (tables, n), 'float', True)
@@ -46,15 +46,16 @@ def gradient(suite, name, T, rows, n, grid, tables, index, arguments, first):
               [address(dw), address(d.buffer(encode(dy, T))), *arguments(d), np.bool_(first)])
     want = np.zeros((tables, n)) if first else old
     has = (index >= 0) & (index < tables)
-    np.add.at(want, index[has], dy[has])
+    np.add.at(want, index[has], scale * dy[has])
     same(d.get(dw, np.float32, (tables, n)), encode(want, 'float'))
 
 
-def token_gradient(suite, T, rows, vocab, n, first, before=0):
+def token_gradient(suite, T, rows, vocab, n, first, before=0, scale=1):
     """before: so many tokens are another member's, and as many behind."""
     tokens = (np.random.default_rng(n).random(rows) ** 2 * (vocab + 2 * before)).astype(np.int32)  # some often, some never
     gradient(suite, 'token_gradient', T, rows, n, min(vocab, 132 * 8), vocab, tokens - before,
-             lambda d: [address(d.buffer(tokens)), tokens_from(before, vocab), np.int32(rows), np.int32(n)], first)
+             lambda d: [address(d.buffer(tokens)), tokens_from(before, vocab), np.float32(scale), np.int32(rows), np.int32(n)],
+             first, scale)
 
 
 def position_gradient(suite, T, rows, context, n, first, begin=0, length=None):
@@ -71,6 +72,7 @@ def tests(suite):
     for T in PRECISIONS:
         for n in (8, 72, 1, 13):
             suite.test(f'look_up, {T}, {n}', look_up, T, 33, 11, 17, n, True)
+            suite.test(f'look_up, scaled, {T}, {n}', look_up, T, 33, 11, 17, n, True, 0, 0, None, 4)
             suite.test(f'look_up without positions, {T}, {n}', look_up, T, 33, 11, 17, n, False)
             suite.test(f'look_up of a part, {T}, {n}', look_up, T, 33, 11, 7, n, False, 7)
             suite.test(f'look_up of a slice, {T}, {n}', look_up, T, 12, 11, 17, n, True, 0, 5, 4)
@@ -84,6 +86,7 @@ def tests(suite):
                     suite.test(f'position_gradient of {what}, {T}, {n}, first {first}', position_gradient, T, 12, 12, n,
                                first, 0, rows)
                 suite.test(f'token_gradient, {T}, {n}, first {first}', token_gradient, T, 300, 17, n, first)
+                suite.test(f'token_gradient, scaled, {T}, {n}, first {first}', token_gradient, T, 300, 17, n, first, 0, 4)
         for n in (8, 1):
             suite.test(f'token_gradient, {T}, two chunks, {n}', token_gradient, T, 8192 + 300, 3, n, True)
         n = 8 if T == 'float' else 1

@@ -10,7 +10,7 @@ f, BLOCKS, THREADS = np.float32, 132, 256
 def begun(d, step, norm=None, schedule='cosine', warmup=5, steps=1500, more=0):
     """What an update's kernels have of the model and of their number."""
     counted, number = numbered(step, more)
-    return model(schedule, warmup, steps), np.array([d.buffer(counted), *number, steps], np.int64).tobytes()
+    return model(schedule, warmup, steps), np.array([d.buffer(counted), *number, steps, 0, 0], np.int64).tobytes()
 
 
 def direct(suite, n, step, norm=None, scale=1, blocks=BLOCKS):

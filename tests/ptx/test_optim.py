@@ -32,7 +32,7 @@ def model(schedule, warmup, steps, nesterov=0):
              for name in ('RATES', 'COUNTS')}
     counts = {'schedule': SCHEDULES.index(schedule), 'warmup': warmup, 'steps': steps, 'nesterov': nesterov}
     made = np.zeros(6, np.int32).tobytes() + np.array([RATES.get(w, 0) for w in words['RATES']], f).tobytes()
-    made += np.array([counts[w] for w in words['COUNTS']], np.int32).tobytes() + np.zeros(5, np.int32).tobytes()
+    made += np.array([counts.get(w, 0) for w in words['COUNTS']], np.int32).tobytes() + np.zeros(5, np.int32).tobytes()
     return made + bytes(-len(made) % 8) + bytes(8)
 
 
@@ -56,9 +56,10 @@ def adamw(w, g, moments, lr, step, decays):
 
 
 def update(suite, T, name, formula, moments, n, step, most=132 * 8, scale=1, more=0, schedule='cosine', turns=(3, 700),
-           part=None, norm=None):
+           part=None, norm=None, verdict=None, settles=False):
     """more: of a step with `each` updates, whose repetition on the device makes `more` each time. turns: where weights
-    that decay begin and end. part: the elements that the launch is of. norm: the sum of squares, in units of 2^-298."""
+    that decay begin and end. part: the elements that the launch is of. norm: the sum of squares, in units of 2^-298. verdict: of
+    layers/post_validation.h: 0 the update goes on, and nothing is clipped; 1 it is the one before; 2 there is none."""
     random, d = np.random.default_rng(n), Device()
     w, g = numbers(random, n, 'float').astype(f), numbers(random, n, 'float').astype(f)
     old = [np.abs(numbers(random, n, 'float')).astype(f) for _ in range(moments)]
@@ -70,18 +71,22 @@ def update(suite, T, name, formula, moments, n, step, most=132 * 8, scale=1, mor
     if step == 1:  # moments are as yet nobody's
         d.state[(opt - d.BASE + (4 * n if master else 0)) // 2:(opt - d.BASE + 4 * len(state)) // 2] &= ~np.uint8(4)
         old = [v * 0 for v in old]
-    counted, number = numbered(step, more)
+    counted, number = numbered(step + (verdict == 1 and not settles), more)
     words, factor = clipped(norm)
+    factor = f(1) if verdict == 0 else factor
+    kept = 0 if verdict is None else d.buffer(np.array([9, verdict] + [9] * 14, np.int32))
     table = np.array([len(turns), *turns, *[0] * (128 - len(turns))], np.int64)
     arguments = [address(weights), address(d.buffer(g)), f(scale), address(0 if norm is None else d.buffer(words)), address(opt), np.int64(n), np.int64(lo),
                  np.int64(hi), model(schedule, warmup, steps, 1),
-                 np.array([d.buffer(counted), *number, steps], np.int64).tobytes(), table.tobytes()]
+                 np.array([d.buffer(counted), *number, steps, kept, settles], np.int64).tobytes(), table.tobytes()]
     suite.run(f'update<{T}, {name}, {moments}>', d, [min(ceil(hi - lo, 1024), most)], [256], arguments)
     decays = np.searchsorted(np.array(turns), np.arange(n), side='right') % 2 == 1
     want, after = formula(w, f(scale) * factor * g, old, rate(step, schedule, warmup, steps), step, decays)
     outside = np.r_[0:lo, hi:n]
     for new, was in zip([want, *after], [w, *old]):
         new[outside] = was[outside]
+        if verdict == 2:
+            new[:] = was
     if norm == -2:
         assert np.isnan(d.get(weights, kind(T), n)).all()
         return
@@ -151,6 +156,10 @@ def tests(suite):
     for what, norm in sums.items():
         suite.test(f'clipped to a norm, {what}', update, 'float', 'sgd', sgd, 0, 1024, 2, 132 * 8, 0.5, 0, 'cosine', (), None,
                    norm)
+    for verdict, settles in ((0, False), (1, False), (1, True), (2, True)):
+        for T in ['float'] if verdict == 2 else PRECISIONS:  # where nothing is updated, bf16 weights are not written
+            suite.test(f'verdict {verdict}, {T}{", settles" if settles else ""}', update, T, 'adamw', adamw, 2, 2052, 40, 132 * 8, 1, 0,
+                       'cosine', (3, 700), None, 9 * 2**296 + 1, verdict, settles)
     for what in ('begins', 'repeats', 'ends'):
         for words in (0, 1, 9):
             suite.test(f'count, {what}, {words} words', count, 2**33 + 4, words, what)

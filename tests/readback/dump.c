@@ -9,8 +9,11 @@ static void dump_bits(FILE *f, float x) {
 }
 
 static void dump_model(FILE *f, const struct rt_model *m) {
-    fprintf(f, "model input %d rows %d context %d vocab %d features %d batches %d precision %d update %d slices %d output %d\n",
-            m->input, m->rows, m->context, m->vocab, m->features, m->batches, m->precision, m->update, m->slices, m->output);
+    fprintf(f,
+            "model input %d rows %d context %d vocab %d features %d batches %d precision %d update %d slices %d output "
+            "%d\n",
+            m->input, m->rows, m->context, m->vocab, m->features, m->batches, m->precision, m->update, m->slices,
+            m->output);
     fprintf(f, "optimizer %d", m->optimizer);
 #define X(name) fprintf(f, " " #name), dump_bits(f, m->name);
     RATES(X)
@@ -37,7 +40,7 @@ static void dump_layer(FILE *f, const struct rt_layer *l) {
             l->set, l->part.member, l->part.members, l->part.context);
     fprintf(f, " experts %d %d %d", l->experts, l->top, l->capacity);
     dump_bits(f, l->balance);
-    fprintf(f, " eps"), dump_bits(f, l->eps);
+    fprintf(f, " number"), dump_bits(f, l->number);
     fprintf(f, " scaling %d", l->scaling.context);
     dump_bits(f, l->scaling.factor), dump_bits(f, l->scaling.low), dump_bits(f, l->scaling.high);
     fprintf(f, "\n");

@@ -1,10 +1,10 @@
 -- A GPT of two layers, with any optimizer: as small as can be with matrices that are wide, tall and square.
-local p = params { optimizer = "adamw", nesterov = false, clip = 0.0 }
+local p = params { optimizer = "adamw", nesterov = false, clip = 0.0, post_validation = false }
 local of = {
-  sgd = sgd { lr = 0.1, clip = p.clip },
-  momentum = momentum { lr = 0.05, nesterov = p.nesterov, schedule = "linear", warmup = 2, clip = p.clip },
-  adamw = adamw { lr = 0.01, decay = 0.1, schedule = "cosine", warmup = 2, final = 0.1, clip = p.clip },
-  muon = muon { lr = 0.02, adam_lr = 0.003, decay = 0.1, schedule = "cosine", warmup = 2, final = 0.1, clip = p.clip },
+  sgd = sgd { lr = 0.1, clip = p.clip, post_validation = p.post_validation },
+  momentum = momentum { lr = 0.05, nesterov = p.nesterov, schedule = "linear", warmup = 2, clip = p.clip, post_validation = p.post_validation },
+  adamw = adamw { lr = 0.01, decay = 0.1, schedule = "cosine", warmup = 2, final = 0.1, clip = p.clip, post_validation = p.post_validation },
+  muon = muon { lr = 0.02, adam_lr = 0.003, decay = 0.1, schedule = "cosine", warmup = 2, final = 0.1, clip = p.clip, post_validation = p.post_validation },
 }
 local layers = { embedding { width = 16 } }
 for _ = 1, 4 do

@@ -10,8 +10,6 @@ for numpy in ${PYTHON:-python3 /usr/bin/python3}; do # the second is the one tha
     ! "$numpy" -c 'import numpy' 2>/dev/null || break
 done
 judge() { python3 -B tests/recipe/judge.py "$@" 2>&1 | tail -n 1; }
-train() { timeout 200 "$PIANOLA" run "$@" --json 2>"$room/stderr"; }
-field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
 head -c 30000 /usr/share/common-licenses/GPL-3 >"$room/train"
 tail -c 4000 /usr/share/common-licenses/GPL-3 >"$room/held"
 tiny=(--model schedules/models/gpt.lua -D layers=4 -D width=16 -D heads=2 -D context=16 -D rows=2 -D batches=4)

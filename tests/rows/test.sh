@@ -10,7 +10,6 @@ integers=(--model schedules/models/integers.lua -D rows=4 -D batches=8)
 by_rows=(-D parallel=sequence)
 export OPENBLAS_NUM_THREADS=1
 
-field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
 in_process() { timeout 120 "$PIANOLA" run "$@" --json 2>"$room/said" | field weights; }
 loss() { timeout 120 "$PIANOLA" run "$@" --json 2>"$room/said" | field loss_last; }
 

@@ -10,6 +10,9 @@ json() { "$PIANOLA" show --json "$@" 2>&1; }
 figure() { json "${@:2}" | sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p;/error:/p"; }
 ranks() { json "${@:2}" | sed -nE "s/^      \"$1\": ([^,]*),?$/\1/p;/error:/p" | paste -sd,; }
 
+# field NAME: of a run's or a program's JSON.
+field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
+
 # several_updates SCHEDULE: stages are updated within its step, so it trains otherwise than one rank does: as
 # tests/pipedream_training says.
 several_updates() { "$PIANOLA" show "$1" --format streams | grep -q '^updates '; }

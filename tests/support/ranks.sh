@@ -8,6 +8,8 @@ pid=()
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
 export TMPDIR=$room OMPI_MCA_btl_vader_backing_directory=$room # what killed ranks leave is removed with the room
 
+# train SCHEDULE ARGS...: all ranks in one process; JSON.
+train() { timeout 300 "$PIANOLA" run "$@" --json 2>"$room/stderr"; }
 compiled() { # NAME SCHEDULE ARGS...
     "$PIANOLA" compile "schedules/$2.lua" "${@:3}" -o "$room/$1" && make -s -C "$room/$1" ${suffix:+gpu} || exit 2
 }

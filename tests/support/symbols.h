@@ -112,6 +112,10 @@ const char *home_error(const struct promise *want, int r, int set, const uint64_
 
 /* What byte n of a norm holds that is of all gradients, as they must be. */
 uint64_t norm_symbol(const struct promise *want, int64_t n);
+/* With post-validation: what a rank's norm holds at the beginning of a step; and NULL, or what is wrong with that of
+ * all ranks at its end. mem: a rank's memory. */
+void fill_norm(const struct promise *want, int r, uint64_t *mem);
+const char *last_norms_error(const struct promise *want, const uint64_t *(*mem)(void *of, int r), void *of);
 
 /* ---- teams.c ---- */
 

@@ -10,7 +10,6 @@ integers=(--model schedules/models/integers.lua)
 gpt=(--model schedules/models/gpt.lua --data /usr/share/common-licenses/GPL-3)
 export OPENBLAS_NUM_THREADS=1
 
-field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
 in_process() { timeout 120 "$PIANOLA" run "$@" --json 2>"$room/said" | field weights; }
 near() { awk -v d="$1" 'BEGIN { print d != "" && d <= 1e-5 ? "yes" : "no" }'; }
 

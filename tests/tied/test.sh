@@ -42,7 +42,6 @@ for schedule in 1f1b gpipe zbv zb_h1 interleaved hanayo v_half; do
         -D width=32 -D heads=2 -D context=8 -D layers=6 --data $text --steps 3 --compare 2>&1 | grep -c 'equal bit for bit')"
 done
 
-field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
 train() { timeout 200 "$PIANOLA" run "$@" --data $text --json 2>&1; }
 near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; print (a > 0 && b > 0 && d * d <= 1e-10 * b * b) ? "yes" : a " and " b }'; }
 within() { awk -v d="$1" 'BEGIN { print d != "" && d <= 1e-5 ? "yes" : d }'; }

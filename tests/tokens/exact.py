@@ -17,7 +17,7 @@ import tempfile
 import time
 import unicodedata
 
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 pianola = sys.argv[1]
 failed = checked = 0
@@ -182,7 +182,7 @@ def judge(name, library, file, texts, end, room):
     if documents and documents[0] == end:
         got.insert(0, [])
     check(f"{name}: documents", len(texts), len(got))
-    for text, ids, wanted in zip(texts, got, library.encode_batch(texts, add_special_tokens=False)):
+    for text, ids, wanted in zip(texts, got, library.encode_batch(texts)):
         check(f"{name}: {text[:80]!r}", wanted.ids, ids)
     normal = unicodedata.normalize if library.normalizer else lambda form, s: s
     check(f"{name}: back", "".join(normal("NFC", s) for s in texts).encode(), run("tokenize", "--decode", bin, "--tokenizer", file))
@@ -197,7 +197,7 @@ def judge_long(name, library, file, room):
         run("tokenize", text, "--tokenizer", file, "-o", bin)
         check(f"{name}: {len(what)} characters {what[:2]!r}: within 5 s", True, time.time() - begin < 5)
         if len(what) <= 100_000 or what[0] in "a\n":
-            check(f"{name}: {len(what)} characters {what[:2]!r}", library.encode(what, add_special_tokens=False).ids, tokens_of(bin))
+            check(f"{name}: {len(what)} characters {what[:2]!r}", library.encode(what).ids, tokens_of(bin))
     if library.normalizer is None:
         r = random.Random(3)
         for what in (bytes(range(256)) * 20, r.randbytes(100_000), b"a\xff b\xc3", "é".encode() * 9 + b"\xe2\x82", b"\xed\xa0\x80\xf4\x90\x80\x80\xc0\xaf"):
@@ -240,6 +240,10 @@ def main():
             "digits together": trained(P.Sequence([P.Digits(), P.Split("'", "isolated"), P.ByteLevel(add_prefix_space=False)])),
             "no expression": trained(BYTES),
         }
+        begin = "<|begin_of_text|>"  # as Llama 3's file has it, in front of each text
+        kinds["Llama 3"].add_special_tokens([begin])
+        kinds["Llama 3"].post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), processors.TemplateProcessing(
+            single=f"{begin} $A", special_tokens=[(begin, kinds["Llama 3"].token_to_id(begin))])])
         for name, library in kinds.items():
             file = f"{room}/tokenizer.json"
             library.save(file)

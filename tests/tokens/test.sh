@@ -22,6 +22,19 @@ def write(name, x): open(f"{room}/{name}", "w").write(json.dumps(x))
 write("tokenizer.json", made)
 write("nfc.json", made | {"normalizer": {"type": "NFC"}})
 write("endless.json", made | {"added_tokens": []})
+begin = {"id": 299, "content": "<s>", "special": True}
+def template(*items): return {"type": "TemplateProcessing", "single": list(items), "pair": [],
+    "special_tokens": {"<s>": {"id": "<s>", "ids": [299], "tokens": ["<s>"]}}}
+special, text = {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}
+bytewise = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
+added = {"added_tokens": made["added_tokens"] + [begin]}
+write("bytewise.json", made | {"post_processor": bytewise})
+write("begins.json", made | added | {"post_processor": template(special, text)})
+write("sequence.json", made | added | {"post_processor": {"type": "Sequence", "processors": [bytewise, template(special, text)]}})
+write("ends.json", made | added | {"post_processor": template(text, special)})
+write("twice.json", made | added | {"post_processor": template(special, special, text)})
+write("unknown.json", made | {"post_processor": template(special, text)})
+write("roberta.json", made | {"post_processor": {"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]}})
 write("wide.json", made | {"added_tokens": [{"id": 70000, "content": "<|endoftext|>"}]})
 os.mkdir(f"{room}/gpt2")
 write("gpt2/vocab.json", vocab | {"<|endoftext|>": 300})
@@ -29,14 +42,20 @@ open(f"{room}/gpt2/merges.txt", "w").write("#version: 0.2\n" + "\n".join(merges)
 names = list(vocab) + [f"<{i}>" for i in range(len(vocab), 300)] + ["<|endoftext|>"]
 string = lambda s: struct.pack("<Q", len(s.encode())) + s.encode()
 strings = lambda l: struct.pack("<IIQ", 9, 8, len(l)) + b"".join(map(string, l))
-def gguf(name, pre):
+def gguf(name, pre, *more):
     keys = [("x.many", struct.pack("<IIQ6h", 9, 3, 6, *range(6))), ("x.one", struct.pack("<Id", 12, 1.5)),
             ("tokenizer.ggml.model", struct.pack("<I", 8) + string("gpt2")), ("tokenizer.ggml.pre", struct.pack("<I", 8) + string(pre)),
             ("tokenizer.ggml.merges", strings(merges)), ("tokenizer.ggml.tokens", strings(names)),
-            ("tokenizer.ggml.token_type", struct.pack(f"<IIQ{len(names)}i", 9, 5, len(names), *[1] * len(vocab), *[3] * (len(names) - len(vocab))))]
+            ("tokenizer.ggml.token_type", struct.pack(f"<IIQ{len(names)}i", 9, 5, len(names), *[1] * len(vocab), *[3] * (len(names) - len(vocab)))), *more]
     open(f"{room}/{name}", "wb").write(b"GGUF" + struct.pack("<IQQ", 3, 0, len(keys)) + b"".join(string(k) + v for k, v in keys))
 gguf("model.gguf", "gpt-2")
 gguf("other.gguf", "deepseek-llm")
+number, flag = lambda n: struct.pack("<II", 4, n), lambda b: struct.pack("<IB", 7, b)
+begin = ("tokenizer.ggml.bos_token_id", number(299))
+gguf("begins.gguf", "gpt-2", begin, ("tokenizer.ggml.add_bos_token", flag(True)))
+gguf("begins-not.gguf", "gpt-2", begin)
+gguf("llama.gguf", "llama-bpe", begin)
+gguf("llama-not.gguf", "llama-bpe", begin, ("tokenizer.ggml.add_bos_token", flag(False)))
 PY
 T=$room/tokenizer.json
 
@@ -56,13 +75,32 @@ for t in gpt2 model.gguf endless.json nfc.json; do
     tokens "$room/a.txt" --tokenizer "$room/$t"
     expect "one text by $t" "$wanted" "$(ids "$room/t.bin")"
 done
+for t in bytewise.json begins-not.gguf llama-not.gguf; do
+    tokens "$room/a.txt" --tokenizer "$room/$t"
+    expect "$t: nothing in front of a text" "$wanted" "$(ids "$room/t.bin")"
+done
+for t in begins.json sequence.json begins.gguf llama.gguf; do
+    tokens "$room/a.txt" --tokenizer "$room/$t"
+    expect "$t: a token in front of a text" "20240520 1 6
+299 259 260 261 108 100" "$(ids "$room/t.bin")"
+    expect "$t: which is no text" "hello world" "$("$PIANOLA" tokenize --decode "$room/t.bin" --tokenizer "$room/$t" 2>"$room/err")"
+    tokens "$room/a.txt" "$room/a.txt" --tokenizer "$room/$t"
+    "$PIANOLA" tokenize --decode "$room/t.bin" --tokenizer "$room/$t" >"$room/out" 2>"$room/err"
+    expect "$t: what is left out is said" "pianola: left out 2 times token 299, which stands in front of texts
+pianola: left out 1 times token 300, which stands between texts" "$(cat "$room/err")"
+    expect "$t: in front of each" "299 259 260 261 108 100 300 299 259 260 261 108 100" "$(ids "$room/t.bin" | tail -n 1)"
+done
+for t in "ends.json|behind a text; only one token" "twice.json|too; only one token" "unknown.json|each text is to begin with '<s>', which is no token" "roberta.json|a post_processor of type .*RobertaProcessing.*; ByteLevel, TemplateProcessing"; do
+    expect "${t%%|*}: refused" 1 "$("$PIANOLA" tokenize "$room/a.txt" --tokenizer "$room/${t%%|*}" -o "$room/never" 2>&1 | grep -c "${t#*|}")"
+done
 tokens "$room/a.txt" --tokenizer "$room/wide.json"
 expect "32 bits for a larger vocabulary" "$(sed 's/20240520 1/20240801 7/' <<<"$wanted")" "$(ids "$room/t.bin" u4)"
 expect "and back" "hello world" "$("$PIANOLA" tokenize --decode "$room/t.bin" --tokenizer "$room/wide.json")"
 tokens "$room/b.bin" "$room/none.txt" "$room/a.txt" --tokenizer "$T"
 expect "documents, no special token out of a text" "20240520 1 23
 255 0 258 60 124 101 110 100 111 102 116 101 120 116 124 62 300 300 259 260 261 108 100" "$(ids "$room/t.bin")"
-"$PIANOLA" tokenize --decode "$room/t.bin" --tokenizer "$T" -o "$room/back"
+"$PIANOLA" tokenize --decode "$room/t.bin" --tokenizer "$T" -o "$room/back" 2>"$room/err"
+expect "what is left out is said" "pianola: left out 2 times token 300, which stands between texts" "$(cat "$room/err")"
 expect "all of them back" "" "$(cat "$room/b.bin" "$room/a.txt" | cmp - "$room/back" 2>&1)"
 printf '{"text": "he\\u006clo"}\n\n{"id": [1, {}], "text": ""}\r\n{"text": "\\ud83d\\ude00"}' >"$room/l.jsonl"
 tokens "$room/l.jsonl" --tokenizer "$T"

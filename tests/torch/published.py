@@ -2,13 +2,14 @@
 greedy generation gives, are those of transformers. published.py PIANOLA"""
 
 import json
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+
+from judge import expect, finish, run
 
 PIANOLA = sys.argv[1]
 CONTEXT, VOCAB = 48, 256
@@ -26,6 +27,7 @@ MODELS = {
     "Llama": lambda: LlamaForCausalLM(LlamaConfig(**size, rms_norm_eps=1e-5, rope_theta=10000.0)),
     "Llama, tied": lambda: LlamaForCausalLM(LlamaConfig(**size, rms_norm_eps=1e-5, tie_word_embeddings=True)),
     "Llama, wide heads": lambda: LlamaForCausalLM(LlamaConfig(**size, head_dim=16, rms_norm_eps=1e-6)),
+    "Llama, gated by gelu": lambda: LlamaForCausalLM(LlamaConfig(**size, rms_norm_eps=1e-5, hidden_act="gelu_pytorch_tanh")),
     "Llama 3.2": lambda: LlamaForCausalLM(LlamaConfig(**size, rms_norm_eps=1e-5, rope_theta=500000.0, tie_word_embeddings=True,
         rope_scaling={"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                       "original_max_position_embeddings": 16})),
@@ -35,22 +37,6 @@ MODELS = {
     "GPT-2": lambda: GPT2LMHeadModel(GPT2Config(n_embd=48, n_layer=3, n_head=4, n_positions=CONTEXT, vocab_size=VOCAB,
         bos_token_id=None, eos_token_id=None, initializer_range=0.2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)),
 }
-passed = failed = 0
-
-
-def expect(what, good, said):
-    global passed, failed
-    passed += good
-    failed += not good
-    if not good:
-        print(f"{what}: {said}")
-
-
-def run(*args):
-    r = subprocess.run([PIANOLA, *args, "--json"], capture_output=True, text=True)
-    return json.loads(r.stdout) if r.returncode == 0 else {"error": r.stderr}
-
-
 with tempfile.TemporaryDirectory() as room:
     text = "A model that was drawn at random says nothing, however long it is asked to go on."[: CONTEXT + 1]
     open(f"{room}/text", "w").write(text)
@@ -70,10 +56,9 @@ with tempfile.TemporaryDirectory() as room:
             prompt = tokens[:, :12]
             greedy = model.generate(prompt, max_new_tokens=24, do_sample=False)[0, 12:].tolist()
         weights = f"{folder}/model.safetensors"
-        ours = run("run", "schedules/serial.lua", "-D", "batches=1", "-D", "rows=1", "-D", f"context={CONTEXT}", "--weights",
-                   weights, "--data", f"{room}/text", "--steps", "0")
+        ours = run(PIANOLA, "run", "schedules/serial.lua", "-D", "batches=1", "-D", "rows=1", "-D", f"context={CONTEXT}", "--weights",
+                   weights, "--data", f"{room}/text", "--steps", "0", "--json")
         expect(f"{name}: loss", abs(ours.get("loss", 0) - loss) < 2e-5 * loss, f"{ours} instead of {loss}")
-        said = run("generate", "--weights", weights, "--prompt", text[:12], "--tokens", "24", "--temperature", "0")
+        said = run(PIANOLA, "generate", "--weights", weights, "--prompt", text[:12], "--tokens", "24", "--temperature", "0", "--json")
         expect(f"{name}: greedy", said.get("tokens") == greedy, f"{said} instead of {greedy}")
-print(f"{passed} passed, {failed} failed")
-sys.exit(failed > 0)
+finish()

@@ -92,26 +92,29 @@ static void ref_attention(const struct rt_layer *l, const double *x, double *y) 
         }
 }
 
+static double gelu(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+
 static void ref_elements(const struct reference *f, const struct rt_layer *l, const double *w, const double *x,
                          double *y) {
     for (int i = 0; i < l->rows * l->out; i++)
         switch (l->kind) {
         case LAYER_embedding:
             y[i] = (f->v ? f->v : w)[f->batch->token[i / l->out] * l->out + i % l->out];
+            y[i] *= l->number > 0 ? (double)l->number : 1;
             if (l->context > 0)
                 y[i] += w[((f->v ? 0 : f->m->vocab) + i / l->out % l->context) * l->out + i % l->out];
             break;
         case LAYER_relu: y[i] = x[i] > 0 ? x[i] : 0; break;
-        case LAYER_gelu: y[i] = 0.5 * x[i] * (1 + tanh(sqrt(2 / M_PI) * (x[i] + 0.044715 * x[i] * x[i] * x[i]))); break;
+        case LAYER_gelu: y[i] = gelu(x[i]); break;
         case LAYER_silu: y[i] = x[i] / (1 + exp(-x[i])); break;
         default: y[i] = x[i];
         }
 }
 
-static void ref_swiglu(const struct rt_layer *l, const double *x, double *y) {
+static void ref_gated(const struct rt_layer *l, const double *x, double *y) {
     for (int r = 0; r < l->rows; r++, x += l->in, y += l->in / 2)
         for (int j = 0; j < l->in / 2; j++)
-            y[j] = x[j] / (1 + exp(-x[j])) * x[l->in / 2 + j];
+            y[j] = (l->kind == LAYER_geglu ? gelu(x[j]) : x[j] / (1 + exp(-x[j]))) * x[l->in / 2 + j];
 }
 
 static double ref_loss(const struct reference *f, const struct rt_layer *l, const double *x) {
@@ -143,8 +146,8 @@ static double objective(struct reference *f) {
             ref_layernorm(l, w, x, y);
         else if (l->kind == LAYER_rmsnorm)
             ref_rmsnorm(l, w, x, y);
-        else if (l->kind == LAYER_swiglu)
-            ref_swiglu(l, x, y);
+        else if (l->kind == LAYER_swiglu || l->kind == LAYER_geglu)
+            ref_gated(l, x, y);
         else if (l->kind == LAYER_attention)
             ref_attention(l, x, y);
         else if (l->kind == LAYER_cross_entropy || l->kind == LAYER_mse)
@@ -306,6 +309,10 @@ Test(layers_host, silu) { CHECK(9, {LAYER_silu, 0}); }
 Test(layers_host, swiglu) {
     CHECK(2, {LAYER_swiglu, 0});
     CHECK(26, {LAYER_swiglu, 0});
+}
+Test(layers_host, geglu) {
+    CHECK(2, {LAYER_geglu, 0});
+    CHECK(26, {LAYER_geglu, 0});
 }
 Test(layers_host, layernorm) { CHECK(13, {LAYER_layernorm, 0}); }
 Test(layers_host, rmsnorm) { CHECK(13, {LAYER_rmsnorm, 0}); }

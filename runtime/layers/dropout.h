@@ -1,0 +1,67 @@
+/* Dropout (Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting"; scaled as
+ * PyTorch's). What is dropped is a function of the seed, the step, the microbatch, the layer's place in the model, and
+ * the row and column, and of nothing else: so it is the same under every schedule, however rows are divided, when a
+ * forward is repeated, and after a resume; and the backward draws it again, rather than keep it.
+ *
+ * Drawn by Philox-4x32-10 (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3"), which makes four words
+ * of a counter and a key: of four neighbours each in the microbatch, rows x columns. A value is dropped where its word
+ * is below p 2^32. */
+#ifndef PIANOLA_DROPOUT_H
+#define PIANOLA_DROPOUT_H
+#include "attend.h"
+#include "rt.h"
+
+struct words4 {
+    uint32_t at[4];
+};
+ON_BOTH struct words4 philox(struct words4 counter, uint32_t key0, uint32_t key1) {
+    for (int round = 0; round < 10; round++, key0 += 0x9e3779b9, key1 += 0xbb67ae85) {
+        const uint32_t *c = counter.at;
+        uint64_t a = (uint64_t)0xd2511f53 * c[0], b = (uint64_t)0xcd9e8d57 * c[2];
+        struct words4 next = {
+            {(uint32_t)(b >> 32) ^ c[1] ^ key0, (uint32_t)b, (uint32_t)(a >> 32) ^ c[3] ^ key1, (uint32_t)a}};
+        counter = next;
+    }
+    return counter;
+}
+
+/* What a layer draws by, and where its rows are in the microbatch: in groups of `length`, `stride` apart; of each, the
+ * first `chunk` are from row `first` on, the others from `second` on. */
+struct dropout {
+    uint32_t key0, key1, batch, step, layer, below;
+    float scale;
+    int32_t length, stride, chunk, first, second;
+};
+static inline struct dropout dropout_of(const struct rt_model *m, const struct rt_layer *l,
+                                        const struct rt_draw *draw) {
+    const struct rt_rows *part = &l->part;
+    struct dropout d;
+    d.key0 = (uint32_t)draw->seed;
+    d.key1 = (uint32_t)(draw->seed >> 32);
+    d.batch = (uint32_t)draw->batch;
+    d.step = (uint32_t)draw->step;
+    d.layer = (uint32_t)l->index;
+    d.below = (uint32_t)((double)l->number * 4294967296.0);
+    d.scale = (float)(1 / (1 - (double)l->number));
+    d.length = d.chunk = l->length > 0 ? l->length : l->rows;
+    d.stride = l->length > 0 ? l->context : 0;
+    d.first = l->length > 0 ? l->first : row_of_batch(l, m->rows, 0);
+    d.second = 0;
+    if (part->context > 0) {
+        d.length = part->context / part->members;
+        d.chunk = d.length / 2;
+        d.stride = part->context;
+        d.second = row_of_batch(l, m->rows, d.chunk);
+    }
+    return d;
+}
+ON_BOTH int64_t row_drawn(const struct dropout *d, int32_t row) {
+    int32_t at = row % d->length;
+    return (int64_t)(row / d->length) * d->stride + (at < d->chunk ? d->first + at : d->second + at - d->chunk);
+}
+/* Of the four numbers from 4 * block on, in a microbatch's order. */
+ON_BOTH struct words4 draw_words(const struct dropout *d, uint64_t block) {
+    struct words4 counter = {{(uint32_t)block, d->batch, d->step, d->layer + ((uint32_t)(block >> 32) << 16)}};
+    return philox(counter, d->key0, d->key1);
+}
+#endif

@@ -1,0 +1,53 @@
+/* An update that may be taken back: the device judges, since it alone has the norm when the next step is under way. */
+#include "cuda.cuh"
+#define CLIP_FUNCTION static inline __host__ __device__
+#include "post_validation.h"
+
+enum { THREADS = 256 };
+
+static __global__ void judge(struct kept *kept, struct rt_model m, const uint64_t *norm, bool settles) {
+    judge_update(kept, &m, norm, settles);
+}
+
+/* n weights, or their masters, moments and gradients. kept: copies of all these, behind the header. */
+struct copied {
+    float *weight, *moments, *kept;
+    const float *dw;
+    int64_t n, state; /* state: floats of moments */
+};
+
+static __global__ void copy_kept(struct kept *header, struct copied c) {
+    const int verdict = header->verdict;
+    float *dw = c.kept + c.n + c.state;
+    if (verdict == STANDS)
+        return;
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < c.n; i += (int64_t)gridDim.x * THREADS) {
+        if (verdict == TAKES_BACK)
+            c.weight[i] = c.kept[i];
+        else {
+            c.kept[i] = c.weight[i];
+            dw[i] = c.dw[i];
+        }
+        for (int64_t k = i; k < c.state; k += c.n)
+            if (verdict == TAKES_BACK)
+                c.moments[k] = c.kept[c.n + k];
+            else
+                c.kept[c.n + k] = c.moments[k];
+    }
+}
+
+void cuda_update_ahead(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, void *w,
+                       const float *dw, float scale, const uint64_t *norm, float *opt, const struct cuda_number *number,
+                       bool settles, float *work, void *workspace, cudaStream_t stream) {
+    const bool masters = m->precision == BF16;
+    const int64_t state = count_moments(m->optimizer) * n;
+    float *moments = opt + (masters ? n : 0);
+    struct kept *header = (struct kept *)(moments + state);
+    const struct copied copied = {masters ? opt : (float *)w, moments, (float *)(header + 1), dw, n, state};
+    struct cuda_number of_made = *number;
+    of_made.kept = header;
+    of_made.settles = settles;
+    LAUNCH(judge, 1, 1, 0, stream, header, *m, norm, settles);
+    LAUNCH(copy_kept, blocks_for(n, THREADS), THREADS, 0, stream, header, copied);
+    cuda_update(m, s, first, n, w, copied.kept + n + state, scale, norm, opt, &of_made, work, workspace, stream);
+}

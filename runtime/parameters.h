@@ -1,0 +1,93 @@
+/* The parameters of a layer, one after the other: their shapes, how teams divide them, and what optimizers do with
+ * each. */
+#ifndef PIANOLA_PARAMETERS_H
+#define PIANOLA_PARAMETERS_H
+#include "ops.h"
+
+enum { MOST_PARAMETERS = 4 };
+struct rt_parameter {
+    const char *name;
+    int32_t ndims; /* a vector has 1 */
+    int64_t dim[2], count;
+    int32_t split; /* enum split: how the members of a team divide it */
+};
+struct rt_parameters {
+    int32_t n;
+    struct rt_parameter at[MOST_PARAMETERS];
+};
+static inline void add_parameter(struct rt_parameters *p, const char *name, int32_t ndims, int64_t rows,
+                                 int64_t columns, int32_t split) {
+    struct rt_parameter one = {name, ndims, {rows, columns}, ndims == 1 ? rows : rows * columns, split};
+    if (one.count > 0)
+        p->at[p->n++] = one;
+}
+/* Weights of matrices are drawn to 0 by an optimizer that does so; norms' and biases are not. */
+static inline bool decays(const struct rt_parameter *p) { return p->ndims > 1; }
+/* Muon steps hidden matrices, those of linear layers but the output's, and AdamW the rest. Floats of workspace that one
+ * takes: two of its size, two squares of its shorter side, each in whole lines of memory. 0: it is none. */
+static inline int64_t muon_part(int64_t n) { return (n + 15) / 16 * 16; }
+static inline int64_t muon_work(const struct rt_model *m, const struct rt_layer *l, const struct rt_parameter *p) {
+    bool hidden = m->optimizer == OPT_MUON && l->kind == LAYER_linear && l->index != m->output && p->ndims == 2;
+    int64_t side = p->dim[0] < p->dim[1] ? p->dim[0] : p->dim[1];
+    return hidden ? 2 * muon_part(p->count) + 2 * muon_part(side * side) : 0;
+}
+/* A member's part of n rows, or columns, of layer l. */
+static inline int64_t share_of(const struct rt_layer *l, int split, int64_t n) {
+    return l->share.split == split ? n / l->share.members : n;
+}
+/* Where element `at` of a member's parameter is in the whole one, and how many elements behind it, itself included, are
+ * next to each other there too. */
+struct rt_stretch {
+    int64_t at, n;
+};
+static inline struct rt_stretch stretch_of(const struct rt_layer *l, const struct rt_parameter *p, int64_t at) {
+    struct rt_stretch run = {at, p->count - at};
+    const struct rt_share *share = &l->share;
+    if (p->split == SPLIT_ROWS)
+        run.at += share->member * p->count;
+    if (p->split != SPLIT_COLUMNS)
+        return run;
+    int64_t columns = p->ndims == 1 ? p->dim[0] : p->dim[1], row = at / columns, column = at % columns, begin = 0;
+    for (int g = 0; g < 3 && share->group[g] > 0; g++) { /* begin: of the group, in the member's part */
+        int64_t width = share->group[g] / share->members;
+        if (column < begin + width) {
+            run.at = (row * columns + begin) * share->members + share->member * width + (column - begin);
+            run.n = begin + width - column;
+            break;
+        }
+        begin += width;
+    }
+    return run;
+}
+/* The whole parameter of which p is a member's part. */
+static inline struct rt_parameter whole_parameter(const struct rt_layer *l, const struct rt_parameter *p) {
+    struct rt_parameter whole = *p;
+    if (p->split == SPLIT_NONE)
+        return whole;
+    whole.dim[p->split == SPLIT_COLUMNS ? p->ndims - 1 : 0] *= l->share.members;
+    whole.count *= l->share.members;
+    return whole;
+}
+/* Of a parameter that each member of a team has whole, the first one's counts. */
+static inline bool counts_here(const struct rt_stage *s, const struct rt_parameter *p) {
+    return p->split != SPLIT_NONE || s->place == 0;
+}
+/* The parameters of layer l of model m, from LAYERS. */
+static inline struct rt_parameters parameters_of(const struct rt_model *m, const struct rt_layer *l, bool shared) {
+    struct rt_parameters p;
+    p.n = 0;
+    switch (l->kind) {
+#define MATRIX(name, rows, columns) add_parameter(&p, #name, 2, rows, columns, l->share.split);
+#define WHOLE(name, rows, columns)  add_parameter(&p, #name, 2, rows, columns, SPLIT_NONE);
+#define VECTOR(name, n)             add_parameter(&p, #name, 1, n, 0, l->share.split == SPLIT_COLUMNS ? SPLIT_COLUMNS : SPLIT_NONE);
+#define X(name, parameters, ...)                                                                                       \
+    case LAYER_##name: parameters break;
+        LAYERS(X)
+#undef X
+#undef MATRIX
+#undef WHOLE
+#undef VECTOR
+    }
+    return p;
+}
+#endif
