@@ -47,7 +47,7 @@ function plotOf(rows, unit, now) { // as large as its text is to be read
   return out + `<text class="mid" x="${(L + W - R) / 2}" y="${H - 6}">largest memory of a rank</text><text class="mid" transform="translate(12 ${(H - B + T) / 2}) rotate(-90)">makespan, ${timeText(1, unit).split(' ')[1]}</text></svg>`;
 }
 
-// current(): {path, text, flags for all schedules}
+// current(): {path, files, flags for all schedules}
 function makeCompare(schedules, current) {
   const $ = id => document.getElementById(id);
   let sorted = 'makespan', answer = null;
@@ -77,9 +77,9 @@ function makeCompare(schedules, current) {
   }, running => { if (running) $('compare-note').textContent = 'comparing'; });
 
   function compare() {
-    const { path, text, flags } = current();
+    const { path, files, flags } = current();
     const chosen = [...$('choices').querySelectorAll(':checked')].map(box => box.value).filter(p => p !== path);
-    runner.run({ args: ['compare', path, ...chosen, ...flags, '--json'], files: { [path]: text } });
+    runner.run({ args: ['compare', path, ...chosen, ...flags, '--json'], files });
   }
 
   $('compare-now').addEventListener('click', compare);

@@ -1,5 +1,5 @@
-// Controls for what the scripts' `params` declared: a slider with a field for numbers, a box for yes and no, a choice where
-// the script lists values, else text. What differs from the default goes on the command line as -D.
+// Controls for what the scripts' `params` declared, and for the compiler's own options: a slider with a field for numbers, a
+// choice for yes and no and where values are listed, else text. What was set goes on the command line.
 
 // How a slider, from 0 to 1000, stands for numbers; null: a field alone.
 function scaleOf(param, model) {
@@ -33,6 +33,7 @@ function makeControls(form, changed) {
     let field, slider = null;
     div.className = 'param';
     div.innerHTML = `<label for="${id}">${param.name}</label>`;
+    div.title = param.what || '';
     if (param.type === 'boolean' || (values.length && param.type === 'string')) {
       field = document.createElement('select');
       for (const v of param.type === 'boolean' ? ['false', 'true'] : values) field.append(new Option(v, v));
@@ -45,6 +46,12 @@ function makeControls(form, changed) {
     }
     field.id = id;
     if (param.type === 'list') field.placeholder = '1,2,3';
+    if (param.type === 'text') { // words, or what else one writes
+      const words = div.appendChild(document.createElement('datalist'));
+      words.id = id + '-words';
+      words.append(...values.map(v => new Option(v, v)));
+      field.setAttribute('list', words.id);
+    }
     field.addEventListener('input', () => {
       if (field.value.trim() === '') return;
       changed(param.name, field.value.trim());
@@ -98,7 +105,7 @@ function makeControls(form, changed) {
       signature = now;
       fields = new Map();
       form.replaceChildren();
-      for (const script of ['schedule', 'model', 'cluster']) {
+      for (const script of [...kinds, 'compiler']) {
         const mine = params.filter(p => p.script === script);
         if (mine.length === 0) continue;
         const set = document.createElement('fieldset');

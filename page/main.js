@@ -1,15 +1,13 @@
-// The page: what the user chose is `state`; each change of it compiles, and what comes back is shown everywhere.
+// The page: each change of the scripts, or of what is set beside them, compiles, and what comes back is shown everywhere.
 
 const $ = id => document.getElementById(id);
-const state = { schedule: 'schedules/1f1b.lua', model: '', cluster: '', set: {} }; // the script's text is the editor's
 
 async function main() {
   const scripts = await startRuns();
   const folder = name => Object.keys(scripts).filter(p => p.startsWith(name) && p.lastIndexOf('/') === name.length - 1 && !p.endsWith('.d.lua'));
   const short = path => path.replace(/^.*\/|\.lua$/g, '');
-  const known = namesOf(scripts['schedules/pianola.d.lua']), functions = new Set(known.filter(n => /\(/.test(n.detail)).map(n => n.name));
   let good = null; // the last answer without an error
-  let params = [], idle = 0, tried = '';
+  let set = {}, params = [], idle = 0, tried = ''; // set: {parameter, or --option: value}, as the command line has them
 
   function say(how, text) { // the verdict; how: good, bad or neither
     $('verdict').className = how;
@@ -18,17 +16,18 @@ async function main() {
 
   const view = makeView($('picture'), $('info'), $('scroll'), () => Math.max(220, innerHeight * 0.62));
   const streams = makeStreams(view, say), pin = makePin();
-  const compare = makeCompare(folder('schedules/'), () => ({ path: state.schedule, text: editor.text, flags: compareFlags() }));
+  const compare = makeCompare(folder('schedules/'), () => ({ path: mine.path.schedule, files: mine.files, flags: compareFlags() }));
   const controls = makeControls($('controls'), (name, text) => {
-    state.set[name] = text;
+    set[name] = text;
     compile();
   });
-  const editor = makeEditor($('script'), { label: 'Schedule script, in Lua', colour: text => colourLua(text, functions), names: known, changed: compile });
+  const mine = makeScripts(scripts, namesOf(scripts['schedules/pianola.d.lua']), compile);
 
   function flags() {
-    const out = Object.entries(state.set).flatMap(([name, value]) => ['-D', `${name}=${value}`]);
-    if (state.model) out.push('--model', state.model);
-    if (state.cluster) out.push('--cluster', state.cluster);
+    const given = ([name, value]) => (!name.startsWith('--') ? ['-D', `${name}=${value}`] : value === 'true' ? [name] : value === 'false' ? [] : [name, value]);
+    const out = Object.entries(set).flatMap(given);
+    if (mine.path.model) out.push('--model', mine.path.model);
+    if (mine.path.cluster) out.push('--cluster', mine.path.cluster);
     return out;
   }
 
@@ -38,8 +37,7 @@ async function main() {
   }
 
   const quoteShell = word => (/^[\w./=,+-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`);
-  const commandLine = () => ['pianola', 'show', state.schedule, ...flags()].map(quoteShell).join(' ');
-  const files = () => ({ [state.schedule]: editor.text });
+  const commandLine = () => ['pianola', 'show', mine.path.schedule, ...flags()].map(quoteShell).join(' ');
 
   const runner = makeRunner((answer, request) => {
     if (answer.code === 0) shown(answer, request);
@@ -61,7 +59,7 @@ async function main() {
     clearTimeout(idle);
     explainer.cancel();
     $('command').textContent = commandLine();
-    runner.run({ args: ['compile', state.schedule, ...flags(), '-o', '/out'], files: files(), name: short(state.schedule) });
+    runner.run({ args: ['compile', mine.path.schedule, ...flags(), '-o', '/out'], files: mine.files, name: short(mine.path.schedule) });
   }
 
   function figures(report) {
@@ -84,8 +82,8 @@ async function main() {
     say('good', 'Proved: no race, no deadlock, every gradient complete');
     $('verdict').title = `compiled and proved in ${Math.round(answer.ms)} ms`;
     $('error').hidden = true;
-    editor.mark([]);
-    controls.show(params, state.model !== '');
+    mine.mark(null);
+    controls.show(params, mine.path.model !== '');
     view.show(answer.files['timeline.svg'], true);
     const words = figures(report);
     $('caption').innerHTML = `<b>${escapeHtml(good.name)}</b>: ${report.workers} ranks, ${report.stages} stages, ${report.batches} microbatches; ${escapeHtml(words)}. <code>${escapeHtml(commandLine())}</code>`;
@@ -110,60 +108,44 @@ async function main() {
 
   function refused({ code, stderr }) {
     const stranger = stderr.match(/-D (\w+)=[^:]*: no script has a parameter/);
-    if (stranger && stranger[1] in state.set && tried !== stranger[1]) { // a parameter that the script had before
+    if (stranger && stranger[1] in set && tried !== stranger[1]) { // a parameter that the script had before
       tried = stranger[1];
-      delete state.set[stranger[1]];
+      delete set[stranger[1]];
       return compile();
     }
     document.body.classList.add('stale');
-    const at = stderr.match(/^(.*?):(\d+): error: ([^\n]*)/m), mine = at && (at[1] === state.schedule || state.schedule.endsWith('/' + at[1]));
-    say('bad', code === 1 ? 'Not proved' : mine ? `Error in line ${at[2]}` : 'Error');
+    const at = stderr.match(/^(.*?):(\d+): error: ([^\n]*)/m), kind = mine.mark(at && { file: at[1], line: Number(at[2]), text: at[3] });
+    say('bad', code === 1 ? 'Not proved' : kind ? `Error in line ${at[2]}${kind === 'schedule' ? '' : ` of the ${kind}`}` : 'Error');
     $('verdict').title = '';
     $('error').hidden = false;
     $('error').textContent = stderr.trim();
-    editor.mark(mine ? [[Number(at[2]), at[3]]] : []);
     document.body.dataset.failed = String(Number(document.body.dataset.failed || 0) + 1);
   }
 
-  function take(path) { // a schedule from the list, in the editor; the sizes that it knows, too, stay
-    state.schedule = path;
-    const keep = new Set(['workers', 'batches', ...params.filter(p => p.script !== 'schedule').map(p => p.name)]);
-    for (const name of Object.keys(state.set)) if (!keep.has(name)) delete state.set[name];
-    $('schedule').value = path;
-    editor.replace(scripts[path]); // an edit, so it compiles
-  }
-
-  function takeOther(kind, path) {
-    state[kind] = path;
-    for (const p of params) if (p.script === kind) delete state.set[p.name];
-    compile();
+  function take(kind, path) { // from its list; what another schedule knows, too, stays set
+    const lost = kind === 'schedule' ? name => !['workers', 'batches'].includes(name) : () => true;
+    for (const p of params) if (p.script === kind && lost(p.name)) delete set[p.name];
+    $(kind).value = path;
+    mine.take(kind, path);
   }
 
   async function open(fragment) {
     const given = fragment.length > 1 ? await stateOf(fragment) : null;
     if (fragment.length > 1 && !given) $('info').textContent = 'This link holds no schedule that can be read.';
-    if (given) {
-      Object.assign(state, { schedule: given.schedule, set: given.set, model: given.model in scripts ? given.model : '', cluster: given.cluster in scripts ? given.cluster : '' });
-      if (!(state.schedule in scripts) && given.text === undefined) state.schedule = 'schedules/1f1b.lua';
-    }
-    $('schedule').value = state.schedule;
-    $('model').value = state.model;
-    $('cluster').value = state.cluster;
-    editor.show(given && given.text !== undefined ? given.text : scripts[state.schedule]);
+    const to = { schedule: 'schedules/1f1b.lua', model: '', cluster: '', ...(given && given.path) }, text = given ? given.text : {};
+    for (const kind of kinds) // a script of a name that this page lacks can only come with its text
+      if (!(to[kind] in scripts) && text[kind] === undefined) to[kind] = kind === 'schedule' ? 'schedules/1f1b.lua' : '';
+    set = given ? given.set : {};
+    for (const kind of kinds) $(kind).value = to[kind];
+    mine.open(to, text);
     compile();
   }
 
-  function openTab(tab) {
-    for (const other of $('tabs').children) {
-      const on = other === tab;
-      other.setAttribute('aria-selected', String(on));
-      other.tabIndex = on ? 0 : -1;
-      $(other.getAttribute('aria-controls')).hidden = !on;
-    }
+  const tabs = makeTabs($('tabs'), tab => {
     document.querySelector('figure').hidden = tab.id === 'tab-diff' && !$('diff-picture').hidden; // A and B has both
     const part = { streams, diff: pin, compare }[tab.getAttribute('aria-controls')];
     if (part) part.opened();
-  }
+  });
 
   for (const path of folder('schedules/')) {
     const first = scripts[path].match(/^-- ([^\n]*)/);
@@ -171,17 +153,15 @@ async function main() {
   }
   $('model').append(new Option('unit costs', ''), ...folder('schedules/models/').map(p => new Option(short(p), p)));
   $('cluster').append(new Option('free links', ''), ...folder('schedules/clusters/').map(p => new Option(short(p), p)));
-  $('schedule').addEventListener('change', () => take($('schedule').value));
-  $('model').addEventListener('change', () => takeOther('model', $('model').value));
-  $('cluster').addEventListener('change', () => takeOther('cluster', $('cluster').value));
-  $('pin').addEventListener('click', () => openTab($(pin.toggle() ? 'tab-diff' : 'tab-report')));
+  for (const kind of kinds) $(kind).addEventListener('change', () => take(kind, $(kind).value));
+  $('pin').addEventListener('click', () => tabs.open($(pin.toggle() ? 'tab-diff' : 'tab-report')));
   $('cancel').addEventListener('click', () => {
     if (!runner.cancel()) return;
     say('', 'Cancelled');
     document.body.classList.add('stale');
   });
   $('share').addEventListener('click', async () => {
-    const link = await linkOf({ ...state, text: editor.text === scripts[state.schedule] ? undefined : editor.text });
+    const link = await linkOf({ path: mine.path, text: mine.edits, set });
     history.replaceState(null, '', link);
     $('share').textContent = 'Link in the address bar';
     try {
@@ -197,24 +177,15 @@ async function main() {
     $('download').value = '';
     if (!chosen || !good) return;
     const [, end, from] = chosen, name = good.name + end;
-    if (from.script) save(name, new Blob([editor.text]));
+    if (from.script) save(name, new Blob([mine.schedule]));
     else if (from.png) save(name, await pngOf(good.files[from.file]));
     else if (from.file) { // it may be on its way
       const of = good;
       await of.whole;
       save(name, new Blob([of.files[from.file]]));
-    } else saver.run({ name, args: ['show', state.schedule, ...flags(), '--format', from.format, '-o', '/out/file'], files: { ...files(), 'out/.keep': '' } });
+    } else saver.run({ name, args: ['show', mine.path.schedule, ...flags(), '--format', from.format, '-o', '/out/file'], files: { ...mine.files, 'out/.keep': '' } });
   });
   $('theme').addEventListener('change', () => { document.documentElement.dataset.theme = $('theme').value; });
-  $('tabs').addEventListener('click', event => { if (event.target.role === 'tab') openTab(event.target); });
-  $('tabs').addEventListener('keydown', event => {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key], tabs = [...$('tabs').children];
-    if (!by) return;
-    const tab = tabs[(tabs.indexOf(document.activeElement) + by + tabs.length) % tabs.length];
-    tab.focus();
-    openTab(tab);
-  });
-  openTab($('tab-report'));
   await open(location.hash);
 }
 

@@ -15,10 +15,9 @@ async function stateOf(fragment) { // null: it is none
   try {
     const bytes = Uint8Array.from(atob(fragment.slice(1).replace(/-/g, '+').replace(/_/g, '/')), c => c.charCodeAt(0));
     const state = JSON.parse(new TextDecoder().decode(await through(bytes, new DecompressionStream('deflate-raw'))));
-    const text = v => typeof v === 'string';
-    const set = Object.fromEntries(Object.entries(state.set || {}).filter(([k, v]) => /^\w+$/.test(k) && text(v)));
-    return text(state.schedule) ? { schedule: state.schedule, text: text(state.text) ? state.text : undefined,
-      model: text(state.model) ? state.model : '', cluster: text(state.cluster) ? state.cluster : '', set } : null;
+    const texts = (given, key) => Object.fromEntries(Object.entries(given || {}).filter(([k, v]) => key.test(k) && typeof v === 'string'));
+    const path = texts(state.path, /^(schedule|model|cluster)$/);
+    return path.schedule ? { path, text: texts(state.text, /^(schedule|model|cluster)$/), set: texts(state.set, /^(\w+|--[a-z-]+)$/) } : null;
   } catch {
     return null;
   }

@@ -350,23 +350,38 @@ const char *listed(const char *words) {
     return t.s;
 }
 
-int choice(const char *option, const char *word) {
+const struct option_row *option_named(const char *name) {
     const struct option_row *o = options;
-    const char *words, **names = NULL;
-    size_t n = 0, cap = 0;
-    while (strcmp(o->name, option) != 0)
+    while (strcmp(o->name, name) != 0)
         o++;
-    value_of(o->arg, &words);
+    return o;
+}
+
+const char **option_words(const struct option_row *o, int *n) {
+    const char *words, **names = NULL;
+    size_t cap = 0;
+    *n = 0;
+    if (!o->arg || value_of(o->arg, &words) != V_WORDS)
+        return NULL;
     for (const char *w = words; *w; w += strspn(w, " ")) {
-        GROW(names, cap, n + 1);
-        names[n] = format("%.*s", (int)strcspn(w, " "), w);
-        w += strlen(names[n]);
-        if (strcmp(names[n], word) == 0)
-            return (int)n;
-        n++;
+        GROW(names, cap, (size_t)*n + 1);
+        names[*n] = format("%.*s", (int)strcspn(w, " "), w);
+        w += strlen(names[(*n)++]);
     }
-    const char *near = nearest(word, names, (int)n);
-    die("--%s %s: expected %s%s", option, word, listed(words), near ? format("; did you mean %s?", near) : "");
+    return names;
+}
+
+int choice(const char *option, const char *word) {
+    const struct option_row *o = option_named(option);
+    const char *all;
+    int n;
+    const char **names = option_words(o, &n), *near;
+    for (int i = 0; i < n; i++)
+        if (strcmp(names[i], word) == 0)
+            return i;
+    near = nearest(word, names, n);
+    value_of(o->arg, &all);
+    die("--%s %s: expected %s%s", option, word, listed(all), near ? format("; did you mean %s?", near) : "");
 }
 
 const struct command *find_command(const char *name, bool topic) {

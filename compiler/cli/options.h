@@ -50,6 +50,9 @@ extern const int noptions;
 
 extern const char option_letters[]; /* getopt_long's short options */
 
+const struct option_row *option_named(const char *name); /* one that is there */
+/* The words that an option takes, *n of them; NULL and 0: it takes others. */
+const char **option_words(const struct option_row *o, int *n);
 /* Returns the index of word among those the option takes; dies if it is not one. */
 int choice(const char *option, const char *word);
 const char *listed(const char *words); /* edge peer rank as `edge, peer or rank` */

@@ -49,11 +49,11 @@ def after(act, what="whole", seconds=20):
 
 
 def choose(name, value):
-    b.value(f"(s => {{ s.value = '{value}'; s.dispatchEvent(new Event('change', {{ bubbles: true }})); }})(document.getElementById('{name}'))")
+    b.value(f"(s => {{ s.value = '{value}'; for (const e of ['input', 'change']) s.dispatchEvent(new Event(e, {{ bubbles: true }})); }})(document.getElementById('{name}'))")
 
 
-def script():
-    return b.value("document.querySelector('#script textarea').value")
+def script(kind="schedule"):
+    return b.value(f"document.querySelector('#script-{kind} textarea').value")
 
 
 def open_page(link=""):
@@ -127,25 +127,70 @@ def machines():
     expect("in the same field", True, b.value("document.getElementById('p-stages') === window.field"))
 
 
+def others():
+    """The model and the cluster are text to edit, too, and the compiler's options are controls."""
+    open_page()
+    expect("no model, no tab", True, b.value("document.getElementById('tab-model').disabled"))
+    after(lambda: choose("model", "schedules/models/gpt.lua"))
+    after(lambda: choose("cluster", "schedules/clusters/nodes.lua"))
+    tab("cluster")
+    with open("schedules/clusters/nodes.lua") as file:
+        expect("the cluster's script", file.read(), script("cluster"))
+    at = script("cluster").index("devices = 8,")
+    b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + 12}); }})(document.querySelector('#script-cluster textarea'))")
+    expect("is edited", True, after(lambda: b.type("devices = 2,")))
+    machine = ["schedules/1f1b.lua", "--model", "schedules/models/gpt.lua", "--cluster", "schedules/clusters/nodes.lua"]
+    expect("as with that parameter", titles(*machine, "-D", "devices=2"), ops())
+    expect("which its tab says", [False, False, True], b.value("['schedule', 'model', 'cluster'].map(k => document.getElementById('tab-' + k).classList.contains('edited'))"))
+    tab("model")
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-model textarea'))")
+    expect("an error in the model", True, after(lambda: b.type("oops()\n"), "failed"))
+    expect("is said to be there", "Error in line 1 of the model", text("verdict"))
+    expect("and marked there", ["1"], b.value("[...document.querySelectorAll('#script-model .lines b')].map(e => e.textContent)"))
+    tab("schedule")
+    expect("and at its tab", [False, True, False], b.value("['schedule', 'model', 'cluster'].map(k => document.getElementById('tab-' + k).classList.contains('bad'))"))
+    tab("model")
+    b.value("document.querySelector('#script-model textarea').focus()")
+    expect("undone", True, after(lambda: b.press("z", ctrl=True)))
+    expect("to the byte", [False, False], b.value("['edited', 'bad'].map(c => document.getElementById('tab-model').classList.contains(c))"))
+
+    choose("p---lanes", "peer")
+    choose("p---recompute", "true")
+    b.value("document.getElementById('p---memory').focus(); document.getElementById('p---memory').select()")
+    expect("options are set", True, after(lambda: b.type("least")))
+    options = ["--lanes", "peer", "--recompute", "--memory", "least"]
+    expect("on the command line", "pianola show schedules/1f1b.lua --lanes peer --recompute --memory least --model schedules/models/gpt.lua --cluster schedules/clusters/nodes.lua", text("command"))
+    expect("and in the picture", titles(*machine, "-D", "devices=2", *options), ops())
+    expect("options say what they do", True, "per edge" in b.value("document.getElementById('p---lanes').closest('.param').title"))
+    shown, line = ops(), text("command")
+    b.value("document.getElementById('share').click()")
+    b.wait("location.hash.length > 20")
+    expect("a link has all of it", True, open_page(b.value("location.hash")))
+    expect("its picture", shown, ops())
+    expect("its command line", line, text("command"))
+    after(lambda: choose("cluster", ""))
+    expect("a cluster that goes takes its tab along", ["true", True], b.value("[document.getElementById('tab-schedule').getAttribute('aria-selected'), document.getElementById('tab-cluster').disabled]"))
+
+
 def edit():
     open_page()
     whole = script()
     at = whole.index("batches = p.batches")
-    b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + 7}); }})(document.querySelector('#script textarea'))")
+    b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + 7}); }})(document.querySelector('#script-schedule textarea'))")
     expect("a misspelt field is an error", True, after(lambda: b.type("batchs"), "failed"))
     line = whole[:at].count("\n") + 1
     expect("in its line", f"Error in line {line}", text("verdict"))
     expect("with the compiler's suggestion", True, "did you mean 'batches'?" in text("error"))
-    expect("which the editor marks", [str(line)], b.value("[...document.querySelectorAll('#script .lines b')].map(e => e.textContent)"))
-    expect("and says in the line", True, "did you mean" in b.value("(e => e ? e.textContent : '')(document.querySelector('#script .marked b'))"))
+    expect("which the editor marks", [str(line)], b.value("[...document.querySelectorAll('#script-schedule .lines b')].map(e => e.textContent)"))
+    expect("and says in the line", True, "did you mean" in b.value("(e => e ? e.textContent : '')(document.querySelector('#script-schedule .marked b'))"))
     expect("the last picture stays, faint", True, b.value("document.body.classList.contains('stale')"))
     expect("undo takes it back", True, after(lambda: b.press("z", ctrl=True)))
     expect("to the byte", whole, script())
     expect("and the error is gone", False, b.value("!document.getElementById('error').hidden"))
 
-    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script textarea'))")
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-schedule textarea'))")
     b.type("oldest_")
-    expect("names are completed", True, b.value("document.querySelector('#script .names').textContent.includes('oldest_batch_first')"))
+    expect("names are completed", True, b.value("document.querySelector('#script-schedule .names').textContent.includes('oldest_batch_first')"))
     b.press("Enter")
     expect("by Enter", True, script().startswith("oldest_batch_first"))
     for _ in range(8):
@@ -234,7 +279,7 @@ def streams():
 def share():
     open_page()
     edited = "-- mine: ü → ✓\n" + script()
-    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script textarea'))")
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-schedule textarea'))")
     after(lambda: b.type("-- mine: ü → ✓\n"))
     b.value("document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
     after(lambda: b.type("6"))
@@ -284,7 +329,7 @@ def compare():
 def heavy():
     open_page()
     whole = script()
-    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script textarea'))")
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-schedule textarea'))")
     expect("a script that never ends is stopped", True, after(lambda: b.type("while true do end\n"), "failed", 60))
     expect("by the compiler", True, "does this loop end?" in text("error"))
     b.press("z", ctrl=True)
@@ -382,12 +427,12 @@ def looks():
     b.call("Emulation.setEmulatedMedia", media="print")
     b.value("dispatchEvent(new Event('beforeprint'))")
     b.picture(os.path.join(folder, "print.png"))
-    expect("printed: the picture and its caption alone", ["picture", "caption"], b.value("['picture', 'caption', 'script', 'controls', 'schedule', 'verdict', 'info', 'report-text', 'tabs'].filter(name => document.getElementById(name).getBoundingClientRect().height > 0)"))
+    expect("printed: the picture and its caption alone", ["picture", "caption"], b.value("['picture', 'caption', 'script-schedule', 'controls', 'schedule', 'verdict', 'info', 'report-text', 'tabs'].filter(name => document.getElementById(name).getBoundingClientRect().height > 0)"))
     b.value("dispatchEvent(new Event('afterprint'))")
     b.call("Emulation.setEmulatedMedia", media="")
 
 
-parts = (start, pick, drag, machines, edit, keys, hover, streams, share, pinned, compare, heavy, download, large, looks)
+parts = (start, pick, drag, machines, others, edit, keys, hover, streams, share, pinned, compare, heavy, download, large, looks)
 try:
     b.size(1400, 900)
     open_page()
