@@ -61,20 +61,34 @@ static void add(const char *dir, const char *name, const struct text *t) {
     stage_file(format("%s/%s", dir, name), t, false);
 }
 
-EM_JS(void, tell_page, (void), {
-    if (Module.seen)
-        Module.seen();
+/* What the page shows of its picture, and what it would show of another: x from and to of each. Returns whether it asks
+ * for no more. */
+EM_JS(bool, page_sight, (double *sight), {
+    if (Module.sight)
+        HEAPF64.set(Module.sight, sight / 8);
+    return Boolean(Module.sight);
 })
 
-static void add_formats(const char *dir, const struct compile *c, const struct style *style, bool in_sight) {
+/* Whether a part of the picture is worth making first. */
+static bool is_large(const struct program *p) {
+    int64_t n = 0;
+    for (int r = 0; r < p->workers; r++)
+        n += p->rank[r].nins;
+    return n > 5000;
+}
+
+/* sight: as of struct style; then only what is in sight is made */
+static void add_formats(const char *dir, const struct compile *c, const struct style *style, const double (*sight)[2]) {
     static const struct style plain = {.width = 120, .ascii = true};
     for (int i = 0; i < nformats; i++) {
         struct text t = {0};
         bool picture = strcmp(formats[i].name, "svg") == 0, shown = picture || strcmp(formats[i].name, "json") == 0;
-        if ((!formats[i].file && !picture) || shown != in_sight)
+        struct style look = picture ? *style : plain;
+        if ((!formats[i].file && !picture) || (sight && !shown))
             continue;
-        formats[i].emit(&t, c, picture ? style : &plain);
-        add(dir, picture ? "timeline.svg" : formats[i].file, &t);
+        look.sight = is_large(c->program) ? sight : NULL;
+        formats[i].emit(&t, c, &look);
+        add(dir, picture ? look.sight ? "glance.svg" : "timeline.svg" : formats[i].file, &t);
     }
 }
 
@@ -85,17 +99,15 @@ int cmd_compile(const struct settings *settings) {
     const char *dir = folder_named(settings->output);
     struct compile c = {.args = settings->args};
     struct text report = {0}, params = {0};
+    double sight[2][2];
     compile_all(&c, settings->dump);
     make_folder(dir);
-    add_formats(dir, &c, &settings->style, true);
+    add_formats(dir, &c, &settings->style, page_sight(sight[0]) ? sight : NULL);
     emit_report(&report, c.report, &plain);
     add(dir, "report.txt", &report);
     put_params(&params, c.spec);
     put_options(&params, &settings->args);
     add(dir, "params.json", &params);
-    place_files();
-    tell_page();
-    add_formats(dir, &c, &settings->style, false);
     place_files();
     return 0;
 }

@@ -1,6 +1,7 @@
 // The page: each change of the scripts, or of what is set beside them, compiles, and what comes back is shown everywhere.
 
 const $ = id => document.getElementById(id);
+const IDLE = 120; // ms without a change, after which there is time for what nobody waits for
 
 async function main() {
   const scripts = await startRuns();
@@ -45,21 +46,24 @@ async function main() {
   }, running => {
     $('running').hidden = !running;
     document.body.classList.toggle('runs', running);
-  }, whole);
-  // What operations need, for hovering: drawn again, when there is time.
+  });
+  // What is not in sight at once, when there is time: first the whole picture, the streams, and what A and B are made of;
+  const finisher = makeRunner((answer, request) => { if (answer.code === 0) whole(answer, request); });
+  // then what operations need, for hovering.
   const explainer = makeRunner(({ files: made }, request) => {
     if (good && request.of === good && made['page.html']) view.show(made['page.html'], true);
   });
   const saver = makeRunner(async ({ code, stderr, files: made }, request) => {
-    if (code === 0) save(request.name, new Blob([Object.values(made)[0]]));
+    if (code === 0) save(request.name, request.png ? await pngOf(made.file) : new Blob([made.file]));
     else $('info').textContent = stderr;
   });
 
   function compile() {
     clearTimeout(idle);
+    finisher.cancel();
     explainer.cancel();
     $('command').textContent = commandLine();
-    runner.run({ args: ['compile', mine.path.schedule, ...flags(), '-o', '/out'], files: mine.files, name: short(mine.path.schedule) });
+    runner.run({ args: ['compile', mine.path.schedule, ...flags(), '-o', '/out'], files: mine.files, name: short(mine.path.schedule), sight: view.sight() });
   }
 
   function figures(report) {
@@ -73,8 +77,9 @@ async function main() {
   }
 
   function shown(answer, request) {
-    good = request.of = { ...answer, name: request.name };
-    good.whole = new Promise(resolve => { request.resolve = resolve; });
+    good = { name: request.name, request, whole: false };
+    finish();
+    pin.changed();
     tried = '';
     params = JSON.parse(answer.files['params.json']);
     const report = JSON.parse(answer.files['report.json']);
@@ -84,7 +89,8 @@ async function main() {
     $('error').hidden = true;
     mine.mark(null);
     controls.show(params, mine.path.model !== '');
-    view.show(answer.files['timeline.svg'], true);
+    if (answer.files['glance.svg']) view.glance(answer.files['glance.svg']);
+    else view.show(answer.files['timeline.svg'], true);
     const words = figures(report);
     $('caption').innerHTML = `<b>${escapeHtml(good.name)}</b>: ${report.workers} ranks, ${report.stages} stages, ${report.batches} microbatches; ${escapeHtml(words)}. <code>${escapeHtml(commandLine())}</code>`;
     $('report-text').textContent = answer.files['report.txt'];
@@ -93,20 +99,24 @@ async function main() {
     document.body.dataset.shown = String(Number(document.body.dataset.shown || 0) + 1);
   }
 
-  // What is not in sight at once: the streams, and what A and B and downloads are made of.
-  function whole(answer, request) {
-    const of = request.of;
-    Object.assign(of.files, answer.files);
-    request.resolve();
+  function finish() {
+    const { sight, ...all } = good.request;
+    idle = setTimeout(() => finisher.run({ ...all, of: good }), IDLE);
+  }
+
+  function whole({ files }, { of, args, files: given }) {
     if (good !== of) return;
-    streams.show(of.files['streams.txt']);
-    pin.show(of.name, of.files);
+    good.whole = true;
+    view.complete(files['timeline.svg']);
+    streams.show(files['streams.txt']);
+    pin.show(of.name, files);
     document.body.dataset.whole = document.body.dataset.shown;
-    if (of.files['timeline.svg'].length < 100 * MANY)
-      idle = setTimeout(() => explainer.run({ of, args: [...request.args.slice(0, -2).map((a, i) => (i ? a : 'show')), '--format', 'html', '-o', '/out/page.html'], files: { ...request.files, 'out/.keep': '' } }), 250);
+    if (files['timeline.svg'].length < 100 * MANY)
+      idle = setTimeout(() => explainer.run({ of, args: ['show', ...args.slice(1, -2), '--format', 'html', '-o', '/out/page.html'], files: { ...given, 'out/.keep': '' } }), IDLE);
   }
 
   function refused({ code, stderr }) {
+    if (good && !good.whole) finish(); // its picture stays
     const stranger = stderr.match(/-D (\w+)=[^:]*: no script has a parameter/);
     if (stranger && stranger[1] in set && tried !== stranger[1]) { // a parameter that the script had before
       tried = stranger[1];
@@ -158,6 +168,7 @@ async function main() {
   $('cancel').addEventListener('click', () => {
     if (!runner.cancel()) return;
     say('', 'Cancelled');
+    if (good && !good.whole) finish();
     document.body.classList.add('stale');
   });
   $('share').addEventListener('click', async () => {
@@ -172,18 +183,13 @@ async function main() {
   });
   addEventListener('hashchange', () => open(location.hash));
   for (const [name] of downloads) $('download').append(new Option(name, name));
-  $('download').addEventListener('change', async () => {
+  $('download').addEventListener('change', () => {
     const chosen = downloads.find(([name]) => name === $('download').value);
     $('download').value = '';
     if (!chosen || !good) return;
     const [, end, from] = chosen, name = good.name + end;
     if (from.script) save(name, new Blob([mine.schedule]));
-    else if (from.png) save(name, await pngOf(good.files[from.file]));
-    else if (from.file) { // it may be on its way
-      const of = good;
-      await of.whole;
-      save(name, new Blob([of.files[from.file]]));
-    } else saver.run({ name, args: ['show', mine.path.schedule, ...flags(), '--format', from.format, '-o', '/out/file'], files: { ...mine.files, 'out/.keep': '' } });
+    else saver.run({ name, png: from.png, args: ['show', mine.path.schedule, ...flags(), '--format', from.format, '-o', '/out/file'], files: { ...mine.files, 'out/.keep': '' } });
   });
   $('theme').addEventListener('change', () => { document.documentElement.dataset.theme = $('theme').value; });
   await open(location.hash);

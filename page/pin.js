@@ -2,7 +2,7 @@
 
 function makePin() {
   const $ = id => document.getElementById(id), view = makeView($('diff-picture'), $('diff-info'), null, () => Infinity);
-  let a = null, b = null;
+  let a = null, b = null, waits = false; // waits: for b, to be a
   const runner = makeRunner(({ code, stdout, stderr, files }) => {
     $('diff-text').textContent = code <= 1 && stdout ? stdout : stderr;
     if (files['diff.html']) view.show(files['diff.html'], true);
@@ -10,6 +10,13 @@ function makePin() {
   });
   const folder = (name, files) => Object.fromEntries(['streams.txt', 'timeline.tsv', 'report.json', 'timeline.txt']
     .filter(f => files[f]).map(f => [`${name}/${f}`, files[f]]));
+
+  function told() {
+    $('pin').setAttribute('aria-pressed', String(a !== null));
+    $('pin').textContent = a ? `A: ${a.name} ✕` : 'Pin A';
+    $('pin').title = a ? 'let A go' : 'keep this as A; what you change from here on is B';
+    differ();
+  }
 
   function differ() {
     $('diff-hint').hidden = a !== null;
@@ -23,14 +30,21 @@ function makePin() {
   differ();
   return {
     toggle() { // keeps what is there as A, or lets it go
-      a = a ? null : b;
-      $('pin').setAttribute('aria-pressed', String(a !== null));
-      $('pin').textContent = a ? `A: ${a.name} ✕` : 'Pin A';
-      $('pin').title = a ? 'let A go' : 'keep this as A; what you change from here on is B';
-      differ();
-      return a !== null;
+      const lets = a || waits;
+      a = lets ? null : b;
+      waits = !lets && !b;
+      told();
+      return !lets;
     },
-    show(name, files) { b = { name, files }; differ(); },
+    changed() { // there is something new, of which the files will come
+      b = null;
+    },
+    show(name, files) {
+      b = { name, files };
+      if (waits) a = b;
+      waits = false;
+      told();
+    },
     opened: differ,
   };
 }

@@ -31,9 +31,8 @@ async function startRuns() {
 
 const PATIENCE = 150; // ms: for as long, a run may end though a newer one waits; after as long, the page says that it runs
 
-// answered: (answer, request) of every run that ended; running(true or false): whether one has taken long; rest: (answer,
-// request) with the further files of an answer that said `more`
-function makeRunner(answered, running = () => {}, rest = () => {}) {
+// answered: (answer, request) of every run that ended; running(true or false): whether one has taken long
+function makeRunner(answered, running = () => {}) {
   let now = null, next = null, slow = 0, count = 0;
 
   function stop() {
@@ -51,10 +50,9 @@ function makeRunner(answered, running = () => {}, rest = () => {}) {
       if (next) overtake();
     }, PATIENCE);
     worker.onmessage = ({ data }) => {
-      if (!data.rest && (!now || id !== now.id)) return;
-      if (!data.more && spares.idle.length < 2) spares.idle.push(worker);
-      else if (!data.more) worker.terminate();
-      if (data.rest) return rest(data, request);
+      if (!now || id !== now.id) return;
+      if (spares.idle.length < 2) spares.idle.push(worker);
+      else worker.terminate();
       clearTimeout(slow);
       running(false);
       now = null;
@@ -67,7 +65,7 @@ function makeRunner(answered, running = () => {}, rest = () => {}) {
       stop();
       answered({ id, code: 2, stdout: '', stderr: 'pianola: error: ' + event.message, files: {}, ms: 0 }, request);
     };
-    worker.postMessage({ id, files: request.files || {}, args: request.args });
+    worker.postMessage({ id, files: request.files || {}, args: request.args, sight: request.sight });
   }
 
   function overtake() {

@@ -40,11 +40,11 @@ async function pngOf(svg) { // twice as large, for screens and slides
   return new Promise(done => canvas.toBlob(done, 'image/png'));
 }
 
-// What can be downloaded: its name behind the schedule's, and whether a compile wrote it already, or a format of `show`.
+// What can be downloaded: its name behind the schedule's, and the format of `show`.
 const downloads = [
-  ['Picture (SVG)', '.svg', { file: 'timeline.svg' }], ['Picture (PNG)', '.png', { file: 'timeline.svg', png: true }],
-  ['Streams', '.streams.txt', { file: 'streams.txt' }], ['Timeline (TSV)', '.tsv', { file: 'timeline.tsv' }],
-  ['Report (JSON)', '.json', { file: 'report.json' }], ['Script (Lua)', '.lua', { script: true }],
+  ['Picture (SVG)', '.svg', { format: 'svg' }], ['Picture (PNG)', '.png', { format: 'svg', png: true }],
+  ['Streams', '.streams.txt', { format: 'streams' }], ['Timeline (TSV)', '.tsv', { format: 'tsv' }],
+  ['Report (JSON)', '.json', { format: 'json' }], ['Script (Lua)', '.lua', { script: true }],
   ['Trace for Chrome, Perfetto', '.trace.json', { format: 'chrome' }], ['Page (HTML)', '.html', { format: 'html' }],
   ['PyTorch’s schedule (CSV)', '.csv', { format: 'torch-csv' }],
 ];

@@ -40,6 +40,7 @@ function makeView(host, info, scroll, most) {
   const id = name => root.getElementById(name);
 
   const whole = () => Math.max(all[2], host.clientWidth / 1.25); // wide windows leave room, rather than draw giants
+  const first = () => Math.max(host.clientWidth, 300) / 0.62; // how much a new picture shows at most
   const shape = () => host.clientHeight / Math.max(1, host.clientWidth);
 
   function look(x, w) { // keeps the height to the width, and the picture in sight
@@ -66,7 +67,7 @@ function makeView(host, info, scroll, most) {
 
   // A large picture: which lines are where, by the x that they begin at.
   const xBehind = { '<rect class="o': ' x="', '<text class="n': ' x="', '<text class="a': ' x="', '<path class="g': 'M', '<path class="m': 'M' };
-  function sort(text) {
+  function sort(text, part) {
     const lines = text.split('\n'), fixed = [], placed = [];
     for (const line of lines) {
       const begins = xBehind[line.slice(0, 14)], x = begins ? parseFloat(line.slice(line.indexOf(begins, 14) + begins.length)) : NaN;
@@ -75,16 +76,17 @@ function makeView(host, info, scroll, most) {
       placed.push([x, line]);
     }
     placed.sort((a, b) => a[0] - b[0]);
-    const widest = placed.length <= MANY / 2 ? Infinity : (all[2] * MANY) / 2 / placed.length;
-    return { fixed: fixed.join('\n'), placed, widest, from: 1, to: 0, later: 0 };
+    const width = part ? Math.min(first(), all[2]) : all[2], n = part ? placed.filter(([x]) => x <= width).length : placed.length;
+    const widest = n <= MANY / 2 ? Infinity : (width * MANY) / 2 / n;
+    return { part, fixed: fixed.join('\n'), placed, widest, from: 1, to: 0, later: 0 };
   }
 
   function fill(widen = false) { // of what is in sight first; what is around it when there is time
-    const [x, , w] = view, first = large.from > large.to, around = first ? 0 : w / 2;
+    const [x, , w] = view, anew = large.from > large.to, around = anew ? 0 : w / 2;
     if (!widen && x >= large.from && x + w <= large.to) return;
     large.from = x - around;
     large.to = x + w + around;
-    if (first) large.later = setTimeout(() => { if (svg) fill(true); }, 150);
+    if (anew && !large.part) large.later = setTimeout(() => { if (svg) fill(true); }, 150);
     const html = [];
     for (const [at, line] of large.placed) {
       if (at > large.to) break;
@@ -186,31 +188,41 @@ function makeView(host, info, scroll, most) {
   function fit(anew) { // as high as the picture, if the window allows; a narrow window shows a part, in a size to read
     unseen = host.clientWidth === 0 && (unseen || anew);
     if (host.clientWidth === 0) return;
-    const width = Math.min(whole(), Math.max(host.clientWidth, 300) / 0.62);
+    const width = Math.min(whole(), first());
     if (anew) view = [0, 0, width, 0];
     host.style.height = `${Math.round(Math.min(most(), (all[3] / (anew ? width : Math.max(view[2], 1))) * host.clientWidth))}px`;
     look(view[0], view[2]);
   }
 
+  function show(text, keep, part = false) {
+    const picture = svgOf(text), box = (picture.match(/viewBox="([^"]*)"/) || ['', '0 0 1 1'])[1].split(' ').map(Number);
+    const same = keep && svg && box[2] === all[2] && box[3] === all[3], glanced = same && large && large.part;
+    all = box;
+    if (large) clearTimeout(large.later);
+    const widest = glanced ? large.widest : 0;
+    large = part || picture.length > 100 * MANY ? sort(picture, part) : null;
+    if (large && glanced) large.widest = widest; // the same picture, so the same view
+    lit = [];
+    root.innerHTML = large ? large.fixed : picture;
+    root.append(Object.assign(document.createElement('style'), { textContent: pictureStyle }));
+    svg = root.querySelector('svg');
+    if (!svg) return;
+    svg.removeAttribute('width');
+    svg.removeAttribute('height');
+    svg.setAttribute('preserveAspectRatio', 'xMinYMin meet');
+    info.textContent = hint;
+    if (same) look(view[0], view[2]);
+    else fit(true);
+    markNow();
+  }
+
   return {
-    show(text, keep) { // keep: the view stays where it is, if the picture has the same size
-      const picture = svgOf(text), box = (picture.match(/viewBox="([^"]*)"/) || ['', '0 0 1 1'])[1].split(' ').map(Number);
-      const same = keep && svg && box[2] === all[2] && box[3] === all[3];
-      all = box;
-      if (large) clearTimeout(large.later);
-      large = picture.length > 100 * MANY ? sort(picture) : null;
-      lit = [];
-      root.innerHTML = large ? large.fixed : picture;
-      root.append(Object.assign(document.createElement('style'), { textContent: pictureStyle }));
-      svg = root.querySelector('svg');
-      if (!svg) return;
-      svg.removeAttribute('width');
-      svg.removeAttribute('height');
-      svg.setAttribute('preserveAspectRatio', 'xMinYMin meet');
-      info.textContent = hint;
-      if (same) look(view[0], view[2]);
-      else fit(true);
-      markNow();
+    show: (text, keep) => show(text, keep), // keep: the view stays where it is, if the picture has the same size
+    // Of a large picture, at first what a glance shows of it: sight says what that is, of this picture or another.
+    sight: () => [0, first(), view[0], view[0] + view[2]],
+    glance: text => show(text, true, true),
+    complete(text) { // the whole of it
+      if (large && large.part) show(text, true);
     },
     mark(test) { // which titles are of what is wrong; null: none
       badness = test;

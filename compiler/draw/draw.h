@@ -11,6 +11,9 @@ struct style {
     enum color_by by;
     int with;        /* what to draw besides the jobs: bits of enum with */
     double from, to; /* the part to draw, in the ruler's unit; to 0: to the end */
+    /* Of a picture as wide as ever, only what is between these two x, or these two, and nothing's <title>: a page's
+     * first glance at a large one. NULL: all of it. */
+    const double (*sight)[2];
 };
 /* colors.c: how an instruction is painted. name NULL: not drawn. */
 struct paint {

@@ -134,11 +134,23 @@ static void put_number(struct text *t, const struct names *names, const struct i
         put(t, ", slice %d", x->batch % names->slices);
 }
 
-static void put_job(struct text *t, struct picture *picture, int r, int i) {
+/* as: the name on it */
+static void put_title(struct text *t, const struct picture *picture, int r, int i, const char *as, int stage) {
     const struct instr *x = &picture->p->rank[r].ins[i];
-    struct paint paint = paint_of(x, picture->style->by);
+    put(t, "<title>%s: %s of stage %d", as, paint_of(x, picture->style->by).name, stage);
+    if (x->batch >= 0)
+        put_number(t, &picture->p->names, x);
+    if (is_job(x->op) && x->inst >= 0)
+        put(t, ", weights of version %d", x->inst);
+    put(t, "; %s", picture->rows.who[r]);
+    put_times(t, picture, r, i);
+    put(t, "%s</title>", picture->path[r][i] ? "; on the critical path" : "");
+}
+
+static void put_job(struct text *t, const struct picture *picture, int r, int i) {
+    const struct instr *x = &picture->p->rank[r].ins[i];
     double from = x_of(&picture->time, picture->tl->start[r][i]), to = x_of(&picture->time, picture->tl->end[r][i]);
-    struct box box = {from, picture->y[r], to - from, picture->row, paint.fill};
+    struct box box = {from, picture->y[r], to - from, picture->row, paint_of(x, picture->style->by).fill};
     struct instr of = *x; /* as the script knows it, where members of its team share the row */
     of.stage = member_at(&picture->p->names, x->stage).stage;
     bool shared = picture->rows.label[r] != NULL;
@@ -148,20 +160,14 @@ static void put_job(struct text *t, struct picture *picture, int r, int i) {
         box.height = picture->row / 2;
         box.y += half == 2 ? box.height : 0;
     }
-    picture->drawn |= 1u << x->op;
     put(t, "<rect class=\"o%s\" fill=\"#%06x\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"",
         picture->path[r][i] ? " c" : "", box.fill, box.x, box.y, box.width, box.height);
     if (picture->html)
         put_needs(t, picture, r, i);
-    put(t, "><title>%s: %s of stage %d", shared ? short_name(&plain, &of) : short_name(&names, x), paint.name,
-        of.stage);
-    if (x->batch >= 0)
-        put_number(t, &picture->p->names, x);
-    if (is_job(x->op) && x->inst >= 0)
-        put(t, ", weights of version %d", x->inst);
-    put(t, "; %s", picture->rows.who[r]);
-    put_times(t, picture, r, i);
-    put(t, "%s</title></rect>\n", picture->path[r][i] ? "; on the critical path" : "");
+    put(t, ">");
+    if (!picture->time.sight) /* a title is most of an element */
+        put_title(t, picture, r, i, shared ? short_name(&plain, &of) : short_name(&names, x), of.stage);
+    put(t, "</rect>\n");
     put_name(t, shared ? &plain : &names, shared ? &of : x, &box, picture->names);
 }
 
@@ -291,8 +297,11 @@ static void put_ranks(struct text *t, struct picture *picture) {
             x_of(&picture->time, picture->time.to) - LEFT, picture->row);
         for (int critical = 0; critical < 2; critical++) /* critical jobs last, so that their outlines are complete */
             for (int i = 0; i < picture->p->rank[r].nins; i++)
-                if (picture->path[r][i] == critical && is_block(picture, r, i))
-                    put_job(t, picture, r, i);
+                if (picture->path[r][i] == critical && is_block(picture, r, i)) {
+                    picture->drawn |= 1u << picture->p->rank[r].ins[i].op;
+                    if (in_sight(&picture->time, picture->tl->start[r][i], picture->tl->end[r][i]))
+                        put_job(t, picture, r, i);
+                }
         put_lanes(t, picture, r);
         struct band band = {foot_of(picture, r), picture->low ? FOLDED : BAND - 5, picture->top, picture->limit,
                             picture->low};
@@ -341,6 +350,7 @@ void emit_svg(struct text *t, const struct program *p, const struct timeline *tl
     struct picture picture = {.p = p, .tl = tl, .rep = rep, .style = style, .html = html, .limit = limit};
     struct svg svg = {.name = p->name, .top = tip};
     picture.time.m = measure_of(tl->makespan, rep->unit, false);
+    picture.time.sight = style->sight;
     picture.time.from = style->from * picture.time.m.one;
     picture.time.to = style->to > 0 ? fmin(style->to * picture.time.m.one, tl->makespan) : tl->makespan;
     picture.names = several_stages(p);

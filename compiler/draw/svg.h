@@ -9,7 +9,9 @@ enum { LEFT = 64, RIGHT = 16, NARROW = 560, WIDE = 14000 };
 struct span {
     double from, to, px; /* px: the width of one unit of time */
     struct measure m;
+    const double (*sight)[2]; /* as of struct style */
 };
+bool in_sight(const struct span *span, double from, double to); /* anything between these times */
 /* Sets px so that, of n jobs of these lengths, all but the shortest tenth have room for names of this many letters. */
 void span_scale(struct span *span, double *length, int n, int letters);
 double x_of(const struct span *span, double t);
