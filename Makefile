@@ -293,7 +293,7 @@ build/devil.txt: /usr/share/dictd/devil.dict.dz
 demo: deps
 	@$(MAKE_ALL) build/pianola build/devil.txt
 	build/pianola run schedules/1f1b.lua --model schedules/models/gpt.lua -D workers=4 \
-	    --data build/devil.txt --steps 300 --compare
+	    --data build/devil.txt --steps 200 --compare
 
 demo-smollm: PACKAGES += python3-pip
 demo-smollm: deps
