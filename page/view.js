@@ -183,7 +183,7 @@ function makeView(host, info, scroll, most) {
   addEventListener('beforeprint', () => { before = view.slice(); if (svg) { view = [0, 0, all[2], all[3]]; if (large) fill(); svg.setAttribute('viewBox', view.join(' ')); host.style.height = 'auto'; } });
   addEventListener('afterprint', () => { if (before) { view = before; fit(false); } });
   if (scroll) scroll.addEventListener('input', () => look((scroll.value / 1000) * (all[2] - view[2]), view[2]));
-  new ResizeObserver(() => { if (svg) fit(unseen); }).observe(host);
+  new ResizeObserver(() => requestAnimationFrame(() => { if (svg) fit(unseen); })).observe(host); // later: it sets the height
 
   function fit(anew) { // as high as the picture, if the window allows; a narrow window shows a part, in a size to read
     unseen = host.clientWidth === 0 && (unseen || anew);
