@@ -14,7 +14,8 @@ FUZZ := B=build/fuzz CC=clang SAN='-fsanitize=fuzzer-no-link,address,undefined -
 
 # -fno-math-errno lets sqrt and friends become instructions; -ffast-math would let sums differ between machines.
 FLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fno-math-errno -MMD -MP -Ibuild -Iruntime $(CFLAGS) $(SAN)
-LIBS = $$(pkg-config --libs lua5.4 openblas libpcre2-8 libutf8proc) -lm -pthread
+BLAS := openblas$(if $(filter x86_64,$(shell uname -m)), libxsmm)
+LIBS = $$(pkg-config --libs lua5.4 $(BLAS) libpcre2-8 libutf8proc) -lm -pthread
 SOURCES := $(wildcard compiler/*/*.c) $(filter-out %/comm_mpi.c runtime/rank/%,$(wildcard runtime/*/*.c))
 LIBRARY := $(patsubst %.c,$(B)/obj/%.o,$(filter-out compiler/cli/main.c,$(SOURCES)))
 UNITS := $(patsubst tests/%.c,%,$(wildcard tests/unit/*.c tests/guard/*.c))
@@ -24,15 +25,15 @@ build/pianola:
 
 # ---- dependencies: installs them on Debian 12; does nothing if all are there ----
 
-PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev libpcre2-dev libutf8proc-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev python3 python3-numpy
+PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev $(if $(findstring xsmm,$(BLAS)),libxsmm-dev) libpcre2-dev libutf8proc-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev python3 python3-numpy
 PAGE_PACKAGES := emscripten python3-pip # for make page
 VIEWERS := chromium-headless-shell librsvg2-bin libxml2-utils # what the tests look at pictures with
 demo: VIEWERS :=
 deps:
 	@if ! command -v apt-get >/dev/null; then \
-	    pkg-config --exists lua5.4 openblas libpcre2-8 libutf8proc criterion 2>/dev/null && exit 0; \
+	    pkg-config --exists lua5.4 $(BLAS) libpcre2-8 libutf8proc criterion 2>/dev/null && exit 0; \
 	    echo "make deps installs with apt-get, on Debian 12. Here, please install by hand:" >&2; \
-	    echo "a C11 compiler, pkg-config, Lua 5.4, OpenBLAS, PCRE2, utf8proc and Criterion, all found by pkg-config" >&2; exit 1; \
+	    echo "a C11 compiler, pkg-config, Lua 5.4, OpenBLAS, libxsmm (on x86-64), PCRE2, utf8proc and Criterion, all found by pkg-config" >&2; exit 1; \
 	fi; \
 	missing=; for p in $(PACKAGES) $(VIEWERS); do \
 	    [ "$$(dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null)" = installed ] || missing="$$missing $$p"; \
@@ -67,7 +68,7 @@ $(B)/obj/runtime/comm/comm_mpi.o: private CC := mpicc
 pc = printf '%s\n' 'prefix=$${pcfiledir}$(1)' 'includedir=$${prefix}/include' 'libdir=$${prefix}$(2)' \
     'Name: $(3)' 'Description: replays a rank of a program on a $(4)' 'Version: 0.1.0' \
     'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -l:lib$(3).a $(5) -lm -pthread'
-pc_host = $(call pc,$(1),$(2),pianola-host,CPU) && echo 'Requires: openblas'
+pc_host = $(call pc,$(1),$(2),pianola-host,CPU) && echo 'Requires: $(BLAS)'
 $(B)/pianola-host.pc: Makefile
 	@mkdir -p $(B)/include/pianola
 	for h in $(HEADERS); do ln -sf "$(CURDIR)/runtime/$$h" $(B)/include/pianola/; done
@@ -151,10 +152,10 @@ build/prelude.h build/page.h:
 	{ $(foreach f,$^,echo 'static const char $(subst .,_,$(notdir $f))[] = {'; od -An -v -td1 $f | sed 's/-*[0-9][0-9]*/&,/g'; echo '0};';) } > $@
 
 $(B)/obj/compiler/%.o: private FLAGS += -Icompiler
-$(B)/obj/compiler/%.o $(B)/obj/runtime/%.o: private FLAGS += $$(pkg-config --cflags lua5.4 openblas)
+$(B)/obj/compiler/%.o $(B)/obj/runtime/%.o: private FLAGS += $$(pkg-config --cflags lua5.4 $(BLAS))
 # Layers are loops over floats: these flags vectorise them without changing the order of any sum.
 $(B)/obj/runtime/%.o: private FLAGS += -O3 -fno-trapping-math
-$(B)/obj/tests/%.o: private FLAGS += -Icompiler -Itests/support -Itests/judges $$(pkg-config --cflags lua5.4 openblas criterion)
+$(B)/obj/tests/%.o: private FLAGS += -Icompiler -Itests/support -Itests/judges $$(pkg-config --cflags lua5.4 $(BLAS) criterion)
 $(B)/obj/%.o: %.c Makefile | build/prelude.h build/page.h
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -c -o $@ $<
@@ -232,7 +233,7 @@ build/torch/bin/python:
 build/torch/layers: tests/torch/layers.cpp build/standin/libpianola-cuda.so build/libpianola.a
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O1 -Wall -Wextra -Wpedantic -Werror -Itests/standin -Iruntime -x c++ $< -x none -o $@ \
-	    $(filter-out $<,$^) -Wl$(comma)-rpath$(comma)$(CURDIR)/build/standin $(shell pkg-config --libs openblas lua5.4) -lm -pthread
+	    $(filter-out $<,$^) -Wl$(comma)-rpath$(comma)$(CURDIR)/build/standin $(shell pkg-config --libs $(BLAS) lua5.4) -lm -pthread
 test-torch: build/pianola build/devil.txt $(SMOLLM) $(PYTHON) build/torch/layers
 	@timeout 900 $(PYTHON) tests/torch/exchange.py build/pianola $(filter-out %.d.lua,$(wildcard schedules/*.lua))
 	@timeout 900 $(PYTHON) tests/torch/published.py build/pianola

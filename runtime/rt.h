@@ -158,7 +158,8 @@ void host_add_norm(uint64_t *dst, const uint64_t *src);
 void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed);
 /* An attention's rope: how many turns it makes from one position to the next with pair i of a head's columns. */
 double host_rope(const struct rt_layer *l, int i);
-/* Picks the BLAS kernel for this processor and one thread; returns its name. Call before any thread starts. */
+/* Picks the kernels of matrix products for this processor, and one thread; returns what they are, such as "libxsmm for
+ * skx". Call before any thread starts. */
 const char *host_blas(void);
 
 /* ---- data.c: microbatches by (step, b), the same on every rank ---- */

@@ -243,7 +243,7 @@ static void print_plan(const struct compile *c, const struct settings *settings,
     if (c->spec->model->rt.input == INPUT_TOKENS && !settings->data)
         fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     if (!settings->cuda)
-        fprintf(stderr, "pianola: %d ranks in one process, OpenBLAS kernel %s, one thread a rank\n", c->spec->workers,
+        fprintf(stderr, "pianola: %d ranks in one process, matrix products by %s, one thread a rank\n", c->spec->workers,
                 blas);
 }
 

@@ -8,7 +8,7 @@
  * With D = rowsum(dy y), which is rowsum(dp p), the gradient of a score is ds = p (dp - D); tmp holds D. */
 #include "host.h"
 #include "keys.h"
-#include <cblas.h>
+#include "product.h"
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -77,10 +77,11 @@ static int columns_seen(const struct head *h, int row, const struct tile *t) {
 /* A row's exponentials are computed in whole vectors, then those right of the diagonal are cleared. */
 static int whole(int n, int columns) { return least((n + 7) & ~7, columns); }
 
-/* s = scale q k^T of a tile: rows i .. iend of the queries. */
+/* s = q k^T of a tile, yet to be scaled: rows i .. iend of the queries. */
 static void scores(const struct head *h, int i, int iend, const struct tile *t, float *s) {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, iend - i, t->columns, h->a->dim, h->scale,
-                h->q + (int64_t)i * h->a->q_stride, h->a->q_stride, t->k, t->stride, 0, s, TILE);
+    host_product((struct product){iend - i, t->columns, h->a->dim,
+                                  .a = {h->q + (int64_t)i * h->a->q_stride, h->a->q_stride},
+                                  .b = {t->k, t->stride, .turned = true}, .c = s, .stride = TILE});
 }
 
 /* log x, x >= 1, by Newton's method on host_exp, from a line through the exponent and mantissa: errors of 0.06, 2e-3,
@@ -111,11 +112,11 @@ static LANES_8 float row_max(const float *a, int n) { /* in eight strands, as ho
     return s[0];
 }
 
-/* Turns a row of scores into exp(s - top), and rescales its sum and y to the new top. */
-static LANES_8 void softmax_row(float *s, int n, int columns, float *top, float *sum, float *y, int dim) {
-    float most = row_max(s, n), new = most > *top ? most : *top;
+/* Turns a row of scores into exp(scale s - top), and rescales its sum and y to the new top. */
+static LANES_8 void softmax_row(float *s, int n, int columns, float scale, float *top, float *sum, float *y, int dim) {
+    float most = scale * row_max(s, n), new = most > *top ? most : *top;
     for (int j = 0, end = whole(n, columns); j < end; j++)
-        s[j] = host_exp(s[j] - new);
+        s[j] = host_exp(scale * s[j] - new);
     memset(s + n, 0, (size_t)(columns - n) * sizeof *s);
     if (*sum > 0) {
         float shrink = host_exp(*top - new);
@@ -139,10 +140,10 @@ static void rows_forward(const struct head *h, int i, int iend) {
             struct tile t = tile_of(h, of, j, end);
             scores(h, i, iend, &t, s);
             for (int r = 0; r < iend - i; r++)
-                softmax_row(s + r * TILE, columns_seen(h, i + r, &t), t.columns, &top[r], &sum[r],
+                softmax_row(s + r * TILE, columns_seen(h, i + r, &t), t.columns, h->scale, &top[r], &sum[r],
                             y + (int64_t)r * stride, dim);
-            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, iend - i, dim, t.columns, 1, s, TILE, t.v, t.stride,
-                        more ? 1 : 0, y, stride);
+            host_product((struct product){iend - i, dim, t.columns, .a = {s, TILE}, .b = {t.v, t.stride}, .c = y,
+                                          .stride = stride, .add = more});
         }
     for (int r = 0; r < iend - i; r++, y += stride) {
         float norm = 1 / sum[r];
@@ -160,7 +161,7 @@ static LANES_8 void softmax_backward(const struct head *h, int i, int iend, cons
         int64_t row = (int64_t)(i + r) * h->a->heads;
         float lse = h->lse[row], d = h->d[row], scale = h->scale;
         for (int k = 0, end = whole(n, t->columns); k < end; k++) {
-            p[k] = host_exp(p[k] - lse);
+            p[k] = host_exp(scale * p[k] - lse);
             ds[k] = scale * p[k] * (ds[k] - d);
         }
         memset(p + n, 0, (size_t)(t->columns - n) * sizeof *p);
@@ -171,19 +172,20 @@ static LANES_8 void softmax_backward(const struct head *h, int i, int iend, cons
 /* more: dq has been written for an earlier tile of these rows. The last rows, which see every column that any sees,
  * come first; of the heads that read these keys the leading one's write dk and dv, unless what is there is added to. */
 static void tile_backward(const struct head *h, int i, int iend, const struct tile *t, bool more) {
-    float p[TILE * TILE], ds[TILE * TILE], below = iend < h->a->rows || !h->leads || t->add ? 1 : 0;
+    float p[TILE * TILE], ds[TILE * TILE];
+    bool below = iend < h->a->rows || !h->leads || t->add;
     int rows = iend - i, dim = h->a->dim, q_stride = h->a->q_stride, y_stride = h->a->y_stride;
     const float *q = h->q + (int64_t)i * q_stride, *dy = h->dy + (int64_t)i * y_stride;
     scores(h, i, iend, t, p);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, t->columns, dim, 1, dy, y_stride, t->v, t->stride, 0, ds,
-                TILE);
+    host_product((struct product){rows, t->columns, dim, .a = {dy, y_stride}, .b = {t->v, t->stride, .turned = true},
+                                  .c = ds, .stride = TILE});
     softmax_backward(h, i, iend, t, p, ds);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, t->columns, dim, rows, 1, p, TILE, dy, y_stride, below, t->dv,
-                t->dstride);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, t->columns, dim, rows, 1, ds, TILE, q, q_stride, below, t->dk,
-                t->dstride);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, dim, t->columns, 1, ds, TILE, t->k, t->stride,
-                more ? 1 : 0, h->dq + (int64_t)i * h->a->dq_stride, h->a->dq_stride);
+    host_product((struct product){t->columns, dim, rows, .a = {p, TILE, .turned = true}, .b = {dy, y_stride},
+                                  .c = t->dv, .stride = t->dstride, .add = below});
+    host_product((struct product){t->columns, dim, rows, .a = {ds, TILE, .turned = true}, .b = {q, q_stride},
+                                  .c = t->dk, .stride = t->dstride, .add = below});
+    host_product((struct product){rows, dim, t->columns, .a = {ds, TILE}, .b = {t->k, t->stride},
+                                  .c = h->dq + (int64_t)i * h->a->dq_stride, .stride = h->a->dq_stride, .add = more});
 }
 
 /* The keys behind the last query have no gradient. */

@@ -2,7 +2,7 @@
  * parameters. A layer with no room for a bias has none (models on integers, see data.c). And the unembedding, y = x Eᵀ,
  * with E, out x in, the shared token table rather than a parameter of its own. */
 #include "host.h"
-#include <cblas.h>
+#include "product.h"
 #include <string.h>
 
 static bool has_bias(const struct rt_layer *l) { return l->nparam > (int64_t)l->in * l->out; }
@@ -10,18 +10,14 @@ static bool has_bias(const struct rt_layer *l) { return l->nparam > (int64_t)l->
 static void linear_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *w = host_w(c), *bias = w + (int64_t)l->in * l->out;
-    float *y = host_at(c, l->y);
-    if (has_bias(l))
-        for (int r = 0; r < l->rows; r++)
-            memcpy(y + (int64_t)r * l->out, bias, (size_t)l->out * sizeof *y);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, l->rows, l->out, l->in, 1, host_x(c), l->in, w, l->out,
-                has_bias(l) ? 1 : 0, y, l->out);
+    host_product((struct product){l->rows, l->out, l->in, .a = {host_x(c), l->in}, .b = {w, l->out},
+                                  .c = host_at(c, l->y), .stride = l->out, .bias = has_bias(l) ? bias : NULL});
 }
 
 static void linear_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, l->rows, l->in, l->out, 1, host_at(c, l->dy), l->out,
-                host_w(c), l->out, 0, host_at(c, l->dx), l->in);
+    host_product((struct product){l->rows, l->in, l->out, .a = {host_at(c, l->dy), l->out},
+                                  .b = {host_w(c), l->out, .turned = true}, .c = host_at(c, l->dx), .stride = l->in});
 }
 
 /* The input for a weight gradient: where it is gathered again, if the forward read a gathered one, which is not kept.
@@ -40,8 +36,8 @@ static void linear_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *dy = host_at(c, l->dy), *x = weight_x(c);
     float *dw = host_dw(c), *dbias = dw + (int64_t)l->in * l->out;
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, l->in, l->out, l->rows, 1, x, l->in, dy, l->out,
-                host_first(c) ? 0 : 1, dw, l->out);
+    host_product((struct product){l->in, l->out, l->rows, .a = {x, l->in, .turned = true}, .b = {dy, l->out}, .c = dw,
+                                  .stride = l->out, .add = !host_first(c)});
     if (!has_bias(l))
         return;
     if (host_first(c))
@@ -51,20 +47,20 @@ static void linear_weight(const struct host_call *c) {
 
 static void unembedding_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, l->rows, l->out, l->in, 1, host_x(c), l->in, c->at->v, l->in,
-                0, host_at(c, l->y), l->out);
+    host_product((struct product){l->rows, l->out, l->in, .a = {host_x(c), l->in},
+                                  .b = {c->at->v, l->in, .turned = true}, .c = host_at(c, l->y), .stride = l->out});
 }
 
 static void unembedding_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, l->rows, l->in, l->out, 1, host_at(c, l->dy), l->out,
-                c->at->v, l->in, 0, host_at(c, l->dx), l->in);
+    host_product((struct product){l->rows, l->in, l->out, .a = {host_at(c, l->dy), l->out}, .b = {c->at->v, l->in},
+                                  .c = host_at(c, l->dx), .stride = l->in});
 }
 
 static void unembedding_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, l->out, l->in, l->rows, 1, host_at(c, l->dy), l->out,
-                weight_x(c), l->in, c->at->vfirst ? 0 : 1, c->at->dv, l->in);
+    host_product((struct product){l->out, l->in, l->rows, .a = {host_at(c, l->dy), l->out, .turned = true},
+                                  .b = {weight_x(c), l->in}, .c = c->at->dv, .stride = l->in, .add = !c->at->vfirst});
 }
 
 const struct host_layer host_unembedding = {unembedding_forward, unembedding_input, unembedding_weight};

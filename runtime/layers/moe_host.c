@@ -1,7 +1,7 @@
 /* A mixture of experts on the host: moe.h says what it computes. */
 #include "host.h"
 #include "moe.h"
-#include <cblas.h>
+#include "product.h"
 #include <string.h>
 
 static struct routing routing_of(const struct host_call *c) { return routing_at(c->l, host_at(c, c->l->aux)); }
@@ -70,8 +70,8 @@ static void route_forward(const struct host_call *c) {
     const float *x = host_x(c);
     float *y = host_at(c, l->y);
     size_t bytes = (size_t)l->in * sizeof *y;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, l->rows, l->experts, l->in, 1, x, l->in, host_w(c),
-                l->experts, 0, r.probability, l->experts);
+    host_product((struct product){l->rows, l->experts, l->in, .a = {x, l->in}, .b = {host_w(c), l->experts},
+                                  .c = r.probability, .stride = l->experts});
     for (int64_t t = 0; t < r.tokens; t++) {
         softmax(r.probability + t * l->experts, l->experts);
         choose(l, r.probability + t * l->experts, r.expert + t * l->top, r.weight + t * l->top);
@@ -124,8 +124,8 @@ static void route_input(const struct host_call *c) {
     float *d = host_at(c, l->tmp), *dx = host_at(c, l->dx), each = balance_each(c);
     for (int64_t t = 0; t < r.tokens; t++)
         differentiate(l, &r, t, each, d + t * l->experts);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, l->rows, l->in, l->experts, 1, d, l->experts, host_w(c),
-                l->experts, 0, dx, l->in);
+    host_product((struct product){l->rows, l->in, l->experts, .a = {d, l->experts},
+                                  .b = {host_w(c), l->experts, .turned = true}, .c = dx, .stride = l->in});
     for (int64_t i = 0; i < (int64_t)r.tokens * l->top; i++)
         for (int j = 0; j < l->in && r.row[i] >= 0; j++)
             dx[i / l->top * l->in + j] += dy[(int64_t)r.row[i] * l->in + j];
@@ -133,8 +133,9 @@ static void route_input(const struct host_call *c) {
 
 static void route_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, l->in, l->experts, l->rows, 1, host_x(c), l->in,
-                host_at(c, l->tmp), l->experts, host_first(c) ? 0 : 1, host_dw(c), l->experts);
+    host_product((struct product){l->in, l->experts, l->rows, .a = {host_x(c), l->in, .turned = true},
+                                  .b = {host_at(c, l->tmp), l->experts}, .c = host_dw(c), .stride = l->experts,
+                                  .add = !host_first(c)});
 }
 
 /* ---- experts: each has as many rows, one expert's behind the other's ---- */
@@ -143,27 +144,28 @@ static void experts_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     int64_t rows = l->rows / l->experts;
     for (int64_t e = 0; e < l->experts; e++)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, l->out, l->in, 1,
-                    host_x(c) + e * rows * l->in, l->in, host_w(c) + e * l->in * l->out, l->out, 0,
-                    host_at(c, l->y) + e * rows * l->out, l->out);
+        host_product((struct product){(int)rows, l->out, l->in, .a = {host_x(c) + e * rows * l->in, l->in},
+                                      .b = {host_w(c) + e * l->in * l->out, l->out},
+                                      .c = host_at(c, l->y) + e * rows * l->out, .stride = l->out});
 }
 
 static void experts_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     int64_t rows = l->rows / l->experts;
     for (int64_t e = 0; e < l->experts; e++)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, l->in, l->out, 1,
-                    host_at(c, l->dy) + e * rows * l->out, l->out, host_w(c) + e * l->in * l->out, l->out, 0,
-                    host_at(c, l->dx) + e * rows * l->in, l->in);
+        host_product((struct product){(int)rows, l->in, l->out, .a = {host_at(c, l->dy) + e * rows * l->out, l->out},
+                                      .b = {host_w(c) + e * l->in * l->out, l->out, .turned = true},
+                                      .c = host_at(c, l->dx) + e * rows * l->in, .stride = l->in});
 }
 
 static void experts_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     int64_t rows = l->rows / l->experts;
     for (int64_t e = 0; e < l->experts; e++)
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, l->in, l->out, (int)rows, 1, host_x(c) + e * rows * l->in,
-                    l->in, host_at(c, l->dy) + e * rows * l->out, l->out, host_first(c) ? 0 : 1,
-                    host_dw(c) + e * l->in * l->out, l->out);
+        host_product((struct product){l->in, l->out, (int)rows,
+                                      .a = {host_x(c) + e * rows * l->in, l->in, .turned = true},
+                                      .b = {host_at(c, l->dy) + e * rows * l->out, l->out},
+                                      .c = host_dw(c) + e * l->in * l->out, .stride = l->out, .add = !host_first(c)});
 }
 
 /* ---- combine: aux is the route's, and so is tmp, to which it gives the gradient of the weights ---- */

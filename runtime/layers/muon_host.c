@@ -3,26 +3,30 @@
  * sqrt(max(1, out / in)). */
 #include "muon.h"
 #include "host.h"
-#include <cblas.h>
+#include "product.h"
 #include <math.h>
-#include <string.h>
 
-/* c = alpha a b + beta c; a is m x k or, turned, k x m, and b likewise. */
-static void multiply(bool turn_a, bool turn_b, int m, int n, int k, float alpha, const float *a, const float *b,
-                     float beta, float *c) {
-    cblas_sgemm(CblasRowMajor, turn_a ? CblasTrans : CblasNoTrans, turn_b ? CblasTrans : CblasNoTrans, m, n, k, alpha,
-                a, turn_a ? m : k, b, turn_b ? k : n, beta, c, n);
+/* c = a b; a is m x k or, turned, k x m, and b likewise. */
+static void multiply(bool turn_a, bool turn_b, int m, int n, int k, const float *a, const float *b, float *c) {
+    host_product((struct product){m, n, k, .a = {a, turn_a ? m : k, turn_a}, .b = {b, turn_b ? k : n, turn_b}, .c = c,
+                                  .stride = n});
+}
+
+/* c = alpha c + beta a */
+static WIDE void mix(float alpha, float *c, float beta, const float *a, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        c[i] = alpha * c[i] + beta * a[i];
 }
 
 /* next = the iteration of x, which is in x out; s, t: of the shorter side squared. */
 static void iterate(const float *x, float *next, float *s, float *t, int in, int out) {
     int side = in < out ? in : out;
     bool tall = in > out; /* then X X^T would be the larger product: X (B S + C S S) with S = X^T X is the same */
-    multiply(tall, !tall, side, side, tall ? in : out, 1, x, x, 0, s);
-    memcpy(t, s, sizeof *t * (size_t)side * (size_t)side);
-    multiply(false, false, side, side, side, MUON_C, s, s, MUON_B, t);
-    memcpy(next, x, sizeof *next * (size_t)in * (size_t)out);
-    multiply(false, false, in, out, side, 1, tall ? x : t, tall ? t : x, MUON_A, next);
+    multiply(tall, !tall, side, side, tall ? in : out, x, x, s);
+    multiply(false, false, side, side, side, s, s, t);
+    mix(MUON_C, t, MUON_B, s, (int64_t)side * side);
+    multiply(false, false, in, out, side, tall ? x : t, tall ? t : x, next);
+    mix(1, next, MUON_A, x, (int64_t)in * out);
 }
 
 void host_muon(const struct rt_model *m, const struct rt_parameter *p, float lr, float scale, float *w, const float *dw,

@@ -23,7 +23,7 @@ bool backend_take(struct rank_run *run, char *why, size_t nwhy);
 void backend_connect(struct rank_run *run);
 /* Sets the initial weights at the homes. */
 void backend_begin(struct rank_run *run);
-/* For the line about the run: "OpenBLAS kernel Haswell, one thread a rank". */
+/* For the line about the run: "matrix products by libxsmm for hsw, one thread a rank". */
 const char *backend_line(const struct rank_run *run);
 
 /* Enqueues a step, from 0. They come in order, and each is waited for. A GPU then runs it by itself; a CPU runs it in

@@ -53,7 +53,7 @@ void backend_begin(struct rank_run *run) {
 const char *backend_line(const struct rank_run *run) {
     static char line[128];
     (void)run;
-    snprintf(line, sizeof line, "OpenBLAS kernel %s, one thread a rank", blas);
+    snprintf(line, sizeof line, "matrix products by %s, one thread a rank", blas);
     return line;
 }
 

@@ -13,15 +13,15 @@ for source in runtime/layers/{attention,attention_cudnn,team_attention}.cu tests
     # shellcheck disable=SC2086
     g++ -x c++ -std=c++17 -DKERNELS_ON_HOST $flags -c "$source" -o "$room/$(basename "$source").o" &
 done
-for name in {attention,dropout,layers,linear,loss,moe,norm,team_attention}_host parameters; do
+for name in {attention,dropout,layers,linear,loss,moe,norm,product,team_attention}_host parameters; do
     # shellcheck disable=SC2046,SC2086
-    gcc -std=c11 -D_GNU_SOURCE $flags $(pkg-config --cflags openblas) -c "runtime/layers/$name.c" -o "$room/$name.c.o" &
+    gcc -std=c11 -D_GNU_SOURCE $flags $(pkg-config --cflags $BLAS) -c "runtime/layers/$name.c" -o "$room/$name.c.o" &
 done
 wait
 # shellcheck disable=SC2046,SC2086
 for name in attention team_attention; do
     g++ $SAN -o "$room/$name" "$room/$name.cpp.o" "$room"/*.cu.o "$room/grid.cpp.o" "$room"/*.c.o \
-        $(pkg-config --libs openblas) -lm || exit 1
+        $(pkg-config --libs $BLAS) -lm || exit 1
     OPENBLAS_NUM_THREADS=1 timeout 300 "$room/$name"
     expect "$name as on the host" 0 $?
 done

@@ -183,7 +183,7 @@ if [ -f "$cuda/include/cudnn.h" ]; then
     g++ $flags -shared -fPIC tests/kernels/fake_cudnn.cpp -o "$room/fake/libcudnn.so.9" &&
         g++ $flags -DSQUARES=49152 -x c++ runtime/layers/attention_cudnn.cu tests/kernels/cudnn_run.cpp -x none -o "$room/run" \
             "$PWD/build/standin/libpianola-cuda.so" build/libpianola.a -Wl,-rpath,"$PWD/build/standin" -rdynamic -Wl,-u,host_forward_part \
-            $(pkg-config --libs openblas lua5.4) -lm -ldl -pthread &&
+            $(pkg-config --libs $BLAS lua5.4) -lm -ldl -pthread &&
         OPENBLAS_NUM_THREADS=1 LD_LIBRARY_PATH="$PWD/$room/fake" timeout 200 "$room/run" 2>"$room/said"
     expect "attention by a cuDNN that computes on the host" 0 $?
     expect "why cuDNN is not used" "it has no plan,it fails,its results are others,its bits vary from run to run" \

@@ -18,11 +18,11 @@ object() {
 }
 device() { object "$1" g++ -x c++ -std=c++17 -DKERNELS_ON_HOST -Wno-unknown-pragmas -Itests/standin; }
 # shellcheck disable=SC2046
-host() { object "$1" gcc -std=c11 -D_GNU_SOURCE $(pkg-config --cflags openblas); }
+host() { object "$1" gcc -std=c11 -D_GNU_SOURCE $(pkg-config --cflags $BLAS); }
 
 jobs_of() { while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done; }
 sources="$(echo runtime/layers/{bias,clip,dropout,elementwise,embedding,norm,loss,moe,optim}.cu) tests/standin/grid.cpp"
-reference="layers_host dropout_host norm_host loss_host linear_host attention_host team_attention_host moe_host muon_host optim_host clip_host parameters"
+reference="layers_host dropout_host norm_host loss_host linear_host product_host attention_host team_attention_host moe_host muon_host optim_host clip_host parameters"
 for source in $sources tests/kernels/{kernels,moe,mistakes}.cpp; do
     jobs_of
     device "$source" &
@@ -36,7 +36,7 @@ objects() { for f in "$@"; do echo "$room/$(basename "$f").o"; done; }
 for test in kernels moe; do
     # shellcheck disable=SC2046,SC2086
     g++ $SAN -o "$room/$test" $(objects $sources tests/kernels/$test.cpp) \
-        $(for name in $reference; do echo "$room/$name.c.o"; done) $(pkg-config --libs openblas) -lm || exit 1
+        $(for name in $reference; do echo "$room/$name.c.o"; done) $(pkg-config --libs $BLAS) -lm || exit 1
 done
 # shellcheck disable=SC2046,SC2086
 g++ $SAN -o "$room/mistakes" $(objects tests/standin/grid.cpp tests/kernels/mistakes.cpp) || exit 1
@@ -52,7 +52,7 @@ expect "a mixture of experts as on the host" 0 $?
 for test in fused muon ahead; do
     g++ -x c++ -std=c++17 -O1 -g -Wall -Wextra -Wpedantic -Werror -Itests/standin -Iruntime "tests/kernels/$test.cpp" -x none \
         -o "$room/$test" build/standin/libpianola-cuda.so build/libpianola.a -Wl,-rpath,"$PWD/build/standin" \
-        $(pkg-config --libs openblas lua5.4) -lm -pthread || exit 1
+        $(pkg-config --libs $BLAS lua5.4) -lm -pthread || exit 1
 done
 OPENBLAS_NUM_THREADS=1 timeout 200 "$room/fused"
 expect "layers that run as one" 0 $?

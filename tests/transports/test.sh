@@ -14,7 +14,7 @@ flags=(-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -O1 -Iruntime)
 worst=("$room/worst.o" -Wl,--wrap=replay_step)
 worst_rank=("$room/worst_rank.o" -Wl,--wrap=replay_step,--wrap=rank_main)
 read -ra host < <(pkg-config --cflags --libs pianola-host)
-read -ra libraries < <(pkg-config --libs lua5.4 openblas libpcre2-8 libutf8proc)
+read -ra libraries < <(pkg-config --libs lua5.4 $BLAS libpcre2-8 libutf8proc)
 cc "${flags[@]}" -c -o "$room/worst.o" tests/transports/worst.c &&
     cc "${flags[@]}" -DPROCESSES -c -o "$room/worst_rank.o" tests/transports/worst.c &&
     cc -o "$room/pianola" build/obj/compiler/cli/main.o "${worst[@]}" build/libpianola.a "${libraries[@]}" -lm -pthread ||

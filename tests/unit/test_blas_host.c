@@ -14,7 +14,9 @@ Test(blas_host, kernel_of_an_unknown_processor) {
     gotoblas_dynamic_quit();
     gotoblas_dynamic_init();
     cr_assert_str_eq(openblas_get_corename(), "Prescott");
-    cr_assert_str_eq(host_blas(), "Prescott", "what the user asks for is respected");
+    host_blas();
+    cr_assert_str_eq(openblas_get_corename(), "Prescott", "what the user asks for is respected");
     unsetenv("OPENBLAS_CORETYPE");
-    cr_assert_str_neq(host_blas(), "Prescott");
+    host_blas();
+    cr_assert_str_neq(openblas_get_corename(), "Prescott");
 }

@@ -1,0 +1,27 @@
+/* Matrix products of the host layers, all by one function: c = a b, m x k by k x n, on rows of floats.
+ *
+ * Each element is a chain of fused multiply-adds in the order of k, from 0, from a bias or, to add, from what c holds.
+ * So its bits depend on its row of a and its column of b alone: not on the shape, on how rows are divided, or on the
+ * width of the processor's registers. Where processors lack what that takes (product_host.c), BLAS's order holds. */
+#ifndef PIANOLA_PRODUCT_H
+#define PIANOLA_PRODUCT_H
+#include <stdbool.h>
+
+struct matrix {
+    const float *at;
+    int stride;  /* floats from one stored row to the next */
+    bool turned; /* stored as its transpose */
+};
+
+struct product {
+    int m, n, k;
+    struct matrix a, b;
+    float *c;
+    int stride;        /* of c */
+    const float *bias; /* a row, n floats, that c begins with; or NULL */
+    bool add;          /* to what c holds; then no bias */
+};
+void host_product(struct product p);
+/* The kernels that products take, such as "skx"; NULL: BLAS's. */
+const char *product_kernels(void);
+#endif

@@ -1,0 +1,217 @@
+/* Products by libxsmm, which makes a kernel for each shape when it is first asked for, where the processor has AVX2 and
+ * FMA; elsewhere by BLAS.
+ *
+ * A kernel wants the block of b that it multiplies by side by side, its columns as wide as four registers, and the rows
+ * of a along k. So blocks are copied, or turned, into a thread's scratch: b's for all rows of a panel, and, of an a
+ * that is stored turned, the panel itself (Goto and van de Geijn 2008, "Anatomy of High-Performance Matrix
+ * Multiplication", section 4). Blocks fit caches and change no bit: a kernel goes on with the sums that c holds. */
+#include "product.h"
+#include "host.h"
+#include <cblas.h>
+#include <stdint.h>
+#include <string.h>
+
+static void blas(const struct product *p) {
+    for (int i = 0; p->bias && i < p->m; i++)
+        memcpy(p->c + (int64_t)i * p->stride, p->bias, (size_t)p->n * sizeof(float));
+    cblas_sgemm(CblasRowMajor, p->a.turned ? CblasTrans : CblasNoTrans, p->b.turned ? CblasTrans : CblasNoTrans, p->m,
+                p->n, p->k, 1, p->a.at, p->a.stride, p->b.at, p->b.stride, p->add || p->bias ? 1 : 0, p->c, p->stride);
+}
+
+#ifdef __x86_64__
+#include <libxsmm.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    COLUMNS = 64,       /* of a block of b */
+    DEPTH = 768,        /* of blocks, along k */
+    ROWS = 768,         /* of a panel of a */
+    LANES = 16,         /* blocks are turned in squares of as many */
+    FEW = 2 * COLUMNS,  /* rows, to which a block of b is not worth a copy */
+    NEAR = 4 * COLUMNS, /* floats between the rows of a turned a, to which it is read as it lies */
+    PAST = LANES        /* keeps a panel's rows from falling into the same lines of a cache */
+};
+struct scratch {
+    float b[COLUMNS * DEPTH], a[ROWS * (DEPTH + PAST)];
+};
+
+/* In libxsmm's words, which are Fortran's: c' = b' a', and all are stored turned. */
+static libxsmm_smmfunction kernel_of(int m, int n, int k, int a_stride, int b_stride, int stride, bool adds,
+                                     int flags) {
+    const float one = 1, sum = adds;
+    return libxsmm_smmdispatch(n, m, k, &b_stride, &a_stride, &stride, &one, &sum, &flags, NULL);
+}
+
+static pthread_key_t key;
+static bool works; /* the processor has what it takes, and the system lets a program make code */
+
+static void begin(void) {
+    works = libxsmm_get_target_archid() >= LIBXSMM_X86_AVX2 && kernel_of(1, 1, 1, 1, 1, 1, false, 0) &&
+            pthread_key_create(&key, free) == 0;
+}
+
+static struct scratch *scratch_of_thread(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, begin);
+    struct scratch *s = works ? pthread_getspecific(key) : NULL;
+    if (works && !s && (s = aligned_alloc(4096, (sizeof *s + 4095) / 4096 * 4096)))
+        pthread_setspecific(key, s);
+    return s;
+}
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+typedef float strip __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t order __attribute__((vector_size(4 * LANES)));
+
+/* One of the four rounds that turn a square: rows a distance apart exchange halves, quarters, ... */
+#define EXCHANGE(to, from, distance, low, high)                                                                        \
+    _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++) if (!(i & (distance))) {                                  \
+        (to)[i] = __builtin_shuffle((from)[i], (from)[i + (distance)], low);                                           \
+        (to)[i + (distance)] = __builtin_shuffle((from)[i], (from)[i + (distance)], high);                             \
+    }
+
+static inline __attribute__((always_inline)) void turn_square(const float *from, int64_t stride, float *to,
+                                                              int64_t to_stride) {
+    const order low8 = {0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23}, high8 = low8 + 8;
+    const order low4 = {0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27}, high4 = low4 + 4;
+    const order low2 = {0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29}, high2 = low2 + 2;
+    const order low1 = {0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30}, high1 = low1 + 1;
+    strip x[LANES], y[LANES];
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++)
+        x[i] = *(const strip *)(from + i * stride);
+    EXCHANGE(y, x, 8, low8, high8)
+    EXCHANGE(x, y, 4, low4, high4)
+    EXCHANGE(y, x, 2, low2, high2)
+    EXCHANGE(x, y, 1, low1, high1)
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++)
+        *(strip *)(to + i * to_stride) = x[i];
+}
+
+/* n rows of k become k rows of n. */
+static WIDE void turn(const float *from, int stride, int n, int k, float *to, int to_stride) {
+    int n_whole = n - n % LANES, k_whole = k - k % LANES;
+    for (int j = 0; j < n_whole; j += LANES)
+        for (int i = 0; i < k_whole; i += LANES)
+            turn_square(from + (int64_t)j * stride + i, stride, to + (int64_t)i * to_stride + j, to_stride);
+    for (int j = 0; j < n; j++)
+        for (int i = j < n_whole ? k_whole : 0; i < k; i++)
+            to[(int64_t)i * to_stride + j] = from[(int64_t)j * stride + i];
+}
+
+static WIDE void copy(const float *from, int stride, int n, int k, float *to) {
+    if (n == COLUMNS)
+        for (int i = 0; i < k; i++, from += stride, to += COLUMNS)
+            for (int j = 0; j < COLUMNS; j += LANES)
+                *(strip *)(to + j) = *(const strip *)(from + j);
+    else
+        for (int i = 0; i < k; i++, from += stride, to += n)
+            memcpy(to, from, (size_t)n * sizeof *to);
+}
+
+/* A block of a product: rows, columns and depth from somewhere on. */
+struct block {
+    int row, rows, column, columns, deep, depth;
+};
+
+/* The part of a matrix that begins at row i and column j. */
+static struct matrix part(struct matrix x, int i, int j) {
+    x.at += x.turned ? (int64_t)j * x.stride + i : (int64_t)i * x.stride + j;
+    return x;
+}
+
+static struct matrix panel(const struct product *p, const struct block *at, float *room) {
+    struct matrix a = part(p->a, at->row, at->deep);
+    if (!a.turned || a.stride <= NEAR)
+        return a;
+    turn(a.at, a.stride, at->depth, at->rows, room, at->depth + PAST);
+    return (struct matrix){room, at->depth + PAST, false};
+}
+
+static struct matrix columns(const struct product *p, const struct block *at, float *room) {
+    struct matrix b = part(p->b, at->deep, at->column);
+    if (b.turned)
+        turn(b.at, b.stride, at->columns, at->depth, room, at->columns);
+    else if (at->rows > FEW)
+        copy(b.at, b.stride, at->columns, at->depth, room);
+    else
+        return b;
+    return (struct matrix){room, at->columns, false};
+}
+
+/* Of so few rows and columns libxsmm's wide kernels make several chains for each element, to keep the processor busy.
+ */
+static bool few(const struct block *at) { return at->columns <= LANES && at->rows < LANES; }
+
+static WIDE void multiply_few(const struct block *at, struct matrix a, struct matrix b, bool adds, float *c,
+                              int stride) {
+    for (int i = 0; i < at->rows; i++, c += stride) {
+        float sum[LANES] = {0};
+        memcpy(sum, c, adds ? (size_t)at->columns * sizeof *c : 0);
+        for (int64_t x = 0; x < at->depth; x++)
+            for (int j = 0; j < at->columns; j++)
+                sum[j] =
+                    fmaf(a.at[a.turned ? x * a.stride + i : (int64_t)i * a.stride + x], b.at[x * b.stride + j], sum[j]);
+        memcpy(c, sum, (size_t)at->columns * sizeof *c);
+    }
+}
+
+static void multiply(const struct product *p, const struct block *at, struct matrix a, struct matrix b) {
+    float *c = p->c + (int64_t)at->row * p->stride + at->column;
+    bool begins = at->deep == 0 && !p->add, adds = !begins || p->bias;
+    for (int i = 0; begins && p->bias && i < at->rows; i++)
+        memcpy(c + (int64_t)i * p->stride, p->bias + at->column, (size_t)at->columns * sizeof *c);
+    if (few(at)) {
+        multiply_few(at, a, b, adds, c, p->stride);
+        return;
+    }
+    libxsmm_smmfunction kernel = kernel_of(at->rows, at->columns, at->depth, a.stride, b.stride, p->stride, adds,
+                                           a.turned ? LIBXSMM_GEMM_FLAG_TRANS_B : 0);
+    if (!kernel) { /* the first was made: see begin */
+        fprintf(stderr, "pianola: no memory for the kernel of a matrix product\n");
+        abort();
+    }
+    kernel(b.at, a.at, c);
+}
+
+/* Equal steps of whole squares, none longer than most. */
+static int step(int n, int most) {
+    int steps = (n + most - 1) / most;
+    return ((n + steps - 1) / steps + LANES - 1) / LANES * LANES;
+}
+
+static void by_kernels(const struct product *p, struct scratch *s) {
+    int depth = step(p->k, DEPTH), rows = step(p->m, ROWS);
+    struct block at;
+    for (at.deep = 0; at.deep < p->k; at.deep += depth)
+        for (at.row = 0; at.row < p->m; at.row += rows) {
+            at.depth = least(depth, p->k - at.deep);
+            at.rows = least(rows, p->m - at.row);
+            struct matrix a = panel(p, &at, s->a);
+            for (at.column = 0; at.column < p->n; at.column += COLUMNS) {
+                at.columns = least(COLUMNS, p->n - at.column);
+                multiply(p, &at, a, columns(p, &at, s->b));
+            }
+        }
+}
+
+const char *product_kernels(void) { return scratch_of_thread() ? libxsmm_get_target_arch() : NULL; }
+
+void host_product(struct product p) {
+    if (p.m <= 0 || p.n <= 0)
+        return;
+    struct scratch *s = p.k > 0 ? scratch_of_thread() : NULL;
+    if (s)
+        by_kernels(&p, s);
+    else
+        blas(&p);
+}
+#else
+const char *product_kernels(void) { return NULL; }
+void host_product(struct product p) { blas(&p); }
+#endif
