@@ -4,7 +4,11 @@
  * falls through to Prescott, of 2004, and runs 5 to 8 times slower than it could. OPENBLAS_CORETYPE overrides the
  * choice but is read at load time, before main. So we set it by what the processor can do, not by its name, and have
  * the library choose again: both functions are exported by its builds for many processors, and absent (weak, hence
- * NULL) from the others, which have nothing to choose. */
+ * NULL) from the others, which have nothing to choose.
+ *
+ * It also starts a thread per further core when it is loaded, and these look for work for a while before they sleep:
+ * twice the processor's time for a command that trains nothing. A rank makes its products on one thread, so they are
+ * ended again. */
 #include "rt.h"
 #include <cblas.h>
 #include <stdio.h>
@@ -14,6 +18,12 @@
 
 __attribute__((weak)) void gotoblas_dynamic_init(void);
 __attribute__((weak)) void gotoblas_dynamic_quit(void);
+__attribute__((weak)) int blas_thread_shutdown_(void);
+
+__attribute__((constructor)) static void end_threads(void) {
+    if (blas_thread_shutdown_)
+        blas_thread_shutdown_();
+}
 
 static const char *best_core(void) {
 #ifdef __x86_64__
@@ -51,5 +61,6 @@ const char *host_blas(void) {
             "%d\n",
             said, bits_of(core), core, bits_of(openblas_get_corename()));
     openblas_set_num_threads(1);
+    end_threads(); /* it starts them anew, to set their number */
     return openblas_get_corename();
 }
