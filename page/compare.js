@@ -10,13 +10,17 @@ function bytesText(n) {
 }
 
 function timeText(n, unit) {
-  if (unit !== 's') return `${Number(n.toPrecision(4))} ${unit === 'F' ? 'units' : unit}`;
+  if (unit === 'F') return `${Number(n.toPrecision(4))} units`;
+  if (unit !== 's') {
+    const k = n < 1000 ? 0 : Math.min(6, Math.floor(Math.log10(n) / 3));
+    return `${Number((n / 1000 ** k).toPrecision(4))} ${['', 'k', 'M', 'G', 'T', 'P', 'E'][k]}${unit}`;
+  }
   const k = n >= 1 ? 0 : n >= 1e-3 ? 1 : 2;
   return `${Number((n * 1000 ** k).toPrecision(4))} ${['s', 'ms', 'us'][k]}`;
 }
 
 function plotOf(rows, unit, now) { // as large as its text is to be read
-  const W = 640, H = 300, L = 62, R = 110, T = 14, B = 40, span = (list, pad) => {
+  const W = 640, H = 300, L = 80, R = 110, T = 14, B = 40, span = (list, pad) => {
     const [lo, hi] = [Math.min(...list), Math.max(...list)], d = (hi - lo) * pad || hi * 0.1 || 1;
     return [Math.max(0, lo - d), hi + d];
   };
@@ -29,7 +33,7 @@ function plotOf(rows, unit, now) { // as large as its text is to be read
   };
   let out = `<svg viewBox="0 0 ${W} ${H}" role="img" aria-label="Makespan over the largest memory of a rank">`;
   for (const v of ticks(x0, x1)) out += `<path class="grid" d="M${x(v)} ${T}V${H - B}"/><text class="mid" x="${x(v)}" y="${H - B + 14}">${bytesText(v)}</text>`;
-  for (const v of ticks(y0, y1)) out += `<path class="grid" d="M${L} ${y(v)}H${W - R}"/><text class="end" x="${L - 6}" y="${y(v) + 3.5}">${timeText(v, unit).split(' ')[0]}</text>`;
+  for (const v of ticks(y0, y1)) out += `<path class="grid" d="M${L} ${y(v)}H${W - R}"/><text class="end" x="${L - 6}" y="${y(v) + 3.5}">${timeText(v, unit)}</text>`;
   const best = rows.filter(r => !rows.some(o => o !== r && o.makespan <= r.makespan && o.peak_bytes <= r.peak_bytes &&
     (o.makespan < r.makespan || o.peak_bytes < r.peak_bytes))).sort((p, q) => p.peak_bytes - q.peak_bytes);
   out += `<path class="front" d="${best.map((r, i) => `${i ? `H${x(r.peak_bytes)}V` : `M${x(r.peak_bytes)} `}${y(r.makespan)}`).join('')}"/>`;
@@ -44,7 +48,7 @@ function plotOf(rows, unit, now) { // as large as its text is to be read
     used.push([left, at - 5, width, 10]);
     out += `<text x="${left}" y="${at + 3.5}">${escapeHtml(r.schedule)}</text>`;
   }
-  return out + `<text class="mid" x="${(L + W - R) / 2}" y="${H - 6}">largest memory of a rank</text><text class="mid" transform="translate(12 ${(H - B + T) / 2}) rotate(-90)">makespan, ${timeText(1, unit).split(' ')[1]}</text></svg>`;
+  return out + `<text class="mid" x="${(L + W - R) / 2}" y="${H - 6}">largest memory of a rank</text><text class="mid" transform="translate(12 ${(H - B + T) / 2}) rotate(-90)">makespan</text></svg>`;
 }
 
 // current(): {path, files, flags for all schedules}

@@ -27,19 +27,28 @@ svg .o.need { stroke-width: 2.4 }
 svg .o.this { stroke: var(--ink); stroke-width: 2.8 }
 svg .m.show { display: inline; stroke-width: 1.6; opacity: 1 }
 svg .o.bad { stroke: var(--alarm); stroke-width: 3.2; stroke-dasharray: 5 2 }
-svg .m.bad { display: inline; stroke: var(--alarm); stroke-width: 2.4; opacity: 1 }`;
+svg .m.bad { display: inline; stroke: var(--alarm); stroke-width: 2.4; opacity: 1 }
+svg .flag path { fill: var(--alarm) }
+svg .flag text { font-size: 9.5px; font-weight: 650; fill: var(--alarm); paint-order: stroke; stroke: var(--paper); stroke-width: 3.5px }`;
 
 const svgOf = text => (text.match(/<svg [^>]*viewBox[\s\S]*<\/svg>/) || [''])[0];
 
-// info: where operations are explained; scroll: a slider over the time, or null; most(): how high the picture may be
-function makeView(host, info, scroll, most) {
+// info: where operations are explained; bar: a slider over the time, what is out of sight, and buttons; most(): how high
+// the picture may be
+function makeView(host, info, bar, most) {
   const root = host.attachShadow({ mode: 'open' });
-  let svg = null, all = [0, 0, 1, 1], view = all, lit = [], drag = null, large = null, asked = 0, badness = null, unseen = false;
-  const hint = 'Point at an operation to see what it needs; the wheel zooms, dragging pans. Keys: arrows, + − 0, and , . from one to the next.';
+  let svg = null, all = [0, 0, 1, 1], view = all, lit = [], drag = null, large = null, asked = 0, wrong = [], unseen = false;
+  const scroll = bar.querySelector('input'), sight = bar.querySelector('span');
+  const hint = matchMedia('(pointer: coarse)').matches ? 'Tap an operation to see what it needs; dragging sideways pans.' :
+    'Point at an operation to see what it needs; the wheel zooms, dragging pans. Keys: arrows, + − 0, and , . from one to the next.';
   const title = e => (e.querySelector('title') || { textContent: '' }).textContent;
   const id = name => root.getElementById(name);
 
-  const whole = () => Math.max(all[2], host.clientWidth / 1.25); // wide windows leave room, rather than draw giants
+  const wide = () => Math.max(all[2], host.clientWidth / 1.25); // wide windows leave room, rather than draw giants
+  const whole = () => { // with all rows, however many
+    const tall = all[3] / Math.max(shape(), 1e-3);
+    return tall > 1.01 * wide() ? tall : wide();
+  };
   const first = () => Math.max(host.clientWidth, 300) / 0.62; // how much a new picture shows at most
   const shape = () => host.clientHeight / Math.max(1, host.clientWidth);
 
@@ -59,10 +68,10 @@ function makeView(host, info, scroll, most) {
     if (large) fill();
     svg.setAttribute('viewBox', view.map(v => v.toFixed(2)).join(' '));
     for (const l of root.querySelectorAll('text.l')) l.setAttribute('transform', `translate(${Math.max(0, view[0]).toFixed(2)} 0)`);
-    if (scroll) {
-      scroll.hidden = view[2] >= all[2] * 0.999;
-      scroll.value = (1000 * view[0]) / Math.max(1e-9, all[2] - view[2]);
-    }
+    scroll.hidden = view[2] >= all[2] * 0.999;
+    scroll.value = (1000 * view[0]) / Math.max(1e-9, all[2] - view[2]);
+    const hidden = view[3] < all[3] * 0.99;
+    sight.textContent = hidden ? `${Math.round((100 * view[3]) / all[3])} % of the height in sight: ↑ ↓, drag, or All` : '';
   }
 
   // A large picture: which lines are where, by the x that they begin at.
@@ -141,9 +150,30 @@ function makeView(host, info, scroll, most) {
 
   const zoom = (x, k) => look(x - (x - view[0]) * k, view[2] * k);
 
+  function flag(text, e, before) { // what is not drawn, at a job that it is before or behind
+    const of = name => Number(e.getAttribute(name)), x = of('x') + (before ? 0 : of('width')), y = of('y');
+    svg.insertAdjacentHTML('beforeend', `<g class="flag"><path d="M${x} ${y + 1}l-5 -8h10z"/><text x="${x + 7}" y="${y - 2}">${escapeHtml(text)}</text></g>`);
+  }
+
   function markNow() {
     for (const e of root.querySelectorAll('.bad')) e.classList.remove('bad');
-    if (badness) for (const e of root.querySelectorAll('.o, .m')) if (badness(title(e))) e.classList.add('bad');
+    for (const e of root.querySelectorAll('.flag')) e.remove();
+    if (wrong.length === 0) return;
+    const drawn = [...root.querySelectorAll('.o, .m')].map(e => [e, title(e)]);
+    for (const { name, match, near, before } of wrong) {
+      const found = drawn.filter(([, text]) => match(text)), beside = near && found.length === 0 && drawn.find(([, text]) => near(text));
+      for (const [e] of found) e.classList.add('bad');
+      if (beside) flag(name, beside[0], before);
+    }
+  }
+
+  // So that what is marked is in sight. Of a large picture not all is in the document.
+  function bring() {
+    const tests = wrong.flatMap(({ match, near }) => (near ? [match, near] : [match]));
+    const titles = large ? large.placed.map(([x, line]) => [x, (line.match(/<title>([^<]*)/) || ['', ''])[1]]) :
+      [...root.querySelectorAll('.o, .m')].map(e => [parseFloat(e.getAttribute('x') || e.getAttribute('d').slice(1)), title(e)]);
+    const at = titles.filter(([, text]) => tests.some(test => test(text))).map(([x]) => x);
+    if (at.length && !at.some(x => x >= view[0] && x < view[0] + view[2])) look(Math.min(...at) - view[2] / 3, view[2]);
   }
 
   root.addEventListener('mouseover', event => {
@@ -167,6 +197,10 @@ function makeView(host, info, scroll, most) {
     look(drag[2] + (drag[0] - event.clientX) * k, view[2]);
   });
   host.addEventListener('dblclick', () => look(0, whole()));
+  bar.addEventListener('click', event => {
+    const by = event.target.dataset.zoom;
+    if (by && svg) by === 'all' ? look(0, whole()) : zoom(view[0] + view[2] / 2, Number(by));
+  });
   host.addEventListener('keydown', event => {
     const middle = view[0] + view[2] / 2;
     const act = {
@@ -182,13 +216,13 @@ function makeView(host, info, scroll, most) {
   let before = null; // printed whole
   addEventListener('beforeprint', () => { before = view.slice(); if (svg) { view = [0, 0, all[2], all[3]]; if (large) fill(); svg.setAttribute('viewBox', view.join(' ')); host.style.height = 'auto'; } });
   addEventListener('afterprint', () => { if (before) { view = before; fit(false); } });
-  if (scroll) scroll.addEventListener('input', () => look((scroll.value / 1000) * (all[2] - view[2]), view[2]));
+  scroll.addEventListener('input', () => look((scroll.value / 1000) * (all[2] - view[2]), view[2]));
   new ResizeObserver(() => requestAnimationFrame(() => { if (svg) fit(unseen); })).observe(host); // later: it sets the height
 
   function fit(anew) { // as high as the picture, if the window allows; a narrow window shows a part, in a size to read
     unseen = host.clientWidth === 0 && (unseen || anew);
     if (host.clientWidth === 0) return;
-    const width = Math.min(whole(), first());
+    const width = Math.min(wide(), first());
     if (anew) view = [0, 0, width, 0];
     host.style.height = `${Math.round(Math.min(most(), (all[3] / (anew ? width : Math.max(view[2], 1))) * host.clientWidth))}px`;
     look(view[0], view[2]);
@@ -224,9 +258,11 @@ function makeView(host, info, scroll, most) {
     complete(text) { // the whole of it
       if (large && large.part) show(text, true);
     },
-    mark(test) { // which titles are of what is wrong; null: none
-      badness = test;
-      if (svg) markNow();
+    mark(list) { // what is wrong: [{name, match(title), near(title), before}], as in streams.js
+      wrong = list;
+      if (!svg) return;
+      markNow();
+      bring();
     },
     clear() {
       root.replaceChildren();

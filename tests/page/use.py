@@ -22,6 +22,9 @@ def expect(what, wanted, got):
         passed += 1
     else:
         failed += 1
+        if isinstance(wanted, list) and isinstance(got, list):  # from the first that differs
+            same = next((i for i, pair in enumerate(zip(wanted, got)) if pair[0] != pair[1]), min(len(wanted), len(got)))
+            wanted, got = [len(wanted), *wanted[same:same + 4]], [len(got), *got[same:same + 4]]
         print(f"{what}: expected {wanted!r:.400}, got {got!r:.400}", flush=True)
 
 
@@ -61,6 +64,11 @@ def open_page(link=""):
     return b.wait("document.body.dataset.whole")
 
 
+def share_it():
+    b.value("document.getElementById('share').click()")
+    return b.wait("location.hash.length > 20 && document.getElementById('share').textContent.startsWith('Link')")
+
+
 def tab(name):
     b.value(f"document.getElementById('tab-{name}').click()")
 
@@ -97,7 +105,8 @@ def drag():
     shown = count("shown")
     b.drag(x + 12, y + h / 2, x + w * 0.6, y + h / 2, 12)
     b.wait(f"Number(document.body.dataset.shown) > {shown}")
-    time.sleep(0.5)
+    time.sleep(0.3)
+    b.wait("document.body.dataset.whole === document.body.dataset.shown && document.getElementById('running').hidden")
     batches = b.value("document.getElementById('p-batches').value")
     expect("a dragged slider changes the number", True, batches != "8" and batches.isdigit())
     expect("and the picture", titles("schedules/zbv.lua", "-D", "batches=" + batches), ops())
@@ -117,6 +126,23 @@ def machines():
     batches = b.value("document.getElementById('p-batches').value")
     expect("as the command line says", titles("schedules/zbv.lua", "-D", f"batches={batches}", "-D", "devices=2", "--model",
                                               "schedules/models/gpt.lua", "--cluster", "schedules/clusters/nodes.lua"), ops())
+    # Seconds of links, but no speed of jobs: one click sets what the error asks for.
+    after(lambda: choose("cluster", "schedules/clusters/latency.lua"))
+    expect("large figures have a unit to read", True, " GFLOP" in text("figures"))
+    b.value("document.getElementById('p-latency').focus(); document.getElementById('p-latency').select()")
+    expect("latency without flops is an error", True, after(lambda: b.type("1e-5"), "failed"))
+    expect("whose line is one click away", "Go to line 8", text("go"))
+    tab("schedule")
+    b.value("document.getElementById('go').click()")
+    expect("in its tab", True, b.value("document.activeElement === document.querySelector('#script-cluster textarea')"))
+    expect("at its line", script("cluster").split("\n")[7], b.value("(a => a.value.slice(a.selectionStart).split('\\n')[0])(document.activeElement)"))
+    expect("and so is its mending", (True, "Set flops = 1e14"), (after(lambda: b.value("document.getElementById('mend').click()")), text("mend")))
+    expect("as on the command line", True, "-D latency=1e-5 -D flops=1e14" in text("command"))
+    expect("both have sliders", 2, b.value("document.querySelectorAll('#controls [aria-label=latency], #controls [aria-label=flops]').length"))
+    expect("and short numbers", "1e14", b.value("document.getElementById('p-flops').value"))
+    tab("compare")
+    expect("a plot's axis has its unit", True, b.wait("[...document.querySelectorAll('#plot .end')].length > 1 && [...document.querySelectorAll('#plot .end')].every(t => / [mu]?s$/.test(t.textContent))"))
+    tab("report")
     after(lambda: choose("cluster", ""))
     after(lambda: choose("model", ""))
 
@@ -154,6 +180,8 @@ def others():
     expect("undone", True, after(lambda: b.press("z", ctrl=True)))
     expect("to the byte", [False, False], b.value("['edited', 'bad'].map(c => document.getElementById('tab-model').classList.contains(c))"))
 
+    expect("what is seldom set is folded", True, b.value("!document.getElementById('p---lanes').closest('details').open"))
+    b.value("document.getElementById('p---lanes').closest('details').querySelector('summary').click()")
     choose("p---lanes", "peer")
     choose("p---recompute", "true")
     b.value("document.getElementById('p---memory').focus(); document.getElementById('p---memory').select()")
@@ -163,8 +191,7 @@ def others():
     expect("and in the picture", titles(*machine, "-D", "devices=2", *options), ops())
     expect("options say what they do", True, "per edge" in b.value("document.getElementById('p---lanes').closest('.param').title"))
     shown, line = ops(), text("command")
-    b.value("document.getElementById('share').click()")
-    b.wait("location.hash.length > 20")
+    share_it()
     expect("a link has all of it", True, open_page(b.value("location.hash")))
     expect("its picture", shown, ops())
     expect("its command line", line, text("command"))
@@ -272,8 +299,42 @@ def streams():
     expect("a missing wait is refuted", True, b.wait("document.getElementById('claim').textContent.startsWith('Refuted')"))
     expect("and marked in the picture", True, b.value("[...document.getElementById('picture').shadowRoot.querySelectorAll('.o.bad title')].some(t => t.textContent.startsWith('0B0:'))"))
     expect("the page's verdict says so", "Edited streams refuted: races", text("verdict"))
+    choose("download", "Streams")
+    wrong = b.value("document.querySelector('#program textarea').value")
+    expect("streams are downloaded as edited", wrong.encode(), b.downloaded("1f1b.streams.txt"))
+    expect("other costs, the same streams: edits stay", True, after(lambda: choose("cluster", "schedules/clusters/latency.lua")))
+    expect("and what they are", True, b.wait("document.getElementById('verdict').textContent === 'Edited streams refuted: races'"))
+    expect("to the byte", wrong, b.value("document.querySelector('#program textarea').value"))
+    after(lambda: choose("cluster", ""))
     b.value("document.getElementById('restore').click()")
     expect("marks go", True, b.wait("document.getElementById('picture').shadowRoot.querySelectorAll('.bad').length === 0"))
+
+    # A collective is not in the picture, but a flag at the job before it is; and what is out of sight is brought there.
+    after(lambda: choose("schedule", "schedules/fsdp.lua"))
+    b.wait("document.getElementById('claim').textContent.startsWith('Proved')")
+    whole = b.value("document.querySelector('#program textarea').value")
+    at = whole.index(" wait(B 2 0)", whole.index("REDUCE_SCATTER 2"))
+    b.value("document.querySelector('#bar [data-zoom=\"0.8\"]').click(); for (let i = 0; i < 9; i++) document.querySelector('#bar [data-zoom=\"0.8\"]').click()")
+    b.value("(s => { s.value = 1000; s.dispatchEvent(new Event('input')); })(document.querySelector('#bar input'))")
+    b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + len(' wait(B 2 0)')}); }})(document.querySelector('#program textarea'))")
+    b.press("Backspace")
+    expect("a race with a collective", True, b.wait("document.getElementById('claim').textContent.startsWith('Refuted: races')"))
+    flag = b.value("(e => e ? e.textContent : '')(document.getElementById('picture').shadowRoot.querySelector('.flag'))")
+    expect("is flagged", True, flag.startswith(("ALL_GATHER", "REDUCE_SCATTER")) and f": {flag} " in text("why"))
+    expect("in sight", True, b.wait("""(root => { const [x, , w] = root.querySelector('svg').getAttribute('viewBox').split(' ').map(Number), e = root.querySelector('.o.bad');
+      return e && Number(e.getAttribute('x')) >= x && Number(e.getAttribute('x')) < x + w; })(document.getElementById('picture').shadowRoot)""", 3))
+
+    # A job of a team, as the streams name it.
+    after(lambda: choose("schedule", "schedules/dp_tp_pp.lua"))
+    b.wait("document.getElementById('claim').textContent.startsWith('Proved')")
+    whole = b.value("document.querySelector('#program textarea').value")
+    at = whole.index(" wait(RECV_B 1.0 0 from 2)")
+    b.value(f"(a => {{ a.focus(); a.setSelectionRange({at}, {at + len(' wait(RECV_B 1.0 0 from 2)')}); }})(document.querySelector('#program textarea'))")
+    b.press("Backspace")
+    expect("a race of a team's job is marked", True, b.wait("[...document.getElementById('picture').shadowRoot.querySelectorAll('.o.bad title')].some(t => t.textContent.startsWith('0.0B0:'))"))
+    tab("report")
+    after(lambda: choose("schedule", "schedules/1f1b.lua"))
+    tab("streams")
 
 
 def share():
@@ -288,8 +349,7 @@ def share():
     after(lambda: choose("cluster", "schedules/clusters/latency.lua"))
     b.value("document.getElementById('p-latency').focus(); document.getElementById('p-latency').select()")
     after(lambda: b.type("0.5"))
-    b.value("document.getElementById('share').click()")
-    expect("sharing makes a link", True, b.wait("location.hash.length > 20"))
+    expect("sharing makes a link", True, share_it())
     link, picture, line = b.value("location.hash"), ops(), text("command")
     expect("of letters that links may have", True, all(c.isalnum() or c in "-_" for c in link[1:]))
     expect("the link opens", True, open_page(link))
@@ -297,7 +357,25 @@ def share():
     expect("the command line", line, text("command"))
     expect("the picture", picture, ops())
     expect("a broken link, too", True, open_page("#AAAA"))
-    expect("and is called so", True, "link" in text("info") or text("verdict").startswith("Proved"))
+    expect("and is called so", (True, "This link holds no schedule"), (text("verdict").startswith("Proved"), text("note")[:27]))
+    open_page(link[:len(link) // 2])
+    expect("one that was cut, too", "This link holds no schedule", text("note")[:27])
+    after(lambda: choose("schedule", "schedules/gpipe.lua"))
+    expect("until the next change", True, b.value("document.getElementById('note').hidden"))
+
+    # The address follows what is changed, so that a reload loses nothing.
+    open_page()
+    expect("nothing changed, nothing to remember", "", b.value("location.hash"))
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-schedule textarea'))")
+    after(lambda: b.type("-- mine\n"))
+    expect("the address has an edit", True, b.wait("location.hash.length > 20"))
+    b.value("window.old = true")
+    b.call("Page.reload")
+    b.wait("!window.old && document.body && document.body.dataset.whole")
+    expect("which a reload keeps", True, script().startswith("-- mine\n"))
+    b.value("(a => { a.focus(); a.setSelectionRange(0, 8); })(document.querySelector('#script-schedule textarea'))")
+    after(lambda: b.press("Backspace"))
+    expect("and forgets when it is undone", True, b.wait("location.hash === ''"))
 
 
 def pinned():
@@ -414,11 +492,18 @@ def large():
     b.wait("document.body.dataset.whole === document.body.dataset.shown")
     expect("then with titles", True, b.wait("document.getElementById('picture').shadowRoot.querySelectorAll('.o title').length > 100", 5))
     first = ops()[0]
-    b.value("(s => { s.value = 900; s.dispatchEvent(new Event('input')); })(document.getElementById('scroll'))")
+    b.value("(s => { s.value = 900; s.dispatchEvent(new Event('input')); })(document.querySelector('#bar input'))")
     expect("the rest is there, further on", True, b.wait(f"![...document.getElementById('picture').shadowRoot.querySelectorAll('.o title')].some(t => t.textContent === {json.dumps(first)})", 5))
 
 
 def looks():
+    open_page()
+    b.value("document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
+    after(lambda: b.type("40"))
+    expect("of many ranks a part is in sight, and it says so", True, b.wait("document.querySelector('#bar span').textContent.includes('% of the height')"))
+    b.value("document.querySelector('#bar [data-zoom=all]').click()")
+    expect("and all by a button", True, b.wait("""document.querySelector('#bar span').textContent === '' && (svg => { const [, , w, h] = svg.getAttribute('viewBox').split(' ').map(Number), last = [...svg.querySelectorAll('text.l')].pop();
+      return w > 0 && Number(last.getAttribute('y')) < h; })(document.getElementById('picture').shadowRoot.querySelector('svg'))""", 3))
     open_page()
     tab('report')
     for width, height in ((400, 850), (1000, 800), (1800, 1000)):
