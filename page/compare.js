@@ -10,7 +10,7 @@ function bytesText(n) {
 }
 
 function timeText(n, unit) {
-  if (unit === 'F') return `${Number(n.toPrecision(4))} units`;
+  if (unit === 'F') return `${Number(n.toPrecision(n < 1000 ? 4 : 7))} units`;
   if (unit !== 's') {
     const k = n < 1000 ? 0 : Math.min(6, Math.floor(Math.log10(n) / 3));
     return `${Number((n / 1000 ** k).toPrecision(4))} ${['', 'k', 'M', 'G', 'T', 'P', 'E'][k]}${unit}`;
@@ -19,8 +19,8 @@ function timeText(n, unit) {
   return `${Number((n * 1000 ** k).toPrecision(4))} ${['s', 'ms', 'us'][k]}`;
 }
 
-function plotOf(rows, unit, now) { // as large as its text is to be read
-  const W = 640, H = 300, L = 80, R = 110, T = 14, B = 40, span = (list, pad) => {
+function plotOf(rows, unit, now, room) { // as wide as there is room, so that its text is as large as any
+  const W = Math.max(300, Math.min(700, room)), H = 300, L = 80, R = W < 500 ? 40 : 110, T = 14, B = 40, span = (list, pad) => {
     const [lo, hi] = [Math.min(...list), Math.max(...list)], d = (hi - lo) * pad || hi * 0.1 || 1;
     return [Math.max(0, lo - d), hi + d];
   };
@@ -31,7 +31,7 @@ function plotOf(rows, unit, now) { // as large as its text is to be read
     for (let v = Math.ceil(a / step) * step; v <= b; v += step) out.push(v);
     return out;
   };
-  let out = `<svg viewBox="0 0 ${W} ${H}" role="img" aria-label="Makespan over the largest memory of a rank">`;
+  let out = `<svg viewBox="0 0 ${W} ${H}" width="${W}" height="${H}" role="img" aria-label="Makespan over the largest memory of a rank">`;
   for (const v of ticks(x0, x1)) out += `<path class="grid" d="M${x(v)} ${T}V${H - B}"/><text class="mid" x="${x(v)}" y="${H - B + 14}">${bytesText(v)}</text>`;
   for (const v of ticks(y0, y1)) out += `<path class="grid" d="M${L} ${y(v)}H${W - R}"/><text class="end" x="${L - 6}" y="${y(v) + 3.5}">${timeText(v, unit)}</text>`;
   const best = rows.filter(r => !rows.some(o => o !== r && o.makespan <= r.makespan && o.peak_bytes <= r.peak_bytes &&
@@ -72,7 +72,7 @@ function makeCompare(schedules, current) {
     $('table').innerHTML = `<table><thead><tr>${compared.map(([key, head]) => `<th scope="col" aria-sort="${key === sorted ? 'ascending' : 'none'}"><button type="button" data-key="${key}">${head}</button></th>`).join('')}</tr></thead><tbody>${order.map(row =>
       `<tr${row.schedule === now ? ' class="now"' : ''}>${compared.map(([key]) => `<td>${cell(row, key)}</td>`).join('')}</tr>`).join('')}</tbody></table>` +
       answer.left_out.map(o => `<p class="hint">left out: ${escapeHtml(typeof o === 'string' ? o : `${o.schedule || o.script || ''}: ${o.why || o.error || JSON.stringify(o)}`)}</p>`).join('');
-    $('plot').innerHTML = rows.length ? plotOf(rows, unit, now) : '';
+    $('plot').innerHTML = rows.length ? plotOf(rows, unit, now, $('plot').clientWidth) : '';
   }
 
   const runner = makeRunner(({ code, stdout, stderr, ms }) => {

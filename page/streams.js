@@ -3,9 +3,15 @@
 
 const LONG_STREAMS = 400000; // characters that a person reads and edits; longer ones can be downloaded
 
-// In a counterexample, "rank 0 lane send 1, line 11: SEND_F 0 1 to 1 waits…": the lines that it names.
-function namedLines(why) {
-  return [...why.matchAll(/\bline (\d+)/g)].map(m => Number(m[1]));
+// In a counterexample, "rank 0 lane send 1, line 11: SEND_F 0 1 to 1 waits…", the lines that it names; also by what they
+// do: "meets RECV_F 0 0 from 0 on rank 1".
+function namedLines(why, lines) {
+  const numbers = [...why.matchAll(/\bline (\d+)/g)].map(m => Number(m[1]));
+  for (const [, what, rank] of why.matchAll(/ meets ([A-Z].*?) on rank (\d+)/g)) {
+    const begin = lines.findIndex(l => l.startsWith(`rank ${rank} lane`)), at = lines.findIndex((l, i) => i > begin && l.startsWith(what + ' '));
+    if (begin >= 0 && at >= 0) numbers.push(at + 1);
+  }
+  return numbers;
 }
 
 // Whether a title, "0F3: forward of stage 0, microbatch 3; rank 0; 1 to 2 units", is of a row that has this rank: equal
@@ -70,9 +76,9 @@ function makeStreams(view, say) {
     $('why').hidden = !why;
     $('why').textContent = why;
     $('claims').innerHTML = (verdict.claims || []).map(c => `<li class="${c.holds === null ? 'open' : c.holds ? 'good' : 'bad'}">${c.holds === null ? 'not decided' : c.holds ? 'holds' : 'refuted'} <b>${escapeHtml(c.claim)}</b> ${escapeHtml(c.says)}</li>`).join('');
-    const numbers = code === 1 ? namedLines(why) : (why.match(/streams\.txt:(\d+)/) || []).slice(1).map(Number);
-    editor.mark(numbers.map(n => [n, '']));
     const lines = editor.text.split('\n');
+    const numbers = code === 1 ? namedLines(why, lines) : (why.match(/streams\.txt:(\d+)/) || []).slice(1).map(Number);
+    editor.mark(numbers.map(n => [n, '']));
     view.mark(code === 1 ? numbers.map(n => drawnAs(lines, n)).filter(Boolean) : []);
     if (code && numbers.length && document.activeElement !== editor.area) editor.go(numbers[0]);
   });

@@ -2,6 +2,7 @@
 // are its own. Of a large one only what is in sight is in the document: each line of its text is one element.
 
 const MANY = 6000; // elements in the document at once
+const LEAST = 400; // of a picture, so wide a part can be in sight, whatever is in it
 const pictureStyle = `
 :host { position: relative }
 svg { display: block; width: 100%; height: 100%; cursor: grab; touch-action: pan-y pinch-zoom }
@@ -29,13 +30,14 @@ svg .m.show { display: inline; stroke-width: 1.6; opacity: 1 }
 svg .o.bad { stroke: var(--alarm); stroke-width: 3.2; stroke-dasharray: 5 2 }
 svg .m.bad { display: inline; stroke: var(--alarm); stroke-width: 2.4; opacity: 1 }
 svg .flag path { fill: var(--alarm) }
-svg .flag text { font-size: 9.5px; font-weight: 650; fill: var(--alarm); paint-order: stroke; stroke: var(--paper); stroke-width: 3.5px }`;
+svg .flag text { font-size: 9.5px; font-weight: 650; fill: var(--alarm); paint-order: stroke; stroke: var(--paper); stroke-width: 3.5px }
+@media print { svg { max-height: 150mm } }`;
 
 const svgOf = text => (text.match(/<svg [^>]*viewBox[\s\S]*<\/svg>/) || [''])[0];
 
-// info: where operations are explained; bar: a slider over the time, what is out of sight, and buttons; most(): how high
-// the picture may be
-function makeView(host, info, bar, most) {
+// info: where operations are explained; bar: a slider over the time, what is out of sight, and buttons; mostHigh(): what
+// the picture may take of the window's height
+function makeView(host, info, bar, mostHigh) {
   const root = host.attachShadow({ mode: 'open' });
   let svg = null, all = [0, 0, 1, 1], view = all, lit = [], drag = null, large = null, asked = 0, wrong = [], unseen = false;
   const scroll = bar.querySelector('input'), sight = bar.querySelector('span');
@@ -45,16 +47,17 @@ function makeView(host, info, bar, most) {
   const id = name => root.getElementById(name);
 
   const wide = () => Math.max(all[2], host.clientWidth / 1.25); // wide windows leave room, rather than draw giants
-  const whole = () => { // with all rows, however many
-    const tall = all[3] / Math.max(shape(), 1e-3);
+  const whole = (high = host.clientHeight) => { // with all rows, however many, in so high a window
+    const tall = (all[3] / Math.max(high, 1)) * host.clientWidth;
     return tall > 1.01 * wide() ? tall : wide();
   };
   const first = () => Math.max(host.clientWidth, 300) / 0.62; // how much a new picture shows at most
   const shape = () => host.clientHeight / Math.max(1, host.clientWidth);
 
+  const widthOf = w => Math.max(Math.min(all[2], 60), Math.min(w, large ? Math.min(large.widest, all[2]) : whole()));
+
   function look(x, w) { // keeps the height to the width, and the picture in sight
-    const least = Math.min(all[2], 60);
-    w = Math.max(least, Math.min(w, large ? Math.min(large.widest, all[2]) : whole()));
+    w = widthOf(w);
     let h = w * shape(), y = view[1];
     x = Math.max(0, Math.min(x, all[2] - w));
     y = Math.max(0, Math.min(y, all[3] - h));
@@ -70,7 +73,7 @@ function makeView(host, info, bar, most) {
     for (const l of root.querySelectorAll('text.l')) l.setAttribute('transform', `translate(${Math.max(0, view[0]).toFixed(2)} 0)`);
     scroll.hidden = view[2] >= all[2] * 0.999;
     scroll.value = (1000 * view[0]) / Math.max(1e-9, all[2] - view[2]);
-    const hidden = view[3] < all[3] * 0.99;
+    const hidden = view[3] < all[3] * 0.97;
     sight.textContent = hidden ? `${Math.round((100 * view[3]) / all[3])} % of the height in sight: ↑ ↓, drag, or All` : '';
   }
 
@@ -86,7 +89,7 @@ function makeView(host, info, bar, most) {
     }
     placed.sort((a, b) => a[0] - b[0]);
     const width = part ? Math.min(first(), all[2]) : all[2], n = part ? placed.filter(([x]) => x <= width).length : placed.length;
-    const widest = n <= MANY / 2 ? Infinity : (width * MANY) / 2 / n;
+    const widest = n <= MANY / 2 ? Infinity : Math.max(LEAST, (width * MANY) / 2 / n);
     return { part, fixed: fixed.join('\n'), placed, widest, from: 1, to: 0, later: 0 };
   }
 
@@ -144,11 +147,16 @@ function makeView(host, info, bar, most) {
   }
 
   function at(event) {
-    const box = host.getBoundingClientRect();
-    return view[0] + ((event.clientX - box.left) / box.width) * view[2];
+    const box = host.getBoundingClientRect(), k = view[2] / Math.max(1, box.width);
+    return [view[0] + (event.clientX - box.left) * k, view[1] + (event.clientY - box.top) * k];
   }
 
-  const zoom = (x, k) => look(x - (x - view[0]) * k, view[2] * k);
+  const middle = () => [view[0] + view[2] / 2, view[1] + view[3] / 2];
+  function zoom([x, y], by) { // what is there stays there
+    const w = widthOf(view[2] * by), k = w / view[2];
+    view[1] = y - (y - view[1]) * k;
+    look(x - (x - view[0]) * k, w);
+  }
 
   function flag(text, e, before) { // what is not drawn, at a job that it is before or behind
     const of = name => Number(e.getAttribute(name)), x = of('x') + (before ? 0 : of('width')), y = of('y');
@@ -199,14 +207,13 @@ function makeView(host, info, bar, most) {
   host.addEventListener('dblclick', () => look(0, whole()));
   bar.addEventListener('click', event => {
     const by = event.target.dataset.zoom;
-    if (by && svg) by === 'all' ? look(0, whole()) : zoom(view[0] + view[2] / 2, Number(by));
+    if (by && svg) by === 'all' ? look(0, whole()) : zoom(middle(), Number(by));
   });
   host.addEventListener('keydown', event => {
-    const middle = view[0] + view[2] / 2;
     const act = {
       ArrowLeft: () => look(view[0] - view[2] / 8, view[2]), ArrowRight: () => look(view[0] + view[2] / 8, view[2]),
       ArrowUp: () => { view[1] -= view[3] / 8; look(view[0], view[2]); }, ArrowDown: () => { view[1] += view[3] / 8; look(view[0], view[2]); },
-      '+': () => zoom(middle, 0.8), '=': () => zoom(middle, 0.8), '-': () => zoom(middle, 1.25), 0: () => look(0, whole()),
+      '+': () => zoom(middle(), 0.8), '=': () => zoom(middle(), 0.8), '-': () => zoom(middle(), 1.25), 0: () => look(0, whole()),
       '.': () => step(1), ',': () => step(-1),
     }[event.key];
     if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -222,9 +229,9 @@ function makeView(host, info, bar, most) {
   function fit(anew) { // as high as the picture, if the window allows; a narrow window shows a part, in a size to read
     unseen = host.clientWidth === 0 && (unseen || anew);
     if (host.clientWidth === 0) return;
-    const width = Math.min(wide(), first());
+    const most = Math.floor(mostHigh()), frame = host.offsetHeight - host.clientHeight, width = whole(most) < first() ? whole(most) : Math.min(wide(), first());
     if (anew) view = [0, 0, width, 0];
-    host.style.height = `${Math.round(Math.min(most(), (all[3] / (anew ? width : Math.max(view[2], 1))) * host.clientWidth))}px`;
+    host.style.height = `${Math.round(Math.min(most, (all[3] / (anew ? width : Math.max(view[2], 1))) * host.clientWidth)) + frame}px`;
     look(view[0], view[2]);
   }
 

@@ -324,6 +324,18 @@ def streams():
     expect("in sight", True, b.wait("""(root => { const [x, , w] = root.querySelector('svg').getAttribute('viewBox').split(' ').map(Number), e = root.querySelector('.o.bad');
       return e && Number(e.getAttribute('x')) >= x && Number(e.getAttribute('x')) < x + w; })(document.getElementById('picture').shadowRoot)""", 3))
 
+    # Two collectives in another order than the group's others have: both flags.
+    after(lambda: choose("schedule", "schedules/gpipe.lua"))
+    after(lambda: choose("schedule", "schedules/fsdp.lua"))
+    b.wait("document.getElementById('claim').textContent.startsWith('Proved')")
+    lines = b.value("document.querySelector('#program textarea').value").split("\n")
+    first, second = [i for i, line in enumerate(lines) if line.startswith("REDUCE_SCATTER")][:2]
+    lines[first], lines[second] = lines[second], lines[first]
+    b.value("(a => { a.focus(); a.select(); })(document.querySelector('#program textarea'))")
+    b.type("\n".join(lines))
+    expect("a deadlock of collectives", True, b.wait("document.getElementById('claim').textContent === 'Refuted: serial deadlock'"))
+    expect("has a flag for each", ["REDUCE_SCATTER 2", "REDUCE_SCATTER 3"], b.value("[...document.getElementById('picture').shadowRoot.querySelectorAll('.flag')].map(e => e.textContent).sort()"))
+
     # A job of a team, as the streams name it.
     after(lambda: choose("schedule", "schedules/dp_tp_pp.lua"))
     b.wait("document.getElementById('claim').textContent.startsWith('Proved')")
@@ -501,6 +513,12 @@ def looks():
     b.value("document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
     after(lambda: b.type("40"))
     expect("of many ranks a part is in sight, and it says so", True, b.wait("document.querySelector('#bar span').textContent.includes('% of the height')"))
+    x, y, w, h = b.box("document.getElementById('picture')")
+    there = "(root => { const r = root.elementFromPoint(%f, %f); return r && r.getAttribute('class') === null ? 'row' + r.getAttribute('y') : r && r.getAttribute('y'); })(document.getElementById('picture').shadowRoot)" % (x + w * 0.6, y + h * 0.7)
+    row = b.value(there)
+    b.mouse("mouseWheel", x + w * 0.6, y + h * 0.7, deltaX=0, deltaY=-200)
+    time.sleep(0.3)
+    expect("what is under the mouse stays there as the wheel zooms", (True, row), (row is not None, b.value(there)))
     b.value("document.querySelector('#bar [data-zoom=all]').click()")
     expect("and all by a button", True, b.wait("""document.querySelector('#bar span').textContent === '' && (svg => { const [, , w, h] = svg.getAttribute('viewBox').split(' ').map(Number), last = [...svg.querySelectorAll('text.l')].pop();
       return w > 0 && Number(last.getAttribute('y')) < h; })(document.getElementById('picture').shadowRoot.querySelector('svg'))""", 3))
