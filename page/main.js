@@ -30,9 +30,26 @@ async function main() {
   });
   const mine = makeScripts(scripts, namesOf(scripts['schedules/pianola.d.lua']), compile);
 
+  // What is drawn, and in which colours: options of `show`.
+  const drawn = { '--color-by': ['op', 'mb', 'stage'], '--with': ['', 'lanes', 'sends', 'lanes,sends'] }, WITH = [0, 1, 8, 9];
+  const chosen = name => Math.max(0, drawn[name].indexOf(set[name]));
+  const look = () => ({ by: chosen('--color-by'), with: WITH[chosen('--with')] });
+  const lookFlags = () => Object.keys(drawn).filter(name => chosen(name)).flatMap(name => [name, set[name]]);
+  function showLook() {
+    $('by').value = drawn['--color-by'][chosen('--color-by')];
+    $('lanes').checked = chosen('--with') & 1;
+    $('sends').checked = chosen('--with') & 2;
+  }
+  for (const id of ['by', 'lanes', 'sends']) $(id).addEventListener('change', () => {
+    set['--color-by'] = $('by').value;
+    set['--with'] = drawn['--with'][$('lanes').checked + 2 * $('sends').checked];
+    for (const name of Object.keys(drawn)) if (!chosen(name)) delete set[name];
+    compile();
+  });
+
   function flags() {
     const given = ([name, value]) => (!name.startsWith('--') ? ['-D', `${name}=${value}`] : value === 'true' ? [name] : value === 'false' ? [] : [name, value]);
-    const out = Object.entries(set).flatMap(given);
+    const out = Object.entries(set).filter(([name]) => !(name in drawn)).flatMap(given);
     if (mine.path.model) out.push('--model', mine.path.model);
     if (mine.path.cluster) out.push('--cluster', mine.path.cluster);
     return out;
@@ -44,7 +61,7 @@ async function main() {
   }
 
   const quoteShell = word => (/^[\w./=,+-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`);
-  const commandLine = () => ['pianola', 'show', mine.path.schedule, ...flags()].map(quoteShell).join(' ');
+  const commandLine = () => ['pianola', 'show', mine.path.schedule, ...flags(), ...lookFlags()].map(quoteShell).join(' ');
 
   const runner = makeRunner((answer, request) => {
     if (answer.code === 0) shown(answer, request);
@@ -84,7 +101,7 @@ async function main() {
     finisher.cancel();
     explainer.cancel();
     $('command').textContent = commandLine();
-    runner.run({ args: ['compile', mine.path.schedule, ...flags(), '-o', '/out'], files: mine.files, name: short(mine.path.schedule), sight: view.sight() });
+    runner.run({ args: ['compile', mine.path.schedule, ...flags(), '-o', '/out'], files: mine.files, name: short(mine.path.schedule), sight: view.sight(), look: look(), drawn: lookFlags() });
   }
 
   function figures(report) {
@@ -125,7 +142,7 @@ async function main() {
     idle = setTimeout(() => finisher.run({ ...all, of: good }), IDLE);
   }
 
-  function whole({ files }, { of, args, files: given }) {
+  function whole({ files }, { of, args, files: given, drawn }) {
     if (good !== of) return;
     good.whole = true;
     view.complete(files['timeline.svg']);
@@ -133,7 +150,7 @@ async function main() {
     pin.show(of.name, files);
     document.body.dataset.whole = document.body.dataset.shown;
     if (files['timeline.svg'].length < 100 * MANY)
-      idle = setTimeout(() => explainer.run({ of, args: ['show', ...args.slice(1, -2), '--format', 'html', '-o', '/out/page.html'], files: { ...given, 'out/.keep': '' } }), IDLE);
+      idle = setTimeout(() => explainer.run({ of, args: ['show', ...args.slice(1, -2), ...drawn, '--format', 'html', '-o', '/out/page.html'], files: { ...given, 'out/.keep': '' } }), IDLE);
   }
 
   function refused({ code, stderr }) {
@@ -185,6 +202,7 @@ async function main() {
       }
     set = given ? given.set : {};
     for (const kind of kinds) $(kind).value = to[kind];
+    showLook();
     mine.open(to, text);
     compile();
     note(lacks);
@@ -235,9 +253,10 @@ async function main() {
     const [, end, from] = chosen, name = good.name + end;
     if (from.script) save(name, new Blob([mine.schedule]));
     else if (from.format === 'streams' && streams.edited) save(name, new Blob([streams.text]));
-    else saver.run({ name, png: from.png, args: ['show', mine.path.schedule, ...flags(), '--format', from.format, '-o', '/out/file'], files: { ...mine.files, 'out/.keep': '' } });
+    else saver.run({ name, png: from.png, args: ['show', mine.path.schedule, ...flags(), ...(['svg', 'html'].includes(from.format) ? lookFlags() : []), '--format', from.format, '-o', '/out/file'], files: { ...mine.files, 'out/.keep': '' } });
   });
   $('theme').addEventListener('change', () => { document.documentElement.dataset.theme = $('theme').value; });
+  makeSplit($('split'), document.querySelector('main'));
   await open(location.hash);
 }
 

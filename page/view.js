@@ -40,7 +40,7 @@ const svgOf = text => (text.match(/<svg [^>]*viewBox[\s\S]*<\/svg>/) || [''])[0]
 function makeView(host, info, bar, mostHigh) {
   const root = host.attachShadow({ mode: 'open' });
   let svg = null, all = [0, 0, 1, 1], view = all, lit = [], drag = null, large = null, asked = 0, wrong = [], unseen = false;
-  const scroll = bar.querySelector('input'), sight = bar.querySelector('span');
+  const scroll = bar.querySelector('input[type=range]'), sight = bar.querySelector('span');
   const hint = matchMedia('(pointer: coarse)').matches ? 'Tap an operation to see what it needs; dragging sideways pans.' :
     'Point at an operation to see what it needs; the wheel zooms, dragging pans. Keys: arrows, + − 0, and , . from one to the next.';
   const title = e => (e.querySelector('title') || { textContent: '' }).textContent;

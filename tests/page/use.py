@@ -249,7 +249,7 @@ def keys():
         seen.append(name)
         if not b.value("(e => { const s = getComputedStyle(e), p = e.closest('.editor'); return e === document.body || s.outlineStyle !== 'none' || p !== null; })(document.activeElement)"):
             unseen.append(name)
-    wanted = ["schedule", "model", "cluster", "pin", "share", "download", "theme", "p-batches", "picture", "tab-report"]
+    wanted = ["split", "schedule", "model", "cluster", "pin", "share", "download", "theme", "p-batches", "picture", "tab-report"]
     expect("Tab reaches all", [], [name for name in wanted if name not in seen])
     expect("focus is visible", [], unseen)
     b.value("document.getElementById('picture').focus()")
@@ -257,6 +257,44 @@ def keys():
     b.press(".")
     expect("the keyboard explains operations", True, "forward of stage" in text("info"))
     expect("every field has a name", [], b.value("[...document.querySelectorAll('input, select, textarea, button')].filter(e => !(e.labels && e.labels.length || e.getAttribute('aria-label') || e.textContent.trim())).map(e => e.outerHTML)"))
+
+
+def drawn():
+    """Colours, lanes and messages of the picture, as `show` draws them."""
+    fills = lambda svg: re.findall(r'<(?:rect|path) class="[om][^>]*?(?: fill="([^"]*)"| d="([^"]*)")', svg)
+    shown = "document.getElementById('picture').shadowRoot.querySelector('svg').innerHTML"
+    open_page()
+    after(lambda: choose("schedule", "schedules/zbv.lua"))
+    after(lambda: choose("cluster", "schedules/clusters/latency.lua"))
+    b.value("document.getElementById('p-bandwidth').focus(); document.getElementById('p-bandwidth').select()")
+    after(lambda: b.type("4"))
+    after(lambda: choose("by", "stage"))
+    line = ["schedules/zbv.lua", "-D", "bandwidth=4", "--cluster", "schedules/clusters/latency.lua", "--color-by", "stage"]
+    expect("colours by stage", fills(run("show", *line, "--format", "html")), fills(b.value(shown)))
+    expect("on the command line", "pianola show " + " ".join(line), text("command"))
+    after(lambda: b.value("document.getElementById('lanes').click()"))
+    after(lambda: b.value("document.getElementById('sends').click()"))
+    line += ["--with", "lanes,sends"]
+    expect("lanes and messages", fills(run("show", *line, "--format", "svg")), fills(b.value(shown)))
+    choose("download", "Picture (SVG)")
+    expect("and in downloads", run("show", *line, "--format", "svg").encode(), b.downloaded("zbv.svg"))
+    choose("download", "Timeline (TSV)")
+    expect("of pictures", run("show", *line[:5], "--format", "tsv").encode(), b.downloaded("zbv.tsv"))
+    share_it()
+    open_page(b.value("location.hash"))
+    expect("a link has them", ("pianola show " + " ".join(line), "stage", True), (text("command"), b.value("document.getElementById('by').value"), b.value("document.getElementById('lanes').checked")))
+
+
+def split():
+    open_page()
+    x, y, w, h = b.box("document.getElementById('split')")
+    wide = b.box("document.getElementById('script-schedule')")[2]
+    b.drag(x + w / 2, y + 300, x + w / 2 + 200, y + 300)
+    expect("the line beside the editor is dragged", True, abs(b.box("document.getElementById('script-schedule')")[2] - wide - 200) < 3)
+    b.press("ArrowLeft")
+    expect("and moved by keys", True, 160 < b.box("document.getElementById('script-schedule')")[2] - wide < 190)
+    b.press("Home")
+    expect("and goes back", wide, b.box("document.getElementById('script-schedule')")[2])
 
 
 def hover():
@@ -551,7 +589,7 @@ def looks():
     b.call("Emulation.setEmulatedMedia", media="")
 
 
-parts = (start, pick, drag, machines, others, edit, keys, hover, streams, share, pinned, compare, heavy, download, large, looks)
+parts = (start, pick, drag, machines, others, edit, keys, drawn, split, hover, streams, share, pinned, compare, heavy, download, large, looks)
 try:
     b.size(1400, 900)
     open_page()
