@@ -30,6 +30,7 @@ const trim = v => (v === Infinity ? 'inf' : neat(String(Number(v.toPrecision(6))
 function makeControls(form, changed) {
   const folded = new Set(['compiler']); // the groups of which only the heading is in sight
   let fields = new Map(), signature = '';
+  form.addEventListener('submit', event => event.preventDefault());
 
   function row(first, model) {
     let param = first; // its default may depend on other parameters
@@ -38,7 +39,7 @@ function makeControls(form, changed) {
     let scale = param.type === 'integer' || param.type === 'number' ? scaleOf(param, model) : null;
     let field, slider = null;
     div.className = 'param';
-    div.innerHTML = `<label for="${id}">${param.name}</label>`;
+    div.append(Object.assign(document.createElement('label'), { htmlFor: id, textContent: param.name })); // whose name may be anything
     div.title = param.what || '';
     if (param.type === 'boolean' || (values.length && param.type === 'string')) {
       field = document.createElement('select');

@@ -413,6 +413,18 @@ def share():
     after(lambda: choose("schedule", "schedules/gpipe.lua"))
     expect("until the next change", True, b.value("document.getElementById('note').hidden"))
 
+    # A link comes from somebody else: nothing in it is more than text.
+    name = '<img src=x onerror=window.harm=1>'
+    with open("schedules/1f1b.lua") as file:
+        given = f'local q = params {{ ["{name}"] = 3 }}\n' + file.read()
+    open_page(b.value(f"linkOf({{ path: {{ schedule: {json.dumps(f'schedules/{name}.lua')} }}, text: {{ schedule: {json.dumps(given)} }}, set: {{}} }})"))
+    for part in ("streams", "compare", "report"):
+        tab(part)
+        time.sleep(0.3)
+    expect("a name is text", (0, True), (b.value("document.images.length"), name in text("controls") and name in text("caption")))
+    expect("and what is none does not run", True, b.value("""new Promise(done => { const e = document.createElement('div'); e.innerHTML = '<p onclick="window.harm = 1">'; e.firstChild.click(); setTimeout(() => done(window.harm === undefined), 50); })"""))
+    b.problems = [p for p in b.problems if "inline event handler" not in p]
+
     # The address follows what is changed, so that a reload loses nothing.
     open_page()
     expect("nothing changed, nothing to remember", "", b.value("location.hash"))
