@@ -51,9 +51,10 @@ function plotOf(rows, unit, now, room) { // as wide as there is room, so that it
   return out + `<text class="mid" x="${(L + W - R) / 2}" y="${H - 6}">largest memory of a rank</text><text class="mid" transform="translate(12 ${(H - B + T) / 2}) rotate(-90)">makespan</text></svg>`;
 }
 
-// current(): {path, files, flags for all schedules}
-function makeCompare(schedules, current) {
+// current(): {path, files, flags for all schedules}; open(path): shows that one
+function makeCompare(schedules, current, open) {
   const $ = id => document.getElementById(id);
+  const paths = new Map(schedules.map(path => [path.replace(/^.*\/|\.lua$/g, ''), path]));
   let sorted = 'makespan', answer = null;
   $('choices').innerHTML = schedules.map(path => {
     const name = path.replace(/^schedules\/|\.lua$/g, '');
@@ -65,6 +66,7 @@ function makeCompare(schedules, current) {
     const { schedules: rows, unit } = answer, now = current().path.replace(/^.*\/|\.lua$/g, '');
     const cell = (row, key) => {
       const v = row[key];
+      if (key === 'schedule' && paths.has(v)) return `<button type="button" class="link" data-open="${escapeHtml(v)}" title="show it">${escapeHtml(v)}</button>`;
       return v === null || v === undefined ? '–' : key === 'makespan' ? timeText(v, unit) : key === 'bubble' || key === 'gap' ? `${(100 * v).toFixed(1)} %` :
         key.includes('bytes') ? bytesText(v) : typeof v === 'number' ? Number(v.toPrecision(4)) : escapeHtml(v);
     };
@@ -87,7 +89,16 @@ function makeCompare(schedules, current) {
   }
 
   $('compare-now').addEventListener('click', compare);
+  $('choices').addEventListener('change', compare);
+  $('choose').addEventListener('click', event => {
+    const { all } = event.target.dataset;
+    if (all === undefined) return;
+    for (const box of $('choices').querySelectorAll('input')) box.checked = all !== '';
+    compare();
+  });
   $('table').addEventListener('click', event => {
+    const to = paths.get(event.target.dataset.open);
+    if (to) open(to);
     const key = event.target.dataset.key;
     if (key) { sorted = key; draw(); $('table').querySelector(`[data-key=${key}]`).focus(); }
   });

@@ -23,7 +23,7 @@ async function main() {
 
   const view = makeView($('picture'), $('info'), $('bar'), () => (innerWidth <= 860 ? 3 * innerHeight : Math.max(220, innerHeight * 0.62)));
   const streams = makeStreams(view, say), pin = makePin();
-  const compare = makeCompare(folder('schedules/'), () => ({ path: mine.path.schedule, files: mine.files, flags: compareFlags() }));
+  const compare = makeCompare(folder('schedules/'), () => ({ path: mine.path.schedule, files: mine.files, flags: compareFlags() }), path => take('schedule', path));
   const controls = makeControls($('controls'), (name, text) => {
     set[name] = text;
     compile();
@@ -255,7 +255,15 @@ async function main() {
     else if (from.format === 'streams' && streams.edited) save(name, new Blob([streams.text]));
     else saver.run({ name, png: from.png, args: ['show', mine.path.schedule, ...flags(), ...(['svg', 'html'].includes(from.format) ? lookFlags() : []), '--format', from.format, '-o', '/out/file'], files: { ...mine.files, 'out/.keep': '' } });
   });
-  $('theme').addEventListener('change', () => { document.documentElement.dataset.theme = $('theme').value; });
+  const theme = () => { document.documentElement.dataset.theme = $('theme').value; };
+  $('theme').addEventListener('change', () => {
+    theme();
+    try { localStorage.setItem('pianola-theme', $('theme').value); } catch { /* a browser that keeps nothing */ }
+  });
+  try {
+    $('theme').value = localStorage.getItem('pianola-theme') || '';
+    theme();
+  } catch { /* likewise */ }
   makeSplit($('split'), document.querySelector('main'));
   await open(location.hash);
 }

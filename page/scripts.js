@@ -47,6 +47,7 @@ function makeScripts(scripts, names, changed) {
     go(kind, line) {
       tabs.open(tab(kind));
       editor[kind].area.focus();
+      editor[kind].area.scrollIntoView({ block: 'center' }); // on a phone it is far below
       editor[kind].go(line);
     },
     mark(at) { // at: {file, line, text} of an error, or null; returns which kind of script it is in, or undefined
