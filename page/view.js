@@ -93,6 +93,20 @@ function makeView(host, info, bar, mostHigh) {
     return { part, fixed: fixed.join('\n'), placed, widest, from: 1, to: 0, later: 0 };
   }
 
+  // At a glance nothing has a title: all jobs of a colour are one element, which takes a fraction of the time.
+  function joined(lines) {
+    const paths = new Map(), rest = lines.filter(line => {
+      const m = line.match(/^<rect class="(o[ c]*)" fill="(#\w+)" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"><\/rect>$/);
+      if (!m) return true;
+      const [, kind, fill, x, y, w, h] = m, key = `<path class="${kind}" fill="${fill}" d="`;
+      paths.set(key, (paths.get(key) || '') + `M${x} ${y}h${w}v${h}h-${w}z`);
+      return false;
+    });
+    const grid = rest.filter(line => line.startsWith('<path class="g"')), names = rest.filter(line => !line.startsWith('<path class="g"'));
+    const jobs = [...paths].sort(([a], [b]) => a.includes('"o c"') - b.includes('"o c"')).map(([begin, d]) => `${begin}${d}"/>`);
+    return [...grid, ...jobs, ...names].join('\n');
+  }
+
   function fill(widen = false) { // of what is in sight first; what is around it when there is time
     const [x, , w] = view, anew = large.from > large.to, around = anew ? 0 : w / 2;
     if (!widen && x >= large.from && x + w <= large.to) return;
@@ -104,7 +118,7 @@ function makeView(host, info, bar, mostHigh) {
       if (at > large.to) break;
       if (at >= large.from - 60) html.push(line);
     }
-    id('placed').innerHTML = html.join('\n');
+    id('placed').innerHTML = large.part ? joined(html) : html.join('\n');
     lit = [];
     markNow();
   }
@@ -186,7 +200,7 @@ function makeView(host, info, bar, mostHigh) {
 
   root.addEventListener('mouseover', event => {
     const e = event.target.closest('.o, .m, path[class]');
-    if (e && e.classList.contains('o')) explain(e);
+    if (e && e.classList.contains('o') && title(e)) explain(e);
     else if (e && title(e)) info.textContent = title(e);
   });
   host.addEventListener('wheel', event => {
