@@ -162,8 +162,8 @@ async function main() {
       return compile();
     }
     document.body.classList.add('stale');
-    const at = stderr.match(/^(.*?):(\d+): error: ([^\n]*)/m), kind = mine.mark(at && { file: at[1], line: Number(at[2]), text: at[3] });
-    say('bad', code === 1 ? 'Not proved' : kind ? `Error in line ${at[2]}${kind === 'schedule' ? '' : ` of the ${kind}`}` : 'Error');
+    const at = stderr.match(/^(.*?):(\d+): error: ([^\n]*)/m), [, first = ''] = stderr.match(/error: (?:\S+\.lua: )?([^:;\n]*)/) || [], kind = mine.mark(at && { file: at[1], line: Number(at[2]), text: at[3] });
+    say('bad', code === 1 ? 'Not proved' : kind ? `Error in line ${at[2]}${kind === 'schedule' ? '' : ` of the ${kind}`}` : `Error: ${first}`);
     $('verdict').title = '';
     help(kind, at, stderr);
     $('error').hidden = false;

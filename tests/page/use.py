@@ -126,7 +126,15 @@ def machines():
     batches = b.value("document.getElementById('p-batches').value")
     expect("as the command line says", titles("schedules/zbv.lua", "-D", f"batches={batches}", "-D", "devices=2", "--model",
                                               "schedules/models/gpt.lua", "--cluster", "schedules/clusters/nodes.lua"), ops())
+    after(lambda: choose("model", ""))
+    after(lambda: choose("cluster", "schedules/clusters/latency.lua"))
+    b.value("document.getElementById('p-memory').focus(); document.getElementById('p-memory').select()")
+    expect("too little memory", True, after(lambda: b.type("6"), "failed"))
+    expect("is what the verdict says", True, re.fullmatch(r"Error: rank \d needs \d+ bytes, \d+ more than the cluster's memory of 6", text("verdict")) is not None)
+    after(lambda: choose("cluster", ""))
+
     # Seconds of links, but no speed of jobs: one click sets what the error asks for.
+    after(lambda: choose("model", "schedules/models/gpt.lua"))
     after(lambda: choose("cluster", "schedules/clusters/latency.lua"))
     expect("large figures have a unit to read", True, " GFLOP" in text("figures"))
     b.value("document.getElementById('p-latency').focus(); document.getElementById('p-latency').select()")
