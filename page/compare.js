@@ -10,13 +10,17 @@ function bytesText(n) {
 }
 
 function timeText(n, unit) {
-  if (unit !== 's') return `${Number(n.toPrecision(4))} ${unit === 'F' ? 'units' : unit}`;
+  if (unit === 'F') return `${Number(n.toPrecision(n < 1000 ? 4 : 7))} units`;
+  if (unit !== 's') {
+    const k = n < 1000 ? 0 : Math.min(6, Math.floor(Math.log10(n) / 3));
+    return `${Number((n / 1000 ** k).toPrecision(4))} ${['', 'k', 'M', 'G', 'T', 'P', 'E'][k]}${unit}`;
+  }
   const k = n >= 1 ? 0 : n >= 1e-3 ? 1 : 2;
   return `${Number((n * 1000 ** k).toPrecision(4))} ${['s', 'ms', 'us'][k]}`;
 }
 
-function plotOf(rows, unit, now) { // as large as its text is to be read
-  const W = 640, H = 300, L = 62, R = 110, T = 14, B = 40, span = (list, pad) => {
+function plotOf(rows, unit, now, room) { // as wide as there is room, so that its text is as large as any
+  const W = Math.max(300, Math.min(700, room)), H = 300, L = 80, R = W < 500 ? 40 : 110, T = 14, B = 40, span = (list, pad) => {
     const [lo, hi] = [Math.min(...list), Math.max(...list)], d = (hi - lo) * pad || hi * 0.1 || 1;
     return [Math.max(0, lo - d), hi + d];
   };
@@ -27,9 +31,9 @@ function plotOf(rows, unit, now) { // as large as its text is to be read
     for (let v = Math.ceil(a / step) * step; v <= b; v += step) out.push(v);
     return out;
   };
-  let out = `<svg viewBox="0 0 ${W} ${H}" role="img" aria-label="Makespan over the largest memory of a rank">`;
+  let out = `<svg viewBox="0 0 ${W} ${H}" width="${W}" height="${H}" role="img" aria-label="Makespan over the largest memory of a rank">`;
   for (const v of ticks(x0, x1)) out += `<path class="grid" d="M${x(v)} ${T}V${H - B}"/><text class="mid" x="${x(v)}" y="${H - B + 14}">${bytesText(v)}</text>`;
-  for (const v of ticks(y0, y1)) out += `<path class="grid" d="M${L} ${y(v)}H${W - R}"/><text class="end" x="${L - 6}" y="${y(v) + 3.5}">${timeText(v, unit).split(' ')[0]}</text>`;
+  for (const v of ticks(y0, y1)) out += `<path class="grid" d="M${L} ${y(v)}H${W - R}"/><text class="end" x="${L - 6}" y="${y(v) + 3.5}">${timeText(v, unit)}</text>`;
   const best = rows.filter(r => !rows.some(o => o !== r && o.makespan <= r.makespan && o.peak_bytes <= r.peak_bytes &&
     (o.makespan < r.makespan || o.peak_bytes < r.peak_bytes))).sort((p, q) => p.peak_bytes - q.peak_bytes);
   out += `<path class="front" d="${best.map((r, i) => `${i ? `H${x(r.peak_bytes)}V` : `M${x(r.peak_bytes)} `}${y(r.makespan)}`).join('')}"/>`;
@@ -44,12 +48,13 @@ function plotOf(rows, unit, now) { // as large as its text is to be read
     used.push([left, at - 5, width, 10]);
     out += `<text x="${left}" y="${at + 3.5}">${escapeHtml(r.schedule)}</text>`;
   }
-  return out + `<text class="mid" x="${(L + W - R) / 2}" y="${H - 6}">largest memory of a rank</text><text class="mid" transform="translate(12 ${(H - B + T) / 2}) rotate(-90)">makespan, ${timeText(1, unit).split(' ')[1]}</text></svg>`;
+  return out + `<text class="mid" x="${(L + W - R) / 2}" y="${H - 6}">largest memory of a rank</text><text class="mid" transform="translate(12 ${(H - B + T) / 2}) rotate(-90)">makespan</text></svg>`;
 }
 
-// current(): {path, files, flags for all schedules}
-function makeCompare(schedules, current) {
+// current(): {path, files, flags for all schedules}; open(path): shows that one
+function makeCompare(schedules, current, open) {
   const $ = id => document.getElementById(id);
+  const paths = new Map(schedules.map(path => [path.replace(/^.*\/|\.lua$/g, ''), path]));
   let sorted = 'makespan', answer = null;
   $('choices').innerHTML = schedules.map(path => {
     const name = path.replace(/^schedules\/|\.lua$/g, '');
@@ -61,6 +66,7 @@ function makeCompare(schedules, current) {
     const { schedules: rows, unit } = answer, now = current().path.replace(/^.*\/|\.lua$/g, '');
     const cell = (row, key) => {
       const v = row[key];
+      if (key === 'schedule' && paths.has(v)) return `<button type="button" class="link" data-open="${escapeHtml(v)}" title="show it">${escapeHtml(v)}</button>`;
       return v === null || v === undefined ? '–' : key === 'makespan' ? timeText(v, unit) : key === 'bubble' || key === 'gap' ? `${(100 * v).toFixed(1)} %` :
         key.includes('bytes') ? bytesText(v) : typeof v === 'number' ? Number(v.toPrecision(4)) : escapeHtml(v);
     };
@@ -68,7 +74,7 @@ function makeCompare(schedules, current) {
     $('table').innerHTML = `<table><thead><tr>${compared.map(([key, head]) => `<th scope="col" aria-sort="${key === sorted ? 'ascending' : 'none'}"><button type="button" data-key="${key}">${head}</button></th>`).join('')}</tr></thead><tbody>${order.map(row =>
       `<tr${row.schedule === now ? ' class="now"' : ''}>${compared.map(([key]) => `<td>${cell(row, key)}</td>`).join('')}</tr>`).join('')}</tbody></table>` +
       answer.left_out.map(o => `<p class="hint">left out: ${escapeHtml(typeof o === 'string' ? o : `${o.schedule || o.script || ''}: ${o.why || o.error || JSON.stringify(o)}`)}</p>`).join('');
-    $('plot').innerHTML = rows.length ? plotOf(rows, unit, now) : '';
+    $('plot').innerHTML = rows.length ? plotOf(rows, unit, now, $('plot').clientWidth) : '';
   }
 
   const runner = makeRunner(({ code, stdout, stderr, ms }) => {
@@ -83,7 +89,16 @@ function makeCompare(schedules, current) {
   }
 
   $('compare-now').addEventListener('click', compare);
+  $('choices').addEventListener('change', compare);
+  $('choose').addEventListener('click', event => {
+    const { all } = event.target.dataset;
+    if (all === undefined) return;
+    for (const box of $('choices').querySelectorAll('input')) box.checked = all !== '';
+    compare();
+  });
   $('table').addEventListener('click', event => {
+    const to = paths.get(event.target.dataset.open);
+    if (to) open(to);
     const key = event.target.dataset.key;
     if (key) { sorted = key; draw(); $('table').querySelector(`[data-key=${key}]`).focus(); }
   });

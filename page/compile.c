@@ -69,6 +69,10 @@ EM_JS(bool, page_sight, (double *sight), {
     return Boolean(Module.sight);
 })
 
+/* What its user wants drawn: the `--with` and `--color-by` of `show`, which `compile` has not. */
+EM_JS(int, page_with, (void), { return (Module.look && Module.look.with) | 0; })
+EM_JS(int, page_by, (void), { return (Module.look && Module.look.by) | 0; })
+
 /* Whether a part of the picture is worth making first. */
 static bool is_large(const struct program *p) {
     int64_t n = 0;
@@ -100,9 +104,12 @@ int cmd_compile(const struct settings *settings) {
     struct compile c = {.args = settings->args};
     struct text report = {0}, params = {0};
     double sight[2][2];
+    struct style style = settings->style;
+    style.with = page_with();
+    style.by = (enum color_by)page_by();
     compile_all(&c, settings->dump);
     make_folder(dir);
-    add_formats(dir, &c, &settings->style, page_sight(sight[0]) ? sight : NULL);
+    add_formats(dir, &c, &style, page_sight(sight[0]) ? sight : NULL);
     emit_report(&report, c.report, &plain);
     add(dir, "report.txt", &report);
     put_params(&params, c.spec);

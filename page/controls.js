@@ -14,16 +14,23 @@ function scaleOf(param, model) {
     return linear(d > 0 ? 1 : 0, Math.max(most, v), 1);
   }
   if (param.default === 'inf') return model ? log(1e6, 1e13, true) : log(0.05, 100, true);
-  if (d === 0) return model ? null : linear(0, Math.max(4, v), 0.05);
+  if (d === 0 && model) { // of a real machine: seconds, FLOP per second; the lowest step is none
+    const range = { latency: [1e-7, 1e-2], flops: [1e10, 1e16] }[param.name], scale = range && log(...range, false);
+    return scale ? { to: x => (x < 10 ? 0 : scale.to(x)), from: v => (v === 0 ? 0 : scale.from(v)) } : null;
+  }
+  if (d === 0) return linear(0, Math.max(4, v), 0.05);
   if (d >= 0.05 && d <= 1) return linear(0, Math.max(1, v), 0.01);
   return log(d / 32, d * 32, false);
 }
 
-const trim = v => (v === Infinity ? 'inf' : String(Number(v.toPrecision(6))));
+const neat = text => text.replace(/^(\d+?)(0{6,})$/, (all, digits, zeros) => `${digits}e${zeros.length}`);
+const trim = v => (v === Infinity ? 'inf' : neat(String(Number(v.toPrecision(6)))));
 
 // changed(name, text): a value was set; text null: back to the default
 function makeControls(form, changed) {
+  const folded = new Set(['compiler']); // the groups of which only the heading is in sight
   let fields = new Map(), signature = '';
+  form.addEventListener('submit', event => event.preventDefault());
 
   function row(first, model) {
     let param = first; // its default may depend on other parameters
@@ -32,7 +39,7 @@ function makeControls(form, changed) {
     let scale = param.type === 'integer' || param.type === 'number' ? scaleOf(param, model) : null;
     let field, slider = null;
     div.className = 'param';
-    div.innerHTML = `<label for="${id}">${param.name}</label>`;
+    div.append(Object.assign(document.createElement('label'), { htmlFor: id, textContent: param.name })); // whose name may be anything
     div.title = param.what || '';
     if (param.type === 'boolean' || (values.length && param.type === 'string')) {
       field = document.createElement('select');
@@ -81,7 +88,7 @@ function makeControls(form, changed) {
     div.append(field);
     const set = now => { // what has the focus is the user's
       param = now;
-      if (document.activeElement !== field && document.activeElement !== slider) field.value = param.value;
+      if (document.activeElement !== field && document.activeElement !== slider) field.value = neat(param.value);
       if (slider && document.activeElement !== slider) {
         scale = scaleOf(param, model) || scale;
         slider.value = scale.from(Number(param.value.replace('inf', 'Infinity')));
@@ -105,11 +112,12 @@ function makeControls(form, changed) {
       signature = now;
       fields = new Map();
       form.replaceChildren();
-      for (const script of [...kinds, 'compiler']) {
-        const mine = params.filter(p => p.script === script);
+      for (const script of ['schedule', 'cluster', 'model', 'compiler']) {
+        const mine = params.filter(p => p.script === script), set = document.createElement('details');
         if (mine.length === 0) continue;
-        const set = document.createElement('fieldset');
-        set.innerHTML = `<legend>${script[0].toUpperCase()}${script.slice(1)}</legend>`;
+        set.innerHTML = `<summary>${script[0].toUpperCase()}${script.slice(1)}</summary>`;
+        set.open = !folded.has(script) || mine.some(p => p.value !== p.default);
+        set.addEventListener('toggle', () => (set.open ? folded.delete(script) : folded.add(script)));
         set.append(...mine.map(p => row(p, model)));
         form.append(set);
       }

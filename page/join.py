@@ -5,10 +5,13 @@
     {{module}}          the compiler's WebAssembly, {{glue}} what starts it, {{scripts}} {path: text} of all scripts and of
                         what describes them to editors: as JavaScript strings, each gzipped, in base64
 
-The same files give the same bytes."""
+The same files give the same bytes. The content security policy has the digests of the page's own scripts in the place of
+{{digests}}: no other runs, whatever a link's script is called.
+"""
 import base64
 import glob
 import gzip
+import hashlib
 import json
 import re
 import sys
@@ -29,6 +32,8 @@ def string(text):  # no string may end the script that it stands in
 
 def fill(match):
     name = match[1]
+    if name == "digests":  # once all else is there
+        return match[0]
     if name == "module":
         return packed(read("build/page/pianola.wasm"))
     if name == "glue":
@@ -42,6 +47,8 @@ def fill(match):
 
 
 page = re.sub(r"\{\{([^{}\n]+)\}\}", fill, read("page/index.html").decode())
+own = [hashlib.sha256(text.encode()).digest() for text in re.findall(r"<script>(.*?)</script>", page, re.S)]
+page = page.replace("{{digests}}", " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in own), 1)
 with open(sys.argv[1], "w") as file:
     file.write(page)
 if len(page.encode()) > 1.5e6:

@@ -2,31 +2,54 @@
 
 const $ = id => document.getElementById(id);
 const IDLE = 120; // ms without a change, after which there is time for what nobody waits for
+const FIRST = 'schedules/1f1b.lua';
 
 async function main() {
   const scripts = await startRuns();
   const folder = name => Object.keys(scripts).filter(p => p.startsWith(name) && p.lastIndexOf('/') === name.length - 1 && !p.endsWith('.d.lua'));
   const short = path => path.replace(/^.*\/|\.lua$/g, '');
   let good = null; // the last answer without an error
-  let set = {}, params = [], idle = 0, tried = ''; // set: {parameter, or --option: value}, as the command line has them
+  let set = {}, params = [], idle = 0, tried = '', mended = null; // set: {parameter, or --option: value}, as the command line has them
 
   function say(how, text) { // the verdict; how: good, bad or neither
     $('verdict').className = how;
     $('verdict').textContent = text;
   }
 
-  const view = makeView($('picture'), $('info'), $('scroll'), () => Math.max(220, innerHeight * 0.62));
+  function note(text) { // what is to be known until the next change
+    $('note').hidden = !text;
+    $('note').textContent = text;
+  }
+
+  const view = makeView($('picture'), $('info'), $('bar'), () => (innerWidth <= 860 ? 3 * innerHeight : Math.max(220, innerHeight * 0.62)));
   const streams = makeStreams(view, say), pin = makePin();
-  const compare = makeCompare(folder('schedules/'), () => ({ path: mine.path.schedule, files: mine.files, flags: compareFlags() }));
+  const compare = makeCompare(folder('schedules/'), () => ({ path: mine.path.schedule, files: mine.files, flags: compareFlags() }), path => take('schedule', path));
   const controls = makeControls($('controls'), (name, text) => {
     set[name] = text;
     compile();
   });
   const mine = makeScripts(scripts, namesOf(scripts['schedules/pianola.d.lua']), compile);
 
+  // What is drawn, and in which colours: options of `show`.
+  const drawn = { '--color-by': ['op', 'mb', 'stage'], '--with': ['', 'lanes', 'sends', 'lanes,sends'] }, WITH = [0, 1, 8, 9];
+  const chosen = name => Math.max(0, drawn[name].indexOf(set[name]));
+  const look = () => ({ by: chosen('--color-by'), with: WITH[chosen('--with')] });
+  const lookFlags = () => Object.keys(drawn).filter(name => chosen(name)).flatMap(name => [name, set[name]]);
+  function showLook() {
+    $('by').value = drawn['--color-by'][chosen('--color-by')];
+    $('lanes').checked = chosen('--with') & 1;
+    $('sends').checked = chosen('--with') & 2;
+  }
+  for (const id of ['by', 'lanes', 'sends']) $(id).addEventListener('change', () => {
+    set['--color-by'] = $('by').value;
+    set['--with'] = drawn['--with'][$('lanes').checked + 2 * $('sends').checked];
+    for (const name of Object.keys(drawn)) if (!chosen(name)) delete set[name];
+    compile();
+  });
+
   function flags() {
     const given = ([name, value]) => (!name.startsWith('--') ? ['-D', `${name}=${value}`] : value === 'true' ? [name] : value === 'false' ? [] : [name, value]);
-    const out = Object.entries(set).flatMap(given);
+    const out = Object.entries(set).filter(([name]) => !(name in drawn)).flatMap(given);
     if (mine.path.model) out.push('--model', mine.path.model);
     if (mine.path.cluster) out.push('--cluster', mine.path.cluster);
     return out;
@@ -38,7 +61,7 @@ async function main() {
   }
 
   const quoteShell = word => (/^[\w./=,+-]+$/.test(word) ? word : `'${word.replace(/'/g, "'\\''")}'`);
-  const commandLine = () => ['pianola', 'show', mine.path.schedule, ...flags()].map(quoteShell).join(' ');
+  const commandLine = () => ['pianola', 'show', mine.path.schedule, ...flags(), ...lookFlags()].map(quoteShell).join(' ');
 
   const runner = makeRunner((answer, request) => {
     if (answer.code === 0) shown(answer, request);
@@ -55,15 +78,30 @@ async function main() {
   });
   const saver = makeRunner(async ({ code, stderr, files: made }, request) => {
     if (code === 0) save(request.name, request.png ? await pngOf(made.file) : new Blob([made.file]));
-    else $('info').textContent = stderr;
+    else note(stderr);
   });
+
+  // The address has the state, so that neither a reload nor a bookmark loses it; there is none while all is as it came.
+  let remembered = 0;
+  async function remember() {
+    const state = { path: mine.path, text: mine.edits, set }, fresh = mine.path.schedule === FIRST && !mine.path.model && !mine.path.cluster &&
+      Object.keys({ ...state.text, ...set }).length === 0;
+    const of = remembered, link = fresh ? '' : await linkOf(state);
+    if (of !== remembered) return; // a newer change comes
+    try {
+      history.replaceState(null, '', location.href.split('#')[0] + link);
+    } catch { /* too often, or too long for this browser */ }
+  }
 
   function compile() {
     clearTimeout(idle);
+    clearTimeout(remembered);
+    remembered = setTimeout(remember, 3 * IDLE);
+    note('');
     finisher.cancel();
     explainer.cancel();
     $('command').textContent = commandLine();
-    runner.run({ args: ['compile', mine.path.schedule, ...flags(), '-o', '/out'], files: mine.files, name: short(mine.path.schedule), sight: view.sight() });
+    runner.run({ args: ['compile', mine.path.schedule, ...flags(), '-o', '/out'], files: mine.files, name: short(mine.path.schedule), sight: view.sight(), look: look(), drawn: lookFlags() });
   }
 
   function figures(report) {
@@ -86,7 +124,7 @@ async function main() {
     document.body.classList.remove('stale');
     say('good', 'Proved: no race, no deadlock, every gradient complete');
     $('verdict').title = `compiled and proved in ${Math.round(answer.ms)} ms`;
-    $('error').hidden = true;
+    $('error').hidden = $('help').hidden = true;
     mine.mark(null);
     controls.show(params, mine.path.model !== '');
     if (answer.files['glance.svg']) view.glance(answer.files['glance.svg']);
@@ -104,7 +142,7 @@ async function main() {
     idle = setTimeout(() => finisher.run({ ...all, of: good }), IDLE);
   }
 
-  function whole({ files }, { of, args, files: given }) {
+  function whole({ files }, { of, args, files: given, drawn }) {
     if (good !== of) return;
     good.whole = true;
     view.complete(files['timeline.svg']);
@@ -112,7 +150,7 @@ async function main() {
     pin.show(of.name, files);
     document.body.dataset.whole = document.body.dataset.shown;
     if (files['timeline.svg'].length < 100 * MANY)
-      idle = setTimeout(() => explainer.run({ of, args: ['show', ...args.slice(1, -2), '--format', 'html', '-o', '/out/page.html'], files: { ...given, 'out/.keep': '' } }), IDLE);
+      idle = setTimeout(() => explainer.run({ of, args: ['show', ...args.slice(1, -2), ...drawn, '--format', 'html', '-o', '/out/page.html'], files: { ...given, 'out/.keep': '' } }), IDLE);
   }
 
   function refused({ code, stderr }) {
@@ -124,12 +162,26 @@ async function main() {
       return compile();
     }
     document.body.classList.add('stale');
-    const at = stderr.match(/^(.*?):(\d+): error: ([^\n]*)/m), kind = mine.mark(at && { file: at[1], line: Number(at[2]), text: at[3] });
-    say('bad', code === 1 ? 'Not proved' : kind ? `Error in line ${at[2]}${kind === 'schedule' ? '' : ` of the ${kind}`}` : 'Error');
+    const at = stderr.match(/^(.*?):(\d+): error: ([^\n]*)/m), [, first = ''] = stderr.match(/error: (?:\S+\.lua: )?([^:;\n]*)/) || [], kind = mine.mark(at && { file: at[1], line: Number(at[2]), text: at[3] });
+    say('bad', code === 1 ? 'Not proved' : kind ? `Error in line ${at[2]}${kind === 'schedule' ? '' : ` of the ${kind}`}` : `Error: ${first}`);
     $('verdict').title = '';
+    help(kind, at, stderr);
     $('error').hidden = false;
     $('error').textContent = stderr.trim();
     document.body.dataset.failed = String(Number(document.body.dataset.failed || 0) + 1);
+  }
+
+  // What the error asks for, in one click: its line; and where it says which value is missing, that of the parameter.
+  function help(kind, at, stderr) {
+    const [, name, value] = stderr.match(/: (\w+) = ([\d.e+-]+)$/m) || [];
+    const declared = name && Object.entries(mine.files).some(([, text]) => new RegExp(`\\bparams\\s*\\{[^}]*\\b${name}\\s*=`).test(text));
+    mended = declared ? [name, value] : null;
+    $('mend').hidden = !declared;
+    if (declared) $('mend').textContent = `Set ${name} = ${value}`;
+    $('go').hidden = !kind;
+    if (kind) $('go').textContent = `Go to line ${at[2]}`;
+    $('go').onclick = () => mine.go(kind, Number(at[2]));
+    $('help').hidden = !kind && !declared;
   }
 
   function take(kind, path) { // from its list; what another schedule knows, too, stays set
@@ -141,14 +193,19 @@ async function main() {
 
   async function open(fragment) {
     const given = fragment.length > 1 ? await stateOf(fragment) : null;
-    if (fragment.length > 1 && !given) $('info').textContent = 'This link holds no schedule that can be read.';
-    const to = { schedule: 'schedules/1f1b.lua', model: '', cluster: '', ...(given && given.path) }, text = given ? given.text : {};
+    let lacks = fragment.length > 1 && !given ? 'This link holds no schedule that can be read: it may have been cut.' : '';
+    const to = { schedule: FIRST, model: '', cluster: '', ...(given && given.path) }, text = given ? given.text : {};
     for (const kind of kinds) // a script of a name that this page lacks can only come with its text
-      if (!(to[kind] in scripts) && text[kind] === undefined) to[kind] = kind === 'schedule' ? 'schedules/1f1b.lua' : '';
+      if (to[kind] && !(to[kind] in scripts) && text[kind] === undefined) {
+        lacks += `This page has no ${to[kind]}, which the link names. `;
+        to[kind] = kind === 'schedule' ? FIRST : '';
+      }
     set = given ? given.set : {};
     for (const kind of kinds) $(kind).value = to[kind];
+    showLook();
     mine.open(to, text);
     compile();
+    note(lacks);
   }
 
   const tabs = makeTabs($('tabs'), tab => {
@@ -165,6 +222,12 @@ async function main() {
   $('cluster').append(new Option('free links', ''), ...folder('schedules/clusters/').map(p => new Option(short(p), p)));
   for (const kind of kinds) $(kind).addEventListener('change', () => take(kind, $(kind).value));
   $('pin').addEventListener('click', () => tabs.open($(pin.toggle() ? 'tab-diff' : 'tab-report')));
+  $('mend').addEventListener('click', () => {
+    const [name, value] = mended;
+    set[name] = value;
+    compile();
+    $('verdict').focus(); // the button goes
+  });
   $('cancel').addEventListener('click', () => {
     if (!runner.cancel()) return;
     say('', 'Cancelled');
@@ -189,9 +252,19 @@ async function main() {
     if (!chosen || !good) return;
     const [, end, from] = chosen, name = good.name + end;
     if (from.script) save(name, new Blob([mine.schedule]));
-    else saver.run({ name, png: from.png, args: ['show', mine.path.schedule, ...flags(), '--format', from.format, '-o', '/out/file'], files: { ...mine.files, 'out/.keep': '' } });
+    else if (from.format === 'streams' && streams.edited) save(name, new Blob([streams.text]));
+    else saver.run({ name, png: from.png, args: ['show', mine.path.schedule, ...flags(), ...(['svg', 'html'].includes(from.format) ? lookFlags() : []), '--format', from.format, '-o', '/out/file'], files: { ...mine.files, 'out/.keep': '' } });
   });
-  $('theme').addEventListener('change', () => { document.documentElement.dataset.theme = $('theme').value; });
+  const theme = () => { document.documentElement.dataset.theme = $('theme').value; };
+  $('theme').addEventListener('change', () => {
+    theme();
+    try { localStorage.setItem('pianola-theme', $('theme').value); } catch { /* a browser that keeps nothing */ }
+  });
+  try {
+    $('theme').value = localStorage.getItem('pianola-theme') || '';
+    theme();
+  } catch { /* likewise */ }
+  makeSplit($('split'), document.querySelector('main'));
   await open(location.hash);
 }
 

@@ -1,7 +1,7 @@
 // A, kept, and B, what is there now: in which words, where the time went, and on one time axis.
 
 function makePin() {
-  const $ = id => document.getElementById(id), view = makeView($('diff-picture'), $('diff-info'), null, () => Infinity);
+  const $ = id => document.getElementById(id), view = makeView($('diff-picture'), $('diff-info'), $('diff-bar'), () => Infinity);
   let a = null, b = null, waits = false; // waits: for b, to be a
   const runner = makeRunner(({ code, stdout, stderr, files }) => {
     $('diff-text').textContent = code <= 1 && stdout ? stdout : stderr;
@@ -20,7 +20,7 @@ function makePin() {
 
   function differ() {
     $('diff-hint').hidden = a !== null;
-    $('diff-picture').hidden = $('diff-info').hidden = $('diff-text').hidden = a === null;
+    $('diff-picture').hidden = $('diff-bar').hidden = $('diff-info').hidden = $('diff-text').hidden = a === null;
     if (a === null || b === null || $('diff').hidden) return;
     const [from, to] = [`A_${a.name}`, `B_${b.name}`];
     runner.run({ args: ['diff', from, to, '--html', '/out/diff.html'],

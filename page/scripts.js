@@ -44,6 +44,12 @@ function makeScripts(scripts, names, changed) {
         editor[kind].replace(scripts[chosen]);
       }
     },
+    go(kind, line) {
+      tabs.open(tab(kind));
+      editor[kind].area.focus();
+      editor[kind].area.scrollIntoView({ block: 'center' }); // on a phone it is far below
+      editor[kind].go(line);
+    },
     mark(at) { // at: {file, line, text} of an error, or null; returns which kind of script it is in, or undefined
       const where = at && kinds.find(kind => path[kind] === at.file || (path[kind] && path[kind].endsWith('/' + at.file)));
       for (const kind of kinds) {

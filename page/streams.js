@@ -3,24 +3,52 @@
 
 const LONG_STREAMS = 400000; // characters that a person reads and edits; longer ones can be downloaded
 
-// In a counterexample, "rank 0 lane send 1, line 11: SEND_F 0 1 to 1 waits…": the lines that it names.
-function namedLines(why) {
-  return [...why.matchAll(/\bline (\d+)/g)].map(m => Number(m[1]));
+// In a counterexample, "rank 0 lane send 1, line 11: SEND_F 0 1 to 1 waits…", the lines that it names; also by what they
+// do: "meets RECV_F 0 0 from 0 on rank 1".
+function namedLines(why, lines) {
+  const numbers = [...why.matchAll(/\bline (\d+)/g)].map(m => Number(m[1]));
+  for (const [, what, rank] of why.matchAll(/ meets ([A-Z].*?) on rank (\d+)/g)) {
+    const begin = lines.findIndex(l => l.startsWith(`rank ${rank} lane`)), at = lines.findIndex((l, i) => i > begin && l.startsWith(what + ' '));
+    if (begin >= 0 && at >= 0) numbers.push(at + 1);
+  }
+  return numbers;
 }
 
-// The titles of a picture that a line of a rank's lane is about: its job, and the message that it sends or takes.
-function titlesOf(lines, number) {
+// Whether a title, "0F3: forward of stage 0, microbatch 3; rank 0; 1 to 2 units", is of a row that has this rank: equal
+// ranks share one, "; ranks 0, 8–11; ".
+function ofRank(title, rank) {
+  const m = title.match(/; ranks? ([\d, –]+);/);
+  return m !== null && m[1].split(', ').map(run => run.split('–').map(Number)).some(([a, b = a]) => a <= rank && rank <= b);
+}
+
+// A test for titles of the job "F 0 3" on a rank. Equal members of a team have a row, where "0.1F3" is 0F3.
+function titleOfJob(job, rank) {
+  const [, op, stage, batch] = job.match(/^([A-Z]) ([\d.]+)(?: ([\d.]+))?(?= |$)/) || [];
+  const names = [stage, (stage || '').split('.')[0]].map(of => `${of}${op}${batch || ''}:`);
+  return title => op !== undefined && names.some(name => title.startsWith(name)) && ofRank(title, rank);
+}
+
+// What a line of a lane is in a picture: {name, match, near, before}. match(title): it is this job, or the message that is
+// sent or taken; near(title), of what is not drawn there, such as a collective: a job that it waits for, or that waits for it
+// and so comes behind.
+function drawnAs(lines, number) {
+  const line = lines[number - 1] || '', [, name] = line.match(/^([A-Z_]+ \S+)/) || [];
+  if (!name) return null;
   let rank = -1;
   for (let i = number - 1; i >= 0 && rank < 0; i--) {
-    const m = (lines[i] || '').match(/^rank (\d+)/);
+    const m = lines[i].match(/^rank (\d+)/);
     if (m) rank = Number(m[1]);
   }
-  const op = (lines[number - 1] || '').match(/^([A-Z]+)(?:_([A-Z]+))? (\d+) (\S+)/), tensor = (lines[number - 1] || '').match(/\bt\+?=(\S+)/);
-  const peer = (lines[number - 1] || '').match(/ (to|from) (\d+)/);
-  const [from, to] = peer && peer[1] === 'to' ? [rank, peer[2]] : peer ? [peer[2], rank] : [];
-  return title =>
-    (op && !op[2] && title.startsWith(`${op[3]}${op[1]}${op[4]}:`) && title.includes(`rank ${rank};`)) ||
-    (peer && tensor && title.startsWith(tensor[1] + ',') && title.includes(`from rank ${from} to rank ${to};`));
+  if (/^[A-Z] /.test(name)) return { name, match: titleOfJob(line, rank) };
+  const tensor = line.match(/\bt\+?=(\S+)/), [, way, peer] = line.match(/ (to|from) (\d+)/) || [], [from, to] = way === 'to' ? [rank, peer] : [peer, rank];
+  const match = title => Boolean(way && tensor) && title.startsWith(tensor[1] + ',') && title.includes(`from rank ${from} to rank ${to};`);
+  const awaited = [...line.matchAll(/[(,] ?([A-Z] [\d.]+(?: [\d.]+)?)(?=[,)])/g)].map(m => m[1]).pop();
+  const full = (line.match(/^[A-Z_]+ \S+(?: [\d.]+)?/) || [''])[0], waits = new RegExp(`^[A-Z] .*wait\\([^)]*${full.replace(/[.#]/g, '\\$&')}\\b`);
+  let begin = number - 1, end = number; // what belongs to the rank
+  while (begin > 0 && !lines[begin].startsWith(`rank ${rank} lane compute`)) begin--;
+  while (end < lines.length && !(lines[end].startsWith('rank ') && !lines[end].startsWith(`rank ${rank} `))) end++;
+  const waiting = awaited ? undefined : lines.slice(begin, end).find(l => waits.test(l));
+  return { name, match, near: titleOfJob(awaited || waiting || '', rank), before: !awaited };
 }
 
 // say(how, text): what stands in the page's verdict
@@ -48,10 +76,10 @@ function makeStreams(view, say) {
     $('why').hidden = !why;
     $('why').textContent = why;
     $('claims').innerHTML = (verdict.claims || []).map(c => `<li class="${c.holds === null ? 'open' : c.holds ? 'good' : 'bad'}">${c.holds === null ? 'not decided' : c.holds ? 'holds' : 'refuted'} <b>${escapeHtml(c.claim)}</b> ${escapeHtml(c.says)}</li>`).join('');
-    const numbers = code === 1 ? namedLines(why) : (why.match(/streams\.txt:(\d+)/) || []).slice(1).map(Number);
+    const lines = editor.text.split('\n');
+    const numbers = code === 1 ? namedLines(why, lines) : (why.match(/streams\.txt:(\d+)/) || []).slice(1).map(Number);
     editor.mark(numbers.map(n => [n, '']));
-    const lines = editor.text.split('\n'), tests = numbers.map(n => titlesOf(lines, n));
-    view.mark(code === 1 ? title => tests.some(test => test(title)) : null);
+    view.mark(code === 1 ? numbers.map(n => drawnAs(lines, n)).filter(Boolean) : []);
     if (code && numbers.length && document.activeElement !== editor.area) editor.go(numbers[0]);
   });
 
@@ -65,14 +93,17 @@ function makeStreams(view, say) {
   });
 
   return {
-    show(text) { // what was compiled; edits of an older program are gone with it
+    get edited() { return !unseen && !editor.area.disabled && editor.text !== compiled; },
+    get text() { return editor.text; },
+    show(text) { // what was compiled; edits of another program are gone with it
+      if (this.edited && text === compiled) return prove();
       compiled = text;
       const long = text.length > LONG_STREAMS;
       editor.area.disabled = long;
       $('program').hidden = long;
       $('restore').hidden = true;
       $('why').hidden = true;
-      view.mark(null);
+      view.mark([]);
       if (long) {
         $('claim').className = '';
         $('claim').textContent = `${(text.length / 1e6).toFixed(1)} MB: too long to show; Download has them`;

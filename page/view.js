@@ -2,6 +2,7 @@
 // are its own. Of a large one only what is in sight is in the document: each line of its text is one element.
 
 const MANY = 6000; // elements in the document at once
+const LEAST = 400; // of a picture, so wide a part can be in sight, whatever is in it
 const pictureStyle = `
 :host { position: relative }
 svg { display: block; width: 100%; height: 100%; cursor: grab; touch-action: pan-y pinch-zoom }
@@ -27,25 +28,36 @@ svg .o.need { stroke-width: 2.4 }
 svg .o.this { stroke: var(--ink); stroke-width: 2.8 }
 svg .m.show { display: inline; stroke-width: 1.6; opacity: 1 }
 svg .o.bad { stroke: var(--alarm); stroke-width: 3.2; stroke-dasharray: 5 2 }
-svg .m.bad { display: inline; stroke: var(--alarm); stroke-width: 2.4; opacity: 1 }`;
+svg .m.bad { display: inline; stroke: var(--alarm); stroke-width: 2.4; opacity: 1 }
+svg .flag path { fill: var(--alarm) }
+svg .flag text { font-size: 9.5px; font-weight: 650; fill: var(--alarm); paint-order: stroke; stroke: var(--paper); stroke-width: 3.5px }
+@media print { svg { max-height: 150mm } }`;
 
 const svgOf = text => (text.match(/<svg [^>]*viewBox[\s\S]*<\/svg>/) || [''])[0];
 
-// info: where operations are explained; scroll: a slider over the time, or null; most(): how high the picture may be
-function makeView(host, info, scroll, most) {
+// info: where operations are explained; bar: a slider over the time, what is out of sight, and buttons; mostHigh(): what
+// the picture may take of the window's height
+function makeView(host, info, bar, mostHigh) {
   const root = host.attachShadow({ mode: 'open' });
-  let svg = null, all = [0, 0, 1, 1], view = all, lit = [], drag = null, large = null, asked = 0, badness = null, unseen = false;
-  const hint = 'Point at an operation to see what it needs; the wheel zooms, dragging pans. Keys: arrows, + − 0, and , . from one to the next.';
+  let svg = null, all = [0, 0, 1, 1], view = all, lit = [], drag = null, large = null, asked = 0, wrong = [], unseen = false;
+  const scroll = bar.querySelector('input[type=range]'), sight = bar.querySelector('span');
+  const hint = matchMedia('(pointer: coarse)').matches ? 'Tap an operation to see what it needs; dragging sideways pans.' :
+    'Point at an operation to see what it needs; the wheel zooms, dragging pans. Keys: arrows, + − 0, and , . from one to the next.';
   const title = e => (e.querySelector('title') || { textContent: '' }).textContent;
   const id = name => root.getElementById(name);
 
-  const whole = () => Math.max(all[2], host.clientWidth / 1.25); // wide windows leave room, rather than draw giants
+  const wide = () => Math.max(all[2], host.clientWidth / 1.25); // wide windows leave room, rather than draw giants
+  const whole = (high = host.clientHeight) => { // with all rows, however many, in so high a window
+    const tall = (all[3] / Math.max(high, 1)) * host.clientWidth;
+    return tall > 1.01 * wide() ? tall : wide();
+  };
   const first = () => Math.max(host.clientWidth, 300) / 0.62; // how much a new picture shows at most
   const shape = () => host.clientHeight / Math.max(1, host.clientWidth);
 
+  const widthOf = w => Math.max(Math.min(all[2], 60), Math.min(w, large ? Math.min(large.widest, all[2]) : whole()));
+
   function look(x, w) { // keeps the height to the width, and the picture in sight
-    const least = Math.min(all[2], 60);
-    w = Math.max(least, Math.min(w, large ? Math.min(large.widest, all[2]) : whole()));
+    w = widthOf(w);
     let h = w * shape(), y = view[1];
     x = Math.max(0, Math.min(x, all[2] - w));
     y = Math.max(0, Math.min(y, all[3] - h));
@@ -59,10 +71,10 @@ function makeView(host, info, scroll, most) {
     if (large) fill();
     svg.setAttribute('viewBox', view.map(v => v.toFixed(2)).join(' '));
     for (const l of root.querySelectorAll('text.l')) l.setAttribute('transform', `translate(${Math.max(0, view[0]).toFixed(2)} 0)`);
-    if (scroll) {
-      scroll.hidden = view[2] >= all[2] * 0.999;
-      scroll.value = (1000 * view[0]) / Math.max(1e-9, all[2] - view[2]);
-    }
+    scroll.hidden = view[2] >= all[2] * 0.999;
+    scroll.value = (1000 * view[0]) / Math.max(1e-9, all[2] - view[2]);
+    const hidden = view[3] < all[3] * 0.97;
+    sight.textContent = hidden ? `${Math.round((100 * view[3]) / all[3])} % of the height in sight: ↑ ↓, drag, or All` : '';
   }
 
   // A large picture: which lines are where, by the x that they begin at.
@@ -77,8 +89,22 @@ function makeView(host, info, scroll, most) {
     }
     placed.sort((a, b) => a[0] - b[0]);
     const width = part ? Math.min(first(), all[2]) : all[2], n = part ? placed.filter(([x]) => x <= width).length : placed.length;
-    const widest = n <= MANY / 2 ? Infinity : (width * MANY) / 2 / n;
+    const widest = n <= MANY / 2 ? Infinity : Math.max(LEAST, (width * MANY) / 2 / n);
     return { part, fixed: fixed.join('\n'), placed, widest, from: 1, to: 0, later: 0 };
+  }
+
+  // At a glance nothing has a title: all jobs of a colour are one element, which takes a fraction of the time.
+  function joined(lines) {
+    const paths = new Map(), rest = lines.filter(line => {
+      const m = line.match(/^<rect class="(o[ c]*)" fill="(#\w+)" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"><\/rect>$/);
+      if (!m) return true;
+      const [, kind, fill, x, y, w, h] = m, key = `<path class="${kind}" fill="${fill}" d="`;
+      paths.set(key, (paths.get(key) || '') + `M${x} ${y}h${w}v${h}h-${w}z`);
+      return false;
+    });
+    const grid = rest.filter(line => line.startsWith('<path class="g"')), names = rest.filter(line => !line.startsWith('<path class="g"'));
+    const jobs = [...paths].sort(([a], [b]) => a.includes('"o c"') - b.includes('"o c"')).map(([begin, d]) => `${begin}${d}"/>`);
+    return [...grid, ...jobs, ...names].join('\n');
   }
 
   function fill(widen = false) { // of what is in sight first; what is around it when there is time
@@ -92,7 +118,7 @@ function makeView(host, info, scroll, most) {
       if (at > large.to) break;
       if (at >= large.from - 60) html.push(line);
     }
-    id('placed').innerHTML = html.join('\n');
+    id('placed').innerHTML = large.part ? joined(html) : html.join('\n');
     lit = [];
     markNow();
   }
@@ -135,20 +161,46 @@ function makeView(host, info, scroll, most) {
   }
 
   function at(event) {
-    const box = host.getBoundingClientRect();
-    return view[0] + ((event.clientX - box.left) / box.width) * view[2];
+    const box = host.getBoundingClientRect(), k = view[2] / Math.max(1, box.width);
+    return [view[0] + (event.clientX - box.left) * k, view[1] + (event.clientY - box.top) * k];
   }
 
-  const zoom = (x, k) => look(x - (x - view[0]) * k, view[2] * k);
+  const middle = () => [view[0] + view[2] / 2, view[1] + view[3] / 2];
+  function zoom([x, y], by) { // what is there stays there
+    const w = widthOf(view[2] * by), k = w / view[2];
+    view[1] = y - (y - view[1]) * k;
+    look(x - (x - view[0]) * k, w);
+  }
+
+  function flag(text, e, before) { // what is not drawn, at a job that it is before or behind
+    const of = name => Number(e.getAttribute(name)), x = of('x') + (before ? 0 : of('width')), y = of('y');
+    svg.insertAdjacentHTML('beforeend', `<g class="flag"><path d="M${x} ${y + 1}l-5 -8h10z"/><text x="${x + 7}" y="${y - 2}">${escapeHtml(text)}</text></g>`);
+  }
 
   function markNow() {
     for (const e of root.querySelectorAll('.bad')) e.classList.remove('bad');
-    if (badness) for (const e of root.querySelectorAll('.o, .m')) if (badness(title(e))) e.classList.add('bad');
+    for (const e of root.querySelectorAll('.flag')) e.remove();
+    if (wrong.length === 0) return;
+    const drawn = [...root.querySelectorAll('.o, .m')].map(e => [e, title(e)]);
+    for (const { name, match, near, before } of wrong) {
+      const found = drawn.filter(([, text]) => match(text)), beside = near && found.length === 0 && drawn.find(([, text]) => near(text));
+      for (const [e] of found) e.classList.add('bad');
+      if (beside) flag(name, beside[0], before);
+    }
+  }
+
+  // So that what is marked is in sight. Of a large picture not all is in the document.
+  function bring() {
+    const tests = wrong.flatMap(({ match, near }) => (near ? [match, near] : [match]));
+    const titles = large ? large.placed.map(([x, line]) => [x, (line.match(/<title>([^<]*)/) || ['', ''])[1]]) :
+      [...root.querySelectorAll('.o, .m')].map(e => [parseFloat(e.getAttribute('x') || e.getAttribute('d').slice(1)), title(e)]);
+    const at = titles.filter(([, text]) => tests.some(test => test(text))).map(([x]) => x);
+    if (at.length && !at.some(x => x >= view[0] && x < view[0] + view[2])) look(Math.min(...at) - view[2] / 3, view[2]);
   }
 
   root.addEventListener('mouseover', event => {
     const e = event.target.closest('.o, .m, path[class]');
-    if (e && e.classList.contains('o')) explain(e);
+    if (e && e.classList.contains('o') && title(e)) explain(e);
     else if (e && title(e)) info.textContent = title(e);
   });
   host.addEventListener('wheel', event => {
@@ -167,12 +219,15 @@ function makeView(host, info, scroll, most) {
     look(drag[2] + (drag[0] - event.clientX) * k, view[2]);
   });
   host.addEventListener('dblclick', () => look(0, whole()));
+  bar.addEventListener('click', event => {
+    const by = event.target.dataset.zoom;
+    if (by && svg) by === 'all' ? look(0, whole()) : zoom(middle(), Number(by));
+  });
   host.addEventListener('keydown', event => {
-    const middle = view[0] + view[2] / 2;
     const act = {
       ArrowLeft: () => look(view[0] - view[2] / 8, view[2]), ArrowRight: () => look(view[0] + view[2] / 8, view[2]),
       ArrowUp: () => { view[1] -= view[3] / 8; look(view[0], view[2]); }, ArrowDown: () => { view[1] += view[3] / 8; look(view[0], view[2]); },
-      '+': () => zoom(middle, 0.8), '=': () => zoom(middle, 0.8), '-': () => zoom(middle, 1.25), 0: () => look(0, whole()),
+      '+': () => zoom(middle(), 0.8), '=': () => zoom(middle(), 0.8), '-': () => zoom(middle(), 1.25), 0: () => look(0, whole()),
       '.': () => step(1), ',': () => step(-1),
     }[event.key];
     if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -182,15 +237,15 @@ function makeView(host, info, scroll, most) {
   let before = null; // printed whole
   addEventListener('beforeprint', () => { before = view.slice(); if (svg) { view = [0, 0, all[2], all[3]]; if (large) fill(); svg.setAttribute('viewBox', view.join(' ')); host.style.height = 'auto'; } });
   addEventListener('afterprint', () => { if (before) { view = before; fit(false); } });
-  if (scroll) scroll.addEventListener('input', () => look((scroll.value / 1000) * (all[2] - view[2]), view[2]));
+  scroll.addEventListener('input', () => look((scroll.value / 1000) * (all[2] - view[2]), view[2]));
   new ResizeObserver(() => requestAnimationFrame(() => { if (svg) fit(unseen); })).observe(host); // later: it sets the height
 
   function fit(anew) { // as high as the picture, if the window allows; a narrow window shows a part, in a size to read
     unseen = host.clientWidth === 0 && (unseen || anew);
     if (host.clientWidth === 0) return;
-    const width = Math.min(whole(), first());
+    const most = Math.floor(mostHigh()), frame = host.offsetHeight - host.clientHeight, width = whole(most) < first() ? whole(most) : Math.min(wide(), first());
     if (anew) view = [0, 0, width, 0];
-    host.style.height = `${Math.round(Math.min(most(), (all[3] / (anew ? width : Math.max(view[2], 1))) * host.clientWidth))}px`;
+    host.style.height = `${Math.round(Math.min(most, (all[3] / (anew ? width : Math.max(view[2], 1))) * host.clientWidth)) + frame}px`;
     look(view[0], view[2]);
   }
 
@@ -224,9 +279,11 @@ function makeView(host, info, scroll, most) {
     complete(text) { // the whole of it
       if (large && large.part) show(text, true);
     },
-    mark(test) { // which titles are of what is wrong; null: none
-      badness = test;
-      if (svg) markNow();
+    mark(list) { // what is wrong: [{name, match(title), near(title), before}], as in streams.js
+      wrong = list;
+      if (!svg) return;
+      markNow();
+      bring();
     },
     clear() {
       root.replaceChildren();

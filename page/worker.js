@@ -1,5 +1,5 @@
 // One run of the compiler: a fresh instance of the module, as a process is. First message: {module, scripts}. Then
-// {id, files: {path: text}, args, sight}; the answer is {id, code, stdout, stderr, files: {name: text of /out}, ms}. sight:
+// {id, files: {path: text}, args, sight, look: {by, with}}; the answer is {id, code, stdout, stderr, files: {name: text of /out}, ms}. sight:
 // x from, to, from, to, if only what is in sight is asked for.
 'use strict';
 let module, scripts, ready;
@@ -31,10 +31,11 @@ async function prepare() {
   return { pianola, out, errors };
 }
 
-async function run({ id, files, args, sight }) {
+async function run({ id, files, args, sight, look }) {
   const start = performance.now(), { pianola, out, errors } = await ready, { FS } = pianola;
   let code;
   pianola.sight = sight;
+  pianola.look = look;
   for (const [path, text] of Object.entries(files)) write(FS, path, text);
   try {
     code = pianola.callMain(args);

@@ -182,7 +182,8 @@ static void put_lanes(struct text *t, const struct picture *picture, int r) {
                 picture->y[r] + picture->row + LANE * row[l] - 2.5, lane_label(picture->p, &k->lane[l]));
     for (int i = 0; i < k->nins; i++) {
         const struct instr *x = &k->ins[i];
-        if (x->lane == 0 || !visible(picture, r, i))
+        if (x->lane == 0 || !visible(picture, r, i) ||
+            !in_sight(&picture->time, picture->tl->start[r][i], picture->tl->end[r][i]))
             continue;
         double from = x_of(&picture->time, picture->tl->start[r][i]),
                y = picture->y[r] + picture->row + LANE * (row[x->lane] - 1) + 1;
@@ -191,9 +192,13 @@ static void put_lanes(struct text *t, const struct picture *picture, int r) {
             x_of(&picture->time, picture->tl->end[r][i]) - from, LANE - 2);
         if (picture->html)
             put_needs(t, picture, r, i);
-        put(t, "><title>%s; rank %d", short_name(&picture->p->names, x), r);
-        put_times(t, picture, r, i);
-        put(t, "</title></rect>\n");
+        put(t, ">");
+        if (!picture->time.sight) {
+            put(t, "<title>%s; rank %d", short_name(&picture->p->names, x), r);
+            put_times(t, picture, r, i);
+            put(t, "</title>");
+        }
+        put(t, "</rect>\n");
     }
 }
 
@@ -203,7 +208,7 @@ static void put_arrow(struct text *t, const struct picture *picture, int src, in
     const struct instr *x = &picture->p->rank[src].ins[i];
     const struct buf *b = payload(&picture->p->rank[src], x);
     double start = picture->tl->start[src][i], end = picture->tl->end[dst][j];
-    if (end < picture->time.from || start > picture->time.to)
+    if (end < picture->time.from || start > picture->time.to || !in_sight(&picture->time, start, end))
         return;
     double y = picture->y[src] + (src < dst ? picture->row : 0), to = picture->y[dst] + (src < dst ? 0 : picture->row);
     put(t, "<path class=\"m\"");

@@ -40,7 +40,8 @@ const char *time_text(double t, const struct measure *measure, char buf[32]) {
 const char *lane_label(const struct program *p, const struct lane *lane) {
     struct text t = {0};
     put_lane(&t, p, lane);
-    return t.n > 10 && lane->kind == LANE_GROUP ? format("group of %d", p->group[lane->group].n) : t.s;
+    const struct lanekind_row *row = lanekind_row(lane->kind);
+    return t.n > 10 && row->of == OF_GROUP ? format("%s of %d", row->word, p->group[lane->group].n) : t.s;
 }
 
 bool several_stages(const struct program *p) {

@@ -5,7 +5,11 @@
  * falls through to Prescott, of 2004, and runs 5 to 8 times slower than it could. OPENBLAS_CORETYPE overrides the
  * choice but is read at load time, before main. So we set it by what the processor can do, not by its name, and have
  * the library choose again: both functions are exported by its builds for many processors, and absent (weak, hence
- * NULL) from the others, which have nothing to choose. */
+ * NULL) from the others, which have nothing to choose.
+ *
+ * It also starts a thread per further core when it is loaded, and these look for work for a while before they sleep:
+ * twice the processor's time for a command that trains nothing. A rank makes its products on one thread, so they are
+ * ended again. */
 #include "product.h"
 #include "rt.h"
 #include <cblas.h>
@@ -16,6 +20,12 @@
 
 __attribute__((weak)) void gotoblas_dynamic_init(void);
 __attribute__((weak)) void gotoblas_dynamic_quit(void);
+__attribute__((weak)) int blas_thread_shutdown_(void);
+
+__attribute__((constructor)) static void end_threads(void) {
+    if (blas_thread_shutdown_)
+        blas_thread_shutdown_();
+}
 
 static const char *best_core(void) {
 #ifdef __x86_64__
@@ -64,6 +74,7 @@ const char *host_blas(void) {
     if (!kernels)
         say_held("OPENBLAS_CORETYPE", openblas_get_corename());
     openblas_set_num_threads(1);
+    end_threads(); /* it starts them anew, to set their number */
     snprintf(line, sizeof line, "%s for %s", kernels ? "libxsmm" : "OpenBLAS",
              kernels ? kernels : openblas_get_corename());
     return line;

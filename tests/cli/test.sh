@@ -164,6 +164,16 @@ expect "progress" "[Kpianola: cost, 2 of 10,[Kpianola: report, 10 of 10,[K,1f1b:
 expect "no progress of short work" "1f1b: proved" "$(on_terminal check $S | sed 's/: [0-9]* jobs.*//;/^$/d')"
 expect "no progress in a file" "" "$("$PIANOLA" check $S $large 2>&1 >/dev/null)"
 
+# The library for matrix products has ended the threads that it starts: counted while a script is waited for.
+mkfifo "$room/script.lua"
+"$PIANOLA" check "$room/script.lua" >/dev/null &
+exec 3>"$room/script.lua"
+expect "one thread" 1 "$(ls /proc/$!/task | wc -l)"
+cat $S >&3
+exec 3>&-
+wait $!
+expect "a script that comes through a pipe" 0 $?
+
 # A pipe does not depend on the terminal.
 expect "a pipe's width is its own" "$(COLUMNS=40 "$PIANOLA" show $S)" "$(COLUMNS=200 TERM=xterm "$PIANOLA" show $S)"
 expect "NO_COLOR wins over FORCE_COLOR" "" "$(NO_COLOR=1 FORCE_COLOR=1 "$PIANOLA" show $S | grep -c $'\033' | grep -v '^0$')"

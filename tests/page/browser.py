@@ -148,14 +148,16 @@ class Browser:
             file.write(base64.b64decode(self.call("Page.printToPDF", landscape=True, preferCSSPageSize=True)["data"]))
 
     def downloaded(self, end, seconds=20):
-        """The bytes of the file whose name ends so, once it is there."""
+        """The bytes of the file whose name ends so, once it is there; then it is gone."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             for name in os.listdir(self.downloads) if os.path.isdir(self.downloads) else []:
                 path = os.path.join(self.downloads, name)
                 if name.endswith(end) and os.path.getsize(path):
                     with open(path, "rb") as file:
-                        return file.read()
+                        data = file.read()
+                    os.unlink(path)
+                    return data
             self.value("0")
             time.sleep(0.05)
         return b""

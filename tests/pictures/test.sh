@@ -132,6 +132,8 @@ expect "lanes" "$(show schedules/1f1b.lua $L -D bandwidth=2 --format tsv | grep 
     "$(show schedules/1f1b.lua $L -D bandwidth=2 --format svg --with lanes | grep -cE '^<rect class="o.*<title>(SEND|RECV)')"
 
 expect "a large group's lane" "group of 8" "$(show schedules/ddp.lua $L -D bandwidth=2 --ascii --with lanes | sed -nE '3s/ ([^.]*[^. ]) .*/\1/p')"
+expect "a large group's lanes, of both kinds" "gather of 8 group of 8" \
+    "$(show schedules/fsdp.lua $L -D bandwidth=2 --with lanes --format svg | grep -oE '>(gather|group) [^<]*' | sort -u | tr -d '>' | paste -sd' ')"
 
 # Colours: as many as kinds, microbatches or stages ask for.
 colors() { show schedules/interleaved.lua -D batches=4 --format svg "$@" | grep '^<rect class="o' | grep -oE 'fill="#[0-9a-f]*"' | sort -u | wc -l; }
