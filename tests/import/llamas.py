@@ -1,6 +1,6 @@
-"""Writes a small Llama or Qwen2 with random weights as transformers' files have them; prints the loss of its weights on a
-text, in double precision: llamas.py FOLDER TEXT CONTEXT plain|qwen2|llama3|linear. By transformers' modeling_llama.py,
-modeling_qwen2.py and modeling_rope_utils.py; nothing of ours."""
+"""Writes a small Llama, Qwen2 or Qwen3 with random weights as transformers' files have them; prints the loss of its weights on
+a text, in double precision: llamas.py FOLDER TEXT CONTEXT plain|qwen2|qwen3|llama3|linear. By transformers' modeling_llama.py,
+modeling_qwen2.py, modeling_qwen3.py and modeling_rope_utils.py; nothing of ours."""
 
 import json
 import struct
@@ -10,7 +10,8 @@ import numpy as np
 
 folder, path, context, kind = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 LAYERS, WIDTH, HEADS, GROUPS, DIM, INNER, VOCAB, BASE = 2, 48, 4, 2, 16, 80, 256, 1000.0
-qwen, eps = kind == "qwen2", {"qwen2": 1e-1, "llama3": 1e-3}.get(kind, 1e-5)
+biased, normed = kind == "qwen2", kind == "qwen3"
+eps = {"qwen2": 1e-1, "qwen3": 1e-1, "llama3": 1e-3}.get(kind, 1e-5)
 scaling = {"linear": {"type": "linear", "factor": 4.0},
            "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                       "original_max_position_embeddings": 16}}.get(kind)
@@ -26,10 +27,12 @@ for i in range(LAYERS):
         ("mlp.gate_proj", INNER, WIDTH), ("mlp.up_proj", INNER, WIDTH), ("mlp.down_proj", WIDTH, INNER),
     ):
         w[p + name + ".weight"] = 2 * draw(rows, columns)
-        if qwen and name[-6:] in ("q_proj", "k_proj", "v_proj"):
+        if biased and name[-6:] in ("q_proj", "k_proj", "v_proj"):
             w[p + name + ".bias"] = draw(rows)
     for name in "input_layernorm", "post_attention_layernorm":
         w[p + name + ".weight"] = 1 + draw(WIDTH)
+    for name in ("self_attn.q_norm", "self_attn.k_norm") if normed else ():
+        w[p + name + ".weight"] = 1 + draw(DIM)
 
 tied = kind in ("plain", "qwen2")
 if not tied:
@@ -42,7 +45,7 @@ for name, x in w.items():
 text = json.dumps(header).encode()
 text += b" " * (-len(text) % 8)
 open(f"{folder}/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
-json.dump({"model_type": "qwen2" if qwen else "llama", "hidden_act": "silu", "hidden_size": WIDTH, "intermediate_size": INNER,
+json.dump({"model_type": kind if biased or normed else "llama", "hidden_act": "silu", "hidden_size": WIDTH, "intermediate_size": INNER,
            "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": GROUPS, "head_dim": DIM,
            "rms_norm_eps": eps, "rope_theta": BASE, "rope_scaling": scaling, "tie_word_embeddings": tied,
            "vocab_size": VOCAB, "max_position_embeddings": 128}, open(f"{folder}/config.json", "w"))
@@ -79,6 +82,8 @@ for i in range(LAYERS):
     product = lambda h, name: h @ g[p + name + ".weight"].T + g.get(p + name + ".bias", 0)
     h = norm(x, p + "input_layernorm")
     q, k, v = (product(h, f"self_attn.{n}_proj").reshape(t, -1, DIM) for n in "qkv")
+    if normed:
+        q, k = norm(q, p + "self_attn.q_norm"), norm(k, p + "self_attn.k_norm")
     q, k, v = rope(q), np.repeat(rope(k), HEADS // GROUPS, 1), np.repeat(v, HEADS // GROUPS, 1)
     score = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(DIM) + np.triu(np.full((t, t), -np.inf), 1)
     a = np.exp(score - score.max(-1, keepdims=True))
