@@ -139,6 +139,17 @@ for kind in llama gpt2 qwen2 qwen3 llama3; do
             -D context=64 --weights "$room/$kind.trained.hf/model.safetensors" --steps 0 --json 2>/dev/null | sed -nE 's/^  "loss": (.*)/\1/p')" \
             "$(awk 'END { print $3 }' "$room/losses.tsv")")"
 done
+# Published sizes have as many parameters as their files; a table that is shared counts once.
+while read -r size parameters; do
+    expect "$size: parameters" "$parameters" "$(($("$PIANOLA" show schedules/serial.lua -D stages=1 -D batches=1 \
+        --model schedules/models/llama.lua -D size="$size" --json | sed -nE 's/.*"at_peak": \{ "weights": ([0-9]+).*/\1/p') / 4))"
+done <<'EOF'
+Qwen3-0.6B 596049920
+Qwen3-1.7B 1720574976
+Qwen3-4B 4022468096
+Qwen3-8B 8190735360
+EOF
+
 # ---- what is wrong ----
 
 says() { expect "$1" yes "$(got=$(first "${@:3}"); [[ $got == *"$2"* ]] && echo yes || echo "$got")"; }
