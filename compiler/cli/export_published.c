@@ -98,7 +98,8 @@ static const struct columns *columns_of(const struct rt_stage *s) {
     struct columns *columns = NEW(struct columns, s->nlayers + 1);
     for (int i = 0; i + 1 < s->nlayers; i++) {
         const struct rt_layer *next = &s->layer[i + 1];
-        next += next->kind == LAYER_headnorm; /* attention follows */
+        if (next->kind == LAYER_headnorm && i + 2 < s->nlayers) /* attention follows */
+            next++;
         if (row_of(next->kind)->groups)
             row_of(next->kind)->groups(next, columns[i].n);
     }

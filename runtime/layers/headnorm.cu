@@ -11,7 +11,7 @@ template <int V, typename F> static __device__ __forceinline__ void each_pack(in
         f(j);
 }
 
-/* Which head a warp has, of all in all rows, and which of its row's. */
+/* Which head a warp has, of those of all rows. */
 static __device__ __forceinline__ int64_t head_of_warp() { return (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; }
 
 template <typename T, int V>
