@@ -252,6 +252,8 @@ static inline bool on_host(int op, int role) {
     X(layernorm, VECTOR(gamma, l->out) VECTOR(beta, l->out),                                                           \
       "y = gamma (x - mean) / sqrt(var + eps) + beta over columns  (Ba et al. 2016)")                                  \
     X(rmsnorm, VECTOR(gamma, l->out), "y = gamma x / sqrt(mean(x^2) + eps) over columns  (Zhang & Sennrich 2019)")     \
+    X(headnorm, VECTOR(gamma_q, head_columns(l)) VECTOR(gamma_k, head_columns(l)),                                     \
+      "rmsnorm of each head of q and k over its columns, in front of attention; v as it is  (Dehghani et al. 2023)")   \
     X(attention, ,                                                                                                     \
       "causal, of heads of q, then k and v: H + 2K -> H; rope turns q, k  (Vaswani 2017, Ainslie 2023, Su 2021)")      \
     X(route, WHOLE(router, l->in, l->experts),                                                                         \
@@ -336,8 +338,8 @@ struct rt_scaling {
 struct rt_layer {
     int32_t kind;           /* enum layer_kind */
     int32_t rows, in, out;  /* rows x in -> out_rows x out */
-    int32_t heads, context; /* attention: heads, and rows per sequence; embedding, route, combine: context; others 0 */
-    int32_t kv_heads, rope; /* attention: heads of keys and values; base of the rotary embedding or 0; others 0 */
+    int32_t heads, context; /* attention: heads, and rows per sequence; headnorm: heads; embedding, …: context */
+    int32_t kv_heads, rope; /* attention, headnorm: heads of keys and values; attention: base of its rope, or 0 */
     int32_t unbiased;       /* linear: 1 if it has no bias, whatever the input; others 0 */
     int32_t index;          /* position in the whole model: seeds its initial weights */
     struct rt_share share;  /* what a team's member has of it */
@@ -364,6 +366,9 @@ struct rt_layer {
 static inline float eps_of(const struct rt_layer *l) { return l->number > 0 ? l->number : 1e-5f; }
 
 static inline float factor_of(const struct rt_layer *l) { return l->number > 0 ? l->number : 1; }
+
+/* Of a layer whose input is heads of queries, keys and values side by side. */
+static inline int32_t head_columns(const struct rt_layer *l) { return l->in / (l->heads + 2 * l->kv_heads); }
 
 /* Bytes of what a route keeps: see routing_at in layers/moe.h. To a whole cache line. */
 static inline int64_t routing_bytes(const struct rt_layer *route) {
@@ -397,7 +402,7 @@ static inline int32_t piece_columns(const struct rt_layer *l) {
     case LAYER_to_heads: return l->out;
     case LAYER_to_rows: return l->in;
     case LAYER_again_kv: return l->in / l->heads * 2 * l->kv_heads;
-    default: return l->in / (l->heads + 2 * l->kv_heads) * 2 * l->kv_heads; /* gather_kv, and attention itself */
+    default: return head_columns(l) * 2 * l->kv_heads; /* gather_kv, and attention itself */
     }
 }
 static inline int64_t piece_bytes(const struct rt_layer *l, int64_t element) {

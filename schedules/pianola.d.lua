@@ -319,6 +319,20 @@ function layernorm(fields) end
 ---@return pianola.layer
 function rmsnorm(fields) end
 
+---@class pianola.headnorm
+---Added to the variance; 1e-5.
+---@field eps? number
+---What it is called in safetensors files of Hugging Face's, up to `.weight`, for queries and behind a semicolon for keys:
+---schedules/README.md, "Weights".
+---@field hf? string
+---The same in GGUF files.
+---@field gguf? string
+
+---In front of attention, of whose heads it normalizes each of queries and keys: y = gamma x / sqrt(mean(x^2) + eps)
+---@param fields pianola.headnorm
+---@return pianola.layer
+function headnorm(fields) end
+
 ---@class pianola.attention
 ---@field heads integer
 ---Heads of keys and values, each of which as many heads of queries read. Default: as many as heads.

@@ -14,8 +14,9 @@
 
 struct census {
     const struct rt_layer *embedding, *attention, *gate, *norm;
-    int blocks;
+    int blocks, head_norms;
     bool biased, biased_keys; /* linear layers: some; those in front of attention */
+    bool another_eps;         /* a norm of heads has it */
 };
 
 static struct census count_layers(const struct rt_stage *const *stage, int n) {
@@ -29,6 +30,8 @@ static struct census count_layers(const struct rt_stage *const *stage, int n) {
             bool gates = l->kind == LAYER_swiglu || l->kind == LAYER_geglu || l->kind == LAYER_gelu;
             c.gate = gates ? l : c.gate;
             c.norm = norm ? l : c.norm;
+            c.head_norms += l->kind == LAYER_headnorm;
+            c.another_eps |= l->kind == LAYER_headnorm && (!c.norm || eps_of(l) != eps_of(c.norm));
             if (l->kind == LAYER_linear && l->nparam > (int64_t)l->in * l->out)
                 *(l + 1 < stage[s]->layer + stage[s]->nlayers && l[1].kind == LAYER_attention ? &c.biased_keys
                                                                                               : &c.biased) = true;
@@ -52,21 +55,26 @@ static void put_config(struct text *t, const struct spec *sp, const struct censu
     const struct rt_layer *a = c->attention, *e = c->embedding;
     bool whole = a && e && c->gate && c->norm && factor_of(e) == 1;
     bool llama = whole && c->norm->kind == LAYER_rmsnorm && c->gate->kind != LAYER_gelu && a->rope > 0 &&
-                 e->context == 0 && !c->biased;
+                 e->context == 0 && !c->biased &&
+                 (c->head_norms == 0 || (c->head_norms == c->blocks && !c->biased_keys && !c->another_eps));
     bool gpt2 = whole && c->norm->kind == LAYER_layernorm && c->gate->kind == LAYER_gelu && a->rope == 0 &&
                 e->context > 0 && a->heads == a->kv_heads;
     if (llama) {
-        bool qwen = c->biased_keys;
+        bool qwen2 = c->biased_keys, qwen3 = c->head_norms > 0;
+        const char *prefix = qwen2 ? "Qwen2" : qwen3 ? "Qwen3" : "Llama";
+        const char *family = qwen2 ? "qwen2" : qwen3 ? "qwen3" : "llama";
         put(t,
             "{\n  \"architectures\": [\"%sForCausalLM\"],\n  \"model_type\": \"%s\",\n  \"hidden_act\": \"%s\",\n"
             "  \"hidden_size\": %d,\n  \"intermediate_size\": %d,\n  \"num_hidden_layers\": %d,\n"
             "  \"num_attention_heads\": %d,\n  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n"
             "  \"max_position_embeddings\": %d,\n  \"rms_norm_eps\": %s,\n  \"rope_theta\": %d.0,\n",
-            qwen ? "Qwen2" : "Llama", qwen ? "qwen2" : "llama",
-            c->gate->kind == LAYER_geglu ? "gelu_pytorch_tanh" : "silu", e->out, c->gate->out, c->blocks, a->heads,
-            a->kv_heads, a->out / a->heads, m->context, format("%g", (double)eps_of(c->norm)), a->rope);
-        if (!qwen)
-            put_word(t, "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n");
+            prefix, family, c->gate->kind == LAYER_geglu ? "gelu_pytorch_tanh" : "silu", e->out, c->gate->out,
+            c->blocks, a->heads, a->kv_heads, a->out / a->heads, m->context, format("%g", (double)eps_of(c->norm)),
+            a->rope);
+        if (!qwen2)
+            put_word(t, "  \"attention_bias\": false,\n");
+        if (!qwen2 && !qwen3)
+            put_word(t, "  \"mlp_bias\": false,\n");
         put_scaling(t, &a->scaling);
     } else if (gpt2)
         put(t,
@@ -88,9 +96,13 @@ static void put_config(struct text *t, const struct spec *sp, const struct censu
 /* The columns that an attention's or a gate's input has of each kind, for the linear layer in front of it. */
 static const struct columns *columns_of(const struct rt_stage *s) {
     struct columns *columns = NEW(struct columns, s->nlayers + 1);
-    for (int i = 0; i + 1 < s->nlayers; i++)
-        if (row_of(s->layer[i + 1].kind)->groups)
-            row_of(s->layer[i + 1].kind)->groups(&s->layer[i + 1], columns[i].n);
+    for (int i = 0; i + 1 < s->nlayers; i++) {
+        const struct rt_layer *next = &s->layer[i + 1];
+        if (next->kind == LAYER_headnorm && i + 2 < s->nlayers) /* attention follows */
+            next++;
+        if (row_of(next->kind)->groups)
+            row_of(next->kind)->groups(next, columns[i].n);
+    }
     return columns;
 }
 

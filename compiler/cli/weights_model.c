@@ -187,6 +187,7 @@ static struct described of_config(const char *path) {
     bool gpt2 = strcmp(d.architecture, "gpt2") == 0;
     d.tied |= gpt2 && !d.untied; /* defaults of transformers */
     d.eps = isnan(d.eps) ? gpt2 ? 1e-5 : 1e-6 : d.eps;
+    d.head = isnan(d.head) && strcmp(d.architecture, "qwen3") == 0 ? 128 : d.head;
     d.rotated *= columns_of_head(&d); /* it is a part of them */
     return d;
 }
@@ -209,10 +210,10 @@ static void check_eps(const struct described *d) {
             d->file);
 }
 
-/* What few have: biases, heads of a width of their own, another eps, and a scaled rope. Biases that a file has anywhere
- * else belong to no layer. Returns how many it set. */
+/* What few have: biases, norms of heads, heads of a width of their own, another eps, and a scaled rope. Biases that a
+ * file has anywhere else belong to no layer. Returns how many it set. */
 static int set_rarer(const struct described *d, const char **set) {
-    bool qwen = strcmp(d->architecture, "qwen2") == 0, llama3 = d->scaling && strcmp(d->scaling, "llama3") == 0;
+    bool llama3 = d->scaling && strcmp(d->scaling, "llama3") == 0;
     int n = 0;
     if (!isnan(d->rotated) && d->rotated != columns_of_head(d))
         die("%s: its rope turns %g of the %g columns of a head, and llama.lua's all", d->file, d->rotated,
@@ -222,8 +223,10 @@ static int set_rarer(const struct described *d, const char **set) {
         die("%s: its rope is scaled (%s), which llama.lua cannot say", d->file, tame(d->scaling));
     if (d->scaling && (!(d->factor > 0) || (llama3 && (isnan(d->low) || isnan(d->high) || isnan(d->trained)))))
         die("%s: does not say how its rope is scaled (%s)", d->file, tame(d->scaling));
-    if (qwen)
+    if (strcmp(d->architecture, "qwen2") == 0)
         set[n++] = "bias=true";
+    if (strcmp(d->architecture, "qwen3") == 0)
+        set[n++] = "qk_norm=true";
     if (d->gelu)
         set[n++] = "gate=gelu";
     if (!isnan(d->head) && d->head * d->heads != d->width)
@@ -275,6 +278,7 @@ static const struct architecture {
 } architectures[] = {
     {"llama", "models/llama.lua", set_llama},
     {"qwen2", "models/llama.lua", set_llama},
+    {"qwen3", "models/llama.lua", set_llama},
     {"gpt2", "models/gpt2.lua", set_gpt2},
 };
 enum { NARCHITECTURES = sizeof architectures / sizeof *architectures };

@@ -294,7 +294,7 @@ static void fill_members(struct stage *st, const struct spec *sp, int s, struct 
 
 /* What goes from a stage to the next is each member's rows. */
 static void check_rows(const struct spec *sp) {
-    for (int s = 1; sp->shared && s < script_stages(&sp->names, sp->stages); s++) {
+    for (int s = 1; sp->names.member && sp->model->by_rows && s < script_stages(&sp->names, sp->stages); s++) {
         int a = team_size(sp, first_member(sp, 0)), b = team_size(sp, first_member(sp, s));
         if (a != b)
             die("%s: the model's layers are split by rows, so all stages need teams of one size, but stage 0 is "
@@ -448,10 +448,18 @@ static void cost_gradients(const struct spec *sp, struct stage *st) {
     cut_backwards(sp, st);
 }
 
+/* May members of a team have parameters that their set has: see split.c. */
+static bool members_share(const struct model *m) {
+    bool share = m->by_rows;
+    for (int i = 0; i < m->nlayers; i++)
+        share |= row_of(m->layer[i].kind)->in_common;
+    return share;
+}
+
 struct stage *cost_stages(struct spec *sp) {
     sp->tied = sp->model && is_tied(sp->model);
     if (sp->model)
-        sp->shared = sp->model->by_rows && sp->names.member;
+        sp->shared = sp->names.member && members_share(sp->model);
     name_sets(&sp->names, sp->stages, sp->tied, sp->shared);
     find_bare(sp);
     if (sp->names.slices && is_costs(sp))

@@ -28,7 +28,7 @@ static void check_tables(const struct spec *sp, const struct stage *st) {
             sp->file, sizes[0], sp->names.member[u].stage, sizes[1]);
     while (!row_of(l->kind)->shares)
         l++;
-    if (sp->shared && embedding->share.split != SPLIT_ROWS)
+    if (sp->names.member && sp->model->by_rows && embedding->share.split != SPLIT_ROWS)
         die("%s and %s share a table of tokens, of which each member would have the gradient of its own rows only; let "
             "the embedding have split = \"rows\" and the unembedding split = \"columns\", or give the model an output "
             "layer of its own (-D tied=false)",
@@ -53,6 +53,8 @@ static void fill_shared(struct stage *st, const struct spec *sp, int s) {
                                          .rows = l->rows,
                                          .in = l->in,
                                          .out = l->out,
+                                         .heads = l->heads,
+                                         .kv_heads = l->kv_heads,
                                          .context = l->context,
                                          .unbiased = l->unbiased,
                                          .experts = l->experts,

@@ -85,6 +85,21 @@ static int attention_out(const struct model *m, int i, int in, int forked) {
     return in / all * heads;
 }
 
+/* It has the heads of the attention behind it. */
+static int headnorm_out(const struct model *m, int i, int in, int forked) {
+    const struct model_layer *next = i + 1 < m->nlayers ? &m->layer[i + 1] : NULL;
+    if (!next || next->kind != LAYER_attention || (m->from && next->unit != m->layer[i].unit))
+        die("%s: it normalizes the heads of queries and keys of the attention behind it; let attention { ... } follow",
+            where_layer(m, i));
+    attention_out(m, i + 1, in, forked);
+    return in;
+}
+
+static void size_headnorm(const struct model *m, int i, struct rt_layer *l) {
+    l->heads = m->layer[i + 1].heads;
+    l->kv_heads = kv_heads_of(&m->layer[i + 1]);
+}
+
 static int gated_out(const struct model *m, int i, int in, int forked) {
     (void)forked;
     if (in % 2 != 0)
@@ -180,6 +195,12 @@ static struct flop product_flop(const struct rt_layer *l) {
     return (struct flop){product + bias, product, product + bias};
 }
 
+/* An rmsnorm's, of queries and keys. */
+static struct flop headnorm_flop(const struct rt_layer *l) {
+    double n = (double)l->rows * head_columns(l) * (l->heads + l->kv_heads);
+    return (struct flop){4 * n, 7 * n, 3 * n};
+}
+
 static struct flop experts_flop(const struct rt_layer *l) {
     double product = 2.0 * l->rows * l->in * l->out;
     return (struct flop){product, product, product};
@@ -233,6 +254,11 @@ static int64_t two_of_row(const struct rt_layer *l, int64_t element) { /* mean a
 static int64_t one_of_row(const struct rt_layer *l, int64_t element) { /* scale */
     (void)element;
     return 4 * (int64_t)l->rows;
+}
+
+static int64_t one_of_head(const struct rt_layer *l, int64_t element) { /* scale */
+    (void)element;
+    return 4 * (int64_t)l->rows * (l->heads + l->kv_heads);
 }
 
 static int64_t of_scores(const struct rt_layer *l) { return 4 * (int64_t)l->rows * l->heads; }
@@ -315,6 +341,17 @@ const struct layer_row layer_rows[NLAYERS] = {
                        .each = {4, 7, 3},
                        .keeps_x = true,
                        .aux = one_of_row},
+    [LAYER_headnorm] = {.field = {{"eps", FIELD_ABOVE_0, 0}},
+                        .named = true,
+                        .input = INPUT_TOKENS,
+                        .because = ", as attention behind it does",
+                        .out = headnorm_out,
+                        .size = size_headnorm,
+                        .by_columns = true,
+                        .in_common = true,
+                        .flop = headnorm_flop,
+                        .keeps_x = true,
+                        .aux = one_of_head},
     [LAYER_attention] = {.field = {{"heads", FIELD_SIZE, NAN},
                                    {"kv_heads", FIELD_SIZE, 0},
                                    {"rope", FIELD_BASE, 0},

@@ -53,6 +53,7 @@ struct layer_row {
      * not so), which a linear layer in front of it then makes. */
     bool by_columns;
     void (*groups)(const struct rt_layer *l, int32_t group[3]);
+    bool in_common; /* all columns, or heads, have its parameters in common: members that divide these share them */
     /* It works on each row by itself, and scripts may say of it that members of a team have rows of their own. */
     bool by_rows;
     /* What a team exchanges in the middle of it, if it divides it, in a forward, an input gradient, a weight gradient:

@@ -20,6 +20,9 @@
  * so that all have as much to do. With split = "heads" each member gets all rows of some heads (Jacobs 2023, "DeepSpeed
  * Ulysses", section 3.2).
  *
+ * A norm of each head's queries and keys has the same few numbers for all heads: where a team divides these, its
+ * members make a part of their gradients, too, and they are in the set that the members share.
+ *
  * Experts are divided by their number (Lepikhin 2020, "GShard", section 3.2), behind tokens that are divided by rows:
  * `to_experts` and `to_tokens` bring places from the members who have their tokens to those who have their experts, and
  * back. */
@@ -215,10 +218,11 @@ static void keep_split(struct splitting *split, const struct rt_layer *whole) {
     struct rt_layer *l = put_layer(split, *whole);
     if (!split->divided) {
         work_by_rows(split, l, whole);
-        if (split->m->by_rows && l->heads)
+        if (split->m->by_rows && l->heads && l->context)
             need_sequences(split, l);
         return;
     }
+    l->set = row->in_common ? SET_SHARED : SET_OWN;
     if (row->loss)
         l->share = (struct rt_share){SPLIT_COLUMNS, split->place, split->size, {whole->in}};
     l->in = divide(split, whole, whole->in, "columns");
@@ -309,7 +313,7 @@ struct rt_layer *split_layers(const struct model *m, const struct rt_layer *whol
     }
     for (struct rt_layer *l = split.out; l < split.out + split.n; l++) {
         l->nparam = count_parameters(m, l);
-        l->set = l->nparam && l->part.members ? SET_SHARED : SET_OWN;
+        l->set = l->nparam && l->part.members ? SET_SHARED : l->set;
     }
     *divided = split.divided;
     *count = split.n;

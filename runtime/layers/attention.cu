@@ -390,7 +390,7 @@ static __global__ void rotate(T *x, int rows, int stride, int heads, int dim, po
 template <typename T> static void rotate_all(const struct cuda_call *c, T *x, bool back) {
     const struct rt_layer *l = c->l;
     enum { BLOCKS = 132 * 8 };
-    int dim = l->in / (l->heads + 2 * l->kv_heads);
+    int dim = head_columns(l);
     turns by = {};
     if (l->rope == 0)
         return;

@@ -237,7 +237,7 @@ void host_attend_backward(const struct attend *a) {
 void host_rotate(const struct rt_layer *l, float *x, bool back) {
     enum { MOST = 64 };
     double turns[MOST];
-    int dim = l->in / (l->heads + 2 * l->kv_heads), half = dim / 2;
+    int dim = head_columns(l), half = dim / 2;
     struct positions positions = positions_of(l);
     for (int from = 0, n; from < half && l->rope > 0; from += n) {
         n = least(MOST, half - from);

@@ -93,11 +93,11 @@ static int64_t whole_line(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static bool lay_out(struct decoder *d) {
     struct turns turns;
-    int64_t widest = 0, aux = 0, kept = 0, head = d->nsteps - 1; /* the last layer makes logits, of one row */
+    int64_t widest = 0, aux = 2, kept = 0, head = d->nsteps - 1; /* the last layer makes logits, of one row */
     take_turns(d, &turns);
     for (int32_t i = 0; i < d->nsteps; i++) {
         const struct rt_layer *l = &d->step[i].l;
-        int64_t columns = i == head ? l->in : l->in > l->out ? l->in : l->out, each = l->heads > 2 ? l->heads : 2;
+        int64_t columns = i == head ? l->in : l->in > l->out ? l->in : l->out, each = l->heads + l->kv_heads;
         widest = columns > widest ? columns : widest;
         aux = each > aux ? each : aux;
         kept += l->kind == LAYER_attention ? 2 * whole_line(4 * (int64_t)d->room * (l->in - l->out) / 2) : 0;

@@ -3,7 +3,9 @@
  * layernorm (Ba et al. 2016): y = gamma xhat + beta, xhat = (x - mean) / sqrt(var + eps). Parameters are gamma, then
  * beta; aux is mean and 1 / sqrt(var + eps) of each row.
  * rmsnorm (Zhang & Sennrich 2019, equation 4): y = gamma xhat, xhat = x / sqrt(mean(x^2) + eps). The parameter is
- * gamma; aux is 1 / sqrt(mean(x^2) + eps) of each row. */
+ * gamma; aux is 1 / sqrt(mean(x^2) + eps) of each row.
+ * headnorm: an rmsnorm of each head of queries and keys, by queries' gamma or keys'; aux has what rmsnorm's has, of
+ * each head of each row. Values are copied. */
 #include "host.h"
 #include <math.h>
 #include <string.h>
@@ -57,31 +59,37 @@ static WIDE void layernorm_weight(const struct host_call *c) {
 
 /* ---- rmsnorm ---- */
 
+/* n columns; returns their scale. */
+static inline float normalize(float *y, const float *x, const float *gamma, int n, float eps) {
+    float scale = 1 / sqrtf(host_dot(x, x, n) / (float)n + eps);
+    for (int j = 0; j < n; j++)
+        y[j] = gamma[j] * (x[j] * scale);
+    return scale;
+}
+
+/* With g = gamma dy: dx = (g - xhat mean(g xhat)) / sqrt(mean(x^2) + eps) */
+static inline void normalize_back(float *dx, const float *dy, const float *x, const float *gamma, int n, float scale) {
+    for (int j = 0; j < n; j++)
+        dx[j] = gamma[j] * dy[j];
+    float along = host_dot(dx, x, n) / (float)n * scale; /* mean of g xhat */
+    for (int j = 0; j < n; j++)
+        dx[j] = (dx[j] - x[j] * scale * along) * scale;
+}
+
 static LANES_8 void rmsnorm_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *gamma = host_w(c);
     float *y = host_at(c, l->y), *stat = host_at(c, l->aux), eps = eps_of(l);
-    for (int r = 0; r < l->rows; r++, x += l->out, y += l->out) {
-        float scale = 1 / sqrtf(host_dot(x, x, l->out) / (float)l->out + eps);
-        for (int j = 0; j < l->out; j++)
-            y[j] = gamma[j] * (x[j] * scale);
-        stat[r] = scale;
-    }
+    for (int r = 0; r < l->rows; r++, x += l->out, y += l->out)
+        stat[r] = normalize(y, x, gamma, l->out, eps);
 }
 
-/* With g = gamma dy: dx = (g - xhat mean(g xhat)) / sqrt(mean(x^2) + eps) */
 static LANES_8 void rmsnorm_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *gamma = host_w(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);
     float *dx = host_at(c, l->dx);
-    for (int r = 0; r < l->rows; r++, x += l->out, dy += l->out, dx += l->out) {
-        float scale = stat[r];
-        for (int j = 0; j < l->out; j++)
-            dx[j] = gamma[j] * dy[j];
-        float along = host_dot(dx, x, l->out) / (float)l->out * scale; /* mean of g xhat */
-        for (int j = 0; j < l->out; j++)
-            dx[j] = (dx[j] - x[j] * scale * along) * scale;
-    }
+    for (int r = 0; r < l->rows; r++, x += l->out, dy += l->out, dx += l->out)
+        normalize_back(dx, dy, x, gamma, l->out, stat[r]);
 }
 
 static WIDE void rmsnorm_weight(const struct host_call *c) {
@@ -95,5 +103,47 @@ static WIDE void rmsnorm_weight(const struct host_call *c) {
             dgamma[j] += dy[j] * (x[j] * stat[r]);
 }
 
+/* ---- headnorm ---- */
+
+static LANES_8 void headnorm_forward(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    const float *x = host_x(c), *gamma = host_w(c);
+    float *y = host_at(c, l->y), *stat = host_at(c, l->aux), eps = eps_of(l);
+    int n = head_columns(l), normed = l->heads + l->kv_heads, values = n * l->kv_heads;
+    for (int r = 0; r < l->rows; r++, x += values, y += values) {
+        for (int h = 0; h < normed; h++, x += n, y += n)
+            *stat++ = normalize(y, x, gamma + (h < l->heads ? 0 : n), n, eps);
+        memcpy(y, x, (size_t)values * sizeof *y);
+    }
+}
+
+static LANES_8 void headnorm_input(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    const float *x = host_x(c), *gamma = host_w(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);
+    float *dx = host_at(c, l->dx);
+    int n = head_columns(l), normed = l->heads + l->kv_heads, values = n * l->kv_heads;
+    for (int r = 0; r < l->rows; r++, x += values, dy += values, dx += values) {
+        for (int h = 0; h < normed; h++, x += n, dy += n, dx += n)
+            normalize_back(dx, dy, x, gamma + (h < l->heads ? 0 : n), n, *stat++);
+        memcpy(dx, dy, (size_t)values * sizeof *dx);
+    }
+}
+
+static WIDE void headnorm_weight(const struct host_call *c) {
+    const struct rt_layer *l = c->l;
+    const float *x = host_x(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);
+    float *dgamma = host_dw(c);
+    int n = head_columns(l), normed = l->heads + l->kv_heads, values = n * l->kv_heads;
+    if (host_first(c))
+        memset(dgamma, 0, (size_t)l->nparam * sizeof *dgamma);
+    for (int r = 0; r < l->rows; r++, x += values, dy += values)
+        for (int h = 0; h < normed; h++, x += n, dy += n, stat++) {
+            float *of_head = dgamma + (h < l->heads ? 0 : n);
+            for (int j = 0; j < n; j++)
+                of_head[j] += dy[j] * (x[j] * *stat);
+        }
+}
+
 const struct host_layer host_layernorm = {layernorm_forward, layernorm_input, layernorm_weight};
 const struct host_layer host_rmsnorm = {rmsnorm_forward, rmsnorm_input, rmsnorm_weight};
+const struct host_layer host_headnorm = {headnorm_forward, headnorm_input, headnorm_weight};

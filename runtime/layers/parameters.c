@@ -95,7 +95,7 @@ static void init_experts(const struct rt_model *m, const struct values *v) {
 
 static void init_scale(const struct rt_model *m, const struct values *v) {
     (void)m;
-    for (int64_t j = 0; j < v->p->count && strcmp(v->p->name, "gamma") == 0; j++)
+    for (int64_t j = 0; j < v->p->count && strncmp(v->p->name, "gamma", 5) == 0; j++)
         v->w[j] = 1;
 }
 
@@ -103,6 +103,7 @@ static void init_scale(const struct rt_model *m, const struct values *v) {
 static void (*const init[NLAYERS])(const struct rt_model *m, const struct values *v) = {
     [LAYER_embedding] = init_embedding, [LAYER_linear] = init_linear,   [LAYER_route] = init_experts,
     [LAYER_experts] = init_experts,     [LAYER_layernorm] = init_scale, [LAYER_rmsnorm] = init_scale,
+    [LAYER_headnorm] = init_scale,
 };
 
 static void init_layer(const struct rt_model *m, const struct rt_layer *l, float *w, uint64_t key) {
@@ -118,4 +119,4 @@ void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uin
             init_layer(m, l, w + l->param / precision_bytes(m->precision), host_hash(seed, (uint64_t)l->index));
 }
 
-double host_rope(const struct rt_layer *l, int i) { return rope_turns(l, i, l->in / (l->heads + 2 * l->kv_heads)); }
+double host_rope(const struct rt_layer *l, int i) { return rope_turns(l, i, head_columns(l)); }

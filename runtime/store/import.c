@@ -194,7 +194,7 @@ static bool check_parameter(const struct import *im, const struct rt_layer *l, c
 static bool check_rope(const struct import *im, const struct rt_layer *l) {
     const struct named *divisors = named_find(im->file, "rope_freqs.weight");
     struct rt_layer plain = *l;
-    int dim = l->kind == LAYER_attention ? l->in / (l->heads + 2 * l->kv_heads) : 0;
+    int dim = l->kind == LAYER_attention ? head_columns(l) : 0;
     if (!divisors || l->kind != LAYER_attention || l->rope == 0)
         return true;
     if (divisors->ndims != 1 || divisors->dim[0] != dim / 2)

@@ -2,10 +2,10 @@
  *
  * A layer's name in such files, `hf` for safetensors as Hugging Face's transformers has them and `gguf` for
  * llama.cpp's, is that of its parameters up to `.weight` and `.bias`: gamma and tokens are weights, beta is a bias. An
- * embedding with positions names these behind a semicolon: `wte;wpe`. What lies side by side here and is several
- * tensors there is in braces: `self_attn.{q,k,v}_proj`. Linear layers are out x in there, and turned as they are read;
- * with = in front of the name they are in x out, as here. ~H behind a name in braces: llama.cpp has turned the rows of
- * its H heads for a rope that pairs neighbours, and they are turned back.
+ * embedding with positions names these behind a semicolon: `wte;wpe`; and so does a headnorm the keys' scales. What
+ * lies side by side here and is several tensors there is in braces: `self_attn.{q,k,v}_proj`. Linear layers are out x
+ * in there, and turned as they are read; with = in front of the name they are in x out, as here. ~H behind a name in
+ * braces: llama.cpp has turned the rows of its H heads for a rope that pairs neighbours, and they are turned back.
  *
  * A name may lack its first part, up to the first dot: so the weights of a model without its head are called, as
  * GPT-2's are. Shapes must be the same. */

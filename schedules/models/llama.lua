@@ -1,6 +1,7 @@
 -- A byte-level Llama (Touvron 2023, "LLaMA: Open and Efficient Foundation Language Models", section 2.2: rmsnorm before
 -- each block, swiglu, rotary position embedding; "Llama 2", section 2.2: heads share keys and values), with an output
--- layer of its own unless tied. Qwen2 is one with bias = true: of queries, keys and values alone.
+-- layer of its own unless tied. Qwen2 is one with bias = true: of queries, keys and values alone; Qwen3 one with qk_norm =
+-- true: an rmsnorm of each head of queries and of keys, in front of rope.
 -- inner: the columns of gate and up, 8/3 of the width in multiples of 8 where it is 0; dim: of a head, width / heads
 -- where it is 0. eps: what norms add to a variance. gate: "silu", or "gelu" as Gemma has it, which also has a scale of
 -- its embedding. rope_factor and the three behind it: how rope is scaled.
@@ -19,12 +20,16 @@ local sizes = {   -- layers, width, heads, heads of keys and values, inner, voca
   ["Qwen2.5-1.5B"] = { 28, 1536, 12, 2, 8960, 151936, 1000000, true, bias = true, eps = 1e-6 },
   ["Qwen2.5-3B"] = { 36, 2048, 16, 2, 11008, 151936, 1000000, true, bias = true, eps = 1e-6 },
   ["Qwen2.5-7B"] = { 28, 3584, 28, 4, 18944, 152064, 1000000, false, bias = true, eps = 1e-6 },
+  ["Qwen3-0.6B"] = { 28, 1024, 16, 8, 3072, 151936, 1000000, true, qk_norm = true, dim = 128, eps = 1e-6 },
+  ["Qwen3-1.7B"] = { 28, 2048, 16, 8, 6144, 151936, 1000000, true, qk_norm = true, dim = 128, eps = 1e-6 },
+  ["Qwen3-4B"] = { 36, 2560, 32, 8, 9728, 151936, 1000000, true, qk_norm = true, dim = 128, eps = 1e-6 },
+  ["Qwen3-8B"] = { 36, 4096, 32, 8, 12288, 151936, 1000000, false, qk_norm = true, dim = 128, eps = 1e-6 },
 }
 local size = params { size = "" }.size
 local s = size == "" and { 4, 64, 4, 2, 0, 256, 10000, false } or sizes[size] or error("size = " .. size .. ": see llama.lua")
 local p = params {
   layers = s[1], width = s[2], heads = s[3], kv_heads = s[4], inner = s[5], vocab = s[6], rope = s[7], tied = s[8],
-  dim = 0, bias = s.bias or false, eps = s.eps or 1e-5, rope_factor = s.scaled or 0.0,
+  dim = s.dim or 0, bias = s.bias or false, qk_norm = s.qk_norm or false, eps = s.eps or 1e-5, rope_factor = s.scaled or 0.0,
   rope_low = s.scaled and 1.0 or 0.0, rope_high = s.scaled and 4.0 or 0.0, rope_context = s.scaled and 8192 or 0,
   context = 64, rows = 4, lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0, post_validation = false,
   dropout = 0.0, scale = 0.0, gate = "silu",
@@ -50,6 +55,13 @@ if not way then
   error("parallel = \"" .. p.parallel .. "\": a team divides the model by \"tensor\", \"sequence\", \"context\" or \"ulysses\"")
 end
 
+-- llama.cpp turns the rows of queries and keys of Llama's files, and not of Qwen's.
+local turned = not (p.bias or p.qk_norm)
+local function head_norms(hf, gguf)
+  return headnorm { eps = p.eps, hf = hf .. "self_attn.q_norm;" .. hf .. "self_attn.k_norm",
+    gguf = gguf .. "attn_q_norm;" .. gguf .. "attn_k_norm" }
+end
+
 -- A list of layers, and where the model has dropout, that behind them: behind the embedding and each block.
 local function dropped(list)
   if p.dropout > 0 then list[#list + 1] = dropout { p = p.dropout, split = way.between } end
@@ -64,14 +76,16 @@ local layers = dropped {
 }
 for i = 0, p.layers - 1 do
   local hf, gguf = "model.layers." .. i .. ".", "blk." .. i .. "."
-  layers[#layers + 1] = residual(dropped {
+  local block = {
     norm(way.between, hf .. "input_layernorm", gguf .. "attn_norm"),
     product((p.heads + 2 * p.kv_heads) * dim, way.columns, hf .. "self_attn.{q,k,v}_proj",
-      gguf .. (p.bias and "attn_{q,k,v}" or "attn_{q~" .. p.heads .. ",k~" .. p.kv_heads .. ",v}"), p.bias),
+      gguf .. (turned and "attn_{q~" .. p.heads .. ",k~" .. p.kv_heads .. ",v}" or "attn_{q,k,v}"), p.bias),
     attention { heads = p.heads, kv_heads = p.kv_heads, rope = p.rope, rope_factor = p.rope_factor,
       rope_low = p.rope_low, rope_high = p.rope_high, rope_context = p.rope_context, split = way.attention },
     product(p.width, way.rows, hf .. "self_attn.o_proj", gguf .. "attn_output"),
-  })
+  }
+  if p.qk_norm then table.insert(block, 3, head_norms(hf, gguf)) end
+  layers[#layers + 1] = residual(dropped(block))
   layers[#layers + 1] = residual(dropped {
     norm(way.between, hf .. "post_attention_layernorm", gguf .. "ffn_norm"),
     product(2 * inner, way.columns, hf .. "mlp.{gate,up}_proj", gguf .. "ffn_{gate,up}"), gate {},

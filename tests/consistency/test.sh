@@ -30,11 +30,11 @@ for schedule in "${synchronous[@]}"; do
 done
 
 for schedule in schedules/{1f1b,zb_h1,fslpp,dualpipe,ddp}.lua; do
-    got=$(train "$schedule" --model schedules/models/llama.lua --data "$text" --steps "${GPT_STEPS:-10}")
+    got=$(train "$schedule" --model schedules/models/llama.lua -D qk_norm=true --data "$text" --steps "${GPT_STEPS:-10}")
     far=$(field one_rank_largest_difference <<<"$got")
-    expect "$schedule, Llama: losses of 10 steps within 1e-5 ($far)" yes \
+    expect "$schedule, Llama with norms of heads: losses of 10 steps within 1e-5 ($far)" yes \
         "$(awk -v d="$far" 'BEGIN { print d != "" && d <= 1e-5 ? "yes" : "no" }')"
-    [ "$schedule" != schedules/1f1b.lua ] || expect "1F1B, Llama: the bits of one rank" "0 true" \
+    [ "$schedule" != schedules/1f1b.lua ] || expect "1F1B, Llama with norms of heads: the bits of one rank" "0 true" \
         "$far $(field one_rank_same_weights <<<"$got")"
 done
 

@@ -32,6 +32,8 @@ for way in context ulysses; do
     done
     close "Llama whose heads share keys, $way" schedules/1f1b.lua -D workers=2 -D stages=2 -D tensor=2 -D parallel=$way \
         "${grouped[@]}"
+    close "norms of heads, $way" schedules/zb_h1.lua -D workers=2 -D tensor=2 -D parallel=$way "${grouped[@]}" \
+        -D qk_norm=true
     for schedule in zb_h1 zbv dualpipev fsdp zero2 1f1b_offload; do
         close "GPT, $way, $schedule" schedules/$schedule.lua -D workers=2 -D tensor=2 -D parallel=$way "${gpt[@]}"
     done

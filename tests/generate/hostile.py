@@ -166,6 +166,8 @@ for more, message in (
 ):
     judge_config(more, f"{whole[:-1]}, {more}}}")
     said(more, message, f"{room}/F32.safetensors")
+open(f"{room}/config.json", "w").write(whole.replace('"model_type": "llama"', '"model_type": "qwen3"'))
+said("a Qwen3 without a head_dim, as transformers have it", "-D qk_norm=true -D dim=128", f"{room}/F32.safetensors")
 open(f"{room}/config.json", "w").write(whole.replace('"rms_norm_eps": 1e-05, ', ""))
 said("without an eps, as transformers have it", "-D eps=1e-06", f"{room}/F32.safetensors")
 deep = '"rope_parameters": {' * 1000000

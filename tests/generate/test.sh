@@ -64,6 +64,11 @@ for tokens in 3 200 9223372036854775807; do
         "$(generate "${g2[@]}" --prompt "What is a pianola, and what are its positions?" --tokens $tokens)"
 done
 
+# Norms of heads, in front of rope, with keys kept as these and it have made them.
+mkdir "$room/qwen3" && cp "$room/tokenizer.json" "$room/qwen3/"
+wanted3=$(/usr/bin/python3 tests/import/llamas.py "$room/qwen3" "$room/text" 90 qwen3 "What is a pianola?")
+expect "Qwen3" "$wanted3" "$(generate --weights "$room/qwen3/model.safetensors" --temperature 0 --prompt "What is a pianola?" --tokens 72)"
+
 # A model that is not said on the command line is the file's in `run`, too.
 expect "run" "$(sed -n 's/^F32.gguf //p' "$room/losses" | cut -c1-6)" "$("$PIANOLA" run schedules/serial.lua -D batches=1 -D rows=1 \
     --data "$room/text" --weights "$room/F32.gguf" --steps 0 --json 2>/dev/null | sed -nE 's/^  "loss": (.{6}).*/\1/p')"
@@ -94,7 +99,7 @@ expect "too many tokens" "no memory for the keys and values of 2147483647 tokens
 says "no position left" "the prompt has 48 tokens, and the model 48 positions" "${g2[@]}" --prompt "$(head -c 48 README.md)"
 timeout 20 "$PIANOLA" generate "${g[@]}" --prompt x --tokens 1000000 >/dev/full 2>"$room/err"
 expect "stdout is full" "2 pianola: error: stdout: No space left on device" "$? $(tail -n 1 "$room/err")"
-says "another architecture" "$room/alone/config.json: a model of architecture 'mamba'; known are llama, qwen2, gpt2. Write it as a script, and give it with --model" \
+says "another architecture" "$room/alone/config.json: a model of architecture 'mamba'; known are llama, qwen2, qwen3, gpt2. Write it as a script, and give it with --model" \
     --weights "$room/alone/F32.safetensors" --prompt x
 sed 's/"hidden_size": 64/"hidden_size": 1e400/' "$room/config.json" >"$room/alone/config.json"
 says "no number" "$room/alone/config.json: byte 117: expected a number" --weights "$room/alone/F32.safetensors" --prompt x

@@ -76,6 +76,9 @@ static void work_of(const struct rt_model *m, const struct rt_layer *l, int way,
     case LAYER_swiglu:
     case LAYER_geglu: *bytes = e * (way == 0 ? x + y : 2 * x + y); break;
     case LAYER_dropout: *bytes = 2 * e * x; break;
+    case LAYER_headnorm:
+        *bytes = (way == 1 ? 3 : 2) * e * x + 4 * r * (heads + l->kv_heads) + (way == 2 ? 4 : e) * w;
+        break;
     case LAYER_rmsnorm: *bytes = (way == 1 ? 3 : 2) * e * x + 4 * r + (way == 2 ? 4 : e) * w; break;
     case LAYER_cross_entropy: *bytes = 2 * e * x; break;
     default: *bytes = (way == 0 && l->kind != LAYER_join ? 2 : 3) * e * x; break;

@@ -1,6 +1,7 @@
-"""Writes a small Llama or Qwen2 with random weights as transformers' files have them; prints the loss of its weights on a
-text, in double precision: llamas.py FOLDER TEXT CONTEXT plain|qwen2|llama3|linear. By transformers' modeling_llama.py,
-modeling_qwen2.py and modeling_rope_utils.py; nothing of ours."""
+"""Writes a small Llama, Qwen2 or Qwen3 with random weights as transformers' files have them; prints the loss of its weights on
+a text, in double precision, or the most probable tokens behind a prompt, up to the context: llamas.py FOLDER TEXT CONTEXT
+plain|qwen2|qwen3|llama3|linear [PROMPT]. By transformers' modeling_llama.py, modeling_qwen2.py, modeling_qwen3.py and
+modeling_rope_utils.py; nothing of ours."""
 
 import json
 import struct
@@ -10,7 +11,8 @@ import numpy as np
 
 folder, path, context, kind = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 LAYERS, WIDTH, HEADS, GROUPS, DIM, INNER, VOCAB, BASE = 2, 48, 4, 2, 16, 80, 256, 1000.0
-qwen, eps = kind == "qwen2", {"qwen2": 1e-1, "llama3": 1e-3}.get(kind, 1e-5)
+biased, normed = kind == "qwen2", kind == "qwen3"
+eps = {"qwen2": 1e-1, "qwen3": 1e-1, "llama3": 1e-3}.get(kind, 1e-5)
 scaling = {"linear": {"type": "linear", "factor": 4.0},
            "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                       "original_max_position_embeddings": 16}}.get(kind)
@@ -26,10 +28,12 @@ for i in range(LAYERS):
         ("mlp.gate_proj", INNER, WIDTH), ("mlp.up_proj", INNER, WIDTH), ("mlp.down_proj", WIDTH, INNER),
     ):
         w[p + name + ".weight"] = 2 * draw(rows, columns)
-        if qwen and name[-6:] in ("q_proj", "k_proj", "v_proj"):
+        if biased and name[-6:] in ("q_proj", "k_proj", "v_proj"):
             w[p + name + ".bias"] = draw(rows)
     for name in "input_layernorm", "post_attention_layernorm":
         w[p + name + ".weight"] = 1 + draw(WIDTH)
+    for name in ("self_attn.q_norm", "self_attn.k_norm") if normed else ():
+        w[p + name + ".weight"] = 1 + draw(DIM)
 
 tied = kind in ("plain", "qwen2")
 if not tied:
@@ -42,14 +46,13 @@ for name, x in w.items():
 text = json.dumps(header).encode()
 text += b" " * (-len(text) % 8)
 open(f"{folder}/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
-json.dump({"model_type": "qwen2" if qwen else "llama", "hidden_act": "silu", "hidden_size": WIDTH, "intermediate_size": INNER,
+json.dump({"model_type": kind if biased or normed else "llama", "hidden_act": "silu", "hidden_size": WIDTH, "intermediate_size": INNER,
            "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": GROUPS, "head_dim": DIM,
            "rms_norm_eps": eps, "rope_theta": BASE, "rope_scaling": scaling, "tie_word_embeddings": tied,
            "vocab_size": VOCAB, "max_position_embeddings": 128}, open(f"{folder}/config.json", "w"))
 
 g = {k: v.astype(np.float64) for k, v in w.items()}
 tokens = np.frombuffer(open(path, "rb").read(), np.uint8).astype(np.int64)[: context + 1]
-t = len(tokens) - 1
 norm = lambda x, name: x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * g[name + ".weight"]
 
 # Frequencies, as modeling_rope_utils.py's _compute_llama3_parameters has them.
@@ -65,28 +68,43 @@ elif scaling:
         scaling["high_freq_factor"] - scaling["low_freq_factor"])
     between = (1 - smooth) * lowered / scaling["factor"] + smooth * lowered
     frequency = np.where(~(length < high) & ~(length > low), between, lowered)
-angle = np.concatenate([np.arange(t)[:, None] * frequency] * 2, -1)[:, None]
 
 
 def rope(x):
+    angle = np.concatenate([np.arange(len(x))[:, None] * frequency] * 2, -1)[:, None]
     half = np.concatenate([-x[..., DIM // 2 :], x[..., : DIM // 2]], -1)
     return x * np.cos(angle) + half * np.sin(angle)
 
 
-x = g["model.embed_tokens.weight"][tokens[:-1]]
-for i in range(LAYERS):
-    p = f"model.layers.{i}."
-    product = lambda h, name: h @ g[p + name + ".weight"].T + g.get(p + name + ".bias", 0)
-    h = norm(x, p + "input_layernorm")
-    q, k, v = (product(h, f"self_attn.{n}_proj").reshape(t, -1, DIM) for n in "qkv")
-    q, k, v = rope(q), np.repeat(rope(k), HEADS // GROUPS, 1), np.repeat(v, HEADS // GROUPS, 1)
-    score = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(DIM) + np.triu(np.full((t, t), -np.inf), 1)
-    a = np.exp(score - score.max(-1, keepdims=True))
-    a /= a.sum(-1, keepdims=True)
-    x = x + product(np.einsum("hij,jhd->ihd", a, v).reshape(t, -1), "self_attn.o_proj")
-    h = norm(x, p + "post_attention_layernorm")
-    gate = product(h, "mlp.gate_proj")
-    x = x + product(gate / (1 + np.exp(-gate)) * product(h, "mlp.up_proj"), "mlp.down_proj")
-y = norm(x, "model.norm") @ g["model.embed_tokens.weight" if tied else "lm_head.weight"].T
+def logits(tokens):
+    t = len(tokens)
+    x = g["model.embed_tokens.weight"][tokens]
+    for i in range(LAYERS):
+        p = f"model.layers.{i}."
+        product = lambda h, name: h @ g[p + name + ".weight"].T + g.get(p + name + ".bias", 0)
+        h = norm(x, p + "input_layernorm")
+        q, k, v = (product(h, f"self_attn.{n}_proj").reshape(t, -1, DIM) for n in "qkv")
+        if normed:
+            q, k = norm(q, p + "self_attn.q_norm"), norm(k, p + "self_attn.k_norm")
+        q, k, v = rope(q), np.repeat(rope(k), HEADS // GROUPS, 1), np.repeat(v, HEADS // GROUPS, 1)
+        score = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(DIM) + np.triu(np.full((t, t), -np.inf), 1)
+        a = np.exp(score - score.max(-1, keepdims=True))
+        a /= a.sum(-1, keepdims=True)
+        x = x + product(np.einsum("hij,jhd->ihd", a, v).reshape(t, -1), "self_attn.o_proj")
+        h = norm(x, p + "post_attention_layernorm")
+        gate = product(h, "mlp.gate_proj")
+        x = x + product(gate / (1 + np.exp(-gate)) * product(h, "mlp.up_proj"), "mlp.down_proj")
+    return norm(x, "model.norm") @ g["model.embed_tokens.weight" if tied else "lm_head.weight"].T
+
+
+if len(sys.argv) > 5:
+    tokens = list(sys.argv[5].encode())
+    n = len(tokens)
+    while len(tokens) < context:
+        y = logits(tokens)[-1]
+        assert np.diff(np.sort(y)[-2:]) > 1e-4  # else rounding may choose another one
+        tokens.append(int(y.argmax()))
+    sys.exit(print(", ".join(map(str, tokens[n:]))))
+y = logits(tokens[:-1])
 top = y.max(-1)
-print(f"{(top + np.log(np.exp(y - top[:, None]).sum(-1)) - y[np.arange(t), tokens[1:]]).mean():.7f}")
+print(f"{(top + np.log(np.exp(y - top[:, None]).sum(-1)) - y[np.arange(len(y)), tokens[1:]]).mean():.7f}")

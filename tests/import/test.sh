@@ -79,12 +79,13 @@ expect "GPT-2" near "$(near "$(of_gpt2 schedules/serial.lua -D batches=1 "${gpt2
 expect "GPT-2, by its config.json" near "$(near "$(of_gpt2 schedules/serial.lua -D batches=1)" "$loss")"
 expect "GPT-2, in a pipeline of teams" near "$(near "$(of_gpt2 schedules/1f1b.lua -D workers=2 -D batches=2 -D tensor=2 "${gpt2[@]}")" "$loss")"
 
-# Llamas by their config.json: heads wider than the width says, other eps, scaled rope, and Qwen2's biases of q, k and v.
-for kind in plain qwen2 linear llama3; do
+# Llamas by their config.json: heads wider than the width says, other eps, scaled rope, Qwen2's biases of q, k and v, and
+# Qwen3's norms of heads.
+for kind in plain qwen2 qwen3 linear llama3; do
     mkdir "$room/$kind"
     loss=$(/usr/bin/python3 tests/import/llamas.py "$room/$kind" "$room/text" 64 $kind)
     schedules=("serial.lua -D batches=1" "1f1b.lua -D workers=2 -D batches=2 -D tensor=2" "zbv.lua -D workers=2 -D batches=4")
-    case $kind in linear | llama3) # what lies between is divided by rows of models with an output layer of their own
+    case $kind in qwen3 | linear | llama3) # what lies between is divided by rows of models with an output layer of their own
         for parallel in context ulysses; do
             schedules+=("1f1b.lua -D workers=2 -D batches=2 -D tensor=2 -D parallel=$parallel")
         done ;;
@@ -115,11 +116,12 @@ tensors() { /usr/bin/python3 tests/import/tensors.py "$1"; }
 # AdamW moves a weight by at most its rate, and no fp32 weight here by 1e-30.
 small=(--model schedules/models/llama.lua -D layers=2)
 other=("${small[@]}" -D width=48 -D dim=16 -D inner=80 -D rope=1000)
-for kind in llama gpt2 qwen2 llama3; do
+for kind in llama gpt2 qwen2 qwen3 llama3; do
     case $kind in
     llama) from=$room/F32.safetensors script=("${small[@]}" -D inner=96) ;;
     gpt2) from=$room/gpt2/model.safetensors script=("${gpt2[@]}") ;;
     qwen2) from=$room/qwen2/model.safetensors script=("${other[@]}" -D bias=true -D eps=0.1 -D tied=true) ;;
+    qwen3) from=$room/qwen3/model.safetensors script=("${other[@]}" -D qk_norm=true -D eps=0.1) ;;
     llama3)
         from=$room/llama3/model.safetensors
         script=("${other[@]}" -D eps=0.001 -D rope_factor=8 -D rope_low=1 -D rope_high=4 -D rope_context=16)
@@ -137,6 +139,17 @@ for kind in llama gpt2 qwen2 llama3; do
             -D context=64 --weights "$room/$kind.trained.hf/model.safetensors" --steps 0 --json 2>/dev/null | sed -nE 's/^  "loss": (.*)/\1/p')" \
             "$(awk 'END { print $3 }' "$room/losses.tsv")")"
 done
+# Published sizes have as many parameters as their files; a table that is shared counts once.
+while read -r size parameters; do
+    expect "$size: parameters" "$parameters" "$(($("$PIANOLA" show schedules/serial.lua -D stages=1 -D batches=1 \
+        --model schedules/models/llama.lua -D size="$size" --json | sed -nE 's/.*"at_peak": \{ "weights": ([0-9]+).*/\1/p') / 4))"
+done <<'EOF'
+Qwen3-0.6B 596049920
+Qwen3-1.7B 1720574976
+Qwen3-4B 4022468096
+Qwen3-8B 8190735360
+EOF
+
 # ---- what is wrong ----
 
 says() { expect "$1" yes "$(got=$(first "${@:3}"); [[ $got == *"$2"* ]] && echo yes || echo "$got")"; }

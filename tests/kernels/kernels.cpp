@@ -36,6 +36,7 @@ struct shape {
     bool exact, integers; /* fp32 must agree bit for bit; the data */
     char name[80];
     struct rt_share share;
+    int heads = 0, kv_heads = 0; /* of a norm of heads */
 };
 struct data {
     float *x, *w, *dy, *other, *y, *v; /* other: what a fork or a join adds; v: a table that is shared */
@@ -57,6 +58,8 @@ static bool is_loss(int kind) { return kind == LAYER_cross_entropy || kind == LA
 
 /* Numbers of a row that a norm keeps. */
 static int statistics(const struct shape *f) {
+    if (f->kind == LAYER_headnorm)
+        return f->heads + f->kv_heads;
     return f->kind == LAYER_layernorm ? 2 : f->kind == LAYER_rmsnorm ? 1 : 0;
 }
 
@@ -77,6 +80,8 @@ template <typename T> static void place(struct side *k, const struct shape *f, c
     k->l.in = f->in;
     k->l.out = f->out;
     k->l.context = f->context;
+    k->l.heads = f->heads;
+    k->l.kv_heads = f->kv_heads;
     k->l.param = BEFORE * (int64_t)sizeof(T);
     k->l.nparam = f->nparam;
     k->l.share = f->share;
@@ -126,6 +131,7 @@ static const struct cuda_layer *kind_of(int kind) {
     case LAYER_dropout: return &cuda_dropout;
     case LAYER_layernorm: return &cuda_layernorm;
     case LAYER_rmsnorm: return &cuda_rmsnorm;
+    case LAYER_headnorm: return &cuda_headnorm;
     case LAYER_fork: return &cuda_fork;
     case LAYER_join: return &cuda_join;
     case LAYER_cross_entropy: return &cuda_cross_entropy;
@@ -290,6 +296,23 @@ static void shapes(int kind, const char *name, bool exact, const int (*size)[2],
         layer<__nv_bfloat16>(&f);
     }
     report(name, before);
+}
+
+static void head_norms(void) {
+    /* rows, heads of queries, of keys, columns of one: several in a warp's pack, whole packs, longer than a warp's */
+    static const int size[][4] = {{1, 1, 1, 1}, {3, 2, 1, 8},    {9, 4, 4, 64},  {300, 4, 2, 16},
+                                  {7, 3, 1, 5}, {33, 2, 2, 130}, {5, 1, 1, 300}, {40, 16, 8, 128}};
+    int before = failed;
+    for (const int *s : size) {
+        int width = (s[1] + 2 * s[2]) * s[3];
+        struct shape f = {LAYER_headnorm, s[0], width, width, 0, 0, 2 * s[3], false, false, "", {}};
+        f.heads = s[1];
+        f.kv_heads = s[2];
+        snprintf(f.name, sizeof f.name, "headnorm %d x %d of %d, %d of keys", s[0], s[1], s[3], s[2]);
+        layer<float>(&f);
+        layer<__nv_bfloat16>(&f);
+    }
+    report("headnorm", before);
 }
 
 static void embeddings(void) {
@@ -545,6 +568,7 @@ int main(int argc, char **argv) {
     shapes(LAYER_rmsnorm, "rmsnorm", false, norm, 12);
     shapes(LAYER_cross_entropy, "cross_entropy", false, classes, 6);
     shapes(LAYER_mse, "mse", true, squares, 4);
+    head_norms();
     embeddings();
     additions();
     norms();

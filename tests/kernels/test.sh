@@ -21,7 +21,7 @@ device() { object "$1" g++ -x c++ -std=c++17 -DKERNELS_ON_HOST -Wno-unknown-prag
 host() { object "$1" gcc -std=c11 -D_GNU_SOURCE $(pkg-config --cflags $BLAS); }
 
 jobs_of() { while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done; }
-sources="$(echo runtime/layers/{bias,clip,dropout,elementwise,embedding,norm,loss,moe,optim}.cu) tests/standin/grid.cpp"
+sources="$(echo runtime/layers/{bias,clip,dropout,elementwise,embedding,norm,headnorm,loss,moe,optim}.cu) tests/standin/grid.cpp"
 reference="layers_host dropout_host norm_host loss_host linear_host product_host attention_host team_attention_host moe_host muon_host optim_host clip_host parameters"
 for source in $sources tests/kernels/{kernels,moe,mistakes}.cpp; do
     jobs_of

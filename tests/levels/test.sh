@@ -45,6 +45,7 @@ done <<'EOF'
 schedules/serial.lua --model schedules/models/gpt.lua -D batches=4
 schedules/1f1b.lua --model schedules/models/gpt.lua -D width=88 -D heads=4 -D context=52
 schedules/zbv.lua --model schedules/models/llama.lua -D layers=2
+schedules/zbv.lua --model schedules/models/llama.lua -D layers=2 -D qk_norm=true -D dim=22
 schedules/experts.lua --model schedules/models/moe.lua
 schedules/1f1b.lua --model schedules/models/integers.lua -D width=37
 EOF

@@ -62,6 +62,7 @@ reads_back team_tied schedules/1f1b.lua schedules/models/gpt.lua tensor=2 tied=t
 reads_back context schedules/context.lua schedules/models/llama.lua parallel=context || expect "teams over the sequence compile" yes no
 reads_back scaled schedules/1f1b.lua schedules/models/llama.lua eps=0.0001 dim=8 rope_factor=8 rope_low=1 rope_high=4.5 \
     rope_context=32 || expect "a scaled rope compiles" yes no
+reads_back heads schedules/1f1b.lua schedules/models/llama.lua tensor=2 qk_norm=true eps=0.01 || expect "norms of heads compile" yes no
 reads_back clip schedules/1f1b.lua schedules/models/gpt.lua clip=1 || expect "clipping compiles" yes no
 reads_back experts schedules/experts.lua schedules/models/moe.lua parallel=experts || expect "teams of experts compile" yes no
 # The lowering makes this nowhere yet.
@@ -101,6 +102,7 @@ falsified "the size of a layer" 'LAYER_linear, +256, +64' 's/ 64,/ 65,/'
 falsified "where a layer's tensor lies" 'LAYER_gelu' 's/SP_EXT, /&8/'
 falsified "the size of a stage" '^    \{layers_1, ' 's/, [0-9]+, /&1/'
 falsified "a norm's eps" 'LAYER_rmsnorm' 's/0\.0001/0.0002/' scaled rank0
+falsified "the heads of a norm" 'LAYER_headnorm' 's/ 2, +0, +1,/ 2, 0, 2,/' heads rank0
 falsified "a rope's scaling" 'LAYER_attention' 's/4\.5/4.25/' scaled rank0
 falsified "a learning rate" ' 0\.003,' 's/0\.003/0.0030001/'
 falsified "where a stage is at home" '^    \{1, MEMORY_DEVICE, 0, ' 's/, 0,/, 8,/'

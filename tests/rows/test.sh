@@ -57,6 +57,7 @@ near "GPT with a tied table" 1f1b -D tensor=2 -D tied=true "${gpt[@]}"
 near "GPT in braided pairs" dualpipev -D workers=2 -D batches=8 -D tensor=2 "${gpt[@]}"
 near "GPT between shards" fsdp_tp "${gpt[@]}"
 near "Llama in teams of 2" zb_h1 -D tensor=2 "${llama[@]}"
+near "Llama with norms of heads in teams of 2" zb_h1 -D tensor=2 "${llama[@]}" -D qk_norm=true
 
 # ---- between processes ----
 

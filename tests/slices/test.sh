@@ -52,11 +52,11 @@ team_everything -D tensor=2 -D split=true -D recompute=true -D offload=true -D h
 TABLE
 done
 
-# A scaled rope, by what is whole: each slice knows where its rows are. And another eps.
+# A scaled rope, by what is whole: each slice knows where its rows are. And another eps. And norms of heads, in front of it.
 scaled="-D rope_factor=8 -D rope_low=1 -D rope_high=4 -D rope_context=16 -D eps=0.01"
 M="--model schedules/models/llama.lua --data $text -D width=16 -D heads=2 -D kv_heads=2 -D context=24 -D rows=2 -D layers=2 -D batches=2"
 steps=2
-for what in "$scaled" "-D rope_factor=3"; do
+for what in "$scaled" "-D rope_factor=3" "-D qk_norm=true -D eps=0.1"; do
     # shellcheck disable=SC2086
     whole=$(losses schedules/serial.lua $M -D stages=1 $what)
     for flags in "-D cut=3,5,16 -D away=0" "-D away=0 -D slices=24" "-D away=0 --recompute" "--device cuda" \

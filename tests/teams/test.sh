@@ -97,6 +97,31 @@ for set in "2,2,2 3,4" "2,2,2 6,7" "2,2,2 7,8" "4,4,4 3,7" "2,2,4 3,4" "2,2,1 3,
     expect "teams of ${set% *}, cut at ${set#* }: losses within 1e-5 ($far)" yes "$(near "$far")"
 done
 
+# Norms of each head's queries and keys: members that divide the heads add up the gradients of scales that all have in common,
+# wherever cuts are, and under whatever becomes of a stage's weights; those of a stage that is whole each have all of it.
+heads=(--model schedules/models/llama.lua -D qk_norm=true -D kv_heads=4 "${gpt[@]:2}")
+for set in "1f1b tensor=2" "1f1b tensor=4" "zb_h1 tensor=2" "fsdp tensor=2" "fsdp_tp tensor=2" "zero2 tensor=2" "weipipe tensor=2" \
+    "seq1f1b tensor=2" "zbv tensor=2 clip=0.1" "1f1b tensor=2 clip=0.1 post_validation=true" "1f1b tensor=2 tied=true"; do
+    read -ra more <<<"${set#* }"
+    far=$(timeout 120 "$PIANOLA" run "schedules/${set%% *}.lua" "${more[@]/#/-D}" "${heads[@]}" --steps 4 --compare --json 2>/dev/null |
+        field one_rank_largest_difference)
+    expect "$set, norms of heads: losses within 1e-5 ($far)" yes "$(near "$far")"
+done
+sed 's/attention {/headnorm { eps = 0.1 }, &/' "$room/parted.lua" >"$room/normed.lua"
+for set in "2,2,2 3,4" "2,2,2 3,5" "2,2,2 4,5" "4,4,4 3,4" "2,2,4 3,4" "2,2,1 3,4" "4,4,2 6,8" "4,2,2 3,4" "4,2,2 4,5"; do
+    far=$(timeout 120 "$PIANOLA" run "$room/sizes.lua" -D sizes=${set% *} -D cut=${set#* } --model "$room/normed.lua" \
+        "${gpt[@]:2}" --steps 4 --compare --json 2>/dev/null | field one_rank_largest_difference)
+    expect "norms of heads, teams of ${set% *}, cut at ${set#* }: losses within 1e-5 ($far)" yes "$(near "$far")"
+done
+
+# Their gradient is proved to be the sum over both members.
+"$PIANOLA" show schedules/1f1b.lua -D workers=2 -D stages=2 -D batches=2 -D tensor=2 "${heads[@]:0:6}" --format streams >"$room/streams"
+expect "norms of heads: the text is proved" 0 "$("$PIANOLA" verify "$room/streams" >/dev/null 2>&1; echo $?)"
+sed '/^B 0\.1 1/s/ du+=wgrad(0)//' "$room/streams" >"$room/without"
+expect "without a member's last part it is refuted" \
+    "U 0: its gradient has 3 of 4 contributions; it must be the sum over all 2 microbatches of all members, each once" \
+    "$("$PIANOLA" verify "$room/without" 2>&1 | sed -n '2s/.*: U/U/p')"
+
 # ---- between processes ----
 
 wanted=$(in_process schedules/1f1b.lua -D workers=2 -D stages=2 "${integers[@]}" --steps 4)
@@ -121,6 +146,13 @@ for how in tcp mpi; do
     $how tied 4 --steps 3 --data "${gpt[3]}" --deadline 60
     ended 90
     expect "a tied GPT in teams over $how: the bits of one process" "$wanted" "$(weights)$(said 'error:')"
+done
+compiled heads 1f1b "${small[@]}" -D tensor=2 --model schedules/models/llama.lua -D qk_norm=true
+wanted=$(in_process schedules/1f1b.lua "${small[@]}" -D tensor=2 "${heads[@]:0:4}" "${gpt[@]:2}" --steps 3)
+for how in tcp mpi; do
+    $how heads 4 --steps 3 --data "${gpt[3]}" --deadline 60
+    ended 90
+    expect "norms of heads in teams over $how: the bits of one process" "$wanted" "$(weights)$(said 'error:')"
 done
 grep -qE 'LAYER_linear.*SPLIT_COLUMNS, 1, 2, \{32, 32, 32\}' "$room/gpt/rank1.cu"
 expect "queries, keys and values are each divided" 0 $?
@@ -172,6 +204,16 @@ expect "two members go on as if they had never stopped" \
     "$(in_process schedules/1f1b.lua "${small[@]}" -D tensor=2 "${tied[@]}" --steps 5)" "$(weights)"
 expect "the whole table is exported" "256 x 32" "$("$PIANOLA" export-weights "$saved" -o "$room/all.safetensors" >/dev/null &&
     grep -aoE '"layer.0.token":\{[^}]*"shape":\[[0-9,]*\]' "$room/all.safetensors" | sed -E 's/.*\[([0-9]+),([0-9]+)\]/\1 x \2/')"
+# Scales that members have in common, of all heads, and of a rank alone.
+rm -r "$saved"
+compiled heads_one serial -D stages=2 "${small[@]:4}" --model schedules/models/llama.lua -D qk_norm=true
+leg heads 4 2 "${data[@]}"
+was=$(weights)
+leg heads_one 1 2 "${data[@]}"
+expect "one rank reads the scales that two members share" "$was" "$(weights)"
+leg heads 4 5 "${data[@]}"
+expect "members go on as if they had never stopped" \
+    "$(in_process schedules/1f1b.lua "${small[@]}" -D tensor=2 "${heads[@]:0:4}" "${gpt[@]:2}" --steps 5)" "$(weights)"
 rm -r "$saved"
 leg gpt 4 5 "${data[@]}" # for what follows
 # What does not fit is named, as the whole that it is.
@@ -200,9 +242,11 @@ for flags in "" "--messages put" "--reduce ordered" "--no-graph"; do
     expect "1f1b in teams, a GPU each, $flags" "$wanted" "$(over_nccl integers 4 --steps 4 $flags)"
 done
 # Sums of bf16, in fp32, in the members' order, rounded once: the same bits by every transport that promises an order.
-for precision in fp32 bf16 "bf16 -D tied=true"; do
+for precision in fp32 bf16 "bf16 -D tied=true" "bf16 -D qk_norm=true -D kv_heads=4"; do
     # shellcheck disable=SC2206
-    set=(-D precision=$precision --model schedules/models/gpt.lua) precision=${precision// /_}
+    set=(-D precision=$precision --model schedules/models/gpt.lua)
+    [[ $precision != *qk_norm* ]] || set[${#set[@]}-1]=schedules/models/llama.lua
+    precision=${precision// /_}
     compiled $precision serial -D tensor=4 "${small[@]:4}" "${set[@]}"
     wanted=$(in_process schedules/serial.lua -D tensor=4 "${small[@]:4}" "${set[@]}" --steps 3 --device cuda)
     for flags in "--messages put" "--reduce ordered"; do

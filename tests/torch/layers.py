@@ -139,6 +139,15 @@ def attention(context, heads, kv_heads, rope, scaling=(0, 0, 0, 0)):
     return forward
 
 
+def headnorm(heads, kv_heads, eps):
+    def forward(x, w, v, b):
+        dim = x.shape[1] // (heads + 2 * kv_heads)
+        q, k, values = x.reshape(len(x), -1, dim).split([heads, kv_heads, kv_heads], 1)
+        y = F.rms_norm(q, (dim,), w[0], eps), F.rms_norm(k, (dim,), w[1], eps), values
+        return torch.cat(y, 1).reshape(x.shape)
+    return forward
+
+
 def dropped(p):
     """Which are dropped is the seed's affair; the share of them, and what becomes of the others, is PyTorch's."""
     def forward(x, w, v, b):
@@ -212,6 +221,10 @@ def cases():
                    attention(context, heads, kv_heads, rope, scaling), context=context, heads=heads, kv_heads=kv_heads,
                    rope=rope, scaling=scaling, bf16=2,
                    note=f"{heads} heads of {dim}, {kv_heads} of keys, rope {rope}, scaled by {scaling[0]:g}")
+    for rows, heads, kv_heads, dim, eps in [(48, 4, 2, 16, 0.0), (7, 3, 1, 13, 1e-2), (130, 2, 2, 8, 1e-6), (9, 16, 8, 128, 1e-6)]:
+        columns = (heads + 2 * kv_heads) * dim
+        yield Case("headnorm", rows, columns, columns, headnorm(heads, kv_heads, eps or 1e-5), [(dim,), (dim,)],
+                   heads=heads, kv_heads=kv_heads, number=eps, note=f"{heads} heads of {dim}, {kv_heads} of keys, eps {eps or 1e-5}")
     for context, experts, top, capacity, balance in [(12, 4, 1, 12, 0.0), (12, 4, 2, 12, 0.5), (20, 4, 2, 8, 0.25)]:
         yield Case("route", 2 * context, 24, 24, mixture(context, experts, top, capacity, balance),
                    [(24, experts), (experts, 24, 40), (experts, 40, 24)], context=context, experts=experts, top=top,

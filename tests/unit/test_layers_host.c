@@ -1,171 +1,7 @@
 /* Every layer against itself in double precision, differentiated numerically; and the promises of the sweeps. */
 #include "layers/host.h"
 #include "handmade.h"
-#include <criterion/criterion.h>
-#include <math.h>
-
-/* ---- the reference: a stage's forward in double, straight from the formulas ---- */
-
-struct reference {
-    const struct rt_model *m;
-    const struct rt_stage *s;
-    const struct rt_batch *batch;
-    double *w, *x; /* parameters as the stage lays them out, and the stage's input */
-    double *v;     /* the token table, where one is shared */
-    double *dy;    /* the objective is sum(dy * y), or the loss / batches */
-    double *y;     /* the stage's output, after objective() */
-};
-
-static void ref_linear(const struct rt_layer *l, const double *w, const double *x, double *y) {
-    bool bias = l->nparam > (int64_t)l->in * l->out;
-    for (int r = 0; r < l->rows; r++)
-        for (int j = 0; j < l->out; j++) {
-            double sum = bias ? w[l->in * l->out + j] : 0;
-            for (int i = 0; i < l->in; i++)
-                sum += x[r * l->in + i] * w[i * l->out + j];
-            y[r * l->out + j] = sum;
-        }
-}
-
-static void ref_unembedding(const struct rt_layer *l, const double *v, const double *x, double *y) {
-    for (int r = 0; r < l->rows; r++)
-        for (int j = 0; j < l->out; j++) {
-            y[r * l->out + j] = 0;
-            for (int i = 0; i < l->in; i++)
-                y[r * l->out + j] += x[r * l->in + i] * v[j * l->in + i];
-        }
-}
-
-static void ref_layernorm(const struct rt_layer *l, const double *w, const double *x, double *y) {
-    for (int r = 0; r < l->rows; r++, x += l->in, y += l->in) {
-        double mean = 0, var = 0;
-        for (int j = 0; j < l->in; j++)
-            mean += x[j] / l->in;
-        for (int j = 0; j < l->in; j++)
-            var += (x[j] - mean) * (x[j] - mean) / l->in;
-        for (int j = 0; j < l->in; j++)
-            y[j] = w[j] * (x[j] - mean) / sqrt(var + 1e-5) + w[l->in + j];
-    }
-}
-
-static void ref_rmsnorm(const struct rt_layer *l, const double *w, const double *x, double *y) {
-    for (int r = 0; r < l->rows; r++, x += l->in, y += l->in) {
-        double square = 0;
-        for (int j = 0; j < l->in; j++)
-            square += x[j] * x[j] / l->in;
-        for (int j = 0; j < l->in; j++)
-            y[j] = w[j] * x[j] / sqrt(square + 1e-5);
-    }
-}
-
-/* Column i of head h, of queries and keys counted together, turned by rope. */
-static double ref_turned(const struct rt_layer *l, const double *x, int r, int h, int i) {
-    int dim = l->out / l->heads, half = dim / 2;
-    const double *at = x + r * l->in + h * dim;
-    if (l->rope == 0)
-        return at[i];
-    double angle = r % l->context * pow(l->rope, -2.0 * (i % half) / dim);
-    return i < half ? at[i] * cos(angle) - at[i + half] * sin(angle) : at[i] * cos(angle) + at[i - half] * sin(angle);
-}
-
-static void ref_attention(const struct rt_layer *l, const double *x, double *y) {
-    int dim = l->out / l->heads;
-    static double turned[4096];
-    int heads = l->heads + l->kv_heads;
-    for (int i = 0; i < l->rows * heads * dim; i++)
-        turned[i] = ref_turned(l, x, i / (heads * dim), i / dim % heads, i % dim);
-    for (int r = 0; r < l->rows; r++)
-        for (int h = 0; h < l->heads; h++) {
-            int first = r / l->context * l->context, kv = h / (l->heads / l->kv_heads);
-            double p[130], total = 0, *to = y + r * l->out + h * dim;
-            for (int k = first; k <= r; k++) {
-                double dot = 0;
-                for (int i = 0; i < dim; i++)
-                    dot += turned[(r * heads + h) * dim + i] * turned[(k * heads + l->heads + kv) * dim + i];
-                total += p[k - first] = exp(dot / sqrt(dim));
-            }
-            for (int i = 0; i < dim; i++) {
-                to[i] = 0;
-                for (int k = first; k <= r; k++)
-                    to[i] += p[k - first] / total * x[k * l->in + (heads + kv) * dim + i];
-            }
-        }
-}
-
-static double gelu(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
-
-static void ref_elements(const struct reference *f, const struct rt_layer *l, const double *w, const double *x,
-                         double *y) {
-    for (int i = 0; i < l->rows * l->out; i++)
-        switch (l->kind) {
-        case LAYER_embedding:
-            y[i] = (f->v ? f->v : w)[f->batch->token[i / l->out] * l->out + i % l->out];
-            y[i] *= l->number > 0 ? (double)l->number : 1;
-            if (l->context > 0)
-                y[i] += w[((f->v ? 0 : f->m->vocab) + i / l->out % l->context) * l->out + i % l->out];
-            break;
-        case LAYER_relu: y[i] = x[i] > 0 ? x[i] : 0; break;
-        case LAYER_gelu: y[i] = gelu(x[i]); break;
-        case LAYER_silu: y[i] = x[i] / (1 + exp(-x[i])); break;
-        default: y[i] = x[i];
-        }
-}
-
-static void ref_gated(const struct rt_layer *l, const double *x, double *y) {
-    for (int r = 0; r < l->rows; r++, x += l->in, y += l->in / 2)
-        for (int j = 0; j < l->in / 2; j++)
-            y[j] = (l->kind == LAYER_geglu ? gelu(x[j]) : x[j] / (1 + exp(-x[j]))) * x[l->in / 2 + j];
-}
-
-static double ref_loss(const struct reference *f, const struct rt_layer *l, const double *x) {
-    double loss = 0;
-    for (int r = 0; r < l->rows; r++, x += l->in) {
-        double total = 0;
-        for (int j = 0; j < l->in; j++)
-            total += l->kind == LAYER_mse ? pow(x[j] - (double)f->batch->y[r * l->in + j], 2) / 2 : exp(x[j]);
-        loss += (l->kind == LAYER_mse ? total : log(total) - x[f->batch->target[r]]) / l->rows;
-    }
-    return loss / f->m->batches;
-}
-
-static double objective(struct reference *f) {
-    const struct rt_stage *s = f->s;
-    static double value[40][4096];
-    int open[8], depth = 0;
-    memcpy(value[0], f->x, sizeof value[0]);
-    for (int k = 0; k < s->nlayers; k++) {
-        const struct rt_layer *l = &s->layer[k];
-        const double *w = f->w + l->param / 4, *x = value[k];
-        double *y = value[k + 1];
-        cr_assert(k < 39 && l->rows * (l->in > l->out ? l->in : l->out) <= 4096);
-        if (l->kind == LAYER_linear)
-            ref_linear(l, w, x, y);
-        else if (l->kind == LAYER_unembedding)
-            ref_unembedding(l, f->v, x, y);
-        else if (l->kind == LAYER_layernorm)
-            ref_layernorm(l, w, x, y);
-        else if (l->kind == LAYER_rmsnorm)
-            ref_rmsnorm(l, w, x, y);
-        else if (l->kind == LAYER_swiglu || l->kind == LAYER_geglu)
-            ref_gated(l, x, y);
-        else if (l->kind == LAYER_attention)
-            ref_attention(l, x, y);
-        else if (l->kind == LAYER_cross_entropy || l->kind == LAYER_mse)
-            return ref_loss(f, l, x);
-        else
-            ref_elements(f, l, w, x, y);
-        if (l->kind == LAYER_fork)
-            open[depth++] = k;
-        if (l->kind == LAYER_join)
-            for (int i = 0, from = open[--depth]; i < l->rows * l->out; i++)
-                y[i] += value[from][i];
-    }
-    f->y = value[s->nlayers];
-    double sum = 0;
-    for (int i = 0; i < s->layer->rows * s->layer[s->nlayers - 1].out; i++)
-        sum += f->dy[i] * f->y[i];
-    return sum;
-}
+#include "layer_reference.h"
 
 /* ---- the comparison ---- */
 
@@ -319,6 +155,28 @@ Test(layers_host, rmsnorm) { CHECK(13, {LAYER_rmsnorm, 0}); }
 Test(layers_host, attention) {
     CHECK(12, {LAYER_attention, 1});
     CHECK(36, {LAYER_attention, 4});
+}
+static void check_headnorm(int columns, int heads, int kv_heads, int rope, int cut) { /* after so many layers */
+    struct model *m = model_tokens(12, 6, 11, 3);
+    add(m, LAYER_embedding, 8);
+    add(m, LAYER_linear, columns);
+    add(m, LAYER_headnorm, 0);
+    add(m, LAYER_attention, heads);
+    m->layer[3].kv_heads = kv_heads;
+    m->layer[3].rope = rope;
+    add(m, LAYER_linear, 11);
+    add(m, LAYER_cross_entropy, 0);
+    m->cut = (int[]){1, cut};
+    m->ncut = 2;
+    check_stage(m, 3, 1);
+    check_stage(m, 3, 2);
+}
+Test(layers_host, headnorm) { /* with attention, which turns what it makes; and each in a stage of its own */
+    check_headnorm(36, 2, 0, 0, 5);
+    check_headnorm(40, 6, 2, 100, 5);
+    check_headnorm(70, 3, 1, 10000, 5);
+    check_headnorm(40, 6, 2, 100, 3);
+    check_headnorm(40, 6, 2, 100, 2);
 }
 static void check_attention(int context, int sequences, int columns, int heads, int kv_heads, int rope) {
     struct model *m = model_tokens(context * sequences, context, 11, 3);
@@ -591,7 +449,32 @@ static void adds_to_its_gradient(int kind, int64_t n) { /* as above; its values 
         cr_assert_float_eq(dw[i], 2 * once[i], 1e-6f);
     cr_assert(fabsf(once[0]) > 1e-4f);
 }
+/* Two heads of queries and one of keys: a head's gradient is added to the other's. */
+static void heads_add_to_one_gradient(void) {
+    struct model *m = model_tokens(8, 4, 8, 1);
+    add(m, LAYER_embedding, 16);
+    add(m, LAYER_headnorm, 0);
+    add(m, LAYER_attention, 2);
+    m->layer[2].kv_heads = 1;
+    add(m, LAYER_cross_entropy, 0);
+    struct stage *st = cost_stages(spec_of(m, 1));
+    const struct rt_layer *l = &st->rt.layer[1];
+    cr_assert(l->nparam == 8 && l->heads == 2 && l->kv_heads == 1);
+    struct bench r = bench_of(st, 1, random_batch(&m->rt));
+    float *dw = r.at->dw + l->param / 4, once[8];
+    host_init(&m->rt, &st->rt, r.at->w, 3);
+    for (int i = 0; i < 8; i++)
+        cr_assert(r.at->w[l->param / 4 + i] == 1);
+    run_forward(&m->rt, &r);
+    host_backward(&m->rt, &st->rt, r.at, true, true);
+    memcpy(once, dw, sizeof once);
+    r.at->first = false;
+    host_backward(&m->rt, &st->rt, r.at, false, true);
+    for (int i = 0; i < 8; i++)
+        cr_assert_float_eq(dw[i], 2 * once[i], 1e-6f);
+}
 Test(layers_host, norms_add_to_their_gradient) {
+    heads_add_to_one_gradient();
     adds_to_its_gradient(LAYER_layernorm, 8);
     adds_to_its_gradient(LAYER_rmsnorm, 4);
 }
