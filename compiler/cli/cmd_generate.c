@@ -84,8 +84,9 @@ static struct tokens read_prompt(const struct settings *settings, struct tokeniz
         add_id(&tokens, begins);
         add_text(&tokens, t, "assistant\n");
     } else {
-        if (begin_of_text(t) >= 0)
-            add_id(&tokens, begin_of_text(t));
+        const struct around *front = in_front_of_text(t);
+        for (int i = 0; i < front->n; i++)
+            add_id(&tokens, front->id[i]);
         add_text(&tokens, t, settings->prompt);
     }
     if (tokens.n == 0)
