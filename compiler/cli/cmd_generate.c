@@ -28,6 +28,7 @@ static struct decode_model read_model(const struct settings *settings) {
     float **weight = NEW(float *, sets);
     for (int s = 0; s < sets; s++)
         stage[s] = st[s].rt;
+    tell_difference(settings->weights, st, sets);
     const char *refused = decode_refuses(&sp->model->rt, stage, sp->stages);
     if (refused)
         die("%s: %s", settings->args.model, refused);

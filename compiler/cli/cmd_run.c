@@ -265,6 +265,8 @@ int cmd_run(const struct settings *settings) {
         model_of_weights(&c.args, settings->weights);
     compile_all(&c, "");
     check_run(&c, settings);
+    if (settings->weights)
+        tell_difference(settings->weights, c.stage, c.spec->stages + c.spec->names.sets);
     char why[512];
     struct rt_model model = trained_model(c.spec, c.program);
     struct data *data = data_open(&model, settings->data, settings->seed, why, sizeof why);

@@ -1,6 +1,6 @@
 /* The model that a file of weights is of: its sizes are in a GGUF file's metadata, or in the config.json that lies
  * beside safetensors. Each architecture is one of the shipped scripts. */
-#include "../../runtime/store/named.h"
+#include "../../runtime/store/import.h"
 #include "base/gguf_meta.h"
 #include "base/read_file.h"
 #include "base/read_json.h"
@@ -182,9 +182,7 @@ static struct described of_config(const char *path) {
     for (json_open(j, '{'); json_more(j, '}');)
         read_member(j, &d, json_name(j), false);
     json_close(j);
-    if (!d.architecture)
-        die("%s: has no model_type", path);
-    bool gpt2 = strcmp(d.architecture, "gpt2") == 0;
+    bool gpt2 = d.architecture && strcmp(d.architecture, "gpt2") == 0;
     d.tied |= gpt2 && !d.untied; /* defaults of transformers */
     d.eps = isnan(d.eps) ? gpt2 ? 1e-5 : 1e-6 : d.eps;
     d.rotated *= columns_of_head(&d); /* it is a part of them */
@@ -290,10 +288,14 @@ static const struct architecture *known(const struct described *d) {
         tame(d->architecture), names.s);
 }
 
+static const char *config_beside(const char *weights) {
+    const char *slash = strrchr(weights, '/');
+    return format("%.*sconfig.json", slash ? (int)(slash - weights) + 1 : 0, weights);
+}
+
 void model_of_weights(struct script_args *args, const char *weights) {
     struct gguf_meta g;
-    const char *slash = strrchr(weights, '/');
-    const char *config = format("%.*sconfig.json", slash ? (int)(slash - weights) + 1 : 0, weights);
+    const char *config = config_beside(weights);
     if (args->model)
         return;
     bool gguf = gguf_map(weights, &g);
@@ -302,6 +304,8 @@ void model_of_weights(struct script_args *args, const char *weights) {
     if (!gguf && access(config, R_OK) != 0)
         die("%s: no config.json lies beside it, which would say its model; give that with --model", weights);
     struct described d = gguf ? of_gguf(&g) : of_config(config);
+    if (!d.architecture)
+        die("%s: has no model_type", config);
     const struct architecture *architecture = known(&d);
     if (d.other)
         die("%s: %s, which %s cannot say", d.file, d.other, architecture->script);
@@ -319,4 +323,37 @@ void model_of_weights(struct script_args *args, const char *weights) {
     args->set = set;
     args->nset += n;
     fprintf(stderr, "pianola: %s is of --model %s%s\n", weights, args->model, said.s);
+}
+
+/* As transformers understand it: a rope that says no base has 10000. */
+static struct named_said said_by_config(const char *config) {
+    struct named_said said = nothing_said;
+    struct described d = of_config(config);
+    bool rotary = d.architecture && strcmp(d.architecture, "gpt2") != 0;
+    said.rope = isnan(d.rope) && rotary ? 10000 : d.rope;
+    said.eps = d.eps;
+    said.head = columns_of_head(&d);
+    said.factor = d.factor;
+    said.low = d.low;
+    said.high = d.high;
+    said.context = d.trained;
+    if (rotary)
+        snprintf(said.scaling, sizeof said.scaling, "%s", d.scaling ? tame(d.scaling) : "none");
+    return said;
+}
+
+void tell_difference(const char *weights, const struct stage *st, int n) {
+    char why[1000];
+    struct named_file *file = named_open(weights, why, sizeof why);
+    if (!file) /* who reads it says why */
+        return;
+    const char *config = config_beside(weights);
+    bool beside = !named_is_gguf(file) && access(config, R_OK) == 0;
+    struct named_said said = beside ? said_by_config(config) : *named_said(file);
+    for (int s = 0; s < n; s++)
+        if (import_differs(file, beside ? config : weights, &said, &st[s].rt, why, sizeof why)) {
+            fprintf(stderr, "pianola: warning: %s\n", why);
+            break;
+        }
+    named_close(file);
 }

@@ -176,6 +176,12 @@ static void check_weights(struct rank_run *run) {
         ok = import_check(run->start.weights, run->program.model, &run->program.stage[k->home[h].stage], why,
                           sizeof why);
     world_verdict(&run->world, ok, why);
+    for (int h = 0; h < k->nhomes; h++)
+        if (import_differs(run->start.weights, run->flags.weights, named_said(run->start.weights),
+                           &run->program.stage[k->home[h].stage], why, sizeof why)) {
+            fprintf(stderr, "pianola: rank %d: %s\n", run->world.rank, why);
+            break;
+        }
 }
 
 /* The learning rate goes on as it began: a checkpoint says over how many steps, unless the model does. */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,10 @@ struct named_file {
     struct part *part;
     int nparts;
     bool gguf;
+    struct named_said said;
 };
+
+const struct named_said nothing_said = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, ""};
 
 bool named_add(struct named_list *list, const struct named *tensor) {
     if (list->n == list->cap) {
@@ -102,7 +106,7 @@ static bool add_part(struct named_file *file, const char *path, char *why, size_
     bool gguf = memcmp(part->data, "GGUF", 4) == 0;
     if (gguf && file->nparts == 1) {
         file->gguf = true;
-        return gguf_tensors(path, part->data, part->size, &file->list, why, nwhy);
+        return gguf_tensors(path, part->data, part->size, &file->list, &file->said, why, nwhy);
     }
     return add_safetensors(file, part, path, why, nwhy);
 }
@@ -207,6 +211,7 @@ struct named_file *named_open(const char *path, char *why, size_t nwhy) {
         named_close(file);
         return NULL;
     }
+    file->said = nothing_said;
     bool ok = ends_in(path, ".json") ? read_index(file, why, nwhy) : add_part(file, path, why, nwhy);
     if (ok && file->list.n > 0)
         qsort(file->list.at, file->list.n, sizeof *file->list.at, by_name);
@@ -218,6 +223,7 @@ struct named_file *named_open(const char *path, char *why, size_t nwhy) {
 
 const char *named_path(const struct named_file *file) { return file->path; }
 bool named_is_gguf(const struct named_file *file) { return file->gguf; }
+const struct named_said *named_said(const struct named_file *file) { return &file->said; }
 const struct named_list *named_all(const struct named_file *file) { return &file->list; }
 
 struct named *named_find(struct named_file *file, const char *name) {

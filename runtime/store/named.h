@@ -20,6 +20,14 @@ struct named_list {
     struct named *at;
     size_t n, cap;
 };
+/* What a file says of its model besides tensors: the base of its rope, how that is scaled, what norms add to a
+ * variance, and the columns of a head. NAN: nothing. scaling: "none", "linear", "llama3" or another; "": not said. */
+struct named_said {
+    double rope, factor, low, high, context, eps, head;
+    char scaling[16];
+};
+extern const struct named_said nothing_said;
+
 /* False: no memory. */
 bool named_add(struct named_list *list, const struct named *tensor);
 
@@ -31,6 +39,7 @@ const char *named_path(const struct named_file *file);
 bool named_is_gguf(const struct named_file *file);
 struct named *named_find(struct named_file *file, const char *name); /* NULL: not there */
 const struct named_list *named_all(const struct named_file *file);   /* sorted by name */
+const struct named_said *named_said(const struct named_file *file);  /* by GGUF's metadata */
 /* Of all names, types and shapes, and of a few bytes of each tensor: tells two models apart, or two trainings of one,
  * without reading all of either. */
 uint64_t named_hash(const struct named_file *file);

@@ -67,6 +67,30 @@ expect "rope that it does not" 1 "$(first "$room/scaled.gguf" "${said[@]}" | gre
 expect "rope that it scales otherwise" 1 "$(first "$room/shorter.gguf" -D rope_factor=32 -D rope_low=1 -D rope_high=4 -D rope_context=8192 "${said[@]}" | grep -c "${other/scaled/shorter}")"
 expect "generate" 1 "$("$PIANOLA" generate --weights "$room/scaled.gguf" --model schedules/models/llama.lua -D layers=2 -D inner=96 --prompt a 2>&1 | grep -c "$other")"
 
+# What a weight's shape does not tell, and a script says otherwise than the file: both numbers are told.
+warned() { "$PIANOLA" "${@:2}" 2>&1 | sed -n "s|^pianola: warning: $1||p;s/.*error: //p"; }
+other=(run schedules/1f1b.lua -D workers=2 -D batches=2 "${model[@]}" --steps 0)
+for file in F32.gguf F32.safetensors model.safetensors.index.json; do
+    from=$room/$file
+    [ $file = F32.gguf ] || from=$room/config.json
+    expect "$file: the same" "" "$(warned "" "${other[@]}" --weights "$room/$file")"
+    for case in "rope=20000|10000 for the base of rope, but layer 4 has rope = 20000" \
+        "rope_factor=2|1 for the factor of rope's scaling, but layer 4 has rope_factor = 2" \
+        "eps=1e-6|1e-05 for what norms add to a variance, but layer 2 has eps = 1e-06" \
+        "heads=8 -D kv_heads=4 -D dim=8|16 for the columns of a head, but layer 4 has dim = 8"; do
+        # shellcheck disable=SC2086
+        expect "$file: ${case%%|*}" " says ${case#*|}: the file's model is another" "$(warned "$from" "${other[@]}" --weights "$room/$file" -D ${case%%|*})"
+    done
+done
+expect "linear: the script has none" " says 4 for the factor of rope's scaling, but layer 4 has rope_factor = 1: the file's model is another" \
+    "$(warned "$room/linear.gguf" "${other[@]}" --weights "$room/linear.gguf")"
+expect "linear: it has" "" "$(warned "" "${other[@]}" --weights "$room/linear.gguf" -D rope_factor=4)"
+expect "linear: Llama 3's" " says 0 for the context of rope's scaling, but layer 4 has rope_context = 8192: the file's model is another" \
+    "$(warned "$room/linear.gguf" "${other[@]}" --weights "$room/linear.gguf" -D rope_factor=4 -D rope_low=1 -D rope_high=4 -D rope_context=8192)"
+expect "no script, but a parameter" 1 "$("$PIANOLA" run schedules/serial.lua -D batches=1 -D context=64 -D rows=1 -D rope=20000 --data "$room/text" --weights "$room/F32.gguf" --steps 0 2>&1 | grep -c "but layer 4 has rope = 20000:")"
+expect "generate" 1 "$("$PIANOLA" generate --weights "$room/F32.gguf" --model schedules/models/llama.lua -D layers=2 -D inner=96 -D rope=500 --prompt a --tokens 1 2>&1 | grep -c "10000 for the base of rope, but layer 4 has rope = 500:")"
+expect "ranks" "" "$(ranks "$room/linear.gguf" "$room/linear.gguf" | grep error; grep -q "rank 1: $room/linear.gguf says 4 for the factor of rope's scaling, but layer [0-9]* has rope_factor = 1:" "$room/out1" || cat "$room/out1")"
+
 # GPT-2's names, and how its products lie. From the file's own config.json, or the script's parameters.
 mkdir "$room/gpt2"
 loss=$(/usr/bin/python3 tests/import/gpt2.py "$room/gpt2" "$room/text" 64)
