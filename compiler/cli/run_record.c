@@ -88,7 +88,7 @@ struct trained train_and_record(const struct compile *c, const struct settings *
                                 const struct data *held_out, int64_t kept) {
     struct record record = {.c = c, .settings = settings, .times = update_times(c->program, c->timeline)};
     bool listens = settings->losses || settings->metrics || settings->loss_svg || held_out;
-    struct listener listener = {listens ? tell : NULL, &record, held_out};
+    struct listener listener = {listens ? tell : NULL, &record, held_out, .times = !settings->cuda};
     char why[512];
     if (strcmp(c->report->unit, "s") == 0)
         record.predicted = NEW(double, record.times.n);
