@@ -78,15 +78,18 @@ static void print_text(const struct compile *c, const struct outcome *outcome) {
     printf("\n");
 }
 
+/* JSON has no number for what is none. */
+static const char *loss_or_null(float loss) { return isfinite(loss) ? format("%.9g", (double)loss) : "null"; }
+
 static void print_json(const struct compile *c, const struct outcome *outcome) {
     printf("{\n  \"schema\": 1,\n  \"schedule\": %s,\n  \"steps\": %lld,\n", quoted(c->spec->name),
            (long long)outcome->steps);
-    printf("  \"loss_first\": %.9g,\n  \"loss_last\": %.9g,\n", outcome->first, outcome->last);
+    printf("  \"loss_first\": %s,\n  \"loss_last\": %s,\n", loss_or_null(outcome->first), loss_or_null(outcome->last));
     printf("  \"seconds_per_step\": %.6g,\n  \"tokens_per_second\": %.6g,\n", outcome->step,
            outcome->tokens_per_second);
     if (outcome->compared)
-        printf("  \"one_rank_largest_difference\": %.9g,\n  \"one_rank_same_weights\": %s,\n", outcome->largest,
-               outcome->same_weights ? "true" : "false");
+        printf("  \"one_rank_largest_difference\": %s,\n  \"one_rank_same_weights\": %s,\n",
+               loss_or_null((float)outcome->largest), outcome->same_weights ? "true" : "false");
     if (outcome->routed.pairs)
         printf("  \"routed_pairs\": %lld,\n  \"dropped_pairs\": %lld,\n", (long long)outcome->routed.pairs,
                (long long)outcome->routed.dropped);
@@ -168,10 +171,13 @@ static void print_plan(const struct compile *c, const struct settings *settings,
 static void tell_first_loss(const struct compile *c, const struct settings *settings, struct data *data) {
     struct trained trained = train(c, settings, data, 1, 0, NULL, (struct listener){0});
     if (settings->json)
-        printf("{\n  \"schema\": 1,\n  \"schedule\": %s,\n  \"steps\": 0,\n  \"loss\": %.9g\n}\n",
-               quoted(c->spec->name), trained.loss[0]);
+        printf("{\n  \"schema\": 1,\n  \"schedule\": %s,\n  \"steps\": 0,\n  \"loss\": %s\n}\n", quoted(c->spec->name),
+               loss_or_null(trained.loss[0]));
     else
         printf("\nloss      %.4f on the first batch; nothing was trained\n", trained.loss[0]);
+    if (!isfinite(trained.loss[0]) && settings->weights)
+        fprintf(stderr, "pianola: warning: %s: the loss is %g: its weights are damaged, or those of another model\n",
+                settings->weights, (double)fabsf(trained.loss[0]));
     host_free(trained.program, trained.arena);
 }
 
@@ -190,9 +196,12 @@ static struct prediction train_alone(const struct compile *c, const struct setti
     return predict_from_one(c, &serial, &alone, steps);
 }
 
-int cmd_run(const struct settings *settings) {
+int cmd_run(const struct settings *given) {
+    struct settings own = *given, *settings = &own;
     struct style style = terminal_style(settings);
     struct compile c = {.args = settings->args};
+    if (settings->every > settings->steps && settings->steps > 0)
+        settings->every = settings->steps; /* or nothing would be validated */
     if (settings->weights)
         model_of_weights(&c.args, settings->weights);
     compile_all(&c, "");

@@ -249,7 +249,7 @@ const struct option_row options[] = {
     {"loss-svg", "FILE", "draw there, at the end, the losses of training and validation", '=', RUN},
     {"val", "FILE", "held-out text, or what tokenize made of it: tell the loss on all of it every --val-every steps",
      '/', RUN},
-    {"val-every", "N", "steps from one validation to the next; default 100", '~', RUN},
+    {"val-every", "N", "steps from one validation to the next; default 100, or all steps if there are fewer", '~', RUN},
     {"list", NULL, "instead of a schedule: the schedules that came with the program", 'L', SHOW},
     {"watch", NULL,
      "draw again, in a terminal, whenever the script, its model or its cluster changes, and say what that changed; "

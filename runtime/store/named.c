@@ -85,6 +85,7 @@ static bool add_safetensors(struct named_file *file, struct part *part, const ch
         struct named named = {.name = tensor->name,
                               .nname = strlen(tensor->name),
                               .ndims = tensor->ndims,
+                              .unread = tensor->unread,
                               .type = tensor->type,
                               .data = part->data + tensor->at,
                               .bytes = tensor->end - tensor->at};
@@ -112,24 +113,6 @@ static bool add_part(struct named_file *file, const char *path, char *why, size_
 }
 
 /* ---- an index: {"metadata": {…}, "weight_map": {"name": "file", …}} ---- */
-
-static void skip_plain(struct json *json) {
-    json_take(json, '{');
-    if (json_next(json, '}'))
-        return;
-    do {
-        int64_t n;
-        json_string(json);
-        json_take(json, ':');
-        while (json->at < json->end && *json->at == ' ')
-            json->at++;
-        if (!json->bad && json->at < json->end && *json->at == '"')
-            json_string(json);
-        else
-            json_whole(json, &n);
-    } while (json_next(json, ','));
-    json_take(json, '}');
-}
 
 /* Adds each file once, in the order in which they come first. */
 static bool add_mapped(struct named_file *file, struct json *json, char *why, size_t nwhy) {
@@ -178,7 +161,7 @@ static bool read_index(struct named_file *file, char *why, size_t nwhy) {
             if (strcmp(key, "weight_map") == 0)
                 ok &= add_mapped(file, &json, why, nwhy);
             else
-                skip_plain(&json);
+                json_pass(&json);
         } while (ok && json_next(&json, ','));
         ok = ok && json_take(&json, '}') && json_end(&json) && !json.bad;
     }

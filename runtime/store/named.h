@@ -12,6 +12,7 @@ struct named {
     int32_t ndims;
     int64_t dim[NAMED_DIMS]; /* the last one's elements are next to each other */
     enum values type;
+    const char *unread; /* its type, if that is none whose values are read; or NULL */
     const uint8_t *data;
     int64_t bytes;
     bool used; /* for its readers to set */

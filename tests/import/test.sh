@@ -161,6 +161,46 @@ for kind in llama gpt2 qwen2 llama3; do
             -D context=64 --weights "$room/$kind.trained.hf/model.safetensors" --steps 0 --json 2>/dev/null | sed -nE 's/^  "loss": (.*)/\1/p')" \
             "$(awk 'END { print $3 }' "$room/losses.tsv")")"
 done
+# ---- files of anyone's: buffers that are no weights, of other types; metadata that nobody reads ----
+
+mkdir "$room/odd"
+/usr/bin/python3 - "$room" <<'PY'
+import json, struct, sys
+room = sys.argv[1]
+raw = open(f"{room}/F32.safetensors", "rb").read()
+n, = struct.unpack_from("<Q", raw)
+header, data = json.loads(raw[8:8 + n]), raw[8 + n:]
+def write(name, header, data):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    open(f"{room}/odd/{name}.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
+extra = {k: {"dtype": t, "shape": shape, "data_offsets": [len(data) + at, len(data) + at + 8]} for at, k, t, shape in (
+    (0, "model.layers.0.attn.bias", "BOOL", [1, 1, 4, 2]), (8, "model.layers.1.attn.bias", "I64", []), (16, "model.layers.0.self_attn.rotary_emb.inv_freq", "F64", [1]))}
+escaped = {"__metadata__": {"format": "pt", "é": "a\n\"b\"", "config": "{\"a\": [1, \"\\\\\"]}"}}
+write("buffers", header | extra | escaped, data + bytes(24))
+write("owner", header | {"model.layers.0.other": extra["model.layers.0.attn.bias"]}, data + bytes(8))
+name = "model.layers.1.mlp.up_proj.weight"
+at = header[name]["data_offsets"][0]
+half = [s // 2 if i == 0 else s for i, s in enumerate(header[name]["shape"])]
+write("f64", header | {name: header[name] | {"dtype": "F64", "shape": half}}, data)
+write("f9", header | {name: header[name] | {"dtype": "F9"}}, data)
+write("u", header | {name: header[name] | {"dtype": "U"}}, data)
+write("nan", header, b"\xff" * len(data))
+deep = b'{"__metadata__":' + b'{"a":[' * 300000 + b"]}" * 300000
+write("deep", deep + b"," + json.dumps(header).encode().replace(b'{"__metadata__": {"format": "pt"}, ', b"", 1), data)
+write("open", deep[:-1], data)
+index = json.load(open(f"{room}/model.safetensors.index.json"))
+index["metadata"] = {"total_size": 1.5e9, "parts": [None, {"a": "\"é\\"}, True], "n": -1}
+json.dump(index, open(f"{room}/odd.safetensors.index.json", "w"))
+open(f"{room}/cut.safetensors.index.json", "w").write('{"metadata": {"a": "b')
+PY
+loss=$(sed -n 's/^F32.safetensors //p' "$room/losses")
+for file in odd/buffers.safetensors odd/deep.safetensors odd.safetensors.index.json; do
+    expect "$file" near "$(near "$(first "$room/$file" schedules/serial.lua -D batches=1)" "$loss")"
+done
+expect "weights that are no numbers" "pianola: warning: $room/odd/nan.safetensors: the loss is nan: its weights are damaged, or those of another model
+None" "$("$PIANOLA" run "${model[@]}" schedules/serial.lua -D batches=1 --weights "$room/odd/nan.safetensors" --steps 0 --json 2>"$room/err" |
+    python3 -c 'import json, sys; print(json.load(sys.stdin)["loss"])' >"$room/out"; grep warning "$room/err"; cat "$room/out")"
+
 # ---- what is wrong ----
 
 says() { expect "$1" yes "$(got=$(first "${@:3}"); [[ $got == *"$2"* ]] && echo yes || echo "$got")"; }
@@ -172,6 +212,13 @@ says "of parts" "but weight of layer 3 is 64 x 192, with all its parts, turned" 
 expect "a model without names" \
     "pianola: error: layer 0: the model does not say what it is called in safetensors files; give the layer the field 'hf'" \
     "$("$PIANOLA" run "${serial[@]}" --model schedules/models/gpt.lua --weights "$room/F32.safetensors" --steps 0 2>&1 | grep error)"
+says "a buffer that is none" "tensor model.layers.0.other belongs to no layer of the model" "$room/odd/owner.safetensors" "${serial[@]}"
+says "weights of another type" "tensor model.layers.1.mlp.up_proj.weight: dtype F64; only F32, F16 or BF16 is read here" "$room/odd/f64.safetensors" "${serial[@]}"
+for type in F9 U; do
+    says "no type" "tensor model.layers.1.mlp.up_proj.weight: dtype $type; only F32, F16 or BF16 is read here" "$room/odd/${type,,}.safetensors" "${serial[@]}"
+done
+says "metadata that do not end" "of the header: expected a value" "$room/odd/open.safetensors" "${serial[@]}"
+says "an index that does not" "of the index: a string does not end" "$room/cut.safetensors.index.json" "${serial[@]}"
 head -c 20000 "$room/F32.gguf" >"$room/cut.gguf"
 says "cut off" "lies beyond the end of the file: it was cut off" "$room/cut.gguf" "${serial[@]}"
 head -c 100 "$room/F32.gguf" >"$room/cut.gguf"
