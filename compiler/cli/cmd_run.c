@@ -207,7 +207,7 @@ int cmd_run(const struct settings *given) {
     compile_all(&c, "");
     check_run(&c, settings);
     if (settings->weights)
-        tell_difference(settings->weights, c.stage, c.spec->stages + c.spec->names.sets);
+        tell_difference(settings->weights, c.stage, c.spec->stages + c.spec->names.sets, c.spec->model->rt.context);
     char why[512];
     struct rt_model model = trained_model(c.spec, c.program);
     struct data *data = data_open(&model, settings->data, settings->seed, why, sizeof why);

@@ -141,12 +141,11 @@ static void check_only(struct json_in *j, struct described *d, const char *name)
 
 /* inside: an object that says how rope is scaled. */
 static void read_member(struct json_in *j, struct described *d, const char *name, bool inside) {
-    static const char *const same[][2] = {{"n_layer", "num_hidden_layers"},
-                                          {"n_embd", "hidden_size"},
-                                          {"n_head", "num_attention_heads"},
-                                          {"n_inner", "intermediate_size"},
-                                          {"layer_norm_epsilon", "rms_norm_eps"}}; /* GPT-2's */
-    for (int i = 0; i < 5; i++)
+    static const char *const same[][2] = {
+        {"n_layer", "num_hidden_layers"},           {"n_embd", "hidden_size"},
+        {"n_head", "num_attention_heads"},          {"n_inner", "intermediate_size"},
+        {"max_position_embeddings", "n_positions"}, {"layer_norm_epsilon", "rms_norm_eps"}}; /* GPT-2's */
+    for (int i = 0; i < (int)(sizeof same / sizeof *same); i++)
         name = strcmp(name, same[i][0]) == 0 ? same[i][1] : name;
     bool said = json_peek(j) != 'n';
 #define X(field, key, json)                                                                                            \
@@ -332,6 +331,7 @@ static struct named_said said_by_config(const char *config) {
     bool rotary = d.architecture && strcmp(d.architecture, "gpt2") != 0;
     said.rope = isnan(d.rope) && rotary ? 10000 : d.rope;
     said.eps = d.eps;
+    said.positions = d.positions;
     said.head = columns_of_head(&d);
     said.factor = d.factor;
     said.low = d.low;
@@ -342,7 +342,7 @@ static struct named_said said_by_config(const char *config) {
     return said;
 }
 
-void tell_difference(const char *weights, const struct stage *st, int n) {
+void tell_difference(const char *weights, const struct stage *st, int n, int64_t rows) {
     char why[1000];
     struct named_file *file = named_open(weights, why, sizeof why);
     if (!file) /* who reads it says why */
@@ -350,6 +350,9 @@ void tell_difference(const char *weights, const struct stage *st, int n) {
     const char *config = config_beside(weights);
     bool beside = !named_is_gguf(file) && access(config, R_OK) == 0;
     struct named_said said = beside ? said_by_config(config) : *named_said(file);
+    if (!isnan(said.rope) && (double)rows > said.positions)
+        fprintf(stderr, "pianola: warning: %s says that its model has learned %.0f positions, and these are %lld\n",
+                beside ? config : weights, said.positions, (long long)rows);
     for (int s = 0; s < n; s++)
         if (import_differs(file, beside ? config : weights, &said, &st[s].rt, why, sizeof why)) {
             fprintf(stderr, "pianola: warning: %s\n", why);

@@ -80,7 +80,7 @@ static double read_number(struct reader *r, uint32_t type) {
 
 /* What is kept, by its key behind the name of the architecture. */
 struct kept {
-    double rope, factor, old_factor, eps, heads, width, head;
+    double rope, factor, old_factor, eps, heads, width, head, positions;
     char scaling[16];
 };
 
@@ -95,6 +95,7 @@ static void read_said(struct reader *r, const char *key, size_t n, uint32_t type
                {"attention.layer_norm_epsilon", &kept->eps},
                {"attention.head_count", &kept->heads},
                {"attention.key_length", &kept->head},
+               {"context_length", &kept->positions},
                {"embedding_length", &kept->width}};
     static const char scaling[] = "rope.scaling.type";
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -191,6 +192,7 @@ static struct named_said said_by(const struct kept *kept) {
     struct named_said said = nothing_said;
     said.rope = kept->rope;
     said.eps = kept->eps;
+    said.positions = kept->positions;
     said.factor = isnan(kept->factor) ? kept->old_factor : kept->factor;
     said.head = isnan(kept->head) ? kept->width / kept->heads : kept->head;
     if (kept->scaling[0])
@@ -202,7 +204,7 @@ static struct named_said said_by(const struct kept *kept) {
 
 bool gguf_tensors(const char *path, const uint8_t *data, size_t size, struct named_list *list, struct named_said *said,
                   char *why, size_t nwhy) {
-    struct kept kept = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, ""};
+    struct kept kept = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, ""};
     struct reader r = {path, data, data, data + size, why, nwhy, false, ALIGNMENT};
     size_t before = list->n;
     take(&r, 4); /* GGUF */

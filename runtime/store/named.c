@@ -31,7 +31,7 @@ struct named_file {
     struct named_said said;
 };
 
-const struct named_said nothing_said = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, ""};
+const struct named_said nothing_said = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, ""};
 
 bool named_add(struct named_list *list, const struct named *tensor) {
     if (list->n == list->cap) {

@@ -22,9 +22,10 @@ struct named_list {
     size_t n, cap;
 };
 /* What a file says of its model besides tensors: the base of its rope, how that is scaled, what norms add to a
- * variance, and the columns of a head. NAN: nothing. scaling: "none", "linear", "llama3" or another; "": not said. */
+ * variance, the columns of a head, and how many positions it has learned. NAN: nothing. scaling: "none", "linear",
+ * "llama3" or another; "": not said. */
 struct named_said {
-    double rope, factor, low, high, context, eps, head;
+    double rope, factor, low, high, context, eps, head, positions;
     char scaling[16];
 };
 extern const struct named_said nothing_said;
