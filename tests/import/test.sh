@@ -161,6 +161,15 @@ for kind in llama gpt2 qwen2 llama3; do
             -D context=64 --weights "$room/$kind.trained.hf/model.safetensors" --steps 0 --json 2>/dev/null | sed -nE 's/^  "loss": (.*)/\1/p')" \
             "$(awk 'END { print $3 }' "$room/losses.tsv")")"
 done
+out=$("$PIANOLA" export-weights "$room/llama.saved" --names hf "${small[@]}" -D inner=96 -D rows=1 -D context=2048 --tokenizer "$room/tokenizer.json" -o "$room/longer" 2>&1)
+expect "export: the positions that it has learned" "  \"max_position_embeddings\": 2048, $room/longer/config.json says max_position_embeddings = 2048" \
+    "$(grep max_position "$room/longer/config.json") $(sed -n 's/^pianola: \(.*\), the context of this --model.*/\1/p' <<<"$out")"
+expect "export: a tokenizer beside" "" "$(cmp "$room/tokenizer.json" "$room/longer/tokenizer.json" 2>&1)"
+for file in F32.gguf text; do
+    "$PIANOLA" export-weights "$room/llama.saved" --names hf "${small[@]}" -D inner=96 -D rows=1 --tokenizer "$room/$file" -o "$room/never" >"$room/out" 2>&1
+    expect "export: $file is no tokenizer.json, and nothing is written" "2 1 gone" "$? $(grep -c "error: .*$room/$file: " "$room/out") $([ -e "$room/never" ] || echo gone)"
+done
+
 # ---- files of anyone's: buffers that are no weights, of other types; metadata that nobody reads ----
 
 mkdir "$room/odd"
