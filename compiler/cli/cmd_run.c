@@ -144,9 +144,11 @@ static void check_run(const struct compile *c, const struct settings *settings) 
             die("--steps 0 trains nothing: there is nothing for --%s", written[i].option);
         check_written(written[i].option, written[i].path, c, settings);
         check_apart(written[i].path, settings->held_out);
+        check_apart(written[i].path, settings->weights);
         for (int k = 0; k < i && written[i].path; k++)
-            if (written[k].path)
-                check_apart(written[i].path, written[k].path);
+            if (written[k].path && same_place(written[i].path, written[k].path))
+                die("--%s %s: --%s is written there; name another file", written[i].option, written[i].path,
+                    written[k].option);
     }
 }
 

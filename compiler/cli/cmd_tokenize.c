@@ -156,6 +156,7 @@ static void tokenize(const struct settings *settings) {
     const char *path = settings->output;
     struct work work = {.tokenizer = read_tokenizer(settings->tokenizer)};
     struct data_file **files = NEW(struct data_file *, settings->nfiles);
+    check_apart(path, settings->tokenizer);
     uint8_t head[TOKEN_HEAD] = {0};
     for (int i = 0; i < settings->nfiles; i++) {
         check_apart(path, settings->file[i]);
@@ -225,6 +226,7 @@ static void detokenize(const struct settings *settings) {
     struct text text = {0};
     char why[2 * PATH_MAX];
     check_apart(path, in);
+    check_apart(path, settings->tokenizer);
     if (!read_tokens(file->text, file->size, &tokens, in, why, sizeof why))
         die("%s", why);
     for (int64_t i = 0; i < tokens.n; i++, text.n = 0) /* before anything is written */

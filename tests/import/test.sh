@@ -238,6 +238,14 @@ says "no file" "No such file" "$room/none.gguf" "${serial[@]}"
 says "a folder" "is no file" "$room" "${serial[@]}"
 rm "$room/model-00002-of-00003.safetensors"
 says "a part is missing" "model-00002-of-00003.safetensors: No such file" "$room/model.safetensors.index.json" "${serial[@]}"
+cp "$room/F32.gguf" "$room/own.gguf"
+for option in metrics loss-svg losses timeline; do
+    expect "--$option over the weights" "pianola: error: $room/own.gguf: this file is read; name another to write to" \
+        "$("$PIANOLA" run "${serial[@]}" "${model[@]}" --weights "$room/own.gguf" --steps 1 --$option "$room/own.gguf" 2>&1)"
+done
+expect "weights are not written over" "" "$(cmp "$room/F32.gguf" "$room/own.gguf" 2>&1)"
+expect "two into one file" "pianola: error: --loss-svg $room/../${room##*/}/new: --metrics is written there; name another file" \
+    "$("$PIANOLA" run "${serial[@]}" "${model[@]}" --steps 1 --metrics "$room/new" --loss-svg "$room/../${room##*/}/new" 2>&1)"
 expect "--steps 0 and --compare" "pianola: error: --steps 0 trains nothing: there is nothing for --compare" \
     "$("$PIANOLA" run "${serial[@]}" "${model[@]}" --steps 0 --compare 2>&1)"
 finish

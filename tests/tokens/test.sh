@@ -190,6 +190,9 @@ refused "$room/gone/t.bin: No such file or directory" "$room/a.txt" --tokenizer 
 refused "-: is no regular file, as this is written to" "$room/a.txt" --tokenizer "$T" -o -
 refused "-: a file is mapped, which stdin cannot be; name one" - --tokenizer "$T" "${o[@]}"
 refused "$room/a.txt: this file is read; name another to write to" "$room/a.txt" --tokenizer "$T" -o "$room/a.txt"
+cp "$T" "$room/own.json"
+refused "$room/own.json: this file is read; name another to write to" "$room/a.txt" --tokenizer "$room/own.json" -o "$room/own.json"
+expect "a tokenizer is not written over" "" "$(cmp "$T" "$room/own.json" 2>&1)"
 refused "$room/a.txt: a second document, but the tokenizer has no token that ends a text, such as <|endoftext|>: give one file at a time" \
     "$room/a.txt" "$room/a.txt" --tokenizer "$room/endless.json" "${o[@]}"
 refused "$room/a.txt: byte 0: expected {" "$room/a.txt" --tokenizer "$room/a.txt" "${o[@]}"
@@ -217,6 +220,7 @@ cut_off "$room/model.gguf" 61
 tokens "$room/a.txt" --tokenizer "$T"
 cp "$room/t.bin" "$room/a.bin"
 refused "$room/a.txt: is no file of tokens; \`pianola tokenize\` makes one of a text" --decode "$room/a.txt" --tokenizer "$T"
+refused "$room/own.json: this file is read; name another to write to" --decode "$room/a.bin" --tokenizer "$room/own.json" -o "$room/own.json"
 head -c 1033 "$room/a.bin" >"$room/cut.bin"
 refused "$room/cut.bin: says that it has 5 tokens of 16 bits, but has 1033 bytes instead of 1034: it was cut off, or damaged" --decode "$room/cut.bin" --tokenizer "$T"
 { head -c 1024 "$room/a.bin"; printf '\x06\x01\xff\xff\x00\x00\x00\x00\x00\x00'; } >"$room/cut.bin"
