@@ -60,8 +60,8 @@ const struct command commands[] = {
     {"export-weights", "DIR", "write a checkpoint's weights as one safetensors file, weights.safetensors",
      "  pianola export-weights checkpoints -o gpt.safetensors\n"
      "  pianola export-weights checkpoints --step 200 --json\n"
-     "  pianola export-weights checkpoints --names hf --model schedules/models/llama.lua -D size=SmolLM2-135M -o "
-     "smol\n",
+     "  pianola export-weights checkpoints --names hf --model schedules/models/llama.lua -D size=SmolLM2-135M "
+     "-D context=8192 -o smol\n",
      EXPORT, cmd_export, "folder of checkpoints", false},
     {"tokenize", "FILE ...",
      "text as a model's tokens, for its training: each file is a document, or, if its name ends in .jsonl, each line, "
