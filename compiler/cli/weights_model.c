@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What both kinds of files say. X(field, GGUF's key behind the architecture's name, config.json's); NAN: not said. */
@@ -295,6 +296,9 @@ static const char *config_beside(const char *weights) {
 void model_of_weights(struct script_args *args, const char *weights) {
     struct gguf_meta g;
     const char *config = config_beside(weights);
+    struct stat st;
+    if (stat(weights, &st) == 0 && S_ISDIR(st.st_mode))
+        die("%s: is a folder; name the file in it, such as model.safetensors or model.safetensors.index.json", weights);
     if (args->model)
         return;
     bool gguf = gguf_map(weights, &g);

@@ -62,7 +62,11 @@ static bool map_file(const char *path, struct part *part, char *why, size_t nwhy
     if (!ok)
         snprintf(why, nwhy, "%s: %s", path, strerror(errno));
     else if (!S_ISREG(st.st_mode) || st.st_size < 8) {
-        snprintf(why, nwhy, "%s: %s", path, S_ISREG(st.st_mode) ? "is too short for a file of weights" : "is no file");
+        snprintf(why, nwhy, "%s: %s", path,
+                 S_ISREG(st.st_mode)   ? "is too short for a file of weights"
+                 : S_ISDIR(st.st_mode) ? "is a folder; name the file in it, such as model.safetensors or "
+                                         "model.safetensors.index.json"
+                                       : "is no file");
         ok = false;
     }
     if (ok) {
