@@ -247,6 +247,9 @@ PY
 bytes=$(train --data $text | weights)
 expect "bytes train" no "$(grep -q error <<<"$bytes" && echo yes || echo no)"
 expect "as tokens of 16 bits, to the same bits" "$bytes" "$(train --data "$room/16.bin" | weights)"
+printf '\xff\xff\xff\xff' | cat <(head -c 1104 "$room/32.bin") - <(tail -c +1109 "$room/32.bin") >"$room/wild.bin"
+expect "of 32 bits, beyond the vocabulary" "pianola: error: $room/wild.bin: token 20 is 4294967295, but vocab = 256; use the text itself: this model takes bytes" \
+    "$(train --data "$room/wild.bin" | grep error:)"
 expect "of 32 bits" "$bytes" "$(train --data "$room/32.bin" | weights)"
 tokens $text --tokenizer "$T"
 expect "tokens, for a model of bytes" "pianola: error: $room/t.bin: token 20 is 261, but vocab = 256; use the text itself: this model takes bytes" \
