@@ -345,6 +345,11 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
 struct rt_stamp { /* seconds since the run began */
     double start, end;
 };
+/* How often an instruction ran, and the seconds of its thread's CPU time that this took: those it would take alone. */
+struct rt_took {
+    double seconds;
+    int64_t times;
+};
 /* A step that has ended, from 0. loss[batches]: of each microbatch; when[updates_per_step]: when the last stage's
  * updates had ended, in seconds since the training began. seconds: it took; waited: store/metrics.h; NAN: not measured.
  * validation: the loss after it, on held-out text; NAN: there was none. norm: of the gradient; NAN: it is not clipped.
@@ -365,6 +370,8 @@ struct rt_run {
     float *loss;             /* [steps]: mean over the step's microbatches */
     struct rt_stamp **stamp; /* [rank]: [kept][instructions], of the last `kept` steps; or NULL */
     int64_t kept;
+    struct rt_took **took;    /* [rank]: [instructions], on the host, of the last `timed` steps; or NULL */
+    int64_t timed;
     double *makespan;         /* [steps]: seconds from the first start to the last end */
     double *norm;             /* [steps]: of the gradient, NAN: it is not clipped; or NULL */
     struct rt_routed *routed; /* of all steps; NULL: nobody asks */

@@ -11,13 +11,14 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST_ROWS = 64 }; /* of the prompt, at once */
 
 /* ---- the model ---- */
 
-/* A stage per unit, all on one rank; their weights are read from the file. */
-static struct decode_model read_model(const struct settings *settings) {
+/* A stage per unit, all on one rank; their weights are read from the file. rows: that a sequence may come to have. */
+static struct decode_model read_model(const struct settings *settings, int64_t rows) {
     char why[1000];
     struct spec *sp = script_units(&settings->args, 1, 1);
     if (is_costs(sp))
@@ -28,6 +29,7 @@ static struct decode_model read_model(const struct settings *settings) {
     float **weight = NEW(float *, sets);
     for (int s = 0; s < sets; s++)
         stage[s] = st[s].rt;
+    tell_difference(settings->weights, st, sets, rows);
     const char *refused = decode_refuses(&sp->model->rt, stage, sp->stages);
     if (refused)
         die("%s: %s", settings->args.model, refused);
@@ -84,8 +86,9 @@ static struct tokens read_prompt(const struct settings *settings, struct tokeniz
         add_id(&tokens, begins);
         add_text(&tokens, t, "assistant\n");
     } else {
-        if (begin_of_text(t) >= 0)
-            add_id(&tokens, begin_of_text(t));
+        const struct around *front = in_front_of_text(t);
+        for (int i = 0; i < front->n; i++)
+            add_id(&tokens, front->id[i]);
         add_text(&tokens, t, settings->prompt);
     }
     if (tokens.n == 0)
@@ -205,7 +208,7 @@ static void check_settings(const struct settings *settings) {
         die("`generate` needs --prompt TEXT, to go on from");
 }
 
-/* Where it is not given: in the GGUF file itself, or beside safetensors. */
+/* Where it is not given: in the GGUF file itself, or beside safetensors, as tokenizer.json or in two files. */
 static struct tokenizer *find_tokenizer(const struct settings *settings) {
     const char *slash = strrchr(settings->weights, '/');
     struct gguf_meta g;
@@ -213,8 +216,11 @@ static struct tokenizer *find_tokenizer(const struct settings *settings) {
         return read_tokenizer(settings->tokenizer);
     if (gguf_map(settings->weights, &g))
         return read_tokenizer(settings->weights);
-    return read_tokenizer(
-        format("%.*stokenizer.json", slash ? (int)(slash - settings->weights) + 1 : 0, settings->weights));
+    const char *folder =
+        format("%.*s", slash ? (int)(slash - settings->weights) + 1 : 2, slash ? settings->weights : "./");
+    const char *json = format("%stokenizer.json", folder);
+    bool older = access(json, F_OK) != 0 && access(format("%svocab.json", folder), F_OK) == 0;
+    return read_tokenizer(older ? folder : json);
 }
 
 int cmd_generate(const struct settings *given) {
@@ -223,7 +229,8 @@ int cmd_generate(const struct settings *given) {
     model_of_weights(&settings.args, settings.weights);
     struct tokenizer *t = find_tokenizer(&settings);
     struct tokens prompt = read_prompt(&settings, t);
-    struct decode_model model = read_model(&settings);
+    int64_t few = settings.tokens < INT32_MAX ? settings.tokens : INT32_MAX;
+    struct decode_model model = read_model(&settings, (int64_t)prompt.n + few);
     int64_t most = positions(&model), left = most - (int64_t)prompt.n;
     int32_t vocab = model.m->vocab;
     if (token_limit(t) > (uint32_t)vocab)
@@ -238,6 +245,7 @@ int cmd_generate(const struct settings *given) {
     struct answer answer = {.began = seconds()};
     struct choice *choice = NEW(struct choice, vocab);
     const float *logits = NULL;
+    int64_t turn = settings.chat ? token_named(t, "<|im_end|>") : -1; /* whatever the file says */
     for (size_t at = 0, n; at < prompt.n; at += n) {
         n = prompt.n - at < MOST_ROWS ? prompt.n - at : MOST_ROWS;
         logits = decode_next(d, prompt.id + at, (int32_t)n);
@@ -247,7 +255,7 @@ int cmd_generate(const struct settings *given) {
         int32_t token = draw(&settings, logits, vocab, choice, place);
         if (answer.tokens.n == 0)
             answer.first = seconds();
-        if ((answer.ended = token == end_of_text(t) || token == end_of_turn(t)))
+        if ((answer.ended = token == end_of_text(t) || token == end_of_turn(t) || token == turn))
             break;
         add_id(&answer.tokens, token);
         decode(t, (uint32_t)token, &answer.text);

@@ -4,6 +4,7 @@
 #include "command.h"
 #include "compile.h"
 #include "files.h"
+#include "prediction.h"
 #include "run_record.h"
 #include "runtime_program.h"
 #include "terminal.h"
@@ -13,90 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* ---- the same jobs on one rank ---- */
-
-static struct compile compile_serial(const struct compile *c) {
-    struct spec *sp = NEW(struct spec, 1);
-    *sp = *c->spec;
-    sp->name = "serial";
-    sp->workers = 1;
-    sp->strict = false;
-    sp->link = NULL;
-    sp->speed = NULL;
-    sp->memory = sp->host_memory = INFINITY;
-    sp->offload = NULL;
-    sp->offload_state = NULL;
-    sp->auto_offload = false;
-    bool teams = sp->names.member;
-    join_teams(sp);
-    sp->cap = NEW(int, 1);
-    sp->slots = NEW(int, 1);
-    sp->cap[0] = INT32_MAX;
-    const struct job *job = sp->job;
-    sp->job = NEW(struct job, sp->njobs);
-    memcpy(sp->job, job, sizeof *sp->job * (size_t)sp->njobs);
-    for (int j = 0; j < sp->njobs; j++) {
-        sp->job[j].rank = sp->job[j].home = sp->job[j].pair = 0;
-        sp->job[j].prio = sp->job[j].b;
-    }
-    sp->npairs = 0;
-    sp->update = NULL; /* one rank tells what jobs take, whichever weights they read */
-    sp->nupdates = 0;
-    sp->step = sp->batches;
-    sp->pred = NULL; /* the default dependencies: a custom pred() must not change the result */
-    sp->homes = find_homes(sp);
-    struct compile serial = {.spec = sp, .stage = NEW(struct stage, stage_entries(sp))};
-    memcpy(serial.stage, teams ? cost_stages(sp) : c->stage, sizeof *c->stage * (size_t)stage_entries(sp));
-    cost_homes(sp, serial.stage);
-    sp->stage = serial.stage;
-    compile_all(&serial, "");
-    return serial;
-}
-
-/* ---- the prediction ---- */
-
-/* The predicted makespan, with each job's cost as measured alone on one rank; a team's members take even parts of it.
- */
-static double predict(const struct compile *c, const struct compile *serial, const struct trained *alone) {
-    struct spec sp = *c->spec;
-    int sets = sp.stages + sp.names.sets;
-    struct stage *st = NEW(struct stage, stage_entries(&sp));
-    memcpy(st, c->stage, sizeof *st * (size_t)stage_entries(&sp));
-    double *cost = NEW(double, sets *NOPS); /* of the script's stages */
-    int *n = NEW(int, sets *NOPS);
-    const struct rank *k = &serial->program->rank[0];
-    double took = 0, flop = 0;
-    for (int i = 0; i < k->nins; i++) {
-        const struct instr *x = &k->ins[i];
-        double t = alone->stamp[0][i].end - alone->stamp[0][i].start;
-        cost[x->stage * NOPS + x->op] += t;
-        n[x->stage * NOPS + x->op]++;
-        took += is_job(x->op) ? t : 0;
-        flop += is_job(x->op) ? stage_at(serial->spec, serial->stage, x->stage, x->batch)->flop[x->op] : 0;
-    }
-    sp.flops = flop / took; /* for work that one rank never does: adding parts of gradients */
-    for (int i = 0; i < sets * NOPS; i++)
-        cost[i] /= n[i] ? n[i] : 1;
-    int njobs = all_jobs(&sp);
-    sp.job = NEW(struct job, njobs);
-    memcpy(sp.job, c->spec->job, sizeof *sp.job * (size_t)njobs);
-    for (int j = 0; j < njobs; j++) {
-        struct member member = member_at(&sp.names, sp.job[j].s);
-        sp.job[j].cost = cost[member.stage * NOPS + sp.job[j].d] / (member.size > 0 ? member.size : 1);
-        sp.job[j].exchange = 0;
-        sp.job[j].pair = 0; /* a device has one compute lane: it runs overlapped jobs sequentially */
-    }
-    for (int s = 0; s < sets; s++) {
-        struct member member = member_at(&sp.names, s);
-        st[s].update = cost[member.stage * NOPS + OP_U] / (member.size > 0 ? member.size : 1);
-    }
-    sp.link = sp.host_link = NULL;
-    sp.speed = NULL;
-    struct timeline *tl = sim_run(&sp, st, c->program);
-    sim_steady(&sp, st, c->program, tl);
-    return tl->step;
-}
 
 /* Time 0 is the start of the first kept step. */
 static void write_timeline(const struct compile *c, const struct trained *trained, int64_t steps, const char *path) {
@@ -161,15 +78,18 @@ static void print_text(const struct compile *c, const struct outcome *outcome) {
     printf("\n");
 }
 
+/* JSON has no number for what is none. */
+static const char *loss_or_null(float loss) { return isfinite(loss) ? format("%.9g", (double)loss) : "null"; }
+
 static void print_json(const struct compile *c, const struct outcome *outcome) {
     printf("{\n  \"schema\": 1,\n  \"schedule\": %s,\n  \"steps\": %lld,\n", quoted(c->spec->name),
            (long long)outcome->steps);
-    printf("  \"loss_first\": %.9g,\n  \"loss_last\": %.9g,\n", outcome->first, outcome->last);
+    printf("  \"loss_first\": %s,\n  \"loss_last\": %s,\n", loss_or_null(outcome->first), loss_or_null(outcome->last));
     printf("  \"seconds_per_step\": %.6g,\n  \"tokens_per_second\": %.6g,\n", outcome->step,
            outcome->tokens_per_second);
     if (outcome->compared)
-        printf("  \"one_rank_largest_difference\": %.9g,\n  \"one_rank_same_weights\": %s,\n", outcome->largest,
-               outcome->same_weights ? "true" : "false");
+        printf("  \"one_rank_largest_difference\": %s,\n  \"one_rank_same_weights\": %s,\n",
+               loss_or_null((float)outcome->largest), outcome->same_weights ? "true" : "false");
     if (outcome->routed.pairs)
         printf("  \"routed_pairs\": %lld,\n  \"dropped_pairs\": %lld,\n", (long long)outcome->routed.pairs,
                (long long)outcome->routed.dropped);
@@ -224,9 +144,11 @@ static void check_run(const struct compile *c, const struct settings *settings) 
             die("--steps 0 trains nothing: there is nothing for --%s", written[i].option);
         check_written(written[i].option, written[i].path, c, settings);
         check_apart(written[i].path, settings->held_out);
+        check_apart(written[i].path, settings->weights);
         for (int k = 0; k < i && written[i].path; k++)
-            if (written[k].path)
-                check_apart(written[i].path, written[k].path);
+            if (written[k].path && same_place(written[i].path, written[k].path))
+                die("--%s %s: --%s is written there; name another file", written[i].option, written[i].path,
+                    written[k].option);
     }
 }
 
@@ -251,20 +173,43 @@ static void print_plan(const struct compile *c, const struct settings *settings,
 static void tell_first_loss(const struct compile *c, const struct settings *settings, struct data *data) {
     struct trained trained = train(c, settings, data, 1, 0, NULL, (struct listener){0});
     if (settings->json)
-        printf("{\n  \"schema\": 1,\n  \"schedule\": %s,\n  \"steps\": 0,\n  \"loss\": %.9g\n}\n",
-               quoted(c->spec->name), trained.loss[0]);
+        printf("{\n  \"schema\": 1,\n  \"schedule\": %s,\n  \"steps\": 0,\n  \"loss\": %s\n}\n", quoted(c->spec->name),
+               loss_or_null(trained.loss[0]));
     else
         printf("\nloss      %.4f on the first batch; nothing was trained\n", trained.loss[0]);
+    if (!isfinite(trained.loss[0]) && settings->weights)
+        fprintf(stderr, "pianola: warning: %s: the loss is %g: its weights are damaged, or those of another model\n",
+                settings->weights, (double)fabsf(trained.loss[0]));
     host_free(trained.program, trained.arena);
 }
 
-int cmd_run(const struct settings *settings) {
+/* The same jobs on one rank: for --compare the same steps; else as many as tell what jobs take on a GPU. */
+static struct prediction train_alone(const struct compile *c, const struct settings *settings, struct data *data,
+                                     const struct trained *trained, struct outcome *outcome) {
+    bool long_ones = outcome->measured * c->spec->workers > 1;
+    int64_t steps = settings->one_rank ? settings->steps : long_ones ? 1 : 3;
+    struct compile serial = compile_serial(c);
+    struct trained alone =
+        train(&serial, settings, data, steps, 1, settings->one_rank ? "one rank" : NULL, (struct listener){0});
+    for (int64_t s = 0; settings->one_rank && s < settings->steps; s++)
+        outcome->largest = fmax(outcome->largest, fabs((double)trained->loss[s] - alone.loss[s]) / fabs(alone.loss[s]));
+    outcome->same_weights = settings->one_rank && fingerprint(alone.program, alone.arena) == outcome->weights;
+    host_free(alone.program, alone.arena);
+    return predict_from_one(c, &serial, &alone, steps);
+}
+
+int cmd_run(const struct settings *given) {
+    struct settings own = *given, *settings = &own;
     struct style style = terminal_style(settings);
     struct compile c = {.args = settings->args};
+    if (settings->every > settings->steps && settings->steps > 0)
+        settings->every = settings->steps; /* or nothing would be validated */
     if (settings->weights)
         model_of_weights(&c.args, settings->weights);
     compile_all(&c, "");
     check_run(&c, settings);
+    if (settings->weights)
+        tell_difference(settings->weights, c.stage, c.spec->stages + c.spec->names.sets, c.spec->model->rt.context);
     char why[512];
     struct rt_model model = trained_model(c.spec, c.program);
     struct data *data = data_open(&model, settings->data, settings->seed, why, sizeof why);
@@ -294,21 +239,17 @@ int cmd_run(const struct settings *settings) {
     outcome.twice = trained.twice;
     outcome.cores = settings->cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
     outcome.cuda = settings->cuda ? &trained.cuda : NULL;
-    bool long_ones = outcome.measured * c.spec->workers > 1;
-    int64_t steps = settings->one_rank ? settings->steps : long_ones ? 1 : 3; /* on one rank */
-    struct compile serial = compile_serial(&c);
-    struct trained alone =
-        train(&serial, settings, data, steps, 1, settings->one_rank ? "one rank" : NULL, (struct listener){0});
-    outcome.predicted = predict(&c, &serial, &alone);
-    outcome.work = median(alone.makespan, steps);
-    for (int64_t s = 0; settings->one_rank && s < settings->steps; s++)
-        outcome.largest = fmax(outcome.largest, fabs((double)trained.loss[s] - alone.loss[s]) / fabs(alone.loss[s]));
-    outcome.same_weights = settings->one_rank && fingerprint(alone.program, alone.arena) == outcome.weights;
+    host_free(trained.program, trained.arena);
+    struct prediction prediction = {0};
+    if (settings->cuda || settings->one_rank)
+        prediction = train_alone(&c, settings, data, &trained, &outcome);
+    if (!settings->cuda)
+        prediction = predict_from_ranks(&c, &trained);
+    outcome.predicted = prediction.makespan;
+    outcome.work = prediction.work;
     if (settings->timeline)
         write_timeline(&c, &trained, settings->steps, settings->timeline);
     (settings->json ? print_json : print_text)(&c, &outcome);
-    host_free(trained.program, trained.arena);
-    host_free(alone.program, alone.arena);
     data_close(data);
     if (held_out)
         data_close(held_out);

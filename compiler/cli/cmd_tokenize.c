@@ -47,20 +47,32 @@ static void take(void *with, const uint32_t *id, size_t n, size_t bytes) {
         tell(work);
 }
 
+static void put_around(struct work *work, const struct around *around) {
+    for (int i = 0; i < around->n; i++)
+        put_token(work, (uint32_t)around->id[i]);
+}
+
+/* Do the tokens around texts have this one between any two? */
+static bool separates(const struct around *front, const struct around *behind, int64_t end) {
+    return (front->n > 0 && front->id[0] == end) || (behind->n > 0 && behind->id[behind->n - 1] == end);
+}
+
 static void add_document(struct work *work, const char *text, size_t n, const char *of) {
     int64_t end = end_of_text(work->tokenizer);
+    const struct around *front = in_front_of_text(work->tokenizer), *behind = behind_text(work->tokenizer);
     if (work->ndocuments++ > 0) {
-        if (end < 0)
+        if (end < 0 && behind->n == 0)
             die("%s: a second document, but the tokenizer has no token that ends a text, such as <|endoftext|>: give "
                 "one "
                 "file at a time",
                 of);
-        put_token(work, (uint32_t)end);
+        if (end >= 0 && !separates(front, behind, end))
+            put_token(work, (uint32_t)end);
     }
-    if (begin_of_text(work->tokenizer) >= 0)
-        put_token(work, (uint32_t)begin_of_text(work->tokenizer));
+    put_around(work, front);
     work->bytes += (int64_t)n;
     work->ncomposed += !encode(work->tokenizer, text, n, take, work);
+    put_around(work, behind);
 }
 
 /* ---- texts in ---- */
@@ -144,6 +156,7 @@ static void tokenize(const struct settings *settings) {
     const char *path = settings->output;
     struct work work = {.tokenizer = read_tokenizer(settings->tokenizer)};
     struct data_file **files = NEW(struct data_file *, settings->nfiles);
+    check_apart(path, settings->tokenizer);
     uint8_t head[TOKEN_HEAD] = {0};
     for (int i = 0; i < settings->nfiles; i++) {
         check_apart(path, settings->file[i]);
@@ -172,14 +185,29 @@ static void tokenize(const struct settings *settings) {
 /* ---- the other way ---- */
 
 /* Tokens that tokenize adds to texts are none of theirs: they are left out, and counted. */
+static void tell_left(const struct tokenizer *t, const int64_t *left) {
+    int64_t end = end_of_text(t);
+    for (int64_t id = 0; id < token_limit(t); id++) {
+        const bool is[] = {is_around(in_front_of_text(t), id), is_around(behind_text(t), id), id == end};
+        static const char *const where[] = {"in front of", "behind", "between"};
+        struct text said = {0};
+        for (int i = 0; i < 3; i++)
+            if (is[i])
+                put(&said, "%s%s", said.n ? " and " : "", where[i]);
+        if (left[id] > 0)
+            fprintf(stderr, "pianola: left out %lld times token %lld, which stands %s texts\n", (long long)left[id],
+                    (long long)id, said.s);
+    }
+}
+
 static void put_text(const struct tokenizer *t, const struct tokens *tokens, FILE *f) {
-    const int64_t added[2] = {begin_of_text(t), end_of_text(t)};
-    int64_t left[2] = {0};
+    const struct around *front = in_front_of_text(t), *behind = behind_text(t);
+    int64_t *left = NEW(int64_t, token_limit(t)), end = end_of_text(t);
     struct text text = {0};
     for (int64_t i = 0; i < tokens->n; i++) {
         uint32_t id = token_at(tokens, i);
-        if (id == added[0] || id == added[1])
-            left[id == added[1]]++;
+        if (id == end || is_around(front, id) || is_around(behind, id))
+            left[id]++;
         else
             decode(t, id, &text);
         if (text.n >= 65536 || i + 1 == tokens->n) {
@@ -187,10 +215,7 @@ static void put_text(const struct tokenizer *t, const struct tokens *tokens, FIL
             text.n = 0;
         }
     }
-    for (int i = 0; i < 2; i++)
-        if (left[i] > 0)
-            fprintf(stderr, "pianola: left out %lld times token %lld, which stands %s texts\n", (long long)left[i],
-                    (long long)added[i], i == 0 ? "in front of" : "between");
+    tell_left(t, left);
 }
 
 static void detokenize(const struct settings *settings) {
@@ -201,6 +226,7 @@ static void detokenize(const struct settings *settings) {
     struct text text = {0};
     char why[2 * PATH_MAX];
     check_apart(path, in);
+    check_apart(path, settings->tokenizer);
     if (!read_tokens(file->text, file->size, &tokens, in, why, sizeof why))
         die("%s", why);
     for (int64_t i = 0; i < tokens.n; i++, text.n = 0) /* before anything is written */

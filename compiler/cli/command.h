@@ -70,4 +70,7 @@ const char *shipped_file(const char *name);   /* name: "models/llama.lua" */
 /* weights_model.c: where no model is given, sets the shipped one that the file of weights is of, with its sizes as -D
  * before the user's; and says so on stderr. Dies where none is. */
 void model_of_weights(struct script_args *args, const char *weights);
+/* Says on stderr where the file, or the config.json beside it, says another base of rope, scaling, eps or width of
+ * heads than these stages have, or fewer positions than rows, those of a sequence. */
+void tell_difference(const char *weights, const struct stage *st, int n, int64_t rows);
 #endif

@@ -2,12 +2,14 @@
  * and, if it is given, tokenizer.json. */
 #include "../../runtime/store/durable.h"
 #include "../../runtime/store/export.h"
+#include "base/gguf_meta.h"
 #include "base/put_json.h"
 #include "base/read_file.h"
 #include "command.h"
 #include "files.h"
 #include "passes/layers.h"
 #include "script/scripts.h"
+#include "tokens/tokens.h"
 #include <string.h>
 
 /* ---- what the model is there ---- */
@@ -126,13 +128,25 @@ int export_published(const struct settings *settings, const char *dir, int64_t s
     struct text config = {0}, tokenizer = {0};
     struct census census = count_layers(rt, n);
     put_config(&config, sp, &census, settings->args.model);
-    if (settings->tokenizer)
+    if (settings->tokenizer) {
+        struct gguf_meta gguf;
+        if (gguf_map(settings->tokenizer, &gguf))
+            die("--tokenizer %s: is a GGUF file, and a tokenizer.json is copied; give that of the model",
+                settings->tokenizer);
+        read_tokenizer(settings->tokenizer); /* which dies where it is none */
         tokenizer.s = read_file(settings->tokenizer, &tokenizer.n);
+    }
     make_folder(folder);
     const char *path = format("%s/model.safetensors", folder);
     if (!export_named(dir, step, &sp->model->rt, stage, n, path, &bytes, &tensors, why, sizeof why))
         die("%s", why);
     write_file(format("%s/config.json", folder), &config);
+    if (census.attention->rope > 0)
+        fprintf(
+            stderr,
+            "pianola: %s/config.json says max_position_embeddings = %d, the context of this --model; where its weights "
+            "have learned more, give that: -D context=N\n",
+            folder, sp->model->rt.context);
     if (settings->tokenizer)
         write_file(format("%s/tokenizer.json", folder), &tokenizer);
     if (settings->json)

@@ -60,8 +60,8 @@ const struct command commands[] = {
     {"export-weights", "DIR", "write a checkpoint's weights as one safetensors file, weights.safetensors",
      "  pianola export-weights checkpoints -o gpt.safetensors\n"
      "  pianola export-weights checkpoints --step 200 --json\n"
-     "  pianola export-weights checkpoints --names hf --model schedules/models/llama.lua -D size=SmolLM2-135M -o "
-     "smol\n",
+     "  pianola export-weights checkpoints --names hf --model schedules/models/llama.lua -D size=SmolLM2-135M "
+     "-D context=8192 -o smol\n",
      EXPORT, cmd_export, "folder of checkpoints", false},
     {"tokenize", "FILE ...",
      "text as a model's tokens, for its training: each file is a document, or, if its name ends in .jsonl, each line, "
@@ -249,7 +249,7 @@ const struct option_row options[] = {
     {"loss-svg", "FILE", "draw there, at the end, the losses of training and validation", '=', RUN},
     {"val", "FILE", "held-out text, or what tokenize made of it: tell the loss on all of it every --val-every steps",
      '/', RUN},
-    {"val-every", "N", "steps from one validation to the next; default 100", '~', RUN},
+    {"val-every", "N", "steps from one validation to the next; default 100, or all steps if there are fewer", '~', RUN},
     {"list", NULL, "instead of a schedule: the schedules that came with the program", 'L', SHOW},
     {"watch", NULL,
      "draw again, in a terminal, whenever the script, its model or its cluster changes, and say what that changed; "

@@ -84,11 +84,22 @@ static void draw(const struct record *record) {
     write_file(settings->loss_svg, &out);
 }
 
+/* A rate that never gets where it is to go. */
+static void tell_warmup(const struct rt_model *m, int64_t updates) {
+    if (m->warmup > updates)
+        fprintf(
+            stderr,
+            "pianola: warning: warmup = %lld, but the training has %lld updates: its rate rises to %.4g only, not to "
+            "lr = %.4g\n",
+            (long long)m->warmup, (long long)updates, (double)m->lr * (double)updates / (double)m->warmup,
+            (double)m->lr);
+}
+
 struct trained train_and_record(const struct compile *c, const struct settings *settings, struct data *data,
                                 const struct data *held_out, int64_t kept) {
     struct record record = {.c = c, .settings = settings, .times = update_times(c->program, c->timeline)};
     bool listens = settings->losses || settings->metrics || settings->loss_svg || held_out;
-    struct listener listener = {listens ? tell : NULL, &record, held_out};
+    struct listener listener = {listens ? tell : NULL, &record, held_out, .times = !settings->cuda};
     char why[512];
     if (strcmp(c->report->unit, "s") == 0)
         record.predicted = NEW(double, record.times.n);
@@ -99,6 +110,7 @@ struct trained train_and_record(const struct compile *c, const struct settings *
     if ((settings->losses && !losses_open(&record.losses, settings->losses, 0, why, sizeof why)) ||
         (settings->metrics && !metrics_open(&record.metrics, settings->metrics, 0, why, sizeof why)))
         die("%s", why);
+    tell_warmup(&c->spec->model->rt, record.times.n * settings->steps);
     struct trained trained = train(c, settings, data, settings->steps, kept, "training", listener);
     if (settings->losses)
         journal_close(&record.losses);

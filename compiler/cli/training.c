@@ -101,6 +101,8 @@ static struct named_file *open_weights(const struct settings *settings, const st
     return file;
 }
 
+enum { MOST_TIMED = 3 };
+
 struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
                      int64_t kept, const char *what, struct listener listener) {
     struct trained trained = {.program = runtime_program(c->spec, c->stage, c->program), .kept = kept};
@@ -111,6 +113,12 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     trained.stamp = NEW(struct rt_stamp *, W);
     for (int r = 0; r < W; r++)
         trained.stamp[r] = NEW(struct rt_stamp, kept * c->program->rank[r].nins);
+    trained.took = NEW(struct rt_took *, W);
+    trained.timed = steps > MOST_TIMED ? MOST_TIMED
+                    : steps > 1        ? steps - 1
+                                       : 1; /* not the first, whose pages are new */
+    for (int r = 0; r < W; r++)
+        trained.took[r] = NEW(struct rt_took, c->program->rank[r].nins);
     struct told told = {.listener = listener, .program = trained.program};
     told.progress = (struct progress){.what = what, .steps = steps, .tty = isatty(STDERR_FILENO)};
     told.progress.tokens = (int64_t)c->spec->model->rt.rows * trained.program->model->batches;
@@ -118,6 +126,8 @@ struct trained train(const struct compile *c, const struct settings *settings, s
         .program = trained.program, .data = data, .seed = settings->seed, .steps = steps, .loss = trained.loss};
     run.stamp = kept ? trained.stamp : NULL;
     run.kept = kept;
+    run.took = listener.times ? trained.took : NULL;
+    run.timed = trained.timed;
     run.makespan = trained.makespan;
     run.norm = trained.norm;
     run.routed = &trained.routed;

@@ -11,6 +11,8 @@ struct trained {
     double *makespan, *norm;
     struct rt_stamp **stamp; /* [rank]: [kept][instructions], for the last steps */
     int64_t kept;
+    struct rt_took **took; /* [rank]: [instructions], of the last `timed` steps, where the listener times them; on the host */
+    int64_t timed;
     char **arena;
     double seconds;
     struct rt_routed routed; /* to experts, and dropped */
@@ -23,6 +25,7 @@ struct listener {
     void (*ended)(void *context, const struct rt_program *p, const struct rt_ended *of);
     void *context;
     const struct data *held_out;
+    bool times; /* what instructions take in the last steps, which it slows down a little */
 };
 
 /* The learning rate of the last stage's last update in a step, which is the step-th of so many. */

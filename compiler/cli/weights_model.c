@@ -1,6 +1,6 @@
 /* The model that a file of weights is of: its sizes are in a GGUF file's metadata, or in the config.json that lies
  * beside safetensors. Each architecture is one of the shipped scripts. */
-#include "../../runtime/store/named.h"
+#include "../../runtime/store/import.h"
 #include "base/gguf_meta.h"
 #include "base/read_file.h"
 #include "base/read_json.h"
@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What both kinds of files say. X(field, GGUF's key behind the architecture's name, config.json's); NAN: not said. */
@@ -141,12 +142,11 @@ static void check_only(struct json_in *j, struct described *d, const char *name)
 
 /* inside: an object that says how rope is scaled. */
 static void read_member(struct json_in *j, struct described *d, const char *name, bool inside) {
-    static const char *const same[][2] = {{"n_layer", "num_hidden_layers"},
-                                          {"n_embd", "hidden_size"},
-                                          {"n_head", "num_attention_heads"},
-                                          {"n_inner", "intermediate_size"},
-                                          {"layer_norm_epsilon", "rms_norm_eps"}}; /* GPT-2's */
-    for (int i = 0; i < 5; i++)
+    static const char *const same[][2] = {
+        {"n_layer", "num_hidden_layers"},           {"n_embd", "hidden_size"},
+        {"n_head", "num_attention_heads"},          {"n_inner", "intermediate_size"},
+        {"max_position_embeddings", "n_positions"}, {"layer_norm_epsilon", "rms_norm_eps"}}; /* GPT-2's */
+    for (int i = 0; i < (int)(sizeof same / sizeof *same); i++)
         name = strcmp(name, same[i][0]) == 0 ? same[i][1] : name;
     bool said = json_peek(j) != 'n';
 #define X(field, key, json)                                                                                            \
@@ -182,9 +182,7 @@ static struct described of_config(const char *path) {
     for (json_open(j, '{'); json_more(j, '}');)
         read_member(j, &d, json_name(j), false);
     json_close(j);
-    if (!d.architecture)
-        die("%s: has no model_type", path);
-    bool gpt2 = strcmp(d.architecture, "gpt2") == 0;
+    bool gpt2 = d.architecture && strcmp(d.architecture, "gpt2") == 0;
     d.tied |= gpt2 && !d.untied; /* defaults of transformers */
     d.eps = isnan(d.eps) ? gpt2 ? 1e-5 : 1e-6 : d.eps;
     d.head = isnan(d.head) && strcmp(d.architecture, "qwen3") == 0 ? 128 : d.head;
@@ -294,10 +292,17 @@ static const struct architecture *known(const struct described *d) {
         tame(d->architecture), names.s);
 }
 
+static const char *config_beside(const char *weights) {
+    const char *slash = strrchr(weights, '/');
+    return format("%.*sconfig.json", slash ? (int)(slash - weights) + 1 : 0, weights);
+}
+
 void model_of_weights(struct script_args *args, const char *weights) {
     struct gguf_meta g;
-    const char *slash = strrchr(weights, '/');
-    const char *config = format("%.*sconfig.json", slash ? (int)(slash - weights) + 1 : 0, weights);
+    const char *config = config_beside(weights);
+    struct stat st;
+    if (stat(weights, &st) == 0 && S_ISDIR(st.st_mode))
+        die("%s: is a folder; name the file in it, such as model.safetensors or model.safetensors.index.json", weights);
     if (args->model)
         return;
     bool gguf = gguf_map(weights, &g);
@@ -306,6 +311,8 @@ void model_of_weights(struct script_args *args, const char *weights) {
     if (!gguf && access(config, R_OK) != 0)
         die("%s: no config.json lies beside it, which would say its model; give that with --model", weights);
     struct described d = gguf ? of_gguf(&g) : of_config(config);
+    if (!d.architecture)
+        die("%s: has no model_type", config);
     const struct architecture *architecture = known(&d);
     if (d.other)
         die("%s: %s, which %s cannot say", d.file, d.other, architecture->script);
@@ -323,4 +330,41 @@ void model_of_weights(struct script_args *args, const char *weights) {
     args->set = set;
     args->nset += n;
     fprintf(stderr, "pianola: %s is of --model %s%s\n", weights, args->model, said.s);
+}
+
+/* As transformers understand it: a rope that says no base has 10000. */
+static struct named_said said_by_config(const char *config) {
+    struct named_said said = nothing_said;
+    struct described d = of_config(config);
+    bool rotary = d.architecture && strcmp(d.architecture, "gpt2") != 0;
+    said.rope = isnan(d.rope) && rotary ? 10000 : d.rope;
+    said.eps = d.eps;
+    said.positions = d.positions;
+    said.head = columns_of_head(&d);
+    said.factor = d.factor;
+    said.low = d.low;
+    said.high = d.high;
+    said.context = d.trained;
+    if (rotary)
+        snprintf(said.scaling, sizeof said.scaling, "%s", d.scaling ? tame(d.scaling) : "none");
+    return said;
+}
+
+void tell_difference(const char *weights, const struct stage *st, int n, int64_t rows) {
+    char why[1000];
+    struct named_file *file = named_open(weights, why, sizeof why);
+    if (!file) /* who reads it says why */
+        return;
+    const char *config = config_beside(weights);
+    bool beside = !named_is_gguf(file) && access(config, R_OK) == 0;
+    struct named_said said = beside ? said_by_config(config) : *named_said(file);
+    if (!isnan(said.rope) && (double)rows > said.positions)
+        fprintf(stderr, "pianola: warning: %s says that its model has learned %.0f positions, and these are %lld\n",
+                beside ? config : weights, said.positions, (long long)rows);
+    for (int s = 0; s < n; s++)
+        if (import_differs(file, beside ? config : weights, &said, &st[s].rt, why, sizeof why)) {
+            fprintf(stderr, "pianola: warning: %s\n", why);
+            break;
+        }
+    named_close(file);
 }

@@ -68,6 +68,18 @@ static int64_t token_number(struct gguf_value v) {
     return id;
 }
 
+/* The token of this kind, bos or eos, if the file says that each text has it, or is of a kind whose texts mostly do. */
+static void add_said(struct tokenizer *t, const struct gguf_meta *g, struct around *around, bool mostly,
+                     const char *kind) {
+    const char *key = format("tokenizer.ggml.%s_token_id", kind), *adds = format("tokenizer.ggml.add_%s_token", kind);
+    int64_t id = token_number(gguf_find(g, key));
+    bool said = gguf_number(g, adds, 0) != 0;
+    if (said && id < 0)
+        die("%s: %s is true, but there is no %s", t->file, adds, key);
+    if (id >= 0 && (said || (mostly && !gguf_find(g, adds).at)))
+        add_around(t, around, NULL, id);
+}
+
 struct tokenizer *tokenizer_of_gguf(const char *file, const char *s, size_t n) {
     struct gguf_meta gguf = {file, s, s, s + n}, *g = &gguf;
     struct tokenizer *t = new_tokenizer(file);
@@ -93,11 +105,8 @@ struct tokenizer *tokenizer_of_gguf(const char *file, const char *s, size_t n) {
         add_merge_line(t, line.s, line.n, file);
     }
     t->last = token_number(end);
-    struct gguf_value adds = gguf_find(g, "tokenizer.ggml.add_bos_token");
-    if (adds.at && !adds.array && gguf_sizes[adds.type] == 1)
-        begins = *adds.at != 0;
-    if (begins)
-        t->begin = token_number(gguf_find(g, "tokenizer.ggml.bos_token_id"));
+    add_said(t, g, &t->front, begins, "bos");
+    add_said(t, g, &t->behind, false, "eos");
     return t;
 }
 

@@ -212,9 +212,20 @@ static void read_added(struct json_in *j, struct tokenizer *t) {
 
 /* ---- post_processor ---- */
 
-/* Of a template for one text, what comes in front of it: one token, or none. */
+struct template_id {
+    const char *name;
+    int64_t id; /* -1: not said */
+};
+struct template_ids {
+    struct template_id *at;
+    size_t n, cap;
+};
+
+/* Of a template for one text, the tokens in front of it and behind it. */
 static void read_template(struct json_in *j, struct tokenizer *t) {
     bool text = false;
+    if (t->front.n + t->behind.n > 0)
+        json_die(j, "a post_processor with two templates; one is read");
     for (json_open(j, '['); json_more(j, ']');) {
         for (json_open(j, '{'); json_more(j, '}');) {
             const char *what = json_name(j), *id = NULL;
@@ -223,20 +234,52 @@ static void read_template(struct json_in *j, struct tokenizer *t) {
                     id = json_string_or_null(j);
                 else
                     json_skip(j);
-            if (is(what, "SpecialToken") && (text || t->begin_name))
-                json_die(j, "a post_processor that adds %s %s; only one token, in front of a text, is read", shown(id),
-                         text ? "behind a text" : "too");
+            if (is(what, "SpecialToken") && !id)
+                json_die(j, "a SpecialToken without id");
             if (is(what, "SpecialToken"))
-                t->begin_name = id;
+                add_around(t, text ? &t->behind : &t->front, id, -1);
+            else if (text)
+                json_die(j, "a post_processor that has a text twice");
             else
                 text = true;
         }
     }
+    if (!text)
+        json_die(j, "a post_processor whose template has no text");
+}
+
+/* {"name": {"ids": [id], …}, …}: what the names of a template stand for, if not for the tokens of these names. */
+static void read_template_ids(struct json_in *j, struct template_ids *ids) {
+    for (json_open(j, '{'); json_more(j, '}');) {
+        GROW(ids->at, ids->cap, ids->n + 1);
+        ids->at[ids->n] = (struct template_id){json_name(j), -1};
+        for (json_open(j, '{'); json_more(j, '}');) {
+            if (!is(json_name(j), "ids")) {
+                json_skip(j);
+                continue;
+            }
+            for (json_open(j, '['); json_more(j, ']');) {
+                if (ids->at[ids->n].id >= 0)
+                    json_die(j, "a post_processor in which '%s' stands for several tokens; name them in the template",
+                             tame(ids->at[ids->n].name));
+                ids->at[ids->n].id = json_number(j);
+            }
+        }
+        ids->n++;
+    }
+}
+
+static void name_template_ids(struct around *around, const struct template_ids *ids) {
+    for (int i = 0; i < around->n; i++)
+        for (size_t k = 0; k < ids->n; k++)
+            if (is(ids->at[k].name, around->name[i]))
+                around->id[i] = ids->at[k].id;
 }
 
 static void read_post(struct json_in *j, struct tokenizer *t, int depth) {
     static const char *const read[] = {"Sequence", "ByteLevel", "TemplateProcessing"};
     const char *type = NULL;
+    struct template_ids ids = {0};
     bool known = false;
     if (json_peek(j) != '{') {
         if (json_true(j)) /* null: none */
@@ -249,6 +292,8 @@ static void read_post(struct json_in *j, struct tokenizer *t, int depth) {
             type = json_string_or_null(j);
         else if (is(name, "single") && json_peek(j) == '[')
             read_template(j, t);
+        else if (is(name, "special_tokens") && json_peek(j) == '{')
+            read_template_ids(j, &ids);
         else if (is(name, "processors") && depth < 8)
             for (json_open(j, '['); json_more(j, ']');)
                 read_post(j, t, depth + 1);
@@ -260,6 +305,10 @@ static void read_post(struct json_in *j, struct tokenizer *t, int depth) {
     if (!known)
         json_die(j, "a post_processor of type %s; ByteLevel, TemplateProcessing and their Sequence are read, or none",
                  shown(type));
+    if (is(type, "TemplateProcessing")) {
+        name_template_ids(&t->front, &ids);
+        name_template_ids(&t->behind, &ids);
+    }
 }
 
 struct tokenizer *tokenizer_of_json(const char *file, char *s, size_t n) {
@@ -303,6 +352,7 @@ static struct tokenizer *tokenizer_of_folder(const char *folder) {
             add_merge_line(t, line, n, merges);
     }
     add_split(t, gpt2_pattern);
+    read_tokenizer_config(t, folder, true);
     return t;
 }
 
@@ -315,6 +365,8 @@ struct tokenizer *read_tokenizer(const char *path) {
         size_t n;
         char *s = read_file(path, &n);
         t = tokenizer_of_json(path, s, n);
+        const char *slash = strrchr(path, '/');
+        read_tokenizer_config(t, slash ? format("%.*s", (int)(slash - path), path) : ".", false);
     }
     finish_tokenizer(t);
     return t;

@@ -8,7 +8,7 @@
 struct tokenizer *new_tokenizer(const char *file) {
     struct tokenizer *t = NEW(struct tokenizer, 1);
     t->file = file;
-    t->end = t->last = t->begin = -1;
+    t->end = t->last = -1;
     return t;
 }
 
@@ -126,6 +126,37 @@ static void finish_merge(struct tokenizer *t, size_t i) {
     t->by_pair.slot[at] = (int32_t)i + 1;
 }
 
+void add_around(struct tokenizer *t, struct around *around, const char *name, int64_t id) {
+    if (around->n == MOST_AROUND)
+        die("%s: more than %d tokens %s each text", t->file, MOST_AROUND,
+            around == &t->front ? "in front of" : "behind");
+    around->name[around->n] = name;
+    around->id[around->n++] = id;
+}
+
+/* May a text itself have this token? */
+static bool is_of_text(const struct tokenizer *t, int64_t id) {
+    const struct token *token = &t->token[id];
+    bool made = !token->special && (token->is.n == 1 || t->whole_words);
+    for (size_t i = 0; i < t->nsaid; i++)
+        made |= t->merge[i].into == id;
+    return made;
+}
+
+static void finish_around(struct tokenizer *t, struct around *around, const char *how) {
+    for (int i = 0; i < around->n; i++) {
+        const char *name = around->name[i];
+        int64_t *id = &around->id[i];
+        if (name && *id < 0 && (*id = token_named(t, name)) < 0)
+            die("%s: each text is to %s '%s', which is no token", t->file, how, tame(name));
+        if (*id < 0 || (size_t)*id >= t->ntokens || !t->token[*id].there)
+            die("%s: each text is to %s token %lld, which is not there", t->file, how, (long long)*id);
+        if (is_of_text(t, *id))
+            die("%s: each text is to %s token %lld, '%s', which texts have themselves: these could not be told apart",
+                t->file, how, (long long)*id, shown(t->token[*id].name));
+    }
+}
+
 void finish_tokenizer(struct tokenizer *t) {
     t->by_bytes = map_new(t->ntokens);
     for (size_t i = 0; i < t->ntokens; i++) {
@@ -146,12 +177,12 @@ void finish_tokenizer(struct tokenizer *t) {
     static const char *const ends[] = {"<|endoftext|>", "<|end_of_text|>"};
     for (int i = 0; i < 2 && t->end < 0; i++)
         t->end = token_named(t, ends[i]);
+    if (t->last_name)
+        t->last = token_named(t, t->last_name);
     if (t->end < 0 && t->last >= 0 && (size_t)t->last < t->ntokens && t->token[t->last].there)
         t->end = t->last;
-    if (t->begin_name && (t->begin = token_named(t, t->begin_name)) < 0)
-        die("%s: each text is to begin with '%s', which is no token", t->file, tame(t->begin_name));
-    if (t->begin >= 0 && ((size_t)t->begin >= t->ntokens || !t->token[t->begin].there))
-        die("%s: each text is to begin with token %lld, which is not there", t->file, (long long)t->begin);
+    finish_around(t, &t->front, "begin with");
+    finish_around(t, &t->behind, "end with");
     t->words = NEW(struct word, CACHED);
 }
 
@@ -164,7 +195,15 @@ bool decode(const struct tokenizer *t, uint32_t id, struct text *out) {
 
 uint32_t token_limit(const struct tokenizer *t) { return (uint32_t)t->ntokens; }
 int64_t end_of_text(const struct tokenizer *t) { return t->end; }
-int64_t begin_of_text(const struct tokenizer *t) { return t->begin; }
+const struct around *in_front_of_text(const struct tokenizer *t) { return &t->front; }
+const struct around *behind_text(const struct tokenizer *t) { return &t->behind; }
+
+bool is_around(const struct around *around, int64_t id) {
+    for (int i = 0; i < around->n; i++)
+        if (around->id[i] == id)
+            return true;
+    return false;
+}
 
 int64_t end_of_turn(const struct tokenizer *t) {
     static const char *const ends[] = {"<|im_end|>", "<|eot_id|>"};

@@ -51,12 +51,12 @@ struct tokenizer {
     size_t nsaid, capsaid;
     struct merge *merge;
     struct map by_bytes, by_pair;
-    int64_t byte[256];      /* the token of each byte, or -1 */
-    int64_t end, last;      /* of text; of what a model says, by GGUF; or -1 */
-    int64_t begin;          /* the token in front of each text, or -1 */
-    const char *begin_name; /* its name, or NULL */
-    bool composed;          /* NFC */
-    bool whole_words;       /* a word that is a token is that one, whatever its merges */
+    int64_t byte[256];           /* the token of each byte, or -1 */
+    int64_t end, last;           /* of text; of what a model says, by its metadata; or -1 */
+    const char *last_name;       /* its name, or NULL */
+    struct around front, behind; /* of each text */
+    bool composed;               /* NFC */
+    bool whole_words;            /* a word that is a token is that one, whatever its merges */
     struct expression *split[MOST_SPLITS];
     int nsplits;
     /* What encode works with. */
@@ -75,6 +75,7 @@ struct tokenizer {
 struct tokenizer *new_tokenizer(const char *file);
 void add_token(struct tokenizer *t, int64_t id, const char *name, size_t n, bool special);
 void add_merge(struct tokenizer *t, struct bytes left, struct bytes right);
+void add_around(struct tokenizer *t, struct around *around, const char *name, int64_t id); /* name: or NULL */
 void finish_tokenizer(struct tokenizer *t);
 int64_t token_of(const struct tokenizer *t, const char *s, size_t n); /* the token of these bytes, or -1 */
 
@@ -89,6 +90,11 @@ void merge_word(struct tokenizer *t, const char *s, size_t n);
 /* read_tokenizer.c: a merge as a line, two tokens and a blank */
 void add_merge_line(struct tokenizer *t, const char *line, size_t n, const char *where);
 struct tokenizer *tokenizer_of_json(const char *file, char *s, size_t n); /* not finished; writes over s */
+
+/* read_tokenizer_config.c: what the tokenizer_config.json in this folder says of the tokens around a text and of the
+ * one that ends what a model says. decides: it does, as where vocab.json and merges.txt do not say; else a difference
+ * is told. */
+void read_tokenizer_config(struct tokenizer *t, const char *folder, bool decides);
 
 /* read_gguf.c. Both: not finished */
 struct tokenizer *tokenizer_of_gguf(const char *file, const char *s, size_t n);

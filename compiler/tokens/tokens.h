@@ -24,9 +24,19 @@ bool encode(struct tokenizer *t, const char *text, size_t n, take_tokens *take, 
 /* Adds the bytes that the token stands for; false when there is no such token. */
 bool decode(const struct tokenizer *t, uint32_t id, struct text *out);
 
-uint32_t token_limit(const struct tokenizer *t);  /* one more than the largest token */
-int64_t end_of_text(const struct tokenizer *t);   /* the token between documents, or -1: it has none */
-int64_t begin_of_text(const struct tokenizer *t); /* the token in front of each, or -1: there is none */
-int64_t end_of_turn(const struct tokenizer *t);   /* the token with which a model ends what it says, or -1 */
+uint32_t token_limit(const struct tokenizer *t); /* one more than the largest token */
+int64_t end_of_text(const struct tokenizer *t);  /* the token between documents, or -1: it has none */
+int64_t end_of_turn(const struct tokenizer *t);  /* the token with which a model ends what it says, or -1 */
 int64_t token_named(const struct tokenizer *t, const char *name); /* special ones too; -1: there is none */
+
+/* The tokens that each of its model's texts has in front or behind, as the file says: mostly none, or one in front. */
+enum { MOST_AROUND = 8 };
+struct around {
+    int n;
+    int64_t id[MOST_AROUND];
+    const char *name[MOST_AROUND]; /* for those who read files: the token that id is to be, or NULL */
+};
+const struct around *in_front_of_text(const struct tokenizer *t);
+const struct around *behind_text(const struct tokenizer *t);
+bool is_around(const struct around *around, int64_t id);
 #endif

@@ -108,7 +108,7 @@ static void run_norm(struct replay *re, const struct rt_instr *x, const float *d
     host_norm(re->program->model, &re->program->stage[x->stage], home->own, home->owned, dw, norm, x->first);
 }
 
-static void host_launch(struct replay *re, const struct rt_instr *x) {
+static void run_instruction(struct replay *re, const struct rt_instr *x) {
     char *arena = self(re)->arena;
     float *dw = (float *)(void *)job_operand(arena, x, ROLE_dw);
     uint64_t *norm = (uint64_t *)(void *)job_operand(arena, x, ROLE_norm);
@@ -127,6 +127,17 @@ static void host_launch(struct replay *re, const struct rt_instr *x) {
         memset(dw, 0, (size_t)x->bytes);
     else
         run_job(re, x);
+}
+
+static void host_launch(struct replay *re, const struct rt_instr *x) {
+    struct rt_took *took = self(re)->took;
+    double begin = took ? thread_seconds() : 0;
+    run_instruction(re, x);
+    if (!took)
+        return;
+    took += x - re->program->rank[re->rank].ins;
+    took->seconds += thread_seconds() - begin;
+    took->times++;
 }
 
 double host_waited(const struct rt_rank *k, const struct rt_stamp *stamp) {

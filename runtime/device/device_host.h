@@ -21,6 +21,7 @@ struct host_rank {
     struct rt_routed routed;    /* of all forwards so far */
     int64_t *ended;             /* per instruction: how often it has ended */
     struct rt_stamp *stamp;     /* per instruction, of the last time */
+    struct rt_took *took;       /* per instruction: adds up what it takes. NULL: nobody asks */
     double first, last;         /* of the step: when it first started one, last ended one; the caller resets them */
     uint64_t found[NORM_WORDS]; /* the rank's norm before it began the step's */
     double *when;               /* per update of the last stage in a step: when it ended. NULL: nobody asks */

@@ -92,7 +92,7 @@ static inline float host_exp(float x) {
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    power.i = (int32_t)((uint32_t)(shifted.i + 127) << 23);
+    power.i = (int32_t)(((uint32_t)shifted.i + 127) << 23); /* of no number, anything: it stays none */
     return (p * r * r + r + 1.0f) * power.f;
 }
 

@@ -111,7 +111,9 @@ static void *work(void *arg) {
         worker->rank.when = worker->tells ? worker->all->when + re->step * worker->all->updates : NULL;
         worker->rank.first = INFINITY;
         worker->rank.last = 0;
+        worker->rank.took = run->took && re->step >= run->steps - run->timed ? run->took[re->rank] : NULL;
         train(worker);
+        worker->rank.took = NULL;
         worker->first[re->step] = worker->rank.first;
         worker->last[re->step] = worker->rank.last;
         worker->waited[re->step] = host_waited(k, worker->rank.stamp);

@@ -30,7 +30,7 @@ static const struct flag {
     {"metrics", "FILE", "write each step's loss, learning rate, tokens per second, ... as a line of JSON; rank 0 does",
      'M'},
     {"val", "FILE", "held-out text: tell the loss on all of it every --val-every steps", 'v'},
-    {"val-every", "N", "steps from one validation to the next; default 100", 'V'},
+    {"val-every", "N", "steps from one validation to the next; default 100, or all steps if there are fewer", 'V'},
     {"json", NULL, "print figures as JSON", 'j'},
     {"no-graph", NULL, "on a GPU, enqueue each step anew instead of launching a graph of it", 'g'},
     {"algorithms", "FILE",
@@ -163,6 +163,8 @@ void rank_parse(struct rank_flags *f, int argc, char **argv, const struct rt_sel
             flag++;
         set(f, self, flag, optarg);
     }
+    if (f->val_every > f->steps && f->steps > 0)
+        f->val_every = f->steps; /* or nothing would be validated */
     if (optind < argc) {
         snprintf(why, sizeof why, "'%.64s' is no flag; see --help", argv[optind]);
         rank_error(self, why);

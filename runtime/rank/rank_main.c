@@ -176,6 +176,12 @@ static void check_weights(struct rank_run *run) {
         ok = import_check(run->start.weights, run->program.model, &run->program.stage[k->home[h].stage], why,
                           sizeof why);
     world_verdict(&run->world, ok, why);
+    for (int h = 0; h < k->nhomes; h++)
+        if (import_differs(run->start.weights, run->flags.weights, named_said(run->start.weights),
+                           &run->program.stage[k->home[h].stage], why, sizeof why)) {
+            fprintf(stderr, "pianola: rank %d: %s\n", run->world.rank, why);
+            break;
+        }
 }
 
 /* The learning rate goes on as it began: a checkpoint says over how many steps, unless the model does. */
@@ -185,6 +191,13 @@ static void set_length(struct rank_run *run) {
     if (run->is.steps != run->flags.steps && m->schedule != SCHEDULE_constant && m->steps == 0 && run->world.rank == 0)
         fprintf(stderr, "pianola: the learning rate goes its way over the %lld steps that this training began with\n",
                 (long long)run->is.steps);
+    int64_t updates =
+        run->flags.steps * updates_per_step(run->program.batches, &run->program.stage[run->program.updated]);
+    if (m->warmup > updates && run->world.rank == 0)
+        fprintf(
+            stderr,
+            "pianola: warning: warmup = %lld, but the training has %lld updates: its rate does not rise to lr = %.4g\n",
+            (long long)m->warmup, (long long)updates, (double)m->lr);
 }
 
 /* Allocates everything the run needs; from the first step on, nothing is allocated. */

@@ -59,7 +59,7 @@ static bool check_size(const struct data *data, const char *path, char *why, siz
 static bool check_vocab(const struct data *data, const char *path, char *why, size_t nwhy) {
     const struct tokens *tokens = &data->tokens;
     uint32_t vocab = (uint32_t)data->m.vocab, id;
-    for (int64_t i = 0; vocab >> 8 * tokens->width == 0 && i < tokens->n; i++)
+    for (int64_t i = 0; (uint64_t)vocab >> 8 * tokens->width == 0 && i < tokens->n; i++)
         if ((id = token_at(tokens, i)) >= vocab) {
             snprintf(why, nwhy, "%s: %s %lld is %u, but vocab = %u; use %s", path,
                      tokens->width == 1 ? "byte" : "token", (long long)i, id, vocab,

@@ -1,5 +1,6 @@
 /* GGUF: see gguf.h. Magic, version, counts; metadata; what each tensor is; then, aligned, the tensors' data. */
 #include "gguf.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -62,13 +63,62 @@ static void skip_value(struct reader *r, uint32_t type) {
         string(r, &length);
 }
 
-static void read_metadata(struct reader *r) {
+/* A number of any type; NAN: it is none. */
+static double read_number(struct reader *r, uint32_t type) {
+    const uint8_t *at = r->at;
+    float x;
+    double y;
+    skip_value(r, type);
+    if (r->bad || type >= NTYPES || sizes[type] == 0)
+        return NAN;
+    uint64_t whole = 0;
+    memcpy(&whole, at, sizes[type]);
+    memcpy(&x, &whole, 4); /* this machine is little-endian, as the file is */
+    memcpy(&y, &whole, 8);
+    return type == FLOAT32 ? (double)x : type == FLOAT64 ? y : (double)whole;
+}
+
+/* What is kept, by its key behind the name of the architecture. */
+struct kept {
+    double rope, factor, old_factor, eps, heads, width, head, positions;
+    char scaling[16];
+};
+
+static void read_said(struct reader *r, const char *key, size_t n, uint32_t type, struct kept *kept) {
+    const struct {
+        const char *key;
+        double *number;
+    } all[] = {{"rope.freq_base", &kept->rope},
+               {"rope.scaling.factor", &kept->factor},
+               {"rope.scale_linear", &kept->old_factor},
+               {"attention.layer_norm_rms_epsilon", &kept->eps},
+               {"attention.layer_norm_epsilon", &kept->eps},
+               {"attention.head_count", &kept->heads},
+               {"attention.key_length", &kept->head},
+               {"context_length", &kept->positions},
+               {"embedding_length", &kept->width}};
+    static const char scaling[] = "rope.scaling.type";
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (n == strlen(all[i].key) && memcmp(key, all[i].key, n) == 0) {
+            *all[i].number = read_number(r, type);
+            return;
+        }
+    if (type != STRING || n != strlen(scaling) || memcmp(key, scaling, n) != 0) {
+        skip_value(r, type);
+        return;
+    }
+    const char *s = string(r, &n);
+    snprintf(kept->scaling, sizeof kept->scaling, "%.*s", n < 15 ? (int)n : 15, s);
+}
+
+static void read_metadata(struct reader *r, struct kept *kept) {
     static const char key[] = "general.alignment";
     size_t n;
     const char *name = string(r, &n);
     uint32_t type = (uint32_t)number(r, 4);
     if (n != strlen(key) || memcmp(name, key, n) != 0) {
-        skip_value(r, type);
+        const char *dot = n ? memchr(name, '.', n) : NULL;
+        read_said(r, dot ? dot + 1 : name, dot ? n - (size_t)(dot + 1 - name) : 0, type, kept);
         return;
     }
     r->alignment = type == UINT32 ? number(r, 4) : 0;
@@ -137,7 +187,24 @@ static void place(struct reader *r, struct named *tensor) {
     tensor->data = r->from + begin + offset;
 }
 
-bool gguf_tensors(const char *path, const uint8_t *data, size_t size, struct named_list *list, char *why, size_t nwhy) {
+/* A scaling without a type is linear, and an older key has its factor, as llama.cpp reads them. */
+static struct named_said said_by(const struct kept *kept) {
+    struct named_said said = nothing_said;
+    said.rope = kept->rope;
+    said.eps = kept->eps;
+    said.positions = kept->positions;
+    said.factor = isnan(kept->factor) ? kept->old_factor : kept->factor;
+    said.head = isnan(kept->head) ? kept->width / kept->heads : kept->head;
+    if (kept->scaling[0])
+        snprintf(said.scaling, sizeof said.scaling, "%s", kept->scaling);
+    else if (!isnan(kept->rope) || !isnan(kept->heads))
+        snprintf(said.scaling, sizeof said.scaling, "%s", said.factor > 0 && said.factor != 1 ? "linear" : "none");
+    return said;
+}
+
+bool gguf_tensors(const char *path, const uint8_t *data, size_t size, struct named_list *list, struct named_said *said,
+                  char *why, size_t nwhy) {
+    struct kept kept = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, ""};
     struct reader r = {path, data, data, data + size, why, nwhy, false, ALIGNMENT};
     size_t before = list->n;
     take(&r, 4); /* GGUF */
@@ -145,7 +212,8 @@ bool gguf_tensors(const char *path, const uint8_t *data, size_t size, struct nam
     if (!r.bad && version != 2 && version != 3)
         fail(&r, "GGUF of another version than 2 or 3");
     for (uint64_t i = 0; i < values && !r.bad; i++)
-        read_metadata(&r);
+        read_metadata(&r, &kept);
+    *said = said_by(&kept);
     for (uint64_t i = 0; i < tensors && !r.bad; i++) {
         struct named tensor = {.name = NULL};
         read_tensor(&r, &tensor);

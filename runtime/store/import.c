@@ -76,6 +76,9 @@ static bool find_tensors(const struct import *im, struct wanted *wanted) {
         if (!source->tensor)
             return say(im, "%s: has no tensor %s, which layer %d needs", named_path(im->file), source->name,
                        wanted->l->index);
+        if (source->tensor->unread)
+            return say(im, "%s: tensor %s: dtype %s; only F32, F16 or BF16 is read here", named_path(im->file),
+                       source->name, source->tensor->unread);
         bool good = fits(wanted, source->tensor, &source->columns);
         sum += source->columns;
         if (!good || (i == wanted->published.n - 1 && sum != columns_of(&wanted->whole)) ||

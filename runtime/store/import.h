@@ -19,6 +19,11 @@
 bool import_check(struct named_file *file, const struct rt_model *m, const struct rt_stage *s, char *why, size_t nwhy);
 /* Once all stages are checked: whether there is nothing else. */
 bool import_check_rest(struct named_file *file, char *why, size_t nwhy);
+/* Whether the file says of its model what a layer of the stage does otherwise: a weight's shape does not tell. what
+ * names both numbers and from, the file that says it. It may be meant, as where a base of rope is raised for a longer
+ * context. */
+bool import_differs(struct named_file *file, const char *from, const struct named_said *said, const struct rt_stage *s,
+                    char *what, size_t nwhat);
 /* A stage's first weights, as host_init leaves them: fp32, weight_count of them; from the file, or by the seed where it
  * is NULL. */
 bool first_weights(struct named_file *file, uint64_t seed, const struct rt_model *m, const struct rt_stage *s, float *w,

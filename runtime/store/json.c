@@ -73,6 +73,36 @@ bool json_key(struct json *json, const char *key) {
     return s && json_take(json, ':');
 }
 
+static bool pass_string(struct json *json) {
+    for (json->at++; json->at < json->end && *json->at != '"'; json->at++)
+        json->at += *json->at == '\\';
+    if (json->at >= json->end)
+        return json_fail(json, "a string does not end");
+    json->at++;
+    return true;
+}
+
+/* Brackets are counted, not matched: nobody reads what is between them. */
+bool json_pass(struct json *json) {
+    int64_t depth = 0;
+    do {
+        skip(json);
+        const char *from = json->at;
+        char c = json->at < json->end ? *json->at : 0;
+        if (c == '"')
+            pass_string(json);
+        else if (c == '{' || c == '[' || (depth > 0 && strchr("}],:", c) && c)) {
+            depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
+            json->at++;
+        } else
+            while (json->at < json->end && *json->at && !strchr(" \n\r\t,:{}[]\"", *json->at))
+                json->at++;
+        if (json->at == from)
+            json_fail(json, "expected a value");
+    } while (!json->bad && depth > 0);
+    return !json->bad;
+}
+
 bool json_end(struct json *json) {
     if (json->bad)
         return false;

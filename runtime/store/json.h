@@ -24,5 +24,6 @@ bool json_take(struct json *json, char c);         /* c must come next */
 char *json_string(struct json *json);              /* printable ASCII without escapes; NULL on error */
 bool json_whole(struct json *json, int64_t *out);  /* 0 to INT64_MAX */
 bool json_key(struct json *json, const char *key); /* "key": must come next */
+bool json_pass(struct json *json);                 /* any value of anyone's, strings with escapes too */
 bool json_end(struct json *json);                  /* nothing but space may follow */
 #endif

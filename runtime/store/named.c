@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,10 @@ struct named_file {
     struct part *part;
     int nparts;
     bool gguf;
+    struct named_said said;
 };
+
+const struct named_said nothing_said = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, ""};
 
 bool named_add(struct named_list *list, const struct named *tensor) {
     if (list->n == list->cap) {
@@ -58,7 +62,11 @@ static bool map_file(const char *path, struct part *part, char *why, size_t nwhy
     if (!ok)
         snprintf(why, nwhy, "%s: %s", path, strerror(errno));
     else if (!S_ISREG(st.st_mode) || st.st_size < 8) {
-        snprintf(why, nwhy, "%s: %s", path, S_ISREG(st.st_mode) ? "is too short for a file of weights" : "is no file");
+        snprintf(why, nwhy, "%s: %s", path,
+                 S_ISREG(st.st_mode)   ? "is too short for a file of weights"
+                 : S_ISDIR(st.st_mode) ? "is a folder; name the file in it, such as model.safetensors or "
+                                         "model.safetensors.index.json"
+                                       : "is no file");
         ok = false;
     }
     if (ok) {
@@ -81,6 +89,7 @@ static bool add_safetensors(struct named_file *file, struct part *part, const ch
         struct named named = {.name = tensor->name,
                               .nname = strlen(tensor->name),
                               .ndims = tensor->ndims,
+                              .unread = tensor->unread,
                               .type = tensor->type,
                               .data = part->data + tensor->at,
                               .bytes = tensor->end - tensor->at};
@@ -102,30 +111,12 @@ static bool add_part(struct named_file *file, const char *path, char *why, size_
     bool gguf = memcmp(part->data, "GGUF", 4) == 0;
     if (gguf && file->nparts == 1) {
         file->gguf = true;
-        return gguf_tensors(path, part->data, part->size, &file->list, why, nwhy);
+        return gguf_tensors(path, part->data, part->size, &file->list, &file->said, why, nwhy);
     }
     return add_safetensors(file, part, path, why, nwhy);
 }
 
 /* ---- an index: {"metadata": {…}, "weight_map": {"name": "file", …}} ---- */
-
-static void skip_plain(struct json *json) {
-    json_take(json, '{');
-    if (json_next(json, '}'))
-        return;
-    do {
-        int64_t n;
-        json_string(json);
-        json_take(json, ':');
-        while (json->at < json->end && *json->at == ' ')
-            json->at++;
-        if (!json->bad && json->at < json->end && *json->at == '"')
-            json_string(json);
-        else
-            json_whole(json, &n);
-    } while (json_next(json, ','));
-    json_take(json, '}');
-}
 
 /* Adds each file once, in the order in which they come first. */
 static bool add_mapped(struct named_file *file, struct json *json, char *why, size_t nwhy) {
@@ -174,7 +165,7 @@ static bool read_index(struct named_file *file, char *why, size_t nwhy) {
             if (strcmp(key, "weight_map") == 0)
                 ok &= add_mapped(file, &json, why, nwhy);
             else
-                skip_plain(&json);
+                json_pass(&json);
         } while (ok && json_next(&json, ','));
         ok = ok && json_take(&json, '}') && json_end(&json) && !json.bad;
     }
@@ -207,6 +198,7 @@ struct named_file *named_open(const char *path, char *why, size_t nwhy) {
         named_close(file);
         return NULL;
     }
+    file->said = nothing_said;
     bool ok = ends_in(path, ".json") ? read_index(file, why, nwhy) : add_part(file, path, why, nwhy);
     if (ok && file->list.n > 0)
         qsort(file->list.at, file->list.n, sizeof *file->list.at, by_name);
@@ -218,6 +210,7 @@ struct named_file *named_open(const char *path, char *why, size_t nwhy) {
 
 const char *named_path(const struct named_file *file) { return file->path; }
 bool named_is_gguf(const struct named_file *file) { return file->gguf; }
+const struct named_said *named_said(const struct named_file *file) { return &file->said; }
 const struct named_list *named_all(const struct named_file *file) { return &file->list; }
 
 struct named *named_find(struct named_file *file, const char *name) {

@@ -12,6 +12,7 @@ struct named {
     int32_t ndims;
     int64_t dim[NAMED_DIMS]; /* the last one's elements are next to each other */
     enum values type;
+    const char *unread; /* its type, if that is none whose values are read; or NULL */
     const uint8_t *data;
     int64_t bytes;
     bool used; /* for its readers to set */
@@ -20,6 +21,15 @@ struct named_list {
     struct named *at;
     size_t n, cap;
 };
+/* What a file says of its model besides tensors: the base of its rope, how that is scaled, what norms add to a
+ * variance, the columns of a head, and how many positions it has learned. NAN: nothing. scaling: "none", "linear",
+ * "llama3" or another; "": not said. */
+struct named_said {
+    double rope, factor, low, high, context, eps, head, positions;
+    char scaling[16];
+};
+extern const struct named_said nothing_said;
+
 /* False: no memory. */
 bool named_add(struct named_list *list, const struct named *tensor);
 
@@ -31,6 +41,7 @@ const char *named_path(const struct named_file *file);
 bool named_is_gguf(const struct named_file *file);
 struct named *named_find(struct named_file *file, const char *name); /* NULL: not there */
 const struct named_list *named_all(const struct named_file *file);   /* sorted by name */
+const struct named_said *named_said(const struct named_file *file);  /* by GGUF's metadata */
 /* Of all names, types and shapes, and of a few bytes of each tensor: tells two models apart, or two trainings of one,
  * without reading all of either. */
 uint64_t named_hash(const struct named_file *file);

@@ -116,6 +116,10 @@ static void read_metadata(struct reader *reader) {
     if (reader->has_meta)
         json_fail(json, "__metadata__ appears twice");
     reader->has_meta = true;
+    if (reader->any) {
+        json_pass(json);
+        return;
+    }
     json_take(json, '{');
     if (json_next(json, '}'))
         return;
@@ -145,8 +149,19 @@ static void read_shape(struct json *json, struct tensor *tensor) {
     json_take(json, ']');
 }
 
+/* Of a value of a type that the format has and that is not read here; 0: there is none. */
+static int64_t unread_bytes(const char *word) {
+    static const char *const words[] = {"BOOL U8 I8 F8_E4M3 F8_E5M2 F8_E8M0", "U16 I16", "U32 I32", "U64 I64 F64 C64"};
+    size_t n = strlen(word);
+    for (int i = 0; n > 0 && i < 4; i++)
+        for (const char *at = words[i]; (at = strstr(at, word)); at += n)
+            if ((at == words[i] || at[-1] == ' ') && (at[n] == ' ' || at[n] == 0))
+                return INT64_C(1) << i;
+    return 0;
+}
+
 static void check_tensor(const struct reader *reader, struct json *json, const struct tensor *tensor) {
-    int64_t need = values_bytes(tensor->type, 1);
+    int64_t need = tensor->unread ? unread_bytes(tensor->unread) : values_bytes(tensor->type, 1);
     for (int d = 0; d < tensor->ndims; d++)
         if (__builtin_mul_overflow(need, tensor->dim[d], &need)) {
             json_fail(json, "tensor %s: its shape is beyond any file", tensor->name);
@@ -182,7 +197,9 @@ static void read_tensor(struct reader *reader, const char *name) {
         if (strcmp(key, "dtype") == 0 && !dtype) {
             dtype = true;
             value = json_string(json);
-            if (value && !read_type(reader, value, &tensor.type))
+            if (value && reader->any && unread_bytes(value) > 0)
+                tensor.unread = value;
+            else if (value && !read_type(reader, value, &tensor.type))
                 json_fail(json, "tensor %s: dtype %s; only F32%s is read here", name, value,
                           reader->any ? ", F16 or BF16" : "");
         } else if (strcmp(key, "shape") == 0 && !shape) {

@@ -15,7 +15,8 @@ struct tensor {
     int32_t ndims;
     int64_t dim[SAFETENSORS_DIMS];
     enum values type;
-    int64_t at, end; /* when read: bytes of the file */
+    const char *unread; /* its type, if that is none whose values are read; or NULL */
+    int64_t at, end;    /* when read: bytes of the file */
 };
 struct tensor_meta {
     const char *key, *value;
@@ -45,7 +46,8 @@ struct safetensors {
 
 /* Opens a file that obeys all the rules above. Otherwise NULL, and why names the file and the rule. */
 struct safetensors *safetensors_open(const char *path, char *why, size_t nwhy);
-/* One whose tensors may also be F16 and BF16; they cannot be read by safetensors_read. */
+/* One of anyone's: its metadata may be anything, and are passed over. Its tensors may be of other types, such as those
+ * of buffers that are no weights; they cannot be read by safetensors_read. */
 struct safetensors *safetensors_open_any(const char *path, char *why, size_t nwhy);
 const struct tensor *safetensors_find(const struct safetensors *file, const char *name); /* NULL: not there */
 const char *safetensors_meta(const struct safetensors *file, const char *key);           /* NULL: not there */

@@ -4,13 +4,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct named_list list = {0};
+    struct named_said said;
     char why[256];
     float line[64];
     uint8_t *file = malloc(size + 1); /* of its size, for the sanitizer */
     if (!file)
         abort();
     memcpy(file, data, size);
-    if (gguf_tensors("fuzzed.gguf", file, size, &list, why, sizeof why))
+    if (gguf_tensors("fuzzed.gguf", file, size, &list, &said, why, sizeof why))
         for (size_t i = 0; i < list.n; i++) {
             const struct named *tensor = &list.at[i];
             int64_t n = 1;

@@ -69,6 +69,37 @@ mkdir "$room/qwen3" && cp "$room/tokenizer.json" "$room/qwen3/"
 wanted3=$(/usr/bin/python3 tests/import/llamas.py "$room/qwen3" "$room/text" 90 qwen3 "What is a pianola?")
 expect "Qwen3" "$wanted3" "$(generate --weights "$room/qwen3/model.safetensors" --temperature 0 --prompt "What is a pianola?" --tokens 72)"
 
+# What ends it, by the tokenizer_config.json beside: the third token of the answer. And where there is no tokenizer.json.
+mkdir "$room/ends" "$room/older"
+for to in ends older; do
+    cp "$room/F32.safetensors" "$room/config.json" "$room/$to/"
+done
+/usr/bin/python3 - "$room" "$wanted" <<'PY'
+import json, sys
+room, wanted = sys.argv[1], [int(x) for x in sys.argv[2].split(", ")]
+tokenizer = json.load(open(f"{room}/tokenizer.json"))
+vocab = tokenizer["model"]["vocab"]
+json.dump(tokenizer, open(f"{room}/ends/tokenizer.json", "w"))
+name = next(name for name, id in vocab.items() if id == wanted[2])
+json.dump({"eos_token": {"content": name}, "add_bos_token": None}, open(f"{room}/ends/tokenizer_config.json", "w"))
+json.dump(vocab, open(f"{room}/older/vocab.json", "w"))
+open(f"{room}/older/merges.txt", "w").write("#version: 0.2\n")
+open(f"{room}/before", "w").write(", ".join(map(str, wanted[:wanted.index(wanted[2])])))
+PY
+"$PIANOLA" generate --weights "$room/ends/F32.safetensors" --prompt "$long" --tokens 40 --temperature 0 --json >"$room/json" 2>"$room/err"
+expect "it ends where tokenizer_config.json says" "$(cat "$room/before") True" "$(/usr/bin/python3 -c "import json
+j = json.load(open('$room/json')); print(*[', '.join(map(str, j['tokens'])), j['ended']])")"
+expect "vocab.json and merges.txt" "$wanted" \
+    "$(generate --weights "$room/older/F32.safetensors" --prompt "$long" --tokens 40 --temperature 0)"
+expect "no tokenizer" "$room/alone2/tokenizer.json: No such file or directory" \
+    "$(mkdir "$room/alone2"; cp "$room/F32.safetensors" "$room/config.json" "$room/alone2/"; generate --weights "$room/alone2/F32.safetensors" --prompt x)"
+
+# A rope goes on for ever, but not what its model has learned.
+sed -i 's/"max_position_embeddings": 2048/"max_position_embeddings": 30/' "$room/older/config.json"
+learned() { "$PIANOLA" generate --weights "$room/older/F32.safetensors" --prompt 'Ten bytes.' --tokens "$1" 2>&1 >"$room/out" | sed -n 's/^pianola: warning: //p'; }
+expect "positions that it has not learned" "$room/older/config.json says that its model has learned 30 positions, and these are 31" "$(learned 21)"
+expect "that it has" "" "$(learned 20)"
+
 # A model that is not said on the command line is the file's in `run`, too.
 expect "run" "$(sed -n 's/^F32.gguf //p' "$room/losses" | cut -c1-6)" "$("$PIANOLA" run schedules/serial.lua -D batches=1 -D rows=1 \
     --data "$room/text" --weights "$room/F32.gguf" --steps 0 --json 2>/dev/null | sed -nE 's/^  "loss": (.{6}).*/\1/p')"

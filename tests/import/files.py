@@ -148,11 +148,11 @@ ALPHABET = [chr(b if b in SEEN else 256 + HIDDEN.index(b)) for b in range(256)]
 NUMBER = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q8_0": 8, "BF16": 30}
 
 
-def write_gguf(path, w, kind, alignment):
+def write_gguf(path, w, kind, alignment, more={}):
     string = lambda s: struct.pack("<Q", len(s.encode())) + s.encode()
     texts = {"general.architecture": "llama", "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2"}
     lists = {"some.list": ["a", "bc"], "tokenizer.ggml.tokens": ALPHABET, "tokenizer.ggml.merges": []}
-    numbers = {**meta, "llama.embedding_length": WIDTH, "llama.feed_forward_length": INNER, "general.alignment": alignment}
+    numbers = {**meta, "llama.embedding_length": WIDTH, "llama.feed_forward_length": INNER, "general.alignment": alignment, **more}
     out = b"GGUF" + struct.pack("<IQQ", 3, len(w), len(texts) + len(lists) + len(numbers))
     for key, text in texts.items():
         out += string(key) + struct.pack("<I", 8) + string(text)
@@ -180,6 +180,8 @@ def write_gguf(path, w, kind, alignment):
 
 for kind in NUMBER:
     tell(f"{kind}.gguf", write_gguf(f"{sys.argv[1]}/{kind}.gguf", weights, kind, 64 if kind == "Q8_0" else 32))
+
+write_gguf(f"{sys.argv[1]}/linear.gguf", weights, "F32", 32, {"llama.rope.scaling.factor": 4.0})
 
 # Llama 3's scaled rope as divisors, by llama.cpp's convert_hf_to_gguf.py; and with another context.
 for name, context in ("scaled", 8192), ("shorter", 4096):

@@ -67,6 +67,30 @@ expect "rope that it does not" 1 "$(first "$room/scaled.gguf" "${said[@]}" | gre
 expect "rope that it scales otherwise" 1 "$(first "$room/shorter.gguf" -D rope_factor=32 -D rope_low=1 -D rope_high=4 -D rope_context=8192 "${said[@]}" | grep -c "${other/scaled/shorter}")"
 expect "generate" 1 "$("$PIANOLA" generate --weights "$room/scaled.gguf" --model schedules/models/llama.lua -D layers=2 -D inner=96 --prompt a 2>&1 | grep -c "$other")"
 
+# What a weight's shape does not tell, and a script says otherwise than the file: both numbers are told.
+warned() { "$PIANOLA" "${@:2}" 2>&1 | sed -n "s|^pianola: warning: $1||p;s/.*error: //p"; }
+other=(run schedules/1f1b.lua -D workers=2 -D batches=2 "${model[@]}" --steps 0)
+for file in F32.gguf F32.safetensors model.safetensors.index.json; do
+    from=$room/$file
+    [ $file = F32.gguf ] || from=$room/config.json
+    expect "$file: the same" "" "$(warned "" "${other[@]}" --weights "$room/$file")"
+    for case in "rope=20000|10000 for the base of rope, but layer 4 has rope = 20000" \
+        "rope_factor=2|1 for the factor of rope's scaling, but layer 4 has rope_factor = 2" \
+        "eps=1e-6|1e-05 for what norms add to a variance, but layer 2 has eps = 1e-06" \
+        "heads=8 -D kv_heads=4 -D dim=8|16 for the columns of a head, but layer 4 has dim = 8"; do
+        # shellcheck disable=SC2086
+        expect "$file: ${case%%|*}" " says ${case#*|}: the file's model is another" "$(warned "$from" "${other[@]}" --weights "$room/$file" -D ${case%%|*})"
+    done
+done
+expect "linear: the script has none" " says 4 for the factor of rope's scaling, but layer 4 has rope_factor = 1: the file's model is another" \
+    "$(warned "$room/linear.gguf" "${other[@]}" --weights "$room/linear.gguf")"
+expect "linear: it has" "" "$(warned "" "${other[@]}" --weights "$room/linear.gguf" -D rope_factor=4)"
+expect "linear: Llama 3's" " says 0 for the context of rope's scaling, but layer 4 has rope_context = 8192: the file's model is another" \
+    "$(warned "$room/linear.gguf" "${other[@]}" --weights "$room/linear.gguf" -D rope_factor=4 -D rope_low=1 -D rope_high=4 -D rope_context=8192)"
+expect "no script, but a parameter" 1 "$("$PIANOLA" run schedules/serial.lua -D batches=1 -D context=64 -D rows=1 -D rope=20000 --data "$room/text" --weights "$room/F32.gguf" --steps 0 2>&1 | grep -c "but layer 4 has rope = 20000:")"
+expect "generate" 1 "$("$PIANOLA" generate --weights "$room/F32.gguf" --model schedules/models/llama.lua -D layers=2 -D inner=96 -D rope=500 --prompt a --tokens 1 2>&1 | grep -c "10000 for the base of rope, but layer 4 has rope = 500:")"
+expect "ranks" "" "$(ranks "$room/linear.gguf" "$room/linear.gguf" | grep error; grep -q "rank 1: $room/linear.gguf says 4 for the factor of rope's scaling, but layer [0-9]* has rope_factor = 1:" "$room/out1" || cat "$room/out1")"
+
 # GPT-2's names, and how its products lie. From the file's own config.json, or the script's parameters.
 mkdir "$room/gpt2"
 loss=$(/usr/bin/python3 tests/import/gpt2.py "$room/gpt2" "$room/text" 64)
@@ -150,6 +174,55 @@ Qwen3-4B 4022468096
 Qwen3-8B 8190735360
 EOF
 
+out=$("$PIANOLA" export-weights "$room/llama.saved" --names hf "${small[@]}" -D inner=96 -D rows=1 -D context=2048 --tokenizer "$room/tokenizer.json" -o "$room/longer" 2>&1)
+expect "export: the positions that it has learned" "  \"max_position_embeddings\": 2048, $room/longer/config.json says max_position_embeddings = 2048" \
+    "$(grep max_position "$room/longer/config.json") $(sed -n 's/^pianola: \(.*\), the context of this --model.*/\1/p' <<<"$out")"
+expect "export: a tokenizer beside" "" "$(cmp "$room/tokenizer.json" "$room/longer/tokenizer.json" 2>&1)"
+for file in F32.gguf text; do
+    "$PIANOLA" export-weights "$room/llama.saved" --names hf "${small[@]}" -D inner=96 -D rows=1 --tokenizer "$room/$file" -o "$room/never" >"$room/out" 2>&1
+    expect "export: $file is no tokenizer.json, and nothing is written" "2 1 gone" "$? $(grep -c "error: .*$room/$file: " "$room/out") $([ -e "$room/never" ] || echo gone)"
+done
+
+# ---- files of anyone's: buffers that are no weights, of other types; metadata that nobody reads ----
+
+mkdir "$room/odd"
+/usr/bin/python3 - "$room" <<'PY'
+import json, struct, sys
+room = sys.argv[1]
+raw = open(f"{room}/F32.safetensors", "rb").read()
+n, = struct.unpack_from("<Q", raw)
+header, data = json.loads(raw[8:8 + n]), raw[8 + n:]
+def write(name, header, data):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    open(f"{room}/odd/{name}.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
+extra = {k: {"dtype": t, "shape": shape, "data_offsets": [len(data) + at, len(data) + at + 8]} for at, k, t, shape in (
+    (0, "model.layers.0.attn.bias", "BOOL", [1, 1, 4, 2]), (8, "model.layers.1.attn.bias", "I64", []), (16, "model.layers.0.self_attn.rotary_emb.inv_freq", "F64", [1]))}
+escaped = {"__metadata__": {"format": "pt", "é": "a\n\"b\"", "config": "{\"a\": [1, \"\\\\\"]}"}}
+write("buffers", header | extra | escaped, data + bytes(24))
+write("owner", header | {"model.layers.0.other": extra["model.layers.0.attn.bias"]}, data + bytes(8))
+name = "model.layers.1.mlp.up_proj.weight"
+at = header[name]["data_offsets"][0]
+half = [s // 2 if i == 0 else s for i, s in enumerate(header[name]["shape"])]
+write("f64", header | {name: header[name] | {"dtype": "F64", "shape": half}}, data)
+write("f9", header | {name: header[name] | {"dtype": "F9"}}, data)
+write("u", header | {name: header[name] | {"dtype": "U"}}, data)
+write("nan", header, b"\xff" * len(data))
+deep = b'{"__metadata__":' + b'{"a":[' * 300000 + b"]}" * 300000
+write("deep", deep + b"," + json.dumps(header).encode().replace(b'{"__metadata__": {"format": "pt"}, ', b"", 1), data)
+write("open", deep[:-1], data)
+index = json.load(open(f"{room}/model.safetensors.index.json"))
+index["metadata"] = {"total_size": 1.5e9, "parts": [None, {"a": "\"é\\"}, True], "n": -1}
+json.dump(index, open(f"{room}/odd.safetensors.index.json", "w"))
+open(f"{room}/cut.safetensors.index.json", "w").write('{"metadata": {"a": "b')
+PY
+loss=$(sed -n 's/^F32.safetensors //p' "$room/losses")
+for file in odd/buffers.safetensors odd/deep.safetensors odd.safetensors.index.json; do
+    expect "$file" near "$(near "$(first "$room/$file" schedules/serial.lua -D batches=1)" "$loss")"
+done
+expect "weights that are no numbers" "pianola: warning: $room/odd/nan.safetensors: the loss is nan: its weights are damaged, or those of another model
+None" "$("$PIANOLA" run "${model[@]}" schedules/serial.lua -D batches=1 --weights "$room/odd/nan.safetensors" --steps 0 --json 2>"$room/err" |
+    python3 -c 'import json, sys; print(json.load(sys.stdin)["loss"])' >"$room/out"; grep warning "$room/err"; cat "$room/out")"
+
 # ---- what is wrong ----
 
 says() { expect "$1" yes "$(got=$(first "${@:3}"); [[ $got == *"$2"* ]] && echo yes || echo "$got")"; }
@@ -161,6 +234,13 @@ says "of parts" "but weight of layer 3 is 64 x 192, with all its parts, turned" 
 expect "a model without names" \
     "pianola: error: layer 0: the model does not say what it is called in safetensors files; give the layer the field 'hf'" \
     "$("$PIANOLA" run "${serial[@]}" --model schedules/models/gpt.lua --weights "$room/F32.safetensors" --steps 0 2>&1 | grep error)"
+says "a buffer that is none" "tensor model.layers.0.other belongs to no layer of the model" "$room/odd/owner.safetensors" "${serial[@]}"
+says "weights of another type" "tensor model.layers.1.mlp.up_proj.weight: dtype F64; only F32, F16 or BF16 is read here" "$room/odd/f64.safetensors" "${serial[@]}"
+for type in F9 U; do
+    says "no type" "tensor model.layers.1.mlp.up_proj.weight: dtype $type; only F32, F16 or BF16 is read here" "$room/odd/${type,,}.safetensors" "${serial[@]}"
+done
+says "metadata that do not end" "of the header: expected a value" "$room/odd/open.safetensors" "${serial[@]}"
+says "an index that does not" "of the index: a string does not end" "$room/cut.safetensors.index.json" "${serial[@]}"
 head -c 20000 "$room/F32.gguf" >"$room/cut.gguf"
 says "cut off" "lies beyond the end of the file: it was cut off" "$room/cut.gguf" "${serial[@]}"
 head -c 100 "$room/F32.gguf" >"$room/cut.gguf"
@@ -168,9 +248,19 @@ says "cut off in its header" "ends within its header: it was cut off" "$room/cut
 head -c 20000 "$room/F32.safetensors" >"$room/cut.safetensors"
 says "safetensors, cut off" "are not within the" "$room/cut.safetensors" "${serial[@]}"
 says "no file" "No such file" "$room/none.gguf" "${serial[@]}"
-says "a folder" "is no file" "$room" "${serial[@]}"
+says "a folder" "$room: is a folder; name the file in it, such as model.safetensors" "$room" "${serial[@]}"
+expect "ranks: a folder" "$room: is a folder; name the file in it, such as model.safetensors or model.safetensors.index.json" "$(ranks "$room" "$room")"
+says "a device" "/dev/null: is no file" /dev/null "${serial[@]}"
 rm "$room/model-00002-of-00003.safetensors"
 says "a part is missing" "model-00002-of-00003.safetensors: No such file" "$room/model.safetensors.index.json" "${serial[@]}"
+cp "$room/F32.gguf" "$room/own.gguf"
+for option in metrics loss-svg losses timeline; do
+    expect "--$option over the weights" "pianola: error: $room/own.gguf: this file is read; name another to write to" \
+        "$("$PIANOLA" run "${serial[@]}" "${model[@]}" --weights "$room/own.gguf" --steps 1 --$option "$room/own.gguf" 2>&1)"
+done
+expect "weights are not written over" "" "$(cmp "$room/F32.gguf" "$room/own.gguf" 2>&1)"
+expect "two into one file" "pianola: error: --loss-svg $room/../${room##*/}/new: --metrics is written there; name another file" \
+    "$("$PIANOLA" run "${serial[@]}" "${model[@]}" --steps 1 --metrics "$room/new" --loss-svg "$room/../${room##*/}/new" 2>&1)"
 expect "--steps 0 and --compare" "pianola: error: --steps 0 trains nothing: there is nothing for --compare" \
     "$("$PIANOLA" run "${serial[@]}" "${model[@]}" --steps 0 --compare 2>&1)"
 finish

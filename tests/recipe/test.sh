@@ -91,6 +91,14 @@ expect "the picture has both lines" "" "$(judge picture "$room/svg" 2)"
 train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 6 --loss-svg "$room/svg" >/dev/null
 expect "or one" "" "$(judge picture "$room/svg" 1)"
 
+train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 3 --val "$room/held" --metrics "$room/last" >/dev/null
+expect "a training shorter than from one validation to the next has one, at its end" "3" "$(sed -n 's/.*"step": \([0-9]*\), "validation_loss".*/\1/p' "$room/last")"
+warmed() { "$PIANOLA" run schedules/1f1b.lua "${tiny[@]}" --data "$room/train" --steps "$1" -D warmup=7 -D lr=0.07 2>&1 | sed -n 's/pianola: warning: //p'; }
+expect "a warm-up that does not end" "warmup = 7, but the training has 2 updates: its rate rises to 0.02 only, not to lr = 0.07" "$(warmed 2)"
+expect "one that does" "" "$(warmed 7)"
+train schedules/1f1b.lua "${tiny[@]}" --data "$room/train" --steps 2 -D lr=1e30 >"$room/json"
+expect "--json of a loss that is no number" "None" "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["loss_last"])' "$room/json" 2>&1 | tail -n 1)"
+
 # Ranks as processes; a run that stops and goes on.
 flags=(--data "$room/train" --val "$room/held" --val-every 2 --checkpoint "$saved" --every 3)
 compiled piped 1f1b "${tiny[@]}" -D workers=2 -D schedule=cosine -D warmup=3 -D decay=0.1
@@ -110,6 +118,10 @@ ended 60
 expect "eight steps, of a training that began with six" "1 2 3 4 5 6 7 8" "$(judge steps "$room/ranks")"
 expect "have the rates of six" "" "$(judge rates "$room/ranks" cosine 0.003 3 6 0 0.2)"
 expect "and say so" 1 "$(grep -c 'over the 6 steps' "$room/err0")"
+tcp piped 2 --steps 2 --data "$room/train" --val "$room/held" --metrics "$room/short" --resume --checkpoint "$room/fresh"
+ended 60
+expect "ranks: a short training is validated at its end" 1 "$(grep -c '"step": 2, "validation_loss"' "$room/short")"
+expect "ranks: a warm-up that does not end" 1 "$(grep -c 'warning: warmup = 3, but the training has 2 updates: its rate does not rise to lr = 0.003' "$room/err0")"
 echo "a poem" >"$room/poem"
 tcp piped 2 --steps 1 --metrics "$room/poem"
 ended 60

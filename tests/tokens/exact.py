@@ -244,6 +244,10 @@ def main():
         kinds["Llama 3"].add_special_tokens([begin])
         kinds["Llama 3"].post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), processors.TemplateProcessing(
             single=f"{begin} $A", special_tokens=[(begin, kinds["Llama 3"].token_to_id(begin))])])
+        some = "<|a|>", "<|b|>", "<|c|>"  # two in front of each text, one behind
+        kinds["Qwen"].add_special_tokens([*some])
+        kinds["Qwen"].post_processor = processors.TemplateProcessing(
+            single=f"{some[0]} {some[1]} $A {some[2]}", special_tokens=[(s, kinds["Qwen"].token_to_id(s)) for s in some])
         for name, library in kinds.items():
             file = f"{room}/tokenizer.json"
             library.save(file)

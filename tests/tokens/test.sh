@@ -32,13 +32,33 @@ write("bytewise.json", made | {"post_processor": bytewise})
 write("begins.json", made | added | {"post_processor": template(special, text)})
 write("sequence.json", made | added | {"post_processor": {"type": "Sequence", "processors": [bytewise, template(special, text)]}})
 write("ends.json", made | added | {"post_processor": template(text, special)})
-write("twice.json", made | added | {"post_processor": template(special, special, text)})
+finish = {"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}}
+around = template(special, special, text, finish)
+write("around.json", made | added | {"post_processor": around})
+renamed = template(special, text) | {"special_tokens": {"<s>": {"id": "<s>", "ids": [300], "tokens": ["<|endoftext|>"]}}}
+write("renamed.json", made | added | {"post_processor": renamed})
+write("several.json", made | added | {"post_processor": renamed | {"special_tokens": {"<s>": {"id": "<s>", "ids": [300, 299]}}}})
+write("letter.json", made | added | {"post_processor": renamed | {"special_tokens": {"<s>": {"id": "<s>", "ids": [104]}}}})
+write("textless.json", made | added | {"post_processor": template(special)})
+write("twotexts.json", made | added | {"post_processor": template(text, special, text)})
+write("templates.json", made | added | {"post_processor": {"type": "Sequence", "processors": [template(special, text), template(special, text)]}})
+write("many.json", made | added | {"post_processor": template(*[special] * 9, text)})
 write("unknown.json", made | {"post_processor": template(special, text)})
 write("roberta.json", made | {"post_processor": {"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]}})
 write("wide.json", made | {"added_tokens": [{"id": 70000, "content": "<|endoftext|>"}]})
 os.mkdir(f"{room}/gpt2")
 write("gpt2/vocab.json", vocab | {"<|endoftext|>": 300})
 open(f"{room}/gpt2/merges.txt", "w").write("#version: 0.2\n" + "\n".join(merges) + "\n")
+# tokenizer_config.json counts where there is no tokenizer.json, as with transformers.
+ends = {"bos_token": "<|endoftext|>", "eos_token": {"content": "<|endoftext|>", "special": True}, "chat_template": "{{ x }}"}
+for name, config in (("none", {}), ("bos", {"add_bos_token": True, "add_eos_token": None}), ("both", {"add_bos_token": True, "add_eos_token": True})):
+    os.mkdir(f"{room}/gpt2-{name}")
+    for file in "vocab.json", "merges.txt":
+        os.link(f"{room}/gpt2/{file}", f"{room}/gpt2-{name}/{file}")
+    write(f"gpt2-{name}/tokenizer_config.json", ends | config)
+os.mkdir(f"{room}/beside")
+write("beside/tokenizer.json", made | added | {"added_tokens": [begin | {"content": "</s>"}], "post_processor": None})
+write("beside/tokenizer_config.json", {"eos_token": "</s>", "bos_token": "hello", "add_bos_token": True, "add_eos_token": False})
 names = list(vocab) + [f"<{i}>" for i in range(len(vocab), 300)] + ["<|endoftext|>"]
 string = lambda s: struct.pack("<Q", len(s.encode())) + s.encode()
 strings = lambda l: struct.pack("<IIQ", 9, 8, len(l)) + b"".join(map(string, l))
@@ -54,7 +74,13 @@ number, flag = lambda n: struct.pack("<II", 4, n), lambda b: struct.pack("<IB", 
 begin = ("tokenizer.ggml.bos_token_id", number(299))
 gguf("begins.gguf", "gpt-2", begin, ("tokenizer.ggml.add_bos_token", flag(True)))
 gguf("begins-not.gguf", "gpt-2", begin)
+end = ("tokenizer.ggml.eos_token_id", number(300))
 gguf("llama.gguf", "llama-bpe", begin)
+gguf("around.gguf", "llama-bpe", begin, end, ("tokenizer.ggml.add_eos_token", flag(True)))
+gguf("ends-not.gguf", "gpt-2", end, ("tokenizer.ggml.add_eos_token", flag(False)))
+gguf("nobos.gguf", "gpt-2", ("tokenizer.ggml.add_bos_token", flag(True)))
+gguf("noeos.gguf", "gpt-2", ("tokenizer.ggml.add_eos_token", flag(True)))
+gguf("gone.gguf", "gpt-2", ("tokenizer.ggml.bos_token_id", number(9999)), ("tokenizer.ggml.add_bos_token", flag(True)))
 gguf("llama-not.gguf", "llama-bpe", begin, ("tokenizer.ggml.add_bos_token", flag(False)))
 PY
 T=$room/tokenizer.json
@@ -75,7 +101,7 @@ for t in gpt2 model.gguf endless.json nfc.json; do
     tokens "$room/a.txt" --tokenizer "$room/$t"
     expect "one text by $t" "$wanted" "$(ids "$room/t.bin")"
 done
-for t in bytewise.json begins-not.gguf llama-not.gguf; do
+for t in bytewise.json begins-not.gguf llama-not.gguf ends-not.gguf gpt2-none; do
     tokens "$room/a.txt" --tokenizer "$room/$t"
     expect "$t: nothing in front of a text" "$wanted" "$(ids "$room/t.bin")"
 done
@@ -90,7 +116,36 @@ for t in begins.json sequence.json begins.gguf llama.gguf; do
 pianola: left out 1 times token 300, which stands between texts" "$(cat "$room/err")"
     expect "$t: in front of each" "299 259 260 261 108 100 300 299 259 260 261 108 100" "$(ids "$room/t.bin" | tail -n 1)"
 done
-for t in "ends.json|behind a text; only one token" "twice.json|too; only one token" "unknown.json|each text is to begin with '<s>', which is no token" "roberta.json|a post_processor of type .*RobertaProcessing.*; ByteLevel, TemplateProcessing"; do
+# around TOKENIZER ONE TWO SAID: a text's tokens, those of two, and what is left out of these on the way back.
+around() {
+    tokens "$room/a.txt" --tokenizer "$room/$1"
+    expect "$1: a text" "$2" "$(ids "$room/t.bin" | tail -n 1)"
+    tokens "$room/a.txt" "$room/a.txt" --tokenizer "$room/$1"
+    expect "$1: two texts" "$3" "$(ids "$room/t.bin" | tail -n 1)"
+    "$PIANOLA" tokenize --decode "$room/t.bin" --tokenizer "$room/$1" >"$room/out" 2>"$room/err"
+    expect "$1: back" "hello worldhello world" "$(cat "$room/out")"
+    expect "$1: what is left out is said" "$4" "$(sed 's/pianola: left out //' "$room/err")"
+}
+a="259 260 261 108 100"
+around ends.json "$a 299" "$a 299 300 $a 299" "2 times token 299, which stands behind texts
+1 times token 300, which stands between texts"
+around around.json "299 299 $a 300" "299 299 $a 300 299 299 $a 300" "4 times token 299, which stands in front of texts
+2 times token 300, which stands behind and between texts"
+around around.gguf "299 $a 300" "299 $a 300 299 $a 300" "2 times token 299, which stands in front of texts
+2 times token 300, which stands behind and between texts"
+tokens "$room/a.txt" --tokenizer "$room/renamed.json"
+expect "a template's own numbers" "300 $a" "$(ids "$room/t.bin" | tail -n 1)"
+tokens "$room/a.txt" --tokenizer "$room/gpt2-bos"
+expect "tokenizer_config.json: a token in front" "300 $a" "$(ids "$room/t.bin" | tail -n 1)"
+tokens "$room/a.txt" --tokenizer "$room/gpt2-both"
+expect "and one behind" "300 $a 300" "$(ids "$room/t.bin" | tail -n 1)"
+"$PIANOLA" tokenize "$room/a.txt" "$room/a.txt" --tokenizer "$room/beside/tokenizer.json" -o "$room/t.bin" 2>"$room/err" >"$room/out"
+expect "beside tokenizer.json, it says what ends a text" "$a 299 $a" "$(ids "$room/t.bin" | tail -n 1)"
+expect "and not what is added, which is told" "pianola: $room/beside/tokenizer_config.json says add_bos_token = true, but the post_processor of tokenizer.json adds no 'hello' in front of texts: that is what is done, as transformers do" \
+    "$(cat "$room/err")"
+for t in "unknown.json|each text is to begin with token 299, which is not there" "roberta.json|a post_processor of type .*RobertaProcessing.*; ByteLevel, TemplateProcessing" \
+    "letter.json|token 104, .h., which texts have themselves" "several.json|'<s>' stands for several tokens" "textless.json|whose template has no text" "twotexts.json|has a text twice" "templates.json|with two templates" \
+    "many.json|more than 8 tokens in front of each text" "nobos.gguf|add_bos_token is true, but there is no tokenizer.ggml.bos_token_id" "noeos.gguf|add_eos_token is true, but there is no" "gone.gguf|begin with token 9999, which is not there"; do
     expect "${t%%|*}: refused" 1 "$("$PIANOLA" tokenize "$room/a.txt" --tokenizer "$room/${t%%|*}" -o "$room/never" 2>&1 | grep -c "${t#*|}")"
 done
 tokens "$room/a.txt" --tokenizer "$room/wide.json"
@@ -135,6 +190,9 @@ refused "$room/gone/t.bin: No such file or directory" "$room/a.txt" --tokenizer 
 refused "-: is no regular file, as this is written to" "$room/a.txt" --tokenizer "$T" -o -
 refused "-: a file is mapped, which stdin cannot be; name one" - --tokenizer "$T" "${o[@]}"
 refused "$room/a.txt: this file is read; name another to write to" "$room/a.txt" --tokenizer "$T" -o "$room/a.txt"
+cp "$T" "$room/own.json"
+refused "$room/own.json: this file is read; name another to write to" "$room/a.txt" --tokenizer "$room/own.json" -o "$room/own.json"
+expect "a tokenizer is not written over" "" "$(cmp "$T" "$room/own.json" 2>&1)"
 refused "$room/a.txt: a second document, but the tokenizer has no token that ends a text, such as <|endoftext|>: give one file at a time" \
     "$room/a.txt" "$room/a.txt" --tokenizer "$room/endless.json" "${o[@]}"
 refused "$room/a.txt: byte 0: expected {" "$room/a.txt" --tokenizer "$room/a.txt" "${o[@]}"
@@ -162,6 +220,7 @@ cut_off "$room/model.gguf" 61
 tokens "$room/a.txt" --tokenizer "$T"
 cp "$room/t.bin" "$room/a.bin"
 refused "$room/a.txt: is no file of tokens; \`pianola tokenize\` makes one of a text" --decode "$room/a.txt" --tokenizer "$T"
+refused "$room/own.json: this file is read; name another to write to" --decode "$room/a.bin" --tokenizer "$room/own.json" -o "$room/own.json"
 head -c 1033 "$room/a.bin" >"$room/cut.bin"
 refused "$room/cut.bin: says that it has 5 tokens of 16 bits, but has 1033 bytes instead of 1034: it was cut off, or damaged" --decode "$room/cut.bin" --tokenizer "$T"
 { head -c 1024 "$room/a.bin"; printf '\x06\x01\xff\xff\x00\x00\x00\x00\x00\x00'; } >"$room/cut.bin"
@@ -188,6 +247,9 @@ PY
 bytes=$(train --data $text | weights)
 expect "bytes train" no "$(grep -q error <<<"$bytes" && echo yes || echo no)"
 expect "as tokens of 16 bits, to the same bits" "$bytes" "$(train --data "$room/16.bin" | weights)"
+printf '\xff\xff\xff\xff' | cat <(head -c 1104 "$room/32.bin") - <(tail -c +1109 "$room/32.bin") >"$room/wild.bin"
+expect "of 32 bits, beyond the vocabulary" "pianola: error: $room/wild.bin: token 20 is 4294967295, but vocab = 256; use the text itself: this model takes bytes" \
+    "$(train --data "$room/wild.bin" | grep error:)"
 expect "of 32 bits" "$bytes" "$(train --data "$room/32.bin" | weights)"
 tokens $text --tokenizer "$T"
 expect "tokens, for a model of bytes" "pianola: error: $room/t.bin: token 20 is 261, but vocab = 256; use the text itself: this model takes bytes" \

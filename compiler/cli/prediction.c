@@ -1,0 +1,145 @@
+/* What a schedule would take with a core for each rank: its jobs as long as they were, and links that take no time. */
+#include "prediction.h"
+#include "ir/homes.h"
+#include <math.h>
+#include <string.h>
+
+/* ---- the same jobs on one rank ---- */
+
+struct compile compile_serial(const struct compile *c) {
+    struct spec *sp = NEW(struct spec, 1);
+    *sp = *c->spec;
+    sp->name = "serial";
+    sp->workers = 1;
+    sp->strict = false;
+    sp->link = NULL;
+    sp->speed = NULL;
+    sp->memory = sp->host_memory = INFINITY;
+    sp->offload = NULL;
+    sp->offload_state = NULL;
+    sp->auto_offload = false;
+    bool teams = sp->names.member;
+    join_teams(sp);
+    sp->cap = NEW(int, 1);
+    sp->slots = NEW(int, 1);
+    sp->cap[0] = INT32_MAX;
+    const struct job *job = sp->job;
+    sp->job = NEW(struct job, sp->njobs);
+    memcpy(sp->job, job, sizeof *sp->job * (size_t)sp->njobs);
+    for (int j = 0; j < sp->njobs; j++) {
+        sp->job[j].rank = sp->job[j].home = sp->job[j].pair = 0;
+        sp->job[j].prio = sp->job[j].b;
+    }
+    sp->npairs = 0;
+    sp->update = NULL; /* one rank tells what jobs take, whichever weights they read */
+    sp->nupdates = 0;
+    sp->step = sp->batches;
+    sp->pred = NULL; /* the default dependencies: a custom pred() must not change the result */
+    sp->homes = find_homes(sp);
+    struct compile serial = {.spec = sp, .stage = NEW(struct stage, stage_entries(sp))};
+    memcpy(serial.stage, teams ? cost_stages(sp) : c->stage, sizeof *c->stage * (size_t)stage_entries(sp));
+    cost_homes(sp, serial.stage);
+    sp->stage = serial.stage;
+    compile_all(&serial, "");
+    return serial;
+}
+
+/* ---- what jobs took ---- */
+
+/* Seconds of jobs and updates by set, those of the stages and of what they share, and operation; of an update, all of a
+ * set's. flop and took: of all jobs. */
+struct costs {
+    double *of;
+    double took, flop;
+};
+
+static int sets_of(const struct spec *sp) { return sp->stages + sp->names.sets; }
+
+static struct costs costs_of_one(const struct compile *c, const struct compile *serial, const struct trained *alone) {
+    int script_sets = sets_of(serial->spec);
+    double *sum = NEW(double, script_sets *NOPS); /* of the script's stages */
+    int *n = NEW(int, script_sets *NOPS);
+    const struct rank *k = &serial->program->rank[0];
+    struct costs costs = {.of = NEW(double, sets_of(c->spec) * NOPS)};
+    for (int i = 0; i < k->nins; i++) {
+        const struct instr *x = &k->ins[i];
+        double t = alone->stamp[0][i].end - alone->stamp[0][i].start;
+        sum[x->stage * NOPS + x->op] += t;
+        n[x->stage * NOPS + x->op]++;
+        costs.took += is_job(x->op) ? t : 0;
+        costs.flop += is_job(x->op) ? stage_at(serial->spec, serial->stage, x->stage, x->batch)->flop[x->op] : 0;
+    }
+    for (int s = 0; s < sets_of(c->spec); s++) { /* a team's members take even parts */
+        struct member member = member_at(&c->spec->names, s);
+        for (int op = 0; op < NOPS; op++) {
+            int at = member.stage * NOPS + op;
+            costs.of[s * NOPS + op] = sum[at] / (n[at] ? n[at] : 1) / (member.size > 0 ? member.size : 1);
+        }
+    }
+    return costs;
+}
+
+static struct costs costs_of_ranks(const struct compile *c, const struct trained *trained) {
+    int sets = sets_of(c->spec);
+    struct costs costs = {.of = NEW(double, sets *NOPS)};
+    int *n = NEW(int, sets *NOPS);
+    for (int r = 0; r < c->program->workers; r++)
+        for (int i = 0; i < c->program->rank[r].nins; i++) {
+            const struct instr *x = &c->program->rank[r].ins[i];
+            const struct rt_took *took = &trained->took[r][i];
+            double t = took->times ? took->seconds / (double)took->times : 0;
+            bool job = is_job(x->op), whole = x->part == 0; /* a job counts once, with all of its parts */
+            if (!job && x->op != OP_U)
+                continue;
+            costs.of[x->stage * NOPS + x->op] += t;
+            n[x->stage * NOPS + x->op] += whole;
+            costs.took += job ? t : 0;
+            costs.flop += job && whole ? stage_at(c->spec, c->stage, x->stage, x->batch)->flop[x->op] : 0;
+        }
+    for (int at = 0; at < sets * NOPS; at++)
+        costs.of[at] /= n[at] ? n[at] : 1;
+    for (int s = 0; s < sets; s++) { /* of which each home makes its share */
+        const struct homes *homes = &c->spec->homes[s];
+        costs.of[s * NOPS + OP_U] *= homes->size > 0 ? (double)homes->size * shares_of(homes) : 1;
+    }
+    return costs;
+}
+
+/* ---- the prediction ---- */
+
+static double predict(const struct compile *c, const struct costs *costs) {
+    struct spec sp = *c->spec;
+    struct stage *st = NEW(struct stage, stage_entries(&sp));
+    memcpy(st, c->stage, sizeof *st * (size_t)stage_entries(&sp));
+    sp.flops = costs->flop / costs->took; /* for what is no job: adding parts of gradients */
+    int njobs = all_jobs(&sp);
+    sp.job = NEW(struct job, njobs);
+    memcpy(sp.job, c->spec->job, sizeof *sp.job * (size_t)njobs);
+    for (int j = 0; j < njobs; j++) {
+        sp.job[j].cost = costs->of[sp.job[j].s * NOPS + sp.job[j].d];
+        sp.job[j].exchange = 0;
+        sp.job[j].pair = 0; /* a device has one compute lane: it runs overlapped jobs sequentially */
+    }
+    for (int s = 0; s < sets_of(&sp); s++)
+        st[s].update = costs->of[s * NOPS + OP_U];
+    sp.link = sp.host_link = NULL;
+    sp.speed = NULL;
+    struct timeline *tl = sim_run(&sp, st, c->program);
+    sim_steady(&sp, st, c->program, tl);
+    return tl->step;
+}
+
+struct prediction predict_from_one(const struct compile *c, const struct compile *serial, const struct trained *alone,
+                                   int64_t steps) {
+    struct costs costs = costs_of_one(c, serial, alone);
+    return (struct prediction){predict(c, &costs), median(alone->makespan, steps)};
+}
+
+struct prediction predict_from_ranks(const struct compile *c, const struct trained *trained) {
+    struct costs costs = costs_of_ranks(c, trained);
+    struct prediction prediction = {predict(c, &costs), 0};
+    for (int r = 0; r < c->program->workers; r++)
+        for (int i = 0; i < c->program->rank[r].nins; i++)
+            prediction.work += trained->took[r][i].seconds / (double)trained->timed;
+    return prediction;
+}
