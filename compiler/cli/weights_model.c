@@ -185,7 +185,7 @@ static struct described of_config(const char *path) {
     bool gpt2 = d.architecture && strcmp(d.architecture, "gpt2") == 0;
     d.tied |= gpt2 && !d.untied; /* defaults of transformers */
     d.eps = isnan(d.eps) ? gpt2 ? 1e-5 : 1e-6 : d.eps;
-    d.head = isnan(d.head) && strcmp(d.architecture, "qwen3") == 0 ? 128 : d.head;
+    d.head = isnan(d.head) && d.architecture && strcmp(d.architecture, "qwen3") == 0 ? 128 : d.head;
     d.rotated *= columns_of_head(&d); /* it is a part of them */
     return d;
 }
