@@ -152,7 +152,7 @@ char *format(const char *fmt, ...) {
 void *grow_bytes(void *p, size_t *cap, size_t need, size_t size) {
     size_t old = *cap, now = old ? old : 16;
     while (now < need)
-        now += now / 2;
+        now *= 2;
     *cap = now;
     size_t was = (old * size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     if (was > LARGE) { /* p has a chunk of its own */
