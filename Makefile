@@ -153,6 +153,8 @@ build/prelude.h build/page.h:
 
 $(B)/obj/compiler/%.o: private FLAGS += -Icompiler
 $(B)/obj/compiler/%.o $(B)/obj/runtime/%.o: private FLAGS += $$(pkg-config --cflags lua5.4 $(BLAS))
+# Most of a compile is spent here.
+$(B)/obj/compiler/passes/%.o $(B)/obj/compiler/verify/%.o: private FLAGS += -O3
 # Layers are loops over floats: these flags vectorise them without changing the order of any sum.
 $(B)/obj/runtime/%.o: private FLAGS += -O3 -fno-trapping-math
 $(B)/obj/tests/%.o: private FLAGS += -Icompiler -Itests/support -Itests/judges $$(pkg-config --cflags lua5.4 $(BLAS) criterion)

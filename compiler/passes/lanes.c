@@ -151,6 +151,12 @@ static int32_t join_blocks(struct sync *sync, int32_t x, int32_t y) {
     return both;
 }
 
+/* Adds what y knows to x, which no other clock shares. */
+static void learn(struct block *x, struct block y) {
+    for (int i = 0; i < BLOCK; i++)
+        x->of[i] = y.of[i] > x->of[i] ? y.of[i] : x->of[i];
+}
+
 /* The newest instruction that is needed and not known to have ended; -1: none. */
 static int32_t newest_needed(const struct sync *sync, const int32_t *clock) {
     int32_t newest = -1;
@@ -166,6 +172,8 @@ static void add_waits(struct sync *sync, int32_t i) {
     struct rank *k = sync->k;
     struct instr *x = &k->ins[i];
     int32_t *clock = sync->clock + (int64_t)x->lane * sync->blocks;
+    int own = x->lane / BLOCK; /* this block of its clock is about to change anyway, so it is copied at once */
+    clock[own] = copy_block(sync, clock[own]);
     x->wait = (uint32_t)k->nwaits;
     sync->need[x->lane] = -1;
     for (int32_t newest; (newest = newest_needed(sync, clock)) >= 0;) {
@@ -173,15 +181,14 @@ static void add_waits(struct sync *sync, int32_t i) {
         k->wait[k->nwaits++] = newest;
         x->nwait++;
         const int32_t *shot = sync->shot + (int64_t)newest * sync->blocks;
+        learn(&sync->block[clock[own]], sync->block[shot[own]]);
         for (int b = 0; b < sync->blocks; b++)
-            if (shot[b] != clock[b])
+            if (shot[b] != clock[b] && b != own)
                 clock[b] = join_blocks(sync, clock[b], shot[b]);
     }
     while (sync->nneeded > 0)
         sync->need[sync->needed[--sync->nneeded]] = -1;
-    int32_t *own = &clock[x->lane / BLOCK];
-    *own = copy_block(sync, *own);
-    sync->block[*own].of[x->lane % BLOCK] = i;
+    sync->block[clock[own]].of[x->lane % BLOCK] = i;
     memcpy(sync->shot + (int64_t)i * sync->blocks, clock, sizeof *clock * (size_t)sync->blocks);
 }
 

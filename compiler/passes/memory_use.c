@@ -4,6 +4,7 @@
 #include "passes.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct change {
     double t;
@@ -35,6 +36,7 @@ struct usage memory_use(const struct rank *k, const double *start, const double 
     }
     struct change *change = NEW(struct change, 2 * k->nbufs);
     struct usage usage = {.at = NEW(struct usage_step, 2 * k->nbufs + 1), .n = 1};
+    struct change *closing = change + k->nbufs; /* each half is nearly in the order of time, for sort */
     int n = 0;
     for (int b = 0; b < k->nbufs; b++) {
         int g = k->buf[b].grows;
@@ -45,10 +47,12 @@ struct usage memory_use(const struct rank *k, const double *start, const double 
         if (!leaves[b])
             usage.at[0].bytes += bytes;
         else if (open[b] < last) {
-            change[n++] = (struct change){open[b], bytes};
-            change[n++] = (struct change){last, -bytes};
+            change[n] = (struct change){open[b], bytes};
+            closing[n++] = (struct change){last, -bytes};
         }
     }
+    memmove(change + n, closing, sizeof *change * (size_t)n);
+    n *= 2;
     sort(change, (size_t)n, sizeof *change, by_time);
     for (int i = 0; i < n; i++) {
         if (change[i].t > usage.at[usage.n - 1].t) {

@@ -37,7 +37,7 @@ struct state {
     const struct stage *st;
     const struct graph *g;
     struct sched *sc;
-    int32_t *pos, *by_pos;            /* a job's place in the order of priority, and back */
+    int32_t *pos, *by_pos;            /* a job's place in the order of ranks, then of priority, and back */
     struct ready *fwd, *rest;         /* per rank: ready jobs */
     int32_t *seq, *seq_at, *seq_next; /* strict: each rank's jobs in order, and the next one */
     bool *ready;                      /* strict */
@@ -490,18 +490,22 @@ static struct state prepare(const struct spec *sp, const struct stage *st, const
     struct state state = {.sp = sp, .st = st, .g = graph, .sc = sc};
     state.pos = NEW(int32_t, n);
     state.by_pos = NEW(int32_t, n);
-    for (int j = 0; j < n; j++)
-        state.by_pos[j] = j;
-    sorting = sp;
-    sort(state.by_pos, (size_t)n, sizeof *state.by_pos, by_priority);
-    int *nfwd = NEW(int, W), *nall = NEW(int, W + 1), *nseq = NEW(int, W);
-    for (int i = 0; i < n; i++) {
-        const struct job *job = &sp->job[state.by_pos[i]];
-        state.pos[state.by_pos[i]] = i;
+    int *nfwd = NEW(int, W), *nseq = NEW(int, W), *all_at = NEW(int, W + 2);
+    for (int j = 0; j < n; j++) {
+        const struct job *job = &sp->job[j];
         nfwd[job->rank] += job->d == OP_F;
-        nall[job->rank]++;
         nseq[job->rank] += !job->fill;
+        all_at[job->rank + 2]++;
     }
+    for (int r = 0; r < W; r++)
+        all_at[r + 2] += all_at[r + 1];
+    for (int j = 0; j < n; j++)
+        state.by_pos[all_at[sp->job[j].rank + 1]++] = j;
+    sorting = sp;
+    for (int r = 0; r < W; r++)
+        sort(state.by_pos + all_at[r], (size_t)(all_at[r + 1] - all_at[r]), sizeof *state.by_pos, by_priority);
+    for (int i = 0; i < n; i++)
+        state.pos[state.by_pos[i]] = i;
     state.fwd = NEW(struct ready, W);
     state.rest = NEW(struct ready, W);
     state.seq = NEW(int32_t, n);
@@ -509,7 +513,8 @@ static struct state prepare(const struct spec *sp, const struct stage *st, const
     state.seq_next = NEW(int32_t, W + 1);
     for (int r = 0; r < W; r++) {
         state.fwd[r] = (struct ready){NEW(int32_t, nfwd[r]), 0, (size_t)nfwd[r]};
-        state.rest[r] = (struct ready){NEW(int32_t, nall[r] - nfwd[r]), 0, (size_t)(nall[r] - nfwd[r])};
+        int nrest = all_at[r + 1] - all_at[r] - nfwd[r];
+        state.rest[r] = (struct ready){NEW(int32_t, nrest), 0, (size_t)nrest};
         state.seq_at[r + 1] = state.seq_at[r] + nseq[r];
         state.seq_next[r] = state.seq_at[r];
     }

@@ -105,7 +105,7 @@ def drag():
     shown = count("shown")
     b.drag(x + 12, y + h / 2, x + w * 0.6, y + h / 2, 12)
     b.wait(f"Number(document.body.dataset.shown) > {shown}")
-    time.sleep(0.3)
+    b.wait("document.getElementById('caption').textContent.includes(document.getElementById('p-batches').value + ' microbatches')")
     b.wait("document.body.dataset.whole === document.body.dataset.shown && document.getElementById('running').hidden")
     batches = b.value("document.getElementById('p-batches').value")
     expect("a dragged slider changes the number", True, batches != "8" and batches.isdigit())
