@@ -1,8 +1,9 @@
 /* Matrix products of the host layers, all by one function: c = a b, m x k by k x n, on rows of floats.
  *
- * Each element is a chain of fused multiply-adds in the order of k, from 0, from a bias or, to add, from what c holds.
- * So its bits depend on its row of a and its column of b alone: not on the shape, on how rows are divided, or on the
- * width of the processor's registers. Where processors lack what that takes (product_host.c), BLAS's order holds. */
+ * Each element is a chain of fused multiply-adds in the order of k, from 0 or, to add, from what c holds; then a bias
+ * is added. So its bits depend on its row of a and its column of b alone: not on the shape, on how rows are divided, or
+ * on the width of the processor's registers. Where processors lack what that takes (product_host.c), BLAS's order
+ * holds. */
 #ifndef PIANOLA_PRODUCT_H
 #define PIANOLA_PRODUCT_H
 #include <stdbool.h>
@@ -18,8 +19,8 @@ struct product {
     struct matrix a, b;
     float *c;
     int stride;        /* of c */
-    const float *bias; /* a row, n floats, that c begins with; or NULL */
-    bool add;          /* to what c holds; then no bias */
+    const float *bias; /* a row, n floats, for each row of c; or NULL */
+    bool add;          /* to what c holds */
 };
 void host_product(struct product p);
 /* The kernels that products take, such as "skx"; NULL: BLAS's. */

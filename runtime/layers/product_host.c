@@ -30,6 +30,7 @@ enum {
     DEPTH = 768,        /* of blocks, along k */
     ROWS = 768,         /* of a panel of a */
     LANES = 16,         /* blocks are turned in squares of as many */
+    BIASED = 48,        /* rows that are given a bias at a time */
     FEW = 2 * COLUMNS,  /* rows, to which a block of b is not worth a copy */
     NEAR = 4 * COLUMNS, /* floats between the rows of a turned a, to which it is read as it lies */
     PAST = LANES        /* keeps a panel's rows from falling into the same lines of a cache */
@@ -161,11 +162,8 @@ static WIDE void multiply_few(const struct block *at, struct matrix a, struct ma
     }
 }
 
-static void multiply(const struct product *p, const struct block *at, struct matrix a, struct matrix b) {
+static void multiply(const struct product *p, const struct block *at, struct matrix a, struct matrix b, bool adds) {
     float *c = p->c + (int64_t)at->row * p->stride + at->column;
-    bool begins = at->deep == 0 && !p->add, adds = !begins || p->bias;
-    for (int i = 0; begins && p->bias && i < at->rows; i++)
-        memcpy(c + (int64_t)i * p->stride, p->bias + at->column, (size_t)at->columns * sizeof *c);
     if (few(at)) {
         multiply_few(at, a, b, adds, c, p->stride);
         return;
@@ -177,6 +175,22 @@ static void multiply(const struct product *p, const struct block *at, struct mat
         abort();
     }
     kernel(b.at, a.at, c);
+}
+
+static WIDE void add_to_rows(const float *bias, int rows, int n, float *c, int stride) {
+    for (int i = 0; i < rows; i++, c += stride)
+        for (int j = 0; j < n; j++)
+            c[j] += bias[j];
+}
+
+/* The same, and then a row of biases: to a few rows at a time, which are still in the nearest cache. */
+static void multiply_biased(const struct product *p, struct block at, struct matrix a, struct matrix b, bool adds) {
+    for (int end = at.row + at.rows, begin = at.row; at.row < end; at.row += at.rows) {
+        at.rows = least(BIASED, end - at.row);
+        multiply(p, &at, part(a, at.row - begin, 0), b, adds);
+        add_to_rows(p->bias + at.column, at.rows, at.columns, p->c + (int64_t)at.row * p->stride + at.column,
+                    p->stride);
+    }
 }
 
 /* Equal steps of whole squares, none longer than most. */
@@ -195,7 +209,12 @@ static void by_kernels(const struct product *p, struct scratch *s) {
             struct matrix a = panel(p, &at, s->a);
             for (at.column = 0; at.column < p->n; at.column += COLUMNS) {
                 at.columns = least(COLUMNS, p->n - at.column);
-                multiply(p, &at, a, columns(p, &at, s->b));
+                struct matrix b = columns(p, &at, s->b);
+                bool adds = p->add || at.deep > 0;
+                if (p->bias && at.deep + at.depth == p->k)
+                    multiply_biased(p, at, a, b, adds);
+                else
+                    multiply(p, &at, a, b, adds);
             }
         }
 }

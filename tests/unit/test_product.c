@@ -30,7 +30,7 @@ static struct matrix drawn(int rows, int columns, bool turned) {
     return (struct matrix){filled((size_t)stride * (size_t)(turned ? columns : rows)), stride, turned};
 }
 
-/* begin: 0: with nothing, 1: with a bias, 2: with what c holds */
+/* begin: 0: with nothing; 1: so, and a bias behind it; 2: with what c holds */
 static void check(int m, int n, int k, bool turn_a, bool turn_b, int begin) {
     struct product p = {m, n, k, drawn(m, k, turn_a), drawn(k, n, turn_b), .stride = n + MARGIN, .add = begin == 2};
     size_t cells = (size_t)m * (size_t)p.stride;
@@ -42,9 +42,10 @@ static void check(int m, int n, int k, bool turn_a, bool turn_b, int begin) {
     for (int i = 0; i < m; i++)
         for (int j = 0; j < p.stride; j++) {
             size_t cell = (size_t)i * (size_t)p.stride + (size_t)j;
-            float sum = j >= n || begin == 2 ? before[cell] : begin == 1 ? bias[j] : 0;
+            float sum = j >= n || begin == 2 ? before[cell] : 0;
             for (int x = 0; x < k && j < n; x++)
                 sum = fmaf(at(p.a, i, x), at(p.b, x, j), sum);
+            sum += j < n && begin == 1 ? bias[j] : 0;
             cr_assert(memcmp(&sum, &c[cell], sizeof sum) == 0 ||
                           (product_kernels() == NULL && fabsf(sum - c[cell]) < 1e-3f),
                       "%d x %d x %d, turned %d %d, begin %d: %d, %d is %a, not %a", m, n, k, turn_a, turn_b, begin, i,
