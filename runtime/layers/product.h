@@ -1,9 +1,10 @@
 /* Matrix products of the host layers, all by one function: c = a b, m x k by k x n, on rows of floats.
  *
- * Each element is a chain of fused multiply-adds in the order of k, from 0 or, to add, from what c holds; then a bias
- * is added. So its bits depend on its row of a and its column of b alone: not on the shape, on how rows are divided, or
- * on the width of the processor's registers. Where processors lack what that takes (product_host.c), BLAS's order
- * holds. */
+ * Each element is a chain of fused multiply-adds from 0 in the order of k, to which a bias, or what c holds, is added:
+ * so a microbatch's gradient is that of this microbatch alone until it joins the sum of the others. (Where k is above
+ * 768, it joins in equal parts.) The bits depend on its row of a and its column of b alone: not on the shape, on how
+ * rows are divided, or on the width of the processor's registers. Where processors lack what that takes
+ * (product_host.c), BLAS's order holds. */
 #ifndef PIANOLA_PRODUCT_H
 #define PIANOLA_PRODUCT_H
 #include <stdbool.h>
@@ -20,7 +21,7 @@ struct product {
     float *c;
     int stride;        /* of c */
     const float *bias; /* a row, n floats, for each row of c; or NULL */
-    bool add;          /* to what c holds */
+    bool add;          /* to what c holds; then no bias */
 };
 void host_product(struct product p);
 /* The kernels that products take, such as "skx"; NULL: BLAS's. */

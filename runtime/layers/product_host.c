@@ -30,13 +30,13 @@ enum {
     DEPTH = 768,        /* of blocks, along k */
     ROWS = 768,         /* of a panel of a */
     LANES = 16,         /* blocks are turned in squares of as many */
-    BIASED = 48,        /* rows that are given a bias at a time */
+    AT_ONCE = 48,       /* rows of c that are added to */
     FEW = 2 * COLUMNS,  /* rows, to which a block of b is not worth a copy */
     NEAR = 4 * COLUMNS, /* floats between the rows of a turned a, to which it is read as it lies */
     PAST = LANES        /* keeps a panel's rows from falling into the same lines of a cache */
 };
 struct scratch {
-    float b[COLUMNS * DEPTH], a[ROWS * (DEPTH + PAST)];
+    float b[COLUMNS * DEPTH], c[AT_ONCE * COLUMNS], a[ROWS * (DEPTH + PAST)];
 };
 
 /* In libxsmm's words, which are Fortran's: c' = b' a', and all are stored turned. */
@@ -162,13 +162,12 @@ static WIDE void multiply_few(const struct block *at, struct matrix a, struct ma
     }
 }
 
-static void multiply(const struct product *p, const struct block *at, struct matrix a, struct matrix b, bool adds) {
-    float *c = p->c + (int64_t)at->row * p->stride + at->column;
+static void multiply(const struct block *at, struct matrix a, struct matrix b, bool adds, float *c, int stride) {
     if (few(at)) {
-        multiply_few(at, a, b, adds, c, p->stride);
+        multiply_few(at, a, b, adds, c, stride);
         return;
     }
-    libxsmm_smmfunction kernel = kernel_of(at->rows, at->columns, at->depth, a.stride, b.stride, p->stride, adds,
+    libxsmm_smmfunction kernel = kernel_of(at->rows, at->columns, at->depth, a.stride, b.stride, stride, adds,
                                            a.turned ? LIBXSMM_GEMM_FLAG_TRANS_B : 0);
     if (!kernel) { /* the first was made: see begin */
         fprintf(stderr, "pianola: no memory for the kernel of a matrix product\n");
@@ -177,19 +176,26 @@ static void multiply(const struct product *p, const struct block *at, struct mat
     kernel(b.at, a.at, c);
 }
 
-static WIDE void add_to_rows(const float *bias, int rows, int n, float *c, int stride) {
-    for (int i = 0; i < rows; i++, c += stride)
+/* To rows of c: others, or with others_stride 0 the same one. */
+static WIDE void add_rows(const float *others, int others_stride, int rows, int n, float *c, int stride) {
+    for (int i = 0; i < rows; i++, c += stride, others += others_stride)
         for (int j = 0; j < n; j++)
-            c[j] += bias[j];
+            c[j] += others[j];
 }
 
-/* The same, and then a row of biases: to a few rows at a time, which are still in the nearest cache. */
-static void multiply_biased(const struct product *p, struct block at, struct matrix a, struct matrix b, bool adds) {
+/* A few rows at a time: what is multiplied is still in the nearest cache when it, or a bias, is added. */
+static void multiply_and_add(const struct product *p, struct block at, struct matrix a, struct matrix b, float *room) {
     for (int end = at.row + at.rows, begin = at.row; at.row < end; at.row += at.rows) {
-        at.rows = least(BIASED, end - at.row);
-        multiply(p, &at, part(a, at.row - begin, 0), b, adds);
-        add_to_rows(p->bias + at.column, at.rows, at.columns, p->c + (int64_t)at.row * p->stride + at.column,
-                    p->stride);
+        at.rows = least(AT_ONCE, end - at.row);
+        struct matrix rows = part(a, at.row - begin, 0);
+        float *c = p->c + (int64_t)at.row * p->stride + at.column;
+        if (p->add) {
+            multiply(&at, rows, b, false, room, at.columns);
+            add_rows(room, at.columns, at.rows, at.columns, c, p->stride);
+        } else {
+            multiply(&at, rows, b, at.deep > 0, c, p->stride);
+            add_rows(p->bias + at.column, 0, at.rows, at.columns, c, p->stride);
+        }
     }
 }
 
@@ -210,11 +216,10 @@ static void by_kernels(const struct product *p, struct scratch *s) {
             for (at.column = 0; at.column < p->n; at.column += COLUMNS) {
                 at.columns = least(COLUMNS, p->n - at.column);
                 struct matrix b = columns(p, &at, s->b);
-                bool adds = p->add || at.deep > 0;
-                if (p->bias && at.deep + at.depth == p->k)
-                    multiply_biased(p, at, a, b, adds);
+                if (p->add || (p->bias && at.deep + at.depth == p->k))
+                    multiply_and_add(p, at, a, b, s->c);
                 else
-                    multiply(p, &at, a, b, adds);
+                    multiply(&at, a, b, at.deep > 0, p->c + (int64_t)at.row * p->stride + at.column, p->stride);
             }
         }
 }

@@ -30,6 +30,19 @@ static struct matrix drawn(int rows, int columns, bool turned) {
     return (struct matrix){filled((size_t)stride * (size_t)(turned ? columns : rows)), stride, turned};
 }
 
+/* Of k, as much as is added to what is there at once: equal parts of at most 768, in steps of 16. */
+static int part_of(int k) {
+    int parts = (k + 767) / 768, least = (k + parts - 1) / parts;
+    return (least + 15) / 16 * 16;
+}
+
+static float sum_of(const struct product *p, int i, int j, int from, int to) {
+    float sum = 0;
+    for (int x = from; x < to; x++)
+        sum = fmaf(at(p->a, i, x), at(p->b, x, j), sum);
+    return sum;
+}
+
 /* begin: 0: with nothing; 1: so, and a bias behind it; 2: with what c holds */
 static void check(int m, int n, int k, bool turn_a, bool turn_b, int begin) {
     struct product p = {m, n, k, drawn(m, k, turn_a), drawn(k, n, turn_b), .stride = n + MARGIN, .add = begin == 2};
@@ -42,9 +55,9 @@ static void check(int m, int n, int k, bool turn_a, bool turn_b, int begin) {
     for (int i = 0; i < m; i++)
         for (int j = 0; j < p.stride; j++) {
             size_t cell = (size_t)i * (size_t)p.stride + (size_t)j;
-            float sum = j >= n || begin == 2 ? before[cell] : 0;
-            for (int x = 0; x < k && j < n; x++)
-                sum = fmaf(at(p.a, i, x), at(p.b, x, j), sum);
+            float sum = begin == 2 || j >= n ? before[cell] : sum_of(&p, i, j, 0, k);
+            for (int from = 0; begin == 2 && j < n && from < k; from += part_of(k))
+                sum += sum_of(&p, i, j, from, from + part_of(k) < k ? from + part_of(k) : k);
             sum += j < n && begin == 1 ? bias[j] : 0;
             cr_assert(memcmp(&sum, &c[cell], sizeof sum) == 0 ||
                           (product_kernels() == NULL && fabsf(sum - c[cell]) < 1e-3f),
