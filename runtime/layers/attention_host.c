@@ -80,8 +80,8 @@ static int whole(int n, int columns) { return least((n + 7) & ~7, columns); }
 /* s = q k^T of a tile, yet to be scaled: rows i .. iend of the queries. */
 static void scores(const struct head *h, int i, int iend, const struct tile *t, float *s) {
     host_product((struct product){iend - i, t->columns, h->a->dim,
-                                  .a = {h->q + (int64_t)i * h->a->q_stride, h->a->q_stride},
-                                  .b = {t->k, t->stride, .turned = true}, .c = s, .stride = TILE});
+                                  .a = plain(h->q + (int64_t)i * h->a->q_stride, h->a->q_stride),
+                                  .b = turned(t->k, t->stride), .c = s, .stride = TILE});
 }
 
 /* log x, x >= 1, by Newton's method on host_exp, from a line through the exponent and mantissa: errors of 0.06, 2e-3,
@@ -142,8 +142,8 @@ static void rows_forward(const struct head *h, int i, int iend) {
             for (int r = 0; r < iend - i; r++)
                 softmax_row(s + r * TILE, columns_seen(h, i + r, &t), t.columns, h->scale, &top[r], &sum[r],
                             y + (int64_t)r * stride, dim);
-            host_product((struct product){iend - i, dim, t.columns, .a = {s, TILE}, .b = {t.v, t.stride}, .c = y,
-                                          .stride = stride, .add = more});
+            host_product((struct product){iend - i, dim, t.columns, .a = plain(s, TILE), .b = plain(t.v, t.stride),
+                                          .c = y, .stride = stride, .add = more});
         }
     for (int r = 0; r < iend - i; r++, y += stride) {
         float norm = 1 / sum[r];
@@ -177,14 +177,14 @@ static void tile_backward(const struct head *h, int i, int iend, const struct ti
     int rows = iend - i, dim = h->a->dim, q_stride = h->a->q_stride, y_stride = h->a->y_stride;
     const float *q = h->q + (int64_t)i * q_stride, *dy = h->dy + (int64_t)i * y_stride;
     scores(h, i, iend, t, p);
-    host_product((struct product){rows, t->columns, dim, .a = {dy, y_stride}, .b = {t->v, t->stride, .turned = true},
+    host_product((struct product){rows, t->columns, dim, .a = plain(dy, y_stride), .b = turned(t->v, t->stride),
                                   .c = ds, .stride = TILE});
     softmax_backward(h, i, iend, t, p, ds);
-    host_product((struct product){t->columns, dim, rows, .a = {p, TILE, .turned = true}, .b = {dy, y_stride},
-                                  .c = t->dv, .stride = t->dstride, .add = below});
-    host_product((struct product){t->columns, dim, rows, .a = {ds, TILE, .turned = true}, .b = {q, q_stride},
-                                  .c = t->dk, .stride = t->dstride, .add = below});
-    host_product((struct product){rows, dim, t->columns, .a = {ds, TILE}, .b = {t->k, t->stride},
+    host_product((struct product){t->columns, dim, rows, .a = turned(p, TILE), .b = plain(dy, y_stride), .c = t->dv,
+                                  .stride = t->dstride, .add = below});
+    host_product((struct product){t->columns, dim, rows, .a = turned(ds, TILE), .b = plain(q, q_stride), .c = t->dk,
+                                  .stride = t->dstride, .add = below});
+    host_product((struct product){rows, dim, t->columns, .a = plain(ds, TILE), .b = plain(t->k, t->stride),
                                   .c = h->dq + (int64_t)i * h->a->dq_stride, .stride = h->a->dq_stride, .add = more});
 }
 

@@ -10,14 +10,14 @@ static bool has_bias(const struct rt_layer *l) { return l->nparam > (int64_t)l->
 static void linear_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *w = host_w(c), *bias = w + (int64_t)l->in * l->out;
-    host_product((struct product){l->rows, l->out, l->in, .a = {host_x(c), l->in}, .b = {w, l->out},
+    host_product((struct product){l->rows, l->out, l->in, .a = plain(host_x(c), l->in), .b = plain(w, l->out),
                                   .c = host_at(c, l->y), .stride = l->out, .bias = has_bias(l) ? bias : NULL});
 }
 
 static void linear_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    host_product((struct product){l->rows, l->in, l->out, .a = {host_at(c, l->dy), l->out},
-                                  .b = {host_w(c), l->out, .turned = true}, .c = host_at(c, l->dx), .stride = l->in});
+    host_product((struct product){l->rows, l->in, l->out, .a = plain(host_at(c, l->dy), l->out),
+                                  .b = turned(host_w(c), l->out), .c = host_at(c, l->dx), .stride = l->in});
 }
 
 /* The input for a weight gradient: where it is gathered again, if the forward read a gathered one, which is not kept.
@@ -36,7 +36,7 @@ static void linear_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *dy = host_at(c, l->dy), *x = weight_x(c);
     float *dw = host_dw(c), *dbias = dw + (int64_t)l->in * l->out;
-    host_product((struct product){l->in, l->out, l->rows, .a = {x, l->in, .turned = true}, .b = {dy, l->out}, .c = dw,
+    host_product((struct product){l->in, l->out, l->rows, .a = turned(x, l->in), .b = plain(dy, l->out), .c = dw,
                                   .stride = l->out, .add = !host_first(c)});
     if (!has_bias(l))
         return;
@@ -47,20 +47,21 @@ static void linear_weight(const struct host_call *c) {
 
 static void unembedding_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    host_product((struct product){l->rows, l->out, l->in, .a = {host_x(c), l->in},
-                                  .b = {c->at->v, l->in, .turned = true}, .c = host_at(c, l->y), .stride = l->out});
+    host_product((struct product){l->rows, l->out, l->in, .a = plain(host_x(c), l->in), .b = turned(c->at->v, l->in),
+                                  .c = host_at(c, l->y), .stride = l->out});
 }
 
 static void unembedding_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    host_product((struct product){l->rows, l->in, l->out, .a = {host_at(c, l->dy), l->out}, .b = {c->at->v, l->in},
-                                  .c = host_at(c, l->dx), .stride = l->in});
+    host_product((struct product){l->rows, l->in, l->out, .a = plain(host_at(c, l->dy), l->out),
+                                  .b = plain(c->at->v, l->in), .c = host_at(c, l->dx), .stride = l->in});
 }
 
 static void unembedding_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    host_product((struct product){l->out, l->in, l->rows, .a = {host_at(c, l->dy), l->out, .turned = true},
-                                  .b = {weight_x(c), l->in}, .c = c->at->dv, .stride = l->in, .add = !c->at->vfirst});
+    host_product((struct product){l->out, l->in, l->rows, .a = turned(host_at(c, l->dy), l->out),
+                                  .b = plain(weight_x(c), l->in), .c = c->at->dv, .stride = l->in,
+                                  .add = !c->at->vfirst});
 }
 
 const struct host_layer host_unembedding = {unembedding_forward, unembedding_input, unembedding_weight};

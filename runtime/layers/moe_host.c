@@ -70,7 +70,7 @@ static void route_forward(const struct host_call *c) {
     const float *x = host_x(c);
     float *y = host_at(c, l->y);
     size_t bytes = (size_t)l->in * sizeof *y;
-    host_product((struct product){l->rows, l->experts, l->in, .a = {x, l->in}, .b = {host_w(c), l->experts},
+    host_product((struct product){l->rows, l->experts, l->in, .a = plain(x, l->in), .b = plain(host_w(c), l->experts),
                                   .c = r.probability, .stride = l->experts});
     for (int64_t t = 0; t < r.tokens; t++) {
         softmax(r.probability + t * l->experts, l->experts);
@@ -124,8 +124,8 @@ static void route_input(const struct host_call *c) {
     float *d = host_at(c, l->tmp), *dx = host_at(c, l->dx), each = balance_each(c);
     for (int64_t t = 0; t < r.tokens; t++)
         differentiate(l, &r, t, each, d + t * l->experts);
-    host_product((struct product){l->rows, l->in, l->experts, .a = {d, l->experts},
-                                  .b = {host_w(c), l->experts, .turned = true}, .c = dx, .stride = l->in});
+    host_product((struct product){l->rows, l->in, l->experts, .a = plain(d, l->experts),
+                                  .b = turned(host_w(c), l->experts), .c = dx, .stride = l->in});
     for (int64_t i = 0; i < (int64_t)r.tokens * l->top; i++)
         for (int j = 0; j < l->in && r.row[i] >= 0; j++)
             dx[i / l->top * l->in + j] += dy[(int64_t)r.row[i] * l->in + j];
@@ -133,8 +133,8 @@ static void route_input(const struct host_call *c) {
 
 static void route_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    host_product((struct product){l->in, l->experts, l->rows, .a = {host_x(c), l->in, .turned = true},
-                                  .b = {host_at(c, l->tmp), l->experts}, .c = host_dw(c), .stride = l->experts,
+    host_product((struct product){l->in, l->experts, l->rows, .a = turned(host_x(c), l->in),
+                                  .b = plain(host_at(c, l->tmp), l->experts), .c = host_dw(c), .stride = l->experts,
                                   .add = !host_first(c)});
 }
 
@@ -144,8 +144,8 @@ static void experts_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     int64_t rows = l->rows / l->experts;
     for (int64_t e = 0; e < l->experts; e++)
-        host_product((struct product){(int)rows, l->out, l->in, .a = {host_x(c) + e * rows * l->in, l->in},
-                                      .b = {host_w(c) + e * l->in * l->out, l->out},
+        host_product((struct product){(int)rows, l->out, l->in, .a = plain(host_x(c) + e * rows * l->in, l->in),
+                                      .b = plain(host_w(c) + e * l->in * l->out, l->out),
                                       .c = host_at(c, l->y) + e * rows * l->out, .stride = l->out});
 }
 
@@ -153,8 +153,9 @@ static void experts_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     int64_t rows = l->rows / l->experts;
     for (int64_t e = 0; e < l->experts; e++)
-        host_product((struct product){(int)rows, l->in, l->out, .a = {host_at(c, l->dy) + e * rows * l->out, l->out},
-                                      .b = {host_w(c) + e * l->in * l->out, l->out, .turned = true},
+        host_product((struct product){(int)rows, l->in, l->out,
+                                      .a = plain(host_at(c, l->dy) + e * rows * l->out, l->out),
+                                      .b = turned(host_w(c) + e * l->in * l->out, l->out),
                                       .c = host_at(c, l->dx) + e * rows * l->in, .stride = l->in});
 }
 
@@ -162,9 +163,8 @@ static void experts_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     int64_t rows = l->rows / l->experts;
     for (int64_t e = 0; e < l->experts; e++)
-        host_product((struct product){l->in, l->out, (int)rows,
-                                      .a = {host_x(c) + e * rows * l->in, l->in, .turned = true},
-                                      .b = {host_at(c, l->dy) + e * rows * l->out, l->out},
+        host_product((struct product){l->in, l->out, (int)rows, .a = turned(host_x(c) + e * rows * l->in, l->in),
+                                      .b = plain(host_at(c, l->dy) + e * rows * l->out, l->out),
                                       .c = host_dw(c) + e * l->in * l->out, .stride = l->out, .add = !host_first(c)});
 }
 

@@ -15,6 +15,9 @@ struct matrix {
     bool turned; /* stored as its transpose */
 };
 
+static inline struct matrix plain(const float *at, int stride) { return (struct matrix){at, stride, false}; }
+static inline struct matrix turned(const float *at, int stride) { return (struct matrix){at, stride, true}; }
+
 struct product {
     int m, n, k;
     struct matrix a, b;

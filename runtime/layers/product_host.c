@@ -66,29 +66,31 @@ static struct scratch *scratch_of_thread(void) {
 static int least(int a, int b) { return a < b ? a : b; }
 
 typedef float strip __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int32_t order __attribute__((vector_size(4 * LANES)));
-
 /* One of the four rounds that turn a square: rows a distance apart exchange halves, quarters, ... */
-#define EXCHANGE(to, from, distance, low, high)                                                                        \
+#define LOW_8  0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23
+#define HIGH_8 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31
+#define LOW_4  0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27
+#define HIGH_4 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31
+#define LOW_2  0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29
+#define HIGH_2 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31
+#define LOW_1  0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30
+#define HIGH_1 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31
+#define EXCHANGE(to, from, distance)                                                                                   \
     _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++) if (!(i & (distance))) {                                  \
-        (to)[i] = __builtin_shuffle((from)[i], (from)[i + (distance)], low);                                           \
-        (to)[i + (distance)] = __builtin_shuffle((from)[i], (from)[i + (distance)], high);                             \
+        (to)[i] = __builtin_shufflevector((from)[i], (from)[i + (distance)], LOW_##distance);                          \
+        (to)[i + (distance)] = __builtin_shufflevector((from)[i], (from)[i + (distance)], HIGH_##distance);            \
     }
 
 static inline __attribute__((always_inline)) void turn_square(const float *from, int64_t stride, float *to,
                                                               int64_t to_stride) {
-    const order low8 = {0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23}, high8 = low8 + 8;
-    const order low4 = {0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27}, high4 = low4 + 4;
-    const order low2 = {0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29}, high2 = low2 + 2;
-    const order low1 = {0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30}, high1 = low1 + 1;
     strip x[LANES], y[LANES];
 #pragma GCC unroll 16
     for (int i = 0; i < LANES; i++)
         x[i] = *(const strip *)(from + i * stride);
-    EXCHANGE(y, x, 8, low8, high8)
-    EXCHANGE(x, y, 4, low4, high4)
-    EXCHANGE(y, x, 2, low2, high2)
-    EXCHANGE(x, y, 1, low1, high1)
+    EXCHANGE(y, x, 8)
+    EXCHANGE(x, y, 4)
+    EXCHANGE(y, x, 2)
+    EXCHANGE(x, y, 1)
 #pragma GCC unroll 16
     for (int i = 0; i < LANES; i++)
         *(strip *)(to + i * to_stride) = x[i];

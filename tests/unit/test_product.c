@@ -116,4 +116,8 @@ Test(product, rows_apart) {
     }
     if (product_kernels())
         cr_assert_arr_eq(whole, apart, (size_t)m * (size_t)n * sizeof *whole);
+    free((void *)(uintptr_t)a.at);
+    free((void *)(uintptr_t)b.at);
+    free(whole);
+    free(apart);
 }
