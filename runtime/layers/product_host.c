@@ -4,7 +4,8 @@
  * A kernel wants the block of b that it multiplies by side by side, its columns as wide as four registers, and the rows
  * of a along k. So blocks are copied, or turned, into a thread's scratch: b's for all rows of a panel, and, of an a
  * that is stored turned, the panel itself (Goto and van de Geijn 2008, "Anatomy of High-Performance Matrix
- * Multiplication", section 4). Blocks fit caches and change no bit: a kernel goes on with the sums that c holds. */
+ * Multiplication", section 4). Blocks fit caches and change no bit, since a kernel goes on with the sums that c holds;
+ * but for DEPTH, by which what is added is added. */
 #include "product.h"
 #include "host.h"
 #include <cblas.h>
@@ -66,6 +67,7 @@ static struct scratch *scratch_of_thread(void) {
 static int least(int a, int b) { return a < b ? a : b; }
 
 typedef float strip __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
 /* One of the four rounds that turn a square: rows a distance apart exchange halves, quarters, ... */
 #define LOW_8  0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23
 #define HIGH_8 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31
