@@ -75,7 +75,7 @@ static int columns_seen(const struct head *h, int row, const struct tile *t) {
 }
 
 /* A row's exponentials are computed in whole vectors, then those right of the diagonal are cleared. */
-static int whole(int n, int columns) { return least((n + 7) & ~7, columns); }
+static int whole(int n, int columns) { return least((n + 15) & ~15, columns); }
 
 /* s = q k^T of a tile, yet to be scaled: rows i .. iend of the queries. */
 static void scores(const struct head *h, int i, int iend, const struct tile *t, float *s) {
@@ -112,50 +112,80 @@ static LANES_8 float row_max(const float *a, int n) { /* in eight strands, as ho
     return s[0];
 }
 
-/* Turns a row of scores into exp(scale s - top), and rescales its sum and y to the new top. */
-static LANES_8 void softmax_row(float *s, int n, int columns, float scale, float *top, float *sum, float *y, int dim) {
-    float most = scale * row_max(s, n), new = most > *top ? most : *top;
-    for (int j = 0, end = whole(n, columns); j < end; j++)
-        s[j] = host_exp(scale * s[j] - new);
-    memset(s + n, 0, (size_t)(columns - n) * sizeof *s);
-    if (*sum > 0) {
-        float shrink = host_exp(*top - new);
-        *sum *= shrink;
-        for (int j = 0; j < dim; j++)
-            y[j] *= shrink;
+static LANES_8 float row_sum(const float *a, int n) { return host_sum(a, n); }
+
+static WIDE void exponentials(float *s, int n, float scale, float top) {
+    for (int j = 0; j < n; j++)
+        s[j] = host_exp(scale * s[j] - top);
+}
+
+static WIDE void scale_row(float *y, int n, float by) {
+    for (int j = 0; j < n; j++)
+        y[j] *= by;
+}
+
+/* Of up to TILE rows, a running maximum of scores and sum of exponentials. */
+struct running {
+    float top[TILE], sum[TILE];
+};
+
+/* To a tile's maxima; by: what sums so far, and what has been summed with them, are then to be multiplied with. */
+static WIDE void raise_tops(struct running *at, const float *most, float *by) {
+    for (int r = 0; r < TILE; r++) {
+        float new = most[r] > at->top[r] ? most[r] : at->top[r];
+        by[r] = host_exp(at->top[r] - new);
+        at->sum[r] *= by[r];
+        at->top[r] = new;
     }
-    *sum += host_sum(s, n);
-    *top = new;
+}
+
+static WIDE void log_sums(struct running *at) {
+    for (int r = 0; r < TILE; r++)
+        at->top[r] += host_log(at->sum[r]);
+}
+
+/* Turns a tile's scores into exp(scale s - top). more: y holds the rows' sums so far. */
+static void softmax_tile(const struct head *h, int i, int rows, const struct tile *t, float *s, struct running *at,
+                         float *y, bool more) {
+    float most[TILE] = {0}, by[TILE];
+    for (int r = 0; r < rows; r++)
+        most[r] = h->scale * row_max(s + r * TILE, columns_seen(h, i + r, t));
+    raise_tops(at, most, by);
+    for (int r = 0; r < rows; r++, s += TILE) {
+        int n = columns_seen(h, i + r, t);
+        exponentials(s, whole(n, t->columns), h->scale, at->top[r]);
+        memset(s + n, 0, (size_t)(t->columns - n) * sizeof *s);
+        at->sum[r] += row_sum(s, n);
+        if (more)
+            scale_row(y + (int64_t)r * h->a->y_stride, h->a->dim, by[r]);
+    }
 }
 
 static void rows_forward(const struct head *h, int i, int iend) {
-    float s[TILE * TILE], top[TILE], sum[TILE] = {0};
-    int stride = h->a->y_stride, dim = h->a->dim;
+    float s[TILE * TILE];
+    struct running at = {.sum = {0}};
+    int rows = iend - i, stride = h->a->y_stride, dim = h->a->dim;
     float *y = h->y + (int64_t)i * stride;
     bool more = false;
     for (int r = 0; r < TILE; r++)
-        top[r] = -FLT_MAX;
+        at.top[r] = -FLT_MAX;
     for (const struct segment *of = h->a->segment; of < h->a->segment + h->a->nsegments; of++)
         for (int j = 0, end = seen_of(of, h->a->first + iend - 1); j < end; j += TILE, more = true) {
             struct tile t = tile_of(h, of, j, end);
             scores(h, i, iend, &t, s);
-            for (int r = 0; r < iend - i; r++)
-                softmax_row(s + r * TILE, columns_seen(h, i + r, &t), t.columns, h->scale, &top[r], &sum[r],
-                            y + (int64_t)r * stride, dim);
-            host_product((struct product){iend - i, dim, t.columns, .a = plain(s, TILE), .b = plain(t.v, t.stride),
+            softmax_tile(h, i, rows, &t, s, &at, y, more);
+            host_product((struct product){rows, dim, t.columns, .a = plain(s, TILE), .b = plain(t.v, t.stride),
                                           .c = y, .stride = stride, .add = more});
         }
-    for (int r = 0; r < iend - i; r++, y += stride) {
-        float norm = 1 / sum[r];
-        for (int j = 0; j < dim; j++)
-            y[j] *= norm;
+    log_sums(&at);
+    for (int r = 0; r < rows; r++, y += stride) {
+        scale_row(y, dim, 1 / at.sum[r]);
+        h->lse[(int64_t)(i + r) * h->a->heads] = at.top[r];
     }
-    for (int r = 0; r < iend - i; r++)
-        h->lse[(int64_t)(i + r) * h->a->heads] = top[r] + host_log(sum[r]);
 }
 
 /* From scores and dp: p, in place of the scores, and ds times the scale, in place of dp. */
-static LANES_8 void softmax_backward(const struct head *h, int i, int iend, const struct tile *t, float *p, float *ds) {
+static WIDE void softmax_backward(const struct head *h, int i, int iend, const struct tile *t, float *p, float *ds) {
     for (int r = 0; r < iend - i; r++, p += TILE, ds += TILE) {
         int n = columns_seen(h, i + r, t);
         int64_t row = (int64_t)(i + r) * h->a->heads;
