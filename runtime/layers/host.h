@@ -120,6 +120,8 @@ static inline float host_dot(const float *a, const float *b, int n) {
         s[k] += a[i] * b[i];
     return host_fold(s);
 }
+/* parameters.c: to rows of c, n floats each, others are added, in turn; a stride of 0: the same row always. */
+void host_add_rows(const float *others, int others_stride, int rows, int n, float *c, int stride);
 /* muon_host.c: Muon's step of a whole matrix. scale: of its gradient; work: muon_work floats. */
 void host_muon(const struct rt_model *m, const struct rt_parameter *p, float lr, float scale, float *w, const float *dw,
                float *momentum, float *work);

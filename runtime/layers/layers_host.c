@@ -205,14 +205,11 @@ static WIDE void bias_forward(const struct host_call *c) {
             y[j] = x[j] + b[j];
 }
 
-static WIDE void bias_weight(const struct host_call *c) {
-    const float *dy = host_at(c, c->l->dy);
+static void bias_weight(const struct host_call *c) {
     float *dw = host_dw(c);
     if (host_first(c))
         memset(dw, 0, (size_t)c->l->nparam * sizeof *dw);
-    for (int r = 0; r < c->l->rows; r++, dy += c->l->out)
-        for (int j = 0; j < c->l->out; j++)
-            dw[j] += dy[j];
+    host_add_rows(host_at(c, c->l->dy), c->l->out, c->l->rows, c->l->out, dw, 0);
 }
 
 const struct host_layer host_embedding = {embedding_forward, NULL, embedding_weight};

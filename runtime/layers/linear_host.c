@@ -26,12 +26,6 @@ static const float *weight_x(const struct host_call *c) {
     return c->l->aux.space == SP_NONE ? host_x(c) : host_at(c, c->l->aux);
 }
 
-static WIDE void add_rows(float *sum, const float *x, int rows, int n) {
-    for (int r = 0; r < rows; r++, x += n)
-        for (int j = 0; j < n; j++)
-            sum[j] += x[j];
-}
-
 static void linear_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *dy = host_at(c, l->dy), *x = weight_x(c);
@@ -42,7 +36,7 @@ static void linear_weight(const struct host_call *c) {
         return;
     if (host_first(c))
         memset(dbias, 0, (size_t)l->out * sizeof *dbias);
-    add_rows(dbias, dy, l->rows, l->out);
+    host_add_rows(dy, l->out, l->rows, l->out, dbias, 0);
 }
 
 static void unembedding_forward(const struct host_call *c) {

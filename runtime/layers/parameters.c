@@ -15,6 +15,12 @@ WIDE void host_add(float *dst, const float *src, int64_t n, bool first) {
             dst[i] += src[i];
 }
 
+WIDE void host_add_rows(const float *others, int others_stride, int rows, int n, float *c, int stride) {
+    for (int i = 0; i < rows; i++, c += stride, others += others_stride)
+        for (int j = 0; j < n; j++)
+            c[j] += others[j];
+}
+
 void host_add_norm(uint64_t *dst, const uint64_t *src) {
     for (int i = 0; i < NORM_WORDS; i++)
         dst[i] += src[i];

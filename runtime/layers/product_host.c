@@ -180,13 +180,6 @@ static void multiply(const struct block *at, struct matrix a, struct matrix b, b
     kernel(b.at, a.at, c);
 }
 
-/* To rows of c: others, or with others_stride 0 the same one. */
-static WIDE void add_rows(const float *others, int others_stride, int rows, int n, float *c, int stride) {
-    for (int i = 0; i < rows; i++, c += stride, others += others_stride)
-        for (int j = 0; j < n; j++)
-            c[j] += others[j];
-}
-
 /* A few rows at a time: what is multiplied is still in the nearest cache when it, or a bias, is added. */
 static void multiply_and_add(const struct product *p, struct block at, struct matrix a, struct matrix b, float *room) {
     for (int end = at.row + at.rows, begin = at.row; at.row < end; at.row += at.rows) {
@@ -195,10 +188,10 @@ static void multiply_and_add(const struct product *p, struct block at, struct ma
         float *c = p->c + (int64_t)at.row * p->stride + at.column;
         if (p->add) {
             multiply(&at, rows, b, false, room, at.columns);
-            add_rows(room, at.columns, at.rows, at.columns, c, p->stride);
+            host_add_rows(room, at.columns, at.rows, at.columns, c, p->stride);
         } else {
             multiply(&at, rows, b, at.deep > 0, c, p->stride);
-            add_rows(p->bias + at.column, 0, at.rows, at.columns, c, p->stride);
+            host_add_rows(p->bias + at.column, 0, at.rows, at.columns, c, p->stride);
         }
     }
 }
