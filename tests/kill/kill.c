@@ -376,7 +376,7 @@ static void print(void) {
            all->torn, all->placed);
     printf("resumed: %d, of these %d as another program; ends took at most %.1f s (killed), %.1f s (stopped)\n",
            all->resumed, all->elsewhere, all->longest[0], all->longest[1]);
-    if (n > 50 && (at_checkpoint * 5 < n || all->placed * 8 < n || all->missed * 4 > n)) {
+    if (n > 50 && (at_checkpoint * 5 < n || all->placed * 4 < n || all->missed * 4 > n)) {
         printf("too few faults hit a checkpoint or a step\n");
         all->failed++;
     }

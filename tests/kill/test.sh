@@ -10,7 +10,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PKG_CONFIG_PATH
 export TMPDIR=$room OMPI_MCA_btl_vader_backing_directory=$room # what killed ranks leave goes with the room
 
 compiled() { "$PIANOLA" compile "schedules/$2.lua" "${@:3}" -o "$room/$1" && make -s -C "$room/$1" || exit 2; }
-integers=(--model schedules/models/integers.lua -D width=64 -D rows=16)
+integers=(--model schedules/models/integers.lua -D width=128 -D rows=32)
 for schedule in 1f1b serial; do
     compiled $schedule $schedule "${integers[@]}"
 done
@@ -18,7 +18,7 @@ compiled gpipe gpipe "${integers[@]}" -D workers=2
 for schedule in ddp fsdp; do
     compiled $schedule $schedule "${integers[@]}" -D workers=4
 done
-compiled gpt 1f1b --model schedules/models/gpt.lua -D workers=2 -D layers=2 -D width=16 -D context=16 -D rows=1
+compiled gpt 1f1b --model schedules/models/gpt.lua -D workers=2 -D layers=2 -D width=16 -D context=16 -D rows=4
 
 seed=${SEED:-$RANDOM}
 echo "seed $seed"
