@@ -89,6 +89,8 @@ NVFLAGS := -std=c++17 -O3 $(ARCHS) -Werror all-warnings -Xcompiler -fPIC,-fvisib
 cuda_objects = $(patsubst runtime/%.cu,build/$(1)/%.o,$(wildcard $(2:%=runtime/%/*.cu)))
 PIC := $(patsubst runtime/%.c,build/pic/%.o,$(filter-out %_host.c runtime/process/%,$(wildcard runtime/*/*.c)))
 NCCL := $(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h))
+CUDNN := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h /usr/include/*/cudnn.h /usr/local/include/cudnn.h))
+WITHOUT_CUDNN := cudnn.h is not in $(CUDA_HOME)/include, nor in /usr: built without cuDNN, so attention on Hopper is the slower one of our own
 build/cuda/%.o: runtime/%.cu Makefile
 	@mkdir -p $(@D)
 	$(NVCC) $(NVFLAGS) -Xptxas -v -c -o $@ $< 2>$(@:.o=.log) || { cat $(@:.o=.log) >&2; exit 1; }
@@ -112,6 +114,7 @@ build/pianola-cuda.pc: $(B)/pianola-host.pc
 	$(call pc_cuda,,) >$@
 gpu: build/pianola build/libpianola-cuda.so $(if $(NCCL),build/libpianola-cuda.a build/pianola-cuda.pc)
 	$(if $(NCCL),,@echo "nccl.h is not in $(CUDA_HOME)/include, nor in /usr: the runtime for ranks on GPUs is left out")
+	$(if $(CUDNN),,@echo "$(WITHOUT_CUDNN)")
 ifeq ($(wildcard $(NVCC)),)
 ifneq ($(filter gpu,$(MAKECMDGOALS)),)
 $(error $(NVCC) is not there: install the CUDA toolkit, or name its folder with CUDA_HOME)
@@ -286,7 +289,7 @@ asan:
 tsan:
 	$(MAKE_ALL) $(TSAN) build/tsan/pianola
 
-include tests/gpu/gpu.mk tests/gpu/put.mk page/page.mk
+include tests/gpu/gpu.mk page/page.mk
 
 # ---- using ----
 

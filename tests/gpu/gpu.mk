@@ -1,15 +1,21 @@
-# What tests/gpu/check.sh and bench.sh run. build/gpu-check is for a machine with a GPU and CUDA's libraries but none of
-# ours: Lua and BLAS are linked in, and programs find each other in their own folder. build/standin-check is the same
-# sources against tests/standin/.
+# What the scripts here run. build/gpu-check is for a machine with a GPU and CUDA's libraries but none of ours: Lua and BLAS
+# are linked in, programs find each other in their own folder, and kernels are compiled for one kind of GPU alone, CODE.
+# build/standin-check is the same sources against tests/standin/.
+CODE ?= sm_90
 G := build/gpu-check
-O := build/gpu-check-obj
+O := build/gpu-check-$(CODE)
 S := build/standin-check
 LAYER_TESTS := kernels attention linear moe fused
-TRAVELS := $(addprefix $(G)/,pianola libpianola-cuda.so layer_times.so layers nccl put/ranks)
-STAYS := $(addprefix $(S)/,pianola libpianola-cuda.so layer_times.so layers nccl put/ranks)
+TRAVELS := $(addprefix $(G)/,pianola libpianola-cuda.so layer_times.so layers nccl ceilings ranks/made)
+STAYS := $(addprefix $(S)/,pianola libpianola-cuda.so layer_times.so layers nccl ceilings ranks/made)
+NVCODE = $(subst $(ARCHS),-gencode arch=compute_80$(comma)code=$(CODE),$(NVFLAGS))
 NVHOST := -std=c++17 -O2 -Xcompiler -fPIC -Iruntime -MMD -MP # these have no kernels of their own
 WITHOUT_TRAINING = $(call cuda_objects,$(1),layers device) build/$(1)/process/comm_loopback.o build/pic/shared.a
+OF_CODE := gpu-check-$(CODE)
 
+$(O)/%.o: runtime/%.cu Makefile tests/gpu/gpu.mk
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCODE) -c -o $@ $<
 # The part of OpenBLAS that is used, by libxsmm too, once for all programs.
 $(G)/libpianola-blas.so: Makefile
 	@mkdir -p $(@D)
@@ -18,9 +24,9 @@ $(G)/libpianola-blas.so: Makefile
 	    "$$(pkg-config --variable=libdir openblas)/libopenblas.a" -lm -pthread
 $(G)/pianola: build/obj/compiler/cli/main.o build/libpianola.a $(G)/libpianola-blas.so
 	$(CC) $(FLAGS) -s -o $@ $(filter-out %.so,$^) -l:liblua5.4.a -l:libpcre2-8.a -l:libutf8proc.a $(if $(findstring xsmm,$(BLAS)),-l:libxsmm.a) -L$(G) -lpianola-blas -Wl,-rpath,'$$ORIGIN' -lm -pthread
-$(G)/libpianola-cuda.so: build/libpianola-cuda.so
+$(G)/libpianola-cuda.so: $(call cuda_objects,$(OF_CODE),layers device process) build/pic/shared.a
 	@mkdir -p $(@D)
-	strip -o $@ $<
+	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared -Xlinker -s
 $(O)/%.o: tests/kernels/%.cpp Makefile tests/gpu/gpu.mk
 	@mkdir -p $(@D)
 	$(NVCC) $(NVHOST) -x cu -c -o $@ $<
@@ -31,18 +37,21 @@ $(O)/layers.o $(S)/obj/layers.o: tests/gpu/layers.c
 $(O)/%.o: tests/gpu/%.cu Makefile tests/gpu/gpu.mk
 	@mkdir -p $(@D)
 	$(NVCC) $(NVHOST) -c -o $@ $<
-$(G)/layers: $(LAYER_TESTS:%=$(O)/%.o) $(O)/layers.o $(call WITHOUT_TRAINING,cuda) build/libpianola.a $(G)/libpianola-blas.so
+$(G)/layers: $(LAYER_TESTS:%=$(O)/%.o) $(O)/layers.o $(call WITHOUT_TRAINING,$(OF_CODE)) build/libpianola.a $(G)/libpianola-blas.so
 	$(NVCC) -o $@ $(filter-out %.so,$^) $(if $(findstring xsmm,$(BLAS)),-l:libxsmm.a) -L$(G) -lpianola-blas -lcublasLt -cudart shared -Xlinker -s,-rpath,'$$ORIGIN'
-$(G)/layer_times.so: $(O)/layer_times.o $(call WITHOUT_TRAINING,cuda)
+$(G)/layer_times.so: $(O)/layer_times.o $(call WITHOUT_TRAINING,$(OF_CODE))
 	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared -Xlinker -s
 $(G)/nccl: $(O)/nccl.o
 	$(NVCC) -o $@ $^ -lnccl -cudart shared
-gpu-check-build: gpu $(TRAVELS)
+$(G)/ceilings: $(O)/ceilings.o
+	$(NVCC) -o $@ $^ -lcublasLt -cudart shared
+gpu-check-build: $(TRAVELS)
+	$(if $(CUDNN),,@echo "$(WITHOUT_CUDNN)")
 	git describe --always --dirty >$(G)/commit
-# For a machine that takes no more than 64 MiB.
+# For a machine that takes no more than 64 MiB, half of which is for what a comparison needs.
 gpu-check-pack: gpu-check-build
 	tar -czf $(G).tar.gz $(G)
-	@du -m $(G).tar.gz | awk '{ print $$1 " MiB in " $$2; exit $$1 > 64 }'
+	@du -m $(G).tar.gz | awk '{ print $$1 " MiB in " $$2; exit $$1 > 30 }'
 
 $(S)/obj/%.o: tests/kernels/%.cpp Makefile tests/gpu/gpu.mk
 	@mkdir -p $(@D)
@@ -55,12 +64,45 @@ $(S)/layers: $(LAYER_TESTS:%=$(S)/obj/%.o) $(S)/obj/layers.o $(call WITHOUT_TRAI
 	$(CXX) -o $@ $^ $$(pkg-config --libs $(BLAS)) -lm -pthread
 $(S)/layer_times.so: $(S)/obj/layer_times.o $(call WITHOUT_TRAINING,standin) $(STANDIN)
 	$(CXX) -shared -o $@ $^ -pthread
-$(S)/nccl: $(S)/obj/nccl.o $(STANDIN)
+$(S)/nccl $(S)/ceilings: $(S)/%: $(S)/obj/%.o $(STANDIN)
 	$(CXX) -o $@ $^ -pthread
 $(S)/pianola $(S)/libpianola-cuda.so: $(S)/%: standin
 	@mkdir -p $(@D)
 	ln -sf $(if $(filter %.so,$@),../standin/libpianola-cuda.so,../pianola) $@
 standin-check: $(STAYS)
+
+# Ranks as processes, for ranks.sh. Their runtime is a library, since it is most of each program, and there are two: one
+# without NCCL, for put on a machine that lacks it, and one with it in ranks/nccl. Neither has MPI.
+RANKS := serial 1f1b fslpp ddp
+RANKS_FLAGS := --model schedules/models/integers.lua -D width=64 -D rows=8
+RANKS_4 := -D workers=4
+RANKS_OBJECTS = $(call cuda_objects,$(1),layers device comm rank) $(filter-out %/comm_mpi.o,$(PIC)) build/pic/no_mpi.o
+OF_PUT = $(filter-out %/comm_nccl.o %/comm_nccl_open.o,$(call RANKS_OBJECTS,$(1)))
+build/pic/no_mpi.o: runtime/comm/comm_mpi.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -DNO_MPI -fPIC -c -o $@ $<
+$(G)/ranks/libpianola-ranks.so: $(call OF_PUT,$(OF_CODE)) $(O)/no_nccl.o
+	@mkdir -p $(@D)
+	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared -Xlinker -s
+$(G)/ranks/nccl/libpianola-ranks.so: $(call RANKS_OBJECTS,$(OF_CODE))
+	@mkdir -p $(@D)
+	$(NVCC) -shared -o $@ $^ -lcublasLt -lnccl -cudart shared -Xlinker -s
+$(S)/ranks/libpianola-ranks.so: $(call OF_PUT,standin) $(S)/obj/no_nccl.o $(STANDIN)
+$(S)/ranks/nccl/libpianola-ranks.so: $(call RANKS_OBJECTS,standin) $(STANDIN)
+$(S)/ranks/libpianola-ranks.so $(S)/ranks/nccl/libpianola-ranks.so:
+	@mkdir -p $(@D)
+	$(CXX) -shared -o $@ $^ -pthread
+# LD_LIBRARY_PATH takes precedence over RUNPATH, which the new tags make of -rpath.
+%/ranks/made: %/ranks/libpianola-ranks.so %/ranks/nccl/libpianola-ranks.so build/pianola build/pianola-host.pc tests/gpu/gpu.mk
+	for s in $(RANKS); do \
+	    flags=; [ $$s = serial ] || flags='$(RANKS_4)'; \
+	    build/pianola compile schedules/$$s.lua $(RANKS_FLAGS) $$flags -o $(@D)/$$s || exit 1; \
+	    for r in $(@D)/$$s/rank*.cu; do \
+	        $(CC) -O2 -s -x c -Ibuild/include/pianola -Ibuild/include -o $${r%.cu} $$r -x none -Wl,--allow-shlib-undefined \
+	            -L$(@D) -lpianola-ranks -Wl,--enable-new-dtags,-rpath,'$$ORIGIN/..' || exit 1; \
+	    done; \
+	done
+	touch $@
 
 # make gpu-check [GPU=standin]; make gpu-bench [GPU=standin]. Builds if it can; otherwise uses the files that came
 # along.

@@ -1,5 +1,6 @@
-# For check.sh and bench.sh: . tests/gpu/lib.sh DIR. Finds programs and CUDA's libraries, prints the device, and keeps
-# the output: in tests/gpu/results/ (or RESULTS), dated, on a GPU; nowhere on the stand-in.
+# For the scripts beside it: . tests/gpu/lib.sh DIR. Finds the programs in DIR and CUDA's libraries, names the device,
+# runs jobs side by side, and keeps the output: in tests/gpu/results/ (or RESULTS), by date and time, on a GPU; nowhere
+# on the stand-in, or where RESULTS is empty.
 DIR=${1:-build/gpu-check}
 case $DIR in *standin*) standin=yes ;; *) standin= ;; esac
 PIANOLA=$DIR/pianola
@@ -8,22 +9,24 @@ if [ ! -x "$PIANOLA" ] || [ ! -e "$PIANOLA_CUDA" ]; then
     echo "$DIR holds no programs: make gpu-check-build, where gcc, nvcc, Lua and OpenBLAS are, and bring build/gpu-check" >&2
     exit 2
 fi
-CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
-PATH=$PATH:$CUDA_HOME/bin:$CUDA_HOME/compute-sanitizer
+JOBS=${JOBS:-$(nproc)} # programs at once, where nothing is timed
 room=$(mktemp -d) || exit 2
 trap 'rm -rf "$room"' EXIT
 
-# Libraries that the loader does not find by itself, from the toolkit or wherever they are: those that ldd misses, and
-# cuDNN, which the runtime opens by name.
-missing() {
-    ldd "$PIANOLA_CUDA" "$DIR/nccl" 2>/dev/null | awk '/not found/ { print $1 }' | sort -u
-    ldconfig -p 2>/dev/null | grep -q 'libcudnn\.so\.9 ' || echo libcudnn.so.9
+# CUDA's libraries: those of the toolkit, and those that pip installed, as PyTorch has them. pip's come first: they are
+# what PyTorch is compared with.
+CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
+PATH=$PATH:$CUDA_HOME/bin:$CUDA_HOME/compute-sanitizer
+pip_libraries() {
+    python3 -c 'import glob, sysconfig
+found = glob.glob(sysconfig.get_paths()["purelib"] + "/nvidia/*/lib")
+print(":".join(sorted(found, key=lambda folder: ("/cu13/" not in folder, folder))))' 2>/dev/null
 }
-[ "$standin" ] || for library in $(missing); do
-    at=$(ls "$CUDA_HOME"/lib64/"$library" "$CUDA_HOME"/lib/"$library" 2>/dev/null | head -n 1)
-    at=${at:-$(find / -xdev -name "$library" -not -path '/proc/*' 2>/dev/null | head -n 1)}
-    [ -n "$at" ] && export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}${at%/*}
-done
+if [ ! "$standin" ] && [ ! "${CUDA_LIBRARIES:-}" ]; then # found once, also for scripts that this one calls
+    pip=$(pip_libraries)
+    export CUDA_LIBRARIES=${pip:+$pip:}$CUDA_HOME/lib64
+    export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$CUDA_LIBRARIES
+fi
 
 # Sets PEAK_TFLOPS and MEMORY_TBS, unless they are set, for DEVICE (by default the one here) and PRECISION, and LIMITS,
 # where they come from. Unknown: PEAK_TFLOPS 0, and MEMORY_TBS empty: layer_times.cu asks the device.
@@ -42,30 +45,57 @@ limits() { # PRECISION
 }
 
 commit=$(cat "$DIR/commit" 2>/dev/null || git describe --always --dirty 2>/dev/null || echo unknown)
+stamp=${STAMP:-$(date -u +%FT%H%M%SZ)} # of this run's results
 facts() {
     if [ "$standin" ]; then
         echo "device     the stand-in, on a CPU: says nothing of GPUs"
     else
-        echo "device     $(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>&1 | head -n 1)"
+        echo "device     $(timeout 20 nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>&1 | head -n 1)"
         echo "toolkit    $( (nvcc --version || echo "no nvcc here") 2>/dev/null | tail -n 1)"
+        echo "libraries  $(ldd "$PIANOLA_CUDA" 2>/dev/null | sed -nE 's/.*(cublasLt[^ ]*|cudart[^ ]*) => ([^ ]*|not found).*/\2/p' | paste -sd ' ')"
     fi
     echo "date       $(date -u '+%F %H:%M UTC')"
     echo "commit     $commit"
 }
 
-# Without a GPU there is nothing to report or keep.
-if ! [ "$standin" ] && "$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua --steps 1 --json \
-    --device cuda 2>&1 | grep '^pianola: error: no CUDA device' >&2; then
-    exit 2
-fi
+# Exits if there is no GPU: then there is nothing to report or keep.
+require_gpu() {
+    local said status
+    [ ! "$standin" ] || return 0
+    said=$(timeout -k 5 60 "$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua --steps 1 --json --device cuda 2>&1)
+    status=$?
+    if grep '^pianola: error: no CUDA device' <<<"$said" >&2; then exit 2; fi
+    [ $status != 124 ] || { echo "the first step on the GPU did not end within 60 s" >&2 && exit 2; }
+}
 
-# keep NAME: copies further output to the results.
+# keep NAME: copies further output and errors to the results.
 keep() {
-    [ "$standin" ] && return
-    results=${RESULTS:-tests/gpu/results}
+    results=${RESULTS-tests/gpu/results}
+    [ ! "$standin" ] && [ "$results" ] || return 0
     mkdir -p "$results" || exit 2
-    exec > >(tee "$results/$1-$(date -u +%F)-$commit.txt")
-    trap 'exec >&-; wait; rm -rf "$room"' EXIT # tee ends after its last line
+    exec > >(tee "$results/$1-$stamp-$commit.txt") 2>&1
+    trap 'exec >&- 2>&-; wait; rm -rf "$room"' EXIT # tee ends after its last line
+}
+
+# spawn COMMAND...: runs it beside at most JOBS - 1 others, in a room of its own, until BUDGET seconds have passed; later
+# ones are left out. gather: waits for all, and prints what each said, in the order they were spawned.
+spawned=() spawned_pid=()
+spawn() {
+    local own=$room/job${#spawned[@]}
+    while [ "$(jobs -rp | wc -l)" -ge "$JOBS" ]; do wait -n; done
+    mkdir "$own"
+    spawned+=("$own.said")
+    if [ $SECONDS -ge "${BUDGET:-86400}" ]; then
+        skip "${*:2:1}" "no time left" >"$own.said"
+        return
+    fi
+    (room=$own && "$@") >"$own.said" 2>&1 &
+    spawned_pid+=($!)
+}
+gather() {
+    [ ${#spawned_pid[@]} = 0 ] || wait "${spawned_pid[@]}"
+    [ ${#spawned[@]} = 0 ] || cat "${spawned[@]}"
+    spawned=() spawned_pid=()
 }
 
 # field NAME: a figure from the JSON on stdin.

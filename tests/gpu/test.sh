@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make gpu-check and make gpu-bench against the stand-in: so that neither runs for the first time on a real GPU. A check
-# that fails is counted and ends in exit 1; without a GPU nothing is written to the results.
+# The scripts for a GPU against the stand-in: so that none of them runs for the first time on a real GPU. A check that
+# fails is counted and ends in exit 1; without a GPU nothing is written to the results.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 built=build/standin-check
@@ -9,26 +9,102 @@ room=$(mktemp -d) || exit 2
 trap 'rm -rf "$room"' EXIT
 before=$(ls tests/gpu/results)
 
-timeout 800 tests/gpu/check.sh $built >"$room/check" 2>&1
-expect "gpu-check" 0 $?
-expect "gpu-check, what failed" "" "$(grep -A 15 '^FAILED' "$room/check")"
-expect "gpu-check, its last line" yes "$(tail -n 1 "$room/check" | grep -qE '^[0-9]{2} passed, 0 failed, [0-9]+ skipped$' && echo yes)"
-timeout 400 tests/gpu/bench.sh $built >"$room/bench" 2>&1
-expect "gpu-bench" 0 $?
-for line in step "algorithms  *[1-9][0-9]* products by time" utilisation CPU idle "linear .* weight" "update of" "1f1b, 4 ranks" "llm.c .* not compared"; do
+# ---- a whole lease: every step that a GPU would see ----
+
+log_of() { tar -xOzf "$room/lease/logs.tgz" "./$1.txt"; }
+OUT=$room/lease BUDGET=800 DIR=$built timeout 850 tests/gpu/lease.sh >"$room/said" 2>&1
+expect "a lease" 0 $?
+expect "a lease: what failed" "" "$(grep -E -A 15 '^(exit|over) ' "$room/said")"
+expect "a lease: its last line" yes "$(tail -n 1 "$room/said" | grep -qE '^[0-9]{2} passed, 0 failed, 0 left out; all logs: logs.tgz$' && echo yes)"
+expect "a lease: the console is kept" "" "$(cmp "$room/said" "$room/lease/console.txt"; cmp "$room/said" "$room"/lease/lease-*.txt)"
+rows=$(tac "$room/said" | sed '/^---- first/,$d' | grep '^ok ')
+expect "a lease: a log of each step" "" "$(comm -3 <(awk '{ print "./" $4 ".txt" }' <<<"$rows" | sort) <(tar -tzf "$room/lease/logs.tgz" | grep txt | sort))"
+log_of bench >"$room/bench"
+for line in "first algorithms" "without epilogues" step "algorithms  *[1-9][0-9]* products by time" utilisation "memory  *planned [1-9]" CPU idle "linear .* weight" "update of"; do
     expect "gpu-bench says: $line" yes "$(grep -qE "^$line" "$room/bench" && echo yes)"
 done
+expect "the last line is the step's" yes "$(tail -n 1 "$room/bench" | grep -q '^step  *[0-9.]* ms (median), [0-9]* tokens/s; last loss [0-9.]*$' && echo yes)"
+log_of four >"$room/four"
+for line in "1f1b, 4 ranks .* % of its speed" "prediction .* with the costs of another run"; do
+    expect "gpu-bench says: $line" yes "$(grep -qE "^$line" "$room/four" && echo yes)"
+done
+expect "gpu-bench without PyTorch says so" yes "$(log_of torch | grep -qE '^PyTorch +(not compared: .* has no torch|[0-9.]+)' && echo yes)"
+expect "ranks: over put 13, over NCCL 7" "13 passed, 0 failed 7 passed, 0 failed" "$(log_of put | tail -n 1) $(log_of nccl-ranks | tail -n 1)"
+
+# ---- what a lease does about steps that fail ----
+
+mkdir -p "$room/standin/ranks" && touch "$room/standin/ranks/made" # its name says that it is no GPU
+fake() { printf '#!/bin/sh\n%s\n' "$2" >"$room/standin/$1" && chmod +x "$room/standin/$1"; }
+for program in pianola layers nccl ceilings libpianola-cuda.so; do fake $program 'echo trouble; exit 1'; done
+failing=$(realpath --relative-to=. "$room/standin")
+OUT=$room/failing BUDGET=60 DIR=$failing timeout 90 tests/gpu/lease.sh >"$room/said" 2>&1
+expect "a lease of programs that fail" "1 machine torch memcheck racecheck" "$? $(grep '^ok ' "$room/said" | awk '{ print $4 }' | sort -u | paste -sd ' ')"
+for name in graph bf16 1f1b 1f1b-bf16; do
+    expect "a fault in $name: run again, eagerly" yes "$(grep -q "^exit 1 .* $name-blocking  *trouble" "$room/said" && echo yes)"
+done
+# Programs that hang: the limit ends them and what they started, and the table says what was left out.
+fake pianola 'sleep 1000 & wait'
+OUT=$room/hanging BUDGET=9 DIR=$failing timeout 60 tests/gpu/lease.sh >"$room/said" 2>&1
+expect "a lease of programs that hang" "1 over 1" "$? $(grep -o '^over' "$room/said" | sort -u) $(grep -c '^left out, for lack of time: .* memcheck racecheck$' "$room/said")"
+expect "nothing is left running" "" "$(grep -lz "^STEP=" /proc/[0-9]*/environ 2>/dev/null)"
+expect "a lease with a wrong word" 2 "$(tests/gpu/lease.sh fast >/dev/null 2>&1; echo $?)"
+expect "a lease without programs" 2 "$(DIR=$room/none-standin tests/gpu/lease.sh >/dev/null 2>&1; echo $?)"
+
+# ---- the lease for speed, with an ncu that prints what the real one does ----
+
+mkdir "$room/bin"
+cat >"$room/bin/ncu" <<'EOF2'
+#!/bin/sh
+case "$*" in
+*"--set full --kernel-name norm_forward --launch-count 1"*) echo "==PROF== x"; echo "  Duration us 5" ;;
+*"--section SpeedOfLight --section Occupancy --csv"*" run schedules/serial.lua "*" --no-graph "*) cat <<'CSV'
+==PROF== Connected to process 12
+"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC","Section Name","Metric Name","Metric Unit","Metric Value","Rule Name","Rule Type","Rule Description"
+"0","12","pianola","127.0.0.1","void norm_forward<__nv_bfloat16>(float *)","1","7","(256, 1, 1)","(64, 1, 1)","0","9.0","GPU Speed Of Light Throughput","Duration","us","5.00","","",""
+"0","12","pianola","127.0.0.1","void norm_forward<__nv_bfloat16>(float *)","1","7","(256, 1, 1)","(64, 1, 1)","0","9.0","GPU Speed Of Light Throughput","Compute (SM) Throughput","%","11.00","","",""
+"0","12","pianola","127.0.0.1","void norm_forward<__nv_bfloat16>(float *)","1","7","(256, 1, 1)","(64, 1, 1)","0","9.0","GPU Speed Of Light Throughput","Memory Throughput","%","40.00","","",""
+"0","12","pianola","127.0.0.1","void norm_forward<__nv_bfloat16>(float *)","1","7","(256, 1, 1)","(64, 1, 1)","0","9.0","Occupancy","Achieved Occupancy","%","50.00","","",""
+"0","12","pianola","127.0.0.1","void norm_forward<__nv_bfloat16>(float *)","1","7","(256, 1, 1)","(64, 1, 1)","0","9.0","Occupancy","","","","Occupancy","OPT","more, blocks"
+"1","12","pianola","127.0.0.1","nvjet_hsh_256x128","1","7","(384, 1, 1)","(132, 1, 1)","0","9.0","GPU Speed Of Light Throughput","Duration","ms","0.02","","",""
+"1","12","pianola","127.0.0.1","nvjet_hsh_256x128","1","7","(384, 1, 1)","(132, 1, 1)","0","9.0","GPU Speed Of Light Throughput","Compute (SM) Throughput","%","85.00","","",""
+"1","12","pianola","127.0.0.1","nvjet_hsh_256x128","1","7","(384, 1, 1)","(132, 1, 1)","0","9.0","GPU Speed Of Light Throughput","Memory Throughput","%","50.00","","",""
+CSV
+;;
+*) exit 1 ;;
+esac
+EOF2
+chmod +x "$room/bin/ncu"
+PATH=$room/bin:$PATH OUT=$room/speed BUDGET=300 ONLY="ceilings ncu" DIR=$built timeout 350 tests/gpu/lease.sh speed >"$room/said" 2>&1
+expect "a lease for speed" "0 2 passed, 0 failed, 0 left out; all logs: logs.tgz" "$? $(tail -n 1 "$room/said")"
+expect "its ceilings" 2 "$(grep -cE '^(bf16 product of 64\^3|copy of 1 MiB) +[0-9.]+ T(FLOP|B)/s' "$room/said")"
+expect "its kernels" "2 kernels, 25.0 us alone, one after the other" "$(grep ' kernels, ' "$room/said")"
+expect "the slowest first" "1 20.0 80.0% 85.0% 50.0% 0.0% nvjet_hsh_256x128" "$(grep -A 2 ' kernels, ' "$room/said" | tail -n 1 | tr -s ' ' | sed 's/^ //')"
+expect "below 60 %: in full" "  Duration us 5" "$(grep -A 1 '^---- norm_forward, its first launch ----' "$room/said" | tail -n 1)"
+fake ncu 'exit 0' && mv "$room/standin/ncu" "$room/bin/ncu"
+expect "an ncu without a table" "1 ncu wrote no table: nothing" "$(PATH=$room/bin:$PATH tests/gpu/kernels.sh $built >"$room/said" 2>&1; echo "$? $(tail -n 1 "$room/said")")"
+
+# ---- its parts alone ----
+
+CHECKS=facts timeout 100 tests/gpu/check.sh $built >"$room/check" 2>&1
+expect "gpu-check, its last line" "0 passed, 0 failed, 1 skipped" "$(tail -n 1 "$room/check")"
+CHECKS=schedules BUDGET=0 tests/gpu/check.sh $built >"$room/late" 2>&1
+expect "gpu-check without time" "0 passed, 0 failed, 6 skipped" "$(tail -n 1 "$room/late")"
 expect "gpu-check says which attention ran" "attention  by attention.cu, not cuDNN" "$(grep '^attention' "$room/check")"
 expect "gpu-bench says which attention ran" "attention          by attention.cu, not cuDNN" "$(grep '^attention  *by' "$room/bench")"
+printf '#!/bin/sh\n%s\n' '[ "$1" = -i ] && [ -s "$2" ] && echo "step 3/3 | loss 5.0 | 7 ms | 1000 tok/s"' >"$room/train_gpt2cu"
+LLMC=$room/train_gpt2cu PARTS=llmc tests/gpu/bench.sh $built >"$room/llmc" 2>&1
+expect "llm.c's program" "0 llm.c              step 3/3 | loss 5.0 | 7 ms | 1000 tok/s" "$? $(tail -n 1 "$room/llmc")"
+LLMC=$room/llmc PARTS=llmc tests/gpu/bench.sh $built >"$room/llmc" 2>&1
+expect "a program that is none" "1 llm.c              did not build or run:" "$? $(grep '^llm.c' "$room/llmc")"
 expect "gpu-bench takes the device's limits" "limits     989 TFLOP/s, 3.35 TB/s of NVIDIA H100 80GB HBM3 by its datasheet, dense bf16" \
     "$(grep '^limits' "$room/bench")"
 expect "devices.tsv: a name and three figures" "" "$(grep -v '^#' tests/gpu/devices.tsv | grep -vP '^NVIDIA [^\t]+(\t[0-9.]+){3}$')"
 # Of one that the table lacks, the memory's clock and bus are the stand-in's: 2619 MHz, twice a period, 5120 bits.
-DEVICE="NVIDIA Z1" timeout 400 tests/gpu/bench.sh $built >"$room/bench" 2>&1
+DEVICE="NVIDIA Z1" PARTS=one timeout 400 tests/gpu/bench.sh $built >"$room/bench" 2>&1
 expect "gpu-bench on an unknown device" 0 $?
 expect "an unknown device's limits" "limits     0 TFLOP/s, ? TB/s of NVIDIA Z1, which is not in tests/gpu/devices.tsv: memory by its clock and bus" \
     "$(grep '^limits' "$room/bench")"
-expect "an unknown device's memory" "memory             limits with 3.35232 TB/s" "$(grep '^memory' "$room/bench")"
+expect "an unknown device's memory" "bandwidth          limits with 3.35232 TB/s" "$(grep '^bandwidth' "$room/bench")"
 expect "an unknown device's utilisation" yes "$(grep -q '^utilisation .* TFLOP/s of an unknown peak' "$room/bench" && echo yes)"
 
 # The roofline: 2 x 32768 x 768 x 3072 FLOP at 989 TFLOP/s; 2 bytes of each of x, y and w. On an H200 bytes take less.
@@ -48,11 +124,8 @@ expect "nothing was kept" "$before" "$(ls tests/gpu/results)"
 STANDIN_NO_GELU=1 OPENBLAS_NUM_THREADS=1 timeout 200 $built/layers fused >"$room/fused"
 expect "no gelu of cuBLASLt's: what failed" "20 of 20" "$(grep -c "linear and gelu's slope were one FAILED" "$room/fused") of $(grep -c 'FAILED$' "$room/fused")"
 
-# Programs that each fail in another way: none passes for one that works.
-mkdir "$room/standin" && for program in pianola layers nccl libpianola-cuda.so; do
-    printf '#!/bin/sh\necho trouble; exit 1\n' >"$room/standin/$program" && chmod +x "$room/standin/$program"
-done
-failing=$(realpath --relative-to=. "$room/standin")
+# Programs that fail do not pass for ones that work.
+fake pianola 'echo trouble; exit 1'
 tests/gpu/check.sh "$failing" >"$room/failing" 2>&1
 expect "gpu-check of programs that fail" 1 $?
 expect "gpu-check of programs that fail: what passed" "" "$(grep '^passed' "$room/failing")"
@@ -60,7 +133,7 @@ tests/gpu/bench.sh "$failing" >"$room/failing" 2>&1
 expect "gpu-bench of programs that fail" 1 $?
 
 # What the sanitizer is asked for, by one that only writes it down: racecheck for each of our kernels and no other.
-mkdir "$room/gpu" "$room/bin" && cp "$room/standin"/* "$room/gpu"
+mkdir "$room/gpu" && cp -r "$room/standin"/* "$room/gpu"
 printf '#!/bin/sh\necho "$@" >>%s\n' "$room/asked" >"$room/bin/compute-sanitizer" && chmod +x "$room/bin/compute-sanitizer"
 PATH=$room/bin:$PATH RESULTS=$room CHECKS="memcheck racecheck" tests/gpu/check.sh "$(realpath --relative-to=. "$room/gpu")" >"$room/check" 2>&1
 expect "gpu-check under a sanitizer" "0 12 passed, 0 failed, 0 skipped" "$? $(tail -n 1 "$room/check")"

@@ -34,7 +34,7 @@ struct shared_task {
     uint64_t count, offset; /* of what is sent: where in the sender's memfd */
 };
 struct shared_rank {
-    std::atomic<int> pid, device, aborted, finalized;
+    std::atomic<int> pid, device, host, aborted, finalized; /* host: a hash of its name */
     std::atomic<int> come, read; /* collectives that it has come to; of which it has read what all send */
     shared_task collective;      /* the one that it has come to */
     shared_task task[TASKS];     /* of the running group, by index */
@@ -91,6 +91,13 @@ static void take_buffers(segment *s, int kind, int peer) {
     s->memory += bytes;
 }
 
+/* As NCCL tells hosts apart (2.28.9, src/misc/utils.cc: getHostHash, less the kernel's boot id): by name. */
+static int host_hash(void) {
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    return (int)std::hash<string>()(name);
+}
+
 ncclResult_t processes_init(ncclComm_t *out, int n, const string &name, int rank, int channels) {
     auto s = new segment;
     struct flock own = byte_of(rank);
@@ -115,6 +122,7 @@ ncclResult_t processes_init(ncclComm_t *out, int n, const string &name, int rank
     all->ranks.resize((size_t)n);
     nccl_comms().emplace_back(new ncclComm{all, rank, me()->device, me()->id, true, false, s, {}});
     *out = all->ranks[(size_t)rank] = nccl_comms().back().get();
+    s->of[rank].host = host_hash();
     s->of[rank].device = me()->device + 1;
     s->of[rank].pid = getpid();
     busy = *out;
@@ -125,7 +133,7 @@ ncclResult_t processes_init(ncclComm_t *out, int n, const string &name, int rank
 
 static void check_devices(const segment *s) {
     for (int r = 0; r < s->n; r++)
-        if (r != s->rank && s->of[r].device == s->of[s->rank].device)
+        if (r != s->rank && s->of[r].device == s->of[s->rank].device && s->of[r].host == s->of[s->rank].host)
             broken("NCCL", "ranks %d and %d both have device %d", r, s->rank, s->of[r].device - 1);
 }
 

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Where one eager step of GPT-2 spends its time, kernel by kernel, by Nsight Compute's counters; then everything that ncu
+# knows of the three kernels that take longest while they keep neither the multiprocessors nor memory busy to 60 %.
+#
+#   tests/gpu/kernels.sh DIR     MODEL, FLAGS, CONTEXT, ROWS as bench.sh has them; one microbatch
+#
+# ncu replays each kernel alone and flushes the caches before it, so its times are longer than those within a step.
+cd "$(dirname "$0")/../.." || exit 2
+. tests/gpu/lib.sh
+command -v ncu >/dev/null || { echo "ncu is not here: nothing was measured" && exit 1; }
+MODEL=${MODEL:-schedules/models/gpt2.lua} FLAGS=${FLAGS:--D size=124M -D precision=bf16}
+# shellcheck disable=SC2086
+ncu() { # OPTIONS...: of a step
+    command ncu --clock-control none "$@" "$PIANOLA" run schedules/serial.lua -D stages=1 -D batches=1 --model "$MODEL" $FLAGS \
+        -D context="${CONTEXT:-1024}" -D rows="${ROWS:-32}" --steps 1 --no-graph --device cuda 2>&1
+}
+
+ncu --section SpeedOfLight --section Occupancy --csv >"$room/csv" || { tail -n 5 "$room/csv" && exit 1; }
+python3 - "$room/csv" "$room/slow" <<'PYTHON' || exit 1
+import csv, sys
+
+lines = open(sys.argv[1], errors="replace").read().splitlines()
+start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
+if start is None:
+    sys.exit("ncu wrote no table: " + (lines[-1] if lines else "nothing"))
+MICROSECONDS = {"ns": 1e-3, "nsecond": 1e-3, "us": 1, "usecond": 1, "ms": 1e3, "msecond": 1e3, "s": 1e6, "second": 1e6}
+launches = {}
+for row in csv.DictReader(line for line in lines[start:] if line.startswith('"')):
+    if not row["Metric Name"]:
+        continue  # advice
+    value = float(row["Metric Value"].replace(",", ""))
+    if row["Metric Name"] == "Duration":
+        value *= MICROSECONDS[row["Metric Unit"]]
+    launches.setdefault((row["ID"], row["Kernel Name"]), {})[row["Metric Name"]] = value
+kernels = {}
+for (_, name), metrics in launches.items():
+    kernels.setdefault(name, []).append(metrics)
+
+def total(runs):
+    return sum(m["Duration"] for m in runs)
+
+def mean(runs, metric):  # weighted by time
+    return sum(m.get(metric, 0) * m["Duration"] for m in runs) / total(runs)
+
+whole = sum(total(runs) for runs in kernels.values())
+print("%d kernels, %.1f us alone, one after the other" % (len(launches), whole))
+print("%5s %10s %6s %7s %7s %9s  %s" % ("count", "us", "share", "SM", "memory", "occupancy", "kernel"))
+slow = []
+for name, runs in sorted(kernels.items(), key=lambda item: -total(item[1])):
+    sm, memory = mean(runs, "Compute (SM) Throughput"), mean(runs, "Memory Throughput")
+    print("%5d %10.1f %5.1f%% %6.1f%% %6.1f%% %8.1f%%  %s" % (
+        len(runs), total(runs), 100 * total(runs) / whole, sm, memory, mean(runs, "Achieved Occupancy"), name[:90]))
+    if max(sm, memory) < 60:
+        slow.append(name.split("(")[0].split("<")[0].split(" ")[-1].split("::")[-1])
+open(sys.argv[2], "w").write("".join(name + "\n" for name in dict.fromkeys(slow)))
+PYTHON
+while read -r name; do
+    echo
+    echo "---- $name, its first launch ----"
+    ncu --set full --kernel-name "$name" --launch-count 1 | sed '/^==PROF==/d'
+done < <(head -n 3 "$room/slow")
