@@ -397,15 +397,12 @@ static void put_open(const struct world *world, const struct rt_program *program
     put->groups = groups;
     put->rank = c;
     put->flush = can(cudaDevAttrCanFlushRemoteWrites);
-    snprintf(why, sizeof why, "rank %d: its GPU cannot share memory with other processes; use --messages nccl",
-             world->rank);
-    world_verdict(world, can(cudaDevAttrIpcEventSupport), why);
-    own_parts(put, mine);
-    cudaError_t code = cudaIpcGetMemHandle(&own, c->arena);
+    cudaError_t code = can(cudaDevAttrIpcEventSupport) ? cudaIpcGetMemHandle(&own, c->arena) : cudaErrorNotSupported;
     cudaGetLastError();
-    snprintf(why, sizeof why, "rank %d: its GPU shares no memory with other processes: %s: %s; use --messages nccl",
-             world->rank, cudaGetErrorName(code), cudaGetErrorString(code));
+    snprintf(why, sizeof why, "rank %d: its GPU cannot share memory with other processes: %s; use --messages nccl",
+             world->rank, cudaGetErrorString(code));
     world_verdict(world, code == cudaSuccess, why);
+    own_parts(put, mine);
     CUDA(cudaDeviceSynchronize()); /* its words are 0 before others learn of them */
     put_work_a_little(put);
     CUDA(cudaDeviceSynchronize());

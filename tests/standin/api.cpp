@@ -323,7 +323,7 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
         run_one();
     me()->polling = !s->queue.empty();
     if (!s->queue.empty())
-        return check_stuck(true), fail(cudaErrorNotReady);
+        return check_stuck(true), fault_surfaced() ? cudaErrorIllegalAddress : fail(cudaErrorNotReady);
     saw(s);
     return outcome();
 }
@@ -470,7 +470,7 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
         run_one();
     me()->polling = e->at && !e->at->done;
     if (e->at && !e->at->done)
-        return check_stuck(true), fail(cudaErrorNotReady);
+        return check_stuck(true), fault_surfaced() ? cudaErrorIllegalAddress : fail(cudaErrorNotReady);
     if (e->at)
         join(the().seen, e->at->clock);
     return outcome();

@@ -466,7 +466,7 @@ static bool run_any(void) {
     return true;
 }
 bool run_one(void) {
-    bool ran = has_turn() && run_any();
+    bool ran = the().unreported < 0 && has_turn() && run_any();
     has_turn();
     return ran;
 }
@@ -554,6 +554,10 @@ void wait_until(const std::function<bool()> &done, const string &what, bool slow
     me()->waiting = what;
     me()->until = &done;
     while (!done()) {
+        if (m.unreported >= 0) { /* it will never be */
+            m.unreported = 0;
+            break;
+        }
         if (run_one()) {
             m.changed.notify_all();
             continue;

@@ -170,7 +170,7 @@ struct machine {
     int nchains = 0, nids = 0, devices, capability;
     int launches = 0, ahead = 0; /* of graphs; and those before the program knew that the last one had ended */
     string refused;              /* a kernel that cannot be launched */
-    string faulty;               /* a kernel that faults, in its launch number fault_at; */
+    string faulty;               /* a kernel that faults, in its launch number fault_at: nothing runs any more, and */
     int fault_at, fault_later;   /* so many calls after it has run, calls report it */
     int unreported = -1;         /* of those, how many are still to come; -1: it has not faulted */
     bool blocking;               /* a launch returns when the kernel has ended */
