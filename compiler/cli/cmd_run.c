@@ -101,9 +101,11 @@ static void print_json(const struct compile *c, const struct outcome *outcome) {
         printf("  \"steps_run_twice\": %lld,\n", (long long)outcome->twice);
     if (outcome->cuda)
         printf("  \"device\": \"%s\",\n  \"device_bytes_planned\": %lld,\n  \"device_bytes_taken\": %lld,\n"
-               "  \"host_bytes_planned\": %lld,\n  \"host_bytes_taken\": %lld,\n  \"cpu_seconds_per_step\": %.6g,\n",
+               "  \"device_bytes_at_end\": %lld,\n  \"host_bytes_planned\": %lld,\n  \"host_bytes_taken\": %lld,\n  "
+               "\"cpu_seconds_per_step\": %.6g,\n",
                outcome->cuda->device, (long long)outcome->cuda->planned, (long long)outcome->cuda->taken,
-               (long long)outcome->cuda->host_planned, (long long)outcome->cuda->host_taken, outcome->cuda->host);
+               (long long)outcome->cuda->at_end, (long long)outcome->cuda->host_planned,
+               (long long)outcome->cuda->host_taken, outcome->cuda->host);
     printf("  \"makespan_predicted\": %.9g,\n  \"work\": %.9g,\n  \"%s\": %ld,\n", outcome->predicted, outcome->work,
            outcome->cuda ? "gpus" : "cores", outcome->cores);
     printf("  \"weights\": \"%016llx\",\n  \"makespan_measured\": %.9g\n}\n", (unsigned long long)outcome->weights,
@@ -165,8 +167,8 @@ static void print_plan(const struct compile *c, const struct settings *settings,
     if (c->spec->model->rt.input == INPUT_TOKENS && !settings->data)
         fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     if (!settings->cuda)
-        fprintf(stderr, "pianola: %d ranks in one process, matrix products by %s, one thread a rank\n", c->spec->workers,
-                blas);
+        fprintf(stderr, "pianola: %d ranks in one process, matrix products by %s, one thread a rank\n",
+                c->spec->workers, blas);
 }
 
 /* --steps 0. A step's losses are of the weights before its update, which is then forgotten. */

@@ -81,10 +81,11 @@ static void tell_device(const struct settings *settings, const struct cuda_run *
                                                  : format("; pinned host memory planned %lld, taken %lld",
                                                           (long long)cuda->host_planned, (long long)cuda->host_taken);
     fprintf(stderr,
-            "pianola: %d ranks on %s, %s; device memory planned %lld bytes, taken %lld%s; %.1f us of CPU a step\n",
+            "pianola: %d ranks on %s, %s; device memory planned %lld bytes, taken %lld, at the end %lld%s; "
+            "%.1f us of CPU a step\n",
             cuda->run.program->workers, cuda->device,
             settings->eager ? "each step enqueued anew" : "one graph for the step", (long long)cuda->planned,
-            (long long)cuda->taken, pinned, 1e6 * cuda->host);
+            (long long)cuda->taken, (long long)cuda->at_end, pinned, 1e6 * cuda->host);
 }
 
 /* Before any rank begins: what it lacks is an error of the user's. NULL: weights are random. */

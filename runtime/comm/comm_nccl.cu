@@ -27,9 +27,20 @@ extern "C" {
 
 /* ---- calls ---- */
 
-const char *nccl_trouble(struct nccl *nccl, const char *call, ncclResult_t code) {
+static const char *name_of(ncclResult_t code) {
+    static const char *const name[] = {"ncclSuccess",       "ncclUnhandledCudaError", "ncclSystemError",
+                                       "ncclInternalError", "ncclInvalidArgument",    "ncclInvalidUsage",
+                                       "ncclRemoteError",   "ncclInProgress"};
+    return code >= 0 && code < (int)(sizeof name / sizeof *name) ? name[code] : "unknown";
+}
+
+void nccl_reason(const char *call, ncclResult_t code, char *why, size_t n) {
     const char *more = ncclGetLastError(NULL);
-    snprintf(nccl->why, sizeof nccl->why, "NCCL: %s: %s%s%s", call, ncclGetErrorString(code), *more ? ": " : "", more);
+    snprintf(why, n, "NCCL: %s: %s: %s%s%s", call, name_of(code), ncclGetErrorString(code), *more ? ": " : "", more);
+}
+
+const char *nccl_trouble(struct nccl *nccl, const char *call, ncclResult_t code) {
+    nccl_reason(call, code, nccl->why, sizeof nccl->why);
     return nccl->why;
 }
 
@@ -434,17 +445,9 @@ void nccl_place_scratch(struct nccl *nccl) {
     }
 }
 
-/* NCCL's own allocation, which it can register: it then copies from tensor to tensor without intermediate buffers. */
-static char *take(size_t bytes) {
-    char *p = NULL;
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* both before NCCL's first call */
-    setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 0);  /* steps are all captured or all eager, except the first */
-    return ncclMemAlloc((void **)&p, bytes) == ncclSuccess ? p : NULL;
-}
-static void give(char *p) { ncclMemFree(p); }
-
-extern const struct cuda_transport cuda_nccl = {"NCCL", about,       false,     message,  collective, take,      give,
-                                                extra,  nccl_beside, nccl_open, progress, nccl_abort, nccl_close};
+extern const struct cuda_transport cuda_nccl = {"NCCL",    about,      false,     message,     collective,
+                                                nccl_take, nccl_give,  extra,     nccl_beside, nccl_open,
+                                                progress,  nccl_abort, nccl_close};
 extern const struct cuda_transport cuda_nccl_ordered = {
-    "NCCL",        about_ordered,       false,     message,  collective_ordered, take,      give,
+    "NCCL",        about_ordered,       false,     message,  collective_ordered, nccl_take, nccl_give,
     extra_ordered, nccl_beside_ordered, nccl_open, progress, nccl_abort,         nccl_close};

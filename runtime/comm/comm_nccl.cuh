@@ -11,7 +11,7 @@ extern "C" {
 
 struct communicator {
     ncclComm_t comm;
-    void *arena; /* registered with it */
+    void *arena; /* registered with it; NULL: it is not */
 };
 struct end { /* of an edge: its communicator, and the other rank's rank there */
     int communicator, peer;
@@ -34,6 +34,8 @@ struct nccl {
 };
 
 /* comm_nccl.cu */
+/* Into why, of n bytes: the call, the name and text of its result, and what NCCL said last. */
+void nccl_reason(const char *call, ncclResult_t code, char *why, size_t n);
 /* The text of an error, in nccl->why. */
 const char *nccl_trouble(struct nccl *nccl, const char *call, ncclResult_t code);
 /* Waits until `call`, made on the communicator for instruction x or none, is done. code: what it returned. */
@@ -50,6 +52,8 @@ void nccl_settle(struct nccl *nccl, const struct communicator *communicator, con
 void nccl_place_scratch(struct nccl *nccl);
 
 /* comm_nccl_open.cu, as struct cuda_transport has them */
+char *nccl_take(int rank, size_t bytes, char *why, size_t n);
+void nccl_give(char *p);
 int64_t nccl_beside(const struct rt_program *p, int rank, const int32_t *groups);
 int64_t nccl_beside_ordered(const struct rt_program *p, int rank, const int32_t *groups);
 void nccl_open(const struct world *world, const struct rt_program *p, const int32_t *groups, struct cuda_rank *own);

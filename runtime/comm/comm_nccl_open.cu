@@ -83,6 +83,40 @@ int64_t nccl_beside_ordered(const struct rt_program *p, int rank, const int32_t 
     return beside(p, rank, groups, true);
 }
 
+static bool by_cuda; /* the rank's memory is cudaMalloc's */
+
+/* NCCL's own allocation, which it can register: it then copies from tensor to tensor without intermediate buffers. It
+ * asks for memory with handles, by which others can map it (cuMemCreate). A virtual machine or a container may refuse
+ * that, and 2.28.9 goes on without only after CUDA_ERROR_NOT_PERMITTED and CUDA_ERROR_NOT_SUPPORTED for a fabric's
+ * handle (src/allocator.cc). NCCL sends from any other memory too. */
+char *nccl_take(int rank, size_t bytes, char *why, size_t n) {
+    char *p = NULL, reason[1024], lack[1024];
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* both before NCCL's first call */
+    setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 0);  /* steps are all captured or all eager, except the first */
+    ncclResult_t code = ncclMemAlloc((void **)&p, bytes);
+    by_cuda = code != ncclSuccess;
+    if (!by_cuda)
+        return p;
+    nccl_reason("ncclMemAlloc", code, reason, sizeof reason);
+    cudaGetLastError(); /* no error of the next call's */
+    p = cuda_allocate(bytes, lack, sizeof lack);
+    if (p)
+        fprintf(stderr,
+                "pianola: rank %d: %s; cudaMalloc gives the memory instead, unregistered, so NCCL copies through "
+                "buffers of its own. If its connections fail too, set NCCL_CUMEM_ENABLE=0 for all ranks\n",
+                rank, reason);
+    else
+        snprintf(why, n, "%s (%s)", lack, reason);
+    return p;
+}
+
+void nccl_give(char *p) {
+    if (by_cuda)
+        cudaFree(p);
+    else
+        ncclMemFree(p);
+}
+
 /* ---- at the start ---- */
 
 /* What every rank knows of all: who sends to whom on which lane, and so who shares a communicator, in one global order.
@@ -250,10 +284,11 @@ static int add_communicator(struct nccl *nccl, int ranks, int me, const ncclUniq
     config.blocking = 0;
     config.maxCTAs = channels;
     NCCL(nccl, communicator, NULL, ncclCommInitRankConfig(&communicator->comm, ranks, *id, me, &config));
-    NCCL(nccl, communicator, NULL,
-         ncclCommRegister(communicator->comm, nccl->rank->arena,
-                          (size_t)cuda_rank_bytes(nccl->program, nccl->world->rank, nccl->rank->transport),
-                          &communicator->arena));
+    if (!by_cuda)
+        NCCL(nccl, communicator, NULL,
+             ncclCommRegister(communicator->comm, nccl->rank->arena,
+                              (size_t)cuda_rank_bytes(nccl->program, nccl->world->rank, nccl->rank->transport),
+                              &communicator->arena));
     return nccl->ncommunicators - 1;
 }
 
@@ -375,7 +410,8 @@ void nccl_close(void *link) {
     struct nccl *nccl = (struct nccl *)link;
     double until = seconds() + PATIENCE;
     for (int i = 0; i < nccl->ncommunicators; i++) {
-        ncclCommDeregister(nccl->communicator[i].comm, nccl->communicator[i].arena);
+        if (nccl->communicator[i].arena)
+            ncclCommDeregister(nccl->communicator[i].comm, nccl->communicator[i].arena);
         ncclCommFinalize(nccl->communicator[i].comm);
     }
     for (int i = 0; i < nccl->ncommunicators; i++) {

@@ -47,30 +47,16 @@
  * one branch of all messages, and rank_cuda.cu asks for as many queues as possible.
  *
  * Ranks may share a GPU, which then changes between their processes. Waits occupy no multiprocessor, so they should not
- * keep it from changing; CUDA promises nothing here. A rank that ends early calls nothing: its context, with its
- * streams' waits, goes with the process. */
-#include "device/device_cuda.cuh"
+ * keep it from changing; CUDA promises nothing here. So before training, ranks that share one pass a token around, each
+ * waiting while the others run (comm_put_share.cu), and where that does not end, the run does. A rank that ends early
+ * calls nothing: its context, with its streams' waits, goes with the process. */
+#include "comm_put.cuh"
 extern "C" {
-#include "world.h"
+#include "watch.h"
 }
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-struct part {               /* a rank's part in a message or collective: offsets in its memory */
-    int64_t tensor, result; /* its first operand, and the second; -1: it has none */
-    int64_t words;          /* -1: it has no part */
-};
-struct put {
-    const struct world *world;
-    const struct rt_program *program;
-    const int32_t *groups;
-    struct cuda_rank *rank;
-    char **memory;     /* of each rank, mapped here; NULL: no exchange with it */
-    struct part *part; /* [rank * nmsgs + message] */
-    bool flush;        /* the device can flush remote writes */
-    uint32_t *one;     /* a word that is 1, to be copied; NULL: streams can write words of other devices */
-};
 
 static bool can(enum cudaDeviceAttr what) {
     int device, yes = 0;
@@ -96,13 +82,13 @@ static uint32_t *word(const struct put *put, int rank, int32_t msg, int number) 
 }
 
 /* Whether a stream may write words of another device, cuda.h does not say: where it may not, they are copied. */
-static void post(const struct put *put, uint32_t *word, cudaStream_t stream) {
+void put_post(const struct put *put, uint32_t *word, cudaStream_t stream) {
     if (put->one)
         CUDA(cudaMemcpyAsync(word, put->one, sizeof *word, cudaMemcpyDeviceToDevice, stream));
     else
         cuda_write_word(stream, word, 1);
 }
-static void await(const struct put *put, uint32_t *word, cudaStream_t stream) {
+void put_await(const struct put *put, uint32_t *word, cudaStream_t stream) {
     cuda_take_word(stream, word, 1, put->flush);
 }
 
@@ -116,16 +102,16 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x) {
     uint32_t *mine = word(put, re->rank, x->msg, 0), *its = word(put, x->peer, x->msg, 0);
     int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
     if (is_send(x->op)) {
-        await(put, mine, stream);
+        put_await(put, mine, stream);
         cuda_mark(put->rank, i, false, stream);
         if (x->bytes > 0)
             CUDA(cudaMemcpyAsync(tensor(put, x->peer, x->msg), tensor(put, re->rank, x->msg), (size_t)x->bytes,
                                  cudaMemcpyDeviceToDevice, stream));
-        post(put, its, stream);
+        put_post(put, its, stream);
     } else {
         cuda_mark(put->rank, i, false, stream);
-        post(put, its, stream);
-        await(put, mine, stream);
+        put_post(put, its, stream);
+        put_await(put, mine, stream);
     }
     cuda_mark(put->rank, i, true, stream);
     return true;
@@ -156,11 +142,11 @@ static bool has_of(const struct collective *c, int member) { return flows(c, mem
 
 static void post_to(const struct collective *c, int member, int phase) {
     int workers = c->put->world->size, self = c->put->world->rank;
-    post(c->put, word(c->put, c->group.member[member], c->x->msg, phase * workers + self), c->stream);
+    put_post(c->put, word(c->put, c->group.member[member], c->x->msg, phase * workers + self), c->stream);
 }
 static void await_from(const struct collective *c, int member, int phase) {
     int workers = c->put->world->size, self = c->put->world->rank;
-    await(c->put, word(c->put, self, c->x->msg, phase * workers + c->group.member[member]), c->stream);
+    put_await(c->put, word(c->put, self, c->x->msg, phase * workers + c->group.member[member]), c->stream);
 }
 
 /* With each other member for which `with` is true. */
@@ -309,7 +295,7 @@ static int64_t words_bytes(const struct rt_instr *x, int workers) {
 }
 
 static int64_t extra(const struct rt_program *p, int rank) {
-    int64_t bytes = sizeof(uint32_t); /* one */
+    int64_t bytes = sizeof(struct own_words);
     for (int32_t i = 0; i < p->rank[rank].nins; i++)
         bytes += words_bytes(&p->rank[rank].ins[i], p->workers);
     return bytes;
@@ -317,10 +303,9 @@ static int64_t extra(const struct rt_program *p, int rank) {
 
 /* Whole blocks of CUDA's allocator: a smaller allocation would share its block, and other processes would map that
  * too. */
-static char *take(size_t bytes) {
+static char *take(int, size_t bytes, char *why, size_t n) {
     static const size_t BLOCK = 2 << 20;
-    char *p = NULL;
-    return cudaMalloc((void **)&p, (bytes + BLOCK - 1) / BLOCK * BLOCK) == cudaSuccess ? p : NULL;
+    return cuda_allocate((bytes + BLOCK - 1) / BLOCK * BLOCK, why, n);
 }
 static void give(char *p) { cudaFree(p); }
 
@@ -330,7 +315,7 @@ static void give(char *p) { cudaFree(p); }
 static void own_parts(const struct put *put, struct part *part) {
     const struct rt_program *all = put->program;
     const struct rt_rank *k = &all->rank[put->world->rank];
-    int64_t words = put->rank->extra - put->rank->arena + (int64_t)sizeof *put->one;
+    int64_t words = put->rank->extra - put->rank->arena + (int64_t)sizeof(struct own_words);
     for (int32_t m = 0; m < all->nmsgs; m++)
         part[m].tensor = part[m].result = part[m].words = -1;
     for (int32_t i = 0; i < k->nins; i++) {
@@ -382,7 +367,7 @@ static bool map(struct put *put, const cudaIpcMemHandle_t *handle, const bool *p
 /* All words are 0 still, and the other ranks wait for this one. */
 static bool writes_words(const struct put *put) {
     const struct rt_rank *k = &put->program->rank[put->world->rank];
-    bool writes = true;
+    bool writes = cuda_writes_word(put->rank->lane[0], &put_words(put, put_next_sharer(put))->token);
     for (int32_t i = 0; i < k->nins && writes; i++) {
         const struct rt_instr *x = &k->ins[i];
         const int32_t *member = is_group(x->op) ? group_at(put->groups, x->peer) : &x->peer;
@@ -395,7 +380,7 @@ static bool writes_words(const struct put *put) {
 
 static void put_open(const struct world *world, const struct rt_program *program, const int32_t *groups,
                      struct cuda_rank *c) {
-    char why[512];
+    char why[1000];
     size_t size = (size_t)world->size, nmsgs = (size_t)program->nmsgs;
     struct put *put = (struct put *)calloc(1, sizeof *put);
     struct part *mine = (struct part *)calloc(nmsgs + 1, sizeof *mine);
@@ -404,6 +389,7 @@ static void put_open(const struct world *world, const struct rt_program *program
     bool ok = put && mine && handle && peer;
     ok = ok && (put->memory = (char **)calloc(size, sizeof *put->memory));
     ok = ok && (put->part = (struct part *)calloc(size * nmsgs + 1, sizeof *put->part));
+    ok = ok && (put->place = (struct place *)calloc(size, sizeof *put->place));
     snprintf(why, sizeof why, "rank %d: no memory for its messages", world->rank);
     world_verdict(world, ok, why);
     put->world = world;
@@ -411,22 +397,30 @@ static void put_open(const struct world *world, const struct rt_program *program
     put->groups = groups;
     put->rank = c;
     put->flush = can(cudaDevAttrCanFlushRemoteWrites);
-    snprintf(why, sizeof why, "rank %d: its GPU cannot share memory with other processes; use --messages nccl",
-             world->rank);
-    world_verdict(world, can(cudaDevAttrIpcEventSupport), why);
+    cudaError_t code = can(cudaDevAttrIpcEventSupport) ? cudaIpcGetMemHandle(&own, c->arena) : cudaErrorNotSupported;
+    cudaGetLastError();
+    snprintf(why, sizeof why, "rank %d: its GPU cannot share memory with other processes: %s; use --messages nccl",
+             world->rank, cudaGetErrorString(code));
+    world_verdict(world, code == cudaSuccess, why);
     own_parts(put, mine);
-    CUDA(cudaIpcGetMemHandle(&own, c->arena));
     CUDA(cudaDeviceSynchronize()); /* its words are 0 before others learn of them */
+    put_work_a_little(put);
+    CUDA(cudaDeviceSynchronize());
     world->all(world->link, &own, handle, sizeof own);
     if (nmsgs > 0)
         world->all(world->link, mine, put->part, nmsgs * sizeof *mine);
+    bool shares = put_find_sharers(put) > 1;
+    peer[put_next_sharer(put)] = true;
     ok = find_peers(put, peer, why, sizeof why) && map(put, handle, peer, why, sizeof why);
     if (ok && !writes_words(put)) {
         const uint32_t one = 1;
-        put->one = (uint32_t *)c->extra;
+        put->one = &((struct own_words *)c->extra)->one;
         cuda_store(put->one, &one, sizeof one);
     }
     world_verdict(world, ok, why);
+    world_verdict(world, !shares || put_pass_token(put, why, sizeof why), why);
+    if (shares)
+        watch_hint(put->hint);
     c->link = put;
     free(mine);
     free(handle);
@@ -446,8 +440,10 @@ static void put_close(void *link) {
     if (all)
         world->all(world->link, &here, all, sizeof here);
     free(all);
+    watch_hint(NULL);
     free(put->memory);
     free(put->part);
+    free(put->place);
     free(put);
 }
 

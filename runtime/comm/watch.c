@@ -25,6 +25,7 @@ static struct watch {
     double heard; /* when it was seen, or an instruction last ended since; 0: not yet */
     int64_t done; /* instructions then */
     bool told;
+    const char *hint;
 } w = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- where the replay stands ---- */
@@ -246,13 +247,14 @@ static void look_after_signal(void) {
 }
 
 static void look_at_deadline(void) {
-    char pass[96], why[256];
+    char pass[96], why[1200];
     follow();
     if (!w.phase || seconds() < w.since + w.a.deadline)
         return;
     if (w.replay) {
         put_pass(pass, sizeof pass);
-        snprintf(why, sizeof why, "%s has taken %g s (--deadline)", pass, w.a.deadline);
+        snprintf(why, sizeof why, "%s has taken %g s (--deadline)%s%s", pass, w.a.deadline, w.hint ? "; " : "",
+                 w.hint ? w.hint : "");
     } else
         snprintf(why, sizeof why, "%g s have passed (--deadline)", w.a.deadline);
     fail_locked(why);
@@ -297,6 +299,12 @@ void watch_end(void) {
     begin("waits for all ranks to end", NULL, 0);
     pthread_mutex_lock(&w.lock);
     w.told = true;
+    pthread_mutex_unlock(&w.lock);
+}
+
+void watch_hint(const char *hint) {
+    pthread_mutex_lock(&w.lock);
+    w.hint = hint;
     pthread_mutex_unlock(&w.lock);
 }
 

@@ -32,6 +32,8 @@ void watch_phase(const char *what);
 void watch_step(struct replay *re, int64_t step);
 /* Only the shutdown of all ranks is left. The deadline still holds; signals no longer have an effect. */
 void watch_end(void);
+/* A reason why a step may never end, which is reported with its deadline. Kept, not copied; NULL: none. */
+void watch_hint(const char *hint);
 int watch_signal(void); /* SIGINT, SIGTERM, or 0 */
 /* Reports what this rank waits for and why it gives up, writes the flight record, and ends the process with 1. */
 __attribute__((noreturn)) void watch_fail(const char *why);

@@ -23,9 +23,10 @@ static bool has_messages(const struct rt_rank *k, int lane) {
 }
 
 void cuda_must(cudaError_t code, const char *call) {
+    char why[1024];
     if (code == cudaSuccess)
         return;
-    fprintf(stderr, "pianola: error: CUDA: %s: %s\n", call, cudaGetErrorString(code));
+    fprintf(stderr, "pianola: error: %s\n", cuda_trouble(code, call, why, sizeof why));
     fflush(NULL);
     _Exit(1);
 }
@@ -70,12 +71,9 @@ void cuda_write_word(cudaStream_t stream, uint32_t *word, uint32_t value) {
     cuda_must((cudaError_t)write_word(stream, word, value), "cuStreamWriteValue32");
 }
 
-bool cuda_writes_word(cudaStream_t stream, uint32_t *word) {
-    CUresult code = write_word(stream, word, 0);
-    if (code != CUDA_ERROR_NOT_SUPPORTED && code != CUDA_ERROR_INVALID_VALUE)
-        cuda_must((cudaError_t)code, "cuStreamWriteValue32");
-    return code == CUDA_SUCCESS;
-}
+/* cuda.h does not say with which code a device refuses. An error that leaves the process inconsistent comes again at
+ * the next call. */
+bool cuda_writes_word(cudaStream_t stream, uint32_t *word) { return write_word(stream, word, 0) == CUDA_SUCCESS; }
 
 void cuda_take_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool flush) {
     static decltype(&cuStreamBatchMemOp) batch;
@@ -238,20 +236,20 @@ static void run_instr(struct replay *re, const struct rt_instr *x, cudaStream_t 
 static void device_launch(struct replay *re, const struct rt_instr *x) {
     struct cuda_rank *own = self(re);
     int32_t i = (int32_t)(x - stream_of(re)->ins);
-    nvtx_begin(re->program, x);
+    cuda_enter(re, x);
     await_turn(re, x);
     cuda_mark(own, i, false, own->lane[x->lane]);
     run_instr(re, x, own->lane[x->lane]);
     cuda_mark(own, i, true, own->lane[x->lane]);
-    nvtx_end();
+    cuda_leave();
 }
 
 static bool device_meet(struct replay *re, const struct rt_instr *x) {
     struct cuda_rank *own = self(re);
-    nvtx_begin(re->program, x);
+    cuda_enter(re, x);
     await_turn(re, x);
     bool met = (is_group(x->op) ? own->transport->collective : own->transport->message)(own->link, re, x);
-    nvtx_end();
+    cuda_leave();
     if (!met)
         return false;
     device_record(re, (int32_t)(x - stream_of(re)->ins), 0, 0);
@@ -332,11 +330,30 @@ int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_
     return lay_out(p, rank, transport, NULL);
 }
 
+/* Only one of the errors means a lack of memory. */
+static void put_lack(cudaError_t code, const char *call, const char *lack, char *why, size_t n) {
+    cudaGetLastError(); /* no error of the next launch's */
+    if (code == cudaErrorMemoryAllocation)
+        snprintf(why, n, "%s", lack);
+    else
+        cuda_trouble(code, call, why, n);
+}
+
+char *cuda_allocate(size_t bytes, char *why, size_t n) {
+    char *p = NULL;
+    cudaError_t code = cudaMalloc((void **)&p, bytes);
+    if (code == cudaSuccess)
+        return p;
+    put_lack(code, "cudaMalloc", "no memory on the device", why, n);
+    return NULL;
+}
+
 /* Writing it all at once also settles where it lies: near the processors that this process runs on. */
-static bool take_host(struct cuda_rank *own, int64_t bytes) {
-    if (cudaHostAlloc((void **)&own->host, (size_t)bytes, cudaHostAllocDefault) != cudaSuccess) {
+static bool take_host(struct cuda_rank *own, int64_t bytes, char *why, size_t n) {
+    cudaError_t code = cudaHostAlloc((void **)&own->host, (size_t)bytes, cudaHostAllocDefault);
+    if (code != cudaSuccess) {
         own->host = NULL;
-        cudaGetLastError();
+        put_lack(code, "cudaHostAlloc", "no pinned memory on the host", why, n);
         return false;
     }
     own->host_bytes = bytes;
@@ -364,12 +381,12 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
         return "no memory on the host";
     own->norm_at = norm_at(k);
     own->transport = transport;
-    own->arena = transport->take(bytes);
+    own->arena = transport->take(rank, bytes, own->why, sizeof own->why);
     if (!own->arena)
-        return "no memory on the device";
+        return own->why;
     CUDA(cudaMemset(own->arena, 0, bytes));
-    if (k->host > 0 && !take_host(own, k->host))
-        return "no pinned memory on the host";
+    if (k->host > 0 && !take_host(own, k->host, own->why, sizeof own->why))
+        return own->why;
     lay_out(p, rank, transport, own);
     if (watched) {
         CUDA(cudaMallocHost((void **)&own->reached, sizeof *own->reached * (size_t)(k->nlanes + 1)));

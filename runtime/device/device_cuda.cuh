@@ -49,8 +49,9 @@ struct cuda_rank {
     bool turned;            /* so far, what lanes with messages and copies have done ends */
     cudaEvent_t turn;       /* here. Of a transport that is chained */
     const struct cuda_transport *transport;
-    void *link;  /* the transport's own */
-    char *extra; /* its device memory, extra(p, rank) bytes */
+    void *link;     /* the transport's own */
+    char *extra;    /* its device memory, extra(p, rank) bytes */
+    char why[1024]; /* cuda_take failed */
 };
 
 /* How messages travel between ranks on GPUs. Functions that a transport does not need are NULL. */
@@ -62,8 +63,8 @@ struct cuda_transport {
     /* Enqueues on x's lane. False: not yet, the other side has not come (loopback). */
     bool (*message)(void *link, struct replay *re, const struct rt_instr *x);
     bool (*collective)(void *link, struct replay *re, const struct rt_instr *x);
-    /* Makes the rank's only allocation, plan included, of a kind other ranks' devices can reach. NULL: no memory. */
-    char *(*take)(size_t bytes);
+    /* Makes the rank's only allocation, plan included, of a kind other ranks' devices can reach. NULL with why. */
+    char *(*take)(int rank, size_t bytes, char *why, size_t n);
     void (*give)(char *p);
     /* Device memory that it needs besides the plan: part of the same allocation, at extra. */
     int64_t (*extra)(const struct rt_program *p, int rank);
@@ -84,6 +85,8 @@ extern const struct device cuda_device;
 
 /* Bytes of device memory that a rank takes; in host memory it takes its plan's. */
 int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_transport *transport);
+/* cudaMalloc. NULL with why, which speaks of a lack of memory only where that is the reason. */
+char *cuda_allocate(size_t bytes, char *why, size_t n);
 /* The bytes of a set's state, at an offset of the arena in that memory, stored there from the host's. */
 void cuda_put_state(struct replay *re, int memory, int64_t off, const void *from, size_t bytes);
 /* Allocates what a rank's replay needs; the caller sets own->link. watched: the device reports its progress in
@@ -159,6 +162,15 @@ void steps_times(struct cuda_steps *steps, int64_t step, struct rt_stamp *const 
 /* Likewise the ends of the last stage's updates on the rank, as when[updates_per_step]: those of their passes. */
 void steps_when(struct cuda_steps *steps, int64_t step, int rank, double *when);
 void steps_close(struct cuda_steps *steps);
+
+/* fault_cuda.cu: which instruction is being enqueued, for messages and profilers. It may already be over when the
+ * device runs it. */
+void cuda_enter(const struct replay *re, const struct rt_instr *x);
+void cuda_leave(void);
+/* "1F3", "RECV_F 1 3 from 0" */
+void cuda_instr_name(const struct rt_program *p, const struct rt_instr *x, char *out, size_t n);
+/* Into why, of n bytes: the call, the error's name and text, and where it may come from. Returns why. */
+const char *cuda_trouble(cudaError_t code, const char *call, char *why, size_t n);
 
 /* nvtx.cu: ranges for profilers on this thread, named like the instructions */
 void nvtx_begin(const struct rt_program *p, const struct rt_instr *x);

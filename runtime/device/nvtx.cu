@@ -5,23 +5,10 @@
 #include "device_cuda.cuh"
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
-#include <stdio.h>
 
 static nvtxDomainHandle_t domain(void) {
     static nvtxDomainHandle_t made = nvtxDomainCreateA("Pianola");
     return made;
-}
-
-static void name_of(const struct rt_program *p, const struct rt_instr *x, char *out, size_t n) {
-    if (is_job(x->op)) {
-        snprintf(out, n, "%s%s%d", stage_name(p, x->stage).s, op_row(x->op)->name, x->batch);
-        return;
-    }
-    int at = snprintf(out, n, "%s %s", op_row(x->op)->name, stage_name(p, x->stage).s);
-    if (x->batch >= 0)
-        at += snprintf(out + at, n - (size_t)at, " %d", x->batch);
-    if (x->peer >= 0)
-        snprintf(out + at, n - (size_t)at, " %s %d", is_send(x->op) ? "to" : "from", x->peer);
 }
 
 void nvtx_begin(const struct rt_program *p, const struct rt_instr *x) {
@@ -29,7 +16,7 @@ void nvtx_begin(const struct rt_program *p, const struct rt_instr *x) {
     nvtxEventAttributes_t range = {};
     if (!domain())
         return;
-    name_of(p, x, name, sizeof name);
+    cuda_instr_name(p, x, name, sizeof name);
     range.version = NVTX_VERSION;
     range.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
     range.messageType = NVTX_MESSAGE_TYPE_ASCII;

@@ -190,10 +190,7 @@ static void place_scratch(const struct loopback *loopback, int rank) {
         }
 }
 
-static char *take(size_t bytes) {
-    char *p = NULL;
-    return cudaMalloc((void **)&p, bytes) == cudaSuccess ? p : NULL;
-}
+static char *take(int, size_t bytes, char *why, size_t n) { return cuda_allocate(bytes, why, n); }
 static void give(char *p) { cudaFree(p); }
 
 extern const struct cuda_transport cuda_loopback = {"loopback", NULL, true, message, collective, take, give,

@@ -289,9 +289,11 @@ extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_
         return NULL; /* the process is about to end; what was taken goes with it */
     }
     CUDA(cudaMemGetInfo(&after, &all));
-    run->taken = (int64_t)(before - after);
+    run->taken = (int64_t)before - (int64_t)after;
     char **arena = train(&training, why, nwhy) ? weights(&training) : NULL;
     CUDA(cudaDeviceSynchronize());
+    CUDA(cudaMemGetInfo(&after, &all));
+    run->at_end = (int64_t)before - (int64_t)after;
     count_routed(&training);
     if (run->run.twice)
         *run->run.twice = training.ahead.twice;

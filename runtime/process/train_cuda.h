@@ -10,7 +10,9 @@ struct cuda_run {
     bool graph; /* after one eager step, replay a captured graph; false: enqueue every step anew */
     /* results */
     char device[256];
-    int64_t planned, taken;           /* bytes of device memory: by the plan, and as the device counts them */
+    /* Bytes of device memory: by the plan; and as the device counts them, before the first step, and at the end, with
+     * the graphs and the code that were loaded meanwhile. */
+    int64_t planned, taken, at_end;
     int64_t host_planned, host_taken; /* of pinned host memory: by the plan, and what was allocated for it */
     double host; /* seconds of this thread per step, without waiting; the mean over all but the first two */
 };

@@ -57,6 +57,9 @@ void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp);
 struct rt_routed backend_routed(struct rank_run *run);
 /* Collective, once, after the first step: rank 0 reports the memory that ranks use, if it is not what was planned. */
 void backend_report(struct rank_run *run);
+/* Collective, once, after the last step: bytes of device memory that a rank takes then, at most; as the device counts
+ * them, with all that others take for it. -1: there is no device. */
+int64_t backend_bytes_at_end(struct rank_run *run);
 
 /* What a home has learned (rt_learned), in the host's memory, valid until the next call. No step may be enqueued. */
 struct checkpoint_shard backend_pull(struct rank_run *run, const struct rt_home *home);

@@ -297,11 +297,12 @@ extern "C" const char *backend_line(const struct rank_run *run) {
 /* Has it happened? If not, this looks for trouble with messages meanwhile. */
 static bool has_come(struct rank_run *run, cudaEvent_t event) {
     struct cuda_rank *own = &run->backend->rank;
+    char trouble[1024];
     cudaError_t code = cudaEventQuery(event);
     if (code == cudaSuccess)
         return true;
     if (code != cudaErrorNotReady)
-        cuda_must(code, "in a step");
+        watch_fail(cuda_trouble(code, "cudaEventQuery", trouble, sizeof trouble));
     cudaGetLastError(); /* not ready: no error of the next launch's */
     const char *why = own->transport->progress ? own->transport->progress(own->link) : NULL;
     if (why)
@@ -463,6 +464,19 @@ extern "C" void backend_report(struct rank_run *run) {
     if (run->world.rank == 0 && most.host_planned > 0)
         fprintf(stderr, "pianola: pinned host memory of a rank, at most: planned %lld bytes, taken %lld\n",
                 (long long)most.host_planned, (long long)most.host);
+}
+
+/* What came after the first step is in it, too: code that was loaded later, and graphs. */
+extern "C" int64_t backend_bytes_at_end(struct rank_run *run) {
+    int64_t me = run->backend->free[0] - free_memory(), most = 0;
+    int64_t *all = (int64_t *)calloc((size_t)run->world.size, sizeof *all);
+    if (!all)
+        rank_error(run->self, "no memory");
+    run->world.all(run->world.link, &me, all, sizeof me);
+    for (int k = 0; k < run->world.size; k++)
+        most = larger(most, all[k]);
+    free(all);
+    return most;
 }
 
 /* ---- state ---- */

@@ -119,6 +119,10 @@ struct rt_routed backend_routed(struct rank_run *run) {
 }
 
 void backend_report(struct rank_run *run) { (void)run; }
+int64_t backend_bytes_at_end(struct rank_run *run) {
+    (void)run;
+    return -1;
+}
 
 static char *arena_in(const struct rank_run *run, int memory) {
     const struct host_rank *host = &run->backend->host;

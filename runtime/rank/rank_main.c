@@ -466,7 +466,9 @@ static struct rt_routed count_routed(struct rank_run *run) {
     return sum;
 }
 
-static void print(const struct rank_run *run, const struct training *training, uint64_t hash, struct rt_routed routed) {
+/* device_bytes: of the rank that takes most, at the end; -1: there is no device. */
+static void print(const struct rank_run *run, const struct training *training, uint64_t hash, struct rt_routed routed,
+                  int64_t device_bytes) {
     int64_t steps = training->step - run->from;
     double each = steps ? training->seconds / (double)steps : 0;
     if (run->flags.json) {
@@ -480,6 +482,8 @@ static void print(const struct rank_run *run, const struct training *training, u
                    (long long)routed.dropped);
         if (run->tables->model->post_validation)
             printf("  \"steps_run_twice\": %lld,\n", (long long)training->ahead.twice);
+        if (device_bytes >= 0)
+            printf("  \"device_bytes_at_end\": %lld,\n", (long long)device_bytes);
         printf("  \"weights\": \"%016llx\"\n}\n", (unsigned long long)hash);
         return;
     }
@@ -494,6 +498,9 @@ static void print(const struct rank_run *run, const struct training *training, u
     if (routed.pairs)
         printf("dropped   %lld of %lld (token, expert) pairs, %.3g%%\n", (long long)routed.dropped,
                (long long)routed.pairs, 100.0 * (double)routed.dropped / (double)routed.pairs);
+    if (device_bytes >= 0)
+        printf("memory    %lld bytes of device memory at the end, on the rank that takes most\n",
+               (long long)device_bytes);
     printf("weights   %016llx (fingerprint) after %lld steps\n", (unsigned long long)hash, (long long)training->step);
 }
 
@@ -545,10 +552,11 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
     }
     training.step = training.enqueued = run.from;
     train(&run, &training);
+    int64_t device_bytes = backend_bytes_at_end(&run);
     uint64_t hash = fingerprint(&run);
     struct rt_routed routed = count_routed(&run);
     if (run.world.rank == 0)
-        print(&run, &training, hash, routed);
+        print(&run, &training, hash, routed, device_bytes);
     if (run.flags.timeline)
         rank_timeline_write(&run, training.step);
     if (training.signal && run.world.rank == 0)

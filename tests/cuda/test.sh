@@ -59,7 +59,16 @@ exact="schedules/1f1b.lua --model schedules/models/integers.lua -D layers=4 --st
 expect "bf16 where it is exact: masters as the host's weights" "$(weights $exact)" "$(weights $exact -D precision=bf16 --device cuda)"
 # shellcheck disable=SC2086
 expect "bf16: device memory as planned" yes "$("$PIANOLA" run $exact -D precision=bf16 --device cuda 2>&1 |
-    sed -nE 's/.*planned ([0-9]+) bytes, taken ([0-9]+);.*/\1 \2/p' | awk '$1 == $2 && $1 > 0 { print "yes" }')"
+    sed -nE 's/.*planned ([0-9]+) bytes, taken ([0-9]+), at the end ([0-9]+);.*/\1 \2 \3/p' | awk '$1 == $2 && $1 == $3 && $1 > 0 { print "yes" }')"
+# What comes after the first step: here, graphs.
+# shellcheck disable=SC2086
+{
+    memory() { "$PIANOLA" run schedules/1f1b.lua $integers --device cuda --json "$@" 2>/dev/null |
+        sed -nE 's/^  "device_bytes_(planned|taken|at_end)": ([0-9]+),$/\2/p' | paste -sd' ' | awk '{ print $2 - $1, $3 - $1 }'; }
+    expect "device memory at the end: as planned" "0 0" "$(memory)"
+    expect "device memory at the end: with what a graph takes" "0 4096" "$(STANDIN_GRAPH_BYTES=4096 memory)"
+    expect "device memory at the end: no graph" "0 0" "$(STANDIN_GRAPH_BYTES=4096 memory --no-graph)"
+}
 # shellcheck disable=SC2086
 {
     text6="$text -D workers=2 --steps 6"
@@ -74,8 +83,22 @@ expect "bf16 on the host" 'pianola: error: schedules/models/gpt.lua: precision =
     "$("$PIANOLA" run schedules/serial.lua --model schedules/models/gpt.lua -D precision=bf16 2>&1)"
 expect "heads too wide for CUDA" 'pianola: error: layer 7 (attention): its heads have 160 columns; --device cuda takes at most 128: use at least heads = 5' \
     "$("$PIANOLA" run schedules/1f1b.lua --model tests/schedules/wide_heads.lua --device cuda 2>&1)"
-expect "a kernel that cannot be launched" 'pianola: error: CUDA: launch of count: no kernel image is available for execution on the device' \
+expect "a kernel that cannot be launched" 'pianola: error: CUDA: launch of count: cudaErrorNoKernelImageForDevice: no kernel image is available for execution on the device' \
     "$(STANDIN_REFUSED=count "$PIANOLA" run schedules/1f1b.lua --model schedules/models/integers.lua --steps 3 --device cuda 2>&1 | tail -n 1)"
+# A kernel's fault surfaces at a later call: what is enqueued then may be innocent, except where launches block.
+# shellcheck disable=SC2086
+{
+    illegal='cudaErrorIllegalAddress: an illegal memory access was encountered'
+    find='. An earlier instruction may be at fault: to see which, run with --no-graph and with CUDA_LAUNCH_BLOCKING=1 in the environment, then under compute-sanitizer'
+    faulty() { STANDIN_FAULT='(mse<T>)' STANDIN_FAULT_AT=9 "$PIANOLA" run schedules/1f1b.lua $integers --device cuda "$@" 2>&1 | grep error; }
+    expect "a fault in a graph" "pianola: error: CUDA: CALL: $illegal$find" "$(STANDIN_FAULT_LATER=2 faulty | sed -E 's/: [A-Za-z]+\(.*\): cudaE/: CALL: cudaE/')"
+    expect "a fault that surfaces at another instruction" \
+        "pianola: error: CUDA: cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream): $illegal, while enqueuing rank 0, step 2: 0F1$find" \
+        "$(STANDIN_SEED=0 STANDIN_FAULT_LATER=8 faulty --no-graph)"
+    expect "a fault where launches block" \
+        "pianola: error: CUDA: launch of (mse<T>): $illegal, in rank 3, step 2: 3F0; to see where in it, run this under compute-sanitizer" \
+        "$(CUDA_LAUNCH_BLOCKING=1 faulty --no-graph)"
+}
 # The products of weight gradients sum a bias's gradient too. Where cuBLASLt has no algorithm for that, a kernel does.
 # shellcheck disable=SC2086
 {
@@ -83,7 +106,7 @@ expect "a kernel that cannot be launched" 'pianola: error: CUDA: launch of count
     biased="schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda"
     expect "bias gradients by cuBLASLt: no kernel" "$(loss $biased)" "$(STANDIN_REFUSED=$kernel loss $biased)"
     expect "bias gradients by a kernel: it is launched" \
-        "pianola: error: CUDA: launch of $kernel: no kernel image is available for execution on the device" \
+        "pianola: error: CUDA: launch of $kernel: cudaErrorNoKernelImageForDevice: no kernel image is available for execution on the device (rank 1, step 1: 1B0)" \
         "$(STANDIN_NO_BGRAD=1 STANDIN_REFUSED=$kernel loss $biased)"
     expect "bias gradients by a kernel: the loss within 1e-5" yes "$(STANDIN_NO_BGRAD=1 loss $biased |
         awk -v a="$(loss $biased)" '{ d = a - $1; print (a > 0 && d * d < 1e-10 * a * a) ? "yes" : "no" }')"
@@ -146,7 +169,7 @@ kept=$room/algorithms
     expect "without the file they are timed anew" "$other" "$(STANDIN_FASTEST=1 weights $timed --algorithms "$kept")"
     # Where one product takes longer than two steps, its line says so, and the second step's kernel is launched.
     sed -E '/epilogue 256\t/s/[^\t]*$/apart/' "$kept" >"$room/apart"
-    expect "a bias gradient apart: its kernel" "pianola: error: CUDA: launch of $kernel: no kernel image is available for execution on the device" \
+    expect "a bias gradient apart: its kernel" "pianola: error: CUDA: launch of $kernel: cudaErrorNoKernelImageForDevice: no kernel image is available for execution on the device (rank 1, step 1: 1B0)" \
         "$(STANDIN_REFUSED=$kernel weights $timed --algorithms "$room/apart")"
     # What is wrong with a file.
     trouble() { "$PIANOLA" run $timed --algorithms "$1" 2>&1 >/dev/null | grep error; }

@@ -110,7 +110,7 @@ expect "no peer access" "2 2 2 2 pianola: error: rank 0 cannot reach the GPU mem
 between these two devices; use --messages nccl" "$codes $(said error:)"
 STANDIN_IPC=0 put 1f1b 4
 expect "no memory shared between processes" \
-    "2 2 2 2 pianola: error: rank 0: its GPU cannot share memory with other processes; use --messages nccl" "$codes $(said error:)"
+    "2 2 2 2 pianola: error: rank 0: its GPU cannot share memory with other processes: operation not supported; use --messages nccl" "$codes $(said error:)"
 if unshare --uts true 2>/dev/null; then
     # shellcheck disable=SC2086
     compiled two gpipe -D workers=2 $integers
@@ -122,6 +122,32 @@ if unshare --uts true 2>/dev/null; then
     expect "two hosts" "2 2 pianola: error: rank 0 is on $(hostname) and rank 1 on elsewhere: --messages put is for ranks of \
 one host; use --messages nccl" "$codes $(said error:)"
 fi
+
+# ---- a GPU that stays with a process that waits ----
+
+sharing='ranks 0, 1, 2 and 3 share GPU 0000:00:00\.0 \(stand-in for a GPU\)'
+advice='CUDA does not promise that .* another: start its Multi-Process Service .*, give each rank a GPU of its own, or .* --device cuda$'
+before=$SECONDS
+STANDIN_SWITCHES=0 STANDIN_DEVICES=1 put 1f1b 4 --steps 4
+took=$((SECONDS - before))
+expect "a GPU that never switches: exit codes" "2 2 2 2" "$codes"
+expect "a GPU that never switches: which instruction would wait, for which rank, and what to do" yes \
+    "$(says "^pianola: error: $sharing, .* within 10 s, rank 0 .*, so its SEND_F act\(0,0\) to rank 1 would wait for ever\. $advice")"
+expect "a GPU that never switches: within 20 s, not $took" yes "$([ $took -lt 20 ] && echo yes)"
+STANDIN_SWITCHES=0 put 1f1b 4 --steps 4
+expect "a GPU each, and they never switch" "0 0 0 0 $wanted" "$(result)"
+# Later, when a rank does nothing any more, it may be the GPU's doing.
+for devices in 1 4; do
+    STANDIN_DEVICES=$devices tcp 1f1b 4 --messages put --steps 1000000 --deadline 2
+    begun && sleep 0.5
+    kill -STOP "${pid[2]}"
+    stopped=${pid[2]} && pid=("${pid[@]:0:2}" "${pid[3]}")
+    ended 20
+    kill -9 "$stopped"
+    expect "$devices GPUs, a step without end: they share one" "$([ $devices = 1 ] && echo yes)" \
+        "$(says "^pianola: rank 1 waits at .* rank 2: step [0-9]+ has taken 2 s \(--deadline\); $sharing\. $advice" 1)"
+    expect "$devices GPUs, a step without end: it has taken 2 s" yes "$(says '^pianola: rank 1 waits .*: step [0-9]+ has taken 2 s \(--deadline\)' 1)"
+done
 
 # ---- ranks that die, and that stop ----
 

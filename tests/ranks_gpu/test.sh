@@ -135,6 +135,18 @@ ended 60
 expect "1f1b over TCP" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$codes $(weights)"
 memory='^pianola: device memory of a rank, at most: planned ([0-9]+) bytes, taken \1; NCCL.s connections [0-9]+, and ([0-9]+) more with the first step, of ([0-9]+) expected$'
 expect "one allocation, of what is planned" yes "$(says "$memory")"
+# At the end: all of that, and the graph.
+taken() { sed -nE 's/.* taken ([0-9]+); NCCL.s connections ([0-9]+), and ([0-9]+) more .*/\1 + \2 + \3/p' "$room/err0"; }
+at_end() { sed -nE 's/^memory +([0-9]+) bytes of device memory at the end, on the rank that takes most$/\1/p' "$room/out0"; }
+expect "memory at the end" "$(($(taken)))" "$(at_end)"
+STANDIN_GRAPH_BYTES=4096 tcp 1f1b 4 --steps 4
+ended 60
+expect "memory at the end, with a graph that takes some" "$(($(taken) + 4096))" "$(at_end)"
+STANDIN_GRAPH_BYTES=4096 tcp 1f1b 4 --steps 4 --json
+ended 60
+expect "memory at the end, as JSON" "$(($(taken) + 4096))" "$(sed -nE 's/^  "device_bytes_at_end": ([0-9]+),$/\1/p' "$room/out0")"
+tcp 1f1b 4 --steps 4 # as before
+ended 60
 # Ranks 1 and 2 receive from two and send to two: with 8 channels (maxCTAs), each 10 MiB and 2 MiB.
 expect "NCCL's channels are limited" $((8 * 2 * 12 << 20)) "$(sed -nE "s/$memory/\2/p" "$room/err0")"
 # The estimate has 6 MiB to send, as on A100s, and 8 MiB for each of four communicators.
@@ -352,6 +364,49 @@ STANDIN_MEMORY=1e8 tcp 1f1b 4 --steps 3
 ended 20
 # shellcheck disable=SC2059
 expect "a GPU that is too small for NCCL" "2 2 2 2 yes" "$codes $(says "$(printf "$small" 100000000 $((8 * 16 + 2 * 8 << 20)))")"
+# Where NCCL's allocator may not do what it does, cudaMalloc gives the memory, and nothing is registered; where that fails
+# too, both say why, and of memory only where it is short.
+refused="Cuda failure 101 'invalid device ordinal'"
+STANDIN_NCCL_ALLOC=$refused tcp 1f1b 4 --steps 4
+ended 60
+expect "memory that NCCL cannot allocate: weights" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$codes $(weights)"
+expect "memory that NCCL cannot allocate: a line of each rank says why" "4 4" "$(grep -hc "^pianola: rank [0-3]: NCCL: ncclMemAlloc: \
+ncclUnhandledCudaError: unhandled cuda error: $refused; cudaMalloc gives the memory instead, unregistered, .* NCCL_CUMEM_ENABLE=0 for all ranks$" \
+    "$room"/err* | paste -sd+ | bc) $(grep -h ncclMemAlloc "$room"/err* | sort -u | wc -l)"
+STANDIN_MALLOC=800 STANDIN_NCCL_ALLOC=$refused tcp 1f1b 4 --steps 4
+ended 20
+expect "memory that nobody can allocate: why" "2 2 2 2 yes" "$codes $(says "^pianola: error: rank 0: CUDA: cudaMalloc: cudaErrorNotPermitted: \
+operation not permitted \(NCCL: ncclMemAlloc: ncclUnhandledCudaError: unhandled cuda error: $refused\): it takes [0-9]+ bytes of GPU 0, ")"
+expect "memory that nobody can allocate: it is not short" "" "$(said 'no memory')"
+STANDIN_MALLOC=2 STANDIN_NCCL_ALLOC=$refused tcp 1f1b 4 --steps 4
+ended 20
+expect "memory is short" yes "$(says "^pianola: error: rank 0: no memory on the device \(NCCL: ncclMemAlloc: .*$refused\): it takes ")"
+for code in 2 800; do
+    STANDIN_MALLOC=$code tcp 1f1b 4 --steps 4 --messages put
+    ended 20
+    expect "put, cudaMalloc fails with $code" yes "$(says "^pianola: error: rank 0: $([ $code = 2 ] && echo "no memory on the device" ||
+        echo "CUDA: cudaMalloc: cudaErrorNotPermitted: operation not permitted"): it takes ")"
+done
+
+# ---- a fault of a kernel, which surfaces later ----
+
+# The last rank's loss in the second step's first microbatch. In a graph, the device's progress tells where it was.
+illegal='cudaErrorIllegalAddress: an illegal memory access was encountered'
+later=' An earlier instruction may be at fault: to see which, run with --no-graph and with CUDA_LAUNCH_BLOCKING=1 in the environment, then under compute-sanitizer$'
+export STANDIN_FAULT='(mse<T>)' STANDIN_FAULT_AT=9
+for flags in "" "--messages put"; do
+    # shellcheck disable=SC2086
+    STANDIN_FAULT_LATER=3 tcp 1f1b 4 --steps 4 $flags
+    ended 30
+    expect "a fault in a graph $flags" "1 1 1 1 yes" "$codes $(says "^pianola: rank 3 (is at 2 F 3 0|waits at [0-9]+ RECV_F act\(2,0\) from rank 2): CUDA: cudaEventQuery: $illegal\.$later" 3)"
+    # shellcheck disable=SC2086
+    CUDA_LAUNCH_BLOCKING=1 tcp 1f1b 4 --steps 4 --no-graph --deadline 3 $flags # others wait in a launch
+    ended 30
+    expect "a fault where launches block $flags" "1 1 1 1 yes" "$codes $(says "^pianola: error: CUDA: launch of \(mse<T>\): \
+$illegal, in rank 3, step 2: 3F0; to see where in it, run this under compute-sanitizer$" 3)"
+done
+unset STANDIN_FAULT STANDIN_FAULT_AT
+
 app=$(sed '1s/\.gpu$//' "$room/1f1b/app.gpu") # rank 0 on a CPU
 expect "CPUs and GPUs together" "rank 1 is built for a GPU, rank 0 for a CPU" \
     "$(timeout 60 mpirun --oversubscribe --app <(echo "$app") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"

@@ -12,6 +12,8 @@ void standin_started(void) {
 }
 
 static cudaError_t fail(cudaError_t e) { return me()->last = e; }
+/* What a call returns that does not fail by itself: a kernel's fault, once it has surfaced, at every one. */
+static cudaError_t outcome(void) { return fault_surfaced() ? cudaErrorIllegalAddress : cudaSuccess; }
 
 /* ---- devices and errors ---- */
 
@@ -50,6 +52,10 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     p->l2CacheSize = 50 << 20;
     return cudaSuccess;
 }
+cudaError_t cudaDeviceGetPCIBusId(char *id, int n, int device) {
+    snprintf(id, (size_t)n, "0000:%02x:00.0", device);
+    return cudaSuccess;
+}
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr what, int) {
     switch (what) {
     case cudaDevAttrMemoryClockRate: *value = 2619000; break; /* an H100's */
@@ -82,9 +88,9 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
 cudaError_t cudaFuncSetAttribute(const void *, enum cudaFuncAttribute, int) { return cudaSuccess; }
 cudaError_t cudaGetLastError(void) {
     entered here("cudaGetLastError", true);
-    cudaError_t e = me()->last;
+    cudaError_t e = me()->last, fault = outcome();
     me()->last = cudaSuccess;
-    return e;
+    return fault ? fault : e;
 }
 cudaError_t cudaPeekAtLastError(void) {
     entered here("cudaPeekAtLastError", true);
@@ -97,6 +103,10 @@ const char *cudaGetErrorName(cudaError_t e) {
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
     case cudaErrorNoDevice: return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorNoKernelImageForDevice: return "cudaErrorNoKernelImageForDevice";
+    case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    case cudaErrorNotPermitted: return "cudaErrorNotPermitted";
+    case cudaErrorNotSupported: return "cudaErrorNotSupported";
     case cudaErrorNotReady: return "cudaErrorNotReady";
     default: return "cudaErrorUnknown";
     }
@@ -111,14 +121,20 @@ const char *cudaGetErrorString(cudaError_t e) {
     case cudaErrorNoKernelImageForDevice: return "no kernel image is available for execution on the device";
     case cudaErrorPeerAccessUnsupported: return "peer access is not supported between these two devices";
     case cudaErrorNotReady: return "device not ready";
+    case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+    case cudaErrorNotPermitted: return "operation not permitted";
+    case cudaErrorNotSupported: return "operation not supported";
     default: return "unknown error";
     }
 }
 
 /* ---- memory ---- */
 
+/* STANDIN_MALLOC: the code with which cudaMalloc refuses. */
 cudaError_t cudaMalloc(void **p, size_t size) {
     entered here("cudaMalloc");
+    if (const char *code = getenv("STANDIN_MALLOC"))
+        return fail((cudaError_t)atoi(code));
     if (the().allocated + size > the().total)
         return fail(cudaErrorMemoryAllocation);
     *p = size ? memory_new(size, DEVICE, call) : nullptr;
@@ -204,7 +220,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcp
         w.run = [=] { __atomic_store_n((uint32_t *)dst, *(const uint32_t *)src, __ATOMIC_RELEASE); };
     }
     enqueue(s, std::move(w));
-    return cudaSuccess;
+    return outcome();
 }
 
 static void wait_for_legacy(void) {
@@ -237,7 +253,7 @@ cudaError_t cudaMemcpy(void *dst, const void *src, size_t n, enum cudaMemcpyKind
     enqueue(nullptr, std::move(w));
     if (!staged && !(is_device(dst) && is_device(src)))
         wait_for_legacy();
-    return cudaSuccess;
+    return outcome();
 }
 
 static void memset_on(cudaStream_t s, void *p, int value, size_t n) {
@@ -254,7 +270,7 @@ static void memset_on(cudaStream_t s, void *p, int value, size_t n) {
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s) {
     entered here("cudaMemsetAsync");
     memset_on(s, p, value, n);
-    return cudaSuccess;
+    return outcome();
 }
 /* On the legacy stream; the host does not wait for it. */
 cudaError_t cudaMemset(void *p, int value, size_t n) {
@@ -307,9 +323,9 @@ cudaError_t cudaStreamQuery(cudaStream_t s) {
         run_one();
     me()->polling = !s->queue.empty();
     if (!s->queue.empty())
-        return check_stuck(true), fail(cudaErrorNotReady);
+        return check_stuck(true), fault_surfaced() ? cudaErrorIllegalAddress : fail(cudaErrorNotReady);
     saw(s);
-    return cudaSuccess;
+    return outcome();
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
     entered here("cudaStreamSynchronize");
@@ -320,7 +336,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
         broken("CAPTURE", "cudaStreamSynchronize of %s, which is being captured", stream_name(s).c_str());
     wait_until([=] { return s->queue.empty(); }, "cudaStreamSynchronize of " + stream_name(s));
     saw(s);
-    return cudaSuccess;
+    return outcome();
 }
 cudaError_t cudaDeviceSynchronize(void) {
     entered here("cudaDeviceSynchronize");
@@ -330,7 +346,7 @@ cudaError_t cudaDeviceSynchronize(void) {
         if (s->device == me()->device && s->cap)
             broken("CAPTURE", "cudaDeviceSynchronize while %s is being captured", stream_name(s.get()).c_str());
     drain("cudaDeviceSynchronize");
-    return cudaSuccess;
+    return outcome();
 }
 
 /* ---- events ---- */
@@ -385,7 +401,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned int
         w.at = e->at = std::make_shared<mark>();
     e->cap = nullptr;
     enqueue(s, std::move(w));
-    return cudaSuccess;
+    return outcome();
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) { return cudaEventRecordWithFlags(e, s, 0); }
 
@@ -437,7 +453,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned int flag
     w.what = text("event %d", e->id);
     w.at = e->at;
     enqueue(s, std::move(w));
-    return cudaSuccess;
+    return outcome();
 }
 
 static void check_outside(cudaEvent_t e) {
@@ -454,10 +470,10 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
         run_one();
     me()->polling = e->at && !e->at->done;
     if (e->at && !e->at->done)
-        return check_stuck(true), fail(cudaErrorNotReady);
+        return check_stuck(true), fault_surfaced() ? cudaErrorIllegalAddress : fail(cudaErrorNotReady);
     if (e->at)
         join(the().seen, e->at->clock);
-    return cudaSuccess;
+    return outcome();
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
     entered here("cudaEventSynchronize");
@@ -468,7 +484,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
         return cudaSuccess;
     wait_until([=] { return at->done; }, text("cudaEventSynchronize of event %d", e->id));
     join(the().seen, at->clock);
-    return cudaSuccess;
+    return outcome();
 }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b) {
     entered here("cudaEventElapsedTime");
@@ -537,15 +553,17 @@ CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, uns
 }
 CUresult cuStreamWriteValue32(CUstream s, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
     entered here("cuStreamWriteValue32");
-    return write_value(s, addr, value, flags);
+    CUresult code = write_value(s, addr, value, flags);
+    return code ? code : (CUresult)outcome();
 }
 CUresult cuStreamBatchMemOp(CUstream s, unsigned int count, CUstreamBatchMemOpParams *all, unsigned int flags) {
     entered here("cuStreamBatchMemOp");
     CUresult code = count < 256 && flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count && code == CUDA_SUCCESS; i++) {
         auto &x = all[i].waitValue; /* laid out as writeValue is */
-        code = (x.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ? wait_value : write_value)(s, x.address, x.value, x.flags);
+        code =
+            (x.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ? wait_value : write_value)(s, x.address, x.value, x.flags);
     }
-    return code;
+    return code ? code : (CUresult)outcome();
 }
 }

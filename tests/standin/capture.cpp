@@ -201,6 +201,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
     e->nodes = graph->nodes;
     for (size_t i = 0; i < graph->nchains; i++)
         e->chains.push_back(new_chain());
+    the().allocated += the().graph_bytes;
     *out = e;
     return cudaSuccess;
 }
@@ -233,6 +234,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) {
     if (in_flight(exec_of(e)))
         broken("GRAPH", "cudaGraphExecDestroy of graph %d, which is running or will be: synchronise first", e->id);
     e->alive = false;
+    the().allocated -= the().graph_bytes;
     e->nodes.clear();
     e->last = e->newest = nullptr;
     return cudaSuccess;
@@ -289,6 +291,6 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
     w.what = text("graph %d", e->id);
     w.graph = e->newest = copy_graph(e);
     enqueue(s, std::move(w));
-    return cudaSuccess;
+    return fault_surfaced() ? cudaErrorIllegalAddress : cudaSuccess;
 }
 }

@@ -19,11 +19,23 @@ enum cudaError {
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
     cudaErrorNoKernelImageForDevice = 209,
+    cudaErrorECCUncorrectable = 214,
     cudaErrorPeerAccessUnsupported = 217,
+    cudaErrorNvlinkUncorrectable = 220,
+    cudaErrorContained = 226,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
+    cudaErrorLaunchTimeout = 702,
+    cudaErrorAssert = 710,
+    cudaErrorHardwareStackError = 714,
+    cudaErrorIllegalInstruction = 715,
+    cudaErrorMisalignedAddress = 716,
+    cudaErrorInvalidAddressSpace = 717,
+    cudaErrorInvalidPc = 718,
     cudaErrorLaunchFailure = 719,
+    cudaErrorTensorMemoryLeak = 721,
+    cudaErrorNotPermitted = 800,
     cudaErrorNotSupported = 801,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
@@ -34,6 +46,7 @@ enum cudaError {
     cudaErrorStreamCaptureImplicit = 906,
     cudaErrorCapturedEvent = 907,
     cudaErrorStreamCaptureWrongThread = 908,
+    cudaErrorExternalDevice = 911,
     cudaErrorUnknown = 999
 };
 typedef enum cudaError cudaError_t;
@@ -118,6 +131,7 @@ cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device);
+cudaError_t cudaDeviceGetPCIBusId(char *pciBusId, int len, int device);
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device);
 cudaError_t cudaDriverGetVersion(int *driverVersion);
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr, unsigned int cudaVersion,

@@ -637,7 +637,8 @@ const char *ncclGetErrorString(ncclResult_t e) {
                                   "NCCL operation in progress"};
     return e >= 0 && e < ncclNumResults ? names[e] : "unknown result code";
 }
-const char *ncclGetLastError(ncclComm_t) { return ""; }
+static const char *last_error = "";
+const char *ncclGetLastError(ncclComm_t) { return last_error; }
 
 ncclResult_t ncclCommRegister(const ncclComm_t comm, void *p, size_t n, void **handle) {
     entered here("ncclCommRegister");
@@ -658,13 +659,23 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle) {
             return ncclSuccess;
     broken("NCCL", "ncclCommDeregister of what is not registered");
 }
+/* STANDIN_NCCL_ALLOC: the reason why it refuses. */
 ncclResult_t ncclMemAlloc(void **p, size_t n) {
     entered here("ncclMemAlloc");
-    if (the().allocated + n > the().total)
-        return ncclUnhandledCudaError;
+    bool fits = the().allocated + n <= the().total;
+    if (const char *reason = fits ? getenv("STANDIN_NCCL_ALLOC") : "Cuda failure 2 'out of memory'")
+        return last_error = reason, ncclUnhandledCudaError;
     *p = memory_new(n, DEVICE, call);
     memory_find(*p)->nccl = true;
     return ncclSuccess;
 }
-ncclResult_t ncclMemFree(void *p) { return cudaFree(p) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError; }
+ncclResult_t ncclMemFree(void *p) {
+    {
+        entered here("ncclMemFree");
+        memory *a = memory_find(p);
+        if (a && !a->nccl)
+            broken("NCCL", "ncclMemFree of %p, which ncclMemAlloc did not give", p);
+    }
+    return cudaFree(p) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
 }

@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/file.h>
 
 const char *call = "";
 
@@ -28,6 +30,12 @@ machine &the(void) {
         m->peer_words = env("STANDIN_PEER_WORDS", 1) != 0;
         m->refused = getenv("STANDIN_REFUSED") ? getenv("STANDIN_REFUSED") : "";
         m->flush = env("STANDIN_FLUSH", 1) != 0;
+        m->faulty = getenv("STANDIN_FAULT") ? getenv("STANDIN_FAULT") : "";
+        m->fault_at = (int)env("STANDIN_FAULT_AT", 1);
+        m->blocking = env("CUDA_LAUNCH_BLOCKING", 0) != 0;
+        m->fault_later = (int)env("STANDIN_FAULT_LATER", 0);
+        m->switches = env("STANDIN_SWITCHES", 1) != 0;
+        m->graph_bytes = (size_t)env("STANDIN_GRAPH_BYTES", 0);
         m->start_at_launch = getenv("STANDIN_START") && strcmp(getenv("STANDIN_START"), "launch") == 0;
         return m;
     }();
@@ -240,6 +248,9 @@ void standin_enqueue(cudaStream_t stream, const char *what, std::function<void()
     w.run = std::move(run);
     w.inside = std::move(pointers);
     enqueue(stream, std::move(w));
+    cudaStream_t s = stream_of(stream, what);
+    if (the().blocking && !s->cap)
+        wait_until([=] { return s->queue.empty(); }, string("the launch of ") + what);
 }
 
 /* ---- running ---- */
@@ -288,6 +299,18 @@ static bool tells(const work &w) {
     return w.word && foreign(w.word);
 }
 
+static void maybe_fault(const work &w) {
+    machine &m = the();
+    if (!m.faulty.empty() && w.what == "kernel " + m.faulty && --m.fault_at == 0)
+        m.unreported = m.blocking ? 0 : m.fault_later;
+}
+bool fault_surfaced(void) {
+    machine &m = the();
+    if (m.unreported > 0)
+        return m.unreported--, false;
+    return m.unreported == 0;
+}
+
 /* Continues w at the head of its stream or graph. False: it is not over. */
 static bool advance(work &w, clocks &clock, int chain) {
     join(clock, w.issued);
@@ -307,6 +330,7 @@ static bool advance(work &w, clocks &clock, int chain) {
         if (tells(w))
             join(the().told, clock);
         run_work(w, touched);
+        maybe_fault(w);
         touch(touched, w.what, clock, chain);
         return true;
     }
@@ -385,7 +409,26 @@ static uint64_t key_of(int chain, uint64_t serial) {
     }
 }
 
-bool run_one(void) {
+/* STANDIN_SWITCHES=0: a device stays with a process while that has work, be it only a stream that waits. Processes of a
+ * run have a TMPDIR of their own, and in it a file for each device. */
+static bool has_turn(void) {
+    static int fd = -1;
+    machine &m = the();
+    bool busy = false;
+    if (m.switches)
+        return true;
+    for (auto &s : m.streams)
+        busy |= !s->queue.empty();
+    if (fd < 0) {
+        const char *room = getenv("TMPDIR");
+        fd = open(text("%s/gpu-%d", room ? room : "/tmp", me()->device).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    }
+    if (busy != m.turn)
+        m.turn = flock(fd, busy ? LOCK_EX | LOCK_NB : LOCK_UN) == 0 && busy;
+    return m.turn;
+}
+
+static bool run_any(void) {
     machine &m = the();
     if (nccl_remote())
         nccl_progress();
@@ -421,6 +464,11 @@ bool run_one(void) {
     else if (advance(best.stream->queue.front(), best.stream->clock, best.stream->chain))
         best.stream->queue.pop_front();
     return true;
+}
+bool run_one(void) {
+    bool ran = the().unreported < 0 && has_turn() && run_any();
+    has_turn();
+    return ran;
 }
 
 void run_some(void) {
@@ -471,7 +519,7 @@ static int all_wait(void) {
     for (auto &g : m.running)
         for (int i : g->ready)
             awaits(g->works[(size_t)i]);
-    if (nccl_aborted() || nccl_remote() || (words && m.remote))
+    if (nccl_aborted() || nccl_remote() || (words && m.remote) || !has_turn())
         return 0;
     for (auto h : m.hosts) {
         if (h->until && !(*h->until)())
@@ -506,6 +554,10 @@ void wait_until(const std::function<bool()> &done, const string &what, bool slow
     me()->waiting = what;
     me()->until = &done;
     while (!done()) {
+        if (m.unreported >= 0) { /* it will never be */
+            m.unreported = 0;
+            break;
+        }
         if (run_one()) {
             m.changed.notify_all();
             continue;

@@ -170,6 +170,12 @@ struct machine {
     int nchains = 0, nids = 0, devices, capability;
     int launches = 0, ahead = 0; /* of graphs; and those before the program knew that the last one had ended */
     string refused;              /* a kernel that cannot be launched */
+    string faulty;               /* a kernel that faults, in its launch number fault_at: nothing runs any more, and */
+    int fault_at, fault_later;   /* so many calls after it has run, calls report it */
+    int unreported = -1;         /* of those, how many are still to come; -1: it has not faulted */
+    bool blocking;               /* a launch returns when the kernel has ended */
+    bool switches, turn = false; /* a device may change between processes; if not: it is this one's now */
+    size_t graph_bytes;          /* that a graph takes of the device */
     double stuck;
     bool pages, start_at_launch, ipc, peers, flush, peer_words; /* the last four: what devices can */
     clocks seen;                                                /* by the program's threads, together */
@@ -204,6 +210,7 @@ cudaStream_t stream_of(cudaStream_t s, const char *what);
 void enqueue(cudaStream_t s, work w);
 int issue_node(const std::shared_ptr<capture> &c, work w, std::vector<int> before, cudaStream_t s);
 bool run_one(void);
+bool fault_surfaced(void); /* asked once in a call */
 void run_some(void);
 void check_stuck(bool waits);
 void wait_until(const std::function<bool()> &done, const string &what, bool slow = false);

@@ -314,6 +314,11 @@ static void registered(seat *s) {
     OK(ncclCommRegister(s->comm, p, 4096, &handle));
     OK(ncclMemFree(p));
 }
+static void freed_by_nccl(seat *) {
+    void *p;
+    OK(cudaMalloc(&p, 4096));
+    OK(ncclMemFree(p));
+}
 static void beyond(seat *s) { OK(ncclSend(s->x + 1000, 64, ncclFloat, 0, s->comm, s->stream)); }
 static void *second_rank(void *id) {
     ncclComm_t comm;
@@ -375,6 +380,7 @@ const rule nccl_rules[] = {
     says({ALONE(overlapping)}, "RACE: in one group"),
     says({TWO(read_while_received)}, "RACE: "),
     says({ALONE(registered)}, "which is registered"),
+    says({ALONE(freed_by_nccl)}, "which ncclMemAlloc did not give"),
     says({ALONE(beyond)}, "at byte 4000 of an allocation of 4096"),
     {"one_device", "both have device 0", one_device},
     {nullptr, nullptr, nullptr},
