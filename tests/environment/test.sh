@@ -32,6 +32,9 @@ expect "what a suite sees" "0022 LC_ALL=C.UTF-8 TERM=dumb TZ=UTC" \
 # Every script states it, itself or by lib.sh.
 expect "scripts that do not state their environment" "" "$(grep -LE '^\. .*support/(lib|environment)\.sh"?$' tests/*/test.sh tests/run)"
 
+printf '%s\n' 'yes | head -n 1 >/dev/null' 'echo "${PIPESTATUS[0]}"' 'exit 1' >"$room/stops.sh"
+expect "a reader that stops ends the writer" 141 "$(trap '' PIPE; tests/run "$room/stops.sh" | seen)"
+
 for suite in tests/text_input/test.sh build/tests/unit/test_{blas_host,launch,product,tcp_meet}; do
     expect "$suite" ok "$(hostile tests/run "$suite" | sed -n '1s/ .*//p')"
 done
