@@ -20,5 +20,5 @@ for name in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do
     esac
 done 2>/dev/null # bash complains of each locale that it lacks
 unset name
-export LC_ALL=C.UTF-8 TERM=dumb TZ=UTC # drawings have characters beyond ASCII
+export LC_ALL=C.UTF-8 TERM=dumb TZ=UTC PYTHONDONTWRITEBYTECODE=1 # drawings have characters beyond ASCII
 umask 022
