@@ -39,40 +39,53 @@ static const char *best_core(void) {
     return NULL;
 }
 
-/* Bits of the registers that kernels use, by the processor that either library names them for. */
-static int bits_of(const char *core) {
+/* The level of x86-64 (4: AVX-512, 3: AVX2 and FMA, 2: less) of a processor that either library has kernels for. */
+static int level_of(const char *core) {
     static const char *const wide[] = {"SkylakeX", "Cooperlake", "Sapphirerapids", "skx", "clx", "cpx"},
                              *const half[] = {"Haswell", "Zen", "hsw"};
     for (int i = 0; i < 6; i++)
         if (strcasecmp(core, wide[i]) == 0)
-            return 512;
+            return 4;
     for (int i = 0; i < 3; i++)
         if (strcasecmp(core, half[i]) == 0)
-            return 256;
-    return 128;
+            return 3;
+    return 2;
 }
 
-/* A variable that holds products back is respected, and said. */
-static void say_held(const char *variable, const char *kernels) {
-    const char *core = best_core(), *said = getenv(variable);
-    if (core && said && bits_of(kernels) < bits_of(core))
+/* Respects a variable that holds back the library that makes the products, and reports it. */
+static void report_held(const char *variable, const char *said, const char *kernels) {
+    const char *core = best_core();
+    if (core && said && level_of(kernels) < level_of(core))
+        fprintf(stderr, "pianola: %s=%s holds matrix products back: their kernels are for %s, not for %s\n", variable,
+                said, kernels, core);
+}
+
+/* Where libxsmm has no kernels for the processor that LIBXSMM_TARGET names, the results change as well. */
+static void report_change(const char *said) {
+    if (best_core() && said)
         fprintf(stderr,
-                "pianola: %s=%s holds matrix products back: this processor has kernels of %d bits (%s), not %d\n",
-                variable, said, bits_of(core), core, bits_of(kernels));
+                "pianola: with LIBXSMM_TARGET=%s libxsmm makes no matrix products: OpenBLAS makes them, and their bits "
+                "depend on its kernels, for %s\n",
+                said, openblas_get_corename());
 }
 
 const char *host_blas(void) {
     static char line[64];
     const char *core = best_core(), *kernels = product_kernels();
+    const char *target = getenv("LIBXSMM_TARGET"), *type = getenv("OPENBLAS_CORETYPE");
     bool lost = strcmp(openblas_get_corename(), "Prescott") == 0;
-    if (core && lost && !getenv("OPENBLAS_CORETYPE") && gotoblas_dynamic_init && gotoblas_dynamic_quit) {
+    if (core && lost && !type && gotoblas_dynamic_init && gotoblas_dynamic_quit) {
         setenv("OPENBLAS_CORETYPE", core, 1);
         gotoblas_dynamic_quit();
         gotoblas_dynamic_init();
+        unsetenv("OPENBLAS_CORETYPE");
     }
-    say_held("LIBXSMM_TARGET", kernels ? kernels : "none");
-    if (!kernels)
-        say_held("OPENBLAS_CORETYPE", openblas_get_corename());
+    if (kernels) {
+        report_held("LIBXSMM_TARGET", target, kernels);
+    } else {
+        report_change(target);
+        report_held("OPENBLAS_CORETYPE", type, openblas_get_corename());
+    }
     openblas_set_num_threads(1);
     end_threads(); /* it starts them anew, to set their number */
     snprintf(line, sizeof line, "%s for %s", kernels ? "libxsmm" : "OpenBLAS",

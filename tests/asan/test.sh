@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The real command under AddressSanitizer and UndefinedBehaviorSanitizer: known figures, golden files, and training.
 cd "$(dirname "$0")/../.." || exit 2
+. tests/support/environment.sh
 export PIANOLA=${ASAN_PIANOLA:-build/asan/pianola} CASES=10 GPT_STEPS=2
 total_passed=0 total_failed=0
 for suite in figures golden cli compare consistency; do

@@ -6,6 +6,7 @@
 #
 # A file is the schedule of `pianola check`, run in tests/bad. A first line `-- args: …` gives further arguments; if they
 # name FILE, that stands for the file itself, and the schedule is among the arguments.
+. "$(dirname "$0")/../support/environment.sh"
 PIANOLA=$(realpath "${PIANOLA:-build/pianola}") || exit 2
 cd "$(dirname "$0")" || exit 2
 got=$(mktemp) || exit 2

@@ -8,6 +8,7 @@
 # compiled and merges checkpoints, may include any of it. Only base/base.c allocates, and script/, which gives Lua its
 # memory. Only script/ knows Lua, only .cu files CUDA, only comm_nccl*.cu NCCL, and only comm_mpi.c MPI.
 set -u
+. "$(dirname "$0")/../support/environment.sh"
 cd "${1:-$(dirname "$0")/../..}" || exit 2
 budget=600
 

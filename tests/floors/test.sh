@@ -3,6 +3,7 @@
 # at a time.
 set -u
 cd "$(dirname "$0")/../.."
+. tests/support/environment.sh
 house=$(mktemp -d)
 trap 'rm -rf "$house"' EXIT
 passed=0 failed=0

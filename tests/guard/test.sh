@@ -2,6 +2,7 @@
 # Proves that tests/run reports what must not pass: each program of tests/guard/, in the build that must catch it.
 set -u
 cd "$(dirname "$0")/../.."
+. tests/support/environment.sh
 passed=0 failed=0
 
 # expect SUM SUITE: tests/run on the suite must end with that sum, and with the exit status that goes with it.

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
-unset MAKEFLAGS MAKELEVEL PKG_CONFIG_PATH
+unset PKG_CONFIG_PATH
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 make -s B="$(dirname "$PIANOLA")" install DESTDIR="$room/sta ge" PREFIX=/opt/pianola

@@ -6,4 +6,5 @@
 #   tests/outside/test.sh                                        4,000 mutants, always the same, about two minutes
 #   python3 -B tests/outside/attack.py 100000 7                  more, of another seed
 cd "$(dirname "$0")/../.." || exit 2
+. tests/support/environment.sh
 exec python3 -B tests/outside/attack.py "${CASES:-4000}"

@@ -2,6 +2,7 @@
 # The page: its compiler against the native one, file by file; then in a real browser, used as a person does, with
 # screenshots in build/page/.
 cd "$(dirname "$0")/../.." || exit 2
+. tests/support/environment.sh
 passed=0 failed=0
 for suite in "node tests/page/same.js build/pianola 150" "python3 tests/page/use.py build/pianola.html build/page"; do
     # shellcheck disable=SC2086

@@ -6,7 +6,6 @@ cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
-unset MAKEFLAGS MAKELEVEL
 built=$(cd "$(dirname "$PIANOLA")" && pwd)
 
 # pkg-config finds the stand-in as pianola-host. It needs no MPI, so any C compiler does.

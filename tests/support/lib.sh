@@ -1,8 +1,8 @@
 # For test scripts: . tests/support/lib.sh. Runs the real command and compares figures from its JSON.
 PIANOLA=${PIANOLA:-build/pianola}
+. tests/support/environment.sh
 passed=0 failed=0
 BLAS="openblas$([ "$(uname -m)" != x86_64 ] || echo " libxsmm")" # for pkg-config, as the Makefile has it
-export LC_ALL=C.UTF-8 # drawings have characters beyond ASCII
 GLOBIGNORE=schedules/pianola.d.lua:pianola.d.lua # schedules/*.lua are the schedules; that one is for editors
 shopt -u dotglob                   # which GLOBIGNORE sets
 
