@@ -5,7 +5,8 @@
  * in several calls of a few sequences each.
  *
  * cuDNN is checked first: at the start, for every shape, its results on random numbers are compared with
- * attention.cu's. If they differ, or cuDNN has no plan, attention.cu does the work and a line on stderr reports it.
+ * attention.cu's. If they differ, or cuDNN fails there or later, attention.cu does the work, and one line on stderr
+ * reports why. A backward by the one can follow a forward by the other: both keep the same statistics.
  * PIANOLA_CUDNN=0 in the environment disables cuDNN: to compare the two, or for the same bits with and without it. */
 #include "cuda_math.cuh"
 #include <math.h>
@@ -24,6 +25,30 @@ struct shape {
 };
 static struct shape *known;
 static int nknown;
+
+/* Reports why cuDNN does not compute attention, of some shape or at all: each reason once in a row, for many shapes may
+ * have it. */
+static void report(const char *attention, const char *why, cudnnStatus_t status) {
+    static char last[256];
+    char reason[sizeof last];
+    const bool failed = status != CUDNN_STATUS_SUCCESS;
+    snprintf(reason, sizeof reason, "%s%s%s", why, failed ? ": " : "", failed ? dnn.cudnnGetErrorString(status) : "");
+    if (strcmp(reason, last) == 0)
+        return;
+    memcpy(last, reason, sizeof last);
+    fprintf(stderr,
+            "pianola: %s without cuDNN: %s; attention.cu computes it instead (PIANOLA_CUDNN=0 turns cuDNN off)\n",
+            attention, reason);
+}
+
+/* Leaves a shape to attention.cu. */
+static void give_up(struct shape *s, const char *why, cudnnStatus_t status) {
+    char attention[128];
+    s->fits = false;
+    cudaGetLastError(); /* the next launch must not see what cuDNN may have left */
+    snprintf(attention, sizeof attention, "attention of %d heads of %d, context %d,", s->heads, s->dim, s->rows);
+    report(attention, why, status);
+}
 
 #ifndef SQUARES /* tests have a small one */
 #define SQUARES (256 << 20)
@@ -49,15 +74,18 @@ static struct shape *find(const struct rt_layer *l) {
     return NULL;
 }
 
-static const char *plan_shape(struct shape *s) {
+static const char *plan_shape(struct shape *s, cudnnStatus_t *status) {
     struct tensors f = {&s->forward, s->sequences, s->heads, s->rows, s->dim},
                    b = {&s->backward, s->each, s->heads, s->rows, s->dim};
     if (s->dim % 8 != 0 || s->dim > 128)
         return "it takes heads of 8, 16, .. 128 columns";
     forward_graph(&f);
     backward_graph(&b);
-    if (!plan(&s->forward, CUDNN_TYPE_HANDLE, &dnn.handle) || !plan(&s->backward, CUDNN_TYPE_HANDLE, &dnn.handle))
-        return "it has no plan";
+    for (struct graph *graph : {&s->forward, &s->backward})
+        if (!plan(graph, CUDNN_TYPE_HANDLE, &dnn.handle)) {
+            *status = graph->status;
+            return "it has no plan";
+        }
     return NULL;
 }
 
@@ -70,7 +98,8 @@ struct call {
     float *statistics, *sums;
 };
 
-static bool run(const struct shape *s, bool forward, const struct call *c, void *workspace, cudaStream_t stream) {
+static cudnnStatus_t run(const struct shape *s, bool forward, const struct call *c, void *workspace,
+                         cudaStream_t stream) {
     int64_t name[NAMES - 1], width = (int64_t)s->heads * s->dim;
     float scale = 1 / sqrtf((float)s->dim), one = 1, least = -INFINITY;
     const void *at[NAMES] = {};
@@ -93,36 +122,34 @@ static bool run(const struct shape *s, bool forward, const struct call *c, void 
     if (pack.status == CUDNN_STATUS_SUCCESS)
         check(&pack, dnn.cudnnBackendExecute(dnn.handle, forward ? s->forward.plan : s->backward.plan, d));
     forget(&pack);
-    return pack.status == CUDNN_STATUS_SUCCESS;
+    return pack.status;
 }
 
 /* A microbatch's forward or backward. */
-static bool run_all(const struct shape *s, bool forward, struct call c, void *workspace, cudaStream_t stream) {
+static cudnnStatus_t run_all(const struct shape *s, bool forward, struct call c, void *workspace, cudaStream_t stream) {
     int64_t rows = (int64_t)s->each * s->rows, y = rows * s->heads * s->dim, numbers = rows * s->heads;
-    bool ok = true;
+    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
     if (forward)
         return run(s, true, &c, workspace, stream);
-    for (int done = 0; ok && done < s->sequences; done += s->each) {
-        ok = run(s, false, &c, workspace, stream);
+    for (int done = 0; status == CUDNN_STATUS_SUCCESS && done < s->sequences; done += s->each) {
+        status = run(s, false, &c, workspace, stream);
         c.x += 3 * y, c.y += y, c.dy += y, c.dx += 3 * y, c.statistics += numbers, c.sums += numbers;
     }
-    return ok;
+    return status;
 }
 
 bool cuda_attention_cudnn(const struct cuda_call *c, bool forward) {
     const struct rt_layer *l = c->l;
-    const struct shape *s = c->m->precision == BF16 && l->kv_heads == l->heads ? find(l) : NULL;
+    struct shape *s = c->m->precision == BF16 && l->kv_heads == l->heads ? find(l) : NULL;
     if (!s || !s->fits)
         return false;
     struct call at = {cuda_x<__nv_bfloat16>(c),        cuda_at<__nv_bfloat16>(c, l->dy),
                       cuda_at<__nv_bfloat16>(c, l->y), cuda_at<__nv_bfloat16>(c, l->dx),
                       cuda_at<float>(c, l->aux),       cuda_at<float>(c, l->tmp)};
-    if (!run_all(s, forward, at, c->workspace, c->stream)) {
-        fprintf(stderr, "pianola: error: cuDNN: attention's %s fails\n", forward ? "forward" : "backward");
-        fflush(NULL);
-        _Exit(1);
-    }
-    return true;
+    cudnnStatus_t status = run_all(s, forward, at, c->workspace, c->stream);
+    if (status != CUDNN_STATUS_SUCCESS) /* attention.cu overwrites what was written */
+        give_up(s, forward ? "its forward fails" : "its backward fails", status);
+    return status == CUDNN_STATUS_SUCCESS;
 }
 
 /* ---- compared with attention.cu, on random numbers ---- */
@@ -206,11 +233,10 @@ static bool near(const struct trial *t, const char *a, const char *b) {
     return fine && apart(a + 8 * t->values, b + 8 * t->values, t->rows, t->s->heads, t->s->heads, true) < 1e-4;
 }
 
-static const char *compare(const struct shape *s, int64_t workspace) {
+static const char *compare(const struct shape *s, int64_t workspace, cudnnStatus_t *status) {
     struct trial t = {s, (int64_t)s->sequences * s->rows * s->heads * s->dim, (int64_t)s->sequences * s->rows, NULL,
                       NULL};
     int64_t side = side_bytes(&t), all = 8 * t.values + 2 * side, aligned = (all + 255) / 256 * 256;
-    bool ran = true;
     t.host = (uint16_t *)malloc((size_t)(3 * side)); /* first x and dy, which take less; then three results */
     if (!t.host || cudaMalloc((void **)&t.device, (size_t)(aligned + workspace)) != cudaSuccess) {
         cudaGetLastError(); /* the next call must not see this error */
@@ -223,12 +249,13 @@ static const char *compare(const struct shape *s, int64_t workspace) {
     struct call theirs = call_of(&t, THEIRS);
     char *ours_made = (char *)t.host, *made = ours_made + side, *again = made + side;
     for (int i = 0; i < 2; i++) {
-        ran =
-            ran && run_all(s, true, theirs, t.device + aligned, 0) && run_all(s, false, theirs, t.device + aligned, 0);
+        for (bool forward : {true, false})
+            if (*status == CUDNN_STATUS_SUCCESS)
+                *status = run_all(s, forward, theirs, t.device + aligned, 0);
         CUDA(cudaMemcpy(i == 0 ? made : again, part_of(&t, THEIRS), (size_t)side, cudaMemcpyDeviceToHost));
     }
     CUDA(cudaMemcpy(ours_made, part_of(&t, OURS), (size_t)side, cudaMemcpyDeviceToHost));
-    const char *why = !ran                                     ? "it fails"
+    const char *why = *status != CUDNN_STATUS_SUCCESS          ? "it fails"
                       : !near(&t, made, ours_made)             ? "its results are others"
                       : memcmp(made, again, (size_t)side) != 0 ? "its bits vary from run to run"
                                                                : NULL;
@@ -250,17 +277,16 @@ static void take_shape(const struct rt_layer *l) {
     s->heads = l->heads;
     s->rows = l->context;
     s->dim = l->out / l->heads;
-    const char *why = plan_shape(s);
+    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+    const char *why = plan_shape(s, &status);
     if (!why)
-        why = compare(s, workspace_of(s));
+        why = compare(s, workspace_of(s), &status);
     s->fits = !why;
-    if (why)
-        fprintf(stderr, "pianola: attention of %d heads of %d, context %d, without cuDNN: %s\n", s->heads, s->dim,
-                s->rows, why);
-    if (why) {
-        forget(&s->forward);
-        forget(&s->backward);
-    }
+    if (!why)
+        return;
+    give_up(s, why, status);
+    forget(&s->forward);
+    forget(&s->backward);
 }
 
 /* Queries that share keys are attention.cu's, and so are slices, and those of a part of the rows. */
@@ -269,7 +295,6 @@ static bool planned(const struct rt_program *p, const struct rt_layer *l) {
 }
 
 void cuda_attention_plan(const struct rt_program *p) {
-    const char *wish = getenv("PIANOLA_CUDNN");
     struct cudaDeviceProp is;
     int device, all = 0;
     for (int s = 0; s < p->stages; s++)
@@ -277,12 +302,18 @@ void cuda_attention_plan(const struct rt_program *p) {
             all += planned(p, &p->stage[s].layer[i]);
     CUDA(cudaGetDevice(&device));
     CUDA(cudaGetDeviceProperties(&is, device));
-    if (all == 0 || p->model->precision != BF16 || is.major != 9 || (wish && strcmp(wish, "0") == 0))
+    if (all == 0 || p->model->precision != BF16 || is.major != 9 || cuda_switched_off("PIANOLA_CUDNN"))
         return;
     known = (struct shape *)calloc((size_t)all, sizeof *known);
-    if (!known || !open_library() || dnn.cudnnGetVersion() < 91000 ||
-        dnn.cudnnCreate(&dnn.handle) != CUDNN_STATUS_SUCCESS) {
-        fprintf(stderr, "pianola: attention without cuDNN: there is no libcudnn.so.9 of version 9.10 or later\n");
+    if (!known || !open_library() || dnn.cudnnGetVersion() < 91000) {
+        report("attention", "there is no libcudnn.so.9 of version 9.10 or later", CUDNN_STATUS_SUCCESS);
+        return;
+    }
+    cudnnStatus_t status = dnn.cudnnCreate(&dnn.handle);
+    if (status != CUDNN_STATUS_SUCCESS) {
+        cudaGetLastError(); /* the next launch must not see what cuDNN may have left */
+        dnn.handle = NULL;
+        report("attention", "it does not start", status);
         return;
     }
     for (int s = 0; s < p->stages; s++)

@@ -1,5 +1,5 @@
-/* The bias layer, y = x + bias, and the gradient of a bias, dbias += the sum of dy's rows, wherever no product computes
- * it. */
+/* The bias layer, y = x + bias, and a linear layer's bias and the gradient of a bias, dbias += the sum of dy's rows,
+ * wherever no product computes them. */
 #include "cuda.cuh"
 
 enum { THREADS = 256 };
@@ -13,6 +13,14 @@ template <typename T, int V> static __global__ void add_bias(T *y, const T *x, c
         sum.v[v] = narrow<T>(widen(sum.v[v]) + widen(b.v[v]));
     store(y + (int64_t)row * n + j, sum);
 }
+
+template <typename T> void cuda_add_bias(T *y, const T *x, const T *bias, int rows, int out, cudaStream_t stream) {
+    int64_t packs = (int64_t)rows * (out % WIDE<T> == 0 ? out / WIDE<T> : out);
+    LAUNCH_ROWS(add_bias, T, out, blocks_for(packs, THREADS), THREADS, stream, y, x, bias, rows, out);
+}
+template void cuda_add_bias<float>(float *, const float *, const float *, int, int, cudaStream_t);
+template void cuda_add_bias<__nv_bfloat16>(__nv_bfloat16 *, const __nv_bfloat16 *, const __nv_bfloat16 *, int, int,
+                                           cudaStream_t);
 
 template <typename T, int V>
 static __global__ void __launch_bounds__(ACROSS *DOWN) bias_gradient(float *parts, const T *dy, int rows, int out) {
@@ -36,10 +44,7 @@ template void cuda_sum_rows<float>(float *, float *, const float *, int, int, bo
 template void cuda_sum_rows<__nv_bfloat16>(float *, float *, const __nv_bfloat16 *, int, int, bool, cudaStream_t);
 
 template <typename T> static void forward(const struct cuda_call *c) {
-    const struct rt_layer *l = c->l;
-    int64_t packs = (int64_t)l->rows * (l->out % WIDE<T> == 0 ? l->out / WIDE<T> : l->out);
-    LAUNCH_ROWS(add_bias, T, l->out, blocks_for(packs, THREADS), THREADS, c->stream, cuda_at<T>(c, l->y), cuda_x<T>(c),
-                cuda_w<T>(c), l->rows, l->out);
+    cuda_add_bias(cuda_at<T>(c, c->l->y), cuda_x<T>(c), cuda_w<T>(c), c->l->rows, c->l->out, c->stream);
 }
 
 template <typename T> static void weight(const struct cuda_call *c) {

@@ -56,6 +56,8 @@ void cuda_narrow(void *dst, const float *src, int64_t n, cudaStream_t stream);
 void cuda_add_more(const struct rt_model *m, const struct rt_bind *at, void *dst, int64_t n, cudaStream_t stream);
 /* elementwise.cu: the same with the sum of splits rows of n floats */
 void cuda_sum_parts(float *dst, const float *parts, int n, int splits, bool first, cudaStream_t stream);
+/* bias.cu: y = x + bias, of rows x out values each; y may be x */
+template <typename T> void cuda_add_bias(T *y, const T *x, const T *bias, int rows, int out, cudaStream_t stream);
 /* bias.cu: dbias, out floats, = or += the sum of dy's rows. parts: scratch, as large as row_grid says */
 template <typename T>
 void cuda_sum_rows(float *dbias, float *parts, const T *dy, int rows, int out, bool first, cudaStream_t stream);

@@ -2,19 +2,47 @@
 #ifndef PIANOLA_CUDA_MATH_CUH
 #define PIANOLA_CUDA_MATH_CUH
 #include "cuda.cuh"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-/* linear.cu: plans for all linear layers of the program's stages. */
+/* Whether the environment sets a switch to 0. Dies if it is set to anything but 0 or 1. */
+static inline bool cuda_switched_off(const char *name) {
+    const char *s = getenv(name);
+    if (!s || strcmp(s, "1") == 0)
+        return false;
+    if (strcmp(s, "0") == 0)
+        return true;
+    fprintf(stderr, "pianola: error: %s=%s: expected 0 or 1\n", name, s);
+    fflush(NULL);
+    _Exit(1);
+}
+
+/* linear_plan.cu: plans for the products of the program's stages. PIANOLA_EPILOGUES=0 leaves out all epilogues. Plan
+ * before allocating any rank's memory: products with an epilogue are tried once, in memory of their own. */
 enum { CUDA_WORKSPACE = 32 << 20 }; /* bytes, at least: what NVIDIA recommends on sm_90 */
 void cuda_linear_plan(const struct rt_program *p);
-/* After it, and before any rank's memory is allocated, for timing needs some: gives each product the algorithm that all
- * names (store/algorithms.h), or the fastest of several, and adds that to all. False with why: a line is not one of
- * cuBLASLt's, or there is no memory. */
+void cuda_linear_forget(void);
+
+/* linear_time.cu: after planning, and before allocating any rank's memory: gives each product the algorithm that `all`
+ * names (store/algorithms.h), or the fastest of several, and adds that to `all`. Where cuBLASLt refuses an algorithm
+ * of `all`, the heuristic's first stays, and one line on stderr reports it. False with why: there is no memory. */
 struct algorithms;
 bool cuda_linear_pin(struct algorithms *all, char *why, size_t nwhy);
 /* The same with a file, which it reads, and writes if anything was timed. */
 bool cuda_linear_algorithms(const char *path, char *why, size_t nwhy);
-void cuda_linear_forget(void);
-
+/* An epilogue of a linear layer's product, and how long the product takes with it (fused), and without it but with a
+ * kernel in its place (apart). */
+struct cuda_epilogue {
+    const char *name; /* what it computes */
+    int rows, in, out;
+    bool used;                 /* by a step */
+    double fused_us, apart_us; /* NAN: it fails, or there is no memory to time it */
+    double flops, bytes;       /* of the fused product, each operand moved once */
+};
+/* Times the i-th that cuBLASLt has, from 0. False: there are no more. */
+bool cuda_linear_epilogue(int i, struct cuda_epilogue *x);
 /* muon.cu: plans for the products of Muon's matrices, if there are any. */
 void cuda_muon_plan(const struct rt_program *p);
 void cuda_muon_forget(void);
@@ -37,7 +65,8 @@ static inline void cuda_forward(const struct rt_model *m, const struct rt_stage 
     cuda_forward_part(m, s, at, 0, s->nlayers, workspace, stream);
 }
 void cuda_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
-                        bool weight, enum sweep_kind sweep, int from, int to, int *ahead, void *workspace, cudaStream_t stream);
+                        bool weight, enum sweep_kind sweep, int from, int to, int *ahead, void *workspace,
+                        cudaStream_t stream);
 static inline void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at,
                                  bool input, bool weight, void *workspace, cudaStream_t stream) {
     int ahead = 0;

@@ -15,6 +15,7 @@
 
 #define CALLS(X)                                                                                                       \
     X(cudnnGetVersion)                                                                                                 \
+    X(cudnnGetErrorString)                                                                                             \
     X(cudnnCreate)                                                                                                     \
     X(cudnnDestroy)                                                                                                    \
     X(cudnnSetStream)                                                                                                  \
@@ -271,10 +272,11 @@ static void backward_graph(const struct tensors *tensors) {
 
 /* ---- plans ---- */
 
-/* device: what to plan for, a handle or properties, as type says. Engines come best first; takes the first that can be
- * built. */
+/* Plans for a device, which is a handle or properties, as type says. Engines come best first; takes the first that can
+ * be built. False: there is none, and the graph's status says why. */
 static bool plan(struct graph *graph, cudnnBackendAttributeType_t type, const void *device) {
     enum { TRIES = 8 };
+    cudnnStatus_t refused = CUDNN_STATUS_NOT_SUPPORTED; /* unless an engine has another reason */
     cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     descriptor engine[TRIES] = {};
     descriptor whole = make(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -310,7 +312,9 @@ static bool plan(struct graph *graph, cudnnBackendAttributeType_t type, const vo
             return true;
         }
         forget(&one);
+        refused = one.status;
     }
+    check(graph, refused);
     return false;
 }
 #endif

@@ -14,7 +14,7 @@ enum product { SQUARE, CUBIC, STEP, NPRODUCTS };
 struct plan {
     int in, out;
     cublasLtMatrixLayout_t x, square;
-    cublasLtMatmulDesc_t desc[NPRODUCTS];
+    struct lt_product product[NPRODUCTS];
     cublasLtMatmulAlgo_t algo[NPRODUCTS];
 };
 static struct {
@@ -26,39 +26,32 @@ static struct {
 /* ---- plans ---- */
 
 static bool tall(const struct plan *plan) { return plan->in > plan->out; }
-static cublasLtMatrixLayout_t a_of(const struct plan *plan, int w) {
-    return w == CUBIC || (w == STEP && tall(plan)) ? plan->square : plan->x;
-}
-static cublasLtMatrixLayout_t b_of(const struct plan *plan, int w) {
-    return w == CUBIC || (w == STEP && !tall(plan)) ? plan->square : plan->x;
-}
-static cublasLtMatrixLayout_t d_of(const struct plan *plan, int w) { return w == STEP ? plan->x : plan->square; }
-
-static void find_algorithm(struct plan *plan, int w) {
-    static const cublasLtMatmulPreferenceAttributes_t matrix[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    const uint32_t aligned = ALIGNED;
-    const size_t bytes = CUDA_WORKSPACE;
-    cublasLtMatmulPreference_t wish;
-    cublasLtMatmulHeuristicResult_t found = {};
-    int n = 0;
-    LT(cublasLtMatmulPreferenceCreate(&wish));
-    LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
-    for (int i = 0; i < 4; i++)
-        LT(cublasLtMatmulPreferenceSetAttribute(wish, matrix[i], &aligned, sizeof aligned));
-    LT(cublasLtMatmulAlgoGetHeuristic(lt.handle, plan->desc[w], a_of(plan, w), b_of(plan, w), d_of(plan, w),
-                                      d_of(plan, w), wish, 1, &found, &n));
-    LT(cublasLtMatmulPreferenceDestroy(wish));
-    LT(n == 1 ? found.state : CUBLAS_STATUS_NOT_SUPPORTED);
-    plan->algo[w] = found.algo;
-}
-
 static struct plan *find(const struct rt_parameter *p) {
     for (struct plan *plan = lt.plan; plan < lt.plan + lt.n; plan++)
         if (plan->in == p->dim[0] && plan->out == p->dim[1])
             return plan;
     return NULL;
+}
+
+static void plan_product(struct plan *plan, int w) {
+    static const struct lt_promise promise = {CUDA_WORKSPACE, {ALIGNED, ALIGNED, ALIGNED, ALIGNED}};
+    const int64_t side = tall(plan) ? plan->out : plan->in, other = tall(plan) ? plan->in : plan->out;
+    const bool square_a = w == CUBIC || (w == STEP && tall(plan)), square_b = w == CUBIC || (w == STEP && !tall(plan));
+    cublasOperation_t a = w == SQUARE && !tall(plan) ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t b = w == SQUARE && tall(plan) ? CUBLAS_OP_T : CUBLAS_OP_N;
+    struct lt_product *p = &plan->product[w];
+    int n;
+    p->a = square_a ? plan->square : plan->x;
+    p->b = square_b ? plan->square : plan->x;
+    p->d = w == STEP ? plan->x : plan->square;
+    p->m = w == STEP ? plan->out : side;
+    p->n = w == STEP ? plan->in : side;
+    p->k = w == SQUARE ? other : side;
+    p->types = "fp32 to fp32";
+    LT(cublasLtMatmulDescCreate(&p->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a));
+    LT(cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b));
+    lt_must_multiply(lt_heuristic(lt.handle, p, &promise, &plan->algo[w], 1, &n), p, "the heuristic");
 }
 
 static void plan_matrix(const struct rt_parameter *p) {
@@ -70,14 +63,8 @@ static void plan_matrix(const struct rt_parameter *p) {
     int side = tall(plan) ? plan->out : plan->in;
     LT(cublasLtMatrixLayoutCreate(&plan->x, CUDA_R_32F, (uint64_t)plan->out, (uint64_t)plan->in, plan->out));
     LT(cublasLtMatrixLayoutCreate(&plan->square, CUDA_R_32F, (uint64_t)side, (uint64_t)side, side));
-    for (int w = 0; w < NPRODUCTS; w++) {
-        cublasOperation_t a = w == SQUARE && !tall(plan) ? CUBLAS_OP_T : CUBLAS_OP_N;
-        cublasOperation_t b = w == SQUARE && tall(plan) ? CUBLAS_OP_T : CUBLAS_OP_N;
-        LT(cublasLtMatmulDescCreate(&plan->desc[w], CUBLAS_COMPUTE_32F, CUDA_R_32F));
-        LT(cublasLtMatmulDescSetAttribute(plan->desc[w], CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a));
-        LT(cublasLtMatmulDescSetAttribute(plan->desc[w], CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b));
-        find_algorithm(plan, w);
-    }
+    for (int w = 0; w < NPRODUCTS; w++)
+        plan_product(plan, w);
 }
 
 void cuda_muon_plan(const struct rt_program *p) {
@@ -100,7 +87,7 @@ void cuda_muon_plan(const struct rt_program *p) {
 void cuda_muon_forget(void) {
     for (struct plan *plan = lt.plan; plan < lt.plan + lt.n; plan++) {
         for (int w = 0; w < NPRODUCTS; w++)
-            cublasLtMatmulDescDestroy(plan->desc[w]);
+            cublasLtMatmulDescDestroy(plan->product[w].desc);
         cublasLtMatrixLayoutDestroy(plan->x);
         cublasLtMatrixLayoutDestroy(plan->square);
     }
@@ -171,8 +158,10 @@ static __global__ void go_along(T *w, float *master, const float *x, float scale
 
 static void multiply(const struct plan *plan, int w, float alpha, const float *a, const float *b, float beta,
                      const float *c, float *d, void *workspace, cudaStream_t stream) {
-    LT(cublasLtMatmul(lt.handle, plan->desc[w], &alpha, a, a_of(plan, w), b, b_of(plan, w), &beta, c, d_of(plan, w), d,
-                      d_of(plan, w), &plan->algo[w], workspace, CUDA_WORKSPACE, stream));
+    const struct lt_product *p = &plan->product[w];
+    cublasStatus_t status = cublasLtMatmul(lt.handle, p->desc, &alpha, a, p->a, b, p->b, &beta, c, p->d, d, p->d,
+                                           &plan->algo[w], workspace, CUDA_WORKSPACE, stream);
+    lt_must_multiply(status, p, "cublasLtMatmul");
 }
 
 /* Iterates x, and says where it is then: there or in next. */

@@ -6,7 +6,8 @@
  *   device     the GPU's name
  *   cublaslt   cublasLtGetVersion(): algorithms are of one version
  *   product    transposed, shape, types and epilogue: NT 2304 x 768 x 32768, bf16 to fp32, epilogue 256
- *   algorithm  the bytes of its cublasLtMatmulAlgo_t in hexadecimal; or apart: not as one product, but as two steps
+ *   algorithm  the bytes of its cublasLtMatmulAlgo_t in hexadecimal; or apart: the product without its epilogue, and a
+ *              kernel, were faster
  *
  * Lines of other devices, versions and products stay as they are. */
 #ifndef PIANOLA_ALGORITHMS_H

@@ -107,8 +107,8 @@ expect "a kernel that cannot be launched" 'pianola: error: CUDA: launch of count
     expect "bias gradients by cuBLASLt: no kernel" "$(loss $biased)" "$(STANDIN_REFUSED=$kernel loss $biased)"
     expect "bias gradients by a kernel: it is launched" \
         "pianola: error: CUDA: launch of $kernel: cudaErrorNoKernelImageForDevice: no kernel image is available for execution on the device (rank 1, step 1: 1B0)" \
-        "$(STANDIN_NO_BGRAD=1 STANDIN_REFUSED=$kernel loss $biased)"
-    expect "bias gradients by a kernel: the loss within 1e-5" yes "$(STANDIN_NO_BGRAD=1 loss $biased |
+        "$(STANDIN_LT_FAILS=result:15:256 STANDIN_REFUSED=$kernel loss $biased)"
+    expect "bias gradients by a kernel: the loss within 1e-5" yes "$(STANDIN_LT_FAILS=result:15:256 loss $biased |
         awk -v a="$(loss $biased)" '{ d = a - $1; print (a > 0 && d * d < 1e-10 * a * a) ? "yes" : "no" }')"
 }
 archs=$(sed -nE "s/^ARCHS := .*code=\[([^]]*)\].*/\1/p" Makefile)
@@ -143,6 +143,8 @@ done
 
 # Algorithms of products chosen by time and kept in a file. The stand-in's three for each product sum in other orders,
 # and STANDIN_FASTEST names the one that takes no time: what a run would choose changes, what the file says does not.
+# Products with an epilogue always win here; tests/epilogues has both.
+export STANDIN_SLOW=plain
 timed="schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda"
 kept=$room/algorithms
 # shellcheck disable=SC2086
@@ -178,10 +180,12 @@ kept=$room/algorithms
     head -c -9 "$kept" >"$room/cut"
     expect "a line cut off" "pianola: error: $room/cut:$(wc -l <"$kept"): the line is cut off; mend or remove the file, and they are timed anew" "$(trouble "$room/cut")"
     sed "3s/[0-9a-f]*$/$(sed -n 4p "$kept" | cut -f 4)/" "$kept" >"$room/others"
-    expect "an algorithm of another product" "pianola: error: $room/others:3: cuBLASLt does not take this algorithm; remove the line, and it is timed anew" "$(trouble "$room/others")"
+    expect "an algorithm of another product" "pianola: $room/others:3: cuBLASLt refuses this algorithm: CUBLAS_STATUS_INVALID_VALUE; the heuristic's first is used instead. Remove such lines to time their products anew, or run without --algorithms" \
+        "$("$PIANOLA" run $timed --algorithms "$room/others" 2>&1 >/dev/null | grep cuBLASLt)"
     expect "a file that cannot be written" "pianola: error: $room/none/of: No such file or directory" "$(trouble "$room/none/of" | sed 's/\.tmp//')"
     expect "no memory to time in" yes "$(STANDIN_MEMORY=20000000 trouble "$room/new" | grep -q ': there is no device memory to time products$' && echo yes)"
 }
+unset STANDIN_SLOW
 expect "algorithms on the host" "pianola: error: --algorithms is about GPUs: train with --device cuda" \
     "$("$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua --algorithms "$room/new" 2>&1)"
 
@@ -207,10 +211,8 @@ if [ -f "$cuda/include/cudnn.h" ]; then
         g++ $flags -DSQUARES=49152 -x c++ runtime/layers/attention_cudnn.cu tests/kernels/cudnn_run.cpp -x none -o "$room/run" \
             "$PWD/build/standin/libpianola-cuda.so" build/libpianola.a -Wl,-rpath,"$PWD/build/standin" -rdynamic -Wl,-u,host_forward_part \
             $(pkg-config --libs $BLAS lua5.4) -lm -ldl -pthread &&
-        OPENBLAS_NUM_THREADS=1 LD_LIBRARY_PATH="$PWD/$room/fake" timeout 200 "$room/run" 2>"$room/said"
-    expect "attention by a cuDNN that computes on the host" 0 $?
-    expect "why cuDNN is not used" "it has no plan,it fails,its results are others,its bits vary from run to run" \
-        "$(sed -n 's/.*without cuDNN: //p' "$room/said" | paste -sd,)"
+        OPENBLAS_NUM_THREADS=1 LD_LIBRARY_PATH="$PWD/$room/fake" timeout 200 "$room/run"
+    expect "attention by a cuDNN that computes on the host, or fails" 0 $?
 fi
 
 nvcc=${NVCC:-${CUDA_HOME:-/usr/local/cuda}/bin/nvcc}

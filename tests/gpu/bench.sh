@@ -95,7 +95,6 @@ report_layers() {
         NR == 1 { printf "%-36s %-8s %5s %10s %7s %10s %8s\n", "layer", "way", "count", "us", "share", "limit us", "of limit"; next }
         $2 == "step" || /^#/ { next }
         { printf "%-36s %-8s %5d %10.2f %6.1f%% %10.2f %7.1f%%\n", $1, $2, $3, $4, 100 * $5, $8, 100 * $9 }' "$room/layers"
-    sed -n 's/^# \(fused .*\)/\1/p' "$room/layers"
 }
 
 # ---- four ranks on the one GPU, against one rank with as many microbatches ----

@@ -10,7 +10,9 @@
  *
  *     layer  way  count  us  share  flops  bytes  limit_us  of_limit
  *
- * count: a microbatch's; us: one alone; share: of all layers and updates of a step, alone. */
+ * count: a microbatch's; us: one alone; share: of all layers and updates of a step, alone. Each epilogue of a linear
+ * layer's product has two lines more, which no sum counts: way fused is the product with it, apart the product and a
+ * kernel; a * marks the one that a step takes. */
 #include "process/comm_loopback.cuh"
 extern "C" {
 #include "device/job.h"
@@ -222,6 +224,20 @@ static double device_bandwidth(void) {
     return 2e3 * khz * bits / 8;
 }
 
+/* Each epilogue in both ways, one line after the other. */
+static void print_epilogues(const struct bench *k) {
+    struct cuda_epilogue x;
+    for (int i = 0; cuda_linear_epilogue(i, &x); i++)
+        for (bool fused : {true, false}) {
+            struct line y = {};
+            double us = fused ? x.fused_us : x.apart_us;
+            y.flops = x.flops, y.bytes = x.bytes;
+            printf("linear %d x %d to %d with %s\t%s%s\t0\t%.2f\t0\t%.4g\t%.4g\t%.2f\t%.3f\n", x.rows, x.in, x.out,
+                   x.name, fused ? "fused" : "apart", fused == x.used ? " *" : "", us, y.flops, y.bytes,
+                   limit_us(k, &y), limit_us(k, &y) / us);
+        }
+}
+
 static void print(const struct bench *k) {
     double all = 0;
     for (int i = 0; i < k->n; i++)
@@ -234,6 +250,8 @@ static void print(const struct bench *k) {
         printf("%s\t%s\t%d\t%.2f\t%.4f\t%.4g\t%.4g\t%.2f\t%.3f\n", y->layer, y->way, y->count, y->us, us / all,
                y->flops, y->bytes, limit, limit / y->us);
     }
+    if (!k->estimate)
+        print_epilogues(k);
     printf("all\tstep\t%d\t%.2f\t1\t\t\t\t\n", k->p->batches, all);
     printf("# %g\n", k->bandwidth / 1e12);
     if (!k->estimate)

@@ -1,6 +1,6 @@
 /* What attention_cudnn.cu does with a cuDNN, by fake_cudnn.cpp's: its calls have the right parts of all tensors,
- * several calls make one microbatch's backward, and a cuDNN that has no plan, fails, is wrong or varies is found out at
- * the start.
+ * several calls make one microbatch's backward, and a cuDNN that is wrong or varies is found out at the start. One that
+ * fails, wherever and with whatever status, leaves the work to attention.cu: the same bits, and one line on stderr.
  */
 #include "layers/cuda_math.cuh"
 #include <dlfcn.h>
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int passed, failed;
 static void check(bool fine, const char *how, const char *what) {
@@ -67,10 +68,68 @@ static double apart(const char *a, const char *b, int n) {
     return sqrt(differences / squares);
 }
 
+/* ---- what is written to stderr ---- */
+
+static FILE *said;
+static void listen(void) {
+    fflush(stderr);
+    if (ftruncate(fileno(said), 0) == 0)
+        rewind(said);
+}
+static bool one_line(const char *with) {
+    char text[2048];
+    fflush(stderr);
+    rewind(said);
+    size_t n = fread(text, 1, sizeof text - 1, said);
+    text[n] = 0;
+    bool fine = n > 0 && strchr(text, '\n') == text + n - 1 && strstr(text, with) &&
+                strstr(text, "attention.cu computes it instead (PIANOLA_CUDNN=0 turns cuDNN off)");
+    if (!fine)
+        printf("    said: %s\n", text);
+    return fine;
+}
+
+static struct rt_program program;
+static struct result own, first, other;
+
+/* Plans with a cuDNN that goes wrong in one way, and runs with one that goes wrong in another. */
+static void run_with(const char *planned, const char *running) {
+    listen();
+    setenv("FAKE_CUDNN", planned, 1);
+    cuda_attention_plan(&program);
+    setenv("FAKE_CUDNN", running, 1);
+    run(&first); /* what fails in it is not tried again */
+    run(&other);
+    cuda_attention_forget();
+}
+
+static void check_failures(void) {
+    static const int statuses[] = {1001, 1008, 2000, 3000, 4000, 5000};
+    for (const char *place : {"create", "heuristic", "plan", "forward", "backward"})
+        for (int status : statuses) {
+            char how[40], with[40];
+            snprintf(how, sizeof how, "%s:%d", place, status);
+            snprintf(with, sizeof with, ": CUDNN_STATUS_%d;", status);
+            run_with(how, how);
+            check(memcmp(&own, &other, sizeof own) == 0, how, "attention.cu has done it");
+            check(one_line(with), how, "one line with the status");
+        }
+}
+
+/* The comparison passes, and a later call fails. */
+static void check_late_failures(void) {
+    for (const char *how : {"forward:5000", "backward:5000", "backward:3000"}) {
+        run_with("fine", how);
+        check(memcmp(&own, &other, sizeof own) == 0, how, "late, and attention.cu has done it");
+        check(apart(first.y, own.y, Y / 2) < 0.01 && apart(first.dx, own.dx, X / 2) < 0.02, how,
+              "late, and a backward by attention.cu can follow");
+        check(one_line(how[0] == 'f' ? "its forward fails: CUDNN_STATUS_5000;" : "its backward fails: CUDNN_STATUS_"),
+              how, "late, and one line with the status");
+    }
+}
+
 int main(void) {
-    static struct result own, other;
     struct rt_stage stage = {};
-    struct rt_program program = {};
     layer.kind = LAYER_attention, layer.rows = ROWS, layer.in = 3 * WIDTH, layer.out = WIDTH;
     layer.heads = layer.kv_heads = HEADS, layer.context = CONTEXT;
     layer.x.space = SP_X, layer.y.space = SP_Y, layer.aux.space = SP_STASH;
@@ -78,27 +137,32 @@ int main(void) {
     model.precision = BF16;
     stage.layer = &layer, stage.nlayers = 1;
     program.stages = 1, program.stage = &stage, program.model = &model;
+    if (!(said = tmpfile()) || dup2(fileno(said), 2) < 0)
+        return 2;
     run(&own);
-    for (const char *how : {"fine", "plan", "fail", "wrong", "random"}) {
-        setenv("FAKE_CUDNN", how, 1);
-        cuda_attention_plan(&program);
-        int *calls = (int *)dlsym(dlopen("libcudnn.so.9", RTLD_NOW | RTLD_NOLOAD), "fake_cudnn_calls");
-        calls[0] = calls[1] = 0;
-        run(&other);
-        cuda_attention_forget();
-        if (strcmp(how, "fine") == 0) {
-            check(calls[1] == 1 && calls[0] == SEQUENCES / 2, how, "one call forward, a few backward");
-            check(memcmp(&own, &other, sizeof own) != 0, how, "cuDNN has done it");
-            check(apart(other.y, own.y, Y / 2) < 0.01 && apart(other.dx, own.dx, X / 2) < 0.02, how,
-                  "the same results");
-        } else
-            check(memcmp(&own, &other, sizeof own) == 0, how, "attention.cu has done it");
-    }
-    setenv("PIANOLA_CUDNN", "0", 1);
     setenv("FAKE_CUDNN", "fine", 1);
     cuda_attention_plan(&program);
+    int *calls = (int *)dlsym(dlopen("libcudnn.so.9", RTLD_NOW | RTLD_NOLOAD), "fake_cudnn_calls");
+    calls[0] = calls[1] = 0;
     run(&other);
-    check(memcmp(&own, &other, sizeof own) == 0, "fine, PIANOLA_CUDNN=0", "attention.cu has done it");
+    cuda_attention_forget();
+    check(calls[1] == 1 && calls[0] == SEQUENCES / 2, "fine", "one call forward, a few backward");
+    check(memcmp(&own, &other, sizeof own) != 0, "fine", "cuDNN has done it");
+    check(apart(other.y, own.y, Y / 2) < 0.01 && apart(other.dx, own.dx, X / 2) < 0.02, "fine", "the same results");
+    for (const char *how : {"wrong", "random"}) {
+        run_with(how, how);
+        check(memcmp(&own, &other, sizeof own) == 0, how, "attention.cu has done it");
+        check(one_line(how[0] == 'w' ? "its results are others;" : "its bits vary from run to run;"), how, "one line");
+    }
+    check_failures();
+    check_late_failures();
+    setenv("PIANOLA_CUDNN", "0", 1);
+    setenv("FAKE_CUDNN", "fine", 1);
+    calls[0] = calls[1] = 0;
+    cuda_attention_plan(&program);
+    run(&other);
+    check(memcmp(&own, &other, sizeof own) == 0 && calls[0] + calls[1] == 0, "fine, PIANOLA_CUDNN=0",
+          "attention.cu has done it");
     printf("attention with a cuDNN: %d passed, %d failed\n", passed, failed);
     return failed > 0;
 }

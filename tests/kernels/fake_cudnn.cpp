@@ -1,10 +1,11 @@
 /* A cuDNN that knows one pattern, for tests/kernels/cudnn_run.cpp: attention, as attention_cudnn.cu asks for it. It
  * finds the tensors by their unique ids, dimensions and strides, works with the host layer, writes all of its
- * workspace, and does it on the stream it was given. FAKE_CUDNN in the environment says how it goes wrong: plan, wrong,
- * random, fail. */
+ * workspace, and does it on the stream it was given. FAKE_CUDNN in the environment says how it goes wrong: its results
+ * are wrong or random, or it fails with a status, PLACE:STATUS, at create, heuristic, plan, forward or backward. */
 #include "layers/cuda.cuh"
 #include <cudnn.h>
 #include <map>
+#include <stdio.h>
 #include <stdlib.h>
 #include <vector>
 
@@ -22,6 +23,16 @@ static cudaStream_t current;
 static bool goes(const char *how) {
     const char *wish = getenv("FAKE_CUDNN");
     return wish && strcmp(wish, how) == 0;
+}
+/* The status that a call at a place fails with. It leaves an error of the runtime behind, as a failed launch does. */
+static cudnnStatus_t failure(const char *place) {
+    const char *wish = getenv("FAKE_CUDNN");
+    size_t n = strlen(place);
+    void *none;
+    if (!wish || strncmp(wish, place, n) != 0 || wish[n] != ':')
+        return CUDNN_STATUS_SUCCESS;
+    cudaMalloc(&none, (size_t)1 << 60);
+    return (cudnnStatus_t)atoi(wish + n + 1);
 }
 template <typename T> static std::vector<T> get(const fake *f, int name) {
     auto found = f->value.find(name);
@@ -124,9 +135,14 @@ static void work(tensors t, std::map<int64_t, void *> at, bool forward, void *wo
 extern "C" {
 int fake_cudnn_calls[2]; /* of backwards, of forwards */
 size_t cudnnGetVersion(void) { return 91900; }
+const char *cudnnGetErrorString(cudnnStatus_t status) {
+    static char text[32];
+    snprintf(text, sizeof text, "CUDNN_STATUS_%d", (int)status);
+    return text;
+}
 cudnnStatus_t cudnnCreate(cudnnHandle_t *h) {
     *h = (cudnnHandle_t)&current;
-    return CUDNN_STATUS_SUCCESS;
+    return failure("create");
 }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t) { return CUDNN_STATUS_SUCCESS; }
 cudnnStatus_t cudnnSetStream(cudnnHandle_t, cudaStream_t s) {
@@ -142,8 +158,7 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d) {
     return CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d) {
-    return ((fake *)d)->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && goes("plan") ? CUDNN_STATUS_NOT_SUPPORTED
-                                                                                        : CUDNN_STATUS_SUCCESS;
+    return ((fake *)d)->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ? failure("plan") : CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t n, const void *from) {
@@ -158,6 +173,9 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendA
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const d, cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t, int64_t, int64_t *n, void *to) {
     if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) { /* one, which remembers its graph */
+        cudnnStatus_t status = failure("heuristic");
+        if (status != CUDNN_STATUS_SUCCESS)
+            return status;
         fake *engine = *(fake **)to;
         engine->value[CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH] =
             ((fake *)d)->value[CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH];
@@ -183,8 +201,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t, cudnnBackendDescriptor_t plan, 
     for (auto &tensor : t)
         if (at.count(tensor.first) == 0)
             return CUDNN_STATUS_BAD_PARAM;
-    if (goes("fail"))
-        return CUDNN_STATUS_EXECUTION_FAILED;
+    cudnnStatus_t status = failure(forward ? "forward" : "backward");
+    if (status != CUDNN_STATUS_SUCCESS)
+        return status;
     std::vector<const void *> pointers(1, workspace);
     for (auto &tensor : t)
         if (tensor.second.size[2] > 1)

@@ -1,5 +1,13 @@
 /* cuBLASLt: D = epilogue(alpha op(A) op(B) + beta C), in fp32. The heuristic's first algorithm sums in the order of k,
- * the others by pieces of k: other bits. */
+ * the others by pieces of k: other bits.
+ *
+ * STANDIN_LT_FAILS=PLACE:STATUS:WHICH[:AFTER] makes calls fail with a status: at PLACE attribute (where a description
+ * learns its epilogue), heuristic, result (of a heuristic that succeeds), check or launch; of products WHICH: plain,
+ * fused (with an epilogue), kept (not the heuristic's first algorithm) or an epilogue's number; but not the first
+ * AFTER ones.
+ * STANDIN_FASTEST=K makes launches take a few ms longer, except of each heuristic's K-th algorithm, from 0, and
+ * STANDIN_SLOW=WHICH launches of these products.
+ * STANDIN_LT_LOG=FILE gets a line for each question to the heuristic and each launch: `launch 4`, of epilogue 4. */
 #include "cublasLt.h"
 #include "bf16.h"
 #include "standin.h"
@@ -240,6 +248,40 @@ static std::set<cublasLtHandle_t> &handles(void) {
     return *all;
 }
 
+/* ---- failures on demand ---- */
+
+static void note(const char *place, uint32_t epilogue) {
+    const char *path = getenv("STANDIN_LT_LOG");
+    FILE *file = path ? fopen(path, "a") : nullptr;
+    if (!file)
+        return;
+    fprintf(file, "%s %u\n", place, epilogue);
+    fclose(file);
+}
+
+static bool is_one(const string &which, uint32_t epilogue, bool kept) {
+    return which == "plain"   ? epilogue == CUBLASLT_EPILOGUE_DEFAULT
+           : which == "fused" ? epilogue != CUBLASLT_EPILOGUE_DEFAULT
+           : which == "kept"  ? kept
+                              : which == std::to_string(epilogue);
+}
+
+/* The status that a call fails with. It leaves an error of the runtime behind, as a failed launch does. */
+static cublasStatus_t failure(const char *here, uint32_t epilogue, bool kept = false) {
+    const char *wish = getenv("STANDIN_LT_FAILS");
+    static std::map<string, int> seen; /* calls, of each wish */
+    char place[16], which[16];
+    int status, after = 0;
+    if (!wish)
+        return CUBLAS_STATUS_SUCCESS;
+    if (sscanf(wish, "%15[^:]:%d:%15[^:]:%d", place, &status, which, &after) < 3)
+        broken("MATMUL", "STANDIN_LT_FAILS=%s is not PLACE:STATUS:WHICH[:AFTER]", wish);
+    if (strcmp(place, here) != 0 || !is_one(which, epilogue, kept) || seen[wish]++ < after)
+        return CUBLAS_STATUS_SUCCESS;
+    me()->last = cudaErrorInvalidValue;
+    return (cublasStatus_t)status;
+}
+
 extern "C" {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *h) {
@@ -257,9 +299,22 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) {
     return CUBLAS_STATUS_SUCCESS;
 }
 const char *cublasLtGetStatusName(cublasStatus_t s) {
-    return s == CUBLAS_STATUS_SUCCESS         ? "CUBLAS_STATUS_SUCCESS"
-           : s == CUBLAS_STATUS_NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED"
-                                              : "CUBLAS_STATUS_INVALID_VALUE";
+    switch (s) {
+#define NAME(status)                                                                                                   \
+    case status: return #status
+        NAME(CUBLAS_STATUS_SUCCESS);
+        NAME(CUBLAS_STATUS_NOT_INITIALIZED);
+        NAME(CUBLAS_STATUS_ALLOC_FAILED);
+        NAME(CUBLAS_STATUS_INVALID_VALUE);
+        NAME(CUBLAS_STATUS_ARCH_MISMATCH);
+        NAME(CUBLAS_STATUS_MAPPING_ERROR);
+        NAME(CUBLAS_STATUS_EXECUTION_FAILED);
+        NAME(CUBLAS_STATUS_INTERNAL_ERROR);
+        NAME(CUBLAS_STATUS_NOT_SUPPORTED);
+        NAME(CUBLAS_STATUS_LICENSE_ERROR);
+#undef NAME
+    }
+    return "an unknown status";
 }
 const char *cublasLtGetStatusString(cublasStatus_t s) { return cublasLtGetStatusName(s); }
 
@@ -317,7 +372,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t out, cublasLt
     case CUBLASLT_MATMUL_DESC_POINTER_MODE: return SET(d->mode);
     case CUBLASLT_MATMUL_DESC_TRANSA: return SET(d->transa);
     case CUBLASLT_MATMUL_DESC_TRANSB: return SET(d->transb);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE: return SET(d->epilogue);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE: {
+        cublasStatus_t status = SET(d->epilogue);
+        return status == CUBLAS_STATUS_SUCCESS ? failure("attribute", d->epilogue) : status;
+    }
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return SET(d->bias);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return SET(d->aux);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return SET(d->aux_ld);
@@ -377,14 +435,22 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
     check_creation(call);
     problem p = asked(d, a, b, c, e);
     *found = 0;
+    note("heuristic", p.d.epilogue);
     if (handles().count(h) == 0 || wanted < 1)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (refused(p))
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    cublasStatus_t fails = failure("heuristic", p.d.epilogue);
+    if (fails != CUBLAS_STATUS_SUCCESS)
+        return fails;
     /* A call may succeed with a result that did not: "inspect heuristicResultsArray[...].state" (cublasLt.h). */
-    if ((has(p.d, 32 | 64) && getenv("STANDIN_NO_GELU")) || (has(p.d, 256 | 512) && getenv("STANDIN_NO_BGRAD"))) {
+    if (has(p.d, 32 | 64) && getenv("STANDIN_NO_GELU"))
+        fails = CUBLAS_STATUS_NOT_SUPPORTED;
+    else
+        fails = failure("result", p.d.epilogue);
+    if (fails != CUBLAS_STATUS_SUCCESS) {
         memset(results, 0xa5, sizeof *results);
-        results->state = CUBLAS_STATUS_NOT_SUPPORTED;
+        results->state = fails;
         *found = 1;
         return CUBLAS_STATUS_SUCCESS;
     }
@@ -416,6 +482,9 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t h, cublasLtMatmulDesc_t 
         return CUBLAS_STATUS_INVALID_VALUE;
     if (algo->variant >= VARIANTS)
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    cublasStatus_t fails = failure("check", p.d.epilogue, algo->variant > 0);
+    if (fails != CUBLAS_STATUS_SUCCESS)
+        return fails;
     result->workspaceSize = algo->workspace;
     result->state = CUBLAS_STATUS_SUCCESS;
     result->wavesCount = 1;
@@ -475,11 +544,21 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
             if (&o != &r && r.write && overlap(o, r) && !(r.at == D && o.at == C && o.bytes == r.bytes))
                 broken("MATMUL", "%s: what it writes at %p overlaps what it uses at %p", w.what.c_str(), r.at, o.at);
     }
-    const char *fastest = getenv("STANDIN_FASTEST"); /* the variant that takes no longer than it must */
-    bool slow = fastest && p.pieces != 1ull << atoi(fastest);
+    note("launch", p.d.epilogue);
+    cublasStatus_t fails = failure("launch", p.d.epilogue, algo && algo->variant > 0);
+    if (fails == CUBLAS_STATUS_EXECUTION_FAILED && p.beta == 0) { /* it has begun */
+        w.run = [=] { memset(D, 0xff, extent(p.e)); };
+        enqueue(stream, std::move(w));
+    }
+    if (fails != CUBLAS_STATUS_SUCCESS)
+        return fails;
+    const char *fastest = getenv("STANDIN_FASTEST"), *slow = getenv("STANDIN_SLOW");
+    unsigned delay = fastest && p.pieces != 1ull << atoi(fastest) ? 3000 : 0;
+    if (slow && is_one(slow, p.d.epilogue, false))
+        delay += 3000;
     w.run = [=] {
-        if (slow)
-            usleep(3000);
+        if (delay > 0)
+            usleep(delay);
         if (size > 0)
             memset(workspace, 0xff, size);
         multiply_all(p);
