@@ -1,6 +1,7 @@
 /* What linear.cu and muon.cu share: a product as cuBLASLt sees it, the heuristic, and the errors that end a process. */
 #ifndef PIANOLA_CUBLASLT_CUH
 #define PIANOLA_CUBLASLT_CUH
+#include "cuda_math.cuh"
 #include <cublasLt.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,7 +19,11 @@ struct lt_product {
     const char *types; /* "bf16 to fp32": of A and B, and of D */
 };
 
-[[noreturn]] static inline void lt_end(void) {
+/* Ends the process after a failed call. The fault of an earlier kernel, which cuBLASLt only passes on, outlives
+ * cudaGetLastError, and is said too. */
+[[noreturn]] static inline void lt_end(const char *call) {
+    cudaGetLastError();
+    cuda_must(cudaPeekAtLastError(), call);
     fflush(NULL);
     _Exit(1);
 }
@@ -27,7 +32,7 @@ static inline void lt_must(cublasStatus_t status, const char *call) {
     if (status == CUBLAS_STATUS_SUCCESS)
         return;
     fprintf(stderr, "pianola: error: cuBLASLt: %s: %s\n", call, cublasLtGetStatusName(status));
-    lt_end();
+    lt_end(call);
 }
 #define LT(call) lt_must(call, #call)
 
@@ -38,7 +43,7 @@ static inline void lt_must_multiply(cublasStatus_t status, const struct lt_produ
     fprintf(stderr, "pianola: error: cuBLASLt cannot multiply %lld x %lld by %lld x %lld, %s: %s by %s\n",
             (long long)p->m, (long long)p->k, (long long)p->k, (long long)p->n, p->types, cublasLtGetStatusName(status),
             by);
-    lt_end();
+    lt_end(by);
 }
 
 /* What a product's algorithm may rely on. */

@@ -153,7 +153,7 @@ static void must_end(const struct plan *plan, enum way w) {
             (long long)p->m, (long long)p->k, (long long)p->k, (long long)p->n, p->types,
             is_optional(w) ? linear_name(w) : "no epilogue", cudaGetErrorString(code),
             is_optional(w) ? "; PIANOLA_EPILOGUES=0 turns epilogues off" : "");
-    lt_end();
+    lt_end("cudaStreamSynchronize");
 }
 
 static cublasStatus_t try_once(const struct plan *plan, enum way w, const cublasLtMatmulAlgo_t *algo, struct trial *t) {
