@@ -124,7 +124,8 @@ template <typename T> void judge<T>::forward(int64_t first, int head) {
         double top = -INFINITY;
         for (int j = 0; j <= i; j++)
             top = fmax(top, dot(q, row(x, first + j, in, width + key * dim), dim, TENSOR).v * scale);
-        /* For each tile of columns, at least 32, what was summed before is multiplied by exp2f of the tops' distance. */
+        /* For each tile of columns, at least 32, what was summed before is multiplied by exp2f of the tops' distance.
+         */
         double ulps = 2 + 2.5 * (i / 32 + slices);
         sum total;
         std::vector<sum> o((size_t)dim);
@@ -175,9 +176,11 @@ template <typename T> void judge<T>::backward(int64_t first, int key) {
         for (int i = 0; i < rows; i++)
             backward_query(first, i, head, dk, dv);
     auto added = [&](const sum &of) { /* slice by slice, each of which rounds a part of it */
-        double part = UNIT_BF16 * (fabs(of.v) + 2 * sqrt(of.terms)), times = TENSOR ? slices - 1 : 0;
-        num all = of.total(TENSOR);
-        return num(all.v, all.e, all.own + times * part, hypot(all.rms, sqrt(times) * part));
+                                      double part = UNIT_BF16 * (fabs(of.v) + 2 * sqrt(of.terms)),
+                                             times = TENSOR ? slices - 1 : 0;
+                                      num all = of.total(TENSOR);
+                                      return num(all.v, all.e, all.own + times * part,
+                                                 hypot(all.rms, sqrt(times) * part));
     };
     for (int j = 0; j < rows; j++)
         for (int c = 0; c < dim; c++) {

@@ -64,8 +64,8 @@ static inline num operator+(const num &a, const num &b) {
 static inline num operator-(const num &a, const num &b) { return a + -b; }
 static inline num operator*(const num &a, const num &b) {
     double x = fabs(a.v), y = fabs(b.v);
-    return with_ulps(
-        {a.v * b.v, x * b.e + y * a.e + limit(a) * limit(b), x * b.own + y * a.own, x * b.rms + y * a.rms}, 0.5);
+    return with_ulps({a.v * b.v, x * b.e + y * a.e + limit(a) * limit(b), x * b.own + y * a.own, x * b.rms + y * a.rms},
+                     0.5);
 }
 static inline num operator/(const num &a, const num &b) {
     double least = fabs(b.v) - limit(b), v = a.v / b.v;
@@ -130,8 +130,7 @@ static inline num dot(const float *a, const float *b, int n, bool tensor) {
  * k x m, and b likewise ---- */
 
 extern "C" void dgemm_(const char *, const char *, const int *, const int *, const int *, const double *,
-                       const double *, const int *, const double *, const int *, const double *, double *,
-                       const int *);
+                       const double *, const int *, const double *, const int *, const double *, double *, const int *);
 
 struct factor {
     const float *at;
@@ -144,6 +143,17 @@ struct matrix_product {
         sum s;
         s.n = k, s.v = value[(size_t)i], s.terms = fmax(terms[(size_t)i], 0);
         return s.total(tensor, times);
+    }
+    /* Where cuBLASLt writes a T. It may split k, and then round each part's sum to T before it adds them up: its
+     * heuristic may choose CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE or _INPLACE unless a mask forbids them. The squares of
+     * the parts' sums add up to about those of the sum and of its terms; of up to 8 running sums, to 4 times that. */
+    template <typename T> num written(int64_t i) const {
+        num s = at(i, sizeof(T) == 2);
+#ifdef __CUDACC__
+        double parts = sizeof(T) == 2 ? UNIT_BF16 * 2 * sqrt(s.v * s.v + terms[(size_t)i]) : 0;
+        s.own += LAMBDA * parts, s.rms += parts;
+#endif
+        return s;
     }
 };
 
@@ -199,11 +209,11 @@ static std::vector<reached> shares;
 /* Whether all errors are within their limits. Names are of a layer's kind and of its tensor: by them print_shares()
  * tells how much of a limit was reached. */
 static inline bool within(const verdict &d, const char *layer, const char *what, bool bf16) {
-    size_t i = 0;
+    size_t i = 0, end = 0; /* end: behind the layer's last, if any */
     while (i < shares.size() && (strcmp(shares[i].layer, layer) != 0 || strcmp(shares[i].what, what) != 0))
-        i++;
+        end = strcmp(shares[i++].layer, layer) == 0 ? i : end;
     if (i == shares.size())
-        shares.push_back({layer, what, {-1, -1}});
+        shares.insert(shares.begin() + (std::ptrdiff_t)(i = end > 0 ? end : i), {layer, what, {-1, -1}});
     shares[i].share[bf16] = fmax(shares[i].share[bf16], d.share);
     if (!(d.share <= 1))
         printf("    element %lld: %.9g instead of %.9g, which may be off by %.3g: %.3g of the limit\n", (long long)d.at,

@@ -268,7 +268,7 @@ template <typename T> static void judge_gate(const struct shape *f, const struct
 
 /* A row is one part, or with heads queries' and keys' heads, which have a gamma each, and values, which are copied. */
 struct parts {
-    norm of;
+    norm_shape of;
     int n, all, queries; /* parts that are normalized; all of a row; those of the first gamma */
 };
 static parts parts_of(const struct shape *f) {
@@ -305,7 +305,8 @@ template <typename T> struct norm_judge {
         std::vector<num> dy(d->dy + at, d->dy + at + n), dx = norm_gradient(p.of, left, x, gamma, dy.data());
         for (int j = 0; j < n; j++) {
             float beta = p.of.centred ? gamma[n + j] : 0;
-            forward.see(((const T *)(const void *)got->at.at[SP_Y])[at + j], normalized(s, x[j], gamma[j], beta), at + j);
+            forward.see(((const T *)(const void *)got->at.at[SP_Y])[at + j], normalized(s, x[j], gamma[j], beta),
+                        at + j);
             input.see(((const T *)(const void *)got->at.at[SP_DX])[at + j], dx[(size_t)j], at + j);
             dw[(size_t)(second + j)].add(((double)x[j] - left.mean) * left.scale, (double)d->dy[at + j]);
             if (p.of.centred)

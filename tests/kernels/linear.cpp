@@ -1,11 +1,8 @@
 /* The linear layer, the unembedding and experts through cuBLASLt, on a GPU or the stand-in, against products in double.
  *
- * bound.h says by how much a sum may be off; a bias is one more fp32 addition, fused or not. With bf16, y and dx are
- * rounded once. If a product is split along k, cuBLASLt may also round each part's sum to the type of D first
- * (CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE and _INPLACE, which its heuristic may choose unless a mask forbids them). The
- * parts' squares add up to about those of the sum and its terms, so this errs by 2^-8 sqrt(s^2 + sum of t^2), as
- * independent errors do. The weight gradient is fp32, and D's type is the compute type. Integers must agree bit for bit
- * with the host's. Outputs begin as NaN; each case runs twice, and must give the same bits. */
+ * bound.h says by how much a sum may be off, and what cuBLASLt may round on the way; a bias is one more fp32 addition,
+ * fused or not. With bf16, y and dx are rounded; the weight gradient is fp32. Integers must agree bit for bit with the
+ * host's. Outputs begin as NaN; each case runs twice, and must give the same bits. */
 #include "bound.h"
 #include "device.h"
 #include "layers/cuda_math.cuh"
@@ -117,17 +114,6 @@ static matrix_product product_of(const struct operands *o, int which, int expert
     return f->table ? multiply(dy, x, f->out, f->in, f->rows) : multiply(x, dy, f->in, f->out, f->rows);
 }
 
-/* An element that cuBLASLt writes as a T: its sum may be made of parts, each rounded. */
-template <typename T> static num element(const matrix_product &p, int64_t i) {
-    const bool bf16 = sizeof(T) == 2;
-    num s = p.at(i, bf16);
-#ifdef __CUDACC__
-    double parts = bf16 ? UNIT_BF16 * sqrt(s.v * s.v + p.terms[(size_t)i]) : 0;
-    s.own += LAMBDA * parts, s.rms += parts;
-#endif
-    return s;
-}
-
 template <typename T> static verdict judge(const struct operands *o, int which, const void *got) {
     const struct shape *f = o->f;
     const bool bf16 = sizeof(T) == 2;
@@ -139,10 +125,10 @@ template <typename T> static verdict judge(const struct operands *o, int which, 
             if (which == DW) /* twice over */
                 all.see(((const float *)got)[at], p.at(i, bf16, 2), at);
             else if (which == Y && f->bias)
-                all.see(((const T *)got)[at], element<T>(p, i) + num((double)o->w[(int64_t)f->in * f->out + i % f->out]),
+                all.see(((const T *)got)[at], p.written<T>(i) + num((double)o->w[(int64_t)f->in * f->out + i % f->out]),
                         at);
             else
-                all.see(((const T *)got)[at], element<T>(p, i), at);
+                all.see(((const T *)got)[at], p.written<T>(i), at);
     }
     return all;
 }

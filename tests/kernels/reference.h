@@ -44,7 +44,7 @@ static inline gated gelu_of_cublaslt(const num &x) {
 
 /* ---- norms: a layernorm, or one that is not centred, whose mean and beta are 0 ---- */
 
-struct norm {
+struct norm_shape {
     int n;
     bool centred;
     double eps;
@@ -53,7 +53,7 @@ struct norm_statistics {
     num mean, scale;
 };
 
-static inline norm_statistics statistics_of(const norm &f, const float *x) {
+static inline norm_statistics statistics_of(const norm_shape &f, const float *x) {
     sum all, squares;
     for (int j = 0; j < f.n && f.centred; j++)
         all.add((double)x[j]);
@@ -70,7 +70,7 @@ static inline num normalized(const norm_statistics &s, float x, float gamma, flo
 }
 
 /* dx of a row, by the statistics that the forward has left: (g - mean(g) - xhat mean(g xhat)) scale, g = gamma dy. */
-static inline std::vector<num> norm_gradient(const norm &f, const norm_statistics &s, const float *x,
+static inline std::vector<num> norm_gradient(const norm_shape &f, const norm_statistics &s, const float *x,
                                              const float *gamma, const num *dy) {
     std::vector<num> dx((size_t)f.n), xhat((size_t)f.n);
     sum all, products;
