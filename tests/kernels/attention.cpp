@@ -103,7 +103,7 @@ template <typename T> struct judge {
         return all.data() + r * stride + column;
     }
 
-    /* exp(s scale - top) of a query's and a key's rows. */
+    /* Returns exp(s scale - top) for the rows of a query and a key. */
     num probability(const float *q, const float *k, const num &top, double ulps) const {
         num score = with_ulps(dot(q, k, s->dim, TENSOR) * scale, 1); /* the scale is rounded, with log2(e) too */
         return exponential(score - top, ulps);
@@ -145,7 +145,7 @@ template <typename T> void judge<T>::forward(int64_t first, int head) {
     }
 }
 
-/* Of a query, dq, and its part of dk and dv. D is an error that all keys share. */
+/* Computes a query's dq, and adds its terms of dk and dv. All keys share the error of D. */
 template <typename T>
 void judge<T>::backward_query(int64_t first, int i, int head, std::vector<sum> &dk, std::vector<sum> &dv) {
     int key = head / (s->heads / s->kv_heads), dim = s->dim;
@@ -189,7 +189,7 @@ template <typename T> void judge<T>::backward(int64_t first, int key) {
         }
 }
 
-/* rope: x against what was there before, and dx turned back, each rounded to T before. */
+/* Judges what rope has made of x, and turns dx back, which was rounded to T before. */
 template <typename T> void judge<T>::turn(const float *before) {
     struct positions positions = positions_of(&got->l);
     const T *now = (const T *)(const void *)got->at.at[SP_X];

@@ -43,15 +43,15 @@ struct num {
 static inline double limit(const num &x) { return x.e + fmin(x.own, LAMBDA * x.rms); }
 static inline double largest(const num &x) { return fabs(x.v) + limit(x); }
 
-/* One error of all that x is used for. */
+/* Makes x's errors one that every later use of x has in common. */
 static inline num shared(const num &x) { return {x.v, limit(x), 0, 0}; }
 
-/* x with an error of so many ulps of fp32 more; half of one is a rounding. */
+/* Adds an error of `ulps` units in the last place of fp32; a rounding is half of one. */
 static inline num with_ulps(const num &x, double ulps) {
     return {x.v, x.e + 2 * UNIT * ulps * largest(x) + LEAST, x.own, x.rms};
 }
 
-/* x where the device stores or multiplies it as a T. */
+/* Adds the rounding of x to T, where the device stores or multiplies it as one. */
 template <typename T> static inline num as(const num &x) {
     double error = sizeof(T) == 2 ? UNIT_BF16 * largest(x) : 0;
     return {x.v, x.e, x.own + error, hypot(x.rms, error)};
@@ -75,7 +75,7 @@ static inline num operator/(const num &a, const num &b) {
 }
 static inline num root(const num &x) { return with_ulps({sqrt(x.v), limit(x) / sqrt(x.v), 0, 0}, 0.5); }
 
-/* e^x by a function that errs by so many ulps. */
+/* Returns e^x by a function that errs by `ulps`. */
 static inline num exponential(const num &x, double ulps) {
     double v = exp(fmin(x.v, 700)), error = limit(x);
     return with_ulps({v, v * expm1(error), 0, 0}, ulps);
@@ -89,7 +89,7 @@ static inline num logarithm(const num &x) {
 
 /* ---- sums ---- */
 
-/* Units of roundoff that n additions err by; tensor: on tensor cores. */
+/* Returns the units of roundoff that n additions may lose; tensor: on tensor cores. */
 static inline double depth(double n, bool tensor) {
     double nearest = fmin(n, LAMBDA * sqrt(n));
     return tensor ? fmin(2 * n, nearest + n / 4) : nearest;
@@ -97,7 +97,7 @@ static inline double depth(double n, bool tensor) {
 
 struct sum {
     double n = 0, v = 0, e = 0, own = 0, squares = 0, terms = 0; /* squares: of the terms' rms; terms: of the terms */
-    /* Of a term: w times an exact x. */
+    /* Adds the term w times an exact x. */
     void add(const num &w, double x) {
         double by = fabs(x);
         n++;
@@ -108,7 +108,7 @@ struct sum {
         terms += w.v * w.v * x * x;
     }
     void add(const num &term) { add(term, 1); }
-    /* The sum of all, `times` over: of a gradient that is added to itself. */
+    /* Returns the sum of all terms, `times` over, as a gradient that is added to itself `times - 1` times. */
     num total(bool tensor, int times = 1) const {
         double partial = times * fabs(v) + 2 * sqrt(times * terms);
         return {times * v, times * e + depth(times * n, tensor) * UNIT * partial + LEAST, times * own,
@@ -144,9 +144,10 @@ struct matrix_product {
         s.n = k, s.v = value[(size_t)i], s.terms = fmax(terms[(size_t)i], 0);
         return s.total(tensor, times);
     }
-    /* Where cuBLASLt writes a T. It may split k, and then round each part's sum to T before it adds them up: its
-     * heuristic may choose CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE or _INPLACE unless a mask forbids them. The squares of
-     * the parts' sums add up to about those of the sum and of its terms; of up to 8 running sums, to 4 times that. */
+    /* Returns an element that cuBLASLt writes as a T. It may split k, and then round each part's sum to T before it
+     * adds them up: its heuristic may choose CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE or _INPLACE unless a mask forbids
+     * them. The squares of the parts' sums add up to about those of the sum and of its terms; of up to 8 running sums,
+     * to 4 times that. */
     template <typename T> num written(int64_t i) const {
         num s = at(i, sizeof(T) == 2);
 #ifdef __CUDACC__
@@ -176,15 +177,15 @@ static inline matrix_product multiply(factor a, factor b, int m, int n, int k) {
 
 /* ---- verdicts ---- */
 
-/* Half the distance of y from its neighbours in bf16. */
+/* Returns half the distance between y and its neighbours in bf16. */
 static inline double half_ulp(double y) {
     int exponent;
     frexp(y, &exponent);
     return ldexp(1, (y == 0 || exponent < -125 ? -125 : exponent) - 9);
 }
 
-/* The largest share of its limit that an element's error has. What is stored as bf16 may also be off by that rounding,
- * which counts for nothing here: the error is the distance to the nearest number that rounds to it. */
+/* The element whose error takes the largest share of its limit. What is stored as bf16 may also be off by that
+ * rounding, which counts for nothing here: the error is the distance to the nearest number that rounds to it. */
 struct verdict {
     double share = 0, got = 0;
     int64_t at = 0, seen = 0;
@@ -206,8 +207,8 @@ struct reached {
 };
 static std::vector<reached> shares;
 
-/* Whether all errors are within their limits. Names are of a layer's kind and of its tensor: by them print_shares()
- * tells how much of a limit was reached. */
+/* Tells whether all errors are within their limits, and prints the worst if not. Keeps the share under the names of the
+ * layer's kind and its tensor, for print_shares(). */
 static inline bool within(const verdict &d, const char *layer, const char *what, bool bf16) {
     size_t i = 0, end = 0; /* end: behind the layer's last, if any */
     while (i < shares.size() && (strcmp(shares[i].layer, layer) != 0 || strcmp(shares[i].what, what) != 0))

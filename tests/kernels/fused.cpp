@@ -214,7 +214,7 @@ struct judge {
     std::vector<float> weights(int i) const { return floats((const char *)k->at.w + k->l[i].param, k->l[i].nparam); }
     std::vector<float> input(int i) const { return floats(value(i), (int64_t)k->l[i].rows * k->l[i].in); }
     std::vector<float> dy(int i) const { return floats(gradient(i + 1), (int64_t)k->l[i].rows * k->l[i].out); }
-    /* A tensor as a layer read it: from memory, or within a kernel, by cuBLASLt perhaps rounded. */
+    /* Returns a tensor as a layer read it: from memory, or within a kernel, where cuBLASLt may have rounded it. */
     numbers read(const char *p, int64_t n) const {
         if (!untouched(p)) {
             std::vector<float> x = floats(p, n);
@@ -256,7 +256,7 @@ static void see_tensor(const char *p, int element, const numbers &want, verdict 
             v->see(((const float *)(const void *)p)[i], want[i], (int64_t)i);
 }
 
-/* Of layer i, what it has written, if it has. */
+/* Judges what layer i has written, if it has written it. */
 void judge::see(const char *p, const numbers &want, int i, const char *what) {
     char which[60];
     verdict v;
@@ -275,7 +275,7 @@ static numbers product_of(const matrix_product &p, bool bf16) {
     return all;
 }
 
-/* A product's gelu, which is ours if it was apart. */
+/* Returns cuBLASLt's gelu, or that of a kernel of its own. */
 static gated gelu(bool cublaslt, const num &x) { return cublaslt ? gelu_of_cublaslt(x) : gelu_of(x); }
 
 numbers judge::forward(int i) const {
@@ -341,7 +341,7 @@ numbers judge::backward(int i) const {
     return dx;
 }
 
-/* All twice: written, then added. */
+/* Judges a weight gradient, which was written, then added to itself. */
 void judge::weight_gradient(int i) const {
     const struct rt_layer *l = &k->l[i];
     std::vector<float> x = input(i), d = dy(i);

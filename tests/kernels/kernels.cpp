@@ -186,7 +186,7 @@ static void run_host(struct side *k) {
 
 /* ---- comparing ---- */
 
-/* Whether a device has the host's numbers, rounded to T. */
+/* Tells whether a device has the host's numbers, rounded to T. */
 template <typename T> static bool same_numbers(const void *got, const void *want, int64_t n) {
     const T *a = (const T *)got;
     const float *b = (const float *)want;
@@ -331,7 +331,7 @@ template <typename T> static void judge_norm(const struct shape *f, const struct
     verdict_of<T>(f, j.weight, "weight gradient");
 }
 
-/* Of each row log(sum of e^(x - top)) - (x[target] - top), and (softmax - onehot) / count. */
+/* Judges each row's log(sum of e^(x - top)) - (x[target] - top), and (softmax - onehot) / count. */
 template <typename T> static void judge_loss(const struct shape *f, const struct data *d, const struct side *got) {
     enum { RESCALED = 16 }; /* times that a thread's sum is multiplied by an exponential: its loads of a row, and 1 */
     verdict gradient, kept, of_loss;

@@ -145,7 +145,7 @@ static verdict judge_bias(const struct operands *o, const float *got) {
     return all;
 }
 
-/* Whether integers, whose sums are exact in fp32, are the host's, rounded once. */
+/* Tells whether integers, whose sums are exact in fp32, are the host's, rounded once. */
 template <typename T> static bool same_numbers(const void *got, const void *want, int64_t n) {
     bool same = true;
     for (int64_t i = 0; i < n; i++)

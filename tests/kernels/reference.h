@@ -1,5 +1,5 @@
-/* Layers of a row or an element in double, with the bounds of bound.h, from inputs that are exact: those that the
- * device had, its own statistics included. */
+/* Definitions of layers, for a row or an element, in double and with the bounds of bound.h. Inputs are exact: they are
+ * what the device read, its own statistics included. */
 #ifndef TESTS_REFERENCE_H
 #define TESTS_REFERENCE_H
 #include "bound.h"
@@ -69,7 +69,8 @@ static inline num normalized(const norm_statistics &s, float x, float gamma, flo
     return (double)gamma * (((double)x - s.mean) * s.scale) + (double)beta;
 }
 
-/* dx of a row, by the statistics that the forward has left: (g - mean(g) - xhat mean(g xhat)) scale, g = gamma dy. */
+/* Returns dx of a row from the statistics that the forward has stored: (g - mean(g) - xhat mean(g xhat)) scale, g =
+ * gamma dy. */
 static inline std::vector<num> norm_gradient(const norm_shape &f, const norm_statistics &s, const float *x,
                                              const float *gamma, const num *dy) {
     std::vector<num> dx((size_t)f.n), xhat((size_t)f.n);
