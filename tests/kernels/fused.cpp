@@ -201,6 +201,7 @@ struct judge {
     bool bf16 = k->element == 2;
     numbers carried; /* the last tensor that a forward or backward made, as it should be */
 
+    judge(const struct side *side, bool one, const char *place) : k(side), joined(one), where(place) {}
     const char *value(int i) const { return k->at.at[SP_EXT] + k->value[i]; }
     const char *gradient(int i) const { return k->at.at[SP_STASH] + k->gradient[i]; }
     const float *statistics(int i) const { return (const float *)(const void *)(k->at.at[SP_STASH] + k->aux[i]); }
@@ -372,7 +373,7 @@ void judge::weight_gradient(int i) const {
 }
 
 static void judge_all(const struct side *k, bool joined, const char *where) {
-    struct judge j = {k, joined, where};
+    struct judge j(k, joined, where);
     for (int i = 0; i < N; i++)
         if (k->l[i].kind != LAYER_fork)
             j.see(j.value(i + 1), j.forward(i), i, "forward");

@@ -286,6 +286,8 @@ template <typename T> struct norm_judge {
     std::vector<sum> dw = std::vector<sum>((size_t)f->nparam);
     verdict forward, stats, input, weight;
 
+    norm_judge(const struct shape *shape, const struct data *data, const struct side *side)
+        : f(shape), d(data), got(side) {}
     void copied(int64_t at) {
         for (int64_t i = at; i < at + p.of.n; i++) {
             forward.see(((const T *)(const void *)got->at.at[SP_Y])[i], (double)d->x[i], i);
@@ -316,7 +318,7 @@ template <typename T> struct norm_judge {
 };
 
 template <typename T> static void judge_norm(const struct shape *f, const struct data *d, const struct side *got) {
-    norm_judge<T> j = {f, d, got};
+    norm_judge<T> j(f, d, got);
     for (int r = 0; r < f->rows; r++)
         for (int h = 0; h < j.p.all; h++)
             if (h < j.p.n)

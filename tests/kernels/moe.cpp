@@ -127,6 +127,7 @@ template <typename T> struct judge {
     struct routing r = routing_at(&got->l[0], got->at.at[SP_STASH]);
     const float *logits = (const float *)(const void *)got->at.at[SP_EXT]; /* their gradient */
 
+    judge(const struct shape *shape, const struct data *data, const struct side *side) : f(shape), d(data), got(side) {}
     const T *of(int space) const { return (const T *)(const void *)got->at.at[space]; }
     void fits(const verdict &v, const char *layer, const char *what) const {
         check(within(v, layer, what, sizeof(T) == 2), what, sizeof(T) == 2 ? "bf16" : "fp32", f);
@@ -304,7 +305,7 @@ template <typename T> void judge<T>::route_gradients() const {
 
 template <typename T> static void judge_all(const struct shape *f, const struct data *d, const struct side *got) {
     const char *precision = sizeof(T) == 2 ? "bf16" : "fp32";
-    judge<T> j = {f, d, got};
+    judge<T> j(f, d, got);
     j.probabilities();
     bool chosen = j.choices(), seated = chosen && j.places();
     check(chosen, "choices", precision, f);
