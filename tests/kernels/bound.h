@@ -192,7 +192,7 @@ struct verdict {
     num want;
     template <typename T> void see(T result, const num &exact, int64_t index) {
         double y = (double)widen(result), off = fabs(y - exact.v), most = limit(exact), part;
-        if (sizeof(T) == 2)
+        if (sizeof(T) == 2 && off == off) /* fmax would take 0 rather than NaN */
             off = fmax(off - half_ulp(y), 0);
         part = !(off <= 1e300) || !(most <= 1e300) ? INFINITY : off == 0 ? 0 : off / most;
         if (part > share || seen == 0)

@@ -198,11 +198,25 @@ static void expect_bounds(int n, bool positive) {
     }
 }
 
+/* What was not written is NaN. */
+static void expect_no_number(float y) {
+    verdict fp32, bf16;
+    fp32.see(y, num(1, 0.5, 0, 0), 0);
+    bf16.see(narrow<__nv_bfloat16>(y), num(1, 0.5, 0, 0), 0);
+    bool fine = fp32.share > 1 && bf16.share > 1;
+    passed += fine;
+    failed += !fine;
+    if (!fine)
+        printf("bound.h: %g is within the limit\n", (double)y);
+}
+
 int main(void) {
     for (int n : {16, 64, 768, 3072, 50304})
         expect_bounds(n, false);
     for (int n : {16, 64, 768})
         expect_bounds(n, true);
+    expect_no_number(NAN);
+    expect_no_number(INFINITY);
     EXPECT(barrier_missed, 64, "waits at a __syncthreads that will never be reached by thread (5,0,0)");
     EXPECT(barrier_after_return, 64, "waits at a __syncthreads that will never be reached by thread (63,0,0)");
     EXPECT(barriers_differ, 64, "is at another __syncthreads than");
