@@ -53,6 +53,10 @@ struct lt_promise {
 };
 enum { LT_MOST = 8 }; /* algorithms of one question */
 
+/* Where an algorithm divides the sums of a product, parts are added up in fp32. By default they may be rounded to the
+ * output's type first (cublasLt.h, cublasLtReductionScheme_t), which in bf16 loses integers above 256. */
+static const uint32_t LT_REDUCTION = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+
 /* Finds up to `most` algorithms, those expected to be fastest first, and sets n to their number. If there is none,
  * returns why: not CUBLAS_STATUS_SUCCESS. A call that succeeds may return results that did not: "other fields are only
  * valid if [...] this member is set to CUBLAS_STATUS_SUCCESS" (cublasLt.h, cublasLtMatmulHeuristicResult_t::state). */
@@ -69,6 +73,8 @@ static inline cublasStatus_t lt_heuristic(cublasLtHandle_t handle, const struct 
     *n = 0;
     LT(cublasLtMatmulPreferenceCreate(&wish));
     LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
+    LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &LT_REDUCTION,
+                                            sizeof LT_REDUCTION));
     for (int i = 0; i < 4; i++)
         LT(cublasLtMatmulPreferenceSetAttribute(wish, matrix[i], &promise->aligned[i], sizeof promise->aligned[i]));
     cublasStatus_t status =

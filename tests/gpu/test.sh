@@ -124,6 +124,10 @@ expect "nothing was kept" "$before" "$(ls tests/gpu/results)"
 STANDIN_NO_GELU=1 OPENBLAS_NUM_THREADS=1 timeout 200 $built/layers fused >"$room/fused" 2>&1
 expect "no gelu of cuBLASLt's: what failed" "20 of 20" "$(grep -c "linear and gelu's slope were one FAILED" "$room/fused") of $(grep -c 'FAILED$' "$room/fused")"
 
+# Algorithms that divide k: their parts are added in fp32, so integers in bf16 stay exact.
+STANDIN_SPLIT=1 OPENBLAS_NUM_THREADS=1 timeout 200 $built/layers linear >"$room/split" 2>&1
+expect "products in pieces: what failed" "0 0" "$? $(grep -c 'FAILED$' "$room/split")"
+
 # Programs that fail do not pass for ones that work.
 fake pianola 'echo trouble; exit 1'
 tests/gpu/check.sh "$failing" >"$room/said" 2>&1

@@ -1,6 +1,6 @@
 /* What the stand-in must refuse: each kernel here makes one mistake, and ends its process with a line that says which.
- * The last ones make none. */
-#include "layers/cuda.cuh"
+ * The last ones make none. And what bound.h must refuse: sums with one mistake, where any right order is within it. */
+#include "bound.h"
 #include <cuda_pipeline_primitives.h>
 #include <initializer_list>
 #include <stdio.h>
@@ -134,7 +134,89 @@ template <typename F> static void expect(const char *name, const char *wanted, F
         LAUNCH((kernel), 2, threads, 128 * sizeof(float), (cudaStream_t)0, out);                                       \
     })
 
+/* ---- bound.h ---- */
+
+/* Ways to add up n products: those that a device may have, then mistakes. */
+enum way { IN_ORDER, BACKWARDS, BY_LANES, BY_BLOCKS, RIGHT, TERM_MISSING = RIGHT, WRONG_INDEX, IN_BF16, WAYS };
+static const char *const ways[] = {"in order",       "backwards",       "by lanes",   "by truncated blocks",
+                                   "a term missing", "a wrong operand", "bf16's sums"};
+
+/* As tensor cores add to an accumulator: toward 0. */
+static float truncated(double x) {
+    float y = (float)x;
+    return fabs((double)y) > fabs(x) ? nextafterf(y, 0) : y;
+}
+
+static float add_up(const float *a, const float *b, int n, enum way way) {
+    float total = 0, lane[32] = {};
+    for (int i = 0; i < n; i++) {
+        int k = way == BACKWARDS ? n - 1 - i : i;
+        float other = way == WRONG_INDEX && k == n / 2 ? b[0] : b[k];
+        float term = way == TERM_MISSING && k == n / 2 ? 0 : a[k] * other;
+        if (way == BY_LANES)
+            lane[i % 32] += term;
+        else
+            total = way == IN_BF16 ? widen(narrow<__nv_bfloat16>(total + term)) : total + term;
+    }
+    for (float of : lane)
+        total += of;
+    double block = 0, blocks = 0;
+    for (int i = 0; i < n && way == BY_BLOCKS; i++) {
+        block += (double)a[i] * (double)b[i];
+        if (i % 16 == 15 || i == n - 1)
+            blocks = (double)truncated(blocks + block), block = 0;
+    }
+    return way == BY_BLOCKS ? (float)blocks : total;
+}
+
+/* Operands as bf16 has them, of which products are exact; y as fp32 and as bf16. */
+static void expect_bounds(int n, bool positive) {
+    enum { ELEMENTS = 64 };
+    std::vector<float> a((size_t)n), b((size_t)n);
+    verdict fp32[WAYS], bf16[WAYS];
+    uint32_t state = 1;
+    for (int i = 0; i < ELEMENTS; i++) {
+        for (int k = 0; k < 2 * n; k++) {
+            state = state * 1664525 + 1013904223;
+            float x = (float)(state >> 8) / (1 << 23) - 1;
+            (k < n ? a : b)[(size_t)(k % n)] = widen(narrow<__nv_bfloat16>(positive ? fabsf(x) : x));
+        }
+        num exact = dot(a.data(), b.data(), n, true);
+        for (int w = 0; w < WAYS; w++) {
+            float y = add_up(a.data(), b.data(), n, (enum way)w);
+            fp32[w].see(y, exact, i);
+            bf16[w].see(narrow<__nv_bfloat16>(y), exact, i);
+        }
+    }
+    for (int w = 0; w < WAYS; w++) {
+        bool fine = w < RIGHT ? fp32[w].share < 0.5 && bf16[w].share < 0.5 : fp32[w].share > 1 && bf16[w].share > 1;
+        passed += fine;
+        failed += !fine;
+        if (!fine)
+            printf("bound.h: %d%s terms, %s: %.3g of the limit, with bf16 %.3g\n", n, positive ? " positive" : "",
+                   ways[w], fp32[w].share, bf16[w].share);
+    }
+}
+
+/* What was not written is NaN. */
+static void expect_no_number(float y) {
+    verdict fp32, bf16;
+    fp32.see(y, num(1, 0.5, 0, 0), 0);
+    bf16.see(narrow<__nv_bfloat16>(y), num(1, 0.5, 0, 0), 0);
+    bool fine = fp32.share > 1 && bf16.share > 1;
+    passed += fine;
+    failed += !fine;
+    if (!fine)
+        printf("bound.h: %g is within the limit\n", (double)y);
+}
+
 int main(void) {
+    for (int n : {16, 64, 768, 3072, 50304})
+        expect_bounds(n, false);
+    for (int n : {16, 64, 768})
+        expect_bounds(n, true);
+    expect_no_number(NAN);
+    expect_no_number(INFINITY);
     EXPECT(barrier_missed, 64, "waits at a __syncthreads that will never be reached by thread (5,0,0)");
     EXPECT(barrier_after_return, 64, "waits at a __syncthreads that will never be reached by thread (63,0,0)");
     EXPECT(barriers_differ, 64, "is at another __syncthreads than");
@@ -152,6 +234,6 @@ int main(void) {
     EXPECT(halves, 64, NULL);
     EXPECT(poisoned<float>, 64, NULL);
     EXPECT(poisoned<double>, 64, NULL);
-    printf("stand-in: %d passed, %d failed\n", passed, failed);
+    printf("stand-in and bounds: %d passed, %d failed\n", passed, failed);
     return failed > 0;
 }

@@ -27,6 +27,7 @@ struct matmul {
 };
 enum { WORKSPACE = 65536 }; /* what an algorithm uses of the workspace, if allowed */
 enum { VARIANTS = 3 };      /* algorithms for each product: one, two, four pieces of k */
+enum { ROUNDS = 8 };        /* of a variant: it rounds each piece's sum to D's type, as a reduction scheme may */
 struct algorithm {
     uint64_t fingerprint, workspace, aligned[4]; /* aligned: A, B, C, D */
     uint32_t bias, aux;                          /* their alignment */
@@ -35,6 +36,7 @@ struct algorithm {
 struct preference {
     uint64_t workspace;
     uint32_t alignment[4]; /* minimum for A, B, C and D */
+    uint32_t reduction;    /* the reduction schemes that it may have */
 };
 enum { MOST_ALIGNED = 256 }; /* the default promise */
 static_assert(sizeof(preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "fits");
@@ -49,6 +51,7 @@ struct problem {
     char *D;
     float alpha, beta;
     uint64_t m, n, k, pieces; /* pieces: of k, each summed alone */
+    bool rounds;              /* each piece's sum */
 };
 
 static size_t bytes_of(int type) { return type == CUDA_R_16BF ? 2 : 4; }
@@ -190,8 +193,11 @@ static void multiply(const problem &p) {
             for (uint64_t k = p.k * part / p.pieces; k < p.k * (part + 1) / p.pieces; k++)
                 for (uint64_t i = 0; i < p.m; i++)
                     piece[i] += a[i + k * p.m] * b[k + j * p.k];
-            for (uint64_t i = 0; i < p.m; i++)
-                sum[i] += piece[i];
+            for (uint64_t i = 0; i < p.m; i++) {
+                if (p.rounds)
+                    put(&piece[i], p.e.type, 0, piece[i]);
+                sum[i] += p.rounds ? get(&piece[i], p.e.type, 0) : piece[i];
+            }
         }
         for (uint64_t i = 0; i < p.m; i++) {
             float x = p.alpha * sum[i];
@@ -392,6 +398,7 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out) {
     *out = new cublasLtMatmulPreferenceOpaque_t();
     for (uint32_t &a : ((preference *)*out)->alignment)
         a = MOST_ALIGNED;
+    ((preference *)*out)->reduction = CUBLASLT_REDUCTION_SCHEME_MASK;
     return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) { return delete p, CUBLAS_STATUS_SUCCESS; }
@@ -404,6 +411,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t o
     uint64_t mask;
     switch (attr) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: return SET(p->workspace);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return SET(p->reduction);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: return SET(p->alignment[0]);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return SET(p->alignment[1]);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return SET(p->alignment[2]);
@@ -465,7 +473,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
             algo->aligned[i] = wish->alignment[i];
         algo->bias = (uint32_t)alignment_of(p.d.bias);
         algo->aux = (uint32_t)alignment_of(p.d.aux);
-        algo->variant = (uint64_t)*found;
+        algo->variant = (uint64_t)(getenv("STANDIN_SPLIT") ? VARIANTS - 1 - *found : *found);
+        if (wish->reduction & (CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE))
+            algo->variant |= ROUNDS;
         result->wavesCount = 1;
     }
     return CUBLAS_STATUS_SUCCESS;
@@ -480,7 +490,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t h, cublasLtMatmulDesc_t 
     const algorithm *algo = (const algorithm *)of;
     if (handles().count(h) == 0 || refused(p) || algo->fingerprint != fingerprint(p))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (algo->variant >= VARIANTS)
+    if ((algo->variant & ~(uint64_t)ROUNDS) >= VARIANTS)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     cublasStatus_t fails = failure("check", p.d.epilogue, algo->variant > 0);
     if (fails != CUBLAS_STATUS_SUCCESS)
@@ -504,7 +514,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
     p.D = (char *)D;
     p.alpha = *(const float *)alpha;
     p.beta = *(const float *)beta;
-    p.pieces = algo ? 1ull << algo->variant : 1;
+    p.pieces = algo ? 1ull << (algo->variant & ~(uint64_t)ROUNDS) : 1;
+    p.rounds = algo && (algo->variant & ROUNDS);
     if (handles().count(h) == 0)
         broken("MATMUL", "cublasLtMatmul with what is no handle");
     if (const char *why = refused(p))
