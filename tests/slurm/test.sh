@@ -189,7 +189,8 @@ expect "scancel: a checkpoint, then 143" "1 1" "$(stopped) $(grep -c 'tasks 0-3:
 goes_on scancel
 
 submitted
-kill -9 "$(task 2)"
+# shellcheck disable=SC2046
+kill -9 $(task 2)
 expect "a killed task: the job" "FAILED 137:0" "$(ended)"
 expect "a killed task: the others name it, and exit with 1" "yes 1" \
     "$(grep -qE 'rank [013] waits at .*: rank 2(:| closed)' "$out" && echo yes) $(grep -c 'tasks 0-1,3: Exited with exit code 1$' "$out")"
