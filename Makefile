@@ -27,6 +27,7 @@ build/pianola:
 
 PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev $(if $(findstring xsmm,$(BLAS)),libxsmm-dev) libpcre2-dev libutf8proc-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev python3 python3-numpy
 PAGE_PACKAGES := emscripten python3-pip # for make page
+LAUNCHERS := slurmctld slurmd slurm-client munge python3-yaml # for tests/slurm and tests/launchers
 VIEWERS := chromium-headless-shell librsvg2-bin libxml2-utils # what the tests look at pictures with
 demo: VIEWERS :=
 deps:
@@ -210,7 +211,7 @@ test-quick: deps
 	@echo "building the quick tests"
 	@$(MAKE_ALL) units
 	@tests/run $(QUICK)
-test: PACKAGES += $(PAGE_PACKAGES)
+test: PACKAGES += $(PAGE_PACKAGES) $(LAUNCHERS)
 test: deps
 	@echo "building the tests, plain and with sanitizers"
 	@$(MAKE_ALL) units runtime standin standin-check build/pianola.html
@@ -240,6 +241,7 @@ build/torch/layers: tests/torch/layers.cpp build/standin/libpianola-cuda.so buil
 	$(CXX) -std=c++17 -O1 -Wall -Wextra -Wpedantic -Werror -Itests/standin -Iruntime -x c++ $< -x none -o $@ \
 	    $(filter-out $<,$^) -Wl$(comma)-rpath$(comma)$(CURDIR)/build/standin $(shell pkg-config --libs $(BLAS) lua5.4) -lm -pthread
 test-torch: build/pianola build/devil.txt $(SMOLLM) $(PYTHON) build/torch/layers
+	@TORCHRUN=$(abspath $(dir $(PYTHON))torchrun) timeout 900 tests/launchers/test.sh
 	@timeout 900 $(PYTHON) tests/torch/exchange.py build/pianola $(filter-out %.d.lua,$(wildcard schedules/*.lua))
 	@timeout 900 $(PYTHON) tests/torch/published.py build/pianola
 	@OPENBLAS_NUM_THREADS=1 timeout 900 $(PYTHON) tests/torch/layers.py build/torch/layers

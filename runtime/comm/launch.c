@@ -1,5 +1,6 @@
 /* Where a process learns its rank. */
 #include "launch.h"
+#include "launch_slurm.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -72,17 +73,26 @@ static bool complete(struct finding *finding) {
                           : !launch->addr    ? "MASTER_ADDR"
                           : !launch->port    ? "MASTER_PORT"
                                              : NULL;
-    if (missing && launch->by == sources[SLURM].by)
-        snprintf(
-            finding->why, finding->nwhy,
-            "Slurm started rank %d of %d without MPI, and %s is not set: set MASTER_ADDR to the host of rank 0 and "
-            "MASTER_PORT to a free port there, or use srun --mpi=pmix",
-            launch->rank, launch->size, missing);
-    else if (missing)
+    if (missing)
         snprintf(finding->why, finding->nwhy, "%s is %d, but %s is not set: %s",
                  launch->rank < 0 ? finding->size : finding->rank, launch->rank < 0 ? launch->size : launch->rank,
                  missing, need);
     return !missing;
+}
+
+/* Takes the address and the port that are still missing from Slurm, if it started this rank among others. */
+static bool ask_slurm(struct finding *finding) {
+    struct launch *launch = finding->f;
+    char why[200] = "";
+    if (launch->by != sources[SLURM].by || launch->size <= 1)
+        return true;
+    launch->addr = launch->addr ? launch->addr : slurm_address(why, sizeof why);
+    if (!launch->port && launch->addr)
+        launch->port = slurm_port(why, sizeof why);
+    if (launch->addr && launch->port)
+        return true;
+    snprintf(finding->why, finding->nwhy, "Slurm started rank %d of %d, but %s", launch->rank, launch->size, why);
+    return false;
 }
 
 static bool plausible(struct finding *finding) {
@@ -125,5 +135,9 @@ bool launch_find(struct launch *launch, char *why, size_t nwhy) {
     for (int i = 1; i < NSOURCES; i++)
         if (!listen_to(&finding, &sources[i]))
             return false;
-    return plausible(&finding) && (mpi || (complete(&finding) && (launch->size <= 1 || find_port(&finding))));
+    if (!plausible(&finding))
+        return false;
+    if (mpi)
+        return true;
+    return ask_slurm(&finding) && complete(&finding) && (launch->size <= 1 || find_port(&finding));
 }

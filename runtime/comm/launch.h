@@ -24,7 +24,8 @@ struct launch {
  *
  *   flags or RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT give rank, size, address and port: over TCP;
  *   else an MPI launcher's variables (OMPI_COMM_WORLD_SIZE, PMIX_RANK, PMI_RANK, PMI_SIZE) are set: over MPI;
- *   else rank, size, address and port are given, even if by Slurm: over TCP;
+ *   else rank, size, address and port are given: over TCP. Slurm, if it gave the rank, gives address and port too
+ *   (launch_slurm.h);
  *   else rank 0 of 1: it meets no other rank;
  *   else neither rank nor size is given: they stay -1, and a caller that runs more than one rank must refuse;
  *   else: an error that names what is missing.

@@ -18,6 +18,11 @@ static void environment(const char *line) {
                                       "SLURM_PROCID",
                                       "SLURM_NTASKS",
                                       "SLURM_LOCALID",
+                                      "SLURM_STEP_NODELIST",
+                                      "SLURM_STEP_ID",
+                                      "SLURM_JOB_ID",
+                                      "SLURM_DISTRIBUTION",
+                                      "SLURM_HET_SIZE",
                                       "PMIX_RANK",
                                       "PMI_RANK",
                                       "PMI_SIZE",
@@ -51,6 +56,7 @@ static const char *found(const char *line, struct launch f) {
 #define MEET  " MASTER_ADDR=node0 MASTER_PORT=29500"
 #define OMPI  " OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1 PMIX_RANK=2"
 #define SLURM " SLURM_PROCID=3 SLURM_NTASKS=8 SLURM_LOCALID=1"
+#define STEP  " SLURM_STEP_NODELIST=n[001-003,7] SLURM_JOB_ID=7 SLURM_STEP_ID=2"
 
 Test(launch, nobody_said_anything) {
     EXPECT("TCP: rank -1 of -1, local -1, by nobody, at :", "", no_flags);
@@ -116,12 +122,43 @@ Test(launch, something_is_missing) {
     EXPECT("RANK is 0, but WORLD_SIZE is not set" NEED, "RANK=0 SLURM_NTASKS=4" MEET, no_flags);
     EXPECT("WORLD_SIZE is 4, but RANK is not set" NEED, "WORLD_SIZE=4" MEET, no_flags);
     EXPECT("--rank is 1, but WORLD_SIZE is not set" NEED, "", ((struct launch){.rank = 1, .size = -1, .local = -1}));
-    EXPECT("Slurm started rank 3 of 8 without MPI, and MASTER_ADDR is not set: set MASTER_ADDR to the host of rank 0 "
-           "and MASTER_PORT to a free port there, or use srun --mpi=pmix",
-           SLURM, no_flags);
-    EXPECT("Slurm started rank 3 of 8 without MPI, and MASTER_PORT is not set: set MASTER_ADDR to the host of rank 0 "
-           "and MASTER_PORT to a free port there, or use srun --mpi=pmix",
-           "MASTER_ADDR=a" SLURM, no_flags);
+}
+
+Test(launch, slurm_says_where_ranks_meet) {
+    EXPECT("TCP: rank 3 of 8, local 1, by Slurm, at n001:22001", SLURM STEP, no_flags);
+    EXPECT("TCP: rank 3 of 8, local 1, by Slurm, at a:22001", "MASTER_ADDR=a" SLURM STEP, no_flags);
+    EXPECT("TCP: rank 3 of 8, local 1, by Slurm, at n001:5", "MASTER_PORT=5" SLURM STEP, no_flags);
+    EXPECT("TCP: rank 3 of 8, local 1, by Slurm, at n001:6", SLURM STEP,
+           ((struct launch){.rank = -1, .size = -1, .local = -1, .port = "6"}));
+    EXPECT("TCP: rank 3 of 8, local 1, by Slurm, at node0:29500", SLURM STEP MEET, no_flags);
+    EXPECT("MPI: rank 3 of 8, local 1, by Slurm, at :", "PMIX_RANK=3" SLURM STEP, no_flags);
+    EXPECT("TCP: rank 0 of 1, local -1, by Slurm, at :", "SLURM_PROCID=0 SLURM_NTASKS=1" STEP, no_flags);
+    EXPECT("RANK is 3, but MASTER_ADDR is not set" NEED, "RANK=3 WORLD_SIZE=8" SLURM STEP, no_flags);
+}
+
+Test(launch, slurm_does_not_say_where_ranks_meet) {
+#define STARTED "Slurm started rank 3 of 8, but "
+#define SET     "set MASTER_ADDR to the host of rank 0"
+#define FREE    ": set MASTER_PORT to a free port on the host of rank 0"
+    EXPECT(STARTED "SLURM_STEP_NODELIST is not set, as in a batch script itself: start ranks with srun, or " SET, SLURM,
+           no_flags);
+    EXPECT(STARTED "SLURM_STEP_NODELIST is not set, as in a batch script itself: start ranks with srun, or " SET,
+           SLURM " SLURM_JOB_NODELIST=n1 MASTER_PORT=1", no_flags);
+    EXPECT(STARTED "SLURM_DISTRIBUTION is arbitrary, so rank 0 may be on any host: " SET,
+           SLURM STEP " SLURM_DISTRIBUTION=arbitrary", no_flags);
+    EXPECT("TCP: rank 3 of 8, local 1, by Slurm, at n001:22001", SLURM STEP " SLURM_DISTRIBUTION=block", no_flags);
+    EXPECT("TCP: rank 3 of 8, local 1, by Slurm, at a:22001",
+           "MASTER_ADDR=a" SLURM STEP " SLURM_DISTRIBUTION=arbitrary", no_flags);
+    EXPECT(STARTED "the job is heterogeneous (SLURM_HET_SIZE), so rank 0 may be on any host: " SET,
+           SLURM STEP " SLURM_HET_SIZE=2", no_flags);
+    EXPECT(STARTED "SLURM_STEP_NODELIST is 'n[1-': expected a list such as n[1-3]: " SET,
+           SLURM " SLURM_STEP_NODELIST=n[1- SLURM_JOB_ID=7 SLURM_STEP_ID=2", no_flags);
+    EXPECT(STARTED "SLURM_JOB_ID is not set" FREE, SLURM " SLURM_STEP_NODELIST=n1 SLURM_STEP_ID=2", no_flags);
+    EXPECT(STARTED "SLURM_STEP_ID is not set" FREE, "MASTER_ADDR=a" SLURM " SLURM_JOB_ID=7", no_flags);
+    EXPECT(STARTED "SLURM_STEP_ID is '7_1', no number" FREE,
+           SLURM " SLURM_STEP_NODELIST=n1 SLURM_JOB_ID=7 SLURM_STEP_ID=7_1", no_flags);
+    EXPECT(STARTED "SLURM_JOB_ID is '99999999999999999999', no number" FREE,
+           SLURM " SLURM_STEP_NODELIST=n1 SLURM_JOB_ID=99999999999999999999 SLURM_STEP_ID=0", no_flags);
 }
 
 Test(launch, no_rank) {

@@ -1,0 +1,18 @@
+/* Where the ranks of a Slurm job step meet if nobody says so. */
+#ifndef PIANOLA_LAUNCH_SLURM_H
+#define PIANOLA_LAUNCH_SLURM_H
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { SLURM_HOST = 256 }; /* bytes of a host's name, with its NUL */
+
+/* Writes the first host of a node list into host: n[001-003,7],gpu1 gives n001. False if the list does not begin with a
+ * host: bad syntax, characters that no name has, or a name that does not fit. */
+bool slurm_first_host(const char *list, char host[SLURM_HOST]);
+
+/* The host of rank 0. NULL with why: the environment does not tell. */
+const char *slurm_address(char *why, size_t nwhy);
+
+/* The port at which the ranks of this step meet. NULL with why: the environment does not tell. */
+const char *slurm_port(char *why, size_t nwhy);
+#endif
