@@ -93,8 +93,12 @@ report_layers() {
     echo "Each alone, again and again; the limit is what FLOPs or bytes take at least, each operand moved once."
     awk -F '\t' '
         NR == 1 { printf "%-36s %-8s %5s %10s %7s %10s %8s\n", "layer", "way", "count", "us", "share", "limit us", "of limit"; next }
-        $2 == "step" || /^#/ { next }
+        $2 == "step" || $2 ~ /^(fused|apart)/ || /^#/ { next }
         { printf "%-36s %-8s %5d %10.2f %6.1f%% %10.2f %7.1f%%\n", $1, $2, $3, $4, 100 * $5, $8, 100 * $9 }' "$room/layers"
+    echo
+    echo "Products with what follows them, as one call of cuBLASLt's or apart; * is what a step takes."
+    awk -F '\t' '$2 ~ /^(fused|apart)/ { printf "%-52s %-8s %10.2f us\n", $1, $2, $4 }' "$room/layers"
+    echo
 }
 
 # ---- four ranks on the one GPU, against one rank with as many microbatches ----
@@ -177,7 +181,6 @@ part() { ! wanted "$1" || "$2" || failed=1; }
 if wanted one || wanted layers; then
     whole_steps || failed=1
     [ ! -s "$room/layers" ] || { part layers report_layers && part one report_one; }
-    echo
 fi
 part four four_ranks
 part prediction prediction

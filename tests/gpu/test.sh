@@ -20,7 +20,8 @@ expect "a lease: the console is kept" "" "$(cmp "$room/said" "$room/lease/consol
 rows=$(tac "$room/said" | sed '/^---- first/,$d' | grep '^ok ')
 expect "a lease: a log of each step" "" "$(comm -3 <(awk '{ print "./" $4 ".txt" }' <<<"$rows" | sort) <(tar -tzf "$room/lease/logs.tgz" | grep txt | sort))"
 log_of bench >"$room/bench"
-for line in "first algorithms" "without epilogues" step "algorithms  *[1-9][0-9]* products by time" utilisation "memory  *planned [1-9]" CPU idle "linear .* weight" "update of"; do
+for line in "first algorithms" "without epilogues" step "algorithms  *[1-9][0-9]* products by time" utilisation "memory  *planned [1-9]" CPU idle "linear .* weight" "update of" \
+    "linear .* with gelu  *fused" "linear .* with gelu  *apart"; do
     expect "gpu-bench says: $line" yes "$(grep -qE "^$line" "$room/bench" && echo yes)"
 done
 expect "the last line is the step's" yes "$(tail -n 1 "$room/bench" | grep -q '^step  *[0-9.]* ms (median), [0-9]* tokens/s; last loss [0-9.]*$' && echo yes)"
