@@ -164,7 +164,7 @@ static void check_ours(const struct folder *folder, const char *name, const char
         return;
     if (strncmp(old.s, begin, strlen(begin)) != 0)
         die("%s: `compile` did not write this file, and would replace it; %s", path, advice);
-    if (look_up(&folder->was, name, fnv1a(FNV_START, old.s, old.n)) == OTHER)
+    if (is_program(name) && look_up(&folder->was, name, fnv1a(FNV_START, old.s, old.n)) == OTHER)
         die("%s: this file was changed after `compile` wrote it, and the change would be lost; %s", path, advice);
 }
 

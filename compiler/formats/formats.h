@@ -7,7 +7,10 @@
 /* emit_text.c, read_text.c: writes and reads the program's text form, which omits rank.event. Reading dies with
  * file:line. */
 void emit_text(struct text *out, const struct program *p);
+void emit_text_head(struct text *out, const struct program *p); /* the lines before the first rank's */
 struct program *read_text(const char *file, const char *src);
+/* reads_back.c: why the program's text, read again, is not the same program; NULL: it is. */
+const char *text_misread(const struct program *p, const char *text);
 /* emit_tsv.c */
 void emit_tsv(struct text *out, const struct program *p, const struct timeline *tl, const char *unit);
 /* read_tsv.c: reads timeline.tsv, predicted or measured, with rows by step, rank, lane and start. Dies with
