@@ -233,4 +233,20 @@ expect "show --list: a line for each" "$(cd schedules && echo *.lua)" \
 for schedule in schedules/*.lua; do
     expect "$schedule begins with a line for the list" 1 "$(head -n 1 "$schedule" | grep -cE '^-- .{10,110}\.$')"
 done
+# w() with its two ranks in the wrong order: said where each rank takes weights from several homes, none of which serves
+# another. No schedule here does, nor one whose weights have one home elsewhere, or a replica on each rank.
+swapped() { "$PIANOLA" check "$@" 2>&1 | sed -n "s|^pianola: warning: $1: ||p"; }
+for schedule in schedules/*.lua; do
+    expect "$schedule: w() is in order" "" "$(swapped "$schedule")"
+done
+w() { echo "return schedule { workers = 4, stages = 4, batches = 4, n = oldest_batch_first, w = function(s, b, d) return $1 end }" >"$room/w.lua"; }
+asks="does w() return its ranks in the wrong order? It returns the weights' home first, then the rank that computes; here stage 0 has"
+w "b, s" && expect "the home changes, the rank does not" "$asks 4 homes and 1 rank that computes, and 24 of 32 jobs fetch their weights" "$(swapped "$room/w.lua")"
+w "s, b" && expect "as it should be" "" "$(swapped "$room/w.lua")"
+w "b, b % 2" && expect "two ranks" "$asks 4 homes and 2 ranks that compute, and 16 of 32 jobs fetch their weights" "$(swapped "$room/w.lua")"
+w '(b + (d == "B" and 1 or 0)) % 4, b % 2' && expect "homes that serve two ranks" "" "$(swapped "$room/w.lua")"
+w "b, b" && expect "replicas" "" "$(swapped "$room/w.lua")"
+w "(s + 1) % 4, s" && expect "elsewhere" "" "$(swapped "$room/w.lua")"
+w "{ 0, 1, 2, 3 }, b" && expect "shards" "" "$(swapped "$room/w.lua")"
+w "s == 0 and b or s, s" && expect "one stage" "" "$(swapped "$room/w.lua")"
 finish
