@@ -56,7 +56,7 @@ bool is_torch(const char *file, const char *src); /* decided by its name or its 
 /* emit_cuda.c: rank r's own program. hash: of the whole compile; all ranks of a run must have the same. */
 void emit_cuda(struct text *out, const struct spec *sp, const struct stage *st, const struct program *p, int r,
                uint64_t hash);
-/* emit_launch.c: files that build and start the ranks' programs. dir: the folder as the user named it. */
+/* emit_launch.c: files that build and start the ranks' programs. dir: the path to their folder. */
 void emit_makefile(struct text *out, const struct program *p);
 void emit_starter(struct text *out, const struct program *p, const char *suffix); /* "", or ".gpu" */
 void emit_app(struct text *out, const struct program *p, const char *dir, const char *suffix);
