@@ -11,10 +11,14 @@
 --| rank 1  . F F F F B0.1F B0.0F B0.1F B0.0F B1.1F B1.0F B1.1F B1.0F B2.1F B2.0F B2.1F B2.0F B3.1B3.0B3.1B3.0. .
 local p = params { workers = 2, batches = 4, slices = 2, chunks = 2 }
 local P, Q, V = p.workers, p.slices, p.chunks
+if V > 1 and P > 2 * Q + 1 then
+  error("slices = " .. Q .. ": with several chunks, " .. P .. " ranks need at least " .. P // 2 .. ", or they wait for each other forever; "
+    .. P .. " keep all of them busy")
+end
 
 -- Which of its rank's forwards (s,b,q) is: microbatches, in them chunks, in them slices. Backwards go the other way.
 local function index(s, b, d, q)
-  local k = s // P * Q + q
+  local k = s // P * Q + (q or 0) -- of one slice there is no q
   return b * Q * V + (d == "F" and k or Q * V - 1 - k)
 end
 

@@ -16,8 +16,11 @@ local Q = p.slices
 return schedule {
   workers = p.workers, stages = p.workers, batches = p.batches, slices = Q,
   w = function(s, b, d, q) return s, s end,
-  n = function(s, b, d, q) return d == "F" and b * Q + q or (p.batches + b + 1) * Q - q end,
-  cost = p.costs[1] and function(s, b, d, q) return (d == "F" and 1 or 2) * p.costs[q + 1] end,
+  n = function(s, b, d, q)
+    q = q or 0 -- of one slice there is none
+    return d == "F" and b * Q + q or (p.batches + b + 1) * Q - q
+  end,
+  cost = p.costs[1] and function(s, b, d, q) return (d == "F" and 1 or 2) * p.costs[(q or 0) + 1] end,
   bubble = not p.costs[1] and (p.workers - 1) / (p.batches * Q + p.workers - 1) or nil,
   tune = { slices = { 2, 4 } },
 }

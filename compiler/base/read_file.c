@@ -15,6 +15,9 @@ static size_t plain_text(char *s, size_t n) {
     return to;
 }
 
+/* Begins what Git LFS puts in a large file's place (runtime/store/lfs.h). */
+static const char pointer[] = "version https://git-lfs.github.com/spec/";
+
 char *read_file(const char *path, size_t *size) {
     static bool stdin_was_read;
     bool in = strcmp(path, "-") == 0;
@@ -37,6 +40,8 @@ char *read_file(const char *path, size_t *size) {
         fclose(f);
     if (err)
         die("%s: %s", path, strerror(err));
+    if (n >= strlen(pointer) && memcmp(s, pointer, strlen(pointer)) == 0)
+        die("%s: is a Git LFS pointer, not the file: fetch the file with `git lfs pull`, or download it", path);
     s[n] = 0;
     n = plain_text(s, n);
     if (size)

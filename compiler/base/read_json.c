@@ -125,6 +125,12 @@ const char *json_name(struct json_in *j) {
     return name;
 }
 
+const char *json_any_name(struct json_in *j, size_t *n) {
+    const char *name = json_text(j, n);
+    take(j, ':');
+    return name;
+}
+
 /* ---- other values ---- */
 
 static bool literal(struct json_in *j, const char *word) {
@@ -182,7 +188,7 @@ static void skip(struct json_in *j, int depth) {
         char end = c == '{' ? '}' : ']';
         for (json_open(j, c); json_more(j, end);) {
             if (c == '{')
-                json_name(j);
+                json_any_name(j, &n);
             skip(j, depth + 1);
         }
     } else if (c == '"')

@@ -20,6 +20,7 @@ char json_peek(struct json_in *j);             /* what the next value begins wit
 void json_open(struct json_in *j, char begin); /* { or [ */
 bool json_more(struct json_in *j, char end);   /* whether a member or an item follows; takes the end if none does */
 const char *json_name(struct json_in *j);      /* of a member */
+const char *json_any_name(struct json_in *j, size_t *n); /* the same of n bytes, which may hold zeros */
 const char *json_text(struct json_in *j, size_t *n); /* a string of n bytes, which may hold zeros; ends in one too */
 const char *json_string_or_null(struct json_in *j);  /* a string without zeros */
 int64_t json_number(struct json_in *j);              /* whole, and from 0 to 2^53 */

@@ -2,6 +2,7 @@
 #include "base/put_json.h"
 #include "command.h"
 #include "compile.h"
+#include <string.h>
 
 /* Of the model: what every member of a team has whole counts once, with the first. Sets behind the stages
  * are stages of their own. */
@@ -17,9 +18,74 @@ static long long parameters_of_model(const struct compile *c) {
     return n;
 }
 
+/* The ranks of one stage, by what w() returned for the jobs that read its weights. */
+struct placed {
+    int32_t *rank;      /* per home: 1 + the one rank that computes with it; 0: no job has this home */
+    bool *computes;     /* per rank */
+    int homes, ranks;   /* how many */
+    int away, jobs;     /* away: their home is another rank */
+    bool one_rank_each; /* no home serves two ranks */
+};
+
+/* homes are single ranks. The tables are those of the stage before. */
+static struct placed place_stage(const struct spec *sp, int s, struct placed tables) {
+    struct placed placed = {.rank = tables.rank, .computes = tables.computes, .one_rank_each = true};
+    memset(placed.rank, 0, sizeof *placed.rank * (size_t)sp->workers);
+    memset(placed.computes, 0, sizeof *placed.computes * (size_t)sp->workers);
+    for (int b = 0; b < sp->batches; b++)
+        for (int d = 0; d < NDIRS; d++) {
+            int32_t j = job_at(sp, s, b, d);
+            if (j < 0 || d == OP_W)
+                continue;
+            int home = sp->job[j].home, rank = sp->job[j].rank;
+            placed.homes += placed.rank[home] == 0;
+            placed.ranks += !placed.computes[rank];
+            placed.one_rank_each &= placed.rank[home] == 0 || placed.rank[home] == rank + 1;
+            placed.rank[home] = rank + 1;
+            placed.computes[rank] = true;
+            placed.away += home != rank;
+            placed.jobs++;
+        }
+    return placed;
+}
+
+/* Warns where w() seems to return its two ranks the wrong way round. Weights are meant to have one home for all ranks
+ * that compute with them, or each rank its own replica. The other way round, each rank takes a stage's weights from
+ * several homes, none of which serves another rank: all homes hold and update a replica that no other needs. */
+static void warn_of_swapped_ranks(const struct spec *sp) {
+    struct placed placed = {.rank = NEW(int32_t, sp->workers), .computes = NEW(bool, sp->workers)}, first = {0};
+    int stage = -1;
+    int64_t away = 0, jobs = 0;
+    bool lists = sp->names.member; /* of ranks: no order but one has a meaning */
+    for (int32_t j = 0; j < sp->njobs; j++)
+        lists |= sp->job[j].home >= sp->workers;
+    for (int s = 0; s < sp->stages && !lists; s++) {
+        if (is_bare(sp, s))
+            continue;
+        placed = place_stage(sp, s, placed);
+        if (!placed.one_rank_each || placed.homes < placed.ranks)
+            return;
+        away += placed.away;
+        jobs += placed.jobs;
+        if (placed.homes > placed.ranks && stage < 0) {
+            first = placed;
+            stage = s;
+        }
+    }
+    if (stage >= 0 && 2 * away >= jobs)
+        fprintf(
+            stderr,
+            "pianola: warning: %s: does w() return its ranks in the wrong order? It returns the weights' home first, "
+            "then the rank that computes; here stage %d has %d homes and %d rank%s that compute%s, and %lld of %lld "
+            "jobs fetch their weights\n",
+            sp->file, stage, first.homes, first.ranks, first.ranks == 1 ? "" : "s", first.ranks == 1 ? "s" : "",
+            (long long)away, (long long)jobs);
+}
+
 int cmd_check(const struct settings *settings) {
     struct compile c = {.args = settings->args};
     compile_all(&c, settings->dump);
+    warn_of_swapped_ranks(c.spec);
     bool json = settings->json;
     long long n = 0;
     for (int k = 0; k < c.program->workers; k++)

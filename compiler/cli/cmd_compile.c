@@ -164,7 +164,7 @@ static void check_ours(const struct folder *folder, const char *name, const char
         return;
     if (strncmp(old.s, begin, strlen(begin)) != 0)
         die("%s: `compile` did not write this file, and would replace it; %s", path, advice);
-    if (look_up(&folder->was, name, fnv1a(FNV_START, old.s, old.n)) == OTHER)
+    if (is_program(name) && look_up(&folder->was, name, fnv1a(FNV_START, old.s, old.n)) == OTHER)
         die("%s: this file was changed after `compile` wrote it, and the change would be lost; %s", path, advice);
 }
 
@@ -198,6 +198,15 @@ static uint64_t hash_compile(const struct compile *c) {
     return hash;
 }
 
+/* The folder, by a path that does not depend on where the user starts the ranks. mpirun's files have no way to say a
+ * blank: where the way to the folder has one, the path is the user's. */
+static const char *path_from_anywhere(const char *dir) {
+    char *cwd = *dir == '/' ? NULL : getcwd(NULL, 0);
+    const char *path = cwd ? format("%s/%s", cwd, strncmp(dir, "./", 2) == 0 ? dir + 2 : dir) : dir;
+    free(cwd);
+    return strpbrk(path, " \t\n\"'\\") ? dir : path;
+}
+
 /* With a model, every rank gets its own program. */
 static void add_programs(struct folder *folder, const struct compile *c) {
     uint64_t hash = hash_compile(c);
@@ -207,7 +216,7 @@ static void add_programs(struct folder *folder, const struct compile *c) {
         add_file(folder, format("rank%d.cu", k), "/* Rank ", &t);
     }
     for (int i = 0; i < NLAUNCHERS; i++, t.n = 0) {
-        launchers[i].emit(&t, c->program, folder->dir, launchers[i].suffix);
+        launchers[i].emit(&t, c->program, path_from_anywhere(folder->dir), launchers[i].suffix);
         add_file(folder, launchers[i].file, launchers[i].begins, &t);
     }
 }
@@ -255,6 +264,7 @@ static void remove_stale(const struct folder *folder) {
 
 static void write_folder(const char *dir, const struct compile *c) {
     make_folder(dir);
+    int lock = lock_folder(dir);
     struct folder folder = {.dir = dir, .was = read_record(dir)};
     add_formats(&folder, c);
     if (c->spec->model)
@@ -269,6 +279,7 @@ static void write_folder(const char *dir, const struct compile *c) {
         write_record(dir, NULL, &folder.now);
     else
         remove_file(format("%s/" RECORD, dir));
+    close(lock);
 }
 
 int cmd_compile(const struct settings *settings) {

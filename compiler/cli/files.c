@@ -1,12 +1,17 @@
 /* Output files: a file takes its name once it is complete, and several files of one folder once all of them are.
  *
  * Each is written to a temporary name in the same folder, then renamed. If an error, a full disk or Ctrl-C ends the
- * program before that, the temporary files are removed; during the renaming, Ctrl-C is held back. */
+ * program before that, the temporary files are removed; during the renaming, Ctrl-C is held back. What a process leaves
+ * that was killed, the next one to write into that folder removes. */
 #include "files.h"
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -72,11 +77,39 @@ static const char *follow(const char *path) {
     return folder ? format("%s/%s", folder, slash ? slash + 1 : path) : path;
 }
 
+#define TEMPORARY ".pianola-" /* then the process, a dash, and a number of its own */
+
+/* The process whose temporary name this is; 0: it is none. */
+static pid_t owner_of(const char *name) {
+    long pid, number;
+    int n = 0;
+    bool is = sscanf(name, TEMPORARY "%ld-%ld%n", &pid, &number, &n) == 2 && name[n] == 0 && pid > 0 && pid <= INT_MAX;
+    return is ? (pid_t)pid : 0;
+}
+
+/* Removes the temporary files of processes that are no more. Once per folder is enough, as long as it is the same. */
+static void sweep(const char *folder) {
+    static struct stat last;
+    struct stat st;
+    DIR *dir =
+        stat(folder, &st) == 0 && (st.st_ino != last.st_ino || st.st_dev != last.st_dev) ? opendir(folder) : NULL;
+    if (!dir)
+        return;
+    last = st;
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        pid_t pid = owner_of(entry->d_name);
+        if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH)
+            unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    closedir(dir);
+}
+
 /* A temporary name in the same folder; short, since the name itself may have the maximum length. */
 static const char *beside(const char *path) {
     const char *slash = strrchr(path, '/');
-    int folder = slash ? (int)(slash - path) + 1 : 0;
-    return format("%.*s.pianola-%ld-%zu", folder, path, (long)getpid(), numbered++);
+    const char *folder = slash ? format("%.*s", (int)(slash - path) + 1, path) : "./";
+    sweep(folder);
+    return format("%s" TEMPORARY "%ld-%zu", folder, (long)getpid(), numbered++);
 }
 
 /* Records the file before it exists, so that it is removed whatever happens next. */
@@ -201,6 +234,15 @@ void check_target(const char *out, const struct script_args *in) {
         check_writable(out);
 }
 
+/* The nearest folder above the path that is there: what is missing is made in it. */
+static const char *there_above(const char *path) {
+    struct stat st;
+    const char *slash;
+    while (stat(path, &st) != 0 && (slash = strrchr(path, '/')) && slash > path)
+        path = format("%.*s", (int)(slash - path), path);
+    return stat(path, &st) == 0 ? path : *path == '/' ? "/" : ".";
+}
+
 const char *folder_named(const char *name) {
     struct stat st;
     size_t n = strlen(name);
@@ -211,8 +253,8 @@ const char *folder_named(const char *name) {
         die("-o -: many files are written, which go into a folder; for one named -, say ./-");
     if (stat(path, &st) != 0 && lstat(path, &st) == 0)
         die("%s: this link leads nowhere; make the folder that it names, or remove it", path);
-    if (stat(path, &st) != 0)
-        try_to_write(path, path); /* where a file can be created, a folder can */
+    if (stat(path, &st) != 0) /* where a file can be created, a folder can */
+        try_to_write(format("%s/file", there_above(path)), path);
     else if (S_ISDIR(st.st_mode))
         try_to_write(format("%s/file", path), path);
     else
@@ -221,6 +263,25 @@ const char *folder_named(const char *name) {
 }
 
 void make_folder(const char *path) {
+    for (const char *slash = path; (slash = strchr(slash + 1, '/'));)
+        (void)mkdir(format("%.*s", (int)(slash - path), path), 0777); /* the last one says what is wrong */
     if (mkdir(path, 0777) != 0 && errno != EEXIST)
         die("%s: %s", path, strerror(errno));
+}
+
+int lock_folder(const char *path) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        die("%s: %s", path, strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    if (errno == EWOULDBLOCK) {
+        fprintf(stderr, "pianola: %s: another compile writes there; waiting until it has\n", path);
+        while (flock(fd, LOCK_EX) != 0 && errno == EINTR)
+            ;
+        return fd;
+    }
+    fprintf(stderr, "pianola: warning: %s: no locks here (%s): nothing keeps another compile from writing there too\n",
+            path, strerror(errno)); /* as on NFS */
+    return fd;
 }

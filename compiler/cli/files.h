@@ -17,5 +17,8 @@ bool same_place(const char *a, const char *b);     /* whether both name the same
 void check_apart(const char *out, const char *in); /* dies if both are one file; NULL: no file */
 void check_target(const char *out, const struct script_args *in);
 const char *folder_named(const char *name); /* without trailing slashes; it need not exist yet */
-void make_folder(const char *path);         /* unless it exists */
+void make_folder(const char *path);         /* and those above it, unless they exist */
+/* Keeps others that lock it from writing into a folder until the result is closed, or the process ends. Waits for its
+ * turn, and says so. */
+int lock_folder(const char *path);
 #endif

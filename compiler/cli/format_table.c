@@ -1,4 +1,5 @@
 #include "format_table.h"
+#include <stdlib.h>
 #include <string.h>
 
 static void grid(struct text *out, const struct compile *c, const struct style *style) {
@@ -6,9 +7,18 @@ static void grid(struct text *out, const struct compile *c, const struct style *
     emit_report(out, c->report, style);
 }
 
+/* A text that two instructions or buffers of one name made ambiguous must not leave the house, whatever was proved. */
 static void streams(struct text *out, const struct compile *c, const struct style *style) {
     (void)style;
     emit_text(out, c->program);
+    const char *why = text_misread(c->program, out->s);
+    if (!why)
+        return;
+    fprintf(stderr,
+            "pianola: the text form of %s does not read back as its program, so nothing is written; this is a bug of "
+            "the compiler, please report it\n%s\n",
+            c->spec->file, why);
+    exit(1);
 }
 
 static void tsv(struct text *out, const struct compile *c, const struct style *style) {

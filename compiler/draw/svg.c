@@ -25,7 +25,10 @@ void put_xml(struct text *t, const char *s) {
 void svg_begin(struct text *t, const struct svg *svg) {
     put(t, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.2f %.2f\" width=\"%.2f\" height=\"%.2f\">\n",
         svg->width, svg->height, svg->width, svg->height);
-    put(t, "<style>\n"
+    /* As the first child: at each <title> of a shape, Chromium looks for the document's among the root's children. */
+    put(t, "<title>");
+    put_xml(t, svg->name);
+    put(t, "</title>\n<style>\n"
            "text { font: 10px Helvetica, Arial, 'DejaVu Sans', sans-serif; fill: #222; pointer-events: none }\n"
            "text.h { font-size: 13px; font-weight: bold }\n"
            "text.n { text-anchor: middle; fill: #000 }\n"

@@ -82,7 +82,7 @@ void emit_starter(struct text *t, const struct program *p, const char *suffix) {
         suffix, suffix, p->workers - 1, *suffix ? " gpu" : "", suffix);
 }
 
-/* Paths are relative to where mpirun is started. */
+/* mpirun reads a relative path from where it is started. */
 void emit_app(struct text *t, const struct program *p, const char *dir, const char *suffix) {
     for (int r = 0; r < p->workers; r++)
         put(t, "-np 1 %s/rank%d%s\n", dir, r, suffix);

@@ -217,7 +217,7 @@ static void put_job(struct text *t, const struct program *p, const struct job_na
     put_label(t, &p->names, &(struct instr){.op = job->d, .stage = job->s, .batch = job->b, .inst = -1, .peer = -1});
 }
 
-void emit_text(struct text *out, const struct program *p) {
+void emit_text_head(struct text *out, const struct program *p) {
     put_word(out, "pianola 1\nprogram ");
     put_name(out, p->name);
     put(out, " workers %d stages %d batches %d", p->workers, script_stages(&p->names, p->stages),
@@ -247,6 +247,10 @@ void emit_text(struct text *out, const struct program *p) {
         }
         put_word(out, "\n");
     }
+}
+
+void emit_text(struct text *out, const struct program *p) {
+    emit_text_head(out, p);
     for (int r = 0; r < p->workers; r++) {
         put_lanes(out, p, r);
         put_issue(out, p, r);

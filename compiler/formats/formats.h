@@ -7,7 +7,10 @@
 /* emit_text.c, read_text.c: writes and reads the program's text form, which omits rank.event. Reading dies with
  * file:line. */
 void emit_text(struct text *out, const struct program *p);
+void emit_text_head(struct text *out, const struct program *p); /* the lines before the first rank's */
 struct program *read_text(const char *file, const char *src);
+/* reads_back.c: why the program's text, read again, is not the same program; NULL: it is. */
+const char *text_misread(const struct program *p, const char *text);
 /* emit_tsv.c */
 void emit_tsv(struct text *out, const struct program *p, const struct timeline *tl, const char *unit);
 /* read_tsv.c: reads timeline.tsv, predicted or measured, with rows by step, rank, lane and start. Dies with
@@ -53,7 +56,7 @@ bool is_torch(const char *file, const char *src); /* decided by its name or its 
 /* emit_cuda.c: rank r's own program. hash: of the whole compile; all ranks of a run must have the same. */
 void emit_cuda(struct text *out, const struct spec *sp, const struct stage *st, const struct program *p, int r,
                uint64_t hash);
-/* emit_launch.c: files that build and start the ranks' programs. dir: the folder as the user named it. */
+/* emit_launch.c: files that build and start the ranks' programs. dir: the path to their folder. */
 void emit_makefile(struct text *out, const struct program *p);
 void emit_starter(struct text *out, const struct program *p, const char *suffix); /* "", or ".gpu" */
 void emit_app(struct text *out, const struct program *p, const char *dir, const char *suffix);

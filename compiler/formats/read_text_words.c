@@ -3,10 +3,11 @@
 #include <string.h>
 
 bool read_if(struct reader *in, const char *word) {
-    size_t n = strlen(word);
-    if (strncmp(in->p, word, n))
-        return false;
-    in->p += n;
+    const char *p = in->p;
+    for (; *word; word++, p++)
+        if (*p != *word)
+            return false;
+    in->p = p;
     return true;
 }
 

@@ -2,16 +2,17 @@
  *
  * One row per rank, one cell per action:
  *
- *     cell = "" | stage op [microbatch] | "(" cell ";" cell ")OVERLAP_F_B"
+ *     cell = "" | stage op [microbatch] | "(" cell ";" cell ")OVERLAP_F_B"                  (also within quotes)
  *     op   = F | I | B | W | SEND_F | RECV_F | SEND_B | RECV_B | WAIT_SEND_F | WAIT_SEND_B   (with a microbatch)
  *          | UNSHARD | RESHARD | REDUCE_GRAD | WAIT_REDUCE_GRAD                              (without)
  *
  * I is the input's gradient, W the weights', B both. A send names the source stage, a receive the destination stage.
- * Earlier PyTorch has no waits.
+ * Earlier PyTorch has no waits; and PyTorch 2.5 spells the three B, W and BW.
  *
  * A file has either the jobs alone, and may have empty cells, or all communication too, and may not. PyTorch accepts
  * much that cannot run. Here every cell must match the grammar, each microbatch must pass each stage once, each tensor
- * that changes ranks must be sent and received by the right ranks, and the rows must run to their ends. */
+ * that changes ranks must be sent and received by the right ranks, in the same order on both, and the rows must run to
+ * their ends. */
 #include "formats.h"
 #include <ctype.h>
 #include <limits.h>
@@ -51,6 +52,7 @@ struct action {
     int row, column; /* of its cell, counted from 1 */
     int at;          /* the cell's position in its line, counted from 1 */
     bool pair;       /* the first of a pair; the next action is the second */
+    bool bw;         /* spelled BW, as PyTorch 2.5 does; `what` is B */
 };
 
 struct csv {
@@ -60,6 +62,7 @@ struct csv {
     size_t cap, caprows;
     int rows, stages, batches, jobs;
     bool comms;
+    bool old;       /* in PyTorch 2.5's spelling */
     int32_t *index; /* [(s * batches + b) * NNUMBERED + what]: which action, or -1 */
     int *rank;      /* per stage; -1: not known yet */
 };
@@ -67,15 +70,23 @@ struct csv {
 #define FAIL(csv, a, fmt, ...)                                                                                         \
     die_at((csv)->file, (csv)->src, (a)->row, (a)->at, "row %d, column %d: " fmt, (a)->row, (a)->column, __VA_ARGS__)
 
-static const char *name_of(const struct action *action) {
-    return action->b < 0 ? format("%d%s", action->s, action_name[action->what])
-                         : format("%d%s%d", action->s, action_name[action->what], action->b);
+/* As the file spells it. */
+static const char *name_of(const struct csv *csv, const struct action *action) {
+    const char *word = !csv->old              ? action_name[action->what]
+                       : action->what == OP_I ? "B"
+                       : action->what == OP_B ? "BW"
+                                              : action_name[action->what];
+    return action->b < 0 ? format("%d%s", action->s, word) : format("%d%s%d", action->s, word, action->b);
 }
 
-/* A CSV has a number first, after any blanks, commas and parentheses; no script does. */
+static const char *name_at(const struct csv *csv, int what, int s, int b) {
+    return name_of(csv, &(struct action){.what = what, .s = s, .b = b});
+}
+
+/* A CSV has a number first, after any blanks, commas, quotes and parentheses; no script does. */
 bool is_torch(const char *file, const char *src) {
     size_t n = strlen(file);
-    return (n > 4 && strcmp(file + n - 4, ".csv") == 0) || isdigit((unsigned char)src[strspn(src, " \t\r\n,(")]);
+    return (n > 4 && strcmp(file + n - 4, ".csv") == 0) || isdigit((unsigned char)src[strspn(src, " \t\r\n,(\"")]);
 }
 
 /* ---- cells ---- */
@@ -96,6 +107,8 @@ static bool read_action(struct action *action, const char *p, const char *end) {
     while (p < end && (isupper((unsigned char)*p) || *p == '_'))
         p++;
     size_t n = (size_t)(p - word);
+    action->bw = n == 2 && memcmp(word, "BW", n) == 0;
+    n -= action->bw;
     for (action->what = 0; action->what < NACTIONS; action->what++)
         if (action_name[action->what] && strlen(action_name[action->what]) == n &&
             memcmp(action_name[action->what], word, n) == 0)
@@ -121,20 +134,27 @@ static void read_pair(struct csv *csv, struct action a, const char *p, const cha
     if ((size_t)(end - p) < n || memcmp(close, tail, n) != 0 || !middle || middle > close ||
         !read_action(&a, p + 1, middle) || !read_action(&b, middle + 1, close))
         FAIL(csv, &a, "'%.*s' is no pair, such as (0F3;1B2)OVERLAP_F_B", (int)(end - p), p);
-    bool backward = a.what == OP_B || a.what == OP_I, other = b.what == OP_B || b.what == OP_I;
-    if (!(a.what == OP_F && other) && !(b.what == OP_F && backward))
-        FAIL(csv, &a, "%s and %s cannot overlap: a forward and a backward do", name_of(&a), name_of(&b));
     a.pair = true;
     add_action(csv, a);
     add_action(csv, b);
 }
 
+static void trim(const char **p, const char **end) {
+    while (*p < *end && (**p == ' ' || **p == '\t'))
+        ++*p;
+    while (*p < *end && ((*end)[-1] == ' ' || (*end)[-1] == '\t'))
+        --*end;
+}
+
 /* Reads the cell [p, end) at the position in action. Returns whether it is non-empty. */
 static bool read_cell(struct csv *csv, struct action action, const char *p, const char *end) {
-    while (p < end && (*p == ' ' || *p == '\t'))
-        p++, action.at++;
-    while (p < end && (end[-1] == ' ' || end[-1] == '\t'))
-        end--;
+    const char *from = p;
+    trim(&p, &end);
+    if (end - p >= 2 && *p == '"' && end[-1] == '"') {
+        p++, end--;
+        trim(&p, &end);
+    }
+    action.at += (int)(p - from);
     if (p == end)
         return false;
     if (*p == '(')
@@ -175,7 +195,7 @@ static void read_rows(struct csv *csv) {
     struct action empty = {0};
     GROW(csv->begin, csv->caprows, 1);
     csv->begin[0] = 0;
-    for (const char *p = csv->src; *p;) {
+    for (const char *p = csv->src; p[strspn(p, " \t\r\n")];) {
         const char *newline = strchr(p, '\n'), *end = newline ? newline : p + strlen(p);
         read_row(csv, p, end > p && end[-1] == '\r' ? end - 1 : end, &empty);
         p = newline ? newline + 1 : end;
@@ -184,6 +204,34 @@ static void read_rows(struct csv *csv) {
         die("%s: empty; expected a row of cells per rank", csv->file);
     if (csv->comms && empty.row)
         FAIL(csv, &empty, "this cell is empty; in a schedule with %s none may be", "communication");
+}
+
+/* Renames the backwards of a file in PyTorch 2.5's spelling. It is in it if it has BW, or W beside B and no I. */
+static void respell(struct csv *csv) {
+    const struct action *whole = NULL, *first[NDIRS] = {0};
+    for (int32_t i = csv->n - 1; i >= 0; i--) {
+        const struct action *action = &csv->action[i];
+        whole = action->bw ? action : whole;
+        if (action->what < NDIRS)
+            first[action->what] = action;
+    }
+    if (whole && first[OP_I])
+        FAIL(csv, whole,
+             "%dBW%d is PyTorch 2.5's spelling of a whole backward, but %s in row %d, column %d is of a later one: "
+             "later ones say %dB%d",
+             whole->s, whole->b, name_of(csv, first[OP_I]), first[OP_I]->row, first[OP_I]->column, whole->s, whole->b);
+    csv->old = whole || (first[OP_W] && first[OP_B] && !first[OP_I]);
+    for (struct action *action = csv->action; csv->old && action < csv->action + csv->n; action++)
+        if (action->what == OP_B && !action->bw)
+            action->what = OP_I;
+}
+
+static void check_pairs(const struct csv *csv) {
+    for (const struct action *a = csv->action, *b = a + 1; b < csv->action + csv->n; a++, b++) {
+        bool backward = a->what == OP_B || a->what == OP_I, other = b->what == OP_B || b->what == OP_I;
+        if (a->pair && !(a->what == OP_F && other) && !(b->what == OP_F && backward))
+            FAIL(csv, a, "%s and %s cannot overlap: a forward and a backward do", name_of(csv, a), name_of(csv, b));
+    }
 }
 
 /* ---- everything is present, once, and in its place ---- */
@@ -224,25 +272,28 @@ static void index_actions(struct csv *csv) {
             continue;
         int32_t *at = &csv->index[((int64_t)action->s * csv->batches + action->b) * NNUMBERED + action->what];
         if (*at >= 0)
-            FAIL(csv, action, "%s is already in row %d, column %d", name_of(action), csv->action[*at].row,
+            FAIL(csv, action, "%s is already in row %d, column %d", name_of(csv, action), csv->action[*at].row,
                  csv->action[*at].column);
         *at = i;
     }
 }
 
 static void check_jobs(const struct csv *csv, int s, int b) {
-    bool whole = find(csv, OP_B, s, b) >= 0, input = find(csv, OP_I, s, b) >= 0, weight = find(csv, OP_W, s, b) >= 0;
-    if (find(csv, OP_F, s, b) < 0 || (!whole && !input && !weight))
+    static const uint8_t part[2] = {OP_I, OP_W};
+    const char *rule = csv->old ? "a backward is BW, or B and W" : "a backward is B, or I and W";
+    int32_t forward = find(csv, OP_F, s, b), whole = find(csv, OP_B, s, b);
+    int32_t half[2] = {find(csv, OP_I, s, b), find(csv, OP_W, s, b)};
+    bool split = half[0] >= 0 || half[1] >= 0;
+    if (forward < 0 || (whole < 0 && !split))
         die("%s: there is no %s; every microbatch passes every stage forward and backward", csv->file,
-            job_name(NULL, s, b, find(csv, OP_F, s, b) < 0 ? OP_F : OP_B));
-    if (whole && (input || weight))
-        FAIL(csv, &csv->action[find(csv, input ? OP_I : OP_W, s, b)],
-             "%s beside %s in row %d, column %d: a backward is B, or I and W",
-             job_name(NULL, s, b, input ? OP_I : OP_W), job_name(NULL, s, b, OP_B),
-             csv->action[find(csv, OP_B, s, b)].row, csv->action[find(csv, OP_B, s, b)].column);
-    if (!whole && input != weight)
-        FAIL(csv, &csv->action[find(csv, input ? OP_I : OP_W, s, b)], "%s is nowhere; a backward is B, or I and W",
-             job_name(NULL, s, b, input ? OP_W : OP_I));
+            name_at(csv, forward < 0 ? OP_F : OP_B, s, b));
+    if (!split || (whole < 0 && half[0] >= 0 && half[1] >= 0))
+        return;
+    const struct action *one = &csv->action[half[half[0] < 0]], *other = whole < 0 ? NULL : &csv->action[whole];
+    if (other)
+        FAIL(csv, one, "%s beside %s in row %d, column %d: %s", name_of(csv, one), name_of(csv, other), other->row,
+             other->column, rule);
+    FAIL(csv, one, "%s is nowhere; %s", name_at(csv, part[half[0] >= 0], s, b), rule);
 }
 
 /* The tensor that stage s passes to its neighbour `to`: sent if they are on different ranks, else not. */
@@ -252,10 +303,10 @@ static void check_message(const struct csv *csv, int s, int to, int b) {
     for (int i = 0; i < 2; i++) {
         struct action wanted = {.what = send + i, .s = i ? to : s, .b = b};
         if (pair[i] >= 0 && !crosses)
-            FAIL(csv, &csv->action[pair[i]], "%s, but stages %d and %d are on one rank", name_of(&wanted), s, to);
+            FAIL(csv, &csv->action[pair[i]], "%s, but stages %d and %d are on one rank", name_of(csv, &wanted), s, to);
         if (pair[i] < 0 && crosses)
             die("%s: there is no %s in row %d, and stages %d and %d are on ranks %d and %d", csv->file,
-                name_of(&wanted), csv->rank[wanted.s] + 1, s, to, csv->rank[s], csv->rank[to]);
+                name_of(csv, &wanted), csv->rank[wanted.s] + 1, s, to, csv->rank[s], csv->rank[to]);
     }
 }
 
@@ -268,13 +319,41 @@ static void check_complete(const struct csv *csv) {
         bool first = action->what == RECV_F || action->what == SEND_B,
              last = action->what == SEND_F || action->what == RECV_B;
         if ((first && action->s == 0) || (last && action->s == csv->stages - 1))
-            FAIL(csv, action, "%s, but stage %d is the %s", name_of(action), action->s, first ? "first" : "last");
+            FAIL(csv, action, "%s, but stage %d is the %s", name_of(csv, action), action->s, first ? "first" : "last");
     }
     for (int s = 0; csv->comms && s + 1 < csv->stages; s++)
         for (int b = 0; b < csv->batches; b++) {
             check_message(csv, s, s + 1, b);
             check_message(csv, s + 1, s, b);
         }
+}
+
+/* The send that a receive gets, as an index; -1: the action is no receive. */
+static int32_t send_of(const struct csv *csv, const struct action *action) {
+    return action->what == RECV_F   ? find(csv, SEND_F, action->s - 1, action->b)
+           : action->what == RECV_B ? find(csv, SEND_B, action->s + 1, action->b)
+                                    : -1;
+}
+
+/* PyTorch matches the messages from one rank to another by order alone: a receive gets whatever was sent next. */
+static void check_order(const struct csv *csv) {
+    int32_t *last = NEW(int32_t, csv->rows); /* per sender: its newest receive so far, which may be in an earlier row */
+    memset(last, -1, sizeof *last * (size_t)csv->rows);
+    for (int32_t i = 0; i < csv->n; i++) {
+        const struct action *action = &csv->action[i];
+        int32_t send = send_of(csv, action);
+        if (send < 0)
+            continue;
+        int from = csv->action[send].row - 1;
+        const struct action *before = last[from] < 0 ? NULL : &csv->action[last[from]];
+        if (before && before->row == action->row && send_of(csv, before) > send)
+            FAIL(csv, before,
+                 "%s is received before %s, but rank %d sends %s before %s (row %d, column %d): messages from one rank "
+                 "to another are matched by order, so receive them as they are sent",
+                 name_of(csv, before), name_of(csv, action), from, name_of(csv, &csv->action[send]),
+                 name_of(csv, &csv->action[send_of(csv, before)]), from + 1, csv->action[send].column);
+        last[from] = i;
+    }
 }
 
 /* A wait follows its send; if any send is waited for, all are. */
@@ -287,14 +366,15 @@ static void check_waits(const struct csv *csv) {
         struct action send = {.what = action->what == WAIT_SEND_F ? SEND_F : SEND_B, .s = action->s, .b = action->b};
         int32_t at = find(csv, send.what, action->s, action->b);
         if (at < 0 || at > i)
-            FAIL(csv, action, "%s, but no %s is before it", name_of(action), name_of(&send));
+            FAIL(csv, action, "%s, but no %s is before it", name_of(csv, action), name_of(csv, &send));
         one = action;
     }
     for (int32_t i = 0; one && i < csv->n; i++) {
         const struct action *action = &csv->action[i];
         if ((action->what == SEND_F || action->what == SEND_B) &&
             find(csv, action->what == SEND_F ? WAIT_SEND_F : WAIT_SEND_B, action->s, action->b) < 0)
-            FAIL(csv, action, "no wait for %s, but there is %s in row %d", name_of(action), name_of(one), one->row);
+            FAIL(csv, action, "no wait for %s, but there is %s in row %d", name_of(csv, action), name_of(csv, one),
+                 one->row);
     }
 }
 
@@ -307,21 +387,21 @@ static void check_weights(const struct csv *csv) {
         managed[csv->action[i].s] |= csv->action[i].what == UNSHARD || csv->action[i].what == RESHARD;
     for (const struct action *action = csv->action; action < csv->action + csv->n; action++) {
         if (action->what < NDIRS && managed[action->s] && !held[action->s])
-            FAIL(csv, action, "%s needs weights that no %dUNSHARD has brought", name_of(action), action->s);
+            FAIL(csv, action, "%s needs weights that no %dUNSHARD has brought", name_of(csv, action), action->s);
         if (action->what < NDIRS && action->what != OP_F && action->what != OP_I && reduced[action->s])
-            FAIL(csv, action, "%s comes after %dREDUCE_GRAD", name_of(action), action->s);
+            FAIL(csv, action, "%s comes after %dREDUCE_GRAD", name_of(csv, action), action->s);
         if (action->what == UNSHARD || action->what == RESHARD) {
             if (held[action->s] == (action->what == UNSHARD))
-                FAIL(csv, action, "%s, but stage %d's weights are %s", name_of(action), action->s,
+                FAIL(csv, action, "%s, but stage %d's weights are %s", name_of(csv, action), action->s,
                      held[action->s] ? "there" : "not there");
             held[action->s] = action->what == UNSHARD;
         }
         if (action->what == WAIT_REDUCE_GRAD && !reduced[action->s])
-            FAIL(csv, action, "%s, but no %dREDUCE_GRAD is before it", name_of(action), action->s);
+            FAIL(csv, action, "%s, but no %dREDUCE_GRAD is before it", name_of(csv, action), action->s);
         if (action->what == REDUCE_GRAD || action->what == WAIT_REDUCE_GRAD) {
             bool *once = action->what == REDUCE_GRAD ? reduced : waited;
             if (once[action->s])
-                FAIL(csv, action, "a second %s", name_of(action));
+                FAIL(csv, action, "a second %s", name_of(csv, action));
             once[action->s] = true;
         }
     }
@@ -343,9 +423,9 @@ static int32_t need_of(const struct csv *csv, const struct action *action, int w
         return s + 1 == csv->stages ? -1 : from_above ? find_backward(csv, s + 1, b) : find(csv, RECV_B, s, b);
     case OP_W: return which ? -1 : find(csv, OP_I, s, b);
     case SEND_F: return which ? -1 : find(csv, OP_F, s, b);
-    case RECV_F: return which ? -1 : find(csv, SEND_F, s - 1, b);
+    case RECV_F:
+    case RECV_B: return which ? -1 : send_of(csv, action);
     case SEND_B: return which ? -1 : find_backward(csv, s, b);
-    case RECV_B: return which ? -1 : find(csv, SEND_B, s + 1, b);
     case WAIT_SEND_F: return which ? -1 : find(csv, RECV_F, s + 1, b);
     case WAIT_SEND_B: return which ? -1 : find(csv, RECV_B, s - 1, b);
     default: return -1;
@@ -389,7 +469,7 @@ static void check_runs(const struct csv *csv) {
             const struct action *need = &csv->action[missing(csv, action, done)];
             if (own && need->row != action->row)
                 continue;
-            FAIL(csv, action, "%s never runs: it needs %s, which %s", name_of(action), name_of(need),
+            FAIL(csv, action, "%s never runs: it needs %s, which %s", name_of(csv, action), name_of(csv, need),
                  need->row == action->row ? "comes later in this row"
                                           : format("row %d, column %d never gets to", need->row, need->column));
         }
@@ -404,8 +484,10 @@ static void put_sequence(struct text *out, const struct csv *csv, int r) {
         const struct action *action = &csv->action[i];
         if (action->what >= NDIRS)
             continue;
-        const char *entry = action->pair ? format(" \"%s+%s\",", name_of(action), name_of(action + 1))
-                                         : format(" \"%s\",", name_of(action));
+        const char *name = job_name(NULL, action->s, action->b, action->what);
+        const char *entry = action->pair
+                                ? format(" \"%s+%s\",", name, job_name(NULL, action[1].s, action[1].b, action[1].what))
+                                : format(" \"%s\",", name);
         i += action->pair;
         if (width + strlen(entry) > 110) {
             put(out, "\n     ");
@@ -420,12 +502,19 @@ static void put_sequence(struct text *out, const struct csv *csv, int r) {
 void read_torch(struct text *out, const char *file, const char *src) {
     struct csv csv = {.file = file, .src = src};
     read_rows(&csv);
+    respell(&csv);
+    check_pairs(&csv);
     index_actions(&csv);
     check_complete(&csv);
+    check_order(&csv);
     check_waits(&csv);
     check_weights(&csv);
     check_runs(&csv);
     put(out, "-- PyTorch's schedule %s, imported.\n", strcmp(file, "-") == 0 ? "from standard input" : tame(file));
+    if (csv.old)
+        put(out,
+            "-- In PyTorch 2.5's spelling, in which B is the input's gradient, W the weights' and BW both: here I, W "
+            "and B.\n");
     if (csv.comms)
         put(out, "-- Its messages have been checked and left out: the compiler places its own.\n");
     put(out, "return schedule {\n  workers = %d, stages = %d, batches = %d,\n  sequence = {\n", csv.rows, csv.stages,

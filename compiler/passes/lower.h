@@ -94,8 +94,8 @@ struct part {
     int32_t *received;       /* per member of the list: its buffer there, or -1 */
     bool written;            /* something has been accumulated */
     bool direct;             /* its rank is a home of the whole set: it adds to the home's sum instead */
-    bool apart;              /* it is the unembedding's, and its rank has the sum, with the embedding's in it */
-    bool together;           /* all members of its list have such a part: they meet in collectives */
+    int32_t apart; /* the unembedding's n-th, from 1, where its rank has the sum, with the embedding's; else 0 */
+    bool together; /* all members of its list have such a part: they meet in collectives */
 };
 /* A home of a set: what it owns, and the sum that it makes, of its shard or of the whole set. */
 struct owner {

@@ -28,10 +28,11 @@ static int name_of(const struct build *build, const struct part *part, int k) {
         return build->gradient[part->sum].update;
     return pieces == 1 && part->rounds == 1 ? -1 : k + pieces * part->round;
 }
-/* What the part is called on another rank; or on its own, in a later round, or beside the sum. */
+/* What the part is called on another rank; or on its own, in a later round, or beside the sum. Rounds and tied tables
+ * do not go with updates that are jobs, so no two parts of a rank have one number. */
 static int number_of(const struct build *build, const struct part *part) {
-    int round = part->apart ? 1 : part->round;
-    return part->rank + build->sp->workers * (build->gradient[part->sum].update + round);
+    int nth = part->apart ? part->apart : build->gradient[part->sum].update + part->round;
+    return part->rank + build->sp->workers * nth;
 }
 
 /* ---- sums and parts as operands ---- */

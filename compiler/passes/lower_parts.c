@@ -69,6 +69,7 @@ struct open_parts {
     int32_t *open;   /* index in part, or -1 */
     int32_t *last;   /* its newest contribution */
     int32_t *rounds; /* so far */
+    int32_t *apart;  /* of those, the unembedding's */
     int32_t *taken;  /* those that take a slot */
     int n;
     bool both; /* the rank has both users of a table */
@@ -144,7 +145,7 @@ static void leave(const struct contributions *list, struct open_parts *open, int
         close_part(open, victim);
 }
 
-static struct part *new_part(struct build *build, int rank, int32_t gradient, int round, bool apart) {
+static struct part *new_part(struct build *build, int rank, int32_t gradient, int round, int apart) {
     int32_t set = build->gradient[gradient].set;
     struct part *part = &build->part[build->nparts++];
     *part = (struct part){.rank = rank, .set = set, .sum = gradient, .buf = -1, .round = round, .first = INT32_MAX};
@@ -159,7 +160,8 @@ static void contribute(struct build *build, const struct contributions *list, st
             slot = slot_of(build, open, list->at[i]);
     int limit = build->sp->grad_slots ? build->sp->grad_slots[r] : INT_MAX;
     if (open->open[slot] < 0) {
-        struct part *part = new_part(build, r, gradient, open->rounds[gradient]++, slot != gradient);
+        int apart = slot == gradient ? 0 : ++open->apart[gradient];
+        struct part *part = new_part(build, r, gradient, open->rounds[gradient]++, apart);
         if (!part->direct) {
             if (open->n >= limit)
                 leave(list, open, i);
@@ -185,6 +187,7 @@ static void find_parts_of(struct build *build, int r, struct contributions *list
     list_contributions(build, r, list, open, soonest);
     memset(open->open, -1, sizeof *open->open * 2 * (size_t)gradients_of(build));
     memset(open->rounds, 0, sizeof *open->rounds * (size_t)gradients_of(build));
+    memset(open->apart, 0, sizeof *open->apart * (size_t)gradients_of(build));
     open->n = 0;
     int first = build->nparts;
     for (int i = 0; i < list->n; i++)
@@ -329,8 +332,11 @@ static struct lists find_all_parts(struct build *build, int contributions) {
     build->nparts = 0;
     struct contributions list = {NEW(int32_t, (int64_t)most * NSETS), NEW(int32_t, (int64_t)most * NSETS), 0};
     int slots = 2 * gradients_of(build);
-    struct open_parts open = {
-        NEW(int32_t, slots), NEW(int32_t, slots), NEW(int32_t, slots), NEW(int32_t, slots), 0, false};
+    struct open_parts open = {.open = NEW(int32_t, slots),
+                              .last = NEW(int32_t, slots),
+                              .rounds = NEW(int32_t, slots),
+                              .apart = NEW(int32_t, slots),
+                              .taken = NEW(int32_t, slots)};
     int32_t *soonest = NEW(int32_t, slots);
     for (int r = 0; r < build->sp->workers; r++)
         find_parts_of(build, r, &list, &open, soonest);

@@ -209,6 +209,32 @@ static void add_transfer(struct build *build, const struct moments *moments, int
     transfer->group = intern_group(build, rank, n + 1);
 }
 
+/* Gives each broadcast of a set from one root a number of its own, which tells them apart in the text. Two can only be
+ * alike where they carry different versions. The number is also that of the readers' buffers, so a new one is beyond
+ * all that any rank uses for the set. */
+static void number_broadcasts(struct build *build) {
+    const struct transfers *transfers = &build->transfers;
+    struct fetch *fetch = build->fetches.a;
+    int32_t *next = NEW(int32_t, sets_of(build->sp)), n = 0;
+    struct ranked *ranked = NEW(struct ranked, transfers->n);
+    for (int i = 0; i < build->fetches.n; i++)
+        next[fetch[i].set] = fetch[i].inst >= next[fetch[i].set] ? fetch[i].inst + 1 : next[fetch[i].set];
+    for (int32_t i = 0; i < transfers->n; i++) {
+        const struct fetch *f = &fetch[transfers->a[i].fetch[0]];
+        if (transfers->a[i].op == OP_BROADCAST)
+            ranked[n++] = (struct ranked){.set = f->set, .home = f->home, .inst = f->inst, .fetch = i};
+    }
+    sort(ranked, (size_t)n, sizeof *ranked, by_key);
+    for (int32_t i = 1; i < n; i++) {
+        const struct transfer *transfer = &transfers->a[ranked[i].fetch];
+        if (!same_key(&ranked[i - 1], &ranked[i]))
+            continue;
+        for (int k = 0; k < transfer->n; k++)
+            fetch[transfer->fetch[k]].inst = next[ranked[i].set];
+        next[ranked[i].set]++;
+    }
+}
+
 void plan_transfers(struct build *build) {
     struct transfers *transfers = &build->transfers;
     int n = build->fetches.n;
@@ -232,6 +258,8 @@ void plan_transfers(struct build *build) {
     choose_moments(build, &moments);
     follow_sources(build);
     sort(transfers->a, (size_t)transfers->n, sizeof *transfers->a, by_moment);
+    if (build->sp->update)
+        number_broadcasts(build);
 }
 
 /* ---- the instructions ---- */

@@ -121,8 +121,9 @@ static void read_pre(struct json_in *j, struct tokenizer *t, bool *bytes, int de
 
 static void read_vocab(struct json_in *j, struct tokenizer *t) {
     for (json_open(j, '{'); json_more(j, '}');) {
-        const char *name = json_name(j);
-        add_token(t, json_number(j), name, strlen(name), false);
+        size_t n;
+        const char *name = json_any_name(j, &n);
+        add_token(t, json_number(j), name, n, false);
     }
 }
 
@@ -195,18 +196,19 @@ static void read_added(struct json_in *j, struct tokenizer *t) {
     for (json_open(j, '['); json_more(j, ']');) {
         int64_t id = -1;
         const char *name = NULL;
+        size_t n = 0;
         for (json_open(j, '{'); json_more(j, '}');) {
             const char *member = json_name(j);
             if (is(member, "id"))
                 id = json_number(j);
-            else if (is(member, "content"))
-                name = json_string_or_null(j);
+            else if (is(member, "content") && json_peek(j) == '"')
+                name = json_text(j, &n);
             else
                 json_skip(j);
         }
         if (id < 0 || !name)
             json_die(j, "an added token without id or content");
-        add_token(t, id, name, strlen(name), true);
+        add_token(t, id, name, n, true);
     }
 }
 

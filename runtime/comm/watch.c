@@ -21,6 +21,7 @@ static struct watch {
     int64_t pass;          /* that it is in, as replay's passes counts; the first of its step, before it begins */
     double since;          /* when the phase began, or the pass */
     double since_device;   /* the same by the device's clock */
+    bool meeting;          /* ranks still meet: a signal ends the process */
     int signal;
     double heard; /* when it was seen, or an instruction last ended since; 0: not yet */
     int64_t done; /* instructions then */
@@ -228,6 +229,16 @@ static void signalled(int signal) {
         _exit(128 + signal); /* the second time */
 }
 
+static const char *signal_name(void) { return w.signal == SIGINT ? "SIGINT" : "SIGTERM"; }
+
+/* Nothing has begun that could be ended in order, and who is missing may never come. */
+static _Noreturn void leave_meeting(void) {
+    char place[600];
+    put_place(place, sizeof place);
+    fprintf(stderr, "pianola: rank %d %s: %s has come, before anything began\n", w.a.rank, place, signal_name());
+    _exit(128 + w.signal);
+}
+
 /* After a signal: reports where the rank is stuck, since a SIGKILL may follow. */
 static void look_after_signal(void) {
     char why[64];
@@ -242,7 +253,7 @@ static void look_after_signal(void) {
     if (in_job)
         return;
     w.told = true;
-    snprintf(why, sizeof why, "%s has come", w.signal == SIGINT ? "SIGINT" : "SIGTERM");
+    snprintf(why, sizeof why, "%s has come", signal_name());
     say(why);
 }
 
@@ -267,6 +278,8 @@ static void *work(void *arg) {
         nanosleep(&pause, NULL);
         pthread_mutex_lock(&w.lock);
         look_at_deadline();
+        if (watch_signal() && w.meeting)
+            leave_meeting();
         if (watch_signal())
             look_after_signal();
         pthread_mutex_unlock(&w.lock);
@@ -289,6 +302,12 @@ static void begin(const char *phase, struct replay *re, int64_t step) {
     w.pass = re ? step * passes_of(re->program) + 1 : 0;
     w.since = seconds();
     w.since_device = re ? re->device->clock(re) : 0;
+    pthread_mutex_unlock(&w.lock);
+}
+
+void watch_meeting(bool meeting) {
+    pthread_mutex_lock(&w.lock);
+    w.meeting = meeting;
     pthread_mutex_unlock(&w.lock);
 }
 

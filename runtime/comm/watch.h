@@ -4,8 +4,8 @@
  * Deadline: a phase (meeting, a step or one repetition of its period, a checkpoint) that takes longer ends the process
  * with exit code 1.
  * SIGINT, SIGTERM: the replay learns of the signal between steps (watch_signal) and ends in order; a second one ends
- * the process at once. A rank that is stuck when the signal arrives reports where, and keeps waiting: the others may
- * still arrive. The report is one line on stderr,
+ * the process at once, and while ranks still meet the first one does. A rank that is stuck when the signal arrives
+ * reports where, and keeps waiting: the others may still arrive. The report is one line on stderr,
  *
  *     pianola: rank 3 waits at 412 RECV_F act(2,5) from rank 2
  *
@@ -25,6 +25,8 @@ struct watch_args {
 };
 /* Handles the signals and starts the thread. False: no thread could be started. */
 bool watch_start(const struct watch_args *args);
+/* Whether ranks meet: then SIGINT and SIGTERM end the process, with 130 or 143. */
+void watch_meeting(bool meeting);
 /* Begins a phase and its deadline. what: "waits for all ranks to start"; kept, not copied. */
 void watch_phase(const char *what);
 /* Begins to wait for the end of a step of the replay, from 0. A device that begins the next one by itself is followed

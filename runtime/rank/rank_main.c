@@ -106,9 +106,11 @@ static void meet(struct rank_run *run) {
                  run->self->workers);
         rank_error(run->self, why);
     }
+    watch_meeting(true);
     watch_phase("waits for all ranks to start");
     if (!transport[how->over].open(&run->world, how, why, sizeof why))
         rank_error(run->self, why);
+    watch_meeting(false);
     run->world.self = run->self;
 }
 

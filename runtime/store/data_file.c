@@ -5,6 +5,7 @@
  * the process silently, so a handler names the file. */
 #include "data_file.h"
 #include "hash.h"
+#include "lfs.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -120,6 +121,8 @@ struct data_file *data_file_open(const char *path, char *why, size_t nwhy) {
         what = "is not a regular file; text is read in any order, so save it to a file first";
     else if (!map(file))
         what = strerror(errno);
+    else if (is_lfs_pointer((const char *)file->text, file->size))
+        what = LFS_POINTER;
     if (what) {
         snprintf(why, nwhy, "%s: %s", path, what);
         data_file_close(file);

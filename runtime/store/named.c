@@ -3,6 +3,7 @@
 #include "fnv1a.h"
 #include "gguf.h"
 #include "json.h"
+#include "lfs.h"
 #include "safetensors.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -75,6 +76,11 @@ static bool map_file(const char *path, struct part *part, char *why, size_t nwhy
         if ((ok = part->data != MAP_FAILED) == false) {
             part->data = NULL;
             snprintf(why, nwhy, "%s: %s", path, strerror(errno));
+        } else if (is_lfs_pointer((const char *)part->data, part->size)) {
+            munmap(part->data, part->size);
+            part->data = NULL;
+            snprintf(why, nwhy, "%s: %s", path, LFS_POINTER);
+            ok = false;
         }
     }
     if (fd >= 0)

@@ -91,7 +91,7 @@ A=generated/1f1b
 says "pianola: error: $A/streams.txt: this is a program, no script; \`pianola verify\` and \`pianola diff\` take it" show $A/streams.txt
 says "pianola: error: $A/timeline.tsv: this is a timeline, no script; \`pianola diff\` takes it, and \`pianola show SCHEDULE.lua --measured\` one that was measured" \
     check $A/timeline.tsv
-says "pianola: error: $room/none/out: No such file or directory" compile $S -o "$room/none/out"
+says "pianola: error: $S/out: Not a directory" compile $S -o $S/out
 says "pianola: error: \`run\` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua" run $S
 says "pianola: error: $room/none: No such file or directory" run $S --model schedules/models/gpt.lua --data "$room/none"
 says "pianola: error: $room/none/t: No such file or directory" \
@@ -123,7 +123,7 @@ expect "compare --json" 'b�\"<"' "$(named compare "$odd" --json)"
 expect "run --json" 'b�\"<"' "$(named run "$odd" --model schedules/models/integers.lua --steps 1 --json)"
 expect "diff --json" 'b�\"<.lua"' "$(named diff "$odd" $S --json)"
 expect "chrome" 'b�\"<"' "$(named show "$odd" --format chrome)"
-expect "svg" 'b�&#34;&#60;</text>' "$(named show "$odd" --format svg)"
+expect "svg" 'b�&#34;&#60;</title>' "$(named show "$odd" --format svg)"
 expect "a diff's page" 'b�&#34;&#60;.lua → schedules/1f1b.lua</title>' "$(named diff "$odd" $S --html -)"
 
 # Each dump is a program that reads back, and reading it back and printing it again changes nothing.

@@ -62,6 +62,25 @@ kill -INT "${pid[1]}"
 ended 20
 expect "without --checkpoint" "130 130 yes" "$codes $(says '^pianola: SIGINT came: stopped after step [0-9]+; there is no --checkpoint$')"
 
+# While ranks still meet, nothing has begun that could be ended in order: the first signal ends it.
+handles() { # SIGTERM: since its watch began, and no more as the shell that it was
+    grep -qsa 'rank[01]' "/proc/$1/cmdline" && ((0x$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status") >> 14 & 1))
+}
+for signal in INT TERM; do
+    for who in 0 1; do
+        forget
+        meetings=$((meetings + 1))
+        RANK=$who WORLD_SIZE=2 MASTER_ADDR=127.$((1 + $$ / 250 % 250)).$(($$ % 250)).$meetings MASTER_PORT=29500 \
+            "$room/gpipe/rank$who" --flight "$room" "${endless[@]}" 2>"$room/err0" &
+        pid=($!)
+        until_true "rank $who handles signals" handles ${pid[0]}
+        kill -$signal ${pid[0]}
+        ended 5
+        expect "SIG$signal to rank $who, who is alone" "$([ $signal = INT ] && echo 130 || echo 143) yes no" \
+            "$codes $(says "^pianola: rank $who waits for .*: SIG$signal has come, before anything began\$") $([ -e "$room/flight-rank$who.txt" ] && echo yes || echo no)"
+    done
+done
+
 # One that is stuck says so; the second signal ends it at once.
 tcp 1f1b 4 "${endless[@]}"
 reached 5

@@ -143,7 +143,6 @@ done
 # nothing had happened. (The first name lost is of the file that showed that the folder can be written.)
 ${CC:-cc} -shared -fPIC -o "$room/cut.so" tests/folder/cut.c -ldl || exit 2
 whole() {
-    rm -f "$out"/.pianola-*
     expect "$1: exit code" 0 "$2"
     expect "$1: the folder" "" "$(diff -r "$3" "$out" 2>&1 | head -n 5)"
 }
@@ -161,4 +160,53 @@ for ((cut = 1; cut < 60; cut++)); do
     whole "cut off at $cut, then the one before" $? "$room/before"
 done
 expect "places where it was cut off: a probe, 14 new files, 4 old ones, the record twice" 21 $cuts
+
+# kill -9 while it writes: the next to write into the folder removes what is left, but nothing of who still runs.
+left() { ls -A "$out" | grep '^\.pianola' | sed "s/-$$-/-mine-/" | LC_ALL=C sort | paste -sd' '; }
+"$PIANOLA" compile schedules/1f1b.lua $model -D layers=32 -D workers=32 -D batches=512 -o "$out" &
+while kill -0 $! 2>/dev/null && [ "$(ls -A "$out" | grep -c '^\.pianola')" -lt 3 ]; do sleep 0.01; done
+kill -9 $! && wait $! 2>/dev/null
+expect "a killed compile leaves temporary files" yes "$([ -n "$(left)" ] && echo yes)"
+touch "$out/.pianola-$$-0" "$out/.pianola-999999999-x"
+compile 1f1b $model -D workers=8 >/dev/null
+expect "a compile removes them" ".pianola-999999999-x .pianola-mine-0" "$(left)"
+rm "$out/.pianola-$$-0" "$out/.pianola-999999999-x"
+touch "$out/.pianola-999999999-0"
+"$PIANOLA" show schedules/1f1b.lua -o "$out/timeline.txt"
+expect "so does whatever else writes there" "" "$(left)"
+
+# Two at once take turns: the folder is that of one of them.
+rm -rf "$out" && cp -a "$room/before" "$out"
+exec 9<"$out"
+flock 9
+compile gpipe $model >"$room/waiting" 9<&- &
+while ! [ -s "$room/waiting" ]; do sleep 0.01; done
+expect "the second says that it waits" "pianola: $out: another compile writes there; waiting until it has" "$(cat "$room/waiting")"
+expect "and has written nothing" "" "$(diff -r "$room/before" "$out" 2>&1)"
+exec 9<&-
+wait $!
+expect "then it writes" "" "$(diff -r "$room/fresh" "$out" 2>&1)"
+for ((i = 0; i < 8; i++)); do
+    rm -rf "$out"
+    compile gpipe $model >/dev/null &
+    compile 1f1b $model -D workers=8 >/dev/null
+    wait $!
+    diff -r "$room/fresh" "$out" >/dev/null 2>&1 || diff -r "$room/before" "$out" >/dev/null 2>&1 || expect "two at once, $i" one "$(ls -A "$out" | paste -sd' ')"
+done
+
+# ---- folders that are not there yet, and the way to the ranks ----
+
+"$PIANOLA" compile schedules/1f1b.lua $model -o "$room/a/b/c"
+expect "all folders of a path, and the files in the last" "b c yes" "$(ls -A "$room/a") $(ls -A "$room/a/b") $([ -s "$room/a/b/c/rank3.cu" ] && echo yes)"
+expect "a schedule that does not compile makes none" no \
+    "$("$PIANOLA" compile tests/bad/nothing.lua -o "$room/d/e" 2>/dev/null; [ -e "$room/d" ] && echo yes || echo no)"
+cannot "beyond a file" "$room/file/b/c" "$room/file/b/c: Not a directory"
+pianola=$(realpath "$PIANOLA") schedule=$(realpath schedules/1f1b.lua) integers=$(realpath schedules/models/integers.lua)
+mkdir "$room/here" "$room/a blank"
+(cd "$room/here" && "$pianola" compile "$schedule" --model "$integers" -o ./out/deep)
+for file in app.mpi app.gpu multi-prog.slurm; do
+    expect "$file: from any folder" 4 "$(grep -c "^\(-np 1\|[0-3]\) $room/here/out/deep/rank[0-3]\(.gpu\)\?\$" "$room/here/out/deep/$file")"
+done
+(cd "$room/a blank" && "$pianola" compile "$schedule" --model "$integers" -o out)
+expect "which mpirun could not be told" "-np 1 out/rank0" "$(head -n 1 "$room/a blank/out/app.mpi")"
 finish

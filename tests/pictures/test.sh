@@ -215,5 +215,10 @@ expect "a wide window: a picture that leaves room" "beside, all, then all" "$(si
 expect "a wide window: a picture that needs it" "below, all, then all" "$(sight 1800,900 $zbv)"
 expect "a narrower one: a part, large enough to read" "below, part, then all" "$(sight 1000,900 $zbv)"
 expect "64 ranks: in their own size" "beside, right, then all" "$(sight 1800,900 schedules/fsdp.lua -D workers=64 -D batches=64)"
+# 51,200 jobs: seconds with a title as the first child, minutes without.
+show schedules/1f1b.lua -D workers=64 -D batches=400 --format svg >"$room/large.svg"
+timeout -k 5 60 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$room/browser" \
+    --dump-dom "file://$room/large.svg" >"$room/dom" 2>"$room/browser.log"
+expect "a large picture opens" "0 51200" "$? $(grep -o '<rect class="o' "$room/dom" | wc -l)"
 expect "a page: no browser is left" "" "$(browsers_left)"
 finish

@@ -1,12 +1,16 @@
 /* Random schedules, compiled, proved and trained: each must end with the weights and losses of one rank, bit for bit.
  *
- *   property [-n CASES] [-s FIRST_SEED] [-j PROCESSES] [-w WIDTH] [-D PARAMETER=VALUE]...
+ *   property [-n CASES] [-s FIRST_SEED] [-j PROCESSES] [-w WIDTH] [-m MODEL] [-D PARAMETER=VALUE]...
  *
  * A case is tests/schedules/random.lua with a seed of its own, over random_links.lua. Processes take the seeds in turn.
  * WIDTH is the model's: its gradients are cut into pieces of at least 4 KiB, of which a layer of width 64 has four.
  * The first failure ends the run: it is made smaller and printed as scripts, with the command that shows it again. A
- * deadlock by its caps or its order does not count, if the compiler says that it is one. With -D precision=bf16 they
- * are proved only: the host trains in fp32. */
+ * deadlock by its caps or its order does not count, if the compiler says that it is one.
+ *
+ * Some are not trained, only proved and read back: those with updates within the step, which train otherwise than one
+ * rank does; all with -D precision=bf16, as the host trains in fp32; and all of another MODEL, whose sums are not
+ * exact.
+ */
 #include "property.h"
 #include <math.h>
 #include <signal.h>
@@ -19,7 +23,8 @@
 #include <unistd.h>
 
 static const char schedule[] = "tests/schedules/random.lua", links[] = "tests/schedules/random_links.lua",
-                  model[] = "schedules/models/integers.lua";
+                  exact[] = "schedules/models/integers.lua";
+static const char *model = exact;
 
 #define FEATURES(X)                                                                                                    \
     X(LINKS, "links")                                                                                                  \
@@ -37,7 +42,9 @@ static const char schedule[] = "tests/schedules/random.lua", links[] = "tests/sc
     X(OFFLOAD, "offload")                                                                                              \
     X(STATE, "state offloaded")                                                                                        \
     X(RELAYS, "relays")                                                                                                \
-    X(TEAMS, "teams")
+    X(TEAMS, "teams")                                                                                                  \
+    X(UPDATES, "updates")                                                                                              \
+    X(SLICES, "slices")
 enum {
 #define X(name, text) HAS_##name,
     FEATURES(X)
@@ -61,11 +68,12 @@ static int nfixed;
 static char width[32] = "width=16"; /* of the model */
 
 static struct spec *load(int64_t seed, char *why) {
-    const char **set = NEW(const char *, nfixed + 2);
+    const char **set = NEW(const char *, nfixed + 3);
     memcpy(set, fixed, sizeof *set * (size_t)nfixed);
     set[nfixed] = format("seed=%lld", (long long)seed);
     set[nfixed + 1] = width;
-    struct script_args a = {.schedule = schedule, .model = model, .cluster = links, .set = set, .nset = nfixed + 2};
+    set[nfixed + 2] = "mixed=true";
+    struct script_args a = {.schedule = schedule, .model = model, .cluster = links, .set = set, .nset = nfixed + 3};
     a.lanes = (enum lanes_per)(seed % 3);
     return load_spec(&a, why);
 }
@@ -76,6 +84,8 @@ static void count_features(const struct spec *sp) {
     has[HAS_LISTS] = sp->nlists > 0;
     has[HAS_ROUNDS] = sp->grad_slots != NULL;
     has[HAS_TEAMS] = sp->names.member != NULL;
+    has[HAS_UPDATES] = sp->update != NULL;
+    has[HAS_SLICES] = sp->names.slices > 1;
     for (int s = 0; s < sp->stages; s++) {
         has[HAS_ZERO] |= sp->zero && sp->zero[s];
         has[HAS_BUCKETS] |= sp->bucket[s] > 0 && sp->bucket[s] < INT64_MAX;
@@ -103,7 +113,7 @@ static void work(int me, int64_t cases) {
         const struct spec *sp = load(seed, why);
         if (sp)
             count_features(sp);
-        enum verdict v = sp ? try_spec(sp, why) : DIES;
+        enum verdict v = sp ? try_spec(sp, why) : strstr(why, ": deadlock: ") ? DEADLOCKED : DIES;
         alarm(0);
         if (v > DEADLOCKED) {
             int64_t none = 0;
@@ -144,7 +154,7 @@ static const char *const per[] = {"edge", "peer", "rank"};
 
 static void tell_drawn(int64_t seed, const struct spec *sp) {
     printf("# as it was drawn: build/pianola run %s --model %s --cluster %s --lanes %s --steps %d --compare -D %s "
-           "-D seed=%lld",
+           "-D mixed=true -D seed=%lld",
            schedule, model, links, per[sp->lanes], STEPS, width, (long long)seed);
     for (int i = 0; i < nfixed; i++)
         printf(" -D %s", fixed[i]);
@@ -200,8 +210,8 @@ static void explain(int64_t seed) {
         printf("it failed before, and not when tried again\n");
         return;
     }
-    if (sp->names.member) { /* its jobs are those of members, which no script lists */
-        printf("it has teams, and is not made smaller; try -D batches=1 and the like\n");
+    if (sp->names.member || sp->update || sp->names.slices > 1) { /* print.c says none of these */
+        printf("it has teams, updates or slices, and is not made smaller; try -D batches=1 and the like\n");
         tell_drawn(seed, sp);
         return;
     }
@@ -215,19 +225,21 @@ static void explain(int64_t seed) {
 
 int main(int argc, char **argv) {
     int64_t cases = 5000, first = 1, processes = sysconf(_SC_NPROCESSORS_ONLN);
-    for (int option; (option = getopt(argc, argv, "n:s:j:w:D:")) != -1;) {
+    for (int option; (option = getopt(argc, argv, "n:s:j:w:m:D:")) != -1;) {
         if (option == 'D' && nfixed < 64)
             fixed[nfixed++] = optarg;
         else if (option == 'w')
             snprintf(width, sizeof width, "width=%s", optarg);
+        else if (option == 'm')
+            model = optarg;
         else
             *(option == 'n' ? &cases : option == 's' ? &first : &processes) = option == '?' ? 0 : atoll(optarg);
     }
     if (processes < 1 || processes > 256 || cases < 1 || first < 1)
-        die("usage: property [-n CASES] [-s FIRST_SEED] [-j PROCESSES] [-w WIDTH] [-D PARAMETER=VALUE]...");
+        die("usage: property [-n CASES] [-s FIRST_SEED] [-j PROCESSES] [-w WIDTH] [-m MODEL] [-D PARAMETER=VALUE]...");
     all = mmap(NULL, sizeof *all, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     all->next = first;
-    train_alone(model, width, 8);
+    train_alone(model == exact ? model : NULL, width, 8);
     struct timespec a, b;
     clock_gettime(CLOCK_MONOTONIC, &a);
     run_all((int)processes, cases);
@@ -239,9 +251,10 @@ int main(int argc, char **argv) {
     int64_t drawn = all->next - first;
     char why[4096];
     const struct spec *sp = load(first, why);
+    bool trained = model == exact && sp && sp->model->rt.precision != BF16;
     printf("%lld random schedules %s; %lld more deadlock, and the compiler says so (%.1f s)\nwith",
            (long long)all->counted,
-           sp && sp->model->rt.precision == BF16 ? "of a bf16 model are proved" : "train as one rank does, bit for bit",
+           trained ? "train as one rank does, bit for bit (with updates: are proved)" : "are proved",
            (long long)all->deadlocked, (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec));
     bool rare = !nfixed && all->deadlocked > drawn / 4;
     for (int f = 0; f < NHAS; f++) {

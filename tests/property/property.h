@@ -20,10 +20,11 @@ enum verdict {
 };
 extern const char *const verdict_text[];
 
-/* trial.c. The result of one rank for so many microbatches: computed once, before processes fork. width: "width=16". */
+/* trial.c. The result of one rank for so many microbatches: computed once, before processes fork. width: "width=16".
+ * model NULL: schedules are only proved and read back. */
 void train_alone(const char *model, const char *width, int most_batches);
 /* Compiles, proves, reads back, trains and compares. why: what went wrong, 4096 bytes. Leaves its memory to free_all.
- * With PIANOLA_FAULT=first or =wait in the environment, the program is broken behind the proof or before it. */
+ * With PIANOLA_FAULT=first, =wait or =name in the environment, the program is broken before or after the proof. */
 enum verdict try_spec(const struct spec *sp, char *why);
 /* The same in a process of its own, which may crash, or hang for so many seconds. */
 enum verdict try_apart(const struct spec *sp, char *why, int seconds);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Random schedules train to the bits of one rank (tests/property). Then checks that this can fail: a fault put into the
-# compiled program, before or after the proof, is found, and made as small as possible.
+# Random schedules are proved, read back from their text form, and train to the bits of one rank (tests/property). Then
+# checks that this can fail: a fault put into the compiled program, before or after the proof, is found, and made as small
+# as possible.
 #
 #   CASES=100000 tests/property/test.sh      more cases; each takes about 5 ms
 cd "$(dirname "$0")/../.." || exit 2
@@ -20,9 +21,21 @@ cat "$work/wide"
 expect "random schedules of a bf16 model are proved" 0 $?
 cat "$work/bf16"
 
+# The names that the text form gives: of broadcasts of several versions, and of parts of a tied table in rounds.
+"$PROPERTY" -n "${CASES:-700}" -D updates=true -D apart=true >"$work/updates" 2>&1
+expect "random schedules with updates are proved" 0 $?
+cat "$work/updates"
+gpt=(-m schedules/models/gpt.lua -w 16 -D layers=6 -D heads=4 -D context=8 -D rows=1)
+"$PROPERTY" -n "${CASES:-400}" "${gpt[@]}" >"$work/gpt" 2>&1
+expect "random schedules of a GPT are proved" 0 $?
+cat "$work/gpt"
+"$PROPERTY" -n "${CASES:-400}" "${gpt[@]}" -D tied=true -D rounds=true -D updates=false -D teams=false >"$work/tied" 2>&1
+expect "random schedules of a tied GPT are proved" 0 $?
+cat "$work/tied"
+
 # find FAULT HOW WORKERS STAGES BATCHES: the size of the smallest schedule that shows it.
 find_fault() {
-    PIANOLA_FAULT=$1 "$PROPERTY" -j 1 -n 100 -D teams=false >"$work/$1" 2>"$work/stderr"
+    PIANOLA_FAULT=$1 "$PROPERTY" -j 1 -n 100 -D teams=false -D updates=false -D slices=1 >"$work/$1" 2>"$work/stderr"
     expect "a broken program ($1): exit code" 1 $?
     expect "a broken program ($1): how it shows" yes "$(grep -q "^seed .* $2\$" "$work/$1" && echo yes || head -3 "$work/$1")"
     expect "a broken program ($1): the smallest schedule" "$3 workers, $4 stages, $5 batches" \
@@ -35,4 +48,5 @@ find_fault() {
 }
 find_fault first 'trains otherwise' 1 1 2
 find_fault wait 'does not verify' 2 1 1
+find_fault name 'does not read back' 1 1 1
 finish

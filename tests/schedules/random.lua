@@ -1,8 +1,9 @@
 -- A random schedule: placement, teams, homes, priorities, costs, caps, split backwards, recompute, added orders, relays, host
--- memory, and gradients in pieces and rounds, as no hand would write them. Every draw is a function of the seed and of what it
+-- memory, gradients in pieces and rounds, updates within the step, and slices, as no hand would write them. Every draw is a function of the seed and of what it
 -- is drawn for, so with fewer workers, stages or batches the rest stays as it was. Each parameter is drawn, too, unless -D
--- gives it.
-local seed = params { seed = 1 }.seed
+-- gives it. Updates and slices are drawn only where `mixed` says so: the first train otherwise than one rank does.
+local given = params { seed = 1, mixed = false }
+local seed = given.seed
 
 -- FNV-1a, its upper bits: 0 .. n-1 for the thing `what` of job or cell (s, b, d).
 local function draw(n, what, s, b, d)
@@ -27,7 +28,7 @@ local p = params {
   orders = draw(2, "orders") == 0,
   pairs = draw(2, "pairs") == 0, -- when strict: as a sequence, with jobs that overlap
   lists = draw(3, "lists") == 0, -- homes are lists of ranks and replicas of them, whatever `homes` says
-  apart = draw(2, "apart") == 0, -- then: all jobs of a microbatch on one rank, as with data parallelism
+  apart = draw(2, "apart") == 0, -- then, or with updates: all jobs of a microbatch on one rank, as with data parallelism
   zero = draw(3, "zero") == 0,
   rounds = draw(3, "rounds") == 0, -- of gradients: grad_slots
   buckets = draw(3, "buckets") == 0,
@@ -35,8 +36,14 @@ local p = params {
   state = draw(3, "state") == 0, -- of the optimizer, in host memory
   relays = draw(3, "relays") == 0,
   teams = draw(4, "teams") == 0, -- of stages, of 1, 2 or 4 ranks each
+  updates = given.mixed and draw(6, "updates") == 0, -- within the step: a home for each stage, and little else that moves weights
+  slices = given.mixed and draw(6, "slices") == 0 and 2 or 1,
 }
 local W, S, B = p.workers, p.stages, p.batches
+if p.updates then
+  p.homes, p.lists, p.zero, p.rounds, p.state, p.relays, p.pairs = "stage", false, false, false, false, false, false
+end
+if p.slices > 1 then p.orders, p.strict = false, false end -- both are drawn for whole microbatches
 
 local function some(kind, what, s, b) return kind == "all" or kind == "some" and draw(2, what, s, b) == 0 end
 local function splits(s, b) return some(p.split, "split", s, b) end
@@ -54,14 +61,14 @@ local function team(s, first) -- or the rank
 end
 local function rank(s, b, d) -- the first of the team
   local n = size(s)
-  if p.lists and p.apart then return b % (W // n) * n end
+  if (p.lists or p.updates) and p.apart then return b % (W // n) * n end
   return draw(5 * 4 * 3, "rank", s, b, (d == "R" or d == "I") and "B" or d) % (W // n) * n
 end
 
 -- Where a team's stage is at home: on a team, or on two, member by member.
 local function home_of_team(s, first)
   local n = size(s)
-  if 2 * n > W or draw(3, "wide", s) > 0 then return team(s, first) end
+  if p.updates or 2 * n > W or draw(3, "wide", s) > 0 then return team(s, first) end
   local a = first // (2 * n) * 2 * n
   if a + 2 * n > W then a = 0 end
   local list, other = {}, team(s, a + n)
@@ -140,7 +147,20 @@ local function pred(s, b, d)
   return list
 end
 
+local function update(s)
+  local m = 1 + draw(B, "update", s)
+  while B % m > 0 do m = m - 1 end
+  return m
+end
+
+local rule = one_of({ "forward", "latest", "input", 0, 1, 2, "any" }, "version")
+local function version(s, b, d)
+  if rule ~= "any" then return rule end
+  return ({ "forward", "latest", "input", 0, 1, 2 })[1 + draw(6, "version", s, b, d)]
+end
+
 local function n(s, b, d)
+  if d == "U" then return draw(2, "at once", s, b) == 0 and not p.strict and draw(1000, "n", s, b) - 500 or nil end
   if p.strict then return time(s, b, d) end
   if p.capped or p.priorities == "oldest" then return b end -- a cap leads other orders into deadlock
   return p.priorities == "few" and draw(3, "n", s, b, d) or draw(1000, "n", s, b, d) / 7 - 70
@@ -179,6 +199,7 @@ local sequenced, pairs = nil, 0
 if p.strict and p.pairs and not p.teams then sequenced, pairs = sequence() end
 
 local function cost(s, b, d)
+  if d == "U" then return 0.25 * draw(5, "cost", s, b, d) end
   if p.extreme then return ({ 0, 1e-20, 1, 1e9, 1e90 })[1 + draw(1 + draw(5, "kinds"), "cost", s, b, d)] end
   return 0.25 * (1 + draw(16, "cost", s, b, d))
 end
@@ -207,7 +228,9 @@ local function source(s, b, d)
 end
 
 return schedule {
-  workers = W, stages = S, batches = B,
+  workers = W, stages = S, batches = B, slices = p.slices > 1 and p.slices or nil,
+  update = p.updates and update or nil,
+  version = p.updates and version or nil,
   w = function(s, b, d) return home(s, b, d), team(s, rank(s, b, d)) end,
   n = not sequenced and n or nil,
   sequence = sequenced,

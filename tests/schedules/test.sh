@@ -233,4 +233,38 @@ expect "show --list: a line for each" "$(cd schedules && echo *.lua)" \
 for schedule in schedules/*.lua; do
     expect "$schedule begins with a line for the list" 1 "$(head -n 1 "$schedule" | grep -cE '^-- .{10,110}\.$')"
 done
+# SlimPipe's order, with fewer slices than ranks: as few as the script allows run, and one fewer would not.
+for P in 2 3 4 5 8 9; do
+    for V in 2 4; do
+        Q=$((P / 2))
+        expect "slimpipe: $P ranks, $Q slices, $V chunks" proved \
+            "$("$PIANOLA" check schedules/slimpipe.lua -D workers=$P -D slices=$Q -D chunks=$V -D batches=6 2>&1 | grep -oE 'proved|error.*')"
+    done
+done
+for schedule in seq1f1b terapipe; do
+    expect "$schedule: one slice" proved "$("$PIANOLA" check schedules/$schedule.lua -D slices=1 2>&1 | grep -oE 'proved|error.*')"
+done
+says() { "$PIANOLA" check schedules/slimpipe.lua -D "workers=$1" -D "slices=$2" -D "chunks=$3" 2>&1 | sed -nE '1s/^[^ ]*: error: //p'; }
+expect "slimpipe: too few slices" "slices = 3: with several chunks, 8 ranks need at least 4, or they wait for each other forever; 8 keep all of them busy" "$(says 8 3 2)"
+expect "slimpipe: with one chunk a rank none are too few" "" "$(says 8 2 1)"
+sed 's/P > 2 \* Q + 1/false/' schedules/slimpipe.lua >"$room/slimpipe.lua"
+expect "slimpipe: what the script refuses would wait forever" 1 \
+    "$("$PIANOLA" check "$room/slimpipe.lua" -D workers=8 -D slices=3 -D chunks=4 -D batches=6 2>&1 | grep -c 'error: .*: deadlock: ')"
+
+# w() with its two ranks in the wrong order: said where each rank takes weights from several homes, none of which serves
+# another. No schedule here does, nor one whose weights have one home elsewhere, or a replica on each rank.
+swapped() { "$PIANOLA" check "$@" 2>&1 | sed -n "s|^pianola: warning: $1: ||p"; }
+for schedule in schedules/*.lua; do
+    expect "$schedule: w() is in order" "" "$(swapped "$schedule")"
+done
+w() { echo "return schedule { workers = 4, stages = 4, batches = 4, n = oldest_batch_first, w = function(s, b, d) return $1 end }" >"$room/w.lua"; }
+asks="does w() return its ranks in the wrong order? It returns the weights' home first, then the rank that computes; here stage 0 has"
+w "b, s" && expect "the home changes, the rank does not" "$asks 4 homes and 1 rank that computes, and 24 of 32 jobs fetch their weights" "$(swapped "$room/w.lua")"
+w "s, b" && expect "as it should be" "" "$(swapped "$room/w.lua")"
+w "b, b % 2" && expect "two ranks" "$asks 4 homes and 2 ranks that compute, and 16 of 32 jobs fetch their weights" "$(swapped "$room/w.lua")"
+w '(b + (d == "B" and 1 or 0)) % 4, b % 2' && expect "homes that serve two ranks" "" "$(swapped "$room/w.lua")"
+w "b, b" && expect "replicas" "" "$(swapped "$room/w.lua")"
+w "(s + 1) % 4, s" && expect "elsewhere" "" "$(swapped "$room/w.lua")"
+w "{ 0, 1, 2, 3 }, b" && expect "shards" "" "$(swapped "$room/w.lua")"
+w "s == 0 and b or s, s" && expect "one stage" "" "$(swapped "$room/w.lua")"
 finish

@@ -75,4 +75,21 @@ expect "pred, --recompute" "$(plain --recompute)" "$(figure makespan "$room/pred
 expect "pred, recompute" "$(plain --recompute)" "$(figure makespan "$room/pred.lua" -D again=true)"
 expect "pred, both" "$(plain --recompute)" "$(figure makespan "$room/pred.lua" -D again=true --recompute)"
 expect "and proved" 0 "$("$PIANOLA" check "$room/pred.lua" --recompute >/dev/null 2>&1; echo $?)"
+# A Git LFS pointer, which a clone has in a large file's place, is no text, no weights and no tokenizer.
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n' >"$room/pointer"
+pointer() { expect "a pointer as $1" "pianola: error: $room/$2: is a Git LFS pointer, not the file: fetch the file with \`git lfs pull\`, or download it" \
+    "$("$PIANOLA" "${@:3}" 2>&1 >"$room/stdout" | grep error)"; }
+for name in model.safetensors model.gguf model.safetensors.index.json tokenizer.json tokenizer.gguf book.txt schedule.lua; do cp "$room/pointer" "$room/$name"; done
+llama=(--model schedules/models/llama.lua -D layers=2 --steps 1)
+pointer "data" book.txt run $S "${llama[@]}" --data "$room/book.txt"
+for name in model.safetensors model.gguf model.safetensors.index.json; do
+    pointer "weights, $name" $name run $S "${llama[@]}" --weights "$room/$name"
+done
+pointer "a tokenizer" tokenizer.json tokenize README.md --tokenizer "$room/tokenizer.json" -o "$room/tokens"
+pointer "a tokenizer in GGUF" tokenizer.gguf tokenize README.md --tokenizer "$room/tokenizer.gguf" -o "$room/tokens"
+pointer "a schedule" schedule.lua check "$room/schedule.lua"
+mkdir "$room/shards"
+echo '{"weight_map": {"a": "part.safetensors"}}' >"$room/shards/model.safetensors.index.json"
+cp "$room/pointer" "$room/shards/part.safetensors"
+pointer "a part of weights" shards/part.safetensors run $S "${llama[@]}" --weights "$room/shards/model.safetensors.index.json"
 finish

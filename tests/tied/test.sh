@@ -151,4 +151,14 @@ expect "GPT-2 124M in bf16: bytes received" "$((act + 4 * table)),$((2 * act)),$
     "$(ranks bytes_received schedules/1f1b.lua --model schedules/models/gpt2.lua -D precision=bf16)"
 expect "another size" "schedules/models/gpt2.lua:N: error: size = 1.5B: the sizes of GPT-2 are 124M, 350M, 774M and 1558M" \
     "$("$PIANOLA" check schedules/1f1b.lua --model schedules/models/gpt2.lua -D size=1.5B 2>&1 | sed "1!d; s,:[0-9]*:,:N:,")"
+# Rank 0 sums the output layer's part of the table's gradient in two rounds, both of which it holds at once.
+cat >"$room/rounds.lua" <<'EOF'
+local home = { [0] = 0, 1, 1, 0 }
+return schedule {
+  workers = 2, stages = 4, batches = 2, w = function(s, b, d) return home[s], 0 end, n = oldest_batch_first, grad_slots = 1,
+}
+EOF
+# shellcheck disable=SC2086
+"$PIANOLA" show "$room/rounds.lua" $tied --format streams >"$room/rounds.txt"
+expect "both have names" "2 proved" "$(grep -c '^wgrad(4)#[0-9]* ' "$room/rounds.txt") $("$PIANOLA" verify "$room/rounds.txt" 2>&1 | grep -o 'proved')"
 finish

@@ -20,6 +20,8 @@ made = {"added_tokens": [{"id": 300, "content": "<|endoftext|>", "special": True
         "model": {"type": "BPE", "vocab": vocab, "merges": merges}}
 def write(name, x): open(f"{room}/{name}", "w").write(json.dumps(x))
 write("tokenizer.json", made)
+write("zero.json", made | {"decoder": {"a\0": 1}, "added_tokens": made["added_tokens"] + [{"id": 301, "content": "\0"}],
+    "model": made["model"] | {"vocab": vocab | {"a\0b": 299}}})
 write("nfc.json", made | {"normalizer": {"type": "NFC"}})
 write("endless.json", made | {"added_tokens": []})
 begin = {"id": 299, "content": "<s>", "special": True}
@@ -96,8 +98,13 @@ tokens "$room/a.txt" --tokenizer "$T"
 wanted="20240520 1 5
 259 260 261 108 100" # hello, " w", or, l, d
 expect "one text" "$wanted" "$(ids "$room/t.bin")"
+# A pointer of Git LFS is no text.
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n' >"$room/pointer"
+tokens "$room/pointer" --tokenizer "$T" >/dev/null
+expect "a pointer" 1 "$(grep -c "error: $room/pointer: is a Git LFS pointer, not the file" "$room/out")"
+tokens "$room/a.txt" --tokenizer "$T"
 expect "what is told" "$room/t.bin: 1 document, 11 bytes, 5 tokens of 16 bits, 2.2 bytes a token" "$(sed 's/, [0-9.]* s, .*//' "$room/out")"
-for t in gpt2 model.gguf endless.json nfc.json; do
+for t in gpt2 model.gguf endless.json nfc.json zero.json; do
     tokens "$room/a.txt" --tokenizer "$room/$t"
     expect "one text by $t" "$wanted" "$(ids "$room/t.bin")"
 done

@@ -66,6 +66,18 @@ expect "it compiles" 0 $?
 "$PIANOLA" run "$room/a.lua" --model schedules/models/integers.lua --steps 3 --compare --quiet >"$room/out" 2>&1
 expect "it trains to the same weights as one rank" "0 $(cat "$room/out")" "$? $(cat "$room/out")"
 
+# Quotes, and blank lines at the end, as spreadsheets write them.
+printf '"0F0", "0F1","",,"0B0","0B1"\r\n"",1F0," 1B0 ",1F1,1B1\r\n\r\n \n\n' >"$room/quoted.csv"
+expect "quoted cells, and blank lines at the end" "$(cat "$room/lf")" "$("$PIANOLA" import "$room/quoted.csv" | grep -v '^--')"
+expect "a quoted CSV by its first cell" "proved" "$("$PIANOLA" check - <"$room/quoted.csv" 2>&1 | grep -o proved)"
+
+# PyTorch 2.5 spells I, W and B as B, W and BW.
+printf '0F0,0F1,0B0,0W0,0BW1\n' >"$room/old.csv"
+expect "PyTorch 2.5's spelling" '    { "0F0", "0F1", "0I0", "0W0", "0B1", }, -- rank 0' "$("$PIANOLA" import "$room/old.csv" | grep 'rank 0')"
+expect "the script says so" 1 "$("$PIANOLA" import "$room/old.csv" | grep -c "^-- In PyTorch 2.5's spelling")"
+printf '0F0,0B0,0W0\n' >"$room/old.csv"
+expect "PyTorch 2.5's spelling, without BW" '    { "0F0", "0I0", "0W0", }, -- rank 0' "$("$PIANOLA" import "$room/old.csv" | grep 'rank 0')"
+
 # refused CELLS MESSAGE: rows are separated by |
 refused() {
     printf '%s\n' "$1" | tr '|' '\n' >"$room/bad.csv"
@@ -82,7 +94,7 @@ refused "0F0,0B" "bad.csv:1: error: row 1, column 2: '0B' $action"
 refused "0F0,0B0,0UNSHARD0" "bad.csv:1: error: row 1, column 3: '0UNSHARD0' $action"
 refused "0F0,0B0,0F00" "bad.csv:1: error: row 1, column 3: '0F00' $action"
 refused "0F0,0R0,0B0" "bad.csv:1: error: row 1, column 2: '0R0' $action"
-refused '0F0,"0B0"' "bad.csv:1: error: row 1, column 2: '\"0B0\"' $action"
+refused '0F0,"0B0' "bad.csv:1: error: row 1, column 2: '\"0B0' $action"
 refused "0F99999999999,0B0" "bad.csv:1: error: row 1, column 1: '0F99999999999' $action"
 refused "0F999999,0B0" "pianola: error: bad.csv: stages up to 0 and microbatches up to 999999 need 2000000 jobs at least, but there are 2"
 refused "0F0,0F1,(0F2;0B0),0B1" "bad.csv:1: error: row 1, column 3: '(0F2;0B0)' $pairless"
@@ -94,6 +106,10 @@ refused "0F0,0F0,0B0" "bad.csv:1: error: row 1, column 2: 0F0 is already in row 
 refused "0F0,0B0|0F1,0B1" "bad.csv:2: error: row 2, column 1: stage 0 is rank 0's, by row 1: a stage belongs to one rank"
 refused "0F0,0I0,0W0,0F1,0I1" "bad.csv:1: error: row 1, column 5: 0W1 is nowhere; a backward is B, or I and W"
 refused "0F0,0I0,0W0,0B0" "bad.csv:1: error: row 1, column 2: 0I0 beside 0B0 in row 1, column 4: a backward is B, or I and W"
+refused "0F0,0F1,0I0,0W0,0BW1" "bad.csv:1: error: row 1, column 5: 0BW1 is PyTorch 2.5's spelling of a whole backward, but 0I0 in row 1, column 3 is of a later one: later ones say 0B1"
+refused "0F0,0F1,0W0,0BW1" "bad.csv:1: error: row 1, column 3: 0B0 is nowhere; a backward is BW, or B and W"
+refused "0F0,0BW0,0B0,0W0" "bad.csv:1: error: row 1, column 3: 0B0 beside 0BW0 in row 1, column 2: a backward is BW, or B and W"
+refused "(0F0;0W1)OVERLAP_F_B,0F1,0B1,0BW0" "bad.csv:1: error: row 1, column 1: 0F0 and 0W1 cannot overlap: a forward and a backward do"
 refused "0F0,0F1,0I0,0W0" "pianola: error: bad.csv: there is no 0B1; every microbatch passes every stage forward and backward"
 refused "0B0,0F0" "bad.csv:1: error: row 1, column 1: 0B0 never runs: it needs 0F0, which comes later in this row"
 refused "0F0,0B0,0F1,0B1|1F1,1B1,1F0,1B0" "bad.csv:1: error: row 1, column 2: 0B0 never runs: it needs 1B0, which row 2, column 4 never gets to"
@@ -124,4 +140,25 @@ refused "0UNSHARD,0UNSHARD,$up|$down" "bad.csv:1: error: row 1, column 2: 0UNSHA
 refused "0F0,0SEND_F0,0REDUCE_GRAD,0RECV_B0,0B0|$down" "bad.csv:1: error: row 1, column 5: 0B0 comes after 0REDUCE_GRAD"
 refused "$up,0REDUCE_GRAD,0REDUCE_GRAD|$down" "bad.csv:1: error: row 1, column 6: a second 0REDUCE_GRAD"
 refused "$up|$down,1WAIT_REDUCE_GRAD" "bad.csv:2: error: row 2, column 5: 1WAIT_REDUCE_GRAD, but no 1REDUCE_GRAD is before it"
+# Messages from one rank to another are matched by order, whatever stages they are of.
+rule="messages from one rank to another are matched by order, so receive them as they are sent"
+up="0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0WAIT_SEND_F0,0WAIT_SEND_F1"
+down="1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1WAIT_SEND_B0,1WAIT_SEND_B1"
+printf '%s\n' "$up" "$down" | "$PIANOLA" check - >"$room/out" 2>&1
+expect "received as sent" "0 proved" "$? $(grep -o proved "$room/out")"
+refused "${up/0RECV_B0,0B0,0RECV_B1,0B1/0RECV_B1,0RECV_B0,0B0,0B1}|$down" \
+    "bad.csv:1: error: row 1, column 5: 0RECV_B1 is received before 0RECV_B0, but rank 1 sends 1SEND_B0 before 1SEND_B1 (row 2, column 6): $rule"
+refused "$up|${down/1RECV_F0,1F0,1RECV_F1,1F1/1RECV_F1,1RECV_F0,1F0,1F1}" \
+    "bad.csv:2: error: row 2, column 1: 1RECV_F1 is received before 1RECV_F0, but rank 0 sends 0SEND_F0 before 0SEND_F1 (row 1, column 2): $rule"
+expect "check too" 2 "$("$PIANOLA" check "$room/bad.csv" >"$room/out" 2>&1; echo $?)"
+# Forwards and backwards of several stages of a V, any two neighbours that rank 1 gets from rank 0.
+"$PIANOLA" show schedules/interleaved.lua -D workers=3 -D chunks=2 -D batches=3 --format torch-csv-comms >"$room/v.csv"
+expect "stages in turn" 0 "$("$PIANOLA" check "$room/v.csv" >"$room/out" 2>&1; echo $?)"
+swapped=0
+for ((i = 1; i < 6; i++)); do
+    awk -v i=$i 'BEGIN { FS = OFS = "," } NR == 2 { for (c = n = 0; c < NF;) if ($(++c) ~ /^[14]RECV_F/) at[++n] = c
+        x = $at[i]; $at[i] = $at[i + 1]; $at[i + 1] = x } { print }' "$room/v.csv" >"$room/w.csv"
+    "$PIANOLA" check "$room/w.csv" 2>&1 | grep -q "error: row 2, column [0-9]*: [14]RECV_F[0-2] is received before .*: $rule\$" && swapped=$((swapped + 1))
+done
+expect "any two receives swapped" 5 $swapped
 finish

@@ -47,6 +47,14 @@ Test(format_table, files_begin_as_their_rows_say) {
         }
 }
 
+/* `compile` and `show` write no text that two names of one kind make ambiguous. */
+Test(format_table, streams_that_do_not_read_back_are_refused, .exit_code = 1) {
+    static const struct style plain = {.width = 120, .ascii = true};
+    struct compile c = compiled();
+    c.program->rank[1].buf[1] = c.program->rank[1].buf[0];
+    emitted(&formats[choice("format", "streams")], &c, &plain);
+}
+
 /* Its output depends on the times where the row says so, and only there. */
 Test(format_table, formats_with_times_are_those_marked) {
     static const struct style plain = {.width = 120, .ascii = true};

@@ -156,6 +156,19 @@ ended 60
 kill -9 "${pid[3]}" 2>/dev/null
 expect "where they wait" yes "$(grep -qhE '(repetition [0-9]+ of [0-9]+|the (beginning|end) of step [0-9]+) has taken 2 s' "$room"/err* && echo yes)"
 
+# ---- the text form ----
+
+# One root broadcasts a version to ranks 1 and 2, and the next to ranks 3 and 4, for each of which it is the first.
+cat >"$room/versions.lua" <<'EOF'
+return schedule {
+  workers = 5, stages = 1, batches = 4, w = function(s, b, d) return 0, b + 1 end, n = oldest_batch_first,
+  update = 2, version = 0,
+}
+EOF
+"$PIANOLA" show "$room/versions.lua" --format streams >"$room/versions.txt"
+expect "two broadcasts of one root" 2 "$(grep -c '^BROADCAST 0#[0-9]* from 0 by ring src=' "$room/versions.txt")"
+expect "have two names" "proved" "$("$PIANOLA" verify "$room/versions.txt" 2>&1 | grep -o ' proved' | tr -d ' ')"
+
 # ---- what cannot be written ----
 
 says() { "$PIANOLA" run "${@:2}" 2>&1 >/dev/null | grep -c "^pianola: error: $1"; }

@@ -1,0 +1,15 @@
+/* Git LFS keeps large files elsewhere, and a pointer in their place, a text of three lines. A clone without
+ * `git lfs pull` has these under the files' names: taken for text, one would be trained on. */
+#ifndef PIANOLA_LFS_H
+#define PIANOLA_LFS_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#define LFS_POINTER "is a Git LFS pointer, not the file: fetch the file with `git lfs pull`, or download it"
+
+static inline bool is_lfs_pointer(const char *s, size_t n) {
+    static const char begin[] = "version https://git-lfs.github.com/spec/";
+    return n > sizeof begin - 1 && memcmp(s, begin, sizeof begin - 1) == 0;
+}
+#endif
