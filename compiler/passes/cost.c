@@ -475,6 +475,7 @@ struct stage *cost_stages(struct spec *sp) {
             stage_of_units(&st[s]);
     if (sp->model)
         bare_sets(sp, st);
+    find_whole(sp, st);
     if (sp->update)
         refuse_unversioned(sp);
     take_clip(sp);
