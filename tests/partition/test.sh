@@ -153,6 +153,11 @@ expect "a fast rank has no more than it can" \
     "$(cut_up $model --workers 1 --json | awk -F'[:,]' '/"seconds"/ { printf "%.4g\n", $2 / 4 }')" \
     "$(of seconds --model "$room/model.lua" --cluster "$room/unequal.lua" --workers 1)"
 
+# Without a cut, layers are divided by the ranks' speeds: a rank of half the speed, beside three others, is no busier.
+unequal() { "$PIANOLA" show schedules/1f1b.lua --model schedules/models/gpt.lua -D layers=24 -D rows=1 \
+    --cluster schedules/clusters/unequal.lua -D flops=1e11 "$@" --json | sed -nE 's/^ +"busy": (.*),/\1/p'; }
+expect "a slow rank has fewer layers" yes "$(unequal | awk '{ most = $1 > most ? $1 : most; least = NR == 1 || $1 < least ? $1 : least } END { print most < 1.1 * least ? "yes" : most " against " least }')"
+
 # ---- a model of costs: the same as a profile, and the schedule that it writes runs as fast as it says ----
 
 # The profile of vgg16 as such a model.
