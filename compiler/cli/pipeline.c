@@ -8,7 +8,17 @@
 
 enum { SPEC = 1, STAGES = 2, GRAPH = 4, SCHED = 8, STREAMS = 16, OFFSETS = 32, WAITS = 64, PROOF = 128, TIMES = 256 };
 
-static void do_script(struct compile *c) { load_schedule(c); }
+/* Says beforehand how much memory a large schedule may take. */
+static void announce_memory(const struct spec *sp) {
+    enum { LARGE = 2000000, BYTES_PER_JOB = 2200 }; /* measured: 500 to 2,100 */
+    if (sp->njobs >= LARGE)
+        fprintf(stderr, "pianola: %s has %d jobs; compiling them takes up to about %.0f GB of memory\n", sp->name,
+                sp->njobs, 1e-9 * BYTES_PER_JOB * sp->njobs);
+}
+static void do_script(struct compile *c) {
+    load_schedule(c);
+    announce_memory(c->spec);
+}
 static void do_cost(struct compile *c) { c->stage = cost_stages(c->spec); }
 static void do_graph(struct compile *c) { c->graph = graph_build(c->spec); }
 static void do_sched(struct compile *c) {

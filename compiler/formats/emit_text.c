@@ -160,7 +160,8 @@ static void put_homes(struct text *t, const struct program *p) {
 
 /* The team of which member stage s is the first: its size, and what it exchanges. */
 static void put_team(struct text *t, const struct program *p, int s) {
-    put(t, "team %d of %d", p->names.member[s].stage, p->names.member[s].size);
+    put(t, "team %d of %d%s", p->names.member[s].stage, p->names.member[s].size,
+        p->names.whole && p->names.whole[s] ? "" : " divided");
     const char *between = ": ";
     for (int d = 0; d < NDIRS && p->exchange; d++) {
         const struct exchanges *exchange = &p->exchange[(int64_t)s * NDIRS + d];

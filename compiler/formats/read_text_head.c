@@ -163,6 +163,7 @@ static void read_updates(struct reader *in) {
 
 struct team {
     int32_t stage, size; /* as the script counts stages */
+    bool whole;
     struct exchanges exchange[NDIRS];
 };
 
@@ -184,7 +185,8 @@ static struct exchanges read_exchanges(struct reader *in) {
             exchange.late = read_if(in, " late");
         }
         if (follows_late && !exchange.late && exchange.op != OP_none)
-            FAIL(in, place, "the part behind it would get two exchanges: what comes after a late one is late too, or -");
+            FAIL(in, place,
+                 "the part behind it would get two exchanges: what comes after a late one is late too, or -");
         at[list.n++] = exchange;
     } while (*in->p == ' ');
     if (at[list.n - 1].late)
@@ -201,6 +203,7 @@ static struct team read_team(struct reader *in, int32_t least) {
     team.size = (int32_t)read_integer(in, "how many members", 2, INT32_MAX);
     if (team.size > in->prog->workers)
         FAIL(in, at, "a team of %d, but there are only %d workers", team.size, in->prog->workers);
+    team.whole = !read_if(in, " divided");
     int last = -1;
     while (read_if(in, last < 0 ? ": " : ", ")) {
         at = in->p;
@@ -220,12 +223,14 @@ static void divide_stages(struct reader *in, const struct team *team, int nteams
     int stages = p->stages;
     int32_t *first = NEW(int32_t, stages + 1);
     struct member *member = NEW(struct member, all);
+    bool *whole = NEW(bool, all), any = false;
     p->exchange = NEW(struct exchanges, (int64_t)all * NDIRS);
     for (int s = 0; s < stages; s++) {
         const struct team *its = nteams && team->stage == s ? team : NULL;
         int size = its ? its->size : 1;
         for (int place = 0; place < size; place++) {
             member[first[s] + place] = (struct member){s, its ? place : -1, size};
+            any |= whole[first[s] + place] = its && its->whole;
             if (its)
                 memcpy(&p->exchange[((int64_t)first[s] + place) * NDIRS], its->exchange, sizeof its->exchange);
         }
@@ -234,6 +239,7 @@ static void divide_stages(struct reader *in, const struct team *team, int nteams
         team += its != NULL;
     }
     p->names.member = member;
+    p->names.whole = any ? whole : NULL;
     p->names.first = first;
     p->names.stages = stages;
     p->stages = all;

@@ -20,6 +20,7 @@ struct names {
     int sets;                /* of weights behind the stages' own: the tables of tokens, */
     int tables;              /* which are so many, one for each member of stage 0's team; then what teams share */
     const int32_t *shared;   /* per stage: the set that its team shares, or -1; NULL: none shares one */
+    const bool *whole;       /* per stage: its team's members have some of its parameters whole; NULL: no team's do */
     int stages;              /* where teams are named: as scripts count them, */
     const int32_t *first;    /* and the first member's of each of these, [stages + 1] */
     const struct member {    /* per set of weights, of which the first are the stages'; NULL: no team is named */

@@ -10,6 +10,12 @@ static bool is_part(const uint64_t *a, const uint64_t *b, int words) {
     return true;
 }
 
+static _Noreturn void refuse_branches(const struct cuts *cuts) {
+    die("%s: its branches leave more than %d places for a cut; merge the layers of a branch into one, or give a "
+        "block of branches as one layer",
+        cuts->profile->name, MOST_CUTS);
+}
+
 /* Adds the set, unless it is among those from `first` on. */
 static void add(struct cuts *cuts, const uint64_t *set, int first, size_t *cap) {
     size_t bytes = sizeof *set * (size_t)cuts->words;
@@ -17,9 +23,7 @@ static void add(struct cuts *cuts, const uint64_t *set, int first, size_t *cap) 
         if (memcmp(cuts->set + i * cuts->words, set, bytes) == 0)
             return;
     if (cuts->n == MOST_CUTS)
-        die("%s: its branches leave more than %d places for a cut; merge the layers of a branch into one, or give a "
-            "block of branches as one layer",
-            cuts->profile->name, MOST_CUTS);
+        refuse_branches(cuts);
     GROW(cuts->set, *cap, (size_t)(cuts->n + 1) * (size_t)cuts->words);
     memcpy(cuts->set + cuts->n++ * cuts->words, set, bytes);
 }
@@ -60,17 +64,72 @@ static void add_up(struct cuts *cuts, int i) {
     }
 }
 
+static void take_sums(struct cuts *cuts) {
+    cuts->seconds = NEW(double, cuts->n);
+    cuts->kept = NEW(double, cuts->n);
+    cuts->weights = NEW(double, cuts->n);
+    cuts->crossing = NEW(double, cuts->n);
+}
+
+/* ---- chains ---- */
+
+/* Per layer, the last one that reads its output; 0: none does. */
+static int *last_readers(const struct profile *p) {
+    int *last = NEW(int, p->nlayers);
+    for (int i = 0; i < p->nedges; i++)
+        if (p->edge[i].to > last[p->edge[i].from])
+            last[p->edge[i].from] = p->edge[i].to;
+    return last;
+}
+
+/* Whether each layer reads the one before it. Then all cuts are between two layers, whatever else they read. */
+static bool is_chain(const struct profile *p) {
+    bool *reads = NEW(bool, p->nlayers);
+    for (int i = 0; i < p->nedges; i++)
+        reads[p->edge[i].to] |= p->edge[i].from == p->edge[i].to - 1;
+    for (int l = 1; l < p->nlayers; l++)
+        if (!reads[l])
+            return false;
+    return true;
+}
+
+static void cut_chain(struct cuts *cuts) {
+    const struct profile *p = cuts->profile;
+    const int *last = last_readers(p);
+    int *open = NEW(int, p->nlayers), nopen = 0; /* layers before the cut that layers behind it read */
+    cuts->n = p->nlayers + 1;
+    take_sums(cuts);
+    for (int l = 0; l < p->nlayers; l++) {
+        int still = 0;
+        open[nopen++] = l;
+        cuts->seconds[l + 1] = cuts->seconds[l] + (p->layer[l].forward + p->layer[l].backward);
+        cuts->kept[l + 1] = cuts->kept[l] + p->layer[l].kept;
+        cuts->weights[l + 1] = cuts->weights[l] + p->layer[l].weights;
+        for (int i = 0; i < nopen; i++)
+            if (last[open[i]] > l) {
+                cuts->crossing[l + 1] += p->layer[open[i]].output;
+                open[still++] = open[i];
+            }
+        nopen = still;
+    }
+}
+
+/* ---- all of it ---- */
+
 struct cuts *find_cuts(const struct profile *profile) {
     struct cuts *cuts = NEW(struct cuts, 1);
     cuts->profile = profile;
+    if (is_chain(profile)) {
+        cut_chain(cuts);
+        return cuts;
+    }
+    if (profile->nlayers >= MOST_CUTS) /* a cut follows each layer */
+        refuse_branches(cuts);
     cuts->words = (profile->nlayers + 63) / 64;
     find_sets(cuts);
     int n = cuts->n;
     cuts->below = NEW(bool, (size_t)n *(size_t)n);
-    cuts->seconds = NEW(double, n);
-    cuts->kept = NEW(double, n);
-    cuts->weights = NEW(double, n);
-    cuts->crossing = NEW(double, n);
+    take_sums(cuts);
     for (int i = 0; i < n; i++) {
         add_up(cuts, i);
         for (int j = i + 1; j < n; j++)

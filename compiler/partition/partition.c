@@ -8,9 +8,16 @@
  *     A(j, m) = min(T(0, j, m), min over k, m' of max(A(k, m - m'), 2 a_k / bandwidth, T(k, j, m')))
  *
  * It is as fast as its slowest stage, or its slowest transfer. Where machines form groups, a group is a machine of the
- * level above: T takes the time A of the best pipeline between i and j within a group for the computation. */
+ * level above: T takes the time A of the best pipeline between i and j within a group for the computation.
+ *
+ * In a chain few k matter. With c(k) the computation before cut k on the fastest machine, and u a time that some
+ * pipeline up to j takes, A(k, m - m') <= u needs c(k) <= (m - m') u, and T(k, j, m') <= u needs c(j) - c(k) <= m' u.
+ * The pipeline up to cut j - 1, its last stage one layer longer, gives a u that leaves a few k where work can be
+ * divided evenly. */
 #include "partition.h"
 #include <math.h>
+
+#define MOST_TRIES 2e11 /* of cuts and machines, some minutes: refused beyond */
 
 /* Of one level. */
 struct search {
@@ -18,6 +25,7 @@ struct search {
     const struct machines *machines;
     struct level level;
     const double *group; /* [i * n + j]: seconds of the best pipeline within a group; NULL: in the lowest level */
+    double fastest;      /* machine's speed */
 };
 
 /* The last stage of the best pipeline up to a cut: that between cut `from` and this one. */
@@ -38,6 +46,13 @@ static double slowest_of(const double *speed, int first, int n) {
     for (int i = 1; speed && i < n; i++)
         slowest = fmin(slowest, speed[first + i]);
     return slowest;
+}
+
+static double fastest_of(const struct machines *machines) {
+    double fastest = machines->speed ? machines->speed[0] : 1;
+    for (int i = 1; machines->speed && i < machines->level[0].machines; i++)
+        fastest = fmax(fastest, machines->speed[i]);
+    return fastest;
 }
 
 /* Minibatches that each of m replicas has at a time, so that the `after` machines of later stages are busy: its warm-up
@@ -66,30 +81,86 @@ static double seconds_of(const struct search *search, int i, int j, int first, i
                       sync_of(machines, search->level, weights, m), m);
 }
 
+/* The pipelines between cut `start` and cut j on m machines whose last stage has `last` of them. */
+struct family {
+    int start, j, m, last;
+};
+
+/* Tries the last stage from cut k on. Of equally fast ones the first k stays, and of these the first `last`. */
+static void try_cut(const struct search *search, struct best *best, struct family f, int k) {
+    const struct cuts *cuts = search->cuts;
+    int all = search->level.machines;
+    struct best *row = best + (size_t)f.j * (size_t)(all + 1) + f.m;
+    double seconds = best[(size_t)k * (size_t)(all + 1) + (f.m - f.last)].seconds;
+    if (search->machines->transfers)
+        seconds = fmax(seconds, 2 * cuts->crossing[k] / search->level.bandwidth);
+    if (seconds > row->seconds)
+        return;
+    seconds = fmax(seconds, seconds_of(search, k, f.j, f.m - f.last, f.last));
+    bool earlier = row->from > f.start && (k < row->from || (k == row->from && f.last < row->machines));
+    if (seconds < row->seconds || (seconds == row->seconds && earlier))
+        *row = (struct best){seconds, k, f.last};
+}
+
+/* In a chain: the first cut with at least this much computation before it. */
+static int cut_at(const struct cuts *cuts, double seconds) {
+    int low = 0, high = cuts->n - 1;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (cuts->seconds[middle] < seconds)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Tries all cuts that may matter; returns how many. */
+static int try_cuts(const struct search *search, struct best *best, struct family f) {
+    enum { ROUNDING = 1000000 }; /* a part in so many: far more than sums of times are off */
+    const struct cuts *cuts = search->cuts;
+    int first = f.start + 1, end = f.j;
+    double most = best[(size_t)f.j * (size_t)(search->level.machines + 1) + f.m].seconds * search->fastest;
+    if (!cuts->below && !search->group && !isinf(most)) {
+        double begin = cuts->seconds[f.start], off = cuts->seconds[f.j] / ROUNDING;
+        int from = cut_at(cuts, cuts->seconds[f.j] - f.last * most - off);
+        int to = cut_at(cuts, begin + (f.m - f.last) * most + off) + 1;
+        while (to < end && cuts->seconds[to] == cuts->seconds[to - 1]) /* layers that take no time */
+            to++;
+        first = from > first ? from : first;
+        end = to < end ? to : end;
+    }
+    for (int k = first; k < end; k++)
+        if (is_below(cuts, f.start, k) && is_below(cuts, k, f.j))
+            try_cut(search, best, f, k);
+    return end > first ? end - first : 0;
+}
+
+static _Noreturn void refuse_size(const struct cuts *cuts, const struct machines *machines) {
+    die("%s: %d places for a cut and %d ranks are too many to try them all; merge layers that belong together, "
+        "or give the ranks in levels of groups",
+        cuts->profile->name, cuts->n - 2, count_machines(machines));
+}
+
 /* Fills best[j * (machines + 1) + m] for the cuts j behind `start`. */
 static void search_from(const struct search *search, int start, struct best *best) {
     const struct cuts *cuts = search->cuts;
     int all = search->level.machines, n = cuts->n;
+    double tries = 0;
     for (int j = start + 1; j < n; j++) {
-        if (!cuts->below[start * n + j])
+        if (!is_below(cuts, start, j))
             continue;
-        struct best *row = best + j * (all + 1);
-        for (int m = 1; m <= all; m++)
+        struct best *row = best + (size_t)j * (size_t)(all + 1);
+        for (int m = 1; m <= all; m++) {
             row[m] = (struct best){seconds_of(search, start, j, 0, m), start, m};
-        for (int k = start + 1; k < j; k++) {
-            if (!cuts->below[start * n + k] || !cuts->below[k * n + j])
-                continue;
-            const struct best *before = best + k * (all + 1);
-            double transfer = search->machines->transfers ? 2 * cuts->crossing[k] / search->level.bandwidth : 0;
-            for (int m = 2; m <= all; m++)
-                for (int last = 1; last < m && transfer < row[m].seconds; last++) {
-                    double seconds = fmax(before[m - last].seconds, transfer);
-                    if (seconds < row[m].seconds)
-                        seconds = fmax(seconds, seconds_of(search, k, j, m - last, last));
-                    if (seconds < row[m].seconds)
-                        row[m] = (struct best){seconds, k, last};
-                }
+            struct best before = j > start + 1 && !cuts->below ? row[m - all - 1] : row[m];
+            for (int k = before.from; before.from > start && k <= before.from + 1 && k < j; k++)
+                try_cut(search, best, (struct family){start, j, m, before.machines}, k);
+            for (int last = 1; last < m; last++)
+                tries += 1 + try_cuts(search, best, (struct family){start, j, m, last});
         }
+        if (tries > MOST_TRIES)
+            refuse_size(cuts, search->machines);
     }
 }
 
@@ -171,10 +242,8 @@ static void expand(struct partition *p, const struct search *search, int level, 
 
 /* One machine, the fastest; all machines with the whole model on each. */
 static void compare_times(struct partition *p, const struct cuts *cuts, const struct machines *machines) {
-    double fastest = 1, seconds = cuts->seconds[cuts->n - 1];
-    for (int i = 0; machines->speed && i < machines->level[0].machines; i++)
-        fastest = i == 0 ? machines->speed[0] : fmax(fastest, machines->speed[i]);
-    p->one = seconds / fastest;
+    double seconds = cuts->seconds[cuts->n - 1];
+    p->one = seconds / fastest_of(machines);
     p->parallel = seconds / slowest_of(machines->speed, 0, machines->level[0].machines);
     for (int i = 0; i < machines->nlevels; i++) {
         struct level level = machines->level[i];
@@ -183,17 +252,15 @@ static void compare_times(struct partition *p, const struct cuts *cuts, const st
     }
 }
 
-/* Refuses what would take many minutes. */
+/* Refuses what would take many minutes. Of a chain on one level, search_from does that, where it does. */
 static void check_size(const struct cuts *cuts, const struct machines *machines) {
     double n = cuts->n, steps = 0;
     for (int i = 0; i < machines->nlevels; i++) {
         double m = machines->level[i].machines;
         steps += (i < machines->nlevels - 1 ? n / 3 : 1) * n * n / 2 * m * m / 2;
     }
-    if (steps > 2e11)
-        die("%s: %d places for a cut and %d ranks are too many to try them all; merge layers that belong together, "
-            "or give the ranks in levels of groups",
-            cuts->profile->name, cuts->n - 2, count_machines(machines));
+    if (steps > MOST_TRIES && (cuts->below || machines->nlevels > 1))
+        refuse_size(cuts, machines);
 }
 
 struct partition *find_partition(const struct cuts *cuts, const struct machines *machines) {
@@ -202,7 +269,8 @@ struct partition *find_partition(const struct cuts *cuts, const struct machines 
     int top = machines->nlevels - 1, last = cuts->n - 1, first = 0, after = 0;
     check_size(cuts, machines);
     for (int i = 0; i <= top; i++)
-        search[i] = (struct search){cuts, machines, machines->level[i], i > 0 ? times_of(&search[i - 1]) : NULL};
+        search[i] = (struct search){cuts, machines, machines->level[i], i > 0 ? times_of(&search[i - 1]) : NULL,
+                                    fastest_of(machines)};
     int all = machines->level[top].machines;
     p->seconds = best_from(&search[top], 0)[last * (all + 1) + all].seconds;
     if (isinf(p->seconds))

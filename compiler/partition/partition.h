@@ -32,20 +32,26 @@ void emit_costs(struct text *out, const struct profile *profile, const char *mea
 /* cuts.c: all sets of layers that have, with each layer, all layers before it: a cut is between such a set and the
  * rest. Their last layers are the antichains of PipeDream's code. Cut 0 is before all layers, cut n - 1 behind all of
  * them; in a chain, cut i has i layers before it. */
-enum { MOST_CUTS = 2048 };
+enum { MOST_CUTS = 2048 }; /* of a graph with branches */
 struct cuts {
     const struct profile *profile;
     int n;
-    bool *below;                      /* [i * n + j]: the set of i is a proper part of that of j */
+    bool *below;                      /* [i * n + j]: the set of i is a proper part of that of j; of a chain NULL */
     double *seconds, *kept, *weights; /* of all layers before the cut */
     double *crossing;                 /* bytes of outputs before the cut that layers behind it read */
-    uint64_t *set;                    /* [i * words + layer / 64] */
+    uint64_t *set;                    /* [i * words + layer / 64]; of a chain NULL */
     int words;
 };
-/* Dies if there are more than MOST_CUTS. */
+/* Dies if a graph with branches has more than MOST_CUTS. */
 struct cuts *find_cuts(const struct profile *profile);
+/* Whether cut i, of a lower number than j, can be a cut of what is before j. */
+static inline bool is_below(const struct cuts *cuts, int i, int j) {
+    return !cuts->below || cuts->below[i * cuts->n + j];
+}
 /* Whether the layer stands between the cuts i and j. */
 static inline bool is_between(const struct cuts *cuts, int i, int j, int layer) {
+    if (!cuts->set)
+        return layer >= i && layer < j;
     int word = layer / 64, bit = layer % 64;
     return (cuts->set[j * cuts->words + word] & ~cuts->set[i * cuts->words + word]) >> bit & 1;
 }
@@ -83,8 +89,8 @@ struct partition {
 };
 
 /* partition.c: the partition with the fewest seconds per minibatch that uses all machines. Cut i is replaced by later
- * ones only if those are faster. Time: cuts^2 machines^2 of the last level; of a level below, cuts^3 machines^2. Dies
- * if memory does not suffice. */
+ * ones only if those are faster. Time: cuts^2 machines^2 of the last level, but in a chain mostly cuts machines^2; of a
+ * level below, cuts^3 machines^2. Dies if memory does not suffice. */
 struct partition *find_partition(const struct cuts *cuts, const struct machines *machines);
 
 /* emit_partition.c: the partition as a schedule script; costs: with the layers' times as its costs. */

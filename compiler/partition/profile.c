@@ -1,3 +1,5 @@
+#include "base/heap.h"
+#include "base/map.h"
 #include "partition.h"
 #include <math.h>
 #include <stdlib.h>
@@ -5,8 +7,9 @@
 
 /* One line of the file at a time, for messages that show it. */
 struct lines {
-    const char *name, *text, *at; /* at: where the line begins */
+    const char *name, *text, *end, *at; /* at: where the line begins */
     int line;
+    struct map ids; /* the layers by their ids */
 };
 
 #define fail(lines, where, ...)                                                                                        \
@@ -17,7 +20,7 @@ static bool next_line(struct lines *lines) {
         lines->at = lines->text;
     else
         lines->at += strcspn(lines->at, "\n") + 1;
-    return lines->at <= lines->text + strlen(lines->text) && *lines->at;
+    return lines->at < lines->end;
 }
 
 static bool is_blank(const char *s) { return s[strspn(s, " \t")] == '\n' || !s[strspn(s, " \t")]; }
@@ -88,11 +91,15 @@ static void read_figures(const struct lines *lines, const char *s, struct profil
     layer->weights = value[3];
 }
 
-static int find_layer(const struct profile *p, const char *id) {
-    for (int i = 0; i < p->nlayers; i++)
-        if (strcmp(p->layer[i].id, id) == 0)
-            return i;
-    return -1;
+/* Where in the map the layer of that id is or belongs. */
+static uint32_t slot_of(const struct profile *p, const struct map *ids, const char *id) {
+    uint64_t hash = 0;
+    for (const char *c = id; *c; c++)
+        hash = hash_add(hash, *c);
+    uint32_t at = map_start(ids, hash);
+    while (ids->slot[at] && strcmp(p->layer[ids->slot[at] - 1].id, id) != 0)
+        at = map_next(ids, at);
+    return at;
 }
 
 static void read_layers(struct profile *p, struct lines lines) {
@@ -107,11 +114,13 @@ static void read_layers(struct profile *p, struct lines lines) {
             fail(&lines, lines.at,
                  "expected a layer: node1 -- NAME -- forward_compute_time=..., backward_compute_time=..., "
                  "activation_size=..., parameter_size=...; an edge begins with a tab");
-        if (find_layer(p, layer.id) >= 0)
+        int32_t *slot = &lines.ids.slot[slot_of(p, &lines.ids, layer.id)];
+        if (*slot)
             fail(&lines, lines.at, "there are two layers %s", layer.id);
         read_figures(&lines, figures, &layer);
         GROW(p->layer, cap, (size_t)p->nlayers + 1);
         p->layer[p->nlayers++] = layer;
+        *slot = p->nlayers;
     }
     if (p->nlayers == 0)
         die("%s: has no layers; a profile is PipeDream's graph.txt, a line per layer: node1 -- NAME -- "
@@ -130,7 +139,7 @@ static void read_edges(struct profile *p, struct lines lines) {
             if (!end[i])
                 fail(&lines, lines.at + 1, "expected an edge, such as node1 -- node2");
             const char *id = cell(end[i], &rest);
-            layer[i] = find_layer(p, id);
+            layer[i] = lines.ids.slot[slot_of(p, &lines.ids, id)] - 1;
             if (layer[i] < 0)
                 fail(&lines, end[i], "there is no layer %s", id);
             if (i == 0)
@@ -143,12 +152,12 @@ static void read_edges(struct profile *p, struct lines lines) {
     }
 }
 
-/* Whether an edge ends (or begins) at the layer. */
-static bool has_edge(const struct profile *p, int layer, bool ends) {
+/* Per layer, whether an edge ends (or begins) there. */
+static bool *have_edges(const struct profile *p, bool ends) {
+    bool *have = NEW(bool, p->nlayers);
     for (int i = 0; i < p->nedges; i++)
-        if ((ends ? p->edge[i].to : p->edge[i].from) == layer)
-            return true;
-    return false;
+        have[ends ? p->edge[i].to : p->edge[i].from] = true;
+    return have;
 }
 
 /* Leaves out layers, with their edges, and numbers the others anew. to: the new numbers; -1: left out. */
@@ -172,40 +181,74 @@ static void renumber(struct profile *p, const int *to) {
 
 static void leave_out(struct profile *p, const char *what, bool source) {
     int *to = NEW(int, p->nlayers), n = 0;
+    const bool *stays = have_edges(p, source);
     for (int i = 0; i < p->nlayers; i++)
-        to[i] = strncmp(p->layer[i].what, what, strlen(what)) == 0 && !has_edge(p, i, source) ? -1 : n++;
+        to[i] = strncmp(p->layer[i].what, what, strlen(what)) == 0 && !stays[i] ? -1 : n++;
     if (n == 0)
         die("%s: all its layers are called %s", p->name, what);
     renumber(p, to);
 }
 
-/* Each layer behind those before it; of several, the one that is first in the file. */
+/* Edges by the layer they begin at: those of layer l lead to to[at[l] .. at[l + 1]). */
+struct ways {
+    int *at, *to;
+};
+
+static struct ways ways_of(const struct profile *p) {
+    struct ways ways = {NEW(int, p->nlayers + 2), NEW(int, p->nedges)};
+    for (int i = 0; i < p->nedges; i++)
+        ways.at[p->edge[i].from + 2]++;
+    for (int l = 0; l < p->nlayers; l++)
+        ways.at[l + 2] += ways.at[l + 1];
+    for (int i = 0; i < p->nedges; i++)
+        ways.to[ways.at[p->edge[i].from + 1]++] = p->edge[i].to;
+    return ways;
+}
+
+static inline bool comes_first(int a, int b) { return a < b; }
+HEAP(ready, int, comes_first)
+
+static _Noreturn void refuse_cycle(const struct profile *p, const int *to) {
+    int on = 0;
+    while (to[on] >= 0)
+        on++;
+    die("%s: its edges make a cycle, on which or behind which %s is", p->name, p->layer[on].id);
+}
+
+/* Sorts each layer behind those before it; of several, the one that is first in the file comes first. */
 static void sort_layers(struct profile *p) {
     int *to = NEW(int, p->nlayers), *before = NEW(int, p->nlayers);
-    for (int i = 0; i < p->nlayers; i++)
-        to[i] = -1;
+    struct ways ways = ways_of(p);
+    struct ready ready = {0};
     for (int i = 0; i < p->nedges; i++)
         before[p->edge[i].to]++;
+    for (int i = 0; i < p->nlayers; i++) {
+        to[i] = -1;
+        if (!before[i])
+            ready_push(&ready, i);
+    }
     for (int n = 0; n < p->nlayers; n++) {
-        int next = 0;
-        while (next < p->nlayers && (to[next] >= 0 || before[next] > 0))
-            next++;
-        if (next == p->nlayers) {
-            int on = 0;
-            while (to[on] >= 0)
-                on++;
-            die("%s: its edges make a cycle, on which or behind which %s is", p->name, p->layer[on].id);
-        }
+        if (!ready.n)
+            refuse_cycle(p, to);
+        int next = ready_pop(&ready);
         to[next] = n;
-        for (int i = 0; i < p->nedges; i++)
-            before[p->edge[i].to] -= p->edge[i].from == next;
+        for (int i = ways.at[next]; i < ways.at[next + 1]; i++)
+            if (--before[ways.to[i]] == 0)
+                ready_push(&ready, ways.to[i]);
     }
     renumber(p, to);
 }
 
+static size_t count_lines(const char *text) {
+    size_t n = 1;
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
 struct profile *read_profile(const char *name, const char *text) {
     struct profile *p = NEW(struct profile, 1);
-    struct lines lines = {.name = name, .text = text};
+    struct lines lines = {.name = name, .text = text, .end = text + strlen(text), .ids = map_new(count_lines(text))};
     p->name = name;
     read_layers(p, lines);
     read_edges(p, lines);

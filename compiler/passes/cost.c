@@ -141,6 +141,55 @@ static void cut_evenly(const double *cost, int n, int k, int *open) {
     }
 }
 
+/* Fills the stages one after the other, each for at most `limit` at its speed; returns whether all units found room. */
+static bool fill_stages(const double *cost, int n, int k, const double *speed, double limit, int *open) {
+    int u = 0;
+    for (int s = 0; s < k; s++) {
+        double sum = 0;
+        open[s] = u;
+        do
+            sum += cost[u++];
+        while (u < n - (k - s - 1) && sum + cost[u] <= limit * speed[s]);
+        if (sum > limit * speed[s])
+            return false;
+    }
+    open[k] = u;
+    return u == n;
+}
+
+/* Where ranks are of unequal speed, the slowest stage is as fast as possible. */
+static void cut_by_speed(const double *cost, int n, int k, const double *speed, int *open) {
+    double low = 0, high = 0, slowest = INFINITY;
+    for (int u = 0; u < n; u++)
+        high += cost[u];
+    for (int s = 0; s < k; s++)
+        slowest = fmin(slowest, speed[s]);
+    high /= slowest;
+    for (int i = 0; i < 100; i++) {
+        double middle = (low + high) / 2;
+        if (fill_stages(cost, n, k, speed, middle, open))
+            high = middle;
+        else
+            low = middle;
+    }
+    fill_stages(cost, n, k, speed, high, open);
+}
+
+/* Per stage, as scripts count, the speed of the slowest rank that computes it; NULL: all are alike. */
+static double *stage_speeds(const struct spec *sp, int stages) {
+    double *speed = NEW(double, stages);
+    bool alike = true;
+    for (int s = 0; s < stages; s++)
+        speed[s] = INFINITY;
+    for (const struct job *j = sp->job; sp->speed && j < sp->job + sp->njobs; j++) {
+        double *of = &speed[sp->names.member ? sp->names.member[j->s].stage : j->s];
+        *of = fmin(*of, sp->speed[j->rank]);
+    }
+    for (int s = 1; s < stages; s++)
+        alike &= speed[s] == speed[0];
+    return alike ? NULL : speed;
+}
+
 static void cut_as_told(const struct model *m, int stages, int *open) {
     assert(m->ncut == stages - 1);
     open[0] = 0;
@@ -160,7 +209,8 @@ static void whole_costs(const struct model *m, double *cost) {
         cost[u] = round((m->cost[u].forward + m->cost[u].backward) / all * 0x1p50);
 }
 
-static int *cut(const struct model *m, const struct rt_layer *all, int stages) {
+static int *cut(const struct spec *sp, const struct rt_layer *all, int stages) {
+    const struct model *m = sp->model;
     if (stages > m->nunits)
         die("the model has %d units (a unit is a layer, or a residual block as a whole), too few for %d stages; use "
             "at most %d stages, or more layers",
@@ -173,8 +223,11 @@ static int *cut(const struct model *m, const struct rt_layer *all, int stages) {
     if (m->cost)
         whole_costs(m, cost);
     int *open = NEW(int, stages + 1);
+    const double *speed = m->cut ? NULL : stage_speeds(sp, stages);
     if (m->cut)
         cut_as_told(m, stages, open);
+    else if (speed)
+        cut_by_speed(cost, m->nunits, stages, speed, open);
     else
         cut_evenly(cost, m->nunits, stages, open);
     return open;
@@ -306,7 +359,7 @@ static void check_rows(const struct spec *sp) {
 static void stages_of_model(struct stage *st, struct spec *sp) {
     const struct model *m = sp->model;
     struct rt_layer *all = shape(m);
-    int stages = script_stages(&sp->names, sp->stages), *open = cut(m, all, stages), from = 0;
+    int stages = script_stages(&sp->names, sp->stages), *open = cut(sp, all, stages), from = 0;
     bool divided = false;
     check_rows(sp);
     if (sp->sliced)
@@ -351,7 +404,7 @@ static void stages_of_costs(struct stage *st, const struct spec *sp) {
     const struct model *m = sp->model;
     if (sp->names.member)
         die("%s: a model of costs has no layers that a team could divide; give one with layers", sp->file);
-    int *open = cut(m, NULL, sp->stages);
+    int *open = cut(sp, NULL, sp->stages);
     for (int s = 0; s < sp->stages; s++)
         fill_costs(&st[s], sp, s, m->cost + open[s], open[s + 1] - open[s]);
 }
@@ -475,6 +528,7 @@ struct stage *cost_stages(struct spec *sp) {
             stage_of_units(&st[s]);
     if (sp->model)
         bare_sets(sp, st);
+    find_whole(sp, st);
     if (sp->update)
         refuse_unversioned(sp);
     take_clip(sp);

@@ -35,6 +35,8 @@ void refuse_unversioned(const struct spec *sp);
 void find_stops(struct stage *st, const struct spec *sp);
 /* Sets sp->exchange, for all to see that check a program. */
 void list_exchanges(struct spec *sp, const struct stage *st);
+/* cost_teams.c: sets names.whole. */
+void find_whole(struct spec *sp, const struct stage *st);
 /* Sets job.exchange: a team starts and ends together, as its slowest member does. */
 void wait_for_team(const struct spec *sp, const struct stage *st);
 /* Sets what two jobs at once take; a team's members all take as long as the slowest. */

@@ -127,6 +127,24 @@ void find_stops(struct stage *st, const struct spec *sp) {
 
 /* ---- times ---- */
 
+/* Whether the members of a team have some parameters of a stage whole: norms, say. */
+static bool has_whole_parameters(const struct model *m, const struct stage *st) {
+    for (const struct rt_layer *l = st->rt.layer; l < st->rt.layer + st->rt.nlayers; l++) {
+        struct rt_parameters all = parameters_of(&m->rt, l, false);
+        for (int i = 0; i < all.n && l->set == SET_OWN; i++)
+            if (all.at[i].split == SPLIT_NONE)
+                return true;
+    }
+    return false;
+}
+
+void find_whole(struct spec *sp, const struct stage *st) {
+    bool *whole = NEW(bool, sp->stages), any = false;
+    for (int s = 0; sp->names.member && sp->model && s < sp->stages; s++)
+        any |= whole[s] = sp->names.member[s].place >= 0 && has_whole_parameters(sp->model, &st[s]);
+    sp->names.whole = any ? whole : NULL;
+}
+
 void list_exchanges(struct spec *sp, const struct stage *st) {
     sp->exchange = sp->names.member ? NEW(struct exchanges, (int64_t)sp->stages * NDIRS) : NULL;
     for (int s = 0; sp->exchange && s < sp->stages; s++)

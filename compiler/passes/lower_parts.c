@@ -345,28 +345,17 @@ static struct lists find_all_parts(struct build *build, int contributions) {
 
 /* ---- teams ---- */
 
-/* Members of a team have some parameters whole: norms, say. Each updates its own copy, by a gradient that all compute
- * alike; the copies stay equal to the bit only if all add it up in the same order. */
-static bool has_whole_parameters(const struct build *build, int set) {
-    const struct stage *st = &build->st[set];
-    for (int l = 0; build->sp->model && l < st->rt.nlayers; l++) {
-        struct rt_parameters all = parameters_of(&build->sp->model->rt, &st->rt.layer[l], false);
-        for (int i = 0; i < all.n && st->rt.layer[l].set == SET_OWN; i++)
-            if (all.at[i].split == SPLIT_NONE)
-                return true;
-    }
-    return false;
-}
-
-/* So each part of one member's sum has the same microbatches as a part of the other's, and goes to the same place. */
+/* What members have whole stays equal to the bit only if all add up its gradient in one order. So each part of one
+ * member's sum has the same microbatches as a part of the other's, and goes to the same place. */
 static void check_members(const struct build *build) {
     const struct spec *sp = build->sp;
     int32_t *back = NEW(int32_t, build->nparts + 1); /* per part of a member: the first member's */
     memset(back, -1, sizeof *back * ((size_t)build->nparts + 1));
-    for (int32_t i = 0; sp->names.member && i < sp->njobs * NSETS; i++) {
+    for (int32_t i = 0; sp->names.whole && i < sp->njobs * NSETS; i++) {
         int32_t j = i / NSETS, which = i % NSETS, first = gang_of(sp, j), a = build->part_of[first * NSETS + which],
                 b = build->part_of[i];
-        if (which == SET_SHARED || first == j || a < 0 || !has_whole_parameters(build, build->part[b].set))
+        if (which == SET_SHARED || first == j || a < 0 || build->part[b].set >= sp->stages ||
+            !sp->names.whole[build->part[b].set])
             continue;
         const struct part *one = &build->part[a], *two = &build->part[b];
         back[b] = back[b] < 0 ? a : back[b];

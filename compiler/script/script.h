@@ -32,8 +32,8 @@ struct script {
     size_t size;
     lua_State *L, *running; /* its state, and the coroutine last seen running */
     struct settings *set;
-    int wanted; /* of a schedule whose updates are jobs: the microbatches to write out; 0: all */
-    int later;  /* and how many microbatches later the jobs are that its functions are asked about */
+    int wanted;          /* of a schedule whose updates are jobs: the microbatches to write out; 0: all */
+    int later;           /* and how many microbatches later the jobs are that its functions are asked about */
     struct param *param; /* as declared */
     size_t nparams, params_capacity;
     int line; /* where schedule, model or cluster was called */
@@ -47,6 +47,7 @@ struct script {
     int64_t inside;       /* part of `used` charged to library functions; the last one charged */
     const char *library;
     int64_t filling; /* part of `used` charged for allocations */
+    int64_t nesting; /* part of `used` charged for calls nested deep */
     double effort;   /* the largest share of any limit used so far: at most 1 */
 
     /* The error that ends the load: the first one recorded stays, whatever the script catches. */
@@ -80,6 +81,7 @@ int push_slice(struct script *script, int b);
  * when its budget is used up; a library function first gives its name with enter. */
 void enter(lua_State *L, const char *function);
 void spend(lua_State *L, int64_t instructions);
+int64_t cost_of_frames(lua_State *L);           /* of unwinding to here: instructions */
 bool script_ended(const struct script *script); /* by a limit or an error that the running code has not noticed yet */
 
 /* script_library.c, script_pattern.c: library functions that charge instructions as they run. */
@@ -137,7 +139,7 @@ double number_field(const struct table *table, const char *field, double otherwi
 /* Parses a direction F, R, I, B or W; -1: none of them. */
 int direction(const char *s, size_t n);
 void put_value(struct text *out, lua_State *L, int index); /* of a parameter, as -D takes it */
-int script_params(lua_State *L); /* params { name = default, … } */
+int script_params(lua_State *L);                           /* params { name = default, … } */
 /* The value of the last -D of that name, which then counts as used; NULL: none, or it is a parameter of the script. */
 const char *undeclared_setting(struct script *script, const char *name);
 

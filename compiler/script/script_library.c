@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <string.h>
 
-enum { ELEMENT = 8, FAILURE = 200 }; /* instructions: per element moved, per error caught */
+enum { ELEMENT = 8, FAILURE = 500 }; /* instructions: per element moved, per error caught */
 
 int call_original(lua_State *L) {
     lua_pushvalue(L, lua_upvalueindex(1));
@@ -149,7 +149,7 @@ static int caught(lua_State *L, int status, lua_KContext below) {
     if (status == LUA_OK || status == LUA_YIELD)
         return lua_gettop(L) - (int)below;
     enter(L, "pcall");
-    spend(L, FAILURE);
+    spend(L, FAILURE + cost_of_frames(L));
     lua_pushboolean(L, false);
     lua_insert(L, -2);
     return 2;

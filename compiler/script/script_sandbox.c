@@ -2,6 +2,8 @@
  * times, so that the same script ends the same way on every machine, every time.
  * - Instructions: a hook counts them. A pcall can catch the error it raises, so it keeps raising it. An instruction on
  *   long strings or many values counts as more, depending on what the hook finds in its reach.
+ * - Nested calls: Lua allocates a frame for each, frees it when an error unwinds it, and visits all that are left. So a
+ *   call deep in others counts as more, and a caught error for each frame below it.
  * - Library calls: the hook does not run inside C functions. Those whose work a script controls charge it as
  *   instructions themselves, as they run (script_library.c, script_pattern.c).
  * - Memory: the allocator refuses requests beyond a limit, and records it. Allocations count as instructions. */
@@ -15,7 +17,7 @@ enum {
     CALL_BUDGET = 10000000 / FUZZ_SHARE,  /* for a call of w, n, … */
     CALL_SHARE = 100000 / FUZZ_SHARE,
     MEMORY_LIMIT = (384 << 20) / FUZZ_HEAP, /* bytes of Lua's heap */
-    OBJECT = 4,                             /* instructions: making and collecting a string, a table, … */
+    OBJECT = 8,                             /* instructions: making and collecting a string, a table, … */
     BYTES_PER_INSTRUCTION = 32,             /* and filling it */
     FRESH_BYTES = 2,                        /* or, if large enough to need new pages, */
     FRESH = 1 << 16,                        /* from this many bytes on */
@@ -24,6 +26,9 @@ enum {
     HUGE_STEP = 7,                          /* every this many instructions */
     MANY = 256,                             /* values above which a call or return counts as more */
     MANY_METATABLES = 32,                   /* set before the hook looks for long chains of __index */
+    DEEP = 32,                              /* nested calls beyond which the hook counts calls, too: */
+    DEEP_CALL = 64,                         /* instructions: making and unwinding a frame */
+    FRAME = 8,                              /* and passing one, when an error is caught far below or above it */
 };
 
 struct script *script_of(lua_State *L) {
@@ -108,6 +113,8 @@ static const char *used_by(const struct script *script) {
                       script->library ? script->library : "what it returned");
     if (2 * script->filling > script->used)
         return ", most of them to make strings, tables and functions; does this loop end?";
+    if (2 * script->nesting > script->used)
+        return ", most of them in calls nested deep; does a function call itself without end?";
     return "; does this loop end?";
 }
 
@@ -203,16 +210,32 @@ static int64_t weight(lua_State *L, lua_Debug *ar) {
     return 1 + values / VALUES + (bytes > LONG_STRING ? (int64_t)bytes / BYTES : 0) + (chain > SHORT_CHAIN ? chain : 0);
 }
 
+int64_t cost_of_frames(lua_State *L) {
+    lua_Debug ar;
+    int n = 1;
+    while (n < LUAI_MAXSTACK && lua_getstack(L, n, &ar)) /* doubling: each test walks all frames again */
+        n *= 2;
+    return (int64_t)FRAME * n;
+}
+
+/* What the hook is called for. */
+static int events(lua_State *L) {
+    lua_Debug ar;
+    return lua_getstack(L, DEEP, &ar) ? LUA_MASKCOUNT | LUA_MASKCALL : LUA_MASKCOUNT;
+}
+
 static void on_count(lua_State *L, lua_Debug *ar) {
     struct script *script = script_of(L);
-    int step = script->longest > HUGE_STRING ? HUGE_STEP : HOOK_STEP;
+    int step = script->longest > HUGE_STRING ? HUGE_STEP : HOOK_STEP, mask = events(L);
+    bool call = ar->event != LUA_HOOKCOUNT;
     script->running = L;
     if (!script_ended(script))
-        charge(script, lua_gethookcount(L) * weight(L, ar));
+        charge(script, call ? DEEP_CALL : lua_gethookcount(L) * weight(L, ar));
+    script->nesting += call ? DEEP_CALL : 0;
     if (script_ended(script))
         lua_sethook(L, on_count, LUA_MASKCOUNT, 1); /* from now on at every instruction: no pcall gets far */
-    else if (lua_gethookcount(L) != step)
-        lua_sethook(L, on_count, LUA_MASKCOUNT, step); /* what was charged outside of calls is forgiven */
+    else if (!call && (lua_gethookcount(L) != step || lua_gethookmask(L) != mask))
+        lua_sethook(L, on_count, mask, step); /* what was charged outside of calls is forgiven */
     if (script->starved || script->refused)
         script_fail(L, script->refused_line, 0, "%s", memory_text(script));
     if (script->error)
@@ -224,7 +247,7 @@ static void on_count(lua_State *L, lua_Debug *ar) {
 static double larger(double x, double y) { return x > y ? x : y; }
 
 static void begin_count(struct script *script, int64_t budget) {
-    script->used = script->inside = script->filling = 0;
+    script->used = script->inside = script->filling = script->nesting = 0;
     script->library = NULL;
     script->budget = budget;
 }

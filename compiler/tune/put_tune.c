@@ -159,8 +159,9 @@ static void put_improvement(struct text *out, const struct ranking *ranking, con
 
 void put_tuned(struct text *out, const struct ranking *ranking, const struct improvement *improvement, bool ascii) {
     const struct search_space *space = ranking->space;
-    put(out, "%s on %d ranks, %lld rows a step\n\n", script_name(space->args->model), space->workers,
-        (long long)space->step_rows);
+    int context = ranking->answer[ranking->best[0]].context;
+    put(out, "%s on %d ranks, %lld rows a step%s\n\n", script_name(space->args->model), space->workers,
+        (long long)space->step_rows, context ? format(", %d tokens a row", context) : "");
     put_best(out, ranking, ascii);
     put_improvement(out, ranking, improvement, ascii);
     put_counts(out, ranking);

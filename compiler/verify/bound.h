@@ -26,7 +26,9 @@ enum {
     MOST_BOUND_RANKS = 4096,
     MOST_ITEMS = 1000000, /* of a class */
     MOST_ARCS = 65536,
-    MOST_STATES = 10000000
+    MOST_STATES = 10000000,
+    MOST_CHOICES = 1 << 20, /* of a cover, besides */
+    STATE_CHOICES = 1024    /* for each of its states */
 };
 /* Each number, and the sum of all times and lags, of all that is taken and of all that is given, is at most this: sums
  * of a few of them cannot overflow. */

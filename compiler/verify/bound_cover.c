@@ -54,7 +54,7 @@ struct walk {
     int64_t next, end;          /* the next event by what x has started, relative; and the end with tails, absolute */
     bool *begun;                /* of spans, per rank used */
     int64_t *reach;             /* of spans, per rank used: its end at the earliest by what x has started, relative */
-    int64_t steps;
+    int64_t steps, choices;     /* so far */
 };
 
 static int by_falling_tail(const void *x, const void *y) {
@@ -397,6 +397,21 @@ static const char *check_choice(struct walk *w, int32_t n) {
                           written_choice(w), written(b, &w->y), (long long)bound));
 }
 
+static void check_limits(struct walk *w, int32_t n) {
+    const struct bound *b = w->b;
+    int64_t most = MOST_CHOICES + (int64_t)STATE_CHOICES * b->cover.n;
+    int line = b->cover.first_line + (int)n;
+    if (++w->choices > most)
+        die_at(
+            b->file, b->src, line, 1,
+            "the ranks have more than %lld choices from this state and those before it, and a cover of %d state%s may "
+            "leave no more to check; ranks that start one after another leave fewer",
+            (long long)most, (int)b->cover.n, b->cover.n == 1 ? "" : "s");
+    if (w->steps > MOST_STEPS)
+        die_at(b->file, b->src, line, 1,
+               "checking this cover takes too long: a smaller one, with more states dominated, is needed");
+}
+
 static const char *check_state(struct walk *w, int32_t n) {
     const struct bound *b = w->b;
     const char *why;
@@ -412,9 +427,7 @@ static const char *check_state(struct walk *w, int32_t n) {
     do {
         if ((why = check_choice(w, n)))
             return why;
-        if (w->steps > MOST_STEPS)
-            die("%s:%d: checking this cover takes too long: a smaller one, with more states dominated, is needed",
-                b->file, b->cover.first_line + (int)n);
+        check_limits(w, n);
     } while (next_choice(w));
     return NULL;
 }

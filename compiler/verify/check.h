@@ -121,6 +121,7 @@ struct values {
     struct tensors *scratch;
     struct plan *plan;       /* verify_memory.c */
     struct sums *sums;       /* verify_sums.c */
+    struct orders_of *added; /* verify_members.c */
     struct norms *norms;     /* verify_norm.c */
     struct pool *pool;       /* verify_pieces.c */
     struct meeting *meeting; /* verify_groups.c */
@@ -296,6 +297,16 @@ bool refute_count(struct check *check, int r, int32_t i, int set, int64_t n);
 bool is_own_gradient(struct check *check, int r, int32_t i, const struct arg *dw);
 /* Whether one sum has the contributions of another, a period later. */
 bool is_moved_on(struct check *check, int32_t sum, int32_t later);
+
+/* What a sum is of: of one contribution, ~its stage and its microbatch; else two sums, or of none twice NO_SUM. */
+struct addends {
+    int32_t a, b;
+};
+struct addends addends_of(const struct check *check, int32_t sum);
+
+/* verify_members.c: what the members of a team have whole is added up in one order by all. */
+void members_begin(struct check *check);
+bool adds_in_order(struct check *check, int r, int32_t i, const struct arg *dw);
 
 /* verify_norm.c: the norm by which updates are clipped. */
 bool norms_begin(struct check *check);

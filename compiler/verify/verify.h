@@ -9,7 +9,8 @@
 #define CLAIMS(X)                                                                                                      \
     X(JOBS, "jobs", "every job runs exactly once, on its rank, on the right tensors and weights")                      \
     X(GRADIENTS, "gradients",                                                                                          \
-      "every update adds the sum over all of its microbatches, each exactly once; every home ends with all updates")   \
+      "every update adds the sum over all of its microbatches, each exactly once, and what members of a team have "    \
+      "whole in one order; every home ends with all updates")                                                          \
     X(RACES, "races", "any two accesses to a byte, of which one writes, are ordered")                                  \
     X(MEMORY, "memory",                                                                                                \
       "nothing is read before it is written or after it is freed; live buffers never overlap; "                        \

@@ -3,9 +3,9 @@
  * names says which stages are members of a team, and exchange what each of their directions exchanges. The exchanges of
  * a stage are numbered through, F's first: the n-th moves the buffer mid#2n of each member, which a part has given, and
  * leaves what comes of it in place, a sum, or in mid#(2n + 1); the next part gets that or, of a late one, the part
- * behind it. So a mid is given, then exchanged, or moved on where another takes its place. A part only gets what is exchanged: so its own part before it
- * has given, and so have those of all other members, since the collective runs once all of them have come, each with
- * what its part gave. */
+ * behind it. So a mid is given, then exchanged, or moved on where another takes its place. A part only gets what is
+ * exchanged: so its own part before it has given, and so have those of all other members, since the collective runs
+ * once all of them have come, each with what its part gave. */
 #include "check.h"
 #include <string.h>
 
@@ -79,6 +79,9 @@ static bool are_those_of_script(struct check *check) {
         if (a->stage != b->stage || a->place != b->place || a->size != b->size)
             return refute_all(check, CLAIM_JOBS, "stage %s is member %d of %d; the script says, %d of %d",
                               stage_text(check, s), a->place, a->size, b->place, b->size);
+        if ((has->whole && has->whole[s]) != (want->whole && want->whole[s]))
+            return refute_all(check, CLAIM_JOBS, "stage %s has %s parameters that its team's members have whole",
+                              stage_text(check, s), want->whole && want->whole[s] ? "some" : "no");
     }
     for (int s = 0; s < check->p->stages && (check->p->exchange || check->sp->exchange); s++)
         for (int d = 0; d < NDIRS; d++) {

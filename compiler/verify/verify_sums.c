@@ -52,6 +52,11 @@ void sums_begin(struct check *check) {
 
 int64_t contributions(const struct check *check, int32_t sum) { return check->values->sums->sum[sum].n; }
 
+struct addends addends_of(const struct check *check, int32_t sum) {
+    const struct sum *x = &check->values->sums->sum[sum];
+    return (struct addends){x->a, x->b};
+}
+
 bool join(struct check *check, int32_t *a, int32_t b) {
     struct sums *sums = check->values->sums;
     if (*a == NO_SUM || b == NO_SUM) {
@@ -310,7 +315,8 @@ bool run_update(struct check *check, int r, int32_t i) {
     int32_t before = version_before(check, x);
     if (x->batch >= updates_of(check, set) || (check->p->update && x->batch < 0))
         return refute(check, CLAIM_JOBS, r, i, "stage %d has %d updates", set, updates_of(check, set));
-    if (!is_own_gradient(check, r, i, find_arg(k, x, ROLE_dw, 0)) || !is_clipped(check, r, i))
+    const struct arg *dw = find_arg(k, x, ROLE_dw, 0);
+    if (!is_own_gradient(check, r, i, dw) || !adds_in_order(check, r, i, dw) || !is_clipped(check, r, i))
         return false;
     if (!w || !at_home(&k->buf[w->buf]) || k->buf[w->buf].stage != set)
         return refute(check, CLAIM_GRADIENTS, r, i, "weight(%d) is not at home here", set);

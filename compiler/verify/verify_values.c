@@ -532,6 +532,7 @@ bool values_begin(struct check *check) {
     if (!teams_begin(check) || !sets_begin(check))
         return false;
     sums_begin(check);
+    members_begin(check);
     return updates_begin(check) && memory_begin(check) && norms_begin(check);
 }
 

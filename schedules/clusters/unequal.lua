@@ -1,7 +1,8 @@
 -- Ranks of unequal speed: rank k is speed[k + 1] times as fast as the cost of its jobs says; those not listed are as fast.
--- Links are free.
-local p = params { speed = { 0.5 } }
+-- Links are free. flops: the FLOP per second of a rank of speed 1, which `partition` and `tune` need; 0: costs are in units.
+local p = params { speed = { 0.5 }, flops = 0.0 }
 
 return cluster {
+  flops = p.flops > 0 and p.flops or nil,
   speed = function(rank) return p.speed[rank + 1] or 1 end,
 }

@@ -87,3 +87,6 @@ expect "a class too many" "-:4102: error: more than 4096 classes: too many to ch
 expect "too many classes named" "-:6087: error: more than 65536 classes are named: too many to check" "$(many 4096 33)"
 expect "no text" "pianola: error: -: byte 1 is zero: this is no text" \
     "$(printf 'p\0' | timeout 60 "$PIANOLA" check-bound - 2>&1)"
+
+# 16 ranks that may each start one of three classes, or nothing, have 4^16 choices.
+unreadable branching '' 55 'the ranks have more than 1049600 choices from this state and those before it, and a cover of 1 state may leave no more to check; ranks that start one after another leave fewer'

@@ -185,4 +185,8 @@ for topic in check show compare diff compile run verify check-bound export-weigh
     "$PIANOLA" help $topic >/dev/null 2>&1
     expect "help $topic" 0 $?
 done
+
+expect "how much memory a large schedule may take is said beforehand" "pianola: 1f1b has 2000000 jobs; compiling them takes up to about 4 GB of memory" \
+    "$("$PIANOLA" check schedules/1f1b.lua -D workers=1 -D stages=1 -D batches=1000000 2>&1 >/dev/null | head -n 1)"
+expect "not of a small one" "" "$("$PIANOLA" check schedules/1f1b.lua 2>&1 >/dev/null)"
 finish

@@ -65,7 +65,12 @@ bool same_part(struct part a, struct part b) {
 
 /* ---- collectives ---- */
 
-static int to_role(int op) { return op_lane[op] == LANE_TEAM ? ROLE_t : op_lane[op] == LANE_GATHER ? ROLE_w : op == OP_ALL_REDUCE_N ? ROLE_norm : ROLE_dw; }
+static int to_role(int op) {
+    return op_lane[op] == LANE_TEAM     ? ROLE_t
+           : op_lane[op] == LANE_GATHER ? ROLE_w
+           : op == OP_ALL_REDUCE_N      ? ROLE_norm
+                                        : ROLE_dw;
+}
 
 /* A team's collective moves bytes as one of these does. */
 static int moves_as(int op) {
@@ -121,7 +126,8 @@ void make_collective(const struct party *party, int n, int me, uint64_t **made) 
     struct span out = to < 0 ? (struct span){0, 0} : span_at(k, x, to);
     for (int64_t b = 0; b < out.n; b++) {
         bool adds = op != OP_ALL_REDUCE && op_accumulates(x->op, ROLE_dw) && !x->first;
-        uint64_t sum = adds ? party[me].seen[to][b] : 0;
+        bool gradient = op_row(x->op)->tensor == K_wgrad;
+        uint64_t sum = adds ? party[me].seen[to][b] : 0, next;
         for (int m = 0; m < n; m++) {
             const struct party *p = &party[m];
             int from = operand_of(p->k, p->x, op == OP_ALL_REDUCE ? to_role(x->op) : ROLE_src);
@@ -137,11 +143,13 @@ void make_collective(const struct party *party, int n, int me, uint64_t **made) 
                 if (b / (in.n < n ? 1 : in.n / n) == m || in.n < n)
                     made[to][b] = p->seen[from][cell(in, in.n < n ? 0 : me * (in.n / n) + b % (in.n / n))];
                 break;
-            case OP_REDUCE_SCATTER: sum += p->seen[from][cell(in, me * out.n + b)]; break;
-            default: sum += p->seen[from][b]; break;
+            default:
+                next = p->seen[from][op == OP_REDUCE_SCATTER ? cell(in, me * out.n + b) : b];
+                sum = gradient ? added(sum, next) : sum + next;
+                break;
             }
         }
-        if (op_row(x->op)->tensor == K_wgrad || op == OP_ALL_REDUCE || op == OP_REDUCE_SCATTER)
+        if (gradient || op == OP_ALL_REDUCE || op == OP_REDUCE_SCATTER)
             made[to][b] = sum & ~STAMP;
     }
     if (src >= 0 && inside_of(k, x, src) >= 0) /* the rest of its source is garbage */

@@ -12,16 +12,22 @@ struct arena { /* of a rank */
     bool *live;     /* per buffer: written, and not yet freed */
     bool *used;     /* per buffer: written at least once */
 };
+struct taken { /* by updates: per byte of the gradient a sum, or 0 */
+    uint64_t *sum;
+    int64_t bytes;
+};
 struct court {
     const struct promise *want;
     struct order z;
-    struct arena *of;   /* per rank */
-    uint64_t ***seen;   /* [number][operand]: what it read when it started */
-    int32_t *ran;       /* per job: the number of its instruction, the last part's, or -1 */
-    int32_t *began;     /* the same of its first part */
-    int32_t *halfway;   /* per rank and workspace: the job of which the next part is to come, or -1 */
-    int *parts;         /* likewise: how many of its parts have come */
-    const char *formal; /* the first false statement */
+    struct arena *of;     /* per rank */
+    uint64_t ***seen;     /* [number][operand]: what it read when it started */
+    int32_t *ran;         /* per job: the number of its instruction, the last part's, or -1 */
+    int32_t *began;       /* the same of its first part */
+    int32_t *halfway;     /* per rank and workspace: the job of which the next part is to come, or -1 */
+    int *parts;           /* likewise: how many of its parts have come */
+    const char *formal;   /* the first false statement */
+    struct taken **taken; /* of sums with an order, by first member's stage and update */
+    const char *order;    /* the first update that takes another order */
 };
 
 static const char *said(struct court *c, int number, const char *what) {
@@ -73,32 +79,6 @@ static const char *check_apart(const struct court *c, int number) {
                 !lies_in(k, x, b, a) && !(grows_here(k, x, a) && operand(k, x, b).role == ROLE_wstash))
                 return told(&c->z, number, "it writes over its own %s", role_name[operand(k, x, a).role]);
     }
-    return NULL;
-}
-
-/* For a program known only by its text: a stage can keep what it reads, whose gradient is as large; and an optimizer
- * has state everywhere or nowhere. Otherwise the model gives the sizes. */
-static const char *check_text_sizes(const struct court *c) {
-    int64_t *most = NEW(int64_t, sets_of(c->want));
-    bool state = false;
-    for (int pass = 0; pass < 2; pass++)
-        for (int number = 0; number < c->z.n; number++) {
-            const struct rank *k = &c->z.p->rank[c->z.rank[number]];
-            const struct instr *x = instr_of(&c->z, number);
-            for (int a = 0; a < x->narg; a++) {
-                int role = operand(k, x, a).role;
-                int64_t bytes = k->buf[operand(k, x, a).buf].bytes;
-                state |= role == ROLE_opt;
-                if (pass == 0 && x->op == OP_F && role == ROLE_x)
-                    most[x->stage] = bytes > most[x->stage] ? bytes : most[x->stage];
-                if (pass == 1 && bytes < most[x->stage] && (role == ROLE_input || role == ROLE_dx))
-                    return told(&c->z, number, "%s is smaller than what the stage reads", role_name[role]);
-            }
-            int w = operand_of(k, x, ROLE_w);
-            if (pass == 1 && x->op == OP_U && state && operand_of(k, x, ROLE_opt) < 0 && w >= 0 &&
-                k->buf[operand(k, x, w).buf].bytes > 0)
-                return told(&c->z, number, "it has no optimizer state, and others have");
-        }
     return NULL;
 }
 
@@ -371,6 +351,31 @@ static void check_sum(struct court *c, int number) {
             said(c, number, "takes what is not the gradient");
 }
 
+/* Of what a team's members have whole: an update takes a sum of the same order as all others of that gradient. */
+static void check_order_of_sum(struct court *c, int number) {
+    const struct promise *want = c->want;
+    const struct instr *x = instr_of(&c->z, number);
+    int r = c->z.rank[number], dw = operand_of(&c->z.p->rank[r], x, ROLE_dw), set = x->stage;
+    if (dw < 0 || set >= want->sp->stages || !want->sp->names.whole[set])
+        return;
+    struct part own = own_part(want, r, set);
+    int64_t n = span_at(&c->z.p->rank[r], x, dw).n, first = own.from * n, all = own.of * n;
+    struct taken **of = &c->taken[first_member(want, set)];
+    if (!c->z.p->rank[r].buf[operand(&c->z.p->rank[r], x, dw).buf].bytes)
+        return;
+    if (!*of)
+        *of = NEW(struct taken, want->sp->batches + 1);
+    struct taken *taken = &(*of)[x->batch < 0 ? 0 : x->batch];
+    if (!taken->sum)
+        *taken = (struct taken){NEW(uint64_t, all), all};
+    for (int64_t i = 0; i < n; i++) { /* members' gradients may differ in size */
+        uint64_t *sum = &taken->sum[(first + i) * taken->bytes / all];
+        if (*sum && *sum != c->seen[number][dw][i] && !c->order)
+            c->order = told(&c->z, number, "its gradient is summed in another order than that of another member");
+        *sum = c->seen[number][dw][i];
+    }
+}
+
 static const char *end(struct court *c, int number) {
     const struct rank *k = &c->z.p->rank[c->z.rank[number]];
     const struct instr *x = instr_of(&c->z, number);
@@ -386,6 +391,8 @@ static const char *end(struct court *c, int number) {
         return told(&c->z, number, "%s", why);
     if (x->op == OP_U && !c->want->sp->update)
         check_sum(c, number);
+    if (x->op == OP_U && sums_have_order)
+        check_order_of_sum(c, number);
     why = run_frees(c, number, false);
     for (int a = 0; a < x->narg && !why; a++) /* garbage first: a piece of it may be written */
         if (spoils(k, x, a))
@@ -400,14 +407,39 @@ static const char *end(struct court *c, int number) {
 
 static const uint64_t *memory_at(void *of, int r) { return ((const struct court *)of)->of[r].symbol; }
 
-static const char *check_values(struct court *c) {
+static const char *run_events(struct court *c) {
     const struct promise *want = c->want;
     const char *why = NULL;
+    c->seen = NEW(uint64_t **, c->z.n);
+    c->ran = NEW(int32_t, want->sp->njobs);
+    c->began = NEW(int32_t, want->sp->njobs);
+    c->halfway = NEW(int32_t, 2 * c->z.p->workers);
+    c->parts = NEW(int, 2 * c->z.p->workers);
+    memset(c->ran, -1, sizeof *c->ran * (size_t)want->sp->njobs);
+    memset(c->halfway, -1, sizeof *c->halfway * 2 * (size_t)c->z.p->workers);
     open_memory(c);
     for (int r = 0; r < c->z.p->workers && !why; r++)
         why = open_homes(c, r);
     for (int e = 0; e < c->z.nevents && !why; e++)
         why = c->z.event[e] % 2 ? end(c, c->z.event[e] / 2) : start(c, c->z.event[e] / 2);
+    return why;
+}
+
+/* Plays a program whose values are right once more, with sums that have an order. */
+static const char *check_orders_of_sums(const struct court *right) {
+    struct court c = {.want = right->want, .z = right->z};
+    if (!c.want->sp->names.whole)
+        return NULL;
+    c.taken = NEW(struct taken *, c.want->sp->stages);
+    sums_have_order = true;
+    const char *why = run_events(&c);
+    sums_have_order = false;
+    return why ? why : c.order;
+}
+
+static const char *check_values(struct court *c) {
+    const struct promise *want = c->want;
+    const char *why = run_events(c);
     for (int32_t j = 0; j < want->sp->njobs && !why; j++)
         if (c->ran[j] < 0)
             why = format("%s has not run", job_name(NULL, want->sp->job[j].s, want->sp->job[j].b, want->sp->job[j].d));
@@ -511,13 +543,6 @@ static void check_said(struct court *c) {
 static struct judgement judge_straight(const struct promise *wanted, const struct program *p) {
     struct promise own = promise_for(wanted, p), *want = &own;
     struct court c = {.want = want, .z = order_of(p)};
-    c.seen = NEW(uint64_t **, c.z.n);
-    c.ran = NEW(int32_t, want->sp->njobs);
-    c.began = NEW(int32_t, want->sp->njobs);
-    c.halfway = NEW(int32_t, 2 * p->workers);
-    c.parts = NEW(int, 2 * p->workers);
-    memset(c.ran, -1, sizeof *c.ran * (size_t)want->sp->njobs);
-    memset(c.halfway, -1, sizeof *c.halfway * 2 * (size_t)p->workers);
     const char *why = check_form(&c.z);
     if (why)
         return (struct judgement){MALFORMED, why};
@@ -525,13 +550,15 @@ static struct judgement judge_straight(const struct promise *wanted, const struc
     if (!why)
         why = check_operands(&c);
     if (!why && !want->sp->stage)
-        why = check_text_sizes(&c);
+        why = text_size_error(want, &c.z);
     if (!why)
         why = play(&c.z, false);
     if (!why)
         why = play(&c.z, true);
     if (!why)
         why = check_values(&c);
+    if (!why)
+        why = check_orders_of_sums(&c);
     if (why)
         return (struct judgement){WRONG, why};
     close_order(&c.z);

@@ -325,3 +325,31 @@ const char *false_name(const struct promise *want, const struct order *z, int nu
         return "it comes as the part of another round";
     return class_of(a->kind) != class_of(b->kind) ? "it carries what has another name" : NULL;
 }
+
+/* ---- sizes ---- */
+
+/* A stage can keep what it reads, whose gradient is as large; and an optimizer
+ * has state everywhere or nowhere. Otherwise the model gives the sizes. */
+const char *text_size_error(const struct promise *want, const struct order *z) {
+    int64_t *most = NEW(int64_t, sets_of(want));
+    bool state = false;
+    for (int pass = 0; pass < 2; pass++)
+        for (int number = 0; number < z->n; number++) {
+            const struct rank *k = &z->p->rank[z->rank[number]];
+            const struct instr *x = instr_of(z, number);
+            for (int a = 0; a < x->narg; a++) {
+                int role = operand(k, x, a).role;
+                int64_t bytes = k->buf[operand(k, x, a).buf].bytes;
+                state |= role == ROLE_opt;
+                if (pass == 0 && x->op == OP_F && role == ROLE_x)
+                    most[x->stage] = bytes > most[x->stage] ? bytes : most[x->stage];
+                if (pass == 1 && bytes < most[x->stage] && (role == ROLE_input || role == ROLE_dx))
+                    return told(z, number, "%s is smaller than what the stage reads", role_name[role]);
+            }
+            int w = operand_of(k, x, ROLE_w);
+            if (pass == 1 && x->op == OP_U && state && operand_of(k, x, ROLE_opt) < 0 && w >= 0 &&
+                k->buf[operand(k, x, w).buf].bytes > 0)
+                return told(z, number, "it has no optimizer state, and others have");
+        }
+    return NULL;
+}

@@ -76,6 +76,7 @@ struct program *copy_program(const struct program *p);
     X(TEAM_PARTS, team, "two parts of a job change places")                                                            \
     X(TEAM_FREE, team, "what is exchanged is freed early")                                                             \
     X(TEAM_WORK, team, "a job, or a part of it, works in the other workspace")                                         \
+    X(TEAM_SUM, team, "a member adds up its gradient in another order")                                                \
     X(TEAM_MEMBER, team, "an exchange names another member's stage")                                                   \
     X(OTHER_VERSION, period, "a job says that it reads another version of the weights, or all of its stage do")        \
     X(OTHER_UPDATE, period, "an update is another one, on one home or on all")                                         \
@@ -86,6 +87,7 @@ struct program *copy_program(const struct program *p);
     X(TEXT_STAGES, text, "the head names another number of stages")                                                    \
     X(TEXT_BATCHES, text, "the head names another number of microbatches")                                             \
     X(TEXT_TIED, text, "the head names another stage that shares the table, or none")                                  \
+    X(TEXT_DIVIDED, text, "a team is said to have nothing whole, or something")                                        \
     X(TEXT_NEED_LESS, text, "a line of needs lacks a job")                                                             \
     X(TEXT_NEED_OTHER, text, "a line of needs names another job")                                                      \
     X(TEXT_NEED_TWICE, text, "a line of needs names a job twice")                                                      \

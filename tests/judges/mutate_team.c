@@ -183,9 +183,48 @@ static const char *other_member(struct place *m, int i) {
     return "";
 }
 
+/* The part of the job that x is a part of; NULL: the rank has none. */
+static struct instr *part_of_job(struct rank *k, const struct instr *x, int part) {
+    for (struct instr *y = k->ins; y < k->ins + k->nins; y++)
+        if (y->op == x->op && y->stage == x->stage && y->batch == x->batch && y->last == x->last && y->part == part)
+            return y;
+    return NULL;
+}
+
+/* They change places; the one that comes first writes the gradient, as before. */
+static void swap_jobs(struct rank *k, struct instr one, struct instr other) {
+    for (int part = 0; part <= one.last; part++) {
+        struct instr *x = part_of_job(k, &one, part), *y = part_of_job(k, &other, part), was;
+        if (!x || !y)
+            return;
+        was = *x;
+        *x = *y;
+        x->first = was.first;
+        was.first = y->first;
+        *y = was;
+    }
+}
+
+/* Two of its contributions to one gradient change places. */
+static const char *swap_contributions(struct place *m) {
+    const struct instr *one = NULL;
+    for (int n = 0, i = m->i; n < m->k->nins; n++, i = (i + 1) % m->k->nins) {
+        const struct instr *x = &m->k->ins[i];
+        bool adds = (x->op == OP_W || x->op == OP_B) && !x->part;
+        if (adds && one && x->op == one->op && x->stage == one->stage && x->last == one->last) {
+            swap_jobs(m->k, *one, *x);
+            return "";
+        }
+        one = adds && !one ? x : one;
+    }
+    return NULL;
+}
+
 const char *mutate_team(struct place *m, enum mutation how) {
     bool part = how == MUT_TEAM_SIDES || how == MUT_TEAM_PARTS || how == MUT_TEAM_WORK;
     bool either = how == MUT_TEAM_WAIT || how == MUT_TEAM_FREE;
+    if (how == MUT_TEAM_SUM)
+        return swap_contributions(m);
     int i = find(m, either ? draw(m, 2) : !part);
     if (i < 0)
         return NULL;

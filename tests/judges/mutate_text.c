@@ -57,6 +57,17 @@ static char *head(const char *text, const char *word, uint64_t *random) {
     return other_number(text, number, number + strspn(number, "0123456789"), random);
 }
 
+/* A line of a team says otherwise whether its members have parameters whole. */
+static char *divided(const char *text, const struct lines *z, uint64_t *random) {
+    static const char word[] = " divided";
+    int l = line_of(z, "team ", random);
+    const char *end = l < 0 ? NULL : z->at[l] + strcspn(z->at[l], ":\n");
+    if (!end)
+        return NULL;
+    bool said = !strncmp(end - strlen(word), word, strlen(word));
+    return replaced(text, said ? end - strlen(word) : end, end, said ? "" : word);
+}
+
 /* The jobs that a line of needs names, after its colon. */
 static int jobs_of(const char *line, const char *end, const char **at, int most) {
     int n = 0;
@@ -143,6 +154,7 @@ char *mutate_text(const char *text, enum mutation how, uint64_t *random) {
     case MUT_TEXT_STAGES: return head(text, " stages ", random);
     case MUT_TEXT_BATCHES: return head(text, " batches ", random);
     case MUT_TEXT_TIED: return head(text, " tied ", random);
+    case MUT_TEXT_DIVIDED: return divided(text, &z, random);
     case MUT_TEXT_NUMBER: return other_number(text, z.at[l], z.at[l + 1], random);
     case MUT_TEXT_WORD: return other_word(text, random);
     case MUT_TEXT_LINES: return is_header(z.at[l]) || is_header(z.at[l + 1]) ? NULL : move_line(&z, l, l + 1);

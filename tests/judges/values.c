@@ -1,6 +1,8 @@
 /* What each instruction by itself makes of symbols (symbols.h), regardless of when it runs. */
 #include "symbols.h"
 
+bool sums_have_order;
+
 struct span span_of(const struct rank *k, int32_t buf) {
     const struct buf *b = &k->buf[buf];
     if (!b->bytes)
@@ -205,7 +207,7 @@ static const char *norm_error(const struct promise *want, const struct rank *k, 
     int norm = operand_of(k, x, ROLE_norm);
     if ((norm >= 0) != want->sp->clip)
         return norm >= 0 ? "it takes a norm, and nothing is clipped" : "it is not clipped";
-    for (int64_t n = 0; norm >= 0 && n < span_at(k, x, norm).n; n++)
+    for (int64_t n = 0; norm >= 0 && n < span_at(k, x, norm).n && !sums_have_order; n++)
         if (seen[norm][n] != (want->sp->post_validation ? last_norm_symbol : norm_symbol)(want, n))
             return "its norm is not that of all gradients";
     return NULL;
@@ -216,7 +218,7 @@ static uint64_t byte_made(const struct instr *x, int role, uint64_t before, cons
                           const uint64_t in[NROLES], const uint64_t out[NROLES]) {
     switch (x->op) {
     case OP_ADD:
-    case OP_TAKE: return (before + (from ? from[n] : 0)) & ~STAMP;
+    case OP_TAKE: return added(before, from ? from[n] : 0);
     case OP_OFFLOAD_S:
     case OP_RELOAD_S:
     case OP_OFFLOAD_O:
@@ -230,7 +232,7 @@ static uint64_t byte_made(const struct instr *x, int role, uint64_t before, cons
             return byte_of(value(K_opt, x->stage, 0, in[ROLE_opt], from ? from[0] : 0), n);
         return updated(x->stage, before, from ? from[n] : 0, in[ROLE_opt]);
     case OP_NORM: return (before + (uint64_t)(2 * n + 1) * out[role]) & ~STAMP;
-    default: return (byte_of(out[role], n) + (is_sum(x, role) ? before : 0)) & ~STAMP;
+    default: return added(byte_of(out[role], sums_have_order && is_sum(x, role) ? 0 : n), is_sum(x, role) ? before : 0);
     }
 }
 
@@ -251,7 +253,7 @@ static const char *check_update(const struct promise *want, const struct rank *k
             uint64_t must = o.role == ROLE_dw  ? (sum + (uint64_t)byte * parts * STEP) & ~STAMP
                             : o.role == ROLE_w ? byte_of(version_value(s, n), byte)
                                                : byte_of(opt_version(s, n), byte);
-            if (seen[a][i] != must)
+            if (seen[a][i] != must && !(sums_have_order && o.role == ROLE_dw))
                 return format("updates from what is not its %s", role_name[o.role]);
         }
     }
@@ -273,6 +275,12 @@ static int64_t bytes_at(const struct rank *k, const struct instr *x, int a) {
     return arg_bytes(k, &o);
 }
 
+static const uint8_t adds_to[] = {ROLE_dw, ROLE_dv, ROLE_du};
+
+static int script_stage(const struct promise *want, int s) {
+    return want->sp->names.member ? want->sp->names.member[s].stage : s;
+}
+
 const char *make_values(const struct promise *want, const struct rank *k, const struct instr *x, uint64_t **seen,
                         uint64_t **made) {
     uint64_t in[NROLES] = {0}, out[NROLES] = {0};
@@ -288,6 +296,8 @@ const char *make_values(const struct promise *want, const struct rank *k, const 
         why = why ? why : check_job(want, x, in);
         why = why ? why : exchange_error(want, k, x, seen);
         job_values(x->op, x->stage, x->batch, in, out);
+        for (int i = 0; i < 3 && sums_have_order; i++)
+            out[adds_to[i]] = value(K_wgrad, script_stage(want, x->stage), x->batch, (uint64_t)i, 0);
         out[ROLE_give] = given_by(want, job_at(want->sp, x->stage, x->batch, x->op), x->part);
     } else if (x->op == OP_NORM)
         out[ROLE_norm] = norm_added(want, k, x, from, seen);

@@ -413,6 +413,16 @@ def bare_changed(d, rng):
 
 
 @kind
+def team_divided(d, rng):
+    """A team's members are said to have nothing whole, or something."""
+    if d.teams is None:
+        return False
+    s = rng.randrange(len(d.teams.whole))
+    d.teams.whole[s] = not d.teams.whole[s]
+    return d.teams.member[d.teams.first[s]][1] is not None
+
+
+@kind
 def head_changed(d, rng):
     which = rng.choice(("workers", "stages", "batches"))
     setattr(d, which, max(1, getattr(d, which) + rng.choice((-1, 1))))

@@ -396,3 +396,26 @@ def another_round_of_the_job(d, rng):
     new, adds = rng.choice(others), rng.random() < 0.7
     x.args = [(r, (adds or w) if n == name else w, new if n == name else n, c) for r, w, n, c in x.args]
     return True
+
+
+@kind
+def added_in_another_order(d, rng):
+    """Two jobs of a rank that add to one gradient, both whole or both in parts, change places with all their parts."""
+    x = an_ins(d, rng, lambda x: x.op in ("W", "B") and x.part[0] == 0)
+    if x is None:
+        return False
+    ins = d.ranks[x.rank].ins
+    others = [y for y in ins if y.op == x.op and y.s == x.s and y.b != x.b and y.part == x.part]
+    if not others:
+        return False
+    y = rng.choice(others)
+    mine, its = all_parts(d, x), all_parts(d, y)
+    if len(mine) != len(its):
+        return False
+    places = [(ins.index(a), ins.index(b)) for a, b in zip(mine, its)]
+    for (i, j), a, b in zip(places, mine, its):
+        ins[i], ins[j] = b, a
+        adds = {(o[0], o[3]): o[1] for o in a.args}, {(o[0], o[3]): o[1] for o in b.args}
+        for z, of in (a, adds[1]), (b, adds[0]):
+            z.args = [(r, of.get((r, piece), adds_), name, piece) for r, adds_, name, piece in z.args]
+    return True

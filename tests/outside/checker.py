@@ -18,6 +18,7 @@ player.py doubts the second half of that: it plays random runs of the machine on
 
 from collections import Counter
 
+from members import disorder
 from program import ACCESS, COLLECTIVES, JOBS, RECV_OF, RECVS, ROOTED, SENDS, TEAM, Unreadable, read
 from unroll import unrolled
 from values import Values
@@ -251,5 +252,6 @@ def judge_straight(text):
     steps = walk(p)
     if steps is not None:
         Values(p).run(steps)
+        p.wrong += [] if p.wrong else disorder(p, steps)
         races(p, steps)
     return p.wrong, p.strict, p, steps

@@ -21,14 +21,15 @@ class Wrong(Exception):
 
 class Teams:
     """member: per plain stage (as named, place, size), place None where it has no team; exchange: per plain stage, by
-    direction, what operations() gives."""
+    direction, what operations() gives. whole: per named stage, whether its team's members have some parameters whole."""
 
     def __init__(self):
-        self.member, self.exchange, self.first = [], [], []
+        self.member, self.exchange, self.first, self.whole = [], [], [], []
         self.tied, self.shares = False, False
 
-    def add(self, size, exchange):
+    def add(self, size, exchange, whole=False):
         s = len(self.first)
+        self.whole.append(whole)
         self.first.append(len(self.member))
         for place in range(size):
             self.member.append((s, place if size > 1 else None, size))
@@ -131,19 +132,19 @@ def teams_of(lines, stages):
     """Reads the lines of teams; returns these and how many there are."""
     listed, n = {}, 0
     while lines[2 + n].startswith("team "):
-        m = re.match(r"team (\d+) of (\d+)(?:: (.*))?$", lines[2 + n])
+        m = re.match(r"team (\d+) of (\d+)( divided)?(?:: (.*))?$", lines[2 + n])
         if not m or int(m[1]) >= stages or listed and int(m[1]) <= max(listed) or int(m[2]) < 2:
             raise Wrong(lines[2 + n])
         exchange = {}
-        for part in m[3].split(", ") if m[3] is not None else ():
+        for part in m[4].split(", ") if m[4] is not None else ():
             d, *words = part.split(" ")
             behind = exchange and d in JOBS and JOBS.index(d) <= JOBS.index(list(exchange)[-1])
             if d not in JOBS or not words or behind:
                 raise Wrong(lines[2 + n])
             exchange[d] = operations(words, lines[2 + n])
-        listed[int(m[1])] = int(m[2]), exchange
+        listed[int(m[1])] = int(m[2]), exchange, not m[3]
         n += 1
-    if sum(size for size, _ in listed.values()) > len(lines):
+    if sum(size for size, *_ in listed.values()) > len(lines):
         raise Wrong("more members than lines")
     teams = Teams()
     for s in range(stages if listed else 0):
@@ -189,7 +190,7 @@ def named(text, teams):
         if teams.member[first][1] is not None:
             parts = [" ".join([d, *((word[op] if op else "-") + (" late" if late else "") for op, late in ops)])
                      for d, ops in teams.exchange[first].items()]
-            out.append(f"team {s} of {teams.size(first)}" + (": " + ", ".join(parts) if parts else ""))
+            out.append(f"team {s} of {teams.size(first)}" + ("" if teams.whole[s] else " divided") + (": "+ ", ".join(parts) if parts else ""))
     for line in lines[2:]:
         if line.startswith("updates "):
             each = line.split(" ")[1:]

@@ -89,6 +89,9 @@ class Values:
             for b in live:
                 self.room(r, b, f"rank {r} at the start")
 
+    def plus(self, a, b):
+        return plus(a, b)
+
     def extent(self, r, name):
         """How much of its tensor a buffer has room for."""
         b = self.p.ranks[r].bufs[name]
@@ -202,7 +205,7 @@ class Values:
             else:
                 self.still_begun(x, a)
             if x is named[-1]:
-                self.write(x, a, zipped(self.sums[x.rank, a[2:]], cut(mine, begin, end), plus))
+                self.write(x, a, zipped(self.sums[x.rank, a[2:]], cut(mine, begin, end), self.plus))
             else:
                 self.write(x, a, [(Fraction(0), end - begin, ("begun", WHOLE, x.s, x.b))])
 
@@ -222,7 +225,7 @@ class Values:
     def add(self, x, a, stretches):
         """dw = or dw +="""
         if a[1]:
-            stretches = zipped(self.read(x, a), stretches, plus)
+            stretches = zipped(self.read(x, a), stretches, self.plus)
         self.write(x, a, stretches)
 
     def operand(self, x, role):
@@ -395,7 +398,7 @@ class Values:
         if op in ("ALL_REDUCE_A", "REDUCE_SCATTER_A"):
             total = [(Fraction(0), Fraction(1), ZERO)]
             for share in shares:
-                total = zipped(total, [(y, z, share_sum(v)) for y, z, v in share], plus)
+                total = zipped(total, [(y, z, share_sum(v)) for y, z, v in share], self.plus)
             return total if op == "ALL_REDUCE_A" else scaled(cut(total, Fraction(me, n), Fraction(me + 1, n)), n)
         if op == "ALL_GATHER_A":
             return joined([(y / n + Fraction(j, n), z / n + Fraction(j, n), ("piece", WHOLE, v, 0)) for j, share in
@@ -629,7 +632,7 @@ class Values:
             if x.op == "COPY":
                 self.write(x, to[0], v)
             else:
-                self.add(x, to[0], zipped(v, [(Fraction(0), v[-1][1], ZERO)], plus))
+                self.add(x, to[0], zipped(v, [(Fraction(0), v[-1][1], ZERO)], self.plus))
 
     def named(self, x):
         """What moves weights or gradients says of which set; a gather into fetched weights has their number."""
@@ -674,7 +677,7 @@ class Values:
         if op in ("ALL_REDUCE", "REDUCE_SCATTER", "REDUCE"):
             total = [(Fraction(0), whole, ZERO)]
             for v in read:
-                total = zipped(total, v, plus)
+                total = zipped(total, v, self.plus)
         for i, x, src, to in targets:
             self.in_place(x, src, to, i, n)
             piece = whole / n

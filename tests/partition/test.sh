@@ -153,6 +153,11 @@ expect "a fast rank has no more than it can" \
     "$(cut_up $model --workers 1 --json | awk -F'[:,]' '/"seconds"/ { printf "%.4g\n", $2 / 4 }')" \
     "$(of seconds --model "$room/model.lua" --cluster "$room/unequal.lua" --workers 1)"
 
+# Without a cut, layers are divided by the ranks' speeds: a rank of half the speed, beside three others, is no busier.
+unequal() { "$PIANOLA" show schedules/1f1b.lua --model schedules/models/gpt.lua -D layers=24 -D rows=1 \
+    --cluster schedules/clusters/unequal.lua -D flops=1e11 "$@" --json | sed -nE 's/^ +"busy": (.*),/\1/p'; }
+expect "a slow rank has fewer layers" yes "$(unequal | awk '{ most = $1 > most ? $1 : most; least = NR == 1 || $1 < least ? $1 : least } END { print most < 1.1 * least ? "yes" : most " against " least }')"
+
 # ---- a model of costs: the same as a profile, and the schedule that it writes runs as fast as it says ----
 
 # The profile of vgg16 as such a model.
@@ -213,6 +218,24 @@ refuse "inputs alone" "pianola: error: $room/bad.txt: all its layers are called 
 refuse "no time at all" "pianola: error: $room/bad.txt: its layers take no time at all, so there is nothing to divide" "${good//time=1/time=0}"
 refuse "too many branches" "pianola: error: $room/bad.txt: its branches leave more than 2048 places for a cut; merge the layers of a branch into one, or give a block of branches as one layer" \
     "$good" {b..m}"${good#a}" '\ta -- '{b..m}
+# Chains of any length, in a time that grows with their length alone. Of layers that are alike each rank has as many.
+# A layer may read others beside the one before.
+chain() { # LAYERS EDGE ...
+    awk -v n="$1" -v rest="${good#a}" 'BEGIN {
+        for (i = 1; i <= n; i++) print i rest
+        for (i = 1; i < n; i++) print "\t" i " -- " i + 1
+    }'
+    printf '%b' "${@:2}"
+}
+for each in 512 5000 50000; do # layers of a rank
+    chain $((4 * each)) '\t1 -- 3\n' >"$room/chain.txt"
+    expect "a chain of 4 x $each layers" "0-$((each - 1)):1 $each-$((2 * each - 1)):1 $((2 * each))-$((3 * each - 1)):1 $((3 * each))-$((4 * each - 1)):1" \
+        "$(ulimit -t 20; stages --profile "$room/chain.txt" --workers 4 --bandwidth 1)"
+done
+chain 20000 | grep -v '^.7 -- 8$' >"$room/chain.txt"
+expect "two chains" "pianola: error: $room/chain.txt: its branches leave more than 2048 places for a cut; merge the layers of a branch into one, or give a block of branches as one layer" \
+    "$(ulimit -t 5; cut_up --profile "$room/chain.txt" --workers 2 --bandwidth 1 | head -1)"
+
 fails() { expect "$1" "pianola: error: $2" "$(cut_up "${@:3}" | head -1)"; }
 fails "no profile" "\`partition\` needs a --profile FILE or --model FILE.lua" --workers 2
 fails "both" "\`partition\` needs either --profile FILE or --model FILE.lua, not both" --workers 2 --profile $vgg $model

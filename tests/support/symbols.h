@@ -22,6 +22,15 @@ static inline uint64_t byte_of(uint64_t v, int64_t i) { return (v + (uint64_t)i 
 static inline uint64_t weight_value(int s) { return value(K_weight, s, -1, 0, 0); }
 static inline uint64_t opt_value(int s) { return value(K_opt, s, -1, 0, 0); }
 
+/* The sum of two symbols of gradients. Usually in any order; while sums_have_order, of that order: only the two addends
+ * may change places, as in floating point. Contributions are then those of a team's job, whichever member made them. */
+extern bool sums_have_order; /* values.c */
+static inline uint64_t added(uint64_t a, uint64_t b) {
+    a &= ~STAMP;
+    b &= ~STAMP;
+    return (!sums_have_order || !a || !b ? a + b : mix(mix(a) + mix(b))) & ~STAMP;
+}
+
 /* Where updates are jobs: after so many of them. An update of anything but the version before it, or by anything but
  * its gradient, is wrong by itself. */
 static inline uint64_t version_value(int s, int32_t k) {

@@ -235,6 +235,9 @@ expect "tune names no parameter" yes "$("$PIANOLA" check "$room/wrong.lua" 2>&1 
 expect "what is not tried is named" "  not tried: asp: its updates are within the step: it trains otherwise" \
     "$(tune $S/1f1b.lua $S/asp.lua "${integers[@]}" "${links[@]}" --workers 2 --rows 2 | grep asp)"
 
+expect "the head says how long rows are" "gpt on 2 ranks, 8 rows a step, 64 tokens a row" "$(tune $S/1f1b.lua "${gpt[@]}" "${links[@]}" --workers 2 --rows 8 | head -n 1)"
+expect "rows that are no sequences have no tokens" "integers on 2 ranks, 8 rows a step" "$(tune $S/1f1b.lua "${integers[@]}" "${links[@]}" --workers 2 --rows 8 | head -n 1)"
+
 # ---- interrupted ----
 
 "$PIANOLA" tune "${gpt[@]}" "${links[@]}" --workers 8 --rows 32 >"$room/cut" 2>&1 &

@@ -9,7 +9,7 @@ static const char teams[] =
     "pianola 1\n"
     "program teams workers 3 stages 3 batches 4 tied 2\n"
     "team 0 of 2: F sum gather, B scatter exchange, W gather late sum late -\n"
-    "team 2 of 3\n"
+    "team 2 of 3 divided\n"
     "updates 2 4 1\n"
     "homes 0.0: 0\n"
     "homes 0.1: 1\n"
@@ -310,6 +310,8 @@ static const struct mistake team_mistakes[] = {
      "3: error: expected a stage, behind those of the lines before, a number from 0 to 2"},
     {"team 2 of 3", "team 0 of 3",
      "4: error: expected a stage, behind those of the lines before, a number from 1 to 2"},
+    {"team 2 of 3 divided", "team 2 of 3 dividend",
+     "4: error: expected the end of the line"},
     {"team 2 of 3", "team 2 by 3", "4: error: expected \" of \""},
     {"F sum gather", "F", "3: error: expected \" \""},
     {"F sum gather", "sum F gather", "3: error: \"sum\" is not a job"},
