@@ -140,12 +140,12 @@ static inline float update_scale(const struct rt_model *m, const struct rt_stage
     return s->update > 0 ? 1.0f / (float)(s->update / pieces_of_batch(m)) : 1.0f;
 }
 /* One update of n of the stage's elements, from `first` on, where w, dw and opt begin: its number, from 1, of all that
- * the stage has in the run. dw is scaled by update_scale as it is read, and where there is a norm clipped to it. work:
- * muon_work floats. */
-void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
+ * the stage has in the run. False: it has left a number that is not finite. dw is scaled by update_scale as it is read,
+ * and where there is a norm clipped to it. work: muon_work floats. */
+bool host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
                  const float *dw, float *opt, float *work, const uint64_t *norm, int64_t number, int64_t of);
 /* The same, or the last one again: layers/post_validation.h. norm: of the step before; settles: there is no other. */
-void host_update_ahead(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
+bool host_update_ahead(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
                        const float *dw, float *opt, float *work, const uint64_t *norm, int64_t number, int64_t of,
                        bool settles);
 /* norm, NORM_WORDS words, = or += the squares of such a gradient, of each parameter that counts here (layers/clip.h).
@@ -370,7 +370,7 @@ struct rt_run {
     float *loss;             /* [steps]: mean over the step's microbatches */
     struct rt_stamp **stamp; /* [rank]: [kept][instructions], of the last `kept` steps; or NULL */
     int64_t kept;
-    struct rt_took **took;    /* [rank]: [instructions], on the host, of the last `timed` steps; or NULL */
+    struct rt_took **took; /* [rank]: [instructions], on the host, of the last `timed` steps; or NULL */
     int64_t timed;
     double *makespan;         /* [steps]: seconds from the first start to the last end */
     double *norm;             /* [steps]: of the gradient, NAN: it is not clipped; or NULL */
@@ -379,6 +379,8 @@ struct rt_run {
     void (*progress)(void *context, int64_t step, float loss, double seconds); /* about ten times a second, or NULL */
     void (*ended)(void *context, const struct rt_ended *of);                   /* after each step, or NULL */
     void *context;
+    struct nonfinite *bad;       /* the first number that is not finite (device/nonfinite.h); NULL: nobody asks */
+    bool stops;                  /* after the step that follows it, or at the latest before a checkpoint */
     bool evaluates;              /* it tells losses alone, as validations do, and trains nothing */
     const struct data *held_out; /* for validations, after every `every` steps; NULL: there are none */
     int64_t every;

@@ -33,6 +33,7 @@ struct settings {
     double jitter;        /* the level, or -1: not given */
     int64_t runs;         /* with jitter */
     struct style style;
+    bool allow_nonfinite;
     bool json, list, watch, markdown, one_rank, cuda, eager, git, steady, decode; /* eager: no CUDA graph */
 };
 

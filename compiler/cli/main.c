@@ -109,6 +109,7 @@ static void set_option(struct settings *settings, const struct command *command,
     case '=': settings->loss_svg = arg; break;
     case '/': settings->held_out = arg; break;
     case '~': settings->every = number_arg(name, arg, 1); break;
+    case KEY_ALLOW_NONFINITE: settings->allow_nonfinite = true; break;
     case 'g': settings->eager = true; break;
     case 'A': settings->algorithms = arg; break;
     case 'u': settings->cuda = choice(name, arg) == 1; break;

@@ -250,6 +250,9 @@ const struct option_row options[] = {
     {"val", "FILE", "held-out text, or what tokenize made of it: tell the loss on all of it every --val-every steps",
      '/', RUN},
     {"val-every", "N", "steps from one validation to the next; default 100, or all steps if there are fewer", '~', RUN},
+    {"allow-nonfinite", NULL,
+     "go on where a loss or a weight is inf or nan; default: stop with an error that names the first",
+     KEY_ALLOW_NONFINITE, RUN},
     {"list", NULL, "instead of a schedule: the schedules that came with the program", 'L', SHOW},
     {"watch", NULL,
      "draw again, in a terminal, whenever the script, its model or its cluster changes, and say what that changed; "

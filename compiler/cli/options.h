@@ -42,6 +42,9 @@ extern const struct command {
 } commands[];
 extern const int ncommands;
 
+/* Keys of options that have no letter. */
+enum { KEY_ALLOW_NONFINITE = 128 };
+
 extern const struct option_row {
     const char *name, *arg, *what;
     int key, commands; /* getopt's key; bits of the commands that take the option */

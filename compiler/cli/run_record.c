@@ -95,11 +95,24 @@ static void tell_warmup(const struct rt_model *m, int64_t updates) {
             (double)m->lr);
 }
 
+/* Dies, unless the user lets such a training go on. */
+static void tell_nonfinite(const struct nonfinite *bad, const struct settings *settings) {
+    char what[128];
+    if (bad->step == 0)
+        return;
+    nonfinite_say(bad, what, sizeof what);
+    if (!settings->allow_nonfinite)
+        die("%s: the training has stopped; lower lr, or clip the gradient (-D clip=1); --allow-nonfinite goes on",
+            what);
+    fprintf(stderr, "pianola: warning: %s; the training went on (--allow-nonfinite)\n", what);
+}
+
 struct trained train_and_record(const struct compile *c, const struct settings *settings, struct data *data,
                                 const struct data *held_out, int64_t kept) {
     struct record record = {.c = c, .settings = settings, .times = update_times(c->program, c->timeline)};
     bool listens = settings->losses || settings->metrics || settings->loss_svg || held_out;
     struct listener listener = {listens ? tell : NULL, &record, held_out, .times = !settings->cuda};
+    listener.stops = !settings->allow_nonfinite;
     char why[512];
     if (strcmp(c->report->unit, "s") == 0)
         record.predicted = NEW(double, record.times.n);
@@ -116,6 +129,7 @@ struct trained train_and_record(const struct compile *c, const struct settings *
         journal_close(&record.losses);
     if (settings->metrics)
         journal_close(&record.metrics);
+    tell_nonfinite(&trained.bad, settings);
     if (settings->loss_svg)
         draw(&record);
     return trained;

@@ -132,6 +132,8 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     run.norm = trained.norm;
     run.routed = &trained.routed;
     run.twice = &trained.twice;
+    run.bad = &trained.bad;
+    run.stops = listener.stops;
     run.progress = what ? tell : NULL;
     run.ended = listener.ended ? tell_step : NULL;
     run.evaluates = settings->steps == 0;

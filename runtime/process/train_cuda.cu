@@ -182,6 +182,14 @@ static bool finish(struct training *training, int64_t step, double validation, d
     return data_same(run->data, why, nwhy) && (!run->held_out || data_same(run->held_out, why, nwhy));
 }
 
+/* Looks at the losses of a step that has ended. True: the run is to stop. */
+static bool finds_nonfinite(struct training *training, int64_t step) {
+    struct rt_run *run = &training->all->run;
+    for (int r = 0; r < training->p->workers && run->bad; r++)
+        nonfinite_look(run->bad, step + 1, r, training->steps.rank[r].told[step % 2], training->p->batches);
+    return run->stops && run->bad->step > 0;
+}
+
 static bool train(struct training *training, char *why, size_t nwhy) {
     struct rt_run *run = &training->all->run;
     double begin = seconds();
@@ -195,6 +203,8 @@ static bool train(struct training *training, char *why, size_t nwhy) {
             one_step(training, s);
         if (s > 0 && !finish(training, s - 1, validation, seconds() - begin, why, nwhy))
             return false;
+        if (s > 0 && finds_nonfinite(training, s - 1))
+            break;
         if (s < run->steps && training->p->model->post_validation)
             post_validate(training, s);
     }
@@ -204,6 +214,7 @@ static bool train(struct training *training, char *why, size_t nwhy) {
 
 /* What home h of rank r has learned, to its place in a copy of the arena that has it. */
 static void copy_learned(const struct training *training, int r, int h, char **arena) {
+    struct rt_run *run = &training->all->run;
     const struct rt_program *p = training->p;
     const struct rt_home *home = &p->rank[r].home[h];
     const struct cuda_rank *rank = &training->steps.rank[r];
@@ -213,6 +224,10 @@ static void copy_learned(const struct training *training, int r, int h, char **a
         memcpy(to, rank->host + at.weight, (size_t)at.count * sizeof(float));
     else
         CUDA(cudaMemcpy(to, rank->arena + at.weight, (size_t)at.count * sizeof(float), cudaMemcpyDeviceToHost));
+    const struct nonfinite_at where = {run->steps, r, NONFINITE_STATE, 0};
+    if (run->bad && run->bad->step == 0)
+        nonfinite_scan(run->bad, &where, p->model, &p->stage[home->stage], at.first, at.count,
+                       (const float *)(void *)to);
 }
 
 static void count_routed(const struct training *training) {

@@ -4,6 +4,7 @@
 #include "store/seconds.h"
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,10 +24,12 @@ struct training {
         int64_t norm;    /* norm_at; -1: the rank has none */
         bool tells_norm; /* it is the first that has one */
         struct ahead ahead;
-        double *first, *last;  /* per step: when its first instruction started, its last one ended */
-        double *waited;        /* and how long the compute lane waited for others */
-        bool tells;            /* when the last stage is updated */
-        _Atomic int64_t steps; /* done */
+        double *first, *last;         /* per step: when its first instruction started, its last one ended */
+        double *waited;               /* and how long the compute lane waited for others */
+        bool tells;                   /* when the last stage is updated */
+        _Atomic int64_t begun, steps; /* begun, done */
+        _Atomic int64_t bad;          /* the first step, from 1, with a number that is not finite; 0: none */
+        _Atomic bool over;            /* it has done its last step */
     } * worker;
     float *loss;       /* [steps][members][batches], of what each member of the last stage's team has of it */
     int64_t members;   /* 1: the loss is not divided */
@@ -77,6 +80,7 @@ static const uint64_t *norm_of(const struct worker *worker) {
 static void train(struct worker *worker) {
     const struct rt_model *m = worker->all->run->program->model;
     struct rt_routed routed = worker->rank.routed;
+    struct nonfinite bad = worker->replay.bad;
     bool open = worker->ahead.open;
     replay_step(&worker->replay);
     if (open && worker->tells_norm)
@@ -84,6 +88,7 @@ static void train(struct worker *worker) {
     if (!runs_again(&worker->ahead, m, worker->rank.found))
         return;
     worker->rank.routed = routed;
+    worker->replay.bad = bad;
     replay_step(&worker->replay);
 }
 
@@ -99,6 +104,25 @@ static void settle(struct worker *worker) {
     settled(&worker->ahead, run->program->model, norm_of(worker));
 }
 
+/* Waits until every rank has begun the step that this one has done, as ranks that are processes do, and looks at what
+ * they had found before. So all stop after the same step. */
+static bool goes_on(struct worker *worker) {
+    const struct training *training = worker->all;
+    const struct timespec nap = {0, 50000};
+    int64_t done = worker->replay.step + 1;
+    bool bad = false;
+    if (!training->run->stops)
+        return true;
+    for (int r = 0; r < training->run->program->workers; r++) {
+        struct worker *other = &training->worker[r];
+        for (int tries = 0; atomic_load(&other->begun) < done; tries++)
+            tries < 100 ? (void)sched_yield() : (void)nanosleep(&nap, NULL);
+        int64_t found = atomic_load(&other->bad);
+        bad |= found > 0 && found < done;
+    }
+    return !bad;
+}
+
 static void *work(void *arg) {
     struct worker *worker = arg;
     const struct rt_run *run = worker->all->run;
@@ -112,7 +136,9 @@ static void *work(void *arg) {
         worker->rank.first = INFINITY;
         worker->rank.last = 0;
         worker->rank.took = run->took && re->step >= run->steps - run->timed ? run->took[re->rank] : NULL;
+        atomic_store(&worker->begun, re->step + 1);
         train(worker);
+        atomic_store(&worker->bad, re->bad.step);
         worker->rank.took = NULL;
         worker->first[re->step] = worker->rank.first;
         worker->last[re->step] = worker->rank.last;
@@ -121,15 +147,20 @@ static void *work(void *arg) {
         if (run->stamp && turn >= 0)
             memcpy(run->stamp[re->rank] + turn * k->nins, worker->rank.stamp,
                    sizeof *worker->rank.stamp * (size_t)k->nins);
-        settle(worker);
+        bool stops = !goes_on(worker);
+        if (!stops)
+            settle(worker);
         if (worker->tells_norm && !worker->ahead.open)
             run->norm[re->step] = norm_value(norm_of(worker));
-        if (run->held_out && (re->step + 1) % run->every == 0)
+        if (!stops && run->held_out && (re->step + 1) % run->every == 0)
             validate(worker, re->step / run->every);
         atomic_store(&worker->steps, re->step + 1);
         if (re->rank == 0)
             check_data(run);
+        if (stops)
+            break;
     }
+    atomic_store(&worker->over, true);
     return NULL;
 }
 
@@ -226,10 +257,14 @@ static void watch(struct training *training) {
     const struct rt_run *run = training->run;
     struct timespec nap = {0, 1000000};
     double begin = seconds();
-    for (int64_t done = 0, told = 0; (run->progress || run->ended) && done < run->steps;) {
+    bool over = false;
+    for (int64_t done = 0, told = 0; (run->progress || run->ended) && !over;) {
         nanosleep(&nap, NULL);
         nap.tv_nsec +=
             nap.tv_nsec < 100000000 ? nap.tv_nsec : 0; /* short runs end soon, long ones report ten times a second */
+        over = true;
+        for (int r = 0; r < run->program->workers; r++)
+            over &= atomic_load(&training->worker[r].over);
         done = run->steps;
         for (int r = 0; r < run->program->workers; r++) {
             int64_t n = atomic_load(&training->worker[r].steps);
@@ -251,6 +286,8 @@ static void results(struct training *training) {
     }
     if (run->twice)
         *run->twice = training->worker->ahead.twice;
+    for (int r = 0; r < run->program->workers && run->bad; r++)
+        nonfinite_join(run->bad, &training->worker[r].replay.bad);
     for (int r = 0; r < run->program->workers && run->routed; r++) {
         run->routed->pairs += training->worker[r].rank.routed.pairs;
         run->routed->dropped += training->worker[r].rank.routed.dropped;

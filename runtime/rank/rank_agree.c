@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NSETTINGS = 13 };
-static const char *const setting[NSETTINGS] = {"--steps",    "--seed",     "--every",      "--resume", "--checkpoint",
-                                               "--no-graph", "--timeline", "--algorithms", "--losses", "--weights",
-                                               "--metrics",  "--val",      "--val-every"};
+enum { NSETTINGS = 14 };
+static const char *const setting[NSETTINGS] = {
+    "--steps",      "--seed",   "--every",   "--resume",  "--checkpoint", "--no-graph",  "--timeline",
+    "--algorithms", "--losses", "--weights", "--metrics", "--val",        "--val-every", "--allow-nonfinite"};
 
 struct identity {
     char name[64], device[4];
@@ -54,6 +54,7 @@ static struct identity own_identity(struct rank_run *run) {
     identity.set[10] = flags->metrics != NULL;
     identity.set[11] = flags->held_out != NULL;
     identity.set[12] = flags->val_every;
+    identity.set[13] = flags->allow_nonfinite;
     identity.weights_hash = flags->weights ? named_hash(run->start.weights) : 0;
     identity.reads = rank_reads(run);
     if (identity.reads)

@@ -138,6 +138,18 @@ static bool leads_file(const struct rank_run *run, int set, int *file) {
     return first && *rank_owners(run, set) == run->world.rank;
 }
 
+void rank_scan(struct rank_run *run, const struct rt_home *home, int64_t step) {
+    const struct rt_model *m = run->program.model;
+    const struct rt_stage *s = &run->program.stage[home->stage];
+    struct checkpoint_shard shard = backend_pull(run, home);
+    struct nonfinite_at at = {step, run->world.rank, NONFINITE_STATE, 0};
+    nonfinite_scan(&run->replay.bad, &at, m, s, shard.first, shard.count, shard.weight);
+    for (int k = 0; k < count_moments(m->optimizer) && shard.moments && run->replay.bad.step == 0; k++) {
+        at.moment = moments_of(m->optimizer)[k];
+        nonfinite_scan(&run->replay.bad, &at, m, s, shard.first, shard.count, shard.moments + k * shard.stride);
+    }
+}
+
 void rank_save(struct rank_run *run, int64_t step) {
     char why[DURABLE_PATH + 512] = "";
     const char *dir = run->flags.checkpoint;
@@ -192,7 +204,13 @@ static struct found find_latest(const struct rank_run *run) {
 
 static bool fits(const struct rank_run *run, const struct found *found, char *why, size_t n) {
     const char *dir = run->flags.checkpoint;
-    if (found->run.seed != run->is.seed)
+    if (found->run.nonfinite && !run->flags.allow_nonfinite)
+        snprintf(
+            why, n,
+            "%s: its newest checkpoint, of step %lld, has numbers that are not finite: remove those that have, to go "
+            "on from one before, or give --allow-nonfinite",
+            dir, (long long)found->step);
+    else if (found->run.seed != run->is.seed)
         snprintf(why, n, "%s: is of a run with --seed %llu, not %llu", dir, (unsigned long long)found->run.seed,
                  (unsigned long long)run->is.seed);
     else if (found->run.data_bytes != run->is.data_bytes || found->run.data_hash != run->is.data_hash)
@@ -239,4 +257,5 @@ void rank_resume(struct rank_run *run) {
     if (found.some && found.run.steps > 0)
         run->is.steps = found.run.steps;
     run->from = found.step;
+    run->is.nonfinite = found.some && found.run.nonfinite;
 }

@@ -22,6 +22,8 @@ static const struct flag {
     {"every", "N", "steps between checkpoints; default 100. One is written at the end too", 'e'},
     {"keep", "K", "checkpoints to keep, the newest; default 3", 'k'},
     {"resume", NULL, "go on from the newest checkpoint in DIR, if there is one", 'r'},
+    {"allow-nonfinite", NULL,
+     "go on where a loss or a weight is inf or nan; default: stop with an error that names the first", 'N'},
     {"deadline", "SECONDS", "longest that a step, or a checkpoint, may take; default 600", 'd'},
     {"flight", "DIR", "where a rank that gives up writes its flight record; default .", 'f'},
     {"timeline", "DIR", "write when the instructions of the last ten steps ran, into DIR/timeline.<rank>.tsv", 't'},
@@ -123,6 +125,7 @@ static void set(struct rank_flags *flags, const struct rt_self *self, const stru
     case 'e': flags->every = number(self, flag->name, arg, 1); break;
     case 'k': flags->keep = number(self, flag->name, arg, 1); break;
     case 'r': flags->resume = true; break;
+    case 'N': flags->allow_nonfinite = true; break;
     case 'd': flags->deadline = seconds(self, arg); break;
     case 'f': flags->flight = arg; break;
     case 't': flags->timeline = arg; break;

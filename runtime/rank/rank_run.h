@@ -12,7 +12,7 @@ struct rank_flags {
     int64_t steps, every, val_every, keep, seed;
     double deadline;
     int messages; /* between GPUs: CUDA_nccl, CUDA_put */
-    bool resume, json, eager, ordered;
+    bool allow_nonfinite, resume, json, eager, ordered;
     struct launch launch;
 };
 
@@ -54,6 +54,8 @@ bool rank_owns(const struct rank_run *run, int set); /* is this rank one of them
 void rank_try_checkpoint(struct rank_run *run);
 /* Loads weights and optimizer state of all homes from the newest whole checkpoint, if there is one; sets run->from. */
 void rank_resume(struct rank_run *run);
+/* Looks for numbers that are not finite in what a home of this rank has learned by the step. */
+void rank_scan(struct rank_run *run, const struct rt_home *home, int64_t step);
 void rank_save(struct rank_run *run, int64_t step);
 const struct rt_home *rank_home(const struct rank_run *run, int stage); /* on this rank; NULL: its home is elsewhere */
 
