@@ -115,7 +115,10 @@ static void check_written(const char *option, const char *path, const struct com
                           const struct settings *settings) {
     if (path && strcmp(path, "-") == 0)
         die("--%s -: the report goes to stdout; name a file", option);
-    check_apart(path, settings->data);
+    for (const char **data = settings->data; data && *data; data++)
+        check_apart(path, *data);
+    for (const char **data = settings->held_out; data && *data; data++)
+        check_apart(path, *data);
     check_target(path, &c->args);
 }
 
@@ -143,7 +146,6 @@ static void check_run(const struct compile *c, const struct settings *settings) 
         if (settings->steps == 0 && written[i].path)
             die("--steps 0 trains nothing: there is nothing for --%s", written[i].option);
         check_written(written[i].option, written[i].path, c, settings);
-        check_apart(written[i].path, settings->held_out);
         check_apart(written[i].path, settings->weights);
         for (int k = 0; k < i && written[i].path; k++)
             if (written[k].path && same_place(written[i].path, written[k].path))
@@ -165,8 +167,8 @@ static void print_plan(const struct compile *c, const struct settings *settings,
     if (c->spec->model->rt.input == INPUT_TOKENS && !settings->data)
         fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     if (!settings->cuda)
-        fprintf(stderr, "pianola: %d ranks in one process, matrix products by %s, one thread a rank\n", c->spec->workers,
-                blas);
+        fprintf(stderr, "pianola: %d ranks in one process, matrix products by %s, one thread a rank\n",
+                c->spec->workers, blas);
 }
 
 /* --steps 0. A step's losses are of the weights before its update, which is then forgotten. */
@@ -218,6 +220,8 @@ int cmd_run(const struct settings *given) {
     struct data *held_out = NULL;
     if (settings->held_out && !(held_out = data_open(&model, settings->held_out, settings->seed, why, sizeof why)))
         die("%s", why);
+    if (held_out)
+        data_hold_out(held_out, data_sequences(held_out));
     print_plan(&c, settings, &style);
     if (settings->steps == 0) {
         tell_first_loss(&c, settings, data);

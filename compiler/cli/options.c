@@ -230,7 +230,9 @@ const struct option_row options[] = {
      "default: "
      "random ones",
      '%', RUN | GENERATE},
-    {"data", "FILE", "training text, or what tokenize made of it", 'x', RUN | COMPARE},
+    {"data", "FILE",
+     "training text, or what tokenize made of it; several files, or a pattern such as 'shard*.bin', are one text", 'x',
+     RUN | COMPARE},
     {"steps", "N", "training steps; default 100; 0: tell the loss of the first batch, and train nothing (run)", 'n',
      RUN | COMPARE},
     {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
@@ -247,7 +249,9 @@ const struct option_row options[] = {
     {"losses", "FILE", "write the loss of each update of the last stage, and when it ended (TSV)", 'J', RUN},
     {"metrics", "FILE", "write each step's loss, learning rate, tokens per second, ... as a line of JSON", '^', RUN},
     {"loss-svg", "FILE", "draw there, at the end, the losses of training and validation", '=', RUN},
-    {"val", "FILE", "held-out text, or what tokenize made of it: tell the loss on all of it every --val-every steps",
+    {"val", "FILE",
+     "held-out text, or what tokenize made of it: tell the loss on all of it before the first step and every "
+     "--val-every steps",
      '/', RUN},
     {"val-every", "N", "steps from one validation to the next; default 100, or all steps if there are fewer", '~', RUN},
     {"allow-nonfinite", NULL,

@@ -9,6 +9,7 @@
 struct record {
     const struct compile *c;
     const struct settings *settings;
+    const struct data *held_out;
     struct journal losses, metrics;
     struct update_times times;
     double *predicted;      /* of a step's updates; NULL: the cluster does not tell seconds */
@@ -36,16 +37,28 @@ static void keep(struct record *record, const struct rt_program *p, const struct
     int32_t n = updates_per_step(p->batches, &p->stage[p->updated]);
     record->loss[of->step] = mean_loss(of->loss, p->batches);
     record->seconds[of->step] = of->when[n - 1];
-    if (isnan(of->validation))
+    if (!isfinite(of->validation))
         return;
     record->validation[record->validations] = of->validation;
     record->validated[record->validations++] = of->when[n - 1];
+}
+
+static void tell_validation(struct record *record, int64_t step, double loss) {
+    char why[512];
+    if (record->settings->metrics)
+        must(metrics_validation(&record->metrics, step, loss, why, sizeof why), why);
+    fprintf(stderr, "%svalidation: step %lld  loss %.4f\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", (long long)step,
+            loss);
 }
 
 static void tell(void *context, const struct rt_program *p, const struct rt_ended *of) {
     struct record *record = context;
     const struct settings *settings = record->settings;
     char why[512];
+    if (of->step < 0) {
+        tell_validation(record, 0, of->validation);
+        return;
+    }
     for (int64_t k = 0; record->predicted && k < record->times.n; k++)
         record->predicted[k] = record->times.at[k] + (double)of->step * record->times.step;
     if (settings->losses)
@@ -63,12 +76,8 @@ static void tell(void *context, const struct rt_program *p, const struct rt_ende
     if (settings->metrics)
         must(metrics_step(&record->metrics, &step, why, sizeof why), why);
     keep(record, p, of);
-    if (isnan(of->validation))
-        return;
-    if (settings->metrics)
-        must(metrics_validation(&record->metrics, of->step + 1, of->validation, why, sizeof why), why);
-    fprintf(stderr, "%svalidation: step %lld  loss %.4f\n", isatty(STDERR_FILENO) ? "\r\033[K" : "",
-            (long long)of->step + 1, of->validation);
+    if ((of->step + 1) % settings->every == 0 && record->held_out)
+        tell_validation(record, of->step + 1, of->validation);
 }
 
 static void draw(const struct record *record) {
@@ -109,7 +118,8 @@ static void tell_nonfinite(const struct nonfinite *bad, const struct settings *s
 
 struct trained train_and_record(const struct compile *c, const struct settings *settings, struct data *data,
                                 const struct data *held_out, int64_t kept) {
-    struct record record = {.c = c, .settings = settings, .times = update_times(c->program, c->timeline)};
+    struct record record = {
+        .c = c, .held_out = held_out, .settings = settings, .times = update_times(c->program, c->timeline)};
     bool listens = settings->losses || settings->metrics || settings->loss_svg || held_out;
     struct listener listener = {listens ? tell : NULL, &record, held_out, .times = !settings->cuda};
     listener.stops = !settings->allow_nonfinite;

@@ -139,17 +139,18 @@ static void tell(struct training *training, int64_t step, double validation) {
 /* The loss on held-out text before step `next`, where one is due. */
 static double validate(struct training *training, int64_t next) {
     const struct rt_run *run = &training->all->run;
-    double sum = 0;
-    if (!run->held_out || next == 0 || next % run->every != 0)
+    struct held_sum sum = {0, 0};
+    if (!run->held_out || next % run->every != 0)
         return NAN;
-    CUDA(cudaEventSynchronize(training->steps.end[(next - 1) % 2]));
+    if (next > 0)
+        CUDA(cudaEventSynchronize(training->steps.end[(next - 1) % 2]));
     for (int64_t k = 0; k < data_steps(run->held_out); k++) {
         steps_beside(&training->steps, VALIDATES, next, k, run->held_out);
         for (int r = 0; r < training->p->workers; r++)
             CUDA(cudaEventSynchronize(training->steps.rank[r].came[next % 2]));
-        sum += mean_loss(losses_of(training, next), training->p->batches);
+        data_sum(run->held_out, k, losses_of(training, next), training->p->batches, &sum);
     }
-    return sum / (double)data_steps(run->held_out);
+    return sum.loss / (double)sum.sequences;
 }
 
 /* The losses of a step that has been enqueued, once it has ended. */
@@ -199,6 +200,10 @@ static bool train(struct training *training, char *why, size_t nwhy) {
         if (run->ended && s > 0)
             keep_when(training, s - 1);
         double validation = validate(training, s);
+        if (s == 0 && run->held_out && run->ended) {
+            struct rt_ended before = {-1, NULL, NULL, NAN, NAN, validation, NAN};
+            run->ended(run->context, &before);
+        }
         if (s < run->steps)
             one_step(training, s);
         if (s > 0 && !finish(training, s - 1, validation, seconds() - begin, why, nwhy))

@@ -27,15 +27,17 @@ struct training {
         double *first, *last;         /* per step: when its first instruction started, its last one ended */
         double *waited;               /* and how long the compute lane waited for others */
         bool tells;                   /* when the last stage is updated */
-        _Atomic int64_t begun, steps; /* begun, done */
+        _Atomic int64_t begun, steps; /* begun, done; -1: the first validation is not */
         _Atomic int64_t bad;          /* the first step, from 1, with a number that is not finite; 0: none */
         _Atomic bool over;            /* it has done its last step */
     } * worker;
-    float *loss;       /* [steps][members][batches], of what each member of the last stage's team has of it */
-    int64_t members;   /* 1: the loss is not divided */
-    float *validation; /* [validations][data_steps][members][batches]; NULL: there is no held-out text */
-    float *sum;        /* [batches]: of a step, over the members */
-    double *when;      /* [steps][updates of the last stage]; NULL: nobody asks */
+    float *loss;     /* [steps][members][batches], of what each member of the last stage's team has of it */
+    int64_t members; /* 1: the loss is not divided */
+    /* [1 + validations][data_steps][members][batches]; NULL: there is no held-out text. The first is before any step.
+     */
+    float *validation;
+    float *sum;   /* [batches]: of a step, over the members */
+    double *when; /* [steps][updates of the last stage]; NULL: nobody asks */
     int32_t updates;
     double origin; /* of all clocks here: seconds() */
     double begun;  /* when the threads began, by these clocks */
@@ -129,6 +131,9 @@ static void *work(void *arg) {
     const struct rt_rank *k = &run->program->rank[worker->replay.rank];
     struct replay *re = &worker->replay;
     re->steps = run->steps;
+    if (run->held_out)
+        validate(worker, 0);
+    atomic_store(&worker->steps, 0);
     for (re->step = 0; re->step < run->steps; re->step++) {
         worker->rank.loss = worker->all->loss + re->step * worker->all->members * run->program->batches;
         worker->rank.apart = run->program->batches;
@@ -153,7 +158,7 @@ static void *work(void *arg) {
         if (worker->tells_norm && !worker->ahead.open)
             run->norm[re->step] = norm_value(norm_of(worker));
         if (!stops && run->held_out && (re->step + 1) % run->every == 0)
-            validate(worker, re->step / run->every);
+            validate(worker, (re->step + 1) / run->every);
         atomic_store(&worker->steps, re->step + 1);
         if (re->rank == 0)
             check_data(run);
@@ -176,6 +181,7 @@ static bool tells(const struct rt_program *p, int r) {
 static bool prepare(struct training *training, struct worker *worker, int r) {
     const struct rt_run *run = training->run;
     worker->all = training;
+    worker->steps = -1;
     worker->tells = training->when && tells(run->program, r);
     worker->norm = norm_at(&run->program->rank[r]);
     worker->tells_norm = worker->norm >= 0 && run->norm;
@@ -214,16 +220,17 @@ static float step_loss(const struct training *training, int64_t step) {
     return sum / (float)B;
 }
 
-/* After the step, where one was due. */
+/* After the step, or before all where it is -1, if one was due. */
 static double validation_loss(const struct training *training, int64_t step) {
     const struct rt_run *run = training->run;
     if (!run->held_out || (step + 1) % run->every != 0)
         return NAN;
-    int64_t n = data_steps(run->held_out), B = run->program->batches;
-    double sum = 0;
-    for (int64_t i = step / run->every * n, end = i + n; i < end; i++)
-        sum += mean_loss(losses_of(training, training->validation + i * losses_in(training)), B);
-    return sum / (double)n;
+    int64_t n = data_steps(run->held_out), number = (step + 1) / run->every;
+    struct held_sum sum = {0, 0};
+    for (int64_t k = 0; k < n; k++)
+        data_sum(run->held_out, k, losses_of(training, training->validation + (number * n + k) * losses_in(training)),
+                 run->program->batches, &sum);
+    return sum.loss / (double)sum.sequences;
 }
 
 /* Of a rank that has any. */
@@ -241,6 +248,11 @@ static double makespan(const struct training *training, int64_t step) {
 
 static void tell(struct training *training, int64_t step) {
     const struct rt_run *run = training->run;
+    if (step < 0) {
+        if (run->held_out)
+            run->ended(run->context, &(struct rt_ended){.step = -1, .validation = validation_loss(training, -1)});
+        return;
+    }
     double *when = training->when + step * training->updates;
     for (int32_t k = 0; k < training->updates; k++)
         when[k] -= training->begun;
@@ -258,7 +270,7 @@ static void watch(struct training *training) {
     struct timespec nap = {0, 1000000};
     double begin = seconds();
     bool over = false;
-    for (int64_t done = 0, told = 0; (run->progress || run->ended) && !over;) {
+    for (int64_t done = -1, told = -1; (run->progress || run->ended) && !over;) {
         nanosleep(&nap, NULL);
         nap.tv_nsec +=
             nap.tv_nsec < 100000000 ? nap.tv_nsec : 0; /* short runs end soon, long ones report ten times a second */
@@ -270,7 +282,7 @@ static void watch(struct training *training) {
             int64_t n = atomic_load(&training->worker[r].steps);
             done = n < done ? n : done;
         }
-        if (done > told && run->progress)
+        if (done > told && done > 0 && run->progress)
             run->progress(run->context, done, step_loss(training, done - 1), seconds() - begin);
         for (; told < done; told++)
             if (run->ended)
@@ -331,7 +343,7 @@ char **host_train(const struct rt_run *run) {
         training.when = host_pages((size_t)run->steps * (size_t)training.updates, sizeof *training.when);
     if (run->held_out)
         training.validation =
-            host_pages((size_t)(run->steps / run->every * data_steps(run->held_out) * losses_in(&training)),
+            host_pages((size_t)((1 + run->steps / run->every) * data_steps(run->held_out) * losses_in(&training)),
                        sizeof *training.validation);
     for (int64_t s = 0; run->norm && s < run->steps; s++)
         run->norm[s] = NAN;

@@ -15,7 +15,7 @@ struct identity {
     char name[64], device[4];
     uint64_t hash, data_hash, weights_hash; /* 0: it has no file of weights */
     uint64_t held_hash;                     /* of held-out text; 0: it reads none */
-    int64_t data_bytes, held_bytes, held_steps;
+    int64_t data_bytes, held_bytes, held_sequences;
     int64_t set[NSETTINGS]; /* of those without a number: whether given */
     int32_t rank, workers, said, messages;
     bool ordered; /* sums over NCCL */
@@ -61,7 +61,7 @@ static struct identity own_identity(struct rank_run *run) {
         data_identity(run->data, &identity.data_bytes, &identity.data_hash);
     if (identity.reads && run->held_out) {
         data_identity(run->held_out, &identity.held_bytes, &identity.held_hash);
-        identity.held_steps = data_steps(run->held_out);
+        identity.held_sequences = data_sequences(run->held_out);
     }
     return identity;
 }
@@ -126,7 +126,10 @@ void rank_agree(struct rank_run *run) {
     run->is.steps = run->flags.steps;
     run->is.data_bytes = reader->data_bytes;
     run->is.data_hash = reader->data_hash;
-    run->held_steps = reader->held_steps;
+    if (run->held_out) {
+        data_hold_out(run->held_out, reader->held_sequences);
+        run->held_steps = data_steps(run->held_out);
+    }
     free(all);
     world_verdict(&run->world, !*why, why);
 }

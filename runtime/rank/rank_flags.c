@@ -11,7 +11,8 @@ static const struct flag {
     const char *name, *arg, *what;
     int key;
 } flags[] = {
-    {"data", "FILE", "training text; without it, random tokens", 'x'},
+    {"data", "FILE",
+     "training text; several files, or a pattern such as 'shard*.bin', are one text; without it, random tokens", 'x'},
     {"weights", "FILE",
      "start from these weights: safetensors, an index of such files, or GGUF, in the names that the model says; "
      "without it, random ones",
@@ -31,7 +32,7 @@ static const struct flag {
      'l'},
     {"metrics", "FILE", "write each step's loss, learning rate, tokens per second, ... as a line of JSON; rank 0 does",
      'M'},
-    {"val", "FILE", "held-out text: tell the loss on all of it every --val-every steps", 'v'},
+    {"val", "FILE", "held-out text: tell the loss on all of it before the first step and every --val-every steps", 'v'},
     {"val-every", "N", "steps from one validation to the next; default 100, or all steps if there are fewer", 'V'},
     {"json", NULL, "print figures as JSON", 'j'},
     {"no-graph", NULL, "on a GPU, enqueue each step anew instead of launching a graph of it", 'g'},
@@ -115,9 +116,20 @@ static bool ordered(const struct rt_self *self, const char *s) {
     return *s == 'o';
 }
 
+static void add(const char ***list, const struct rt_self *self, const char *arg) {
+    size_t n = 0;
+    while (*list && (*list)[n])
+        n++;
+    *list = realloc(*list, (n + 2) * sizeof **list);
+    if (!*list)
+        rank_error(self, "no memory");
+    (*list)[n] = arg;
+    (*list)[n + 1] = NULL;
+}
+
 static void set(struct rank_flags *flags, const struct rt_self *self, const struct flag *flag, const char *arg) {
     switch (flag->key) {
-    case 'x': flags->data = arg; break;
+    case 'x': add(&flags->data, self, arg); break;
     case 'w': flags->weights = arg; break;
     case 'n': flags->steps = number(self, flag->name, arg, 1); break;
     case 's': flags->seed = number(self, flag->name, arg, 0); break;
@@ -131,7 +143,7 @@ static void set(struct rank_flags *flags, const struct rt_self *self, const stru
     case 't': flags->timeline = arg; break;
     case 'l': flags->losses = arg; break;
     case 'M': flags->metrics = arg; break;
-    case 'v': flags->held_out = arg; break;
+    case 'v': add(&flags->held_out, self, arg); break;
     case 'V': flags->val_every = number(self, flag->name, arg, 1); break;
     case 'j': flags->json = true; break;
     case 'g': flags->eager = true; break;

@@ -8,7 +8,8 @@
 #include "comm/world.h"
 
 struct rank_flags {
-    const char *data, *weights, *checkpoint, *flight, *timeline, *losses, *metrics, *held_out, *algorithms;
+    const char **data, **held_out; /* ended by NULL; NULL: none is given */
+    const char *weights, *checkpoint, *flight, *timeline, *losses, *metrics, *algorithms;
     int64_t steps, every, val_every, keep, seed;
     double deadline;
     int messages; /* between GPUs: CUDA_nccl, CUDA_put */

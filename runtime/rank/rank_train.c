@@ -150,22 +150,22 @@ static void tell_step(struct rank_run *run, struct training *training, double se
 static void validate(struct rank_run *run, struct training *training) {
     int32_t B = run->program.batches;
     char why[DURABLE_PATH + 512];
-    double sum = 0;
+    struct held_sum sum = {0, 0};
     watch_phase("waits for all ranks to validate");
     for (int64_t k = 0; k < run->held_steps; k++) {
         backend_validate(run, k, training->held_out);
         run->world.sum_begin(run->world.link, training->held_out, B);
         run->world.sum_end(run->world.link);
-        sum += mean_loss(training->held_out, B);
+        data_sum(run->held_out, k, training->held_out, B, &sum);
     }
     if (!data_same(run->held_out, why, sizeof why))
         rank_error(run->self, why);
     if (run->world.rank > 0)
         return;
+    double loss = sum.loss / (double)sum.sequences;
     fprintf(stderr, "%svalidation: step %lld  loss %.4f\n", isatty(STDERR_FILENO) ? "\r\033[K" : "",
-            (long long)training->step, sum / (double)run->held_steps);
-    if (run->flags.metrics &&
-        !metrics_validation(&training->metrics, training->step, sum / (double)run->held_steps, why, sizeof why))
+            (long long)training->step, loss);
+    if (run->flags.metrics && !metrics_validation(&training->metrics, training->step, loss, why, sizeof why))
         rank_error(run->self, why);
 }
 
@@ -206,6 +206,8 @@ void rank_train(struct rank_run *run, struct training *training) {
     told.tokens = (int64_t)run->program.model->rows * run->program.model->batches;
     training->begun = seconds();
     training->saved = run->from;
+    if (flags->held_out && run->from == 0)
+        validate(run, training);
     for (bool stop = run->from >= flags->steps; !stop;) {
         memcpy(training->pulse + LOSSES, training->loss, sizeof *training->pulse * (size_t)B);
         double began = seconds();

@@ -71,6 +71,27 @@ static uint64_t hash_content(const struct data_file *file) {
     return hash_end(&hash, file->size);
 }
 
+bool data_file_plain(const struct data_file *file, char *why, size_t nwhy) {
+    static const struct {
+        const char *magic, *name;
+        size_t n;
+    } packed[] = {{"\x1f\x8b", "gzip", 2},
+                  {"\x28\xb5\x2f\xfd", "zstd", 4},
+                  {"\xfd"
+                   "7zXZ",
+                   "xz", 5},
+                  {"BZh", "bzip2", 3}};
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
+        if (file->size >= packed[i].n && memcmp(file->text, packed[i].magic, packed[i].n) == 0) {
+            const char *dot = strrchr(file->path, '.');
+            snprintf(why, nwhy, "%s: is compressed; unpack it first: `%s -dc %s > %.*s`, and give that", file->path,
+                     packed[i].name, file->path,
+                     dot && !strchr(dot, '/') ? (int)(dot - file->path) : (int)strlen(file->path), file->path);
+            return false;
+        }
+    return true;
+}
+
 bool data_file_same(const struct data_file *file, char *why, size_t nwhy) {
     struct stat now;
     const struct stat *was = &file->was;

@@ -82,9 +82,10 @@ for schedule in serial 1f1b fslpp seq1f1b 1f1b_offload pipedream; do # on the st
     expect "$schedule on a GPU: losses of the host" "" "$(judge same "$room/$schedule" "$room/gpu")"
     unset PIANOLA_CUDA
 done
-still=("${tiny[@]}" -D lr=1e-30 --data "$room/held")
-train schedules/serial.lua "${still[@]}" --steps $((3999 / 16 / 8)) --metrics "$room/epoch" >/dev/null
-train schedules/1f1b.lua "${still[@]}" --steps 4 --val "$room/held" --val-every 2 --metrics "$room/same" >/dev/null
+head -c $((248 * 16 + 1)) "$room/held" >"$room/even" # 31 steps of 8 sequences
+still=("${tiny[@]}" -D lr=1e-30 --data "$room/even")
+train schedules/serial.lua "${still[@]}" --steps 31 --metrics "$room/epoch" >/dev/null
+train schedules/1f1b.lua "${still[@]}" --steps 4 --val "$room/even" --val-every 2 --metrics "$room/same" >/dev/null
 expect "a validation is an epoch that changes nothing" "" "$(judge mean "$room/epoch" "$room/same")"
 train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 6 --val "$room/held" --val-every 2 --loss-svg "$room/svg" >/dev/null
 expect "the picture has both lines" "" "$(judge picture "$room/svg" 2)"
@@ -92,7 +93,21 @@ train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 6 --loss-svg "$room
 expect "or one" "" "$(judge picture "$room/svg" 1)"
 
 train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 3 --val "$room/held" --metrics "$room/last" >/dev/null
-expect "a training shorter than from one validation to the next has one, at its end" "3" "$(sed -n 's/.*"step": \([0-9]*\), "validation_loss".*/\1/p' "$room/last")"
+expect "a training shorter than from one validation to the next has one before it and one at its end" "0 3" "$(sed -n 's/.*"step": \([0-9]*\), "validation_loss".*/\1/p' "$room/last" | paste -sd' ')"
+# Every sequence once, whatever a step holds: 1, 5 and 15 sequences in steps of 1, 2, 8 and 24, here and on the stand-in.
+for n in 1 5 15; do
+    head -c $((n * 16 + 3)) "$room/train" >"$room/few"
+    wanted=
+    for at in "1 1" "2 1" "2 4" "12 2"; do
+        here=("${tiny[@]}" -D lr=1e-30 -D rows="${at% *}" -D batches="${at#* }" --data "$room/train" --steps 1 --val "$room/few")
+        for on in "serial" "seq1f1b -D workers=2" "1f1b -D workers=2 --device cuda"; do
+            # shellcheck disable=SC2086
+            PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so train "schedules/${on%% *}.lua" ${on#"${on%% *}"} "${here[@]}" --metrics "$room/few.metrics" >/dev/null
+            got=$(sed -nE 's/.*"validation_loss": ([0-9.]{7}).*/\1/p' "$room/few.metrics" | paste -sd' ')
+            expect "$n held-out sequences, steps of $at, $on" "${wanted:=$got}" "$got"
+        done
+    done
+done
 warmed() { "$PIANOLA" run schedules/1f1b.lua "${tiny[@]}" --data "$room/train" --steps "$1" -D warmup=7 -D lr=0.07 2>&1 | sed -n 's/pianola: warning: //p'; }
 expect "a warm-up that does not end" "warmup = 7, but the training has 2 updates: its rate rises to 0.02 only, not to lr = 0.07" "$(warmed 2)"
 expect "one that does" "" "$(warmed 7)"
