@@ -64,8 +64,8 @@ const struct command commands[] = {
      "-D context=8192 -o smol\n",
      EXPORT, cmd_export, "folder of checkpoints", false},
     {"tokenize", "FILE ...",
-     "text as a model's tokens, for its training: each file is a document, or, if its name ends in .jsonl, each line, "
-     "an object with a text",
+     "text as a model's tokens, for its training: each file is a document, or, if it is lines of JSON, each line, an "
+     "object with a text",
      "  pianola tokenize book.txt more.jsonl --tokenizer tokenizer.json -o tokens.bin\n"
      "  pianola tokenize book.txt --tokenizer model.gguf -o tokens.bin --json\n"
      "  pianola tokenize --decode tokens.bin --tokenizer tokenizer.json -o book.txt\n",

@@ -51,6 +51,14 @@ static bool find_tokens(const struct data *data, struct part *part, char *why, s
         return read_tokens(file->text, file->size, &part->tokens, file->path, why, nwhy);
     if (!data_file_plain(file, why, nwhy))
         return false;
+    if (data_file_has_lines(file)) {
+        snprintf(
+            why, nwhy,
+            "%s: is lines of JSON: its braces would be learned too; take the texts out, with `jq -r .text` say, or "
+            "make a file of tokens with `pianola tokenize`",
+            file->path);
+        return false;
+    }
     part->tokens = (struct tokens){file->text, (int64_t)file->size, 1};
     if (data->m.vocab <= 256)
         return true;

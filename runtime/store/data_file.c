@@ -92,6 +92,41 @@ bool data_file_plain(const struct data_file *file, char *why, size_t nwhy) {
     return true;
 }
 
+size_t data_file_begin(const struct data_file *file) {
+    return file->size >= 3 && memcmp(file->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
+/* Follows strings and brackets to the end of the object, which must be the line's; looks for the key at its top. */
+bool data_file_has_lines(const struct data_file *file) {
+    const char *at = (const char *)file->text + data_file_begin(file), *end = (const char *)file->text + file->size;
+    bool text = false;
+    int depth = 0;
+    while (file->text && at < end && strchr(" \t\r\n", *at))
+        at++;
+    if (!file->text || at == end || *at != '{')
+        return false;
+    for (; at < end && *at != '\n'; at++) {
+        depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
+        if (depth == 0)
+            break;
+        if (*at != '"')
+            continue;
+        const char *from = ++at;
+        while (at < end && *at != '"' && *at != '\n')
+            at += *at == '\\' ? 2 : 1;
+        if (at >= end || *at != '"')
+            return false;
+        const char *next = at + 1;
+        while (next < end && (*next == ' ' || *next == '\t'))
+            next++;
+        text |= depth == 1 && at - from == 4 && memcmp(from, "text", 4) == 0 && next < end && *next == ':';
+    }
+    for (at++; at < end && *at != '\n'; at++)
+        if (!strchr(" \t\r", *at))
+            return false;
+    return text && depth == 0;
+}
+
 bool data_file_same(const struct data_file *file, char *why, size_t nwhy) {
     struct stat now;
     const struct stat *was = &file->was;

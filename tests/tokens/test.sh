@@ -198,6 +198,23 @@ refused "$room/a.txt: a second document, but the tokenizer has no token that end
 refused "$room/a.txt: byte 0: expected {" "$room/a.txt" --tokenizer "$room/a.txt" "${o[@]}"
 refused "$room/other.gguf: its text is cut as 'deepseek-llm' says, in tokenizer.ggml.pre; known are gpt-2, smollm, llama-bpe, qwen2. The model's tokenizer.json says more: give that" \
     "$room/a.txt" --tokenizer "$room/other.gguf" "${o[@]}"
+# Lines of JSON by what they are, whatever they are called, and behind a byte order mark; what is packed, or no lines.
+made() { tokens "$@" --tokenizer "$T"; sha256sum <"$room/t.bin"; }
+wanted=$(made "$room/l.jsonl")
+for name in l.ndjson L.JSONL c4-train.00000.json l.txt; do
+    cp "$room/l.jsonl" "$room/$name"
+    expect "lines of JSON in $name" "$wanted" "$(made "$room/$name")"
+done
+{ printf '\xef\xbb\xbf'; cat "$room/l.jsonl"; } >"$room/bom.jsonl"
+expect "lines behind a byte order mark" "$wanted" "$(made "$room/bom.jsonl")"
+expect "and it says so" 1 "$("$PIANOLA" tokenize "$room/l.txt" --tokenizer "$T" "${o[@]}" 2>&1 | grep -c "l.txt: each line is an object of JSON with a \"text\": a document")"
+printf '{"text": "a" and more\n' >"$room/prose.txt"
+expect "what only begins so is text" 1 "$("$PIANOLA" tokenize "$room/prose.txt" --tokenizer "$T" "${o[@]}" 2>&1 | grep -c '^[^:]*: 1 document, 22 bytes')"
+printf '[{"text": "a"}]' >"$room/list.json"
+refused "$room/list.json: is JSON, but not lines of JSON, each an object with a \"text\"; \`jq -c '.[]' $room/list.json > $room/list.jsonl\` makes such lines of a list" \
+    "$room/list.json" --tokenizer "$T" "${o[@]}"
+gzip -k "$room/l.jsonl"
+refused "$room/l.jsonl.gz: is compressed; unpack it first: \`gzip -dc $room/l.jsonl.gz > $room/l.jsonl\`, and give that" "$room/l.jsonl.gz" --tokenizer "$T" "${o[@]}"
 printf '{"text": "a"}\n{"txt": "b"}\n' >"$room/bad.jsonl"
 refused "$room/bad.jsonl: line 2: byte 12: the object has no \"text\"" "$room/bad.jsonl" --tokenizer "$T" "${o[@]}"
 printf '{"text": "\\ud800"}\n' >"$room/bad.jsonl"
