@@ -89,7 +89,7 @@ static void tell_device(const struct settings *settings, const struct cuda_run *
 
 /* Before any rank begins: what it lacks is an error of the user's. NULL: weights are random. */
 static struct named_file *open_weights(const struct settings *settings, const struct rt_program *p) {
-    char why[1000];
+    char why[1000] = "";
     if (!settings->weights)
         return NULL;
     struct named_file *file = named_open(settings->weights, why, sizeof why);
@@ -98,6 +98,8 @@ static struct named_file *open_weights(const struct settings *settings, const st
         ok = import_check(file, p->model, &p->stage[s], why, sizeof why);
     if (!ok || !import_check_rest(file, why, sizeof why))
         die("%s", why);
+    if (*why)
+        fprintf(stderr, "pianola: warning: %s\n", why);
     return file;
 }
 
