@@ -1,4 +1,5 @@
 #include "run_record.h"
+#include "../../runtime/device/rates.h"
 #include "../../runtime/store/losses.h"
 #include "../../runtime/store/metrics.h"
 #include "files.h"
@@ -93,17 +94,6 @@ static void draw(const struct record *record) {
     write_file(settings->loss_svg, &out);
 }
 
-/* A rate that never gets where it is to go. */
-static void tell_warmup(const struct rt_model *m, int64_t updates) {
-    if (m->warmup > updates)
-        fprintf(
-            stderr,
-            "pianola: warning: warmup = %lld, but the training has %lld updates: its rate rises to %.4g only, not to "
-            "lr = %.4g\n",
-            (long long)m->warmup, (long long)updates, (double)m->lr * (double)updates / (double)m->warmup,
-            (double)m->lr);
-}
-
 /* Dies, unless the user lets such a training go on. */
 static void tell_nonfinite(const struct nonfinite *bad, const struct settings *settings) {
     char what[128];
@@ -133,7 +123,7 @@ struct trained train_and_record(const struct compile *c, const struct settings *
     if ((settings->losses && !losses_open(&record.losses, settings->losses, 0, why, sizeof why)) ||
         (settings->metrics && !metrics_open(&record.metrics, settings->metrics, 0, why, sizeof why)))
         die("%s", why);
-    tell_warmup(&c->spec->model->rt, record.times.n * settings->steps);
+    rates_warn(&c->spec->model->rt, 0, settings->steps, record.times.n, settings->steps);
     struct trained trained = train(c, settings, data, settings->steps, kept, "training", listener);
     if (settings->losses)
         journal_close(&record.losses);

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NSETTINGS = 14 };
+enum { NSETTINGS = 15 };
 static const char *const setting[NSETTINGS] = {
-    "--steps",      "--seed",   "--every",   "--resume",  "--checkpoint", "--no-graph",  "--timeline",
-    "--algorithms", "--losses", "--weights", "--metrics", "--val",        "--val-every", "--allow-nonfinite"};
+    "--steps",  "--seed",    "--every",   "--resume", "--checkpoint", "--no-graph",        "--timeline", "--algorithms",
+    "--losses", "--weights", "--metrics", "--val",    "--val-every",  "--allow-nonfinite", "--new-data"};
 
 struct identity {
     char name[64], device[4];
@@ -55,6 +55,7 @@ static struct identity own_identity(struct rank_run *run) {
     identity.set[11] = flags->held_out != NULL;
     identity.set[12] = flags->val_every;
     identity.set[13] = flags->allow_nonfinite;
+    identity.set[14] = flags->new_data;
     identity.weights_hash = flags->weights ? named_hash(run->start.weights) : 0;
     identity.reads = rank_reads(run);
     if (identity.reads)
@@ -126,6 +127,7 @@ void rank_agree(struct rank_run *run) {
     run->is.steps = run->flags.steps;
     run->is.data_bytes = reader->data_bytes;
     run->is.data_hash = reader->data_hash;
+    run->is.context = run->tables->model->context;
     if (run->held_out) {
         data_hold_out(run->held_out, reader->held_sequences);
         run->held_steps = data_steps(run->held_out);

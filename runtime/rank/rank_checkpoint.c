@@ -175,6 +175,7 @@ void rank_save(struct rank_run *run, int64_t step) {
         if (leads_file(run, s, &file))
             ok = checkpoint_end_stage(dir, step, file, why, sizeof why);
     verdict_on_saving(&run->world, ok, why);
+    run->is.sequences = run->from_sequence + (step - run->from) * sequences_per_step(p->model);
     if (run->world.rank == 0)
         ok = checkpoint_write_manifest(dir, step, file + 1, &run->is, why, sizeof why) &&
              checkpoint_keep(dir, (int)run->flags.keep, why, sizeof why);
@@ -202,6 +203,33 @@ static struct found find_latest(const struct rank_run *run) {
     return found;
 }
 
+static bool same_data(const struct checkpoint_run *a, const struct checkpoint_run *b) {
+    return a->data_bytes == b->data_bytes && a->data_hash == b->data_hash;
+}
+static bool same_cut(const struct checkpoint_run *found, const struct checkpoint_run *now) {
+    return now->data_bytes == 0 || found->context < 0 || found->context == now->context;
+}
+
+/* Where in the data the run goes on: a number of sequences, since a step may read more or fewer than before. */
+static void find_place(struct rank_run *run, const struct found *found) {
+    const char *dir = run->flags.checkpoint;
+    int64_t each = sequences_per_step(run->program.model);
+    bool same = same_data(&found->run, &run->is) && same_cut(&found->run, &run->is), known = found->run.sequences >= 0;
+    run->from_sequence = !same ? 0 : known ? found->run.sequences : found->step * each;
+    data_begin(run->data, found->step, run->from_sequence);
+    if (run->world.rank > 0 || run->is.data_bytes == 0)
+        return;
+    if (!same)
+        fprintf(stderr, "pianola: from step %lld on the data is another: it begins with its first sequence\n",
+                (long long)found->step + 1);
+    else if (!known)
+        fprintf(
+            stderr,
+            "pianola: warning: %s does not say how many sequences it has read: %lld, if each of its steps read %lld as "
+            "those of this run\n",
+            dir, (long long)run->from_sequence, (long long)each);
+}
+
 static bool fits(const struct rank_run *run, const struct found *found, char *why, size_t n) {
     const char *dir = run->flags.checkpoint;
     if (found->run.nonfinite && !run->flags.allow_nonfinite)
@@ -213,10 +241,18 @@ static bool fits(const struct rank_run *run, const struct found *found, char *wh
     else if (found->run.seed != run->is.seed)
         snprintf(why, n, "%s: is of a run with --seed %llu, not %llu", dir, (unsigned long long)found->run.seed,
                  (unsigned long long)run->is.seed);
-    else if (found->run.data_bytes != run->is.data_bytes || found->run.data_hash != run->is.data_hash)
-        snprintf(why, n, "%s: is of a run on other data: %lld bytes with hash %016llx, not %lld with %016llx", dir,
-                 (long long)found->run.data_bytes, (unsigned long long)found->run.data_hash,
-                 (long long)run->is.data_bytes, (unsigned long long)run->is.data_hash);
+    else if (!same_data(&found->run, &run->is) && !run->flags.new_data)
+        snprintf(
+            why, n,
+            "%s: is of a run on other data: %lld bytes with hash %016llx, not %lld with %016llx; --new-data goes on "
+            "with this data, from its beginning",
+            dir, (long long)found->run.data_bytes, (unsigned long long)found->run.data_hash,
+            (long long)run->is.data_bytes, (unsigned long long)run->is.data_hash);
+    else if (!same_cut(&found->run, &run->is) && !run->flags.new_data)
+        snprintf(why, n,
+                 "%s: is of a run on sequences of %lld tokens, not %lld: which of them it has read is not known; "
+                 "--new-data begins with the first of the data",
+                 dir, (long long)found->run.context, (long long)run->is.context);
     else if (found->run.most != run->is.most || found->run.least != run->is.least)
         snprintf(
             why, n,
@@ -258,4 +294,6 @@ void rank_resume(struct rank_run *run) {
         run->is.steps = found.run.steps;
     run->from = found.step;
     run->is.nonfinite = found.some && found.run.nonfinite;
+    if (found.some)
+        find_place(run, &found);
 }

@@ -25,6 +25,8 @@ static const struct flag {
     {"resume", NULL, "go on from the newest checkpoint in DIR, if there is one", 'r'},
     {"allow-nonfinite", NULL,
      "go on where a loss or a weight is inf or nan; default: stop with an error that names the first", 'N'},
+    {"new-data", NULL,
+     "with --resume: where --data is not what the checkpoint's training read, begin with its first sequence", 'D'},
     {"deadline", "SECONDS", "longest that a step, or a checkpoint, may take; default 600", 'd'},
     {"flight", "DIR", "where a rank that gives up writes its flight record; default .", 'f'},
     {"timeline", "DIR", "write when the instructions of the last ten steps ran, into DIR/timeline.<rank>.tsv", 't'},
@@ -138,6 +140,7 @@ static void set(struct rank_flags *flags, const struct rt_self *self, const stru
     case 'k': flags->keep = number(self, flag->name, arg, 1); break;
     case 'r': flags->resume = true; break;
     case 'N': flags->allow_nonfinite = true; break;
+    case 'D': flags->new_data = true; break;
     case 'd': flags->deadline = seconds(self, arg); break;
     case 'f': flags->flight = arg; break;
     case 't': flags->timeline = arg; break;

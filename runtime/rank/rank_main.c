@@ -3,6 +3,7 @@
 #include "store/fingerprint.h"
 #include "store/losses.h"
 #include "store/metrics.h"
+#include "device/rates.h"
 #include "rank_train.h"
 #include "store/import.h"
 #include "comm/watch.h"
@@ -140,6 +141,25 @@ static void open_weights(struct rank_run *run) {
     world_verdict(&run->world, !run->flags.weights || run->start.weights, why);
 }
 
+/* A tensor that no rank reads must not be lost silently. */
+static void check_rest(struct rank_run *run) {
+    struct named_list *list = named_all(run->start.weights);
+    size_t n = list->n, size = (size_t)run->world.size;
+    char why[1000] = "", *all = calloc(n + 1, size + 1), *mine = all + n * size;
+    if (!all)
+        rank_error(run->self, "no memory");
+    for (size_t i = 0; i < n; i++)
+        mine[i] = list->at[i].used;
+    run->world.all(run->world.link, mine, all, n);
+    for (size_t i = 0; i < n * size; i++)
+        list->at[i % n].used |= all[i];
+    free(all);
+    bool ok = run->world.rank > 0 || import_check_rest(run->start.weights, why, sizeof why);
+    world_verdict(&run->world, ok, why);
+    if (*why)
+        fprintf(stderr, "pianola: warning: %s\n", why);
+}
+
 /* Each rank reads what its homes have of the file, and says before anything runs what is missing there. */
 static void check_weights(struct rank_run *run) {
     char why[1000] = "";
@@ -151,6 +171,7 @@ static void check_weights(struct rank_run *run) {
         ok = import_check(run->start.weights, run->program.model, &run->program.stage[k->home[h].stage], why,
                           sizeof why);
     world_verdict(&run->world, ok, why);
+    check_rest(run);
     for (int h = 0; h < k->nhomes; h++)
         if (import_differs(run->start.weights, run->flags.weights, named_said(run->start.weights),
                            &run->program.stage[k->home[h].stage], why, sizeof why)) {
@@ -166,13 +187,8 @@ static void set_length(struct rank_run *run) {
     if (run->is.steps != run->flags.steps && m->schedule != SCHEDULE_constant && m->steps == 0 && run->world.rank == 0)
         fprintf(stderr, "pianola: the learning rate goes its way over the %lld steps that this training began with\n",
                 (long long)run->is.steps);
-    int64_t updates =
-        run->flags.steps * updates_per_step(run->program.batches, &run->program.stage[run->program.updated]);
-    if (m->warmup > updates && run->world.rank == 0)
-        fprintf(
-            stderr,
-            "pianola: warning: warmup = %lld, but the training has %lld updates: its rate does not rise to lr = %.4g\n",
-            (long long)m->warmup, (long long)updates, (double)m->lr);
+    if (run->world.rank == 0)
+        rates_warn(m, run->from, run->flags.steps, rank_updates(run), run->is.steps);
 }
 
 /* Allocates everything the run needs; from the first step on, nothing is allocated. */

@@ -13,7 +13,7 @@ struct rank_flags {
     int64_t steps, every, val_every, keep, seed;
     double deadline;
     int messages; /* between GPUs: CUDA_nccl, CUDA_put */
-    bool allow_nonfinite, resume, json, eager, ordered;
+    bool allow_nonfinite, new_data, resume, json, eager, ordered;
     struct launch launch;
 };
 
@@ -32,6 +32,7 @@ struct rank_run {
     int32_t *owner;         /* per set of weights, [size + 1]: see rank_owners */
     int lock;               /* of the checkpoint folder, as checkpoint_lock has it */
     int64_t from;           /* steps done before this run */
+    int64_t from_sequence;  /* and sequences read of its data */
     struct rt_stamp *times; /* [TIMELINE_STEPS][instructions]: of step s at s % TIMELINE_STEPS. NULL: no --timeline */
     double origin;          /* of the timeline: seconds of the monotonic clock */
 };

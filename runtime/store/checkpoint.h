@@ -24,7 +24,9 @@ struct checkpoint_run {
     uint64_t data_hash;  /* of what identifies the data, as the caller chooses */
     int64_t steps;       /* over which the learning rate goes its way; 0: the file does not say */
     int64_t most, least; /* updates of a stage in a step: of that with most, and with fewest */
-    bool nonfinite;      /* it holds numbers that are not finite */
+    /* How many sequences of this data it has read, of so many tokens each. -1: the file does not say. */
+    int64_t sequences, context;
+    bool nonfinite; /* it holds numbers that are not finite */
 };
 
 /* ---- one run at a time ---- */

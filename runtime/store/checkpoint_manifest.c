@@ -54,6 +54,8 @@ static void put_manifest(FILE *f, int64_t step, const struct checkpoint_run *run
         fprintf(f, "  \"steps\": %" PRId64 ",\n", run->steps);
     if (run->most > 1)
         fprintf(f, "  \"updates\": %" PRId64 ",\n  \"least_updates\": %" PRId64 ",\n", run->most, run->least);
+    if (run->sequences > 0)
+        fprintf(f, "  \"sequences\": %" PRId64 ",\n  \"context\": %" PRId64 ",\n", run->sequences, run->context);
     if (run->nonfinite)
         fputs("  \"nonfinite\": 1,\n", f);
     fputs("  \"files\": [", f);
@@ -130,10 +132,11 @@ static bool read_optional(struct json *json, struct checkpoint_run *run) {
     const struct {
         const char *key;
         int64_t *to;
-    } optional[] = {
-        {"steps", &run->steps}, {"updates", &run->most}, {"least_updates", &run->least}, {"nonfinite", &nonfinite}};
+    } optional[] = {{"steps", &run->steps},         {"updates", &run->most},    {"least_updates", &run->least},
+                    {"sequences", &run->sequences}, {"context", &run->context}, {"nonfinite", &nonfinite}};
     enum { N = sizeof optional / sizeof *optional };
     run->most = run->least = 1;
+    run->sequences = run->context = -1;
     const char *key = json_string(json);
     for (int i = 0; key && i < N; i++)
         if (strcmp(key, optional[i].key) == 0)

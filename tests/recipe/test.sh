@@ -136,7 +136,7 @@ expect "and say so" 1 "$(grep -c 'over the 6 steps' "$room/err0")"
 tcp piped 2 --steps 2 --data "$room/train" --val "$room/held" --metrics "$room/short" --resume --checkpoint "$room/fresh"
 ended 60
 expect "ranks: a short training is validated at its end" 1 "$(grep -c '"step": 2, "validation_loss"' "$room/short")"
-expect "ranks: a warm-up that does not end" 1 "$(grep -c 'warning: warmup = 3, but the training has 2 updates: its rate does not rise to lr = 0.003' "$room/err0")"
+expect "ranks: a warm-up that does not end" 1 "$(grep -c 'warning: warmup = 3, but the training has 2 updates: its rate rises to 0.002 only, not to lr = 0.003' "$room/err0")"
 echo "a poem" >"$room/poem"
 tcp piped 2 --steps 1 --metrics "$room/poem"
 ended 60
