@@ -87,7 +87,7 @@ ARCHS := -gencode 'arch=compute_80,code=[sm_80,sm_90,sm_100,compute_80]'
 NVFLAGS := -std=c++17 -O3 $(ARCHS) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden -Iruntime -MMD -MP
 # $(1): cuda or standin; $(2): folders of runtime/.
 cuda_objects = $(patsubst runtime/%.cu,build/$(1)/%.o,$(wildcard $(2:%=runtime/%/*.cu)))
-PIC := $(patsubst runtime/%.c,build/pic/%.o,$(filter-out %_host.c runtime/process/%,$(wildcard runtime/*/*.c)))
+PIC := $(patsubst runtime/%.c,build/pic/%.o,$(filter-out %_host.c runtime/process/comm_local.c,$(wildcard runtime/*/*.c)))
 NCCL := $(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h))
 build/cuda/%.o: runtime/%.cu Makefile
 	@mkdir -p $(@D)

@@ -382,9 +382,12 @@ struct rt_run {
     const struct rt_program *program;
     const struct data *data;
     uint64_t seed;
-    struct named_file *weights; /* as in struct start */
-    int64_t steps;
-    /* results, in the caller's memory */
+    struct named_file *weights;  /* as in struct start */
+    int64_t steps;               /* to come to, those before `from` included */
+    int64_t from;                /* done in earlier runs */
+    int64_t of;                  /* over which the learning rate goes its way; 0: steps */
+    const struct saving *saving; /* process/saving.h: checkpoints; NULL: none */
+    /* results, in the caller's memory, at places from `from` on */
     float *loss;             /* [steps]: mean over the step's microbatches */
     struct rt_stamp **stamp; /* [rank]: [kept][instructions], of the last `kept` steps; or NULL */
     int64_t kept;

@@ -34,7 +34,9 @@ struct settings {
     double jitter;        /* the level, or -1: not given */
     int64_t runs;         /* with jitter */
     struct style style;
-    bool allow_nonfinite;
+    const char *checkpoint;
+    int64_t save_every, keep; /* steps between checkpoints; how many stay */
+    bool allow_nonfinite, new_data, resume;
     bool json, list, watch, markdown, one_rank, cuda, eager, git, steady, decode; /* eager: no CUDA graph */
 };
 

@@ -121,6 +121,11 @@ static void set_option(struct settings *settings, const struct command *command,
     case '=': settings->loss_svg = arg; break;
     case '/': settings->held_out = added(settings->held_out, arg); break;
     case '~': settings->every = number_arg(name, arg, 1); break;
+    case KEY_CHECKPOINT: settings->checkpoint = arg; break;
+    case KEY_SAVE_EVERY: settings->save_every = number_arg(name, arg, 1); break;
+    case KEY_KEEP: settings->keep = number_arg(name, arg, 1); break;
+    case KEY_RESUME: settings->resume = true; break;
+    case KEY_NEW_DATA: settings->new_data = true; break;
     case KEY_ALLOW_NONFINITE: settings->allow_nonfinite = true; break;
     case 'g': settings->eager = true; break;
     case 'A': settings->algorithms = arg; break;
@@ -281,6 +286,8 @@ int main(int argc, char **argv) {
                                 .step = -1,
                                 .steps = 100,
                                 .every = 100,
+                                .save_every = 100,
+                                .keep = 3,
                                 .seed = 1,
                                 .microbatches = 64,
                                 .warm_up = 8,

@@ -3,6 +3,7 @@
 #include "../../runtime/store/losses.h"
 #include "../../runtime/store/metrics.h"
 #include "files.h"
+#include "run_saving.h"
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@ struct record {
     const struct compile *c;
     const struct settings *settings;
     const struct data *held_out;
+    int64_t from, of; /* as in rt_run */
     struct journal losses, metrics;
     struct update_times times;
     double *predicted;      /* of a step's updates; NULL: the cluster does not tell seconds */
@@ -68,7 +70,7 @@ static void tell(void *context, const struct rt_program *p, const struct rt_ende
              why);
     struct metrics_step step = {.step = of->step + 1,
                                 .loss = mean_loss(of->loss, p->batches),
-                                .rate = rate_after(p, of->step + 1, settings->steps),
+                                .rate = rate_after(p, of->step + 1, record->of),
                                 .norm = of->norm,
                                 .seconds = of->seconds,
                                 .tokens = (double)p->model->rows * p->model->batches,
@@ -85,7 +87,8 @@ static void draw(const struct record *record) {
     const struct settings *settings = record->settings;
     int batches = whole_batches(record->c->spec);
     const struct loss_line line[] = {
-        {"training", settings->steps, batches, record->loss, record->seconds, -1},
+        {"training", settings->steps - record->from, batches, record->loss + record->from,
+         record->seconds + record->from, -1},
         {"validation", record->validations, batches * (int)settings->every, record->validation, record->validated, -1}};
     struct text out = {0};
     emit_losses(&out,
@@ -101,18 +104,23 @@ static void tell_nonfinite(const struct nonfinite *bad, const struct settings *s
         return;
     nonfinite_say(bad, what, sizeof what);
     if (!settings->allow_nonfinite)
-        die("%s: the training has stopped; lower lr, or clip the gradient (-D clip=1); --allow-nonfinite goes on",
-            what);
+        die("%s: the training has stopped; lower lr, or clip the gradient (-D clip=1); --allow-nonfinite goes on%s",
+            what, how_to_go_on(settings));
     fprintf(stderr, "pianola: warning: %s; the training went on (--allow-nonfinite)\n", what);
 }
 
 struct trained train_and_record(const struct compile *c, const struct settings *settings, struct data *data,
-                                const struct data *held_out, int64_t kept) {
+                                const struct data *held_out, const struct saving *saving, int64_t kept) {
+    int64_t from = saving ? saving->from : 0,
+            of = from > 0 && saving->is.steps > 0 ? saving->is.steps : settings->steps;
     struct record record = {
         .c = c, .held_out = held_out, .settings = settings, .times = update_times(c->program, c->timeline)};
     bool listens = settings->losses || settings->metrics || settings->loss_svg || held_out;
     struct listener listener = {listens ? tell : NULL, &record, held_out, .times = !settings->cuda};
     listener.stops = !settings->allow_nonfinite;
+    listener.saving = saving;
+    record.of = listener.of = of;
+    record.from = from;
     char why[512];
     if (strcmp(c->report->unit, "s") == 0)
         record.predicted = NEW(double, record.times.n);
@@ -120,10 +128,10 @@ struct trained train_and_record(const struct compile *c, const struct settings *
     record.seconds = NEW(double, settings->steps);
     record.validation = NEW(double, settings->steps / settings->every + 1);
     record.validated = NEW(double, settings->steps / settings->every + 1);
-    if ((settings->losses && !losses_open(&record.losses, settings->losses, 0, why, sizeof why)) ||
-        (settings->metrics && !metrics_open(&record.metrics, settings->metrics, 0, why, sizeof why)))
+    if ((settings->losses && !losses_open(&record.losses, settings->losses, from * record.times.n, why, sizeof why)) ||
+        (settings->metrics && !metrics_open(&record.metrics, settings->metrics, from, why, sizeof why)))
         die("%s", why);
-    rates_warn(&c->spec->model->rt, 0, settings->steps, record.times.n, settings->steps);
+    rates_warn(&c->spec->model->rt, from, settings->steps, record.times.n, of);
     struct trained trained = train(c, settings, data, settings->steps, kept, "training", listener);
     if (settings->losses)
         journal_close(&record.losses);

@@ -41,11 +41,12 @@ struct told {
     struct progress progress;
     struct listener listener;
     const struct rt_program *program;
+    int64_t of; /* as in rt_run */
 };
 
 static void tell(void *context, int64_t step, float loss, double seconds) {
     struct told *told = context;
-    progress_tell(&told->progress, step, loss, rate_after(told->program, step, told->progress.steps), seconds);
+    progress_tell(&told->progress, step, loss, rate_after(told->program, step, told->of), seconds);
 }
 
 static void tell_step(void *context, const struct rt_ended *of) {
@@ -116,13 +117,12 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     for (int r = 0; r < W; r++)
         trained.stamp[r] = NEW(struct rt_stamp, kept * c->program->rank[r].nins);
     trained.took = NEW(struct rt_took *, W);
-    trained.timed = steps > MOST_TIMED ? MOST_TIMED
-                    : steps > 1        ? steps - 1
-                                       : 1; /* not the first, whose pages are new */
+    int64_t from = listener.saving ? listener.saving->from : 0, here = steps - from;
+    trained.timed = here > MOST_TIMED ? MOST_TIMED : here > 1 ? here - 1 : 1; /* not the first, whose pages are new */
     for (int r = 0; r < W; r++)
         trained.took[r] = NEW(struct rt_took, c->program->rank[r].nins);
-    struct told told = {.listener = listener, .program = trained.program};
-    told.progress = (struct progress){.what = what, .steps = steps, .tty = isatty(STDERR_FILENO)};
+    struct told told = {.listener = listener, .program = trained.program, .of = listener.of ? listener.of : steps};
+    told.progress = (struct progress){.what = what, .from = from, .steps = steps, .tty = isatty(STDERR_FILENO)};
     told.progress.tokens = (int64_t)c->spec->model->rt.rows * trained.program->model->batches;
     struct rt_run run = {
         .program = trained.program, .data = data, .seed = settings->seed, .steps = steps, .loss = trained.loss};
@@ -134,6 +134,9 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     run.norm = trained.norm;
     run.routed = &trained.routed;
     run.twice = &trained.twice;
+    run.from = from;
+    run.of = listener.of;
+    run.saving = listener.saving;
     run.bad = &trained.bad;
     run.stops = listener.stops;
     run.progress = what ? tell : NULL;
@@ -150,7 +153,7 @@ struct trained train(const struct compile *c, const struct settings *settings, s
         named_close(run.weights);
     if (settings->cuda && what)
         tell_device(settings, &trained.cuda);
-    for (int64_t s = 0; s < steps; s++)
+    for (int64_t s = from; s < steps; s++)
         trained.seconds += trained.makespan[s];
     return trained;
 }

@@ -2,6 +2,7 @@
 #ifndef PIANOLA_TRAINING_H
 #define PIANOLA_TRAINING_H
 #include "../../runtime/device/nonfinite.h"
+#include "../../runtime/process/saving.h"
 #include "../../runtime/process/train_cuda.h"
 #include "command.h"
 #include "compile.h"
@@ -28,6 +29,8 @@ struct listener {
     void (*ended)(void *context, const struct rt_program *p, const struct rt_ended *of);
     void *context;
     const struct data *held_out;
+    const struct saving *saving; /* as in rt_run */
+    int64_t of;
     bool stops; /* at a number that is not finite */
     bool times; /* what instructions take in the last steps, which it slows down a little */
 };

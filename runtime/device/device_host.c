@@ -256,3 +256,29 @@ bool host_begin(struct replay *re, const struct start *start, char *why, size_t 
     }
     return ok;
 }
+
+static char *arena_in(const struct replay *re, int memory) {
+    const struct host_rank *host = self(re);
+    return memory == MEMORY_HOST ? host->host : host->arena;
+}
+
+struct checkpoint_shard host_pull(const struct replay *re, const struct rt_home *home) {
+    struct rt_learned learned = learned_at(re->program->model, &re->program->stage[home->stage], home);
+    struct checkpoint_shard shard = {.first = learned.first, .count = learned.count, .stride = home->owned};
+    shard.weight = (const float *)(void *)(arena_in(re, learned.weight_in) + learned.weight);
+    if (learned.moments >= 0)
+        shard.moments = (const float *)(void *)(arena_in(re, learned.moments_in) + learned.moments);
+    return shard;
+}
+
+void host_push(struct replay *re, const struct rt_home *home, const float *weight, const float *moments) {
+    const struct rt_model *m = re->program->model;
+    const struct rt_stage *s = &re->program->stage[home->stage];
+    struct rt_learned learned = learned_at(m, s, home);
+    int64_t held = held_count(m, s, home);
+    if (held > 0)
+        memcpy(arena_in(re, MEMORY_DEVICE) + home->weight, weight + home->first, (size_t)held * sizeof *weight);
+    for (int k = 0; learned.count > 0 && k < count_moments(m->optimizer); k++)
+        memcpy(arena_in(re, learned.moments_in) + learned.moments + 4 * k * home->owned,
+               moments + k * weight_count(m, s) + learned.first, (size_t)learned.count * sizeof *moments);
+}

@@ -1,5 +1,6 @@
 /* All ranks of a program in this process: a thread each, with its arenas, allocated at the start. */
 #include "comm_local.h"
+#include "saving.h"
 #include "device/ahead.h"
 #include "store/seconds.h"
 #include <math.h>
@@ -42,15 +43,24 @@ struct training {
     double origin; /* of all clocks here: seconds() */
     double begun;  /* when the threads began, by these clocks */
     struct local *local;
+    pthread_barrier_t saved; /* where all ranks wait while one writes a checkpoint */
+    bool stopped;            /* it came to numbers that are not finite instead */
 };
 
-/* Results from data that has changed are worthless. Ends the process: the other ranks would wait for this one. */
+/* Ends the process: the other ranks would wait for this one. */
+static _Noreturn void fail(const struct rt_run *run, const char *why) {
+    bool saves = run->saving && run->saving->writes;
+    fprintf(stderr, "%spianola: error: %s%s%s\n", run->progress && isatty(STDERR_FILENO) ? "\n" : "", why,
+            saves ? "; to go on from the newest checkpoint: " : "", saves ? run->saving->how : "");
+    _exit(2);
+}
+
+/* Results from data that has changed are worthless. */
 static void check_data(const struct rt_run *run) {
     char why[512];
     if (data_same(run->data, why, sizeof why))
         return;
-    fprintf(stderr, "%spianola: error: %s\n", run->progress && isatty(STDERR_FILENO) ? "\n" : "", why);
-    _exit(2);
+    fail(run, why);
 }
 
 static int64_t losses_in(const struct training *training) { /* of a run of the streams */
@@ -98,12 +108,44 @@ static void train(struct worker *worker) {
 static void settle(struct worker *worker) {
     const struct rt_run *run = worker->all->run;
     struct replay *re = &worker->replay;
-    if (!must_settle(&worker->ahead, is_asked_for(run, re->step)))
+    if (!must_settle(&worker->ahead, is_asked_for(run, re->step) || saving_is_due(run, re->step + 1)))
         return;
     re->purpose = SETTLES;
     replay_step(re);
     re->purpose = TRAINS;
     settled(&worker->ahead, run->program->model, norm_of(worker));
+}
+
+static struct checkpoint_shard pull(void *context, int rank, const struct rt_home *home) {
+    return host_pull(&((struct training *)context)->worker[rank].replay, home);
+}
+static void push(void *context, int rank, const struct rt_home *home, const float *weight, const float *moments) {
+    host_push(&((struct training *)context)->worker[rank].replay, home, weight, moments);
+}
+
+/* While all other ranks wait. */
+static void write_checkpoint(struct training *training, int64_t done) {
+    const struct rt_run *run = training->run;
+    const struct saving_memory memory = {training, pull, push};
+    struct nonfinite bad = {0};
+    char why[2048];
+    for (int r = 0; r < run->program->workers; r++)
+        nonfinite_join(&bad, &training->worker[r].replay.bad);
+    training->stopped = run->stops && bad.step > 0;
+    if (training->stopped || saving_write(run->saving, run->program, done, bad.step > 0, &memory, why, sizeof why))
+        return;
+    fail(run, why);
+}
+
+/* False: the run is to stop. */
+static bool save(struct worker *worker, int64_t done) {
+    struct training *training = worker->all;
+    if (!saving_is_due(training->run, done))
+        return true;
+    if (pthread_barrier_wait(&training->saved) == PTHREAD_BARRIER_SERIAL_THREAD)
+        write_checkpoint(training, done);
+    pthread_barrier_wait(&training->saved);
+    return !training->stopped;
 }
 
 /* Waits until every rank has begun the step that this one has done, as ranks that are processes do, and looks at what
@@ -130,11 +172,11 @@ static void *work(void *arg) {
     const struct rt_run *run = worker->all->run;
     const struct rt_rank *k = &run->program->rank[worker->replay.rank];
     struct replay *re = &worker->replay;
-    re->steps = run->steps;
-    if (run->held_out)
+    re->steps = run->of > 0 ? run->of : run->steps;
+    if (run->held_out && run->from == 0)
         validate(worker, 0);
-    atomic_store(&worker->steps, 0);
-    for (re->step = 0; re->step < run->steps; re->step++) {
+    atomic_store(&worker->steps, run->from);
+    for (re->step = run->from; re->step < run->steps; re->step++) {
         worker->rank.loss = worker->all->loss + re->step * worker->all->members * run->program->batches;
         worker->rank.apart = run->program->batches;
         worker->rank.when = worker->tells ? worker->all->when + re->step * worker->all->updates : NULL;
@@ -159,6 +201,7 @@ static void *work(void *arg) {
             run->norm[re->step] = norm_value(norm_of(worker));
         if (!stops && run->held_out && (re->step + 1) % run->every == 0)
             validate(worker, (re->step + 1) / run->every);
+        stops = stops || !save(worker, re->step + 1);
         atomic_store(&worker->steps, re->step + 1);
         if (re->rank == 0)
             check_data(run);
@@ -270,7 +313,7 @@ static void watch(struct training *training) {
     struct timespec nap = {0, 1000000};
     double begin = seconds();
     bool over = false;
-    for (int64_t done = -1, told = -1; (run->progress || run->ended) && !over;) {
+    for (int64_t done = -1, told = run->from > 0 ? run->from : -1; (run->progress || run->ended) && !over;) {
         nanosleep(&nap, NULL);
         nap.tv_nsec +=
             nap.tv_nsec < 100000000 ? nap.tv_nsec : 0; /* short runs end soon, long ones report ten times a second */
@@ -282,7 +325,7 @@ static void watch(struct training *training) {
             int64_t n = atomic_load(&training->worker[r].steps);
             done = n < done ? n : done;
         }
-        if (done > told && done > 0 && run->progress)
+        if (done > told && done > run->from && run->progress)
             run->progress(run->context, done, step_loss(training, done - 1), seconds() - begin);
         for (; told < done; told++)
             if (run->ended)
@@ -292,7 +335,7 @@ static void watch(struct training *training) {
 
 static void results(struct training *training) {
     const struct rt_run *run = training->run;
-    for (int64_t s = 0; s < run->steps; s++) {
+    for (int64_t s = run->from; s < run->steps; s++) {
         run->makespan[s] = makespan(training, s);
         run->loss[s] = step_loss(training, s);
     }
@@ -354,6 +397,10 @@ char **host_train(const struct rt_run *run) {
     ok = ok && (training.local = local_open(p, training.arena));
     for (int r = 0; ok && r < p->workers; r++)
         training.worker[r].rank.link = training.local;
+    const struct saving_memory memory = {&training, pull, push};
+    if (ok && run->saving && run->saving->loads)
+        ok = saving_load(run->saving, p, &memory, training.why, sizeof training.why);
+    pthread_barrier_init(&training.saved, NULL, (unsigned)p->workers);
     training.begun = seconds() - training.origin;
     for (int r = 0; ok && r < p->workers; r++)
         if (pthread_create(&training.worker[r].thread, NULL, work, &training.worker[r]) != 0) {
@@ -368,8 +415,11 @@ char **host_train(const struct rt_run *run) {
         check_data(run); /* once more, now that every rank has read its last */
         results(&training);
     }
+    pthread_barrier_destroy(&training.saved);
     release(&training);
     if (!ok) {
+        if (*training.why)
+            fprintf(stderr, "pianola: error: %s\n", training.why);
         host_free(p, training.arena);
         return NULL;
     }

@@ -336,6 +336,7 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
                                .flight = run.flags.flight,
                                .group = tables->groups,
                                .lane = tables->lanes,
+                               .saved = run.flags.checkpoint,
                                .abort = backend_abort};
     if (!watch_start(&watch))
         rank_error(self, "cannot start a thread");

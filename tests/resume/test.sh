@@ -89,6 +89,52 @@ on four 21 "${other[@]}" --checkpoint "$saved" --resume
 expect "an older manifest" "0 0 pianola: warning: $saved does not say how many sequences it has read: 160, if each of its steps read 8 as those of this run" \
     "$codes $(said warning:)"
 
+# All ranks in one process: the checkpoints of processes, both ways, with teams, shards and periods, and on the stand-in for a GPU.
+rm -r "$saved"
+one=(--model schedules/models/gpt.lua -D layers=4 -D width=16 -D heads=2 -D context=16 -D rows=2 -D batches=8 -D schedule=cosine "${data[@]}")
+in_one() { PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so train "$@" --checkpoint "$saved" --every 2; }
+for schedule in "1f1b -D workers=2" "fsdp -D workers=3" "zero1 -D workers=3" "tp_zbv" "pipedream" "1f1b -D workers=2 -D clip=0.5 -D post_validation=true"; do
+    # shellcheck disable=SC2086
+    for on in host cuda; do
+        here=(schedules/${schedule%% *}.lua ${schedule#"${schedule%% *}"} "${one[@]}" --device $on)
+        got=$(PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so train "${here[@]}" --steps 7 | field weights)
+        in_one "${here[@]}" --steps 7 >/dev/null
+        rm -r "$saved"/step-00000007 "$saved"/step-00000006
+        expect "$schedule on $on: goes on" "4 ${got:-none}" "$(in_one "${here[@]}" --steps 7 --resume | sed -nE 's/^  "(resumed_from|weights)": "?([^,"]*).*/\2/p' | paste -sd' ')"
+        rm -r "$saved"
+    done
+done
+compiled two zbv "${one[@]:0:16}" -D workers=2
+in_one schedules/1f1b.lua "${one[@]}" -D workers=2 --steps 3 --metrics "$room/in_one" >/dev/null
+tcp two 2 "${data[@]}" --checkpoint "$saved" --every 2 --steps 6 --resume
+ended 60
+in_one schedules/fsdp.lua "${one[@]}" -D workers=3 --steps 8 --resume >/dev/null
+in_one schedules/1f1b.lua "${one[@]}" -D workers=2 --steps 9 --resume --device cuda >/dev/null
+tcp two 2 "${data[@]}" --checkpoint "$saved" --steps 9 --resume
+ended 60
+expect "one process, processes, shards, a GPU and processes: the schedule of the first run" 3 "$(sed -nE 's/.*"steps": (.*),/\1/p' "$saved/step-00000009/manifest.json")"
+expect "no run over old checkpoints" 1 "$(in_one schedules/1f1b.lua "${one[@]}" --steps 9; grep -c 'holds checkpoints already: go on with --resume' "$room/stderr")"
+expect "what is done is done" 1 "$(in_one schedules/1f1b.lua "${one[@]}" --steps 9 --resume; grep -c 'has come to step 9 already' "$room/stderr")"
+
+# The loss of a checkpoint on a file, under any schedule, and of the weights that a training begins with.
+text=/usr/share/common-licenses/GPL-2
+loss() { train "$@" --steps 0 --val $text | sed -nE 's/^  "validation_loss": ([0-9.]{6}).*/\1/p;s/^  "sequences": //p' | paste -sd' '; }
+wanted=$(loss schedules/serial.lua "${one[@]}" --checkpoint "$saved" --resume)
+for schedule in "1f1b -D workers=4" "fsdp -D workers=3" "seq1f1b -D workers=2" "1f1b -D workers=2 --device cuda" "serial -D batches=1 -D rows=7"; do
+    # shellcheck disable=SC2086
+    expect "the loss of a checkpoint, $schedule" "$wanted" "$(PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so \
+        loss schedules/${schedule%% *}.lua "${one[@]}" ${schedule#"${schedule%% *}"} --checkpoint "$saved" --resume)"
+done
+train schedules/serial.lua "${one[@]}" --steps 1 --val $text --metrics "$room/before" >/dev/null
+expect "of what a training begins with" "$(sed -nE 's/.*"step": 0, "validation_loss": (.{6}).*/\1/p' "$room/before")" "$(loss schedules/serial.lua "${one[@]}" | cut -c1-6)"
+expect "in words, with its perplexity" 1 "$("$PIANOLA" run schedules/serial.lua "${one[@]}" --steps 0 --val $text --checkpoint "$saved" --resume 2>&1 |
+    awk '/^loss/ { d = exp($2) - $4; print ($2 + 0 > 3 && d < 0.02 && d > -0.02 && /sequences of 16 tokens, of step 9; nothing was trained$/) }')"
+expect "no checkpoint to tell of" " 1" "$(mkdir "$room/empty"; loss schedules/serial.lua "${one[@]}" --checkpoint "$room/empty" --resume | tr '\n' ' '; grep -c 'holds no checkpoint to tell the loss of' "$room/stderr")"
+
+# An error ends with how to go on.
+in_one schedules/1f1b.lua "${one[@]}" -D workers=2 --steps 12 -D schedule=constant -D lr=1e30 --resume >/dev/null
+expect "the command to go on with" 1 "$(grep -c "error: .*; to go on from the newest checkpoint: pianola run schedules/1f1b.lua .*--resume" "$room/stderr")"
+
 # A learning rate whose schedule has ended is said.
 rates() { "$PIANOLA" run schedules/serial.lua "${still[@]}" -D context=16 -D lr=0.01 -D schedule=cosine -D steps=4 --steps "$1" "${@:2}" 2>&1 | sed -n 's/pianola: warning: the/the/p'; }
 expect "past the schedule's end" "the learning rate is 0 from step 5 to 6: its schedule ends with update 4; give it more (-D steps=6), or a rate to end at \
