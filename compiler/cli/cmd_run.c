@@ -148,6 +148,8 @@ static void check_run(const struct compile *c, const struct settings *settings) 
     if (settings->one_rank && c->spec->update)
         die("--compare: one rank would train otherwise, as the stages of this schedule are updated before others are "
             "done; compare the losses of two runs, which --losses writes");
+    if (settings->steps == 0 && settings->tensorboard)
+        die("--steps 0 trains nothing: there is nothing for --tensorboard");
     const struct {
         const char *option, *path;
     } written[] = {{"timeline", settings->timeline},

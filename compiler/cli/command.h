@@ -10,7 +10,7 @@ struct settings {
     const char *const *file; /* the non-option arguments; the first is args.schedule */
     int nfiles;
     const char *output, *format, *dump, *color, *measured, *timeline, *losses, *sort;
-    const char *metrics, *loss_svg;
+    const char *metrics, *tensorboard, *loss_svg;
     const char **data, **held_out; /* ended by NULL; NULL: none is given */
     const char *fail_on, *fit, *svg, *html, *algorithms;
     int64_t steps, step; /* steps to train; the step of the checkpoint to use, or -1 */

@@ -118,6 +118,7 @@ static void set_option(struct settings *settings, const struct command *command,
     case 't': settings->timeline = arg; break;
     case 'J': settings->losses = arg; break;
     case '^': settings->metrics = arg; break;
+    case KEY_TENSORBOARD: settings->tensorboard = arg; break;
     case '=': settings->loss_svg = arg; break;
     case '/': settings->held_out = added(settings->held_out, arg); break;
     case '~': settings->every = number_arg(name, arg, 1); break;

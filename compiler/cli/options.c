@@ -249,6 +249,7 @@ const struct option_row options[] = {
     {"timeline", "FILE", "write when the instructions of the last ten steps ran (TSV)", 't', RUN},
     {"losses", "FILE", "write the loss of each update of the last stage, and when it ended (TSV)", 'J', RUN},
     {"metrics", "FILE", "write each step's loss, learning rate, tokens per second, ... as a line of JSON", '^', RUN},
+    {"tensorboard", "DIR", "write the same into DIR as TensorBoard and `wandb sync` read them", KEY_TENSORBOARD, RUN},
     {"loss-svg", "FILE", "draw there, at the end, the losses of training and validation", '=', RUN},
     {"val", "FILE",
      "held-out text, or what tokenize made of it: tell the loss on all of it before the first step and every "

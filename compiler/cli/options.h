@@ -43,7 +43,7 @@ extern const struct command {
 extern const int ncommands;
 
 /* Keys of options that have no letter. */
-enum { KEY_ALLOW_NONFINITE = 128, KEY_CHECKPOINT, KEY_SAVE_EVERY, KEY_KEEP, KEY_RESUME, KEY_NEW_DATA };
+enum { KEY_ALLOW_NONFINITE = 128, KEY_CHECKPOINT, KEY_SAVE_EVERY, KEY_KEEP, KEY_RESUME, KEY_NEW_DATA, KEY_TENSORBOARD };
 
 extern const struct option_row {
     const char *name, *arg, *what;

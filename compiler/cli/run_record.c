@@ -2,6 +2,7 @@
 #include "../../runtime/device/rates.h"
 #include "../../runtime/store/losses.h"
 #include "../../runtime/store/metrics.h"
+#include "../../runtime/store/tensorboard.h"
 #include "files.h"
 #include "run_saving.h"
 #include <math.h>
@@ -14,6 +15,7 @@ struct record {
     const struct data *held_out;
     int64_t from, of; /* as in rt_run */
     struct journal losses, metrics;
+    struct tensorboard board;
     struct update_times times;
     double *predicted;      /* of a step's updates; NULL: the cluster does not tell seconds */
     double *loss, *seconds; /* of each step: its loss, and when it ended, for the picture */
@@ -48,6 +50,8 @@ static void keep(struct record *record, const struct rt_program *p, const struct
 
 static void tell_validation(struct record *record, int64_t step, double loss) {
     char why[512];
+    if (record->settings->tensorboard)
+        must(tensorboard_validation(&record->board, step, loss, why, sizeof why), why);
     if (record->settings->metrics)
         must(metrics_validation(&record->metrics, step, loss, why, sizeof why), why);
     fprintf(stderr, "%svalidation: step %lld  loss %.4f\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", (long long)step,
@@ -76,6 +80,8 @@ static void tell(void *context, const struct rt_program *p, const struct rt_ende
                                 .tokens = (double)p->model->rows * p->model->batches,
                                 .waited = of->waited,
                                 .memory = most_memory(p)};
+    if (settings->tensorboard)
+        must(tensorboard_step(&record->board, &step, why, sizeof why), why);
     if (settings->metrics)
         must(metrics_step(&record->metrics, &step, why, sizeof why), why);
     keep(record, p, of);
@@ -115,7 +121,7 @@ struct trained train_and_record(const struct compile *c, const struct settings *
             of = from > 0 && saving->is.steps > 0 ? saving->is.steps : settings->steps;
     struct record record = {
         .c = c, .held_out = held_out, .settings = settings, .times = update_times(c->program, c->timeline)};
-    bool listens = settings->losses || settings->metrics || settings->loss_svg || held_out;
+    bool listens = settings->losses || settings->metrics || settings->tensorboard || settings->loss_svg || held_out;
     struct listener listener = {listens ? tell : NULL, &record, held_out, .times = !settings->cuda};
     listener.stops = !settings->allow_nonfinite;
     listener.saving = saving;
@@ -129,12 +135,14 @@ struct trained train_and_record(const struct compile *c, const struct settings *
     record.validation = NEW(double, settings->steps / settings->every + 1);
     record.validated = NEW(double, settings->steps / settings->every + 1);
     if ((settings->losses && !losses_open(&record.losses, settings->losses, from * record.times.n, why, sizeof why)) ||
-        (settings->metrics && !metrics_open(&record.metrics, settings->metrics, from, why, sizeof why)))
+        (settings->metrics && !metrics_open(&record.metrics, settings->metrics, from, why, sizeof why)) ||
+        (settings->tensorboard && !tensorboard_open(&record.board, settings->tensorboard, from, why, sizeof why)))
         die("%s", why);
     rates_warn(&c->spec->model->rt, from, settings->steps, record.times.n, of);
     struct trained trained = train(c, settings, data, settings->steps, kept, "training", listener);
     if (settings->losses)
         journal_close(&record.losses);
+    tensorboard_close(&record.board);
     if (settings->metrics)
         journal_close(&record.metrics);
     tell_nonfinite(&trained.bad, settings);

@@ -6,10 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NSETTINGS = 15 };
+enum { NSETTINGS = 16 };
 static const char *const setting[NSETTINGS] = {
-    "--steps",  "--seed",    "--every",   "--resume", "--checkpoint", "--no-graph",        "--timeline", "--algorithms",
-    "--losses", "--weights", "--metrics", "--val",    "--val-every",  "--allow-nonfinite", "--new-data"};
+    "--steps",      "--seed",       "--every",   "--resume",  "--checkpoint", "--no-graph",  "--timeline",
+    "--algorithms", "--losses",     "--weights", "--metrics", "--val",        "--val-every", "--allow-nonfinite",
+    "--new-data",   "--tensorboard"};
 
 struct identity {
     char name[64], device[4];
@@ -56,6 +57,7 @@ static struct identity own_identity(struct rank_run *run) {
     identity.set[12] = flags->val_every;
     identity.set[13] = flags->allow_nonfinite;
     identity.set[14] = flags->new_data;
+    identity.set[15] = flags->tensorboard != NULL;
     identity.weights_hash = flags->weights ? named_hash(run->start.weights) : 0;
     identity.reads = rank_reads(run);
     if (identity.reads)

@@ -328,7 +328,7 @@ extern "C" void backend_enqueue(struct rank_run *run, int64_t step) {
     struct rank_backend *backend = run->backend;
     bool reads = rank_reads(run);
     assert(backend->enqueued - backend->ended <
-           (backend->ended > 0 && !run->flags.timeline && !run->flags.losses && !run->flags.metrics ? 2 : 1));
+           (backend->ended > 0 && !run->flags.timeline && !rank_records(&run->flags) ? 2 : 1));
     if (backend->enqueued == 0) {
         cuda_store(backend->rank.counted, &step, sizeof step); /* steps of earlier runs count */
         if (reads)

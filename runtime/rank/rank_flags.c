@@ -34,6 +34,7 @@ static const struct flag {
      'l'},
     {"metrics", "FILE", "write each step's loss, learning rate, tokens per second, ... as a line of JSON; rank 0 does",
      'M'},
+    {"tensorboard", "DIR", "write the same into DIR as TensorBoard and `wandb sync` read them; rank 0 does", 'T'},
     {"val", "FILE", "held-out text: tell the loss on all of it before the first step and every --val-every steps", 'v'},
     {"val-every", "N", "steps from one validation to the next; default 100, or all steps if there are fewer", 'V'},
     {"json", NULL, "print figures as JSON", 'j'},
@@ -146,6 +147,7 @@ static void set(struct rank_flags *flags, const struct rt_self *self, const stru
     case 't': flags->timeline = arg; break;
     case 'l': flags->losses = arg; break;
     case 'M': flags->metrics = arg; break;
+    case 'T': flags->tensorboard = arg; break;
     case 'v': add(&flags->held_out, self, arg); break;
     case 'V': flags->val_every = number(self, flag->name, arg, 1); break;
     case 'j': flags->json = true; break;

@@ -118,6 +118,8 @@ static void open_journals(struct rank_run *run, struct training *training) {
         ok = losses_open(&training->losses, flags->losses, run->from * rank_updates(run), why, sizeof why);
     if (run->world.rank == 0 && flags->metrics && ok)
         ok = metrics_open(&training->metrics, flags->metrics, run->from, why, sizeof why);
+    if (run->world.rank == 0 && flags->tensorboard && ok)
+        ok = tensorboard_open(&training->board, flags->tensorboard, run->from, why, sizeof why);
     world_verdict(&run->world, ok, why);
 }
 
@@ -218,7 +220,7 @@ static void prepare(struct rank_run *run, struct training *training) {
     if (run->flags.resume)
         rank_resume(run);
     set_length(run);
-    if (run->flags.losses || run->flags.metrics)
+    if (rank_records(&run->flags))
         open_journals(run, training);
     if (run->flags.timeline)
         rank_timeline_open(run); /* last: its times begin here */
@@ -321,6 +323,7 @@ static void release(struct rank_run *run, struct training *training) {
     free(training->held_out);
     if (run->flags.losses && run->world.rank == 0)
         journal_close(&training->losses);
+    tensorboard_close(&training->board);
     if (run->flags.metrics && run->world.rank == 0)
         journal_close(&training->metrics);
 }

@@ -9,13 +9,18 @@
 
 struct rank_flags {
     const char **data, **held_out; /* ended by NULL; NULL: none is given */
-    const char *weights, *checkpoint, *flight, *timeline, *losses, *metrics, *algorithms;
+    const char *weights, *checkpoint, *flight, *timeline, *losses, *metrics, *tensorboard, *algorithms;
     int64_t steps, every, val_every, keep, seed;
     double deadline;
     int messages; /* between GPUs: CUDA_nccl, CUDA_put */
     bool allow_nonfinite, new_data, resume, json, eager, ordered;
     struct launch launch;
 };
+
+/* Is a record kept of every step? */
+static inline bool rank_records(const struct rank_flags *flags) {
+    return flags->losses || flags->metrics || flags->tensorboard;
+}
 
 struct rank_run {
     const struct rt_self *self;

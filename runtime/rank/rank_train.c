@@ -38,7 +38,7 @@ static bool leads(const struct rank_run *run, int64_t step) {
     const struct rank_flags *flags = &run->flags;
     bool saves = flags->checkpoint && (step + 1) % flags->every == 0;
     return backend_leads && step > run->from && step + 1 < flags->steps && !saves && !flags->timeline &&
-           !flags->losses && !flags->metrics && !flags->held_out && !run->tables->model->post_validation;
+           !rank_records(flags) && !flags->held_out && !run->tables->model->post_validation;
 }
 
 static void enqueue(struct rank_run *run, struct training *training, int64_t step) {
@@ -106,7 +106,8 @@ static void tell_metrics(struct rank_run *run, struct training *training, double
                                 .tokens = (double)m->rows * m->batches,
                                 .waited = waited / run->world.size,
                                 .memory = training->memory};
-    if (!metrics_step(&training->metrics, &step, why, sizeof why))
+    if ((run->flags.metrics && !metrics_step(&training->metrics, &step, why, sizeof why)) ||
+        (run->flags.tensorboard && !tensorboard_step(&training->board, &step, why, sizeof why)))
         rank_error(run->self, why);
 }
 
@@ -138,7 +139,7 @@ static void tell_step(struct rank_run *run, struct training *training, double se
     for (int i = 0; i < NORM_FLOATS; i++)
         bits |= (uint64_t)norm[i] << 16 * i;
     memcpy(&whole, &bits, sizeof whole);
-    if (run->flags.metrics)
+    if (run->flags.metrics || run->flags.tensorboard)
         tell_metrics(run, training, seconds, (double)time[2 * n], whole);
     if (run->flags.losses &&
         !losses_step(&training->losses, training->step - 1, B, run->program.model->slices,
@@ -165,7 +166,8 @@ static void validate(struct rank_run *run, struct training *training) {
     double loss = sum.loss / (double)sum.sequences;
     fprintf(stderr, "%svalidation: step %lld  loss %.4f\n", isatty(STDERR_FILENO) ? "\r\033[K" : "",
             (long long)training->step, loss);
-    if (run->flags.metrics && !metrics_validation(&training->metrics, training->step, loss, why, sizeof why))
+    if ((run->flags.metrics && !metrics_validation(&training->metrics, training->step, loss, why, sizeof why)) ||
+        (run->flags.tensorboard && !tensorboard_validation(&training->board, training->step, loss, why, sizeof why)))
         rank_error(run->self, why);
 }
 
@@ -223,12 +225,12 @@ void rank_train(struct rank_run *run, struct training *training) {
         bool found = training->pulse[NONFINITE] > 0;
         bool saves = flags->checkpoint && (stop || training->step % flags->every == 0);
         bool validates = flags->held_out && training->step % flags->val_every == 0;
-        settle(run, training, stop || saves || validates || flags->losses || flags->metrics);
+        settle(run, training, stop || saves || validates || rank_records(flags));
         training->seconds = seconds() - training->begun;
         if (run->world.rank == 0 && training->step > run->from + 1)
             progress_tell(&told, training->step - 1, training->last, (double)rate_of(run, training->step - 1),
                           training->seconds);
-        if (flags->losses || flags->metrics)
+        if (rank_records(flags))
             tell_step(run, training, took);
         if ((found || saves) && !run->is.nonfinite)
             judge_nonfinite(run, training);

@@ -4,6 +4,7 @@
 #include "device/ahead.h"
 #include "rank_run.h"
 #include "store/journal.h"
+#include "store/tensorboard.h"
 
 enum { INTS, TERMS, NONFINITE, LOSSES }; /* what is in a pulse */
 enum { NORM_FLOATS = 4 };                /* of 16 bits of a double each */
@@ -13,6 +14,7 @@ struct training {
     float *pulse;
     float *loss;                    /* of this rank, per microbatch */
     struct journal losses, metrics; /* where --losses, --metrics are given, and then: */
+    struct tensorboard board;       /* likewise --tensorboard */
     double *when;                   /* per update of the last stage in a step: when it ended */
     bool tells;                     /* this rank knows that, for all */
     float *known;    /* a step's loss of each microbatch, then times, what compute lanes waited in all, and the norm */

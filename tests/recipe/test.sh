@@ -87,6 +87,8 @@ still=("${tiny[@]}" -D lr=1e-30 --data "$room/even")
 train schedules/serial.lua "${still[@]}" --steps 31 --metrics "$room/epoch" >/dev/null
 train schedules/1f1b.lua "${still[@]}" --steps 4 --val "$room/even" --val-every 2 --metrics "$room/same" >/dev/null
 expect "a validation is an epoch that changes nothing" "" "$(judge mean "$room/epoch" "$room/same")"
+train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 6 --val "$room/held" --val-every 2 -D clip=1 --metrics "$room/told" --tensorboard "$room/one" >/dev/null
+expect "TensorBoard's file of one process: what the metrics say" "" "$(judge board "$room/one" "$room/told")"
 train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 6 --val "$room/held" --val-every 2 --loss-svg "$room/svg" >/dev/null
 expect "the picture has both lines" "" "$(judge picture "$room/svg" 2)"
 train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 6 --loss-svg "$room/svg" >/dev/null
@@ -118,21 +120,22 @@ expect "--json of a loss that is no number" "None" "$(python3 -c 'import json, s
 flags=(--data "$room/train" --val "$room/held" --val-every 2 --checkpoint "$saved" --every 3)
 compiled piped 1f1b "${tiny[@]}" -D workers=2 -D schedule=cosine -D warmup=3 -D decay=0.1
 unbroken=$(train schedules/1f1b.lua "${tiny[@]}" -D workers=2 "${recipe[@]}" --steps 6 --val "$room/held" --val-every 2 --metrics "$room/whole" | field weights)
-tcp piped 2 "${flags[@]}" --steps 6 --metrics "$room/ranks"
+tcp piped 2 "${flags[@]}" --steps 6 --metrics "$room/ranks" --tensorboard "$room/board"
 ended 60
 expect "ranks: the weights of the run in one process" "$unbroken" "$(weights)"
 expect "ranks: its metrics" "" "$(judge same "$room/whole" "$room/ranks")"
 rm -r "$saved/step-00000006"
-mpi piped 2 "${flags[@]}" --steps 6 --metrics "$room/ranks" --resume
+mpi piped 2 "${flags[@]}" --steps 6 --metrics "$room/ranks" --tensorboard "$room/board" --resume
 ended 60
 expect "resumed within the schedule: the same weights" "$unbroken" "$(weights)"
 expect "resumed: no line twice" "" "$(judge same "$room/whole" "$room/ranks")"
 rm -r "$saved/step-00000006"
-tcp piped 2 "${flags[@]}" --steps 8 --metrics "$room/ranks" --resume
+tcp piped 2 "${flags[@]}" --steps 8 --metrics "$room/ranks" --tensorboard "$room/board" --resume
 ended 60
 expect "eight steps, of a training that began with six" "1 2 3 4 5 6 7 8" "$(judge steps "$room/ranks")"
 expect "have the rates of six" "" "$(judge rates "$room/ranks" cosine 0.003 3 6 0 0.2)"
 expect "and say so" 1 "$(grep -c 'over the 6 steps' "$room/err0")"
+expect "TensorBoard's files of these three runs: what the metrics say" "" "$(judge board "$room/board" "$room/ranks")"
 tcp piped 2 --steps 2 --data "$room/train" --val "$room/held" --metrics "$room/short" --resume --checkpoint "$room/fresh"
 ended 60
 expect "ranks: a short training is validated at its end" 1 "$(grep -c '"step": 2, "validation_loss"' "$room/short")"
