@@ -88,7 +88,7 @@ ARCHS := -gencode 'arch=compute_80,code=[sm_80,sm_90,sm_100,compute_80]'
 NVFLAGS := -std=c++17 -O3 $(ARCHS) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden -Iruntime -MMD -MP
 # $(1): cuda or standin; $(2): folders of runtime/.
 cuda_objects = $(patsubst runtime/%.cu,build/$(1)/%.o,$(wildcard $(2:%=runtime/%/*.cu)))
-PIC := $(patsubst runtime/%.c,build/pic/%.o,$(filter-out %_host.c runtime/process/%,$(wildcard runtime/*/*.c)))
+PIC := $(patsubst runtime/%.c,build/pic/%.o,$(filter-out %_host.c runtime/process/comm_local.c,$(wildcard runtime/*/*.c)))
 NCCL := $(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h))
 CUDNN := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h /usr/include/*/cudnn.h /usr/local/include/cudnn.h))
 WITHOUT_CUDNN := cudnn.h is not in $(CUDA_HOME)/include, nor in /usr: built without cuDNN, so attention on Hopper is the slower one of our own

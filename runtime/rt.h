@@ -140,12 +140,12 @@ static inline float update_scale(const struct rt_model *m, const struct rt_stage
     return s->update > 0 ? 1.0f / (float)(s->update / pieces_of_batch(m)) : 1.0f;
 }
 /* One update of n of the stage's elements, from `first` on, where w, dw and opt begin: its number, from 1, of all that
- * the stage has in the run. dw is scaled by update_scale as it is read, and where there is a norm clipped to it. work:
- * muon_work floats. */
-void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
+ * the stage has in the run. False: it has left a number that is not finite. dw is scaled by update_scale as it is read,
+ * and where there is a norm clipped to it. work: muon_work floats. */
+bool host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
                  const float *dw, float *opt, float *work, const uint64_t *norm, int64_t number, int64_t of);
 /* The same, or the last one again: layers/post_validation.h. norm: of the step before; settles: there is no other. */
-void host_update_ahead(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
+bool host_update_ahead(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
                        const float *dw, float *opt, float *work, const uint64_t *norm, int64_t number, int64_t of,
                        bool settles);
 /* norm, NORM_WORDS words, = or += the squares of such a gradient, of each parameter that counts here (layers/clip.h).
@@ -164,12 +164,29 @@ const char *host_blas(void);
 
 /* ---- data.c: microbatches by (step, b), the same on every rank ---- */
 struct data;
-/* INPUT_TOKENS maps the file and reads its tokens, or the bytes of a text if the vocabulary is at most 256, or makes
- * random tokens if path is NULL; INPUT_INTEGERS makes its own rows. Sequences are drawn without repetition until all
- * have been used, in an order that seed sets. NULL on error, with why. */
-struct data *data_open(const struct rt_model *m, const char *path, uint64_t seed, char *why, size_t nwhy);
-/* Steps in which each sequence of the file is used once; what is left behind them is not. At least 1. */
+/* INPUT_TOKENS maps the files at paths, ended by NULL, each a path or a pattern as shells have them, and reads them one
+ * after the other as one text: their tokens, or the bytes of a text if the vocabulary is at most 256; or makes random
+ * tokens if paths is NULL. INPUT_INTEGERS makes its own rows. Sequences are drawn without repetition until all have
+ * been used, in an order that seed sets. NULL on error, with why. */
+struct data *data_open(const struct rt_model *m, const char *const *paths, uint64_t seed, char *why, size_t nwhy);
+/* Step `step` begins with sequence `sequence` of all that a training reads: where it goes on. */
+void data_begin(struct data *d, int64_t step, int64_t sequence);
+/* Sequences that a step reads. */
+static inline int64_t sequences_per_step(const struct rt_model *m) {
+    return m->context > 0 ? (int64_t)m->rows / m->context * m->batches : m->batches;
+}
+int64_t data_sequences(const struct data *d); /* in its files; 0: it has none */
+/* Makes it held-out text of so many sequences, its own or, where this rank reads none, another rank's: each is read
+ * once, in their order. What they leave of the last step repeats some, and counts less or nothing. */
+void data_hold_out(struct data *d, int64_t sequences);
+/* Steps of a validation; at least 1. */
 int64_t data_steps(const struct data *d);
+/* A validation's sum of losses, and how many sequences it is of. loss[n]: of a step's microbatches, or their slices. */
+struct held_sum {
+    double loss;
+    int64_t sequences;
+};
+void data_sum(const struct data *d, int64_t step, const float *loss, int32_t n, struct held_sum *sum);
 /* Fills *out with microbatch b of the step, into the caller's memory of data_bytes(m). No allocation. */
 void data_batch(const struct data *d, int64_t step, int b, void *memory, struct rt_batch *out);
 /* The same of a slice: rows first .. first + length of each sequence. */
@@ -353,6 +370,7 @@ struct rt_took {
 /* A step that has ended, from 0. loss[batches]: of each microbatch; when[updates_per_step]: when the last stage's
  * updates had ended, in seconds since the training began. seconds: it took; waited: store/metrics.h; NAN: not measured.
  * validation: the loss after it, on held-out text; NAN: there was none. norm: of the gradient; NAN: it is not clipped.
+ * Step -1: nothing has been trained yet, and only validation is told.
  */
 struct rt_ended {
     int64_t step;
@@ -364,13 +382,16 @@ struct rt_run {
     const struct rt_program *program;
     const struct data *data;
     uint64_t seed;
-    struct named_file *weights; /* as in struct start */
-    int64_t steps;
-    /* results, in the caller's memory */
+    struct named_file *weights;  /* as in struct start */
+    int64_t steps;               /* to come to, those before `from` included */
+    int64_t from;                /* done in earlier runs */
+    int64_t of;                  /* over which the learning rate goes its way; 0: steps */
+    const struct saving *saving; /* process/saving.h: checkpoints; NULL: none */
+    /* results, in the caller's memory, at places from `from` on */
     float *loss;             /* [steps]: mean over the step's microbatches */
     struct rt_stamp **stamp; /* [rank]: [kept][instructions], of the last `kept` steps; or NULL */
     int64_t kept;
-    struct rt_took **took;    /* [rank]: [instructions], on the host, of the last `timed` steps; or NULL */
+    struct rt_took **took; /* [rank]: [instructions], on the host, of the last `timed` steps; or NULL */
     int64_t timed;
     double *makespan;         /* [steps]: seconds from the first start to the last end */
     double *norm;             /* [steps]: of the gradient, NAN: it is not clipped; or NULL */
@@ -379,11 +400,14 @@ struct rt_run {
     void (*progress)(void *context, int64_t step, float loss, double seconds); /* about ten times a second, or NULL */
     void (*ended)(void *context, const struct rt_ended *of);                   /* after each step, or NULL */
     void *context;
-    bool evaluates;              /* it tells losses alone, as validations do, and trains nothing */
-    const struct data *held_out; /* for validations, after every `every` steps; NULL: there are none */
+    struct nonfinite *bad; /* the first number that is not finite (device/nonfinite.h); NULL: nobody asks */
+    bool stops;            /* after the step that follows it, or at the latest before a checkpoint */
+    bool evaluates;        /* it tells losses alone, as validations do, and trains nothing */
+    /* For validations, before the first step and after every `every`; NULL: there are none. */
+    const struct data *held_out;
     int64_t every;
 };
-/* The mean of a validation's losses, of all its microbatches in their order. */
+/* The mean of a step's losses, of all its microbatches in their order. */
 static inline double mean_loss(const float *loss, int64_t n) {
     double sum = 0;
     for (int64_t i = 0; i < n; i++)

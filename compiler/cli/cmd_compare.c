@@ -440,7 +440,8 @@ static void check_options(const struct settings *settings) {
         return;
     if (strcmp(settings->output, "-") == 0)
         die("--output -: the table goes to stdout; name a file for the picture");
-    check_apart(settings->output, settings->data);
+    for (const char **data = settings->data; data && *data; data++)
+        check_apart(settings->output, *data);
     for (int i = 0; i < settings->nfiles; i++) {
         struct script_args in = {
             .schedule = settings->file[i], .model = settings->args.model, .cluster = settings->args.cluster};

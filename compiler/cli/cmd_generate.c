@@ -38,6 +38,8 @@ static struct decode_model read_model(const struct settings *settings, int64_t r
     for (int s = 0; ok && s < sets; s++)
         ok = import_check(file, &sp->model->rt, &stage[s], why, sizeof why);
     ok = ok && import_check_rest(file, why, sizeof why);
+    if (ok && *why)
+        fprintf(stderr, "pianola: warning: %s\n", why);
     for (int s = 0; ok && s < sets; s++) {
         weight[s] = NEW(float, weight_count(&sp->model->rt, &stage[s]));
         ok = first_weights(file, 0, &sp->model->rt, &stage[s], weight[s], why, sizeof why);

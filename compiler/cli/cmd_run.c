@@ -6,6 +6,7 @@
 #include "files.h"
 #include "prediction.h"
 #include "run_record.h"
+#include "run_saving.h"
 #include "runtime_program.h"
 #include "terminal.h"
 #include "training.h"
@@ -42,7 +43,7 @@ static void write_timeline(const struct compile *c, const struct trained *traine
 }
 
 struct outcome {
-    int64_t steps;
+    int64_t steps, from; /* from: where it went on */
     float first, last;
     double step, tokens_per_second, predicted, measured, work, largest, norm; /* norm: the last, NAN: none */
     uint64_t weights;
@@ -54,8 +55,10 @@ struct outcome {
 };
 
 static void print_text(const struct compile *c, const struct outcome *outcome) {
+    if (outcome->from)
+        printf("\nresumed   from step %lld", (long long)outcome->from);
     printf("\nloss      %.4f to %.4f in %lld steps, %.0f tokens/s\n", outcome->first, outcome->last,
-           (long long)outcome->steps, outcome->tokens_per_second);
+           (long long)(outcome->steps - outcome->from), outcome->tokens_per_second);
     if (outcome->compared)
         printf("one rank  the same %lld steps: losses differ by %.2g at most (relative), weights %s\n",
                (long long)outcome->steps, outcome->largest,
@@ -87,6 +90,8 @@ static void print_json(const struct compile *c, const struct outcome *outcome) {
     printf("  \"loss_first\": %s,\n  \"loss_last\": %s,\n", loss_or_null(outcome->first), loss_or_null(outcome->last));
     printf("  \"seconds_per_step\": %.6g,\n  \"tokens_per_second\": %.6g,\n", outcome->step,
            outcome->tokens_per_second);
+    if (outcome->from)
+        printf("  \"resumed_from\": %lld,\n", (long long)outcome->from);
     if (outcome->compared)
         printf("  \"one_rank_largest_difference\": %s,\n  \"one_rank_same_weights\": %s,\n",
                loss_or_null((float)outcome->largest), outcome->same_weights ? "true" : "false");
@@ -117,7 +122,10 @@ static void check_written(const char *option, const char *path, const struct com
                           const struct settings *settings) {
     if (path && strcmp(path, "-") == 0)
         die("--%s -: the report goes to stdout; name a file", option);
-    check_apart(path, settings->data);
+    for (const char **data = settings->data; data && *data; data++)
+        check_apart(path, *data);
+    for (const char **data = settings->held_out; data && *data; data++)
+        check_apart(path, *data);
     check_target(path, &c->args);
 }
 
@@ -126,8 +134,15 @@ static void check_run(const struct compile *c, const struct settings *settings) 
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
     check_device(c, settings->cuda);
-    if (settings->steps == 0 && (settings->one_rank || settings->held_out))
-        die("--steps 0 trains nothing: there is nothing for --%s", settings->one_rank ? "compare" : "val");
+    if (settings->steps == 0 && settings->one_rank)
+        die("--steps 0 trains nothing: there is nothing for --compare");
+    if (settings->checkpoint && settings->one_rank)
+        die("--compare trains one rank from the start: it takes no --checkpoint");
+    if ((settings->resume && !settings->checkpoint) || (settings->new_data && !settings->resume))
+        die(settings->resume ? "--resume needs --checkpoint DIR, the folder to go on from"
+                             : "--new-data is for --resume, which goes on from a checkpoint");
+    if (settings->steps == 0 && settings->checkpoint && (!settings->resume || !settings->held_out))
+        die("--steps 0 trains nothing: with --checkpoint it tells the loss of the newest on --val FILE, with --resume");
     if (settings->held_out && c->spec->model->rt.input != INPUT_TOKENS)
         die("--val: %s: its input is no text, and has no held-out part", c->args.model);
     if (settings->algorithms && !settings->cuda)
@@ -135,6 +150,8 @@ static void check_run(const struct compile *c, const struct settings *settings) 
     if (settings->one_rank && c->spec->update)
         die("--compare: one rank would train otherwise, as the stages of this schedule are updated before others are "
             "done; compare the losses of two runs, which --losses writes");
+    if (settings->steps == 0 && settings->tensorboard)
+        die("--steps 0 trains nothing: there is nothing for --tensorboard");
     const struct {
         const char *option, *path;
     } written[] = {{"timeline", settings->timeline},
@@ -145,7 +162,6 @@ static void check_run(const struct compile *c, const struct settings *settings) 
         if (settings->steps == 0 && written[i].path)
             die("--steps 0 trains nothing: there is nothing for --%s", written[i].option);
         check_written(written[i].option, written[i].path, c, settings);
-        check_apart(written[i].path, settings->held_out);
         check_apart(written[i].path, settings->weights);
         for (int k = 0; k < i && written[i].path; k++)
             if (written[k].path && same_place(written[i].path, written[k].path))
@@ -164,7 +180,7 @@ static void print_plan(const struct compile *c, const struct settings *settings,
         fwrite(t.s, 1, t.n, stdout);
         fflush(stdout);
     }
-    if (c->spec->model->rt.input == INPUT_TOKENS && !settings->data)
+    if (c->spec->model->rt.input == INPUT_TOKENS && !settings->data && settings->steps > 0)
         fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     if (!settings->cuda)
         fprintf(stderr, "pianola: %d ranks in one process, matrix products by %s, one thread a rank\n",
@@ -182,6 +198,39 @@ static void tell_first_loss(const struct compile *c, const struct settings *sett
     if (!isfinite(trained.loss[0]) && settings->weights)
         fprintf(stderr, "pianola: warning: %s: the loss is %g: its weights are damaged, or those of another model\n",
                 settings->weights, (double)fabsf(trained.loss[0]));
+    host_free(trained.program, trained.arena);
+}
+
+/* --steps 0 --val: a validation alone, of --weights or the newest checkpoint. */
+static void note_loss(void *context, const struct rt_program *p, const struct rt_ended *of) {
+    (void)p;
+    *(double *)context = of->validation;
+}
+
+static void evaluate(const struct compile *c, const struct settings *settings, struct data *data,
+                     const struct data *held_out, const struct saving *given) {
+    struct saving own = given ? *given : (struct saving){0}, *saving = given ? &own : NULL;
+    double loss = NAN;
+    int64_t n = data_sequences(held_out), tokens = n * c->spec->model->rt.context, step = saving ? saving->from : 0;
+    if (saving)
+        saving->from = 0;
+    if (saving && !saving->loads)
+        die("%s: holds no checkpoint to tell the loss of", saving->dir);
+    struct listener listener = {.ended = note_loss, .context = &loss, .held_out = held_out, .saving = saving};
+    struct trained trained = train(c, settings, data, 0, 0, NULL, listener);
+    const char *of = saving ? format(", of step %lld", (long long)step) : "";
+    if (settings->json)
+        printf(
+            "{\n  \"schema\": 1,\n  \"schedule\": %s,\n  \"steps\": 0,\n  \"step\": %lld,\n  \"validation_loss\": %s,\n"
+            "  \"perplexity\": %s,\n  \"sequences\": %lld,\n  \"tokens\": %lld\n}\n",
+            quoted(c->spec->name), (long long)step, isfinite(loss) ? format("%.9g", loss) : "null",
+            isfinite(exp(loss)) ? format("%.9g", exp(loss)) : "null", (long long)n, (long long)tokens);
+    else
+        printf("\nloss      %.4f, perplexity %.4f on %lld sequences of %d tokens%s; nothing was trained\n", loss,
+               exp(loss), (long long)n, c->spec->model->rt.context, of);
+    if (!isfinite(loss))
+        fprintf(stderr, "pianola: warning: the loss is %g: the weights are damaged, or those of another model\n",
+                fabs(loss));
     host_free(trained.program, trained.arena);
 }
 
@@ -220,22 +269,36 @@ int cmd_run(const struct settings *given) {
     struct data *held_out = NULL;
     if (settings->held_out && !(held_out = data_open(&model, settings->held_out, settings->seed, why, sizeof why)))
         die("%s", why);
+    if (held_out)
+        data_hold_out(held_out, data_sequences(held_out));
     print_plan(&c, settings, &style);
+    struct rt_program *program = settings->checkpoint ? runtime_program(c.spec, c.stage, c.program) : NULL;
+    const struct saving *saving = program ? open_saving(settings, program, data) : NULL;
     if (settings->steps == 0) {
-        tell_first_loss(&c, settings, data);
+        if (held_out)
+            evaluate(&c, settings, data, held_out, saving);
+        else
+            tell_first_loss(&c, settings, data);
         data_close(data);
+        if (held_out)
+            data_close(held_out);
         return 0;
     }
-    int64_t kept = settings->timeline ? settings->steps - timeline_first(0, settings->steps) : 0;
-    struct trained trained = train_and_record(&c, settings, data, held_out, kept);
+    int64_t from = saving ? saving->from : 0, here = settings->steps - from;
+    if (here <= 0)
+        die("%s: has come to step %lld already: there is nothing to train up to --steps %lld", settings->checkpoint,
+            (long long)from, (long long)settings->steps);
+    int64_t kept = settings->timeline ? settings->steps - timeline_first(from, settings->steps) : 0;
+    struct trained trained = train_and_record(&c, settings, data, held_out, saving, kept);
     struct outcome outcome = {.steps = settings->steps,
-                              .first = trained.loss[0],
+                              .from = from,
+                              .first = trained.loss[from],
                               .last = trained.loss[settings->steps - 1],
                               .compared = settings->one_rank};
-    outcome.step = trained.seconds / (double)settings->steps;
+    outcome.step = trained.seconds / (double)here;
     outcome.tokens_per_second = (double)c.spec->model->rt.rows * trained.program->model->batches / outcome.step;
     outcome.weights = fingerprint(trained.program, trained.arena);
-    outcome.measured = median(trained.makespan, settings->steps);
+    outcome.measured = median(trained.makespan + from, here);
     outcome.norm = trained.norm[settings->steps - 1];
     outcome.routed = trained.routed;
     outcome.twice = trained.twice;

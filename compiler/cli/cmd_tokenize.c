@@ -8,6 +8,7 @@
 #include "files.h"
 #include "tokens/tokens.h"
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 struct work {
@@ -111,7 +112,30 @@ static void add_lines(struct work *work, const char *s, size_t n, const char *pa
 
 static bool ends_in(const char *s, const char *end) {
     size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
+    return n >= m && strcasecmp(s + n - m, end) == 0;
+}
+
+/* By its name, or by what its first line is: data sets call such files .json, .txt and otherwise, too. */
+static bool has_lines(const struct data_file *file) {
+    const char *path = file->path;
+    bool named = ends_in(path, ".jsonl") || ends_in(path, ".ndjson"), has = data_file_has_lines(file);
+    size_t at = data_file_begin(file);
+    if (!named && !has && ends_in(path, ".json") && at < file->size && strchr("[{", file->text[at]))
+        die("%s: is JSON, but not lines of JSON, each an object with a \"text\"; `jq -c '.[]' %s > %s` makes such "
+            "lines of "
+            "a list",
+            path, path, format("%sl", path));
+    if (!named && has)
+        fprintf(stderr, "pianola: %s: each line is an object of JSON with a \"text\": a document\n", path);
+    return named || has;
+}
+
+static void add_file(struct work *work, const struct data_file *file, const char *path) {
+    const char *text = file->text ? (const char *)file->text : "";
+    if (has_lines(file))
+        add_lines(work, text + data_file_begin(file), file->size - data_file_begin(file), path);
+    else
+        add_document(work, text, file->size, path);
 }
 
 static struct data_file *opened(const char *path) {
@@ -119,7 +143,7 @@ static struct data_file *opened(const char *path) {
     if (strcmp(path, "-") == 0)
         die("-: a file is mapped, which stdin cannot be; name one");
     struct data_file *file = data_file_open(path, why, sizeof why);
-    if (!file)
+    if (!file || !data_file_plain(file, why, sizeof why))
         die("%s", why);
     return file;
 }
@@ -169,9 +193,7 @@ static void tokenize(const struct settings *settings) {
     fwrite(head, 1, sizeof head, work.f);
     for (int i = 0; i < settings->nfiles; i++) {
         int64_t before = work.done;
-        const char *text = files[i]->text ? (const char *)files[i]->text : "";
-        (ends_in(settings->file[i], ".jsonl") ? add_lines : add_document)(&work, text, files[i]->size,
-                                                                          settings->file[i]);
+        add_file(&work, files[i], settings->file[i]);
         work.done = before + (int64_t)files[i]->size;
         closed(files[i]);
     }

@@ -9,8 +9,9 @@ struct settings {
     const char *command;     /* the command line, as a shell reads it, but for where things go */
     const char *const *file; /* the non-option arguments; the first is args.schedule */
     int nfiles;
-    const char *output, *format, *dump, *color, *measured, *data, *timeline, *losses, *sort;
-    const char *metrics, *loss_svg, *held_out;
+    const char *output, *format, *dump, *color, *measured, *timeline, *losses, *sort;
+    const char *metrics, *tensorboard, *loss_svg;
+    const char **data, **held_out; /* ended by NULL; NULL: none is given */
     const char *fail_on, *fit, *svg, *html, *algorithms;
     int64_t steps, step; /* steps to train; the step of the checkpoint to use, or -1 */
     int64_t every;       /* steps from one validation to the next */
@@ -33,6 +34,9 @@ struct settings {
     double jitter;        /* the level, or -1: not given */
     int64_t runs;         /* with jitter */
     struct style style;
+    const char *checkpoint;
+    int64_t save_every, keep; /* steps between checkpoints; how many stay */
+    bool allow_nonfinite, new_data, resume;
     bool json, list, watch, markdown, one_rank, cuda, eager, git, steady, decode; /* eager: no CUDA graph */
 };
 

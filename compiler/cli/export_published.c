@@ -11,6 +11,8 @@
 #include "script/scripts.h"
 #include "tokens/tokens.h"
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- what the model is there ---- */
 
@@ -52,7 +54,17 @@ static void put_scaling(struct text *t, const struct rt_scaling *s) {
         put_word(t, "},\n");
 }
 
-static void put_config(struct text *t, const struct spec *sp, const struct census *c, const char *file) {
+/* The tokens that begin and end its texts, where a tokenizer says them. */
+static void put_ends(struct text *t, const struct tokenizer *tokenizer) {
+    const int64_t begin = tokenizer ? begin_of_text(tokenizer) : -1, end = tokenizer ? end_of_model(tokenizer) : -1;
+    if (begin >= 0)
+        put(t, "  \"bos_token_id\": %lld,\n", (long long)begin);
+    if (end >= 0)
+        put(t, "  \"eos_token_id\": %lld,\n", (long long)end);
+}
+
+static void put_config(struct text *t, const struct spec *sp, const struct census *c, const char *file,
+                       const struct tokenizer *tokenizer) {
     const struct rt_model *m = &sp->model->rt;
     const struct rt_layer *a = c->attention, *e = c->embedding;
     bool whole = a && e && c->gate && c->norm && factor_of(e) == 1;
@@ -89,6 +101,7 @@ static void put_config(struct text *t, const struct spec *sp, const struct censu
             "its "
             "weights are exported in names of their own",
             file);
+    put_ends(t, tokenizer);
     put(t, "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"float32\",\n  \"vocab_size\": %d\n}\n",
         sp->tied ? "true" : "false", m->vocab);
 }
@@ -108,6 +121,41 @@ static const struct columns *columns_of(const struct rt_stage *s) {
     return columns;
 }
 
+static void copy_beside(const char *path, const char *name, const char *folder) {
+    const char *slash = strrchr(path, '/'), *from = format("%.*s%s", slash ? (int)(slash - path) + 1 : 0, path, name);
+    struct text text = {0};
+    if (access(from, R_OK) != 0 || same_place(from, format("%s/%s", folder, name)))
+        return;
+    text.s = read_file(from, &text.n);
+    write_file(format("%s/%s", folder, name), &text);
+}
+
+/* Made of a GGUF file's metadata, or copied with what lies beside. */
+static void write_tokenizer(const struct tokenizer *t, const char *path, const char *folder, int context) {
+    static const char *const beside[] = {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
+                                         "generation_config.json"};
+    struct gguf_meta gguf;
+    struct stat st;
+    if (gguf_map(path, &gguf)) {
+        struct text json = tokenizer_json(t, path), config = tokenizer_config(t, path, context);
+        write_file(format("%s/tokenizer.json", folder), &json);
+        write_file(format("%s/tokenizer_config.json", folder), &config);
+        return;
+    }
+    bool is_folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    const char *in = is_folder ? format("%s/", path) : path;
+    if (is_folder) {
+        copy_beside(in, "vocab.json", folder);
+        copy_beside(in, "merges.txt", folder);
+    } else {
+        struct text json = {0};
+        json.s = read_file(path, &json.n);
+        write_file(format("%s/tokenizer.json", folder), &json);
+    }
+    for (int i = 0; i < 4; i++)
+        copy_beside(in, beside[i], folder);
+}
+
 int export_published(const struct settings *settings, const char *dir, int64_t step) {
     const char *folder = folder_named(settings->output ? settings->output : "hf");
     char why[2 * DURABLE_PATH];
@@ -125,17 +173,10 @@ int export_published(const struct settings *settings, const char *dir, int64_t s
     const struct rt_stage **rt = NEW(const struct rt_stage *, n);
     for (int s = 0; s < n; s++)
         stage[s] = (struct export_stage){rt[s] = &st[s].rt, columns_of(&st[s].rt)};
-    struct text config = {0}, tokenizer = {0};
+    struct text config = {0};
     struct census census = count_layers(rt, n);
-    put_config(&config, sp, &census, settings->args.model);
-    if (settings->tokenizer) {
-        struct gguf_meta gguf;
-        if (gguf_map(settings->tokenizer, &gguf))
-            die("--tokenizer %s: is a GGUF file, and a tokenizer.json is copied; give that of the model",
-                settings->tokenizer);
-        read_tokenizer(settings->tokenizer); /* which dies where it is none */
-        tokenizer.s = read_file(settings->tokenizer, &tokenizer.n);
-    }
+    const struct tokenizer *tokenizer = settings->tokenizer ? read_tokenizer(settings->tokenizer) : NULL;
+    put_config(&config, sp, &census, settings->args.model, tokenizer);
     make_folder(folder);
     const char *path = format("%s/model.safetensors", folder);
     if (!export_named(dir, step, &sp->model->rt, stage, n, path, &bytes, &tensors, why, sizeof why))
@@ -147,8 +188,8 @@ int export_published(const struct settings *settings, const char *dir, int64_t s
             "pianola: %s/config.json says max_position_embeddings = %d, the context of this --model; where its weights "
             "have learned more, give that: -D context=N\n",
             folder, sp->model->rt.context);
-    if (settings->tokenizer)
-        write_file(format("%s/tokenizer.json", folder), &tokenizer);
+    if (tokenizer)
+        write_tokenizer(tokenizer, settings->tokenizer, folder, sp->model->rt.context);
     if (settings->json)
         printf("{\"schema\": 1, \"file\": %s, \"step\": %lld, \"tensors\": %d, \"bytes\": %lld}\n", quoted(path),
                (long long)step, tensors, (long long)bytes);

@@ -74,6 +74,18 @@ static int list_arg(const char *name, const char *arg) {
     }
 }
 
+/* A list that is ended by NULL, with one more. */
+static const char **added(const char **list, const char *arg) {
+    int n = 0;
+    while (list && list[n])
+        n++;
+    const char **more = NEW(const char *, n + 2);
+    for (int i = 0; i < n; i++)
+        more[i] = list[i];
+    more[n] = arg;
+    return more;
+}
+
 static void set_option(struct settings *settings, const struct command *command, int key, const char *name,
                        const char *arg) {
     struct script_args *args = &settings->args;
@@ -96,7 +108,7 @@ static void set_option(struct settings *settings, const struct command *command,
     case 'o': settings->output = arg; break;
     case 'f': settings->format = arg; break;
     case 'd': settings->dump = arg; break;
-    case 'x': settings->data = arg; break;
+    case 'x': settings->data = added(settings->data, arg); break;
     case 'n': settings->steps = number_arg(name, arg, command->bit == RUN ? 0 : 1); break;
     case 'Z': settings->copies = number_arg(name, arg, 1); break;
     case 'R': settings->steady = true; break;
@@ -106,9 +118,16 @@ static void set_option(struct settings *settings, const struct command *command,
     case 't': settings->timeline = arg; break;
     case 'J': settings->losses = arg; break;
     case '^': settings->metrics = arg; break;
+    case KEY_TENSORBOARD: settings->tensorboard = arg; break;
     case '=': settings->loss_svg = arg; break;
-    case '/': settings->held_out = arg; break;
+    case '/': settings->held_out = added(settings->held_out, arg); break;
     case '~': settings->every = number_arg(name, arg, 1); break;
+    case KEY_CHECKPOINT: settings->checkpoint = arg; break;
+    case KEY_SAVE_EVERY: settings->save_every = number_arg(name, arg, 1); break;
+    case KEY_KEEP: settings->keep = number_arg(name, arg, 1); break;
+    case KEY_RESUME: settings->resume = true; break;
+    case KEY_NEW_DATA: settings->new_data = true; break;
+    case KEY_ALLOW_NONFINITE: settings->allow_nonfinite = true; break;
     case 'g': settings->eager = true; break;
     case 'A': settings->algorithms = arg; break;
     case 'u': settings->cuda = choice(name, arg) == 1; break;
@@ -268,6 +287,8 @@ int main(int argc, char **argv) {
                                 .step = -1,
                                 .steps = 100,
                                 .every = 100,
+                                .save_every = 100,
+                                .keep = 3,
                                 .seed = 1,
                                 .microbatches = 64,
                                 .warm_up = 8,

@@ -64,8 +64,8 @@ const struct command commands[] = {
      "-D context=8192 -o smol\n",
      EXPORT, cmd_export, "folder of checkpoints", false},
     {"tokenize", "FILE ...",
-     "text as a model's tokens, for its training: each file is a document, or, if its name ends in .jsonl, each line, "
-     "an object with a text",
+     "text as a model's tokens, for its training: each file is a document, or, if it is lines of JSON, each line, an "
+     "object with a text",
      "  pianola tokenize book.txt more.jsonl --tokenizer tokenizer.json -o tokens.bin\n"
      "  pianola tokenize book.txt --tokenizer model.gguf -o tokens.bin --json\n"
      "  pianola tokenize --decode tokens.bin --tokenizer tokenizer.json -o book.txt\n",
@@ -230,8 +230,11 @@ const struct option_row options[] = {
      "default: "
      "random ones",
      '%', RUN | GENERATE},
-    {"data", "FILE", "training text, or what tokenize made of it", 'x', RUN | COMPARE},
-    {"steps", "N", "training steps; default 100; 0: tell the loss of the first batch, and train nothing (run)", 'n',
+    {"data", "FILE",
+     "training text, or what tokenize made of it; several files, or a pattern such as 'shard*.bin', are one text", 'x',
+     RUN | COMPARE},
+    {"steps", "N",
+     "training steps; default 100; 0: train nothing, and tell the loss on --val, or of the first batch (run)", 'n',
      RUN | COMPARE},
     {"step", "N", "the checkpoint of that step; default: the newest whole one", 'S', EXPORT},
     {"seed", "N", "of weights and of the order of the data, of --jitter, or of a local search over orders; default 1",
@@ -246,10 +249,24 @@ const struct option_row options[] = {
     {"timeline", "FILE", "write when the instructions of the last ten steps ran (TSV)", 't', RUN},
     {"losses", "FILE", "write the loss of each update of the last stage, and when it ended (TSV)", 'J', RUN},
     {"metrics", "FILE", "write each step's loss, learning rate, tokens per second, ... as a line of JSON", '^', RUN},
+    {"tensorboard", "DIR", "write the same into DIR as TensorBoard and `wandb sync` read them", KEY_TENSORBOARD, RUN},
     {"loss-svg", "FILE", "draw there, at the end, the losses of training and validation", '=', RUN},
-    {"val", "FILE", "held-out text, or what tokenize made of it: tell the loss on all of it every --val-every steps",
+    {"val", "FILE",
+     "held-out text, or what tokenize made of it: tell the loss on all of it before the first step and every "
+     "--val-every steps",
      '/', RUN},
     {"val-every", "N", "steps from one validation to the next; default 100, or all steps if there are fewer", '~', RUN},
+    {"checkpoint", "DIR", "write checkpoints into DIR, as ranks that are processes do, and read each other's",
+     KEY_CHECKPOINT, RUN},
+    {"every", "N", "steps between checkpoints; default 100. One is written at the end too", KEY_SAVE_EVERY, RUN},
+    {"keep", "K", "checkpoints to keep, the newest; default 3", KEY_KEEP, RUN},
+    {"resume", NULL, "go on from the newest checkpoint in DIR, if there is one", KEY_RESUME, RUN},
+    {"new-data", NULL,
+     "with --resume: where --data is not what the checkpoint's training read, begin with its first sequence",
+     KEY_NEW_DATA, RUN},
+    {"allow-nonfinite", NULL,
+     "go on where a loss or a weight is inf or nan; default: stop with an error that names the first",
+     KEY_ALLOW_NONFINITE, RUN},
     {"list", NULL, "instead of a schedule: the schedules that came with the program", 'L', SHOW},
     {"watch", NULL,
      "draw again, in a terminal, whenever the script, its model or its cluster changes, and say what that changed; "

@@ -42,6 +42,9 @@ extern const struct command {
 } commands[];
 extern const int ncommands;
 
+/* Keys of options that have no letter. */
+enum { KEY_ALLOW_NONFINITE = 128, KEY_CHECKPOINT, KEY_SAVE_EVERY, KEY_KEEP, KEY_RESUME, KEY_NEW_DATA, KEY_TENSORBOARD };
+
 extern const struct option_row {
     const char *name, *arg, *what;
     int key, commands; /* getopt's key; bits of the commands that take the option */

@@ -1,7 +1,10 @@
 #include "run_record.h"
+#include "../../runtime/device/rates.h"
 #include "../../runtime/store/losses.h"
 #include "../../runtime/store/metrics.h"
+#include "../../runtime/store/tensorboard.h"
 #include "files.h"
+#include "run_saving.h"
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,7 +12,10 @@
 struct record {
     const struct compile *c;
     const struct settings *settings;
+    const struct data *held_out;
+    int64_t from, of; /* as in rt_run */
     struct journal losses, metrics;
+    struct tensorboard board;
     struct update_times times;
     double *predicted;      /* of a step's updates; NULL: the cluster does not tell seconds */
     double *loss, *seconds; /* of each step: its loss, and when it ended, for the picture */
@@ -36,16 +42,30 @@ static void keep(struct record *record, const struct rt_program *p, const struct
     int32_t n = updates_per_step(p->batches, &p->stage[p->updated]);
     record->loss[of->step] = mean_loss(of->loss, p->batches);
     record->seconds[of->step] = of->when[n - 1];
-    if (isnan(of->validation))
+    if (!isfinite(of->validation))
         return;
     record->validation[record->validations] = of->validation;
     record->validated[record->validations++] = of->when[n - 1];
+}
+
+static void tell_validation(struct record *record, int64_t step, double loss) {
+    char why[512];
+    if (record->settings->tensorboard)
+        must(tensorboard_validation(&record->board, step, loss, why, sizeof why), why);
+    if (record->settings->metrics)
+        must(metrics_validation(&record->metrics, step, loss, why, sizeof why), why);
+    fprintf(stderr, "%svalidation: step %lld  loss %.4f\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", (long long)step,
+            loss);
 }
 
 static void tell(void *context, const struct rt_program *p, const struct rt_ended *of) {
     struct record *record = context;
     const struct settings *settings = record->settings;
     char why[512];
+    if (of->step < 0) {
+        tell_validation(record, 0, of->validation);
+        return;
+    }
     for (int64_t k = 0; record->predicted && k < record->times.n; k++)
         record->predicted[k] = record->times.at[k] + (double)of->step * record->times.step;
     if (settings->losses)
@@ -54,28 +74,27 @@ static void tell(void *context, const struct rt_program *p, const struct rt_ende
              why);
     struct metrics_step step = {.step = of->step + 1,
                                 .loss = mean_loss(of->loss, p->batches),
-                                .rate = rate_after(p, of->step + 1, settings->steps),
+                                .rate = rate_after(p, of->step + 1, record->of),
                                 .norm = of->norm,
                                 .seconds = of->seconds,
                                 .tokens = (double)p->model->rows * p->model->batches,
                                 .waited = of->waited,
                                 .memory = most_memory(p)};
+    if (settings->tensorboard)
+        must(tensorboard_step(&record->board, &step, why, sizeof why), why);
     if (settings->metrics)
         must(metrics_step(&record->metrics, &step, why, sizeof why), why);
     keep(record, p, of);
-    if (isnan(of->validation))
-        return;
-    if (settings->metrics)
-        must(metrics_validation(&record->metrics, of->step + 1, of->validation, why, sizeof why), why);
-    fprintf(stderr, "%svalidation: step %lld  loss %.4f\n", isatty(STDERR_FILENO) ? "\r\033[K" : "",
-            (long long)of->step + 1, of->validation);
+    if ((of->step + 1) % settings->every == 0 && record->held_out)
+        tell_validation(record, of->step + 1, of->validation);
 }
 
 static void draw(const struct record *record) {
     const struct settings *settings = record->settings;
     int batches = whole_batches(record->c->spec);
     const struct loss_line line[] = {
-        {"training", settings->steps, batches, record->loss, record->seconds, -1},
+        {"training", settings->steps - record->from, batches, record->loss + record->from,
+         record->seconds + record->from, -1},
         {"validation", record->validations, batches * (int)settings->every, record->validation, record->validated, -1}};
     struct text out = {0};
     emit_losses(&out,
@@ -84,22 +103,30 @@ static void draw(const struct record *record) {
     write_file(settings->loss_svg, &out);
 }
 
-/* A rate that never gets where it is to go. */
-static void tell_warmup(const struct rt_model *m, int64_t updates) {
-    if (m->warmup > updates)
-        fprintf(
-            stderr,
-            "pianola: warning: warmup = %lld, but the training has %lld updates: its rate rises to %.4g only, not to "
-            "lr = %.4g\n",
-            (long long)m->warmup, (long long)updates, (double)m->lr * (double)updates / (double)m->warmup,
-            (double)m->lr);
+/* Dies, unless the user lets such a training go on. */
+static void tell_nonfinite(const struct nonfinite *bad, const struct settings *settings) {
+    char what[128];
+    if (bad->step == 0)
+        return;
+    nonfinite_say(bad, what, sizeof what);
+    if (!settings->allow_nonfinite)
+        die("%s: the training has stopped; lower lr, or clip the gradient (-D clip=1); --allow-nonfinite goes on%s",
+            what, how_to_go_on(settings));
+    fprintf(stderr, "pianola: warning: %s; the training went on (--allow-nonfinite)\n", what);
 }
 
 struct trained train_and_record(const struct compile *c, const struct settings *settings, struct data *data,
-                                const struct data *held_out, int64_t kept) {
-    struct record record = {.c = c, .settings = settings, .times = update_times(c->program, c->timeline)};
-    bool listens = settings->losses || settings->metrics || settings->loss_svg || held_out;
+                                const struct data *held_out, const struct saving *saving, int64_t kept) {
+    int64_t from = saving ? saving->from : 0,
+            of = from > 0 && saving->is.steps > 0 ? saving->is.steps : settings->steps;
+    struct record record = {
+        .c = c, .held_out = held_out, .settings = settings, .times = update_times(c->program, c->timeline)};
+    bool listens = settings->losses || settings->metrics || settings->tensorboard || settings->loss_svg || held_out;
     struct listener listener = {listens ? tell : NULL, &record, held_out, .times = !settings->cuda};
+    listener.stops = !settings->allow_nonfinite;
+    listener.saving = saving;
+    record.of = listener.of = of;
+    record.from = from;
     char why[512];
     if (strcmp(c->report->unit, "s") == 0)
         record.predicted = NEW(double, record.times.n);
@@ -107,15 +134,18 @@ struct trained train_and_record(const struct compile *c, const struct settings *
     record.seconds = NEW(double, settings->steps);
     record.validation = NEW(double, settings->steps / settings->every + 1);
     record.validated = NEW(double, settings->steps / settings->every + 1);
-    if ((settings->losses && !losses_open(&record.losses, settings->losses, 0, why, sizeof why)) ||
-        (settings->metrics && !metrics_open(&record.metrics, settings->metrics, 0, why, sizeof why)))
+    if ((settings->losses && !losses_open(&record.losses, settings->losses, from * record.times.n, why, sizeof why)) ||
+        (settings->metrics && !metrics_open(&record.metrics, settings->metrics, from, why, sizeof why)) ||
+        (settings->tensorboard && !tensorboard_open(&record.board, settings->tensorboard, from, why, sizeof why)))
         die("%s", why);
-    tell_warmup(&c->spec->model->rt, record.times.n * settings->steps);
+    rates_warn(&c->spec->model->rt, from, settings->steps, record.times.n, of);
     struct trained trained = train(c, settings, data, settings->steps, kept, "training", listener);
     if (settings->losses)
         journal_close(&record.losses);
+    tensorboard_close(&record.board);
     if (settings->metrics)
         journal_close(&record.metrics);
+    tell_nonfinite(&trained.bad, settings);
     if (settings->loss_svg)
         draw(&record);
     return trained;

@@ -4,7 +4,7 @@
 #include "compile.h"
 #include "training.h"
 
-/* Trains all steps. kept: as of train. */
+/* Trains all steps that are left. saving: as in rt_run. kept: as of train. */
 struct trained train_and_record(const struct compile *c, const struct settings *settings, struct data *data,
-                                const struct data *held_out, int64_t kept);
+                                const struct data *held_out, const struct saving *saving, int64_t kept);
 #endif

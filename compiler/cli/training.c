@@ -41,11 +41,12 @@ struct told {
     struct progress progress;
     struct listener listener;
     const struct rt_program *program;
+    int64_t of; /* as in rt_run */
 };
 
 static void tell(void *context, int64_t step, float loss, double seconds) {
     struct told *told = context;
-    progress_tell(&told->progress, step, loss, rate_after(told->program, step, told->progress.steps), seconds);
+    progress_tell(&told->progress, step, loss, rate_after(told->program, step, told->of), seconds);
 }
 
 static void tell_step(void *context, const struct rt_ended *of) {
@@ -90,7 +91,7 @@ static void tell_device(const struct settings *settings, const struct cuda_run *
 
 /* Before any rank begins: what it lacks is an error of the user's. NULL: weights are random. */
 static struct named_file *open_weights(const struct settings *settings, const struct rt_program *p) {
-    char why[1000];
+    char why[1000] = "";
     if (!settings->weights)
         return NULL;
     struct named_file *file = named_open(settings->weights, why, sizeof why);
@@ -99,6 +100,8 @@ static struct named_file *open_weights(const struct settings *settings, const st
         ok = import_check(file, p->model, &p->stage[s], why, sizeof why);
     if (!ok || !import_check_rest(file, why, sizeof why))
         die("%s", why);
+    if (*why)
+        fprintf(stderr, "pianola: warning: %s\n", why);
     return file;
 }
 
@@ -115,13 +118,12 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     for (int r = 0; r < W; r++)
         trained.stamp[r] = NEW(struct rt_stamp, kept * c->program->rank[r].nins);
     trained.took = NEW(struct rt_took *, W);
-    trained.timed = steps > MOST_TIMED ? MOST_TIMED
-                    : steps > 1        ? steps - 1
-                                       : 1; /* not the first, whose pages are new */
+    int64_t from = listener.saving ? listener.saving->from : 0, here = steps - from;
+    trained.timed = here > MOST_TIMED ? MOST_TIMED : here > 1 ? here - 1 : 1; /* not the first, whose pages are new */
     for (int r = 0; r < W; r++)
         trained.took[r] = NEW(struct rt_took, c->program->rank[r].nins);
-    struct told told = {.listener = listener, .program = trained.program};
-    told.progress = (struct progress){.what = what, .steps = steps, .tty = isatty(STDERR_FILENO)};
+    struct told told = {.listener = listener, .program = trained.program, .of = listener.of ? listener.of : steps};
+    told.progress = (struct progress){.what = what, .from = from, .steps = steps, .tty = isatty(STDERR_FILENO)};
     told.progress.tokens = (int64_t)c->spec->model->rt.rows * trained.program->model->batches;
     struct rt_run run = {
         .program = trained.program, .data = data, .seed = settings->seed, .steps = steps, .loss = trained.loss};
@@ -133,6 +135,11 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     run.norm = trained.norm;
     run.routed = &trained.routed;
     run.twice = &trained.twice;
+    run.from = from;
+    run.of = listener.of;
+    run.saving = listener.saving;
+    run.bad = &trained.bad;
+    run.stops = listener.stops;
     run.progress = what ? tell : NULL;
     run.ended = listener.ended ? tell_step : NULL;
     run.evaluates = settings->steps == 0;
@@ -147,7 +154,7 @@ struct trained train(const struct compile *c, const struct settings *settings, s
         named_close(run.weights);
     if (settings->cuda && what)
         tell_device(settings, &trained.cuda);
-    for (int64_t s = 0; s < steps; s++)
+    for (int64_t s = from; s < steps; s++)
         trained.seconds += trained.makespan[s];
     return trained;
 }

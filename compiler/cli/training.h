@@ -1,6 +1,8 @@
 /* Training with all ranks in this process, for `run`, `compare --train` and `profile`. */
 #ifndef PIANOLA_TRAINING_H
 #define PIANOLA_TRAINING_H
+#include "../../runtime/device/nonfinite.h"
+#include "../../runtime/process/saving.h"
 #include "../../runtime/process/train_cuda.h"
 #include "command.h"
 #include "compile.h"
@@ -11,12 +13,14 @@ struct trained {
     double *makespan, *norm;
     struct rt_stamp **stamp; /* [rank]: [kept][instructions], for the last steps */
     int64_t kept;
-    struct rt_took **took; /* [rank]: [instructions], of the last `timed` steps, where the listener times them; on the host */
+    struct rt_took *
+        *took; /* [rank]: [instructions], of the last `timed` steps, where the listener times them; on the host */
     int64_t timed;
     char **arena;
     double seconds;
     struct rt_routed routed; /* to experts, and dropped */
     int64_t twice;           /* steps that ran twice, with post-validation */
+    struct nonfinite bad;    /* the first number that was not finite; step 0: none was */
     struct cuda_run cuda;    /* its results, with --device cuda */
 };
 
@@ -25,6 +29,9 @@ struct listener {
     void (*ended)(void *context, const struct rt_program *p, const struct rt_ended *of);
     void *context;
     const struct data *held_out;
+    const struct saving *saving; /* as in rt_run */
+    int64_t of;
+    bool stops; /* at a number that is not finite */
     bool times; /* what instructions take in the last steps, which it slows down a little */
 };
 

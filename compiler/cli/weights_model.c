@@ -292,6 +292,25 @@ static const struct architecture *known(const struct described *d) {
         tame(d->architecture), names.s);
 }
 
+/* Unties a model whose output layer is not the token table, whatever config.json says: transformers do so too. */
+static void check_tied(struct described *d, const char *weights) {
+    static const char *const tables[] = {"model.embed_tokens.weight", "transformer.wte.weight", "wte.weight"};
+    char why[1000];
+    struct named_file *file = d->tied ? named_open(weights, why, sizeof why) : NULL;
+    const struct named *head = file ? named_find(file, "lm_head.weight") : NULL, *table = NULL;
+    for (int i = 0; head && i < 3 && !table; i++)
+        table = named_find(file, tables[i]);
+    if (table && !named_equal(head, table)) {
+        fprintf(stderr,
+                "pianola: warning: %s says that the output layer is the token table, but lm_head.weight of %s is "
+                "another: it is read\n",
+                d->file, weights);
+        d->tied = false;
+    }
+    if (file)
+        named_close(file);
+}
+
 static const char *config_beside(const char *weights) {
     const char *slash = strrchr(weights, '/');
     return format("%.*sconfig.json", slash ? (int)(slash - weights) + 1 : 0, weights);
@@ -313,6 +332,8 @@ void model_of_weights(struct script_args *args, const char *weights) {
     struct described d = gguf ? of_gguf(&g) : of_config(config);
     if (!d.architecture)
         die("%s: has no model_type", config);
+    if (!gguf)
+        check_tied(&d, weights);
     const struct architecture *architecture = known(&d);
     if (d.other)
         die("%s: %s, which %s cannot say", d.file, d.other, architecture->script);

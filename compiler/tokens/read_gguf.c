@@ -59,6 +59,16 @@ static bool add_way(struct tokenizer *t, const char *name) {
         t->file, tame(name), known.s);
 }
 
+const char *const *gguf_patterns(const char *pre) {
+    const char **pattern = NEW(const char *, 3);
+    for (const struct way *way = ways; way < ways + NWAYS; way++)
+        if (strcmp(way->name, pre) == 0) {
+            pattern[0] = way->first;
+            pattern[1] = way->second;
+        }
+    return pattern;
+}
+
 /* -1: there is none */
 static int64_t token_number(struct gguf_value v) {
     uint32_t id;
@@ -105,6 +115,7 @@ struct tokenizer *tokenizer_of_gguf(const char *file, const char *s, size_t n) {
         add_merge_line(t, line.s, line.n, file);
     }
     t->last = token_number(end);
+    t->first = token_number(gguf_find(g, "tokenizer.ggml.bos_token_id"));
     add_said(t, g, &t->front, begins, "bos");
     add_said(t, g, &t->behind, false, "eos");
     return t;

@@ -54,6 +54,7 @@ void read_tokenizer_config(struct tokenizer *t, const char *folder, bool decides
     struct ends ends = read_ends(file);
     const char *const name[] = {ends.bos, ends.eos}, *const kind[] = {"bos", "eos"};
     struct around *const around[] = {&t->front, &t->behind};
+    t->first_name = ends.bos;
     t->last_name = ends.eos;
     for (int i = 0; i < 2; i++) {
         bool has = false;

@@ -8,7 +8,7 @@
 struct tokenizer *new_tokenizer(const char *file) {
     struct tokenizer *t = NEW(struct tokenizer, 1);
     t->file = file;
-    t->end = t->last = -1;
+    t->end = t->first = t->last = -1;
     return t;
 }
 
@@ -177,6 +177,8 @@ void finish_tokenizer(struct tokenizer *t) {
     static const char *const ends[] = {"<|endoftext|>", "<|end_of_text|>"};
     for (int i = 0; i < 2 && t->end < 0; i++)
         t->end = token_named(t, ends[i]);
+    if (t->first_name)
+        t->first = token_named(t, t->first_name);
     if (t->last_name)
         t->last = token_named(t, t->last_name);
     if (t->end < 0 && t->last >= 0 && (size_t)t->last < t->ntokens && t->token[t->last].there)

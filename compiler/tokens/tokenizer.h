@@ -51,12 +51,13 @@ struct tokenizer {
     size_t nsaid, capsaid;
     struct merge *merge;
     struct map by_bytes, by_pair;
-    int64_t byte[256];           /* the token of each byte, or -1 */
-    int64_t end, last;           /* of text; of what a model says, by its metadata; or -1 */
-    const char *last_name;       /* its name, or NULL */
-    struct around front, behind; /* of each text */
-    bool composed;               /* NFC */
-    bool whole_words;            /* a word that is a token is that one, whatever its merges */
+    int64_t byte[256];                  /* the token of each byte, or -1 */
+    int64_t first;                      /* begins a text, by its metadata; or -1 */
+    int64_t end, last;                  /* of text; of what a model says, by its metadata; or -1 */
+    const char *first_name, *last_name; /* their names, or NULL */
+    struct around front, behind;        /* of each text */
+    bool composed;                      /* NFC */
+    bool whole_words;                   /* a word that is a token is that one, whatever its merges */
     struct expression *split[MOST_SPLITS];
     int nsplits;
     /* What encode works with. */
@@ -98,5 +99,6 @@ void read_tokenizer_config(struct tokenizer *t, const char *folder, bool decides
 
 /* read_gguf.c. Both: not finished */
 struct tokenizer *tokenizer_of_gguf(const char *file, const char *s, size_t n);
-struct tokenizer *read_gguf(const char *path); /* NULL: it is no GGUF file */
+const char *const *gguf_patterns(const char *pre); /* how its text is cut, ended by NULL */
+struct tokenizer *read_gguf(const char *path);     /* NULL: it is no GGUF file */
 #endif

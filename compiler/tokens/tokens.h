@@ -39,4 +39,12 @@ struct around {
 const struct around *in_front_of_text(const struct tokenizer *t);
 const struct around *behind_text(const struct tokenizer *t);
 bool is_around(const struct around *around, int64_t id);
+
+/* write_tokenizer.c: the tokenizer of a GGUF file as tokenizer.json and tokenizer_config.json, which have the tokens
+ * that begin and end texts, and the template of chats. context: the most tokens that the model reads. */
+struct text tokenizer_json(const struct tokenizer *t, const char *gguf);
+struct text tokenizer_config(const struct tokenizer *t, const char *gguf, int context);
+/* The tokens with which the model's texts begin and end, by its metadata, or -1. */
+int64_t begin_of_text(const struct tokenizer *t);
+int64_t end_of_model(const struct tokenizer *t);
 #endif

@@ -210,6 +210,10 @@ static void say(const char *why) {
 /* With the lock held, and kept: no other thread reports anything now. */
 static _Noreturn void fail_locked(const char *why) {
     say(why);
+    if (w.a.saved)
+        fprintf(stderr,
+                "pianola: rank %d: to go on from the newest checkpoint in %s, start all ranks again with --resume\n",
+                w.a.rank, w.a.saved);
     if (w.a.abort)
         w.a.abort();
     _exit(1);

@@ -21,6 +21,7 @@ struct watch_args {
     const char *flight;      /* folder of the flight record */
     const int32_t *group;    /* as in rt_tables: names the members of collectives */
     const char *const *lane; /* as in rt_tables: names the lanes */
+    const char *saved;       /* folder of its checkpoints; NULL: none */
     void (*abort)(void);     /* called before the process ends with 1; bounded. NULL: nothing */
 };
 /* Handles the signals and starts the thread. False: no thread could be started. */

@@ -497,3 +497,33 @@ bool cuda_begin(struct replay *re, const struct start *start, char *why, size_t 
     }
     return ok;
 }
+
+/* n floats at an offset of a memory's arena: what is in host memory is read there, all else copied to the mirror. */
+static const float *pull(const struct cuda_rank *own, int memory, int64_t off, int64_t n, float *mirror) {
+    if (memory == MEMORY_HOST)
+        return (const float *)(own->host + off);
+    if (n > 0)
+        CUDA(cudaMemcpy(mirror, own->arena + off, (size_t)n * sizeof *mirror, cudaMemcpyDeviceToHost));
+    return mirror;
+}
+
+struct checkpoint_shard cuda_pull(const struct replay *re, const struct rt_home *home, float *mirror) {
+    const struct rt_model *m = re->program->model;
+    const struct rt_learned learned = learned_at(m, &re->program->stage[home->stage], home);
+    struct checkpoint_shard shard = {learned.first, learned.count, NULL, NULL, home->owned};
+    shard.weight = pull(self(re), learned.weight_in, learned.weight, learned.count, mirror);
+    if (learned.moments >= 0)
+        shard.moments = pull(self(re), learned.moments_in, learned.moments, count_moments(m->optimizer) * home->owned,
+                             mirror + home->owned);
+    return shard;
+}
+
+void cuda_push(struct replay *re, const struct rt_home *home, const float *weight, const float *moments) {
+    const struct rt_model *m = re->program->model;
+    const struct rt_stage *s = &re->program->stage[home->stage];
+    const struct rt_learned learned = learned_at(m, s, home);
+    cuda_put_weights(re, home, weight);
+    for (int k = 0; learned.count > 0 && k < count_moments(m->optimizer); k++)
+        cuda_put_state(re, learned.moments_in, learned.moments + 4 * k * home->owned,
+                       moments + k * weight_count(m, s) + learned.first, (size_t)learned.count * sizeof *moments);
+}

@@ -4,6 +4,7 @@
 #include "layers/cuda_math.cuh"
 extern "C" {
 #include "replay.h"
+#include "store/checkpoint.h"
 }
 
 struct world;
@@ -106,6 +107,9 @@ void cuda_stamps(const struct cuda_rank *own, const struct rt_rank *k, cudaEvent
                  struct rt_stamp *stamp);
 /* Initial weights at the homes, and the learning rate. */
 bool cuda_begin(struct replay *re, const struct start *start, char *why, size_t nwhy);
+/* What a home has learned: in host memory, of which mirror has room for all of it; and the other way. */
+struct checkpoint_shard cuda_pull(const struct replay *re, const struct rt_home *home, float *mirror);
+void cuda_push(struct replay *re, const struct rt_home *home, const float *weight, const float *moments);
 
 /* feed_cuda.cu: microbatches and losses. Whole microbatches that are written out: slices are counted elsewhere. */
 int32_t cuda_written(const struct rt_program *p);

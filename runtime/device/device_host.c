@@ -3,6 +3,7 @@
 #include "job.h"
 #include "store/import.h"
 #include "store/seconds.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +82,21 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
         host_forward_part(p->model, s, &at, x->from, x->to);
     else
         host_backward_part(p->model, s, &at, x->op != OP_W, x->op != OP_I, x->sweep, x->from, x->to);
+    if (at.loss != &lost && re->purpose == TRAINS && re->bad.step == 0 && !isfinite(*at.loss)) {
+        nonfinite_look(&re->bad, re->step + 1, re->rank, at.loss, 1);
+        re->bad.batch = batch_of(re, x);
+    }
+}
+
+/* Which of the weights that an update has changed, or, if it is not finite either, of the gradient. */
+static void name_nonfinite(struct replay *re, const struct rt_instr *x, const float *w, const float *dw) {
+    const struct rt_stage *s = &re->program->stage[x->stage];
+    const struct rt_model *m = re->program->model;
+    const struct rt_home *home = home_on(&re->program->rank[re->rank], x->stage);
+    struct nonfinite_at at = {re->step + 1, re->rank, NONFINITE_STATE, 0};
+    nonfinite_scan(&re->bad, &at, m, s, home->own, home->owned, w);
+    at.kind = NONFINITE_GRADIENT;
+    nonfinite_scan(&re->bad, &at, m, s, home->own, home->owned, dw);
 }
 
 static void run_update(struct replay *re, const struct rt_instr *x, const float *dw, const uint64_t *norm) {
@@ -91,12 +107,15 @@ static void run_update(struct replay *re, const struct rt_instr *x, const float 
     const struct rt_home *home = home_on(k, x->stage);
     float *workspace = k->work < 0 ? NULL : (float *)(void *)(arena + k->work);
     float *w = (float *)(void *)job_operand(arena, x, ROLE_w), *opt = (float *)(void *)job_operand(arena, x, ROLE_opt);
+    bool finite;
     if (m->post_validation)
-        host_update_ahead(m, s, home->own, home->owned, w, dw, opt, workspace, norm, update_number(re, x),
-                          update_total(re, x), re->purpose == SETTLES);
+        finite = host_update_ahead(m, s, home->own, home->owned, w, dw, opt, workspace, norm, update_number(re, x),
+                                   update_total(re, x), re->purpose == SETTLES);
     else
-        host_update(m, s, home->own, home->owned, w, dw, opt, workspace, norm, update_number(re, x),
-                    update_total(re, x));
+        finite = host_update(m, s, home->own, home->owned, w, dw, opt, workspace, norm, update_number(re, x),
+                             update_total(re, x));
+    if (!finite && re->bad.step == 0)
+        name_nonfinite(re, x, w, dw);
 }
 
 /* A rank may begin its norm with nothing to add. */
@@ -236,4 +255,30 @@ bool host_begin(struct replay *re, const struct start *start, char *why, size_t 
                  : first_weights(start->weights, start->seed, p->model, s, w, why, nwhy);
     }
     return ok;
+}
+
+static char *arena_in(const struct replay *re, int memory) {
+    const struct host_rank *host = self(re);
+    return memory == MEMORY_HOST ? host->host : host->arena;
+}
+
+struct checkpoint_shard host_pull(const struct replay *re, const struct rt_home *home) {
+    struct rt_learned learned = learned_at(re->program->model, &re->program->stage[home->stage], home);
+    struct checkpoint_shard shard = {.first = learned.first, .count = learned.count, .stride = home->owned};
+    shard.weight = (const float *)(void *)(arena_in(re, learned.weight_in) + learned.weight);
+    if (learned.moments >= 0)
+        shard.moments = (const float *)(void *)(arena_in(re, learned.moments_in) + learned.moments);
+    return shard;
+}
+
+void host_push(struct replay *re, const struct rt_home *home, const float *weight, const float *moments) {
+    const struct rt_model *m = re->program->model;
+    const struct rt_stage *s = &re->program->stage[home->stage];
+    struct rt_learned learned = learned_at(m, s, home);
+    int64_t held = held_count(m, s, home);
+    if (held > 0)
+        memcpy(arena_in(re, MEMORY_DEVICE) + home->weight, weight + home->first, (size_t)held * sizeof *weight);
+    for (int k = 0; learned.count > 0 && k < count_moments(m->optimizer); k++)
+        memcpy(arena_in(re, learned.moments_in) + learned.moments + 4 * k * home->owned,
+               moments + k * weight_count(m, s) + learned.first, (size_t)learned.count * sizeof *moments);
 }

@@ -2,6 +2,7 @@
 #ifndef PIANOLA_DEVICE_HOST_H
 #define PIANOLA_DEVICE_HOST_H
 #include "replay.h"
+#include "store/checkpoint.h"
 
 /* How messages travel between ranks on hosts. Both return false until the other side has arrived and the tensor
  * has moved; then start and end are when it did, by the device's clock. */
@@ -41,4 +42,8 @@ void *host_pages(size_t n, size_t size); /* n objects of a size, zeroed, page-al
 double host_waited(const struct rt_rank *k, const struct rt_stamp *stamp);
 /* Initial weights at the homes; takes a stage's memory for a while where they are sharded. */
 bool host_begin(struct replay *re, const struct start *start, char *why, size_t nwhy);
+/* What a home has learned, where it lies; and the other way: from those of the whole stage, as checkpoints have them.
+ */
+struct checkpoint_shard host_pull(const struct replay *re, const struct rt_home *home);
+void host_push(struct replay *re, const struct rt_home *home, const float *weight, const float *moments);
 #endif

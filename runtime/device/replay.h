@@ -1,7 +1,7 @@
 /* The replay core, and the interface of a device: device_host.c or device_cuda.cu. */
 #ifndef PIANOLA_REPLAY_H
 #define PIANOLA_REPLAY_H
-#include "rt.h"
+#include "nonfinite.h"
 #include <stdio.h>
 
 struct replay;
@@ -44,7 +44,8 @@ struct replay {
     int64_t step; /* from 0 */
     int64_t runs; /* of the streams so far, whatever for */
     enum purpose purpose;
-    int64_t steps; /* of the whole training, over which the learning rate goes its way */
+    int64_t steps;        /* of the whole training, over which the learning rate goes its way */
+    struct nonfinite bad; /* the first number that this rank has found not to be finite */
     /* Of the pass under way: its section, whose instructions end here; how often the period has been moved on; how
      * often the section has run before, in earlier steps and validations too. */
     int32_t section, end;

@@ -9,8 +9,7 @@
 /* What all weights of a parameter's update share. */
 struct update {
     const struct rt_model *m;
-    float scale, lr, adam_lr, decay;
-    int64_t number; /* from 1 */
+    float scale, lr, adam_lr, decay, unbias, unbias2;
 };
 
 /* An optimizer's step of n weights. moment: the first of their arrays that OPTIMIZERS names, in its order; each next
@@ -54,8 +53,7 @@ static WIDE void adamw(const struct update *u, int64_t n, float *restrict w, con
                        int64_t stride) {
     const float lr = u->adam_lr, scale = u->scale, decay = u->decay;
     const float beta1 = u->m->beta1, beta2 = u->m->beta2, eps = u->m->eps;
-    const float unbias = (float)(1 / (1 - power((double)beta1, u->number)));
-    const float unbias2 = (float)(1 / (1 - power((double)beta2, u->number)));
+    const float unbias = u->unbias, unbias2 = u->unbias2;
     float *restrict mean = moment, *restrict square = moment + stride;
     for (int64_t i = 0; i < n; i++) {
         float g = scale * dw[i];
@@ -75,12 +73,41 @@ static void muon(const struct update *u, int64_t n, float *w, const float *dw, f
 static optimizer_step *const steps[NOPTIMIZERS] = {NULL, OPTIMIZERS(X)};
 #undef X
 
+/* The largest magnitude's bits, which for what is not finite are those of infinity or more. */
+static WIDE uint32_t largest(const float *w, int64_t n) {
+    uint32_t most = 0, bits;
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(&bits, &w[i], sizeof bits);
+        bits &= 0x7fffffff;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+/* In pieces that stay in the first cache, so that looking at them takes no time. */
+static uint32_t step_pieces(const struct update *u, int64_t n, float *w, const float *dw, float *moment,
+                            int64_t stride) {
+    enum { PIECE = 1024 };
+    uint32_t most = 0;
+    for (int64_t at = 0; at < n; at += PIECE) {
+        int64_t size = at + PIECE < n ? PIECE : n - at;
+        steps[u->m->optimizer](u, size, w + at, dw + at, moment ? moment + at : NULL, stride);
+        uint32_t here = largest(w + at, size);
+        most = here > most ? here : most;
+    }
+    return most;
+}
+
 /* Each moment is laid out as the weights are. Step 1 starts them at zero. */
-void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
+bool host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
                  const float *dw, float *opt, float *work, const uint64_t *norm, int64_t number, int64_t of) {
+    const uint32_t infinite = 0x7f800000;
+    uint32_t most = 0, here = 0;
     int moments = count_moments(m->optimizer);
-    struct update u = {m,     update_scale(m, s) * (norm ? clip_scale(m->clip, norm) : 1), rate_at(m, number, of), 0, 0,
-                       number};
+    struct update u = {.m = m, .scale = update_scale(m, s) * (norm ? clip_scale(m->clip, norm) : 1)};
+    u.lr = rate_at(m, number, of);
+    u.unbias = (float)(1 / (1 - power((double)m->beta1, number)));
+    u.unbias2 = (float)(1 / (1 - power((double)m->beta2, number)));
     u.adam_lr = m->optimizer == OPT_MUON ? rate_from(m, (double)m->adam_lr, number, of) : u.lr;
     if (number == 1 && moments * n > 0)
         memset(opt, 0, (size_t)(moments * n) * sizeof *opt);
@@ -92,10 +119,15 @@ void host_update(const struct rt_model *m, const struct rt_stage *s, int64_t fir
             end += all.at[i].count;
             int64_t from = begin > first ? begin : first, to = end < first + n ? end : first + n, at = from - first;
             u.decay = decays(&all.at[i]) ? m->decay : 0;
-            if (to > from && muon_work(m, l, &all.at[i]) > 0)
+            if (to <= from)
+                continue;
+            if (muon_work(m, l, &all.at[i]) > 0) {
                 host_muon(m, &all.at[i], u.lr, u.scale, w + at, dw + at, opt + at, work);
-            else if (to > from)
-                steps[m->optimizer](&u, to - from, w + at, dw + at, moments > 0 ? opt + at : NULL, n);
+                here = largest(w + at, to - from);
+            } else
+                here = step_pieces(&u, to - from, w + at, dw + at, moments > 0 ? opt + at : NULL, n);
+            most = here > most ? here : most;
         }
     }
+    return most < infinite;
 }

@@ -3,7 +3,7 @@
 #include "host.h"
 #include <string.h>
 
-void host_update_ahead(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
+bool host_update_ahead(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
                        const float *dw, float *opt, float *work, const uint64_t *norm, int64_t number, int64_t of,
                        bool settles) {
     size_t weights = (size_t)n * sizeof *w, state = (size_t)count_moments(m->optimizer) * weights;
@@ -11,7 +11,7 @@ void host_update_ahead(const struct rt_model *m, const struct rt_stage *s, int64
     float *kept_w = (float *)(kept + 1), *kept_opt = kept_w + n, *kept_dw = kept_opt + state / sizeof *opt;
     judge_update(kept, m, norm, settles);
     if (kept->verdict == STANDS)
-        return;
+        return true;
     if (kept->verdict == TAKES_BACK) {
         memcpy(w, kept_w, weights);
         memcpy(opt, kept_opt, state);
@@ -20,6 +20,6 @@ void host_update_ahead(const struct rt_model *m, const struct rt_stage *s, int64
         memcpy(kept_opt, opt, state);
         memcpy(kept_dw, dw, weights);
     }
-    host_update(m, s, first, n, w, kept_dw, opt, work, kept->verdict == TAKES_BACK ? norm : NULL,
-                made_number(kept, number, settles), of);
+    return host_update(m, s, first, n, w, kept_dw, opt, work, kept->verdict == TAKES_BACK ? norm : NULL,
+                       made_number(kept, number, settles), of);
 }

@@ -3,6 +3,7 @@
 #include "comm_loopback.cuh"
 #include "device/ahead.h"
 extern "C" {
+#include "saving.h"
 #include "store/seconds.h"
 #include "train_cuda.h"
 }
@@ -18,9 +19,41 @@ struct training {
     struct ahead ahead;
     struct rt_stamp **stamp; /* per rank: where a step's stamps go */
     float *loss;             /* for run.ended: of each microbatch of a step, */
+    float *mirror;           /* of what the largest home has learned, for checkpoints */
     double *when;            /* and of each update of the last stage when it ended */
     char why[1000];
 };
+
+static struct checkpoint_shard pull(void *context, int rank, const struct rt_home *home) {
+    struct training *training = (struct training *)context;
+    return cuda_pull(&training->steps.replay[rank], home, training->mirror);
+}
+static void push(void *context, int rank, const struct rt_home *home, const float *weight, const float *moments) {
+    cuda_push(&((struct training *)context)->steps.replay[rank], home, weight, moments);
+}
+static struct saving_memory memory_of(struct training *training) {
+    struct saving_memory memory = {training, pull, push};
+    return memory;
+}
+
+/* What checkpoints need, and, where the run goes on from one, its state. */
+static const char *load(struct training *training) {
+    const struct rt_program *p = training->p;
+    const struct saving *saving = training->all->run.saving;
+    int64_t most = 0, from = training->all->run.from;
+    const struct saving_memory memory = memory_of(training);
+    for (int r = 0; saving && r < p->workers; r++) {
+        cuda_store(training->steps.rank[r].counted, &from, sizeof from);
+        for (int h = 0; h < p->rank[r].nhomes; h++)
+            most = p->rank[r].home[h].owned > most ? p->rank[r].home[h].owned : most;
+    }
+    size_t copies = 1 + (size_t)count_moments(p->model->optimizer);
+    if (saving && !(training->mirror = (float *)malloc(copies * (size_t)most * sizeof(float) + 1)))
+        return "no memory on the host";
+    if (saving && saving->loads && !saving_load(saving, p, &memory, training->why, sizeof training->why))
+        return training->why;
+    return NULL;
+}
 
 static const char *prepare(struct training *training) {
     struct cuda_steps *steps = &training->steps;
@@ -46,12 +79,15 @@ static const char *prepare(struct training *training) {
             return why;
         if (training->all->run.stamp && (why = cuda_time(&steps->rank[r], &training->p->rank[r])))
             return why;
-        steps->replay[r].steps = training->all->run.steps;
+        steps->replay[r].steps = training->all->run.of > 0 ? training->all->run.of : training->all->run.steps;
         steps->replay[r].purpose = training->all->run.evaluates ? VALIDATES : TRAINS;
         training->all->host_taken += steps->rank[r].host_bytes;
         if (!cuda_begin(&steps->replay[r], &start, training->why, sizeof training->why))
             return training->why;
     }
+    const char *lacks = load(training);
+    if (lacks)
+        return lacks;
     training->link = loopback_open(training->p, steps->rank);
     for (int r = 0; r < W; r++)
         steps->rank[r].link = training->link;
@@ -96,7 +132,7 @@ static void post_validate(struct training *training, int64_t step) {
         steps_again(&training->steps, step, kept(run, step), run->data);
         await_step(training, step);
     }
-    if (!must_settle(&training->ahead, is_asked_for(run, step)))
+    if (!must_settle(&training->ahead, is_asked_for(run, step) || saving_is_due(run, done)))
         return;
     steps_beside(&training->steps, SETTLES, done, 0, NULL);
     await_step(training, done);
@@ -139,17 +175,18 @@ static void tell(struct training *training, int64_t step, double validation) {
 /* The loss on held-out text before step `next`, where one is due. */
 static double validate(struct training *training, int64_t next) {
     const struct rt_run *run = &training->all->run;
-    double sum = 0;
-    if (!run->held_out || next == 0 || next % run->every != 0)
+    struct held_sum sum = {0, 0};
+    if (!run->held_out || next % run->every != 0 || (next > 0 && next == run->from))
         return NAN;
-    CUDA(cudaEventSynchronize(training->steps.end[(next - 1) % 2]));
+    if (next > run->from)
+        CUDA(cudaEventSynchronize(training->steps.end[(next - 1) % 2]));
     for (int64_t k = 0; k < data_steps(run->held_out); k++) {
         steps_beside(&training->steps, VALIDATES, next, k, run->held_out);
         for (int r = 0; r < training->p->workers; r++)
             CUDA(cudaEventSynchronize(training->steps.rank[r].came[next % 2]));
-        sum += mean_loss(losses_of(training, next), training->p->batches);
+        data_sum(run->held_out, k, losses_of(training, next), training->p->batches, &sum);
     }
-    return sum / (double)data_steps(run->held_out);
+    return sum.loss / (double)sum.sequences;
 }
 
 /* The losses of a step that has been enqueued, once it has ended. */
@@ -182,19 +219,56 @@ static bool finish(struct training *training, int64_t step, double validation, d
     return data_same(run->data, why, nwhy) && (!run->held_out || data_same(run->held_out, why, nwhy));
 }
 
+/* Looks at the losses of a step that has ended. True: the run is to stop. */
+static bool finds_nonfinite(struct training *training, int64_t step) {
+    struct rt_run *run = &training->all->run;
+    for (int r = 0; r < training->p->workers && run->bad; r++)
+        nonfinite_look(run->bad, step + 1, r, training->steps.rank[r].told[step % 2], training->p->batches);
+    return run->stops && run->bad->step > 0;
+}
+
+/* Writes the checkpoint that is due before step `next`, unless the run is to stop. */
+static bool save(struct training *training, int64_t next, char *why, size_t nwhy) {
+    const struct rt_run *run = &training->all->run;
+    const struct saving_memory memory = memory_of(training);
+    if (!saving_is_due(run, next))
+        return true;
+    await_step(training, next - 1);
+    CUDA(cudaEventSynchronize(training->steps.end[(next - 1) % 2]));
+    bool stops = finds_nonfinite(training, next - 1);
+    for (int r = 0; r < training->p->workers; r++)
+        for (int h = 0; h < training->p->rank[r].nhomes && run->bad && run->bad->step == 0; h++) {
+            const struct rt_home *home = &training->p->rank[r].home[h];
+            const struct nonfinite_at where = {next, r, NONFINITE_STATE, 0};
+            struct checkpoint_shard shard = pull(training, r, home);
+            stops |= !nonfinite_scan(run->bad, &where, training->p->model, &training->p->stage[home->stage],
+                                     shard.first, shard.count, shard.weight) &&
+                     run->stops;
+        }
+    return stops || saving_write(run->saving, training->p, next, run->bad && run->bad->step > 0, &memory, why, nwhy);
+}
+
 static bool train(struct training *training, char *why, size_t nwhy) {
     struct rt_run *run = &training->all->run;
     double begin = seconds();
-    for (int64_t s = 0; s <= run->steps; s++) {
+    for (int64_t s = run->from; s <= run->steps; s++) {
         if (kept(run, s - 1)) /* before the next records the events anew */
             keep_times(training, s - 1);
-        if (run->ended && s > 0)
+        if (run->ended && s > run->from)
             keep_when(training, s - 1);
         double validation = validate(training, s);
+        if (s == 0 && run->held_out && run->ended) {
+            struct rt_ended before = {-1, NULL, NULL, NAN, NAN, validation, NAN};
+            run->ended(run->context, &before);
+        }
+        if (!save(training, s, why, nwhy))
+            return false;
         if (s < run->steps)
             one_step(training, s);
-        if (s > 0 && !finish(training, s - 1, validation, seconds() - begin, why, nwhy))
+        if (s > run->from && !finish(training, s - 1, validation, seconds() - begin, why, nwhy))
             return false;
+        if (s > run->from && finds_nonfinite(training, s - 1))
+            break;
         if (s < run->steps && training->p->model->post_validation)
             post_validate(training, s);
     }
@@ -204,6 +278,7 @@ static bool train(struct training *training, char *why, size_t nwhy) {
 
 /* What home h of rank r has learned, to its place in a copy of the arena that has it. */
 static void copy_learned(const struct training *training, int r, int h, char **arena) {
+    struct rt_run *run = &training->all->run;
     const struct rt_program *p = training->p;
     const struct rt_home *home = &p->rank[r].home[h];
     const struct cuda_rank *rank = &training->steps.rank[r];
@@ -213,6 +288,10 @@ static void copy_learned(const struct training *training, int r, int h, char **a
         memcpy(to, rank->host + at.weight, (size_t)at.count * sizeof(float));
     else
         CUDA(cudaMemcpy(to, rank->arena + at.weight, (size_t)at.count * sizeof(float), cudaMemcpyDeviceToHost));
+    const struct nonfinite_at where = {run->steps, r, NONFINITE_STATE, 0};
+    if (run->bad && run->bad->step == 0)
+        nonfinite_scan(run->bad, &where, p->model, &p->stage[home->stage], at.first, at.count,
+                       (const float *)(void *)to);
 }
 
 static void count_routed(const struct training *training) {
@@ -252,6 +331,7 @@ static void release(struct training *training) {
     free(training->stamp);
     free(training->loss);
     free(training->when);
+    free(training->mirror);
 }
 
 static bool find_device(struct cuda_run *run, char *why, size_t nwhy) {

@@ -6,16 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NSETTINGS = 13 };
-static const char *const setting[NSETTINGS] = {"--steps",    "--seed",     "--every",      "--resume", "--checkpoint",
-                                               "--no-graph", "--timeline", "--algorithms", "--losses", "--weights",
-                                               "--metrics",  "--val",      "--val-every"};
+enum { NSETTINGS = 16 };
+static const char *const setting[NSETTINGS] = {
+    "--steps",      "--seed",       "--every",   "--resume",  "--checkpoint", "--no-graph",  "--timeline",
+    "--algorithms", "--losses",     "--weights", "--metrics", "--val",        "--val-every", "--allow-nonfinite",
+    "--new-data",   "--tensorboard"};
 
 struct identity {
     char name[64], device[4];
     uint64_t hash, data_hash, weights_hash; /* 0: it has no file of weights */
     uint64_t held_hash;                     /* of held-out text; 0: it reads none */
-    int64_t data_bytes, held_bytes, held_steps;
+    int64_t data_bytes, held_bytes, held_sequences;
     int64_t set[NSETTINGS]; /* of those without a number: whether given */
     int32_t rank, workers, said, messages;
     bool ordered; /* sums over NCCL */
@@ -54,13 +55,16 @@ static struct identity own_identity(struct rank_run *run) {
     identity.set[10] = flags->metrics != NULL;
     identity.set[11] = flags->held_out != NULL;
     identity.set[12] = flags->val_every;
+    identity.set[13] = flags->allow_nonfinite;
+    identity.set[14] = flags->new_data;
+    identity.set[15] = flags->tensorboard != NULL;
     identity.weights_hash = flags->weights ? named_hash(run->start.weights) : 0;
     identity.reads = rank_reads(run);
     if (identity.reads)
         data_identity(run->data, &identity.data_bytes, &identity.data_hash);
     if (identity.reads && run->held_out) {
         data_identity(run->held_out, &identity.held_bytes, &identity.held_hash);
-        identity.held_steps = data_steps(run->held_out);
+        identity.held_sequences = data_sequences(run->held_out);
     }
     return identity;
 }
@@ -125,7 +129,11 @@ void rank_agree(struct rank_run *run) {
     run->is.steps = run->flags.steps;
     run->is.data_bytes = reader->data_bytes;
     run->is.data_hash = reader->data_hash;
-    run->held_steps = reader->held_steps;
+    run->is.context = run->tables->model->context;
+    if (run->held_out) {
+        data_hold_out(run->held_out, reader->held_sequences);
+        run->held_steps = data_steps(run->held_out);
+    }
     free(all);
     world_verdict(&run->world, !*why, why);
 }

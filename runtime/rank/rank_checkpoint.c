@@ -1,7 +1,9 @@
 /* Checkpoints of a run whose ranks are processes: each stage's first home begins and ends its file, and its homes write
  * what they update; rank 0 completes the checkpoint. */
 #include "store/durable.h"
+#include "device/owners.h"
 #include "rank_run.h"
+#include "store/checkpoint_fit.h"
 #include "comm/watch.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,33 +23,9 @@ const int32_t *rank_owners(const struct rank_run *run, int set) {
     return run->owner + (int64_t)set * (run->world.size + 1);
 }
 
-struct range { /* of a set's elements, which a rank updates; count -1: none, for it is no home */
-    int64_t first, count;
-};
-
-/* range: of each rank, `apart` places from the one before. */
-static void find_owners(int32_t *owner, const struct range *range, int size, int apart) {
-    int n = 0, first = 0;
-    for (int r = 0; r < size; r++) {
-        const struct range *own = &range[(int64_t)r * apart];
-        int at = 0;
-        while (at < n && range[(int64_t)owner[at] * apart].first < own->first)
-            at++;
-        if (own->count <= 0 || (at < n && range[(int64_t)owner[at] * apart].first == own->first))
-            continue;
-        memmove(&owner[at + 1], &owner[at], sizeof *owner * (size_t)(n++ - at));
-        owner[at] = r;
-    }
-    while (n == 0 && first < size && range[(int64_t)first * apart].count < 0)
-        first++; /* homes of no elements */
-    if (n == 0 && first < size)
-        owner[n++] = first;
-    owner[n] = -1;
-}
-
 void rank_find_owners(struct rank_run *run) {
     int size = run->world.size, S = run->program.sets;
-    struct range *mine = calloc((size_t)S, sizeof *mine), *all = calloc((size_t)S * (size_t)size, sizeof *all);
+    struct owner_range *mine = calloc((size_t)S, sizeof *mine), *all = calloc((size_t)S * (size_t)size, sizeof *all);
     run->owner = calloc((size_t)S * (size_t)(size + 1), sizeof *run->owner);
     if (!mine || !all || !run->owner)
         rank_error(run->self, "no memory");
@@ -55,8 +33,7 @@ void rank_find_owners(struct rank_run *run) {
         mine[s].count = -1;
     for (int h = 0; h < here(run)->nhomes; h++) {
         const struct rt_home *home = &here(run)->home[h];
-        struct rt_learned learned = learned_at(run->program.model, &run->program.stage[home->stage], home);
-        mine[home->stage] = (struct range){learned.first, learned.count};
+        mine[home->stage] = owner_range(&run->program, home);
     }
     run->world.all(run->world.link, mine, all, sizeof *mine * (size_t)S);
     for (int s = 0; s < S; s++)
@@ -138,6 +115,18 @@ static bool leads_file(const struct rank_run *run, int set, int *file) {
     return first && *rank_owners(run, set) == run->world.rank;
 }
 
+void rank_scan(struct rank_run *run, const struct rt_home *home, int64_t step) {
+    const struct rt_model *m = run->program.model;
+    const struct rt_stage *s = &run->program.stage[home->stage];
+    struct checkpoint_shard shard = backend_pull(run, home);
+    struct nonfinite_at at = {step, run->world.rank, NONFINITE_STATE, 0};
+    nonfinite_scan(&run->replay.bad, &at, m, s, shard.first, shard.count, shard.weight);
+    for (int k = 0; k < count_moments(m->optimizer) && shard.moments && run->replay.bad.step == 0; k++) {
+        at.moment = moments_of(m->optimizer)[k];
+        nonfinite_scan(&run->replay.bad, &at, m, s, shard.first, shard.count, shard.moments + k * shard.stride);
+    }
+}
+
 void rank_save(struct rank_run *run, int64_t step) {
     char why[DURABLE_PATH + 512] = "";
     const char *dir = run->flags.checkpoint;
@@ -163,68 +152,38 @@ void rank_save(struct rank_run *run, int64_t step) {
         if (leads_file(run, s, &file))
             ok = checkpoint_end_stage(dir, step, file, why, sizeof why);
     verdict_on_saving(&run->world, ok, why);
+    run->is.sequences = run->from_sequence + (step - run->from) * sequences_per_step(p->model);
     if (run->world.rank == 0)
         ok = checkpoint_write_manifest(dir, step, file + 1, &run->is, why, sizeof why) &&
              checkpoint_keep(dir, (int)run->flags.keep, why, sizeof why);
     verdict_on_saving(&run->world, ok, why);
 }
 
-/* What rank 0 found, for all. */
-struct found {
-    bool ok, some;
-    int64_t step;
-    struct checkpoint_run run;
-    char why[1000];
-};
-
-static struct found find_latest(const struct rank_run *run) {
-    struct found found = {.step = 0};
-    const char *dir = run->flags.checkpoint;
-    found.some = checkpoint_latest(dir, &found.step, found.why, sizeof found.why);
-    if (found.some && *found.why)
-        fprintf(stderr, "pianola: %s; going on from step %lld\n", found.why, (long long)found.step);
-    found.ok = found.some ? checkpoint_read_run(dir, found.step, &found.run, found.why, sizeof found.why)
-                          : checkpoint_none(dir);
-    if (!found.some && found.ok)
-        fprintf(stderr, "pianola: %s holds no whole checkpoint yet: starting at step 0\n", dir);
-    return found;
-}
-
-static bool fits(const struct rank_run *run, const struct found *found, char *why, size_t n) {
-    const char *dir = run->flags.checkpoint;
-    if (found->run.seed != run->is.seed)
-        snprintf(why, n, "%s: is of a run with --seed %llu, not %llu", dir, (unsigned long long)found->run.seed,
-                 (unsigned long long)run->is.seed);
-    else if (found->run.data_bytes != run->is.data_bytes || found->run.data_hash != run->is.data_hash)
-        snprintf(why, n, "%s: is of a run on other data: %lld bytes with hash %016llx, not %lld with %016llx", dir,
-                 (long long)found->run.data_bytes, (unsigned long long)found->run.data_hash,
-                 (long long)run->is.data_bytes, (unsigned long long)run->is.data_hash);
-    else if (found->run.most != run->is.most || found->run.least != run->is.least)
-        snprintf(
-            why, n,
-            "%s: is of a run with %lld to %lld updates of a stage in a step, not %lld to %lld, by which the optimizer "
-            "counts: give the schedule the same batches and update",
-            dir, (long long)found->run.least, (long long)found->run.most, (long long)run->is.least,
-            (long long)run->is.most);
-    else
-        return true;
-    return false;
+/* Where in the data the run goes on. */
+static void find_place(struct rank_run *run, const struct checkpoint_found *found) {
+    char note[DURABLE_PATH + 512];
+    run->from_sequence = checkpoint_place(run->flags.checkpoint, found, &run->is,
+                                          sequences_per_step(run->program.model), note, sizeof note);
+    data_begin(run->data, found->step, run->from_sequence);
+    if (run->world.rank == 0 && *note)
+        fprintf(stderr, "pianola: %s\n", note);
 }
 
 void rank_resume(struct rank_run *run) {
-    struct found mine = {.ok = true}, *all = malloc(sizeof mine * (size_t)run->world.size);
+    struct checkpoint_found mine = {.ok = true}, *all = malloc(sizeof mine * (size_t)run->world.size);
     char why[DURABLE_PATH + 512] = "";
     if (!all)
         rank_error(run->self, "no memory");
     watch_phase("waits for all ranks to resume");
     if (run->world.rank == 0)
-        mine = find_latest(run);
+        mine = checkpoint_find(run->flags.checkpoint);
     run->world.all(run->world.link, &mine, all, sizeof mine);
-    struct found found = all[0];
+    struct checkpoint_found found = all[0];
     free(all);
     bool ok = found.ok;
     snprintf(why, sizeof why, "%s", found.why);
-    ok = ok && (!found.some || fits(run, &found, why, sizeof why));
+    const struct checkpoint_wish wish = {run->flags.new_data, run->flags.allow_nonfinite};
+    ok = ok && (!found.some || checkpoint_fits(run->flags.checkpoint, &found, &run->is, &wish, why, sizeof why));
     for (int h = 0; ok && found.some && h < here(run)->nhomes; h++) {
         const struct rt_home *home = &here(run)->home[h];
         const struct rt_stage *stage = &run->program.stage[home->stage];
@@ -239,4 +198,7 @@ void rank_resume(struct rank_run *run) {
     if (found.some && found.run.steps > 0)
         run->is.steps = found.run.steps;
     run->from = found.step;
+    run->is.nonfinite = found.some && found.run.nonfinite;
+    if (found.some)
+        find_place(run, &found);
 }

@@ -329,7 +329,7 @@ extern "C" void backend_enqueue(struct rank_run *run, int64_t step) {
     struct rank_backend *backend = run->backend;
     bool reads = rank_reads(run);
     assert(backend->enqueued - backend->ended <
-           (backend->ended > 0 && !run->flags.timeline && !run->flags.losses && !run->flags.metrics ? 2 : 1));
+           (backend->ended > 0 && !run->flags.timeline && !rank_records(&run->flags) ? 2 : 1));
     if (backend->enqueued == 0) {
         cuda_store(backend->rank.counted, &step, sizeof step); /* steps of earlier runs count */
         if (reads)
@@ -481,36 +481,13 @@ extern "C" int64_t backend_bytes_at_end(struct rank_run *run) {
 
 /* ---- state ---- */
 
-/* n floats at an offset of a memory's arena: what is in host memory is read there, all else copied to the mirror. */
-static const float *pull(struct rank_run *run, int memory, int64_t off, int64_t n, float *mirror) {
-    const struct cuda_rank *rank = &run->backend->rank;
-    if (memory == MEMORY_HOST)
-        return (const float *)(rank->host + off);
-    if (n > 0)
-        CUDA(cudaMemcpy(mirror, rank->arena + off, (size_t)n * sizeof *mirror, cudaMemcpyDeviceToHost));
-    return mirror;
-}
-
 extern "C" struct checkpoint_shard backend_pull(struct rank_run *run, const struct rt_home *home) {
-    const struct rt_learned learned = learned_at(run->program.model, &run->program.stage[home->stage], home);
-    struct checkpoint_shard shard = {learned.first, learned.count, NULL, NULL, home->owned};
-    shard.weight = pull(run, learned.weight_in, learned.weight, learned.count, run->backend->mirror);
-    if (learned.moments >= 0)
-        shard.moments =
-            pull(run, learned.moments_in, learned.moments, count_moments(run->program.model->optimizer) * home->owned,
-                 run->backend->mirror + home->owned);
-    return shard;
+    return cuda_pull(&run->replay, home, run->backend->mirror);
 }
 
 extern "C" void backend_push(struct rank_run *run, const struct rt_home *home, const float *weight,
                              const float *moments) {
-    const struct rt_model *m = run->program.model;
-    const struct rt_stage *s = &run->program.stage[home->stage];
-    const struct rt_learned learned = learned_at(m, s, home);
-    cuda_put_weights(&run->replay, home, weight);
-    for (int k = 0; learned.count > 0 && k < count_moments(m->optimizer); k++)
-        cuda_put_state(&run->replay, learned.moments_in, learned.moments + 4 * k * home->owned,
-                       moments + k * weight_count(m, s) + learned.first, (size_t)learned.count * sizeof *moments);
+    cuda_push(&run->replay, home, weight, moments);
 }
 
 /* ---- the end ---- */

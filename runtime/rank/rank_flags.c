@@ -11,7 +11,8 @@ static const struct flag {
     const char *name, *arg, *what;
     int key;
 } flags[] = {
-    {"data", "FILE", "training text; without it, random tokens", 'x'},
+    {"data", "FILE",
+     "training text; several files, or a pattern such as 'shard*.bin', are one text; without it, random tokens", 'x'},
     {"weights", "FILE",
      "start from these weights: safetensors, an index of such files, or GGUF, in the names that the model says; "
      "without it, random ones",
@@ -22,6 +23,10 @@ static const struct flag {
     {"every", "N", "steps between checkpoints; default 100. One is written at the end too", 'e'},
     {"keep", "K", "checkpoints to keep, the newest; default 3", 'k'},
     {"resume", NULL, "go on from the newest checkpoint in DIR, if there is one", 'r'},
+    {"allow-nonfinite", NULL,
+     "go on where a loss or a weight is inf or nan; default: stop with an error that names the first", 'N'},
+    {"new-data", NULL,
+     "with --resume: where --data is not what the checkpoint's training read, begin with its first sequence", 'D'},
     {"deadline", "SECONDS", "longest that a step, or a checkpoint, may take; default 600", 'd'},
     {"flight", "DIR", "where a rank that gives up writes its flight record; default .", 'f'},
     {"timeline", "DIR", "write when the instructions of the last ten steps ran, into DIR/timeline.<rank>.tsv", 't'},
@@ -29,7 +34,8 @@ static const struct flag {
      'l'},
     {"metrics", "FILE", "write each step's loss, learning rate, tokens per second, ... as a line of JSON; rank 0 does",
      'M'},
-    {"val", "FILE", "held-out text: tell the loss on all of it every --val-every steps", 'v'},
+    {"tensorboard", "DIR", "write the same into DIR as TensorBoard and `wandb sync` read them; rank 0 does", 'T'},
+    {"val", "FILE", "held-out text: tell the loss on all of it before the first step and every --val-every steps", 'v'},
     {"val-every", "N", "steps from one validation to the next; default 100, or all steps if there are fewer", 'V'},
     {"json", NULL, "print figures as JSON", 'j'},
     {"no-graph", NULL, "on a GPU, enqueue each step anew instead of launching a graph of it", 'g'},
@@ -113,9 +119,20 @@ static bool ordered(const struct rt_self *self, const char *s) {
     return *s == 'o';
 }
 
+static void add(const char ***list, const struct rt_self *self, const char *arg) {
+    size_t n = 0;
+    while (*list && (*list)[n])
+        n++;
+    *list = realloc(*list, (n + 2) * sizeof **list);
+    if (!*list)
+        rank_error(self, "no memory");
+    (*list)[n] = arg;
+    (*list)[n + 1] = NULL;
+}
+
 static void set(struct rank_flags *flags, const struct rt_self *self, const struct flag *flag, const char *arg) {
     switch (flag->key) {
-    case 'x': flags->data = arg; break;
+    case 'x': add(&flags->data, self, arg); break;
     case 'w': flags->weights = arg; break;
     case 'n': flags->steps = number(self, flag->name, arg, 1); break;
     case 's': flags->seed = number(self, flag->name, arg, 0); break;
@@ -123,12 +140,15 @@ static void set(struct rank_flags *flags, const struct rt_self *self, const stru
     case 'e': flags->every = number(self, flag->name, arg, 1); break;
     case 'k': flags->keep = number(self, flag->name, arg, 1); break;
     case 'r': flags->resume = true; break;
+    case 'N': flags->allow_nonfinite = true; break;
+    case 'D': flags->new_data = true; break;
     case 'd': flags->deadline = seconds(self, arg); break;
     case 'f': flags->flight = arg; break;
     case 't': flags->timeline = arg; break;
     case 'l': flags->losses = arg; break;
     case 'M': flags->metrics = arg; break;
-    case 'v': flags->held_out = arg; break;
+    case 'T': flags->tensorboard = arg; break;
+    case 'v': add(&flags->held_out, self, arg); break;
     case 'V': flags->val_every = number(self, flag->name, arg, 1); break;
     case 'j': flags->json = true; break;
     case 'g': flags->eager = true; break;

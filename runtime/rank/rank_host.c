@@ -124,30 +124,12 @@ int64_t backend_bytes_at_end(struct rank_run *run) {
     return -1;
 }
 
-static char *arena_in(const struct rank_run *run, int memory) {
-    const struct host_rank *host = &run->backend->host;
-    return memory == MEMORY_HOST ? host->host : host->arena;
-}
-
 struct checkpoint_shard backend_pull(struct rank_run *run, const struct rt_home *home) {
-    struct rt_learned learned = learned_at(run->program.model, &run->program.stage[home->stage], home);
-    struct checkpoint_shard shard = {.first = learned.first, .count = learned.count, .stride = home->owned};
-    shard.weight = (const float *)(void *)(arena_in(run, learned.weight_in) + learned.weight);
-    if (learned.moments >= 0)
-        shard.moments = (const float *)(void *)(arena_in(run, learned.moments_in) + learned.moments);
-    return shard;
+    return host_pull(&run->replay, home);
 }
 
 void backend_push(struct rank_run *run, const struct rt_home *home, const float *weight, const float *moments) {
-    const struct rt_model *m = run->program.model;
-    const struct rt_stage *s = &run->program.stage[home->stage];
-    struct rt_learned learned = learned_at(m, s, home);
-    int64_t held = held_count(m, s, home);
-    if (held > 0)
-        memcpy(arena_in(run, MEMORY_DEVICE) + home->weight, weight + home->first, (size_t)held * sizeof *weight);
-    for (int k = 0; learned.count > 0 && k < count_moments(m->optimizer); k++)
-        memcpy(arena_in(run, learned.moments_in) + learned.moments + 4 * k * home->owned,
-               moments + k * weight_count(m, s) + learned.first, (size_t)learned.count * sizeof *moments);
+    host_push(&run->replay, home, weight, moments);
 }
 
 /* The other ranks are about to find the same; a launcher that sees one exit may kill them before they report it. */

@@ -3,13 +3,11 @@
 #include "store/fingerprint.h"
 #include "store/losses.h"
 #include "store/metrics.h"
-#include "layers/rate.h"
-#include "store/progress.h"
-#include "store/seconds.h"
-#include "rank_run.h"
+#include "device/rates.h"
+#include "rank_train.h"
 #include "store/import.h"
 #include "comm/watch.h"
-#include "device/ahead.h"
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,24 +66,6 @@ static void own_program(struct rank_run *run) {
 
 /* ---- meeting ---- */
 
-enum { INTS, TERMS, LOSSES }; /* what is in a pulse */
-enum { NORM_FLOATS = 4 };     /* of 16 bits of a double each */
-struct training {
-    float *pulse; /* how many ranks received SIGINT, and SIGTERM; then the last step's loss of each microbatch */
-    float *loss;  /* of this rank, per microbatch */
-    struct journal losses, metrics; /* where --losses, --metrics are given, and then: */
-    double *when;                   /* per update of the last stage in a step: when it ended */
-    bool tells;                     /* this rank knows that, for all */
-    float *known;    /* a step's loss of each microbatch, then times, what compute lanes waited in all, and the norm */
-    float *held_out; /* a validation's losses; NULL: there are none */
-    float first, last;
-    int64_t memory; /* that a rank's arena takes, at most */
-    double begun, seconds;
-    int signal; /* that ended it early; 0: none */
-    struct ahead ahead;
-    int64_t step, enqueued; /* how many have ended, have been enqueued, in earlier runs too */
-};
-
 static const struct {
     const char *title;
     bool (*open)(struct world *world, const struct launch *how, char *why, size_t nwhy);
@@ -114,10 +94,6 @@ static void meet(struct rank_run *run) {
     run->world.self = run->self;
 }
 
-static int32_t updates(const struct rank_run *run) {
-    return updates_per_step(run->program.batches, &run->program.stage[run->program.updated]);
-}
-
 static int64_t most_memory(struct rank_run *run) {
     int64_t mine = run->self->arena, most = 0, *all = malloc(sizeof mine * (size_t)run->world.size);
     if (!all)
@@ -131,7 +107,7 @@ static int64_t most_memory(struct rank_run *run) {
 
 static void open_journals(struct rank_run *run, struct training *training) {
     char why[DURABLE_PATH + 512] = "";
-    size_t n = (size_t)updates(run);
+    size_t n = (size_t)rank_updates(run);
     training->known = calloc((size_t)run->program.batches + 2 * n + 1 + NORM_FLOATS, sizeof *training->known);
     training->when = calloc(n, sizeof *training->when);
     if (!training->known || !training->when)
@@ -141,9 +117,11 @@ static void open_journals(struct rank_run *run, struct training *training) {
     const struct rank_flags *flags = &run->flags;
     bool ok = true;
     if (run->world.rank == 0 && flags->losses)
-        ok = losses_open(&training->losses, flags->losses, run->from * updates(run), why, sizeof why);
+        ok = losses_open(&training->losses, flags->losses, run->from * rank_updates(run), why, sizeof why);
     if (run->world.rank == 0 && flags->metrics && ok)
         ok = metrics_open(&training->metrics, flags->metrics, run->from, why, sizeof why);
+    if (run->world.rank == 0 && flags->tensorboard && ok)
+        ok = tensorboard_open(&training->board, flags->tensorboard, run->from, why, sizeof why);
     world_verdict(&run->world, ok, why);
 }
 
@@ -167,6 +145,25 @@ static void open_weights(struct rank_run *run) {
     world_verdict(&run->world, !run->flags.weights || run->start.weights, why);
 }
 
+/* A tensor that no rank reads must not be lost silently. */
+static void check_rest(struct rank_run *run) {
+    struct named_list *list = named_all(run->start.weights);
+    size_t n = list->n, size = (size_t)run->world.size;
+    char why[1000] = "", *all = calloc(n + 1, size + 1), *mine = all + n * size;
+    if (!all)
+        rank_error(run->self, "no memory");
+    for (size_t i = 0; i < n; i++)
+        mine[i] = list->at[i].used;
+    run->world.all(run->world.link, mine, all, n);
+    for (size_t i = 0; i < n * size; i++)
+        list->at[i % n].used |= all[i];
+    free(all);
+    bool ok = run->world.rank > 0 || import_check_rest(run->start.weights, why, sizeof why);
+    world_verdict(&run->world, ok, why);
+    if (*why)
+        fprintf(stderr, "pianola: warning: %s\n", why);
+}
+
 /* Each rank reads what its homes have of the file, and says before anything runs what is missing there. */
 static void check_weights(struct rank_run *run) {
     char why[1000] = "";
@@ -178,6 +175,7 @@ static void check_weights(struct rank_run *run) {
         ok = import_check(run->start.weights, run->program.model, &run->program.stage[k->home[h].stage], why,
                           sizeof why);
     world_verdict(&run->world, ok, why);
+    check_rest(run);
     for (int h = 0; h < k->nhomes; h++)
         if (import_differs(run->start.weights, run->flags.weights, named_said(run->start.weights),
                            &run->program.stage[k->home[h].stage], why, sizeof why)) {
@@ -193,13 +191,8 @@ static void set_length(struct rank_run *run) {
     if (run->is.steps != run->flags.steps && m->schedule != SCHEDULE_constant && m->steps == 0 && run->world.rank == 0)
         fprintf(stderr, "pianola: the learning rate goes its way over the %lld steps that this training began with\n",
                 (long long)run->is.steps);
-    int64_t updates =
-        run->flags.steps * updates_per_step(run->program.batches, &run->program.stage[run->program.updated]);
-    if (m->warmup > updates && run->world.rank == 0)
-        fprintf(
-            stderr,
-            "pianola: warning: warmup = %lld, but the training has %lld updates: its rate does not rise to lr = %.4g\n",
-            (long long)m->warmup, (long long)updates, (double)m->lr);
+    if (run->world.rank == 0)
+        rates_warn(m, run->from, run->flags.steps, rank_updates(run), run->is.steps);
 }
 
 /* Allocates everything the run needs; from the first step on, nothing is allocated. */
@@ -229,207 +222,10 @@ static void prepare(struct rank_run *run, struct training *training) {
     if (run->flags.resume)
         rank_resume(run);
     set_length(run);
-    if (run->flags.losses || run->flags.metrics)
+    if (rank_records(&run->flags))
         open_journals(run, training);
     if (run->flags.timeline)
         rank_timeline_open(run); /* last: its times begin here */
-}
-
-/* ---- training ---- */
-
-static float mean(const struct rank_run *run, const float *loss) {
-    float sum = 0;
-    for (int b = 0; b < run->program.batches; b++)
-        sum += loss[b];
-    return sum / (float)run->program.batches;
-}
-
-static void check_data(struct rank_run *run) {
-    char why[DURABLE_PATH + 512];
-    if (!data_same(run->data, why, sizeof why))
-        rank_error(run->self, why);
-}
-
-static int stopped_by(const struct training *training) {
-    return training->pulse[INTS] > 0 ? SIGINT : training->pulse[TERMS] > 0 ? SIGTERM : 0;
-}
-
-/* May the step behind this one be enqueued before this one has ended? Not if something comes between them: the report
- * after the first; a checkpoint, which is of this step's state; reading times, which the next one takes anew; that this
- * one may have to run again. Nor if there is no such step. The first may also be the only one that is not captured, and
- * NCCL runs no communicator in a graph and outside at once (NCCL's user guide, env.rst: NCCL_GRAPH_MIXING_SUPPORT). */
-static bool leads(const struct rank_run *run, int64_t step) {
-    const struct rank_flags *flags = &run->flags;
-    bool saves = flags->checkpoint && (step + 1) % flags->every == 0;
-    return backend_leads && step > run->from && step + 1 < flags->steps && !saves && !flags->timeline &&
-           !flags->losses && !flags->metrics && !flags->held_out && !run->tables->model->post_validation;
-}
-
-static void enqueue(struct rank_run *run, struct training *training, int64_t step) {
-    if (training->enqueued > step)
-        return;
-    backend_enqueue(run, step);
-    training->enqueued = step + 1;
-}
-
-/* In each step, along with its messages, ranks exchange whether to stop after it, and the losses of the step before. So
- * a signal ends the run after the current step, or after one that others have begun meanwhile. The next step is
- * enqueued ahead only once all know that it will come: then every rank has enqueued this one, and has ended the one
- * before. */
-static void step(struct rank_run *run, struct training *training) {
-    int64_t step = training->step;
-    training->pulse[INTS] = watch_signal() == SIGINT;
-    training->pulse[TERMS] = watch_signal() == SIGTERM;
-    watch_step(&run->replay, step);
-    run->world.sum_begin(run->world.link, training->pulse, LOSSES + run->program.batches);
-    enqueue(run, training, step);
-    if (leads(run, step)) {
-        while (!run->world.progress(run->world.link))
-            backend_look(run);
-        if (!stopped_by(training))
-            enqueue(run, training, step + 1);
-    }
-    double *when = training->tells ? training->when : NULL;
-    backend_wait(run, step, training->loss, when);
-    if (runs_again(&training->ahead, run->tables->model, backend_found(run))) {
-        watch_step(&run->replay, step); /* its time begins again */
-        backend_again(run, step, training->loss, when);
-    }
-    if (run->flags.timeline)
-        rank_timeline_keep(run, step);
-    run->world.sum_end(run->world.link);
-    training->step++;
-    check_data(run);
-}
-
-/* Before anybody sees what the step has learned, or keeps a record of it. */
-static void settle(struct rank_run *run, struct training *training, bool asked) {
-    if (!must_settle(&training->ahead, asked))
-        return;
-    watch_phase("waits for all ranks to settle the last update");
-    settled(&training->ahead, run->tables->model, backend_settle(run));
-}
-
-static float rate_of(const struct rank_run *run, int64_t step) {
-    return rate_at(run->program.model, step * updates(run), run->is.steps * updates(run));
-}
-
-/* seconds: the step took; waited: the ranks, together. */
-static void tell_metrics(struct rank_run *run, struct training *training, double seconds, double waited, double norm) {
-    const struct rt_model *m = run->program.model;
-    char why[DURABLE_PATH + 512];
-    struct metrics_step step = {.step = training->step,
-                                .loss = mean_loss(training->known, run->program.batches),
-                                .rate = rate_of(run, training->step),
-                                .norm = norm,
-                                .seconds = seconds,
-                                .tokens = (double)m->rows * m->batches,
-                                .waited = waited / run->world.size,
-                                .memory = training->memory};
-    if (!metrics_step(&training->metrics, &step, why, sizeof why))
-        rank_error(run->self, why);
-}
-
-/* The lines of the step that has just ended, before a checkpoint says that it has. A time is exchanged as two floats,
- * of which the second is what the first one lacks, and a norm as its bits; only one rank has them. */
-static void tell_step(struct rank_run *run, struct training *training, double seconds) {
-    int32_t B = run->program.batches, n = updates(run);
-    float *time = training->known + B, *norm = time + 2 * n + 1;
-    char why[DURABLE_PATH + 512];
-    time[2 * n] = (float)backend_waited(run);
-    memcpy(training->known, training->loss, sizeof *training->known * (size_t)B);
-    for (int32_t k = 0; k < n; k++) {
-        double at = training->tells ? training->when[k] - training->begun : 0;
-        time[2 * k] = (float)at;
-        time[2 * k + 1] = (float)(at - (double)time[2 * k]);
-    }
-    double whole = training->tells ? backend_norm(run, training->step - 1) : 0;
-    uint64_t bits;
-    memcpy(&bits, &whole, sizeof bits);
-    for (int i = 0; i < NORM_FLOATS; i++)
-        norm[i] = (float)(bits >> 16 * i & 0xffff);
-    run->world.sum_begin(run->world.link, training->known, B + 2 * n + 1 + NORM_FLOATS);
-    run->world.sum_end(run->world.link);
-    if (run->world.rank > 0)
-        return;
-    for (int32_t k = 0; k < n; k++)
-        training->when[k] = (double)time[2 * k] + (double)time[2 * k + 1];
-    bits = 0;
-    for (int i = 0; i < NORM_FLOATS; i++)
-        bits |= (uint64_t)norm[i] << 16 * i;
-    memcpy(&whole, &bits, sizeof whole);
-    if (run->flags.metrics)
-        tell_metrics(run, training, seconds, (double)time[2 * n], whole);
-    if (run->flags.losses &&
-        !losses_step(&training->losses, training->step - 1, B, run->program.model->slices,
-                     &run->program.stage[run->program.updated], training->known, NULL, training->when, why, sizeof why))
-        rank_error(run->self, why);
-}
-
-/* The loss on all of the held-out text; each step of it is all ranks'. */
-static void validate(struct rank_run *run, struct training *training) {
-    int32_t B = run->program.batches;
-    char why[DURABLE_PATH + 512];
-    double sum = 0;
-    watch_phase("waits for all ranks to validate");
-    for (int64_t k = 0; k < run->held_steps; k++) {
-        backend_validate(run, k, training->held_out);
-        run->world.sum_begin(run->world.link, training->held_out, B);
-        run->world.sum_end(run->world.link);
-        sum += mean_loss(training->held_out, B);
-    }
-    if (!data_same(run->held_out, why, sizeof why))
-        rank_error(run->self, why);
-    if (run->world.rank > 0)
-        return;
-    fprintf(stderr, "%svalidation: step %lld  loss %.4f\n", isatty(STDERR_FILENO) ? "\r\033[K" : "",
-            (long long)training->step, sum / (double)run->held_steps);
-    if (run->flags.metrics &&
-        !metrics_validation(&training->metrics, training->step, sum / (double)run->held_steps, why, sizeof why))
-        rank_error(run->self, why);
-}
-
-static void train(struct rank_run *run, struct training *training) {
-    const struct rank_flags *flags = &run->flags;
-    int B = run->program.batches;
-    struct progress told = {.what = "training", .from = run->from, .steps = flags->steps, .tty = isatty(STDERR_FILENO)};
-    told.tokens = (int64_t)run->program.model->rows * run->program.model->batches;
-    training->begun = seconds();
-    for (bool stop = run->from >= flags->steps; !stop;) {
-        memcpy(training->pulse + LOSSES, training->loss, sizeof *training->pulse * (size_t)B);
-        double began = seconds();
-        step(run, training);
-        double took = seconds() - began;
-        if (training->step == run->from + 1)
-            backend_report(run);
-        training->last = mean(run, training->pulse + LOSSES);
-        if (training->step == run->from + 2)
-            training->first = training->last;
-        training->signal = stopped_by(training);
-        stop = training->signal || training->step == flags->steps;
-        bool saves = flags->checkpoint && (stop || training->step % flags->every == 0);
-        bool validates = flags->held_out && training->step % flags->val_every == 0;
-        settle(run, training, stop || saves || validates || flags->losses || flags->metrics);
-        training->seconds = seconds() - training->begun;
-        if (run->world.rank == 0 && training->step > run->from + 1)
-            progress_tell(&told, training->step - 1, training->last, (double)rate_of(run, training->step - 1),
-                          training->seconds);
-        if (flags->losses || flags->metrics)
-            tell_step(run, training, took);
-        if (validates)
-            validate(run, training);
-        if (saves)
-            rank_save(run, training->step);
-    }
-    watch_phase("waits for all ranks to end");
-    memcpy(training->pulse + LOSSES, training->loss, sizeof *training->pulse * (size_t)B);
-    run->world.sum_begin(run->world.link, training->pulse, LOSSES + B);
-    run->world.sum_end(run->world.link);
-    training->last = mean(run, training->pulse + LOSSES);
-    if (training->step == run->from + 1)
-        training->first = training->last;
-    if (run->world.rank == 0 && training->step > run->from)
-        progress_tell(&told, training->step, training->last, (double)rate_of(run, training->step), training->seconds);
 }
 
 /* ---- results ---- */
@@ -468,6 +264,14 @@ static struct rt_routed count_routed(struct rank_run *run) {
     return sum;
 }
 
+/* JSON has no number for what is none. */
+static void print_loss(const char *name, float loss) {
+    if (isfinite(loss))
+        printf("  \"%s\": %.9g,\n", name, loss);
+    else
+        printf("  \"%s\": null,\n", name);
+}
+
 /* device_bytes: of the rank that takes most, at the end; -1: there is no device. */
 static void print(const struct rank_run *run, const struct training *training, uint64_t hash, struct rt_routed routed,
                   int64_t device_bytes) {
@@ -476,9 +280,11 @@ static void print(const struct rank_run *run, const struct training *training, u
     if (run->flags.json) {
         printf("{\n  \"schema\": 1,\n  \"schedule\": \"%s\",\n  \"steps\": %lld,\n  \"resumed_from\": %lld,\n",
                run->self->name, (long long)training->step, (long long)run->from);
-        if (steps)
-            printf("  \"loss_first\": %.9g,\n  \"loss_last\": %.9g,\n  \"seconds_per_step\": %.6g,\n", training->first,
-                   training->last, each);
+        if (steps) {
+            print_loss("loss_first", training->first);
+            print_loss("loss_last", training->last);
+            printf("  \"seconds_per_step\": %.6g,\n", each);
+        }
         if (routed.pairs)
             printf("  \"routed_pairs\": %lld,\n  \"dropped_pairs\": %lld,\n", (long long)routed.pairs,
                    (long long)routed.dropped);
@@ -526,6 +332,7 @@ static void release(struct rank_run *run, struct training *training) {
     free(training->held_out);
     if (run->flags.losses && run->world.rank == 0)
         journal_close(&training->losses);
+    tensorboard_close(&training->board);
     if (run->flags.metrics && run->world.rank == 0)
         journal_close(&training->metrics);
 }
@@ -541,6 +348,7 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
                                .flight = run.flags.flight,
                                .group = tables->groups,
                                .lane = tables->lanes,
+                               .saved = run.flags.checkpoint,
                                .abort = backend_abort};
     if (!watch_start(&watch))
         rank_error(self, "cannot start a thread");
@@ -553,7 +361,7 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
             fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     }
     training.step = training.enqueued = run.from;
-    train(&run, &training);
+    rank_train(&run, &training);
     int64_t device_bytes = backend_bytes_at_end(&run);
     uint64_t hash = fingerprint(&run);
     struct rt_routed routed = count_routed(&run);

@@ -8,13 +8,19 @@
 #include "comm/world.h"
 
 struct rank_flags {
-    const char *data, *weights, *checkpoint, *flight, *timeline, *losses, *metrics, *held_out, *algorithms;
+    const char **data, **held_out; /* ended by NULL; NULL: none is given */
+    const char *weights, *checkpoint, *flight, *timeline, *losses, *metrics, *tensorboard, *algorithms;
     int64_t steps, every, val_every, keep, seed;
     double deadline;
     int messages; /* between GPUs: CUDA_nccl, CUDA_put */
-    bool resume, json, eager, ordered;
+    bool allow_nonfinite, new_data, resume, json, eager, ordered;
     struct launch launch;
 };
+
+/* Is a record kept of every step? */
+static inline bool rank_records(const struct rank_flags *flags) {
+    return flags->losses || flags->metrics || flags->tensorboard;
+}
 
 struct rank_run {
     const struct rt_self *self;
@@ -31,6 +37,7 @@ struct rank_run {
     int32_t *owner;         /* per set of weights, [size + 1]: see rank_owners */
     int lock;               /* of the checkpoint folder, as checkpoint_lock has it */
     int64_t from;           /* steps done before this run */
+    int64_t from_sequence;  /* and sequences read of its data */
     struct rt_stamp *times; /* [TIMELINE_STEPS][instructions]: of step s at s % TIMELINE_STEPS. NULL: no --timeline */
     double origin;          /* of the timeline: seconds of the monotonic clock */
 };
@@ -54,6 +61,8 @@ bool rank_owns(const struct rank_run *run, int set); /* is this rank one of them
 void rank_try_checkpoint(struct rank_run *run);
 /* Loads weights and optimizer state of all homes from the newest whole checkpoint, if there is one; sets run->from. */
 void rank_resume(struct rank_run *run);
+/* Looks for numbers that are not finite in what a home of this rank has learned by the step. */
+void rank_scan(struct rank_run *run, const struct rt_home *home, int64_t step);
 void rank_save(struct rank_run *run, int64_t step);
 const struct rt_home *rank_home(const struct rank_run *run, int stage); /* on this rank; NULL: its home is elsewhere */
 

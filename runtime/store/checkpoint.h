@@ -24,6 +24,9 @@ struct checkpoint_run {
     uint64_t data_hash;  /* of what identifies the data, as the caller chooses */
     int64_t steps;       /* over which the learning rate goes its way; 0: the file does not say */
     int64_t most, least; /* updates of a stage in a step: of that with most, and with fewest */
+    /* How many sequences of this data it has read, of so many tokens each. -1: the file does not say. */
+    int64_t sequences, context;
+    bool nonfinite; /* it holds numbers that are not finite */
 };
 
 /* ---- one run at a time ---- */
@@ -57,7 +60,8 @@ bool checkpoint_end_stage(const char *dir, int64_t step, int stage, char *why, s
 bool checkpoint_write_manifest(const char *dir, int64_t step, int stages, const struct checkpoint_run *run, char *why,
                                size_t nwhy);
 /* Removes all checkpoints except the newest `last` (at least 1) whole ones, and what crashes left before the newest. It
- * reads the manifests of those it counts, and checks only the sizes of their files. It touches nothing newer than the
+ * reads the manifests of those it counts, and checks only the sizes of their files. Where all of those hold numbers
+ * that are not finite, the newest one that is finite stays too. It touches nothing newer than the
  * newest whole one, which another process may be writing. A checkpoint that has a manifest but is not whole stays until
  * `last` newer ones are whole. */
 bool checkpoint_keep(const char *dir, int last, char *why, size_t nwhy);

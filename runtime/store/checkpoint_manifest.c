@@ -54,6 +54,10 @@ static void put_manifest(FILE *f, int64_t step, const struct checkpoint_run *run
         fprintf(f, "  \"steps\": %" PRId64 ",\n", run->steps);
     if (run->most > 1)
         fprintf(f, "  \"updates\": %" PRId64 ",\n  \"least_updates\": %" PRId64 ",\n", run->most, run->least);
+    if (run->sequences > 0)
+        fprintf(f, "  \"sequences\": %" PRId64 ",\n  \"context\": %" PRId64 ",\n", run->sequences, run->context);
+    if (run->nonfinite)
+        fputs("  \"nonfinite\": 1,\n", f);
     fputs("  \"files\": [", f);
     for (int i = 0; i < n; i++)
         fprintf(f,
@@ -122,17 +126,23 @@ static bool read_file(struct json *json, struct manifest *out) {
     return true;
 }
 
-/* What comes before the files: the steps of the learning rate's schedule, and the updates of a step, if they are more
- * than one. */
-static bool read_updates(struct json *json, struct checkpoint_run *run) {
-    const char *key = json_string(json);
+/* What comes before the files, each at most once and only where it is not as `run` begins: older runs wrote less. */
+static bool read_optional(struct json *json, struct checkpoint_run *run) {
+    int64_t nonfinite = 0;
+    const struct {
+        const char *key;
+        int64_t *to;
+    } optional[] = {{"steps", &run->steps},         {"updates", &run->most},    {"least_updates", &run->least},
+                    {"sequences", &run->sequences}, {"context", &run->context}, {"nonfinite", &nonfinite}};
+    enum { N = sizeof optional / sizeof *optional };
     run->most = run->least = 1;
-    if (key && strcmp(key, "steps") == 0)
-        key = json_take(json, ':') && json_whole(json, &run->steps) && json_take(json, ',') ? json_string(json) : NULL;
-    if (key && strcmp(key, "updates") == 0)
-        return json_take(json, ':') && json_whole(json, &run->most) && json_take(json, ',') &&
-               json_key(json, "least_updates") && json_whole(json, &run->least) && json_take(json, ',') &&
-               json_key(json, "files");
+    run->sequences = run->context = -1;
+    const char *key = json_string(json);
+    for (int i = 0; key && i < N; i++)
+        if (strcmp(key, optional[i].key) == 0)
+            key = json_take(json, ':') && json_whole(json, optional[i].to) && json_take(json, ',') ? json_string(json)
+                                                                                                   : NULL;
+    run->nonfinite = nonfinite != 0;
     if (key && strcmp(key, "files") != 0)
         return json_fail(json, "expected \"files\"");
     return key && json_take(json, ':');
@@ -149,7 +159,7 @@ static bool parse_manifest(struct json *json, int64_t step, struct manifest *out
     if (json_take(json, ',') && json_key(json, "seed") && read_hash(json, &run->seed) && json_take(json, ',') &&
         json_key(json, "data_bytes") && json_whole(json, &run->data_bytes) && json_take(json, ',') &&
         json_key(json, "data_hash") && read_hash(json, &run->data_hash) && json_take(json, ',') &&
-        read_updates(json, run))
+        read_optional(json, run))
         json_take(json, '[');
     if (!json_next(json, ']')) {
         while (read_file(json, out) && json_next(json, ','))
@@ -211,10 +221,12 @@ bool checkpoint_read_run(const char *dir, int64_t step, struct checkpoint_run *r
 /* ---- which checkpoints are whole ---- */
 
 /* The manifest matches its own checksum, and all files exist with the sizes in it. */
-static bool looks_whole(const char *dir, int64_t step, char *why, size_t nwhy) {
+static bool looks_whole(const char *dir, int64_t step, bool *finite) {
+    char why[DURABLE_PATH + 512];
     struct manifest manifest;
     struct stat st;
-    bool ok = manifest_read(dir, step, &manifest, why, nwhy);
+    bool ok = manifest_read(dir, step, &manifest, why, sizeof why);
+    *finite = ok && !manifest.run.nonfinite;
     for (int i = 0; ok && i < manifest.n; i++)
         ok = stat(stage_path(dir, step, i).s, &st) == 0 && st.st_size == manifest.file[i].bytes;
     free(manifest.file);
@@ -339,12 +351,12 @@ bool checkpoint_keep(const char *dir, int last, char *why, size_t nwhy) {
     size_t n;
     int kept = 0;
     int64_t *all = list_steps(dir, &n, why, nwhy);
-    bool ok = all;
+    bool ok = all, finite, safe = false; /* safe: one that is kept is finite */
     for (size_t i = 0; ok && i < n; i++) {
-        char reason[DURABLE_PATH + 512];
-        if (kept < last && looks_whole(dir, all[i], reason, sizeof reason))
-            kept++;
-        else if (kept == last || (kept > 0 && access(manifest_path(dir, all[i]).s, F_OK) < 0 && errno == ENOENT))
+        if ((kept < last || !safe) && looks_whole(dir, all[i], &finite) && (kept < last || finite)) {
+            kept += kept < last;
+            safe |= finite;
+        } else if (kept == last || (kept > 0 && access(manifest_path(dir, all[i]).s, F_OK) < 0 && errno == ENOENT))
             ok = remove_step(dir, all[i], why, nwhy);
     }
     free(all);

@@ -1,9 +1,14 @@
 /* Microbatches, as a function of (seed, step, b) alone: every rank that asks gets the same one, in any order.
  *
- * Text: the file's tokens, or its bytes where the vocabulary is that of bytes, are cut into sequences of context
- * tokens, and each has the token after it too: the target of a token is the next one. A microbatch is rows / context of
- * them. An epoch is a shuffle of all sequences, another one for each epoch and seed; what is left at the end of an
- * epoch and the first of the next may share a step. Without a file, tokens are random.
+ * Text: the tokens of all files in a row, or their bytes where the vocabulary is that of bytes, are cut into sequences
+ * of context tokens, and each has the token after it too: the target of a token is the next one. A microbatch is rows /
+ * context of them. An epoch is a shuffle of all sequences, another one for each epoch and seed; what is left at the end
+ * of an epoch and the first of the next may share a step. Where a training goes on, the place is a number of sequences,
+ * since its steps may now read more or fewer. Without a file, tokens are random.
+ *
+ * Held-out text is read once, in its order. Its last sequences may not fill a microbatch: then each is there as often
+ * as the others of the microbatch, whose mean is theirs, and which counts for as many as it has. Further microbatches
+ * of the step count for nothing. So the mean is over each sequence once, whatever a step holds.
  *
  * Integers are made so that schedules can be compared bit for bit. Float addition is not associative, so a gradient
  * summed over microbatches in another order, or in parts on several ranks, has other bits, unless each sum has at most
@@ -16,59 +21,124 @@
 #include "data_file.h"
 #include "hash.h"
 #include "token_file.h"
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+struct part { /* a file, whose tokens begin with number `first` of all */
+    struct data_file *file;
+    struct tokens tokens;
+    int64_t first;
+};
 struct data {
     struct rt_model m;
     uint64_t seed;
-    struct data_file *file; /* NULL: nothing is read */
-    struct tokens tokens;   /* its */
+    struct part *part;
+    int32_t n;      /* parts; 0: nothing is read */
+    int64_t tokens; /* of all */
+    int64_t from_step, from_sequence;
+    int64_t held_out; /* sequences of a validation; 0: it is for training */
 };
 
+/* ---- opening ---- */
+
 /* A file of tokens says so itself; else its bytes are the tokens. */
-static bool find_tokens(struct data *data, const char *path, char *why, size_t nwhy) {
-    const struct data_file *file = data->file;
+static bool find_tokens(const struct data *data, struct part *part, char *why, size_t nwhy) {
+    const struct data_file *file = part->file;
     if (is_token_file(file->text, file->size))
-        return read_tokens(file->text, file->size, &data->tokens, path, why, nwhy);
-    data->tokens = (struct tokens){file->text, (int64_t)file->size, 1};
+        return read_tokens(file->text, file->size, &part->tokens, file->path, why, nwhy);
+    if (!data_file_plain(file, why, nwhy))
+        return false;
+    if (data_file_has_lines(file)) {
+        snprintf(
+            why, nwhy,
+            "%s: is lines of JSON: its braces would be learned too; take the texts out, with `jq -r .text` say, or "
+            "make a file of tokens with `pianola tokenize`",
+            file->path);
+        return false;
+    }
+    part->tokens = (struct tokens){file->text, (int64_t)file->size, 1};
     if (data->m.vocab <= 256)
         return true;
     snprintf(
         why, nwhy,
         "%s: is no file of tokens, but vocab = %d, more than bytes have; make one of this text with `pianola tokenize "
         "%s --tokenizer T -o FILE.bin`, where T is the model's tokenizer",
-        path, data->m.vocab, path);
+        file->path, data->m.vocab, file->path);
     return false;
 }
 
-static bool check_size(const struct data *data, const char *path, char *why, size_t nwhy) {
+static bool check_size(const struct data *data, char *why, size_t nwhy) {
     long long need = (long long)data->m.context + 1;
-    const char *what = data->tokens.width == 1 ? "byte" : "token";
-    if (data->tokens.n >= need)
+    const char *what = data->part[0].tokens.width == 1 ? "byte" : "token";
+    if (data->tokens >= need)
         return true;
     snprintf(why, nwhy,
-             "%s: has %lld %ss, but a sequence takes %lld (context = %d, and the %s after it); give more text, or a "
+             "%s%s: has %lld %ss, but a sequence takes %lld (context = %d, and the %s after it); give more text, or a "
              "smaller context",
-             path, (long long)data->tokens.n, what, need, data->m.context, what);
+             data->part[0].file->path, data->n > 1 ? ", and the others" : "", (long long)data->tokens, what, need,
+             data->m.context, what);
     return false;
 }
 
-/* A token at or above the vocabulary would index past the embedding. */
-static bool check_vocab(const struct data *data, const char *path, char *why, size_t nwhy) {
-    const struct tokens *tokens = &data->tokens;
-    uint32_t vocab = (uint32_t)data->m.vocab, id;
-    for (int64_t i = 0; (uint64_t)vocab >> 8 * tokens->width == 0 && i < tokens->n; i++)
-        if ((id = token_at(tokens, i)) >= vocab) {
-            snprintf(why, nwhy, "%s: %s %lld is %u, but vocab = %u; use %s", path,
-                     tokens->width == 1 ? "byte" : "token", (long long)i, id, vocab,
-                     tokens->width == 1 ? "vocab = 256, or other text"
-                     : vocab <= 256     ? "the text itself: this model takes bytes"
-                                        : "the model that the tokenizer is for");
+static void say_token(const struct data *data, const struct part *part, int64_t i, char *why, size_t nwhy) {
+    int width = part->tokens.width, vocab = data->m.vocab;
+    snprintf(why, nwhy, "%s: %s %lld is %u, but vocab = %d; use %s", part->file->path, width == 1 ? "byte" : "token",
+             (long long)i, token_at(&part->tokens, i), vocab,
+             width == 1     ? "vocab = 256, or other text"
+             : vocab <= 256 ? "the text itself: this model takes bytes"
+                            : "the model that the tokenizer is for");
+}
+
+/* A token at or above the vocabulary would index past the embedding. Looks at the first of a file: reading more than
+ * one needs would take as long as a disk takes. token_below looks at all that are used. */
+static bool check_vocab(const struct data *data, const struct part *part, char *why, size_t nwhy) {
+    enum { MOST = 1 << 24 };
+    const struct tokens *tokens = &part->tokens;
+    uint32_t vocab = (uint32_t)data->m.vocab;
+    int64_t n = tokens->n < MOST ? tokens->n : MOST;
+    for (int64_t i = 0; (uint64_t)vocab >> 8 * tokens->width == 0 && i < n; i++)
+        if (token_at(tokens, i) >= vocab) {
+            say_token(data, part, i, why, nwhy);
             return false;
         }
     return true;
+}
+
+static bool open_part(struct data *data, const char *path, char *why, size_t nwhy) {
+    struct part *more = realloc(data->part, sizeof *more * ((size_t)data->n + 1));
+    if (!more) {
+        snprintf(why, nwhy, "out of memory");
+        return false;
+    }
+    data->part = more;
+    struct part *part = &more[data->n];
+    *part = (struct part){.file = data_file_open(path, why, nwhy), .first = data->tokens};
+    if (!part->file)
+        return false;
+    data->n++;
+    if (!find_tokens(data, part, why, nwhy) || !check_vocab(data, part, why, nwhy))
+        return false;
+    data->tokens += part->tokens.n;
+    return true;
+}
+
+/* A path, or, where no file has that name, a pattern. */
+static bool open_parts(struct data *data, const char *path, char *why, size_t nwhy) {
+    glob_t found;
+    if (access(path, F_OK) == 0 || !strpbrk(path, "*?["))
+        return open_part(data, path, why, nwhy);
+    int code = glob(path, 0, NULL, &found);
+    if (code != 0)
+        snprintf(why, nwhy, "%s: %s", path, code == GLOB_NOMATCH ? "no file matches this pattern" : "cannot be read");
+    bool ok = code == 0;
+    for (size_t i = 0; ok && i < found.gl_pathc; i++)
+        ok = open_part(data, found.gl_pathv[i], why, nwhy);
+    if (code == 0)
+        globfree(&found);
+    return ok;
 }
 
 static bool check_features(const struct rt_model *m, char *why, size_t nwhy) {
@@ -82,7 +152,7 @@ static bool check_features(const struct rt_model *m, char *why, size_t nwhy) {
     return false;
 }
 
-struct data *data_open(const struct rt_model *m, const char *path, uint64_t seed, char *why, size_t nwhy) {
+struct data *data_open(const struct rt_model *m, const char *const *paths, uint64_t seed, char *why, size_t nwhy) {
     struct data *data = calloc(1, sizeof *data);
     if (!data) {
         snprintf(why, nwhy, "out of memory");
@@ -90,38 +160,86 @@ struct data *data_open(const struct rt_model *m, const char *path, uint64_t seed
     }
     data->m = *m;
     data->seed = seed;
-    bool good = true;
-    if (m->input == INPUT_TOKENS && path)
-        good = (data->file = data_file_open(path, why, nwhy)) && find_tokens(data, path, why, nwhy) &&
-               check_size(data, path, why, nwhy) && check_vocab(data, path, why, nwhy);
-    else if (m->input == INPUT_INTEGERS)
-        good = check_features(m, why, nwhy);
-    if (good)
+    bool good = m->input != INPUT_INTEGERS || check_features(m, why, nwhy), text = m->input == INPUT_TOKENS && paths;
+    for (; good && text && *paths; paths++)
+        good = open_parts(data, *paths, why, nwhy);
+    if (good && (data->n == 0 || check_size(data, why, nwhy)))
         return data;
     data_close(data);
     return NULL;
 }
 
 void data_close(struct data *data) {
-    data_file_close(data->file);
+    for (int32_t i = 0; i < data->n; i++)
+        data_file_close(data->part[i].file);
+    free(data->part);
     free(data);
 }
 
 bool data_same(const struct data *data, char *why, size_t nwhy) {
-    return !data->file || data_file_same(data->file, why, nwhy);
+    for (int32_t i = 0; i < data->n; i++)
+        if (!data_file_same(data->part[i].file, why, nwhy))
+            return false;
+    return true;
 }
 
 void data_identity(const struct data *data, int64_t *bytes, uint64_t *hash) {
-    *bytes = data->file ? (int64_t)data->file->size : 0;
-    *hash = data->file ? data->file->hash : 0;
+    *bytes = 0;
+    *hash = data->n > 0 ? data->part[0].file->hash : 0;
+    for (int32_t i = 0; i < data->n; i++) {
+        *bytes += (int64_t)data->part[i].file->size;
+        *hash = i > 0 ? host_hash(*hash, data->part[i].file->hash) : *hash;
+    }
+}
+
+/* ---- which sequences ---- */
+
+int64_t data_sequences(const struct data *data) { return data->n > 0 ? (data->tokens - 1) / data->m.context : 0; }
+
+void data_begin(struct data *data, int64_t step, int64_t sequence) {
+    data->from_step = step;
+    data->from_sequence = sequence;
+}
+
+void data_hold_out(struct data *data, int64_t sequences) { data->held_out = sequences; }
+
+/* Sequences of a microbatch. */
+static int64_t in_batch(const struct data *data) { return data->m.rows / data->m.context; }
+
+/* A validation's microbatch: its first sequence, and for how many it counts: a divisor of those that it holds. Returns
+ * how many microbatches there are. */
+static int64_t find_held(const struct data *data, int64_t batch, int64_t *first, int64_t *count) {
+    int64_t each = in_batch(data), full = data->held_out / each, left = data->held_out % each, n = full;
+    *first = batch < full ? batch * each : 0;
+    *count = batch < full ? each : 0;
+    for (int64_t divisor = each; left > 0; divisor--)
+        for (; each % divisor == 0 && divisor <= left; left -= divisor, n++)
+            if (n == batch) {
+                *first = data->held_out - left;
+                *count = divisor;
+            }
+    return n;
 }
 
 int64_t data_steps(const struct data *data) {
-    if (!data->file)
-        return 1;
-    int64_t n = (data->tokens.n - 1) / data->m.context, each = data->m.rows / data->m.context * data->m.batches;
-    return n < each ? 1 : n / each;
+    int64_t first, count, n = data->held_out > 0 ? find_held(data, -1, &first, &count) : 0;
+    return n > 0 ? (n + data->m.batches - 1) / data->m.batches : 1;
 }
+
+void data_sum(const struct data *data, int64_t step, const float *loss, int32_t n, struct held_sum *sum) {
+    int32_t pieces = n / data->m.batches;
+    for (int32_t b = 0; b < data->m.batches; b++) {
+        int64_t first, count;
+        double all = 0;
+        find_held(data, step * data->m.batches + b, &first, &count);
+        for (int32_t q = 0; q < pieces; q++)
+            all += (double)loss[b * pieces + q];
+        sum->loss += count > 0 ? (double)count * all / pieces : 0;
+        sum->sequences += count;
+    }
+}
+
+/* ---- microbatches ---- */
 
 size_t data_bytes(const struct rt_model *m) {
     size_t columns = m->input == INPUT_INTEGERS ? (size_t)m->features : m->input == INPUT_TOKENS ? 1 : 0;
@@ -154,22 +272,56 @@ static uint64_t shuffled(uint64_t place, uint64_t n, uint64_t key) {
     return place;
 }
 
-/* A token at or above the vocabulary was written after check_vocab ran: data_same will report it. */
-static int32_t token_below(const struct data *data, int64_t i) {
-    uint32_t id = token_at(&data->tokens, i);
-    return id < (uint32_t)data->m.vocab ? (int32_t)id : 0;
+/* A token at or above the vocabulary ends the process, as one behind the end of a file does (data_file.c); but where it
+ * was written while the file was open, data_same will say that. */
+static int32_t token_below(const struct data *data, const struct part *part, int64_t i) {
+    uint32_t id = token_at(&part->tokens, i);
+    char why[PATH_MAX + 256];
+    if (id < (uint32_t)data->m.vocab)
+        return (int32_t)id;
+    if (!data_file_same(part->file, why, sizeof why))
+        return 0;
+    say_token(data, part, i, why, sizeof why);
+    fprintf(stderr, "pianola: error: %s\n", why);
+    _exit(2);
+}
+
+static const struct part *part_at(const struct data *data, int64_t token) {
+    int32_t from = 0, to = data->n;
+    while (to - from > 1) {
+        int32_t middle = from + (to - from) / 2;
+        *(data->part[middle].first <= token ? &from : &to) = middle;
+    }
+    return &data->part[from];
+}
+
+/* A sequence's tokens and the one after each, over the borders of files. */
+static void read_sequence(const struct data *data, int64_t sequence, int32_t *token, int32_t *target) {
+    int64_t context = data->m.context, at = sequence * context;
+    const struct part *part = part_at(data, at);
+    for (int64_t i = 0; i <= context; i++) {
+        while (at + i - part->first >= part->tokens.n)
+            part++;
+        int32_t id = token_below(data, part, at + i - part->first);
+        if (i < context)
+            token[i] = id;
+        if (i > 0)
+            target[i - 1] = id;
+    }
 }
 
 static void read_text(const struct data *data, int64_t step, int b, int32_t *token, int32_t *target) {
-    uint64_t context = (uint64_t)data->m.context, each = (uint64_t)data->m.rows / context;
-    uint64_t n = (uint64_t)(data->tokens.n - 1) / context,
-             k = ((uint64_t)step * (uint64_t)data->m.batches + (uint64_t)b) * each;
-    for (uint64_t end = k + each; k < end; k++) {
-        int64_t at = (int64_t)(context * shuffled(k % n, n, host_hash(data->seed, k / n)));
-        for (int64_t i = at; i < at + (int64_t)context; i++) {
-            *token++ = token_below(data, i);
-            *target++ = token_below(data, i + 1);
-        }
+    int64_t each = in_batch(data), context = data->m.context, first = 0, count = 0;
+    uint64_t n = (uint64_t)data_sequences(data);
+    uint64_t begin = (uint64_t)(data->from_sequence + ((step - data->from_step) * data->m.batches + b) * each);
+    if (data->held_out > 0)
+        find_held(data, step * data->m.batches + b, &first, &count);
+    for (int64_t i = 0; i < each; i++) {
+        uint64_t k = begin + (uint64_t)i;
+        int64_t sequence = data->held_out == 0 ? (int64_t)shuffled(k % n, n, host_hash(data->seed, k / n))
+                           : count > 0         ? first + i * count / each
+                                               : 0;
+        read_sequence(data, sequence, token + i * context, target + i * context);
     }
 }
 
@@ -228,7 +380,7 @@ void data_batch(const struct data *data, int64_t step, int b, void *memory, stru
     memset(out, 0, sizeof *out);
     if (data->m.input == INPUT_TOKENS) {
         int32_t *token = memory, *target = token + data->m.rows;
-        if (data->file)
+        if (data->n > 0)
             read_text(data, step, b, token, target);
         else
             random_tokens(data, key_of(data, step, b), token, target);

@@ -72,6 +72,62 @@ static uint64_t hash_content(const struct data_file *file) {
     return hash_end(&hash, file->size);
 }
 
+bool data_file_plain(const struct data_file *file, char *why, size_t nwhy) {
+    static const struct {
+        const char *magic, *name;
+        size_t n;
+    } packed[] = {{"\x1f\x8b", "gzip", 2},
+                  {"\x28\xb5\x2f\xfd", "zstd", 4},
+                  {"\xfd"
+                   "7zXZ",
+                   "xz", 5},
+                  {"BZh", "bzip2", 3}};
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
+        if (file->size >= packed[i].n && memcmp(file->text, packed[i].magic, packed[i].n) == 0) {
+            const char *dot = strrchr(file->path, '.');
+            snprintf(why, nwhy, "%s: is compressed; unpack it first: `%s -dc %s > %.*s`, and give that", file->path,
+                     packed[i].name, file->path,
+                     dot && !strchr(dot, '/') ? (int)(dot - file->path) : (int)strlen(file->path), file->path);
+            return false;
+        }
+    return true;
+}
+
+size_t data_file_begin(const struct data_file *file) {
+    return file->size >= 3 && memcmp(file->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
+/* Follows strings and brackets to the end of the object, which must be the line's; looks for the key at its top. */
+bool data_file_has_lines(const struct data_file *file) {
+    const char *at = (const char *)file->text + data_file_begin(file), *end = (const char *)file->text + file->size;
+    bool text = false;
+    int depth = 0;
+    while (file->text && at < end && strchr(" \t\r\n", *at))
+        at++;
+    if (!file->text || at == end || *at != '{')
+        return false;
+    for (; at < end && *at != '\n'; at++) {
+        depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
+        if (depth == 0)
+            break;
+        if (*at != '"')
+            continue;
+        const char *from = ++at;
+        while (at < end && *at != '"' && *at != '\n')
+            at += *at == '\\' ? 2 : 1;
+        if (at >= end || *at != '"')
+            return false;
+        const char *next = at + 1;
+        while (next < end && (*next == ' ' || *next == '\t'))
+            next++;
+        text |= depth == 1 && at - from == 4 && memcmp(from, "text", 4) == 0 && next < end && *next == ':';
+    }
+    for (at++; at < end && *at != '\n'; at++)
+        if (!strchr(" \t\r", *at))
+            return false;
+    return text && depth == 0;
+}
+
 bool data_file_same(const struct data_file *file, char *why, size_t nwhy) {
     struct stat now;
     const struct stat *was = &file->was;

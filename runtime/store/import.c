@@ -195,7 +195,7 @@ static bool check_parameter(const struct import *im, const struct rt_layer *l, c
 /* llama.cpp's files of Llama 3 have what each frequency of rope is divided by: no weights, but the layer must do the
  * same. */
 static bool check_rope(const struct import *im, const struct rt_layer *l) {
-    const struct named *divisors = named_find(im->file, "rope_freqs.weight");
+    struct named *divisors = named_find(im->file, "rope_freqs.weight");
     struct rt_layer plain = *l;
     int dim = l->kind == LAYER_attention ? head_columns(l) : 0;
     if (!divisors || l->kind != LAYER_attention || l->rope == 0)
@@ -204,6 +204,7 @@ static bool check_rope(const struct import *im, const struct rt_layer *l) {
         return say(im, "%s: rope_freqs.weight is not %d numbers, one for each frequency of layer %d's rope",
                    named_path(im->file), dim / 2, l->index);
     plain.scaling = (struct rt_scaling){0};
+    divisors->used = true;
     for (int i = 0; i < dim / 2; i++) {
         double divisor = host_rope(&plain, i) / host_rope(l, i);
         float there;
@@ -217,15 +218,22 @@ static bool check_rope(const struct import *im, const struct rt_layer *l) {
     return true;
 }
 
-/* Buffers that are no weights, divisors that check_rope has seen, and an output layer that is the table again. */
-static bool is_known(const struct named *tensor) {
-    static const char *const known[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq", "lm_head.weight",
-                                        "rope_freqs.weight"};
-    for (int i = 0; i < 5; i++) {
-        size_t n = strlen(known[i]);
-        if (tensor->nname >= n && memcmp(tensor->name + tensor->nname - n, known[i], n) == 0)
+static bool ends_in(const struct named *tensor, const char *end) {
+    size_t n = strlen(end);
+    return tensor->nname >= n && memcmp(tensor->name + tensor->nname - n, end, n) == 0;
+}
+
+/* What older versions of transformers kept beside the weights, and computed: masks, and the angles of rope. */
+static bool is_buffer(const struct named *tensor) {
+    return (ends_in(tensor, ".attn.bias") && tensor->ndims != 1 && tensor->ndims != 2) ||
+           ends_in(tensor, ".attn.masked_bias") || ends_in(tensor, ".rotary_emb.inv_freq");
+}
+
+/* An output layer that is the token table again. */
+static bool is_table(const struct named_list *all, const struct named *tensor) {
+    for (size_t i = 0; i < all->n; i++)
+        if (all->at[i].used && named_equal(&all->at[i], tensor))
             return true;
-    }
     return false;
 }
 
@@ -240,10 +248,29 @@ bool import_check(struct named_file *file, const struct rt_model *m, const struc
 bool import_check_rest(struct named_file *file, char *why, size_t nwhy) {
     const struct import im = {file, NULL, why, nwhy};
     const struct named_list *all = named_all(file);
-    for (size_t i = 0; i < all->n; i++)
-        if (!all->at[i].used && !is_known(&all->at[i]))
-            return say(&im, "%s: tensor %.*s belongs to no layer of the model", named_path(file), (int)all->at[i].nname,
-                       all->at[i].name);
+    const struct named *buffer = NULL;
+    int buffers = 0;
+    for (size_t i = 0; i < all->n; i++) {
+        const struct named *tensor = &all->at[i];
+        if (tensor->used)
+            continue;
+        bool head = ends_in(tensor, "lm_head.weight");
+        if (is_buffer(tensor)) {
+            buffer = buffer ? buffer : tensor;
+            buffers++;
+        } else if (head && !is_table(all, tensor))
+            return say(&im,
+                       "%s: tensor %.*s is not the token table, but this model's output layer is: give a model whose "
+                       "output has weights of its own, as -D tied=false says",
+                       named_path(file), (int)tensor->nname, tensor->name);
+        else if (!head)
+            return say(&im, "%s: tensor %.*s belongs to no layer of the model", named_path(file), (int)tensor->nname,
+                       tensor->name);
+    }
+    *why = 0;
+    if (buffers > 0)
+        say(&im, "%s: not read, since layers compute what it has: %.*s%s", named_path(file), (int)buffer->nname,
+            buffer->name, buffers > 1 ? ", and others of its kind" : "");
     return true;
 }
 

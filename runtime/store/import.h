@@ -17,7 +17,8 @@
 /* Whether the file has all that the stage reads, and its layers turn by the rope that the file is of. Marks tensors as
  * used. */
 bool import_check(struct named_file *file, const struct rt_model *m, const struct rt_stage *s, char *why, size_t nwhy);
-/* Once all stages are checked: whether there is nothing else. */
+/* Once all stages are checked: whether there is nothing else. True with why not empty: a warning that names what is not
+ * read. */
 bool import_check_rest(struct named_file *file, char *why, size_t nwhy);
 /* Whether the file says of its model what a layer of the stage does otherwise: a weight's shape does not tell. what
  * names both numbers and from, the file that says it. It may be meant, as where a base of rope is raised for a longer

@@ -162,6 +162,8 @@ static bool read_index(struct named_file *file, char *why, size_t nwhy) {
     else {
         memcpy(text, index.data, index.size);
         struct json json = {text, text, text + index.size, file->path, "the index", why, nwhy, false};
+        if (index.size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) /* a byte order mark */
+            json.at += 3;
         json_take(&json, '{');
         do {
             const char *key = json_string(&json);
@@ -217,7 +219,32 @@ struct named_file *named_open(const char *path, char *why, size_t nwhy) {
 const char *named_path(const struct named_file *file) { return file->path; }
 bool named_is_gguf(const struct named_file *file) { return file->gguf; }
 const struct named_said *named_said(const struct named_file *file) { return &file->said; }
-const struct named_list *named_all(const struct named_file *file) { return &file->list; }
+struct named_list *named_all(struct named_file *file) {
+    return &file->list;
+}
+
+bool named_equal(const struct named *a, const struct named *b) {
+    enum { PIECE = 256 };
+    float x[PIECE], y[PIECE];
+    int64_t n = 1;
+    if (a->ndims != b->ndims || a->unread || b->unread)
+        return false;
+    for (int d = 0; d < a->ndims; d++) {
+        n *= a->dim[d];
+        if (a->dim[d] != b->dim[d])
+            return false;
+    }
+    if (a->type == b->type)
+        return a->bytes == b->bytes && memcmp(a->data, b->data, (size_t)a->bytes) == 0;
+    for (int64_t at = 0; at < n; at += PIECE) {
+        int64_t size = at + PIECE < n ? PIECE : n - at;
+        values_read(a->type, a->data, at, size, x);
+        values_read(b->type, b->data, at, size, y);
+        if (memcmp(x, y, (size_t)size * sizeof *x) != 0)
+            return false;
+    }
+    return true;
+}
 
 struct named *named_find(struct named_file *file, const char *name) {
     struct named key = {.name = name, .nname = strlen(name)};

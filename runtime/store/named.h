@@ -40,8 +40,10 @@ struct named_file *named_open(const char *path, char *why, size_t nwhy);
 const char *named_path(const struct named_file *file);
 bool named_is_gguf(const struct named_file *file);
 struct named *named_find(struct named_file *file, const char *name); /* NULL: not there */
-const struct named_list *named_all(const struct named_file *file);   /* sorted by name */
-const struct named_said *named_said(const struct named_file *file);  /* by GGUF's metadata */
+struct named_list *named_all(struct named_file *file);               /* sorted by name */
+/* Have they the same shape and values? */
+bool named_equal(const struct named *a, const struct named *b);
+const struct named_said *named_said(const struct named_file *file); /* by GGUF's metadata */
 /* Of all names, types and shapes, and of a few bytes of each tensor: tells two models apart, or two trainings of one,
  * without reading all of either. */
 uint64_t named_hash(const struct named_file *file);

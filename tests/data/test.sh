@@ -40,4 +40,18 @@ meddled "a file that grows" "changed while it was used" add_to
 meddled "a file that is replaced" "was replaced" replace
 meddled "a file that is removed" "is gone" rm "$room/text"
 meddled "a file that shrinks" "shrank" cut_off
+# Several files, and patterns, are one text; each must be there before anything starts, and be text.
+mkdir "$room/parts"
+split -b 5000 $text "$room/parts/part-"
+# shellcheck disable=SC2086
+weights() { "$PIANOLA" run $gpt --steps 3 "$@" 2>&1 | sed -nE 's/^  "weights": "(.*)",/\1/p;s/.*error: //p'; }
+whole=$(weights --data $text)
+expect "a pattern" "$whole" "$(weights --data "$room/parts/part-*")"
+expect "several files" "$whole" "$(weights $(printf -- '--data %s ' "$room"/parts/part-*))"
+expect "one that is not there" "nosuch.txt: No such file or directory" "$(weights --data nosuch.txt --data $text)"
+expect "a pattern of none" "$room/none*: no file matches this pattern" "$(weights --data $text --data "$room/none*")"
+gzip -c $text >"$room/text.gz"
+expect "a packed one" 1 "$(weights --data $text --data "$room/text.gz" | grep -c 'text.gz: is compressed; unpack it first: `gzip -dc ')"
+echo '{"id": 1, "text": "a"}' >"$room/lines"
+expect "lines of JSON" 1 "$(weights --data "$room/lines" | grep -c 'is lines of JSON: its braces would be learned too')"
 finish

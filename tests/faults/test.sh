@@ -377,11 +377,11 @@ for over in tcp mpi; do
     $over gpt 2 "${often[@]}" --steps 10 --resume --data /usr/share/common-licenses/GPL-2
     ended 20
     expect "other data, over $over" "yes yes" "$(grep -q '^2' <<<"$codes" && echo yes) \
-$(says "^pianola: error: $saved: is of a run on other data: [0-9]+ bytes with hash [0-9a-f]+, not [0-9]+ with [0-9a-f]+$")"
+$(says "^pianola: error: $saved: is of a run on other data: [0-9]+ bytes with hash [0-9a-f]+, not [0-9]+ with [0-9a-f]+; --new-data goes on with this data, from its beginning$")"
     $over gpt 2 "${often[@]}" --steps 10 --resume
     ended 20
     expect "no data, over $over" "yes yes" "$(grep -q '^2' <<<"$codes" && echo yes) \
-$(says "^pianola: error: $saved: is of a run on other data: .*, not 0 with 0000000000000000$")"
+$(says "^pianola: error: $saved: is of a run on other data: .*, not 0 with 0000000000000000; --new-data goes on with this data, from its beginning$")"
 done
 
 # ---- flags ----

@@ -31,6 +31,37 @@ expect "and trained, one rank's bits" 1 "$("$PIANOLA" run schedules/1f1b.lua -D 
 expect "in words" 1 "$("$PIANOLA" run schedules/serial.lua -D batches=1 "${model[@]}" --weights "$room/F32.gguf" --steps 0 2>&1 |
     grep -c '^loss      6.[0-9]* on the first batch; nothing was trained$')"
 
+# An output layer that is not the token table, though config.json says so, is read; nothing that a file has is lost silently.
+mkdir "$room/differs" "$room/same" "$room/more"
+for kind in differs same; do python3 tests/import/untied.py "$room/$kind" $kind; done
+python3 tests/import/untied.py "$room/more" same more
+head_of() { "$PIANOLA" run schedules/"$2".lua --weights "$room/$1/model.safetensors" --data "$room/$1/t.bin" --steps 0 -D context=8 -D rows=1 \
+    -D batches=2 --json "${@:3}" 2>&1 | sed -nE 's/^  "loss": (.*)/\1/p;s/.*(error|warning): //p' | sed "s|$room/||g" | paste -sd'|'; }
+untied=$(head_of differs serial -D tied=false)
+loss=${untied##*|}
+expect "untied: it is another loss" far "$([ "$(head_of same serial)" = "$loss" ] || echo far)"
+expect "untied, with a warning" "differs/config.json says that the output layer is the token table, but lm_head.weight of differs/model.safetensors is \
+another: it is read|$loss" "$(head_of differs serial)"
+expect "an untied file of a tied model" 1 "$(head_of differs serial -D tied=true | grep -c 'tensor lm_head.weight is not the token table, but')"
+expect "the table again" "" "$(head_of same serial | grep -o '|.*')"
+expect "a buffer is named" "1 1" "$(head_of more serial | grep -c "more/model.safetensors: not read, since layers compute what it has: \
+model.layers.0.self_attn.rotary_emb.inv_freq|") $(head_of more 1f1b -D workers=2 -D stages=2 | grep -c 'not read, since')"
+PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
+export PKG_CONFIG_PATH
+"$PIANOLA" compile schedules/1f1b.lua --model schedules/models/llama.lua -D layers=1 -D width=8 -D heads=2 -D kv_heads=2 -D inner=16 -D vocab=16 \
+    -D eps=1e-6 -D tied=true -D context=8 -D rows=1 -D workers=2 -D batches=2 -o "$room/tied" >/dev/null && make -s -C "$room/tied"
+for k in 0 1; do
+    timeout 60 "$room/tied/rank$k" --rank $k --world-size 2 --master-addr 127.$((1 + $$ / 250 % 250)).$(($$ % 250)).200 --master-port 29500 --steps 1 \
+        --weights "$room/differs/model.safetensors" >"$room/out$k" 2>&1 &
+done
+wait
+expect "ranks: an untied file of a tied model" 1 "$(cat "$room"/out[01] | grep -c 'error: .*tensor lm_head.weight is not the token table')"
+
+# A byte order mark in front of an index.
+{ printf '\xef\xbb\xbf'; cat "$room/model.safetensors.index.json"; } >"$room/bom.safetensors.index.json"
+expect "an index behind a byte order mark" "$(first "$room/model.safetensors.index.json" schedules/serial.lua -D batches=1)" \
+    "$(first "$room/bom.safetensors.index.json" schedules/serial.lua -D batches=1)"
+
 # Ranks as processes: each reads what its homes have.
 export PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
 "$PIANOLA" compile schedules/1f1b.lua -D workers=2 -D batches=2 "${model[@]:0:2}" -D layers=2 -D inner=96 -D rows=1 -o "$room/ranks" &&
@@ -178,9 +209,9 @@ out=$("$PIANOLA" export-weights "$room/llama.saved" --names hf "${small[@]}" -D 
 expect "export: the positions that it has learned" "  \"max_position_embeddings\": 2048, $room/longer/config.json says max_position_embeddings = 2048" \
     "$(grep max_position "$room/longer/config.json") $(sed -n 's/^pianola: \(.*\), the context of this --model.*/\1/p' <<<"$out")"
 expect "export: a tokenizer beside" "" "$(cmp "$room/tokenizer.json" "$room/longer/tokenizer.json" 2>&1)"
-for file in F32.gguf text; do
+for file in text; do
     "$PIANOLA" export-weights "$room/llama.saved" --names hf "${small[@]}" -D inner=96 -D rows=1 --tokenizer "$room/$file" -o "$room/never" >"$room/out" 2>&1
-    expect "export: $file is no tokenizer.json, and nothing is written" "2 1 gone" "$? $(grep -c "error: .*$room/$file: " "$room/out") $([ -e "$room/never" ] || echo gone)"
+    expect "export: $file is no tokenizer, and nothing is written" "2 1 gone" "$? $(grep -c "error: .*$room/$file: " "$room/out") $([ -e "$room/never" ] || echo gone)"
 done
 
 # ---- files of anyone's: buffers that are no weights, of other types; metadata that nobody reads ----

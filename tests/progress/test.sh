@@ -16,7 +16,7 @@ for who in run rank; do
     rank) what=("$room/ranks/rank0" "${at[@]}") ;;
     esac
     what+=(--data /usr/share/common-licenses/GPL-3 --steps 40 --val README.md --val-every 20)
-    expect "$who: in a terminal" "40 of 40 told, rewritten, and one line left, beside 2 of validation" "$(timeout 60 python3 tests/progress/live.py 40 "${what[@]}" 2>&1)"
+    expect "$who: in a terminal" "40 of 40 told, rewritten, and one line left, beside 3 of validation" "$(timeout 60 python3 tests/progress/live.py 40 "${what[@]}" 2>&1)"
     timeout 60 "${what[@]}" >"$room/out" 2>"$room/err"
     expect "$who: no terminal: lines" 1 "$(grep -c '^training: step 40/40  loss [0-9.]*  rate [0-9.e-]*  [0-9]* tokens/s  0 s left$' "$room/err")"
     expect "$who: no terminal: sequences" 0 "$(cat "$room/out" "$room/err" | grep -c $'\r\|\033')"

@@ -1,8 +1,11 @@
 """What `--metrics` says, judged by formulas of its own. Usage: judge.py rates FILE schedule lr warmup steps final cooldown
-| same FILE FILE | mean TRAINING VALIDATION | steps FILE | picture FILE N"""
+| same FILE FILE | mean TRAINING VALIDATION | steps FILE | picture FILE N | board FOLDER FILE"""
 import json
 import math
+import pathlib
+import struct
 import sys
+import time
 import xml.etree.ElementTree as xml
 
 
@@ -61,6 +64,76 @@ def picture(path, n):
     drawn = [p for p in xml.parse(path).iter(svg + 'path') if p.get('class') == 'z']
     assert len(drawn) == 2 * int(n), len(drawn)  # two panels
     assert all(len(p.get('d').split('L')) > 1 for p in drawn)
+
+
+def crc(data):
+    """CRC-32C, masked as TensorBoard's records have it."""
+    c = 0xffffffff
+    for byte in data:
+        c ^= byte
+        for _ in range(8):
+            c = c >> 1 ^ (0x82f63b78 if c & 1 else 0)
+    c ^= 0xffffffff
+    return ((c >> 15 | c << 17) + 0xa282ead8) & 0xffffffff
+
+
+def fields(data):
+    """A protocol buffer's fields, in order: number and value, which is bytes or an integer."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        x = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            x |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return x
+    while at < len(data):
+        key = varint()
+        if key & 7 == 0:
+            yield key >> 3, varint()
+            continue
+        n = {1: 8, 2: None, 5: 4}[key & 7]
+        n = varint() if n is None else n
+        yield key >> 3, data[at:at + n]
+        at += n
+
+
+def board(folder, path):
+    """The event files of a folder say what the metrics do; the later ones drop steps of those before, as TensorBoard does."""
+    assert crc(b'123456789') == (lambda c: ((c >> 15 | c << 17) + 0xa282ead8) & 0xffffffff)(0xe3069283)
+    said = {}
+    files = sorted(pathlib.Path(folder).glob('events.out.tfevents.*'), key=lambda p: p.stat().st_mtime_ns)
+    assert files
+    for file in files:
+        data, at, first = file.read_bytes(), 0, True
+        while at < len(data):
+            length, = struct.unpack_from('<Q', data, at)
+            assert struct.unpack_from('<I', data, at + 8)[0] == crc(data[at:at + 8])
+            body = data[at + 12:at + 12 + length]
+            assert struct.unpack_from('<I', data, at + 12 + length)[0] == crc(body)
+            at += 16 + length
+            event = dict(fields(body))
+            assert abs(struct.unpack('<d', event[1])[0] - time.time()) < 3600
+            assert (event.get(3) == b'brain.Event:2') == first, event
+            first = False
+            if 7 in event:
+                assert event[7] == b'\x08\x01'
+                said = {k: v for k, v in said.items() if k[0] < event[2]}
+            for _, value in fields(event.get(5, b'')):
+                value = dict(fields(value))
+                assert (event[2], value[1].decode()) not in said
+                said[event[2], value[1].decode()] = struct.unpack('<f', value[2])[0]
+    names = {'loss': 'train/loss', 'rate': 'train/learning_rate', 'gradient_norm': 'train/gradient_norm',
+             'seconds': 'train/seconds_per_step', 'tokens_per_second': 'train/tokens_per_second',
+             'waited_seconds': 'train/waited_seconds', 'validation_loss': 'validation/loss'}
+    want = {(x['step'], names[k]): v for x in lines(path) for k, v in x.items() if k in names and v is not None}
+    assert said.keys() == want.keys(), said.keys() ^ want.keys()
+    for key, x in want.items():
+        assert abs(said[key] - x) <= 1e-5 * abs(x), (key, said[key], x)
 
 
 globals()[sys.argv[1]](*sys.argv[2:])

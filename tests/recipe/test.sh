@@ -82,46 +82,64 @@ for schedule in serial 1f1b fslpp seq1f1b 1f1b_offload pipedream; do # on the st
     expect "$schedule on a GPU: losses of the host" "" "$(judge same "$room/$schedule" "$room/gpu")"
     unset PIANOLA_CUDA
 done
-still=("${tiny[@]}" -D lr=1e-30 --data "$room/held")
-train schedules/serial.lua "${still[@]}" --steps $((3999 / 16 / 8)) --metrics "$room/epoch" >/dev/null
-train schedules/1f1b.lua "${still[@]}" --steps 4 --val "$room/held" --val-every 2 --metrics "$room/same" >/dev/null
+head -c $((248 * 16 + 1)) "$room/held" >"$room/even" # 31 steps of 8 sequences
+still=("${tiny[@]}" -D lr=1e-30 --data "$room/even")
+train schedules/serial.lua "${still[@]}" --steps 31 --metrics "$room/epoch" >/dev/null
+train schedules/1f1b.lua "${still[@]}" --steps 4 --val "$room/even" --val-every 2 --metrics "$room/same" >/dev/null
 expect "a validation is an epoch that changes nothing" "" "$(judge mean "$room/epoch" "$room/same")"
+train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 6 --val "$room/held" --val-every 2 -D clip=1 --metrics "$room/told" --tensorboard "$room/one" >/dev/null
+expect "TensorBoard's file of one process: what the metrics say" "" "$(judge board "$room/one" "$room/told")"
 train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 6 --val "$room/held" --val-every 2 --loss-svg "$room/svg" >/dev/null
 expect "the picture has both lines" "" "$(judge picture "$room/svg" 2)"
 train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 6 --loss-svg "$room/svg" >/dev/null
 expect "or one" "" "$(judge picture "$room/svg" 1)"
 
 train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 3 --val "$room/held" --metrics "$room/last" >/dev/null
-expect "a training shorter than from one validation to the next has one, at its end" "3" "$(sed -n 's/.*"step": \([0-9]*\), "validation_loss".*/\1/p' "$room/last")"
+expect "a training shorter than from one validation to the next has one before it and one at its end" "0 3" "$(sed -n 's/.*"step": \([0-9]*\), "validation_loss".*/\1/p' "$room/last" | paste -sd' ')"
+# Every sequence once, whatever a step holds: 1, 5 and 15 sequences in steps of 1, 2, 8 and 24, here and on the stand-in.
+for n in 1 5 15; do
+    head -c $((n * 16 + 3)) "$room/train" >"$room/few"
+    wanted=
+    for at in "1 1" "2 1" "2 4" "12 2"; do
+        here=("${tiny[@]}" -D lr=1e-30 -D rows="${at% *}" -D batches="${at#* }" --data "$room/train" --steps 1 --val "$room/few")
+        for on in "serial" "seq1f1b -D workers=2" "1f1b -D workers=2 --device cuda"; do
+            # shellcheck disable=SC2086
+            PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so train "schedules/${on%% *}.lua" ${on#"${on%% *}"} "${here[@]}" --metrics "$room/few.metrics" >/dev/null
+            got=$(sed -nE 's/.*"validation_loss": ([0-9.]{7}).*/\1/p' "$room/few.metrics" | paste -sd' ')
+            expect "$n held-out sequences, steps of $at, $on" "${wanted:=$got}" "$got"
+        done
+    done
+done
 warmed() { "$PIANOLA" run schedules/1f1b.lua "${tiny[@]}" --data "$room/train" --steps "$1" -D warmup=7 -D lr=0.07 2>&1 | sed -n 's/pianola: warning: //p'; }
 expect "a warm-up that does not end" "warmup = 7, but the training has 2 updates: its rate rises to 0.02 only, not to lr = 0.07" "$(warmed 2)"
 expect "one that does" "" "$(warmed 7)"
-train schedules/1f1b.lua "${tiny[@]}" --data "$room/train" --steps 2 -D lr=1e30 >"$room/json"
+train schedules/1f1b.lua "${tiny[@]}" --data "$room/train" --steps 2 -D lr=1e30 --allow-nonfinite >"$room/json"
 expect "--json of a loss that is no number" "None" "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["loss_last"])' "$room/json" 2>&1 | tail -n 1)"
 
 # Ranks as processes; a run that stops and goes on.
 flags=(--data "$room/train" --val "$room/held" --val-every 2 --checkpoint "$saved" --every 3)
 compiled piped 1f1b "${tiny[@]}" -D workers=2 -D schedule=cosine -D warmup=3 -D decay=0.1
 unbroken=$(train schedules/1f1b.lua "${tiny[@]}" -D workers=2 "${recipe[@]}" --steps 6 --val "$room/held" --val-every 2 --metrics "$room/whole" | field weights)
-tcp piped 2 "${flags[@]}" --steps 6 --metrics "$room/ranks"
+tcp piped 2 "${flags[@]}" --steps 6 --metrics "$room/ranks" --tensorboard "$room/board"
 ended 60
 expect "ranks: the weights of the run in one process" "$unbroken" "$(weights)"
 expect "ranks: its metrics" "" "$(judge same "$room/whole" "$room/ranks")"
 rm -r "$saved/step-00000006"
-mpi piped 2 "${flags[@]}" --steps 6 --metrics "$room/ranks" --resume
+mpi piped 2 "${flags[@]}" --steps 6 --metrics "$room/ranks" --tensorboard "$room/board" --resume
 ended 60
 expect "resumed within the schedule: the same weights" "$unbroken" "$(weights)"
 expect "resumed: no line twice" "" "$(judge same "$room/whole" "$room/ranks")"
 rm -r "$saved/step-00000006"
-tcp piped 2 "${flags[@]}" --steps 8 --metrics "$room/ranks" --resume
+tcp piped 2 "${flags[@]}" --steps 8 --metrics "$room/ranks" --tensorboard "$room/board" --resume
 ended 60
 expect "eight steps, of a training that began with six" "1 2 3 4 5 6 7 8" "$(judge steps "$room/ranks")"
 expect "have the rates of six" "" "$(judge rates "$room/ranks" cosine 0.003 3 6 0 0.2)"
 expect "and say so" 1 "$(grep -c 'over the 6 steps' "$room/err0")"
+expect "TensorBoard's files of these three runs: what the metrics say" "" "$(judge board "$room/board" "$room/ranks")"
 tcp piped 2 --steps 2 --data "$room/train" --val "$room/held" --metrics "$room/short" --resume --checkpoint "$room/fresh"
 ended 60
 expect "ranks: a short training is validated at its end" 1 "$(grep -c '"step": 2, "validation_loss"' "$room/short")"
-expect "ranks: a warm-up that does not end" 1 "$(grep -c 'warning: warmup = 3, but the training has 2 updates: its rate does not rise to lr = 0.003' "$room/err0")"
+expect "ranks: a warm-up that does not end" 1 "$(grep -c 'warning: warmup = 3, but the training has 2 updates: its rate rises to 0.002 only, not to lr = 0.003' "$room/err0")"
 echo "a poem" >"$room/poem"
 tcp piped 2 --steps 1 --metrics "$room/poem"
 ended 60

@@ -82,6 +82,7 @@ gguf("around.gguf", "llama-bpe", begin, end, ("tokenizer.ggml.add_eos_token", fl
 gguf("ends-not.gguf", "gpt-2", end, ("tokenizer.ggml.add_eos_token", flag(False)))
 gguf("nobos.gguf", "gpt-2", ("tokenizer.ggml.add_bos_token", flag(True)))
 gguf("noeos.gguf", "gpt-2", ("tokenizer.ggml.add_eos_token", flag(True)))
+gguf("chat.gguf", "qwen2", begin, end, ("tokenizer.chat_template", struct.pack("<I", 8) + string('{% for m in messages %}"\\n{{ m }}{% endfor %}')))
 gguf("gone.gguf", "gpt-2", ("tokenizer.ggml.bos_token_id", number(9999)), ("tokenizer.ggml.add_bos_token", flag(True)))
 gguf("llama-not.gguf", "llama-bpe", begin, ("tokenizer.ggml.add_bos_token", flag(False)))
 PY
@@ -205,6 +206,23 @@ refused "$room/a.txt: a second document, but the tokenizer has no token that end
 refused "$room/a.txt: byte 0: expected {" "$room/a.txt" --tokenizer "$room/a.txt" "${o[@]}"
 refused "$room/other.gguf: its text is cut as 'deepseek-llm' says, in tokenizer.ggml.pre; known are gpt-2, smollm, llama-bpe, qwen2. The model's tokenizer.json says more: give that" \
     "$room/a.txt" --tokenizer "$room/other.gguf" "${o[@]}"
+# Lines of JSON by what they are, whatever they are called, and behind a byte order mark; what is packed, or no lines.
+made() { tokens "$@" --tokenizer "$T"; sha256sum <"$room/t.bin"; }
+wanted=$(made "$room/l.jsonl")
+for name in l.ndjson L.JSONL c4-train.00000.json l.txt; do
+    cp "$room/l.jsonl" "$room/$name"
+    expect "lines of JSON in $name" "$wanted" "$(made "$room/$name")"
+done
+{ printf '\xef\xbb\xbf'; cat "$room/l.jsonl"; } >"$room/bom.jsonl"
+expect "lines behind a byte order mark" "$wanted" "$(made "$room/bom.jsonl")"
+expect "and it says so" 1 "$("$PIANOLA" tokenize "$room/l.txt" --tokenizer "$T" "${o[@]}" 2>&1 | grep -c "l.txt: each line is an object of JSON with a \"text\": a document")"
+printf '{"text": "a" and more\n' >"$room/prose.txt"
+expect "what only begins so is text" 1 "$("$PIANOLA" tokenize "$room/prose.txt" --tokenizer "$T" "${o[@]}" 2>&1 | grep -c '^[^:]*: 1 document, 22 bytes')"
+printf '[{"text": "a"}]' >"$room/list.json"
+refused "$room/list.json: is JSON, but not lines of JSON, each an object with a \"text\"; \`jq -c '.[]' $room/list.json > $room/list.jsonl\` makes such lines of a list" \
+    "$room/list.json" --tokenizer "$T" "${o[@]}"
+gzip -k "$room/l.jsonl"
+refused "$room/l.jsonl.gz: is compressed; unpack it first: \`gzip -dc $room/l.jsonl.gz > $room/l.jsonl\`, and give that" "$room/l.jsonl.gz" --tokenizer "$T" "${o[@]}"
 printf '{"text": "a"}\n{"txt": "b"}\n' >"$room/bad.jsonl"
 refused "$room/bad.jsonl: line 2: byte 12: the object has no \"text\"" "$room/bad.jsonl" --tokenizer "$T" "${o[@]}"
 printf '{"text": "\\ud800"}\n' >"$room/bad.jsonl"
@@ -271,4 +289,26 @@ expect "too few" "pianola: error: $room/a.bin: has 5 tokens, but a sequence take
     "$(train --data "$room/a.bin" -D vocab=301 | grep error:)"
 expect "it trains" yes "$(train --data "$room/t.bin" -D vocab=301 | awk -F'[:,]' '/"loss_first"/ { first = $2 } /"loss_last"/ { last = $2 }
     END { print last < first - 0.3 ? "yes" : first " to " last }')"
+# export-weights writes the tokenizer of a GGUF file as transformers' files: tokens of a text are the same, and the tokens at its ends
+# and the template are there. With PYTHON_TOKENIZERS, the library's tokens too.
+tiny=(--model schedules/models/llama.lua -D layers=1 -D width=8 -D heads=2 -D kv_heads=1 -D inner=8 -D vocab=301 -D rows=1 -D context=16)
+"$PIANOLA" run schedules/serial.lua "${tiny[@]}" --steps 1 --checkpoint "$room/trained" >/dev/null 2>&1
+printf "hello world, it's 12345 low\n\n  tabs\tand \xc3\xa9\xe4\xb8\xad <|endoftext|> HELLO he's\n" >"$room/mixed.txt"
+for name in model begins llama around chat; do
+    "$PIANOLA" export-weights "$room/trained" --names hf "${tiny[@]}" --tokenizer "$room/$name.gguf" -o "$room/hf-$name" >/dev/null 2>&1
+    tokens "$room/mixed.txt" --tokenizer "$room/$name.gguf"
+    wanted=$(ids "$room/t.bin")
+    tokens "$room/mixed.txt" --tokenizer "$room/hf-$name/tokenizer.json"
+    expect "the tokenizer of $name.gguf as tokenizer.json" "$wanted" "$(ids "$room/t.bin")"
+    if [ -n "${PYTHON_TOKENIZERS-}" ]; then
+        expect "$name.gguf: the library's tokens" "$(tail -n 1 <<<"$wanted")" "$("$PYTHON_TOKENIZERS" -c 'import sys, tokenizers
+t = tokenizers.Tokenizer.from_file(sys.argv[1]); t.encode_special_tokens = True
+print(*t.encode(open(sys.argv[2]).read()).ids)' "$room/hf-$name/tokenizer.json" "$room/mixed.txt")"
+    fi
+done
+expect "bos and eos, and the template" "299 300 <|endoftext|> {% for m in messages %}\"\\n{{ m }}{% endfor %}" "$(python3 -c 'import json, sys
+c, t = (json.load(open(f"{sys.argv[1]}/{f}")) for f in ("config.json", "tokenizer_config.json"))
+print(c["bos_token_id"], c["eos_token_id"], t["eos_token"], t["chat_template"])' "$room/hf-chat" 2>&1 | tail -n 1)"
+"$PIANOLA" export-weights "$room/trained" --names hf "${tiny[@]}" --tokenizer "$room/beside/tokenizer.json" -o "$room/hf-beside" >/dev/null 2>&1
+expect "a tokenizer.json is copied with what lies beside" "" "$(cmp "$room/beside/tokenizer_config.json" "$room/hf-beside/tokenizer_config.json" 2>&1)"
 finish

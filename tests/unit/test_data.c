@@ -1,6 +1,7 @@
 #include "handmade.h"
 #include "text_file.h"
 #include "random_spec.h"
+#include "base/read_file.h"
 #include "cli/runtime_program.h"
 #include <fcntl.h>
 #include <math.h>
@@ -20,7 +21,7 @@ static struct rt_model text_model(int rows, int context) {
 
 static struct data *opened(const struct rt_model *m, const char *path, uint64_t seed) {
     char why[300] = "";
-    struct data *d = data_open(m, path, seed, why, sizeof why);
+    struct data *d = data_open(m, path ? (const char *const[]){path, NULL} : NULL, seed, why, sizeof why);
     cr_assert(d, "%s", why);
     return d;
 }
@@ -78,6 +79,7 @@ static int *samples(const struct rt_model *m, const struct data *d, int first, i
     return order;
 }
 
+static const char *error_of(const struct rt_model *m, const char *path);
 static bool same_order(const int *a, const int *b, int n) { return memcmp(a, b, sizeof *a * (size_t)n) == 0; }
 
 Test(data, every_sequence_once_an_epoch) {
@@ -321,12 +323,94 @@ Test(data, integers_train_to_the_same_bits_in_any_order) {
               (double)loss[2]);
 }
 
+/* ---- held-out text ---- */
+
+/* With a loss that is the number of a sequence's first token, the mean over all, each once, whatever a step holds. */
+Test(data, every_held_out_sequence_counts_once) {
+    for (int n = 1; n <= 40; n++) {
+        char *path = numbered(n, 1 + n % 4);
+        for (int each = 1; each <= 12; each++)
+            for (int batches = 1; batches <= 5; batches++) {
+                struct rt_model m = text_model(4 * each, 4);
+                m.batches = batches;
+                struct data *d = opened(&m, path, 1);
+                data_hold_out(d, data_sequences(d));
+                struct held_sum sum = {0, 0};
+                for (int64_t step = 0; step < data_steps(d); step++) {
+                    float loss[2 * 5]; /* of two slices a microbatch */
+                    for (int b = 0; b < batches; b++) {
+                        const int *order = samples(&m, d, ((int)step * batches + b) * each, each);
+                        loss[2 * b] = 0;
+                        for (int i = 0; i < each; i++)
+                            loss[2 * b] += (float)order[i] / (float)each;
+                        loss[2 * b + 1] = loss[2 * b];
+                    }
+                    data_sum(d, step, loss, 2 * batches, &sum);
+                }
+                cr_assert(sum.sequences == n && fabs(sum.loss / n - (n - 1) / 2.0) < 1e-4, "%d of %d x %d: %g of %d", n,
+                          each, batches, sum.loss, (int)sum.sequences);
+                data_close(d);
+            }
+        unlink(path);
+    }
+}
+
+/* ---- where a training goes on, and several files ---- */
+
+Test(data, goes_on_at_a_sequence) {
+    struct rt_model m = text_model(8, 4), other = text_model(12, 4);
+    char *path = numbered(50, 1);
+    struct data *d = opened(&m, path, 5), *on = opened(&other, path, 5);
+    other.batches = 3;
+    data_close(on);
+    on = opened(&other, path, 5);
+    data_begin(on, 7, 20); /* five steps of 4 have been done; now they are of 9 */
+    const int *want = samples(&m, d, 20, 40), *got = samples(&other, on, 7 * 9, 40);
+    cr_assert(same_order(want, got, 40));
+    data_close(d);
+    data_close(on);
+    unlink(path);
+}
+
+Test(data, several_files_are_one_text) {
+    struct rt_model m = text_model(8, 4);
+    char *whole = numbered(50, 3), *dir = format("%s.d", whole), why[300];
+    size_t n, at = 0;
+    char *text = read_file(whole, &n);
+    cr_assert_eq(mkdir(dir, 0700), 0);
+    for (int i = 0; at < n; i++) { /* of 0, 1, 2, ... bytes, so that sequences lie across several */
+        size_t size = (size_t)i < n - at ? (size_t)i : n - at;
+        FILE *f = fopen(format("%s/part-%03d", dir, i), "w");
+        fwrite(text + at, 1, size, f);
+        fclose(f);
+        at += size;
+    }
+    struct data *d = opened(&m, whole, 5), *parts = opened(&m, format("%s/part-*", dir), 5);
+    cr_assert_eq(data_sequences(d), data_sequences(parts));
+    cr_assert(same_order(samples(&m, d, 0, 100), samples(&m, parts, 0, 100), 100));
+    const char *const two[] = {whole, format("%s/part-002", dir), NULL}, *const lacks[] = {whole, "/nowhere/text",
+                                                                                           NULL};
+    struct data *more = data_open(&m, two, 5, why, sizeof why);
+    int64_t bytes, all;
+    uint64_t hash, other;
+    data_identity(d, &bytes, &hash);
+    data_identity(more, &all, &other);
+    cr_assert(all == bytes + 2 && other != hash);
+    cr_assert_null(data_open(&m, lacks, 5, why, sizeof why));
+    cr_assert_str_eq(why, "/nowhere/text: No such file or directory");
+    data_close(d);
+    data_close(parts);
+    data_close(more);
+    cr_assert(strstr(error_of(&m, format("%s/none-*", dir)), "none-*: no file matches this pattern"));
+    cr_assert_eq(system(format("rm -r %s %s", dir, whole)), 0);
+}
+
 /* ---- errors ---- */
 
 static const char *error_of(const struct rt_model *m, const char *path) {
     static char why[300];
     why[0] = 0;
-    cr_assert_null(data_open(m, path, 1, why, sizeof why));
+    cr_assert_null(data_open(m, (const char *const[]){path, NULL}, 1, why, sizeof why));
     return why;
 }
 
@@ -371,6 +455,22 @@ Test(data, unreadable_file) {
     cr_expect_str_eq(error_of(&m, path), format("%s: Permission denied", path));
     cr_assert_eq(seteuid(me), 0);
     unlink(path);
+}
+
+Test(data, compressed_files_are_refused) {
+    struct rt_model m = text_model(16, 8);
+    static const char *const magic[] = {"\x1f\x8b\x08", "\x28\xb5\x2f\xfd",
+                                        "\xfd"
+                                        "7zXZ"},
+                             *const name[] = {"gzip", "zstd", "xz"};
+    for (int i = 0; i < 3; i++) {
+        char text[100] = "";
+        strcpy(text, magic[i]);
+        char *path = text_file((unsigned char *)text, sizeof text);
+        cr_assert(strstr(error_of(&m, path), format(": is compressed; unpack it first: `%s -dc %s > ", name[i], path)),
+                  "%s", error_of(&m, path));
+        unlink(path);
+    }
 }
 
 /* ---- training on a file that changes ---- */

@@ -1,0 +1,37 @@
+/* The first number of a training that is not finite. A run that goes on with such numbers learns nothing more, and its
+ * checkpoints would replace those that are still good. So every loop keeps this record, and by default stops by it.
+ *
+ * The host looks at each loss and, after an update, at the weights that it has changed. A GPU's losses are looked at as
+ * they reach the host, and its weights before a checkpoint and at the end. */
+#ifndef PIANOLA_NONFINITE_H
+#define PIANOLA_NONFINITE_H
+#include "rt.h"
+
+/* In the order in which a step has them. */
+enum nonfinite_kind { NONFINITE_LOSS, NONFINITE_GRADIENT, NONFINITE_STATE };
+
+struct nonfinite {
+    int64_t step; /* from 1; 0: everything has been finite so far */
+    int32_t kind, rank, batch, layer;
+    float value;
+    char tensor[32]; /* as checkpoints name it */
+};
+
+/* Looks at the losses [n] that a rank has of a step, from 1; keeps the first that is not finite, if there is none yet.
+ */
+void nonfinite_look(struct nonfinite *bad, int64_t step, int rank, const float *loss, int64_t n);
+/* Looks at a stage's elements [first, first + count), which lie at w; likewise. moment: of which letter these are, or
+ * 0: weights or a gradient. False: they are not all finite. */
+struct nonfinite_at {
+    int64_t step;
+    int rank;
+    enum nonfinite_kind kind;
+    char moment;
+};
+bool nonfinite_scan(struct nonfinite *bad, const struct nonfinite_at *at, const struct rt_model *m,
+                    const struct rt_stage *s, int64_t first, int64_t count, const float *w);
+/* Keeps the earlier of two. */
+void nonfinite_join(struct nonfinite *bad, const struct nonfinite *other);
+/* Into out, of n bytes: "step 7: the weights layer.3.weight on rank 1 are inf after the update". */
+const char *nonfinite_say(const struct nonfinite *bad, char *out, size_t n);
+#endif

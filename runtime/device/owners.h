@@ -1,0 +1,17 @@
+/* Which ranks a set's checkpoint is taken from: of the homes that update the same elements, the first. */
+#ifndef PIANOLA_OWNERS_H
+#define PIANOLA_OWNERS_H
+#include "rt.h"
+
+struct owner_range { /* of a set's elements, which a rank updates; count -1: none, for it is no home */
+    int64_t first, count;
+};
+static inline struct owner_range owner_range(const struct rt_program *p, const struct rt_home *home) {
+    struct rt_learned learned = learned_at(p->model, &p->stage[home->stage], home);
+    struct owner_range range = {learned.first, learned.count};
+    return range;
+}
+/* Into owner[size + 1], ended by -1, in the order of the elements: at least one, if any rank is a home. range: of each
+ * rank, `apart` places after the one before. */
+void find_owners(int32_t *owner, const struct owner_range *range, int size, int apart);
+#endif

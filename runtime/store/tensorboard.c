@@ -1,0 +1,147 @@
+#include "tensorboard.h"
+#include "durable.h"
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- records ---- */
+
+static uint32_t masked_crc(const uint8_t *s, size_t n) {
+    uint32_t crc = UINT32_MAX;
+    for (size_t i = 0; i < n; i++) {
+        crc ^= s[i];
+        for (int k = 0; k < 8; k++)
+            crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0); /* Castagnoli's polynomial, reflected */
+    }
+    crc = ~crc;
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+static void put_record(FILE *f, const uint8_t *data, size_t n) {
+    uint64_t length = n;
+    uint32_t of_length = masked_crc((const uint8_t *)&length, sizeof length), of_data = masked_crc(data, n);
+    fwrite(&length, sizeof length, 1, f);
+    fwrite(&of_length, sizeof of_length, 1, f);
+    fwrite(data, 1, n, f);
+    fwrite(&of_data, sizeof of_data, 1, f);
+}
+
+/* ---- protocol buffers ---- */
+
+struct message {
+    uint8_t s[1024];
+    size_t n;
+};
+enum { VARINT, FIXED64, BYTES, FIXED32 = 5 }; /* wire types */
+
+static void put_varint(struct message *m, uint64_t x) {
+    for (; x >= 128; x >>= 7)
+        m->s[m->n++] = (uint8_t)(x | 128);
+    m->s[m->n++] = (uint8_t)x;
+}
+
+static void put_field(struct message *m, int field, int wire) { put_varint(m, (uint64_t)(field << 3 | wire)); }
+
+static void put_fixed(struct message *m, int field, int wire, const void *x, size_t n) {
+    put_field(m, field, wire);
+    memcpy(m->s + m->n, x, n);
+    m->n += n;
+}
+
+static void put_bytes(struct message *m, int field, const void *s, size_t n) {
+    put_field(m, field, BYTES);
+    put_varint(m, n);
+    memcpy(m->s + m->n, s, n);
+    m->n += n;
+}
+
+static struct message begin_event(int64_t step) {
+    struct timespec now;
+    struct message event = {.n = 0};
+    clock_gettime(CLOCK_REALTIME, &now);
+    double at = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    put_fixed(&event, 1, FIXED64, &at, sizeof at);
+    put_field(&event, 2, VARINT);
+    put_varint(&event, (uint64_t)step);
+    return event;
+}
+
+static void put_scalar(struct message *summary, const char *tag, double x) {
+    struct message value = {.n = 0};
+    float narrow = (float)x;
+    put_bytes(&value, 1, tag, strlen(tag));
+    put_fixed(&value, 2, FIXED32, &narrow, sizeof narrow);
+    put_bytes(summary, 1, value.s, value.n);
+}
+
+/* ---- the file ---- */
+
+static bool settle(struct tensorboard *board, char *why, size_t nwhy) {
+    if (fflush(board->f) == 0)
+        return true;
+    snprintf(why, nwhy, "%s: %s", board->path, strerror(errno));
+    return false;
+}
+
+bool tensorboard_open(struct tensorboard *board, const char *dir, int64_t from, char *why, size_t nwhy) {
+    static const char version[] = "brain.Event:2";
+    char host[65] = "host";
+    if (!durable_folder(dir, why, nwhy))
+        return false;
+    gethostname(host, sizeof host - 1);
+    snprintf(board->path, sizeof board->path, "%s/events.out.tfevents.%010lld.%s.%ld.0", dir, (long long)time(NULL),
+             host, (long)getpid());
+    board->f = fopen(board->path, "wxe");
+    if (!board->f) {
+        snprintf(why, nwhy, "%s: %s", board->path, strerror(errno));
+        return false;
+    }
+    struct message first = begin_event(0), begins = begin_event(from + 1), start = {.n = 0};
+    put_bytes(&first, 3, version, strlen(version));
+    put_record(board->f, first.s, first.n);
+    put_field(&start, 1, VARINT); /* SessionLog.START */
+    put_varint(&start, 1);
+    put_bytes(&begins, 7, start.s, start.n);
+    if (from > 0)
+        put_record(board->f, begins.s, begins.n);
+    return settle(board, why, nwhy);
+}
+
+static bool put_summary(struct tensorboard *board, int64_t step, const struct message *summary, char *why,
+                        size_t nwhy) {
+    struct message event = begin_event(step);
+    put_bytes(&event, 5, summary->s, summary->n);
+    put_record(board->f, event.s, event.n);
+    return settle(board, why, nwhy);
+}
+
+/* What is not known is left out; a loss that is no number is not. */
+bool tensorboard_step(struct tensorboard *board, const struct metrics_step *step, char *why, size_t nwhy) {
+    const struct {
+        const char *tag;
+        double x;
+    } known[] = {{"train/learning_rate", step->rate},
+                 {"train/gradient_norm", step->norm},
+                 {"train/seconds_per_step", step->seconds},
+                 {"train/tokens_per_second", step->tokens / step->seconds},
+                 {"train/waited_seconds", step->waited}};
+    struct message summary = {.n = 0};
+    put_scalar(&summary, "train/loss", step->loss);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (isfinite(known[i].x))
+            put_scalar(&summary, known[i].tag, known[i].x);
+    return put_summary(board, step->step, &summary, why, nwhy);
+}
+
+bool tensorboard_validation(struct tensorboard *board, int64_t step, double loss, char *why, size_t nwhy) {
+    struct message summary = {.n = 0};
+    put_scalar(&summary, "validation/loss", loss);
+    return put_summary(board, step, &summary, why, nwhy);
+}
+
+void tensorboard_close(struct tensorboard *board) {
+    if (board->f)
+        fclose(board->f);
+}
