@@ -54,13 +54,15 @@ closing() {
     124 | 137) verdict="over $most s" && failed=$((failed + 1)) ;;
     *) verdict="exit $status" && failed=$((failed + 1)) ;;
     esac
-    rows+=("$(printf '%-10s %5d.%d s  %-18s %s' "$verdict" $((ms / 1000)) $((ms / 100 % 10)) "$1" "$(grep -v '^ *$' "$logs/$1.txt" | tail -n 1 | cut -c 1-150)")")
+    rows+=("$(printf '%-10s %5d.%d s  %-18s %s' "$verdict" $((ms / 1000)) $((ms / 100 % 10)) "$1" "$(grep -v '^ *$' "$logs/$1.txt" | tail -n 1 | cut -c 1-200)")")
     echo "${rows[-1]}"
-    [ "$status" = 0 ] || { grep -E 'FAILED|error|expected' "$logs/$1.txt" | head -n 8 && tail -n 6 "$logs/$1.txt"; } | cut -c 1-200 | sed 's/^/           | /'
+    [ "$status" = 0 ] || { grep -E 'FAILED|error|expected' "$logs/$1.txt" | head -n 8; tail -n 3 "$logs/$1.txt"; } | awk '!seen[$0]++' | cut -c 1-300 | sed 's/^/           | /'
     return "$status"
 }
 may_start() { # NAME
-    case " ${ONLY:-$1} " in *" $1 "*) ;; *) return 1 ;; esac
+    local name=${1%-blocking}
+    name=${name%-memcheck}
+    case " ${ONLY:-$name} " in *" $name "*) ;; *) return 1 ;; esac
     [ "$(left)" -gt 5 ] || { left_out+=("$1") && return 1; }
 }
 # step NAME SECONDS COMMAND...: alone on the machine.
