@@ -41,7 +41,7 @@ bool gguf_map(const char *path, struct gguf_meta *g);
 struct gguf_value gguf_find(const struct gguf_meta *g, const char *key);
 struct gguf_bytes gguf_string_at(struct gguf_meta *g); /* the next string of an array that g->at is in */
 /* The value of a key; dies when it is there and something else. */
-const char *gguf_string(const struct gguf_meta *g, const char *key); /* NULL: there is none */
+const char *gguf_string(const struct gguf_meta *g, const char *key); /* a name: at most 100 bytes; NULL: none */
 /* A number of any type, or a boolean; otherwise: there is none. */
 double gguf_number(const struct gguf_meta *g, const char *key, double otherwise);
 #endif

@@ -120,9 +120,12 @@ struct text tokenizer_config(const struct tokenizer *t, const char *gguf, int co
         if (id >= 0 && id < (double)t->ntokens)
             put(&out, "  \"%s_token\": %s,\n", named[i][0], quoted(name_of(t, (int64_t)id)));
     }
-    const char *chat = gguf_string(&g, "tokenizer.chat_template");
-    if (chat)
-        put(&out, "  \"chat_template\": %s,\n", quoted(chat));
+    struct gguf_value chat = gguf_find(&g, "tokenizer.chat_template");
+    if (chat.at && chat.type == GGUF_STRING && !chat.array) {
+        g.at = chat.at;
+        struct gguf_bytes template = gguf_string_at(&g); /* gguf_string cuts: it is for names */
+        put(&out, "  \"chat_template\": %s,\n", quoted_bytes(template.s, template.n));
+    }
     put(&out, "  \"model_max_length\": %d\n}\n", context);
     return out;
 }

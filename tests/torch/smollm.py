@@ -44,5 +44,24 @@ with tempfile.TemporaryDirectory() as room:
         said = run(pianola, "generate", "--weights", gguf, "--tokenizer", gguf, "--prompt", prompt, "--tokens", "24", "--temperature",
                    "0", "--json")
         expect(f"{prompt!r}", said.get("tokens") == greedy, f"{said} instead of {greedy}")
+    # The way back: what one small step made of the file, exported, is a folder that transformers load with nothing added.
+    script = ["--model", "schedules/models/llama.lua", "-D", "size=SmolLM2-135M", "-D", "rows=1", "-D", "lr=1e-9"]
+    run(pianola, "run", "schedules/serial.lua", "-D", "stages=1", "-D", "batches=1", *script, "-D", "context=64", "--weights", gguf,
+        "--data", f"{room}/bin", "--steps", "1", "--checkpoint", f"{room}/saved", "--json")
+    subprocess.run([pianola, "export-weights", f"{room}/saved", "--names", "hf", *script, "-D", "context=8192", "--tokenizer", gguf,
+                    "-o", f"{room}/hf"], check=True, capture_output=True)
+    ours = AutoModelForCausalLM.from_pretrained(f"{room}/hf", dtype=torch.float32).eval()
+    words = AutoTokenizer.from_pretrained(f"{room}/hf")
+    with torch.no_grad():
+        off = (ours(x).logits - model(x).logits).abs().max().item()
+    expect("exported: the model's logits", off < 1e-2, off)
+    sample = open(text).read()[:20000]
+    expect("exported: the tokenizer's tokens", words(sample)["input_ids"] == tokenizer(sample)["input_ids"], "")
+    chat = [{"role": "user", "content": "Who wrote The Devil's Dictionary?"}]
+    expect("exported: the template of chats", words.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+           == tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True), words.chat_template)
+    for name in ("bos_token_id", "eos_token_id"):
+        expect(f"exported: {name}", getattr(words, name) == getattr(tokenizer, name) == getattr(ours.config, name),
+               [getattr(words, name), getattr(tokenizer, name), getattr(ours.config, name)])
 print(f"loss before training, by PyTorch {sum(wanted) / PIECES:.6f}, here {sum(told) / PIECES:.6f}")
 finish()
