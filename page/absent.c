@@ -24,8 +24,8 @@ struct trained train(const struct compile *c, const struct settings *settings, s
                      int64_t kept, const char *what, struct listener listener) {
     (void)c, (void)settings, (void)data, (void)steps, (void)kept, (void)what, (void)listener, absent("training");
 }
-struct data *data_open(const struct rt_model *m, const char *path, uint64_t seed, char *why, size_t nwhy) {
-    (void)m, (void)path, (void)seed, (void)why, (void)nwhy, absent("training");
+struct data *data_open(const struct rt_model *m, const char *const *paths, uint64_t seed, char *why, size_t nwhy) {
+    (void)m, (void)paths, (void)seed, (void)why, (void)nwhy, absent("training");
 }
 void data_close(struct data *d) { (void)d; }
 const char *host_blas(void) { return "none"; }
