@@ -133,8 +133,9 @@ right() {
     train 1f1b-bf16 schedules/1f1b.lua $gpt -D workers=4 -D batches=4 -D precision=bf16 --compare
     for layers in kernels attention linear moe fused; do
         beside "$layers" 100 "$DIR/layers" $layers
-        beside "$layers-gpt2" 100 "$DIR/layers" $layers gpt2 ${few:-1024}
+        beside "$layers-gpt2" 150 "$DIR/layers" $layers gpt2 ${few:-1024}
     done
+    beside schedules 150 env CHECKS=schedules JOBS=$(((JOBS + 1) / 2)) BUDGET=140 tests/gpu/check.sh "$DIR"
     joined
 }
 
@@ -146,14 +147,13 @@ if [ "$mode" = first ]; then
     right
     step bench 150 env PARTS="one layers" tests/gpu/bench.sh "$DIR"
     step torch 120 env PARTS=torch tests/gpu/bench.sh "$DIR"
-    step four 60 env PARTS="four prediction" tests/gpu/bench.sh "$DIR"
+    step four 100 env PARTS="four prediction" tests/gpu/bench.sh "$DIR"
     [ ! "${LLMC:-}" ] || step llmc 60 env PARTS=llmc tests/gpu/bench.sh "$DIR"
     beside nccl-self 40 "$DIR/nccl"
     beside put 150 tests/gpu/ranks.sh "$DIR" put
     beside gpt 150 env CHECKS=gpt JOBS=4 tests/gpu/check.sh "$DIR"
     joined
     step nccl-ranks 60 tests/gpu/ranks.sh "$DIR" nccl
-    step schedules 150 env CHECKS=schedules BUDGET=140 tests/gpu/check.sh "$DIR"
     step memcheck 150 env CHECKS=memcheck tests/gpu/check.sh "$DIR"
     step racecheck 150 env CHECKS=racecheck tests/gpu/check.sh "$DIR"
 else
@@ -162,7 +162,7 @@ else
     step bench 150 env PARTS="one layers" tests/gpu/bench.sh "$DIR"
     step no-cudnn 120 env PIANOLA_CUDNN=0 PARTS="one layers" tests/gpu/bench.sh "$DIR"
     step torch 120 env PARTS=torch tests/gpu/bench.sh "$DIR"
-    step four 60 env PARTS="four prediction" tests/gpu/bench.sh "$DIR"
+    step four 100 env PARTS="four prediction" tests/gpu/bench.sh "$DIR"
     [ ! "${LLMC:-}" ] || step llmc 60 env PARTS=llmc tests/gpu/bench.sh "$DIR"
     step ncu 200 tests/gpu/kernels.sh "$DIR"
 fi
