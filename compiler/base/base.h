@@ -23,7 +23,7 @@ struct scratch {
 struct scratch scratch_begin(void);
 void scratch_end(struct scratch scratch);
 const char *scratch_end_keeping(struct scratch scratch, const char *s); /* a copy of a string that was taken in it */
-size_t allocated(void); /* bytes handed out since the last free_all */
+size_t allocated(void);                                                 /* bytes handed out since the last free_all */
 
 /* A growing array in the arena. It keeps its contents; new elements are uninitialised. */
 void *grow_bytes(void *p, size_t *cap, size_t need, size_t size);
@@ -42,5 +42,6 @@ _Noreturn void die_at(const char *file, const char *src, int line, int col, cons
 /* While set, die() stores its text in diag_text and longjmps here instead of printing and exiting. */
 extern jmp_buf *diag_trap;
 extern char diag_text[4096];
-const char *take_diag(void); /* the first line of that, without "pianola: error: "; and forgets it */
+_Noreturn void die_again(void); /* of the error whose text diag_text has */
+const char *take_diag(void);    /* the first line of that, without "pianola: error: "; and forgets it */
 #endif

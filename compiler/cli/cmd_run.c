@@ -180,7 +180,11 @@ static void print_plan(const struct compile *c, const struct settings *settings,
         fwrite(t.s, 1, t.n, stdout);
         fflush(stdout);
     }
-    if (c->spec->model->rt.input == INPUT_TOKENS && !settings->data && settings->steps > 0)
+    const struct rt_model *model = &c->spec->model->rt;
+    if (model->input == INPUT_TOKENS)
+        fprintf(stderr, "pianola: microbatches of %d rows of %d tokens\n", model->rows / model->context,
+                model->context);
+    if (model->input == INPUT_TOKENS && !settings->data && settings->steps > 0)
         fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     if (!settings->cuda)
         fprintf(stderr, "pianola: %d ranks in one process, matrix products by %s, one thread a rank\n",

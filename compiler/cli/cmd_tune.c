@@ -51,7 +51,7 @@ static void bound_one(const struct tuning *tuning, int task, struct answer *answ
     jmp_buf trap;
     diag_trap = &trap;
     if (setjmp(trap)) {
-        refuse(answer, REFUSED, error_text());
+        refuse(answer, REFUSED, refusal_text());
         return;
     }
     struct spec *sp = script_load(&args);
@@ -85,7 +85,7 @@ static void measure_candidate(void *context, int task, void *to) {
     *answer = tuning->ranking.answer[task];
     diag_trap = &trap;
     if (setjmp(trap)) {
-        refuse(answer, is_beyond_memory(diag_text) ? BEYOND_MEMORY : REFUSED, error_text());
+        refuse(answer, is_beyond_memory(diag_text) ? BEYOND_MEMORY : REFUSED, refusal_text());
         return;
     }
     compile_all(&c, "");
@@ -135,13 +135,16 @@ static void take_bounds(void *context, int task, const void *answers) {
         take_answer(tuning, task * AT_ONCE + i, answer ? &answer[i] : NULL);
 }
 
-/* In the order of bounds: once one is above the bar, all are. */
+/* Takes candidates in the order of their bounds, and skips those above their bars. */
 static int next_to_measure(void *context) {
     struct tuning *tuning = context;
     const struct ranking *ranking = &tuning->ranking;
-    if (tuning->next == tuning->total || ranking->answer[ranking->order[tuning->next]].bound > bar_of(ranking))
-        return -1;
-    return ranking->order[tuning->next++];
+    while (tuning->next < tuning->total) {
+        int candidate = ranking->order[tuning->next++];
+        if (ranking->answer[candidate].bound <= bar_of(ranking, candidate))
+            return candidate;
+    }
+    return -1;
 }
 
 static void take_measured_answer(void *context, int task, const void *answer) {
@@ -371,6 +374,7 @@ static void load_machines(struct search_space *space, const struct settings *set
 static void list_schedule_files(struct search_space *space, const struct settings *settings) {
     const char *const *file = settings->file;
     space->nschedules = settings->nfiles;
+    space->named = settings->nfiles > 0;
     if (!settings->nfiles)
         file = shipped_schedules(&space->nschedules);
     space->schedule = NEW(struct schedule_file, space->nschedules);
@@ -386,7 +390,7 @@ static void check_used(const struct script_args *args) {
 
 static void search(struct tuning *tuning) {
     struct ranking *ranking = &tuning->ranking;
-    ranking->answer = NEW(struct answer, tuning->space.n);
+    begin_ranking(ranking);
     ranking->interrupted =
         !run_phase(tuning, "bounds", tuning->space.n,
                    (struct pool){.next = next_to_bound, .work = bound_candidates, .done = take_bounds});
@@ -455,7 +459,7 @@ int cmd_tune(const struct settings *settings) {
     if (settings->json)
         put_tuned_json(&out, ranking, &tuning.improvement);
     else
-        put_tuned(&out, ranking, &tuning.improvement, settings->style.ascii);
+        put_tuned(&out, ranking, &tuning.improvement, (struct tuned_style){settings->all, settings->style.ascii});
     write_file("-", &out);
     if (settings->output)
         (tuning.improvement.script.n ? write_improved : write_winner)(&tuning, settings->output);

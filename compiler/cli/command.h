@@ -24,7 +24,7 @@ struct settings {
     double seconds;         /* to search; 0: not given */
     bool bytes;             /* memory counts in bytes */
     enum objective { LEAST_MAKESPAN, LEAST_SPAN, LEAST_PERIOD } objective;
-    bool sum, ring, transfers, train;
+    bool sum, ring, transfers, train, all;
     int64_t microbatches, warm_up; /* to time, and before them */
     const double *target;          /* NULL: not given */
     const char *tokenizer, *prompt;

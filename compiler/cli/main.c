@@ -148,6 +148,7 @@ static void set_option(struct settings *settings, const struct command *command,
     case '8': settings->runs = number_arg(name, arg, 1); break;
     case 'L': settings->list = true; break;
     case '>': settings->watch = true; break;
+    case '|': settings->all = true; break;
     case 'O': settings->sort = arg; break;
     case 'M': settings->markdown = true; break;
     case 'X': settings->fail_on = arg; break;

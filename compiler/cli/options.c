@@ -61,7 +61,7 @@ const struct command commands[] = {
      "  pianola export-weights checkpoints -o gpt.safetensors\n"
      "  pianola export-weights checkpoints --step 200 --json\n"
      "  pianola export-weights checkpoints --names hf --model schedules/models/llama.lua -D size=SmolLM2-135M "
-     "-D context=8192 -o smol\n",
+     "-o smol\n",
      EXPORT, cmd_export, "folder of checkpoints", false},
     {"tokenize", "FILE ...",
      "text as a model's tokens, for its training: each file is a document, or, if it is lines of JSON, each line, an "
@@ -272,6 +272,7 @@ const struct option_row options[] = {
      "draw again, in a terminal, whenever the script, its model or its cluster changes, and say what that changed; "
      "after an error the last picture stays; Ctrl-C ends it",
      '>', SHOW},
+    {"all", NULL, "print all of the ten best, not only the best of each schedule", '|', TUNE},
     {"sort", "COLUMN", "smallest first: by makespan, bubble, peak_activations, ..., as --json names them", 'O',
      COMPARE},
     {"markdown", NULL, "as Markdown", 'M', COMPARE | DIFF},

@@ -105,6 +105,20 @@ static struct named_file *open_weights(const struct settings *settings, const st
     return file;
 }
 
+/* Dies if the arenas of all ranks are larger than this machine's memory, which the kernel would tell by a kill. */
+static void check_memory(const struct compile *c) {
+    double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), needed = 0;
+    const struct rt_model *model = &c->spec->model->rt;
+    for (int r = 0; r < c->program->workers; r++)
+        needed += (double)(c->program->rank[r].arena + c->program->rank[r].host);
+    if (needed > machine)
+        die("the ranks of this schedule together need %.1f GB of memory, and this machine has %.1f GB; %s, take less",
+            1e-9 * needed, 1e-9 * machine,
+            model->input == INPUT_TOKENS ? format("fewer or shorter rows than %d of %d tokens, -D rows=N -D context=N",
+                                                  model->rows / model->context, model->context)
+                                         : "microbatches of fewer rows, or a smaller model");
+}
+
 enum { MOST_TIMED = 3 };
 
 struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
@@ -146,6 +160,8 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     run.context = &told;
     run.held_out = listener.held_out;
     run.every = settings->every;
+    if (!settings->cuda)
+        check_memory(c);
     run.weights = open_weights(settings, trained.program);
     trained.arena = settings->cuda ? train_on_cuda(&run, settings, &trained.cuda) : host_train(&run);
     if (!trained.arena)

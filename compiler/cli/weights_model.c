@@ -200,7 +200,7 @@ static const char *needed(const struct described *d, const char *key, double x, 
     return format("%s=%.0f", key, x);
 }
 
-enum { MOST_SET = 16 };
+enum { MOST_SET = 17 };
 
 static void check_eps(const struct described *d) {
     if (!((float)d->eps > 0))
@@ -252,7 +252,10 @@ static int set_llama(const struct described *d, const char **set) {
                          d->tied ? "tied=true" : "tied=false"};
     enum { N = sizeof all / sizeof *all };
     memcpy(set, all, sizeof all);
-    return N + set_rarer(d, set + N);
+    int n = N + set_rarer(d, set + N);
+    if (d->positions > 0)
+        set[n++] = needed(d, "context", d->positions, "positions");
+    return n;
 }
 
 static int set_gpt2(const struct described *d, const char **set) {

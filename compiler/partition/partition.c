@@ -13,7 +13,8 @@
  * In a chain few k matter. With c(k) the computation before cut k on the fastest machine, and u a time that some
  * pipeline up to j takes, A(k, m - m') <= u needs c(k) <= (m - m') u, and T(k, j, m') <= u needs c(j) - c(k) <= m' u.
  * The pipeline up to cut j - 1, its last stage one layer longer, gives a u that leaves a few k where work can be
- * divided evenly. */
+ * divided evenly. Of m' > 1 machines the synchronization must not exceed m' u either, which over slow links leaves no k
+ * but those near j. */
 #include "partition.h"
 #include <math.h>
 
@@ -102,12 +103,13 @@ static void try_cut(const struct search *search, struct best *best, struct famil
         *row = (struct best){seconds, k, f.last};
 }
 
-/* In a chain: the first cut with at least this much computation before it. */
-static int cut_at(const struct cuts *cuts, double seconds) {
-    int low = 0, high = cuts->n - 1;
+/* In a chain: the first of n cuts with at least this much before it. before: the computation before each, or the bytes
+ * of weights. */
+static int cut_at(const double *before, int n, double least) {
+    int low = 0, high = n - 1;
     while (low < high) {
         int middle = (low + high) / 2;
-        if (cuts->seconds[middle] < seconds)
+        if (before[middle] < least)
             low = middle + 1;
         else
             high = middle;
@@ -115,21 +117,45 @@ static int cut_at(const struct cuts *cuts, double seconds) {
     return low;
 }
 
+/* The cuts from `first` to before `end`. */
+struct span {
+    int first, end;
+};
+enum { ROUNDING = 1000000 }; /* a part in so many: far more than sums are off */
+
+/* Narrows the cuts to those after which the computation takes no longer than u, a time in which some pipeline does it.
+ */
+static struct span within_compute(const struct search *search, struct family f, struct span span, double u) {
+    const struct cuts *cuts = search->cuts;
+    double most = u * search->fastest, begin = cuts->seconds[f.start], off = cuts->seconds[f.j] / ROUNDING;
+    int from = cut_at(cuts->seconds, cuts->n, cuts->seconds[f.j] - f.last * most - off);
+    int to = cut_at(cuts->seconds, cuts->n, begin + (f.m - f.last) * most + off) + 1;
+    while (to < span.end && cuts->seconds[to] == cuts->seconds[to - 1]) /* layers that take no time */
+        to++;
+    return (struct span){from > span.first ? from : span.first, to < span.end ? to : span.end};
+}
+
+/* Narrows the cuts to those after which the replicas synchronize in u. */
+static struct span within_sync(const struct search *search, struct family f, struct span span, double u) {
+    const double *weights = search->cuts->weights;
+    double each = sync_of(search->machines, search->level, 1, f.last) / f.last; /* seconds per byte */
+    if (each == 0 || span.first >= span.end)
+        return span;
+    double least = weights[f.j] * (1 - 1.0 / ROUNDING) - u / each;
+    if (weights[span.end - 1] < least)
+        return (struct span){span.end, span.end};
+    int from = cut_at(weights, search->cuts->n, least);
+    return (struct span){from > span.first ? from : span.first, span.end};
+}
+
 /* Tries all cuts that may matter; returns how many. */
 static int try_cuts(const struct search *search, struct best *best, struct family f) {
-    enum { ROUNDING = 1000000 }; /* a part in so many: far more than sums of times are off */
     const struct cuts *cuts = search->cuts;
-    int first = f.start + 1, end = f.j;
-    double most = best[(size_t)f.j * (size_t)(search->level.machines + 1) + f.m].seconds * search->fastest;
-    if (!cuts->below && !search->group && !isinf(most)) {
-        double begin = cuts->seconds[f.start], off = cuts->seconds[f.j] / ROUNDING;
-        int from = cut_at(cuts, cuts->seconds[f.j] - f.last * most - off);
-        int to = cut_at(cuts, begin + (f.m - f.last) * most + off) + 1;
-        while (to < end && cuts->seconds[to] == cuts->seconds[to - 1]) /* layers that take no time */
-            to++;
-        first = from > first ? from : first;
-        end = to < end ? to : end;
-    }
+    struct span span = {f.start + 1, f.j};
+    double u = best[(size_t)f.j * (size_t)(search->level.machines + 1) + f.m].seconds;
+    if (!cuts->below && !search->group && !isinf(u))
+        span = within_sync(search, f, within_compute(search, f, span, u), u);
+    int first = span.first, end = span.end;
     for (int k = first; k < end; k++)
         if (is_below(cuts, f.start, k) && is_below(cuts, k, f.j))
             try_cut(search, best, f, k);

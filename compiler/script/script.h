@@ -53,6 +53,7 @@ struct script {
     /* The error that ends the load: the first one recorded stays, whatever the script catches. */
     const char *error;
     int error_line, error_col; /* line 0: not in the script, but on the command line, say */
+    bool broken;               /* Lua itself found the error: bad syntax, or an index of nil, say */
 
     /* Lua's memory, and the last refused request: see heap() */
     size_t bytes, most;

@@ -225,10 +225,19 @@ static int column_of(const struct script *script, int line, const char *message)
     return 0;
 }
 
+/* Whether Lua code, or a wrong argument, raised the error that the message handler sees. */
+static bool is_fault(lua_State *L) {
+    lua_Debug ar;
+    if (lua_type(L, 1) != LUA_TSTRING || !lua_getstack(L, 1, &ar) || !lua_getinfo(L, "S", &ar))
+        return false;
+    return *ar.what != 'C' || strstr(lua_tostring(L, 1), "bad argument #");
+}
+
 int on_error(lua_State *L) {
     struct script *script = script_of(L);
     if (script->error)
         return 1;
+    script->broken |= is_fault(L);
     int line = script_line(L);
     const char *message;
     if (lua_type(L, 1) == LUA_TSTRING) {

@@ -493,7 +493,7 @@ static void read_stages(struct builder *builder, int list, int n) {
     }
     if (builder->sp->stages == 0)
         field_fail(L, builder->t.line, "layers",
-                   "a model whose layers are stages is cut already; to partition it, give its layers without stages");
+                   "a model whose layers are stages is cut already; to partition or tune it, give its layers without stages");
     if (n != builder->sp->stages)
         field_fail(L, builder->t.line, "layers", "the model has %d stages, but the schedule has stages = %d", n,
                    builder->sp->stages);

@@ -325,8 +325,10 @@ static int protected_run(lua_State *L) {
     charge(script, cost_of_text(script->src, script->size));
     if (script_ended(script))
         script_fail(L, 1, 0, "the script is too long, or has too many branches, to be read");
-    if (luaL_loadbufferx(L, script->src, script->size, chunk, "t"))
+    if (luaL_loadbufferx(L, script->src, script->size, chunk, "t")) {
+        script->broken = true;
         lua_error(L);
+    }
     lua_insert(L, -2);
     if (!lua_setupvalue(L, -2, 1))
         lua_pop(L, 1);
@@ -337,6 +339,8 @@ static int protected_run(lua_State *L) {
     run->extract(script, run->data);
     return 0;
 }
+
+bool script_broken;
 
 void sandbox_run(struct script *script, void (*extract)(struct script *script, void *data), void *data) {
     struct run run = {.S = script, .extract = extract, .data = data};
@@ -362,6 +366,7 @@ void sandbox_run(struct script *script, void (*extract)(struct script *script, v
     script->L = NULL;
     lua_sethook(L, NULL, 0, 0);
     lua_close(L);
+    script_broken = script->broken;
     if (script->error && script->error_line > 0)
         die_at(script->file, script->src, script->error_line, script->error_col, "%s", script->error);
     if (script->error)

@@ -8,6 +8,9 @@ struct spec *script_load(const struct script_args *args);
 /* The model and, if there is one, the cluster alone, under a schedule of their own: a stage per unit of the model, a
  * layer or a residual block, all on rank 0 of `workers`, one microbatch after the other. args->schedule is not used. */
 struct spec *script_units(const struct script_args *args, int workers, int batches);
+/* Whether the script that ended last did so by an error that Lua itself found, such as bad syntax or an index of nil,
+ * and neither by its own error() nor by a check of ours. */
+extern bool script_broken;
 const char *script_name(const char *path); /* as used in outputs: 1f1b for schedules/1f1b.lua */
 void script_names(struct text *out);       /* script_names.c: lists every name and field that scripts can use */
 #endif

@@ -81,12 +81,29 @@ static struct script_args sequence_args(const struct search_space *space, const 
     return args_of_script(space, winner, false, t.s); /* the list has the recomputations */
 }
 
+/* Why a list of the jobs on their ranks would be another schedule; NULL: it would not. */
+static const char *unlike_its_list(const struct spec *sp) {
+    if (sp->update)
+        return "its updates are within the step";
+    if (sp->offload)
+        return "it offloads tensors";
+    if (sp->names.member)
+        return "teams of ranks share its stages, and the search moves jobs of single ranks";
+    if (sp->pred)
+        return "its script says itself what its jobs wait for";
+    for (int32_t j = 0; j < sp->njobs; j++)
+        if (sp->job[j].home != sp->job[job_at(sp, sp->job[j].s, 0, OP_F)].home)
+            return "it replicates the weights of its stages";
+    return NULL;
+}
+
 static const char *search_orders(const struct search_space *space, const struct candidate *winner, double value,
                                  struct judgement judgement, uint64_t seed, struct improvement *got) {
     struct script_args own = args_of(space, winner);
     struct loaded loaded = load(&own);
-    if (loaded.sp->update || loaded.sp->offload)
-        return loaded.sp->update ? "its updates are within the step" : "it offloads tensors";
+    const char *why = unlike_its_list(loaded.sp);
+    if (why)
+        return why;
     struct script_args args = sequence_args(space, winner, &loaded);
     loaded = load(&args);
     got->before = got->after = judge_order(loaded.sp, loaded.st, loaded.graph, loaded.lists, judgement, NULL);
@@ -126,7 +143,7 @@ struct improvement improve_winner(const struct search_space *space, const struct
     if (setjmp(trap) == 0)
         got.why = search_orders(space, winner, value, judgement, seed, &got);
     else
-        got.why = error_text();
+        got.why = "a list of its jobs does not compile";
     diag_trap = NULL;
     *diag_text = 0;
     return got;

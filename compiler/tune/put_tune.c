@@ -67,12 +67,11 @@ static int by_key(const void *x, const void *y) {
 
 /* As count_outcomes counts them; returns how many kinds there are. */
 static int list_refusals(const struct ranking *ranking, struct refusal **list) {
-    double bar = bar_of(ranking);
     struct refusal *all = NEW(struct refusal, ranking->space->n);
     int n = 0, kinds = 0;
     for (int i = 0; i < ranking->space->n; i++) {
         const struct answer *answer = &ranking->answer[i];
-        if (answer->outcome == REFUSED && answer->bound <= bar)
+        if (answer->outcome == REFUSED && answer->bound <= bar_of(ranking, i))
             all[n++] = (struct refusal){answer->why, without_numbers(answer->why), 1};
     }
     sort(all, (size_t)n, sizeof *all, by_key);
@@ -92,30 +91,39 @@ static double per_second(const struct answer *answer, int64_t rows) {
     return (double)rows * (answer->context ? answer->context : 1) / answer->makespan;
 }
 
-static void put_best(struct text *out, const struct ranking *ranking, bool ascii) {
+/* One candidate: its figures, why it is slower than the first, and the command that shows it. */
+static void put_row(struct text *out, const struct ranking *ranking, int place, int candidate,
+                    const struct measure *measure) {
     const struct search_space *space = ranking->space;
-    const struct answer *first = &ranking->answer[ranking->best[0]];
-    struct measure measure = measure_of(first->makespan, "s", ascii);
+    int best = ranking->best[0];
+    const struct answer *first = &ranking->answer[best], *answer = &ranking->answer[candidate];
     char time[32], bytes[32];
-    bool noisy = space->judgement.level > 0;
+    put(out, "%2d  %11s  ", place, time_text(answer->makespan, measure, time));
+    if (space->judgement.level > 0) {
+        put(out, "%7s  ", time_text(answer->mean, measure, time));
+        put(out, "%7s  ", time_text(answer->p95, measure, time));
+    }
+    put(out, "%12.0f  %10s  %5.1f %%  %s\n", per_second(answer, space->step_rows),
+        bytes_text((double)answer->peak, bytes), 100 * answer->share[SHARE_BUBBLE], exposed_text(answer));
+    if (candidate != best)
+        put(out, "    %+.1f %%: %s\n", 100 * (rank_value(ranking, candidate) / rank_value(ranking, best) - 1),
+            reason(first, answer));
+    put(out, "    pianola show %s\n", options_of(space, &space->candidate[candidate]));
+}
+
+static void put_best(struct text *out, const struct ranking *ranking, struct tuned_style style) {
+    const struct answer *first = &ranking->answer[ranking->best[0]];
+    struct measure measure = measure_of(first->makespan, "s", style.ascii);
+    bool noisy = ranking->space->judgement.level > 0;
+    int list[2 * BEST], n = list_ranked(ranking, style.all, list), others = list_ranked(ranking, true, list) - n;
     put(out, "    %7s %3s  %s%12s  %10s  %7s  %s\n", "time", measure.name, noisy ? "   mean      p95  " : "",
         first->context ? "tokens/s" : "rows/s", "memory", "bubble", "exposed");
-    for (int i = 0; i < ranking->nbest; i++) {
-        const struct answer *answer = &ranking->answer[ranking->best[i]];
-        const struct candidate *candidate = &space->candidate[ranking->best[i]];
-        put(out, "%2d  %11s  ", i + 1, time_text(answer->makespan, &measure, time));
-        if (noisy) {
-            put(out, "%7s  ", time_text(answer->mean, &measure, time));
-            put(out, "%7s  ", time_text(answer->p95, &measure, time));
-        }
-        put(out, "%12.0f  %10s  %5.1f %%  %s\n", per_second(answer, space->step_rows),
-            bytes_text((double)answer->peak, bytes), 100 * answer->share[SHARE_BUBBLE], exposed_text(answer));
-        if (i > 0)
-            put(out, "    %+.1f %%: %s\n",
-                100 * (rank_value(ranking, ranking->best[i]) / rank_value(ranking, ranking->best[0]) - 1),
-                reason(first, answer));
-        put(out, "    pianola show %s\n", options_of(space, candidate));
-    }
+    list_ranked(ranking, style.all, list);
+    for (int i = 0; i < n; i++)
+        put_row(out, ranking, i + 1, list[i], &measure);
+    if (others > 0)
+        put(out, "the best of each schedule; --all prints %d more variants of them, which are among the %d best\n",
+            others, ranking->nbest);
 }
 
 void put_refusals(struct text *out, const struct ranking *ranking) {
@@ -157,13 +165,14 @@ static void put_improvement(struct text *out, const struct ranking *ranking, con
         put_word(out, "none is better\n");
 }
 
-void put_tuned(struct text *out, const struct ranking *ranking, const struct improvement *improvement, bool ascii) {
+void put_tuned(struct text *out, const struct ranking *ranking, const struct improvement *improvement,
+               struct tuned_style style) {
     const struct search_space *space = ranking->space;
     int context = ranking->answer[ranking->best[0]].context;
     put(out, "%s on %d ranks, %lld rows a step%s\n\n", script_name(space->args->model), space->workers,
         (long long)space->step_rows, context ? format(", %d tokens a row", context) : "");
-    put_best(out, ranking, ascii);
-    put_improvement(out, ranking, improvement, ascii);
+    put_best(out, ranking, style);
+    put_improvement(out, ranking, improvement, style.ascii);
     put_counts(out, ranking);
 }
 
@@ -171,10 +180,11 @@ void put_tuned(struct text *out, const struct ranking *ranking, const struct imp
 
 static void put_candidate_json(struct text *out, const struct ranking *ranking, int i) {
     const struct search_space *space = ranking->space;
-    const struct answer *answer = &ranking->answer[ranking->best[i]];
-    const struct candidate *candidate = &space->candidate[ranking->best[i]];
+    const struct answer *answer = &ranking->answer[i];
+    const struct candidate *candidate = &space->candidate[i];
     char a[32], b[32];
-    put(out, "%s\n    {\"schedule\": %s", i ? "," : "", quoted(space->schedule[candidate->schedule].name));
+    put(out, "\n    {\"schedule\": %s", quoted(space->schedule[candidate->schedule].name));
+    put(out, ", \"best_of_schedule\": %s", is_fastest(ranking, i) ? "true" : "false");
     put(out, ", \"batches\": %lld, \"rows\": %lld, \"recompute\": %s", (long long)candidate->batches,
         (long long)candidate->rows, candidate->recompute ? "true" : "false");
     put(out, ", \"makespan\": %s, \"lower_bound\": %s", number(answer->makespan, a), number(answer->bound, b));
@@ -185,7 +195,8 @@ static void put_candidate_json(struct text *out, const struct ranking *ranking, 
     put_word(out, ", \"shares\": {");
     for (int k = 0; k < NSHARES; k++)
         put(out, "%s\"%s\": %s", k ? ", " : "", share_name[k], number(answer->share[k], a));
-    put(out, "}, \"why\": %s", i ? quoted(reason(&ranking->answer[ranking->best[0]], answer)) : "null");
+    put(out, "}, \"why\": %s",
+        i == ranking->best[0] ? "null" : quoted(reason(&ranking->answer[ranking->best[0]], answer)));
     put(out, ", \"options\": %s}", quoted(options_of(space, candidate)));
 }
 
@@ -203,11 +214,13 @@ static void put_improvement_json(struct text *out, const struct improvement *imp
 void put_tuned_json(struct text *out, const struct ranking *ranking, const struct improvement *improvement) {
     const struct search_space *space = ranking->space;
     struct refusal *refusal;
-    int kinds = list_refusals(ranking, &refusal);
+    int kinds = list_refusals(ranking, &refusal), list[2 * BEST], n = list_ranked(ranking, true, list);
     put(out, "{\n  \"schema\": 1,\n  \"workers\": %d,\n  \"rows\": %lld,\n  \"best\": [", space->workers,
         (long long)space->step_rows);
-    for (int i = 0; i < ranking->nbest; i++)
-        put_candidate_json(out, ranking, i);
+    for (int i = 0; i < n; i++) {
+        put_word(out, i ? "," : "");
+        put_candidate_json(out, ranking, list[i]);
+    }
     put_word(out, "\n  ],\n  \"improved\": ");
     put_improvement_json(out, improvement);
     put(out, ",\n  \"candidates\": %d,\n  \"simulated\": %d,\n  \"slower\": %d,\n", space->n, ranking->simulated,

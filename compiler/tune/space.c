@@ -10,6 +10,7 @@
  * A parameter that the user sets with -D is not varied. What a script or the compiler refuses is no error here: it is
  * counted. */
 #include "tune.h"
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,13 +34,19 @@ bool has_param(const char *params, const char *key) {
 
 /* ---- the schedules ---- */
 
-/* An error's first line, without where it is. */
-const char *error_text(void) {
-    const char *from = diag_text, *mark = strstr(diag_text, "error: ");
-    size_t line = strcspn(diag_text, "\n");
-    if (mark && mark < diag_text + line)
-        from = mark + strlen("error: ");
-    return format("%.*s", (int)strcspn(from, "\n"), from);
+/* Names the line where the script itself is at fault. */
+const char *refusal_text(void) {
+    size_t end = strcspn(diag_text, "\n");
+    const char *text = diag_text, *mark = strstr(diag_text, "error: ");
+    if (mark && mark < diag_text + end)
+        text = mark + strlen("error: ");
+    const char *why = format("%.*s", (int)strcspn(text, "\n"), text), *line = mark ? mark - 2 : diag_text;
+    while (line > diag_text && isdigit((unsigned char)line[-1]))
+        line--;
+    if (!script_broken || line == diag_text)
+        return why;
+    const char *file = format("%.*s", (int)(line - 1 - diag_text), diag_text);
+    return format("%s fails at its line %d: %s", script_name(file), atoi(line), why);
 }
 
 static void describe_schedule(const struct search_space *space, struct schedule_file *file) {
@@ -58,8 +65,12 @@ static void describe_schedule(const struct search_space *space, struct schedule_
                     : !has_param(sp->params, "workers") || !has_param(sp->params, "batches")
                         ? "it has no parameters workers and batches"
                         : NULL;
-    } else
-        file->why = error_text();
+    } else {
+        diag_trap = NULL;
+        if (space->named && (script_broken || space->nschedules == 1))
+            die_again();
+        file->why = refusal_text();
+    }
     diag_trap = NULL;
     *diag_text = 0;
 }

@@ -10,8 +10,7 @@
  *   put_tune.c the answer, for people and as JSON
  *
  * What is printed does not depend on the number of cores, nor on which child is done first: a candidate is left out
- * only if its bound is above the tenth best makespan, and whatever was simulated beyond that in the end is not
- * counted. */
+ * only if its bound is above its bar (ranking.c), and whatever was simulated beyond that in the end is not counted. */
 #ifndef PIANOLA_TUNE_H
 #define PIANOLA_TUNE_H
 #include "optimal/local.h"
@@ -44,6 +43,7 @@ struct search_space {
     int64_t step_rows, rows; /* of a step; of a microbatch, by the model's default */
     bool vary_rows;          /* the model has a parameter `rows`, and the user did not fix it */
     struct judgement judgement;
+    bool named; /* the user named the schedules */
     struct schedule_file *schedule;
     int nschedules;
     struct candidate *candidate;
@@ -62,7 +62,8 @@ struct script_args args_of_script(const struct search_space *space, const struct
 const char *options_of(const struct search_space *space, const struct candidate *candidate);
 const char *options_of_file(const struct search_space *space, const struct candidate *candidate, const char *file);
 bool has_param(const char *params, const char *key); /* of "workers=8 batches=8" */
-const char *error_text(void);                        /* of the error that was trapped */
+/* Returns why a candidate does not compile, from the error that was trapped: one sentence, without where it is. */
+const char *refusal_text(void);
 
 /* ---- bound.c ---- */
 
@@ -112,17 +113,27 @@ struct ranking {
     int32_t *order;        /* those that are simulated at all, by their bounds */
     int n;
     int best[BEST], nbest;                  /* the fastest, each unlike the others */
+    int *fastest;                           /* per schedule: its fastest candidate; -1: none was simulated yet */
+    int leader[BEST], nleaders;             /* the fastest of these */
     int simulated, slower, beyond, refused; /* slower: by the bound */
     bool interrupted;
 };
+/* Makes room for the answers, and ranks none. */
+void begin_ranking(struct ranking *ranking);
 /* Orders candidates that may be simulated by their bounds. */
 void order_by_bound(struct ranking *ranking);
 /* Adds a measured candidate. */
 void rank_answer(struct ranking *ranking, int candidate);
-/* By which candidates are ranked: the makespan, or with noise, the p95. */
+/* The figure that candidates are ranked by: the makespan, or with noise, the p95. */
 double rank_value(const struct ranking *ranking, int candidate);
-/* The value that a candidate must reach to be among the best; infinite while there are fewer. */
-double bar_of(const struct ranking *ranking);
+/* The value that a candidate must reach to be among the best, or its schedule's fastest among the leaders; infinite
+ * while there are fewer. It never rises. */
+double bar_of(const struct ranking *ranking, int candidate);
+/* Whether no other candidate of its schedule is before it. */
+bool is_fastest(const struct ranking *ranking, int candidate);
+/* Lists the candidates to print, in order: the leaders, and if all, also the best of the others. Leaves out those that
+ * are alike one that is listed. Returns how many. */
+int list_ranked(const struct ranking *ranking, bool all, int list[2 * BEST]);
 /* Counts what became of the candidates. */
 void count_outcomes(struct ranking *ranking);
 
@@ -159,7 +170,12 @@ const char *without_picture(const char *src);
 
 /* ---- put_tune.c ---- */
 
-void put_tuned(struct text *out, const struct ranking *ranking, const struct improvement *improvement, bool ascii);
+struct tuned_style {
+    bool all; /* print every variant among the ten best, not only each schedule's best */
+    bool ascii;
+};
+void put_tuned(struct text *out, const struct ranking *ranking, const struct improvement *improvement,
+               struct tuned_style style);
 void put_refusals(struct text *out, const struct ranking *ranking); /* and which schedules are not tried, and why */
 void put_tuned_json(struct text *out, const struct ranking *ranking, const struct improvement *improvement);
 #endif

@@ -7,23 +7,24 @@
 -- its embedding. rope_factor and the three behind it: how rope is scaled.
 -- parallel: how a team divides the model: "tensor"; "sequence", which also divides what lies between by rows; or all of it
 -- by rows, for which attention exchanges keys and values ("context") or heads ("ulysses").
--- size: "", the numbers below; or a published model's. Its weights are read by `pianola run --weights`.
+-- size: "", the numbers below; or a published model's, with its context: the positions that it has learned, which are many
+-- (-D context=N for fewer); of Qwen2.5 those of the Instruct models. Its weights are read by `pianola run --weights`.
 local sizes = {   -- layers, width, heads, heads of keys and values, inner, vocab, base of rope, tied
-  ["SmolLM2-135M"] = { 30, 576, 9, 3, 1536, 49152, 100000, true },
-  ["SmolLM2-360M"] = { 32, 960, 15, 5, 2560, 49152, 100000, true },
-  ["SmolLM2-1.7B"] = { 24, 2048, 32, 32, 8192, 49152, 130000, true },
-  ["Llama-2-7B"] = { 32, 4096, 32, 32, 11008, 32000, 10000, false },
-  ["Llama-3-8B"] = { 32, 4096, 32, 8, 14336, 128256, 500000, false },
-  ["Llama-3.2-1B"] = { 16, 2048, 32, 8, 8192, 128256, 500000, true, scaled = 32 },
-  ["Llama-3.2-3B"] = { 28, 3072, 24, 8, 8192, 128256, 500000, true, scaled = 32 },
-  ["Qwen2.5-0.5B"] = { 24, 896, 14, 2, 4864, 151936, 1000000, true, bias = true, eps = 1e-6 },
-  ["Qwen2.5-1.5B"] = { 28, 1536, 12, 2, 8960, 151936, 1000000, true, bias = true, eps = 1e-6 },
-  ["Qwen2.5-3B"] = { 36, 2048, 16, 2, 11008, 151936, 1000000, true, bias = true, eps = 1e-6 },
-  ["Qwen2.5-7B"] = { 28, 3584, 28, 4, 18944, 152064, 1000000, false, bias = true, eps = 1e-6 },
-  ["Qwen3-0.6B"] = { 28, 1024, 16, 8, 3072, 151936, 1000000, true, qk_norm = true, dim = 128, eps = 1e-6 },
-  ["Qwen3-1.7B"] = { 28, 2048, 16, 8, 6144, 151936, 1000000, true, qk_norm = true, dim = 128, eps = 1e-6 },
-  ["Qwen3-4B"] = { 36, 2560, 32, 8, 9728, 151936, 1000000, true, qk_norm = true, dim = 128, eps = 1e-6 },
-  ["Qwen3-8B"] = { 36, 4096, 32, 8, 12288, 151936, 1000000, false, qk_norm = true, dim = 128, eps = 1e-6 },
+  ["SmolLM2-135M"] = { 30, 576, 9, 3, 1536, 49152, 100000, true, context = 8192 },
+  ["SmolLM2-360M"] = { 32, 960, 15, 5, 2560, 49152, 100000, true, context = 8192 },
+  ["SmolLM2-1.7B"] = { 24, 2048, 32, 32, 8192, 49152, 130000, true, context = 8192 },
+  ["Llama-2-7B"] = { 32, 4096, 32, 32, 11008, 32000, 10000, false, context = 4096 },
+  ["Llama-3-8B"] = { 32, 4096, 32, 8, 14336, 128256, 500000, false, context = 8192 },
+  ["Llama-3.2-1B"] = { 16, 2048, 32, 8, 8192, 128256, 500000, true, scaled = 32, context = 131072 },
+  ["Llama-3.2-3B"] = { 28, 3072, 24, 8, 8192, 128256, 500000, true, scaled = 32, context = 131072 },
+  ["Qwen2.5-0.5B"] = { 24, 896, 14, 2, 4864, 151936, 1000000, true, bias = true, eps = 1e-6, context = 32768 },
+  ["Qwen2.5-1.5B"] = { 28, 1536, 12, 2, 8960, 151936, 1000000, true, bias = true, eps = 1e-6, context = 32768 },
+  ["Qwen2.5-3B"] = { 36, 2048, 16, 2, 11008, 151936, 1000000, true, bias = true, eps = 1e-6, context = 32768 },
+  ["Qwen2.5-7B"] = { 28, 3584, 28, 4, 18944, 152064, 1000000, false, bias = true, eps = 1e-6, context = 32768 },
+  ["Qwen3-0.6B"] = { 28, 1024, 16, 8, 3072, 151936, 1000000, true, qk_norm = true, dim = 128, eps = 1e-6, context = 40960 },
+  ["Qwen3-1.7B"] = { 28, 2048, 16, 8, 6144, 151936, 1000000, true, qk_norm = true, dim = 128, eps = 1e-6, context = 40960 },
+  ["Qwen3-4B"] = { 36, 2560, 32, 8, 9728, 151936, 1000000, true, qk_norm = true, dim = 128, eps = 1e-6, context = 40960 },
+  ["Qwen3-8B"] = { 36, 4096, 32, 8, 12288, 151936, 1000000, false, qk_norm = true, dim = 128, eps = 1e-6, context = 40960 },
 }
 local size = params { size = "" }.size
 local s = size == "" and { 4, 64, 4, 2, 0, 256, 10000, false } or sizes[size] or error("size = " .. size .. ": see llama.lua")
@@ -31,7 +32,7 @@ local p = params {
   layers = s[1], width = s[2], heads = s[3], kv_heads = s[4], inner = s[5], vocab = s[6], rope = s[7], tied = s[8],
   dim = s.dim or 0, bias = s.bias or false, qk_norm = s.qk_norm or false, eps = s.eps or 1e-5, rope_factor = s.scaled or 0.0,
   rope_low = s.scaled and 1.0 or 0.0, rope_high = s.scaled and 4.0 or 0.0, rope_context = s.scaled and 8192 or 0,
-  context = 64, rows = 4, lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0, post_validation = false,
+  context = s.context or 64, rows = 4, lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0, post_validation = false,
   dropout = 0.0, scale = 0.0, gate = "silu",
   precision = "fp32", parallel = "tensor",
 }

@@ -204,6 +204,24 @@ Qwen3-1.7B 1720574976
 Qwen3-4B 4022468096
 Qwen3-8B 8190735360
 EOF
+# And rows as long as they have learned, unless -D says otherwise.
+while read -r size context options; do
+    # shellcheck disable=SC2086 # options are several words
+    expect "$size $options: context" "llama on 1 ranks, 1 rows a step, $context tokens a row" "$("$PIANOLA" tune schedules/1f1b.lua --memory 1e18 \
+        --model schedules/models/llama.lua --cluster schedules/clusters/nodes.lua --workers 1 --rows 1 -D size="$size" $options 2>&1 | head -n 1)"
+done <<'EOF'
+SmolLM2-135M 8192
+Llama-2-7B 4096
+Llama-2-7B 512 -D context=512
+Llama-3-8B 8192
+Llama-3.2-1B 131072
+Qwen2.5-0.5B 32768
+Qwen3-0.6B 40960
+EOF
+expect "run says how long rows are" "pianola: microbatches of 2 rows of 16 tokens" "$("$PIANOLA" run schedules/serial.lua -D batches=1 \
+    --model schedules/models/llama.lua -D layers=1 -D rows=2 -D context=16 --steps 1 2>&1 >/dev/null | grep microbatches)"
+expect "more memory than the machine has" 1 "$("$PIANOLA" run schedules/serial.lua -D batches=1 --model schedules/models/llama.lua -D layers=64 \
+    -D width=65536 -D heads=64 -D kv_heads=64 --steps 1 2>&1 | grep -cE '^pianola: error: the ranks of this schedule together need [0-9.]+ GB of memory, and this machine has [0-9.]+ GB; fewer or shorter rows than 4 of 64 tokens, -D rows=N -D context=N, take less$')"
 
 out=$("$PIANOLA" export-weights "$room/llama.saved" --names hf "${small[@]}" -D inner=96 -D rows=1 -D context=2048 --tokenizer "$room/tokenizer.json" -o "$room/longer" 2>&1)
 expect "export: the positions that it has learned" "  \"max_position_embeddings\": 2048, $room/longer/config.json says max_position_embeddings = 2048" \

@@ -96,6 +96,6 @@ fails "no folder" "pianola: error: $room/none/x.lua: No such file or directory" 
 fails "no microbatches" "pianola: error: --microbatches 0: expected a whole number of at least 1" $gpt --microbatches 0
 fails "too many" "pianola: error: --microbatches: at most 100000 microbatches" $gpt --microbatches 100001
 fails "bf16 on a CPU" "pianola: error: schedules/models/gpt.lua: precision = \"bf16\" runs on GPUs only; train with --device cuda, or set precision = \"fp32\"" $gpt -D precision=bf16
-fails "a graph of stages" "schedules/models/legs.lua:21: error: a model whose layers are stages is cut already; to partition it, give its layers without stages" --model schedules/models/legs.lua
+fails "a graph of stages" "schedules/models/legs.lua:21: error: a model whose layers are stages is cut already; to partition or tune it, give its layers without stages" --model schedules/models/legs.lua
 fails "an unknown parameter" "pianola: error: -D widht=3: no script has a parameter 'widht'; did you mean 'width'?" $gpt -D widht=3
 finish

@@ -54,7 +54,7 @@ train serial serial 1 -D stages=8 | tee -a "$room/bits"
 [ "$(sed 's/.*weights //' "$room/bits" | sort -u | wc -l)" = 1 ] || { echo "the weights differ" >&2; exit 1; }
 echo "the same weights, bit for bit"
 
-"$pianola" export-weights "$room/zbv.saved" --names hf "${script[@]}" -D context=8192 -o "$room/hf" # as many positions as it had learned
+"$pianola" export-weights "$room/zbv.saved" --names hf "${script[@]}" -o "$room/hf"
 after=$(loss "$room/hf/model.safetensors")
 say "after: loss $after on the text held out; and it writes on from '$prompt'"
 printf '%s%s\n' "$prompt" "$(answer "$room/hf/model.safetensors")"

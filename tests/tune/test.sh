@@ -111,6 +111,25 @@ options=$(sed 's/.*pianola show //' <<<"$nothing")
 expect "what is named fits" 0 "$("$PIANOLA" show $options >/dev/null 2>&1; echo $?)"
 expect "with that memory something fits" "" "$(tune "${some[@]}" --memory "${need:-0}" | grep error)"
 
+# ---- the best of each schedule ----
+
+# Each schedule's best is what a search of that schedule alone finds first; without --all there is nothing else. GPipe's best is
+# alike 1F1B's, so it is listed with that.
+tune --json "${some[@]}" >"$room/families"
+for schedule in "${few[@]:0:3}"; do
+    name=$(basename "$schedule" .lua)
+    expect "the best of $name" "$(best makespan "$schedule" "${some[@]:4}" | head -n 1)" \
+        "$(sed -nE "s/.*\"schedule\": \"$name\", \"best_of_schedule\": true,.*\"makespan\": ([^,]*), .*/\1/p" "$room/families")"
+done
+rows() { sed -nE 's/^    pianola show schedules\/([a-z0-9_]*)\.lua.*/\1/p'; }
+tune "${some[@]}" >"$room/brief"
+expect "each schedule once" "1f1b 1f1b_ddp 1f1b_fsdp" "$(rows <"$room/brief" | sort | paste -sd' ')"
+expect "where the others are" "the best of each schedule; --all prints 8 more variants of them, which are among the 10 best" \
+    "$(grep -- --all "$room/brief")"
+tune "${some[@]}" --all >"$room/whole"
+expect "--all: as JSON" "$(sed -nE 's/.*"schedule": "([^"]*)", "best_of_schedule.*/\1/p' "$room/families")" "$(rows <"$room/whole")"
+expect "--all: nothing is left to print" 0 "$(grep -c -- --all "$room/whole")"
+
 # ---- the same bytes, whatever runs it ----
 
 for format in "" --json; do
@@ -124,7 +143,7 @@ done
 # ---- every command line that is printed ----
 
 tune "${some[@]}" --json | sed -nE 's/.*"makespan": ([^,]*), .*"options": "([^"]*)".*/\1 \2/p' >"$room/lines"
-expect "ten command lines" 10 "$(wc -l <"$room/lines")"
+expect "ten command lines, and one of a schedule that is not among the ten" 11 "$(wc -l <"$room/lines")"
 while read -r makespan line; do
     # shellcheck disable=SC2086
     expect "$line" "$makespan" "$(figure makespan $line)"
@@ -234,6 +253,31 @@ sed 's/^  order = /  tune = { chnks = { 2 } }, order = /;s/^  n = /  tune = { ch
 expect "tune names no parameter" yes "$("$PIANOLA" check "$room/wrong.lua" 2>&1 | grep -q "tune names \"chnks\", which is no parameter of this script" && echo yes)"
 expect "what is not tried is named" "  not tried: asp: its updates are within the step: it trains otherwise" \
     "$(tune $S/1f1b.lua $S/asp.lua "${integers[@]}" "${links[@]}" --workers 2 --rows 2 | grep asp)"
+
+# ---- reasons are sentences of the schedules, not of the compiler's parser ----
+
+# A rank of half the speed: its step is no shorter than that of the same work on 3.5 ranks, and much shorter than that of four
+# equal shares. The best has teams of ranks there, whose jobs no list can say.
+unequal=(--model schedules/models/gpt.lua --cluster schedules/clusters/unequal.lua -D flops=1e12 --workers 4 --rows 16)
+tune "${unequal[@]}" >"$room/unequal"
+expect "no file and line, and no word of sequences" "" "$(grep -E '\.lua:[0-9]|sequence\[' "$room/unequal")"
+expect "teams: no local search" "local search over orders of the first: not tried: teams of ranks share its stages, and the search moves jobs of single ranks" \
+    "$(grep '^local search' "$room/unequal")"
+slower=$(best makespan $S/terapipe.lua $S/1f1b.lua "${unequal[@]}" | head -n 1)
+equal=$(best makespan $S/terapipe.lua $S/1f1b.lua "${unequal[@]}" -D speed=1 | head -n 1)
+expect "half the speed of one rank: 8/7 of the time at least, 3/2 at most" yes \
+    "$(awk -v a="$equal" -v b="$slower" 'BEGIN { print (b >= a * 8 / 7 && b < a * 3 / 2 ? "yes" : b " " a) }')"
+printf '%s\n' 'local p = params { workers = 4, batches = 8 }' 'return schedule {' \
+    '  workers = p.workers, stages = p.workers batches = p.batches,' '}' >"$room/syntax.lua"
+expect "a syntax error ends it" "$room/syntax.lua:3: error: '}' expected (to close '{' at line 2) near 'batches'
+    3 |   workers = p.workers, stages = p.workers batches = p.batches," \
+    "$(tune "$room/syntax.lua" $S/1f1b.lua "${integers[@]}" "${links[@]}" --workers 2 --rows 2 | head -n 2)"
+# A script that fails with some of its parameters only is refused with these.
+printf '%s\n' 'local p = params { workers = 4, batches = 8 }' 'local t = p.batches > 1 and { p.workers } or nil' 'return schedule {' \
+    '  workers = p.workers, stages = p.workers, batches = p.batches,' '  w = function(s, b, d) return t[1] and s, s end, n = backward_first,' \
+    '}' >"$room/some.lua"
+expect "a script that fails sometimes" "  refused 2: some fails at its line 5: attempt to index a nil value (upvalue 't'), in w() for 0F0" \
+    "$(tune "$room/some.lua" "${integers[@]}" "${links[@]}" --workers 2 --rows 2 -D tensor=1 | grep refused.*some)"
 
 expect "the head says how long rows are" "gpt on 2 ranks, 8 rows a step, 64 tokens a row" "$(tune $S/1f1b.lua "${gpt[@]}" "${links[@]}" --workers 2 --rows 8 | head -n 1)"
 expect "rows that are no sequences have no tokens" "integers on 2 ranks, 8 rows a step" "$(tune $S/1f1b.lua "${integers[@]}" "${links[@]}" --workers 2 --rows 8 | head -n 1)"
