@@ -4,6 +4,8 @@
  *     program 1f1b workers 4 stages 4 batches 8        plus `tied 3` if stages 0 and 3 share a token table: set 4
  *     team 0 of 2: F sum sum, B sum sum                    one line per stage with a team: its size, and what the
  *                                                          parts of its jobs exchange
+ *     parts B 0.1: 4096-8256 - 0-4096                      if a B or W runs in parts: the bytes of the stage's gradient
+ *                                                          that each part contributes, the last one's end excluded
  *     updates 1 1 1 3                                      if updates are jobs: microbatches of each, per stage
  *     period 4 times 10                                    if a part repeats: microbatches, and how often
  *     homes 2 zero 1: 0 1, 2 3                             one line per set, if any is sharded or has zero > 0: set 2
@@ -191,6 +193,24 @@ static void put_bare(struct text *t, const struct program *p) {
     put_word(t, "\n");
 }
 
+/* What each part of a backward contributes to the gradient of its stage. */
+static void put_ranges(struct text *t, const struct program *p, int s, int d) {
+    const struct ranges *ranges = &p->contributed[(int64_t)s * NDIRS + d];
+    if (!ranges->n)
+        return;
+    put(t, "parts %s ", op_name[d]);
+    put_stage(t, &p->names, s);
+    for (int i = 0; i < ranges->n; i++) {
+        const struct byte_range *at = &ranges->at[i];
+        put_word(t, i ? " " : ": ");
+        if (at->from < at->to)
+            put(t, "%lld-%lld", (long long)at->from, (long long)at->to);
+        else
+            put_word(t, "-");
+    }
+    put_word(t, "\n");
+}
+
 static void put_updates(struct text *t, const struct program *p) {
     put_word(t, "updates");
     for (int s = 0; s < p->stages; s++)
@@ -232,6 +252,9 @@ void emit_text_head(struct text *out, const struct program *p) {
         if (p->names.member[s].place == 0)
             put_team(out, p, s);
     put_bare(out, p);
+    for (int s = 0; p->contributed && s < p->stages; s++)
+        for (int d = 0; d < NDIRS; d++)
+            put_ranges(out, p, s, d);
     put_attention(out, p);
     if (p->update)
         put_updates(out, p);

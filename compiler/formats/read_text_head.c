@@ -59,6 +59,54 @@ static void read_bare(struct reader *in) {
     read_end(in);
 }
 
+static struct ranges read_ranges(struct reader *in) {
+    struct ranges list = {0};
+    struct byte_range *at = NULL;
+    size_t cap = 0;
+    do {
+        read_word(in, " ");
+        const char *place = in->p;
+        if (list.n == UINT8_MAX)
+            FAIL(in, place, "a job has at most %d parts", UINT8_MAX);
+        GROW(at, cap, (size_t)list.n + 1);
+        struct byte_range range = {0, 0};
+        if (!read_if(in, "-")) {
+            range.from = read_integer(in, "the first byte that a part contributes", 0, INT64_MAX - 1);
+            read_word(in, "-");
+            range.to = read_integer(in, "the byte after the last that a part contributes", range.from + 1, INT64_MAX);
+        }
+        at[list.n++] = range;
+    } while (*in->p == ' ');
+    list.at = at;
+    return list;
+}
+
+/* What each part of a backward contributes, by stage, B before W: `parts B 0: 4096-8256 - 0-4096`. */
+static void read_contributed(struct reader *in) {
+    struct program *p = in->prog;
+    if (strncmp(in->p, "parts ", 6))
+        return;
+    if ((size_t)p->stages > strlen(in->p)) /* bounds the memory taken for them */
+        FAIL(in, in->p, "%d stages have no room in this file", p->stages);
+    p->contributed = NEW(struct ranges, (int64_t)p->stages * NDIRS);
+    for (int64_t last = -1, line; read_if(in, "parts "); last = line) {
+        const char *at = in->p;
+        int d = read_name(in, "a job", op_name, NDIRS);
+        read_word(in, " ");
+        int32_t s = read_stage(in, true);
+        line = (int64_t)s * NDIRS + d;
+        if (d != OP_B && d != OP_W)
+            FAIL(in, at, "%s contributes to no gradient; B and W do", op_name[d]);
+        if (!has_weights(p, s))
+            FAIL(in, at, "stage %s has no weights", set_name(p, s));
+        if (line <= last)
+            FAIL(in, at, "stages ascend, B comes before W, and each comes once");
+        read_word(in, ":");
+        p->contributed[line] = read_ranges(in);
+        read_end(in);
+    }
+}
+
 static int next_with_weights(const struct program *p, int s) {
     while (s < sets_in(p) && !has_weights(p, s))
         s++;
@@ -337,6 +385,7 @@ void read_head(struct reader *in) {
         FAIL(in, shared, "no stage has a team whose members could share weights");
     }
     read_bare(in);
+    read_contributed(in);
     read_attention(in);
     read_updates(in);
     read_homes(in);

@@ -123,6 +123,8 @@ struct program {
     bool *bare; /* per set, as in spec */
     struct group *group;
     struct exchanges *exchange; /* as in spec */
+    /* [stage * NDIRS + d]: what each part of a B or W that runs in parts contributes; NULL: it says so of none */
+    struct ranges *contributed;
     struct homes *homes; /* per set; NULL, in a text that has none: each set's homes are single ranks that update all */
     struct rank *rank;
     struct need *need; /* one per job, and one more that ends the last; NULL: the default dependencies */
@@ -221,7 +223,7 @@ static inline int stop_got(const struct stop *stop, int p) {
 }
 /* What of its stage's layers a job runs: all, or its part. */
 struct layer_span {
-    int32_t from, to;                 /* layers [from, to). One in whose middle something is exchanged is in two parts */
+    int32_t from, to; /* layers [from, to). One in whose middle something is exchanged is in two parts */
     int32_t weights_from, weights_to; /* those whose weight gradients it makes, if it is a B or a W */
     uint8_t sweep;                    /* enum sweep_kind */
 };
@@ -232,7 +234,8 @@ static inline struct layer_span layers_of(const struct stage *s, const struct in
                       *end = stops && x->part < x->last ? &s->stop[x->op][x->part] : NULL;
     bool gets = stops && stop_got(s->stop[x->op], x->part) >= 0;
     if (back && x->last && !stops)
-        return (struct layer_span){s->cut[x->part + 1], s->cut[x->part], s->cut[x->part + 1], s->cut[x->part], SWEEP_ALL};
+        return (struct layer_span){s->cut[x->part + 1], s->cut[x->part], s->cut[x->part + 1], s->cut[x->part],
+                                   SWEEP_ALL};
     if (!back) {
         span.from = begin ? begin->layer : span.from;
         span.to = end ? end->layer + 1 : span.to;

@@ -69,6 +69,15 @@ struct exchanges {
     const struct exchange *at;
 };
 
+/* Bytes of a stage's gradient to which a part of a backward contributes, [from, to); from == to: none. */
+struct byte_range {
+    int64_t from, to;
+};
+struct ranges { /* of each part; n 0: not known */
+    int n;
+    const struct byte_range *at;
+};
+
 struct link {
     double latency, bandwidth; /* seconds and bytes per second; bandwidth INFINITY: free */
 };
@@ -387,7 +396,8 @@ struct stage {
     const int *cut;        /* [parts + 1], from nlayers down to 0 */
     const struct touched { /* pieces of the gradient with bytes of the part's layers: from high down to low */
         int32_t low, high;
-    } * touched[NDIRS]; /* of B and W, per part */
+    } * touched[NDIRS];                    /* of B and W, per part */
+    const struct byte_range *range[NDIRS]; /* likewise, what the part contributes; NULL: not known */
 };
 /* Parameters that a layer has in the own set of its stage. */
 static inline int64_t own_parameters(const struct rt_layer *l) { return l->set == SET_OWN ? l->nparam : 0; }

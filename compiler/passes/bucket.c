@@ -104,10 +104,13 @@ void choose_buckets(const struct spec *sp, struct stage *st) {
 
 /* Where backwards stop for what a team exchanges, they stop for nothing else. A part names the pieces that its layers
  * contribute to, if any. */
-static struct touched *cut_at_stops(const struct spec *sp, const struct stage *st, int d) {
+static void cut_at_stops(const struct spec *sp, struct stage *st, int d) {
     int n = st->nstops[d];
     struct touched *touched = NEW(struct touched, n + 1);
-    int64_t piece = st->bytes[K_wgrad] / st->pieces;
+    struct byte_range *range = NEW(struct byte_range, n + 1);
+    int64_t piece = st->bytes[K_wgrad] / st->pieces, end = st->bytes[K_wgrad];
+    st->touched[d] = touched;
+    st->range[d] = range;
     int32_t high = st->pieces - 1, from, to = st->rt.nlayers;
     for (int p = 0; p <= n; p++, to = from) {
         from = p < n ? st->stop[d][p].weights : 0;
@@ -120,24 +123,25 @@ static struct touched *cut_at_stops(const struct spec *sp, const struct stage *s
         int64_t begin = p < n ? gradient_at(sp, &st->rt.layer[first]) : 0;
         touched[p].low = piece > 0 ? (int32_t)(begin / piece) : 0;
         high = piece > 0 && begin % piece == 0 && p < n ? touched[p].low - 1 : touched[p].low;
+        range[p] = (struct byte_range){begin, end};
+        end = begin;
     }
-    return touched;
 }
-
 
 void cut_backwards(const struct spec *sp, struct stage *st) {
     for (int s = 0; s < sp->stages; s++) {
         if (st[s].nstops[OP_B] > 0) {
-            st[s].touched[OP_B] = cut_at_stops(sp, &st[s], OP_B);
-            st[s].touched[OP_W] = cut_at_stops(sp, &st[s], OP_W);
+            cut_at_stops(sp, &st[s], OP_B);
+            cut_at_stops(sp, &st[s], OP_W);
             continue;
         }
         const struct rt_layer *layer = st[s].rt.layer;
-        int64_t piece = st[s].bytes[K_wgrad] / st[s].pieces;
+        int64_t piece = st[s].bytes[K_wgrad] / st[s].pieces, end = st[s].bytes[K_wgrad];
         if (st[s].pieces < 2)
             continue;
         int *cut = NEW(int, st[s].rt.nlayers + 1), n = 0;
         struct touched *touched = NEW(struct touched, st[s].rt.nlayers);
+        struct byte_range *range = NEW(struct byte_range, st[s].rt.nlayers);
         int32_t high = st[s].pieces - 1, complete = st[s].pieces;
         cut[0] = st[s].rt.nlayers;
         for (int i = st[s].rt.nlayers - 1; i >= 0; i--) {
@@ -147,13 +151,16 @@ void cut_backwards(const struct spec *sp, struct stage *st) {
             int32_t low = (int32_t)(begin / piece), left = (int32_t)((begin + piece - 1) / piece);
             if (i > 0 && (left == complete || n + 1 == MOST_PARTS))
                 continue; /* no piece more is complete */
+            range[n] = (struct byte_range){begin, end};
             touched[n++] = (struct touched){low, high};
             cut[n] = i;
+            end = begin;
             complete = left;
             high = left == low ? low - 1 : low;
         }
         st[s].parts = n;
         st[s].cut = cut;
         st[s].touched[OP_B] = st[s].touched[OP_W] = touched;
+        st[s].range[OP_B] = st[s].range[OP_W] = range;
     }
 }

@@ -134,6 +134,17 @@ static void use_inputs(struct build *build, int32_t j) {
     }
 }
 
+/* Job j runs in parts: the program says what each of them contributes to its stage's gradient. */
+static void say_ranges(struct build *build, int32_t j, int parts) {
+    const struct job *job = &build->sp->job[j];
+    const struct byte_range *range = build->st[job->s].range[job->d];
+    if (!range || parts < 2 || is_bare(build->sp, job->s))
+        return;
+    if (!build->p->contributed)
+        build->p->contributed = NEW(struct ranges, (int64_t)build->sp->stages * NDIRS);
+    build->p->contributed[(int64_t)job->s * NDIRS + job->d] = (struct ranges){parts, range};
+}
+
 /* The newest instruction is part p of parts, and ends before job j does, unless it is the last. */
 static void begin_part(struct build *build, int32_t j, int p, int parts, double t) {
     const struct job *job = &build->sp->job[j];
@@ -143,6 +154,8 @@ static void begin_part(struct build *build, int32_t j, int p, int parts, double 
     x->part = (uint8_t)p;
     x->last = (uint8_t)(parts - 1);
     build->job_ins[j] = k->nins - 1;
+    if (p == 0)
+        say_ranges(build, j, parts);
     bool exchanges = stage->nstops[job->d] > 0;
     if (exchanges) /* else its parts are those of the whole's gradient */
         stage = stage_at(build->sp, build->st, job->s, job->b);

@@ -193,6 +193,15 @@ int32_t contribution_of(struct check *check, int r, int32_t i, int role);
 /* A part writes what the job makes, other than a gradient, which part 0 has opened; the last one completes it. */
 bool write_part(struct check *check, int r, int32_t i, int32_t b);
 
+/* verify_ranges.c: what each part of a backward contributes to its stage's gradient. */
+bool ranges_begin(struct check *check);
+struct pieces { /* that a part names: from the highest to the lowest; -1: none */
+    int32_t high, low;
+};
+/* Whether part i contributes the bytes that end at *left, which becomes where they begin, and names their pieces of dw.
+ * The last part begins at 0. */
+bool contributes(struct check *check, int r, int32_t i, const struct arg *dw, struct pieces named, int64_t *left);
+
 /* Of a gradient: the number in its name is one that a part of rank r's own has. */
 static inline bool names_own_part(const struct check *check, int r, const struct buf *b) {
     return b->inst < 0 || (b->inst >= check->p->workers && b->inst % check->p->workers == r);

@@ -6,13 +6,10 @@
  * neighbouring parts where a boundary falls inside. What the job makes is complete with the last part that names it;
  * until then nobody else may read or write it. The parts share a workspace, so no other job that works there may run
  * between them: a rank has one workspace, and may have a second one. So when the first part comes, the others are found
- * ahead of it, as the rank's next jobs, and checked as one; the walk then finds them as they are. Where the model is
- * known, the pieces that a part names are compared with its layers'; a text says nothing of layers. */
+ * ahead of it, as the rank's next jobs, and checked as one; the walk then finds them as they are. verify_ranges.c
+ * checks that each part names the pieces that it contributes to. */
 #include "check.h"
 
-struct pieces { /* that a part names: from the highest to the lowest; -1: none */
-    int32_t high, low;
-};
 struct divided {
     int32_t first, last; /* its instructions; last 0: no job is under way */
     struct pieces *part; /* per part */
@@ -106,26 +103,6 @@ static bool follows(struct check *check, int r, int32_t i, struct named_pieces *
     return true;
 }
 
-/* Where the layers are known: a part names every piece in which its layers have parameters. */
-static bool names_its_layers(struct check *check, int r, int32_t i, int pieces, struct pieces named) {
-    const struct instr *x = &check->p->rank[r].ins[i];
-    const struct stage *st = check->sp->stage ? &check->sp->stage[x->stage] : NULL;
-    if (!st || !st->rt.nlayers)
-        return true;
-    if (!exchanges_in(check, x) && st->parts != x->last + 1)
-        return refute(check, CLAIM_JOBS, r, i, "the backward of its stage runs in %d part%s", st->parts,
-                      st->parts == 1 ? "" : "s");
-    struct layer_span span = layers_of(st, x);
-    for (int32_t layer = span.weights_from; layer < span.weights_to; layer++) {
-        const struct rt_layer *l = &st->rt.layer[layer];
-        int64_t all = st->bytes[K_weight], end = l->param + l->nparam * precision_bytes(check->sp->model->rt.precision);
-        if (own_parameters(l) && (l->param * pieces / all < named.low || (end - 1) * pieces / all > named.high))
-            return refute(check, CLAIM_GRADIENTS, r, i, "its layer %d has parameters in pieces that it does not name",
-                          layer);
-    }
-    return true;
-}
-
 static bool find_parts(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -148,8 +125,9 @@ static bool find_parts(struct check *check, int r, int32_t i) {
     if (pieces && (!named.first || named.low > 0))
         return refute(check, CLAIM_GRADIENTS, r, at, "no part names %s of its gradient",
                       named.first ? format("piece %d", named.low - 1) : "anything");
+    int64_t left = pieces ? k->buf[named.first->buf].bytes : 0;
     for (int part = 0, next = i; part <= x->last && pieces; part++, next = next_job(k, next))
-        if (!names_its_layers(check, r, next, pieces_of(named.first), divided->part[part]))
+        if (!contributes(check, r, next, named.first, divided->part[part], &left))
             return false;
     divided->first = i;
     divided->last = at;

@@ -529,7 +529,7 @@ bool values_begin(struct check *check) {
         values->val[r] = NEW(struct value, check->p->rank[r].nbufs);
         values->stays[r] = NEW(bool, check->p->rank[r].nbufs);
     }
-    if (!teams_begin(check) || !sets_begin(check))
+    if (!teams_begin(check) || !ranges_begin(check) || !sets_begin(check))
         return false;
     sums_begin(check);
     members_begin(check);

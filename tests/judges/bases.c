@@ -17,13 +17,39 @@ static void shrink(struct stage *st) {
         st->bytes[K_wstash] = st->bytes[K_stash] + 1;
 }
 
-/* Every part of a backward has something of the gradient, which travels whole. */
+/* Parts divide the gradient, which travels whole. */
 static void touch_all(struct stage *st, int d, int stops) {
     if (stops == 0 && st->parts > 0)
         return;
+    int64_t bytes = st->bytes[K_wgrad];
+    struct touched *touched = NEW(struct touched, stops + 1);
+    struct byte_range *range = NEW(struct byte_range, stops + 1);
     st->pieces = 1;
     st->parts = stops + 1 > st->parts ? stops + 1 : st->parts;
-    st->touched[d] = NEW(struct touched, stops + 1);
+    for (int part = 0; part <= stops; part++) {
+        range[part] =
+            (struct byte_range){bytes * (stops - part) / (stops + 1), bytes * (stops - part + 1) / (stops + 1)};
+        touched[part] = (struct touched){0, bytes && range[part].from == range[part].to ? -1 : 0};
+    }
+    st->touched[d] = touched;
+    st->range[d] = range;
+}
+
+/* Of parts that divide the pieces: which bytes each contributes. Two share no piece of one byte. */
+static void divide_pieces(struct stage *st) {
+    int64_t piece = st->pieces ? st->bytes[K_wgrad] / st->pieces : 0, end = st->bytes[K_wgrad];
+    struct touched *touched = NEW(struct touched, st->parts);
+    memcpy(touched, st->touched[OP_B], sizeof *touched * (size_t)st->parts);
+    struct byte_range *range = NEW(struct byte_range, st->parts);
+    for (int part = 0; part < st->parts; part++) {
+        bool shares = part + 1 < st->parts && touched[part + 1].high == touched[part].low;
+        if (shares && piece == 1)
+            touched[part + 1].high--;
+        range[part] = (struct byte_range){touched[part].low * piece + (shares && piece > 1 ? 1 : 0), end};
+        end = range[part].from;
+    }
+    st->touched[OP_B] = st->touched[OP_W] = touched;
+    st->range[OP_B] = st->range[OP_W] = range;
 }
 
 /* What teams exchange, of a few bytes, the same for all members. */
@@ -69,6 +95,9 @@ static struct stage *stages_of(const struct base *b, struct spec *sp) {
     }
     if (b->sizes)
         find_shards(sp, st);
+    for (int s = 0; s < sp->stages; s++)
+        if (st[s].touched[OP_B])
+            divide_pieces(&st[s]);
     add_stops(sp, st);
     for (int s = sp->stages + sp->names.sets; s < stage_entries(sp); s++) {
         st[s].bytes[K_hstash] = st[s].bytes[K_rstash] = st[s].bytes[K_stash];

@@ -549,6 +549,8 @@ static struct judgement judge_straight(const struct promise *wanted, const struc
     why = match(&c.z);
     if (!why)
         why = check_operands(&c);
+    if (!why)
+        why = range_error(want, &c.z);
     if (!why && !want->sp->stage)
         why = text_size_error(want, &c.z);
     if (!why)

@@ -52,6 +52,8 @@ const char *told(const struct order *z, int number, const char *fmt, ...) __attr
 
 /* What an instruction says of itself that is false, though no run depends on it; or NULL. */
 const char *false_name(const struct promise *want, const struct order *z, int number);
+/* What is wrong with what the program says that parts contribute, or NULL. */
+const char *range_error(const struct promise *want, const struct order *z);
 /* What is wrong with sizes in a program that is known by its text alone, or NULL. */
 const char *text_size_error(const struct promise *want, const struct order *z);
 

@@ -224,7 +224,7 @@ static int other_operand(const struct rank *k, const struct instr *x, int n) {
 }
 
 /* All parts name the same operands, and pieces of one gradient from the last to the first, of which one may come
- * again in the next part. No run depends on it: without layers nobody knows which part has which weights. */
+ * again in the next part. ranges.c checks that they are the pieces to which the part contributes. */
 static const char *false_parts(const struct order *z, int number) {
     const struct rank *k = &z->p->rank[z->rank[number]];
     const struct instr *x = instr_of(z, number), *first = part_at(k, x, 0);

@@ -88,6 +88,7 @@ struct program *copy_program(const struct program *p);
     X(TEXT_BATCHES, text, "the head names another number of microbatches")                                             \
     X(TEXT_TIED, text, "the head names another stage that shares the table, or none")                                  \
     X(TEXT_DIVIDED, text, "a team is said to have nothing whole, or something")                                        \
+    X(TEXT_RANGES, text, "a part is said to contribute other bytes, another's, none; or nothing is said of a job")     \
     X(TEXT_NEED_LESS, text, "a line of needs lacks a job")                                                             \
     X(TEXT_NEED_OTHER, text, "a line of needs names another job")                                                      \
     X(TEXT_NEED_TWICE, text, "a line of needs names a job twice")                                                      \

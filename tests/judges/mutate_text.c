@@ -68,6 +68,30 @@ static char *divided(const char *text, const struct lines *z, uint64_t *random) 
     return replaced(text, said ? end - strlen(word) : end, end, said ? "" : word);
 }
 
+/* A part is said to contribute other bytes, as many as another part, or none; two parts change places; or a line is
+ * missing. */
+static char *ranges(const char *text, const struct lines *z, uint64_t *random) {
+    const char *at[256];
+    int l = line_of(z, "parts ", random), n = 0;
+    if (l < 0)
+        return NULL;
+    for (const char *s = strchr(z->at[l], ':') + 1; *s == ' ' && n < 256; s += strcspn(s + 1, " \n") + 1)
+        at[n++] = s + 1;
+    const char *one = at[random_below(random, n)], *other = at[random_below(random, n)];
+    int size = (int)strcspn(one, " \n"), its = (int)strcspn(other, " \n");
+    switch (random_below(random, 8)) {
+    case 0: return replaced(text, z->at[l], z->at[l + 1], "");
+    case 1: return *one == '-' ? NULL : replaced(text, one, one + size, "-");
+    case 2: return one == other ? NULL : replaced(text, one, one + size, format("%.*s", its, other));
+    case 3:
+        return one >= other
+                   ? NULL
+                   : replaced(text, one, other + its,
+                              format("%.*s%.*s%.*s", its, other, (int)(other - one) - size, one + size, size, one));
+    default: return other_number(text, one, one + size, random);
+    }
+}
+
 /* The jobs that a line of needs names, after its colon. */
 static int jobs_of(const char *line, const char *end, const char **at, int most) {
     int n = 0;
@@ -155,6 +179,7 @@ char *mutate_text(const char *text, enum mutation how, uint64_t *random) {
     case MUT_TEXT_BATCHES: return head(text, " batches ", random);
     case MUT_TEXT_TIED: return head(text, " tied ", random);
     case MUT_TEXT_DIVIDED: return divided(text, &z, random);
+    case MUT_TEXT_RANGES: return ranges(text, &z, random);
     case MUT_TEXT_NUMBER: return other_number(text, z.at[l], z.at[l + 1], random);
     case MUT_TEXT_WORD: return other_word(text, random);
     case MUT_TEXT_LINES: return is_header(z.at[l]) || is_header(z.at[l + 1]) ? NULL : move_line(&z, l, l + 1);

@@ -150,6 +150,15 @@ wgrad(0) 2 1
 BY_HAND = {"growth": GROWTH, "pair": PAIR, "parts": PARTS}
 
 ALL_IN_THE_FIRST = ("dw=wgrad(0)[2/4]", "dw=wgrad(0)[2/4] dw=wgrad(0)[1/4] dw=wgrad(0)[0/4]")
+BORDER_IN_A_PIECE = ("parts B 0: 16384-32768 0-16384", "parts B 0: 20480-32768 0-20480")
+MADE_BY_TWO = [BORDER_IN_A_PIECE] + [
+    (f"B 0 {b}[1/2] w=weight(0) stash=stash(0,{b}) dw=", f"B 0 {b}[1/2] w=weight(0) stash=stash(0,{b}) dw=wgrad(0)[2/4] dw=")
+    for b in "01"]
+ALL_BY_THE_FIRST = [("parts B 0: 16384-32768 0-16384", "parts B 0: 0-32768 -")] + [
+    edit for b in "01" for edit in (
+        (f"stash=stash(0,{b}) dw=wgrad(0)[3/4] dw=wgrad(0)[2/4]",
+         f"stash=stash(0,{b}) dw=wgrad(0)[3/4] dw=wgrad(0)[2/4] dw=wgrad(0)[1/4] dw=wgrad(0)[0/4]"),
+        (f"stash=stash(0,{b}) dw=wgrad(0)[1/4] dw=wgrad(0)[0/4] free(", f"stash=stash(0,{b}) free("))]
 ONLY_FREES = (" dw=wgrad(0)[1/4] dw=wgrad(0)[0/4] free(", " free(")
 
 CASES = [
@@ -299,15 +308,18 @@ CASES = [
       ("w=weight(0) wait(RELOAD_O 0)", "w=weight(0) wait(RELOAD_O 0) free(opt(0))"), ("2 0 2 0 1\n", "2 0 2 0\n")]),
     ("pieces reduced before the part that makes them", "in parts", False, [(" wait(B 0 0[0/2])", "")]),
     ("pieces that wait for the part before theirs", "in parts", False, [("wait(B 0 0[1/2])", "wait(B 0 0[0/2])")]),
-    ("a piece that two parts make is reduced after the first", "in parts", False,
-     [("dw=wgrad(0)[1/4] dw=wgrad(0)[0/4]", "dw=wgrad(0)[2/4] dw=wgrad(0)[1/4] dw=wgrad(0)[0/4]")]),
+    ("a piece that two parts make is reduced after the first", "in parts", False, MADE_BY_TWO),
     ("the same after the second", "in parts", True,
-     [("dw=wgrad(0)[1/4] dw=wgrad(0)[0/4]", "dw=wgrad(0)[2/4] dw=wgrad(0)[1/4] dw=wgrad(0)[0/4]"),
-      ("ring dw=wgrad(0)[2/4]\n", "ring dw=wgrad(0)[2/4] wait(B 0 0[1/2])\n"),
-      ("dw=wgrad(0)[1/4] wait(B 0 0[1/2])", "dw=wgrad(0)[1/4]")]),
+     MADE_BY_TWO + [("0*2 1*2 0 1*2 0", "0*3 1*4 0")] + [edit for b in "01" for edit in (
+         ("ring dw=wgrad(0)[2/4]\n", f"ring dw=wgrad(0)[2/4] wait(B 0 {b}[1/2])\n"),
+         (f"dw=wgrad(0)[1/4] wait(B 0 {b}[1/2])", "dw=wgrad(0)[1/4]"))]),
+    ("a piece that is reduced before the part that contributes to it, and is named by the one before", "in parts", False,
+     [("dw=wgrad(0)[3/4] dw=wgrad(0)[2/4]", "dw=wgrad(0)[3/4] dw=wgrad(0)[2/4] dw=wgrad(0)[1/4]"),
+      ("dw=wgrad(0)[1/4] dw=wgrad(0)[0/4]", "dw=wgrad(0)[0/4]"), ("dw=wgrad(0)[1/4] wait(B 0 0[1/2])", "dw=wgrad(0)[1/4]"),
+      ("dw=wgrad(0)[0/4]\n", "dw=wgrad(0)[0/4] wait(B 0 0[1/2])\n")]),
     ("a piece that no part makes", "in parts", False, [("dw=wgrad(0)[1/4] dw=wgrad(0)[0/4]", "dw=wgrad(0)[1/4]")]),
     ("a piece that the second part writes anew: what the first contributed to it is gone", "in parts", False,
-     [("dw=wgrad(0)[3/4] dw=wgrad(0)[2/4]", "dw=wgrad(0)[1/2]"),
+     [BORDER_IN_A_PIECE, ("dw=wgrad(0)[3/4] dw=wgrad(0)[2/4]", "dw=wgrad(0)[1/2]"),
       ("dw=wgrad(0)[1/4] dw=wgrad(0)[0/4]", "dw=wgrad(0)[2/4] dw=wgrad(0)[1/4] dw=wgrad(0)[0/4]"),
       ("wait(B 0 0[0/2])", "wait(B 0 0[1/2])")]),
     ("a piece that the first part writes and the second adds to", "in parts", False,
@@ -339,10 +351,10 @@ CASES = [
       ("B 0 0[1/2]", "U 1 dw=wgrad(1) w=weight(1) wait(ALL_REDUCE 1#0)\nB 0 0[1/2]"), ("0*4 1*4 0*2 1*4 0*2",
       "0*5 1*4 0*2 1*4 0")]),
     ("an update of what the next part reads", "in parts", False,
-     [ALL_IN_THE_FIRST, ONLY_FREES, (" wait(B 0 0[1/2])", ""),
+     ALL_BY_THE_FIRST + [(" wait(B 0 0[1/2])", ""),
       ("U 0 dw=wgrad(0) w=weight(0) wait(ALL_REDUCE 0#0)\n", ""),
       ("B 0 0[1/2]", "U 0 dw=wgrad(0) w=weight(0) wait(ALL_REDUCE 0#0)\nB 0 0[1/2]"), ("0*3 1*4 0", "0*2 1*4 0*2")]),
-    ("the same behind it", "in parts", True, [ALL_IN_THE_FIRST, ONLY_FREES, (" wait(B 0 0[1/2])", "")]),
+    ("the same behind it", "in parts", True, ALL_BY_THE_FIRST + [(" wait(B 0 0[1/2])", "")]),
     ("a gradient of which the first part is said to make all", "two in parts", False,
      [("dx=grad(1,0) dw=wgrad(1)[1/4]", "dw=wgrad(1)[1/4]")]),
     ("a part that does not say that it adds to the table's gradient", "table in parts", False,
@@ -378,6 +390,6 @@ def texts(show):
     programs = {**BY_HAND, **{name: show(schedule) for name, schedule in SCHEDULES.items()}}
     for what, program, right, edits in CASES:
         yield what, change(programs[program], edits), right
-    for file in sorted(glob.glob("tests/verify/*_team_*.txt")):
+    for file in sorted(glob.glob("tests/verify/*_team_*.txt") + glob.glob("tests/verify/*ed_ranges*.txt")):
         with open(file, encoding="utf-8") as f:
             yield file, f.read(), "proved_" in file

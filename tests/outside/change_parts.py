@@ -419,3 +419,63 @@ def added_in_another_order(d, rng):
         for z, of in (a, adds[1]), (b, adds[0]):
             z.args = [(r, of.get((r, piece), adds_), name, piece) for r, adds_, name, piece in z.args]
     return True
+
+
+@kind
+def ranges_changed(d, rng):
+    """What a part is said to contribute begins or ends elsewhere, or both parts at a border agree to it; it changes places
+    with another's, comes twice, is missing; or a job's line is."""
+    if not d.contributed:
+        return False
+    at = rng.choice(sorted(d.contributed))
+    ranges = d.contributed[at] = list(d.contributed[at])
+    some = [i for i, r in enumerate(ranges) if r]
+    i, j = rng.choice(some), rng.choice(some)
+    by, way = rng.choice((-4, -1, 1, 4, 64, -64)), rng.randrange(7)
+    begin, end = ranges[i]
+    if way == 0:
+        ranges[i] = max(0, begin + by), end
+    elif way == 1:
+        ranges[i] = begin, max(1, end + by)
+    elif way == 2:
+        ranges[i] = max(0, begin + by), end
+        below = [k for k in some if k > i]
+        if below:
+            ranges[below[0]] = ranges[below[0]][0], max(0, begin + by)
+    elif way == 3:
+        ranges[i], ranges[j] = ranges[j], ranges[i]
+    elif way == 4:
+        ranges[i] = ranges[j]
+    elif way == 5:
+        ranges[i] = None
+    else:
+        del d.contributed[at]
+    return True
+
+
+@kind
+def piece_moved(d, rng):
+    """A piece at the border of two parts is named by the other one, in all jobs of the stage or one; what follows on the
+    part that completed it may follow on the part before."""
+    x = an_ins(d, rng, lambda x: in_parts(x) and gradients(x) and any(n > 1 for *_, (_, n) in x.args))
+    if x is None:
+        return False
+    parts = sorted(all_parts(d, x), key=lambda y: y.part)
+    k = parts.index(x)
+    if k == 0 or rng.random() < 0.3 and k + 1 < len(parts):
+        other, mine = (parts[k + 1], gradients(x)[-1]) if k + 1 < len(parts) else (None, None)
+    else:
+        other, mine = parts[k - 1], gradients(x)[0]
+    if other is None:
+        return False
+    a = x.args.pop(mine)
+    if a not in other.args:
+        its = gradients(other)
+        where = (its[-1] + 1 if its else len(other.args)) if parts.index(other) < k else its[0] if its else len(other.args)
+        other.args.insert(where, a)
+        order = list(ACCESS[x.op])
+        other.args.sort(key=lambda a: order.index(a[0]))
+    for y in d.ranks[x.rank].ins if parts.index(other) < k else ():
+        if x in y.waited and rng.random() < 0.8:
+            y.waited = [other if w is x else w for w in y.waited]
+    return True

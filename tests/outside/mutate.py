@@ -31,7 +31,7 @@ def draft(text):
     p, d = read(text), Draft()
     d.name = text.split(" ", 3)[2]
     d.workers, d.stages, d.batches, d.tied = p.workers, p.stages, p.batches, p.tied
-    d.sets, d.bare = p.sets, p.bare
+    d.sets, d.bare, d.contributed = p.sets, p.bare, p.contributed
     d.slices, d.attends = p.slices, p.attends
     d.updates, d.period, d.homes = p.updates, p.period, p.homes
     d.needs_list = [(j, list(q)) for j, q in (p.needs or {}).items()]

@@ -4,6 +4,7 @@ import re
 from fractions import Fraction
 
 import teams
+from ranges import print_ranges, read_ranges
 
 JOBS = ("F", "R", "I", "B", "W")
 RECV_OF = {"SEND_F": "RECV_F", "SEND_B": "RECV_B", "SEND_S": "RECV_S", "SEND_W": "RECV_W", "SEND_G": "RECV_G",
@@ -80,7 +81,8 @@ class Homes:
 
 class Program:
     __slots__ = ("workers", "stages", "batches", "slices", "attends", "tied", "tables", "shared", "sets", "bare",
-                 "updates", "period", "homes", "needs", "ranks", "strict", "wrong", "sizes", "teams")
+                 "updates", "period", "homes", "needs", "ranks", "strict", "wrong", "sizes", "teams",
+                 "contributed")
 
     def embeds(self, s):
         return self.stage_of(s) == 0
@@ -318,6 +320,7 @@ def read(text):
     need(p.tied is None or p.tied < p.stages, "tied")
     rest = lines[2:]
     read_sets(p, rest, m[6] is not None)
+    read_ranges(p, rest, need)
     lines[2:] = read_slices(p, rest)
     p.needs, p.ranks, p.wrong, p.strict = None, [], [], []
     i = read_homes(p, lines, read_updates(p, lines, 2))
@@ -456,6 +459,7 @@ def print_program(p):
            (" shared" if p.teams and p.teams.shares else "")]
     if p.bare:
         out.append("bare " + " ".join(map(str, sorted(p.bare))))
+    out += print_ranges(p)
     if p.slices and len(p.attends) < p.stages:
         out.append("attention " + (" ".join(map(str, sorted(p.attends))) or "none"))
     if p.updates:

@@ -120,7 +120,7 @@ def unrolled(p, times):
     d = Draft()
     d.name, d.workers, d.stages, d.tied, d.homes = "unrolled", p.workers, p.stages, p.tied, p.homes
     d.batches = p.batches + (times - 1) * p.period[0]
-    d.sets, d.bare = p.sets, p.bare
+    d.sets, d.bare, d.contributed = p.sets, p.bare, p.contributed
     d.updates, d.period, d.ranks, d.teams = p.updates, None, [], p.teams
     d.slices, d.attends = p.slices, p.attends
     d.needs_list = list((p.needs or {}).items())

@@ -12,6 +12,7 @@ from collections import Counter
 from fractions import Fraction
 
 from program import COLLECTIVES, GATHERS, HOST_COPIES, JOBS, OFFLOADS, ROOTED, SENDS, TEAM, persists
+from ranges import ranges_wrong
 
 
 def moved(value, by):
@@ -191,6 +192,9 @@ class Values:
         parts = self.parts[x.rank, x.op, x.s, x.b]
         pieces = {a[2:]: self.span(y, a) for y in parts for a in self.operand(y, role)}
         self.cover(x, role, sorted(pieces.values()))
+        why = ranges_wrong(self.p, x, parts) if role == "dw" and x is parts[-1] else None
+        if why:
+            self.bad(x, why)
         mine = [(Fraction(0), Fraction(1), ("sum", ((Fraction(0), s, x.s, x.b), 1)))]
         for a in self.operand(x, role):
             size = self.p.sizes.get(("wgrad", s))

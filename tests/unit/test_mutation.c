@@ -70,7 +70,9 @@ static bool make_mutant(const struct compiled *c, int base, int k, struct mutant
     int dice = random_below(&random, 20), n = dice < 12 ? 1 : dice < 17 ? 2 : 3;
     uint8_t how[3] = {(uint8_t)((k + base) % NMUTATIONS)};
     bool of_team = how[0] >= MUT_TEAM_WAIT && how[0] <= MUT_TEAM_MEMBER;
-    if (of_team && !c->program->exchange)
+    if (c->program->contributed && k % 8 == 0) /* few programs say what parts contribute */
+        how[0] = k % 16 ? MUT_TEXT_RANGES : MUT_MOVE_PIECE;
+    else if ((of_team && !c->program->exchange) || (how[0] == MUT_TEXT_RANGES && !c->program->contributed))
         how[0] = (uint8_t)random_below(&random, MUT_TEAM_WAIT);
     bool text = how[0] >= FIRST_TEXT_MUTATION || random_below(&random, 4) == 0;
     struct text did = {0};

@@ -33,12 +33,12 @@ static struct made data_parallel(void) {
     return made;
 }
 
-/* A part that runs one layer more names too few pieces, or the one that lost it still names enough: of all boundaries,
- * moved down past a layer with parameters, those that a piece does not hide are refuted. */
-Test(verify_model, parts_name_the_pieces_of_their_layers) {
+/* Where a part runs other layers than the program's ranges say, whichever boundary is moved past a layer with
+ * parameters, or the program says nothing, it is refuted. */
+Test(verify_model, parts_contribute_what_their_layers_have) {
     struct made made = data_parallel();
     struct stage *st = &made.sp->stage[0];
-    int *cut = NEW(int, st->parts + 1), refuted = 0;
+    int *cut = NEW(int, st->parts + 1);
     const int *right = st->cut;
     st->cut = cut;
     for (int part = 1; part < st->parts; part++) {
@@ -46,13 +46,29 @@ Test(verify_model, parts_name_the_pieces_of_their_layers) {
         while (cut[part] > cut[part + 1])
             cut[part]--; /* all layers of the next part are this one's */
         const char *why = wrong(made);
-        refuted += why && strstr(why, "has parameters in pieces that it does not name");
-        cr_expect(why, "boundary %d", part);
+        cr_expect(why && strstr(why, "and `parts` says otherwise"), "boundary %d: %s", part, why);
     }
-    cr_expect_eq(refuted, st->parts - 1);
     st->cut = right;
     st->parts--;
-    cr_expect(wrong(made) && strstr(wrong(made), "the backward of its stage runs in"), "%s", wrong(made));
+    cr_expect(wrong(made) && strstr(wrong(made), "is said to have"), "%s", wrong(made));
+    st->parts++;
+    made.p->contributed = NULL;
+    cr_expect(wrong(made) && strstr(wrong(made), "`parts` says of 0 parts"), "%s", wrong(made));
+}
+
+/* A piece that the part before names, and reduces before the one that contributes to it has run. */
+Test(verify_model, parts_name_what_they_contribute) {
+    struct made made = data_parallel();
+    struct ranges *ranges = &made.p->contributed[OP_B];
+    struct byte_range *range = NEW(struct byte_range, ranges->n);
+    const struct byte_range *right = ranges->at;
+    int64_t piece = made.sp->stage[0].bytes[K_wgrad] / made.sp->stage[0].pieces;
+    ranges->at = range;
+    for (int part = 1; part < ranges->n; part++) {
+        memcpy(range, right, sizeof *range * (size_t)ranges->n);
+        range[part - 1].from = range[part].to += right[part].to % piece ? piece - right[part].to % piece : piece;
+        cr_expect(wrong(made), "the end of part %d in another piece", part);
+    }
 }
 
 Test(verify_model, host_memory_has_a_limit) {
