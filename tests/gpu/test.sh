@@ -44,7 +44,7 @@ for name in graph bf16 1f1b 1f1b-bf16; do
     expect "a fault in $name: run again, eagerly" yes "$(grep -q "^exit 1 .* $name-blocking  *trouble" "$room/said" && echo yes)"
 done
 STANDIN_FAULT='(mse<T>)' STANDIN_FAULT_AT=9 OUT=$room/fault ONLY=graph DIR=$built timeout 60 tests/gpu/lease.sh >"$room/said" 2>&1
-expect "a fault: the instruction is named" "1 1" "$? $(grep -cE '^exit 1 .* graph-blocking .*cudaErrorIllegalAddress.*, in rank 0, step [12]: [0-9]F[0-9]*;' "$room/said")"
+expect "a fault: the instruction is named, in its row and in the table" "1 2" "$? $(grep -cE '^exit 1 .* graph-blocking .*cudaErrorIllegalAddress.*, in rank 0, step [12]: [0-9]F[0-9]*;' "$room/said")"
 # Programs that hang: the limit ends them and what they started, and the table says what was left out.
 fake pianola 'sleep 1000 & wait'
 OUT=$room/hanging BUDGET=9 DIR=$failing timeout 60 tests/gpu/lease.sh >"$room/said" 2>&1
