@@ -115,7 +115,7 @@ static bool ends_in(const char *s, const char *end) {
     return n >= m && strcasecmp(s + n - m, end) == 0;
 }
 
-/* By its name, or by what its first line is: data sets call such files .json, .txt and otherwise, too. */
+/* Tells by the name, or else by the first line: data sets also call such files .json or .txt. */
 static bool has_lines(const struct data_file *file) {
     const char *path = file->path;
     bool named = ends_in(path, ".jsonl") || ends_in(path, ".ndjson"), has = data_file_has_lines(file);

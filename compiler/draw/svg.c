@@ -25,7 +25,7 @@ void put_xml(struct text *t, const char *s) {
 void svg_begin(struct text *t, const struct svg *svg) {
     put(t, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.2f %.2f\" width=\"%.2f\" height=\"%.2f\">\n",
         svg->width, svg->height, svg->width, svg->height);
-    /* As the first child: at each <title> of a shape, Chromium looks for the document's among the root's children. */
+    /* The title comes first: at each shape's <title>, Chromium searches the root's children for the document's. */
     put(t, "<title>");
     put_xml(t, svg->name);
     put(t, "</title>\n<style>\n"

@@ -193,7 +193,7 @@ static void put_bare(struct text *t, const struct program *p) {
     put_word(t, "\n");
 }
 
-/* What each part of a backward contributes to the gradient of its stage. */
+/* The bytes of its stage's gradient that each part of a backward contributes. */
 static void put_ranges(struct text *t, const struct program *p, int s, int d) {
     const struct ranges *ranges = &p->contributed[(int64_t)s * NDIRS + d];
     if (!ranges->n)

@@ -81,7 +81,7 @@ static struct ranges read_ranges(struct reader *in) {
     return list;
 }
 
-/* What each part of a backward contributes, by stage, B before W: `parts B 0: 4096-8256 - 0-4096`. */
+/* Prints the bytes that each part of a backward contributes, by stage, B before W: `parts B 0: 4096-8256 - 0-4096`. */
 static void read_contributed(struct reader *in) {
     struct program *p = in->prog;
     if (strncmp(in->p, "parts ", 6))

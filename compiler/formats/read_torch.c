@@ -70,7 +70,7 @@ struct csv {
 #define FAIL(csv, a, fmt, ...)                                                                                         \
     die_at((csv)->file, (csv)->src, (a)->row, (a)->at, "row %d, column %d: " fmt, (a)->row, (a)->column, __VA_ARGS__)
 
-/* As the file spells it. */
+/* Spelled as in the file. */
 static const char *name_of(const struct csv *csv, const struct action *action) {
     const char *word = !csv->old              ? action_name[action->what]
                        : action->what == OP_I ? "B"

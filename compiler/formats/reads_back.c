@@ -42,7 +42,7 @@ static bool same_instr(const struct rank *a, const struct rank *b, int32_t i) {
            same_list(a->freed, x->free, b->freed, y->free, x->nfree);
 }
 
-/* What is other in rank r of q than of p; NULL: nothing. */
+/* Returns what differs between p and q on rank r; NULL: nothing. */
 static const char *other_in_rank(const struct program *p, const struct program *q, int r) {
     const struct rank *a = &p->rank[r], *b = &q->rank[r];
     struct text t = {0};

@@ -96,7 +96,7 @@ static bool is_chain(const struct profile *p) {
 static void cut_chain(struct cuts *cuts) {
     const struct profile *p = cuts->profile;
     const int *last = last_readers(p);
-    int *open = NEW(int, p->nlayers), nopen = 0; /* layers before the cut that layers behind it read */
+    int *open = NEW(int, p->nlayers), nopen = 0; /* layers before the cut that layers after it read */
     cuts->n = p->nlayers + 1;
     take_sums(cuts);
     for (int l = 0; l < p->nlayers; l++) {

@@ -91,7 +91,7 @@ static void read_figures(const struct lines *lines, const char *s, struct profil
     layer->weights = value[3];
 }
 
-/* Where in the map the layer of that id is or belongs. */
+/* Returns the place in the map where the layer of that id is, or belongs. */
 static uint32_t slot_of(const struct profile *p, const struct map *ids, const char *id) {
     uint64_t hash = 0;
     for (const char *c = id; *c; c++)
@@ -215,7 +215,7 @@ static _Noreturn void refuse_cycle(const struct profile *p, const int *to) {
     die("%s: its edges make a cycle, on which or behind which %s is", p->name, p->layer[on].id);
 }
 
-/* Sorts each layer behind those before it; of several, the one that is first in the file comes first. */
+/* Sorts each layer after its predecessors; ties keep the order of the file. */
 static void sort_layers(struct profile *p) {
     int *to = NEW(int, p->nlayers), *before = NEW(int, p->nlayers);
     struct ways ways = ways_of(p);

@@ -218,7 +218,7 @@ int64_t cost_of_frames(lua_State *L) {
     return (int64_t)FRAME * n;
 }
 
-/* What the hook is called for. */
+/* Reasons to call the hook. */
 static int events(lua_State *L) {
     lua_Debug ar;
     return lua_getstack(L, DEEP, &ar) ? LUA_MASKCOUNT | LUA_MASKCALL : LUA_MASKCOUNT;

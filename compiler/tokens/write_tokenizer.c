@@ -12,7 +12,7 @@ static const char *name_of(const struct tokenizer *t, int64_t id) {
     return format("%.*s", (int)name->n, name->s);
 }
 
-/* Items of a TemplateProcessing, each with a comma behind it. */
+/* Prints items of a TemplateProcessing, each followed by a comma. */
 static void put_around(struct text *out, const struct tokenizer *t, const struct around *around, int sequence) {
     for (int i = 0; i < around->n; i++)
         put(out, "{\"SpecialToken\": {\"id\": %s, \"type_id\": %d}}, ", quoted(name_of(t, around->id[i])), sequence);

@@ -1,4 +1,4 @@
-/* Which part of a backward contributes which bytes of its stage's gradient.
+/* Checks which part of a backward contributes which bytes of its stage's gradient.
  *
  * The program says so once per stage and direction, as it says what teams exchange. Parts run their layers from the
  * last to the first, so the bytes of each part must end where those of the parts before it begin, the first ones at the
@@ -28,7 +28,7 @@ static struct byte_range range_of_layer(const struct check *check, const struct 
     return (struct byte_range){first * each, (first + own_parameters(l)) * each};
 }
 
-/* Whether each layer's bytes are among those of the part that runs it. */
+/* Returns whether each layer's bytes are among the bytes of the part that runs it. */
 static bool are_of_layers(struct check *check, int s, int d) {
     const struct stage *st = &check->sp->stage[s];
     const struct ranges *ranges = &check->p->contributed[(int64_t)s * NDIRS + d];

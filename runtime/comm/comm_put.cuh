@@ -28,7 +28,7 @@ struct put {
     struct place *place;        /* per rank */
     char about[512], hint[800]; /* which ranks are on this one's GPU, and what to do if they wait for ever */
 };
-/* A rank's memory behind its plan: this, then the words of its messages. */
+/* A rank's memory after its planned bytes: this, then the words of its messages. */
 struct own_words {
     uint32_t one, token;
     float scratch;

@@ -54,7 +54,7 @@ int put_next_sharer(const struct put *put) {
     return next;
 }
 
-/* Does x wait for a rank on this GPU? */
+/* Returns whether x waits for a rank on this GPU. */
 static bool waits_here(const struct put *put, const struct rt_instr *x) {
     if (x->msg < 0 || !is_group(x->op))
         return x->msg >= 0 && put->place[x->peer].here;

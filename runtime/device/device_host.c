@@ -88,7 +88,7 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     }
 }
 
-/* Which of the weights that an update has changed, or, if it is not finite either, of the gradient. */
+/* Names the weight that an update has made non-finite, or the gradient, if that is not finite either. */
 static void name_nonfinite(struct replay *re, const struct rt_instr *x, const float *w, const float *dw) {
     const struct rt_stage *s = &re->program->stage[x->stage];
     const struct rt_model *m = re->program->model;

@@ -1,4 +1,4 @@
-/* What an error of CUDA's says, and which instruction it may come from.
+/* Messages for CUDA's errors, with the instruction that an error may come from.
  *
  * Work is enqueued, so a fault of a kernel surfaces at some later call. The message names the instruction that is being
  * enqueued at that call. With CUDA_LAUNCH_BLOCKING=1 a launch returns when the kernel has ended ("CUDA Environment
@@ -56,7 +56,7 @@ static void put_place(char *out, size_t n) {
     snprintf(out, n, "rank %d, %s: %s", re->rank, when, name);
 }
 
-/* Those of which driver_types.h says that all further work returns them. */
+/* Returns whether driver_types.h says that all further work returns this error, too. */
 static bool is_sticky(cudaError_t code) {
     switch (code) {
     case cudaErrorECCUncorrectable:
@@ -77,7 +77,7 @@ static bool is_sticky(cudaError_t code) {
     }
 }
 
-/* Does a launch of the instruction wait for its kernels? Then nothing before it can be at fault. */
+/* Returns whether a launch waits for its kernels: then no earlier instruction can be at fault. */
 static bool is_exact(void) {
     const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
     return now.instr && blocking && atoi(blocking) != 0 && !((const struct cuda_rank *)now.replay->self)->captured;

@@ -7,7 +7,7 @@
 #define PIANOLA_NONFINITE_H
 #include "rt.h"
 
-/* In the order in which a step has them. */
+/* Ordered as in a step. */
 enum nonfinite_kind { NONFINITE_LOSS, NONFINITE_GRADIENT, NONFINITE_STATE };
 
 struct nonfinite {

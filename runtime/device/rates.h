@@ -1,4 +1,4 @@
-/* What a training's learning rate will not do, said before it starts. */
+/* Warnings about the learning rate of a training that is about to start. */
 #ifndef PIANOLA_RATES_H
 #define PIANOLA_RATES_H
 #include "rt.h"

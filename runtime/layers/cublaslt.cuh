@@ -1,4 +1,4 @@
-/* What linear.cu and muon.cu share: a product as cuBLASLt sees it, the heuristic, and the errors that end a process. */
+/* Shared by linear.cu and muon.cu: a product as cuBLASLt sees it, the heuristic, and errors that end the process. */
 #ifndef PIANOLA_CUBLASLT_CUH
 #define PIANOLA_CUBLASLT_CUH
 #include "cuda_math.cuh"
@@ -46,15 +46,15 @@ static inline void lt_must_multiply(cublasStatus_t status, const struct lt_produ
     lt_end(by);
 }
 
-/* What a product's algorithm may rely on. */
+/* Guarantees that a product's algorithm may rely on. */
 struct lt_promise {
     size_t workspace;    /* bytes, at most */
     uint32_t aligned[4]; /* bytes, at least: of A, B, C and D */
 };
 enum { LT_MOST = 8 }; /* algorithms of one question */
 
-/* Where an algorithm divides the sums of a product, parts are added up in fp32. By default they may be rounded to the
- * output's type first (cublasLt.h, cublasLtReductionScheme_t), which in bf16 loses integers above 256. */
+/* If an algorithm splits k, its partial sums are added in fp32. By default they may be rounded to the output's type
+ * first (cublasLt.h, cublasLtReductionScheme_t), which in bf16 loses integers above 256. */
 static const uint32_t LT_REDUCTION = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
 /* Finds up to `most` algorithms, those expected to be fastest first, and sets n to their number. If there is none,

@@ -132,7 +132,7 @@ static cublasStatus_t make_layouts(struct plan *plan, enum way w) {
     return status;
 }
 
-/* What all addresses of a matrix are multiples of: where there are several, they are a stride apart. */
+/* Returns the alignment of all addresses of a matrix; several matrices are a stride apart. */
 static uint32_t alignment_of(const struct plan *plan, enum way w, int matrix) {
     int64_t bytes = stride_of(&plan->product[w], matrix) * (plan->bf16 && !(matrix > 1 && is_weight(w)) ? 2 : 4);
     return plan->experts > 1 && (bytes & -bytes) < ALIGNED ? (uint32_t)(bytes & -bytes) : ALIGNED;
@@ -191,7 +191,7 @@ static void plan_gelu(struct plan *plan, enum way w, int m, int k, bool fuses) {
     plan->used[w] = plan->used[w] && fuses;
 }
 
-/* What the layer's products may do besides. fuses_gelu: unless a file of algorithms says otherwise. */
+/* Epilogues that the layer's products may have. fuses_gelu: unless a file of algorithms says otherwise. */
 static void plan_epilogues(struct plan *plan, const struct rt_stage *s, int i, bool fuses_gelu) {
     enum { WIDEST = 1 << 20 }; /* columns whose bias gradient has room in the workspace */
     const struct rt_layer *l = &s->layer[i];

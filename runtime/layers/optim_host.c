@@ -73,7 +73,7 @@ static void muon(const struct update *u, int64_t n, float *w, const float *dw, f
 static optimizer_step *const steps[NOPTIMIZERS] = {NULL, OPTIMIZERS(X)};
 #undef X
 
-/* The largest magnitude's bits, which for what is not finite are those of infinity or more. */
+/* Returns the bits of the largest magnitude; infinity's or more if a value is not finite. */
 static WIDE uint32_t largest(const float *w, int64_t n) {
     uint32_t most = 0, bits;
     for (int64_t i = 0; i < n; i++) {
@@ -84,7 +84,7 @@ static WIDE uint32_t largest(const float *w, int64_t n) {
     return most;
 }
 
-/* In pieces that stay in the first cache, so that looking at them takes no time. */
+/* Works in pieces that stay in the first-level cache, so that the check costs nothing measurable. */
 static uint32_t step_pieces(const struct update *u, int64_t n, float *w, const float *dw, float *moment,
                             int64_t stride) {
     enum { PIECE = 1024 };

@@ -18,7 +18,7 @@ struct saving_memory { /* how a loop reaches what its ranks have learned */
     void (*push)(void *context, int rank, const struct rt_home *home, const float *weight, const float *moments);
 };
 
-/* Is a checkpoint due once so many steps are done? */
+/* Returns whether a checkpoint is due after `done` steps. */
 static inline bool saving_is_due(const struct rt_run *run, int64_t done) {
     const struct saving *saving = run->saving;
     return saving && saving->writes && done > saving->from && (done % saving->every == 0 || done == run->steps);

@@ -36,7 +36,7 @@ static struct saving_memory memory_of(struct training *training) {
     return memory;
 }
 
-/* What checkpoints need, and, where the run goes on from one, its state. */
+/* Prepares checkpoints and, if the run resumes, reads its state. */
 static const char *load(struct training *training) {
     const struct rt_program *p = training->p;
     const struct saving *saving = training->all->run.saving;

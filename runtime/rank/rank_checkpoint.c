@@ -159,7 +159,7 @@ void rank_save(struct rank_run *run, int64_t step) {
     verdict_on_saving(&run->world, ok, why);
 }
 
-/* Where in the data the run goes on. */
+/* Finds the position in the data at which the run continues. */
 static void find_place(struct rank_run *run, const struct checkpoint_found *found) {
     char note[DURABLE_PATH + 512];
     run->from_sequence = checkpoint_place(run->flags.checkpoint, found, &run->is,

@@ -466,7 +466,7 @@ extern "C" void backend_report(struct rank_run *run) {
                 (long long)most.host_planned, (long long)most.host);
 }
 
-/* What came after the first step is in it, too: code that was loaded later, and graphs. */
+/* Includes what came after the first step: code that was loaded later, and graphs. */
 extern "C" int64_t backend_bytes_at_end(struct rank_run *run) {
     int64_t me = run->backend->free[0] - free_memory(), most = 0;
     int64_t *all = (int64_t *)calloc((size_t)run->world.size, sizeof *all);

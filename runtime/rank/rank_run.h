@@ -17,7 +17,7 @@ struct rank_flags {
     struct launch launch;
 };
 
-/* Is a record kept of every step? */
+/* Returns whether every step is recorded. */
 static inline bool rank_records(const struct rank_flags *flags) {
     return flags->losses || flags->metrics || flags->tensorboard;
 }

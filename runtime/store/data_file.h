@@ -19,9 +19,9 @@ struct data_file {
 struct data_file *data_file_open(const char *path, char *why, size_t nwhy);
 /* False, with the command that unpacks it, if the file is compressed. */
 bool data_file_plain(const struct data_file *file, char *why, size_t nwhy);
-/* Is its first line an object of JSON with a "text", as data sets have a document a line? */
+/* Returns whether the first line is a JSON object with a "text", as in data sets of one document a line. */
 bool data_file_has_lines(const struct data_file *file);
-/* Where its text begins: behind a byte order mark. */
+/* Returns the offset at which the text begins: after a byte order mark. */
 size_t data_file_begin(const struct data_file *file);
 bool data_file_same(const struct data_file *file, char *why, size_t nwhy);
 void data_file_close(struct data_file *file); /* NULL: nothing to close */

@@ -223,7 +223,7 @@ static bool ends_in(const struct named *tensor, const char *end) {
     return tensor->nname >= n && memcmp(tensor->name + tensor->nname - n, end, n) == 0;
 }
 
-/* What older versions of transformers kept beside the weights, and computed: masks, and the angles of rope. */
+/* Buffers that older versions of transformers saved beside the weights: masks, and rope's angles. */
 static bool is_buffer(const struct named *tensor) {
     return (ends_in(tensor, ".attn.bias") && tensor->ndims != 1 && tensor->ndims != 2) ||
            ends_in(tensor, ".attn.masked_bias") || ends_in(tensor, ".rotary_emb.inv_freq");

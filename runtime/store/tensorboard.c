@@ -117,7 +117,7 @@ static bool put_summary(struct tensorboard *board, int64_t step, const struct me
     return settle(board, why, nwhy);
 }
 
-/* What is not known is left out; a loss that is no number is not. */
+/* Omits what is unknown, but not a loss that is no number. */
 bool tensorboard_step(struct tensorboard *board, const struct metrics_step *step, char *why, size_t nwhy) {
     const struct {
         const char *tag;

@@ -5,25 +5,14 @@
  * Both print the median and the range of 20 runs, each timed by events after 5 that are not. A product counts 2 N^3
  * FLOP; a copy counts bytes read and bytes written. Operands are random: zeros draw less power, so they run faster.
  * Exit 1: a call failed. */
+#include "must.h"
 #include <cublasLt.h>
 #include <cuda_bf16.h>
-#include <cuda_runtime.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { WARM = 5, RUNS = 20 };
 
-static void must(bool fine, const char *call, const char *why) {
-    if (fine)
-        return;
-    printf("%s: %s\n", call, why);
-    exit(1);
-}
-#define CUDA(call)                                                                                                     \
-    do {                                                                                                               \
-        cudaError_t code = call;                                                                                       \
-        must(code == cudaSuccess, #call, cudaGetErrorString(code));                                                    \
-    } while (0)
 #define LT(call)                                                                                                       \
     do {                                                                                                               \
         cublasStatus_t code = call;                                                                                    \

@@ -12,18 +12,18 @@ PATH=$room/bin:$PATH
 weights() { sed -nE 's/^weights +([0-9a-f]{16}).*/\1/p' "$@"; }
 book=/usr/share/common-licenses/GPL-3
 small=(schedules/1f1b.lua --model schedules/models/gpt.lua -D width=32 -D rows=1)
-mkdir "$room/work"
-cp $book "$room/work/book.txt"
+mkdir "$room/job"
+cp $book "$room/job/book.txt"
 PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
 export PKG_CONFIG_PATH
-"$PIANOLA" compile "${small[@]}" -o "$room/work/out" && make -s -C "$room/work/out" || exit 2
+"$PIANOLA" compile "${small[@]}" -o "$room/job/out" && make -s -C "$room/job/out" || exit 2
 wanted=$("$PIANOLA" run "${small[@]}" --steps 300 --data $book 2>/dev/null | weights)
 
 # ---- torchrun ----
 
 command=$(grep '^    torchrun ' runtime/README.md | sed -E 's/^ +//;s/ +#.*//')
 expect "the README has a command for torchrun" 1 "$(wc -l <<<"$command")"
-cd "$room/work" || exit 2
+cd "$room/job" || exit 2
 task() { # K: the process of rank K, which runs in this room
     local p
     for p in $(grep -lsx "rank$1" /proc/[0-9]*/comm); do
@@ -75,7 +75,7 @@ if ! unshare -mn ip link set lo up 2>/dev/null; then
     echo "the JobSet's command: not tried, no namespaces can be made here"
     finish
 fi
-jobset container | sed "s| /out/| $room/work/out/|;s| /data/| $room/work/|g" >"$room/container"
+jobset container | sed "s| /out/| $room/job/out/|;s| /data/| $room/job/|g" >"$room/container"
 cp /etc/hosts "$room/hosts"
 # shellcheck disable=SC2016
 timeout 100 unshare -mn bash -c '

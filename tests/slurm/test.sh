@@ -91,11 +91,11 @@ commands() { grep "^    $1 " runtime/README.md | sed -E 's/^ +//;s/ +#.*//'; }
 weights() { sed -nE 's/^weights +([0-9a-f]{16}).*/\1/p' "$@"; }
 book=/usr/share/common-licenses/GPL-3
 small=(schedules/1f1b.lua --model schedules/models/gpt.lua -D width=32 -D rows=1)
-mkdir "$room/work"
-cp $book "$room/work/book.txt"
+mkdir "$room/job"
+cp $book "$room/job/book.txt"
 PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
 export PKG_CONFIG_PATH
-"$PIANOLA" compile "${small[@]}" -o "$room/work/out" && make -s -C "$room/work/out" || exit 2
+"$PIANOLA" compile "${small[@]}" -o "$room/job/out" && make -s -C "$room/job/out" || exit 2
 wanted=$("$PIANOLA" run "${small[@]}" --steps 300 --data $book 2>/dev/null | weights)
 wanted_100=$("$PIANOLA" run "${small[@]}" --steps 100 2>/dev/null | weights)
 lists=("n[001-003,7]" "n7,n[1-2]" "rack[1-2]node[01-4]" "a-b.c,d" "n[098-102]")
@@ -105,7 +105,7 @@ for i in "${!lists[@]}"; do
 done
 readme_srun=$(commands srun) readme_sbatch=$(commands sbatch)
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-cd "$room/work" || exit 2
+cd "$room/job" || exit 2
 
 expect "the README has commands for srun, and one for sbatch" "3 1" "$(wc -l <<<"$readme_srun") $(wc -l <<<"$readme_sbatch")"
 while read -r command; do
