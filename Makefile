@@ -16,7 +16,8 @@ FUZZ := B=build/fuzz CC=clang SAN='-fsanitize=fuzzer-no-link,address,undefined -
 FLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fno-math-errno -MMD -MP -Ibuild -Iruntime $(CFLAGS) $(SAN)
 BLAS := openblas$(if $(filter x86_64,$(shell uname -m)), libxsmm)
 LIBS = $$(pkg-config --libs lua5.4 $(BLAS) libpcre2-8 libutf8proc) -lm -pthread
-SOURCES := $(wildcard compiler/*/*.c) $(filter-out %/comm_mpi.c runtime/rank/%,$(wildcard runtime/*/*.c))
+# compiler/page/ is built by page.mk.
+SOURCES := $(filter-out compiler/page/%,$(wildcard compiler/*/*.c compiler/*/*/*.c)) $(filter-out %/comm_mpi.c runtime/rank/%,$(wildcard runtime/*/*.c))
 LIBRARY := $(patsubst %.c,$(B)/obj/%.o,$(filter-out compiler/cli/main.c,$(SOURCES)))
 UNITS := $(patsubst tests/%.c,%,$(wildcard tests/unit/*.c tests/guard/*.c))
 HELPERS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/support/*.c tests/judges/*.c))
@@ -292,7 +293,7 @@ asan:
 tsan:
 	$(MAKE_ALL) $(TSAN) build/tsan/pianola
 
-include tests/gpu/gpu.mk page/page.mk
+include tests/gpu/gpu.mk compiler/page/page.mk
 
 # ---- using ----
 

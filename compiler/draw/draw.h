@@ -65,15 +65,4 @@ struct loss_line {
 };
 void emit_losses(struct text *out, const char *title, const char *time, const struct loss_line *line, int n,
                  double target);
-/* emit_frontier.c: the least makespan over room, and known schedules. what: the room's name. */
-struct frontier_step {
-    double room;
-    double makespan, lower; /* NAN: there is none */
-};
-struct frontier_mark {
-    const char *name;
-    double peak, makespan;
-};
-void emit_frontier(struct text *out, const char *title, const char *what, const struct frontier_step *step, int n,
-                   const struct frontier_mark *mark, int nmarks);
 #endif

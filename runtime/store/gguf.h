@@ -1,6 +1,6 @@
 /* Files of models in the GGUF format, versions 2 and 3 (github.com/ggml-org/ggml, docs/gguf.md): mapped, and read as
  * far as tensors go, and what changes what they mean. Other metadata are passed over; the tokenizer among them is
- * compiler/tokens' to read. Nothing in a file is trusted. */
+ * compiler/models' to read. Nothing in a file is trusted. */
 #ifndef PIANOLA_GGUF_H
 #define PIANOLA_GGUF_H
 #include "named.h"

@@ -2,18 +2,22 @@
 # The floors of the house: which file may include which, who allocates, how long a file may be, and that names differ.
 # Usage: tests/floors/floors.sh [ROOT]. Prints each file's lines against the budget; exit 1 when a rule is broken.
 #
-# In compiler/ and in runtime/ a folder includes its own headers and those of the folders that the table in the README
-# there lists for it. runtime/ includes nothing of compiler/; its top, ops.h and rt.h, is for all of its folders.
-# compiler/ includes ops.h and parameters.h of runtime/, except base/, which stands below the instructions; cli/, which replays what was
-# compiled and merges checkpoints, may include any of it. Only base/base.c allocates, and script/, which gives Lua its
-# memory. Only script/ knows Lua, only .cu files CUDA, only comm_nccl*.cu NCCL, and only comm_mpi.c MPI.
+# In compiler/ and in runtime/ a folder includes its own headers and those of the folders that the tables in the README
+# there list for it. The second table of compiler/README.md has the wings, and no folder of the first includes one.
+# runtime/ includes nothing of compiler/; its top, ops.h and rt.h, is for all of its folders. compiler/ includes ops.h and
+# parameters.h of runtime/, except base/, which stands below the instructions; cli/, which replays what was compiled, and
+# the wings may include any of it. Only base/base.c allocates, and script/, which gives Lua its memory. Only script/ knows Lua, only .cu files CUDA, only comm_nccl*.cu NCCL, and only comm_mpi.c MPI.
 set -u
 . "$(dirname "$0")/../support/environment.sh"
 cd "${1:-$(dirname "$0")/../..}" || exit 2
 budget=600
 
-# The tables' rows as "house/room:room room:", one for each folder.
-rows() { sed -nE "s/^\| \`([a-z]+)\` \|.*\|([a-z ]*)\|\$/$1\/\1:\2 /p" $1/README.md; }
+# The tables' rows as "house/room:room room:", one for each folder; a wing's as "house/room:room room:wing".
+rows() {
+    awk -v house=$1 '/^\| wing \|/ { wing = "wing" } !/^\|/ { wing = "" }
+        match($0, /^\| `[a-z\/]+` \|/) { split($0, cell, "`"); n = split($0, part, "|")
+            if (part[n - 1] ~ /^[a-z\/ ]*$/) print house "/" cell[2] ":" part[n - 1] ":" wing }' $1/README.md
+}
 table=$(rows compiler; rows runtime)
 
 lines() {
@@ -25,29 +29,32 @@ lines() {
         for (i = 1; i <= n; i++) {
             split(row[i], part, ":")
             lower[part[1]] = " " part[2] " "
+            if (part[3] != "") wing[part[1]] = 1
         }
     }
     # name: of the form "x.h", of the same room; "room/x.h"; or, from the compiler, "../../runtime/x.h".
-    function check(   at, n, house, room, into) {
-        n = split(FILENAME, at, "/")
-        house = at[1]
-        room = house "/" at[2]
-        if (house == "runtime" && n == 2) { # its top
+    function check(   house, room, into) {
+        house = room = FILENAME
+        sub(/\/.*/, "", house)
+        sub(/\/[^\/]*$/, "", room)
+        if (room == "runtime") { # its top
             if (name !~ /^[a-z_]+\.h$/ || !exists("runtime/" name)) broken("the top of runtime/ includes no other folder")
         } else if (!(room in lower))
-            broken("no such room in the table of " house "/README.md")
+            broken("no such folder in the tables of " house "/README.md")
         else if (name ~ /^\.\.\/\.\.\/runtime\//) {
             if (room == "compiler/base") broken("this floor stands below the instructions")
-            else if (house != "compiler" || room != "compiler/cli" && name !~ /\/(ops|parameters)\.h$/)
+            else if (house != "compiler" || room != "compiler/cli" && !(room in wing) && name !~ /\/(ops|parameters)\.h$/)
                 broken(house "/ includes only ops.h and parameters.h of runtime/ so")
-        } else if (name ~ /^[a-z]+\/[a-z_0-9]+\.cuh?$|^[a-z]+\/[a-z_0-9]+\.h$/) {
+        } else if (name ~ /^[a-z]+(\/[a-z]+)?\/[a-z_0-9]+\.(cu|cuh|h)$/) {
             into = name
-            sub(/\/.*/, "", into)
-            if (!index(lower[room], " " into " ") || !exists(house "/" name))
-                broken("the table of " house "/README.md does not let " at[2] "/ include it")
+            sub(/\/[^\/]*$/, "", into)
+            if ((house "/" into) in wing && !(room in wing))
+                broken("the core includes no wing")
+            else if (!index(lower[room], " " into " ") || !exists(house "/" name))
+                broken("the table of " house "/README.md does not let " room "/ include it")
         } else if (name ~ /\// || !(exists(room "/" name) || house == "runtime" && name ~ /^(ops|rt)\.h$/ ||
                                     room == "compiler/script" && name == "prelude.h" || room == "compiler/draw" && name == "page.h"))
-            broken("no such header in this room")
+            broken("no such header in this folder")
     }
     /(^|[^A-Za-z0-9_])(malloc|calloc|realloc|strdup)\(/ && FILENAME ~ /^compiler/ {
         if (FILENAME ~ /^compiler\/(base\/base\.c$|script\/)/) next

@@ -10,9 +10,9 @@ passed=0 failed=0
 
 build_house() {
     rm -rf "${house:?}"/*
-    mkdir -p "$house"/compiler/{base,ir,passes,verify,formats,script,cli} "$house"/runtime/{store,layers,device,comm} \
+    mkdir -p "$house"/compiler/{base,ir,passes,verify,formats,script,cli,models,search/{optimal,tune,bound}} "$house"/runtime/{store,layers,device,comm} \
         "$house"/{schedules,tests/unit}
-    grep '^| `' compiler/README.md | grep -v 'draw`\|diff`' >"$house/compiler/README.md"
+    grep '^| `\|^$\|^| wing ' compiler/README.md | grep -v 'draw`\|diff`' >"$house/compiler/README.md"
     grep '^| `' runtime/README.md | grep -v 'process`\|rank`' >"$house/runtime/README.md"
     cd "$house" || exit 2
     printf '#include "base/base.h"\n#include "../../runtime/ops.h"\n' >compiler/ir/program.h
@@ -23,12 +23,15 @@ build_house() {
     printf '#include "passes/passes.h"\n' | tee compiler/formats/formats.h >compiler/formats/text.c
     printf '#include "formats/formats.h"\n#include "prelude.h"\n#include <lua.h>\n' >compiler/script/script_job.c
     printf '#include "passes/passes.h"\n#include "verify/verify.h"\n#include "../../runtime/rt.h"\n' >compiler/cli/run.c
+    printf '#include "cli/command.h"\n#include "../../runtime/rt.h"\n' >compiler/models/tokens.h
+    printf '#include "search/optimal/search.h"\n' >compiler/search/tune/tune.c
+    printf '#include "base/base.h"\n' | tee compiler/search/optimal/search.h >compiler/search/bound/bound.c
     printf '#include "ops.h"\n' >runtime/rt.h
     printf '#include "rt.h"\n' | tee runtime/device/replay.h runtime/layers/cuda.cuh >runtime/store/data.c
     printf '#include "rt.h"\n#include "device/replay.h"\n#include "layers/cuda.cuh"\n#include <nccl.h>\n#include <cuda_runtime.h>\n' >runtime/comm/comm_nccl.cu
     printf '#include "rt.h"\n#include <mpi.h>\n' >runtime/comm/comm_mpi.c
     printf '#include "cuda.cuh"\n#include <cublasLt.h>\n' >runtime/layers/linear.cu
-    touch compiler/base/base.h compiler/cli/main.c runtime/ops.h runtime/store/checkpoint.h schedules/gpipe.lua tests/unit/test_base.c
+    touch compiler/base/base.h compiler/cli/{command.h,main.c} runtime/ops.h runtime/store/checkpoint.h schedules/gpipe.lua tests/unit/test_base.c
     cd - >/dev/null || exit 2
 }
 
@@ -79,6 +82,11 @@ breaks compiler/passes/sched.c '#include "../tests/test_base.c"'
 breaks compiler/formats/text.c '#include "verify/verify.h"'
 breaks compiler/passes/sched.c '#include <lua.h>'
 breaks compiler/cli/run.c '#include <lauxlib.h>'
+breaks compiler/cli/run.c '#include "models/tokens.h"'
+breaks compiler/search/bound/bound.c '#include "search/optimal/search.h"'
+breaks compiler/search/bound/bound.c '#include "passes/passes.h"'
+breaks compiler/search/tune/tune.c '#include "search.h"'
+breaks compiler/models/tokens.h '#include <lua.h>'
 breaks compiler/main.c '#include "base.h"'
 breaks runtime/store/data.c '#include <lua5.4/lua.h>'
 breaks runtime/store/data.c '#include <nccl.h>'
@@ -88,6 +96,11 @@ breaks compiler/passes/sched.c '#include <cuda_runtime.h>'
 breaks compiler/passes/sched.c 'int *p = malloc(4);'
 breaks compiler/base/diag.c 'int *p = malloc(4);'
 breaks runtime/store/sched.c ''
+# Listing a wing does not let the core include it.
+build_house
+sed -i -E '/^. `cli`/s/diff \|$/diff models |/' "$house/compiler/README.md"
+echo '#include "models/tokens.h"' >>"$house/compiler/cli/run.c"
+expect 1 compiler/cli/run.c
 build_house
 seq 601 >"$house/compiler/passes/sched.c"
 expect 1 compiler/passes/sched.c

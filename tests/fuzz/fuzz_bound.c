@@ -1,6 +1,6 @@
 /* Certificates of lower bounds: what is read gets a verdict, and one that is refuted a reason. */
 #include "fuzz.h"
-#include "verify/bound.h"
+#include "search/bound/bound.h"
 
 struct reading {
     const char *src, *why, *by;

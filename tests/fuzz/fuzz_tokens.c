@@ -1,7 +1,7 @@
 /* Tokenizers, as JSON or as GGUF by how they begin: one that is read encodes a text, and what comes out decodes to it.
  */
 #include "fuzz.h"
-#include "tokens/tokenizer.h"
+#include "models/tokenizer.h"
 
 struct reading {
     const uint8_t *data;

@@ -72,7 +72,7 @@ rm "$fresh/ops"
 cut="--profile tests/partition/vgg16.txt --workers 4 --bandwidth 1e9 --sum"
 # shellcheck disable=SC2086
 "$PIANOLA" partition $cut >"$fresh/partition"
-quotes "$fresh/partition" compiler/partition/README.md "build/pianola partition $cut"
+quotes "$fresh/partition" compiler/search/partition/README.md "build/pianola partition $cut"
 rm "$fresh/partition"
 
 # The same input gives the same bytes, wherever it stands and whatever the environment.

@@ -1,7 +1,7 @@
 /* What check-bound says of a certificate. */
 #ifndef BOUND_VERDICT_H
 #define BOUND_VERDICT_H
-#include "verify/bound.h"
+#include "search/bound/bound.h"
 
 /* 1: accepted; 0: refuted; -1: unreadable. */
 static inline int verdict(const char *src) {

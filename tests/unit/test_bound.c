@@ -3,7 +3,7 @@
  * dominate, and nothing whatever for a tick more. */
 #include "bound_instance.h"
 #include "bound_verdict.h"
-#include "verify/bound.h"
+#include "search/bound/bound.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* Local search over orders: what it leaves is an order of the same jobs that takes as long as it says, and no less than
  * the best order is proved to take. */
-#include "optimal/local.h"
-#include "optimal/optimal.h"
+#include "search/optimal/local.h"
+#include "search/optimal/optimal.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>
 

@@ -5,10 +5,10 @@
  * soon as it can, but not before the one placed last. So each schedule in which no job can start earlier without
  * another order on its rank comes up, and one of these is best. A branch ends where even what must follow each job, and
  * what each rank still has to run, end no sooner than what is to be beaten. */
-#include "optimal/frontier.h"
-#include "optimal/optimal.h"
+#include "search/optimal/frontier.h"
+#include "search/optimal/optimal.h"
 #include "random_spec.h"
-#include "verify/bound.h"
+#include "search/bound/bound.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
 

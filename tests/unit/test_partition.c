@@ -1,7 +1,7 @@
 /* The partitioner against all partitions there are: every way to give the layers of a small graph to stages, and the
  * stages to machines, with the papers' times, written anew here. It knows nothing of cuts: a layer has a stage, and no
  * edge leads to an earlier one. */
-#include "partition/partition.h"
+#include "search/partition/partition.h"
 #include "../support/random.h"
 #include "script/scripts.h"
 #include <criterion/criterion.h>

@@ -1,7 +1,7 @@
 /* Rules and patterns for best orders: what is written is run again, with more microbatches too, and what ranks hold is
  * counted here. */
-#include "optimal/closed.h"
-#include "optimal/optimal.h"
+#include "search/optimal/closed.h"
+#include "search/optimal/optimal.h"
 #include "passes/passes.h"
 #include "script/scripts.h"
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* The least largest span at whole ticks, against all orders of tiny pipelines: of each order, the least for which the
  * starts of all jobs have a solution as differences (Bellman 1958), ranks beginning when they like. */
-#include "optimal/optimal.h"
+#include "search/optimal/optimal.h"
 #include "passes/passes.h"
 #include "script/scripts.h"
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
 #include "compiler.h"
 #include "base/read_json.h"
 #include "random.h"
-#include "tokens/tokenizer.h"
+#include "models/tokenizer.h"
 #include <criterion/criterion.h>
 #include <string.h>
 

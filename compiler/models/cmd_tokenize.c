@@ -4,9 +4,9 @@
 #include "../../runtime/store/token_file.h"
 #include "base/put_json.h"
 #include "base/read_json.h"
-#include "command.h"
-#include "files.h"
-#include "tokens/tokens.h"
+#include "cli/command.h"
+#include "cli/files.h"
+#include "tokens.h"
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>

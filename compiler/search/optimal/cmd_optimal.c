@@ -1,12 +1,12 @@
 /* `pianola optimal`: the best order of a script's jobs, with a certificate. */
 #include "base/put_json.h"
-#include "command.h"
-#include "compile.h"
-#include "files.h"
-#include "optimal/closed.h"
-#include "optimal/local.h"
-#include "optimal/memory.h"
-#include "optimal/optimal.h"
+#include "cli/command.h"
+#include "cli/compile.h"
+#include "cli/files.h"
+#include "closed.h"
+#include "local.h"
+#include "memory.h"
+#include "optimal.h"
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,10 +1,10 @@
 /* `pianola partition`: cuts a model, from a profile or from a script, into replicated stages. */
-#include "partition/partition.h"
+#include "partition.h"
 #include "base/put_json.h"
 #include "base/read_file.h"
-#include "command.h"
-#include "compile.h"
-#include "files.h"
+#include "cli/command.h"
+#include "cli/compile.h"
+#include "cli/files.h"
 #include "units.h"
 #include <math.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * It trains the model on one rank, with a stage per unit, and takes the times of the jobs, as `run --timeline` writes
  * them. */
 #include "base/put_json.h"
-#include "files.h"
-#include "training.h"
+#include "cli/files.h"
+#include "cli/training.h"
 #include "units.h"
 #include <math.h>
 #include <stdlib.h>

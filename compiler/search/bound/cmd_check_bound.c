@@ -1,9 +1,9 @@
 /* `pianola check-bound`: proves a lower bound on the makespan from its certificate, and that it is a script's. */
 #include "base/put_json.h"
 #include "base/read_file.h"
-#include "command.h"
-#include "compile.h"
-#include "verify/bound.h"
+#include "cli/command.h"
+#include "cli/compile.h"
+#include "bound.h"
 #include <string.h>
 
 /* schedules/1f1b.lua -D workers=4 as 1f1b. */

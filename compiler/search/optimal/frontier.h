@@ -2,6 +2,7 @@
  * room does not matter any more. */
 #ifndef PIANOLA_FRONTIER_H
 #define PIANOLA_FRONTIER_H
+#include "base/text.h"
 #include "ir/graph.h"
 
 struct point {
@@ -36,4 +37,18 @@ struct frontier find_frontier(struct spec *sp, const struct stage *st, const str
  * most. Below the first point's memory no order fits; every further point is the least memory of a lesser makespan. */
 struct frontier find_staircase(struct spec *sp, const struct stage *st, const struct graph *graph,
                                struct searches searches);
+
+/* ---- emit_frontier.c: draws the least makespan over memory, beside known schedules ---- */
+
+struct frontier_step {
+    double room;
+    double makespan, lower; /* NAN: there is none */
+};
+struct frontier_mark {
+    const char *name;
+    double peak, makespan;
+};
+/* Draws the steps as a staircase and each known schedule as a mark. what: the memory axis's name. */
+void emit_frontier(struct text *out, const char *title, const char *what, const struct frontier_step *step, int n,
+                   const struct frontier_mark *mark, int nmarks);
 #endif

@@ -13,7 +13,7 @@
  * only if its bound is above its bar (ranking.c), and whatever was simulated beyond that in the end is not counted. */
 #ifndef PIANOLA_TUNE_H
 #define PIANOLA_TUNE_H
-#include "optimal/local.h"
+#include "search/optimal/local.h"
 #include "passes/passes.h"
 #include "script/scripts.h"
 

@@ -4,9 +4,9 @@
 EMCC ?= emcc
 LUA_SRC ?= build/lua
 # Training and what else needs a machine is left out: page/absent.c says so instead. page/compile.c stands for its own.
-PAGE_WITHOUT := $(wildcard compiler/tune/*.c compiler/tokens/*.c) $(patsubst %,compiler/cli/%.c,training run_record redraw weights_model export_published) \
-    $(patsubst %,compiler/cli/cmd_%.c,compile export generate profile run tokenize tune)
-PAGE := $(patsubst %.c,build/page/%.o,$(filter-out $(PAGE_WITHOUT),$(wildcard compiler/*/*.c)) $(wildcard page/*.c))
+PAGE_WITHOUT := $(wildcard compiler/search/tune/*.c compiler/models/*.c) compiler/search/partition/cmd_profile.c \
+    $(patsubst %,compiler/cli/%.c,cmd_compile cmd_run redraw run_record training weights_model)
+PAGE := $(patsubst %.c,build/page/%.o,$(filter-out $(PAGE_WITHOUT),$(wildcard compiler/*/*.c compiler/*/*/*.c)))
 # Emscripten's programs in node find Debian's modules, whichever node runs them.
 build/page/% build/pianola.html: export NODE_PATH := $(NODE_PATH):/usr/share/nodejs
 # longjmp as WebAssembly's own exceptions: calls that may be left through it cost nothing.
@@ -21,7 +21,7 @@ build/lua/lua.h:
 build/page/liblua.bc: $(LUA_SRC)/lua.h
 	@mkdir -p $(@D)
 	cd $(LUA_SRC) && $(EMCC) $(PAGE_FLAGS) -r -o $(CURDIR)/$@ $$(ls l*.c | grep -vxE 'lua.c|luac.c|ltests.c')
-build/page/%.o: %.c Makefile page/page.mk | $(LUA_SRC)/lua.h build/prelude.h build/page.h
+build/page/%.o: %.c Makefile compiler/page/page.mk | $(LUA_SRC)/lua.h build/prelude.h build/page.h
 	@mkdir -p $(@D)
 	$(EMCC) -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fno-math-errno $(PAGE_FLAGS) -MMD -MP \
 	    -Ibuild -Iruntime -Icompiler -I$(LUA_SRC) -c -o $@ $<
@@ -30,8 +30,8 @@ build/page/pianola.js: $(PAGE) build/page/liblua.bc
 	$(EMCC) $(PAGE_FLAGS) -o $@ $^ -sMODULARIZE -sEXPORT_NAME=createPianola -sINVOKE_RUN=0 -sEXIT_RUNTIME=1 \
 	    -sALLOW_MEMORY_GROWTH -sMAXIMUM_MEMORY=2GB -sTOTAL_STACK=1MB -sEXPORTED_RUNTIME_METHODS=FS,callMain \
 	    -sNODEJS_CATCH_EXIT=0 -sNODEJS_CATCH_REJECTION=0
-build/pianola.html: build/page/pianola.js page/join.py $(wildcard page/*.html page/*.css page/*.js schedules/*.lua schedules/*/*.lua)
-	python3 page/join.py $@
+build/pianola.html: build/page/pianola.js compiler/page/join.py $(wildcard $(addprefix compiler/page/*.,html css js) schedules/*.lua schedules/*/*.lua)
+	python3 compiler/page/join.py $@
 page: PACKAGES += $(PAGE_PACKAGES)
 page: VIEWERS :=
 page: deps

@@ -12,13 +12,13 @@
  * of its bound. A larger cap's bound holds too, and that without any, in no_cap.bound: where it is the better one, its
  * certificate proves the point. Over bytes, memory_4096.lua takes so many. */
 #include "base/put_json.h"
-#include "command.h"
-#include "compile.h"
-#include "files.h"
-#include "optimal/closed.h"
-#include "optimal/frontier.h"
-#include "optimal/optimal.h"
-#include "terminal.h"
+#include "cli/command.h"
+#include "cli/compile.h"
+#include "cli/files.h"
+#include "closed.h"
+#include "frontier.h"
+#include "optimal.h"
+#include "cli/terminal.h"
 #include <math.h>
 #include <string.h>
 #include <unistd.h>

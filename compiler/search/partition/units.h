@@ -3,7 +3,7 @@
 #ifndef PIANOLA_UNITS_H
 #define PIANOLA_UNITS_H
 #include "ir/spec.h"
-#include "partition/partition.h"
+#include "partition.h"
 
 /* sp: by script_units; st: its stages, whose costs are the times. A tied token table counts as the first unit's. name:
  * of the model's file. */

@@ -1,6 +1,6 @@
-"""Joins the page into one file: join.py OUT. Placeholders of page/index.html, each in a line of its own:
+"""Joins the page into one file: join.py OUT. Placeholders of index.html, each in a line of its own:
 
-    {{style.css}}       a file of page/, as it is
+    {{style.css}}       a file of this folder, as it is
     {{"worker.js"}}     the same as a JavaScript string
     {{module}}          the compiler's WebAssembly, {{glue}} what starts it, {{scripts}} {path: text} of all scripts and of
                         what describes them to editors: as JavaScript strings, each gzipped, in base64
@@ -13,8 +13,12 @@ import glob
 import gzip
 import hashlib
 import json
+import os
 import re
 import sys
+
+
+HERE = os.path.dirname(__file__)
 
 
 def read(path):
@@ -42,11 +46,11 @@ def fill(match):
         paths = sorted(glob.glob("schedules/**/*.lua", recursive=True))
         return packed(json.dumps({path: read(path).decode() for path in paths}).encode())
     if name.startswith('"'):
-        return string(read("page/" + name.strip('"')).decode())
-    return read("page/" + name).decode()
+        return string(read(os.path.join(HERE, name.strip('"'))).decode())
+    return read(os.path.join(HERE, name)).decode()
 
 
-page = re.sub(r"\{\{([^{}\n]+)\}\}", fill, read("page/index.html").decode())
+page = re.sub(r"\{\{([^{}\n]+)\}\}", fill, read(os.path.join(HERE, "index.html")).decode())
 own = [hashlib.sha256(text.encode()).digest() for text in re.findall(r"<script>(.*?)</script>", page, re.S)]
 page = page.replace("{{digests}}", " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in own), 1)
 with open(sys.argv[1], "w") as file:

@@ -1,7 +1,7 @@
 /* Local search over the orders of the winner's jobs (optimal/local.h), from several seeds at once. The best of what the
  * seeds come to does not depend on which was done first. */
-#include "optimal/closed.h"
-#include "optimal/local.h"
+#include "search/optimal/closed.h"
+#include "search/optimal/local.h"
 #include "tune.h"
 #include <math.h>
 #include <string.h>

@@ -2,11 +2,11 @@
  *
  * First every candidate is bounded, then those that fit and may be among the best are compiled, best bound first. An
  * interrupt (SIGINT) ends the search: what was best by then is printed, and the exit code is 130. */
-#include "tune/tune.h"
+#include "tune.h"
 #include "base/read_file.h"
-#include "command.h"
-#include "compile.h"
-#include "files.h"
+#include "cli/command.h"
+#include "cli/compile.h"
+#include "cli/files.h"
 #include <math.h>
 #include <string.h>
 #include <unistd.h>

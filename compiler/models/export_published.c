@@ -5,11 +5,11 @@
 #include "base/gguf_meta.h"
 #include "base/put_json.h"
 #include "base/read_file.h"
-#include "command.h"
-#include "files.h"
+#include "cli/command.h"
+#include "cli/files.h"
 #include "passes/layers.h"
 #include "script/scripts.h"
-#include "tokens/tokens.h"
+#include "tokens.h"
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
 #include "../../runtime/store/checkpoint_manifest.h"
 #include "../../runtime/store/safetensors.h"
 #include "base/put_json.h"
-#include "command.h"
+#include "cli/command.h"
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -5,9 +5,9 @@
 #include "../../runtime/store/seconds.h"
 #include "base/gguf_meta.h"
 #include "base/put_json.h"
-#include "command.h"
-#include "compile.h"
-#include "tokens/tokens.h"
+#include "cli/command.h"
+#include "cli/compile.h"
+#include "tokens.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* The least makespan over memory, as a picture: a step for each point, down to where room does not matter any
  * more; dashed, the bound where it is lower; and a circle for each known schedule. Nothing lies below the bound. */
-#include "chart.h"
-#include "svg.h"
+#include "draw/chart.h"
+#include "draw/svg.h"
+#include "frontier.h"
 #include <math.h>
 
 enum { TOP = 64, WIDTH = 560, HEIGHT = 320 };
