@@ -137,7 +137,7 @@ static struct row measure(const struct report *report, bool model, const char *f
 
 static void add_jitter(struct row *row, const struct compile *c, double scale, const struct settings *settings) {
     struct jitter *jitter =
-        jitter_make(c->spec, c->stage, c->program, settings->jitter, settings->seed, settings->runs);
+        jitter_make(c->spec, c->stage, c->program, settings->jitter.level, settings->seed, settings->jitter.runs);
     row->figure[MEAN] = jitter->mean *= scale;
     row->figure[P95] = jitter->p95 *= scale;
     jitter->worst *= scale;
@@ -231,7 +231,7 @@ static void compile_one(struct table *table, const struct script_args *how, cons
     args->set = set;
     args->used = used;
     left->file = file;
-    if (!table->settings->train)
+    if (!table->settings->compare.train)
         free_all();
     if (!compiles(&c, alone)) {
         snprintf(left->why, WHY, "%s", take_diag());
@@ -244,9 +244,10 @@ static void compile_one(struct table *table, const struct script_args *how, cons
         *row = measure(c.report, c.spec->model != NULL, file);
         row->compiled = c;
         double scale = c.report->makespan > 0 ? row->figure[MAKESPAN] / c.report->makespan : 1;
-        if (table->settings->jitter >= 0)
+        if (table->settings->jitter.level >= 0)
             add_jitter(row, &c, scale, table->settings);
-        for (int k = ONE; k <= TWO && !table->settings->train && fetches(c.report) && c.spec->prefetch == SOLVED; k++)
+        for (int k = ONE;
+             k <= TWO && !table->settings->compare.train && fetches(c.report) && c.spec->prefetch == SOLVED; k++)
             row->figure[k] = scale * makespan_with(&c, k == ONE ? ONE_AHEAD : TWO_AHEAD);
         table->unit = c.report->unit;
     }
@@ -335,7 +336,7 @@ static void put_table(struct text *out, const struct row *row, int n, const stru
                       const struct settings *settings) {
     char cell[CELL];
     bool markdown = settings->markdown;
-    int width[NCOLUMNS], chosen[NCOLUMNS], columns = choose_columns(row, n, settings->steady, chosen);
+    int width[NCOLUMNS], chosen[NCOLUMNS], columns = choose_columns(row, n, settings->compare.steady, chosen);
     for (int c = 0; c < columns; c++) {
         int k = chosen[c];
         width[k] = (int)strlen(column[k].head);
@@ -409,14 +410,14 @@ static void put_text(struct text *out, const struct table *table, const struct s
     double longest = 0;
     for (int i = 0; i < table->nrows; i++)
         longest = table->row[i].figure[MAKESPAN] > longest ? table->row[i].figure[MAKESPAN] : longest;
-    struct measure measure = measure_of(longest, table->unit, settings->style.ascii);
+    struct measure measure = measure_of(longest, table->unit, settings->draw.style.ascii);
     bool unit = strcmp(measure.name, "units") == 0;
     put(out, "%lld ranks, %lld microbatches; times in %s\n", (long long)table->size[WORKERS].value,
         (long long)table->size[BATCHES].value,
         unit ? "units: F is 1 for a rank's share of the model; every tensor is 1 byte" : measure.name);
-    if (settings->jitter >= 0)
+    if (settings->jitter.level >= 0)
         put(out, "mean and p95 of %lld runs, each job and message up to %g %% longer or shorter\n",
-            (long long)settings->runs, 100 * settings->jitter);
+            (long long)settings->jitter.runs, 100 * settings->jitter.level);
     put(out, "\n");
     put_table(out, table->row, table->nrows, &measure, settings);
     put_left_out(out, table, settings->markdown);
@@ -426,21 +427,22 @@ static void put_text(struct text *out, const struct table *table, const struct s
 
 /* Dies, before any work, where options do not go together or a file cannot be written. */
 static void check_options(const struct settings *settings) {
-    if (!settings->train && (settings->data || settings->output || settings->target))
-        die("--%s is about training: give --train, too", settings->data     ? "data"
-                                                         : settings->output ? "output"
-                                                                            : "target");
-    if (settings->train && (settings->sort || settings->steady || settings->jitter >= 0))
-        die("--train and --%s exclude each other: the table of losses is another one", settings->sort     ? "sort"
-                                                                                       : settings->steady ? "steady"
-                                                                                                          : "jitter");
-    if ((sorted_by == MEAN || sorted_by == P95) && settings->jitter < 0)
-        die("--sort %s: of runs with noise; give --jitter, too", settings->sort);
+    if (!settings->compare.train && (settings->train.data || settings->output || !isnan(settings->compare.target)))
+        die("--%s is about training: give --train, too", settings->train.data ? "data"
+                                                         : settings->output   ? "output"
+                                                                              : "target");
+    if (settings->compare.train && (settings->compare.sort || settings->compare.steady || settings->jitter.level >= 0))
+        die("--train and --%s exclude each other: the table of losses is another one", settings->compare.sort ? "sort"
+                                                                                       : settings->compare.steady
+                                                                                           ? "steady"
+                                                                                           : "jitter");
+    if ((sorted_by == MEAN || sorted_by == P95) && settings->jitter.level < 0)
+        die("--sort %s: of runs with noise; give --jitter, too", settings->compare.sort);
     if (!settings->output)
         return;
     if (strcmp(settings->output, "-") == 0)
         die("--output -: the table goes to stdout; name a file for the picture");
-    for (const char **data = settings->data; data && *data; data++)
+    for (const char **data = settings->train.data; data && *data; data++)
         check_apart(settings->output, *data);
     for (int i = 0; i < settings->nfiles; i++) {
         struct script_args in = {
@@ -455,7 +457,7 @@ static struct courses train_all(const struct table *table, const struct settings
         check_course(&table->row[i].compiled, settings);
     for (int i = 0; i < table->nrows; i++)
         course[i] = run_course(&table->row[i].compiled, settings, table->row[i].name);
-    return judge_courses(course, table->nrows, settings->steps, settings->target ? *settings->target : NAN);
+    return judge_courses(course, table->nrows, settings->train.steps, settings->compare.target);
 }
 
 static void put_trained(struct text *out, const struct table *table, const struct settings *settings) {
@@ -476,7 +478,7 @@ static void put_trained(struct text *out, const struct table *table, const struc
 }
 
 int cmd_compare(const struct settings *settings) {
-    sorted_by = settings->sort ? column_of(settings->sort) : -1;
+    sorted_by = settings->compare.sort ? column_of(settings->compare.sort) : -1;
     check_options(settings);
     struct row row[settings->nfiles];
     struct left_out left[settings->nfiles];
@@ -493,7 +495,7 @@ int cmd_compare(const struct settings *settings) {
     if (sorted_by >= 0)
         sort(row, (size_t)table.nrows, sizeof *row, smaller);
     struct text out = {0};
-    if (settings->train)
+    if (settings->compare.train)
         put_trained(&out, &table, settings);
     else if (settings->json)
         put_objects(&out, &table);

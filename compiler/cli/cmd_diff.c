@@ -175,7 +175,8 @@ static struct diff *try_both(const struct script_args *how, const char *const *f
 static int git_diff(const struct settings *settings) {
     if (settings->nfiles != 7 && settings->nfiles != 9)
         die("--git takes what git gives an external diff: a path, and file, hash and mode of both sides");
-    if (settings->json || settings->markdown || settings->fail_on || settings->fit || settings->svg || settings->html)
+    if (settings->json || settings->markdown || settings->diff.fail_on || settings->fit || settings->diff.svg ||
+        settings->diff.html)
         die("--git prints the text, for git: it goes with none of --json, --markdown, --fail-on, --fit, --svg, --html");
     if (settings->args.nset || for_scripts(&settings->args))
         die("--git: %s is for scripts, which git compares as text",
@@ -192,7 +193,7 @@ static int git_diff(const struct settings *settings) {
     diff->side[0]->name = format("a/%s", path);
     diff->side[1]->name = format("b/%s", path);
     put(&out, "diff --pianola a/%s b/%s\n", path, path);
-    emit_diff(&out, diff, false, settings->style.ascii);
+    emit_diff(&out, diff, false, settings->draw.style.ascii);
     write_file("-", &out);
     return 0;
 }
@@ -224,8 +225,8 @@ static void check_times(const struct diff *diff) {
 
 /* The text goes to stdout, unless another output goes there. */
 static void choose_outputs(struct output *out, const struct settings *settings) {
-    out[SVG].path = settings->svg;
-    out[HTML].path = settings->html;
+    out[SVG].path = settings->diff.svg;
+    out[HTML].path = settings->diff.html;
     out[FIT].path = settings->fit;
     out[TEXT].path = "-";
     for (int k = 0; k < TEXT && !settings->json && !settings->markdown; k++)
@@ -241,29 +242,29 @@ static void choose_outputs(struct output *out, const struct settings *settings) 
 }
 
 int cmd_diff(const struct settings *settings) {
-    if (settings->git)
+    if (settings->diff.git)
         return git_diff(settings);
     if (settings->nfiles != 2)
         die("`diff` needs two: A and B, each a script, PyTorch's CSV, a compiled folder, streams.txt or a timeline; "
             "see `pianola help diff`");
-    if (settings->fail_on)
-        beyond(NULL, settings->fail_on);
+    if (settings->diff.fail_on)
+        beyond(NULL, settings->diff.fail_on);
     struct output out[NOUTPUTS] = {0};
     choose_outputs(out, settings);
     struct diff *diff = load_both(&settings->args, settings->file);
-    if (settings->svg || settings->html)
+    if (settings->diff.svg || settings->diff.html)
         check_times(diff);
-    if (settings->svg)
+    if (settings->diff.svg)
         emit_diff_svg(&out[SVG].text, diff, false);
-    if (settings->html)
+    if (settings->diff.html)
         emit_diff_html(&out[HTML].text, diff, settings->command);
     if (settings->fit)
         emit_fit(&out[FIT].text, diff);
     if (settings->json)
         emit_diff_json(&out[TEXT].text, diff);
     else
-        emit_diff(&out[TEXT].text, diff, settings->markdown, settings->style.ascii);
-    int code = settings->fail_on ? beyond(diff, settings->fail_on) : !diff_same(diff);
+        emit_diff(&out[TEXT].text, diff, settings->markdown, settings->draw.style.ascii);
+    int code = settings->diff.fail_on ? beyond(diff, settings->diff.fail_on) : !diff_same(diff);
     for (int k = 0; k < NOUTPUTS; k++) /* all are complete by now */
         if (out[k].path)
             write_file(out[k].path, &out[k].text);

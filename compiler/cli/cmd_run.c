@@ -122,9 +122,9 @@ static void check_written(const char *option, const char *path, const struct com
                           const struct settings *settings) {
     if (path && strcmp(path, "-") == 0)
         die("--%s -: the report goes to stdout; name a file", option);
-    for (const char **data = settings->data; data && *data; data++)
+    for (const char **data = settings->train.data; data && *data; data++)
         check_apart(path, *data);
-    for (const char **data = settings->held_out; data && *data; data++)
+    for (const char **data = settings->train.held_out; data && *data; data++)
         check_apart(path, *data);
     check_target(path, &c->args);
 }
@@ -133,36 +133,38 @@ static void check_written(const char *option, const char *path, const struct com
 static void check_run(const struct compile *c, const struct settings *settings) {
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
-    check_device(c, settings->cuda);
-    if (settings->steps == 0 && settings->one_rank)
+    check_device(c, settings->train.cuda);
+    if (settings->train.steps == 0 && settings->train.one_rank)
         die("--steps 0 trains nothing: there is nothing for --compare");
-    if (settings->checkpoint && settings->one_rank)
+    if (settings->checkpoint.folder && settings->train.one_rank)
         die("--compare trains one rank from the start: it takes no --checkpoint");
-    if ((settings->resume && !settings->checkpoint) || (settings->new_data && !settings->resume))
-        die(settings->resume ? "--resume needs --checkpoint DIR, the folder to go on from"
-                             : "--new-data is for --resume, which goes on from a checkpoint");
-    if (settings->steps == 0 && settings->checkpoint && (!settings->resume || !settings->held_out))
+    if ((settings->checkpoint.resume && !settings->checkpoint.folder) ||
+        (settings->checkpoint.new_data && !settings->checkpoint.resume))
+        die(settings->checkpoint.resume ? "--resume needs --checkpoint DIR, the folder to go on from"
+                                        : "--new-data is for --resume, which goes on from a checkpoint");
+    if (settings->train.steps == 0 && settings->checkpoint.folder &&
+        (!settings->checkpoint.resume || !settings->train.held_out))
         die("--steps 0 trains nothing: with --checkpoint it tells the loss of the newest on --val FILE, with --resume");
-    if (settings->held_out && c->spec->model->rt.input != INPUT_TOKENS)
+    if (settings->train.held_out && c->spec->model->rt.input != INPUT_TOKENS)
         die("--val: %s: its input is no text, and has no held-out part", c->args.model);
-    if (settings->algorithms && !settings->cuda)
+    if (settings->train.algorithms && !settings->train.cuda)
         die("--algorithms is about GPUs: train with --device cuda");
-    if (settings->one_rank && c->spec->update)
+    if (settings->train.one_rank && c->spec->update)
         die("--compare: one rank would train otherwise, as the stages of this schedule are updated before others are "
             "done; compare the losses of two runs, which --losses writes");
-    if (settings->steps == 0 && settings->tensorboard)
+    if (settings->train.steps == 0 && settings->record.tensorboard)
         die("--steps 0 trains nothing: there is nothing for --tensorboard");
     const struct {
         const char *option, *path;
-    } written[] = {{"timeline", settings->timeline},
-                   {"losses", settings->losses},
-                   {"metrics", settings->metrics},
-                   {"loss-svg", settings->loss_svg}};
+    } written[] = {{"timeline", settings->record.timeline},
+                   {"losses", settings->record.losses},
+                   {"metrics", settings->record.metrics},
+                   {"loss-svg", settings->record.loss_svg}};
     for (int i = 0; i < (int)(sizeof written / sizeof *written); i++) {
-        if (settings->steps == 0 && written[i].path)
+        if (settings->train.steps == 0 && written[i].path)
             die("--steps 0 trains nothing: there is nothing for --%s", written[i].option);
         check_written(written[i].option, written[i].path, c, settings);
-        check_apart(written[i].path, settings->weights);
+        check_apart(written[i].path, settings->published.weights);
         for (int k = 0; k < i && written[i].path; k++)
             if (written[k].path && same_place(written[i].path, written[k].path))
                 die("--%s %s: --%s is written there; name another file", written[i].option, written[i].path,
@@ -184,9 +186,9 @@ static void print_plan(const struct compile *c, const struct settings *settings,
     if (model->input == INPUT_TOKENS)
         fprintf(stderr, "pianola: microbatches of %d rows of %d tokens\n", model->rows / model->context,
                 model->context);
-    if (model->input == INPUT_TOKENS && !settings->data && settings->steps > 0)
+    if (model->input == INPUT_TOKENS && !settings->train.data && settings->train.steps > 0)
         fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
-    if (!settings->cuda)
+    if (!settings->train.cuda)
         fprintf(stderr, "pianola: %d ranks in one process, matrix products by %s, one thread a rank\n",
                 c->spec->workers, blas);
 }
@@ -199,9 +201,9 @@ static void tell_first_loss(const struct compile *c, const struct settings *sett
                loss_or_null(trained.loss[0]));
     else
         printf("\nloss      %.4f on the first batch; nothing was trained\n", trained.loss[0]);
-    if (!isfinite(trained.loss[0]) && settings->weights)
+    if (!isfinite(trained.loss[0]) && settings->published.weights)
         fprintf(stderr, "pianola: warning: %s: the loss is %g: its weights are damaged, or those of another model\n",
-                settings->weights, (double)fabsf(trained.loss[0]));
+                settings->published.weights, (double)fabsf(trained.loss[0]));
     host_free(trained.program, trained.arena);
 }
 
@@ -242,13 +244,13 @@ static void evaluate(const struct compile *c, const struct settings *settings, s
 static struct prediction train_alone(const struct compile *c, const struct settings *settings, struct data *data,
                                      const struct trained *trained, struct outcome *outcome) {
     bool long_ones = outcome->measured * c->spec->workers > 1;
-    int64_t steps = settings->one_rank ? settings->steps : long_ones ? 1 : 3;
+    int64_t steps = settings->train.one_rank ? settings->train.steps : long_ones ? 1 : 3;
     struct compile serial = compile_serial(c);
     struct trained alone =
-        train(&serial, settings, data, steps, 1, settings->one_rank ? "one rank" : NULL, (struct listener){0});
-    for (int64_t s = 0; settings->one_rank && s < settings->steps; s++)
+        train(&serial, settings, data, steps, 1, settings->train.one_rank ? "one rank" : NULL, (struct listener){0});
+    for (int64_t s = 0; settings->train.one_rank && s < settings->train.steps; s++)
         outcome->largest = fmax(outcome->largest, fabs((double)trained->loss[s] - alone.loss[s]) / fabs(alone.loss[s]));
-    outcome->same_weights = settings->one_rank && fingerprint(alone.program, alone.arena) == outcome->weights;
+    outcome->same_weights = settings->train.one_rank && fingerprint(alone.program, alone.arena) == outcome->weights;
     host_free(alone.program, alone.arena);
     return predict_from_one(c, &serial, &alone, steps);
 }
@@ -257,28 +259,30 @@ int cmd_run(const struct settings *given) {
     struct settings own = *given, *settings = &own;
     struct style style = terminal_style(settings);
     struct compile c = {.args = settings->args};
-    if (settings->every > settings->steps && settings->steps > 0)
-        settings->every = settings->steps; /* or nothing would be validated */
-    if (settings->weights)
-        model_of_weights(&c.args, settings->weights);
+    if (settings->train.validate_every > settings->train.steps && settings->train.steps > 0)
+        settings->train.validate_every = settings->train.steps; /* or nothing would be validated */
+    if (settings->published.weights)
+        model_of_weights(&c.args, settings->published.weights);
     compile_all(&c, "");
     check_run(&c, settings);
-    if (settings->weights)
-        tell_difference(settings->weights, c.stage, c.spec->stages + c.spec->names.sets, c.spec->model->rt.context);
+    if (settings->published.weights)
+        tell_difference(settings->published.weights, c.stage, c.spec->stages + c.spec->names.sets,
+                        c.spec->model->rt.context);
     char why[512];
     struct rt_model model = trained_model(c.spec, c.program);
-    struct data *data = data_open(&model, settings->data, settings->seed, why, sizeof why);
+    struct data *data = data_open(&model, settings->train.data, settings->seed, why, sizeof why);
     if (!data)
         die("%s", why);
     struct data *held_out = NULL;
-    if (settings->held_out && !(held_out = data_open(&model, settings->held_out, settings->seed, why, sizeof why)))
+    if (settings->train.held_out &&
+        !(held_out = data_open(&model, settings->train.held_out, settings->seed, why, sizeof why)))
         die("%s", why);
     if (held_out)
         data_hold_out(held_out, data_sequences(held_out));
     print_plan(&c, settings, &style);
-    struct rt_program *program = settings->checkpoint ? runtime_program(c.spec, c.stage, c.program) : NULL;
+    struct rt_program *program = settings->checkpoint.folder ? runtime_program(c.spec, c.stage, c.program) : NULL;
     const struct saving *saving = program ? open_saving(settings, program, data) : NULL;
-    if (settings->steps == 0) {
+    if (settings->train.steps == 0) {
         if (held_out)
             evaluate(&c, settings, data, held_out, saving);
         else
@@ -288,36 +292,36 @@ int cmd_run(const struct settings *given) {
             data_close(held_out);
         return 0;
     }
-    int64_t from = saving ? saving->from : 0, here = settings->steps - from;
+    int64_t from = saving ? saving->from : 0, here = settings->train.steps - from;
     if (here <= 0)
-        die("%s: has come to step %lld already: there is nothing to train up to --steps %lld", settings->checkpoint,
-            (long long)from, (long long)settings->steps);
-    int64_t kept = settings->timeline ? settings->steps - timeline_first(from, settings->steps) : 0;
+        die("%s: has come to step %lld already: there is nothing to train up to --steps %lld",
+            settings->checkpoint.folder, (long long)from, (long long)settings->train.steps);
+    int64_t kept = settings->record.timeline ? settings->train.steps - timeline_first(from, settings->train.steps) : 0;
     struct trained trained = train_and_record(&c, settings, data, held_out, saving, kept);
-    struct outcome outcome = {.steps = settings->steps,
+    struct outcome outcome = {.steps = settings->train.steps,
                               .from = from,
                               .first = trained.loss[from],
-                              .last = trained.loss[settings->steps - 1],
-                              .compared = settings->one_rank};
+                              .last = trained.loss[settings->train.steps - 1],
+                              .compared = settings->train.one_rank};
     outcome.step = trained.seconds / (double)here;
     outcome.tokens_per_second = (double)c.spec->model->rt.rows * trained.program->model->batches / outcome.step;
     outcome.weights = fingerprint(trained.program, trained.arena);
     outcome.measured = median(trained.makespan + from, here);
-    outcome.norm = trained.norm[settings->steps - 1];
+    outcome.norm = trained.norm[settings->train.steps - 1];
     outcome.routed = trained.routed;
     outcome.twice = trained.twice;
-    outcome.cores = settings->cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
-    outcome.cuda = settings->cuda ? &trained.cuda : NULL;
+    outcome.cores = settings->train.cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
+    outcome.cuda = settings->train.cuda ? &trained.cuda : NULL;
     host_free(trained.program, trained.arena);
     struct prediction prediction = {0};
-    if (settings->cuda || settings->one_rank)
+    if (settings->train.cuda || settings->train.one_rank)
         prediction = train_alone(&c, settings, data, &trained, &outcome);
-    if (!settings->cuda)
+    if (!settings->train.cuda)
         prediction = predict_from_ranks(&c, &trained);
     outcome.predicted = prediction.makespan;
     outcome.work = prediction.work;
-    if (settings->timeline)
-        write_timeline(&c, &trained, settings->steps, settings->timeline);
+    if (settings->record.timeline)
+        write_timeline(&c, &trained, settings->train.steps, settings->record.timeline);
     (settings->json ? print_json : print_text)(&c, &outcome);
     data_close(data);
     if (held_out)

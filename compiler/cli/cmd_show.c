@@ -24,18 +24,18 @@ static void check_style(const struct style *style, const struct format *format) 
 enum { MOST_DRAWN = 4000000 };
 
 static void check_steps(const struct settings *settings, const struct format *format) {
-    if (settings->copies && !(format->traits & STEPS))
+    if (settings->draw.copies && !(format->traits & STEPS))
         die("--steps: --format %s is of one step; those of several are %s", format->name,
             listed(format_words_with(STEPS)));
-    if (settings->copies && settings->measured)
+    if (settings->draw.copies && settings->draw.measured)
         die("--steps and --measured exclude each other: a trace has all the steps that were measured");
 }
 
 static void check_jitter(const struct settings *settings, const struct format *format) {
-    if (settings->jitter >= 0 && !(format->traits & FIGURES))
+    if (settings->jitter.level >= 0 && !(format->traits & FIGURES))
         die("--jitter: --format %s has no figures; those that have are %s", format->name,
             listed(format_words_with(FIGURES)));
-    if (settings->jitter >= 0 && settings->measured)
+    if (settings->jitter.level >= 0 && settings->draw.measured)
         die("--jitter and --measured exclude each other: what was measured has its own noise");
 }
 
@@ -81,27 +81,27 @@ static void write_ranks(const struct compile *c, const struct format *f, const c
 }
 
 static const struct format *format_of(const struct settings *settings) {
-    if (settings->json && settings->format && strcmp(settings->format, "json") != 0)
-        die("--json and --format %s exclude each other", settings->format);
-    const char *name = settings->json ? "json" : settings->format ? settings->format : formats[0].name;
+    if (settings->json && settings->draw.format && strcmp(settings->draw.format, "json") != 0)
+        die("--json and --format %s exclude each other", settings->draw.format);
+    const char *name = settings->json ? "json" : settings->draw.format ? settings->draw.format : formats[0].name;
     return &formats[choice("format", name)];
 }
 
 /* Everything up to what is drawn. */
 static void compile_shown(struct compile *c, const struct settings *settings) {
     compile_all(c, settings->dump);
-    if (settings->measured)
-        take_measured(c, settings->measured);
-    if (settings->jitter >= 0)
+    if (settings->draw.measured)
+        take_measured(c, settings->draw.measured);
+    if (settings->jitter.level >= 0)
         c->report->jitter =
-            jitter_make(c->spec, c->stage, c->program, settings->jitter, settings->seed, settings->runs);
-    if (settings->copies > 1)
-        draw_steps(c, settings->copies);
+            jitter_make(c->spec, c->stage, c->program, settings->jitter.level, settings->seed, settings->jitter.runs);
+    if (settings->draw.copies > 1)
+        draw_steps(c, settings->draw.copies);
 }
 
 static void emit(struct text *t, const struct compile *c, const struct settings *settings,
                  const struct format *format) {
-    struct style style = settings->style;
+    struct style style = settings->draw.style;
     if (format->traits & DRAWN) {
         style = terminal_style(settings);
         check_from(c, &style);
@@ -123,7 +123,7 @@ static struct gist frame(const struct settings *settings, struct text *t) {
 }
 
 static void check_watch(const struct settings *settings, const struct format *format) {
-    if (format != &formats[0] || settings->output || settings->measured || *settings->dump)
+    if (format != &formats[0] || settings->output || settings->draw.measured || *settings->dump)
         die("--watch draws the %s of a prediction, again and again: it goes with none of --format, --json, --output, "
             "--measured, --dump",
             formats[0].name);
@@ -132,24 +132,24 @@ static void check_watch(const struct settings *settings, const struct format *fo
 }
 
 int cmd_show(const struct settings *settings) {
-    if (settings->list)
+    if (settings->draw.list)
         return list_schedules();
     const struct format *format = format_of(settings);
-    check_style(&settings->style, format);
+    check_style(&settings->draw.style, format);
     check_steps(settings, format);
     check_jitter(settings, format);
-    if (settings->watch) {
+    if (settings->draw.watch) {
         check_watch(settings, format);
         return watch(settings, frame);
     }
-    if (settings->measured && !(format->traits & TIMED))
+    if (settings->draw.measured && !(format->traits & TIMED))
         die("--measured: --format %s has no times", format->name);
     if (format->emit_rank && !settings->output)
         die("--format %s writes a file for each rank: give their folder with -o DIR", format->name);
     const char *dir = format->emit_rank ? folder_named(settings->output) : NULL;
     if (!dir) {
         check_target(settings->output, &settings->args);
-        check_apart(settings->output, settings->measured);
+        check_apart(settings->output, settings->draw.measured);
     }
     struct compile c = {.args = settings->args, .command = settings->command};
     compile_shown(&c, settings);

@@ -4,40 +4,104 @@
 #include "draw/draw.h"
 #include "ir/spec.h"
 
+/* What each option sets, grouped by who reads it. options.c says which commands take which option. */
+struct draw_options { /* of a timeline: show, and run at its end */
+    struct style style;
+    const char *color, *format, *measured;
+    int64_t copies; /* steps to draw; 0: not given */
+    bool list, watch;
+};
+
+struct train_options {
+    int64_t steps, validate_every; /* validate_every: steps from one validation to the next */
+    const char **data, **held_out; /* ended by NULL; NULL: none is given */
+    const char *algorithms;
+    bool cuda, eager, one_rank, allow_nonfinite; /* eager: no CUDA graph */
+};
+
+/* Files that `run` writes as it goes. */
+struct record_options {
+    const char *timeline, *losses, *metrics, *tensorboard, *loss_svg;
+};
+
+struct checkpoint_options {
+    const char *folder;
+    int64_t every, keep; /* steps between checkpoints; how many stay */
+    int64_t step;        /* the step of the checkpoint to use, or -1 */
+    bool resume, new_data;
+};
+
+struct compare_options {
+    const char *sort;
+    bool steady, train;
+    double target; /* NAN: not given */
+};
+
+struct diff_options {
+    const char *fail_on, *svg, *html;
+    bool git;
+};
+
+/* Runs of the simulator with noise. */
+struct jitter_options {
+    double level; /* -1: not given */
+    int64_t runs;
+};
+
+/* What optimal, frontier and tune search for, and how long. */
+struct search_options {
+    int64_t seconds; /* 0: not given */
+    int64_t rows;    /* rows of a step; 0: not given */
+    enum objective { LEAST_MAKESPAN, LEAST_SPAN, LEAST_PERIOD } objective;
+    bool bytes, all; /* bytes: memory counts in bytes */
+};
+
+/* What `partition` cuts a model by. */
+struct partition_options {
+    const char *profile, *levels;
+    int64_t workers;        /* 0: not given; likewise the next two */
+    double bandwidth, room; /* bytes per second; bytes of a machine */
+    bool sum, ring, transfers;
+};
+
+struct profile_options {
+    int64_t microbatches, warm_up; /* to time, and before them */
+};
+
+/* Weights and tokens in the formats of others. */
+struct published_options {
+    const char *weights, *tokenizer;
+    bool names, decode; /* names: weights are written in the names of others */
+};
+
+/* What `generate` writes. */
+struct generate_options {
+    const char *prompt;
+    int64_t tokens;
+    double temperature, top_p;
+    bool chat;
+};
+
 struct settings {
     struct script_args args;
     const char *command;     /* the command line, as a shell reads it, but for where things go */
     const char *const *file; /* the non-option arguments; the first is args.schedule */
     int nfiles;
-    const char *output, *format, *dump, *color, *measured, *timeline, *losses, *sort;
-    const char *metrics, *tensorboard, *loss_svg;
-    const char **data, **held_out; /* ended by NULL; NULL: none is given */
-    const char *fail_on, *fit, *svg, *html, *algorithms;
-    int64_t steps, step; /* steps to train; the step of the checkpoint to use, or -1 */
-    int64_t every;       /* steps from one validation to the next */
-    int64_t copies;      /* steps to draw; 0: not given */
+    const char *output, *fit, *dump;
     uint64_t seed;
-    const char *profile, *levels, *weights;
-    int64_t workers;        /* 0: not given; likewise the next three */
-    int64_t rows;           /* of a step */
-    double bandwidth, room; /* bytes per second; bytes of a machine */
-    double seconds;         /* to search; 0: not given */
-    bool bytes;             /* memory counts in bytes */
-    enum objective { LEAST_MAKESPAN, LEAST_SPAN, LEAST_PERIOD } objective;
-    bool sum, ring, transfers, train, all;
-    int64_t microbatches, warm_up; /* to time, and before them */
-    const double *target;          /* NULL: not given */
-    const char *tokenizer, *prompt;
-    int64_t tokens; /* to generate */
-    double temperature, top_p;
-    bool chat, published; /* published: in the names of others */
-    double jitter;        /* the level, or -1: not given */
-    int64_t runs;         /* with jitter */
-    struct style style;
-    const char *checkpoint;
-    int64_t save_every, keep; /* steps between checkpoints; how many stay */
-    bool allow_nonfinite, new_data, resume;
-    bool json, list, watch, markdown, one_rank, cuda, eager, git, steady, decode; /* eager: no CUDA graph */
+    bool json, markdown;
+    struct draw_options draw;
+    struct train_options train;
+    struct record_options record;
+    struct checkpoint_options checkpoint;
+    struct compare_options compare;
+    struct diff_options diff;
+    struct jitter_options jitter;
+    struct search_options search;
+    struct partition_options partition;
+    struct profile_options profile;
+    struct published_options published;
+    struct generate_options generate;
 };
 
 int cmd_check(const struct settings *settings);

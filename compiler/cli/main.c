@@ -44,11 +44,10 @@ static double size_arg(const char *name, const char *s, const char *unit) {
     return x;
 }
 
-static const double *loss_arg(const char *name, const char *s) {
+static double loss_arg(const char *name, const char *s) {
     char *end;
-    double *loss = NEW(double, 1);
-    *loss = strtod(s, &end);
-    if (end == s || *end || !isfinite(*loss))
+    double loss = strtod(s, &end);
+    if (end == s || *end || !isfinite(loss))
         die("--%s %s: expected a loss, such as 2.5", name, s);
     return loss;
 }
@@ -103,79 +102,79 @@ static void set_option(struct settings *settings, const struct command *command,
         else
             args->least_memory = choice(name, arg) == 1;
         break;
-    case '4': settings->rows = number_arg(name, arg, 1); break;
+    case '4': settings->search.rows = number_arg(name, arg, 1); break;
     case '5': args->memory = size_arg(name, arg, "bytes"); break;
     case 'o': settings->output = arg; break;
-    case 'f': settings->format = arg; break;
+    case 'f': settings->draw.format = arg; break;
     case 'd': settings->dump = arg; break;
-    case 'x': settings->data = added(settings->data, arg); break;
-    case 'n': settings->steps = number_arg(name, arg, command->bit == RUN ? 0 : 1); break;
-    case 'Z': settings->copies = number_arg(name, arg, 1); break;
-    case 'R': settings->steady = true; break;
-    case 'S': settings->step = number_arg(name, arg, 0); break;
+    case 'x': settings->train.data = added(settings->train.data, arg); break;
+    case 'n': settings->train.steps = number_arg(name, arg, command->bit == RUN ? 0 : 1); break;
+    case 'Z': settings->draw.copies = number_arg(name, arg, 1); break;
+    case 'R': settings->compare.steady = true; break;
+    case 'S': settings->checkpoint.step = number_arg(name, arg, 0); break;
     case 's': settings->seed = (uint64_t)number_arg(name, arg, 0); break;
-    case 'C': settings->one_rank = true; break;
-    case 't': settings->timeline = arg; break;
-    case 'J': settings->losses = arg; break;
-    case '^': settings->metrics = arg; break;
-    case KEY_TENSORBOARD: settings->tensorboard = arg; break;
-    case '=': settings->loss_svg = arg; break;
-    case '/': settings->held_out = added(settings->held_out, arg); break;
-    case '~': settings->every = number_arg(name, arg, 1); break;
-    case KEY_CHECKPOINT: settings->checkpoint = arg; break;
-    case KEY_SAVE_EVERY: settings->save_every = number_arg(name, arg, 1); break;
-    case KEY_KEEP: settings->keep = number_arg(name, arg, 1); break;
-    case KEY_RESUME: settings->resume = true; break;
-    case KEY_NEW_DATA: settings->new_data = true; break;
-    case KEY_ALLOW_NONFINITE: settings->allow_nonfinite = true; break;
-    case 'g': settings->eager = true; break;
-    case 'A': settings->algorithms = arg; break;
-    case 'u': settings->cuda = choice(name, arg) == 1; break;
+    case 'C': settings->train.one_rank = true; break;
+    case 't': settings->record.timeline = arg; break;
+    case 'J': settings->record.losses = arg; break;
+    case '^': settings->record.metrics = arg; break;
+    case KEY_TENSORBOARD: settings->record.tensorboard = arg; break;
+    case '=': settings->record.loss_svg = arg; break;
+    case '/': settings->train.held_out = added(settings->train.held_out, arg); break;
+    case '~': settings->train.validate_every = number_arg(name, arg, 1); break;
+    case KEY_CHECKPOINT: settings->checkpoint.folder = arg; break;
+    case KEY_SAVE_EVERY: settings->checkpoint.every = number_arg(name, arg, 1); break;
+    case KEY_KEEP: settings->checkpoint.keep = number_arg(name, arg, 1); break;
+    case KEY_RESUME: settings->checkpoint.resume = true; break;
+    case KEY_NEW_DATA: settings->checkpoint.new_data = true; break;
+    case KEY_ALLOW_NONFINITE: settings->train.allow_nonfinite = true; break;
+    case 'g': settings->train.eager = true; break;
+    case 'A': settings->train.algorithms = arg; break;
+    case 'u': settings->train.cuda = choice(name, arg) == 1; break;
     case 'j': settings->json = true; break;
-    case 'k': settings->color = arg; break;
-    case 'e': settings->measured = arg; break;
-    case 'w': settings->style.width = (int)number_arg(name, arg, 20); break;
-    case 'a': settings->style.ascii = true; break;
-    case 'W': settings->style.with = list_arg(name, arg); break;
-    case 'b': settings->style.by = (enum color_by)choice(name, arg); break;
-    case 'F': settings->style.from = time_arg(name, arg, true); break;
-    case 'T': settings->style.to = time_arg(name, arg, false); break;
-    case '1': settings->train = true; break;
-    case '2': settings->target = loss_arg(name, arg); break;
-    case '6': settings->bytes = true; break;
-    case '7': settings->jitter = percent_arg(name, arg); break;
-    case '9': settings->objective = (enum objective)choice(name, arg); break;
-    case '8': settings->runs = number_arg(name, arg, 1); break;
-    case 'L': settings->list = true; break;
-    case '>': settings->watch = true; break;
-    case '|': settings->all = true; break;
-    case 'O': settings->sort = arg; break;
+    case 'k': settings->draw.color = arg; break;
+    case 'e': settings->draw.measured = arg; break;
+    case 'w': settings->draw.style.width = (int)number_arg(name, arg, 20); break;
+    case 'a': settings->draw.style.ascii = true; break;
+    case 'W': settings->draw.style.with = list_arg(name, arg); break;
+    case 'b': settings->draw.style.by = (enum color_by)choice(name, arg); break;
+    case 'F': settings->draw.style.from = time_arg(name, arg, true); break;
+    case 'T': settings->draw.style.to = time_arg(name, arg, false); break;
+    case '1': settings->compare.train = true; break;
+    case '2': settings->compare.target = loss_arg(name, arg); break;
+    case '6': settings->search.bytes = true; break;
+    case '7': settings->jitter.level = percent_arg(name, arg); break;
+    case '9': settings->search.objective = (enum objective)choice(name, arg); break;
+    case '8': settings->jitter.runs = number_arg(name, arg, 1); break;
+    case 'L': settings->draw.list = true; break;
+    case '>': settings->draw.watch = true; break;
+    case '|': settings->search.all = true; break;
+    case 'O': settings->compare.sort = arg; break;
     case 'M': settings->markdown = true; break;
-    case 'X': settings->fail_on = arg; break;
+    case 'X': settings->diff.fail_on = arg; break;
     case 'P': settings->fit = arg; break;
-    case 'v': settings->svg = arg; break;
-    case 'H': settings->html = arg; break;
-    case 'G': settings->git = true; break;
-    case 'i': settings->profile = arg; break;
-    case 'N': settings->workers = number_arg(name, arg, 1); break;
-    case 'B': settings->bandwidth = size_arg(name, arg, "bytes per second"); break;
-    case 'E': settings->levels = arg; break;
-    case 'Q': settings->ring = choice(name, arg) == 1; break;
-    case 'U': settings->sum = true; break;
-    case 'Y': settings->transfers = true; break;
-    case 'z': settings->room = size_arg(name, arg, "bytes"); break;
-    case 'I': settings->microbatches = number_arg(name, arg, 1); break;
-    case '3': settings->seconds = (double)number_arg(name, arg, 1); break;
-    case '@': settings->tokenizer = arg; break;
-    case '%': settings->weights = arg; break;
-    case '0': settings->decode = true; break;
-    case '!': settings->prompt = arg; break;
-    case '#': settings->tokens = number_arg(name, arg, 1); break;
-    case '&': settings->temperature = part_arg(name, arg, 100); break;
-    case '*': settings->top_p = part_arg(name, arg, 1); break;
-    case '+': settings->chat = true; break;
-    case '$': settings->published = choice(name, arg) == 1; break;
-    case 'K': settings->warm_up = number_arg(name, arg, 0); break;
+    case 'v': settings->diff.svg = arg; break;
+    case 'H': settings->diff.html = arg; break;
+    case 'G': settings->diff.git = true; break;
+    case 'i': settings->partition.profile = arg; break;
+    case 'N': settings->partition.workers = number_arg(name, arg, 1); break;
+    case 'B': settings->partition.bandwidth = size_arg(name, arg, "bytes per second"); break;
+    case 'E': settings->partition.levels = arg; break;
+    case 'Q': settings->partition.ring = choice(name, arg) == 1; break;
+    case 'U': settings->partition.sum = true; break;
+    case 'Y': settings->partition.transfers = true; break;
+    case 'z': settings->partition.room = size_arg(name, arg, "bytes"); break;
+    case 'I': settings->profile.microbatches = number_arg(name, arg, 1); break;
+    case '3': settings->search.seconds = number_arg(name, arg, 1); break;
+    case '@': settings->published.tokenizer = arg; break;
+    case '%': settings->published.weights = arg; break;
+    case '0': settings->published.decode = true; break;
+    case '!': settings->generate.prompt = arg; break;
+    case '#': settings->generate.tokens = number_arg(name, arg, 1); break;
+    case '&': settings->generate.temperature = part_arg(name, arg, 100); break;
+    case '*': settings->generate.top_p = part_arg(name, arg, 1); break;
+    case '+': settings->generate.chat = true; break;
+    case '$': settings->published.names = choice(name, arg) == 1; break;
+    case 'K': settings->profile.warm_up = number_arg(name, arg, 0); break;
     case 'h': help_about(command); exit(0);
     case 'V': printf("pianola %s\n", VERSION); exit(0);
     }
@@ -184,7 +183,7 @@ static void set_option(struct settings *settings, const struct command *command,
 /* Dies unless the number of files is what the command takes. */
 static void check_files(const struct settings *settings, const struct command *command) {
     const char *words, *second = settings->nfiles > 1 ? settings->file[1] : NULL;
-    if (settings->list) {
+    if (settings->draw.list) {
         if (settings->nfiles)
             die("`show --list` takes no file, but got '%s'", settings->file[0]);
         return;
@@ -283,21 +282,15 @@ int main(int argc, char **argv) {
         return 0;
     }
     const struct command *command = find_command(argv[1], false);
-    struct settings settings = {.style.ascii = !is_utf8(),
+    struct settings settings = {.seed = 1,
                                 .dump = "",
-                                .step = -1,
-                                .steps = 100,
-                                .every = 100,
-                                .save_every = 100,
-                                .keep = 3,
-                                .seed = 1,
-                                .microbatches = 64,
-                                .warm_up = 8,
-                                .jitter = -1,
-                                .tokens = 200,
-                                .temperature = 0.8,
-                                .top_p = 0.95,
-                                .runs = 200};
+                                .draw.style.ascii = !is_utf8(),
+                                .train = {.steps = 100, .validate_every = 100},
+                                .checkpoint = {.every = 100, .keep = 3, .step = -1},
+                                .compare.target = NAN,
+                                .jitter = {.level = -1, .runs = 200},
+                                .profile = {.microbatches = 64, .warm_up = 8},
+                                .generate = {.tokens = 200, .temperature = 0.8, .top_p = 0.95}};
     parse(&settings, command, argc - 1, argv + 1);
     if (settings.json && settings.markdown)
         die("--json and --markdown exclude each other");

@@ -181,8 +181,8 @@ static _Noreturn void make_frame(const struct watcher *watcher, const struct sty
         sigaction(ends[i], &plain, NULL);
     dup2(to, STDOUT_FILENO);
     dup2(to, STDERR_FILENO);
-    settings.style.width = style->width;
-    settings.color = style->color ? "always" : "never";
+    settings.draw.style.width = style->width;
+    settings.draw.color = style->color ? "always" : "never";
     struct gist gist = watcher->frame(&settings, &t);
     put_bytes(&t, (const char *)&gist, sizeof gist);
     fwrite(t.s, 1, t.n, stdout);

@@ -50,9 +50,9 @@ static void keep(struct record *record, const struct rt_program *p, const struct
 
 static void tell_validation(struct record *record, int64_t step, double loss) {
     char why[512];
-    if (record->settings->tensorboard)
+    if (record->settings->record.tensorboard)
         must(tensorboard_validation(&record->board, step, loss, why, sizeof why), why);
-    if (record->settings->metrics)
+    if (record->settings->record.metrics)
         must(metrics_validation(&record->metrics, step, loss, why, sizeof why), why);
     fprintf(stderr, "%svalidation: step %lld  loss %.4f\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", (long long)step,
             loss);
@@ -68,7 +68,7 @@ static void tell(void *context, const struct rt_program *p, const struct rt_ende
     }
     for (int64_t k = 0; record->predicted && k < record->times.n; k++)
         record->predicted[k] = record->times.at[k] + (double)of->step * record->times.step;
-    if (settings->losses)
+    if (settings->record.losses)
         must(losses_step(&record->losses, of->step, p->batches, p->model->slices, &p->stage[p->updated], of->loss,
                          record->predicted, of->when, why, sizeof why),
              why);
@@ -80,27 +80,28 @@ static void tell(void *context, const struct rt_program *p, const struct rt_ende
                                 .tokens = (double)p->model->rows * p->model->batches,
                                 .waited = of->waited,
                                 .memory = most_memory(p)};
-    if (settings->tensorboard)
+    if (settings->record.tensorboard)
         must(tensorboard_step(&record->board, &step, why, sizeof why), why);
-    if (settings->metrics)
+    if (settings->record.metrics)
         must(metrics_step(&record->metrics, &step, why, sizeof why), why);
     keep(record, p, of);
-    if ((of->step + 1) % settings->every == 0 && record->held_out)
+    if ((of->step + 1) % settings->train.validate_every == 0 && record->held_out)
         tell_validation(record, of->step + 1, of->validation);
 }
 
 static void draw(const struct record *record) {
     const struct settings *settings = record->settings;
     int batches = whole_batches(record->c->spec);
-    const struct loss_line line[] = {
-        {"training", settings->steps - record->from, batches, record->loss + record->from,
-         record->seconds + record->from, -1},
-        {"validation", record->validations, batches * (int)settings->every, record->validation, record->validated, -1}};
+    const struct loss_line line[] = {{"training", settings->train.steps - record->from, batches,
+                                      record->loss + record->from, record->seconds + record->from, -1},
+                                     {"validation", record->validations, batches * (int)settings->train.validate_every,
+                                      record->validation, record->validated, -1}};
     struct text out = {0};
-    emit_losses(&out,
-                format("%s: %lld steps of %d microbatches", record->c->spec->name, (long long)settings->steps, batches),
-                "time", line, record->validations > 0 ? 2 : 1, NAN);
-    write_file(settings->loss_svg, &out);
+    emit_losses(
+        &out,
+        format("%s: %lld steps of %d microbatches", record->c->spec->name, (long long)settings->train.steps, batches),
+        "time", line, record->validations > 0 ? 2 : 1, NAN);
+    write_file(settings->record.loss_svg, &out);
 }
 
 /* Dies, unless the user lets such a training go on. */
@@ -109,7 +110,7 @@ static void tell_nonfinite(const struct nonfinite *bad, const struct settings *s
     if (bad->step == 0)
         return;
     nonfinite_say(bad, what, sizeof what);
-    if (!settings->allow_nonfinite)
+    if (!settings->train.allow_nonfinite)
         die("%s: the training has stopped; lower lr, or clip the gradient (-D clip=1); --allow-nonfinite goes on%s",
             what, how_to_go_on(settings));
     fprintf(stderr, "pianola: warning: %s; the training went on (--allow-nonfinite)\n", what);
@@ -118,35 +119,38 @@ static void tell_nonfinite(const struct nonfinite *bad, const struct settings *s
 struct trained train_and_record(const struct compile *c, const struct settings *settings, struct data *data,
                                 const struct data *held_out, const struct saving *saving, int64_t kept) {
     int64_t from = saving ? saving->from : 0,
-            of = from > 0 && saving->is.steps > 0 ? saving->is.steps : settings->steps;
+            of = from > 0 && saving->is.steps > 0 ? saving->is.steps : settings->train.steps;
     struct record record = {
         .c = c, .held_out = held_out, .settings = settings, .times = update_times(c->program, c->timeline)};
-    bool listens = settings->losses || settings->metrics || settings->tensorboard || settings->loss_svg || held_out;
-    struct listener listener = {listens ? tell : NULL, &record, held_out, .times = !settings->cuda};
-    listener.stops = !settings->allow_nonfinite;
+    bool listens = settings->record.losses || settings->record.metrics || settings->record.tensorboard ||
+                   settings->record.loss_svg || held_out;
+    struct listener listener = {listens ? tell : NULL, &record, held_out, .times = !settings->train.cuda};
+    listener.stops = !settings->train.allow_nonfinite;
     listener.saving = saving;
     record.of = listener.of = of;
     record.from = from;
     char why[512];
     if (strcmp(c->report->unit, "s") == 0)
         record.predicted = NEW(double, record.times.n);
-    record.loss = NEW(double, settings->steps);
-    record.seconds = NEW(double, settings->steps);
-    record.validation = NEW(double, settings->steps / settings->every + 1);
-    record.validated = NEW(double, settings->steps / settings->every + 1);
-    if ((settings->losses && !losses_open(&record.losses, settings->losses, from * record.times.n, why, sizeof why)) ||
-        (settings->metrics && !metrics_open(&record.metrics, settings->metrics, from, why, sizeof why)) ||
-        (settings->tensorboard && !tensorboard_open(&record.board, settings->tensorboard, from, why, sizeof why)))
+    record.loss = NEW(double, settings->train.steps);
+    record.seconds = NEW(double, settings->train.steps);
+    record.validation = NEW(double, settings->train.steps / settings->train.validate_every + 1);
+    record.validated = NEW(double, settings->train.steps / settings->train.validate_every + 1);
+    if ((settings->record.losses &&
+         !losses_open(&record.losses, settings->record.losses, from * record.times.n, why, sizeof why)) ||
+        (settings->record.metrics && !metrics_open(&record.metrics, settings->record.metrics, from, why, sizeof why)) ||
+        (settings->record.tensorboard &&
+         !tensorboard_open(&record.board, settings->record.tensorboard, from, why, sizeof why)))
         die("%s", why);
-    rates_warn(&c->spec->model->rt, from, settings->steps, record.times.n, of);
-    struct trained trained = train(c, settings, data, settings->steps, kept, "training", listener);
-    if (settings->losses)
+    rates_warn(&c->spec->model->rt, from, settings->train.steps, record.times.n, of);
+    struct trained trained = train(c, settings, data, settings->train.steps, kept, "training", listener);
+    if (settings->record.losses)
         journal_close(&record.losses);
     tensorboard_close(&record.board);
-    if (settings->metrics)
+    if (settings->record.metrics)
         journal_close(&record.metrics);
     tell_nonfinite(&trained.bad, settings);
-    if (settings->loss_svg)
+    if (settings->record.loss_svg)
         draw(&record);
     return trained;
 }

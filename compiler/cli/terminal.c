@@ -8,8 +8,8 @@
 
 static int usable_width(const struct settings *settings) {
     struct winsize size;
-    if (settings->style.width)
-        return settings->style.width;
+    if (settings->draw.style.width)
+        return settings->draw.style.width;
     if (!isatty(STDOUT_FILENO))
         return 120; /* piped output does not depend on the terminal */
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
@@ -42,8 +42,8 @@ bool is_utf8(void) {
 }
 
 struct style terminal_style(const struct settings *settings) {
-    struct style style = settings->style;
+    struct style style = settings->draw.style;
     style.width = usable_width(settings);
-    style.color = use_color(settings->color);
+    style.color = use_color(settings->draw.color);
     return style;
 }

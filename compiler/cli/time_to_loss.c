@@ -19,7 +19,7 @@ enum { WINDOWS = 10 }; /* of the whole training */
 void check_course(const struct compile *c, const struct settings *settings) {
     if (!c->spec->model)
         die("--train needs a model: give one with --model, e.g. --model schedules/models/gpt.lua");
-    check_device(c, settings->cuda);
+    check_device(c, settings->train.cuda);
     if (strcmp(c->report->unit, "s") != 0)
         die("--train compares times in seconds: give a cluster that says how fast its ranks are, e.g. --cluster "
             "schedules/clusters/nodes.lua, or latency.lua with -D flops=1e12");
@@ -42,19 +42,20 @@ struct course run_course(const struct compile *c, const struct settings *setting
     char why[512];
     struct rt_model model = trained_model(c->spec, c->program);
     struct update_times times = update_times(c->program, c->timeline);
-    struct data *data = data_open(&model, settings->data, settings->seed, why, sizeof why);
+    struct data *data = data_open(&model, settings->train.data, settings->seed, why, sizeof why);
     if (!data)
         die("%s", why);
-    struct course course = {.name = name, .updates = times.n * settings->steps, .report = c->report};
+    struct course course = {.name = name, .updates = times.n * settings->train.steps, .report = c->report};
     course.each = (int)(model.batches / times.n);
-    course.loss = NEW(float, settings->steps *model.batches);
+    course.loss = NEW(float, settings->train.steps *model.batches);
     course.predicted = NEW(double, course.updates);
     course.measured = NEW(double, course.updates);
     for (int64_t k = 0; k < course.updates; k++)
         course.predicted[k] = times.at[k % times.n] + (double)(k / times.n) * times.step;
-    course.seconds = (double)(settings->steps - 1) * times.step + c->timeline->step;
+    course.seconds = (double)(settings->train.steps - 1) * times.step + c->timeline->step;
     host_blas();
-    struct trained trained = train(c, settings, data, settings->steps, 0, name, (struct listener){.ended = note, .context = &course});
+    struct trained trained =
+        train(c, settings, data, settings->train.steps, 0, name, (struct listener){.ended = note, .context = &course});
     course.spent = trained.seconds;
     host_free(trained.program, trained.arena);
     data_close(data);
@@ -138,7 +139,7 @@ void put_courses(struct text *out, const struct courses *courses, const struct s
     double longest = 0;
     for (int i = 0; i < courses->n; i++)
         longest = fmax(longest, courses->course[i].seconds);
-    struct measure measure = measure_of(longest, "s", settings->style.ascii);
+    struct measure measure = measure_of(longest, "s", settings->draw.style.ascii);
     for (int i = 0; i < courses->n; i++)
         fill_cells(cell[i], &courses->course[i], &measure);
     for (int c = 0; c < NCOLUMNS; c++) {

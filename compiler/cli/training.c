@@ -70,7 +70,7 @@ static cuda_train_function *cuda_library(void) {
 
 static char **train_on_cuda(const struct rt_run *run, const struct settings *settings, struct cuda_run *cuda) {
     char why[512];
-    *cuda = (struct cuda_run){.run = *run, .algorithms = settings->algorithms, .graph = !settings->eager};
+    *cuda = (struct cuda_run){.run = *run, .algorithms = settings->train.algorithms, .graph = !settings->train.eager};
     char **arena = cuda_library()(cuda, why, sizeof why);
     if (!arena)
         die("%s", why);
@@ -85,16 +85,16 @@ static void tell_device(const struct settings *settings, const struct cuda_run *
             "pianola: %d ranks on %s, %s; device memory planned %lld bytes, taken %lld, at the end %lld%s; "
             "%.1f us of CPU a step\n",
             cuda->run.program->workers, cuda->device,
-            settings->eager ? "each step enqueued anew" : "one graph for the step", (long long)cuda->planned,
+            settings->train.eager ? "each step enqueued anew" : "one graph for the step", (long long)cuda->planned,
             (long long)cuda->taken, (long long)cuda->at_end, pinned, 1e6 * cuda->host);
 }
 
 /* Before any rank begins: what it lacks is an error of the user's. NULL: weights are random. */
 static struct named_file *open_weights(const struct settings *settings, const struct rt_program *p) {
     char why[1000] = "";
-    if (!settings->weights)
+    if (!settings->published.weights)
         return NULL;
-    struct named_file *file = named_open(settings->weights, why, sizeof why);
+    struct named_file *file = named_open(settings->published.weights, why, sizeof why);
     bool ok = file;
     for (int s = 0; ok && s < p->sets; s++)
         ok = import_check(file, p->model, &p->stage[s], why, sizeof why);
@@ -156,19 +156,19 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     run.stops = listener.stops;
     run.progress = what ? tell : NULL;
     run.ended = listener.ended ? tell_step : NULL;
-    run.evaluates = settings->steps == 0;
+    run.evaluates = settings->train.steps == 0;
     run.context = &told;
     run.held_out = listener.held_out;
-    run.every = settings->every;
-    if (!settings->cuda)
+    run.every = settings->train.validate_every;
+    if (!settings->train.cuda)
         check_memory(c);
     run.weights = open_weights(settings, trained.program);
-    trained.arena = settings->cuda ? train_on_cuda(&run, settings, &trained.cuda) : host_train(&run);
+    trained.arena = settings->train.cuda ? train_on_cuda(&run, settings, &trained.cuda) : host_train(&run);
     if (!trained.arena)
         die("out of memory: the ranks of this schedule together need more than this machine has");
     if (run.weights)
         named_close(run.weights);
-    if (settings->cuda && what)
+    if (settings->train.cuda && what)
         tell_device(settings, &trained.cuda);
     for (int64_t s = from; s < steps; s++)
         trained.seconds += trained.makespan[s];

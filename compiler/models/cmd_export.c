@@ -43,20 +43,20 @@ static void tell(const char *path, bool json) {
 int cmd_export(const struct settings *settings) {
     const char *dir = settings->file[0], *path = settings->output ? settings->output : "weights.safetensors";
     char why[2 * DURABLE_PATH] = "";
-    int64_t step = settings->step;
+    int64_t step = settings->checkpoint.step;
     if (has_manifest(dir))
         die("%s: is a single checkpoint; give the folder that holds it, and --step", dir);
-    if (settings->published) {
+    if (settings->published.names) {
         if (step < 0 ? !checkpoint_latest(dir, &step, why, sizeof why) : !checkpoint_whole(dir, step, why, sizeof why))
             die("%s", why);
         if (*why)
             fprintf(stderr, "pianola: a newer checkpoint was passed over: %s\n", why);
         return export_published(settings, dir, step);
     }
-    if (settings->args.model || settings->tokenizer)
+    if (settings->args.model || settings->published.tokenizer)
         die("--%s is for --names hf", settings->args.model ? "model" : "tokenizer");
     check_output(path);
-    if (!checkpoint_export(dir, settings->step, path, why, sizeof why))
+    if (!checkpoint_export(dir, settings->checkpoint.step, path, why, sizeof why))
         die("%s", why);
     if (*why) /* newer ones are incomplete */
         fprintf(stderr, "pianola: a newer checkpoint was passed over: %s\n", why);

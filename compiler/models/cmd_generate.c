@@ -29,11 +29,11 @@ static struct decode_model read_model(const struct settings *settings, int64_t r
     float **weight = NEW(float *, sets);
     for (int s = 0; s < sets; s++)
         stage[s] = st[s].rt;
-    tell_difference(settings->weights, st, sets, rows);
+    tell_difference(settings->published.weights, st, sets, rows);
     const char *refused = decode_refuses(&sp->model->rt, stage, sp->stages);
     if (refused)
         die("%s: %s", settings->args.model, refused);
-    struct named_file *file = named_open(settings->weights, why, sizeof why);
+    struct named_file *file = named_open(settings->published.weights, why, sizeof why);
     bool ok = file;
     for (int s = 0; ok && s < sets; s++)
         ok = import_check(file, &sp->model->rt, &stage[s], why, sizeof why);
@@ -78,11 +78,11 @@ static void add_text(struct tokens *tokens, struct tokenizer *t, const char *tex
 static struct tokens read_prompt(const struct settings *settings, struct tokenizer *t) {
     struct tokens tokens = {0};
     int64_t begins = token_named(t, "<|im_start|>"), ends = token_named(t, "<|im_end|>");
-    if (settings->chat && (begins < 0 || ends < 0))
+    if (settings->generate.chat && (begins < 0 || ends < 0))
         die("--chat: the tokenizer has no <|im_start|> and <|im_end|>: its model knows no ChatML");
-    if (settings->chat) {
+    if (settings->generate.chat) {
         add_id(&tokens, begins);
-        add_text(&tokens, t, format("user\n%s", settings->prompt));
+        add_text(&tokens, t, format("user\n%s", settings->generate.prompt));
         add_id(&tokens, ends);
         add_text(&tokens, t, "\n");
         add_id(&tokens, begins);
@@ -91,7 +91,7 @@ static struct tokens read_prompt(const struct settings *settings, struct tokeniz
         const struct around *front = in_front_of_text(t);
         for (int i = 0; i < front->n; i++)
             add_id(&tokens, front->id[i]);
-        add_text(&tokens, t, settings->prompt);
+        add_text(&tokens, t, settings->generate.prompt);
     }
     if (tokens.n == 0)
         die("--prompt is empty: give the text to go on from");
@@ -114,7 +114,7 @@ static int32_t most_probable(const struct settings *settings, const float *logit
     for (int32_t i = 0; i < n; i++) {
         if (!isfinite(logits[i]))
             die("%s: the model computes %g for a token: its weights are damaged, or those of another model",
-                settings->weights, (double)logits[i]);
+                settings->published.weights, (double)logits[i]);
         if (logits[i] > logits[best])
             best = i;
     }
@@ -134,15 +134,15 @@ static int32_t draw(const struct settings *settings, const float *logits, int32_
                     int64_t place) {
     int32_t best = most_probable(settings, logits, n), many = 0;
     double all = 0, kept = 0, sum = 0;
-    if (settings->temperature == 0)
+    if (settings->generate.temperature == 0)
         return best;
     for (int32_t i = 0; i < n; i++) {
-        double weight = exponential(((double)logits[i] - logits[best]) / settings->temperature);
+        double weight = exponential(((double)logits[i] - logits[best]) / settings->generate.temperature);
         choice[i] = (struct choice){(float)weight, i};
         all += choice[i].weight;
     }
     sort(choice, (size_t)n, sizeof *choice, heavier);
-    while (many == 0 || (many < n && kept < settings->top_p * all))
+    while (many == 0 || (many < n && kept < settings->generate.top_p * all))
         kept += choice[many++].weight;
     double at = (double)(host_hash(settings->seed, (uint64_t)place) >> 11) * 0x1p-53 * kept;
     for (int32_t i = 0; i < many; i++)
@@ -191,7 +191,7 @@ static void print_json(const struct settings *settings, const struct tokens *pro
                        int64_t bytes, double end) {
     struct text t = {0};
     double took = end - answer->first;
-    put(&t, "{\n  \"schema\": 1,\n  \"prompt\": %s,\n  \"prompt_tokens\": ", quoted(settings->prompt));
+    put(&t, "{\n  \"schema\": 1,\n  \"prompt\": %s,\n  \"prompt_tokens\": ", quoted(settings->generate.prompt));
     put_ids(&t, prompt);
     put(&t, ",\n  \"text\": %s,\n  \"tokens\": ", quoted_bytes(answer->text.s, answer->text.n));
     put_ids(&t, &answer->tokens);
@@ -204,22 +204,22 @@ static void print_json(const struct settings *settings, const struct tokens *pro
 static void check_settings(const struct settings *settings) {
     if (settings->nfiles)
         die("`generate` takes no file, but got '%s'; name the model's weights with --weights", settings->file[0]);
-    if (!settings->weights)
+    if (!settings->published.weights)
         die("`generate` needs --weights FILE, of a model: GGUF or safetensors");
-    if (!settings->prompt)
+    if (!settings->generate.prompt)
         die("`generate` needs --prompt TEXT, to go on from");
 }
 
 /* Where it is not given: in the GGUF file itself, or beside safetensors, as tokenizer.json or in two files. */
 static struct tokenizer *find_tokenizer(const struct settings *settings) {
-    const char *slash = strrchr(settings->weights, '/');
+    const char *slash = strrchr(settings->published.weights, '/');
     struct gguf_meta g;
-    if (settings->tokenizer)
-        return read_tokenizer(settings->tokenizer);
-    if (gguf_map(settings->weights, &g))
-        return read_tokenizer(settings->weights);
-    const char *folder =
-        format("%.*s", slash ? (int)(slash - settings->weights) + 1 : 2, slash ? settings->weights : "./");
+    if (settings->published.tokenizer)
+        return read_tokenizer(settings->published.tokenizer);
+    if (gguf_map(settings->published.weights, &g))
+        return read_tokenizer(settings->published.weights);
+    const char *folder = format("%.*s", slash ? (int)(slash - settings->published.weights) + 1 : 2,
+                                slash ? settings->published.weights : "./");
     const char *json = format("%stokenizer.json", folder);
     bool older = access(json, F_OK) != 0 && access(format("%svocab.json", folder), F_OK) == 0;
     return read_tokenizer(older ? folder : json);
@@ -228,10 +228,10 @@ static struct tokenizer *find_tokenizer(const struct settings *settings) {
 int cmd_generate(const struct settings *given) {
     struct settings settings = *given;
     check_settings(&settings);
-    model_of_weights(&settings.args, settings.weights);
+    model_of_weights(&settings.args, settings.published.weights);
     struct tokenizer *t = find_tokenizer(&settings);
     struct tokens prompt = read_prompt(&settings, t);
-    int64_t few = settings.tokens < INT32_MAX ? settings.tokens : INT32_MAX;
+    int64_t few = settings.generate.tokens < INT32_MAX ? settings.generate.tokens : INT32_MAX;
     struct decode_model model = read_model(&settings, (int64_t)prompt.n + few);
     int64_t most = positions(&model), left = most - (int64_t)prompt.n;
     int32_t vocab = model.m->vocab;
@@ -239,7 +239,7 @@ int cmd_generate(const struct settings *given) {
         die("the tokenizer has %u tokens, and the model %d: they are not of one model", token_limit(t), vocab);
     if (left <= 0)
         die("the prompt has %zu tokens, and the model %lld positions", prompt.n, (long long)most);
-    int64_t room = settings.tokens < left ? (int64_t)prompt.n + settings.tokens : most;
+    int64_t room = settings.generate.tokens < left ? (int64_t)prompt.n + settings.generate.tokens : most;
     host_blas();
     struct decoder *d = decoder_open(&model, (int32_t)room, MOST_ROWS);
     if (!d)
@@ -247,7 +247,7 @@ int cmd_generate(const struct settings *given) {
     struct answer answer = {.began = seconds()};
     struct choice *choice = NEW(struct choice, vocab);
     const float *logits = NULL;
-    int64_t turn = settings.chat ? token_named(t, "<|im_end|>") : -1; /* whatever the file says */
+    int64_t turn = settings.generate.chat ? token_named(t, "<|im_end|>") : -1; /* whatever the file says */
     for (size_t at = 0, n; at < prompt.n; at += n) {
         n = prompt.n - at < MOST_ROWS ? prompt.n - at : MOST_ROWS;
         logits = decode_next(d, prompt.id + at, (int32_t)n);

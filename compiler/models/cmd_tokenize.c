@@ -178,9 +178,9 @@ static void print(const struct work *work, const char *path, bool json) {
 
 static void tokenize(const struct settings *settings) {
     const char *path = settings->output;
-    struct work work = {.tokenizer = read_tokenizer(settings->tokenizer)};
+    struct work work = {.tokenizer = read_tokenizer(settings->published.tokenizer)};
     struct data_file **files = NEW(struct data_file *, settings->nfiles);
-    check_apart(path, settings->tokenizer);
+    check_apart(path, settings->published.tokenizer);
     uint8_t head[TOKEN_HEAD] = {0};
     for (int i = 0; i < settings->nfiles; i++) {
         check_apart(path, settings->file[i]);
@@ -241,20 +241,20 @@ static void put_text(const struct tokenizer *t, const struct tokens *tokens, FIL
 }
 
 static void detokenize(const struct settings *settings) {
-    const struct tokenizer *t = read_tokenizer(settings->tokenizer);
+    const struct tokenizer *t = read_tokenizer(settings->published.tokenizer);
     const char *in = settings->file[0], *path = settings->output ? settings->output : "-";
     struct data_file *file = opened(in);
     struct tokens tokens;
     struct text text = {0};
     char why[2 * PATH_MAX];
     check_apart(path, in);
-    check_apart(path, settings->tokenizer);
+    check_apart(path, settings->published.tokenizer);
     if (!read_tokens(file->text, file->size, &tokens, in, why, sizeof why))
         die("%s", why);
     for (int64_t i = 0; i < tokens.n; i++, text.n = 0) /* before anything is written */
         if (!decode(t, token_at(&tokens, i), &text))
             die("%s: token %lld is %u, which %s has not: another tokenizer made this file", in, (long long)i,
-                token_at(&tokens, i), settings->tokenizer);
+                token_at(&tokens, i), settings->published.tokenizer);
     FILE *f = strcmp(path, "-") == 0 ? stdout : begin_file(path);
     put_text(t, &tokens, f);
     closed(file);
@@ -263,14 +263,14 @@ static void detokenize(const struct settings *settings) {
 }
 
 int cmd_tokenize(const struct settings *settings) {
-    if (!settings->tokenizer)
+    if (!settings->published.tokenizer)
         die("`tokenize` needs --tokenizer FILE: the tokenizer.json of the model, or its GGUF file");
-    if (settings->decode && settings->nfiles > 1)
+    if (settings->published.decode && settings->nfiles > 1)
         die("`tokenize --decode` takes one file of tokens, but got '%s' too", settings->file[1]);
-    if (settings->decode && settings->json)
+    if (settings->published.decode && settings->json)
         die("--json is for figures, and --decode prints none");
-    if (!settings->decode && !settings->output)
+    if (!settings->published.decode && !settings->output)
         die("`tokenize` needs -o FILE");
-    (settings->decode ? detokenize : tokenize)(settings);
+    (settings->published.decode ? detokenize : tokenize)(settings);
     return 0;
 }

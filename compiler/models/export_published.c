@@ -175,7 +175,8 @@ int export_published(const struct settings *settings, const char *dir, int64_t s
         stage[s] = (struct export_stage){rt[s] = &st[s].rt, columns_of(&st[s].rt)};
     struct text config = {0};
     struct census census = count_layers(rt, n);
-    const struct tokenizer *tokenizer = settings->tokenizer ? read_tokenizer(settings->tokenizer) : NULL;
+    const struct tokenizer *tokenizer =
+        settings->published.tokenizer ? read_tokenizer(settings->published.tokenizer) : NULL;
     put_config(&config, sp, &census, settings->args.model, tokenizer);
     make_folder(folder);
     const char *path = format("%s/model.safetensors", folder);
@@ -189,7 +190,7 @@ int export_published(const struct settings *settings, const char *dir, int64_t s
             "have learned more, give that: -D context=N\n",
             folder, sp->model->rt.context);
     if (tokenizer)
-        write_tokenizer(tokenizer, settings->tokenizer, folder, sp->model->rt.context);
+        write_tokenizer(tokenizer, settings->published.tokenizer, folder, sp->model->rt.context);
     if (settings->json)
         printf("{\"schema\": 1, \"file\": %s, \"step\": %lld, \"tensors\": %d, \"bytes\": %lld}\n", quoted(path),
                (long long)step, tensors, (long long)bytes);

@@ -104,7 +104,7 @@ int cmd_compile(const struct settings *settings) {
     struct compile c = {.args = settings->args};
     struct text report = {0}, params = {0};
     double sight[2][2];
-    struct style style = settings->style;
+    struct style style = settings->draw.style;
     style.with = page_with();
     style.by = (enum color_by)page_by();
     compile_all(&c, settings->dump);

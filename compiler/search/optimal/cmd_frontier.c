@@ -317,12 +317,12 @@ static void draw(struct text *t, const struct curve *curve) {
 
 /* Dies before the search of what cannot be written after it. */
 static void check_picture(const struct settings *settings) {
-    if (settings->svg && strcmp(settings->svg, "-") == 0)
+    if (settings->diff.svg && strcmp(settings->diff.svg, "-") == 0)
         die("--svg -: the figures go to stdout; name a file for the picture");
-    for (int i = 0; settings->svg && i < settings->nfiles; i++) {
+    for (int i = 0; settings->diff.svg && i < settings->nfiles; i++) {
         struct script_args in = {
             .schedule = settings->file[i], .model = settings->args.model, .cluster = settings->args.cluster};
-        check_target(settings->svg, &in);
+        check_target(settings->diff.svg, &in);
     }
 }
 
@@ -337,7 +337,7 @@ static void check_bytes(const struct spec *sp) {
 int cmd_frontier(const struct settings *settings) {
     bool *used = NEW(bool, settings->args.nset);
     struct curve curve = {.first.args = settings->args,
-                          .bytes = settings->bytes,
+                          .bytes = settings->search.bytes,
                           .folder = settings->output ? folder_named(settings->output) : NULL};
     struct text out = {0}, picture = {0};
     check_picture(settings);
@@ -353,8 +353,8 @@ int cmd_frontier(const struct settings *settings) {
         make_folder(curve.folder);
     curve.frontier = (curve.bytes ? find_staircase
                                   : find_frontier)(sp, curve.first.stage, curve.first.graph,
-                                                   (struct searches){.states = states_within(settings->seconds),
-                                                                     .seconds = settings->seconds,
+                                                   (struct searches){.states = states_within(settings->search.seconds),
+                                                                     .seconds = settings->search.seconds,
                                                                      .command = command_line(&settings->args),
                                                                      .context = &curve,
                                                                      .begins = tell,
@@ -362,9 +362,9 @@ int cmd_frontier(const struct settings *settings) {
     stage_steps(&curve);
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\033[K");
-    if (settings->svg) {
+    if (settings->diff.svg) {
         draw(&picture, &curve);
-        stage_file(settings->svg, &picture, false);
+        stage_file(settings->diff.svg, &picture, false);
     }
     place_files();
     tell_left_out(&curve);

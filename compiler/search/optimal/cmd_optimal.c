@@ -48,7 +48,7 @@ static int stays_optimal(const struct hold *hold) {
 
 /* What the written script consists of. */
 static const char *form(const struct settings *settings, const struct closed *closed) {
-    return settings->jitter > 0         ? "a sequence"
+    return settings->jitter.level > 0   ? "a sequence"
            : !closed->kind              ? "a sequence: no rule that we know gives this order, and it repeats nothing"
            : !strcmp(closed->kind, "n") ? "as an n, for other numbers of microbatches too"
                                         : "as a pattern, for other numbers of microbatches too";
@@ -179,7 +179,7 @@ static void put_result(struct text *t, const struct settings *settings, const st
 /* The rule, the pattern or the sequence for the order found. */
 static struct closed close_up(const struct settings *settings, const struct compile *c, const struct instance *in,
                               const struct optimum *best, enum aim aim) {
-    double until = settings->seconds > 0 ? seconds_now() + settings->seconds : 0;
+    double until = settings->search.seconds > 0 ? seconds_now() + settings->search.seconds : 0;
     int64_t *start = best->start ? best->start : NEW(int64_t, c->spec->njobs);
     for (int32_t j = 0; j < c->spec->njobs && !best->start; j++)
         start[j] = llround(c->sched->start[j] / in->tick);
@@ -198,7 +198,7 @@ static struct closed write_results(const struct settings *settings, const struct
                                    const struct optimum *best, const struct text *certificate) {
     struct closed closed = {.makespan = (double)best->makespan * in->tick};
     char a[32], b[32];
-    if (settings->jitter > 0)
+    if (settings->jitter.level > 0)
         emit_sequence(&closed.body, c->spec, order_of(c, best));
     else
         closed = close_up(settings, c, in, best, AIM_MAKESPAN);
@@ -390,7 +390,8 @@ static int64_t own_ticks(const struct compile *c, const struct instance *in) {
  * by which both are compared, so that it is not the noise that it learns. */
 static struct noisy bear_noise(const struct settings *settings, const struct compile *c, const struct instance *in,
                                struct optimum *best, double until) {
-    const struct judgement told = {settings->jitter, settings->seed, settings->runs}, seen = unseen_noise(told);
+    const struct judgement told = {settings->jitter.level, settings->seed, settings->jitter.runs},
+                           seen = unseen_noise(told);
     struct local local = {settings->seed, orders_to_try(c->spec), until, 0};
     struct lists lists = order_of(c, best);
     struct noisy noisy = {.asked = true};
@@ -416,7 +417,7 @@ int cmd_optimal(const struct settings *settings) {
     struct compile c = {.args = settings->args};
     struct text out = {0}, certificate = {0};
     double begin = seconds_now();
-    if (settings->jitter > 0 && settings->objective != LEAST_MAKESPAN)
+    if (settings->jitter.level > 0 && settings->search.objective != LEAST_MAKESPAN)
         die("--jitter: noise counts for the makespan, not for --objective span or period");
     if (settings->output)
         check_outputs(settings);
@@ -426,10 +427,10 @@ int cmd_optimal(const struct settings *settings) {
     refuse_other_jobs(c.spec);
     c.sched = own_order(&c);
     struct instance *in = instance_in_bytes(c.spec, c.stage, c.graph, find_bytes(&c));
-    if (settings->objective == LEAST_SPAN)
+    if (settings->search.objective == LEAST_SPAN)
         minimise_span(in);
-    int64_t own = own_ticks(&c, in), states = states_within(settings->seconds), excess = 0;
-    double until = settings->seconds > 0 ? begin + settings->seconds : 0;
+    int64_t own = own_ticks(&c, in), states = states_within(settings->search.seconds), excess = 0;
+    double until = settings->search.seconds > 0 ? begin + settings->search.seconds : 0;
     struct optimum best = find_optimum(in, c.graph, own, states, until);
     if (best.start && c.sched && !in->bytes && !in->span &&
         time_of_order(c.spec, c.stage, c.graph, best.start) > c.sched->makespan)
@@ -441,15 +442,15 @@ int cmd_optimal(const struct settings *settings) {
             c.spec->file);
     if (in->bytes && !in->span)
         excess = make_it_fit(&c, in, &best, own, states, until);
-    if (settings->objective != LEAST_MAKESPAN) {
-        (settings->objective == LEAST_SPAN ? find_span : find_period)(&out, settings, &c, in, &best);
+    if (settings->search.objective != LEAST_MAKESPAN) {
+        (settings->search.objective == LEAST_SPAN ? find_span : find_period)(&out, settings, &c, in, &best);
         write_file("-", &out);
         return 0;
     }
     struct closed closed = {0};
     struct noisy noisy = {0};
     emit_certificate(&certificate, in, &best, command_line(&settings->args));
-    if (settings->jitter > 0)
+    if (settings->jitter.level > 0)
         noisy = bear_noise(settings, &c, in, &best, until);
     if (settings->output)
         closed = write_results(settings, &c, in, &best, &certificate);

@@ -12,15 +12,15 @@
 
 /* One level: --workers and --bandwidth, or else the slowest link of the cluster. */
 static void one_level(const struct settings *settings, const struct spec *sp, struct machines *machines) {
-    double bandwidth = settings->bandwidth;
-    if (settings->workers == 0)
+    double bandwidth = settings->partition.bandwidth;
+    if (settings->partition.workers == 0)
         die("`partition` needs --workers N, or --levels such as 4x10e9,2x1.25e9");
     for (int64_t i = 0; bandwidth == 0 && sp && sp->link && i < (int64_t)sp->workers * sp->workers; i++)
         machines->level[0].bandwidth = fmin(machines->level[0].bandwidth, sp->link[i].bandwidth);
     if (bandwidth == 0 && !(sp && sp->has_cluster))
         die("without a cluster `partition` needs --bandwidth, in bytes per second, or --levels such as "
             "4x10e9,2x1.25e9");
-    machines->level[0].machines = (int)settings->workers;
+    machines->level[0].machines = (int)settings->partition.workers;
     if (bandwidth > 0)
         machines->level[0].bandwidth = bandwidth;
     machines->speed = sp ? sp->speed : NULL;
@@ -50,28 +50,29 @@ static void read_levels(const char *levels, struct machines *machines) {
 
 static int count_workers(const struct settings *settings) {
     struct machines machines = {0};
-    if (!settings->levels)
-        return (int)settings->workers;
-    read_levels(settings->levels, &machines);
+    if (!settings->partition.levels)
+        return (int)settings->partition.workers;
+    read_levels(settings->partition.levels, &machines);
     int n = count_machines(&machines);
-    if (settings->workers && settings->workers != n)
-        die("--workers %lld: --levels %s are %d ranks; leave --workers out", (long long)settings->workers,
-            settings->levels, n);
-    if (settings->bandwidth > 0)
+    if (settings->partition.workers && settings->partition.workers != n)
+        die("--workers %lld: --levels %s are %d ranks; leave --workers out", (long long)settings->partition.workers,
+            settings->partition.levels, n);
+    if (settings->partition.bandwidth > 0)
         die("--bandwidth and --levels exclude each other: the levels have their own");
     return n;
 }
 
 static struct machines machines_of(const struct settings *settings, const struct spec *sp) {
-    struct machines machines = {.sum = settings->sum, .ring = settings->ring, .transfers = settings->transfers};
-    machines.memory = settings->room > 0 ? settings->room : INFINITY;
+    struct machines machines = {
+        .sum = settings->partition.sum, .ring = settings->partition.ring, .transfers = settings->partition.transfers};
+    machines.memory = settings->partition.room > 0 ? settings->partition.room : INFINITY;
     machines.level[0].bandwidth = INFINITY;
-    if (!settings->levels) {
+    if (!settings->partition.levels) {
         one_level(settings, sp, &machines);
         return machines;
     }
-    read_levels(settings->levels, &machines);
-    if (machines.nlevels > 1 && settings->room > 0)
+    read_levels(settings->partition.levels, &machines);
+    if (machines.nlevels > 1 && settings->partition.room > 0)
         die("--memory holds for one level of links: within a group it is not known how many ranks later stages "
             "have, and so how many minibatches a stage keeps; leave --memory out, or give --workers and --bandwidth");
     for (int r = 0; machines.nlevels > 1 && sp && sp->speed && r < sp->workers; r++)
@@ -89,22 +90,23 @@ static void check_options(const struct settings *settings) {
     if (settings->nfiles)
         die("`partition` takes no file, but got '%s'; name a profile with --profile, a model with --model",
             settings->file[0]);
-    if (!settings->profile == !args->model)
+    if (!settings->partition.profile == !args->model)
         die("`partition` needs %s --profile FILE or --model FILE.lua%s", args->model ? "either" : "a",
             args->model ? ", not both" : "");
-    if (settings->profile && args->cluster)
+    if (settings->partition.profile && args->cluster)
         die("--cluster goes with --model: a profile has its times, and --bandwidth says how fast links are");
-    if (settings->profile && args->nset)
+    if (settings->partition.profile && args->nset)
         die("-D %s: a profile has no parameters", args->set[0]);
-    if (settings->workers > MOST_MACHINES)
-        die("--workers %lld: expected at most %d", (long long)settings->workers, MOST_MACHINES);
+    if (settings->partition.workers > MOST_MACHINES)
+        die("--workers %lld: expected at most %d", (long long)settings->partition.workers, MOST_MACHINES);
     check_target(settings->output, args);
-    check_apart(settings->output, settings->profile);
+    check_apart(settings->output, settings->partition.profile);
 }
 
 static const struct profile *load(const struct settings *settings, struct spec **sp) {
-    if (settings->profile)
-        return read_profile(strcmp(settings->profile, "-") ? settings->profile : "stdin", file_text(settings->profile));
+    if (settings->partition.profile)
+        return read_profile(strcmp(settings->partition.profile, "-") ? settings->partition.profile : "stdin",
+                            file_text(settings->partition.profile));
     *sp = script_units(&settings->args, count_workers(settings), 1);
     if (!is_costs(*sp) && !settings->args.cluster)
         die("with a model of layers `partition` needs --cluster FILE.lua, whose flops make seconds of their FLOP");
@@ -216,7 +218,7 @@ int cmd_partition(const struct settings *settings) {
     if (settings->json)
         put_object(&out, cuts, p, workers);
     else
-        put_summary(&out, cuts, p, workers, settings->style.ascii);
+        put_summary(&out, cuts, p, workers, settings->draw.style.ascii);
     write_file("-", &out);
     return 0;
 }

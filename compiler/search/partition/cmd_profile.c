@@ -32,8 +32,8 @@ static void check_options(const struct settings *settings) {
         die("`profile` takes no file, but got '%s'; name a model with --model", settings->file[0]);
     if (!settings->args.model)
         die("`profile` times the layers of a model: give one with --model, e.g. --model schedules/models/gpt.lua");
-    if (settings->microbatches > MOST || settings->warm_up > MOST)
-        die("--%s: at most %d microbatches", settings->microbatches > MOST ? "microbatches" : "warm-up", MOST);
+    if (settings->profile.microbatches > MOST || settings->profile.warm_up > MOST)
+        die("--%s: at most %d microbatches", settings->profile.microbatches > MOST ? "microbatches" : "warm-up", MOST);
     if (out && strcmp(out, "-") != 0 && !ends_in(out, ".lua") && !ends_in(out, ".txt"))
         die("-o %s: expected a name that ends in .lua, for a model of costs, or in .txt, for PipeDream's graph", out);
     if (out && fit && same_place(out, fit))
@@ -79,16 +79,16 @@ static void take_times(struct timing *timing, const struct trained *trained, int
 }
 
 static struct timing measure(const struct settings *settings) {
-    int batches = settings->microbatches < STEP ? (int)settings->microbatches : STEP;
-    int64_t kept = (settings->microbatches + batches - 1) / batches;
-    int64_t steps = kept + (settings->warm_up + batches - 1) / batches;
+    int batches = settings->profile.microbatches < STEP ? (int)settings->profile.microbatches : STEP;
+    int64_t kept = (settings->profile.microbatches + batches - 1) / batches;
+    int64_t steps = kept + (settings->profile.warm_up + batches - 1) / batches;
     struct timing timing = {.c = {.args = settings->args, .spec = script_units(&settings->args, 1, batches)}};
     struct compile *c = &timing.c;
     if (is_costs(c->spec))
         die("%s: is a model of costs, which says already what its layers take; give one with layers",
             settings->args.model);
     compile_all(c, "");
-    check_device(c, settings->cuda);
+    check_device(c, settings->train.cuda);
     timing.profile = profile_of(c->spec, c->stage, settings->args.model);
     host_blas();
     char why[512];
@@ -110,7 +110,7 @@ static const char *measured_text(const struct timing *timing, const struct setti
     put(&t, "`pianola profile` of %s", settings->args.model);
     for (int i = 0; i < settings->args.nset; i++)
         put(&t, " -D %s", settings->args.set[i]);
-    put(&t, ", on the %s: medians of %lld microbatches.", settings->cuda ? "GPU" : "CPU",
+    put(&t, ", on the %s: medians of %lld microbatches.", settings->train.cuda ? "GPU" : "CPU",
         (long long)timing->microbatches);
     return t.s;
 }
@@ -145,7 +145,7 @@ static void put_object(struct text *out, const struct timing *timing, const stru
     char buf[32];
     const struct profile *p = timing->profile;
     put(out, "{\n  \"schema\": 1,\n  \"model\": %s,\n", quoted(p->name));
-    put(out, "  \"device\": \"%s\",\n  \"microbatches\": %lld,\n", settings->cuda ? "cuda" : "host",
+    put(out, "  \"device\": \"%s\",\n  \"microbatches\": %lld,\n", settings->train.cuda ? "cuda" : "host",
         (long long)timing->microbatches);
     put(out, "  \"step_microbatches\": %d,\n", timing->c.spec->batches);
     put(out, "  \"step_seconds\": %s,\n", number_or_null(timing->step, buf));
@@ -169,9 +169,9 @@ static void put_table(struct text *out, const struct timing *timing, const struc
     char buf[32];
     for (int s = 0; s < p->nlayers; s++)
         largest = fmax(largest, p->layer[s].backward);
-    struct measure measure = measure_of(largest, "s", settings->style.ascii);
+    struct measure measure = measure_of(largest, "s", settings->draw.style.ascii);
     put(out, "%s: %d layers on the %s; times in %s per microbatch, medians of %lld\n\n", p->name, p->nlayers,
-        settings->cuda ? "GPU" : "CPU", measure.name, (long long)timing->microbatches);
+        settings->train.cuda ? "GPU" : "CPU", measure.name, (long long)timing->microbatches);
     put(out, "layer                     forward  backward  activation       stash     weights\n");
     for (int s = 0; s < p->nlayers; s++) {
         const struct profiled *layer = &p->layer[s];
@@ -186,7 +186,7 @@ static void put_table(struct text *out, const struct timing *timing, const struc
     }
     put(out, "%-24s %8s", "all", time_text(forward, &measure, buf));
     put(out, "  %8s\n", time_text(backward, &measure, buf));
-    measure = measure_of(timing->step, "s", settings->style.ascii);
+    measure = measure_of(timing->step, "s", settings->draw.style.ascii);
     put(out, "\na step of %d microbatches took %s %s", timing->c.spec->batches, time_text(timing->step, &measure, buf),
         measure.name);
     put(out, "; these times and its updates add up to %s %s, %+.1f %%\n", time_text(timing->sum, &measure, buf),

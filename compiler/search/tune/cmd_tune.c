@@ -328,10 +328,10 @@ static void check_options(const struct settings *settings) {
     const struct script_args *args = &settings->args;
     if (!args->model || !args->cluster)
         die("`tune` needs --model FILE.lua and --cluster FILE.lua; see `pianola help tune`");
-    if (!settings->workers)
+    if (!settings->partition.workers)
         die("`tune` needs --workers N");
-    if (settings->workers > 4096)
-        die("--workers %lld: at most 4096 ranks are possible", (long long)settings->workers);
+    if (settings->partition.workers > 4096)
+        die("--workers %lld: at most 4096 ranks are possible", (long long)settings->partition.workers);
     if (is_set(args, "workers"))
         die("-D workers: `tune` takes the ranks from --workers");
     if (settings->output)
@@ -365,7 +365,7 @@ static void load_machines(struct search_space *space, const struct settings *set
     space->of_machines = NEW(bool, args->nset + 1);
     memcpy(space->of_machines, args->used, sizeof *args->used * (size_t)args->nset);
     space->vary_rows = !is_set(args, "rows") && takes_rows(args);
-    space->step_rows = settings->rows ? settings->rows : BATCHES_PER_RANK * space->rows * space->workers;
+    space->step_rows = settings->search.rows ? settings->search.rows : BATCHES_PER_RANK * space->rows * space->workers;
     if (!space->vary_rows && space->step_rows % space->rows != 0)
         die("--rows %lld: microbatches of %lld rows do not add up to that", (long long)space->step_rows,
             (long long)space->rows);
@@ -433,15 +433,15 @@ static void improve(struct tuning *tuning, uint64_t seed) {
 
 int cmd_tune(const struct settings *settings) {
     struct script_args args = settings->args;
-    double level = settings->jitter > 0 ? settings->jitter : 0;
+    double level = settings->jitter.level > 0 ? settings->jitter.level : 0;
     struct tuning tuning = {.space = {.args = &args,
-                                      .workers = (int)settings->workers,
-                                      .judgement = {level, settings->seed, settings->runs}}};
+                                      .workers = (int)settings->partition.workers,
+                                      .judgement = {level, settings->seed, settings->jitter.runs}}};
     struct ranking *ranking = &tuning.ranking;
     struct text out = {0};
     check_options(settings);
     args.used = NEW(bool, args.nset + 1);
-    load_machines(&tuning.space, &(struct settings){.args = args, .rows = settings->rows});
+    load_machines(&tuning.space, &(struct settings){.args = args, .search.rows = settings->search.rows});
     list_schedule_files(&tuning.space, settings);
     list_candidates(&tuning.space);
     ranking->space = &tuning.space;
@@ -459,7 +459,8 @@ int cmd_tune(const struct settings *settings) {
     if (settings->json)
         put_tuned_json(&out, ranking, &tuning.improvement);
     else
-        put_tuned(&out, ranking, &tuning.improvement, (struct tuned_style){settings->all, settings->style.ascii});
+        put_tuned(&out, ranking, &tuning.improvement,
+                  (struct tuned_style){settings->search.all, settings->draw.style.ascii});
     write_file("-", &out);
     if (settings->output)
         (tuning.improvement.script.n ? write_improved : write_winner)(&tuning, settings->output);
