@@ -34,14 +34,17 @@ void sort(void *a, size_t n, size_t size, int (*compare)(const void *x, const vo
 int by_value(const void *x, const void *y);    /* compares doubles, for sort */
 int64_t common_multiple(int64_t a, int64_t b); /* the least, of two above 0 */
 
-/* diag.c: user errors. All end with exit code 2 unless a trap is set. Internal errors are asserts. */
+/* diag.c: user errors. They end the program with exit code 2, except inside try(). Internal errors are asserts. */
 _Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* `file:line: error: message`, the source line, and a caret where col > 0. src is the file's text, or NULL. */
 _Noreturn void die_at(const char *file, const char *src, int line, int col, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
-/* While set, die() stores its text in diag_text and longjmps here instead of printing and exiting. */
-extern jmp_buf *diag_trap;
+/* Calls call(context). Returns true if it returns; false if it dies, which ends the call alone: then diag_text is the
+ * error's text, until the next error. Tries nest: an error belongs to the innermost. */
+bool try(void (*call)(void *context), void *context);
 extern char diag_text[4096];
-_Noreturn void die_again(void); /* of the error whose text diag_text has */
-const char *take_diag(void);    /* the first line of that, without "pianola: error: "; and forgets it */
+_Noreturn void die_again(void); /* with the error in diag_text, this time as the caller's */
+const char *diag_line(void);    /* the first line of diag_text, without "pianola: error: " */
+extern bool diag_ended;         /* an error has been printed, and the program is ending */
+extern jmp_buf *diag_trap;      /* where an error goes: the innermost try, or NULL */
 #endif

@@ -4,10 +4,24 @@
 
 jmp_buf *diag_trap;
 char diag_text[4096];
+bool diag_ended;
+
+bool try(void (*call)(void *context), void *context) {
+    jmp_buf here, *outer = diag_trap;
+    volatile bool ran = false;
+    diag_trap = &here;
+    if (setjmp(here) == 0) {
+        call(context);
+        ran = true;
+    }
+    diag_trap = outer;
+    return ran;
+}
 
 static _Noreturn void end(void) {
     if (diag_trap)
         longjmp(*diag_trap, 1);
+    diag_ended = true;
     fflush(stdout);
     fputs(diag_text, stderr);
     exit(2);
@@ -56,10 +70,8 @@ void die_at(const char *file, const char *src, int line, int col, const char *fm
     end();
 }
 
-const char *take_diag(void) {
+const char *diag_line(void) {
     static const char said[] = "pianola: error: ";
     const char *text = diag_text + (strncmp(diag_text, said, strlen(said)) == 0 ? strlen(said) : 0);
-    text = format("%.*s", (int)strcspn(text, "\n"), text);
-    *diag_text = 0;
-    return text;
+    return format("%.*s", (int)strcspn(text, "\n"), text);
 }

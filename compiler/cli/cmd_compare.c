@@ -166,15 +166,10 @@ struct table {
 
 /* An error leaves one schedule out, and the others continue; a sole schedule's error is the command's. */
 static bool compiles(struct compile *c, bool alone) {
-    jmp_buf trap;
-    bool good = false;
-    diag_trap = alone ? NULL : &trap;
-    if (alone || setjmp(trap) == 0) {
-        compile_all(c, "");
-        good = true;
-    }
-    diag_trap = NULL;
-    return good;
+    if (!alone)
+        return try(compile_it, c);
+    compile_all(c, "");
+    return true;
 }
 
 static bool fetches(const struct report *report) {
@@ -190,7 +185,7 @@ static double makespan_with(const struct compile *c, enum prefetch prefetch) {
     struct compile other = {.spec = sp, .stage = c->stage, .graph = c->graph, .sched = c->sched};
     *sp = *c->spec;
     sp->prefetch = prefetch;
-    return compiles(&other, false) ? other.report->makespan : NAN;
+    return try(compile_it, &other) ? other.report->makespan : NAN;
 }
 
 static void read_size(struct size *size, const struct script_args *args) {
@@ -234,7 +229,7 @@ static void compile_one(struct table *table, const struct script_args *how, cons
     if (!table->settings->compare.train)
         free_all();
     if (!compiles(&c, alone)) {
-        snprintf(left->why, WHY, "%s", take_diag());
+        snprintf(left->why, WHY, "%s", diag_line());
         table->nleft++;
     } else if (!fits(&table->size[WORKERS], c.report->workers, args, left->why) ||
                !fits(&table->size[BATCHES], c.report->step_batches, args, left->why))

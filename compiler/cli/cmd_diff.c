@@ -160,14 +160,20 @@ static bool is_ours(const char *path) {
 }
 
 /* NULL: one side cannot be read, e.g. it has conflict markers or was written by an older version. */
+struct both {
+    const struct script_args *how;
+    const char *const *file;
+    struct diff *diff;
+};
+
+static void load_sides(void *context) {
+    struct both *both = context;
+    both->diff = load_both(both->how, both->file);
+}
+
 static struct diff *try_both(const struct script_args *how, const char *const *file) {
-    jmp_buf trap;
-    struct diff *diff = NULL;
-    diag_trap = &trap;
-    if (setjmp(trap) == 0)
-        diff = load_both(how, file);
-    diag_trap = NULL;
-    return diff;
+    struct both both = {how, file, NULL};
+    return try(load_sides, &both) ? both.diff : NULL;
 }
 
 /* git passes PATH OLD HEX MODE NEW HEX MODE, and for a renamed file also its new name and a header. Files that are not

@@ -23,6 +23,8 @@ struct compile {
 /* pipeline.c: runs all passes up to the report, except those whose results c already has (spec, stages, and the graph
  * with the schedule). dump: letters of passes after which the program is printed to stdout. */
 void compile_all(struct compile *c, const char *dump);
+/* pipeline.c: compile_all of a struct compile, for try(); prints nothing. */
+void compile_it(void *compile);
 /* pipeline.c: the schedule and what it was compiled with, as on a command line, for comments. */
 const char *command_line(const struct script_args *args);
 

@@ -263,7 +263,7 @@ static void parse(struct settings *settings, const struct command *command, int 
 
 /* Exits with an error if stdout could not be written, e.g. on a full disk. */
 static void close_stdout(void) {
-    if (!*diag_text && (fflush(stdout) != 0 || ferror(stdout))) { /* else an error has been reported already */
+    if (!diag_ended && (fflush(stdout) != 0 || ferror(stdout))) {
         fprintf(stderr, "pianola: error: stdout: %s\n", strerror(errno));
         _exit(2);
     }

@@ -115,6 +115,8 @@ void compile_all(struct compile *c, const char *dump) {
     tell(c, "");
 }
 
+void compile_it(void *compile) { compile_all(compile, ""); }
+
 const char *command_line(const struct script_args *args) {
     struct text t = {0};
     put_word(&t, args->schedule);

@@ -77,15 +77,19 @@ static const char *other_in(const struct program *p, const struct program *q) {
     return why;
 }
 
+struct rereading {
+    const struct program *p;
+    const char *text, *why;
+};
+
+static void reread(void *context) {
+    struct rereading *rereading = context;
+    rereading->why = other_in(rereading->p, read_text("streams.txt", rereading->text));
+}
+
 const char *text_misread(const struct program *p, const char *text) {
     struct scratch scratch = scratch_begin();
-    jmp_buf here, *outer = diag_trap;
-    const char *volatile why;
-    diag_trap = &here;
-    if (!setjmp(here))
-        why = other_in(p, read_text("streams.txt", text));
-    else
-        why = diag_text;
-    diag_trap = outer;
+    struct rereading rereading = {p, text, NULL};
+    const char *why = try(reread, &rereading) ? rereading.why : diag_text;
     return why ? scratch_end_keeping(scratch, why) : (scratch_end(scratch), NULL);
 }

@@ -118,19 +118,15 @@ static char *take_needs(const struct program *p, struct spec *sp) {
     return NULL;
 }
 
-/* The job graph; NULL, with *why, if the dependencies are wrong. */
-static struct graph *graph_or_not(const struct spec *sp, const char **why) {
-    jmp_buf trap, *outer = diag_trap;
-    if (setjmp(trap)) {
-        diag_trap = outer;
-        size_t prefix = strlen("pianola: error: ") + strlen(sp->file) + strlen(": ");
-        *why = format("%.*s", (int)(strlen(diag_text) - prefix - 1), diag_text + prefix);
-        return NULL;
-    }
-    diag_trap = &trap;
-    struct graph *graph = graph_build(sp);
-    diag_trap = outer;
-    return graph;
+struct building {
+    const struct spec *sp;
+    const struct graph *graph;
+};
+
+/* Dies if the dependencies are wrong. */
+static void build_graph(void *context) {
+    struct building *building = context;
+    building->graph = graph_build(building->sp);
 }
 
 struct refutation *verify_text(const struct program *p) {
@@ -154,7 +150,9 @@ struct refutation *verify_text(const struct program *p) {
         if (sp->job[j].rank < 0)
             return refuted(CLAIM_JOBS,
                            format("job %s never runs", job_name(&sp->names, sp->job[j].s, sp->job[j].b, sp->job[j].d)));
-    const char *wrong;
-    const struct graph *graph = graph_or_not(sp, &wrong);
-    return graph ? verify(sp, graph, p, CLAIM_ALL) : refuted(CLAIM_JOBS, copy_string(wrong));
+    struct building building = {sp, NULL};
+    if (try(build_graph, &building))
+        return verify(sp, building.graph, p, CLAIM_ALL);
+    size_t prefix = strlen("pianola: error: ") + strlen(sp->file) + strlen(": ");
+    return refuted(CLAIM_JOBS, format("%.*s", (int)(strlen(diag_text) - prefix - 1), diag_text + prefix));
 }

@@ -14,15 +14,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Runs what(with); false when it died with an error of the user. Memory stays until free_all. */
 static inline bool lives(void (*what)(void *), void *with) {
-    static jmp_buf trap;
-    volatile bool lived = false;
-    diag_trap = &trap;
-    if (!setjmp(trap)) {
-        what(with);
-        lived = true;
-    } else if (!strstr(diag_text, "error: "))
+    bool lived = try(what, with);
+    if (!lived && !strstr(diag_text, "error: "))
         abort();
-    diag_trap = NULL;
     return lived;
 }
 

@@ -460,13 +460,7 @@ static inline struct stage *unit_stages(struct spec *sp) {
 
 /* The message with which what(with) dies, or NULL. */
 static inline const char *death_of(void (*what)(void *), void *with) {
-    jmp_buf here;
-    diag_trap = &here;
-    bool died = setjmp(here) != 0;
-    if (!died)
-        what(with);
-    diag_trap = NULL;
-    return died ? diag_text : NULL;
+    return try(what, with) ? NULL : diag_text;
 }
 /* Half of the jobs are to take their weights from another rank: a home that has all of them, or one whose jobs read
  * them at some time. */

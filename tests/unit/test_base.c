@@ -332,6 +332,48 @@ Test(diag, long_texts_are_cut) {
     diag_trap = NULL;
 }
 
+/* ---- try ---- */
+
+static void die_of_the_inner(void *n) { die("the inner one, %d", *(int *)n); }
+static void add_one(void *n) { ++*(int *)n; }
+
+/* Errors of the inner tries are answers; what is then not tried is the outer's. */
+static void die_of_the_outer(void *n) {
+    cr_assert(!try(die_of_the_inner, n));
+    cr_assert_str_eq(diag_text, "pianola: error: the inner one, 5\n");
+    cr_assert_str_eq(diag_line(), "the inner one, 5");
+    cr_assert(try(add_one, n));
+    cr_assert(!try(die_of_the_inner, n));
+    ++*(int *)n;
+    die("the outer one, %d", *(int *)n);
+}
+
+Test(try, an_error_belongs_to_the_innermost) {
+    int n = 5;
+    cr_assert(!try(die_of_the_outer, &n));
+    cr_assert_str_eq(diag_text, "pianola: error: the outer one, 7\n");
+    cr_assert_eq(n, 7);
+    cr_assert_null(diag_trap);
+    cr_assert_not(diag_ended);
+}
+
+static void die_again_of_the_inner(void *n) {
+    if (!try(die_of_the_inner, n))
+        die_again();
+}
+
+Test(try, an_error_is_passed_on) {
+    int n = 6;
+    cr_assert(!try(die_again_of_the_inner, &n));
+    cr_assert_str_eq(diag_text, "pianola: error: the inner one, 6\n");
+}
+
+Test(try, an_error_behind_all_tries_exits_2, .exit_code = 2) {
+    int n = 8;
+    cr_assert(!try(die_of_the_inner, &n));
+    die("the end");
+}
+
 /* ---- files ---- */
 
 /* A new file of these bytes; its name. */

@@ -28,31 +28,29 @@ static struct script_args with_batches(const struct script_args *args, int batch
 /* ---- trials ---- */
 
 struct trial {
+    const struct script_args *args;
+    bool schedule; /* it is to be scheduled, too */
     const struct spec *sp;
     const struct stage *st;
     const struct graph *graph;
     struct sched *sched;
 };
 
+static void run_trial(void *context) {
+    struct trial *trial = context;
+    struct spec *sp = script_load(trial->args);
+    trial->sp = sp;
+    trial->st = cost_stages(sp);
+    if (trial->schedule) {
+        trial->graph = graph_build(sp);
+        trial->sched = sched_run(sp, trial->st, trial->graph);
+    }
+}
+
 /* False: the script fails, or comes to a deadlock where it is to be scheduled. */
 static bool try_script(const struct script_args *args, bool schedule, struct trial *trial) {
-    jmp_buf trap;
-    jmp_buf *before = diag_trap;
-    volatile bool ran = false;
-    diag_trap = &trap;
-    if (!setjmp(trap)) {
-        struct spec *sp = script_load(args);
-        trial->sp = sp;
-        trial->st = cost_stages(sp);
-        if (schedule) {
-            trial->graph = graph_build(sp);
-            trial->sched = sched_run(sp, trial->st, trial->graph);
-        }
-        ran = true;
-    }
-    diag_trap = before;
-    diag_text[0] = 0;
-    return ran;
+    *trial = (struct trial){.args = args, .schedule = schedule};
+    return try(run_trial, trial);
 }
 
 /* The arguments with this text as the schedule. */

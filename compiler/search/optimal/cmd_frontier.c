@@ -113,19 +113,6 @@ static void stage_steps(const struct curve *curve) {
 
 /* ---- known schedules ---- */
 
-/* Compiles; or says why not, in a line. */
-static const char *compile_or_why(struct compile *c) {
-    jmp_buf trap;
-    const char *why = NULL;
-    diag_trap = &trap;
-    if (setjmp(trap) == 0)
-        compile_all(c, "");
-    else
-        why = take_diag();
-    diag_trap = NULL;
-    return why;
-}
-
 /* What one stage of one slice is of all, as in the first script. */
 static double part_of(const struct spec *sp) {
     return 1.0 / (script_stages(&sp->names, sp->stages) * slices_of(&sp->names));
@@ -133,7 +120,7 @@ static double part_of(const struct spec *sp) {
 
 /* bytes: of the smallest plan, messages and gaps included. */
 static struct known measure(struct compile *c, const struct spec *first, bool bytes) {
-    struct known known = {.name = script_name(c->args.schedule), .why = compile_or_why(c)};
+    struct known known = {.name = script_name(c->args.schedule), .why = try(compile_it, c) ? NULL : diag_line()};
     if (known.why)
         return known;
     const struct spec *sp = c->spec;

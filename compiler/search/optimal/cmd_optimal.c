@@ -336,16 +336,10 @@ static void check_outputs(const struct settings *settings) {
     }
 }
 
-/* The script's own order, or NULL where that comes to a deadlock. */
-static struct sched *own_order(const struct compile *c) {
-    jmp_buf trap;
-    struct sched *volatile own = NULL;
-    diag_trap = &trap;
-    if (!setjmp(trap))
-        own = sched_run(c->spec, c->stage, c->graph);
-    diag_trap = NULL;
-    diag_text[0] = 0;
-    return own;
+/* Schedules the script's own order. */
+static void schedule(void *compile) {
+    struct compile *c = compile;
+    c->sched = sched_run(c->spec, c->stage, c->graph);
 }
 
 /* Messages and gaps take memory too, which the search knows nothing of: with as much less room, until a plan fits. The
@@ -425,7 +419,7 @@ int cmd_optimal(const struct settings *settings) {
     c.stage = cost_stages(c.spec);
     c.graph = graph_build(c.spec);
     refuse_other_jobs(c.spec);
-    c.sched = own_order(&c);
+    try(schedule, &c); /* without a schedule, it comes to a deadlock */
     struct instance *in = instance_in_bytes(c.spec, c.stage, c.graph, find_bytes(&c));
     if (settings->search.objective == LEAST_SPAN)
         minimise_span(in);

@@ -11,18 +11,25 @@
 /* ---- what an order takes ---- */
 
 struct trial {
+    const struct spec *sp; /* with the cluster's memory */
+    const struct stage *st;
+    const struct graph *graph;
+    struct lists lists;
+    struct judgement judgement;
     double value; /* INFINITY: it does not run, or does not fit */
     const struct program *p;
     const struct timeline *tl; /* without noise */
     struct jitter noisy;
 };
 
-static void compile_order(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists,
-                          struct judgement judgement, struct trial *trial) {
+static void compile_order(void *context) {
+    struct trial *trial = context;
+    const struct stage *st = trial->st;
+    const struct graph *graph = trial->graph;
     struct spec *strict = NEW(struct spec, 1);
-    *strict = spec_in_order(sp, lists);
-    strict->memory = sp->memory;
-    strict->host_memory = sp->host_memory;
+    *strict = spec_in_order(trial->sp, trial->lists);
+    strict->memory = trial->sp->memory;
+    strict->host_memory = trial->sp->host_memory;
     struct sched *sched = sched_run(strict, st, graph);
     choose_offloads(strict, st, graph, sched);
     struct program *p = lower_fastest(strict, st, graph, sched);
@@ -34,23 +41,18 @@ static void compile_order(const struct spec *sp, const struct stage *st, const s
     trial->p = p;
     trial->tl = sim_run(strict, st, p);
     trial->value = trial->tl->makespan;
-    if (judgement.level > 0) {
-        trial->noisy = *jitter_make(strict, st, p, judgement.level, judgement.seed, judgement.runs);
+    const struct judgement *judgement = &trial->judgement;
+    if (judgement->level > 0) {
+        trial->noisy = *jitter_make(strict, st, p, judgement->level, judgement->seed, judgement->runs);
         trial->value = trial->noisy.p95;
     }
 }
 
 static struct trial try_order(const struct spec *sp, const struct stage *st, const struct graph *graph,
                               struct lists lists, struct judgement judgement) {
-    struct trial trial = {.value = INFINITY};
-    jmp_buf trap, *before = diag_trap;
-    diag_trap = &trap;
-    if (!setjmp(trap))
-        compile_order(sp, st, graph, lists, judgement, &trial);
-    else
+    struct trial trial = {sp, st, graph, lists, judgement, .value = INFINITY};
+    if (!try(compile_order, &trial))
         trial.value = INFINITY;
-    diag_trap = before;
-    *diag_text = 0;
     return trial;
 }
 

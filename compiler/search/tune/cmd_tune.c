@@ -45,15 +45,23 @@ static void check_size(const struct search_space *space, const struct candidate 
                       (long long)candidate->batches, (long long)candidate->rows));
 }
 
-static void bound_one(const struct tuning *tuning, int task, struct answer *answer) {
-    const struct candidate *candidate = &tuning->space.candidate[task];
+/* One candidate, in a child. */
+struct task {
+    const struct tuning *tuning;
+    const struct candidate *candidate;
+    struct answer *answer;
+};
+
+static struct task task_of(const struct tuning *tuning, int task, struct answer *answer) {
+    return (struct task){tuning, &tuning->space.candidate[task], answer};
+}
+
+static void bound(void *context) {
+    const struct task *task = context;
+    const struct tuning *tuning = task->tuning;
+    const struct candidate *candidate = task->candidate;
+    struct answer *answer = task->answer;
     struct script_args args = args_of(&tuning->space, candidate);
-    jmp_buf trap;
-    diag_trap = &trap;
-    if (setjmp(trap)) {
-        refuse(answer, REFUSED, refusal_text());
-        return;
-    }
     struct spec *sp = script_load(&args);
     const struct stage *st = cost_stages(sp);
     check_size(&tuning->space, candidate, sp, answer);
@@ -71,23 +79,19 @@ static void bound_candidates(void *context, int task, void *to) {
     struct answer *answer = to;
     for (int i = 0; i < AT_ONCE && task * AT_ONCE + i < tuning->space.n; i++) {
         struct scratch scratch = scratch_begin();
-        bound_one(tuning, task * AT_ONCE + i, &answer[i]);
+        struct task one = task_of(tuning, task * AT_ONCE + i, &answer[i]);
+        if (!try(bound, &one))
+            refuse(&answer[i], REFUSED, refusal_text());
         scratch_end(scratch);
     }
 }
 
-static void measure_candidate(void *context, int task, void *to) {
-    const struct tuning *tuning = context;
+static void measure(void *context) {
+    const struct task *task = context;
+    const struct tuning *tuning = task->tuning;
     const struct judgement judgement = tuning->space.judgement;
-    struct compile c = {.args = args_of(&tuning->space, &tuning->space.candidate[task])};
-    struct answer *answer = to;
-    jmp_buf trap;
-    *answer = tuning->ranking.answer[task];
-    diag_trap = &trap;
-    if (setjmp(trap)) {
-        refuse(answer, is_beyond_memory(diag_text) ? BEYOND_MEMORY : REFUSED, refusal_text());
-        return;
-    }
+    struct compile c = {.args = args_of(&tuning->space, task->candidate)};
+    struct answer *answer = task->answer;
     compile_all(&c, "");
     answer->outcome = MEASURED;
     answer->makespan = c.report->makespan;
@@ -104,6 +108,15 @@ static void measure_candidate(void *context, int task, void *to) {
     }
     answer->context = c.spec->model->rt.input == INPUT_TOKENS ? c.spec->model->rt.context : 0;
     shares_of_time(c.spec, c.stage, c.program, c.timeline, c.report, answer->share);
+}
+
+static void measure_candidate(void *context, int task, void *to) {
+    const struct tuning *tuning = context;
+    struct answer *answer = to;
+    struct task one = task_of(tuning, task, answer);
+    *answer = tuning->ranking.answer[task];
+    if (!try(measure, &one))
+        refuse(answer, is_beyond_memory(diag_text) ? BEYOND_MEMORY : REFUSED, refusal_text());
 }
 
 /* ---- the phases ---- */
@@ -245,16 +258,7 @@ static const char *winner_source(const struct search_space *space, const struct 
 static bool reproduces(const struct search_space *space, const struct candidate *best, const struct answer *answer,
                        const char *src, bool recompute) {
     struct compile c = {.args = args_of_script(space, best, recompute, src)};
-    jmp_buf trap;
-    volatile bool same = false;
-    diag_trap = &trap;
-    if (setjmp(trap) == 0) {
-        compile_all(&c, "");
-        same = c.report->makespan == answer->makespan;
-    }
-    diag_trap = NULL;
-    *diag_text = 0;
-    return same;
+    return try(compile_it, &c) && c.report->makespan == answer->makespan;
 }
 
 /* The user's arguments without those settings that only schedules used. */

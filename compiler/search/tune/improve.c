@@ -97,6 +97,15 @@ static const char *unlike_its_list(const struct spec *sp) {
     return NULL;
 }
 
+struct improve_call { /* the arguments of improve_winner, and its answer */
+    const struct search_space *space;
+    const struct candidate *winner;
+    double value;
+    struct judgement judgement;
+    uint64_t seed;
+    struct improvement got;
+};
+
 static const char *search_orders(const struct search_space *space, const struct candidate *winner, double value,
                                  struct judgement judgement, uint64_t seed, struct improvement *got) {
     struct script_args own = args_of(space, winner);
@@ -135,16 +144,15 @@ static const char *search_orders(const struct search_space *space, const struct 
     return NULL;
 }
 
+static void run_improve(void *context) {
+    struct improve_call *call = context;
+    call->got.why = search_orders(call->space, call->winner, call->value, call->judgement, call->seed, &call->got);
+}
+
 struct improvement improve_winner(const struct search_space *space, const struct candidate *winner, double value,
                                   struct judgement judgement, uint64_t seed) {
-    struct improvement got = {0};
-    jmp_buf trap;
-    diag_trap = &trap;
-    if (setjmp(trap) == 0)
-        got.why = search_orders(space, winner, value, judgement, seed, &got);
-    else
-        got.why = "a list of its jobs does not compile";
-    diag_trap = NULL;
-    *diag_text = 0;
-    return got;
+    struct improve_call call = {space, winner, value, judgement, seed, {0}};
+    if (!try(run_improve, &call))
+        call.got.why = "a list of its jobs does not compile";
+    return call.got;
 }

@@ -49,30 +49,34 @@ const char *refusal_text(void) {
     return format("%s fails at its line %d: %s", script_name(file), atoi(line), why);
 }
 
+struct describing {
+    struct script_args args;
+    struct schedule_file *file;
+};
+
+static void describe(void *context) {
+    const struct describing *describing = context;
+    struct schedule_file *file = describing->file;
+    const struct spec *sp = script_load(&describing->args);
+    file->params = sp->params;
+    file->tuned = sp->tuned;
+    file->ntuned = sp->ntuned;
+    file->why = sp->update ? "its updates are within the step: it trains otherwise"
+                : !has_param(sp->params, "workers") || !has_param(sp->params, "batches")
+                    ? "it has no parameters workers and batches"
+                    : NULL;
+}
+
 static void describe_schedule(const struct search_space *space, struct schedule_file *file) {
-    struct script_args args = *space->args;
-    jmp_buf trap;
+    struct describing describing = {*space->args, file};
     file->name = script_name(file->file);
-    args.schedule = file->file;
-    args.model = args.cluster = NULL;
-    diag_trap = &trap;
-    if (setjmp(trap) == 0) {
-        const struct spec *sp = script_load(&args);
-        file->params = sp->params;
-        file->tuned = sp->tuned;
-        file->ntuned = sp->ntuned;
-        file->why = sp->update ? "its updates are within the step: it trains otherwise"
-                    : !has_param(sp->params, "workers") || !has_param(sp->params, "batches")
-                        ? "it has no parameters workers and batches"
-                        : NULL;
-    } else {
-        diag_trap = NULL;
-        if (space->named && (script_broken || space->nschedules == 1))
-            die_again();
-        file->why = refusal_text();
-    }
-    diag_trap = NULL;
-    *diag_text = 0;
+    describing.args.schedule = file->file;
+    describing.args.model = describing.args.cluster = NULL;
+    if (try(describe, &describing))
+        return;
+    if (space->named && (script_broken || space->nschedules == 1))
+        die_again();
+    file->why = refusal_text();
 }
 
 /* ---- their parameters ---- */
