@@ -30,8 +30,8 @@ struct rt_line {
 };
 
 /* Converts the lines to instructions once, at startup, then hands over to the runtime. */
-static inline int rt_start(int argc, char **argv, const struct rt_self *self, struct rt_tables *tables,
-                           const struct rt_line *line, int32_t n, struct rt_instr *ins, int32_t *wait, int64_t *more) {
+static inline int rt_start(int argc, char **argv, const struct rt_program *self, const struct rt_line *line, int32_t n,
+                           struct rt_instr *ins, int32_t *wait, int64_t *more) {
     int32_t waits = 0;
     for (int32_t i = 0; i < n; i++) {
         struct rt_instr *x = &ins[i];
@@ -44,7 +44,7 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
         x->root = line[i].root;
         x->from = line[i].from;
         x->sweep = (uint8_t)line[i].sweep;
-        x->to = line[i].to > 0 || !is_job(x->op) ? line[i].to : tables->stage[x->stage].nlayers;
+        x->to = line[i].to > 0 || !is_job(x->op) ? line[i].to : self->stage[x->stage].nlayers;
         x->wait = waits;
         x->more = i > 0 ? x[-1].more + x[-1].nmore + x[-1].nkv : 0;
         for (int r = 0; r < NROLES; r++)
@@ -71,20 +71,21 @@ static inline int rt_start(int argc, char **argv, const struct rt_self *self, st
         }
         x->nwait = waits - x->wait;
     }
-    tables->ins = ins;
-    tables->wait = wait;
-    tables->more = more;
-    tables->nins = n;
-    return rank_main(argc, argv, self, tables);
+    struct rt_rank rank = *self->rank;
+    struct rt_program program = *self;
+    rank.ins = ins;
+    rank.wait = wait;
+    rank.more = more;
+    rank.nins = n;
+    program.rank = &rank;
+    return rank_main(argc, argv, &program);
 }
-#define RT_MAIN(argc, argv, self, model, stages, slices, lanes, stream, groups, homes)                                 \
+#define RT_MAIN(argc, argv, self, stream)                                                                              \
     do {                                                                                                               \
         enum { N = sizeof stream / sizeof *stream - 1 };                                                               \
         static struct rt_instr ins[N + 1];                                                                             \
         static int32_t waits[N * RT_WAITS + 1];                                                                        \
         static int64_t more[N * RT_OPERANDS + 1];                                                                      \
-        struct rt_tables tables = {model,  stages, slices, sizeof stages / sizeof *stages, 0, 0, 0, 0,                 \
-                                   groups, homes,  lanes};                                                             \
-        return rt_start(argc, argv, self, &tables, stream, N, ins, waits, more);                                       \
+        return rt_start(argc, argv, self, stream, N, ins, waits, more);                                                \
     } while (0)
 #endif

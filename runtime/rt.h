@@ -267,6 +267,7 @@ static inline struct rt_learned learned_at(const struct rt_model *m, const struc
 }
 
 struct rt_rank {
+    int32_t number;
     const struct rt_instr *ins; /* in issue order */
     int32_t nins, nlanes;
     const int32_t *lane_ins, *lane_at; /* instructions of lane l: lane_ins[lane_at[l] .. lane_at[l+1]) */
@@ -276,6 +277,7 @@ struct rt_rank {
     int32_t nhomes;
     int64_t arena, host, work; /* bytes, in host memory too; offset of the workspace, -1: none */
     int32_t begin, end;        /* the period: ins[begin .. end) */
+    const char *const *lane;   /* names of lanes */
 };
 
 /* Where the rank has the norm by which its updates are clipped, in its arena; -1: nowhere. */
@@ -308,6 +310,7 @@ struct rt_meeting { /* a message, or a collective */
  * moved on as by all but one of them. */
 struct rt_program {
     const char *name;
+    uint64_t hash; /* of the whole compile: every rank of a run must have the same */
     int32_t workers, stages, batches, nmsgs; /* batches: of a step */
     int32_t period;                          /* microbatches; 0: nothing repeats, and begin and end are 0 */
     int64_t repeats;
@@ -317,6 +320,8 @@ struct rt_program {
     const struct rt_stage *stage; /* [sets] */
     /* With slices, which count as microbatches here: [stage * slices + q], the layers of a stage on slice q. */
     const struct rt_stage *slice;
+    const int32_t *groups; /* members of each group in their order, ended by -1, and one more -1 at the end */
+    /* Of all ranks; or one rank's view, which has that rank alone, the layers of its stages, and no meetings. */
     const struct rt_rank *rank;
     const struct rt_meeting *msg;
 };
@@ -334,28 +339,8 @@ static inline int32_t written_batches(const struct rt_program *p) {
 
 /* ---- rank_main.c: one rank of a program, as a process of its own ---- */
 
-struct rt_self {
-    const char *name;
-    uint64_t hash; /* of the whole compile: every rank of a run must have the same */
-    int32_t rank, workers, stages, batches, nmsgs, nlanes;
-    int64_t arena, host, work;  /* bytes, in host memory too; offset of the workspace, -1: none */
-    int32_t begin, end, period; /* as in rt_rank and rt_program */
-    int64_t repeats;
-};
-/* groups: members of each group in their order, ended by -1, and one more -1 at the end. homes: ended by stage -1. */
-struct rt_tables {
-    const struct rt_model *model;
-    const struct rt_stage *stage, *slice;
-    int32_t sets;         /* length of stage: the stages, plus the table that two layers share */
-    struct rt_instr *ins; /* peer of a collective: the number of its group */
-    const int32_t *wait;
-    const int64_t *more;
-    int32_t nins;
-    const int32_t *groups;
-    const struct rt_home *homes;
-    const char *const *lanes; /* their names */
-};
-int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables);
+/* Runs the rank that `self` has: one rank's view of a program. */
+int rank_main(int argc, char **argv, const struct rt_program *self);
 
 /* ---- train_host.c: all ranks of a program in this process, a thread each ---- */
 

@@ -47,6 +47,31 @@ static void fill_instr(const struct stage *st, const struct rank *k, const struc
     y->bytes = moved_bytes(k, x);
 }
 
+/* Members of all groups, each group ended by -1, and one more -1. */
+static int32_t *groups_of(const struct program *p) {
+    int n = 1;
+    for (int g = 0; g < p->ngroups; g++)
+        n += p->group[g].n + 1;
+    int32_t *list = NEW(int32_t, n), *at = list;
+    for (int g = 0; g < p->ngroups; g++) {
+        for (int m = 0; m < p->group[g].n; m++)
+            *at++ = p->group[g].rank[m];
+        *at++ = -1;
+    }
+    *at = -1;
+    return list;
+}
+
+const char *const *lane_names(const struct program *p, const struct rank *k) {
+    const char **name = NEW(const char *, k->nlanes);
+    for (int l = 0; l < k->nlanes; l++) {
+        struct text t = {0};
+        put_lane(&t, p, &k->lane[l]);
+        name[l] = t.s;
+    }
+    return name;
+}
+
 static void fill_homes(const struct spec *sp, const struct program *p, int r, struct rt_rank *out) {
     const struct held *held = held_on(p, r, precision_bytes(sp->model->rt.precision), &out->nhomes);
     struct rt_home *home = NEW(struct rt_home, out->nhomes);
@@ -66,8 +91,9 @@ static void fill_rank(const struct spec *sp, const struct stage *st, const struc
         fill_instr(st, k, &k->ins[i], &ins[i], more, i ? ins[i - 1].more + ins[i - 1].nmore + ins[i - 1].nkv : 0);
     for (size_t w = 0; w < k->nwaits; w++)
         ins[k->wait[w]].recorded = true;
-    *out = (struct rt_rank){.ins = ins, .nins = k->nins, .nlanes = k->nlanes, .lane_ins = lists.ins};
+    *out = (struct rt_rank){.number = r, .ins = ins, .nins = k->nins, .nlanes = k->nlanes, .lane_ins = lists.ins};
     out->lane_at = lists.at;
+    out->lane = lane_names(p, k);
     out->wait = k->wait;
     out->more = more;
     out->arena = k->arena;
@@ -159,19 +185,10 @@ struct rt_program *runtime_program(const struct spec *sp, const struct stage *st
         out->updated = has_weights(p, s) ? s : out->updated;
     out->model = model;
     out->stage = stage;
+    out->groups = groups_of(p);
     out->rank = rank;
     out->msg = meetings(p);
     return out;
-}
-
-const char *const *lane_names(const struct program *p, const struct rank *k) {
-    const char **name = NEW(const char *, k->nlanes);
-    for (int l = 0; l < k->nlanes; l++) {
-        struct text t = {0};
-        put_lane(&t, p, &k->lane[l]);
-        name[l] = t.s;
-    }
-    return name;
 }
 
 /* What the homes of set s have learned, shard by shard. Dies if two differ. */

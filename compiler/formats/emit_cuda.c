@@ -485,9 +485,12 @@ static void emit_groups(struct text *t, const struct program *p) {
     put(t, "    -1,\n};\n");
 }
 
-static void emit_homes(struct text *t, const struct spec *sp, const struct program *p, int r) {
+/* Returns how many there are. */
+static int emit_homes(struct text *t, const struct spec *sp, const struct program *p, int r) {
     int n;
     const struct held *held = held_on(p, r, precision_bytes(sp->model->rt.precision), &n);
+    if (n == 0)
+        return 0;
     put(t,
         "\n/* Stages at home here: stage; the memory that the optimizer's state is in; where the weights and that "
         "state "
@@ -500,27 +503,51 @@ static void emit_homes(struct text *t, const struct spec *sp, const struct progr
             held[h].memory == MEMORY_HOST ? "MEMORY_HOST" : "MEMORY_DEVICE", (long long)held[h].weight,
             (long long)held[h].opt, (long long)held[h].first, (long long)held[h].count, (long long)held[h].own,
             (long long)held[h].owned);
-    put(t, "    {-1, 0, 0, 0, 0, 0, 0, 0},\n};\n");
+    put_word(t, "};\n");
+    return n;
 }
 
-static void emit_main(struct text *t, const struct program *p, int r, uint64_t hash) {
+/* Writes a member of a struct, unless it is 0, which it is without being written. */
+static void put_member(struct text *t, const char *name, int64_t value) {
+    if (value != 0)
+        put(t, "    .%s = %lld,\n", name, (long long)value);
+}
+
+static void emit_rank(struct text *t, const struct program *p, int r, int nhomes) {
     const struct rank *k = &p->rank[r];
-    long long work = -1;
+    int64_t work = -1;
     for (int i = 0; i < k->nbufs; i++)
         if (k->buf[i].kind == K_work && k->buf[i].inst < 0)
             work = k->buf[i].off;
-    put(t, "\nint main(int argc, char **argv) {\n    static const struct rt_self self = {\n");
-    put_values(t, "        ", format("\"%s\", 0x%016llxu,", tame(p->name), (unsigned long long)hash),
-               "hash of the whole compile");
-    put_values(t, "        ",
-               format("%d, %d, %d, %d, %d, %d,", r, p->workers, p->stages, (int)step_batches(p), p->nmsgs, k->nlanes),
-               "rank; workers, stages, microbatches, messages; lanes");
-    put_values(t, "        ", format("%lld, %lld, %lld,", (long long)k->arena, (long long)k->host, work),
-               "arena, and that in host memory; workspace");
-    put_values(t, "        ", format("%d, %d, %d, %lld,", k->begin, k->end, p->period, (long long)p->repeats),
-               "the period: its instructions, microbatches, times");
-    put(t, "    };\n    RT_MAIN(argc, argv, &self, &model, stages, %s, lanes, stream, groups, homes);\n}\n",
-        p->names.slices ? "slices" : "0");
+    put(t, "\nstatic const struct rt_rank self = {\n    .number = %d,\n", r);
+    put_member(t, "nlanes", k->nlanes);
+    put_word(t, nhomes ? "    .home = homes,\n" : "");
+    put_member(t, "nhomes", nhomes);
+    put_member(t, "arena", k->arena);
+    put_member(t, "host", k->host);
+    put(t, "    .work = %lld,\n", (long long)work);
+    put_member(t, "begin", k->begin);
+    put_member(t, "end", k->end);
+    put_word(t, k->nlanes ? "    .lane = lanes,\n};\n" : "};\n");
+}
+
+static void emit_program(struct text *t, const struct program *p, uint64_t hash) {
+    int updated = 0;
+    for (int s = 0; s < p->stages; s++)
+        updated = has_weights(p, s) ? s : updated;
+    put(t, "\nstatic const struct rt_program program = {\n    .name = \"%s\",\n    .hash = 0x%016llx,\n", tame(p->name),
+        (unsigned long long)hash);
+    put_member(t, "workers", p->workers);
+    put_member(t, "stages", p->stages);
+    put_member(t, "batches", step_batches(p));
+    put_member(t, "nmsgs", p->nmsgs);
+    put_member(t, "period", p->period);
+    put_member(t, "repeats", p->repeats);
+    put_member(t, "sets", sets_in(p));
+    put_member(t, "updated", updated);
+    put(t, "    .model = &model,\n    .stage = stages,\n%s    .groups = groups,\n    .rank = &self,\n};\n",
+        p->names.slices ? "    .slice = slices,\n" : "");
+    put_word(t, "\nint main(int argc, char **argv) {\n    RT_MAIN(argc, argv, &program, stream);\n}\n");
 }
 
 void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, const struct program *p, int r,
@@ -536,6 +563,6 @@ void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, co
     emit_buffers(t, &columns, p, k);
     emit_stream(t, &columns, st, p, k);
     emit_groups(t, p);
-    emit_homes(t, sp, p, r);
-    emit_main(t, p, r, hash);
+    emit_rank(t, p, r, emit_homes(t, sp, p, r));
+    emit_program(t, p, hash);
 }

@@ -35,7 +35,7 @@ struct collective { /* a lane's, under way */
     double since;
 };
 struct collectives {
-    struct rt_group *group; /* of rt_tables */
+    struct rt_group *group; /* of rt_program */
     struct collective *lane;
     float *scratch;
     char *arena;

@@ -19,8 +19,8 @@ struct watch_args {
     int rank;                /* for messages */
     double deadline;         /* seconds */
     const char *flight;      /* folder of the flight record */
-    const int32_t *group;    /* as in rt_tables: names the members of collectives */
-    const char *const *lane; /* as in rt_tables: names the lanes */
+    const int32_t *group;    /* as in rt_program: names the members of collectives */
+    const char *const *lane; /* as in rt_rank: names the lanes */
     const char *saved;       /* folder of its checkpoints; NULL: none */
     void (*abort)(void);     /* called before the process ends with 1; bounded. NULL: nothing */
 };

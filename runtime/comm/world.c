@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void rank_error(const struct rt_self *self, const char *why) {
-    fprintf(stderr, "pianola: rank %d of %s: error: %s\n", self->rank, self->name, why);
+void rank_error(const struct rt_program *self, const char *why) {
+    fprintf(stderr, "pianola: rank %d of %s: error: %s\n", self->rank->number, self->name, why);
     fflush(NULL);
     _Exit(2); /* not exit: MPI's own handlers would wait for the other ranks */
 }

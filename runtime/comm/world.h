@@ -12,7 +12,7 @@ struct host_transport;
 
 #define WORLD_PROGRESS 1e-3
 struct world {
-    const struct rt_self *self; /* the rank's program; set by the caller of open */
+    const struct rt_program *self; /* the rank's program; set by the caller of open */
     int rank, size;
     const struct host_transport *transport; /* for the replay's messages on CPUs, */
     void *link;                             /* and what every function here takes first */
@@ -25,7 +25,7 @@ struct world {
      * whose messages travel another way call it every WORLD_PROGRESS seconds. */
     bool (*progress)(void *link);
     /* Sets up what this rank's messages and collectives need, before the first step. False: no memory. groups: as in
-     * rt_tables. */
+     * rt_program. */
     bool (*prepare)(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena);
     /* Call it when all ranks have finished. */
     void (*close)(void *link);
@@ -37,7 +37,7 @@ HOST_TRANSPORTS(X)
 #undef X
 
 /* For an error before the ranks have met, or of this rank alone: prints it and ends the process with 2. */
-__attribute__((noreturn)) void rank_error(const struct rt_self *self, const char *why);
+__attribute__((noreturn)) void rank_error(const struct rt_program *self, const char *why);
 /* Blocks until all ranks have called it. If ok is false on any of them, rank 0 prints the first such why, and all end
  * with 2. */
 void world_verdict(const struct world *world, bool ok, const char *why);

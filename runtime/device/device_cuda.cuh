@@ -72,7 +72,7 @@ struct cuda_transport {
     /* Device memory that others take for it, at most, as far as can be told before. groups: as for open. */
     int64_t (*beside)(const struct rt_program *p, int rank, const int32_t *groups);
     /* Between ranks that are processes; collective: sets own->link as soon as there is something to abort. Ends the
-     * process on failure. groups: as in rt_tables. The caller keeps all arguments alive until close. */
+     * process on failure. groups: as in rt_program. The caller keeps all arguments alive until close. */
     void (*open)(const struct world *world, const struct rt_program *p, const int32_t *groups, struct cuda_rank *own);
     /* Polled while work is under way. NULL, or an error, after which that work will not end. */
     const char *(*progress)(void *link);

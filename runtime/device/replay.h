@@ -110,7 +110,7 @@ static inline struct stage_name stage_name(const struct rt_program *p, int stage
     return name;
 }
 
-/* The members of a group, ended by -1. groups: as in rt_tables. */
+/* The members of a group, ended by -1. groups: as in rt_program. */
 static inline const int32_t *group_at(const int32_t *groups, int number) {
     for (; number > 0; groups++)
         number -= *groups < 0;

@@ -25,9 +25,9 @@ struct identity {
 
 /* Stages at the ends read inputs and targets; ranks between them need no data. */
 bool rank_reads(const struct rank_run *run) {
-    struct rt_program p = {.stages = run->self->stages, .stage = run->tables->stage};
-    for (int32_t i = 0; i < run->tables->nins; i++) {
-        const struct rt_instr *x = &run->tables->ins[i];
+    struct rt_program p = {.stages = run->self->stages, .stage = run->self->stage};
+    for (int32_t i = 0; i < run->self->rank->nins; i++) {
+        const struct rt_instr *x = &run->self->rank->ins[i];
         if (is_job(x->op) && stage_reads_batch(&p, x->stage))
             return true;
     }
@@ -36,7 +36,8 @@ bool rank_reads(const struct rank_run *run) {
 
 static struct identity own_identity(struct rank_run *run) {
     const struct rank_flags *flags = &run->flags;
-    struct identity identity = {.hash = run->self->hash, .rank = run->self->rank, .workers = run->self->workers};
+    struct identity identity = {
+        .hash = run->self->hash, .rank = run->self->rank->number, .workers = run->self->workers};
     snprintf(identity.name, sizeof identity.name, "%s", run->self->name);
     snprintf(identity.device, sizeof identity.device, "%s", backend_kind);
     identity.said = flags->launch.rank;
@@ -129,7 +130,7 @@ void rank_agree(struct rank_run *run) {
     run->is.steps = run->flags.steps;
     run->is.data_bytes = reader->data_bytes;
     run->is.data_hash = reader->data_hash;
-    run->is.context = run->tables->model->context;
+    run->is.context = run->self->model->context;
     if (run->held_out) {
         data_hold_out(run->held_out, reader->held_sequences);
         run->held_steps = data_steps(run->held_out);

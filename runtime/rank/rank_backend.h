@@ -13,7 +13,7 @@ struct rank_backend;              /* the implementation's own, in rank_run's bac
 extern const char backend_kind[]; /* "CPU" or "GPU": all ranks of a run must have the same */
 
 /* Called first, before the process has other threads. Refuses what it cannot run. */
-void backend_open(const struct rt_self *self, const struct rt_tables *tables);
+void backend_open(const struct rt_program *self);
 /* Collective: chooses one of the host's devices for each rank. */
 void backend_choose(struct rank_run *run);
 /* Allocates all memory and whatever the replay needs besides messages; sets run->backend and run->replay. False with

@@ -38,8 +38,6 @@ void rank_find_owners(struct rank_run *run) {
     run->world.all(run->world.link, mine, all, sizeof *mine * (size_t)S);
     for (int s = 0; s < S; s++)
         find_owners(run->owner + (int64_t)s * (size + 1), all + s, size, S);
-    for (int s = 0; s < run->program.stages; s++)
-        run->program.updated = *rank_owners(run, s) >= 0 ? s : run->program.updated;
     free(mine);
     free(all);
 }

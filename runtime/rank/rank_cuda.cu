@@ -41,8 +41,8 @@ static struct {
 
 /* A waiting lane holds up what follows it in the same hardware queue. The default is 8 queues; copies have queues of
  * their own (CUDA Programming Guide, "CUDA Environment Variables"). */
-extern "C" void backend_open(const struct rt_self *self, const struct rt_tables *tables) {
-    (void)self, (void)tables;
+extern "C" void backend_open(const struct rt_program *self) {
+    (void)self;
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     setenv("CUDA_DEVICE_MAX_COPY_CONNECTIONS", "32", 0);
 }
@@ -207,7 +207,7 @@ static bool heads_fit(const struct rank_run *run, char *why, size_t n) {
 /* What messages take beside the plan, for which no call here asks. */
 static int64_t beside(const struct rank_run *run) {
     const struct cuda_transport *transport = transport_of(run);
-    return transport->beside ? transport->beside(&run->program, run->world.rank, run->tables->groups) : 0;
+    return transport->beside ? transport->beside(&run->program, run->world.rank, run->self->groups) : 0;
 }
 
 /* Where it comes later, a lack of memory is an error of a connection, while other ranks wait for it. */
@@ -273,7 +273,7 @@ extern "C" void backend_connect(struct rank_run *run) {
     struct rank_backend *backend = run->backend;
     watch_phase("waits for all ranks to connect their GPUs");
     __atomic_store_n(&own.backend, backend, __ATOMIC_RELEASE);
-    backend->rank.transport->open(&run->world, &run->program, run->tables->groups, &backend->rank);
+    backend->rank.transport->open(&run->world, &run->program, run->self->groups, &backend->rank);
     backend->free[2] = free_memory();
 }
 
@@ -436,7 +436,7 @@ extern "C" void backend_report(struct rank_run *run) {
                        backend->free[1] - backend->free[2],
                        backend->free[2] - backend->free[3],
                        beside(run),
-                       run->self->host,
+                       run->self->rank->host,
                        backend->rank.host_bytes};
     struct taken most = {0, 0, 0, 0, 0, 0, 0}, *all = (struct taken *)calloc((size_t)run->world.size, sizeof *all);
     if (!all)

@@ -61,10 +61,10 @@ const char *const rank_messages[] = {CUDA_TRANSPORTS(X)};
 static const char *const messages_help[] = {CUDA_TRANSPORTS(X)};
 #undef X
 
-static _Noreturn void help(const struct rt_self *self) {
+static _Noreturn void help(const struct rt_program *self) {
     printf("Rank %d of %d of %s. Start all ranks together, each with the same flags:\n\n"
            "  mpirun -n %d DIR/rank --steps 300 --data book.txt --checkpoint saved\n\nFlags:\n",
-           self->rank, self->workers, self->name, self->workers);
+           self->rank->number, self->workers, self->name, self->workers);
     for (int i = 0; i < NFLAGS; i++) {
         printf("  --%s%s%-*s %s", flags[i].name, flags[i].arg ? " " : "",
                19 - (int)strlen(flags[i].name) - (flags[i].arg != NULL), flags[i].arg ? flags[i].arg : "",
@@ -78,7 +78,7 @@ static _Noreturn void help(const struct rt_self *self) {
     exit(0);
 }
 
-static int64_t number(const struct rt_self *self, const char *flag, const char *s, int64_t least) {
+static int64_t number(const struct rt_program *self, const char *flag, const char *s, int64_t least) {
     char *end, why[128];
     errno = 0;
     long long n = strtoll(s, &end, 10);
@@ -89,7 +89,7 @@ static int64_t number(const struct rt_self *self, const char *flag, const char *
     return n;
 }
 
-static double seconds(const struct rt_self *self, const char *s) {
+static double seconds(const struct rt_program *self, const char *s) {
     char *end, why[128];
     double n = strtod(s, &end);
     if (end == s || *end || !(n > 0 && n < 1e9)) {
@@ -99,7 +99,7 @@ static double seconds(const struct rt_self *self, const char *s) {
     return n;
 }
 
-static int messages(const struct rt_self *self, const char *s) {
+static int messages(const struct rt_program *self, const char *s) {
     char why[256];
     for (int m = 0; m < NCUDA_TRANSPORTS; m++)
         if (strcmp(s, rank_messages[m]) == 0)
@@ -110,7 +110,7 @@ static int messages(const struct rt_self *self, const char *s) {
     rank_error(self, why);
 }
 
-static bool ordered(const struct rt_self *self, const char *s) {
+static bool ordered(const struct rt_program *self, const char *s) {
     char why[128];
     if (strcmp(s, "ordered") != 0 && strcmp(s, "nccl") != 0) {
         snprintf(why, sizeof why, "--reduce %.32s: expected nccl or ordered", s);
@@ -119,7 +119,7 @@ static bool ordered(const struct rt_self *self, const char *s) {
     return *s == 'o';
 }
 
-static void add(const char ***list, const struct rt_self *self, const char *arg) {
+static void add(const char ***list, const struct rt_program *self, const char *arg) {
     size_t n = 0;
     while (*list && (*list)[n])
         n++;
@@ -130,7 +130,7 @@ static void add(const char ***list, const struct rt_self *self, const char *arg)
     (*list)[n + 1] = NULL;
 }
 
-static void set(struct rank_flags *flags, const struct rt_self *self, const struct flag *flag, const char *arg) {
+static void set(struct rank_flags *flags, const struct rt_program *self, const struct flag *flag, const char *arg) {
     switch (flag->key) {
     case 'x': add(&flags->data, self, arg); break;
     case 'w': flags->weights = arg; break;
@@ -163,7 +163,7 @@ static void set(struct rank_flags *flags, const struct rt_self *self, const stru
     }
 }
 
-void rank_parse(struct rank_flags *f, int argc, char **argv, const struct rt_self *self) {
+void rank_parse(struct rank_flags *f, int argc, char **argv, const struct rt_program *self) {
     struct option longs[NFLAGS + 1] = {{0}};
     char why[256];
     for (int i = 0; i < NFLAGS; i++)

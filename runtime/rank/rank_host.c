@@ -14,8 +14,8 @@ struct rank_backend {
 const char backend_kind[] = "CPU";
 static const char *blas;
 
-void backend_open(const struct rt_self *self, const struct rt_tables *tables) {
-    if (tables->model->precision == BF16)
+void backend_open(const struct rt_program *self) {
+    if (self->model->precision == BF16)
         rank_error(self,
                    "precision = \"bf16\" runs on GPUs only; for CPUs, compile the model with precision = \"fp32\"");
     blas = host_blas();
@@ -32,14 +32,14 @@ bool backend_take(struct rank_run *run, char *why, size_t nwhy) {
             return true;
     }
     snprintf(why, nwhy, "rank %d: no memory: its arenas take %lld bytes", run->world.rank,
-             (long long)(run->self->arena + run->self->host));
+             (long long)(run->self->rank->arena + run->self->rank->host));
     return false;
 }
 
 void backend_connect(struct rank_run *run) {
     char why[128];
     bool ok = run->world.prepare(run->world.link, &run->program.rank[run->world.rank], run->program.nmsgs,
-                                 run->tables->groups, run->backend->host.arena);
+                                 run->self->groups, run->backend->host.arena);
     snprintf(why, sizeof why, "rank %d: no memory for its messages", run->world.rank);
     world_verdict(&run->world, ok, why);
 }

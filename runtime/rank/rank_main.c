@@ -25,41 +25,24 @@ static void count_updates(struct rank_run *run) {
     }
 }
 
-/* The part of rt_program that a rank knows: its own stream, and what all share. */
+/* Sorts the rank's instructions by lane, and puts it among the program's ranks, of which the others stay empty. */
 static void own_program(struct rank_run *run) {
-    const struct rt_self *self = run->self;
-    const struct rt_tables *tables = run->tables;
-    struct rt_rank *all = calloc((size_t)self->workers, sizeof *all), *k = &all[self->rank];
-    int32_t *at = calloc((size_t)self->nlanes + 2, sizeof *at), *ins = calloc((size_t)tables->nins + 1, sizeof *ins);
+    const struct rt_program *self = run->self;
+    const struct rt_rank *own = self->rank;
+    struct rt_rank *all = calloc((size_t)self->workers, sizeof *all), *k = &all[own->number];
+    int32_t *at = calloc((size_t)own->nlanes + 2, sizeof *at), *ins = calloc((size_t)own->nins + 1, sizeof *ins);
     if (!all || !at || !ins)
         rank_error(self, "no memory");
-    for (int32_t i = 0; i < tables->nins; i++)
-        at[tables->ins[i].lane + 2]++;
-    for (int l = 0; l < self->nlanes; l++)
+    for (int32_t i = 0; i < own->nins; i++)
+        at[own->ins[i].lane + 2]++;
+    for (int l = 0; l < own->nlanes; l++)
         at[l + 2] += at[l + 1];
-    for (int32_t i = 0; i < tables->nins; i++)
-        ins[at[tables->ins[i].lane + 1]++] = i;
-    *k = (struct rt_rank){
-        .ins = tables->ins, .nins = tables->nins, .nlanes = self->nlanes, .lane_ins = ins, .lane_at = at};
-    k->wait = tables->wait;
-    k->more = tables->more;
-    k->home = tables->homes;
-    while (tables->homes[k->nhomes].stage >= 0)
-        k->nhomes++;
-    k->arena = self->arena;
-    k->host = self->host;
-    k->work = self->work;
-    k->begin = self->begin;
-    k->end = self->end;
-    run->program = (struct rt_program){.name = self->name, .workers = self->workers, .stages = self->stages};
-    run->program.batches = self->batches;
-    run->program.period = self->period;
-    run->program.repeats = self->repeats;
-    run->program.sets = tables->sets;
-    run->program.nmsgs = self->nmsgs;
-    run->program.model = tables->model;
-    run->program.stage = tables->stage;
-    run->program.slice = tables->slice;
+    for (int32_t i = 0; i < own->nins; i++)
+        ins[at[own->ins[i].lane + 1]++] = i;
+    *k = *own;
+    k->lane_ins = ins;
+    k->lane_at = at;
+    run->program = *self;
     run->program.rank = all;
     count_updates(run);
 }
@@ -95,7 +78,7 @@ static void meet(struct rank_run *run) {
 }
 
 static int64_t most_memory(struct rank_run *run) {
-    int64_t mine = run->self->arena, most = 0, *all = malloc(sizeof mine * (size_t)run->world.size);
+    int64_t mine = run->self->rank->arena, most = 0, *all = malloc(sizeof mine * (size_t)run->world.size);
     if (!all)
         rank_error(run->self, "no memory");
     run->world.all(run->world.link, &mine, all, sizeof mine);
@@ -127,7 +110,7 @@ static void open_journals(struct rank_run *run, struct training *training) {
 
 static void open_held_out(struct rank_run *run, struct training *training) {
     char why[DURABLE_PATH + 512] = "--val: the model's input is no text, and has no held-out part";
-    const struct rt_model *m = run->tables->model;
+    const struct rt_model *m = run->self->model;
     if (m->input == INPUT_TOKENS)
         run->held_out =
             data_open(m, rank_reads(run) ? run->flags.held_out : NULL, (uint64_t)run->flags.seed, why, sizeof why);
@@ -198,7 +181,7 @@ static void set_length(struct rank_run *run) {
 /* Allocates everything the run needs; from the first step on, nothing is allocated. */
 static void prepare(struct rank_run *run, struct training *training) {
     char why[DURABLE_PATH + 512];
-    run->data = data_open(run->tables->model, rank_reads(run) ? run->flags.data : NULL, (uint64_t)run->flags.seed, why,
+    run->data = data_open(run->self->model, rank_reads(run) ? run->flags.data : NULL, (uint64_t)run->flags.seed, why,
                           sizeof why);
     world_verdict(&run->world, run->data, why);
     if (run->flags.held_out)
@@ -288,7 +271,7 @@ static void print(const struct rank_run *run, const struct training *training, u
         if (routed.pairs)
             printf("  \"routed_pairs\": %lld,\n  \"dropped_pairs\": %lld,\n", (long long)routed.pairs,
                    (long long)routed.dropped);
-        if (run->tables->model->post_validation)
+        if (run->self->model->post_validation)
             printf("  \"steps_run_twice\": %lld,\n", (long long)training->ahead.twice);
         if (device_bytes >= 0)
             printf("  \"device_bytes_at_end\": %lld,\n", (long long)device_bytes);
@@ -300,7 +283,7 @@ static void print(const struct rank_run *run, const struct training *training, u
     if (steps)
         printf("loss      %.4f to %.4f in %lld steps, %.3f ms a step\n", training->first, training->last,
                (long long)steps, 1e3 * each);
-    if (run->tables->model->post_validation)
+    if (run->self->model->post_validation)
         printf("twice     %lld of %lld steps, whose updates were clipped afterwards\n",
                (long long)training->ahead.twice, (long long)steps);
     if (routed.pairs)
@@ -337,17 +320,17 @@ static void release(struct rank_run *run, struct training *training) {
         journal_close(&training->metrics);
 }
 
-int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables) {
-    struct rank_run run = {.self = self, .tables = tables, .lock = -1};
+int rank_main(int argc, char **argv, const struct rt_program *self) {
+    struct rank_run run = {.self = self, .lock = -1};
     struct training training = {.first = 0};
     rank_parse(&run.flags, argc, argv, self);
-    backend_open(self, tables);
+    backend_open(self);
     struct watch_args watch = {.program = self->name,
-                               .rank = self->rank,
+                               .rank = self->rank->number,
                                .deadline = run.flags.deadline,
                                .flight = run.flags.flight,
-                               .group = tables->groups,
-                               .lane = tables->lanes,
+                               .group = self->groups,
+                               .lane = self->rank->lane,
                                .saved = run.flags.checkpoint,
                                .abort = backend_abort};
     if (!watch_start(&watch))
@@ -357,7 +340,7 @@ int rank_main(int argc, char **argv, const struct rt_self *self, const struct rt
     if (run.world.rank == 0) {
         fprintf(stderr, "pianola: %d process%s%s, %s\n", run.world.size, run.world.size == 1 ? "" : "es over ",
                 run.world.size == 1 ? "" : transport[run.flags.launch.over].title, backend_line(&run));
-        if (!run.flags.data && tables->model->input == INPUT_TOKENS)
+        if (!run.flags.data && self->model->input == INPUT_TOKENS)
             fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     }
     training.step = training.enqueued = run.from;

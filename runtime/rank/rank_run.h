@@ -23,8 +23,7 @@ static inline bool rank_records(const struct rank_flags *flags) {
 }
 
 struct rank_run {
-    const struct rt_self *self;
-    const struct rt_tables *tables;
+    const struct rt_program *self; /* as compiled: this rank's view */
     struct rank_flags flags;
     struct world world;
     struct data *data, *held_out; /* held_out: NULL without --val */
@@ -44,7 +43,7 @@ struct rank_run {
 
 /* rank_flags.c: ends the process on --help, and with an error on anything invalid. */
 extern const char *const rank_messages[]; /* the values of --messages */
-void rank_parse(struct rank_flags *flags, int argc, char **argv, const struct rt_self *self);
+void rank_parse(struct rank_flags *flags, int argc, char **argv, const struct rt_program *self);
 
 /* rank_agree.c: before anything runs, refuses by name another rank's program, and a different world size, compile,
  * flags or data. Sets run->is. */

@@ -38,7 +38,7 @@ static bool leads(const struct rank_run *run, int64_t step) {
     const struct rank_flags *flags = &run->flags;
     bool saves = flags->checkpoint && (step + 1) % flags->every == 0;
     return backend_leads && step > run->from && step + 1 < flags->steps && !saves && !flags->timeline &&
-           !rank_records(flags) && !flags->held_out && !run->tables->model->post_validation;
+           !rank_records(flags) && !flags->held_out && !run->self->model->post_validation;
 }
 
 static void enqueue(struct rank_run *run, struct training *training, int64_t step) {
@@ -69,7 +69,7 @@ static void step(struct rank_run *run, struct training *training) {
     double *when = training->tells ? training->when : NULL;
     const struct nonfinite bad = run->replay.bad;
     backend_wait(run, step, training->loss, when);
-    if (runs_again(&training->ahead, run->tables->model, backend_found(run))) {
+    if (runs_again(&training->ahead, run->self->model, backend_found(run))) {
         run->replay.bad = bad;
         watch_step(&run->replay, step); /* its time begins again */
         backend_again(run, step, training->loss, when);
@@ -87,7 +87,7 @@ static void settle(struct rank_run *run, struct training *training, bool asked) 
     if (!must_settle(&training->ahead, asked))
         return;
     watch_phase("waits for all ranks to settle the last update");
-    settled(&training->ahead, run->tables->model, backend_settle(run));
+    settled(&training->ahead, run->self->model, backend_settle(run));
 }
 
 static float rate_of(const struct rank_run *run, int64_t step) {

@@ -31,7 +31,8 @@ static bool try_seed(struct world *w, uint64_t seed) {
 }
 
 int main(int argc, char **argv) {
-    static const struct rt_self self = {.name = "collectives"};
+    static const struct rt_rank rank;
+    static const struct rt_program self = {.name = "collectives", .rank = &rank};
     const struct launch how = {.rank = -1, .size = -1, .local = -1};
     struct world w;
     char why[512];

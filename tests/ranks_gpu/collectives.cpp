@@ -96,15 +96,17 @@ static bool in_one_process(int workers) {
 }
 
 static bool as_process(const struct cuda_transport *transport) {
-    static struct rt_self self;
+    static struct rt_rank rank;
+    static struct rt_program self;
     struct launch how = {-1, -1, -1, NULL, NULL, 0, NULL, 0};
     struct world world;
     char why[512];
     self.name = "collectives";
+    self.rank = &rank;
     if (!launch_find(&how, why, sizeof why) || !tcp_open(&world, &how, why, sizeof why))
         rank_error(&self, why);
     world.self = &self;
-    self.rank = world.rank;
+    rank.number = world.rank;
     CUDA(cudaSetDevice(world.rank));
     world_verdict(&world, take(0, world.rank, transport), "no memory");
     transport->open(&world, &hand.program, hand.groups, &ranks[0]);

@@ -75,29 +75,30 @@ static void dump_instr(FILE *f, const struct rt_instr *x, int number, const int3
     fprintf(f, "\n");
 }
 
-void dump(FILE *f, const struct rt_self *self, const struct rt_tables *t) {
-    fprintf(f, "hash %016" PRIx64 "\n", self->hash);
+void dump(FILE *f, const struct rt_program *p) {
+    const struct rt_rank *k = p->rank;
+    fprintf(f, "hash %016" PRIx64 "\n", p->hash);
     fprintf(f,
-            "%s rank %d workers %d stages %d batches %d messages %d lanes %d arena %" PRId64 " host %" PRId64
+            "%s rank %d workers %d stages %d updated %d batches %d messages %d lanes %d arena %" PRId64 " host %" PRId64
             " work %" PRId64 " begin %d end %d period %d repeats %" PRId64 "\n",
-            self->name, self->rank, self->workers, self->stages, self->batches, self->nmsgs, self->nlanes, self->arena,
-            self->host, self->work, self->begin, self->end, self->period, self->repeats);
-    dump_model(f, t->model);
-    for (int s = 0; s < t->sets; s++)
-        dump_stage(f, &t->stage[s], s);
-    for (int i = 0; i < self->stages * t->model->slices; i++)
-        dump_stage(f, &t->slice[i], i);
-    for (int i = 0; i < t->nins; i++)
-        dump_instr(f, &t->ins[i], i, t->wait, t->more);
-    for (int l = 0; l < self->nlanes; l++)
-        fprintf(f, "lane %s\n", t->lanes[l]);
-    for (const int32_t *g = t->groups; *g >= 0; g++) {
+            p->name, k->number, p->workers, p->stages, p->updated, p->batches, p->nmsgs, k->nlanes, k->arena, k->host,
+            k->work, k->begin, k->end, p->period, p->repeats);
+    dump_model(f, p->model);
+    for (int s = 0; s < p->sets; s++)
+        dump_stage(f, &p->stage[s], s);
+    for (int i = 0; i < p->stages * p->model->slices; i++)
+        dump_stage(f, &p->slice[i], i);
+    for (int i = 0; i < k->nins; i++)
+        dump_instr(f, &k->ins[i], i, k->wait, k->more);
+    for (int l = 0; l < k->nlanes; l++)
+        fprintf(f, "lane %s\n", k->lane[l]);
+    for (const int32_t *g = p->groups; *g >= 0; g++) {
         fprintf(f, "group");
         for (; *g >= 0; g++)
             fprintf(f, " %d", *g);
         fprintf(f, "\n");
     }
-    for (const struct rt_home *h = t->homes; h->stage >= 0; h++)
+    for (const struct rt_home *h = k->home; h < k->home + k->nhomes; h++)
         fprintf(f,
                 "home %d memory %d weight %" PRId64 " opt %" PRId64 " first %" PRId64 " count %" PRId64 " own %" PRId64
                 " owned %" PRId64 "\n",

@@ -5,5 +5,5 @@
 #include "rt.h"
 #include <stdio.h>
 
-void dump(FILE *f, const struct rt_self *self, const struct rt_tables *t);
+void dump(FILE *f, const struct rt_program *p);
 #endif

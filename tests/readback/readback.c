@@ -6,21 +6,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* Members of all groups, each group ended by -1, and one more -1. */
-static int32_t *groups_of(const struct program *p) {
-    int n = 1;
-    for (int g = 0; g < p->ngroups; g++)
-        n += p->group[g].n + 1;
-    int32_t *list = NEW(int32_t, n), *at = list;
-    for (int g = 0; g < p->ngroups; g++) {
-        for (int m = 0; m < p->group[g].n; m++)
-            *at++ = p->group[g].rank[m];
-        *at++ = -1;
-    }
-    *at = -1;
-    return list;
-}
-
 /* What a rank knows of every stage: what an update takes, and the stage's place in its team. */
 static struct rt_stage elsewhere(const struct rt_stage *stage) {
     return (struct rt_stage){
@@ -51,23 +36,22 @@ static struct rt_stage *slice_stages(const struct rt_program *rt, const struct r
 
 static void dump_rank(const struct program *p, const struct rt_program *rt, int r, const char *path) {
     const struct rt_rank *k = &rt->rank[r];
-    struct rt_self self = {p->name,  0,       r,       p->workers, p->stages, rt->batches, p->nmsgs,   k->nlanes,
-                           k->arena, k->host, k->work, k->begin,   k->end,    rt->period,  rt->repeats};
     struct rt_instr *ins = NEW(struct rt_instr, k->nins);
     memcpy(ins, k->ins, sizeof *ins * (size_t)k->nins);
     for (int32_t i = 0; i < k->nins; i++)
         if (is_group(ins[i].op))
             ins[i].peer = p->rank[r].lane[ins[i].lane].group;
-    struct rt_home *homes = NEW(struct rt_home, k->nhomes + 1);
-    memcpy(homes, k->home, sizeof *homes * (size_t)k->nhomes);
-    homes[k->nhomes].stage = -1;
     const struct rt_stage *stage = stages_of(rt, k);
-    struct rt_tables t = {rt->model,    stage, slice_stages(rt, stage),   rt->sets, ins, k->wait, k->more, k->nins,
-                          groups_of(p), homes, lane_names(p, &p->rank[r])};
+    struct rt_rank own = *k;
+    struct rt_program view = *rt;
+    own.ins = ins;
+    view.stage = stage;
+    view.slice = slice_stages(rt, stage);
+    view.rank = &own;
     FILE *f = fopen(path, "w");
     if (!f)
         die("%s: %s", path, strerror(errno));
-    dump(f, &self, &t);
+    dump(f, &view);
     if (fclose(f) != 0)
         die("%s: %s", path, strerror(errno));
 }

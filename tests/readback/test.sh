@@ -106,8 +106,8 @@ falsified "a rope's scaling" 'LAYER_attention' 's/4\.5/4.25/' scaled rank0
 falsified "a learning rate" ' 0\.003,' 's/0\.003/0.0030001/'
 falsified "where a stage is at home" '^    \{1, MEMORY_DEVICE, 0, ' 's/, 0,/, 8,/'
 falsified "the memory of a stage's state" '^    \{1, MEMORY_DEVICE, 0, ' 's/DEVICE/HOST/'
-falsified "the arena" '\* arena' 's/[0-9]+/1&/'
-falsified "the arena in host memory" '\* arena' 's/, [0-9]+/&1/'
+falsified "the arena" '^    \.arena' 's/[0-9]+/1&/'
+falsified "the arena in host memory" '^    \.arena' 's/arena = .*/&\n    .host = 1,/'
 
 # A diff of ranks shows what they say, not how it is set.
 expect "ranks 0 and 1 of DDP differ in digits only" "" \

@@ -222,11 +222,11 @@ void __wrap_replay_step(struct replay *re) {
 }
 
 #ifdef PROCESSES
-int __real_rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables);
-int __wrap_rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables);
+int __real_rank_main(int argc, char **argv, const struct rt_program *self);
+int __wrap_rank_main(int argc, char **argv, const struct rt_program *self);
 
-int __wrap_rank_main(int argc, char **argv, const struct rt_self *self, const struct rt_tables *tables) {
-    groups = tables->groups;
-    return __real_rank_main(argc, argv, self, tables);
+int __wrap_rank_main(int argc, char **argv, const struct rt_program *self) {
+    groups = self->groups;
+    return __real_rank_main(argc, argv, self);
 }
 #endif
