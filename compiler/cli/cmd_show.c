@@ -81,10 +81,13 @@ static void write_ranks(const struct compile *c, const struct format *f, const c
 }
 
 static const struct format *format_of(const struct settings *settings) {
-    if (settings->json && settings->draw.format && strcmp(settings->draw.format, "json") != 0)
-        die("--json and --format %s exclude each other", settings->draw.format);
-    const char *name = settings->json ? "json" : settings->draw.format ? settings->draw.format : formats[0].name;
-    return &formats[choice("format", name)];
+    const struct format *json = format_named("json");
+    if (settings->draw.format < 0)
+        return settings->json ? json : &formats[0];
+    const struct format *format = &formats[settings->draw.format];
+    if (settings->json && format != json)
+        die("--json and --format %s exclude each other", format->name);
+    return format;
 }
 
 /* Everything up to what is drawn. */

@@ -7,7 +7,9 @@
 /* What each option sets, grouped by who reads it. options.c says which commands take which option. */
 struct draw_options { /* of a timeline: show, and run at its end */
     struct style style;
-    const char *color, *format, *measured;
+    enum color_when { COLOR_ALWAYS, COLOR_NEVER, COLOR_AUTO } color;
+    int format; /* a place in the table of formats; -1: not given */
+    const char *measured;
     int64_t copies; /* steps to draw; 0: not given */
     bool list, watch;
 };
@@ -89,7 +91,7 @@ struct settings {
     int nfiles;
     const char *output, *fit, *dump;
     uint64_t seed;
-    bool json, markdown;
+    bool json, markdown, help, version;
     struct draw_options draw;
     struct train_options train;
     struct record_options record;

@@ -6,12 +6,20 @@
 #include "options.h"
 #include <string.h>
 
-static bool takes(const struct command *command, const struct option_row *option) {
-    return option->commands & command->bit;
-}
-static bool has_letter(const struct option_row *option) { return strchr(option_letters, option->key); }
+/* What a shell offers after an option or a command. */
+struct shell {
+    const char *before, *after;       /* around words that are known */
+    const char *value_named[NVALUES]; /* else by the value's type */
+};
 
-static bool is_flag(const struct option_row *option) { return !option->arg; }
+static const char *after_command(const struct shell *shell, const struct command *command) {
+    return shell->value_named[value_of(command->args)];
+}
+
+static const char *after_option(const struct shell *shell, const struct option_row *row) {
+    const char *words = words_of(row);
+    return *words ? format("%s%s%s", shell->before, words, shell->after) : shell->value_named[value_of(row->arg)];
+}
 
 /* Writes text for inside '…' in a shell; bracket: escape ] too, for zsh's [explanation]. */
 static void put_quoted(FILE *out, const char *s, const char *quote, bool bracket) {
@@ -36,58 +44,38 @@ static void put_topics(FILE *out) {
 
 /* ---- bash ---- */
 
-/* A shell pattern for `before`, the word preceding the one being completed. */
-static void bash_option(FILE *out, const struct option_row *option) {
-    fprintf(out, "    --%s%s) ", option->name, has_letter(option) ? format(" | -%c", option->key) : "");
-}
+static const struct shell bash = {"words='", "'", {"return", "files=lua", "files=all", "files=folders"}};
 
-static const char *bash_action(const char *arg) {
-    const char *words;
-    switch (value_of(arg, &words)) {
-    case V_WORDS: return format("words='%s'", words);
-    case V_LUA: return "files=lua";
-    case V_FILE: return "files=all";
-    case V_FOLDER: return "files=folders";
-    default: return "return";
-    }
-}
-
-/* The next row with the name of this one, for other commands; NULL: none. */
-static const struct option_row *namesake(const struct option_row *option) {
-    const struct option_row *next = option + 1;
-    while (next < options + noptions && strcmp(next->name, option->name) != 0)
-        next++;
-    return next < options + noptions ? next : NULL;
-}
-
-/* What follows an option, also where some commands have other options of this name. */
-static void bash_value(FILE *out, const struct option_row *option) {
-    if (!namesake(option)) {
-        fprintf(out, "%s ;;\n", bash_action(option->arg));
-        return;
-    }
-    fputs("case ${COMP_WORDS[1]} in ", out);
-    for (const struct option_row *other = namesake(option); other; other = namesake(other)) {
-        for (int i = 0, n = 0; i < ncommands; i++)
-            if (takes(&commands[i], other))
-                fprintf(out, "%s%s", n++ ? " | " : "", commands[i].name);
-        fprintf(out, ") %s ;; ", bash_action(other->arg));
-    }
-    fprintf(out, "*) %s ;; esac ;;\n", bash_action(option->arg));
-}
-
-static bool has_former(const struct option_row *option) {
-    for (const struct option_row *row = options; row < option; row++)
-        if (strcmp(row->name, option->name) == 0)
+static bool has_former(const struct option_row *row) {
+    for (const struct option_row *former = options; former < row; former++)
+        if (strcmp(former->name, row->name) == 0)
             return true;
     return false;
 }
 
+/* What follows an option; where a later row has its name, for the commands of that first. */
+static void bash_option(FILE *out, const struct option_row *row) {
+    const char *other = "case ${COMP_WORDS[1]} in ";
+    bool same = true;
+    fprintf(out, "    --%s%s) ", row->name, row->letter ? format(" | -%c", row->letter) : "");
+    for (const struct option_row *later = row + 1; later < options + noptions; later++) {
+        if (strcmp(later->name, row->name) != 0)
+            continue;
+        for (int i = 0, n = 0; i < ncommands; i++)
+            if (option_text(later, &commands[i]))
+                fprintf(out, "%s%s", n++ ? " | " : other, commands[i].name);
+        fprintf(out, ") %s ;; ", after_option(&bash, later));
+        other = "";
+        same = false;
+    }
+    fprintf(out, same ? "%s ;;\n" : "*) %s ;; esac ;;\n", after_option(&bash, row));
+}
+
 static void bash_command(FILE *out, const struct command *command) {
-    const char *action = bash_action(command->args);
+    const char *action = after_command(&bash, command);
     fprintf(out, "      %s) %s words='", command->name, strcmp(action, "return") == 0 ? "files=all" : action);
     for (int i = 0, n = 0; i < noptions; i++)
-        if (takes(command, &options[i]))
+        if (option_text(&options[i], command))
             fprintf(out, "%s--%s", n++ ? " " : "", options[i].name);
     fprintf(out, "' ;;\n");
 }
@@ -113,10 +101,8 @@ void help_bash(FILE *out) {
           "    case $before in\n",
           out);
     for (int i = 0; i < noptions; i++)
-        if (!is_flag(&options[i]) && !has_former(&options[i])) {
+        if (options[i].arg && !has_former(&options[i]))
             bash_option(out, &options[i]);
-            bash_value(out, &options[i]);
-        }
     fputs("    *)\n"
           "      case ${COMP_WORDS[1]} in\n",
           out);
@@ -140,40 +126,33 @@ void help_bash(FILE *out) {
 
 /* ---- zsh ---- */
 
-static const char *zsh_action(const char *arg) {
-    const char *words;
-    switch (value_of(arg, &words)) {
-    case V_WORDS: return format("(%s)", words);
-    case V_LUA: return "_files -g \"*.lua\"";
-    case V_FILE: return "_files";
-    case V_FOLDER: return "_files -/";
-    default: return " ";
-    }
-}
+static const struct shell zsh = {"(", ")", {" ", "_files -g \"*.lua\"", "_files", "_files -/"}};
 
 /* An option in _arguments syntax: '--format=[explanation]:FORMAT:(grid tsv)'. -D may be repeated. */
-static void zsh_option(FILE *out, const struct option_row *option) {
-    const char *tail = is_flag(option) ? "" : "=";
+static void zsh_option(FILE *out, const struct option_row *row, const char *text) {
+    const char *tail = row->arg ? "=" : "", c = row->letter;
     fputs(" \\\n      ", out);
-    if (has_letter(option))
-        fprintf(out, "%s{-%c%s,--%s%s}", option->key == 'D' ? "\\*" : format("'(-%c --%s)'", option->key, option->name),
-                option->key, is_flag(option) ? "" : "+", option->name, tail);
+    if (c)
+        fprintf(out, "%s{-%c%s,--%s%s}", c == 'D' ? "\\*" : format("'(-%c --%s)'", c, row->name), c,
+                row->arg ? "+" : "", row->name, tail);
     else
-        fprintf(out, "--%s%s", option->name, tail);
+        fprintf(out, "--%s%s", row->name, tail);
     fputs("'[", out);
-    put_quoted(out, what_of(option->what), "'\\''", true);
+    put_quoted(out, text, "'\\''", true);
     fputc(']', out);
-    if (!is_flag(option))
-        fprintf(out, ":%s:%s", option->arg, zsh_action(option->arg));
+    if (row->arg)
+        fprintf(out, ":%s:%s", row->arg, after_option(&zsh, row));
     fputc('\'', out);
 }
 
 static void zsh_command(FILE *out, const struct command *command) {
-    const char *action = zsh_action(command->args);
+    const char *action = after_command(&zsh, command);
     fprintf(out, "  %s)\n    _arguments -s", command->name);
-    for (int i = 0; i < noptions; i++)
-        if (takes(command, &options[i]))
-            zsh_option(out, &options[i]);
+    for (int i = 0; i < noptions; i++) {
+        const char *text = option_text(&options[i], command);
+        if (text)
+            zsh_option(out, &options[i], text);
+    }
     fprintf(out, " \\\n      '*:%.*s:%s' ;;\n", (int)strcspn(command->args, " "), command->args,
             *action == ' ' ? "_files" : action);
 }
@@ -226,25 +205,19 @@ static void fish_described(FILE *out, const char *condition, const char *name, c
     fputs("'\n", out);
 }
 
-static const char *fish_action(const char *arg) {
-    const char *words;
-    switch (value_of(arg, &words)) {
-    case V_WORDS: return format(" -f -a '%s'", words);
-    case V_LUA: return " -f -a '(__fish_complete_suffix .lua)'";
-    case V_FILE: return " -F";
-    case V_FOLDER: return " -f -a '(__fish_complete_directories)'";
-    default: return " -f";
-    }
-}
+static const struct shell fish = {
+    " -f -a '",
+    "'",
+    {" -f", " -f -a '(__fish_complete_suffix .lua)'", " -F", " -f -a '(__fish_complete_directories)'"}};
 
-static void fish_option(FILE *out, const struct option_row *option) {
+static void fish_option(FILE *out, const struct option_row *row, const struct wording *wording) {
     fputs("complete -c pianola -n '__fish_seen_subcommand_from", out);
     for (int i = 0; i < ncommands; i++)
-        if (takes(&commands[i], option))
+        if (wording->commands & commands[i].bit)
             fprintf(out, " %s", commands[i].name);
-    fprintf(out, "' -l %s%s%s -d '", option->name, has_letter(option) ? format(" -s %c", option->key) : "",
-            is_flag(option) ? " -f" : format(" -r%s", fish_action(option->arg)));
-    put_quoted(out, what_of(option->what), "\\'", false);
+    fprintf(out, "' -l %s%s%s -d '", row->name, row->letter ? format(" -s %c", row->letter) : "",
+            row->arg ? format(" -r%s", after_option(&fish, row)) : " -f");
+    put_quoted(out, wording_text(row, wording), "\\'", false);
     fputs("'\n", out);
 }
 
@@ -255,7 +228,7 @@ void help_fish(FILE *out) {
           out);
     for (int i = 0; i < ncommands; i++) {
         const struct command *command = &commands[i];
-        const char *action = fish_action(command->args);
+        const char *action = after_command(&fish, command);
         fish_described(out, first, command->name, what_of(command->what));
         fish_described(out, help, command->name, what_of(command->what));
         fprintf(out,
@@ -266,5 +239,6 @@ void help_fish(FILE *out) {
     for (int i = 0; i < ntopics; i++)
         fish_described(out, help, topics[i].name, topics[i].what);
     for (int i = 0; i < noptions; i++)
-        fish_option(out, &options[i]);
+        for (const struct wording *w = options[i].wording; w->commands; w++)
+            fish_option(out, &options[i], w);
 }

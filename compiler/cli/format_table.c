@@ -79,6 +79,13 @@ const struct format formats[] = {
 };
 const int nformats = sizeof formats / sizeof *formats;
 
+const struct format *format_named(const char *name) {
+    const struct format *format = formats;
+    while (strcmp(format->name, name) != 0)
+        format++;
+    return format;
+}
+
 const char *format_words_with(int traits) {
     struct text t = {0};
     for (int i = 0; i < nformats; i++)

@@ -24,8 +24,9 @@ extern const struct format {
 } formats[];
 extern const int nformats;
 
-const char *format_words(void);            /* all names, separated by spaces */
-const char *format_words_with(int traits); /* names of formats with all these traits */
-const char *format_help(void);             /* all names by group, the default first */
-const char *format_files(void);            /* files that `compile` writes for every program */
+const struct format *format_named(const char *name); /* one that is there */
+const char *format_words(void);                      /* all names, separated by spaces */
+const char *format_words_with(int traits);           /* names of formats with all these traits */
+const char *format_help(void);                       /* all names by group, the default first */
+const char *format_files(void);                      /* files that `compile` writes for every program */
 #endif

@@ -3,6 +3,8 @@
 #include "options.h"
 #include <string.h>
 
+void help_version(void) { printf("pianola %s\n", VERSION); }
+
 void help_usage(FILE *out) {
     fprintf(out, "Pianola compiles a training schedule into one proved instruction stream per rank.\n\nExamples:\n");
     for (int i = 0; i < ncommands; i++)
@@ -19,13 +21,12 @@ void help_about(const struct command *command) {
     printf("pianola %s %s [options]\n  %s.\n\nExamples:\n%s\nOptions:\n", command->name, command->args,
            what_of(command->what), command->examples);
     for (int i = 0; i < noptions; i++) {
-        const struct option_row *option = &options[i];
-        if (!(option->commands & command->bit))
-            continue;
-        bool letter = strchr(option_letters, option->key);
-        printf("  %s--%s%s%-*s %s\n", letter ? format("-%c, ", option->key) : "    ", option->name,
-               option->arg ? " " : "", 18 - (int)strlen(option->name) - (option->arg != NULL),
-               option->arg ? option->arg : "", what_of(option->what));
+        const struct option_row *row = &options[i];
+        const char *text = option_text(row, command);
+        if (text)
+            printf("  %s--%s%s%-*s %s\n", row->letter ? format("-%c, ", row->letter) : "    ", row->name,
+                   row->arg ? " " : "", 18 - (int)strlen(row->name) - (row->arg != NULL), row->arg ? row->arg : "",
+                   text);
     }
     printf("\nExit: 0 yes, 1 no (does not verify, differs), 2 usage or trouble.\n");
 }

@@ -35,25 +35,33 @@ static void put_roff(FILE *out, const char *s) {
     }
 }
 
-static void put_option(FILE *out, const struct option_row *option, bool every) {
-    fputs(".TP\n.B ", out);
-    if (strchr(option_letters, option->key))
-        fprintf(out, "\\-%c\\fR, \\fB", option->key);
-    put_roff(out, format("--%s", option->name));
-    if (option->arg) {
-        fputs(" \\fI", out);
-        put_roff(out, option->arg);
-    }
-    fputs("\\fR\n", out);
-    put_roff(out, what_of(option->what));
+/* What an option means to some commands, which are named unless they are all that there are. */
+static void put_wording(FILE *out, const struct option_row *row, const struct wording *wording) {
+    put_roff(out, wording_text(row, wording));
     fputs(".\n", out);
-    for (int i = 0, n = 0; !every && i <= ncommands; i++)
+    for (int i = 0, n = 0; wording->commands != ALL && i <= ncommands; i++)
         if (i == ncommands)
             fputs(".\n", out);
-        else if (option->commands & commands[i].bit) {
+        else if (wording->commands & commands[i].bit) {
             fputs(n++ ? ", " : "For ", out);
             put_roff(out, commands[i].name);
         }
+}
+
+static void put_option(FILE *out, const struct option_row *row) {
+    fputs(".TP\n.B ", out);
+    if (row->letter)
+        fprintf(out, "\\-%c\\fR, \\fB", row->letter);
+    put_roff(out, format("--%s", row->name));
+    if (row->arg) {
+        fputs(" \\fI", out);
+        put_roff(out, row->arg);
+    }
+    fputs("\\fR\n", out);
+    for (const struct wording *w = row->wording; w->commands; w++) {
+        fputs(w > row->wording ? ".br\n" : "", out);
+        put_wording(out, row, w);
+    }
 }
 
 static void put_command(FILE *out, const struct command *command) {
@@ -92,11 +100,8 @@ void help_man(FILE *out) {
     fputs(".SH OPTIONS\nOptions may stand before and after files;\n.B \\-\\-\nends them.\n"
           "A file named\n.B \\-\nis standard input, or standard output.\n",
           out);
-    int all = 0;
-    for (int i = 0; i < ncommands; i++)
-        all |= commands[i].bit;
     for (int i = 0; i < noptions; i++)
-        put_option(out, &options[i], (options[i].commands & all) == all);
+        put_option(out, &options[i]);
     fputs(".SH EXIT STATUS\n"
           ".TP\n.B 0\nYes: done, proved, the same.\n"
           ".TP\n.B 1\nNo: does not verify, differs.\n"

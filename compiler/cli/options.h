@@ -3,6 +3,7 @@
 #define PIANOLA_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #define VERSION "0.1.0"
@@ -42,27 +43,40 @@ extern const struct command {
 } commands[];
 extern const int ncommands;
 
-/* Keys of options that have no letter. */
-enum { KEY_ALLOW_NONFINITE = 128, KEY_CHECKPOINT, KEY_SAVE_EVERY, KEY_KEEP, KEY_RESUME, KEY_NEW_DATA, KEY_TENSORBOARD };
-
+/* An option of one or several commands. Two rows of one name are for different commands. */
 extern const struct option_row {
-    const char *name, *arg, *what;
-    int key, commands; /* getopt's key; bits of the commands that take the option */
+    const char *name, *arg; /* arg: the value's word in help; NULL: it takes none */
+    char letter;            /* as in -o; 0: none */
+    struct {
+        size_t at, size; /* of the member of struct settings that it sets */
+        void (*parse)(const struct option_row *row, const char *arg, void *field); /* dies of what it cannot read */
+        const char *words, *(*list)(void); /* the words that it takes, separated by spaces; both NULL: others */
+        double least, most;                /* of a number */
+        const char *unit, *standard;       /* standard: the default, as it would be given; NULL: nothing is set */
+        bool unrecorded; /* says where output goes, or what is printed: no part of the command line that a page shows */
+    };
+    struct wording {
+        int commands; /* bits of those that take the option */
+        const char *what;
+    } wording[16]; /* up to one of no commands */
 } options[];
 extern const int noptions;
 
-extern const char option_letters[]; /* getopt_long's short options */
-
-const struct option_row *option_named(const char *name); /* one that is there */
-/* The words that an option takes, *n of them; NULL and 0: it takes others. */
-const char **option_words(const struct option_row *o, int *n);
-/* Returns the index of word among those the option takes; dies if it is not one. */
-int choice(const char *option, const char *word);
+/* What an option means to a command, with its default; NULL: the command does not take it. */
+const char *option_text(const struct option_row *row, const struct command *command);
+const char *wording_text(const struct option_row *row, const struct wording *wording);
+const struct option_row *option_named(const char *name, const struct command *command); /* one that is there */
+/* The words that an option takes, separated by spaces or *n of them; none: it takes others. */
+const char *words_of(const struct option_row *row);
+const char **option_words(const struct option_row *row, int *n);
 const char *listed(const char *words); /* edge peer rank as `edge, peer or rank` */
 
-/* A value's type, derived from the name its row gives it, up to a space. */
-enum value { V_OTHER, V_WORDS, V_LUA, V_FILE, V_FOLDER };
-enum value value_of(const char *arg, const char **words); /* words: set for V_WORDS */
+/* command_line.c: sets what the options say, or their defaults. argv[0]: the command. Dies of what is wrong. */
+void parse_command_line(struct settings *settings, const struct command *command, int argc, char **argv);
+
+/* A value's type, by its word in help, up to a space. */
+enum value_kind { V_OTHER, V_LUA, V_FILE, V_FOLDER, NVALUES };
+enum value_kind value_of(const char *arg);
 
 /* Topics that `pianola help` explains besides the commands. */
 extern const struct topic {
@@ -76,6 +90,7 @@ const struct command *find_command(const char *name, bool topic);
 
 /* help.c */
 int help_command(int argc, char **argv);
+void help_version(void);
 void help_usage(FILE *out);
 void help_about(const struct command *command);
 void help_report(FILE *out);

@@ -182,7 +182,7 @@ static _Noreturn void make_frame(const struct watcher *watcher, const struct sty
     dup2(to, STDOUT_FILENO);
     dup2(to, STDERR_FILENO);
     settings.draw.style.width = style->width;
-    settings.draw.color = style->color ? "always" : "never";
+    settings.draw.color = style->color ? COLOR_ALWAYS : COLOR_NEVER;
     struct gist gist = watcher->frame(&settings, &t);
     put_bytes(&t, (const char *)&gist, sizeof gist);
     fwrite(t.s, 1, t.n, stdout);

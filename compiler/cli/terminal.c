@@ -1,6 +1,5 @@
 /* Terminal properties: width, colours and encoding, unless options override them. */
 #include "terminal.h"
-#include "options.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -19,11 +18,10 @@ static int usable_width(const struct settings *settings) {
 }
 
 /* In order of precedence: --color, NO_COLOR, FORCE_COLOR, TERM=dumb, whether stdout is a terminal (no-color.org). */
-static bool use_color(const char *when) {
+static bool use_color(enum color_when when) {
     const char *no = getenv("NO_COLOR"), *force = getenv("FORCE_COLOR"), *term = getenv("TERM");
-    enum { ALWAYS, NEVER, AUTO } how = when ? choice("color", when) : AUTO;
-    if (how != AUTO)
-        return how == ALWAYS;
+    if (when != COLOR_AUTO)
+        return when == COLOR_ALWAYS;
     if (no && *no)
         return false;
     if (force && *force)

@@ -45,14 +45,15 @@ static void put_options(struct text *t, const struct script_args *args) {
                {"memory", "text", 0, memory},
                {"recompute", "boolean", 0, args->recompute ? "true" : "false"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        const struct option_row *o = option_named(all[i].name);
+        const struct command *compile = find_command("compile", false);
+        const struct option_row *o = option_named(all[i].name, compile);
         int n;
         const char **word = option_words(o, &n);
         put_param(t, "compiler", format("--%s", o->name), all[i].type, all[i].text ? all[i].text : word[all[i].value],
                   word ? word[0] : "false");
         for (int k = 0; k < n; k++)
             put(t, "%s%s", k ? ", " : "", quoted(word[k]));
-        put(t, "], \"what\": %s }", quoted(o->what));
+        put(t, "], \"what\": %s }", quoted(option_text(o, compile)));
     }
     put(t, "\n]\n");
 }

@@ -30,7 +30,7 @@ Test(format_table, every_format_has_one_emitter_and_a_name_of_its_own) {
         cr_assert_eq(!f->emit_rank, !f->suffix, "%s", f->name);
         cr_assert_eq(!f->file, !f->begins, "%s", f->name);
         cr_assert(f->emit || !f->file, "%s", f->name);
-        cr_assert_eq(choice("format", f->name), i);
+        cr_assert_eq(format_named(f->name), f, "%s", f->name);
         for (int k = 0; k < i; k++)
             cr_assert(!f->file || !formats[k].file || strcmp(f->file, formats[k].file) != 0, "%s", f->name);
     }
@@ -52,7 +52,7 @@ Test(format_table, streams_that_do_not_read_back_are_refused, .exit_code = 1) {
     static const struct style plain = {.width = 120, .ascii = true};
     struct compile c = compiled();
     c.program->rank[1].buf[1] = c.program->rank[1].buf[0];
-    emitted(&formats[choice("format", "streams")], &c, &plain);
+    emitted(format_named("streams"), &c, &plain);
 }
 
 /* Its output depends on the times where the row says so, and only there. */
