@@ -113,6 +113,15 @@ size_t put_utf8(struct text *t, const char *s) {
     return n;
 }
 
+void put_shell(struct text *t, const char *word) {
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=,./:%@";
+    bool quotes = !*word || word[strspn(word, plain)];
+    put_word(t, quotes ? "'" : "");
+    for (; *word; word++)
+        *word == '\'' ? put_word(t, "'\\''") : put_bytes(t, word, 1);
+    put_word(t, quotes ? "'" : "");
+}
+
 const char *tame(const char *s) {
     char *t = copy_string(s);
     for (char *c = t; *c; c++)

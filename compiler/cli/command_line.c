@@ -23,22 +23,14 @@ static void check_files(const struct settings *settings, const struct command *c
             value_of(command->args) == V_FOLDER ? "folder" : "file", second);
 }
 
-/* " WORD", as a shell reads it. */
-static void put_shell(struct text *t, const char *word) {
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./=,+-:%@";
-    bool quote = word[strspn(word, plain)] != 0;
-    put(t, quote ? " '" : " ");
-    for (; *word; word++)
-        put(t, *word == '\'' ? "'\\''" : "%c", *word);
-    put(t, quote ? "'" : "");
-}
-
 static void put_option(struct text *t, const struct option_row *row, const char *arg) {
     if (row->unrecorded)
         return;
     put_word(t, row->letter ? format(" -%c", row->letter) : format(" --%s", row->name));
-    if (row->arg)
+    if (row->arg) {
+        put_word(t, " ");
         put_shell(t, arg);
+    }
 }
 
 /* What commands read where no option was given, but for the rows' defaults. */
@@ -139,6 +131,7 @@ void parse_command_line(struct settings *settings, const struct command *command
     for (int i = optind; i < argc; i++) {
         if (!*argv[i])
             die("`%s` was given an empty name instead of a file's", command->name);
+        put_word(&files, " ");
         put_shell(&files, argv[i]);
     }
     settings->command = format("%s%s", files.s, given.s);

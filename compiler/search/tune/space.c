@@ -206,19 +206,6 @@ struct script_args args_of_script(const struct search_space *space, const struct
     return args;
 }
 
-/* A word that a shell takes as it is, or one in quotes. */
-static void put_shell(struct text *t, const char *word) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=,./:%@";
-    if (*word && strspn(word, plain) == strlen(word)) {
-        put_word(t, word);
-        return;
-    }
-    put_word(t, "'");
-    for (const char *p = word; *p; p++)
-        *p == '\'' ? put_word(t, "'\\''") : put_bytes(t, p, 1);
-    put_word(t, "'");
-}
-
 static void put_option(struct text *t, const char *option, const char *value) {
     put(t, " %s ", option);
     put_shell(t, value);
