@@ -2,7 +2,7 @@
  * each. */
 #ifndef PIANOLA_PARAMETERS_H
 #define PIANOLA_PARAMETERS_H
-#include "ops.h"
+#include "attention.h"
 
 enum { MOST_PARAMETERS = 4 };
 struct rt_parameter {

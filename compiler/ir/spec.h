@@ -1,6 +1,7 @@
 /* What the scripts said, as plain data. Only script/ knows Lua. */
 #ifndef PIANOLA_SPEC_H
 #define PIANOLA_SPEC_H
+#include "../../runtime/ops.h"
 #include "../../runtime/parameters.h"
 #include "base/base.h"
 #include "homes.h"

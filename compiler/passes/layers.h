@@ -1,5 +1,5 @@
 /* Layers as the compiler sees them: one row each, from which scripts, shapes, costs and the layout are derived. What
- * the compiler and the runtime share, a layer's name and parameters, is in LAYERS of ops.h. */
+ * the compiler and the runtime share, a layer's name and parameters, is in LAYERS of model.h. */
 #ifndef PIANOLA_LAYERS_H
 #define PIANOLA_LAYERS_H
 #include "ir/spec.h"

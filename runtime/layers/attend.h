@@ -12,7 +12,7 @@
  * row. On a device, where heads have a multiple of 16 bytes, addresses and strides must be such multiples too. */
 #ifndef PIANOLA_ATTEND_H
 #define PIANOLA_ATTEND_H
-#include "ops.h"
+#include "attention.h"
 #include <math.h>
 #include <stdint.h>
 #ifdef __cplusplus

@@ -52,7 +52,7 @@ void cuda_add(float *dst, const float *src, int64_t n, bool first, cudaStream_t 
 /* elementwise.cu: the same of src whose values have `size` bytes, 2 of bf16 or 4; and dst, of bf16, = src, rounded */
 void cuda_widen(float *dst, const void *src, int64_t size, int64_t n, bool first, cudaStream_t stream);
 void cuda_narrow(void *dst, const float *src, int64_t n, cudaStream_t stream);
-/* elementwise.cu: dst, n values of the model's precision, += each of at->more, as host_add_more of rt.h */
+/* elementwise.cu: dst, n values of the model's precision, += each of at->more, as host_add_more of compute.h */
 void cuda_add_more(const struct rt_model *m, const struct rt_bind *at, void *dst, int64_t n, cudaStream_t stream);
 /* elementwise.cu: the same with the sum of splits rows of n floats */
 void cuda_sum_parts(float *dst, const float *parts, int n, int splits, bool first, cudaStream_t stream);

@@ -15,7 +15,7 @@
  * microbatches is added to what is differentiated, but not to the loss that is told. */
 #ifndef PIANOLA_MOE_H
 #define PIANOLA_MOE_H
-#include "ops.h"
+#include "model.h"
 
 struct routing {
     int32_t tokens, places, sequences; /* places: of all experts and sequences */

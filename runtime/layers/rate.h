@@ -13,7 +13,7 @@
  * These are llm.c's. PyTorch's LinearLR, and behind it CosineAnnealingLR, have the same rates. */
 #ifndef PIANOLA_RATE_H
 #define PIANOLA_RATE_H
-#include "ops.h"
+#include "model.h"
 #include <math.h>
 
 #ifndef RATE_FUNCTION /* what compiles for devices says otherwise */

@@ -18,7 +18,7 @@ struct pieces {
                          group[0] 0: a piece's columns are the tensor's */
 };
 
-/* The row of a microbatch that is row `row` of a member's, of which it has so many: row_of_batch of ops.h, of any
+/* The row of a microbatch that is row `row` of a member's, of which it has so many: row_of_batch of attention.h, of any
  * member and on devices too. */
 ON_BOTH int32_t row_of_member(const struct rt_rows *part, int32_t member, int32_t rows, int32_t row) {
     if (part->context == 0)

@@ -26,9 +26,9 @@ def rate(step, schedule, warmup, steps):
 
 
 def model(schedule, warmup, steps, nesterov=0):
-    """A struct rt_model, whose fields of the optimizer are as RATES and COUNTS of ops.h list them."""
-    ops = pathlib.Path('runtime/ops.h').read_text()
-    words = {name: re.findall(r'X\((\w+)\)', re.search(rf'#define {name}\(X\)(.*(?:\\\n.*)*)', ops)[1])
+    """A struct rt_model, whose fields of the optimizer are as RATES and COUNTS of model.h list them."""
+    header = pathlib.Path('runtime/model.h').read_text()
+    words = {name: re.findall(r'X\((\w+)\)', re.search(rf'#define {name}\(X\)(.*(?:\\\n.*)*)', header)[1])
              for name in ('RATES', 'COUNTS')}
     counts = {'schedule': SCHEDULES.index(schedule), 'warmup': warmup, 'steps': steps, 'nesterov': nesterov}
     made = np.zeros(6, np.int32).tobytes() + np.array([RATES.get(w, 0) for w in words['RATES']], f).tobytes()

@@ -1,4 +1,4 @@
-/* The rows of layers.c and the tables of ops.h against what is known independently: published sizes, FLOP counted by
+/* The rows of layers.c and the tables of model.h against what is known independently: published sizes, FLOP counted by
  * hand, and what an update writes. test_layers_host.c checks that rows keep all that layers need. */
 #include "handmade.h"
 #include "passes/layers.h"

@@ -1,0 +1,48 @@
+/* Attention's arithmetic: which rows and heads a layer around it has, and how many bytes these take. */
+#ifndef PIANOLA_ATTENTION_H
+#define PIANOLA_ATTENTION_H
+#include "model.h"
+
+/* Of a layer whose input is heads of queries, keys and values side by side. */
+static inline int32_t head_columns(const struct rt_layer *l) { return l->in / (l->heads + 2 * l->kv_heads); }
+
+/* Which row of the microbatch, of `all`, is row `row` of the layer. */
+static inline int32_t row_of_batch(const struct rt_layer *l, int32_t all, int32_t row) {
+    const struct rt_rows *part = &l->part;
+    if (part->members == 0)
+        return row;
+    if (part->context == 0)
+        return part->member * (all / part->members) + row;
+    int32_t length = part->context / part->members, chunk = length / 2, sequence = row / length, at = row % length;
+    int32_t begin = at < chunk ? part->member * chunk : (2 * part->members - 1 - part->member) * chunk - chunk;
+    return sequence * part->context + begin + at;
+}
+
+/* What a team exchanges around attention: pieces of so many rows and columns, one for each member, which begin at cache
+ * lines; element: bytes of a value. */
+static inline int32_t piece_rows(const struct rt_layer *l) { return l->kind == LAYER_to_rows ? rows_out(l) : l->rows; }
+static inline int32_t piece_columns(const struct rt_layer *l) {
+    switch (l->kind) {
+    case LAYER_to_heads: return l->out;
+    case LAYER_to_rows: return l->in;
+    case LAYER_again_kv: return l->in / l->heads * 2 * l->kv_heads;
+    default: return head_columns(l) * 2 * l->kv_heads; /* gather_kv, and attention itself */
+    }
+}
+static inline int64_t piece_bytes(const struct rt_layer *l, int64_t element) {
+    return (element * piece_rows(l) * piece_columns(l) + 63) / 64 * 64;
+}
+/* A team that divides attention by rows has at most so many members: a kernel has room for two chunks of each. */
+enum { MOST_BY_ROWS = 32 };
+
+/* Bytes of an attention's keys and values, or of their gradients, in a slice's kv or in dkv: all keys, behind them all
+ * values, to a whole cache line. */
+static inline int64_t kv_bytes(const struct rt_layer *l, int64_t element) {
+    return (element * l->rows * (l->in - l->out) + 63) / 64 * 64;
+}
+
+/* An attention's log-sum-exp, and whether it keeps its queries behind that, in aux: a slice's, since its keys and
+ * values stay in kv, unless its whole input is in the stash. */
+static inline int64_t lse_bytes(const struct rt_layer *l) { return (4 * (int64_t)l->rows * l->heads + 63) / 64 * 64; }
+static inline bool keeps_queries(const struct rt_layer *l) { return l->length > 0 && l->x.space != SP_STASH; }
+#endif

@@ -1,0 +1,262 @@
+/* The model and its layers, as the compiler and the runtime share them: declares every layer and optimizer once, and
+ * the structs that describe a rank's layers, stages and model as plain constants. */
+#ifndef PIANOLA_MODEL_H
+#define PIANOLA_MODEL_H
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Layers. X(name, parameters, meaning)
+ *
+ * A tensor is rows x columns of the model's precision; a row is a token or a sample. fork and join bracket a residual
+ * block: fork keeps its input, join adds it to the block's output.
+ *
+ * parameters  MATRIX(name, rows, columns) and VECTOR(name, n), in memory order, named as in checkpoints; WHOLE: a
+ *             matrix that no team divides. One without elements is omitted. l is the layer, or a member's part of it,
+ *             m the model; shared: the embedding's tokens are a separate table, shared with the unembedding. With
+ *             integer data, a bias's sums would have too many terms to be exact: see store/data.c. */
+#define LAYERS(X)                                                                                                      \
+    X(embedding,                                                                                                       \
+      MATRIX(token, shared ? 0 : share_of(l, SPLIT_ROWS, m->vocab), l->out) WHOLE(position, l->context, l->out),       \
+      "token embedding, times its scale, and position embedding: tokens -> rows x out; without positions context is "  \
+      "0")                                                                                                             \
+    X(linear,                                                                                                          \
+      MATRIX(weight, l->in, l->out)                                                                                    \
+          VECTOR(bias, l->unbiased || m->input == INPUT_INTEGERS || l->share.split == SPLIT_ROWS ? 0 : l->out),        \
+      "y = x W + bias; W is in x out, bias out; unbiased: it has no bias")                                             \
+    X(relu, , "y = max(x, 0)")                                                                                         \
+    X(gelu, , "y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))  (Hendrycks & Gimpel 2016)")                        \
+    X(silu, , "y = x / (1 + e^-x)  (Elfwing et al. 2018)")                                                             \
+    X(swiglu, , "y = silu(g) u on g,u side by side: 2F -> F  (Shazeer 2020)")                                          \
+    X(geglu, , "y = gelu(g) u on g,u side by side: 2F -> F  (Shazeer 2020)")                                           \
+    X(dropout, , "y = 0 with probability p, else x / (1 - p); in training alone  (Srivastava et al. 2014)")            \
+    X(layernorm, VECTOR(gamma, l->out) VECTOR(beta, l->out),                                                           \
+      "y = gamma (x - mean) / sqrt(var + eps) + beta over columns  (Ba et al. 2016)")                                  \
+    X(rmsnorm, VECTOR(gamma, l->out), "y = gamma x / sqrt(mean(x^2) + eps) over columns  (Zhang & Sennrich 2019)")     \
+    X(headnorm, VECTOR(gamma_q, head_columns(l)) VECTOR(gamma_k, head_columns(l)),                                     \
+      "rmsnorm of each head of q and k over its columns, in front of attention; v as it is  (Dehghani et al. 2023)")   \
+    X(attention, ,                                                                                                     \
+      "causal, of heads of q, then k and v: H + 2K -> H; rope turns q, k  (Vaswani 2017, Ainslie 2023, Su 2021)")      \
+    X(route, WHOLE(router, l->in, l->experts),                                                                         \
+      "sends each token to its top experts, as long as these have room: tokens -> a sequence's places of each expert") \
+    X(experts, MATRIX(weight, (int64_t)l->experts * l->in, l->out),                                                    \
+      "y = x W, W that of the row's expert: in x out each, one below the other  (Shazeer 2017)")                       \
+    X(combine, , "y = sum over a token's experts of the router's weight times the row there  (Lepikhin 2020)")         \
+    X(to_experts, , "from all experts' places for a member's sequences to its experts' places for all sequences")      \
+    X(to_tokens, , "from its experts' places for all sequences to all experts' places for its sequences")              \
+    X(fork, , "opens a residual block")                                                                                \
+    X(join, , "closes a residual block: y = x + the fork's input")                                                     \
+    X(bias, VECTOR(bias, l->out), "y = x + bias: of a linear layer whose rows a team divides")                         \
+    X(spread, , "a team's members go on apart: y = x; dx = sum of dx over the members")                                \
+    X(reduce, , "their parts are added up: y = sum of x over the members; dx = dy")                                    \
+    X(gather, , "y = all members' rows x; dx = this member's rows of the sum of dy over the members")                  \
+    X(scatter, , "y = this member's rows of the sum of x over the members; dx = all members' rows dy")                 \
+    X(again, , "y = x; for the weight gradient before it, gathers again what a gather before that did: rows x in")     \
+    X(gather_kv, , "all members' keys and values for attention of some rows: y = x; their gradients are added up")     \
+    X(again_kv, , "the same before attention's backward: y = x")                                                       \
+    X(to_heads, , "from some rows of all heads to all rows of some heads  (Jacobs 2023, DeepSpeed-Ulysses)")           \
+    X(to_rows, , "from all rows of some heads to some rows of all heads")                                              \
+    X(unembedding, , "y = x E^T; E is the embedding's tokens, shared with it  (Press & Wolf 2017)")                    \
+    X(cross_entropy, , "mean over rows of -log softmax(x)[target]; the last layer")                                    \
+    X(mse, , "sum over columns of (x - target)^2 / 2, mean over rows; the last layer")
+
+#define X(name, ...) LAYER_##name,
+enum layer_kind { LAYERS(X) NLAYERS };
+#undef X
+
+/* Where a tensor of a layer lies: a space and a byte offset in it. */
+enum space {
+    SP_NONE,  /* absent */
+    SP_X,     /* the stage's input, operand x */
+    SP_Y,     /* the stage's output, operand y */
+    SP_STASH, /* operand stash */
+    SP_EXT,   /* what I adds to the stash for W: after it in wstash; in the workspace for a full B */
+    SP_WORK,  /* workspace */
+    SP_DY,    /* gradient of the stage's output, operand dy */
+    SP_DX,    /* gradient of the stage's input, operand dx */
+    SP_GIVE,  /* what this part of the job gives to its team, operand give */
+    SP_GOT,   /* what it has got from there, operand got */
+};
+struct slot {
+    int32_t space;
+    int64_t off;
+};
+
+/* How the members of a team divide a layer's parameters: not at all; evenly by columns, where they lie in up to three
+ * groups, such as queries, keys and values, each of which is divided; or evenly by rows. A parameter that has no
+ * columns or rows of that kind is whole on each member. */
+enum split { SPLIT_NONE, SPLIT_COLUMNS, SPLIT_ROWS, SPLIT_HEADS /* of attention only, in models */ };
+struct rt_share {
+    int32_t split;           /* enum split */
+    int32_t member, members; /* 0: nobody divides it */
+    int32_t group[3];        /* SPLIT_COLUMNS: the whole layer's columns, so many next to each other; 0: no more */
+};
+
+/* Which rows of a microbatch a layer has that works by rows: all of them, where members is 0; a run of as many as each
+ * member; or, with context, so that causal attention is as much work for each, of the 2 members chunks of every
+ * sequence the chunk `member` and the one as far from the end. */
+struct rt_rows {
+    int32_t member, members;
+    int32_t context; /* rows of a sequence, of which each member has two chunks; 0: it has a run of rows */
+};
+
+/* What a part of a job runs of its layers: all; all but the weight gradient of the first that it runs to the end, which
+ * the next part or the one after it makes; or weight gradients alone. */
+enum sweep_kind { SWEEP_ALL, SWEEP_PUT_OFF, SWEEP_WEIGHTS };
+
+/* The sets of weights that a stage's layers may have parameters in: its own, operand w; the table of tokens, v; what
+ * the members of its team share, u. */
+enum which_set { SET_OWN, SET_TABLE, SET_SHARED, NSETS };
+
+/* How a rope's frequencies are lower than its base says, so that it reaches further than the context it was trained
+ * with: by the factor; or, where a context is given, only those with fewer than `low` turns in that, those with more
+ * than `high` not at all, and between the two by what is linear (Llama 3's). factor 0: they are not. */
+struct rt_scaling {
+    float factor, low, high;
+    int32_t context;
+};
+
+struct rt_layer {
+    int32_t kind;           /* enum layer_kind */
+    int32_t rows, in, out;  /* rows x in -> out_rows x out */
+    int32_t heads, context; /* attention: heads, and rows per sequence; headnorm: heads; embedding, …: context */
+    int32_t kv_heads, rope; /* attention, headnorm: heads of keys and values; attention: base of its rope, or 0 */
+    int32_t unbiased;       /* linear: 1 if it has no bias, whatever the input; others 0 */
+    int32_t index;          /* position in the whole model: seeds its initial weights */
+    struct rt_share share;  /* what a team's member has of it */
+    int64_t param, nparam;  /* offset (bytes) and count of its parameters in the stage's weights */
+    struct slot x, y;       /* forward input and output */
+    struct slot aux;        /* saved by the forward for the backward: statistics, log-sum-exp */
+    struct slot dy, dx;     /* gradients of y and x */
+    struct slot tmp;        /* workspace of this layer alone */
+    /* Of a slice: where its rows begin in their sequence, and how many of each it has, 0: all; and of attention, where
+     * its keys and values begin in kv, in bytes. */
+    int32_t first, length;
+    int64_t kv;
+    int32_t out_rows;    /* 0: as many as of its input */
+    int32_t set;         /* enum which_set: has its parameters */
+    struct rt_rows part; /* of the microbatch's rows */
+    /* Mixture of experts, of route, experts and combine; others 0. How many experts there are, or a member has; how
+     * many each token is sent to; how many tokens of a sequence, context rows, each expert has room for; and the factor
+     * of the loss that balances their loads. */
+    int32_t experts, top, capacity;
+    float balance;
+    float number; /* of norms eps, 0: 1e-5; of an embedding its scale, 0: 1; of dropout its probability; others 0 */
+    struct rt_scaling scaling;
+};
+static inline float eps_of(const struct rt_layer *l) { return l->number > 0 ? l->number : 1e-5f; }
+
+static inline float factor_of(const struct rt_layer *l) { return l->number > 0 ? l->number : 1; }
+
+/* Bytes of what a route keeps: see routing_at in layers/moe.h. To a whole cache line. */
+static inline int64_t routing_bytes(const struct rt_layer *route) {
+    int64_t tokens = route->rows, sequences = tokens / route->context;
+    int64_t words = tokens * route->experts + 3 * tokens * route->top + route->out_rows + sequences * route->experts;
+    return (4 * words + 63) / 64 * 64;
+}
+
+/* Bytes of what a member gives of a loss whose vocabulary a team divides: three floats a row, the largest logit, the
+ * sum of exponentials relative to it, and the target's logit or 0; to a whole cache line. */
+static inline int64_t statistics_bytes(const struct rt_layer *l) { return (4 * 3 * (int64_t)l->rows + 63) / 64 * 64; }
+
+static inline int32_t rows_out(const struct rt_layer *l) { return l->out_rows > 0 ? l->out_rows : l->rows; }
+/* Rows of a sequence that a layer has: all, or those of a slice. */
+static inline int32_t sequence_length(const struct rt_layer *l) { return l->length > 0 ? l->length : l->context; }
+
+struct rt_stage {
+    const struct rt_layer *layer;
+    int32_t nlayers;
+    int64_t act, grad, stash, ext, input, weight, opt, work; /* bytes; wstash = stash + ext */
+    int32_t update; /* microbatches, or slices of such, of each of its updates; 0: one update ends the step */
+    /* The stage as scripts count. If a team computes it, its members have stages of their own, one behind the other:
+     * this one's place among them, and how many they are; else 0 and 0. */
+    int32_t number, place, members;
+};
+
+/* Optimizers. X(NAME, name, moments, flop, fields)
+ *
+ * moments  its fp32 state per weight, one letter per value, which checkpoints append to the parameter's name. "mv":
+ *          layer.5.weight.m and layer.5.weight.v. They are 0 before step 1.
+ * flop     per weight and step
+ * fields   FIELD(name, range, default) for each setting in a script; NAN: required. OF_ALL: those of the learning
+ *          rate, which layers/rate.h explains, and clip, which layers/clip.h does. decay is of matrices, token tables
+ *          included, not of biases and norms. */
+#define OPTIMIZERS(X)                                                                                                  \
+    X(SGD, sgd, "", 2, OF_ALL)                                                                                         \
+    X(ADAMW, adamw, "mv", 14,                                                                                          \
+      OF_ALL FIELD(beta1, BELOW_1, 0.9) FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8) FIELD(decay, FROM_0, 0)) \
+    X(MOMENTUM, momentum, "m", 4, OF_ALL FIELD(momentum, BELOW_1, 0.9) FIELD(nesterov, FLAG, false))                   \
+    X(MUON, muon, "mv", 14,                                                                                            \
+      OF_ALL FIELD(adam_lr, ABOVE_0, NAN) FIELD(momentum, BELOW_1, 0.95) FIELD(beta1, BELOW_1, 0.9)                    \
+          FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8) FIELD(decay, FROM_0, 0))
+#define OF_ALL                                                                                                         \
+    FIELD(lr, ABOVE_0, NAN)                                                                                            \
+    FIELD(schedule, SCHEDULE, 0)                                                                                       \
+    FIELD(clip, FROM_0, 0) FIELD(post_validation, FLAG, false) FIELD(warmup, BASE, 0) FIELD(steps, BASE, 0)            \
+        FIELD(final, BELOW_1, 0) FIELD(cooldown, BELOW_1, 0.2)
+
+/* The fields of all optimizers, as a model stores them; 0: its optimizer has no such field. COUNTS: whole numbers. */
+#define RATES(X)  X(lr) X(beta1) X(beta2) X(eps) X(decay) X(momentum) X(final) X(cooldown) X(adam_lr) X(clip)
+#define COUNTS(X) X(schedule) X(warmup) X(steps) X(nesterov) X(post_validation)
+
+/* How the learning rate goes on after its warm-up: layers/rate.h. */
+#define SCHEDULES(X) X(constant) X(linear) X(cosine) X(wsd)
+#define X(name)      SCHEDULE_##name,
+enum schedule { SCHEDULES(X) NSCHEDULES };
+#undef X
+
+#define X(NAME, ...) OPT_##NAME,
+enum optimizer { OPT_NONE, OPTIMIZERS(X) NOPTIMIZERS };
+#undef X
+#define X(NAME, name, moments, ...) moments,
+static inline const char *moments_of(int optimizer) {
+    static const char *const letters[NOPTIMIZERS] = {"", OPTIMIZERS(X)};
+    return letters[optimizer];
+}
+#undef X
+static inline int count_moments(int optimizer) {
+    int n = 0;
+    while (moments_of(optimizer)[n])
+        n++;
+    return n;
+}
+
+enum input_kind { INPUT_NONE, INPUT_TOKENS, INPUT_INTEGERS };
+enum precision { FP32, BF16 }; /* of weights, activations and their gradients; sums, statistics and masters are fp32 */
+static inline int64_t precision_bytes(int precision) { return precision == BF16 ? 2 : 4; }
+
+/* What a layer's parameters are called in files of others: see store/import.h. NULL: nothing is said. */
+struct rt_names {
+    const char *hf, *gguf;
+};
+
+/* Everything about the model that a rank needs besides its stages. */
+struct rt_model {
+    int32_t input;          /* enum input_kind */
+    int32_t rows;           /* rows per microbatch: sequences x context for tokens */
+    int32_t context, vocab; /* tokens */
+    int32_t features;       /* integers: columns of input and target */
+    int32_t optimizer;      /* enum optimizer */
+#define X(name) float name;
+    RATES(X)
+#undef X
+#define X(name) int32_t name;
+    COUNTS(X)
+#undef X
+    int32_t batches;              /* microbatches per step; the loss is their mean */
+    int32_t precision;            /* enum precision */
+    int32_t update;               /* the most microbatches of an update; 0: one update ends the step */
+    int32_t slices;               /* of a microbatch; 0: it is not cut */
+    int32_t output;               /* index of the linear layer in front of the loss; -1: there is none */
+    const struct rt_names *names; /* [by rt_layer.index]; NULL: no layer has any */
+};
+
+/* Slices of a microbatch, at least 1. */
+static inline int32_t pieces_of_batch(const struct rt_model *m) { return m->slices > 0 ? m->slices : 1; }
+
+/* Floats of an optimizer's state of n weights: masters, with bf16, and moments; and what post-validation keeps. */
+enum { KEPT_HEADER = 16 }; /* of that: layers/post_validation.h */
+static inline int64_t state_floats(const struct rt_model *m, int64_t n) {
+    int moments = count_moments(m->optimizer);
+    return ((m->precision == BF16) + moments) * n + (m->post_validation ? KEPT_HEADER + (moments + 2) * n : 0);
+}
+#endif
