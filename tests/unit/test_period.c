@@ -98,7 +98,7 @@ static struct program *with_period(struct tiled *x) {
 }
 
 /* Returns how many have a period. */
-static int try(int first, int n, int flags) {
+static int prove(int first, int n, int flags) {
     int found = 0;
     for (int seed = first; seed < first + n; seed++) {
         struct scratch scratch = scratch_begin();
@@ -115,7 +115,7 @@ static int try(int first, int n, int flags) {
     return found;
 }
 
-Test(period, at_home) { cr_expect(try(1, 150, AT_HOME | CAPS) > 50); }
-Test(period, anywhere) { cr_expect(try(1000, 150, CAPS | LATENCY) > 30); }
-Test(period, messages_that_take_time) { cr_expect(try(2000, 150, CAPS | BANDWIDTH | COARSE) > 30); }
-Test(period, host_memory) { cr_expect(try(3000, 150, CAPS | HOST) > 30); }
+Test(period, at_home) { cr_expect(prove(1, 150, AT_HOME | CAPS) > 50); }
+Test(period, anywhere) { cr_expect(prove(1000, 150, CAPS | LATENCY) > 30); }
+Test(period, messages_that_take_time) { cr_expect(prove(2000, 150, CAPS | BANDWIDTH | COARSE) > 30); }
+Test(period, host_memory) { cr_expect(prove(3000, 150, CAPS | HOST) > 30); }
