@@ -82,6 +82,15 @@ void put(struct text *t, const char *fmt, ...) {
 
 void put_word(struct text *t, const char *s) { put_bytes(t, s, strlen(s)); }
 
+void put_shell(struct text *t, const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=,./:%@";
+    bool quote = !*word || word[strspn(word, plain)];
+    put_word(t, quote ? "'" : "");
+    for (; *word; word++)
+        *word == '\'' ? put_word(t, "'\\''") : put_bytes(t, word, 1);
+    put_word(t, quote ? "'" : "");
+}
+
 /* Its digits before `end`; where they begin. */
 static char *write_int(char *end, int64_t v) {
     uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
@@ -111,15 +120,6 @@ size_t put_utf8(struct text *t, const char *s) {
     }
     put_bytes(t, s, n);
     return n;
-}
-
-void put_shell(struct text *t, const char *word) {
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=,./:%@";
-    bool quotes = !*word || word[strspn(word, plain)];
-    put_word(t, quotes ? "'" : "");
-    for (; *word; word++)
-        *word == '\'' ? put_word(t, "'\\''") : put_bytes(t, word, 1);
-    put_word(t, quotes ? "'" : "");
 }
 
 const char *tame(const char *s) {

@@ -14,7 +14,8 @@ void put_int(struct text *t, int64_t v);
 /* Puts the UTF-8 character at s or, for an invalid byte, the replacement character: a file name may hold any bytes, but
  * JSON and XML hold characters. Returns the number of bytes consumed. */
 size_t put_utf8(struct text *t, const char *s);
-void put_shell(struct text *t, const char *word); /* as a shell reads it: in quotes where it needs them */
+/* A word as a shell reads it: in quotes where it must. */
+void put_shell(struct text *t, const char *word);
 /* The user's text, safe inside a comment or a string: characters that could end either become _. */
 const char *tame(const char *s);
 
