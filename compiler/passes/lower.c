@@ -164,16 +164,16 @@ static void begin_part(struct build *build, int32_t j, int p, int parts, double 
     if (p + 1 == parts) {
         use_inputs(build, j);
         if (exchanges || job->pair)
-            build->lane_free[job->rank] =
-                fmax(t, build->lane_free[job->rank]) + job->cost * (parts > 1 ? cost_part(stage, job->d, p, parts) : 1);
+            build->clock.lane_free[job->rank] = fmax(t, build->clock.lane_free[job->rank]) +
+                                                job->cost * (parts > 1 ? cost_part(stage, job->d, p, parts) : 1);
         return;
     }
     double share = 0, end = build->sc->end[j], all = exchanges ? job->cost : end - build->sc->start[j];
     for (int i = exchanges ? p : 0; i <= p; i++)
         share += cost_part(stage, job->d, i, parts);
-    double begin = exchanges ? fmax(t, build->lane_free[job->rank]) : build->sc->start[j];
-    build->lane_free[job->rank] = fmin(begin + share * all, end);
-    partials_push(&build->partials, (struct partial){build->lane_free[job->rank], j, p, false});
+    double begin = exchanges ? fmax(t, build->clock.lane_free[job->rank]) : build->sc->start[j];
+    build->clock.lane_free[job->rank] = fmin(begin + share * all, end);
+    partials_push(&build->clock.partials, (struct partial){build->clock.lane_free[job->rank], j, p, false});
 }
 
 /* The next part, with the operands of the one before it, except for other pieces of the gradient. */
@@ -197,8 +197,8 @@ static void next_part(struct build *build, int32_t j, int p, double t) {
 
 /* At time t: parts of jobs that have ended by `until`, and exchanges. */
 static void end_parts(struct build *build, double t, double until) {
-    while (build->partials.n > 0 && build->partials.a[0].t <= until) {
-        struct partial x = partials_pop(&build->partials);
+    while (build->clock.partials.n > 0 && build->clock.partials.a[0].t <= until) {
+        struct partial x = partials_pop(&build->clock.partials);
         close_until(build, fmin(x.t, t));
         if (!x.exchanged) {
             close_freed(build, x.j);
@@ -289,8 +289,8 @@ static void end_job(struct build *build, int32_t j) {
     const struct job *job = &build->sp->job[j];
     double t = build->sc->end[j];
     close_freed(build, j);
-    build->p->beside[j] = build->beside[job->rank].most;
-    build->beside[job->rank].most = build->beside[job->rank].now;
+    build->p->beside[j] = build->rank[job->rank].most;
+    build->rank[job->rank].most = build->rank[job->rank].now;
     if (job->d == OP_U)
         return;
     send_results(build, j, t);
@@ -309,18 +309,18 @@ static int32_t permanent(struct build *build, const struct owner *owner, int kin
  * their gradients come and go; of a set's owners, those of its first update stand for all. */
 static void permanent_buffers(struct build *build) {
     const struct spec *sp = build->sp;
-    struct owner *end = build->owner + build->owners_at[build->gradient_at[build->sets]];
-    for (struct owner *owner = build->owner; owner < end; owner++)
-        if (build->gradient[owner->gradient].update == 0)
+    struct owner *end = build->sums.owner + build->sums.owners_at[build->sums.gradient_at[build->sets]];
+    for (struct owner *owner = build->sums.owner; owner < end; owner++)
+        if (build->sums.gradient[owner->gradient].update == 0)
             owner->weight = permanent(build, owner, homes_of(sp, owner->set)->size > 1 ? K_wshard : K_weight);
-    for (struct owner *owner = build->owner; owner < end && !sp->update; owner++)
+    for (struct owner *owner = build->sums.owner; owner < end && !sp->update; owner++)
         if (homes_of(sp, owner->set)->zero == 2) {
             owner->gown = permanent(build, owner, K_gown);
             owner->buf = sums_of(build, owner->set)->size > homes_of(sp, owner->set)->size ? owner->gown : -1;
         } else
             owner->buf = permanent(build, owner, homes_of(sp, owner->set)->size > 1 ? K_gshard : K_wgrad);
-    for (struct owner *owner = build->owner; owner < end; owner++)
-        if (build->gradient[owner->gradient].update == 0)
+    for (struct owner *owner = build->sums.owner; owner < end; owner++)
+        if (build->sums.gradient[owner->gradient].update == 0)
             owner->opt = permanent(build, owner, state_leaves(sp, owner->set) ? K_hopt : K_opt);
     int64_t *work = NEW(int64_t, 2 * sp->workers); /* of a rank, and of the second jobs of its braided pairs */
     for (int j = 0; j < sp->njobs; j++) {
@@ -328,14 +328,15 @@ static void permanent_buffers(struct build *build) {
                 *most = &work[2 * sp->job[j].rank + is_second(sp, j)];
         *most = need > *most ? need : *most;
     }
-    for (const struct owner *owner = build->owner; owner < end; owner++) {
+    for (const struct owner *owner = build->sums.owner; owner < end; owner++) {
         int64_t need = build->st[owner->set].update_work, *most = &work[2 * owner->rank];
         *most = need > *most ? need : *most;
     }
     for (int r = 0; r < sp->workers; r++)
         for (int second = 0; second < 2; second++)
             if (work[2 * r + second] > 0)
-                build->second_work[r] = new_buf(build, r, K_work, -1, -1, second ? 1 : -1, work[2 * r + second], 0);
+                build->teams.second_work[r] =
+                    new_buf(build, r, K_work, -1, -1, second ? 1 : -1, work[2 * r + second], 0);
 }
 
 /* Dependencies other than a chain's are part of the program: without them, nobody could check the streams. */
@@ -363,20 +364,19 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     *build = (struct build){.sp = sp, .st = st, .g = graph, .sc = sc};
     build->sets = sets_of(sp);
     build->place = home_places(sp);
-    build->fetches = fetch_plan(sp, sc, build->place);
-    build->fetched = NEW(int32_t, build->fetches.n);
+    build->weights.fetches = fetch_plan(sp, sc, build->place);
+    build->weights.fetched = NEW(int32_t, build->weights.fetches.n);
     build->edge_buf = NEW(int32_t, graph->pred_at[graph->n] + 1);
     build->job_ins = NEW(int32_t, all_jobs(sp));
-    build->mid = NEW(int32_t, sp->names.member ? 2 * (int64_t)sp->njobs : 0);
-    build->came = NEW(int32_t, sp->names.member ? 2 * (int64_t)sp->njobs : 0);
-    build->reached = NEW(struct reached, sp->names.member ? sp->njobs : 0);
-    build->busy = NEW(double, sp->workers);
-    build->lane_free = NEW(double, sp->workers);
-    build->second_work = NEW(int32_t, sp->workers);
-    memset(build->norm = NEW(int32_t, sp->workers), -1, sizeof *build->norm * (size_t)sp->workers);
-    build->normed = NEW(bool, sp->workers);
+    build->teams.mid = NEW(int32_t, sp->names.member ? 2 * (int64_t)sp->njobs : 0);
+    build->teams.came = NEW(int32_t, sp->names.member ? 2 * (int64_t)sp->njobs : 0);
+    build->teams.reached = NEW(struct reached, sp->names.member ? sp->njobs : 0);
+    build->clock.busy = NEW(double, sp->workers);
+    build->clock.lane_free = NEW(double, sp->workers);
+    build->teams.second_work = NEW(int32_t, sp->workers);
+    memset(build->norms.buf = NEW(int32_t, sp->workers), -1, sizeof *build->norms.buf * (size_t)sp->workers);
+    build->norms.begun = NEW(bool, sp->workers);
     build->delivery = NEW(struct delivery, (int64_t)sp->workers * NKINDS);
-    build->beside = NEW(struct beside, sp->workers);
     build->rank = NEW(struct caps, sp->workers);
     struct program *p = build->p = NEW(struct program, 1);
     *p = (struct program){.name = sp->name,
@@ -400,7 +400,7 @@ static struct build *prepare(const struct spec *sp, const struct stage *st, cons
     if (sp->pred || is_graph(sp))
         copy_needs(sp, graph, p);
     p->beside = NEW(int64_t, all_jobs(sp));
-    p->least_received = build->fetches.least;
+    p->least_received = build->weights.fetches.least;
     p->rank = NEW(struct rank, sp->workers);
     for (int r = 0; r < sp->workers; r++) {
         build->rank[r].lane = NEW(int16_t, 2 * sp->workers + 2);
@@ -443,7 +443,7 @@ struct program *lower(const struct spec *sp, const struct stage *st, const struc
         issue_transfers(build, i);
         issue_reloads(build, i, t);
         if (j >= 0)
-            build->busy[sp->job[j].rank] = sc->end[j];
+            build->clock.busy[sp->job[j].rank] = sc->end[j];
         if (j >= sp->njobs)
             start_update(build, j);
         else if (j >= 0)

@@ -85,7 +85,7 @@ struct reload {
 /* What a rank sums of the gradient of a set, in wgrad, before it sends it: all of it, or one round of several. */
 struct part {
     int32_t rank, set, list; /* list: of the set's homes, where it goes */
-    int32_t sum;             /* of which gradient: index in build.gradient */
+    int32_t sum;             /* of which gradient: index in build.sums.gradient */
     int32_t round, rounds;   /* rounds: of this rank and set */
     int32_t buf;             /* -1: not open yet */
     int32_t first, jobs;     /* of the jobs that contribute, the first by number; how many have not ended */
@@ -100,10 +100,10 @@ struct part {
 /* A home of a set: what it owns, and the sum that it makes, of its shard or of the whole set. */
 struct owner {
     int32_t rank, set, place;  /* in homes.rank */
-    int32_t gradient;          /* index in build.gradient */
+    int32_t gradient;          /* index in build.sums.gradient */
     int32_t weight, opt, gown; /* buffers; -1: none */
     int32_t buf;               /* of its sum, wgrad or gshard; -1: not open yet */
-    int32_t sums;              /* that of piece k: build.sum[sums + k] */
+    int32_t sums;              /* that of piece k: build.sums.sum[sums + k] */
 };
 /* The sum of a piece. */
 struct sum {
@@ -141,45 +141,48 @@ struct reached { /* how many parts of a job have ended, and which of its exchang
     int16_t part, exchange;
 };
 
-struct build {
-    const struct spec *sp;
-    const struct stage *st;
-    const struct graph *g;
-    const struct sched *sc;
-    struct program *p;
-    int sets;       /* of weights: the stages', and those behind them */
-    int32_t *place; /* home_places */
+/* Weights that travel, and the messages in which they do. */
+struct weights_state {
     struct fetches fetches;
     struct transfers transfers;
-    struct reload *reload;   /* by moment */
-    int nreloads, reloads;   /* reloads: how many are issued */
-    int32_t *fetched;        /* per fetch: its buffer */
-    int32_t *edge_buf;       /* per edge: the tensor, as a buffer of the consumer's rank */
-    int32_t *job_ins;        /* per job: its instruction, or that of its newest part */
-    int32_t *mid;            /* two per job, with teams: what its parts give, or are to get, even and odd exchanges */
-    struct reached *reached; /* per job, with teams */
+    int32_t *fetched; /* per fetch: its buffer */
+};
+
+/* What comes back from host memory. */
+struct reload_state {
+    struct reload *reload; /* by moment */
+    int n, issued;
+};
+
+/* What members of teams exchange. */
+struct team_state {
+    int32_t *mid;            /* two per job: what its parts give, or are to get, even and odd exchanges */
+    int32_t *came;           /* two per team's job: how many members have come to its even, odd exchange at hand */
+    struct reached *reached; /* per job */
     int32_t *second_work;    /* per rank: the workspace of the second job of a braided pair */
-    int32_t *norm;           /* per rank: its norm, or -1 */
-    bool *normed;            /* per rank: it has begun that of this step */
-    double *team_free;       /* per group, as far as it is a team: until when its lane is taken */
-    size_t cap_teams;
-    int32_t *came; /* two per team's job: how many members have come to its even, odd exchange at hand */
+    double *free;            /* per group, as far as it is a team: until when its lane is taken */
+    size_t cap;
+};
+
+/* Norms of gradients, where updates are clipped. */
+struct norm_state {
+    int32_t *buf; /* per rank: its norm, or -1 */
+    bool *begun;  /* per rank: it has begun that of this step */
+};
+
+/* The sums of gradients, from the parts that jobs make to what updates read. */
+struct gradient_state {
     struct gradient {
         int32_t set, update;
     } * gradient;         /* each a sum: of a set; where updates are jobs, of each of its updates */
     int32_t *gradient_at; /* of set s: gradient[gradient_at[s] .. gradient_at[s+1]) */
-    struct homes *sums;   /* per set: as its homes, but see sums_of */
+    struct homes *homes;  /* per set: as its homes, but see sums_of */
     struct part *part;
     int nparts;
     int32_t *part_of;    /* [job * NSETS + which]: index in part, or -1 */
     struct owner *owner; /* of gradient g: owner[owners_at[g] + place]; the first of a set's also has its weights */
     int32_t *owners_at;
     struct sum *sum;
-    struct version {     /* of a home's weights, where updates are jobs */
-        int32_t readers; /* to come: jobs there, and fetches */
-        int32_t buf;     /* its copy; -1: it has not been replaced, or nobody reads it then */
-    } * version;
-    int32_t *versions_at;      /* of owner i: version[versions_at[i] + number] */
     struct meetings *meetings; /* per gradient */
     int32_t **incomplete;      /* per gradient and shard, or piece of a whole set: its sums that are not complete */
     int32_t *rest;             /* per gradient: shards, or pieces of the whole, that are not complete and exchanged */
@@ -189,32 +192,70 @@ struct build {
         int32_t set, number, gradient;
     } * done; /* complete, in that order */
     int ndone;
+};
+
+/* Versions of a home's weights, where updates are jobs. */
+struct version_state {
+    struct version {
+        int32_t readers; /* to come: jobs there, and fetches */
+        int32_t buf;     /* its copy; -1: it has not been replaced, or nobody reads it then */
+    } * version;
+    int32_t *at; /* of owner i: version[at[i] + number] */
+};
+
+/* The groups of the program's collectives, by their members. */
+struct group_state {
+    struct map map;
+    int room;
+    size_t cap;
     struct travel { /* of the last collective that was asked about; op 0: none was */
         int32_t op, group;
         int64_t whole;
         int algorithm;
         double time;
     } travel;
-    struct map groups;
-    int room_for_groups;
-    size_t cap_groups;
-    struct delivery *delivery; /* per rank and kind, of the round in hand */
-    int32_t round;
-    struct beside {
-        int64_t now,
-            most;      /* bytes in buffers that come and go, except fetched weights; since the rank's last job ended */
-    } * beside;        /* per rank */
+};
+
+/* What is known of time while instructions are issued in its order. */
+struct clock_state {
     double *lane_free; /* per rank: until when its last part runs that a team waits for */
     double *busy;      /* per rank: until when its last job runs */
     struct closings closings;
     struct partials partials;
-    struct caps {
-        size_t ins, buf, arg, freed, event, uses, lanes, orders;
-        int32_t *left;     /* per buffer: uses yet to be issued */
-        int16_t *lane;     /* by what it is for, see lane_of; -1: none yet */
-        int32_t updates;   /* with state from host memory: how many are issued */
-        int32_t update[2]; /* the last two */
-    } * rank;
+};
+
+/* What a rank's arrays have room for, and what of it is in use. */
+struct caps {
+    size_t ins, buf, arg, freed, event, uses, lanes, orders;
+    int32_t *left;     /* per buffer: uses yet to be issued */
+    int16_t *lane;     /* by what it is for, see lane_of; -1: none yet */
+    int32_t updates;   /* with state from host memory: how many are issued */
+    int32_t update[2]; /* the last two */
+    int64_t now, most; /* bytes in buffers that come and go, except fetched weights; since the rank's last job ended */
+};
+
+/* The program as far as it is issued. */
+struct build {
+    const struct spec *sp;
+    const struct stage *st;
+    const struct graph *g;
+    const struct sched *sc;
+    struct program *p;
+    int sets;          /* of weights: the stages', and those behind them */
+    int32_t *place;    /* home_places */
+    int32_t *edge_buf; /* per edge: the tensor, as a buffer of the consumer's rank */
+    int32_t *job_ins;  /* per job: its instruction, or that of its newest part */
+    struct caps *rank;
+    struct delivery *delivery; /* per rank and kind, of the round in hand */
+    int32_t round;
+    struct weights_state weights;
+    struct reload_state reloads;
+    struct team_state teams;
+    struct norm_state norms;
+    struct gradient_state sums;
+    struct version_state versions;
+    struct group_state groups;
+    struct clock_state clock;
 };
 
 /* The rank's place among the homes of the set, or -1; if it has one, its owner. */
@@ -222,12 +263,13 @@ static inline int place_at(const struct build *build, int rank, int set) {
     return build->place[(int64_t)rank * build->sets + set];
 }
 static inline struct owner *owner_at(const struct build *build, int rank, int set) {
-    return &build->owner[build->owners_at[build->gradient_at[set]] + place_at(build, rank, set)];
+    return &build->sums.owner[build->sums.owners_at[build->sums.gradient_at[set]] + place_at(build, rank, set)];
 }
 
 /* The homes of one shard, or of a whole set: those of its replicas. */
 static inline struct owner *replica(const struct build *build, struct shard shard, int l) {
-    return &build->owner[build->owners_at[shard.gradient] + l * homes_of(build->sp, shard.set)->size + shard.number];
+    return &build->sums
+                .owner[build->sums.owners_at[shard.gradient] + l * homes_of(build->sp, shard.set)->size + shard.number];
 }
 
 /* lower_issue.c */
@@ -289,7 +331,7 @@ void read_weights(struct build *build, int32_t j);         /* as operands of job
 
 /* How the gradient's sum is divided: as the weights; or, with zero 2, replicas of a whole set that all have parts of it
  * sum as a list over which it is sharded. */
-static inline const struct homes *sums_of(const struct build *build, int set) { return &build->sums[set]; }
+static inline const struct homes *sums_of(const struct build *build, int set) { return &build->sums.homes[set]; }
 /* The equal pieces in which its gradient travels, and those of each of its homes' sums. */
 static inline int pieces_of_set(const struct build *build, int set) {
     return build->st[set].pieces > 1 ? build->st[set].pieces : 1;
@@ -300,18 +342,19 @@ static inline int pieces_of_sum(const struct build *build, int set) {
 }
 /* The part that job j contributes to; NULL: none. */
 static inline struct part *part_to(const struct build *build, int32_t j, int which) {
-    int32_t p = build->part_of[(int64_t)j * NSETS + which];
-    return p < 0 ? NULL : &build->part[p];
+    int32_t p = build->sums.part_of[(int64_t)j * NSETS + which];
+    return p < 0 ? NULL : &build->sums.part[p];
 }
 
-/* The gradient, as an index in build.gradient, that job j adds to by adding to this set. */
+/* The gradient, as an index in build.sums.gradient, that job j adds to by adding to this set. */
 static inline int32_t gradient_to(const struct build *build, int32_t j, int set) {
     const int *update = build->sp->update;
-    return build->gradient_at[set] + (update ? build->sp->job[j].b / update[set] : 0);
+    return build->sums.gradient_at[set] + (update ? build->sp->job[j].b / update[set] : 0);
 }
 /* A home's sum of that gradient. */
 static inline struct owner *summing(const struct build *build, int rank, int32_t gradient) {
-    return &build->owner[build->owners_at[gradient] + place_at(build, rank, build->gradient[gradient].set)];
+    return &build->sums
+                .owner[build->sums.owners_at[gradient] + place_at(build, rank, build->sums.gradient[gradient].set)];
 }
 
 /* lower_versions.c */

@@ -14,10 +14,10 @@ static const struct homes *homes_at(const struct build *build, const struct part
 }
 /* A member of the list to which the part goes. */
 static struct owner *member(const struct build *build, const struct part *part, int i) {
-    return &build->owner[build->owners_at[part->sum] + part->list * homes_at(build, part)->size + i];
+    return &build->sums.owner[build->sums.owners_at[part->sum] + part->list * homes_at(build, part)->size + i];
 }
 static struct sum *sum_at(const struct build *build, const struct owner *owner, int piece) {
-    return &build->sum[owner->sums + piece];
+    return &build->sums.sum[owner->sums + piece];
 }
 
 /* What messages of piece k of the part are called; -1: the part travels whole, and once. Where updates are jobs, by
@@ -25,13 +25,13 @@ static struct sum *sum_at(const struct build *build, const struct owner *owner, 
 static int name_of(const struct build *build, const struct part *part, int k) {
     int pieces = pieces_of_set(build, part->set);
     if (build->sp->update)
-        return build->gradient[part->sum].update;
+        return build->sums.gradient[part->sum].update;
     return pieces == 1 && part->rounds == 1 ? -1 : k + pieces * part->round;
 }
 /* What the part is called on another rank; or on its own, in a later round, or beside the sum. Rounds and tied tables
  * do not go with updates that are jobs, so no two parts of a rank have one number. */
 static int number_of(const struct build *build, const struct part *part) {
-    int nth = part->apart ? part->apart : build->gradient[part->sum].update + part->round;
+    int nth = part->apart ? part->apart : build->sums.gradient[part->sum].update + part->round;
     return part->rank + build->sp->workers * nth;
 }
 
@@ -48,7 +48,7 @@ static void accumulate(struct build *build, int rank, int role, int32_t buf, int
  * has been exchanged, or its update. */
 static int32_t sum_of(struct build *build, struct owner *owner) {
     bool shards = sums_of(build, owner->set)->size > 1;
-    int uses = shards ? 1 : pieces_of_sum(build, owner->set), update = build->gradient[owner->gradient].update;
+    int uses = shards ? 1 : pieces_of_sum(build, owner->set), update = build->sums.gradient[owner->gradient].update;
     if (owner->buf < 0)
         owner->buf = open_buf(build, owner->rank, shards ? K_gshard : K_wgrad, owner->set, -1,
                               update > 0 ? owner->rank + build->sp->workers * update : -1, uses);
@@ -175,8 +175,8 @@ static void exchange(struct build *build, struct shard shard, int piece, double 
         exchange_piece(build, shard, piece, g, t);
         return;
     }
-    int rounds = build->meetings[shard.gradient].rounds; /* have the numbers before it */
-    int name = build->sp->update                ? build->gradient[shard.gradient].update
+    int rounds = build->sums.meetings[shard.gradient].rounds; /* have the numbers before it */
+    int name = build->sp->update                ? build->sums.gradient[shard.gradient].update
                : homes->size > 1 && homes->zero ? (rounds > 0 ? rounds : 1)
                                                 : -1;
     for (int l = 0; l < homes->lists; l++)
@@ -189,15 +189,16 @@ static void check_complete(struct build *build, double t, const struct owner *ow
     const struct sum *sum = sum_at(build, owner, piece);
     bool whole = homes->size == 1;
     struct shard shard = {owner->set, owner->place % homes->size, owner->gradient};
-    if (sum->own > 0 || sum->arrivals > 0 || --build->incomplete[owner->gradient][whole ? piece : shard.number] > 0)
+    if (sum->own > 0 || sum->arrivals > 0 ||
+        --build->sums.incomplete[owner->gradient][whole ? piece : shard.number] > 0)
         return;
     exchange(build, shard, piece, t);
     if (homes_of(build->sp, owner->set)->size == 1) { /* its updates come with the last piece, or rank */
-        if (--build->rest[owner->gradient] > 0)
+        if (--build->sums.rest[owner->gradient] > 0)
             return;
         shard.number = 0;
     }
-    build->done[build->ndone++] = shard;
+    build->sums.done[build->sums.ndone++] = shard;
 }
 
 static void add_received(struct build *build, struct owner *owner, int piece, struct received received) {
@@ -218,9 +219,9 @@ static void receive(struct build *build, double t, struct owner *owner, int piec
     struct sum *sum = sum_at(build, owner, piece);
     if (sum->own > 0) {
         received.next = sum->waiting;
-        GROW(build->received, build->received_cap, build->nreceived + 1);
-        sum->waiting = (int32_t)build->nreceived;
-        build->received[build->nreceived++] = received;
+        GROW(build->sums.received, build->sums.received_cap, build->sums.nreceived + 1);
+        sum->waiting = (int32_t)build->sums.nreceived;
+        build->sums.received[build->sums.nreceived++] = received;
         return;
     }
     add_received(build, owner, piece, received);
@@ -232,8 +233,8 @@ static void own_done(struct build *build, double t, struct owner *owner, int pie
     struct sum *sum = sum_at(build, owner, piece);
     if (--sum->own > 0)
         return;
-    for (int32_t i = sum->waiting; i >= 0; i = build->received[i].next)
-        add_received(build, owner, piece, build->received[i]);
+    for (int32_t i = sum->waiting; i >= 0; i = build->sums.received[i].next)
+        add_received(build, owner, piece, build->sums.received[i]);
     check_complete(build, t, owner, piece);
 }
 
@@ -241,7 +242,7 @@ static void own_done(struct build *build, double t, struct owner *owner, int pie
 
 /* The members' parts of the round that the part is of. */
 static int32_t *round_of(const struct build *build, const struct part *part) {
-    const struct meetings *meetings = &build->meetings[part->sum];
+    const struct meetings *meetings = &build->sums.meetings[part->sum];
     return meetings->part + (part->list * meetings->rounds + part->round) * homes_at(build, part)->size;
 }
 
@@ -249,7 +250,7 @@ static int32_t *round_of(const struct build *build, const struct part *part) {
 static int32_t issue_meeting(struct build *build, const struct part *part, int op, int name, int i, int root) {
     int n = homes_at(build, part)->size, g = intern_group(build, homes_at(build, part)->rank + part->list * n, n);
     issue_collective(build, member(build, part, i)->rank, op, part->set, name, root, g);
-    return build->part[round_of(build, part)[i]].buf;
+    return build->sums.part[round_of(build, part)[i]].buf;
 }
 
 /* All members' parts of a round are complete: each member gets the sum of its shard. */
@@ -337,7 +338,7 @@ static void piece_done(struct build *build, double t, struct part *part, int k) 
     } else if (size == 1)
         deliver(build, t, part, 0, k, pieces, k);
     else if (part->together) {
-        const struct meetings *meetings = &build->meetings[part->sum];
+        const struct meetings *meetings = &build->sums.meetings[part->sum];
         if (--meetings->left[(part->list * meetings->rounds + part->round) * pieces + k] > 0)
             return;
         if (pieces == 1)
@@ -373,15 +374,15 @@ void gradients_end(struct build *build, int32_t j, double t) {
 /* ---- the beginning and the end ---- */
 
 void start_empty_sums(struct build *build) {
-    for (int i = 0; i < build->owners_at[build->gradient_at[build->sets]]; i++) {
-        struct owner *owner = &build->owner[i];
+    for (int i = 0; i < build->sums.owners_at[build->sums.gradient_at[build->sets]]; i++) {
+        struct owner *owner = &build->sums.owner[i];
         const struct sum *sum = sum_at(build, owner, 0);
         if (sum->own > 0 || sum->arrivals > 0)
             continue;
         if (build->sp->update)
             die("%s: rank %d is a home of stage %d, but computes no backward of its update %d, and no other rank sends "
                 "it one: where a stage has several homes, each takes part in all updates; change w, or update",
-                build->sp->file, owner->rank, owner->set, build->gradient[owner->gradient].update);
+                build->sp->file, owner->rank, owner->set, build->sums.gradient[owner->gradient].update);
         sum_of(build, owner);
         issue(build, owner->rank, OP_ZERO, owner->set, -1, -1, -1);
         add_operand(build, owner->rank, ROLE_dw, owner->buf);
@@ -409,8 +410,8 @@ static void update(struct build *build, struct shard shard, int l) {
     int32_t opt = fetched ? fetch_state(build, owner) : owner->opt;
     issue(build, r, OP_U, shard.set, -1, -1, -1);
     add_gradient(build, shard, l);
-    if (build->norm[r] >= 0)
-        add_operand(build, r, ROLE_norm, build->norm[r]);
+    if (build->norms.buf[r] >= 0)
+        add_operand(build, r, ROLE_norm, build->norms.buf[r]);
     if (opt >= 0)
         add_operand(build, r, ROLE_opt, opt);
     add_piece(build, r, ROLE_w, owner->weight, piece, pieces);
@@ -433,12 +434,12 @@ static void share(struct build *build, struct shard shard) {
 void issue_updates(struct build *build) {
     if (build->sp->clip && !build->sp->post_validation)
         issue_norms(build);
-    for (int i = 0; i < build->ndone; i++) {
-        const struct homes *homes = homes_of(build->sp, build->done[i].set);
+    for (int i = 0; i < build->sums.ndone; i++) {
+        const struct homes *homes = homes_of(build->sp, build->sums.done[i].set);
         for (int l = 0; l < homes->lists; l++)
-            update(build, build->done[i], l);
+            update(build, build->sums.done[i], l);
         if (homes->zero)
-            share(build, build->done[i]);
+            share(build, build->sums.done[i]);
     }
     if (build->sp->post_validation)
         issue_next_norms(build);

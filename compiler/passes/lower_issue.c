@@ -16,15 +16,15 @@ int32_t new_buf(struct build *build, int r, int kind, int s, int b, int inst, in
 
 void push_event(struct build *build, int r, int32_t e) {
     struct rank *k = &build->p->rank[r];
-    GROW(k->event, build->rank[r].event, k->nevents + 1);
+    struct caps *caps = &build->rank[r];
+    GROW(k->event, caps->event, k->nevents + 1);
     k->event[k->nevents++] = e;
     const struct buf *b = &k->buf[e >= 0 ? e : ~e];
     int64_t bytes = grown_bytes(k, b);
-    struct beside *beside = &build->beside[r];
     if (b->kind == K_weight || memory_of(b) == MEMORY_HOST)
         return;
-    beside->now += (e >= 0 ? 1 : -1) * mem_room(build->sp, bytes);
-    beside->most = beside->now > beside->most ? beside->now : beside->most;
+    caps->now += (e >= 0 ? 1 : -1) * mem_room(build->sp, bytes);
+    caps->most = caps->now > caps->most ? caps->now : caps->most;
 }
 
 /* A buffer that lives from here to its last use. A stash whose I runs here makes room for what I adds. */
@@ -41,8 +41,8 @@ int32_t open_buf(struct build *build, int r, int kind, int s, int b, int inst, i
 }
 
 void close_until(struct build *build, double t) {
-    while (build->closings.n > 0 && build->closings.a[0].t <= t) {
-        struct closing closing = closings_pop(&build->closings);
+    while (build->clock.closings.n > 0 && build->clock.closings.a[0].t <= t) {
+        struct closing closing = closings_pop(&build->clock.closings);
         push_event(build, closing.rank, ~closing.buf);
     }
 }
@@ -86,21 +86,21 @@ static int32_t *find_group(const struct build *build, const int32_t *rank, int n
     uint64_t hash = 0;
     for (int i = 0; i < n; i++)
         hash = hash_add(hash, rank[i]);
-    uint32_t at = map_start(&build->groups, hash);
-    for (int32_t g; (g = build->groups.slot[at] - 1) >= 0; at = map_next(&build->groups, at))
+    uint32_t at = map_start(&build->groups.map, hash);
+    for (int32_t g; (g = build->groups.map.slot[at] - 1) >= 0; at = map_next(&build->groups.map, at))
         if (build->p->group[g].n == n && !memcmp(build->p->group[g].rank, rank, sizeof *rank * (size_t)n))
             break;
-    return &build->groups.slot[at];
+    return &build->groups.map.slot[at];
 }
 
 int intern_group(struct build *build, const int32_t *rank, int n) {
     struct program *p = build->p;
-    if (p->ngroups == build->room_for_groups) { /* twice the room, and all groups anew */
-        build->room_for_groups = 2 * p->ngroups + 16;
-        build->groups = map_new((size_t)build->room_for_groups);
+    if (p->ngroups == build->groups.room) { /* twice the room, and all groups anew */
+        build->groups.room = 2 * p->ngroups + 16;
+        build->groups.map = map_new((size_t)build->groups.room);
         for (int g = 0; g < p->ngroups; g++)
             *find_group(build, p->group[g].rank, p->group[g].n) = g + 1;
-        GROW(p->group, build->cap_groups, (size_t)build->room_for_groups);
+        GROW(p->group, build->groups.cap, (size_t)build->groups.room);
     }
     int32_t *slot = find_group(build, rank, n);
     if (*slot > 0)
@@ -127,7 +127,7 @@ struct instr *issue_collective(struct build *build, int r, int op, int s, int in
 /* How the collective travels, and for how long. Members ask one after the other, and all get the same answer. */
 static const struct travel *travel_of(struct build *build, int r, const struct instr *x) {
     const struct rank *k = &build->p->rank[r];
-    struct travel *travel = &build->travel;
+    struct travel *travel = &build->groups.travel;
     int32_t group = k->lane[x->lane].group;
     int64_t whole = whole_bytes(k, x);
     if (travel->op == x->op && travel->group == group && travel->whole == whole)
@@ -191,7 +191,7 @@ void end_shared_use(struct build *build, double t, double read, int r, int32_t b
         return;
     double took = is_message(x->op) || is_copy(x->op) ? time_of(build, r, x) : 0;
     if (took > 0 || read > t)
-        closings_push(&build->closings, (struct closing){fmax(t + took, read), r, buf});
+        closings_push(&build->clock.closings, (struct closing){fmax(t + took, read), r, buf});
     else
         push_event(build, r, ~buf);
 }

@@ -16,12 +16,12 @@ static int find_replicas(const struct build *build, int32_t *replica_of) {
     int replicas = 0;
     bool apart = true;
     memset(replica_of, -1, sizeof *replica_of * (size_t)build->p->workers);
-    for (int i = 0; i < build->ndone; i++) {
-        const struct homes *homes = homes_of(build->sp, build->done[i].set);
+    for (int i = 0; i < build->sums.ndone; i++) {
+        const struct homes *homes = homes_of(build->sp, build->sums.done[i].set);
         apart &= !homes->zero && (replicas == 0 || homes->lists == replicas);
         replicas = homes->lists;
         for (int l = 0; l < homes->lists; l++) {
-            int32_t *of = &replica_of[replica(build, build->done[i], l)->rank];
+            int32_t *of = &replica_of[replica(build, build->sums.done[i], l)->rank];
             apart &= *of < 0 || *of == l;
             *of = l;
         }
@@ -32,20 +32,20 @@ static int find_replicas(const struct build *build, int32_t *replica_of) {
 }
 
 static void open_norm(struct build *build, int r) {
-    if (build->norm[r] < 0)
-        build->norm[r] = new_buf(build, r, K_norm, -1, -1, -1, NORM_BYTES, 0);
+    if (build->norms.buf[r] < 0)
+        build->norms.buf[r] = new_buf(build, r, K_norm, -1, -1, -1, NORM_BYTES, 0);
 }
 
 /* counts: what the l-th replica of the shard updates; else it only begins, with nothing. */
 static void issue_norm(struct build *build, int r, struct shard shard, int l, bool counts) {
-    if (build->normed[r] && !counts)
+    if (build->norms.begun[r] && !counts)
         return;
     open_norm(build, r);
-    issue(build, r, OP_NORM, shard.set, -1, -1, -1)->first = !build->normed[r];
-    build->normed[r] = true;
+    issue(build, r, OP_NORM, shard.set, -1, -1, -1)->first = !build->norms.begun[r];
+    build->norms.begun[r] = true;
     if (counts)
         add_gradient(build, shard, l);
-    add_operand(build, r, ROLE_norm, build->norm[r]);
+    add_operand(build, r, ROLE_norm, build->norms.buf[r]);
 }
 
 /* The ranks with a part of the replica meet; with post-validation all. */
@@ -60,7 +60,7 @@ static void add_up(struct build *build, const int32_t *replica_of, int which) {
     int g = intern_group(build, rank, n);
     for (int i = 0; i < n; i++) {
         issue_collective(build, rank[i], OP_ALL_REDUCE_N, 0, -1, -1, g);
-        add_operand(build, rank[i], ROLE_norm, build->norm[rank[i]]);
+        add_operand(build, rank[i], ROLE_norm, build->norms.buf[rank[i]]);
         set_algorithm(build, rank[i]);
     }
 }
@@ -69,12 +69,12 @@ static void add_up(struct build *build, const int32_t *replica_of, int which) {
 static int take_norms(struct build *build, int32_t *replica_of) {
     int replicas = build->sp->post_validation ? 1 : find_replicas(build, replica_of);
     for (int pass = 0; pass < 2; pass++) /* those that count nothing come last, where a rank has nothing else */
-        for (int i = 0; i < build->ndone; i++) {
-            const struct homes *homes = homes_of(build->sp, build->done[i].set);
+        for (int i = 0; i < build->sums.ndone; i++) {
+            const struct homes *homes = homes_of(build->sp, build->sums.done[i].set);
             for (int l = 0; l < homes->lists; l++) {
                 bool counts = replicas > 1 || homes->zero || l == 0;
                 if (counts == (pass == 0))
-                    issue_norm(build, replica(build, build->done[i], l)->rank, build->done[i], l, counts);
+                    issue_norm(build, replica(build, build->sums.done[i], l)->rank, build->sums.done[i], l, counts);
             }
         }
     return replicas;

@@ -87,15 +87,15 @@ void plan_reloads(struct build *build) {
             int kind = build->g->kind[e];
             if (!leaves(sp, from, kind))
                 continue;
-            GROW(build->reload, cap, (size_t)n + 1);
-            build->reload[n++] = (struct reload){to->rank, to->s, kind, e, -1, 0, moments.start[j]};
+            GROW(build->reloads.reload, cap, (size_t)n + 1);
+            build->reloads.reload[n++] = (struct reload){to->rank, to->s, kind, e, -1, 0, moments.start[j]};
         }
-    build->nreloads = n;
+    build->reloads.n = n;
     if (n == 0)
         return;
-    sort(build->reload, (size_t)n, sizeof *build->reload, by_reader);
-    choose_moments(build, &moments, build->reload, n);
-    sort(build->reload, (size_t)n, sizeof *build->reload, by_moment);
+    sort(build->reloads.reload, (size_t)n, sizeof *build->reloads.reload, by_reader);
+    choose_moments(build, &moments, build->reloads.reload, n);
+    sort(build->reloads.reload, (size_t)n, sizeof *build->reloads.reload, by_moment);
 }
 
 /* ---- the instructions ---- */
@@ -121,8 +121,9 @@ void offload(struct build *build, int32_t e, const struct job *to, double t) {
 }
 
 void issue_reloads(struct build *build, int32_t moment, double t) {
-    for (; build->reloads < build->nreloads && build->reload[build->reloads].moment <= moment; build->reloads++) {
-        const struct reload *x = &build->reload[build->reloads];
+    for (; build->reloads.issued < build->reloads.n && build->reloads.reload[build->reloads.issued].moment <= moment;
+         build->reloads.issued++) {
+        const struct reload *x = &build->reloads.reload[build->reloads.issued];
         const struct job *from = &build->sp->job[build->g->pred[x->edge]];
         int32_t copy = build->edge_buf[x->edge];
         int32_t buf = open_buf(build, x->rank, back(x->kind), from->s, from->b, -1, 1);

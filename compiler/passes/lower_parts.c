@@ -13,38 +13,38 @@
 
 static void find_gradients(struct build *build) {
     const struct spec *sp = build->sp;
-    build->gradient_at = NEW(int32_t, build->sets + 1);
+    build->sums.gradient_at = NEW(int32_t, build->sets + 1);
     for (int s = 0; s < build->sets; s++)
-        build->gradient_at[s + 1] = build->gradient_at[s] + (sp->update ? sp->batches / sp->update[s] : 1);
-    build->gradient = NEW(struct gradient, build->gradient_at[build->sets]);
+        build->sums.gradient_at[s + 1] = build->sums.gradient_at[s] + (sp->update ? sp->batches / sp->update[s] : 1);
+    build->sums.gradient = NEW(struct gradient, build->sums.gradient_at[build->sets]);
     for (int s = 0; s < build->sets; s++)
-        for (int32_t g = build->gradient_at[s]; g < build->gradient_at[s + 1]; g++)
-            build->gradient[g] = (struct gradient){s, g - build->gradient_at[s]};
+        for (int32_t g = build->sums.gradient_at[s]; g < build->sums.gradient_at[s + 1]; g++)
+            build->sums.gradient[g] = (struct gradient){s, g - build->sums.gradient_at[s]};
 }
 
-static int gradients_of(const struct build *build) { return build->gradient_at[build->sets]; }
+static int gradients_of(const struct build *build) { return build->sums.gradient_at[build->sets]; }
 static const struct homes *summers(const struct build *build, int32_t gradient) {
-    return sums_of(build, build->gradient[gradient].set);
+    return sums_of(build, build->sums.gradient[gradient].set);
 }
 
 static void find_owners(struct build *build) {
     int n = 0, sums = 0, gradients = gradients_of(build);
-    build->owners_at = NEW(int32_t, gradients + 1);
+    build->sums.owners_at = NEW(int32_t, gradients + 1);
     for (int g = 0; g < gradients; g++) {
         const struct homes *homes = summers(build, g);
-        build->owners_at[g + 1] = n += homes->lists * homes->size;
-        sums += homes->lists * homes->size * pieces_of_sum(build, build->gradient[g].set);
+        build->sums.owners_at[g + 1] = n += homes->lists * homes->size;
+        sums += homes->lists * homes->size * pieces_of_sum(build, build->sums.gradient[g].set);
     }
-    build->owner = NEW(struct owner, n);
-    build->sum = NEW(struct sum, sums);
+    build->sums.owner = NEW(struct owner, n);
+    build->sums.sum = NEW(struct sum, sums);
     for (int i = 0; i < sums; i++)
-        build->sum[i].waiting = -1;
+        build->sums.sum[i].waiting = -1;
     sums = 0;
     for (int g = 0; g < gradients; g++) {
         const struct homes *homes = summers(build, g);
-        int s = build->gradient[g].set;
+        int s = build->sums.gradient[g].set;
         for (int i = 0; i < homes->lists * homes->size; i++, sums += pieces_of_sum(build, s))
-            build->owner[build->owners_at[g] + i] =
+            build->sums.owner[build->sums.owners_at[g] + i] =
                 (struct owner){homes->rank[i], s, i, g, .weight = -1, .opt = -1, .gown = -1, .buf = -1, .sums = sums};
     }
 }
@@ -91,7 +91,7 @@ static int32_t slot_of(const struct build *build, const struct open_parts *open,
 }
 
 static bool is_home(const struct build *build, int r, int32_t gradient) {
-    return summers(build, gradient)->size == 1 && place_at(build, r, build->gradient[gradient].set) >= 0;
+    return summers(build, gradient)->size == 1 && place_at(build, r, build->sums.gradient[gradient].set) >= 0;
 }
 
 /* At the home of a whole sum. Shards are added up where they meet; and other ranks send one part. */
@@ -146,8 +146,8 @@ static void leave(const struct contributions *list, struct open_parts *open, int
 }
 
 static struct part *new_part(struct build *build, int rank, int32_t gradient, int round, int apart) {
-    int32_t set = build->gradient[gradient].set;
-    struct part *part = &build->part[build->nparts++];
+    int32_t set = build->sums.gradient[gradient].set;
+    struct part *part = &build->sums.part[build->sums.nparts++];
     *part = (struct part){.rank = rank, .set = set, .sum = gradient, .buf = -1, .round = round, .first = INT32_MAX};
     part->apart = apart;
     part->direct = !apart && is_home(build, rank, gradient);
@@ -167,9 +167,9 @@ static void contribute(struct build *build, const struct contributions *list, st
                 leave(list, open, i);
             open->taken[open->n++] = slot;
         }
-        open->open[slot] = (int32_t)(part - build->part);
+        open->open[slot] = (int32_t)(part - build->sums.part);
     }
-    struct part *part = &build->part[open->open[slot]];
+    struct part *part = &build->sums.part[open->open[slot]];
     if (j < part->first) { /* all of it goes where w() sends this one */
         part->first = j;
         part->list = list_for(build, &build->sp->job[j], list->at[i] % NSETS, part->set);
@@ -177,7 +177,7 @@ static void contribute(struct build *build, const struct contributions *list, st
     part->jobs++;
     part->last = j;
     open->last[slot] = i;
-    build->part_of[list->at[i]] = open->open[slot];
+    build->sums.part_of[list->at[i]] = open->open[slot];
     if (list->next[i] == INT_MAX && !part->direct)
         close_part(open, slot);
 }
@@ -189,11 +189,11 @@ static void find_parts_of(struct build *build, int r, struct contributions *list
     memset(open->rounds, 0, sizeof *open->rounds * (size_t)gradients_of(build));
     memset(open->apart, 0, sizeof *open->apart * (size_t)gradients_of(build));
     open->n = 0;
-    int first = build->nparts;
+    int first = build->sums.nparts;
     for (int i = 0; i < list->n; i++)
         contribute(build, list, open, i, r);
-    for (int p = first; p < build->nparts; p++)
-        build->part[p].rounds = open->rounds[build->part[p].sum];
+    for (int p = first; p < build->sums.nparts; p++)
+        build->sums.part[p].rounds = open->rounds[build->sums.part[p].sum];
 }
 
 /* ---- what homes wait for ---- */
@@ -211,8 +211,8 @@ static struct lists find_lists(const struct build *build) {
         lists.at[g + 1] = lists.at[g] + summers(build, g)->lists;
     lists.members = NEW(int32_t, lists.at[gradients]);
     lists.rounds = NEW(int32_t, lists.at[gradients]);
-    for (int p = 0; p < build->nparts; p++) {
-        const struct part *part = &build->part[p];
+    for (int p = 0; p < build->sums.nparts; p++) {
+        const struct part *part = &build->sums.part[p];
         int32_t at = lists.at[part->sum] + part->list;
         if (part->round > 0 || place_at(build, part->rank, part->set) < 0)
             continue;
@@ -222,9 +222,9 @@ static struct lists find_lists(const struct build *build) {
 }
 
 static void take_meetings(struct build *build, const struct lists *lists, int32_t gradient) {
-    int set = build->gradient[gradient].set;
+    int set = build->sums.gradient[gradient].set;
     const struct homes *homes = sums_of(build, set);
-    struct meetings *meetings = &build->meetings[gradient];
+    struct meetings *meetings = &build->sums.meetings[gradient];
     for (int l = 0; l < homes->lists; l++) {
         int32_t at = lists->at[gradient] + l;
         if (homes->size > 1 && lists->members[at] == homes->size && lists->rounds[at] > meetings->rounds)
@@ -237,14 +237,14 @@ static void take_meetings(struct build *build, const struct lists *lists, int32_
 
 /* The members' parts of a round meet, piece by piece, where all members have as many. */
 static void find_meetings(struct build *build, const struct lists *lists) {
-    build->meetings = NEW(struct meetings, gradients_of(build));
+    build->sums.meetings = NEW(struct meetings, gradients_of(build));
     for (int g = 0; g < gradients_of(build); g++)
         take_meetings(build, lists, g);
-    for (int p = 0; p < build->nparts; p++) {
-        struct part *part = &build->part[p];
+    for (int p = 0; p < build->sums.nparts; p++) {
+        struct part *part = &build->sums.part[p];
         const struct homes *homes = sums_of(build, part->set);
         int32_t at = lists->at[part->sum] + part->list, place = place_at(build, part->rank, part->set);
-        struct meetings *meetings = &build->meetings[part->sum];
+        struct meetings *meetings = &build->sums.meetings[part->sum];
         part->together = homes->size > 1 && place >= 0 && lists->members[at] == homes->size && lists->rounds[at] > 0;
         if (!part->together)
             continue;
@@ -256,13 +256,13 @@ static void find_meetings(struct build *build, const struct lists *lists) {
 }
 
 static void count_arrivals(struct build *build) {
-    for (int p = 0; p < build->nparts; p++) {
-        const struct part *part = &build->part[p];
+    for (int p = 0; p < build->sums.nparts; p++) {
+        const struct part *part = &build->sums.part[p];
         const struct homes *homes = sums_of(build, part->set);
         for (int i = 0; i < homes->size; i++) {
-            struct owner *owner = &build->owner[build->owners_at[part->sum] + part->list * homes->size + i];
+            struct owner *owner = &build->sums.owner[build->sums.owners_at[part->sum] + part->list * homes->size + i];
             for (int k = 0; k < pieces_of_sum(build, part->set); k++) {
-                struct sum *sum = &build->sum[owner->sums + k];
+                struct sum *sum = &build->sums.sum[owner->sums + k];
                 if (owner->rank == part->rank && !part->apart)
                     sum->own++;
                 else
@@ -270,20 +270,20 @@ static void count_arrivals(struct build *build) {
             }
         }
     }
-    build->incomplete = NEW(int32_t *, gradients_of(build));
-    build->rest = NEW(int32_t, gradients_of(build));
+    build->sums.incomplete = NEW(int32_t *, gradients_of(build));
+    build->sums.rest = NEW(int32_t, gradients_of(build));
     int shards = 0;
     for (int g = 0; g < gradients_of(build); g++) {
         const struct homes *homes = summers(build, g);
-        int pieces = pieces_of_sum(build, build->gradient[g].set);
+        int pieces = pieces_of_sum(build, build->sums.gradient[g].set);
         int whole = homes->size == 1, n = whole ? pieces : homes->size;
-        build->incomplete[g] = NEW(int32_t, n);
+        build->sums.incomplete[g] = NEW(int32_t, n);
         for (int i = 0; i < n; i++)
-            build->incomplete[g][i] = homes->lists * (whole ? 1 : pieces);
-        build->rest[g] = n;
+            build->sums.incomplete[g][i] = homes->lists * (whole ? 1 : pieces);
+        build->sums.rest[g] = n;
         shards += homes->size;
     }
-    build->done = NEW(struct shard, shards);
+    build->sums.done = NEW(struct shard, shards);
 }
 
 /* ---- who sums ---- */
@@ -291,7 +291,7 @@ static void count_arrivals(struct build *build) {
 /* Which sets of replicas that divide gradients are summed as lists: those to which exactly the replicas contribute. */
 static void divide_sums(struct build *build) {
     const struct spec *sp = build->sp;
-    build->sums = NEW(struct homes, build->sets);
+    build->sums.homes = NEW(struct homes, build->sets);
     int32_t *owners = NEW(int32_t, build->sets); /* replicas that contribute; -1: others do, too */
     bool *works = NEW(bool, (int64_t)sp->workers * build->sets);
     for (int j = 0; j < sp->njobs; j++)
@@ -303,9 +303,9 @@ static void divide_sums(struct build *build) {
             owners[set] = owners[set] < 0 || place_at(build, rank, set) < 0 ? -1 : owners[set] + 1;
         }
     for (int s = 0; s < build->sets; s++) {
-        build->sums[s] = *homes_of(sp, s);
-        if (build->sums[s].zero == 2 && build->sums[s].size == 1 && owners[s] == build->sums[s].lists)
-            build->sums[s] = (struct homes){1, build->sums[s].lists, 2, build->sums[s].rank};
+        build->sums.homes[s] = *homes_of(sp, s);
+        if (build->sums.homes[s].zero == 2 && build->sums.homes[s].size == 1 && owners[s] == build->sums.homes[s].lists)
+            build->sums.homes[s] = (struct homes){1, build->sums.homes[s].lists, 2, build->sums.homes[s].rank};
     }
 }
 
@@ -314,8 +314,9 @@ static void divide_sums(struct build *build) {
 static bool undivide_sums(struct build *build, const struct lists *lists) {
     bool any = false;
     for (int s = 0; s < build->sets; s++)
-        if (build->sums[s].size > homes_of(build->sp, s)->size && lists->rounds[lists->at[build->gradient_at[s]]] < 0) {
-            build->sums[s] = *homes_of(build->sp, s);
+        if (build->sums.homes[s].size > homes_of(build->sp, s)->size &&
+            lists->rounds[lists->at[build->sums.gradient_at[s]]] < 0) {
+            build->sums.homes[s] = *homes_of(build->sp, s);
             any = true;
         }
     return any;
@@ -326,10 +327,10 @@ static struct lists find_all_parts(struct build *build, int contributions) {
     for (int r = 0; r < build->sp->workers; r++)
         most = build->sc->norder[r] > most ? build->sc->norder[r] : most;
     find_owners(build);
-    memset(build->part_of, -1, sizeof *build->part_of * NSETS * (size_t)build->sp->njobs);
+    memset(build->sums.part_of, -1, sizeof *build->sums.part_of * NSETS * (size_t)build->sp->njobs);
     int64_t cells = (int64_t)build->sp->workers * gradients_of(build) * (build->sp->tied ? 2 : 1);
-    build->part = NEW(struct part, !build->sp->grad_slots && cells < contributions ? cells : contributions);
-    build->nparts = 0;
+    build->sums.part = NEW(struct part, !build->sp->grad_slots && cells < contributions ? cells : contributions);
+    build->sums.nparts = 0;
     struct contributions list = {NEW(int32_t, (int64_t)most * NSETS), NEW(int32_t, (int64_t)most * NSETS), 0};
     int slots = 2 * gradients_of(build);
     struct open_parts open = {.open = NEW(int32_t, slots),
@@ -349,15 +350,15 @@ static struct lists find_all_parts(struct build *build, int contributions) {
  * member's sum has the same microbatches as a part of the other's, and goes to the same place. */
 static void check_members(const struct build *build) {
     const struct spec *sp = build->sp;
-    int32_t *back = NEW(int32_t, build->nparts + 1); /* per part of a member: the first member's */
-    memset(back, -1, sizeof *back * ((size_t)build->nparts + 1));
+    int32_t *back = NEW(int32_t, build->sums.nparts + 1); /* per part of a member: the first member's */
+    memset(back, -1, sizeof *back * ((size_t)build->sums.nparts + 1));
     for (int32_t i = 0; sp->names.whole && i < sp->njobs * NSETS; i++) {
-        int32_t j = i / NSETS, which = i % NSETS, first = gang_of(sp, j), a = build->part_of[first * NSETS + which],
-                b = build->part_of[i];
-        if (which == SET_SHARED || first == j || a < 0 || build->part[b].set >= sp->stages ||
-            !sp->names.whole[build->part[b].set])
+        int32_t j = i / NSETS, which = i % NSETS, first = gang_of(sp, j),
+                a = build->sums.part_of[first * NSETS + which], b = build->sums.part_of[i];
+        if (which == SET_SHARED || first == j || a < 0 || build->sums.part[b].set >= sp->stages ||
+            !sp->names.whole[build->sums.part[b].set])
             continue;
-        const struct part *one = &build->part[a], *two = &build->part[b];
+        const struct part *one = &build->sums.part[a], *two = &build->sums.part[b];
         back[b] = back[b] < 0 ? a : back[b];
         if (back[b] != a || one->list != two->list || one->direct != two->direct || one->jobs != two->jobs)
             die("%s: the members that compute %s would add up its gradient with those of other microbatches, or in "
@@ -372,7 +373,7 @@ void find_parts(struct build *build) {
     for (int j = 0; j < build->sp->njobs; j++)
         for (int which = 0; which < NSETS; which++)
             contributions += set_added(build->sp, &build->sp->job[j], which) >= 0;
-    build->part_of = NEW(int32_t, (int64_t)build->sp->njobs * NSETS);
+    build->sums.part_of = NEW(int32_t, (int64_t)build->sp->njobs * NSETS);
     find_gradients(build);
     divide_sums(build);
     struct lists lists = find_all_parts(build, contributions);

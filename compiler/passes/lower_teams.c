@@ -15,7 +15,7 @@ static int mid_number(const struct build *build, const struct job *job, int exch
 }
 
 /* Of a job, what part p gives, or what came of it: two at most are there at a time. */
-static int32_t *mid_of(struct build *build, int32_t j, int p) { return &build->mid[2 * j + p % 2]; }
+static int32_t *mid_of(struct build *build, int32_t j, int p) { return &build->teams.mid[2 * j + p % 2]; }
 
 static int32_t open_mid(struct build *build, const struct job *job, int number, int64_t bytes, int uses) {
     int32_t buf = new_buf(build, job->rank, K_mid, job->s, job->b, number, bytes, uses);
@@ -27,7 +27,7 @@ void give_and_get(struct build *build, int32_t j, int p) {
     const struct job *job = &build->sp->job[j];
     const struct stage *st = stage_at(build->sp, build->st, job->s, job->b);
     if (is_second(build->sp, j))
-        add_operand(build, job->rank, ROLE_work, build->second_work[job->rank]);
+        add_operand(build, job->rank, ROLE_work, build->teams.second_work[job->rank]);
     int got = stop_got(st->stop[job->d], p);
     if (got >= 0) {
         add_operand(build, job->rank, ROLE_got, *mid_of(build, j, got));
@@ -59,16 +59,16 @@ static void move_mid(struct build *build, int32_t j, int p, const struct stop *s
 static void meet_team(struct build *build, int32_t j, int p, double t) {
     const struct spec *sp = build->sp;
     const struct job *job = &sp->job[j];
-    int32_t first = gang_of(sp, j), *came = &build->came[2 * first + p % 2];
+    int32_t first = gang_of(sp, j), *came = &build->teams.came[2 * first + p % 2];
     if (++*came < team_size(sp, job->s))
         return;
     *came = 0;
     struct group team = team_of(sp, j);
     int g = intern_group(build, team.rank, team.n);
-    GROW(build->team_free, build->cap_teams, (size_t)g + 1);
+    GROW(build->teams.free, build->teams.cap, (size_t)g + 1);
     const struct stop *stop = &stage_at(sp, build->st, job->s, job->b)->stop[job->d][p];
-    double end = fmax(t, build->team_free[g]) + stop_time(sp, stop, &team);
-    build->team_free[g] = end;
+    double end = fmax(t, build->teams.free[g]) + stop_time(sp, stop, &team);
+    build->teams.free[g] = end;
     for (int i = 0; i < team.n; i++) {
         int32_t member = gang_job(sp, first, i);
         const struct job *other = &sp->job[member];
@@ -81,7 +81,7 @@ static void meet_team(struct build *build, int32_t j, int p, double t) {
         } else
             move_mid(build, member, p, stop, t);
         set_algorithm(build, other->rank);
-        partials_push(&build->partials, (struct partial){fmin(end, build->sc->end[member]), member, p, true});
+        partials_push(&build->clock.partials, (struct partial){fmin(end, build->sc->end[member]), member, p, true});
     }
 }
 
@@ -89,7 +89,7 @@ static void meet_team(struct build *build, int32_t j, int p, double t) {
 int next_of_team(struct build *build, int32_t j, int p, bool exchanged, double t) {
     const struct job *job = &build->sp->job[j];
     const struct stop *stop = stage_at(build->sp, build->st, job->s, job->b)->stop[job->d];
-    struct reached *reached = &build->reached[j];
+    struct reached *reached = &build->teams.reached[j];
     if (exchanged)
         reached->exchange = (int16_t)(p + 1);
     else

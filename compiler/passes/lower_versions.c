@@ -8,8 +8,8 @@
 
 /* The version of a set's weights that a home has, or had. */
 static struct version *version_at(const struct build *build, int rank, int set, int32_t version) {
-    int32_t home = build->owners_at[build->gradient_at[set]] + place_at(build, rank, set);
-    return &build->version[build->versions_at[home] + version];
+    int32_t home = build->sums.owners_at[build->sums.gradient_at[set]] + place_at(build, rank, set);
+    return &build->versions.version[build->versions.at[home] + version];
 }
 
 /* Who reads each version is known from the schedule: its jobs, and the fetches. */
@@ -17,16 +17,16 @@ void find_readers(struct build *build) {
     const struct spec *sp = build->sp;
     if (!sp->update)
         return;
-    int homes = build->owners_at[build->gradient_at[build->sets]];
-    build->versions_at = NEW(int32_t, homes + 1);
+    int homes = build->sums.owners_at[build->sums.gradient_at[build->sets]];
+    build->versions.at = NEW(int32_t, homes + 1);
     for (int i = 0; i < homes; i++) { /* only a set's first gradient has the weights */
-        const struct owner *owner = &build->owner[i];
-        int n = build->gradient[owner->gradient].update > 0 ? 0 : sp->batches / sp->update[owner->set] + 1;
-        build->versions_at[i + 1] = build->versions_at[i] + n;
+        const struct owner *owner = &build->sums.owner[i];
+        int n = build->sums.gradient[owner->gradient].update > 0 ? 0 : sp->batches / sp->update[owner->set] + 1;
+        build->versions.at[i + 1] = build->versions.at[i] + n;
     }
-    build->version = NEW(struct version, build->versions_at[homes]);
-    for (int i = 0; i < build->versions_at[homes]; i++)
-        build->version[i].buf = -1;
+    build->versions.version = NEW(struct version, build->versions.at[homes]);
+    for (int i = 0; i < build->versions.at[homes]; i++)
+        build->versions.version[i].buf = -1;
     for (int32_t j = 0; j < sp->njobs; j++) {
         const struct job *job = &sp->job[j];
         for (int which = 0; which < NSETS; which++) {
@@ -35,8 +35,8 @@ void find_readers(struct build *build) {
                 version_at(build, job->rank, set, build->sc->version[j])->readers++;
         }
     }
-    for (int i = 0; i < build->fetches.n; i++) {
-        const struct fetch *f = &build->fetches.a[i];
+    for (int i = 0; i < build->weights.fetches.n; i++) {
+        const struct fetch *f = &build->weights.fetches.a[i];
         version_at(build, f->home, f->set, f->version)->readers++;
     }
 }
@@ -52,7 +52,7 @@ void start_update(struct build *build, int32_t j) {
     const struct job *job = &build->sp->job[j];
     int r = job->rank;
     const struct owner *home = owner_at(build, r, job->s);
-    struct owner *owner = summing(build, r, build->gradient_at[job->s] + job->b);
+    struct owner *owner = summing(build, r, build->sums.gradient_at[job->s] + job->b);
     struct version *old = version_at(build, r, job->s, job->b);
     if (old->readers > 0) {
         old->buf = open_buf(build, r, K_weight, job->s, -1, job->b, old->readers);

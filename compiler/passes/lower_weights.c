@@ -64,7 +64,7 @@ static int together(const struct build *build, const struct moments *moments, co
     int32_t from = 0, due = build->sc->nmoments;
     bool members = true;
     for (int i = 0; i < n; i++) {
-        const struct fetch *f = &build->fetches.a[fetch[i].fetch];
+        const struct fetch *f = &build->weights.fetches.a[fetch[i].fetch];
         int32_t start = moments->start[f->first], room = room_from(build, moments, f);
         int place = place_at(build, f->rank, f->set);
         due = start < due ? start : due;
@@ -80,7 +80,7 @@ static int together(const struct build *build, const struct moments *moments, co
 
 /* How long the transfer takes. */
 static double duration(struct build *build, const struct transfer *transfer) {
-    const struct fetch *f = &build->fetches.a[transfer->fetch[0]];
+    const struct fetch *f = &build->weights.fetches.a[transfer->fetch[0]];
     const struct spec *sp = build->sp;
     struct home home = home_of(sp, &f->home);
     int64_t bytes = build->st[f->set].bytes[home.n > 1 ? K_wshard : K_weight];
@@ -120,21 +120,21 @@ static int32_t moment_at(const struct moments *moments, double t, int32_t least,
  */
 static double deadline(const struct build *build, const struct moments *moments, const struct transfer *transfer,
                        const double *relay) {
-    const struct fetch *f = &build->fetches.a[transfer->fetch[0]];
+    const struct fetch *f = &build->weights.fetches.a[transfer->fetch[0]];
     double due = moments->time[transfer->due];
     for (int i = 0; i < transfer->n; i++)
         due = fmin(due, relay[transfer->fetch[i]]);
-    return f->from >= 0 ? fmin(due, build->sc->end[build->fetches.a[f->from].last]) : due;
+    return f->from >= 0 ? fmin(due, build->sc->end[build->weights.fetches.a[f->from].last]) : due;
 }
 
 /* From the last that is due to the first, since each must leave time for those behind it in its lane. What is relayed
  * is due before its relays are. */
 static void choose_moments(struct build *build, const struct moments *moments) {
-    struct transfers *transfers = &build->transfers;
+    struct transfers *transfers = &build->weights.transfers;
     if (build->sp->prefetch != SOLVED)
         return;
-    double *relay = NEW(double, build->fetches.n);
-    for (int i = 0; i < build->fetches.n; i++)
+    double *relay = NEW(double, build->weights.fetches.n);
+    for (int i = 0; i < build->weights.fetches.n; i++)
         relay[i] = INFINITY;
     int lanes = build->sp->workers + build->p->ngroups; /* one for all that a rank fetches one by one: the safe side */
     double *next = NEW(double, lanes);
@@ -142,14 +142,14 @@ static void choose_moments(struct build *build, const struct moments *moments) {
         next[i] = INFINITY;
     for (int i = transfers->n - 1; i >= 0; i--) {
         struct transfer *transfer = &transfers->a[i];
-        int lane =
-            transfer->op == OP_FETCH ? build->fetches.a[transfer->fetch[0]].rank : build->sp->workers + transfer->group;
+        int lane = transfer->op == OP_FETCH ? build->weights.fetches.a[transfer->fetch[0]].rank
+                                            : build->sp->workers + transfer->group;
         double took = duration(build, transfer), due = deadline(build, moments, transfer, relay);
         double start = fmin(due, next[lane]) - took;
         if (took > 0)
             transfer->moment = moment_at(moments, start, transfer->moment, transfer->due);
         next[lane] = fmax(start, moments->time[transfer->moment]);
-        int32_t from = build->fetches.a[transfer->fetch[0]].from;
+        int32_t from = build->weights.fetches.a[transfer->fetch[0]].from;
         if (from >= 0)
             relay[from] = fmin(relay[from], next[lane]);
     }
@@ -157,10 +157,10 @@ static void choose_moments(struct build *build, const struct moments *moments) {
 
 /* A relay is issued after what it relays. By due. */
 static void follow_sources(struct build *build) {
-    struct transfers *transfers = &build->transfers;
-    int32_t *moment = NEW(int32_t, build->fetches.n);
+    struct transfers *transfers = &build->weights.transfers;
+    int32_t *moment = NEW(int32_t, build->weights.fetches.n);
     for (struct transfer *transfer = transfers->a; transfer < transfers->a + transfers->n; transfer++) {
-        int32_t from = build->fetches.a[transfer->fetch[0]].from;
+        int32_t from = build->weights.fetches.a[transfer->fetch[0]].from;
         if (from >= 0 && moment[from] > transfer->moment)
             transfer->moment = moment[from];
         for (int i = 0; i < transfer->n; i++)
@@ -176,28 +176,28 @@ static int by_moment(const void *x, const void *y) {
 /* ---- the plan ---- */
 
 static struct ranked *sorted_fetches(const struct build *build) {
-    struct ranked *ranked = NEW(struct ranked, build->fetches.n);
-    for (int32_t i = 0; i < build->fetches.n; i++) {
-        const struct fetch *f = &build->fetches.a[i];
+    struct ranked *ranked = NEW(struct ranked, build->weights.fetches.n);
+    for (int32_t i = 0; i < build->weights.fetches.n; i++) {
+        const struct fetch *f = &build->weights.fetches.a[i];
         ranked[i] = (struct ranked){f->set, f->home, f->source >= 0, f->version, f->inst, f->rank, i};
     }
-    sort(ranked, (size_t)build->fetches.n, sizeof *ranked, by_key);
+    sort(ranked, (size_t)build->weights.fetches.n, sizeof *ranked, by_key);
     return ranked;
 }
 
 static void add_transfer(struct build *build, const struct moments *moments, int op, const int32_t *fetch, int n) {
-    struct transfers *transfers = &build->transfers;
+    struct transfers *transfers = &build->weights.transfers;
     struct transfer *transfer = &transfers->a[transfers->n++];
     *transfer = (struct transfer){.op = (uint8_t)op, .fetch = fetch, .n = n, .group = -1, .due = INT32_MAX};
     int32_t *rank = NEW(int32_t, n + 1);
     for (int i = 0; i < n; i++) {
-        const struct fetch *f = &build->fetches.a[fetch[i]];
+        const struct fetch *f = &build->weights.fetches.a[fetch[i]];
         int32_t room = room_from(build, moments, f), due = moments->start[f->first];
         transfer->moment = room > transfer->moment ? room : transfer->moment;
         transfer->due = due < transfer->due ? due : transfer->due;
         rank[i] = f->rank;
     }
-    struct home home = home_of(build->sp, &build->fetches.a[fetch[0]].home);
+    struct home home = home_of(build->sp, &build->weights.fetches.a[fetch[0]].home);
     if (op == OP_ALL_GATHER)
         transfer->group = intern_group(build, home.rank, home.n);
     if (op != OP_BROADCAST)
@@ -213,11 +213,11 @@ static void add_transfer(struct build *build, const struct moments *moments, int
  * alike where they carry different versions. The number is also that of the readers' buffers, so a new one is beyond
  * all that any rank uses for the set. */
 static void number_broadcasts(struct build *build) {
-    const struct transfers *transfers = &build->transfers;
-    struct fetch *fetch = build->fetches.a;
+    const struct transfers *transfers = &build->weights.transfers;
+    struct fetch *fetch = build->weights.fetches.a;
     int32_t *next = NEW(int32_t, sets_of(build->sp)), n = 0;
     struct ranked *ranked = NEW(struct ranked, transfers->n);
-    for (int i = 0; i < build->fetches.n; i++)
+    for (int i = 0; i < build->weights.fetches.n; i++)
         next[fetch[i].set] = fetch[i].inst >= next[fetch[i].set] ? fetch[i].inst + 1 : next[fetch[i].set];
     for (int32_t i = 0; i < transfers->n; i++) {
         const struct fetch *f = &fetch[transfers->a[i].fetch[0]];
@@ -236,8 +236,8 @@ static void number_broadcasts(struct build *build) {
 }
 
 void plan_transfers(struct build *build) {
-    struct transfers *transfers = &build->transfers;
-    int n = build->fetches.n;
+    struct transfers *transfers = &build->weights.transfers;
+    int n = build->weights.fetches.n;
     if (n == 0)
         return;
     struct moments moments = moments_in(build);
@@ -265,13 +265,13 @@ void plan_transfers(struct build *build) {
 /* ---- the instructions ---- */
 
 static int32_t open_fetched(struct build *build, int32_t i) {
-    const struct fetch *f = &build->fetches.a[i];
-    return build->fetched[i] = open_buf(build, f->rank, K_weight, f->set, -1, f->inst, f->uses);
+    const struct fetch *f = &build->weights.fetches.a[i];
+    return build->weights.fetched[i] = open_buf(build, f->rank, K_weight, f->set, -1, f->inst, f->uses);
 }
 
 static void gather(struct build *build, const struct transfer *transfer) {
     for (int i = 0; i < transfer->n; i++) {
-        const struct fetch *f = &build->fetches.a[transfer->fetch[i]];
+        const struct fetch *f = &build->weights.fetches.a[transfer->fetch[i]];
         int32_t whole = open_fetched(build, transfer->fetch[i]);
         issue_collective(build, f->rank, OP_ALL_GATHER, f->set, f->inst, -1, transfer->group);
         add_operand(build, f->rank, ROLE_src, owner_at(build, f->rank, f->set)->weight);
@@ -282,11 +282,11 @@ static void gather(struct build *build, const struct transfer *transfer) {
 
 /* A message has sent the home's copy of a version, at time t. Jobs that have started may still read it. */
 static void end_version(struct build *build, double t, int r, int32_t buf) {
-    end_shared_use(build, t, fmax(t, build->busy[r]), r, buf);
+    end_shared_use(build, t, fmax(t, build->clock.busy[r]), r, buf);
 }
 
 static void broadcast(struct build *build, const struct transfer *transfer, double t) {
-    const struct fetch *first = &build->fetches.a[transfer->fetch[0]];
+    const struct fetch *first = &build->weights.fetches.a[transfer->fetch[0]];
     int root = first->home, src = -1;
     for (int i = 0; i < transfer->n; i++) /* a reader each */
         src = read_version(build, root, first->set, first->version);
@@ -296,7 +296,7 @@ static void broadcast(struct build *build, const struct transfer *transfer, doub
     for (int i = 0; i < transfer->n && is_copy_of_version(build->p, root, &build->p->rank[root].buf[src]); i++)
         end_version(build, t, root, src);
     for (int i = 0; i < transfer->n; i++) {
-        const struct fetch *f = &build->fetches.a[transfer->fetch[i]];
+        const struct fetch *f = &build->weights.fetches.a[transfer->fetch[i]];
         int32_t whole = open_fetched(build, transfer->fetch[i]);
         issue_collective(build, f->rank, OP_BROADCAST, f->set, f->inst, root, transfer->group);
         add_operand(build, f->rank, ROLE_w, whole);
@@ -306,12 +306,12 @@ static void broadcast(struct build *build, const struct transfer *transfer, doub
 
 /* From another rank's copy, at time t. */
 static void relay(struct build *build, int32_t i, double t) {
-    const struct fetch *f = &build->fetches.a[i];
-    int32_t copy = f->from < 0 ? owner_at(build, f->source, f->set)->weight : build->fetched[f->from];
+    const struct fetch *f = &build->weights.fetches.a[i];
+    int32_t copy = f->from < 0 ? owner_at(build, f->source, f->set)->weight : build->weights.fetched[f->from];
     issue(build, f->source, OP_SERVE, f->set, -1, f->rank, f->inst);
     add_operand(build, f->source, ROLE_t, copy);
     if (f->from >= 0)
-        end_shared_use(build, t, build->sc->end[build->fetches.a[f->from].last], f->source, copy);
+        end_shared_use(build, t, build->sc->end[build->weights.fetches.a[f->from].last], f->source, copy);
     int32_t whole = open_fetched(build, i);
     issue(build, f->rank, OP_FETCH, f->set, -1, f->source, f->inst);
     add_operand(build, f->rank, ROLE_t, whole);
@@ -319,7 +319,7 @@ static void relay(struct build *build, int32_t i, double t) {
 
 /* From the one home, or from each shard's. */
 static void fetch(struct build *build, int32_t i, double t) {
-    const struct fetch *f = &build->fetches.a[i];
+    const struct fetch *f = &build->weights.fetches.a[i];
     struct home home = home_of(build->sp, &f->home);
     int32_t whole = open_fetched(build, i);
     for (int m = 0; m < home.n; m++) {
@@ -341,7 +341,7 @@ static void fetch(struct build *build, int32_t i, double t) {
 }
 
 void issue_transfers(struct build *build, int32_t moment) {
-    struct transfers *transfers = &build->transfers;
+    struct transfers *transfers = &build->weights.transfers;
     int32_t j = build->sc->moment[moment];
     double t = j >= 0 ? build->sc->start[j] : build->sc->end[~j];
     for (; transfers->next < transfers->n && transfers->a[transfers->next].moment <= moment; transfers->next++) {
@@ -350,7 +350,7 @@ void issue_transfers(struct build *build, int32_t moment) {
         case OP_ALL_GATHER: gather(build, transfer); break;
         case OP_BROADCAST: broadcast(build, transfer, t); break;
         default:
-            if (build->fetches.a[transfer->fetch[0]].source >= 0)
+            if (build->weights.fetches.a[transfer->fetch[0]].source >= 0)
                 relay(build, transfer->fetch[0], t);
             else
                 fetch(build, transfer->fetch[0], t);
@@ -362,10 +362,10 @@ void read_weights(struct build *build, int32_t j) {
     static const uint8_t role[NSETS] = {[SET_OWN] = ROLE_w, [SET_TABLE] = ROLE_v, [SET_SHARED] = ROLE_u};
     const struct job *job = &build->sp->job[j];
     for (int which = 0; which < NSETS; which++) {
-        int32_t set = set_read(build->sp, job, which), f = build->fetches.of_job[(int64_t)j * NSETS + which];
+        int32_t set = set_read(build->sp, job, which), f = build->weights.fetches.of_job[(int64_t)j * NSETS + which];
         if (set >= 0)
             add_operand(build, job->rank, role[which],
-                        f >= 0 ? build->fetched[f]
+                        f >= 0 ? build->weights.fetched[f]
                                : read_version(build, job->rank, set, build->sp->update ? build->sc->version[j] : 0));
     }
 }
