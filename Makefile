@@ -207,7 +207,7 @@ $(B)/kill: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/kill/*.c))
 units: $(B)/pianola $(B)/bench $(B)/property $(B)/readback $(B)/checkpoints $(B)/formulas $(B)/measure $(B)/kill $(UNITS:%=$(B)/tests/%)
 # What a change breaks first: units, the proof, random schedules and golden text, within three minutes.
 QUICK := tests/floors/floors.sh $(patsubst %,build/tests/%,$(filter unit/%,$(UNITS))) \
-    $(patsubst %,tests/%/test.sh,bad golden property table1 verify)
+    $(patsubst %,tests/%/test.sh,bad golden property table1 tidy verify)
 test-quick: deps
 	@echo "building the quick tests"
 	@$(MAKE_ALL) units

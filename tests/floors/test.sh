@@ -38,7 +38,7 @@ build_house() {
 # expect STATUS WHAT: floors.sh on the house must end with that status; a 1 with a complaint about WHAT, first of all.
 expect() {
     local got status=0
-    got=$(tests/floors/floors.sh "$house" 2>&1 | grep -v '^ *[0-9]* of '; exit "${PIPESTATUS[0]}") || status=$?
+    got=$(tests/floors/floors.sh "$house" 2>&1) || status=$?
     if [ $status = "$1" ] && { [ "$1" = 0 ] || [[ $got == "$2:"* ]]; }; then
         passed=$((passed + 1))
     else
@@ -95,16 +95,10 @@ breaks runtime/store/data.c '#include <cuda_runtime.h>'
 breaks compiler/passes/sched.c '#include <cuda_runtime.h>'
 breaks compiler/passes/sched.c 'int *p = malloc(4);'
 breaks compiler/base/diag.c 'int *p = malloc(4);'
-breaks runtime/store/sched.c ''
 # Listing a wing does not let the core include it.
 build_house
 sed -i -E '/^. `cli`/s/diff \|$/diff models |/' "$house/compiler/README.md"
 echo '#include "models/tokens.h"' >>"$house/compiler/cli/run.c"
 expect 1 compiler/cli/run.c
-build_house
-seq 601 >"$house/compiler/passes/sched.c"
-expect 1 compiler/passes/sched.c
-seq 600 >"$house/compiler/passes/sched.c"
-expect 0 ""
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

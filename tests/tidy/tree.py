@@ -1,0 +1,62 @@
+"""Gathers what the rules look at: the checked sources, and the words of everything else that may use their names."""
+import os
+import re
+from collections import Counter, defaultdict
+
+import c_source
+
+CHECKED = ('compiler', 'runtime')
+CODE = ('.c', '.h', '.cu', '.cuh')
+USERS = CODE + ('.cpp', '.py', '.sh', '.mk')
+PASTED = re.compile(r'(\w+)[ \t]*##|##[ \t]*(\w+)')
+COMMENT = re.compile(r'/\*.*?\*/', re.S)
+
+
+def files(root, folders, endings):
+    """Paths relative to root, sorted."""
+    found = []
+    for folder in folders:
+        for place, _, names in os.walk(os.path.join(root, folder)):
+            found += [os.path.relpath(os.path.join(place, n), root) for n in names if n.endswith(endings)]
+    return sorted(found)
+
+
+def text_of(root, path):
+    with open(os.path.join(root, path), encoding='utf-8', errors='replace') as f:
+        return f.read()
+
+
+class Tree:
+    """sources: the checked ones. words[path]: how often each word occurs there, in strings too, comments left out."""
+
+    def __init__(self, root):
+        self.root = root
+        self.sources = [c_source.Source(p, text_of(root, p)) for p in files(root, CHECKED, CODE)]
+        self.words = {s.path: s.words + s.quoted for s in self.sources}
+        for p in files(root, ('tests', 'page'), USERS):
+            self.words[p] = Counter(c_source.WORD.findall(COMMENT.sub(' ', text_of(root, p))))
+        self.total = Counter()
+        self.homes = defaultdict(set) # word -> the files that have it
+        for p, words in self.words.items():
+            self.total.update(words)
+            for w in words:
+                self.homes[w].add(p)
+        self.definitions = defaultdict(list) # function -> its definitions, one a file
+        for s in self.sources:
+            for name, f in {f.name: f for f in s.functions}.items():
+                self.definitions[name].append((s, f))
+        self.prototypes = defaultdict(list)
+        for s in self.sources:
+            for f in s.prototypes:
+                self.prototypes[f.name].append((s, f))
+        self.find_pasted()
+
+    def find_pasted(self):
+        """Finds the parts of names that macros put together with ##."""
+        parts = [m.groups() for s in self.sources for m in PASTED.finditer(text_of(self.root, s.path))]
+        self.heads = tuple({a for a, _ in parts if a and a.endswith('_')})
+        self.tails = tuple({b for _, b in parts if b and b.startswith('_')})
+
+    def is_used(self, name):
+        """Says whether a name occurs anywhere but in its declaration."""
+        return self.total[name] > 1 or name.startswith(self.heads) or name.endswith(self.tails)
