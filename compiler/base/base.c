@@ -94,7 +94,7 @@ struct scratch scratch_begin(void) {
     return (struct scratch){chunks, chunks->used, ++depth};
 }
 
-static void give_back(struct chunk *chunk) {
+static void free_chunk(struct chunk *chunk) {
     *(chunk->prev ? &chunk->prev->next : &chunks) = chunk->next;
     if (chunk->next)
         chunk->next->prev = chunk->prev;
@@ -113,7 +113,7 @@ void scratch_end(struct scratch scratch) {
          chunk = next) {
         next = chunk->next;
         if (chunk != scratch.open)
-            give_back(chunk);
+            free_chunk(chunk);
     }
     memset((char *)scratch.open + HEAD + scratch.used, 0, scratch.open->used - scratch.used);
     scratch.open->used = scratch.used;
@@ -183,8 +183,8 @@ static void copy_element(char *to, const char *from, size_t size) {
     }
 }
 
-/* Merges runs of n elements, then of 2 n, and so on, from one of two arrays to the other. Two that are in order already,
- * as they are where most elements come sorted, are only copied. */
+/* Merges runs of n elements, then of 2 n, and so on, from one of two arrays to the other. Two that are in order
+ * already, as they are where most elements come sorted, are only copied. */
 void sort(void *a, size_t n, size_t size, int (*compare)(const void *x, const void *y)) {
     struct scratch scratch = scratch_begin();
     char *from = a, *to = alloc(n * size + 1);

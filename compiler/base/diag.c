@@ -18,7 +18,7 @@ bool try(void (*call)(void *context), void *context) {
     return ran;
 }
 
-static _Noreturn void end(void) {
+static _Noreturn void end_process(void) {
     if (diag_trap)
         longjmp(*diag_trap, 1);
     diag_ended = true;
@@ -27,7 +27,7 @@ static _Noreturn void end(void) {
     exit(2);
 }
 
-void die_again(void) { end(); }
+void die_again(void) { end_process(); }
 
 void die(const char *fmt, ...) {
     va_list ap;
@@ -36,7 +36,7 @@ void die(const char *fmt, ...) {
     vsnprintf(diag_text + n, sizeof diag_text - n - 1, fmt, ap);
     va_end(ap);
     strcat(diag_text, "\n");
-    end();
+    end_process();
 }
 
 /* Line `line` of src, without its newline; its length in *n. */
@@ -67,7 +67,7 @@ void die_at(const char *file, const char *src, int line, int col, const char *fm
             snprintf(diag_text + at, sizeof diag_text - at, "^\n");
         }
     }
-    end();
+    end_process();
 }
 
 const char *diag_line(void) {

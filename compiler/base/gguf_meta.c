@@ -17,22 +17,22 @@ static const char *bytes_at(struct gguf_meta *g, uint64_t n) {
     return at;
 }
 
-static uint64_t number_at(struct gguf_meta *g, size_t width) {
+static uint64_t meta_number(struct gguf_meta *g, size_t width) {
     uint64_t x = 0;
     memcpy(&x, bytes_at(g, width), width); /* this machine is little-endian, as the file is */
     return x;
 }
 
 struct gguf_bytes gguf_string_at(struct gguf_meta *g) {
-    uint64_t n = number_at(g, 8);
+    uint64_t n = meta_number(g, 8);
     return (struct gguf_bytes){bytes_at(g, n), n};
 }
 
 static struct gguf_value value_at(struct gguf_meta *g) {
-    struct gguf_value v = {.type = (uint32_t)number_at(g, 4), .n = 1};
+    struct gguf_value v = {.type = (uint32_t)meta_number(g, 4), .n = 1};
     if ((v.array = v.type == GGUF_ARRAY)) {
-        v.type = (uint32_t)number_at(g, 4);
-        v.n = number_at(g, 8);
+        v.type = (uint32_t)meta_number(g, 4);
+        v.n = meta_number(g, 8);
     }
     if (v.type >= GGUF_TYPES || v.type == GGUF_ARRAY)
         die("%s: byte %td: type %u of a value is none that is known", g->file, g->at - g->from, v.type);
@@ -50,11 +50,11 @@ static struct gguf_value value_at(struct gguf_meta *g) {
 struct gguf_value gguf_find(const struct gguf_meta *g, const char *key) {
     struct gguf_meta look = {g->file, g->from, g->from, g->end};
     bytes_at(&look, 4);
-    uint64_t version = number_at(&look, 4);
+    uint64_t version = meta_number(&look, 4);
     if (version != 2 && version != 3)
         die("%s: GGUF of version %llu; 2 and 3 are read", g->file, (unsigned long long)version);
-    number_at(&look, 8); /* tensors */
-    for (uint64_t n = number_at(&look, 8); n > 0; n--) {
+    meta_number(&look, 8); /* tensors */
+    for (uint64_t n = meta_number(&look, 8); n > 0; n--) {
         struct gguf_bytes name = gguf_string_at(&look);
         struct gguf_value v = value_at(&look);
         if (name.n == strlen(key) && memcmp(name.s, key, name.n) == 0)

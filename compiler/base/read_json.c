@@ -18,14 +18,14 @@ char json_peek(struct json_in *j) {
     return j->at < j->end ? *j->at : 0;
 }
 
-static void take(struct json_in *j, char c) {
+static void expect_character(struct json_in *j, char c) {
     if (json_peek(j) != c || j->at == j->end)
         json_die(j, "expected %c", c);
     j->at++;
 }
 
 void json_open(struct json_in *j, char begin) {
-    take(j, begin);
+    expect_character(j, begin);
     j->first = true;
 }
 
@@ -37,7 +37,7 @@ bool json_more(struct json_in *j, char end) {
         return false;
     }
     if (!first)
-        take(j, ',');
+        expect_character(j, ',');
     return true;
 }
 
@@ -73,7 +73,7 @@ static uint32_t escaped_character(struct json_in *j) {
 }
 
 /* At most as long as its escape, so it fits where that was. */
-static char *put_character(char *to, uint32_t x) {
+static char *write_utf8(char *to, uint32_t x) {
     int more = x < 0x80 ? 0 : x < 0x800 ? 1 : x < 0x10000 ? 2 : 3;
     *to++ = (char)(more ? (0xf00 >> (more + 1) & 0xff) | x >> 6 * more : x);
     for (more--; more >= 0; more--)
@@ -83,7 +83,7 @@ static char *put_character(char *to, uint32_t x) {
 
 const char *json_text(struct json_in *j, size_t *n) {
     static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
-    take(j, '"');
+    expect_character(j, '"');
     char *s = j->at, *to = s;
     while (j->at < j->end && *j->at != '"') {
         if ((unsigned char)*j->at < ' ')
@@ -99,7 +99,7 @@ const char *json_text(struct json_in *j, size_t *n) {
             j->at++;
         } else if (j->at < j->end && *j->at == 'u') {
             j->at++;
-            to = put_character(to, escaped_character(j));
+            to = write_utf8(to, escaped_character(j));
         } else
             json_die(j, "\\ and no letter that may follow it");
     }
@@ -121,13 +121,13 @@ static const char *without_zero(struct json_in *j) {
 
 const char *json_name(struct json_in *j) {
     const char *name = without_zero(j);
-    take(j, ':');
+    expect_character(j, ':');
     return name;
 }
 
 const char *json_any_name(struct json_in *j, size_t *n) {
     const char *name = json_text(j, n);
-    take(j, ':');
+    expect_character(j, ':');
     return name;
 }
 
@@ -179,7 +179,7 @@ double json_real(struct json_in *j) {
     return x;
 }
 
-static void skip(struct json_in *j, int depth) {
+static void skip_json(struct json_in *j, int depth) {
     size_t n;
     char c = json_peek(j);
     if (depth > 100)
@@ -189,7 +189,7 @@ static void skip(struct json_in *j, int depth) {
         for (json_open(j, c); json_more(j, end);) {
             if (c == '{')
                 json_any_name(j, &n);
-            skip(j, depth + 1);
+            skip_json(j, depth + 1);
         }
     } else if (c == '"')
         json_text(j, &n);
@@ -201,7 +201,7 @@ static void skip(struct json_in *j, int depth) {
     }
 }
 
-void json_skip(struct json_in *j) { skip(j, 0); }
+void json_skip(struct json_in *j) { skip_json(j, 0); }
 
 void json_close(struct json_in *j) {
     json_peek(j);

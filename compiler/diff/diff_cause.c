@@ -18,7 +18,7 @@ const char *const account_name[NACCOUNTS] = {"work", "dependency", "link", "lane
 /* ---- what an operation waited for ---- */
 
 /* p ended before o could begin. o waited for the last such to end; on a tie, the one with the plainest reason. */
-static void consider(struct side *side, int o, int p, int why) {
+static void consider_cause(struct side *side, int o, int p, int why) {
     struct diff_op *op = &side->op[o];
     if (op->ring == p) /* they go together */
         return;
@@ -54,9 +54,10 @@ static void bind_program(struct side *side) {
         for (int i = 0; i < k->nins; i++) {
             const struct instr *x = &k->ins[i];
             for (uint32_t w = x->wait; w < x->wait + x->nwait; w++)
-                consider(side, at[i], at[k->wait[w]], shares(k, &k->ins[k->wait[w]], x) ? BY_DATA : BY_MEMORY);
+                consider_cause(side, at[i], at[k->wait[w]], shares(k, &k->ins[k->wait[w]], x) ? BY_DATA : BY_MEMORY);
             if (waits_in_lane(side, at[i]))
-                consider(side, at[i], at[last[x->lane]], shares(k, &k->ins[last[x->lane]], x) ? BY_DATA : BY_LANE);
+                consider_cause(side, at[i], at[last[x->lane]],
+                               shares(k, &k->ins[last[x->lane]], x) ? BY_DATA : BY_LANE);
             last[x->lane] = i;
         }
     }
@@ -99,8 +100,9 @@ static void bind_rank(struct side *side, int first, int n) {
         int o = order[at], low = 0, high = at;
         const struct diff_op *op = &side->op[o];
         if (waits_in_lane(side, o))
-            consider(side, o, o - 1,
-                     side->op[o - 1].stage == op->stage && side->op[o - 1].batch == op->batch ? BY_DATA : BY_LANE);
+            consider_cause(side, o, o - 1,
+                           side->op[o - 1].stage == op->stage && side->op[o - 1].batch == op->batch ? BY_DATA
+                                                                                                    : BY_LANE);
         while (low < high) { /* how many of them ended by the time x began */
             int mid = (low + high) / 2;
             if (side->op[order[mid]].end <= op->start)
@@ -110,7 +112,7 @@ static void bind_rank(struct side *side, int first, int n) {
         }
         for (int i = low - 1; i >= 0 && i >= low - LOOK_BACK; i--)
             if (feeds(&side->op[order[i]], op)) {
-                consider(side, o, order[i], BY_DATA);
+                consider_cause(side, o, order[i], BY_DATA);
                 break;
             }
     }

@@ -50,7 +50,7 @@ static double middle(const struct samples *samples, int g) {
 }
 
 /* Measurements are good to six digits at most. */
-static const char *measured_text(double x, char buf[32]) {
+static const char *rounded_text(double x, char buf[32]) {
     if (isinf(x))
         return "math.huge";
     snprintf(buf, 32, "%.6g", x);
@@ -60,7 +60,7 @@ static const char *measured_text(double x, char buf[32]) {
 /* ---- jobs ---- */
 
 /* A backward that runs in parts is that many operations, one after the other. */
-static bool goes_on(const struct side *side, int i) {
+static bool is_continued(const struct side *side, int i) {
     const struct diff_op *op = &side->op[i], *before = op - 1;
     return i > 0 && is_job(op->op) && before->op == op->op && before->stage == op->stage &&
            before->batch == op->batch && before->lane == op->lane;
@@ -70,7 +70,7 @@ static void put_jobs(struct text *t, const struct side *side, int stages) {
     struct samples samples = {.of = NEW(int32_t, side->n), .part = NEW(int32_t, side->n), .n = NOPS * stages};
     char buf[32];
     for (int i = 0; i < side->n; i++) {
-        samples.part[i] = !goes_on(side, i) ? -1 : samples.part[i - 1] >= 0 ? samples.part[i - 1] : i - 1;
+        samples.part[i] = !is_continued(side, i) ? -1 : samples.part[i - 1] >= 0 ? samples.part[i - 1] : i - 1;
         bool counts = has_cost(side->op[i].op) && samples.part[i] < 0;
         samples.of[i] = counts ? side->op[i].op * stages + side->op[i].stage : -1;
     }
@@ -85,7 +85,7 @@ static void put_jobs(struct text *t, const struct side *side, int stages) {
         put(t, "  %s = { ", op_name[op]);
         for (int g = op * stages; g < (op + 1) * stages; g++)
             if (samples.at[g] < samples.at[g + 1])
-                put(t, "[%d] = %s, ", g - op * stages, measured_text(middle(&samples, g), buf));
+                put(t, "[%d] = %s, ", g - op * stages, rounded_text(middle(&samples, g), buf));
         put(t, "},\n");
     }
     put(t, "}\n");
@@ -105,7 +105,7 @@ struct line {
     double latency, bandwidth;
 };
 
-static int by_link(const void *x, const void *y) {
+static int by_edge(const void *x, const void *y) {
     const struct point *a = x, *b = y;
     if (a->from != b->from)
         return a->from - b->from;
@@ -170,12 +170,12 @@ static struct points points_of(const struct side *side) {
         else
             add_point(&points, (struct point){op->peer, op->rank, op->bytes, t, false});
     }
-    sort(points.at, (size_t)points.n, sizeof *points.at, by_link);
+    sort(points.at, (size_t)points.n, sizeof *points.at, by_edge);
     return points;
 }
 
 /* Theil's line through points of ascending sizes: each of the lower half with its counterpart in the upper. */
-static struct line line_of(const struct point *point, int n) {
+static struct line fit_line(const struct point *point, int n) {
     struct line line = {point->from, point->to, 0, INFINITY};
     int slopes = n / 2;
     double *slope = NEW(double, slopes), *rest = NEW(double, n);
@@ -216,14 +216,14 @@ static int sizes_of(const struct point *point, const struct point *end, struct p
     return sizes;
 }
 
-static struct line *lines_of(const struct point *point, int n, int *count) {
+static struct line *fit_lines(const struct point *point, int n, int *count) {
     struct line *line = NEW(struct line, n);
     struct point *size = NEW(struct point, n);
     int lines = 0;
     for (const struct point *end = point + n, *next; point < end; point = next) {
         for (next = point; next < end && next->from == point->from && next->to == point->to; next++)
             ;
-        line[lines++] = line_of(size, sizes_of(point, next, size));
+        line[lines++] = fit_line(size, sizes_of(point, next, size));
     }
     *count = lines;
     return line;
@@ -231,7 +231,7 @@ static struct line *lines_of(const struct point *point, int n, int *count) {
 
 /* Between ranks, or to host memory. What carried nothing gets the medians of the others, which is better than free.
  * Returns whether there are any. */
-static bool put_lines(struct text *t, const struct line *line, int lines, bool host) {
+static bool put_link_lines(struct text *t, const struct line *line, int lines, bool host) {
     double *latency = NEW(double, lines + 1), *bandwidth = NEW(double, lines + 1);
     char a[32], b[32];
     int n = 0;
@@ -244,11 +244,11 @@ static bool put_lines(struct text *t, const struct line *line, int lines, bool h
         latency[n] = line[i].latency;
         bandwidth[n++] = line[i].bandwidth;
         put(t, host ? "  [%d] = " : "  [\"%d %d\"] = ", line[i].from, line[i].to);
-        put(t, "{ %s, %s },\n", measured_text(line[i].latency, a), measured_text(line[i].bandwidth, b));
+        put(t, "{ %s, %s },\n", rounded_text(line[i].latency, a), rounded_text(line[i].bandwidth, b));
     }
     if (n > 0)
         put(t, "}\nlocal other%ss = { %s, %s } -- their medians\n", host ? "_host" : "",
-            measured_text(median_of(latency, n), a), measured_text(median_of(bandwidth, n), b));
+            rounded_text(median_of(latency, n), a), rounded_text(median_of(bandwidth, n), b));
     return n > 0;
 }
 
@@ -288,13 +288,13 @@ void emit_fit(struct text *t, const struct diff *diff) {
     put_jobs(t, side, sets);
     int lines;
     struct points points = points_of(side);
-    const struct line *line = lines_of(points.at, points.n, &lines);
-    bool links = put_lines(t, line, lines, false), hosts = put_lines(t, line, lines, true);
+    const struct line *line = fit_lines(points.at, points.n, &lines);
+    bool links = put_link_lines(t, line, lines, false), hosts = put_link_lines(t, line, lines, true);
     put(t, "\nreturn cluster {\n  stages = %d,\n  cost = function(s, op) return seconds[op] and seconds[op][s] end,\n",
         stages);
     double flops = flops_of(diff, side, other);
     if (flops > 0)
-        put(t, "  flops = %s,\n", measured_text(flops, buf));
+        put(t, "  flops = %s,\n", rounded_text(flops, buf));
     if (links)
         put(t,
             "  link = function(src, dst)\n    local l = links[src .. \" \" .. dst] or others\n    return l[1], l[2]\n"

@@ -16,7 +16,7 @@ struct grouping {
 static double quantile(const double *x, int n, double share) { return x[(int)(share * (n - 1) + 0.5)]; }
 
 /* Adds each step's durations of the groups: sum[g * steps + k]. */
-static double *sums(const struct diff *diff, int side, const struct grouping *grouping) {
+static double *sum_groups(const struct diff *diff, int side, const struct grouping *grouping) {
     const struct side *a = diff->side[0], *s = diff->side[side];
     int steps = side_nsteps(s);
     double *sum = NEW(double, grouping->n *steps), *one = NEW(double, steps);
@@ -65,7 +65,7 @@ static void add_all(const struct diff *diff, const struct grouping *grouping, st
 static int make_groups(const struct diff *diff, const struct grouping *grouping, struct diff_group **out) {
     struct diff_group *group = *out = NEW(struct diff_group, grouping->n);
     int n[2] = {side_nsteps(diff->side[0]), side_nsteps(diff->side[1])}, kept = 0;
-    double *sum[2] = {sums(diff, 0, grouping), sums(diff, 1, grouping)};
+    double *sum[2] = {sum_groups(diff, 0, grouping), sum_groups(diff, 1, grouping)};
     add_all(diff, grouping, group, NEW(double, diff->side[0]->n));
     for (int g = 0; g < grouping->n; g++) {
         group[g].name = grouping->name[g];

@@ -9,11 +9,11 @@ static void put_pair(struct text *t, const char *key, bool in_a, double a, bool 
         in_b ? number(b, y) : "null", in_a && in_b ? number(b - a, delta) : "null");
 }
 
-static void put_place(struct text *t, const struct side *side, const struct diff_op *op) {
+static void put_op_place(struct text *t, const struct side *side, const struct diff_op *op) {
     put(t, "\"rank\": %d, \"lane\": \"%s\"", op->rank, side->lane[op->lane].name);
 }
 
-static void put_time(struct text *t, const char *key, int64_t ticks, const struct diff *diff) {
+static void put_seconds_json(struct text *t, const char *key, int64_t ticks, const struct diff *diff) {
     char buf[32];
     put(t, ", \"%s\": %s", key, number((double)ticks * diff->tick, buf));
 }
@@ -27,7 +27,7 @@ static void put_members(struct text *t, const struct diff *diff, enum diff_class
         if (!diff_has(op, class))
             continue;
         put(t, "%s\n    { \"op\": \"%s\", ", n++ ? "," : "", diff_op_name(op));
-        put_place(t, s, op);
+        put_op_place(t, s, op);
         struct names names = diff_names(op);
         if (class == SPLIT)
             put(t, op->op == OP_B ? ", \"is\": [\"%s\", \"%s\"]" : ", \"is\": [\"%s\"]",
@@ -35,35 +35,35 @@ static void put_members(struct text *t, const struct diff *diff, enum diff_class
                 job_name(&names, op->stage, op->batch, OP_W));
         if (class == MOVED) {
             put(t, ", \"to\": { ");
-            put_place(t, b, other);
+            put_op_place(t, b, other);
             put(t, " }");
         }
         if (class == REREAD)
             put(t, ", \"a\": %d, \"b\": %d", op->version, other->version);
         if (class == LONGER) {
-            put_time(t, "a", diff_took(s, op), diff);
-            put_time(t, "b", diff_took(b, other), diff);
+            put_seconds_json(t, "a", diff_took(s, op), diff);
+            put_seconds_json(t, "b", diff_took(b, other), diff);
         }
         put(t, " }");
     }
     put(t, "]");
 }
 
-static void put_roots(struct text *t, const struct diff *diff) {
+static void put_roots_json(struct text *t, const struct diff *diff) {
     put(t, ",\n  \"shifted\": %d,\n  \"roots\": [", diff->shifted);
     for (int i = 0; i < diff->nroots; i++) {
         const struct root *root = &diff->root[i];
         const struct side *side = diff->side[root->a < 0];
         const struct diff_op *op = &side->op[root->a < 0 ? root->b : root->a];
         put(t, "%s\n    { \"op\": \"%s\", ", i ? "," : "", diff_op_name(op));
-        put_place(t, side, op);
-        put_time(t, "shift", root->shift, diff);
+        put_op_place(t, side, op);
+        put_seconds_json(t, "shift", root->shift, diff);
         put(t, ", \"pushed\": %d, \"critical\": %s }", root->pushed, root->critical ? "true" : "false");
     }
     put(t, "]");
 }
 
-static void put_account(struct text *t, const struct diff *diff) {
+static void put_account_json(struct text *t, const struct diff *diff) {
     put(t, ",\n  \"account\": {\n    \"rank\": { \"a\": %d, \"b\": %d }", diff->ends[0], diff->ends[1]);
     for (int k = 0; k < NACCOUNTS; k++) {
         put(t, ",\n");
@@ -79,7 +79,7 @@ static void put_p(struct text *t, double p) {
     put(t, ", \"p\": %s", number_or_null(p, buf));
 }
 
-static void put_groups(struct text *t, const char *key, const char *name, const struct diff_group *group, int n) {
+static void put_groups_json(struct text *t, const char *key, const char *name, const struct diff_group *group, int n) {
     char a[32], b[32], bias[32], low[32], high[32];
     put(t, ",\n  \"%s\": [", key);
     for (int i = 0; i < n; i++) {
@@ -97,7 +97,7 @@ static void put_groups(struct text *t, const char *key, const char *name, const 
 
 /* Each side's steps and what was added to its ranks' clocks, in seconds; null: it is predicted. A null error is
  * unknown: some ranks do not hear from all. */
-static void put_measured(struct text *t, const struct diff *diff) {
+static void put_sides_json(struct text *t, const struct diff *diff) {
     char x[32];
     put(t, ",\n  \"measured\": {");
     for (int k = 0; k < 2; k++) {
@@ -139,11 +139,11 @@ void emit_diff_json(struct text *t, const struct diff *diff) {
     put(t, ",\n  \"repeated\": %s,\n  \"rewired\": %s", diff->repeated ? "true" : "false",
         diff->rewired ? "true" : "false");
     if (diff->tick > 0) {
-        put_account(t, diff);
-        put_roots(t, diff);
-        put_groups(t, "durations", "op", diff->kind, diff->nkinds);
-        put_groups(t, "links", "link", diff->link, diff->nlinks);
-        put_measured(t, diff);
+        put_account_json(t, diff);
+        put_roots_json(t, diff);
+        put_groups_json(t, "durations", "op", diff->kind, diff->nkinds);
+        put_groups_json(t, "links", "link", diff->link, diff->nlinks);
+        put_sides_json(t, diff);
     }
     put(t, "\n}\n");
 }

@@ -12,12 +12,13 @@ struct matcher {
     bool ranks; /* equal only on one rank */
 };
 
-static bool equal(const struct matcher *matcher, const struct diff_op *x, int nx, const struct diff_op *y, int ny) {
+static bool same_operation(const struct matcher *matcher, const struct diff_op *x, int nx, const struct diff_op *y,
+                           int ny) {
     return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->slices == y->slices &&
            x->peer == y->peer && x->number == y->number && nx == ny && (!matcher->ranks || x->rank == y->rank);
 }
 
-static uint32_t place(const struct matcher *matcher, const struct diff_op *op, int nth) {
+static uint32_t place_operation(const struct matcher *matcher, const struct diff_op *op, int nth) {
     uint64_t h = hash_add(hash_add(hash_add(hash_add(1, op->op), op->stage), op->batch), op->peer);
     return map_start(&matcher->map, hash_add(hash_add(hash_add(h, op->number), nth), matcher->ranks ? op->rank : -1));
 }
@@ -31,7 +32,7 @@ static void map_left(struct matcher *matcher, int side) {
     for (int i = 0; i < s->n; i++) {
         if (!is_left(&s->op[i]))
             continue;
-        uint32_t at = place(matcher, &s->op[i], matcher->nth[side][i]);
+        uint32_t at = place_operation(matcher, &s->op[i], matcher->nth[side][i]);
         while (matcher->map.slot[at])
             at = map_next(&matcher->map, at);
         matcher->map.slot[at] = i + 1;
@@ -39,10 +40,10 @@ static void map_left(struct matcher *matcher, int side) {
 }
 
 /* The nth equal of op in the side that is in the map; -1: none. */
-static int find(const struct matcher *matcher, int side, const struct diff_op *op, int nth) {
-    uint32_t at = place(matcher, op, nth);
+static int find_nth_equal(const struct matcher *matcher, int side, const struct diff_op *op, int nth) {
+    uint32_t at = place_operation(matcher, op, nth);
     for (int i; (i = matcher->map.slot[at] - 1) >= 0; at = map_next(&matcher->map, at))
-        if (equal(matcher, &matcher->side[side]->op[i], matcher->nth[side][i], op, nth))
+        if (same_operation(matcher, &matcher->side[side]->op[i], matcher->nth[side][i], op, nth))
             return i;
     return -1;
 }
@@ -51,7 +52,7 @@ static void match_left(struct matcher *matcher) {
     struct side *a = matcher->side[0], *b = matcher->side[1];
     map_left(matcher, 0);
     for (int j = 0; j < b->n; j++) {
-        int i = is_left(&b->op[j]) ? find(matcher, 0, &b->op[j], matcher->nth[1][j]) : -1;
+        int i = is_left(&b->op[j]) ? find_nth_equal(matcher, 0, &b->op[j], matcher->nth[1][j]) : -1;
         if (i < 0)
             continue;
         a->op[i].match = j;
@@ -60,7 +61,7 @@ static void match_left(struct matcher *matcher) {
 }
 
 /* Without the rank, unmatched operations have other equals: numbers them anew, in the order of ranks and lanes. */
-static void renumber(struct matcher *matcher, int side) {
+static void renumber_unmatched(struct matcher *matcher, int side) {
     const struct side *s = matcher->side[side];
     int32_t *nth = matcher->nth[side];
     matcher->map = map_new((size_t)s->n);
@@ -70,9 +71,9 @@ static void renumber(struct matcher *matcher, int side) {
         if (!is_left(op))
             continue;
         nth[i] = 0;
-        uint32_t at = place(matcher, op, 0);
+        uint32_t at = place_operation(matcher, op, 0);
         for (; (k = matcher->map.slot[at] - 1) >= 0; at = map_next(&matcher->map, at))
-            if (equal(matcher, &s->op[k], 0, op, 0)) {
+            if (same_operation(matcher, &s->op[k], 0, op, 0)) {
                 nth[i] = nth[k] + 1;
                 break;
             }
@@ -90,9 +91,9 @@ static int match_split(struct matcher *matcher, int whole) {
         if (!is_left(o) || o->op != OP_B)
             continue;
         x.op = OP_I;
-        int i = find(matcher, !whole, &x, matcher->nth[whole][j]);
+        int i = find_nth_equal(matcher, !whole, &x, matcher->nth[whole][j]);
         x.op = OP_W;
-        int w = find(matcher, !whole, &x, matcher->nth[whole][j]);
+        int w = find_nth_equal(matcher, !whole, &x, matcher->nth[whole][j]);
         if (i < 0 || w < 0)
             continue;
         o->split = parts->op[i].split = parts->op[w].split = true;
@@ -144,7 +145,7 @@ static void find_order(struct diff *diff) {
     }
 }
 
-static int32_t *numbers_of(const struct side *side) {
+static int32_t *number_alike(const struct side *side) {
     int32_t *nth = NEW(int32_t, side->n);
     for (int i = 0; i < side->n; i++)
         nth[i] = side->op[i].nth;
@@ -160,11 +161,11 @@ static int count_left(const struct side *side) {
 
 static void match_sides(struct diff *diff) {
     struct side *a = diff->side[0], *b = diff->side[1];
-    struct matcher matcher = {.side = {a, b}, .nth = {numbers_of(a), numbers_of(b)}, .ranks = true};
+    struct matcher matcher = {.side = {a, b}, .nth = {number_alike(a), number_alike(b)}, .ranks = true};
     match_left(&matcher);
     matcher.ranks = false;
-    renumber(&matcher, 0);
-    renumber(&matcher, 1);
+    renumber_unmatched(&matcher, 0);
+    renumber_unmatched(&matcher, 1);
     match_left(&matcher);
     diff->split = match_split(&matcher, 0) + match_split(&matcher, 1);
     for (int i = 0; i < a->n; i++) {

@@ -101,7 +101,7 @@ void side_forget_numbers(struct side *side) {
 }
 
 /* The update that an instruction belongs to, or the version that it copies, where updates are jobs. */
-static int32_t number_of(const struct program *p, const struct instr *x) {
+static int32_t counted_update(const struct program *p, const struct instr *x) {
     bool numbered = p->update && (x->op == OP_COPY || op_row(x->op)->tensor == K_wgrad);
     return numbered ? x->inst : -1;
 }
@@ -128,7 +128,7 @@ static void add_rank(struct side *side, const struct program *p, const struct ti
                                         .peer = x->peer,
                                         .match = -1,
                                         .bind = -1,
-                                        .number = number_of(p, x),
+                                        .number = counted_update(p, x),
                                         .version = p->update && is_job(x->op) ? x->inst : -1,
                                         .bytes = has_bytes(x->op) && x->narg ? moved_bytes(k, x) : -1};
         side->start[at] = tl ? tl->start[r][i] : 0;
@@ -168,7 +168,7 @@ static int count_slices(const struct timeline_rows *rows) {
 }
 
 /* As operations count it. */
-static int batch_of(const struct timeline_row *row, int slices) {
+static int counted_batch(const struct timeline_row *row, int slices) {
     return row->slice < 0 ? row->batch : row->batch * slices + row->slice;
 }
 
@@ -195,7 +195,7 @@ struct side *side_of_rows(const char *name, struct timeline_rows *rows) {
                                        .lane = l,
                                        .op = row->op,
                                        .stage = row->stage,
-                                       .batch = batch_of(row, slices),
+                                       .batch = counted_batch(row, slices),
                                        .slices = slices,
                                        .peer = row->peer,
                                        .match = -1,
@@ -234,7 +234,7 @@ void side_times(struct side *side, const char *file, struct timeline_rows *rows)
         const struct timeline_row *row = &rows->row[i];
         const struct diff_op *op = &side->op[i];
         same = row->rank == op->rank && !strcmp(row->lane, side->lane[op->lane].name) && row->op == op->op &&
-               row->stage == op->stage && batch_of(row, op->slices) == op->batch && slices == op->slices &&
+               row->stage == op->stage && counted_batch(row, op->slices) == op->batch && slices == op->slices &&
                row->peer == op->peer && row->bytes == op->bytes;
         if (!same)
             die("%s%s: this row is no instruction of the program, which has %s%s on rank %d there; %s", file,

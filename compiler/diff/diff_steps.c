@@ -124,7 +124,7 @@ static int by_p(const void *x, const void *y) {
 }
 
 /* How many of the n findings are taken. Shared: the most for which the last one's p is at most its share of CHANCE. */
-static int chosen(struct finding *finding, int n, bool shared) {
+static int count_chosen(struct finding *finding, int n, bool shared) {
     sort(finding, (size_t)n, sizeof *finding, by_p);
     for (int i = n; i > 0; i--)
         if (finding[i - 1].p <= (shared ? CHANCE * i / n : CHANCE))
@@ -132,7 +132,7 @@ static int chosen(struct finding *finding, int n, bool shared) {
     return 0;
 }
 
-static bool tells(int n, int m) {
+static bool is_significant(int n, int m) {
     if (n > 1 && m > 1)
         return n > EXACT || m > EXACT || exact_p(n, m, 0) <= CHANCE;
     return 2 / pow(2, n > m ? n : m) <= CHANCE;
@@ -150,7 +150,7 @@ static void test_ops(struct diff *diff, bool ends, double *x, double *y) {
         diff_sample(b, a->op[i].match, ends, y);
         finding[n++] = (struct finding){diff_p(x, side_nsteps(a), y, side_nsteps(b)), i};
     }
-    for (int k = chosen(finding, n, a->steps && b->steps); k < n; k++) {
+    for (int k = count_chosen(finding, n, a->steps && b->steps); k < n; k++) {
         struct diff_op *op = &a->op[finding[k].op], *other = &b->op[op->match];
         if (ends)
             op->steady = other->steady = true;
@@ -168,7 +168,7 @@ void diff_significance(struct diff *diff) {
         diff->p[f] = NAN;
     if (n == 1 && m == 1)
         return;
-    diff->tells = tells(n, m);
+    diff->tells = is_significant(n, m);
     for (int f = F_MAKESPAN; f <= F_BUBBLE; f++) {
         sample_step(diff->side[0], f == F_BUBBLE, x);
         sample_step(diff->side[1], f == F_BUBBLE, y);

@@ -31,50 +31,50 @@ struct picture {
 
 /* ---- what is drawn where ---- */
 
-static const struct side *side_of(const struct picture *picture, int panel) {
+static const struct side *panel_side(const struct picture *picture, int panel) {
     return picture->d->side[panel == A ? A : B];
 }
 
-static struct instr instr_of(const struct diff_op *op) {
+static struct instr as_instr(const struct diff_op *op) {
     return (struct instr){
         .op = op->op, .stage = op->stage, .batch = op->batch, .peer = op->peer, .inst = -1, .msg = -1};
 }
 
 static struct paint paint_op(const struct diff_op *op) {
-    struct instr x = instr_of(op);
+    struct instr x = as_instr(op);
     return paint_of(&x, BY_OP);
 }
 
-static bool is_block(const struct side *side, int i) {
+static bool is_drawn_job(const struct side *side, int i) {
     const struct diff_op *op = &side->op[i];
     return op->end > op->start && paint_op(op).name && side->lane[op->lane].kind == LANE_COMPUTE;
 }
 
-static const struct diff_lane *jobs_of(const struct side *side, int r) { /* NULL: the rank has none */
+static const struct diff_lane *job_lane(const struct side *side, int r) { /* NULL: the rank has none */
     const struct diff_lane *lane = &side->lane[side->lane_at[r]];
     return side->lane_at[r] < side->lane_at[r + 1] && lane->kind == LANE_COMPUTE ? lane : NULL;
 }
 
 static double limit_of(const struct side *side) { return side->limit > 0 ? side->limit : INFINITY; }
 
-static double time_of(const struct picture *picture, int64_t ticks) { return (double)ticks * picture->d->tick; }
+static double axis_time(const struct picture *picture, int64_t ticks) { return (double)ticks * picture->d->tick; }
 
 /* Two that overlap, by more than medians of steps may. */
-static bool together(const struct diff_op *x, const struct diff_op *y) {
+static bool overlap_in_time(const struct diff_op *x, const struct diff_op *y) {
     int64_t start = x->start > y->start ? x->start : y->start, end = x->end < y->end ? x->end : y->end;
     int64_t least = x->end - x->start < y->end - y->start ? x->end - x->start : y->end - y->start;
     return 2 * (end - start) > least;
 }
 
 static struct box box_of(const struct picture *picture, int panel, int i) {
-    const struct side *side = side_of(picture, panel);
+    const struct side *side = panel_side(picture, panel);
     const struct diff_op *op = &side->op[i];
     const struct diff_lane *lane = &side->lane[op->lane];
-    double from = x_of(&picture->time, time_of(picture, op->start)),
-           to = x_of(&picture->time, time_of(picture, op->end));
+    double from = x_of(&picture->time, axis_time(picture, op->start)),
+           to = x_of(&picture->time, axis_time(picture, op->end));
     struct box box = {from, picture->y[panel] + picture->pitch[panel] * op->rank, to - from, picture->row, 0};
-    bool upper = i + 1 < lane->first + lane->n && is_block(side, i + 1) && together(op, op + 1);
-    bool lower = i > lane->first && is_block(side, i - 1) && together(op - 1, op);
+    bool upper = i + 1 < lane->first + lane->n && is_drawn_job(side, i + 1) && overlap_in_time(op, op + 1);
+    bool lower = i > lane->first && is_drawn_job(side, i - 1) && overlap_in_time(op - 1, op);
     if (upper || lower) {
         box.height = picture->row / 2;
         box.y += upper ? 0 : box.height;
@@ -86,7 +86,7 @@ static bool framed(const struct diff_op *op) { return op->moved || op->reordered
 
 /* ---- colours ---- */
 
-static uint32_t mix(uint32_t a, uint32_t b, double of_b) {
+static uint32_t mix_colors(uint32_t a, uint32_t b, double of_b) {
     uint32_t rgb = 0;
     for (int at = 16; at >= 0; at -= 8)
         rgb |= (uint32_t)lround((a >> at & 255) * (1 - of_b) + (b >> at & 255) * of_b) << at;
@@ -98,42 +98,42 @@ static uint32_t diverging(double at) {
     static const uint32_t stop[] = {0x2166ac, 0x67a9cf, 0xf7f7f7, 0xef8a62, 0xb2182b};
     double x = (at + 1) * 2;
     int low = x < 3 ? (int)x : 3;
-    return mix(stop[low], stop[low + 1], x - low);
+    return mix_colors(stop[low], stop[low + 1], x - low);
 }
 
 static uint32_t fill_of(const struct picture *picture, int panel, int i, bool root) {
     enum { NEITHER = 0xd9d9d9, WHITE = 0xffffff };
-    const struct diff_op *op = &side_of(picture, panel)->op[i];
+    const struct diff_op *op = &panel_side(picture, panel)->op[i];
     if (panel == DELTA && op->match < 0)
         return NEITHER;
     if (panel == DELTA)
         return diverging(picture->most ? (double)diff_shift(picture->d, B, i) / (double)picture->most : 0);
     uint32_t fill = paint_op(op).fill;
-    return diff_changed(op) || root ? fill : mix(WHITE, fill, 0.3);
+    return diff_changed(op) || root ? fill : mix_colors(WHITE, fill, 0.3);
 }
 
 /* ---- an operation ---- */
 
 static const char *const letter[] = {"A", "B"};
 
-static void put_times(struct text *t, const struct picture *picture, int side, const struct diff_op *op) {
+static void put_op_times(struct text *t, const struct picture *picture, int side, const struct diff_op *op) {
     char from[32], to[32];
     put(t, "; in %s rank %d, %s to %s %s", letter[side], op->rank,
-        time_text(time_of(picture, op->start), &picture->time.m, from),
-        time_text(time_of(picture, op->end), &picture->time.m, to), picture->time.m.name);
+        time_text(axis_time(picture, op->start), &picture->time.m, from),
+        time_text(axis_time(picture, op->end), &picture->time.m, to), picture->time.m.name);
 }
 
 static const char *signed_text(const struct picture *picture, int64_t ticks) {
     char buf[32];
-    return format("%s%s %s", ticks > 0 ? "+" : "", time_text(time_of(picture, ticks), &picture->time.m, buf),
+    return format("%s%s %s", ticks > 0 ? "+" : "", time_text(axis_time(picture, ticks), &picture->time.m, buf),
                   picture->time.m.name);
 }
 
-static const char *before(const struct side *side, int i) {
+static const char *name_before(const struct side *side, int i) {
     return i > side->lane[side->op[i].lane].first ? diff_op_name(&side->op[i - 1]) : "nothing";
 }
 
-static void put_root(struct text *t, const struct picture *picture, const struct root *root, bool itself) {
+static void put_cause(struct text *t, const struct picture *picture, const struct root *root, bool itself) {
     const struct diff_op *op = root->a >= 0 ? &picture->d->side[A]->op[root->a] : &picture->d->side[B]->op[root->b];
     if (!itself)
         put(t, "; pushed by %s of rank %d", diff_op_name(op), op->rank);
@@ -144,7 +144,7 @@ static void put_root(struct text *t, const struct picture *picture, const struct
 static bool is_root(const struct root *root, int side, int i) { return root && (side == A ? root->a : root->b) == i; }
 
 /* ", microbatch 3, slice 1" */
-static void put_number(struct text *t, const struct diff_op *op) {
+static void put_op_number(struct text *t, const struct diff_op *op) {
     if (op->op == OP_U)
         put(t, ", update %d", op->batch);
     else
@@ -154,7 +154,7 @@ static void put_number(struct text *t, const struct diff_op *op) {
 }
 
 /* What it is, when, and why it changed: the same in all panels. */
-static void put_title(struct text *t, const struct picture *picture, int side, int i) {
+static void put_op_title(struct text *t, const struct picture *picture, int side, int i) {
     const struct side *s = picture->d->side[side], *other = picture->d->side[!side];
     const struct diff_op *op = &s->op[i], *twin = op->match >= 0 ? &other->op[op->match] : NULL, *in[2];
     const struct root *root = diff_root(picture->d, side, i);
@@ -162,10 +162,10 @@ static void put_title(struct text *t, const struct picture *picture, int side, i
     in[!side] = twin;
     put(t, "<title>%s: %s of stage %d", diff_op_name(op), paint_op(op).name, op->stage);
     if (op->batch >= 0)
-        put_number(t, op);
+        put_op_number(t, op);
     for (int k = A; k <= B; k++)
         if (in[k])
-            put_times(t, picture, k, in[k]);
+            put_op_times(t, picture, k, in[k]);
     if (op->split)
         put(t, "; a backward that is split in %s", letter[op->op == OP_B ? !side : side]);
     else if (!twin)
@@ -181,10 +181,11 @@ static void put_title(struct text *t, const struct picture *picture, int side, i
         put(t, "; moved");
     if (op->reordered) {
         int a = side == A ? i : op->match, b = side == A ? op->match : i;
-        put(t, "; reordered: after %s, was after %s", before(picture->d->side[B], b), before(picture->d->side[A], a));
+        put(t, "; reordered: after %s, was after %s", name_before(picture->d->side[B], b),
+            name_before(picture->d->side[A], a));
     }
     if (root)
-        put_root(t, picture, root, is_root(root, side, i));
+        put_cause(t, picture, root, is_root(root, side, i));
     if (op->critical || (twin && twin->critical))
         put(t, "; on the critical path of %s",
             !twin || op->critical != twin->critical ? (op->critical == (side == A) ? "A" : "B") : "A and B");
@@ -194,12 +195,12 @@ static void put_title(struct text *t, const struct picture *picture, int side, i
 /* For a timeline alone: what it waited for or, if that was not a job, what that waited for. */
 static int waited_for(const struct side *side, int i) {
     int by = side->op[i].bind;
-    for (int steps = 0; by >= 0 && !is_block(side, by) && steps < side->n; steps++)
+    for (int steps = 0; by >= 0 && !is_drawn_job(side, by) && steps < side->n; steps++)
         by = side->op[by].bind;
     return by;
 }
 
-static void put_needs(struct text *t, const struct picture *picture, int side, int i) {
+static void put_op_needs(struct text *t, const struct picture *picture, int side, int i) {
     const struct side *s = picture->d->side[side];
     int n = 0;
     if (!s->waits) {
@@ -212,7 +213,7 @@ static void put_needs(struct text *t, const struct picture *picture, int side, i
     for (int32_t f = at[0]; f < at[1]; f++) {
         const struct producer *producer = &picture->producers[side].a[f];
         int by = producer->i >= 0 ? picture->op_at[side][producer->rank][producer->i] : -1;
-        if (by >= 0 && is_block(s, by))
+        if (by >= 0 && is_drawn_job(s, by))
             put(t, "%s%c%d", n++ ? " " : " data-p=\"", "ab"[side], by);
     }
     put(t, "%s", n ? "\"" : "");
@@ -225,19 +226,19 @@ static void put_relations(struct text *t, const struct picture *picture, int pan
     int at[NPANELS] = {side == A ? i : twin, side == B ? i : twin, side == B ? i : twin};
     put(t, " id=\"o%c%d\"", "abd"[panel], i);
     for (int k = 0; k < NPANELS; k++)
-        if (k != panel && at[k] >= 0 && is_block(side_of(picture, k), at[k]))
+        if (k != panel && at[k] >= 0 && is_drawn_job(panel_side(picture, k), at[k]))
             put(t, "%s%c%d", n++ ? " " : " data-t=\"", "abd"[k], at[k]);
     if (at[A] >= 0 && at[B] >= 0 && framed(&picture->d->side[A]->op[at[A]]))
         put(t, "%sj%d", n++ ? " " : " data-t=\"", at[A]);
     put(t, "%s", n ? "\"" : "");
     if (panel != DELTA)
-        put_needs(t, picture, side, i);
+        put_op_needs(t, picture, side, i);
     if (root && !is_root(root, side, i))
         put(t, " data-r=\"%c%d\"", root->a >= 0 ? 'a' : 'b', root->a >= 0 ? root->a : root->b);
 }
 
-static void put_job(struct text *t, struct picture *picture, int panel, int i) {
-    const struct diff_op *op = &side_of(picture, panel)->op[i];
+static void put_operation(struct text *t, struct picture *picture, int panel, int i) {
+    const struct diff_op *op = &panel_side(picture, panel)->op[i];
     struct box box = box_of(picture, panel, i);
     int side = panel == A ? A : B;
     box.fill = fill_of(picture, panel, i, is_root(diff_root(picture->d, side, i), side, i));
@@ -250,46 +251,46 @@ static void put_job(struct text *t, struct picture *picture, int panel, int i) {
     if (picture->html)
         put_relations(t, picture, panel, i);
     put(t, ">");
-    put_title(t, picture, side, i);
+    put_op_title(t, picture, side, i);
     put(t, "</rect>\n");
     if (op->match < 0 && !op->split && panel != DELTA)
         put(t, "<path class=\"e\" d=\"M%.2f %.2fh-5l5 5z\"/>\n", box.x + box.width, box.y);
     if (framed(op) && panel != DELTA)
         put(t, "<rect class=\"v%s\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>\n", op->moved ? "" : " r",
             box.x + 1.7, box.y + 1.7, fmax(box.width - 3.4, 0.5), box.height - 3.4);
-    struct instr x = instr_of(op);
+    struct instr x = as_instr(op);
     struct names names = diff_names(op);
     put_name(t, &names, &x, &box, picture->stages);
 }
 
 /* ---- panels ---- */
 
-static void put_memory(struct text *t, const struct picture *picture, int side, int r) {
+static void put_memory_panel(struct text *t, const struct picture *picture, int side, int r) {
     const struct side *s = picture->d->side[side];
     const struct rank *k = &s->p->rank[r];
     double *start = NEW(double, k->nins), *end = NEW(double, k->nins);
     for (int i = 0; i < k->nins; i++) {
         const struct diff_op *op = &s->op[picture->op_at[side][r][i]];
-        start[i] = time_of(picture, op->start);
-        end[i] = time_of(picture, op->end);
+        start[i] = axis_time(picture, op->start);
+        end[i] = axis_time(picture, op->end);
     }
     struct span time = picture->time;
     double y = picture->y[side] + picture->pitch[side] * r + picture->row;
     struct band band = {y + (picture->low ? FOLDED : BAND), picture->low ? FOLDED - 1 : BAND - 3, picture->top,
                         limit_of(s), picture->low};
-    time.to = time_of(picture, s->makespan);
+    time.to = axis_time(picture, s->makespan);
     put_band(t, &time, &band, k, format("rank %d", r), start, end);
 }
 
 static void put_heading(struct text *t, const struct picture *picture, int panel) {
     static const char *const what[] = {"A", "B", "difference"};
-    const struct side *side = side_of(picture, panel);
+    const struct side *side = panel_side(picture, panel);
     char buf[32];
     put(t, "<text class=\"p\" x=\"%d\" y=\"%.2f\">%s</text>\n<text x=\"%d\" y=\"%.2f\">", LEFT, picture->y[panel] - 22,
         what[panel], LEFT + (panel == DELTA ? 70 : 14), picture->y[panel] - 22);
     if (panel != DELTA) {
         put_xml(t, side->name);
-        put(t, "; makespan %s %s", time_text(time_of(picture, side->makespan), &picture->time.m, buf),
+        put(t, "; makespan %s %s", time_text(axis_time(picture, side->makespan), &picture->time.m, buf),
             picture->time.m.name);
     } else
         put(t, "B's operations, by how much earlier or later they end than in A");
@@ -299,30 +300,30 @@ static void put_heading(struct text *t, const struct picture *picture, int panel
 }
 
 static void put_panel(struct text *t, struct picture *picture, int panel) {
-    const struct side *side = side_of(picture, panel);
-    double right = x_of(&picture->time, time_of(picture, side->makespan));
+    const struct side *side = panel_side(picture, panel);
+    double right = x_of(&picture->time, axis_time(picture, side->makespan));
     put_heading(t, picture, panel);
     for (int r = 0; r < side->workers; r++) {
-        const struct diff_lane *lane = jobs_of(side, r);
+        const struct diff_lane *lane = job_lane(side, r);
         double y = picture->y[panel] + picture->pitch[panel] * r;
         put(t, "<text class=\"l\" x=\"%d\" y=\"%.2f\">rank %d</text>\n", LEFT - 5, y + picture->row / 2 + 3.6, r);
         put(t, "<rect fill=\"url(#idle)\" x=\"%d\" y=\"%.2f\" width=\"%.2f\" height=\"%g\"/>\n", LEFT, y, right - LEFT,
             picture->row);
         for (int critical = 0; lane && critical < 2; critical++) /* those last, so that nothing covers their outlines */
             for (int i = lane->first; i < lane->first + lane->n; i++)
-                if (side->op[i].critical == critical && is_block(side, i))
-                    put_job(t, picture, panel, i);
+                if (side->op[i].critical == critical && is_drawn_job(side, i))
+                    put_operation(t, picture, panel, i);
         if (panel != DELTA && side->p)
-            put_memory(t, picture, panel, r);
+            put_memory_panel(t, picture, panel, r);
     }
 }
 
 /* From the foot of each framed operation in A to its head in B. */
-static void put_joins(struct text *t, struct picture *picture) {
+static void put_links(struct text *t, struct picture *picture) {
     const struct side *a = picture->d->side[A], *b = picture->d->side[B];
     for (int i = 0; i < a->n; i++) {
         const struct diff_op *op = &a->op[i];
-        if (!framed(op) || !is_block(a, i) || !is_block(b, op->match))
+        if (!framed(op) || !is_drawn_job(a, i) || !is_drawn_job(b, op->match))
             continue;
         struct box from = box_of(picture, A, i), to = box_of(picture, B, op->match);
         double x = from.x + from.width / 2, y = from.y + from.height, high = (to.y - y) * 0.45;
@@ -355,7 +356,7 @@ static void put_scale(struct text *t, const struct picture *picture, double y) {
         picture->d->only[B] || picture->d->split ? "; grey: not in A" : "");
 }
 
-static void put_legend(struct text *t, const struct picture *picture) {
+static void put_diff_legend(struct text *t, const struct picture *picture) {
     const struct diff *diff = picture->d;
     struct pen at = {LEFT, picture->bottom + 50, svg_width(&picture->time)};
     int frames = diff->moved + diff->reordered;
@@ -380,7 +381,7 @@ static void put_legend(struct text *t, const struct picture *picture) {
 
 static void put_counts(struct text *t, const struct picture *picture) {
     const struct diff *diff = picture->d;
-    double a = time_of(picture, diff->side[A]->makespan), b = time_of(picture, diff->side[B]->makespan);
+    double a = axis_time(picture, diff->side[A]->makespan), b = axis_time(picture, diff->side[B]->makespan);
     char x[32], y[32];
     put(t, "<text x=\"%d\" y=\"%d\">makespan %s", LEFT, HEADING, time_text(a, &picture->time.m, x));
     if (a != b)
@@ -411,7 +412,7 @@ static void number_ops(struct picture *picture, int side) {
 /* Whether a microbatch alone does not identify a job. */
 static bool several(const struct side *side) {
     for (int r = 0; r < side->workers; r++) {
-        const struct diff_lane *lane = jobs_of(side, r);
+        const struct diff_lane *lane = job_lane(side, r);
         for (int i = lane ? lane->first : 0, first = -1; lane && i < lane->first + lane->n; i++) {
             if (!is_job(side->op[i].op))
                 continue;
@@ -424,15 +425,15 @@ static bool several(const struct side *side) {
 }
 
 /* Wide enough for the names of both sides' jobs. */
-static void choose_scale(struct picture *picture) {
+static void choose_width(struct picture *picture) {
     double *length = NEW(double, picture->d->side[A]->n + picture->d->side[B]->n);
     int stage = 0, longest = 0, jobs = 0;
     for (int k = A; k <= B; k++)
         for (int i = 0; i < picture->d->side[k]->n; i++) {
             const struct diff_op *op = &picture->d->side[k]->op[i];
-            if (!is_job(op->op) || !is_block(picture->d->side[k], i))
+            if (!is_job(op->op) || !is_drawn_job(picture->d->side[k], i))
                 continue;
-            length[jobs++] = time_of(picture, op->end - op->start);
+            length[jobs++] = axis_time(picture, op->end - op->start);
             stage = op->stage > stage ? op->stage : stage;
             int letters = (int)strlen(diff_op_name(op));
             longest = letters > longest ? letters : longest;
@@ -450,7 +451,7 @@ static void place_panels(struct picture *picture) {
     picture->row = picture->low ? LOW_ROW : ROW;
     picture->gap = picture->low ? LOW_GAP : GAP;
     for (int k = 0; k < NPANELS; k++) {
-        const struct side *side = side_of(picture, k);
+        const struct side *side = panel_side(picture, k);
         picture->y[k] = y + HEAD;
         picture->pitch[k] = picture->row + picture->gap + (k == DELTA || !side->p ? 0 : picture->low ? FOLDED : BAND);
         y = picture->y[k] + picture->pitch[k] * side->workers + BELOW;
@@ -461,7 +462,7 @@ static void place_panels(struct picture *picture) {
     picture->top = band_top(plan, picture->limit);
 }
 
-static char *gradient(void) {
+static char *blend_colors(void) {
     struct text t = {0};
     put(&t, "<linearGradient id=\"delta\">");
     for (int i = 0; i <= 4; i++)
@@ -483,24 +484,24 @@ static const char style[] = "text.p { font-size: 11px; font-weight: bold }\n"
 
 void emit_diff_svg(struct text *t, const struct diff *diff, bool html) {
     struct picture picture = {.d = diff, .html = html};
-    double last = time_of(&picture, diff->side[A]->makespan > diff->side[B]->makespan ? diff->side[A]->makespan
-                                                                                      : diff->side[B]->makespan);
+    double last = axis_time(&picture, diff->side[A]->makespan > diff->side[B]->makespan ? diff->side[A]->makespan
+                                                                                        : diff->side[B]->makespan);
     picture.time = (struct span){.to = last, .m = measure_of(last, diff->unit ? diff->unit : "units", false)};
-    choose_scale(&picture);
+    choose_width(&picture);
     place_panels(&picture);
     for (int k = A; k <= B; k++)
         if (diff->side[k]->waits)
             number_ops(&picture, k);
     struct svg svg = {.name = format("%s → %s", diff->side[A]->name, diff->side[B]->name),
                       .style = picture.low ? format("%s%s", style, folded_style) : style,
-                      .top = gradient(),
+                      .top = blend_colors(),
                       .width = svg_width(&picture.time),
                       .height = picture.bottom + LEGEND};
     svg_begin(t, &svg);
     put_counts(t, &picture);
     for (int k = 0; k < NPANELS; k++)
         put_panel(t, &picture, k);
-    put_joins(t, &picture);
-    put_legend(t, &picture);
+    put_links(t, &picture);
+    put_diff_legend(t, &picture);
     put(t, "</svg>\n");
 }

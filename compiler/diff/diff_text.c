@@ -67,14 +67,14 @@ const char *diff_figure_text(int which, double x, const struct measure *measure,
 }
 
 /* Sums of decimal fractions differ in their last bits with the order of addition. */
-static bool equal(double a, double b) { return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)); }
+static bool nearly_equal(double a, double b) { return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)); }
 
 bool diff_figure_changed(const struct diff *diff, int which, double a, double b) {
-    return !equal(a, b) && !(diff->tells && diff_by_chance(diff->p[which]));
+    return !nearly_equal(a, b) && !(diff->tells && diff_by_chance(diff->p[which]));
 }
 
 static const char *delta_text(const struct diff *diff, int which, double a, double b, char buf[32]) {
-    if (equal(a, b))
+    if (nearly_equal(a, b))
         snprintf(buf, 32, "=");
     else if (!diff_figure_changed(diff, which, a, b))
         snprintf(buf, 32, "~");
@@ -94,14 +94,14 @@ static void put_figure_row(struct text *t, bool markdown, const char *a, const c
         put(t, "%-14s %14s %14s %14s\n", a, b, c, e);
 }
 
-static void put_head(struct text *t, bool markdown, const char *last) {
+static void put_table_head(struct text *t, bool markdown, const char *last) {
     put_figure_row(t, markdown, "", "A", "B", last);
     if (markdown)
         put(t, "|---|---:|---:|---:|\n");
 }
 
 static void put_figures(struct text *t, const struct diff *diff, const struct measure *measure, bool markdown) {
-    put_head(t, markdown, "delta");
+    put_table_head(t, markdown, "delta");
     for (int f = 0; f < NFIGURES; f++) {
         double a, b;
         char x[32] = "", y[32] = "", delta[32] = "";
@@ -123,7 +123,7 @@ static const char *signed_time(int64_t ticks, const struct diff *diff, const str
 static void put_account(struct text *t, const struct diff *diff, const struct measure *measure, bool markdown) {
     put(t, "\n%sWhere the time went, on the rank that ends last (A: rank %d, B: rank %d; %s)\n\n",
         markdown ? "### " : "", diff->ends[0], diff->ends[1], measure->name);
-    put_head(t, markdown, "delta");
+    put_table_head(t, markdown, "delta");
     char a[32], b[32], delta[32];
     for (int k = 0; k < NACCOUNTS; k++) {
         int64_t x = diff->account[0][k], y = diff->account[1][k];
@@ -153,7 +153,7 @@ static void put_groups(struct text *t, const struct diff *diff, const struct dif
         return;
     put(t, "\n%sDurations by %s, all together (%s), and B / A of each: median, quartiles\n\n", markdown ? "### " : "",
         by, measure->name);
-    put_head(t, markdown, "B / A");
+    put_table_head(t, markdown, "B / A");
     for (int i = 0; i < n; i++) {
         const struct diff_group *k = &group[i];
         snprintf(ratio, sizeof ratio, k->n ? "%.3g (%.3g .. %.3g)" : "-", k->bias, k->low, k->high);
@@ -305,14 +305,14 @@ void put_changes(struct text *t, const struct diff *diff) {
 }
 
 /* What an update is of, as the program's text says it. */
-static void put_updates(struct text *t, const struct program *p) {
+static void put_update_rule(struct text *t, const struct program *p) {
     if (!p->update)
         put(t, "one at the end of the step");
     for (int s = 0; p->update && s < p->stages; s++)
         put(t, "%s%d", s ? " " : "", p->update[s]);
 }
 
-static void put_period(struct text *t, const struct program *p) {
+static void put_repetition(struct text *t, const struct program *p) {
     if (p->period)
         put(t, "%d times %lld", p->period, (long long)p->repeats);
     else
@@ -320,7 +320,7 @@ static void put_period(struct text *t, const struct program *p) {
 }
 
 /* In what the sides' headers differ; and that times and counts are of what is written out of a step. */
-static void put_repeated(struct text *t, const struct diff *diff) {
+static void put_written_out(struct text *t, const struct diff *diff) {
     for (int k = 0; k < 2; k++) {
         const struct program *p = diff->side[k]->p;
         if (p && p->period)
@@ -330,7 +330,7 @@ static void put_repeated(struct text *t, const struct diff *diff) {
     if (!diff->repeated)
         return;
     const struct program *a = diff->side[0]->p, *b = diff->side[1]->p;
-    void (*const put_line[])(struct text *, const struct program *) = {put_updates, put_period};
+    void (*const put_line[])(struct text *, const struct program *) = {put_update_rule, put_repetition};
     for (int i = 0; i < 2; i++) {
         struct text x = {0}, y = {0};
         put_line[i](&x, a);
@@ -345,7 +345,7 @@ static void put_summary(struct text *t, const struct diff *diff, const struct me
     put(t, "A %s\nB %s\n", diff->side[0]->name, diff->side[1]->name);
     for (int k = 0; k < 2; k++)
         put_measured(t, diff, k, ascii);
-    put_repeated(t, diff);
+    put_written_out(t, diff);
     if (diff->rate > 0)
         put(t, "%c's times are in %s; taken as seconds at %.4g a second, where all jobs of both take the same time\n",
             diff->side[0]->steps ? 'B' : 'A', diff->side[diff->side[0]->steps != NULL]->unit, 1 / diff->rate);
@@ -357,7 +357,7 @@ static void put_summary(struct text *t, const struct diff *diff, const struct me
             put(t, "%c names no unit; its times are taken as %s, as %c's are\n", 'A' + k,
                 strcmp(diff->unit, "F") ? diff->unit : "units", 'B' - k);
     double x, y;
-    if (!diff_figure(diff, F_MAKESPAN, 0, &x) || !diff_figure(diff, F_MAKESPAN, 1, &y) || equal(x, y) || x <= 0)
+    if (!diff_figure(diff, F_MAKESPAN, 0, &x) || !diff_figure(diff, F_MAKESPAN, 1, &y) || nearly_equal(x, y) || x <= 0)
         put(t, "%s", diff_same(diff) ? "the same" : "they differ");
     else if (diff->tells && diff_by_chance(diff->p[F_MAKESPAN]))
         put(t, "no significant change of the makespan (p = %.2g): %s -> %s", diff->p[F_MAKESPAN],

@@ -38,21 +38,21 @@ static bool drawn(const struct canvas *canvas, int r, int i) {
            end > canvas->from && start < canvas->to;
 }
 
-static bool visible(const struct canvas *canvas, int r, int i) {
+static bool is_on_lane(const struct canvas *canvas, int r, int i) {
     return canvas->p->rank[r].ins[i].lane == canvas->lane && drawn(canvas, r, i);
 }
 
 /* Whether instruction i overlaps the next, the other of its pair. */
 static bool overlaps_next(const struct canvas *canvas, int r, int i) {
-    return canvas->lane == 0 && i >= 0 && i + 1 < canvas->p->rank[r].nins && visible(canvas, r, i) &&
-           visible(canvas, r, i + 1) && canvas->tl->start[r][i] == canvas->tl->start[r][i + 1];
+    return canvas->lane == 0 && i >= 0 && i + 1 < canvas->p->rank[r].nins && is_on_lane(canvas, r, i) &&
+           is_on_lane(canvas, r, i + 1) && canvas->tl->start[r][i] == canvas->tl->start[r][i + 1];
 }
 
 static int digits(int n) { return snprintf(NULL, 0, "%d", n); }
 
 /* ---- scale ---- */
 
-static double common_divisor(double a, double b, double tiny) {
+static double common_step(double a, double b, double tiny) {
     while (b > tiny) {
         double rest = fmod(a, b);
         a = b;
@@ -71,14 +71,14 @@ static double common_unit(const struct canvas *canvas) {
     for (int r = 0; r < canvas->p->workers; r++)
         for (int i = 0; i < canvas->p->rank[r].nins; i++)
             if (drawn(canvas, r, i)) {
-                unit = common_divisor(clip(canvas, canvas->tl->start[r][i]), unit, tiny);
-                unit = common_divisor(clip(canvas, canvas->tl->end[r][i]), unit, tiny);
+                unit = common_step(clip(canvas, canvas->tl->start[r][i]), unit, tiny);
+                unit = common_step(clip(canvas, canvas->tl->end[r][i]), unit, tiny);
             }
     return unit > 0 ? unit : 1;
 }
 
 /* The next round number: 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten. */
-static double round_up(double x) {
+static double round_number(double x) {
     static const double steps[] = {1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10};
     double power = pow(10, floor(log10(x)));
     for (int i = 0;; i++)
@@ -86,7 +86,7 @@ static double round_up(double x) {
             return steps[i] * power;
 }
 
-static void choose_scale(struct canvas *canvas) {
+static void fit_columns(struct canvas *canvas) {
     double last = canvas->to - canvas->from, unit = common_unit(canvas), cells = ceil(last / unit - 1e-6);
     int room = canvas->style->width - canvas->margin, slices = canvas->p->names.slices;
     int number = digits(canvas->p->batches / slices_of(&canvas->p->names) - 1) + (slices ? 1 + digits(slices - 1) : 0);
@@ -104,7 +104,7 @@ static void choose_scale(struct canvas *canvas) {
     } else if (cells < 1e5)
         canvas->step = unit * ceil(cells / room);
     else
-        canvas->step = round_up(last / room);
+        canvas->step = round_number(last / room);
     canvas->columns = (int)ceil(last / canvas->step - 1e-6);
 }
 
@@ -117,7 +117,7 @@ static void paint_row(struct canvas *canvas, int r) {
         canvas->most[x] = canvas->used[x] = 0;
     }
     for (int i = 0; i < canvas->p->rank[r].nins; i++) {
-        if (!visible(canvas, r, i))
+        if (!is_on_lane(canvas, r, i))
             continue;
         double from = clip(canvas, canvas->tl->start[r][i]) / canvas->step,
                to = clip(canvas, canvas->tl->end[r][i]) / canvas->step;
@@ -171,7 +171,7 @@ static int block_label(const struct canvas *canvas, const struct instr *in, int 
     return n;
 }
 
-static void put_times(struct text *t, const char *s, int n) {
+static void put_n_times(struct text *t, const char *s, int n) {
     for (int i = 0; i < n; i++)
         put(t, "%s", s);
 }
@@ -192,7 +192,7 @@ static bool put_block(struct text *t, const struct canvas *canvas, const struct 
     }
     put(t, "%s", label);
     if (width > n) {
-        put_times(t, canvas->style->ascii ? "-" : "─", width - n - 1);
+        put_n_times(t, canvas->style->ascii ? "-" : "─", width - n - 1);
         put_bytes(t, &end, 1);
     }
     return width > n;
@@ -206,12 +206,12 @@ static void put_idle(struct text *t, const struct canvas *canvas, int from, int 
     put(t, "%s", canvas->style->color ? "\033[0m" : "");
 }
 
-static void trim(struct text *t) {
+static void trim_end(struct text *t) {
     while (t->n > 0 && t->s[t->n - 1] == ' ')
         t->s[--t->n] = 0;
 }
 
-static void put_row(struct text *t, struct canvas *canvas, int r, const char *name) {
+static void put_named_row(struct text *t, struct canvas *canvas, int r, const char *name) {
     const struct rank *k = &canvas->p->rank[r];
     int before = -1; /* kind of the adjacent block on the left */
     bool shade = false;
@@ -235,7 +235,7 @@ static void put_row(struct text *t, struct canvas *canvas, int r, const char *na
         canvas->paired |= pair;
         canvas->plus |= put_block(t, canvas, &k->ins[i], end - x, shade, pair ? '+' : ' ') && pair;
     }
-    trim(t);
+    trim_end(t);
     put(t, "\n");
 }
 
@@ -247,7 +247,7 @@ static void put_path(struct text *t, const struct canvas *canvas, int r) {
             canvas->owner[x] < 0 || !canvas->path[r][canvas->owner[x]] ? " "
             : canvas->style->ascii                                     ? "^"
                                                                        : "▔");
-    trim(t);
+    trim_end(t);
     put(t, "\n");
 }
 
@@ -260,19 +260,19 @@ static void put_repetitions(struct text *t, const struct canvas *canvas, int r) 
     for (int i = 0, x = 0; i < n; i++) {
         int from = (int)lround(clip(canvas, join[i]) / canvas->step);
         int to = (int)lround(clip(canvas, join[i + 1]) / canvas->step);
-        put_times(t, " ", from - x);
+        put_n_times(t, " ", from - x);
         for (x = x > from ? x : from; x < to; x++) {
             bool begins = x == from && join[i] >= canvas->from,
                  ends = i == n - 1 && x == to - 1 && join[n] <= canvas->to;
             put(t, "%s", begins ? ascii ? "|" : "├" : ends ? ascii ? "|" : "┤" : ascii ? "-" : "─");
         }
     }
-    trim(t);
+    trim_end(t);
     put(t, "\n");
 }
 
 /* Per column, the peak bytes in use, as eighths of the largest plan (bars) or ninths (digits). */
-static void put_memory(struct text *t, const struct canvas *canvas, int r) {
+static void put_memory_row(struct text *t, const struct canvas *canvas, int r) {
     static const char *const bars[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     struct usage usage = memory_use(&canvas->p->rank[r], canvas->tl->start[r], canvas->tl->end[r]);
     put(t, "%-*s", canvas->margin, " memory");
@@ -289,23 +289,23 @@ static void put_memory(struct text *t, const struct canvas *canvas, int r) {
         else
             put(t, "%s", bars[bar]);
     }
-    trim(t);
+    trim_end(t);
     put(t, "\n");
 }
 
-static void put_rank(struct text *t, struct canvas *canvas, int r) {
+static void put_rank_rows(struct text *t, struct canvas *canvas, int r) {
     const struct rank *k = &canvas->p->rank[r];
     canvas->lane = 0;
-    put_row(t, canvas, r, format("rank %d", r));
+    put_named_row(t, canvas, r, format("rank %d", r));
     if (canvas->path)
         put_path(t, canvas, r);
     if (joins_of(canvas->p) > 0)
         put_repetitions(t, canvas, r);
     if (canvas->style->with & WITH_LANES)
         for (canvas->lane = 1; canvas->lane < k->nlanes; canvas->lane++)
-            put_row(t, canvas, r, format(" %s", lane_label(canvas->p, &k->lane[canvas->lane])));
+            put_named_row(t, canvas, r, format(" %s", lane_label(canvas->p, &k->lane[canvas->lane])));
     if (canvas->style->with & WITH_MEMORY)
-        put_memory(t, canvas, r);
+        put_memory_row(t, canvas, r);
 }
 
 /* Width of the longest row name, plus two. */
@@ -368,7 +368,7 @@ static void put_repeated(struct text *t, const struct canvas *canvas, const stru
     put(t, "runs %lld time%s\n", (long long)p->repeats, p->repeats > 1 ? "s" : "");
 }
 
-static void put_legend(struct text *t, const struct canvas *canvas, const struct measure *measure) {
+static void put_letters_legend(struct text *t, const struct canvas *canvas, const struct measure *measure) {
     bool plain = !canvas->style->color;
     put(t, "\n%*s", canvas->margin, "");
     for (uint8_t op = 0; op < NOPS; op++) {
@@ -419,14 +419,14 @@ void emit_grid(struct text *out, const struct program *p, const struct timeline 
         canvas.path = critical_path(p, tl);
     for (int r = 0; r < p->workers; r++)
         canvas.top = p->rank[r].arena > canvas.top ? p->rank[r].arena : canvas.top;
-    choose_scale(&canvas);
+    fit_columns(&canvas);
     canvas.owner = NEW(int32_t, canvas.columns);
     canvas.most = NEW(double, canvas.columns);
     canvas.used = NEW(double, canvas.columns);
     put_ruler(out, &canvas, &measure);
     for (int r = 0; r < p->workers; r++)
-        put_rank(out, &canvas, r);
-    put_legend(out, &canvas, &measure);
+        put_rank_rows(out, &canvas, r);
+    put_letters_legend(out, &canvas, &measure);
 }
 
 /* ---- the report ---- */
@@ -455,7 +455,7 @@ static void fill_row(char cell[COLUMNS][32], int rank, const struct rank_report 
     snprintf(cell[11], 32, "%d", report->stages_stored);
 }
 
-static void put_ranks(struct text *t, const struct report *report, const struct measure *measure) {
+static void put_rank_figures(struct text *t, const struct report *report, const struct measure *measure) {
     const char *time = strcmp(measure->name, "units") ? format("time, %s", measure->name) : "time"; /* as the ruler's */
     char(*row)[COLUMNS][32] = alloc(sizeof *row * (size_t)report->workers);
     int width[COLUMNS], end = 0, at = 0;
@@ -547,7 +547,7 @@ void emit_report(struct text *out, const struct report *report, const struct sty
         put(out, "; measured, %s",
             report->measured > 1 ? format("the median of %d steps", report->measured) : "one step");
     put(out, "\n\n");
-    put_ranks(out, report, &measure);
+    put_rank_figures(out, report, &measure);
     if (strcmp(report->unit, "F") != 0) /* with a model, bytes are real */
         put_held(out, report);
     put(out, "\nmakespan     %s %s\n", time_text(report->makespan, &measure, a), measure.name);

@@ -26,7 +26,7 @@ struct picture {
 
 /* ---- what is drawn where ---- */
 
-static bool leads(const struct picture *picture, int r) { return picture->rows.leader[r] == r; }
+static bool leads_row(const struct picture *picture, int r) { return picture->rows.leader[r] == r; }
 
 static bool visible(const struct picture *picture, int r, int i) {
     double start = picture->tl->start[r][i], end = picture->tl->end[r][i];
@@ -82,8 +82,8 @@ static void choose_scale(struct picture *picture) {
     for (int r = 0; r < picture->p->workers; r++) {
         const struct rank *k = &picture->p->rank[r];
         plan = fmax(plan, (double)k->arena);
-        picture->y[r] = leads(picture, r) ? y : picture->y[picture->rows.leader[r]];
-        if (leads(picture, r))
+        picture->y[r] = leads_row(picture, r) ? y : picture->y[picture->rows.leader[r]];
+        if (leads_row(picture, r))
             y += picture->row + LANE * lane_rows(picture, r, NEW(int, k->nlanes)) +
                  (picture->low ? 1 + FOLDED + LOW_GAP : BAND + GAP);
     }
@@ -94,7 +94,7 @@ static void choose_scale(struct picture *picture) {
 /* The bottom edge of what belongs to a rank: that of its band. */
 static double foot_of(const struct picture *picture, int r) {
     int next = r + 1;
-    while (next < picture->p->workers && !leads(picture, next))
+    while (next < picture->p->workers && !leads_row(picture, next))
         next++;
     return (next < picture->p->workers ? picture->y[next] : picture->bottom) - (picture->low ? LOW_GAP : GAP);
 }
@@ -234,7 +234,7 @@ static void put_arrows(struct text *t, const struct picture *picture) {
                 from[picture->p->rank[r].ins[i].msg][1] = i;
             }
     for (int r = 0; r < picture->p->workers; r++)
-        for (int i = 0; leads(picture, r) && i < picture->p->rank[r].nins; i++) {
+        for (int i = 0; leads_row(picture, r) && i < picture->p->rank[r].nins; i++) {
             const struct instr *x = &picture->p->rank[r].ins[i];
             if (x->msg >= 0 && is_recv(x->op))
                 put_arrow(t, picture, from[x->msg][0], from[x->msg][1], r, i);
@@ -293,7 +293,7 @@ static void put_legend(struct text *t, const struct picture *picture) {
 
 static void put_ranks(struct text *t, struct picture *picture) {
     for (int r = 0; r < picture->p->workers; r++) {
-        if (!leads(picture, r))
+        if (!leads_row(picture, r))
             continue;
         const char *label = picture->rows.label[r];
         put(t, "<text class=\"l%s\" x=\"%d\" y=\"%.2f\">%s</text>\n", label ? " s" : "", LEFT - 5,
@@ -322,7 +322,7 @@ static void put_joins(struct text *t, const struct picture *picture) {
     char a[32];
     for (int r = 0; r < picture->p->workers && n > 0; r++) {
         const double *join = join_times(picture->p, picture->tl, r);
-        for (int i = 0; leads(picture, r) && i < n; i++)
+        for (int i = 0; leads_row(picture, r) && i < n; i++)
             if (join[i] >= picture->time.from && join[i] <= picture->time.to) {
                 double x = x_of(&picture->time, join[i]);
                 put(t, "<path class=\"j\" d=\"M%.2f %.2fV%.2f\"><title>%s; %s, at %s %s</title></path>\n", x,
@@ -341,7 +341,7 @@ static void share_rows(struct picture *picture) {
     picture->low = picture->rows.n > MANY_ROWS;
     picture->row = picture->low ? LOW_ROW : ROW;
     for (int r = 0; r < picture->p->workers; r++)
-        for (int i = 0; !leads(picture, r) && i < picture->p->rank[r].nins; i++)
+        for (int i = 0; !leads_row(picture, r) && i < picture->p->rank[r].nins; i++)
             if (picture->rows.twin[r][i] >= 0 && picture->path[r][i])
                 picture->path[picture->rows.leader[r]][picture->rows.twin[r][i]] = true;
 }

@@ -56,7 +56,7 @@ static bool same_joins(const struct finder *finder, int a, int b) {
 }
 
 /* Numbers of those that share r's row, runs as 0–3, as many as there are letters for; one that ends before has a …. */
-static const char *numbers(const struct rows *rows, int r, int workers, int letters) {
+static const char *shared_numbers(const struct rows *rows, int r, int workers, int letters) {
     struct text t = {0};
     for (int a = r, b, n = 0; a < workers; a = b + 1) {
         b = a;
@@ -77,10 +77,10 @@ static const char *numbers(const struct rows *rows, int r, int workers, int lett
 
 static void name_row(struct rows *rows, int r, int workers) {
     enum { LABEL = 7 }; /* letters that fit into the margin, in small print, behind "ranks " */
-    const char *all = numbers(rows, r, workers, INT32_MAX);
+    const char *all = shared_numbers(rows, r, workers, INT32_MAX);
     bool several = strpbrk(all, ",\xe2") != NULL;
     rows->who[r] = format(several ? "ranks %s" : "rank %s", all);
-    rows->label[r] = several ? format("ranks %s", numbers(rows, r, workers, LABEL)) : NULL;
+    rows->label[r] = several ? format("ranks %s", shared_numbers(rows, r, workers, LABEL)) : NULL;
 }
 
 struct rows rows_of(const struct program *p, const struct timeline *tl, bool share) {

@@ -126,15 +126,15 @@ const char folded_style[] = ".f { fill: #3b4754 }\n";
 
 /* Bytes as one of LEVELS shades. Each shade is a path of all its times. */
 enum { LEVELS = 8 };
-static int level_of(const struct band *band, int64_t bytes) {
+static int shade_of(const struct band *band, int64_t bytes) {
     return band->top > 0 ? (int)ceil((double)bytes / band->top * LEVELS - 1e-9) : 0;
 }
 
 static void put_fold(struct text *t, const struct span *span, const struct band *band, const struct usage *usage) {
     struct text shade[LEVELS + 1] = {0};
     for (int i = 0, next; i < usage->n; i = next) {
-        int level = level_of(band, usage->at[i].bytes);
-        for (next = i + 1; next < usage->n && level_of(band, usage->at[next].bytes) == level;)
+        int level = shade_of(band, usage->at[i].bytes);
+        for (next = i + 1; next < usage->n && shade_of(band, usage->at[next].bytes) == level;)
             next++;
         double until = next < usage->n ? usage->at[next].t : span->to;
         double from = x_of(span, usage->at[i].t), to = x_of(span, until);

@@ -8,21 +8,21 @@ static void put_figure(struct text *t, const char *indent, const char *key, doub
     put(t, "%s\"%s\": %s,\n", indent, key, number_or_null(x, buf));
 }
 
-static void put_ahead(struct text *t, const char *key, const struct ahead *ahead) {
+static void put_ahead_json(struct text *t, const char *key, const struct ahead *ahead) {
     char buf[32];
     put(t, "      \"%s\": { \"exposed_weights\": %s, \"peak_bytes\": %lld, \"bytes_beyond_memory\": %lld },\n", key,
         number_or_null(ahead->exposed, buf), (long long)ahead->peak, (long long)ahead->beyond);
 }
 
 /* What comes in of weights, and what a fixed prefetch would cost. */
-static void put_weights(struct text *t, const char *in, const struct weights_use *weights) {
+static void put_weights_json(struct text *t, const char *in, const struct weights_use *weights) {
     put(t, "%s\"weights_bytes\": %lld,\n", in, (long long)weights->received);
     put(t, "%s\"weights_bound\": %lld,\n", in, (long long)weights->bound);
     put_figure(t, in, "weights_gap", weights->bound > 0 ? (double)weights->received / (double)weights->bound - 1 : 0);
     if (!weights->tried)
         return;
-    put_ahead(t, "one_ahead", &weights->ahead[0]);
-    put_ahead(t, "two_ahead", &weights->ahead[1]);
+    put_ahead_json(t, "one_ahead", &weights->ahead[0]);
+    put_ahead_json(t, "two_ahead", &weights->ahead[1]);
 }
 
 static void put_by_tensor(struct text *t, const char *key, const double time[NEXPOSED]) {
@@ -69,7 +69,7 @@ static void put_rank(struct text *t, int r, const struct rank_report *report) {
     put_by_tensor(t, "exposed", report->exposed);
     put_by_tensor(t, "hidden", report->hidden);
     if (report->weights)
-        put_weights(t, in, report->weights);
+        put_weights_json(t, in, report->weights);
     put(t, "%s\"stages_stored\": %d\n    }", in, report->stages_stored);
 }
 

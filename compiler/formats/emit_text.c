@@ -64,7 +64,7 @@ static void put_instr(struct text *t, const struct program *p, const struct rank
     put_word(t, in->nfree ? ")\n" : "\n");
 }
 
-static void put_lanes(struct text *t, const struct program *p, int r) {
+static void put_rank_lanes(struct text *t, const struct program *p, int r) {
     const struct rank *k = &p->rank[r];
     struct lane_lists lists = lane_lists(k);
     for (int l = 0; l < k->nlanes; l++) {
@@ -108,7 +108,7 @@ static void put_issue(struct text *t, const struct program *p, int r) {
     put_word(t, column ? "\n" : "");
 }
 
-static void put_memory(struct text *t, const struct program *p, int r) {
+static void put_buffers(struct text *t, const struct program *p, int r) {
     const struct rank *k = &p->rank[r];
     put(t, "rank %d memory %lld", r, (long long)k->arena);
     if (k->host)
@@ -133,7 +133,7 @@ static void put_memory(struct text *t, const struct program *p, int r) {
 }
 
 /* A file name may contain anything: bytes outside a printable word are written as %HH; an empty name as %00. */
-static void put_name(struct text *t, const char *name) {
+static void put_file_name(struct text *t, const char *name) {
     for (const unsigned char *s = (const unsigned char *)name; *s; s++)
         if (*s > ' ' && *s != '%' && *s != 0x7f)
             put_bytes(t, (const char *)s, 1);
@@ -234,13 +234,13 @@ static void put_attention(struct text *t, const struct program *p) {
     put_word(t, any ? "\n" : " none\n");
 }
 
-static void put_job(struct text *t, const struct program *p, const struct job_name *job) {
+static void put_job_name(struct text *t, const struct program *p, const struct job_name *job) {
     put_label(t, &p->names, &(struct instr){.op = job->d, .stage = job->s, .batch = job->b, .inst = -1, .peer = -1});
 }
 
 void emit_text_head(struct text *out, const struct program *p) {
     put_word(out, "pianola 1\nprogram ");
-    put_name(out, p->name);
+    put_file_name(out, p->name);
     put(out, " workers %d stages %d batches %d", p->workers, script_stages(&p->names, p->stages),
         p->batches / slices_of(&p->names));
     if (p->names.slices)
@@ -263,11 +263,11 @@ void emit_text_head(struct text *out, const struct program *p) {
     put_homes(out, p);
     for (int i = 0; i < p->nneeds; i++) { /* only if pred() replaces the default dependencies */
         put_word(out, "needs ");
-        put_job(out, p, &p->need[i].job);
+        put_job_name(out, p, &p->need[i].job);
         put_word(out, ":");
         for (int32_t e = p->need[i].pred; e < p->need[i + 1].pred; e++) {
             put_word(out, e > p->need[i].pred ? ", " : " ");
-            put_job(out, p, &p->pred[e]);
+            put_job_name(out, p, &p->pred[e]);
         }
         put_word(out, "\n");
     }
@@ -276,8 +276,8 @@ void emit_text_head(struct text *out, const struct program *p) {
 void emit_text(struct text *out, const struct program *p) {
     emit_text_head(out, p);
     for (int r = 0; r < p->workers; r++) {
-        put_lanes(out, p, r);
+        put_rank_lanes(out, p, r);
         put_issue(out, p, r);
-        put_memory(out, p, r);
+        put_buffers(out, p, r);
     }
 }

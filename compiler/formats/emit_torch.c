@@ -193,7 +193,7 @@ static int reader(const struct torch *torch, const struct job *j) {
     return j->d == OP_B || j->d == OP_I ? j->s - 1 : -1;
 }
 
-static bool is_ready(const struct torch *torch, const bool *done, int32_t j) {
+static bool has_inputs(const struct torch *torch, const bool *done, int32_t j) {
     if (j < 0 || torch->sp->job[j].d == OP_W)
         return true;
     const struct job *job = &torch->sp->job[j];
@@ -236,7 +236,7 @@ static void put_with_messages(const struct torch *torch) {
         for (int r = 0; r < torch->sp->workers; r++) {
             struct row *row = &torch->row[r];
             const struct cell *cell = &row->cell[at[r]];
-            if (at[r] == row->n || !is_ready(torch, done, cell->first) || !is_ready(torch, done, cell->second))
+            if (at[r] == row->n || !has_inputs(torch, done, cell->first) || !has_inputs(torch, done, cell->second))
                 continue;
             put_action(torch, row, cell);
             put_wait(torch, cell->first);

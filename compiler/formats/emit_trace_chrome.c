@@ -13,7 +13,7 @@ static void put_time(struct text *t, const char *key, int64_t ns) { /* microseco
     put(t, "\"%s\":%lld.%03d", key, (long long)(ns / 1000), (int)(ns % 1000));
 }
 
-static void put_names(struct text *t, const struct program *p, const int32_t *first_tid) {
+static void put_track_names(struct text *t, const struct program *p, const int32_t *first_tid) {
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
         put(t, ",\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"rank %0*d\"}}", r + 1,
@@ -51,7 +51,7 @@ static void put_slice(struct text *t, const struct trace *trace, const struct pr
         b ? kind_name[b->kind] : "message");
 }
 
-static void put_memory(struct text *t, const struct trace *trace, int r) {
+static void put_memory_counter(struct text *t, const struct trace *trace, int r) {
     for (int i = 0; i < trace->nlevels[r]; i++) {
         put(t, ",\n{\"ph\":\"C\",\"pid\":%d,", r + 1);
         put_time(t, "ts", trace->memory[r][i].t);
@@ -60,8 +60,8 @@ static void put_memory(struct text *t, const struct trace *trace, int r) {
 }
 
 /* A mark on the rank's whole process. */
-static void put_joins(struct text *t, const struct trace *trace, const struct program *p, const struct steps *steps,
-                      int r, int tid) {
+static void put_join_marks(struct text *t, const struct trace *trace, const struct program *p,
+                           const struct steps *steps, int r, int tid) {
     for (int k = 0; k < steps->n; k++) {
         const double *join = join_times(p, &steps->of[k], r);
         for (int i = 0; i < joins_of(p); i++) {
@@ -84,13 +84,13 @@ void emit_chrome(struct text *out, const struct program *p, const struct steps *
     put(out, "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":1,\"args\":{\"labels\":");
     put_string(out, p->name);
     put(out, "}}");
-    put_names(out, p, first_tid);
+    put_track_names(out, p, first_tid);
     for (const struct mark *mark = trace->mark; mark < trace->mark + trace->nmarks; mark++)
         if (mark->what != ENDS)
             put_slice(out, trace, p, steps, mark, first_tid[mark->rank] + p->rank[mark->rank].ins[mark->ins].lane);
     for (int r = 0; r < p->workers; r++) {
-        put_memory(out, trace, r);
-        put_joins(out, trace, p, steps, r, first_tid[r]);
+        put_memory_counter(out, trace, r);
+        put_join_marks(out, trace, p, steps, r, first_tid[r]);
     }
     put(out, "\n]}\n");
 }

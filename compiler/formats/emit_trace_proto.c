@@ -49,7 +49,7 @@ static void put_varint(struct text *t, uint64_t v) {
     put_bytes(t, byte, n);
 }
 
-static void put_number(struct text *t, int field, uint64_t v) {
+static void put_field_number(struct text *t, int field, uint64_t v) {
     put_varint(t, (uint64_t)field << 3);
     put_varint(t, v);
 }
@@ -62,14 +62,14 @@ static void put_fixed64(struct text *t, int field, uint64_t v) {
     put_bytes(t, byte, 8);
 }
 
-static void put_part(struct text *t, int field, const struct text *part) {
+static void put_submessage(struct text *t, int field, const struct text *part) {
     put_varint(t, (uint64_t)field << 3 | 2);
     put_varint(t, part->n);
     put_bytes(t, part->s, part->n);
 }
 
-static void put_words(struct text *t, int field, const char *s) {
-    put_part(t, field, &(struct text){.s = (char *)s, .n = strlen(s)});
+static void put_field_text(struct text *t, int field, const char *s) {
+    put_submessage(t, field, &(struct text){.s = (char *)s, .n = strlen(s)});
 }
 
 /* ---- packets: built in these buffers, emptied after each use ---- */
@@ -79,9 +79,9 @@ struct writer {
 };
 
 static void end_packet(struct writer *writer, int what) {
-    put_number(&writer->packet, PACKET_SEQUENCE, 1);
-    put_part(&writer->packet, what, &writer->part);
-    put_part(writer->out, TRACE_PACKET, &writer->packet);
+    put_field_number(&writer->packet, PACKET_SEQUENCE, 1);
+    put_submessage(&writer->packet, what, &writer->part);
+    put_submessage(writer->out, TRACE_PACKET, &writer->packet);
     writer->packet.n = writer->part.n = 0;
 }
 
@@ -89,34 +89,34 @@ static void end_packet(struct writer *writer, int what) {
 static void describe_rank(struct writer *writer, const struct program *p, uint64_t id, int r, int digits) {
     const struct rank *k = &p->rank[r];
     struct text name = {0};
-    put_number(&writer->part, TRACK_UUID, id);
-    put_number(&writer->inner, PROCESS_PID, (uint64_t)r + 1);
-    put_words(&writer->inner, PROCESS_NAME, format("rank %0*d", digits, r));
-    put_part(&writer->part, TRACK_PROCESS, &writer->inner);
-    put_number(&writer->part, TRACK_CHILD_ORDERING, EXPLICIT_CHILDREN);
-    put_number(&writer->part, TRACK_SIBLING_ORDER, (uint64_t)r);
+    put_field_number(&writer->part, TRACK_UUID, id);
+    put_field_number(&writer->inner, PROCESS_PID, (uint64_t)r + 1);
+    put_field_text(&writer->inner, PROCESS_NAME, format("rank %0*d", digits, r));
+    put_submessage(&writer->part, TRACK_PROCESS, &writer->inner);
+    put_field_number(&writer->part, TRACK_CHILD_ORDERING, EXPLICIT_CHILDREN);
+    put_field_number(&writer->part, TRACK_SIBLING_ORDER, (uint64_t)r);
     end_packet(writer, PACKET_DESCRIPTOR);
     writer->inner.n = 0;
     for (int l = -1; l < k->nlanes; l++, name.n = 0) { /* memory is shown below the lanes */
-        put_number(&writer->part, TRACK_UUID, id + 2 + (uint64_t)l);
-        put_number(&writer->part, TRACK_PARENT, id);
+        put_field_number(&writer->part, TRACK_UUID, id + 2 + (uint64_t)l);
+        put_field_number(&writer->part, TRACK_PARENT, id);
         if (l < 0) {
-            put_number(&writer->inner, COUNTER_UNIT, UNIT_BYTES);
-            put_part(&writer->part, TRACK_COUNTER, &writer->inner);
+            put_field_number(&writer->inner, COUNTER_UNIT, UNIT_BYTES);
+            put_submessage(&writer->part, TRACK_COUNTER, &writer->inner);
             writer->inner.n = 0;
             put(&name, "memory");
         } else
             put_lane(&name, p, &k->lane[l]);
-        put_part(&writer->part, TRACK_NAME, &name);
-        put_number(&writer->part, TRACK_SIBLING_ORDER, (uint64_t)(l < 0 ? k->nlanes : l));
+        put_submessage(&writer->part, TRACK_NAME, &name);
+        put_field_number(&writer->part, TRACK_SIBLING_ORDER, (uint64_t)(l < 0 ? k->nlanes : l));
         end_packet(writer, PACKET_DESCRIPTOR);
     }
 }
 
 static void annotate(struct writer *writer, const char *name, int64_t v) {
-    put_words(&writer->inner, ANNOTATION_NAME, name);
-    put_number(&writer->inner, ANNOTATION_INT, (uint64_t)v);
-    put_part(&writer->part, EVENT_ANNOTATION, &writer->inner);
+    put_field_text(&writer->inner, ANNOTATION_NAME, name);
+    put_field_number(&writer->inner, ANNOTATION_INT, (uint64_t)v);
+    put_submessage(&writer->part, EVENT_ANNOTATION, &writer->inner);
     writer->inner.n = 0;
 }
 
@@ -124,9 +124,9 @@ static void annotate(struct writer *writer, const char *name, int64_t v) {
 static void begin_slice(struct writer *writer, const struct names *names, const struct rank *k, const struct instr *in,
                         int step, uint64_t base) {
     put_slice_name(&writer->inner, names, in);
-    put_part(&writer->part, EVENT_NAME, &writer->inner);
+    put_submessage(&writer->part, EVENT_NAME, &writer->inner);
     writer->inner.n = 0;
-    put_words(&writer->part, EVENT_CATEGORY, slice_category(in));
+    put_field_text(&writer->part, EVENT_CATEGORY, slice_category(in));
     annotate(writer, "stage", in->stage);
     if (step)
         annotate(writer, "step", step);
@@ -135,7 +135,7 @@ static void begin_slice(struct writer *writer, const struct names *names, const 
     if (in->batch >= 0 && in->op != OP_U && names->slices)
         annotate(writer, "slice", in->batch % names->slices);
     if (in->batch >= 0 && in->op != OP_U) {
-        put_number(&writer->part, EVENT_CORRELATION, (uint64_t)in->batch);
+        put_field_number(&writer->part, EVENT_CORRELATION, (uint64_t)in->batch);
     }
     if (is_job(in->op) && in->inst >= 0)
         annotate(writer, "version", in->inst);
@@ -147,22 +147,22 @@ static void begin_slice(struct writer *writer, const struct names *names, const 
         put_fixed64(&writer->part, sends_message(in) ? EVENT_FLOW : EVENT_FLOW_ENDS, base + (uint64_t)in->msg + 1);
 }
 
-static void put_event(struct writer *writer, int64_t t, int type, uint64_t track) {
-    put_number(&writer->packet, PACKET_TIMESTAMP, (uint64_t)t);
-    put_number(&writer->part, EVENT_TYPE, (uint64_t)type);
-    put_number(&writer->part, EVENT_TRACK, track);
+static void put_track_event(struct writer *writer, int64_t t, int type, uint64_t track) {
+    put_field_number(&writer->packet, PACKET_TIMESTAMP, (uint64_t)t);
+    put_field_number(&writer->part, EVENT_TYPE, (uint64_t)type);
+    put_field_number(&writer->part, EVENT_TRACK, track);
     end_packet(writer, PACKET_EVENT);
 }
 
 /* Marks on the rank's process track. */
-static void put_joins(struct writer *writer, const struct trace *trace, const struct program *p,
-                      const struct steps *steps, int r, uint64_t track) {
+static void put_join_events(struct writer *writer, const struct trace *trace, const struct program *p,
+                            const struct steps *steps, int r, uint64_t track) {
     for (int k = 0; k < steps->n; k++) {
         const double *join = join_times(p, &steps->of[k], r);
         for (int i = 0; i < joins_of(p); i++) {
-            put_words(&writer->part, EVENT_NAME, join_name(p, i));
-            put_words(&writer->part, EVENT_CATEGORY, "period");
-            put_event(writer, llround(join[i] * trace->unit_ns), INSTANT, track);
+            put_field_text(&writer->part, EVENT_NAME, join_name(p, i));
+            put_field_text(&writer->part, EVENT_CATEGORY, "period");
+            put_track_event(writer, llround(join[i] * trace->unit_ns), INSTANT, track);
         }
     }
 }
@@ -171,8 +171,8 @@ void emit_pftrace(struct text *out, const struct program *p, const struct steps 
     const struct trace *trace = trace_make(p, steps, unit);
     uint64_t *id = NEW(uint64_t, p->workers), next = 1;
     struct writer writer = {.out = out};
-    put_number(&writer.part, TRACK_UUID, 0);
-    put_number(&writer.part, TRACK_PROCESS_ORDERING, EXPLICIT_PROCESSES);
+    put_field_number(&writer.part, TRACK_UUID, 0);
+    put_field_number(&writer.part, TRACK_PROCESS_ORDERING, EXPLICIT_PROCESSES);
     end_packet(&writer, PACKET_DESCRIPTOR);
     for (int r = 0; r < p->workers; r++) {
         id[r] = next;
@@ -185,13 +185,13 @@ void emit_pftrace(struct text *out, const struct program *p, const struct steps 
         if (mark->what != ENDS)
             begin_slice(&writer, &p->names, k, in, steps->number ? steps->number[mark->step] : 0,
                         (uint64_t)mark->step * (uint64_t)p->nmsgs);
-        put_event(&writer, mark->t, mark->what == ENDS ? SLICE_END : SLICE_BEGIN, id[mark->rank] + 2 + in->lane);
+        put_track_event(&writer, mark->t, mark->what == ENDS ? SLICE_END : SLICE_BEGIN, id[mark->rank] + 2 + in->lane);
     }
     for (int r = 0; r < p->workers; r++)
-        put_joins(&writer, trace, p, steps, r, id[r]);
+        put_join_events(&writer, trace, p, steps, r, id[r]);
     for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < trace->nlevels[r]; i++) {
-            put_number(&writer.part, EVENT_COUNTER_VALUE, (uint64_t)trace->memory[r][i].bytes);
-            put_event(&writer, trace->memory[r][i].t, COUNTER, id[r] + 1);
+            put_field_number(&writer.part, EVENT_COUNTER_VALUE, (uint64_t)trace->memory[r][i].bytes);
+            put_track_event(&writer, trace->memory[r][i].t, COUNTER, id[r] + 1);
         }
 }

@@ -89,7 +89,7 @@ static void read_memory(struct reader *in) {
 
 /* ---- instructions ---- */
 
-static bool may_repeat(int op, int role) {
+static bool role_repeats(int op, int role) {
     size_t n = strlen(role_name[role]);
     for (const char *s = op_row(op)->operands; *s; s += strcspn(s, " "), s += *s == ' ')
         if (!strncmp(s, role_name[role], n) && s[n] == ':')
@@ -115,7 +115,7 @@ static struct arg read_arg(struct reader *in, int role) {
     return a;
 }
 
-static void operand(struct reader *in, struct instr *x, int *last) {
+static void read_operand(struct reader *in, struct instr *x, int *last) {
     const char *at = in->p;
     const uint8_t *roles;
     int role = read_name(in, "an operand", role_name, NROLES), n = op_roles(x->op, &roles), k = 0;
@@ -125,7 +125,7 @@ static void operand(struct reader *in, struct instr *x, int *last) {
         FAIL(in, at, "%s takes no operand %s", op_name[x->op], role_name[role]);
     if (k < *last)
         FAIL(in, at, "%s takes %s before %s", op_name[x->op], role_name[role], role_name[roles[*last]]);
-    if (k == *last && !may_repeat(x->op, role))
+    if (k == *last && !role_repeats(x->op, role))
         FAIL(in, at, "%s takes only one %s", op_name[x->op], role_name[role]);
     bool adds = op_accumulates(x->op, role) && read_if(in, "+="), *first = role == ROLE_dv   ? &x->vfirst
                                                                            : role == ROLE_du ? &x->ufirst
@@ -146,7 +146,7 @@ static void operand(struct reader *in, struct instr *x, int *last) {
     x->narg++;
 }
 
-static void waits(struct reader *in, struct instr *x) {
+static void read_waits(struct reader *in, struct instr *x) {
     do {
         if (x->nwait == UINT16_MAX)
             FAIL(in, in->p, "an instruction waits for at most %d others", UINT16_MAX);
@@ -194,11 +194,11 @@ static struct instr instruction(struct reader *in, int lane) {
     for (int last = -1; *in->p == ' ' && !x.nwait && !x.nfree;) {
         in->p++;
         if (read_if(in, "wait("))
-            waits(in, &x);
+            read_waits(in, &x);
         else if (read_if(in, "free("))
             frees(in, &x);
         else
-            operand(in, &x, &last);
+            read_operand(in, &x, &last);
     }
     if (x.nwait && read_if(in, " free("))
         frees(in, &x);
@@ -236,7 +236,7 @@ static int group(struct reader *in) {
 
 /* Records a lane; returns false if another already serves the same purpose. An edge has only one lane, or its messages
  * would have no order. */
-static bool new_lane(struct reader *in, const struct lane *lane) {
+static bool record_lane(struct reader *in, const struct lane *lane) {
     int32_t me = in->r + 1, *sent = in->sent + (lane->peer < 0 ? 0 : lane->peer);
     int32_t *received = in->received + (lane->peer < 0 ? 0 : lane->peer);
     switch (lane->kind) {
@@ -294,7 +294,7 @@ static void lane_header(struct reader *in) {
             FAIL(in, at, "a rank has no lane to itself");
     } else if (lanekind_row(lane.kind)->of == OF_GROUP)
         lane.group = group(in);
-    if (lane.kind != LANE_COMPUTE && !new_lane(in, &lane))
+    if (lane.kind != LANE_COMPUTE && !record_lane(in, &lane))
         FAIL(in, at, "rank %d has a lane for this already", in->r);
     if (k->nlanes > UINT16_MAX)
         FAIL(in, at, "a rank has at most %d lanes", UINT16_MAX + 1);

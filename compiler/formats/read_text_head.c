@@ -173,7 +173,7 @@ static void read_needs(struct reader *in) {
 }
 
 /* Updates that are jobs, and the period: `updates 1 1 3`, `period 12 times 100`. */
-static void read_updates(struct reader *in) {
+static void read_updates_line(struct reader *in) {
     struct program *p = in->prog;
     int m = 0, slices = slices_of(&p->names), batches = p->batches / slices;
     p->repeats = 1;
@@ -387,7 +387,7 @@ void read_head(struct reader *in) {
     read_bare(in);
     read_contributed(in);
     read_attention(in);
-    read_updates(in);
+    read_updates_line(in);
     read_homes(in);
     read_needs(in);
 }

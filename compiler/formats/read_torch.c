@@ -71,7 +71,7 @@ struct csv {
     die_at((csv)->file, (csv)->src, (a)->row, (a)->at, "row %d, column %d: " fmt, (a)->row, (a)->column, __VA_ARGS__)
 
 /* Spelled as in the file. */
-static const char *name_of(const struct csv *csv, const struct action *action) {
+static const char *spelled(const struct csv *csv, const struct action *action) {
     const char *word = !csv->old              ? action_name[action->what]
                        : action->what == OP_I ? "B"
                        : action->what == OP_B ? "BW"
@@ -79,8 +79,8 @@ static const char *name_of(const struct csv *csv, const struct action *action) {
     return action->b < 0 ? format("%d%s", action->s, word) : format("%d%s%d", action->s, word, action->b);
 }
 
-static const char *name_at(const struct csv *csv, int what, int s, int b) {
-    return name_of(csv, &(struct action){.what = what, .s = s, .b = b});
+static const char *action_name_at(const struct csv *csv, int what, int s, int b) {
+    return spelled(csv, &(struct action){.what = what, .s = s, .b = b});
 }
 
 /* A CSV has a number first, after any blanks, commas, quotes and parentheses; no script does. */
@@ -171,7 +171,7 @@ static bool read_cell(struct csv *csv, struct action action, const char *p, cons
 }
 
 /* Stores the first empty cell in *empty, if that is not set yet. */
-static void read_row(struct csv *csv, const char *line, const char *end, struct action *empty) {
+static void read_csv_row(struct csv *csv, const char *line, const char *end, struct action *empty) {
     struct action action = {.row = csv->rows + 1, .column = 1, .at = 1};
     int before = csv->jobs;
     for (const char *p = line;; action.column++) {
@@ -197,7 +197,7 @@ static void read_rows(struct csv *csv) {
     csv->begin[0] = 0;
     for (const char *p = csv->src; p[strspn(p, " \t\r\n")];) {
         const char *newline = strchr(p, '\n'), *end = newline ? newline : p + strlen(p);
-        read_row(csv, p, end > p && end[-1] == '\r' ? end - 1 : end, &empty);
+        read_csv_row(csv, p, end > p && end[-1] == '\r' ? end - 1 : end, &empty);
         p = newline ? newline + 1 : end;
     }
     if (csv->rows == 0)
@@ -219,7 +219,7 @@ static void respell(struct csv *csv) {
         FAIL(csv, whole,
              "%dBW%d is PyTorch 2.5's spelling of a whole backward, but %s in row %d, column %d is of a later one: "
              "later ones say %dB%d",
-             whole->s, whole->b, name_of(csv, first[OP_I]), first[OP_I]->row, first[OP_I]->column, whole->s, whole->b);
+             whole->s, whole->b, spelled(csv, first[OP_I]), first[OP_I]->row, first[OP_I]->column, whole->s, whole->b);
     csv->old = whole || (first[OP_W] && first[OP_B] && !first[OP_I]);
     for (struct action *action = csv->action; csv->old && action < csv->action + csv->n; action++)
         if (action->what == OP_B && !action->bw)
@@ -230,20 +230,20 @@ static void check_pairs(const struct csv *csv) {
     for (const struct action *a = csv->action, *b = a + 1; b < csv->action + csv->n; a++, b++) {
         bool backward = a->what == OP_B || a->what == OP_I, other = b->what == OP_B || b->what == OP_I;
         if (a->pair && !(a->what == OP_F && other) && !(b->what == OP_F && backward))
-            FAIL(csv, a, "%s and %s cannot overlap: a forward and a backward do", name_of(csv, a), name_of(csv, b));
+            FAIL(csv, a, "%s and %s cannot overlap: a forward and a backward do", spelled(csv, a), spelled(csv, b));
     }
 }
 
 /* ---- everything is present, once, and in its place ---- */
 
-static int32_t find(const struct csv *csv, int what, int s, int b) {
+static int32_t find_action(const struct csv *csv, int what, int s, int b) {
     return csv->index[((int64_t)s * csv->batches + b) * NNUMBERED + what];
 }
 
 /* B or I; -1: neither. */
 static int32_t find_backward(const struct csv *csv, int s, int b) {
-    int32_t whole = find(csv, OP_B, s, b);
-    return whole >= 0 ? whole : find(csv, OP_I, s, b);
+    int32_t whole = find_action(csv, OP_B, s, b);
+    return whole >= 0 ? whole : find_action(csv, OP_I, s, b);
 }
 
 static void check_place(struct csv *csv, const struct action *action) {
@@ -272,7 +272,7 @@ static void index_actions(struct csv *csv) {
             continue;
         int32_t *at = &csv->index[((int64_t)action->s * csv->batches + action->b) * NNUMBERED + action->what];
         if (*at >= 0)
-            FAIL(csv, action, "%s is already in row %d, column %d", name_of(csv, action), csv->action[*at].row,
+            FAIL(csv, action, "%s is already in row %d, column %d", spelled(csv, action), csv->action[*at].row,
                  csv->action[*at].column);
         *at = i;
     }
@@ -281,32 +281,32 @@ static void index_actions(struct csv *csv) {
 static void check_jobs(const struct csv *csv, int s, int b) {
     static const uint8_t part[2] = {OP_I, OP_W};
     const char *rule = csv->old ? "a backward is BW, or B and W" : "a backward is B, or I and W";
-    int32_t forward = find(csv, OP_F, s, b), whole = find(csv, OP_B, s, b);
-    int32_t half[2] = {find(csv, OP_I, s, b), find(csv, OP_W, s, b)};
+    int32_t forward = find_action(csv, OP_F, s, b), whole = find_action(csv, OP_B, s, b);
+    int32_t half[2] = {find_action(csv, OP_I, s, b), find_action(csv, OP_W, s, b)};
     bool split = half[0] >= 0 || half[1] >= 0;
     if (forward < 0 || (whole < 0 && !split))
         die("%s: there is no %s; every microbatch passes every stage forward and backward", csv->file,
-            name_at(csv, forward < 0 ? OP_F : OP_B, s, b));
+            action_name_at(csv, forward < 0 ? OP_F : OP_B, s, b));
     if (!split || (whole < 0 && half[0] >= 0 && half[1] >= 0))
         return;
     const struct action *one = &csv->action[half[half[0] < 0]], *other = whole < 0 ? NULL : &csv->action[whole];
     if (other)
-        FAIL(csv, one, "%s beside %s in row %d, column %d: %s", name_of(csv, one), name_of(csv, other), other->row,
+        FAIL(csv, one, "%s beside %s in row %d, column %d: %s", spelled(csv, one), spelled(csv, other), other->row,
              other->column, rule);
-    FAIL(csv, one, "%s is nowhere; %s", name_at(csv, part[half[0] >= 0], s, b), rule);
+    FAIL(csv, one, "%s is nowhere; %s", action_name_at(csv, part[half[0] >= 0], s, b), rule);
 }
 
 /* The tensor that stage s passes to its neighbour `to`: sent if they are on different ranks, else not. */
 static void check_message(const struct csv *csv, int s, int to, int b) {
-    int send = to > s ? SEND_F : SEND_B, pair[2] = {find(csv, send, s, b), find(csv, send + 1, to, b)};
+    int send = to > s ? SEND_F : SEND_B, pair[2] = {find_action(csv, send, s, b), find_action(csv, send + 1, to, b)};
     bool crosses = csv->rank[s] != csv->rank[to];
     for (int i = 0; i < 2; i++) {
         struct action wanted = {.what = send + i, .s = i ? to : s, .b = b};
         if (pair[i] >= 0 && !crosses)
-            FAIL(csv, &csv->action[pair[i]], "%s, but stages %d and %d are on one rank", name_of(csv, &wanted), s, to);
+            FAIL(csv, &csv->action[pair[i]], "%s, but stages %d and %d are on one rank", spelled(csv, &wanted), s, to);
         if (pair[i] < 0 && crosses)
             die("%s: there is no %s in row %d, and stages %d and %d are on ranks %d and %d", csv->file,
-                name_of(csv, &wanted), csv->rank[wanted.s] + 1, s, to, csv->rank[s], csv->rank[to]);
+                spelled(csv, &wanted), csv->rank[wanted.s] + 1, s, to, csv->rank[s], csv->rank[to]);
     }
 }
 
@@ -319,7 +319,7 @@ static void check_complete(const struct csv *csv) {
         bool first = action->what == RECV_F || action->what == SEND_B,
              last = action->what == SEND_F || action->what == RECV_B;
         if ((first && action->s == 0) || (last && action->s == csv->stages - 1))
-            FAIL(csv, action, "%s, but stage %d is the %s", name_of(csv, action), action->s, first ? "first" : "last");
+            FAIL(csv, action, "%s, but stage %d is the %s", spelled(csv, action), action->s, first ? "first" : "last");
     }
     for (int s = 0; csv->comms && s + 1 < csv->stages; s++)
         for (int b = 0; b < csv->batches; b++) {
@@ -329,9 +329,9 @@ static void check_complete(const struct csv *csv) {
 }
 
 /* The send that a receive gets, as an index; -1: the action is no receive. */
-static int32_t send_of(const struct csv *csv, const struct action *action) {
-    return action->what == RECV_F   ? find(csv, SEND_F, action->s - 1, action->b)
-           : action->what == RECV_B ? find(csv, SEND_B, action->s + 1, action->b)
+static int32_t matching_send(const struct csv *csv, const struct action *action) {
+    return action->what == RECV_F   ? find_action(csv, SEND_F, action->s - 1, action->b)
+           : action->what == RECV_B ? find_action(csv, SEND_B, action->s + 1, action->b)
                                     : -1;
 }
 
@@ -341,17 +341,17 @@ static void check_order(const struct csv *csv) {
     memset(last, -1, sizeof *last * (size_t)csv->rows);
     for (int32_t i = 0; i < csv->n; i++) {
         const struct action *action = &csv->action[i];
-        int32_t send = send_of(csv, action);
+        int32_t send = matching_send(csv, action);
         if (send < 0)
             continue;
         int from = csv->action[send].row - 1;
         const struct action *before = last[from] < 0 ? NULL : &csv->action[last[from]];
-        if (before && before->row == action->row && send_of(csv, before) > send)
+        if (before && before->row == action->row && matching_send(csv, before) > send)
             FAIL(csv, before,
                  "%s is received before %s, but rank %d sends %s before %s (row %d, column %d): messages from one rank "
                  "to another are matched by order, so receive them as they are sent",
-                 name_of(csv, before), name_of(csv, action), from, name_of(csv, &csv->action[send]),
-                 name_of(csv, &csv->action[send_of(csv, before)]), from + 1, csv->action[send].column);
+                 spelled(csv, before), spelled(csv, action), from, spelled(csv, &csv->action[send]),
+                 spelled(csv, &csv->action[matching_send(csv, before)]), from + 1, csv->action[send].column);
         last[from] = i;
     }
 }
@@ -364,16 +364,16 @@ static void check_waits(const struct csv *csv) {
         if (action->what != WAIT_SEND_F && action->what != WAIT_SEND_B)
             continue;
         struct action send = {.what = action->what == WAIT_SEND_F ? SEND_F : SEND_B, .s = action->s, .b = action->b};
-        int32_t at = find(csv, send.what, action->s, action->b);
+        int32_t at = find_action(csv, send.what, action->s, action->b);
         if (at < 0 || at > i)
-            FAIL(csv, action, "%s, but no %s is before it", name_of(csv, action), name_of(csv, &send));
+            FAIL(csv, action, "%s, but no %s is before it", spelled(csv, action), spelled(csv, &send));
         one = action;
     }
     for (int32_t i = 0; one && i < csv->n; i++) {
         const struct action *action = &csv->action[i];
         if ((action->what == SEND_F || action->what == SEND_B) &&
-            find(csv, action->what == SEND_F ? WAIT_SEND_F : WAIT_SEND_B, action->s, action->b) < 0)
-            FAIL(csv, action, "no wait for %s, but there is %s in row %d", name_of(csv, action), name_of(csv, one),
+            find_action(csv, action->what == SEND_F ? WAIT_SEND_F : WAIT_SEND_B, action->s, action->b) < 0)
+            FAIL(csv, action, "no wait for %s, but there is %s in row %d", spelled(csv, action), spelled(csv, one),
                  one->row);
     }
 }
@@ -387,21 +387,21 @@ static void check_weights(const struct csv *csv) {
         managed[csv->action[i].s] |= csv->action[i].what == UNSHARD || csv->action[i].what == RESHARD;
     for (const struct action *action = csv->action; action < csv->action + csv->n; action++) {
         if (action->what < NDIRS && managed[action->s] && !held[action->s])
-            FAIL(csv, action, "%s needs weights that no %dUNSHARD has brought", name_of(csv, action), action->s);
+            FAIL(csv, action, "%s needs weights that no %dUNSHARD has brought", spelled(csv, action), action->s);
         if (action->what < NDIRS && action->what != OP_F && action->what != OP_I && reduced[action->s])
-            FAIL(csv, action, "%s comes after %dREDUCE_GRAD", name_of(csv, action), action->s);
+            FAIL(csv, action, "%s comes after %dREDUCE_GRAD", spelled(csv, action), action->s);
         if (action->what == UNSHARD || action->what == RESHARD) {
             if (held[action->s] == (action->what == UNSHARD))
-                FAIL(csv, action, "%s, but stage %d's weights are %s", name_of(csv, action), action->s,
+                FAIL(csv, action, "%s, but stage %d's weights are %s", spelled(csv, action), action->s,
                      held[action->s] ? "there" : "not there");
             held[action->s] = action->what == UNSHARD;
         }
         if (action->what == WAIT_REDUCE_GRAD && !reduced[action->s])
-            FAIL(csv, action, "%s, but no %dREDUCE_GRAD is before it", name_of(csv, action), action->s);
+            FAIL(csv, action, "%s, but no %dREDUCE_GRAD is before it", spelled(csv, action), action->s);
         if (action->what == REDUCE_GRAD || action->what == WAIT_REDUCE_GRAD) {
             bool *once = action->what == REDUCE_GRAD ? reduced : waited;
             if (once[action->s])
-                FAIL(csv, action, "a second %s", name_of(csv, action));
+                FAIL(csv, action, "a second %s", spelled(csv, action));
             once[action->s] = true;
         }
     }
@@ -415,19 +415,20 @@ static int32_t need_of(const struct csv *csv, const struct action *action, int w
     bool from_below = s > 0 && (!csv->comms || csv->rank[s - 1] == csv->rank[s]);
     bool from_above = s + 1 < csv->stages && (!csv->comms || csv->rank[s + 1] == csv->rank[s]);
     switch (action->what) {
-    case OP_F: return which || s == 0 ? -1 : from_below ? find(csv, OP_F, s - 1, b) : find(csv, RECV_F, s, b);
+    case OP_F:
+        return which || s == 0 ? -1 : from_below ? find_action(csv, OP_F, s - 1, b) : find_action(csv, RECV_F, s, b);
     case OP_B:
     case OP_I:
         if (which == 0)
-            return find(csv, OP_F, s, b);
-        return s + 1 == csv->stages ? -1 : from_above ? find_backward(csv, s + 1, b) : find(csv, RECV_B, s, b);
-    case OP_W: return which ? -1 : find(csv, OP_I, s, b);
-    case SEND_F: return which ? -1 : find(csv, OP_F, s, b);
+            return find_action(csv, OP_F, s, b);
+        return s + 1 == csv->stages ? -1 : from_above ? find_backward(csv, s + 1, b) : find_action(csv, RECV_B, s, b);
+    case OP_W: return which ? -1 : find_action(csv, OP_I, s, b);
+    case SEND_F: return which ? -1 : find_action(csv, OP_F, s, b);
     case RECV_F:
-    case RECV_B: return which ? -1 : send_of(csv, action);
+    case RECV_B: return which ? -1 : matching_send(csv, action);
     case SEND_B: return which ? -1 : find_backward(csv, s, b);
-    case WAIT_SEND_F: return which ? -1 : find(csv, RECV_F, s + 1, b);
-    case WAIT_SEND_B: return which ? -1 : find(csv, RECV_B, s - 1, b);
+    case WAIT_SEND_F: return which ? -1 : find_action(csv, RECV_F, s + 1, b);
+    case WAIT_SEND_B: return which ? -1 : find_action(csv, RECV_B, s - 1, b);
     default: return -1;
     }
 }
@@ -469,7 +470,7 @@ static void check_runs(const struct csv *csv) {
             const struct action *need = &csv->action[missing(csv, action, done)];
             if (own && need->row != action->row)
                 continue;
-            FAIL(csv, action, "%s never runs: it needs %s, which %s", name_of(csv, action), name_of(csv, need),
+            FAIL(csv, action, "%s never runs: it needs %s, which %s", spelled(csv, action), spelled(csv, need),
                  need->row == action->row ? "comes later in this row"
                                           : format("row %d, column %d never gets to", need->row, need->column));
         }
@@ -477,7 +478,7 @@ static void check_runs(const struct csv *csv) {
 
 /* ---- the script ---- */
 
-static void put_sequence(struct text *out, const struct csv *csv, int r) {
+static void put_actions(struct text *out, const struct csv *csv, int r) {
     int width = 4;
     put(out, "    {");
     for (int32_t i = csv->begin[r]; i < csv->begin[r + 1]; i++) {
@@ -520,6 +521,6 @@ void read_torch(struct text *out, const char *file, const char *src) {
     put(out, "return schedule {\n  workers = %d, stages = %d, batches = %d,\n  sequence = {\n", csv.rows, csv.stages,
         csv.batches);
     for (int r = 0; r < csv.rows; r++)
-        put_sequence(out, &csv, r);
+        put_actions(out, &csv, r);
     put(out, "  },\n}\n");
 }

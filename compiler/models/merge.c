@@ -12,7 +12,7 @@ static int64_t rank_of(const struct tokenizer *t, uint32_t left, uint32_t right)
     return k;
 }
 
-static void consider(struct tokenizer *t, int32_t at) {
+static void consider_pair(struct tokenizer *t, int32_t at) {
     int32_t after = at < 0 ? -1 : t->symbol[at].after;
     if (after < 0)
         return;
@@ -42,7 +42,7 @@ static size_t merge_bytes(struct tokenizer *t, const char *s, size_t n) {
         t->symbol[i] = (struct symbol){(uint32_t)id, (int32_t)i - 1, i + 1 < n ? (int32_t)i + 1 : -1};
     }
     for (size_t i = 0; i < n; i++)
-        consider(t, (int32_t)i);
+        consider_pair(t, (int32_t)i);
     while (t->candidates.n > 0) {
         struct candidate c = candidates_pop(&t->candidates);
         if (!still(t, c))
@@ -53,8 +53,8 @@ static size_t merge_bytes(struct tokenizer *t, const char *s, size_t n) {
         right->id = GONE;
         if (left->after >= 0)
             t->symbol[left->after].before = c.at;
-        consider(t, left->before);
-        consider(t, c.at);
+        consider_pair(t, left->before);
+        consider_pair(t, c.at);
     }
     GROW(t->id, t->capids, n);
     size_t m = 0;

@@ -33,7 +33,7 @@ size_t utf8_at(const char *s, size_t n) {
 
 /* ---- the expressions ---- */
 
-static _Noreturn void refuse(const struct tokenizer *t, const char *pattern, const char *at, const char *what) {
+static _Noreturn void refuse_pattern(const struct tokenizer *t, const char *pattern, const char *at, const char *what) {
     die("%s: the expression '%s' has, at %td, %s; it is not run, since it may mean other things to the library that it "
         "was written for",
         t->file, pattern, at - pattern, what);
@@ -43,7 +43,7 @@ static _Noreturn void refuse(const struct tokenizer *t, const char *pattern, con
 static const char *check_property(const struct tokenizer *t, const char *pattern, const char *at) {
     size_t n = strncmp(at + 1, "{", 1) == 0 ? strcspn(at + 2, "}") : 0;
     if (n < 1 || n > 2 || !at[2 + n] || !strchr("LMNPSZC", at[2]) || (n == 2 && !strchr("ultmondcepsfik", at[3])))
-        refuse(t, pattern, at - 1, "a property that is no general category");
+        refuse_pattern(t, pattern, at - 1, "a property that is no general category");
     return at + 2 + n;
 }
 
@@ -57,7 +57,7 @@ static const char *check_escape(const struct tokenizer *t, const char *pattern, 
     if (*at == 'p' || *at == 'P')
         end = check_property(t, pattern, at);
     else if (!*at || !strchr("rntdD\\/.,;:!?'\"()[]{}|*+^$-_&#%@=<>~` ", *at))
-        refuse(t, pattern, at - 1, "an escape other than \\s, \\d, \\r, \\n, \\t, \\p{…} and signs");
+        refuse_pattern(t, pattern, at - 1, "an escape other than \\s, \\d, \\r, \\n, \\t, \\p{…} and signs");
     put_bytes(out, at - 1, (size_t)(end - at) + 2);
     return end;
 }
@@ -69,17 +69,17 @@ static const char *check_class(const struct tokenizer *t, const char *pattern, c
     if (*at == '^')
         put_bytes(out, at++, 1);
     if (*at == ']')
-        refuse(t, pattern, begin, "a class that begins with ]");
+        refuse_pattern(t, pattern, begin, "a class that begins with ]");
     for (; *at && *at != ']'; at++) {
         if (*at == '[' || strncmp(at, "&&", 2) == 0)
-            refuse(t, pattern, at, "a class within a class");
+            refuse_pattern(t, pattern, at, "a class within a class");
         if (*at == '\\')
             at = check_escape(t, pattern, at + 1, out);
         else
             put_bytes(out, at, 1);
     }
     if (!*at)
-        refuse(t, pattern, begin, "a class that does not end");
+        refuse_pattern(t, pattern, begin, "a class that does not end");
     put_bytes(out, "]", 1);
     return at;
 }
@@ -95,13 +95,13 @@ static const char *checked(const struct tokenizer *t, const char *pattern) {
         else {
             if (strncmp(at, "(?", 2) == 0 && strncmp(at, "(?:", 3) && strncmp(at, "(?i:", 4) && strncmp(at, "(?!", 3) &&
                 strncmp(at, "(?=", 3))
-                refuse(t, pattern, at, "a group other than (?:…), (?i:…), (?!…) and (?=…)");
+                refuse_pattern(t, pattern, at, "a group other than (?:…), (?i:…), (?!…) and (?=…)");
             if (at[0] == '(' && at[1] == '*')
-                refuse(t, pattern, at, "a verb");
+                refuse_pattern(t, pattern, at, "a verb");
             if (*at == '^' || *at == '$' || *at == '.')
-                refuse(t, pattern, at, "one of ^ $ .");
+                refuse_pattern(t, pattern, at, "one of ^ $ .");
             if (at[0] == '}' && (at[1] == '+' || at[1] == '?'))
-                refuse(t, pattern, at, "two quantifiers");
+                refuse_pattern(t, pattern, at, "two quantifiers");
             put_bytes(&out, at, 1);
         }
     }
@@ -109,7 +109,7 @@ static const char *checked(const struct tokenizer *t, const char *pattern) {
 }
 
 /* PCRE2's memory is the arena's. */
-static void *take_memory(size_t bytes, void *with) {
+static void *allocate_for_pcre(size_t bytes, void *with) {
     (void)with;
     return alloc(bytes);
 }
@@ -125,7 +125,7 @@ void add_split(struct tokenizer *t, const char *pattern) {
     PCRE2_SIZE at;
     struct expression *split = NEW(struct expression, 1);
     const char *given = checked(t, pattern);
-    pcre2_general_context *memory = pcre2_general_context_create(take_memory, leave_memory, NULL);
+    pcre2_general_context *memory = pcre2_general_context_create(allocate_for_pcre, leave_memory, NULL);
     split->pattern = pattern;
     split->code =
         pcre2_compile((PCRE2_SPTR)given, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code,
@@ -138,7 +138,7 @@ void add_split(struct tokenizer *t, const char *pattern) {
     uint32_t empty;
     pcre2_pattern_info(split->code, PCRE2_INFO_MATCHEMPTY, &empty);
     if (empty)
-        refuse(t, pattern, pattern, "words without a character");
+        refuse_pattern(t, pattern, pattern, "words without a character");
 #ifndef FUZZING                                         /* which would make code for ever: it is not in the arena */
     pcre2_jit_compile(split->code, PCRE2_JIT_COMPLETE); /* without it, it runs slower */
 #endif

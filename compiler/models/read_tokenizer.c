@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char *shown(const char *s) { return s ? format("'%s'", tame(s)) : "nothing"; }
+static const char *shown_text(const char *s) { return s ? format("'%s'", tame(s)) : "nothing"; }
 static bool is(const char *s, const char *word) { return s && strcmp(s, word) == 0; }
 
 /* ---- normalizer ---- */
@@ -33,7 +33,7 @@ static void read_normalizer(struct json_in *j, struct tokenizer *t, int depth) {
     if (is(type, "NFC"))
         t->composed = true;
     else if (!list || !is(type, "Sequence"))
-        json_die(j, "a normalizer of type %s; only NFC is read, or none", shown(type));
+        json_die(j, "a normalizer of type %s; only NFC is read, or none", shown_text(type));
 }
 
 /* ---- pre_tokenizer ---- */
@@ -90,7 +90,7 @@ static void finish_pre(const struct json_in *j, struct tokenizer *t, const struc
     if (is(pre->type, "Sequence") && pre->list)
         return;
     if (*bytes)
-        json_die(j, "a pre_tokenizer of type %s behind ByteLevel, which must be the last", shown(pre->type));
+        json_die(j, "a pre_tokenizer of type %s behind ByteLevel, which must be the last", shown_text(pre->type));
     if (is(pre->type, "ByteLevel")) {
         *bytes = true;
         if (pre->prefix_space)
@@ -101,11 +101,12 @@ static void finish_pre(const struct json_in *j, struct tokenizer *t, const struc
         add_split(t, pre->digits ? "\\p{N}" : "\\p{N}+");
     else if (is(pre->type, "Split") && pre->pattern) {
         if (!is(pre->behavior, "Isolated") && !(is(pre->behavior, "Removed") && pre->invert))
-            json_die(j, "Split with behavior %s; only Isolated is read, or Removed and inverted", shown(pre->behavior));
+            json_die(j, "Split with behavior %s; only Isolated is read, or Removed and inverted",
+                     shown_text(pre->behavior));
         add_split(t, pre->pattern);
     } else
         json_die(j, "a pre_tokenizer of type %s; only Split, Digits, ByteLevel and Sequence are read",
-                 shown(pre->type));
+                 shown_text(pre->type));
 }
 
 static void read_pre(struct json_in *j, struct tokenizer *t, bool *bytes, int depth) {
@@ -156,14 +157,14 @@ static void read_merges(struct json_in *j, struct tokenizer *t) {
     }
 }
 
-static void read_model(struct json_in *j, struct tokenizer *t) {
+static void read_merges_model(struct json_in *j, struct tokenizer *t) {
     static const char *const absent[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
     const char *type = "BPE"; /* older files do not say */
     bool vocab = false, merges = false;
     for (json_open(j, '{'); json_more(j, '}');) {
         const char *name = json_name(j);
         if (is(name, "type") && !is(type = json_string_or_null(j), "BPE"))
-            json_die(j, "a model of type %s; only BPE is read", shown(type));
+            json_die(j, "a model of type %s; only BPE is read", shown_text(type));
         else if (is(name, "type"))
             continue;
         else if (is(name, "vocab") && json_peek(j) == '{') {
@@ -306,7 +307,7 @@ static void read_post(struct json_in *j, struct tokenizer *t, int depth) {
         known |= is(type, read[i]);
     if (!known)
         json_die(j, "a post_processor of type %s; ByteLevel, TemplateProcessing and their Sequence are read, or none",
-                 shown(type));
+                 shown_text(type));
     if (is(type, "TemplateProcessing")) {
         name_template_ids(&t->front, &ids);
         name_template_ids(&t->behind, &ids);
@@ -329,7 +330,7 @@ struct tokenizer *tokenizer_of_json(const char *file, char *s, size_t n) {
             read_post(j, t, 0);
         else if (is(name, "model")) {
             model = true;
-            read_model(j, t);
+            read_merges_model(j, t);
         } else
             json_skip(j);
     }

@@ -13,7 +13,7 @@ struct ends {
 };
 
 /* "name", {"content": "name", …} or null. */
-static const char *read_name(struct json_in *j) {
+static const char *read_token_name(struct json_in *j) {
     const char *name = NULL;
     if (json_peek(j) != '{')
         return json_string_or_null(j);
@@ -34,9 +34,9 @@ static struct ends read_ends(const char *file) {
         const char *name = json_name(j);
         int which = strcmp(name, "add_eos_token") == 0;
         if (strcmp(name, "bos_token") == 0)
-            ends.bos = read_name(j);
+            ends.bos = read_token_name(j);
         else if (strcmp(name, "eos_token") == 0)
-            ends.eos = read_name(j);
+            ends.eos = read_token_name(j);
         else if (which || strcmp(name, "add_bos_token") == 0) {
             ends.said[which] = json_peek(j) != 'n';
             ends.adds[which] = json_true(j);

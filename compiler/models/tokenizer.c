@@ -45,7 +45,7 @@ static struct bytes bytes_named(const char *name, size_t n) {
     return (struct bytes){s, (size_t)(to - s)};
 }
 
-static bool same(struct bytes a, struct bytes b) { return a.n == b.n && memcmp(a.s, b.s, a.n) == 0; }
+static bool same_bytes(struct bytes a, struct bytes b) { return a.n == b.n && memcmp(a.s, b.s, a.n) == 0; }
 static const char *shown(struct bytes b) { return tame(format("%.*s", (int)b.n, b.s)); }
 
 void add_token(struct tokenizer *t, int64_t id, const char *name, size_t n, bool special) {
@@ -58,7 +58,7 @@ void add_token(struct tokenizer *t, int64_t id, const char *name, size_t n, bool
         t->token[t->ntokens] = (struct token){0};
     struct token *token = &t->token[id];
     struct bytes said = {name, n};
-    if (token->there && !same(token->name, said))
+    if (token->there && !same_bytes(token->name, said))
         die("%s: token %lld is both '%s' and '%s'", t->file, (long long)id, shown(token->name), shown(said));
     struct bytes is = bytes_named(name, n);
     special |= token->special || !is.s;
@@ -87,21 +87,21 @@ static uint64_t hash_bytes(const char *s, size_t n) {
     return hash;
 }
 
-static uint32_t place_of(const struct tokenizer *t, const char *s, size_t n) {
+static uint32_t slot_of_piece(const struct tokenizer *t, const char *s, size_t n) {
     uint32_t at = map_start(&t->by_bytes, hash_bytes(s, n));
     for (int32_t k; (k = t->by_bytes.slot[at] - 1) >= 0; at = map_next(&t->by_bytes, at))
-        if (same(t->token[k].is, (struct bytes){s, n}))
+        if (same_bytes(t->token[k].is, (struct bytes){s, n}))
             break;
     return at;
 }
 
 int64_t token_of(const struct tokenizer *t, const char *s, size_t n) {
-    return (int64_t)t->by_bytes.slot[place_of(t, s, n)] - 1;
+    return (int64_t)t->by_bytes.slot[slot_of_piece(t, s, n)] - 1;
 }
 
 int64_t token_named(const struct tokenizer *t, const char *name) {
     for (size_t i = 0; i < t->ntokens; i++)
-        if (t->token[i].there && same(t->token[i].name, (struct bytes){name, strlen(name)}))
+        if (t->token[i].there && same_bytes(t->token[i].name, (struct bytes){name, strlen(name)}))
             return (int64_t)i;
     return -1;
 }
@@ -163,7 +163,7 @@ void finish_tokenizer(struct tokenizer *t) {
         const struct token *token = &t->token[i];
         if (!token->there || token->special)
             continue;
-        uint32_t at = place_of(t, token->is.s, token->is.n);
+        uint32_t at = slot_of_piece(t, token->is.s, token->is.n);
         if (t->by_bytes.slot[at])
             die("%s: tokens %d and %zu are the same, '%s'", t->file, t->by_bytes.slot[at] - 1, i, shown(token->is));
         t->by_bytes.slot[at] = (int32_t)i + 1;

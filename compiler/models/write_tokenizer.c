@@ -7,7 +7,7 @@
 
 enum { CONTROL = 3, USER_DEFINED = 4 };
 
-static const char *name_of(const struct tokenizer *t, int64_t id) {
+static const char *token_text(const struct tokenizer *t, int64_t id) {
     const struct bytes *name = &t->token[id].name;
     return format("%.*s", (int)name->n, name->s);
 }
@@ -15,7 +15,7 @@ static const char *name_of(const struct tokenizer *t, int64_t id) {
 /* Prints items of a TemplateProcessing, each followed by a comma. */
 static void put_around(struct text *out, const struct tokenizer *t, const struct around *around, int sequence) {
     for (int i = 0; i < around->n; i++)
-        put(out, "{\"SpecialToken\": {\"id\": %s, \"type_id\": %d}}, ", quoted(name_of(t, around->id[i])), sequence);
+        put(out, "{\"SpecialToken\": {\"id\": %s, \"type_id\": %d}}, ", quoted(token_text(t, around->id[i])), sequence);
 }
 
 static void put_sequence(struct text *out, const struct tokenizer *t, const char *name, int sequence) {
@@ -42,7 +42,7 @@ static void put_post_processor(struct text *out, const struct tokenizer *t) {
     put_word(out, "], \"special_tokens\": {");
     for (int k = 0; k < 2; k++)
         for (int i = 0; i < around[k]->n; i++) {
-            const char *name = quoted(name_of(t, around[k]->id[i]));
+            const char *name = quoted(token_text(t, around[k]->id[i]));
             if (k == 0 || !is_around(&t->front, around[k]->id[i]))
                 put(out, "%s%s: {\"id\": %s, \"ids\": [%lld], \"tokens\": [%s]}", n++ ? ", " : "", name, name,
                     (long long)around[k]->id[i], name);
@@ -68,7 +68,7 @@ static void put_added(struct text *out, const struct tokenizer *t, struct gguf_v
             put(out,
                 "%s\n    {\"id\": %zu, \"content\": %s, \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
                 "\"normalized\": false, \"special\": %s}",
-                n++ ? "," : "", i, quoted(name_of(t, (int64_t)i)), kind == CONTROL ? "true" : "false");
+                n++ ? "," : "", i, quoted(token_text(t, (int64_t)i)), kind == CONTROL ? "true" : "false");
     }
 }
 
@@ -81,7 +81,7 @@ static void put_model(struct text *out, const struct tokenizer *t, struct gguf_m
         "    \"vocab\": {",
         t->whole_words ? "true" : "false");
     for (size_t i = 0; i < t->ntokens; i++)
-        put(out, "%s\n      %s: %zu", i ? "," : "", quoted(name_of(t, (int64_t)i)), i);
+        put(out, "%s\n      %s: %zu", i ? "," : "", quoted(token_text(t, (int64_t)i)), i);
     put_word(out, "\n    },\n    \"merges\": [");
     g->at = merges.at;
     for (uint64_t i = 0; i < merges.n; i++) {
@@ -118,7 +118,7 @@ struct text tokenizer_config(const struct tokenizer *t, const char *gguf, int co
     for (int i = 0; i < 4; i++) {
         double id = gguf_number(&g, format("tokenizer.ggml.%s_token_id", named[i][1]), -1);
         if (id >= 0 && id < (double)t->ntokens)
-            put(&out, "  \"%s_token\": %s,\n", named[i][0], quoted(name_of(t, (int64_t)id)));
+            put(&out, "  \"%s_token\": %s,\n", named[i][0], quoted(token_text(t, (int64_t)id)));
     }
     struct gguf_value chat = gguf_find(&g, "tokenizer.chat_template");
     if (chat.at && chat.type == GGUF_STRING && !chat.array) {

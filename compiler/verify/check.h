@@ -34,7 +34,7 @@ bool refute(struct check *check, int claim, int rank, int32_t i, const char *fmt
 bool refute_all(struct check *check, int claim, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* "rank 1 lane compute, line 12: F 1 3" */
 void put_place(struct check *check, int rank, int32_t i);
-static inline const struct group *group_of(const struct check *check, int rank, const struct instr *x) {
+static inline const struct group *check_group(const struct check *check, int rank, const struct instr *x) {
     return &check->p->group[check->p->rank[rank].lane[x->lane].group];
 }
 static inline struct series *series_of(const struct check *check, int rank, const struct instr *x) {
@@ -177,8 +177,8 @@ int exchanges_in(const struct check *check, const struct instr *x); /* between t
 bool check_mid(struct check *check, int r, int32_t b);              /* its number and size */
 /* A part gives what its next exchange moves, and has got what the one before it made. */
 bool gives_and_gets(struct check *check, int r, int32_t i);
-bool give(struct check *check, int r, int32_t i, int32_t b);
-bool run_exchange(struct check *check, const struct series *series, int32_t nth);
+bool give_buffer(struct check *check, int r, int32_t i, int32_t b);
+bool verify_exchange(struct check *check, const struct series *series, int32_t nth);
 
 /* verify_parts.c: jobs in parts. */
 void parts_begin(struct check *check);
@@ -297,7 +297,7 @@ void sums_begin(struct check *check);
 bool accumulate(struct check *check, int r, int32_t i, int role); /* adds the job's own contribution */
 int32_t new_contribution(struct check *check, const struct instr *x);
 bool run_add(struct check *check, int r, int32_t i);
-bool run_update(struct check *check, int r, int32_t i);
+bool verify_update(struct check *check, int r, int32_t i);
 int64_t contributions(const struct check *check, int32_t sum);
 /* Sets *a to the sum of both. false: it would have more contributions than exist, which `refute_count` says. */
 bool join(struct check *check, int32_t *a, int32_t b);
@@ -320,7 +320,7 @@ bool adds_in_order(struct check *check, int r, int32_t i, const struct arg *dw);
 /* verify_norm.c: the norm by which updates are clipped. */
 bool norms_begin(struct check *check);
 bool norms_end(struct check *check);
-bool run_norm(struct check *check, int r, int32_t i);
+bool verify_norm(struct check *check, int r, int32_t i);
 bool add_up_norms(struct check *check, const struct series *series, int32_t nth);
 bool is_clipped(struct check *check, int r, int32_t i); /* an update; or it is rightly not */
 

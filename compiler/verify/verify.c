@@ -112,7 +112,7 @@ static int waits_for(const struct check *check, int r) {
 }
 
 /* The rank's next instruction has run. */
-static bool step(struct check *check, int r) {
+static bool step_done(struct check *check, int r) {
     check->at[r]++;
     return at_mark(check, r);
 }
@@ -130,7 +130,7 @@ static bool run_collective(struct check *check, struct walk *walk, int r) {
     if (check->values && !values_collective(check, series, check->mate[r][i]))
         return false;
     for (int m = 0; m < series->g->n; m++) {
-        if (!step(check, series->g->rank[m]))
+        if (!step_done(check, series->g->rank[m]))
             return false;
         walk->stands[series->g->rank[m]] = false;
         queue(walk, series->g->rank[m]);
@@ -161,7 +161,7 @@ static bool go_on(struct check *check, struct walk *walk, int r) {
             if (!ok)
                 return false;
         }
-        if (!step(check, r) || (link && !step(check, x->peer)))
+        if (!step_done(check, r) || (link && !step_done(check, x->peer)))
             return false;
         if (link)
             queue(walk, x->peer);

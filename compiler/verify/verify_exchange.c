@@ -19,7 +19,7 @@ static const struct exchanges *exchanges_of(const struct check *check, int s, in
 int exchanges_in(const struct check *check, const struct instr *x) { return exchanges_of(check, x->stage, x->op)->n; }
 
 /* The first exchange of direction d, among all of the stage's; NDIRS: how many there are. */
-static int first_of(const struct check *check, int s, int d) {
+static int first_exchange(const struct check *check, int s, int d) {
     int n = 0;
     for (int e = 0; e < d; e++)
         n += exchanges_of(check, s, e)->n;
@@ -156,7 +156,7 @@ static void know_sizes(struct check *check, int s, int q, int64_t *bytes) {
 /* The sizes of all mids of a microbatch have one place, or those of each slice one of their own. */
 static int64_t *mid_size(struct check *check, int s, int32_t b, int32_t inst) {
     int q = b % slices_of(&check->p->names);
-    return &check->values->mid_bytes[check->values->mid_at[s] + 2 * first_of(check, s, NDIRS) * q + inst];
+    return &check->values->mid_bytes[check->values->mid_at[s] + 2 * first_exchange(check, s, NDIRS) * q + inst];
 }
 
 bool teams_begin(struct check *check) {
@@ -172,7 +172,7 @@ bool teams_begin(struct check *check) {
     for (int s = 0; s < check->p->stages; s++) {
         bool first = check->p->names.member[s].place <= 0; /* other members' mids are of the same sizes */
         values->mid_at[s] = first ? (int32_t)n : values->mid_at[s - 1];
-        n += first ? 2 * first_of(check, s, NDIRS) * slices_of(&check->p->names) : 0;
+        n += first ? 2 * first_exchange(check, s, NDIRS) * slices_of(&check->p->names) : 0;
     }
     values->mid_bytes = NEW(int64_t, n + 1);
     for (int s = 0; s < check->p->stages; s++)
@@ -183,9 +183,9 @@ bool teams_begin(struct check *check) {
 
 bool check_mid(struct check *check, int r, int32_t b) {
     const struct buf *x = &check->p->rank[r].buf[b];
-    if (x->inst < 0 || x->inst >= 2 * first_of(check, x->stage, NDIRS))
+    if (x->inst < 0 || x->inst >= 2 * first_exchange(check, x->stage, NDIRS))
         return refute_all(check, CLAIM_JOBS, "rank %d has %s, but stage %s exchanges %d tensors, two numbers each", r,
-                          buf_text(check, r, b), stage_text(check, x->stage), first_of(check, x->stage, NDIRS));
+                          buf_text(check, r, b), stage_text(check, x->stage), first_exchange(check, x->stage, NDIRS));
     int64_t *want = mid_size(check, x->stage, x->batch, x->inst);
     if (*want < 0)
         *want = x->bytes;
@@ -223,7 +223,7 @@ bool gives_and_gets(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
     const struct exchanges *exchange = exchanges_of(check, x->stage, x->op);
-    int first = exchange->n ? first_of(check, x->stage, x->op) : 0, gives = -1, gets = -1;
+    int first = exchange->n ? first_exchange(check, x->stage, x->op) : 0, gives = -1, gets = -1;
     int got = exchange->n ? got_by(exchange, x->part) : -1;
     if (x->part < exchange->n && exchange->at[x->part].op != OP_none)
         gives = 2 * (first + x->part);
@@ -236,7 +236,7 @@ bool gives_and_gets(struct check *check, int r, int32_t i) {
            refute(check, CLAIM_JOBS, r, i, "gets %s, which its team has not exchanged", buf_text(check, r, b));
 }
 
-bool give(struct check *check, int r, int32_t i, int32_t b) {
+bool give_buffer(struct check *check, int r, int32_t i, int32_t b) {
     if (check->values->val[r][b].live)
         return refute(check, CLAIM_MEMORY, r, i, "overwrites %s, which is still in use", buf_text(check, r, b));
     if (!open_buffer(check, r, i, b))
@@ -251,7 +251,7 @@ bool give(struct check *check, int r, int32_t i, int32_t b) {
 static const char *name_of_exchange(int op) { return exchange_name[op - OP_ALL_REDUCE_A]; }
 
 /* It is of a member at its place of the team, and an exchange that the stage has. */
-static bool is_of_team(struct check *check, int r, int32_t i, int m, int n) {
+static bool is_of_member(struct check *check, int r, int32_t i, int m, int n) {
     const struct instr *x = &check->p->rank[r].ins[i];
     const struct member *member = check->p->names.member;
     int d;
@@ -260,7 +260,7 @@ static bool is_of_team(struct check *check, int r, int32_t i, int m, int n) {
     if (!member || member[x->stage].place != m || member[x->stage].size != n)
         return refute(check, CLAIM_JOBS, r, i, "its rank comes at place %d of %d, and stage %s is no such member", m, n,
                       stage_text(check, x->stage));
-    if (x->inst < 0 || x->inst % 2 || x->inst >= 2 * first_of(check, x->stage, NDIRS))
+    if (x->inst < 0 || x->inst % 2 || x->inst >= 2 * first_exchange(check, x->stage, NDIRS))
         return refute(check, CLAIM_JOBS, r, i, "stage %s has no exchange of that number", stage_text(check, x->stage));
     int op = operation_of(check, x->stage, x->inst / 2, &d);
     return op == x->op ||
@@ -289,7 +289,7 @@ static bool has_given(struct check *check, int r, int32_t i) {
 }
 
 /* What a member gives and gets has the sizes of n shares. */
-static bool fits(struct check *check, int r, int32_t i, int n) {
+static bool has_share_sizes(struct check *check, int r, int32_t i, int n) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
     int32_t src = operand(k, x, ROLE_src, 0), t = operand(k, x, ROLE_t, 0);
@@ -317,13 +317,13 @@ static bool takes(struct check *check, int r, int32_t i) {
     return free_buffers(check, r, i, false);
 }
 
-bool run_exchange(struct check *check, const struct series *series, int32_t nth) {
+bool verify_exchange(struct check *check, const struct series *series, int32_t nth) {
     int n = series->g->n;
     verify_work += n;
     for (int m = 0; m < n; m++) {
         int r = series->g->rank[m];
         int32_t i = series->ins[m][nth];
-        if (!is_of_team(check, r, i, m, n) || !has_given(check, r, i) || !fits(check, r, i, n))
+        if (!is_of_member(check, r, i, m, n) || !has_given(check, r, i) || !has_share_sizes(check, r, i, n))
             return false;
     }
     for (int m = 0; m < n; m++)

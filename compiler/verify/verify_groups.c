@@ -142,7 +142,7 @@ static bool gather(struct meeting *meeting) {
 /* ---- gradients: ALL_REDUCE, REDUCE_SCATTER, REDUCE ---- */
 
 /* The sum of all members' sources, unit by unit, in the order of the members. */
-static bool add_up(struct meeting *meeting) {
+static bool sum_members(struct meeting *meeting) {
     struct check *check = meeting->check;
     for (int32_t at = meeting->all.from, to; at < meeting->all.to; at = to) {
         struct content sum = {.sum = NO_SUM, .set = true};
@@ -175,7 +175,7 @@ static bool is_reduced(const struct meeting *meeting, int m) {
 }
 
 /* What a member has afterwards. In place, the rest of its source is garbage. */
-static bool take_sum(const struct meeting *meeting, int m) {
+static bool take_reduced(const struct meeting *meeting, int m) {
     struct check *check = meeting->check;
     const struct list *list = &meeting->list;
     const struct party *member = &meeting->member[m];
@@ -219,10 +219,10 @@ static bool reduce(struct meeting *meeting) {
     for (int m = 0; m < meeting->n; m++)
         if (!is_reduced(meeting, m))
             return false;
-    if (!add_up(meeting))
+    if (!sum_members(meeting))
         return false;
     for (int m = 0; m < meeting->n; m++)
-        if (meeting->member[m].to && !take_sum(meeting, m))
+        if (meeting->member[m].to && !take_reduced(meeting, m))
             return false;
     return true;
 }
@@ -230,7 +230,7 @@ static bool reduce(struct meeting *meeting) {
 bool values_collective(struct check *check, const struct series *series, int32_t nth) {
     const struct instr *x = &check->p->rank[series->g->rank[0]].ins[series->ins[0][nth]];
     if (op_lane[x->op] == LANE_TEAM)
-        return run_exchange(check, series, nth);
+        return verify_exchange(check, series, nth);
     if (x->op == OP_ALL_REDUCE_N)
         return add_up_norms(check, series, nth);
     struct meeting *meeting = check->values->meeting;

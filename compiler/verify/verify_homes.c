@@ -28,7 +28,7 @@ static struct owner *owner_of(const struct check *check, int r, int set) {
     return NULL;
 }
 
-static int place_of(const struct check *check, int r, int set) {
+static int place_as_owner(const struct check *check, int r, int set) {
     const struct owner *owner = owner_of(check, r, set);
     return owner ? owner->place : -1;
 }
@@ -40,7 +40,7 @@ int32_t weights_at_home(const struct check *check, int r, int set) {
 
 struct span own_span(const struct check *check, int r, int set) {
     const struct homes *homes = &check->values->homes[set];
-    int place = place_of(check, r, set);
+    int place = place_as_owner(check, r, set);
     if (place < 0)
         return (struct span){0, -1};
     struct span shard = part_of((struct span){0, check->values->units[set]}, place % homes->size, homes->size);
@@ -56,7 +56,7 @@ struct span units_of(const struct check *check, int r, const struct arg *a) {
         if (b->kind == K_gown)
             all = own_span(check, r, b->stage);
         else if (b->kind == K_wshard || b->kind == K_gshard) {
-            int place = place_of(check, r, b->stage);
+            int place = place_as_owner(check, r, b->stage);
             all = place < 0 ? (struct span){0, -1} : part_of(all, place % size, size);
         }
     }
@@ -73,7 +73,7 @@ bool keeps(const struct check *check, int r, const struct buf *b) {
     if (b->inst >= 0 || (b->kind != K_wgrad && b->kind != K_gshard) || check->p->update)
         return false;
     const struct homes *homes = &check->values->homes[b->stage];
-    return homes->zero < 2 && place_of(check, r, b->stage) >= 0 && (homes->size > 1) == (b->kind == K_gshard);
+    return homes->zero < 2 && place_as_owner(check, r, b->stage) >= 0 && (homes->size > 1) == (b->kind == K_gshard);
 }
 
 const char *arg_text(const struct check *check, int r, const struct arg *a) {
@@ -117,7 +117,7 @@ static bool count_units(struct check *check) {
 }
 
 /* The program's, or single ranks: those that hold a set's weights without an instance. */
-static struct homes *take_homes(const struct check *check) {
+static struct homes *listed_homes(const struct check *check) {
     const struct program *p = check->p;
     int sets = check->values->sets;
     struct homes *all = NEW(struct homes, sets);
@@ -194,7 +194,7 @@ static bool shared_by_members(struct check *check) {
 }
 
 /* Lists each rank's sets. */
-static bool find_owners(struct check *check) {
+static bool list_owners(struct check *check) {
     struct values *values = check->values;
     int W = check->p->workers;
     int32_t *at = values->owner_at = NEW(int32_t, W + 2), *seen = NEW(int32_t, W); /* 1 + the last set that it owns */
@@ -231,7 +231,7 @@ static bool check_owner(struct check *check, int r, int32_t *held) {
             continue;
         const struct homes *homes = &values->homes[b->stage];
         const char *name = buf_text(check, r, i);
-        if (place_of(check, r, b->stage) < 0)
+        if (place_as_owner(check, r, b->stage) < 0)
             return refute_all(check, CLAIM_GRADIENTS, "rank %d holds %s, but is no home of it", r, name);
         if (b->kind == K_gown ? homes->zero < 2 : (homes->size > 1) != shard)
             return refute_all(check, CLAIM_GRADIENTS, "rank %d holds %s, but its homes are %d lists of %d, zero %d", r,
@@ -261,7 +261,7 @@ static bool named_by_script(struct check *check, int set, int first, int last, i
             continue;
         seen[sp->job[j].home] = set + 1;
         struct home home = home_of(sp, &sp->job[j].home);
-        int place = place_of(check, home.rank[0], set);
+        int place = place_as_owner(check, home.rank[0], set);
         if (place < 0 || place % homes->size || home.n != homes->size ||
             memcmp(home.rank, homes->rank + place, sizeof *home.rank * (size_t)home.n))
             return refute_all(check, CLAIM_GRADIENTS, "a home of weight(%d), from rank %d on, is not in the program",
@@ -285,7 +285,7 @@ static bool says_home(const struct check *check, int set, int s) {
 }
 
 /* A program's text does not record what w() named. */
-static bool check_script(struct check *check) {
+static bool check_named_homes(struct check *check) {
     const struct spec *sp = check->sp;
     if (!knows_homes(sp))
         return true;
@@ -305,9 +305,9 @@ static bool check_script(struct check *check) {
 }
 
 bool homes_begin(struct check *check) {
-    check->values->homes = take_homes(check);
-    if (!tables_are_with_stage_0(check) || !shared_by_members(check) || !find_owners(check) || !check_script(check) ||
-        !count_units(check))
+    check->values->homes = listed_homes(check);
+    if (!tables_are_with_stage_0(check) || !shared_by_members(check) || !list_owners(check) ||
+        !check_named_homes(check) || !count_units(check))
         return false;
     int32_t *held = NEW(int32_t, check->values->sets); /* per set: 1 + the last rank that has its home's weights */
     for (int r = 0; r < check->p->workers; r++)

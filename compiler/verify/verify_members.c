@@ -40,7 +40,7 @@ static uint32_t slot_of_node(const struct orders_of *orders, struct addends node
     return at;
 }
 
-static int32_t number_of(struct orders_of *orders, struct addends node) {
+static int32_t number_node(struct orders_of *orders, struct addends node) {
     if (2 * orders->nnodes > orders->map.mask) {
         orders->map = map_new(2 * orders->nnodes);
         for (size_t n = 1; n < orders->nnodes; n++)
@@ -67,7 +67,7 @@ static int32_t shape_of(struct check *check, int32_t sum) {
             int32_t a = orders->shape[x.a], b = orders->shape[x.b];
             x = a < b ? (struct addends){a, b} : (struct addends){b, a};
         }
-        orders->shape[orders->nshapes] = orders->nshapes == NO_SUM ? 0 : number_of(orders, x);
+        orders->shape[orders->nshapes] = orders->nshapes == NO_SUM ? 0 : number_node(orders, x);
     }
     return orders->shape[sum];
 }

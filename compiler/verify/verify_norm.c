@@ -73,7 +73,7 @@ static bool is_norm(struct check *check, int r, int32_t i, const struct arg *a) 
            refute(check, CLAIM_JOBS, r, i, "its operand norm is %s", buf_text(check, r, a->buf));
 }
 
-bool run_norm(struct check *check, int r, int32_t i) {
+bool verify_norm(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
     const struct arg *norm = find_arg(k, x, ROLE_norm, 0), *dw = find_arg(k, x, ROLE_dw, 0);
@@ -124,7 +124,10 @@ static int by_part(const void *x, const void *y) {
 /* Is the norm of units of what has this number, and of how many: a set, or behind them a rank's norm of before. */
 static int32_t units_normed(const struct check *check, int number, bool before) {
     int sets = check->values->sets;
-    return (number >= sets) != before ? 0 : before ? 1 : has_weights(check->p, number) ? check->values->units[number] : 0;
+    return (number >= sets) != before      ? 0
+           : before                        ? 1
+           : has_weights(check->p, number) ? check->values->units[number]
+                                           : 0;
 }
 
 static const char *normed_text(const struct check *check, int number) {
@@ -132,8 +135,9 @@ static const char *normed_text(const struct check *check, int number) {
     return number < sets ? format("set %d", number) : format("rank %d's norm of the step before", number - sets);
 }
 
-/* What a norm is not of, or is of twice; NULL: it is of all sets once; before: of all ranks' norms of the step before. */
-static const char *what_is_wrong(struct check *check, int32_t norm, bool before) {
+/* What a norm is not of, or is of twice; NULL: it is of all sets once; before: of all ranks' norms of the step before.
+ */
+static const char *wrong_norm(struct check *check, int32_t norm, bool before) {
     struct norms *norms = check->values->norms;
     size_t n = 0, parts = 0;
     if (norm == norms->whole && norm != NO_SUM)
@@ -156,11 +160,10 @@ static const char *what_is_wrong(struct check *check, int32_t norm, bool before)
             if (end == 0)
                 return format("is of %s", normed_text(check, number));
             if (norms->part[next].span.from != at)
-                return format("%s %s %s", norms->part[next].span.from > at ? "is not of" : "is of",
-                              normed_text(check, number),
-                              norms->part[next].span.from > at
-                                  ? span_text((struct span){at, norms->part[next].span.from})
-                                  : "twice, at least in part");
+                return format(
+                    "%s %s %s", norms->part[next].span.from > at ? "is not of" : "is of", normed_text(check, number),
+                    norms->part[next].span.from > at ? span_text((struct span){at, norms->part[next].span.from})
+                                                     : "twice, at least in part");
             at = norms->part[next].span.to;
         }
         if (at < end)
@@ -180,7 +183,7 @@ bool is_clipped(struct check *check, int r, int32_t i) {
     if (!is_norm(check, r, i, norm))
         return false;
     bool before = check->sp->post_validation;
-    const char *wrong = what_is_wrong(check, check->values->val[r][norm->buf].sum, before);
+    const char *wrong = wrong_norm(check, check->values->val[r][norm->buf].sum, before);
     return !wrong || refute(check, CLAIM_GRADIENTS, r, i, "its norm %s; it must be of all %s, each once", wrong,
                             before ? "ranks' norms of the step before" : "sets");
 }
@@ -199,8 +202,8 @@ bool norms_end(struct check *check) {
         if (!join_norms(check, r, k->nins - 1, &all, check->values->val[r][b].sum))
             return false;
     }
-    const char *wrong = check->sp->post_validation ? what_is_wrong(check, all, false) : NULL;
-    return !wrong || refute_all(check, CLAIM_GRADIENTS,
-                                "the norm of all ranks, which the next step finds, %s; it must be of all sets, each once",
-                                wrong);
+    const char *wrong = check->sp->post_validation ? wrong_norm(check, all, false) : NULL;
+    return !wrong ||
+           refute_all(check, CLAIM_GRADIENTS,
+                      "the norm of all ranks, which the next step finds, %s; it must be of all sets, each once", wrong);
 }

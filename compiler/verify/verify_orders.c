@@ -143,7 +143,7 @@ struct sweep {
     size_t worst; /* the first question whose answer is no, else the number of questions */
 };
 
-static void learn(struct clock *clock, const struct clock *from) {
+static void join_clock(struct clock *clock, const struct clock *from) {
     for (int p = 0; p < PLACES; p++)
         clock->at[p] = from->at[p] > clock->at[p] ? from->at[p] : clock->at[p];
 }
@@ -194,13 +194,13 @@ static struct sweep *sweep_new(struct orders *orders) {
     return sweep;
 }
 
-static void start(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
+static void start_instr(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
     const struct rank *k = &sweep->check->p->rank[r];
     const struct instr *x = &k->ins[i];
     verify_work++;
     for (uint32_t w = x->wait; w < x->wait + x->nwait; w++)
         if (k->wait[w] < i) {
-            learn(clock, &sweep->kept[sweep->slot[r][k->wait[w]]]);
+            join_clock(clock, &sweep->kept[sweep->slot[r][k->wait[w]]]);
             learn_of(sweep, clock, r, k->wait[w]);
         }
     for (; sweep->asked[r] < sweep->end[r] && sweep->o->question[sweep->asked[r]].i == i; sweep->asked[r]++) {
@@ -211,7 +211,7 @@ static void start(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
 }
 
 /* The clock of instruction i is final; the rank's next may start. */
-static void finish(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
+static void finish_instr(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
     if (sweep->slot[r][i])
         sweep->kept[sweep->slot[r][i]] = *clock;
     learn_of(sweep, clock, r, i);
@@ -221,7 +221,7 @@ static void finish(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
 
 /* A member of a collective starts, and ends if all whose data reach it have started; else false. The last that others
  * wait for lets those go on that stand at it. */
-static bool meet(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
+static bool meet_collective(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
     const struct check *check = sweep->check;
     const struct series *series = series_of(check, r, &check->p->rank[r].ins[i]);
     int32_t nth = check->mate[r][i], meeting = series->first + nth;
@@ -231,7 +231,7 @@ static bool meet(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
     bool takes = op == OP_BROADCAST ? !root : op == OP_REDUCE ? root : true;
     int givers = op == OP_BROADCAST ? 1 : op == OP_REDUCE ? n - 1 : n;
     if (gives && !sweep->stands[r]) {
-        learn(&sweep->met[meeting], clock);
+        join_clock(&sweep->met[meeting], clock);
         if (++sweep->came[meeting] == givers)
             for (int m = 0; m < n; m++) {
                 int q = series->g->rank[m];
@@ -243,13 +243,13 @@ static bool meet(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
     if (takes && sweep->came[meeting] < givers)
         return false;
     if (takes)
-        learn(clock, &sweep->met[meeting]);
-    finish(sweep, r, i, clock);
+        join_clock(clock, &sweep->met[meeting]);
+    finish_instr(sweep, r, i, clock);
     return true;
 }
 
 /* Advances a rank, one instruction at a time, until it must wait for another rank. */
-static void go_on(struct sweep *sweep, int r) {
+static void advance_rank(struct sweep *sweep, int r) {
     const struct rank *k = &sweep->check->p->rank[r];
     while (sweep->at[r] < k->nins) {
         int32_t i = sweep->at[r];
@@ -257,9 +257,9 @@ static void go_on(struct sweep *sweep, int r) {
         struct clock *clock = &sweep->lane[sweep->base[r] + x->lane];
         bool sends = is_send(x->op);
         if (!sweep->stands[r])
-            start(sweep, r, i, clock);
+            start_instr(sweep, r, i, clock);
         if (is_group(x->op)) {
-            if (!meet(sweep, r, i, clock)) /* the last to start will requeue this rank */
+            if (!meet_collective(sweep, r, i, clock)) /* the last to start will requeue this rank */
                 return;
             continue;
         }
@@ -267,9 +267,9 @@ static void go_on(struct sweep *sweep, int r) {
             sweep->stands[r] = true;
             if (sweep->at[x->peer] <= sweep->check->mate[r][i]) /* its SEND will requeue this rank */
                 return;
-            learn(clock, &sweep->kept[sweep->slot[x->peer][sweep->check->mate[r][i]]]);
+            join_clock(clock, &sweep->kept[sweep->slot[x->peer][sweep->check->mate[r][i]]]);
         }
-        finish(sweep, r, i, clock);
+        finish_instr(sweep, r, i, clock);
         if (sends && sweep->stands[x->peer] && sweep->at[x->peer] == sweep->check->mate[r][i])
             sweep->todo[sweep->ntodo++] = x->peer;
     }
@@ -295,7 +295,7 @@ static void sweep(struct sweep *s) {
         if (s->at[r] == 0 && !s->stands[r])
             s->todo[s->ntodo++] = r;
         while (s->ntodo > 0)
-            go_on(s, s->todo[--s->ntodo]);
+            advance_rank(s, s->todo[--s->ntodo]);
     }
     for (int r = 0; r < W; r++) /* instructions that never start leave their questions unanswered */
         if (s->asked[r] < s->end[r] && (size_t)s->asked[r] < s->worst)

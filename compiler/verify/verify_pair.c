@@ -10,11 +10,11 @@ static bool same_name(const struct instr *send, const struct instr *recv) {
            recv->inst == send->inst;
 }
 
-static int64_t tensor_bytes(const struct rank *k, const struct instr *x) {
+static int64_t message_bytes(const struct rank *k, const struct instr *x) {
     return x->narg ? arg_bytes(k, &k->arg[x->arg]) : -1;
 }
 
-static const char *label_of(const struct check *check, const struct instr *x) {
+static const char *label_of_message(const struct check *check, const struct instr *x) {
     struct text t = {0};
     put_label(&t, &check->p->names, x);
     return t.s;
@@ -27,15 +27,16 @@ static bool pair(struct check *check, int src, int32_t i, int dst, int32_t j) {
     check->mate[dst][j] = i;
     if (!same_name(s, d))
         return refute(check, CLAIM_SERIAL, src, i, "its place in the order of the edge meets %s on rank %d",
-                      label_of(check, d), dst);
+                      label_of_message(check, d), dst);
     if (section_of(ks, i) != section_of(kd, j))
         return refute(check, CLAIM_SERIAL, src, i, "a mark of the period is between it and %s on rank %d",
-                      label_of(check, d), dst);
+                      label_of_message(check, d), dst);
     if (s->narg != 1 || d->narg != 1)
         return refute(check, CLAIM_JOBS, src, i, "a message carries one tensor");
-    if (tensor_bytes(ks, s) != tensor_bytes(kd, d))
+    if (message_bytes(ks, s) != message_bytes(kd, d))
         return refute(check, CLAIM_SERIAL, src, i, "sends %lld bytes, but %s on rank %d takes %lld",
-                      (long long)tensor_bytes(ks, s), label_of(check, d), dst, (long long)tensor_bytes(kd, d));
+                      (long long)message_bytes(ks, s), label_of_message(check, d), dst,
+                      (long long)message_bytes(kd, d));
     return true;
 }
 
@@ -153,7 +154,7 @@ static bool list_all(struct check *check) {
 }
 
 /* A team's first member's stage, where each has one of its own. */
-static int32_t stage_of(const struct check *check, const struct instr *x) {
+static int32_t first_stage(const struct check *check, const struct instr *x) {
     const struct member *member = check->p->names.member;
     bool team = op_lane[x->op] == LANE_TEAM && member && x->stage >= 0 && x->stage < check->p->stages;
     return team && member[x->stage].place > 0 ? x->stage - member[x->stage].place : x->stage;
@@ -162,14 +163,14 @@ static int32_t stage_of(const struct check *check, const struct instr *x) {
 /* Two members come to the same. */
 static bool agree(struct check *check, int a, int32_t i, int b, int32_t j) {
     const struct instr *x = &check->p->rank[a].ins[i], *y = &check->p->rank[b].ins[j];
-    int64_t here = tensor_bytes(&check->p->rank[b], y), there = tensor_bytes(&check->p->rank[a], x);
-    if (x->op != y->op || stage_of(check, x) != stage_of(check, y) || x->batch != y->batch || x->inst != y->inst ||
-        x->peer != y->peer)
+    int64_t here = message_bytes(&check->p->rank[b], y), there = message_bytes(&check->p->rank[a], x);
+    if (x->op != y->op || first_stage(check, x) != first_stage(check, y) || x->batch != y->batch ||
+        x->inst != y->inst || x->peer != y->peer)
         return refute(check, CLAIM_SERIAL, b, j, "its place in the order of the group meets %s on rank %d",
-                      label_of(check, x), a);
+                      label_of_message(check, x), a);
     if (section_of(&check->p->rank[a], i) != section_of(&check->p->rank[b], j))
         return refute(check, CLAIM_SERIAL, b, j, "a mark of the period is between it and %s on rank %d",
-                      label_of(check, x), a);
+                      label_of_message(check, x), a);
     if (x->algorithm != y->algorithm)
         return refute(check, CLAIM_SERIAL, b, j, "travels by %s, but by %s on rank %d", algorithm_name[y->algorithm],
                       algorithm_name[x->algorithm], a);

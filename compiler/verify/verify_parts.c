@@ -20,7 +20,7 @@ struct divided {
 void parts_begin(struct check *check) { check->values->divided = NEW(struct divided, 2 * (int64_t)check->p->workers); }
 
 /* Whether a job works in its rank's second workspace. */
-static bool is_second(const struct rank *k, const struct instr *x) {
+static bool uses_second_workspace(const struct rank *k, const struct instr *x) {
     int32_t work = operand(k, x, ROLE_work, 0);
     return work >= 0 && k->buf[work].inst >= 0;
 }
@@ -32,18 +32,18 @@ bool is_workspace(struct check *check, int r, int32_t i, int32_t b) {
 
 /* The job that is under way in the workspace of x. */
 static struct divided *divided_of(const struct check *check, int r, const struct instr *x) {
-    return &check->values->divided[2 * r + is_second(&check->p->rank[r], x)];
+    return &check->values->divided[2 * r + uses_second_workspace(&check->p->rank[r], x)];
 }
 
-static bool same_job(const struct instr *x, const struct instr *y) {
+static bool is_same_job(const struct instr *x, const struct instr *y) {
     return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->last == y->last;
 }
 
 /* The rank's next job after instruction i in the same workspace, or -1. */
 static int32_t next_job(const struct rank *k, int32_t i) {
-    bool second = is_second(k, &k->ins[i]);
+    bool second = uses_second_workspace(k, &k->ins[i]);
     while (++i < k->nins)
-        if (is_job(k->ins[i].op) && is_second(k, &k->ins[i]) == second)
+        if (is_job(k->ins[i].op) && uses_second_workspace(k, &k->ins[i]) == second)
             return i;
     return -1;
 }
@@ -103,7 +103,7 @@ static bool follows(struct check *check, int r, int32_t i, struct named_pieces *
     return true;
 }
 
-static bool find_parts(struct check *check, int r, int32_t i) {
+static bool find_job_parts(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
     struct divided *divided = divided_of(check, r, x);
@@ -115,7 +115,7 @@ static bool find_parts(struct check *check, int r, int32_t i) {
     GROW(divided->part, divided->cap, (size_t)x->last + 1);
     for (int part = 0; part <= x->last; part++) {
         int32_t next = part ? next_job(k, at) : i;
-        if (next < 0 || !same_job(x, &k->ins[next]) || k->ins[next].part != part)
+        if (next < 0 || !is_same_job(x, &k->ins[next]) || k->ins[next].part != part)
             return refute(check, CLAIM_JOBS, r, at, "part %d of it is not the rank's next job", part);
         at = next;
         if (!same_operands(check, r, at, x) || !follows(check, r, at, &named, &divided->part[part]))
@@ -147,7 +147,7 @@ bool begin_part(struct check *check, int r, int32_t i) {
     if (!x->last)
         return true;
     if (x->part == 0)
-        return find_parts(check, r, i);
+        return find_job_parts(check, r, i);
     if (!divided->last || i <= divided->first || i > divided->last)
         return refute(check, CLAIM_JOBS, r, i, "no part 0 has come before it");
     return true;

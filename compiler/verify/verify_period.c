@@ -58,15 +58,15 @@ static struct open take_open(const struct check *check, int r, int32_t b, bool a
     return open;
 }
 
-static int64_t place_of(const struct open *open) { return open->buf->off; }
+static int64_t offset_of(const struct open *open) { return open->buf->off; }
 
 /* By where it lies; those of no bytes, which may lie anywhere, by what they are. */
 static int by_place(const void *x, const void *y) {
     const struct open *a = x, *b = y;
-    int64_t ka[] = {a->memory,    a->buf->bytes > 0, a->buf->bytes ? place_of(a) : 0,
+    int64_t ka[] = {a->memory,    a->buf->bytes > 0, a->buf->bytes ? offset_of(a) : 0,
                     a->buf->kind, a->buf->stage,     a->batch,
                     a->round,     a->count,          a->value.part};
-    int64_t kb[] = {b->memory,    b->buf->bytes > 0, b->buf->bytes ? place_of(b) : 0,
+    int64_t kb[] = {b->memory,    b->buf->bytes > 0, b->buf->bytes ? offset_of(b) : 0,
                     b->buf->kind, b->buf->stage,     b->batch,
                     b->round,     b->count,          b->value.part};
     for (size_t i = 0; i < sizeof ka / sizeof *ka; i++)
@@ -75,7 +75,7 @@ static int by_place(const void *x, const void *y) {
     return 0;
 }
 
-static struct state state_of(const struct check *check, int r, bool at_begin) {
+static struct state state_at(const struct check *check, int r, bool at_begin) {
     struct state state = {0};
     const struct rank *k = &check->p->rank[r];
     size_t cap = 0;
@@ -95,14 +95,14 @@ static bool refute_state(struct check *check, int r, const char *what) {
     return refute_all(check, CLAIM_PERIOD, "rank %d: %s", r, what);
 }
 
-static bool same_place(const struct open *a, const struct open *b) {
-    return a->memory == b->memory && a->buf->bytes == b->buf->bytes && (!a->buf->bytes || place_of(a) == place_of(b)) &&
-           a->buf->kind == b->buf->kind && a->buf->stage == b->buf->stage && a->batch == b->batch &&
-           a->round == b->round;
+static bool overlap_exactly(const struct open *a, const struct open *b) {
+    return a->memory == b->memory && a->buf->bytes == b->buf->bytes &&
+           (!a->buf->bytes || offset_of(a) == offset_of(b)) && a->buf->kind == b->buf->kind &&
+           a->buf->stage == b->buf->stage && a->batch == b->batch && a->round == b->round;
 }
 
-static const char *is_at(const struct check *check, int r, const struct open *open) {
-    return format("%s at %lld%s", buf_text(check, r, open->b), (long long)place_of(open),
+static const char *content_at(const struct check *check, int r, const struct open *open) {
+    return format("%s at %lld%s", buf_text(check, r, open->b), (long long)offset_of(open),
                   open->memory == MEMORY_HOST ? " of host memory" : "");
 }
 
@@ -110,7 +110,7 @@ static const char *is_at(const struct check *check, int r, const struct open *op
 static bool refute_content(struct check *check, int r, const struct open *a, const struct open *b,
                            const struct content *x, const struct content *y) {
     const char *what =
-        format("%s where the period begins and %s where it ends", is_at(check, r, a), buf_text(check, r, b->b));
+        format("%s where the period begins and %s where it ends", content_at(check, r, a), buf_text(check, r, b->b));
     if (x->set != y->set)
         return refute_state(check, r, format("of %s, one holds something and one nothing", what));
     if (is_counted(&a->value))
@@ -125,7 +125,8 @@ static bool refute_content(struct check *check, int r, const struct open *a, con
 static bool holds_the_same(struct check *check, int r, const struct open *a, const struct open *b) {
     if (a->nstretches != b->nstretches)
         return refute_state(
-            check, r, format("%s holds the same where the period begins and ends in other pieces", is_at(check, r, a)));
+            check, r,
+            format("%s holds the same where the period begins and ends in other pieces", content_at(check, r, a)));
     for (size_t n = 0; n < a->nstretches; n++) {
         const struct content *x = &a->stretch[n].content, *y = &b->stretch[n].content;
         int32_t more = is_counted(&a->value) && x->set ? updates_per_period(check, a->buf->stage) : 0;
@@ -137,24 +138,24 @@ static bool holds_the_same(struct check *check, int r, const struct open *a, con
     int32_t moved = x->batch + (kind_has_batch[a->buf->kind] ? check->p->period : 0);
     return (x->kind == y->kind && x->part == y->part && x->stage == y->stage && moved == y->batch) ||
            refute_state(check, r,
-                        format("%s holds %s where the period begins, and %s where it ends", is_at(check, r, a),
+                        format("%s holds %s where the period begins, and %s where it ends", content_at(check, r, a),
                                value_text(check, x), value_text(check, y)));
 }
 
 /* Compares the state where the period ends with that where it began. */
 static bool has_come_back(struct check *check, int r, const struct state *begin) {
-    struct state end = state_of(check, r, false);
+    struct state end = state_at(check, r, false);
     for (int i = 0; i < begin->n || i < end.n; i++) {
         const struct open *a = i < begin->n ? &begin->open[i] : NULL, *b = i < end.n ? &end.open[i] : NULL;
         bool first = a && (!b || by_place(a, b) < 0);
-        if (!a || !b || !same_place(a, b))
+        if (!a || !b || !overlap_exactly(a, b))
             return refute_state(check, r,
                                 first ? format("%s is open where the period begins, but at its end nothing that it "
                                                "could become lies there",
-                                               is_at(check, r, a))
+                                               content_at(check, r, a))
                                       : format("%s is open where the period ends, but at its begin nothing lies there "
                                                "that could become it",
-                                               is_at(check, r, b)));
+                                               content_at(check, r, b)));
         if (!holds_the_same(check, r, a, b))
             return false;
     }
@@ -178,7 +179,7 @@ bool at_mark(struct check *check, int r) {
     if (in_parts(check, r, i))
         return refute(check, CLAIM_PERIOD, r, i, "a mark is between the parts of a job");
     if (i == k->begin)
-        check->values->state[r] = state_of(check, r, true);
+        check->values->state[r] = state_at(check, r, true);
     return i != k->end || has_come_back(check, r, &check->values->state[r]);
 }
 

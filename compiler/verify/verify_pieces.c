@@ -56,7 +56,7 @@ void drop_pieces(struct check *check, struct value *value) {
     value->sum = NO_SUM;
 }
 
-static struct span whole(const struct check *check, int r, int32_t b) {
+static struct span whole_span(const struct check *check, int r, int32_t b) {
     return units_of(check, r, &(struct arg){.buf = b});
 }
 
@@ -65,7 +65,7 @@ static struct content held_by(const struct value *value) {
                                      : (struct content){0};
 }
 
-static bool same(struct content a, struct content b) {
+static bool same_content(struct content a, struct content b) {
     return a.set == b.set && a.half == b.half && a.count == b.count && a.sum == b.sum;
 }
 
@@ -84,7 +84,7 @@ static size_t run_at(const struct runs *runs, int32_t unit) {
 
 struct content held_at(const struct check *check, int r, int32_t b, int32_t unit, int32_t *to) {
     const struct value *value = &check->values->val[r][b];
-    struct span all = whole(check, r, b);
+    struct span all = whole_span(check, r, b);
     if (!value->pieces) {
         *to = all.to;
         return held_by(value);
@@ -99,7 +99,7 @@ struct content held_at(const struct check *check, int r, int32_t b, int32_t unit
 static int append(struct run *out, int n, int32_t from, int32_t to, struct content held) {
     if (from >= to)
         return n;
-    if (n > 0 && same(out[n - 1].held, held))
+    if (n > 0 && same_content(out[n - 1].held, held))
         n--;
     out[n] = (struct run){to, held};
     return n + 1;
@@ -107,9 +107,9 @@ static int append(struct run *out, int n, int32_t from, int32_t to, struct conte
 
 void hold(struct check *check, int r, int32_t b, struct span span, struct content held) {
     struct value *value = &check->values->val[r][b];
-    struct span all = whole(check, r, b);
+    struct span all = whole_span(check, r, b);
     if (!same_span(span, all)) {
-        if (!value->pieces && same(held_by(value), held))
+        if (!value->pieces && same_content(held_by(value), held))
             return;
         struct pool *pool = pool_of(check);
         if (!value->pieces) {

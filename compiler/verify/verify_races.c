@@ -135,7 +135,7 @@ static void drop_readers(struct races *races, int32_t *list) {
 }
 
 /* Makes a segment begin at place a, where none does yet. */
-static void cut(struct races *races, int32_t a) {
+static void cut_segment(struct races *races, int32_t a) {
     struct bytes *bytes = &races->m;
     int32_t s = bits_near(&bytes->begins, a, false);
     bits_set(&bytes->begins, a, true);
@@ -210,9 +210,9 @@ static void touch(struct races *races, int32_t i, int32_t a, bool writes) {
     struct bytes *bytes = &races->m;
     int32_t from = bytes->from[places(races, a)], to = bytes->to[places(races, a)];
     if (bytes->end[from] < 0) /* after the first access, an operand's ends are segment boundaries already */
-        cut(races, from);
+        cut_segment(races, from);
     if (to < bytes->n && bytes->end[to] < 0)
-        cut(races, to);
+        cut_segment(races, to);
     for (int32_t s = from, end; s < to; s = end) {
         end = bytes->end[s];
         int32_t w = bytes->writer[s];

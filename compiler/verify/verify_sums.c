@@ -218,7 +218,7 @@ bool is_moved_on(struct check *check, int32_t sum, int32_t later) {
 /* ---- updates ---- */
 
 /* Why a sum is not the gradient of a set for its update k; NULL: it has every microbatch of its stages exactly once. */
-static const char *what_is_wrong(struct check *check, int32_t sum, int set, int32_t k) {
+static const char *wrong_sum(struct check *check, int32_t sum, int set, int32_t k) {
     struct sums *sums = check->values->sums;
     struct batches batches = batches_of(check, set, k);
     int64_t want = (int64_t)(batches.to - batches.from) * check->values->slots[set];
@@ -271,7 +271,7 @@ static bool is_gradient(struct check *check, int r, int32_t i, const struct arg 
     struct span span = units_of(check, r, dw);
     for (int32_t at = span.from, to; at < span.to; at = to) {
         const char *wrong =
-            what_is_wrong(check, held_at(check, r, dw->buf, at, &to).sum, set, check->p->rank[r].ins[i].batch);
+            wrong_sum(check, held_at(check, r, dw->buf, at, &to).sum, set, check->p->rank[r].ins[i].batch);
         if (wrong)
             return refute_gradient(check, r, i, set, wrong);
     }
@@ -292,22 +292,22 @@ static int32_t version_before(const struct check *check, const struct instr *x) 
 }
 
 /* The number in the name of the gradient that rank r's update reads. */
-static int32_t gradient_of(const struct check *check, int r, const struct instr *x) {
+static int32_t named_gradient(const struct check *check, int r, const struct instr *x) {
     return check->p->update ? own_name(check, r, x->batch) : -1;
 }
 
 bool is_own_gradient(struct check *check, int r, int32_t i, const struct arg *dw) {
     const struct instr *x = &check->p->rank[r].ins[i];
     const struct value *value = dw ? &check->values->val[r][dw->buf] : &(struct value){0};
-    if (dw && value->kind == K_wgrad && value->stage == x->stage && value->inst == gradient_of(check, r, x))
+    if (dw && value->kind == K_wgrad && value->stage == x->stage && value->inst == named_gradient(check, r, x))
         return is_own(check, r, i, dw, x->stage) && is_gradient(check, r, i, dw, x->stage);
     struct text t = {0};
     put_buf(&t, &check->p->names,
-            &(struct buf){.kind = K_wgrad, .stage = x->stage, .batch = -1, .inst = gradient_of(check, r, x)});
+            &(struct buf){.kind = K_wgrad, .stage = x->stage, .batch = -1, .inst = named_gradient(check, r, x)});
     return refute(check, CLAIM_GRADIENTS, r, i, "its gradient is %s, not %s", value_text(check, value), t.s);
 }
 
-bool run_update(struct check *check, int r, int32_t i) {
+bool verify_update(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
     int set = x->stage;

@@ -116,7 +116,7 @@ static int32_t newest_here(const struct check *check, int r, const struct instr 
     return newest;
 }
 
-static int team_of(const struct check *check, int s) {
+static int count_team(const struct check *check, int s) {
     const struct member *member = check->p->names.member;
     return member && member[s].place >= 0 ? member[s].size : 1;
 }
@@ -131,7 +131,7 @@ static int32_t version_by_rule(const struct check *check, int32_t j) {
         return job->b / m[job->s] > back ? job->b / m[job->s] - back : 0;
     if (model >= 0)
         return (int32_t)((int64_t)check->values->declared[model] * m[sp->job[model].s] / m[job->s]);
-    return team_of(check, job->s) > 1 ? -1 : check->values->newest[j];
+    return count_team(check, job->s) > 1 ? -1 : check->values->newest[j];
 }
 
 bool has_its_version(struct check *check, int r, int32_t i, int set, int32_t b) {
@@ -195,7 +195,7 @@ static bool team_agrees(struct check *check, int32_t first, int size) {
 bool teams_agree(struct check *check) {
     for (int32_t j = 0; check->p->update && j < check->sp->njobs; j++) {
         const struct job *job = &check->sp->job[j];
-        int size = team_of(check, job->s);
+        int size = count_team(check, job->s);
         bool first = size > 1 && check->p->names.member[job->s].place == 0;
         if (first && job->d != OP_W && !team_agrees(check, j, size))
             return false;
@@ -234,7 +234,7 @@ bool versions_repeat(struct check *check) {
 int32_t own_name(const struct check *check, int r, int32_t k) { return k > 0 ? r + check->p->workers * k : -1; }
 
 /* The update that an instruction on a gradient is of. */
-static int32_t update_of(const struct check *check, const struct instr *x) {
+static int32_t gradient_update(const struct check *check, const struct instr *x) {
     return is_job(x->op) ? x->batch / check->p->update[x->stage] : x->op == OP_U ? x->batch : x->inst < 0 ? 0 : x->inst;
 }
 
@@ -242,7 +242,7 @@ bool is_of_its_update(struct check *check, int r, int32_t i, int32_t b) {
     if (!check->p->update)
         return true;
     const struct buf *x = &check->p->rank[r].buf[b];
-    int32_t k = update_of(check, &check->p->rank[r].ins[i]), has = round_of(check, x);
+    int32_t k = gradient_update(check, &check->p->rank[r].ins[i]), has = round_of(check, x);
     return !holds_gradient(x->kind) || has == k ||
            refute(check, CLAIM_GRADIENTS, r, i, "%s is the gradient of update %d, and this is of update %d",
                   buf_text(check, r, b), has, k);

@@ -249,7 +249,7 @@ static bool as_large_as_read(struct check *check, int r, int32_t i) {
     return true;
 }
 
-static bool run_job(struct check *check, int r, int32_t i) {
+static bool check_job(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
     bool inside = x->stage >= 0 && x->stage < check->sp->stages && x->batch >= 0 && x->batch < check->sp->batches;
@@ -322,7 +322,7 @@ bool ready(struct check *check, int r, int32_t i, const struct arg *a, int kind,
 }
 
 /* The tensor must fit the buffer exactly: all buffers of a kind and stage, or slice of it, have one size. */
-static bool fits(struct check *check, int r, int32_t i, int kind, int stage, int32_t b) {
+static bool fits_buffer(struct check *check, int r, int32_t i, int kind, int stage, int32_t b) {
     int64_t want =
                 check->values
                     ->bytes[kind][entry_of(check, stage, kind_has_batch[kind] ? check->p->rank[r].ins[i].batch : -1)],
@@ -346,7 +346,7 @@ static bool write_again(struct check *check, int r, int32_t i, int role, int32_t
                                     : holds_gradient(x->kind);
     if (!right)
         return refute(check, CLAIM_JOBS, r, i, "its operand %s is %s", role_name[role], buf_text(check, r, b));
-    if (!fits(check, r, i, x->kind, set, b))
+    if (!fits_buffer(check, r, i, x->kind, set, b))
         return false;
     if (!check->values->val[r][b].live && !open_buffer(check, r, i, b))
         return false;
@@ -359,15 +359,15 @@ static bool write_output(struct check *check, int r, int32_t i, int role, int32_
     int kind = kind_written[role];
     struct value *value = &check->values->val[r][b];
     if (role == ROLE_give || role == ROLE_work)
-        return role == ROLE_give ? give(check, r, i, b) : is_workspace(check, r, i, b);
+        return role == ROLE_give ? give_buffer(check, r, i, b) : is_workspace(check, r, i, b);
     if (role == ROLE_norm)
-        return true; /* run_norm */
+        return true; /* verify_norm */
     if (role == ROLE_dw || role == ROLE_dv || role == ROLE_du || role == ROLE_opt || role == ROLE_w)
         return write_again(check, r, i, role, b);
     if (check->p->rank[r].buf[b].kind != kind)
         return refute(check, CLAIM_JOBS, r, i, "its operand %s is %s", role_name[role], buf_text(check, r, b));
     if (!named(check, r, i, b, kind, x->stage, x->batch, kind == K_token ? x->op : -1) ||
-        !fits(check, r, i, kind, x->stage, b))
+        !fits_buffer(check, r, i, kind, x->stage, b))
         return false;
     if (x->part > 0)
         return write_part(check, r, i, b);
@@ -428,7 +428,7 @@ static bool write_outputs(struct check *check, int r, int32_t i) {
             return false;
     switch (x->op) {
     case OP_ZERO: return run_zero(check, r, i);
-    case OP_NORM: return run_norm(check, r, i);
+    case OP_NORM: return verify_norm(check, r, i);
     case OP_ADD:
     case OP_TAKE: return run_add(check, r, i);
     case OP_B:
@@ -466,8 +466,8 @@ bool values_run(struct check *check, int r, int32_t i) {
     bool job = is_job(x->op);
     if (x->stage < 0 || x->stage >= (job ? check->sp->stages : check->values->sets))
         return refute(check, CLAIM_JOBS, r, i, "there are %d stages", check->sp->stages);
-    if ((job && !begin_part(check, r, i)) || !check_reads(check, r, i) || (job && !run_job(check, r, i)) ||
-        (x->op == OP_U && !run_update(check, r, i)))
+    if ((job && !begin_part(check, r, i)) || !check_reads(check, r, i) || (job && !check_job(check, r, i)) ||
+        (x->op == OP_U && !verify_update(check, r, i)))
         return false;
     if (x->op == OP_I && (!takes_over(check, r, i) || !free_buffers(check, r, i, true) || !has_given_way(check, r, i)))
         return false;

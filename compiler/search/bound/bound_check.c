@@ -59,7 +59,7 @@ static const struct bound_class **classes_of(const struct bound *b, int32_t rank
 }
 
 /* The best bound by work of a rank: 0 where it has no class. */
-static int64_t work_of(const struct bound *b, int32_t rank) {
+static int64_t bound_by_work(const struct bound *b, int32_t rank) {
     int32_t n;
     int64_t best = 0;
     const struct bound_class **of = classes_of(b, rank, &n);
@@ -81,7 +81,7 @@ static const char *check_work(const struct bound *b, const char **by) {
     int32_t of = 0;
     for (int32_t k = 0; k < b->ranks; k++) {
         struct scratch scratch = scratch_begin();
-        int64_t work = work_of(b, k);
+        int64_t work = bound_by_work(b, k);
         scratch_end(scratch);
         if (work > best) {
             best = work;
@@ -162,7 +162,7 @@ static struct pair *pairs_of(const struct bound *b, const struct bound_class **o
 static int64_t up(wide a, int64_t b) { return (int64_t)((a + b - 1) / b); }
 
 /* The bound by memory of a rank with room; -1: none. */
-static int64_t memory_of(const struct bound *b, int32_t rank) {
+static int64_t bound_by_memory(const struct bound *b, int32_t rank) {
     int32_t n;
     size_t npair;
     const struct bound_class **of = classes_of(b, rank, &n);
@@ -190,14 +190,14 @@ static int64_t memory_of(const struct bound *b, int32_t rank) {
     return head + up(held, b->room[rank]) + tail;
 }
 
-static const char *check_memory(const struct bound *b, const char **by) {
+static const char *check_memory_bound(const struct bound *b, const char **by) {
     int64_t best = -1;
     int32_t of = 0;
     for (int32_t k = 0; k < b->ranks; k++) {
         if (b->room[k] < 0)
             continue;
         struct scratch scratch = scratch_begin();
-        int64_t memory = memory_of(b, k);
+        int64_t memory = bound_by_memory(b, k);
         scratch_end(scratch);
         if (memory > best) {
             best = memory;
@@ -220,7 +220,7 @@ const char *check_bound(struct bound *b, const char **by) {
     switch (b->proof) {
     case BOUND_WORK: return b->spans ? check_span_work(b, by) : check_work(b, by);
     case BOUND_PATH: return check_path(b, by);
-    case BOUND_MEMORY: return check_memory(b, by);
+    case BOUND_MEMORY: return check_memory_bound(b, by);
     case BOUND_COVER: break;
     }
     *by = format("cover of %d state%s", (int)b->cover.n, b->cover.n == 1 ? "" : "s");

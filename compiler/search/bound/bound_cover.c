@@ -64,7 +64,7 @@ static int by_falling_tail(const void *x, const void *y) {
     return a < b ? -1 : a > b;
 }
 
-static void prepare(struct walk *w) {
+static void prepare_walk(struct walk *w) {
     const struct bound *b = w->b;
     int32_t *used_at = NEW(int32_t, b->ranks);
     w->choice = NEW(struct rank_choice, b->nused);
@@ -112,7 +112,7 @@ static void reach_ends(struct walk *w, const struct bound_class *c, int64_t star
 }
 
 /* The next event by what has started, and the latest end with its tail. */
-static void look_ahead(struct walk *w) {
+static void find_next_event(struct walk *w) {
     const struct bound_state *x = &w->x;
     w->next = INT64_MAX;
     w->end = 0;
@@ -137,7 +137,7 @@ static void look_ahead(struct walk *w) {
 }
 
 /* Whether what an item waits for, were it the next of its class, is there. */
-static bool is_ready(const struct walk *w, const struct bound_class *c) {
+static bool may_start(const struct walk *w, const struct bound_class *c) {
     const struct bound_state *x = &w->x;
     int32_t number = (int32_t)(c - w->b->class);
     int64_t there = 0;
@@ -152,7 +152,7 @@ static bool is_ready(const struct walk *w, const struct bound_class *c) {
     return !c->pool || there > x->started[number];
 }
 
-static int64_t level_of(const struct walk *w, const struct rank_choice *k) {
+static int64_t level_after(const struct walk *w, const struct rank_choice *k) {
     int64_t level = 0;
     for (int32_t i = 0; i < k->nof; i++) {
         int32_t number = (int32_t)(k->of[i] - w->b->class);
@@ -201,12 +201,12 @@ static void list_choices(struct walk *w) {
     const struct bound *b = w->b;
     for (int32_t i = 0; i < b->nused; i++) {
         struct rank_choice *k = &w->choice[i];
-        int64_t level = level_of(w, k), room = b->room[b->used[i]];
+        int64_t level = level_after(w, k), room = b->room[b->used[i]];
         k->noption = k->chosen = 0;
         k->left[0] = left_of(w, k, -1);
         for (int32_t j = 0; j < k->nof && w->x.free[b->used[i]] == 0; j++) {
             const struct bound_class *c = k->of[j];
-            if ((room >= 0 && c->take > 0 && level + c->take > room) || !is_ready(w, c))
+            if ((room >= 0 && c->take > 0 && level + c->take > room) || !may_start(w, c))
                 continue;
             k->option[k->noption++] = (int32_t)(c - b->class);
             k->left[k->noption] = left_of(w, k, k->option[k->noption - 1]);
@@ -302,7 +302,7 @@ static int64_t bound_after(const struct walk *w, int64_t step) {
 }
 
 /* Sets y to what the choice leads to. */
-static void go_on(struct walk *w, int64_t step) {
+static void apply_choice(struct walk *w, int64_t step) {
     const struct bound *b = w->b;
     const struct bound_state *x = &w->x;
     struct bound_state *y = &w->y;
@@ -373,7 +373,7 @@ static bool all_started(const struct walk *w) {
     return true;
 }
 
-static const char *refuted(const struct walk *w, int32_t n, const char *why) {
+static const char *refute_at(const struct walk *w, int32_t n, const char *why) {
     const struct bound *b = w->b;
     return format("%s:%d: `%s`: %s", b->file, b->cover.first_line + (int)n, written(b, &w->x), why);
 }
@@ -388,13 +388,14 @@ static const char *check_choice(struct walk *w, int32_t n) {
     int64_t bound = bound_after(w, step);
     if (bound >= b->limit)
         return NULL;
-    go_on(w, step);
+    apply_choice(w, step);
     w->steps += b->nclass;
     if (cover_dominates(w->index, &w->y, &w->steps))
         return NULL;
-    return refuted(w, n,
-                   format("if %s, what follows is `%s`; no state of the cover dominates it, and its own bound is %lld",
-                          written_choice(w), written(b, &w->y), (long long)bound));
+    return refute_at(
+        w, n,
+        format("if %s, what follows is `%s`; no state of the cover dominates it, and its own bound is %lld",
+               written_choice(w), written(b, &w->y), (long long)bound));
 }
 
 static void check_limits(struct walk *w, int32_t n) {
@@ -416,13 +417,14 @@ static const char *check_state(struct walk *w, int32_t n) {
     const struct bound *b = w->b;
     const char *why;
     state_of_cover(b, n, &w->x);
-    look_ahead(w);
+    find_next_event(w);
     if (all_started(w))
         return is_late(w)
                    ? NULL
-                   : refuted(w, n,
-                             b->spans ? "everything has started, and no rank that runs has a span of the limit or more"
-                                      : "everything has started, and nothing in it shows an end at the limit or later");
+                   : refute_at(w, n,
+                               b->spans
+                                   ? "everything has started, and no rank that runs has a span of the limit or more"
+                                   : "everything has started, and nothing in it shows an end at the limit or later");
     list_choices(w);
     do {
         if ((why = check_choice(w, n)))
@@ -435,7 +437,7 @@ static const char *check_state(struct walk *w, int32_t n) {
 const char *check_cover(const struct bound *b) {
     struct walk w = {.b = b, .index = cover_index_new(b), .x = bound_state_new(b), .y = bound_state_new(b)};
     const char *why = NULL;
-    prepare(&w);
+    prepare_walk(&w);
     for (int32_t n = 0; n < b->cover.n && !why; n++)
         why = check_state(&w, n);
     return why;

@@ -52,7 +52,7 @@ struct key {
     int32_t state;
 };
 
-static int by_key(const void *x, const void *y) {
+static int by_key_value(const void *x, const void *y) {
     const struct key *a = x, *b = y;
     if (a->value != b->value)
         return a->value < b->value ? -1 : 1;
@@ -170,7 +170,7 @@ static int32_t plant(struct cover_index *index, int32_t first, int32_t n, int32_
         return me;
     for (int32_t i = 0; i < n; i++)
         index->key[i] = (struct key){index->numbers[(size_t)(state[i] - first_state) * width + (size_t)by], state[i]};
-    sort(index->key, (size_t)n, sizeof *index->key, by_key);
+    sort(index->key, (size_t)n, sizeof *index->key, by_key_value);
     for (int32_t i = 0; i < n; i++)
         state[i] = index->key[i].state;
     int32_t low = plant(index, first, n / 2, first_state);
@@ -191,7 +191,7 @@ static void plant_layer(struct cover_index *index, int32_t first, int32_t n, str
 }
 
 /* How many states from the first on are of its time. */
-static int32_t at_once(const struct cover *v, int32_t first) {
+static int32_t count_at_once(const struct cover *v, int32_t first) {
     int32_t n = 1;
     while (first + n < v->n && v->at[first + n] == v->at[first])
         n++;
@@ -209,11 +209,11 @@ struct cover_index *cover_index_new(const struct bound *b) {
     index->layer = NEW(struct layer, v->n);
     int32_t largest = 0;
     for (int32_t first = 0, n; first < v->n; first += n)
-        largest = (n = at_once(v, first)) > largest ? n : largest;
+        largest = (n = count_at_once(v, first)) > largest ? n : largest;
     index->numbers = NEW(int64_t, (size_t)largest * (size_t)index->width);
     index->key = NEW(struct key, largest);
     for (int32_t first = 0, n; first < v->n; first += n)
-        plant_layer(index, first, n = at_once(v, first), &x);
+        plant_layer(index, first, n = count_at_once(v, first), &x);
     return index;
 }
 
@@ -236,7 +236,7 @@ static bool as_early(const struct bound *b, int32_t z, const struct bound_state 
     return true;
 }
 
-static bool dominates(const struct cover_index *index, int32_t z, const struct bound_state *y) {
+static bool dominates_state(const struct cover_index *index, int32_t z, const struct bound_state *y) {
     const struct bound *b = index->b;
     const int32_t *started = b->cover.started + (size_t)z * (size_t)b->nclass;
     for (int32_t c = 0; c < b->nclass; c++)
@@ -252,7 +252,7 @@ static bool dominates(const struct cover_index *index, int32_t z, const struct b
     return as_early(b, z, y);
 }
 
-static bool find(const struct cover_index *index, int32_t at, const struct bound_state *y, int64_t *steps) {
+static bool find_state(const struct cover_index *index, int32_t at, const struct bound_state *y, int64_t *steps) {
     const int64_t *most = index->most + (size_t)at * (size_t)index->width;
     const struct node *node = &index->node[at];
     *steps += index->width;
@@ -260,10 +260,10 @@ static bool find(const struct cover_index *index, int32_t at, const struct bound
         if (most[d] < index->numbers[d])
             return false;
     if (node->low >= 0)
-        return find(index, node->low, y, steps) || find(index, node->high, y, steps);
+        return find_state(index, node->low, y, steps) || find_state(index, node->high, y, steps);
     *steps += node->n;
     for (int32_t i = 0; i < node->n; i++)
-        if (dominates(index, index->order[node->first + i], y))
+        if (dominates_state(index, index->order[node->first + i], y))
             return true;
     return false;
 }
@@ -280,5 +280,5 @@ bool cover_dominates(const struct cover_index *index, const struct bound_state *
     if (low == index->nlayer || index->layer[low].at != y->at)
         return false;
     numbers_of(index, y, index->numbers);
-    return find(index, index->layer[low].root, y, steps);
+    return find_state(index, index->layer[low].root, y, steps);
 }

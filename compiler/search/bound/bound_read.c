@@ -41,7 +41,7 @@ static void end_line(struct reader *r) {
 }
 
 /* A whole number without needless zeros. */
-static int64_t whole(struct reader *r, const char *what, int64_t least, int64_t most) {
+static int64_t read_count(struct reader *r, const char *what, int64_t least, int64_t most) {
     const char *s = r->at;
     bool minus = *s == '-', ok;
     s += minus;
@@ -56,19 +56,19 @@ static int64_t whole(struct reader *r, const char *what, int64_t least, int64_t 
     return n;
 }
 
-static int64_t named(struct reader *r, const char *word, const char *form, int64_t least, int64_t most) {
+static int64_t read_named(struct reader *r, const char *word, const char *form, int64_t least, int64_t most) {
     expect(r, word, form);
-    return whole(r, word, least, most);
+    return read_count(r, word, least, most);
 }
 
-static void add(struct reader *r, int64_t *sum, int64_t each, int64_t n, const char *what) {
+static void add_product(struct reader *r, int64_t *sum, int64_t each, int64_t n, const char *what) {
     int64_t all;
     if (__builtin_mul_overflow(each, n, &all) || all > MOST_SUM - *sum)
         bad(r, "all %s together are more than 2^59: use a larger tick or unit", what);
     *sum += all;
 }
 
-static void read_head(struct reader *r) {
+static void read_bound_head(struct reader *r) {
     struct bound *b = r->b;
     if (!next_is(r, "pianola bound 1\n"))
         bad(r, "expected \"pianola bound 1\", the first line of a certificate of a lower bound");
@@ -88,14 +88,14 @@ static void read_head(struct reader *r) {
         bad(r, "expected how long a tick is: a number above 0");
     r->at += n;
     end_line(r);
-    b->limit = named(r, "limit ", "limit TICKS", 0, MOST_SUM);
+    b->limit = read_named(r, "limit ", "limit TICKS", 0, MOST_SUM);
     end_line(r);
     if (next_is(r, "objective ")) {
         expect(r, "objective span", "objective span");
         b->spans = true;
         end_line(r);
     }
-    b->ranks = (int32_t)named(r, "ranks ", "ranks N", 1, MOST_BOUND_RANKS);
+    b->ranks = (int32_t)read_named(r, "ranks ", "ranks N", 1, MOST_BOUND_RANKS);
     end_line(r);
 }
 
@@ -106,11 +106,11 @@ static void read_rooms(struct reader *r) {
     for (int32_t k = 0; k < b->ranks; k++)
         b->room[k] = -1;
     while (next_is(r, "room ")) {
-        int64_t k = named(r, "room ", "room RANK UNITS", 0, b->ranks - 1);
+        int64_t k = read_named(r, "room ", "room RANK UNITS", 0, b->ranks - 1);
         if (b->room[k] >= 0)
             bad(r, "rank %lld has a room already: leave one line for it", (long long)k);
         expect(r, " ", "room RANK UNITS");
-        b->room[k] = whole(r, "the units", 0, MOST_SUM);
+        b->room[k] = read_count(r, "the units", 0, MOST_SUM);
         b->room_line[k] = r->line;
         end_line(r);
     }
@@ -119,7 +119,7 @@ static void read_rooms(struct reader *r) {
 static void read_class(struct reader *r, struct bound_class *c, int32_t number) {
     static const char form[] = "class NUMBER NAME rank RANK time TICKS items N take UNITS give UNITS";
     c->line = r->line;
-    if (named(r, "class ", form, 0, MOST_CLASSES) != number)
+    if (read_named(r, "class ", form, 0, MOST_CLASSES) != number)
         bad(r, "expected class %d: classes are numbered from 0, in order", (int)number);
     expect(r, " ", form);
     size_t n = 0;
@@ -129,14 +129,14 @@ static void read_class(struct reader *r, struct bound_class *c, int32_t number) 
         bad(r, "expected the class's name: 1 to 64 characters of ASCII");
     c->name = format("%.*s", (int)n, r->at);
     r->at += n;
-    c->rank = (int32_t)named(r, " rank ", form, 0, r->b->ranks - 1);
-    c->time = named(r, " time ", form, 0, MOST_SUM);
-    c->items = (int32_t)named(r, " items ", form, 1, MOST_ITEMS);
-    c->take = named(r, " take ", form, 0, MOST_SUM);
-    c->give = named(r, " give ", form, 0, MOST_SUM);
-    add(r, &r->times, c->time, c->items, "times and lags");
-    add(r, &r->takes, c->take, c->items, "that is taken");
-    add(r, &r->gives, c->give, c->items, "that is given back");
+    c->rank = (int32_t)read_named(r, " rank ", form, 0, r->b->ranks - 1);
+    c->time = read_named(r, " time ", form, 0, MOST_SUM);
+    c->items = (int32_t)read_named(r, " items ", form, 1, MOST_ITEMS);
+    c->take = read_named(r, " take ", form, 0, MOST_SUM);
+    c->give = read_named(r, " give ", form, 0, MOST_SUM);
+    add_product(r, &r->times, c->time, c->items, "times and lags");
+    add_product(r, &r->takes, c->take, c->items, "that is taken");
+    add_product(r, &r->gives, c->give, c->items, "that is given back");
     end_line(r);
 }
 
@@ -159,7 +159,7 @@ static void read_classes(struct reader *r) {
 static struct bound_arc read_arc(struct reader *r, int *seen) {
     struct bound *b = r->b;
     const char *start = r->at;
-    struct bound_arc arc = {.class = (int32_t)whole(r, "a class", 0, b->nclass - 1)};
+    struct bound_arc arc = {.class = (int32_t)read_count(r, "a class", 0, b->nclass - 1)};
     const struct bound_class *from = &b->class[arc.class];
     if (seen[arc.class] == r->line) {
         r->at = start;
@@ -167,8 +167,8 @@ static struct bound_arc read_arc(struct reader *r, int *seen) {
     }
     seen[arc.class] = r->line;
     expect(r, "+", "after CLASS: CLASS+LAG CLASS+LAG …");
-    arc.lag = whole(r, "the lag, at least the time of the class named", from->time, MOST_SUM);
-    add(r, &r->times, arc.lag, 1, "times and lags");
+    arc.lag = read_count(r, "the lag, at least the time of the class named", from->time, MOST_SUM);
+    add_product(r, &r->times, arc.lag, 1, "times and lags");
     if (++r->narcs > MOST_ARCS)
         bad(r, "more than %d classes are named: too many to check", MOST_ARCS);
     return arc;
@@ -194,7 +194,7 @@ static void read_arcs(struct reader *r) {
     while (next_is(r, "after ") || next_is(r, "pool ")) {
         bool pool = *r->at == 'p';
         r->at += pool ? 5 : 6;
-        struct bound_class *c = &b->class[whole(r, "a class", 0, b->nclass - 1)];
+        struct bound_class *c = &b->class[read_count(r, "a class", 0, b->nclass - 1)];
         if (c->arc_line)
             bad(r, "class %s has its line already (%d): name all classes in that one", c->name, c->arc_line);
         c->arc_line = r->line;
@@ -220,7 +220,7 @@ static void read_arcs(struct reader *r) {
 static void read_recent(struct reader *r, struct cover *v, int64_t *last) {
     static const char form[] = "at TIME: STARTED … | CLASS START START … | …";
     struct bound *b = r->b;
-    int64_t number = named(r, " | ", form, *last + 1, b->nclass - 1), n = 0, before = -MOST_SUM - 1;
+    int64_t number = read_named(r, " | ", form, *last + 1, b->nclass - 1), n = 0, before = -MOST_SUM - 1;
     const struct bound_class *c = &b->class[number];
     size_t group = v->nrecent;
     GROW(v->recent, v->cap, v->nrecent + 2);
@@ -229,8 +229,8 @@ static void read_recent(struct reader *r, struct cover *v, int64_t *last) {
         if (n == v->started[(size_t)(v->n - 1) * (size_t)b->nclass + (size_t)number])
             bad(r, "more starts of %s than its items that have started", c->name);
         expect(r, " ", form);
-        int64_t start = whole(r, "a start, ascending, before the state's time and recent enough to matter",
-                              before + 1 > 1 - c->latest ? before + 1 : 1 - c->latest, -1);
+        int64_t start = read_count(r, "a start, ascending, before the state's time and recent enough to matter",
+                                   before + 1 > 1 - c->latest ? before + 1 : 1 - c->latest, -1);
         GROW(v->recent, v->cap, v->nrecent + 1);
         v->recent[v->nrecent++] = before = start;
     }
@@ -260,12 +260,12 @@ static void read_since(struct reader *r) {
         expect(r, first ? " | since " : " ", form);
         first = false;
         const char *start = r->at;
-        if (whole(r, "a rank", 0, b->ranks - 1) != rank) {
+        if (read_count(r, "a rank", 0, b->ranks - 1) != rank) {
             r->at = start;
             bad(r, "expected rank %d, which has begun and not ended: all such ranks are named, in order", (int)rank);
         }
         expect(r, ":", form);
-        since[i] = whole(r, "for how long the rank has begun", 1, MOST_SUM);
+        since[i] = read_count(r, "for how long the rank has begun", 1, MOST_SUM);
     }
 }
 
@@ -274,13 +274,13 @@ static void read_state(struct reader *r) {
     struct bound *b = r->b;
     struct cover *v = &b->cover;
     int32_t *started = v->started + (size_t)v->n * (size_t)b->nclass;
-    v->at[v->n] = named(r, "at ", form, v->n ? v->at[v->n - 1] : 0, v->n ? MOST_SUM : 0);
+    v->at[v->n] = read_named(r, "at ", form, v->n ? v->at[v->n - 1] : 0, v->n ? MOST_SUM : 0);
     v->recent_at[v->n++] = v->nrecent;
     expect(r, ":", form);
     for (int32_t c = 0; c < b->nclass; c++) {
         expect(r, " ", form);
-        started[c] = (int32_t)whole(r, "how many items of each class have started (none in the first state)", 0,
-                                    v->n == 1 ? 0 : b->class[c].items);
+        started[c] = (int32_t)read_count(r, "how many items of each class have started (none in the first state)", 0,
+                                         v->n == 1 ? 0 : b->class[c].items);
     }
     for (int64_t last = -1; *r->at == ' ' && !next_is(r, " | since");)
         read_recent(r, v, &last);
@@ -300,7 +300,7 @@ static void read_cover(struct reader *r) {
             die_at(b->file, b->src, c->line, 0,
                    "a cover needs times of at least 1: %s takes none, so a rank could start several items at once",
                    c->name);
-    int64_t n = named(r, " ", "proof cover N", 1, MOST_STATES);
+    int64_t n = read_named(r, " ", "proof cover N", 1, MOST_STATES);
     if (n > (r->end - r->at) / (2 * (int64_t)b->nclass + 6))
         bad(r, "%lld states do not fit into what follows: the file was cut short", (long long)n);
     end_line(r);
@@ -340,7 +340,7 @@ struct bound *read_bound(const char *file, const char *src) {
     struct reader r = {.at = src, .line_start = src, .end = src + strlen(src), .line = 1, .b = b};
     b->file = file;
     b->src = src;
-    read_head(&r);
+    read_bound_head(&r);
     read_rooms(&r);
     read_classes(&r);
     read_arcs(&r);

@@ -47,7 +47,7 @@ struct mapping {
     int64_t steps;
 };
 
-static const char *name_of(const struct mapping *m, int32_t j) {
+static const char *mapped_name(const struct mapping *m, int32_t j) {
     const struct job *job = &m->sp->job[j];
     return job_name(&m->sp->names, job->s, job->b, job->d);
 }
@@ -76,7 +76,7 @@ static bool are_alike(const struct spec *sp, int a, int b) {
     return true;
 }
 
-static void find_kinds(struct mapping *m) {
+static void map_kinds(struct mapping *m) {
     int32_t *first = NEW(int32_t, m->sp->batches);
     m->kind = NEW(int32_t, m->sp->batches);
     for (int b = 0; b < m->sp->batches; b++) {
@@ -92,7 +92,7 @@ static void find_kinds(struct mapping *m) {
 /* ---- which jobs a class stands for ---- */
 
 /* F12 as a stage and a direction. */
-static bool read_name(const struct mapping *m, const char *name, int *s, int *d) {
+static bool read_job_name(const struct mapping *m, const char *name, int *s, int *d) {
     char *end;
     for (*d = 0; *d < NDIRS && strncmp(name, op_name[*d], 1) != 0;)
         ++*d;
@@ -127,7 +127,7 @@ static const char *find_jobs(struct mapping *m, int32_t c) {
     const struct bound_class *class = &m->b->class[c];
     int s, d;
     int32_t n, rank = -1, as_many = -1;
-    if (!read_name(m, class->name, &s, &d))
+    if (!read_job_name(m, class->name, &s, &d))
         return at_line(m, class->line, format("%s is no stage's job of the script", class->name));
     for (int32_t k = 0; k < m->nkinds; k++) {
         int32_t *job = jobs_of(m, s, d, k, &n);
@@ -156,7 +156,7 @@ static const char *find_pool(struct mapping *m, int32_t c) {
     const struct bound_class *class = &m->b->class[c];
     const struct spec *sp = m->sp;
     int s, d;
-    if (!read_name(m, class->name, &s, &d))
+    if (!read_job_name(m, class->name, &s, &d))
         return at_line(m, class->line, format("%s is no stage's job of the script", class->name));
     m->job[c] = NEW(int32_t, class->items);
     for (int32_t i = 0, n = 0; i < class->narc; i++)
@@ -185,18 +185,18 @@ static const char *map_classes(struct mapping *m) {
 
 /* ---- ranks, times and room ---- */
 
-static const char *check_jobs(const struct mapping *m, const struct bound_class *class, const int32_t *job) {
+static const char *check_class_jobs(const struct mapping *m, const struct bound_class *class, const int32_t *job) {
     for (int32_t i = 0; i < class->items; i++) {
         int32_t rank = m->sp->job[job[i]].rank;
         char time[32], most[32];
         if (rank != class->rank)
             return at_line(m, class->line,
                            format("%s is on rank %d, and %s of the script on rank %d", class->name, (int)class->rank,
-                                  name_of(m, job[i]), (int)rank));
+                                  mapped_name(m, job[i]), (int)rank));
         if (!lasts(m, job_time(m->sp, job[i]), class->time))
             return at_line(m, class->line,
                            format("%s takes %s, and %s of the script only %s", class->name,
-                                  number((double)class->time * m->b->tick, time), name_of(m, job[i]),
+                                  number((double)class->time * m->b->tick, time), mapped_name(m, job[i]),
                                   number(job_time(m->sp, job[i]), most)));
     }
     return NULL;
@@ -213,7 +213,7 @@ static const char *check_takes(const struct mapping *m, const struct bound_class
         if (class->give < class->take && (giver < 0 || m->b->class[giver].give < class->take))
             return at_line(m, class->line,
                            format("%s takes more room than is given back when %s ends on its rank", class->name,
-                                  name_of(m, giver >= 0 ? last : job[i])));
+                                  mapped_name(m, giver >= 0 ? last : job[i])));
     }
     return NULL;
 }
@@ -300,10 +300,10 @@ static const char *check_lag(struct mapping *m, const struct bound_class *class,
         return NULL;
     return at_line(m, class->arc_line,
                    time < 0
-                       ? format("%s of the script does not need %s", name_of(m, to), name_of(m, from))
+                       ? format("%s of the script does not need %s", mapped_name(m, to), mapped_name(m, from))
                        : format("%s comes %s after %s, and %s of the script only %s after the start of %s", class->name,
                                 number((double)arc->lag * m->b->tick, lag), m->b->class[arc->class].name,
-                                name_of(m, to), number(time, most), name_of(m, from)));
+                                mapped_name(m, to), number(time, most), mapped_name(m, from)));
 }
 
 static const char *check_lags(struct mapping *m, const struct bound_class *class, const int32_t *job) {
@@ -329,12 +329,12 @@ const char *check_script(const struct bound *b, const struct spec *sp, const str
     m.job = NEW(int32_t *, b->nclass);
     m.class_of = NEW(int32_t, sp->njobs);
     memset(m.class_of, -1, sizeof *m.class_of * (size_t)sp->njobs);
-    find_kinds(&m);
+    map_kinds(&m);
     sort_jobs(&m);
     if ((why = map_classes(&m)))
         return why;
     for (int32_t c = 0; c < b->nclass; c++)
-        if ((why = check_jobs(&m, &b->class[c], m.job[c])) || (why = check_takes(&m, &b->class[c], m.job[c])) ||
+        if ((why = check_class_jobs(&m, &b->class[c], m.job[c])) || (why = check_takes(&m, &b->class[c], m.job[c])) ||
             (why = check_lags(&m, &b->class[c], m.job[c])))
             return why;
     return check_rooms(&m);

@@ -26,7 +26,7 @@ void bound_ways(struct bound *b) {
 }
 
 /* Of the rank at place i of used. */
-static int64_t work_of(const struct bound *b, int32_t i) {
+static int64_t work_at(const struct bound *b, int32_t i) {
     int64_t best = 0;
     for (int32_t c = 0; c < b->nclass; c++) {
         int64_t x = b->way[(size_t)c * (size_t)b->nused + (size_t)i], sum = x;
@@ -44,7 +44,7 @@ const char *check_span_work(const struct bound *b, const char **by) {
     int64_t best = -1;
     int32_t of = 0;
     for (int32_t i = 0; i < b->nused; i++) {
-        int64_t work = work_of(b, i);
+        int64_t work = work_at(b, i);
         if (work > best) {
             best = work;
             of = b->used[i];

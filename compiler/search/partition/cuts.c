@@ -3,7 +3,7 @@
 
 static bool has(const uint64_t *set, int layer) { return set[layer / 64] >> layer % 64 & 1; }
 
-static bool is_part(const uint64_t *a, const uint64_t *b, int words) {
+static bool is_subset(const uint64_t *a, const uint64_t *b, int words) {
     for (int i = 0; i < words; i++)
         if (a[i] & ~b[i])
             return false;
@@ -17,7 +17,7 @@ static _Noreturn void refuse_branches(const struct cuts *cuts) {
 }
 
 /* Adds the set, unless it is among those from `first` on. */
-static void add(struct cuts *cuts, const uint64_t *set, int first, size_t *cap) {
+static void add_set(struct cuts *cuts, const uint64_t *set, int first, size_t *cap) {
     size_t bytes = sizeof *set * (size_t)cuts->words;
     for (int i = first; i < cuts->n; i++)
         if (memcmp(cuts->set + i * cuts->words, set, bytes) == 0)
@@ -36,19 +36,19 @@ static void find_sets(struct cuts *cuts) {
     size_t cap = 0;
     for (int i = 0; i < p->nedges; i++)
         needs[p->edge[i].to * words + p->edge[i].from / 64] |= UINT64_C(1) << p->edge[i].from % 64;
-    add(cuts, set, 0, &cap);
+    add_set(cuts, set, 0, &cap);
     for (int first = 0, end = 1; first < end; first = end, end = cuts->n)
         for (int i = first; i < end; i++)
             for (int l = 0; l < p->nlayers; l++) {
                 memcpy(set, cuts->set + i * words, sizeof *set * (size_t)words);
-                if (has(set, l) || !is_part(needs + l * words, set, words))
+                if (has(set, l) || !is_subset(needs + l * words, set, words))
                     continue;
                 set[l / 64] |= UINT64_C(1) << l % 64;
-                add(cuts, set, end, &cap);
+                add_set(cuts, set, end, &cap);
             }
 }
 
-static void add_up(struct cuts *cuts, int i) {
+static void sum_up_cut(struct cuts *cuts, int i) {
     const struct profile *p = cuts->profile;
     const uint64_t *set = cuts->set + i * cuts->words;
     bool *crosses = NEW(bool, p->nlayers);
@@ -131,9 +131,9 @@ struct cuts *find_cuts(const struct profile *profile) {
     cuts->below = NEW(bool, (size_t)n *(size_t)n);
     take_sums(cuts);
     for (int i = 0; i < n; i++) {
-        add_up(cuts, i);
+        sum_up_cut(cuts, i);
         for (int j = i + 1; j < n; j++)
-            cuts->below[i * n + j] = is_part(cuts->set + i * cuts->words, cuts->set + j * cuts->words, cuts->words);
+            cuts->below[i * n + j] = is_subset(cuts->set + i * cuts->words, cuts->set + j * cuts->words, cuts->words);
     }
     return cuts;
 }

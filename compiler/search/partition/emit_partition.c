@@ -1,13 +1,13 @@
 #include "partition.h"
 
-static double forward_of(const struct cuts *cuts, const struct part *part) {
+static double forward_seconds(const struct cuts *cuts, const struct part *part) {
     double sum = 0;
     for (int l = 0; l < cuts->profile->nlayers; l++)
         sum += is_between(cuts, part->from, part->to, l) ? cuts->profile->layer[l].forward : 0;
     return sum;
 }
 
-static double backward_of(const struct cuts *cuts, const struct part *part) {
+static double backward_seconds(const struct cuts *cuts, const struct part *part) {
     double sum = 0;
     for (int l = 0; l < cuts->profile->nlayers; l++)
         sum += is_between(cuts, part->from, part->to, l) ? cuts->profile->layer[l].backward : 0;
@@ -15,8 +15,8 @@ static double backward_of(const struct cuts *cuts, const struct part *part) {
 }
 
 /* A Lua list of one figure of each stage. */
-static void put_times(struct text *out, const char *name, const struct cuts *cuts, const struct partition *p,
-                      double (*of)(const struct cuts *, const struct part *)) {
+static void put_stage_times(struct text *out, const char *name, const struct cuts *cuts, const struct partition *p,
+                            double (*of)(const struct cuts *, const struct part *)) {
     char buf[32];
     put(out, "local %s = {", name);
     for (int s = 0; s < p->nparts; s++)
@@ -24,7 +24,7 @@ static void put_times(struct text *out, const char *name, const struct cuts *cut
     put(out, " }\n");
 }
 
-static void put_ranks(struct text *out, const struct partition *p) {
+static void put_stage_ranks(struct text *out, const struct partition *p) {
     put(out, "local ranks = { -- of each stage; microbatch b runs on the next of them in turn\n");
     for (int s = 0; s < p->nparts; s++) {
         put(out, "  {");
@@ -59,15 +59,15 @@ void emit_partition(struct text *out, const struct cuts *cuts, const struct part
         put(out, " } in its script.\n");
     }
     put(out, "local p = params { batches = %lld }\n", (long long)whole_turns(p, 4 * workers));
-    put_ranks(out, p);
+    put_stage_ranks(out, p);
     put(out, "local warmups = {");
     for (int s = 0; s < p->nparts; s++)
         put(out, "%s %d", s ? "," : "", p->part[s].versions - 1);
     put(out, " } -- forwards of each rank of a stage before its first backward\n");
     if (costs) {
         put(out, "-- Seconds of a microbatch in each stage.\n");
-        put_times(out, "forward", cuts, p, forward_of);
-        put_times(out, "backward", cuts, p, backward_of);
+        put_stage_times(out, "forward", cuts, p, forward_seconds);
+        put_stage_times(out, "backward", cuts, p, backward_seconds);
     }
     put(out,
         "\nreturn schedule {\n"

@@ -218,7 +218,7 @@ struct groups {
 };
 
 /* Of each group, m machines from `first` on, each of so many ranks. A microbatch stays in its group. */
-static struct groups divide(const struct search *search, struct groups groups, int first, int m, int size) {
+static struct groups divide_groups(const struct search *search, struct groups groups, int first, int m, int size) {
     int n = groups.n * m;
     struct groups inner = {n, NEW(int, n), groups.sync_of_byte};
     for (int k = 0; k < n; k++)
@@ -227,7 +227,7 @@ static struct groups divide(const struct search *search, struct groups groups, i
     return inner;
 }
 
-static struct part part_of(const struct search *search, int from, int to, int first, int m, struct groups groups) {
+static struct part make_part(const struct search *search, int from, int to, int first, int m, struct groups groups) {
     const struct cuts *cuts = search->cuts;
     double compute = (cuts->seconds[to] - cuts->seconds[from]) / slowest_of(search->machines->speed, first, m);
     return (struct part){
@@ -256,11 +256,11 @@ static void expand(struct partition *p, const struct search *search, int level, 
         m -= last.machines;
     }
     for (int i = nstages - 1, first = 0; i >= 0; i--) {
-        struct groups inner = divide(s, groups, first, count[i], size);
+        struct groups inner = divide_groups(s, groups, first, count[i], size);
         if (level > 0)
             expand(p, search, level - 1, from, cut[i], inner);
         else
-            p->part[p->nparts++] = part_of(s, from, cut[i], first, count[i], inner);
+            p->part[p->nparts++] = make_part(s, from, cut[i], first, count[i], inner);
         first += count[i];
         from = cut[i];
     }
@@ -279,7 +279,7 @@ static void compare_times(struct partition *p, const struct cuts *cuts, const st
 }
 
 /* Refuses what would take many minutes. Of a chain on one level, search_from does that, where it does. */
-static void check_size(const struct cuts *cuts, const struct machines *machines) {
+static void check_effort(const struct cuts *cuts, const struct machines *machines) {
     double n = cuts->n, steps = 0;
     for (int i = 0; i < machines->nlevels; i++) {
         double m = machines->level[i].machines;
@@ -293,7 +293,7 @@ struct partition *find_partition(const struct cuts *cuts, const struct machines 
     struct partition *p = NEW(struct partition, 1);
     struct search search[MOST_LEVELS];
     int top = machines->nlevels - 1, last = cuts->n - 1, first = 0, after = 0;
-    check_size(cuts, machines);
+    check_effort(cuts, machines);
     for (int i = 0; i <= top; i++)
         search[i] = (struct search){cuts, machines, machines->level[i], i > 0 ? times_of(&search[i - 1]) : NULL,
                                     fastest_of(machines)};

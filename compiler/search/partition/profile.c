@@ -47,7 +47,7 @@ static double figure(const struct lines *lines, const char *s, const char **end)
 }
 
 /* A layer with several outputs has their sizes as a list: [4.0; 8.0]. */
-static double sum_of(const struct lines *lines, const char *s, const char **end) {
+static double read_output_sizes(const struct lines *lines, const char *s, const char **end) {
     double sum = 0;
     if (*s != '[')
         return figure(lines, s, end);
@@ -75,7 +75,7 @@ static void read_figures(const struct lines *lines, const char *s, struct profil
                  near && k == KEYS ? "; did you mean '" : "", near && k == KEYS ? near : "",
                  near && k == KEYS ? "'?" : "");
         }
-        value[k] = sum_of(lines, s + n + 1, &s);
+        value[k] = read_output_sizes(lines, s + n + 1, &s);
         if (*s != ',')
             break;
         s += 1 + strspn(s + 1, " ");
@@ -92,7 +92,7 @@ static void read_figures(const struct lines *lines, const char *s, struct profil
 }
 
 /* Returns the place in the map where the layer of that id is, or belongs. */
-static uint32_t slot_of(const struct profile *p, const struct map *ids, const char *id) {
+static uint32_t layer_slot(const struct profile *p, const struct map *ids, const char *id) {
     uint64_t hash = 0;
     for (const char *c = id; *c; c++)
         hash = hash_add(hash, *c);
@@ -102,7 +102,7 @@ static uint32_t slot_of(const struct profile *p, const struct map *ids, const ch
     return at;
 }
 
-static void read_layers(struct profile *p, struct lines lines) {
+static void read_profile_layers(struct profile *p, struct lines lines) {
     size_t cap = 0;
     while (next_line(&lines)) {
         if (*lines.at == '\t' || *lines.at == '#' || is_blank(lines.at))
@@ -114,7 +114,7 @@ static void read_layers(struct profile *p, struct lines lines) {
             fail(&lines, lines.at,
                  "expected a layer: node1 -- NAME -- forward_compute_time=..., backward_compute_time=..., "
                  "activation_size=..., parameter_size=...; an edge begins with a tab");
-        int32_t *slot = &lines.ids.slot[slot_of(p, &lines.ids, layer.id)];
+        int32_t *slot = &lines.ids.slot[layer_slot(p, &lines.ids, layer.id)];
         if (*slot)
             fail(&lines, lines.at, "there are two layers %s", layer.id);
         read_figures(&lines, figures, &layer);
@@ -139,7 +139,7 @@ static void read_edges(struct profile *p, struct lines lines) {
             if (!end[i])
                 fail(&lines, lines.at + 1, "expected an edge, such as node1 -- node2");
             const char *id = cell(end[i], &rest);
-            layer[i] = lines.ids.slot[slot_of(p, &lines.ids, id)] - 1;
+            layer[i] = lines.ids.slot[layer_slot(p, &lines.ids, id)] - 1;
             if (layer[i] < 0)
                 fail(&lines, end[i], "there is no layer %s", id);
             if (i == 0)
@@ -250,7 +250,7 @@ struct profile *read_profile(const char *name, const char *text) {
     struct profile *p = NEW(struct profile, 1);
     struct lines lines = {.name = name, .text = text, .end = text + strlen(text), .ids = map_new(count_lines(text))};
     p->name = name;
-    read_layers(p, lines);
+    read_profile_layers(p, lines);
     read_edges(p, lines);
     leave_out(p, "Input", true);
     leave_out(p, "__getitem__", false);
