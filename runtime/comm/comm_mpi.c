@@ -47,7 +47,7 @@ static void must(int code) {
 /* ---- between steps ---- */
 
 /* Tests rather than waits: MPI's own wait would keep a core from the ranks that share it. */
-static void finish(MPI_Request *request) {
+static void finish_request(MPI_Request *request) {
     for (int done = 0; !done;) {
         must(MPI_Test(request, &done, MPI_STATUS_IGNORE));
         if (!done)
@@ -59,7 +59,7 @@ static void mpi_all(void *link, const void *mine, void *all, size_t bytes) {
     struct mpi *mpi = link;
     MPI_Request request;
     must(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, mpi->ranks, &request));
-    finish(&request);
+    finish_request(&request);
 }
 
 static void mpi_sum_begin(void *link, float *x, int n) {
@@ -69,7 +69,7 @@ static void mpi_sum_begin(void *link, float *x, int n) {
 
 static void mpi_sum_end(void *link) {
     struct mpi *mpi = link;
-    finish(&mpi->sum);
+    finish_request(&mpi->sum);
 }
 
 /* Testing makes progress. The launcher deals with dead ranks. */
@@ -147,7 +147,7 @@ static bool mpi_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
     return true;
 }
 
-static bool message(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
+static bool mpi_message(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
     struct mpi *mpi = link;
     int32_t i = (int32_t)(x - mpi->k->ins);
     int moved;
@@ -164,8 +164,8 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x, dou
     return true;
 }
 
-static bool move_between(void *link, const struct replay *re, const struct rt_instr *x, int track,
-                         const struct piece *piece) {
+static bool mpi_move_piece(void *link, const struct replay *re, const struct rt_instr *x, int track,
+                           const struct piece *piece) {
     struct mpi *mpi = link;
     MPI_Request *request = &mpi->track[x->lane * TRACKS + track];
     int rank = mpi->collectives.group[x->peer].member[piece->member], bytes = (int)piece->bytes, moved;
@@ -178,18 +178,18 @@ static bool move_between(void *link, const struct replay *re, const struct rt_in
     return moved;
 }
 
-static bool collective(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
+static bool mpi_collective(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
     return collectives_run(&((struct mpi *)link)->collectives, re, x, start, end);
 }
 
 /* There is nothing to wait on: testing makes progress. Other processes may want the core meanwhile. */
-static void idle(void *link, struct replay *re) {
+static void mpi_idle(void *link, struct replay *re) {
     (void)link, (void)re;
     sched_yield();
 }
 
 bool mpi_open(struct world *world, const struct launch *how, char *why, size_t nwhy) {
-    static const struct host_transport messages = {message, collective, idle};
+    static const struct host_transport messages = {mpi_message, mpi_collective, mpi_idle};
     struct mpi *mpi = calloc(1, sizeof *mpi);
     int level, rank;
     if (!mpi) {
@@ -198,7 +198,7 @@ bool mpi_open(struct world *world, const struct launch *how, char *why, size_t n
     }
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level); /* the watch has a thread, which makes no MPI calls */
     mpi->sum = MPI_REQUEST_NULL;
-    mpi->collectives.move = move_between;
+    mpi->collectives.move = mpi_move_piece;
     mpi->collectives.link = mpi;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_split(MPI_COMM_WORLD, 0, how->rank >= 0 ? how->rank : rank, &mpi->ranks);

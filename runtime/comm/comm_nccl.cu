@@ -27,7 +27,7 @@ extern "C" {
 
 /* ---- calls ---- */
 
-static const char *name_of(ncclResult_t code) {
+static const char *code_name(ncclResult_t code) {
     static const char *const name[] = {"ncclSuccess",       "ncclUnhandledCudaError", "ncclSystemError",
                                        "ncclInternalError", "ncclInvalidArgument",    "ncclInvalidUsage",
                                        "ncclRemoteError",   "ncclInProgress"};
@@ -36,7 +36,7 @@ static const char *name_of(ncclResult_t code) {
 
 void nccl_reason(const char *call, ncclResult_t code, char *why, size_t n) {
     const char *more = ncclGetLastError(NULL);
-    snprintf(why, n, "NCCL: %s: %s: %s%s%s", call, name_of(code), ncclGetErrorString(code), *more ? ": " : "", more);
+    snprintf(why, n, "NCCL: %s: %s: %s%s%s", call, code_name(code), ncclGetErrorString(code), *more ? ": " : "", more);
 }
 
 const char *nccl_trouble(struct nccl *nccl, const char *call, ncclResult_t code) {
@@ -108,7 +108,7 @@ static const char *about_ordered(bool captured) { return about_sums(captured, ",
 enum { NOTHING = 16 };
 
 /* Its times begin when its lane reaches it, and so include NCCL's wait for the other side. */
-static bool message(void *link, struct replay *re, const struct rt_instr *x) {
+static bool nccl_message(void *link, struct replay *re, const struct rt_instr *x) {
     struct nccl *nccl = (struct nccl *)link;
     const struct end *end = is_send(x->op) ? &nccl->to[x->peer] : &nccl->from[x->peer];
     const struct communicator *communicator = &nccl->communicator[end->communicator];
@@ -148,7 +148,7 @@ struct collective { /* as this rank takes part in it */
 };
 
 /* In the order of the group, in which the communicator has its ranks too. */
-static struct collective collective_of(struct nccl *nccl, const struct replay *re, const struct rt_instr *x) {
+static struct collective describe_collective(struct nccl *nccl, const struct replay *re, const struct rt_instr *x) {
     const struct rt_group group = group_of(nccl->groups, x->peer, re->rank);
     struct collective c = {nccl, x, &nccl->communicator[nccl->of_lane[x->lane]], group.n, group.me, -1};
     for (int i = 0; i < group.n; i++)
@@ -176,7 +176,7 @@ static void all_gather(const struct collective *c) {
 }
 
 /* In place at the root, where nothing is written then. */
-static void broadcast(const struct collective *c) {
+static void enqueue_broadcast(const struct collective *c) {
     char *at = c->dst ? c->dst : c->src;
     COLLECTIVE(c, ncclBroadcast(at, at, (size_t)c->x->bytes, ncclUint8, c->root, c->communicator->comm, c->stream));
 }
@@ -198,7 +198,7 @@ struct exchange { /* what a member sends to another, and receives */
 };
 
 /* With every other member: for each k in turn, member r sends to r + k and receives from r - k. */
-static void run_exchange(const struct exchange *e) {
+static void exchange_all(const struct exchange *e) {
     const struct collective *c = e->c;
     for (int from = 1; from < c->ranks; from += TOGETHER) {
         ncclResult_t code = ncclSuccess;
@@ -218,7 +218,7 @@ static void run_exchange(const struct exchange *e) {
     }
 }
 
-static struct span share_of(const struct exchange *e, int member) {
+static struct span member_span(const struct exchange *e, int member) {
     if (e->c->root >= 0)
         return (struct span){e->x, member == e->c->root ? (size_t)e->bytes : 0};
     int64_t begin = min(member * e->share, e->bytes), end = min(begin + e->share, e->bytes);
@@ -227,15 +227,15 @@ static struct span share_of(const struct exchange *e, int member) {
 }
 static struct span own_share(const struct exchange *e, int to) {
     (void)to;
-    return share_of(e, e->c->me);
+    return member_span(e, e->c->me);
 }
 static struct span into_share(const struct exchange *e, int from, int place) {
     (void)place;
-    return share_of(e, from);
+    return member_span(e, from);
 }
 static struct span into_scratch(const struct exchange *e, int from, int place) {
     (void)from;
-    struct span span = {e->c->scratch + place * e->share, share_of(e, e->c->me).bytes};
+    struct span span = {e->c->scratch + place * e->share, member_span(e, e->c->me).bytes};
     return span;
 }
 static struct span into_dst(const struct exchange *e, int from, int place) {
@@ -246,21 +246,21 @@ static struct span into_dst(const struct exchange *e, int from, int place) {
 
 static void all_to_all(const struct collective *c) {
     int64_t share = c->x->bytes / c->ranks;
-    const struct exchange e = {share_of, into_dst, c, c->src, c->x->bytes, share, share};
+    const struct exchange e = {member_span, into_dst, c, c->src, c->x->bytes, share, share};
     CUDA(cudaMemcpyAsync(c->dst + c->me * share, c->src + c->me * share, (size_t)share, cudaMemcpyDeviceToDevice,
                          c->stream));
-    run_exchange(&e);
+    exchange_all(&e);
 }
 
 /* ---- sums by NCCL ---- */
 
-static void all_reduce(const struct collective *c) {
+static void enqueue_all_reduce(const struct collective *c) {
     COLLECTIVE(c, ncclAllReduce(c->dst, c->dst, (size_t)(c->x->bytes / c->size), c->type, ncclSum,
                                 c->communicator->comm, c->stream));
 }
 
 /* Where the sum of a piece that begins at `at` is to go, and where it first comes. */
-static char *sum_at(const struct collective *c, int64_t at) { return c->first ? c->dst + at : c->scratch; }
+static char *sum_target(const struct collective *c, int64_t at) { return c->first ? c->dst + at : c->scratch; }
 static void add_sum(const struct collective *c, int64_t at, int64_t bytes) {
     if (c->dst && !c->first)
         cuda_add((float *)(c->dst + at), (const float *)c->scratch, bytes / 4, false, c->stream);
@@ -277,7 +277,7 @@ static void reduce_pieces(const struct collective *c, int64_t apart) {
             ncclGroupStart();
             for (int to = from; to < min(from + TOGETHER, c->ranks) && fine(code); to++)
                 if (c->root < 0 || c->root == to)
-                    code = ncclReduce(c->src + to * apart + at, to == c->me ? sum_at(c, at) : NULL, (size_t)n / 4,
+                    code = ncclReduce(c->src + to * apart + at, to == c->me ? sum_target(c, at) : NULL, (size_t)n / 4,
                                       ncclFloat, ncclSum, to, c->communicator->comm, c->stream);
             ncclResult_t end = ncclGroupEnd();
             pthread_mutex_unlock(&c->nccl->lock);
@@ -295,18 +295,18 @@ static void reduce_scatter(const struct collective *c) {
         reduce_pieces(c, c->x->bytes);
         return;
     }
-    COLLECTIVE(c, ncclReduceScatter(c->src, sum_at(c, 0), (size_t)(c->x->bytes / c->size), c->type, ncclSum,
+    COLLECTIVE(c, ncclReduceScatter(c->src, sum_target(c, 0), (size_t)(c->x->bytes / c->size), c->type, ncclSum,
                                     c->communicator->comm, c->stream));
     add_sum(c, 0, c->x->bytes);
 }
 
-static void reduce(const struct collective *c) {
+static void enqueue_reduce(const struct collective *c) {
     if (in_pieces(c)) {
         reduce_pieces(c, 0);
         return;
     }
-    COLLECTIVE(c, ncclReduce(c->src, c->dst ? sum_at(c, 0) : NULL, (size_t)(c->x->bytes / c->size), c->type, ncclSum,
-                             c->root, c->communicator->comm, c->stream));
+    COLLECTIVE(c, ncclReduce(c->src, c->dst ? sum_target(c, 0) : NULL, (size_t)(c->x->bytes / c->size), c->type,
+                             ncclSum, c->root, c->communicator->comm, c->stream));
     add_sum(c, 0, c->x->bytes);
 }
 
@@ -324,9 +324,9 @@ static __global__ void add_ranks(T *dst, const T *mine, const T *others, int64_t
         dst[i] = narrow<T>(first ? sum : widen(dst[i]) + sum);
     }
 }
-template <typename T> static void add_received(const struct exchange *e, char *dst, bool first) {
+template <typename T> static void add_incoming(const struct exchange *e, char *dst, bool first) {
     const struct collective *c = e->c;
-    struct span mine = share_of(e, c->me);
+    struct span mine = member_span(e, c->me);
     int64_t n = (int64_t)mine.bytes / c->size;
     if (n > 0)
         LAUNCH(add_ranks<T>, min(blocks_for(n, THREADS), (unsigned)BLOCKS), THREADS, 0, c->stream, (T *)dst,
@@ -335,37 +335,37 @@ template <typename T> static void add_received(const struct exchange *e, char *d
 
 /* Receives all members' parts of this one's share into the scratch, and adds them up. */
 static void sum_share(const struct exchange *e, char *dst, bool first) {
-    run_exchange(e);
-    (e->c->size == 2 ? add_received<__nv_bfloat16> : add_received<float>)(e, dst, first);
+    exchange_all(e);
+    (e->c->size == 2 ? add_incoming<__nv_bfloat16> : add_incoming<float>)(e, dst, first);
 }
 
 static void all_reduce_ordered(const struct collective *c) {
     for (int64_t at = 0, n; at < c->x->bytes; at += n) {
         n = min(c->x->bytes - at, (int64_t)SCRATCH);
         int64_t share = (n / c->size + c->ranks - 1) / c->ranks * c->size;
-        struct exchange e = {share_of, into_scratch, c, c->dst + at, n, share, share};
-        sum_share(&e, share_of(&e, c->me).at, true);
+        struct exchange e = {member_span, into_scratch, c, c->dst + at, n, share, share};
+        sum_share(&e, member_span(&e, c->me).at, true);
         e.out = own_share;
         e.in = into_share;
-        run_exchange(&e);
+        exchange_all(&e);
     }
 }
 
 /* How many bytes a member can receive of each other at a time. */
-static int64_t piece_of(int ranks) { return SCRATCH / ranks / 16 * 16; }
+static int64_t bytes_of_piece(int ranks) { return SCRATCH / ranks / 16 * 16; }
 
 static void reduce_scatter_ordered(const struct collective *c) {
     for (int64_t at = 0, n; at < c->x->bytes; at += n) {
-        n = min(c->x->bytes - at, piece_of(c->ranks));
-        const struct exchange e = {share_of, into_scratch, c, c->src + at, n * c->ranks, n, c->x->bytes};
+        n = min(c->x->bytes - at, bytes_of_piece(c->ranks));
+        const struct exchange e = {member_span, into_scratch, c, c->src + at, n * c->ranks, n, c->x->bytes};
         sum_share(&e, c->dst + at, c->first);
     }
 }
 
 static void reduce_ordered(const struct collective *c) {
     for (int64_t at = 0, n; at < c->x->bytes; at += n) {
-        n = min(c->x->bytes - at, piece_of(c->ranks));
-        const struct exchange e = {share_of, into_scratch, c, c->src + at, n, n, 0};
+        n = min(c->x->bytes - at, bytes_of_piece(c->ranks));
+        const struct exchange e = {member_span, into_scratch, c, c->src + at, n, n, 0};
         sum_share(&e, c->dst ? c->dst + at : NULL, c->first);
     }
 }
@@ -373,31 +373,31 @@ static void reduce_ordered(const struct collective *c) {
 /* ---- which of them ---- */
 
 /* Sums of integers are the same in any order. */
-static bool in_order(const struct rt_instr *x) { return x->op != OP_ALL_REDUCE_N; }
+static bool keeps_order(const struct rt_instr *x) { return x->op != OP_ALL_REDUCE_N; }
 
-static void run(void *link, const struct replay *re, const struct rt_instr *x, bool ordered) {
+static void enqueue_collective(void *link, const struct replay *re, const struct rt_instr *x, bool ordered) {
     struct nccl *nccl = (struct nccl *)link;
-    const struct collective c = collective_of(nccl, re, x);
+    const struct collective c = describe_collective(nccl, re, x);
     int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
     cuda_mark(nccl->rank, i, false, c.stream);
     switch (x->bytes > 0 ? motion_of(x->op) : (int)OP_none) {
     case OP_ALL_GATHER: all_gather(&c); break;
-    case OP_BROADCAST: broadcast(&c); break;
+    case OP_BROADCAST: enqueue_broadcast(&c); break;
     case OP_ALL_TO_ALL_A: all_to_all(&c); break;
-    case OP_ALL_REDUCE: (ordered && in_order(x) ? all_reduce_ordered : all_reduce)(&c); break;
+    case OP_ALL_REDUCE: (ordered && keeps_order(x) ? all_reduce_ordered : enqueue_all_reduce)(&c); break;
     case OP_REDUCE_SCATTER: (ordered ? reduce_scatter_ordered : reduce_scatter)(&c); break;
-    case OP_REDUCE: (ordered ? reduce_ordered : reduce)(&c); break;
+    case OP_REDUCE: (ordered ? reduce_ordered : enqueue_reduce)(&c); break;
     default: only_meet(&c);
     }
     cuda_mark(nccl->rank, i, true, c.stream);
 }
 
-static bool collective(void *link, struct replay *re, const struct rt_instr *x) {
-    run(link, re, x, false);
+static bool nccl_collective(void *link, struct replay *re, const struct rt_instr *x) {
+    enqueue_collective(link, re, x, false);
     return true;
 }
 static bool collective_ordered(void *link, struct replay *re, const struct rt_instr *x) {
-    run(link, re, x, true);
+    enqueue_collective(link, re, x, true);
     return true;
 }
 
@@ -406,14 +406,14 @@ static bool collective_ordered(void *link, struct replay *re, const struct rt_in
 /* Of the scratch for x, in a group of at most so many ranks. */
 static int64_t scratch_for(const struct rt_instr *x, int ranks, bool ordered) {
     bool scatters = motion_of(x->op) == OP_REDUCE_SCATTER || x->op == OP_REDUCE;
-    if (ordered && in_order(x) && motion_of(x->op) == OP_ALL_REDUCE) /* shares are whole numbers */
+    if (ordered && keeps_order(x) && motion_of(x->op) == OP_ALL_REDUCE) /* shares are whole numbers */
         return min(x->bytes, (int64_t)SCRATCH) + ranks * (int64_t)sizeof(float);
     if (ordered && scatters)
         return min(x->bytes * ranks, (int64_t)SCRATCH);
     return scatters && x->at[ROLE_dw] >= 0 && !x->first ? min(x->bytes, (int64_t)SCRATCH) : 0;
 }
 
-static int64_t scratch_bytes(const struct rt_program *p, int rank, int lane, bool ordered) {
+static int64_t nccl_scratch_bytes(const struct rt_program *p, int rank, int lane, bool ordered) {
     const struct rt_rank *k = &p->rank[rank];
     int64_t most = 0;
     for (int32_t c = k->lane_at[lane]; c < k->lane_at[lane + 1]; c++) {
@@ -428,10 +428,10 @@ static int64_t nothing_bytes(const struct rt_rank *k) { return (k->nlanes * (int
 static int64_t extra_of(const struct rt_program *p, int rank, bool ordered) {
     int64_t bytes = nothing_bytes(&p->rank[rank]);
     for (int l = 0; l < p->rank[rank].nlanes; l++)
-        bytes += scratch_bytes(p, rank, l, ordered);
+        bytes += nccl_scratch_bytes(p, rank, l, ordered);
     return bytes;
 }
-static int64_t extra(const struct rt_program *p, int rank) { return extra_of(p, rank, false); }
+static int64_t nccl_extra_bytes(const struct rt_program *p, int rank) { return extra_of(p, rank, false); }
 static int64_t extra_ordered(const struct rt_program *p, int rank) { return extra_of(p, rank, true); }
 
 void nccl_place_scratch(struct nccl *nccl) {
@@ -441,13 +441,13 @@ void nccl_place_scratch(struct nccl *nccl) {
     at += nothing_bytes(k);
     for (int l = 0; l < k->nlanes; l++) {
         nccl->scratch[l] = at;
-        at += scratch_bytes(p, nccl->world->rank, l, nccl->rank->transport == &cuda_nccl_ordered);
+        at += nccl_scratch_bytes(p, nccl->world->rank, l, nccl->rank->transport == &cuda_nccl_ordered);
     }
 }
 
-extern const struct cuda_transport cuda_nccl = {"NCCL",    about,      false,     message,     collective,
-                                                nccl_take, nccl_give,  extra,     nccl_beside, nccl_open,
-                                                progress,  nccl_abort, nccl_close};
+extern const struct cuda_transport cuda_nccl = {
+    "NCCL",           about,       false,     nccl_message, nccl_collective, nccl_take, nccl_give,
+    nccl_extra_bytes, nccl_beside, nccl_open, progress,     nccl_abort,      nccl_close};
 extern const struct cuda_transport cuda_nccl_ordered = {
-    "NCCL",        about_ordered,       false,     message,  collective_ordered, nccl_take, nccl_give,
-    extra_ordered, nccl_beside_ordered, nccl_open, progress, nccl_abort,         nccl_close};
+    "NCCL",        about_ordered,       false,     nccl_message, collective_ordered, nccl_take, nccl_give,
+    extra_ordered, nccl_beside_ordered, nccl_open, progress,     nccl_abort,         nccl_close};

@@ -49,7 +49,7 @@ static int peers_of(const struct rt_instr *x, int ranks, bool ordered) {
     return min(peers, ranks - 1);
 }
 
-static int64_t beside(const struct rt_program *p, int rank, const int32_t *groups, bool ordered) {
+static int64_t bytes_beside_plan(const struct rt_program *p, int rank, const int32_t *groups, bool ordered) {
     const int64_t page = 2 << 20, of_communicator = 4 * page, multicast = 2 * 8 * (128 << 10);
     const int64_t simple = setting("NCCL_BUFFSIZE", 4 << 20), most = setting("NCCL_MAX_CTAS", 0);
     const int64_t sends = (simple + 2 * page - 1) / page * page,
@@ -77,10 +77,10 @@ static int64_t beside(const struct rt_program *p, int rank, const int32_t *group
     return bytes;
 }
 int64_t nccl_beside(const struct rt_program *p, int rank, const int32_t *groups) {
-    return beside(p, rank, groups, false);
+    return bytes_beside_plan(p, rank, groups, false);
 }
 int64_t nccl_beside_ordered(const struct rt_program *p, int rank, const int32_t *groups) {
-    return beside(p, rank, groups, true);
+    return bytes_beside_plan(p, rank, groups, true);
 }
 
 static bool by_cuda; /* the rank's memory is cudaMalloc's */
@@ -132,7 +132,7 @@ struct known {
     ncclUniqueId *id;                    /* per circle */
 };
 
-static int32_t lane_of(const struct known *known, int rank, bool receives, int peer) {
+static int32_t lane_between(const struct known *known, int rank, bool receives, int peer) {
     return known->lane[((size_t)rank * 2 + receives) * (size_t)known->size + (size_t)peer];
 }
 
@@ -153,7 +153,7 @@ static bool know_edges(struct nccl *nccl, struct known *known) {
     free(mine);
     for (int a = 0; a < known->size; a++)
         for (int b = 0; b < known->size; b++)
-            if ((lane_of(known, a, false, b) > 0) != (lane_of(known, b, true, a) > 0))
+            if ((lane_between(known, a, false, b) > 0) != (lane_between(known, b, true, a) > 0))
                 return false;
     return true;
 }
@@ -198,7 +198,7 @@ static void spread(struct known *known, int from, int to, int circle, int *todo)
             for (int receives = 0; receives < 2; receives++)
                 for (int peer = 0; peer < known->size; peer++) {
                     int edge = receives ? peer * known->size + end[i] : end[i] * known->size + peer;
-                    if (lane_of(known, end[i], receives, peer) != lane_of(known, end[i], i, end[!i]) ||
+                    if (lane_between(known, end[i], receives, peer) != lane_between(known, end[i], i, end[!i]) ||
                         known->of_edge[edge] >= 0)
                         continue;
                     known->of_edge[edge] = circle;
@@ -217,7 +217,7 @@ static void circles_of_edges(struct known *known, int *todo) {
         known->of_edge[e] = -1;
     for (int a = 0; a < known->size; a++)
         for (int b = 0; b < known->size; b++) {
-            if (lane_of(known, a, false, b) == 0 || known->of_edge[a * known->size + b] >= 0)
+            if (lane_between(known, a, false, b) == 0 || known->of_edge[a * known->size + b] >= 0)
                 continue;
             spread(known, a, b, known->ncircles, todo);
             begin_circle(known);

@@ -66,19 +66,19 @@ static bool can(enum cudaDeviceAttr what) {
 
 /* ---- words ---- */
 
-static const struct part *part_of(const struct put *put, int rank, int32_t msg) {
+static const struct part *own_part(const struct put *put, int rank, int32_t msg) {
     const struct part *part = &put->part[(size_t)rank * (size_t)put->program->nmsgs + (size_t)msg];
     assert(part->words >= 0 && put->memory[rank]);
     return part;
 }
-static char *tensor(const struct put *put, int rank, int32_t msg) {
-    return put->memory[rank] + part_of(put, rank, msg)->tensor;
+static char *peer_tensor(const struct put *put, int rank, int32_t msg) {
+    return put->memory[rank] + own_part(put, rank, msg)->tensor;
 }
-static char *result(const struct put *put, int rank, int32_t msg) {
-    return put->memory[rank] + part_of(put, rank, msg)->result;
+static char *peer_result(const struct put *put, int rank, int32_t msg) {
+    return put->memory[rank] + own_part(put, rank, msg)->result;
 }
 static uint32_t *word(const struct put *put, int rank, int32_t msg, int number) {
-    return (uint32_t *)(put->memory[rank] + part_of(put, rank, msg)->words) + number;
+    return (uint32_t *)(put->memory[rank] + own_part(put, rank, msg)->words) + number;
 }
 
 /* Whether a stream may write words of another device, cuda.h does not say: where it may not, they are copied. */
@@ -96,7 +96,7 @@ void put_await(const struct put *put, uint32_t *word, cudaStream_t stream) {
 
 /* A SEND's times are the copy's. A RECV's end with the copy and begin when it may start: only the sender knows when it
  * does. */
-static bool message(void *link, struct replay *re, const struct rt_instr *x) {
+static bool put_message(void *link, struct replay *re, const struct rt_instr *x) {
     struct put *put = (struct put *)link;
     cudaStream_t stream = put->rank->lane[x->lane];
     uint32_t *mine = word(put, re->rank, x->msg, 0), *its = word(put, x->peer, x->msg, 0);
@@ -105,8 +105,8 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x) {
         put_await(put, mine, stream);
         cuda_mark(put->rank, i, false, stream);
         if (x->bytes > 0)
-            CUDA(cudaMemcpyAsync(tensor(put, x->peer, x->msg), tensor(put, re->rank, x->msg), (size_t)x->bytes,
-                                 cudaMemcpyDeviceToDevice, stream));
+            CUDA(cudaMemcpyAsync(peer_tensor(put, x->peer, x->msg), peer_tensor(put, re->rank, x->msg),
+                                 (size_t)x->bytes, cudaMemcpyDeviceToDevice, stream));
         put_post(put, its, stream);
     } else {
         cuda_mark(put->rank, i, false, stream);
@@ -161,7 +161,7 @@ static void await_all(const struct collective *c, bool (*with)(const struct coll
             await_from(c, other(c, k), phase);
 }
 
-static void copy(char *to, const char *from, int64_t bytes, cudaStream_t stream) {
+static void enqueue_copy(char *to, const char *from, int64_t bytes, cudaStream_t stream) {
     if (bytes > 0 && to != from)
         CUDA(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToDevice, stream));
 }
@@ -170,10 +170,11 @@ static void copy(char *to, const char *from, int64_t bytes, cudaStream_t stream)
 
 static void copy_piece(const struct collective *c, int to) {
     int64_t bytes = c->x->op == OP_ALL_TO_ALL_A ? c->x->bytes / c->group.n : c->x->bytes;
-    char *from = tensor(c->put, c->put->world->rank, c->x->msg), *at = result(c->put, c->group.member[to], c->x->msg);
+    char *from = peer_tensor(c->put, c->put->world->rank, c->x->msg),
+         *at = peer_result(c->put, c->group.member[to], c->x->msg);
     from += c->x->op == OP_ALL_TO_ALL_A ? to * bytes : 0;
     at += c->x->op == OP_BROADCAST ? 0 : c->group.me * bytes;
-    copy(at, from, bytes, c->stream);
+    enqueue_copy(at, from, bytes, c->stream);
 }
 
 static void distribute(const struct collective *c) {
@@ -234,7 +235,7 @@ template <typename T> static void add_as(const struct collective *c, char *mine,
     members<T> from;
     bool first = writes_sum(c->x) || c->x->op == OP_ALL_REDUCE;
     for (int r = 0; r < c->group.n; r++)
-        from.share[r] = (const T *)(tensor(c->put, c->group.member[r], c->x->msg) + at);
+        from.share[r] = (const T *)(peer_tensor(c->put, c->group.member[r], c->x->msg) + at);
     if (n > 0)
         LAUNCH(add_shares<T>, min(blocks_for(n, THREADS * WIDE<T>), (unsigned)BLOCKS), THREADS, 0, c->stream, (T *)mine,
                from, c->group.n, first, n);
@@ -243,47 +244,47 @@ static int64_t number_bytes(const struct collective *c) { return summand_bytes(c
 /* Of integers, in any order. */
 static void add_norms(const struct collective *c, char *mine) {
     for (int k = 1; k < c->group.n; k++)
-        cuda_add_norm((uint64_t *)mine, (const uint64_t *)tensor(c->put, c->group.member[other(c, k)], c->x->msg),
+        cuda_add_norm((uint64_t *)mine, (const uint64_t *)peer_tensor(c->put, c->group.member[other(c, k)], c->x->msg),
                       c->stream);
 }
-static void add(const struct collective *c, char *mine, int64_t at, int64_t n) {
+static void add_peers(const struct collective *c, char *mine, int64_t at, int64_t n) {
     (number_bytes(c) == 2 ? add_as<__nv_bfloat16> : add_as<float>)(c, mine, at, n);
 }
 
-static void all_reduce(const struct collective *c) {
+static void sum_to_all(const struct collective *c) {
     int64_t size = number_bytes(c), n = c->x->bytes / size, share = (n + c->group.n - 1) / c->group.n;
     share = (share + PAGE - 1) / PAGE * PAGE;
     int64_t begin = min(c->group.me * share, n), own = min(begin + share, n) - begin, at = begin * size;
-    char *mine = tensor(c->put, c->put->world->rank, c->x->msg) + at;
+    char *mine = peer_tensor(c->put, c->put->world->rank, c->x->msg) + at;
     if (c->x->op != OP_ALL_REDUCE_N)
-        add(c, mine, at, own);
+        add_peers(c, mine, at, own);
     else if (own > 0) /* the first member's share is all of it */
         add_norms(c, mine);
     for (int k = 1; k < c->group.n; k++)
-        copy(tensor(c->put, c->group.member[other(c, k)], c->x->msg) + at, mine, own * size, c->stream);
+        enqueue_copy(peer_tensor(c->put, c->group.member[other(c, k)], c->x->msg) + at, mine, own * size, c->stream);
 }
 
-static void reduce(const struct collective *c) {
+static void sum_to_root(const struct collective *c) {
     int64_t n = c->x->bytes / number_bytes(c);
-    char *sum = result(c->put, c->put->world->rank, c->x->msg);
+    char *sum = peer_result(c->put, c->put->world->rank, c->x->msg);
     post_all(c, sends_to, READY);
     await_all(c, has_of, READY);
     if (motion_of(c->x->op) == OP_ALL_REDUCE)
-        all_reduce(c);
+        sum_to_all(c);
     else if (motion_of(c->x->op) == OP_REDUCE_SCATTER)
-        add(c, sum, c->group.me * c->x->bytes, n);
+        add_peers(c, sum, c->group.me * c->x->bytes, n);
     else if (c->x->root == c->put->world->rank)
-        add(c, sum, 0, n);
+        add_peers(c, sum, 0, n);
     post_all(c, has_of, DONE);
     await_all(c, sends_to, DONE);
 }
 
-static bool collective(void *link, struct replay *re, const struct rt_instr *x) {
+static bool put_collective(void *link, struct replay *re, const struct rt_instr *x) {
     struct put *put = (struct put *)link;
     struct collective c = {put, x, group_of(put->groups, x->peer, re->rank), put->rank->lane[x->lane]};
     int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
     cuda_mark(put->rank, i, false, c.stream);
-    (sums(x->op) ? reduce : distribute)(&c);
+    (sums(x->op) ? sum_to_root : distribute)(&c);
     cuda_mark(put->rank, i, true, c.stream);
     return true;
 }
@@ -294,7 +295,7 @@ static int64_t words_bytes(const struct rt_instr *x, int workers) {
     return (int64_t)sizeof(uint32_t) * (x->msg < 0 ? 0 : is_group(x->op) ? PHASES * workers : 1);
 }
 
-static int64_t extra(const struct rt_program *p, int rank) {
+static int64_t put_extra_bytes(const struct rt_program *p, int rank) {
     int64_t bytes = sizeof(struct own_words);
     for (int32_t i = 0; i < p->rank[rank].nins; i++)
         bytes += words_bytes(&p->rank[rank].ins[i], p->workers);
@@ -303,11 +304,11 @@ static int64_t extra(const struct rt_program *p, int rank) {
 
 /* Whole blocks of CUDA's allocator: a smaller allocation would share its block, and other processes would map that
  * too. */
-static char *take(int, size_t bytes, char *why, size_t n) {
+static char *put_allocate(int, size_t bytes, char *why, size_t n) {
     static const size_t BLOCK = 2 << 20;
     return cuda_allocate((bytes + BLOCK - 1) / BLOCK * BLOCK, why, n);
 }
-static void give(char *p) { cudaFree(p); }
+static void put_free(char *p) { cudaFree(p); }
 
 /* ---- at the start ---- */
 
@@ -347,7 +348,7 @@ static bool find_peers(const struct put *put, bool *peer, char *why, size_t n) {
     return true;
 }
 
-static bool map(struct put *put, const cudaIpcMemHandle_t *handle, const bool *peer, char *why, size_t n) {
+static bool map_peer(struct put *put, const cudaIpcMemHandle_t *handle, const bool *peer, char *why, size_t n) {
     int me = put->world->rank;
     put->memory[me] = put->rank->arena;
     for (int k = 0; k < put->world->size; k++) {
@@ -411,7 +412,7 @@ static void put_open(const struct world *world, const struct rt_program *program
         world->all(world->link, mine, put->part, nmsgs * sizeof *mine);
     bool shares = put_find_sharers(put) > 1;
     peer[put_next_sharer(put)] = true;
-    ok = find_peers(put, peer, why, sizeof why) && map(put, handle, peer, why, sizeof why);
+    ok = find_peers(put, peer, why, sizeof why) && map_peer(put, handle, peer, why, sizeof why);
     if (ok && !writes_words(put)) {
         const uint32_t one = 1;
         put->one = &((struct own_words *)c->extra)->one;
@@ -447,5 +448,6 @@ static void put_close(void *link) {
     free(put);
 }
 
-extern const struct cuda_transport cuda_put = {"put", NULL, true,     message, collective, take,      give,
-                                               extra, NULL, put_open, NULL,    NULL,       put_close, true};
+extern const struct cuda_transport cuda_put = {
+    "put",           NULL, true,     put_message, put_collective, put_allocate, put_free,
+    put_extra_bytes, NULL, put_open, NULL,        NULL,           put_close,    true};

@@ -32,7 +32,7 @@ void tcp_lost(int peer, int error) {
     watch_fail(why);
 }
 
-static const char *name_of(const struct head *head, char *out, size_t n) {
+static const char *head_name(const struct head *head, char *out, size_t n) {
     const char *what = head->what == ALL ? "exchange" : head->what == SUM ? "sum" : "message";
     if (head->what < 0)
         snprintf(out, n, "%s %d of %lld bytes", what, head->turn, (long long)head->bytes);
@@ -41,19 +41,19 @@ static const char *name_of(const struct head *head, char *out, size_t n) {
     return out;
 }
 
-static void check(const struct conn *conn, const struct head *due) {
+static void check_head(const struct conn *conn, const struct head *due) {
     char came[96], expected[96], why[256];
     if (memcmp(&conn->in.head, due, HEAD) == 0)
         return;
     snprintf(why, sizeof why, "rank %d sent %s where %s was due", conn->peer,
-             name_of(&conn->in.head, came, sizeof came), name_of(due, expected, sizeof expected));
+             head_name(&conn->in.head, came, sizeof came), head_name(due, expected, sizeof expected));
     watch_fail(why);
 }
 
-static int64_t payload(const struct half *half) { return half->done > HEAD ? half->done - HEAD : 0; }
+static int64_t payload_bytes(const struct half *half) { return half->done > HEAD ? half->done - HEAD : 0; }
 
 /* All of an item has moved: the next one may begin. */
-static bool whole(struct half *half, int64_t bytes) {
+static bool is_whole(struct half *half, int64_t bytes) {
     if (half->done < HEAD + bytes)
         return false;
     half->done = 0;
@@ -61,7 +61,7 @@ static bool whole(struct half *half, int64_t bytes) {
 }
 
 /* One system call: what is left of the head, then n bytes, or as many as fit. */
-static void move(struct conn *conn, struct half *half, void *head, void *bytes, int64_t n) {
+static void move_bytes(struct conn *conn, struct half *half, void *head, void *bytes, int64_t n) {
     int64_t left = half->done < HEAD ? HEAD - half->done : 0;
     struct iovec part[2] = {{(char *)head + HEAD - left, (size_t)left}, {bytes, (size_t)n}};
     struct msghdr msghdr = {.msg_iov = part, .msg_iovlen = 2};
@@ -78,33 +78,33 @@ static void move(struct conn *conn, struct half *half, void *head, void *bytes, 
 }
 
 /* Continues sending an item, of which `ready` bytes are available; -1: not even its head may go. */
-static void give(struct conn *conn, const struct head *head, const void *from, int64_t ready) {
+static void send_item(struct conn *conn, const struct head *head, const void *from, int64_t ready) {
     while (!conn->out.stuck && ready >= 0 && conn->out.done < HEAD + ready) {
-        int64_t at = payload(&conn->out);
-        move(conn, &conn->out, (void *)head, (char *)from + at, ready - at);
+        int64_t at = payload_bytes(&conn->out);
+        move_bytes(conn, &conn->out, (void *)head, (char *)from + at, ready - at);
     }
 }
 
-static void take(struct conn *conn, const struct head *due, void *to) {
+static void receive_item(struct conn *conn, const struct head *due, void *to) {
     while (!conn->in.stuck && conn->in.done < HEAD + due->bytes) {
-        int64_t at = payload(&conn->in);
-        move(conn, &conn->in, &conn->in.head, (char *)to + at, due->bytes - at);
+        int64_t at = payload_bytes(&conn->in);
+        move_bytes(conn, &conn->in, &conn->in.head, (char *)to + at, due->bytes - at);
         if (conn->in.done >= HEAD)
-            check(conn, due);
+            check_head(conn, due);
     }
 }
 
 /* The same for floats, added to those in place. */
-static void take_sum(struct tcp *tcp, struct conn *conn, const struct head *due, float *to) {
+static void receive_sum(struct tcp *tcp, struct conn *conn, const struct head *due, float *to) {
     struct half *in = &conn->in;
     char *scratch = (char *)tcp->scratch;
     while (!in->stuck && in->done < HEAD + due->bytes) {
-        int64_t at = payload(in), part = at % 4, room = SCRATCH * 4;
+        int64_t at = payload_bytes(in), part = at % 4, room = SCRATCH * 4;
         memcpy(scratch, in->part, (size_t)part);
-        move(conn, in, &in->head, scratch + part, due->bytes - at < room ? due->bytes - at : room);
+        move_bytes(conn, in, &in->head, scratch + part, due->bytes - at < room ? due->bytes - at : room);
         if (in->done >= HEAD)
-            check(conn, due);
-        int64_t n = payload(in) / 4 - at / 4;
+            check_head(conn, due);
+        int64_t n = payload_bytes(in) / 4 - at / 4;
         host_add(to + at / 4, tcp->scratch, n, false);
         memcpy(in->part, scratch + 4 * n, 4);
     }
@@ -140,22 +140,22 @@ bool tcp_poll(struct tcp *tcp, int from, int to, int more, int milliseconds) {
 /* ---- among all ranks: to rank 0 and back ---- */
 
 /* Continues the sum under way; true when it has ended. Rank 0 adds in rank order. */
-static bool go_on(struct tcp *tcp) {
+static bool continue_sum(struct tcp *tcp) {
     struct sum *sum = &tcp->sum;
     const struct head head = {SUM, tcp->calls, 4 * (int64_t)sum->n};
     for (; tcp->rank == 0 && sum->from < tcp->ncontrol; sum->from++) {
-        take_sum(tcp, &tcp->conn[sum->from], &head, sum->x);
-        if (!whole(&tcp->conn[sum->from].in, head.bytes))
+        receive_sum(tcp, &tcp->conn[sum->from], &head, sum->x);
+        if (!is_whole(&tcp->conn[sum->from].in, head.bytes))
             return false;
     }
     for (; sum->to < tcp->ncontrol; sum->to++) {
-        give(&tcp->conn[sum->to], &head, sum->x, head.bytes);
-        if (!whole(&tcp->conn[sum->to].out, head.bytes))
+        send_item(&tcp->conn[sum->to], &head, sum->x, head.bytes);
+        if (!is_whole(&tcp->conn[sum->to].out, head.bytes))
             return false;
     }
     for (; tcp->rank > 0 && sum->from < tcp->ncontrol; sum->from++) {
-        take(&tcp->conn[sum->from], &head, sum->x);
-        if (!whole(&tcp->conn[sum->from].in, head.bytes))
+        receive_item(&tcp->conn[sum->from], &head, sum->x);
+        if (!is_whole(&tcp->conn[sum->from].in, head.bytes))
             return false;
     }
     sum->under_way = false;
@@ -166,12 +166,12 @@ static void tcp_sum_begin(void *link, float *x, int n) {
     struct tcp *tcp = link;
     tcp->calls++;
     tcp->sum = (struct sum){.x = x, .n = n, .under_way = true};
-    go_on(tcp);
+    continue_sum(tcp);
 }
 
 static void tcp_sum_end(void *link) {
     struct tcp *tcp = link;
-    while (tcp->sum.under_way && !go_on(tcp))
+    while (tcp->sum.under_way && !continue_sum(tcp))
         tcp_poll(tcp, 0, tcp->ncontrol, 0, -1);
 }
 
@@ -179,8 +179,8 @@ static void tcp_sum_end(void *link) {
 static void give_all(struct tcp *tcp, int i, int32_t call, const void *from, size_t bytes) {
     const struct head head = {ALL, call, (int64_t)bytes};
     for (struct conn *conn = &tcp->conn[i];; tcp_poll(tcp, i, i + 1, 0, -1)) {
-        give(conn, &head, from, head.bytes);
-        if (whole(&conn->out, head.bytes))
+        send_item(conn, &head, from, head.bytes);
+        if (is_whole(&conn->out, head.bytes))
             return;
     }
 }
@@ -188,8 +188,8 @@ static void give_all(struct tcp *tcp, int i, int32_t call, const void *from, siz
 static void take_all(struct tcp *tcp, int i, int32_t call, void *to, size_t bytes) {
     const struct head head = {ALL, call, (int64_t)bytes};
     for (struct conn *conn = &tcp->conn[i];; tcp_poll(tcp, 0, tcp->ncontrol, 0, -1)) {
-        take(conn, &head, to);
-        if (whole(&conn->in, head.bytes))
+        receive_item(conn, &head, to);
+        if (is_whole(&conn->in, head.bytes))
             return;
     }
 }
@@ -212,7 +212,7 @@ static void tcp_all(void *link, const void *mine, void *all, size_t bytes) {
 static bool tcp_progress(void *link) {
     struct tcp *tcp = link;
     tcp_poll(tcp, 0, tcp->ncontrol, 0, 0);
-    return !tcp->sum.under_way || go_on(tcp);
+    return !tcp->sum.under_way || continue_sum(tcp);
 }
 
 /* ---- the replay's messages ---- */
@@ -294,7 +294,7 @@ static void poll_seldom(struct tcp *tcp, struct replay *re) {
     tcp->fresh |= tcp_poll(tcp, 0, tcp->nconns, 0, 0);
 }
 
-static bool message(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
+static bool tcp_message(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
     struct tcp *tcp = link;
     struct conn *conn = &tcp->conn[is_send(x->op) ? tcp->to[x->peer] : tcp->from[x->peer]];
     struct half *half = is_send(x->op) ? &conn->out : &conn->in;
@@ -307,10 +307,10 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x, dou
     if (half->stuck)
         poll_seldom(tcp, re);
     if (is_send(x->op))
-        give(conn, &head, tensor, x->bytes);
+        send_item(conn, &head, tensor, x->bytes);
     else
-        take(conn, &head, tensor);
-    if (!whole(half, x->bytes))
+        receive_item(conn, &head, tensor);
+    if (!is_whole(half, x->bytes))
         return false;
     half->begun = false;
     *start = half->since;
@@ -318,36 +318,36 @@ static bool message(void *link, struct replay *re, const struct rt_instr *x, dou
     return true;
 }
 
-static bool move_between(void *link, const struct replay *re, const struct rt_instr *x, int track,
-                         const struct piece *piece) {
+static bool tcp_move_piece(void *link, const struct replay *re, const struct rt_instr *x, int track,
+                           const struct piece *piece) {
     struct tcp *tcp = link;
     struct conn *conn = &tcp->conn[tcp->member[collective_channel(x)][piece->member]];
     const struct head head = {x->msg, (int32_t)re->turn, piece->bytes};
     (void)track;
     if (piece->sends)
-        give(conn, &head, piece->at, piece->bytes);
+        send_item(conn, &head, piece->at, piece->bytes);
     else
-        take(conn, &head, piece->at);
-    return whole(piece->sends ? &conn->out : &conn->in, piece->bytes);
+        receive_item(conn, &head, piece->at);
+    return is_whole(piece->sends ? &conn->out : &conn->in, piece->bytes);
 }
 
-static bool collective(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
+static bool tcp_collective(void *link, struct replay *re, const struct rt_instr *x, double *start, double *end) {
     struct tcp *tcp = link;
     if (tcp->collectives.lane[x->lane].begun)
         poll_seldom(tcp, re);
     return collectives_run(&tcp->collectives, re, x, start, end);
 }
 
-static void idle(void *link, struct replay *re) {
+static void tcp_idle(void *link, struct replay *re) {
     struct tcp *tcp = link;
     tcp_poll(tcp, 0, tcp->nconns, 0, tcp->fresh ? 0 : -1);
     tcp->fresh = false;
     tcp->polled = re->device->clock(re);
     if (tcp->sum.under_way)
-        go_on(tcp);
+        continue_sum(tcp);
 }
 
-static const struct host_transport comm_tcp = {message, collective, idle};
+static const struct host_transport comm_tcp = {tcp_message, tcp_collective, tcp_idle};
 
 /* ---- from the first rank to the last ---- */
 
@@ -398,7 +398,7 @@ bool tcp_open(struct world *world, const struct launch *how, char *why, size_t n
     tcp->rank = how->rank < 0 ? 0 : how->rank;
     tcp->size = how->size < 0 ? 1 : how->size;
     tcp->program = how->program;
-    tcp->collectives.move = move_between;
+    tcp->collectives.move = tcp_move_piece;
     tcp->collectives.link = tcp;
     tcp->listener = -1;
     tcp->address = calloc((size_t)tcp->size, sizeof *tcp->address);

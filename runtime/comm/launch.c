@@ -30,7 +30,7 @@ static const char *said(const char *variable) {
     return s && *s ? s : NULL;
 }
 
-static bool number(struct finding *finding, const char *variable, int least, int *out) {
+static bool rank_variable(struct finding *finding, const char *variable, int least, int *out) {
     const char *s = said(variable);
     char *end;
     errno = 0;
@@ -57,9 +57,9 @@ static bool listen_to(struct finding *finding, const struct source *source) {
     finding->rank = rank ? source->rank : finding->rank;
     finding->size = size ? source->size : finding->size;
     launch->by = rank ? source->by : launch->by;
-    return (!rank || number(finding, source->rank, 0, &launch->rank)) &&
-           (!size || number(finding, source->size, 1, &launch->size)) &&
-           (!local || number(finding, source->local, 0, &launch->local));
+    return (!rank || rank_variable(finding, source->rank, 0, &launch->rank)) &&
+           (!size || rank_variable(finding, source->size, 1, &launch->size)) &&
+           (!local || rank_variable(finding, source->local, 0, &launch->local));
 }
 
 /* Ranks that meet over TCP must all know rank, size, address and port. A single rank needs none of these. */

@@ -27,7 +27,7 @@ static struct piece piece_of(const struct collective *c, char *from, int64_t k, 
     return piece;
 }
 
-static struct piece behind(struct piece piece, int track, int64_t count) {
+static struct piece piece_at(struct piece piece, int track, int64_t count) {
     piece.after = track;
     piece.count = count;
     return piece;
@@ -40,13 +40,13 @@ static struct piece in_scratch(struct piece piece, float *scratch) {
 
 static void plan_gather(struct collective *c) { c->length[IN] = c->length[OUT] = (c->group.n - 1) * c->pieces; }
 
-static struct piece gather(const struct collective *c, int track, int64_t k) {
+static struct piece gather_piece(const struct collective *c, int track, int64_t k) {
     int n = c->group.n, me = c->group.me, before = (me + n - 1) % n;
     int owner = ((track == IN ? before : me) + n - (int)(k / c->pieces)) % n;
     char *shard = c->dst ? c->dst + owner * c->bytes : NULL;
     if (track == IN)
         return piece_of(c, shard, k % c->pieces, false, before);
-    return behind(piece_of(c, shard, k % c->pieces, true, (me + 1) % n), IN, k - c->pieces + 1);
+    return piece_at(piece_of(c, shard, k % c->pieces, true, (me + 1) % n), IN, k - c->pieces + 1);
 }
 
 static int behind_root(const struct collective *c) { return (c->group.me + c->group.n - c->root) % c->group.n; }
@@ -56,13 +56,13 @@ static void plan_broadcast(struct collective *c) {
     c->length[OUT] = behind_root(c) < c->group.n - 1 ? c->pieces : 0;
 }
 
-static struct piece broadcast(const struct collective *c, int track, int64_t k) {
+static struct piece broadcast_piece(const struct collective *c, int track, int64_t k) {
     int n = c->group.n, me = c->group.me;
     if (track == IN)
         return piece_of(c, c->dst, k, false, (me + n - 1) % n);
     if (behind_root(c) == 0)
         return piece_of(c, c->src, k, true, (me + 1) % n);
-    return behind(piece_of(c, c->dst, k, true, (me + 1) % n), IN, k + 1);
+    return piece_at(piece_of(c, c->dst, k, true, (me + 1) % n), IN, k + 1);
 }
 
 static bool is_top(const struct collective *c) { return c->group.me == c->group.n - 1; }
@@ -72,13 +72,13 @@ static void plan_all_reduce(struct collective *c) {
     c->length[OUT] = c->length[DOWN_IN] = is_top(c) ? 0 : c->pieces;
 }
 
-static struct piece all_reduce(const struct collective *c, int track, int64_t k) {
+static struct piece all_reduce_piece(const struct collective *c, int track, int64_t k) {
     int me = c->group.me;
     switch (track) {
     case IN: return in_scratch(piece_of(c, c->dst, k, false, me - 1), c->came);
-    case OUT: return behind(piece_of(c, c->dst, k, true, me + 1), IN, me > 0 ? k + 1 : 0);
-    case DOWN_IN: return behind(piece_of(c, c->dst, k, false, me + 1), OUT, k + 1);
-    default: return behind(piece_of(c, c->dst, k, true, me - 1), is_top(c) ? IN : DOWN_IN, k + 1);
+    case OUT: return piece_at(piece_of(c, c->dst, k, true, me + 1), IN, me > 0 ? k + 1 : 0);
+    case DOWN_IN: return piece_at(piece_of(c, c->dst, k, false, me + 1), OUT, k + 1);
+    default: return piece_at(piece_of(c, c->dst, k, true, me - 1), is_top(c) ? IN : DOWN_IN, k + 1);
     }
 }
 
@@ -89,20 +89,20 @@ static void plan_reduce(struct collective *c) {
     c->length[DOWN_IN] = c->root == c->group.me && !is_top(c) ? c->pieces : 0;
 }
 
-static struct piece reduce(const struct collective *c, int track, int64_t k) {
+static struct piece reduced_piece(const struct collective *c, int track, int64_t k) {
     int me = c->group.me;
     if (track == IN) /* its sum takes the place of the one before, once that is sent */
-        return behind(in_scratch(piece_of(c, c->src, k, false, me > 0 ? me - 1 : 0), c->came), OUT,
-                      c->length[OUT] ? k : 0);
+        return piece_at(in_scratch(piece_of(c, c->src, k, false, me > 0 ? me - 1 : 0), c->came), OUT,
+                        c->length[OUT] ? k : 0);
     if (track == OUT)
-        return behind(in_scratch(piece_of(c, c->src, k, true, is_top(c) ? c->root : me + 1), c->sum), IN, k + 1);
+        return piece_at(in_scratch(piece_of(c, c->src, k, true, is_top(c) ? c->root : me + 1), c->sum), IN, k + 1);
     return in_scratch(piece_of(c, c->dst, k, false, c->group.n - 1), c->result);
 }
 
 /* Of each piece a message to each member, and one from each, this one included, which is none. */
 static void plan_direct(struct collective *c) { c->length[IN] = c->length[OUT] = c->group.n * c->pieces; }
 
-static struct piece direct(const struct collective *c, int track, int64_t k) {
+static struct piece direct_piece(const struct collective *c, int track, int64_t k) {
     int other = (int)(k % c->group.n);
     int64_t at = k / c->group.n;
     if (track == OUT)
@@ -154,17 +154,18 @@ static const struct algorithm {
     void (*moved)(struct collective *c, int track, int64_t k, int64_t floats); /* it has moved; NULL: no matter */
 } algorithms[NOPS] = {
     /* by motion_of */
-    [OP_ALL_GATHER] = {plan_gather, gather, NULL},
-    [OP_BROADCAST] = {plan_broadcast, broadcast, NULL},
-    [OP_ALL_REDUCE] = {plan_all_reduce, all_reduce, add_all_reduce},
-    [OP_REDUCE] = {plan_reduce, reduce, add_reduce},
-    [OP_REDUCE_SCATTER] = {plan_direct, direct, add_scatter},
-    [OP_ALL_TO_ALL_A] = {plan_direct, direct, keep_own},
+    [OP_ALL_GATHER] = {plan_gather, gather_piece, NULL},
+    [OP_BROADCAST] = {plan_broadcast, broadcast_piece, NULL},
+    [OP_ALL_REDUCE] = {plan_all_reduce, all_reduce_piece, add_all_reduce},
+    [OP_REDUCE] = {plan_reduce, reduced_piece, add_reduce},
+    [OP_REDUCE_SCATTER] = {plan_direct, direct_piece, add_scatter},
+    [OP_ALL_TO_ALL_A] = {plan_direct, direct_piece, keep_own},
 };
 
 /* ---- one after the other, in each lane ---- */
 
-static void plan(struct collective *c, const struct rt_instr *x, const struct rt_group *group, int64_t bytes) {
+static void plan_collective(struct collective *c, const struct rt_instr *x, const struct rt_group *group,
+                            int64_t bytes) {
     c->x = x;
     c->motion = motion_of(x->op);
     c->group = *group;
@@ -180,10 +181,11 @@ static void plan(struct collective *c, const struct rt_instr *x, const struct rt
 
 static char *at(const struct collectives *all, int64_t off) { return off < 0 ? NULL : all->arena + off; }
 
-static void begin(const struct collectives *all, struct collective *c, struct replay *re, const struct rt_instr *x) {
+static void begin_collective(const struct collectives *all, struct collective *c, struct replay *re,
+                             const struct rt_instr *x) {
     c->src = at(all, x->at[ROLE_src]);
     c->dst = at(all, result_at(x));
-    plan(c, x, &all->group[x->peer], x->bytes);
+    plan_collective(c, x, &all->group[x->peer], x->bytes);
     if (c->motion == OP_ALL_GATHER && c->src != c->dst + c->group.me * c->bytes) /* else it is in place */
         memcpy(c->dst + c->group.me * c->bytes, c->src, (size_t)c->bytes);
     c->begun = true;
@@ -191,7 +193,7 @@ static void begin(const struct collectives *all, struct collective *c, struct re
 }
 
 /* True: some messages of the track have moved. */
-static bool go_on(const struct collectives *all, struct collective *c, const struct replay *re, int track) {
+static bool continue_track(const struct collectives *all, struct collective *c, const struct replay *re, int track) {
     const struct algorithm *algorithm = &algorithms[c->motion];
     int64_t from = c->done[track];
     for (; c->done[track] < c->length[track]; c->done[track]++) {
@@ -209,11 +211,11 @@ static bool go_on(const struct collectives *all, struct collective *c, const str
 bool collectives_run(struct collectives *all, struct replay *re, const struct rt_instr *x, double *start, double *end) {
     struct collective *c = &all->lane[x->lane];
     if (!c->begun)
-        begin(all, c, re, x);
+        begin_collective(all, c, re, x);
     for (bool moved = true; moved;) {
         moved = false;
         for (int track = 0; track < TRACKS; track++)
-            moved |= go_on(all, c, re, track);
+            moved |= continue_track(all, c, re, track);
     }
     if (memcmp(c->done, c->length, sizeof c->done) != 0)
         return false;
@@ -225,7 +227,7 @@ bool collectives_run(struct collectives *all, struct replay *re, const struct rt
 
 void collective_peers(const struct rt_instr *x, const struct rt_group *group, bool *meets) {
     struct collective c = {.begun = false};
-    plan(&c, x, group, 0); /* of one piece, which travels as all do */
+    plan_collective(&c, x, group, 0); /* of one piece, which travels as all do */
     for (int track = 0; track < TRACKS; track++)
         for (int64_t k = 0; k < c.length[track]; k++) {
             int member = algorithms[c.motion].piece(&c, track, k).member;

@@ -40,7 +40,7 @@ static struct digest mac(const struct tcp *tcp, const struct hello *h, int calle
 }
 
 /* One system call, if there is room: -1 with errno, 0 at end of file, else 1. */
-static int take(int fd, void *to, size_t *have, size_t n) {
+static int receive_now(int fd, void *to, size_t *have, size_t n) {
     ssize_t came = *have < n ? recv(fd, (char *)to + *have, n - *have, MSG_DONTWAIT) : 1;
     if (came < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 1 : -1;
@@ -49,7 +49,7 @@ static int take(int fd, void *to, size_t *have, size_t n) {
 }
 
 /* There is always room for so few bytes, a connection's first or a reply to what has been read. */
-static bool say(int fd, const void *what, size_t n) {
+static bool send_now(int fd, const void *what, size_t n) {
     return send(fd, what, n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n;
 }
 
@@ -64,11 +64,11 @@ void greet_answer(const struct tcp *tcp, struct caller *caller, int verdict, int
     struct answer answer = {.magic = MAGIC, .verdict = verdict, .number = number};
     answer.with =
         verdict == PROVE ? caller->nonce : mac(tcp, &caller->hello, tcp->rank, &caller->nonce, &caller->proof, &answer);
-    say(caller->fd, &answer, sizeof answer); /* a lost caller shows soon enough */
+    send_now(caller->fd, &answer, sizeof answer); /* a lost caller shows soon enough */
 }
 
 static enum heard hear_hello(const struct tcp *tcp, struct caller *caller) {
-    bool goes_on = take(caller->fd, &caller->hello, &caller->have, sizeof caller->hello) > 0;
+    bool goes_on = receive_now(caller->fd, &caller->hello, &caller->have, sizeof caller->hello) > 0;
     if (!goes_on ||
         memcmp(&caller->hello.magic, &MAGIC, caller->have < sizeof MAGIC ? caller->have : sizeof MAGIC) != 0)
         return stranger(caller, "it is no rank of a program");
@@ -89,7 +89,7 @@ enum heard greet_hear(const struct tcp *tcp, struct caller *caller) {
     enum heard hello = caller->asked ? PROVED : hear_hello(tcp, caller);
     if (hello != PROVED)
         return hello;
-    if (take(caller->fd, &caller->proof, &caller->have, sizeof caller->proof) <= 0)
+    if (receive_now(caller->fd, &caller->proof, &caller->have, sizeof caller->proof) <= 0)
         return stranger(caller, "it went away before it proved to be a rank");
     if (caller->have < sizeof caller->proof)
         return MORE;
@@ -107,7 +107,7 @@ enum heard greet_hear(const struct tcp *tcp, struct caller *caller) {
 bool greet_begin(const struct tcp *tcp, struct greeting *greeting, int fd, int group, int port) {
     *greeting = (struct greeting){.proof = {.program = tcp->program, .nonce = fresh_nonce()}};
     greeting->hello = (struct hello){MAGIC, VERSION, tcp->rank, tcp->size, group, port, 0};
-    return say(fd, &greeting->hello, sizeof greeting->hello);
+    return send_now(fd, &greeting->hello, sizeof greeting->hello);
 }
 
 /* Handles a whole answer. The verdict counts if its sender has the secret, or says that its own is another. */
@@ -118,7 +118,7 @@ static enum greeted heed(const struct tcp *tcp, struct greeting *greeting, int f
         greeting->proved = true;
         greeting->nonce = answer->with;
         greeting->have = 0;
-        return say(fd, &greeting->proof, sizeof greeting->proof) ? WAITS : GONE;
+        return send_now(fd, &greeting->proof, sizeof greeting->proof) ? WAITS : GONE;
     }
     struct digest due = mac(tcp, &greeting->hello, peer, &greeting->nonce, &greeting->proof, answer);
     if (!greeting->proved || (answer->verdict != OTHER_SECRET && !digest_same(&due, &answer->with)))
@@ -128,7 +128,7 @@ static enum greeted heed(const struct tcp *tcp, struct greeting *greeting, int f
 
 enum greeted greet_go_on(const struct tcp *tcp, struct greeting *greeting, int fd, int peer) {
     errno = 0;
-    int came = take(fd, &greeting->answer, &greeting->have, sizeof greeting->answer);
+    int came = receive_now(fd, &greeting->answer, &greeting->have, sizeof greeting->answer);
     const struct answer *answer = &greeting->answer;
     if (greeting->have >= ANSWER_HEAD && answer->magic != MAGIC)
         greeting->answer.verdict = NO_RANK;

@@ -161,7 +161,7 @@ static void turn_away(const struct tcp *tcp, const struct caller *caller, const 
     close(caller->fd);
 }
 
-static struct caller forget(struct tcp *tcp, int i) {
+static struct caller forget_caller(struct tcp *tcp, int i) {
     struct caller caller = tcp->caller[i];
     tcp->ncallers--;
     memmove(&tcp->caller[i], &tcp->caller[i + 1], sizeof *tcp->caller * (size_t)(tcp->ncallers - i));
@@ -188,7 +188,7 @@ static void accept_callers(struct tcp *tcp) {
 
 /* The next one that has the secret. If there is no room left, drops the one that has waited longest. */
 static bool next_caller(struct tcp *tcp, struct caller *out) {
-    for (;; *out = forget(tcp, 0), turn_away(tcp, out, out->asked ? "it proved nothing" : "it said nothing")) {
+    for (;; *out = forget_caller(tcp, 0), turn_away(tcp, out, out->asked ? "it proved nothing" : "it said nothing")) {
         accept_callers(tcp);
         for (int i = 0; i < tcp->ncallers;) {
             enum heard heard = greet_hear(tcp, &tcp->caller[i]);
@@ -196,7 +196,7 @@ static bool next_caller(struct tcp *tcp, struct caller *out) {
                 i++;
                 continue;
             }
-            *out = forget(tcp, i);
+            *out = forget_caller(tcp, i);
             if (heard == PROVED)
                 return true;
             turn_away(tcp, out, out->why);
@@ -549,7 +549,7 @@ void tcp_connect(struct tcp *tcp) {
             missing -= take_in(tcp, &caller);
     }
     while (tcp->ncallers > 0)
-        close(forget(tcp, 0).fd);
+        close(forget_caller(tcp, 0).fd);
     if (tcp->listener >= 0)
         close(tcp->listener);
     tcp->listener = -1;

@@ -52,7 +52,7 @@ static int32_t head(const struct replay *re, int l) {
     return c == k->lane_at[l + 1] ? -1 : k->lane_ins[c];
 }
 
-static bool ended(const struct replay *re, int32_t i) {
+static bool instr_ended(const struct replay *re, int32_t i) {
     int32_t h = head(re, stream(re)->ins[i].lane);
     return h < 0 || h > i;
 }
@@ -60,7 +60,7 @@ static bool ended(const struct replay *re, int32_t i) {
 static bool may_run(const struct replay *re, const struct rt_instr *x) {
     const struct rt_rank *k = stream(re);
     for (int32_t a = x->wait; a < x->wait + x->nwait; a++)
-        if (!ended(re, k->wait[a]))
+        if (!instr_ended(re, k->wait[a]))
             return false;
     return true;
 }
@@ -110,7 +110,7 @@ void instr_name(char *out, size_t n, const struct rt_program *p, const struct rt
 }
 
 /* "waits at 412 RECV_F act(2,5) from rank 2"; without a step under way, what the phase says. */
-static void put_place(char *out, size_t n) {
+static void write_place(char *out, size_t n) {
     int32_t i = w.replay ? blocked(w.replay) : -1;
     if (i < 0) {
         snprintf(out, n, "%s", w.phase ? w.phase : "was at its end");
@@ -135,7 +135,7 @@ static void put_pass(char *out, size_t n) {
 
 /* ---- the flight record ---- */
 
-static void put_lane(FILE *f, const struct replay *re, int l) {
+static void write_lane(FILE *f, const struct replay *re, int l) {
     const struct rt_rank *k = stream(re);
     int32_t at = cursor(re, l), from = at - k->lane_at[l] < LAST ? k->lane_at[l] : at - LAST;
     char name[512];
@@ -158,7 +158,7 @@ static void put_lane(FILE *f, const struct replay *re, int l) {
     fprintf(f, "                    next  %d %s", h + 1, name);
     const char *between = ", after ";
     for (int32_t a = x->wait; a < x->wait + x->nwait; a++)
-        if (!ended(re, k->wait[a])) {
+        if (!instr_ended(re, k->wait[a])) {
             fprintf(f, "%s%d", between, k->wait[a] + 1);
             between = ", ";
         }
@@ -179,7 +179,7 @@ static void write_flight(const char *place, const char *why) {
                     "rank%d.cu, from 1.\n",
                     pass, seconds() - w.since, w.a.rank);
             for (int l = 0; l < stream(w.replay)->nlanes; l++)
-                put_lane(f, w.replay, l);
+                write_lane(f, w.replay, l);
         }
     }
     if (!f || ferror(f) || fclose(f) != 0)
@@ -189,7 +189,7 @@ static void write_flight(const char *place, const char *why) {
 }
 
 /* The device may be in a later pass than the one that the process began to wait for, of this step or of the next. */
-static void follow(void) {
+static void follow_passes(void) {
     int32_t passes = w.replay ? lead(w.replay) : 0;
     if (passes <= 0)
         return;
@@ -198,10 +198,10 @@ static void follow(void) {
     w.since_device = w.replay->device->clock(w.replay);
 }
 
-static void say(const char *why) {
+static void say_why(const char *why) {
     char place[600];
-    follow();
-    put_place(place, sizeof place);
+    follow_passes();
+    write_place(place, sizeof place);
     fprintf(stderr, "pianola: rank %d %s: %s\n", w.a.rank, place, why);
     write_flight(place, why);
     fflush(stderr);
@@ -209,7 +209,7 @@ static void say(const char *why) {
 
 /* With the lock held, and kept: no other thread reports anything now. */
 static _Noreturn void fail_locked(const char *why) {
-    say(why);
+    say_why(why);
     if (w.a.saved)
         fprintf(stderr,
                 "pianola: rank %d: to go on from the newest checkpoint in %s, start all ranks again with --resume\n",
@@ -238,7 +238,7 @@ static const char *signal_name(void) { return w.signal == SIGINT ? "SIGINT" : "S
 /* Nothing has begun that could be ended in order, and who is missing may never come. */
 static _Noreturn void leave_meeting(void) {
     char place[600];
-    put_place(place, sizeof place);
+    write_place(place, sizeof place);
     fprintf(stderr, "pianola: rank %d %s: %s has come, before anything began\n", w.a.rank, place, signal_name());
     _exit(128 + w.signal);
 }
@@ -258,12 +258,12 @@ static void look_after_signal(void) {
         return;
     w.told = true;
     snprintf(why, sizeof why, "%s has come", signal_name());
-    say(why);
+    say_why(why);
 }
 
 static void look_at_deadline(void) {
     char pass[96], why[1200];
-    follow();
+    follow_passes();
     if (!w.phase || seconds() < w.since + w.a.deadline)
         return;
     if (w.replay) {
@@ -275,7 +275,7 @@ static void look_at_deadline(void) {
     fail_locked(why);
 }
 
-static void *work(void *arg) {
+static void *watch_thread(void *arg) {
     double look = w.a.deadline / LOOKS < LOOK ? w.a.deadline / LOOKS : LOOK;
     const struct timespec pause = {0, (long)(1e9 * look)};
     for (;;) {
@@ -296,10 +296,10 @@ bool watch_start(const struct watch_args *args) {
     w.a = *args;
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
-    return pthread_create(&w.thread, NULL, work, NULL) == 0;
+    return pthread_create(&w.thread, NULL, watch_thread, NULL) == 0;
 }
 
-static void begin(const char *phase, struct replay *re, int64_t step) {
+static void begin_phase(const char *phase, struct replay *re, int64_t step) {
     pthread_mutex_lock(&w.lock);
     w.phase = phase;
     w.replay = re;
@@ -315,11 +315,11 @@ void watch_meeting(bool meeting) {
     pthread_mutex_unlock(&w.lock);
 }
 
-void watch_phase(const char *what) { begin(what, NULL, 0); }
-void watch_step(struct replay *re, int64_t step) { begin("waits for all ranks to end the step", re, step); }
+void watch_phase(const char *what) { begin_phase(what, NULL, 0); }
+void watch_step(struct replay *re, int64_t step) { begin_phase("waits for all ranks to end the step", re, step); }
 
 void watch_end(void) {
-    begin("waits for all ranks to end", NULL, 0);
+    begin_phase("waits for all ranks to end", NULL, 0);
     pthread_mutex_lock(&w.lock);
     w.told = true;
     pthread_mutex_unlock(&w.lock);

@@ -26,13 +26,13 @@ struct attention {
 
 /* A block's first row of a tensor: of its sequence and head. */
 template <typename T>
-static __device__ __forceinline__ T *rows_of(T *tensor, int64_t row, int stride, int head, int dim) {
+static __device__ __forceinline__ T *block_rows(T *tensor, int64_t row, int stride, int head, int dim) {
     return tensor + row * stride + (int64_t)head * dim;
 }
 template <typename T>
 static __device__ __forceinline__ const T *keys_of(const void *k, const attend &a, const segment &s, int sequence,
                                                    int key) {
-    return rows_of((const T *)k, row_of_sequence(&a, sequence, s.rows), s.stride, key, a.dim);
+    return block_rows((const T *)k, row_of_sequence(&a, sequence, s.rows), s.stride, key, a.dim);
 }
 
 /* The tiles of C columns that queries up to a position see: columns j and on of segment s, of which they see `end`. It
@@ -57,8 +57,8 @@ static __device__ __forceinline__ int last_seen(const segment &s, int position) 
 
 /* Scores become exp(s - top); rescales o and sum to the new top, and adds this lane's part to sum. */
 template <int N, int K>
-static __device__ __forceinline__ void softmax(float (&s)[K][4], float (&o)[N][4], float (&top)[2], float (&sum)[2],
-                                               float scale2) {
+static __device__ __forceinline__ void rescale_scores(float (&s)[K][4], float (&o)[N][4], float (&top)[2],
+                                                      float (&sum)[2], float scale2) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         float most = top[half];
@@ -99,7 +99,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT<T>) forward(const __g
     };
     tiles at = {-1, 0, 0};
     next_tile<C>(at, t, end);
-    load_tile<ROWS, D>(q, rows_of((const T *)t.a.q, base, t.a.q_stride, head, dim), t.a.q_stride, from, t.a.rows, dim);
+    load_tile<ROWS, D>(q, block_rows((const T *)t.a.q, base, t.a.q_stride, head, dim), t.a.q_stride, from, t.a.rows,
+                       dim);
     load(k, t.segment[at.s].k, at);
     while (at.s < t.a.nsegments) {
         tiles next = at;
@@ -108,7 +109,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT<T>) forward(const __g
         await_tiles(); /* k */
         load(v, t.segment[at.s].v, at);
         float s[C / 8][4] = {};
-        scores<D>(s, q + (first - from) * S, k);
+        tile_scores<D>(s, q + (first - from) * S, k);
         int seen = last_seen(t.segment[at.s], t.a.first + first);
         if (j + C - 1 > seen)
 #pragma unroll
@@ -118,7 +119,7 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT<T>) forward(const __g
                 for (int n = 0; n < C / 8; n++)
                     s[n][i] = j + lane_column(n, i) > last ? -INFINITY : s[n][i];
             }
-        softmax(s, o, top, sum, t.scale * LOG2_E);
+        rescale_scores(s, o, top, sum, t.scale * LOG2_E);
         await_tiles(); /* v */
         at = next;
         if (at.s < t.a.nsegments)
@@ -137,8 +138,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT<T>) forward(const __g
         if (threadIdx.x % 4 == 0 && row < t.a.rows)
             t.a.lse[(base + row) * t.a.heads + head] = top[half] * t.scale + logf(sum[half]);
     }
-    store_rows(rows_of((T *)t.a.y, base, t.a.y_stride, head, dim), t.a.y_stride, o, first + lane_row(0), t.a.rows, dim,
-               false);
+    store_rows(block_rows((T *)t.a.y, base, t.a.y_stride, head, dim), t.a.y_stride, o, first + lane_row(0), t.a.rows,
+               dim, false);
 }
 
 /* ---- backward: p = exp(s - lse), ds = p (dp - D); first dq, which leaves D behind, then dk and dv ----
@@ -172,9 +173,9 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT<T>) query_gradient(co
     int from = (int)(gridDim.y - 1 - blockIdx.y) * ROWS, first = from + (int)threadIdx.x / 32 * 16;
     int end = t.a.first + min(from + ROWS, rows) - 1;
     float dq[D / 8][4] = {}, d[2], lse2[2];
-    load_tile<ROWS, D>(q, rows_of((const T *)t.a.q, base, t.a.q_stride, head, dim), t.a.q_stride, from, rows, dim);
-    load_tile<ROWS, D>(dy, rows_of((const T *)t.a.dy, base, t.a.y_stride, head, dim), t.a.y_stride, from, rows, dim);
-    load_tile<ROWS, D>(y, rows_of((const T *)t.a.y, base, t.a.y_stride, head, dim), t.a.y_stride, from, rows, dim);
+    load_tile<ROWS, D>(q, block_rows((const T *)t.a.q, base, t.a.q_stride, head, dim), t.a.q_stride, from, rows, dim);
+    load_tile<ROWS, D>(dy, block_rows((const T *)t.a.dy, base, t.a.y_stride, head, dim), t.a.y_stride, from, rows, dim);
+    load_tile<ROWS, D>(y, block_rows((const T *)t.a.y, base, t.a.y_stride, head, dim), t.a.y_stride, from, rows, dim);
     await_tiles();
     row_dots<D>(d, dy + (first - from) * S, y + (first - from) * S);
     for (int half = 0; half < 2; half++) {
@@ -204,8 +205,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT<T>) query_gradient(co
         if (at.s < t.a.nsegments)
             load(n + 1, at);
         float s[C / 8][4] = {}, dp[C / 8][4] = {};
-        scores<D>(s, q + (first - from) * S, k);
-        scores<D>(dp, dy + (first - from) * S, v);
+        tile_scores<D>(s, q + (first - from) * S, k);
+        tile_scores<D>(dp, dy + (first - from) * S, v);
 #pragma unroll
         for (int m = 0; m < C / 8; m++)
 #pragma unroll
@@ -216,8 +217,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT<T>) query_gradient(co
             }
         combine<D>(dq, s, k);
     }
-    store_rows(rows_of((T *)t.a.dq, base, t.a.dq_stride, head, dim), t.a.dq_stride, dq, first + lane_row(0), rows, dim,
-               false);
+    store_rows(block_rows((T *)t.a.dq, base, t.a.dq_stride, head, dim), t.a.dq_stride, dq, first + lane_row(0), rows,
+               dim, false);
 }
 
 /* A block has rows of one segment and goes through the queries that see any of them, of all heads that read their head,
@@ -241,8 +242,8 @@ static __global__ void __launch_bounds__(THREADS, 2) key_gradient(const __grid_c
     auto fetch = [&](int n, int j, int member) {
         int head = key * group + member;
         T *to = pair_of<C, D>(pairs, n);
-        load_tile<C, D>(to, rows_of((const T *)t.a.q, base, t.a.q_stride, head, dim), t.a.q_stride, j, rows, dim);
-        load_tile<C, D>(to + C * S, rows_of((const T *)t.a.dy, base, t.a.y_stride, head, dim), t.a.y_stride, j, rows,
+        load_tile<C, D>(to, block_rows((const T *)t.a.q, base, t.a.q_stride, head, dim), t.a.q_stride, j, rows, dim);
+        load_tile<C, D>(to + C * S, block_rows((const T *)t.a.dy, base, t.a.y_stride, head, dim), t.a.y_stride, j, rows,
                         dim);
         if (int i = (int)threadIdx.x;
             i < 2 * C) { /* beyond the last row dy and D are 0, and so is all that p leads to */
@@ -271,7 +272,7 @@ static __global__ void __launch_bounds__(THREADS, 2) key_gradient(const __grid_c
         if (member < group)
             fetch(n + 1, next, member);
         float p[C / 8][4] = {}, dp[C / 8][4] = {};
-        scores<D>(p, k + (first - from) * S, q);
+        tile_scores<D>(p, k + (first - from) * S, q);
 #pragma unroll
         for (int m = 0; m < C / 8; m++)
 #pragma unroll
@@ -281,7 +282,7 @@ static __global__ void __launch_bounds__(THREADS, 2) key_gradient(const __grid_c
                 p[m][i] = unseen ? 0 : exp2f(p[m][i] * (t.scale * LOG2_E) - lse2);
             }
         combine<D>(dv, p, dy);
-        scores<D>(dp, v + (first - from) * S, dy);
+        tile_scores<D>(dp, v + (first - from) * S, dy);
 #pragma unroll
         for (int m = 0; m < C / 8; m++)
 #pragma unroll
@@ -289,14 +290,15 @@ static __global__ void __launch_bounds__(THREADS, 2) key_gradient(const __grid_c
                 p[m][i] *= t.scale * (dp[m][i] - d[lane_column(m, i)]);
         combine<D>(dk, p, q);
     }
-    store_rows(rows_of((T *)s.dk, own, s.dstride, key, dim), s.dstride, dk, first + lane_row(0), s.rows, dim, s.add);
-    store_rows(rows_of((T *)s.dv, own, s.dstride, key, dim), s.dstride, dv, first + lane_row(0), s.rows, dim, s.add);
+    store_rows(block_rows((T *)s.dk, own, s.dstride, key, dim), s.dstride, dk, first + lane_row(0), s.rows, dim, s.add);
+    store_rows(block_rows((T *)s.dv, own, s.dstride, key, dim), s.dstride, dv, first + lane_row(0), s.rows, dim, s.add);
 }
 
 /* ---- launches ---- */
 
 /* A kernel must opt in to more than 48 KiB of shared memory. */
-static void launch(void (*kernel)(attention), dim3 grid, size_t shared, const attention &t, cudaStream_t stream) {
+static void launch_attention(void (*kernel)(attention), dim3 grid, size_t shared, const attention &t,
+                             cudaStream_t stream) {
     if (shared > 48 << 10)
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     LAUNCH(kernel, grid, THREADS, shared, stream, t);
@@ -313,12 +315,13 @@ static dim3 grid_of_keys(const attention &t) {
 }
 
 template <typename T, int D> static void launch_forward(const attention &t, cudaStream_t stream) {
-    launch(forward<T, D>, grid_of_queries(t), STRIDE<T, D> * sizeof(T) * (ROWS + 2 * COLUMNS<T, D>), t, stream);
+    launch_attention(forward<T, D>, grid_of_queries(t), STRIDE<T, D> * sizeof(T) * (ROWS + 2 * COLUMNS<T, D>), t,
+                     stream);
 }
 template <typename T, int D> static void launch_backward(const attention &t, cudaStream_t stream) {
     size_t tiles = STRIDE<T, D> * sizeof(T) * (2 * ROWS + 4 * COLUMNS_BACK<T, D>);
-    launch(query_gradient<T, D>, grid_of_queries(t), tiles, t, stream);
-    launch(key_gradient<T, D>, grid_of_keys(t), tiles + 4 * COLUMNS_BACK<T, D> * sizeof(float), t, stream);
+    launch_attention(query_gradient<T, D>, grid_of_queries(t), tiles, t, stream);
+    launch_attention(key_gradient<T, D>, grid_of_keys(t), tiles + 4 * COLUMNS_BACK<T, D> * sizeof(float), t, stream);
 }
 
 #define BY_HEAD(f, T, t, stream)                                                                                       \

@@ -28,7 +28,7 @@ static int nknown;
 
 /* Reports why cuDNN does not compute attention, of some shape or at all: each reason once in a row, for many shapes may
  * have it. */
-static void report(const char *attention, const char *why, cudnnStatus_t status) {
+static void report_reason(const char *attention, const char *why, cudnnStatus_t status) {
     static char last[256];
     char reason[sizeof last];
     const bool failed = status != CUDNN_STATUS_SUCCESS;
@@ -47,7 +47,7 @@ static void give_up(struct shape *s, const char *why, cudnnStatus_t status) {
     s->fits = false;
     cudaGetLastError(); /* the next launch must not see what cuDNN may have left */
     snprintf(attention, sizeof attention, "attention of %d heads of %d, context %d,", s->heads, s->dim, s->rows);
-    report(attention, why, status);
+    report_reason(attention, why, status);
 }
 
 #ifndef SQUARES /* tests have a small one */
@@ -64,7 +64,7 @@ static int sequences_of(const struct rt_layer *l) {
     return (int)n;
 }
 
-static struct shape *find(const struct rt_layer *l) {
+static struct shape *find_shape(const struct rt_layer *l) {
     for (int i = 0; i < nknown; i++) {
         struct shape *s = &known[i];
         if (s->heads == l->heads && s->rows == l->context && s->dim * s->heads == l->out &&
@@ -82,7 +82,7 @@ static const char *plan_shape(struct shape *s, cudnnStatus_t *status) {
     forward_graph(&f);
     backward_graph(&b);
     for (struct graph *graph : {&s->forward, &s->backward})
-        if (!plan(graph, CUDNN_TYPE_HANDLE, &dnn.handle)) {
+        if (!graph_plan(graph, CUDNN_TYPE_HANDLE, &dnn.handle)) {
             *status = graph->status;
             return "it has no plan";
         }
@@ -98,8 +98,8 @@ struct call {
     float *statistics, *sums;
 };
 
-static cudnnStatus_t run(const struct shape *s, bool forward, const struct call *c, void *workspace,
-                         cudaStream_t stream) {
+static cudnnStatus_t run_graph(const struct shape *s, bool forward, const struct call *c, void *workspace,
+                               cudaStream_t stream) {
     int64_t name[NAMES - 1], width = (int64_t)s->heads * s->dim;
     float scale = 1 / sqrtf((float)s->dim), one = 1, least = -INFINITY;
     const void *at[NAMES] = {};
@@ -113,15 +113,15 @@ static cudnnStatus_t run(const struct shape *s, bool forward, const struct call 
             at[n++] = at[i];
         }
     struct graph pack = {};
-    descriptor d = make(&pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    set(&pack, d, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, name);
-    set(&pack, d, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, at);
-    set(&pack, d, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
-    finish(&pack, d);
-    check(&pack, dnn.cudnnSetStream(dnn.handle, stream));
+    descriptor d = graph_make(&pack, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    graph_set(&pack, d, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, name);
+    graph_set(&pack, d, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, at);
+    graph_set(&pack, d, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+    graph_finish(&pack, d);
+    graph_check(&pack, dnn.cudnnSetStream(dnn.handle, stream));
     if (pack.status == CUDNN_STATUS_SUCCESS)
-        check(&pack, dnn.cudnnBackendExecute(dnn.handle, forward ? s->forward.plan : s->backward.plan, d));
-    forget(&pack);
+        graph_check(&pack, dnn.cudnnBackendExecute(dnn.handle, forward ? s->forward.plan : s->backward.plan, d));
+    graph_forget(&pack);
     return pack.status;
 }
 
@@ -130,9 +130,9 @@ static cudnnStatus_t run_all(const struct shape *s, bool forward, struct call c,
     int64_t rows = (int64_t)s->each * s->rows, y = rows * s->heads * s->dim, numbers = rows * s->heads;
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
     if (forward)
-        return run(s, true, &c, workspace, stream);
+        return run_graph(s, true, &c, workspace, stream);
     for (int done = 0; status == CUDNN_STATUS_SUCCESS && done < s->sequences; done += s->each) {
-        status = run(s, false, &c, workspace, stream);
+        status = run_graph(s, false, &c, workspace, stream);
         c.x += 3 * y, c.y += y, c.dy += y, c.dx += 3 * y, c.statistics += numbers, c.sums += numbers;
     }
     return status;
@@ -140,7 +140,7 @@ static cudnnStatus_t run_all(const struct shape *s, bool forward, struct call c,
 
 bool cuda_attention_cudnn(const struct cuda_call *c, bool forward) {
     const struct rt_layer *l = c->l;
-    struct shape *s = c->m->precision == BF16 && l->kv_heads == l->heads ? find(l) : NULL;
+    struct shape *s = c->m->precision == BF16 && l->kv_heads == l->heads ? find_shape(l) : NULL;
     if (!s || !s->fits)
         return false;
     struct call at = {cuda_x<__nv_bfloat16>(c),        cuda_at<__nv_bfloat16>(c, l->dy),
@@ -166,14 +166,14 @@ struct trial {
 static int64_t side_bytes(const struct trial *t) {
     return (8 * t->values + 8 * t->rows * t->s->heads + 255) / 256 * 256;
 }
-static char *part_of(const struct trial *t, enum part p) {
+static char *trial_part(const struct trial *t, enum part p) {
     int64_t before = p == X ? 0 : p == DY ? 6 * t->values : 8 * t->values + (p - OURS) * side_bytes(t);
     return t->device + before;
 }
 static struct call call_of(const struct trial *t, enum part p) {
-    char *y = part_of(t, p);
-    return {(__nv_bfloat16 *)part_of(t, X),
-            (__nv_bfloat16 *)part_of(t, DY),
+    char *y = trial_part(t, p);
+    return {(__nv_bfloat16 *)trial_part(t, X),
+            (__nv_bfloat16 *)trial_part(t, DY),
             (__nv_bfloat16 *)y,
             (__nv_bfloat16 *)y + t->values,
             (float *)(y + 8 * t->values),
@@ -181,7 +181,7 @@ static struct call call_of(const struct trial *t, enum part p) {
 }
 
 /* Signs, and magnitudes from 1/8 to 2. */
-static void randomize(const struct trial *t) {
+static void randomize_attention(const struct trial *t) {
     uint32_t state = 1;
     for (int64_t i = 0; i < 4 * t->values; i++) {
         state = state * 1664525 + 1013904223;
@@ -201,7 +201,8 @@ static void run_ours(const struct trial *t) {
     l.heads = l.kv_heads = t->s->heads, l.context = t->s->rows;
     l.x.space = SP_X, l.y.space = SP_Y, l.aux.space = SP_STASH, l.dy.space = SP_DY, l.dx.space = SP_DX;
     l.tmp.space = SP_WORK;
-    at.at[SP_X] = part_of(t, X), at.at[SP_DY] = part_of(t, DY), at.at[SP_Y] = (char *)c.y, at.at[SP_DX] = (char *)c.dx;
+    at.at[SP_X] = trial_part(t, X), at.at[SP_DY] = trial_part(t, DY), at.at[SP_Y] = (char *)c.y,
+    at.at[SP_DX] = (char *)c.dx;
     at.at[SP_STASH] = (char *)c.statistics, at.at[SP_WORK] = (char *)c.sums;
     struct cuda_call call = {&m, &l, &at, 0, NULL};
     cuda_attention.forward(&call);
@@ -243,8 +244,8 @@ static const char *compare(const struct shape *s, int64_t workspace, cudnnStatus
         free(t.host);
         return "no memory to compare it";
     }
-    randomize(&t);
-    CUDA(cudaMemset(part_of(&t, OURS), 0xff, (size_t)(2 * side)));
+    randomize_attention(&t);
+    CUDA(cudaMemset(trial_part(&t, OURS), 0xff, (size_t)(2 * side)));
     run_ours(&t);
     struct call theirs = call_of(&t, THEIRS);
     char *ours_made = (char *)t.host, *made = ours_made + side, *again = made + side;
@@ -252,9 +253,9 @@ static const char *compare(const struct shape *s, int64_t workspace, cudnnStatus
         for (bool forward : {true, false})
             if (*status == CUDNN_STATUS_SUCCESS)
                 *status = run_all(s, forward, theirs, t.device + aligned, 0);
-        CUDA(cudaMemcpy(i == 0 ? made : again, part_of(&t, THEIRS), (size_t)side, cudaMemcpyDeviceToHost));
+        CUDA(cudaMemcpy(i == 0 ? made : again, trial_part(&t, THEIRS), (size_t)side, cudaMemcpyDeviceToHost));
     }
-    CUDA(cudaMemcpy(ours_made, part_of(&t, OURS), (size_t)side, cudaMemcpyDeviceToHost));
+    CUDA(cudaMemcpy(ours_made, trial_part(&t, OURS), (size_t)side, cudaMemcpyDeviceToHost));
     const char *why = *status != CUDNN_STATUS_SUCCESS          ? "it fails"
                       : !near(&t, made, ours_made)             ? "its results are others"
                       : memcmp(made, again, (size_t)side) != 0 ? "its bits vary from run to run"
@@ -266,7 +267,7 @@ static const char *compare(const struct shape *s, int64_t workspace, cudnnStatus
 
 /* ---- at the start ---- */
 
-static int64_t workspace_of(const struct shape *s) {
+static int64_t graph_workspace(const struct shape *s) {
     return s->forward.workspace > s->backward.workspace ? s->forward.workspace : s->backward.workspace;
 }
 
@@ -280,13 +281,13 @@ static void take_shape(const struct rt_layer *l) {
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
     const char *why = plan_shape(s, &status);
     if (!why)
-        why = compare(s, workspace_of(s), &status);
+        why = compare(s, graph_workspace(s), &status);
     s->fits = !why;
     if (!why)
         return;
     give_up(s, why, status);
-    forget(&s->forward);
-    forget(&s->backward);
+    graph_forget(&s->forward);
+    graph_forget(&s->backward);
 }
 
 /* Queries that share keys are attention.cu's, and so are slices, and those of a part of the rows. */
@@ -306,34 +307,34 @@ void cuda_attention_plan(const struct rt_program *p) {
         return;
     known = (struct shape *)calloc((size_t)all, sizeof *known);
     if (!known || !open_library() || dnn.cudnnGetVersion() < 91000) {
-        report("attention", "there is no libcudnn.so.9 of version 9.10 or later", CUDNN_STATUS_SUCCESS);
+        report_reason("attention", "there is no libcudnn.so.9 of version 9.10 or later", CUDNN_STATUS_SUCCESS);
         return;
     }
     cudnnStatus_t status = dnn.cudnnCreate(&dnn.handle);
     if (status != CUDNN_STATUS_SUCCESS) {
         cudaGetLastError(); /* the next launch must not see what cuDNN may have left */
         dnn.handle = NULL;
-        report("attention", "it does not start", status);
+        report_reason("attention", "it does not start", status);
         return;
     }
     for (int s = 0; s < p->stages; s++)
         for (int i = 0; i < p->stage[s].nlayers; i++)
-            if (planned(p, &p->stage[s].layer[i]) && !find(&p->stage[s].layer[i]))
+            if (planned(p, &p->stage[s].layer[i]) && !find_shape(&p->stage[s].layer[i]))
                 take_shape(&p->stage[s].layer[i]);
 }
 
 int64_t cuda_workspace(void) {
     int64_t most = CUDA_WORKSPACE;
     for (int i = 0; i < nknown; i++)
-        if (known[i].fits && workspace_of(&known[i]) > most)
-            most = workspace_of(&known[i]);
+        if (known[i].fits && graph_workspace(&known[i]) > most)
+            most = graph_workspace(&known[i]);
     return most;
 }
 
 void cuda_attention_forget(void) {
     for (int i = 0; i < nknown; i++) {
-        forget(&known[i].forward);
-        forget(&known[i].backward);
+        graph_forget(&known[i].forward);
+        graph_forget(&known[i].backward);
     }
     free(known);
     known = NULL;

@@ -75,7 +75,7 @@ static int columns_seen(const struct head *h, int row, const struct tile *t) {
 }
 
 /* A row's exponentials are computed in whole vectors, then those right of the diagonal are cleared. */
-static int whole(int n, int columns) { return least((n + 15) & ~15, columns); }
+static int whole_vectors(int n, int columns) { return least((n + 15) & ~15, columns); }
 
 /* s = q k^T of a tile, yet to be scaled: rows i .. iend of the queries. */
 static void scores(const struct head *h, int i, int iend, const struct tile *t, float *s) {
@@ -153,7 +153,7 @@ static void softmax_tile(const struct head *h, int i, int rows, const struct til
     raise_tops(at, most, by);
     for (int r = 0; r < rows; r++, s += TILE) {
         int n = columns_seen(h, i + r, t);
-        exponentials(s, whole(n, t->columns), h->scale, at->top[r]);
+        exponentials(s, whole_vectors(n, t->columns), h->scale, at->top[r]);
         memset(s + n, 0, (size_t)(t->columns - n) * sizeof *s);
         at->sum[r] += row_sum(s, n);
         if (more)
@@ -174,8 +174,8 @@ static void rows_forward(const struct head *h, int i, int iend) {
             struct tile t = tile_of(h, of, j, end);
             scores(h, i, iend, &t, s);
             softmax_tile(h, i, rows, &t, s, &at, y, more);
-            host_product((struct product){rows, dim, t.columns, .a = plain(s, TILE), .b = plain(t.v, t.stride),
-                                          .c = y, .stride = stride, .add = more});
+            host_product((struct product){rows, dim, t.columns, .a = plain(s, TILE), .b = plain(t.v, t.stride), .c = y,
+                                          .stride = stride, .add = more});
         }
     log_sums(&at);
     for (int r = 0; r < rows; r++, y += stride) {
@@ -190,7 +190,7 @@ static WIDE void softmax_backward(const struct head *h, int i, int iend, const s
         int n = columns_seen(h, i + r, t);
         int64_t row = (int64_t)(i + r) * h->a->heads;
         float lse = h->lse[row], d = h->d[row], scale = h->scale;
-        for (int k = 0, end = whole(n, t->columns); k < end; k++) {
+        for (int k = 0, end = whole_vectors(n, t->columns); k < end; k++) {
             p[k] = host_exp(scale * p[k] - lse);
             ds[k] = scale * p[k] * (ds[k] - d);
         }

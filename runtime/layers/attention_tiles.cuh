@@ -97,7 +97,7 @@ static __device__ __forceinline__ uint32_t pair(const float *two) {
 
 /* c += a b^T: 16 rows of a, 8N of b, of D columns. */
 template <int D, int N>
-static __device__ __forceinline__ void scores(float (&c)[N][4], const __nv_bfloat16 *a, const __nv_bfloat16 *b) {
+static __device__ __forceinline__ void tile_scores(float (&c)[N][4], const __nv_bfloat16 *a, const __nv_bfloat16 *b) {
     constexpr int S = STRIDE<__nv_bfloat16, D>;
 #pragma unroll
     for (int k = 0; k < D; k += 16) {
@@ -135,7 +135,7 @@ static __device__ __forceinline__ float dot4(float sum, float4 a, float4 b) {
 }
 
 template <int D, int N>
-static __device__ __forceinline__ void scores(float (&c)[N][4], const float *a, const float *b) {
+static __device__ __forceinline__ void tile_scores(float (&c)[N][4], const float *a, const float *b) {
     constexpr int S = STRIDE<float, D>;
     a += lane_row(0) * S;
     b += lane_column(0, 0) * S;

@@ -40,7 +40,7 @@ static const char *best_core(void) {
 }
 
 /* The level of x86-64 (4: AVX-512, 3: AVX2 and FMA, 2: less) of a processor that either library has kernels for. */
-static int level_of(const char *core) {
+static int core_level(const char *core) {
     static const char *const wide[] = {"SkylakeX", "Cooperlake", "Sapphirerapids", "skx", "clx", "cpx"},
                              *const half[] = {"Haswell", "Zen", "hsw"};
     for (int i = 0; i < 6; i++)
@@ -55,7 +55,7 @@ static int level_of(const char *core) {
 /* Respects a variable that holds back the library that makes the products, and reports it. */
 static void report_held(const char *variable, const char *said, const char *kernels) {
     const char *core = best_core();
-    if (core && said && level_of(kernels) < level_of(core))
+    if (core && said && core_level(kernels) < core_level(core))
         fprintf(stderr, "pianola: %s=%s holds matrix products back: their kernels are for %s, not for %s\n", variable,
                 said, kernels, core);
 }

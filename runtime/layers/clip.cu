@@ -76,8 +76,8 @@ void cuda_add_norm(uint64_t *dst, const uint64_t *src, cudaStream_t stream) {
     LAUNCH(add_words, 1, NORM_WORDS, 0, stream, dst, src);
 }
 
-static void launch(const float *dw, const struct runs *runs, uint64_t *norm, bool first, void *scratch,
-                   cudaStream_t stream) {
+static void launch_squares(const float *dw, const struct runs *runs, uint64_t *norm, bool first, void *scratch,
+                           cudaStream_t stream) {
     int64_t n = 0;
     for (int r = 0; r < runs->n; r++)
         n += runs->to[r] - runs->from[r];
@@ -99,7 +99,7 @@ void cuda_norm(const struct rt_model *m, const struct rt_stage *s, int64_t first
             if (begin >= min(end, n) || !counts_here(s, &all.at[i]))
                 continue;
             if (runs.n == MOST_RUNS) {
-                launch(dw, &runs, norm, writes, scratch, stream);
+                launch_squares(dw, &runs, norm, writes, scratch, stream);
                 runs.n = 0;
                 writes = false;
             }
@@ -107,5 +107,5 @@ void cuda_norm(const struct rt_model *m, const struct rt_stage *s, int64_t first
             runs.to[runs.n++] = min(end, n);
         }
     }
-    launch(dw, &runs, norm, writes, scratch, stream);
+    launch_squares(dw, &runs, norm, writes, scratch, stream);
 }

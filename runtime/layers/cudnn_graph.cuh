@@ -54,38 +54,38 @@ struct graph {
     int64_t engines, workspace; /* that could run it; bytes that the plan takes */
 };
 
-static void check(struct graph *graph, cudnnStatus_t status) {
+static void graph_check(struct graph *graph, cudnnStatus_t status) {
     if (graph->status == CUDNN_STATUS_SUCCESS)
         graph->status = status;
 }
 
-static descriptor make(struct graph *graph, cudnnBackendDescriptorType_t type) {
+static descriptor graph_make(struct graph *graph, cudnnBackendDescriptorType_t type) {
     descriptor d = NULL;
     if (graph->status == CUDNN_STATUS_SUCCESS)
-        check(graph, graph->n == MOST ? CUDNN_STATUS_INTERNAL_ERROR : dnn.cudnnBackendCreateDescriptor(type, &d));
+        graph_check(graph, graph->n == MOST ? CUDNN_STATUS_INTERNAL_ERROR : dnn.cudnnBackendCreateDescriptor(type, &d));
     if (d)
         graph->all[graph->n++] = d;
     return d;
 }
 
-static void set(struct graph *graph, descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                int64_t n, const void *value) {
+static void graph_set(struct graph *graph, descriptor d, cudnnBackendAttributeName_t name,
+                      cudnnBackendAttributeType_t type, int64_t n, const void *value) {
     if (graph->status == CUDNN_STATUS_SUCCESS)
-        check(graph, dnn.cudnnBackendSetAttribute(d, name, type, n, value));
+        graph_check(graph, dnn.cudnnBackendSetAttribute(d, name, type, n, value));
 }
 
 static void set_descriptor(struct graph *graph, descriptor d, cudnnBackendAttributeName_t name, descriptor value) {
     if (value)
-        set(graph, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+        graph_set(graph, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
 }
 
-static descriptor finish(struct graph *graph, descriptor d) {
+static descriptor graph_finish(struct graph *graph, descriptor d) {
     if (graph->status == CUDNN_STATUS_SUCCESS)
-        check(graph, dnn.cudnnBackendFinalize(d));
+        graph_check(graph, dnn.cudnnBackendFinalize(d));
     return d;
 }
 
-static void forget(struct graph *graph) {
+static void graph_forget(struct graph *graph) {
     while (graph->n > 0)
         dnn.cudnnBackendDestroyDescriptor(graph->all[--graph->n]);
     if (graph->plan)
@@ -104,58 +104,58 @@ struct tensors { /* rows: of a sequence */
     int64_t sequences, heads, rows, dim;
 };
 
-static descriptor tensor(struct graph *graph, int64_t name, enum place place, cudnnDataType_t type, int64_t a,
-                         int64_t b, int64_t c, int64_t d, int64_t sa, int64_t sb, int64_t sc, int64_t sd) {
+static descriptor graph_tensor(struct graph *graph, int64_t name, enum place place, cudnnDataType_t type, int64_t a,
+                               int64_t b, int64_t c, int64_t d, int64_t sa, int64_t sb, int64_t sc, int64_t sd) {
     int64_t size[4] = {a, b, c, d}, stride[4] = {sa, sb, sc, sd};
     int64_t align = type == CUDNN_DATA_FLOAT ? 4 : 16; /* a call begins where the previous one's sequences end */
     bool inner = place == VIRTUAL, value = place == VALUE;
     name = inner ? INNER + graph->n : name;
-    descriptor t = make(graph, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    set(graph, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    set(graph, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, size);
-    set(graph, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride);
-    set(graph, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &name);
-    set(graph, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align);
-    set(graph, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &inner);
-    set(graph, t, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &value);
-    return finish(graph, t);
+    descriptor t = graph_make(graph, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    graph_set(graph, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    graph_set(graph, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, size);
+    graph_set(graph, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride);
+    graph_set(graph, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &name);
+    graph_set(graph, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &align);
+    graph_set(graph, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &inner);
+    graph_set(graph, t, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &value);
+    return graph_finish(graph, t);
 }
 
 /* One of `side` tensors that lie side by side in a row; turned: transposed. */
 static descriptor heads_of(const struct tensors *tensors, int64_t name, int side, bool turned) {
     int64_t row = side * tensors->heads * tensors->dim, c = turned ? tensors->dim : tensors->rows,
             d = turned ? tensors->rows : tensors->dim;
-    return tensor(tensors->g, name, MEMORY, CUDNN_DATA_BFLOAT16, tensors->sequences, tensors->heads, c, d,
-                  tensors->rows * row, tensors->dim, turned ? 1 : row, turned ? row : 1);
+    return graph_tensor(tensors->g, name, MEMORY, CUDNN_DATA_BFLOAT16, tensors->sequences, tensors->heads, c, d,
+                        tensors->rows * row, tensors->dim, turned ? 1 : row, turned ? row : 1);
 }
 
 /* One number per row and head, heads side by side. */
-static descriptor numbers(const struct tensors *tensors, int64_t name) {
-    return tensor(tensors->g, name, MEMORY, CUDNN_DATA_FLOAT, tensors->sequences, tensors->heads, tensors->rows, 1,
-                  tensors->rows * tensors->heads, 1, tensors->heads, 1);
+static descriptor graph_numbers(const struct tensors *tensors, int64_t name) {
+    return graph_tensor(tensors->g, name, MEMORY, CUDNN_DATA_FLOAT, tensors->sequences, tensors->heads, tensors->rows,
+                        1, tensors->rows * tensors->heads, 1, tensors->heads, 1);
 }
 static descriptor inner_numbers(const struct tensors *tensors) {
-    return tensor(tensors->g, 0, VIRTUAL, CUDNN_DATA_FLOAT, tensors->sequences, tensors->heads, tensors->rows, 1,
-                  tensors->rows * tensors->heads, tensors->rows, 1, 1);
+    return graph_tensor(tensors->g, 0, VIRTUAL, CUDNN_DATA_FLOAT, tensors->sequences, tensors->heads, tensors->rows, 1,
+                        tensors->rows * tensors->heads, tensors->rows, 1, 1);
 }
 
 static descriptor square(const struct tensors *tensors, cudnnDataType_t type, bool turned) {
-    return tensor(tensors->g, 0, VIRTUAL, type, tensors->sequences, tensors->heads, tensors->rows, tensors->rows,
-                  tensors->heads * tensors->rows * tensors->rows, tensors->rows * tensors->rows,
-                  turned ? 1 : tensors->rows, turned ? tensors->rows : 1);
+    return graph_tensor(tensors->g, 0, VIRTUAL, type, tensors->sequences, tensors->heads, tensors->rows, tensors->rows,
+                        tensors->heads * tensors->rows * tensors->rows, tensors->rows * tensors->rows,
+                        turned ? 1 : tensors->rows, turned ? tensors->rows : 1);
 }
-static descriptor scores(const struct tensors *tensors) { return square(tensors, CUDNN_DATA_FLOAT, false); }
+static descriptor graph_scores(const struct tensors *tensors) { return square(tensors, CUDNN_DATA_FLOAT, false); }
 
 static descriptor constant(const struct tensors *tensors, int64_t name) {
-    return tensor(tensors->g, name, VALUE, CUDNN_DATA_FLOAT, 1, 1, 1, 1, 1, 1, 1, 1);
+    return graph_tensor(tensors->g, name, VALUE, CUDNN_DATA_FLOAT, 1, 1, 1, 1, 1, 1, 1, 1);
 }
 
 /* ---- operations: each returns its result ---- */
 
 static descriptor add_operation(struct graph *graph, descriptor operation, descriptor result) {
-    finish(graph, operation);
+    graph_finish(graph, operation);
     if (graph->operations == OPERATIONS)
-        check(graph, CUDNN_STATUS_INTERNAL_ERROR);
+        graph_check(graph, CUDNN_STATUS_INTERNAL_ERROR);
     else
         graph->operation[graph->operations++] = operation;
     return result;
@@ -165,13 +165,13 @@ static descriptor add_operation(struct graph *graph, descriptor operation, descr
 static descriptor pointwise(struct graph *graph, cudnnPointwiseMode_t mode, descriptor x, descriptor b, descriptor t,
                             descriptor y, int64_t axis = -1) {
     cudnnDataType_t type = mode == CUDNN_POINTWISE_CMP_GE ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
-    descriptor how = make(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    set(graph, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    set(graph, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    descriptor how = graph_make(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    graph_set(graph, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    graph_set(graph, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
     if (axis >= 0)
-        set(graph, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
-    finish(graph, how);
-    descriptor o = make(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+        graph_set(graph, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
+    graph_finish(graph, how);
+    descriptor o = graph_make(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     set_descriptor(graph, o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
     set_descriptor(graph, o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
     set_descriptor(graph, o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
@@ -180,12 +180,12 @@ static descriptor pointwise(struct graph *graph, cudnnPointwiseMode_t mode, desc
     return add_operation(graph, o, y);
 }
 
-static descriptor multiply(struct graph *graph, descriptor a, descriptor b, descriptor c) {
+static descriptor graph_multiply(struct graph *graph, descriptor a, descriptor b, descriptor c) {
     cudnnDataType_t type = CUDNN_DATA_FLOAT;
-    descriptor how = make(graph, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
-    set(graph, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    finish(graph, how);
-    descriptor o = make(graph, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+    descriptor how = graph_make(graph, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+    graph_set(graph, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    graph_finish(graph, how);
+    descriptor o = graph_make(graph, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
     set_descriptor(graph, o, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a);
     set_descriptor(graph, o, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
     set_descriptor(graph, o, CUDNN_ATTR_OPERATION_MATMUL_CDESC, c);
@@ -193,21 +193,21 @@ static descriptor multiply(struct graph *graph, descriptor a, descriptor b, desc
     return add_operation(graph, o, c);
 }
 
-static descriptor reduce(struct graph *graph, cudnnReduceTensorOp_t by, descriptor x, descriptor y) {
+static descriptor graph_reduce(struct graph *graph, cudnnReduceTensorOp_t by, descriptor x, descriptor y) {
     cudnnDataType_t type = CUDNN_DATA_FLOAT;
-    descriptor how = make(graph, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
-    set(graph, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    set(graph, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &by);
-    finish(graph, how);
-    descriptor o = make(graph, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+    descriptor how = graph_make(graph, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+    graph_set(graph, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    graph_set(graph, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &by);
+    graph_finish(graph, how);
+    descriptor o = graph_make(graph, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
     set_descriptor(graph, o, CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
     set_descriptor(graph, o, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
     set_descriptor(graph, o, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
     return add_operation(graph, o, y);
 }
 
-static descriptor turn(struct graph *graph, descriptor x, descriptor y) {
-    descriptor o = make(graph, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+static descriptor graph_turn(struct graph *graph, descriptor x, descriptor y) {
+    descriptor o = graph_make(graph, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
     set_descriptor(graph, o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);
     set_descriptor(graph, o, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
     return add_operation(graph, o, y);
@@ -222,23 +222,24 @@ static descriptor mask(const struct tensors *tensors, descriptor s) {
         pointwise(graph, CUDNN_POINTWISE_GEN_INDEX, s, NULL, NULL, square(tensors, CUDNN_DATA_INT32, false), 3);
     descriptor seen =
         pointwise(graph, CUDNN_POINTWISE_CMP_GE, row, column, NULL, square(tensors, CUDNN_DATA_BOOLEAN, false));
-    return pointwise(graph, CUDNN_POINTWISE_BINARY_SELECT, s, constant(tensors, LEAST), seen, scores(tensors));
+    return pointwise(graph, CUDNN_POINTWISE_BINARY_SELECT, s, constant(tensors, LEAST), seen, graph_scores(tensors));
 }
 
 /* ---- the two graphs ---- */
 
 static void forward_graph(const struct tensors *tensors) {
     struct graph *graph = tensors->g;
-    descriptor s = multiply(graph, heads_of(tensors, Q, 3, false), heads_of(tensors, K, 3, true), scores(tensors));
-    s = mask(tensors, pointwise(graph, CUDNN_POINTWISE_MUL, s, constant(tensors, SCALE), NULL, scores(tensors)));
-    descriptor top = reduce(graph, CUDNN_REDUCE_TENSOR_MAX, s, inner_numbers(tensors));
-    descriptor below = pointwise(graph, CUDNN_POINTWISE_SUB, s, top, NULL, scores(tensors));
-    descriptor e = pointwise(graph, CUDNN_POINTWISE_EXP, below, NULL, NULL, scores(tensors));
-    descriptor sum = reduce(graph, CUDNN_REDUCE_TENSOR_ADD, e, inner_numbers(tensors));
+    descriptor s =
+        graph_multiply(graph, heads_of(tensors, Q, 3, false), heads_of(tensors, K, 3, true), graph_scores(tensors));
+    s = mask(tensors, pointwise(graph, CUDNN_POINTWISE_MUL, s, constant(tensors, SCALE), NULL, graph_scores(tensors)));
+    descriptor top = graph_reduce(graph, CUDNN_REDUCE_TENSOR_MAX, s, inner_numbers(tensors));
+    descriptor below = pointwise(graph, CUDNN_POINTWISE_SUB, s, top, NULL, graph_scores(tensors));
+    descriptor e = pointwise(graph, CUDNN_POINTWISE_EXP, below, NULL, NULL, graph_scores(tensors));
+    descriptor sum = graph_reduce(graph, CUDNN_REDUCE_TENSOR_ADD, e, inner_numbers(tensors));
     descriptor log = pointwise(graph, CUDNN_POINTWISE_LOG, sum, NULL, NULL, inner_numbers(tensors));
-    pointwise(graph, CUDNN_POINTWISE_ADD, top, log, NULL, numbers(tensors, STATISTICS));
+    pointwise(graph, CUDNN_POINTWISE_ADD, top, log, NULL, graph_numbers(tensors, STATISTICS));
     descriptor p = pointwise(graph, CUDNN_POINTWISE_DIV, e, sum, NULL, square(tensors, CUDNN_DATA_BFLOAT16, false));
-    multiply(graph, p, heads_of(tensors, V, 3, false), heads_of(tensors, O, 1, false));
+    graph_multiply(graph, p, heads_of(tensors, V, 3, false), heads_of(tensors, O, 1, false));
 }
 
 static void backward_graph(const struct tensors *tensors) {
@@ -246,75 +247,78 @@ static void backward_graph(const struct tensors *tensors) {
     descriptor q = heads_of(tensors, Q, 3, false), k = heads_of(tensors, K, 3, true),
                dy = heads_of(tensors, DO, 1, false);
     descriptor scale = constant(tensors, SCALE),
-               part = tensor(graph, 0, VIRTUAL, CUDNN_DATA_FLOAT, tensors->sequences, tensors->heads, tensors->rows,
-                             tensors->dim, tensors->rows * tensors->heads * tensors->dim, tensors->rows * tensors->dim,
-                             tensors->dim, 1);
+               part = graph_tensor(graph, 0, VIRTUAL, CUDNN_DATA_FLOAT, tensors->sequences, tensors->heads,
+                                   tensors->rows, tensors->dim, tensors->rows * tensors->heads * tensors->dim,
+                                   tensors->rows * tensors->dim, tensors->dim, 1);
     pointwise(graph, CUDNN_POINTWISE_MUL, dy, heads_of(tensors, O, 1, false), NULL, part);
-    descriptor sums = reduce(graph, CUDNN_REDUCE_TENSOR_ADD, part, inner_numbers(tensors));
-    sums = pointwise(graph, CUDNN_POINTWISE_MUL, sums, constant(tensors, ONE), NULL, numbers(tensors, SUMS));
+    descriptor sums = graph_reduce(graph, CUDNN_REDUCE_TENSOR_ADD, part, inner_numbers(tensors));
+    sums = pointwise(graph, CUDNN_POINTWISE_MUL, sums, constant(tensors, ONE), NULL, graph_numbers(tensors, SUMS));
 
-    descriptor s = multiply(graph, q, k, scores(tensors));
-    s = pointwise(graph, CUDNN_POINTWISE_MUL, s, scale, NULL, scores(tensors));
-    s = mask(tensors, pointwise(graph, CUDNN_POINTWISE_SUB, s, numbers(tensors, STATISTICS), NULL, scores(tensors)));
-    descriptor p = pointwise(graph, CUDNN_POINTWISE_EXP, s, NULL, NULL, scores(tensors));
-    multiply(graph, turn(graph, p, square(tensors, CUDNN_DATA_BFLOAT16, true)), dy, heads_of(tensors, DV, 3, false));
+    descriptor s = graph_multiply(graph, q, k, graph_scores(tensors));
+    s = pointwise(graph, CUDNN_POINTWISE_MUL, s, scale, NULL, graph_scores(tensors));
+    s = mask(tensors,
+             pointwise(graph, CUDNN_POINTWISE_SUB, s, graph_numbers(tensors, STATISTICS), NULL, graph_scores(tensors)));
+    descriptor p = pointwise(graph, CUDNN_POINTWISE_EXP, s, NULL, NULL, graph_scores(tensors));
+    graph_multiply(graph, graph_turn(graph, p, square(tensors, CUDNN_DATA_BFLOAT16, true)), dy,
+                   heads_of(tensors, DV, 3, false));
 
-    descriptor dp = multiply(graph, dy, heads_of(tensors, V, 3, true), scores(tensors));
-    dp = pointwise(graph, CUDNN_POINTWISE_SUB, dp, sums, NULL, scores(tensors));
-    descriptor ds = pointwise(graph, CUDNN_POINTWISE_MUL, dp, p, NULL, scores(tensors));
-    ds = pointwise(graph, CUDNN_POINTWISE_MUL, ds, scale, NULL, scores(tensors));
-    multiply(graph, turn(graph, ds, square(tensors, CUDNN_DATA_BFLOAT16, true)), q, heads_of(tensors, DK, 3, false));
+    descriptor dp = graph_multiply(graph, dy, heads_of(tensors, V, 3, true), graph_scores(tensors));
+    dp = pointwise(graph, CUDNN_POINTWISE_SUB, dp, sums, NULL, graph_scores(tensors));
+    descriptor ds = pointwise(graph, CUDNN_POINTWISE_MUL, dp, p, NULL, graph_scores(tensors));
+    ds = pointwise(graph, CUDNN_POINTWISE_MUL, ds, scale, NULL, graph_scores(tensors));
+    graph_multiply(graph, graph_turn(graph, ds, square(tensors, CUDNN_DATA_BFLOAT16, true)), q,
+                   heads_of(tensors, DK, 3, false));
     int64_t row = 3 * tensors->heads * tensors->dim;
-    descriptor straight = tensor(graph, 0, VIRTUAL, CUDNN_DATA_FLOAT, tensors->sequences, tensors->heads, tensors->rows,
-                                 tensors->dim, tensors->rows * row, tensors->dim, row, 1);
-    multiply(graph, ds, turn(graph, k, straight), heads_of(tensors, DQ, 3, false));
+    descriptor straight = graph_tensor(graph, 0, VIRTUAL, CUDNN_DATA_FLOAT, tensors->sequences, tensors->heads,
+                                       tensors->rows, tensors->dim, tensors->rows * row, tensors->dim, row, 1);
+    graph_multiply(graph, ds, graph_turn(graph, k, straight), heads_of(tensors, DQ, 3, false));
 }
 
 /* ---- plans ---- */
 
 /* Plans for a device, which is a handle or properties, as type says. Engines come best first; takes the first that can
  * be built. False: there is none, and the graph's status says why. */
-static bool plan(struct graph *graph, cudnnBackendAttributeType_t type, const void *device) {
+static bool graph_plan(struct graph *graph, cudnnBackendAttributeType_t type, const void *device) {
     enum { TRIES = 8 };
     cudnnStatus_t refused = CUDNN_STATUS_NOT_SUPPORTED; /* unless an engine has another reason */
     cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     descriptor engine[TRIES] = {};
-    descriptor whole = make(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    set(graph, whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, graph->operations,
-        graph->operation);
+    descriptor whole = graph_make(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    graph_set(graph, whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, graph->operations,
+              graph->operation);
     if (type == CUDNN_TYPE_HANDLE)
-        set(graph, whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, type, 1, device);
-    finish(graph, whole);
-    descriptor heuristic = make(graph, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+        graph_set(graph, whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, type, 1, device);
+    graph_finish(graph, whole);
+    descriptor heuristic = graph_make(graph, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     set_descriptor(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, whole);
-    set(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    graph_set(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     if (type != CUDNN_TYPE_HANDLE)
-        set(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, type, 1, device);
-    finish(graph, heuristic);
+        graph_set(graph, heuristic, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, type, 1, device);
+    graph_finish(graph, heuristic);
     for (int i = 0; i < TRIES; i++)
-        engine[i] = make(graph, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+        engine[i] = graph_make(graph, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     if (graph->status == CUDNN_STATUS_SUCCESS)
-        check(graph, dnn.cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, TRIES, &graph->engines, engine));
+        graph_check(graph, dnn.cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, TRIES, &graph->engines, engine));
     for (int i = 0; graph->status == CUDNN_STATUS_SUCCESS && i < graph->engines && i < TRIES; i++) {
         struct graph one = {};
-        descriptor p = make(&one, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+        descriptor p = graph_make(&one, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
         set_descriptor(&one, p, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, engine[i]);
-        set(&one, p,
-            type == CUDNN_TYPE_HANDLE ? CUDNN_ATTR_EXECUTION_PLAN_HANDLE : CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, type,
-            1, device);
-        finish(&one, p);
+        graph_set(&one, p,
+                  type == CUDNN_TYPE_HANDLE ? CUDNN_ATTR_EXECUTION_PLAN_HANDLE : CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP,
+                  type, 1, device);
+        graph_finish(&one, p);
         if (one.status == CUDNN_STATUS_SUCCESS)
-            check(&one, dnn.cudnnBackendGetAttribute(p, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                                     NULL, &graph->workspace));
+            graph_check(&one, dnn.cudnnBackendGetAttribute(p, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                                           CUDNN_TYPE_INT64, 1, NULL, &graph->workspace));
         if (one.status == CUDNN_STATUS_SUCCESS) {
             graph->plan = p;
             return true;
         }
-        forget(&one);
+        graph_forget(&one);
         refused = one.status;
     }
-    check(graph, refused);
+    graph_check(graph, refused);
     return false;
 }
 #endif

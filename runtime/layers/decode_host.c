@@ -91,7 +91,7 @@ static void take_turns(struct decoder *d, struct turns *turns) {
 
 static int64_t whole_line(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-static bool lay_out(struct decoder *d) {
+static bool lay_out_decoder(struct decoder *d) {
     struct turns turns;
     int64_t widest = 0, aux = 2, kept = 0, head = d->nsteps - 1; /* the last layer makes logits, of one row */
     take_turns(d, &turns);
@@ -144,7 +144,7 @@ struct decoder *decoder_open(const struct decode_model *model, int32_t room, int
                 d->step[d->nsteps++] =
                     (struct step){.l = fp32_layer(model, &model->stage[s].layer[i]), .w = model->weight[s]};
         d->nsteps--; /* the loss */
-        if (lay_out(d))
+        if (lay_out_decoder(d))
             return d;
     }
     decoder_close(d);

@@ -30,7 +30,7 @@ template <typename T, float (*f)(float, float)> static __global__ void map2(T *o
             out[i] = narrow<T>(f(widen(a[i]), widen(b[i])));
 }
 
-template <typename T, float (*f)(float)> static void launch(const struct cuda_call *c, T *out, const T *a) {
+template <typename T, float (*f)(float)> static void launch_map(const struct cuda_call *c, T *out, const T *a) {
     int64_t n = (int64_t)c->l->rows * c->l->out;
     LAUNCH((map<T, f>), blocks_for(n, THREADS * WIDE<T>), THREADS, 0, c->stream, out, a, n);
 }
@@ -46,7 +46,7 @@ static __device__ float relu(float x) { return x > 0 ? x : 0; }
 static __device__ float relu_slope(float y, float dy) { return y > 0 ? dy : 0; }
 
 template <typename T> static void relu_forward(const struct cuda_call *c) {
-    launch<T, relu>(c, cuda_at<T>(c, c->l->y), cuda_x<T>(c));
+    launch_map<T, relu>(c, cuda_at<T>(c, c->l->y), cuda_x<T>(c));
 }
 template <typename T> static void relu_input(const struct cuda_call *c) {
     launch2<T, relu_slope>(c, cuda_at<T>(c, c->l->dx), cuda_at<T>(c, c->l->y), cuda_at<T>(c, c->l->dy));
@@ -65,7 +65,7 @@ static __device__ float gelu_slope(float x, float dy) {
 }
 
 template <typename T> static void gelu_forward(const struct cuda_call *c) {
-    launch<T, gelu>(c, cuda_at<T>(c, c->l->y), cuda_x<T>(c));
+    launch_map<T, gelu>(c, cuda_at<T>(c, c->l->y), cuda_x<T>(c));
 }
 template <typename T> static void gelu_input(const struct cuda_call *c) {
     launch2<T, gelu_slope>(c, cuda_at<T>(c, c->l->dx), cuda_x<T>(c), cuda_at<T>(c, c->l->dy));
@@ -82,7 +82,7 @@ static __device__ float silu_slope(float x, float dy) {
 }
 
 template <typename T> static void silu_forward(const struct cuda_call *c) {
-    launch<T, silu>(c, cuda_at<T>(c, c->l->y), cuda_x<T>(c));
+    launch_map<T, silu>(c, cuda_at<T>(c, c->l->y), cuda_x<T>(c));
 }
 template <typename T> static void silu_input(const struct cuda_call *c) {
     launch2<T, silu_slope>(c, cuda_at<T>(c, c->l->dx), cuda_x<T>(c), cuda_at<T>(c, c->l->dy));

@@ -39,7 +39,7 @@ static __global__ void look_up(T *y, const T *token, const T *position, const in
 }
 
 /* Writes V sums, or adds them. */
-template <int V> static __device__ __forceinline__ void give(float *to, const float *sum, bool first) {
+template <int V> static __device__ __forceinline__ void store_sums(float *to, const float *sum, bool first) {
     constexpr int S = V < 4 ? V : 4;
     for (int v = 0; v < V; v += S) {
         pack<float, S> s = first ? pack<float, S>() : load<S>(to + v);
@@ -126,7 +126,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
             bool any = sum_rows<T, V>(sum, list, count, which, dy + (int64_t)r * n, scale, column, n);
             if (lane >= 8 || column >= n || !(any || fresh))
                 continue;
-            give<V>(dw + ((int64_t)which * gridDim.x + blockIdx.x) * n + column, sum, fresh);
+            store_sums<V>(dw + ((int64_t)which * gridDim.x + blockIdx.x) * n + column, sum, fresh);
         }
     }
 }
@@ -146,7 +146,7 @@ static __global__ void position_gradient(float *dw, const T *dy, int rows, int c
         for (int v = 0; v < V; v++)
             sum[v] += widen(d.v[v]);
     }
-    give<V>(dw + (int64_t)position * n + j, sum, first);
+    store_sums<V>(dw + (int64_t)position * n + j, sum, first);
 }
 
 template <typename T> static void embedding_forward(const struct cuda_call *c) {

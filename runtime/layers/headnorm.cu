@@ -6,7 +6,7 @@
 enum { WARPS = 8 };
 
 /* Calls f(j) for the column in which each of the lane's packs begins. */
-template <int V, typename F> static __device__ __forceinline__ void each_pack(int n, F f) {
+template <int V, typename F> static __device__ __forceinline__ void each_head_pack(int n, F f) {
     for (int j = (int)(threadIdx.x % 32) * V; j < n; j += 32 * V)
         f(j);
 }
@@ -24,18 +24,18 @@ static __global__ void normalize_heads(T *y, float *stat, const T *x, const T *g
     x += head * n;
     y += head * n;
     if (h >= q + k) {
-        each_pack<V>(n, [&](int j) { store(y + j, load<V>(x + j)); });
+        each_head_pack<V>(n, [&](int j) { store(y + j, load<V>(x + j)); });
         return;
     }
     gamma += h < q ? 0 : n;
     float square = 0;
-    each_pack<V>(n, [&](int j) {
+    each_head_pack<V>(n, [&](int j) {
         pack<T, V> a = load<V>(x + j);
         for (int i = 0; i < V; i++)
             square += widen(a.v[i]) * widen(a.v[i]);
     });
     float scale = 1 / sqrtf(warp_sum(square) / (float)n + eps);
-    each_pack<V>(n, [&](int j) {
+    each_head_pack<V>(n, [&](int j) {
         pack<T, V> a = load<V>(x + j), g = load<V>(gamma + j);
         for (int i = 0; i < V; i++)
             a.v[i] = narrow<T>(widen(g.v[i]) * (widen(a.v[i]) * scale));
@@ -57,18 +57,18 @@ static __global__ void heads_input_gradient(T *dx, const T *dy, const float *sta
     dx += head * n;
     dy += head * n;
     if (h >= q + k) {
-        each_pack<V>(n, [&](int j) { store(dx + j, load<V>(dy + j)); });
+        each_head_pack<V>(n, [&](int j) { store(dx + j, load<V>(dy + j)); });
         return;
     }
     gamma += h < q ? 0 : n;
     float scale = stat[head / all * (q + k) + h], along = 0;
-    each_pack<V>(n, [&](int j) {
+    each_head_pack<V>(n, [&](int j) {
         pack<T, V> a = load<V>(x + j), d = load<V>(dy + j), g = load<V>(gamma + j);
         for (int i = 0; i < V; i++)
             along += widen(g.v[i]) * widen(d.v[i]) * (widen(a.v[i]) * scale);
     });
     along = warp_sum(along) / (float)n;
-    each_pack<V>(n, [&](int j) {
+    each_head_pack<V>(n, [&](int j) {
         pack<T, V> a = load<V>(x + j), d = load<V>(dy + j), g = load<V>(gamma + j);
         for (int i = 0; i < V; i++)
             a.v[i] = narrow<T>((widen(g.v[i]) * widen(d.v[i]) - widen(a.v[i]) * scale * along) * scale);
@@ -94,21 +94,21 @@ static __global__ void __launch_bounds__(ACROSS *DOWN)
     give_part<V>(parts + (2 * (int64_t)blockIdx.y + blockIdx.z) * n, gamma, n);
 }
 
-static unsigned blocks_of(const struct rt_layer *l) {
+static unsigned head_blocks(const struct rt_layer *l) {
     return blocks_for((int64_t)l->rows * (l->heads + 2 * l->kv_heads), WARPS);
 }
 
 template <typename T> static void headnorm_forward(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
     int n = head_columns(l);
-    LAUNCH_ROWS(normalize_heads, T, n, blocks_of(l), WARPS * 32, c->stream, cuda_at<T>(c, l->y),
+    LAUNCH_ROWS(normalize_heads, T, n, head_blocks(l), WARPS * 32, c->stream, cuda_at<T>(c, l->y),
                 cuda_at<float>(c, l->aux), cuda_x<T>(c), cuda_w<T>(c), l->rows, l->heads, l->kv_heads, n, eps_of(l));
 }
 
 template <typename T> static void headnorm_input(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
     int n = head_columns(l);
-    LAUNCH_ROWS(heads_input_gradient, T, n, blocks_of(l), WARPS * 32, c->stream, cuda_at<T>(c, l->dx),
+    LAUNCH_ROWS(heads_input_gradient, T, n, head_blocks(l), WARPS * 32, c->stream, cuda_at<T>(c, l->dx),
                 cuda_at<T>(c, l->dy), cuda_at<float>(c, l->aux), cuda_x<T>(c), cuda_w<T>(c), l->rows, l->heads,
                 l->kv_heads, n);
 }

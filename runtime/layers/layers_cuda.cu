@@ -69,7 +69,7 @@ static int fused(const struct fusion *fusion, const struct cuda_call *c, int ste
 
 static size_t element(const struct rt_model *m) { return (size_t)precision_bytes(m->precision); }
 
-static void copy(void *to, const void *from, size_t bytes, cudaStream_t stream) {
+static void copy_bytes(void *to, const void *from, size_t bytes, cudaStream_t stream) {
     CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
@@ -81,7 +81,7 @@ static size_t bytes_out(const struct rt_model *m, const struct rt_layer *l) {
 static void take_input(const struct rt_model *m, const struct rt_bind *at, const struct rt_layer *first,
                        cudaStream_t stream) {
     if (first->x.space == SP_STASH)
-        copy(at->at[SP_STASH] + first->x.off, at->at[SP_X], bytes_in(m, first), stream);
+        copy_bytes(at->at[SP_STASH] + first->x.off, at->at[SP_X], bytes_in(m, first), stream);
     if (at->nmore > 0)
         cuda_add_more(m, at, at->at[SP_STASH] + first->x.off, (int64_t)first->rows * first->in, stream);
 }
@@ -89,11 +89,11 @@ static void take_input(const struct rt_model *m, const struct rt_bind *at, const
 /* In the middle of a layer: what it gives to its team, and what it makes of what it gets. */
 static void give(const struct cuda_call *c, const void *x, size_t bytes) {
     if ((const char *)x != c->at->at[SP_GIVE])
-        copy(c->at->at[SP_GIVE], x, bytes, c->stream);
+        copy_bytes(c->at->at[SP_GIVE], x, bytes, c->stream);
 }
 static void get(const struct cuda_call *c, struct slot to, size_t bytes) {
     if (to.space != SP_GOT && to.space != SP_NONE)
-        copy(c->at->at[to.space] + to.off, c->at->at[SP_GOT], bytes, c->stream);
+        copy_bytes(c->at->at[to.space] + to.off, c->at->at[SP_GOT], bytes, c->stream);
 }
 static const void *input_in(const struct cuda_call *c, struct slot x) {
     return x.space == SP_NONE ? (const void *)c->at->batch->x : c->at->at[x.space] + x.off;
@@ -134,7 +134,7 @@ void cuda_forward_part(const struct rt_model *m, const struct rt_stage *s, const
     else if (gives)
         give(&end, input_in(&end, last->x), bytes_in(m, last));
     else if (to == s->nlayers && last->y.space == SP_STASH)
-        copy(at->at[SP_Y], at->at[SP_STASH] + last->y.off, bytes_out(m, last), stream);
+        copy_bytes(at->at[SP_Y], at->at[SP_STASH] + last->y.off, bytes_out(m, last), stream);
 }
 
 /* Gaps between the layers' parameters are zero in a gradient, so that sums and copies of it are defined. begin: where
@@ -162,9 +162,10 @@ static void take_gradient(const struct rt_model *m, const struct rt_bind *at, co
                           cudaStream_t stream) {
     const struct rt_layer *last = s->layer + s->nlayers - 1;
     if (input && at->dkv && at->dpast)
-        copy(at->dpast, at->dkv, (size_t)past_bytes(at->slice, (int32_t)(s - at->slice), (int64_t)element(m)), stream);
+        copy_bytes(at->dpast, at->dkv, (size_t)past_bytes(at->slice, (int32_t)(s - at->slice), (int64_t)element(m)),
+                   stream);
     if (input && last->dy.space == SP_EXT)
-        copy(at->at[SP_EXT] + last->dy.off, at->at[SP_DY], bytes_out(m, last), stream);
+        copy_bytes(at->at[SP_EXT] + last->dy.off, at->at[SP_DY], bytes_out(m, last), stream);
     if (at->nmore > 0)
         cuda_add_more(m, at, at->at[SP_EXT] + last->dy.off, (int64_t)rows_out(last) * last->out, stream);
 }

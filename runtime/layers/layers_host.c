@@ -22,7 +22,7 @@ static struct tokens tokens_of(const struct host_call *c) {
 static bool has_token(struct tokens mine, int32_t token) { return token >= mine.first && token < mine.first + mine.n; }
 
 /* Of a row in its sequence. */
-static int32_t place_of(const struct host_call *c, int r) {
+static int32_t place_in_sequence(const struct host_call *c, int r) {
     return c->l->first + row_of_batch(c->l, c->m->rows, r) % sequence_length(c->l);
 }
 
@@ -43,7 +43,7 @@ static void embedding_forward(const struct host_call *c) {
             y[j] = scale * t[j];
         if (l->context == 0 || mine.first > 0)
             continue;
-        const float *p = position + (int64_t)place_of(c, r) * l->out;
+        const float *p = position + (int64_t)place_in_sequence(c, r) * l->out;
         for (int j = 0; j < l->out; j++)
             y[j] += p[j];
     }
@@ -67,7 +67,7 @@ static void embedding_weight(const struct host_call *c) {
             t[j] += scale * dy[j];
         if (l->context == 0)
             continue;
-        float *p = position + (int64_t)place_of(c, r) * l->out;
+        float *p = position + (int64_t)place_in_sequence(c, r) * l->out;
         for (int j = 0; j < l->out; j++)
             p[j] += dy[j];
     }

@@ -37,7 +37,7 @@ static bool enqueued(struct plan *plan, enum way w, cublasStatus_t status, bool 
 }
 
 /* Enqueues way w, which overwrites d or is plain. False: it is optional, and not used. */
-static bool enqueue(const struct cuda_call *c, enum way w, struct operands o) {
+static bool enqueue_product(const struct cuda_call *c, enum way w, struct operands o) {
     struct plan *plan = linear_find(c->l);
     if (!plan->used[w])
         return false;
@@ -63,15 +63,15 @@ template <typename T> static struct operands forward_operands(const struct cuda_
 
 template <typename T> static void forward(const struct cuda_call *c) {
     const struct operands o = forward_operands<T>(c, c->l->y);
-    if (enqueue(c, FORWARD_BIAS, o))
+    if (enqueue_product(c, FORWARD_BIAS, o))
         return;
-    enqueue(c, FORWARD, o);
+    enqueue_product(c, FORWARD, o);
     if (linear_find(c->l)->bias)
         cuda_add_bias((T *)o.d, (const T *)o.d, (const T *)o.bias, c->l->rows, c->l->out, c->stream);
 }
 
 template <typename T> static void table_forward(const struct cuda_call *c) {
-    enqueue(c, FORWARD, {c->at->v, cuda_x<T>(c), cuda_at<T>(c, c->l->y), NULL, NULL, 0, NULL, 0});
+    enqueue_product(c, FORWARD, {c->at->v, cuda_x<T>(c), cuda_at<T>(c, c->l->y), NULL, NULL, 0, NULL, 0});
 }
 
 /* ---- input gradient ---- */
@@ -80,10 +80,10 @@ template <typename T> static struct operands input_operands(const struct cuda_ca
     return {weights, cuda_at<T>(c, c->l->dy), cuda_at<T>(c, c->l->dx), NULL, NULL, 0, NULL, 0};
 }
 template <typename T> static void input(const struct cuda_call *c) {
-    enqueue(c, INPUT, input_operands<T>(c, cuda_w<T>(c)));
+    enqueue_product(c, INPUT, input_operands<T>(c, cuda_w<T>(c)));
 }
 template <typename T> static void table_input(const struct cuda_call *c) {
-    enqueue(c, INPUT, input_operands<T>(c, c->at->v));
+    enqueue_product(c, INPUT, input_operands<T>(c, c->at->v));
 }
 
 /* ---- weight gradient ---- */
@@ -126,8 +126,9 @@ template <typename T> static void weight(const struct cuda_call *c) {
 }
 
 template <typename T> static void table_weight(const struct cuda_call *c) {
-    enqueue(c, WEIGHT,
-            {weight_x<T>(c), cuda_at<T>(c, c->l->dy), c->at->dv, NULL, NULL, c->at->vfirst ? 0.0f : 1.0f, NULL, 0});
+    enqueue_product(
+        c, WEIGHT,
+        {weight_x<T>(c), cuda_at<T>(c, c->l->dy), c->at->dv, NULL, NULL, c->at->vfirst ? 0.0f : 1.0f, NULL, 0});
 }
 
 extern const struct cuda_layer cuda_unembedding = {EITHER(table_forward), EITHER(table_input), EITHER(table_weight)};
@@ -137,15 +138,15 @@ extern const struct cuda_layer cuda_experts = {EITHER(forward), EITHER(input), E
 /* ---- fused with the layer after it, and in the backward with the one before it ---- */
 
 bool cuda_linear_map(const struct cuda_call *c, const struct rt_layer *next) {
-    return enqueue(c, next->kind == LAYER_gelu ? FORWARD_GELU : FORWARD_RELU,
-                   c->m->precision == BF16 ? forward_operands<__nv_bfloat16>(c, next->y)
-                                           : forward_operands<float>(c, next->y));
+    return enqueue_product(c, next->kind == LAYER_gelu ? FORWARD_GELU : FORWARD_RELU,
+                           c->m->precision == BF16 ? forward_operands<__nv_bfloat16>(c, next->y)
+                                                   : forward_operands<float>(c, next->y));
 }
 
 bool cuda_linear_gelu_input(const struct cuda_call *c, const struct rt_layer *gelu) {
     if (gelu->dx.space == SP_NONE)
         return false;
-    return enqueue(c, INPUT_GELU,
-                   {cuda_w<char>(c), cuda_at<char>(c, c->l->dy), cuda_at<char>(c, gelu->dx), NULL,
-                    cuda_at<char>(c, gelu->x), 0, NULL, 0});
+    return enqueue_product(c, INPUT_GELU,
+                           {cuda_w<char>(c), cuda_at<char>(c, c->l->dy), cuda_at<char>(c, gelu->dx), NULL,
+                            cuda_at<char>(c, gelu->x), 0, NULL, 0});
 }

@@ -90,7 +90,7 @@ static cublasStatus_t set_pointers(const struct plan *plan, enum way w, const vo
     return status;
 }
 
-static cublasStatus_t describe(struct plan *plan, enum way w) {
+static cublasStatus_t describe_product(struct plan *plan, enum way w) {
     struct lt_product *p = &plan->product[w];
     bool weight = is_weight(w);
     cudaDataType_t sum = weight || !plan->bf16 ? CUDA_R_32F : CUDA_R_16BF;
@@ -173,7 +173,7 @@ static void plan_way(struct plan *plan, enum way w, int m, int n, int k) {
     p->m = m, p->n = n, p->k = k;
     p->types = !plan->bf16 ? "fp32 to fp32" : is_weight(w) ? "bf16 to fp32" : "bf16 to bf16";
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-    NEXT(describe(plan, w));
+    NEXT(describe_product(plan, w));
     NEXT(make_layouts(plan, w));
     if (status == CUBLAS_STATUS_SUCCESS) {
         by = "the heuristic";
@@ -253,7 +253,7 @@ void cuda_linear_plan(const struct rt_program *p) {
     linear_try_all();
 }
 
-static void forget(struct lt_product *p) {
+static void forget_product(struct lt_product *p) {
     if (p->desc)
         cublasLtMatmulDescDestroy(p->desc);
     for (cublasLtMatrixLayout_t layout : {p->a, p->b, p->d})
@@ -264,7 +264,7 @@ static void forget(struct lt_product *p) {
 void cuda_linear_forget(void) {
     for (int i = 0; i < linear.n; i++)
         for (struct lt_product &p : linear.plan[i].product)
-            forget(&p);
+            forget_product(&p);
     cublasLtDestroy(linear.handle);
     free(linear.plan);
     memset(&linear, 0, sizeof linear);

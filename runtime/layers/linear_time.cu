@@ -134,7 +134,8 @@ struct candidate {
 };
 enum { ROUNDS = sizeof((struct candidate *)0)->ms / sizeof(float), MEDIAN = ROUNDS / 2 };
 
-static cublasStatus_t run(const struct plan *plan, enum way w, const struct candidate *one, const struct trial *t) {
+static cublasStatus_t run_candidate(const struct plan *plan, enum way w, const struct candidate *one,
+                                    const struct trial *t) {
     if (one->apart)
         return (plan->bf16 ? run_apart<__nv_bfloat16> : run_apart<float>)(plan, w, t);
     return (plan->bf16 ? run_fused<__nv_bfloat16> : run_fused<float>)(plan, w, &one->algo, t);
@@ -159,7 +160,7 @@ static void must_end(const struct plan *plan, enum way w) {
 static cublasStatus_t try_once(const struct plan *plan, enum way w, const cublasLtMatmulAlgo_t *algo, struct trial *t) {
     const struct candidate one = {false, *algo, true, {}};
     trial_place(t, plan, w);
-    cublasStatus_t status = run(plan, w, &one, t);
+    cublasStatus_t status = run_candidate(plan, w, &one, t);
     must_end(plan, w);
     return status;
 }
@@ -184,7 +185,7 @@ void linear_try_all(void) {
 
 /* ---- timed ---- */
 
-static int by_time(const void *a, const void *b) {
+static int by_speed(const void *a, const void *b) {
     float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
 }
@@ -199,7 +200,7 @@ static int fastest(const struct plan *plan, enum way w, struct candidate *all, i
             if (round >= 0 && !one->runs)
                 continue;
             CUDA(cudaEventRecord(t->begin, 0));
-            one->runs = run(plan, w, one, t) == CUBLAS_STATUS_SUCCESS;
+            one->runs = run_candidate(plan, w, one, t) == CUBLAS_STATUS_SUCCESS;
             CUDA(cudaEventRecord(t->end, 0));
             CUDA(cudaEventSynchronize(t->end));
             if (!one->runs)
@@ -208,7 +209,7 @@ static int fastest(const struct plan *plan, enum way w, struct candidate *all, i
                 CUDA(cudaEventElapsedTime(&one->ms[round], t->begin, t->end));
         }
     for (int i = 0; i < n; i++) {
-        qsort(all[i].ms, ROUNDS, sizeof *all[i].ms, by_time);
+        qsort(all[i].ms, ROUNDS, sizeof *all[i].ms, by_speed);
         if (all[i].runs && (best == n || all[i].ms[MEDIAN] < all[best].ms[MEDIAN]))
             best = i;
     }
@@ -271,7 +272,7 @@ bool cuda_linear_epilogue(int i, struct cuda_epilogue *x) {
 
 static const char *type_name(bool bf16) { return bf16 ? "bf16" : "fp32"; }
 
-static void key_of(const struct plan *plan, enum way w, char *key, size_t n) {
+static void product_key(const struct plan *plan, enum way w, char *key, size_t n) {
     const struct lt_product *p = &plan->product[w];
     bool weight = is_weight(w);
     int at =
@@ -316,7 +317,7 @@ struct refusals {
     cublasStatus_t status;
 };
 
-static void report(const struct refusals *refused, const char *path) {
+static void report_refusals(const struct refusals *refused, const char *path) {
     static bool reported; /* once in a process, which may plan several times */
     char more[64] = "";
     if (refused->n == 0 || reported)
@@ -334,7 +335,7 @@ static bool pin(struct plan *plan, enum way w, struct algorithms *all, struct tr
                 char *why, size_t nwhy) {
     char key[512];
     struct algorithm kept = {};
-    key_of(plan, w, key, sizeof key);
+    product_key(plan, w, key, sizeof key);
     if (algorithms_find(all, key, &kept)) {
         cublasStatus_t status = use_kept(plan, w, t, &kept);
         if (status != CUBLAS_STATUS_SUCCESS && refused->n++ == 0)
@@ -357,7 +358,7 @@ bool cuda_linear_pin(struct algorithms *all, char *why, size_t nwhy) {
         for (int w = 0; ok && w < NWAYS; w++)
             ok = !linear.plan[i].runs[w] || pin(&linear.plan[i], (enum way)w, all, &t, &refused, why, nwhy);
     trial_close(&t);
-    report(&refused, all->path);
+    report_refusals(&refused, all->path);
     return ok;
 }
 

@@ -12,7 +12,7 @@ struct sums {
 
 /* By a block. Each thread sums its part of e^x as if its largest x so far were the row's, and the block corrects the
  * parts: one read gives maximum and sum. */
-template <typename T, int V> static __device__ sums sums_of(const T *x, int n) {
+template <typename T, int V> static __device__ sums block_sums(const T *x, int n) {
     float top = -INFINITY, total = 0;
     for (int j = threadIdx.x * V; j < n; j += blockDim.x * V) {
         pack<T, V> a = load<V>(x + j);
@@ -46,7 +46,7 @@ static __global__ void cross_entropy(T *dx, double *loss, const T *x, const int3
     x += (int64_t)blockIdx.x * n;
     dx += (int64_t)blockIdx.x * n;
     float hit = widen(x[target]);
-    sums all = sums_of<T, V>(x, n);
+    sums all = block_sums<T, V>(x, n);
     write_gradient<T, V>(dx, x, all, target, count, n);
     if (threadIdx.x == 0)
         loss[blockIdx.x] = (double)logf(all.total) - (double)(hit - all.top);
@@ -61,7 +61,7 @@ template <typename T, int V>
 static __global__ void row_statistics(float *all, const T *x, const int32_t *targets, int first, int n) {
     int target = targets[blockIdx.x] - first;
     x += (int64_t)blockIdx.x * n;
-    sums row = sums_of<T, V>(x, n);
+    sums row = block_sums<T, V>(x, n);
     if (threadIdx.x > 0)
         return;
     all += (int64_t)blockIdx.x * STATISTICS;
@@ -117,7 +117,7 @@ static __global__ void mean(float *to, const double *loss, int rows, double by) 
 }
 
 /* A loss alone in its stage must still pass its gradient to the stage before. */
-template <typename T> static __global__ void copy(T *dx, const T *aux, int64_t n) {
+template <typename T> static __global__ void copy_gradient(T *dx, const T *aux, int64_t n) {
     constexpr int V = WIDE<T>;
     int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * V;
     if (i + V <= n)
@@ -184,7 +184,7 @@ template <typename T> static void loss_input(const struct cuda_call *c) {
     int64_t n = (int64_t)c->l->rows * c->l->in;
     T *dx = cuda_at<T>(c, c->l->dx), *aux = cuda_at<T>(c, c->l->aux);
     if (dx != aux)
-        LAUNCH((copy<T>), blocks_for(n, THREADS * WIDE<T>), THREADS, 0, c->stream, dx, aux, n);
+        LAUNCH((copy_gradient<T>), blocks_for(n, THREADS * WIDE<T>), THREADS, 0, c->stream, dx, aux, n);
 }
 
 const struct cuda_layer cuda_cross_entropy = {EITHER(cross_entropy_forward), EITHER(loss_input), NULL};

@@ -59,7 +59,7 @@ static LANES_8 void cross_entropy_forward(const struct host_call *c) {
 enum { TOP, TOTAL, HIT, STATISTICS };
 
 /* The target as a column of this member's; -1: it is another's. */
-static int column_of(const struct rt_layer *l, int target) {
+static int local_column(const struct rt_layer *l, int target) {
     int column = target - l->share.member * l->in;
     return column >= 0 && column < l->in ? column : -1;
 }
@@ -69,7 +69,7 @@ static LANES_8 void cross_entropy_give(const struct host_call *c) {
     const float *x = host_x(c);
     float *all = (float *)(void *)c->at->at[SP_GIVE];
     for (int r = 0; r < l->rows; r++, x += l->in, all += STATISTICS) {
-        int target = column_of(l, c->at->batch->target[r]);
+        int target = local_column(l, c->at->batch->target[r]);
         float top = x[0], total = 0;
         for (int j = 1; j < l->in; j++)
             top = x[j] > top ? x[j] : top;
@@ -89,7 +89,7 @@ static LANES_8 void cross_entropy_get(const struct host_call *c) {
     int64_t apart = statistics_bytes(l) / 4; /* floats from one member's to the next's */
     double sum = 0;
     for (int r = 0; r < l->rows; r++, x += l->in, p += l->in, got += STATISTICS) {
-        int target = column_of(l, c->at->batch->target[r]);
+        int target = local_column(l, c->at->batch->target[r]);
         float top = got[TOP], total = 0, hit = 0;
         for (int i = 1; i < l->share.members; i++)
             top = got[i * apart + TOP] > top ? got[i * apart + TOP] : top;

@@ -50,7 +50,7 @@ struct choice {
 static __device__ bool comes_before(choice a, choice b) { return a.p > b.p || (a.p == b.p && a.expert < b.expert); }
 
 /* The one that comes first behind `last`. */
-static __device__ choice next_choice(const float *p, int experts, choice last, int lane) {
+static __device__ choice next_expert(const float *p, int experts, choice last, int lane) {
     choice best = {-INFINITY, INT_MAX};
     for (int e = lane; e < experts; e += 32) {
         choice one = {isnan(p[e]) ? -INFINITY : p[e], e};
@@ -74,7 +74,7 @@ static __global__ void choose(struct routing r, const T *x, const T *router, int
     softmax(p, experts, lane);
     choice last = {INFINITY, -1};
     for (int k = 0; k < top; k++) {
-        last = next_choice(p, experts, last, lane);
+        last = next_expert(p, experts, last, lane);
         sum += last.p;
         if (lane == 0) {
             r.expert[(int64_t)token * top + k] = last.expert;
@@ -88,7 +88,7 @@ static __global__ void choose(struct routing r, const T *x, const T *router, int
 /* ---- places: a warp per expert and sequence ---- */
 
 /* Which of 32 choices fall on the expert; choice k * context + t is the k-th of the sequence's token t. */
-static __device__ unsigned find(const int32_t *expert, int first, int context, int top, int e, int lane) {
+static __device__ unsigned match_choices(const int32_t *expert, int first, int context, int top, int e, int lane) {
     int i = first + lane;
     return __ballot_sync(ALL_LANES, i < context * top && expert[i % context * top + i / context] == e);
 }
@@ -99,7 +99,7 @@ static __global__ void seat(struct routing r, int context, int experts, int top,
     if (e >= experts)
         return;
     for (int first = 0; first < context * top; first += 32) {
-        unsigned here = find(r.expert + begin, first, context, top, e, lane);
+        unsigned here = match_choices(r.expert + begin, first, context, top, e, lane);
         int at = load + __popc(here & ((1u << lane) - 1)), i = first + lane;
         if (here >> lane & 1) {
             int64_t choice = begin + i % context * top + i / context;
@@ -270,7 +270,7 @@ static __global__ void router_gradient(float *parts, const T *x, const float *d,
 /* ---- the layers ---- */
 
 /* Blocks of threads that have a pack of columns each. */
-template <typename T> static unsigned row_blocks(int64_t rows, int n) {
+template <typename T> static unsigned pack_blocks(int64_t rows, int n) {
     return blocks_for(rows * n, THREADS * (n % WIDE<T> == 0 ? WIDE<T> : 1));
 }
 
@@ -283,7 +283,7 @@ template <typename T> static void route_forward(const struct cuda_call *c) {
            l->experts, l->top, l->capacity);
     if (c->at->routed)
         LAUNCH(count_pairs, 1, THREADS, 0, c->stream, c->at->routed, r, l->experts, l->capacity);
-    LAUNCH_ROWS(send, T, l->in, row_blocks<T>(r.places, l->in), THREADS, c->stream, cuda_at<T>(c, l->y), cuda_x<T>(c),
+    LAUNCH_ROWS(send, T, l->in, pack_blocks<T>(r.places, l->in), THREADS, c->stream, cuda_at<T>(c, l->y), cuda_x<T>(c),
                 r, l->top, l->in);
 }
 
@@ -300,7 +300,7 @@ template <typename T> static void route_input(const struct cuda_call *c) {
     float *d = cuda_at<float>(c, l->tmp);
     LAUNCH(logits_gradient, blocks_for(r.tokens, WARPS), THREADS, 0, c->stream, d, r, l->context, l->experts, l->top,
            balance_each(c));
-    LAUNCH_ROWS(route_gradient, T, l->in, row_blocks<T>(r.tokens, l->in), THREADS, c->stream, cuda_at<T>(c, l->dx),
+    LAUNCH_ROWS(route_gradient, T, l->in, pack_blocks<T>(r.tokens, l->in), THREADS, c->stream, cuda_at<T>(c, l->dx),
                 cuda_at<T>(c, l->dy), d, cuda_w<T>(c), r, l->experts, l->top, l->in);
 }
 
@@ -319,7 +319,7 @@ template <typename T> static void route_weight(const struct cuda_call *c) {
 template <typename T> static void combine_forward(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
     struct routing r = routing_of<T>(c);
-    LAUNCH_ROWS(bring_back, T, l->out, row_blocks<T>(r.tokens, l->out), THREADS, c->stream, cuda_at<T>(c, l->y),
+    LAUNCH_ROWS(bring_back, T, l->out, pack_blocks<T>(r.tokens, l->out), THREADS, c->stream, cuda_at<T>(c, l->y),
                 cuda_x<T>(c), r, l->top, l->out);
 }
 
@@ -328,7 +328,7 @@ template <typename T> static void combine_input(const struct cuda_call *c) {
     struct routing r = routing_of<T>(c);
     LAUNCH((gate_gradient<T>), blocks_for(r.tokens, WARPS), THREADS, 0, c->stream, cuda_at<float>(c, l->tmp),
            cuda_x<T>(c), cuda_at<T>(c, l->dy), r, l->experts, l->top, l->in);
-    LAUNCH_ROWS(send_weighted, T, l->in, row_blocks<T>(r.places, l->in), THREADS, c->stream, cuda_at<T>(c, l->dx),
+    LAUNCH_ROWS(send_weighted, T, l->in, pack_blocks<T>(r.places, l->in), THREADS, c->stream, cuda_at<T>(c, l->dx),
                 cuda_at<T>(c, l->dy), r, l->top, l->in);
 }
 

@@ -26,7 +26,7 @@ static struct {
 /* ---- plans ---- */
 
 static bool tall(const struct plan *plan) { return plan->in > plan->out; }
-static struct plan *find(const struct rt_parameter *p) {
+static struct plan *find_plan(const struct rt_parameter *p) {
     for (struct plan *plan = lt.plan; plan < lt.plan + lt.n; plan++)
         if (plan->in == p->dim[0] && plan->out == p->dim[1])
             return plan;
@@ -55,7 +55,7 @@ static void plan_product(struct plan *plan, int w) {
 }
 
 static void plan_matrix(const struct rt_parameter *p) {
-    if (find(p))
+    if (find_plan(p))
         return;
     struct plan *plan = &lt.plan[lt.n++];
     plan->in = (int)p->dim[0];
@@ -166,7 +166,7 @@ static void multiply(const struct plan *plan, int w, float alpha, const float *a
 
 /* Iterates x, and says where it is then: there or in next. */
 static float *orthogonalize(const struct rt_parameter *p, float *x, float *next, void *workspace, cudaStream_t stream) {
-    const struct plan *plan = find(p);
+    const struct plan *plan = find_plan(p);
     int64_t side = tall(plan) ? plan->out : plan->in;
     float *s = next + muon_part(p->count), *t = s + muon_part(side * side);
     for (int k = 0; k < MUON_STEPS; k++) {

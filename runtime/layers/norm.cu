@@ -169,7 +169,7 @@ static __global__ void __launch_bounds__(ACROSS *DOWN)
     } while (0)
 
 /* join: NULL, or the one whose output the layer reads. */
-template <bool CENTRED, typename T> static void forward_of(const struct cuda_call *c, const struct rt_layer *join) {
+template <bool CENTRED, typename T> static void norm_forward(const struct cuda_call *c, const struct rt_layer *join) {
     const struct rt_layer *l = c->l;
     const T *gamma = cuda_w<T>(c), *x = cuda_x<T>(c), *other = NULL;
     T *total = NULL;
@@ -205,10 +205,10 @@ template <bool CENTRED, typename T> static void weight_of(const struct cuda_call
     cuda_sum_parts(cuda_dw<T>(c), parts, (CENTRED ? 2 : 1) * l->out, (int)grid.y, cuda_first(c), c->stream);
 }
 
-template <typename T> static void layernorm_forward(const struct cuda_call *c) { forward_of<true, T>(c, NULL); }
+template <typename T> static void layernorm_forward(const struct cuda_call *c) { norm_forward<true, T>(c, NULL); }
 template <typename T> static void layernorm_input(const struct cuda_call *c) { input_of<true, T>(c, NULL); }
 template <typename T> static void layernorm_weight(const struct cuda_call *c) { weight_of<true, T>(c); }
-template <typename T> static void rmsnorm_forward(const struct cuda_call *c) { forward_of<false, T>(c, NULL); }
+template <typename T> static void rmsnorm_forward(const struct cuda_call *c) { norm_forward<false, T>(c, NULL); }
 template <typename T> static void rmsnorm_input(const struct cuda_call *c) { input_of<false, T>(c, NULL); }
 template <typename T> static void rmsnorm_weight(const struct cuda_call *c) { weight_of<false, T>(c); }
 
@@ -232,7 +232,7 @@ bool cuda_join_norm(const struct cuda_call *c, const struct rt_layer *norm) {
     at.l = norm;
     if (norm->y.space == SP_WORK)
         return false;
-    BY_NORM(forward_of, norm, &at, c->l);
+    BY_NORM(norm_forward, norm, &at, c->l);
     return true;
 }
 

@@ -139,7 +139,7 @@ template <typename T> static void update_range(const struct launch *a) {
     }
 }
 
-static void flush(struct launch *a, int64_t to) {
+static void flush_launch(struct launch *a, int64_t to) {
     a->to = to;
     if (a->to > a->from && a->m->precision == BF16)
         update_range<__nv_bfloat16>(a);
@@ -167,7 +167,7 @@ void cuda_update_part(const struct rt_model *m, const struct rt_stage *s, int64_
         if (l->set != SET_OWN || end >= to)
             continue;
         if (a.turns.n > MOST_TURNS - 2 * MOST_PARAMETERS && end > a.from)
-            flush(&a, end);
+            flush_launch(&a, end);
         for (int i = 0; i < all.n; i++) {
             int64_t begin = end;
             end += all.at[i].count;
@@ -177,7 +177,7 @@ void cuda_update_part(const struct rt_model *m, const struct rt_stage *s, int64_
             turn(&a, end);
         }
     }
-    flush(&a, to);
+    flush_launch(&a, to);
 }
 
 /* A step that begins has not moved the period on yet: its first repetition makes that 0. */

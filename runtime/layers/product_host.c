@@ -50,14 +50,14 @@ static libxsmm_smmfunction kernel_of(int m, int n, int k, int a_stride, int b_st
 static pthread_key_t key;
 static bool works; /* the processor has what it takes, and the system lets a program make code */
 
-static void begin(void) {
+static void find_kernels(void) {
     works = libxsmm_get_target_archid() >= LIBXSMM_X86_AVX2 && kernel_of(1, 1, 1, 1, 1, 1, false, 0) &&
             pthread_key_create(&key, free) == 0;
 }
 
 static struct scratch *scratch_of_thread(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, begin);
+    pthread_once(&once, find_kernels);
     struct scratch *s = works ? pthread_getspecific(key) : NULL;
     if (works && !s && (s = aligned_alloc(4096, (sizeof *s + 4095) / 4096 * 4096)))
         pthread_setspecific(key, s);
@@ -99,7 +99,7 @@ static inline __attribute__((always_inline)) void turn_square(const float *from,
 }
 
 /* n rows of k become k rows of n. */
-static WIDE void turn(const float *from, int stride, int n, int k, float *to, int to_stride) {
+static WIDE void transpose_block(const float *from, int stride, int n, int k, float *to, int to_stride) {
     int n_whole = n - n % LANES, k_whole = k - k % LANES;
     for (int j = 0; j < n_whole; j += LANES)
         for (int i = 0; i < k_whole; i += LANES)
@@ -109,7 +109,7 @@ static WIDE void turn(const float *from, int stride, int n, int k, float *to, in
             to[(int64_t)i * to_stride + j] = from[(int64_t)j * stride + i];
 }
 
-static WIDE void copy(const float *from, int stride, int n, int k, float *to) {
+static WIDE void pack_block(const float *from, int stride, int n, int k, float *to) {
     if (n == COLUMNS)
         for (int i = 0; i < k; i++, from += stride, to += COLUMNS)
             for (int j = 0; j < COLUMNS; j += LANES)
@@ -134,16 +134,16 @@ static struct matrix panel(const struct product *p, const struct block *at, floa
     struct matrix a = part(p->a, at->row, at->deep);
     if (!a.turned || a.stride <= NEAR)
         return a;
-    turn(a.at, a.stride, at->depth, at->rows, room, at->depth + PAST);
+    transpose_block(a.at, a.stride, at->depth, at->rows, room, at->depth + PAST);
     return (struct matrix){room, at->depth + PAST, false};
 }
 
 static struct matrix columns(const struct product *p, const struct block *at, float *room) {
     struct matrix b = part(p->b, at->deep, at->column);
     if (b.turned)
-        turn(b.at, b.stride, at->columns, at->depth, room, at->columns);
+        transpose_block(b.at, b.stride, at->columns, at->depth, room, at->columns);
     else if (at->rows > FEW)
-        copy(b.at, b.stride, at->columns, at->depth, room);
+        pack_block(b.at, b.stride, at->columns, at->depth, room);
     else
         return b;
     return (struct matrix){room, at->columns, false};
@@ -166,7 +166,7 @@ static WIDE void multiply_few(const struct block *at, struct matrix a, struct ma
     }
 }
 
-static void multiply(const struct block *at, struct matrix a, struct matrix b, bool adds, float *c, int stride) {
+static void multiply_block(const struct block *at, struct matrix a, struct matrix b, bool adds, float *c, int stride) {
     if (few(at)) {
         multiply_few(at, a, b, adds, c, stride);
         return;
@@ -187,23 +187,23 @@ static void multiply_and_add(const struct product *p, struct block at, struct ma
         struct matrix rows = part(a, at.row - begin, 0);
         float *c = p->c + (int64_t)at.row * p->stride + at.column;
         if (p->add) {
-            multiply(&at, rows, b, false, room, at.columns);
+            multiply_block(&at, rows, b, false, room, at.columns);
             host_add_rows(room, at.columns, at.rows, at.columns, c, p->stride);
         } else {
-            multiply(&at, rows, b, at.deep > 0, c, p->stride);
+            multiply_block(&at, rows, b, at.deep > 0, c, p->stride);
             host_add_rows(p->bias + at.column, 0, at.rows, at.columns, c, p->stride);
         }
     }
 }
 
 /* Equal steps of whole squares, none longer than most. */
-static int step(int n, int most) {
+static int equal_step(int n, int most) {
     int steps = (n + most - 1) / most;
     return ((n + steps - 1) / steps + LANES - 1) / LANES * LANES;
 }
 
 static void by_kernels(const struct product *p, struct scratch *s) {
-    int depth = step(p->k, DEPTH), rows = step(p->m, ROWS);
+    int depth = equal_step(p->k, DEPTH), rows = equal_step(p->m, ROWS);
     struct block at;
     for (at.deep = 0; at.deep < p->k; at.deep += depth)
         for (at.row = 0; at.row < p->m; at.row += rows) {
@@ -216,7 +216,7 @@ static void by_kernels(const struct product *p, struct scratch *s) {
                 if (p->add || (p->bias && at.deep + at.depth == p->k))
                     multiply_and_add(p, at, a, b, s->c);
                 else
-                    multiply(&at, a, b, at.deep > 0, p->c + (int64_t)at.row * p->stride + at.column, p->stride);
+                    multiply_block(&at, a, b, at.deep > 0, p->c + (int64_t)at.row * p->stride + at.column, p->stride);
             }
         }
 }

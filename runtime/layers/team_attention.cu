@@ -11,7 +11,7 @@ static __global__ void move(T *tensor, T *pieces, const __grid_constant__ struct
     int across = p.columns / V, i = (int)(blockIdx.x * THREADS + threadIdx.x), row = i / across, j = i % across * V;
     if (row >= p.rows)
         return;
-    T *there = tensor + place_of(&p, (int)blockIdx.y, row, j).at;
+    T *there = tensor + piece_place(&p, (int)blockIdx.y, row, j).at;
     T *here = pieces + blockIdx.y * p.apart + (int64_t)row * p.columns + j;
     store(into_pieces ? here : there, load<V>(into_pieces ? there : here));
 }

@@ -34,7 +34,7 @@ struct place {
     int64_t at;
     int32_t n;
 };
-ON_BOTH struct place place_of(const struct pieces *p, int32_t piece, int32_t row, int32_t column) {
+ON_BOTH struct place piece_place(const struct pieces *p, int32_t piece, int32_t row, int32_t column) {
     int64_t at = p->by_rows ? row_of_member(&p->part, piece, p->rows, row) : row;
     int32_t begin = 0, width = p->columns;
     for (int g = 0; g < 3 && p->group[g] > 0; g++) {

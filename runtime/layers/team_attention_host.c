@@ -18,7 +18,7 @@ static void move_pieces(const struct host_call *c, const struct pieces *p, float
     for (int i = 0; i < p->members; i++, piece += p->apart)
         for (int r = 0; r < p->rows; r++)
             for (int j = 0, n; j < p->columns; j += n) {
-                struct place place = place_of(p, i, r, j);
+                struct place place = piece_place(p, i, r, j);
                 float *there = tensor + place.at, *here = piece + (int64_t)r * p->columns + j;
                 n = place.n;
                 memcpy(into_piece ? here : there, into_piece ? there : here, (size_t)n * sizeof *here);

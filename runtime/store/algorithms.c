@@ -34,7 +34,7 @@ static const char *wrong(const char *line) {
     return NULL;
 }
 
-static bool check(const struct algorithms *all, char *why, size_t nwhy) {
+static bool check_algorithms(const struct algorithms *all, char *why, size_t nwhy) {
     int number = 1;
     for (const char *line = all->text, *next; *line; line = next, number++) {
         const char *end = strchr(line, '\n'), *trouble = end ? NULL : "the line is cut off";
@@ -71,7 +71,7 @@ bool algorithms_read(struct algorithms *all, const char *path, char *why, size_t
         snprintf(why, nwhy, "%s: has bytes that are no text", path);
         ok = false;
     }
-    return ok && check(all, why, nwhy);
+    return ok && check_algorithms(all, why, nwhy);
 }
 
 static int digit(char c) { return isdigit((unsigned char)c) ? c - '0' : tolower((unsigned char)c) - 'a' + 10; }

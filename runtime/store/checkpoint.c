@@ -167,7 +167,7 @@ static bool same_shape(const struct tensor *tensor, const struct rt_parameter *p
 }
 
 /* In words, into 128 bytes: 3 x 4. */
-static const char *shape(int ndims, const int64_t *dim, char *out) {
+static const char *shape_text(int ndims, const int64_t *dim, char *out) {
     int n = snprintf(out, 128, ndims == 0 ? "a single number" : "");
     for (int d = 0; d < ndims; d++)
         n += snprintf(out + n, 128 - (size_t)n, "%s%" PRId64, d ? " x " : "", dim[d]);
@@ -203,8 +203,8 @@ static bool read_parts(const struct safetensors *file, struct part *part, int n,
         if (!same_shape(tensor, &part[i].whole)) {
             char is[128], wanted[128];
             return checkpoint_tell(why, nwhy, "%s: %s is %s, but this model's is %s", file->path, part[i].name,
-                                   shape(tensor->ndims, tensor->dim, is),
-                                   shape(part[i].whole.ndims, part[i].whole.dim, wanted));
+                                   shape_text(tensor->ndims, tensor->dim, is),
+                                   shape_text(part[i].whole.ndims, part[i].whole.dim, wanted));
         }
         if (!read_share(file, tensor, &part[i], memory + part[i].at, why, nwhy))
             return false;
@@ -281,7 +281,8 @@ static bool all_apart(struct safetensors *const *file, int nfiles, char *why, si
     return true;
 }
 
-static bool merge(struct safetensors *const *file, int nfiles, int64_t step, const char *path, char *why, size_t nwhy) {
+static bool merge_shards(struct safetensors *const *file, int nfiles, int64_t step, const char *path, char *why,
+                         size_t nwhy) {
     char steps[24];
     snprintf(steps, sizeof steps, "%" PRId64, step);
     const struct tensor_meta meta[] = {{"format", CHECKPOINT_FORMAT}, {"step", steps}};
@@ -313,7 +314,7 @@ bool checkpoint_export(const char *dir, int64_t step, const char *path, char *wh
     ok = ok && (file || checkpoint_tell(why, nwhy, "%s: no memory", path));
     while (ok && opened < manifest.n && (ok = (file[opened] = open_stage(dir, step, opened, why, nwhy)) != NULL))
         opened++;
-    ok = ok && all_apart(file, manifest.n, why, nwhy) && merge(file, manifest.n, step, path, why, nwhy);
+    ok = ok && all_apart(file, manifest.n, why, nwhy) && merge_shards(file, manifest.n, step, path, why, nwhy);
     for (int i = 0; i < opened; i++)
         safetensors_close(file[i]);
     free(file);

@@ -21,7 +21,7 @@ static struct flock range(short type, int64_t from, int64_t n) {
     return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = from, .l_len = n};
 }
 
-static bool set(int fd, short type, int64_t from, int64_t n) {
+static bool lock_range(int fd, short type, int64_t from, int64_t n) {
     struct flock flock = range(type, from, n);
     return fcntl(fd, F_SETLK, &flock) == 0;
 }
@@ -59,8 +59,8 @@ static bool name_holder(int fd, const char *dir, char *why, size_t nwhy) {
     return false;
 }
 
-static bool take(int fd, const char *dir, int rank, const char *run, char *why, size_t nwhy) {
-    bool mine = rank == 0 ? set(fd, F_WRLCK, 0, TO_THE_END) : set(fd, F_WRLCK, rank, 1);
+static bool take_rank_lock(int fd, const char *dir, int rank, const char *run, char *why, size_t nwhy) {
+    bool mine = rank == 0 ? lock_range(fd, F_WRLCK, 0, TO_THE_END) : lock_range(fd, F_WRLCK, rank, 1);
     if (!mine && (errno == EAGAIN || errno == EACCES))
         return name_holder(fd, dir, why, nwhy);
     if (!mine) /* as NFS without its lock daemon, or Lustre mounted without flock */
@@ -72,11 +72,11 @@ static bool take(int fd, const char *dir, int rank, const char *run, char *why, 
     if (!said)
         snprintf(why, nwhy, "%s/.lock: %s", dir, strerror(errno));
     if (mine)
-        set(fd, F_UNLCK, 1, TO_THE_END);
+        lock_range(fd, F_UNLCK, 1, TO_THE_END);
     return said;
 }
 
-static bool is_at(int fd, const char *path) {
+static bool is_open_at(int fd, const char *path) {
     struct stat a, b;
     return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
@@ -86,7 +86,7 @@ bool checkpoint_lock(int *lock, const char *dir, int rank, const char *run, char
     bool before = *lock >= 0;
     snprintf(path, sizeof path, "%s/.lock", dir);
     *why = 0;
-    if (before && is_at(*lock, path))
+    if (before && is_open_at(*lock, path))
         return true;
     if (!durable_folder(dir, why, nwhy))
         return false;
@@ -95,7 +95,7 @@ bool checkpoint_lock(int *lock, const char *dir, int rank, const char *run, char
         snprintf(why, nwhy, "%s: %s", path, strerror(errno));
         return false;
     }
-    if (!take(fd, dir, rank, run, why, nwhy)) {
+    if (!take_rank_lock(fd, dir, rank, run, why, nwhy)) {
         close(fd);
         return false;
     }

@@ -108,7 +108,7 @@ static bool read_hash(struct json *json, uint64_t *out) {
     return s;
 }
 
-static bool read_file(struct json *json, struct manifest *out) {
+static bool read_file_entry(struct json *json, struct manifest *out) {
     char want[64];
     snprintf(want, sizeof want, "stage-%04d.safetensors", out->n);
     json_take(json, '{');
@@ -162,7 +162,7 @@ static bool parse_manifest(struct json *json, int64_t step, struct manifest *out
         read_optional(json, run))
         json_take(json, '[');
     if (!json_next(json, ']')) {
-        while (read_file(json, out) && json_next(json, ','))
+        while (read_file_entry(json, out) && json_next(json, ','))
             ;
         json_take(json, ']');
     }
@@ -252,7 +252,7 @@ static int newest_first(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-static bool step_of(const char *name, int64_t *step) {
+static bool parse_step(const char *name, int64_t *step) {
     char again[64];
     if (strncmp(name, "step-", 5) != 0)
         return false;
@@ -274,7 +274,7 @@ static int64_t *list_steps(const char *dir, size_t *n, char *why, size_t nwhy) {
         return NULL;
     }
     for (struct dirent *e; more && (e = readdir(d));)
-        if (step_of(e->d_name, &one)) {
+        if (parse_step(e->d_name, &one)) {
             step[(*n)++] = one;
             more = realloc(step, sizeof *step * (*n + 1));
             step = more ? more : step;

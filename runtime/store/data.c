@@ -70,7 +70,7 @@ static bool find_tokens(const struct data *data, struct part *part, char *why, s
     return false;
 }
 
-static bool check_size(const struct data *data, char *why, size_t nwhy) {
+static bool check_data_size(const struct data *data, char *why, size_t nwhy) {
     long long need = (long long)data->m.context + 1;
     const char *what = data->part[0].tokens.width == 1 ? "byte" : "token";
     if (data->tokens >= need)
@@ -107,7 +107,7 @@ static bool check_vocab(const struct data *data, const struct part *part, char *
     return true;
 }
 
-static bool open_part(struct data *data, const char *path, char *why, size_t nwhy) {
+static bool open_data_part(struct data *data, const char *path, char *why, size_t nwhy) {
     struct part *more = realloc(data->part, sizeof *more * ((size_t)data->n + 1));
     if (!more) {
         snprintf(why, nwhy, "out of memory");
@@ -129,13 +129,13 @@ static bool open_part(struct data *data, const char *path, char *why, size_t nwh
 static bool open_parts(struct data *data, const char *path, char *why, size_t nwhy) {
     glob_t found;
     if (access(path, F_OK) == 0 || !strpbrk(path, "*?["))
-        return open_part(data, path, why, nwhy);
+        return open_data_part(data, path, why, nwhy);
     int code = glob(path, 0, NULL, &found);
     if (code != 0)
         snprintf(why, nwhy, "%s: %s", path, code == GLOB_NOMATCH ? "no file matches this pattern" : "cannot be read");
     bool ok = code == 0;
     for (size_t i = 0; ok && i < found.gl_pathc; i++)
-        ok = open_part(data, found.gl_pathv[i], why, nwhy);
+        ok = open_data_part(data, found.gl_pathv[i], why, nwhy);
     if (code == 0)
         globfree(&found);
     return ok;
@@ -163,7 +163,7 @@ struct data *data_open(const struct rt_model *m, const char *const *paths, uint6
     bool good = m->input != INPUT_INTEGERS || check_features(m, why, nwhy), text = m->input == INPUT_TOKENS && paths;
     for (; good && text && *paths; paths++)
         good = open_parts(data, *paths, why, nwhy);
-    if (good && (data->n == 0 || check_size(data, why, nwhy)))
+    if (good && (data->n == 0 || check_data_size(data, why, nwhy)))
         return data;
     data_close(data);
     return NULL;
@@ -246,7 +246,7 @@ size_t data_bytes(const struct rt_model *m) {
     return 2 * sizeof(float) * (size_t)m->rows * columns;
 }
 
-static uint64_t key_of(const struct data *data, int64_t step, int b) {
+static uint64_t batch_key(const struct data *data, int64_t step, int b) {
     return host_hash(host_hash(data->seed, (uint64_t)step), (uint64_t)b);
 }
 
@@ -286,7 +286,7 @@ static int32_t token_below(const struct data *data, const struct part *part, int
     _exit(2);
 }
 
-static const struct part *part_at(const struct data *data, int64_t token) {
+static const struct part *part_with(const struct data *data, int64_t token) {
     int32_t from = 0, to = data->n;
     while (to - from > 1) {
         int32_t middle = from + (to - from) / 2;
@@ -298,7 +298,7 @@ static const struct part *part_at(const struct data *data, int64_t token) {
 /* A sequence's tokens and the one after each, over the borders of files. */
 static void read_sequence(const struct data *data, int64_t sequence, int32_t *token, int32_t *target) {
     int64_t context = data->m.context, at = sequence * context;
-    const struct part *part = part_at(data, at);
+    const struct part *part = part_with(data, at);
     for (int64_t i = 0; i <= context; i++) {
         while (at + i - part->first >= part->tokens.n)
             part++;
@@ -310,7 +310,7 @@ static void read_sequence(const struct data *data, int64_t sequence, int32_t *to
     }
 }
 
-static void read_text(const struct data *data, int64_t step, int b, int32_t *token, int32_t *target) {
+static void read_window(const struct data *data, int64_t step, int b, int32_t *token, int32_t *target) {
     int64_t each = in_batch(data), context = data->m.context, first = 0, count = 0;
     uint64_t n = (uint64_t)data_sequences(data);
     uint64_t begin = (uint64_t)(data->from_sequence + ((step - data->from_step) * data->m.batches + b) * each);
@@ -381,14 +381,14 @@ void data_batch(const struct data *data, int64_t step, int b, void *memory, stru
     if (data->m.input == INPUT_TOKENS) {
         int32_t *token = memory, *target = token + data->m.rows;
         if (data->n > 0)
-            read_text(data, step, b, token, target);
+            read_window(data, step, b, token, target);
         else
-            random_tokens(data, key_of(data, step, b), token, target);
+            random_tokens(data, batch_key(data, step, b), token, target);
         out->token = token;
         out->target = target;
     } else if (data->m.input == INPUT_INTEGERS) {
         float *x = memory, *y = x + (int64_t)data->m.rows * data->m.features;
-        integers(data, key_of(data, step, b), b, x, y);
+        integers(data, batch_key(data, step, b), b, x, y);
         out->x = x;
         out->y = y;
     }

@@ -67,7 +67,7 @@ static uint64_t hash_content(const struct data_file *file) {
             if (pass == 0)
                 madvise((void *)(uintptr_t)(file->text + at), bytes, MADV_WILLNEED);
             else
-                hash_add(&hash, file->text + at, bytes);
+                hash_feed(&hash, file->text + at, bytes);
         }
     return hash_end(&hash, file->size);
 }
@@ -150,7 +150,7 @@ bool data_file_same(const struct data_file *file, char *why, size_t nwhy) {
 /* ---- opening and closing ---- */
 
 /* False with errno. */
-static bool map(struct data_file *file) {
+static bool map_text(struct data_file *file) {
     file->size = (size_t)file->was.st_size;
     if (file->size == 0)
         return true;
@@ -175,7 +175,7 @@ struct data_file *data_file_open(const char *path, char *why, size_t nwhy) {
         what = "is a directory; give a file of text";
     else if (!S_ISREG(file->was.st_mode))
         what = "is not a regular file; text is read in any order, so save it to a file first";
-    else if (!map(file))
+    else if (!map_text(file))
         what = strerror(errno);
     else if (is_lfs_pointer((const char *)file->text, file->size))
         what = LFS_POINTER;

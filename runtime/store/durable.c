@@ -181,7 +181,7 @@ bool durable_sum(const char *path, int64_t *bytes, uint64_t *hash, char *why, si
     for (int64_t at = 0; ok && at < *bytes; at += (int64_t)sizeof part) {
         size_t n = *bytes - at < (int64_t)sizeof part ? (size_t)(*bytes - at) : sizeof part;
         ok = durable_read(fd, path, part, n, at, why, nwhy);
-        hash_add(&h, part, ok ? n : 0);
+        hash_feed(&h, part, ok ? n : 0);
     }
     *hash = ok ? hash_end(&h, (uint64_t)*bytes) : 0;
     if (fd >= 0)

@@ -22,7 +22,7 @@ struct pieces {
     int n, cap;
 };
 
-static bool add_piece(struct pieces *all, const struct piece *piece) {
+static bool append_piece(struct pieces *all, const struct piece *piece) {
     if (all->n == all->cap) {
         int cap = all->cap ? 2 * all->cap : 64;
         struct piece *at = realloc(all->at, (size_t)cap * sizeof *at);
@@ -49,7 +49,7 @@ static bool add_parameter_of(struct pieces *all, const struct rt_model *m, const
     for (int k = 0; k < published.n; k++, piece.first += piece.n) {
         piece.n = alike ? piece.columns / published.n : k < 3 ? columns->n[k] : 0;
         snprintf(piece.name, sizeof piece.name, "%s", published.part[k].name);
-        if (!add_piece(all, &piece)) {
+        if (!append_piece(all, &piece)) {
             snprintf(why, nwhy, "no memory");
             return false;
         }
@@ -95,7 +95,7 @@ static void write_turned(struct durable *out, const struct piece *piece, const f
     }
 }
 
-static void write_piece(struct durable *out, const struct piece *piece, const float *w, float *buffer) {
+static void write_named_piece(struct durable *out, const struct piece *piece, const float *w, float *buffer) {
     bool whole = piece->n == piece->columns;
     if (piece->turned)
         write_turned(out, piece, w, buffer);
@@ -118,7 +118,7 @@ static bool write_pieces(struct durable *out, const char *dir, int64_t step, con
             ok = (w = checkpoint_read_stage(dir, step, m, stage[of].s, out->why, out->nwhy));
         }
         if (ok)
-            write_piece(out, piece, w + piece->at, buffer);
+            write_named_piece(out, piece, w + piece->at, buffer);
     }
     free(w);
     return ok;

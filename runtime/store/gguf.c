@@ -23,7 +23,7 @@ static void fail(struct reader *r, const char *what) {
     r->bad = true;
 }
 
-static const uint8_t *take(struct reader *r, uint64_t n) {
+static const uint8_t *take_bytes(struct reader *r, uint64_t n) {
     const uint8_t *at = r->at;
     if (r->bad || n > (uint64_t)(r->end - r->at)) {
         fail(r, "the file ends within its header: it was cut off");
@@ -33,17 +33,17 @@ static const uint8_t *take(struct reader *r, uint64_t n) {
     return at;
 }
 
-static uint64_t number(struct reader *r, size_t width) {
+static uint64_t read_uint(struct reader *r, size_t width) {
     uint64_t x = 0;
-    const uint8_t *at = take(r, width);
+    const uint8_t *at = take_bytes(r, width);
     if (at)
         memcpy(&x, at, width); /* this machine is little-endian, as the file is */
     return x;
 }
 
 static const char *string(struct reader *r, size_t *n) {
-    uint64_t length = number(r, 8);
-    const char *s = (const char *)take(r, length);
+    uint64_t length = read_uint(r, 8);
+    const char *s = (const char *)take_bytes(r, length);
     *n = s ? (size_t)length : 0;
     return s ? s : "";
 }
@@ -52,19 +52,19 @@ static void skip_value(struct reader *r, uint32_t type) {
     uint64_t n = 1;
     size_t length;
     if (type == ARRAY) {
-        type = (uint32_t)number(r, 4);
-        n = number(r, 8);
+        type = (uint32_t)read_uint(r, 4);
+        n = read_uint(r, 8);
     }
     if (type >= NTYPES || type == ARRAY)
         fail(r, "a value of no type that is known");
     else if (type != STRING)
-        take(r, n > (uint64_t)(r->end - r->from) ? UINT64_MAX : n * sizes[type]);
+        take_bytes(r, n > (uint64_t)(r->end - r->from) ? UINT64_MAX : n * sizes[type]);
     for (uint64_t i = 0; type == STRING && i < n && !r->bad; i++)
         string(r, &length);
 }
 
 /* A number of any type; NAN: it is none. */
-static double read_number(struct reader *r, uint32_t type) {
+static double read_scalar(struct reader *r, uint32_t type) {
     const uint8_t *at = r->at;
     float x;
     double y;
@@ -100,7 +100,7 @@ static void read_said(struct reader *r, const char *key, size_t n, uint32_t type
     static const char scaling[] = "rope.scaling.type";
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (n == strlen(all[i].key) && memcmp(key, all[i].key, n) == 0) {
-            *all[i].number = read_number(r, type);
+            *all[i].number = read_scalar(r, type);
             return;
         }
     if (type != STRING || n != strlen(scaling) || memcmp(key, scaling, n) != 0) {
@@ -115,13 +115,13 @@ static void read_metadata(struct reader *r, struct kept *kept) {
     static const char key[] = "general.alignment";
     size_t n;
     const char *name = string(r, &n);
-    uint32_t type = (uint32_t)number(r, 4);
+    uint32_t type = (uint32_t)read_uint(r, 4);
     if (n != strlen(key) || memcmp(name, key, n) != 0) {
         const char *dot = n ? memchr(name, '.', n) : NULL;
         read_said(r, dot ? dot + 1 : name, dot ? n - (size_t)(dot + 1 - name) : 0, type, kept);
         return;
     }
-    r->alignment = type == UINT32 ? number(r, 4) : 0;
+    r->alignment = type == UINT32 ? read_uint(r, 4) : 0;
     if (r->alignment == 0 || r->alignment > MOST_ALIGNMENT || (r->alignment & (r->alignment - 1)) != 0)
         fail(r, "general.alignment is no power of two");
 }
@@ -141,24 +141,24 @@ static enum values type_of(uint64_t type) {
 
 /* Its data's offset, for now, is kept in bytes. Dimensions come with the one first whose elements are next to each
  * other. */
-static void read_tensor(struct reader *r, struct named *tensor) {
+static void read_tensor_info(struct reader *r, struct named *tensor) {
     int64_t count = 1;
     tensor->name = string(r, &tensor->nname);
-    uint64_t ndims = number(r, 4);
+    uint64_t ndims = read_uint(r, 4);
     if (ndims < 1 || ndims > NAMED_DIMS) {
         fail(r, "a tensor of no dimensions, or of more than 4");
         return;
     }
     tensor->ndims = (int32_t)ndims;
     for (int d = tensor->ndims - 1; d >= 0; d--) {
-        tensor->dim[d] = (int64_t)number(r, 8);
+        tensor->dim[d] = (int64_t)read_uint(r, 8);
         if (tensor->dim[d] < 1 || __builtin_mul_overflow(count, tensor->dim[d], &count))
             fail(r, "a tensor whose shape is beyond any file");
     }
-    tensor->type = type_of(number(r, 4));
+    tensor->type = type_of(read_uint(r, 4));
     if (!r->bad && tensor->type == NVALUES)
         fail(r, "a tensor of a type that is not read; F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are");
-    tensor->bytes = (int64_t)number(r, 8);
+    tensor->bytes = (int64_t)read_uint(r, 8);
     if (!r->bad && values_bytes(tensor->type, tensor->dim[tensor->ndims - 1]) < 0)
         fail(r, "a tensor whose rows are not whole blocks of its type");
     tensor->data = r->from;
@@ -166,7 +166,7 @@ static void read_tensor(struct reader *r, struct named *tensor) {
         fail(r, "a tensor whose shape is beyond any file");
 }
 
-static int64_t bytes_of(const struct named *tensor) {
+static int64_t tensor_size(const struct named *tensor) {
     int64_t count = 1;
     for (int d = 0; d < tensor->ndims; d++)
         count *= tensor->dim[d];
@@ -174,10 +174,10 @@ static int64_t bytes_of(const struct named *tensor) {
 }
 
 /* Once all are known, and with them where the data begin. */
-static void place(struct reader *r, struct named *tensor) {
+static void place_tensor(struct reader *r, struct named *tensor) {
     uint64_t begin = ((uint64_t)(r->at - r->from) + r->alignment - 1) / r->alignment * r->alignment,
              size = (uint64_t)(r->end - r->from), offset = (uint64_t)tensor->bytes;
-    tensor->bytes = bytes_of(tensor);
+    tensor->bytes = tensor_size(tensor);
     if (begin > size || offset > size - begin || (uint64_t)tensor->bytes > size - begin - offset) {
         snprintf(r->why, r->nwhy, "%s: tensor %.*s lies beyond the end of the file: it was cut off", r->path,
                  tensor->nname < 100 ? (int)tensor->nname : 100, tensor->name);
@@ -207,8 +207,8 @@ bool gguf_tensors(const char *path, const uint8_t *data, size_t size, struct nam
     struct kept kept = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, ""};
     struct reader r = {path, data, data, data + size, why, nwhy, false, ALIGNMENT};
     size_t before = list->n;
-    take(&r, 4); /* GGUF */
-    uint64_t version = number(&r, 4), tensors = number(&r, 8), values = number(&r, 8);
+    take_bytes(&r, 4); /* GGUF */
+    uint64_t version = read_uint(&r, 4), tensors = read_uint(&r, 8), values = read_uint(&r, 8);
     if (!r.bad && version != 2 && version != 3)
         fail(&r, "GGUF of another version than 2 or 3");
     for (uint64_t i = 0; i < values && !r.bad; i++)
@@ -216,11 +216,11 @@ bool gguf_tensors(const char *path, const uint8_t *data, size_t size, struct nam
     *said = said_by(&kept);
     for (uint64_t i = 0; i < tensors && !r.bad; i++) {
         struct named tensor = {.name = NULL};
-        read_tensor(&r, &tensor);
+        read_tensor_info(&r, &tensor);
         if (!r.bad && !named_add(list, &tensor))
             fail(&r, "no memory");
     }
     for (size_t i = before; i < list->n && !r.bad; i++)
-        place(&r, &list->at[i]);
+        place_tensor(&r, &list->at[i]);
     return !r.bad;
 }

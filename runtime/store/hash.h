@@ -22,7 +22,7 @@ struct hash {
 static inline struct hash hash_begin(void) { return (struct hash){{1, 2, 3, 4}}; }
 
 /* n: a multiple of 32, except the last time. */
-static inline void hash_add(struct hash *hash, const void *bytes, size_t n) {
+static inline void hash_feed(struct hash *hash, const void *bytes, size_t n) {
     const unsigned char *p = (const unsigned char *)bytes;
     unsigned char last[32] = {0};
     for (; n > 0; p += 32) {

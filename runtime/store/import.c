@@ -40,7 +40,7 @@ static bool say(const struct import *im, const char *fmt, ...) {
 
 /* ---- shapes ---- */
 
-static const char *shape(int ndims, const int64_t *dim, char *out) {
+static const char *dims_text(int ndims, const int64_t *dim, char *out) {
     int n = 0;
     for (int d = 0; d < ndims; d++)
         n += snprintf(out + n, 128 - (size_t)n, "%s%" PRId64, d ? " x " : "", dim[d]);
@@ -48,10 +48,10 @@ static const char *shape(int ndims, const int64_t *dim, char *out) {
 }
 
 /* Columns of a whole parameter: of a vector, its elements. */
-static int64_t columns_of(const struct rt_parameter *p) { return p->dim[p->ndims - 1]; }
-static int64_t rows_of(const struct rt_parameter *p) { return p->ndims == 2 ? p->dim[0] : 1; }
+static int64_t whole_columns(const struct rt_parameter *p) { return p->dim[p->ndims - 1]; }
+static int64_t parameter_rows(const struct rt_parameter *p) { return p->ndims == 2 ? p->dim[0] : 1; }
 
-static bool fits(const struct wanted *wanted, const struct named *tensor, int64_t *columns) {
+static bool has_shape(const struct wanted *wanted, const struct named *tensor, int64_t *columns) {
     const struct rt_parameter *whole = &wanted->whole;
     if (tensor->ndims != whole->ndims)
         return false;
@@ -79,13 +79,13 @@ static bool find_tensors(const struct import *im, struct wanted *wanted) {
         if (source->tensor->unread)
             return say(im, "%s: tensor %s: dtype %s; only F32, F16 or BF16 is read here", named_path(im->file),
                        source->name, source->tensor->unread);
-        bool good = fits(wanted, source->tensor, &source->columns);
+        bool good = has_shape(wanted, source->tensor, &source->columns);
         sum += source->columns;
-        if (!good || (i == wanted->published.n - 1 && sum != columns_of(&wanted->whole)) ||
+        if (!good || (i == wanted->published.n - 1 && sum != whole_columns(&wanted->whole)) ||
             (source->heads > 0 && source->columns % (2 * source->heads) != 0))
             return say(im, "%s: tensor %s is %s, but %s of layer %d is %s%s%s", named_path(im->file), source->name,
-                       shape(source->tensor->ndims, source->tensor->dim, is), wanted->whole.name, wanted->l->index,
-                       shape(wanted->whole.ndims, wanted->whole.dim, must),
+                       dims_text(source->tensor->ndims, source->tensor->dim, is), wanted->whole.name, wanted->l->index,
+                       dims_text(wanted->whole.ndims, wanted->whole.dim, must),
                        wanted->published.n > 1 ? ", with all its parts" : "",
                        wanted->published.turned ? ", turned" : "");
     }
@@ -113,7 +113,7 @@ static int64_t turned_back(const struct source *source, int64_t row) {
 /* Into columns [first, first + source->columns) of the whole parameter. */
 static void read_source(const struct wanted *wanted, const struct source *source, int64_t first, float *whole,
                         float *line) {
-    int64_t columns = columns_of(&wanted->whole), rows = rows_of(&wanted->whole);
+    int64_t columns = whole_columns(&wanted->whole), rows = parameter_rows(&wanted->whole);
     const struct named *tensor = source->tensor;
     if (wanted->whole.ndims == 1 || !wanted->published.turned) {
         int64_t there = wanted->whole.ndims == 1 ? 1 : tensor->dim[0];
@@ -146,8 +146,8 @@ static bool read_parameter(const struct import *im, const struct rt_layer *l, co
     struct wanted wanted;
     if (!find_wanted(im, l, p, i, &wanted))
         return false;
-    int64_t longest =
-                rows_of(&wanted.whole) > columns_of(&wanted.whole) ? rows_of(&wanted.whole) : columns_of(&wanted.whole),
+    int64_t longest = parameter_rows(&wanted.whole) > whole_columns(&wanted.whole) ? parameter_rows(&wanted.whole)
+                                                                                   : whole_columns(&wanted.whole),
             first = 0;
     bool apart = p->count != wanted.whole.count;
     float *line = malloc((size_t)longest * sizeof *line),
@@ -194,7 +194,7 @@ static bool check_parameter(const struct import *im, const struct rt_layer *l, c
 
 /* llama.cpp's files of Llama 3 have what each frequency of rope is divided by: no weights, but the layer must do the
  * same. */
-static bool check_rope(const struct import *im, const struct rt_layer *l) {
+static bool check_rope_factors(const struct import *im, const struct rt_layer *l) {
     struct named *divisors = named_find(im->file, "rope_freqs.weight");
     struct rt_layer plain = *l;
     int dim = l->kind == LAYER_attention ? head_columns(l) : 0;
@@ -218,15 +218,15 @@ static bool check_rope(const struct import *im, const struct rt_layer *l) {
     return true;
 }
 
-static bool ends_in(const struct named *tensor, const char *end) {
+static bool name_ends_in(const struct named *tensor, const char *end) {
     size_t n = strlen(end);
     return tensor->nname >= n && memcmp(tensor->name + tensor->nname - n, end, n) == 0;
 }
 
 /* Buffers that older versions of transformers saved beside the weights: masks, and rope's angles. */
 static bool is_buffer(const struct named *tensor) {
-    return (ends_in(tensor, ".attn.bias") && tensor->ndims != 1 && tensor->ndims != 2) ||
-           ends_in(tensor, ".attn.masked_bias") || ends_in(tensor, ".rotary_emb.inv_freq");
+    return (name_ends_in(tensor, ".attn.bias") && tensor->ndims != 1 && tensor->ndims != 2) ||
+           name_ends_in(tensor, ".attn.masked_bias") || name_ends_in(tensor, ".rotary_emb.inv_freq");
 }
 
 /* An output layer that is the token table again. */
@@ -240,7 +240,8 @@ static bool is_table(const struct named_list *all, const struct named *tensor) {
 bool import_check(struct named_file *file, const struct rt_model *m, const struct rt_stage *s, char *why, size_t nwhy) {
     const struct import im = {file, m, why, nwhy};
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++)
-        if (!check_rope(&im, l) || (l->set == SET_OWN && l->nparam > 0 && !of_layer(&im, l, NULL, check_parameter)))
+        if (!check_rope_factors(&im, l) ||
+            (l->set == SET_OWN && l->nparam > 0 && !of_layer(&im, l, NULL, check_parameter)))
             return false;
     return true;
 }
@@ -254,7 +255,7 @@ bool import_check_rest(struct named_file *file, char *why, size_t nwhy) {
         const struct named *tensor = &all->at[i];
         if (tensor->used)
             continue;
-        bool head = ends_in(tensor, "lm_head.weight");
+        bool head = name_ends_in(tensor, "lm_head.weight");
         if (is_buffer(tensor)) {
             buffer = buffer ? buffer : tensor;
             buffers++;

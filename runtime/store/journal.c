@@ -6,7 +6,7 @@
 
 enum { LINE = 512 };
 
-static bool trouble(const struct journal *journal, char *why, size_t nwhy) {
+static bool journal_trouble(const struct journal *journal, char *why, size_t nwhy) {
     snprintf(why, nwhy, "%s: %s", journal->path, strerror(errno));
     return false;
 }
@@ -34,14 +34,14 @@ bool journal_open(struct journal *journal, const char *path, const struct journa
     journal->path = path;
     journal->f = fopen(path, "a+e"); /* what is written goes to the end, wherever it is read */
     if (!journal->f)
-        return trouble(journal, why, nwhy);
+        return journal_trouble(journal, why, nwhy);
     long at = bytes_to_keep(journal->f, kind, kept);
     if (at < 0) {
         snprintf(why, nwhy, "%s: this file holds something else than %s; name another to write to", path, kind->what);
         return false;
     }
     if (ftruncate(fileno(journal->f), at) != 0)
-        return trouble(journal, why, nwhy);
+        return journal_trouble(journal, why, nwhy);
     fseek(journal->f, 0, SEEK_END); /* from reading to writing */
     if (at == 0)
         fputs(kind->head, journal->f);
@@ -49,7 +49,7 @@ bool journal_open(struct journal *journal, const char *path, const struct journa
 }
 
 bool journal_settle(struct journal *journal, char *why, size_t nwhy) {
-    return (fflush(journal->f) == 0 && fdatasync(fileno(journal->f)) == 0) || trouble(journal, why, nwhy);
+    return (fflush(journal->f) == 0 && fdatasync(fileno(journal->f)) == 0) || journal_trouble(journal, why, nwhy);
 }
 
 void journal_close(struct journal *journal) { fclose(journal->f); }

@@ -8,7 +8,7 @@ bool metrics_open(struct journal *metrics, const char *path, int64_t kept, char 
 }
 
 /* digits: of which the number is known. */
-static void put(FILE *f, const char *name, double x, int digits) {
+static void write_metric(FILE *f, const char *name, double x, int digits) {
     if (isfinite(x))
         fprintf(f, ", \"%s\": %.*g", name, digits, x);
     else
@@ -18,20 +18,20 @@ static void put(FILE *f, const char *name, double x, int digits) {
 bool metrics_step(struct journal *metrics, const struct metrics_step *step, char *why, size_t nwhy) {
     FILE *f = metrics->f;
     fprintf(f, "%s%lld", kind.before, (long long)step->step);
-    put(f, "loss", step->loss, 9);
-    put(f, "rate", step->rate, 9);
-    put(f, "gradient_norm", step->norm, 17);
-    put(f, "seconds", step->seconds, 6);
-    put(f, "tokens_per_second", step->tokens / step->seconds, 6);
-    put(f, "memory_bytes", (double)step->memory, 17);
-    put(f, "waited_seconds", step->waited, 6);
+    write_metric(f, "loss", step->loss, 9);
+    write_metric(f, "rate", step->rate, 9);
+    write_metric(f, "gradient_norm", step->norm, 17);
+    write_metric(f, "seconds", step->seconds, 6);
+    write_metric(f, "tokens_per_second", step->tokens / step->seconds, 6);
+    write_metric(f, "memory_bytes", (double)step->memory, 17);
+    write_metric(f, "waited_seconds", step->waited, 6);
     fputs("}\n", f);
     return journal_settle(metrics, why, nwhy);
 }
 
 bool metrics_validation(struct journal *metrics, int64_t step, double loss, char *why, size_t nwhy) {
     fprintf(metrics->f, "%s%lld", kind.before, (long long)step);
-    put(metrics->f, "validation_loss", loss, 9);
+    write_metric(metrics->f, "validation_loss", loss, 9);
     fputs("}\n", metrics->f);
     return journal_settle(metrics, why, nwhy);
 }

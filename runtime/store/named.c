@@ -47,7 +47,7 @@ bool named_add(struct named_list *list, const struct named *tensor) {
     return true;
 }
 
-static int by_name(const void *x, const void *y) {
+static int by_part_name(const void *x, const void *y) {
     const struct named *a = x, *b = y;
     size_t n = a->nname < b->nname ? a->nname : b->nname;
     int order = memcmp(a->name, b->name, n);
@@ -109,7 +109,7 @@ static bool add_safetensors(struct named_file *file, struct part *part, const ch
     return part->names;
 }
 
-static bool add_part(struct named_file *file, const char *path, char *why, size_t nwhy) {
+static bool add_shard(struct named_file *file, const char *path, char *why, size_t nwhy) {
     struct part *part = &file->part[file->nparts];
     if (!map_file(path, part, why, nwhy))
         return false;
@@ -145,7 +145,7 @@ static bool add_mapped(struct named_file *file, struct json *json, char *why, si
             return json_fail(json, n == MOST_PARTS ? "more than 1000 files" : "a file that does not lie beside it");
         seen[n++] = name;
         snprintf(path, sizeof path, "%.*s%s", slash ? (int)(slash - file->path) + 1 : 0, file->path, name);
-        if (!add_part(file, path, why, nwhy))
+        if (!add_shard(file, path, why, nwhy))
             return false;
     } while (json_next(json, ','));
     return json_take(json, '}');
@@ -191,7 +191,7 @@ static bool ends_in(const char *s, const char *end) {
 
 static bool check_twice(const struct named_file *file, char *why, size_t nwhy) {
     for (size_t i = 1; i < file->list.n; i++)
-        if (by_name(&file->list.at[i - 1], &file->list.at[i]) == 0) {
+        if (by_part_name(&file->list.at[i - 1], &file->list.at[i]) == 0) {
             snprintf(why, nwhy, "%s: tensor %.*s is there twice", file->path, (int)file->list.at[i].nname,
                      file->list.at[i].name);
             return false;
@@ -207,9 +207,9 @@ struct named_file *named_open(const char *path, char *why, size_t nwhy) {
         return NULL;
     }
     file->said = nothing_said;
-    bool ok = ends_in(path, ".json") ? read_index(file, why, nwhy) : add_part(file, path, why, nwhy);
+    bool ok = ends_in(path, ".json") ? read_index(file, why, nwhy) : add_shard(file, path, why, nwhy);
     if (ok && file->list.n > 0)
-        qsort(file->list.at, file->list.n, sizeof *file->list.at, by_name);
+        qsort(file->list.at, file->list.n, sizeof *file->list.at, by_part_name);
     if (ok && check_twice(file, why, nwhy))
         return file;
     named_close(file);
@@ -248,7 +248,7 @@ bool named_equal(const struct named *a, const struct named *b) {
 
 struct named *named_find(struct named_file *file, const char *name) {
     struct named key = {.name = name, .nname = strlen(name)};
-    struct named *found = file->list.n ? bsearch(&key, file->list.at, file->list.n, sizeof key, by_name) : NULL;
+    struct named *found = file->list.n ? bsearch(&key, file->list.at, file->list.n, sizeof key, by_part_name) : NULL;
     return found;
 }
 

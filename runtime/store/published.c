@@ -16,8 +16,8 @@ static const char *ending(const struct rt_parameter *p) {
 }
 
 /* "before{one,…}after" as a name. Returns false when there is no room. */
-static bool add_part(struct published *out, const char *before, int nbefore, const char *one, int none,
-                     const char *after, int nafter, const char *end) {
+static bool add_published_name(struct published *out, const char *before, int nbefore, const char *one, int none,
+                               const char *after, int nafter, const char *end) {
     const char *heads = memchr(one, '~', (size_t)none);
     if (out->n == MOST_PUBLISHED)
         return false;
@@ -47,10 +47,11 @@ bool published_names(const struct rt_model *m, const struct rt_layer *l, const s
     }
     const char *open = memchr(name, '{', (size_t)n),
                *close = open ? memchr(open, '}', (size_t)(name + n - open)) : NULL;
-    bool ok = close || add_part(out, name, n, "", 0, "", 0, end);
+    bool ok = close || add_published_name(out, name, n, "", 0, "", 0, end);
     for (const char *one = close ? open + 1 : NULL; ok && one && one <= close;) {
         int length = (int)strcspn(one, ",}");
-        ok = add_part(out, name, (int)(open - name), one, length, close + 1, (int)(name + n - close - 1), end);
+        ok =
+            add_published_name(out, name, (int)(open - name), one, length, close + 1, (int)(name + n - close - 1), end);
         one += length + 1;
     }
     if (!ok)

@@ -18,25 +18,25 @@ int64_t tensor_bytes(const struct tensor *tensor) {
     return bytes;
 }
 
-static void put_string(FILE *f, const char *s) {
+static void write_string(FILE *f, const char *s) {
     for (const char *c = s; *c; c++)
         assert(*c >= ' ' && *c <= '~' && *c != '"' && *c != '\\');
     fprintf(f, "\"%s\"", s);
 }
 
-static void put_header(FILE *f, const struct tensor *tensor, int n, const struct tensor_meta *meta, int nmeta) {
+static void write_header(FILE *f, const struct tensor *tensor, int n, const struct tensor_meta *meta, int nmeta) {
     fputs("{\"__metadata__\":{", f);
     for (int i = 0; i < nmeta; i++) {
         fputs(i ? "," : "", f);
-        put_string(f, meta[i].key);
+        write_string(f, meta[i].key);
         fputc(':', f);
-        put_string(f, meta[i].value);
+        write_string(f, meta[i].value);
     }
     fputc('}', f);
     int64_t at = 0;
     for (int i = 0; i < n; i++) {
         fputc(',', f);
-        put_string(f, tensor[i].name);
+        write_string(f, tensor[i].name);
         fputs(":{\"dtype\":\"F32\",\"shape\":[", f);
         for (int d = 0; d < tensor[i].ndims; d++)
             fprintf(f, "%s%lld", d ? "," : "", (long long)tensor[i].dim[d]);
@@ -54,7 +54,7 @@ static char *make_header(const struct tensor *tensor, int n, const struct tensor
     char *text = NULL;
     FILE *f = open_memstream(&text, size);
     if (f)
-        put_header(f, tensor, n, meta, nmeta);
+        write_header(f, tensor, n, meta, nmeta);
     bool made = f && !ferror(f);
     made = f && fclose(f) == 0 && made;
     if (!made)
@@ -100,7 +100,7 @@ struct reader {
 };
 
 /* Room for one more; NULL when there is none. */
-static void *grow(struct json *json, void *p, size_t n, size_t *cap, size_t size) {
+static void *make_room(struct json *json, void *p, size_t n, size_t *cap, size_t size) {
     if (n < *cap)
         return p;
     void *q = realloc(p, (*cap * 2 + 16) * size);
@@ -111,7 +111,7 @@ static void *grow(struct json *json, void *p, size_t n, size_t *cap, size_t size
     return q;
 }
 
-static void read_metadata(struct reader *reader) {
+static void read_meta(struct reader *reader) {
     struct json *json = &reader->j;
     if (reader->has_meta)
         json_fail(json, "__metadata__ appears twice");
@@ -127,7 +127,7 @@ static void read_metadata(struct reader *reader) {
         struct tensor_meta meta = {.key = json_string(json)};
         json_take(json, ':');
         meta.value = json_string(json);
-        void *room = json->bad ? NULL : grow(json, reader->meta, reader->nmeta, &reader->capmeta, sizeof meta);
+        void *room = json->bad ? NULL : make_room(json, reader->meta, reader->nmeta, &reader->capmeta, sizeof meta);
         if (!room)
             return;
         reader->meta = room;
@@ -184,7 +184,7 @@ static bool read_type(const struct reader *reader, const char *word, enum values
     return false;
 }
 
-static void read_tensor(struct reader *reader, const char *name) {
+static void read_tensor_entry(struct reader *reader, const char *name) {
     struct json *json = &reader->j;
     struct tensor tensor = {.name = name};
     bool dtype = false, shape = false, offsets = false;
@@ -216,7 +216,7 @@ static void read_tensor(struct reader *reader, const char *name) {
         json_fail(json, "tensor %s: needs dtype, shape and data_offsets", name);
     if (!json->bad)
         check_tensor(reader, json, &tensor);
-    void *room = json->bad ? NULL : grow(json, reader->tensor, reader->n, &reader->cap, sizeof tensor);
+    void *room = json->bad ? NULL : make_room(json, reader->tensor, reader->n, &reader->cap, sizeof tensor);
     if (!room)
         return;
     reader->tensor = room;
@@ -235,9 +235,9 @@ static void read_header(struct reader *reader) {
             if (json->bad)
                 return;
             if (strcmp(name, "__metadata__") == 0)
-                read_metadata(reader);
+                read_meta(reader);
             else
-                read_tensor(reader, name);
+                read_tensor_entry(reader, name);
         } while (json_next(json, ','));
         json_take(json, '}');
     }
@@ -246,7 +246,7 @@ static void read_header(struct reader *reader) {
 
 /* ---- reading: what only all tensors together show ---- */
 
-static int by_place(const void *a, const void *b) {
+static int by_offset(const void *a, const void *b) {
     const struct tensor *x = a, *y = b;
     if (x->at != y->at)
         return x->at < y->at ? -1 : 1;
@@ -255,11 +255,11 @@ static int by_place(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-static int by_name(const void *a, const void *b) {
+static int by_tensor_name(const void *a, const void *b) {
     return strcmp((*(const struct tensor *const *)a)->name, (*(const struct tensor *const *)b)->name);
 }
 
-static int by_key(const void *a, const void *b) {
+static int by_meta_key(const void *a, const void *b) {
     return strcmp(((const struct tensor_meta *)a)->key, ((const struct tensor_meta *)b)->key);
 }
 
@@ -297,17 +297,17 @@ static bool check_names(const struct safetensors *file, char *why, size_t nwhy) 
 }
 
 /* Sorts what was read, checks it as a whole, and makes its offsets those of the file. */
-static bool settle(struct reader *reader, struct safetensors *file, char *why, size_t nwhy) {
+static bool settle_header(struct reader *reader, struct safetensors *file, char *why, size_t nwhy) {
     file->by_name = malloc((reader->n + 1) * sizeof *file->by_name);
     if (!file->by_name) {
         snprintf(why, nwhy, "%s: no memory", file->path);
         return false;
     }
-    qsort(reader->n ? reader->tensor : (void *)file->by_name, reader->n, sizeof *reader->tensor, by_place);
-    qsort(reader->nmeta ? reader->meta : (void *)file->by_name, reader->nmeta, sizeof *reader->meta, by_key);
+    qsort(reader->n ? reader->tensor : (void *)file->by_name, reader->n, sizeof *reader->tensor, by_offset);
+    qsort(reader->nmeta ? reader->meta : (void *)file->by_name, reader->nmeta, sizeof *reader->meta, by_meta_key);
     for (size_t i = 0; i < reader->n; i++)
         file->by_name[i] = &reader->tensor[i];
-    qsort(file->by_name, reader->n, sizeof *file->by_name, by_name);
+    qsort(file->by_name, reader->n, sizeof *file->by_name, by_tensor_name);
     if (!check_names(file, why, nwhy) || !check_places(reader, file, why, nwhy))
         return false;
     for (size_t i = 0; i < reader->n; i++) {
@@ -320,7 +320,7 @@ static bool settle(struct reader *reader, struct safetensors *file, char *why, s
 /* ---- reading: the file ---- */
 
 /* Reads the header's bytes, once its length has been checked. */
-static bool load(struct reader *reader, struct safetensors *file, int64_t size, char *why, size_t nwhy) {
+static bool load_header(struct reader *reader, struct safetensors *file, int64_t size, char *why, size_t nwhy) {
     uint64_t length = 0;
     if (size < 8) {
         snprintf(why, nwhy, "%s: has %lld bytes, too few for a safetensors file", file->path, (long long)size);
@@ -358,7 +358,7 @@ static struct safetensors *open_file(const char *path, bool any, char *why, size
         return NULL;
     }
     file->fd = durable_open(path, &size, why, nwhy);
-    bool ok = file->fd >= 0 && load(&reader, file, size, why, nwhy);
+    bool ok = file->fd >= 0 && load_header(&reader, file, size, why, nwhy);
     if (ok) {
         read_header(&reader);
         ok = !reader.j.bad;
@@ -367,7 +367,7 @@ static struct safetensors *open_file(const char *path, bool any, char *why, size
     file->meta = reader.meta;
     file->n = (int)reader.n;
     file->nmeta = (int)reader.nmeta;
-    if (ok && settle(&reader, file, why, nwhy))
+    if (ok && settle_header(&reader, file, why, nwhy))
         return file;
     safetensors_close(file);
     return NULL;
@@ -382,7 +382,7 @@ struct safetensors *safetensors_open_any(const char *path, char *why, size_t nwh
 
 const struct tensor *safetensors_find(const struct safetensors *file, const char *name) {
     const struct tensor key = {.name = name}, *want = &key;
-    const struct tensor **at = bsearch(&want, file->by_name, (size_t)file->n, sizeof *file->by_name, by_name);
+    const struct tensor **at = bsearch(&want, file->by_name, (size_t)file->n, sizeof *file->by_name, by_tensor_name);
     return at ? *at : NULL;
 }
 

@@ -36,13 +36,13 @@ struct message {
 };
 enum { VARINT, FIXED64, BYTES, FIXED32 = 5 }; /* wire types */
 
-static void put_varint(struct message *m, uint64_t x) {
+static void add_varint(struct message *m, uint64_t x) {
     for (; x >= 128; x >>= 7)
         m->s[m->n++] = (uint8_t)(x | 128);
     m->s[m->n++] = (uint8_t)x;
 }
 
-static void put_field(struct message *m, int field, int wire) { put_varint(m, (uint64_t)(field << 3 | wire)); }
+static void put_field(struct message *m, int field, int wire) { add_varint(m, (uint64_t)(field << 3 | wire)); }
 
 static void put_fixed(struct message *m, int field, int wire, const void *x, size_t n) {
     put_field(m, field, wire);
@@ -50,9 +50,9 @@ static void put_fixed(struct message *m, int field, int wire, const void *x, siz
     m->n += n;
 }
 
-static void put_bytes(struct message *m, int field, const void *s, size_t n) {
+static void put_field_bytes(struct message *m, int field, const void *s, size_t n) {
     put_field(m, field, BYTES);
-    put_varint(m, n);
+    add_varint(m, n);
     memcpy(m->s + m->n, s, n);
     m->n += n;
 }
@@ -64,21 +64,21 @@ static struct message begin_event(int64_t step) {
     double at = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
     put_fixed(&event, 1, FIXED64, &at, sizeof at);
     put_field(&event, 2, VARINT);
-    put_varint(&event, (uint64_t)step);
+    add_varint(&event, (uint64_t)step);
     return event;
 }
 
 static void put_scalar(struct message *summary, const char *tag, double x) {
     struct message value = {.n = 0};
     float narrow = (float)x;
-    put_bytes(&value, 1, tag, strlen(tag));
+    put_field_bytes(&value, 1, tag, strlen(tag));
     put_fixed(&value, 2, FIXED32, &narrow, sizeof narrow);
-    put_bytes(summary, 1, value.s, value.n);
+    put_field_bytes(summary, 1, value.s, value.n);
 }
 
 /* ---- the file ---- */
 
-static bool settle(struct tensorboard *board, char *why, size_t nwhy) {
+static bool settle_file(struct tensorboard *board, char *why, size_t nwhy) {
     if (fflush(board->f) == 0)
         return true;
     snprintf(why, nwhy, "%s: %s", board->path, strerror(errno));
@@ -99,22 +99,22 @@ bool tensorboard_open(struct tensorboard *board, const char *dir, int64_t from, 
         return false;
     }
     struct message first = begin_event(0), begins = begin_event(from + 1), start = {.n = 0};
-    put_bytes(&first, 3, version, strlen(version));
+    put_field_bytes(&first, 3, version, strlen(version));
     put_record(board->f, first.s, first.n);
     put_field(&start, 1, VARINT); /* SessionLog.START */
-    put_varint(&start, 1);
-    put_bytes(&begins, 7, start.s, start.n);
+    add_varint(&start, 1);
+    put_field_bytes(&begins, 7, start.s, start.n);
     if (from > 0)
         put_record(board->f, begins.s, begins.n);
-    return settle(board, why, nwhy);
+    return settle_file(board, why, nwhy);
 }
 
-static bool put_summary(struct tensorboard *board, int64_t step, const struct message *summary, char *why,
-                        size_t nwhy) {
+static bool write_summary(struct tensorboard *board, int64_t step, const struct message *summary, char *why,
+                          size_t nwhy) {
     struct message event = begin_event(step);
-    put_bytes(&event, 5, summary->s, summary->n);
+    put_field_bytes(&event, 5, summary->s, summary->n);
     put_record(board->f, event.s, event.n);
-    return settle(board, why, nwhy);
+    return settle_file(board, why, nwhy);
 }
 
 /* Omits what is unknown, but not a loss that is no number. */
@@ -132,13 +132,13 @@ bool tensorboard_step(struct tensorboard *board, const struct metrics_step *step
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (isfinite(known[i].x))
             put_scalar(&summary, known[i].tag, known[i].x);
-    return put_summary(board, step->step, &summary, why, nwhy);
+    return write_summary(board, step->step, &summary, why, nwhy);
 }
 
 bool tensorboard_validation(struct tensorboard *board, int64_t step, double loss, char *why, size_t nwhy) {
     struct message summary = {.n = 0};
     put_scalar(&summary, "validation/loss", loss);
-    return put_summary(board, step, &summary, why, nwhy);
+    return write_summary(board, step, &summary, why, nwhy);
 }
 
 void tensorboard_close(struct tensorboard *board) {

@@ -3,7 +3,7 @@
 void timeline_head(FILE *f) { fputs("step\trank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\tunit\n", f); }
 
 /* An empty column where it does not apply. */
-static void put_column(FILE *f, int64_t value, bool applies, char after) {
+static void write_column(FILE *f, int64_t value, bool applies, char after) {
     if (applies)
         fprintf(f, "%lld", (long long)value);
     fputc(after, f);
@@ -16,14 +16,14 @@ void timeline_rows(FILE *f, int64_t step, int rank, const struct rt_rank *k, int
         const struct rt_instr *x = &k->ins[i];
         fprintf(f, "%lld\t%d\t%s\t%.9f\t%.9f\t%s\t", (long long)step + 1, rank, lane[x->lane], stamp[i].start - origin,
                 stamp[i].end - origin, op_row(x->op)->name);
-        put_column(f, x->stage, true, '\t');
+        write_column(f, x->stage, true, '\t');
         bool sliced = slices > 0 && x->batch >= 0 && x->op != OP_U;
-        put_column(f, sliced ? x->batch / slices : x->batch, x->batch >= 0, sliced ? '.' : '\t');
+        write_column(f, sliced ? x->batch / slices : x->batch, x->batch >= 0, sliced ? '.' : '\t');
         if (sliced)
-            put_column(f, x->batch % slices, true, '\t');
+            write_column(f, x->batch % slices, true, '\t');
         bool root = has_root(x->op);
-        put_column(f, root ? x->root : x->peer, root || has_peer(x->op), '\t');
-        put_column(f, x->bytes, x->msg >= 0 || is_copy(x->op), '\t');
+        write_column(f, root ? x->root : x->peer, root || has_peer(x->op), '\t');
+        write_column(f, x->bytes, x->msg >= 0 || is_copy(x->op), '\t');
         fputs("s\n", f);
     }
 }

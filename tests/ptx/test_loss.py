@@ -93,7 +93,7 @@ def copy(suite, T, n):
     d = Device()
     x = encode(numbers(np.random.default_rng(n), n, T), T)
     dx = d.buffer(x, 'w')
-    suite.run(f'copy<{T}>', d, [ceil(n, 256 * 16 // PRECISIONS[T])], [256],
+    suite.run(f'copy_gradient<{T}>', d, [ceil(n, 256 * 16 // PRECISIONS[T])], [256],
               [address(dx), address(d.buffer(x)), np.int64(n)])
     same(d.get(dx, kind(T), n), x)
 
