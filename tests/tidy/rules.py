@@ -62,7 +62,7 @@ def programs(path):
     """The programs and libraries of the Makefile that link a file."""
     room, name = path.split('/')[1], os.path.basename(path)
     if path.startswith('compiler/'):
-        return {'pianola'}
+        return {'page'} if room == 'page' else {'pianola'}
     if path.endswith('.cu'):
         return {'cuda.so'} if room == 'process' else {'cuda.a'} if room in ('comm', 'rank') else {'cuda.so', 'cuda.a'}
     of_host = {'host'} if room == 'rank' or name == 'comm_mpi.c' else {'host', 'pianola'}

@@ -7,7 +7,7 @@ import c_source
 
 CHECKED = ('compiler', 'runtime')
 CODE = ('.c', '.h', '.cu', '.cuh')
-USERS = CODE + ('.cpp', '.py', '.sh', '.mk')
+USERS = '.cpp', '.py', '.sh', '.mk', '.js'
 PASTED = re.compile(r'(\w+)[ \t]*##|##[ \t]*(\w+)')
 COMMENT = re.compile(r'/\*.*?\*/', re.S)
 
@@ -33,7 +33,7 @@ class Tree:
         self.root = root
         self.sources = [c_source.Source(p, text_of(root, p)) for p in files(root, CHECKED, CODE)]
         self.words = {s.path: s.words + s.quoted for s in self.sources}
-        for p in files(root, ('tests', 'page'), USERS):
+        for p in files(root, ('tests',), CODE) + files(root, ('tests',) + CHECKED, USERS):
             self.words[p] = Counter(c_source.WORD.findall(COMMENT.sub(' ', text_of(root, p))))
         self.total = Counter()
         self.homes = defaultdict(set) # word -> the files that have it
