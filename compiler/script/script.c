@@ -77,7 +77,7 @@ static void read_script(struct script *script, const char *path, struct script_t
 /* Returns the parameters it ran with, as text. */
 static const char *run(enum script_kind kind, const char *path, struct settings *set,
                        void (*extract)(struct script *, void *), struct spec *sp, const struct script_args *args) {
-    struct script script = {.kind = kind, .set = set, .d = -1, .wanted = args->most, .later = args->later};
+    struct script script = {.kind = kind, .set = set, .call.d = -1, .wanted = args->most, .later = args->later};
     struct script_text text_read = {0};
     script.file = strcmp(path, "-") ? path : "stdin";
     size_t n = strlen(path);
@@ -86,7 +86,7 @@ static const char *run(enum script_kind kind, const char *path, struct settings 
     read_script(&script, path, args->text ? &args->text[kind] : &text_read);
     sandbox_run(&script, extract, sp);
     if (kind == SCRIPT_SCHEDULE)
-        sp->effort = script.effort;
+        sp->effort = script.meter.effort;
     struct text text = {0};
     put(&text, "%s", "");
     if (script.nparams > 0)

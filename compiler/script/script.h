@@ -26,6 +26,41 @@ struct settings {
     size_t ndeclared, capacity;
 };
 
+/* The script's function now running, for messages: w() for job (s,b,d) if d >= 0, else name(s) or (s, b). */
+struct running_call {
+    const char *name;
+    int s, b, d;
+};
+
+/* Instructions that the script takes, and their limits. */
+struct meter {
+    int64_t used, budget; /* since the call began, and their limit */
+    int64_t left;         /* what is left of the budget of all calls together */
+    int64_t inside;       /* part of `used` charged to library functions; the last one charged */
+    const char *library;
+    int64_t filling; /* part of `used` charged for allocations */
+    int64_t nesting; /* part of `used` charged for calls nested deep */
+    double effort;   /* the largest share of any limit used so far: at most 1 */
+};
+
+/* The error that ends the load: the first one recorded stays, whatever the script catches. */
+struct failure {
+    const char *message;
+    int line, col; /* line 0: not in the script, but on the command line, say */
+    bool broken;   /* Lua itself found the error: bad syntax, or an index of nil, say */
+};
+
+/* Lua's memory, and the last refused request: see heap() */
+struct lua_heap {
+    size_t bytes, most;
+    size_t longest, largest; /* bytes of the longest string so far, and of the largest other block */
+    int64_t metatables;      /* how many were set */
+    bool starved, refused;
+    uintptr_t refused_block;
+    size_t refused_size;
+    int refused_line;
+};
+
 struct script {
     enum script_kind kind;
     const char *file, *src; /* its name in messages, and its text */
@@ -37,32 +72,11 @@ struct script {
     struct param *param; /* as declared */
     size_t nparams, params_capacity;
     int line; /* where schedule, model or cluster was called */
-
-    /* The script's function now running, for messages: w() for job (s,b,d) if d >= 0, else calling(s) or (s, b). */
-    const char *calling;
     struct names names;
-    int s, b, d;
-    int64_t used, budget; /* instructions used since the call began, and their limit */
-    int64_t left;         /* what is left of the budget of all calls together */
-    int64_t inside;       /* part of `used` charged to library functions; the last one charged */
-    const char *library;
-    int64_t filling; /* part of `used` charged for allocations */
-    int64_t nesting; /* part of `used` charged for calls nested deep */
-    double effort;   /* the largest share of any limit used so far: at most 1 */
-
-    /* The error that ends the load: the first one recorded stays, whatever the script catches. */
-    const char *error;
-    int error_line, error_col; /* line 0: not in the script, but on the command line, say */
-    bool broken;               /* Lua itself found the error: bad syntax, or an index of nil, say */
-
-    /* Lua's memory, and the last refused request: see heap() */
-    size_t bytes, most;
-    size_t longest, largest; /* bytes of the longest string so far, and of the largest other block */
-    int64_t metatables;      /* how many were set */
-    bool starved, refused;
-    uintptr_t refused_block;
-    size_t refused_size;
-    int refused_line;
+    struct running_call call;
+    struct meter meter;
+    struct failure failure;
+    struct lua_heap heap;
 };
 
 /* script_sandbox.c: a Lua state that can only compute, and how a script ends in it. */

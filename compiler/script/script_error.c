@@ -9,11 +9,11 @@
 #include <string.h>
 
 static void record(struct script *script, int line, int col, const char *text) {
-    if (script->error)
+    if (script->failure.message)
         return;
-    script->error = text;
-    script->error_line = line;
-    script->error_col = col;
+    script->failure.message = text;
+    script->failure.line = line;
+    script->failure.col = col;
 }
 
 static _Noreturn void raise(lua_State *L, int line, int col, const char *fmt, va_list ap) {
@@ -138,14 +138,15 @@ int script_line(lua_State *L) {
 }
 
 const char *call_name(const struct script *script) {
-    if (script->d >= 0)
-        return format("%s() for %s", script->calling, job_name(&script->names, script->s, script->b, script->d));
+    if (script->call.d >= 0)
+        return format("%s() for %s", script->call.name,
+                      job_name(&script->names, script->call.s, script->call.b, script->call.d));
     int slices = slices_of(&script->names);
-    if (script->b < 0)
-        return format("%s(%d)", script->calling, script->s);
-    return script->names.slices
-               ? format("%s(%d, %d, %d)", script->calling, script->s, script->b / slices, script->b % slices)
-               : format("%s(%d, %d)", script->calling, script->s, script->b);
+    if (script->call.b < 0)
+        return format("%s(%d)", script->call.name, script->call.s);
+    return script->names.slices ? format("%s(%d, %d, %d)", script->call.name, script->call.s, script->call.b / slices,
+                                         script->call.b % slices)
+                                : format("%s(%d, %d)", script->call.name, script->call.s, script->call.b);
 }
 
 const char *describe(lua_State *L, int index) {
@@ -235,9 +236,9 @@ static bool is_fault(lua_State *L) {
 
 int on_error(lua_State *L) {
     struct script *script = script_of(L);
-    if (script->error)
+    if (script->failure.message)
         return 1;
-    script->broken |= is_fault(L);
+    script->failure.broken |= is_fault(L);
     int line = script_line(L);
     const char *message;
     if (lua_type(L, 1) == LUA_TSTRING) {
@@ -258,7 +259,7 @@ int on_error(lua_State *L) {
     put(&text, "%.900s", message);
     if (!strcmp(message, "stack overflow") || !strcmp(message, "C stack overflow"))
         put(&text, ": a function calls itself without end");
-    if (script->calling)
+    if (script->call.name)
         put(&text, ", in %s", call_name(script));
     record(script, line, col, text.s);
     return 1;

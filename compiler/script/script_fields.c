@@ -239,9 +239,8 @@ static void record_param(lua_State *L, const char *name, int otherwise, int valu
         if (!strcmp(script->param[i].name, name))
             field_fail(L, line, name, "parameter '%s' was declared before", name);
     GROW(script->param, script->params_capacity, script->nparams + 1);
-    script->param[script->nparams++] =
-        (struct param){copy_string(name), value_text(L, value), value_text(L, otherwise), script_kinds[script->kind],
-                       type_of_param(L, otherwise)};
+    script->param[script->nparams++] = (struct param){copy_string(name), value_text(L, value), value_text(L, otherwise),
+                                                      script_kinds[script->kind], type_of_param(L, otherwise)};
 }
 
 /* May be called again, for a default that depends on a parameter: params { stages = p.workers }. */

@@ -78,7 +78,7 @@ static void push_key(lua_State *L, const struct sort_key *key) {
 static void spend_on_walk(lua_State *L) {
     enum { PLACES_PER_INSTRUCTION = 8, PLACE = 16 };
     enter(L, "pairs or next");
-    spend(L, (int64_t)(script_of(L)->largest / (PLACES_PER_INSTRUCTION * PLACE)));
+    spend(L, (int64_t)(script_of(L)->heap.largest / (PLACES_PER_INSTRUCTION * PLACE)));
 }
 
 void push_sorted_keys(lua_State *L, int table) {
@@ -242,7 +242,7 @@ static int safe_setmetatable(lua_State *L) {
             luaL_error(L, "'%s' is not available: it would depend on when memory is collected", refused[i]);
         lua_pop(L, 1);
     }
-    script_of(L)->metatables++;
+    script_of(L)->heap.metatables++;
     return call_original(L);
 }
 

@@ -30,7 +30,7 @@ int rank_result(struct owners *owners, int index, const char *what) {
     lua_Integer x = type == LUA_TNUMBER ? lua_tointegerx(L, index, &isint) : 0;
     if (isint && x >= 0 && x < workers)
         return (int)x;
-    const char *job = job_name(&owners->sp->names, owners->S->s, owners->S->b, owners->S->d),
+    const char *job = job_name(&owners->sp->names, owners->S->call.s, owners->S->call.b, owners->S->call.d),
                *value = describe(L, index);
     if (isint)
         function_fail(L, owners->w, "w", "w() returned %s %s for %s, but workers = %d; ranks are 0 to %d", what, value,
@@ -60,7 +60,7 @@ int32_t ranks_result(struct owners *owners, int index, const char *what) {
         spend(L, n);
         return *last;
     }
-    const char *job = job_name(&owners->sp->names, owners->S->s, owners->S->b, owners->S->d);
+    const char *job = job_name(&owners->sp->names, owners->S->call.s, owners->S->call.b, owners->S->call.d);
     if (n == 0)
         function_fail(L, owners->w, "w", "w() returned an empty list as %s for %s; name at least one rank", what, job);
     list_begin(lists, owners->sp->workers);

@@ -44,7 +44,7 @@ static void list(struct script *script, void *names) {
 
 static const char **names_in(enum script_kind kind) {
     struct settings none = {0};
-    struct script script = {.kind = kind, .set = &none, .d = -1, .file = script_kinds[kind]};
+    struct script script = {.kind = kind, .set = &none, .call.d = -1, .file = script_kinds[kind]};
     const char **names = NULL;
     script.src = format("return %s {}", script_kinds[kind]);
     script.size = strlen(script.src);

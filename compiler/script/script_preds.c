@@ -42,8 +42,8 @@ static int32_t pred_item(struct reader *reader, int item) {
         return -1;
     if (!known || there >= sp->batches || job_at(sp, (int)s, (int)there, d) < 0)
         function_fail(L, reader->pred, "pred", "pred() says %s needs %lld%s%lld%s, but there is no such job",
-                      job_name(&reader->sp->names, reader->S->s, reader->S->b, reader->S->d), (long long)s, op_name[d],
-                      (long long)b, slices ? format(".%lld", (long long)q) : "");
+                      job_name(&reader->sp->names, reader->S->call.s, reader->S->call.b, reader->S->call.d),
+                      (long long)s, op_name[d], (long long)b, slices ? format(".%lld", (long long)q) : "");
     return job_at(sp, (int)s, (int)there, d);
 }
 

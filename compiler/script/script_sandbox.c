@@ -38,12 +38,14 @@ struct script *script_of(lua_State *L) {
 static void on_count(lua_State *L, lua_Debug *ar);
 
 bool script_ended(const struct script *script) {
-    return script->error || script->starved || script->refused || script->used > script->budget;
+    return script->failure.message || script->heap.starved || script->heap.refused ||
+           script->meter.used > script->meter.budget;
 }
 
 static void charge(struct script *script, int64_t instructions) {
-    script->used += instructions;
-    if (script->used > script->budget && script->L) /* at once, not after HOOK_STEP more that cost as much */
+    script->meter.used += instructions;
+    if (script->meter.used > script->meter.budget &&
+        script->L) /* at once, not after HOOK_STEP more that cost as much */
         lua_sethook(script->running, on_count, LUA_MASKCOUNT, 1);
 }
 
@@ -55,13 +57,13 @@ static size_t taken(size_t n) { return n == 0 ? 0 : n < 24 ? 32 : (n + 23) & ~(s
 /* Objects are charged when made. Growing blocks are not: insertions are charged instead, since when a table grows
  * depends on its hashes, which Lua seeds with addresses. */
 static void charge_block(struct script *script, int kind, size_t size) {
-    size_t *largest = kind == LUA_TSTRING ? &script->longest : &script->largest;
+    size_t *largest = kind == LUA_TSTRING ? &script->heap.longest : &script->heap.largest;
     if (size > *largest)
         *largest = size;
     if (kind == LUA_TNIL)
         return;
     int64_t instructions = OBJECT + (int64_t)(size / (size < FRESH ? BYTES_PER_INSTRUCTION : FRESH_BYTES));
-    script->filling += instructions;
+    script->meter.filling += instructions;
     charge(script, instructions);
 }
 
@@ -73,29 +75,29 @@ static void *heap(void *data, void *block, size_t old, size_t size) {
     size_t had = block ? taken(old) : 0, needs = taken(size);
     if (size == 0) {
         free(block);
-        script->bytes -= had;
+        script->heap.bytes -= had;
         return NULL;
     }
     uintptr_t at = (uintptr_t)block;
-    bool again = script->starved && at == script->refused_block && size == script->refused_size;
+    bool again = script->heap.starved && at == script->heap.refused_block && size == script->heap.refused_size;
     size_t limit = again ? MEMORY_LIMIT - MEMORY_LIMIT / 8 : MEMORY_LIMIT;
-    bool refuse = needs > had && script->bytes - had + needs > limit;
+    bool refuse = needs > had && script->heap.bytes - had + needs > limit;
     void *p = refuse ? NULL : realloc(block, size);
     if (needs > had) {
         charge_block(script, block ? LUA_TNIL : (int)old, size); /* for a new block, `old` is its type */
-        script->refused |= script->starved && (!again || !p);
-        script->starved = !p;
-        if (script->refused) /* at once: every allocation may now collect all garbage in vain */
+        script->heap.refused |= script->heap.starved && (!again || !p);
+        script->heap.starved = !p;
+        if (script->heap.refused) /* at once: every allocation may now collect all garbage in vain */
             lua_sethook(script->running, on_count, LUA_MASKCOUNT, 1);
-        script->refused_block = at;
-        script->refused_size = size;
-        if (!p && script->L && !script->refused)
-            script->refused_line = script_line(script->L);
+        script->heap.refused_block = at;
+        script->heap.refused_size = size;
+        if (!p && script->L && !script->heap.refused)
+            script->heap.refused_line = script_line(script->L);
     }
     if (p)
-        script->bytes += needs - had;
-    if (script->bytes > script->most)
-        script->most = script->bytes;
+        script->heap.bytes += needs - had;
+    if (script->heap.bytes > script->heap.most)
+        script->heap.most = script->heap.bytes;
     return p;
 }
 
@@ -103,17 +105,17 @@ static void *heap(void *data, void *block, size_t old, size_t size) {
 
 static const char *memory_text(const struct script *script) {
     const char *text = format("the script used more than %d MiB of memory", MEMORY_LIMIT >> 20);
-    return script->calling ? format("%s, in %s", text, call_name(script)) : text;
+    return script->call.name ? format("%s, in %s", text, call_name(script)) : text;
 }
 
 /* What used most of the budget. */
 static const char *used_by(const struct script *script) {
-    if (2 * script->inside > script->used)
+    if (2 * script->meter.inside > script->meter.used)
         return format(", most of them inside %s; give it less to do",
-                      script->library ? script->library : "what it returned");
-    if (2 * script->filling > script->used)
+                      script->meter.library ? script->meter.library : "what it returned");
+    if (2 * script->meter.filling > script->meter.used)
         return ", most of them to make strings, tables and functions; does this loop end?";
-    if (2 * script->nesting > script->used)
+    if (2 * script->meter.nesting > script->meter.used)
         return ", most of them in calls nested deep; does a function call itself without end?";
     return "; does this loop end?";
 }
@@ -122,24 +124,24 @@ static _Noreturn void over_budget(lua_State *L) {
     struct script *script = script_of(L);
     int line = script_line(L) ? script_line(L) : script->line, all = MAIN_BUDGET / 1000000,
         each = CALL_BUDGET / 1000000;
-    if (!script->calling)
+    if (!script->call.name)
         script_fail(L, line, 0, "the script used %d million instructions%s", all, used_by(script));
-    if (script->budget < CALL_BUDGET)
+    if (script->meter.budget < CALL_BUDGET)
         script_fail(L, line, 0, "calls up to %s used %d million instructions, besides %d thousand each",
                     call_name(script), all, CALL_SHARE / 1000);
-    if (script->d < 0)
+    if (script->call.d < 0)
         script_fail(L, line, 0, "%s used %d million instructions%s", call_name(script), each, used_by(script));
-    script_fail(L, line, 0, "%s() used %d million instructions on %s%s", script->calling, each,
-                job_name(&script->names, script->s, script->b, script->d), used_by(script));
+    script_fail(L, line, 0, "%s() used %d million instructions on %s%s", script->call.name, each,
+                job_name(&script->names, script->call.s, script->call.b, script->call.d), used_by(script));
 }
 
-void enter(lua_State *L, const char *function) { script_of(L)->library = function; }
+void enter(lua_State *L, const char *function) { script_of(L)->meter.library = function; }
 
 void spend(lua_State *L, int64_t instructions) {
     struct script *script = script_of(L);
-    script->used += instructions;
-    script->inside += instructions;
-    if (script->used <= script->budget)
+    script->meter.used += instructions;
+    script->meter.inside += instructions;
+    if (script->meter.used <= script->meter.budget)
         return;
     lua_sethook(L, on_count, LUA_MASKCOUNT, 1); /* in case the script catches it */
     over_budget(L);
@@ -204,8 +206,8 @@ static int64_t weight(lua_State *L, lua_Debug *ar) {
     enum { VALUES = 8, BYTES = 16, SHORT_CHAIN = 4 }; /* how many cost as much as an instruction */
     const struct script *script = script_of(L);
     int64_t values = extra_arguments(L, ar), top = lua_gettop(L);
-    size_t bytes = script->longest > LONG_STRING ? string_in_reach(L, ar) : 0;
-    int chain = script->metatables > MANY_METATABLES ? chain_in_reach(L, ar) : 0;
+    size_t bytes = script->heap.longest > LONG_STRING ? string_in_reach(L, ar) : 0;
+    int chain = script->heap.metatables > MANY_METATABLES ? chain_in_reach(L, ar) : 0;
     values = top > MANY && top > values ? top : values;
     return 1 + values / VALUES + (bytes > LONG_STRING ? (int64_t)bytes / BYTES : 0) + (chain > SHORT_CHAIN ? chain : 0);
 }
@@ -226,46 +228,43 @@ static int events(lua_State *L) {
 
 static void on_count(lua_State *L, lua_Debug *ar) {
     struct script *script = script_of(L);
-    int step = script->longest > HUGE_STRING ? HUGE_STEP : HOOK_STEP, mask = events(L);
+    int step = script->heap.longest > HUGE_STRING ? HUGE_STEP : HOOK_STEP, mask = events(L);
     bool call = ar->event != LUA_HOOKCOUNT;
     script->running = L;
     if (!script_ended(script))
         charge(script, call ? DEEP_CALL : lua_gethookcount(L) * weight(L, ar));
-    script->nesting += call ? DEEP_CALL : 0;
+    script->meter.nesting += call ? DEEP_CALL : 0;
     if (script_ended(script))
         lua_sethook(L, on_count, LUA_MASKCOUNT, 1); /* from now on at every instruction: no pcall gets far */
     else if (!call && (lua_gethookcount(L) != step || lua_gethookmask(L) != mask))
         lua_sethook(L, on_count, mask, step); /* what was charged outside of calls is forgiven */
-    if (script->starved || script->refused)
-        script_fail(L, script->refused_line, 0, "%s", memory_text(script));
-    if (script->error)
+    if (script->heap.starved || script->heap.refused)
+        script_fail(L, script->heap.refused_line, 0, "%s", memory_text(script));
+    if (script->failure.message)
         luaL_error(L, "the script has ended");
-    if (script->used > script->budget)
+    if (script->meter.used > script->meter.budget)
         over_budget(L);
 }
 
 static double larger(double x, double y) { return x > y ? x : y; }
 
 static void begin_count(struct script *script, int64_t budget) {
-    script->used = script->inside = script->filling = script->nesting = 0;
-    script->library = NULL;
-    script->budget = budget;
+    script->meter.used = script->meter.inside = script->meter.filling = script->meter.nesting = 0;
+    script->meter.library = NULL;
+    script->meter.budget = budget;
 }
 
 void call_begin(struct script *script, const char *name, int s, int b, int d) {
-    script->calling = name;
-    script->s = s;
-    script->b = b;
-    script->d = d;
-    script->left += CALL_SHARE;
-    begin_count(script, script->left < CALL_BUDGET ? script->left : CALL_BUDGET);
+    script->call = (struct running_call){name, s, b, d};
+    script->meter.left += CALL_SHARE;
+    begin_count(script, script->meter.left < CALL_BUDGET ? script->meter.left : CALL_BUDGET);
 }
 
 void call_end(struct script *script) {
-    script->calling = NULL;
-    script->left -= script->used;
-    script->effort = larger(script->effort, (double)script->used / CALL_BUDGET);
-    script->effort = larger(script->effort, (double)(MAIN_BUDGET - script->left) / MAIN_BUDGET);
+    script->call.name = NULL;
+    script->meter.left -= script->meter.used;
+    script->meter.effort = larger(script->meter.effort, (double)script->meter.used / CALL_BUDGET);
+    script->meter.effort = larger(script->meter.effort, (double)(MAIN_BUDGET - script->meter.left) / MAIN_BUDGET);
 }
 
 int push_batch(struct script *script, int b) {
@@ -326,7 +325,7 @@ static int protected_run(lua_State *L) {
     if (script_ended(script))
         script_fail(L, 1, 0, "the script is too long, or has too many branches, to be read");
     if (luaL_loadbufferx(L, script->src, script->size, chunk, "t")) {
-        script->broken = true;
+        script->failure.broken = true;
         lua_error(L);
     }
     lua_insert(L, -2);
@@ -334,7 +333,7 @@ static int protected_run(lua_State *L) {
         lua_pop(L, 1);
     lua_sethook(L, on_count, LUA_MASKCOUNT, HOOK_STEP);
     lua_call(L, 0, 1);
-    script->effort = (double)script->used / MAIN_BUDGET;
+    script->meter.effort = (double)script->meter.used / MAIN_BUDGET;
     check_answer(script);
     run->extract(script, run->data);
     return 0;
@@ -344,7 +343,7 @@ bool script_broken;
 
 void sandbox_run(struct script *script, void (*extract)(struct script *script, void *data), void *data) {
     struct run run = {.S = script, .extract = extract, .data = data};
-    script->left = MAIN_BUDGET;
+    script->meter.left = MAIN_BUDGET;
     begin_count(script, MAIN_BUDGET);
     lua_State *L = lua_newstate(heap, script);
     if (!L)
@@ -356,19 +355,19 @@ void sandbox_run(struct script *script, void (*extract)(struct script *script, v
     lua_pushcfunction(L, protected_run);
     lua_pushlightuserdata(L, &run);
     int status = lua_pcall(L, 1, 0, 1);
-    if (!script->error && (script->starved || script->refused)) {
-        script->error = memory_text(script);
-        script->error_line = script->refused_line;
-    } else if (!script->error && status) {
-        script->error = lua_tostring(L, -1) ? copy_string(lua_tostring(L, -1)) : "the script failed";
+    if (!script->failure.message && (script->heap.starved || script->heap.refused)) {
+        script->failure.message = memory_text(script);
+        script->failure.line = script->heap.refused_line;
+    } else if (!script->failure.message && status) {
+        script->failure.message = lua_tostring(L, -1) ? copy_string(lua_tostring(L, -1)) : "the script failed";
     }
-    script->effort = larger(script->effort, (double)script->most / MEMORY_LIMIT);
+    script->meter.effort = larger(script->meter.effort, (double)script->heap.most / MEMORY_LIMIT);
     script->L = NULL;
     lua_sethook(L, NULL, 0, 0);
     lua_close(L);
-    script_broken = script->broken;
-    if (script->error && script->error_line > 0)
-        die_at(script->file, script->src, script->error_line, script->error_col, "%s", script->error);
-    if (script->error)
-        die("%s", script->error);
+    script_broken = script->failure.broken;
+    if (script->failure.message && script->failure.line > 0)
+        die_at(script->file, script->src, script->failure.line, script->failure.col, "%s", script->failure.message);
+    if (script->failure.message)
+        die("%s", script->failure.message);
 }

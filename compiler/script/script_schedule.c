@@ -189,7 +189,7 @@ static void ask_n(struct reader *reader, struct job *j) {
     j->rest = lua_isinteger(reader->L, -1) ? rest_of(lua_tointeger(reader->L, -1)) : 0;
     if (!isfinite(j->prio))
         function_fail(reader->L, reader->n, "n", "n() returned %s for %s; return a finite number",
-                      describe(reader->L, -1), job_name(&reader->sp->names, j->s, reader->S->b, j->d));
+                      describe(reader->L, -1), job_name(&reader->sp->names, j->s, reader->S->call.b, j->d));
     lua_pop(reader->L, 1);
     call_end(reader->S);
 }
@@ -199,7 +199,7 @@ static void ask_cost(struct reader *reader, struct job *j) {
     j->cost = lua_type(reader->L, -1) == LUA_TNUMBER ? lua_tonumber(reader->L, -1) : NAN;
     if (!is_time(j->cost))
         function_fail(reader->L, reader->cost, "cost", "cost() returned %s for %s; return a time: " A_TIME,
-                      describe(reader->L, -1), job_name(&reader->sp->names, j->s, reader->S->b, j->d));
+                      describe(reader->L, -1), job_name(&reader->sp->names, j->s, reader->S->call.b, j->d));
     lua_pop(reader->L, 1);
     call_end(reader->S);
 }

@@ -140,7 +140,7 @@ static void ask_priority(struct owners *owners, int n, struct job *j) {
         j->fill = false;
         if (!isfinite(j->prio))
             function_fail(L, n, "n", "n() returned %s for %s; return a finite number, or nil: it runs at once",
-                          describe(L, -1), job_name(&owners->sp->names, j->s, owners->S->b, OP_U));
+                          describe(L, -1), job_name(&owners->sp->names, j->s, owners->S->call.b, OP_U));
     }
     lua_pop(L, 1);
     call_end(owners->S);
@@ -154,7 +154,7 @@ static void ask_cost(struct owners *owners, int cost, struct job *j) {
     j->cost = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : NAN;
     if (!is_time(j->cost) && !lua_isnil(L, -1))
         function_fail(L, cost, "cost", "cost() returned %s for %s; return a time: " A_TIME ", or nil: the model's",
-                      describe(L, -1), job_name(&owners->sp->names, j->s, owners->S->b, OP_U));
+                      describe(L, -1), job_name(&owners->sp->names, j->s, owners->S->call.b, OP_U));
     lua_pop(L, 1);
     call_end(owners->S);
 }

@@ -433,7 +433,7 @@ Test(script, patterns_match_as_lua_s_do) {
         "$", "^", "%", "[",  "[%]]", "[]a]", "%u",    "%l", "%g",   "%c",   "[%a-]", "(a*", ")",      "%)"};
     static const char *const functions[] = {"find", "match", "gsub"};
     lua_State *L = luaL_newstate(), *M = luaL_newstate();
-    struct script S = {.budget = INT64_MAX};
+    struct script S = {.meter.budget = INT64_MAX};
     luaL_openlibs(L);
     luaL_openlibs(M);
     *(struct script **)lua_getextraspace(M) = &S;
