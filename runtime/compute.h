@@ -3,6 +3,7 @@
 #ifndef PIANOLA_COMPUTE_H
 #define PIANOLA_COMPUTE_H
 #include "parameters.h"
+#include "rt_program.h"
 
 /* Alignment of a layer's parameters within its stage's weights, in bytes: a vector register, a cache line. */
 enum { PARAM_ALIGN = 64 };
@@ -15,12 +16,6 @@ enum { CUDA_HEAD = 128 };
 
 /* The most slices of a microbatch that attend to each other there. */
 enum { CUDA_SLICES = 64 };
-
-/* Elements of a stage's weights, gaps included: also the floats of its gradient, and of each array of its optimizer
- * state. */
-static inline int64_t weight_count(const struct rt_model *m, const struct rt_stage *s) {
-    return s->weight / precision_bytes(m->precision);
-}
 
 /* Elements of the shared token table, or of a member's part of it, that the layer uses: an unembedding, or an embedding
  * whose only own parameters are the positions. 0: it uses none. */
@@ -76,13 +71,12 @@ struct rt_bind {
     float *u, *du; /* what the members of the stage's team share, and its gradient */
     bool first, vfirst, ufirst; /* dw, dv, du is written rather than added to */
     char *arena;
-    const int64_t *more; /* arena offsets of nmore further tensors, to be added to x or to dy */
-    int nmore;
-    /* Of a slice: the stage's layers on each of the slices; arena offsets of the keys and values of those before it,
-     * and in a backward of its own; its own, which a forward writes (NULL: it does not); and the gradients with respect
+    const struct rt_buffer *const *more; /* further tensors to be added to x or to dy, ended by NULL; NULL: none */
+    /* Of a slice: the stage's layers on each of the slices; the keys and values of those before it, and in a backward
+     * its own, in the arena; its own, which a forward writes (NULL: it does not); and the gradients with respect
      * to those of all slices up to it, from those behind it (NULL: it is the last), and of those before it. */
     const struct rt_stage *slice;
-    const int64_t *kv;
+    const struct rt_buffer *const *kv;
     char *own, *dkv, *dpast;
     const struct rt_batch *batch;
     float *loss;                /* the last layer's forward writes the microbatch's mean loss here */

@@ -191,8 +191,9 @@ struct rt_stage {
 #define OF_ALL                                                                                                         \
     FIELD(lr, ABOVE_0, NAN)                                                                                            \
     FIELD(schedule, SCHEDULE, 0)                                                                                       \
-    FIELD(clip, FROM_0, 0) FIELD(post_validation, FLAG, false) FIELD(warmup, BASE, 0) FIELD(steps, BASE, 0)            \
-        FIELD(final, BELOW_1, 0) FIELD(cooldown, BELOW_1, 0.2)
+    FIELD(clip, FROM_0, 0)                                                                                             \
+    FIELD(post_validation, FLAG, false) FIELD(warmup, BASE, 0) FIELD(steps, BASE, 0) FIELD(final, BELOW_1, 0)          \
+        FIELD(cooldown, BELOW_1, 0.2)
 
 /* The fields of all optimizers, as a model stores them; 0: its optimizer has no such field. COUNTS: whole numbers. */
 #define RATES(X)  X(lr) X(beta1) X(beta2) X(eps) X(decay) X(momentum) X(final) X(cooldown) X(adam_lr) X(clip)
@@ -258,5 +259,11 @@ enum { KEPT_HEADER = 16 }; /* of that: layers/post_validation.h */
 static inline int64_t state_floats(const struct rt_model *m, int64_t n) {
     int moments = count_moments(m->optimizer);
     return ((m->precision == BF16) + moments) * n + (m->post_validation ? KEPT_HEADER + (moments + 2) * n : 0);
+}
+
+/* Elements of a stage's weights, gaps included: also the floats of its gradient, and of each array of its optimizer
+ * state. */
+static inline int64_t weight_count(const struct rt_model *m, const struct rt_stage *s) {
+    return s->weight / precision_bytes(m->precision);
 }
 #endif

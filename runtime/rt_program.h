@@ -1,25 +1,55 @@
-/* A compiled program, as plain constants, and what runs one rank of it. */
+/* A compiled program as plain constants: what the compiler makes, what a rank's own program (rank<k>.cu) says, and what
+ * the runtime replays. Valid as C11 and as C++20. In initialisers a member that is left out is 0, or NULL. */
 #ifndef PIANOLA_RT_PROGRAM_H
 #define PIANOLA_RT_PROGRAM_H
-#include "compute.h"
+#include "model.h"
 #include "ops.h"
+#include <stddef.h>
+
+/* A buffer of a rank, or a piece of one: where it lies in an arena (on_host says which), and its bytes. */
+struct rt_buffer {
+    int64_t off, bytes;
+};
+
+/* The operands of an instruction by role, as ops.h has them; NULL: none. A job has the whole of dw, of which it may add
+ * to a part. */
+struct rt_operands {
+#define X(name) const struct rt_buffer *name;
+    ROLES(X)
+#undef X
+};
+
+enum { RT_AFTER = 4 }; /* most instructions that one waits for without a list of its own */
 
 struct rt_instr {
-    uint8_t op;
-    bool first, vfirst, ufirst; /* dw, dv, du is written, not added to */
-    bool recorded;              /* some instruction of another lane waits for this one */
-    uint16_t lane;
+    enum op op;
     int32_t stage, batch; /* batch -1: none. As written out: see rt_program. Of an update of several: its number */
-    int32_t peer, msg;    /* -1: none */
-    int32_t root;         /* of a collective: a rank, or -1 */
-    int64_t at[NROLES];   /* offset of each operand in its arena: see on_host; -1: absent */
-    int64_t bytes;        /* of the smallest operand: of the tensor moved, added or reduced; of a shard */
-    int32_t wait, nwait;  /* instructions of other lanes that must have ended: rt_rank.wait[wait ..] */
-    int32_t more, nmore;  /* a forward's further x, a backward's further dy, to be added up: rt_rank.more[more ..] */
-    int32_t nkv;          /* behind these: kv of slices, from the microbatch's first on */
-    int32_t from, to;     /* of a job, which may run in parts: its layers of the stage, [from, to) */
-    uint8_t sweep;        /* enum sweep_kind: what it runs of them */
+    int32_t lane;
+    int32_t peer, group, root, msg; /* of messages, where the op has them: a group's number, a root's rank */
+    int64_t bytes;                  /* of the tensor moved, added or reduced; of a shard. 0: a job or an update */
+    int32_t from, to;               /* of a job in parts: the stage's layers [from, to); to 0: all */
+    enum sweep_kind sweep;          /* what it runs of them */
+    struct rt_operands at;
+    bool first, vfirst, ufirst;          /* dw (of NORM, norm), dv, du is written, not added to */
+    const struct rt_buffer *const *more; /* a forward's further x, a backward's further dy, ended by NULL: added up */
+    const struct rt_buffer *const *kv;   /* of slices, from the microbatch's first on */
+    int32_t after[RT_AFTER];             /* names of instructions of other lanes that must have ended; 0: no more */
+    const int32_t *also;                 /* further names, ended by 0 */
+    int32_t name;                        /* by which others wait for it, from 1; 0: none does */
 };
+
+/* The operand in a role; NULL: there is none. */
+static inline const struct rt_buffer *operand_in(const struct rt_instr *x, int role) {
+    return ((const struct rt_buffer *const *)(const void *)&x->at)[role];
+}
+static inline void set_operand(struct rt_instr *x, int role, const struct rt_buffer *b) {
+    ((const struct rt_buffer **)(void *)&x->at)[role] = b;
+}
+/* Its offset; -1: there is none. */
+static inline int64_t operand_at(const struct rt_instr *x, int role) {
+    const struct rt_buffer *b = operand_in(x, role);
+    return b ? b->off : -1;
+}
 
 /* A stage, or the table, whose weights live on a rank: all of them or a shard. A stage sharded over n ranks is padded
  * to n equal shards. Its elements are counted as in weight_count, padding included. */
@@ -62,22 +92,49 @@ static inline struct rt_learned learned_at(const struct rt_model *m, const struc
 struct rt_rank {
     int32_t number;
     const struct rt_instr *ins; /* in issue order */
-    int32_t nins, nlanes;
-    const int32_t *lane_ins, *lane_at; /* instructions of lane l: lane_ins[lane_at[l] .. lane_at[l+1]) */
-    const int32_t *wait;
-    const int64_t *more; /* arena offsets */
+    int32_t nins;
+    const char *const *lane; /* names of lanes */
+    int32_t nlanes;
     const struct rt_home *home;
     int32_t nhomes;
-    int64_t arena, host, work; /* bytes, in host memory too; offset of the workspace, -1: none */
-    int32_t begin, end;        /* the period: ins[begin .. end) */
-    const char *const *lane;   /* names of lanes */
+    int64_t arena, host;          /* bytes, and of the one in host memory */
+    const struct rt_buffer *work; /* the workspace; NULL: none */
+    int32_t begin, end;           /* the period: ins[begin .. end) */
+    /* What rank_index makes of them: instructions of lane l are lane_ins[lane_at[l] .. lane_at[l+1]), and the one with
+     * a name is place[name]. */
+    const int32_t *lane_ins, *lane_at, *place;
 };
+
+/* Numbers that the index of a rank takes. */
+static inline size_t rank_index_size(const struct rt_rank *k) { return 2 * (size_t)k->nins + (size_t)k->nlanes + 3; }
+
+/* Sets the index of a rank, in the caller's memory, which is 0. */
+static inline void rank_index(struct rt_rank *k, int32_t *memory) {
+    int32_t *at = memory, *ins = at + k->nlanes + 2, *place = ins + k->nins;
+    for (int32_t i = 0; i < k->nins; i++)
+        at[k->ins[i].lane + 2]++;
+    for (int32_t l = 0; l < k->nlanes; l++)
+        at[l + 2] += at[l + 1];
+    for (int32_t i = 0; i < k->nins; i++) {
+        ins[at[k->ins[i].lane + 1]++] = i;
+        place[k->ins[i].name] = i;
+    }
+    k->lane_at = at;
+    k->lane_ins = ins;
+    k->place = place;
+}
+
+/* The n-th instruction, from 0, that x waits for; -1: there are no more. */
+static inline int32_t wait_of(const struct rt_rank *k, const struct rt_instr *x, int32_t n) {
+    int32_t name = n < RT_AFTER ? x->after[n] : x->also ? x->also[n - RT_AFTER] : 0;
+    return name ? k->place[name] : -1;
+}
 
 /* Where the rank has the norm by which its updates are clipped, in its arena; -1: nowhere. */
 static inline int64_t norm_at(const struct rt_rank *k) {
     for (int32_t i = 0; i < k->nins; i++)
         if (k->ins[i].op == OP_NORM)
-            return k->ins[i].at[ROLE_norm];
+            return operand_at(&k->ins[i], ROLE_norm);
     return -1;
 }
 
@@ -103,7 +160,7 @@ struct rt_meeting { /* a message, or a collective */
  * moved on as by all but one of them. */
 struct rt_program {
     const char *name;
-    uint64_t hash; /* of the whole compile: every rank of a run must have the same */
+    uint64_t hash;                           /* of the whole compile: every rank of a run must have the same */
     int32_t workers, stages, batches, nmsgs; /* batches: of a step */
     int32_t period;                          /* microbatches; 0: nothing repeats, and begin and end are 0 */
     int64_t repeats;
@@ -114,7 +171,7 @@ struct rt_program {
     /* With slices, which count as microbatches here: [stage * slices + q], the layers of a stage on slice q. */
     const struct rt_stage *slice;
     const int32_t *groups; /* members of each group in their order, ended by -1, and one more -1 at the end */
-    /* Of all ranks; or one rank's view, which has that rank alone, the layers of its stages, and no meetings. */
+    /* All ranks and meetings; or one rank's view: that rank alone, the layers of its stages, and no meetings. */
     const struct rt_rank *rank;
     const struct rt_meeting *msg;
 };
@@ -125,13 +182,21 @@ static inline const struct rt_stage *job_stage(const struct rt_program *p, const
     return slices > 0 ? &p->slice[x->stage * slices + x->batch % slices] : &p->stage[x->stage];
 }
 
+/* Behind the last layer that the job, or its part, runs. */
+static inline int32_t job_end(const struct rt_program *p, const struct rt_instr *x) {
+    return x->to > 0 ? x->to : p->stage[x->stage].nlayers;
+}
+
 /* Microbatches as they are written out, with one period. */
 static inline int32_t written_batches(const struct rt_program *p) {
     return p->period > 0 ? (int32_t)(p->batches - (p->repeats - 1) * p->period) : p->batches;
 }
 
-/* ---- rank_main.c: one rank of a program, as a process of its own ---- */
-
-/* Runs the rank that `self` has: one rank's view of a program. */
-int rank_main(int argc, char **argv, const struct rt_program *self);
+#ifdef __cplusplus
+extern "C"
+#endif
+    /* Runs the rank that `self` is the view of, in a process of its own (rank_main.c); returns the process's exit code.
+     */
+    int
+    rank_main(int argc, char **argv, const struct rt_program *self);
 #endif

@@ -7,8 +7,9 @@
 #include "prediction.h"
 #include "run_record.h"
 #include "run_saving.h"
-#include "runtime_program.h"
+#include "passes/runtime_program.h"
 #include "terminal.h"
+#include "trained_weights.h"
 #include "training.h"
 #include <errno.h>
 #include <math.h>
@@ -19,13 +20,10 @@
 /* Time 0 is the start of the first kept step. */
 static void write_timeline(const struct compile *c, const struct trained *trained, int64_t steps, const char *path) {
     const struct program *p = c->program;
-    const char *const **lane = NEW(const char *const *, p->workers);
     double origin = INFINITY;
-    for (int r = 0; r < p->workers; r++) {
-        lane[r] = lane_names(p, &p->rank[r]);
+    for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < p->rank[r].nins; i++)
             origin = fmin(origin, trained->stamp[r][i].start);
-    }
     struct text out = {0};
     FILE *f = open_memstream(&out.s, &out.n);
     if (!f)
@@ -33,8 +31,8 @@ static void write_timeline(const struct compile *c, const struct trained *traine
     timeline_head(f);
     for (int64_t k = 0; k < trained->kept; k++)
         for (int r = 0; r < p->workers; r++)
-            timeline_rows(f, steps - trained->kept + k, r, &trained->program->rank[r], trained->program->model->slices,
-                          lane[r], trained->stamp[r] + k * p->rank[r].nins, origin);
+            timeline_rows(f, steps - trained->kept + k, &trained->program->rank[r], trained->program->model->slices,
+                          trained->stamp[r] + k * p->rank[r].nins, origin);
     bool ok = !ferror(f);
     if (fclose(f) != 0 || !ok)
         die("%s: no memory for the timeline", path);

@@ -4,7 +4,7 @@
 #include "../../runtime/store/import.h"
 #include "../../runtime/store/progress.h"
 #include "passes/layers.h"
-#include "runtime_program.h"
+#include "passes/runtime_program.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

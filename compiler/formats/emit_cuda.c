@@ -1,18 +1,17 @@
-/* A rank's own program, rank<k>.cu: the instructions of streams.txt, one per line, with offsets, sizes and peers as
- * constants, the layers of its stages, and a main. nvcc compiles it for a GPU, a C compiler for a CPU. */
+/* A rank's own program, rank<k>.cu: its view of struct rt_program (passes/runtime_program.c) as constants, an
+ * instruction a line. nvcc compiles it for a GPU, a C compiler for a CPU. */
 #include "formats.h"
+#include "passes/runtime_program.h"
+#include "put_fields.h"
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- columns: text written from byte `at` on is padded to a width; numbers are right-aligned ---- */
 
-static void put_blanks(struct text *t, int n) {
-    for (; n > 0; n--)
+static void fill(struct text *t, size_t at, int width) {
+    for (int n = width - (int)(t->n - at); n > 0; n--)
         put_bytes(t, " ", 1);
 }
-
-static void fill(struct text *t, size_t at, int width) { put_blanks(t, width - (int)(t->n - at)); }
 
 static int digits(int64_t n) {
     int d = n < 0 ? 2 : 1;
@@ -22,8 +21,8 @@ static int digits(int64_t n) {
 }
 
 static void put_number(struct text *t, int64_t n, int width) {
-    put_blanks(t, width - digits(n));
-    put_int(t, n);
+    fill(t, t->n, width - digits(n));
+    put(t, "%lld", (long long)n);
 }
 
 /* ---- names ---- */
@@ -50,10 +49,9 @@ static void as_symbol(struct text *t, size_t begin) {
         }
 }
 
-/* "act(1,3)" as a C name: act_1_3; "wgrad(2.1)#3": wgrad_2_of_1_n3. The table has words `work` and `norm`. */
+/* "act(1,3)" as a C name: act_1_3; "wgrad(2.1)#3": wgrad_2_of_1_n3. */
 static void put_symbol(struct text *t, const struct program *p, const struct buf *b) {
     size_t begin = t->n;
-    put_word(t, is_of_rank(b->kind) ? "the_" : "");
     put_buf(t, &p->names, b);
     as_symbol(t, begin);
 }
@@ -71,37 +69,103 @@ static void put_lane_name(struct text *t, const struct lane *lane) {
         put(t, "_%d", lanekind_row(lane->kind)->of == OF_GROUP ? lane->group : lane->peer);
 }
 
-static void emit_head(struct text *t, const struct spec *sp, const struct program *p, int r) {
-    const struct rank *k = &p->rank[r];
-    int operands = 1, waits = 1;
-    for (int i = 0; i < k->nins; i++) {
-        operands = k->ins[i].narg > operands ? k->ins[i].narg : operands;
-        waits = k->ins[i].nwait > waits ? k->ins[i].nwait : waits;
-    }
-    put(t, "/* Rank %d of %d of %s (%s): what streams.txt says of rank %d, as constants.\n", r, p->workers,
-        tame(p->name), tame(sp->params), r);
-    put(t, " * `pianola help ops` explains the operations. Sizes and offsets are bytes. On a CPU: make here. */\n");
-    put(t, "#define RT_OPERANDS %d\n#define RT_WAITS    %d\n#include <pianola/rank.h>\n", operands, waits);
-}
-
 /* ---- the model, the layers, the stages ---- */
 
-/* The shortest decimal that reads back as this float. */
-static const char *float_text(float x) {
-    char *s = NULL;
-    for (int n = 1; n <= 9 && (!s || (float)strtod(s, NULL) != x); n++)
-        s = format("%.*g", n, (double)x);
-    return s;
-}
+#define X(name, ...) "LAYER_" #name,
+static const char *const layer_word[] = {LAYERS(X)};
+#undef X
+#define X(NAME, ...) "OPT_" #NAME,
+static const char *const optimizer_word[] = {"OPT_NONE", OPTIMIZERS(X)};
+#undef X
+static const char *const input_word[] = {"INPUT_NONE", "INPUT_TOKENS", "INPUT_INTEGERS"};
+static const char *const precision_word[] = {"FP32", "BF16"};
+static const char *const split_word[] = {"SPLIT_NONE", "SPLIT_COLUMNS", "SPLIT_ROWS"};
+static const char *const set_word[] = {"SET_OWN", "SET_TABLE", "SET_SHARED"};
+static const char *const memory_word[] = {"MEMORY_DEVICE", "MEMORY_HOST"};
+static const char *const space_word[] = {"SP_NONE", "SP_X",  "SP_Y",  "SP_STASH", "SP_EXT",
+                                         "SP_WORK", "SP_DY", "SP_DX", "SP_GIVE",  "SP_GOT"};
 
-/* A line of values with a comment that names them. */
-static void put_values(struct text *t, const char *indent, const char *values, const char *what) {
-    put(t, "%s%-42s /* %s */\n", indent, values, what);
-}
+static const struct field_row model_fields[] = {FIELD_NAME(rt_model, input, input_word),
+                                                FIELD_NUMBER(rt_model, rows),
+                                                FIELD_NUMBER(rt_model, context),
+                                                FIELD_NUMBER(rt_model, vocab),
+                                                FIELD_NUMBER(rt_model, features),
+                                                FIELD_NAME(rt_model, optimizer, optimizer_word),
+#define X(name) FIELD_REAL(rt_model, name),
+                                                RATES(X)
+#undef X
+#define X(name) FIELD_NUMBER(rt_model, name),
+                                                    COUNTS(X)
+#undef X
+                                                        FIELD_NUMBER(rt_model, batches),
+                                                FIELD_NAME(rt_model, precision, precision_word),
+                                                FIELD_NUMBER(rt_model, update),
+                                                FIELD_NUMBER(rt_model, slices),
+                                                FIELD_NUMBER(rt_model, output),
+                                                {.name = NULL}};
+
+static const struct field_row slot_fields[] = {
+    FIELD_NAME(slot, space, space_word), FIELD_NUMBER(slot, off), {.name = NULL}};
+static const struct field_row group_fields[] = {{"", FIELD_INT, 0, NULL, NULL, false},
+                                                {"", FIELD_INT, 4, NULL, NULL, false},
+                                                {"", FIELD_INT, 8, NULL, NULL, false},
+                                                {.name = NULL}};
+static const struct field_row share_fields[] = {FIELD_NAME(rt_share, split, split_word),
+                                                FIELD_NUMBER(rt_share, member),
+                                                FIELD_NUMBER(rt_share, members),
+                                                FIELD_LIST(rt_share, group, group_fields),
+                                                {.name = NULL}};
+static const struct field_row rows_fields[] = {
+    FIELD_NUMBER(rt_rows, member), FIELD_NUMBER(rt_rows, members), FIELD_NUMBER(rt_rows, context), {.name = NULL}};
+static const struct field_row scaling_fields[] = {FIELD_REAL(rt_scaling, factor),
+                                                  FIELD_REAL(rt_scaling, low),
+                                                  FIELD_REAL(rt_scaling, high),
+                                                  FIELD_NUMBER(rt_scaling, context),
+                                                  {.name = NULL}};
+static const struct field_row layer_fields[] = {FIELD_NAME(rt_layer, kind, layer_word),
+                                                FIELD_NUMBER(rt_layer, rows),
+                                                FIELD_NUMBER(rt_layer, in),
+                                                FIELD_NUMBER(rt_layer, out),
+                                                FIELD_NUMBER(rt_layer, heads),
+                                                FIELD_NUMBER(rt_layer, context),
+                                                FIELD_NUMBER(rt_layer, kv_heads),
+                                                FIELD_NUMBER(rt_layer, rope),
+                                                FIELD_NUMBER(rt_layer, unbiased),
+                                                FIELD_NUMBER(rt_layer, index),
+                                                FIELD_NESTED(rt_layer, share, share_fields),
+                                                FIELD_NUMBER(rt_layer, param),
+                                                FIELD_NUMBER(rt_layer, nparam),
+                                                FIELD_LIST(rt_layer, x, slot_fields),
+                                                FIELD_LIST(rt_layer, y, slot_fields),
+                                                FIELD_LIST(rt_layer, aux, slot_fields),
+                                                FIELD_LIST(rt_layer, dy, slot_fields),
+                                                FIELD_LIST(rt_layer, dx, slot_fields),
+                                                FIELD_LIST(rt_layer, tmp, slot_fields),
+                                                FIELD_NUMBER(rt_layer, first),
+                                                FIELD_NUMBER(rt_layer, length),
+                                                FIELD_NUMBER(rt_layer, kv),
+                                                FIELD_NUMBER(rt_layer, out_rows),
+                                                FIELD_NAME(rt_layer, set, set_word),
+                                                FIELD_NESTED(rt_layer, part, rows_fields),
+                                                FIELD_NUMBER(rt_layer, experts),
+                                                FIELD_NUMBER(rt_layer, top),
+                                                FIELD_NUMBER(rt_layer, capacity),
+                                                FIELD_REAL(rt_layer, balance),
+                                                FIELD_REAL(rt_layer, number),
+                                                FIELD_NESTED(rt_layer, scaling, scaling_fields),
+                                                {.name = NULL}};
+
+static const struct field_row stage_fields[] = {FIELD_NUMBER(rt_stage, nlayers), FIELD_NUMBER(rt_stage, act),
+                                                FIELD_NUMBER(rt_stage, grad),    FIELD_NUMBER(rt_stage, stash),
+                                                FIELD_NUMBER(rt_stage, ext),     FIELD_NUMBER(rt_stage, input),
+                                                FIELD_NUMBER(rt_stage, weight),  FIELD_NUMBER(rt_stage, opt),
+                                                FIELD_NUMBER(rt_stage, work),    FIELD_NUMBER(rt_stage, update),
+                                                FIELD_ALWAYS(rt_stage, number),  FIELD_NUMBER(rt_stage, place),
+                                                FIELD_NUMBER(rt_stage, members), {.name = NULL}};
 
 static const char *string_or_null(const char *s) { return s ? format("\"%s\"", s) : "NULL"; }
 
-/* What layers are called in files of weights. */
+/* What layers are called in files of weights. n: layers of the model. */
 static void emit_names(struct text *t, const struct rt_names *names, int n) {
     put_word(t, "\nstatic const struct rt_names names[] = {\n");
     for (int i = 0; i < n; i++)
@@ -110,459 +174,359 @@ static void emit_names(struct text *t, const struct rt_names *names, int n) {
 }
 
 static void emit_model(struct text *t, const struct rt_model *m) {
-    static const char *const input[] = {"INPUT_NONE", "INPUT_TOKENS", "INPUT_INTEGERS"};
-#define X(NAME, ...) "OPT_" #NAME,
-    static const char *const optimizer[NOPTIMIZERS] = {"OPT_NONE", OPTIMIZERS(X)};
-#undef X
-    const char *rates = "", *names = "", *counts = "", *count_names = "";
-#define X(name)                                                                                                        \
-    rates = format("%s %s,", rates, float_text(m->name));                                                              \
-    names = format("%s%s" #name, names, *names ? ", " : "");
-    RATES(X)
-#undef X
-#define X(name)                                                                                                        \
-    counts = format("%s %d,", counts, m->name);                                                                        \
-    count_names = format("%s%s" #name, count_names, *count_names ? ", " : "");
-    COUNTS(X)
-#undef X
-    put(t, "\nstatic const struct rt_model model = {\n");
-    put_values(t, "    ", format("%s, %d, %d, %d, %d,", input[m->input], m->rows, m->context, m->vocab, m->features),
-               "rows of a microbatch, context, vocab, features");
-    put_values(t, "    ", format("%s,%s", optimizer[m->optimizer], rates), names);
-    put_values(t, "    ", counts + 1, format("%s (0: %s)", count_names, "schedule constant, steps the run's"));
-    put_values(
-        t, "    ",
-        format("%d, %s, %d, %d, %d,", m->batches, m->precision ? "BF16" : "FP32", m->update, m->slices, m->output),
-        "microbatches of a step, precision, microbatches of an update (0: all), slices (0: none), output layer");
-    put_values(t, "    ", m->names ? "names," : "NULL,", "what layers are called in files of weights");
-    put(t, "};\n");
+    put_word(t, "\nstatic const struct rt_model model = {\n    ");
+    put_fields(t, model_fields, m, ",\n    ");
+    put_word(t, m->names ? ",\n    .names = names,\n};\n" : ",\n};\n");
 }
 
-/* A layer as a row: its kind, its numbers, and the locations of its tensors. */
-enum { NUMBERS = 11, SHARE = 10 /* in the middle of the numbers */, FIRST_SLOT = NUMBERS + 2, SLOTS = 6 };
-enum { CELLS = FIRST_SLOT + SLOTS };
-struct row {
-    const char *kind;
-    int64_t n[NUMBERS];
-    const struct rt_share *share;
-    struct slot slot[SLOTS];
-    const struct rt_layer *layer;
-};
-static const char *const heads[CELLS] = {"kind", "rows",     "in",    "out",   "heads", "context", "kv_heads",
-                                         "rope", "unbiased", "index", "share", "param", "nparam",  "x",
-                                         "y",    "aux",      "dy",    "dx",    "tmp"};
-static const char *const space_name[] = {"SP_NONE", "SP_X",  "SP_Y",  "SP_STASH", "SP_EXT",
-                                         "SP_WORK", "SP_DY", "SP_DX", "SP_GIVE",  "SP_GOT"};
-
-static struct row row_of(const struct rt_layer *l) {
-    static const char *const kind[NLAYERS] = {
-#define X(name, ...) "LAYER_" #name,
-        LAYERS(X)
-#undef X
-    };
-    return (struct row){kind[l->kind],
-                        {l->rows, l->in, l->out, l->heads, l->context, l->kv_heads, l->rope, l->unbiased, l->index,
-                         l->param, l->nparam},
-                        &l->share,
-                        {l->x, l->y, l->aux, l->dy, l->dx, l->tmp},
-                        l};
-}
-
-static void put_share(struct text *t, const struct rt_share *share) {
-    static const char *const split[] = {"SPLIT_NONE", "SPLIT_COLUMNS", "SPLIT_ROWS"};
-    if (share->members)
-        put(t, "{%s, %d, %d, {%d, %d, %d}}", split[share->split], share->member, share->members, share->group[0],
-            share->group[1], share->group[2]);
-    else
-        put_word(t, "WHOLE");
-}
-
-static void put_row_cell(struct text *t, const struct row *row, int c, int width) {
-    if (c == 0)
-        put_word(t, row->kind);
-    else if (c == SHARE)
-        put_share(t, row->share);
-    else if (c < FIRST_SLOT)
-        put_number(t, row->n[c < SHARE ? c - 1 : c - 2], width);
-    else {
-        const struct slot *slot = &row->slot[c - FIRST_SLOT];
-        put_word(t, "{");
-        put_word(t, space_name[slot->space]);
-        put_word(t, ", ");
-        put_int(t, slot->off);
-        put_word(t, "}");
-    }
-}
-
-/* Of slices, teams and experts. */
-static void put_rest(struct text *t, const struct rt_layer *l) {
-    bool plain = !l->first && !l->length && !l->kv && !l->out_rows && l->set == SET_OWN && !l->part.members;
-    const struct rt_scaling *scaling = &l->scaling;
-    if (plain && !l->experts && l->number == 0 && scaling->factor == 0)
-        put_word(t, ", PLAIN");
-    else
-        put(t, ", %d, %d, %lld, %d, %s, {%d, %d, %d}, %d, %d, %d, %s, %s, {%s, %s, %s, %d}", l->first, l->length,
-            (long long)l->kv, l->out_rows, l->set == SET_OWN ? "SET_OWN" : "SET_SHARED", l->part.member,
-            l->part.members, l->part.context, l->experts, l->top, l->capacity, float_text(l->balance),
-            float_text(l->number), float_text(scaling->factor), float_text(scaling->low), float_text(scaling->high),
-            scaling->context);
-}
-
-/* row NULL: the header line. */
-static void put_row(struct text *t, const struct row *row, const int *width) {
-    size_t line = t->n;
-    put_word(t, row ? "    {" : "    /* ");
-    for (int c = 0; c < CELLS; c++) {
-        bool last = c + 1 == CELLS;
-        size_t at = c ? t->n : line + strlen("    {");
-        if (row)
-            put_row_cell(t, row, c, width[c]);
-        else {
-            put_blanks(t, c > 0 && c != SHARE && c < FIRST_SLOT ? width[c] - (int)strlen(heads[c]) : 0);
-            put_word(t, heads[c]);
-        }
-        if (last && row)
-            put_rest(t, row->layer);
-        put_word(t, last ? row ? "},\n" : " */\n" : ", ");
-        if (!last)
-            fill(t, at, width[c] + 2);
-    }
-}
-
-/* name: the stage's; slice -1: of whole microbatches. */
-static void emit_layers(struct text *t, const struct rt_stage *s, int number, const char *name, int slice) {
-    struct text cell = {0};
-    int width[CELLS];
-    for (int c = 0; c < CELLS; c++)
-        width[c] = (int)strlen(heads[c]) + (c == 0 ? 2 : 0);
+static void emit_layers(struct text *t, const struct rt_stage *s, const char *name) {
+    put(t, "\nstatic const struct rt_layer layers_%s[] = {\n", name);
     for (int i = 0; i < s->nlayers; i++) {
-        struct row row = row_of(&s->layer[i]);
-        for (int c = 0; c < CELLS; c++, cell.n = 0) {
-            put_row_cell(&cell, &row, c, 0);
-            width[c] = (int)cell.n > width[c] ? (int)cell.n : width[c];
-        }
+        put_word(t, "    {");
+        put_fields(t, layer_fields, &s->layer[i], ", ");
+        put_word(t, "},\n");
     }
-    if (slice < 0)
-        put(t,
-            "\n/* Layers of stage %s. share: what a team's member has of each layer's parameters. They are nparam\n"
-            " * numbers from byte param on of the stage's weights. x to tmp: the space a tensor lies in, and where; "
-            "and\n"
-            " * of slices the first row of each sequence, the rows, and bytes of kv before; of teams by rows the rows\n"
-            " * of the output, the set of weights, and whose rows; of a moe the experts, how many each token is sent "
-            "to, how\n"
-            " * many tokens of a sequence each has room for, and the factor of the balancing loss; of a norm its eps\n"
-            " * (0: 1e-5), of an embedding its scale (0: 1), of dropout its probability; and of rope its scaling. */\n"
-            "static const struct rt_layer layers_%d[] = {\n",
-            name, number);
-    else
-        put(t,
-            "\n/* The same of slice %d. */\n"
-            "static const struct rt_layer layers_%d_%d[] = {\n",
-            slice, number, slice);
-    put_row(t, NULL, width);
-    for (int i = 0; i < s->nlayers; i++) {
-        struct row row = row_of(&s->layer[i]);
-        put_row(t, &row, width);
+    put_word(t, "};\n");
+}
+
+/* n stages, in an array of that name, of which those with layers are here. slices: of each; 0: whole microbatches. */
+static void emit_stages(struct text *t, const struct rt_stage *stage, int n, int slices, const char *array) {
+    const char **name = NEW(const char *, n);
+    for (int i = 0; i < n; i++) {
+        name[i] = slices ? format("%d_%d", i / slices, i % slices) : format("%d", i);
+        if (stage[i].nlayers)
+            emit_layers(t, &stage[i], name[i]);
     }
-    put(t, "};\n");
-}
-
-static void put_stage_row(struct text *t, const struct rt_stage *stage, bool here, const char *layers, int update,
-                          struct member member) {
-    if (here)
-        put(t, "    {%s, %d, %lld, %lld, %lld, %lld, %lld, %lld, %lld, %lld, ", layers, stage->nlayers,
-            (long long)stage->act, (long long)stage->grad, (long long)stage->stash, (long long)stage->ext,
-            (long long)stage->input, (long long)stage->weight, (long long)stage->opt, (long long)stage->work);
-    else
-        put_word(t, "    ELSEWHERE(");
-    put(t, here ? "%d, %d, %d, %d},\n" : "%d, %d, %d, %d),\n", update, member.stage, member.place, member.size);
-}
-
-/* The stages on each slice of a microbatch. */
-static void emit_slices(struct text *t, const struct spec *sp, const struct stage *st, const bool *here) {
-    int slices = sp->names.slices, n = sp->stages * slices;
-    for (int i = 0; i < n; i++)
-        if (here[i / slices])
-            emit_layers(t, &stage_at(sp, st, i / slices, i % slices)->rt, i / slices, "", i % slices);
-    put(t, "\n/* The same of each slice of a microbatch. */\nstatic const struct rt_stage slices[] = {\n");
-    for (int i = 0; i < n; i++)
-        put_stage_row(t, &stage_at(sp, st, i / slices, i % slices)->rt, here[i / slices],
-                      format("layers_%d_%d", i / slices, i % slices), 0, member_at(&sp->names, i / slices));
-    put(t, "};\n");
-}
-
-/* Only stages that this rank computes or owns have layers here. */
-static void emit_stages(struct text *t, const struct spec *sp, const struct stage *st, const struct program *p, int r) {
-    const struct rank *k = &p->rank[r];
-    int sets = sets_in(p);
-    bool *here = NEW(bool, sets);
-    for (int i = 0; i < k->nins; i++)
-        here[k->ins[i].stage] |= op_lane[k->ins[i].op] == LANE_COMPUTE;
-    put(t,
-        "\n#define WHOLE {SPLIT_NONE, 0, 0, {0, 0, 0}}\n"
-        "#define PLAIN 0, 0, 0, 0, SET_OWN, {0, 0, 0}, 0, 0, 0, 0, 0, {0, 0, 0, 0} /* none of what is behind tmp */\n");
-    for (int s = 0; s < sets; s++)
-        if (here[s]) {
-            struct text name = {0};
-            put_stage(&name, &p->names, s);
-            emit_layers(t, &st[s].rt, s, name.s, -1);
-        }
-    put(t,
-        "\n/* Stages: layers, the sizes of act, grad, stash, ext, input, weight, opt, work, the microbatches of an\n"
-        " * update (0: all of a step); the stage as scripts count; and of a team's members each one's place, and how\n"
-        " * many they are. */\n"
-        "#define ELSEWHERE(update, number, place, members) {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, update, number, place, "
-        "members}\n"
-        "static const struct rt_stage stages[] = {\n");
-    for (int s = 0; s < sets; s++)
-        put_stage_row(t, &st[s].rt, here[s], format("layers_%d", s), p->update ? p->update[s] : 0,
-                      member_at(&p->names, s));
-    put(t, "};\n");
-    if (sp->sliced)
-        emit_slices(t, sp, st, here);
+    put(t, "\nstatic const struct rt_stage %s[] = {\n", array);
+    for (int i = 0; i < n; i++) {
+        put_word(t, "    {");
+        put_word(t, stage[i].nlayers ? format(".layer = layers_%s, ", name[i]) : "");
+        put_fields(t, stage_fields, &stage[i], ", ");
+        put_word(t, "},\n");
+    }
+    put_word(t, "};\n");
 }
 
 /* ---- buffers and instructions ---- */
 
-/* Column widths fit the whole program, so that all ranks' files are laid out alike. */
-struct columns {
-    int symbol, offset, stage, batch, lane, meets;
+/* A rank's view with the names of what is in it. Column widths fit the whole program, so that all ranks' files are laid
+ * out alike. */
+struct emit {
+    struct text *t;
+    const struct program *p;
+    const struct rank *k;
+    const struct runtime_view *view;
+    const char **buffer; /* [view->nbuffers] */
+    struct {
+        int symbol, offset, stage, batch, lane;
+    } width;
 };
 
-static struct columns columns_of(const struct program *p) {
+static void find_widths(struct emit *e) {
+    const struct program *p = e->p;
     int64_t arena = 0; /* the largest, of either memory */
     bool all = false;  /* whether one lane carries all messages */
+    int name = 0;
     for (int r = 0; r < p->workers; r++) {
         arena = p->rank[r].arena > arena ? p->rank[r].arena : arena;
         arena = p->rank[r].host > arena ? p->rank[r].host : arena;
         all = all || (p->rank[r].nlanes > 1 && p->rank[r].lane[1].kind == LANE_ALL);
     }
-    int rank = digits(p->workers - 1), stage = digits(sets_in(p) - 1), batch = digits(p->batches - 1);
-    int name = 0;
     for (int s = 0; s < sets_in(p); s++) {
         struct text t = {0};
         put_symbol(&t, p, &(struct buf){.kind = K_wstash, .stage = s, .batch = -1, .inst = -1});
         name = (int)t.n > name ? (int)t.n : name;
     }
-    struct columns columns = {.offset = digits(arena), .stage = stage, .batch = batch > 2 ? batch : 2 /* -1 */};
-    columns.symbol = (int)strlen("#define _ ") + name + batch;
-    columns.lane = (int)strlen("send_, ") + rank;
+    int batch = digits(p->batches - 1), rank = digits(p->workers - 1);
+    e->width.offset = digits(arena);
+    e->width.stage = digits(sets_in(p) - 1);
+    e->width.batch = batch > 2 ? batch : 2 /* -1 */;
+    e->width.symbol = name + 1 + batch;
     int word = (int)strlen(all ? "messages, " : "compute, ");
-    columns.lane = columns.lane > word ? columns.lane : word;
-    columns.meets = (int)strlen("from(, ), ") + rank + digits(p->nmsgs);
-    return columns;
+    e->width.lane = (int)strlen("send_, ") + rank;
+    e->width.lane = e->width.lane > word ? e->width.lane : word;
 }
 
-static void emit_buffers_in(struct text *t, const struct columns *columns, const struct program *p,
-                            const struct rank *k, int memory) {
-    for (int i = 0; i < k->nbufs; i++) {
-        size_t at = t->n;
-        if (memory_of(&k->buf[i]) != memory)
-            continue;
-        put_word(t, "#define ");
-        put_symbol(t, p, &k->buf[i]);
-        put_word(t, " ");
-        fill(t, at, columns->symbol);
-        put_number(t, k->buf[i].off, columns->offset);
-        put_word(t, ", ");
-        put_number(t, k->buf[i].bytes, columns->offset);
-        put_word(t, "\n");
+static void find_names(struct emit *e) {
+    e->buffer = NEW(const char *, e->view->nbuffers);
+    for (int i = 0; i < e->view->nbuffers; i++) {
+        const struct arg *a = &e->view->of[i];
+        struct text t = {0};
+        put_symbol(&t, e->p, &e->k->buf[a->buf]);
+        if (a->last)
+            put(&t, "_piece_%d_of_%d", a->piece, pieces_of(a));
+        e->buffer[i] = t.s;
     }
 }
 
-static void emit_buffers(struct text *t, const struct columns *columns, const struct program *p, const struct rank *k) {
-    put(t, "\n/* Buffers: offset and size, in an arena of %lld. Those that overlap live one after the other. */\n",
-        (long long)k->arena);
-    emit_buffers_in(t, columns, p, k, MEMORY_DEVICE);
-    if (k->host == 0)
+static const char *name_of(const struct emit *e, const struct rt_buffer *b) { return e->buffer[b - e->view->buffer]; }
+
+static void emit_buffers_in(const struct emit *e, int memory, int64_t arena, const char *where) {
+    int last = -1;
+    for (int i = 0; i < e->view->nbuffers; i++)
+        last = memory_of(&e->k->buf[e->view->of[i].buf]) == memory ? i : last;
+    if (last < 0)
         return;
-    put(t, "\n/* Buffers in host memory: the same, in an arena of %lld there. */\n", (long long)k->host);
-    emit_buffers_in(t, columns, p, k, MEMORY_HOST);
+    put(e->t,
+        "\n/* Buffers%s: offset and size, in an arena of %lld. Those that overlap live one after the other. */\n"
+        "static const struct rt_buffer\n",
+        where, (long long)arena);
+    for (int i = 0; i <= last; i++) {
+        size_t at = e->t->n;
+        if (memory_of(&e->k->buf[e->view->of[i].buf]) != memory)
+            continue;
+        put(e->t, "    %s ", e->buffer[i]);
+        fill(e->t, at, e->width.symbol + 5);
+        put_word(e->t, "= {");
+        put_number(e->t, e->view->buffer[i].off, e->width.offset);
+        put_word(e->t, ", ");
+        put_number(e->t, e->view->buffer[i].bytes, e->width.offset);
+        put_word(e->t, i < last ? "},\n" : "};\n");
+    }
 }
 
-/* The rank or group that an instruction meets, and the message; or a part's layers. */
-static void put_meets(struct text *t, const struct stage *st, const struct rank *k, const struct instr *x) {
-    static const char *const word[] = {
-        [SWEEP_ALL] = "layers", [SWEEP_PUT_OFF] = "put_off", [SWEEP_WEIGHTS] = "weights"};
-    if (x->last) {
-        struct layer_span span = layers_of(&st[x->stage], x);
-        put(t, "%s(%d, %d), ", word[span.sweep], span.from, span.to);
-    } else if (is_group(x->op))
-        put(t, x->peer < 0 ? "group(%d, %d), " : "group_with_root(%d, %d, %d), ", k->lane[x->lane].group, x->msg,
-            x->peer);
-    else if (x->peer < 0)
-        put_word(t, "alone, ");
-    else
-        put(t, "%s(%d, %d), ", is_send(x->op) ? "to" : "from", x->peer, x->msg);
+static void emit_lanes(const struct emit *e) {
+    const struct rank *k = e->k;
+    if (k->nlanes == 0)
+        return;
+    put_word(e->t, "\n/* Lanes, and what timelines call them. */\nenum { ");
+    for (int l = 0; l < k->nlanes; l++) {
+        put_word(e->t, l ? ", " : "");
+        put_lane_name(e->t, &k->lane[l]);
+    }
+    put_word(e->t, " };\nstatic const char *const lanes[] = {");
+    for (int l = 0; l < k->nlanes; l++)
+        put(e->t, l ? ", \"%s\"" : "\"%s\"", e->view->rank.lane[l]);
+    put_word(e->t, "};\n");
 }
 
-static void put_piece(struct text *t, const struct program *p, const struct rank *k, const struct arg *a) {
-    put_word(t, a->last ? "piece(" : "");
-    put_symbol(t, p, &k->buf[a->buf]);
-    if (a->last)
-        put(t, ", %d, %d)", a->piece, pieces_of(a));
+/* The name of instruction i. */
+static const char *label_of(const struct emit *e, int32_t i) {
+    struct text t = {0};
+    put_name(&t, e->p, &e->k->ins[i]);
+    return t.s;
 }
 
-static void emit_line(struct text *t, const struct columns *columns, const struct program *p, const struct stage *st,
-                      const struct rank *k, const struct instr *x) {
-    put_word(t, "    I(");
+static void emit_waited(const struct emit *e) {
+    const struct rt_rank *k = &e->view->rank;
+    int32_t n = 0;
+    for (int32_t i = 0; i < k->nins; i++)
+        n = k->ins[i].name > n ? k->ins[i].name : n;
+    if (n == 0)
+        return;
+    put_word(e->t, "\n/* Names of the instructions that others wait for, whose order says nothing. */\nenum {\n");
+    for (int32_t name = 1; name <= n; name++)
+        put(e->t, name > 1 ? "    %s,\n" : "    %s = 1,\n", label_of(e, k->place[name]));
+    put_word(e->t, "};\n");
+}
+
+/* Lists of an instruction that do not fit into its line. */
+static void emit_list(const struct emit *e, const char *what, int32_t i, const struct rt_buffer *const *list) {
+    if (!list)
+        return;
+    put(e->t, "static const struct rt_buffer *const %s_%s[] = {", what, label_of(e, i));
+    for (; *list; list++)
+        put(e->t, "&%s, ", name_of(e, *list));
+    put_word(e->t, "NULL};\n");
+}
+
+static void emit_lists(const struct emit *e) {
+    const struct rt_rank *k = &e->view->rank;
+    for (int32_t i = 0; i < k->nins; i++) {
+        const struct rt_instr *x = &k->ins[i];
+        emit_list(e, "more", i, x->more);
+        emit_list(e, "kv", i, x->kv);
+        if (!x->also)
+            continue;
+        put(e->t, "static const int32_t also_%s[] = {", label_of(e, i));
+        for (const int32_t *name = x->also; *name; name++)
+            put(e->t, "%s, ", label_of(e, k->place[*name]));
+        put_word(e->t, "0};\n");
+    }
+}
+
+static void put_operands(const struct emit *e, const struct rt_instr *x) {
+    const char *before = ".at = {";
+    for (int role = 0; role < NROLES; role++) {
+        const struct rt_buffer *b = operand_in(x, role);
+        if (!b)
+            continue;
+        put(e->t, "%s.%s = &%s", before, role_name[role], name_of(e, b));
+        before = ", ";
+    }
+    put_word(e->t, *before == ',' ? "}, " : "");
+}
+
+static void put_waits(const struct emit *e, const struct rt_instr *x) {
+    const char *before = ".after = {";
+    for (int w = 0; w < RT_AFTER && x->after[w]; w++, before = ", ")
+        put(e->t, "%s%s", before, label_of(e, e->view->rank.place[x->after[w]]));
+    put_word(e->t, *before == ',' ? "}, " : "");
+}
+
+/* What only some operations have. */
+static void put_some(const struct emit *e, const struct rt_instr *x) {
+    static const char *const sweep[] = {
+        [SWEEP_ALL] = "", [SWEEP_PUT_OFF] = ".sweep = SWEEP_PUT_OFF, ", [SWEEP_WEIGHTS] = ".sweep = SWEEP_WEIGHTS, "};
+    if (has_peer(x->op))
+        put(e->t, ".peer = %d, ", x->peer);
+    if (is_group(x->op))
+        put(e->t, ".group = %d, ", x->group);
+    if (has_root(x->op))
+        put(e->t, ".root = %d, ", x->root);
+    if (is_message(x->op))
+        put(e->t, ".msg = %d, ", x->msg);
+    if (x->bytes)
+        put(e->t, ".bytes = %lld, ", (long long)x->bytes);
+    if (x->to)
+        put(e->t, ".from = %d, .to = %d, ", x->from, x->to);
+    put_word(e->t, sweep[x->sweep]);
+}
+
+static void emit_instr(const struct emit *e, int32_t i) {
+    struct text *t = e->t;
+    const struct rt_instr *x = &e->view->rank.ins[i];
     size_t at = t->n;
-    put_word(t, op_name[x->op]);
-    put_word(t, ", ");
-    fill(t, at, (int)strlen("SEND_F, "));
-    put_number(t, x->stage, columns->stage);
-    put_word(t, ", ");
-    put_number(t, x->batch, columns->batch);
-    put_word(t, ", ");
+    put(t, "    {.op = OP_%s, ", op_name[x->op]);
+    fill(t, at, (int)strlen("    {.op = OP_SEND_F, "));
+    put_word(t, ".stage = ");
+    put_number(t, x->stage, e->width.stage);
+    put_word(t, ", .batch = ");
+    put_number(t, x->batch, e->width.batch);
+    put_word(t, ", .lane = ");
     at = t->n;
-    put_lane_name(t, &k->lane[x->lane]);
+    put_lane_name(t, &e->k->lane[x->lane]);
     put_word(t, ", ");
-    fill(t, at, columns->lane);
-    at = t->n;
-    put_meets(t, st, k, x);
-    fill(t, at, columns->meets);
-    for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
-        put_word(t, a > x->arg ? " " : "");
-        bool sets = op_accumulates(x->op, k->arg[a].role) && is_first(x, k->arg[a].role);
-        put_word(t, sets ? "set_" : "");
-        put_word(t, role_name[k->arg[a].role]);
-        put_word(t, "(");
-        put_piece(t, p, k, &k->arg[a]);
-        put_word(t, ")");
-    }
-    put_word(t, x->nwait ? ", after(" : ", after(nothing");
-    for (uint32_t a = x->wait; a < x->wait + x->nwait; a++) {
-        put_word(t, a > x->wait ? ", " : "");
-        put_name(t, p, &k->ins[k->wait[a]]);
-    }
-    put_word(t, "))\n");
+    fill(t, at, e->width.lane);
+    put_some(e, x);
+    put_operands(e, x);
+    put_word(t, x->first ? ".first = true, " : "");
+    put_word(t, x->vfirst ? ".vfirst = true, " : "");
+    put_word(t, x->ufirst ? ".ufirst = true, " : "");
+    put_word(t, x->more ? format(".more = more_%s, ", label_of(e, i)) : "");
+    put_word(t, x->kv ? format(".kv = kv_%s, ", label_of(e, i)) : "");
+    put_waits(e, x);
+    put_word(t, x->also ? format(".also = also_%s, ", label_of(e, i)) : "");
+    put_word(t, x->name ? format(".name = %s, ", label_of(e, i)) : "");
+    while (t->s[t->n - 1] == ' ' || t->s[t->n - 1] == ',')
+        t->n--;
+    put_word(t, "},\n");
 }
 
-static void emit_stream(struct text *t, const struct columns *columns, const struct stage *st, const struct program *p,
-                        const struct rank *k) {
-    put(t, "\n/* Lanes, what timelines call them, and the names of the instructions: their places in the table below, "
-           "from 1. */\nenum { ");
-    for (int l = 0; l < k->nlanes; l++) {
-        put(t, l ? ", " : "");
-        put_lane_name(t, &k->lane[l]);
-    }
-    put(t, " };\nstatic const char *const lanes[] = {");
-    for (int l = 0; l < k->nlanes; l++) {
-        put(t, l ? ", \"" : "\"");
-        put_lane(t, p, &k->lane[l]);
-        put(t, "\"");
-    }
-    put(t, "};\nenum {\n    nothing,\n");
-    for (int i = 0; i < k->nins; i++) {
-        put_word(t, "    ");
-        put_name(t, p, &k->ins[i]);
-        put_word(t, i + 1 < k->nins ? ",\n" : "\n");
-    }
-    put(t, "};\n\n/* The instructions, in the order of issue: operation, stage, microbatch or an update's number\n"
-           " * (-1: none), lane, the rank and the message it meets, operands, and which instructions of other\n"
-           " * lanes come first. set_dw writes what dw adds to. */\n"
-           "#include <pianola/words.h>\nstatic const struct rt_line stream[] = {\n");
+static void emit_stream(const struct emit *e) {
+    const struct rt_rank *k = &e->view->rank;
+    if (k->nins == 0)
+        return;
+    put_word(e->t, "\n/* The instructions, in the order of issue. */\n");
+    emit_lists(e);
+    put_word(e->t, "static const struct rt_instr stream[] = {\n");
     for (int i = 0; i < k->nins; i++) {
         if (k->begin < k->end && i == k->begin)
-            put(t, "    /* | the period: %lld times, each time %d microbatches on */\n", (long long)p->repeats,
-                p->period);
-        emit_line(t, columns, p, st, k, &k->ins[i]);
+            put(e->t, "    /* | the period: %lld times, each time %d microbatches on */\n",
+                (long long)e->view->program.repeats, e->view->program.period);
+        emit_instr(e, i);
         if (k->begin < k->end && i + 1 == k->end)
-            put(t, "    /* | its end */\n");
+            put_word(e->t, "    /* | its end */\n");
     }
-    put(t, "    END};\n#include <pianola/words.h>\n");
+    put_word(e->t, "};\n");
 }
 
-static void emit_groups(struct text *t, const struct program *p) {
-    put(t, "\n/* Groups of ranks that meet in collectives, from 0, each in its order and ended by -1. */\nstatic const "
-           "int32_t groups[] = {\n");
-    for (int g = 0; g < p->ngroups; g++) {
-        put(t, "    ");
-        for (int m = 0; m < p->group[g].n; m++)
-            put(t, "%d, ", p->group[g].rank[m]);
-        put(t, "-1,\n");
+/* ---- the rank and the program ---- */
+
+static const struct field_row home_fields[] = {FIELD_ALWAYS(rt_home, stage),
+                                               FIELD_NAME(rt_home, memory, memory_word),
+                                               FIELD_ALWAYS(rt_home, weight),
+                                               FIELD_NUMBER(rt_home, opt),
+                                               FIELD_NUMBER(rt_home, first),
+                                               FIELD_NUMBER(rt_home, count),
+                                               FIELD_NUMBER(rt_home, own),
+                                               FIELD_NUMBER(rt_home, owned),
+                                               {.name = NULL}};
+static const struct field_row memory_fields[] = {
+    FIELD_ALWAYS(rt_rank, arena), FIELD_NUMBER(rt_rank, host), {.name = NULL}};
+static const struct field_row period_fields[] = {
+    FIELD_ALWAYS(rt_rank, begin), FIELD_NUMBER(rt_rank, end), {.name = NULL}};
+static const struct field_row program_fields[] = {
+    FIELD_NUMBER(rt_program, workers), FIELD_NUMBER(rt_program, stages),  FIELD_NUMBER(rt_program, batches),
+    FIELD_NUMBER(rt_program, nmsgs),   FIELD_NUMBER(rt_program, period),  FIELD_NUMBER(rt_program, repeats),
+    FIELD_NUMBER(rt_program, sets),    FIELD_NUMBER(rt_program, updated), {.name = NULL}};
+
+static void emit_groups(struct text *t, const int32_t *groups) {
+    put_word(t, "\n/* Groups of ranks that meet in collectives, from 0, each in its order and ended by -1. */\n"
+                "static const int32_t groups[] = {");
+    for (; *groups >= 0; groups++) {
+        put_word(t, "\n    ");
+        for (; *groups >= 0; groups++)
+            put(t, "%d, ", *groups);
+        put_word(t, "-1,");
     }
-    put(t, "    -1,\n};\n");
+    put_word(t, "\n    -1,\n};\n");
 }
 
-/* Returns how many there are. */
-static int emit_homes(struct text *t, const struct spec *sp, const struct program *p, int r) {
-    int n;
-    const struct held *held = held_on(p, r, precision_bytes(sp->model->rt.precision), &n);
-    if (n == 0)
-        return 0;
-    put(t,
-        "\n/* Stages at home here: stage; the memory that the optimizer's state is in; where the weights and that "
-        "state "
-        "lie\n"
-        " * (-1: none); the first and the number of the elements whose weights are here, and of those that this rank\n"
-        " * updates. */\n"
-        "static const struct rt_home homes[] = {\n");
-    for (int h = 0; h < n; h++)
-        put(t, "    {%d, %s, %lld, %lld, %lld, %lld, %lld, %lld},\n", held[h].set,
-            held[h].memory == MEMORY_HOST ? "MEMORY_HOST" : "MEMORY_DEVICE", (long long)held[h].weight,
-            (long long)held[h].opt, (long long)held[h].first, (long long)held[h].count, (long long)held[h].own,
-            (long long)held[h].owned);
+static void emit_homes(struct text *t, const struct rt_rank *k) {
+    if (k->nhomes == 0)
+        return;
+    put_word(t, "\nstatic const struct rt_home homes[] = {\n");
+    for (int h = 0; h < k->nhomes; h++) {
+        put_word(t, "    {");
+        put_fields(t, home_fields, &k->home[h], ", ");
+        put_word(t, "},\n");
+    }
     put_word(t, "};\n");
-    return n;
 }
 
-/* Writes a member of a struct, unless it is 0, which it is without being written. */
-static void put_member(struct text *t, const char *name, int64_t value) {
-    if (value != 0)
-        put(t, "    .%s = %lld,\n", name, (long long)value);
+/* An array and how long it is, where the rank has any. */
+static void put_array(struct text *t, bool any, const char *member, const char *count, const char *array) {
+    if (any)
+        put(t, "    .%s = %s,\n    .%s = sizeof %s / sizeof *%s,\n", member, array, count, array, array);
 }
 
-static void emit_rank(struct text *t, const struct program *p, int r, int nhomes) {
-    const struct rank *k = &p->rank[r];
-    int64_t work = -1;
-    for (int i = 0; i < k->nbufs; i++)
-        if (k->buf[i].kind == K_work && k->buf[i].inst < 0)
-            work = k->buf[i].off;
-    put(t, "\nstatic const struct rt_rank self = {\n    .number = %d,\n", r);
-    put_member(t, "nlanes", k->nlanes);
-    put_word(t, nhomes ? "    .home = homes,\n" : "");
-    put_member(t, "nhomes", nhomes);
-    put_member(t, "arena", k->arena);
-    put_member(t, "host", k->host);
-    put(t, "    .work = %lld,\n", (long long)work);
-    put_member(t, "begin", k->begin);
-    put_member(t, "end", k->end);
-    put_word(t, k->nlanes ? "    .lane = lanes,\n};\n" : "};\n");
+static void emit_rank(struct text *t, const struct emit *e) {
+    const struct rt_rank *k = &e->view->rank;
+    put(t, "\nstatic const struct rt_rank self = {\n    .number = %d,\n", k->number);
+    put_array(t, k->nins > 0, "ins", "nins", "stream");
+    put_array(t, k->nlanes > 0, "lane", "nlanes", "lanes");
+    put_array(t, k->nhomes > 0, "home", "nhomes", "homes");
+    put_word(t, "    ");
+    put_fields(t, memory_fields, k, ",\n    ");
+    put_word(t, k->work ? format(",\n    .work = &%s,\n    ", name_of(e, k->work)) : ",\n    ");
+    put_fields(t, period_fields, k, ",\n    ");
+    put_word(t, ",\n};\n");
 }
 
-static void emit_program(struct text *t, const struct program *p, uint64_t hash) {
-    int updated = 0;
-    for (int s = 0; s < p->stages; s++)
-        updated = has_weights(p, s) ? s : updated;
-    put(t, "\nstatic const struct rt_program program = {\n    .name = \"%s\",\n    .hash = 0x%016llx,\n", tame(p->name),
-        (unsigned long long)hash);
-    put_member(t, "workers", p->workers);
-    put_member(t, "stages", p->stages);
-    put_member(t, "batches", step_batches(p));
-    put_member(t, "nmsgs", p->nmsgs);
-    put_member(t, "period", p->period);
-    put_member(t, "repeats", p->repeats);
-    put_member(t, "sets", sets_in(p));
-    put_member(t, "updated", updated);
-    put(t, "    .model = &model,\n    .stage = stages,\n%s    .groups = groups,\n    .rank = &self,\n};\n",
-        p->names.slices ? "    .slice = slices,\n" : "");
-    put_word(t, "\nint main(int argc, char **argv) {\n    RT_MAIN(argc, argv, &program, stream);\n}\n");
+static void emit_program(struct text *t, const struct rt_program *p, uint64_t hash) {
+    put(t, "\nstatic const struct rt_program program = {\n    .name = \"%s\",\n    .hash = 0x%016llx,\n    ",
+        tame(p->name), (unsigned long long)hash);
+    put_fields(t, program_fields, p, ",\n    ");
+    put(t, ",\n    .model = &model,\n    .stage = stages,\n%s    .groups = groups,\n    .rank = &self,\n};\n",
+        p->slice ? "    .slice = slices,\n" : "");
+    put_word(t, "\nint main(int argc, char **argv) { return rank_main(argc, argv, &program); }\n");
 }
 
 void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, const struct program *p, int r,
                uint64_t hash) {
-    const struct rank *k = &p->rank[r];
-    struct columns columns = columns_of(p);
-    emit_head(t, sp, p, r);
-    struct rt_model model = trained_model(sp, p);
-    if (model.names)
-        emit_names(t, model.names, sp->model->nlayers);
-    emit_model(t, &model);
-    emit_stages(t, sp, st, p, r);
-    emit_buffers(t, &columns, p, k);
-    emit_stream(t, &columns, st, p, k);
-    emit_groups(t, p);
-    emit_rank(t, p, r, emit_homes(t, sp, p, r));
-    emit_program(t, p, hash);
+    struct emit e = {.t = t, .p = p, .k = &p->rank[r], .view = runtime_view(sp, st, p, r)};
+    const struct rt_program *program = &e.view->program;
+    find_widths(&e);
+    find_names(&e);
+    put(t, "/* Rank %d of %d of %s (%s): what streams.txt says of rank %d, as constants.\n", r, p->workers,
+        tame(p->name), tame(sp->params), r);
+    put_word(
+        t, " * `pianola help ops` explains the operations, rt_program.h the members; what is left out is 0. Sizes and\n"
+           " * offsets are bytes. On a CPU: make here. */\n#include <pianola/rt_program.h>\n");
+    if (program->model->names)
+        emit_names(t, program->model->names, sp->model->nlayers);
+    emit_model(t, program->model);
+    emit_stages(t, program->stage, program->sets, 0, "stages");
+    if (program->slice)
+        emit_stages(t, program->slice, program->stages * program->model->slices, program->model->slices, "slices");
+    emit_buffers_in(&e, MEMORY_DEVICE, e.k->arena, "");
+    emit_buffers_in(&e, MEMORY_HOST, e.k->host, " in host memory");
+    emit_lanes(&e);
+    emit_waited(&e);
+    emit_stream(&e);
+    emit_groups(t, program->groups);
+    emit_homes(t, &e.view->rank);
+    emit_rank(t, &e);
+    emit_program(t, program, hash);
 }

@@ -6,7 +6,7 @@
 static void put_build(struct text *t, const char *suffix, const char *runtime) {
     put(t,
         "$(ranks:=%s): rank%%%s: rank%%.cu $(lib-%s)\n"
-        "\t$(MPICC) -std=c11 -x c $< -x none -o $@ $(call ask,%s,--cflags --libs)\n",
+        "\t$(MPICC) -std=c11 -g -x c $< -x none -o $@ $(call ask,%s,--cflags --libs)\n",
         suffix, suffix, runtime, runtime);
 }
 

@@ -2,6 +2,7 @@
  * rank's only thread between jobs. The tag is the message's id. Nothing is queued here: a lane has at most one request
  * in flight, or one in each track of its collective, whose pieces (pairwise.h) all have the collective's id as tag.
  */
+#include "device/job.h"
 #include "pairwise.h"
 #include "device/device_host.h"
 #include "world.h"
@@ -111,7 +112,7 @@ static MPI_Datatype long_tensor(int64_t bytes) {
 }
 
 static void open_message(struct mpi *mpi, const struct rt_instr *x, MPI_Request *request) {
-    char *tensor = mpi->arena + x->at[ROLE_t];
+    char *tensor = job_operand(mpi->arena, x, ROLE_t);
     bool fits = x->bytes <= LONG;
     MPI_Datatype type = fits ? MPI_BYTE : long_tensor(x->bytes);
     int count = fits ? (int)x->bytes : 1;
@@ -141,7 +142,7 @@ static bool mpi_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
         mpi->track[t] = MPI_REQUEST_NULL;
     for (int32_t i = 0; i < k->nins; i++) {
         mpi->request[i] = MPI_REQUEST_NULL;
-        if (k->ins[i].msg >= 0 && !is_group(k->ins[i].op))
+        if (is_message(k->ins[i].op) && !is_group(k->ins[i].op))
             open_message(mpi, &k->ins[i], &mpi->request[i]);
     }
     return true;
@@ -168,7 +169,7 @@ static bool mpi_move_piece(void *link, const struct replay *re, const struct rt_
                            const struct piece *piece) {
     struct mpi *mpi = link;
     MPI_Request *request = &mpi->track[x->lane * TRACKS + track];
-    int rank = mpi->collectives.group[x->peer].member[piece->member], bytes = (int)piece->bytes, moved;
+    int rank = mpi->collectives.group[x->group].member[piece->member], bytes = (int)piece->bytes, moved;
     (void)re;
     if (*request == MPI_REQUEST_NULL && piece->sends)
         must(MPI_Isend(piece->at, bytes, MPI_BYTE, rank, x->msg, mpi->ranks, request));

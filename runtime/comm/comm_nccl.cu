@@ -16,6 +16,7 @@
  * but takes a scratch. So the bits are the host's, in a graph or not. */
 #include "comm_nccl.cuh"
 extern "C" {
+#include "device/job.h"
 #include "store/seconds.h"
 #include "transports.h"
 #include "watch.h"
@@ -112,7 +113,7 @@ static bool nccl_message(void *link, struct replay *re, const struct rt_instr *x
     struct nccl *nccl = (struct nccl *)link;
     const struct end *end = is_send(x->op) ? &nccl->to[x->peer] : &nccl->from[x->peer];
     const struct communicator *communicator = &nccl->communicator[end->communicator];
-    char *tensor = x->bytes > 0 ? nccl->rank->arena + x->at[ROLE_t] : nccl->nothing + x->lane * NOTHING;
+    char *tensor = x->bytes > 0 ? job_operand(nccl->rank->arena, x, ROLE_t) : nccl->nothing + x->lane * NOTHING;
     size_t bytes = x->bytes > 0 ? (size_t)x->bytes : 1;
     cudaStream_t stream = nccl->rank->lane[x->lane];
     int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
@@ -149,11 +150,11 @@ struct collective { /* as this rank takes part in it */
 
 /* In the order of the group, in which the communicator has its ranks too. */
 static struct collective describe_collective(struct nccl *nccl, const struct replay *re, const struct rt_instr *x) {
-    const struct rt_group group = group_of(nccl->groups, x->peer, re->rank);
+    const struct rt_group group = group_of(nccl->groups, x->group, re->rank);
     struct collective c = {nccl, x, &nccl->communicator[nccl->of_lane[x->lane]], group.n, group.me, -1};
     for (int i = 0; i < group.n; i++)
-        c.root = group.member[i] == x->root ? i : c.root;
-    c.src = x->at[ROLE_src] < 0 ? NULL : nccl->rank->arena + x->at[ROLE_src];
+        c.root = has_root(x->op) && group.member[i] == x->root ? i : c.root;
+    c.src = job_operand(nccl->rank->arena, x, ROLE_src);
     c.dst = result_at(x) < 0 ? NULL : nccl->rank->arena + result_at(x);
     c.scratch = nccl->scratch[x->lane];
     c.stream = nccl->rank->lane[x->lane];
@@ -410,7 +411,7 @@ static int64_t scratch_for(const struct rt_instr *x, int ranks, bool ordered) {
         return min(x->bytes, (int64_t)SCRATCH) + ranks * (int64_t)sizeof(float);
     if (ordered && scatters)
         return min(x->bytes * ranks, (int64_t)SCRATCH);
-    return scatters && x->at[ROLE_dw] >= 0 && !x->first ? min(x->bytes, (int64_t)SCRATCH) : 0;
+    return scatters && x->at.dw && !x->first ? min(x->bytes, (int64_t)SCRATCH) : 0;
 }
 
 static int64_t nccl_scratch_bytes(const struct rt_program *p, int rank, int lane, bool ordered) {

@@ -65,7 +65,7 @@ static int64_t bytes_beside_plan(const struct rt_program *p, int rank, const int
             *known = true;
             lane[x->lane] = of_communicator;
         } else if (is_group(x->op)) {
-            int ranks = group_of(groups, x->peer, rank).n;
+            int ranks = group_of(groups, x->group, rank).n;
             int64_t channel = peers_of(x, ranks, ordered) * (sends + receives) + ranks * multicast;
             lane[x->lane] = max(lane[x->lane], of_communicator + (most ? most : GROUP_CHANNELS) * channel);
         }
@@ -158,7 +158,7 @@ static bool know_edges(struct nccl *nccl, struct known *known) {
     return true;
 }
 
-static int lane_of_group(const struct rt_instr *x) { return x->peer * GROUP_LANES + op_row(x->op)->lane - LANE_GATHER; }
+static int lane_of_group(const struct rt_instr *x) { return x->group * GROUP_LANES + op_row(x->op)->lane - LANE_GATHER; }
 
 /* Which lanes the groups have, and which sums are added to. */
 static void know_groups(struct nccl *nccl, struct known *known) {
@@ -173,7 +173,7 @@ static void know_groups(struct nccl *nccl, struct known *known) {
         if (!is_group(x->op))
             continue;
         mine[lane_of_group(x)] = 1;
-        mine[lanes + (size_t)x->msg] = x->at[ROLE_dw] >= 0 && !x->first;
+        mine[lanes + (size_t)x->msg] = x->at.dw && !x->first;
     }
     world->all(world->link, mine, all, n + 1);
     for (size_t r = 0; r < (size_t)world->size; r++) {

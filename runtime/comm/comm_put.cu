@@ -281,7 +281,7 @@ static void sum_to_root(const struct collective *c) {
 
 static bool put_collective(void *link, struct replay *re, const struct rt_instr *x) {
     struct put *put = (struct put *)link;
-    struct collective c = {put, x, group_of(put->groups, x->peer, re->rank), put->rank->lane[x->lane]};
+    struct collective c = {put, x, group_of(put->groups, x->group, re->rank), put->rank->lane[x->lane]};
     int32_t i = (int32_t)(x - re->program->rank[re->rank].ins);
     cuda_mark(put->rank, i, false, c.stream);
     (sums(x->op) ? sum_to_root : distribute)(&c);
@@ -292,7 +292,7 @@ static bool put_collective(void *link, struct replay *re, const struct rt_instr 
 /* ---- memory ---- */
 
 static int64_t words_bytes(const struct rt_instr *x, int workers) {
-    return (int64_t)sizeof(uint32_t) * (x->msg < 0 ? 0 : is_group(x->op) ? PHASES * workers : 1);
+    return (int64_t)sizeof(uint32_t) * (!is_message(x->op) ? 0 : is_group(x->op) ? PHASES * workers : 1);
 }
 
 static int64_t put_extra_bytes(const struct rt_program *p, int rank) {
@@ -322,8 +322,8 @@ static void own_parts(const struct put *put, struct part *part) {
     for (int32_t i = 0; i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
         bool has_src = is_group(x->op) && motion_of(x->op) != OP_ALL_REDUCE;
-        if (x->msg >= 0)
-            part[x->msg] = {has_src ? x->at[ROLE_src] : result_at(x), result_at(x), words};
+        if (is_message(x->op))
+            part[x->msg] = {has_src ? operand_at(x, ROLE_src) : result_at(x), result_at(x), words};
         words += words_bytes(x, all->workers);
     }
 }
@@ -335,9 +335,9 @@ static bool find_peers(const struct put *put, bool *peer, char *why, size_t n) {
         const struct rt_instr *x = &k->ins[i];
         int ranks = 0;
         if (is_group(x->op))
-            for (const int32_t *m = group_at(put->groups, x->peer); *m >= 0; m++, ranks++)
+            for (const int32_t *m = group_at(put->groups, x->group); *m >= 0; m++, ranks++)
                 peer[*m] = true;
-        else if (x->msg >= 0)
+        else if (is_message(x->op))
             peer[x->peer] = true;
         if (sums(x->op) && ranks > MEMBERS) {
             snprintf(why, n, "rank %d reduces with %d ranks, and --messages put with %d at most; use --messages nccl",
@@ -371,8 +371,8 @@ static bool writes_words(const struct put *put) {
     bool writes = cuda_writes_word(put->rank->lane[0], &put_words(put, put_next_sharer(put))->token);
     for (int32_t i = 0; i < k->nins && writes; i++) {
         const struct rt_instr *x = &k->ins[i];
-        const int32_t *member = is_group(x->op) ? group_at(put->groups, x->peer) : &x->peer;
-        for (int n = 0; x->msg >= 0 && writes && (is_group(x->op) ? member[n] >= 0 : n < 1); n++)
+        const int32_t *member = is_group(x->op) ? group_at(put->groups, x->group) : &x->peer;
+        for (int n = 0; is_message(x->op) && writes && (is_group(x->op) ? member[n] >= 0 : n < 1); n++)
             writes = cuda_writes_word(put->rank->lane[x->lane], word(put, member[n], x->msg, 0));
     }
     CUDA(cudaDeviceSynchronize());

@@ -56,9 +56,9 @@ int put_next_sharer(const struct put *put) {
 
 /* Returns whether x waits for a rank on this GPU. */
 static bool waits_here(const struct put *put, const struct rt_instr *x) {
-    if (x->msg < 0 || !is_group(x->op))
-        return x->msg >= 0 && put->place[x->peer].here;
-    for (const int32_t *m = group_at(put->groups, x->peer); *m >= 0; m++)
+    if (!is_message(x->op) || !is_group(x->op))
+        return is_message(x->op) && put->place[x->peer].here;
+    for (const int32_t *m = group_at(put->groups, x->group); *m >= 0; m++)
         if (*m != put->world->rank && put->place[*m].here)
             return true;
     return false;

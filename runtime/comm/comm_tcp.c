@@ -9,6 +9,7 @@
  *
  * A socket that would block is not tried again until poll says that it is ready. Ranks close their connections only
  * after the last all(), which takes every rank: a connection that ends earlier means that a rank has died. */
+#include "device/job.h"
 #include "pairwise.h"
 #include "device/device_host.h"
 #include "tcp.h"
@@ -231,7 +232,7 @@ static bool find_members(struct tcp *tcp, const struct rt_rank *k, int ngroups, 
         const struct rt_instr *x = &k->ins[i];
         if (!is_group(x->op))
             continue;
-        const struct rt_group *group = &tcp->collectives.group[x->peer];
+        const struct rt_group *group = &tcp->collectives.group[x->group];
         int **member = &tcp->member[collective_channel(x)];
         *member = *member ? *member : calloc((size_t)group->n, sizeof **member);
         ok = *member != NULL;
@@ -274,7 +275,7 @@ static bool tcp_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
         tcp->to[r] = tcp->from[r] = -1;
     for (int32_t i = 0; i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
-        if (x->msg >= 0 && !is_group(x->op)) {
+        if (is_message(x->op) && !is_group(x->op)) {
             int *at = is_send(x->op) ? &tcp->to[x->peer] : &tcp->from[x->peer];
             *at = *at < 0 ? add_conn(tcp, x->peer, EDGE, is_send(x->op)) : *at;
         }
@@ -299,7 +300,7 @@ static bool tcp_message(void *link, struct replay *re, const struct rt_instr *x,
     struct conn *conn = &tcp->conn[is_send(x->op) ? tcp->to[x->peer] : tcp->from[x->peer]];
     struct half *half = is_send(x->op) ? &conn->out : &conn->in;
     const struct head head = {x->msg, (int32_t)re->turn, x->bytes};
-    char *tensor = tcp->arena + x->at[ROLE_t];
+    char *tensor = job_operand(tcp->arena, x, ROLE_t);
     if (!half->begun) {
         half->begun = true;
         half->since = re->device->clock(re);

@@ -10,6 +10,7 @@
  *
  * No member waits for ever, even if each message blocked its sender until it is received: the last two go by pieces,
  * then senders, then receivers, at both ends; so of the messages that have not moved, the first in that order can. */
+#include "device/job.h"
 #include "pairwise.h"
 #include <stdlib.h>
 #include <string.h>
@@ -173,19 +174,17 @@ static void plan_collective(struct collective *c, const struct rt_instr *x, cons
     c->pieces = c->bytes ? (c->bytes + 4 * PIECE - 1) / (4 * PIECE) : 1;
     c->root = -1;
     for (int i = 0; i < group->n; i++)
-        c->root = group->member[i] == x->root ? i : c->root;
+        c->root = has_root(x->op) && group->member[i] == x->root ? i : c->root;
     memset(c->length, 0, sizeof c->length);
     memset(c->done, 0, sizeof c->done);
     algorithms[c->motion].plan(c);
 }
 
-static char *at(const struct collectives *all, int64_t off) { return off < 0 ? NULL : all->arena + off; }
-
 static void begin_collective(const struct collectives *all, struct collective *c, struct replay *re,
                              const struct rt_instr *x) {
-    c->src = at(all, x->at[ROLE_src]);
-    c->dst = at(all, result_at(x));
-    plan_collective(c, x, &all->group[x->peer], x->bytes);
+    c->src = job_operand(all->arena, x, ROLE_src);
+    c->dst = result_at(x) < 0 ? NULL : all->arena + result_at(x);
+    plan_collective(c, x, &all->group[x->group], x->bytes);
     if (c->motion == OP_ALL_GATHER && c->src != c->dst + c->group.me * c->bytes) /* else it is in place */
         memcpy(c->dst + c->group.me * c->bytes, c->src, (size_t)c->bytes);
     c->begun = true;

@@ -52,6 +52,6 @@ bool collectives_run(struct collectives *all, struct replay *re, const struct rt
 void collective_peers(const struct rt_instr *x, const struct rt_group *group, bool *meets);
 /* Members number what is between them alike: a group has a lane for weights, one for gradients, and one for a team. */
 static inline int collective_channel(const struct rt_instr *x) {
-    return GROUP_LANES * x->peer + op_row(x->op)->lane - LANE_GATHER;
+    return GROUP_LANES * x->group + op_row(x->op)->lane - LANE_GATHER;
 }
 #endif

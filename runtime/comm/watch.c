@@ -59,8 +59,8 @@ static bool instr_ended(const struct replay *re, int32_t i) {
 
 static bool may_run(const struct replay *re, const struct rt_instr *x) {
     const struct rt_rank *k = stream(re);
-    for (int32_t a = x->wait; a < x->wait + x->nwait; a++)
-        if (!instr_ended(re, k->wait[a]))
+    for (int32_t n = 0, before; (before = wait_of(k, x, n)) >= 0; n++)
+        if (!instr_ended(re, before))
             return false;
     return true;
 }
@@ -100,12 +100,12 @@ void instr_name(char *out, size_t n, const struct rt_program *p, const struct rt
         snprintf(out + at, n - (size_t)at, " %s rank %d", is_send(x->op) ? "to" : "from", x->peer);
     if (!is_group(x->op))
         return;
-    if (x->root >= 0)
+    if (has_root(x->op))
         at += snprintf(out + at, n - (size_t)at, " %s rank %d", x->op == OP_REDUCE ? "to" : "from", x->root);
     if (!groups)
         return;
     const char *between = " with ranks ";
-    for (const int32_t *m = group_at(groups, x->peer); *m >= 0 && (size_t)at < n; m++, between = ",")
+    for (const int32_t *m = group_at(groups, x->group); *m >= 0 && (size_t)at < n; m++, between = ",")
         at += snprintf(out + at, n - (size_t)at, "%s%d", between, *m);
 }
 
@@ -117,7 +117,7 @@ static void write_place(char *out, size_t n) {
         return;
     }
     const struct rt_instr *x = &stream(w.replay)->ins[i];
-    int at = snprintf(out, n, x->msg >= 0 ? "waits at %d " : "is at %d ", i + 1);
+    int at = snprintf(out, n, is_message(x->op) ? "waits at %d " : "is at %d ", i + 1);
     instr_name(out + at, n - (size_t)at, w.replay->program, x, w.a.group);
 }
 
@@ -157,9 +157,9 @@ static void write_lane(FILE *f, const struct replay *re, int l) {
     instr_name(name, sizeof name, re->program, x, w.a.group);
     fprintf(f, "                    next  %d %s", h + 1, name);
     const char *between = ", after ";
-    for (int32_t a = x->wait; a < x->wait + x->nwait; a++)
-        if (!instr_ended(re, k->wait[a])) {
-            fprintf(f, "%s%d", between, k->wait[a] + 1);
+    for (int32_t n = 0, before; (before = wait_of(k, x, n)) >= 0; n++)
+        if (!instr_ended(re, before)) {
+            fprintf(f, "%s%d", between, before + 1);
             between = ", ";
         }
     fputc('\n', f);

@@ -19,7 +19,7 @@ static struct cuda_rank *self(const struct replay *re) { return (struct cuda_ran
 static const struct rt_rank *stream_of(const struct replay *re) { return &re->program->rank[re->rank]; }
 /* Such a lane begins with one. */
 static bool has_messages(const struct rt_rank *k, int lane) {
-    return k->lane_at[lane] < k->lane_at[lane + 1] && k->ins[k->lane_ins[k->lane_at[lane]]].msg >= 0;
+    return k->lane_at[lane] < k->lane_at[lane + 1] && is_message(k->ins[k->lane_ins[k->lane_at[lane]]].op);
 }
 
 void cuda_must(cudaError_t code, const char *call) {
@@ -150,7 +150,7 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
                                  repeats ? p->period / slices : 0, own->counted};
     at.draw = re->purpose == TRAINS ? &draw : NULL;
     at.routed = x->op == OP_F && tells_routed(s) && re->purpose == TRAINS ? own->routed : NULL;
-    if (x->op == OP_F && x->at[ROLE_input] >= 0 &&
+    if (x->op == OP_F && x->at.input &&
         (at.at[SP_X] || !begins_job(p, x))) { /* recompute: keep the input only */
         char *input = job_operand(own->arena, x, ROLE_input);
         if (begins_job(p, x)) {
@@ -158,12 +158,12 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
             cuda_add_more(p->model, &at, input, s->input / precision_bytes(p->model->precision), stream);
         }
         at.at[SP_X] = input;
-        at.nmore = 0;
+        at.more = NULL;
     }
     if (x->op == OP_F || x->op == OP_R)
-        cuda_forward_part(p->model, s, &at, x->from, x->to, own->workspace, stream);
+        cuda_forward_part(p->model, s, &at, x->from, job_end(p, x), own->workspace, stream);
     else
-        cuda_backward_part(p->model, s, &at, x->op != OP_W, x->op != OP_I, (enum sweep_kind)x->sweep, x->from, x->to,
+        cuda_backward_part(p->model, s, &at, x->op != OP_W, x->op != OP_I, x->sweep, x->from, job_end(p, x),
                            &own->ahead, own->workspace, stream);
 }
 
@@ -179,12 +179,12 @@ static void run_update(struct replay *re, const struct rt_instr *x, cudaStream_t
         number.more = p->period / s->update;
     }
     const struct rt_home *home = home_on(stream_of(re), x->stage);
-    int64_t work = stream_of(re)->work;
+    const struct rt_buffer *work = stream_of(re)->work;
     void *w = job_operand(own->arena, x, ROLE_w);
     const float *dw = (const float *)job_operand(own->arena, x, ROLE_dw);
     const uint64_t *norm = (const uint64_t *)job_operand(own->arena, x, ROLE_norm);
     float *opt = (float *)job_operand(own->arena, x, ROLE_opt), scale = update_scale(p->model, s);
-    float *space = work < 0 ? NULL : (float *)(own->arena + work);
+    float *space = work ? (float *)(own->arena + work->off) : NULL;
     if (p->model->post_validation)
         cuda_update_ahead(p->model, s, home->own, home->owned, w, dw, scale, norm, opt, &number, re->purpose == SETTLES,
                           space, own->workspace, stream);
@@ -398,7 +398,7 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
     for (int l = 0; l < k->nlanes; l++) /* others wait for messages: their kernels come before those of layers */
         CUDA(cudaStreamCreateWithPriority(&own->lane[l], cudaStreamNonBlocking, has_messages(k, l) ? greatest : least));
     for (int32_t i = 0; i < k->nins; i++)
-        if (k->ins[i].recorded)
+        if (k->ins[i].name)
             CUDA(cudaEventCreateWithFlags(&own->event[i], cudaEventDisableTiming));
     if (transport->chained)
         CUDA(cudaEventCreateWithFlags(&own->turn, cudaEventDisableTiming));

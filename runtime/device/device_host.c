@@ -68,20 +68,19 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     at.draw = re->purpose == TRAINS ? &draw : NULL;
     if (stage_reads_batch(p, x->stage))
         read_batch(re, x, s, &batch);
-    if (x->op == OP_F && x->at[ROLE_input] >= 0 &&
-        (at.at[SP_X] || !begins_job(p, x))) { /* recompute: keep the input only */
+    if (x->op == OP_F && x->at.input && (at.at[SP_X] || !begins_job(p, x))) { /* recompute: keep the input only */
         char *input = job_operand(own->arena, x, ROLE_input);
         if (begins_job(p, x)) {
             memcpy(input, at.at[SP_X], (size_t)s->input);
             host_add_more(&at, input, s->input / 4);
         }
         at.at[SP_X] = input;
-        at.nmore = 0;
+        at.more = NULL;
     }
     if (x->op == OP_F || x->op == OP_R)
-        host_forward_part(p->model, s, &at, x->from, x->to);
+        host_forward_part(p->model, s, &at, x->from, job_end(p, x));
     else
-        host_backward_part(p->model, s, &at, x->op != OP_W, x->op != OP_I, x->sweep, x->from, x->to);
+        host_backward_part(p->model, s, &at, x->op != OP_W, x->op != OP_I, x->sweep, x->from, job_end(p, x));
     if (at.loss != &lost && re->purpose == TRAINS && re->bad.step == 0 && !isfinite(*at.loss)) {
         nonfinite_look(&re->bad, re->step + 1, re->rank, at.loss, 1);
         re->bad.batch = batch_of(re, x);
@@ -105,7 +104,7 @@ static void run_update(struct replay *re, const struct rt_instr *x, const float 
     const struct rt_rank *k = &re->program->rank[re->rank];
     const struct rt_stage *s = &re->program->stage[x->stage];
     const struct rt_home *home = home_on(k, x->stage);
-    float *workspace = k->work < 0 ? NULL : (float *)(void *)(arena + k->work);
+    float *workspace = k->work ? (float *)(void *)(arena + k->work->off) : NULL;
     float *w = (float *)(void *)job_operand(arena, x, ROLE_w), *opt = (float *)(void *)job_operand(arena, x, ROLE_opt);
     bool finite;
     if (m->post_validation)

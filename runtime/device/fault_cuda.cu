@@ -36,7 +36,7 @@ void cuda_instr_name(const struct rt_program *p, const struct rt_instr *x, char 
         return;
     }
     int at = snprintf(out, n, "%s %s%s%s", op_row(x->op)->name, stage_name(p, x->stage).s, *batch ? " " : "", batch);
-    if (x->peer >= 0)
+    if (has_peer(x->op))
         snprintf(out + at, n - (size_t)at, " %s %d", is_send(x->op) ? "to" : "from", x->peer);
 }
 

@@ -5,7 +5,8 @@
 #include <string.h>
 
 static inline char *job_operand(char *arena, const struct rt_instr *x, int role) {
-    return x->at[role] < 0 ? NULL : arena + x->at[role];
+    const struct rt_buffer *operand = operand_in(x, role);
+    return operand ? arena + operand->off : NULL;
 }
 
 /* The two ends of a copy to host memory or back. */
@@ -27,7 +28,8 @@ static inline bool stage_reads_batch(const struct rt_program *p, int stage) {
 /* A job's first part: the one that takes its input, or the gradient of its output. */
 static inline bool begins_job(const struct rt_program *p, const struct rt_instr *x) {
     bool forward = x->op == OP_F || x->op == OP_R;
-    return x->at[ROLE_got] < 0 && x->sweep != SWEEP_WEIGHTS && (forward ? x->from == 0 : x->to == p->stage[x->stage].nlayers);
+    return !x->at.got && x->sweep != SWEEP_WEIGHTS &&
+           (forward ? x->from == 0 : job_end(p, x) == p->stage[x->stage].nlayers);
 }
 
 /* All but the batch and where the loss goes. After the stage's own workspace comes what cost.c adds for B (what I would
@@ -35,10 +37,10 @@ static inline bool begins_job(const struct rt_program *p, const struct rt_instr 
  * another workspace than the rank's. */
 static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char *arena, const struct rt_instr *x) {
     const struct rt_stage *s = job_stage(p, x);
-    int64_t work = x->at[ROLE_work] >= 0 ? x->at[ROLE_work] : p->rank[rank].work;
-    char *scratch = work < 0 ? NULL : arena + work, *behind = scratch ? scratch + s->work : NULL;
+    const struct rt_buffer *work = x->at.work ? x->at.work : p->rank[rank].work;
+    char *scratch = work ? arena + work->off : NULL, *behind = scratch ? scratch + s->work : NULL;
     char *wstash = job_operand(arena, x, ROLE_wstash);
-    bool repeated = x->op == OP_F && x->at[ROLE_input] >= 0;
+    bool repeated = x->op == OP_F && x->at.input;
     struct rt_bind at;
     memset(&at, 0, sizeof at);
     at.w = (float *)(void *)job_operand(arena, x, ROLE_w);
@@ -60,10 +62,9 @@ static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char
     at.at[SP_GIVE] = job_operand(arena, x, ROLE_give);
     at.at[SP_GOT] = job_operand(arena, x, ROLE_got);
     at.arena = arena;
-    at.more = p->rank[rank].more + x->more;
-    at.nmore = x->nmore;
+    at.more = x->more;
     at.slice = p->slice ? &p->slice[x->stage * p->model->slices] : NULL;
-    at.kv = at.more + x->nmore;
+    at.kv = x->kv;
     at.own = job_operand(arena, x, ROLE_own);
     at.dkv = job_operand(arena, x, ROLE_dkv);
     at.dpast = job_operand(arena, x, ROLE_dpast);

@@ -21,10 +21,10 @@ static int next_lane(const struct replay *re, const struct rt_rank *k) {
 static bool run(struct replay *re, const struct rt_rank *k, int32_t i) {
     const struct rt_instr *x = &k->ins[i];
     const struct device *device = re->device;
-    for (int32_t w = x->wait; w < x->wait + x->nwait; w++)
-        if (!device->wait(re, x, k->wait[w]))
+    for (int32_t n = 0, before; (before = wait_of(k, x, n)) >= 0; n++)
+        if (!device->wait(re, x, before))
             return false;
-    if (x->msg >= 0)
+    if (is_message(x->op))
         return device->meet(re, x);
     double start = device->clock(re);
     if (!is_for(re->purpose, x->op)) {
@@ -85,7 +85,7 @@ bool replay_run(struct replay *re) {
             continue;
         __atomic_store_n(&re->cursor[l], re->cursor[l] + 1, __ATOMIC_RELEASE);
         re->left--;
-        if (k->ins[i].recorded) /* what waits for it, a message say, can go at once */
+        if (k->ins[i].name) /* what waits for it, a message say, can go at once */
             unblock(re, k);
     }
     return true;

@@ -155,14 +155,11 @@ static inline int64_t summand_bytes(const struct rt_model *m, int op) {
                                          : (int64_t)sizeof(float);
 }
 /* Is the sum written, not added to what is there? */
-static inline bool writes_sum(const struct rt_instr *x) { return x->first || x->at[ROLE_t] >= 0; }
+static inline bool writes_sum(const struct rt_instr *x) { return x->first || x->at.t; }
 /* Where a member's result goes: an offset, -1: it has none. */
 static inline int64_t result_at(const struct rt_instr *x) {
-    static const int roles[] = {ROLE_w, ROLE_t, ROLE_norm};
-    for (int i = 0; i < 3; i++)
-        if (x->at[roles[i]] >= 0)
-            return x->at[roles[i]];
-    return x->at[ROLE_dw];
+    const struct rt_buffer *at = x->at.w ? x->at.w : x->at.t ? x->at.t : x->at.norm ? x->at.norm : x->at.dw;
+    return at ? at->off : -1;
 }
 /* Which side of a message, or member of a collective, a rank is. */
 static inline int side_of(const struct rt_meeting *meeting, int rank) {

@@ -196,8 +196,8 @@ template <typename T> static void add_value(void *dst, const void *src, int64_t 
 }
 
 void cuda_add_more(const struct rt_model *m, const struct rt_bind *at, void *dst, int64_t n, cudaStream_t stream) {
-    for (int i = 0; i < at->nmore; i++)
-        (m->precision == BF16 ? add_value<__nv_bfloat16> : add_value<float>)(dst, at->arena + at->more[i], n, stream);
+    for (const struct rt_buffer *const *more = at->more; more && *more; more++)
+        (m->precision == BF16 ? add_value<__nv_bfloat16> : add_value<float>)(dst, at->arena + (*more)->off, n, stream);
 }
 
 /* A block's lanes have 32 columns, each of its 8 warps every 8th part. */

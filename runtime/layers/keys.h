@@ -108,7 +108,7 @@ static inline struct attend attend_of(const struct rt_layer *l, const struct rt_
     a.segment = segment;
     for (int32_t q = 0; q < n; q++) {
         const struct rt_layer *o = &at->slice[q].layer[l - first];
-        segment[q] = segment_of(o, at->arena + at->kv[q], element);
+        segment[q] = segment_of(o, at->arena + at->kv[q]->off, element);
         if (!back)
             continue;
         segment[q].dk = past + o->kv;
@@ -128,7 +128,7 @@ static inline struct attend attend_of(const struct rt_layer *l, const struct rt_
     if (keeps_queries(l)) {
         a.q = slot_at(at, l->aux) + lse_bytes(l);
         a.q_stride = l->out;
-        *own = segment_of(l, at->arena + at->kv[n], element);
+        *own = segment_of(l, at->arena + at->kv[n]->off, element);
     }
     own->dstride = l->in;
     a.dq = dx;

@@ -82,7 +82,7 @@ static void take_input(const struct rt_model *m, const struct rt_bind *at, const
                        cudaStream_t stream) {
     if (first->x.space == SP_STASH)
         copy_bytes(at->at[SP_STASH] + first->x.off, at->at[SP_X], bytes_in(m, first), stream);
-    if (at->nmore > 0)
+    if (at->more)
         cuda_add_more(m, at, at->at[SP_STASH] + first->x.off, (int64_t)first->rows * first->in, stream);
 }
 
@@ -166,7 +166,7 @@ static void take_gradient(const struct rt_model *m, const struct rt_bind *at, co
                    stream);
     if (input && last->dy.space == SP_EXT)
         copy_bytes(at->at[SP_EXT] + last->dy.off, at->at[SP_DY], bytes_out(m, last), stream);
-    if (at->nmore > 0)
+    if (at->more)
         cuda_add_more(m, at, at->at[SP_EXT] + last->dy.off, (int64_t)rows_out(last) * last->out, stream);
 }
 

@@ -255,7 +255,7 @@ static size_t bytes_out(const struct rt_layer *l) { return sizeof(float) * (size
 static void take_input(const struct rt_bind *at, const struct rt_layer *first) {
     if (first->x.space == SP_STASH)
         memcpy(at->at[SP_STASH] + first->x.off, at->at[SP_X], bytes_in(first));
-    if (at->nmore) /* layout.c has put the input into the stash */
+    if (at->more) /* layout.c has put the input into the stash */
         host_add_more(at, at->at[SP_STASH] + first->x.off, (int64_t)first->rows * first->in);
 }
 
@@ -326,7 +326,7 @@ static void take_gradient(const struct rt_bind *at, const struct rt_stage *s, bo
         memcpy(at->dpast, at->dkv, (size_t)past_bytes(at->slice, (int32_t)(s - at->slice), sizeof(float)));
     if (input && last->dy.space == SP_EXT)
         memcpy(at->at[SP_EXT] + last->dy.off, at->at[SP_DY], bytes_out(last));
-    if (at->nmore)
+    if (at->more)
         host_add_more(at, at->at[SP_EXT] + last->dy.off, (int64_t)rows_out(last) * last->out);
 }
 

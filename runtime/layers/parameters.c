@@ -27,8 +27,8 @@ void host_add_norm(uint64_t *dst, const uint64_t *src) {
 }
 
 void host_add_more(const struct rt_bind *at, char *dst, int64_t n) {
-    for (int i = 0; i < at->nmore; i++)
-        host_add((float *)(void *)dst, (const float *)(const void *)(at->arena + at->more[i]), n, false);
+    for (const struct rt_buffer *const *more = at->more; more && *more; more++)
+        host_add((float *)(void *)dst, (const float *)(const void *)(at->arena + (*more)->off), n, false);
 }
 
 /* ---- initial weights ---- */

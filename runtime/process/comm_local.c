@@ -157,7 +157,7 @@ static void sum_norms(const struct together *all) {
 
 static void exchange(const struct together *all, const struct rt_instr *x) {
     const struct rt_meeting *m = all->m;
-    int n = m->n, root = x->root < 0 ? -1 : side_of(m, x->root), motion = motion_of(x->op);
+    int n = m->n, root = has_root(x->op) ? side_of(m, x->root) : -1, motion = motion_of(x->op);
     int64_t bytes = m->bytes, piece = bytes / n;
     if (x->op == OP_ALL_REDUCE_N)
         sum_norms(all);

@@ -112,7 +112,7 @@ static void sum_to(const struct loopback *loopback, const struct rt_meeting *m, 
 
 static void exchange(const struct loopback *loopback, const struct rt_meeting *m, const struct meeting *y,
                      const struct rt_instr *x, cudaStream_t stream) {
-    int root = x->root < 0 ? -1 : side_of(m, x->root), motion = motion_of(x->op);
+    int root = has_root(x->op) ? side_of(m, x->root) : -1, motion = motion_of(x->op);
     int64_t bytes = m->bytes, piece = bytes / m->n;
     if (x->op == OP_ALL_REDUCE || x->op == OP_ALL_REDUCE_N)
         all_reduce(loopback, m, x->op == OP_ALL_REDUCE_N, stream);
@@ -219,9 +219,8 @@ struct loopback *loopback_open(const struct rt_program *p, struct cuda_rank *ran
     for (int r = 0; r < p->workers; r++)
         for (int32_t i = 0; i < p->rank[r].nins; i++) {
             const struct rt_instr *x = &p->rank[r].ins[i];
-            if (x->msg < 0)
-                continue;
-            meeting[x->msg].ins[side_of(&p->msg[x->msg], r)] = i;
+            if (is_message(x->op))
+                meeting[x->msg].ins[side_of(&p->msg[x->msg], r)] = i;
         }
     for (int r = 0; r < p->workers; r++)
         place_scratch(loopback, r);

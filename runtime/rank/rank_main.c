@@ -25,25 +25,17 @@ static void count_updates(struct rank_run *run) {
     }
 }
 
-/* Sorts the rank's instructions by lane, and puts it among the program's ranks, of which the others stay empty. */
+/* Puts the rank among the program's, of which the others stay empty, and indexes it. */
 static void own_program(struct rank_run *run) {
-    const struct rt_program *self = run->self;
-    const struct rt_rank *own = self->rank;
-    struct rt_rank *all = calloc((size_t)self->workers, sizeof *all), *k = &all[own->number];
-    int32_t *at = calloc((size_t)own->nlanes + 2, sizeof *at), *ins = calloc((size_t)own->nins + 1, sizeof *ins);
-    if (!all || !at || !ins)
-        rank_error(self, "no memory");
-    for (int32_t i = 0; i < own->nins; i++)
-        at[own->ins[i].lane + 2]++;
-    for (int l = 0; l < own->nlanes; l++)
-        at[l + 2] += at[l + 1];
-    for (int32_t i = 0; i < own->nins; i++)
-        ins[at[own->ins[i].lane + 1]++] = i;
-    *k = *own;
-    k->lane_ins = ins;
-    k->lane_at = at;
-    run->program = *self;
+    const struct rt_rank *own = run->self->rank;
+    struct rt_rank *all = calloc((size_t)run->self->workers, sizeof *all);
+    int32_t *memory = calloc(rank_index_size(own), sizeof *memory);
+    if (!all || !memory)
+        rank_error(run->self, "no memory");
+    run->program = *run->self;
     run->program.rank = all;
+    all[own->number] = *own;
+    rank_index(&all[own->number], memory);
     count_updates(run);
 }
 
@@ -296,7 +288,6 @@ static void print(const struct rank_run *run, const struct training *training, u
 }
 
 static void release(struct rank_run *run, struct training *training) {
-    const struct rt_rank *k = &run->program.rank[run->world.rank];
     backend_release(run);
     run->world.close(run->world.link);
     data_close(run->data);
@@ -304,8 +295,7 @@ static void release(struct rank_run *run, struct training *training) {
         data_close(run->held_out);
     if (run->start.weights)
         named_close(run->start.weights);
-    free((void *)(uintptr_t)k->lane_at);
-    free((void *)(uintptr_t)k->lane_ins);
+    free((void *)(uintptr_t)run->program.rank[run->world.rank].lane_at); /* the index begins there */
     free((void *)(uintptr_t)run->program.rank);
     free(run->owner);
     free(training->pulse);

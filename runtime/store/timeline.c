@@ -9,13 +9,13 @@ static void write_column(FILE *f, int64_t value, bool applies, char after) {
     fputc(after, f);
 }
 
-void timeline_rows(FILE *f, int64_t step, int rank, const struct rt_rank *k, int32_t slices, const char *const *lane,
-                   const struct rt_stamp *stamp, double origin) {
+void timeline_rows(FILE *f, int64_t step, const struct rt_rank *k, int32_t slices, const struct rt_stamp *stamp,
+                   double origin) {
     for (int32_t c = 0; c < k->nins; c++) {
         int32_t i = k->lane_ins[c]; /* a lane after the other; each runs in order, so these are its starts, too */
         const struct rt_instr *x = &k->ins[i];
-        fprintf(f, "%lld\t%d\t%s\t%.9f\t%.9f\t%s\t", (long long)step + 1, rank, lane[x->lane], stamp[i].start - origin,
-                stamp[i].end - origin, op_row(x->op)->name);
+        fprintf(f, "%lld\t%d\t%s\t%.9f\t%.9f\t%s\t", (long long)step + 1, k->number, k->lane[x->lane],
+                stamp[i].start - origin, stamp[i].end - origin, op_row(x->op)->name);
         write_column(f, x->stage, true, '\t');
         bool sliced = slices > 0 && x->batch >= 0 && x->op != OP_U;
         write_column(f, sliced ? x->batch / slices : x->batch, x->batch >= 0, sliced ? '.' : '\t');
@@ -23,7 +23,7 @@ void timeline_rows(FILE *f, int64_t step, int rank, const struct rt_rank *k, int
             write_column(f, x->batch % slices, true, '\t');
         bool root = has_root(x->op);
         write_column(f, root ? x->root : x->peer, root || has_peer(x->op), '\t');
-        write_column(f, x->bytes, x->msg >= 0 || is_copy(x->op), '\t');
+        write_column(f, x->bytes, has_bytes(x->op), '\t');
         fputs("s\n", f);
     }
 }

@@ -12,8 +12,8 @@ static inline int64_t timeline_first(int64_t from, int64_t to) {
 }
 
 void timeline_head(FILE *f);
-/* Writes a rank's rows of one step, counted from 0. slices: of a microbatch, or 0. lane: the names of its lanes. Times
- * are relative to origin, which is no later than the first of them. */
-void timeline_rows(FILE *f, int64_t step, int rank, const struct rt_rank *k, int32_t slices, const char *const *lane,
-                   const struct rt_stamp *stamp, double origin);
+/* Writes a rank's rows of one step, counted from 0. slices: of a microbatch, or 0. Times are relative to origin, which
+ * is no later than the first of them. */
+void timeline_rows(FILE *f, int64_t step, const struct rt_rank *k, int32_t slices, const struct rt_stamp *stamp,
+                   double origin);
 #endif

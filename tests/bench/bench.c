@@ -2,7 +2,7 @@
  *
  * Each size compiles in a process of its own, so that its peak memory is its own. Compare figures of one run only. */
 #include "cli/compile.h"
-#include "cli/runtime_program.h"
+#include "passes/runtime_program.h"
 #include "diff/diff.h"
 #include "device/replay.h"
 #include <stdlib.h>

@@ -4,10 +4,10 @@
 #
 # In compiler/ and in runtime/ a folder includes its own headers and those of the folders that the tables in the README
 # there list for it. The second table of compiler/README.md has the wings, and no folder of the first includes one.
-# runtime/ includes nothing of compiler/; its top is for all of its folders. compiler/ includes ops.h, model.h, attention.h
-# and parameters.h of runtime/, except base/, which stands below the instructions; cli/, which replays what was compiled, and
-# the wings may include any of it. Only base/base.c allocates, and script/, which gives Lua its memory. Only script/ knows
-# Lua, only .cu files CUDA, only comm_nccl*.cu NCCL, and only comm_mpi.c MPI.
+# runtime/ includes nothing of compiler/; its top is for all of its folders. compiler/ includes ops.h, model.h,
+# attention.h, parameters.h and rt_program.h of runtime/, except base/, which stands below the instructions; cli/, which
+# replays what was compiled, and the wings may include any of it. Only base/base.c allocates, and script/, which gives Lua
+# its memory. Only script/ knows Lua, only .cu files CUDA, only comm_nccl*.cu NCCL, and only comm_mpi.c MPI.
 set -u
 . "$(dirname "$0")/../support/environment.sh"
 cd "${1:-$(dirname "$0")/../..}" || exit 2
@@ -43,8 +43,8 @@ lines() {
             broken("no such folder in the tables of " house "/README.md")
         else if (name ~ /^\.\.\/\.\.\/runtime\//) {
             if (room == "compiler/base") broken("this floor stands below the instructions")
-            else if (house != "compiler" || room != "compiler/cli" && !(room in wing) && name !~ /\/(ops|model|attention|parameters)\.h$/)
-                broken(house "/ includes only ops.h, model.h, attention.h and parameters.h of runtime/ so")
+            else if (house != "compiler" || room != "compiler/cli" && !(room in wing) && name !~ /\/(ops|model|attention|parameters|rt_program)\.h$/)
+                broken(house "/ includes only ops.h, model.h, attention.h, parameters.h and rt_program.h of runtime/ so")
         } else if (name ~ /^[a-z]+(\/[a-z]+)?\/[a-z_0-9]+\.(cu|cuh|h)$/) {
             into = name
             sub(/\/[^\/]*$/, "", into)

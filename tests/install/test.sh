@@ -11,7 +11,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 make -s B="$(dirname "$PIANOLA")" install DESTDIR="$room/sta ge" PREFIX=/opt/pianola
 expect "make install" 0 $?
 at="$room/sta ge/opt/pianola"
-for file in bin/pianola lib/libpianola-host.a lib/pkgconfig/pianola-host.pc include/pianola/rank.h include/pianola/words.h \
+for file in bin/pianola lib/libpianola-host.a lib/pkgconfig/pianola-host.pc include/pianola/ops.h include/pianola/rt_program.h \
     share/pianola/schedules/1f1b.lua share/pianola/schedules/models/gpt.lua share/pianola/schedules/pianola.d.lua \
     share/man/man1/pianola.1 share/bash-completion/completions/pianola share/zsh/site-functions/_pianola \
     share/fish/vendor_completions.d/pianola.fish; do

@@ -2,7 +2,8 @@
 #ifndef PIANOLA_PROPERTY_H
 #define PIANOLA_PROPERTY_H
 #include "cli/files.h"
-#include "cli/runtime_program.h"
+#include "cli/trained_weights.h"
+#include "passes/runtime_program.h"
 #include "compiler.h"
 #include "rt.h"
 

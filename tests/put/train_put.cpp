@@ -11,6 +11,7 @@ extern "C" {
 #include <cstdio>
 #include <cstdlib>
 #include <pthread.h>
+#include <deque>
 #include <vector>
 
 enum { APART = 4096 / PARAM_ALIGN };
@@ -26,11 +27,11 @@ struct worker { /* of a rank */
 };
 struct training {
     cuda_run *all;
-    rt_program program; /* as the ranks' own programs have it: a reduction's peer is the number of its group */
+    rt_program program;
     std::vector<rt_rank> ranks;
-    std::vector<std::vector<rt_instr>> ins; /* with offsets APART times as large */
+    std::vector<std::vector<rt_instr>> ins;
+    std::deque<rt_buffer> buffers; /* their operands, with offsets APART times as large */
     std::vector<std::vector<rt_home>> homes;
-    std::vector<int32_t> groups;
     struct device device; /* the CUDA one, but for who may launch */
     std::vector<worker> workers;
     std::vector<float> loss; /* [rank][step] */
@@ -83,7 +84,7 @@ static void prepare(worker *s, int rank) {
     s->steps.data = t->all->run.data;
     if (!steps_open(&s->steps))
         abort();
-    cuda_put.open(&s->world, &t->program, t->groups.data(), &s->rank);
+    cuda_put.open(&s->world, &t->program, t->program.groups, &s->rank);
     char why[1000];
     const start from = {t->all->run.seed, nullptr};
     if (!cuda_begin(&s->replay, &from, why, sizeof why)) /* as late as rank_cuda.cu calls it */
@@ -135,19 +136,14 @@ static void *work(void *arg) {
 
 /* ---- all of them ---- */
 
-static void number_group(training *t, std::vector<int32_t> *number, int32_t *n, rt_instr *x) {
-    const rt_meeting *m = &t->all->run.program->msg[x->msg];
-    int32_t *known = &(*number)[(size_t)x->msg];
-    if (*known < 0) {
-        *known = (*n)++;
-        t->groups.insert(t->groups.end(), m->rank, m->rank + m->n);
-        t->groups.push_back(-1);
-    }
-    x->peer = *known;
-}
-
 /* inside: how far into its buffer the operand begins, where it is a piece of one. */
 static void move_apart(int64_t *off, int64_t inside = 0) { *off = *off < 0 ? *off : (*off - inside) * APART + inside; }
+
+static const rt_buffer *moved_apart(training *t, const rt_buffer *b, int64_t inside) {
+    t->buffers.push_back(*b);
+    move_apart(&t->buffers.back().off, inside);
+    return &t->buffers.back();
+}
 
 static const rt_home *home_of(const rt_program *p, int rank, int set) {
     for (int h = 0; h < p->rank[rank].nhomes; h++)
@@ -158,15 +154,14 @@ static const rt_home *home_of(const rt_program *p, int rank, int set) {
 
 /* Is the piece of x's collective that belongs to rank r in place? Then so is every other member's. */
 static bool in_place(const rt_program *p, int r, const rt_instr &x, int whole, int piece) {
-    return x.at[piece] == x.at[whole] + side_of(&p->msg[x.msg], r) * x.bytes;
+    return operand_at(&x, piece) == operand_at(&x, whole) + side_of(&p->msg[x.msg], r) * x.bytes;
 }
 
 /* Of which buffers operands are pieces: whole weights, or their gradient, by whose shard it is; a shard, by whose
  * share. A share of the gradient is in place where the reduction over replicas is. */
 static int64_t bytes_inside(const rt_program *p, int r, const rt_instr &x, int role) {
     int64_t element = precision_bytes(p->model->precision);
-    const rt_home *own = home_of(p, r, x.stage),
-                  *of = x.peer >= 0 && !is_group(x.op) ? home_of(p, x.peer, x.stage) : NULL;
+    const rt_home *own = home_of(p, r, x.stage), *of = has_peer(x.op) ? home_of(p, x.peer, x.stage) : NULL;
     if (x.op == OP_FETCH && role == ROLE_t) /* a shard of the peer's, or all that it has, fetched or not */
         return of && x.bytes == of->count * element ? of->first * element : 0;
     if (x.op == OP_COPY && role == ROLE_w)
@@ -176,13 +171,13 @@ static int64_t bytes_inside(const rt_program *p, int r, const rt_instr &x, int r
     if (x.op == OP_U && role == ROLE_w)
         return (own->own - own->first) * element;
     if (x.op == OP_ALL_GATHER && role == ROLE_src && in_place(p, r, x, ROLE_w, ROLE_src))
-        return x.at[ROLE_src] - x.at[ROLE_w];
+        return x.at.src->off - x.at.w->off;
     if (x.op == OP_REDUCE_SCATTER && role == ROLE_dw && in_place(p, r, x, ROLE_src, ROLE_dw))
-        return x.at[ROLE_dw] - x.at[ROLE_src];
+        return x.at.dw->off - x.at.src->off;
     if ((x.op == OP_U || x.op == OP_NORM) && role == ROLE_dw)
         for (int32_t i = 0; i < p->rank[r].nins; i++) {
             const rt_instr &y = p->rank[r].ins[i];
-            if (y.op == OP_REDUCE_SCATTER && y.stage == x.stage && y.at[ROLE_dw] == x.at[role])
+            if (y.op == OP_REDUCE_SCATTER && y.stage == x.stage && operand_at(&y, ROLE_dw) == operand_at(&x, role))
                 return bytes_inside(p, r, y, role);
         }
     return 0;
@@ -190,8 +185,6 @@ static int64_t bytes_inside(const rt_program *p, int r, const rt_instr &x, int r
 
 static void own_programs(training *t) {
     const rt_program *p = t->all->run.program;
-    std::vector<int32_t> number((size_t)p->nmsgs, -1);
-    int32_t n = 0;
     for (int r = 0; r < p->workers; r++) {
         rt_rank k = p->rank[r];
         t->ins.emplace_back(k.ins, k.ins + k.nins);
@@ -199,21 +192,20 @@ static void own_programs(training *t) {
         for (rt_instr &x : t->ins.back()) {
             const rt_instr planned = x;
             for (int role = 0; role < NROLES; role++)
-                move_apart(&x.at[role], bytes_inside(p, r, planned, role));
-            if (is_group(x.op))
-                number_group(t, &number, &n, &x);
+                if (operand_in(&planned, role))
+                    set_operand(&x, role,
+                                moved_apart(t, operand_in(&planned, role), bytes_inside(p, r, planned, role)));
         }
         for (rt_home &h : t->homes.back())
             for (int64_t *off : {&h.weight, &h.opt})
                 move_apart(off);
         k.arena *= APART;
         k.host *= APART;
-        move_apart(&k.work);
+        k.work = k.work ? moved_apart(t, k.work, 0) : NULL;
         k.ins = t->ins.back().data();
         k.home = t->homes.back().data();
         t->ranks.push_back(k);
     }
-    t->groups.push_back(-1);
     t->program = *p;
     t->program.rank = t->ranks.data();
 }

@@ -437,7 +437,7 @@ else
     echo "nvcc or NCCL is not here: the programs were linked with the stand-in only"
 fi
 [ ! -x "$nvcc" ] || {
-    "$nvcc" -x cu -c -Ibuild/include -o "$room/rank0.o" "$room/1f1b/rank0.cu" >"$room/nvcc" 2>&1
+    "$nvcc" -std=c++20 -x cu -c -Ibuild/include -o "$room/rank0.o" "$room/1f1b/rank0.cu" >"$room/nvcc" 2>&1
     expect "rank0.cu compiles with nvcc, unchanged" "0 " "$? $(cat "$room/nvcc")"
 }
 finish

@@ -1,5 +1,6 @@
 #include "dump.h"
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void dump_bits(FILE *f, float x) {
@@ -55,41 +56,53 @@ static void dump_stage(FILE *f, const struct rt_stage *s, int number) {
         dump_layer(f, &s->layer[i]);
 }
 
-static void dump_instr(FILE *f, const struct rt_instr *x, int number, const int32_t *wait, const int64_t *more) {
-    static const char *const op[] = {
-#define X(name, ...) #name,
-        OPS(X)
-#undef X
-    };
-    fprintf(f, "%d %s first %d %d %d recorded %d lane %d stage %d batch %d peer %d msg %d root %d bytes %" PRId64 " at",
-            number, x->op < NOPS ? op[x->op] : "?", x->first, x->vfirst, x->ufirst, x->recorded, x->lane, x->stage,
-            x->batch, x->peer, x->msg, x->root, x->bytes);
+static void dump_buffer(FILE *f, const struct rt_buffer *b) {
+    if (b)
+        fprintf(f, " %" PRId64 ":%" PRId64, b->off, b->bytes);
+    else
+        fprintf(f, " -");
+}
+
+static void dump_list(FILE *f, const char *what, const struct rt_buffer *const *list) {
+    fprintf(f, " %s", what);
+    for (; list && *list; list++)
+        dump_buffer(f, *list);
+}
+
+static void dump_instr(FILE *f, const struct rt_rank *k, const struct rt_instr *x) {
+    fprintf(f, "%d %s stage %d batch %d lane %d peer %d group %d root %d msg %d bytes %" PRId64, (int)(x - k->ins),
+            x->op < NOPS ? op_row(x->op)->name : "?", x->stage, x->batch, x->lane, x->peer, x->group, x->root, x->msg,
+            x->bytes);
+    fprintf(f, " layers %d %d sweep %d first %d %d %d at", x->from, x->to, x->sweep, x->first, x->vfirst, x->ufirst);
     for (int r = 0; r < NROLES; r++)
-        fprintf(f, " %" PRId64, x->at[r]);
-    fprintf(f, " layers %d %d sweep %d more", x->from, x->to, x->sweep);
-    for (int i = 0; i < x->nmore + x->nkv; i++)
-        fprintf(f, " %" PRId64, more[x->more + i]);
+        dump_buffer(f, operand_in(x, r));
+    dump_list(f, "more", x->more);
+    dump_list(f, "kv", x->kv);
     fprintf(f, " after");
-    for (int i = 0; i < x->nwait; i++)
-        fprintf(f, " %d", wait[x->wait + i]);
-    fprintf(f, "\n");
+    for (int32_t n = 0, i; (i = wait_of(k, x, n)) >= 0; n++)
+        fprintf(f, " %d", i);
+    fprintf(f, " name %d\n", x->name);
 }
 
 void dump(FILE *f, const struct rt_program *p) {
-    const struct rt_rank *k = p->rank;
+    struct rt_rank indexed = *p->rank, *k = &indexed;
+    int32_t *memory = calloc(rank_index_size(k), sizeof *memory);
+    rank_index(k, memory);
     fprintf(f, "hash %016" PRIx64 "\n", p->hash);
     fprintf(f,
             "%s rank %d workers %d stages %d updated %d batches %d messages %d lanes %d arena %" PRId64 " host %" PRId64
-            " work %" PRId64 " begin %d end %d period %d repeats %" PRId64 "\n",
+            " begin %d end %d period %d repeats %" PRId64 " workspace",
             p->name, k->number, p->workers, p->stages, p->updated, p->batches, p->nmsgs, k->nlanes, k->arena, k->host,
-            k->work, k->begin, k->end, p->period, p->repeats);
+            k->begin, k->end, p->period, p->repeats);
+    dump_buffer(f, k->work);
+    fprintf(f, "\n");
     dump_model(f, p->model);
     for (int s = 0; s < p->sets; s++)
         dump_stage(f, &p->stage[s], s);
     for (int i = 0; i < p->stages * p->model->slices; i++)
         dump_stage(f, &p->slice[i], i);
     for (int i = 0; i < k->nins; i++)
-        dump_instr(f, &k->ins[i], i, k->wait, k->more);
+        dump_instr(f, k, &k->ins[i]);
     for (int l = 0; l < k->nlanes; l++)
         fprintf(f, "lane %s\n", k->lane[l]);
     for (const int32_t *g = p->groups; *g >= 0; g++) {
@@ -103,4 +116,5 @@ void dump(FILE *f, const struct rt_program *p) {
                 "home %d memory %d weight %" PRId64 " opt %" PRId64 " first %" PRId64 " count %" PRId64 " own %" PRId64
                 " owned %" PRId64 "\n",
                 h->stage, h->memory, h->weight, h->opt, h->first, h->count, h->own, h->owned);
+    free(memory);
 }

@@ -14,7 +14,8 @@ struct hand {
     struct rt_model model;
     struct rt_rank rank[HAND_RANKS];
     struct rt_instr ins[HAND_RANKS][HAND_MEETINGS];
-    int32_t lane_at[HAND_RANKS][GROUP_LANES * HAND_GROUPS + 1], lane_ins[HAND_RANKS][HAND_MEETINGS];
+    struct rt_buffer buffer[HAND_RANKS][HAND_MEETINGS][2];
+    int32_t index[HAND_RANKS][2 * HAND_MEETINGS + GROUP_LANES * HAND_GROUPS + 3];
     struct rt_meeting meeting[HAND_MEETINGS];
     int32_t member[HAND_MEETINGS][HAND_RANKS];
     int64_t off[HAND_MEETINGS][HAND_RANKS], to[HAND_MEETINGS][HAND_RANKS];
@@ -75,28 +76,37 @@ static inline int64_t hand_size(struct hand *h, int op) {
     return (bytes + hand_unit - 1) / hand_unit * hand_unit;
 }
 
+static inline int64_t *hand_operand(struct rt_instr *x, int role, struct rt_buffer *b) {
+    set_operand(x, role, b);
+    return &b->off;
+}
+
 /* The operands of member i, of a shard of so many bytes. */
 static inline void hand_operands(struct hand *h, struct rt_rank *k, struct rt_instr *x, int i, int n, int64_t bytes,
                                  bool in_place) {
     int like = hand_like(x->op);
     bool gathers = like == OP_ALL_GATHER, scatters = like == OP_REDUCE_SCATTER, exchanges = like == OP_ALL_TO_ALL_A;
-    bool root = x->root >= 0 && x->root == (int)(k - h->rank);
+    bool rooted = has_root(x->op), root = rooted && x->root == (int)(k - h->rank);
+    struct rt_buffer *src = h->buffer[k - h->rank][x - h->ins[k - h->rank]], *to = src + 1;
     int dst = hand_team(x->op) ? ROLE_t : gathers || x->op == OP_BROADCAST ? ROLE_w : ROLE_dw;
-    memset(x->at, -1, sizeof x->at);
     if (like != OP_ALL_REDUCE && (x->op != OP_BROADCAST || root))
-        x->at[ROLE_src] = hand_take(k, (scatters || exchanges ? n : 1) * bytes);
-    if (x->root < 0 || root == (x->op == OP_REDUCE))
-        x->at[dst] = hand_take(k, (gathers || exchanges ? n : 1) * bytes);
+        *hand_operand(x, ROLE_src, src) = hand_take(k, (scatters || exchanges ? n : 1) * bytes);
+    if (!rooted || root == (x->op == OP_REDUCE))
+        *hand_operand(x, dst, to) = hand_take(k, (gathers || exchanges ? n : 1) * bytes);
     if (in_place && (x->op == OP_REDUCE || x->op == OP_ALL_REDUCE)) { /* of a piece of a buffer, at the root in place */
-        int role = x->op == OP_REDUCE ? ROLE_src : ROLE_dw;
-        x->at[role] = hand_take(k, 3 * bytes) + i % 3 * bytes;
-        x->at[ROLE_dw] = role == ROLE_dw || root ? x->at[role] : -1;
+        int64_t at = hand_take(k, 3 * bytes) + i % 3 * bytes;
+        if (x->op == OP_REDUCE)
+            *hand_operand(x, ROLE_src, src) = at;
+        if (x->op == OP_ALL_REDUCE || root)
+            *hand_operand(x, ROLE_dw, to) = at;
+        else
+            x->at.dw = NULL;
         x->first = x->first || x->op == OP_REDUCE;
     }
     if (in_place && gathers)
-        x->at[ROLE_src] = x->at[ROLE_w] + i * bytes;
+        src->off = to->off + i * bytes;
     if (in_place && scatters)
-        x->at[ROLE_dw] = x->at[ROLE_src] + i * bytes;
+        to->off = src->off + i * bytes;
     x->bytes = (exchanges ? n : 1) * bytes;
 }
 
@@ -104,21 +114,21 @@ static inline void hand_meet(struct hand *h, int number, int op) {
     const int32_t *member = group_at(h->groups, number);
     int m = h->program.nmsgs++, n = 0;
     int64_t bytes = hand_size(h, op);
-    bool in_place = hand_below(h, 2) && !hand_team(op), has_root = op == OP_BROADCAST || op == OP_REDUCE;
+    bool in_place = hand_below(h, 2) && !hand_team(op);
     while (member[n] >= 0)
         n++;
-    int root = has_root ? member[hand_below(h, n)] : -1;
+    int root = has_root(op) ? member[hand_below(h, n)] : 0;
     for (int i = 0; i < n; i++) {
         struct rt_rank *k = &h->rank[member[i]];
         struct rt_instr *x = &h->ins[member[i]][k->nins++];
-        *x = (struct rt_instr){.op = (uint8_t)op, .batch = -1, .peer = number, .msg = m, .root = root};
-        x->lane = (uint16_t)(GROUP_LANES * number + op_row(op)->lane - LANE_GATHER);
+        *x = (struct rt_instr){.op = (enum op)op, .batch = -1, .group = number, .root = root, .msg = m};
+        x->lane = GROUP_LANES * number + op_row(op)->lane - LANE_GATHER;
         x->first = op != OP_ALL_REDUCE && !hand_team(op) && hand_below(h, 2);
         hand_operands(h, k, x, i, n, bytes, in_place);
         bool has_src = hand_like(op) != OP_ALL_REDUCE;
-        int64_t dst = x->at[ROLE_w] >= 0 ? x->at[ROLE_w] : x->at[ROLE_t] >= 0 ? x->at[ROLE_t] : x->at[ROLE_dw];
+        int64_t dst = operand_at(x, x->at.w ? ROLE_w : x->at.t ? ROLE_t : ROLE_dw);
         h->member[m][i] = member[i];
-        h->off[m][i] = has_src ? x->at[ROLE_src] : dst;
+        h->off[m][i] = has_src ? operand_at(x, ROLE_src) : dst;
         h->to[m][i] = has_src ? dst : -1;
         h->meeting[m].bytes = x->bytes;
     }
@@ -161,13 +171,7 @@ static inline void hand_make(struct hand *h, uint64_t seed, int workers, int pre
         struct rt_rank *k = &h->rank[r];
         k->ins = h->ins[r];
         k->nlanes = GROUP_LANES * HAND_GROUPS;
-        k->lane_at = h->lane_at[r];
-        k->lane_ins = h->lane_ins[r];
-        k->work = -1;
-        for (int l = 0, n = 0; l < k->nlanes; h->lane_at[r][++l] = n)
-            for (int i = 0; i < k->nins; i++)
-                if (k->ins[i].lane == l)
-                    h->lane_ins[r][n++] = i;
+        rank_index(k, h->index[r]);
     }
 }
 
@@ -223,7 +227,7 @@ static inline void hand_apply(const struct hand *h, const struct rt_instr *x, in
     int64_t bytes = like == OP_ALL_TO_ALL_A ? x->bytes / n : x->bytes;
     char *dst = after[h->member[m][i]] + (like == OP_ALL_REDUCE ? h->off[m][i] : h->to[m][i]);
     bool first = x->first || hand_team(x->op), halves = hand_halves(h, x->op);
-    while (x->root >= 0 && h->member[m][root] != x->root)
+    while (has_root(x->op) && h->member[m][root] != x->root)
         root++;
     switch (like) {
     case OP_ALL_GATHER:

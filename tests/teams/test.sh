@@ -154,7 +154,7 @@ for how in tcp mpi; do
     ended 90
     expect "norms of heads in teams over $how: the bits of one process" "$wanted" "$(weights)$(said 'error:')"
 done
-grep -qE 'LAYER_linear.*SPLIT_COLUMNS, 1, 2, \{32, 32, 32\}' "$room/gpt/rank1.cu"
+grep -qE 'LAYER_linear.*SPLIT_COLUMNS, \.member = 1, \.members = 2, \.group = \{32, 32, 32\}' "$room/gpt/rank1.cu"
 expect "queries, keys and values are each divided" 0 $?
 
 # ---- checkpoints hold whole layers: teams of 2, nobody, a team of 4, sharded teams of 2 ----

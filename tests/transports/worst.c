@@ -68,21 +68,21 @@ static bool within(const struct range *a, const struct range *b) {
 }
 
 static int64_t members(const struct replay *re, const struct rt_instr *x) {
-    return groups ? group_of(groups, x->peer, re->rank).n : re->program->msg[x->msg].n;
+    return groups ? group_of(groups, x->group, re->rank).n : re->program->msg[x->msg].n;
 }
 
 /* A message's operands, and how many. One in place is part of the other: what is only written of that is around it. */
 static int operands(const struct replay *re, const struct rt_instr *x, struct range *out) {
     int n = 0;
     if (!is_group(x->op)) {
-        out[n++] = (struct range){x->at[ROLE_t], x->bytes, is_recv(x->op)};
+        out[n++] = (struct range){operand_at(x, ROLE_t), x->bytes, is_recv(x->op)};
         return n;
     }
     int64_t shards = members(re, x);
     bool gathers = x->op == OP_ALL_GATHER, scatters = x->op == OP_REDUCE_SCATTER;
-    struct range src = {x->at[ROLE_src], x->bytes * (scatters ? shards : 1), false};
-    int to = x->at[ROLE_w] >= 0 ? ROLE_w : x->at[ROLE_y] >= 0 ? ROLE_y : ROLE_dw;
-    struct range dst = {x->at[to], x->bytes * (gathers ? shards : 1), to != ROLE_dw || x->first};
+    struct range src = {operand_at(x, ROLE_src), x->bytes * (scatters ? shards : 1), false};
+    int to = x->at.w ? ROLE_w : x->at.y ? ROLE_y : ROLE_dw;
+    struct range dst = {operand_at(x, to), x->bytes * (gathers ? shards : 1), to != ROLE_dw || x->first};
     bool from_piece = src.at >= 0 && dst.at >= 0 && within(&src, &dst);
     if (from_piece) {
         int64_t before = src.at - dst.at;
@@ -148,8 +148,8 @@ static bool worst_meet(struct replay *re, const struct rt_instr *x) {
     w->ended[i] = true;
     bool root = x->root == re->rank, reaches = is_send(x->op), reached = is_recv(x->op);
     if (is_group(x->op)) {
-        reaches = x->root < 0 || root == (x->op == OP_BROADCAST);
-        reached = x->root < 0 || root == (x->op == OP_REDUCE);
+        reaches = !has_root(x->op) || root == (x->op == OP_BROADCAST);
+        reached = !has_root(x->op) || root == (x->op == OP_REDUCE);
     }
     if (w->orders)
         fprintf(w->orders, "%lld %d %s %lld %lld %d %d\n", (long long)re->turn, x->msg, op_row(x->op)->name,

@@ -29,7 +29,8 @@ struct trial {
     struct rt_bind at;
     int64_t table; /* bytes; 0: none is shared */
     float loss, *w, *v, *stash, *dy, *more;
-    int64_t off;
+    struct rt_buffer first;
+    const struct rt_buffer *list[2]; /* more, from its first byte on */
 };
 
 static float *numbers(int64_t bytes) {
@@ -68,8 +69,7 @@ static struct rt_bind operands(const struct trial *y, bool input, bool adds, con
     at.dv = y->table ? copy_of(dw, y->table) : NULL;
     at.first = at.vfirst = !adds;
     at.arena = (char *)y->more;
-    at.more = &y->off;
-    at.nmore = input && last->dy.space == SP_EXT;
+    at.more = input && last->dy.space == SP_EXT ? y->list : NULL;
     return at;
 }
 
@@ -111,6 +111,7 @@ static int check_model(struct model *m, int stages, bool tied) {
     cr_assert_eq(sp->tied, tied);
     for (int s = 0; s < stages; s++) {
         struct trial y = trial_of(&m->rt, &st[s], tied ? &st[stages].rt : NULL);
+        y.list[0] = &y.first;
         struct rt_bind at = operands(&y, true, false, numbers(y.s->weight > y.table ? y.s->weight : y.table), NULL);
         host_backward(&m->rt, y.s, &at, true, false); /* what W finds */
         for (int adds = 0; adds < 2; adds++) {

@@ -9,7 +9,7 @@ static void expect_arenas(const struct hand *h, char *const *got, char *const *w
         for (int i = 0; i < h->meeting[m].n; i++) {
             int r = h->member[m][i], op = 0;
             for (int k = 0; k < h->rank[r].nins; k++)
-                op = h->ins[r][k].msg == m ? h->ins[r][k].op : op;
+                op = h->ins[r][k].msg == m ? (int)h->ins[r][k].op : op;
             int64_t at = h->to[m][i], n = h->meeting[m].bytes;
             cr_expect(at < 0 || !memcmp(got[r] + at, wanted[r] + at, (size_t)n), "%s: %s of %d, %d bytes, member %d",
                       over, op_row(op)->name, h->meeting[m].n, (int)n, i);
@@ -71,8 +71,7 @@ Test(collectives, members_meet_whom_they_have_to) {
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
         for (int root = 0; root < 7; root++) {
             bool meets[7][7] = {{false}};
-            struct rt_instr x = {.op = (uint8_t)wanted[i].op, .root = member[root]};
-            memset(x.at, -1, sizeof x.at);
+            struct rt_instr x = {.op = (enum op)wanted[i].op, .root = member[root]};
             for (int me = 0; me < 7; me++)
                 collective_peers(&x, &(struct rt_group){member, 7, me}, meets[me]);
             for (int a = 0; a < 7; a++) {
@@ -87,9 +86,9 @@ Test(collectives, members_meet_whom_they_have_to) {
 }
 
 Test(collectives, a_group_has_three_lanes) {
-    const struct rt_instr gather = {.op = OP_ALL_GATHER, .peer = 3}, reduce = {.op = OP_ALL_REDUCE, .peer = 3},
-                          exchange = {.op = OP_ALL_TO_ALL_A, .peer = 3}, scatter = {.op = OP_REDUCE_SCATTER, .peer = 3},
-                          other = {.op = OP_ALL_GATHER, .peer = 2};
+    const struct rt_instr gather = {.op = OP_ALL_GATHER, .group = 3}, reduce = {.op = OP_ALL_REDUCE, .group = 3},
+                          exchange = {.op = OP_ALL_TO_ALL_A, .group = 3},
+                          scatter = {.op = OP_REDUCE_SCATTER, .group = 3}, other = {.op = OP_ALL_GATHER, .group = 2};
     cr_expect_eq(collective_channel(&reduce), collective_channel(&scatter));
     cr_expect_neq(collective_channel(&reduce), collective_channel(&gather));
     cr_expect_neq(collective_channel(&exchange), collective_channel(&gather));
@@ -115,7 +114,7 @@ Test(collectives, the_watch_names_who_takes_part) {
     const struct rt_model model = {.slices = 0};
     const struct rt_program p = {.model = &model, .stage = stage};
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        struct rt_instr x = {.op = (uint8_t)wanted[i].op, .stage = 5, .batch = -1, .peer = 1, .root = wanted[i].root};
+        struct rt_instr x = {.op = (enum op)wanted[i].op, .stage = 5, .batch = -1, .group = 1, .root = wanted[i].root};
         char name[128];
         instr_name(name, sizeof name, &p, &x, groups);
         cr_expect_str_eq(name, wanted[i].name);

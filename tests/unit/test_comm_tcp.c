@@ -1,6 +1,6 @@
 /* Ranks over TCP: what they compute is compared, bit by bit, with what threads of one process compute over comm_local.
  * Then what they report when one of them dies, or is not where it should be. */
-#include "cli/runtime_program.h"
+#include "passes/runtime_program.h"
 #include "layers/host.h"
 #include "handmade.h"
 #include "random_spec.h"
@@ -57,7 +57,6 @@ Test(comm_tcp, all_and_sums, .timeout = 30) {
 
 /* ---- programs ---- */
 
-/* A spec compiled, and its groups as a rank's program has them. */
 static struct run compiled(struct spec *sp) {
     struct stage *st = cost_stages(sp);
     struct graph *g = graph_build(sp);
@@ -65,16 +64,7 @@ static struct run compiled(struct spec *sp) {
     mem_plan(sp, p);
     lanes_sync(p);
     struct run run = {.p = runtime_program(sp, st, p)};
-    int32_t *group = NEW(int32_t, (p->workers + 1) * (p->ngroups + 1));
-    run.groups = group;
-    for (int i = 0; i < p->ngroups; i++, *group++ = -1)
-        for (int m = 0; m < p->group[i].n; m++)
-            *group++ = p->group[i].rank[m];
-    *group = -1;
-    for (int r = 0; r < p->workers; r++)
-        for (int i = 0; i < p->rank[r].nins; i++)
-            if (is_group(p->rank[r].ins[i].op))
-                ((struct rt_instr *)run.p->rank[r].ins)[i].peer = p->rank[r].lane[p->rank[r].ins[i].lane].group;
+    run.groups = run.p->groups;
     return run;
 }
 
@@ -172,7 +162,6 @@ struct builder {
     struct rt_program *p;
     struct rt_meeting *msg;
     struct rt_instr *ins[MOST];
-    int32_t *lane_at[MOST], *lane_ins[MOST];
 };
 
 static struct builder new_program(int workers) {
@@ -188,16 +177,17 @@ static struct builder new_program(int workers) {
 
 static struct rt_rank *rank_in(struct builder *b, int r) { return (struct rt_rank *)&b->p->rank[r]; }
 
-/* Takes part in the next meeting: as many bytes of rank r's arena, on a lane of its own for each peer. */
+/* Takes part in the next meeting: as many bytes of rank r's arena, on a lane of its own for each peer or group. */
 static void join(struct builder *b, int r, int op, int peer, int lane, int64_t bytes) {
     struct rt_rank *k = rank_in(b, r);
     struct rt_meeting *m = &b->msg[b->p->nmsgs];
     struct rt_instr *x = &b->ins[r][k->nins++];
-    *x = (struct rt_instr){.op = (uint8_t)op, .lane = (uint16_t)lane, .batch = -1, .peer = peer, .msg = b->p->nmsgs};
+    struct rt_buffer *tensor = NEW(struct rt_buffer, 1);
+    *x = (struct rt_instr){.op = (enum op)op, .lane = lane, .batch = -1, .msg = b->p->nmsgs};
+    *(is_group(op) ? &x->group : &x->peer) = peer;
     x->bytes = m->bytes = bytes;
-    x->root = -1;
-    memset(x->at, -1, sizeof x->at);
-    x->at[op == OP_ALL_REDUCE ? ROLE_dw : ROLE_t] = k->arena;
+    *tensor = (struct rt_buffer){k->arena, bytes};
+    set_operand(x, op == OP_ALL_REDUCE ? ROLE_dw : ROLE_t, tensor);
     if (!m->rank) {
         m->rank = NEW(int32_t, MOST);
         m->off = NEW(int64_t, MOST);
@@ -224,16 +214,9 @@ static void add_reduction(struct builder *b, const int32_t *groups, int number, 
 static void finish_program(struct builder *b) {
     for (int r = 0; r < b->p->workers; r++) {
         struct rt_rank *k = rank_in(b, r);
-        int32_t *lane_at = NEW(int32_t, LANES + 1), *lane_ins = NEW(int32_t, k->nins + 1);
         k->nlanes = LANES;
-        for (int l = 0, n = 0; l < k->nlanes; lane_at[++l] = n)
-            for (int i = 0; i < k->nins; i++)
-                if (b->ins[r][i].lane == l)
-                    lane_ins[n++] = i;
         k->ins = b->ins[r];
-        k->lane_at = lane_at;
-        k->lane_ins = lane_ins;
-        k->work = -1;
+        rank_index(k, NEW(int32_t, rank_index_size(k)));
     }
 }
 

@@ -2,7 +2,7 @@
 #include "text_file.h"
 #include "random_spec.h"
 #include "base/read_file.h"
-#include "cli/runtime_program.h"
+#include "passes/runtime_program.h"
 #include <fcntl.h>
 #include <math.h>
 #include <sys/stat.h>

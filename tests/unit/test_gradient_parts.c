@@ -1,7 +1,8 @@
 /* Programs whose last backwards run in parts, and whose gradients travel in pieces, each as soon as it is complete:
  * made here from compiled ones, by the definitions, and trained to the bits of one rank. Instances are large numbers.
  */
-#include "cli/runtime_program.h"
+#include "cli/trained_weights.h"
+#include "passes/runtime_program.h"
 #include "handmade.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>

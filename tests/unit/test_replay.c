@@ -1,5 +1,5 @@
 /* The replay core on devices that only keep a record, and training on the host against one rank's. */
-#include "cli/runtime_program.h"
+#include "passes/runtime_program.h"
 #include "device/replay.h"
 #include "handmade.h"
 #include "random_spec.h"
@@ -21,8 +21,8 @@ static int32_t number_of(const struct replay *re, const struct rt_instr *x) { re
 static void expect_may_run(const struct replay *re, int32_t i) {
     const struct rt_rank *k = rank_of(re);
     cr_assert(!self(re)->done[i], "instruction %d runs twice", i);
-    for (int32_t w = k->ins[i].wait; w < k->ins[i].wait + k->ins[i].nwait; w++)
-        cr_assert(self(re)->done[k->wait[w]], "instruction %d runs before %d, which it waits for", i, k->wait[w]);
+    for (int32_t n = 0, w; (w = wait_of(k, &k->ins[i], n)) >= 0; n++)
+        cr_assert(self(re)->done[w], "instruction %d runs before %d, which it waits for", i, w);
     for (int32_t j = 0; j < i; j++)
         cr_assert(k->ins[j].lane != k->ins[i].lane || self(re)->done[j], "instruction %d overtakes %d", i, j);
 }
@@ -38,7 +38,7 @@ static bool fake_wait(struct replay *re, const struct rt_instr *x, int32_t i) {
     return self(re)->done[i];
 }
 static void fake_launch(struct replay *re, const struct rt_instr *x) {
-    cr_assert_lt(x->msg, 0);
+    cr_assert(!is_message(x->op));
     expect_may_run(re, number_of(re, x));
 }
 static void fake_record(struct replay *re, int32_t i, double start, double end) {
@@ -76,8 +76,8 @@ static void fake_idle(struct replay *re) {
         const struct rt_instr *x = &k->ins[k->lane_ins[at]];
         bool stuck = self(re)->refused[k->lane_ins[at]];
         waits |= stuck;
-        for (int32_t w = x->wait; w < x->wait + x->nwait; w++)
-            stuck |= !self(re)->done[k->wait[w]];
+        for (int32_t n = 0, w; (w = wait_of(k, x, n)) >= 0; n++)
+            stuck |= !self(re)->done[w];
         cr_assert(stuck, "idle, but instruction %d could run", k->lane_ins[at]);
     }
     cr_assert(waits, "idle with nobody to wait for");
@@ -87,31 +87,28 @@ static void fake_idle(struct replay *re) {
 
 static const struct device fake = {fake_wait, fake_launch, fake_meet, fake_record, fake_clock, NULL, fake_idle};
 
-/* Instructions on lanes at random, waiting for earlier ones of other lanes. */
+enum { MOST_WAITS = 9 };
+
+/* Instructions on lanes at random, waiting for earlier ones of other lanes, some for more than fit into after. */
 static struct rt_rank draw_rank(void) {
-    int nins = below(80), nlanes = 1 + below(6), nwaits = 0;
+    int nins = below(80), nlanes = 1 + below(6);
     struct rt_instr *ins = NEW(struct rt_instr, nins);
-    int32_t *wait = NEW(int32_t, 3 * nins), *lane_ins = NEW(int32_t, nins), *lane_at = NEW(int32_t, nlanes + 1);
     for (int i = 0; i < nins; i++) {
         static const uint8_t ops[] = {OP_F, OP_U, OP_ADD, OP_SEND_F, OP_RECV_F, OP_ALL_REDUCE};
-        ins[i] = (struct rt_instr){.op = ops[below(6)], .lane = (uint16_t)below(nlanes), .msg = -1, .wait = nwaits};
-        if (is_message(ins[i].op))
-            ins[i].msg = i;
-        for (int w = below(4); i > 0 && w > 0; w--) {
+        ins[i] = (struct rt_instr){.op = ops[below(6)], .lane = below(nlanes), .name = nins - i};
+        int32_t *also = NEW(int32_t, MOST_WAITS), n = 0;
+        ins[i].also = also;
+        for (int w = below(4) ? below(4) : below(MOST_WAITS); i > 0 && w > 0; w--) {
             int on = below(i);
             if (ins[on].lane == ins[i].lane)
                 continue;
-            ins[on].recorded = true;
-            wait[nwaits++] = on;
-            ins[i].nwait++;
+            *(n < RT_AFTER ? &ins[i].after[n] : &also[n - RT_AFTER]) = ins[on].name;
+            n++;
         }
     }
-    for (int l = 0, n = 0; l < nlanes; lane_at[++l] = n)
-        for (int i = 0; i < nins; i++)
-            if (ins[i].lane == l)
-                lane_ins[n++] = i;
-    return (struct rt_rank){
-        .ins = ins, .nins = nins, .nlanes = nlanes, .lane_ins = lane_ins, .lane_at = lane_at, .wait = wait};
+    struct rt_rank k = {.ins = ins, .nins = nins, .nlanes = nlanes};
+    rank_index(&k, NEW(int32_t, rank_index_size(&k)));
+    return k;
 }
 
 /* Replays three steps; returns how often the core was idle. */

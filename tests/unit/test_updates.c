@@ -1,7 +1,7 @@
 /* Training with several updates per step, on the host: against PipeDream's definition, and against the same step
  * without a period. */
 #include "cli/compile.h"
-#include "cli/runtime_program.h"
+#include "passes/runtime_program.h"
 #include "handmade.h"
 #include "passes/passes.h"
 #include "script/scripts.h"
