@@ -188,8 +188,8 @@ SCRIPTS := $(LONG) $(filter-out $(LONG),$(wildcard tests/*/test.sh))
 $(B)/property: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/property/*.c)) $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 # Checks what a rank's program holds, for tests/readback/test.sh.
-$(B)/readback: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/readback/*.c)) $(B)/libpianola.a
-	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
+$(B)/readback: $(B)/obj/tests/readback/readback.o $(B)/libpianola.a
+	$(CC) $(FLAGS) -rdynamic -o $@ $^ $(LIBS) -ldl
 # Checkpoints, to be damaged by tests/weights/test.sh.
 $(B)/checkpoints: $(B)/obj/tests/weights/checkpoints.o $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)

@@ -1,5 +1,6 @@
 /* A rank's own program, rank<k>.cu: its view of struct rt_program (passes/runtime_program.c) as constants, an
  * instruction a line. nvcc compiles it for a GPU, a C compiler for a CPU. */
+#include "emit_cuda.h"
 #include "formats.h"
 #include "passes/runtime_program.h"
 #include "put_fields.h"
@@ -67,144 +68,6 @@ static void put_lane_name(struct text *t, const struct lane *lane) {
     put(t, "%s", lanekind_row(lane->kind)->word);
     if (lanekind_row(lane->kind)->of != OF_ALONE)
         put(t, "_%d", lanekind_row(lane->kind)->of == OF_GROUP ? lane->group : lane->peer);
-}
-
-/* ---- the model, the layers, the stages ---- */
-
-#define X(name, ...) "LAYER_" #name,
-static const char *const layer_word[] = {LAYERS(X)};
-#undef X
-#define X(NAME, ...) "OPT_" #NAME,
-static const char *const optimizer_word[] = {"OPT_NONE", OPTIMIZERS(X)};
-#undef X
-static const char *const input_word[] = {"INPUT_NONE", "INPUT_TOKENS", "INPUT_INTEGERS"};
-static const char *const precision_word[] = {"FP32", "BF16"};
-static const char *const split_word[] = {"SPLIT_NONE", "SPLIT_COLUMNS", "SPLIT_ROWS"};
-static const char *const set_word[] = {"SET_OWN", "SET_TABLE", "SET_SHARED"};
-static const char *const memory_word[] = {"MEMORY_DEVICE", "MEMORY_HOST"};
-static const char *const space_word[] = {"SP_NONE", "SP_X",  "SP_Y",  "SP_STASH", "SP_EXT",
-                                         "SP_WORK", "SP_DY", "SP_DX", "SP_GIVE",  "SP_GOT"};
-
-static const struct field_row model_fields[] = {FIELD_NAME(rt_model, input, input_word),
-                                                FIELD_NUMBER(rt_model, rows),
-                                                FIELD_NUMBER(rt_model, context),
-                                                FIELD_NUMBER(rt_model, vocab),
-                                                FIELD_NUMBER(rt_model, features),
-                                                FIELD_NAME(rt_model, optimizer, optimizer_word),
-#define X(name) FIELD_REAL(rt_model, name),
-                                                RATES(X)
-#undef X
-#define X(name) FIELD_NUMBER(rt_model, name),
-                                                    COUNTS(X)
-#undef X
-                                                        FIELD_NUMBER(rt_model, batches),
-                                                FIELD_NAME(rt_model, precision, precision_word),
-                                                FIELD_NUMBER(rt_model, update),
-                                                FIELD_NUMBER(rt_model, slices),
-                                                FIELD_NUMBER(rt_model, output),
-                                                {.name = NULL}};
-
-static const struct field_row slot_fields[] = {
-    FIELD_NAME(slot, space, space_word), FIELD_NUMBER(slot, off), {.name = NULL}};
-static const struct field_row group_fields[] = {{"", FIELD_INT, 0, NULL, NULL, false},
-                                                {"", FIELD_INT, 4, NULL, NULL, false},
-                                                {"", FIELD_INT, 8, NULL, NULL, false},
-                                                {.name = NULL}};
-static const struct field_row share_fields[] = {FIELD_NAME(rt_share, split, split_word),
-                                                FIELD_NUMBER(rt_share, member),
-                                                FIELD_NUMBER(rt_share, members),
-                                                FIELD_LIST(rt_share, group, group_fields),
-                                                {.name = NULL}};
-static const struct field_row rows_fields[] = {
-    FIELD_NUMBER(rt_rows, member), FIELD_NUMBER(rt_rows, members), FIELD_NUMBER(rt_rows, context), {.name = NULL}};
-static const struct field_row scaling_fields[] = {FIELD_REAL(rt_scaling, factor),
-                                                  FIELD_REAL(rt_scaling, low),
-                                                  FIELD_REAL(rt_scaling, high),
-                                                  FIELD_NUMBER(rt_scaling, context),
-                                                  {.name = NULL}};
-static const struct field_row layer_fields[] = {FIELD_NAME(rt_layer, kind, layer_word),
-                                                FIELD_NUMBER(rt_layer, rows),
-                                                FIELD_NUMBER(rt_layer, in),
-                                                FIELD_NUMBER(rt_layer, out),
-                                                FIELD_NUMBER(rt_layer, heads),
-                                                FIELD_NUMBER(rt_layer, context),
-                                                FIELD_NUMBER(rt_layer, kv_heads),
-                                                FIELD_NUMBER(rt_layer, rope),
-                                                FIELD_NUMBER(rt_layer, unbiased),
-                                                FIELD_NUMBER(rt_layer, index),
-                                                FIELD_NESTED(rt_layer, share, share_fields),
-                                                FIELD_NUMBER(rt_layer, param),
-                                                FIELD_NUMBER(rt_layer, nparam),
-                                                FIELD_LIST(rt_layer, x, slot_fields),
-                                                FIELD_LIST(rt_layer, y, slot_fields),
-                                                FIELD_LIST(rt_layer, aux, slot_fields),
-                                                FIELD_LIST(rt_layer, dy, slot_fields),
-                                                FIELD_LIST(rt_layer, dx, slot_fields),
-                                                FIELD_LIST(rt_layer, tmp, slot_fields),
-                                                FIELD_NUMBER(rt_layer, first),
-                                                FIELD_NUMBER(rt_layer, length),
-                                                FIELD_NUMBER(rt_layer, kv),
-                                                FIELD_NUMBER(rt_layer, out_rows),
-                                                FIELD_NAME(rt_layer, set, set_word),
-                                                FIELD_NESTED(rt_layer, part, rows_fields),
-                                                FIELD_NUMBER(rt_layer, experts),
-                                                FIELD_NUMBER(rt_layer, top),
-                                                FIELD_NUMBER(rt_layer, capacity),
-                                                FIELD_REAL(rt_layer, balance),
-                                                FIELD_REAL(rt_layer, number),
-                                                FIELD_NESTED(rt_layer, scaling, scaling_fields),
-                                                {.name = NULL}};
-
-static const struct field_row stage_fields[] = {FIELD_NUMBER(rt_stage, nlayers), FIELD_NUMBER(rt_stage, act),
-                                                FIELD_NUMBER(rt_stage, grad),    FIELD_NUMBER(rt_stage, stash),
-                                                FIELD_NUMBER(rt_stage, ext),     FIELD_NUMBER(rt_stage, input),
-                                                FIELD_NUMBER(rt_stage, weight),  FIELD_NUMBER(rt_stage, opt),
-                                                FIELD_NUMBER(rt_stage, work),    FIELD_NUMBER(rt_stage, update),
-                                                FIELD_ALWAYS(rt_stage, number),  FIELD_NUMBER(rt_stage, place),
-                                                FIELD_NUMBER(rt_stage, members), {.name = NULL}};
-
-static const char *string_or_null(const char *s) { return s ? format("\"%s\"", s) : "NULL"; }
-
-/* What layers are called in files of weights. n: layers of the model. */
-static void emit_names(struct text *t, const struct rt_names *names, int n) {
-    put_word(t, "\nstatic const struct rt_names names[] = {\n");
-    for (int i = 0; i < n; i++)
-        put(t, "    {%s, %s},\n", string_or_null(names[i].hf), string_or_null(names[i].gguf));
-    put_word(t, "};\n");
-}
-
-static void emit_model(struct text *t, const struct rt_model *m) {
-    put_word(t, "\nstatic const struct rt_model model = {\n    ");
-    put_fields(t, model_fields, m, ",\n    ");
-    put_word(t, m->names ? ",\n    .names = names,\n};\n" : ",\n};\n");
-}
-
-static void emit_layers(struct text *t, const struct rt_stage *s, const char *name) {
-    put(t, "\nstatic const struct rt_layer layers_%s[] = {\n", name);
-    for (int i = 0; i < s->nlayers; i++) {
-        put_word(t, "    {");
-        put_fields(t, layer_fields, &s->layer[i], ", ");
-        put_word(t, "},\n");
-    }
-    put_word(t, "};\n");
-}
-
-/* n stages, in an array of that name, of which those with layers are here. slices: of each; 0: whole microbatches. */
-static void emit_stages(struct text *t, const struct rt_stage *stage, int n, int slices, const char *array) {
-    const char **name = NEW(const char *, n);
-    for (int i = 0; i < n; i++) {
-        name[i] = slices ? format("%d_%d", i / slices, i % slices) : format("%d", i);
-        if (stage[i].nlayers)
-            emit_layers(t, &stage[i], name[i]);
-    }
-    put(t, "\nstatic const struct rt_stage %s[] = {\n", array);
-    for (int i = 0; i < n; i++) {
-        put_word(t, "    {");
-        put_word(t, stage[i].nlayers ? format(".layer = layers_%s, ", name[i]) : "");
-        put_fields(t, stage_fields, &stage[i], ", ");
-        put_word(t, "},\n");
-    }
-    put_word(t, "};\n");
 }
 
 /* ---- buffers and instructions ---- */
@@ -433,6 +296,7 @@ static void emit_stream(const struct emit *e) {
 
 /* ---- the rank and the program ---- */
 
+static const char *const memory_word[] = {"MEMORY_DEVICE", "MEMORY_HOST"};
 static const struct field_row home_fields[] = {FIELD_ALWAYS(rt_home, stage),
                                                FIELD_NAME(rt_home, memory, memory_word),
                                                FIELD_ALWAYS(rt_home, weight),
@@ -514,12 +378,7 @@ void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, co
     put_word(
         t, " * `pianola help ops` explains the operations, rt_program.h the members; what is left out is 0. Sizes and\n"
            " * offsets are bytes. On a CPU: make here. */\n#include <pianola/rt_program.h>\n");
-    if (program->model->names)
-        emit_names(t, program->model->names, sp->model->nlayers);
-    emit_model(t, program->model);
-    emit_stages(t, program->stage, program->sets, 0, "stages");
-    if (program->slice)
-        emit_stages(t, program->slice, program->stages * program->model->slices, program->model->slices, "slices");
+    emit_trained(t, program, sp->model->nlayers);
     emit_buffers_in(&e, MEMORY_DEVICE, e.k->arena, "");
     emit_buffers_in(&e, MEMORY_HOST, e.k->host, " in host memory");
     emit_lanes(&e);

@@ -1,21 +1,139 @@
-/* What each rank's program must hold, from the compiled program in memory, past all that writes and reads rank<k>.cu:
- * readback DIR SCHEDULE MODEL [KEY=VALUE]... leaves DIR/rank<k>.wanted. */
+/* Compares what each rank's own program says with the compiled program in memory, member by member:
+ * readback DIR SCHEDULE MODEL [KEY=VALUE]... loads DIR/rank<k>, built as shared libraries, and calls their main with
+ * this file's rank_main. Prints what differs, and exits 1. A member of a struct is compared without being named here.
+ */
 #include "cli/compile.h"
-#include "dump.h"
 #include "passes/runtime_program.h"
-#include <errno.h>
+#include <dlfcn.h>
 #include <string.h>
 
-/* The view, but for what every rank must have as `run` has it: its stream, which comes from there. */
-static void dump_rank(const struct compile *c, const struct rt_program *all, int r, const char *path) {
-    struct runtime_view *view = runtime_view(c->spec, c->stage, c->program, r);
-    FILE *f = fopen(path, "w");
-    if (!f)
-        die("%s: %s", path, strerror(errno));
-    view->program.rank = &all->rank[r];
-    dump(f, &view->program);
-    if (fclose(f) != 0)
-        die("%s: %s", path, strerror(errno));
+static const struct rt_program *said;
+static int rank, differences;
+
+int rank_main(int argc, char **argv, const struct rt_program *self) {
+    (void)argc, (void)argv;
+    said = self;
+    return 0;
+}
+
+static void check(bool same, const char *what, int i) {
+    if (!same && differences++ < 8)
+        printf("rank %d: %s %d differs\n", rank, what, i);
+}
+
+/* Whether two structs are alike, but for the pointers that `without` clears, which are x and y's. */
+#define ALIKE(type, one, other, without)                                                                               \
+    do {                                                                                                               \
+        type x = *(one), y = *(other);                                                                                 \
+        without;                                                                                                       \
+        __builtin_clear_padding(&x);                                                                                   \
+        __builtin_clear_padding(&y);                                                                                   \
+        alike = memcmp(&x, &y, sizeof x) == 0;                                                                         \
+    } while (0)
+
+static bool same_buffer(const struct rt_buffer *a, const struct rt_buffer *b) {
+    return !a || !b ? a == b : a->off == b->off && a->bytes == b->bytes;
+}
+
+static bool same_buffers(const struct rt_buffer *const *a, const struct rt_buffer *const *b) {
+    if (!a || !b)
+        return a == b;
+    for (; *a && same_buffer(*a, *b); a++, b++)
+        ;
+    return *a == *b;
+}
+
+static bool same_numbers(const int32_t *a, const int32_t *b, int32_t end) {
+    if (!a || !b)
+        return a == b;
+    for (; *a != end && *a == *b; a++, b++)
+        ;
+    return *a == *b;
+}
+
+static void check_instr(const struct rt_instr *a, const struct rt_instr *b, int i) {
+    bool alike;
+    ALIKE(struct rt_instr, a, b, (x.at = y.at, x.more = y.more, x.kv = y.kv, x.also = y.also));
+    for (int role = 0; role < NROLES; role++)
+        alike = alike && same_buffer(operand_in(a, role), operand_in(b, role));
+    alike = alike && same_buffers(a->more, b->more) && same_buffers(a->kv, b->kv);
+    check(alike && same_numbers(a->also, b->also, 0), op_row(b->op)->name, i);
+}
+
+static void check_stages(const struct rt_stage *a, const struct rt_stage *b, int n) {
+    for (int s = 0; s < n; s++) {
+        bool alike;
+        ALIKE(struct rt_stage, &a[s], &b[s], x.layer = y.layer);
+        check(alike, "stage", s);
+        for (int l = 0; l < b[s].nlayers && alike; l++) {
+            ALIKE(struct rt_layer, &a[s].layer[l], &b[s].layer[l], (void)0);
+            check(alike, "layer", l);
+        }
+    }
+}
+
+static void check_model(const struct rt_model *a, const struct rt_model *b, int nlayers) {
+    bool alike;
+    ALIKE(struct rt_model, a, b, x.names = y.names);
+    check(alike && !a->names == !b->names, "the model", 0);
+    for (int l = 0; a->names && b->names && l < nlayers; l++) {
+        const char *one[] = {a->names[l].hf, a->names[l].gguf}, *other[] = {b->names[l].hf, b->names[l].gguf};
+        for (int i = 0; i < 2; i++)
+            check(!one[i] || !other[i] ? one[i] == other[i] : !strcmp(one[i], other[i]), "names of layer", l);
+    }
+}
+
+static void check_rank(const struct rt_rank *a, const struct rt_rank *b) {
+    bool alike;
+    ALIKE(struct rt_rank, a, b,
+          (x.ins = y.ins, x.lane = y.lane, x.home = y.home, x.work = y.work, x.lane_ins = y.lane_ins,
+           x.lane_at = y.lane_at, x.place = y.place));
+    check(alike && same_buffer(a->work, b->work), "the rank", b->number);
+    for (int i = 0; i < b->nins && alike; i++)
+        check_instr(&a->ins[i], &b->ins[i], i);
+    for (int l = 0; l < b->nlanes && alike; l++)
+        check(!strcmp(a->lane[l], b->lane[l]), "lane", l);
+    for (int h = 0; h < b->nhomes && alike; h++) {
+        ALIKE(struct rt_home, &a->home[h], &b->home[h], (void)0);
+        check(alike, "home", h);
+    }
+}
+
+/* Groups end with one -1 each, and with another. */
+static void check_groups(const int32_t *a, const int32_t *b) {
+    for (int g = 0; *a >= 0 || *b >= 0; g++) {
+        check(same_numbers(a, b, -1), "group", g);
+        for (; *a >= 0; a++)
+            ;
+        for (; *b >= 0; b++)
+            ;
+        a++, b++;
+    }
+}
+
+/* wanted: the rank's view, with the stream of the whole program. hash: every rank's. */
+static void check_program(const struct rt_program *a, const struct rt_program *wanted, uint64_t hash, int nlayers) {
+    bool alike;
+    ALIKE(struct rt_program, a, wanted,
+          (x.name = y.name, x.hash = y.hash, x.model = y.model, x.stage = y.stage, x.slice = y.slice,
+           x.groups = y.groups, x.rank = y.rank, x.msg = y.msg));
+    check(alike && !strcmp(a->name, wanted->name) && a->hash == hash && !a->msg, "the program", 0);
+    check_model(a->model, wanted->model, nlayers);
+    check(!a->slice == !wanted->slice, "slices", 0);
+    check_stages(a->stage, wanted->stage, wanted->sets);
+    if (a->slice && wanted->slice)
+        check_stages(a->slice, wanted->slice, wanted->stages * wanted->model->slices);
+    check_groups(a->groups, wanted->groups);
+    check_rank(a->rank, wanted->rank);
+}
+
+static void load(const char *path) {
+    void *program = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    int (*run)(int argc, char **argv) = NULL;
+    if (program)
+        *(void **)&run = dlsym(program, "main");
+    if (!run || run(0, NULL) != 0)
+        die("%s: %s", path, dlerror());
 }
 
 int main(int argc, char **argv) {
@@ -25,8 +143,14 @@ int main(int argc, char **argv) {
     c.args.set = (const char **)(void *)(argv + 4);
     compile_all(&c, "");
     const struct rt_program *all = runtime_program(c.spec, c.stage, c.program);
-    for (int r = 0; r < c.program->workers; r++)
-        dump_rank(&c, all, r, format("%s/rank%d.wanted", argv[1], r));
+    uint64_t hash = 0;
+    for (rank = 0; rank < c.program->workers; rank++) {
+        struct runtime_view *view = runtime_view(c.spec, c.stage, c.program, rank);
+        view->program.rank = &all->rank[rank];
+        load(format("%s/rank%d", argv[1], rank));
+        hash = rank ? hash : said->hash;
+        check_program(said, &view->program, hash, c.spec->model->nlayers);
+    }
     free_all();
-    return 0;
+    return differences > 0;
 }
