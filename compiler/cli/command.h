@@ -4,7 +4,7 @@
 #include "draw/draw.h"
 #include "ir/spec.h"
 
-/* What each option sets, grouped by who reads it. options.c says which commands take which option. */
+/* The members that options set, grouped by who reads them. options.c says which commands take which option. */
 struct draw_options { /* of a timeline: show, and run at its end */
     struct style style;
     enum color_when { COLOR_ALWAYS, COLOR_NEVER, COLOR_AUTO } color;
@@ -50,7 +50,7 @@ struct jitter_options {
     int64_t runs;
 };
 
-/* What optimal, frontier and tune search for, and how long. */
+/* The goal of optimal, frontier and tune, and how long they search. */
 struct search_options {
     int64_t seconds; /* 0: not given */
     int64_t rows;    /* rows of a step; 0: not given */
@@ -58,7 +58,7 @@ struct search_options {
     bool bytes, all; /* bytes: memory counts in bytes */
 };
 
-/* What `partition` cuts a model by. */
+/* The ranks and links between which `partition` divides a model. */
 struct partition_options {
     const char *profile, *levels;
     int64_t workers;        /* 0: not given; likewise the next two */
@@ -76,7 +76,7 @@ struct published_options {
     bool names, decode; /* names: weights are written in the names of others */
 };
 
-/* What `generate` writes. */
+/* The text that `generate` writes. */
 struct generate_options {
     const char *prompt;
     int64_t tokens;

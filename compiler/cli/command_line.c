@@ -33,7 +33,7 @@ static void put_option(struct text *t, const struct option_row *row, const char 
     }
 }
 
-/* What commands read where no option was given, but for the rows' defaults. */
+/* The settings before any option and any default of the rows. */
 static const struct settings nothing_given = {
     .dump = "",
     .draw = {.format = -1, .color = COLOR_AUTO},

@@ -6,7 +6,7 @@
 #include "options.h"
 #include <string.h>
 
-/* What a shell offers after an option or a command. */
+/* Actions of a shell that complete the word after an option or a command. */
 struct shell {
     const char *before, *after;       /* around words that are known */
     const char *value_named[NVALUES]; /* else by the value's type */
@@ -53,7 +53,7 @@ static bool has_former(const struct option_row *row) {
     return false;
 }
 
-/* What follows an option; where a later row has its name, for the commands of that first. */
+/* Completes the value of an option. If later rows have its name, their commands come first. */
 static void bash_option(FILE *out, const struct option_row *row) {
     const char *other = "case ${COMP_WORDS[1]} in ";
     bool same = true;

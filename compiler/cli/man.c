@@ -35,7 +35,7 @@ static void put_roff(FILE *out, const char *s) {
     }
 }
 
-/* What an option means to some commands, which are named unless they are all that there are. */
+/* Prints one text of an option and, unless it is for all, its commands. */
 static void put_wording(FILE *out, const struct option_row *row, const struct wording *wording) {
     put_roff(out, wording_text(row, wording));
     fputs(".\n", out);

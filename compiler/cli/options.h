@@ -62,7 +62,7 @@ extern const struct option_row {
 } options[];
 extern const int noptions;
 
-/* What an option means to a command, with its default; NULL: the command does not take it. */
+/* Returns the text of the option for a command, with its default; NULL if the command does not take it. */
 const char *option_text(const struct option_row *row, const struct command *command);
 const char *wording_text(const struct option_row *row, const struct wording *wording);
 const struct option_row *option_named(const char *name, const struct command *command); /* one that is there */

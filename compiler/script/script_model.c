@@ -492,9 +492,8 @@ static void read_stages(struct builder *builder, int list, int n) {
             m->cut[s - 1] = s;
     }
     if (builder->sp->stages == 0)
-        field_fail(
-            L, builder->t.line, "layers",
-            "a model whose layers are stages is cut already; to partition or tune it, give its layers without stages");
+        field_fail(L, builder->t.line, "layers",
+                   "a model whose layers are stages is cut already; to partition or tune it, give its layers without stages");
     if (n != builder->sp->stages)
         field_fail(L, builder->t.line, "layers", "the model has %d stages, but the schedule has stages = %d", n,
                    builder->sp->stages);
