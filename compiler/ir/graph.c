@@ -22,6 +22,11 @@ double link_time(const struct spec *sp, int src, int dst, double bytes) {
     return link.latency + (isinf(link.bandwidth) ? 0 : bytes / link.bandwidth);
 }
 
+double edge_time(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t e, int32_t to) {
+    int src = sp->job[graph->pred[e]].rank, dst = sp->job[to].rank;
+    return src == dst ? 0 : link_time(sp, src, dst, (double)edge_bytes(sp, st, graph, e));
+}
+
 double host_time(const struct spec *sp, int r, int64_t bytes) {
     if (!sp->host_link)
         return 0;
@@ -230,20 +235,31 @@ static void die_on_cycle(const struct spec *sp, const struct graph *graph, const
     die("%s: the jobs' dependencies form a cycle of %d; remove one of these from pred():%s", sp->file, len, t.s);
 }
 
-static void check_acyclic(const struct spec *sp, const struct graph *graph) {
-    int32_t *missing = NEW(int32_t, graph->n + 1), *queue = NEW(int32_t, graph->n + 1);
-    int head = 0, tail = 0;
+/* Orders the jobs into `order`, each after all that it needs, up to those in a cycle or after one, which miss some of
+ * theirs. Returns how many it ordered. */
+static int order_jobs(const struct graph *graph, int32_t *order, int32_t *missing) {
+    int n = 0;
     for (int j = 0; j < graph->n; j++)
         if (!(missing[j] = graph->pred_at[j + 1] - graph->pred_at[j]))
-            queue[tail++] = j;
-    while (head < tail) {
-        int j = queue[head++];
-        for (int32_t e = graph->succ_at[j]; e < graph->succ_at[j + 1]; e++)
+            order[n++] = j;
+    for (int i = 0; i < n; i++)
+        for (int32_t e = graph->succ_at[order[i]]; e < graph->succ_at[order[i] + 1]; e++)
             if (--missing[graph->succ[e]] == 0)
-                queue[tail++] = graph->succ[e];
-    }
-    if (tail < graph->n)
+                order[n++] = graph->succ[e];
+    return n;
+}
+
+static void check_acyclic(const struct spec *sp, const struct graph *graph) {
+    int32_t *missing = NEW(int32_t, graph->n + 1);
+    if (order_jobs(graph, NEW(int32_t, graph->n + 1), missing) < graph->n)
         die_on_cycle(sp, graph, missing);
+}
+
+int32_t *graph_order(const struct graph *graph) {
+    int32_t *order = NEW(int32_t, graph->n + 1);
+    int n = order_jobs(graph, order, NEW(int32_t, graph->n + 1));
+    assert(n == graph->n); /* graph_build refuses cycles */
+    return order;
 }
 
 struct graph *graph_build(const struct spec *sp) {

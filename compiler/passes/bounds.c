@@ -12,18 +12,10 @@
  * is needed, since each must live for at least its own chain. The rest of what is held waits; the rest of the room is
  * empty. */
 #include "passes.h"
-#include <assert.h>
 #include <limits.h>
 #include <math.h>
 
-/* The least time from the end of one job to the start of the next along an edge. */
-static double edge_time(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t e,
-                        int32_t to) {
-    const struct job *a = &sp->job[graph->pred[e]], *b = &sp->job[to];
-    return a->rank == b->rank ? 0 : link_time(sp, a->rank, b->rank, (double)edge_bytes(sp, st, graph, e));
-}
-
-/* The same of all edges from one job to another; 0: there is none. */
+/* The least time from the end of one job to the start of another along their edges; 0: there are none. */
 static double between(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t from,
                       int32_t to) {
     double most = 0;
@@ -41,24 +33,17 @@ static double bound_work(const struct report *rep) {
 }
 
 static double bound_path(const struct spec *sp, const struct stage *st, const struct graph *graph) {
+    const int32_t *order = graph_order(graph);
     double *start = NEW(double, graph->n), most = 0;
-    int32_t *missing = NEW(int32_t, graph->n), *queue = NEW(int32_t, graph->n);
-    int head = 0, tail = 0;
-    for (int j = 0; j < graph->n; j++)
-        if (!(missing[j] = graph->pred_at[j + 1] - graph->pred_at[j]))
-            queue[tail++] = j;
-    while (head < tail) {
-        int32_t j = queue[head++];
+    for (int i = 0; i < graph->n; i++) {
+        int32_t j = order[i];
         double end = start[j] + job_time(sp, j);
         most = fmax(most, end);
         for (int32_t e = graph->succ_at[j]; e < graph->succ_at[j + 1]; e++) {
             int32_t k = graph->succ[e];
             start[k] = fmax(start[k], end + edge_time(sp, st, graph, graph->succ_edge[e], k));
-            if (--missing[k] == 0)
-                queue[tail++] = k;
         }
     }
-    assert(tail == graph->n); /* graph_build refuses cycles */
     return most;
 }
 

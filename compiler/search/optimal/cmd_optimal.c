@@ -179,7 +179,7 @@ static void put_result(struct text *t, const struct settings *settings, const st
 /* The rule, the pattern or the sequence for the order found. */
 static struct closed close_up(const struct settings *settings, const struct compile *c, const struct instance *in,
                               const struct optimum *best, enum aim aim) {
-    double until = settings->search.seconds > 0 ? seconds_now() + settings->search.seconds : 0;
+    double until = seconds_until(settings->search.seconds);
     int64_t *start = best->start ? best->start : NEW(int64_t, c->spec->njobs);
     for (int32_t j = 0; j < c->spec->njobs && !best->start; j++)
         start[j] = llround(c->sched->start[j] / in->tick);
@@ -424,7 +424,7 @@ int cmd_optimal(const struct settings *settings) {
     if (settings->search.objective == LEAST_SPAN)
         minimise_span(in);
     int64_t own = own_ticks(&c, in), states = states_within(settings->search.seconds), excess = 0;
-    double until = settings->search.seconds > 0 ? begin + settings->search.seconds : 0;
+    double until = seconds_until(settings->search.seconds);
     struct optimum best = find_optimum(in, c.graph, own, states, until);
     if (best.start && c.sched && !in->bytes && !in->span &&
         time_of_order(c.spec, c.stage, c.graph, best.start) > c.sched->makespan)

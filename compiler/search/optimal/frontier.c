@@ -14,12 +14,26 @@ struct order {
     bool known;
 };
 
-struct searched {
-    const struct spec *sp;
-    const struct stage *st;
-    const struct graph *graph;
-    struct searches searches;
-};
+struct optimum search_at(const struct searched *what, const struct instance *in, int64_t own) {
+    return find_optimum(in, what->graph, own, what->searches.states, seconds_until(what->searches.seconds));
+}
+
+struct point end_search(const struct searched *what, struct scratch scratch, struct point point,
+                        const char *certificate, const int64_t *start) {
+    certificate = scratch_end_keeping(scratch, certificate);
+    if (!what->searches.ended(what->searches.context, &point, certificate, start)) {
+        point.lower = 0;
+        point.proved = false;
+    }
+    return point;
+}
+
+const char *certificate_text(const struct searched *what, const struct instance *in, const struct optimum *best,
+                             const char *with) {
+    struct text t = {0};
+    emit_certificate(&t, in, best, format("%s%s", what->searches.command, with));
+    return t.s;
+}
 
 static void keep(const struct searched *what, struct order *order, const struct optimum *best) {
     double time = time_of_order(what->sp, what->st, what->graph, best->start);
@@ -29,15 +43,6 @@ static void keep(const struct searched *what, struct order *order, const struct 
     memcpy(order->start, best->start, sizeof *best->start * (size_t)what->sp->njobs);
 }
 
-static const char *certificate_text(const struct searched *what, const struct instance *in,
-                                    const struct optimum *best) {
-    struct text t = {0};
-    int cap = what->sp->cap[0];
-    emit_certificate(&t, in, best,
-                     cap < INT_MAX ? format("%s, with cap = %d", what->searches.command, cap) : what->searches.command);
-    return t.s;
-}
-
 /* With the caps that the spec has now. order: the best known one; it becomes the best one found. */
 static struct point solve(const struct searched *what, int cap, struct order *order) {
     const struct searches *searches = &what->searches;
@@ -45,8 +50,7 @@ static struct point solve(const struct searched *what, int cap, struct order *or
     if (searches->begins)
         searches->begins(searches->context, cap);
     const struct instance *in = instance_of(what->sp, what->st, what->graph);
-    struct optimum best = find_optimum(in, what->graph, order->known ? order->ticks : serial_time(in) + 1,
-                                       searches->states, searches->seconds > 0 ? seconds_now() + searches->seconds : 0);
+    struct optimum best = search_at(what, in, order->known ? order->ticks : serial_time(in) + 1);
     if (best.start)
         keep(what, order, &best);
     bool closed = best.lower >= best.makespan;
@@ -60,12 +64,8 @@ static struct point solve(const struct searched *what, int cap, struct order *or
         point.lower = point.makespan;
     if (closed && !order->known)
         point.lower = NAN;
-    const char *certificate = scratch_end_keeping(scratch, certificate_text(what, in, &best));
-    if (!searches->ended(searches->context, &point, certificate, order->known ? order->start : NULL)) {
-        point.lower = 0;
-        point.proved = false;
-    }
-    return point;
+    const char *certificate = certificate_text(what, in, &best, cap ? format(", with cap = %d", cap) : "");
+    return end_search(what, scratch, point, certificate, order->known ? order->start : NULL);
 }
 
 /* The most activations that live on a rank at once; of each, on the rank of its F. */

@@ -2,8 +2,7 @@
  * room does not matter any more. */
 #ifndef PIANOLA_FRONTIER_H
 #define PIANOLA_FRONTIER_H
-#include "base/text.h"
-#include "ir/graph.h"
+#include "optimal.h"
 
 struct point {
     int cap;         /* of each rank; 0: none */
@@ -37,6 +36,21 @@ struct frontier find_frontier(struct spec *sp, const struct stage *st, const str
  * most. Below the first point's memory no order fits; every further point is the least memory of a lesser makespan. */
 struct frontier find_staircase(struct spec *sp, const struct stage *st, const struct graph *graph,
                                struct searches searches);
+
+/* One search of either curve. */
+struct searched {
+    struct spec *sp;
+    const struct stage *st;
+    const struct graph *graph;
+    struct searches searches;
+};
+struct optimum search_at(const struct searched *what, const struct instance *in, int64_t own);
+const char *certificate_text(const struct searched *what, const struct instance *in, const struct optimum *best,
+                             const char *with); /* with: follows the command that the certificate is for */
+/* Ends the scratch, and has the point's certificate checked: what is refused bounds nothing. start: as searches.ended
+ * takes it. */
+struct point end_search(const struct searched *what, struct scratch scratch, struct point point,
+                        const char *certificate, const int64_t *start);
 
 /* ---- emit_frontier.c: draws the least makespan over memory, beside known schedules ---- */
 

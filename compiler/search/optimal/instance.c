@@ -109,23 +109,18 @@ static void measure(struct times *times, double t) {
             times->tick > 0 ? common_measure(fmax(t, times->tick), fmin(t, times->tick), NEARLY * times->most) : t;
 }
 
-static double delay_of(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t j, int32_t e) {
-    int from = sp->job[graph->pred[e]].rank, to = sp->job[j].rank;
-    return from == to ? 0 : link_time(sp, from, to, (double)edge_bytes(sp, st, graph, e));
-}
-
 static struct times find_times(const struct spec *sp, const struct stage *st, const struct graph *graph) {
     struct times times = {.least = INFINITY};
     for (int32_t j = 0; j < sp->njobs; j++) {
         times.least = fmin(times.least, job_time(sp, j));
         times.most = fmax(times.most, job_time(sp, j));
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++)
-            times.most = fmax(times.most, delay_of(sp, st, graph, j, e));
+            times.most = fmax(times.most, edge_time(sp, st, graph, e, j));
     }
     for (int32_t j = 0; j < sp->njobs; j++) {
         measure(&times, job_time(sp, j));
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++)
-            measure(&times, delay_of(sp, st, graph, j, e));
+            measure(&times, edge_time(sp, st, graph, e, j));
     }
     return times;
 }
@@ -269,7 +264,7 @@ static void find_lags(struct building *build) {
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++) {
             const struct class *from = &build->in->class[build->class_of[graph->pred[e]]];
             add_lag(class, build->class_of[graph->pred[e]],
-                    from->time + ticks_of(build->in, delay_of(build->sp, build->st, graph, j, e)));
+                    from->time + ticks_of(build->in, edge_time(build->sp, build->st, graph, e, j)));
         }
     }
 }

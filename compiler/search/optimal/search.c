@@ -467,6 +467,8 @@ double seconds_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+double seconds_until(double limit) { return limit > 0 ? seconds_now() + limit : 0; }
+
 static bool gives_up(const struct search *s) {
     return s->found.visited.n > s->effort.states || s->words > MOST_WORDS ||
            (s->effort.until > 0 && seconds_now() > s->effort.until);

@@ -3,7 +3,6 @@
  * last takes least, and between two points there is none. */
 #include "frontier.h"
 #include "memory.h"
-#include "optimal.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,31 +35,23 @@ static int64_t kept_on(const struct spec *sp, const struct instance *in, const i
 }
 
 struct steps {
-    struct spec *sp;
-    const struct stage *st;
-    const struct graph *graph;
-    struct searches searches;
+    struct searched what;
     int64_t *stay;  /* per rank, in bytes; known once there is an order */
     int64_t *start; /* of the last search's order */
     int64_t used;   /* its memory; 0: there is none yet */
 };
 
-static const char *said_of(const struct steps *steps, int64_t memory) {
-    return memory ? format("%s, with %lld bytes of memory", steps->searches.command, (long long)memory)
-                  : steps->searches.command;
-}
-
 static const int64_t *rooms(const struct steps *steps, int64_t memory) {
-    int64_t *room = NEW(int64_t, steps->sp->workers);
-    for (int r = 0; r < steps->sp->workers; r++)
+    int64_t *room = NEW(int64_t, steps->what.sp->workers);
+    for (int r = 0; r < steps->what.sp->workers; r++)
         room[r] = !memory ? (int64_t)1 << 52 : memory > steps->stay[r] ? memory - steps->stay[r] : 0;
     return room;
 }
 
 static void measure(struct steps *steps, const struct instance *in) {
-    const struct spec *sp = steps->sp;
+    const struct spec *sp = steps->what.sp;
     if (!steps->used)
-        memcpy(steps->stay, bytes_that_stay(sp, steps->st, steps->graph, lists_by_start(sp, steps->start)),
+        memcpy(steps->stay, bytes_that_stay(sp, steps->what.st, steps->what.graph, lists_by_start(sp, steps->start)),
                sizeof *steps->stay * (size_t)sp->workers);
     steps->used = 0;
     for (int r = 0; r < sp->workers; r++) {
@@ -71,32 +62,25 @@ static void measure(struct steps *steps, const struct instance *in) {
 
 /* memory: 0: no limit. */
 static struct point step_down(struct steps *steps, int64_t memory) {
-    const struct searches *searches = &steps->searches;
+    const struct searched *what = &steps->what;
     struct scratch scratch = scratch_begin();
-    const struct instance *in = instance_in_bytes(steps->sp, steps->st, steps->graph, rooms(steps, memory));
-    struct optimum best = find_optimum(in, steps->graph, serial_time(in) + 1, searches->states,
-                                       searches->seconds > 0 ? seconds_now() + searches->seconds : 0);
-    struct text text = {0};
+    const struct instance *in = instance_in_bytes(what->sp, what->st, what->graph, rooms(steps, memory));
+    struct optimum best = search_at(what, in, serial_time(in) + 1);
     struct point point = {.memory = memory, .makespan = NAN, .lower = (double)best.lower * in->tick};
     bool closed = best.lower >= best.makespan, found = best.start;
     if (found) {
-        memcpy(steps->start, best.start, sizeof *best.start * (size_t)steps->sp->njobs);
+        memcpy(steps->start, best.start, sizeof *best.start * (size_t)what->sp->njobs);
         measure(steps, in);
         point.memory = steps->used;
-        point.makespan = time_of_order(steps->sp, steps->st, steps->graph, best.start);
+        point.makespan = time_of_order(what->sp, what->st, what->graph, best.start);
         point.lower = closed && !in->rounded ? point.makespan : point.lower;
         point.proved = closed && !in->rounded;
     } else if (closed) {
         point.lower = NAN;
         point.proved = true;
     }
-    emit_certificate(&text, in, &best, said_of(steps, memory));
-    const char *certificate = scratch_end_keeping(scratch, text.s);
-    if (!searches->ended(searches->context, &point, certificate, found ? steps->start : NULL)) {
-        point.lower = 0;
-        point.proved = false;
-    }
-    return point;
+    const char *with = memory ? format(", with %lld bytes of memory", (long long)memory) : "";
+    return end_search(what, scratch, point, certificate_text(what, in, &best, with), found ? steps->start : NULL);
 }
 
 static int by_memory(const void *x, const void *y) {
@@ -106,7 +90,8 @@ static int by_memory(const void *x, const void *y) {
 
 struct frontier find_staircase(struct spec *sp, const struct stage *st, const struct graph *graph,
                                struct searches searches) {
-    struct steps steps = {sp, st, graph, searches, .stay = NEW(int64_t, sp->workers), .start = NEW(int64_t, sp->njobs)};
+    struct steps steps = {
+        {sp, st, graph, searches}, .stay = NEW(int64_t, sp->workers), .start = NEW(int64_t, sp->njobs)};
     struct frontier frontier = {0};
     size_t room = 0;
     struct point point = step_down(&steps, 0);

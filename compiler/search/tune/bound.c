@@ -7,26 +7,6 @@
 #include "tune.h"
 #include <math.h>
 
-static double edge_time(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t e,
-                        int32_t to) {
-    const struct job *a = &sp->job[graph->pred[e]], *b = &sp->job[to];
-    return a->rank == b->rank ? 0 : link_time(sp, a->rank, b->rank, (double)edge_bytes(sp, st, graph, e));
-}
-
-/* The jobs, each behind all that it needs. */
-static int32_t *in_order(const struct graph *graph) {
-    int32_t *missing = NEW(int32_t, graph->n), *queue = NEW(int32_t, graph->n);
-    int tail = 0;
-    for (int j = 0; j < graph->n; j++)
-        if (!(missing[j] = graph->pred_at[j + 1] - graph->pred_at[j]))
-            queue[tail++] = j;
-    for (int head = 0; head < tail; head++)
-        for (int32_t e = graph->succ_at[queue[head]]; e < graph->succ_at[queue[head] + 1]; e++)
-            if (--missing[graph->succ[e]] == 0)
-                queue[tail++] = graph->succ[e];
-    return queue;
-}
-
 /* The compute lane's time for a job; of a pair, all with the first. */
 static double work_of(const struct spec *sp, int32_t j) {
     if (sp->job[j].pair)
@@ -35,7 +15,7 @@ static double work_of(const struct spec *sp, int32_t j) {
 }
 
 double least_makespan(const struct spec *sp, const struct stage *st, const struct graph *graph) {
-    int32_t *order = in_order(graph);
+    const int32_t *order = graph_order(graph);
     double *head = NEW(double, graph->n), *tail = NEW(double, graph->n), most = 0;
     double *before = NEW(double, sp->workers), *work = NEW(double, sp->workers), *after = NEW(double, sp->workers);
     for (int r = 0; r < sp->workers; r++)
