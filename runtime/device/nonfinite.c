@@ -1,4 +1,5 @@
 #include "nonfinite.h"
+#include "store/parameter_walk.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,21 +32,15 @@ void nonfinite_look(struct nonfinite *bad, int64_t step, int rank, const float *
 
 bool nonfinite_scan(struct nonfinite *bad, const struct nonfinite_at *at, const struct rt_model *m,
                     const struct rt_stage *s, int64_t first, int64_t count, const float *w) {
-    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
-        const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
-        int64_t begin = l->param / precision_bytes(m->precision);
-        for (int i = 0; i < all.n && l->set == SET_OWN; begin += all.at[i++].count) {
-            int64_t from = begin > first ? begin : first, to = begin + all.at[i].count;
-            to = to < first + count ? to : first + count;
-            int64_t k = from < to ? first_bad(w + (from - first), to - from) : -1;
-            if (k < 0)
-                continue;
-            struct nonfinite here = {.step = at->step, .kind = at->kind, .rank = at->rank, .layer = l->index};
-            here.value = w[from - first + k];
-            snprintf(here.tensor, sizeof here.tensor, "%s%s%.1s", all.at[i].name, at->moment ? "." : "", &at->moment);
-            nonfinite_join(bad, &here);
-            return false;
-        }
+    for (struct parameter_walk walk = walk_parameters(m, s, first, count); next_parameter(&walk);) {
+        int64_t k = first_bad(w + (walk.from - first), walk.to - walk.from);
+        if (k < 0)
+            continue;
+        struct nonfinite here = {.step = at->step, .kind = at->kind, .rank = at->rank, .layer = walk.l->index};
+        here.value = w[walk.from - first + k];
+        snprintf(here.tensor, sizeof here.tensor, "%s%s%.1s", walk.p->name, at->moment ? "." : "", &at->moment);
+        nonfinite_join(bad, &here);
+        return false;
     }
     return true;
 }

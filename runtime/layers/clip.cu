@@ -3,6 +3,7 @@
 #include "cuda.cuh"
 #define CLIP_FUNCTION static inline __host__ __device__
 #include "clip.h"
+#include "store/parameter_walk.h"
 
 enum { THREADS = 128, BLOCKS = 132 * 8, TOGETHER = 32 };
 
@@ -90,22 +91,16 @@ static void launch_squares(const float *dw, const struct runs *runs, uint64_t *n
 void cuda_norm(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, const float *dw,
                uint64_t *norm, bool writes, void *scratch, cudaStream_t stream) {
     struct runs runs = {0, {0}, {0}};
-    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
-        const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
-        int64_t end = l->param / precision_bytes(m->precision) - first;
-        for (int i = 0; i < all.n && l->set == SET_OWN; i++) {
-            int64_t begin = max(end, (int64_t)0);
-            end += all.at[i].count;
-            if (begin >= min(end, n) || !counts_here(s, &all.at[i]))
-                continue;
-            if (runs.n == MOST_RUNS) {
-                launch_squares(dw, &runs, norm, writes, scratch, stream);
-                runs.n = 0;
-                writes = false;
-            }
-            runs.from[runs.n] = begin;
-            runs.to[runs.n++] = min(end, n);
+    for (struct parameter_walk w = walk_parameters(m, s, first, n); next_parameter(&w);) {
+        if (!counts_here(s, w.p))
+            continue;
+        if (runs.n == MOST_RUNS) {
+            launch_squares(dw, &runs, norm, writes, scratch, stream);
+            runs.n = 0;
+            writes = false;
         }
+        runs.from[runs.n] = w.from - first;
+        runs.to[runs.n++] = w.to - first;
     }
     launch_squares(dw, &runs, norm, writes, scratch, stream);
 }

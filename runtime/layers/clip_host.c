@@ -1,6 +1,7 @@
 /* The sum of the squares of gradients, on the host. Squares are added up by exponent, in several tables in turn, since
  * neighbours often have one exponent; before a sum of a table could overflow, all go to the norm's words. */
 #include "clip.h"
+#include "store/parameter_walk.h"
 
 enum { EXPONENTS = 256, TABLES = 4, LONGEST = TABLES << 16 }; /* 2^16 squares of 48 bits fill 64 */
 
@@ -38,15 +39,7 @@ void host_norm(const struct rt_model *m, const struct rt_stage *s, int64_t first
                uint64_t *norm, bool writes) {
     if (writes)
         memset(norm, 0, NORM_BYTES);
-    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
-        const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
-        int64_t end = l->param / 4;
-        for (int i = 0; i < all.n && l->set == SET_OWN; i++) {
-            int64_t begin = end;
-            end += all.at[i].count;
-            int64_t from = begin > first ? begin : first, to = end < first + n ? end : first + n;
-            for (; from < to && counts_here(s, &all.at[i]); from += LONGEST)
-                add_squares(dw + (from - first), to - from < LONGEST ? to - from : LONGEST, norm);
-        }
-    }
+    for (struct parameter_walk w = walk_parameters(m, s, first, n); next_parameter(&w);)
+        for (int64_t from = w.from; from < w.to && counts_here(s, w.p); from += LONGEST)
+            add_squares(dw + (from - first), w.to - from < LONGEST ? w.to - from : LONGEST, norm);
 }

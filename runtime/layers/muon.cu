@@ -7,6 +7,7 @@
 #include "cuda_math.cuh"
 #include "muon.h"
 #include "optim.cuh"
+#include "store/parameter_walk.h"
 
 enum { THREADS = 256, BLOCKS = 132 };
 
@@ -76,12 +77,9 @@ void cuda_muon_plan(const struct rt_program *p) {
     lt.plan = (struct plan *)calloc((size_t)all * MOST_PARAMETERS + 1, sizeof *lt.plan);
     LT(cublasLtCreate(&lt.handle));
     for (int s = 0; lt.plan && s < p->stages; s++)
-        for (const struct rt_layer *l = p->stage[s].layer; l < p->stage[s].layer + p->stage[s].nlayers; l++) {
-            const struct rt_parameters of = parameters_of(p->model, l, shared_table(p->model, l) > 0);
-            for (int i = 0; i < of.n && l->set == SET_OWN; i++)
-                if (muon_work(p->model, l, &of.at[i]) > 0)
-                    plan_matrix(&of.at[i]);
-        }
+        for (struct parameter_walk w = walk_parameters(p->model, &p->stage[s], 0, INT64_MAX); next_parameter(&w);)
+            if (muon_work(p->model, w.l, w.p) > 0)
+                plan_matrix(w.p);
 }
 
 void cuda_muon_forget(void) {
@@ -189,27 +187,24 @@ void cuda_muon(const struct rt_model *m, const struct rt_stage *s, int64_t n, vo
     struct rt_model rest = *m;
     rest.optimizer = OPT_ADAMW;
     rest.lr = m->adam_lr;
-    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
-        const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
-        int64_t at = l->param / precision_bytes(m->precision);
-        for (int i = 0; i < all.n && l->set == SET_OWN; at += all.at[i++].count) {
-            const struct rt_parameter *p = &all.at[i];
-            if (muon_work(m, l, p) == 0)
-                continue;
-            cuda_update_part(&rest, s, 0, n, done, at, w, dw, scale, norm, opt, number, stream);
-            LAUNCH(direct, BLOCKS, THREADS, 0, stream, momentum + at, second + at, dw + at, scale, norm, p->count, *m,
-                   *number, work, (double *)workspace);
-            LAUNCH(divide_by_length, BLOCKS, THREADS, 0, stream, work, p->count, (const double *)workspace);
-            const float *x = orthogonalize(p, work, work + muon_part(p->count), workspace, stream);
-            float in = (float)p->dim[0], out = (float)p->dim[1], size = out > in ? sqrtf(out / in) : 1;
-            if (bf16)
-                LAUNCH(go_along<__nv_bfloat16>, BLOCKS * 8, THREADS, 0, stream, (__nv_bfloat16 *)w + at, master + at, x,
-                       size, p->count, *m, *number);
-            else
-                LAUNCH(go_along<float>, BLOCKS * 8, THREADS, 0, stream, (float *)w + at, master + at, x, size, p->count,
-                       *m, *number);
-            done = at + p->count;
-        }
+    for (struct parameter_walk walk = walk_parameters(m, s, 0, n); next_parameter(&walk);) {
+        const struct rt_parameter *p = walk.p;
+        const int64_t at = walk.begin;
+        if (muon_work(m, walk.l, p) == 0)
+            continue;
+        cuda_update_part(&rest, s, 0, n, done, at, w, dw, scale, norm, opt, number, stream);
+        LAUNCH(direct, BLOCKS, THREADS, 0, stream, momentum + at, second + at, dw + at, scale, norm, p->count, *m,
+               *number, work, (double *)workspace);
+        LAUNCH(divide_by_length, BLOCKS, THREADS, 0, stream, work, p->count, (const double *)workspace);
+        const float *x = orthogonalize(p, work, work + muon_part(p->count), workspace, stream);
+        float in = (float)p->dim[0], out = (float)p->dim[1], size = out > in ? sqrtf(out / in) : 1;
+        if (bf16)
+            LAUNCH(go_along<__nv_bfloat16>, BLOCKS * 8, THREADS, 0, stream, (__nv_bfloat16 *)w + at, master + at, x,
+                   size, p->count, *m, *number);
+        else
+            LAUNCH(go_along<float>, BLOCKS * 8, THREADS, 0, stream, (float *)w + at, master + at, x, size, p->count, *m,
+                   *number);
+        done = at + p->count;
     }
     cuda_update_part(&rest, s, 0, n, done, n, w, dw, scale, norm, opt, number, stream);
 }

@@ -4,6 +4,7 @@
 #include "clip.h"
 #include "host.h"
 #include "rate.h"
+#include "store/parameter_walk.h"
 #include <string.h>
 
 /* What all weights of a parameter's update share. */
@@ -111,23 +112,15 @@ bool host_update(const struct rt_model *m, const struct rt_stage *s, int64_t fir
     u.adam_lr = m->optimizer == OPT_MUON ? rate_from(m, (double)m->adam_lr, number, of) : u.lr;
     if (number == 1 && moments * n > 0)
         memset(opt, 0, (size_t)(moments * n) * sizeof *opt);
-    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers && steps[m->optimizer]; l++) {
-        const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
-        int64_t end = l->param / 4;
-        for (int i = 0; i < all.n && l->set == SET_OWN; i++) {
-            int64_t begin = end;
-            end += all.at[i].count;
-            int64_t from = begin > first ? begin : first, to = end < first + n ? end : first + n, at = from - first;
-            u.decay = decays(&all.at[i]) ? m->decay : 0;
-            if (to <= from)
-                continue;
-            if (muon_work(m, l, &all.at[i]) > 0) {
-                host_muon(m, &all.at[i], u.lr, u.scale, w + at, dw + at, opt + at, work);
-                here = largest(w + at, to - from);
-            } else
-                here = step_pieces(&u, to - from, w + at, dw + at, moments > 0 ? opt + at : NULL, n);
-            most = here > most ? here : most;
-        }
+    for (struct parameter_walk walk = walk_parameters(m, s, first, n); steps[m->optimizer] && next_parameter(&walk);) {
+        int64_t at = walk.from - first, count = walk.to - walk.from;
+        u.decay = decays(walk.p) ? m->decay : 0;
+        if (muon_work(m, walk.l, walk.p) > 0) {
+            host_muon(m, walk.p, u.lr, u.scale, w + at, dw + at, opt + at, work);
+            here = largest(w + at, count);
+        } else
+            here = step_pieces(&u, count, w + at, dw + at, moments > 0 ? opt + at : NULL, n);
+        most = here > most ? here : most;
     }
     return most < infinite;
 }

@@ -5,7 +5,7 @@
 #define PIANOLA_FINGERPRINT_H
 #include "fnv1a.h"
 #include "hash.h"
-#include "rt.h"
+#include "parameter_walk.h"
 
 /* Of elements [from, to) of parameter p, whose values begin at w. */
 static inline uint64_t fingerprint_elements(const struct rt_layer *l, const struct rt_parameter *p, int64_t from,
@@ -28,16 +28,9 @@ static inline uint64_t fingerprint_elements(const struct rt_layer *l, const stru
 static inline uint64_t fingerprint_stage(const struct rt_model *m, const struct rt_stage *s, int64_t first,
                                          int64_t count, const float *weights, bool copies) {
     uint64_t sum = 0;
-    for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
-        const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
-        int64_t begin = l->param / precision_bytes(m->precision);
-        for (int i = 0; i < all.n && l->set == SET_OWN; begin += all.at[i++].count) {
-            int64_t from = begin > first ? begin : first, to = begin + all.at[i].count;
-            to = to < first + count ? to : first + count;
-            if (from < to && (copies ? all.at[i].split == SPLIT_NONE : counts_here(s, &all.at[i])))
-                sum += fingerprint_elements(l, &all.at[i], from - begin, to - begin, weights + (from - first));
-        }
-    }
+    for (struct parameter_walk w = walk_parameters(m, s, first, count); next_parameter(&w);)
+        if (copies ? w.p->split == SPLIT_NONE : counts_here(s, w.p))
+            sum += fingerprint_elements(w.l, w.p, w.from - w.begin, w.to - w.begin, weights + (w.from - first));
     return sum;
 }
 #endif
