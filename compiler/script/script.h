@@ -99,9 +99,9 @@ void spend(lua_State *L, int64_t instructions);
 int64_t cost_of_frames(lua_State *L);           /* of unwinding to here: instructions */
 bool script_ended(const struct script *script); /* by a limit or an error that the running code has not noticed yet */
 
-/* script_library.c, script_pattern.c: library functions that charge instructions as they run. */
+/* script_library.c, script_pattern.c: library functions that charge instructions as they run, or before. */
 void count_libraries(lua_State *L);
-extern const luaL_Reg counted_patterns[];
+void charge_patterns(lua_State *L); /* of the table `string` on top */
 /* Wraps field `name` of the table on top: its new value is a closure over the old one, which call_original calls. */
 void wrap(lua_State *L, const char *name, lua_CFunction f);
 int call_original(lua_State *L);

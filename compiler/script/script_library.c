@@ -177,7 +177,7 @@ void count_libraries(lua_State *L) {
     lua_getglobal(L, "table");
     luaL_setfuncs(L, counted_tables, 0);
     lua_getglobal(L, "string");
-    luaL_setfuncs(L, counted_patterns, 0);
+    charge_patterns(L);
     wrap(L, "rep", counted_rep);
     wrap(L, "byte", counted_values);
     wrap(L, "unpack", counted_values);

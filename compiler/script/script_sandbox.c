@@ -5,7 +5,7 @@
  * - Nested calls: Lua allocates a frame for each, frees it when an error unwinds it, and visits all that are left. So a
  *   call deep in others counts as more, and a caught error for each frame below it.
  * - Library calls: the hook does not run inside C functions. Those whose work a script controls charge it as
- *   instructions themselves, as they run (script_library.c, script_pattern.c).
+ *   instructions themselves, as they run (script_library.c), or before (script_pattern.c).
  * - Memory: the allocator refuses requests beyond a limit, and records it. Allocations count as instructions. */
 #include "script.h"
 #include <stdlib.h>
