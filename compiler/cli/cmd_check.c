@@ -1,7 +1,7 @@
 /* `pianola check`: compiles, which includes the proof. */
 #include "base/put_json.h"
 #include "command.h"
-#include "compile.h"
+#include "pipeline.h"
 #include <string.h>
 
 /* Of the model: what every member of a team has whole counts once, with the first. Sets behind the stages

@@ -18,7 +18,7 @@
  * With --train there is another table: of what each schedule has learned, and when (time_to_loss.c). */
 #include "base/put_json.h"
 #include "command.h"
-#include "compile.h"
+#include "pipeline.h"
 #include "files.h"
 #include "time_to_loss.h"
 #include <math.h>
@@ -136,8 +136,7 @@ static struct row measure(const struct report *report, bool model, const char *f
 }
 
 static void add_jitter(struct row *row, const struct compile *c, double scale, const struct settings *settings) {
-    struct jitter *jitter =
-        jitter_make(c->spec, c->stage, c->program, settings->jitter.level, settings->seed, settings->jitter.runs);
+    struct jitter *jitter = jitter_make(c, settings->jitter.level, settings->seed, settings->jitter.runs);
     row->figure[MEAN] = jitter->mean *= scale;
     row->figure[P95] = jitter->p95 *= scale;
     jitter->worst *= scale;
@@ -181,10 +180,7 @@ static bool fetches(const struct report *report) {
 
 /* The makespan with a fixed prefetch; NAN where that does not compile, for lack of memory say. */
 static double makespan_with(const struct compile *c, enum prefetch prefetch) {
-    struct spec *sp = NEW(struct spec, 1);
-    struct compile other = {.spec = sp, .stage = c->stage, .graph = c->graph, .sched = c->sched};
-    *sp = *c->spec;
-    sp->prefetch = prefetch;
+    struct compile other = vary_prefetch(c, prefetch);
     return try(compile_it, &other) ? other.report->makespan : NAN;
 }
 
@@ -242,7 +238,8 @@ static void compile_one(struct table *table, const struct script_args *how, cons
         if (table->settings->jitter.level >= 0)
             add_jitter(row, &c, scale, table->settings);
         for (int k = ONE;
-             k <= TWO && !table->settings->compare.train && fetches(c.report) && c.spec->prefetch == SOLVED; k++)
+             k <= TWO && !table->settings->compare.train && fetches(c.report) && c.spec->choices.prefetch == SOLVED;
+             k++)
             row->figure[k] = scale * makespan_with(&c, k == ONE ? ONE_AHEAD : TWO_AHEAD);
         table->unit = c.report->unit;
     }

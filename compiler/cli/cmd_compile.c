@@ -9,7 +9,7 @@
 #include "base/map.h"
 #include "base/read_file.h"
 #include "command.h"
-#include "compile.h"
+#include "pipeline.h"
 #include "files.h"
 #include "format_table.h"
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* `pianola diff A B`: detects what A and B are, loads both, and reports the changes. */
 #include "base/read_file.h"
 #include "command.h"
-#include "compile.h"
+#include "pipeline.h"
 #include "diff/diff.h"
 #include "files.h"
 #include <errno.h>

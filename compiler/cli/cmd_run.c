@@ -2,7 +2,7 @@
 #include "../../runtime/store/timeline.h"
 #include "base/put_json.h"
 #include "command.h"
-#include "compile.h"
+#include "pipeline.h"
 #include "files.h"
 #include "prediction.h"
 #include "run_record.h"

@@ -1,6 +1,6 @@
 /* `pianola show`: prints the compiled program in one of the formats. */
 #include "command.h"
-#include "compile.h"
+#include "pipeline.h"
 #include "files.h"
 #include "format_table.h"
 #include "options.h"
@@ -52,7 +52,7 @@ static void draw_steps(struct compile *c, int64_t copies) {
     if (copies > MOST_DRAWN / n || copies > INT32_MAX / written)
         die("--steps %lld: too many to draw; at most %lld", (long long)copies,
             (long long)(MOST_DRAWN / n < 1 ? 1 : MOST_DRAWN / n));
-    struct timeline *all = sim_unrolled(c->spec, c->stage, p, (int)copies);
+    struct timeline *all = sim_unrolled(c, (int)copies);
     all->period = c->timeline->period;
     c->timeline = all;
     c->program = unroll_program(p, (int)copies);
@@ -96,8 +96,7 @@ static void compile_shown(struct compile *c, const struct settings *settings) {
     if (settings->draw.measured)
         take_measured(c, settings->draw.measured);
     if (settings->jitter.level >= 0)
-        c->report->jitter =
-            jitter_make(c->spec, c->stage, c->program, settings->jitter.level, settings->seed, settings->jitter.runs);
+        c->report->jitter = jitter_make(c, settings->jitter.level, settings->seed, settings->jitter.runs);
     if (settings->draw.copies > 1)
         draw_steps(c, settings->draw.copies);
 }

@@ -3,7 +3,7 @@
  * the rows. */
 #ifndef PIANOLA_FORMAT_TABLE_H
 #define PIANOLA_FORMAT_TABLE_H
-#include "compile.h"
+#include "pipeline.h"
 
 enum {
     TIMED = 1,   /* it has times: --measured replaces the predicted ones */

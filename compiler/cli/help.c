@@ -1,5 +1,5 @@
 /* `pianola help`: the commands, from their table; the figures explained; the instructions, from the table in ops.h. */
-#include "compile.h"
+#include "pipeline.h"
 #include "options.h"
 #include <string.h>
 

@@ -2,7 +2,7 @@
  *
  * Traces get every recorded step in sequence, unchanged: a receive begins when it starts waiting for its send. Pictures
  * and figures get the median step, in which, as in predictions, a message begins once all its ends have arrived. */
-#include "compile.h"
+#include "pipeline.h"
 #include "diff/diff.h"
 #include <math.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static struct steps steps_of(const struct program *p, int32_t **row, const struc
 
 /* The bounds assume jobs as long as measured here, one at a time, and links that take no time: nothing was measured
  * about how fast others could be. */
-static struct report *report_of(const struct compile *c, const struct timeline *tl, int nsteps) {
+static struct report *report_of(const struct compile *c, struct timeline *tl, int nsteps) {
     struct spec sp = *c->spec;
     sp.link = NULL;
     sp.job = NEW(struct job, sp.njobs);
@@ -62,7 +62,10 @@ static struct report *report_of(const struct compile *c, const struct timeline *
             j->cost = (in->part > 0 ? j->cost : 0) + tl->end[r][i] - tl->start[r][i];
             j->pair = 0;
         }
-    struct report *rep = report_make(&sp, c->stage, c->graph, c->program, tl);
+    struct compile measured = *c;
+    measured.spec = &sp;
+    measured.timeline = tl;
+    struct report *rep = report_make(&measured);
     rep->unit = "s";
     rep->measured = nsteps;
     for (int r = 0; r < rep->workers; r++)

@@ -15,13 +15,13 @@ struct compile compile_serial(const struct compile *c) {
     sp->link = NULL;
     sp->speed = NULL;
     sp->memory = sp->host_memory = INFINITY;
-    sp->offload = NULL;
+    sp->choices.offload = NULL;
     sp->offload_state = NULL;
-    sp->auto_offload = false;
+    sp->choices.auto_offload = false;
     bool teams = sp->names.member;
     join_teams(sp);
     sp->cap = NEW(int, 1);
-    sp->slots = NEW(int, 1);
+    sp->choices.slots = NEW(int, 1);
     sp->cap[0] = INT32_MAX;
     const struct job *job = sp->job;
     sp->job = NEW(struct job, sp->njobs);
@@ -36,7 +36,7 @@ struct compile compile_serial(const struct compile *c) {
     sp->step = sp->batches;
     sp->pred = NULL; /* the default dependencies: a custom pred() must not change the result */
     sp->homes = find_homes(sp);
-    struct compile serial = {.spec = sp, .stage = NEW(struct stage, stage_entries(sp))};
+    struct compile serial = compile_of(sp, NEW(struct stage, stage_entries(sp)));
     memcpy(serial.stage, teams ? cost_stages(sp) : c->stage, sizeof *c->stage * (size_t)stage_entries(sp));
     cost_homes(sp, serial.stage);
     sp->stage = serial.stage;
@@ -124,9 +124,12 @@ static double predict(const struct compile *c, const struct costs *costs) {
         st[s].update = costs->of[s * NOPS + OP_U];
     sp.link = sp.host_link = NULL;
     sp.speed = NULL;
-    struct timeline *tl = sim_run(&sp, st, c->program);
-    sim_steady(&sp, st, c->program, tl);
-    return tl->step;
+    struct compile predicted = compile_of(&sp, st);
+    predicted.choices = c->choices;
+    predicted.program = c->program;
+    predicted.timeline = sim_run(&predicted);
+    sim_steady(&predicted);
+    return predicted.timeline->step;
 }
 
 struct prediction predict_from_one(const struct compile *c, const struct compile *serial, const struct trained *alone,

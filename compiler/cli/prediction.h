@@ -1,7 +1,7 @@
 /* The makespan that `run` predicts, by what each job took in the run itself. */
 #ifndef PIANOLA_PREDICTION_H
 #define PIANOLA_PREDICTION_H
-#include "compile.h"
+#include "pipeline.h"
 #include "training.h"
 
 struct prediction {

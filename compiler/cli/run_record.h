@@ -1,7 +1,7 @@
 /* What `run` writes as it goes: --losses, --metrics, and at the end --loss-svg. */
 #ifndef PIANOLA_RUN_RECORD_H
 #define PIANOLA_RUN_RECORD_H
-#include "compile.h"
+#include "pipeline.h"
 #include "training.h"
 
 /* Trains all steps that are left. saving: as in rt_run. kept: as of train. */

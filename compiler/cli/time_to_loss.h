@@ -2,7 +2,7 @@
 #ifndef PIANOLA_TIME_TO_LOSS_H
 #define PIANOLA_TIME_TO_LOSS_H
 #include "command.h"
-#include "compile.h"
+#include "pipeline.h"
 
 struct course {                   /* a schedule's training */
     const char *name;             /* the caller's */

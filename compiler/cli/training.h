@@ -5,7 +5,7 @@
 #include "../../runtime/process/saving.h"
 #include "../../runtime/process/train_cuda.h"
 #include "command.h"
-#include "compile.h"
+#include "pipeline.h"
 
 struct trained {
     struct rt_program *program;

@@ -38,11 +38,6 @@ void emit_json(struct text *out, const struct report *report);
 void put_jitter_json(struct text *t, const struct jitter *jitter); /* as a member of an object */
 
 /* emit_trace_*.c: timelines for Perfetto and other viewers, as Chrome JSON and as protobuf TrackEvents. */
-struct steps { /* consecutive steps of one program */
-    int n;
-    const int *number; /* as training counts them; NULL: one predicted step */
-    const struct timeline *of;
-};
 void emit_chrome(struct text *out, const struct program *p, const struct steps *steps, const char *unit);
 void emit_pftrace(struct text *out, const struct program *p, const struct steps *steps, const char *unit);
 /* One rank's timeline as Kineto would record it, for Holistic Trace Analysis. */

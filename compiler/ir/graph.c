@@ -1,14 +1,18 @@
 /* The job graph: the dependencies between jobs, and the tensor that each of them carries. */
 #include "base/cycle.h"
 #include "base/text.h"
-#include "graph.h"
-#include "program.h"
+#include "compile.h"
 #include <math.h>
 #include <string.h>
 
-int64_t edge_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t e) {
-    const struct job *from = &sp->job[graph->pred[e]];
-    return stage_at(sp, st, from->s, from->b)->bytes[graph->kind[e]];
+int64_t edge_bytes(const struct compile *c, int32_t e) {
+    const struct job *from = &c->spec->job[c->graph->pred[e]];
+    return stage_at(c->spec, c->stage, from->s, from->b)->bytes[c->graph->kind[e]];
+}
+
+double edge_time(const struct compile *c, int32_t e, int32_t to) {
+    int from = c->spec->job[c->graph->pred[e]].rank, rank = c->spec->job[to].rank;
+    return from == rank ? 0 : link_time(c->spec, from, rank, (double)edge_bytes(c, e));
 }
 
 struct link link_of(const struct spec *sp, int src, int dst) {
@@ -20,11 +24,6 @@ struct link link_of(const struct spec *sp, int src, int dst) {
 double link_time(const struct spec *sp, int src, int dst, double bytes) {
     struct link link = link_of(sp, src, dst);
     return link.latency + (isinf(link.bandwidth) ? 0 : bytes / link.bandwidth);
-}
-
-double edge_time(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t e, int32_t to) {
-    int src = sp->job[graph->pred[e]].rank, dst = sp->job[to].rank;
-    return src == dst ? 0 : link_time(sp, src, dst, (double)edge_bytes(sp, st, graph, e));
 }
 
 double host_time(const struct spec *sp, int r, int64_t bytes) {

@@ -3,6 +3,8 @@
 #define PIANOLA_GRAPH_H
 #include "spec.h"
 
+struct compile;
+
 /* ---- the job graph ---- */
 
 struct graph {
@@ -35,8 +37,10 @@ struct sched {
 
 /* graph.c: needs the jobs; gives predecessors and successors. Dies on a cycle, naming it. */
 struct graph *graph_build(const struct spec *sp);
-/* Bytes of the tensor of edge e, an index in pred. */
-int64_t edge_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t e);
+/* Bytes of the tensor of edge e, an index in pred, which job `to` waits for; and the least time from the end of the job
+ * before it to the start of `to`. */
+int64_t edge_bytes(const struct compile *c, int32_t e);
+double edge_time(const struct compile *c, int32_t e, int32_t to);
 /* The jobs, each after all that it needs. */
 int32_t *graph_order(const struct graph *graph);
 /* The i-th stage whose output stage s reads, and the i-th stage that reads its output; -1: there are no more. These are
@@ -46,7 +50,5 @@ int reader_of(const struct spec *sp, int s, int i);
 bool has_edge(const struct graph *graph, int32_t job, int32_t pred);
 struct link link_of(const struct spec *sp, int src, int dst);            /* free without a cluster */
 double link_time(const struct spec *sp, int src, int dst, double bytes); /* until so many bytes have arrived */
-/* The least time from the end of the job before edge e to the start of the job after it, `to`. */
-double edge_time(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t e, int32_t to);
 double host_time(const struct spec *sp, int r, int64_t bytes); /* of a copy to host memory, or back */
 #endif

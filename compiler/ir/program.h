@@ -38,11 +38,6 @@ struct instr {
     bool vfirst, ufirst; /* dv, du is written, not added to */
 };
 
-/* When a buffer is first and last accessed, by the prediction for a program that never reuses bytes. */
-struct lifetime {
-    double start, end;
-};
-
 struct lane {
     uint8_t kind;  /* enum lanekind */
     int32_t peer;  /* SEND, RECV, PEER */
@@ -72,10 +67,9 @@ struct rank {
     int32_t *event;          /* buffers as they open (b) and close (~b) in scheduled time: what mem plans by */
     int32_t *over, *over_at; /* buffers whose bytes buffer b takes over: over[over_at[b] .. over_at[b+1]) */
     size_t nargs, nwaits, nfrees, nevents;
-    struct lifetime *life; /* per buffer; what mem plans by, too: NULL, the schedule alone */
-    int64_t arena, least;  /* bytes: the plan's peak; that of the plan by the schedule alone, or, if smaller, arena */
-    int64_t host;          /* bytes: the peak in host memory */
-    struct ordered {       /* what follows from no operand: ins waits for `after`. lanes makes it a wait */
+    int64_t arena, least; /* bytes: the plan's peak; that of the plan by the schedule alone, or, if smaller, arena */
+    int64_t host;         /* bytes: the peak in host memory */
+    struct ordered {      /* what follows from no operand: ins waits for `after`. lanes makes it a wait */
         int32_t ins, after;
     } * ordered; /* ascending by ins */
     size_t nordered;

@@ -141,6 +141,28 @@ struct param {
     const char *type;                     /* "integer", "number", "boolean", "string", "list" */
 };
 
+/* When a buffer's first access starts, and its last one ends. */
+struct lifetime {
+    double start, end;
+};
+
+/* What may be chosen: the scripts and the user say some of it, and the searches of plan/ vary the rest. */
+struct choices {
+    enum lanes_per lanes;
+    enum launch_order launch;
+    enum prefetch prefetch;
+    bool least_memory; /* the smallest plan, even where instructions then wait for others to leave bytes */
+    bool any_memory;   /* a plan may be larger than the cluster's memory */
+    bool auto_offload; /* which stashes leave is searched, so that the program fits into memory */
+    uint8_t *offload;  /* [stage * batches + b]: what its F keeps goes to host memory meanwhile; NULL: none does */
+    int *slots;        /* weight slots per rank; 0: nothing is kept between jobs */
+    int64_t *room;     /* bytes for fetched weights while a job runs on its rank, and since the job before it;
+                        * INT64_MAX: as many as there are slots for. NULL: that for all jobs */
+    bool *late;        /* per rank, with room: weights come after the job before the one that reads them */
+    /* [rank][buffer]: bytes are reused only once they are free by these times; NULL: as soon as the schedule permits */
+    struct lifetime **life;
+};
+
 struct spec {
     struct names names;
     const char *name;    /* of the schedule: its file's base name without .lua */
@@ -151,11 +173,8 @@ struct spec {
     double effort;                /* the largest share of its limits that any script used: at most 1 */
     int workers, stages, batches; /* batches: of slices, where there are any */
     bool strict;
-    bool recompute; /* every stage and microbatch, whatever the script says */
-    enum lanes_per lanes;
-    enum launch_order launch;
-    enum prefetch prefetch;
-    bool least_memory; /* the smallest plan, even where instructions then wait for others to leave bytes */
+    bool recompute;         /* every stage and microbatch, whatever the script says */
+    struct choices choices; /* as the scripts and the user say, before anything is searched */
     struct job *job;
     int njobs;    /* without the updates, */
     int nupdates; /* which are job[njobs .. njobs + nupdates); made by cost.c, from `asked` */
@@ -185,15 +204,9 @@ struct spec {
     const double *bubble;     /* by a closed form, for this spec's own costs and free links; NULL: none is known */
     double overlap;           /* the share of a pair's shorter job that hides behind the longer one */
     int *cap;                 /* per rank; INT_MAX: none */
-    int *slots;               /* weight slots per rank; 0: nothing is kept between jobs */
-    uint8_t *offload;    /* [stage * batches + b]: what its F keeps goes to host memory meanwhile; NULL: none does */
-    bool auto_offload;   /* offload says, once it is chosen, what makes the program fit into memory */
-    bool *offload_state; /* per stage: the optimizer's state lies in host memory; NULL: none does */
+    bool *offload_state;      /* per stage: the optimizer's state lies in host memory; NULL: none does */
     int64_t *bucket; /* per stage: the most bytes of its gradient that travel as one message; 0: by the cost model */
     int *grad_slots; /* per rank: of how many sets not at home it sums gradients at a time; NULL: of all */
-    int64_t *room;   /* bytes for fetched weights while a job runs on its rank, and since the job before it;
-                      * INT64_MAX: as many as there are slots for. NULL: that for all jobs */
-    bool *late;      /* per rank, with room: weights come after the job before the one that reads them */
     /* Custom dependencies: pred of job j is pred[pred_at[j] .. pred_at[j+1]), as job indices. NULL: the default. */
     int32_t *pred;
     int32_t *pred_at;

@@ -200,7 +200,7 @@ static void expand_tables(struct expansion *all) {
     sp->zero = before->zero ? NEW(uint8_t, sp->stages) : NULL;
     sp->bucket = before->bucket ? NEW(int64_t, sp->stages) : NULL;
     sp->offload_state = before->offload_state ? NEW(bool, sp->stages) : NULL;
-    sp->offload = before->offload ? NEW(uint8_t, (int64_t)sp->stages * sp->batches) : NULL;
+    sp->choices.offload = before->choices.offload ? NEW(uint8_t, (int64_t)sp->stages * sp->batches) : NULL;
     for (int v = 0; v < sp->stages; v++) {
         int s = sp->names.member[v].stage;
         if (sp->zero)
@@ -209,11 +209,11 @@ static void expand_tables(struct expansion *all) {
             sp->bucket[v] = before->bucket[s];
         if (sp->offload_state)
             sp->offload_state[v] = before->offload_state[s];
-        if (sp->offload)
-            memcpy(sp->offload + (size_t)v * batches, before->offload + (size_t)s * batches, batches);
+        if (sp->choices.offload)
+            memcpy(sp->choices.offload + (size_t)v * batches, before->choices.offload + (size_t)s * batches, batches);
     }
     sp->cap = expand_ranks(all, before->cap);
-    sp->slots = expand_ranks(all, before->slots);
+    sp->choices.slots = expand_ranks(all, before->choices.slots);
     sp->grad_slots = expand_ranks(all, before->grad_slots);
 }
 
@@ -268,6 +268,6 @@ void join_teams(struct spec *sp) {
     sp->zero = NULL;
     sp->bucket = NULL;
     sp->offload_state = NULL;
-    sp->offload = NULL;
+    sp->choices.offload = NULL;
     sp->took = NULL;
 }

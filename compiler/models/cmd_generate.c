@@ -6,7 +6,7 @@
 #include "base/gguf_meta.h"
 #include "base/put_json.h"
 #include "cli/command.h"
-#include "cli/compile.h"
+#include "cli/pipeline.h"
 #include "tokens.h"
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * the page shows it while the rest is written. */
 #include "base/put_json.h"
 #include "cli/command.h"
-#include "cli/compile.h"
+#include "cli/pipeline.h"
 #include "cli/files.h"
 #include "cli/format_table.h"
 #include "cli/options.h"

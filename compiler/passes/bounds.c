@@ -16,12 +16,11 @@
 #include <math.h>
 
 /* The least time from the end of one job to the start of another along their edges; 0: there are none. */
-static double between(const struct spec *sp, const struct stage *st, const struct graph *graph, int32_t from,
-                      int32_t to) {
+static double between(const struct compile *c, int32_t from, int32_t to) {
     double most = 0;
-    for (int32_t e = graph->pred_at[to]; e < graph->pred_at[to + 1]; e++)
-        if (graph->pred[e] == from)
-            most = fmax(most, edge_time(sp, st, graph, e, to));
+    for (int32_t e = c->graph->pred_at[to]; e < c->graph->pred_at[to + 1]; e++)
+        if (c->graph->pred[e] == from)
+            most = fmax(most, edge_time(c, e, to));
     return most;
 }
 
@@ -32,16 +31,17 @@ static double bound_work(const struct report *rep) {
     return most;
 }
 
-static double bound_path(const struct spec *sp, const struct stage *st, const struct graph *graph) {
+static double bound_path(const struct compile *c) {
+    const struct graph *graph = c->graph;
     const int32_t *order = graph_order(graph);
     double *start = NEW(double, graph->n), most = 0;
     for (int i = 0; i < graph->n; i++) {
         int32_t j = order[i];
-        double end = start[j] + job_time(sp, j);
+        double end = start[j] + job_time(c->spec, j);
         most = fmax(most, end);
         for (int32_t e = graph->succ_at[j]; e < graph->succ_at[j + 1]; e++) {
             int32_t k = graph->succ[e];
-            start[k] = fmax(start[k], end + edge_time(sp, st, graph, graph->succ_edge[e], k));
+            start[k] = fmax(start[k], end + edge_time(c, graph->succ_edge[e], k));
         }
     }
     return most;
@@ -56,38 +56,38 @@ static int next_in_chain(const struct spec *sp, int s) {
 
 /* The least time from the start of F(s,b) to the end of B or I(s,b), given the least `inner` between the next stage's.
  */
-static double round_trip(const struct spec *sp, const struct stage *st, const struct graph *graph, int s, int b,
-                         double inner) {
+static double round_trip(const struct compile *c, int s, int b, double inner) {
+    const struct spec *sp = c->spec;
     int32_t f = job_at(sp, s, b, OP_F), again = job_at(sp, s, b, OP_R), back = job_at(sp, s, b, OP_B);
     if (back < 0)
         back = job_at(sp, s, b, OP_I);
-    double wait = again < 0
-                      ? between(sp, st, graph, f, back)
-                      : between(sp, st, graph, f, again) + job_time(sp, again) + between(sp, st, graph, again, back);
+    double wait =
+        again < 0 ? between(c, f, back) : between(c, f, again) + job_time(sp, again) + between(c, again, back);
     int reader = next_in_chain(sp, s);
     if (reader >= 0) {
         int32_t next = job_at(sp, reader, b, OP_B);
         if (next < 0)
             next = job_at(sp, reader, b, OP_I);
-        inner += between(sp, st, graph, f, job_at(sp, reader, b, OP_F)) + between(sp, st, graph, next, back);
+        inner += between(c, f, job_at(sp, reader, b, OP_F)) + between(c, next, back);
         wait = fmax(wait, inner);
     }
     return job_time(sp, f) + wait + job_time(sp, back);
 }
 
 /* Sets memory_needed, too. */
-static double bound_memory(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                           const struct program *p, struct report *rep) {
+static double bound_memory(const struct compile *c, struct report *rep) {
+    const struct spec *sp = c->spec;
+    const struct program *p = c->program;
     double *alive = NEW(double, sp->workers), *trip = NEW(double, sp->stages), most = 0;
     for (int b = 0; b < sp->batches; b++) {
         double times = b >= sp->batches - p->period ? (double)p->repeats : 1; /* any period's are alike */
         for (int s = sp->stages - 1; s >= 0; s--) {
             int32_t f = job_at(sp, s, b, OP_F), last = last_backward(sp, s, b);
             int reader = next_in_chain(sp, s);
-            trip[s] = round_trip(sp, st, graph, s, b, reader >= 0 ? trip[reader] : 0);
+            trip[s] = round_trip(c, s, b, reader >= 0 ? trip[reader] : 0);
             double life = trip[s];
             if (sp->job[last].d == OP_W)
-                life += between(sp, st, graph, job_at(sp, s, b, OP_I), last) + job_time(sp, last);
+                life += between(c, job_at(sp, s, b, OP_I), last) + job_time(sp, last);
             double here = sp->job[f].rank == sp->job[last].rank ? life : job_time(sp, f);
             rep->memory_needed += life;
             alive[sp->job[f].rank] += times * here;
@@ -117,15 +117,14 @@ static double closed_bubble(const struct spec *sp) {
     return sp->bubble && !sp->model && !sp->has_cluster && !sp->recompute && !sp->took ? *sp->bubble : NAN;
 }
 
-void report_bounds(const struct spec *sp, const struct stage *st, const struct graph *graph, const struct program *p,
-                   const struct timeline *tl, struct report *rep) {
+void report_bounds(const struct compile *c, struct report *rep) {
     rep->bound_work = bound_work(rep);
-    rep->bound_path = bound_path(sp, st, graph);
-    rep->bound_memory = bound_memory(sp, st, graph, p, rep);
+    rep->bound_path = bound_path(c);
+    rep->bound_memory = bound_memory(c, rep);
     rep->lower_bound = fmax(rep->bound_work, fmax(rep->bound_path, rep->bound_memory));
     rep->gap = rep->lower_bound > 0 ? rep->makespan / rep->lower_bound - 1 : 0;
     if (rep->gap < 1e-9) /* the bound adds up the same times in another order */
         rep->gap = 0;
-    rep->memory_room = memory_room(sp, tl, rep);
-    rep->closed_bubble = closed_bubble(sp);
+    rep->memory_room = memory_room(c->spec, c->timeline, rep);
+    rep->closed_bubble = closed_bubble(c->spec);
 }

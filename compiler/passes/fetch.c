@@ -9,9 +9,7 @@
 
 /* In a tied model, stage 0 and the unembedding's, whose members are as many. */
 static bool embeds(const struct spec *sp, int s) { return s < sp->names.tables; }
-bool unembeds(const struct spec *sp, int s) {
-    return sp->tied && s - place_of_stage(&sp->names, s) == sp->unembedding;
-}
+bool unembeds(const struct spec *sp, int s) { return sp->tied && s - place_of_stage(&sp->names, s) == sp->unembedding; }
 static int32_t table_of(const struct spec *sp, int s) { return sp->stages + place_of_stage(&sp->names, s); }
 
 static int32_t own_or_shared(const struct spec *sp, int s, enum which_set which) {
@@ -137,9 +135,13 @@ void add_use(struct fetch *f, int32_t job) {
 }
 
 /* use[]: job * NSETS + which, in the order of jobs. */
-static void plan_rank(const struct spec *sp, const struct sched *sc, const int32_t *place, const int32_t *use, int nuse,
-                      int rank, const struct by_key *tables, struct fetches *fetches) {
-    int keep = sp->slots[rank], nslots = 0, limit = keep > 0 ? keep : 1, sets = sets_of(sp), keys = 0;
+static void plan_rank(const struct compile *c, const int32_t *place, struct uses uses, const struct by_key *tables,
+                      struct fetches *fetches) {
+    const struct spec *sp = c->spec;
+    const struct sched *sc = c->sched;
+    const int32_t *use = uses.a;
+    int rank = uses.rank, nuse = uses.n;
+    int keep = c->choices.slots[rank], nslots = 0, limit = keep > 0 ? keep : 1, sets = sets_of(sp), keys = 0;
     int32_t *next = NEW(int32_t, nuse), *key = NEW(int32_t, nuse), *insts = NEW(int32_t, sets);
     int32_t *soonest = tables->soonest, *in_slot = tables->held; /* slot + 1 */
     for (int i = 0; i < nuse; i++) {
@@ -157,8 +159,8 @@ static void plan_rank(const struct spec *sp, const struct sched *sc, const int32
         int need = sets_at_once(sp, use, key, nuse, i);
         limit = need > limit ? need : limit;
     }
-    if (keep > 0 && !sp->update && (has_room_limit(sp, sc, rank) || !equal_sizes(sp, place, rank, key, nuse))) {
-        plan_bytes(sp, sc, place, rank, use, nuse, limit, fetches);
+    if (keep > 0 && !sp->update && (has_room_limit(c, rank) || !equal_sizes(sp, place, rank, key, nuse))) {
+        plan_bytes(c, place, uses, limit, fetches);
         return;
     }
     struct slot_use *slot = NEW(struct slot_use, limit < keys ? limit : keys);
@@ -193,11 +195,15 @@ static void plan_rank(const struct spec *sp, const struct sched *sc, const int32
 
 /* As others do it: what a run of uses of a set needs is dropped after it, and comes when the run that is `ahead` runs
  * before it begins. */
-static void plan_fixed(const struct spec *sp, const struct sched *sc, const int32_t *use, int nuse, int rank,
-                       const struct by_key *tables, struct fetches *fetches) {
+static void plan_fixed(const struct compile *c, struct uses uses, const struct by_key *tables,
+                       struct fetches *fetches) {
+    const struct spec *sp = c->spec;
+    const struct sched *sc = c->sched;
+    const int32_t *use = uses.a;
+    int rank = uses.rank, nuse = uses.n;
     int32_t *insts = NEW(int32_t, sets_of(sp)), *run = NEW(int32_t, nuse); /* fetches, in the order of first use */
     int32_t *now = tables->held;                                           /* 1 + the set's fetch in hand */
-    int runs = 0, ahead = (int)sp->prefetch - JUST_IN_TIME;
+    int runs = 0, ahead = (int)c->choices.prefetch - JUST_IN_TIME;
     for (int i = 0; i < nuse; i++)
         now[key_of(sp, sc, use[i])] = 0;
     for (int i = 0; i < nuse; i++) {
@@ -277,7 +283,19 @@ static void find_sources(const struct spec *sp, const struct sched *sc, const in
         }
 }
 
-struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const int32_t *place) {
+int64_t weights_received(const struct spec *sp, const int32_t *place, const struct program *p, int r) {
+    int64_t bytes = 0;
+    for (int b = 0; b < p->rank[r].nbufs; b++) {
+        const struct buf *buf = &p->rank[r].buf[b];
+        if (buf->kind == K_weight && buf->inst >= 0)
+            bytes += fetch_bytes(sp, place, r, buf->stage);
+    }
+    return bytes;
+}
+
+struct fetches fetch_plan(const struct compile *c, const int32_t *place) {
+    const struct spec *sp = c->spec;
+    const struct sched *sc = c->sched;
     struct fetches fetches = {.of_job = NEW(int32_t, NSETS * (int64_t)all_jobs(sp))};
     memset(fetches.of_job, -1, sizeof *fetches.of_job * NSETS * (size_t)all_jobs(sp));
     fetches.least = NEW(int64_t, sp->workers);
@@ -291,10 +309,10 @@ struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const i
                 if (set >= 0 && (place[(int64_t)r * sets_of(sp) + set] < 0 || homes_of(sp, set)->size > 1))
                     use[n++] = j * NSETS + which;
             }
-        if (n > 0 && sp->prefetch == SOLVED)
-            plan_rank(sp, sc, place, use, n, r, &tables, &fetches);
+        if (n > 0 && c->choices.prefetch == SOLVED)
+            plan_rank(c, place, (struct uses){r, n, use}, &tables, &fetches);
         else if (n > 0)
-            plan_fixed(sp, sc, use, n, r, &tables, &fetches);
+            plan_fixed(c, (struct uses){r, n, use}, &tables, &fetches);
     }
     if (sp->source)
         find_sources(sp, sc, place, &fetches);

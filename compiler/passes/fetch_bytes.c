@@ -24,16 +24,17 @@ static struct turns turns_of(const struct spec *sp, const struct sched *sc, int 
 }
 
 /* Per turn; NULL: there is no limit. */
-static int64_t *room_of(const struct spec *sp, const struct sched *sc, int rank, const struct turns *turns) {
+static int64_t *room_of(const struct compile *c, int rank, const struct turns *turns) {
+    const struct sched *sc = c->sched;
     int64_t *room = NEW(int64_t, turns->n);
-    if (!has_room_limit(sp, sc, rank))
+    if (!has_room_limit(c, rank))
         return NULL;
     for (int t = 0; t < turns->n; t++)
         room[t] = INT64_MAX;
     for (int i = 0; i < sc->norder[rank]; i++) {
         int32_t j = sc->order[rank][i];
         int64_t *least = &room[turns->of_job[j]];
-        *least = sp->room[j] < *least ? sp->room[j] : *least;
+        *least = c->choices.room[j] < *least ? c->choices.room[j] : *least;
     }
     return room;
 }
@@ -88,11 +89,14 @@ static void come_within(struct stay *stay, int n, const int64_t *room, int turns
     }
 }
 
-void plan_bytes(const struct spec *sp, const struct sched *sc, const int32_t *place, int rank, const int32_t *use,
-                int nuse, int slots, struct fetches *fetches) {
+void plan_bytes(const struct compile *c, const int32_t *place, struct uses all, int slots, struct fetches *fetches) {
+    const struct spec *sp = c->spec;
+    const struct sched *sc = c->sched;
+    const int32_t *use = all.a;
+    int rank = all.rank, nuse = all.n;
     int sets = sets_of(sp), first = fetches->n, begun = 0, nuses;
     struct turns turns = turns_of(sp, sc, rank);
-    int64_t *size = NEW(int64_t, sets), *bytes = NEW(int64_t, sets), *room = room_of(sp, sc, rank, &turns);
+    int64_t *size = NEW(int64_t, sets), *bytes = NEW(int64_t, sets), *room = room_of(c, rank, &turns);
     int32_t *of = NEW(int32_t, nuse), *insts = NEW(int32_t, sets), *now = NEW(int32_t, sets); /* its fetch */
     struct residency_use *uses = uses_of(sp, use, nuse, &turns, of, &nuses);
     for (int s = 0; s < sets; s++) {
@@ -117,7 +121,7 @@ void plan_bytes(const struct spec *sp, const struct sched *sc, const int32_t *pl
     }
     take_slots(stay, fetches->n - first, slots < sets ? slots : sets);
     if (room)
-        come_within(stay, fetches->n - first, room, turns.n, sp->late[rank]);
+        come_within(stay, fetches->n - first, room, turns.n, c->choices.late[rank]);
     for (int i = first; i < fetches->n; i++)
         if (stay[i - first].from > 0)
             fetches->a[i].after = turns.last[stay[i - first].from - 1];

@@ -19,11 +19,10 @@ uint64_t random_bits(uint64_t seed, uint64_t which) {
 
 double random_part(uint64_t random) { return (double)(random >> 11) * 0x1p-52 - 1; }
 
-struct jitter *jitter_make(const struct spec *sp, const struct stage *st, const struct program *p, double level,
-                           uint64_t seed, int64_t runs) {
+struct jitter *jitter_make(const struct compile *c, double level, uint64_t seed, int64_t runs) {
     struct jitter *jitter = NEW(struct jitter, 1);
     double *makespan = NEW(double, runs), sum = 0;
-    sim_noisy(sp, st, p, level, seed, runs, makespan);
+    sim_noisy(c, level, seed, runs, makespan);
     sort(makespan, (size_t)runs, sizeof *makespan, by_value);
     for (int64_t i = 0; i < runs; i++)
         sum += makespan[i] - makespan[0]; /* without noise it is 0, and the mean the makespan to the bit */

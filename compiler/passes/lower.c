@@ -358,13 +358,15 @@ static void copy_needs(const struct spec *sp, const struct graph *graph, struct 
     p->need[graph->n].pred = n;
 }
 
-static struct build *prepare(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                             const struct sched *sc) {
+static struct build *prepare(const struct compile *c) {
+    const struct spec *sp = c->spec;
+    const struct graph *graph = c->graph;
+    const struct sched *sc = c->sched;
     struct build *build = NEW(struct build, 1);
-    *build = (struct build){.sp = sp, .st = st, .g = graph, .sc = sc};
+    *build = (struct build){.choices = &c->choices, .sp = sp, .st = c->stage, .g = graph, .sc = sc};
     build->sets = sets_of(sp);
     build->place = home_places(sp);
-    build->weights.fetches = fetch_plan(sp, sc, build->place);
+    build->weights.fetches = fetch_plan(c, build->place);
     build->weights.fetched = NEW(int32_t, build->weights.fetches.n);
     build->edge_buf = NEW(int32_t, graph->pred_at[graph->n] + 1);
     build->job_ins = NEW(int32_t, all_jobs(sp));
@@ -425,9 +427,10 @@ static void mark_period(struct build *build, double t, bool begins) {
     }
 }
 
-struct program *lower(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                      const struct sched *sc) {
-    struct build *build = prepare(sp, st, graph, sc);
+struct program *lower(const struct compile *c) {
+    const struct spec *sp = c->spec;
+    const struct sched *sc = c->sched;
+    struct build *build = prepare(c);
     plan_transfers(build);
     plan_reloads(build);
     if (sp->post_validation)

@@ -36,22 +36,26 @@ struct fetches {
     int64_t *least;  /* per rank: the bytes that it receives by any plan with these slots and this room */
     size_t cap;
 };
-struct fetches fetch_plan(const struct spec *sp, const struct sched *sc, const int32_t *place);
+struct fetches fetch_plan(const struct compile *c, const int32_t *place);
 /* The bytes of the set that the rank receives by a fetch: all but its own shard. */
 int64_t fetch_bytes(const struct spec *sp, const int32_t *place, int rank, int32_t set);
 struct fetch new_fetch(int rank, int set, int home, int inst, int32_t first); /* without uses, from its home */
 void add_use(struct fetch *f, int32_t job);                                   /* by a job behind all others */
-/* Whether sp->room limits what the rank keeps. */
-static inline bool has_room_limit(const struct spec *sp, const struct sched *sc, int rank) {
-    return sp->room && sc->norder[rank] > 0 && sp->room[sc->order[rank][0]] < INT64_MAX;
+/* Whether choices.room limits what the rank keeps. */
+static inline bool has_room_limit(const struct compile *c, int rank) {
+    const int64_t *room = c->choices.room;
+    return room && c->sched->norder[rank] > 0 && room[c->sched->order[rank][0]] < INT64_MAX;
 }
 /* Uses, as job * NSETS + which, by one job, or by two that overlap. */
 bool at_once(const struct spec *sp, int32_t use, int32_t other);
 
-/* fetch_bytes.c: rank r's plan with the fewest bytes received, with `slots` sets at a time, and within sp->room. use:
- * its uses of weights that travel, in the order of jobs. */
-void plan_bytes(const struct spec *sp, const struct sched *sc, const int32_t *place, int rank, const int32_t *use,
-                int nuse, int slots, struct fetches *fetches);
+/* A rank's uses of weights that travel, as job * NSETS + which, in the order of jobs. */
+struct uses {
+    int rank, n;
+    const int32_t *a;
+};
+/* fetch_bytes.c: the rank's plan with the fewest bytes received, with `slots` sets at a time, within choices.room. */
+void plan_bytes(const struct compile *c, const int32_t *place, struct uses use, int slots, struct fetches *fetches);
 
 /* Fetches that travel together: gathered, broadcast, or one alone, before this moment of the schedule. */
 struct transfer {
@@ -82,6 +86,7 @@ struct weights_state {
 
 /* The program as far as it is issued. */
 struct build {
+    const struct choices *choices;
     const struct spec *sp;
     const struct stage *st;
     const struct graph *g;
@@ -152,21 +157,7 @@ void issue_reloads(struct build *build, int32_t moment, double t);
 bool state_leaves(const struct spec *sp, int set);
 int32_t fetch_state(struct build *build, const struct owner *owner);            /* returns its buffer on the device */
 void return_state(struct build *build, const struct owner *owner, int32_t buf); /* behind its update, the newest */
-/* fit_weights.c: what ranks keep of weights where memory is short */
-struct fit {
-    int *slots;                         /* per rank: as many as fit, of those the script says */
-    int64_t *bound;                     /* per rank: the least bytes of weights that it could receive */
-    struct program *by_slots, *by_room; /* with these slots; with whatever there is room for, or NULL: no better */
-};
-/* p: the program with the slots that the script says. Programs are without offsets, and may not fit. */
-struct fit fit_weights(const struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc,
-                       struct program *p);
-/* Plans memory as if there were no limit, bytes being reused at once. Returns whether all ranks fit within the limit.
- */
-bool plan_least(const struct spec *sp, struct program *p);
-/* By how many bytes the rank's plan exceeds the memory; 0: it does not. */
-int64_t beyond_memory(const struct spec *sp, const struct program *p, int r);
-/* The bytes of weights that the rank fetches and gathers. */
+/* fetch.c: the bytes of weights that the rank fetches and gathers, by the program. */
 int64_t weights_received(const struct spec *sp, const int32_t *place, const struct program *p, int r);
 
 /* lower_weights.c */

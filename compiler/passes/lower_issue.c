@@ -31,7 +31,8 @@ void push_event(struct build *build, int r, int32_t e) {
 int32_t open_buf(struct build *build, int r, int kind, int s, int b, int inst, int uses) {
     int32_t x = new_buf(build, r, kind, s, b, inst, stage_at(build->sp, build->st, s, b)->bytes[kind], uses);
     int32_t split = kind == K_stash || kind == K_rstash ? job_at(build->sp, s, b, OP_I) : -1;
-    bool stays = kind == K_rstash || !build->sp->offload || !build->sp->offload[(int64_t)s * build->sp->batches + b];
+    bool stays =
+        kind == K_rstash || !build->choices->offload || !build->choices->offload[(int64_t)s * build->sp->batches + b];
     if (split >= 0 && build->sp->job[split].rank == r && (stays || job_at(build->sp, s, b, OP_R) >= 0)) {
         int32_t w = new_buf(build, r, K_wstash, s, b, -1, stage_at(build->sp, build->st, s, b)->bytes[K_wstash], 1);
         build->p->rank[r].buf[x].grows = w;
@@ -56,7 +57,7 @@ void add_lane(struct build *build, int r, struct lane lane) {
 static int lane_of(struct build *build, int r, int op, int peer) {
     if (op_lane[op] == LANE_COMPUTE)
         return 0;
-    enum lanes_per per = build->sp->lanes;
+    enum lanes_per per = build->choices->lanes;
     int place = per == PER_RANK ? 0 : per == PER_PEER || op_lane[op] == LANE_SEND ? peer : build->sp->workers + peer;
     bool edge = per == PER_EDGE || is_copy(op);
     if (is_copy(op))

@@ -12,9 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool leaves(const struct spec *sp, const struct job *from, int kind) {
-    return sp->offload && from->d == OP_F && (kind == K_stash || kind == K_input) &&
-           sp->offload[(int64_t)from->s * sp->batches + from->b];
+static bool leaves(const struct build *build, const struct job *from, int kind) {
+    const uint8_t *offload = build->choices->offload;
+    return offload && from->d == OP_F && (kind == K_stash || kind == K_input) &&
+           offload[(int64_t)from->s * build->sp->batches + from->b];
 }
 
 static int in_host(int kind) { return kind == K_stash ? K_hstash : K_hinput; }
@@ -78,14 +79,14 @@ void plan_reloads(struct build *build) {
     const struct spec *sp = build->sp;
     size_t cap = 0;
     int n = 0;
-    if (!sp->offload)
+    if (!build->choices->offload)
         return;
     struct moments moments = moments_in(build);
     for (int j = 0; j < sp->njobs; j++)
         for (int32_t e = build->g->pred_at[j]; e < build->g->pred_at[j + 1]; e++) {
             const struct job *from = &sp->job[build->g->pred[e]], *to = &sp->job[j];
             int kind = build->g->kind[e];
-            if (!leaves(sp, from, kind))
+            if (!leaves(build, from, kind))
                 continue;
             GROW(build->reloads.reload, cap, (size_t)n + 1);
             build->reloads.reload[n++] = (struct reload){to->rank, to->s, kind, e, -1, 0, moments.start[j]};
@@ -109,7 +110,7 @@ static void keep_order(struct build *build, int r, int32_t after) {
 void offload(struct build *build, int32_t e, const struct job *to, double t) {
     const struct job *from = &build->sp->job[build->g->pred[e]];
     int kind = build->g->kind[e], r = to->rank;
-    if (!leaves(build->sp, from, kind))
+    if (!leaves(build, from, kind))
         return;
     int32_t buf = build->edge_buf[e];
     int32_t copy = open_buf(build, r, in_host(kind), from->s, from->b, -1, 1);

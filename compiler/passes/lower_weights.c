@@ -131,7 +131,7 @@ static double deadline(const struct build *build, const struct moments *moments,
  * is due before its relays are. */
 static void choose_moments(struct build *build, const struct moments *moments) {
     struct transfers *transfers = &build->weights.transfers;
-    if (build->sp->prefetch != SOLVED)
+    if (build->choices->prefetch != SOLVED)
         return;
     double *relay = NEW(double, build->weights.fetches.n);
     for (int i = 0; i < build->weights.fetches.n; i++)

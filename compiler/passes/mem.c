@@ -53,8 +53,9 @@ struct plan {
     int32_t *over; /* as in rank, but as buffers open; over_first, over_end: per buffer, its part of it */
     size_t over_cap, nover, begun; /* begun: nover when this arena was begun */
     int32_t *over_first, *over_end;
-    bool *opens;   /* per buffer: some event opens it */
-    double *limit; /* per buffer, with rank.life: what it takes over must have been left by then */
+    bool *opens;                 /* per buffer: some event opens it */
+    const struct lifetime *life; /* per buffer; NULL: bytes are reused as the schedule permits */
+    double *limit;               /* per buffer, with lifetimes: what it takes over must have been left by then */
     struct leavings leavings;
     int32_t *before, *after; /* per buffer: whose place it takes, and who takes its own; -1: nobody's */
     size_t *opened, *closed; /* per buffer, where a period repeats: by which event */
@@ -475,13 +476,13 @@ static void plan_by_lifetimes(struct plan *plan, double delay) {
     start_arena(plan);
     for (size_t i = k->nevents; i-- > 0;)
         if (k->event[i] >= 0 && is_here(plan, k->event[i]))
-            plan->limit[k->event[i]] = limit = fmin(limit, k->life[k->event[i]].start);
+            plan->limit[k->event[i]] = limit = fmin(limit, plan->life[k->event[i]].start);
     for (size_t i = 0; i < k->nevents; i++) {
         int32_t x = k->event[i];
         if (!is_here(plan, x < 0 ? ~x : x))
             continue;
         if (x < 0) {
-            leavings_push(&plan->leavings, (struct leaving){k->life[~x].end - delay, ~x});
+            leavings_push(&plan->leavings, (struct leaving){plan->life[~x].end - delay, ~x});
             continue;
         }
         while (plan->leavings.n > 0 && plan->leavings.a[0].t <= plan->limit[x])
@@ -498,7 +499,7 @@ static bool plan_within(struct plan *plan, double memory) {
         return false;
     double too_little = 0, most = 0;
     for (int b = 0; b < k->nbufs; b++)
-        most = fmax(most, k->life[b].end);
+        most = fmax(most, plan->life[b].end);
     double enough = most; /* as much as by the schedule */
     bool fits = plan->memory == MEMORY_HOST || (double)k->least < memory;
     for (int i = 0; i < 10 && fits; i++) {
@@ -509,7 +510,7 @@ static bool plan_within(struct plan *plan, double memory) {
     if (enough < most)
         plan_by_lifetimes(plan, enough);
     else {
-        plan->rank->life = NULL;
+        plan->life = NULL;
         plan_by_schedule(plan);
     }
     return true;
@@ -519,27 +520,33 @@ static bool plan_within(struct plan *plan, double memory) {
 static bool plan_arena(struct plan *plan, int memory, double limit) {
     plan->memory = memory;
     plan->begun = plan->nover;
-    if (plan->rank->life)
+    if (plan->life)
         return plan_within(plan, limit);
     plan_by_schedule(plan);
     return false;
 }
 
-bool mem_plan(const struct spec *sp, struct program *p) {
+bool mem_plan(const struct compile *c) {
+    const struct spec *sp = c->spec;
+    struct program *p = c->program;
+    double memory = c->choices.any_memory ? INFINITY : sp->memory,
+           host_memory = c->choices.any_memory ? INFINITY : sp->host_memory;
     struct plan plan = take_tables(sp, p);
     bool delays = false;
     for (int r = 0; r < p->workers; r++) {
         struct rank *k = &p->rank[r];
         plan.r = r;
+        plan.life = c->choices.life ? c->choices.life[r] : NULL;
         start_rank(&plan, p, r);
-        delays |= plan_arena(&plan, MEMORY_DEVICE, sp->memory);
+        delays |= plan_arena(&plan, MEMORY_DEVICE, memory);
         k->arena = plan.arena;
-        delays |= plan_arena(&plan, MEMORY_HOST, sp->host_memory);
+        delays |= plan_arena(&plan, MEMORY_HOST, host_memory);
         k->host = plan.arena;
         if (k->least == 0 || k->arena < k->least)
             k->least = k->arena;
         index_over(&plan);
-        check_memory(sp, k, r, plan.opens);
+        if (!c->choices.any_memory)
+            check_memory(sp, k, r, plan.opens);
     }
     return delays;
 }

@@ -1,8 +1,8 @@
-/* The passes, in the order pipeline.c runs them. Each comment says what a pass needs and what it gives. */
+/* The passes, in the order of the table in plan/table.c. Each comment says what a pass needs and what it gives. A pass
+ * that needs three or more parts of a compile takes the compile; none runs another one. */
 #ifndef PIANOLA_PASSES_H
 #define PIANOLA_PASSES_H
-#include "ir/graph.h"
-#include "ir/program.h"
+#include "ir/compile.h"
 
 enum { MOST_PARTS = 255 }; /* in which a job runs */
 
@@ -41,46 +41,33 @@ struct moved collective_moved(int op, int algorithm, const struct group *g, int 
 
 /* sched.c: needs the graph; gives start, end and order of every job, by the rules of schedules/README.md ("How jobs are
  * scheduled"). Dies on deadlock. */
-struct sched *sched_run(const struct spec *sp, const struct stage *st, const struct graph *graph);
-
-/* offload.c: sets spec->offload where it is "auto". */
-void choose_offloads(struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc);
+struct sched *sched_run(const struct compile *c);
 
 /* lower.c: needs the schedule; gives the program, with lanes, without offsets and waits. */
-struct program *lower(const struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc);
-
-/* prefetch.c: the same, with the fastest plan of weights that travel. */
-struct program *lower_fastest(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                              const struct sched *sc);
+struct program *lower(const struct compile *c);
 
 /* mem.c: needs lower; gives every buffer an offset and every rank its arena. Bytes are reused as soon as the schedule
- * permits; on a rank with rank.life, only once they are free by these times too. Where the cluster has not the memory
- * for that, as little earlier as fits, or as the schedule permits, which sets rank.life to NULL; then it returns true.
- * Dies beyond the cluster's memory. */
-bool mem_plan(const struct spec *sp, struct program *p);
+ * permits; with choices.life, only once they are free by these times too. Where the cluster has not the memory for
+ * that, as little earlier as fits, or as the schedule permits; then it returns true. Dies beyond the cluster's memory,
+ * unless choices.any_memory says that it may be more. */
+bool mem_plan(const struct compile *c);
 bool is_beyond_memory(const char *error); /* whether an error says that */
 /* The bytes that a buffer takes of an arena. Even an empty one (a stage without weights) gets a place of its own. */
 int64_t mem_room(const struct spec *sp, int64_t bytes);
-/* spare.c: the same, with rank.life as the program would run if no bytes were reused: it ends no later than that of
- * mem_plan alone, and as early as with unlimited memory where the cluster has as much as that takes. */
-void mem_plan_spare(const struct spec *sp, const struct stage *st, struct program *p);
-/* Takes offsets and waits away again: the program is as lower gave it. */
-void mem_forget(struct program *p);
 
 /* lanes.c: needs mem, because reused bytes are an order too; gives the waits, transitively reduced. */
 void lanes_sync(struct program *p);
 
-/* sim.c: needs a verified program; gives the predicted timeline. */
-struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p);
-/* Sets tl->period: the time from one repetition of the period to the next, or of the whole step where nothing in it
- * repeats, once ranks have come into step; each rank begins when its own lanes have ended the one before. And tl->step:
- * when a step ends, with all repetitions. Without a period that settles within 64 repetitions (2, of more than 10^6
- * instructions), it is the mean of the last ones. */
-void sim_steady(const struct spec *sp, const struct stage *st, const struct program *p, struct timeline *tl);
+/* sim.c: needs lanes; gives the predicted timeline. */
+struct timeline *sim_run(const struct compile *c);
+/* Sets the timeline's period: the time from one repetition of the period to the next, or of the whole step where
+ * nothing in it repeats, once ranks have come into step; each rank begins when its own lanes have ended the one before.
+ * And its step: when a step ends, with all repetitions. Without a period that settles within 64 repetitions (2, of more
+ * than 10^6 instructions), it is the mean of the last ones. */
+void sim_steady(const struct compile *c);
 /* The makespans of so many runs of the step, in each of which the times of jobs, messages and collectives are up to
  * `level` of them longer or shorter, by random numbers from the seed. */
-void sim_noisy(const struct spec *sp, const struct stage *st, const struct program *p, double level, uint64_t seed,
-               int64_t runs, double *makespan);
+void sim_noisy(const struct compile *c, double level, uint64_t seed, int64_t runs, double *makespan);
 /* jitter.c: the random number `which` of a seed; the same as a number in [-1, 1) */
 uint64_t random_bits(uint64_t seed, uint64_t which);
 double random_part(uint64_t random);
@@ -90,10 +77,9 @@ struct jitter {
     int64_t runs;
     double mean, p95, worst;
 };
-struct jitter *jitter_make(const struct spec *sp, const struct stage *st, const struct program *p, double level,
-                           uint64_t seed, int64_t runs);
-/* The timeline of unroll_program(p, copies): the same, written down. */
-struct timeline *sim_unrolled(const struct spec *sp, const struct stage *st, const struct program *p, int copies);
+struct jitter *jitter_make(const struct compile *c, double level, uint64_t seed, int64_t runs);
+/* The timeline of unroll_program(c->program, copies): the same, written down. */
+struct timeline *sim_unrolled(const struct compile *c, int copies);
 /* unroll.c: needs mem; gives the program with its period, or, where nothing repeats, the whole step, written out so
  * many times, one after the other, with the microbatches, updates and versions of each. It is for timelines to be
  * drawn: its memory is not planned, and what is called the same in each of a flush schedule's steps keeps that name. */
@@ -185,12 +171,10 @@ struct report {
     const struct jitter *jitter; /* NULL: not asked for */
 };
 const char *time_unit(const struct spec *sp); /* as report.unit */
-struct report *report_make(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                           const struct program *p, const struct timeline *tl);
+struct report *report_make(const struct compile *c);
 
 /* bounds.c: sets the bounds, the gap and what is beside them; needs the makespan, and of ranks busy and the peak. */
-void report_bounds(const struct spec *sp, const struct stage *st, const struct graph *graph, const struct program *p,
-                   const struct timeline *tl, struct report *rep);
+void report_bounds(const struct compile *c, struct report *rep);
 /* critical_path.c: which instructions are on the timeline's critical path: [rank][index in ins]. */
 bool **critical_path(const struct program *p, const struct timeline *tl);
 /* memory_use.c: the bytes of a rank that are in use, from each of these times on; the first time is 0. start, end: as

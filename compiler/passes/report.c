@@ -30,7 +30,10 @@ struct births {
     size_t n, cap;
 };
 
-static struct births *births_elsewhere(const struct spec *sp, const struct program *p, const struct timeline *tl) {
+static struct births *births_elsewhere(const struct compile *c) {
+    const struct spec *sp = c->spec;
+    const struct program *p = c->program;
+    const struct timeline *tl = c->timeline;
     struct births *born = NEW(struct births, p->workers);
     for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < p->rank[r].nins; i++) {
@@ -104,8 +107,11 @@ static int peak(const struct spec *sp, const struct rank *k, int r, struct alive
     return alive->most;
 }
 
-static void find_peaks(const struct spec *sp, const struct program *p, const struct timeline *tl, struct report *rep) {
-    struct births *born = births_elsewhere(sp, p, tl);
+static void find_peaks(const struct compile *c, struct report *rep) {
+    const struct spec *sp = c->spec;
+    const struct program *p = c->program;
+    const struct timeline *tl = c->timeline;
+    struct births *born = births_elsewhere(c);
     for (int r = 0; r < p->workers; r++) {
         struct alive alive = {.start = tl->start[r], .end = tl->end[r], .born = born[r]};
         alive.dies = NEW(int32_t, p->rank[r].nins);
@@ -291,8 +297,10 @@ static void add_repeated(struct rank_report *all, const struct rank_report *once
 }
 
 /* Fills in a rank's figures, except idle, which needs the makespan. Returns the end of its last instruction. */
-static double account(const struct spec *sp, const struct program *p, const struct timeline *tl, int r,
-                      struct rank_report *out, double *progress) {
+static double account(const struct compile *c, int r, struct rank_report *out, double *progress) {
+    const struct spec *sp = c->spec;
+    const struct program *p = c->program;
+    const struct timeline *tl = c->timeline;
     const struct rank *k = &p->rank[r];
     double last = 0, from = INFINITY, to = 0, more = 0;
     struct rank_report once = {.busy = 0};
@@ -394,8 +402,10 @@ const char *time_unit(const struct spec *sp) {
     return sp->took || is_costs(sp) ? "s" : !sp->model ? "F" : sp->flops > 0 ? "s" : "FLOP";
 }
 
-struct report *report_make(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                           const struct program *p, const struct timeline *tl) {
+struct report *report_make(const struct compile *c) {
+    const struct spec *sp = c->spec;
+    const struct program *p = c->program;
+    const struct timeline *tl = c->timeline;
     struct report *rep = NEW(struct report, 1);
     double progress = 0, busy = 0, steady = 0, all;
     rep->schedule = sp->name;
@@ -414,10 +424,10 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
     report_versions(p, rep);
     rep->rank = NEW(struct rank_report, sp->workers);
     for (int r = 0; r < p->workers; r++)
-        rep->makespan = fmax(rep->makespan, account(sp, p, tl, r, &rep->rank[r], &progress));
+        rep->makespan = fmax(rep->makespan, account(c, r, &rep->rank[r], &progress));
     if (p->period && tl->step > 0)
         rep->makespan = tl->step;
-    find_peaks(sp, p, tl, rep);
+    find_peaks(c, rep);
     for (int r = 0; r < p->workers; r++) {
         busy += rep->rank[r].busy;
         steady += rep->rank[r].steady_busy;
@@ -428,6 +438,6 @@ struct report *report_make(const struct spec *sp, const struct stage *st, const 
     rep->bubble = all > 0 ? fmax(1 - busy / all, 0) : 0;
     rep->steady_bubble = tl->period > 0 ? fmax(1 - steady / (sp->workers * tl->period), 0) : 0;
     rep->throughput = all > 0 ? progress / all : 0;
-    report_bounds(sp, st, graph, p, tl, rep);
+    report_bounds(c, rep);
     return rep;
 }

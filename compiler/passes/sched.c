@@ -33,8 +33,8 @@ static inline bool earlier(struct event x, struct event y) {
 HEAP(events, struct event, earlier)
 
 struct state {
+    const struct compile *c;
     const struct spec *sp;
-    const struct stage *st;
     const struct graph *g;
     struct sched *sc;
     int32_t *pos, *by_pos;            /* a job's place in the order of ranks, then of priority, and back */
@@ -127,7 +127,7 @@ static void retire_versions(struct state *state, int32_t j, double t) {
         for (int l = 0; set >= 0 && l < sp->homes[set].lists; l++)
             arrive(state, update_at(sp, set, job->b / sp->update[set], l), t,
                    t + on_grain(sp, link_time(sp, job->rank, sp->homes[set].rank[l],
-                                              (double)state->st[set].bytes[K_wgrad])));
+                                              (double)state->c->stage[set].bytes[K_wgrad])));
     }
     if (job->d != OP_U)
         return;
@@ -135,7 +135,7 @@ static void retire_versions(struct state *state, int32_t j, double t) {
     for (; waiting >= 0; waiting = state->versions.next[waiting])
         arrive(state, waiting / VERSIONED, t,
                t + on_grain(sp, link_time(sp, job->rank, sp->job[waiting / VERSIONED].rank,
-                                          (double)state->st[job->s].bytes[K_weight])));
+                                          (double)state->c->stage[job->s].bytes[K_weight])));
     if (next < sp->update_at[job->s + 1])
         arrive(state, next, t, t);
 }
@@ -157,11 +157,10 @@ static void retire(struct state *state, int32_t j, double t) {
         const struct job *to = &sp->job[state->g->succ[e]];
         struct link link = link_of(sp, job->rank, to->rank);
         double at = t;
-        if (job->rank != to->rank)
-            at += on_grain(sp, link.latency + (isinf(link.bandwidth) ? 0
-                                                                     : (double)edge_bytes(sp, state->st, state->g,
-                                                                                          state->g->succ_edge[e]) /
-                                                                           link.bandwidth));
+        if (job->rank != to->rank) {
+            double bytes = isinf(link.bandwidth) ? 0 : (double)edge_bytes(state->c, state->g->succ_edge[e]);
+            at += on_grain(sp, link.latency + bytes / link.bandwidth);
+        }
         arrive(state, state->g->succ[e], t, at);
     }
 }
@@ -309,7 +308,7 @@ static void start_idle(struct state *state, double t) {
     }
     if (state->absent)
         sort(state->sc->moment + before, (size_t)(state->sc->nmoments - before), sizeof *state->sc->moment,
-              by_first_rank);
+             by_first_rank);
 }
 
 /* What each blocked job waits for, as a graph: its predecessors; the job before it in a strict order; or room on its
@@ -484,10 +483,10 @@ static void die_deadlocked(struct state *state) {
         n - state->sc->nstarts, n, t.s);
 }
 
-static struct state prepare(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                            struct sched *sc) {
+static struct state prepare(const struct compile *c, struct sched *sc) {
+    const struct spec *sp = c->spec;
     int n = all_jobs(sp), W = sp->workers;
-    struct state state = {.sp = sp, .st = st, .g = graph, .sc = sc};
+    struct state state = {.c = c, .sp = sp, .g = c->graph, .sc = sc};
     state.pos = NEW(int32_t, n);
     state.by_pos = NEW(int32_t, n);
     int *nfwd = NEW(int, W), *nseq = NEW(int, W), *all_at = NEW(int, W + 2);
@@ -536,7 +535,9 @@ static struct state prepare(const struct spec *sp, const struct stage *st, const
     return state;
 }
 
-struct sched *sched_run(const struct spec *sp, const struct stage *st, const struct graph *graph) {
+struct sched *sched_run(const struct compile *c) {
+    const struct spec *sp = c->spec;
+    const struct graph *graph = c->graph;
     int n = all_jobs(sp);
     struct sched *sc = NEW(struct sched, 1);
     sc->start = NEW(double, n);
@@ -552,11 +553,11 @@ struct sched *sched_run(const struct spec *sp, const struct stage *st, const str
     }
     sc->version = sp->update ? NEW(int32_t, sp->njobs) : NULL;
     struct scratch scratch = scratch_begin();
-    struct state state = prepare(sp, st, graph, sc);
+    struct state state = prepare(c, sc);
     for (int j = 0; j < sp->njobs; j++)
         state.missing[j] = graph->pred_at[j + 1] - graph->pred_at[j];
     if (sp->update)
-        state.versions = versions_begin(sp, st, sc->version, state.missing, state.ready_at);
+        state.versions = versions_begin(sp, c->stage, sc->version, state.missing, state.ready_at);
     for (int j = 0; j < n; j++)
         if (!state.missing[j])
             make_ready(&state, j);

@@ -27,6 +27,7 @@ struct meeting { /* of the ranks that a message or a reduction joins */
 struct sim {
     const struct spec *sp;
     const struct stage *st;
+    enum launch_order order;
     const struct program *p;
     struct timeline *tl;
     double **free, **done; /* per rank and lane: when it can start another message, another anything */
@@ -84,7 +85,7 @@ static double ready_time(const struct sim *sim, int r, const struct instr *x) {
 
 static double launch_time(struct sim *sim, int r, const struct instr *x) {
     double t = ready_time(sim, r, x);
-    if (sim->sp->launch != LAUNCH_LANE)
+    if (sim->order != LAUNCH_LANE)
         t = fmax(t, sim->launch[r]);
     return sim->launch[r] = t;
 }
@@ -96,7 +97,7 @@ static void set_times(struct sim *sim, int r, int32_t i, double start, double en
     sim->free[r][lane] = free;
     sim->done[r][lane] = end;
     sim->tl->makespan = fmax(sim->tl->makespan, end);
-    if (sim->sp->launch == LAUNCH_SERIAL && sim->p->rank[r].ins[i].msg >= 0)
+    if (sim->order == LAUNCH_SERIAL && sim->p->rank[r].ins[i].msg >= 0)
         sim->launch[r] = end;
 }
 
@@ -185,9 +186,9 @@ static void advance(struct sim *sim, int r) {
     }
 }
 
-static struct sim begin_sim(const struct spec *sp, const struct stage *st, const struct program *p,
-                            struct timeline *tl) {
-    struct sim sim = {.sp = sp, .st = st, .p = p, .tl = tl};
+static struct sim begin_sim(const struct compile *c, struct timeline *tl) {
+    const struct program *p = c->program;
+    struct sim sim = {.sp = c->spec, .st = c->stage, .p = p, .tl = tl, .order = c->choices.launch};
     int W = p->workers;
     sim.free = NEW(double *, W);
     sim.done = NEW(double *, W);
@@ -216,9 +217,9 @@ static void run_ranks(struct sim *sim) {
         assert(sim->at[r] == sim->stop[r]); /* verify has proved it */
 }
 
-static struct timeline *new_timeline(const struct spec *sp, const struct program *p) {
+static struct timeline *new_timeline(const struct compile *c, const struct program *p) {
     struct timeline *tl = NEW(struct timeline, 1);
-    tl->launch = sp->launch;
+    tl->launch = c->choices.launch;
     tl->start = NEW(double *, p->workers);
     tl->end = NEW(double *, p->workers);
     for (int r = 0; r < p->workers; r++) {
@@ -228,10 +229,11 @@ static struct timeline *new_timeline(const struct spec *sp, const struct program
     return tl;
 }
 
-struct timeline *sim_run(const struct spec *sp, const struct stage *st, const struct program *p) {
-    struct timeline *tl = new_timeline(sp, p);
+struct timeline *sim_run(const struct compile *c) {
+    const struct program *p = c->program;
+    struct timeline *tl = new_timeline(c, p);
     struct scratch scratch = scratch_begin();
-    struct sim sim = begin_sim(sp, st, p, tl);
+    struct sim sim = begin_sim(c, tl);
     for (int r = 0; r < p->workers; r++)
         sim.stop[r] = p->rank[r].nins;
     run_ranks(&sim);
@@ -286,7 +288,7 @@ static double *first_step(struct sim *sim, const struct timeline *tl) {
     for (int r = 0; r < sim->p->workers; r++) {
         for (int i = 0; i < sim->p->rank[r].nins; i++)
             joined[r] = fmax(joined[r], tl->end[r][i]);
-        sim->launch[r] = sim->sp->launch == LAUNCH_LANE ? 0 : joined[r];
+        sim->launch[r] = sim->order == LAUNCH_LANE ? 0 : joined[r];
         for (int l = 0; l < sim->p->rank[r].nlanes; l++)
             sim->free[r][l] = sim->done[r][l] = joined[r];
     }
@@ -337,9 +339,11 @@ static double finish_step(struct sim *sim, struct followed *all) {
     return end;
 }
 
-void sim_steady(const struct spec *sp, const struct stage *st, const struct program *p, struct timeline *tl) {
+void sim_steady(const struct compile *c) {
+    const struct program *p = c->program;
+    struct timeline *tl = c->timeline;
     struct scratch scratch = scratch_begin();
-    struct sim sim = begin_sim(sp, st, p, new_timeline(sp, p));
+    struct sim sim = begin_sim(c, new_timeline(c, p));
     bool whole = p->period == 0; /* the whole step repeats */
     struct followed all = {.at = {NEW(double, p->workers)}};
     int64_t nins = 0;
@@ -386,16 +390,17 @@ static void run_section(struct sim *sim, int section, struct timeline *all, int3
     }
 }
 
-struct timeline *sim_unrolled(const struct spec *sp, const struct stage *st, const struct program *p, int copies) {
+struct timeline *sim_unrolled(const struct compile *c, int copies) {
+    const struct program *p = c->program;
     struct program longer = *p;
     longer.rank = NEW(struct rank, p->workers);
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
         longer.rank[r].nins = k->nins + (copies - 1) * (p->period ? k->end - k->begin : k->nins);
     }
-    struct timeline *all = new_timeline(sp, &longer);
+    struct timeline *all = new_timeline(c, &longer);
     struct scratch scratch = scratch_begin();
-    struct sim sim = begin_sim(sp, st, p, new_timeline(sp, p));
+    struct sim sim = begin_sim(c, new_timeline(c, p));
     int32_t *n = NEW(int32_t, p->workers);
     run_section(&sim, 0, all, n);
     for (int i = 0; i < copies; i++)
@@ -437,10 +442,9 @@ static double noisy_step(struct sim *sim, uint64_t draw) {
     return sim->tl->makespan;
 }
 
-void sim_noisy(const struct spec *sp, const struct stage *st, const struct program *p, double level, uint64_t seed,
-               int64_t runs, double *makespan) {
+void sim_noisy(const struct compile *c, double level, uint64_t seed, int64_t runs, double *makespan) {
     struct scratch scratch = scratch_begin();
-    struct sim sim = begin_sim(sp, st, p, new_timeline(sp, p));
+    struct sim sim = begin_sim(c, new_timeline(c, c->program));
     sim.noise = level;
     for (int64_t i = 0; i < runs; i++)
         makespan[i] = noisy_step(&sim, random_bits(seed, (uint64_t)i));

@@ -110,11 +110,11 @@ const char *script_name(const char *path) {
 
 struct spec *script_load(const struct script_args *args) {
     struct spec *sp = NEW(struct spec, 1);
-    sp->lanes = args->lanes;
-    sp->launch = args->launch;
-    sp->prefetch = args->prefetch;
+    sp->choices.lanes = args->lanes;
+    sp->choices.launch = args->launch;
+    sp->choices.prefetch = args->prefetch;
     sp->recompute = args->recompute;
-    sp->least_memory = args->least_memory;
+    sp->choices.least_memory = args->least_memory;
     struct settings set = read_settings(args);
     sp->name = script_name(args->schedule);
     sp->file = args->schedule;
@@ -155,7 +155,7 @@ struct spec *script_units(const struct script_args *args, int workers, int batch
     sp->batches = batches;
     sp->params = "";
     sp->cap = NEW(int, workers);
-    sp->slots = NEW(int, workers);
+    sp->choices.slots = NEW(int, workers);
     for (int r = 0; r < workers; r++)
         sp->cap[r] = INT_MAX;
     run(SCRIPT_MODEL, args->model, &set, extract_model, sp, args);

@@ -27,15 +27,15 @@ static void read_offloaded(struct owners *owners) {
     lua_State *L = owners->S->L;
     struct spec *sp = owners->sp;
     int type = push_field(owners->t, "offload"), f = lua_gettop(L);
-    sp->auto_offload = type == LUA_TSTRING && !strcmp(lua_tostring(L, f), "auto");
+    sp->choices.auto_offload = type == LUA_TSTRING && !strcmp(lua_tostring(L, f), "auto");
     bool all = type == LUA_TBOOLEAN && lua_toboolean(L, f), none = type == LUA_TNIL || (type == LUA_TBOOLEAN && !all);
-    if (!all && !none && !sp->auto_offload && type != LUA_TFUNCTION)
+    if (!all && !none && !sp->choices.auto_offload && type != LUA_TFUNCTION)
         field_fail(L, owners->t->line, "offload", "'offload' must be \"auto\", or %s, not %s", some, describe(L, f));
     if (!none)
-        sp->offload = NEW(uint8_t, (int64_t)sp->stages * sp->batches);
-    for (int s = 0; sp->offload && s < sp->stages; s++)
+        sp->choices.offload = NEW(uint8_t, (int64_t)sp->stages * sp->batches);
+    for (int s = 0; sp->choices.offload && s < sp->stages; s++)
         for (int b = 0; b < sp->batches; b++)
-            sp->offload[(int64_t)s * sp->batches + b] =
+            sp->choices.offload[(int64_t)s * sp->batches + b] =
                 all || (type == LUA_TFUNCTION && ask_truth(owners, "offload", f, s, b));
     lua_settop(L, f - 1);
 }

@@ -380,7 +380,7 @@ void extract_schedule(struct script *script, void *spec) {
     read_preds(&reader.owners);
     read_sources(&reader);
     sp->cap = per_worker(&reader, "cap", 1, INT_MAX);
-    sp->slots = per_worker(&reader, "weight_slots", 0, 2);
+    sp->choices.slots = per_worker(&reader, "weight_slots", 0, 2);
     if (field_given(&reader, "grad_slots"))
         sp->grad_slots = per_worker(&reader, "grad_slots", 1, INT_MAX);
     read_offload(&reader.owners);

@@ -1,7 +1,7 @@
 /* make bench: how fast a schedule becomes a verified program, and what the replay costs beside the work.
  *
  * Each size compiles in a process of its own, so that its peak memory is its own. Compare figures of one run only. */
-#include "cli/compile.h"
+#include "cli/pipeline.h"
 #include "passes/runtime_program.h"
 #include "diff/diff.h"
 #include "device/replay.h"

@@ -96,7 +96,7 @@ says "pianola: error: \`run\` trains a model: give one with --model, e.g. --mode
 says "pianola: error: $room/none: No such file or directory" run $S --model schedules/models/gpt.lua --data "$room/none"
 says "pianola: error: $room/none/t: No such file or directory" \
     run $S --model schedules/models/integers.lua --timeline "$room/none/t"
-says "pianola: error: -dz: no pass has that letter; there are -dl (lower), -dm (mem) and -dw (lanes)" check $S -dz
+says "pianola: error: -dz: no pass has that letter; there are -dl (lower), -dm (mem), -dw (lanes) and -dt (what the searches tried)" check $S -dz
 says "README.md:1: error: expected \"pianola 1\", the first line of a program's text form" verify README.md
 
 # Yes is 0, no is 1.

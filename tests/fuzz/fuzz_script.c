@@ -28,12 +28,12 @@ static void compile(void *unused) {
     struct spec *sp = script_load(&args);
     struct stage *st = cost_stages(sp);
     struct graph *g = graph_build(sp);
-    struct program *p = lower(sp, st, g, sched_run(sp, st, g));
-    mem_plan(sp, p);
+    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+    mem_of(sp, p);
     lanes_sync(p);
     if (verify(sp, g, p, CLAIM_ALL))
         abort();
-    report_make(sp, st, g, p, sim_run(sp, st, p));
+    report_of(sp, st, g, p, sim_of(sp, st, p));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,7 +1,7 @@
 /* Which programs are broken, and how each is compiled. Settings that suit no schedule, or deadlock, are skipped. */
 #include "bases.h"
 #include "base/read_file.h"
-#include "cli/compile.h"
+#include "cli/pipeline.h"
 #include "random_spec.h"
 #include <glob.h>
 #include <stdlib.h>
@@ -109,14 +109,10 @@ static struct stage *stages_of(const struct base *b, struct spec *sp) {
 /* As the pipeline does. */
 static void compile_steady(const struct base *b, const struct script_args *args, struct compiled *c) {
     struct compile all = {.args = *args};
-    load_schedule(&all);
-    all.stage = cost_stages(all.spec);
-    all.graph = graph_build(all.spec);
-    all.sched = sched_run(all.spec, all.stage, all.graph);
-    find_steady_state(&all);
+    compile_until(&all, TRIED_PERIODS | SCHED);
     struct stage *st = all.spec->stage = stages_of(b, all.spec);
-    *c = (struct compiled){all.spec, all.graph, lower(all.spec, st, all.graph, all.sched)};
-    mem_plan(all.spec, c->program);
+    *c = (struct compiled){all.spec, all.graph, lower_of(all.spec, st, all.graph, all.sched)};
+    mem_of(all.spec, c->program);
     lanes_sync(c->program);
 }
 
@@ -149,8 +145,8 @@ static void compile(void *with) {
     c->spec->post_validation = b->clip && b->post_validation && c->spec->workers > 1;
     struct stage *st = c->spec->stage = stages_of(b, c->spec);
     c->graph = graph_build(c->spec);
-    c->program = lower(c->spec, st, c->graph, sched_run(c->spec, st, c->graph));
-    mem_plan(c->spec, c->program);
+    c->program = lower_of(c->spec, st, c->graph, sched_of(c->spec, st, c->graph));
+    mem_of(c->spec, c->program);
     lanes_sync(c->program);
 }
 

@@ -77,11 +77,11 @@ static void put_stages(struct text *t, const struct spec *sp) {
     for (int s = 0; sp->offload_state && s < sp->stages; s++)
         put(t, "%s, ", sp->offload_state[s] ? "true" : "false");
     put(t, sp->offload_state ? "})[s + 1] end,\n" : "");
-    if (sp->offload)
+    if (sp->choices.offload)
         put(t, "  offload = function(s, b) return ({ ");
-    for (int i = 0; sp->offload && i < sp->stages * sp->batches; i++)
-        put(t, "%s, ", sp->offload[i] ? "true" : "false");
-    put(t, sp->offload ? "})[s * %d + b + 1] end,\n" : "", sp->batches);
+    for (int i = 0; sp->choices.offload && i < sp->stages * sp->batches; i++)
+        put(t, "%s, ", sp->choices.offload[i] ? "true" : "false");
+    put(t, sp->choices.offload ? "})[s * %d + b + 1] end,\n" : "", sp->batches);
 }
 
 char *print_schedule(const struct spec *sp) {
@@ -108,7 +108,7 @@ char *print_schedule(const struct spec *sp) {
     if (sp->pred)
         put(&t, "  pred = function(s, b, d) return job(s, b, d).needs end,\n");
     put_ranks(&t, "cap", sp->cap, sp->workers, INT_MAX);
-    put_ranks(&t, "weight_slots", sp->slots, sp->workers, 2);
+    put_ranks(&t, "weight_slots", sp->choices.slots, sp->workers, 2);
     if (sp->grad_slots)
         put_ranks(&t, "grad_slots", sp->grad_slots, sp->workers, INT_MAX);
     if (sp->source)

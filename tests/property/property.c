@@ -91,8 +91,8 @@ static void count_features(const struct spec *sp) {
         has[HAS_BUCKETS] |= sp->bucket[s] > 0 && sp->bucket[s] < INT64_MAX;
         has[HAS_STATE] |= sp->offload_state && sp->offload_state[s];
     }
-    for (int i = 0; sp->offload && i < sp->stages * sp->batches; i++)
-        has[HAS_OFFLOAD] |= sp->offload[i];
+    for (int i = 0; sp->choices.offload && i < sp->stages * sp->batches; i++)
+        has[HAS_OFFLOAD] |= sp->choices.offload[i];
     for (int j = 0; j < sp->njobs; j++) {
         has[HAS_SPLIT] |= sp->job[j].d == OP_W;
         has[HAS_RECOMPUTE] |= sp->job[j].d == OP_R;
@@ -155,7 +155,7 @@ static const char *const per[] = {"edge", "peer", "rank"};
 static void tell_drawn(int64_t seed, const struct spec *sp) {
     printf("# as it was drawn: build/pianola run %s --model %s --cluster %s --lanes %s --steps %d --compare -D %s "
            "-D mixed=true -D seed=%lld",
-           schedule, model, links, per[sp->lanes], STEPS, width, (long long)seed);
+           schedule, model, links, per[sp->choices.lanes], STEPS, width, (long long)seed);
     for (int i = 0; i < nfixed; i++)
         printf(" -D %s", fixed[i]);
     printf("\n");
@@ -169,7 +169,7 @@ static void tell(int64_t seed, const struct spec *sp, const char *why, int tried
     if (cluster)
         put_file("failing_links.lua", cluster);
     printf("build/pianola run failing.lua --model %s%s --lanes %s --steps %d --compare -D %s\n", model,
-           cluster ? " --cluster failing_links.lua" : "", per[sp->lanes], STEPS, width);
+           cluster ? " --cluster failing_links.lua" : "", per[sp->choices.lanes], STEPS, width);
     tell_drawn(seed, sp);
 }
 
@@ -183,7 +183,7 @@ static bool fails_as_printed(const struct spec *sp, enum verdict v) {
     struct text t = {0};
     put(&t, "%s", print_schedule(sp));
     write_file(file, &t);
-    struct script_args a = {.schedule = file, .model = model, .lanes = sp->lanes, .set = set, .nset = 1};
+    struct script_args a = {.schedule = file, .model = model, .lanes = sp->choices.lanes, .set = set, .nset = 1};
     if (print_cluster(sp)) {
         t.n = 0;
         put(&t, "%s", print_cluster(sp));

@@ -150,10 +150,10 @@ static void copy_fields(const struct spec *o, struct spec *sp, const struct with
     sp->offload_state = copy_values(o->offload_state, sizeof *o->offload_state, o->stages + 1, out->stage);
     sp->grad_slots = copy_values(o->grad_slots, sizeof *o->grad_slots, o->workers, out->rank);
     sp->host_link = copy_values(o->host_link, sizeof *o->host_link, o->workers, out->rank);
-    sp->offload = o->offload ? NEW(uint8_t, o->stages * o->batches) : NULL;
-    for (int i = 0, n = 0; o->offload && i < o->stages * o->batches; i++)
+    sp->choices.offload = o->choices.offload ? NEW(uint8_t, o->stages * o->batches) : NULL;
+    for (int i = 0, n = 0; o->choices.offload && i < o->stages * o->batches; i++)
         if (i / o->batches != out->stage && i % o->batches != out->batch)
-            sp->offload[n++] = o->offload[i];
+            sp->choices.offload[n++] = o->choices.offload[i];
     sp->source = o->source ? NEW(int32_t, o->njobs) : NULL;
     for (int i = 0; o->source && i < o->njobs; i++)
         if (image[i] >= 0)
@@ -188,12 +188,12 @@ static struct spec *copy_without(const struct spec *o, const struct without *out
     if (o->pred)
         copy_orders(o, sp, image, out->order);
     sp->cap = NEW(int, sp->workers);
-    sp->slots = NEW(int, sp->workers);
+    sp->choices.slots = NEW(int, sp->workers);
     sp->link = o->link ? NEW(struct link, sp->workers * sp->workers) : NULL;
     for (int r = 0; r < sp->workers; r++) {
         int was = r + (out->rank >= 0 && r >= out->rank);
         sp->cap[r] = o->cap[was];
-        sp->slots[r] = o->slots[was];
+        sp->choices.slots[r] = o->choices.slots[was];
         for (int q = 0; sp->link && q < sp->workers; q++)
             sp->link[r * sp->workers + q] = o->link[was * o->workers + q + (out->rank >= 0 && q >= out->rank)];
     }
@@ -230,7 +230,7 @@ enum {
     CAPS,
     SLOTS,
     STRICT,
-    COSTS,
+    JOB_COSTS,
     LINKS,
     ORDERS,
     SPLITS,
@@ -251,20 +251,20 @@ enum {
 static void drop_feature(struct spec *sp, int feature) {
     for (int r = 0; r < sp->workers; r++) {
         sp->cap[r] = feature == CAPS ? INT_MAX : sp->cap[r];
-        sp->slots[r] = feature == SLOTS ? 2 : sp->slots[r];
+        sp->choices.slots[r] = feature == SLOTS ? 2 : sp->choices.slots[r];
     }
     sp->strict &= feature != STRICT;
     sp->link = feature == LINKS ? NULL : sp->link;
     sp->zero = feature == ZERO ? NULL : sp->zero;
     sp->grad_slots = feature == ROUNDS ? NULL : sp->grad_slots;
-    sp->offload = feature == OFFLOADS ? NULL : sp->offload;
+    sp->choices.offload = feature == OFFLOADS ? NULL : sp->choices.offload;
     sp->offload_state = feature == STATES ? NULL : sp->offload_state;
     sp->source = feature == RELAYS ? NULL : sp->source;
     sp->host_link = feature == HOST_LINKS ? NULL : sp->host_link;
     for (int s = 0; s < sp->stages; s++)
         sp->bucket[s] = feature == BUCKETS ? 0 : sp->bucket[s];
     for (int j = 0; j < sp->njobs; j++) {
-        sp->job[j].cost = feature == COSTS ? NAN : sp->job[j].cost;
+        sp->job[j].cost = feature == JOB_COSTS ? NAN : sp->job[j].cost;
         if (feature == LISTS)
             sp->job[j].home = home_of(sp, &sp->job[j].home).rank[0];
         if (feature == HOMES || feature == PRIORITIES)
@@ -310,9 +310,9 @@ static struct spec *smaller(const struct spec *o, int k, bool *beyond) {
         struct spec *sp = copy_without(o, &out);
         plain_stage(sp, k / 3, k % 3);
         return sp;
-    } else if ((k -= 3 * o->stages) < cells && o->offload) {
+    } else if ((k -= 3 * o->stages) < cells && o->choices.offload) {
         struct spec *sp = copy_without(o, &out);
-        sp->offload[k] = 0;
+        sp->choices.offload[k] = 0;
         return sp;
     } else {
         *beyond = true;
@@ -344,14 +344,14 @@ static bool same(const struct spec *a, const struct spec *b) {
             return false;
     }
     return same_values(a->cap, b->cap, sizeof *a->cap, a->workers) &&
-           same_values(a->slots, b->slots, sizeof *a->slots, a->workers) &&
+           same_values(a->choices.slots, b->choices.slots, sizeof *a->choices.slots, a->workers) &&
            same_values(a->link, b->link, sizeof *a->link, a->workers * a->workers) &&
            same_values(a->host_link, b->host_link, sizeof *a->host_link, a->workers) &&
            same_values(a->grad_slots, b->grad_slots, sizeof *a->grad_slots, a->workers) &&
            same_values(a->zero, b->zero, sizeof *a->zero, a->stages) &&
            same_values(a->bucket, b->bucket, sizeof *a->bucket, a->stages) &&
            same_values(a->offload_state, b->offload_state, sizeof *a->offload_state, a->stages) &&
-           same_values(a->offload, b->offload, sizeof *a->offload, a->stages * a->batches) &&
+           same_values(a->choices.offload, b->choices.offload, sizeof *a->choices.offload, a->stages * a->batches) &&
            same_values(a->source, b->source, sizeof *a->source, a->njobs);
 }
 

@@ -34,8 +34,8 @@ static void compile(struct passes *c, const struct spec *sp) {
     memcpy(c->sp.job, sp->job, sizeof *sp->job * (size_t)sp->njobs);
     c->st = cost_stages(&c->sp);
     c->g = graph_build(&c->sp);
-    c->p = lower(&c->sp, c->st, c->g, sched_run(&c->sp, c->st, c->g));
-    mem_plan_spare(&c->sp, c->st, c->p);
+    c->p = lower_of(&c->sp, c->st, c->g, sched_of(&c->sp, c->st, c->g));
+    spare_of(&c->sp, c->st, c->p);
     lanes_sync(c->p);
 }
 
@@ -139,8 +139,8 @@ static enum verdict judge(const struct spec *sp, char *why) {
         snprintf(why, 4096, "%s", misread ? misread : no->why);
         return UNREAD;
     }
-    struct timeline *tl = sim_run(&c.sp, c.st, c.p);
-    struct report *report = report_make(&c.sp, c.st, c.g, c.p, tl);
+    struct timeline *tl = sim_of(&c.sp, c.st, c.p);
+    struct report *report = report_of(&c.sp, c.st, c.g, c.p, tl);
     if (report->makespan < report->lower_bound * (1 - 1e-9)) {
         snprintf(why, 4096, "makespan %g is below the lower bound %g", report->makespan, report->lower_bound);
         return DIFFERS;

@@ -2,7 +2,7 @@
  * readback DIR SCHEDULE MODEL [KEY=VALUE]... loads DIR/rank<k>, built as shared libraries, and calls their main with
  * this file's rank_main. Prints what differs, and exits 1. A member of a struct is compared without being named here.
  */
-#include "cli/compile.h"
+#include "cli/pipeline.h"
 #include "passes/runtime_program.h"
 #include <dlfcn.h>
 #include <string.h>

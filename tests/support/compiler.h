@@ -4,6 +4,7 @@
 #include "draw/draw.h"
 #include "formats/formats.h"
 #include "passes/passes.h"
+#include "passes_of.h"
 #include "script/scripts.h"
 #include "verify/verify.h"
 #endif

@@ -4,6 +4,12 @@
 #include "passes/lower.h"
 #include "random_spec.h"
 
+static inline struct fetches fetch_of(const struct spec *sp, const struct sched *sc, const int32_t *place) {
+    struct compile c = parts_of(sp, NULL, NULL, NULL);
+    c.sched = (struct sched *)sc;
+    return fetch_plan(&c, place);
+}
+
 struct lowered {
     struct spec *sp;
     struct stage *st;
@@ -14,8 +20,8 @@ struct lowered {
 
 static inline struct lowered lower_spec(struct spec *sp) {
     struct lowered x = {.sp = sp, .st = draw_stages(sp), .g = graph_build(sp)};
-    x.sc = sched_run(sp, x.st, x.g);
-    x.p = lower(sp, x.st, x.g, x.sc);
+    x.sc = sched_of(sp, x.st, x.g);
+    x.p = lower_of(sp, x.st, x.g, x.sc);
     return x;
 }
 #endif

@@ -44,10 +44,10 @@ static inline struct spec *empty_spec(int workers, int stages, int batches) {
     sp->at = NEW(int32_t, cells);
     memset(sp->at, -1, sizeof *sp->at * (size_t)cells);
     sp->cap = NEW(int, workers);
-    sp->slots = NEW(int, workers);
+    sp->choices.slots = NEW(int, workers);
     for (int r = 0; r < workers; r++) {
         sp->cap[r] = INT_MAX;
-        sp->slots[r] = 2;
+        sp->choices.slots[r] = 2;
     }
     sp->memory = sp->host_memory = INFINITY;
     return sp;
@@ -293,11 +293,11 @@ static inline void draw_teams(struct spec *sp) {
 }
 
 static inline void draw_offload(struct spec *sp) {
-    sp->offload = NEW(uint8_t, sp->stages * sp->batches);
+    sp->choices.offload = NEW(uint8_t, sp->stages * sp->batches);
     sp->offload_state = NEW(bool, sp->stages + 1);
     sp->host_link = NEW(struct link, sp->workers);
     for (int i = 0; i < sp->stages * sp->batches; i++)
-        sp->offload[i] = below(3) > 0;
+        sp->choices.offload[i] = below(3) > 0;
     for (int s = 0; s <= sp->stages; s++)
         sp->offload_state[s] = s < sp->stages ? below(2) : sp->offload_state[0];
     for (int r = 0; r < sp->workers; r++)
@@ -325,7 +325,7 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     sp->attends = Q && below(2) ? NEW(bool, S) : NULL;
     for (int s = 0; sp->attends && s < S; s++)
         sp->attends[s] = below(2);
-    sp->lanes = flags & COARSE ? (enum lanes_per)(seed % 3) : PER_EDGE;
+    sp->choices.lanes = flags & COARSE ? (enum lanes_per)(seed % 3) : PER_EDGE;
     draw_jobs(sp, flags);
     if (flags & TEAMS)
         draw_teams(sp);
@@ -339,7 +339,7 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     for (int i = 0; sp->strict && i < sp->njobs; i++)
         sp->job[order[i]].prio = i;
     for (int r = 0; r < W; r++) {
-        sp->slots[r] = below(4);
+        sp->choices.slots[r] = below(4);
         if (flags & CAPS && below(2))
             sp->cap[r] = sp->stages + below(3);
     }
@@ -459,9 +459,7 @@ static inline struct stage *unit_stages(struct spec *sp) {
 }
 
 /* The message with which what(with) dies, or NULL. */
-static inline const char *death_of(void (*what)(void *), void *with) {
-    return try(what, with) ? NULL : diag_text;
-}
+static inline const char *death_of(void (*what)(void *), void *with) { return try(what, with) ? NULL : diag_text; }
 /* Half of the jobs are to take their weights from another rank: a home that has all of them, or one whose jobs read
  * them at some time. */
 static inline void draw_sources(struct spec *sp) {

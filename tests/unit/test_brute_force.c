@@ -196,16 +196,16 @@ static struct program *small_program(uint64_t seed, struct spec **spec, struct g
     random_state = seed;
     struct spec *sp = *spec = empty_spec(2 - (seed % 8 == 0), 1 + below(2), 1 + below(2));
     draw_jobs(sp, 0);
-    sp->lanes = (enum lanes_per)below(3);
+    sp->choices.lanes = (enum lanes_per)below(3);
     for (int r = 0; r < sp->workers; r++)
-        sp->slots[r] = below(3);
+        sp->choices.slots[r] = below(3);
     sp->tied = seed % 4 == 3;
     sp->unembedding = sp->stages - 1;
     name_sets(&sp->names, sp->stages, sp->tied, false);
     struct stage *st = sp->stage = below(2) ? unit_stages(sp) : draw_stages(sp);
     *graph = graph_build(sp);
-    struct program *p = lower(sp, st, *graph, sched_run(sp, st, *graph));
-    mem_plan(sp, p);
+    struct program *p = lower_of(sp, st, *graph, sched_of(sp, st, *graph));
+    mem_of(sp, p);
     lanes_sync(p);
     return p;
 }

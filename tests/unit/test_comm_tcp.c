@@ -60,8 +60,8 @@ Test(comm_tcp, all_and_sums, .timeout = 30) {
 static struct run compiled(struct spec *sp) {
     struct stage *st = cost_stages(sp);
     struct graph *g = graph_build(sp);
-    struct program *p = lower(sp, st, g, sched_run(sp, st, g));
-    mem_plan(sp, p);
+    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+    mem_of(sp, p);
     lanes_sync(p);
     struct run run = {.p = runtime_program(sp, st, p)};
     run.groups = run.p->groups;

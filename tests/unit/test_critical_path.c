@@ -13,17 +13,17 @@ struct compiled {
 
 static struct compiled compile(struct spec *sp, struct stage *st) {
     struct compiled c = {.sp = sp, .st = st, .g = graph_build(sp)};
-    c.p = lower(sp, st, c.g, sched_run(sp, st, c.g));
-    mem_plan(sp, c.p);
+    c.p = lower_of(sp, st, c.g, sched_of(sp, st, c.g));
+    mem_of(sp, c.p);
     lanes_sync(c.p);
-    c.tl = sim_run(sp, st, c.p);
+    c.tl = sim_of(sp, st, c.p);
     return c;
 }
 
 static struct compiled draw(int seed) {
     static const int flags[] = {0, LATENCY, BANDWIDTH, BANDWIDTH | COARSE, BANDWIDTH | PAIRS, BANDWIDTH | ORDERS};
     struct spec *sp = draw_spec((uint64_t)seed, flags[seed / 100]);
-    sp->launch = (enum launch_order)(seed % 3);
+    sp->choices.launch = (enum launch_order)(seed % 3);
     return compile(sp, draw_stages(sp));
 }
 
@@ -51,7 +51,8 @@ static int spans_of(const struct compiled *c, bool **on, struct span *out) {
         for (int i = 0; i < c->p->rank[r].nins; i++) {
             struct span s = {c->tl->start[r][i], c->tl->end[r][i], c->tl->end[r][i]};
             int m = c->p->rank[r].ins[i].msg;
-            if (c->sp->launch == LAUNCH_ISSUE && is_group(c->p->rank[r].ins[i].op)) /* a reduction in one piece */
+            if (c->sp->choices.launch == LAUNCH_ISSUE &&
+                is_group(c->p->rank[r].ins[i].op)) /* a reduction in one piece */
                 s.sent = s.end - (s.end - s.start) / 2;
             if (!on[r][i])
                 continue;
@@ -103,7 +104,7 @@ Test(path, is_critical) {
                 if (!j || j->pair || !on[r][i])
                     continue;
                 j->cost += 0.25;
-                double makespan = sim_run(c.sp, c.st, c.p)->makespan;
+                double makespan = sim_of(c.sp, c.st, c.p)->makespan;
                 j->cost -= 0.25;
                 cr_assert_float_eq(makespan, c.tl->makespan + 0.25, 1e-9, "seed %d: %s of rank %d: %g, not %g", seed,
                                    job_name(NULL, j->s, j->b, j->d), r, makespan, c.tl->makespan + 0.25);

@@ -523,8 +523,8 @@ static void train_without(int64_t steps, int64_t from) {
     add(sp->model, LAYER_cross_entropy, 0);
     struct stage *st = cost_stages(sp);
     struct graph *g = graph_build(sp);
-    struct program *p = lower(sp, st, g, sched_run(sp, st, g));
-    mem_plan(sp, p);
+    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+    mem_of(sp, p);
     lanes_sync(p);
     host_blas();
     struct meddler meddler = {file_of(1000), from, false};

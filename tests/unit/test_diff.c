@@ -14,10 +14,10 @@ static struct side *drawn(const char *name, uint64_t seed, int flags, double sca
     for (int p = 0; p < sp->npairs; p++)
         sp->pair[p].cost *= scale;
     struct graph *g = graph_build(sp);
-    struct program *p = lower(sp, st, g, sched_run(sp, st, g));
-    mem_plan(sp, p);
+    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+    mem_of(sp, p);
     lanes_sync(p);
-    struct timeline *tl = sim_run(sp, st, p);
+    struct timeline *tl = sim_of(sp, st, p);
     if (!(flags & ALONE))
         return side_of_program(name, p, tl);
     struct text t = {0};

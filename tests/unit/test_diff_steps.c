@@ -102,10 +102,10 @@ static struct run make(uint64_t seed, int flags) {
     struct spec *sp = draw_spec(seed, flags);
     struct stage *st = draw_stages(sp);
     struct graph *g = graph_build(sp);
-    struct run z = {.p = lower(sp, st, g, sched_run(sp, st, g))};
-    mem_plan(sp, z.p);
+    struct run z = {.p = lower_of(sp, st, g, sched_of(sp, st, g))};
+    mem_of(sp, z.p);
     lanes_sync(z.p);
-    z.tl = sim_run(sp, st, z.p);
+    z.tl = sim_of(sp, st, z.p);
     return z;
 }
 

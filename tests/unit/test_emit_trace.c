@@ -1,6 +1,6 @@
 /* Traces for viewers, read back by the rules of their importers (trace_reader.h), and held against the timeline. */
 #include "trace_reader.h"
-#include "cli/compile.h"
+#include "cli/pipeline.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

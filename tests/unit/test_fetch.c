@@ -1,5 +1,5 @@
 /* Which weights are fetched, against an exhaustive search over all evictions. */
-#include "passes/lower.h"
+#include "lowered.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>
 
@@ -105,7 +105,8 @@ static int check_rank(const struct spec *sp, const struct sched *sc, const struc
             ends[of] = turn;
         }
     }
-    int limit = sp->slots[r] > widest ? sp->slots[r] : widest; /* jobs at once have as many as they read */
+    int limit =
+        sp->choices.slots[r] > widest ? sp->choices.slots[r] : widest; /* jobs at once have as many as they read */
     for (int i = -1; i <= turn; i++) { /* once the jobs of turn i have ended: what has come and is yet to be used */
         int held = 0;
         for (int k = 0; k < f->n; k++)
@@ -123,7 +124,8 @@ static int check_rank(const struct spec *sp, const struct sched *sc, const struc
     find_prices(sp, r, bytes);
     for (int k = 0; k < f->n; k++)
         sum += uses[k] ? bytes[f->a[k].set] : 0;
-    cr_assert_eq(sum, fewest(use, nuse, sets, sp->slots[r] ? limit : 0, bytes), "rank %d, %d slots", r, sp->slots[r]);
+    cr_assert_eq(sum, fewest(use, nuse, sets, sp->choices.slots[r] ? limit : 0, bytes), "rank %d, %d slots", r,
+                 sp->choices.slots[r]);
     cr_assert_eq(sum, f->least[r]);
     return nfetch;
 }
@@ -135,8 +137,8 @@ Test(fetch, as_few_as_can_be) {
         static const int flags[] = {0, 0, 0, TIED, TIED | PAIRS, TIED | PAIRS, SHARDED, SHARDED | TIED};
         struct spec *sp = draw_spec((uint64_t)seed, flags[seed / 100 % 8]);
         struct stage *st = seed < 800 ? unit_stages(sp) : (sp->stage = draw_stages(sp));
-        struct sched *sc = sched_run(sp, st, graph_build(sp));
-        struct fetches f = fetch_plan(sp, sc, home_places(sp));
+        struct sched *sc = sched_of(sp, st, graph_build(sp));
+        struct fetches f = fetch_of(sp, sc, home_places(sp));
         int n = 0;
         for (int r = 0; r < sp->workers; r++)
             n += check_rank(sp, sc, &f, r);
@@ -155,9 +157,9 @@ static struct fetches three_stages_twice(int slots, struct spec **spec) {
             add_job(sp, s, b, OP_F, 0, 1);
             add_job(sp, s, b, OP_B, 0, 0);
         }
-    sp->slots[1] = slots;
-    struct sched *sc = sched_run(sp, unit_stages(sp), graph_build(sp));
-    return fetch_plan(sp, sc, home_places(sp));
+    sp->choices.slots[1] = slots;
+    struct sched *sc = sched_of(sp, unit_stages(sp), graph_build(sp));
+    return fetch_of(sp, sc, home_places(sp));
 }
 
 static void expect_fetch(const struct spec *sp, const struct fetch *f, int stage, int inst, int uses,
@@ -189,10 +191,10 @@ Test(fetch, without_slots_every_job_fetches) {
         add_job(sp, 0, b, OP_I, 0, 1);
         add_job(sp, 0, b, OP_W, 0, 1);
     }
-    struct sched *sc = sched_run(sp, unit_stages(sp), graph_build(sp));
-    cr_assert_eq(fetch_plan(sp, sc, home_places(sp)).n, 1);
-    sp->slots[1] = 0;
-    cr_assert_eq(fetch_plan(sp, sc, home_places(sp)).n, 4, "F and I of two microbatches; W reads no weights");
+    struct sched *sc = sched_of(sp, unit_stages(sp), graph_build(sp));
+    cr_assert_eq(fetch_of(sp, sc, home_places(sp)).n, 1);
+    sp->choices.slots[1] = 0;
+    cr_assert_eq(fetch_of(sp, sc, home_places(sp)).n, 4, "F and I of two microbatches; W reads no weights");
 }
 
 /* A token table, stages 0 and 1 and the table at home on rank 0, all jobs on rank 1: F of stage 0 and F and B of stage
@@ -206,14 +208,14 @@ Test(fetch, a_table_by_hand) {
     sp->tied = true;
     sp->unembedding = 1;
     name_sets(&sp->names, sp->stages, true, false);
-    struct sched *sc = sched_run(sp, unit_stages(sp), graph_build(sp)); /* 0F0 1F0 1B0 0B0 */
+    struct sched *sc = sched_of(sp, unit_stages(sp), graph_build(sp)); /* 0F0 1F0 1B0 0B0 */
     static const int fetches[] = {7, 4, 4, 3};
     for (int slots = 0; slots < 4; slots++) {
-        sp->slots[1] = slots;
-        cr_assert_eq(fetch_plan(sp, sc, home_places(sp)).n, fetches[slots], "%d slots", slots);
+        sp->choices.slots[1] = slots;
+        cr_assert_eq(fetch_of(sp, sc, home_places(sp)).n, fetches[slots], "%d slots", slots);
     }
-    sp->slots[1] = 1;
-    struct fetches f = fetch_plan(sp, sc, home_places(sp));
+    sp->choices.slots[1] = 1;
+    struct fetches f = fetch_of(sp, sc, home_places(sp));
     expect_fetch(sp, &f.a[0], 0, 0, 1, "");
     expect_fetch(sp, &f.a[1], 2, 0, 3, ""); /* the table, kept for 1F0 and 1B0 */
     expect_fetch(sp, &f.a[2], 1, 0, 2, "0F0");

@@ -16,23 +16,29 @@ static struct drawn drawn(int seed) {
                       NULL};
     x.sp->stage = seed % 5 ? draw_stages(x.sp) : unit_stages(x.sp);
     x.g = graph_build(x.sp);
-    x.sc = sched_run(x.sp, x.sp->stage, x.g);
+    x.sc = sched_of(x.sp, x.sp->stage, x.g);
     return x;
 }
 
 /* The largest arena with so many slots on each rank. */
 static int64_t arena_with(struct drawn x, int slots) {
     int64_t most = 0;
-    int *was = x.sp->slots;
-    x.sp->slots = NEW(int, x.sp->workers);
+    int *was = x.sp->choices.slots;
+    x.sp->choices.slots = NEW(int, x.sp->workers);
     for (int r = 0; r < x.sp->workers; r++)
-        x.sp->slots[r] = slots;
-    struct program *p = lower(x.sp, x.sp->stage, x.g, x.sc);
-    mem_plan(x.sp, p);
+        x.sp->choices.slots[r] = slots;
+    struct program *p = lower_of(x.sp, x.sp->stage, x.g, x.sc);
+    mem_of(x.sp, p);
     for (int r = 0; r < p->workers; r++)
         most = p->rank[r].arena > most ? p->rank[r].arena : most;
-    x.sp->slots = was;
+    x.sp->choices.slots = was;
     return most;
+}
+
+static struct compile scheduled(const struct drawn *x) {
+    struct compile c = parts_of(x->sp, x->sp->stage, x->g, NULL);
+    c.sched = x->sc;
+    return c;
 }
 
 Test(fit_weights, within_memory) {
@@ -40,26 +46,28 @@ Test(fit_weights, within_memory) {
     for (int seed = 0; seed < 600; seed++) {
         struct drawn x = drawn(seed);
         for (int r = 0; r < x.sp->workers; r++)
-            x.sp->slots[r] = 8;
+            x.sp->choices.slots[r] = 8;
         int64_t all = arena_with(x, 8), none = arena_with(x, 0);
         x.sp->memory = (double)(none + (all - none) * below(8) / 8);
         if (all > none) {
-            struct program *p = lower(x.sp, x.sp->stage, x.g, x.sc);
-            struct fit fit = fit_weights(x.sp, x.sp->stage, x.g, x.sc, p);
+            struct compile fitted = scheduled(&x);
+            search_room(&fitted);
+            const struct fit *fit = fitted.fit;
             const int32_t *place = home_places(x.sp);
-            bool by_slots = plan_least(x.sp, fit.by_slots);
-            cr_assert(!fit.by_room || plan_least(x.sp, fit.by_room), "seed %d", seed);
-            for (int r = 0; r < x.sp->workers && fit.by_room; r++) {
-                int64_t received = weights_received(x.sp, place, fit.by_room, r);
-                cr_assert_geq(received, fit.bound[r], "seed %d, rank %d", seed, r);
-                cr_assert(!by_slots || received <= weights_received(x.sp, place, fit.by_slots, r), "seed %d", seed);
-                less += received < weights_received(x.sp, place, fit.by_slots, r);
-                tight += received == fit.bound[r];
+            bool by_slots = !fit || plan_least(fit->by_slots);
+            cr_assert(!fit || !fit->by_room || plan_least(fit->by_room), "seed %d", seed);
+            for (int r = 0; r < x.sp->workers && fit && fit->by_room; r++) {
+                int64_t received = weights_received(x.sp, place, fit->by_room->program, r);
+                int64_t others = weights_received(x.sp, place, fit->by_slots->program, r);
+                cr_assert_geq(received, fit->bound[r], "seed %d, rank %d", seed, r);
+                cr_assert(!by_slots || received <= others, "seed %d", seed);
+                less += received < others;
+                tight += received == fit->bound[r];
             }
         }
-        struct program *p = lower_fastest(x.sp, x.sp->stage, x.g, x.sc);
-        mem_plan_spare(x.sp, x.sp->stage, p); /* dies if the program does not fit */
-        lanes_sync(p);
+        struct compile c = scheduled(&x);
+        compile_until(&c, TRIED_ROOM | TRIED_PREFETCH | TRIED_SPARE | WAITS); /* dies if the program does not fit */
+        struct program *p = c.program;
         for (int r = 0; r < p->workers; r++)
             cr_assert_leq((double)p->rank[r].arena, x.sp->memory);
         struct refutation *no = verify(x.sp, x.g, p, CLAIM_ALL);

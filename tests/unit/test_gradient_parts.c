@@ -157,11 +157,11 @@ struct trained {
 static struct trained train(struct spec *sp, int parts) {
     struct stage *st = cost_stages(sp);
     struct graph *g = graph_build(sp);
-    struct program *p = lower(sp, st, g, sched_run(sp, st, g));
+    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
     struct trained t = {.made = 0};
     double makespan[STEPS];
     char why[200];
-    mem_plan(sp, p);
+    mem_of(sp, p);
     lanes_sync(p);
     if (parts > 0) {
         cut_stages(st, sp->stages, parts);

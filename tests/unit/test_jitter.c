@@ -10,8 +10,8 @@ struct compiled {
 
 static struct compiled compile(struct spec *sp, struct stage *st) {
     struct graph *g = graph_build(sp);
-    struct compiled c = {sp, st, lower(sp, st, g, sched_run(sp, st, g))};
-    mem_plan(sp, c.p);
+    struct compiled c = {sp, st, lower_of(sp, st, g, sched_of(sp, st, g))};
+    mem_of(sp, c.p);
     lanes_sync(c.p);
     return c;
 }
@@ -24,7 +24,8 @@ static void set_links(struct spec *sp, double latency, double bandwidth) {
 
 static double *makespans(const struct compiled *c, double level, uint64_t seed, int runs) {
     double *all = NEW(double, runs);
-    sim_noisy(c->sp, c->st, c->p, level, seed, runs, all);
+    struct compile with = parts_of(c->sp, c->st, NULL, c->p);
+    sim_noisy(&with, level, seed, runs, all);
     return all;
 }
 
@@ -34,9 +35,9 @@ Test(jitter, bounds_of_any_program) {
     enum { RUNS = 8 };
     for (int seed = 0; seed < 150; seed++) {
         struct spec *sp = draw_spec((uint64_t)seed, ORDERS | COARSE | BANDWIDTH | (seed % 2 ? SHARDED : PAIRS));
-        sp->launch = (enum launch_order)(seed % 3);
+        sp->choices.launch = (enum launch_order)(seed % 3);
         struct compiled c = compile(sp, draw_stages(sp));
-        double exact = sim_run(c.sp, c.st, c.p)->makespan, slack = 1e-9 * exact;
+        double exact = sim_of(c.sp, c.st, c.p)->makespan, slack = 1e-9 * exact;
         const double *none = makespans(&c, 0, 7, RUNS), *some = makespans(&c, 0.25, 7, RUNS),
                      *more = makespans(&c, 0.5, 7, RUNS), *again = makespans(&c, 0.5, 7, 2 * RUNS);
         for (int i = 0; i < RUNS; i++) {
@@ -92,7 +93,7 @@ Test(jitter, a_collective_is_one) {
     }
     set_links(sp, 100, INFINITY);
     struct compiled c = compile(sp, unit_stages(sp));
-    double exact = sim_run(c.sp, c.st, c.p)->makespan;
+    double exact = sim_of(c.sp, c.st, c.p)->makespan;
     cr_assert(exact > 0);
     distributed("all-reduce", makespans(&c, 0.3, 1, MANY), MANY, exact, 0.3 / sqrt(3) * exact);
 }
@@ -105,7 +106,8 @@ Test(jitter, percentile_by_its_definition) {
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         int n = runs[i], within;
         double *all = makespans(&c, 0.1, 3, n), sum = 0;
-        struct jitter *j = jitter_make(c.sp, c.st, c.p, 0.1, 3, n);
+        struct compile with = parts_of(c.sp, c.st, NULL, c.p);
+        struct jitter *j = jitter_make(&with, 0.1, 3, n);
         for (int k = 0; k < n; k++)
             sum += all[k];
         qsort(all, (size_t)n, sizeof *all, by_value);

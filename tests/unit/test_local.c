@@ -11,6 +11,7 @@ struct drawn {
     struct spec *sp;
     struct stage *st;
     struct graph *graph;
+    struct compile c;
     struct lists lists;
     int64_t least; /* ticks */
     double tick;
@@ -18,13 +19,14 @@ struct drawn {
 
 static void schedule(void *with) {
     struct drawn *x = with;
-    struct sched *sched = sched_run(x->sp, x->st, x->graph);
+    x->c = parts_of(x->sp, x->st, x->graph, NULL);
+    struct sched *sched = sched_run(&x->c);
     x->lists = (struct lists){sched->order, sched->norder};
 }
 
 static void bound(void *with) {
     struct drawn *x = with;
-    const struct instance *in = instance_of(x->sp, x->st, x->graph);
+    const struct instance *in = instance_of(&x->c);
     x->least = find_optimum(in, x->graph, serial_time(in) + 1, 20000, 0).lower;
     x->tick = in->tick;
 }
@@ -49,10 +51,10 @@ Test(local, no_better_than_the_best, .timeout = 300) {
         x.st = unit_stages(x.sp);
         x.graph = graph_build(x.sp);
         if (x.sp->njobs <= 60 && !death_of(schedule, &x)) {
-            double before = judge_order(x.sp, x.st, x.graph, x.lists, no_noise, NULL);
-            double after = improve_order(x.sp, x.st, x.graph, x.lists, no_noise, &(struct local){seed, 100, 0, 0});
+            double before = judge_order(&x.c, x.lists, no_noise, NULL);
+            double after = improve_order(&x.c, x.lists, no_noise, &(struct local){seed, 100, 0, 0});
             check_lists(&x);
-            cr_assert(after <= before && after == judge_order(x.sp, x.st, x.graph, x.lists, no_noise, NULL),
+            cr_assert(after <= before && after == judge_order(&x.c, x.lists, no_noise, NULL),
                       "seed %d: %g before, %g after", (int)seed, before, after);
             tried++;
             better += after < before;
@@ -77,16 +79,17 @@ static struct drawn one_by_one(void) {
     for (int32_t j = 0; j < x.sp->njobs; j++)
         start[j] = 2 * x.sp->job[j].b + (x.sp->job[j].d != OP_F);
     x.lists = lists_by_start(x.sp, start);
+    x.c = parts_of(x.sp, x.st, x.graph, NULL);
     return x;
 }
 
 Test(local, from_far_away, .timeout = 300) {
     struct drawn x = one_by_one();
-    cr_assert_eq(judge_order(x.sp, x.st, x.graph, x.lists, no_noise, NULL), 96);
-    double after = improve_order(x.sp, x.st, x.graph, x.lists, no_noise, &(struct local){1, 4000, 0, 0});
+    cr_assert_eq(judge_order(&x.c, x.lists, no_noise, NULL), 96);
+    double after = improve_order(&x.c, x.lists, no_noise, &(struct local){1, 4000, 0, 0});
     cr_assert(after >= 33 && after <= 39, "%g", after);
     struct drawn again = one_by_one();
-    improve_order(again.sp, again.st, again.graph, again.lists, no_noise, &(struct local){1, 4000, 0, 0});
+    improve_order(&again.c, again.lists, no_noise, &(struct local){1, 4000, 0, 0});
     for (int r = 0; r < 4; r++)
         cr_assert_arr_eq(again.lists.job[r], x.lists.job[r], sizeof(int32_t) * 16);
     free_all();
@@ -97,16 +100,15 @@ Test(local, noise, .timeout = 300) {
     const struct judgement noise = {0.2, 7, 50};
     struct drawn x = one_by_one();
     struct jitter before, after;
-    judge_order(x.sp, x.st, x.graph, x.lists, noise, &before);
-    double p95 = improve_order(x.sp, x.st, x.graph, x.lists, noise, &(struct local){1, 500, 0, 0});
-    cr_assert_eq(judge_order(x.sp, x.st, x.graph, x.lists, noise, &after), p95);
+    judge_order(&x.c, x.lists, noise, &before);
+    double p95 = improve_order(&x.c, x.lists, noise, &(struct local){1, 500, 0, 0});
+    cr_assert_eq(judge_order(&x.c, x.lists, noise, &after), p95);
     cr_assert(after.p95 == p95 && p95 < before.p95 && after.mean <= after.p95);
     struct drawn stuck = one_by_one();
     int32_t first = stuck.lists.job[3][0];
     stuck.lists.job[3][0] = stuck.lists.job[3][1];
     stuck.lists.job[3][1] = first;
-    cr_assert(
-        isinf(improve_order(stuck.sp, stuck.st, stuck.graph, stuck.lists, no_noise, &(struct local){1, 10, 0, 0})));
+    cr_assert(isinf(improve_order(&stuck.c, stuck.lists, no_noise, &(struct local){1, 10, 0, 0})));
     cr_assert_eq(stuck.lists.job[3][1], first);
     free_all();
 }

@@ -389,8 +389,8 @@ static void execute(struct lowered x) {
 /* The same jobs in the same order, with weights that come from anywhere. */
 static void lower_relayed(struct lowered *x) {
     draw_sources(x->sp);
-    x->sp->prefetch = (enum prefetch)below(4);
-    x->p = lower(x->sp, x->st, x->g, x->sc);
+    x->sp->choices.prefetch = (enum prefetch)below(4);
+    x->p = lower_of(x->sp, x->st, x->g, x->sc);
 }
 
 static void draw_and_execute(int first, int n, int flags, bool relayed) {

@@ -101,9 +101,9 @@ static void count_expected(const struct lowered *x, int *n) {
     for (int s = 0; s < x->sp->stages; s++) {
         const struct homes *h = &x->sp->homes[s];
         count_gradients(x, s, n);
-        for (int b = 0; x->sp->offload && b < x->sp->batches; b++)
-            n[OP_OFFLOAD_S] += x->sp->offload[s * x->sp->batches + b];
-        if (x->sp->offload && x->sp->offload_state[s] && x->st[s].bytes[K_opt] > 0)
+        for (int b = 0; x->sp->choices.offload && b < x->sp->batches; b++)
+            n[OP_OFFLOAD_S] += x->sp->choices.offload[s * x->sp->batches + b];
+        if (x->sp->choices.offload && x->sp->offload_state[s] && x->st[s].bytes[K_opt] > 0)
             n[OP_OFFLOAD_O] += h->lists * h->size;
     }
     if (x->sp->clip)
@@ -161,7 +161,7 @@ Test(lower, counts_and_lanes) {
                       "seed %d: %d %s, not %d", seed, got[op], op_name[op], want[op]);
             total[op] += got[op];
         }
-        cr_assert_eq(count_stays(x.p), fetch_plan(x.sp, x.sc, home_places(x.sp)).n);
+        cr_assert_eq(count_stays(x.p), fetch_of(x.sp, x.sc, home_places(x.sp)).n);
         free_all();
     }
     for (int op = 0; op < NOPS; op++) /* REDUCE comes with pieces; random schedules have no teams */

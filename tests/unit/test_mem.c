@@ -5,7 +5,7 @@
 
 static struct program *lowered(struct spec *sp, struct stage *st) {
     struct graph *g = graph_build(sp);
-    return lower(sp, st, g, sched_run(sp, st, g));
+    return lower_of(sp, st, g, sched_of(sp, st, g));
 }
 
 static int64_t round_up(int64_t n, int64_t to) { return n % to ? n + to - n % to : n; }
@@ -126,9 +126,9 @@ Test(mem, no_two_live_buffers_share_a_byte) {
         struct stage *st = draw_stages(sp);
         struct program *p = lowered(sp, st);
         if (i % 2)
-            mem_plan_spare(sp, st, p);
+            spare_of(sp, st, p);
         else
-            mem_plan(sp, p);
+            mem_of(sp, p);
         for (int r = 0; r < p->workers; r++) {
             follow(&p->rank[r], 1);
             reused += p->rank[r].over_at[p->rank[r].nbufs];
@@ -142,7 +142,7 @@ Test(mem, buffers_of_one_size_fit_without_a_gap) {
     for (int seed = 0; seed < 150; seed++) {
         struct spec *sp = draw_spec((uint64_t)seed, ORDERS);
         struct program *p = lowered(sp, unit_stages(sp));
-        mem_plan(sp, p);
+        mem_of(sp, p);
         for (int r = 0; r < p->workers; r++)
             cr_assert_eq(p->rank[r].arena, follow(&p->rank[r], 1).peak);
         free_all();
@@ -159,7 +159,7 @@ Test(mem, alignment_and_pages) {
             for (int k = 0; k < NKINDS; k++)
                 st[s].bytes[k] *= 1 + 40 * (k % 5);
         struct program *p = lowered(sp, st);
-        mem_plan(sp, p);
+        mem_of(sp, p);
         for (int r = 0; r < p->workers; r++) {
             const struct rank *k = &p->rank[r];
             follow(k, 256);
@@ -191,7 +191,7 @@ static struct program *plan(const int64_t *bytes, int nbufs, int32_t *event, int
         k->buf[b] = (struct buf){.kind = K_act, .inst = -1, .grows = -1, .bytes = bytes[b], .off = -1};
     k->event = event;
     k->nevents = (size_t)nevents;
-    mem_plan(sp, p);
+    mem_of(sp, p);
     return p;
 }
 
@@ -234,7 +234,7 @@ Test(mem, a_stash_grows) {
                             {.kind = K_act, .inst = -1, .grows = -1, .bytes = 12}};
     k->event = (int32_t[]){1, ~2, 3};
     k->nevents = 3;
-    mem_plan(sp, p);
+    mem_of(sp, p);
     cr_assert(k->buf[0].off == 0 && k->buf[1].off == 5 && k->buf[2].off == 5 && k->arena == 19);
     expect_place(p, 3, 5, 1, (int32_t[]){2});
 }

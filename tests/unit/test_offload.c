@@ -12,7 +12,7 @@ static struct spec *draw_pipeline(int seed, double took) {
         sp->cap[r] = seed % 2 ? W - r : 1 + below(B);
     for (int j = 0; j < sp->njobs && seed % 2 == 0; j++)
         sp->job[j].cost = 1 + below(3);
-    sp->offload = NEW(uint8_t, W * B);
+    sp->choices.offload = NEW(uint8_t, W * B);
     sp->host_link = NEW(struct link, W);
     for (int r = 0; r < W; r++)
         sp->host_link[r] = (struct link){0, took > 0 ? 1 / took : INFINITY};
@@ -24,8 +24,8 @@ static int64_t arena_of(const struct spec *sp, const struct stage *st, const str
     struct scratch scratch = scratch_begin();
     struct spec free = *sp;
     free.memory = INFINITY;
-    struct program *p = lower(&free, st, g, sc);
-    mem_plan(&free, p);
+    struct program *p = lower_of(&free, st, g, sc);
+    mem_of(&free, p);
     int64_t arena = p->rank[r].arena;
     scratch_end(scratch);
     return arena;
@@ -34,7 +34,7 @@ static int64_t arena_of(const struct spec *sp, const struct stage *st, const str
 static int count(const struct spec *sp, int s) {
     int n = 0;
     for (int b = 0; b < B; b++)
-        n += sp->offload[s * B + b];
+        n += sp->choices.offload[s * B + b];
     return n;
 }
 
@@ -44,13 +44,13 @@ Test(offload, no_fewer_stashes_would_do) {
         struct spec *sp = draw_pipeline(seed, 0.5 * (seed % 3));
         struct stage *st = unit_stages(sp);
         struct graph *g = graph_build(sp);
-        struct sched *sc = sched_run(sp, st, g);
+        struct sched *sc = sched_of(sp, st, g);
         int r = seed / 2 % W;
         int64_t arena[1 << B], least = INT64_MAX;
         for (int set = 0; set < 1 << B; set++) {
-            memset(sp->offload, 0, W * B);
+            memset(sp->choices.offload, 0, W * B);
             for (int b = 0; b < B; b++)
-                sp->offload[r * B + b] = set >> b & 1;
+                sp->choices.offload[r * B + b] = set >> b & 1;
             arena[set] = arena_of(sp, st, g, sc, r);
             least = arena[set] < least ? arena[set] : least;
         }
@@ -59,9 +59,12 @@ Test(offload, no_fewer_stashes_would_do) {
             for (int set = 0; set < 1 << B; set++)
                 if (arena[set] <= memory && __builtin_popcount((unsigned)set) < fewest)
                     fewest = __builtin_popcount((unsigned)set);
-            sp->auto_offload = true;
+            sp->choices.auto_offload = true;
             sp->memory = (double)memory;
-            choose_offloads(sp, st, g, sc);
+            struct compile c = parts_of(sp, st, g, NULL);
+            c.sched = sc;
+            search_offloads(&c);
+            memcpy(sp->choices.offload, c.choices.offload, W * B);
             int n = count(sp, r);
             cr_assert_geq(n, fewest);
             more += n > fewest;
@@ -78,12 +81,12 @@ Test(offload, no_fewer_stashes_would_do) {
 Test(offload, jobs_without_cost_read_from_the_device) {
     for (int seed = 0; seed < 40; seed++, free_all()) {
         struct spec *sp = draw_pipeline(seed, 0.5 * (seed % 3));
-        memset(sp->offload, 1, W * B);
+        memset(sp->choices.offload, 1, W * B);
         for (int j = 0; j < sp->njobs; j++)
             sp->job[j].cost = below(2);
         struct stage *st = unit_stages(sp);
         struct graph *g = graph_build(sp);
-        struct program *p = lower(sp, st, g, sched_run(sp, st, g));
+        struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
         for (int r = 0; r < W; r++)
             for (int i = 0; i < p->rank[r].nins; i++) {
                 const struct instr *x = &p->rank[r].ins[i];

@@ -203,7 +203,8 @@ struct problem {
 
 static void of_problem(void *with) {
     struct problem *x = with;
-    x->in = instance_of(x->sp, unit_stages(x->sp), x->graph);
+    struct compile c = parts_of(x->sp, unit_stages(x->sp), x->graph, NULL);
+    x->in = instance_of(&c);
 }
 
 static struct optimum solve(const struct problem *x) {
@@ -398,7 +399,8 @@ struct frontier_of {
 };
 static void of_frontier(void *with) {
     struct frontier_of *x = with;
-    x->frontier = find_frontier(x->problem->sp, unit_stages(x->problem->sp), x->problem->graph, x->searches);
+    struct compile c = parts_of(x->problem->sp, unit_stages(x->problem->sp), x->problem->graph, NULL);
+    x->frontier = find_frontier(&c, x->searches);
 }
 
 /* The checker accepts every certificate: those that no order fits, and those of searches cut short, too. */

@@ -2,6 +2,7 @@
  * for all repetitions. */
 #include "passes/lower.h"
 #include "passes/period.h"
+#include "plan/repetition.h"
 #include "random_spec.h"
 #include "verify/verify.h"
 #include <criterion/criterion.h>
@@ -28,10 +29,10 @@ static struct spec *tile(const struct spec *base, int64_t step, int batches) {
         sp->job[sp->njobs].b = b;
         sp->job[sp->njobs++].prio += 1000.0 * round;
     }
-    if (base->offload)
-        sp->offload = NEW(uint8_t, (int64_t)sp->stages * batches);
-    for (int i = 0; base->offload && i < sp->stages * batches; i++)
-        sp->offload[i] = base->offload[i / batches * base->batches + i % batches % base->batches];
+    if (base->choices.offload)
+        sp->choices.offload = NEW(uint8_t, (int64_t)sp->stages * batches);
+    for (int i = 0; base->choices.offload && i < sp->stages * batches; i++)
+        sp->choices.offload[i] = base->choices.offload[i / batches * base->batches + i % batches % base->batches];
     sp->update_at = NEW(int32_t, sp->stages + 1);
     sp->update_at[0] = sp->njobs;
     for (int s = 0; s < sp->stages; s++)
@@ -69,7 +70,7 @@ static void schedule(void *with) {
     x->sp = tile(x->base, x->step, x->batches);
     tile_updates(x->base, x->sp);
     x->g = graph_build(x->sp);
-    x->sc = sched_run(x->sp, x->st, x->g);
+    x->sc = sched_of(x->sp, x->st, x->g);
 }
 
 /* Returns the program with a period, planned; NULL: there is none. */
@@ -86,10 +87,10 @@ static struct program *with_period(struct tiled *x) {
             schedule(x);
             if (!set_period(x->sp, x->sc, first, n, shortest))
                 continue;
-            struct program *p = lower(x->sp, x->st, x->g, x->sc);
+            struct program *p = lower_of(x->sp, x->st, x->g, x->sc);
             if (!period_fits(p))
                 continue;
-            mem_plan_spare(x->sp, x->st, p);
+            spare_of(x->sp, x->st, p);
             lanes_sync(p);
             return p;
         }

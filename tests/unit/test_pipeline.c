@@ -1,6 +1,6 @@
 /* The pass table, and the shipped schedules compiled: text that reads back and still verifies. */
 #include "base/read_file.h"
-#include "cli/compile.h"
+#include "cli/pipeline.h"
 #include "cli/files.h"
 #include "diff/diff.h"
 #include "random_spec.h"
@@ -81,13 +81,14 @@ Test(pipeline, every_schedule_that_comes_with_the_program) {
 
 /* From the jobs on, as pipeline.c runs the passes. */
 static struct compile compile_spec(struct spec *sp) {
-    struct compile c = {.spec = sp, .stage = draw_stages(sp), .graph = graph_build(sp)};
+    struct compile c = compile_of(sp, draw_stages(sp));
+    c.graph = graph_build(sp);
     sp->stage = c.stage;
-    c.sched = sched_run(sp, c.stage, c.graph);
-    c.program = lower(sp, c.stage, c.graph, c.sched);
-    mem_plan_spare(sp, c.stage, c.program);
+    c.sched = sched_of(sp, c.stage, c.graph);
+    c.program = lower_of(sp, c.stage, c.graph, c.sched);
+    spare_of(sp, c.stage, c.program);
     lanes_sync(c.program);
-    c.timeline = sim_run(sp, c.stage, c.program);
+    c.timeline = sim_of(sp, c.stage, c.program);
     return c;
 }
 
@@ -148,8 +149,8 @@ static struct compile compile_extreme(int seed, int flags) {
     struct compile c = compile_spec(draw_spec((uint64_t)seed, EXTREME | flags));
     for (int s = 0; s < c.spec->stages; s++)
         c.stage[s].update = seed % 2 ? 0 : 1e-20;
-    c.timeline = sim_run(c.spec, c.stage, c.program);
-    c.report = report_make(c.spec, c.stage, c.graph, c.program, c.timeline);
+    c.timeline = sim_of(c.spec, c.stage, c.program);
+    c.report = report_of(c.spec, c.stage, c.graph, c.program, c.timeline);
     return c;
 }
 
@@ -200,10 +201,11 @@ static void note(const char *pass) { strcat(strcat(ran, " "), pass); }
 /* As `run` compiles the same jobs for one rank: all passes but those whose results are given. */
 Test(pipeline, goes_on_from_a_spec_and_its_stages) {
     struct compile whole = compile_file("schedules/zbv.lua", NULL);
-    struct compile rest = {.spec = whole.spec, .stage = whole.stage, .done = note};
+    struct compile rest = compile_of(whole.spec, whole.stage);
     struct text a = {0}, b = {0};
+    rest.done = note;
     compile_all(&rest, "");
-    cr_assert_str_eq(ran, " graph sched lower mem lanes verify sim report");
+    cr_assert_str_eq(ran, " graph sched period offload fit prefetch spare lanes verify sim steady report");
     emit_text(&a, whole.program);
     emit_text(&b, rest.program);
     cr_assert_str_eq(a.s, b.s);
@@ -212,12 +214,13 @@ Test(pipeline, goes_on_from_a_spec_and_its_stages) {
 
 /* ---- -d: the program after a pass ---- */
 
-/* What compile_all prints with these letters. */
+/* Compiles 1f1b. Returns what compile_all prints with these letters. */
 static char *printed(struct compile *c, const char *letters) {
     FILE *f = tmpfile();
     fflush(stdout);
     int screen = dup(STDOUT_FILENO);
     cr_assert(f && screen >= 0 && dup2(fileno(f), STDOUT_FILENO) >= 0);
+    *c = (struct compile){.args = {.schedule = "schedules/1f1b.lua"}};
     compile_all(c, letters);
     fflush(stdout);
     dup2(screen, STDOUT_FILENO);
@@ -239,7 +242,7 @@ static int count(const char *s, const char *word) {
 }
 
 Test(pipeline, dumps_after_each_pass) {
-    struct compile c = {.args = {.schedule = "schedules/1f1b.lua"}};
+    struct compile c;
     char *lower_text = printed(&c, "l"), *mem_text = printed(&c, "m"), *lanes_text = printed(&c, "w");
     struct text t = {0};
     emit_text(&t, c.program);
@@ -257,7 +260,8 @@ Test(pipeline, an_unknown_letter_is_told_before_anything_runs) {
     struct compile c = {.args = {.schedule = "there is no such file.lua"}};
     cr_assert_str_eq(
         death_of(dump_unknown, &c),
-        "pianola: error: -dx: no pass has that letter; there are -dl (lower), -dm (mem) and -dw (lanes)\n");
+        "pianola: error: -dx: no pass has that letter; there are -dl (lower), -dm (mem), -dw (lanes) and -dt (what the "
+        "searches tried)\n");
 }
 
 /* ---- files are written whole or not at all ---- */

@@ -60,10 +60,10 @@ Test(read_tsv, reads_what_is_written) {
         struct spec *sp = draw_spec(seed, BANDWIDTH | COARSE);
         struct stage *st = draw_stages(sp);
         struct graph *g = graph_build(sp);
-        struct program *p = lower(sp, st, g, sched_run(sp, st, g));
-        mem_plan(sp, p);
+        struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+        mem_of(sp, p);
         lanes_sync(p);
-        struct timeline *tl = sim_run(sp, st, p);
+        struct timeline *tl = sim_of(sp, st, p);
         struct text text = {0}, again = {0};
         emit_tsv(&text, p, tl, seed % 2 ? "s" : "FLOP");
         struct timeline_rows *t = read_tsv("t.tsv", text.s);

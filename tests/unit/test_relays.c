@@ -82,20 +82,20 @@ static int draw_relays(int first, int n, int flags) {
         struct relayed x = {.sp = draw_spec((uint64_t)seed, flags)};
         struct stage *st = x.sp->stage = draw_stages(x.sp);
         struct graph *graph = graph_build(x.sp);
-        struct sched *sc = sched_run(x.sp, st, graph);
+        struct sched *sc = sched_of(x.sp, st, graph);
         int *start = NEW(int, x.sp->njobs);
         for (int i = 0; i < sc->nmoments; i++)
             if (sc->moment[i] >= 0)
                 start[sc->moment[i]] = i;
         x.start = start;
         draw_sources(x.sp);
-        x.sp->prefetch = (enum prefetch)below(4);
-        x.p = lower(x.sp, st, graph, sc);
+        x.sp->choices.prefetch = (enum prefetch)below(4);
+        x.p = lower_of(x.sp, st, graph, sc);
         relays += expect_sources(&x);
         if (seed % 2)
-            mem_plan(x.sp, x.p);
+            mem_of(x.sp, x.p);
         else
-            mem_plan_spare(x.sp, st, x.p);
+            spare_of(x.sp, st, x.p);
         lanes_sync(x.p);
         struct refutation *no = verify(x.sp, graph, x.p, CLAIM_ALL);
         cr_assert_null(no, "seed %d: %s", seed, no ? no->why : "");

@@ -176,8 +176,8 @@ struct trained {
 static struct trained *train(struct spec *sp) {
     struct stage *st = cost_stages(sp);
     struct graph *g = graph_build(sp);
-    struct program *p = lower(sp, st, g, sched_run(sp, st, g));
-    mem_plan(sp, p);
+    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+    mem_of(sp, p);
     lanes_sync(p);
     struct trained *t = NEW(struct trained, 1);
     char why[200];

@@ -41,14 +41,14 @@ static struct timeline *timeline_of(const struct program *p, const double (*t)[2
     return tl;
 }
 
-static struct report *report_of(struct spec *sp, const char *text, const double (*t)[2]) {
+static struct report *reported(struct spec *sp, const char *text, const double (*t)[2]) {
     struct stage *st = NEW(struct stage, sp->stages);
     for (int s = 0; s < sp->stages; s++)
         for (int k = 0; k < NKINDS; k++)
             st[s].bytes[k] = k == K_token ? 0 : 6;
     sp->homes = find_homes(sp);
     struct program *p = read_text("tiny.txt", text);
-    return report_make(sp, st, graph_build(sp), p, timeline_of(p, t));
+    return report_of(sp, st, graph_build(sp), p, timeline_of(p, t));
 }
 
 #define HEAD(workers, stages, batches)                                                                                 \
@@ -75,7 +75,7 @@ static const char text_1f1b[] = HEAD(2, 2, 2) "rank 0 lane compute\n"
 static const double times_1f1b[][2] = {{0, 1}, {1, 2}, {4, 6}, {7, 9}, {1, 2}, {2, 4}, {4, 5}, {5, 7}};
 
 Test(report, figures_of_1f1b) {
-    struct report *r = report_of(spec_1f1b(), text_1f1b, times_1f1b);
+    struct report *r = reported(spec_1f1b(), text_1f1b, times_1f1b);
     cr_assert_str_eq(r->unit, "F");
     cr_assert_eq(r->makespan, 9);
     cr_assert(r->rank[0].busy == 6 && r->rank[0].idle == 3 && r->rank[0].span == 9);
@@ -98,14 +98,14 @@ Test(report, links_lengthen_the_bounds) {
     sp->link = NEW(struct link, 4);
     for (int i = 0; i < 4; i++)
         sp->link[i] = (struct link){0.5, 12}; /* 0.5 + 6 bytes / 12 = 1 per message */
-    struct report *r = report_of(sp, text_1f1b, times_1f1b);
+    struct report *r = reported(sp, text_1f1b, times_1f1b);
     cr_assert_eq(r->bound_work, 6);
     cr_assert_eq(r->bound_path, 8);
     cr_assert_eq(r->bound_memory, 8); /* rank 0: two activations of 1 + 1 + 1 + 2 + 1 + 2 each, two at once */
     char *one_by_one = copy_string(text_1f1b);
     memcpy(strstr(one_by_one, "F 0 1\nB 0 0"), "B 0 0\nF 0 1", 11);
-    r = report_of(sp, one_by_one,
-                  (const double[][2]){{0, 1}, {6, 8}, {8, 9}, {14, 16}, {2, 3}, {3, 5}, {10, 11}, {11, 13}});
+    r = reported(sp, one_by_one,
+                 (const double[][2]){{0, 1}, {6, 8}, {8, 9}, {14, 16}, {2, 3}, {3, 5}, {10, 11}, {11, 13}});
     cr_assert(r->bound_memory == 16 && r->lower_bound == 16 && r->gap == 0);
 }
 
@@ -121,14 +121,14 @@ Test(report, activation_moves_with_a_backward_elsewhere) {
                                                "rank 0 issue\n0*2\nrank 0 memory 0\n"
                                                "rank 1 lane compute\nB 0 0\nB 0 1\n"
                                                "rank 1 issue\n0*2\nrank 1 memory 0\n";
-    struct report *r = report_of(sp, moving, (const double[][2]){{0, 1}, {1, 2}, {1, 3}, {3, 5}});
+    struct report *r = reported(sp, moving, (const double[][2]){{0, 1}, {1, 2}, {1, 3}, {3, 5}});
     cr_assert_eq(r->rank[0].peak_activations, 1);
     cr_assert_eq(r->rank[1].peak_activations, 2);
     cr_assert_eq(r->rank[1].span, 4);
     cr_assert(r->bound_work == 6 && r->bound_path == 4);
     cr_assert_eq(r->bound_memory, 3);      /* rank 0: two of 1, one at once; rank 1: two of 3, two at once */
     sp->job[1].cost = sp->job[3].cost = 0; /* each comes to life on rank 1 and dies there at once, the first at 1 */
-    r = report_of(sp, moving, (const double[][2]){{0, 1}, {1, 2}, {1, 1}, {2, 2}});
+    r = reported(sp, moving, (const double[][2]){{0, 1}, {1, 2}, {1, 1}, {2, 2}});
     cr_assert(r->rank[0].peak_activations == 1 && r->rank[1].peak_activations == 1);
 }
 
@@ -139,10 +139,10 @@ Test(report, a_split_backward_frees_at_the_end_of_w) {
         job(sp, 0, b, OP_I, 0);
         job(sp, 0, b, OP_W, 0);
     }
-    struct report *r = report_of(sp,
-                                 HEAD(1, 1, 2) "rank 0 lane compute\nF 0 0\nI 0 0\nF 0 1\nW 0 0\nI 0 1\nW 0 1\n"
-                                               "rank 0 issue\n0*6\nrank 0 memory 0\n",
-                                 (const double[][2]){{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}});
+    struct report *r = reported(sp,
+                                HEAD(1, 1, 2) "rank 0 lane compute\nF 0 0\nI 0 0\nF 0 1\nW 0 0\nI 0 1\nW 0 1\n"
+                                              "rank 0 issue\n0*6\nrank 0 memory 0\n",
+                                (const double[][2]){{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}});
     cr_assert_eq(r->rank[0].peak_activations, 2);
     cr_assert_eq(r->bound_memory, 3);
     cr_assert(r->bubble == 0 && r->throughput == 1 && r->gap == 0);
@@ -153,10 +153,10 @@ Test(report, recompute_is_work_but_no_progress) {
     job(sp, 0, 0, OP_F, 0);
     job(sp, 0, 0, OP_R, 0);
     job(sp, 0, 0, OP_B, 0);
-    struct report *r = report_of(sp,
-                                 HEAD(1, 1, 1) "rank 0 lane compute\nF 0 0\nR 0 0\nB 0 0\n"
-                                               "rank 0 issue\n0*3\nrank 0 memory 0\n",
-                                 (const double[][2]){{0, 1}, {1, 2}, {2, 4}});
+    struct report *r = reported(sp,
+                                HEAD(1, 1, 1) "rank 0 lane compute\nF 0 0\nR 0 0\nB 0 0\n"
+                                              "rank 0 issue\n0*3\nrank 0 memory 0\n",
+                                (const double[][2]){{0, 1}, {1, 2}, {2, 4}});
     cr_assert_eq(r->rank[0].busy, 4);
     cr_assert_eq(r->bubble, 0);
     cr_assert_eq(r->throughput, 0.75);
@@ -169,11 +169,11 @@ Test(report, custom_dependencies_weaken_the_memory_bound) {
     const struct graph *g = graph_build(sp);
     sp->pred = g->pred;
     sp->pred_at = g->pred_at;
-    struct report *r = report_of(sp, text_1f1b, times_1f1b);
+    struct report *r = reported(sp, text_1f1b, times_1f1b);
     cr_assert_eq(r->bound_path, 6);
     cr_assert_eq(r->bound_memory, 6); /* rank 1: two of 3, one at once; rank 0: two of 3, two at once */
     sp->job[job_at(sp, 0, 0, OP_B)].cost = 11;
-    r = report_of(sp, text_1f1b, times_1f1b);
+    r = reported(sp, text_1f1b, times_1f1b);
     cr_assert_eq(r->bound_memory, 7.5); /* rank 0: 12 and 3 */
 }
 
@@ -210,7 +210,7 @@ static struct report *report_messages(void) {
         job(sp, s, 0, OP_F, 0);
         job(sp, s, 0, OP_B, 0);
     }
-    return report_of(sp, text_messages, times_messages);
+    return reported(sp, text_messages, times_messages);
 }
 
 Test(report, counts_what_is_received) {
@@ -230,15 +230,15 @@ Test(report, counts_what_is_received) {
 Test(report, units_say_what_times_are) {
     struct spec *sp = spec_1f1b();
     sp->model = NEW(struct model, 1);
-    cr_assert_str_eq(report_of(sp, text_1f1b, times_1f1b)->unit, "FLOP");
+    cr_assert_str_eq(reported(sp, text_1f1b, times_1f1b)->unit, "FLOP");
     sp->flops = 1e12;
-    cr_assert_str_eq(report_of(sp, text_1f1b, times_1f1b)->unit, "s");
+    cr_assert_str_eq(reported(sp, text_1f1b, times_1f1b)->unit, "s");
 }
 
 /* F0 F1 B0 B1, in no time: two activations live between, and no figure is a quotient by 0. */
 Test(report, jobs_that_take_no_time) {
     static const double never[8][2] = {{0}};
-    struct report *r = report_of(spec_1f1b(), text_1f1b, never);
+    struct report *r = reported(spec_1f1b(), text_1f1b, never);
     cr_assert(r->makespan == 0 && r->bubble == 0 && r->throughput == 0 && r->gap == 0);
     cr_assert(r->rank[0].peak_activations == 2 && r->rank[1].peak_activations == 1);
     struct text t = {0};
@@ -271,7 +271,7 @@ Test(report, what_moves_while_the_rank_computes_is_hidden) {
 }
 
 Test(emit_json, has_the_keys_of_the_schema_in_order) {
-    struct report *r = report_of(spec_1f1b(), text_1f1b, times_1f1b);
+    struct report *r = reported(spec_1f1b(), text_1f1b, times_1f1b);
     struct text t = {0};
     r->schedule = "a\"b\\c\n";
     r->workers = 1;

@@ -4,6 +4,7 @@
 #include "search/optimal/optimal.h"
 #include "passes/passes.h"
 #include "script/scripts.h"
+#include "passes_of.h"
 #include <criterion/criterion.h>
 #include <limits.h>
 #include <math.h>
@@ -26,14 +27,13 @@ static struct script_args args_of(const char *src, int batches) {
 /* src: a script with the parameter batches. */
 static struct result close_with(const char *src, int batches, enum aim aim) {
     struct script_args args = args_of(src, batches);
-    struct spec *sp = script_load(&args);
-    struct stage *st = cost_stages(sp);
-    struct graph *graph = graph_build(sp);
-    struct instance *in = instance_of(sp, st, graph);
-    struct optimum best = find_optimum(in, graph, serial_time(in) + 1, 1000000, 0);
+    struct compile c = {.args = args};
+    compile_until(&c, GRAPH);
+    struct spec *sp = c.spec;
+    struct instance *in = instance_of(&c);
+    struct optimum best = find_optimum(in, c.graph, serial_time(in) + 1, 1000000, 0);
     cr_assert_eq(best.makespan, best.lower);
-    struct closed closed =
-        find_closed(&args, sp, lists_by_start(sp, best.start), best.start, in, graph, aim, 100000, 0);
+    struct closed closed = find_closed(&c, lists_by_start(sp, best.start), best.start, in, aim, 100000, 0);
     return (struct result){closed, sp, (double)best.makespan * in->tick, steady_bound(in, batches)};
 }
 
@@ -59,7 +59,7 @@ static double run_closed(const struct closed *closed, int batches, int jobs, int
     args.nset = closed->kind ? 1 : 0; /* a sequence lists its microbatches */
     struct spec *sp = script_load(&args);
     struct graph *graph = graph_build(sp);
-    struct sched *sc = sched_run(sp, cost_stages(sp), graph);
+    struct sched *sc = sched_of(sp, cost_stages(sp), graph);
     cr_assert_eq(sp->njobs, jobs);
     for (int r = 0; r < sp->workers; r++)
         for (int i = 0, live = 0; i < sc->norder[r]; i++) {
@@ -115,7 +115,7 @@ Test(rules, pattern) {
 Test(rules, no_pattern) {
     struct script_args args = args_of(straight("n = forward_first"), 8);
     struct spec *sp = script_load(&args);
-    struct sched *sc = sched_run(sp, cost_stages(sp), graph_build(sp));
+    struct sched *sc = sched_of(sp, cost_stages(sp), graph_build(sp));
     struct text t = {0};
     for (int period = 1; period <= 4; period++)
         cr_assert_not(emit_pattern(&t, sp, (struct lists){sc->order, sc->norder}, period, 8));

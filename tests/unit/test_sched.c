@@ -6,7 +6,7 @@
 /* ---- the reference: looks at everything at every instant ---- */
 
 /* It knows scripts' stages and jobs alone: a team's job is one, of several ranks. */
-enum { WAITS, RUNS, ENDED };
+enum { WAITING, RUNS, ENDED };
 
 struct naive {
     const struct spec *sp;    /* as the script says it */
@@ -61,7 +61,7 @@ static int live_on(const struct naive *z, int rank) {
             int f = job_at(z->sp, s, b, OP_F), whole = job_at(z->sp, s, b, OP_B);
             int last = whole >= 0 ? whole : job_at(z->sp, s, b, OP_W);
             int where = z->state[f] == ENDED ? last : f;
-            n += z->state[f] != WAITS && z->state[last] != ENDED && computes(z, where, rank);
+            n += z->state[f] != WAITING && z->state[last] != ENDED && computes(z, where, rank);
         }
     return n;
 }
@@ -95,7 +95,7 @@ static bool is_next(const struct naive *z, int j, double t, const bool *idle) {
     for (int i = 0; i < z->size[j]; i++) {
         can &= idle[z->team[j][i]];
         for (int k = 0; k < z->sp->njobs; k++)
-            can &= k == j || z->state[k] != WAITS || z->sp->job[k].fill || !computes(z, k, z->team[j][i]) ||
+            can &= k == j || z->state[k] != WAITING || z->sp->job[k].fill || !computes(z, k, z->team[j][i]) ||
                    !better(&z->sp->job[k], job);
     }
     return can;
@@ -106,7 +106,7 @@ static int choice(const struct naive *z, int rank, double t, const bool *idle) {
     int other = -1, forward = -1, next = -1; /* ready, and not in a strict order; the next one of that */
     for (int j = 0; j < z->sp->njobs; j++) {
         const struct job *job = &z->sp->job[j];
-        if (z->state[j] != WAITS || !computes(z, j, rank))
+        if (z->state[j] != WAITING || !computes(z, j, rank))
             continue;
         if (z->sp->strict && !job->fill)
             next = best_of(z, next, j);
@@ -189,7 +189,7 @@ static void play_round(struct naive *z, double t) {
 static double next_round(const struct naive *z, double t) {
     double next = INFINITY;
     for (int j = 0; j < z->sp->njobs; j++) {
-        double ready = z->state[j] == WAITS ? ready_at(z, j) : INFINITY;
+        double ready = z->state[j] == WAITING ? ready_at(z, j) : INFINITY;
         if (z->state[j] == RUNS)
             next = fmin(next, z->end[j]);
         else if (ready > t)
@@ -294,7 +294,7 @@ struct attempt {
 
 static void attempt(void *x) {
     struct attempt *a = x;
-    a->sc = sched_run(a->sp, a->st, a->g);
+    a->sc = sched_of(a->sp, a->st, a->g);
 }
 
 enum { FILL = 1 << 20 }; /* a third of the jobs has no place in a strict order */
@@ -458,7 +458,7 @@ Test(sched, random_teams_with_caps) {
 
 /* ---- known figures ---- */
 
-static struct sched *run(struct spec *sp) { return sched_run(sp, unit_stages(sp), graph_build(sp)); }
+static struct sched *run(struct spec *sp) { return sched_of(sp, unit_stages(sp), graph_build(sp)); }
 
 static struct spec *one_f_one_b(void) {
     struct spec *sp = pipeline_spec(4, 8, 2);

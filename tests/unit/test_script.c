@@ -104,7 +104,7 @@ static void check_shipped(const char *name, const char *set, int workers, enum o
             }
     for (int k = 0; k < workers; k++) {
         cr_assert_eq(sp->cap[k], INT_MAX);
-        cr_assert_eq(sp->slots[k], 2);
+        cr_assert_eq(sp->choices.slots[k], 2);
     }
 }
 
@@ -281,9 +281,9 @@ Test(script, order_cost_cap_and_slots) {
     cr_assert(sp->strict);
     cr_assert(job(sp, 1, 0, OP_F)->cost == 0.25 && job(sp, 1, 0, OP_B)->cost == 3);
     cr_assert(sp->cap[0] == INT_MAX && sp->cap[1] == 3);
-    cr_assert(sp->slots[0] == 0 && sp->slots[1] == 0);
+    cr_assert(sp->choices.slots[0] == 0 && sp->choices.slots[1] == 0);
     sp = load_fields(W_OWN "cap = 5, weight_slots = function(r) return 4 + r end");
-    cr_assert(sp->cap[1] == 5 && sp->slots[0] == 4 && sp->slots[1] == 5);
+    cr_assert(sp->cap[1] == 5 && sp->choices.slots[0] == 4 && sp->choices.slots[1] == 5);
 }
 
 Test(script, pred) {

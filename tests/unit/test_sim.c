@@ -11,9 +11,9 @@ struct compiled {
 
 static struct compiled compile(struct spec *sp, struct stage *st) {
     struct graph *g = graph_build(sp);
-    struct compiled c = {sp, st, sched_run(sp, st, g), NULL};
-    c.p = lower(sp, st, g, c.sc);
-    mem_plan(sp, c.p);
+    struct compiled c = {sp, st, sched_of(sp, st, g), NULL};
+    c.p = lower_of(sp, st, g, c.sc);
+    mem_of(sp, c.p);
     lanes_sync(c.p);
     return c;
 }
@@ -59,7 +59,7 @@ static double after_own(const struct rank *k, const struct times *t, int i) {
 /* The earliest start of a communication by those issued before it on its rank. */
 static double after_issued(const struct spec *sp, const struct rank *k, const struct times *t, int i) {
     double at = after_own(k, t, i);
-    for (int j = 0; j < i && sp->launch != LAUNCH_LANE; j++)
+    for (int j = 0; j < i && sp->choices.launch != LAUNCH_LANE; j++)
         if (k->ins[j].msg >= 0)
             at = fmax(at, t[j].next);
     return at;
@@ -150,9 +150,9 @@ static struct times **relax(const struct compiled *c) {
                 if (x->msg >= 0)
                     at = meet[x->msg] = fmax(meet[x->msg], came);
                 struct times now = x->msg >= 0 ? communicate(c, r, x, at) : compute(c, x, at);
-                now.next = c->sp->launch == LAUNCH_SERIAL ? now.end
-                           : x->op == OP_ALL_REDUCE       ? (at + now.end) / 2
-                                                          : came;
+                now.next = c->sp->choices.launch == LAUNCH_SERIAL ? now.end
+                           : x->op == OP_ALL_REDUCE               ? (at + now.end) / 2
+                                                                  : came;
                 moved |= now.start != t[r][i].start || now.end != t[r][i].end || now.free != t[r][i].free ||
                          now.next != t[r][i].next;
                 t[r][i] = now;
@@ -164,10 +164,10 @@ static struct times **relax(const struct compiled *c) {
 static void compare_all(int first, int n, int flags, enum launch_order launch) {
     for (int seed = first; seed < first + n; seed++) {
         struct spec *sp = draw_spec((uint64_t)seed, flags);
-        sp->launch = launch;
+        sp->choices.launch = launch;
         struct compiled c = compile(sp, draw_stages(sp));
         struct times **want = relax(&c);
-        struct timeline *tl = sim_run(sp, c.st, c.p);
+        struct timeline *tl = sim_of(sp, c.st, c.p);
         double last = 0;
         for (int r = 0; r < sp->workers; r++)
             for (int i = 0; i < c.p->rank[r].nins; i++) {
@@ -207,7 +207,7 @@ Test(sim, equal_to_the_schedule_with_weights_at_home) {
         for (int s = 0; s < sp->stages; s++)
             st[s].update = 0;
         struct compiled c = compile(sp, st);
-        struct timeline *tl = sim_run(sp, st, c.p);
+        struct timeline *tl = sim_of(sp, st, c.p);
         cr_assert_eq(tl->makespan, c.sc->makespan, "seed %d", seed);
         for (int r = 0; r < sp->workers; r++)
             for (int i = 0; i < c.p->rank[r].nins; i++) {
@@ -224,7 +224,7 @@ static double makespan(struct spec *sp, double latency, double bandwidth) {
     for (int i = 0; i < sp->workers * sp->workers; i++)
         sp->link[i] = (struct link){latency, bandwidth};
     struct compiled c = compile(sp, unit_stages(sp));
-    return sim_run(sp, c.st, c.p)->makespan;
+    return sim_of(sp, c.st, c.p)->makespan;
 }
 
 /* Messages of duration c on lanes per directed edge: 1F1B 33 + 16c, GPipe 33 + 6c, as if they were latency. */
@@ -246,8 +246,8 @@ Test(sim, serial_launches_are_a_lane_per_rank) {
     static const double known[] = {33, 34.5, 48};
     for (int i = 0; i < 3; i++) {
         struct spec *serial = pipeline_spec(4, 8, 0), *coarse = pipeline_spec(4, 8, 0);
-        serial->launch = LAUNCH_SERIAL;
-        coarse->lanes = PER_RANK;
+        serial->choices.launch = LAUNCH_SERIAL;
+        coarse->choices.lanes = PER_RANK;
         cr_assert_eq(makespan(serial, 0, 1 / c[i]), known[i]);
         cr_assert_eq(makespan(coarse, 0, 1 / c[i]), known[i]);
     }
@@ -262,7 +262,7 @@ Test(sim, launches_in_the_order_of_issue) {
     static const double leaves[] = {[LAUNCH_LANE] = 3, [LAUNCH_ISSUE] = 6, [LAUNCH_SERIAL] = 16};
     for (int launch = LAUNCH_LANE; launch <= LAUNCH_SERIAL; launch++) {
         struct spec *sp = empty_spec(3, 2, 3);
-        sp->launch = (enum launch_order)launch;
+        sp->choices.launch = (enum launch_order)launch;
         for (int s = 0; s < 2; s++)
             for (int b = 0; b < 3; b++) {
                 int rank = s == 0 ? 0 : b == 2 ? 2 : 1;
@@ -273,7 +273,7 @@ Test(sim, launches_in_the_order_of_issue) {
         for (int i = 0; i < 9; i++)
             sp->link[i] = (struct link){0, 0.2};
         struct compiled c = compile(sp, unit_stages(sp));
-        struct timeline *tl = sim_run(sp, c.st, c.p);
+        struct timeline *tl = sim_of(sp, c.st, c.p);
         for (int i = 0; i < c.p->rank[0].nins; i++) {
             const struct instr *x = &c.p->rank[0].ins[i];
             if (x->op == OP_SEND_F && x->batch == 2)
@@ -304,7 +304,7 @@ Test(sim, own_gradients_do_not_wait_for_parts) {
     for (int i = 0; i < 4; i++)
         sp->link[i] = (struct link){10, INFINITY};
     struct compiled c = compile(sp, unit_stages(sp));
-    struct timeline *tl = sim_run(sp, c.st, c.p);
+    struct timeline *tl = sim_of(sp, c.st, c.p);
     cr_assert_eq(tl->makespan, 23);
     double last = 0;
     for (int i = 0; i < c.p->rank[0].nins; i++)

@@ -3,6 +3,7 @@
 #include "search/optimal/optimal.h"
 #include "passes/passes.h"
 #include "script/scripts.h"
+#include "passes_of.h"
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -100,7 +101,8 @@ static void check(const char *src, int cap) {
     for (int32_t j = 0; j < sp->njobs; j++)
         z.n[sp->job[j].rank]++;
     enumerate(&z, 0, 0, 0);
-    struct instance *in = instance_of(sp, st, graph);
+    struct compile c = parts_of(sp, st, graph, NULL);
+    struct instance *in = instance_of(&c);
     minimise_span(in);
     struct optimum best = find_optimum(in, graph, serial_time(in) + 1, 1000000, 0);
     cr_assert_eq(best.lower, best.makespan);
@@ -175,7 +177,8 @@ static int64_t span_with(int cap) {
     struct spec *sp = script_load(&args);
     struct stage *st = cost_stages(sp);
     struct graph *graph = graph_build(sp);
-    struct instance *in = instance_of(sp, st, graph);
+    struct compile c = parts_of(sp, st, graph, NULL);
+    struct instance *in = instance_of(&c);
     minimise_span(in);
     struct optimum best = find_optimum(in, graph, serial_time(in) + 1, 1000000, 0);
     cr_assert_eq(best.lower, best.makespan);

@@ -1,6 +1,6 @@
 /* Programs whose period or step is written out several times: against the judge's, who knows buffers by their bytes,
  * and their times against a relaxation of all that an instruction waits for. */
-#include "cli/compile.h"
+#include "cli/pipeline.h"
 #include "compiler.h"
 #include "judge.h"
 #include <criterion/criterion.h>
@@ -131,7 +131,7 @@ Test(unroll, every_instruction_starts_as_soon_as_it_can) {
                                  : compiled_for(links, asynchronous[i / 2][0], "batches=1680", asynchronous[i / 2][1]);
         for (int times = 1; times <= 4; times++) {
             const struct program *p = unroll_program(c.program, times);
-            struct timeline *tl = sim_unrolled(c.spec, c.stage, c.program, times);
+            struct timeline *tl = sim_unrolled(&c, times);
             expect_earliest(p, tl);
             cr_assert(times > 1 || tl->makespan == c.timeline->makespan);
         }
@@ -145,7 +145,7 @@ Test(unroll, a_whole_step_ends_as_foretold) {
     for (int P = 2; P <= 4; P++) {
         static const char *const replicas[] = {"replicas=1,1", "replicas=1,1,1", "replicas=1,1,1,1"};
         struct compile c = compiled("schedules/pipedream.lua", "batches=240", replicas[P - 2]);
-        struct timeline *tl = sim_unrolled(c.spec, c.stage, c.program, (int)c.program->repeats);
+        struct timeline *tl = sim_unrolled(&c, (int)c.program->repeats);
         cr_assert_eq(tl->makespan, 3 * (240 + P - 1));
         cr_assert_eq(c.timeline->step, tl->makespan);
         free_all();
@@ -156,7 +156,7 @@ Test(unroll, a_whole_step_ends_as_foretold) {
 Test(unroll, steps_of_zb_h2_do_not_join) {
     struct compile c = compiled("schedules/zb_h2.lua", NULL, NULL);
     struct program *p = unroll_program(c.program, 5);
-    struct timeline *tl = sim_unrolled(c.spec, c.stage, c.program, 5);
+    struct timeline *tl = sim_unrolled(&c, 5);
     cr_assert_eq(tl->makespan, 27 + 4 * 24);
     cr_assert_eq(joins_of(p), 6);
     for (int r = 0; r < 4; r++) {
@@ -184,7 +184,7 @@ Test(unroll, steps_of_zb_h2_do_not_join) {
 Test(unroll, memory_in_use_is_that_of_a_step) {
     struct compile c = compiled("schedules/pipedream.lua", "batches=2400", NULL);
     struct program *p = unroll_program(c.program, 6);
-    struct timeline *tl = sim_unrolled(c.spec, c.stage, c.program, 6);
+    struct timeline *tl = sim_unrolled(&c, 6);
     for (int r = 0; r < 4; r++) {
         struct usage once = memory_use(&c.program->rank[r], c.timeline->start[r], c.timeline->end[r]);
         struct usage all = memory_use(&p->rank[r], tl->start[r], tl->end[r]);
@@ -207,7 +207,7 @@ Test(unroll, the_critical_path_crosses_joins) {
         const char *links = i % 2 ? "schedules/clusters/latency.lua" : NULL;
         struct compile c = compiled_for(links, schedules[i / 2], NULL, NULL);
         struct program *p = unroll_program(c.program, 3);
-        struct timeline *tl = sim_unrolled(c.spec, c.stage, c.program, 3);
+        struct timeline *tl = sim_unrolled(&c, 3);
         bool **on = critical_path(p, tl);
         double took = 0;
         for (int r = 0; r < p->workers; r++)

@@ -1,6 +1,6 @@
 /* When the last stage is updated, by the papers' arithmetic: in units of a stage's F, B is 2, links and updates are
  * free. The steps are of different lengths, so that a program repeats its period once, a few times, or has none. */
-#include "cli/compile.h"
+#include "cli/pipeline.h"
 #include <criterion/criterion.h>
 
 static struct compile compiled(const char *schedule, int batches) {

@@ -1,6 +1,6 @@
 /* Training with several updates per step, on the host: against PipeDream's definition, and against the same step
  * without a period. */
-#include "cli/compile.h"
+#include "cli/pipeline.h"
 #include "passes/runtime_program.h"
 #include "handmade.h"
 #include "passes/passes.h"
@@ -82,9 +82,9 @@ static struct trained *train_written_out(struct script_args args) {
     c->spec = script_load(&args);
     c->stage = cost_stages(c->spec);
     c->graph = graph_build(c->spec);
-    c->sched = sched_run(c->spec, c->stage, c->graph);
-    c->program = lower(c->spec, c->stage, c->graph, c->sched);
-    mem_plan(c->spec, c->program);
+    c->sched = sched_of(c->spec, c->stage, c->graph);
+    c->program = lower_of(c->spec, c->stage, c->graph, c->sched);
+    mem_of(c->spec, c->program);
     lanes_sync(c->program);
     cr_assert_eq(c->program->period, 0);
     train(t);

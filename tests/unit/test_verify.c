@@ -130,8 +130,8 @@ static struct cost cost_of_needs(int batches, int many) {
     struct spec *sp = script_load(&args);
     struct stage *st = sp->stage = cost_stages(sp);
     struct graph *g = graph_build(sp);
-    struct program *p = lower(sp, st, g, sched_run(sp, st, g));
-    mem_plan(sp, p);
+    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+    mem_of(sp, p);
     lanes_sync(p);
     struct text t = {0};
     emit_text(&t, p);

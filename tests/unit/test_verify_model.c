@@ -14,8 +14,8 @@ static struct made compile(const char *schedule, const char *model, const char *
     struct spec *sp = script_load(&args);
     struct stage *st = sp->stage = cost_stages(sp);
     struct graph *g = graph_build(sp);
-    struct program *p = lower(sp, st, g, sched_run(sp, st, g));
-    mem_plan(sp, p);
+    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+    mem_of(sp, p);
     lanes_sync(p);
     return (struct made){sp, g, p};
 }

@@ -1,5 +1,5 @@
 /* What a program's text does not say: which versions of the weights the schedule's rules let its jobs read. */
-#include "cli/compile.h"
+#include "cli/pipeline.h"
 #include "compiler.h"
 #include "judge.h"
 #include <criterion/criterion.h>
@@ -7,15 +7,7 @@
 
 static struct compile compile_steady(const char *schedule, const char **set, int nset) {
     struct compile c = {.args = {.schedule = schedule, .set = set, .nset = nset}};
-    load_schedule(&c);
-    c.spec->stage = c.stage = cost_stages(c.spec);
-    c.graph = graph_build(c.spec);
-    c.sched = sched_run(c.spec, c.stage, c.graph);
-    find_steady_state(&c);
-    c.spec->stage = c.stage;
-    c.program = lower(c.spec, c.stage, c.graph, c.sched);
-    mem_plan(c.spec, c.program);
-    lanes_sync(c.program);
+    compile_until(&c, TRIED_PERIODS | WAITS);
     return c;
 }
 

@@ -16,9 +16,9 @@ struct drawn {
 static void compile(void *with) {
     struct drawn *x = with;
     x->g = graph_build(x->sp);
-    x->sc = sched_run(x->sp, x->st, x->g);
-    x->p = lower(x->sp, x->st, x->g, x->sc);
-    mem_plan(x->sp, x->p);
+    x->sc = sched_of(x->sp, x->st, x->g);
+    x->p = lower_of(x->sp, x->st, x->g, x->sc);
+    mem_of(x->sp, x->p);
     lanes_sync(x->p);
 }
 
@@ -82,7 +82,7 @@ static void expect_updates(const struct drawn *x) {
 }
 
 /* Returns how many were compiled: a random order can ask for a version that comes later. */
-static int try(int first, int n, int flags) {
+static int try_one(int first, int n, int flags) {
     int compiled = 0, versions = 0;
     for (int seed = first; seed < first + n; seed++) {
         struct scratch scratch = scratch_begin();
@@ -110,7 +110,7 @@ static int try(int first, int n, int flags) {
     return compiled;
 }
 
-Test(versions, at_home) { cr_expect(try(1, 300, AT_HOME | CAPS) > 100); }
-Test(versions, anywhere) { cr_expect(try(1000, 300, CAPS | LATENCY) > 100); }
-Test(versions, messages_that_take_time) { cr_expect(try(2000, 300, BANDWIDTH | COARSE) > 100); }
-Test(versions, pairs_orders_and_host_memory) { cr_expect(try(3000, 300, ORDERS | HOST | PAIRS) > 20); }
+Test(versions, at_home) { cr_expect(try_one(1, 300, AT_HOME | CAPS) > 100); }
+Test(versions, anywhere) { cr_expect(try_one(1000, 300, CAPS | LATENCY) > 100); }
+Test(versions, messages_that_take_time) { cr_expect(try_one(2000, 300, BANDWIDTH | COARSE) > 100); }
+Test(versions, pairs_orders_and_host_memory) { cr_expect(try_one(3000, 300, ORDERS | HOST | PAIRS) > 20); }

@@ -91,13 +91,10 @@ void bound_link(struct bound *b);
 
 /* NULL: proved. Else why not; *by: of what, for people, when proved. */
 const char *check_bound(struct bound *b, const char **by);
-struct spec;
-struct stage;
-struct graph;
+struct compile;
 /* bound_script.c. NULL: what is proved of the certificate's instance holds of all schedules of the script. Else why
  * that is not known. */
-const char *check_script(const struct bound *b, const struct spec *sp, const struct stage *st,
-                         const struct graph *graph);
+const char *check_script(const struct bound *b, const struct compile *c);
 
 /* bound_check.c: the least start of each class, and the least time from the end of one of its items to the end of all
  */

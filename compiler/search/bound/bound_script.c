@@ -25,7 +25,7 @@
  *
  * Times are compared up to a part in 10^12: three ticks of 0.1 are no more than 0.3. */
 #include "bound.h"
-#include "ir/graph.h"
+#include "ir/compile.h"
 #include "ir/program.h"
 #include <limits.h>
 #include <math.h>
@@ -35,7 +35,7 @@
 struct mapping {
     const struct bound *b;
     const struct spec *sp;
-    const struct stage *st;
+    const struct compile *c;
     const struct graph *graph;
     int32_t **job;     /* per class: the jobs that its items stand for */
     int32_t *class_of; /* per job; -1: none */
@@ -244,11 +244,7 @@ static const char *check_rooms(const struct mapping *m) {
 
 /* From the start of the job before edge e until the job behind it may start. */
 static double time_of_edge(const struct mapping *m, int32_t e, int32_t to) {
-    const struct job *before = &m->sp->job[m->graph->pred[e]], *job = &m->sp->job[to];
-    double time = job_time(m->sp, m->graph->pred[e]);
-    return before->rank == job->rank
-               ? time
-               : time + link_time(m->sp, before->rank, job->rank, (double)edge_bytes(m->sp, m->st, m->graph, e));
+    return job_time(m->sp, m->graph->pred[e]) + edge_time(m->c, e, to);
 }
 
 static void sort_jobs(struct mapping *m) {
@@ -320,9 +316,9 @@ static const char *what_is_not_one_job(const struct spec *sp) {
     return sp->names.member ? "teams" : sp->npairs ? "pairs of jobs that overlap" : sp->update ? "'update'" : NULL;
 }
 
-const char *check_script(const struct bound *b, const struct spec *sp, const struct stage *st,
-                         const struct graph *graph) {
-    struct mapping m = {.b = b, .sp = sp, .st = st, .graph = graph};
+const char *check_script(const struct bound *b, const struct compile *c) {
+    const struct spec *sp = c->spec;
+    struct mapping m = {.b = b, .c = c, .sp = sp, .graph = c->graph};
     const char *why, *what = what_is_not_one_job(sp);
     if (what)
         return format("certificates are of jobs that each run alone on one rank, and %s has %s", sp->file, what);

@@ -2,7 +2,7 @@
 #include "base/put_json.h"
 #include "base/read_file.h"
 #include "cli/command.h"
-#include "cli/compile.h"
+#include "cli/pipeline.h"
 #include "bound.h"
 #include <string.h>
 
@@ -65,10 +65,8 @@ int cmd_check_bound(const struct settings *settings) {
     struct bound *b = read_bound(path, file_text(path));
     if (settings->nfiles > 1) {
         c.args.schedule = settings->file[1];
-        load_schedule(&c);
-        c.stage = cost_stages(c.spec);
-        c.graph = graph_build(c.spec);
-        why = check_script(b, c.spec, c.stage, c.graph);
+        compile_until(&c, GRAPH);
+        why = check_script(b, &c);
     } else if (settings->args.nset || settings->args.model || settings->args.cluster || settings->args.recompute)
         die("`check-bound` takes -D, --model, --cluster and --recompute beside a schedule: add it after %s", path);
     why = why ? why : check_bound(b, &by);

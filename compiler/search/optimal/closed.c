@@ -28,28 +28,18 @@ static struct script_args with_batches(const struct script_args *args, int batch
 /* ---- trials ---- */
 
 struct trial {
-    const struct script_args *args;
-    bool schedule; /* it is to be scheduled, too */
-    const struct spec *sp;
-    const struct stage *st;
-    const struct graph *graph;
-    struct sched *sched;
+    struct compile c;
+    int goal;
 };
 
 static void run_trial(void *context) {
     struct trial *trial = context;
-    struct spec *sp = script_load(trial->args);
-    trial->sp = sp;
-    trial->st = cost_stages(sp);
-    if (trial->schedule) {
-        trial->graph = graph_build(sp);
-        trial->sched = sched_run(sp, trial->st, trial->graph);
-    }
+    compile_until(&trial->c, trial->goal);
 }
 
-/* False: the script fails, or comes to a deadlock where it is to be scheduled. */
-static bool try_script(const struct script_args *args, bool schedule, struct trial *trial) {
-    *trial = (struct trial){.args = args, .schedule = schedule};
+/* Compiles until the goal. False: the script fails, or comes to a deadlock where it is to be scheduled. */
+static bool try_script(const struct script_args *args, int goal, struct trial *trial) {
+    *trial = (struct trial){{.args = *args}, goal};
     return try(run_trial, trial);
 }
 
@@ -67,11 +57,11 @@ static struct script_args with_body(const struct script_args *args, const struct
 static double makespan_of(const struct script_args *args, const struct text *body, int batches, bool bytes) {
     struct scratch scratch = scratch_begin();
     struct script_args with = with_body(args, body, batches);
-    struct trial trial = {0};
-    double makespan = try_script(&with, true, &trial) ? trial.sched->makespan : INFINITY;
+    struct trial trial;
+    double makespan = try_script(&with, SCHED, &trial) ? trial.c.sched->makespan : INFINITY;
     if (bytes && isfinite(makespan)) {
-        struct lists lists = {trial.sched->order, trial.sched->norder};
-        makespan = excess_of_plan(trial.sp, trial.st, trial.graph, lists) > 0 ? INFINITY : makespan;
+        struct lists lists = {trial.c.sched->order, trial.c.sched->norder};
+        makespan = excess_of_plan(&trial.c, lists) > 0 ? INFINITY : makespan;
     }
     scratch_end(scratch);
     return makespan;
@@ -169,10 +159,10 @@ static int find_shifts(const struct spec *sp, const int64_t *start, int cut, int
 /* The same jobs with more microbatches. */
 static const struct spec *longer_spec(const struct closing *closing, const struct spec *sp) {
     struct text body = {0};
-    struct trial trial = {0};
+    struct trial trial;
     emit_rule(&body, sp, &(struct rule){"backward_first", false, sp->cap});
     struct script_args with = with_body(closing->args, &body, 5 * sp->batches);
-    return try_script(&with, false, &trial) ? trial.sp : NULL;
+    return try_script(&with, COSTS, &trial) ? trial.c.spec : NULL;
 }
 
 /* Cuts the order open behind a microbatch, and repeats there the ones before it. */
@@ -216,21 +206,21 @@ static void try_others(struct closing *closing, const struct instance *in, const
 /* What any order takes, by the script that this one is of. Returns an order that takes less, if there is one. */
 static struct origin find_best(struct hold *hold, const struct closing *closing, int64_t states, double until) {
     struct script_args with = with_batches(closing->args, hold->batches);
-    struct trial trial = {0};
-    if (!try_script(&with, false, &trial) || trial.sp->batches != hold->batches)
+    struct trial trial;
+    if (!try_script(&with, COSTS, &trial) || trial.c.spec->batches != hold->batches)
         return (struct origin){0};
-    trial.graph = graph_build(trial.sp);
-    const struct instance *in = instance_in_bytes(trial.sp, trial.st, trial.graph, closing->in->bytes);
+    compile_until(&trial.c, GRAPH);
+    const struct instance *in = instance_in_bytes(&trial.c, closing->in->bytes);
     double ticks = hold->makespan / in->tick;
     int64_t own = isinf(ticks) ? serial_time(in) + 1 : in->rounded ? (int64_t)ceil(ticks) : llround(ticks);
-    struct optimum best = find_optimum(in, trial.graph, own, states, until);
+    struct optimum best = find_optimum(in, trial.c.graph, own, states, until);
     hold->lower = (double)best.lower * in->tick;
     hold->best = hold->makespan;
-    double takes = best.start ? time_of_order(trial.sp, trial.st, trial.graph, best.start) : INFINITY;
+    double takes = best.start ? time_of_order(&trial.c, best.start) : INFINITY;
     if (!(takes < hold->makespan))
         return (struct origin){0};
-    struct origin better = {trial.sp, lists_by_start(trial.sp, best.start), best.start};
-    if (in->bytes && excess_of_plan(trial.sp, trial.st, trial.graph, better.lists) > 0)
+    struct origin better = {trial.c.spec, lists_by_start(trial.c.spec, best.start), best.start};
+    if (in->bytes && excess_of_plan(&trial.c, better.lists) > 0)
         return (struct origin){0};
     hold->best = takes;
     return better;
@@ -266,16 +256,16 @@ static int64_t end_of(const struct instance *in, const int64_t *start, int32_t n
     return end;
 }
 
-struct closed find_closed(const struct script_args *args, const struct spec *sp, struct lists lists,
-                          const int64_t *start, const struct instance *in, const struct graph *graph, enum aim aim,
-                          int64_t states, double until) {
+struct closed find_closed(const struct compile *c, struct lists lists, const int64_t *start, const struct instance *in,
+                          enum aim aim, int64_t states, double until) {
+    const struct spec *sp = c->spec;
     struct steady bound = steady_bound(in, sp->batches);
     double least = aim == AIM_PERIOD ? fmax(bound.work, bound.memory) : bound.work;
     struct closing closing = {
-        .args = args, .sp = sp, .in = in, .aim = aim, .target = INFINITY, .growth = least * in->tick};
+        .args = &c->args, .sp = sp, .in = in, .aim = aim, .target = INFINITY, .growth = least * in->tick};
     struct text sequence = {0};
     emit_sequence(&sequence, sp, lists);
-    double makespan = makespan_of(args, &sequence, sp->batches, in->bytes);
+    double makespan = makespan_of(&c->args, &sequence, sp->batches, in->bytes);
     if (aim == AIM_MAKESPAN)
         closing.target = makespan;
     if (isinf(makespan)) /* by the memory of the smallest plan */
@@ -283,7 +273,7 @@ struct closed find_closed(const struct script_args *args, const struct spec *sp,
     if (can_scale(sp)) {
         try_rules(&closing, lists);
         try_patterns(&closing, &(struct origin){sp, lists, start});
-        try_others(&closing, in, graph, end_of(in, start, sp->njobs));
+        try_others(&closing, in, c->graph, end_of(in, start, sp->njobs));
     }
     if (can_scale(sp) && aim == AIM_PERIOD)
         try_longer(&closing, states, until);

@@ -54,9 +54,8 @@ struct closed {
     int nholds;
     double period; /* AIM_PERIOD: for each further microbatch */
 };
-/* args: of the script whose spec sp is, with the scripts' texts; lists: the order; start: when its jobs start, in ticks
+/* c: the script's, up to its graph; lists: the order; start: when its jobs start, in ticks
  * of in. states, until: as in find_optimum, for each other number of microbatches. */
-struct closed find_closed(const struct script_args *args, const struct spec *sp, struct lists lists,
-                          const int64_t *start, const struct instance *in, const struct graph *graph, enum aim aim,
-                          int64_t states, double until);
+struct closed find_closed(const struct compile *c, struct lists lists, const int64_t *start, const struct instance *in,
+                          enum aim aim, int64_t states, double until);
 #endif

@@ -13,7 +13,7 @@
  * certificate proves the point. Over bytes, memory_4096.lua takes so many. */
 #include "base/put_json.h"
 #include "cli/command.h"
-#include "cli/compile.h"
+#include "cli/pipeline.h"
 #include "cli/files.h"
 #include "closed.h"
 #include "frontier.h"
@@ -317,7 +317,7 @@ static void check_picture(const struct settings *settings) {
 static void check_bytes(const struct spec *sp) {
     if (!sp->model)
         die("--bytes counts what a model's layers keep; give --model");
-    if (sp->offload)
+    if (sp->choices.offload)
         die("%s: --bytes counts memory of devices alone, and this schedule keeps things in host memory", sp->file);
 }
 
@@ -329,23 +329,20 @@ int cmd_frontier(const struct settings *settings) {
     struct text out = {0}, picture = {0};
     check_picture(settings);
     curve.first.args.used = used;
-    load_schedule(&curve.first);
+    compile_until(&curve.first, SPEC);
     if (curve.bytes)
         check_bytes(curve.first.spec);
     measure_all(&curve, settings, used);
-    struct spec *sp = curve.first.spec;
-    curve.first.stage = cost_stages(sp);
-    curve.first.graph = graph_build(sp);
+    compile_until(&curve.first, GRAPH);
     if (curve.folder)
         make_folder(curve.folder);
-    curve.frontier = (curve.bytes ? find_staircase
-                                  : find_frontier)(sp, curve.first.stage, curve.first.graph,
-                                                   (struct searches){.states = states_within(settings->search.seconds),
-                                                                     .seconds = settings->search.seconds,
-                                                                     .command = command_line(&settings->args),
-                                                                     .context = &curve,
-                                                                     .begins = tell,
-                                                                     .ended = curve.bytes ? keep_step : keep_point});
+    curve.frontier = (curve.bytes ? find_staircase : find_frontier)(
+        &curve.first, (struct searches){.states = states_within(settings->search.seconds),
+                                        .seconds = settings->search.seconds,
+                                        .command = command_line(&settings->args),
+                                        .context = &curve,
+                                        .begins = tell,
+                                        .ended = curve.bytes ? keep_step : keep_point});
     stage_steps(&curve);
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\033[K");

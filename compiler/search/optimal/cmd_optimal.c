@@ -1,7 +1,7 @@
 /* `pianola optimal`: the best order of a script's jobs, with a certificate. */
 #include "base/put_json.h"
 #include "cli/command.h"
-#include "cli/compile.h"
+#include "cli/pipeline.h"
 #include "cli/files.h"
 #include "closed.h"
 #include "local.h"
@@ -128,7 +128,7 @@ static struct lists order_of(const struct compile *c, const struct optimum *best
 
 /* Of the script's own order, where memory is counted in bytes. */
 static const char *exceeds(const struct compile *c, const struct instance *in) {
-    bool more = in->bytes && excess_of_plan(c->spec, c->stage, c->graph, own_lists(c)) > 0;
+    bool more = in->bytes && excess_of_plan(c, own_lists(c)) > 0;
     return more ? ", and more than the cluster's memory" : "";
 }
 
@@ -147,7 +147,7 @@ static void put_result(struct text *t, const struct settings *settings, const st
                        bool accepted, int64_t excess, double seconds, const struct noisy *noisy) {
     char a[32], b[32];
     struct figures figures = {
-        .makespan = best->start ? time_of_order(c->spec, c->stage, c->graph, best->start) : c->sched->makespan,
+        .makespan = best->start ? time_of_order(c, best->start) : c->sched->makespan,
         .lower = (double)best->lower * in->tick,
         .seconds = seconds,
         .optimal = accepted && excess == 0 && best->lower >= best->makespan && !in->rounded,
@@ -183,7 +183,7 @@ static struct closed close_up(const struct settings *settings, const struct comp
     int64_t *start = best->start ? best->start : NEW(int64_t, c->spec->njobs);
     for (int32_t j = 0; j < c->spec->njobs && !best->start; j++)
         start[j] = llround(c->sched->start[j] / in->tick);
-    return find_closed(&c->args, c->spec, order_of(c, best), start, in, c->graph, aim, SEARCHED_LATER, until);
+    return find_closed(c, order_of(c, best), start, in, aim, SEARCHED_LATER, until);
 }
 
 static void write_script(const struct settings *settings, const struct closed *closed, const char *notes) {
@@ -231,7 +231,7 @@ static double span_of(const struct spec *sp, const double *start, const double *
 /* Ranks that begin as early as they can, as ranks do, may take longer than those that begin as late as is right. */
 static void put_span(struct text *t, const struct settings *settings, const struct compile *c,
                      const struct instance *in, const struct optimum *best) {
-    const struct sched *written = sched_in_order(c->spec, c->stage, c->graph, order_of(c, best));
+    const struct sched *written = sched_in_order(c, order_of(c, best));
     double own = c->sched ? span_of(c->spec, c->sched->start, c->sched->end) : NAN,
            span = best->start ? (double)best->makespan * in->tick : own, lower = (double)best->lower * in->tick,
            early = span_of(c->spec, written->start, written->end);
@@ -337,10 +337,7 @@ static void check_outputs(const struct settings *settings) {
 }
 
 /* Schedules the script's own order. */
-static void schedule(void *compile) {
-    struct compile *c = compile;
-    c->sched = sched_run(c->spec, c->stage, c->graph);
-}
+static void schedule(void *compile) { compile_until(compile, SCHED); }
 
 /* Messages and gaps take memory too, which the search knows nothing of: with as much less room, until a plan fits. The
  * bound stays what it was. Returns by how many bytes the best order's plan exceeds the memory. */
@@ -348,18 +345,18 @@ static int64_t make_it_fit(const struct compile *c, const struct instance *in, s
                            int64_t states, double until) {
     enum { TRIES = 4 };
     int64_t *room = NEW(int64_t, in->ranks);
-    int64_t excess = excess_of_plan(c->spec, c->stage, c->graph, order_of(c, best));
+    int64_t excess = excess_of_plan(c, order_of(c, best));
     memcpy(room, in->bytes, sizeof *room * (size_t)in->ranks);
     for (int i = 0; i < TRIES && excess > 0; i++) {
         for (int r = 0; r < in->ranks; r++)
             room[r] -= room[r] < excess ? room[r] : excess;
-        const struct instance *less = instance_in_bytes(c->spec, c->stage, c->graph, room);
+        const struct instance *less = instance_in_bytes(c, room);
         struct optimum next = find_optimum(less, c->graph, own, states, until);
         if (!next.start)
             break;
         best->makespan = next.makespan;
         best->start = next.start;
-        excess = excess_of_plan(c->spec, c->stage, c->graph, order_of(c, best));
+        excess = excess_of_plan(c, order_of(c, best));
     }
     return excess;
 }
@@ -367,7 +364,7 @@ static int64_t make_it_fit(const struct compile *c, const struct instance *in, s
 /* Room in bytes, if the cluster's memory is the only limit. */
 static const int64_t *find_bytes(const struct compile *c) {
     bool counts = c->sched && counts_bytes(c->spec);
-    return counts ? room_in_bytes(c->spec, c->stage, c->graph, own_lists(c)) : NULL;
+    return counts ? room_in_bytes(c, own_lists(c)) : NULL;
 }
 
 /* What the script's own order takes, in ticks, as something to improve on; if it does not run, more than any does. */
@@ -389,17 +386,17 @@ static struct noisy bear_noise(const struct settings *settings, const struct com
     struct local local = {settings->seed, orders_to_try(c->spec), until, 0};
     struct lists lists = order_of(c, best);
     struct noisy noisy = {.asked = true};
-    if (isinf(judge_order(c->spec, c->stage, c->graph, lists, told, &noisy.before)))
+    if (isinf(judge_order(c, lists, told, &noisy.before)))
         die("%s: --jitter runs the program of the best order, which does not fit into the cluster's memory",
             c->spec->file);
-    improve_order(c->spec, c->stage, c->graph, lists, seen, &local);
+    improve_order(c, lists, seen, &local);
     noisy.orders = local.tried;
-    judge_order(c->spec, c->stage, c->graph, lists, told, &noisy.after);
+    judge_order(c, lists, told, &noisy.after);
     if (noisy.after.p95 >= noisy.before.p95) {
         noisy.after = noisy.before;
         return noisy;
     }
-    const struct sched *sched = sched_in_order(c->spec, c->stage, c->graph, lists);
+    const struct sched *sched = sched_in_order(c, lists);
     best->start = NEW(int64_t, c->spec->njobs);
     for (int32_t j = 0; j < c->spec->njobs; j++)
         best->start[j] = llround(sched->start[j] / in->tick);
@@ -415,19 +412,16 @@ int cmd_optimal(const struct settings *settings) {
         die("--jitter: noise counts for the makespan, not for --objective span or period");
     if (settings->output)
         check_outputs(settings);
-    load_schedule(&c);
-    c.stage = cost_stages(c.spec);
-    c.graph = graph_build(c.spec);
+    compile_until(&c, GRAPH);
     refuse_other_jobs(c.spec);
     try(schedule, &c); /* without a schedule, it comes to a deadlock */
-    struct instance *in = instance_in_bytes(c.spec, c.stage, c.graph, find_bytes(&c));
+    struct instance *in = instance_in_bytes(&c, find_bytes(&c));
     if (settings->search.objective == LEAST_SPAN)
         minimise_span(in);
     int64_t own = own_ticks(&c, in), states = states_within(settings->search.seconds), excess = 0;
     double until = seconds_until(settings->search.seconds);
     struct optimum best = find_optimum(in, c.graph, own, states, until);
-    if (best.start && c.sched && !in->bytes && !in->span &&
-        time_of_order(c.spec, c.stage, c.graph, best.start) > c.sched->makespan)
+    if (best.start && c.sched && !in->bytes && !in->span && time_of_order(&c, best.start) > c.sched->makespan)
         best.start = NULL; /* better by rounded times only */
     if (!best.start && (!c.sched || own > serial_time(in)))
         die(best.gave_up

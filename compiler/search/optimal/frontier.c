@@ -15,7 +15,7 @@ struct order {
 };
 
 struct optimum search_at(const struct searched *what, const struct instance *in, int64_t own) {
-    return find_optimum(in, what->graph, own, what->searches.states, seconds_until(what->searches.seconds));
+    return find_optimum(in, what->c->graph, own, what->searches.states, seconds_until(what->searches.seconds));
 }
 
 struct point end_search(const struct searched *what, struct scratch scratch, struct point point,
@@ -36,11 +36,11 @@ const char *certificate_text(const struct searched *what, const struct instance 
 }
 
 static void keep(const struct searched *what, struct order *order, const struct optimum *best) {
-    double time = time_of_order(what->sp, what->st, what->graph, best->start);
+    double time = time_of_order(what->c, best->start);
     if (order->known && time >= order->time)
         return; /* better by rounded times only */
     *order = (struct order){best->makespan, time, order->start, true};
-    memcpy(order->start, best->start, sizeof *best->start * (size_t)what->sp->njobs);
+    memcpy(order->start, best->start, sizeof *best->start * (size_t)what->c->spec->njobs);
 }
 
 /* With the caps that the spec has now. order: the best known one; it becomes the best one found. */
@@ -49,7 +49,7 @@ static struct point solve(const struct searched *what, int cap, struct order *or
     struct scratch scratch = scratch_begin();
     if (searches->begins)
         searches->begins(searches->context, cap);
-    const struct instance *in = instance_of(what->sp, what->st, what->graph);
+    const struct instance *in = instance_of(what->c);
     struct optimum best = search_at(what, in, order->known ? order->ticks : serial_time(in) + 1);
     if (best.start)
         keep(what, order, &best);
@@ -108,9 +108,9 @@ static void hand_down(struct frontier *frontier) {
     }
 }
 
-struct frontier find_frontier(struct spec *sp, const struct stage *st, const struct graph *graph,
-                              struct searches searches) {
-    const struct searched what = {sp, st, graph, searches};
+struct frontier find_frontier(struct compile *c, struct searches searches) {
+    struct spec *sp = c->spec;
+    const struct searched what = {c, searches};
     struct order order = {.start = NEW(int64_t, sp->njobs)}, best = {.start = NEW(int64_t, sp->njobs)};
     struct frontier frontier = {0};
     sp->cap = NEW(int, sp->workers);

@@ -30,18 +30,14 @@ struct searches {
     const char *command; /* what the certificates are of */
 };
 /* Leaves sp's caps replaced. Dies as instance_of does. */
-struct frontier find_frontier(struct spec *sp, const struct stage *st, const struct graph *graph,
-                              struct searches searches);
+struct frontier find_frontier(struct compile *c, struct searches searches);
 /* staircase.c: the same over bytes: of what stays for the whole step and what microbatches keep, on the rank that has
  * most. Below the first point's memory no order fits; every further point is the least memory of a lesser makespan. */
-struct frontier find_staircase(struct spec *sp, const struct stage *st, const struct graph *graph,
-                               struct searches searches);
+struct frontier find_staircase(struct compile *c, struct searches searches);
 
 /* One search of either curve. */
 struct searched {
-    struct spec *sp;
-    const struct stage *st;
-    const struct graph *graph;
+    const struct compile *c;
     struct searches searches;
 };
 struct optimum search_at(const struct searched *what, const struct instance *in, int64_t own);

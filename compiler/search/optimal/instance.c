@@ -1,6 +1,6 @@
 /* From a script's jobs to classes of items: see instance.h. */
 #include "instance.h"
-#include "ir/program.h"
+#include "ir/compile.h"
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -109,30 +109,32 @@ static void measure(struct times *times, double t) {
             times->tick > 0 ? common_measure(fmax(t, times->tick), fmin(t, times->tick), NEARLY * times->most) : t;
 }
 
-static struct times find_times(const struct spec *sp, const struct stage *st, const struct graph *graph) {
+static struct times find_times(const struct compile *c) {
+    const struct spec *sp = c->spec;
+    const struct graph *graph = c->graph;
     struct times times = {.least = INFINITY};
     for (int32_t j = 0; j < sp->njobs; j++) {
         times.least = fmin(times.least, job_time(sp, j));
         times.most = fmax(times.most, job_time(sp, j));
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++)
-            times.most = fmax(times.most, edge_time(sp, st, graph, e, j));
+            times.most = fmax(times.most, edge_time(c, e, j));
     }
     for (int32_t j = 0; j < sp->njobs; j++) {
         measure(&times, job_time(sp, j));
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++)
-            measure(&times, edge_time(sp, st, graph, e, j));
+            measure(&times, edge_time(c, e, j));
     }
     return times;
 }
 
 /* A job takes a tick at least: one that took none when rounded down could not be told from one that is done. */
-static void choose_tick(struct instance *in, const struct spec *sp, const struct stage *st, const struct graph *graph) {
-    struct times times = find_times(sp, st, graph);
+static void choose_tick(struct instance *in, const struct compile *c) {
+    struct times times = find_times(c);
     in->rounded = times.most / times.tick > MANY_TICKS || times.least < times.tick * 0.5;
     in->tick = in->rounded ? fmin(times.most / 1024, times.least) : times.tick;
     if (times.most / in->tick > MOST_TICKS)
         die("%s: a job takes %g, and another job or a message takes %g: too far apart to search for the best order",
-            sp->file, times.least, times.most);
+            c->spec->file, times.least, times.most);
 }
 
 static int64_t ticks_of(const struct instance *in, double t) {
@@ -143,8 +145,8 @@ static int64_t ticks_of(const struct instance *in, double t) {
 /* ---- classes ---- */
 
 struct building {
+    const struct compile *c;
     const struct spec *sp;
-    const struct stage *st;
     const struct graph *graph;
     struct instance *in;
     struct kinds kinds;
@@ -177,7 +179,7 @@ static int32_t first_like(const struct building *build, int32_t j) {
 static int64_t taken_by(const struct building *build, const struct job *job) {
     if (!build->room)
         return job->d == OP_F;
-    const int64_t *bytes = stage_at(build->sp, build->st, job->s, job->b)->bytes;
+    const int64_t *bytes = stage_at(build->sp, build->c->stage, job->s, job->b)->bytes;
     bool again = job_at(build->sp, job->s, job->b, OP_R) >= 0;
     int64_t more = bytes[K_wstash] - bytes[K_stash];
     switch (job->d) {
@@ -264,7 +266,7 @@ static void find_lags(struct building *build) {
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++) {
             const struct class *from = &build->in->class[build->class_of[graph->pred[e]]];
             add_lag(class, build->class_of[graph->pred[e]],
-                    from->time + ticks_of(build->in, edge_time(build->sp, build->st, graph, e, j)));
+                    from->time + ticks_of(build->in, edge_time(build->c, e, j)));
         }
     }
 }
@@ -379,22 +381,21 @@ static void list_by_rank(struct instance *in) {
     }
 }
 
-struct instance *instance_of(const struct spec *sp, const struct stage *st, const struct graph *graph) {
-    return instance_in_bytes(sp, st, graph, NULL);
+struct instance *instance_of(const struct compile *c) {
+    return instance_in_bytes(c, NULL);
 }
 
-struct instance *instance_in_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                                   const int64_t *room) {
-    refuse(sp);
-    struct building build = {.sp = sp,
-                             .st = st,
-                             .graph = graph,
+struct instance *instance_in_bytes(const struct compile *c, const int64_t *room) {
+    refuse(c->spec);
+    struct building build = {.c = c,
+                             .sp = c->spec,
+                             .graph = c->graph,
                              .in = NEW(struct instance, 1),
-                             .kinds = find_kinds(sp, graph),
+                             .kinds = find_kinds(c->spec, c->graph),
                              .room = room};
-    build.in->ranks = sp->workers;
+    build.in->ranks = c->spec->workers;
     build.in->bytes = room;
-    choose_tick(build.in, sp, st, graph);
+    choose_tick(build.in, c);
     make_classes(&build);
     find_lags(&build);
     find_room(&build);

@@ -48,10 +48,9 @@ struct instance {
 /* Dies of the same, but for the jobs' times. */
 void refuse_other_jobs(const struct spec *sp);
 /* Dies, saying why, of what is not optimised: teams, pairs, updates within the step, and jobs that take no time. */
-struct instance *instance_of(const struct spec *sp, const struct stage *st, const struct graph *graph);
+struct instance *instance_of(const struct compile *c);
 /* The same with room in bytes for what microbatches keep, per rank, instead of caps; NULL: instance_of. */
-struct instance *instance_in_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                                   const int64_t *room);
+struct instance *instance_in_bytes(const struct compile *c, const int64_t *room);
 
 /* The largest bound on the makespan that one rank's work gives, with what must come before and after it. */
 int64_t work_bound(const struct instance *in);

@@ -11,55 +11,36 @@
 /* ---- what an order takes ---- */
 
 struct trial {
-    const struct spec *sp; /* with the cluster's memory */
-    const struct stage *st;
-    const struct graph *graph;
-    struct lists lists;
+    struct compile c; /* of the order; it has times without noise */
     struct judgement judgement;
     double value; /* INFINITY: it does not run, or does not fit */
-    const struct program *p;
-    const struct timeline *tl; /* without noise */
     struct jitter noisy;
 };
 
 static void compile_order(void *context) {
     struct trial *trial = context;
-    const struct stage *st = trial->st;
-    const struct graph *graph = trial->graph;
-    struct spec *strict = NEW(struct spec, 1);
-    *strict = spec_in_order(trial->sp, trial->lists);
-    strict->memory = trial->sp->memory;
-    strict->host_memory = trial->sp->host_memory;
-    struct sched *sched = sched_run(strict, st, graph);
-    choose_offloads(strict, st, graph, sched);
-    struct program *p = lower_fastest(strict, st, graph, sched);
-    if (strict->least_memory)
-        mem_plan(strict, p);
-    else
-        mem_plan_spare(strict, st, p);
-    lanes_sync(p);
-    trial->p = p;
-    trial->tl = sim_run(strict, st, p);
-    trial->value = trial->tl->makespan;
     const struct judgement *judgement = &trial->judgement;
+    compile_until(&trial->c, TRIED_OFFLOADS | TRIED_ROOM | TRIED_PREFETCH | TRIED_SPARE | TIMES);
+    trial->value = trial->c.timeline->makespan;
     if (judgement->level > 0) {
-        trial->noisy = *jitter_make(strict, st, p, judgement->level, judgement->seed, judgement->runs);
+        trial->noisy = *jitter_make(&trial->c, judgement->level, judgement->seed, judgement->runs);
         trial->value = trial->noisy.p95;
     }
 }
 
-static struct trial try_order(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                              struct lists lists, struct judgement judgement) {
-    struct trial trial = {sp, st, graph, lists, judgement, .value = INFINITY};
+/* Compiles the variation of c with these lists. */
+static struct trial try_order(const struct compile *c, struct lists lists, struct judgement judgement) {
+    struct trial trial = {vary_order(c, lists), judgement, .value = INFINITY};
+    trial.c.spec->memory = c->spec->memory;
+    trial.c.spec->host_memory = c->spec->host_memory;
     if (!try(compile_order, &trial))
         trial.value = INFINITY;
     return trial;
 }
 
-double judge_order(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists,
-                   struct judgement judgement, struct jitter *noisy) {
+double judge_order(const struct compile *c, struct lists lists, struct judgement judgement, struct jitter *noisy) {
     struct scratch scratch = scratch_begin();
-    struct trial trial = try_order(sp, st, graph, lists, judgement);
+    struct trial trial = try_order(c, lists, judgement);
     scratch_end(scratch);
     if (noisy)
         *noisy = trial.noisy;
@@ -84,9 +65,8 @@ struct place {
     int32_t rank, at;
 };
 struct walk {
+    const struct compile *c;
     const struct spec *sp;
-    const struct stage *st;
-    const struct graph *graph;
     struct lists lists;
     struct judgement judgement;
     struct dice dice;
@@ -99,10 +79,10 @@ struct walk {
 static void find_critical(struct walk *walk, const struct trial *trial) {
     struct scratch scratch = scratch_begin();
     const struct spec *sp = walk->sp;
-    bool **on = critical_path(trial->p, trial->tl), *job = NEW(bool, sp->njobs);
-    for (int r = 0; r < trial->p->workers; r++)
-        for (int i = 0; i < trial->p->rank[r].nins; i++) {
-            const struct instr *x = &trial->p->rank[r].ins[i];
+    bool **on = critical_path(trial->c.program, trial->c.timeline), *job = NEW(bool, sp->njobs);
+    for (int r = 0; r < trial->c.program->workers; r++)
+        for (int i = 0; i < trial->c.program->rank[r].nins; i++) {
+            const struct instr *x = &trial->c.program->rank[r].ins[i];
             int32_t j = is_job(x->op) && on[r][i] ? job_at(sp, x->stage, x->batch, x->op) : -1;
             if (j >= 0)
                 job[j] = true;
@@ -156,7 +136,7 @@ static void try_move(struct walk *walk) {
         return;
     struct scratch scratch = scratch_begin();
     rotate(walk->lists.job[place.rank], place.at, to);
-    struct trial trial = try_order(walk->sp, walk->st, walk->graph, walk->lists, walk->judgement);
+    struct trial trial = try_order(walk->c, walk->lists, walk->judgement);
     if (trial.value <= walk->value) {
         walk->value = trial.value;
         find_critical(walk, &trial);
@@ -171,11 +151,11 @@ int64_t orders_to_try(const struct spec *sp) {
     return n > MOST ? MOST : n < LEAST ? LEAST : n;
 }
 
-double improve_order(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists,
-                     struct judgement judgement, struct local *local) {
-    struct walk walk = {sp, st, graph, lists, judgement, {local->seed, 0}, NEW(struct place, sp->njobs), 0, INFINITY};
+double improve_order(const struct compile *c, struct lists lists, struct judgement judgement, struct local *local) {
+    const struct spec *sp = c->spec;
+    struct walk walk = {c, sp, lists, judgement, {local->seed, 0}, NEW(struct place, sp->njobs), 0, INFINITY};
     struct scratch scratch = scratch_begin();
-    struct trial own = try_order(sp, st, graph, lists, judgement);
+    struct trial own = try_order(c, lists, judgement);
     walk.value = own.value;
     if (isfinite(own.value))
         find_critical(&walk, &own);

@@ -5,7 +5,6 @@
 #ifndef PIANOLA_LOCAL_H
 #define PIANOLA_LOCAL_H
 #include "order.h"
-#include "passes/passes.h"
 
 /* How the step is judged: by its makespan, or, with noise, by the p95 of so many runs (passes/jitter.c). */
 struct judgement {
@@ -15,8 +14,7 @@ struct judgement {
 };
 /* What the order takes; with noise, of which this is the p95, also what its runs come to, unless noisy is NULL. Caps
  * and memory count. INFINITY: it comes to a deadlock or does not fit. */
-double judge_order(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists,
-                   struct judgement judgement, struct jitter *noisy);
+double judge_order(const struct compile *c, struct lists lists, struct judgement judgement, struct jitter *noisy);
 
 /* The same with other random numbers: a search that is to be judged by the one should see the other. */
 struct judgement unseen_noise(struct judgement judgement);
@@ -29,8 +27,7 @@ struct local {
 };
 /* Changes the lists, and returns how long they take then. Does nothing to lists that do not run. Jobs each run alone:
  * an order of pairs or of a team's jobs is the caller's to refuse. */
-double improve_order(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists,
-                     struct judgement judgement, struct local *local);
+double improve_order(const struct compile *c, struct lists lists, struct judgement judgement, struct local *local);
 /* How many orders are worth trying: less, the more jobs there are. */
 int64_t orders_to_try(const struct spec *sp);
 #endif

@@ -9,39 +9,37 @@ bool counts_bytes(const struct spec *sp) {
     bool capped = false;
     for (int r = 0; sp->cap && r < sp->workers; r++)
         capped |= sp->cap[r] < INT_MAX;
-    return !capped && sp->model && isfinite(sp->memory) && !sp->offload;
+    return !capped && sp->model && isfinite(sp->memory) && !sp->choices.offload;
 }
 
 /* Without a limit to its memory. */
-static struct program *plan_of(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                               struct lists lists) {
-    struct spec strict = spec_in_order(sp, lists);
-    struct program *p = lower_fastest(&strict, st, graph, sched_run(&strict, st, graph));
-    mem_plan(&strict, p);
-    return p;
+static struct program *plan_of(const struct compile *c, struct lists lists) {
+    struct compile with = vary_order(c, lists);
+    compile_until(&with, TRIED_ROOM | TRIED_PREFETCH | OFFSETS);
+    return with.program;
 }
 
-int64_t *bytes_that_stay(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists) {
-    const struct program *p = plan_of(sp, st, graph, lists);
-    int64_t *stay = NEW(int64_t, sp->workers);
-    for (int r = 0; r < sp->workers; r++)
+int64_t *bytes_that_stay(const struct compile *c, struct lists lists) {
+    const struct program *p = plan_of(c, lists);
+    int64_t *stay = NEW(int64_t, c->spec->workers);
+    for (int r = 0; r < c->spec->workers; r++)
         stay[r] = p->rank[r].base;
     return stay;
 }
 
-int64_t *room_in_bytes(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists) {
-    int64_t *room = bytes_that_stay(sp, st, graph, lists);
-    for (int r = 0; r < sp->workers; r++) {
-        double left = fmin(sp->memory, 0x1p52) - (double)room[r];
+int64_t *room_in_bytes(const struct compile *c, struct lists lists) {
+    int64_t *room = bytes_that_stay(c, lists);
+    for (int r = 0; r < c->spec->workers; r++) {
+        double left = fmin(c->spec->memory, 0x1p52) - (double)room[r];
         room[r] = left > 0 ? (int64_t)left : 0;
     }
     return room;
 }
 
-int64_t excess_of_plan(const struct spec *sp, const struct stage *st, const struct graph *graph, struct lists lists) {
-    const struct program *p = plan_of(sp, st, graph, lists);
+int64_t excess_of_plan(const struct compile *c, struct lists lists) {
+    const struct program *p = plan_of(c, lists);
     double most = 0;
-    for (int r = 0; r < sp->workers; r++)
-        most = fmax(most, (double)p->rank[r].least - sp->memory);
+    for (int r = 0; r < c->spec->workers; r++)
+        most = fmax(most, (double)p->rank[r].least - c->spec->memory);
     return (int64_t)ceil(most);
 }

@@ -65,6 +65,6 @@ struct optimum find_optimum(const struct instance *in, const struct graph *graph
     return best;
 }
 
-double time_of_order(const struct spec *sp, const struct stage *st, const struct graph *graph, const int64_t *start) {
-    return sched_in_order(sp, st, graph, lists_by_start(sp, start))->makespan;
+double time_of_order(const struct compile *c, const int64_t *start) {
+    return sched_in_order(c, lists_by_start(c->spec, start))->makespan;
 }

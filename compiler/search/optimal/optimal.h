@@ -17,7 +17,7 @@ struct optimum {
 static inline int64_t states_within(double seconds) { return seconds > 0 ? INT32_MAX - 1 : 4000000; }
 
 /* When that order ends, by the script's own times, which ticks may round. */
-double time_of_order(const struct spec *sp, const struct stage *st, const struct graph *graph, const int64_t *start);
+double time_of_order(const struct compile *c, const int64_t *start);
 
 /* own: when the script's own order ends, in ticks, and INT64_MAX if it does not. states: how many each search may
  * visit; until: seconds since the epoch, 0: for ever. */

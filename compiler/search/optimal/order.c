@@ -1,6 +1,5 @@
 /* Orders of jobs: see order.h. */
 #include "order.h"
-#include "passes/passes.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,24 +41,28 @@ struct lists lists_by_start(const struct spec *sp, const int64_t *start) {
     return lists;
 }
 
-struct spec spec_in_order(const struct spec *sp, struct lists lists) {
-    struct spec strict = *sp;
-    strict.strict = true;
-    strict.memory = strict.host_memory = INFINITY;
-    strict.job = NEW(struct job, sp->njobs);
-    memcpy(strict.job, sp->job, sizeof *sp->job * (size_t)sp->njobs);
+struct compile vary_order(const struct compile *c, struct lists lists) {
+    const struct spec *sp = c->spec;
+    struct compile with = compile_vary(c, SCHED);
+    struct spec *strict = NEW(struct spec, 1);
+    *strict = *sp;
+    strict->strict = true;
+    strict->memory = strict->host_memory = INFINITY;
+    strict->job = NEW(struct job, sp->njobs);
+    memcpy(strict->job, sp->job, sizeof *sp->job * (size_t)sp->njobs);
     for (int r = 0; r < sp->workers; r++)
         for (int i = 0; i < lists.n[r]; i++) {
-            struct job *job = &strict.job[lists.job[r][i]];
+            struct job *job = &strict->job[lists.job[r][i]];
             job->prio = i;
             job->rest = 0;
             job->fill = false;
         }
-    return strict;
+    with.spec = strict;
+    return with;
 }
 
-struct sched *sched_in_order(const struct spec *sp, const struct stage *st, const struct graph *graph,
-                             struct lists lists) {
-    struct spec strict = spec_in_order(sp, lists);
-    return sched_run(&strict, st, graph);
+struct sched *sched_in_order(const struct compile *c, struct lists lists) {
+    struct compile with = vary_order(c, lists);
+    compile_until(&with, SCHED);
+    return with.sched;
 }

@@ -34,24 +34,24 @@ static int64_t kept_on(const struct spec *sp, const struct instance *in, const i
     return most;
 }
 
-struct steps {
+struct stairs {
     struct searched what;
     int64_t *stay;  /* per rank, in bytes; known once there is an order */
     int64_t *start; /* of the last search's order */
     int64_t used;   /* its memory; 0: there is none yet */
 };
 
-static const int64_t *rooms(const struct steps *steps, int64_t memory) {
-    int64_t *room = NEW(int64_t, steps->what.sp->workers);
-    for (int r = 0; r < steps->what.sp->workers; r++)
+static const int64_t *rooms(const struct stairs *steps, int64_t memory) {
+    int64_t *room = NEW(int64_t, steps->what.c->spec->workers);
+    for (int r = 0; r < steps->what.c->spec->workers; r++)
         room[r] = !memory ? (int64_t)1 << 52 : memory > steps->stay[r] ? memory - steps->stay[r] : 0;
     return room;
 }
 
-static void measure(struct steps *steps, const struct instance *in) {
-    const struct spec *sp = steps->what.sp;
+static void measure(struct stairs *steps, const struct instance *in) {
+    const struct spec *sp = steps->what.c->spec;
     if (!steps->used)
-        memcpy(steps->stay, bytes_that_stay(sp, steps->what.st, steps->what.graph, lists_by_start(sp, steps->start)),
+        memcpy(steps->stay, bytes_that_stay(steps->what.c, lists_by_start(sp, steps->start)),
                sizeof *steps->stay * (size_t)sp->workers);
     steps->used = 0;
     for (int r = 0; r < sp->workers; r++) {
@@ -61,18 +61,18 @@ static void measure(struct steps *steps, const struct instance *in) {
 }
 
 /* memory: 0: no limit. */
-static struct point step_down(struct steps *steps, int64_t memory) {
+static struct point step_down(struct stairs *steps, int64_t memory) {
     const struct searched *what = &steps->what;
     struct scratch scratch = scratch_begin();
-    const struct instance *in = instance_in_bytes(what->sp, what->st, what->graph, rooms(steps, memory));
+    const struct instance *in = instance_in_bytes(what->c, rooms(steps, memory));
     struct optimum best = search_at(what, in, serial_time(in) + 1);
     struct point point = {.memory = memory, .makespan = NAN, .lower = (double)best.lower * in->tick};
     bool closed = best.lower >= best.makespan, found = best.start;
     if (found) {
-        memcpy(steps->start, best.start, sizeof *best.start * (size_t)what->sp->njobs);
+        memcpy(steps->start, best.start, sizeof *best.start * (size_t)what->c->spec->njobs);
         measure(steps, in);
         point.memory = steps->used;
-        point.makespan = time_of_order(what->sp, what->st, what->graph, best.start);
+        point.makespan = time_of_order(what->c, best.start);
         point.lower = closed && !in->rounded ? point.makespan : point.lower;
         point.proved = closed && !in->rounded;
     } else if (closed) {
@@ -88,10 +88,9 @@ static int by_memory(const void *x, const void *y) {
     return (a->memory > b->memory) - (a->memory < b->memory);
 }
 
-struct frontier find_staircase(struct spec *sp, const struct stage *st, const struct graph *graph,
-                               struct searches searches) {
-    struct steps steps = {
-        {sp, st, graph, searches}, .stay = NEW(int64_t, sp->workers), .start = NEW(int64_t, sp->njobs)};
+struct frontier find_staircase(struct compile *c, struct searches searches) {
+    const struct spec *sp = c->spec;
+    struct stairs steps = {{c, searches}, .stay = NEW(int64_t, sp->workers), .start = NEW(int64_t, sp->njobs)};
     struct frontier frontier = {0};
     size_t room = 0;
     struct point point = step_down(&steps, 0);

@@ -3,7 +3,7 @@
 #include "base/put_json.h"
 #include "base/read_file.h"
 #include "cli/command.h"
-#include "cli/compile.h"
+#include "cli/pipeline.h"
 #include "cli/files.h"
 #include "units.h"
 #include <math.h>

@@ -14,7 +14,9 @@ static double work_of(const struct spec *sp, int32_t j) {
     return job_time(sp, j);
 }
 
-double least_makespan(const struct spec *sp, const struct stage *st, const struct graph *graph) {
+double least_makespan(const struct compile *c) {
+    const struct spec *sp = c->spec;
+    const struct graph *graph = c->graph;
     const int32_t *order = graph_order(graph);
     double *head = NEW(double, graph->n), *tail = NEW(double, graph->n), most = 0;
     double *before = NEW(double, sp->workers), *work = NEW(double, sp->workers), *after = NEW(double, sp->workers);
@@ -23,13 +25,13 @@ double least_makespan(const struct spec *sp, const struct stage *st, const struc
     for (int i = 0; i < graph->n; i++)
         for (int32_t j = order[i], e = graph->succ_at[j]; e < graph->succ_at[j + 1]; e++) {
             int32_t k = graph->succ[e];
-            double there = head[j] + job_time(sp, j) + edge_time(sp, st, graph, graph->succ_edge[e], k);
+            double there = head[j] + job_time(sp, j) + edge_time(c, graph->succ_edge[e], k);
             head[k] = fmax(head[k], there);
         }
     for (int i = graph->n - 1; i >= 0; i--)
         for (int32_t j = order[i], e = graph->succ_at[j]; e < graph->succ_at[j + 1]; e++) {
             int32_t k = graph->succ[e];
-            double rest = edge_time(sp, st, graph, graph->succ_edge[e], k) + job_time(sp, k) + tail[k];
+            double rest = edge_time(c, graph->succ_edge[e], k) + job_time(sp, k) + tail[k];
             tail[j] = fmax(tail[j], rest);
         }
     for (int j = 0; j < graph->n; j++) {

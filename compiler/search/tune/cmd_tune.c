@@ -5,7 +5,7 @@
 #include "tune.h"
 #include "base/read_file.h"
 #include "cli/command.h"
-#include "cli/compile.h"
+#include "cli/pipeline.h"
 #include "cli/files.h"
 #include <math.h>
 #include <string.h>
@@ -62,11 +62,12 @@ static void bound(void *context) {
     const struct candidate *candidate = task->candidate;
     struct answer *answer = task->answer;
     struct script_args args = args_of(&tuning->space, candidate);
-    struct spec *sp = script_load(&args);
-    const struct stage *st = cost_stages(sp);
+    struct compile c = compile_of(script_load(&args), NULL);
+    const struct spec *sp = c.spec;
+    compile_until(&c, GRAPH);
     check_size(&tuning->space, candidate, sp, answer);
-    answer->bound = fmax(least_makespan(sp, st, graph_build(sp)) * (1 - tuning->space.judgement.level), LEAST_TIME);
-    answer->least = least_memory(sp, st);
+    answer->bound = fmax(least_makespan(&c) * (1 - tuning->space.judgement.level), LEAST_TIME);
+    answer->least = least_memory(sp, c.stage);
     if (answer->outcome == WAITING && (double)answer->least > sp->memory)
         answer->outcome = BEYOND_MEMORY;
     if (answer->outcome != WAITING)
@@ -96,8 +97,7 @@ static void measure(void *context) {
     answer->outcome = MEASURED;
     answer->makespan = c.report->makespan;
     if (judgement.level > 0) {
-        const struct jitter *jitter =
-            jitter_make(c.spec, c.stage, c.program, judgement.level, judgement.seed, judgement.runs);
+        const struct jitter *jitter = jitter_make(&c, judgement.level, judgement.seed, judgement.runs);
         answer->mean = jitter->mean;
         answer->p95 = jitter->p95;
     }
@@ -107,7 +107,7 @@ static void measure(void *context) {
         answer->fits = rank->least_bytes > answer->fits ? rank->least_bytes : answer->fits;
     }
     answer->context = c.spec->model->rt.input == INPUT_TOKENS ? c.spec->model->rt.context : 0;
-    shares_of_time(c.spec, c.stage, c.program, c.timeline, c.report, answer->share);
+    shares_of_time(&c, answer->share);
 }
 
 static void measure_candidate(void *context, int task, void *to) {
@@ -415,7 +415,7 @@ static void confirm(const struct tuning *tuning) {
     compile_all(&c, "");
     double takes = c.report->makespan;
     if (judgement.level > 0)
-        takes = jitter_make(c.spec, c.stage, c.program, judgement.level, judgement.seed, judgement.runs)->p95;
+        takes = jitter_make(&c, judgement.level, judgement.seed, judgement.runs)->p95;
     if (takes != improvement->after)
         die("the better order takes %.17g, not %.17g; this is a bug of the compiler, please report it", takes,
             improvement->after);

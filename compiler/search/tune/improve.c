@@ -9,9 +9,7 @@
 enum { SEEDS = 4 };
 
 struct improving {
-    const struct spec *sp;
-    const struct stage *st;
-    const struct graph *graph;
+    const struct compile *c; /* scheduled */
     struct lists lists;
     struct judgement judgement;
     uint64_t seed;
@@ -38,10 +36,9 @@ static void improve(void *context, int task, void *to) {
     struct improved_order *answer = to;
     struct local local = {random_bits(improving->seed, (uint64_t)task), improving->orders, 0, 0};
     int32_t *job = answer->job;
-    answer->value =
-        improve_order(improving->sp, improving->st, improving->graph, improving->lists, improving->judgement, &local);
+    answer->value = improve_order(improving->c, improving->lists, improving->judgement, &local);
     answer->tried = local.tried;
-    for (int r = 0; r < improving->sp->workers; r++) {
+    for (int r = 0; r < improving->c->spec->workers; r++) {
         memcpy(job, improving->lists.job[r], sizeof *job * (size_t)improving->lists.n[r]);
         job += improving->lists.n[r];
     }
@@ -55,29 +52,22 @@ static void take(void *context, int task, const void *from) {
         return;
     improving->value = answer->value;
     improving->from = task;
-    memcpy(improving->job, answer->job, sizeof *answer->job * (size_t)improving->sp->njobs);
+    memcpy(improving->job, answer->job, sizeof *answer->job * (size_t)improving->c->spec->njobs);
 }
 
-struct loaded { /* compiled up to its order */
-    struct spec *sp;
-    struct stage *st;
-    struct graph *graph;
-    struct lists lists;
-};
-static struct loaded load(const struct script_args *args) {
-    struct loaded got = {.sp = script_load(args)};
-    got.st = cost_stages(got.sp);
-    got.graph = graph_build(got.sp);
-    struct sched *sched = sched_run(got.sp, got.st, got.graph);
-    got.lists = (struct lists){sched->order, sched->norder};
-    return got;
+/* Compiles up to the order. */
+static struct compile schedule(const struct script_args *args) {
+    struct compile c = compile_of(script_load(args), NULL);
+    compile_until(&c, SCHED);
+    return c;
 }
+static struct lists lists_of(const struct compile *c) { return (struct lists){c->sched->order, c->sched->norder}; }
 
 /* As a script that lists the jobs, with what is needed to run it. */
 static struct script_args sequence_args(const struct search_space *space, const struct candidate *winner,
-                                        const struct loaded *loaded) {
+                                        const struct compile *c) {
     struct text t = {0};
-    emit_sequence(&t, loaded->sp, loaded->lists);
+    emit_sequence(&t, c->spec, lists_of(c));
     return args_of_script(space, winner, false, t.s); /* the list has the recomputations */
 }
 
@@ -85,7 +75,7 @@ static struct script_args sequence_args(const struct search_space *space, const 
 static const char *unlike_its_list(const struct spec *sp) {
     if (sp->update)
         return "its updates are within the step";
-    if (sp->offload)
+    if (sp->choices.offload)
         return "it offloads tensors";
     if (sp->names.member)
         return "teams of ranks share its stages, and the search moves jobs of single ranks";
@@ -109,37 +99,35 @@ struct improve_call { /* the arguments of improve_winner, and its answer */
 static const char *search_orders(const struct search_space *space, const struct candidate *winner, double value,
                                  struct judgement judgement, uint64_t seed, struct improvement *got) {
     struct script_args own = args_of(space, winner);
-    struct loaded loaded = load(&own);
-    const char *why = unlike_its_list(loaded.sp);
+    struct compile c = schedule(&own);
+    const char *why = unlike_its_list(c.spec);
     if (why)
         return why;
-    struct script_args args = sequence_args(space, winner, &loaded);
-    loaded = load(&args);
-    got->before = got->after = judge_order(loaded.sp, loaded.st, loaded.graph, loaded.lists, judgement, NULL);
+    struct script_args args = sequence_args(space, winner, &c);
+    c = schedule(&args);
+    struct lists lists = lists_of(&c);
+    got->before = got->after = judge_order(&c, lists, judgement, NULL);
     if (!(fabs(got->before - value) <= 1e-9 * value))
         return "a list of its jobs is not the same schedule";
-    struct improving improving = {loaded.sp,
-                                  loaded.st,
-                                  loaded.graph,
-                                  loaded.lists,
+    struct improving improving = {&c,
+                                  lists,
                                   unseen_noise(judgement),
                                   seed,
-                                  .orders = orders_to_try(loaded.sp),
+                                  .orders = orders_to_try(c.spec),
                                   .value = INFINITY,
-                                  .job = NEW(int32_t, loaded.sp->njobs)};
-    got->whole =
-        run_pool(&(struct pool){&improving, sizeof(struct improved_order) + sizeof(int32_t) * (size_t)loaded.sp->njobs,
-                                next_seed, improve, take});
+                                  .job = NEW(int32_t, c.spec->njobs)};
+    got->whole = run_pool(&(struct pool){
+        &improving, sizeof(struct improved_order) + sizeof(int32_t) * (size_t)c.spec->njobs, next_seed, improve, take});
     got->orders = improving.tried;
     if (isinf(improving.value))
         return NULL;
     const int32_t *job = improving.job;
-    for (int r = 0; r < loaded.sp->workers; job += loaded.lists.n[r++])
-        memcpy(loaded.lists.job[r], job, sizeof *job * (size_t)loaded.lists.n[r]);
-    double after = judge_order(loaded.sp, loaded.st, loaded.graph, loaded.lists, judgement, NULL);
+    for (int r = 0; r < c.spec->workers; job += lists.n[r++])
+        memcpy(lists.job[r], job, sizeof *job * (size_t)lists.n[r]);
+    double after = judge_order(&c, lists, judgement, NULL);
     if (after < got->before) {
         got->after = after;
-        emit_sequence(&got->script, loaded.sp, loaded.lists);
+        emit_sequence(&got->script, c.spec, lists);
     }
     return NULL;
 }

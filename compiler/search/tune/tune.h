@@ -68,7 +68,7 @@ const char *refusal_text(void);
 /* ---- bound.c ---- */
 
 /* No schedule of these jobs on these ranks ends sooner; and no plan of its memory is smaller. */
-double least_makespan(const struct spec *sp, const struct stage *st, const struct graph *graph);
+double least_makespan(const struct compile *c);
 int64_t least_memory(const struct spec *sp, const struct stage *st);
 
 /* ---- why.c ---- */
@@ -87,8 +87,7 @@ enum share {
 };
 extern const char *const share_name[NSHARES];
 /* Of the time of all ranks, the part that goes into each; together 1. */
-void shares_of_time(const struct spec *sp, const struct stage *st, const struct program *p, const struct timeline *tl,
-                    const struct report *report, double share[NSHARES]);
+void shares_of_time(const struct compile *c, double share[NSHARES]);
 
 /* ---- ranking.c ---- */
 

@@ -1,5 +1,6 @@
 /* What the time of all ranks goes into. Waiting for activations and gradients is the pipeline's, as far as it would be
  * there with links that take no time, and the links', as far as it would not. */
+#include "plan/plan.h"
 #include "tune.h"
 #include <math.h>
 
@@ -43,15 +44,20 @@ static void count_end(const struct spec *sp, const struct rank *k, const double 
         share[kind_of_share[exposed_by(&k->ins[last])]] += (end[last] - computed) / all;
 }
 
-static double waits_with_free_links(const struct spec *sp, const struct stage *st, const struct program *p) {
-    struct spec *free = NEW(struct spec, 1);
-    *free = *sp;
-    free->link = NULL;
-    return waits(p, sim_run(free, st, p));
+static double waits_with_free_links(const struct compile *c) {
+    struct spec free = *c->spec;
+    struct compile with = compile_vary(c, TIMES);
+    free.link = NULL;
+    with.spec = &free;
+    compile_until(&with, TIMES);
+    return waits(c->program, with.timeline);
 }
 
-void shares_of_time(const struct spec *sp, const struct stage *st, const struct program *p, const struct timeline *tl,
-                    const struct report *report, double share[NSHARES]) {
+void shares_of_time(const struct compile *c, double share[NSHARES]) {
+    const struct spec *sp = c->spec;
+    const struct program *p = c->program;
+    const struct timeline *tl = c->timeline;
+    const struct report *report = c->report;
     double all = report->makespan * report->workers, rest = 1;
     if (all <= 0)
         return;
@@ -66,7 +72,7 @@ void shares_of_time(const struct spec *sp, const struct stage *st, const struct 
         count_end(sp, &p->rank[r], tl->start[r], tl->end[r], all, share);
     }
     share[SHARE_COMPUTE] -= share[SHARE_RECOMPUTE];
-    share[SHARE_MESSAGES] += fmax(waits(p, tl) - waits_with_free_links(sp, st, p), 0) / all;
+    share[SHARE_MESSAGES] += fmax(waits(p, tl) - waits_with_free_links(c), 0) / all;
     for (int i = 0; i < NSHARES; i++)
         rest -= i == SHARE_BUBBLE ? 0 : share[i];
     share[SHARE_BUBBLE] = fmax(rest, 0);

@@ -7,7 +7,8 @@
  *
  * Greedy, not optimal: which few stashes suffice depends on their overlaps, as bin packing does. Of stashes of one size
  * the one that is needed last leaves, which is Belady's rule. */
-#include "lower.h"
+#include "passes/lower.h"
+#include "plan.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,14 +27,15 @@ struct picture {
     size_t n;
 };
 
-static void find_stays(const struct spec *sp, const struct graph *graph, const struct sched *sc, struct stay *stay) {
+static void find_stays(const struct compile *c, struct stay *stay) {
+    const struct spec *sp = c->spec;
     for (int j = 0; j < sp->njobs; j++)
-        for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++) {
-            const struct job *from = &sp->job[graph->pred[e]], *to = &sp->job[j];
-            int kind = graph->kind[e];
+        for (int32_t e = c->graph->pred_at[j]; e < c->graph->pred_at[j + 1]; e++) {
+            const struct job *from = &sp->job[c->graph->pred[e]], *to = &sp->job[j];
+            int kind = c->graph->kind[e];
             if (from->d == OP_F && (kind == K_stash || kind == K_input))
                 stay[to->s * sp->batches + to->b] =
-                    (struct stay){0, sc->end[graph->pred[e]], sc->start[j], to->rank, 0};
+                    (struct stay){0, c->sched->end[c->graph->pred[e]], c->sched->start[j], to->rank, 0};
         }
 }
 
@@ -75,24 +77,27 @@ static struct picture draw_rank(const struct spec *sp, const struct rank *k, int
     return picture;
 }
 
-static struct picture *draw(struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc,
-                            struct stay *stay) {
-    struct picture *picture = NEW(struct picture, sp->workers);
-    memset(sp->offload, 1, (size_t)sp->stages * (size_t)sp->batches);
-    find_stays(sp, graph, sc, stay);
-    const struct program *p = lower(sp, st, graph, sc);
-    for (int r = 0; r < sp->workers; r++)
-        picture[r] = draw_rank(sp, &p->rank[r], r, stay);
+static size_t stashes_of(const struct spec *sp) { return (size_t)sp->stages * (size_t)sp->batches; }
+
+/* With all stashes away. */
+static struct picture *draw(const struct compile *c, struct stay *stay) {
+    struct picture *picture = NEW(struct picture, c->spec->workers);
+    struct compile with = compile_vary(c, STREAMS);
+    memset(with.choices.offload, 1, stashes_of(c->spec));
+    find_stays(c, stay);
+    compile_until(&with, STREAMS);
+    for (int r = 0; r < c->spec->workers; r++)
+        picture[r] = draw_rank(c->spec, &with.program->rank[r], r, stay);
     return picture;
 }
 
 /* The stash among these that is worth most from time t on and has not left; -1: none is left. */
-static int32_t most_worth(const struct spec *sp, const struct stay *stay, const int32_t *cell, int n, double t) {
+static int32_t most_worth(const uint8_t *offload, const struct stay *stay, const int32_t *cell, int n, double t) {
     int32_t best = -1;
     double most = 0;
     for (int k = 0; k < n; k++) {
         double worth = (double)stay[cell[k]].bytes * (stay[cell[k]].to - t);
-        if (!sp->offload[cell[k]] && stay[cell[k]].bytes > 0 && (best < 0 || worth > most)) {
+        if (!offload[cell[k]] && stay[cell[k]].bytes > 0 && (best < 0 || worth > most)) {
             most = worth;
             best = cell[k];
         }
@@ -100,16 +105,16 @@ static int32_t most_worth(const struct spec *sp, const struct stay *stay, const 
     return best;
 }
 
-/* Those of a rank that leave, so that it uses no more than `target` bytes at any time if it can. */
-static void leave(const struct spec *sp, const struct picture *picture, const struct stay *stay, double target) {
-    int32_t *here = NEW(int32_t, sp->stages * sp->batches); /* could be away by now, and not back yet */
+/* Those of a rank that leave, so that it uses no more than `target` bytes at any time if it can. here: room for all. */
+static void leave(const struct picture *picture, const struct stay *stay, double target, uint8_t *offload,
+                  int32_t *here) {
     int64_t kept = 0;
     double t = 0;
-    int n = 0;
+    int n = 0; /* of `here`: could be away by now, and not back yet */
     for (int32_t i = 0; i < (int32_t)picture->n; i++) {
         int32_t cell = picture->backs[i];
         if (cell >= 0) {
-            kept -= sp->offload[cell] ? 0 : stay[cell].bytes;
+            kept -= offload[cell] ? 0 : stay[cell].bytes;
             for (int k = 0; k < n; k++)
                 if (here[k] == cell)
                     here[k--] = here[--n];
@@ -120,35 +125,47 @@ static void leave(const struct spec *sp, const struct picture *picture, const st
             kept += stay[cell].bytes;
             t = fmax(t, stay[cell].from);
         }
-        while ((double)(picture->use[i] + kept) > target && (cell = most_worth(sp, stay, here, n, t)) >= 0) {
-            sp->offload[cell] = true;
+        while ((double)(picture->use[i] + kept) > target && (cell = most_worth(offload, stay, here, n, t)) >= 0) {
+            offload[cell] = true;
             kept -= stay[cell].bytes;
         }
     }
 }
 
-static void choose(const struct spec *sp, const struct picture *picture, const struct stay *stay,
-                   const double *target) {
-    memset(sp->offload, 0, (size_t)sp->stages * (size_t)sp->batches);
-    for (int r = 0; r < sp->workers; r++)
-        leave(sp, &picture[r], stay, target[r]);
-}
-
-static void find_fits(const struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc,
-                      bool *fits) {
+/* Sets which stashes leave, for these targets. Returns how many. */
+static int choose(struct compile *c, const struct picture *picture, const struct stay *stay, const double *target) {
     struct scratch scratch = scratch_begin();
-    struct program *p = lower(sp, st, graph, sc);
-    plan_least(sp, p);
-    for (int r = 0; r < sp->workers; r++)
-        fits[r] = beyond_memory(sp, p, r) == 0;
+    int32_t *here = NEW(int32_t, stashes_of(c->spec));
+    int n = 0;
+    memset(c->choices.offload, 0, stashes_of(c->spec));
+    for (int r = 0; r < c->spec->workers; r++)
+        leave(&picture[r], stay, target[r], c->choices.offload, here);
+    for (size_t i = 0; i < stashes_of(c->spec); i++)
+        n += c->choices.offload[i];
     scratch_end(scratch);
+    return n;
 }
 
-void choose_offloads(struct spec *sp, const struct stage *st, const struct graph *graph, const struct sched *sc) {
-    if (!sp->auto_offload || isinf(sp->memory))
+/* Compiles a variation, and sets for each rank whether its plan fits. Returns whether all do. */
+static bool find_fits(const struct compile *c, bool *fits) {
+    struct scratch scratch = scratch_begin();
+    struct compile with = compile_vary(c, STREAMS);
+    bool all = plan_least(&with);
+    for (int r = 0; r < c->spec->workers; r++)
+        fits[r] = beyond_memory(&with, r) == 0;
+    scratch_end(scratch);
+    return all;
+}
+
+static const char *stashes(int n) { return format("%d stashes away", n); }
+
+void search_offloads(struct compile *c) {
+    const struct spec *sp = c->spec;
+    if (!c->choices.auto_offload || isinf(sp->memory))
         return;
-    struct stay *stay = NEW(struct stay, (int64_t)sp->stages * sp->batches);
-    const struct picture *picture = draw(sp, st, graph, sc, stay);
+    c->choices.offload = NEW(uint8_t, stashes_of(sp)); /* each trial's, one after the other */
+    struct stay *stay = NEW(struct stay, stashes_of(sp));
+    const struct picture *picture = draw(c, stay);
     double *enough = NEW(double, sp->workers), *target = NEW(double, sp->workers), *most = NEW(double, sp->workers);
     bool *fits = NEW(bool, sp->workers), open = true;
     for (int r = 0; r < sp->workers; r++) {
@@ -156,8 +173,8 @@ void choose_offloads(struct spec *sp, const struct stage *st, const struct graph
         target[r] = most[r] = sp->memory;
     }
     for (int i = 0; i < 12 && open; i++) { /* to a few thousandths of the memory */
-        choose(sp, picture, stay, target);
-        find_fits(sp, st, graph, sc, fits);
+        const char *away = stashes(choose(c, picture, stay, target));
+        tried_add(c, "offload", away, NAN, find_fits(c, fits) ? NULL : "does not fit on some rank");
         open = false;
         for (int r = 0; r < sp->workers; r++) {
             *(fits[r] ? &enough[r] : &most[r]) = target[r];
@@ -165,5 +182,7 @@ void choose_offloads(struct spec *sp, const struct stage *st, const struct graph
             open |= enough[r] < sp->memory && most[r] - enough[r] > 1;
         }
     }
-    choose(sp, picture, stay, enough);
+    const char *away = stashes(choose(c, picture, stay, enough));
+    tried_add(c, "offload", away, NAN, NULL);
+    tried_ships(c, away);
 }

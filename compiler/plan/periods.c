@@ -1,0 +1,123 @@
+/* How much of a step is written out, where its updates are jobs: all of it, or what leads to a period, the period, and
+ * what follows it (repetition.c).
+ *
+ * The script is asked about ever more microbatches until its schedule repeats itself; then about as many as the program
+ * needs. A period must be so long that no tensor outlives it: its place is another's when the period comes again. And
+ * the step's end must be so far that it changes nothing in the period: fetched weights are kept by their next uses. */
+#include "passes/period.h"
+#include "plan.h"
+#include "repetition.h"
+#include <math.h>
+
+enum {
+    MOST_BEHIND = 2,           /* periods that are written out again after it */
+    MOST_JOBS = 1000000,       /* of a program */
+    MOST_TRIED = 8 * MOST_JOBS /* of all programs that are tried */
+};
+
+/* The compile of so many microbatches. */
+static struct compile of_microbatches(const struct compile *c, int most) {
+    struct compile with = compile_vary(c, SPEC);
+    with.args.most = most;
+    compile_until(&with, SCHED);
+    return with;
+}
+
+static bool may_look_further(const struct compile *c) {
+    return c->spec->batches < c->spec->step && c->spec->njobs <= MOST_JOBS / 2;
+}
+
+/* Writes all of the step out, of which no part is known to repeat itself, if it is not too long for that. */
+static void write_all_out(struct compile *c, const char *why) {
+    if ((double)c->spec->njobs / c->spec->batches * (double)c->spec->step > MOST_JOBS)
+        die("%s: %s, and all %lld of a step are too many jobs to write out: a rank that runs ever further ahead needs "
+            "a cap, and n, w and cost must come back to the same after some microbatches",
+            c->spec->file, why, (long long)c->spec->step);
+    if (c->spec->batches < c->spec->step)
+        *c = of_microbatches(c, (int)c->spec->step);
+    tried_add(c, "period", "all of the step", NAN, NULL);
+    tried_ships(c, "all of the step");
+}
+
+/* A period: its first microbatch, how many it has, and how many the schedule's shortest one has. */
+struct period {
+    int first, length, shortest;
+};
+
+/* Compiles so many microbatches with the period. Returns whether no tensor outlives it; else c stays as it is. */
+static bool try_period(struct compile *c, struct period period, int microbatches, int64_t *tried) {
+    const char *variation = format("%d microbatches, of which %d repeat", microbatches, period.length);
+    struct scratch scratch = scratch_begin(); /* it does not end where its program is the one */
+    struct tried *before = c->tried;
+    struct compile with = of_microbatches(c, microbatches);
+    *tried += with.spec->njobs;
+    bool fits = with.spec->batches == microbatches &&
+                set_period(with.spec, with.sched, period.first, period.length, period.shortest);
+    if (fits) {
+        compile_until(&with, TRIED_OFFLOADS | STREAMS);
+        fits = period_fits(with.program);
+    }
+    if (fits)
+        *c = with;
+    else {
+        scratch_end(scratch);
+        c->tried = before;
+    }
+    tried_add(c, "period", variation, NAN, fits ? NULL : "some tensor outlives it");
+    if (fits)
+        tried_ships(c, variation);
+    return fits;
+}
+
+static struct spec *ask(const struct compile *c, int microbatches, int later) {
+    struct compile with = compile_vary(c, SPEC);
+    with.args.most = microbatches;
+    with.args.later = later;
+    compile_until(&with, COSTS);
+    return with.spec;
+}
+
+/* Whether the scripts say the same of later repetitions: of the last one and all that follows it, and of some before.
+ * None of their functions need come back to the same for ever: a schedule may begin with a synchronous part, say. */
+static bool goes_on(const struct compile *c, int first, int shortest) {
+    int64_t step = c->spec->step, least = first + least_period(c->spec, c->sched, first, shortest) + 1;
+    int64_t asked = least + ((step - least) % shortest + shortest) % shortest; /* a program has at least as many */
+    struct scratch scratch = scratch_begin();
+    const struct spec *sp = asked < step ? ask(c, (int)asked, 0) : NULL;
+    bool same = true;
+    for (int64_t repeats = (step - asked) / shortest; same && repeats > 0; repeats /= 2)
+        same = same_jobs(sp, ask(c, (int)asked, (int)(repeats * shortest)), first);
+    scratch_end(scratch);
+    return same;
+}
+
+void search_periods(struct compile *c) {
+    struct period period;
+    int microbatches;
+    int64_t tried = 0;
+    if (!c->spec->update)
+        return;
+    while (!find_period(c->spec, c->sched, &period.first, &period.shortest) ||
+           !goes_on(c, period.first, period.shortest)) {
+        if (c->spec->batches == c->spec->step)
+            return;
+        if (!may_look_further(c)) {
+            write_all_out(c, format("its first %d microbatches show no period that lasts", c->spec->batches));
+            return;
+        }
+        *c = of_microbatches(c, 2 * c->spec->batches);
+    }
+    period.length = least_period(c->spec, c->sched, period.first, period.shortest);
+    for (; tried < MOST_TRIED; period.length += period.shortest) {
+        while ((microbatches = written_out(c->spec, c->sched, period.first, period.length)) < 0 && may_look_further(c))
+            *c = of_microbatches(c, 2 * c->spec->batches);
+        if (microbatches < 0)
+            break; /* the step is no longer than that, or it takes too much */
+        for (int more = 0; more <= MOST_BEHIND && microbatches + more * period.length < c->spec->step; more++)
+            if (try_period(c, period, microbatches + more * period.length, &tried))
+                return;
+    }
+    write_all_out(c, format("its schedule comes back to the same after %d microbatches, but some tensor is kept for "
+                            "ever longer",
+                            period.shortest));
+}

@@ -1,0 +1,223 @@
+/* The part of a schedule that repeats, where updates are jobs and a step has as many microbatches as anyone likes.
+ *
+ * After a while, a schedule does the same again and again with later microbatches: all jobs that start and end from the
+ * start of 0F(b) to that of 0F(b+K) are those before them, in the same order, K microbatches and the updates of K
+ * microbatches later, after the same time. That is the period. What is written out is what comes before it, one period,
+ * and what follows the last one; the period then runs as often as the step takes (program.h). */
+#include "repetition.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- in a schedule ---- */
+
+struct search {
+    const struct spec *sp;
+    const struct sched *sc;
+    int32_t *start; /* per microbatch: the moment at which stage 0's forward starts */
+};
+
+static double time_at(const struct sched *sc, int32_t moment) {
+    int32_t j = sc->moment[moment];
+    return j >= 0 ? sc->start[j] : sc->end[~j];
+}
+
+static struct search begin_search(const struct spec *sp, const struct sched *sc) {
+    struct search search = {sp, sc, NEW(int32_t, sp->batches)};
+    for (int32_t i = 0; i < sc->nmoments; i++) {
+        const struct job *job = sc->moment[i] >= 0 ? &sp->job[sc->moment[i]] : NULL;
+        if (job && job->s == 0 && job->d == OP_F)
+            search.start[job->b] = i;
+    }
+    return search;
+}
+
+/* Whether what happens at moment y is what happens at x, n microbatches later, and the times from these on agree. */
+static bool same_moment(const struct search *search, int32_t x, int32_t y, int n, double apart, double period) {
+    const struct spec *sp = search->sp;
+    const struct sched *sc = search->sc;
+    int32_t i = sc->moment[x], j = sc->moment[y];
+    if ((i >= 0) != (j >= 0))
+        return false;
+    i = i >= 0 ? i : ~i;
+    j = j >= 0 ? j : ~j;
+    const struct job *a = &sp->job[i], *b = &sp->job[j];
+    int later = a->d == OP_U ? n / sp->update[a->s] : n;
+    if (a->s != b->s || a->d != b->d || a->rank != b->rank || b->b != a->b + later)
+        return false;
+    int32_t forward = a->d == OP_U ? -1 : job_at(sp, a->s, a->b, OP_F),
+            on = a->d != OP_U && has_version(sp, a->s) ? n / sp->update[a->s] : 0;
+    if (forward >= 0 && sc->version[job_at(sp, b->s, b->b, OP_F)] != sc->version[forward] + on)
+        return false; /* what it keeps for its backward is of that version */
+    if (forward >= 0 && a->d != OP_W && sc->version[j] != sc->version[i] + on)
+        return false;
+    return fabs(time_at(sc, y) - time_at(sc, x) - apart) <= 1e-9 * period;
+}
+
+/* Whether n microbatches from b on are a period: so are the n behind them, as far as the schedule goes on undisturbed.
+ */
+static bool repeats_from(const struct search *search, int b, int n) {
+    const struct sched *sc = search->sc;
+    if (b + 2 * n >= search->sp->batches)
+        return false;
+    int32_t from = search->start[b], to = search->start[b + n], end = search->start[b + 2 * n];
+    if (to <= from || end - to != to - from)
+        return false;
+    double apart = time_at(sc, to) - time_at(sc, from);
+    for (int32_t i = 0; i < to - from; i++)
+        if (!same_moment(search, from + i, to + i, n, apart, apart))
+            return false;
+    return true;
+}
+
+/* Whether n microbatches from b on are a period, given that those from b + turn on are. */
+static bool repeats_before(const struct search *search, int b, int n) {
+    const struct sched *sc = search->sc;
+    int turn = search->sp->turn, next = b + turn;
+    int32_t from = search->start[b], end = search->start[next], to = search->start[b + n];
+    if (end <= from)
+        return repeats_from(search, b, n);
+    if (to <= from || search->start[next + n] - to != end - from)
+        return false;
+    double apart = time_at(sc, search->start[next + n]) - time_at(sc, end);
+    for (int32_t i = 0; i < end - from; i++)
+        if (!same_moment(search, from + i, to + i, n, apart, apart))
+            return false;
+    return true;
+}
+
+/* The first microbatch from which on the schedule repeats itself up to `late`, from where it does. What it did before
+ * may have been another period. */
+static int earliest(const struct search *search, int late, int n) {
+    int turn = search->sp->turn;
+    while (late >= turn && repeats_before(search, late - turn, n))
+        late -= turn;
+    return late;
+}
+
+bool find_period(const struct spec *sp, const struct sched *sc, int *first, int *length) {
+    struct search search = begin_search(sp, sc);
+    int turn = sp->turn, last = sp->batches - (turn > sp->batches / 8 ? turn : sp->batches / 8); /* before it ends */
+    for (int n = turn; 2 * n < last; n += turn) {
+        int late = (last - 2 * n) / turn * turn;
+        if (!repeats_from(&search, late, n))
+            continue;
+        *first = earliest(&search, late, n);
+        *length = n;
+        return true;
+    }
+    return false;
+}
+
+/* Most jobs and updates of a microbatch last less than n microbatches' time: at least so many microbatches a period
+ * must have for no tensor to be there when it begins and still when it ends. */
+int least_period(const struct spec *sp, const struct sched *sc, int first, int length) {
+    struct search search = begin_search(sp, sc);
+    double period = time_at(sc, search.start[first + length]) - time_at(sc, search.start[first]), longest = 0;
+    for (int s = 0; s < sp->stages; s++)
+        for (int b = first; b < first + length; b++) {
+            int32_t back = last_backward(sp, s, b);
+            longest = fmax(longest, sc->end[back] - sc->start[job_at(sp, s, b, OP_F)]);
+        }
+    int times = period > 0 ? (int)fmin(ceil(longest / period * (1 - 1e-9)), 1e6) : 1;
+    return (times > 1 ? times : 1) * length;
+}
+
+/* How many microbatches must be written out for the period from `first` on to be as if there were no end. */
+static int needed(const struct spec *sp, const struct sched *sc, int first, int length) {
+    struct search search = begin_search(sp, sc);
+    int last = first + length;
+    for (int32_t i = 0; i < search.start[first + length]; i++)
+        if (sc->moment[i] >= 0 && sp->job[sc->moment[i]].d != OP_U && sp->job[sc->moment[i]].b > last)
+            last = sp->job[sc->moment[i]].b;
+    return last + 1;
+}
+
+int written_out(const struct spec *sp, const struct sched *sc, int first, int length) {
+    if (first + length >= sp->batches)
+        return -1;
+    int64_t least = needed(sp, sc, first, length), n = least + ((sp->step - least) % length + length) % length;
+    return least >= sp->batches && sp->batches < sp->step ? -1 : n < sp->step ? (int)n : -1;
+}
+
+/* ---- in a script ---- */
+
+struct asked {
+    const struct spec *sp;
+    int32_t job;
+};
+
+static int by_order(const void *x, const void *y) {
+    const struct asked *p = x, *q = y;
+    const struct job *a = &p->sp->job[p->job], *b = &q->sp->job[q->job];
+    if (a->rank != b->rank)
+        return a->rank - b->rank;
+    if (compare_n(a, b))
+        return compare_n(a, b);
+    if (a->b != b->b)
+        return a->b - b->b;
+    return a->s != b->s ? a->s - b->s : a->d - b->d;
+}
+
+/* The jobs of microbatches and updates from `first` on, rank by rank, in the order of n. */
+static struct asked *in_order(const struct spec *sp, int first, int32_t *n) {
+    struct asked *list = NEW(struct asked, all_jobs(sp));
+    *n = 0;
+    for (int32_t j = 0; j < all_jobs(sp); j++)
+        if (sp->job[j].b >= (sp->job[j].d == OP_U ? first / sp->update[sp->job[j].s] : first))
+            list[(*n)++] = (struct asked){sp, j};
+    sort(list, (size_t)*n, sizeof *list, by_order);
+    return list;
+}
+
+static bool same_preds(const struct spec *sp, const struct spec *later, int32_t j) {
+    if (!sp->pred || j >= sp->njobs)
+        return true;
+    int32_t n = sp->pred_at[j + 1] - sp->pred_at[j];
+    return later->pred_at[j + 1] - later->pred_at[j] == n &&
+           memcmp(sp->pred + sp->pred_at[j], later->pred + later->pred_at[j], sizeof *sp->pred * (size_t)n) == 0;
+}
+
+static bool same_job(const struct spec *sp, const struct spec *later, int32_t j) {
+    const struct job *a = &sp->job[j], *b = &later->job[j];
+    int64_t pair = (int64_t)a->s * sp->batches + a->b;
+    if (a->s != b->s || a->b != b->b || a->d != b->d || a->rank != b->rank || a->home != b->home || a->fill != b->fill)
+        return false;
+    if (a->cost != b->cost && !(isnan(a->cost) && isnan(b->cost)))
+        return false;
+    if (j < sp->njobs && (sp->reads[j] != later->reads[j] ||
+                          (sp->choices.offload && sp->choices.offload[pair] != later->choices.offload[pair])))
+        return false;
+    return same_preds(sp, later, j);
+}
+
+/* Whether the later job would run before the one of its place here: in a strict order it does if its n is smaller, in a
+ * greedy one if it is also a forward, which can be ready long before. */
+static bool comes_before(const struct spec *sp, const struct spec *later, int32_t j) {
+    return (sp->strict || sp->job[j].d == OP_F) && compare_n(&later->job[j], &sp->job[j]) < 0;
+}
+
+bool same_jobs(const struct spec *sp, const struct spec *later, int first) {
+    if (sp->njobs != later->njobs || sp->nupdates != later->nupdates)
+        return false;
+    int32_t n, m;
+    const struct asked *a = in_order(sp, first, &n), *b = in_order(later, first, &m);
+    if (n != m)
+        return false;
+    for (int32_t i = 0; i < n; i++)
+        if (a[i].job != b[i].job || !same_job(sp, later, a[i].job) || comes_before(sp, later, a[i].job))
+            return false;
+    return true;
+}
+
+bool set_period(const struct spec *sp, struct sched *sc, int first, int length, int shortest) {
+    struct search search = begin_search(sp, sc);
+    if (first + length >= sp->batches)
+        return false;
+    sc->period = length;
+    sc->shortest = shortest;
+    sc->repeats = 1 + (sp->step - sp->batches) / length;
+    sc->begin = search.start[first];
+    sc->finish = search.start[first + length];
+    return true;
+}

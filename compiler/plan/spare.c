@@ -1,0 +1,114 @@
+/* The memory plan where there is memory to spare.
+ *
+ * Bytes that a message still has when the next tensor needs them hold that tensor's instruction up. So the program is
+ * simulated as if no bytes were reused. A plan that gives bytes on only when, by these times, their last access has
+ * ended adds no order that the times do not have: the program keeps them all.
+ *
+ * Only fetched weights reuse bytes in that simulation, as in the plan by the schedule alone. They depend on no data:
+ * otherwise all would come at once, as early as their lanes permit.
+ *
+ * Where the cluster's memory is too small for that on some ranks, mem.c gives bytes on there somewhat before these
+ * times, and other ranks' times change with theirs. If that makes the program slower than the plan by the schedule
+ * alone does on all ranks, it is dropped. */
+#include "plan.h"
+#include <math.h>
+
+/* Treats times that differ only by rounding as equal. */
+static const double ROUNDING = 1e-12;
+
+static const char *const once_free = "bytes are reused once they are free by the times";
+static const char *const by_schedule = "bytes are reused as soon as the schedule permits";
+
+/* Of what takes over whose bytes, keeps only what fetched weights do: from others of their kind, if they take over any.
+ */
+static void keep_slots(struct rank *k) {
+    int32_t n = 0;
+    for (int b = 0; b < k->nbufs; b++) {
+        int32_t from = k->over_at[b], end = k->over_at[b + 1], weights = 0;
+        for (int32_t o = from; o < end; o++)
+            weights += k->buf[k->over[o]].kind == K_weight;
+        k->over_at[b] = n;
+        for (int32_t o = from; k->buf[b].kind == K_weight && o < end; o++)
+            if (weights == 0 || k->buf[k->over[o]].kind == K_weight)
+                k->over[n++] = k->over[o];
+    }
+    k->over_at[k->nbufs] = n;
+}
+
+/* When an instruction starts to hold its operands' bytes: a RECV as its SEND starts, before anything arrives. */
+static double ready(const struct compile *c, int r, int32_t i, const struct instr *x) {
+    return c->timeline->start[r][i] - (is_recv(x->op) ? link_of(c->spec, x->peer, r).latency : 0);
+}
+
+/* The lifetimes of rank r's buffers in the timeline. */
+static void take_lifetimes(const struct compile *c, int r, struct lifetime *life) {
+    const struct rank *k = &c->program->rank[r];
+    double next = INFINITY; /* of the communications from here on, when the first starts */
+    for (int b = 0; b < k->nbufs; b++)
+        life[b] = (struct lifetime){INFINITY, 0};
+    for (int32_t i = k->nins - 1; i >= 0; i--) {
+        double from = ready(c, r, i, &k->ins[i]), to = c->timeline->end[r][i] - ROUNDING * c->timeline->makespan;
+        if (c->choices.launch != LAUNCH_LANE && k->ins[i].msg >= 0) /* one that waits for bytes holds up later ones */
+            from = next = fmin(next, from);
+        for (uint32_t a = k->ins[i].arg; a < k->ins[i].arg + k->ins[i].narg; a++) {
+            struct lifetime *at = &life[k->arg[a].buf];
+            at->start = fmin(at->start, from);
+            at->end = fmax(at->end, to);
+        }
+    }
+}
+
+/* The variation that reuses no bytes but those of fetched weights. It is compiled for its times alone. */
+static struct lifetime **find_lifetimes(struct compile *c) {
+    int workers = c->program->workers;
+    struct lifetime **life = NEW(struct lifetime *, workers);
+    for (int r = 0; r < workers; r++)
+        life[r] = NEW(struct lifetime, c->program->rank[r].nbufs);
+    struct scratch scratch = scratch_begin();
+    compile_until(c, OFFSETS);
+    for (int r = 0; r < workers; r++)
+        keep_slots(&c->program->rank[r]);
+    compile_until(c, TIMES);
+    for (int r = 0; r < workers; r++)
+        take_lifetimes(c, r, life[r]);
+    compile_forget(c, OFFSETS);
+    scratch_end(scratch);
+    return life;
+}
+
+/* Compiles the variation whose bytes are reused by these lifetimes. Returns its makespan; what comes after its offsets
+ * is dropped. */
+static double try_reuse(struct compile *c, struct lifetime **life) {
+    if (c->choices.life != life)
+        compile_forget(c, OFFSETS);
+    c->choices.life = life;
+    compile_until(c, OFFSETS);
+    struct scratch scratch = scratch_begin();
+    compile_until(c, TIMES);
+    double makespan = c->timeline->makespan;
+    compile_forget(c, WAITS);
+    scratch_end(scratch);
+    return makespan;
+}
+
+void search_spare(struct compile *c) {
+    if (c->choices.least_memory)
+        return;
+    struct lifetime **life = find_lifetimes(c);
+    c->choices.life = life;
+    compile_until(c, OFFSETS);
+    if (!c->hurried) { /* there is memory enough for that: nobody waits for bytes */
+        tried_add(c, "spare", once_free, NAN, NULL);
+        tried_ships(c, once_free);
+        return;
+    }
+    double spare = try_reuse(c, life), soon = try_reuse(c, NULL);
+    if (soon > spare) {
+        compile_forget(c, OFFSETS);
+        c->choices.life = life;
+        compile_until(c, OFFSETS);
+    }
+    tried_add(c, "spare", once_free, spare, NULL);
+    tried_add(c, "spare", by_schedule, soon, NULL);
+    tried_ships(c, soon > spare ? once_free : by_schedule);
+}
