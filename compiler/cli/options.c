@@ -256,7 +256,8 @@ const struct option_row options[] = {
     OPTION("from", "TIME", SETS(draw.style.from, when), {SHOW, "draw from then on; in the ruler's unit, as --to"}),
     OPTION("to", "TIME", SETS(draw.style.to, when, .least = DBL_TRUE_MIN), {SHOW, "draw up to then"}),
     LETTERED('d', "dump", "LETTERS", SETS(dump, string),
-             {CHECK | SHOW | COMPILE, "print the program after a pass: l, m, w (help passes)"}),
+             {CHECK | SHOW | COMPILE,
+              "print the program after a pass: l, m, w; t: what the searches tried (help passes)"}),
     OPTION("steps", "N", SETS(draw.copies, whole, .least = 1),
            {SHOW, "draw so many steps, or repetitions of the period, one after the other: a rank begins one when its "
                   "own lanes have ended the one before"}),
