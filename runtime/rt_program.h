@@ -66,8 +66,8 @@ static inline int64_t held_count(const struct rt_model *m, const struct rt_stage
     return left < 0 ? 0 : left < home->count ? left : home->count;
 }
 
-/* What a home has learned, in fp32 at any precision: of the elements that it updates. Checkpoints keep it, and runs are
- * compared by it. With bf16, the optimizer state begins with the master weights, and the weights are the masters
+/* The learned state of a home, in fp32 at any precision: of the elements that it updates. Checkpoints keep it, and runs
+ * are compared by it. With bf16, the optimizer state begins with the master weights, and the weights are the masters
  * rounded to nearest even. */
 struct rt_learned {
     int32_t weight_in, moments_in; /* enum memory */
@@ -100,8 +100,8 @@ struct rt_rank {
     int64_t arena, host;          /* bytes, and of the one in host memory */
     const struct rt_buffer *work; /* the workspace; NULL: none */
     int32_t begin, end;           /* the period: ins[begin .. end) */
-    /* What rank_index makes of them: instructions of lane l are lane_ins[lane_at[l] .. lane_at[l+1]), and the one with
-     * a name is place[name]. */
+    /* The index (rank_index): lane l has instructions lane_ins[lane_at[l] .. lane_at[l+1]), and the one with a name is
+     * ins[place[name]]. */
     const int32_t *lane_ins, *lane_at, *place;
 };
 

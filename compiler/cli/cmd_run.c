@@ -248,7 +248,7 @@ static struct prediction train_alone(const struct compile *c, const struct setti
         train(&serial, settings, data, steps, 1, settings->train.one_rank ? "one rank" : NULL, (struct listener){0});
     for (int64_t s = 0; settings->train.one_rank && s < settings->train.steps; s++)
         outcome->largest = fmax(outcome->largest, fabs((double)trained->loss[s] - alone.loss[s]) / fabs(alone.loss[s]));
-    outcome->same_weights = settings->train.one_rank && fingerprint(alone.program, alone.arena) == outcome->weights;
+    outcome->same_weights = settings->train.one_rank && hash_trained(alone.program, alone.arena) == outcome->weights;
     host_free(alone.program, alone.arena);
     return predict_from_one(c, &serial, &alone, steps);
 }
@@ -303,7 +303,7 @@ int cmd_run(const struct settings *given) {
                               .compared = settings->train.one_rank};
     outcome.step = trained.seconds / (double)here;
     outcome.tokens_per_second = (double)c.spec->model->rt.rows * trained.program->model->batches / outcome.step;
-    outcome.weights = fingerprint(trained.program, trained.arena);
+    outcome.weights = hash_trained(trained.program, trained.arena);
     outcome.measured = median(trained.makespan + from, here);
     outcome.norm = trained.norm[settings->train.steps - 1];
     outcome.routed = trained.routed;

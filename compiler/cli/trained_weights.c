@@ -5,7 +5,7 @@
 #include "../../runtime/store/fingerprint.h"
 #include <string.h>
 
-/* What the homes of set s have learned, shard by shard. Dies if two differ. */
+/* Gathers the weights of set s from its homes, shard by shard. Dies if two differ. */
 static const float *learned(const struct rt_program *p, char *const *arena, int s) {
     int64_t n = weight_count(p->model, &p->stage[s]);
     float *all = NEW(float, n);
@@ -28,7 +28,7 @@ static const float *learned(const struct rt_program *p, char *const *arena, int 
     return all;
 }
 
-uint64_t fingerprint(const struct rt_program *p, char *const *arena) {
+uint64_t hash_trained(const struct rt_program *p, char *const *arena) {
     uint64_t hash = 0, copies = 0;
     for (int s = 0; s < p->sets; s++) {
         struct scratch scratch = scratch_begin();

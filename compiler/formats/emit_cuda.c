@@ -28,7 +28,7 @@ static void put_number(struct text *t, int64_t n, int width) {
 
 /* ---- names ---- */
 
-/* What has been written from `begin` on, as a C name. */
+/* Turns the text from `begin` on into a C name. */
 static void as_symbol(struct text *t, size_t begin) {
     char label[128];
     size_t n = t->n - begin;
@@ -227,7 +227,7 @@ static void put_waits(const struct emit *e, const struct rt_instr *x) {
     put_word(e->t, *before == ',' ? "}, " : "");
 }
 
-/* What only some operations have. */
+/* Writes the members that only some operations have. */
 static void put_some(const struct emit *e, const struct rt_instr *x) {
     static const char *const sweep[] = {
         [SWEEP_ALL] = "", [SWEEP_PUT_OFF] = ".sweep = SWEEP_PUT_OFF, ", [SWEEP_WEIGHTS] = ".sweep = SWEEP_WEIGHTS, "};

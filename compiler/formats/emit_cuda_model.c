@@ -1,4 +1,4 @@
-/* What a rank's own program says of what it trains: the model, the layers, the stages. */
+/* The model, the layers and the stages of a rank's own program. */
 #include "emit_cuda.h"
 #include "put_fields.h"
 
@@ -95,7 +95,7 @@ static const struct field_row stage_fields[] = {FIELD_NUMBER(rt_stage, nlayers),
 
 static const char *string_or_null(const char *s) { return s ? format("\"%s\"", s) : "NULL"; }
 
-/* What layers are called in files of weights. n: layers of the model. */
+/* Writes the names of n layers in files of weights. */
 static void emit_names(struct text *t, const struct rt_names *names, int n) {
     put_word(t, "\nstatic const struct rt_names names[] = {\n");
     for (int i = 0; i < n; i++)

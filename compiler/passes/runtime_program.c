@@ -20,8 +20,8 @@ struct build {
 
 /* ---- buffers: those that instructions name, and the workspace, in the order of the plan ---- */
 
-/* What an operand says. A job finds its parameters' gradients in the whole, of which it names pieces. */
-static struct arg named(const struct rank *k, const struct instr *x, const struct arg *a) {
+/* Returns what an operand names. A job finds its parameters' gradients in the whole buffer, where it names pieces. */
+static struct arg named_arg(const struct rank *k, const struct instr *x, const struct arg *a) {
     assert(!a->last || arg_off(k, a) % ALIGNED == 0);
     return is_job(x->op) ? (struct arg){.buf = a->buf}
                          : (struct arg){.buf = a->buf, .piece = a->piece, .last = a->last};
@@ -49,7 +49,7 @@ static void find_buffers(struct build *f) {
     f->key = NEW(uint64_t, k->nargs + 1);
     for (int32_t i = 0; i < k->nins; i++)
         for (uint32_t a = k->ins[i].arg; a < k->ins[i].arg + k->ins[i].narg; a++)
-            f->key[n++] = key_of(named(k, &k->ins[i], &k->arg[a]));
+            f->key[n++] = key_of(named_arg(k, &k->ins[i], &k->arg[a]));
     if (work < k->nbufs)
         f->key[n++] = key_of((struct arg){.buf = work});
     sort(f->key, (size_t)n, sizeof *f->key, compare_keys);
@@ -87,7 +87,7 @@ static const struct rt_buffer *const *operands(const struct build *f, const stru
     const struct rt_buffer **list = NEW(const struct rt_buffer *, n - but + 1), **at = list;
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
         if (f->k->arg[a].role == role && but-- <= 0)
-            *at++ = buffer_of(f, named(f->k, x, &f->k->arg[a]));
+            *at++ = buffer_of(f, named_arg(f->k, x, &f->k->arg[a]));
     return list;
 }
 
@@ -95,7 +95,7 @@ static void fill_operands(const struct build *f, const struct instr *x, struct r
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
         int role = f->k->arg[a].role;
         if (role != ROLE_kv && !operand_in(y, role))
-            set_operand(y, role, buffer_of(f, named(f->k, x, &f->k->arg[a])));
+            set_operand(y, role, buffer_of(f, named_arg(f->k, x, &f->k->arg[a])));
     }
     y->more = operands(f, x, y->at.x ? ROLE_x : ROLE_dy, 1);
     y->kv = operands(f, x, ROLE_kv, 0);
@@ -171,7 +171,7 @@ static const char *const *lane_names(const struct program *p, const struct rank 
     return name;
 }
 
-static struct rt_home *homes_of(const struct spec *sp, const struct program *p, int r, int *n) {
+static struct rt_home *runtime_homes(const struct spec *sp, const struct program *p, int r, int *n) {
     const struct held *held = held_on(p, r, precision_bytes(sp->model->rt.precision), n);
     struct rt_home *home = NEW(struct rt_home, *n);
     for (int h = 0; h < *n; h++)
@@ -197,7 +197,7 @@ static struct rt_rank runtime_rank(const struct spec *sp, const struct build *f,
     struct rt_rank rank = {.number = r, .ins = f->ins, .nins = k->nins, .nlanes = k->nlanes};
     int work = work_of(k);
     rank.lane = lane_names(f->p, k);
-    rank.home = homes_of(sp, f->p, r, &rank.nhomes);
+    rank.home = runtime_homes(sp, f->p, r, &rank.nhomes);
     rank.arena = k->arena;
     rank.host = k->host;
     rank.work = work < k->nbufs ? buffer_of(f, (struct arg){.buf = work}) : NULL;

@@ -158,7 +158,9 @@ static bool know_edges(struct nccl *nccl, struct known *known) {
     return true;
 }
 
-static int lane_of_group(const struct rt_instr *x) { return x->group * GROUP_LANES + op_row(x->op)->lane - LANE_GATHER; }
+static int lane_of_group(const struct rt_instr *x) {
+    return x->group * GROUP_LANES + op_row(x->op)->lane - LANE_GATHER;
+}
 
 /* Which lanes the groups have, and which sums are added to. */
 static void know_groups(struct nccl *nccl, struct known *known) {

@@ -77,7 +77,7 @@ static bool train(const struct passes *c, struct result *out, char *why) {
         snprintf(why, 4096, "no memory to train");
         return false;
     }
-    out->weights = fingerprint(p, arena);
+    out->weights = hash_trained(p, arena);
     host_free(p, arena);
     return true;
 }

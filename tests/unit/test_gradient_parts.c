@@ -176,7 +176,7 @@ static struct trained train(struct spec *sp, int parts) {
     run.makespan = makespan;
     char **arena = host_train(&run);
     cr_assert_not_null(arena);
-    t.weights = fingerprint(rt, arena);
+    t.weights = hash_trained(rt, arena);
     host_free(rt, arena);
     data_close(data);
     return t;
