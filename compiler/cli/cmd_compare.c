@@ -434,13 +434,7 @@ static void check_options(const struct settings *settings) {
         return;
     if (strcmp(settings->output, "-") == 0)
         die("--output -: the table goes to stdout; name a file for the picture");
-    for (const char **data = settings->train.data; data && *data; data++)
-        check_apart(settings->output, *data);
-    for (int i = 0; i < settings->nfiles; i++) {
-        struct script_args in = {
-            .schedule = settings->file[i], .model = settings->args.model, .cluster = settings->args.cluster};
-        check_target(settings->output, &in);
-    }
+    check_destination(settings->output, settings);
 }
 
 static struct courses train_all(const struct table *table, const struct settings *settings) {

@@ -240,11 +240,7 @@ static void choose_outputs(struct output *out, const struct settings *settings) 
             out[TEXT].path = NULL;
     check_outputs(out);
     for (int k = 0; k < TEXT; k++)
-        for (int side = 0; side < 2; side++) {
-            struct script_args in = {
-                .schedule = settings->file[side], .model = settings->args.model, .cluster = settings->args.cluster};
-            check_target(out[k].path, &in);
-        }
+        check_destination(out[k].path, settings);
 }
 
 int cmd_diff(const struct settings *settings) {

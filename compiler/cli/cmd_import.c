@@ -7,7 +7,7 @@
 int cmd_import(const struct settings *settings) {
     const char *path = settings->file[0];
     struct text t = {0};
-    check_target(settings->output, &(struct script_args){.schedule = path});
+    check_destination(settings->output, settings);
     read_torch(&t, path, file_text(path));
     write_file(settings->output ? settings->output : "-", &t);
     return 0;

@@ -116,15 +116,10 @@ static void print_json(const struct compile *c, const struct outcome *outcome) {
 }
 
 /* Dies if an option's file is none to write to. */
-static void check_written(const char *option, const char *path, const struct compile *c,
-                          const struct settings *settings) {
+static void check_written(const char *option, const char *path, const struct settings *settings) {
     if (path && strcmp(path, "-") == 0)
         die("--%s -: the report goes to stdout; name a file", option);
-    for (const char **data = settings->train.data; data && *data; data++)
-        check_apart(path, *data);
-    for (const char **data = settings->train.held_out; data && *data; data++)
-        check_apart(path, *data);
-    check_target(path, &c->args);
+    check_destination(path, settings);
 }
 
 /* Dies, before any work, if the request cannot be met. */
@@ -161,8 +156,7 @@ static void check_run(const struct compile *c, const struct settings *settings) 
     for (int i = 0; i < (int)(sizeof written / sizeof *written); i++) {
         if (settings->train.steps == 0 && written[i].path)
             die("--steps 0 trains nothing: there is nothing for --%s", written[i].option);
-        check_written(written[i].option, written[i].path, c, settings);
-        check_apart(written[i].path, settings->published.weights);
+        check_written(written[i].option, written[i].path, settings);
         for (int k = 0; k < i && written[i].path; k++)
             if (written[k].path && same_place(written[i].path, written[k].path))
                 die("--%s %s: --%s is written there; name another file", written[i].option, written[i].path,
@@ -256,11 +250,11 @@ static struct prediction train_alone(const struct compile *c, const struct setti
 int cmd_run(const struct settings *given) {
     struct settings own = *given, *settings = &own;
     struct style style = terminal_style(settings);
-    struct compile c = {.args = settings->args};
     if (settings->train.validate_every > settings->train.steps && settings->train.steps > 0)
         settings->train.validate_every = settings->train.steps; /* or nothing would be validated */
     if (settings->published.weights)
-        model_of_weights(&c.args, settings->published.weights);
+        model_of_weights(&settings->args, settings->published.weights);
+    struct compile c = {.args = settings->args};
     compile_all(&c, "");
     check_run(&c, settings);
     if (settings->published.weights)

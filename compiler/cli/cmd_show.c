@@ -149,10 +149,8 @@ int cmd_show(const struct settings *settings) {
     if (format->emit_rank && !settings->output)
         die("--format %s writes a file for each rank: give their folder with -o DIR", format->name);
     const char *dir = format->emit_rank ? folder_named(settings->output) : NULL;
-    if (!dir) {
-        check_target(settings->output, &settings->args);
-        check_apart(settings->output, settings->draw.measured);
-    }
+    if (!dir)
+        check_destination(settings->output, settings);
     struct compile c = {.args = settings->args, .command = settings->command};
     compile_shown(&c, settings);
     if (dir) {

@@ -126,6 +126,9 @@ int cmd_tune(const struct settings *settings);
 
 /* export_published.c: `export-weights --names hf`, of a whole checkpoint */
 int export_published(const struct settings *settings, const char *dir, int64_t step);
+/* options.c: for use before long work: dies if `out` is read by this command, or could not be written. NULL: no output
+ */
+void check_destination(const char *out, const struct settings *settings);
 /* cmd_verify.c: prints the claims as members of a JSON object; no: the refutation, or NULL */
 struct refutation;
 void print_claims(const struct refutation *no);

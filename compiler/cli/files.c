@@ -226,14 +226,6 @@ void check_apart(const char *out, const char *in) {
         die("%s: this file is read; name another to write to", out);
 }
 
-void check_target(const char *out, const struct script_args *in) {
-    check_apart(out, in->schedule);
-    check_apart(out, in->model);
-    check_apart(out, in->cluster);
-    if (out)
-        check_writable(out);
-}
-
 /* The nearest folder above the path that is there: what is missing is made in it. */
 static const char *there_above(const char *path) {
     struct stat st;

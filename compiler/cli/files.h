@@ -2,7 +2,6 @@
 #ifndef PIANOLA_FILES_H
 #define PIANOLA_FILES_H
 #include "base/text.h"
-#include "ir/spec.h"
 
 void write_file(const char *path, const struct text *t);
 /* For several files, all or none: each is staged, and place_files renames them all. program: make it executable. */
@@ -15,9 +14,8 @@ void end_file(FILE *f, const char *path);
 void check_writable(const char *path);
 bool same_place(const char *a, const char *b);     /* whether both name the same file */
 void check_apart(const char *out, const char *in); /* dies if both are one file; NULL: no file */
-void check_target(const char *out, const struct script_args *in);
-const char *folder_named(const char *name); /* without trailing slashes; it need not exist yet */
-void make_folder(const char *path);         /* and those above it, unless they exist */
+const char *folder_named(const char *name);        /* without trailing slashes; it need not exist yet */
+void make_folder(const char *path);                /* and those above it, unless they exist */
 /* Keeps others that lock it from writing into a folder until the result is closed, or the process ends. Waits for its
  * turn, and says so. */
 int lock_folder(const char *path);

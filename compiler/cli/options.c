@@ -2,6 +2,7 @@
 #include "options.h"
 #include "base/text.h"
 #include "command.h"
+#include "files.h"
 #include "format_table.h"
 #include <ctype.h>
 #include <errno.h>
@@ -156,14 +157,14 @@ enum {
 const struct option_row options[] = {
     LETTERED('D', "define", "KEY=VALUE", SETS(args, parameter),
              {COMPILES | PARTITION | PROFILE | GENERATE | EXPORT, "set a parameter of the scripts (lists: 1,2,3)"}),
-    OPTION("model", "FILE.lua", SETS(args.model, string),
+    OPTION("model", "FILE.lua", SETS(args.model, string, .reads = true),
            {COMPILES & ~(RUN | TUNE), "model script; without one, jobs have unit costs"},
            {RUN, "script of the model to train; default: the shipped one that --weights fits"},
            {GENERATE, "model script; default: the shipped one that --weights fits"},
            {TUNE, "script of the model to train"}, {PARTITION, "script of the model to cut, instead of --profile"},
            {PROFILE, "script of the model whose layers are timed"},
            {EXPORT, "with --names hf: script of the model that the checkpoint is of"}),
-    OPTION("cluster", "FILE.lua", SETS(args.cluster, string),
+    OPTION("cluster", "FILE.lua", SETS(args.cluster, string, .reads = true),
            {COMPILES | PARTITION, "cluster script; without one, links are free"}),
     OPTION("lanes", "PER", SETS(args.lanes, choice, .words = "edge peer rank"),
            {SCRIPTS, "a communication lane, and with NCCL a communicator, per edge (default), peer or rank"}),
@@ -191,7 +192,7 @@ const struct option_row options[] = {
              {FRONTIER, "folder to write, with a script and a certificate for each cap"},
              {TUNE, "file to write the best schedule to, with its parameters as defaults"},
              {TOKENIZE, "file of tokens to write; with --decode, file of text, default: standard output"}),
-    OPTION("tokenizer", "FILE", SETS(published.tokenizer, string),
+    OPTION("tokenizer", "FILE", SETS(published.tokenizer, string, .reads = true),
            {TOKENIZE | GENERATE | EXPORT,
             "a tokenizer.json, a folder with vocab.json and merges.txt, or a GGUF file: byte-level BPE"}),
     OPTION("names", "NAMES", SETS(published.names, choice, .words = "own hf"),
@@ -217,7 +218,7 @@ const struct option_row options[] = {
     OPTION("objective", "OBJECTIVE", SETS(search.objective, choice, .words = "makespan span period"),
            {OPTIMAL, "what is to be least: the makespan (default); the span: the longest time that a rank takes from "
                      "its first job to its last; or the period: what each further microbatch takes in a steady state"}),
-    OPTION("profile", "FILE", SETS(partition.profile, string),
+    OPTION("profile", "FILE", SETS(partition.profile, string, .reads = true),
            {PARTITION,
             "what each layer takes: PipeDream's graph.txt, a line per layer and per edge (milliseconds, bytes)"}),
     OPTION("workers", "N", SETS(partition.workers, whole, .least = 1), {PARTITION, "ranks; all of them get layers"},
@@ -247,7 +248,7 @@ const struct option_row options[] = {
            {PROFILE, "microbatches before those, likewise"}),
     OPTION("format", "FORMAT", SETS(draw.format, choice, .list = format_words), {SHOW, "{formats}"}),
     OPTION(
-        "measured", "PATH", SETS(draw.measured, string),
+        "measured", "PATH", SETS(draw.measured, string, .reads = true),
         {SHOW, "show these times instead of the predicted: what run --timeline wrote, or a folder of what ranks did"}),
     OPTION("with", "LIST", SETS(draw.style.with, choices, .words = "lanes memory path sends"),
            {SHOW, "draw too: lanes, memory, path (the critical one), sends (arrows, in pictures)"}),
@@ -276,12 +277,12 @@ const struct option_row options[] = {
          "train each schedule on the same microbatches: losses, and the predicted time until they are below a target"}),
     OPTION("target", "LOSS", SETS(compare.target, loss),
            {COMPARE, "with --train: the loss to reach; default: the worst that any of the schedules ends with"}),
-    OPTION("weights", "FILE", SETS(published.weights, string),
+    OPTION("weights", "FILE", SETS(published.weights, string, .reads = true),
            {RUN, "start from these weights: safetensors, an index of such files, or GGUF, in the names that the model "
                  "says; default: random ones"},
            {GENERATE, "the model's weights: safetensors, an index of such files, or GGUF"}),
     OPTION(
-        "data", "FILE", SETS(train.data, strings),
+        "data", "FILE", SETS(train.data, strings, .reads = true),
         {RUN | COMPARE,
          "training text, or what tokenize made of it; several files, or a pattern such as 'shard*.bin', are one text"}),
     OPTION("steps", "N", SETS(train.steps, whole, .standard = "100"),
@@ -312,7 +313,7 @@ const struct option_row options[] = {
            {RUN, "write the same into DIR as TensorBoard and `wandb sync` read them"}),
     OPTION("loss-svg", "FILE", SETS(record.loss_svg, string),
            {RUN, "draw there, at the end, the losses of training and validation"}),
-    OPTION("val", "FILE", SETS(train.held_out, strings),
+    OPTION("val", "FILE", SETS(train.held_out, strings, .reads = true),
            {RUN, "held-out text, or what tokenize made of it: tell the loss on all of it before the first step and "
                  "every --val-every steps"}),
     OPTION("val-every", "N", SETS(train.validate_every, whole, .least = 1, .standard = "100"),
@@ -410,4 +411,21 @@ const char **option_words(const struct option_row *row, int *n) {
         w += strlen(names[(*n)++]);
     }
     return names;
+}
+
+void check_destination(const char *out, const struct settings *settings) {
+    for (int i = 0; i < settings->nfiles; i++)
+        check_apart(out, settings->file[i]);
+    for (int i = 0; i < noptions; i++) {
+        const void *member = (const char *)settings + options[i].at;
+        if (!options[i].reads)
+            continue;
+        if (options[i].parse == string)
+            check_apart(out, *(const char *const *)member);
+        else
+            for (const char *const *list = *(const char *const *const *)member; list && *list; list++)
+                check_apart(out, *list);
+    }
+    if (out)
+        check_writable(out);
 }

@@ -53,6 +53,7 @@ extern const struct option_row {
         const char *words, *(*list)(void); /* the words that it takes, separated by spaces; both NULL: others */
         double least, most;                /* of a number */
         const char *unit, *standard;       /* standard: the default, as it would be given; NULL: nothing is set */
+        bool reads;                        /* its files are read, so that no output may go there */
         bool unrecorded; /* says where output goes, or what is printed: no part of the command line that a page shows */
     };
     struct wording {

@@ -180,10 +180,8 @@ static void tokenize(const struct settings *settings) {
     const char *path = settings->output;
     struct work work = {.tokenizer = read_tokenizer(settings->published.tokenizer)};
     struct data_file **files = NEW(struct data_file *, settings->nfiles);
-    check_apart(path, settings->published.tokenizer);
     uint8_t head[TOKEN_HEAD] = {0};
     for (int i = 0; i < settings->nfiles; i++) {
-        check_apart(path, settings->file[i]);
         files[i] = opened(settings->file[i]);
         work.all += (int64_t)files[i]->size;
     }
@@ -247,8 +245,6 @@ static void detokenize(const struct settings *settings) {
     struct tokens tokens;
     struct text text = {0};
     char why[2 * PATH_MAX];
-    check_apart(path, in);
-    check_apart(path, settings->published.tokenizer);
     if (!read_tokens(file->text, file->size, &tokens, in, why, sizeof why))
         die("%s", why);
     for (int64_t i = 0; i < tokens.n; i++, text.n = 0) /* before anything is written */
@@ -271,6 +267,7 @@ int cmd_tokenize(const struct settings *settings) {
         die("--json is for figures, and --decode prints none");
     if (!settings->published.decode && !settings->output)
         die("`tokenize` needs -o FILE");
+    check_destination(settings->output, settings);
     (settings->published.decode ? detokenize : tokenize)(settings);
     return 0;
 }

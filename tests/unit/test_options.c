@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -107,6 +108,42 @@ Test(options, texts_are_short_and_the_commands_of_a_row_differ) {
         }
         cr_assert_neq(commands_so_far, 0, "--%s", options[i].name);
     }
+}
+
+/* Whether a file may be written, once a command has read its options; in a process of its own. */
+static bool may_write(const struct settings *settings, const char *path) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(3);
+        check_destination(path, settings);
+        _exit(0);
+    }
+    int status;
+    cr_assert_eq(waitpid(pid, &status, 0), pid);
+    cr_assert(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 2));
+    return WEXITSTATUS(status) == 0;
+}
+
+Test(options, a_file_that_an_option_reads_is_not_written_over) {
+    char read[] = "/tmp/optionsXXXXXX", other[] = "/tmp/optionsXXXXXX";
+    int fds[2] = {mkstemp(read), mkstemp(other)}, n = 0;
+    bool refused = true, accepted = true;
+    for (int i = 0; i < noptions; i++)
+        if (options[i].reads) {
+            struct settings settings = {0};
+            options[i].parse(&options[i], read, (char *)&settings + options[i].at);
+            refused &= !may_write(&settings, read);
+            accepted &= may_write(&settings, other);
+            n++;
+        }
+    for (int i = 0; i < 2; i++)
+        close(fds[i]);
+    remove(read);
+    remove(other);
+    cr_assert_eq(n, 8);
+    cr_assert(refused);
+    cr_assert(accepted);
 }
 
 /* A default is one that the option itself would accept. */

@@ -306,11 +306,7 @@ static void draw(struct text *t, const struct curve *curve) {
 static void check_picture(const struct settings *settings) {
     if (settings->diff.svg && strcmp(settings->diff.svg, "-") == 0)
         die("--svg -: the figures go to stdout; name a file for the picture");
-    for (int i = 0; settings->diff.svg && i < settings->nfiles; i++) {
-        struct script_args in = {
-            .schedule = settings->file[i], .model = settings->args.model, .cluster = settings->args.cluster};
-        check_target(settings->diff.svg, &in);
-    }
+    check_destination(settings->diff.svg, settings);
 }
 
 /* Dies of what is not counted in bytes. */

@@ -332,7 +332,7 @@ static void check_outputs(const struct settings *settings) {
                 "name, "
                 "e.g. best.lua",
                 path[i]);
-        check_target(path[i], &settings->args);
+        check_destination(path[i], settings);
     }
 }
 

@@ -99,8 +99,7 @@ static void check_options(const struct settings *settings) {
         die("-D %s: a profile has no parameters", args->set[0]);
     if (settings->partition.workers > MOST_MACHINES)
         die("--workers %lld: expected at most %d", (long long)settings->partition.workers, MOST_MACHINES);
-    check_target(settings->output, args);
-    check_apart(settings->output, settings->partition.profile);
+    check_destination(settings->output, settings);
 }
 
 static const struct profile *load(const struct settings *settings, struct spec **sp) {
@@ -201,8 +200,6 @@ int cmd_partition(const struct settings *settings) {
     struct text out = {0}, script = {0};
     check_options(settings);
     int workers = count_workers(settings);
-    if (settings->output)
-        check_writable(settings->output);
     const struct profile *profile = load(settings, &sp);
     struct machines machines = machines_of(settings, sp);
     const struct cuts *cuts = find_cuts(profile);

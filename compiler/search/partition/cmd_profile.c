@@ -40,8 +40,8 @@ static void check_options(const struct settings *settings) {
         die("-o and --fit both write to %s", out);
     if (fit && strcmp(fit, "-") == 0)
         die("--fit -: the table goes to stdout; name a file");
-    check_target(out, &settings->args);
-    check_target(fit, &settings->args);
+    check_destination(out, settings);
+    check_destination(fit, settings);
 }
 
 /* The median of the kept times of an operation of set s on its one rank. */

@@ -338,9 +338,7 @@ static void check_options(const struct settings *settings) {
         die("--workers %lld: at most 4096 ranks are possible", (long long)settings->partition.workers);
     if (is_set(args, "workers"))
         die("-D workers: `tune` takes the ranks from --workers");
-    if (settings->output)
-        check_writable(settings->output);
-    check_target(settings->output, args);
+    check_destination(settings->output, settings);
 }
 
 /* Whether the model has a parameter `rows`: it uses that setting. */
