@@ -17,7 +17,7 @@ FLAGS = -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fno-math-errno 
 BLAS := openblas$(if $(filter x86_64,$(shell uname -m)), libxsmm)
 LIBS = $$(pkg-config --libs lua5.4 $(BLAS) libpcre2-8 libutf8proc) -lm -pthread
 # compiler/page/ is built by page.mk.
-SOURCES := $(filter-out compiler/page/%,$(wildcard compiler/*/*.c compiler/*/*/*.c)) $(filter-out %/comm_mpi.c runtime/rank/%,$(wildcard runtime/*/*.c))
+SOURCES := $(filter-out compiler/page/%,$(wildcard compiler/*/*.c compiler/*/*/*.c)) $(filter-out %/comm_mpi.c %/rank_main.c,$(wildcard runtime/*/*.c))
 LIBRARY := $(patsubst %.c,$(B)/obj/%.o,$(filter-out compiler/cli/main.c,$(SOURCES)))
 UNITS := $(patsubst tests/%.c,%,$(wildcard tests/unit/*.c tests/guard/*.c))
 HELPERS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/support/*.c tests/judges/*.c))
@@ -89,6 +89,7 @@ ARCHS := -gencode 'arch=compute_80,code=[sm_80,sm_90,sm_100,compute_80]'
 NVFLAGS := -std=c++17 -O3 $(ARCHS) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden -Iruntime -MMD -MP
 # $(1): cuda or standin; $(2): folders of runtime/.
 cuda_objects = $(patsubst runtime/%.cu,build/$(1)/%.o,$(wildcard $(2:%=runtime/%/*.cu)))
+IN_PROCESS = $(call cuda_objects,$(1),layers device process) build/$(1)/rank/rank_cuda.o
 PIC := $(patsubst runtime/%.c,build/pic/%.o,$(filter-out %_host.c runtime/process/comm_local.c,$(wildcard runtime/*/*.c)))
 NCCL := $(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h /usr/local/include/nccl.h))
 CUDNN := $(firstword $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h /usr/include/*/cudnn.h /usr/local/include/cudnn.h))
@@ -105,7 +106,7 @@ build/pic/comm/comm_mpi.o: private CC := $(if $(shell command -v mpicc),mpicc,$(
 build/pic/shared.a: $(PIC)
 	rm -f $@
 	ar rcs $@ $^
-build/libpianola-cuda.so: $(call cuda_objects,cuda,layers device process) build/pic/shared.a
+build/libpianola-cuda.so: $(call IN_PROCESS,cuda) build/pic/shared.a
 	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared
 build/libpianola-cuda.a: $(call cuda_objects,cuda,layers device comm rank) $(PIC)
 	rm -f $@
@@ -132,7 +133,7 @@ build/standin/%.o: runtime/%.cu Makefile
 build/standin/%.o: tests/standin/%.cpp Makefile
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O2 -g -fPIC -Itests/standin -Iruntime -MMD -MP -c -o $@ $<
-build/standin/libpianola-cuda.so: $(call cuda_objects,standin,layers device process) $(STANDIN) build/pic/shared.a
+build/standin/libpianola-cuda.so: $(call IN_PROCESS,standin) $(STANDIN) build/pic/shared.a
 	$(CXX) -shared -o $@ $^ -pthread
 build/standin/libpianola-cuda.a: $(call cuda_objects,standin,layers device comm rank) $(STANDIN) $(PIC)
 	rm -f $@

@@ -4,5 +4,5 @@
 #include "compute.h"    /* what a job computes */
 #include "data.h"       /* microbatches */
 #include "rt_program.h" /* a compiled program */
-#include "run.h"        /* all its ranks in this process */
+#include "run.h"        /* its training */
 #endif

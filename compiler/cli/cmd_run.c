@@ -6,7 +6,6 @@
 #include "files.h"
 #include "prediction.h"
 #include "run_record.h"
-#include "run_saving.h"
 #include "passes/runtime_program.h"
 #include "terminal.h"
 #include "trained_weights.h"
@@ -18,21 +17,23 @@
 #include <unistd.h>
 
 /* Time 0 is the start of the first kept step. */
-static void write_timeline(const struct compile *c, const struct trained *trained, int64_t steps, const char *path) {
+static void write_timeline(const struct compile *c, const struct trained *trained, const char *path) {
     const struct program *p = c->program;
+    const struct rt_result *result = &trained->result;
+    int64_t first = timeline_first(result->from, result->done), missing = trained->kept - (result->done - first);
     double origin = INFINITY;
     for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < p->rank[r].nins; i++)
-            origin = fmin(origin, trained->stamp[r][i].start);
+            origin = fmin(origin, trained->stamp[r][missing * p->rank[r].nins + i].start);
     struct text out = {0};
     FILE *f = open_memstream(&out.s, &out.n);
     if (!f)
         die("%s: %s", path, strerror(errno));
     timeline_head(f);
-    for (int64_t k = 0; k < trained->kept; k++)
+    for (int64_t step = first; step < result->done; step++)
         for (int r = 0; r < p->workers; r++)
-            timeline_rows(f, steps - trained->kept + k, &trained->program->rank[r], trained->program->model->slices,
-                          trained->stamp[r] + k * p->rank[r].nins, origin);
+            timeline_rows(f, step, &trained->program->rank[r], trained->program->model->slices,
+                          trained->stamp[r] + (missing + step - first) * p->rank[r].nins, origin);
     bool ok = !ferror(f);
     if (fclose(f) != 0 || !ok)
         die("%s: no memory for the timeline", path);
@@ -52,6 +53,21 @@ struct outcome {
     const struct cuda_run *cuda; /* or NULL */
 };
 
+static void print_makespan(const struct compile *c, const struct outcome *outcome) {
+    if (!isfinite(outcome->predicted)) {
+        printf("makespan  measured %.2f ms (median step)\n", 1e3 * outcome->measured);
+        return;
+    }
+    printf("makespan  predicted %.2f ms, measured %.2f ms (median step)", 1e3 * outcome->predicted,
+           1e3 * outcome->measured);
+    if (outcome->cores < c->spec->workers && outcome->cuda)
+        printf("; %d ranks share one GPU, on which one rank takes %.2f ms", c->spec->workers, 1e3 * outcome->work);
+    else if (outcome->cores < c->spec->workers)
+        printf("; %d ranks share %ld cores, which takes at least %.2f ms", c->spec->workers, outcome->cores,
+               1e3 * outcome->work / (double)outcome->cores);
+    printf("\n");
+}
+
 static void print_text(const struct compile *c, const struct outcome *outcome) {
     if (outcome->from)
         printf("\nresumed   from step %lld", (long long)outcome->from);
@@ -69,30 +85,24 @@ static void print_text(const struct compile *c, const struct outcome *outcome) {
                (long long)outcome->routed.pairs,
                100.0 * (double)outcome->routed.dropped / (double)outcome->routed.pairs);
     printf("weights   %016llx (fingerprint)\n", (unsigned long long)outcome->weights);
-    printf("makespan  predicted %.2f ms, measured %.2f ms (median step)", 1e3 * outcome->predicted,
-           1e3 * outcome->measured);
-    if (outcome->cores < c->spec->workers && outcome->cuda)
-        printf("; %d ranks share one GPU, on which one rank takes %.2f ms", c->spec->workers, 1e3 * outcome->work);
-    else if (outcome->cores < c->spec->workers)
-        printf("; %d ranks share %ld cores, which takes at least %.2f ms", c->spec->workers, outcome->cores,
-               1e3 * outcome->work / (double)outcome->cores);
-    printf("\n");
+    print_makespan(c, outcome);
 }
 
 /* JSON has no number for what is none. */
-static const char *loss_or_null(float loss) { return isfinite(loss) ? format("%.9g", (double)loss) : "null"; }
+static const char *figure_or_null(double x) { return isfinite(x) ? format("%.9g", x) : "null"; }
 
 static void print_json(const struct compile *c, const struct outcome *outcome) {
     printf("{\n  \"schema\": 1,\n  \"schedule\": %s,\n  \"steps\": %lld,\n", quoted(c->spec->name),
            (long long)outcome->steps);
-    printf("  \"loss_first\": %s,\n  \"loss_last\": %s,\n", loss_or_null(outcome->first), loss_or_null(outcome->last));
+    printf("  \"loss_first\": %s,\n  \"loss_last\": %s,\n", figure_or_null(outcome->first),
+           figure_or_null(outcome->last));
     printf("  \"seconds_per_step\": %.6g,\n  \"tokens_per_second\": %.6g,\n", outcome->step,
            outcome->tokens_per_second);
     if (outcome->from)
         printf("  \"resumed_from\": %lld,\n", (long long)outcome->from);
     if (outcome->compared)
         printf("  \"one_rank_largest_difference\": %s,\n  \"one_rank_same_weights\": %s,\n",
-               loss_or_null((float)outcome->largest), outcome->same_weights ? "true" : "false");
+               figure_or_null((double)(float)outcome->largest), outcome->same_weights ? "true" : "false");
     if (outcome->routed.pairs)
         printf("  \"routed_pairs\": %lld,\n  \"dropped_pairs\": %lld,\n", (long long)outcome->routed.pairs,
                (long long)outcome->routed.dropped);
@@ -109,8 +119,9 @@ static void print_json(const struct compile *c, const struct outcome *outcome) {
                outcome->cuda->device, (long long)outcome->cuda->planned, (long long)outcome->cuda->taken,
                (long long)outcome->cuda->at_end, (long long)outcome->cuda->host_planned,
                (long long)outcome->cuda->host_taken, outcome->cuda->host);
-    printf("  \"makespan_predicted\": %.9g,\n  \"work\": %.9g,\n  \"%s\": %ld,\n", outcome->predicted, outcome->work,
-           outcome->cuda ? "gpus" : "cores", outcome->cores);
+    printf("  \"makespan_predicted\": %s,\n", figure_or_null(outcome->predicted));
+    printf("  \"work\": %s,\n  \"%s\": %ld,\n", figure_or_null(outcome->work), outcome->cuda ? "gpus" : "cores",
+           outcome->cores);
     printf("  \"weights\": \"%016llx\",\n  \"makespan_measured\": %.9g\n}\n", (unsigned long long)outcome->weights,
            outcome->measured);
 }
@@ -190,7 +201,7 @@ static void tell_first_loss(const struct compile *c, const struct settings *sett
     struct trained trained = train(c, settings, data, 1, 0, NULL, (struct listener){0});
     if (settings->json)
         printf("{\n  \"schema\": 1,\n  \"schedule\": %s,\n  \"steps\": 0,\n  \"loss\": %s\n}\n", quoted(c->spec->name),
-               loss_or_null(trained.loss[0]));
+               figure_or_null(trained.loss[0]));
     else
         printf("\nloss      %.4f on the first batch; nothing was trained\n", trained.loss[0]);
     if (!isfinite(trained.loss[0]) && settings->published.weights)
@@ -206,17 +217,13 @@ static void note_loss(void *context, const struct rt_program *p, const struct rt
 }
 
 static void evaluate(const struct compile *c, const struct settings *settings, struct data *data,
-                     const struct data *held_out, const struct saving *given) {
-    struct saving own = given ? *given : (struct saving){0}, *saving = given ? &own : NULL;
+                     struct data *held_out) {
     double loss = NAN;
-    int64_t n = data_sequences(held_out), tokens = n * c->spec->model->rt.context, step = saving ? saving->from : 0;
-    if (saving)
-        saving->from = 0;
-    if (saving && !saving->loads)
-        die("%s: holds no checkpoint to tell the loss of", saving->dir);
-    struct listener listener = {.ended = note_loss, .context = &loss, .held_out = held_out, .saving = saving};
+    int64_t n = data_sequences(held_out), tokens = n * c->spec->model->rt.context;
+    struct listener listener = {.ended = note_loss, .context = &loss, .held_out = held_out, .records = true};
     struct trained trained = train(c, settings, data, 0, 0, NULL, listener);
-    const char *of = saving ? format(", of step %lld", (long long)step) : "";
+    int64_t step = trained.result.from;
+    const char *of = settings->checkpoint.folder ? format(", of step %lld", (long long)step) : "";
     if (settings->json)
         printf(
             "{\n  \"schema\": 1,\n  \"schedule\": %s,\n  \"steps\": 0,\n  \"step\": %lld,\n  \"validation_loss\": %s,\n"
@@ -247,6 +254,47 @@ static struct prediction train_alone(const struct compile *c, const struct setti
     return predict_from_one(c, &serial, &alone, steps);
 }
 
+static struct outcome outcome_of(const struct compile *c, const struct settings *settings,
+                                 const struct trained *trained) {
+    const struct rt_result *result = &trained->result;
+    int64_t from = result->from, here = result->done - from;
+    struct outcome outcome = {.steps = result->done, .from = from, .norm = result->norm, .routed = result->routed};
+    outcome.first = trained->loss[from];
+    outcome.last = trained->loss[result->done - 1];
+    outcome.step = trained->seconds / (double)here;
+    outcome.tokens_per_second = (double)c->spec->model->rt.rows * trained->program->model->batches / outcome.step;
+    outcome.weights = hash_trained(trained->program, trained->arena);
+    outcome.measured = median(trained->makespan + from, here);
+    outcome.twice = result->twice;
+    outcome.cores = settings->train.cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
+    outcome.cuda = settings->train.cuda ? &trained->cuda : NULL;
+    return outcome;
+}
+
+/* Returns the exit status. Of a run that a signal has ended, nothing is predicted: its last steps were to be timed. */
+static int train_steps(const struct compile *c, const struct settings *settings, struct data *data,
+                       struct data *held_out) {
+    int64_t kept = settings->record.timeline ? timeline_kept(settings->train.steps) : 0;
+    struct trained trained = train_and_record(c, settings, data, held_out, kept);
+    struct outcome outcome = outcome_of(c, settings, &trained);
+    struct prediction prediction = {NAN, NAN};
+    bool whole = trained.result.signal == 0;
+    host_free(trained.program, trained.arena);
+    if (whole && (settings->train.cuda || settings->train.one_rank))
+        prediction = train_alone(c, settings, data, &trained, &outcome);
+    if (whole && !settings->train.cuda)
+        prediction = predict_from_ranks(c, &trained);
+    outcome.compared = whole && settings->train.one_rank;
+    outcome.predicted = prediction.makespan;
+    outcome.work = prediction.work;
+    if (whole && settings->record.timeline)
+        write_timeline(c, &trained, settings->record.timeline);
+    else if (settings->record.timeline)
+        fprintf(stderr, "pianola: the last steps are left: no timeline is written\n");
+    (settings->json ? print_json : print_text)(c, &outcome);
+    return whole ? 0 : 128 + trained.result.signal;
+}
+
 int cmd_run(const struct settings *given) {
     struct settings own = *given, *settings = &own;
     struct style style = terminal_style(settings);
@@ -272,11 +320,9 @@ int cmd_run(const struct settings *given) {
     if (held_out)
         data_hold_out(held_out, data_sequences(held_out));
     print_plan(&c, settings, &style);
-    struct rt_program *program = settings->checkpoint.folder ? runtime_program(c.spec, c.stage, c.program) : NULL;
-    const struct saving *saving = program ? open_saving(settings, program, data) : NULL;
     if (settings->train.steps == 0) {
         if (held_out)
-            evaluate(&c, settings, data, held_out, saving);
+            evaluate(&c, settings, data, held_out);
         else
             tell_first_loss(&c, settings, data);
         data_close(data);
@@ -284,39 +330,9 @@ int cmd_run(const struct settings *given) {
             data_close(held_out);
         return 0;
     }
-    int64_t from = saving ? saving->from : 0, here = settings->train.steps - from;
-    if (here <= 0)
-        die("%s: has come to step %lld already: there is nothing to train up to --steps %lld",
-            settings->checkpoint.folder, (long long)from, (long long)settings->train.steps);
-    int64_t kept = settings->record.timeline ? settings->train.steps - timeline_first(from, settings->train.steps) : 0;
-    struct trained trained = train_and_record(&c, settings, data, held_out, saving, kept);
-    struct outcome outcome = {.steps = settings->train.steps,
-                              .from = from,
-                              .first = trained.loss[from],
-                              .last = trained.loss[settings->train.steps - 1],
-                              .compared = settings->train.one_rank};
-    outcome.step = trained.seconds / (double)here;
-    outcome.tokens_per_second = (double)c.spec->model->rt.rows * trained.program->model->batches / outcome.step;
-    outcome.weights = hash_trained(trained.program, trained.arena);
-    outcome.measured = median(trained.makespan + from, here);
-    outcome.norm = trained.norm[settings->train.steps - 1];
-    outcome.routed = trained.routed;
-    outcome.twice = trained.twice;
-    outcome.cores = settings->train.cuda ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
-    outcome.cuda = settings->train.cuda ? &trained.cuda : NULL;
-    host_free(trained.program, trained.arena);
-    struct prediction prediction = {0};
-    if (settings->train.cuda || settings->train.one_rank)
-        prediction = train_alone(&c, settings, data, &trained, &outcome);
-    if (!settings->train.cuda)
-        prediction = predict_from_ranks(&c, &trained);
-    outcome.predicted = prediction.makespan;
-    outcome.work = prediction.work;
-    if (settings->record.timeline)
-        write_timeline(&c, &trained, settings->train.steps, settings->record.timeline);
-    (settings->json ? print_json : print_text)(&c, &outcome);
+    int code = train_steps(&c, settings, data, held_out);
     data_close(data);
     if (held_out)
         data_close(held_out);
-    return 0;
+    return code;
 }

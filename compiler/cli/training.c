@@ -1,8 +1,6 @@
 /* Training with all ranks in this process, on the host or on one GPU. */
 #include "training.h"
-#include "../../runtime/layers/rate.h"
 #include "../../runtime/store/import.h"
-#include "../../runtime/store/progress.h"
 #include "passes/layers.h"
 #include "passes/runtime_program.h"
 #include <dlfcn.h>
@@ -32,22 +30,10 @@ void check_device(const struct compile *c, bool cuda) {
         }
 }
 
-double rate_after(const struct rt_program *p, int64_t step, int64_t steps) {
-    int64_t n = updates_per_step(p->batches, &p->stage[p->updated]);
-    return (double)rate_at(p->model, step * n, steps * n);
-}
-
 struct told {
-    struct progress progress;
     struct listener listener;
     const struct rt_program *program;
-    int64_t of; /* as in rt_run */
 };
-
-static void tell(void *context, int64_t step, float loss, double seconds) {
-    struct told *told = context;
-    progress_tell(&told->progress, step, loss, rate_after(told->program, step, told->of), seconds);
-}
 
 static void tell_step(void *context, const struct rt_ended *of) {
     const struct told *told = context;
@@ -68,9 +54,9 @@ static cuda_train_function *cuda_library(void) {
     return (cuda_train_function *)(uintptr_t)train;
 }
 
-static char **train_on_cuda(const struct rt_run *run, const struct settings *settings, struct cuda_run *cuda) {
+static char **train_on_cuda(const struct rt_run *run, struct cuda_run *cuda) {
     char why[512];
-    *cuda = (struct cuda_run){.run = *run, .algorithms = settings->train.algorithms, .graph = !settings->train.eager};
+    *cuda = (struct cuda_run){.run = *run};
     char **arena = cuda_library()(cuda, why, sizeof why);
     if (!arena)
         die("%s", why);
@@ -119,58 +105,81 @@ static void check_memory(const struct compile *c) {
                                          : "microbatches of fewer rows, or a smaller model");
 }
 
+/* "; to go on from the newest checkpoint: COMMAND", or NULL without --checkpoint. */
+static const char *how_to_go_on(const struct settings *settings) {
+    return settings->checkpoint.folder ? format("; to go on from the newest checkpoint: %s%s", settings->command,
+                                                settings->checkpoint.resume ? "" : " --resume")
+                                       : NULL;
+}
+
+/* As the flags of ranks' own programs. */
+static struct rank_flags flags_of(const struct settings *settings, int64_t steps, bool records) {
+    struct rank_flags flags = {.steps = steps, .seed = (int64_t)settings->seed, .flight = "."};
+    flags.eager = settings->train.eager;
+    flags.algorithms = settings->train.algorithms;
+    flags.val_every = settings->train.validate_every;
+    if (!records)
+        return flags;
+    flags.checkpoint = settings->checkpoint.folder;
+    flags.resume = settings->checkpoint.resume;
+    flags.new_data = settings->checkpoint.new_data;
+    flags.every = settings->checkpoint.every;
+    flags.keep = settings->checkpoint.keep;
+    flags.allow_nonfinite = settings->train.allow_nonfinite;
+    flags.how = how_to_go_on(settings);
+    flags.losses = settings->record.losses;
+    flags.metrics = settings->record.metrics;
+    flags.tensorboard = settings->record.tensorboard;
+    return flags;
+}
+
 enum { MOST_TIMED = 3 };
+
+static void take_results(struct trained *trained, struct rt_run *run, int64_t steps) {
+    int W = trained->program->workers;
+    trained->loss = NEW(float, steps + 1);
+    trained->makespan = NEW(double, steps + 1);
+    trained->stamp = NEW(struct rt_stamp *, W);
+    trained->took = NEW(struct rt_took *, W);
+    for (int r = 0; r < W; r++) {
+        trained->stamp[r] = NEW(struct rt_stamp, trained->kept * trained->program->rank[r].nins);
+        trained->took[r] = NEW(struct rt_took, trained->program->rank[r].nins);
+    }
+    run->loss = trained->loss;
+    run->makespan = trained->makespan;
+    run->stamp = trained->kept ? trained->stamp : NULL;
+    run->kept = trained->kept;
+    run->timed = MOST_TIMED;
+    run->result = &trained->result;
+}
 
 struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
                      int64_t kept, const char *what, struct listener listener) {
     struct trained trained = {.program = runtime_program(c->spec, c->stage, c->program), .kept = kept};
-    int W = c->program->workers;
-    trained.loss = NEW(float, steps);
-    trained.makespan = NEW(double, steps);
-    trained.norm = NEW(double, steps);
-    trained.stamp = NEW(struct rt_stamp *, W);
-    for (int r = 0; r < W; r++)
-        trained.stamp[r] = NEW(struct rt_stamp, kept * c->program->rank[r].nins);
-    trained.took = NEW(struct rt_took *, W);
-    int64_t from = listener.saving ? listener.saving->from : 0, here = steps - from;
-    trained.timed = here > MOST_TIMED ? MOST_TIMED : here > 1 ? here - 1 : 1; /* not the first, whose pages are new */
-    for (int r = 0; r < W; r++)
-        trained.took[r] = NEW(struct rt_took, c->program->rank[r].nins);
-    struct told told = {.listener = listener, .program = trained.program, .of = listener.of ? listener.of : steps};
-    told.progress = (struct progress){.what = what, .from = from, .steps = steps, .tty = isatty(STDERR_FILENO)};
-    told.progress.tokens = (int64_t)c->spec->model->rt.rows * trained.program->model->batches;
-    struct rt_run run = {
-        .program = trained.program, .data = data, .seed = settings->seed, .steps = steps, .loss = trained.loss};
-    run.stamp = kept ? trained.stamp : NULL;
-    run.kept = kept;
+    struct told told = {listener, trained.program};
+    struct rt_run run = {.program = trained.program, .data = data, .held_out = listener.held_out, .what = what};
+    take_results(&trained, &run, steps);
+    run.flags = flags_of(settings, steps, listener.records);
     run.took = listener.times ? trained.took : NULL;
-    run.timed = trained.timed;
-    run.makespan = trained.makespan;
-    run.norm = trained.norm;
-    run.routed = &trained.routed;
-    run.twice = &trained.twice;
-    run.from = from;
-    run.of = listener.of;
-    run.saving = listener.saving;
-    run.bad = &trained.bad;
-    run.stops = listener.stops;
-    run.progress = what ? tell : NULL;
+    run.predicted = listener.predicted;
+    run.predicted_step = listener.predicted_step;
+    run.looks = listener.records;
     run.ended = listener.ended ? tell_step : NULL;
-    run.evaluates = settings->train.steps == 0;
     run.context = &told;
-    run.held_out = listener.held_out;
-    run.every = settings->train.validate_every;
+    run.evaluates = settings->train.steps == 0;
     if (!settings->train.cuda)
         check_memory(c);
     run.weights = open_weights(settings, trained.program);
-    trained.arena = settings->train.cuda ? train_on_cuda(&run, settings, &trained.cuda) : host_train(&run);
+    trained.arena = settings->train.cuda ? train_on_cuda(&run, &trained.cuda) : host_train(&run);
     if (!trained.arena)
         die("out of memory: the ranks of this schedule together need more than this machine has");
     if (run.weights)
         named_close(run.weights);
     if (settings->train.cuda && what)
         tell_device(settings, &trained.cuda);
-    for (int64_t s = from; s < steps; s++)
+    int64_t here = trained.result.done - trained.result.from;
+    trained.timed = here > MOST_TIMED ? MOST_TIMED : here > 1 ? here - 1 : 1;
+    for (int64_t s = trained.result.from; s < trained.result.done; s++)
         trained.seconds += trained.makespan[s];
     return trained;
 }

@@ -1,8 +1,7 @@
 /* Training with all ranks in this process, for `run`, `compare --train` and `profile`. */
 #ifndef PIANOLA_TRAINING_H
 #define PIANOLA_TRAINING_H
-#include "../../runtime/device/nonfinite.h"
-#include "../../runtime/process/saving.h"
+#include "../../runtime/process/train.h"
 #include "../../runtime/process/train_cuda.h"
 #include "command.h"
 #include "pipeline.h"
@@ -10,7 +9,7 @@
 struct trained {
     struct rt_program *program;
     float *loss;
-    double *makespan, *norm;
+    double *makespan;
     struct rt_stamp **stamp; /* [rank]: [kept][instructions], for the last steps */
     int64_t kept;
     struct rt_took *
@@ -18,25 +17,21 @@ struct trained {
     int64_t timed;
     char **arena;
     double seconds;
-    struct rt_routed routed; /* to experts, and dropped */
-    int64_t twice;           /* steps that ran twice, with post-validation */
-    struct nonfinite bad;    /* the first number that was not finite; step 0: none was */
-    struct cuda_run cuda;    /* its results, with --device cuda */
+    struct rt_result result;
+    struct cuda_run cuda; /* its results, with --device cuda */
 };
 
-/* Is told of each step, as rt_run.ended is; or ended is NULL. held_out: as in rt_run. */
+/* A caller's further wishes. `ended` is told of each step, as rt_run.ended is; or it is NULL. */
 struct listener {
     void (*ended)(void *context, const struct rt_program *p, const struct rt_ended *of);
     void *context;
-    const struct data *held_out;
-    const struct saving *saving; /* as in rt_run */
-    int64_t of;
-    bool stops; /* at a number that is not finite */
-    bool times; /* what instructions take in the last steps, which it slows down a little */
+    struct data *held_out; /* as in rt_run */
+    const double *predicted;
+    double predicted_step;
+    bool records; /* writes all that `run` is asked for as it goes, and looks for numbers that are not finite */
+    bool times;   /* what instructions take in the last steps, which it slows down a little */
 };
 
-/* The learning rate of the last stage's last update in a step, which is the step-th of so many. */
-double rate_after(const struct rt_program *p, int64_t step, int64_t steps);
 /* Dies if the model has no layers, or the device cannot train it. */
 void check_device(const struct compile *c, bool cuda);
 /* Trains by settings' seed and device. kept: of so many last steps there are stamps; what: the name in the progress

@@ -205,7 +205,8 @@ bool mpi_open(struct world *world, const struct launch *how, char *why, size_t n
     MPI_Comm_split(MPI_COMM_WORLD, 0, how->rank >= 0 ? how->rank : rank, &mpi->ranks);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(mpi->ranks, MPI_ERRORS_RETURN);
-    *world = (struct world){.transport = &messages, .link = mpi, .all = mpi_all, .sum_begin = mpi_sum_begin};
+    *world = (struct world){
+        .transport = &messages, .messages = mpi, .link = mpi, .all = mpi_all, .sum_begin = mpi_sum_begin};
     world->sum_end = mpi_sum_end;
     world->progress = mpi_progress;
     world->prepare = mpi_prepare;

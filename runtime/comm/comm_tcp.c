@@ -415,7 +415,8 @@ bool tcp_open(struct world *world, const struct launch *how, char *why, size_t n
         tcp_close(tcp);
         return false;
     }
-    *world = (struct world){.rank = tcp->rank, .size = tcp->size, .transport = &comm_tcp, .link = tcp, .all = tcp_all};
+    *world = (struct world){
+        .rank = tcp->rank, .size = tcp->size, .transport = &comm_tcp, .messages = tcp, .link = tcp, .all = tcp_all};
     world->sum_begin = tcp_sum_begin;
     world->sum_end = tcp_sum_end;
     world->progress = tcp_progress;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,22 +13,34 @@ enum { LAST = 8 };                             /* instructions of each lane in a
 static const double AFTER_SIGNAL = 0.3;        /* seconds in which no instruction ends: the rank is stuck */
 static const double LOOK = 0.05, LOOKS = 20.0; /* how often the watch looks: seconds, and times in a deadline */
 
-static struct watch {
-    struct watch_args a;
-    pthread_t thread;
-    pthread_mutex_t lock;  /* over what follows; the thread that ends the process keeps it */
+/* Where a rank is. */
+struct place {
+    int rank;
     const char *phase;     /* NULL: nothing is timed */
     struct replay *replay; /* of the step under way, or NULL */
     int64_t pass;          /* that it is in, as replay's passes counts; the first of its step, before it begins */
     double since;          /* when the phase began, or the pass */
     double since_device;   /* the same by the device's clock */
-    bool meeting;          /* ranks still meet: a signal ends the process */
-    int signal;
-    double heard; /* when it was seen, or an instruction last ended since; 0: not yet */
-    int64_t done; /* instructions then */
+    double heard;          /* when a signal was seen, or an instruction last ended since; 0: not yet */
+    int64_t done;          /* instructions then */
     bool told;
     const char *hint;
+};
+static struct watch {
+    struct watch_args a;
+    pthread_t thread;
+    pthread_mutex_t lock; /* over what follows; the thread that ends the process keeps it */
+    struct place one;     /* of the process's rank; */
+    struct place *place;  /* or of its ranks, which are threads; else NULL */
+    struct place *at;     /* the one that is looked at */
+    bool meeting;         /* ranks still meet: a signal ends the process */
+    int signal;
 } w = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static _Thread_local struct place *own; /* of this thread's rank; NULL: the process has one */
+
+static struct place *own_place(void) { return own ? own : &w.one; }
+static struct place *first_place(void) { return w.place ? w.place : &w.one; }
+static struct place *last_place(void) { return first_place() + (w.place ? w.a.ranks - 1 : 0); }
 
 /* ---- where the replay stands ---- */
 
@@ -36,7 +49,7 @@ static const struct rt_rank *stream(const struct replay *re) { return &re->progr
 static int32_t lead(const struct replay *re) {
     uint32_t passes = re->reached ? __atomic_load_n(&re->reached[stream(re)->nlanes], __ATOMIC_ACQUIRE)
                                   : (uint32_t)__atomic_load_n(&re->passes, __ATOMIC_ACQUIRE);
-    return (int32_t)(passes - (uint32_t)w.pass);
+    return (int32_t)(passes - (uint32_t)w.at->pass);
 }
 
 static int32_t cursor(const struct replay *re, int l) {
@@ -111,20 +124,20 @@ void instr_name(char *out, size_t n, const struct rt_program *p, const struct rt
 
 /* "waits at 412 RECV_F act(2,5) from rank 2"; without a step under way, what the phase says. */
 static void write_place(char *out, size_t n) {
-    int32_t i = w.replay ? blocked(w.replay) : -1;
+    int32_t i = w.at->replay ? blocked(w.at->replay) : -1;
     if (i < 0) {
-        snprintf(out, n, "%s", w.phase ? w.phase : "was at its end");
+        snprintf(out, n, "%s", w.at->phase ? w.at->phase : "was at its end");
         return;
     }
-    const struct rt_instr *x = &stream(w.replay)->ins[i];
+    const struct rt_instr *x = &stream(w.at->replay)->ins[i];
     int at = snprintf(out, n, is_message(x->op) ? "waits at %d " : "is at %d ", i + 1);
-    instr_name(out + at, n - (size_t)at, w.replay->program, x, w.a.group);
+    instr_name(out + at, n - (size_t)at, w.at->replay->program, x, w.a.group);
 }
 
 /* "step 3", or which of its passes: "step 3, repetition 7 of 10". */
 static void put_pass(char *out, size_t n) {
-    const struct rt_program *p = w.replay->program;
-    int64_t step = (w.pass - 1) / passes_of(p), pass = (w.pass - 1) % passes_of(p);
+    const struct rt_program *p = w.at->replay->program;
+    int64_t step = (w.at->pass - 1) / passes_of(p), pass = (w.at->pass - 1) % passes_of(p);
     static const char *const side[NSECTIONS] = {"the beginning of ", "", "the end of "};
     if (p->period > 0 && section_at(p, pass) == PERIOD)
         snprintf(out, n, "step %lld, repetition %lld of %lld", (long long)step + 1, (long long)pass,
@@ -139,14 +152,15 @@ static void write_lane(FILE *f, const struct replay *re, int l) {
     const struct rt_rank *k = stream(re);
     int32_t at = cursor(re, l), from = at - k->lane_at[l] < LAST ? k->lane_at[l] : at - LAST;
     char name[512];
-    fprintf(f, "\nlane %s: %d of %d done\n", w.a.lane[l], at - k->lane_at[l], k->lane_at[l + 1] - k->lane_at[l]);
+    fprintf(f, "\nlane %s: %d of %d done\n", (w.a.lane ? w.a.lane : stream(re)->lane)[l], at - k->lane_at[l],
+            k->lane_at[l + 1] - k->lane_at[l]);
     for (int32_t c = from; c < at; c++) {
         double start = 0, end = 0;
         bool known = re->device->stamp((struct replay *)re, k->lane_ins[c], &start, &end);
         instr_name(name, sizeof name, re->program, &k->ins[k->lane_ins[c]], w.a.group);
         if (known)
-            fprintf(f, "  %10.6f  %10.6f  %d %s\n", start - w.since_device, end - w.since_device, k->lane_ins[c] + 1,
-                    name);
+            fprintf(f, "  %10.6f  %10.6f  %d %s\n", start - w.at->since_device, end - w.at->since_device,
+                    k->lane_ins[c] + 1, name);
         else
             fprintf(f, "  %24d %s\n", k->lane_ins[c] + 1, name);
     }
@@ -167,53 +181,58 @@ static void write_lane(FILE *f, const struct replay *re, int l) {
 
 static void write_flight(const char *place, const char *why) {
     char path[4096];
-    snprintf(path, sizeof path, "%s/flight-rank%d.txt", w.a.flight, w.a.rank);
+    snprintf(path, sizeof path, "%s/flight-rank%d.txt", w.a.flight, w.at->rank);
     FILE *f = fopen(path, "w");
     if (f) {
-        fprintf(f, "rank %d of %s %s: %s\n", w.a.rank, w.a.program, place, why);
-        if (w.replay) {
+        fprintf(f, "rank %d of %s %s: %s\n", w.at->rank, w.a.program, place, why);
+        if (w.at->replay) {
             char pass[96];
             put_pass(pass, sizeof pass);
             fprintf(f,
                     "%s, %.3f s after it began. Times are seconds since then; numbers are places in the table of "
                     "rank%d.cu, from 1.\n",
-                    pass, seconds() - w.since, w.a.rank);
-            for (int l = 0; l < stream(w.replay)->nlanes; l++)
-                write_lane(f, w.replay, l);
+                    pass, seconds() - w.at->since, w.at->rank);
+            for (int l = 0; l < stream(w.at->replay)->nlanes; l++)
+                write_lane(f, w.at->replay, l);
         }
     }
     if (!f || ferror(f) || fclose(f) != 0)
-        fprintf(stderr, "pianola: rank %d: no flight record: %s: %s\n", w.a.rank, path, strerror(errno));
+        fprintf(stderr, "pianola: rank %d: no flight record: %s: %s\n", w.at->rank, path, strerror(errno));
     else
-        fprintf(stderr, "pianola: rank %d: flight record in %s\n", w.a.rank, path);
+        fprintf(stderr, "pianola: rank %d: flight record in %s\n", w.at->rank, path);
 }
 
 /* The device may be in a later pass than the one that the process began to wait for, of this step or of the next. */
 static void follow_passes(void) {
-    int32_t passes = w.replay ? lead(w.replay) : 0;
+    int32_t passes = w.at->replay ? lead(w.at->replay) : 0;
     if (passes <= 0)
         return;
-    w.pass += passes;
-    w.since = seconds();
-    w.since_device = w.replay->device->clock(w.replay);
+    w.at->pass += passes;
+    w.at->since = seconds();
+    w.at->since_device = w.at->replay->device->clock(w.at->replay);
 }
 
 static void say_why(const char *why) {
     char place[600];
     follow_passes();
     write_place(place, sizeof place);
-    fprintf(stderr, "pianola: rank %d %s: %s\n", w.a.rank, place, why);
+    fprintf(stderr, "pianola: rank %d %s: %s\n", w.at->rank, place, why);
     write_flight(place, why);
     fflush(stderr);
 }
 
 /* With the lock held, and kept: no other thread reports anything now. */
 static _Noreturn void fail_locked(const char *why) {
+    struct place *late = w.at;
     say_why(why);
+    for (w.at = first_place(); w.at <= last_place(); w.at++)
+        if (w.at != late && w.at->phase)
+            say_why(why);
+    w.at = late;
     if (w.a.saved)
         fprintf(stderr,
                 "pianola: rank %d: to go on from the newest checkpoint in %s, start all ranks again with --resume\n",
-                w.a.rank, w.a.saved);
+                w.at->rank, w.a.saved);
     if (w.a.abort)
         w.a.abort();
     _exit(1);
@@ -221,6 +240,7 @@ static _Noreturn void fail_locked(const char *why) {
 
 void watch_fail(const char *why) {
     pthread_mutex_lock(&w.lock);
+    w.at = own_place();
     fail_locked(why);
 }
 
@@ -239,24 +259,25 @@ static const char *signal_name(void) { return w.signal == SIGINT ? "SIGINT" : "S
 static _Noreturn void leave_meeting(void) {
     char place[600];
     write_place(place, sizeof place);
-    fprintf(stderr, "pianola: rank %d %s: %s has come, before anything began\n", w.a.rank, place, signal_name());
+    fprintf(stderr, "pianola: rank %d %s: %s has come, before anything began\n", w.at->rank, place, signal_name());
     _exit(128 + w.signal);
 }
 
 /* After a signal: reports where the rank is stuck, since a SIGKILL may follow. */
 static void look_after_signal(void) {
     char why[64];
-    int64_t n = w.replay ? done(w.replay) : -1;
-    if (w.heard == 0 || n != w.done) {
-        w.done = n;
-        w.heard = seconds();
+    int64_t n = w.at->replay ? done(w.at->replay) : -1;
+    if (w.at->heard == 0 || n != w.at->done) {
+        w.at->done = n;
+        w.at->heard = seconds();
     }
-    if (w.told || !w.phase || seconds() < w.heard + AFTER_SIGNAL)
+    if (w.at->told || !w.at->phase || seconds() < w.at->heard + AFTER_SIGNAL)
         return;
-    bool in_job = w.replay && !w.replay->reached && __atomic_load_n(&w.replay->running, __ATOMIC_ACQUIRE) >= 0;
+    bool in_job =
+        w.at->replay && !w.at->replay->reached && __atomic_load_n(&w.at->replay->running, __ATOMIC_ACQUIRE) >= 0;
     if (in_job)
         return;
-    w.told = true;
+    w.at->told = true;
     snprintf(why, sizeof why, "%s has come", signal_name());
     say_why(why);
 }
@@ -264,48 +285,68 @@ static void look_after_signal(void) {
 static void look_at_deadline(void) {
     char pass[96], why[1200];
     follow_passes();
-    if (!w.phase || seconds() < w.since + w.a.deadline)
+    if (!w.at->phase || seconds() < w.at->since + w.a.deadline)
         return;
-    if (w.replay) {
+    if (w.at->replay) {
         put_pass(pass, sizeof pass);
-        snprintf(why, sizeof why, "%s has taken %g s (--deadline)%s%s", pass, w.a.deadline, w.hint ? "; " : "",
-                 w.hint ? w.hint : "");
+        snprintf(why, sizeof why, "%s has taken %g s (--deadline)%s%s", pass, w.a.deadline, w.at->hint ? "; " : "",
+                 w.at->hint ? w.at->hint : "");
     } else
         snprintf(why, sizeof why, "%g s have passed (--deadline)", w.a.deadline);
     fail_locked(why);
 }
 
+static void look_at_place(void) {
+    if (w.a.deadline > 0)
+        look_at_deadline();
+    if (watch_signal() && w.meeting)
+        leave_meeting();
+    if (watch_signal() && !w.place) /* no SIGKILL for one of several threads */
+        look_after_signal();
+}
+
 static void *watch_thread(void *arg) {
-    double look = w.a.deadline / LOOKS < LOOK ? w.a.deadline / LOOKS : LOOK;
-    const struct timespec pause = {0, (long)(1e9 * look)};
+    double every = w.a.deadline > 0 && w.a.deadline / LOOKS < LOOK ? w.a.deadline / LOOKS : LOOK;
+    const struct timespec pause = {0, (long)(1e9 * every)};
     for (;;) {
         nanosleep(&pause, NULL);
         pthread_mutex_lock(&w.lock);
-        look_at_deadline();
-        if (watch_signal() && w.meeting)
-            leave_meeting();
-        if (watch_signal())
-            look_after_signal();
+        for (w.at = first_place(); w.at <= last_place(); w.at++)
+            look_at_place();
         pthread_mutex_unlock(&w.lock);
     }
     return arg;
 }
 
-bool watch_start(const struct watch_args *args) {
-    struct sigaction act = {.sa_handler = signalled, .sa_flags = SA_RESTART};
-    w.a = *args;
+void watch_signals(bool handled) {
+    struct sigaction act = {.sa_flags = SA_RESTART};
+    act.sa_handler = handled ? signalled : SIG_DFL;
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+}
+
+bool watch_start(const struct watch_args *args) {
+    w.a = *args;
+    w.one.rank = args->rank;
+    w.place = args->ranks > 0 ? calloc((size_t)args->ranks, sizeof *w.place) : NULL;
+    for (int r = 0; r < args->ranks && w.place; r++)
+        w.place[r].rank = r;
+    watch_signals(true);
+    if (args->ranks > 0 && (!w.place || args->deadline == 0))
+        return w.place;
     return pthread_create(&w.thread, NULL, watch_thread, NULL) == 0;
 }
 
+void watch_rank(int rank) { own = w.place ? &w.place[rank] : NULL; }
+
 static void begin_phase(const char *phase, struct replay *re, int64_t step) {
+    struct place *place = own_place();
     pthread_mutex_lock(&w.lock);
-    w.phase = phase;
-    w.replay = re;
-    w.pass = re ? step * passes_of(re->program) + 1 : 0;
-    w.since = seconds();
-    w.since_device = re ? re->device->clock(re) : 0;
+    place->phase = phase;
+    place->replay = re;
+    place->pass = re ? step * passes_of(re->program) + 1 : 0;
+    place->since = seconds();
+    place->since_device = re ? re->device->clock(re) : 0;
     pthread_mutex_unlock(&w.lock);
 }
 
@@ -321,13 +362,15 @@ void watch_step(struct replay *re, int64_t step) { begin_phase("waits for all ra
 void watch_end(void) {
     begin_phase("waits for all ranks to end", NULL, 0);
     pthread_mutex_lock(&w.lock);
-    w.told = true;
+    own_place()->told = true;
     pthread_mutex_unlock(&w.lock);
 }
 
+void watch_leave(void) { begin_phase(NULL, NULL, 0); }
+
 void watch_hint(const char *hint) {
     pthread_mutex_lock(&w.lock);
-    w.hint = hint;
+    own_place()->hint = hint;
     pthread_mutex_unlock(&w.lock);
 }
 

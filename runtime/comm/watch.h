@@ -1,5 +1,5 @@
-/* The watchdog of a rank that is a process: a thread that handles the clock and the signals, so that no rank waits for
- * ever, and a rank that stops reports where it was.
+/* The watchdog of a process, which is a rank or runs them all: a thread that handles the clock and the signals, so that
+ * no rank waits for ever, and a rank that stops reports where it was.
  *
  * Deadline: a phase (meeting, a step or one repetition of its period, a checkpoint) that takes longer ends the process
  * with exit code 1.
@@ -16,16 +16,21 @@
 
 struct watch_args {
     const char *program;     /* its name, for messages */
-    int rank;                /* for messages */
-    double deadline;         /* seconds */
+    int rank;                /* for messages; or, where ranks are threads, */
+    int ranks;               /* how many there are, else 0 */
+    double deadline;         /* seconds; 0, of threads: none */
     const char *flight;      /* folder of the flight record */
     const int32_t *group;    /* as in rt_program: names the members of collectives */
-    const char *const *lane; /* as in rt_rank: names the lanes */
+    const char *const *lane; /* names of lanes; NULL: as rt_rank has them */
     const char *saved;       /* folder of its checkpoints; NULL: none */
     void (*abort)(void);     /* called before the process ends with 1; bounded. NULL: nothing */
 };
 /* Handles the signals and starts the thread. False: no thread could be started. */
 bool watch_start(const struct watch_args *args);
+/* Says which rank this thread is. */
+void watch_rank(int rank);
+/* Handles SIGINT and SIGTERM, or leaves them to the system, which ends the process. */
+void watch_signals(bool handled);
 /* Whether ranks meet: then SIGINT and SIGTERM end the process, with 130 or 143. */
 void watch_meeting(bool meeting);
 /* Begins a phase and its deadline. what: "waits for all ranks to start"; kept, not copied. */
@@ -35,6 +40,8 @@ void watch_phase(const char *what);
 void watch_step(struct replay *re, int64_t step);
 /* Only the shutdown of all ranks is left. The deadline still holds; signals no longer have an effect. */
 void watch_end(void);
+/* The rank is done; nothing more is timed. */
+void watch_leave(void);
 /* A reason why a step may never end, which is reported with its deadline. Kept, not copied; NULL: none. */
 void watch_hint(const char *hint);
 int watch_signal(void); /* SIGINT, SIGTERM, or 0 */

@@ -1,11 +1,18 @@
-/* Errors of ranks that are processes. */
+/* Errors of ranks. */
 #include "world.h"
 #include "watch.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 void rank_error(const struct rt_program *self, const char *why) {
-    fprintf(stderr, "pianola: rank %d of %s: error: %s\n", self->rank->number, self->name, why);
+    static pthread_mutex_t told = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&told); /* of ranks that are threads, one has the word */
+    if (!self || self->msg)
+        fprintf(stderr, "%spianola: error: %s\n", isatty(STDERR_FILENO) ? "\n" : "", why);
+    else
+        fprintf(stderr, "pianola: rank %d of %s: error: %s\n", self->rank->number, self->name, why);
     fflush(NULL);
     _Exit(2); /* not exit: MPI's own handlers would wait for the other ranks */
 }

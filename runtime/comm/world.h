@@ -1,8 +1,8 @@
-/* The ranks of a run that are processes: how they meet, and what they exchange outside the streams.
+/* The ranks of a run: how they meet, and what they exchange outside the streams.
  *
  * transports.h has a row for each way to meet. comm_mpi.c: an MPI launcher started them. comm_tcp.c: anything else did,
- * and RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say where to meet. Once the ranks have met, no function here
- * returns an error: trouble with another rank ends the process through watch_fail. */
+ * and RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say where to meet. process/threads.c: they are threads. Once the
+ * ranks have met, no function here returns an error: trouble with another rank ends the process through watch_fail. */
 #ifndef PIANOLA_WORLD_H
 #define PIANOLA_WORLD_H
 #include "device/replay.h"
@@ -15,7 +15,8 @@ struct world {
     const struct rt_program *self; /* the rank's program; set by the caller of open */
     int rank, size;
     const struct host_transport *transport; /* for the replay's messages on CPUs, */
-    void *link;                             /* and what every function here takes first */
+    void *messages;                         /* and what its functions take first, and `prepare` below */
+    void *link;                             /* what every other function here takes first */
     /* Gathers every rank's bytes into all, in rank order. Blocks until every rank has called it. */
     void (*all)(void *link, const void *mine, void *all, size_t bytes);
     /* Sums x[0 .. n) over all ranks, in place, between begin and end; messages continue meanwhile. One at a time. */
@@ -26,7 +27,7 @@ struct world {
     bool (*progress)(void *link);
     /* Sets up what this rank's messages and collectives need, before the first step. False: no memory. groups: as in
      * rt_program. */
-    bool (*prepare)(void *link, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena);
+    bool (*prepare)(void *messages, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena);
     /* Call it when all ranks have finished. */
     void (*close)(void *link);
 };
@@ -36,7 +37,8 @@ struct world {
 HOST_TRANSPORTS(X)
 #undef X
 
-/* For an error before the ranks have met, or of this rank alone: prints it and ends the process with 2. */
+/* For an error before the ranks have met, or of this rank alone: prints it and ends the process with 2. self: one
+ * rank's view of its program; where it has all ranks, or is NULL, they are threads of this process. */
 __attribute__((noreturn)) void rank_error(const struct rt_program *self, const char *why);
 /* Blocks until all ranks have called it. If ok is false on any of them, rank 0 prints the first such why, and all end
  * with 2. */

@@ -25,12 +25,6 @@ static inline bool runs_again(struct ahead *ahead, const struct rt_model *m, con
 static inline bool must_settle(const struct ahead *ahead, bool asked) {
     return ahead->open && (asked || ahead->careful);
 }
-/* Is either, behind a step of a run in one process? */
-static inline bool is_asked_for(const struct rt_run *run, int64_t step) {
-    int64_t done = step + 1;
-    return run->ended || done == run->steps || (run->held_out && done % run->every == 0);
-}
-
 /* They have, by this norm. */
 static inline void settled(struct ahead *ahead, const struct rt_model *m, const uint64_t *norm) {
     ahead->open = false;

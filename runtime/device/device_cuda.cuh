@@ -1,4 +1,4 @@
-/* A CUDA device as ranks see it; shared by device_cuda.cu, the transports, train_cuda.cu and rank_cuda.cu. */
+/* A CUDA device as ranks see it; shared by device_cuda.cu, the transports, and those who run steps. */
 #ifndef PIANOLA_DEVICE_CUDA_CUH
 #define PIANOLA_DEVICE_CUDA_CUH
 #include "layers/cuda_math.cuh"
@@ -159,10 +159,10 @@ void steps_beside(struct cuda_steps *steps, enum purpose purpose, int64_t next, 
 /* Enqueues the step that has ended once more, as if it had not been, with its microbatches; data: as in steps_beside.
  */
 void steps_again(struct cuda_steps *steps, int64_t step, bool timed, const struct data *data);
-/* When the instructions of the timed step enqueued last, which has ended, ran; those of the period, the last time.
- * stamp: per rank, seconds since the first step that this was called for began. It and steps_when are called for every
- * step from then on, before the next is enqueued. */
-void steps_times(struct cuda_steps *steps, int64_t step, struct rt_stamp *const *stamp);
+/* When the instructions of a rank, in the timed step enqueued last, which has ended, ran; those of the period, the last
+ * time. stamp: seconds since the first step that this was called for began. It and steps_when are called for every step
+ * from then on, before the next is enqueued. */
+void steps_times(struct cuda_steps *steps, int64_t step, int rank, struct rt_stamp *stamp);
 /* Likewise the ends of the last stage's updates on the rank, as when[updates_per_step]: those of their passes. */
 void steps_when(struct cuda_steps *steps, int64_t step, int rank, double *when);
 void steps_close(struct cuda_steps *steps);

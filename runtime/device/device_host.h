@@ -1,4 +1,4 @@
-/* The host as a device, as ranks see it; shared by device_host.c, the transports, train_host.c and rank_host.c. */
+/* The host as a device, as ranks see it; shared by device_host.c, the transports, and rank_host.c. */
 #ifndef PIANOLA_DEVICE_HOST_H
 #define PIANOLA_DEVICE_HOST_H
 #include "replay.h"
@@ -36,7 +36,6 @@ extern const struct device host_device;
  * host_release. */
 bool host_take(struct replay *re, struct host_rank *own, const struct rt_program *p, int rank);
 void host_release(struct replay *re, struct host_rank *own); /* all but the arenas */
-void *host_pages(size_t n, size_t size); /* n objects of a size, zeroed, page-aligned; NULL: no memory */
 /* How long the compute lane waited, in the step's last pass, for other lanes, between its first instruction and its
  * last. stamp: as in struct host_rank. */
 double host_waited(const struct rt_rank *k, const struct rt_stamp *stamp);

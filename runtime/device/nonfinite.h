@@ -1,5 +1,5 @@
 /* The first number of a training that is not finite. A run that goes on with such numbers learns nothing more, and its
- * checkpoints would replace those that are still good. So every loop keeps this record, and by default stops by it.
+ * checkpoints would replace those that are still good. So a training keeps this record, and by default stops by it.
  *
  * The host looks at each loss and, after an update, at the weights that it has changed. A GPU's losses are looked at as
  * they reach the host, and its weights before a checkpoint and at the end. */

@@ -227,10 +227,9 @@ static double began(struct cuda_steps *steps, int64_t step) {
  * chained by their begin events, so one clock, the device's, times them all, and a long run makes it no coarser. The
  * cost is two calls of the runtime per instruction between steps, while the device idles, and two events inside a
  * step. */
-void steps_times(struct cuda_steps *steps, int64_t step, struct rt_stamp *const *stamp) {
+void steps_times(struct cuda_steps *steps, int64_t step, int rank, struct rt_stamp *stamp) {
     double at = began(steps, step);
-    for (int r = 0; r < steps->n; r++)
-        cuda_stamps(&steps->rank[r], stream_of(steps, r), steps->begin[step % 2], at, stamp[r]);
+    cuda_stamps(&steps->rank[rank], stream_of(steps, rank), steps->begin[step % 2], at, stamp);
 }
 
 void steps_when(struct cuda_steps *steps, int64_t step, int rank, double *when) {

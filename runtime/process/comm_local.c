@@ -29,19 +29,19 @@ struct bell {
 };
 struct local {
     const struct rt_program *p;
-    char *const *arena;
+    char **arena; /* per rank */
     struct meeting *meeting;
     struct bell *bell;
     struct member *member;
     uint32_t *heard; /* per rank: its bell when it last began to try its lanes */
 };
 
-struct local *local_open(const struct rt_program *p, char *const *arena) {
+struct local *local_open(const struct rt_program *p) {
     struct local *local = calloc(1, sizeof *local);
     if (!local)
         return NULL;
     local->p = p;
-    local->arena = arena;
+    local->arena = calloc((size_t)p->workers, sizeof *local->arena);
     local->meeting = aligned_alloc(64, sizeof *local->meeting * (size_t)(p->nmsgs + 1));
     local->bell = aligned_alloc(64, sizeof *local->bell * (size_t)p->workers);
     int64_t members = 0;
@@ -49,7 +49,7 @@ struct local *local_open(const struct rt_program *p, char *const *arena) {
         members += p->msg[i].n;
     local->member = calloc((size_t)members + 1, sizeof *local->member);
     local->heard = calloc((size_t)p->workers, sizeof *local->heard);
-    if (!local->meeting || !local->bell || !local->member || !local->heard) {
+    if (!local->arena || !local->meeting || !local->bell || !local->member || !local->heard) {
         local_close(local);
         return NULL;
     }
@@ -61,9 +61,17 @@ struct local *local_open(const struct rt_program *p, char *const *arena) {
     return local;
 }
 
+bool local_prepare(void *messages, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena) {
+    struct local *local = messages;
+    (void)nmsgs, (void)groups;
+    local->arena[k - local->p->rank] = arena;
+    return true;
+}
+
 void local_close(struct local *local) {
     if (!local)
         return;
+    free(local->arena);
     free(local->meeting);
     free(local->member);
     free(local->heard);

@@ -6,7 +6,8 @@
 
 extern const struct host_transport host_local;
 struct local;
-/* arena: per rank; the caller's until close. NULL: no memory. */
-struct local *local_open(const struct rt_program *p, char *const *arena);
+struct local *local_open(const struct rt_program *p); /* NULL: no memory */
+/* Says where a rank of p has its arena, the caller's until close; as prepare of struct world. */
+bool local_prepare(void *messages, const struct rt_rank *k, int nmsgs, const int32_t *groups, char *arena);
 void local_close(struct local *local);
 #endif

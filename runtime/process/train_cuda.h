@@ -1,20 +1,17 @@
 /* train_cuda.cu, in the library libpianola-cuda.so: all ranks of a program on one CUDA device, in this process. */
 #ifndef PIANOLA_TRAIN_CUDA_H
 #define PIANOLA_TRAIN_CUDA_H
-#include "rt.h"
+#include "rank/rank_whole.h"
 
 struct cuda_run {
-    struct rt_run run; /* stamp: since the first kept step began; timing slows these steps down */
-    /* The file of cuBLASLt's algorithms (store/algorithms.h), read, and with what was timed written; NULL: none. */
-    const char *algorithms;
-    bool graph; /* after one eager step, replay a captured graph; false: enqueue every step anew */
+    struct rt_run run; /* stamp: timing slows these steps down */
     /* results */
     char device[256];
     /* Bytes of device memory: by the plan; and as the device counts them, before the first step, and at the end, with
      * the graphs and the code that were loaded meanwhile. */
     int64_t planned, taken, at_end;
     int64_t host_planned, host_taken; /* of pinned host memory: by the plan, and what was allocated for it */
-    double host; /* seconds of this thread per step, without waiting; the mean over all but the first two */
+    double host; /* seconds of a thread per step, without waiting; the mean over all but the first two */
 };
 /* As host_train: copies of the arenas in host memory, with only the homes' weights, fp32, filled in. NULL with why. */
 typedef char **cuda_train_function(struct cuda_run *run, char *why, size_t nwhy);

@@ -1,5 +1,5 @@
-/* What a rank's process runs on: a CPU (rank_host.c, in libpianola-host.a) or a GPU (rank_cuda.cu, in
- * libpianola-cuda.a). Linking one or the other decides; a rank's program and everything else stay the same.
+/* What a rank runs on: a CPU (rank_host.c) or a GPU (rank_cuda.cu, with rank_cuda_alone.cu for a rank that is a process
+ * and process/train_cuda.cu for threads). Linking one or the other decides; everything else stays the same.
  *
  * The functions are called in this order. All ranks call those marked collective together; there, an error on one rank
  * ends all of them, through world_verdict. */
@@ -50,6 +50,8 @@ void backend_validate(struct rank_run *run, int64_t step, float *loss);
 double backend_waited(struct rank_run *run);
 /* The norm by which its updates were clipped; NAN: there is none here. */
 double backend_norm(struct rank_run *run, int64_t step);
+/* When the step that has just ended began, and ended; where ranks are threads, by a clock that all of them have. */
+struct rt_stamp backend_span(struct rank_run *run, int64_t step);
 /* When the instructions of the step that has just ended ran: seconds of the monotonic clock. With --timeline, after
  * every step. */
 void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp);
@@ -69,6 +71,7 @@ void backend_push(struct rank_run *run, const struct rt_home *home, const float 
 
 /* The process is about to end early: releases the other ranks within two seconds. Any thread may call it. */
 void backend_abort(void);
-/* Collective, when all is done. */
-void backend_release(struct rank_run *run);
+/* Collective, when all is done. arena[NMEMORIES]: where the arenas stay, in the host's memory, at least what
+ * homes have learned in them, and the caller frees them. NULL: nobody wants them. */
+void backend_release(struct rank_run *run, char **arena);
 #endif

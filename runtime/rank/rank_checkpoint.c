@@ -1,5 +1,5 @@
-/* Checkpoints of a run whose ranks are processes: each stage's first home begins and ends its file, and its homes write
- * what they update; rank 0 completes the checkpoint. */
+/* Checkpoints: each stage's first home begins and ends its file, and its homes write what they update; rank 0 completes
+ * the checkpoint. */
 #include "store/durable.h"
 #include "device/owners.h"
 #include "rank_run.h"
@@ -50,27 +50,42 @@ static bool all_true(struct rank_run *run, bool mine) {
     return (int)n == run->world.size;
 }
 
+/* Of a process that runs all ranks, rank 0 holds the lock. */
 static bool take_lock(struct rank_run *r, char *why, size_t nwhy) {
     char run[96];
-    snprintf(run, sizeof run, "%.64s of compile %016llx", r->self->name, (unsigned long long)r->self->hash);
+    if (r->whole && r->world.rank > 0)
+        return true;
+    if (r->whole)
+        snprintf(run, sizeof run, "%.64s in one process", r->self->name);
+    else
+        snprintf(run, sizeof run, "%.64s of compile %016llx", r->self->name, (unsigned long long)r->self->hash);
     bool ok = checkpoint_lock(&r->lock, r->flags.checkpoint, r->world.rank, run, why, nwhy);
     if (ok && *why && r->world.rank == 0)
         fprintf(stderr, "pianola: warning: %s\n", why);
     return ok;
 }
 
-/* The verdict while training is under way. */
-static void verdict_on_saving(const struct world *world, bool ok, const char *why) {
-    char more[DURABLE_PATH + 512];
-    snprintf(more, sizeof more, "%s; --resume goes on from the newest whole checkpoint", why);
-    world_verdict(world, ok, more);
+void rank_fail(const struct rank_run *run, const char *why) {
+    char more[DURABLE_PATH + 2048];
+    snprintf(more, sizeof more, "%s%s", why, run->flags.how ? run->flags.how : "");
+    rank_error(run->self, more);
+}
+
+static void verdict_at_start(const struct rank_run *run, bool ok, const char *why) {
+    world_verdict(&run->world, ok, why);
+}
+static void verdict_on_saving(const struct rank_run *run, bool ok, const char *why) {
+    char more[DURABLE_PATH + 2048];
+    snprintf(more, sizeof more, "%s%s", why,
+             run->flags.how ? run->flags.how : "; --resume goes on from the newest whole checkpoint");
+    world_verdict(&run->world, ok, more);
 }
 
 /* Ends all ranks, by verdict, if another run has the folder. False with why: this rank cannot lock it. */
-static bool lock_folder(struct rank_run *run, void (*verdict)(const struct world *world, bool ok, const char *why),
+static bool lock_folder(struct rank_run *run, void (*verdict)(const struct rank_run *run, bool ok, const char *why),
                         char *why, size_t nwhy) {
     bool ok = run->world.rank > 0 || take_lock(run, why, nwhy);
-    verdict(&run->world, ok, why);
+    verdict(run, ok, why);
     return run->world.rank == 0 || take_lock(run, why, nwhy);
 }
 
@@ -81,8 +96,11 @@ void rank_try_checkpoint(struct rank_run *run) {
     struct durable durable;
     watch_phase("waits for all ranks to open the checkpoint folder");
     snprintf(path, sizeof path, "%s/rank%d", dir, run->world.rank);
-    bool made = lock_folder(run, world_verdict, why, sizeof why) && durable_begin(&durable, path, why, sizeof why),
-         ok = made;
+    bool ok = lock_folder(run, verdict_at_start, why, sizeof why);
+    if (rank_evaluates(run))
+        return;
+    bool made = ok && durable_begin(&durable, path, why, sizeof why);
+    ok = made;
     bool looks = all_true(run, made) && run->world.rank == 0;
     for (int k = 1; ok && looks && k < run->world.size; k++) {
         snprintf(path, sizeof path, "%s/rank%d.tmp", dir, k);
@@ -118,10 +136,10 @@ void rank_scan(struct rank_run *run, const struct rt_home *home, int64_t step) {
     const struct rt_stage *s = &run->program.stage[home->stage];
     struct checkpoint_shard shard = backend_pull(run, home);
     struct nonfinite_at at = {step, run->world.rank, NONFINITE_STATE, 0};
-    nonfinite_scan(&run->replay.bad, &at, m, s, shard.first, shard.count, shard.weight);
-    for (int k = 0; k < count_moments(m->optimizer) && shard.moments && run->replay.bad.step == 0; k++) {
+    nonfinite_scan(&run->replay->bad, &at, m, s, shard.first, shard.count, shard.weight);
+    for (int k = 0; k < count_moments(m->optimizer) && shard.moments && run->replay->bad.step == 0; k++) {
         at.moment = moments_of(m->optimizer)[k];
-        nonfinite_scan(&run->replay.bad, &at, m, s, shard.first, shard.count, shard.moments + k * shard.stride);
+        nonfinite_scan(&run->replay->bad, &at, m, s, shard.first, shard.count, shard.moments + k * shard.stride);
     }
 }
 
@@ -135,7 +153,7 @@ void rank_save(struct rank_run *run, int64_t step) {
     for (int s = 0; ok && s < p->sets; s++)
         if (leads_file(run, s, &file))
             ok = checkpoint_begin_stage(dir, step, p->model, &p->stage[s], file, why, sizeof why);
-    verdict_on_saving(&run->world, ok, why);
+    verdict_on_saving(run, ok, why);
     file = -1;
     for (int s = 0; ok && s < p->sets; s++) {
         leads_file(run, s, &file);
@@ -144,17 +162,17 @@ void rank_save(struct rank_run *run, int64_t step) {
         struct checkpoint_shard shard = backend_pull(run, rank_home(run, s));
         ok = checkpoint_write_shard(dir, step, p->model, &p->stage[s], file, &shard, why, sizeof why);
     }
-    verdict_on_saving(&run->world, ok, why);
+    verdict_on_saving(run, ok, why);
     file = -1;
     for (int s = 0; ok && s < p->sets; s++)
         if (leads_file(run, s, &file))
             ok = checkpoint_end_stage(dir, step, file, why, sizeof why);
-    verdict_on_saving(&run->world, ok, why);
+    verdict_on_saving(run, ok, why);
     run->is.sequences = run->from_sequence + (step - run->from) * sequences_per_step(p->model);
     if (run->world.rank == 0)
         ok = checkpoint_write_manifest(dir, step, file + 1, &run->is, why, sizeof why) &&
              checkpoint_keep(dir, (int)run->flags.keep, why, sizeof why);
-    verdict_on_saving(&run->world, ok, why);
+    verdict_on_saving(run, ok, why);
 }
 
 /* Finds the position in the data at which the run continues. */
@@ -162,8 +180,9 @@ static void find_place(struct rank_run *run, const struct checkpoint_found *foun
     char note[DURABLE_PATH + 512];
     run->from_sequence = checkpoint_place(run->flags.checkpoint, found, &run->is,
                                           sequences_per_step(run->program.model), note, sizeof note);
-    data_begin(run->data, found->step, run->from_sequence);
-    if (run->world.rank == 0 && *note)
+    if (!run->whole || run->world.rank == 0)
+        data_begin(run->data, found->step, run->from_sequence);
+    if (run->world.rank == 0 && *note && !rank_evaluates(run))
         fprintf(stderr, "pianola: %s\n", note);
 }
 
@@ -181,7 +200,8 @@ void rank_resume(struct rank_run *run) {
     bool ok = found.ok;
     snprintf(why, sizeof why, "%s", found.why);
     const struct checkpoint_wish wish = {run->flags.new_data, run->flags.allow_nonfinite};
-    ok = ok && (!found.some || checkpoint_fits(run->flags.checkpoint, &found, &run->is, &wish, why, sizeof why));
+    ok = ok && (!found.some || rank_evaluates(run) ||
+                checkpoint_fits(run->flags.checkpoint, &found, &run->is, &wish, why, sizeof why));
     for (int h = 0; ok && found.some && h < here(run)->nhomes; h++) {
         const struct rt_home *home = &here(run)->home[h];
         const struct rt_stage *stage = &run->program.stage[home->stage];

@@ -10,6 +10,8 @@
 
 struct rank_backend {
     struct host_rank host;
+    struct replay replay;
+    struct rt_routed routed; /* before the last step */
 };
 const char backend_kind[] = "CPU";
 static const char *blas;
@@ -27,18 +29,24 @@ bool backend_take(struct rank_run *run, char *why, size_t nwhy) {
     struct rank_backend *backend = run->backend = calloc(1, sizeof *backend);
     if (backend) {
         backend->host =
-            (struct host_rank){.data = run->data, .transport = run->world.transport, .link = run->world.link};
-        if (host_take(&run->replay, &backend->host, &run->program, run->world.rank))
+            (struct host_rank){.data = run->data, .transport = run->world.transport, .link = run->world.messages};
+        run->replay = &backend->replay;
+        bool ok = host_take(run->replay, &backend->host, &run->program, run->world.rank);
+        run->replay->purpose = rank_evaluates(run) ? VALIDATES : TRAINS;
+        if (ok)
             return true;
     }
-    snprintf(why, nwhy, "rank %d: no memory: its arenas take %lld bytes", run->world.rank,
-             (long long)(run->self->rank->arena + run->self->rank->host));
+    if (run->whole)
+        snprintf(why, nwhy, "out of memory: the ranks of this schedule together need more than this machine has");
+    else
+        snprintf(why, nwhy, "rank %d: no memory: its arenas take %lld bytes", run->world.rank,
+                 (long long)(run->self->rank->arena + run->self->rank->host));
     return false;
 }
 
 void backend_connect(struct rank_run *run) {
     char why[128];
-    bool ok = run->world.prepare(run->world.link, &run->program.rank[run->world.rank], run->program.nmsgs,
+    bool ok = run->world.prepare(run->world.messages, &run->program.rank[run->world.rank], run->program.nmsgs,
                                  run->self->groups, run->backend->host.arena);
     snprintf(why, sizeof why, "rank %d: no memory for its messages", run->world.rank);
     world_verdict(&run->world, ok, why);
@@ -46,7 +54,7 @@ void backend_connect(struct rank_run *run) {
 
 void backend_begin(struct rank_run *run) {
     char why[1000];
-    if (!host_begin(&run->replay, &run->start, why, sizeof why))
+    if (!host_begin(run->replay, &run->start, why, sizeof why))
         rank_error(run->self, why);
 }
 
@@ -58,7 +66,16 @@ const char *backend_line(const struct rank_run *run) {
 }
 
 const bool backend_leads = false;
-void backend_enqueue(struct rank_run *run, int64_t step) { run->replay.step = step; }
+void backend_enqueue(struct rank_run *run, int64_t step) {
+    struct rank_backend *backend = run->backend;
+    const struct rt_run *whole = run->whole;
+    bool first = step == run->from && step + 1 < run->flags.steps; /* whose pages are new */
+    bool timed = whole && whole->took && step >= run->flags.steps - whole->timed && !first;
+    run->replay->step = step;
+    backend->host.took = timed ? whole->took[run->world.rank] : NULL;
+    backend->host.first = INFINITY;
+    backend->host.last = 0;
+}
 void backend_look(struct rank_run *run) { (void)run; }
 
 void backend_wait(struct rank_run *run, int64_t step, float *loss, double *when) {
@@ -66,12 +83,14 @@ void backend_wait(struct rank_run *run, int64_t step, float *loss, double *when)
     memset(loss, 0, sizeof *loss * (size_t)run->program.batches);
     run->backend->host.loss = loss;
     run->backend->host.when = when;
-    replay_step(&run->replay);
+    run->backend->routed = run->backend->host.routed;
+    replay_step(run->replay);
 }
 
 const uint64_t *backend_found(struct rank_run *run) { return run->backend->host.found; }
 
 void backend_again(struct rank_run *run, int64_t step, float *loss, double *when) {
+    run->backend->host.routed = run->backend->routed;
     backend_wait(run, step, loss, when);
 }
 
@@ -81,14 +100,14 @@ static const uint64_t *norm_of(const struct rank_run *run) {
 }
 
 const uint64_t *backend_settle(struct rank_run *run) {
-    run->replay.purpose = SETTLES;
-    replay_step(&run->replay);
-    run->replay.purpose = TRAINS;
+    run->replay->purpose = SETTLES;
+    replay_step(run->replay);
+    run->replay->purpose = TRAINS;
     return norm_of(run);
 }
 
 void backend_validate(struct rank_run *run, int64_t step, float *loss) {
-    struct replay *re = &run->replay;
+    struct replay *re = run->replay;
     int64_t trained = re->step;
     re->purpose = VALIDATES;
     run->backend->host.data = run->held_out;
@@ -101,6 +120,11 @@ void backend_validate(struct rank_run *run, int64_t step, float *loss) {
 
 double backend_waited(struct rank_run *run) {
     return host_waited(&run->program.rank[run->world.rank], run->backend->host.stamp);
+}
+
+struct rt_stamp backend_span(struct rank_run *run, int64_t step) {
+    (void)step;
+    return (struct rt_stamp){run->backend->host.first, run->backend->host.last};
 }
 
 double backend_norm(struct rank_run *run, int64_t step) {
@@ -125,11 +149,11 @@ int64_t backend_bytes_at_end(struct rank_run *run) {
 }
 
 struct checkpoint_shard backend_pull(struct rank_run *run, const struct rt_home *home) {
-    return host_pull(&run->replay, home);
+    return host_pull(run->replay, home);
 }
 
 void backend_push(struct rank_run *run, const struct rt_home *home, const float *weight, const float *moments) {
-    host_push(&run->replay, home, weight, moments);
+    host_push(run->replay, home, weight, moments);
 }
 
 /* The other ranks are about to find the same; a launcher that sees one exit may kill them before they report it. */
@@ -138,9 +162,14 @@ void backend_abort(void) {
     nanosleep(&linger, NULL);
 }
 
-void backend_release(struct rank_run *run) {
-    host_release(&run->replay, &run->backend->host);
-    free(run->backend->host.arena);
-    free(run->backend->host.host);
+void backend_release(struct rank_run *run, char **arena) {
+    host_release(run->replay, &run->backend->host);
+    if (arena) {
+        arena[MEMORY_DEVICE] = run->backend->host.arena;
+        arena[MEMORY_HOST] = run->backend->host.host;
+    } else {
+        free(run->backend->host.arena);
+        free(run->backend->host.host);
+    }
     free(run->backend);
 }

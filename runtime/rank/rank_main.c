@@ -1,9 +1,6 @@
 /* The main of a rank's own program: the ranks meet and agree, then replay step by step, under the watchdog. */
 #include "store/durable.h"
 #include "store/fingerprint.h"
-#include "store/losses.h"
-#include "store/metrics.h"
-#include "device/rates.h"
 #include "rank_train.h"
 #include "store/import.h"
 #include "comm/watch.h"
@@ -13,17 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* By which optimizers count: a run goes on only with the same. */
-static void count_updates(struct rank_run *run) {
-    const struct rt_program *p = &run->program;
-    run->is.most = run->is.least = updates_per_step(p->batches, &p->stage[0]);
-    for (int s = 1; s < p->stages; s++) {
-        int64_t n = updates_per_step(p->batches, &p->stage[s]);
-        run->is.most = n > run->is.most ? n : run->is.most;
-        run->is.least = n < run->is.least ? n : run->is.least;
-    }
-}
 
 /* Puts the rank among the program's, of which the others stay empty, and indexes it. */
 static void own_program(struct rank_run *run) {
@@ -36,7 +22,6 @@ static void own_program(struct rank_run *run) {
     run->program.rank = all;
     all[own->number] = *own;
     rank_index(&all[own->number], memory);
-    count_updates(run);
 }
 
 /* ---- meeting ---- */
@@ -69,47 +54,13 @@ static void meet(struct rank_run *run) {
     run->world.self = run->self;
 }
 
-static int64_t most_memory(struct rank_run *run) {
-    int64_t mine = run->self->rank->arena, most = 0, *all = malloc(sizeof mine * (size_t)run->world.size);
-    if (!all)
-        rank_error(run->self, "no memory");
-    run->world.all(run->world.link, &mine, all, sizeof mine);
-    for (int r = 0; r < run->world.size; r++)
-        most = all[r] > most ? all[r] : most;
-    free(all);
-    return most;
-}
-
-static void open_journals(struct rank_run *run, struct training *training) {
-    char why[DURABLE_PATH + 512] = "";
-    size_t n = (size_t)rank_updates(run);
-    training->known = calloc((size_t)run->program.batches + 2 * n + 1 + NORM_FLOATS, sizeof *training->known);
-    training->when = calloc(n, sizeof *training->when);
-    if (!training->known || !training->when)
-        rank_error(run->self, "no memory");
-    training->memory = most_memory(run);
-    training->tells = rank_owners(run, run->program.updated)[0] == run->world.rank;
-    const struct rank_flags *flags = &run->flags;
-    bool ok = true;
-    if (run->world.rank == 0 && flags->losses)
-        ok = losses_open(&training->losses, flags->losses, run->from * rank_updates(run), why, sizeof why);
-    if (run->world.rank == 0 && flags->metrics && ok)
-        ok = metrics_open(&training->metrics, flags->metrics, run->from, why, sizeof why);
-    if (run->world.rank == 0 && flags->tensorboard && ok)
-        ok = tensorboard_open(&training->board, flags->tensorboard, run->from, why, sizeof why);
-    world_verdict(&run->world, ok, why);
-}
-
-static void open_held_out(struct rank_run *run, struct training *training) {
+static void open_held_out(struct rank_run *run) {
     char why[DURABLE_PATH + 512] = "--val: the model's input is no text, and has no held-out part";
     const struct rt_model *m = run->self->model;
     if (m->input == INPUT_TOKENS)
         run->held_out =
             data_open(m, rank_reads(run) ? run->flags.held_out : NULL, (uint64_t)run->flags.seed, why, sizeof why);
     world_verdict(&run->world, run->held_out, why);
-    training->held_out = calloc((size_t)run->self->batches, sizeof *training->held_out);
-    if (!training->held_out)
-        rank_error(run->self, "no memory");
 }
 
 static void open_weights(struct rank_run *run) {
@@ -159,46 +110,18 @@ static void check_weights(struct rank_run *run) {
         }
 }
 
-/* The learning rate goes on as it began: a checkpoint says over how many steps, unless the model does. */
-static void set_length(struct rank_run *run) {
-    const struct rt_model *m = run->program.model;
-    run->replay.steps = run->is.steps;
-    if (run->is.steps != run->flags.steps && m->schedule != SCHEDULE_constant && m->steps == 0 && run->world.rank == 0)
-        fprintf(stderr, "pianola: the learning rate goes its way over the %lld steps that this training began with\n",
-                (long long)run->is.steps);
-    if (run->world.rank == 0)
-        rates_warn(m, run->from, run->flags.steps, rank_updates(run), run->is.steps);
-}
-
-/* Allocates everything the run needs; from the first step on, nothing is allocated. */
 static void prepare(struct rank_run *run, struct training *training) {
     char why[DURABLE_PATH + 512];
     run->data = data_open(run->self->model, rank_reads(run) ? run->flags.data : NULL, (uint64_t)run->flags.seed, why,
                           sizeof why);
     world_verdict(&run->world, run->data, why);
     if (run->flags.held_out)
-        open_held_out(run, training);
+        open_held_out(run);
     open_weights(run);
     rank_agree(run);
     own_program(run);
     check_weights(run);
-    training->pulse = calloc((size_t)run->program.batches + LOSSES, sizeof *training->pulse);
-    training->loss = calloc((size_t)run->program.batches, sizeof *training->loss);
-    if (!training->pulse || !training->loss)
-        rank_error(run->self, "no memory");
-    backend_choose(run);
-    bool ok = backend_take(run, why, sizeof why);
-    world_verdict(&run->world, ok, why); /* before the next line, which needs all ranks */
-    backend_connect(run);
-    rank_find_owners(run);
-    backend_begin(run);
-    if (run->flags.checkpoint)
-        rank_try_checkpoint(run);
-    if (run->flags.resume)
-        rank_resume(run);
-    set_length(run);
-    if (rank_records(&run->flags))
-        open_journals(run, training);
+    rank_begin(run, training);
     if (run->flags.timeline)
         rank_timeline_open(run); /* last: its times begin here */
 }
@@ -288,7 +211,8 @@ static void print(const struct rank_run *run, const struct training *training, u
 }
 
 static void release(struct rank_run *run, struct training *training) {
-    backend_release(run);
+    rank_end(run, training);
+    backend_release(run, NULL);
     run->world.close(run->world.link);
     data_close(run->data);
     if (run->held_out)
@@ -297,17 +221,6 @@ static void release(struct rank_run *run, struct training *training) {
         named_close(run->start.weights);
     free((void *)(uintptr_t)run->program.rank[run->world.rank].lane_at); /* the index begins there */
     free((void *)(uintptr_t)run->program.rank);
-    free(run->owner);
-    free(training->pulse);
-    free(training->loss);
-    free(training->known);
-    free(training->when);
-    free(training->held_out);
-    if (run->flags.losses && run->world.rank == 0)
-        journal_close(&training->losses);
-    tensorboard_close(&training->board);
-    if (run->flags.metrics && run->world.rank == 0)
-        journal_close(&training->metrics);
 }
 
 int rank_main(int argc, char **argv, const struct rt_program *self) {
@@ -320,7 +233,6 @@ int rank_main(int argc, char **argv, const struct rt_program *self) {
                                .deadline = run.flags.deadline,
                                .flight = run.flags.flight,
                                .group = self->groups,
-                               .lane = self->rank->lane,
                                .saved = run.flags.checkpoint,
                                .abort = backend_abort};
     if (!watch_start(&watch))
@@ -333,7 +245,6 @@ int rank_main(int argc, char **argv, const struct rt_program *self) {
         if (!run.flags.data && self->model->input == INPUT_TOKENS)
             fprintf(stderr, "pianola: no --data: training on random tokens; give a text with --data FILE\n");
     }
-    training.step = training.enqueued = run.from;
     rank_train(&run, &training);
     int64_t device_bytes = backend_bytes_at_end(&run);
     uint64_t hash = fingerprint(&run);
@@ -343,9 +254,7 @@ int rank_main(int argc, char **argv, const struct rt_program *self) {
     if (run.flags.timeline)
         rank_timeline_write(&run, training.step);
     if (training.signal && run.world.rank == 0)
-        fprintf(stderr, "pianola: %s came: stopped after step %lld%s\n",
-                training.signal == SIGINT ? "SIGINT" : "SIGTERM", (long long)training.step,
-                run.flags.checkpoint ? ", with a checkpoint" : "; there is no --checkpoint");
+        rank_tell_signal(&run, &training);
     watch_end();
     release(&run, &training);
     return training.signal ? 128 + training.signal : 0;

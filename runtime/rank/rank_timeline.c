@@ -15,10 +15,6 @@ static void path_of(char *path, const struct rank_run *run, int rank) {
     snprintf(path, DURABLE_PATH, "%s/timeline.%d.tsv", run->flags.timeline, rank);
 }
 
-static struct rt_stamp *slot(const struct rank_run *run, int64_t step) {
-    return run->times + step % TIMELINE_STEPS * here(run)->nins;
-}
-
 /* The verdict is the last thing all ranks do before they train. It reaches them at nearly the same time: their
  * origin. */
 void rank_timeline_open(struct rank_run *run) {
@@ -29,6 +25,7 @@ void rank_timeline_open(struct rank_run *run) {
     bool ok = durable_folder(run->flags.timeline, why, sizeof why) && durable_begin(&durable, path, why, sizeof why);
     if (ok)
         durable_drop(&durable);
+    run->keeps = TIMELINE_STEPS;
     run->times = calloc(n + 1, sizeof *run->times);
     if (!run->times)
         rank_error(run->self, "no memory");
@@ -39,8 +36,6 @@ void rank_timeline_open(struct rank_run *run) {
     run->origin = seconds();
 }
 
-void rank_timeline_keep(struct rank_run *run, int64_t step) { backend_times(run, step, slot(run, step)); }
-
 static bool write_rows(struct rank_run *run, int64_t steps, char *why, size_t nwhy) {
     char path[DURABLE_PATH], *text = NULL;
     size_t n = 0;
@@ -49,7 +44,7 @@ static bool write_rows(struct rank_run *run, int64_t steps, char *why, size_t nw
     if (f)
         timeline_head(f);
     for (int64_t s = timeline_first(run->from, steps); f && s < steps; s++)
-        timeline_rows(f, s, here(run), run->program.model->slices, slot(run, s), run->origin);
+        timeline_rows(f, s, here(run), run->program.model->slices, rank_times(run, s), run->origin);
     if (!f || ferror(f) || fclose(f) != 0)
         rank_error(run->self, "no memory for the timeline");
     path_of(path, run, run->world.rank);

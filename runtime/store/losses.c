@@ -6,20 +6,20 @@ bool losses_open(struct journal *losses, const char *path, int64_t kept, char *w
     return journal_open(losses, path, &kind, kept, why, nwhy);
 }
 
-bool losses_step(struct journal *losses, int64_t step, int32_t batches, int32_t slices, const struct rt_stage *last,
-                 const float *loss, const double *predicted, const double *when, char *why, size_t nwhy) {
-    int32_t updates = updates_per_step(batches, last), each = batches / updates;
+bool losses_step(struct journal *losses, const struct rt_program *p, const struct losses_step *of, char *why,
+                 size_t nwhy) {
+    int32_t updates = updates_per_step(p->batches, &p->stage[p->updated]), each = p->batches / updates;
     for (int32_t k = 0; k < updates; k++) {
         float sum = 0;
         for (int32_t b = k * each; b < (k + 1) * each; b++)
-            sum += loss[b];
-        fprintf(losses->f, "%lld\t%d\t%.9g\t", (long long)(step * updates + k + 1), slices > 0 ? each / slices : each,
-                (double)(sum / (float)each));
-        if (predicted)
-            fprintf(losses->f, "%.9g", predicted[k]);
+            sum += of->loss[b];
+        fprintf(losses->f, "%lld\t%d\t%.9g\t", (long long)(of->step * updates + k + 1),
+                each / pieces_of_batch(p->model), (double)(sum / (float)each));
+        if (of->predicted)
+            fprintf(losses->f, "%.9g", of->predicted[k]);
         fputc('\t', losses->f);
-        if (when[k] > 0)
-            fprintf(losses->f, "%.6f", when[k]);
+        if (of->when[k] > 0)
+            fprintf(losses->f, "%.6f", of->when[k]);
         fputc('\n', losses->f);
     }
     return journal_settle(losses, why, nwhy);

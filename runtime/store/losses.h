@@ -12,8 +12,13 @@
 
 /* As journal_open; kept: updates. */
 bool losses_open(struct journal *losses, const char *path, int64_t kept, char *why, size_t nwhy);
-/* Appends the lines of a step, from 0, which are then on the disk. last: the last stage. loss[batches]: of each
- * microbatch; predicted[updates_per_step], or NULL; when[updates_per_step]: measured, 0: not known. False with why. */
-bool losses_step(struct journal *losses, int64_t step, int32_t batches, int32_t slices, const struct rt_stage *last,
-                 const float *loss, const double *predicted, const double *when, char *why, size_t nwhy);
+struct losses_step {
+    int64_t step;            /* from 0 */
+    const float *loss;       /* of each microbatch */
+    const double *predicted; /* of each update; NULL: nobody has */
+    const double *when;      /* of each update: measured, 0: not known */
+};
+/* Appends the lines of a step, which are then on the disk. False with why. */
+bool losses_step(struct journal *losses, const struct rt_program *p, const struct losses_step *of, char *why,
+                 size_t nwhy);
 #endif

@@ -117,27 +117,12 @@ static bool write_summary(struct tensorboard *board, int64_t step, const struct 
     return settle_file(board, why, nwhy);
 }
 
-/* Omits what is unknown, but not a loss that is no number. */
-bool tensorboard_step(struct tensorboard *board, const struct metrics_step *step, char *why, size_t nwhy) {
-    const struct {
-        const char *tag;
-        double x;
-    } known[] = {{"train/learning_rate", step->rate},
-                 {"train/gradient_norm", step->norm},
-                 {"train/seconds_per_step", step->seconds},
-                 {"train/tokens_per_second", step->tokens / step->seconds},
-                 {"train/waited_seconds", step->waited}};
+bool tensorboard_line(struct tensorboard *board, int64_t step, const struct metric *metric, int n, char *why,
+                      size_t nwhy) {
     struct message summary = {.n = 0};
-    put_scalar(&summary, "train/loss", step->loss);
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (isfinite(known[i].x))
-            put_scalar(&summary, known[i].tag, known[i].x);
-    return write_summary(board, step->step, &summary, why, nwhy);
-}
-
-bool tensorboard_validation(struct tensorboard *board, int64_t step, double loss, char *why, size_t nwhy) {
-    struct message summary = {.n = 0};
-    put_scalar(&summary, "validation/loss", loss);
+    for (const struct metric *m = metric; m < metric + n; m++)
+        if (m->tag && (m->always || isfinite(m->value)))
+            put_scalar(&summary, m->tag, m->value);
     return write_summary(board, step, &summary, why, nwhy);
 }
 

@@ -15,7 +15,7 @@ struct tensorboard {
 };
 /* Makes the folder if it is not there. from: steps done before this run. False with `path: reason` in why. */
 bool tensorboard_open(struct tensorboard *board, const char *dir, int64_t from, char *why, size_t nwhy);
-bool tensorboard_step(struct tensorboard *board, const struct metrics_step *step, char *why, size_t nwhy);
-bool tensorboard_validation(struct tensorboard *board, int64_t step, double loss, char *why, size_t nwhy);
+bool tensorboard_line(struct tensorboard *board, int64_t step, const struct metric *metric, int n, char *why,
+                      size_t nwhy);
 void tensorboard_close(struct tensorboard *board);
 #endif

@@ -11,6 +11,9 @@ static inline int64_t timeline_first(int64_t from, int64_t to) {
     return first < to ? first : from;
 }
 
+/* How many steps have a place, of so many. */
+static inline int64_t timeline_kept(int64_t steps) { return steps < TIMELINE_STEPS ? steps : TIMELINE_STEPS; }
+
 void timeline_head(FILE *f);
 /* Writes a rank's rows of one step, counted from 0. slices: of a microbatch, or 0. Times are relative to origin, which
  * is no later than the first of them. */

@@ -5,6 +5,7 @@
 #include "passes/runtime_program.h"
 #include "diff/diff.h"
 #include "device/replay.h"
+#include "process/train.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -125,7 +126,7 @@ static void in_process(const char *schedule, const char *workers) {
     char why[256];
     enum { STEPS = 500 };
     struct data *data = data_open(&c.spec->model->rt, NULL, 1, why, sizeof why);
-    struct rt_run run = {.program = p, .data = data, .seed = 1, .steps = STEPS};
+    struct rt_run run = {.program = p, .data = data, .flags = {.seed = 1, .steps = STEPS}};
     run.loss = NEW(float, STEPS);
     run.makespan = NEW(double, STEPS);
     double begin = now();

@@ -24,7 +24,7 @@ $(G)/libpianola-blas.so: Makefile
 	    "$$(pkg-config --variable=libdir openblas)/libopenblas.a" -lm -pthread
 $(G)/pianola: build/obj/compiler/cli/main.o build/libpianola.a $(G)/libpianola-blas.so
 	$(CC) $(FLAGS) -s -o $@ $(filter-out %.so,$^) -l:liblua5.4.a -l:libpcre2-8.a -l:libutf8proc.a $(if $(findstring xsmm,$(BLAS)),-l:libxsmm.a) -L$(G) -lpianola-blas -Wl,-rpath,'$$ORIGIN' -lm -pthread
-$(G)/libpianola-cuda.so: $(call cuda_objects,$(OF_CODE),layers device process) build/pic/shared.a
+$(G)/libpianola-cuda.so: $(call IN_PROCESS,$(OF_CODE)) build/pic/shared.a
 	@mkdir -p $(@D)
 	$(NVCC) -shared -o $@ $^ -lcublasLt -cudart shared -Xlinker -s
 $(O)/%.o: tests/kernels/%.cpp Makefile tests/gpu/gpu.mk

@@ -266,12 +266,12 @@ static const char *take_device(struct bench *k, struct cuda_run *run) {
     CUDA(cudaEventCreate(&k->end));
     cuda_attention_plan(k->p);
     cuda_linear_plan(k->p);
-    if (run->algorithms && !cuda_linear_algorithms(run->algorithms, why, sizeof why))
+    if (run->run.flags.algorithms && !cuda_linear_algorithms(run->run.flags.algorithms, why, sizeof why))
         return why;
     const char *trouble = cuda_take(&k->z, &k->c, k->p, 0, &cuda_loopback, false);
     if (trouble)
         return trouble;
-    const struct start start = {run->run.seed, NULL};
+    const struct start start = {(uint64_t)run->run.flags.seed, NULL};
     if (!cuda_begin(&k->z, &start, why, sizeof why))
         return why;
     k->stream = k->c.lane[0];

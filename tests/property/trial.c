@@ -3,6 +3,7 @@
  * What one rank computes depends on the number of microbatches only: the model's fingerprint is the same however it is
  * cut, and integers.lua makes every sum exact in any order. So that is computed once per number, as one stage. */
 #include "property.h"
+#include "process/train.h"
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +70,7 @@ static bool train(const struct passes *c, struct result *out, char *why) {
     if (!data)
         return false;
     double makespan[STEPS];
-    struct rt_run run = {.program = p, .data = data, .seed = 1, .steps = STEPS, .loss = out->loss};
+    struct rt_run run = {.program = p, .data = data, .flags = {.seed = 1, .steps = STEPS}, .loss = out->loss};
     run.makespan = makespan;
     char **arena = host_train(&run);
     data_close(data);

@@ -8,6 +8,7 @@ extern "C" {
 #include "comm/world.h"
 #include "process/train_cuda.h"
 }
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <pthread.h>
@@ -80,13 +81,13 @@ static void prepare(worker *s, int rank) {
     s->steps.n = 1;
     s->steps.replay = &s->replay;
     s->steps.rank = &s->rank;
-    s->steps.graph = t->all->graph;
+    s->steps.graph = !t->all->run.flags.eager;
     s->steps.data = t->all->run.data;
     if (!steps_open(&s->steps))
         abort();
     cuda_put.open(&s->world, &t->program, t->program.groups, &s->rank);
     char why[1000];
-    const start from = {t->all->run.seed, nullptr};
+    const start from = {(uint64_t)t->all->run.flags.seed, nullptr};
     if (!cuda_begin(&s->replay, &from, why, sizeof why)) /* as late as rank_cuda.cu calls it */
         abort();
 }
@@ -113,9 +114,9 @@ static void *work(void *arg) {
     const rt_run *run = &s->t->all->run;
     int rank = (int)(s - s->t->workers.data());
     prepare(s, rank);
-    for (int64_t step = 0; step <= run->steps; step++) { /* enqueues it, then waits for the one before */
+    for (int64_t step = 0; step <= run->flags.steps; step++) { /* enqueues it, then waits for the one before */
         float sum = 0;
-        if (step < run->steps) {
+        if (step < run->flags.steps) {
             cuda_feed(&s->replay, step, 0, run->data, s->steps.origin);
             steps_run(&s->steps, step, false);
         }
@@ -124,7 +125,7 @@ static void *work(void *arg) {
         CUDA(cudaEventSynchronize(s->rank.came[(step - 1) % 2]));
         for (int b = 0; b < s->t->program.batches; b++)
             sum += s->rank.told[(step - 1) % 2][b];
-        s->t->loss[(size_t)(rank * run->steps + step - 1)] = sum / (float)s->t->program.batches;
+        s->t->loss[(size_t)(rank * run->flags.steps + step - 1)] = sum / (float)s->t->program.batches;
     }
     keep_weights(s, rank);
     CUDA(cudaStreamSynchronize(s->steps.origin));
@@ -217,7 +218,7 @@ extern "C" char **cuda_train(struct cuda_run *run, char *, size_t) {
     own_programs(&t);
     t.workers.resize(W);
     t.arena.resize(W * NMEMORIES);
-    t.loss.resize(W * (size_t)run->run.steps);
+    t.loss.resize(W * (size_t)run->run.flags.steps);
     pthread_barrier_init(&t.barrier, NULL, (unsigned)W);
     t.device = cuda_device;
     t.device.launch = launch_alone;
@@ -229,10 +230,12 @@ extern "C" char **cuda_train(struct cuda_run *run, char *, size_t) {
     for (worker &s : t.workers)
         pthread_join(s.thread, NULL);
     cuda_linear_forget();
-    for (int64_t step = 0; step < run->run.steps; step++) {
+    run->run.result->done = run->run.flags.steps;
+    run->run.result->norm = NAN;
+    for (int64_t step = 0; step < run->run.flags.steps; step++) {
         run->run.loss[step] = 0;
         for (size_t r = 0; r < W; r++)
-            run->run.loss[step] += t.loss[r * (size_t)run->run.steps + (size_t)step];
+            run->run.loss[step] += t.loss[r * (size_t)run->run.flags.steps + (size_t)step];
         run->run.makespan[step] = 0;
     }
     char **arena = (char **)calloc(W * NMEMORIES, sizeof *arena);

@@ -114,13 +114,14 @@ static inline void *in_thread(void *arg) {
 static inline void run_threads(const struct rt_program *p, char *const *arena) {
     struct thread t[MOST];
     char *at[MOST];
+    struct local *local = local_open(p);
     for (int r = 0; r < p->workers; r++) {
         t[r].h = (struct host_rank){.transport = &host_local};
         cr_assert(host_take(&t[r].re, &t[r].h, p, r));
         at[r] = t[r].h.arena;
         memcpy(at[r], arena[r], (size_t)p->rank[r].arena);
+        local_prepare(local, &p->rank[r], 0, NULL, at[r]);
     }
-    struct local *local = local_open(p, at);
     for (int r = 0; r < p->workers; r++) {
         t[r].h.link = local;
         cr_assert_eq(pthread_create(&t[r].id, NULL, in_thread, &t[r]), 0);

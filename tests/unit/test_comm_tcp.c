@@ -5,6 +5,7 @@
 #include "handmade.h"
 #include "random_spec.h"
 #include "tcp_programs.h"
+#include "process/train.h"
 #include <sys/resource.h>
 
 /* ---- among all ranks ---- */
@@ -85,7 +86,7 @@ static int expect_same_training(struct spec *sp, uint64_t seed) {
     float loss[STEPS], sum;
     struct data *data = data_open(&sp->model->rt, NULL, seed, why, sizeof why);
     cr_assert(data, "%s", why);
-    struct rt_run threads = {.program = p, .data = data, .seed = seed, .steps = STEPS, .loss = loss};
+    struct rt_run threads = {.program = p, .data = data, .flags = {.seed = (int64_t)seed, .steps = STEPS}, .loss = loss};
     double makespan[STEPS];
     threads.makespan = makespan;
     char **wanted = host_train(&threads);

@@ -3,6 +3,7 @@
 #include "random_spec.h"
 #include "base/read_file.h"
 #include "passes/runtime_program.h"
+#include "process/train.h"
 #include <fcntl.h>
 #include <math.h>
 #include <sys/stat.h>
@@ -500,10 +501,9 @@ struct meddler {
     bool removed;
 };
 
-static void meddle(void *context, int64_t step, float loss, double seconds) {
-    (void)loss;
-    (void)seconds;
+static void meddle(void *context, const struct rt_ended *of) {
     struct meddler *t = context;
+    int64_t step = of->step + 1;
     if (step < t->from)
         return;
     cr_assert(!t->removed || step < t->from + 100000, "goes on training on a file that is gone");
@@ -530,7 +530,7 @@ static void train_without(int64_t steps, int64_t from) {
     struct meddler meddler = {file_of(1000), from, false};
     struct data *d = opened(&sp->model->rt, meddler.path, 1);
     struct rt_program *program = runtime_program(sp, st, p);
-    struct rt_run run = {.program = program, .data = d, .seed = 1, .steps = steps, .progress = meddle};
+    struct rt_run run = {.program = program, .data = d, .flags = {.seed = 1, .steps = steps}, .ended = meddle};
     run.context = &meddler;
     run.loss = NEW(float, steps);
     run.makespan = NEW(double, steps);

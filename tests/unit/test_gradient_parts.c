@@ -5,6 +5,7 @@
 #include "passes/runtime_program.h"
 #include "handmade.h"
 #include "random_spec.h"
+#include "process/train.h"
 #include <criterion/criterion.h>
 
 enum { PIECES = 4, STEPS = 2, SEED = 5 };
@@ -172,7 +173,7 @@ static struct trained train(struct spec *sp, int parts) {
     struct data *data = data_open(&sp->model->rt, NULL, SEED, why, sizeof why);
     cr_assert_not_null(data, "%s", why);
     struct rt_program *rt = runtime_program(sp, st, p);
-    struct rt_run run = {.program = rt, .data = data, .seed = SEED, .steps = STEPS, .loss = t.loss};
+    struct rt_run run = {.program = rt, .data = data, .flags = {.seed = SEED, .steps = STEPS}, .loss = t.loss};
     run.makespan = makespan;
     char **arena = host_train(&run);
     cr_assert_not_null(arena);

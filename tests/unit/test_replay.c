@@ -3,6 +3,7 @@
 #include "device/replay.h"
 #include "handmade.h"
 #include "random_spec.h"
+#include "process/train.h"
 #include <criterion/criterion.h>
 
 /* ---- a device that records, and refuses messages at random ---- */
@@ -184,7 +185,7 @@ static struct trained *train(struct spec *sp) {
     struct data *data = data_open(&sp->model->rt, NULL, SEED, why, sizeof why);
     cr_assert_not_null(data, "%s", why);
     t->p = runtime_program(sp, st, p);
-    struct rt_run run = {.program = t->p, .data = data, .seed = SEED, .steps = STEPS, .loss = t->loss};
+    struct rt_run run = {.program = t->p, .data = data, .flags = {.seed = SEED, .steps = STEPS}, .loss = t->loss};
     run.makespan = t->makespan;
     t->arena = host_train(&run);
     cr_assert_not_null(t->arena);

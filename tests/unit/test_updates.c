@@ -4,6 +4,7 @@
 #include "passes/runtime_program.h"
 #include "handmade.h"
 #include "passes/passes.h"
+#include "process/train.h"
 #include "script/scripts.h"
 #include <criterion/criterion.h>
 
@@ -46,7 +47,7 @@ static void train(struct trained *t) {
     t->loss = NEW(float, STEPS * t->p->batches);
     t->when = NEW(double, STEPS * t->p->batches);
     struct data *data = open_data(t->p);
-    struct rt_run run = {.program = t->p, .data = data, .seed = SEED, .steps = STEPS, .loss = mean};
+    struct rt_run run = {.program = t->p, .data = data, .flags = {.seed = SEED, .steps = STEPS}, .loss = mean};
     run.makespan = makespan;
     run.ended = keep;
     run.context = t;

@@ -1,0 +1,143 @@
+/* Trains with a thread for each rank, which does what a rank does that is a process. */
+#include "train.h"
+#include "comm/watch.h"
+#include "rank/rank_train.h"
+#include "store/durable.h"
+#include "threads.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+struct worker {
+    struct rt_program self; /* with this rank alone */
+    struct rank_run run;
+    struct training training;
+    struct rt_routed routed;
+    double norm;
+    char *arena[NMEMORIES];
+    pthread_t thread;
+};
+struct crew {
+    const struct rt_run *run;
+    struct worker *worker;
+    struct threads *threads;
+    struct rt_stamp *spans;
+};
+
+static void join(struct crew *crew, struct worker *worker, int r, const struct world *messages, void *shared) {
+    const struct rt_run *of = crew->run;
+    struct rank_run *run = &worker->run;
+    worker->self = *of->program;
+    worker->self.rank = &of->program->rank[r];
+    *run = (struct rank_run){.self = &worker->self, .flags = of->flags, .whole = of};
+    run->world = threads_world(crew->threads, r, &worker->self);
+    run->world.transport = messages->transport;
+    run->world.messages = messages->messages;
+    run->world.prepare = messages->prepare;
+    run->shared = shared;
+    run->data = of->data;
+    run->held_out = of->held_out;
+    run->held_steps = of->held_out ? data_steps(of->held_out) : 0;
+    run->start = (struct start){(uint64_t)of->flags.seed, of->weights};
+    run->program = *of->program;
+    run->lock = -1;
+    run->is = (struct checkpoint_run){.seed = (uint64_t)of->flags.seed, .steps = of->flags.steps};
+    run->is.context = of->program->model->context;
+    data_identity(of->data, &run->is.data_bytes, &run->is.data_hash);
+    run->times = of->stamp ? of->stamp[r] : NULL;
+    run->keeps = of->kept;
+    run->spans = crew->spans;
+}
+
+static void *work(void *arg) {
+    struct worker *worker = arg;
+    struct rank_run *run = &worker->run;
+    watch_rank(run->world.rank);
+    rank_begin(run, &worker->training);
+    rank_train(run, &worker->training);
+    worker->routed = backend_routed(run);
+    worker->norm = worker->training.step > run->from ? backend_norm(run, worker->training.step - 1) : NAN;
+    rank_end(run, &worker->training);
+    watch_leave();
+    run->world.close(run->world.link);
+    return NULL;
+}
+
+static void sum_results(const struct crew *crew) {
+    const struct rt_run *run = crew->run;
+    const struct rank_run *first = &crew->worker->run;
+    const struct training *training = &crew->worker->training;
+    for (int64_t s = first->from; s < training->step && run->makespan; s++)
+        run->makespan[s] = rank_makespan(first, s);
+    struct rt_result result = {.from = first->from, .done = training->step, .norm = NAN, .signal = training->signal};
+    result.twice = training->ahead.twice;
+    for (int r = run->program->workers - 1; r >= 0; r--) {
+        const struct worker *worker = &crew->worker[r];
+        result.routed.pairs += worker->routed.pairs;
+        result.routed.dropped += worker->routed.dropped;
+        result.norm = isnan(worker->norm) ? result.norm : worker->norm;
+        nonfinite_join(&result.bad, &worker->run.replay->bad);
+    }
+    if (run->result)
+        *run->result = result;
+}
+
+static struct crew crew_of(const struct rt_run *run) {
+    const struct rt_program *p = run->program;
+    struct crew crew = {.run = run};
+    crew.worker = calloc((size_t)p->workers, sizeof *crew.worker);
+    crew.threads = threads_open(p->workers, p->batches + LOSSES);
+    crew.spans = calloc((size_t)p->workers * (size_t)run->flags.steps + 1, sizeof *crew.spans);
+    if (!crew.worker || !crew.threads || !crew.spans)
+        rank_error(NULL, "no memory for threads");
+    return crew;
+}
+
+/* Once more, now that every rank has read its last. */
+static void check_data(const struct crew *crew) {
+    char why[DURABLE_PATH + 512];
+    if (!data_same(crew->run->data, why, sizeof why))
+        rank_fail(&crew->worker->run, why);
+}
+
+/* Where a deadline passes or a signal comes. */
+static void watch_all(const struct rt_run *run) {
+    const struct watch_args watch = {.program = run->program->name,
+                                     .ranks = run->program->workers,
+                                     .deadline = run->flags.deadline,
+                                     .flight = run->flags.flight,
+                                     .group = run->program->groups,
+                                     .saved = run->flags.checkpoint};
+    if (!watch_start(&watch))
+        rank_error(NULL, "cannot start a thread");
+}
+
+char **train_threads(const struct rt_run *run, const struct world *messages, void *shared) {
+    int W = run->program->workers;
+    char why[128], **arena = calloc((size_t)W * NMEMORIES, sizeof *arena);
+    struct crew crew = crew_of(run);
+    for (int r = 0; r < W; r++)
+        join(&crew, &crew.worker[r], r, messages, shared);
+    if (run->looks)
+        watch_all(run);
+    snprintf(why, sizeof why, "cannot start a thread for each of %d ranks", W);
+    for (int r = 0; r < W; r++) /* those that did start would wait for one that did not for ever */
+        if (pthread_create(&crew.worker[r].thread, NULL, work, &crew.worker[r]) != 0)
+            rank_error(NULL, why);
+    for (int r = 0; r < W; r++)
+        pthread_join(crew.worker[r].thread, NULL);
+    watch_signals(false);
+    if (crew.worker->training.signal)
+        rank_tell_signal(&crew.worker->run, &crew.worker->training);
+    check_data(&crew);
+    sum_results(&crew);
+    for (int r = 0; r < W && arena; r++) {
+        backend_release(&crew.worker[r].run, crew.worker[r].arena);
+        for (int m = 0; m < NMEMORIES; m++)
+            arena[m * W + r] = crew.worker[r].arena[m];
+    }
+    threads_close(crew.threads);
+    free(crew.worker);
+    free(crew.spans);
+    return arena;
+}
