@@ -13,53 +13,53 @@ static int64_t rank_of(const struct tokenizer *t, uint32_t left, uint32_t right)
 }
 
 static void consider_pair(struct tokenizer *t, int32_t at) {
-    int32_t after = at < 0 ? -1 : t->symbol[at].after;
+    int32_t after = at < 0 ? -1 : t->work.symbol[at].after;
     if (after < 0)
         return;
-    int64_t rank = rank_of(t, t->symbol[at].id, t->symbol[after].id);
+    int64_t rank = rank_of(t, t->work.symbol[at].id, t->work.symbol[after].id);
     if (rank >= 0)
-        candidates_push(&t->candidates, (struct candidate){(uint32_t)rank, at});
+        candidates_push(&t->work.candidates, (struct candidate){(uint32_t)rank, at});
 }
 
 /* A candidate is stale when its left symbol was merged into the one before it, or either of the two into something else
  * since. */
 enum { GONE = INT32_MAX }; /* no token is that */
 static bool still(const struct tokenizer *t, struct candidate c) {
-    const struct symbol *left = &t->symbol[c.at];
+    const struct symbol *left = &t->work.symbol[c.at];
     const struct merge *merge = &t->merge[c.rank];
-    return left->id == merge->left && left->after >= 0 && t->symbol[left->after].id == merge->right;
+    return left->id == merge->left && left->after >= 0 && t->work.symbol[left->after].id == merge->right;
 }
 
 static size_t merge_bytes(struct tokenizer *t, const char *s, size_t n) {
     if (n >= INT32_MAX)
         die("%s cuts this text into words of which one has %zu bytes; at most %d are merged", t->file, n, INT32_MAX);
-    GROW(t->symbol, t->capsymbols, n);
+    GROW(t->work.symbol, t->work.capsymbols, n);
     for (size_t i = 0; i < n; i++) {
         int64_t id = t->byte[(unsigned char)s[i]];
         if (id < 0)
             die("%s has no token for the byte 0x%02x, which this text has: take it out, as `tr -d '\\%03o' <TEXT` does",
                 t->file, (unsigned char)s[i], (unsigned char)s[i]);
-        t->symbol[i] = (struct symbol){(uint32_t)id, (int32_t)i - 1, i + 1 < n ? (int32_t)i + 1 : -1};
+        t->work.symbol[i] = (struct symbol){(uint32_t)id, (int32_t)i - 1, i + 1 < n ? (int32_t)i + 1 : -1};
     }
     for (size_t i = 0; i < n; i++)
         consider_pair(t, (int32_t)i);
-    while (t->candidates.n > 0) {
-        struct candidate c = candidates_pop(&t->candidates);
+    while (t->work.candidates.n > 0) {
+        struct candidate c = candidates_pop(&t->work.candidates);
         if (!still(t, c))
             continue;
-        struct symbol *left = &t->symbol[c.at], *right = &t->symbol[left->after];
+        struct symbol *left = &t->work.symbol[c.at], *right = &t->work.symbol[left->after];
         left->id = t->merge[c.rank].into;
         left->after = right->after;
         right->id = GONE;
         if (left->after >= 0)
-            t->symbol[left->after].before = c.at;
+            t->work.symbol[left->after].before = c.at;
         consider_pair(t, left->before);
         consider_pair(t, c.at);
     }
-    GROW(t->id, t->capids, n);
+    GROW(t->work.id, t->work.capids, n);
     size_t m = 0;
-    for (int32_t at = 0; at >= 0; at = t->symbol[at].after)
-        t->id[m++] = t->symbol[at].id;
+    for (int32_t at = 0; at >= 0; at = t->work.symbol[at].after)
+        t->work.id[m++] = t->work.symbol[at].id;
     return m;
 }
 
@@ -71,9 +71,9 @@ void merge_word(struct tokenizer *t, const char *s, size_t n) {
         uint64_t hash = 0;
         for (int i = 0; i < WORD_BYTES / 8; i++)
             hash = hash_add(hash, (int64_t)key.is[i]);
-        word = &t->words[hash % CACHED];
+        word = &t->work.words[hash % CACHED];
         if (word->n > 0 && memcmp(word->is, key.is, WORD_BYTES) == 0) {
-            t->take(t->with, word->id, word->n, n);
+            t->work.take(t->work.with, word->id, word->n, n);
             return;
         }
     }
@@ -82,12 +82,12 @@ void merge_word(struct tokenizer *t, const char *s, size_t n) {
     size_t m = 1;
     if (whole < 0) {
         m = merge_bytes(t, s, n);
-        id = t->id;
+        id = t->work.id;
     }
     if (word && m <= WORD_TOKENS) {
         *word = key;
         word->n = (uint32_t)m;
         memcpy(word->id, id, m * sizeof *id);
     }
-    t->take(t->with, id, m, n);
+    t->work.take(t->work.with, id, m, n);
 }

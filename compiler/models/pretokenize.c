@@ -209,10 +209,10 @@ static void check_marks(const struct tokenizer *t, const char *s, size_t n) {
     }
 }
 
-/* The text in NFC: itself if it is, else t->normal. */
+/* The text in NFC: itself if it is, else t->work.normal. */
 static struct bytes composed(struct tokenizer *t, const char *s, size_t n) {
     bool other = false;
-    t->normal.n = 0;
+    t->work.normal.n = 0;
     for (size_t from = 0, end; from < n; from = end) {
         utf8proc_uint8_t *piece;
         end = piece_end(s, n, from);
@@ -223,19 +223,19 @@ static struct bytes composed(struct tokenizer *t, const char *s, size_t n) {
             die("%s asks for NFC, which fails on this text: %s", t->file, utf8proc_errmsg(got));
         if (!other && ((size_t)got != end - from || memcmp(piece, s + from, (size_t)got) != 0)) {
             other = true;
-            put_bytes(&t->normal, s, from);
+            put_bytes(&t->work.normal, s, from);
         }
         if (other)
-            put_bytes(&t->normal, (char *)piece, (size_t)got);
+            put_bytes(&t->work.normal, (char *)piece, (size_t)got);
         free(piece);
     }
-    return other ? (struct bytes){t->normal.s, t->normal.n} : (struct bytes){s, n};
+    return other ? (struct bytes){t->work.normal.s, t->work.normal.n} : (struct bytes){s, n};
 }
 
 bool encode(struct tokenizer *t, const char *text, size_t n, take_tokens *take, void *with) {
     bool same = true;
-    t->take = take;
-    t->with = with;
+    t->work.take = take;
+    t->work.with = with;
     for (size_t at = 0; at < n;) {
         size_t size = valid_until(text + at, n - at);
         struct bytes valid = t->composed ? composed(t, text + at, size) : (struct bytes){text + at, size};

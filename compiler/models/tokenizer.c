@@ -185,7 +185,7 @@ void finish_tokenizer(struct tokenizer *t) {
         t->end = t->last;
     finish_around(t, &t->front, "begin with");
     finish_around(t, &t->behind, "end with");
-    t->words = NEW(struct word, CACHED);
+    t->work.words = NEW(struct word, CACHED);
 }
 
 bool decode(const struct tokenizer *t, uint32_t id, struct text *out) {

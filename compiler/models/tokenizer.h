@@ -41,6 +41,18 @@ struct word {
     uint32_t n, id[WORD_TOKENS]; /* n is 0: no word yet */
 };
 
+/* The memory in which a text is encoded, and the function that takes its tokens. */
+struct encoding {
+    take_tokens *take;
+    void *with;
+    struct word *words;
+    struct symbol *symbol;
+    size_t capsymbols, capids;
+    uint32_t *id;
+    struct candidates candidates;
+    struct text normal; /* a text in NFC */
+};
+
 struct tokenizer {
     const char *file;
     struct token *token;
@@ -60,15 +72,7 @@ struct tokenizer {
     bool whole_words;                   /* a word that is a token is that one, whatever its merges */
     struct expression *split[MOST_SPLITS];
     int nsplits;
-    /* What encode works with. */
-    take_tokens *take;
-    void *with;
-    struct word *words;
-    struct symbol *symbol;
-    size_t capsymbols, capids;
-    uint32_t *id;
-    struct candidates candidates;
-    struct text normal; /* a text in NFC */
+    struct encoding work;
 };
 
 /* tokenizer.c. The names of tokens and merges are in the alphabet in which each byte is a printable character; they
