@@ -61,7 +61,7 @@ $(B)/libpianola.a: $(LIBRARY)
 # The runtime alone, for the ranks' own programs. pianola-host.pc says how to compile and link them: the one in build/
 # refers to files next to it, the installed one to its own prefix, wherever that was moved to.
 RUNTIME := $(patsubst %.c,$(B)/obj/%.o,$(wildcard runtime/*/*.c))
-HEADERS := model.h ops.h rt_program.h
+HEADERS := config.h model.h ops.h rt_program.h
 $(B)/libpianola-host.a: $(RUNTIME)
 	rm -f $@
 	ar rcs $@ $^

@@ -4,7 +4,9 @@
 #include "model.h"
 
 /* Of a layer whose input is heads of queries, keys and values side by side. */
-static inline int32_t head_columns(const struct rt_layer *l) { return l->in / (l->heads + 2 * l->kv_heads); }
+static inline int32_t head_columns(const struct rt_layer *l) {
+    return l->in / (l->config.attention.heads + 2 * l->config.attention.kv_heads);
+}
 
 /* Which row of the microbatch, of `all`, is row `row` of the layer. */
 static inline int32_t row_of_batch(const struct rt_layer *l, int32_t all, int32_t row) {
@@ -25,8 +27,8 @@ static inline int32_t piece_columns(const struct rt_layer *l) {
     switch (l->kind) {
     case LAYER_to_heads: return l->out;
     case LAYER_to_rows: return l->in;
-    case LAYER_again_kv: return l->in / l->heads * 2 * l->kv_heads;
-    default: return head_columns(l) * 2 * l->kv_heads; /* gather_kv, and attention itself */
+    case LAYER_again_kv: return l->in / l->config.attention.heads * 2 * l->config.attention.kv_heads;
+    default: return head_columns(l) * 2 * l->config.attention.kv_heads; /* gather_kv, and attention itself */
     }
 }
 static inline int64_t piece_bytes(const struct rt_layer *l, int64_t element) {
@@ -43,6 +45,8 @@ static inline int64_t kv_bytes(const struct rt_layer *l, int64_t element) {
 
 /* An attention's log-sum-exp, and whether it keeps its queries behind that, in aux: a slice's, since its keys and
  * values stay in kv, unless its whole input is in the stash. */
-static inline int64_t lse_bytes(const struct rt_layer *l) { return (4 * (int64_t)l->rows * l->heads + 63) / 64 * 64; }
+static inline int64_t lse_bytes(const struct rt_layer *l) {
+    return (4 * (int64_t)l->rows * l->config.attention.heads + 63) / 64 * 64;
+}
 static inline bool keeps_queries(const struct rt_layer *l) { return l->length > 0 && l->x.space != SP_STASH; }
 #endif

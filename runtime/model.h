@@ -2,6 +2,7 @@
  * the structs that describe a rank's layers, stages and model as plain constants. */
 #ifndef PIANOLA_MODEL_H
 #define PIANOLA_MODEL_H
+#include "config.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,8 +21,8 @@
       "token embedding, times its scale, and position embedding: tokens -> rows x out; without positions context is "  \
       "0")                                                                                                             \
     X(linear,                                                                                                          \
-      MATRIX(weight, l->in, l->out)                                                                                    \
-          VECTOR(bias, l->unbiased || m->input == INPUT_INTEGERS || l->share.split == SPLIT_ROWS ? 0 : l->out),        \
+      MATRIX(weight, l->in, l->out) VECTOR(                                                                            \
+          bias, !l->config.linear.bias || m->input == INPUT_INTEGERS || l->share.split == SPLIT_ROWS ? 0 : l->out),    \
       "y = x W + bias; W is in x out, bias out; unbiased: it has no bias")                                             \
     X(relu, , "y = max(x, 0)")                                                                                         \
     X(gelu, , "y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))  (Hendrycks & Gimpel 2016)")                        \
@@ -36,9 +37,9 @@
       "rmsnorm of each head of q and k over its columns, in front of attention; v as it is  (Dehghani et al. 2023)")   \
     X(attention, ,                                                                                                     \
       "causal, of heads of q, then k and v: H + 2K -> H; rope turns q, k  (Vaswani 2017, Ainslie 2023, Su 2021)")      \
-    X(route, WHOLE(router, l->in, l->experts),                                                                         \
+    X(route, WHOLE(router, l->in, l->config.moe.experts),                                                              \
       "sends each token to its top experts, as long as these have room: tokens -> a sequence's places of each expert") \
-    X(experts, MATRIX(weight, (int64_t)l->experts * l->in, l->out),                                                    \
+    X(experts, MATRIX(weight, (int64_t)l->config.moe.experts * l->in, l->out),                                         \
       "y = x W, W that of the row's expert: in x out each, one below the other  (Shazeer 2017)")                       \
     X(combine, , "y = sum over a token's experts of the router's weight times the row there  (Lepikhin 2020)")         \
     X(to_experts, , "from all experts' places for a member's sequences to its experts' places for all sequences")      \
@@ -107,50 +108,32 @@ enum sweep_kind { SWEEP_ALL, SWEEP_PUT_OFF, SWEEP_WEIGHTS };
  * the members of its team share, u. */
 enum which_set { SET_OWN, SET_TABLE, SET_SHARED, NSETS };
 
-/* How a rope's frequencies are lower than its base says, so that it reaches further than the context it was trained
- * with: by the factor; or, where a context is given, only those with fewer than `low` turns in that, those with more
- * than `high` not at all, and between the two by what is linear (Llama 3's). factor 0: they are not. */
-struct rt_scaling {
-    float factor, low, high;
-    int32_t context;
-};
-
 struct rt_layer {
-    int32_t kind;           /* enum layer_kind */
-    int32_t rows, in, out;  /* rows x in -> out_rows x out */
-    int32_t heads, context; /* attention: heads, and rows per sequence; headnorm: heads; embedding, …: context */
-    int32_t kv_heads, rope; /* attention, headnorm: heads of keys and values; attention: base of its rope, or 0 */
-    int32_t unbiased;       /* linear: 1 if it has no bias, whatever the input; others 0 */
-    int32_t index;          /* position in the whole model: seeds its initial weights */
-    struct rt_share share;  /* what a team's member has of it */
-    int64_t param, nparam;  /* offset (bytes) and count of its parameters in the stage's weights */
-    struct slot x, y;       /* forward input and output */
-    struct slot aux;        /* saved by the forward for the backward: statistics, log-sum-exp */
-    struct slot dy, dx;     /* gradients of y and x */
-    struct slot tmp;        /* workspace of this layer alone */
+    int32_t kind;            /* enum layer_kind */
+    int32_t rows, in, out;   /* rows x in -> out_rows x out */
+    int32_t out_rows;        /* 0: as many as of its input */
+    int32_t context;         /* rows per sequence; 0: its rows are of none, or an embedding has no positions */
+    struct rt_config config; /* what scripts say of it */
+    int32_t index;           /* position in the whole model: seeds its initial weights */
+    struct rt_share share;   /* what a team's member has of it */
+    struct rt_rows part;     /* of the microbatch's rows */
+    int32_t set;             /* enum which_set: has its parameters */
+    int64_t param, nparam;   /* offset (bytes) and count of its parameters in the stage's weights */
+    struct slot x, y;        /* forward input and output */
+    struct slot aux;         /* saved by the forward for the backward: statistics, log-sum-exp */
+    struct slot dy, dx;      /* gradients of y and x */
+    struct slot tmp;         /* workspace of this layer alone */
     /* Of a slice: where its rows begin in their sequence, and how many of each it has, 0: all; and of attention, where
      * its keys and values begin in kv, in bytes. */
     int32_t first, length;
     int64_t kv;
-    int32_t out_rows;    /* 0: as many as of its input */
-    int32_t set;         /* enum which_set: has its parameters */
-    struct rt_rows part; /* of the microbatch's rows */
-    /* Mixture of experts, of route, experts and combine; others 0. How many experts there are, or a member has; how
-     * many each token is sent to; how many tokens of a sequence, context rows, each expert has room for; and the factor
-     * of the loss that balances their loads. */
-    int32_t experts, top, capacity;
-    float balance;
-    float number; /* of norms eps, 0: 1e-5; of an embedding its scale, 0: 1; of dropout its probability; others 0 */
-    struct rt_scaling scaling;
 };
-static inline float eps_of(const struct rt_layer *l) { return l->number > 0 ? l->number : 1e-5f; }
-
-static inline float factor_of(const struct rt_layer *l) { return l->number > 0 ? l->number : 1; }
 
 /* Bytes of what a route keeps: see routing_at in layers/moe.h. To a whole cache line. */
 static inline int64_t routing_bytes(const struct rt_layer *route) {
     int64_t tokens = route->rows, sequences = tokens / route->context;
-    int64_t words = tokens * route->experts + 3 * tokens * route->top + route->out_rows + sequences * route->experts;
+    int64_t experts = route->config.moe.experts, top = route->config.moe.top;
+    int64_t words = tokens * experts + 3 * tokens * top + route->out_rows + sequences * experts;
     return (4 * words + 63) / 64 * 64;
 }
 

@@ -20,10 +20,11 @@ void check_device(const struct compile *c, bool cuda) {
     for (int s = 0; cuda && s < c->spec->stages; s++)
         for (int i = 0; i < c->stage[s].rt.nlayers; i++) {
             const struct rt_layer *l = &c->stage[s].rt.layer[i];
-            if (l->kind == LAYER_attention && l->out / l->heads > CUDA_HEAD)
+            if (l->kind == LAYER_attention && l->out / l->config.attention.heads > CUDA_HEAD)
                 die("%s: its heads have %d columns; --device cuda takes at most %d: use at least "
                     "heads = %d",
-                    where_layer(m, l->index), l->out / l->heads, CUDA_HEAD, (l->out + CUDA_HEAD - 1) / CUDA_HEAD);
+                    where_layer(m, l->index), l->out / l->config.attention.heads, CUDA_HEAD,
+                    (l->out + CUDA_HEAD - 1) / CUDA_HEAD);
             if (l->kind == LAYER_attention && c->spec->names.slices > CUDA_SLICES)
                 die("%s: %d slices of a microbatch read each other's keys and values; --device cuda takes at most %d",
                     where_layer(m, l->index), c->spec->names.slices, CUDA_SLICES);

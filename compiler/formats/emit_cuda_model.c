@@ -47,22 +47,25 @@ static const struct field_row share_fields[] = {FIELD_NAME(rt_share, split, spli
                                                 {.name = NULL}};
 static const struct field_row rows_fields[] = {
     FIELD_NUMBER(rt_rows, member), FIELD_NUMBER(rt_rows, members), FIELD_NUMBER(rt_rows, context), {.name = NULL}};
-static const struct field_row scaling_fields[] = {FIELD_REAL(rt_scaling, factor),
-                                                  FIELD_REAL(rt_scaling, low),
-                                                  FIELD_REAL(rt_scaling, high),
-                                                  FIELD_NUMBER(rt_scaling, context),
-                                                  {.name = NULL}};
+#define F(group, name, ...) FIELD_TYPED(group##_config, name),
+#define X(group, fields)    static const struct field_row group##_fields[] = {fields(F){.name = NULL}};
+LAYER_CONFIGS(X)
+#undef X
+#undef F
+#define X(group, fields) FIELD_NESTED(rt_config, group, group##_fields),
+static const struct field_row config_fields[] = {LAYER_CONFIGS(X){.name = NULL}};
+#undef X
 static const struct field_row layer_fields[] = {FIELD_NAME(rt_layer, kind, layer_word),
                                                 FIELD_NUMBER(rt_layer, rows),
                                                 FIELD_NUMBER(rt_layer, in),
                                                 FIELD_NUMBER(rt_layer, out),
-                                                FIELD_NUMBER(rt_layer, heads),
+                                                FIELD_NUMBER(rt_layer, out_rows),
                                                 FIELD_NUMBER(rt_layer, context),
-                                                FIELD_NUMBER(rt_layer, kv_heads),
-                                                FIELD_NUMBER(rt_layer, rope),
-                                                FIELD_NUMBER(rt_layer, unbiased),
+                                                FIELD_NESTED(rt_layer, config, config_fields),
                                                 FIELD_NUMBER(rt_layer, index),
                                                 FIELD_NESTED(rt_layer, share, share_fields),
+                                                FIELD_NESTED(rt_layer, part, rows_fields),
+                                                FIELD_NAME(rt_layer, set, set_word),
                                                 FIELD_NUMBER(rt_layer, param),
                                                 FIELD_NUMBER(rt_layer, nparam),
                                                 FIELD_LIST(rt_layer, x, slot_fields),
@@ -74,15 +77,6 @@ static const struct field_row layer_fields[] = {FIELD_NAME(rt_layer, kind, layer
                                                 FIELD_NUMBER(rt_layer, first),
                                                 FIELD_NUMBER(rt_layer, length),
                                                 FIELD_NUMBER(rt_layer, kv),
-                                                FIELD_NUMBER(rt_layer, out_rows),
-                                                FIELD_NAME(rt_layer, set, set_word),
-                                                FIELD_NESTED(rt_layer, part, rows_fields),
-                                                FIELD_NUMBER(rt_layer, experts),
-                                                FIELD_NUMBER(rt_layer, top),
-                                                FIELD_NUMBER(rt_layer, capacity),
-                                                FIELD_REAL(rt_layer, balance),
-                                                FIELD_REAL(rt_layer, number),
-                                                FIELD_NESTED(rt_layer, scaling, scaling_fields),
                                                 {.name = NULL}};
 
 static const struct field_row stage_fields[] = {FIELD_NUMBER(rt_stage, nlayers), FIELD_NUMBER(rt_stage, act),

@@ -10,6 +10,12 @@ static const char *float_text(float x) {
         s = format("%.*g", n, (double)x);
     return s;
 }
+static const char *double_text(double x) {
+    char *s = NULL;
+    for (int n = 1; n <= 17 && (!s || strtod(s, NULL) != x); n++)
+        s = format("%.*g", n, x);
+    return s;
+}
 
 static int32_t int_at(const void *x) {
     int32_t n;
@@ -26,6 +32,11 @@ static float float_at(const void *x) {
     memcpy(&n, x, sizeof n);
     return n;
 }
+static double double_at(const void *x) {
+    double n;
+    memcpy(&n, x, sizeof n);
+    return n;
+}
 
 static bool is_zero(const struct field_row *row, const char *x) {
     switch (row->kind) {
@@ -33,6 +44,7 @@ static bool is_zero(const struct field_row *row, const char *x) {
     case FIELD_WORD: return int_at(x) == 0;
     case FIELD_LONG: return long_at(x) == 0;
     case FIELD_FLOAT: return float_at(x) == 0;
+    case FIELD_DOUBLE: return double_at(x) == 0;
     default: break;
     }
     for (const struct field_row *inner = row->rows; inner->name; inner++)
@@ -46,6 +58,7 @@ static void put_field(struct text *t, const struct field_row *row, const char *x
     case FIELD_INT: put_int(t, int_at(x)); return;
     case FIELD_LONG: put(t, "%lld", (long long)long_at(x)); return;
     case FIELD_FLOAT: put_word(t, float_text(float_at(x))); return;
+    case FIELD_DOUBLE: put_word(t, double_text(double_at(x))); return;
     case FIELD_WORD: put_word(t, row->words[int_at(x)]); return;
     default: break;
     }

@@ -6,7 +6,7 @@
 
 /* How a member is written: as a number, as one of `words`, or as a struct of `rows`, by name or, where they are
  * evident, as values alone. */
-enum field_kind { FIELD_INT, FIELD_LONG, FIELD_FLOAT, FIELD_WORD, FIELD_STRUCT, FIELD_VALUES };
+enum field_kind { FIELD_INT, FIELD_LONG, FIELD_FLOAT, FIELD_DOUBLE, FIELD_WORD, FIELD_STRUCT, FIELD_VALUES };
 struct field_row {
     const char *name; /* NULL: no more rows */
     enum field_kind kind;
@@ -21,6 +21,15 @@ struct field_row {
     { #name, sizeof(((struct s *)0)->name) == 8 ? FIELD_LONG : FIELD_INT, offsetof(struct s, name), NULL, NULL, true }
 #define FIELD_REAL(s, name)                                                                                            \
     { #name, FIELD_FLOAT, offsetof(struct s, name), NULL, NULL, false }
+#define FIELD_TYPED(s, name)                                                                                           \
+    {                                                                                                                  \
+#name,                                                                                                         \
+            _Generic(((struct s *)0)->name, int32_t                                                                    \
+                     : FIELD_INT, float                                                                                \
+                     : FIELD_FLOAT, double                                                                             \
+                     : FIELD_DOUBLE),                                                                                  \
+            offsetof(struct s, name), NULL, NULL, false                                                                \
+    }
 #define FIELD_NAME(s, name, words)                                                                                     \
     { #name, FIELD_WORD, offsetof(struct s, name), words, NULL, false }
 #define FIELD_NESTED(s, name, rows)                                                                                    \

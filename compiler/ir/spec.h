@@ -84,19 +84,13 @@ struct link {
 };
 
 struct model_layer {
-    int kind;           /* enum layer_kind, fork and join included */
-    int out;            /* columns of its output; 0: same as its input (script) */
-    int heads;          /* attention */
-    int split;          /* enum split: how a team divides it, where it divides its columns */
-    int attends;        /* attention of a model whose values are divided by rows: SPLIT_ROWS, SPLIT_HEADS, or not */
-    int unit;           /* index of the top-level item it belongs to: a cut falls only between units */
-    int kv_heads, rope; /* attention: heads of keys and values, 0: as many as heads; base of rope, 0: none */
-    bool unbiased, unplaced;   /* linear: it has no bias; embedding: it has no positions */
-    int experts, top;          /* of each layer of a moe: experts, and those of a token; 0: of none */
-    double capacity;           /* of an expert, in what it would have of evenly spread tokens */
-    double balance;            /* the factor of the loss that spreads them */
-    double number;             /* of a norm its eps, …: rt_layer.number */
-    struct rt_scaling scaling; /* of rope */
+    int kind;      /* enum layer_kind, fork and join included */
+    int unit;      /* index of the top-level item it belongs to: a cut falls only between units */
+    int32_t out;   /* columns of its output; 0: same as its input (script) */
+    int32_t split; /* enum split: how a team divides it, where it divides its columns */
+    int attends;   /* attention of a model whose values are divided by rows: SPLIT_ROWS, SPLIT_HEADS, or not */
+    bool in_moe;   /* a script's moe made it */
+    struct rt_config config; /* the rest of what the script says */
     struct rt_names names;
 };
 

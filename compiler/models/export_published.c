@@ -35,7 +35,7 @@ static struct census count_layers(const struct rt_stage *const *stage, int n) {
             c.gate = gates ? l : c.gate;
             c.norm = norm ? l : c.norm;
             c.head_norms += l->kind == LAYER_headnorm;
-            c.another_eps |= l->kind == LAYER_headnorm && (!c.norm || eps_of(l) != eps_of(c.norm));
+            c.another_eps |= l->kind == LAYER_headnorm && (!c.norm || l->config.norm.eps != c.norm->config.norm.eps);
             if (l->kind == LAYER_linear && l->nparam > (int64_t)l->in * l->out)
                 *(l + 1 < stage[s]->layer + stage[s]->nlayers && l[1].kind == LAYER_attention ? &c.biased_keys
                                                                                               : &c.biased) = true;
@@ -43,14 +43,14 @@ static struct census count_layers(const struct rt_stage *const *stage, int n) {
     return c;
 }
 
-static void put_scaling(struct text *t, const struct rt_scaling *s) {
-    if (s->factor > 0)
-        put(t, "  \"rope_scaling\": {\"rope_type\": \"%s\", \"factor\": %g", s->context > 0 ? "llama3" : "linear",
-            (double)s->factor);
-    if (s->context > 0)
+static void put_scaling(struct text *t, const struct attention_config *a) {
+    if (a->rope_factor > 0)
+        put(t, "  \"rope_scaling\": {\"rope_type\": \"%s\", \"factor\": %g", a->rope_context > 0 ? "llama3" : "linear",
+            (double)a->rope_factor);
+    if (a->rope_context > 0)
         put(t, ", \"low_freq_factor\": %g, \"high_freq_factor\": %g, \"original_max_position_embeddings\": %d",
-            (double)s->low, (double)s->high, s->context);
-    if (s->factor > 0)
+            (double)a->rope_low, (double)a->rope_high, a->rope_context);
+    if (a->rope_factor > 0)
         put_word(t, "},\n");
 }
 
@@ -66,8 +66,9 @@ static void put_ends(struct text *t, const struct tokenizer *tokenizer) {
 static void put_config(struct text *t, const struct spec *sp, const struct census *c, const char *file,
                        const struct tokenizer *tokenizer) {
     const struct rt_model *m = &sp->model->rt;
-    const struct rt_layer *a = c->attention, *e = c->embedding;
-    bool whole = a && e && c->gate && c->norm && factor_of(e) == 1;
+    const struct rt_layer *e = c->embedding;
+    const struct attention_config *a = c->attention ? &c->attention->config.attention : NULL;
+    bool whole = a && e && c->gate && c->norm && e->config.embedding.scale == 1;
     bool llama = whole && c->norm->kind == LAYER_rmsnorm && c->gate->kind != LAYER_gelu && a->rope > 0 &&
                  e->context == 0 && !c->biased &&
                  (c->head_norms == 0 || (c->head_norms == c->blocks && !c->biased_keys && !c->another_eps));
@@ -83,19 +84,19 @@ static void put_config(struct text *t, const struct spec *sp, const struct censu
             "  \"num_attention_heads\": %d,\n  \"num_key_value_heads\": %d,\n  \"head_dim\": %d,\n"
             "  \"max_position_embeddings\": %d,\n  \"rms_norm_eps\": %s,\n  \"rope_theta\": %d.0,\n",
             prefix, family, c->gate->kind == LAYER_geglu ? "gelu_pytorch_tanh" : "silu", e->out, c->gate->out,
-            c->blocks, a->heads, a->kv_heads, a->out / a->heads, m->context, format("%g", (double)eps_of(c->norm)),
-            a->rope);
+            c->blocks, a->heads, a->kv_heads, c->attention->out / a->heads, m->context,
+            format("%g", (double)c->norm->config.norm.eps), a->rope);
         if (!qwen2)
             put_word(t, "  \"attention_bias\": false,\n");
         if (!qwen2 && !qwen3)
             put_word(t, "  \"mlp_bias\": false,\n");
-        put_scaling(t, &a->scaling);
+        put_scaling(t, a);
     } else if (gpt2)
         put(t,
             "{\n  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
             "  \"activation_function\": \"gelu_new\",\n  \"n_embd\": %d,\n  \"n_inner\": %d,\n  \"n_layer\": %d,\n"
             "  \"n_head\": %d,\n  \"n_positions\": %d,\n  \"layer_norm_epsilon\": %s,\n",
-            e->out, c->gate->out, c->blocks, a->heads, e->context, format("%g", (double)eps_of(c->norm)));
+            e->out, c->gate->out, c->blocks, a->heads, e->context, format("%g", (double)c->norm->config.norm.eps));
     else
         die("%s: is neither a Llama nor a GPT-2 as transformers know them, so no config.json is; without --names hf, "
             "its "
@@ -183,7 +184,7 @@ int export_published(const struct settings *settings, const char *dir, int64_t s
     if (!export_named(dir, step, &sp->model->rt, stage, n, path, &bytes, &tensors, why, sizeof why))
         die("%s", why);
     write_file(format("%s/config.json", folder), &config);
-    if (census.attention->rope > 0)
+    if (census.attention->config.attention.rope > 0)
         fprintf(
             stderr,
             "pianola: %s/config.json says max_position_embeddings = %d, the context of this --model; where its weights "

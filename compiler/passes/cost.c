@@ -59,13 +59,8 @@ static struct rt_layer *shape(const struct model *m) {
         assert(brackets(row) >= 0 || depth > 0);
         depth -= brackets(row) < 0;
         all[i] = (struct rt_layer){.kind = layer->kind, .rows = rows, .in = in, .out = out, .index = i};
-        all[i].heads = layer->heads;
-        all[i].kv_heads = layer->kv_heads > 0 ? layer->kv_heads : layer->heads;
-        all[i].rope = layer->rope;
-        all[i].scaling = layer->scaling;
-        all[i].number = (float)layer->number;
-        all[i].context = row->sequences && !layer->unplaced ? m->rt.context : 0;
-        all[i].unbiased = layer->unbiased;
+        all[i].config = layer->config;
+        all[i].context = row->sequences ? m->rt.context : 0;
         if (row->size)
             row->size(m, i, &all[i]);
         all[i].nparam = count_parameters(m, &all[i]);

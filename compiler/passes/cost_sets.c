@@ -53,11 +53,8 @@ static void fill_shared(struct stage *st, const struct spec *sp, int s) {
                                          .rows = l->rows,
                                          .in = l->in,
                                          .out = l->out,
-                                         .heads = l->heads,
-                                         .kv_heads = l->kv_heads,
                                          .context = l->context,
-                                         .unbiased = l->unbiased,
-                                         .experts = l->experts,
+                                         .config = l->config,
                                          .index = l->index,
                                          .nparam = l->nparam};
     shared->rt.layer = own;

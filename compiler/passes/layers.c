@@ -11,16 +11,18 @@ const char *const layer_name[NLAYERS] = {LAYERS(X)};
 /* ---- columns out ---- */
 
 /* The layers of a moe but its first are not the user's. */
-static bool is_inside(const struct model *m, int i) {
-    return m->layer[i].experts > 0 && m->layer[i].kind != LAYER_route;
-}
+static bool is_inside(const struct model *m, int i) { return m->layer[i].in_moe && m->layer[i].kind != LAYER_route; }
 
 /* Counts layers as the user wrote them, without fork and join. */
 const char *where_layer(const struct model *m, int i) {
     int n = 0;
     for (int j = 0; j <= i; j++)
         n += row_of(m->layer[j].kind)->block == 0 && !is_inside(m, j);
-    return format("layer %d (%s)", n, m->layer[i].experts > 0 ? "moe" : layer_name[m->layer[i].kind]);
+    return format("layer %d (%s)", n, m->layer[i].in_moe ? "moe" : layer_name[m->layer[i].kind]);
+}
+
+static void size_embedding(const struct model *m, int i, struct rt_layer *l) {
+    l->context = m->layer[i].config.embedding.positions ? l->context : 0;
 }
 
 static int given_out(const struct model *m, int i, int in, int forked) {
@@ -28,10 +30,13 @@ static int given_out(const struct model *m, int i, int in, int forked) {
     return m->layer[i].out;
 }
 
-static int kv_heads_of(const struct model_layer *layer) { return layer->kv_heads > 0 ? layer->kv_heads : layer->heads; }
+static int heads_of(const struct model_layer *layer) { return layer->config.attention.heads; }
+static int kv_heads_of(const struct model_layer *layer) {
+    return layer->config.attention.kv_heads > 0 ? layer->config.attention.kv_heads : heads_of(layer);
+}
 
 /* Heads of queries, keys and values that lie side by side. */
-static int all_heads_of(const struct model_layer *layer) { return layer->heads + 2 * kv_heads_of(layer); }
+static int all_heads_of(const struct model_layer *layer) { return heads_of(layer) + 2 * kv_heads_of(layer); }
 
 /* With rope, attention turns q and k where they lie: in its input, which then must be no other layer's. */
 static void check_rope(const struct model *m, int i, int dim) {
@@ -39,7 +44,7 @@ static void check_rope(const struct model *m, int i, int dim) {
     if (dim % 2 != 0)
         die("%s: rope turns a head's columns in pairs, and its heads have %d; with heads = %d and kv_heads = %d the "
             "layer before it needs a width that %d divides",
-            where_layer(m, i), dim, m->layer[i].heads, kv_heads_of(&m->layer[i]), 2 * all_heads_of(&m->layer[i]));
+            where_layer(m, i), dim, heads_of(&m->layer[i]), kv_heads_of(&m->layer[i]), 2 * all_heads_of(&m->layer[i]));
     if (before->block > 0 || before->keeps_y)
         die("%s: rope turns queries and keys where they lie, and %s needs them as they are; let a linear layer make "
             "them",
@@ -49,25 +54,24 @@ static void check_rope(const struct model *m, int i, int dim) {
 }
 
 static void check_scaling(const struct model *m, int i) {
-    const struct model_layer *layer = &m->layer[i];
-    const struct rt_scaling *s = &layer->scaling;
-    if (s->factor == 0 && (s->low > 0 || s->high > 0 || s->context > 0))
+    const struct attention_config *a = &m->layer[i].config.attention;
+    if (a->rope_factor == 0 && (a->rope_low > 0 || a->rope_high > 0 || a->rope_context > 0))
         die("%s: rope_low, rope_high and rope_context say which frequencies rope_factor lowers; give it, too",
             where_layer(m, i));
-    if (s->factor > 0 && layer->rope == 0)
+    if (a->rope_factor > 0 && a->rope == 0)
         die("%s: rope_factor scales a rope, and it has none; give its base, rope = 10000", where_layer(m, i));
-    if (s->factor > 0 && s->factor < 1)
+    if (a->rope_factor > 0 && a->rope_factor < 1)
         die("%s: rope_factor = %g would raise frequencies; it must be at least 1", where_layer(m, i),
-            (double)s->factor);
-    if (s->context > 0 ? s->low >= s->high : s->low > 0 || s->high > 0)
+            (double)a->rope_factor);
+    if (a->rope_context > 0 ? a->rope_low >= a->rope_high : a->rope_low > 0 || a->rope_high > 0)
         die("%s: rope_low = %g and rope_high = %g must ascend, and need rope_context, in which they count turns",
-            where_layer(m, i), (double)s->low, (double)s->high);
+            where_layer(m, i), (double)a->rope_low, (double)a->rope_high);
 }
 
 static int attention_out(const struct model *m, int i, int in, int forked) {
     (void)forked;
     const struct model_layer *layer = &m->layer[i];
-    int heads = layer->heads, kv_heads = kv_heads_of(layer), all = all_heads_of(layer);
+    int heads = heads_of(layer), kv_heads = kv_heads_of(layer), all = all_heads_of(layer);
     if (heads % kv_heads != 0)
         die("%s: kv_heads = %d does not divide heads = %d; let as many heads read each head of keys and values",
             where_layer(m, i), kv_heads, heads);
@@ -80,9 +84,13 @@ static int attention_out(const struct model *m, int i, int in, int forked) {
             "needs a width that %d divides",
             where_layer(m, i), in, heads, all);
     check_scaling(m, i);
-    if (layer->rope > 0)
+    if (layer->config.attention.rope > 0)
         check_rope(m, i, in / all);
     return in / all * heads;
+}
+
+static void size_attention(const struct model *m, int i, struct rt_layer *l) {
+    l->config.attention.kv_heads = kv_heads_of(&m->layer[i]);
 }
 
 /* It has the heads of the attention behind it. */
@@ -96,8 +104,8 @@ static int headnorm_out(const struct model *m, int i, int in, int forked) {
 }
 
 static void size_headnorm(const struct model *m, int i, struct rt_layer *l) {
-    l->heads = m->layer[i + 1].heads;
-    l->kv_heads = kv_heads_of(&m->layer[i + 1]);
+    l->config.attention.heads = heads_of(&m->layer[i + 1]);
+    l->config.attention.kv_heads = kv_heads_of(&m->layer[i + 1]);
 }
 
 static int gated_out(const struct model *m, int i, int in, int forked) {
@@ -144,30 +152,27 @@ static int experts_out(const struct model *m, int i, int in, int forked) {
 
 /* ---- experts ---- */
 
-static void size_experts(const struct model *m, int i, struct rt_layer *l) { l->experts = m->layer[i].experts; }
-
 /* Tokens of a sequence for which an expert has room: at most all. */
-static void size_routing(const struct model *m, int i, struct rt_layer *l) {
-    const struct model_layer *layer = &m->layer[i];
-    double room = ceil(layer->capacity * layer->top * m->rt.context / layer->experts);
-    size_experts(m, i, l);
-    l->top = layer->top;
-    l->balance = (float)layer->balance;
-    l->capacity = (int32_t)fmin(room, m->rt.context);
+static void size_routing(const struct model *m, struct rt_layer *l) {
+    struct moe_config *moe = &l->config.moe;
+    double room = ceil(moe->capacity * moe->top * m->rt.context / moe->experts);
+    moe->places = (int32_t)fmin(room, m->rt.context);
 }
 
 static void size_route(const struct model *m, int i, struct rt_layer *l) {
-    size_routing(m, i, l);
-    int64_t places = (int64_t)l->rows / l->context * l->experts * l->capacity;
+    const struct moe_config *moe = &l->config.moe;
+    size_routing(m, l);
+    int64_t places = (int64_t)l->rows / l->context * moe->experts * moe->places;
     if (places > INT32_MAX / 2)
         die("%s: experts = %d with room for %d tokens of each of %d sequences have %lld places, more than %d; give a "
             "smaller capacity, or fewer rows",
-            where_layer(m, i), l->experts, l->capacity, l->rows / l->context, (long long)places, INT32_MAX / 2);
+            where_layer(m, i), moe->experts, moe->places, l->rows / l->context, (long long)places, INT32_MAX / 2);
     l->out_rows = (int32_t)places;
 }
 
 static void size_combine(const struct model *m, int i, struct rt_layer *l) {
-    size_routing(m, i, l);
+    (void)i;
+    size_routing(m, l);
     l->out_rows = m->rt.rows;
 }
 
@@ -178,7 +183,7 @@ static void gated_groups(const struct rt_layer *l, int32_t group[3]) {
 
 static void attention_groups(const struct rt_layer *l, int32_t group[3]) {
     group[0] = l->out;
-    group[1] = group[2] = l->out / l->heads * l->kv_heads;
+    group[1] = group[2] = l->out / l->config.attention.heads * l->config.attention.kv_heads;
 }
 
 /* ---- FLOP ---- */
@@ -195,9 +200,12 @@ static struct flop product_flop(const struct rt_layer *l) {
     return (struct flop){product + bias, product, product + bias};
 }
 
+/* Heads of queries and keys. */
+static int normed_heads(const struct rt_layer *l) { return l->config.attention.heads + l->config.attention.kv_heads; }
+
 /* An rmsnorm's, of queries and keys. */
 static struct flop headnorm_flop(const struct rt_layer *l) {
-    double n = (double)l->rows * head_columns(l) * (l->heads + l->kv_heads);
+    double n = (double)l->rows * head_columns(l) * normed_heads(l);
     return (struct flop){4 * n, 7 * n, 3 * n};
 }
 
@@ -208,19 +216,21 @@ static struct flop experts_flop(const struct rt_layer *l) {
 
 /* Logits, their softmax, and comparisons for each choice; choices are added up where they came from. */
 static struct flop route_flop(const struct rt_layer *l) {
-    double rows = l->rows, logits = rows * l->experts, product = 2 * logits * l->in;
-    return (struct flop){product + (24.0 + l->top) * logits, product + 6 * logits + rows * l->top * l->in, product};
+    double rows = l->rows, logits = rows * l->config.moe.experts, product = 2 * logits * l->in;
+    int top = l->config.moe.top;
+    return (struct flop){product + (24.0 + top) * logits, product + 6 * logits + rows * top * l->in, product};
 }
 
 static struct flop combine_flop(const struct rt_layer *l) {
-    double sums = 2.0 * l->out_rows * l->top * l->out;
+    double sums = 2.0 * l->out_rows * l->config.moe.top * l->out;
     return (struct flop){sums, sums + (double)l->rows * l->in, 0};
 }
 
 /* Of rope: all of a layer's queries and keys. */
 static struct flop turning_flop(const struct rt_layer *l) {
-    double dim = l->in / (l->heads + 2.0 * l->kv_heads);
-    double turned = l->rope > 0 ? l->rows * dim * (11 + 3 * (l->heads + l->kv_heads)) : 0;
+    const struct attention_config *a = &l->config.attention;
+    double dim = l->in / (a->heads + 2.0 * a->kv_heads);
+    double turned = a->rope > 0 ? l->rows * dim * (11 + 3 * normed_heads(l)) : 0;
     return (struct flop){turned, turned, 0};
 }
 
@@ -232,7 +242,7 @@ static struct flop attention_flop(const struct rt_layer *l) {
     double length = by_rows ? l->context / chunks : sequence_length(l),
            before = by_rows ? (l->context - length) / 2 : l->first;
     double tiles = rows * (before + (length + fmin(length, 64)) / 2); /* multiplied: attention_host.c's, 64 rows each */
-    double half = rows * (before + (length + 1) / 2) * l->heads;      /* exponentiated */
+    double half = rows * (before + (length + 1) / 2) * l->config.attention.heads; /* exponentiated */
     double turned = by_rows ? 0 : turning_flop(l).f;
     return (struct flop){4 * tiles * l->out + 22 * half + turned, 10 * tiles * l->out + 24 * half + 2 * n + turned, 0};
 }
@@ -258,10 +268,10 @@ static int64_t one_of_row(const struct rt_layer *l, int64_t element) { /* scale 
 
 static int64_t one_of_head(const struct rt_layer *l, int64_t element) { /* scale */
     (void)element;
-    return 4 * (int64_t)l->rows * (l->heads + l->kv_heads);
+    return 4 * (int64_t)l->rows * normed_heads(l);
 }
 
-static int64_t of_scores(const struct rt_layer *l) { return 4 * (int64_t)l->rows * l->heads; }
+static int64_t of_scores(const struct rt_layer *l) { return 4 * (int64_t)l->rows * l->config.attention.heads; }
 
 /* Of each row of scores its log-sum-exp; then the queries, if these are kept there. */
 static int64_t log_sum_exp(const struct rt_layer *l, int64_t element) {
@@ -273,7 +283,7 @@ static int64_t routing(const struct rt_layer *l, int64_t element) {
     return routing_bytes(l);
 }
 
-static int64_t of_logits(const struct rt_layer *l) { return 4 * (int64_t)l->rows * l->experts; }
+static int64_t of_logits(const struct rt_layer *l) { return 4 * (int64_t)l->rows * l->config.moe.experts; }
 
 static int64_t gradient(const struct rt_layer *l, int64_t element) { return element * l->rows * l->in; }
 
@@ -290,58 +300,52 @@ static int64_t pieces_of_members(const struct rt_layer *l, int64_t element) {
 }
 static int64_t places_of_members(const struct rt_layer *l, int64_t element) { return element * l->rows * l->in; }
 
+/* What scripts give a layer: its width, if they do, what runtime/config.h lists, and how a team divides it. */
+#define FIELD(group, name, type, range, otherwise, meaning)                                                            \
+    FIELD_TO(#name, range, otherwise, model_layer, config.group.name)
+#define WIDTH FIELD_TO("width", SIZE, NAN, model_layer, out)
+#define SPLIT FIELD_TO("split", SPLIT, SPLIT_NONE, model_layer, split)
+#define FIELDS(...)                                                                                                    \
+    (const struct field[]) {                                                                                           \
+        __VA_ARGS__ { 0 }                                                                                              \
+    }
+
 const struct layer_row layer_rows[NLAYERS] = {
-    [LAYER_embedding] = {.field = {{"width", FIELD_SIZE, NAN},
-                                   {"positions", FIELD_FLAG, true},
-                                   {"scale", FIELD_ABOVE_0, 0},
-                                   {"split", FIELD_SPLIT, SPLIT_NONE}},
+    [LAYER_embedding] = {.field = FIELDS(WIDTH EMBEDDING_FIELDS(FIELD) SPLIT),
                          .first = true,
                          .named = true,
                          .input = INPUT_TOKENS,
                          .out = given_out,
+                         .size = size_embedding,
                          .sequences = true,
                          .flop = embedding_flop},
-    [LAYER_linear] = {.field = {{"width", FIELD_SIZE, NAN},
-                                {"bias", FIELD_FLAG, true},
-                                {"split", FIELD_SPLIT, SPLIT_NONE}},
+    [LAYER_linear] = {.field = FIELDS(WIDTH LINEAR_FIELDS(FIELD) SPLIT),
                       .named = true,
                       .out = given_out,
                       .flop = product_flop,
                       .keeps_x = true},
-    [LAYER_relu] = {.field = {{"split", FIELD_SPLIT, SPLIT_NONE}},
-                    .by_rows = true,
-                    .by_columns = true,
-                    .each = {1, 1, 0},
-                    .keeps_y = true},
-    [LAYER_gelu] = {.field = {{"split", FIELD_SPLIT, SPLIT_NONE}},
-                    .by_rows = true,
-                    .by_columns = true,
-                    .each = {26, 36, 0},
-                    .keeps_x = true},
-    [LAYER_silu] = {.field = {{"split", FIELD_SPLIT, SPLIT_NONE}},
-                    .by_rows = true,
-                    .by_columns = true,
-                    .each = {22, 27, 0},
-                    .keeps_x = true},
+    [LAYER_relu] = {.field = FIELDS(SPLIT), .by_rows = true, .by_columns = true, .each = {1, 1, 0}, .keeps_y = true},
+    [LAYER_gelu] = {.field = FIELDS(SPLIT), .by_rows = true, .by_columns = true, .each = {26, 36, 0}, .keeps_x = true},
+    [LAYER_silu] = {.field = FIELDS(SPLIT), .by_rows = true, .by_columns = true, .each = {22, 27, 0}, .keeps_x = true},
     [LAYER_swiglu] = {.out = gated_out, .groups = gated_groups, .each = {23, 29, 0}, .keeps_x = true},
     [LAYER_geglu] = {.out = gated_out, .groups = gated_groups, .each = {27, 38, 0}, .keeps_x = true},
-    [LAYER_dropout] = {.field = {{"p", FIELD_BELOW_1, NAN}, {"split", FIELD_SPLIT, SPLIT_NONE}},
+    [LAYER_dropout] = {.field = FIELDS(DROPOUT_FIELDS(FIELD) SPLIT),
                        .by_rows = true,
                        .sequences = true,
                        .each = {18, 18, 0}},
-    [LAYER_layernorm] = {.field = {{"eps", FIELD_ABOVE_0, 0}, {"split", FIELD_SPLIT, SPLIT_NONE}},
+    [LAYER_layernorm] = {.field = FIELDS(NORM_FIELDS(FIELD) SPLIT),
                          .named = true,
                          .by_rows = true,
                          .each = {8, 10, 5},
                          .keeps_x = true,
                          .aux = two_of_row},
-    [LAYER_rmsnorm] = {.field = {{"eps", FIELD_ABOVE_0, 0}, {"split", FIELD_SPLIT, SPLIT_NONE}},
+    [LAYER_rmsnorm] = {.field = FIELDS(NORM_FIELDS(FIELD) SPLIT),
                        .named = true,
                        .by_rows = true,
                        .each = {4, 7, 3},
                        .keeps_x = true,
                        .aux = one_of_row},
-    [LAYER_headnorm] = {.field = {{"eps", FIELD_ABOVE_0, 0}},
+    [LAYER_headnorm] = {.field = FIELDS(NORM_FIELDS(FIELD)),
                         .named = true,
                         .input = INPUT_TOKENS,
                         .because = ", as attention behind it does",
@@ -352,17 +356,11 @@ const struct layer_row layer_rows[NLAYERS] = {
                         .flop = headnorm_flop,
                         .keeps_x = true,
                         .aux = one_of_head},
-    [LAYER_attention] = {.field = {{"heads", FIELD_SIZE, NAN},
-                                   {"kv_heads", FIELD_SIZE, 0},
-                                   {"rope", FIELD_BASE, 0},
-                                   {"rope_factor", FIELD_FROM_0, 0},
-                                   {"rope_low", FIELD_FROM_0, 0},
-                                   {"rope_high", FIELD_FROM_0, 0},
-                                   {"rope_context", FIELD_BASE, 0},
-                                   {"split", FIELD_SPLIT, SPLIT_NONE}},
+    [LAYER_attention] = {.field = FIELDS(ATTENTION_FIELDS(FIELD) SPLIT),
                          .input = INPUT_TOKENS,
                          .because = ", which has a context",
                          .out = attention_out,
+                         .size = size_attention,
                          .groups = attention_groups,
                          .sequences = true,
                          .flop = attention_flop,
@@ -370,7 +368,8 @@ const struct layer_row layer_rows[NLAYERS] = {
                          .keeps_y = true,
                          .aux = log_sum_exp,
                          .input_work = of_scores},
-    [LAYER_route] = {.of_moe = true,
+    [LAYER_route] = {.field = FIELDS(WIDTH MOE_FIELDS(FIELD) SPLIT),
+                     .of_moe = true,
                      .input = INPUT_TOKENS,
                      .because = ": experts have room for so many tokens of a sequence",
                      .routed = 1,
@@ -380,7 +379,7 @@ const struct layer_row layer_rows[NLAYERS] = {
                      .keeps_x = true,
                      .aux = routing,
                      .left = of_logits},
-    [LAYER_experts] = {.of_moe = true, .out = experts_out, .size = size_experts, .flop = experts_flop, .keeps_x = true},
+    [LAYER_experts] = {.of_moe = true, .out = experts_out, .flop = experts_flop, .keeps_x = true},
     [LAYER_combine] =
         {.of_moe = true, .routed = -1, .sequences = true, .size = size_combine, .flop = combine_flop, .keeps_x = true},
     [LAYER_to_experts] = {.of_team = true,
@@ -422,7 +421,7 @@ const struct layer_row layer_rows[NLAYERS] = {
                        .forward_exchange = OP_ALL_TO_ALL_A,
                        .input_exchange = OP_ALL_TO_ALL_A,
                        .exchanged = pieces_of_members},
-    [LAYER_unembedding] = {.field = {{"split", FIELD_SPLIT, SPLIT_NONE}},
+    [LAYER_unembedding] = {.field = FIELDS(SPLIT),
                            .input = INPUT_TOKENS,
                            .because = ": it shares the embedding's table",
                            .out = unembedding_out,

@@ -3,8 +3,10 @@
 #ifndef PIANOLA_LAYERS_H
 #define PIANOLA_LAYERS_H
 #include "ir/spec.h"
+#include <stddef.h>
 
-/* A field that a script gives a layer, an input or an optimizer. */
+/* A field that a script gives a layer, an input or an optimizer, and where its value goes: `at` bytes into a struct
+ * model_layer, or for inputs and optimizers into a struct rt_model. */
 struct field {
     const char *name;
     enum {
@@ -14,11 +16,21 @@ struct field {
         FIELD_ABOVE_0,
         FIELD_FROM_0,
         FIELD_BELOW_1,
+        FIELD_DERIVED,
         FIELD_SPLIT,
         FIELD_SCHEDULE
-    } range;          /* 1 ...; 0 ...; a boolean; in [0, 1); enum split; enum schedule */
+    } range;          /* runtime/config.h; enum split; enum schedule */
     double otherwise; /* NAN: must be given */
+    size_t at;
+    enum { HOLDS_INT32, HOLDS_FLOAT, HOLDS_DOUBLE } type;
 };
+/* The field `name`, which goes to that member of the struct. */
+#define FIELD_TO(name, range, otherwise, tag, member)                                                                  \
+    {name, FIELD_##range, otherwise, offsetof(struct tag, member),                                                     \
+     _Generic(((struct tag *)0)->member, int32_t                                                                       \
+              : HOLDS_INT32, float                                                                                     \
+              : HOLDS_FLOAT, double                                                                                    \
+              : HOLDS_DOUBLE)},
 
 /* FLOP as the host layers compute, an addition, product or comparison each counting one. */
 struct flop {
@@ -27,16 +39,16 @@ struct flop {
 
 struct layer_row {
     /* What scripts write */
-    struct field field[9]; /* ended by one without a name */
-    bool first;            /* the first layer of every model whose input is tokens, and nowhere else */
-    bool loss;             /* the last layer of every model, and nowhere else */
-    int input;             /* enum input_kind: the input that the model must have; INPUT_NONE: any */
-    const char *because;   /* the reason for that, for messages */
-    int block;             /* 1: opens a residual block, -1: closes one; scripts write `residual` */
-    bool of_moe;           /* scripts write `moe` */
-    int routed;            /* 1: sends tokens to experts, -1: brings them back */
-    bool named;            /* scripts may say what its parameters are called in files of others */
-    bool of_team;          /* scripts do not write it either: a team that divides its neighbours needs it (split.c) */
+    const struct field *field; /* ended by one without a name; NULL: none */
+    bool first;                /* the first layer of every model whose input is tokens, and nowhere else */
+    bool loss;                 /* the last layer of every model, and nowhere else */
+    int input;                 /* enum input_kind: the input that the model must have; INPUT_NONE: any */
+    const char *because;       /* the reason for that, for messages */
+    int block;                 /* 1: opens a residual block, -1: closes one; scripts write `residual` */
+    bool of_moe;               /* scripts write `moe` */
+    int routed;                /* 1: sends tokens to experts, -1: brings them back */
+    bool named;                /* scripts may say what its parameters are called in files of others */
+    bool of_team; /* scripts do not write it either: a team that divides its neighbours needs it (split.c) */
 
     /* Shape. out: the columns of layer i, from those of its input, or a user error; forked: those with which the block,
      * or what lies between route and combine, was entered. NULL: as many as its input has. size: sets what else the

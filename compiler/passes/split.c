@@ -57,6 +57,11 @@ static int divide(const struct splitting *split, const struct rt_layer *l, int n
     return n / split->size;
 }
 
+static void divide_heads(const struct splitting *split, struct rt_layer *l, const struct rt_layer *whole) {
+    l->config.attention.heads = divide(split, whole, whole->config.attention.heads, "heads");
+    l->config.attention.kv_heads = divide(split, whole, whole->config.attention.kv_heads, "heads of keys");
+}
+
 /* Two chunks of each sequence for each member. */
 static void need_chunks(const struct splitting *split, const struct rt_layer *l) {
     int context = split->m->rt.context;
@@ -180,18 +185,18 @@ static void split_rows(struct splitting *split, const struct rt_layer *whole) {
 static void exchange_places(struct splitting *split, int kind, const struct rt_layer *experts, int columns) {
     struct rt_layer *l = put_between(split, kind, experts, columns);
     work_by_rows(split, l, experts);
-    l->experts = experts->experts;
+    l->config.moe.experts = experts->config.moe.experts;
 }
 
 /* Each member has as many experts, which work for all sequences. */
 static void split_experts(struct splitting *split, const struct rt_layer *whole) {
-    int experts = divide(split, whole, whole->experts, "experts");
+    int experts = divide(split, whole, whole->config.moe.experts, "experts");
     if (whole[-1].kind == LAYER_route)
         exchange_places(split, LAYER_to_experts, whole, whole->in);
     struct rt_layer *l = put_layer(split, *whole);
     l->share = (struct rt_share){SPLIT_ROWS, split->place, split->size, {0}};
     l->rows = whole->rows / split->size;
-    l->experts = experts;
+    l->config.moe.experts = experts;
     if (whole[1].kind == LAYER_combine)
         exchange_places(split, LAYER_to_tokens, whole, whole->out);
 }
@@ -218,7 +223,7 @@ static void keep_split(struct splitting *split, const struct rt_layer *whole) {
     struct rt_layer *l = put_layer(split, *whole);
     if (!split->divided) {
         work_by_rows(split, l, whole);
-        if (split->m->by_rows && l->heads && l->context)
+        if (split->m->by_rows && l->config.attention.heads && l->context)
             need_sequences(split, l);
         return;
     }
@@ -227,18 +232,15 @@ static void keep_split(struct splitting *split, const struct rt_layer *whole) {
         l->share = (struct rt_share){SPLIT_COLUMNS, split->place, split->size, {whole->in}};
     l->in = divide(split, whole, whole->in, "columns");
     l->out = divide(split, whole, whole->out, "columns");
-    if (whole->heads) {
-        l->heads = divide(split, whole, whole->heads, "heads");
-        l->kv_heads = divide(split, whole, whole->kv_heads, "heads of keys");
-    }
+    if (whole->config.attention.heads)
+        divide_heads(split, l, whole);
 }
 
 /* A layer beside attention whose rows or heads are divided, of the attention's rows. */
 static struct rt_layer *put_beside(struct splitting *split, int kind, const struct rt_layer *whole, int columns) {
     struct rt_layer *l = put_between(split, kind, whole, columns);
     work_by_rows(split, l, whole);
-    l->heads = whole->heads, l->kv_heads = whole->kv_heads;
-    l->rope = whole->rope, l->scaling = whole->scaling, l->context = whole->context;
+    l->config = whole->config, l->context = whole->context;
     return l;
 }
 
@@ -252,15 +254,14 @@ static void attend_by_heads(struct splitting *split, const struct rt_layer *whol
     struct rt_layer *before = put_beside(split, LAYER_to_heads, whole, whole->in);
     before->out_rows = whole->rows;
     struct rt_layer *l = put_layer(split, *whole);
-    l->heads = divide(split, whole, whole->heads, "heads");
-    l->kv_heads = divide(split, whole, whole->kv_heads, "heads of keys");
+    divide_heads(split, l, whole);
     before->out = l->in = whole->in / split->size;
     l->out = whole->out / split->size;
     struct rt_layer *behind = put_beside(split, LAYER_to_rows, whole, whole->out);
     behind->out_rows = behind->rows;
     behind->rows = whole->rows;
     behind->in = l->out;
-    behind->kv_heads = 0;
+    behind->config.attention.kv_heads = 0;
 }
 
 static void attend(struct splitting *split, const struct rt_layer *whole) {

@@ -168,9 +168,10 @@ bool read_costs(const struct table *table, struct model *m);
 extern const char *const cost_fields[];      /* of each of them, up to NULL */
 void open_layers(lua_State *L, int globals); /* the constructors of a model's layers, inputs and optimizers */
 void put_layer_fields(struct text *out);     /* the fields that each of them takes */
-/* script_layer_fields.c: what the table says of a field of theirs, or its default; dies of what is out of its range. */
+/* script_layer_fields.c: writes what the table says of a field of theirs, or its default, to its place in *to; dies of
+ * what is out of its range. */
 struct field;
-double read_layer_field(const struct table *table, const struct field *field);
+void read_layer_field(const struct table *table, const struct field *field, void *to);
 enum { MAX_SIZE = 1 << 20 }; /* of a layer, and rows of a microbatch */
 
 /* script_names.c: a title and its names, up to NULL, as readable paragraphs */

@@ -60,7 +60,7 @@ static double read_integer(const struct table *table, const struct field *field)
     return integer_field(table, field->name, size ? 1 : 0, size ? MAX_SIZE : MAX_BASE);
 }
 
-double read_layer_field(const struct table *table, const struct field *field) {
+static double read_value(const struct table *table, const struct field *field) {
     lua_State *L = table->L;
     if (field->range == FIELD_SIZE || field->range == FIELD_BASE)
         return read_integer(table, field);
@@ -86,4 +86,14 @@ double read_layer_field(const struct table *table, const struct field *field) {
                    describe(L, -1));
     lua_pop(L, 1);
     return x;
+}
+
+void read_layer_field(const struct table *table, const struct field *field, void *to) {
+    double x = read_value(table, field);
+    void *at = (char *)to + field->at;
+    switch (field->type) {
+    case HOLDS_INT32: *(int32_t *)at = (int32_t)x; break;
+    case HOLDS_FLOAT: *(float *)at = (float)x; break;
+    case HOLDS_DOUBLE: *(double *)at = x; break;
+    }
 }

@@ -14,30 +14,25 @@ struct maker {
     const char *name;
     enum part_group group;
     int kind;                  /* enum layer_kind, input_kind or optimizer */
-    const struct field *field; /* ended by one without a name */
+    const struct field *field; /* of inputs, optimizers and stages; a layer's are in its row */
 };
 
-static const struct field none[] = {{0}};
-static const struct field of_stage[] = {{"from", FIELD_SIZE, 0}, {0}}; /* read by read_sources */
-static const struct field of_tokens[] = {
-    {"vocab", FIELD_SIZE, NAN}, {"context", FIELD_SIZE, NAN}, {"rows", FIELD_SIZE, NAN}, {0}};
-static const struct field of_integers[] = {{"features", FIELD_SIZE, NAN}, {"rows", FIELD_SIZE, NAN}, {0}};
-/* A row of layers. */
-static const struct field of_moe[] = {{"experts", FIELD_SIZE, NAN},       {"top", FIELD_SIZE, 2},
-                                      {"width", FIELD_SIZE, NAN},         {"gated", FIELD_FLAG, false},
-                                      {"capacity", FIELD_ABOVE_0, 1.25},  {"balance", FIELD_FROM_0, 0.01},
-                                      {"split", FIELD_SPLIT, SPLIT_NONE}, {0}};
-#define FIELD(name, range, otherwise)        {#name, FIELD_##range, otherwise},
+#define FIELD(name, range, otherwise) FIELD_TO(#name, range, otherwise, rt_model, name)
+static const struct field of_stage[] = {{.name = "from"}, {0}}; /* read by read_sources */
+static const struct field of_tokens[] = {FIELD(vocab, SIZE, NAN) FIELD(context, SIZE, NAN) FIELD(rows, SIZE, NAN){0}};
+static const struct field of_integers[] = {FIELD(features, SIZE, NAN) FIELD(rows, SIZE, NAN){0}};
 #define X(NAME, name, moments, flop, fields) static const struct field of_##name[] = {fields{0}};
 OPTIMIZERS(X)
 #undef X
 #undef FIELD
 
+/* A moe is written by the name of none of its layers; its fields are those of the first. */
+enum { MOE = NLAYERS };
 static const struct maker makers[] = {
-#define X(name, ...) {#name, LAYER, LAYER_##name, layer_rows[LAYER_##name].field},
+#define X(name, ...) {#name, LAYER, LAYER_##name, NULL},
     LAYERS(X)
 #undef X
-        {"moe", LAYER, LAYER_route, of_moe},
+        {"moe", LAYER, LAYER_route, NULL},
     {"tokens", INPUT, INPUT_TOKENS, of_tokens},
     {"integers", INPUT, INPUT_INTEGERS, of_integers},
 #define X(NAME, name, ...) {#name, OPTIMIZER, OPT_##NAME, of_##name},
@@ -46,20 +41,28 @@ static const struct maker makers[] = {
 };
 enum { NMAKERS = sizeof makers / sizeof *makers };
 /* Made of layers: their list is the part's user value. */
-static const struct maker residual = {"residual", LAYER, LAYER_fork, none};
+static const struct maker residual = {"residual", LAYER, LAYER_fork, NULL};
 static const struct maker stage = {"stage", LAYER, LAYER_fork, of_stage};
 
 /* Scripts do not write fork and join, but residual, nor what moe is made of. */
 static bool is_written(const struct maker *maker) {
     const struct layer_row *row = row_of(maker->kind);
-    return maker->group != LAYER || maker->field == of_moe || !(row->block || row->of_team || row->of_moe);
+    return maker->group != LAYER || maker == &makers[MOE] || !(row->block || row->of_team || row->of_moe);
+}
+
+/* The fields that it takes, ended by one without a name. */
+static const struct field *fields_of(const struct maker *maker) {
+    static const struct field none[] = {{0}};
+    const struct field *field = maker->field ? maker->field : row_of(maker->kind)->field;
+    return field ? field : none;
 }
 
 /* What a constructor returns. */
 struct part {
     const struct maker *maker;
-    double value[MAX_FIELDS];
     int line; /* of the script, where it was made */
+    struct model_layer layer;
+    struct rt_model model; /* of an input and an optimizer: their fields */
 };
 
 /* Scripts can get no other userdata. */
@@ -68,25 +71,9 @@ static const struct part *part_at(lua_State *L, int index, enum part_group group
     return part && part->maker->group == group ? part : NULL;
 }
 
-/* 0: it has no field of that name. */
-static double value_of(const struct part *part, const char *name) {
-    for (int i = 0; part->maker->field[i].name; i++)
-        if (!strcmp(part->maker->field[i].name, name))
-            return part->value[i];
-    return 0;
-}
-
-/* It has a flag of that name, and the script has set it to false. */
-static bool is_without(const struct part *part, const char *name) {
-    for (int i = 0; part->maker->field[i].name; i++)
-        if (!strcmp(part->maker->field[i].name, name))
-            return part->value[i] == 0;
-    return false;
-}
-
 static struct part *push_part(lua_State *L, const struct maker *maker, int line) {
     struct part *part = lua_newuserdatauv(L, sizeof *part, 1);
-    *part = (struct part){.maker = maker, .line = line};
+    *part = (struct part){.maker = maker, .line = line, .layer.kind = maker->kind};
     luaL_newmetatable(L, maker->name);
     lua_pushboolean(L, false);
     lua_setfield(L, -2, "__metatable");
@@ -97,26 +84,25 @@ static struct part *push_part(lua_State *L, const struct maker *maker, int line)
 /* Fields of layers that have parameters: what these are called in files of others. */
 static const char *const name_fields[] = {"hf", "gguf"};
 enum { NNAMES = 2 };
-static bool has_parameters(const struct maker *maker) {
-    return maker->group == LAYER && maker->field != of_moe && row_of(maker->kind)->named;
-}
+static bool has_parameters(const struct maker *maker) { return maker->group == LAYER && row_of(maker->kind)->named; }
 
 static int field_names(const struct maker *maker, const char *names[MAX_FIELDS + NNAMES + 1]) {
     int n = 0;
-    for (; maker->field[n].name; n++) {
-        assert(n < MAX_FIELDS);
-        names[n] = maker->field[n].name;
-    }
+    for (const struct field *field = fields_of(maker); field->name; field++)
+        if (field->range != FIELD_DERIVED) {
+            assert(n < MAX_FIELDS);
+            names[n++] = field->name;
+        }
     for (int i = 0; i < NNAMES && has_parameters(maker); i++)
-        names[n + i] = name_fields[i];
-    names[n + (has_parameters(maker) ? NNAMES : 0)] = NULL;
+        names[n++] = name_fields[i];
+    names[n] = NULL;
     return n;
 }
 
 void put_layer_fields(struct text *out) {
     const char *names[MAX_FIELDS + NNAMES + 1];
     for (int i = 0; i < NMAKERS; i++)
-        if (field_names(&makers[i], names))
+        if (is_written(&makers[i]) && field_names(&makers[i], names))
             put_names(out, format("Fields of %s", makers[i].name), names);
     if (field_names(&stage, names))
         put_names(out, "Fields of stage", names);
@@ -141,15 +127,16 @@ static int make(lua_State *L) {
     const struct maker *maker = lua_touserdata(L, lua_upvalueindex(1));
     struct table table = {L, 1, script_line(L), maker->name};
     const char *names[MAX_FIELDS + NNAMES + 1];
-    int n = field_names(maker, names);
+    field_names(maker, names);
     if (!lua_istable(L, 1))
         word_fail(L, table.line, maker->name, "%s takes a table of fields, not %s; write: %s { ... }", maker->name,
                   describe(L, 1), maker->name);
     lua_settop(L, 1);
     check_fields(&table, names);
     struct part *part = push_part(L, maker, table.line);
-    for (int i = 0; i < n; i++)
-        part->value[i] = read_layer_field(&table, &maker->field[i]);
+    for (const struct field *field = fields_of(maker); field->name; field++)
+        if (field->range != FIELD_DERIVED)
+            read_layer_field(&table, field, maker->group == LAYER ? (void *)&part->layer : &part->model);
     if (has_parameters(maker))
         read_names(&table, lua_gettop(L));
     return 1;
@@ -237,21 +224,19 @@ static void check_layer(struct builder *builder, const struct part *part, bool f
 
 /* Tokens go to experts, two linear layers each with gelu or swiglu between them, and come back. */
 static void add_moe(struct builder *builder, const struct part *part, int unit) {
-    bool gated = value_of(part, "gated") != 0;
-    int width = (int)value_of(part, "width"), experts = (int)value_of(part, "experts"),
-        top = (int)value_of(part, "top");
-    if (top > experts)
+    const struct moe_config *moe = &part->layer.config.moe;
+    if (moe->top > moe->experts)
         word_fail(builder->L, part->line, "moe", "top = %d, but experts = %d: a token goes to each expert once at most",
-                  top, experts);
-    struct model_layer layer = {.unit = unit, .experts = experts, .top = top};
-    layer.capacity = value_of(part, "capacity");
-    layer.balance = value_of(part, "balance");
-    bool divided = (int)value_of(part, "split") == SPLIT_ROWS;
+                  moe->top, moe->experts);
+    bool divided = part->layer.split == SPLIT_ROWS;
     builder->m->by_rows |= divided; /* each member sends its own tokens */
-    const int kind[] = {LAYER_route, LAYER_experts, gated ? LAYER_swiglu : LAYER_gelu, LAYER_experts, LAYER_combine};
+    const int kind[] = {LAYER_route, LAYER_experts, moe->gated ? LAYER_swiglu : LAYER_gelu, LAYER_experts,
+                        LAYER_combine};
     for (int i = 0; i < 5; i++) {
-        layer.kind = kind[i];
-        layer.out = i == 1 ? (gated ? 2 : 1) * width : 0;
+        struct model_layer layer = {.kind = kind[i], .unit = unit, .in_moe = true};
+        if (row_of(kind[i])->of_moe)
+            layer.config.moe = *moe;
+        layer.out = i == 1 ? (moe->gated ? 2 : 1) * part->layer.out : 0;
         layer.split = divided && kind[i] == LAYER_experts ? SPLIT_ROWS : SPLIT_NONE;
         add_layer(builder, layer);
     }
@@ -302,31 +287,18 @@ static void add_part(struct builder *builder, int index, int unit, bool first, b
         add_residual(builder, index, unit, part);
         return;
     }
-    if (part->maker->field == of_moe) {
+    if (part->maker == &makers[MOE]) {
         add_moe(builder, part, unit);
         return;
     }
-    struct rt_names names = {0};
+    struct model_layer layer = part->layer;
+    layer.unit = unit;
     if (has_parameters(part->maker)) {
         lua_getiuservalue(builder->L, index, 1);
-        names = (struct rt_names){name_at(builder->L, 1), name_at(builder->L, 2)};
+        layer.names = (struct rt_names){name_at(builder->L, 1), name_at(builder->L, 2)};
         lua_pop(builder->L, 1);
     }
-    add_layer(builder,
-              (struct model_layer){
-                  .kind = part->maker->kind,
-                  .out = (int)value_of(part, "width"),
-                  .heads = (int)value_of(part, "heads"),
-                  .split = (int)value_of(part, "split"),
-                  .kv_heads = (int)value_of(part, "kv_heads"),
-                  .rope = (int)value_of(part, "rope"),
-                  .scaling = {(float)value_of(part, "rope_factor"), (float)value_of(part, "rope_low"),
-                              (float)value_of(part, "rope_high"), (int32_t)value_of(part, "rope_context")},
-                  .number = value_of(part, "eps") + value_of(part, "scale") + value_of(part, "p"), /* has one */
-                  .unit = unit,
-                  .names = names,
-                  .unbiased = is_without(part, "bias"),
-                  .unplaced = is_without(part, "positions")});
+    add_layer(builder, layer);
 }
 
 static const struct part *part_field(struct builder *builder, const char *field, enum part_group group,
@@ -345,10 +317,10 @@ static void read_input(struct builder *builder) {
     struct rt_model *rt = &builder->m->rt;
     const struct part *part = part_field(builder, "input", INPUT, "tokens { vocab = 256, context = 64, rows = 4 }");
     rt->input = part->maker->kind;
-    rt->vocab = (int32_t)value_of(part, "vocab");
-    rt->context = (int32_t)value_of(part, "context");
-    rt->features = (int32_t)value_of(part, "features");
-    double rows = value_of(part, "rows") * (rt->input == INPUT_TOKENS ? rt->context : 1);
+    rt->vocab = part->model.vocab;
+    rt->context = part->model.context;
+    rt->features = part->model.features;
+    double rows = (double)part->model.rows * (rt->input == INPUT_TOKENS ? rt->context : 1);
     if (rows > MAX_SIZE)
         word_fail(builder->L, part->line, part->maker->name,
                   "a microbatch of context * rows = %.0f tokens is too large; at most %d", rows, MAX_SIZE);
@@ -360,10 +332,10 @@ static void read_optimizer(struct builder *builder) {
     struct rt_model *rt = &builder->m->rt;
     const struct part *part = part_field(builder, "optimizer", OPTIMIZER, "sgd { lr = 0.1 }");
     rt->optimizer = part->maker->kind;
-#define X(name) rt->name = (float)value_of(part, #name);
+#define X(name) rt->name = part->model.name;
     RATES(X)
 #undef X
-#define X(name) rt->name = (int32_t)value_of(part, #name);
+#define X(name) rt->name = part->model.name;
     COUNTS(X)
 #undef X
     if (rt->post_validation && rt->clip == 0)

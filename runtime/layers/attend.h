@@ -107,8 +107,8 @@ ON_BOTH int32_t row_at(const struct positions *p, int32_t position) {
 /* Turns from one position to the next: base^(-2i / dim) / 2 pi, or fewer as the layer's scaling says. The power is a
  * product of square roots of square roots of 1 / base, one for each bit of 2i / dim. */
 static inline double rope_turns(const struct rt_layer *l, int i, int dim) {
-    const struct rt_scaling *scaling = &l->scaling;
-    double power = 1, root = 1.0 / l->rope, bits = 2.0 * i / dim;
+    const struct attention_config *a = &l->config.attention;
+    double power = 1, root = 1.0 / a->rope, bits = 2.0 * i / dim;
     while (bits > 0) {
         root = sqrt(root);
         bits *= 2;
@@ -117,13 +117,13 @@ static inline double rope_turns(const struct rt_layer *l, int i, int dim) {
             bits -= 1;
         }
     }
-    double turns = power * 0.15915494309189535, inside = turns * scaling->context;
-    if (scaling->factor == 0 || (scaling->context > 0 && inside > (double)scaling->high))
+    double turns = power * 0.15915494309189535, inside = turns * a->rope_context;
+    if (a->rope_factor == 0 || (a->rope_context > 0 && inside > (double)a->rope_high))
         return turns;
-    double lower = turns / (double)scaling->factor;
-    if (scaling->context == 0 || inside < (double)scaling->low)
+    double lower = turns / (double)a->rope_factor;
+    if (a->rope_context == 0 || inside < (double)a->rope_low)
         return lower;
-    double kept = (inside - (double)scaling->low) / ((double)scaling->high - (double)scaling->low);
+    double kept = (inside - (double)a->rope_low) / ((double)a->rope_high - (double)a->rope_low);
     return (1 - kept) * lower + kept * turns;
 }
 

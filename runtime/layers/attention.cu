@@ -392,16 +392,17 @@ static __global__ void rotate(T *x, int rows, int stride, int heads, int dim, po
 
 template <typename T> static void rotate_all(const struct cuda_call *c, T *x, bool back) {
     const struct rt_layer *l = c->l;
+    const struct attention_config *of = &l->config.attention;
     enum { BLOCKS = 132 * 8 };
     int dim = head_columns(l);
     turns by = {};
-    if (l->rope == 0)
+    if (of->rope == 0)
         return;
     assert(dim <= CUDA_HEAD);
     for (int i = 0; i < dim / 2; i++)
         by.of[i] = rope_turns(l, i, dim);
     LAUNCH(rotate<T>, (unsigned)min(l->rows, (int)BLOCKS), THREADS, 0, c->stream, x, l->rows, l->in,
-           l->heads + l->kv_heads, dim, positions_of(l), by, back);
+           of->heads + of->kv_heads, dim, positions_of(l), by, back);
 }
 void cuda_rotate(const struct cuda_call *c, struct slot x, bool back) {
     if (c->m->precision == BF16)
@@ -429,7 +430,7 @@ template <typename T, int V> static __global__ void copy_rows(const __grid_const
 /* n strips of whole heads. */
 template <typename T> static void copy_strips(const struct cuda_call *c, const strips &all, int n) {
     const struct rt_layer *l = c->l;
-    int dim = l->out / l->heads, each = dim % WIDE<T> == 0 ? WIDE<T> : 1;
+    int dim = l->out / l->config.attention.heads, each = dim % WIDE<T> == 0 ? WIDE<T> : 1;
     int64_t most = 0;
     for (int i = 0; i < n; i++)
         most = max(most, (int64_t)l->rows * (all.at[i].n / each));

@@ -56,7 +56,8 @@ static void give_up(struct shape *s, const char *why, cudnnStatus_t status) {
 
 /* Sequences per call of the backward: the same for all calls of the layer. */
 static int sequences_of(const struct rt_layer *l) {
-    int64_t all = l->rows / l->context, side = (l->context + 63) / 64 * 64, each = 2 * side * side * l->heads;
+    int64_t all = l->rows / l->context, side = (l->context + 63) / 64 * 64,
+            each = 2 * side * side * l->config.attention.heads;
     int64_t n = SQUARES / each < 1 ? 1 : SQUARES / each;
     n = n < all ? n : all;
     while (all % n != 0)
@@ -67,7 +68,7 @@ static int sequences_of(const struct rt_layer *l) {
 static struct shape *find_shape(const struct rt_layer *l) {
     for (int i = 0; i < nknown; i++) {
         struct shape *s = &known[i];
-        if (s->heads == l->heads && s->rows == l->context && s->dim * s->heads == l->out &&
+        if (s->heads == l->config.attention.heads && s->rows == l->context && s->dim * s->heads == l->out &&
             (int64_t)s->sequences * s->rows == l->rows)
             return s;
     }
@@ -140,7 +141,8 @@ static cudnnStatus_t run_all(const struct shape *s, bool forward, struct call c,
 
 bool cuda_attention_cudnn(const struct cuda_call *c, bool forward) {
     const struct rt_layer *l = c->l;
-    struct shape *s = c->m->precision == BF16 && l->kv_heads == l->heads ? find_shape(l) : NULL;
+    struct shape *s =
+        c->m->precision == BF16 && l->config.attention.kv_heads == l->config.attention.heads ? find_shape(l) : NULL;
     if (!s || !s->fits)
         return false;
     struct call at = {cuda_x<__nv_bfloat16>(c),        cuda_at<__nv_bfloat16>(c, l->dy),
@@ -275,9 +277,9 @@ static void take_shape(const struct rt_layer *l) {
     struct shape *s = &known[nknown++];
     s->sequences = l->rows / l->context;
     s->each = sequences_of(l);
-    s->heads = l->heads;
+    s->heads = l->config.attention.heads;
     s->rows = l->context;
-    s->dim = l->out / l->heads;
+    s->dim = l->out / l->config.attention.heads;
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
     const char *why = plan_shape(s, &status);
     if (!why)
@@ -292,7 +294,8 @@ static void take_shape(const struct rt_layer *l) {
 
 /* Queries that share keys are attention.cu's, and so are slices, and those of a part of the rows. */
 static bool planned(const struct rt_program *p, const struct rt_layer *l) {
-    return l->kind == LAYER_attention && l->kv_heads == l->heads && p->model->slices == 0 && l->part.members == 0;
+    return l->kind == LAYER_attention && l->config.attention.kv_heads == l->config.attention.heads &&
+           p->model->slices == 0 && l->part.members == 0;
 }
 
 void cuda_attention_plan(const struct rt_program *p) {

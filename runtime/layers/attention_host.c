@@ -265,11 +265,12 @@ void host_attend_backward(const struct attend *a) {
 /* ---- rope ---- */
 
 void host_rotate(const struct rt_layer *l, float *x, bool back) {
+    const struct attention_config *of = &l->config.attention;
     enum { MOST = 64 };
     double turns[MOST];
     int dim = head_columns(l), half = dim / 2;
     struct positions positions = positions_of(l);
-    for (int from = 0, n; from < half && l->rope > 0; from += n) {
+    for (int from = 0, n; from < half && of->rope > 0; from += n) {
         n = least(MOST, half - from);
         for (int i = 0; i < n; i++)
             turns[i] = rope_turns(l, from + i, dim);
@@ -277,7 +278,7 @@ void host_rotate(const struct rt_layer *l, float *x, bool back) {
             for (int i = 0; i < n; i++) {
                 struct rotation by = rope_rotation((back ? -1 : 1) * position_of(&positions, r) * turns[i]);
                 float *left = x + (int64_t)r * l->in + from + i;
-                for (int h = 0; h < l->heads + l->kv_heads; h++, left += dim) {
+                for (int h = 0; h < of->heads + of->kv_heads; h++, left += dim) {
                     float a = left[0], b = left[half];
                     left[0] = a * by.cosine - b * by.sine;
                     left[half] = b * by.cosine + a * by.sine;

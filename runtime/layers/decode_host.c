@@ -97,7 +97,8 @@ static bool lay_out_decoder(struct decoder *d) {
     take_turns(d, &turns);
     for (int32_t i = 0; i < d->nsteps; i++) {
         const struct rt_layer *l = &d->step[i].l;
-        int64_t columns = i == head ? l->in : l->in > l->out ? l->in : l->out, each = l->heads + l->kv_heads;
+        int64_t columns = i == head || l->in > l->out ? l->in : l->out;
+        int64_t each = l->config.attention.heads + l->config.attention.kv_heads;
         widest = columns > widest ? columns : widest;
         aux = each > aux ? each : aux;
         kept += l->kind == LAYER_attention ? 2 * whole_line(4 * (int64_t)d->room * (l->in - l->out) / 2) : 0;
@@ -165,6 +166,7 @@ void decoder_close(struct decoder *d) {
 
 static void attend_to_kept(const struct host_call *c, const struct step *step, int32_t before) {
     const struct rt_layer *l = c->l;
+    const struct attention_config *of = &l->config.attention;
     int32_t columns = (l->in - l->out) / 2;
     float *x = host_at(c, l->x);
     host_rotate(l, x, false);
@@ -181,9 +183,9 @@ static void attend_to_kept(const struct host_call *c, const struct step *step, i
                        .sequences = 1,
                        .first = before,
                        .rows = l->rows,
-                       .heads = l->heads,
-                       .kv_heads = l->kv_heads,
-                       .dim = l->out / l->heads,
+                       .heads = of->heads,
+                       .kv_heads = of->kv_heads,
+                       .dim = l->out / of->heads,
                        .nsegments = 1,
                        .segment = &all};
     host_attend(&a);

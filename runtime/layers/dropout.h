@@ -41,8 +41,8 @@ static inline struct dropout dropout_of(const struct rt_model *m, const struct r
     d.batch = (uint32_t)draw->batch;
     d.step = (uint32_t)draw->step;
     d.layer = (uint32_t)l->index;
-    d.below = (uint32_t)((double)l->number * 4294967296.0);
-    d.scale = (float)(1 / (1 - (double)l->number));
+    d.below = (uint32_t)((double)l->config.dropout.p * 4294967296.0);
+    d.scale = (float)(1 / (1 - (double)l->config.dropout.p));
     d.length = d.chunk = l->length > 0 ? l->length : l->rows;
     d.stride = l->length > 0 ? l->context : 0;
     d.first = l->length > 0 ? l->first : row_of_batch(l, m->rows, 0);

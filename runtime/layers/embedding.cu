@@ -156,7 +156,8 @@ template <typename T> static void embedding_forward(const struct cuda_call *c) {
     const range mine = tokens_of(c);
     const T *position = l->context == 0 || mine.first > 0 ? NULL : own ? w + (int64_t)mine.n * l->out : w;
     LAUNCH_ROWS(look_up, T, l->out, row_blocks<T>(l->rows, l->out, THREADS), THREADS, c->stream, cuda_at<T>(c, l->y),
-                token, position, c->at->batch->token, mine, l->rows, positions_of(l), factor_of(l), l->out);
+                token, position, c->at->batch->token, mine, l->rows, positions_of(l), l->config.embedding.scale,
+                l->out);
 }
 
 template <typename T> static void embedding_weight(const struct cuda_call *c) {
@@ -167,7 +168,7 @@ template <typename T> static void embedding_weight(const struct cuda_call *c) {
     const range mine = tokens_of(c);
     float *position = own ? dw + (int64_t)mine.n * l->out : dw;
     LAUNCH_ROWS(token_gradient, T, l->out, min(mine.n, (int)BLOCKS), THREADS, c->stream, token, dy, c->at->batch->token,
-                mine, factor_of(l), l->rows, l->out, own ? cuda_first(c) : c->at->vfirst);
+                mine, l->config.embedding.scale, l->rows, l->out, own ? cuda_first(c) : c->at->vfirst);
     if (l->context == 0)
         return;
     LAUNCH_ROWS(position_gradient, T, l->out, row_blocks<T>(l->context, l->out, THREADS), THREADS, c->stream, position,

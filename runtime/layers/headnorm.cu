@@ -95,22 +95,23 @@ static __global__ void __launch_bounds__(ACROSS *DOWN)
 }
 
 static unsigned head_blocks(const struct rt_layer *l) {
-    return blocks_for((int64_t)l->rows * (l->heads + 2 * l->kv_heads), WARPS);
+    return blocks_for((int64_t)l->rows * (l->config.attention.heads + 2 * l->config.attention.kv_heads), WARPS);
 }
 
 template <typename T> static void headnorm_forward(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
     int n = head_columns(l);
     LAUNCH_ROWS(normalize_heads, T, n, head_blocks(l), WARPS * 32, c->stream, cuda_at<T>(c, l->y),
-                cuda_at<float>(c, l->aux), cuda_x<T>(c), cuda_w<T>(c), l->rows, l->heads, l->kv_heads, n, eps_of(l));
+                cuda_at<float>(c, l->aux), cuda_x<T>(c), cuda_w<T>(c), l->rows, l->config.attention.heads,
+                l->config.attention.kv_heads, n, l->config.norm.eps);
 }
 
 template <typename T> static void headnorm_input(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
     int n = head_columns(l);
     LAUNCH_ROWS(heads_input_gradient, T, n, head_blocks(l), WARPS * 32, c->stream, cuda_at<T>(c, l->dx),
-                cuda_at<T>(c, l->dy), cuda_at<float>(c, l->aux), cuda_x<T>(c), cuda_w<T>(c), l->rows, l->heads,
-                l->kv_heads, n);
+                cuda_at<T>(c, l->dy), cuda_at<float>(c, l->aux), cuda_x<T>(c), cuda_w<T>(c), l->rows,
+                l->config.attention.heads, l->config.attention.kv_heads, n);
 }
 
 template <typename T> static void headnorm_weight(const struct cuda_call *c) {
@@ -120,7 +121,8 @@ template <typename T> static void headnorm_weight(const struct cuda_call *c) {
     dim3 grid = row_grid<T>(l->rows, n), block(ACROSS, DOWN);
     grid.z = 2;
     LAUNCH_ROWS(heads_weight_gradient, T, n, grid, block, c->stream, parts, cuda_at<T>(c, l->dy),
-                cuda_at<float>(c, l->aux), cuda_x<T>(c), l->rows, l->heads, l->kv_heads, n);
+                cuda_at<float>(c, l->aux), cuda_x<T>(c), l->rows, l->config.attention.heads,
+                l->config.attention.kv_heads, n);
     cuda_sum_parts(cuda_dw<T>(c), parts, 2 * n, (int)grid.y, cuda_first(c), c->stream);
 }
 

@@ -14,7 +14,7 @@
  * registers do not fit. Sanitizers and clang do without: their own start-up comes after the choice. */
 #ifdef WIDE
 #define LANES_8 WIDE /* the test's, one level for all */
-#elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&               \
+#elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&             \
     !defined(__SANITIZE_THREAD__)
 #define WIDE    __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #define LANES_8 __attribute__((target_clones("arch=x86-64-v3", "default")))

@@ -101,9 +101,9 @@ static inline struct attend attend_of(const struct rt_layer *l, const struct rt_
     a.sequences = l->rows / sequence_length(l);
     a.first = l->first;
     a.rows = sequence_length(l);
-    a.heads = l->heads;
-    a.kv_heads = l->kv_heads;
-    a.dim = l->out / l->heads;
+    a.heads = l->config.attention.heads;
+    a.kv_heads = l->config.attention.kv_heads;
+    a.dim = l->out / l->config.attention.heads;
     a.nsegments = n + 1;
     a.segment = segment;
     for (int32_t q = 0; q < n; q++) {

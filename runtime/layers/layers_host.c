@@ -32,7 +32,7 @@ static void embedding_forward(const struct host_call *c) {
     bool own = shared_table(c->m, l) == 0;
     const float *w = host_w(c), *token = own ? w : c->at->v;
     const float *position = own ? w + mine.n * l->out : w;
-    const float scale = factor_of(l);
+    const float scale = l->config.embedding.scale;
     float *y = host_at(c, l->y);
     for (int r = 0; r < l->rows; r++, y += l->out) {
         int32_t which = c->at->batch->token[r];
@@ -55,7 +55,7 @@ static void embedding_weight(const struct host_call *c) {
     int64_t tokens = mine.n * l->out;
     bool own = shared_table(c->m, l) == 0;
     float *dw = host_dw(c), *token = own ? dw : c->at->dv, *position = own ? dw + tokens : dw;
-    const float *dy = host_at(c, l->dy), scale = factor_of(l);
+    const float *dy = host_at(c, l->dy), scale = l->config.embedding.scale;
     if (host_first(c))
         memset(dw, 0, (size_t)l->nparam * sizeof *dw);
     if (!own && c->at->vfirst)

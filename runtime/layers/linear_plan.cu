@@ -45,7 +45,7 @@ void linear_refuse(struct plan *plan, enum way w, cublasStatus_t status, const c
 static bool has_bias(const struct rt_layer *l) {
     return l->kind == LAYER_linear && l->nparam > (int64_t)l->in * l->out;
 }
-static int experts_of(const struct rt_layer *l) { return l->kind == LAYER_experts ? l->experts : 1; }
+static int experts_of(const struct rt_layer *l) { return l->kind == LAYER_experts ? l->config.moe.experts : 1; }
 
 struct plan *linear_find(const struct rt_layer *l) {
     for (int i = 0; i < linear.n; i++) {

@@ -276,42 +276,46 @@ template <typename T> static unsigned pack_blocks(int64_t rows, int n) {
 
 template <typename T> static void route_forward(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
+    const struct moe_config *moe = &l->config.moe;
     struct routing r = routing_of<T>(c);
     LAUNCH((choose<T>), blocks_for(r.tokens, WARPS), THREADS, 0, c->stream, r, cuda_x<T>(c), cuda_w<T>(c), l->in,
-           l->experts, l->top);
-    LAUNCH(seat, dim3(blocks_for(l->experts, WARPS), (unsigned)r.sequences), THREADS, 0, c->stream, r, l->context,
-           l->experts, l->top, l->capacity);
+           moe->experts, moe->top);
+    LAUNCH(seat, dim3(blocks_for(moe->experts, WARPS), (unsigned)r.sequences), THREADS, 0, c->stream, r, l->context,
+           moe->experts, moe->top, moe->places);
     if (c->at->routed)
-        LAUNCH(count_pairs, 1, THREADS, 0, c->stream, c->at->routed, r, l->experts, l->capacity);
+        LAUNCH(count_pairs, 1, THREADS, 0, c->stream, c->at->routed, r, moe->experts, moe->places);
     LAUNCH_ROWS(send, T, l->in, pack_blocks<T>(r.places, l->in), THREADS, c->stream, cuda_at<T>(c, l->y), cuda_x<T>(c),
-                r, l->top, l->in);
+                r, moe->top, l->in);
 }
 
 /* As in moe_host.c. */
 static float balance_each(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
+    const struct moe_config *moe = &l->config.moe;
     float mean = (float)c->m->rows * (float)(c->m->update > 0 ? 1 : c->m->batches);
-    return l->balance * (float)l->experts / ((float)l->context * (float)l->top) / mean;
+    return moe->balance * (float)moe->experts / ((float)l->context * (float)moe->top) / mean;
 }
 
 template <typename T> static void route_input(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
+    const struct moe_config *moe = &l->config.moe;
     struct routing r = routing_of<T>(c);
     float *d = cuda_at<float>(c, l->tmp);
-    LAUNCH(logits_gradient, blocks_for(r.tokens, WARPS), THREADS, 0, c->stream, d, r, l->context, l->experts, l->top,
-           balance_each(c));
+    LAUNCH(logits_gradient, blocks_for(r.tokens, WARPS), THREADS, 0, c->stream, d, r, l->context, moe->experts,
+           moe->top, balance_each(c));
     LAUNCH_ROWS(route_gradient, T, l->in, pack_blocks<T>(r.tokens, l->in), THREADS, c->stream, cuda_at<T>(c, l->dx),
-                cuda_at<T>(c, l->dy), d, cuda_w<T>(c), r, l->experts, l->top, l->in);
+                cuda_at<T>(c, l->dy), d, cuda_w<T>(c), r, moe->experts, moe->top, l->in);
 }
 
 /* The number of parts depends on the shape alone, so all devices give the same bits. */
 template <typename T> static void route_weight(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
-    int n = l->in * l->experts, parts = min(l->rows / 64, ROW_BLOCKS / (int)blocks_for(l->in, 32));
+    const struct moe_config *moe = &l->config.moe;
+    int n = l->in * moe->experts, parts = min(l->rows / 64, ROW_BLOCKS / (int)blocks_for(l->in, 32));
     parts = max(1, (int)min((int64_t)parts, CUDA_WORKSPACE / 4 / (int64_t)n));
     float *dw = cuda_dw<T>(c), *sums = parts > 1 ? (float *)c->workspace : dw;
     LAUNCH((router_gradient<T>), dim3(blocks_for(l->in, 32), (unsigned)parts), dim3(32, WARPS), 0, c->stream, sums,
-           cuda_x<T>(c), cuda_at<float>(c, l->tmp), l->rows, l->in, l->experts, parts > 1 || cuda_first(c));
+           cuda_x<T>(c), cuda_at<float>(c, l->tmp), l->rows, l->in, moe->experts, parts > 1 || cuda_first(c));
     if (parts > 1)
         cuda_sum_parts(dw, sums, n, parts, cuda_first(c), c->stream);
 }
@@ -320,16 +324,17 @@ template <typename T> static void combine_forward(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
     struct routing r = routing_of<T>(c);
     LAUNCH_ROWS(bring_back, T, l->out, pack_blocks<T>(r.tokens, l->out), THREADS, c->stream, cuda_at<T>(c, l->y),
-                cuda_x<T>(c), r, l->top, l->out);
+                cuda_x<T>(c), r, l->config.moe.top, l->out);
 }
 
 template <typename T> static void combine_input(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
+    const struct moe_config *moe = &l->config.moe;
     struct routing r = routing_of<T>(c);
     LAUNCH((gate_gradient<T>), blocks_for(r.tokens, WARPS), THREADS, 0, c->stream, cuda_at<float>(c, l->tmp),
-           cuda_x<T>(c), cuda_at<T>(c, l->dy), r, l->experts, l->top, l->in);
+           cuda_x<T>(c), cuda_at<T>(c, l->dy), r, moe->experts, moe->top, l->in);
     LAUNCH_ROWS(send_weighted, T, l->in, pack_blocks<T>(r.places, l->in), THREADS, c->stream, cuda_at<T>(c, l->dx),
-                cuda_at<T>(c, l->dy), r, l->top, l->in);
+                cuda_at<T>(c, l->dy), r, moe->top, l->in);
 }
 
 /* ---- of a team that divides the experts, as in moe_host.c ---- */
@@ -352,7 +357,7 @@ template <typename T> static void swap(const struct cuda_call *c, void *to, cons
 }
 
 template <typename T> static void to_experts_give(const struct cuda_call *c) {
-    swap<T>(c, c->at->at[SP_GIVE], cuda_x<T>(c), 1, c->l->experts);
+    swap<T>(c, c->at->at[SP_GIVE], cuda_x<T>(c), 1, c->l->config.moe.experts);
 }
 template <typename T> static void to_experts_get(const struct cuda_call *c) {
     const struct blocks b = blocks_at(c->l);
@@ -363,7 +368,7 @@ template <typename T> static void to_experts_give_back(const struct cuda_call *c
     swap<T>(c, c->at->at[SP_GIVE], cuda_at<T>(c, c->l->dy), b.experts, b.members);
 }
 template <typename T> static void to_experts_get_back(const struct cuda_call *c) {
-    swap<T>(c, cuda_at<T>(c, c->l->dx), c->at->at[SP_GOT], 1, c->l->experts);
+    swap<T>(c, cuda_at<T>(c, c->l->dx), c->at->at[SP_GOT], 1, c->l->config.moe.experts);
 }
 
 template <typename T> static void to_tokens_give(const struct cuda_call *c) {
@@ -371,10 +376,10 @@ template <typename T> static void to_tokens_give(const struct cuda_call *c) {
     swap<T>(c, c->at->at[SP_GIVE], cuda_x<T>(c), b.experts, b.members);
 }
 template <typename T> static void to_tokens_get(const struct cuda_call *c) {
-    swap<T>(c, cuda_at<T>(c, c->l->y), c->at->at[SP_GOT], 1, c->l->experts);
+    swap<T>(c, cuda_at<T>(c, c->l->y), c->at->at[SP_GOT], 1, c->l->config.moe.experts);
 }
 template <typename T> static void to_tokens_give_back(const struct cuda_call *c) {
-    swap<T>(c, c->at->at[SP_GIVE], cuda_at<T>(c, c->l->dy), 1, c->l->experts);
+    swap<T>(c, c->at->at[SP_GIVE], cuda_at<T>(c, c->l->dy), 1, c->l->config.moe.experts);
 }
 template <typename T> static void to_tokens_get_back(const struct cuda_call *c) {
     const struct blocks b = blocks_at(c->l);

@@ -32,22 +32,24 @@ struct blocks {
     int64_t members, experts, n;
 };
 static inline struct blocks blocks_at(const struct rt_layer *l) {
-    struct blocks b = {l->part.members, l->experts / l->part.members, (int64_t)l->rows / l->experts * l->in};
+    const struct moe_config *moe = &l->config.moe;
+    struct blocks b = {l->part.members, moe->experts / l->part.members, (int64_t)l->rows / moe->experts * l->in};
     return b;
 }
 
 /* l: a route, or the combine that has its aux. */
 static inline struct routing routing_at(const struct rt_layer *l, void *aux) {
+    const struct moe_config *moe = &l->config.moe;
     struct routing r;
     bool route = l->kind == LAYER_route;
     r.tokens = route ? l->rows : l->out_rows;
     r.places = route ? l->out_rows : l->rows;
     r.sequences = r.tokens / l->context;
     r.probability = (float *)aux;
-    r.weight = r.probability + (int64_t)r.tokens * l->experts;
-    r.expert = (int32_t *)(void *)(r.weight + (int64_t)r.tokens * l->top);
-    r.row = r.expert + (int64_t)r.tokens * l->top;
-    r.choice = r.row + (int64_t)r.tokens * l->top;
+    r.weight = r.probability + (int64_t)r.tokens * moe->experts;
+    r.expert = (int32_t *)(void *)(r.weight + (int64_t)r.tokens * moe->top);
+    r.row = r.expert + (int64_t)r.tokens * moe->top;
+    r.choice = r.row + (int64_t)r.tokens * moe->top;
     r.load = r.choice + r.places;
     return r;
 }

@@ -28,29 +28,31 @@ static bool is_among(const int32_t *expert, int n, int e) {
 
 /* The token's experts, and their weights. */
 static void choose(const struct rt_layer *l, const float *p, int32_t *expert, float *weight) {
+    const struct moe_config *moe = &l->config.moe;
     float sum = 0;
-    for (int k = 0; k < l->top; k++) {
+    for (int k = 0; k < moe->top; k++) {
         int best = -1;
-        for (int e = 0; e < l->experts; e++)
+        for (int e = 0; e < moe->experts; e++)
             if (!is_among(expert, k, e) && (best < 0 || p[e] > p[best]))
                 best = e;
         expert[k] = best;
         weight[k] = p[best];
         sum += p[best];
     }
-    for (int k = 0; k < l->top && l->top > 1; k++)
+    for (int k = 0; k < moe->top && moe->top > 1; k++)
         weight[k] /= sum;
 }
 
 /* Places for the tokens of a sequence, from row `first` on. */
 static void seat(const struct rt_layer *l, const struct routing *r, int sequence) {
-    int32_t *load = r->load + (int64_t)sequence * l->experts;
+    const struct moe_config *moe = &l->config.moe;
+    int32_t *load = r->load + (int64_t)sequence * moe->experts;
     int first = sequence * l->context;
-    memset(load, 0, sizeof *load * (size_t)l->experts);
-    for (int k = 0; k < l->top; k++)
+    memset(load, 0, sizeof *load * (size_t)moe->experts);
+    for (int k = 0; k < moe->top; k++)
         for (int t = first; t < first + l->context; t++) {
-            int32_t choice = t * l->top + k, e = r->expert[choice], place = load[e]++;
-            r->row[choice] = place < l->capacity ? (e * r->sequences + sequence) * l->capacity + place : -1;
+            int32_t choice = t * moe->top + k, e = r->expert[choice], place = load[e]++;
+            r->row[choice] = place < moe->places ? (e * r->sequences + sequence) * moe->places + place : -1;
             if (r->row[choice] >= 0)
                 r->choice[r->row[choice]] = choice;
         }
@@ -58,23 +60,25 @@ static void seat(const struct rt_layer *l, const struct routing *r, int sequence
 
 static void count_pairs(const struct host_call *c, const struct routing *r) {
     const struct rt_layer *l = c->l;
-    for (int64_t i = 0; i < (int64_t)r->sequences * l->experts; i++) {
+    const struct moe_config *moe = &l->config.moe;
+    for (int64_t i = 0; i < (int64_t)r->sequences * moe->experts; i++) {
         c->at->routed->pairs += r->load[i];
-        c->at->routed->dropped += r->load[i] > l->capacity ? r->load[i] - l->capacity : 0;
+        c->at->routed->dropped += r->load[i] > moe->places ? r->load[i] - moe->places : 0;
     }
 }
 
 static void route_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
+    const struct moe_config *moe = &l->config.moe;
     const struct routing r = routing_of(c);
     const float *x = host_x(c);
     float *y = host_at(c, l->y);
     size_t bytes = (size_t)l->in * sizeof *y;
-    host_product((struct product){l->rows, l->experts, l->in, .a = plain(x, l->in), .b = plain(host_w(c), l->experts),
-                                  .c = r.probability, .stride = l->experts});
+    host_product((struct product){l->rows, moe->experts, l->in, .a = plain(x, l->in),
+                                  .b = plain(host_w(c), moe->experts), .c = r.probability, .stride = moe->experts});
     for (int64_t t = 0; t < r.tokens; t++) {
-        softmax(r.probability + t * l->experts, l->experts);
-        choose(l, r.probability + t * l->experts, r.expert + t * l->top, r.weight + t * l->top);
+        softmax(r.probability + t * moe->experts, moe->experts);
+        choose(l, r.probability + t * moe->experts, r.expert + t * moe->top, r.weight + t * moe->top);
     }
     for (int i = 0; i < r.places; i++)
         r.choice[i] = -1;
@@ -84,7 +88,7 @@ static void route_forward(const struct host_call *c) {
         count_pairs(c, &r);
     for (int64_t i = 0; i < r.places; i++)
         if (r.choice[i] >= 0)
-            memcpy(y + i * l->in, x + (int64_t)(r.choice[i] / l->top) * l->in, bytes);
+            memcpy(y + i * l->in, x + (int64_t)(r.choice[i] / moe->top) * l->in, bytes);
         else
             memset(y + i * l->in, 0, bytes);
 }
@@ -93,48 +97,52 @@ static void route_forward(const struct host_call *c) {
  * As losses are, it is a mean over the microbatch's rows, and over microbatches where one update ends the step. */
 static float balance_each(const struct host_call *c) {
     const struct rt_layer *l = c->l;
+    const struct moe_config *moe = &l->config.moe;
     float mean = (float)c->m->rows * (float)(c->m->update > 0 ? 1 : c->m->batches);
-    return l->balance * (float)l->experts / ((float)l->context * (float)l->top) / mean;
+    return moe->balance * (float)moe->experts / ((float)l->context * (float)moe->top) / mean;
 }
 
 /* d: of a token's weights, where its experts are, and 0 elsewhere; becomes that of its logits. */
 static void differentiate(const struct rt_layer *l, const struct routing *r, int64_t t, float each, float *d) {
-    const float *p = r->probability + t * l->experts, *weight = r->weight + t * l->top;
-    const int32_t *expert = r->expert + t * l->top, *load = r->load + t / l->context * l->experts;
+    const struct moe_config *moe = &l->config.moe;
+    const float *p = r->probability + t * moe->experts, *weight = r->weight + t * moe->top;
+    const int32_t *expert = r->expert + t * moe->top, *load = r->load + t / l->context * moe->experts;
     float sum = 0, mean = 0, dot = 0;
-    for (int k = 0; k < l->top; k++) {
+    for (int k = 0; k < moe->top; k++) {
         sum += p[expert[k]];
         mean += d[expert[k]] * weight[k];
     }
-    for (int k = 0; k < l->top && l->top > 1; k++)
+    for (int k = 0; k < moe->top && moe->top > 1; k++)
         d[expert[k]] = (d[expert[k]] - mean) / sum;
-    for (int e = 0; e < l->experts; e++) {
+    for (int e = 0; e < moe->experts; e++) {
         d[e] += each * (float)load[e];
         dot += d[e] * p[e];
     }
-    for (int e = 0; e < l->experts; e++)
+    for (int e = 0; e < moe->experts; e++)
         d[e] = p[e] * (d[e] - dot);
 }
 
 /* tmp: the gradient of the logits, which the weight gradient needs too. */
 static void route_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
+    const struct moe_config *moe = &l->config.moe;
     const struct routing r = routing_of(c);
     const float *dy = host_at(c, l->dy);
     float *d = host_at(c, l->tmp), *dx = host_at(c, l->dx), each = balance_each(c);
     for (int64_t t = 0; t < r.tokens; t++)
-        differentiate(l, &r, t, each, d + t * l->experts);
-    host_product((struct product){l->rows, l->in, l->experts, .a = plain(d, l->experts),
-                                  .b = turned(host_w(c), l->experts), .c = dx, .stride = l->in});
-    for (int64_t i = 0; i < (int64_t)r.tokens * l->top; i++)
+        differentiate(l, &r, t, each, d + t * moe->experts);
+    host_product((struct product){l->rows, l->in, moe->experts, .a = plain(d, moe->experts),
+                                  .b = turned(host_w(c), moe->experts), .c = dx, .stride = l->in});
+    for (int64_t i = 0; i < (int64_t)r.tokens * moe->top; i++)
         for (int j = 0; j < l->in && r.row[i] >= 0; j++)
-            dx[i / l->top * l->in + j] += dy[(int64_t)r.row[i] * l->in + j];
+            dx[i / moe->top * l->in + j] += dy[(int64_t)r.row[i] * l->in + j];
 }
 
 static void route_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    host_product((struct product){l->in, l->experts, l->rows, .a = turned(host_x(c), l->in),
-                                  .b = plain(host_at(c, l->tmp), l->experts), .c = host_dw(c), .stride = l->experts,
+    const struct moe_config *moe = &l->config.moe;
+    host_product((struct product){l->in, moe->experts, l->rows, .a = turned(host_x(c), l->in),
+                                  .b = plain(host_at(c, l->tmp), moe->experts), .c = host_dw(c), .stride = moe->experts,
                                   .add = !host_first(c)});
 }
 
@@ -142,8 +150,9 @@ static void route_weight(const struct host_call *c) {
 
 static void experts_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    int64_t rows = l->rows / l->experts;
-    for (int64_t e = 0; e < l->experts; e++)
+    const struct moe_config *moe = &l->config.moe;
+    int64_t rows = l->rows / moe->experts;
+    for (int64_t e = 0; e < moe->experts; e++)
         host_product((struct product){(int)rows, l->out, l->in, .a = plain(host_x(c) + e * rows * l->in, l->in),
                                       .b = plain(host_w(c) + e * l->in * l->out, l->out),
                                       .c = host_at(c, l->y) + e * rows * l->out, .stride = l->out});
@@ -151,8 +160,9 @@ static void experts_forward(const struct host_call *c) {
 
 static void experts_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    int64_t rows = l->rows / l->experts;
-    for (int64_t e = 0; e < l->experts; e++)
+    const struct moe_config *moe = &l->config.moe;
+    int64_t rows = l->rows / moe->experts;
+    for (int64_t e = 0; e < moe->experts; e++)
         host_product((struct product){(int)rows, l->in, l->out,
                                       .a = plain(host_at(c, l->dy) + e * rows * l->out, l->out),
                                       .b = turned(host_w(c) + e * l->in * l->out, l->out),
@@ -161,8 +171,9 @@ static void experts_input(const struct host_call *c) {
 
 static void experts_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
-    int64_t rows = l->rows / l->experts;
-    for (int64_t e = 0; e < l->experts; e++)
+    const struct moe_config *moe = &l->config.moe;
+    int64_t rows = l->rows / moe->experts;
+    for (int64_t e = 0; e < moe->experts; e++)
         host_product((struct product){l->in, l->out, (int)rows, .a = turned(host_x(c) + e * rows * l->in, l->in),
                                       .b = plain(host_at(c, l->dy) + e * rows * l->out, l->out),
                                       .c = host_dw(c) + e * l->in * l->out, .stride = l->out, .add = !host_first(c)});
@@ -172,27 +183,29 @@ static void experts_weight(const struct host_call *c) {
 
 static void combine_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
+    const struct moe_config *moe = &l->config.moe;
     const struct routing r = routing_of(c);
     const float *x = host_x(c);
     float *y = host_at(c, l->y);
     memset(y, 0, sizeof *y * (size_t)r.tokens * (size_t)l->out);
-    for (int64_t i = 0; i < (int64_t)r.tokens * l->top; i++)
+    for (int64_t i = 0; i < (int64_t)r.tokens * moe->top; i++)
         for (int j = 0; j < l->out && r.row[i] >= 0; j++)
-            y[i / l->top * l->out + j] += r.weight[i] * x[(int64_t)r.row[i] * l->out + j];
+            y[i / moe->top * l->out + j] += r.weight[i] * x[(int64_t)r.row[i] * l->out + j];
 }
 
 static void combine_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
+    const struct moe_config *moe = &l->config.moe;
     const struct routing r = routing_of(c);
     const float *x = host_x(c), *dy = host_at(c, l->dy);
     float *dx = host_at(c, l->dx), *d = host_at(c, l->tmp);
-    memset(d, 0, sizeof *d * (size_t)r.tokens * (size_t)l->experts);
+    memset(d, 0, sizeof *d * (size_t)r.tokens * (size_t)moe->experts);
     for (int64_t i = 0; i < r.places; i++) {
-        int64_t choice = r.choice[i], t = choice / l->top;
+        int64_t choice = r.choice[i], t = choice / moe->top;
         for (int j = 0; j < l->in; j++)
             dx[i * l->in + j] = choice >= 0 ? r.weight[choice] * dy[t * l->in + j] : 0;
         if (choice >= 0)
-            d[t * l->experts + r.expert[choice]] = host_dot(dy + t * l->in, x + i * l->in, l->in);
+            d[t * moe->experts + r.expert[choice]] = host_dot(dy + t * l->in, x + i * l->in, l->in);
     }
 }
 

@@ -181,7 +181,7 @@ template <bool CENTRED, typename T> static void norm_forward(const struct cuda_c
         total = cuda_at<T>(c, join->y);
     }
     LAUNCH_WARPS(normalize, CENTRED, T, l->rows, l->out, c->stream, cuda_at<T>(c, l->y), cuda_at<float>(c, l->aux),
-                 total, x, other, gamma, gamma + l->out, l->rows, l->out, eps_of(l));
+                 total, x, other, gamma, gamma + l->out, l->rows, l->out, l->config.norm.eps);
 }
 
 /* fork: NULL, or the one whose output the layer read. */

@@ -15,7 +15,7 @@
 static LANES_8 void layernorm_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *gamma = host_w(c), *beta = gamma + l->out;
-    float *y = host_at(c, l->y), *stat = host_at(c, l->aux), eps = eps_of(l);
+    float *y = host_at(c, l->y), *stat = host_at(c, l->aux), eps = l->config.norm.eps;
     for (int r = 0; r < l->rows; r++, x += l->out, y += l->out, stat += 2) {
         float mean = host_sum(x, l->out) / (float)l->out;
         for (int j = 0; j < l->out; j++)
@@ -79,7 +79,7 @@ static inline void normalize_back(float *dx, const float *dy, const float *x, co
 static LANES_8 void rmsnorm_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *gamma = host_w(c);
-    float *y = host_at(c, l->y), *stat = host_at(c, l->aux), eps = eps_of(l);
+    float *y = host_at(c, l->y), *stat = host_at(c, l->aux), eps = l->config.norm.eps;
     for (int r = 0; r < l->rows; r++, x += l->out, y += l->out)
         stat[r] = normalize(y, x, gamma, l->out, eps);
 }
@@ -107,38 +107,41 @@ static WIDE void rmsnorm_weight(const struct host_call *c) {
 
 static LANES_8 void headnorm_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
+    const struct attention_config *of = &l->config.attention;
     const float *x = host_x(c), *gamma = host_w(c);
-    float *y = host_at(c, l->y), *stat = host_at(c, l->aux), eps = eps_of(l);
-    int n = head_columns(l), normed = l->heads + l->kv_heads, values = n * l->kv_heads;
+    float *y = host_at(c, l->y), *stat = host_at(c, l->aux), eps = l->config.norm.eps;
+    int n = head_columns(l), normed = of->heads + of->kv_heads, values = n * of->kv_heads;
     for (int r = 0; r < l->rows; r++, x += values, y += values) {
         for (int h = 0; h < normed; h++, x += n, y += n)
-            *stat++ = normalize(y, x, gamma + (h < l->heads ? 0 : n), n, eps);
+            *stat++ = normalize(y, x, gamma + (h < of->heads ? 0 : n), n, eps);
         memcpy(y, x, (size_t)values * sizeof *y);
     }
 }
 
 static LANES_8 void headnorm_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
+    const struct attention_config *of = &l->config.attention;
     const float *x = host_x(c), *gamma = host_w(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);
     float *dx = host_at(c, l->dx);
-    int n = head_columns(l), normed = l->heads + l->kv_heads, values = n * l->kv_heads;
+    int n = head_columns(l), normed = of->heads + of->kv_heads, values = n * of->kv_heads;
     for (int r = 0; r < l->rows; r++, x += values, dy += values, dx += values) {
         for (int h = 0; h < normed; h++, x += n, dy += n, dx += n)
-            normalize_back(dx, dy, x, gamma + (h < l->heads ? 0 : n), n, *stat++);
+            normalize_back(dx, dy, x, gamma + (h < of->heads ? 0 : n), n, *stat++);
         memcpy(dx, dy, (size_t)values * sizeof *dx);
     }
 }
 
 static WIDE void headnorm_weight(const struct host_call *c) {
     const struct rt_layer *l = c->l;
+    const struct attention_config *of = &l->config.attention;
     const float *x = host_x(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);
     float *dgamma = host_dw(c);
-    int n = head_columns(l), normed = l->heads + l->kv_heads, values = n * l->kv_heads;
+    int n = head_columns(l), normed = of->heads + of->kv_heads, values = n * of->kv_heads;
     if (host_first(c))
         memset(dgamma, 0, (size_t)l->nparam * sizeof *dgamma);
     for (int r = 0; r < l->rows; r++, x += values, dy += values)
         for (int h = 0; h < normed; h++, x += n, dy += n, stat++) {
-            float *of_head = dgamma + (h < l->heads ? 0 : n);
+            float *of_head = dgamma + (h < of->heads ? 0 : n);
             for (int j = 0; j < n; j++)
                 of_head[j] += dy[j] * (x[j] * *stat);
         }

@@ -1,9 +1,9 @@
-/* Post-validation (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", section 4): no update waits for the norm by which
- * it would be clipped. It is made as if it were not clipped, and a copy is kept of what it was made from. The ranks add
- * up their norms at the beginning of the next step, and the next update finds the sum. Where it had to be clipped, it
- * is taken back, and made again from the copy, clipped; the step that ran meanwhile had wrong weights, and is run again.
- * So the weights have the same bits as where all wait, and as of one rank. What is still open before a checkpoint, a
- * validation or the end, all settle: only messages, norms and updates run.
+/* Post-validation (Qi et al. 2023, "Zero Bubble Pipeline Parallelism", section 4): no update waits for the norm by
+ * which it would be clipped. It is made as if it were not clipped, and a copy is kept of what it was made from. The
+ * ranks add up their norms at the beginning of the next step, and the next update finds the sum. Where it had to be
+ * clipped, it is taken back, and made again from the copy, clipped; the step that ran meanwhile had wrong weights, and
+ * is run again. So the weights have the same bits as where all wait, and as of one rank. What is still open before a
+ * checkpoint, a validation or the end, all settle: only messages, norms and updates run.
  *
  * The copy lies behind the optimizer's state of what a home updates, `n` weights: a header, then fp32 the weights, or
  * the masters where there are any, the moments, and the gradient. */

@@ -60,6 +60,7 @@ static inline struct pieces keys_of_member(const struct rt_layer *l, int32_t str
 /* to_heads, to_rows: of the tensor that is whole rows, n x C, and of the one that has a member's heads, N x C /
  * members. */
 static inline struct pieces pieces_of_rows(const struct rt_layer *l, int64_t element) {
+    const struct attention_config *of = &l->config.attention;
     struct pieces p = {l->part.members,
                        piece_rows(l),
                        piece_columns(l),
@@ -68,9 +69,9 @@ static inline struct pieces pieces_of_rows(const struct rt_layer *l, int64_t ele
                        false,
                        {0, 0, 0},
                        {0, 0, 0}};
-    int32_t dim = p.stride / (l->heads + 2 * l->kv_heads);
-    p.group[0] = l->heads * dim;
-    p.group[1] = p.group[2] = l->kv_heads * dim;
+    int32_t dim = p.stride / (of->heads + 2 * of->kv_heads);
+    p.group[0] = of->heads * dim;
+    p.group[1] = p.group[2] = of->kv_heads * dim;
     return p;
 }
 static inline struct pieces pieces_of_heads(const struct rt_layer *l, int64_t element) {
@@ -106,6 +107,7 @@ static inline struct segment chunk_of_team(const struct rt_layer *l, const struc
  * its backward writes all of their gradients, to which the first one's adds. segment: room for 2 members. */
 static inline struct attend attend_to_team(const struct rt_layer *l, const struct rt_bind *at, int64_t element,
                                            bool backward, bool second, struct segment *segment) {
+    const struct attention_config *of = &l->config.attention;
     const struct rt_rows *part = &l->part;
     int32_t chunk = part->context / part->members / 2;
     int64_t row = second ? chunk : 0;
@@ -114,11 +116,11 @@ static inline struct attend attend_to_team(const struct rt_layer *l, const struc
     a.y = slot_at(at, l->y) + row * l->out * element;
     a.dy = backward ? slot_at(at, l->dy) + row * l->out * element : NULL;
     a.dq = backward ? slot_at(at, l->dx) + row * l->in * element : NULL;
-    a.lse = (float *)(void *)(slot_at(at, l->aux) + row * l->heads * 4);
-    a.d = backward ? (float *)(void *)(slot_at(at, l->tmp) + row * l->heads * 4) : NULL;
+    a.lse = (float *)(void *)(slot_at(at, l->aux) + row * of->heads * 4);
+    a.d = backward ? (float *)(void *)(slot_at(at, l->tmp) + row * of->heads * 4) : NULL;
     a.q_stride = a.dq_stride = l->in, a.y_stride = l->out;
     a.sequences = l->rows / (2 * chunk), a.first = row_of_batch(l, 0, (int32_t)row), a.rows = chunk;
-    a.heads = l->heads, a.kv_heads = l->kv_heads, a.dim = l->out / l->heads;
+    a.heads = of->heads, a.kv_heads = of->kv_heads, a.dim = l->out / of->heads;
     a.apart = 2 * chunk;
     a.nsegments = second ? 2 * part->members : part->member + 1;
     a.segment = segment;

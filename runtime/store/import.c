@@ -198,12 +198,12 @@ static bool check_rope_factors(const struct import *im, const struct rt_layer *l
     struct named *divisors = named_find(im->file, "rope_freqs.weight");
     struct rt_layer plain = *l;
     int dim = l->kind == LAYER_attention ? head_columns(l) : 0;
-    if (!divisors || l->kind != LAYER_attention || l->rope == 0)
+    if (!divisors || l->kind != LAYER_attention || l->config.attention.rope == 0)
         return true;
     if (divisors->ndims != 1 || divisors->dim[0] != dim / 2)
         return say(im, "%s: rope_freqs.weight is not %d numbers, one for each frequency of layer %d's rope",
                    named_path(im->file), dim / 2, l->index);
-    plain.scaling = (struct rt_scaling){0};
+    plain.config.attention.rope_factor = 0;
     divisors->used = true;
     for (int i = 0; i < dim / 2; i++) {
         double divisor = host_rope(&plain, i) / host_rope(l, i);

@@ -21,25 +21,24 @@ static bool differs(const struct compared *of, const char *name, const char *mea
 }
 
 static bool scaling_differs(const struct compared *of, const struct named_said *said) {
-    const struct rt_scaling *scaling = &of->l->scaling;
-    bool scaled = scaling->factor > 0 && scaling->factor != 1, by_part = scaling->context > 0;
+    const struct attention_config *here = &of->l->config.attention;
+    double factor = here->rope_factor > 0 ? (double)here->rope_factor : 1;
     if (!said->scaling[0])
         return false;
     if (strcmp(said->scaling, "none") == 0)
-        return differs(of, "rope_factor", "the factor of rope's scaling", 1, scaled ? (double)scaling->factor : 1);
+        return differs(of, "rope_factor", "the factor of rope's scaling", 1, factor);
     bool linear = strcmp(said->scaling, "linear") == 0, llama3 = strcmp(said->scaling, "llama3") == 0;
     if (!linear && !llama3) {
         snprintf(of->what, of->nwhat, "%s says that its rope is scaled (%s), which layer %d cannot do", of->from,
                  said->scaling, of->l->index);
         return true;
     }
-    return differs(of, "rope_factor", "the factor of rope's scaling", said->factor,
-                   scaled ? (double)scaling->factor : 1) ||
+    return differs(of, "rope_factor", "the factor of rope's scaling", said->factor, factor) ||
            differs(of, "rope_context", "the context of rope's scaling", linear ? 0 : said->context,
-                   by_part ? scaling->context : 0) ||
+                   here->rope_context) ||
            (llama3 &&
-            (differs(of, "rope_low", "the low factor of rope's scaling", said->low, (double)scaling->low) ||
-             differs(of, "rope_high", "the high factor of rope's scaling", said->high, (double)scaling->high)));
+            (differs(of, "rope_low", "the low factor of rope's scaling", said->low, (double)here->rope_low) ||
+             differs(of, "rope_high", "the high factor of rope's scaling", said->high, (double)here->rope_high)));
 }
 
 bool import_differs(struct named_file *file, const char *from, const struct named_said *said, const struct rt_stage *s,
@@ -48,11 +47,12 @@ bool import_differs(struct named_file *file, const char *from, const struct name
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
         const struct compared of = {from, l, what, nwhat};
         if ((l->kind == LAYER_rmsnorm || l->kind == LAYER_layernorm) &&
-            differs(&of, "eps", "what norms add to a variance", said->eps, (double)eps_of(l)))
+            differs(&of, "eps", "what norms add to a variance", said->eps, (double)l->config.norm.eps))
             return true;
         if (l->kind == LAYER_attention &&
-            (differs(&of, "dim", "the columns of a head", said->head, l->in / (l->heads + 2 * l->kv_heads)) ||
-             differs(&of, "rope", "the base of rope", said->rope, l->rope) || (!divided && scaling_differs(&of, said))))
+            (differs(&of, "dim", "the columns of a head", said->head, head_columns(l)) ||
+             differs(&of, "rope", "the base of rope", said->rope, l->config.attention.rope) ||
+             (!divided && scaling_differs(&of, said))))
             return true;
     }
     return false;

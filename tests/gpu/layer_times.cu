@@ -59,7 +59,7 @@ static double figure(const char *name, double otherwise) {
 /* ---- what a layer has to do ---- */
 
 static void work_of(const struct rt_model *m, const struct rt_layer *l, int way, double *flops, double *bytes) {
-    double r = l->rows, x = r * l->in, y = r * l->out, heads = l->heads, t = l->context,
+    double r = l->rows, x = r * l->in, y = r * l->out, heads = l->config.attention.heads, t = l->context,
            e = precision_bytes(m->precision);
     double w = (double)(l->nparam + shared_table(m, l));
     *flops = 0;
@@ -79,7 +79,7 @@ static void work_of(const struct rt_model *m, const struct rt_layer *l, int way,
     case LAYER_geglu: *bytes = e * (way == 0 ? x + y : 2 * x + y); break;
     case LAYER_dropout: *bytes = 2 * e * x; break;
     case LAYER_headnorm:
-        *bytes = (way == 1 ? 3 : 2) * e * x + 4 * r * (heads + l->kv_heads) + (way == 2 ? 4 : e) * w;
+        *bytes = (way == 1 ? 3 : 2) * e * x + 4 * r * (heads + l->config.attention.kv_heads) + (way == 2 ? 4 : e) * w;
         break;
     case LAYER_rmsnorm: *bytes = (way == 1 ? 3 : 2) * e * x + 4 * r + (way == 2 ? 4 : e) * w; break;
     case LAYER_cross_entropy: *bytes = 2 * e * x; break;
@@ -106,7 +106,8 @@ template <typename F> static double alone(struct bench *k, int n, F run) {
 }
 
 static bool alike(const struct rt_layer *a, const struct rt_layer *b) {
-    return a->kind == b->kind && a->in == b->in && a->out == b->out && a->nparam == b->nparam && a->heads == b->heads;
+    return a->kind == b->kind && a->in == b->in && a->out == b->out && a->nparam == b->nparam &&
+           a->config.attention.heads == b->config.attention.heads;
 }
 
 static const struct rt_instr *find(const struct bench *k, int op, int stage) {

@@ -1,4 +1,5 @@
-/* Updates that go ahead of their norms, on a device as on the host, bit for bit: some are taken back, and some settle. */
+/* Updates that go ahead of their norms, on a device as on the host, bit for bit: some are taken back, and some settle.
+ */
 #include "layers/cuda.cuh"
 #include "layers/post_validation.h"
 #include "check.h"
@@ -17,6 +18,7 @@ int main(void) {
     struct rt_model m = {};
     struct rt_stage s = {};
     l.kind = LAYER_linear;
+    l.config.linear.bias = true;
     l.in = 31;
     l.out = 64;
     l.nparam = N;

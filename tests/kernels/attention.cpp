@@ -50,8 +50,9 @@ template <typename T> static struct side side_of(const struct shape *s, const fl
     int64_t values = (int64_t)rows * width, inputs = (int64_t)rows * s->columns();
     k.m.precision = sizeof(T) == 2 ? BF16 : FP32;
     k.l.kind = LAYER_attention;
-    k.l.rows = rows, k.l.in = s->columns(), k.l.out = width, k.l.heads = s->heads, k.l.context = s->context;
-    k.l.kv_heads = s->kv_heads, k.l.rope = s->rope;
+    k.l.rows = rows, k.l.in = s->columns(), k.l.out = width, k.l.config.attention.heads = s->heads,
+    k.l.context = s->context;
+    k.l.config.attention.kv_heads = s->kv_heads, k.l.config.attention.rope = s->rope;
     k.l.x.space = SP_X, k.l.y.space = SP_Y, k.l.aux.space = SP_STASH;
     k.l.dy.space = SP_DY, k.l.dx.space = SP_DX, k.l.tmp.space = SP_WORK;
     k.bytes[SP_X] = k.bytes[SP_DX] = (size_t)inputs * sizeof(T);

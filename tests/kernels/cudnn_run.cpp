@@ -131,7 +131,7 @@ static void check_late_failures(void) {
 int main(void) {
     struct rt_stage stage = {};
     layer.kind = LAYER_attention, layer.rows = ROWS, layer.in = 3 * WIDTH, layer.out = WIDTH;
-    layer.heads = layer.kv_heads = HEADS, layer.context = CONTEXT;
+    layer.config.attention.heads = layer.config.attention.kv_heads = HEADS, layer.context = CONTEXT;
     layer.x.space = SP_X, layer.y.space = SP_Y, layer.aux.space = SP_STASH;
     layer.dy.space = SP_DY, layer.dx.space = SP_DX, layer.tmp.space = SP_WORK;
     model.precision = BF16;

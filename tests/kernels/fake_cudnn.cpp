@@ -104,7 +104,7 @@ static void work(tensors t, std::map<int64_t, void *> at, bool forward, void *wo
     struct rt_bind b = {};
     memset(workspace, 0xff, bytes);
     l.kind = LAYER_attention, l.rows = (int)rows, l.in = (int)(3 * width), l.out = (int)width;
-    l.heads = l.kv_heads = (int)t[Q].size[1], l.context = (int)t[Q].size[2];
+    l.config.attention.heads = l.config.attention.kv_heads = (int)t[Q].size[1], l.context = (int)t[Q].size[2];
     l.x.space = SP_X, l.y.space = SP_Y, l.aux.space = SP_EXT, l.dy.space = SP_DY, l.dx.space = SP_DX,
     l.tmp.space = SP_WORK;
     s.layer = &l, s.nlayers = 1;
@@ -117,19 +117,19 @@ static void work(tensors t, std::map<int64_t, void *> at, bool forward, void *wo
         if (goes("wrong"))
             y[0] += 10;
         save(t[O], at[O], y, width, 0);
-        save(t[STATISTICS], at[STATISTICS], lse, l.heads, 0);
+        save(t[STATISTICS], at[STATISTICS], lse, l.config.attention.heads, 0);
         return;
     }
     static int calls;
     load(t[O], at[O], y, width, 0);
     load(t[DO], at[DO], dy, width, 0);
-    load(t[STATISTICS], at[STATISTICS], lse, l.heads, 0);
+    load(t[STATISTICS], at[STATISTICS], lse, l.config.attention.heads, 0);
     host_backward(&m, &s, &b, true, false);
     if (goes("random"))
         dx.back() *= 1 + 0.1f * (float)++calls;
     for (int i = 0; i < 3; i++)
         save(t[DQ + i], at[DQ + i], dx, 3 * width, i * width);
-    save(t[SUMS], at[SUMS], d, l.heads, 0);
+    save(t[SUMS], at[SUMS], d, l.config.attention.heads, 0);
 }
 
 extern "C" {

@@ -59,6 +59,7 @@ static void lay_out(struct side *k, int rows, int width, int wide, int element) 
         l->kind = rms && kinds[i] == LAYER_layernorm ? LAYER_rmsnorm
                   : rms && kinds[i] == LAYER_relu    ? LAYER_gelu
                                                      : kinds[i];
+        l->config.norm.eps = 1e-5f;
         l->rows = rows;
         l->in = in;
         l->out = l->kind == LAYER_linear ? (i == 2 || i == 8 ? wide : width) : in;

@@ -81,8 +81,8 @@ template <typename T> static void place(struct side *k, const struct shape *f, c
     k->l.in = f->in;
     k->l.out = f->out;
     k->l.context = f->context;
-    k->l.heads = f->heads;
-    k->l.kv_heads = f->kv_heads;
+    k->l.config.attention.heads = f->heads;
+    k->l.config.attention.kv_heads = f->kv_heads;
     k->l.param = BEFORE * (int64_t)sizeof(T);
     k->l.nparam = f->nparam;
     k->l.share = f->share;
@@ -112,7 +112,9 @@ template <typename T> static void place(struct side *k, const struct shape *f, c
     k->counted[0] = 42;
     k->draw = {77, 41, 3, 0, NULL}; /* the 42nd step */
     k->at.draw = f->kind == LAYER_dropout ? &k->draw : NULL;
-    k->l.number = f->kind == LAYER_dropout ? 0.3f : 0;
+    k->l.config.dropout.p = 0.3f;
+    k->l.config.norm.eps = 1e-5f;
+    k->l.config.embedding.scale = 1;
     k->batch.token = d->token;
     k->batch.target = d->target;
     k->batch.y = d->y;
@@ -506,6 +508,7 @@ template <typename T> static void update(int optimizer, int64_t last, const char
     for (int i = 0; i < 3; i++) {
         l[i].param = 4 * n;
         l[i].nparam = count[i];
+        l[i].config.linear.bias = true;
         l[i].kind = LAYER_linear; /* a bias of 1 or 10 behind a matrix, which alone decays */
         l[i].out = i == 1 ? 10 : 1;
         l[i].in = (int32_t)(count[i] / l[i].out) - 1;
@@ -599,6 +602,7 @@ static void norm(int layers, int width, int64_t first, int64_t part, int place, 
     for (int i = 0; i < layers; i++) {
         l[(size_t)i] = {};
         l[(size_t)i].kind = LAYER_linear;
+        l[(size_t)i].config.linear.bias = true;
         l[(size_t)i].in = l[(size_t)i].out = width;
         l[(size_t)i].share.split = i % 2 ? SPLIT_ROWS : SPLIT_NONE;
         l[(size_t)i].param = n * element;

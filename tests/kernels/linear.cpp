@@ -51,7 +51,7 @@ static void place(struct side *k, const struct shape *f, const float *x, const f
     k->m.precision = sizeof(T) == 2 ? BF16 : FP32;
     k->m.vocab = f->out;
     k->l.kind = f->table ? LAYER_unembedding : f->experts ? LAYER_experts : LAYER_linear;
-    k->l.experts = f->experts;
+    k->l.config.moe.experts = f->experts;
     k->l.rows = rows, k->l.in = f->in, k->l.out = f->out;
     k->l.nparam = f->table ? 0 : n + (f->bias ? f->out : 0);
     k->l.x.space = SP_X, k->l.y.space = SP_Y, k->l.dy.space = SP_DY, k->l.dx.space = SP_DX;

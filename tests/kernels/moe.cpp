@@ -67,8 +67,9 @@ template <typename T> static void place(struct side *k, const struct shape *f, c
         l->rows = i ? (int)places : (int)rows;
         l->out_rows = i ? (int)rows : (int)places;
         l->in = l->out = f->width;
-        l->context = f->context, l->experts = f->experts, l->top = f->top, l->capacity = f->capacity;
-        l->balance = 0.5f;
+        l->context = f->context;
+        l->config.moe.experts = f->experts, l->config.moe.top = f->top, l->config.moe.places = f->capacity;
+        l->config.moe.balance = 0.5f;
         l->aux = {SP_STASH, 0};
         l->tmp = {SP_EXT, 0};
     }
@@ -249,8 +250,8 @@ template <typename T> void judge<T>::combined() const {
 
 /* dL/dw of a token's choices, made one of their probabilities, then of the logits. */
 template <typename T> void judge<T>::logits_gradient() const {
-    double each =
-        (double)got->l[0].balance * experts / ((double)f->context * top) / ((double)r.tokens * got->m.batches);
+    double each = (double)got->l[0].config.moe.balance * experts / ((double)f->context * top) /
+                  ((double)r.tokens * got->m.batches);
     verdict all;
     for (int64_t t = 0; t < r.tokens; t++) {
         const float *p = r.probability + t * experts;

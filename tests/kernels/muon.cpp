@@ -1,6 +1,6 @@
 /* Muon on a device against the host, on a stage with matrices that are wide, tall, square and of odd sizes, with biases
- * behind them, and an output layer that is AdamW's. Products differ by the order of their sums; moments do not, nor does
- * what is AdamW's. */
+ * behind them, and an output layer that is AdamW's. Products differ by the order of their sums; moments do not, nor
+ * does what is AdamW's. */
 #include "layers/cuda_math.cuh"
 extern "C" {
 #include "layers/muon.h"
@@ -30,6 +30,7 @@ template <typename T> static void update(float clip, const char *where) {
     int64_t n = 0, each = (int64_t)sizeof(T);
     for (int i = 0; i < LAYERS_HERE; i++) {
         l[i].kind = LAYER_linear;
+        l[i].config.linear.bias = true;
         l[i].index = i;
         l[i].in = shape[i][0];
         l[i].out = shape[i][1];
@@ -39,7 +40,8 @@ template <typename T> static void update(float clip, const char *where) {
     }
     m.optimizer = OPT_MUON;
     m.output = LAYERS_HERE - 1;
-    m.lr = 0.02f, m.adam_lr = 0.003f, m.decay = 0.1f, m.momentum = 0.95f, m.beta1 = 0.9f, m.beta2 = 0.95f, m.eps = 1e-8f;
+    m.lr = 0.02f, m.adam_lr = 0.003f, m.decay = 0.1f, m.momentum = 0.95f, m.beta1 = 0.9f, m.beta2 = 0.95f,
+    m.eps = 1e-8f;
     m.schedule = SCHEDULE_cosine, m.warmup = 1, m.final = 0.1f, m.clip = clip;
     s.layer = l, s.nlayers = LAYERS_HERE, s.weight = 4 * n, s.opt = 8 * n, s.update = 4;
     dm = m, ds = s;

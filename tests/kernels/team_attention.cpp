@@ -59,7 +59,8 @@ template <typename T> static struct side side_of(const struct shape *s, int kind
             l.out = s->columns() / s->members;
         else if (kind == LAYER_to_rows)
             l.in = s->width() / s->members, l.out = s->width();
-        l.heads = s->heads, l.kv_heads = kind == LAYER_to_rows ? 0 : s->kv_heads, l.rope = s->rope;
+        l.config.attention.heads = s->heads, l.config.attention.kv_heads = kind == LAYER_to_rows ? 0 : s->kv_heads;
+        l.config.attention.rope = s->rope;
         l.context = s->context;
         l.part = {s->member, s->members, s->runs ? 0 : s->context};
         l.x.space = SP_X, l.y.space = SP_Y, l.aux.space = SP_STASH;

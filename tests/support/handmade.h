@@ -24,6 +24,18 @@ static inline struct model *model_integers(int rows, int features, int batches) 
     return m;
 }
 
+/* What scripts leave out. */
+static inline struct rt_config default_config(int kind) {
+    switch (kind) {
+    case LAYER_embedding: return (struct rt_config){.embedding = {.positions = true, .scale = 1}};
+    case LAYER_linear: return (struct rt_config){.linear.bias = true};
+    case LAYER_layernorm:
+    case LAYER_rmsnorm:
+    case LAYER_headnorm: return (struct rt_config){.norm.eps = 1e-5f};
+    default: return (struct rt_config){0};
+    }
+}
+
 /* Adds a layer; between a fork and its join all belong to one unit. x: out of a linear, heads of an attention. */
 static inline void add(struct model *m, int kind, int x) {
     static int depth;
@@ -31,8 +43,9 @@ static inline void add(struct model *m, int kind, int x) {
     bool inside = depth > 0;
     depth += (kind == LAYER_fork) - (kind == LAYER_join);
     m->nunits += !inside;
-    m->layer[m->nlayers++] = (struct model_layer){.kind = kind, .unit = m->nunits - 1};
-    *(kind == LAYER_attention ? &m->layer[m->nlayers - 1].heads : &m->layer[m->nlayers - 1].out) = x;
+    struct model_layer *l = &m->layer[m->nlayers++];
+    *l = (struct model_layer){.kind = kind, .unit = m->nunits - 1, .config = default_config(kind)};
+    *(kind == LAYER_attention ? &l->config.attention.heads : &l->out) = x;
 }
 
 static inline struct model *gpt(int rows, int context, int vocab, int batches, int layers, int width, int heads) {

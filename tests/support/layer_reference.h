@@ -58,42 +58,45 @@ static void ref_rmsnorm(const struct rt_layer *l, const double *w, const double 
 }
 
 static void ref_headnorm(const struct rt_layer *l, const double *w, const double *x, double *y) {
-    int all = l->heads + 2 * l->kv_heads, n = l->in / all;
+    int all = l->config.attention.heads + 2 * l->config.attention.kv_heads, n = l->in / all;
     for (int i = 0; i < l->rows * all; i++, x += n, y += n) {
         double square = 0;
         for (int j = 0; j < n; j++)
             square += x[j] * x[j] / n;
         for (int j = 0; j < n; j++)
-            y[j] = i % all < l->heads                 ? w[j] * x[j] / sqrt(square + 1e-5)
-                   : i % all < l->heads + l->kv_heads ? w[n + j] * x[j] / sqrt(square + 1e-5)
-                                                      : x[j];
+            y[j] = i % all < l->config.attention.heads ? w[j] * x[j] / sqrt(square + 1e-5)
+                   : i % all < l->config.attention.heads + l->config.attention.kv_heads
+                       ? w[n + j] * x[j] / sqrt(square + 1e-5)
+                       : x[j];
     }
 }
 
 /* Column i of head h, of queries and keys counted together, turned by rope. */
 static double ref_turned(const struct rt_layer *l, const double *x, int r, int h, int i) {
-    int dim = l->out / l->heads, half = dim / 2;
+    int dim = l->out / l->config.attention.heads, half = dim / 2;
     const double *at = x + r * l->in + h * dim;
-    if (l->rope == 0)
+    if (l->config.attention.rope == 0)
         return at[i];
-    double angle = r % l->context * pow(l->rope, -2.0 * (i % half) / dim);
+    double angle = r % l->context * pow(l->config.attention.rope, -2.0 * (i % half) / dim);
     return i < half ? at[i] * cos(angle) - at[i + half] * sin(angle) : at[i] * cos(angle) + at[i - half] * sin(angle);
 }
 
 static void ref_attention(const struct rt_layer *l, const double *x, double *y) {
-    int dim = l->out / l->heads;
+    int dim = l->out / l->config.attention.heads;
     static double turned[4096];
-    int heads = l->heads + l->kv_heads;
+    int heads = l->config.attention.heads + l->config.attention.kv_heads;
     for (int i = 0; i < l->rows * heads * dim; i++)
         turned[i] = ref_turned(l, x, i / (heads * dim), i / dim % heads, i % dim);
     for (int r = 0; r < l->rows; r++)
-        for (int h = 0; h < l->heads; h++) {
-            int first = r / l->context * l->context, kv = h / (l->heads / l->kv_heads);
+        for (int h = 0; h < l->config.attention.heads; h++) {
+            int first = r / l->context * l->context,
+                kv = h / (l->config.attention.heads / l->config.attention.kv_heads);
             double p[130], total = 0, *to = y + r * l->out + h * dim;
             for (int k = first; k <= r; k++) {
                 double dot = 0;
                 for (int i = 0; i < dim; i++)
-                    dot += turned[(r * heads + h) * dim + i] * turned[(k * heads + l->heads + kv) * dim + i];
+                    dot += turned[(r * heads + h) * dim + i] *
+                           turned[(k * heads + l->config.attention.heads + kv) * dim + i];
                 total += p[k - first] = exp(dot / sqrt(dim));
             }
             for (int i = 0; i < dim; i++) {
@@ -112,7 +115,7 @@ static void ref_elements(const struct reference *f, const struct rt_layer *l, co
         switch (l->kind) {
         case LAYER_embedding:
             y[i] = (f->v ? f->v : w)[f->batch->token[i / l->out] * l->out + i % l->out];
-            y[i] *= l->number > 0 ? (double)l->number : 1;
+            y[i] *= (double)l->config.embedding.scale;
             if (l->context > 0)
                 y[i] += w[((f->v ? 0 : f->m->vocab) + i / l->out % l->context) * l->out + i % l->out];
             break;

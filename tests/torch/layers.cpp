@@ -90,8 +90,9 @@ enum { MOE = 5 };
 static int64_t lay_out_experts(struct rt_layer *chain, const struct rt_layer *l, int inner, int element) {
     static const int kinds[MOE] = {LAYER_route, LAYER_experts, LAYER_gelu, LAYER_experts, LAYER_combine};
     struct rt_layer route = *l;
-    route.out_rows = l->rows / l->context * l->experts * l->capacity;
-    int64_t kept = routing_bytes(&route), logits = (4 * (int64_t)l->rows * l->experts + 63) / 64 * 64, param = 0;
+    route.out_rows = l->rows / l->context * l->config.moe.experts * l->config.moe.places;
+    int64_t kept = routing_bytes(&route), logits = (4 * (int64_t)l->rows * l->config.moe.experts + 63) / 64 * 64,
+            param = 0;
     int64_t each = ((int64_t)route.out_rows * (inner > l->in ? inner : l->in) * 4 + 63) / 64 * 64;
     for (int i = 0; i < MOE; i++) {
         struct rt_layer *k = &chain[i];
@@ -101,7 +102,9 @@ static int64_t lay_out_experts(struct rt_layer *chain, const struct rt_layer *l,
         k->out_rows = i == 0 ? route.out_rows : i == MOE - 1 ? l->rows : 0;
         k->in = i == 2 || i == 3 ? inner : l->in;
         k->out = i == 1 || i == 2 ? inner : l->in;
-        k->nparam = i == 0 ? (int64_t)l->in * l->experts : i % 2 ? (int64_t)l->experts * l->in * inner : 0;
+        k->nparam = i == 0  ? (int64_t)l->in * l->config.moe.experts
+                    : i % 2 ? (int64_t)l->config.moe.experts * l->in * inner
+                            : 0;
         k->param = param;
         param += k->nparam * element; /* whole lines of memory, as layers.py has chosen the widths */
         if (i > 0)
@@ -134,19 +137,25 @@ int main(void) {
     char side[8], name[24];
     struct rt_model m = {};
     struct rt_layer l = {}, chain[MOE];
+    struct attention_config *a = &l.config.attention;
+    struct moe_config *moe = &l.config.moe;
+    float number; /* eps, scale or p, or 0 */
     int64_t table;
     int inner;
     void *workspace;
     cuda_must(cudaMalloc(&workspace, CUDA_WORKSPACE), "cudaMalloc");
     m.batches = 1;
     while (scanf("%7s %23s %d %d %d %d %d %d %d %f %d %ld %ld %f %f %f %d %d %d %d %f %d", side, name, &l.rows, &l.in,
-                 &l.out, &l.context, &l.heads, &l.kv_heads, &l.rope, &l.number, &m.vocab, &l.nparam, &table,
-                 &l.scaling.factor, &l.scaling.low, &l.scaling.high, &l.scaling.context, &l.experts, &l.top,
-                 &l.capacity, &l.balance, &inner) == 22 &&
+                 &l.out, &l.context, &a->heads, &a->kv_heads, &a->rope, &number, &m.vocab, &l.nparam, &table,
+                 &a->rope_factor, &a->rope_low, &a->rope_high, &a->rope_context, &moe->experts, &moe->top, &moe->places,
+                 &moe->balance, &inner) == 22 &&
            getchar() == '\n') {
         host = !strcmp(side, "host");
         bf16 = !strcmp(side, "bf16");
         l.kind = kind_of(name);
+        l.config.norm.eps = number > 0 ? number : 1e-5f;
+        l.config.embedding.scale = number > 0 ? number : 1;
+        l.config.dropout.p = number;
         m.rows = l.rows;
         m.precision = bf16 ? BF16 : FP32;
         bool loss = l.kind == LAYER_cross_entropy || l.kind == LAYER_mse, embeds = l.kind == LAYER_embedding;

@@ -203,7 +203,8 @@ Test(attend, rope_far_away) { /* at the last position that there is, and with an
     for (int i = 0; i < 40; i++)
         for (int p = 1; p < 1 << 20; p = 3 * p + 1) {
             int base = i % 2 ? 10000 : 1 << 30;
-            struct rotation by = rope_rotation(p * rope_turns(&(struct rt_layer){.rope = base}, i, 80));
+            struct rotation by =
+                rope_rotation(p * rope_turns(&(struct rt_layer){.config.attention.rope = base}, i, 80));
             long double angle = p * powl(base, -2.0L * i / 80);
             cr_assert_float_eq(by.cosine, (double)cosl(angle), 2e-7, "pair %d at %d", i, p);
             cr_assert_float_eq(by.sine, (double)sinl(angle), 2e-7, "pair %d at %d", i, p);

@@ -12,7 +12,8 @@ static struct stage *draw_layers(struct spec *sp, int pieces) {
     int n = 1 + below(LAYERS);
     int64_t at = 0;
     for (int i = 0; i < n; i++) {
-        layer[i] = (struct rt_layer){.kind = LAYER_linear, .rows = 1, .in = 1, .out = 1, .param = at};
+        layer[i] = (struct rt_layer){
+            .kind = LAYER_linear, .config.linear.bias = true, .rows = 1, .in = 1, .out = 1, .param = at};
         layer[i].nparam = below(3) ? BYTE / 4 * below(9) : 0;
         at += 4 * layer[i].nparam;
     }

@@ -13,11 +13,12 @@ struct taught {
 static void lay_out_member(const struct rt_model *m, struct taught *t, int member, int members) {
     const struct rt_share columns = {SPLIT_COLUMNS, member, members, {4, 4, 4}},
                           rows = {SPLIT_ROWS, member, members, {0}};
-    *t = (struct taught){.l = {{.kind = LAYER_embedding, .in = 1, .out = 4, .context = 3, .index = 0},
-                               {.kind = LAYER_linear, .in = 4, .out = 12 / members, .index = 1},
-                               {.kind = LAYER_linear, .in = 8 / members, .out = 4, .index = 2},
-                               {.kind = LAYER_bias, .in = 4, .out = 4, .index = 2},
-                               {.kind = LAYER_layernorm, .in = 4, .out = 4, .index = 3}}};
+    *t = (struct taught){
+        .l = {{.kind = LAYER_embedding, .in = 1, .out = 4, .context = 3, .index = 0},
+              {.kind = LAYER_linear, .config.linear.bias = true, .in = 4, .out = 12 / members, .index = 1},
+              {.kind = LAYER_linear, .config.linear.bias = true, .in = 8 / members, .out = 4, .index = 2},
+              {.kind = LAYER_bias, .in = 4, .out = 4, .index = 2},
+              {.kind = LAYER_layernorm, .in = 4, .out = 4, .index = 3}}};
     if (members > 1) {
         t->l[0].share = t->l[2].share = rows;
         t->l[1].share = columns;

@@ -10,7 +10,7 @@ __extension__ typedef unsigned __int128 wide;
 
 /* A stage of one layer with so many parameters. */
 static void norm_of(const float *g, int64_t n, uint64_t *norm, bool writes) {
-    struct rt_layer l = {.kind = LAYER_linear, .in = 1, .out = (int32_t)n, .unbiased = 1};
+    struct rt_layer l = {.kind = LAYER_linear, .in = 1, .out = (int32_t)n};
     struct rt_stage s = {.layer = &l, .nlayers = 1, .weight = 4 * n};
     struct rt_model m = {.clip = 1};
     host_norm(&m, &s, 0, n, g, norm, writes);
@@ -92,9 +92,10 @@ Test(clip, order_and_parts_do_not_matter) {
 
 /* What is no parameter, and what other members of a team count, do not matter, whatever it is. */
 Test(clip, parameters_count_once) {
-    struct rt_layer l[] = {{.kind = LAYER_linear, .in = 3, .out = 5, .share = {SPLIT_ROWS, 1, 2, {0}}},
-                           {.kind = LAYER_layernorm, .out = 6, .param = 64},
-                           {.kind = LAYER_linear, .in = 1, .out = 1, .param = 128, .set = SET_SHARED}};
+    struct rt_layer l[] = {
+        {.kind = LAYER_linear, .config.linear.bias = true, .in = 3, .out = 5, .share = {SPLIT_ROWS, 1, 2, {0}}},
+        {.kind = LAYER_layernorm, .out = 6, .param = 64},
+        {.kind = LAYER_linear, .config.linear.bias = true, .in = 1, .out = 1, .param = 128, .set = SET_SHARED}};
     struct rt_stage s = {.layer = l, .nlayers = 3, .weight = 256};
     struct rt_model m = {.clip = 1};
     float g[64];

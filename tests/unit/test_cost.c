@@ -253,7 +253,7 @@ static int64_t aux_of(const struct rt_layer *l, int64_t element) {
     switch (l->kind) {
     case LAYER_layernorm: return 8 * (int64_t)l->rows;
     case LAYER_rmsnorm: return 4 * (int64_t)l->rows;
-    case LAYER_attention: return 4 * (int64_t)l->rows * l->heads;
+    case LAYER_attention: return 4 * (int64_t)l->rows * l->config.attention.heads;
     default: return element * l->rows * l->in;
     }
 }
@@ -423,17 +423,17 @@ Test(cost, errors_name_the_layer) {
     SAYS(m, 1,
          "layer 3 (attention): its input has 100 columns, which is not 3 x heads x something; with heads = 4 the layer "
          "before it needs a width that 12 divides");
-    m->layer[3].kv_heads = 3;
+    m->layer[3].config.attention.kv_heads = 3;
     SAYS(m, 1,
          "layer 3 (attention): kv_heads = 3 does not divide heads = 4; let as many heads read each head of keys and "
          "values");
-    m->layer[3].kv_heads = 2;
+    m->layer[3].config.attention.kv_heads = 2;
     SAYS(
         m, 1,
         "layer 3 (attention): its input has 100 columns, which is not (heads + 2 kv_heads) x something; with heads = 4 "
         "and kv_heads = 2 the layer before it needs a width that 8 divides");
     m->layer[2].out = 24;
-    m->layer[3].rope = 10000;
+    m->layer[3].config.attention.rope = 10000;
     SAYS(m, 1,
          "layer 3 (attention): rope turns a head's columns in pairs, and its heads have 3; with heads = 4 and kv_heads "
          "= 2 the layer before it needs a width that 16 divides");
@@ -449,13 +449,13 @@ Test(cost, errors_name_the_layer) {
          "them as they are; let a linear layer make them");
     m->layer[2].kind = LAYER_linear;
     m->layer[0].out = 4;
-    m->layer[3].rope = m->layer[3].kv_heads = 0;
+    m->layer[3].config.attention.rope = m->layer[3].config.attention.kv_heads = 0;
     m->layer[2].out = 24;
     SAYS(m, 1,
          "the residual block that ends with layer 3 (attention): it is entered with 4 columns and left with 8, and the "
          "two are added; let its last layer have width = 4");
     m->layer[2].out = 12;
-    m->layer[3].heads = 2;
+    m->layer[3].config.attention.heads = 2;
     SAYS(m, 1,
          "layer 4 (cross_entropy): its input has 4 columns, but vocab = 16; give the last linear layer that width");
     m = model_tokens(8, 4, 16, 1);

@@ -47,7 +47,7 @@ Test(dropout, as_many_as_probable) {
     static const float p[] = {0.001f, 0.1f, 0.5f, 0.9f};
     for (int i = 0; i < 4; i++) {
         double n = ROWS * COLUMNS, kept = 0, scale = 1 / (1 - (double)p[i]);
-        run((struct rt_layer){.rows = ROWS, .number = p[i]}, &usual, whole, back);
+        run((struct rt_layer){.rows = ROWS, .config.dropout.p = p[i]}, &usual, whole, back);
         for (int k = 0; k < ROWS * COLUMNS; k++) {
             cr_assert(whole[k] == 0 || whole[k] == (float)scale);
             cr_assert_eq(back[k], 2 * whole[k], "a gradient goes where its value went");
@@ -56,7 +56,7 @@ Test(dropout, as_many_as_probable) {
         double off = (n - kept - (double)p[i] * n) / sqrt(n * (double)p[i] * (1 - (double)p[i]));
         cr_assert(fabs(off) < 4, "p = %g: %g standard deviations off", (double)p[i], off);
     }
-    run((struct rt_layer){.rows = ROWS, .number = 0.5f}, NULL, whole, back);
+    run((struct rt_layer){.rows = ROWS, .config.dropout.p = 0.5f}, NULL, whole, back);
     for (int k = 0; k < ROWS * COLUMNS; k++)
         cr_assert(whole[k] == 1 && back[k] == 2, "nothing is dropped where nothing is drawn");
 }
@@ -64,8 +64,8 @@ Test(dropout, as_many_as_probable) {
 /* How many of two draws agree, of those with p = 0.5. */
 static int agreeing(struct rt_draw draw, int index) {
     int same = 0;
-    run((struct rt_layer){.rows = ROWS, .number = 0.5f}, &usual, whole, back);
-    run((struct rt_layer){.rows = ROWS, .number = 0.5f, .index = index}, &draw, part, back);
+    run((struct rt_layer){.rows = ROWS, .config.dropout.p = 0.5f}, &usual, whole, back);
+    run((struct rt_layer){.rows = ROWS, .config.dropout.p = 0.5f, .index = index}, &draw, part, back);
     for (int k = 0; k < ROWS * COLUMNS; k++)
         same += whole[k] == part[k];
     return same;
@@ -86,8 +86,8 @@ Test(dropout, never_the_same_twice) {
 }
 
 static void has_rows(struct rt_layer l, const int32_t *rows) {
-    l.number = 0.5f;
-    run((struct rt_layer){.rows = ROWS, .number = 0.5f}, &usual, whole, back);
+    l.config.dropout.p = 0.5f;
+    run((struct rt_layer){.rows = ROWS, .config.dropout.p = 0.5f}, &usual, whole, back);
     run(l, &usual, part, back);
     for (int r = 0; r < l.rows; r++)
         cr_assert_arr_eq(part + r * COLUMNS, whole + rows[r] * COLUMNS, COLUMNS * sizeof *part, "row %d", r);

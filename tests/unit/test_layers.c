@@ -27,7 +27,7 @@ Test(layers, gpt2_has_the_published_number_of_parameters) {
 
 static int64_t parameters_without_biases(struct model *m) {
     for (int i = 0; i < m->nlayers; i++)
-        m->layer[i].unbiased = m->layer[i].kind == LAYER_linear;
+        m->layer[i].config.linear.bias = false;
     const struct rt_stage *s = &cost_stages(spec_of(m, 1))->rt;
     int64_t n = 0;
     for (int i = 0; i < s->nlayers; i++)
@@ -39,13 +39,13 @@ static int64_t parameters_without_biases(struct model *m) {
 static int64_t llama(int layers, int width, int heads, int kv_heads, int inner) {
     struct model *m = model_tokens(4096, 4096, 32000, 1);
     add(m, LAYER_embedding, width);
-    m->layer[0].unplaced = true;
+    m->layer[0].config.embedding.positions = false;
     for (int i = 0; i < layers; i++) {
         add(m, LAYER_rmsnorm, 0);
         add(m, LAYER_linear, width / heads * (heads + 2 * kv_heads));
         add(m, LAYER_attention, heads);
-        m->layer[m->nlayers - 1].kv_heads = kv_heads;
-        m->layer[m->nlayers - 1].rope = 10000;
+        m->layer[m->nlayers - 1].config.attention.kv_heads = kv_heads;
+        m->layer[m->nlayers - 1].config.attention.rope = 10000;
         add(m, LAYER_linear, width);
         add(m, LAYER_rmsnorm, 0);
         add(m, LAYER_linear, 2 * inner);
@@ -68,19 +68,19 @@ Test(layers, mixtral_has_the_published_number_of_parameters) {
     struct model *m = model_tokens(4096, 4096, 32000, 1);
     static const int moe[] = {LAYER_route, LAYER_experts, LAYER_swiglu, LAYER_experts, LAYER_combine};
     add(m, LAYER_embedding, 4096);
-    m->layer[0].unplaced = true;
+    m->layer[0].config.embedding.positions = false;
     for (int i = 0; i < 32; i++) {
         add(m, LAYER_rmsnorm, 0);
         add(m, LAYER_linear, 128 * (32 + 2 * 8));
         add(m, LAYER_attention, 32);
-        m->layer[m->nlayers - 1].kv_heads = 8;
+        m->layer[m->nlayers - 1].config.attention.kv_heads = 8;
         add(m, LAYER_linear, 4096);
         add(m, LAYER_rmsnorm, 0);
         for (int k = 0; k < 5; k++) {
             add(m, moe[k], k == 1 ? 2 * 14336 : 0);
-            m->layer[m->nlayers - 1].experts = 8;
-            m->layer[m->nlayers - 1].top = 2;
-            m->layer[m->nlayers - 1].capacity = 1;
+            m->layer[m->nlayers - 1].config.moe.experts = 8;
+            m->layer[m->nlayers - 1].config.moe.top = 2;
+            m->layer[m->nlayers - 1].config.moe.capacity = 1;
         }
     }
     add(m, LAYER_rmsnorm, 0);
@@ -97,13 +97,13 @@ static void has(const struct rt_parameter *p, const char *name, int ndims, int64
 
 Test(layers, parameters_by_name_and_shape) {
     struct rt_model text = {.input = INPUT_TOKENS, .vocab = 16}, integers = {.input = INPUT_INTEGERS};
-    struct rt_layer l = {.kind = LAYER_linear, .in = 1, .out = 6};
+    struct rt_layer l = {.kind = LAYER_linear, .config.linear.bias = true, .in = 1, .out = 6};
     struct rt_parameters p = parameters_of(&text, &l, false);
     cr_assert_eq(p.n, 2);
     has(&p.at[0], "weight", 2, 1, 6); /* of one row, and yet no vector */
     has(&p.at[1], "bias", 1, 6, 0);
     cr_expect_eq(parameters_of(&integers, &l, false).n, 1);
-    l.unbiased = true;
+    l.config.linear.bias = false;
     cr_expect_eq(parameters_of(&text, &l, false).n, 1);
     cr_expect_eq(parameters_of(&integers, &l, false).n, 1);
     l.kind = LAYER_layernorm;
@@ -158,10 +158,13 @@ Test(layers, flop_by_hand) {
     for (int r = 0; r < 8; r++) /* two sequences of 4, a tile each */
         for (int k = 0; k < 4; k++, pairs++)
             exponentials += k <= r % 4 ? heads : 0;
-    costs(
-        (struct rt_layer){
-            .kind = LAYER_attention, .rows = 8, .in = 18, .out = 6, .heads = 2, .kv_heads = 2, .context = 4},
-        2 * 2 * pairs * 6 + 22 * exponentials, 5 * 2 * pairs * 6 + 24 * exponentials + 2 * values, 0);
+    costs((struct rt_layer){.kind = LAYER_attention,
+                            .rows = 8,
+                            .in = 18,
+                            .out = 6,
+                            .config.attention = {.heads = 2, .kv_heads = 2},
+                            .context = 4},
+          2 * 2 * pairs * 6 + 22 * exponentials, 5 * 2 * pairs * 6 + 24 * exponentials + 2 * values, 0);
     /* 8 tokens in 2 sequences, to 2 of 3 experts each, which have room for 3 of a sequence: 18 rows */
     double logits = 0, choices = 0, multiplied = 0;
     for (int t = 0; t < 8; t++) {
@@ -171,16 +174,16 @@ Test(layers, flop_by_hand) {
             choices += 6;
     }
     struct rt_layer route = {.kind = LAYER_route, .rows = 8, .in = 6, .out = 6, .context = 4, .out_rows = 18};
-    route.experts = 3;
-    route.top = 2;
+    route.config.moe.experts = 3;
+    route.config.moe.top = 2;
     costs(route, multiplied + (24 + 2) * logits, multiplied + 6 * logits + choices, multiplied);
     struct rt_layer combine = {.kind = LAYER_combine, .rows = 18, .in = 6, .out = 6, .context = 4, .out_rows = 8};
-    combine.experts = 3;
-    combine.top = 2;
+    combine.config.moe.experts = 3;
+    combine.config.moe.top = 2;
     costs(combine, 2 * choices, 2 * choices + 18 * 6, 0);
     product = 2 * 18 * 6 * 5;
-    costs((struct rt_layer){.kind = LAYER_experts, .rows = 18, .in = 6, .out = 5, .experts = 3}, product, product,
-          product);
+    costs((struct rt_layer){.kind = LAYER_experts, .rows = 18, .in = 6, .out = 5, .config.moe.experts = 3}, product,
+          product, product);
     double turned = 0;
     for (int r = 0; r < 8; r++)
         for (int pair = 0; pair < 1; pair++, turned += 22) /* an angle, and of each head two columns */
@@ -191,10 +194,8 @@ Test(layers, flop_by_hand) {
                             .rows = 8,
                             .in = 10,
                             .out = 6,
-                            .heads = 3,
-                            .kv_heads = 1,
-                            .context = 4,
-                            .rope = 10000},
+                            .config.attention = {.heads = 3, .kv_heads = 1, .rope = 10000},
+                            .context = 4},
           2 * 2 * pairs * 6 + 22 * exponentials + turned, 5 * 2 * pairs * 6 + 24 * exponentials + 2 * values + turned,
           0);
 }

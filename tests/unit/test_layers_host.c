@@ -162,8 +162,8 @@ static void check_headnorm(int columns, int heads, int kv_heads, int rope, int c
     add(m, LAYER_linear, columns);
     add(m, LAYER_headnorm, 0);
     add(m, LAYER_attention, heads);
-    m->layer[3].kv_heads = kv_heads;
-    m->layer[3].rope = rope;
+    m->layer[3].config.attention.kv_heads = kv_heads;
+    m->layer[3].config.attention.rope = rope;
     add(m, LAYER_linear, 11);
     add(m, LAYER_cross_entropy, 0);
     m->cut = (int[]){1, cut};
@@ -182,8 +182,8 @@ static void check_attention(int context, int sequences, int columns, int heads, 
     struct model *m = model_tokens(context * sequences, context, 11, 3);
     add(m, LAYER_embedding, columns);
     add(m, LAYER_attention, heads);
-    m->layer[1].kv_heads = kv_heads;
-    m->layer[1].rope = rope;
+    m->layer[1].config.attention.kv_heads = kv_heads;
+    m->layer[1].config.attention.rope = rope;
     add(m, LAYER_linear, 11);
     add(m, LAYER_cross_entropy, 0);
     m->cut = (int[]){1, 2};
@@ -235,7 +235,7 @@ Test(layers_host, embedding_without_positions) {
     for (int vocab = 6; vocab <= 11; vocab += 5) { /* as many tokens as positions would be, and more */
         struct model *m = model_tokens(12, 6, vocab, 3);
         add(m, LAYER_embedding, 5);
-        m->layer[0].unplaced = true;
+        m->layer[0].config.embedding.positions = false;
         add(m, LAYER_linear, vocab);
         add(m, LAYER_cross_entropy, 0);
         cr_assert_eq(cost_stages(spec_of(m, 3))->rt.layer->nparam, vocab * 5);
@@ -249,7 +249,7 @@ Test(layers_host, linear_without_bias) {
     add(m, LAYER_linear, 7);
     add(m, LAYER_linear, 11);
     add(m, LAYER_cross_entropy, 0);
-    m->layer[1].unbiased = m->layer[2].unbiased = true;
+    m->layer[1].config.linear.bias = m->layer[2].config.linear.bias = false;
     cr_assert_eq(cost_stages(spec_of(m, 4))[1].rt.layer->nparam, 5 * 7);
     check_stage(m, 4, 1);
     check_stage(m, 4, 2);
@@ -259,7 +259,7 @@ static void check_tied(bool unplaced) {
     for (int width = 4; width <= 5; width++) { /* 11 x 4 and 11 x 5 floats: both leave a gap */
         struct model *m = model_tokens(12, 6, 11, 3);
         add(m, LAYER_embedding, width);
-        m->layer[0].unplaced = unplaced;
+        m->layer[0].config.embedding.positions = !unplaced;
         add(m, LAYER_layernorm, 0);
         add(m, LAYER_gelu, 0);
         add(m, LAYER_unembedding, 0);
@@ -455,11 +455,11 @@ static void heads_add_to_one_gradient(void) {
     add(m, LAYER_embedding, 16);
     add(m, LAYER_headnorm, 0);
     add(m, LAYER_attention, 2);
-    m->layer[2].kv_heads = 1;
+    m->layer[2].config.attention.kv_heads = 1;
     add(m, LAYER_cross_entropy, 0);
     struct stage *st = cost_stages(spec_of(m, 1));
     const struct rt_layer *l = &st->rt.layer[1];
-    cr_assert(l->nparam == 8 && l->heads == 2 && l->kv_heads == 1);
+    cr_assert(l->nparam == 8 && l->config.attention.heads == 2 && l->config.attention.kv_heads == 1);
     struct bench r = bench_of(st, 1, random_batch(&m->rt));
     float *dw = r.at->dw + l->param / 4, once[8];
     host_init(&m->rt, &st->rt, r.at->w, 3);

@@ -21,10 +21,11 @@ static struct model *model_of(const struct shape *is) {
                         LAYER_combine};
     add(m, LAYER_embedding, is->width);
     for (int i = 0; i < 5; i++) {
-        m->layer[m->nlayers] = (struct model_layer){.kind = kind[i], .unit = m->nunits, .experts = is->experts};
-        m->layer[m->nlayers].top = is->top;
-        m->layer[m->nlayers].capacity = is->capacity;
-        m->layer[m->nlayers].balance = is->balance;
+        m->layer[m->nlayers] = (struct model_layer){.kind = kind[i], .unit = m->nunits, .in_moe = true};
+        m->layer[m->nlayers].config.moe.experts = is->experts;
+        m->layer[m->nlayers].config.moe.top = is->top;
+        m->layer[m->nlayers].config.moe.capacity = is->capacity;
+        m->layer[m->nlayers].config.moe.balance = is->balance;
         m->layer[m->nlayers++].out = i == 1 ? is->inner * (1 + is->gated) : 0;
     }
     m->nunits++;
@@ -274,7 +275,7 @@ static struct rt_stage *member_of(const struct rt_stage *whole, int i, int t) {
             l[k].part = (struct rt_rows){.member = i, .members = t};
         if (l[k].kind == LAYER_experts) {
             l[k].share = (struct rt_share){SPLIT_ROWS, i, t, {0}};
-            l[k].experts /= t;
+            l[k].config.moe.experts /= t;
             l[k].nparam /= t;
         }
     }
@@ -282,7 +283,7 @@ static struct rt_stage *member_of(const struct rt_stage *whole, int i, int t) {
         l[k] = (struct rt_layer){.kind = k == 1 ? LAYER_to_experts : LAYER_to_tokens, .part = l[k].part};
         l[k].rows = l[0].out_rows;
         l[k].in = l[k].out = l[0].in;
-        l[k].experts = l[0].experts;
+        l[k].config.moe.experts = l[0].config.moe.experts;
     }
     *s = (struct rt_stage){.layer = l, .nlayers = 7, .place = i, .members = t};
     layout_stage(s, l, 1, 1, FP32, 0);

@@ -496,8 +496,10 @@ Test(script, gpt) {
     cr_assert_eq(m->nlayers, (int)(sizeof want / sizeof *want));
     for (int i = 0; i < m->nlayers; i++)
         cr_assert(m->layer[i].kind == want[i].kind && m->layer[i].out == want[i].out &&
-                      m->layer[i].heads == want[i].heads && m->layer[i].unit == want[i].unit &&
-                      m->layer[i].split == want[i].split && !m->layer[i].unbiased && !m->layer[i].unplaced,
+                      m->layer[i].config.attention.heads == want[i].heads && m->layer[i].unit == want[i].unit &&
+                      m->layer[i].split == want[i].split &&
+                      m->layer[i].config.linear.bias == (want[i].kind == LAYER_linear) &&
+                      m->layer[i].config.embedding.positions == (want[i].kind == LAYER_embedding),
                   "layer %d", i);
     cr_assert_eq(m->nunits, 6);
     cr_assert(!m->cut && m->ncut == 0);
@@ -523,13 +525,15 @@ Test(script, llama) {
         const struct model_layer *l = &m->layer[i];
         bool attention = l->kind == LAYER_attention;
         cr_assert(l->kind == want[i].kind && l->out == want[i].out, "layer %d", i);
-        cr_assert(l->unbiased == (l->kind == LAYER_linear) && l->unplaced == (l->kind == LAYER_embedding), "%d", i);
-        cr_assert(l->heads == (attention ? 6 : 0) && l->kv_heads == (attention ? 3 : 0), "layer %d", i);
-        cr_assert_eq(l->rope, attention ? 10000 : 0);
+        cr_assert(!l->config.linear.bias && !l->config.embedding.positions, "%d", i);
+        const struct attention_config *a = &l->config.attention;
+        cr_assert(a->heads == (attention ? 6 : 0) && a->kv_heads == (attention ? 3 : 0), "layer %d", i);
+        cr_assert_eq(a->rope, attention ? 10000 : 0);
     }
     m = load("schedules/serial.lua", "tests/schedules/wide_heads.lua", NULL, "")->model;
     for (int i = 0; i < m->nlayers; i++)
-        cr_assert(m->layer[i].kv_heads == 0 && m->layer[i].rope == 0, "what a script leaves out");
+        cr_assert(m->layer[i].config.attention.kv_heads == 0 && m->layer[i].config.attention.rope == 0,
+                  "what a script leaves out");
 }
 
 Test(script, model_with_a_cut) {

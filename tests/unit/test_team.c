@@ -18,7 +18,7 @@ static int columns_of(const struct rt_share *share, int *column) {
 }
 
 static void check_columns(struct rt_share share, int ndims, int rows) {
-    struct rt_layer l = {.kind = LAYER_linear, .share = share};
+    struct rt_layer l = {.kind = LAYER_linear, .config.linear.bias = true, .share = share};
     int column[64], n = columns_of(&share, column), all = share.group[0] + share.group[1] + share.group[2];
     struct rt_parameter p = {"weight", ndims, {rows, n}, (int64_t)rows * n, SPLIT_COLUMNS};
     if (ndims == 1)
@@ -44,7 +44,7 @@ Test(team, a_part_of_the_columns) {
 }
 
 Test(team, a_part_of_the_rows_and_none) {
-    struct rt_layer l = {.kind = LAYER_linear, .share = {SPLIT_ROWS, 2, 3, {0}}};
+    struct rt_layer l = {.kind = LAYER_linear, .config.linear.bias = true, .share = {SPLIT_ROWS, 2, 3, {0}}};
     const struct rt_parameter rows = {"weight", 2, {4, 5}, 20, SPLIT_ROWS}, whole = {"bias", 1, {5}, 5, SPLIT_NONE};
     for (int64_t e = 0; e < 20; e++) {
         cr_assert_eq(stretch_of(&l, &rows, e).at, 40 + e);
@@ -72,7 +72,8 @@ static float *initial(const struct rt_model *m, struct rt_layer *l) {
 static void check_initial_columns(int input, int in, struct rt_share share) {
     struct rt_model m = {.input = input, .rows = 4};
     int column[64], n = columns_of(&share, column), out = share.group[0] + share.group[1] + share.group[2];
-    struct rt_layer whole = {.kind = LAYER_linear, .in = in, .out = out, .index = 3}, part = whole;
+    struct rt_layer whole = {.kind = LAYER_linear, .config.linear.bias = true, .in = in, .out = out, .index = 3},
+                    part = whole;
     part.out = n;
     part.share = share;
     const float *a = initial(&m, &whole), *b = initial(&m, &part);
@@ -95,7 +96,8 @@ Test(team, members_begin_with_the_rows_of_the_whole) {
     for (int32_t member = 0; member < 3; member++)
         for (int input = INPUT_TOKENS; input <= INPUT_INTEGERS; input++) {
             struct rt_model m = {.input = input, .rows = 4, .vocab = 21};
-            struct rt_layer whole = {.kind = LAYER_linear, .in = 12, .out = 5, .index = 3}, part = whole;
+            struct rt_layer whole = {.kind = LAYER_linear, .config.linear.bias = true, .in = 12, .out = 5, .index = 3},
+                            part = whole;
             part.in = 4;
             part.share = (struct rt_share){SPLIT_ROWS, member, 3, {0}};
             const float *a = initial(&m, &whole), *b = initial(&m, &part);
@@ -122,7 +124,8 @@ struct embedding {
 
 static void run_embedding(struct embedding *e, struct rt_share share, const int32_t *token, float *dy) {
     e->m = (struct rt_model){.input = INPUT_TOKENS, .vocab = TOKENS};
-    e->l = (struct rt_layer){.kind = LAYER_embedding, .rows = ROWS, .in = 1, .out = WIDE, .context = CONTEXT};
+    e->l = (struct rt_layer){
+        .kind = LAYER_embedding, .config.embedding.scale = 1, .rows = ROWS, .in = 1, .out = WIDE, .context = CONTEXT};
     e->l.share = share;
     int n = (int)share_of(&e->l, SPLIT_ROWS, TOKENS), first = share.member * n;
     e->l.nparam = (n + CONTEXT) * WIDE;

@@ -36,8 +36,9 @@ static void list_rows(const struct team *t, int member, int *row) {
 }
 
 static struct rt_layer layer_of(const struct team *t, int kind, int member, int in, int out) {
-    struct rt_layer l = {.kind = kind, .rows = rows_of(t) / t->members, .in = in, .out = out, .heads = t->heads};
-    l.kv_heads = t->kv_heads, l.rope = t->rope, l.context = t->context;
+    struct rt_layer l = {.kind = kind, .rows = rows_of(t) / t->members, .in = in, .out = out};
+    l.config.attention = (struct attention_config){.heads = t->heads, .kv_heads = t->kv_heads, .rope = t->rope};
+    l.context = t->context;
     l.part = (struct rt_rows){member, t->members, t->runs ? 0 : t->context};
     return l;
 }
@@ -107,7 +108,8 @@ static struct one *members_of(const struct team *t, const struct whole *w, bool 
             l[0].kind = LAYER_to_heads, l[0].out = l[1].in = in / t->members, l[0].out_rows = l[1].rows = rows_of(t);
             l[2].kind = LAYER_to_rows, l[2].in = l[1].out = width / t->members, l[2].rows = rows_of(t),
             l[2].out_rows = n;
-            l[2].kv_heads = 0, l[1].heads /= t->members, l[1].kv_heads /= t->members;
+            l[2].config.attention.kv_heads = 0, l[1].config.attention.heads /= t->members,
+            l[1].config.attention.kv_heads /= t->members;
             l[1].part = (struct rt_rows){0};
             int64_t inside =
                 4 * (int64_t)rows_of(t) * l[1].in; /* tensors of attention behind those of the member's rows */

@@ -14,7 +14,7 @@ enum { NLAYERS_HERE = 4, MAX_FLOATS = 4096 };
 static const struct rt_layer layers[NLAYERS_HERE] = {
     {.kind = LAYER_embedding, .out = 8, .context = 4, .index = 0, .nparam = 20 * 8},
     {.kind = LAYER_layernorm, .in = 8, .out = 8, .index = 2, .nparam = 16},
-    {.kind = LAYER_linear, .in = 8, .out = 16, .index = 3, .nparam = 8 * 16 + 16},
+    {.kind = LAYER_linear, .config.linear.bias = true, .in = 8, .out = 16, .index = 3, .nparam = 8 * 16 + 16},
     {.kind = LAYER_cross_entropy, .in = 16, .index = 4},
 };
 static const struct rt_model model = {.input = INPUT_TOKENS, .context = 4, .vocab = 16, .optimizer = OPT_ADAMW};
