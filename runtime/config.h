@@ -1,4 +1,4 @@
-/* What scripts say of a layer by name: one row for each field.
+/* The configuration of a layer: one row for each field that scripts give it.
  *
  * LAYER_CONFIGS(X): X(group, fields) for each group of layers, and its fields as rows
  *

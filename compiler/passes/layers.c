@@ -30,13 +30,13 @@ static int given_out(const struct model *m, int i, int in, int forked) {
     return m->layer[i].out;
 }
 
-static int heads_of(const struct model_layer *layer) { return layer->config.attention.heads; }
+static int query_heads(const struct model_layer *layer) { return layer->config.attention.heads; }
 static int kv_heads_of(const struct model_layer *layer) {
-    return layer->config.attention.kv_heads > 0 ? layer->config.attention.kv_heads : heads_of(layer);
+    return layer->config.attention.kv_heads > 0 ? layer->config.attention.kv_heads : query_heads(layer);
 }
 
 /* Heads of queries, keys and values that lie side by side. */
-static int all_heads_of(const struct model_layer *layer) { return heads_of(layer) + 2 * kv_heads_of(layer); }
+static int all_heads_of(const struct model_layer *layer) { return query_heads(layer) + 2 * kv_heads_of(layer); }
 
 /* With rope, attention turns q and k where they lie: in its input, which then must be no other layer's. */
 static void check_rope(const struct model *m, int i, int dim) {
@@ -44,7 +44,8 @@ static void check_rope(const struct model *m, int i, int dim) {
     if (dim % 2 != 0)
         die("%s: rope turns a head's columns in pairs, and its heads have %d; with heads = %d and kv_heads = %d the "
             "layer before it needs a width that %d divides",
-            where_layer(m, i), dim, heads_of(&m->layer[i]), kv_heads_of(&m->layer[i]), 2 * all_heads_of(&m->layer[i]));
+            where_layer(m, i), dim, query_heads(&m->layer[i]), kv_heads_of(&m->layer[i]),
+            2 * all_heads_of(&m->layer[i]));
     if (before->block > 0 || before->keeps_y)
         die("%s: rope turns queries and keys where they lie, and %s needs them as they are; let a linear layer make "
             "them",
@@ -71,7 +72,7 @@ static void check_scaling(const struct model *m, int i) {
 static int attention_out(const struct model *m, int i, int in, int forked) {
     (void)forked;
     const struct model_layer *layer = &m->layer[i];
-    int heads = heads_of(layer), kv_heads = kv_heads_of(layer), all = all_heads_of(layer);
+    int heads = query_heads(layer), kv_heads = kv_heads_of(layer), all = all_heads_of(layer);
     if (heads % kv_heads != 0)
         die("%s: kv_heads = %d does not divide heads = %d; let as many heads read each head of keys and values",
             where_layer(m, i), kv_heads, heads);
@@ -104,7 +105,7 @@ static int headnorm_out(const struct model *m, int i, int in, int forked) {
 }
 
 static void size_headnorm(const struct model *m, int i, struct rt_layer *l) {
-    l->config.attention.heads = heads_of(&m->layer[i + 1]);
+    l->config.attention.heads = query_heads(&m->layer[i + 1]);
     l->config.attention.kv_heads = kv_heads_of(&m->layer[i + 1]);
 }
 
@@ -300,7 +301,7 @@ static int64_t pieces_of_members(const struct rt_layer *l, int64_t element) {
 }
 static int64_t places_of_members(const struct rt_layer *l, int64_t element) { return element * l->rows * l->in; }
 
-/* What scripts give a layer: its width, if they do, what runtime/config.h lists, and how a team divides it. */
+/* The fields of a layer in scripts: its width, those of runtime/config.h, and how a team divides it. */
 #define FIELD(group, name, type, range, otherwise, meaning)                                                            \
     FIELD_TO(#name, range, otherwise, model_layer, config.group.name)
 #define WIDTH FIELD_TO("width", SIZE, NAN, model_layer, out)

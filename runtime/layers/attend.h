@@ -13,13 +13,9 @@
 #ifndef PIANOLA_ATTEND_H
 #define PIANOLA_ATTEND_H
 #include "attention.h"
+#include "both.h"
 #include <math.h>
 #include <stdint.h>
-#ifdef __cplusplus
-#define ON_BOTH static inline __host__ __device__
-#else
-#define ON_BOTH static inline
-#endif
 
 /* Keys and values of consecutive positions: rows x kv_heads x dim. */
 struct segment {

@@ -1,7 +1,6 @@
 /* The sum of the squares of gradients, on a device. Each thread has words of its own, each block adds those of its
  * threads up in scratch, and one more block those of all: integers, so in any order the words are the host's. */
 #include "cuda.cuh"
-#define CLIP_FUNCTION static inline __host__ __device__
 #include "clip.h"
 #include "store/parameter_walk.h"
 

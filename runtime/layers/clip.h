@@ -8,20 +8,17 @@
  * words more count what is infinite, and what is no number. norm_value rounds the sum once, to the nearest double. */
 #ifndef PIANOLA_CLIP_H
 #define PIANOLA_CLIP_H
+#include "both.h"
 #include "rt.h"
 #include <math.h>
 #include <string.h>
-
-#ifndef CLIP_FUNCTION /* what compiles for devices says otherwise */
-#define CLIP_FUNCTION static inline
-#endif
 
 enum { NORM_INF = NORM_WORDS - 2, NORM_NAN, NORM_LIMBS = NORM_INF, NORM_LEAST = -298 };
 #define NORM_EPS 1e-6
 
 /* Adds squares of gradients m * 2^(e - 150), of one e from 1 to 254, to words that lie `stride` apart: the sum of m *
  * m, at most 2^32 - 1 to each. */
-CLIP_FUNCTION void norm_add(uint64_t *word, int stride, uint64_t squares, uint32_t e) {
+ON_BOTH void norm_add(uint64_t *word, int stride, uint64_t squares, uint32_t e) {
     uint32_t at = 2 * e - 2, limb = at / 32, shift = at % 32;
     uint64_t low = squares << shift, high = shift > 0 ? squares >> (64 - shift) : 0;
     word[limb * (uint32_t)stride] += low & 0xffffffff;
@@ -30,7 +27,7 @@ CLIP_FUNCTION void norm_add(uint64_t *word, int stride, uint64_t squares, uint32
 }
 
 /* Words below 2^32, of the same sum. */
-CLIP_FUNCTION void norm_carry(uint64_t *word) {
+ON_BOTH void norm_carry(uint64_t *word) {
     for (int i = 0; i < NORM_LIMBS - 1; i++) {
         word[i + 1] += word[i] >> 32;
         word[i] &= 0xffffffff;
@@ -38,7 +35,7 @@ CLIP_FUNCTION void norm_carry(uint64_t *word) {
 }
 
 /* The norm itself, to the nearest double of the sum. */
-CLIP_FUNCTION double norm_value(const uint64_t *norm) {
+ON_BOTH double norm_value(const uint64_t *norm) {
     uint64_t carry = 0, word[3] = {0, 0, 0}, lower = 0;      /* the last three words, what is below them, */
     uint64_t top = 0, next = 0, below = 0, bits, half, rest; /* and the same where the first of them is not 0 */
     int high = -1, shift = 0;
@@ -75,7 +72,7 @@ CLIP_FUNCTION double norm_value(const uint64_t *norm) {
 }
 
 /* What an update multiplies its gradient by. PyTorch clamps what is no number to itself. */
-CLIP_FUNCTION float clip_scale(float clip, const uint64_t *norm) {
+ON_BOTH float clip_scale(float clip, const uint64_t *norm) {
     double scale = (double)clip / (norm_value(norm) + NORM_EPS);
     return scale >= 1 ? 1 : (float)scale;
 }

@@ -122,7 +122,8 @@ static inline float host_dot(const float *a, const float *b, int n) {
 }
 /* parameters.c: to rows of c, n floats each, others are added, in turn; a stride of 0: the same row always. */
 void host_add_rows(const float *others, int others_stride, int rows, int n, float *c, int stride);
-/* muon_host.c: Muon's step of a whole matrix. scale: of its gradient; work: muon_work floats. */
-void host_muon(const struct rt_model *m, const struct rt_parameter *p, float lr, float scale, float *w, const float *dw,
-               float *momentum, float *work);
+/* muon_host.c: Muon's step of a whole matrix. r: its rate and its gradient's scale; work: muon_work floats. */
+struct update_rates;
+void host_muon(const struct rt_model *m, const struct rt_parameter *p, const struct update_rates *r, float *w,
+               const float *dw, float *momentum, float *work);
 #endif

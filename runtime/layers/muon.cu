@@ -101,7 +101,6 @@ void cuda_muon_forget(void) {
 static __global__ void direct(float *momentum, float *second, const float *dw, float scale, const uint64_t *norm,
                               int64_t n, struct rt_model m, struct cuda_number number, float *x, double *parts) {
     const bool begin = update_count(number) == 1;
-    const float keep = m.momentum, take = 1 - m.momentum;
     double square = 0;
     __shared__ float factor;
     if (stands(number))
@@ -110,9 +109,7 @@ static __global__ void direct(float *momentum, float *second, const float *dw, f
         factor = gradient_scale(m, scale, norm, number);
     __syncthreads();
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
-        float g = __fmul_rn(factor, dw[i]);
-        float v = __fmul_rn(keep, begin ? 0 : momentum[i]) + __fmul_rn(take, g);
-        float y = __fmul_rn(keep, v) + __fmul_rn(take, g);
+        float v = begin ? 0 : momentum[i], y = muon_direction(&m, times(factor, dw[i]), &v);
         momentum[i] = v;
         if (begin)
             second[i] = 0;
@@ -128,14 +125,13 @@ static __global__ void divide_by_length(float *x, int64_t n, const double *parts
     double square = 0;
     for (int i = 0; i < BLOCKS; i++)
         square += parts[i];
-    const float unit = (float)(1 / (sqrt(square) + MUON_EPS));
+    const float unit = muon_unit(square);
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS)
-        x[i] = __fmul_rn(x[i], unit);
+        x[i] = times(x[i], unit);
 }
 
-/* scale: what gives all shapes steps of one size. */
 template <typename T>
-static __global__ void go_along(T *w, float *master, const float *x, float scale, int64_t n, struct rt_model m,
+static __global__ void go_along(T *w, float *master, const float *x, float size, int64_t n, struct rt_model m,
                                 struct cuda_number number) {
     __shared__ float lr;
     if (stands(number))
@@ -145,7 +141,7 @@ static __global__ void go_along(T *w, float *master, const float *x, float scale
     __syncthreads();
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < n; i += (int64_t)gridDim.x * THREADS) {
         float y = master[i];
-        y -= __fmul_rn(lr, __fmul_rn(m.decay, y)) + __fmul_rn(__fmul_rn(lr, scale), x[i]);
+        muon_move(&m, lr, size, x[i], &y);
         master[i] = y;
         if (sizeof(T) < sizeof(float))
             w[i] = narrow<T>(y);
@@ -184,20 +180,17 @@ void cuda_muon(const struct rt_model *m, const struct rt_stage *s, int64_t n, vo
     const bool bf16 = m->precision == BF16;
     float *master = bf16 ? opt : (float *)w, *momentum = opt + (bf16 ? n : 0), *second = momentum + n;
     int64_t done = 0;
-    struct rt_model rest = *m;
-    rest.optimizer = OPT_ADAMW;
-    rest.lr = m->adam_lr;
     for (struct parameter_walk walk = walk_parameters(m, s, 0, n); next_parameter(&walk);) {
         const struct rt_parameter *p = walk.p;
         const int64_t at = walk.begin;
         if (muon_work(m, walk.l, p) == 0)
             continue;
-        cuda_update_part(&rest, s, 0, n, done, at, w, dw, scale, norm, opt, number, stream);
+        cuda_update_part(m, s, 0, n, done, at, w, dw, scale, norm, opt, number, stream);
         LAUNCH(direct, BLOCKS, THREADS, 0, stream, momentum + at, second + at, dw + at, scale, norm, p->count, *m,
                *number, work, (double *)workspace);
         LAUNCH(divide_by_length, BLOCKS, THREADS, 0, stream, work, p->count, (const double *)workspace);
         const float *x = orthogonalize(p, work, work + muon_part(p->count), workspace, stream);
-        float in = (float)p->dim[0], out = (float)p->dim[1], size = out > in ? sqrtf(out / in) : 1;
+        const float size = muon_size(p);
         if (bf16)
             LAUNCH(go_along<__nv_bfloat16>, BLOCKS * 8, THREADS, 0, stream, (__nv_bfloat16 *)w + at, master + at, x,
                    size, p->count, *m, *number);
@@ -206,5 +199,5 @@ void cuda_muon(const struct rt_model *m, const struct rt_stage *s, int64_t n, vo
                    *number);
         done = at + p->count;
     }
-    cuda_update_part(&rest, s, 0, n, done, n, w, dw, scale, norm, opt, number, stream);
+    cuda_update_part(m, s, 0, n, done, n, w, dw, scale, norm, opt, number, stream);
 }

@@ -1,8 +1,8 @@
 /* Everything is fp32, and a matrix of a shape is multiplied in one way, so its bits are those of one rank wherever its
- * home is. W is in x out, PyTorch's is out x in: so the scale, which gives all shapes steps of one size, is
- * sqrt(max(1, out / in)). */
+ * home is. */
 #include "muon.h"
 #include "host.h"
+#include "optim.h"
 #include "product.h"
 #include <math.h>
 
@@ -29,19 +29,16 @@ static void iterate(const float *x, float *next, float *s, float *t, int in, int
     mix(1, next, MUON_A, x, (int64_t)in * out);
 }
 
-void host_muon(const struct rt_model *m, const struct rt_parameter *p, float lr, float scale, float *w, const float *dw,
-               float *momentum, float *work) {
+void host_muon(const struct rt_model *m, const struct rt_parameter *p, const struct update_rates *r, float *w,
+               const float *dw, float *momentum, float *work) {
     int in = (int)p->dim[0], out = (int)p->dim[1], side = in < out ? in : out;
     float *x = work, *next = x + p->count, *s = next + p->count, *t = s + (int64_t)side * side;
-    float keep = m->momentum, take = 1 - m->momentum;
     double square = 0;
     for (int64_t i = 0; i < p->count; i++) {
-        float g = scale * dw[i];
-        momentum[i] = keep * momentum[i] + take * g;
-        x[i] = keep * momentum[i] + take * g; /* Nesterov's */
+        x[i] = muon_direction(m, r->scale * dw[i], &momentum[i]);
         square += (double)x[i] * (double)x[i];
     }
-    float unit = (float)(1 / (sqrt(square) + MUON_EPS));
+    float unit = muon_unit(square), size = muon_size(p);
     for (int64_t i = 0; i < p->count; i++)
         x[i] *= unit;
     for (int k = 0; k < MUON_STEPS; k++) {
@@ -50,7 +47,6 @@ void host_muon(const struct rt_model *m, const struct rt_parameter *p, float lr,
         x = next;
         next = before;
     }
-    float move = lr * (out > in ? sqrtf((float)out / (float)in) : 1);
     for (int64_t i = 0; i < p->count; i++)
-        w[i] -= lr * (m->decay * w[i]) + move * x[i];
+        muon_move(m, r->lr, size, x[i], &w[i]);
 }

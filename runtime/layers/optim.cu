@@ -1,6 +1,5 @@
 /* Updates of a whole stage in one launch. Gaps between the layers' parameters are zero in weights, gradients and state,
- * and an update keeps them so. Products are rounded on their own (__fmul_rn), as they are on the host, so that fp32
- * weights equal the host's bit for bit.
+ * and an update keeps them so. fp32 weights equal the host's bit for bit: optim.h.
  *
  * State, fp32 throughout: with bf16 the master weights, from which the weights are rounded; then the moments that
  * OPTIMIZERS names, each laid out as the weights are. Step 1 takes the moments as zero. */
@@ -8,57 +7,16 @@
 
 enum { THREADS = 256, BLOCKS = 132 * 8 };
 
-/* What is the same for all weights of an update. */
-struct shared_rates {
-    float lr, unbias, unbias2, scale;
-};
-
-static __device__ double power(double x, int64_t n) {
-    double y = 1;
-    for (; n > 0; n >>= 1, x = __dmul_rn(x, x))
-        if (n & 1)
-            y = __dmul_rn(y, x);
-    return y;
+/* The step of one weight, given its gradient, scaled, and its moments. */
+template <int OPTIMIZER>
+static __device__ void step(const struct rt_model *m, const struct update_rates *r, float decay, float g, float *w,
+                            float *moment) {
+#define X(NAME, name, ...)                                                                                             \
+    if constexpr (OPTIMIZER == OPT_##NAME)                                                                             \
+        name##_step(m, r, decay, g, w, moment);
+    OPTIMIZERS(X)
+#undef X
 }
-
-/* An optimizer: what is the same for all weights besides the rate, and the step of one, given its moments in their
- * order and its decay. */
-struct sgd {
-    static __device__ void prepare(const struct rt_model &, struct shared_rates *, int64_t) {}
-    static __device__ void step(const struct rt_model &, const struct shared_rates &p, float *w, float dw, float *,
-                                float) {
-        *w -= __fmul_rn(p.lr, dw);
-    }
-};
-
-/* Sutskever 2013, in PyTorch's form. */
-struct momentum {
-    static __device__ void prepare(const struct rt_model &, struct shared_rates *, int64_t) {}
-    static __device__ void step(const struct rt_model &m, const struct shared_rates &p, float *w, float dw,
-                                float *velocity, float) {
-        *velocity = __fmul_rn(m.momentum, *velocity) + dw;
-        *w -= __fmul_rn(p.lr, m.nesterov ? dw + __fmul_rn(m.momentum, *velocity) : *velocity);
-    }
-};
-
-/* Loshchilov & Hutter 2019, algorithm 2, with the decay decoupled and scaled by the learning rate. */
-struct adamw {
-    static __device__ void prepare(const struct rt_model &m, struct shared_rates *p, int64_t number) {
-        p->unbias = (float)(1 / (1 - power((double)m.beta1, number)));
-        p->unbias2 = (float)(1 / (1 - power((double)m.beta2, number)));
-    }
-    static __device__ void step(const struct rt_model &m, const struct shared_rates &p, float *w, float dw,
-                                float *moment, float decay) {
-        float *mean = &moment[0], *square = &moment[1];
-        *mean = __fmul_rn(m.beta1, *mean) + __fmul_rn(1 - m.beta1, dw);
-        *square = __fmul_rn(m.beta2, *square) + __fmul_rn(__fmul_rn(1 - m.beta2, dw), dw);
-        float move = __fmul_rn(*mean, p.unbias) / (sqrtf(__fmul_rn(*square, p.unbias2)) + m.eps);
-        *w -= __fmul_rn(p.lr, move + __fmul_rn(decay, *w));
-    }
-};
-
-/* Of what is no hidden matrix: those are muon.cu's. */
-using muon = adamw;
 
 /* Where, among a launch's elements, those whose weights decay begin and end, in turn. */
 enum { MOST_TURNS = 128 };
@@ -69,7 +27,7 @@ struct turns {
 
 /* Of the elements [from, to) of n, which with to is a multiple of 4: a layer's parameters are whole lines of memory.
  * Behind a matrix of muon.cu's, from need not be one: what is before it stays. */
-template <typename T, typename O, int MOMENTS>
+template <typename T, int OPTIMIZER, int MOMENTS>
 static __global__ void update(T *w, const float *dw, float scale, const uint64_t *norm, float *opt, int64_t n,
                               int64_t from, int64_t to, struct rt_model m, struct cuda_number number,
                               struct turns turns) {
@@ -78,14 +36,11 @@ static __global__ void update(T *w, const float *dw, float scale, const uint64_t
     const int64_t count = update_count(number);
     bool begin = count == 1;
     int turn = 0;
-    __shared__ struct shared_rates p;
+    __shared__ struct update_rates r;
     if (stands(number))
         return;
-    if (threadIdx.x == 0) {
-        p.lr = rate_at(&m, count, number.of);
-        p.scale = gradient_scale(m, scale, norm, number);
-        O::prepare(m, &p, count);
-    }
+    if (threadIdx.x == 0)
+        r = rates_of_update(&m, gradient_scale(m, scale, norm, number), count, number.of);
     __syncthreads();
     for (int64_t i = from / 4 * 4 + ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4; i < to;
          i += (int64_t)gridDim.x * THREADS * 4) {
@@ -100,7 +55,7 @@ static __global__ void update(T *w, const float *dw, float scale, const uint64_t
             for (int j = 0; j < MOMENTS; j++)
                 mine[j] = begin ? 0 : moment[j].v[k];
             if (i + k >= from)
-                O::step(m, p, &x.v[k], __fmul_rn(p.scale, g.v[k]), mine, turn % 2 ? m.decay : 0);
+                step<OPTIMIZER>(&m, &r, turn % 2 ? m.decay : 0, times(r.scale, g.v[k]), &x.v[k], mine);
             for (int j = 0; j < MOMENTS && i + k >= from; j++)
                 moment[j].v[k] = mine[j];
             rounded.v[k] = narrow<T>(x.v[k]);
@@ -128,11 +83,12 @@ struct launch {
 
 template <typename T> static void update_range(const struct launch *a) {
     unsigned blocks = min(blocks_for(a->to - a->from / 4 * 4, THREADS * 4), (unsigned)BLOCKS);
-    switch (a->m->optimizer) {
+    switch (a->m->optimizer) { /* what Muon steps here, it steps as AdamW */
 #define X(NAME, name, moments, ...)                                                                                    \
     case OPT_##NAME:                                                                                                   \
-        LAUNCH((update<T, name, (int)sizeof moments - 1>), blocks, THREADS, 0, a->stream, (T *)a->w, a->dw, a->scale,  \
-               a->norm, a->opt, a->n, a->from, a->to, *a->m, *a->number, a->turns);                                    \
+        LAUNCH((update < T, OPT_##NAME == OPT_MUON ? OPT_ADAMW : OPT_##NAME, (int)sizeof moments - 1 >), blocks,       \
+               THREADS, 0, a->stream, (T *)a->w, a->dw, a->scale, a->norm, a->opt, a->n, a->from, a->to, *a->m,        \
+               *a->number, a->turns);                                                                                  \
         break;
         OPTIMIZERS(X)
 #undef X

@@ -2,10 +2,7 @@
 #ifndef PIANOLA_OPTIM_CUH
 #define PIANOLA_OPTIM_CUH
 #include "cuda.cuh"
-#define RATE_FUNCTION  static __device__
-#define RATE_MUL(a, b) __dmul_rn(a, b)
-#include "rate.h"
-#define CLIP_FUNCTION static inline __host__ __device__
+#include "optim.h"
 #include "post_validation.h"
 
 static __device__ __forceinline__ int64_t update_count(const struct cuda_number &number) {
@@ -20,6 +17,6 @@ static __device__ __forceinline__ bool stands(const struct cuda_number &number) 
 static __device__ __forceinline__ float gradient_scale(const struct rt_model &m, float scale, const uint64_t *norm,
                                                        const struct cuda_number &number) {
     bool clips = norm && (!number.kept || number.kept->verdict == TAKES_BACK);
-    return clips ? __fmul_rn(scale, clip_scale(m.clip, norm)) : scale;
+    return clips ? times(scale, clip_scale(m.clip, norm)) : scale;
 }
 #endif

@@ -1,77 +1,44 @@
-/* Updates on the host, fp32: per parameter, leaving the gaps between parameters alone. None uses libm beyond sqrtf,
- * which IEEE 754 fixes to the bit, so all give the same weights on every machine. Weights, gradients and moments do not
- * overlap, and what a loop reads besides is read before it: so loops are vectorised. */
+/* Updates on the host, fp32: per parameter, leaving the gaps between parameters alone. Weights, gradients and moments
+ * do not overlap, and what a loop reads besides is read before it: so loops are vectorised. */
 #include "clip.h"
 #include "host.h"
-#include "rate.h"
+#include "optim.h"
 #include "store/parameter_walk.h"
 #include <string.h>
 
 /* What all weights of a parameter's update share. */
 struct update {
     const struct rt_model *m;
-    float scale, lr, adam_lr, decay, unbias, unbias2;
+    struct update_rates rates;
+    float decay;
 };
 
 /* An optimizer's step of n weights. moment: the first of their arrays that OPTIMIZERS names, in its order; each next
  * one is `stride` floats after it. */
-typedef void optimizer_step(const struct update *u, int64_t n, float *restrict w, const float *restrict dw,
-                            float *moment, int64_t stride);
-
-static WIDE void sgd(const struct update *u, int64_t n, float *restrict w, const float *restrict dw, float *moment,
-                     int64_t stride) {
-    const float lr = u->lr, scale = u->scale;
-    (void)moment, (void)stride;
-    for (int64_t i = 0; i < n; i++)
-        w[i] -= lr * (scale * dw[i]);
-}
-
-/* Sutskever 2013, in PyTorch's form: the velocity is a sum of gradients, and the rate scales it. */
-static WIDE void momentum(const struct update *u, int64_t n, float *restrict w, const float *restrict dw, float *moment,
-                          int64_t stride) {
-    const float lr = u->lr, scale = u->scale, keep = u->m->momentum;
-    const bool nesterov = u->m->nesterov != 0;
-    float *restrict velocity = moment;
-    (void)stride;
-    for (int64_t i = 0; i < n; i++) {
-        float g = scale * dw[i], v = keep * velocity[i] + g;
-        velocity[i] = v;
-        w[i] -= lr * (nesterov ? g + keep * v : v);
+typedef void optimizer_steps(const struct update *u, int64_t n, float *restrict w, const float *restrict dw,
+                             float *moment, int64_t stride);
+#define X(NAME, name, moments, ...)                                                                                    \
+    static WIDE void name##_steps(const struct update *u, int64_t n, float *restrict w, const float *restrict dw,      \
+                                  float *moment, int64_t stride) {                                                     \
+        enum { COUNT = sizeof moments - 1 };                                                                           \
+        const struct rt_model m = *u->m;                                                                               \
+        const struct update_rates r = u->rates;                                                                        \
+        const float decay = u->decay;                                                                                  \
+        float *restrict first = moment, *restrict second = COUNT > 1 ? moment + stride : NULL;                         \
+        _Static_assert((int)COUNT <= MOST_MOMENTS, "two arrays");                                                      \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            float mine[MOST_MOMENTS] = {COUNT > 0 ? first[i] : 0, COUNT > 1 ? second[i] : 0};                          \
+            name##_step(&m, &r, decay, times(r.scale, dw[i]), &w[i], mine);                                            \
+            if (COUNT > 0)                                                                                             \
+                first[i] = mine[0];                                                                                    \
+            if (COUNT > 1)                                                                                             \
+                second[i] = mine[1];                                                                                   \
+        }                                                                                                              \
     }
-}
-
-static double power(double x, int64_t n) {
-    double y = 1;
-    for (; n > 0; n >>= 1, x *= x)
-        if (n & 1)
-            y *= x;
-    return y;
-}
-
-/* Loshchilov & Hutter 2019, algorithm 2, with the decay decoupled and scaled by the learning rate: m is the first
- * moment, v the second. */
-static WIDE void adamw(const struct update *u, int64_t n, float *restrict w, const float *restrict dw, float *moment,
-                       int64_t stride) {
-    const float lr = u->adam_lr, scale = u->scale, decay = u->decay;
-    const float beta1 = u->m->beta1, beta2 = u->m->beta2, eps = u->m->eps;
-    const float unbias = u->unbias, unbias2 = u->unbias2;
-    float *restrict mean = moment, *restrict square = moment + stride;
-    for (int64_t i = 0; i < n; i++) {
-        float g = scale * dw[i];
-        mean[i] = beta1 * mean[i] + (1 - beta1) * g;
-        square[i] = beta2 * square[i] + (1 - beta2) * g * g;
-        float move = mean[i] * unbias / (sqrtf(square[i] * unbias2) + eps);
-        w[i] -= lr * (move + decay * w[i]);
-    }
-}
-
-/* Of what is no hidden matrix: those have host_muon. */
-static void muon(const struct update *u, int64_t n, float *w, const float *dw, float *moment, int64_t stride) {
-    adamw(u, n, w, dw, moment, stride);
-}
-
-#define X(NAME, name, ...) name,
-static optimizer_step *const steps[NOPTIMIZERS] = {NULL, OPTIMIZERS(X)};
+OPTIMIZERS(X)
+#undef X
+#define X(NAME, name, ...) name##_steps,
+static optimizer_steps *const steps[NOPTIMIZERS] = {NULL, OPTIMIZERS(X)};
 #undef X
 
 /* Returns the bits of the largest magnitude; infinity's or more if a value is not finite. */
@@ -105,18 +72,17 @@ bool host_update(const struct rt_model *m, const struct rt_stage *s, int64_t fir
     const uint32_t infinite = 0x7f800000;
     uint32_t most = 0, here = 0;
     int moments = count_moments(m->optimizer);
-    struct update u = {.m = m, .scale = update_scale(m, s) * (norm ? clip_scale(m->clip, norm) : 1)};
-    u.lr = rate_at(m, number, of);
-    u.unbias = (float)(1 / (1 - power((double)m->beta1, number)));
-    u.unbias2 = (float)(1 / (1 - power((double)m->beta2, number)));
-    u.adam_lr = m->optimizer == OPT_MUON ? rate_from(m, (double)m->adam_lr, number, of) : u.lr;
+    float scale = update_scale(m, s) * (norm ? clip_scale(m->clip, norm) : 1);
+    struct update u = {.m = m, .rates = rates_of_update(m, scale, number, of)};
+    struct update_rates of_matrices = u.rates;
+    of_matrices.lr = rate_at(m, number, of);
     if (number == 1 && moments * n > 0)
         memset(opt, 0, (size_t)(moments * n) * sizeof *opt);
     for (struct parameter_walk walk = walk_parameters(m, s, first, n); steps[m->optimizer] && next_parameter(&walk);) {
         int64_t at = walk.from - first, count = walk.to - walk.from;
         u.decay = decays(walk.p) ? m->decay : 0;
         if (muon_work(m, walk.l, walk.p) > 0) {
-            host_muon(m, walk.p, u.lr, u.scale, w + at, dw + at, opt + at, work);
+            host_muon(m, walk.p, &of_matrices, w + at, dw + at, opt + at, work);
             here = largest(w + at, count);
         } else
             here = step_pieces(&u, count, w + at, dw + at, moments > 0 ? opt + at : NULL, n);

@@ -1,6 +1,5 @@
 /* An update that may be taken back: the device judges, since it alone has the norm when the next step is under way. */
 #include "cuda.cuh"
-#define CLIP_FUNCTION static inline __host__ __device__
 #include "post_validation.h"
 
 enum { THREADS = 256 };

@@ -23,18 +23,18 @@ enum verdict {
     STANDS      /* the last one does, and there is no other: all settle */
 };
 
-CLIP_FUNCTION bool is_clipped_by(const struct rt_model *m, const uint64_t *norm) {
+ON_BOTH bool is_clipped_by(const struct rt_model *m, const uint64_t *norm) {
     return clip_scale(m->clip, norm) != 1; /* what is no number clips, too */
 }
 
-CLIP_FUNCTION void judge_update(struct kept *kept, const struct rt_model *m, const uint64_t *norm, bool settles) {
+ON_BOTH void judge_update(struct kept *kept, const struct rt_model *m, const uint64_t *norm, bool settles) {
     bool back = kept->open && is_clipped_by(m, norm);
     kept->verdict = back ? TAKES_BACK : settles ? STANDS : GOES_ON;
     kept->open = kept->verdict == GOES_ON;
 }
 
 /* The number of the update that is made: a step that takes the one before back has its own to come. */
-CLIP_FUNCTION int64_t made_number(const struct kept *kept, int64_t number, bool settles) {
+ON_BOTH int64_t made_number(const struct kept *kept, int64_t number, bool settles) {
     return number - (kept->verdict == TAKES_BACK && !settles);
 }
 #endif

@@ -13,42 +13,38 @@
  * These are llm.c's. PyTorch's LinearLR, and behind it CosineAnnealingLR, have the same rates. */
 #ifndef PIANOLA_RATE_H
 #define PIANOLA_RATE_H
+#include "both.h"
 #include "model.h"
 #include <math.h>
 
-#ifndef RATE_FUNCTION /* what compiles for devices says otherwise */
-#define RATE_FUNCTION  static inline
-#define RATE_MUL(a, b) ((a) * (b))
-#endif
-
 /* cos(pi x) for x from 0 to 1, to 2^-52: Taylor's series up to pi / 4, of sine or cosine, whichever is near. */
-RATE_FUNCTION double rate_cosine(double x) {
+ON_BOTH double rate_cosine(double x) {
     const double pi = 3.14159265358979323846;
-    double half = x > 0.5 ? 1 - x : x, y = RATE_MUL(pi, half > 0.25 ? 0.5 - half : half);
-    double square = RATE_MUL(y, y), sum = 1;
+    double half = x > 0.5 ? 1 - x : x, y = times_double(pi, half > 0.25 ? 0.5 - half : half);
+    double square = times_double(y, y), sum = 1;
     int odd = half > 0.25;
     for (int n = 18 + odd; n > odd; n -= 2)
-        sum = 1 - RATE_MUL(square, sum) / (n * (n - 1));
-    sum = odd ? RATE_MUL(y, sum) : sum;
+        sum = 1 - times_double(square, sum) / (n * (n - 1));
+    sum = odd ? times_double(y, sum) : sum;
     return x > 0.5 ? -sum : sum;
 }
 
 /* With another lr than the model's. of: the updates of the whole run. */
-RATE_FUNCTION float rate_from(const struct rt_model *m, double lr, int64_t update, int64_t of) {
+ON_BOTH float rate_from(const struct rt_model *m, double lr, int64_t update, int64_t of) {
     double done = (double)(update - 1), end = (double)(m->steps > 0 ? m->steps : of), from = m->warmup;
     if (update <= m->warmup)
-        return (float)(RATE_MUL(lr, (double)update) / from);
+        return (float)(times_double(lr, (double)update) / from);
     if (m->schedule == SCHEDULE_constant)
         return (float)lr;
     if (m->schedule == SCHEDULE_wsd) {
-        double stable = end - (double)(int64_t)(RATE_MUL(end, (double)m->cooldown) + 0.5);
+        double stable = end - (double)(int64_t)(times_double(end, (double)m->cooldown) + 0.5);
         from = stable > from ? stable : from;
     }
     double x = done >= end ? 1 : done > from ? (done - from) / (end - from) : 0;
     x = m->schedule == SCHEDULE_cosine ? (1 - rate_cosine(x)) / 2 : m->schedule == SCHEDULE_wsd ? sqrt(x) : x;
-    return (float)RATE_MUL(lr, 1 - RATE_MUL(1 - (double)m->final, x));
+    return (float)times_double(lr, 1 - times_double(1 - (double)m->final, x));
 }
-RATE_FUNCTION float rate_at(const struct rt_model *m, int64_t update, int64_t of) {
+ON_BOTH float rate_at(const struct rt_model *m, int64_t update, int64_t of) {
     return rate_from(m, (double)m->lr, update, of);
 }
 #endif

@@ -200,7 +200,7 @@ static bool heads_fit(const struct rank_run *run, char *why, size_t n) {
         for (int i = 0; i < run->program.stage[s].nlayers; i++) {
             const struct rt_layer *l = &run->program.stage[s].layer[i];
             int slices = run->program.model->slices;
-            if (l->kind != LAYER_attention || (l->out / l->config.attention.heads <= CUDA_HEAD && slices <= CUDA_SLICES))
+            if (l->kind != LAYER_attention || (head_columns(l) <= CUDA_HEAD && slices <= CUDA_SLICES))
                 continue;
             if (slices > CUDA_SLICES)
                 snprintf(why, n,
@@ -210,7 +210,7 @@ static bool heads_fit(const struct rank_run *run, char *why, size_t n) {
             else
                 snprintf(why, n,
                          "rank %d: heads of attention have %d columns, and GPUs take at most %d: give it more heads",
-                         run->world.rank, l->out / l->config.attention.heads, CUDA_HEAD);
+                         run->world.rank, head_columns(l), CUDA_HEAD);
             return false;
         }
     return true;

@@ -11,6 +11,7 @@ from check import address, ceil, encode, kind, numbers, same, without_barriers, 
 f = np.float32
 RATES = {'lr': f(0.5), 'beta1': f(0.9), 'beta2': f(0.95), 'eps': f(1e-8), 'decay': f(0.1), 'momentum': f(0.75),
          'final': f(0.125), 'cooldown': f(0.3), 'clip': f(0.25)}
+OPTIMIZERS = {'sgd': 1, 'adamw': 2, 'momentum': 3}
 SCHEDULES = ['constant', 'linear', 'cosine', 'wsd']
 
 
@@ -79,7 +80,7 @@ def update(suite, T, name, formula, moments, n, step, most=132 * 8, scale=1, mor
     arguments = [address(weights), address(d.buffer(g)), f(scale), address(0 if norm is None else d.buffer(words)), address(opt), np.int64(n), np.int64(lo),
                  np.int64(hi), model(schedule, warmup, steps, 1),
                  np.array([d.buffer(counted), *number, steps, kept, settles], np.int64).tobytes(), table.tobytes()]
-    suite.run(f'update<{T}, {name}, {moments}>', d, [min(ceil(hi - lo, 1024), most)], [256], arguments)
+    suite.run(f'update<{T}, {OPTIMIZERS[name]}, {moments}>', d, [min(ceil(hi - lo, 1024), most)], [256], arguments)
     decays = np.searchsorted(np.array(turns), np.arange(n), side='right') % 2 == 1
     want, after = formula(w, f(scale) * factor * g, old, rate(step, schedule, warmup, steps), step, decays)
     outside = np.r_[0:lo, hi:n]
@@ -163,5 +164,5 @@ def tests(suite):
     for what in ('begins', 'repeats', 'ends'):
         for words in (0, 1, 9):
             suite.test(f'count, {what}, {words} words', count, 2**33 + 4, words, what)
-    suite.test('update without its barrier', without_barriers, 'update<float, adamw, 2>', 1, update, 'float', 'adamw',
+    suite.test('update without its barrier', without_barriers, 'update<float, 2, 2>', 1, update, 'float', 'adamw',
                adamw, 2, 1024, 2)

@@ -8,7 +8,7 @@ import c_source
 CHECKED = ('compiler', 'runtime')
 CODE = ('.c', '.h', '.cu', '.cuh')
 USERS = '.cpp', '.py', '.sh', '.mk', '.js'
-PASTED = re.compile(r'(\w+)[ \t]*##|##[ \t]*(\w+)')
+PASTED = re.compile(r'(\w+)[ \t]*(?=##)|##[ \t]*(\w+)')
 COMMENT = re.compile(r'/\*.*?\*/', re.S)
 
 
