@@ -143,16 +143,6 @@ static void put_cause(struct text *t, const struct picture *picture, const struc
 
 static bool is_root(const struct root *root, int side, int i) { return root && (side == A ? root->a : root->b) == i; }
 
-/* ", microbatch 3, slice 1" */
-static void put_op_number(struct text *t, const struct diff_op *op) {
-    if (op->op == OP_U)
-        put(t, ", update %d", op->batch);
-    else
-        put(t, ", microbatch %d", op->slices ? op->batch / op->slices : op->batch);
-    if (op->op != OP_U && op->slices)
-        put(t, ", slice %d", op->batch % op->slices);
-}
-
 /* What it is, when, and why it changed: the same in all panels. */
 static void put_op_title(struct text *t, const struct picture *picture, int side, int i) {
     const struct side *s = picture->d->side[side], *other = picture->d->side[!side];
@@ -162,7 +152,7 @@ static void put_op_title(struct text *t, const struct picture *picture, int side
     in[!side] = twin;
     put(t, "<title>%s: %s of stage %d", diff_op_name(op), paint_op(op).name, op->stage);
     if (op->batch >= 0)
-        put_op_number(t, op);
+        svg_put_number(t, op->op, op->batch, op->slices);
     for (int k = A; k <= B; k++)
         if (in[k])
             put_op_times(t, picture, k, in[k]);

@@ -35,9 +35,10 @@ const char *bytes_text(double n, char buf[32]);
 const char *lane_label(const struct program *p, const struct lane *lane);
 /* Whether any rank runs jobs of several stages, so that a microbatch alone does not identify a job. */
 bool several_stages(const struct program *p);
-/* emit_grid.c: the timeline as rows of cells, and the report as a table. unit: the timeline's, as report.unit */
+/* emit_grid.c: the timeline as rows of cells. unit: the timeline's, as report.unit */
 void emit_grid(struct text *out, const struct program *p, const struct timeline *tl, const char *unit,
                const struct style *style);
+/* emit_report.c: the report as a table and lines */
 void emit_report(struct text *out, const struct report *report, const struct style *style);
 /* emit_bounds.c: of the report, the lower bound, the gap, memory-time, and what noise does to the makespan */
 const char *beside_bubble(const struct report *report); /* the closed form, where there is one */

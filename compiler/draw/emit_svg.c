@@ -124,22 +124,12 @@ static void put_needs(struct text *t, const struct picture *picture, int r, int 
     put(t, "%s", from < to ? "\"" : "");
 }
 
-/* ", microbatch 3, slice 1" */
-static void put_number(struct text *t, const struct names *names, const struct instr *x) {
-    if (x->op == OP_U)
-        put(t, ", update %d", x->batch);
-    else
-        put(t, ", microbatch %d", x->batch / slices_of(names));
-    if (x->op != OP_U && names->slices)
-        put(t, ", slice %d", x->batch % names->slices);
-}
-
 /* as: the name on it */
 static void put_title(struct text *t, const struct picture *picture, int r, int i, const char *as, int stage) {
     const struct instr *x = &picture->p->rank[r].ins[i];
     put(t, "<title>%s: %s of stage %d", as, paint_of(x, picture->style->by).name, stage);
     if (x->batch >= 0)
-        put_number(t, &picture->p->names, x);
+        svg_put_number(t, x->op, x->batch, picture->p->names.slices);
     if (is_job(x->op) && x->inst >= 0)
         put(t, ", weights of version %d", x->inst);
     put(t, "; %s", picture->rows.who[r]);

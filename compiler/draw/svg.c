@@ -94,6 +94,15 @@ void put_axis(struct text *t, const struct span *d, double y, double bottom) {
     }
 }
 
+void svg_put_number(struct text *t, int op, int batch, int slices) {
+    if (op == OP_U)
+        put(t, ", update %d", batch);
+    else
+        put(t, ", microbatch %d", slices ? batch / slices : batch);
+    if (op != OP_U && slices)
+        put(t, ", slice %d", batch % slices);
+}
+
 /* ---- names ---- */
 
 void put_name(struct text *t, const struct names *names, const struct instr *x, const struct box *box, bool stages) {

@@ -27,6 +27,8 @@ struct svg {
 };
 void svg_begin(struct text *t, const struct svg *svg);
 void put_xml(struct text *t, const char *s);
+/* ", microbatch 3, slice 1"; slices 0: microbatches are not cut */
+void svg_put_number(struct text *t, int op, int batch, int slices);
 
 /* put_page.c: what is around a picture in an interactive page: before it the name, the command, the verdict of the
  * proof and figures, behind it the report. */

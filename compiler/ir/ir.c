@@ -141,3 +141,31 @@ const char *short_name(const struct names *names, const struct instr *in) {
     put_label(&t, names, in);
     return t.s;
 }
+
+struct layer_span layers_of(const struct stage *s, const struct instr *x) {
+    struct layer_span span = {0, s->rt.nlayers, 0, s->rt.nlayers, SWEEP_ALL};
+    bool back = x->op != OP_F && x->op != OP_R, stops = x->last && x->last == s->nstops[x->op];
+    const struct stop *begin = stops && x->part > 0 ? &s->stop[x->op][x->part - 1] : NULL,
+                      *end = stops && x->part < x->last ? &s->stop[x->op][x->part] : NULL;
+    bool gets = stops && stop_got(s->stop[x->op], x->part) >= 0;
+    if (back && x->last && !stops)
+        return (struct layer_span){s->cut[x->part + 1], s->cut[x->part], s->cut[x->part + 1], s->cut[x->part],
+                                   SWEEP_ALL};
+    if (!back) {
+        span.from = begin ? begin->layer : span.from;
+        span.to = end ? end->layer + 1 : span.to;
+        return span;
+    }
+    span.from = end ? end->layer : span.from;
+    span.to = begin ? begin->layer + gets : span.to;
+    span.weights_from = end ? end->weights : span.weights_from;
+    span.weights_to = begin ? begin->weights : span.weights_to;
+    if (end && end->weights > end->layer + 1)
+        span.sweep = SWEEP_PUT_OFF;
+    if (begin && end && begin->exchange.late && end->exchange.op == OP_none) {
+        span.sweep = SWEEP_WEIGHTS;
+        span.from = span.weights_from;
+        span.to = span.weights_to + gets;
+    }
+    return span;
+}

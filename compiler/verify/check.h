@@ -93,17 +93,6 @@ struct value {
 };
 enum { NO_SUM };
 
-/* Part of a set of weights, in its units, of which all of its pieces have whole numbers (verify_homes.c). Of another
- * tensor: all of it. */
-struct span {
-    int32_t from, to; /* to < 0: it is no whole number of units */
-};
-/* What a unit holds. */
-struct content {
-    int32_t count, sum; /* as in struct value; 0 unless set; where it is half made, what that is added to */
-    bool set, half;
-};
-
 struct values {
     struct value **val;
     bool *done;        /* per job */
@@ -154,11 +143,18 @@ const char *buf_text(const struct check *check, int r, int32_t b);
 const char *value_text(const struct check *check, const struct value *value);
 bool is_tensor(const struct value *value, int kind, int s, int b, int d);
 /* Refutes unless the buffer's name matches the tensor put into it. */
-bool named(struct check *check, int r, int32_t i, int32_t b, int kind, int stage, int batch, int inst);
+struct tensor_name {
+    int kind, stage, batch, inst;
+};
+bool named(struct check *check, int r, int32_t i, int32_t b, struct tensor_name name);
 
 /* Makes a message or a copy's destination ready for what comes into `span` of it: opens it under the name of the
  * tensor, or finds that span of it empty. */
-bool ready(struct check *check, int r, int32_t i, const struct arg *a, int kind, int stage, int batch, int inst);
+bool ready(struct check *check, int r, int32_t i, const struct arg *a, struct tensor_name name);
+
+/* verify_job.c: what a job reads. */
+void jobs_begin(struct check *check);
+bool verify_job(struct check *check, int r, int32_t i);
 
 /* verify_groups.c: what a collective does, once all members have come; nth: of its series. */
 bool values_collective(struct check *check, const struct series *series, int32_t nth);
@@ -246,43 +242,6 @@ bool run_copy_over(struct check *check, int r, int32_t i);
 /* The optimizer's state that the step leaves behind is the updated one. */
 bool state_has_come_back(struct check *check, int r, int32_t b);
 
-/* verify_homes.c: who owns which part of a set of weights. */
-bool homes_begin(struct check *check);
-/* The part of its set that an operand is; to < 0: none, since it is a piece of what has none. */
-struct span units_of(const struct check *check, int r, const struct arg *a);
-/* The part that rank r updates; to < 0: none. */
-struct span own_span(const struct check *check, int r, int set);
-int32_t weights_at_home(const struct check *check, int r, int set); /* where rank r is a home: its weights; else -1 */
-bool keeps(const struct check *check, int r, const struct buf *b);  /* it exists for the whole step */
-const char *arg_text(const struct check *check, int r, const struct arg *a);
-const char *span_text(struct span span); /* "unit 3", "units 0 to 3" */
-static inline bool same_span(struct span a, struct span b) { return a.from == b.from && a.to == b.to; }
-/* The i-th of n equal parts of a span; to < 0: they aren't whole. */
-static inline struct span part_of(struct span all, int i, int n) {
-    int32_t size = (all.to - all.from) / n;
-    return size * n == all.to - all.from ? (struct span){all.from + i * size, all.from + (i + 1) * size}
-                                         : (struct span){0, -1};
-}
-
-/* verify_pieces.c: what the units of a buffer hold. */
-/* At a unit of the set; *to: as far as it holds the same. */
-struct content held_at(const struct check *check, int r, int32_t b, int32_t unit, int32_t *to);
-void hold(struct check *check, int r, int32_t b, struct span span, struct content held);
-/* The first unit of the span that holds nothing, or whether it holds anything; -1: none. */
-int32_t first_unset(const struct check *check, int r, int32_t b, struct span span);
-int32_t first_set(const struct check *check, int r, int32_t b, struct span span);
-void drop_pieces(struct check *check, struct value *value); /* it holds nothing */
-void copy_span(struct check *check, int from, int32_t b, int to, int32_t c, struct span span);
-
-/* verify_bits.c: a set of numbers with nearest-neighbour lookup. */
-struct bits {
-    uint64_t *level[6];
-    int depth;
-};
-void bits_init(struct bits *bits, int n); /* empty, for members 0 .. n-1 */
-void bits_set(struct bits *bits, int i, bool on);
-int bits_near(const struct bits *bits, int i, bool above); /* the nearest member below or above i, or -1 */
-
 /* verify_memory.c: sizes and liveness of buffers. */
 bool memory_begin(struct check *check);
 bool open_buffer(struct check *check, int r, int32_t i,
@@ -324,27 +283,4 @@ bool verify_norm(struct check *check, int r, int32_t i);
 bool add_up_norms(struct check *check, const struct series *series, int32_t nth);
 bool is_clipped(struct check *check, int r, int32_t i); /* an update; or it is rightly not */
 
-/* verify_orders.c: which instructions must end before another starts. */
-struct orders;
-struct orders *orders_begin(struct check *check);
-void orders_rank(struct orders *orders, int r);      /* the instructions that follow are this rank's, in issue order */
-void orders_start(struct orders *orders, int32_t i); /* i is next */
-void orders_end(struct orders *orders, int32_t i);
-/* Must j have ended before i, the current instruction, starts? Considers only the rank's own lanes and waits. */
-bool ordered_here(const struct orders *orders, int32_t i, int32_t j);
-/* Two accesses on rank r: must j have ended before i starts, by any chain of orders? aj, ai: their operands. */
-struct question {
-    int32_t r, j, i, aj, ai;
-    bool wrote, writes;
-};
-void orders_ask(struct orders *orders, struct question question); /* about the current rank and instruction */
-bool orders_many(const struct orders *orders); /* whether to answer those pending before asking more */
-/* The first question, in the order asked, whose answer is no, or NULL. Forgets all questions. */
-const struct question *orders_answer(struct orders *orders);
-
-/* verify_races.c */
-bool races(struct check *check);
-/* The rank of each key among the sorted distinct keys; returns how many distinct keys there are, at least 1. Keys are
- * >= 0. scratch: 2 n numbers. */
-int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted, int32_t *scratch);
 #endif

@@ -12,7 +12,7 @@
  *    deadlock that the walk does not; and conflicting accesses are still ordered (verify_races.c), so every buffer
  *    holds what it held in the walk, however the lanes run. */
 #include "base/cycle.h"
-#include "check.h"
+#include "check_orders.h"
 #include <assert.h>
 #include <string.h>
 

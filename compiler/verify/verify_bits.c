@@ -1,6 +1,6 @@
 /* A set of small numbers with nearest-neighbour lookup: a bitmap, and above it summary bitmaps that mark which words of
  * the level below are non-zero. */
-#include "check.h"
+#include "check_orders.h"
 
 void bits_init(struct bits *bits, int n) {
     do {

@@ -3,7 +3,7 @@
  * A copy holds what the original held, so a backward that reads one reads the right tensor. State that lives in host
  * memory is updated on the device: values count its updates, so that neither a stale copy can be updated nor an old one
  * be what the step leaves behind. */
-#include "check.h"
+#include "check_homes.h"
 
 bool in_its_memory(struct check *check, int r, int32_t i, const struct arg *a) {
     const struct rank *k = &check->p->rank[r];
@@ -43,7 +43,8 @@ bool run_copy_over(struct check *check, int r, int32_t i) {
     int32_t count = value->count;
     int to = copied_to(kind, leaves);
     bool again = to == K_hopt && check->values->stays[r][t->buf]; /* it takes the place of the old state */
-    if (again ? !named(check, r, i, t->buf, to, x->stage, -1, -1) : !ready(check, r, i, t, to, x->stage, x->batch, -1))
+    if (again ? !named(check, r, i, t->buf, (struct tensor_name){to, x->stage, -1, -1})
+              : !ready(check, r, i, t, (struct tensor_name){to, x->stage, x->batch, -1}))
         return false;
     hold(check, r, t->buf, units_of(check, r, t), (struct content){.count = count, .set = true});
     return true;

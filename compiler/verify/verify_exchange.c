@@ -308,7 +308,7 @@ static bool takes(struct check *check, int r, int32_t i) {
     const struct instr *x = &k->ins[i];
     const struct arg *t = find_arg(k, x, ROLE_t, 0);
     if (x->op != OP_ALL_REDUCE_A) {
-        if (!ready(check, r, i, t, K_mid, x->stage, x->batch, x->inst + 1))
+        if (!ready(check, r, i, t, (struct tensor_name){K_mid, x->stage, x->batch, x->inst + 1}))
             return false;
         check->values->val[r][operand(k, x, ROLE_src, 0)].count = MOVED;
     }

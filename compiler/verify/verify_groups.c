@@ -3,7 +3,7 @@
  * Each member's operands are parts of the set that the collective is of: its source and destination must be exactly the
  * parts that the operation gives and takes there. Where all members hold one thing each, as usual, a collective costs a
  * few steps per member; else as many more as their pieces differ. */
-#include "check.h"
+#include "check_homes.h"
 
 struct party {
     int r;
@@ -87,13 +87,15 @@ static bool ready_for_weights(const struct meeting *meeting, int m) {
     if (at_home(b))
         return meeting->x->inst < 0 || no(meeting, m, "has an instance, and gathers into a home's weights");
     if (!in_place || !value->live)
-        return ready(check, member->r, member->i, member->to, K_weight, meeting->x->stage, -1, meeting->x->inst);
+        return ready(check, member->r, member->i, member->to,
+                     (struct tensor_name){K_weight, meeting->x->stage, -1, meeting->x->inst});
     struct span before = {member->into.from, member->from.from}, after = {member->from.to, member->into.to};
     if (first_set(check, member->r, member->to->buf, before) >= 0 ||
         first_set(check, member->r, member->to->buf, after) >= 0)
         return refute(check, CLAIM_MEMORY, member->r, member->i, "overwrites %s, which is still in use",
                       arg_text(check, member->r, member->to));
-    return named(check, member->r, member->i, member->to->buf, K_weight, meeting->x->stage, -1, meeting->x->inst);
+    return named(check, member->r, member->i, member->to->buf,
+                 (struct tensor_name){K_weight, meeting->x->stage, -1, meeting->x->inst});
 }
 
 static void add_made(struct list *list, struct span span, struct content held) {

@@ -4,7 +4,7 @@
  * a whole number of them. Member i of a replica of F holds shard i, and updates one of P pieces of it where the P
  * replicas divide the work, else all. A buffer says by its name and its rank which units it has, so that whatever moves
  * between buffers must move between the same units. */
-#include "check.h"
+#include "check_homes.h"
 #include <string.h>
 
 struct owner { /* of a rank, by set */

@@ -5,7 +5,7 @@
  * additions over the same microbatches, whichever of two addends comes first. Sums that have one shape get one number.
  * The first update of a member or replica leaves the shape of each unit of its gradient; all others must match it. */
 #include "base/map.h"
-#include "check.h"
+#include "check_homes.h"
 #include <string.h>
 
 /* The gradient for one update of a team's stage. */

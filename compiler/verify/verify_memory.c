@@ -2,7 +2,8 @@
  *
  * A buffer lives from its first write to its free; a home's permanent buffers live for the whole step. Live buffers of
  * a rank never overlap, so when one opens, only its two live neighbours need checking. */
-#include "check.h"
+#include "check_homes.h"
+#include "check_orders.h"
 #include <string.h>
 
 struct plan {

@@ -7,7 +7,7 @@
  *
  * With post-validation, an update finds the norm of the step before: each rank's, a leaf here, once. And at the end,
  * those of all ranks together are of all sets, so that the next step finds that. */
-#include "check.h"
+#include "check_homes.h"
 #include <stdlib.h>
 
 struct norm {

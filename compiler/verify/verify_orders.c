@@ -32,7 +32,7 @@
  * lanes at a time as a clock has places, propagates how far those lanes must have come along lanes, waits and messages.
  * So the work is linear in the questions, and in the instructions times the number of lanes that the search leaves
  * open. */
-#include "check.h"
+#include "check_orders.h"
 #include <string.h>
 
 enum { PLACES = 16, NEAR = 256 }; /* lanes in one sweep; steps of a search */

@@ -8,7 +8,7 @@
  * between them: a rank has one workspace, and may have a second one. So when the first part comes, the others are found
  * ahead of it, as the rank's next jobs, and checked as one; the walk then finds them as they are. verify_ranges.c
  * checks that each part names the pieces that it contributes to. */
-#include "check.h"
+#include "check_homes.h"
 
 struct divided {
     int32_t first, last; /* its instructions; last 0: no job is under way */

@@ -10,7 +10,7 @@
  *
  * Each job runs once, however often the period does: of the same jobs of microbatches b, b + K, b + 2K .. the first
  * ones run before the period, one in it, and the others behind it. */
-#include "check.h"
+#include "check_homes.h"
 #include <stdlib.h>
 #include <string.h>
 

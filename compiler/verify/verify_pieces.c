@@ -4,7 +4,7 @@
  * one thing in all their units, which their value says. Only where they differ, as in weights of which some shards have
  * come, a list of runs is taken from a pool: it grows with the differences, not with the units, and goes back once they
  * are gone. */
-#include "check.h"
+#include "check_homes.h"
 #include <string.h>
 
 struct run {

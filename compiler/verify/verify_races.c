@@ -1,7 +1,7 @@
 /* No races: any two accesses to a byte, of which one writes, are ordered on every machine (verify_orders.c defines
  * that). Per rank, in issue order, a map of its bytes records the last writer of each and its readers since: order is
  * transitive, so older accesses need no check. */
-#include "check.h"
+#include "check_orders.h"
 #include <string.h>
 
 struct reader {

@@ -4,7 +4,7 @@
  * reduced on many ranks, is identified by its number. An update walks down from its sum: a sum reached twice, and so
  * every leaf below it, would count twice. A sum found complete is not walked again: all members of a reduction hold the
  * same one. */
-#include "check.h"
+#include "check_homes.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +96,7 @@ static bool add_to(struct check *check, int r, int32_t i, const struct arg *dw, 
     const struct buf *b = &k->buf[dw->buf];
     int kind = job || !holds_gradient(b->kind) ? K_wgrad : b->kind;
     bool numbered = (job || check->p->update) && names_own_part(check, r, b);
-    if ((first && !named(check, r, i, dw->buf, kind, set, -1, numbered ? b->inst : -1)) ||
+    if ((first && !named(check, r, i, dw->buf, (struct tensor_name){kind, set, -1, numbered ? b->inst : -1})) ||
         !is_of_its_update(check, r, i, dw->buf))
         return false;
     if (!first && (value->kind != K_wgrad || value->stage != set || (job && k->buf[dw->buf].kind != K_wgrad)))

@@ -3,7 +3,7 @@
  * A weight's value counts its updates, so a copy, wherever it goes, keeps its version. A job must find the version that
  * it declares, and where the schedule's rules are known, declare the one that they say. A program that is read from its
  * text has no rules but its own declarations. */
-#include "check.h"
+#include "check_homes.h"
 #include <string.h>
 
 int32_t updates_of(const struct check *check, int set) {

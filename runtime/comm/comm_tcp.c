@@ -370,7 +370,7 @@ static void tcp_close(void *link) {
     free(tcp->scratch);
     free(tcp->every);
     free(tcp->address);
-    free(tcp->caller);
+    free(tcp->callers.at);
     free(tcp->greeting);
     free(tcp);
 }

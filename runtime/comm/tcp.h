@@ -1,5 +1,5 @@
-/* Ranks over TCP: tcp_meet.c makes connections, tcp_greet.c authenticates both ends, and comm_tcp.c moves tensors over
- * them.
+/* Ranks over TCP: tcp_meet.c makes connections, on the sockets of tcp_socket.c, tcp_greet.c authenticates both ends,
+ * and comm_tcp.c moves tensors over them.
  *
  * Every rank has one connection with rank 0, for exchanges among all ranks; one per direction with each rank that it
  * sends messages to or receives messages from; and, for each lane of collectives, one with each member that it
@@ -7,8 +7,8 @@
 #ifndef PIANOLA_TCP_H
 #define PIANOLA_TCP_H
 #include "pairwise.h"
+#include "tcp_socket.h"
 #include "world.h"
-#include <netinet/in.h>
 #include <poll.h>
 
 /* Every item sent is a head and its bytes, and both ends know in advance which comes next. */
@@ -34,10 +34,6 @@ struct conn {
     bool calls;   /* this rank connects to the peer, and is not welcome yet */
     bool greeted; /* its hello is sent */
     struct half in, out;
-};
-struct address { /* where a rank's listening socket is */
-    struct in6_addr ip;
-    uint32_t port;
 };
 struct caller; /* has connected, but not yet proved who it is */
 struct greeting;
@@ -67,9 +63,11 @@ struct tcp {
     } sum;
     int listener; /* -1: none */
     struct address *address;
-    struct caller *caller;
+    struct {
+        struct caller *at;
+        int n, room;
+    } callers;
     struct greeting *greeting; /* per connection */
-    int ncallers, room;
 };
 enum { SCRATCH = 1 << 16 };
 

@@ -10,144 +10,14 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/tcp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { STRANGERS = 64 }; /* places for silent callers, besides the ranks */
 
 static const char all_start[] = "waits for all ranks to start"; /* for the watch */
-
-/* ---- addresses ---- */
-
-/* IPv4 travels as IPv6, ::ffff:a.b.c.d. */
-static struct address address_of(const struct sockaddr_storage *a) {
-    struct address address = {0};
-    if (a->ss_family == AF_INET6) {
-        const struct sockaddr_in6 *six = (const void *)a;
-        address.ip = six->sin6_addr;
-        address.port = ntohs(six->sin6_port);
-    } else {
-        const struct sockaddr_in *four = (const void *)a;
-        address.ip.s6_addr[10] = address.ip.s6_addr[11] = 0xff;
-        memcpy(&address.ip.s6_addr[12], &four->sin_addr, 4);
-        address.port = ntohs(four->sin_port);
-    }
-    return address;
-}
-
-static socklen_t sockaddr_of(const struct address *address, struct sockaddr_storage *a) {
-    memset(a, 0, sizeof *a);
-    if (!IN6_IS_ADDR_V4MAPPED(&address->ip)) {
-        struct sockaddr_in6 *six = (void *)a;
-        *six = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)address->port)};
-        six->sin6_addr = address->ip;
-        return sizeof *six;
-    }
-    struct sockaddr_in *four = (void *)a;
-    *four = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)address->port)};
-    memcpy(&four->sin_addr, &address->ip.s6_addr[12], 4);
-    return sizeof *four;
-}
-
-static struct address other_end(int fd) {
-    struct sockaddr_storage a = {.ss_family = AF_INET};
-    socklen_t n = sizeof a;
-    getpeername(fd, (struct sockaddr *)&a, &n);
-    return address_of(&a);
-}
-
-static struct address own_end(int fd) {
-    struct sockaddr_storage a = {.ss_family = AF_INET};
-    socklen_t n = sizeof a;
-    getsockname(fd, (struct sockaddr *)&a, &n);
-    return address_of(&a);
-}
-
-static bool is_loopback(const struct address *address) {
-    return IN6_IS_ADDR_LOOPBACK(&address->ip) || (IN6_IS_ADDR_V4MAPPED(&address->ip) && address->ip.s6_addr[12] == 127);
-}
-
-/* A numeric address, or localhost. Another name may mean loopback on rank 0's machine alone, as with Debian's
- * /etc/hosts: then ranks listen on all interfaces. */
-static bool is_literal(const char *addr) {
-    struct in6_addr ip;
-    return !strcmp(addr, "localhost") || inet_pton(AF_INET, addr, &ip) == 1 || inet_pton(AF_INET6, addr, &ip) == 1;
-}
-
-/* ---- sockets ---- */
-
-/* Room for a connection with every rank, if only the soft limit is in the way. */
-static void raise_files(void) {
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
-}
-
-static void hurry(int fd) {
-    int yes = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-}
-
-static int error_of(int fd) {
-    int error = 0;
-    socklen_t n = sizeof error;
-    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) == 0 ? error : errno;
-}
-
-/* -1 with errno. */
-static int listen_at(const struct sockaddr *sockaddr, socklen_t n) {
-    int yes = 1, no = 0, fd = socket(sockaddr->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (sockaddr->sa_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
-    if (bind(fd, sockaddr, n) == 0 && listen(fd, SOMAXCONN) == 0)
-        return fd;
-    int error = errno;
-    close(fd);
-    errno = error;
-    return -1;
-}
-
-static int listen_anywhere(int family, int port) {
-    struct address address = {.port = (uint32_t)port};
-    if (family == AF_INET)
-        address.ip.s6_addr[10] = address.ip.s6_addr[11] = 0xff;
-    struct sockaddr_storage a;
-    socklen_t n = sockaddr_of(&address, &a);
-    return listen_at((struct sockaddr *)&a, n);
-}
-
-static bool send_all(int fd, const void *from, size_t n) {
-    for (const char *p = from; n > 0;) {
-        ssize_t sent = send(fd, p, n, MSG_NOSIGNAL);
-        if (sent < 0 && errno != EINTR)
-            return false;
-        p += sent > 0 ? sent : 0;
-        n -= sent > 0 ? (size_t)sent : 0;
-    }
-    return true;
-}
-
-static bool receive_all(int fd, void *to, size_t n) {
-    for (char *p = to; n > 0;) {
-        ssize_t came = recv(fd, p, n, 0);
-        if (came == 0 || (came < 0 && errno != EINTR))
-            return false;
-        p += came > 0 ? came : 0;
-        n -= came > 0 ? (size_t)came : 0;
-    }
-    return true;
-}
 
 /* ---- those who connect ---- */
 
@@ -162,15 +32,15 @@ static void turn_away(const struct tcp *tcp, const struct caller *caller, const 
 }
 
 static struct caller forget_caller(struct tcp *tcp, int i) {
-    struct caller caller = tcp->caller[i];
-    tcp->ncallers--;
-    memmove(&tcp->caller[i], &tcp->caller[i + 1], sizeof *tcp->caller * (size_t)(tcp->ncallers - i));
+    struct caller caller = tcp->callers.at[i];
+    tcp->callers.n--;
+    memmove(&tcp->callers.at[i], &tcp->callers.at[i + 1], sizeof *tcp->callers.at * (size_t)(tcp->callers.n - i));
     return caller;
 }
 
 /* Accepts as many as there is room for. */
 static void accept_callers(struct tcp *tcp) {
-    while (tcp->ncallers < tcp->room) {
+    while (tcp->callers.n < tcp->callers.room) {
         struct sockaddr_storage from = {.ss_family = AF_INET};
         socklen_t n = sizeof from;
         int fd = accept4(tcp->listener, (struct sockaddr *)&from, &n, SOCK_CLOEXEC);
@@ -182,7 +52,7 @@ static void accept_callers(struct tcp *tcp) {
             watch_fail(why);
         }
         if (fd >= 0) /* else interrupted, or the other side is gone again */
-            tcp->caller[tcp->ncallers++] = (struct caller){.fd = fd, .from = address_of(&from)};
+            tcp->callers.at[tcp->callers.n++] = (struct caller){.fd = fd, .from = address_from_sockaddr(&from)};
     }
 }
 
@@ -190,8 +60,8 @@ static void accept_callers(struct tcp *tcp) {
 static bool next_caller(struct tcp *tcp, struct caller *out) {
     for (;; *out = forget_caller(tcp, 0), turn_away(tcp, out, out->asked ? "it proved nothing" : "it said nothing")) {
         accept_callers(tcp);
-        for (int i = 0; i < tcp->ncallers;) {
-            enum heard heard = greet_hear(tcp, &tcp->caller[i]);
+        for (int i = 0; i < tcp->callers.n;) {
+            enum heard heard = greet_hear(tcp, &tcp->callers.at[i]);
             if (heard == MORE) {
                 i++;
                 continue;
@@ -201,7 +71,7 @@ static bool next_caller(struct tcp *tcp, struct caller *out) {
                 return true;
             turn_away(tcp, out, out->why);
         }
-        if (tcp->ncallers < tcp->room)
+        if (tcp->callers.n < tcp->callers.room)
             return false;
     }
 }
@@ -209,19 +79,19 @@ static bool next_caller(struct tcp *tcp, struct caller *out) {
 /* Sets the entries of tcp->poll for callers, from `at` on; returns how many. */
 static int poll_callers(struct tcp *tcp, int at) {
     tcp->poll[at] = (struct pollfd){.fd = tcp->listener, .events = POLLIN};
-    for (int i = 0; i < tcp->ncallers; i++)
-        tcp->poll[at + 1 + i] = (struct pollfd){.fd = tcp->caller[i].fd, .events = POLLIN};
-    return 1 + tcp->ncallers;
+    for (int i = 0; i < tcp->callers.n; i++)
+        tcp->poll[at + 1 + i] = (struct pollfd){.fd = tcp->callers.at[i].fd, .events = POLLIN};
+    return 1 + tcp->callers.n;
 }
 
 bool tcp_room(struct tcp *tcp, int n) {
-    tcp->room = n + STRANGERS;
+    tcp->callers.room = n + STRANGERS;
     struct conn *conn = realloc(tcp->conn, sizeof *conn * (size_t)n);
-    struct caller *caller = realloc(tcp->caller, sizeof *caller * (size_t)tcp->room);
-    struct pollfd *poll = realloc(tcp->poll, sizeof *poll * (size_t)(n + 1 + tcp->room));
+    struct caller *caller = realloc(tcp->callers.at, sizeof *caller * (size_t)tcp->callers.room);
+    struct pollfd *poll = realloc(tcp->poll, sizeof *poll * (size_t)(n + 1 + tcp->callers.room));
     struct greeting *greeting = realloc(tcp->greeting, sizeof *greeting * (size_t)n);
     tcp->conn = conn ? conn : tcp->conn;
-    tcp->caller = caller ? caller : tcp->caller;
+    tcp->callers.at = caller ? caller : tcp->callers.at;
     tcp->poll = poll ? poll : tcp->poll;
     tcp->greeting = greeting ? greeting : tcp->greeting;
     return conn && caller && poll && greeting;
@@ -238,11 +108,11 @@ static int listen_at_address(const struct launch *how) {
         fprintf(stderr, "pianola: rank 0: warning: MASTER_ADDR %.64s is a name that this machine does not know\n",
                 how->addr);
     errno = EADDRNOTAVAIL;
-    for (struct addrinfo *addrinfo = all; addrinfo && fd < 0 && errno != EADDRINUSE && is_literal(how->addr);
+    for (struct addrinfo *addrinfo = all; addrinfo && fd < 0 && errno != EADDRINUSE && address_is_literal(how->addr);
          addrinfo = addrinfo->ai_next)
-        fd = listen_at(addrinfo->ai_addr, addrinfo->ai_addrlen);
+        fd = socket_listen(addrinfo->ai_addr, addrinfo->ai_addrlen);
     int error = errno;
-    if (!unknown && is_literal(how->addr) && fd < 0 && error == EADDRNOTAVAIL)
+    if (!unknown && address_is_literal(how->addr) && fd < 0 && error == EADDRNOTAVAIL)
         fprintf(stderr, "pianola: rank 0: warning: MASTER_ADDR %.64s is no address of this machine: listening at all\n",
                 how->addr);
     if (all)
@@ -256,7 +126,7 @@ static bool listen_for_all(struct tcp *tcp, const struct launch *how, char *why,
     tcp->listener = listen_at_address(how);
     /* A name, or an address that is not this machine's own: a service's in a cluster, say. */
     for (int i = 0; i < 2 && tcp->listener < 0 && errno != EADDRINUSE; i++)
-        tcp->listener = listen_anywhere(i ? AF_INET : AF_INET6, port);
+        tcp->listener = socket_listen_anywhere(i ? AF_INET : AF_INET6, port);
     int error = errno;
     if (tcp->listener < 0)
         snprintf(why, nwhy, "cannot listen at port %d: %s%s", port, strerror(error),
@@ -322,7 +192,7 @@ static bool decide(struct tcp *tcp, struct caller *caller) {
         turn_away(tcp, caller, because);
         return false;
     }
-    hurry(caller->fd);
+    socket_hurry(caller->fd);
     tcp->conn[hello->rank - 1].fd = caller->fd;
     tcp->address[hello->rank] = caller->from;
     tcp->address[hello->rank].port = (uint32_t)hello->port;
@@ -331,8 +201,8 @@ static bool decide(struct tcp *tcp, struct caller *caller) {
 
 /* Printed once, by the rank whose port everyone knows. */
 static void warn_of_strangers(const struct tcp *tcp) {
-    struct address own = own_end(tcp->listener);
-    if (!*tcp->secret && !is_loopback(&own))
+    struct address own = socket_own(tcp->listener);
+    if (!*tcp->secret && !address_is_loopback(&own))
         fprintf(stderr,
                 "pianola: rank 0: warning: whoever can connect to port %u may join this run as a rank: set "
                 "PIANOLA_SECRET to the same for all ranks\n",
@@ -354,8 +224,8 @@ static bool meet_all(struct tcp *tcp, const struct launch *how, char *why, size_
     }
     tcp->address[0].port = (uint32_t)atoi(how->port);
     for (int r = 1; r < tcp->size; r++)
-        send_all(tcp->conn[r - 1].fd, tcp->address,
-                 sizeof *tcp->address * (size_t)tcp->size); /* a lost rank shows soon enough */
+        socket_send_all(tcp->conn[r - 1].fd, tcp->address,
+                        sizeof *tcp->address * (size_t)tcp->size); /* a lost rank shows soon enough */
     return true;
 }
 
@@ -373,11 +243,11 @@ static bool connected(int fd, const struct sockaddr *sockaddr, socklen_t n) {
         struct pollfd pollfd = {.fd = fd, .events = POLLOUT};
         while (poll(&pollfd, 1, -1) < 0 && errno == EINTR)
             ;
-        code = error_of(fd) ? -1 : 0;
+        code = socket_error(fd) ? -1 : 0;
     }
     if (code < 0)
         return false;
-    struct address here = own_end(fd), there = other_end(fd);
+    struct address here = socket_own(fd), there = socket_peer(fd);
     return memcmp(&here, &there, sizeof here) != 0;
 }
 
@@ -411,13 +281,14 @@ static int call_once(const struct launch *how, bool *told, char *why, size_t nwh
 }
 
 static bool listen_as_own(struct tcp *tcp, int control, const char *addr) {
-    struct address own = own_end(control);
+    struct address own = socket_own(control);
     struct sockaddr_storage a;
     own.port = 0;
-    socklen_t n = sockaddr_of(&own, &a);
+    socklen_t n = address_to_sockaddr(&own, &a);
     if (tcp->listener >= 0)
         close(tcp->listener); /* from an earlier try */
-    tcp->listener = is_literal(addr) ? listen_at((struct sockaddr *)&a, n) : listen_anywhere(a.ss_family, 0);
+    tcp->listener =
+        address_is_literal(addr) ? socket_listen((struct sockaddr *)&a, n) : socket_listen_anywhere(a.ss_family, 0);
     return tcp->listener >= 0;
 }
 
@@ -425,7 +296,7 @@ static bool listen_as_own(struct tcp *tcp, int control, const char *addr) {
 static bool greet_rank0(struct tcp *tcp, int fd, const char *addr) {
     struct greeting *greeting = tcp->greeting;
     struct pollfd pollfd = {.fd = fd, .events = POLLIN};
-    if (!listen_as_own(tcp, fd, addr) || !greet_begin(tcp, greeting, fd, CONTROL, (int)own_end(tcp->listener).port))
+    if (!listen_as_own(tcp, fd, addr) || !greet_begin(tcp, greeting, fd, CONTROL, (int)socket_own(tcp->listener).port))
         return false;
     enum greeted how;
     while ((how = greet_go_on(tcp, greeting, fd, 0)) == WAITS)
@@ -461,21 +332,21 @@ static bool meet_rank0(struct tcp *tcp, const struct launch *how, char *why, siz
     if (fd < 0)
         return false;
     watch_phase(all_start);
-    hurry(fd);
-    if (!receive_all(fd, tcp->address, sizeof *tcp->address * (size_t)tcp->size)) {
+    socket_hurry(fd);
+    if (!socket_receive_all(fd, tcp->address, sizeof *tcp->address * (size_t)tcp->size)) {
         snprintf(why, nwhy, "rank 0 went away before all ranks had come");
         return false;
     }
     /* A rank that reached rank 0 over loopback is on its machine: takes rank 0's address as seen from here. */
-    struct address rank0 = other_end(fd);
+    struct address rank0 = socket_peer(fd);
     for (int r = 0; r < tcp->size; r++)
-        if (r == 0 || (is_loopback(&tcp->address[r]) && !is_loopback(&rank0)))
+        if (r == 0 || (address_is_loopback(&tcp->address[r]) && !address_is_loopback(&rank0)))
             tcp->address[r].ip = rank0.ip;
     return true;
 }
 
 bool tcp_meet(struct tcp *tcp, const struct launch *how, char *why, size_t nwhy) {
-    raise_files();
+    socket_raise_limit();
     return (tcp->rank == 0 ? meet_all : meet_rank0)(tcp, how, why, nwhy);
 }
 
@@ -483,7 +354,7 @@ bool tcp_meet(struct tcp *tcp, const struct launch *how, char *why, size_t nwhy)
 
 static void call(struct tcp *tcp, struct conn *conn) {
     struct sockaddr_storage a;
-    socklen_t n = sockaddr_of(&tcp->address[conn->peer], &a);
+    socklen_t n = address_to_sockaddr(&tcp->address[conn->peer], &a);
     conn->fd = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (conn->fd < 0 || (connect(conn->fd, (struct sockaddr *)&a, n) < 0 && errno != EINPROGRESS && errno != EINTR))
         tcp_lost(conn->peer, errno);
@@ -497,10 +368,10 @@ static bool greet(struct tcp *tcp, int i) {
     struct greeting *greeting = &tcp->greeting[i];
     char why[256];
     if (!conn->greeted) {
-        int error = error_of(conn->fd);
+        int error = socket_error(conn->fd);
         if (error || !greet_begin(tcp, greeting, conn->fd, conn->group, 0))
             tcp_lost(conn->peer, error ? error : errno);
-        hurry(conn->fd);
+        socket_hurry(conn->fd);
         conn->greeted = true;
     }
     enum greeted how = greet_go_on(tcp, greeting, conn->fd, conn->peer);
@@ -523,7 +394,7 @@ static bool take_in(struct tcp *tcp, struct caller *caller) {
         if (conn->fd >= 0 || conn->peer != hello->rank || conn->group != hello->group || hello->size != tcp->size ||
             caller->proof.program != tcp->program)
             continue;
-        hurry(caller->fd);
+        socket_hurry(caller->fd);
         greet_answer(tcp, caller, WELCOME, 0);
         conn->fd = caller->fd;
         return true;
@@ -548,7 +419,7 @@ void tcp_connect(struct tcp *tcp) {
         while (next_caller(tcp, &caller))
             missing -= take_in(tcp, &caller);
     }
-    while (tcp->ncallers > 0)
+    while (tcp->callers.n > 0)
         close(forget_caller(tcp, 0).fd);
     if (tcp->listener >= 0)
         close(tcp->listener);
