@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #if __has_include(<cudnn.h>) && !defined(WITHOUT_CUDNN) /* else attention.cu does it all */
-#include "cudnn_graph.cuh"
+#include "attention_graph.cuh"
 
 /* ---- shapes ---- */
 

@@ -2,7 +2,7 @@
  * properties (the numbers of its data sheet and of CUDA's), names the engines that would take each graph, and makes a
  * plan. A graph that it does not recognise has none. cuDNN wants a driver for that, or what looks like one:
  * no_driver.c. Needs cuDNN 9.11 or later; where there is none, nothing is tested. */
-#include "layers/cudnn_graph.cuh"
+#include "layers/attention_graph.cuh"
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void judge(descriptor device, bool forward, int sequences, int heads, int
     struct graph g = {};
     struct tensors t = {&g, sequences, heads, rows, dim};
     (forward ? forward_graph : backward_graph)(&t);
-    bool planned = plan(&g, CUDNN_TYPE_BACKEND_DESCRIPTOR, &device);
+    bool planned = graph_plan(&g, CUDNN_TYPE_BACKEND_DESCRIPTOR, &device);
     bool fine = planned && g.status == CUDNN_STATUS_SUCCESS;
     passed += fine;
     failed += !fine;
@@ -31,7 +31,7 @@ static void judge(descriptor device, bool forward, int sequences, int heads, int
     if (g.status != CUDNN_STATUS_SUCCESS)
         printf(", status %d", (int)g.status);
     printf("%s\n", fine ? "" : " FAILED");
-    forget(&g);
+    graph_forget(&g);
 }
 
 int main(void) {
@@ -40,9 +40,9 @@ int main(void) {
         printf("cuDNN 9.11 is not here: its graphs were not looked at\n");
         return 0;
     }
-    descriptor device = make(&g, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    set(&g, device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, sizeof h200, h200);
-    finish(&g, device);
+    descriptor device = graph_make(&g, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    graph_set(&g, device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, sizeof h200, h200);
+    graph_finish(&g, device);
     if (g.status != CUDNN_STATUS_SUCCESS) {
         printf("cuDNN %zu does not take the properties of a device: its graphs were not looked at\n",
                dnn.cudnnGetVersion());
@@ -56,6 +56,6 @@ int main(void) {
         judge(device, false, s[0], s[1], s[2], s[3]);
     }
     printf("cuDNN's engines: %d passed, %d failed\n", passed, failed);
-    forget(&g);
+    graph_forget(&g);
     return failed > 0;
 }

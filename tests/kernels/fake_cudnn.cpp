@@ -92,7 +92,7 @@ static void save(const seen &s, void *at, const std::vector<float> &x, int64_t w
     });
 }
 
-enum { Q = 1, K, V, O, DO, STATISTICS, DQ, DK, DV, SUMS }; /* cudnn_graph.cuh's */
+enum { Q = 1, K, V, O, DO, STATISTICS, DQ, DK, DV, SUMS }; /* attention_graph.cuh's */
 
 static void work(tensors t, std::map<int64_t, void *> at, bool forward, void *workspace, size_t bytes) {
     int64_t rows = t[Q].size[0] * t[Q].size[2], width = t[Q].size[1] * t[Q].size[3];
