@@ -74,12 +74,13 @@ static inline bool counts_here(const struct rt_stage *s, const struct rt_paramet
 }
 /* The parameters of layer l of model m, from LAYERS. */
 static inline struct rt_parameters parameters_of(const struct rt_model *m, const struct rt_layer *l, bool shared) {
+    const int vector_split = l->share.split == SPLIT_COLUMNS ? SPLIT_COLUMNS : SPLIT_NONE;
     struct rt_parameters p;
     p.n = 0;
     switch (l->kind) {
 #define MATRIX(name, rows, columns) add_parameter(&p, #name, 2, rows, columns, l->share.split);
 #define WHOLE(name, rows, columns)  add_parameter(&p, #name, 2, rows, columns, SPLIT_NONE);
-#define VECTOR(name, n)             add_parameter(&p, #name, 1, n, 0, l->share.split == SPLIT_COLUMNS ? SPLIT_COLUMNS : SPLIT_NONE);
+#define VECTOR(name, n)             add_parameter(&p, #name, 1, n, 0, vector_split);
 #define X(name, parameters, ...)                                                                                       \
     case LAYER_##name: parameters break;
         LAYERS(X)

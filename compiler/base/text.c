@@ -130,6 +130,13 @@ const char *tame(const char *s) {
     return t;
 }
 
+int decimal_digits(int64_t n) {
+    int d = n < 0 ? 2 : 1;
+    while (n /= 10)
+        d++;
+    return d;
+}
+
 const char *number(double x, char *buf) {
     if (x == floor(x) && fabs(x) < 9007199254740992.0) {
         char *end = buf + 31, *digits = write_int(end, (int64_t)x);

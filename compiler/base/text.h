@@ -21,6 +21,7 @@ const char *tame(const char *s);
 
 /* The shortest decimal form of x that reads back as x; integers have no point. buf holds 32 bytes. */
 const char *number(double x, char *buf);
+int decimal_digits(int64_t n); /* and the sign, if it has one */
 
 /* The name in names with the smallest edit distance to word, or NULL if none is near: for "did you mean". */
 const char *nearest(const char *word, const char *const *names, int n);

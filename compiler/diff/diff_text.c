@@ -163,7 +163,7 @@ static void put_groups(struct text *t, const struct diff *diff, const struct dif
 }
 
 /* An operation of a class, after the class's sign. */
-static void put_member(struct text *t, const struct diff *diff, int class, int i, const struct measure *measure) {
+static void put_one_member(struct text *t, const struct diff *diff, int class, int i, const struct measure *measure) {
     static const char sign[] = "-+/>~dv";
     const struct side *a = diff->side[0], *b = diff->side[1], *s = class == ONLY_B ? b : a;
     const struct diff_op *op = &s->op[i], *o2 = class >= SPLIT ? &b->op[op->match] : NULL;
@@ -223,7 +223,7 @@ static void put_classes(struct text *t, const struct diff *diff, const struct me
         if (c == LONGER)
             sort(member, (size_t)count[c], sizeof *member, by_change);
         for (int n = 0; n < count[c] && n < LINES; n++)
-            put_member(t, diff, c, member[n], measure);
+            put_one_member(t, diff, c, member[n], measure);
         if (count[c] > LINES)
             put(t, "  and %d more; --json has all\n", count[c] - LINES);
         put(t, "%s", markdown ? "```\n" : "");

@@ -46,8 +46,6 @@ static bool overlaps_next(const struct canvas *canvas, int r, int i) {
            is_on_lane(canvas, r, i + 1) && canvas->tl->start[r][i] == canvas->tl->start[r][i + 1];
 }
 
-static int digits(int n) { return snprintf(NULL, 0, "%d", n); }
-
 /* ---- scale ---- */
 
 static double common_step(double a, double b, double tiny) {
@@ -87,8 +85,9 @@ static double round_number(double x) {
 static void fit_columns(struct canvas *canvas) {
     double last = canvas->to - canvas->from, unit = common_unit(canvas), cells = ceil(last / unit - 1e-6);
     int room = canvas->style->width - canvas->margin, slices = canvas->p->names.slices;
-    int number = digits(canvas->p->batches / slices_of(&canvas->p->names) - 1) + (slices ? 1 + digits(slices - 1) : 0);
-    int name = digits(canvas->p->stages - 1) + 1 + number;
+    int number = decimal_digits(canvas->p->batches / slices_of(&canvas->p->names) - 1) +
+                 (slices ? 1 + decimal_digits(slices - 1) : 0);
+    int name = decimal_digits(canvas->p->stages - 1) + 1 + number;
     room = room < 8 ? 8 : room;
     canvas->names = several_stages(canvas->p);
     canvas->cell = 1;
@@ -229,7 +228,7 @@ static void put_named_row(struct text *t, struct canvas *canvas, int r, const ch
         canvas->drawn |= has_cost(before) ? 1u << before : 0;
         bool pair = overlaps_next(canvas, r, i),
              letter = !has_cost(k->ins[i].op) || !canvas->style->color || canvas->style->by != BY_OP;
-        canvas->cramped |= k->ins[i].batch >= 0 && end - x < letter + digits(k->ins[i].batch);
+        canvas->cramped |= k->ins[i].batch >= 0 && end - x < letter + decimal_digits(k->ins[i].batch);
         canvas->paired |= pair;
         canvas->plus |= put_block(t, canvas, &k->ins[i], end - x, shade, pair ? '+' : ' ') && pair;
     }
@@ -308,7 +307,7 @@ static void put_rank_rows(struct text *t, struct canvas *canvas, int r) {
 
 /* Width of the longest row name, plus two. */
 static int margin_of(const struct canvas *canvas) {
-    int longest = 5 + digits(canvas->p->workers - 1);
+    int longest = 5 + decimal_digits(canvas->p->workers - 1);
     if (canvas->style->with & WITH_MEMORY && longest < 7)
         longest = 7;
     for (int r = 0; canvas->style->with & WITH_LANES && r < canvas->p->workers; r++)

@@ -64,7 +64,7 @@ static void put_held(struct text *t, const struct report *report) {
         if (width[h] > 0 && (int)strlen(held_name[h]) > width[h])
             width[h] = (int)strlen(held_name[h]);
     }
-    int digits = snprintf(NULL, 0, "%d", report->workers - 1), rank = digits > 4 ? digits : 4;
+    int wide = decimal_digits(report->workers - 1), rank = wide > 4 ? wide : 4;
     put(t, "\nmemory at the peak\n%*s", rank, "rank");
     for (int h = 0; h < NHELD; h++)
         if (width[h] > 0)

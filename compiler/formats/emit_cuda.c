@@ -14,15 +14,8 @@ static void fill(struct text *t, size_t at, int width) {
         put_bytes(t, " ", 1);
 }
 
-static int digits(int64_t n) {
-    int d = n < 0 ? 2 : 1;
-    while (n /= 10)
-        d++;
-    return d;
-}
-
 static void put_number(struct text *t, int64_t n, int width) {
-    fill(t, t->n, width - digits(n));
+    fill(t, t->n, width - decimal_digits(n));
     put(t, "%lld", (long long)n);
 }
 
@@ -100,9 +93,9 @@ static void find_widths(struct emit *e) {
         put_symbol(&t, p, &(struct buf){.kind = K_wstash, .stage = s, .batch = -1, .inst = -1});
         name = (int)t.n > name ? (int)t.n : name;
     }
-    int batch = digits(p->batches - 1), rank = digits(p->workers - 1);
-    e->width.offset = digits(arena);
-    e->width.stage = digits(sets_in(p) - 1);
+    int batch = decimal_digits(p->batches - 1), rank = decimal_digits(p->workers - 1);
+    e->width.offset = decimal_digits(arena);
+    e->width.stage = decimal_digits(sets_in(p) - 1);
     e->width.batch = batch > 2 ? batch : 2 /* -1 */;
     e->width.symbol = name + 1 + batch;
     int word = (int)strlen(all ? "messages, " : "compute, ");

@@ -7,8 +7,6 @@
 #include "emit_trace.h"
 #include <math.h>
 
-static int digits(int n) { return snprintf(NULL, 0, "%d", n); }
-
 static void put_time(struct text *t, const char *key, int64_t ns) { /* microseconds */
     put(t, "\"%s\":%lld.%03d", key, (long long)(ns / 1000), (int)(ns % 1000));
 }
@@ -17,10 +15,10 @@ static void put_track_names(struct text *t, const struct program *p, const int32
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
         put(t, ",\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"rank %0*d\"}}", r + 1,
-            digits(p->workers - 1), r);
+            decimal_digits(p->workers - 1), r);
         for (int l = 0; l < k->nlanes; l++) {
             put(t, ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%0*d ", r + 1,
-                first_tid[r] + l, digits(k->nlanes - 1), l);
+                first_tid[r] + l, decimal_digits(k->nlanes - 1), l);
             put_lane(t, p, &k->lane[l]);
             put(t, "\"}}");
         }

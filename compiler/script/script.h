@@ -81,7 +81,6 @@ struct script {
 
 /* script_sandbox.c: a Lua state that can only compute, and how a script ends in it. */
 struct script *script_of(lua_State *L);
-void sandbox_open(struct script *script);
 /* Runs the main chunk, then extract(script, data) with the returned value on top of the stack. Closes the state. Dies
  * with file:line on the script's errors. */
 void sandbox_run(struct script *script, void (*extract)(struct script *script, void *data), void *data);

@@ -34,6 +34,8 @@ bool refute(struct check *check, int claim, int rank, int32_t i, const char *fmt
 bool refute_all(struct check *check, int claim, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* "rank 1 lane compute, line 12: F 1 3" */
 void put_place(struct check *check, int rank, int32_t i);
+const char *stage_text(const struct check *check, int s);
+const char *job_text(const struct check *check, int32_t j);
 static inline const struct group *check_group(const struct check *check, int rank, const struct instr *x) {
     return &check->p->group[check->p->rank[rank].lane[x->lane].group];
 }

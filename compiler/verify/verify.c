@@ -31,6 +31,17 @@ void put_place(struct check *check, int r, int32_t i) {
     put_label(&check->why, &check->p->names, &k->ins[i]);
 }
 
+const char *stage_text(const struct check *check, int s) {
+    struct text t = {0};
+    put_stage(&t, &check->p->names, s);
+    return t.s;
+}
+
+const char *job_text(const struct check *check, int32_t j) {
+    const struct job *job = &check->sp->job[j];
+    return job_name(&check->p->names, job->s, job->b, job->d);
+}
+
 #define X(name, word, what) word,
 const char *const claim_word[NCLAIMS] = {CLAIMS(X)};
 #undef X

@@ -33,12 +33,6 @@ static int operation_of(const struct check *check, int s, int n, int *d) {
     return exchanges_of(check, s, *d)->at[n].op;
 }
 
-static const char *stage_text(const struct check *check, int s) {
-    struct text t = {0};
-    put_stage(&t, &check->p->names, s);
-    return t.s;
-}
-
 static const char *mid_text(const struct check *check, int s, int b, int number) {
     struct text t = {0};
     put_buf(&t, &check->p->names, &(struct buf){.kind = K_mid, .stage = s, .batch = b, .inst = number});

@@ -209,10 +209,6 @@ static int32_t like(const struct check *check, int32_t j, int32_t later) {
     return b >= 0 && b < check->sp->batches ? job_at(check->sp, job->s, b, job->d) : -1;
 }
 
-static const char *name_of(const struct check *check, int32_t j) {
-    return job_name(&check->p->names, check->sp->job[j].s, check->sp->job[j].b, check->sp->job[j].d);
-}
-
 bool jobs_repeat(struct check *check) {
     const uint8_t *section = check->values->section;
     int K = check->p->period;
@@ -224,15 +220,15 @@ bool jobs_repeat(struct check *check) {
         int32_t next = like(check, j, K), b = check->sp->job[j].b;
         if ((b + K < check->sp->batches && next < 0) || (b >= K && like(check, j, -K) < 0))
             return refute_all(check, CLAIM_PERIOD, "there is %s, but not the same job %d microbatches %s",
-                              name_of(check, j), K, b >= K && like(check, j, -K) < 0 ? "before it" : "after it");
+                              job_text(check, j), K, b >= K && like(check, j, -K) < 0 ? "before it" : "after it");
         bool none = (next < 0 && section[j] == 0) || (b < K && section[j] == 2);
         if (next >= 0 && (section[next] < section[j] || (section[j] == 1 && section[next] == 1)))
-            return refute_all(check, CLAIM_PERIOD, "%s runs %s, and %s, a period later, %s", name_of(check, j),
-                              where[section[j]], name_of(check, next), where[section[next]]);
+            return refute_all(check, CLAIM_PERIOD, "%s runs %s, and %s, a period later, %s", job_text(check, j),
+                              where[section[j]], job_text(check, next), where[section[next]]);
         if (none || (next >= 0 && section[j] == 0 && section[next] == 2))
             return refute_all(check, CLAIM_PERIOD,
                               "%s runs %s, and none of its like, %d microbatches apart, runs in the period",
-                              name_of(check, j), where[section[j]], K);
+                              job_text(check, j), where[section[j]], K);
     }
     return versions_repeat(check);
 }

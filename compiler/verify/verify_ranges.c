@@ -14,12 +14,6 @@ static bool has_layers(const struct check *check, int s) {
     return check->sp->stage && check->sp->stage[s].rt.nlayers > 0;
 }
 
-static const char *stage_text(const struct check *check, int s) {
-    struct text t = {0};
-    put_stage(&t, &check->p->names, s);
-    return t.s;
-}
-
 /* The bytes of the gradient that a layer's own parameters have; none: from == to. */
 static struct byte_range range_of_layer(const struct check *check, const struct stage *st, const struct rt_layer *l) {
     int64_t element = precision_bytes(check->sp->model->rt.precision),

@@ -77,11 +77,6 @@ static const char *whose(const struct check *check, int set) {
     return format("stage %s's", t.s);
 }
 
-static const char *name_of(const struct check *check, int32_t j) {
-    const struct job *job = &check->sp->job[j];
-    return job_name(&check->p->names, job->s, job->b, job->d);
-}
-
 static bool is_of_first_stage(const struct check *check, const struct job *job) {
     const struct member *member = check->p->names.member;
     return (member ? member[job->s].stage : job->s) == 0;
@@ -180,7 +175,7 @@ static bool team_agrees(struct check *check, int32_t first, int size) {
         int32_t j = job_at(sp, job->s + n, job->b, job->d), has = check->values->newest[j];
         if (declared[j] != declared[first])
             return refute_all(check, CLAIM_JOBS, "%s reads version %d of the weights, and %s, of the same team, %d",
-                              name_of(check, first), declared[first], name_of(check, j), declared[j]);
+                              job_text(check, first), declared[first], job_text(check, j), declared[j]);
         all_at_home &= has >= 0;
         newest = has >= 0 && has < newest ? has : newest;
     }
@@ -189,7 +184,7 @@ static bool team_agrees(struct check *check, int32_t first, int size) {
            refute_all(check, CLAIM_JOBS,
                       "%s reads version %d of stage %d's weights, and the newest that all of its "
                       "team have is %d",
-                      name_of(check, first), declared[first], check->p->names.member[job->s].stage, newest);
+                      job_text(check, first), declared[first], check->p->names.member[job->s].stage, newest);
 }
 
 bool teams_agree(struct check *check) {

@@ -450,14 +450,17 @@ void cuda_release(struct replay *re, struct cuda_rank *own) {
     free(re->blocked);
 }
 
-void cuda_put_state(struct replay *re, int memory, int64_t off, const void *from, size_t bytes) {
+/* Stores the bytes of a set's state, which are the host's, at an offset of the arena in that memory. */
+static void store_state(struct replay *re, int memory, int64_t off, const void *from, size_t bytes) {
     if (memory == MEMORY_HOST)
         memcpy(self(re)->host + off, from, bytes);
     else
         cuda_store(self(re)->arena + off, from, bytes);
 }
 
-void cuda_put_weights(struct replay *re, const struct rt_home *home, const float *w) {
+/* Sets a home's weights from the whole set's, fp32: with bf16 they are rounded, and those that it updates have w as
+ * their masters. */
+static void store_weights(struct replay *re, const struct rt_home *home, const float *w) {
     char *arena = self(re)->arena;
     const struct rt_model *m = re->program->model;
     const struct rt_stage *s = &re->program->stage[home->stage];
@@ -467,7 +470,7 @@ void cuda_put_weights(struct replay *re, const struct rt_home *home, const float
         cuda_store(arena + home->weight, w + home->first, (size_t)n * sizeof *w);
         return;
     }
-    cuda_put_state(re, to.weight_in, to.weight, w + to.first, (size_t)to.count * sizeof *w);
+    store_state(re, to.weight_in, to.weight, w + to.first, (size_t)to.count * sizeof *w);
     __nv_bfloat16 *rounded = (__nv_bfloat16 *)malloc((size_t)n * sizeof *rounded + 1);
     if (!rounded)
         cuda_must(cudaErrorMemoryAllocation, "weights on the host");
@@ -492,7 +495,7 @@ bool cuda_begin(struct replay *re, const struct start *start, char *why, size_t 
             cuda_must(cudaErrorMemoryAllocation, "initial weights on the host");
         ok = first_weights(start->weights, start->seed, p->model, s, w, why, nwhy);
         if (ok)
-            cuda_put_weights(re, &k->home[i], w);
+            store_weights(re, &k->home[i], w);
         free(w);
     }
     return ok;
@@ -522,8 +525,8 @@ void cuda_push(struct replay *re, const struct rt_home *home, const float *weigh
     const struct rt_model *m = re->program->model;
     const struct rt_stage *s = &re->program->stage[home->stage];
     const struct rt_learned learned = learned_at(m, s, home);
-    cuda_put_weights(re, home, weight);
+    store_weights(re, home, weight);
     for (int k = 0; learned.count > 0 && k < count_moments(m->optimizer); k++)
-        cuda_put_state(re, learned.moments_in, learned.moments + 4 * k * home->owned,
-                       moments + k * weight_count(m, s) + learned.first, (size_t)learned.count * sizeof *moments);
+        store_state(re, learned.moments_in, learned.moments + 4 * k * home->owned,
+                    moments + k * weight_count(m, s) + learned.first, (size_t)learned.count * sizeof *moments);
 }

@@ -88,16 +88,11 @@ extern const struct device cuda_device;
 int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_transport *transport);
 /* cudaMalloc. NULL with why, which speaks of a lack of memory only where that is the reason. */
 char *cuda_allocate(size_t bytes, char *why, size_t n);
-/* The bytes of a set's state, at an offset of the arena in that memory, stored there from the host's. */
-void cuda_put_state(struct replay *re, int memory, int64_t off, const void *from, size_t bytes);
 /* Allocates what a rank's replay needs; the caller sets own->link. watched: the device reports its progress in
  * re->reached. Returns NULL, or why it failed. */
 const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_program *p, int rank,
                       const struct cuda_transport *transport, bool watched);
 void cuda_release(struct replay *re, struct cuda_rank *own);
-/* Sets a home's weights from the whole set's, fp32: with bf16 they are rounded, and those that it updates have w as
- * their masters. */
-void cuda_put_weights(struct replay *re, const struct rt_home *home, const float *w);
 /* Timing: events at every instruction's begin and end, recorded in steps enqueued while own->timed is set; the
  * transport marks a message's. Stamps are seconds of the device's clock, for a step that began at `began`, with event
  * `since`; read them once it has ended, and before its events are recorded anew. */

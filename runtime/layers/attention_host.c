@@ -52,13 +52,11 @@ struct tile {
     bool add;
 };
 
-static int least(int a, int b) { return a < b ? a : b; }
-
 static struct tile tile_of(const struct head *h, const struct segment *s, int j, int end) {
     int64_t row = row_of_sequence(h->a, h->sequence, s->rows) + j, column = (int64_t)h->key * h->a->dim;
     struct tile t = {.stride = s->stride, .dstride = s->dstride, .add = s->add};
     t.first = s->first + j;
-    t.columns = least(TILE, end - j);
+    t.columns = host_least(TILE, end - j);
     t.k = (const float *)s->k + row * s->stride + column;
     t.v = (const float *)s->v + row * s->stride + column;
     if (!h->a->dq) /* a forward */
@@ -71,11 +69,11 @@ static struct tile tile_of(const struct head *h, const struct segment *s, int j,
 /* How many of the tile's columns a row of queries sees. */
 static int columns_seen(const struct head *h, int row, const struct tile *t) {
     int n = h->a->first + row + 1 - t->first;
-    return n < 0 ? 0 : least(n, t->columns);
+    return n < 0 ? 0 : host_least(n, t->columns);
 }
 
 /* A row's exponentials are computed in whole vectors, then those right of the diagonal are cleared. */
-static int whole_vectors(int n, int columns) { return least((n + 15) & ~15, columns); }
+static int whole_vectors(int n, int columns) { return host_least((n + 15) & ~15, columns); }
 
 /* s = q k^T of a tile, yet to be scaled: rows i .. iend of the queries. */
 static void scores(const struct head *h, int i, int iend, const struct tile *t, float *s) {
@@ -235,7 +233,7 @@ static void head_backward(const struct head *h) {
             host_dot(h->dy + (int64_t)r * a->y_stride, h->y + (int64_t)r * a->y_stride, a->dim);
     clear_unseen(h);
     for (int i = (a->rows - 1) / TILE * TILE; i >= 0; i -= TILE) {
-        int iend = least(i + TILE, a->rows);
+        int iend = host_least(i + TILE, a->rows);
         bool more = false;
         for (const struct segment *of = a->segment; of < a->segment + a->nsegments; of++)
             for (int j = 0, end = seen_of(of, a->first + iend - 1); j < end; j += TILE, more = true) {
@@ -250,7 +248,7 @@ void host_attend(const struct attend *a) {
         for (int i = 0; i < a->heads; i++) {
             struct head h = head_of(a, s, i);
             for (int r = 0; r < a->rows; r += TILE)
-                rows_forward(&h, r, least(r + TILE, a->rows));
+                rows_forward(&h, r, host_least(r + TILE, a->rows));
         }
 }
 
@@ -271,7 +269,7 @@ void host_rotate(const struct rt_layer *l, float *x, bool back) {
     int dim = head_columns(l), half = dim / 2;
     struct positions positions = positions_of(l);
     for (int from = 0, n; from < half && of->rope > 0; from += n) {
-        n = least(MOST, half - from);
+        n = host_least(MOST, half - from);
         for (int i = 0; i < n; i++)
             turns[i] = rope_turns(l, from + i, dim);
         for (int r = 0; r < l->rows; r++)

@@ -90,7 +90,7 @@ template <bool BY_COLUMN> static void load_16x16(uint32_t (&r)[4], const __nv_bf
 }
 #endif
 
-static __device__ __forceinline__ uint32_t pair(const float *two) {
+static __device__ __forceinline__ uint32_t tile_pair(const float *two) {
     return __bfloat16_as_ushort(narrow<__nv_bfloat16>(two[0])) |
            (uint32_t)__bfloat16_as_ushort(narrow<__nv_bfloat16>(two[1])) << 16;
 }
@@ -118,7 +118,7 @@ static __device__ __forceinline__ void combine(float (&c)[N][4], const float (&p
     constexpr int S = STRIDE<__nv_bfloat16, D>;
 #pragma unroll
     for (int k = 0; k < K; k += 2) {
-        uint32_t y[4], x[4] = {pair(p[k]), pair(p[k] + 2), pair(p[k + 1]), pair(p[k + 1] + 2)};
+        uint32_t y[4], x[4] = {tile_pair(p[k]), tile_pair(p[k] + 2), tile_pair(p[k + 1]), tile_pair(p[k + 1] + 2)};
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
             load_16x16<true>(y, b + 8 * k * S + 8 * n, S);

@@ -43,13 +43,13 @@ void cuda_sum_rows(float *dbias, float *parts, const T *dy, int rows, int out, b
 template void cuda_sum_rows<float>(float *, float *, const float *, int, int, bool, cudaStream_t);
 template void cuda_sum_rows<__nv_bfloat16>(float *, float *, const __nv_bfloat16 *, int, int, bool, cudaStream_t);
 
-template <typename T> static void forward(const struct cuda_call *c) {
+template <typename T> static void add_bias_rows(const struct cuda_call *c) {
     cuda_add_bias(cuda_at<T>(c, c->l->y), cuda_x<T>(c), cuda_w<T>(c), c->l->rows, c->l->out, c->stream);
 }
 
-template <typename T> static void weight(const struct cuda_call *c) {
+template <typename T> static void sum_bias_rows(const struct cuda_call *c) {
     cuda_sum_rows(cuda_dw<T>(c), (float *)c->workspace, cuda_at<T>(c, c->l->dy), c->l->rows, c->l->out, cuda_first(c),
                   c->stream);
 }
 
-const struct cuda_layer cuda_bias = {EITHER(forward), NULL, EITHER(weight)};
+const struct cuda_layer cuda_bias = {EITHER(add_bias_rows), NULL, EITHER(sum_bias_rows)};

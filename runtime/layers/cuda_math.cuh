@@ -55,9 +55,9 @@ void cuda_attention_forget(void);
 int64_t cuda_workspace(void); /* bytes of the workspace: CUDA_WORKSPACE or more */
 bool cuda_attention_cudnn(const struct cuda_call *c, bool forward);
 
-/* layers_cuda.cu: as host_forward_part and host_backward_part of compute.h, on a stream. workspace: cuda_workspace() bytes
- * of device memory that no other stream uses. ahead: from a backward's first part, which sets it, to the next: how many
- * of that one's layers have their input gradient already, from a kernel that computes several layers'. */
+/* layers_cuda.cu: as host_forward_part and host_backward_part of compute.h, on a stream. workspace: cuda_workspace()
+ * bytes of device memory that no other stream uses. ahead: from a backward's first part, which sets it, to the next:
+ * how many of that one's layers have their input gradient already, from a kernel that computes several layers'. */
 void cuda_forward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, int from, int to,
                        void *workspace, cudaStream_t stream);
 static inline void cuda_forward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at,

@@ -59,6 +59,7 @@ void host_attend_to_team(const struct host_call *c, bool backward);
 LAYERS(X)
 #undef X
 
+static inline int host_least(int a, int b) { return a < b ? a : b; }
 static inline float *host_at(const struct host_call *c, struct slot slot) {
     char *base = c->at->at[slot.space];
     return base ? (float *)(void *)(base + slot.off) : NULL;

@@ -61,7 +61,7 @@ template <typename T> static struct operands forward_operands(const struct cuda_
             0};
 }
 
-template <typename T> static void forward(const struct cuda_call *c) {
+template <typename T> static void multiply_forward(const struct cuda_call *c) {
     const struct operands o = forward_operands<T>(c, c->l->y);
     if (enqueue_product(c, FORWARD_BIAS, o))
         return;
@@ -114,7 +114,7 @@ template <typename T> static const T *weight_x(const struct cuda_call *c) {
     return c->l->aux.space == SP_NONE ? cuda_x<T>(c) : cuda_at<T>(c, c->l->aux);
 }
 
-template <typename T> static void weight(const struct cuda_call *c) {
+template <typename T> static void multiply_weight(const struct cuda_call *c) {
     struct plan *plan = linear_find(c->l);
     float *dw = cuda_dw<T>(c), *dbias = plan->bias ? dw + (int64_t)plan->in * plan->out : NULL;
     const bool adds = !cuda_first(c);
@@ -132,8 +132,8 @@ template <typename T> static void table_weight(const struct cuda_call *c) {
 }
 
 extern const struct cuda_layer cuda_unembedding = {EITHER(table_forward), EITHER(table_input), EITHER(table_weight)};
-extern const struct cuda_layer cuda_linear = {EITHER(forward), EITHER(input), EITHER(weight)};
-extern const struct cuda_layer cuda_experts = {EITHER(forward), EITHER(input), EITHER(weight)};
+extern const struct cuda_layer cuda_linear = {EITHER(multiply_forward), EITHER(input), EITHER(multiply_weight)};
+extern const struct cuda_layer cuda_experts = {EITHER(multiply_forward), EITHER(input), EITHER(multiply_weight)};
 
 /* ---- fused with the layer after it, and in the backward with the one before it ---- */
 

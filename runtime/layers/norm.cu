@@ -221,9 +221,10 @@ const struct cuda_layer cuda_rmsnorm = {EITHER(rmsnorm_forward), EITHER(rmsnorm_
 #define BY_NORM(f, norm, c, other)                                                                                     \
     do {                                                                                                               \
         bool centred = (norm)->kind == LAYER_layernorm, bf16 = (c)->m->precision == BF16;                              \
-        (centred ? bf16 ? f<true, __nv_bfloat16> : f<true, float>                                                      \
-         : bf16 ? f<false, __nv_bfloat16>                                                                              \
-                 : f<false, float>)(c, other);                                                                          \
+        if (bf16)                                                                                                      \
+            (centred ? f<true, __nv_bfloat16> : f<false, __nv_bfloat16>)(c, other);                                    \
+        else                                                                                                           \
+            (centred ? f<true, float> : f<false, float>)(c, other);                                                    \
     } while (0)
 
 /* A y in the workspace may overlie the join's x, which is read before y is written when they run one by one. */

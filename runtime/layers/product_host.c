@@ -64,8 +64,6 @@ static struct scratch *scratch_of_thread(void) {
     return s;
 }
 
-static int least(int a, int b) { return a < b ? a : b; }
-
 typedef float strip __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 /* One of the four rounds that turn a square: rows a distance apart exchange halves, quarters, ... */
@@ -125,13 +123,13 @@ struct block {
 };
 
 /* The part of a matrix that begins at row i and column j. */
-static struct matrix part(struct matrix x, int i, int j) {
+static struct matrix block_of_matrix(struct matrix x, int i, int j) {
     x.at += x.turned ? (int64_t)j * x.stride + i : (int64_t)i * x.stride + j;
     return x;
 }
 
 static struct matrix panel(const struct product *p, const struct block *at, float *room) {
-    struct matrix a = part(p->a, at->row, at->deep);
+    struct matrix a = block_of_matrix(p->a, at->row, at->deep);
     if (!a.turned || a.stride <= NEAR)
         return a;
     transpose_block(a.at, a.stride, at->depth, at->rows, room, at->depth + PAST);
@@ -139,7 +137,7 @@ static struct matrix panel(const struct product *p, const struct block *at, floa
 }
 
 static struct matrix columns(const struct product *p, const struct block *at, float *room) {
-    struct matrix b = part(p->b, at->deep, at->column);
+    struct matrix b = block_of_matrix(p->b, at->deep, at->column);
     if (b.turned)
         transpose_block(b.at, b.stride, at->columns, at->depth, room, at->columns);
     else if (at->rows > FEW)
@@ -183,8 +181,8 @@ static void multiply_block(const struct block *at, struct matrix a, struct matri
 /* A few rows at a time: what is multiplied is still in the nearest cache when it, or a bias, is added. */
 static void multiply_and_add(const struct product *p, struct block at, struct matrix a, struct matrix b, float *room) {
     for (int end = at.row + at.rows, begin = at.row; at.row < end; at.row += at.rows) {
-        at.rows = least(AT_ONCE, end - at.row);
-        struct matrix rows = part(a, at.row - begin, 0);
+        at.rows = host_least(AT_ONCE, end - at.row);
+        struct matrix rows = block_of_matrix(a, at.row - begin, 0);
         float *c = p->c + (int64_t)at.row * p->stride + at.column;
         if (p->add) {
             multiply_block(&at, rows, b, false, room, at.columns);
@@ -207,11 +205,11 @@ static void by_kernels(const struct product *p, struct scratch *s) {
     struct block at;
     for (at.deep = 0; at.deep < p->k; at.deep += depth)
         for (at.row = 0; at.row < p->m; at.row += rows) {
-            at.depth = least(depth, p->k - at.deep);
-            at.rows = least(rows, p->m - at.row);
+            at.depth = host_least(depth, p->k - at.deep);
+            at.rows = host_least(rows, p->m - at.row);
             struct matrix a = panel(p, &at, s->a);
             for (at.column = 0; at.column < p->n; at.column += COLUMNS) {
-                at.columns = least(COLUMNS, p->n - at.column);
+                at.columns = host_least(COLUMNS, p->n - at.column);
                 struct matrix b = columns(p, &at, s->b);
                 if (p->add || (p->bias && at.deep + at.depth == p->k))
                     multiply_and_add(p, at, a, b, s->c);

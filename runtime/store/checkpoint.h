@@ -5,11 +5,12 @@
  *                                                 the token table's, where embedding and unembedding share one
  *     DIR/step-00000012/manifest.json             step, seed, data, and each file's size and checksum
  *
- * A tensor's name has its layer's place in the whole model and its parameter's name in LAYERS of model.h: layer.5.weight
- * (in x out), .bias (out); moments add a letter of OPTIMIZERS: layer.5.weight.m and .v are AdamW's of first and second
- * order. All are fp32; with bf16, the weights are the masters. They are whole layers': the members of a team write into
- * one file, each its stretches (stretch_of in parameters.h), and of what all have whole the first member's counts. So a
- * checkpoint fits every cut, schedule, team, precision and number of ranks. All ranks see the same DIR.
+ * A tensor's name has its layer's place in the whole model and its parameter's name in LAYERS of model.h:
+ * layer.5.weight (in x out), .bias (out); moments add a letter of OPTIMIZERS: layer.5.weight.m and .v are AdamW's of
+ * first and second order. All are fp32; with bf16, the weights are the masters. They are whole layers': the members of
+ * a team write into one file, each its stretches (stretch_of in parameters.h), and of what all have whole the first
+ * member's counts. So a checkpoint fits every cut, schedule, team, precision and number of ranks. All ranks see the
+ * same DIR.
  *
  * Every function returns false on failure, with `path: reason` in why. Whatever fails, a whole checkpoint stays whole,
  * unless its own step is written again. */

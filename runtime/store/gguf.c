@@ -41,7 +41,7 @@ static uint64_t read_uint(struct reader *r, size_t width) {
     return x;
 }
 
-static const char *string(struct reader *r, size_t *n) {
+static const char *read_string(struct reader *r, size_t *n) {
     uint64_t length = read_uint(r, 8);
     const char *s = (const char *)take_bytes(r, length);
     *n = s ? (size_t)length : 0;
@@ -60,7 +60,7 @@ static void skip_value(struct reader *r, uint32_t type) {
     else if (type != STRING)
         take_bytes(r, n > (uint64_t)(r->end - r->from) ? UINT64_MAX : n * sizes[type]);
     for (uint64_t i = 0; type == STRING && i < n && !r->bad; i++)
-        string(r, &length);
+        read_string(r, &length);
 }
 
 /* A number of any type; NAN: it is none. */
@@ -107,14 +107,14 @@ static void read_said(struct reader *r, const char *key, size_t n, uint32_t type
         skip_value(r, type);
         return;
     }
-    const char *s = string(r, &n);
+    const char *s = read_string(r, &n);
     snprintf(kept->scaling, sizeof kept->scaling, "%.*s", n < 15 ? (int)n : 15, s);
 }
 
 static void read_metadata(struct reader *r, struct kept *kept) {
     static const char key[] = "general.alignment";
     size_t n;
-    const char *name = string(r, &n);
+    const char *name = read_string(r, &n);
     uint32_t type = (uint32_t)read_uint(r, 4);
     if (n != strlen(key) || memcmp(name, key, n) != 0) {
         const char *dot = n ? memchr(name, '.', n) : NULL;
@@ -143,7 +143,7 @@ static enum values type_of(uint64_t type) {
  * other. */
 static void read_tensor_info(struct reader *r, struct named *tensor) {
     int64_t count = 1;
-    tensor->name = string(r, &tensor->nname);
+    tensor->name = read_string(r, &tensor->nname);
     uint64_t ndims = read_uint(r, 4);
     if (ndims < 1 || ndims > NAMED_DIMS) {
         fail(r, "a tensor of no dimensions, or of more than 4");

@@ -10,6 +10,7 @@ struct progress {
     bool tty;                    /* rewrite one line; otherwise a line every five seconds, and a last one */
     double told;
 };
-/* step: how many are done. rate: the last one's, of learning. seconds: since this run began. Writes to stderr; call it ten times a second at most. */
+/* step: how many are done. rate: the last one's, of learning. seconds: since this run began. Writes to stderr; call it
+ * ten times a second at most. */
 void progress_tell(struct progress *progress, int64_t step, float loss, double rate, double seconds);
 #endif

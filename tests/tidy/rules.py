@@ -99,7 +99,7 @@ def dead_functions(tree):
         own = {s.path for s, _ in homes} | {s.path for s, _ in tree.prototypes[name]
                                             if s.words[name] == sum(q is s for q, _ in tree.prototypes[name])}
         for s, f in homes:
-            if not f.private and name != 'main' and not name.endswith(tree.tails):
+            if not (f.private or s.is_header or name == 'main' or name.endswith(tree.tails)):
                 yield s.path, f.line, f'unused external function {name}', int(tree.homes[name] <= own), 0
 
 

@@ -96,10 +96,6 @@ struct compile;
  * that is not known. */
 const char *check_script(const struct bound *b, const struct compile *c);
 
-/* bound_check.c: the least start of each class, and the least time from the end of one of its items to the end of all
- */
-void bound_paths(struct bound *b);
-
 /* A state laid out for comparison: what has started before `at`, and when, relative to it. */
 struct bound_state {
     int64_t at;

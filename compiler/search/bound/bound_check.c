@@ -19,7 +19,8 @@
 
 __extension__ typedef __int128 wide; /* room x time: at most 2^120 */
 
-void bound_paths(struct bound *b) {
+/* The least start of each class, and the least time from the end of one of its items to the end of all. */
+static void bound_paths(struct bound *b) {
     for (int32_t n = 0; n < b->nclass; n++) {
         struct bound_class *c = &b->class[b->order[n]];
         c->head = c->pool ? INT64_MAX : 0;
