@@ -7,18 +7,6 @@
 #include <assert.h>
 #include <string.h>
 
-/* ---- columns: text written from byte `at` on is padded to a width; numbers are right-aligned ---- */
-
-static void fill(struct text *t, size_t at, int width) {
-    for (int n = width - (int)(t->n - at); n > 0; n--)
-        put_bytes(t, " ", 1);
-}
-
-static void put_number(struct text *t, int64_t n, int width) {
-    fill(t, t->n, width - decimal_digits(n));
-    put(t, "%lld", (long long)n);
-}
-
 /* ---- names ---- */
 
 /* Turns the text from `begin` on into a C name. */
@@ -57,54 +45,27 @@ static void put_name(struct text *t, const struct program *p, const struct instr
     as_symbol(t, begin);
 }
 
-static void put_lane_name(struct text *t, const struct lane *lane) {
-    put(t, "%s", lanekind_row(lane->kind)->word);
-    if (lanekind_row(lane->kind)->of != OF_ALONE)
-        put(t, "_%d", lanekind_row(lane->kind)->of == OF_GROUP ? lane->group : lane->peer);
+static const char *lane_symbol(const struct lane *lane) {
+    const struct lanekind_row *row = lanekind_row(lane->kind);
+    return row->of == OF_ALONE ? row->word : format("%s_%d", row->word, row->of == OF_GROUP ? lane->group : lane->peer);
 }
 
 /* ---- buffers and instructions ---- */
 
-/* A rank's view with the names of what is in it. Column widths fit the whole program, so that all ranks' files are laid
- * out alike. */
+/* A rank's view with the names of what is in it. Columns are as wide in all ranks' files, and lists have none: a longer
+ * name or number moves no other line. */
 struct emit {
     struct text *t;
     const struct program *p;
     const struct rank *k;
     const struct runtime_view *view;
-    const char **buffer; /* [view->nbuffers] */
-    struct {
-        int symbol, offset, stage, batch, lane;
-    } width;
+    const char **buffer, **lane; /* [view->nbuffers], [k->nlanes] */
+    int stage, batch;            /* widths of their numbers */
 };
-
-static void find_widths(struct emit *e) {
-    const struct program *p = e->p;
-    int64_t arena = 0; /* the largest, of either memory */
-    bool all = false;  /* whether one lane carries all messages */
-    int name = 0;
-    for (int r = 0; r < p->workers; r++) {
-        arena = p->rank[r].arena > arena ? p->rank[r].arena : arena;
-        arena = p->rank[r].host > arena ? p->rank[r].host : arena;
-        all = all || (p->rank[r].nlanes > 1 && p->rank[r].lane[1].kind == LANE_ALL);
-    }
-    for (int s = 0; s < sets_in(p); s++) {
-        struct text t = {0};
-        put_symbol(&t, p, &(struct buf){.kind = K_wstash, .stage = s, .batch = -1, .inst = -1});
-        name = (int)t.n > name ? (int)t.n : name;
-    }
-    int batch = decimal_digits(p->batches - 1), rank = decimal_digits(p->workers - 1);
-    e->width.offset = decimal_digits(arena);
-    e->width.stage = decimal_digits(sets_in(p) - 1);
-    e->width.batch = batch > 2 ? batch : 2 /* -1 */;
-    e->width.symbol = name + 1 + batch;
-    int word = (int)strlen(all ? "messages, " : "compute, ");
-    e->width.lane = (int)strlen("send_, ") + rank;
-    e->width.lane = e->width.lane > word ? e->width.lane : word;
-}
 
 static void find_names(struct emit *e) {
     e->buffer = NEW(const char *, e->view->nbuffers);
+    e->lane = NEW(const char *, e->k->nlanes);
     for (int i = 0; i < e->view->nbuffers; i++) {
         const struct arg *a = &e->view->of[i];
         struct text t = {0};
@@ -113,6 +74,10 @@ static void find_names(struct emit *e) {
             put(&t, "_piece_%d_of_%d", a->piece, pieces_of(a));
         e->buffer[i] = t.s;
     }
+    for (int l = 0; l < e->k->nlanes; l++)
+        e->lane[l] = lane_symbol(&e->k->lane[l]);
+    e->stage = decimal_digits(sets_in(e->p) - 1);
+    e->batch = e->p->batches > 10 ? decimal_digits(e->p->batches - 1) : 2 /* -1 */;
 }
 
 static const char *name_of(const struct emit *e, const struct rt_buffer *b) { return e->buffer[b - e->view->buffer]; }
@@ -127,18 +92,10 @@ static void emit_buffers_in(const struct emit *e, int memory, int64_t arena, con
         "\n/* Buffers%s: offset and size, in an arena of %lld. Those that overlap live one after the other. */\n"
         "static const struct rt_buffer\n",
         where, (long long)arena);
-    for (int i = 0; i <= last; i++) {
-        size_t at = e->t->n;
-        if (memory_of(&e->k->buf[e->view->of[i].buf]) != memory)
-            continue;
-        put(e->t, "    %s ", e->buffer[i]);
-        fill(e->t, at, e->width.symbol + 5);
-        put_word(e->t, "= {");
-        put_number(e->t, e->view->buffer[i].off, e->width.offset);
-        put_word(e->t, ", ");
-        put_number(e->t, e->view->buffer[i].bytes, e->width.offset);
-        put_word(e->t, i < last ? "},\n" : "};\n");
-    }
+    for (int i = 0; i <= last; i++)
+        if (memory_of(&e->k->buf[e->view->of[i].buf]) == memory)
+            put(e->t, "    %s = {%lld, %lld}%s\n", e->buffer[i], (long long)e->view->buffer[i].off,
+                (long long)e->view->buffer[i].bytes, i < last ? "," : ";");
 }
 
 static void emit_lanes(const struct emit *e) {
@@ -146,10 +103,8 @@ static void emit_lanes(const struct emit *e) {
     if (k->nlanes == 0)
         return;
     put_word(e->t, "\n/* Lanes, and what timelines call them. */\nenum { ");
-    for (int l = 0; l < k->nlanes; l++) {
-        put_word(e->t, l ? ", " : "");
-        put_lane_name(e->t, &k->lane[l]);
-    }
+    for (int l = 0; l < k->nlanes; l++)
+        put(e->t, l ? ", %s" : "%s", e->lane[l]);
     put_word(e->t, " };\nstatic const char *const lanes[] = {");
     for (int l = 0; l < k->nlanes; l++)
         put(e->t, l ? ", \"%s\"" : "\"%s\"", e->view->rank.lane[l]);
@@ -242,18 +197,8 @@ static void put_some(const struct emit *e, const struct rt_instr *x) {
 static void emit_instr(const struct emit *e, int32_t i) {
     struct text *t = e->t;
     const struct rt_instr *x = &e->view->rank.ins[i];
-    size_t at = t->n;
-    put(t, "    {.op = OP_%s, ", op_name[x->op]);
-    fill(t, at, (int)strlen("    {.op = OP_SEND_F, "));
-    put_word(t, ".stage = ");
-    put_number(t, x->stage, e->width.stage);
-    put_word(t, ", .batch = ");
-    put_number(t, x->batch, e->width.batch);
-    put_word(t, ", .lane = ");
-    at = t->n;
-    put_lane_name(t, &e->k->lane[x->lane]);
-    put_word(t, ", ");
-    fill(t, at, e->width.lane);
+    put(t, "    {.op = %-10s .stage = %*d, .batch = %*d, .lane = %-8s ", format("OP_%s,", op_name[x->op]), e->stage,
+        x->stage, e->batch, x->batch, format("%s,", e->lane[x->lane]));
     put_some(e, x);
     put_operands(e, x);
     put_word(t, x->first ? ".first = true, " : "");
@@ -364,7 +309,6 @@ void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, co
                uint64_t hash) {
     struct emit e = {.t = t, .p = p, .k = &p->rank[r], .view = runtime_view(sp, st, p, r)};
     const struct rt_program *program = &e.view->program;
-    find_widths(&e);
     find_names(&e);
     put(t, "/* Rank %d of %d of %s (%s): what streams.txt says of rank %d, as constants.\n", r, p->workers,
         tame(p->name), tame(sp->params), r);
