@@ -164,7 +164,8 @@ void extract_cluster(struct script *script, void *spec);
 extern const char *const schedule_fields[], *const model_fields[], *const cluster_fields[]; /* up to NULL */
 /* script_costs.c: the field `costs` of a model into its units; false: it has none. */
 bool read_costs(const struct table *table, struct model *m);
-extern const char *const cost_fields[];      /* of each of them, up to NULL */
+extern const char *const cost_fields[]; /* of each of them, up to NULL */
+/* script_parts.c */
 void open_layers(lua_State *L, int globals); /* the constructors of a model's layers, inputs and optimizers */
 void put_layer_fields(struct text *out);     /* the fields that each of them takes */
 /* script_layer_fields.c: writes what the table says of a field of theirs, or its default, to its place in *to; dies of

@@ -1,177 +1,10 @@
-/* Turns model { … } into a list of layers. Constructors such as linear { width = 4 } make parts: userdata that a script
- * can only put into lists. What fits where is checked here, by the rows of layers.c; cost.c checks shapes. */
-#include "passes/layers.h"
-#include "script.h"
+/* Turns model { … } into a list of layers, from the parts that their constructors made (script_parts.c). What fits
+ * where is checked here, by the rows of layers.c; cost.c checks shapes. */
+#include "script_parts.h"
 #include <assert.h>
 #include <limits.h>
 #include <math.h>
 #include <string.h>
-
-enum { MAX_FIELDS = 16 };
-enum part_group { INPUT, LAYER, OPTIMIZER };
-
-struct maker {
-    const char *name;
-    enum part_group group;
-    int kind;                  /* enum layer_kind, input_kind or optimizer */
-    const struct field *field; /* of inputs, optimizers and stages; a layer's are in its row */
-};
-
-#define FIELD(name, range, otherwise) FIELD_TO(#name, range, otherwise, rt_model, name)
-static const struct field of_stage[] = {{.name = "from"}, {0}}; /* read by read_sources */
-static const struct field of_tokens[] = {FIELD(vocab, SIZE, NAN) FIELD(context, SIZE, NAN) FIELD(rows, SIZE, NAN){0}};
-static const struct field of_integers[] = {FIELD(features, SIZE, NAN) FIELD(rows, SIZE, NAN){0}};
-#define X(NAME, name, moments, flop, fields) static const struct field of_##name[] = {fields{0}};
-OPTIMIZERS(X)
-#undef X
-#undef FIELD
-
-/* A moe is written by the name of none of its layers; its fields are those of the first. */
-enum { MOE = NLAYERS };
-static const struct maker makers[] = {
-#define X(name, ...) {#name, LAYER, LAYER_##name, NULL},
-    LAYERS(X)
-#undef X
-        {"moe", LAYER, LAYER_route, NULL},
-    {"tokens", INPUT, INPUT_TOKENS, of_tokens},
-    {"integers", INPUT, INPUT_INTEGERS, of_integers},
-#define X(NAME, name, ...) {#name, OPTIMIZER, OPT_##NAME, of_##name},
-    OPTIMIZERS(X)
-#undef X
-};
-enum { NMAKERS = sizeof makers / sizeof *makers };
-/* Made of layers: their list is the part's user value. */
-static const struct maker residual = {"residual", LAYER, LAYER_fork, NULL};
-static const struct maker stage = {"stage", LAYER, LAYER_fork, of_stage};
-
-/* Scripts do not write fork and join, but residual, nor what moe is made of. */
-static bool is_written(const struct maker *maker) {
-    const struct layer_row *row = row_of(maker->kind);
-    return maker->group != LAYER || maker == &makers[MOE] || !(row->block || row->of_team || row->of_moe);
-}
-
-/* The fields that it takes, ended by one without a name. */
-static const struct field *fields_of(const struct maker *maker) {
-    static const struct field none[] = {{0}};
-    const struct field *field = maker->field ? maker->field : row_of(maker->kind)->field;
-    return field ? field : none;
-}
-
-/* What a constructor returns. */
-struct part {
-    const struct maker *maker;
-    int line; /* of the script, where it was made */
-    struct model_layer layer;
-    struct rt_model model; /* of an input and an optimizer: their fields */
-};
-
-/* Scripts can get no other userdata. */
-static const struct part *part_at(lua_State *L, int index, enum part_group group) {
-    const struct part *part = lua_type(L, index) == LUA_TUSERDATA ? lua_touserdata(L, index) : NULL;
-    return part && part->maker->group == group ? part : NULL;
-}
-
-static struct part *push_part(lua_State *L, const struct maker *maker, int line) {
-    struct part *part = lua_newuserdatauv(L, sizeof *part, 1);
-    *part = (struct part){.maker = maker, .line = line, .layer.kind = maker->kind};
-    luaL_newmetatable(L, maker->name);
-    lua_pushboolean(L, false);
-    lua_setfield(L, -2, "__metatable");
-    lua_setmetatable(L, -2);
-    return part;
-}
-
-/* Fields of layers that have parameters: what these are called in files of others. */
-static const char *const name_fields[] = {"hf", "gguf"};
-enum { NNAMES = 2 };
-static bool has_parameters(const struct maker *maker) { return maker->group == LAYER && row_of(maker->kind)->named; }
-
-static int field_names(const struct maker *maker, const char *names[MAX_FIELDS + NNAMES + 1]) {
-    int n = 0;
-    for (const struct field *field = fields_of(maker); field->name; field++)
-        if (field->range != FIELD_DERIVED) {
-            assert(n < MAX_FIELDS);
-            names[n++] = field->name;
-        }
-    for (int i = 0; i < NNAMES && has_parameters(maker); i++)
-        names[n++] = name_fields[i];
-    names[n] = NULL;
-    return n;
-}
-
-void put_layer_fields(struct text *out) {
-    const char *names[MAX_FIELDS + NNAMES + 1];
-    for (int i = 0; i < NMAKERS; i++)
-        if (is_written(&makers[i]) && field_names(&makers[i], names))
-            put_names(out, format("Fields of %s", makers[i].name), names);
-    if (field_names(&stage, names))
-        put_names(out, "Fields of stage", names);
-}
-
-/* Leaves them as the part's user value: a list. */
-static void read_names(const struct table *table, int part) {
-    lua_State *L = table->L;
-    lua_createtable(L, NNAMES, 0);
-    for (int i = 0; i < NNAMES; i++) {
-        int type = push_field(table, name_fields[i]);
-        if (type != LUA_TNIL && type != LUA_TSTRING)
-            field_fail(L, table->line, name_fields[i], "'%s' must be a name, in quotes, not %s", name_fields[i],
-                       describe(L, -1));
-        lua_rawseti(L, -2, i + 1);
-    }
-    lua_setiuservalue(L, part, 1);
-}
-
-/* linear { … } and the other constructors. Upvalue: the maker. */
-static int make(lua_State *L) {
-    const struct maker *maker = lua_touserdata(L, lua_upvalueindex(1));
-    struct table table = {L, 1, script_line(L), maker->name};
-    const char *names[MAX_FIELDS + NNAMES + 1];
-    field_names(maker, names);
-    if (!lua_istable(L, 1))
-        word_fail(L, table.line, maker->name, "%s takes a table of fields, not %s; write: %s { ... }", maker->name,
-                  describe(L, 1), maker->name);
-    lua_settop(L, 1);
-    check_fields(&table, names);
-    struct part *part = push_part(L, maker, table.line);
-    for (const struct field *field = fields_of(maker); field->name; field++)
-        if (field->range != FIELD_DERIVED)
-            read_layer_field(&table, field, maker->group == LAYER ? (void *)&part->layer : &part->model);
-    if (has_parameters(maker))
-        read_names(&table, lua_gettop(L));
-    return 1;
-}
-
-/* residual { … } and stage { … }. Upvalue: its maker. */
-static int make_list(lua_State *L) {
-    const struct maker *maker = lua_touserdata(L, lua_upvalueindex(1));
-    int line = script_line(L);
-    if (!lua_istable(L, 1))
-        word_fail(L, line, maker->name, "%s takes a list of layers, not %s", maker->name, describe(L, 1));
-    lua_settop(L, 1);
-    push_part(L, maker, line);
-    lua_insert(L, 1);
-    lua_setiuservalue(L, 1, 1);
-    return 1;
-}
-
-void open_layers(lua_State *L, int globals) {
-    for (int i = 0; i < NMAKERS; i++) {
-        if (!is_written(&makers[i]))
-            continue;
-        lua_pushlightuserdata(L, (void *)&makers[i]);
-        lua_pushcclosure(L, make, 1);
-        lua_setfield(L, globals, makers[i].name);
-    }
-    const struct maker *lists[] = {&residual, &stage};
-    for (int i = 0; i < 2; i++) {
-        lua_pushlightuserdata(L, (void *)lists[i]);
-        lua_pushcclosure(L, make_list, 1);
-        lua_setfield(L, globals, lists[i]->name);
-    }
-}
-
-/* ---- model ---- */
 
 struct builder {
     struct script *S;
@@ -257,9 +90,9 @@ static void add_residual(struct builder *builder, int index, int unit, const str
         const struct part *inner = part_at(L, -1, LAYER);
         if (!inner)
             word_fail(L, part->line, "residual", "item %d of residual is %s; it must be a layer", i, describe(L, -1));
-        if (inner->maker == &residual)
+        if (inner->maker == &residual_maker)
             word_fail(L, inner->line, "residual", "a residual inside a residual is not supported yet");
-        if (inner->maker == &stage)
+        if (inner->maker == &stage_maker)
             word_fail(L, inner->line, "stage", "a stage inside a residual; stages are items of the model's layers");
         add_part(builder, lua_gettop(L), unit, false, false);
     }
@@ -280,20 +113,20 @@ static void add_part(struct builder *builder, int index, int unit, bool first, b
         field_fail(builder->L, builder->t.line, "layers",
                    "layers[%d] is %s; it must be a layer such as linear { width = 4 }", unit + 1,
                    describe(builder->L, index));
-    if (part->maker == &stage)
+    if (part->maker == &stage_maker)
         word_fail(builder->L, part->line, "stage", "either all of a model's layers stand in stages, or none do");
     check_layer(builder, part, first, last);
-    if (part->maker == &residual) {
+    if (part->maker == &residual_maker) {
         add_residual(builder, index, unit, part);
         return;
     }
-    if (part->maker == &makers[MOE]) {
+    if (is_moe(part->maker)) {
         add_moe(builder, part, unit);
         return;
     }
     struct model_layer layer = part->layer;
     layer.unit = unit;
-    if (has_parameters(part->maker)) {
+    if (has_names(part->maker)) {
         lua_getiuservalue(builder->L, index, 1);
         layer.names = (struct rt_names){name_at(builder->L, 1), name_at(builder->L, 2)};
         lua_pop(builder->L, 1);
@@ -428,7 +261,7 @@ static void turn_sources(struct builder *builder, const struct part *part, int n
 static void check_keys(struct builder *builder, int line, int index) {
     lua_State *L = builder->L;
     for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
-        if (lua_type(L, -2) == LUA_TSTRING && strcmp(lua_tostring(L, -2), stage.field[0].name) != 0)
+        if (lua_type(L, -2) == LUA_TSTRING && strcmp(lua_tostring(L, -2), stage_maker.field[0].name) != 0)
             word_fail(L, line, "stage", "stage has no field '%s'; it has 'from', and its layers", lua_tostring(L, -2));
 }
 
@@ -442,7 +275,7 @@ static void read_stages(struct builder *builder, int list, int n) {
     for (int s = 0; s < n; s++, lua_settop(L, list)) {
         lua_rawgeti(L, list, s + 1);
         part = part_at(L, -1, LAYER);
-        if (!part || part->maker != &stage)
+        if (!part || part->maker != &stage_maker)
             field_fail(L, builder->t.line, "layers",
                        "layers[%d] is %s; either all of a model's layers stand in stages, or none do", s + 1,
                        part ? part->maker->name : describe(L, -1));
@@ -464,8 +297,9 @@ static void read_stages(struct builder *builder, int list, int n) {
             m->cut[s - 1] = s;
     }
     if (builder->sp->stages == 0)
-        field_fail(L, builder->t.line, "layers",
-                   "a model whose layers are stages is cut already; to partition or tune it, give its layers without stages");
+        field_fail(
+            L, builder->t.line, "layers",
+            "a model whose layers are stages is cut already; to partition or tune it, give its layers without stages");
     if (n != builder->sp->stages)
         field_fail(L, builder->t.line, "layers", "the model has %d stages, but the schedule has stages = %d", n,
                    builder->sp->stages);
@@ -482,7 +316,7 @@ static void read_layers(struct builder *builder) {
     const struct part *first = part_at(L, -1, LAYER);
     lua_settop(L, list);
     builder->m->nunits = n;
-    if (first && first->maker == &stage) {
+    if (first && first->maker == &stage_maker) {
         read_stages(builder, list, n);
         return;
     }
