@@ -430,6 +430,7 @@ static void mark_period(struct build *build, double t, bool begins) {
 struct program *lower(const struct compile *c) {
     const struct spec *sp = c->spec;
     const struct sched *sc = c->sched;
+    assert(c->graph->n == sp->njobs && sc->nmoments == 2 * all_jobs(sp)); /* every job starts and ends */
     struct build *build = prepare(c);
     plan_transfers(build);
     plan_reloads(build);

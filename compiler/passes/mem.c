@@ -10,6 +10,7 @@
  * (match_period). In between, these bytes are lent to buffers that are closed again by then. */
 #include "base/heap.h"
 #include "period.h"
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -535,6 +536,7 @@ bool mem_plan(const struct compile *c) {
     bool delays = false;
     for (int r = 0; r < p->workers; r++) {
         struct rank *k = &p->rank[r];
+        assert(k->nwaits == 0); /* lanes comes after, since reused bytes are an order too */
         plan.r = r;
         plan.life = c->choices.life ? c->choices.life[r] : NULL;
         start_rank(&plan, p, r);

@@ -98,6 +98,9 @@ struct update_times update_times(const struct program *p, const struct timeline 
  * piece before the end. */
 double reduction_tail(const struct rank *k, const struct instr *x, double took);
 
+/* promises.c: asserts what the pass that has just given `gives` (compile.h) promises to those after it. */
+void passes_promise(const struct compile *c, int gives);
+
 /* report.c: needs the timeline; gives the reported figures. */
 enum {
     HELD_WEIGHTS,

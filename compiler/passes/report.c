@@ -408,6 +408,7 @@ struct report *report_make(const struct compile *c) {
     const struct timeline *tl = c->timeline;
     struct report *rep = NEW(struct report, 1);
     double progress = 0, busy = 0, steady = 0, all;
+    assert(c->graph->n == sp->njobs && p->workers == sp->workers && tl->makespan >= 0);
     rep->schedule = sp->name;
     rep->unit = time_unit(sp);
     rep->workers = sp->workers;

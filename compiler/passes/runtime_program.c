@@ -60,6 +60,7 @@ static void find_buffers(struct build *f) {
     for (int i = 0; i < f->nbuffers; i++) {
         struct arg a = arg_of(f->key[i]);
         f->buffer[i] = (struct rt_buffer){arg_off(k, &a), arg_bytes(k, &a)};
+        assert(f->buffer[i].off >= 0 && f->buffer[i].bytes >= 0); /* mem has planned it */
     }
 }
 
@@ -72,6 +73,7 @@ static const struct rt_buffer *buffer_of(const struct build *f, struct arg a) {
         else
             to = middle;
     }
+    assert(f->key[from] == key_of(a)); /* find_buffers has seen it */
     return &f->buffer[from];
 }
 

@@ -67,6 +67,7 @@ void compile_until(struct compile *c, int goal) {
         if (passes[i].gives & goal & ~compile_has(c)) {
             assert((passes[i].needs & ~compile_has(c)) == 0);
             passes[i].run(c);
+            passes_promise(c, passes[i].gives);
             c->have |= passes[i].gives;
         }
 }

@@ -6,6 +6,7 @@
 #include "pairwise.h"
 #include "device/device_host.h"
 #include "world.h"
+#include <assert.h>
 #include <stdio.h>
 #ifdef NO_MPI
 bool mpi_open(struct world *w, const struct launch *how, char *why, size_t nwhy) {
@@ -114,6 +115,7 @@ static MPI_Datatype long_tensor(int64_t bytes) {
 static void open_message(struct mpi *mpi, const struct rt_instr *x, MPI_Request *request) {
     char *tensor = job_operand(mpi->arena, x, ROLE_t);
     bool fits = x->bytes <= LONG;
+    assert(x->at.t ? x->at.t->bytes == x->bytes : x->bytes == 0); /* both ends name the same bytes */
     MPI_Datatype type = fits ? MPI_BYTE : long_tensor(x->bytes);
     int count = fits ? (int)x->bytes : 1;
     if (is_send(x->op))
@@ -152,7 +154,9 @@ static bool mpi_message(void *link, struct replay *re, const struct rt_instr *x,
     struct mpi *mpi = link;
     int32_t i = (int32_t)(x - mpi->k->ins);
     int moved;
+    assert(mpi->request[i] != MPI_REQUEST_NULL && mpi->started[i] <= re->turn + 1);
     if (mpi->started[i] <= re->turn) {
+        assert(mpi->started[i] == re->turn); /* a persistent request, started once in each turn */
         mpi->started[i] = re->turn + 1;
         mpi->since[i] = re->device->clock(re);
         must(MPI_Start(&mpi->request[i]));
@@ -171,6 +175,7 @@ static bool mpi_move_piece(void *link, const struct replay *re, const struct rt_
     MPI_Request *request = &mpi->track[x->lane * TRACKS + track];
     int rank = mpi->collectives.group[x->group].member[piece->member], bytes = (int)piece->bytes, moved;
     (void)re;
+    assert(bytes == piece->bytes && bytes >= 0);
     if (*request == MPI_REQUEST_NULL && piece->sends)
         must(MPI_Isend(piece->at, bytes, MPI_BYTE, rank, x->msg, mpi->ranks, request));
     else if (*request == MPI_REQUEST_NULL)

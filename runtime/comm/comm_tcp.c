@@ -14,6 +14,7 @@
 #include "device/device_host.h"
 #include "tcp.h"
 #include "watch.h"
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +56,7 @@ static int64_t payload_bytes(const struct half *half) { return half->done > HEAD
 
 /* All of an item has moved: the next one may begin. */
 static bool is_whole(struct half *half, int64_t bytes) {
+    assert(half->done <= HEAD + bytes); /* nothing of the next item has moved with this one */
     if (half->done < HEAD + bytes)
         return false;
     half->done = 0;
@@ -64,6 +66,7 @@ static bool is_whole(struct half *half, int64_t bytes) {
 /* One system call: what is left of the head, then n bytes, or as many as fit. */
 static void move_bytes(struct conn *conn, struct half *half, void *head, void *bytes, int64_t n) {
     int64_t left = half->done < HEAD ? HEAD - half->done : 0;
+    assert(!half->stuck && n >= 0 && left + n > 0);
     struct iovec part[2] = {{(char *)head + HEAD - left, (size_t)left}, {bytes, (size_t)n}};
     struct msghdr msghdr = {.msg_iov = part, .msg_iovlen = 2};
     ssize_t moved = half == &conn->out ? sendmsg(conn->fd, &msghdr, MSG_NOSIGNAL | MSG_DONTWAIT)
@@ -165,6 +168,7 @@ static bool continue_sum(struct tcp *tcp) {
 
 static void tcp_sum_begin(void *link, float *x, int n) {
     struct tcp *tcp = link;
+    assert(!tcp->sum.under_way);
     tcp->calls++;
     tcp->sum = (struct sum){.x = x, .n = n, .under_way = true};
     continue_sum(tcp);
@@ -300,6 +304,7 @@ static bool tcp_message(void *link, struct replay *re, const struct rt_instr *x,
     struct conn *conn = &tcp->conn[is_send(x->op) ? tcp->to[x->peer] : tcp->from[x->peer]];
     struct half *half = is_send(x->op) ? &conn->out : &conn->in;
     const struct head head = {x->msg, (int32_t)re->turn, x->bytes};
+    assert(conn->peer == x->peer && (x->at.t || x->bytes == 0));
     char *tensor = job_operand(tcp->arena, x, ROLE_t);
     if (!half->begun) {
         half->begun = true;
@@ -324,6 +329,7 @@ static bool tcp_move_piece(void *link, const struct replay *re, const struct rt_
     struct tcp *tcp = link;
     struct conn *conn = &tcp->conn[tcp->member[collective_channel(x)][piece->member]];
     const struct head head = {x->msg, (int32_t)re->turn, piece->bytes};
+    assert(conn->peer == tcp->collectives.group[x->group].member[piece->member]);
     (void)track;
     if (piece->sends)
         send_item(conn, &head, piece->at, piece->bytes);

@@ -12,6 +12,7 @@
  * then senders, then receivers, at both ends; so of the messages that have not moved, the first in that order can. */
 #include "device/job.h"
 #include "pairwise.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,8 @@ static struct piece piece_of(const struct collective *c, char *from, int64_t k, 
     struct piece piece = {.member = member, .sends = sends};
     piece.at = from ? from + k * most : NULL;
     piece.bytes = k < c->pieces - 1 ? most : c->bytes - k * most;
+    assert(k >= 0 && k < c->pieces && piece.bytes >= 0 && piece.bytes <= most);
+    assert(member >= 0 && member < c->group.n);
     return piece;
 }
 
@@ -170,11 +173,15 @@ static void plan_collective(struct collective *c, const struct rt_instr *x, cons
     c->x = x;
     c->motion = motion_of(x->op);
     c->group = *group;
+    assert(algorithms[c->motion].plan && bytes >= 0 && group->n > 1 && group->me < group->n);
+    assert(c->motion != OP_ALL_TO_ALL_A || bytes % group->n == 0);
+    assert(x->op != OP_ALL_REDUCE_N || bytes <= 4 * PIECE); /* add_all_reduce takes it in one piece */
     c->bytes = c->motion == OP_ALL_TO_ALL_A ? bytes / group->n : bytes;
     c->pieces = c->bytes ? (c->bytes + 4 * PIECE - 1) / (4 * PIECE) : 1;
     c->root = -1;
     for (int i = 0; i < group->n; i++)
         c->root = has_root(x->op) && group->member[i] == x->root ? i : c->root;
+    assert(!has_root(x->op) || c->root >= 0);
     memset(c->length, 0, sizeof c->length);
     memset(c->done, 0, sizeof c->done);
     algorithms[c->motion].plan(c);
@@ -197,8 +204,10 @@ static bool continue_track(const struct collectives *all, struct collective *c, 
     int64_t from = c->done[track];
     for (; c->done[track] < c->length[track]; c->done[track]++) {
         struct piece piece = algorithm->piece(c, track, c->done[track]);
+        assert(piece.count <= c->length[piece.after]); /* it waits for messages that there are */
         if (c->done[piece.after] < piece.count)
             break;
+        assert(piece.at || piece.bytes == 0 || piece.member == c->group.me);
         if (piece.member != c->group.me && !all->move(all->link, re, c->x, track, &piece))
             break;
         if (algorithm->moved)
@@ -211,6 +220,7 @@ bool collectives_run(struct collectives *all, struct replay *re, const struct rt
     struct collective *c = &all->lane[x->lane];
     if (!c->begun)
         begin_collective(all, c, re, x);
+    assert(c->x == x); /* a lane has one under way */
     for (bool moved = true; moved;) {
         moved = false;
         for (int track = 0; track < TRACKS; track++)
@@ -218,6 +228,7 @@ bool collectives_run(struct collectives *all, struct replay *re, const struct rt
     }
     if (memcmp(c->done, c->length, sizeof c->done) != 0)
         return false;
+    assert(c->begun);
     c->begun = false;
     *start = c->since;
     *end = re->device->clock(re);

@@ -3,6 +3,7 @@
 #include "job.h"
 #include "store/import.h"
 #include "store/seconds.h"
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,8 @@ static double host_clock(struct replay *re) { return seconds() - self(re)->origi
 static void host_record(struct replay *re, int32_t i, double start, double end) {
     struct host_rank *own = self(re);
     const struct rt_instr *x = &re->program->rank[re->rank].ins[i];
+    assert(i >= 0 && i < re->program->rank[re->rank].nins);
+    assert(own->ended[i] == re->turn && end >= start); /* once in each turn of its section */
     own->ended[i] = re->turn + 1;
     own->stamp[i] = (struct rt_stamp){start, end};
     own->first = start < own->first ? start : own->first;
@@ -51,6 +54,8 @@ static void read_batch(struct replay *re, const struct rt_instr *x, const struct
 /* What each member of a team has of a loss lies apart, where they write into the same memory. */
 static float *loss_of(struct replay *re, const struct rt_instr *x, const struct rt_stage *s) {
     struct host_rank *own = self(re);
+    assert(own->loss && batch_of(re, x) < re->program->batches);
+    assert(!sums_loss(s) || own->apart == 0 || own->apart >= re->program->batches);
     return &own->loss[(sums_loss(s) ? s->place : 0) * own->apart + batch_of(re, x)];
 }
 
@@ -104,6 +109,11 @@ static void run_update(struct replay *re, const struct rt_instr *x, const float 
     const struct rt_rank *k = &re->program->rank[re->rank];
     const struct rt_stage *s = &re->program->stage[x->stage];
     const struct rt_home *home = home_on(k, x->stage);
+    /* The plan's sizes are the layers': fp32 weights, gradient and moments of what this rank updates. */
+    assert(x->at.w->bytes >= 4 * home->owned && x->at.dw->bytes >= 4 * home->owned);
+    assert(!x->at.opt || x->at.opt->bytes >= 4 * count_moments(m->optimizer) * home->owned);
+    assert(x->at.opt || count_moments(m->optimizer) == 0 || home->owned == 0);
+    assert(update_number(re, x) >= 1 && (re->steps == 0 || update_number(re, x) <= update_total(re, x)));
     float *workspace = k->work ? (float *)(void *)(arena + k->work->off) : NULL;
     float *w = (float *)(void *)job_operand(arena, x, ROLE_w), *opt = (float *)(void *)job_operand(arena, x, ROLE_opt);
     bool finite;
@@ -134,7 +144,7 @@ static void run_instruction(struct replay *re, const struct rt_instr *x) {
         run_update(re, x, dw, norm);
     else if (x->op == OP_NORM)
         run_norm(re, x, dw, norm);
-    else if (x->op == OP_ADD || x->op == OP_TAKE)
+    else if (x->op == OP_ADD || x->op == OP_TAKE) /* bytes: of whole floats */
         host_add(dw, (const float *)(const void *)job_operand(arena, x, ROLE_src), x->bytes / 4, x->first);
     else if (is_copy(x->op)) {
         struct job_copy copy = job_copy(arena, self(re)->host, x);
@@ -171,6 +181,7 @@ double host_waited(const struct rt_rank *k, const struct rt_stamp *stamp) {
 static bool host_meet(struct replay *re, const struct rt_instr *x) {
     double start, end;
     struct host_rank *own = self(re);
+    assert(is_message(x->op) && !ended(re, (int32_t)(x - re->program->rank[re->rank].ins)));
     if (!(is_group(x->op) ? own->transport->collective : own->transport->message)(own->link, re, x, &start, &end))
         return false;
     host_record(re, (int32_t)(x - re->program->rank[re->rank].ins), start, end);
@@ -203,6 +214,7 @@ static void *host_pages(size_t n, size_t size) {
 
 bool host_take(struct replay *re, struct host_rank *own, const struct rt_program *p, int rank) {
     const struct rt_rank *k = &p->rank[rank];
+    replay_expects(p, k);
     *re = (struct replay){.device = &host_device, .program = p, .rank = rank, .running = -1, .self = own};
     re->cursor = host_pages((size_t)k->nlanes, sizeof *re->cursor);
     re->blocked = host_pages((size_t)k->nlanes, sizeof *re->blocked);
@@ -263,6 +275,7 @@ static char *arena_in(const struct replay *re, int memory) {
 
 struct checkpoint_shard host_pull(const struct replay *re, const struct rt_home *home) {
     struct rt_learned learned = learned_at(re->program->model, &re->program->stage[home->stage], home);
+    assert(learned.count >= 0 && learned.count <= home->owned && learned.first == home->own);
     struct checkpoint_shard shard = {.first = learned.first, .count = learned.count, .stride = home->owned};
     shard.weight = (const float *)(void *)(arena_in(re, learned.weight_in) + learned.weight);
     if (learned.moments >= 0)
@@ -275,6 +288,7 @@ void host_push(struct replay *re, const struct rt_home *home, const float *weigh
     const struct rt_stage *s = &re->program->stage[home->stage];
     struct rt_learned learned = learned_at(m, s, home);
     int64_t held = held_count(m, s, home);
+    assert(home->first + held <= weight_count(m, s) && learned.first + learned.count <= weight_count(m, s));
     if (held > 0)
         memcpy(arena_in(re, MEMORY_DEVICE) + home->weight, weight + home->first, (size_t)held * sizeof *weight);
     for (int k = 0; learned.count > 0 && k < count_moments(m->optimizer); k++)

@@ -3,6 +3,7 @@
  * If nothing ever blocks (a GPU's streams), that is exactly the compiler's issue order. If a lane has to wait (the
  * host), the others continue in the same thread: lanes need no threads of their own. */
 #include "replay.h"
+#include <assert.h>
 
 static int next_lane(const struct replay *re, const struct rt_rank *k) {
     int best = -1;
@@ -24,6 +25,7 @@ static bool run(struct replay *re, const struct rt_rank *k, int32_t i) {
     for (int32_t n = 0, before; (before = wait_of(k, x, n)) >= 0; n++)
         if (!device->wait(re, x, before))
             return false;
+    assert(re->running == -1); /* one instruction at a time, and none launches another */
     if (is_message(x->op))
         return device->meet(re, x);
     double start = device->clock(re);
@@ -59,6 +61,8 @@ static int32_t cursor_at(const struct rt_rank *k, int l, int32_t begin) {
 void replay_begin(struct replay *re, int64_t pass) {
     const struct rt_program *p = re->program;
     const struct rt_rank *k = &p->rank[re->rank];
+    assert(re->left == 0); /* the pass before has ended: all lanes join between passes */
+    assert(pass >= 0 && pass < passes_of(p) && re->step >= 0);
     re->section = section_at(p, pass);
     re->repetition = repetition_at(p, pass);
     re->turn = re->section == PERIOD ? re->runs * p->repeats + re->repetition : re->runs;
@@ -68,6 +72,7 @@ void replay_begin(struct replay *re, int64_t pass) {
         __atomic_store_n(&re->cursor[l], cursor_at(k, l, begin), __ATOMIC_RELEASE);
     __atomic_store_n(&re->passes, re->step * passes_of(p) + pass + 1, __ATOMIC_RELEASE);
     re->left = re->end - begin;
+    assert(re->left >= 0 && re->repetition >= 0 && re->repetition < p->repeats);
     unblock(re, k);
 }
 
@@ -80,11 +85,13 @@ bool replay_run(struct replay *re) {
             return false;
         }
         int32_t i = k->lane_ins[re->cursor[l]];
+        assert(i < re->end && i >= begin_of(k, re->section));
         re->blocked[l] = !run(re, k, i);
         if (re->blocked[l])
             continue;
         __atomic_store_n(&re->cursor[l], re->cursor[l] + 1, __ATOMIC_RELEASE);
         re->left--;
+        assert(re->left >= 0 && re->cursor[l] <= k->lane_at[l + 1]);
         if (k->ins[i].name) /* what waits for it, a message say, can go at once */
             unblock(re, k);
     }

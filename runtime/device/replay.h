@@ -67,6 +67,8 @@ void replay_step(struct replay *re);
  * all of the pass have run. */
 void replay_begin(struct replay *re, int64_t pass);
 bool replay_run(struct replay *re);
+/* stream.c: asserts what a replay of the rank assumes of its streams, its homes and its arenas. */
+void replay_expects(const struct rt_program *p, const struct rt_rank *k);
 static inline int64_t passes_of(const struct rt_program *p) { return p->period > 0 ? p->repeats + 2 : 1; }
 static inline int section_at(const struct rt_program *p, int64_t pass) {
     return p->period == 0 || pass > p->repeats ? BEHIND_PERIOD : pass == 0 ? BEFORE_PERIOD : PERIOD;

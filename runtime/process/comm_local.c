@@ -4,6 +4,7 @@
  * side that comes second copies the tensor, from the planned offset of one arena to that of the other. No thread blocks
  * on a lock or waits for another to wake and copy; a rank with nothing else to do sleeps on its bell. */
 #include "comm_local.h"
+#include <assert.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -103,13 +104,18 @@ static bool local_message(void *link, struct replay *re, const struct rt_instr *
     const struct rt_meeting *m = &local->p->msg[x->msg];
     struct meeting *meeting = &local->meeting[x->msg];
     bool sends = m->rank[0] == re->rank;
+    /* Both ends promise the same: who they are, and how many bytes. */
+    assert(m->n == 2 && m->rank[0] != m->rank[1] && m->rank[!sends] == re->rank);
+    assert(sends == is_send(x->op) && m->rank[sends] == x->peer && m->bytes == x->bytes);
     int64_t base = STATES * re->turn, mine = base + (sends ? SENDER_CAME : RECEIVER_CAME);
     int64_t state = atomic_load(&meeting->state);
+    assert(state < base + STATES + MOVED); /* the other side may have come for the next turn, no further */
     if (state < base + SENDER_CAME && atomic_compare_exchange_strong(&meeting->state, &state, mine))
         return false; /* first here; a failed exchange has loaded what the other side wrote */
     if (state == mine)
         return false;
     if (state < base + MOVED) {
+        assert(state == base + (sends ? RECEIVER_CAME : SENDER_CAME));
         meeting->start = re->device->clock(re);
         memcpy(local->arena[m->rank[1]] + m->off[1], local->arena[m->rank[0]] + m->off[0], (size_t)m->bytes);
         meeting->end = re->device->clock(re);
@@ -167,6 +173,10 @@ static void exchange(const struct together *all, const struct rt_instr *x) {
     const struct rt_meeting *m = all->m;
     int n = m->n, root = has_root(x->op) ? side_of(m, x->root) : -1, motion = motion_of(x->op);
     int64_t bytes = m->bytes, piece = bytes / n;
+    assert(motion != OP_ALL_TO_ALL_A || piece * n == bytes);
+    assert(!sums(x->op) || bytes % 4 == 0);
+    assert(x->op != OP_ALL_REDUCE_N || bytes == NORM_BYTES);
+    assert(!has_root(x->op) || root >= 0);
     if (x->op == OP_ALL_REDUCE_N)
         sum_norms(all);
     else if (motion == OP_ALL_REDUCE)
@@ -192,7 +202,9 @@ static bool local_collective(void *link, struct replay *re, const struct rt_inst
     const struct rt_meeting *m = &local->p->msg[x->msg];
     struct meeting *meeting = &local->meeting[x->msg];
     struct member *me = &meeting->member[side_of(m, re->rank)];
+    assert(m->bytes == x->bytes && me->arrived <= re->turn + 1);
     if (me->arrived <= re->turn) {
+        assert(me->arrived == re->turn); /* it comes once in each turn */
         me->arrived = re->turn + 1;
         me->first = writes_sum(x);
         if (atomic_fetch_add(&meeting->state, 1) + 1 == m->n * (re->turn + 1)) {
@@ -207,6 +219,7 @@ static bool local_collective(void *link, struct replay *re, const struct rt_inst
     }
     if (atomic_load(&meeting->done) <= re->turn)
         return false;
+    assert(atomic_load(&meeting->done) == re->turn + 1); /* no member begins the next before all have seen this one */
     *start = meeting->start;
     *end = meeting->end;
     return true;

@@ -116,9 +116,12 @@ static void write_piece(struct durable *durable, const struct rt_model *m, const
     int64_t from = first > shard->first ? first : shard->first, end = first + count;
     end = end < shard->first + shard->count ? end : shard->first + shard->count;
     const float *x = copy == 0 ? shard->weight : shard->moments + (copy - 1) * shard->stride;
+    assert(copy <= count_moments(m->optimizer) && (copy == 0 || shard->moments || shard->count == 0));
+    assert(first + count <= all && shard->first >= 0 && shard->first + shard->count <= all);
     for (int64_t n; from < end && counts_here(s, &part->is); from += n) {
         struct rt_stretch run = stretch_of(part->layer, &part->is, from - first);
         n = run.n < end - from ? run.n : end - from;
+        assert(n > 0 && run.at >= 0 && run.at + n <= part->whole.count);
         durable_write_at(durable, x + (from - shard->first), (size_t)n * sizeof *x, at + 4 * run.at);
     }
 }
@@ -127,6 +130,7 @@ bool checkpoint_write_shard(const char *dir, int64_t step, const struct rt_model
                             int stage, const struct checkpoint_shard *shard, char *why, size_t nwhy) {
     struct layout file;
     struct durable durable;
+    assert(shard->first >= 0 && shard->count >= 0 && shard->count <= shard->stride);
     bool ok = lay_out(&file, dir, step, m, s, stage, why, nwhy);
     int64_t at = ok ? safetensors_begin(file.tensor, file.n, file.meta, 3) : 0;
     ok = ok && (at > 0 || checkpoint_tell(why, nwhy, "%s: no memory", file.path.s)) &&
@@ -184,6 +188,7 @@ static bool read_share(const struct safetensors *file, const struct tensor *tens
     ok = ok && safetensors_read(file, tensor, whole, why, nwhy);
     for (int64_t at = 0; ok && at < part->is.count;) {
         struct rt_stretch run = stretch_of(part->layer, &part->is, at);
+        assert(run.n > 0 && run.at >= 0 && run.at + run.n <= part->whole.count && at + run.n <= part->is.count);
         memcpy(to + at, whole + run.at, (size_t)run.n * sizeof *to);
         at += run.n;
     }
