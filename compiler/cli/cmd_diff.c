@@ -51,8 +51,8 @@ static struct side *load_script(struct loading *loading, const char *path) {
     struct side *side = side_of_program(path, c.program, c.timeline);
     side->proved = true;
     side->unit = c.report->unit;
-    side->flops = c.spec->took ? 0 : c.spec->flops;
-    side->limit = c.spec->memory;
+    side->flops = c.spec->machine.took ? 0 : c.spec->machine.flops;
+    side->limit = c.spec->machine.memory;
     return side;
 }
 

@@ -77,7 +77,7 @@ static void print_text(const struct compile *c, const struct outcome *outcome) {
         printf("one rank  the same %lld steps: losses differ by %.2g at most (relative), weights %s\n",
                (long long)outcome->steps, outcome->largest,
                outcome->same_weights ? "equal bit for bit" : "not bit for bit");
-    if (c->spec->post_validation)
+    if (c->spec->costs.post_validation)
         printf("twice     %lld of %lld steps, whose updates were clipped afterwards\n", (long long)outcome->twice,
                (long long)outcome->steps);
     if (outcome->routed.pairs)
@@ -108,9 +108,9 @@ static void print_json(const struct compile *c, const struct outcome *outcome) {
                (long long)outcome->routed.dropped);
     if (isfinite(outcome->norm))
         printf("  \"gradient_norm_last\": %.17g,\n", outcome->norm);
-    else if (c->spec->clip)
+    else if (c->spec->costs.clip)
         printf("  \"gradient_norm_last\": null,\n");
-    if (c->spec->post_validation)
+    if (c->spec->costs.post_validation)
         printf("  \"steps_run_twice\": %lld,\n", (long long)outcome->twice);
     if (outcome->cuda)
         printf("  \"device\": \"%s\",\n  \"device_bytes_planned\": %lld,\n  \"device_bytes_taken\": %lld,\n"
@@ -153,7 +153,7 @@ static void check_run(const struct compile *c, const struct settings *settings) 
         die("--val: %s: its input is no text, and has no held-out part", c->args.model);
     if (settings->train.algorithms && !settings->train.cuda)
         die("--algorithms is about GPUs: train with --device cuda");
-    if (settings->train.one_rank && c->spec->update)
+    if (settings->train.one_rank && c->spec->updates.every)
         die("--compare: one rank would train otherwise, as the stages of this schedule are updated before others are "
             "done; compare the losses of two runs, which --losses writes");
     if (settings->train.steps == 0 && settings->record.tensorboard)

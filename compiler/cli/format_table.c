@@ -32,11 +32,11 @@ static void json(struct text *out, const struct compile *c, const struct style *
 }
 
 static void svg(struct text *out, const struct compile *c, const struct style *style) {
-    emit_svg(out, c->program, c->timeline, c->report, c->spec->memory, style, false);
+    emit_svg(out, c->program, c->timeline, c->report, c->spec->machine.memory, style, false);
 }
 
 static void html(struct text *out, const struct compile *c, const struct style *style) {
-    emit_html(out, c->program, c->timeline, c->report, c->spec->memory, style, c->command);
+    emit_html(out, c->program, c->timeline, c->report, c->spec->machine.memory, style, c->command);
 }
 
 static void chrome(struct text *out, const struct compile *c, const struct style *style) {

@@ -50,7 +50,7 @@ static struct steps steps_of(const struct program *p, int32_t **row, const struc
  * about how fast others could be. */
 static struct report *report_of(const struct compile *c, struct timeline *tl, int nsteps) {
     struct spec sp = *c->spec;
-    sp.link = NULL;
+    sp.machine.link = NULL;
     sp.job = NEW(struct job, sp.njobs);
     memcpy(sp.job, c->spec->job, sizeof *sp.job * (size_t)sp.njobs);
     for (int r = 0; r < c->program->workers; r++)

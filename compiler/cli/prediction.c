@@ -12,17 +12,17 @@ struct compile compile_serial(const struct compile *c) {
     sp->name = "serial";
     sp->workers = 1;
     sp->strict = false;
-    sp->link = NULL;
-    sp->speed = NULL;
-    sp->memory = sp->host_memory = INFINITY;
+    sp->machine.link = NULL;
+    sp->machine.speed = NULL;
+    sp->machine.memory = sp->machine.host_memory = INFINITY;
     sp->choices.offload = NULL;
-    sp->offload_state = NULL;
+    sp->limits.offload_state = NULL;
     sp->choices.auto_offload = false;
     bool teams = sp->names.member;
     join_teams(sp);
-    sp->cap = NEW(int, 1);
+    sp->limits.cap = NEW(int, 1);
     sp->choices.slots = NEW(int, 1);
-    sp->cap[0] = INT32_MAX;
+    sp->limits.cap[0] = INT32_MAX;
     const struct job *job = sp->job;
     sp->job = NEW(struct job, sp->njobs);
     memcpy(sp->job, job, sizeof *sp->job * (size_t)sp->njobs);
@@ -31,15 +31,15 @@ struct compile compile_serial(const struct compile *c) {
         sp->job[j].prio = sp->job[j].b;
     }
     sp->npairs = 0;
-    sp->update = NULL; /* one rank tells what jobs take, whichever weights they read */
-    sp->nupdates = 0;
-    sp->step = sp->batches;
+    sp->updates.every = NULL; /* one rank tells what jobs take, whichever weights they read */
+    sp->costs.nupdates = 0;
+    sp->updates.step = sp->batches;
     sp->pred = NULL; /* the default dependencies: a custom pred() must not change the result */
-    sp->homes = find_homes(sp);
+    sp->costs.homes = find_homes(sp);
     struct compile serial = compile_of(sp, NEW(struct stage, stage_entries(sp)));
     memcpy(serial.stage, teams ? cost_stages(sp) : c->stage, sizeof *c->stage * (size_t)stage_entries(sp));
     cost_homes(sp, serial.stage);
-    sp->stage = serial.stage;
+    sp->costs.stage = serial.stage;
     compile_all(&serial, "");
     return serial;
 }
@@ -48,19 +48,19 @@ struct compile compile_serial(const struct compile *c) {
 
 /* Seconds of jobs and updates by set, those of the stages and of what they share, and operation; of an update, all of a
  * set's. flop and took: of all jobs. */
-struct costs {
+struct took {
     double *of;
     double took, flop;
 };
 
 static int sets_of(const struct spec *sp) { return sp->stages + sp->names.sets; }
 
-static struct costs costs_of_one(const struct compile *c, const struct compile *serial, const struct trained *alone) {
+static struct took costs_of_one(const struct compile *c, const struct compile *serial, const struct trained *alone) {
     int script_sets = sets_of(serial->spec);
     double *sum = NEW(double, script_sets *NOPS); /* of the script's stages */
     int *n = NEW(int, script_sets *NOPS);
     const struct rank *k = &serial->program->rank[0];
-    struct costs costs = {.of = NEW(double, sets_of(c->spec) * NOPS)};
+    struct took costs = {.of = NEW(double, sets_of(c->spec) * NOPS)};
     for (int i = 0; i < k->nins; i++) {
         const struct instr *x = &k->ins[i];
         double t = alone->stamp[0][i].end - alone->stamp[0][i].start;
@@ -79,9 +79,9 @@ static struct costs costs_of_one(const struct compile *c, const struct compile *
     return costs;
 }
 
-static struct costs costs_of_ranks(const struct compile *c, const struct trained *trained) {
+static struct took costs_of_ranks(const struct compile *c, const struct trained *trained) {
     int sets = sets_of(c->spec);
-    struct costs costs = {.of = NEW(double, sets *NOPS)};
+    struct took costs = {.of = NEW(double, sets *NOPS)};
     int *n = NEW(int, sets *NOPS);
     for (int r = 0; r < c->program->workers; r++)
         for (int i = 0; i < c->program->rank[r].nins; i++) {
@@ -99,7 +99,7 @@ static struct costs costs_of_ranks(const struct compile *c, const struct trained
     for (int at = 0; at < sets * NOPS; at++)
         costs.of[at] /= n[at] ? n[at] : 1;
     for (int s = 0; s < sets; s++) { /* of which each home makes its share */
-        const struct homes *homes = &c->spec->homes[s];
+        const struct homes *homes = &c->spec->costs.homes[s];
         costs.of[s * NOPS + OP_U] *= homes->size > 0 ? (double)homes->size * shares_of(homes) : 1;
     }
     return costs;
@@ -107,11 +107,11 @@ static struct costs costs_of_ranks(const struct compile *c, const struct trained
 
 /* ---- the prediction ---- */
 
-static double predict(const struct compile *c, const struct costs *costs) {
+static double predict(const struct compile *c, const struct took *costs) {
     struct spec sp = *c->spec;
     struct stage *st = NEW(struct stage, stage_entries(&sp));
     memcpy(st, c->stage, sizeof *st * (size_t)stage_entries(&sp));
-    sp.flops = costs->flop / costs->took; /* for what is no job: adding parts of gradients */
+    sp.machine.flops = costs->flop / costs->took; /* for what is no job: adding parts of gradients */
     int njobs = all_jobs(&sp);
     sp.job = NEW(struct job, njobs);
     memcpy(sp.job, c->spec->job, sizeof *sp.job * (size_t)njobs);
@@ -122,8 +122,8 @@ static double predict(const struct compile *c, const struct costs *costs) {
     }
     for (int s = 0; s < sets_of(&sp); s++)
         st[s].update = costs->of[s * NOPS + OP_U];
-    sp.link = sp.host_link = NULL;
-    sp.speed = NULL;
+    sp.machine.link = sp.machine.host_link = NULL;
+    sp.machine.speed = NULL;
     struct compile predicted = compile_of(&sp, st);
     predicted.choices = c->choices;
     predicted.program = c->program;
@@ -134,12 +134,12 @@ static double predict(const struct compile *c, const struct costs *costs) {
 
 struct prediction predict_from_one(const struct compile *c, const struct compile *serial, const struct trained *alone,
                                    int64_t steps) {
-    struct costs costs = costs_of_one(c, serial, alone);
+    struct took costs = costs_of_one(c, serial, alone);
     return (struct prediction){predict(c, &costs), median(alone->makespan, steps)};
 }
 
 struct prediction predict_from_ranks(const struct compile *c, const struct trained *trained) {
-    struct costs costs = costs_of_ranks(c, trained);
+    struct took costs = costs_of_ranks(c, trained);
     struct prediction prediction = {predict(c, &costs), 0};
     for (int r = 0; r < c->program->workers; r++)
         for (int i = 0; i < c->program->rank[r].nins; i++)

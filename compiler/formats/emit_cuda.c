@@ -311,7 +311,7 @@ void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, co
     const struct rt_program *program = &e.view->program;
     find_names(&e);
     put(t, "/* Rank %d of %d of %s (%s): what streams.txt says of rank %d, as constants.\n", r, p->workers,
-        tame(p->name), tame(sp->params), r);
+        tame(p->name), tame(sp->declared.params), r);
     put_word(
         t, " * `pianola help ops` explains the operations, rt_program.h the members; what is left out is 0. Sizes and\n"
            " * offsets are bytes. On a CPU: make here. */\n#include <pianola/rt_program.h>\n");

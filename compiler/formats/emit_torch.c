@@ -39,7 +39,7 @@ struct torch {
 
 static void check_expressible(struct torch *torch) {
     const struct spec *sp = torch->sp;
-    if (sp->update)
+    if (sp->updates.every)
         die("%s: PyTorch's CSV is for schedules with one update at the end of a step, but here updates are jobs: "
             "update = \"flush\" makes it one",
             sp->file);

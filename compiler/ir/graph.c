@@ -16,9 +16,9 @@ double edge_time(const struct compile *c, int32_t e, int32_t to) {
 }
 
 struct link link_of(const struct spec *sp, int src, int dst) {
-    if (!sp->link || src == dst)
+    if (!sp->machine.link || src == dst)
         return (struct link){0, INFINITY};
-    return sp->link[(int64_t)src * sp->workers + dst];
+    return sp->machine.link[(int64_t)src * sp->workers + dst];
 }
 
 double link_time(const struct spec *sp, int src, int dst, double bytes) {
@@ -27,9 +27,9 @@ double link_time(const struct spec *sp, int src, int dst, double bytes) {
 }
 
 double host_time(const struct spec *sp, int r, int64_t bytes) {
-    if (!sp->host_link)
+    if (!sp->machine.host_link)
         return 0;
-    struct link link = sp->host_link[r];
+    struct link link = sp->machine.host_link[r];
     return link.latency + (isinf(link.bandwidth) ? 0 : (double)bytes / link.bandwidth);
 }
 
@@ -173,7 +173,7 @@ static void copy_custom(const struct spec *sp, struct graph *graph) {
     size_t most = (size_t)sp->pred_at[graph->n] + (size_t)graph->n * (size_t)(1 + sp->names.slices);
     struct need_list list = {NEW(int32_t, most), NEW(uint8_t, most), 0};
     for (int j = 0; j < graph->n; graph->pred_at[++j] = list.n) {
-        if (sp->recompute && sp->job[j].d == OP_R) /* pred() is not asked about it */
+        if (sp->declared.recompute && sp->job[j].d == OP_R) /* pred() is not asked about it */
             need_slices(sp, &sp->job[j], &list);
         for (int32_t e = sp->pred_at[j]; e < sp->pred_at[j + 1]; e++) {
             const struct job *from = &sp->job[sp->pred[e]];

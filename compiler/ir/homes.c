@@ -22,11 +22,11 @@ static uint64_t hash_of(const int32_t *rank, int n) {
 
 /* Doubles the table and enters all lists anew. */
 static void grow(struct spec *sp) {
-    struct list_table *lists = sp->lists;
-    lists->room = 2 * sp->nlists + 16;
+    struct list_table *lists = sp->owners.lists;
+    lists->room = 2 * sp->owners.nlists + 16;
     lists->map = map_new((size_t)lists->room);
-    for (int i = 0; i < sp->nlists; i++) {
-        uint32_t at = map_start(&lists->map, hash_of(sp->list[i].rank, sp->list[i].n));
+    for (int i = 0; i < sp->owners.nlists; i++) {
+        uint32_t at = map_start(&lists->map, hash_of(sp->owners.list[i].rank, sp->owners.list[i].n));
         while (lists->map.slot[at])
             at = map_next(&lists->map, at);
         lists->map.slot[at] = i + 1;
@@ -36,23 +36,23 @@ static void grow(struct spec *sp) {
 int32_t keep_list(struct spec *sp, const int32_t *rank, int n) {
     if (n == 1)
         return rank[0];
-    if (!sp->lists) {
-        sp->lists = NEW(struct list_table, 1);
-        sp->lists->cap = (size_t)sp->nlists;
+    if (!sp->owners.lists) {
+        sp->owners.lists = NEW(struct list_table, 1);
+        sp->owners.lists->cap = (size_t)sp->owners.nlists;
     }
-    struct list_table *lists = sp->lists;
-    if (sp->nlists >= lists->room)
+    struct list_table *lists = sp->owners.lists;
+    if (sp->owners.nlists >= lists->room)
         grow(sp);
     uint32_t at = map_start(&lists->map, hash_of(rank, n));
     for (int32_t i; (i = lists->map.slot[at] - 1) >= 0; at = map_next(&lists->map, at))
-        if (sp->list[i].n == n && !memcmp(sp->list[i].rank, rank, sizeof *rank * (size_t)n))
+        if (sp->owners.list[i].n == n && !memcmp(sp->owners.list[i].rank, rank, sizeof *rank * (size_t)n))
             return sp->workers + i;
     int32_t *own = NEW(int32_t, n);
     memcpy(own, rank, sizeof *rank * (size_t)n);
-    GROW(sp->list, lists->cap, (size_t)sp->nlists + 1);
-    sp->list[sp->nlists++] = (struct home){n, own};
-    lists->map.slot[at] = sp->nlists;
-    return sp->workers + sp->nlists - 1;
+    GROW(sp->owners.list, lists->cap, (size_t)sp->owners.nlists + 1);
+    sp->owners.list[sp->owners.nlists++] = (struct home){n, own};
+    lists->map.slot[at] = sp->owners.nlists;
+    return sp->workers + sp->owners.nlists - 1;
 }
 
 /* ---- who owns a set ---- */
@@ -78,7 +78,7 @@ static void name_home(const struct spec *sp, struct naming *naming, int32_t j) {
 
 static struct homes take_homes(const struct spec *sp, const struct naming *naming, int s) {
     int n = naming->n, size = n > 0 ? naming->named[0].n : 1;
-    struct homes homes = {n, size, sp->zero && n > 1 ? sp->zero[s] : 0, NEW(int32_t, n * size)};
+    struct homes homes = {n, size, sp->owners.zero && n > 1 ? sp->owners.zero[s] : 0, NEW(int32_t, n * size)};
     for (int i = 0; i < n; i++)
         memcpy(homes.rank + i * size, naming->named[i].rank, sizeof *homes.rank * (size_t)size);
     return homes;
@@ -98,21 +98,22 @@ static struct homes behind(const struct homes *a, const struct homes *b, int zer
 
 void find_bare(struct spec *sp) {
     bool any = false;
-    sp->bare = NEW(bool, sp->stages + sp->names.sets);
+    sp->costs.bare = NEW(bool, sp->stages + sp->names.sets);
     for (int j = 0; j < sp->njobs; j++)
         if (sp->job[j].home < 0) {
             int s = sp->job[j].s;
-            any = sp->bare[s] = true;
+            any = sp->costs.bare[s] = true;
             if (sp->names.shared && sp->names.shared[s] >= 0)
-                sp->bare[sp->names.shared[s]] = true;
+                sp->costs.bare[sp->names.shared[s]] = true;
         }
-    sp->bare = any ? sp->bare : NULL;
+    sp->costs.bare = any ? sp->costs.bare : NULL;
 }
 
 struct homes *find_homes(const struct spec *sp) {
     int sets = sp->stages + sp->names.sets, tables = sp->names.tables;
     struct homes *all = NEW(struct homes, sets);
-    struct naming naming = {NEW(struct home, sp->workers + sp->nlists), NEW(int, sp->workers + sp->nlists), 0, 0};
+    struct naming naming = {NEW(struct home, sp->workers + sp->owners.nlists),
+                            NEW(int, sp->workers + sp->owners.nlists), 0, 0};
     for (int j = 0; j < sp->njobs;) {
         int s = sp->job[j].s, shared = sp->names.shared ? sp->names.shared[s] : -1, next = j;
         naming.n = 0;
@@ -126,7 +127,7 @@ struct homes *find_homes(const struct spec *sp) {
         if (s < tables)
             all[sp->stages + s] = homes;
         if (shared >= 0 && !is_bare(sp, shared))
-            all[shared] = behind(&all[shared], &homes, sp->zero ? sp->zero[s] : 0);
+            all[shared] = behind(&all[shared], &homes, sp->owners.zero ? sp->owners.zero[s] : 0);
         j = next;
     }
     for (int set = 0; set < sets; set++)

@@ -157,56 +157,48 @@ struct choices {
     struct lifetime **life;
 };
 
-struct spec {
-    struct names names;
-    const char *name;    /* of the schedule: its file's base name without .lua */
-    const char *file;    /* as given by the user */
+/* What the scripts declare about themselves. */
+struct declared {
     const char *params;  /* "workers=4 batches=8", for the record: the schedule's */
     struct param *param; /* those of all scripts, one script after the other, each by name */
     size_t nparams, params_capacity;
-    double effort;                /* the largest share of its limits that any script used: at most 1 */
-    int workers, stages, batches; /* batches: of slices, where there are any */
-    bool strict;
-    bool recompute;         /* every stage and microbatch, whatever the script says */
-    struct choices choices; /* as the scripts and the user say, before anything is searched */
-    struct job *job;
-    int njobs;    /* without the updates, */
-    int nupdates; /* which are job[njobs .. njobs + nupdates); made by cost.c, from `asked` */
-    int *update;  /* per stage, and once there are costs per set: the microbatches of each of its updates, which are
-                   * jobs; NULL: one ends the step. As in batches, slices where there are any, of whole microbatches */
-    int32_t *update_at; /* per set: its first update, as an index in job */
-    struct job *asked;  /* of U(s,k), as scripts count, stage by stage: n, fill and cost */
-    int32_t *reads;     /* per job, with update: the version that it reads: so many updates back, or a word below */
-    int turn;           /* with update: the least number of microbatches that are whole updates of all stages */
-    double
-        grain; /* with update: the schedule's times are multiples of it, so that sums are exact, and a period shows */
-    int64_t step; /* with update: the step's microbatches, of which the first `batches` are written out */
-    int32_t *at;  /* [(s * batches + b) * NDIRS + d] -> index in job, or -1 */
-    struct pair *pair;
-    int npairs;
-    struct home *list; /* those that w() returned, each once */
+    double effort;        /* the largest share of its limits that any script used: at most 1 */
+    struct tuned *tuned;  /* the parameters that `pianola tune` varies, by name */
+    int ntuned;           /* their number */
+    const double *bubble; /* by a closed form, for this spec's own costs and free links; NULL: none is known */
+    bool recompute;       /* every stage and microbatch, whatever the script says: the user's */
+};
+
+/* Updates that are jobs, as the schedule says. */
+struct updates {
+    int *every; /* per stage, and once there are costs per set: the microbatches of each of its updates; NULL: one
+                 * ends the step. As in batches, slices where there are any, of whole microbatches */
+    struct job *asked; /* U(s,k), as scripts count, stage by stage: n, fill and cost */
+    int32_t *reads;    /* per job: the version that it reads: so many updates back, or a word above */
+    int turn;          /* the least number of microbatches that are whole updates of all stages */
+    int64_t step;      /* the step's microbatches, of which the first `batches` are written out */
+};
+
+/* Who owns weights, as w() and the fields beside it say. */
+struct ownership {
+    struct home *list; /* the lists that w() returned, each once */
     int nlists;
     struct list_table *lists; /* finds them: keep_list */
     int tensor;               /* so many ranks each rank of the script becomes, a team; 1: it stays one */
     uint8_t *zero;            /* per stage; NULL: all 0 */
-    bool *bare;               /* per set: it has no weights, and no home; set by cost.c. NULL: all have weights */
-    bool shared;              /* what the members of each team have whole is a set of its own, which they share */
-    struct homes *homes;      /* per set, from all that w() named; set by cost.c */
     int32_t *source;          /* per job: the rank from which its weights are taken; -1: their home. NULL: all homes */
-    struct tuned *tuned;      /* the parameters that `pianola tune` varies, by name; */
-    int ntuned;               /* so many */
-    const double *bubble;     /* by a closed form, for this spec's own costs and free links; NULL: none is known */
-    double overlap;           /* the share of a pair's shorter job that hides behind the longer one */
-    int *cap;                 /* per rank; INT_MAX: none */
-    bool *offload_state;      /* per stage: the optimizer's state lies in host memory; NULL: none does */
+};
+
+/* What the schedule allows a rank, or a message, to have. */
+struct limits {
+    int *cap;            /* per rank; INT_MAX: none */
+    bool *offload_state; /* per stage: the optimizer's state lies in host memory; NULL: none does */
     int64_t *bucket; /* per stage: the most bytes of its gradient that travel as one message; 0: by the cost model */
     int *grad_slots; /* per rank: of how many sets not at home it sums gradients at a time; NULL: of all */
-    /* Custom dependencies: pred of job j is pred[pred_at[j] .. pred_at[j+1]), as job indices. NULL: the default. */
-    int32_t *pred;
-    int32_t *pred_at;
-    struct exchanges *exchange; /* [stage * NDIRS + d], set by cost.c; NULL: no team exchanges anything */
-    struct stage *stage;        /* costs and bytes per stage, set by cost.c; NULL: not set */
-    struct model *model;        /* NULL: unit costs, every tensor 1 byte */
+};
+
+/* What the cluster script says, and the user of memory. */
+struct machine {
     bool has_cluster;
     struct link *link;      /* [src * workers + dst]; NULL: free */
     double *speed;          /* per rank: 2 takes half the time of 1; NULL: all 1 */
@@ -215,20 +207,60 @@ struct spec {
     struct link *host_link; /* per rank: to host memory, and the same back at the same time; NULL: free */
     double flops;           /* per second and rank; 0: not given, times are then in FLOP */
     double *took;           /* measured seconds, [stage * NOPS + op]; NAN: not measured. NULL: nothing was */
-    /* With slices: rows of a sequence in each; NULL: with slice_balanced, so that they take equally long; else equal.
-     * Set by cost.c, where there is a model. */
-    int *slice_rows;
-    bool slice_balanced;
-    bool sliced; /* stages have costs and bytes per slice: see stage_at */
-    /* Per stage, with slices and a model: the slices of a microbatch read each other's keys and values there. Set by
-     * cost.c. NULL: they do so on every stage. */
-    bool *attends;
-    /* The model's embedding, on stage 0, and its unembedding share a token table: a set of weights of its own, with
-     * the number `stages`. Set by cost.c. */
-    bool tied;
+};
+
+/* How a microbatch is cut into slices. */
+struct slicing {
+    int *rows;     /* rows of a sequence in each; NULL: equal. cost.c sets it, where there is a model */
+    bool balanced; /* so many that slices take equally long */
+};
+
+/* What cost.c derives; constant after it. */
+struct costs {
+    struct stage *stage; /* costs and bytes per stage; NULL: not set */
+    double
+        grain; /* with updates: the schedule's times are multiples of it, so that sums are exact, and a period shows */
+    int nupdates;               /* jobs that are updates: job[njobs .. njobs + nupdates), from updates.asked */
+    int32_t *update_at;         /* per set: its first update, as an index in job */
+    struct homes *homes;        /* per set, from all that w() named */
+    bool *bare;                 /* per set: it has no weights, and no home. NULL: all have weights */
+    bool shared;                /* what the members of each team have whole is a set of its own, which they share */
+    struct exchanges *exchange; /* [stage * NDIRS + d]; NULL: no team exchanges anything */
+    bool sliced;                /* stages have costs and bytes per slice: see stage_at */
+    bool *attends; /* per stage, with slices and a model: the slices of a microbatch read each other's keys and values
+                    * there. NULL: they do so on every stage */
+    bool tied; /* the model's embedding, on stage 0, and its unembedding share a token table: a set of weights of its
+                * own, with the number `stages` */
     int unembedding;      /* tied: the stage that has it */
-    bool clip;            /* updates are clipped by the norm of all gradients. Set by cost.c */
+    bool clip;            /* updates are clipped by the norm of all gradients */
     bool post_validation; /* which they don't wait for: see layers/post_validation.h */
+};
+
+/* What the scripts said, by what it is about; and, apart from that, what cost.c makes of it. */
+struct spec {
+    struct names names;
+    const char *name; /* of the schedule: its file's base name without .lua */
+    const char *file; /* as given by the user */
+    struct declared declared;
+    int workers, stages, batches; /* batches: of slices, where there are any */
+    bool strict;
+    struct choices choices; /* as the scripts and the user say, before anything is searched */
+    struct job *job;
+    int njobs;   /* without the updates, which follow them */
+    int32_t *at; /* [(s * batches + b) * NDIRS + d] -> index in job, or -1 */
+    struct pair *pair;
+    int npairs;
+    double overlap; /* the share of a pair's shorter job that hides behind the longer one */
+    struct updates updates;
+    struct ownership owners;
+    struct limits limits;
+    /* Custom dependencies: pred of job j is pred[pred_at[j] .. pred_at[j+1]), as job indices. NULL: the default. */
+    int32_t *pred;
+    int32_t *pred_at;
+    struct slicing slicing;
+    struct model *model; /* NULL: unit costs, every tensor 1 byte */
+    struct machine machine;
+    struct costs costs; /* filled by cost.c */
 };
 
 /* True if the model's stages form a graph, whose edges give the jobs' dependencies. */
@@ -241,7 +273,9 @@ static inline bool is_costs(const struct spec *sp) { return sp->model && sp->mod
  * read each other's keys and values on stage s. */
 static inline int slices_of(const struct names *names) { return names->slices ? names->slices : 1; }
 static inline int whole_batches(const struct spec *sp) { return sp->batches / slices_of(&sp->names); }
-static inline bool has_kv(const struct spec *sp, int s) { return sp->names.slices && (!sp->attends || sp->attends[s]); }
+static inline bool has_kv(const struct spec *sp, int s) {
+    return sp->names.slices && (!sp->costs.attends || sp->costs.attends[s]);
+}
 
 static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
     return sp->at[((int64_t)s * sp->batches + b) * NDIRS + d];
@@ -254,12 +288,12 @@ static inline int32_t last_backward(const struct spec *sp, int s, int b) {
 }
 
 /* With update. The number of jobs and updates; U(s,k) on the set's home of that place, as an index in job. */
-static inline int all_jobs(const struct spec *sp) { return sp->njobs + sp->nupdates; }
+static inline int all_jobs(const struct spec *sp) { return sp->njobs + sp->costs.nupdates; }
 static inline int32_t update_at(const struct spec *sp, int s, int k, int place) {
-    return sp->update_at[s] + k * sp->homes[s].lists + place;
+    return sp->costs.update_at[s] + k * sp->costs.homes[s].lists + place;
 }
 
-static inline bool is_bare(const struct spec *sp, int set) { return sp->bare && sp->bare[set]; }
+static inline bool is_bare(const struct spec *sp, int set) { return sp->costs.bare && sp->costs.bare[set]; }
 /* What the team of stage s shares, if that has weights; -1: nothing. */
 static inline int shared_by(const struct spec *sp, int s) {
     int set = sp->names.shared ? sp->names.shared[s] : -1;
@@ -273,7 +307,7 @@ static inline int place_of_stage(const struct names *names, int s) {
 }
 
 static inline struct home home_of(const struct spec *sp, const int32_t *home) {
-    return *home < sp->workers ? (struct home){1, home} : sp->list[*home - sp->workers];
+    return *home < sp->workers ? (struct home){1, home} : sp->owners.list[*home - sp->workers];
 }
 
 /* Compares n: below 0 if a's is smaller, 0 if they are equal, above 0 if b's is smaller. */
@@ -284,7 +318,7 @@ static inline int compare_n(const struct job *a, const struct job *b) {
 }
 
 static inline double on_grain(const struct spec *sp, double t) {
-    return sp->grain > 0 && isfinite(t) ? sp->grain * rint(t / sp->grain) : t;
+    return sp->costs.grain > 0 && isfinite(t) ? sp->costs.grain * rint(t / sp->costs.grain) : t;
 }
 
 /* How long job j runs. */
@@ -414,11 +448,12 @@ static inline int64_t own_parameters(const struct rt_layer *l) { return l->set =
  * slice: so many, in the order of stages. What is not of a set of weights is that of the slice: costs, FLOP, and bytes
  * of what a microbatch has. */
 static inline int stage_entries(const struct spec *sp) {
-    return sp->stages + sp->names.sets + (sp->sliced ? sp->stages * sp->names.slices : 0);
+    return sp->stages + sp->names.sets + (sp->costs.sliced ? sp->stages * sp->names.slices : 0);
 }
 /* The entry of (s,b), which counts slices; of a set of weights or the table, b = -1. */
 static inline const struct stage *stage_at(const struct spec *sp, const struct stage *st, int s, int b) {
     int slices = sp->names.slices;
-    return sp->sliced && s < sp->stages && b >= 0 ? &st[sp->stages + sp->names.sets + s * slices + b % slices] : &st[s];
+    return sp->costs.sliced && s < sp->stages && b >= 0 ? &st[sp->stages + sp->names.sets + s * slices + b % slices]
+                                                        : &st[s];
 }
 #endif

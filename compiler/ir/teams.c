@@ -161,13 +161,13 @@ static void expand_preds(struct expansion *all) {
 static void expand_sources(struct expansion *all) {
     struct spec *sp = all->sp;
     const struct spec *before = &all->before;
-    if (!before->source)
+    if (!before->owners.source)
         return;
-    sp->source = NEW(int32_t, sp->njobs);
+    sp->owners.source = NEW(int32_t, sp->njobs);
     for (int j = 0; j < before->njobs; j++)
         for (int i = 0; i < size_of(all, &before->job[j]); i++)
-            sp->source[member_job(all, j, i)] =
-                before->source[j] < 0 ? -1 : before->source[j] * all->factor + i % all->factor;
+            sp->owners.source[member_job(all, j, i)] =
+                before->owners.source[j] < 0 ? -1 : before->owners.source[j] * all->factor + i % all->factor;
 }
 
 /* Of each rank the number that it was. */
@@ -182,52 +182,52 @@ static int *expand_ranks(const struct expansion *all, const int *of_rank) {
 static void expand_versions(struct expansion *all) {
     struct spec *sp = all->sp;
     const struct spec *before = &all->before;
-    if (!before->update)
+    if (!before->updates.every)
         return;
-    sp->update = NEW(int, sp->stages);
+    sp->updates.every = NEW(int, sp->stages);
     for (int v = 0; v < sp->stages; v++)
-        sp->update[v] = before->update[sp->names.member[v].stage];
-    sp->reads = NEW(int32_t, sp->njobs);
+        sp->updates.every[v] = before->updates.every[sp->names.member[v].stage];
+    sp->updates.reads = NEW(int32_t, sp->njobs);
     for (int j = 0; j < before->njobs; j++)
         for (int i = 0; i < size_of(all, &before->job[j]); i++)
-            sp->reads[member_job(all, j, i)] = before->reads[j];
+            sp->updates.reads[member_job(all, j, i)] = before->updates.reads[j];
 }
 
 static void expand_tables(struct expansion *all) {
     struct spec *sp = all->sp;
     const struct spec *before = &all->before;
     size_t batches = (size_t)sp->batches;
-    sp->zero = before->zero ? NEW(uint8_t, sp->stages) : NULL;
-    sp->bucket = before->bucket ? NEW(int64_t, sp->stages) : NULL;
-    sp->offload_state = before->offload_state ? NEW(bool, sp->stages) : NULL;
+    sp->owners.zero = before->owners.zero ? NEW(uint8_t, sp->stages) : NULL;
+    sp->limits.bucket = before->limits.bucket ? NEW(int64_t, sp->stages) : NULL;
+    sp->limits.offload_state = before->limits.offload_state ? NEW(bool, sp->stages) : NULL;
     sp->choices.offload = before->choices.offload ? NEW(uint8_t, (int64_t)sp->stages * sp->batches) : NULL;
     for (int v = 0; v < sp->stages; v++) {
         int s = sp->names.member[v].stage;
-        if (sp->zero)
-            sp->zero[v] = before->zero[s];
-        if (sp->bucket)
-            sp->bucket[v] = before->bucket[s];
-        if (sp->offload_state)
-            sp->offload_state[v] = before->offload_state[s];
+        if (sp->owners.zero)
+            sp->owners.zero[v] = before->owners.zero[s];
+        if (sp->limits.bucket)
+            sp->limits.bucket[v] = before->limits.bucket[s];
+        if (sp->limits.offload_state)
+            sp->limits.offload_state[v] = before->limits.offload_state[s];
         if (sp->choices.offload)
             memcpy(sp->choices.offload + (size_t)v * batches, before->choices.offload + (size_t)s * batches, batches);
     }
-    sp->cap = expand_ranks(all, before->cap);
+    sp->limits.cap = expand_ranks(all, before->limits.cap);
     sp->choices.slots = expand_ranks(all, before->choices.slots);
-    sp->grad_slots = expand_ranks(all, before->grad_slots);
+    sp->limits.grad_slots = expand_ranks(all, before->limits.grad_slots);
 }
 
 void expand_teams(struct spec *sp) {
-    struct expansion all = {.sp = sp, .before = *sp, .factor = sp->tensor > 1 ? sp->tensor : 1};
+    struct expansion all = {.sp = sp, .before = *sp, .factor = sp->owners.tensor > 1 ? sp->owners.tensor : 1};
     bool any = all.factor > 1;
     for (const struct job *j = sp->job; !any && j < sp->job + sp->njobs; j++)
         any = j->team >= sp->workers;
     if (!any)
         return;
     sp->workers *= all.factor;
-    sp->nlists = 0;
-    sp->list = NULL;
-    sp->lists = NULL;
+    sp->owners.nlists = 0;
+    sp->owners.list = NULL;
+    sp->owners.lists = NULL;
     all.rank = NEW(int32_t, sp->workers);
     expand_stages(&all);
     expand_jobs(&all);
@@ -259,15 +259,15 @@ void join_teams(struct spec *sp) {
     sp->njobs = n;
     sp->at = at;
     sp->stages = names.stages;
-    sp->unembedding = names.member[sp->unembedding].stage;
+    sp->costs.unembedding = names.member[sp->costs.unembedding].stage;
     sp->names.member = NULL;
-    sp->shared = false;
-    sp->bare = NULL;
-    name_sets(&sp->names, sp->stages, sp->tied, false);
-    sp->exchange = NULL;
-    sp->zero = NULL;
-    sp->bucket = NULL;
-    sp->offload_state = NULL;
+    sp->costs.shared = false;
+    sp->costs.bare = NULL;
+    name_sets(&sp->names, sp->stages, sp->costs.tied, false);
+    sp->costs.exchange = NULL;
+    sp->owners.zero = NULL;
+    sp->limits.bucket = NULL;
+    sp->limits.offload_state = NULL;
     sp->choices.offload = NULL;
-    sp->took = NULL;
+    sp->machine.took = NULL;
 }

@@ -19,7 +19,7 @@ void updates_of_sets(const struct names *names, int stages, int *update) {
 static int32_t *asked_at(const struct spec *sp) {
     int32_t *each = NEW(int32_t, sp->stages), *at = NEW(int32_t, sp->stages + 1);
     for (int s = 0; s < sp->stages; s++)
-        each[stage_of(sp, s)] = sp->batches / sp->update[s];
+        each[stage_of(sp, s)] = sp->batches / sp->updates.every[s];
     for (int s = 0; s < sp->stages; s++)
         at[s + 1] = at[s] + each[s];
     return at;
@@ -35,24 +35,25 @@ void place_updates(struct spec *sp) {
     int sets = sp->stages + sp->names.sets;
     const int32_t *from = asked_at(sp);
     int *update = NEW(int, sets);
-    memcpy(update, sp->update, sizeof *update * (size_t)sp->stages);
+    memcpy(update, sp->updates.every, sizeof *update * (size_t)sp->stages);
     updates_of_sets(&sp->names, sp->stages, update);
-    sp->update = update;
-    sp->update_at = NEW(int32_t, sets + 1);
-    sp->update_at[0] = sp->njobs;
+    sp->updates.every = update;
+    sp->costs.update_at = NEW(int32_t, sets + 1);
+    sp->costs.update_at[0] = sp->njobs;
     for (int set = 0; set < sets; set++)
-        sp->update_at[set + 1] =
-            sp->update_at[set] + (is_bare(sp, set) ? 0 : sp->batches / sp->update[set] * sp->homes[set].lists);
-    sp->nupdates = sp->update_at[sets] - sp->njobs;
-    struct job *job = NEW(struct job, (int64_t)sp->njobs + sp->nupdates);
+        sp->costs.update_at[set + 1] =
+            sp->costs.update_at[set] +
+            (is_bare(sp, set) ? 0 : sp->batches / sp->updates.every[set] * sp->costs.homes[set].lists);
+    sp->costs.nupdates = sp->costs.update_at[sets] - sp->njobs;
+    struct job *job = NEW(struct job, (int64_t)sp->njobs + sp->costs.nupdates);
     memcpy(job, sp->job, sizeof *job * (size_t)sp->njobs);
     sp->job = job;
     for (int set = 0; set < sets; set++)
-        for (int32_t j = sp->update_at[set]; j < sp->update_at[set + 1]; j++) {
-            int32_t at = j - sp->update_at[set], lists = sp->homes[set].lists;
-            job[j] = sp->asked[from[stage_of(sp, set)] + at / lists];
+        for (int32_t j = sp->costs.update_at[set]; j < sp->costs.update_at[set + 1]; j++) {
+            int32_t at = j - sp->costs.update_at[set], lists = sp->costs.homes[set].lists;
+            job[j] = sp->updates.asked[from[stage_of(sp, set)] + at / lists];
             job[j].s = set;
-            job[j].rank = job[j].home = job[j].team = sp->homes[set].rank[at % lists];
+            job[j].rank = job[j].home = job[j].team = sp->costs.homes[set].rank[at % lists];
             job[j].cost = cost_of(sp, set, job[j].cost);
         }
 }

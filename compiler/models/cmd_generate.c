@@ -47,7 +47,7 @@ static struct decode_model read_model(const struct settings *settings, int64_t r
     if (!ok)
         die("%s", why);
     named_close(file);
-    return (struct decode_model){&sp->model->rt, stage, sp->stages, weight, sp->tied ? weight[sp->stages] : NULL};
+    return (struct decode_model){&sp->model->rt, stage, sp->stages, weight, sp->costs.tied ? weight[sp->stages] : NULL};
 }
 
 /* The rows that a sequence may have. */

@@ -22,13 +22,14 @@ static void put_param(struct text *t, const char *script, const char *name, cons
 
 static void put_params(struct text *t, const struct spec *sp) {
     put(t, "[");
-    for (size_t i = 0; i < sp->nparams; i++) {
-        const struct param *param = &sp->param[i];
+    for (size_t i = 0; i < sp->declared.nparams; i++) {
+        const struct param *param = &sp->declared.param[i];
         const char *comma = "";
         put_param(t, param->script, param->name, param->type, param->value, param->otherwise);
-        for (int k = 0; k < sp->ntuned; k++)
-            for (int v = 0; !strcmp(sp->tuned[k].name, param->name) && v < sp->tuned[k].n; v++, comma = ", ")
-                put(t, "%s%s", comma, quoted(sp->tuned[k].value[v]));
+        for (int k = 0; k < sp->declared.ntuned; k++)
+            for (int v = 0; !strcmp(sp->declared.tuned[k].name, param->name) && v < sp->declared.tuned[k].n;
+                 v++, comma = ", ")
+                put(t, "%s%s", comma, quoted(sp->declared.tuned[k].value[v]));
         put(t, "] }");
     }
 }

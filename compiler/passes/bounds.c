@@ -104,9 +104,9 @@ static double bound_memory(const struct compile *c, struct report *rep) {
 static double memory_room(const struct spec *sp, const struct timeline *tl, struct report *rep) {
     double most = 0;
     for (int r = 0; r < rep->workers; r++) {
-        bool capped = sp->cap && sp->cap[r] < INT_MAX;
+        bool capped = sp->limits.cap && sp->limits.cap[r] < INT_MAX;
         int peak = rep->rank[r].peak_activations; /* above the cap, where it takes over what others began */
-        most += capped && sp->cap[r] > peak ? sp->cap[r] : peak;
+        most += capped && sp->limits.cap[r] > peak ? sp->limits.cap[r] : peak;
         rep->capped |= capped;
     }
     return most * tl->makespan;
@@ -114,7 +114,9 @@ static double memory_room(const struct spec *sp, const struct timeline *tl, stru
 
 /* A script's closed form is that of its own costs and of free links. */
 static double closed_bubble(const struct spec *sp) {
-    return sp->bubble && !sp->model && !sp->has_cluster && !sp->recompute && !sp->took ? *sp->bubble : NAN;
+    return sp->declared.bubble && !sp->model && !sp->machine.has_cluster && !sp->declared.recompute && !sp->machine.took
+               ? *sp->declared.bubble
+               : NAN;
 }
 
 void report_bounds(const struct compile *c, struct report *rep) {

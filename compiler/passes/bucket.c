@@ -15,7 +15,7 @@ enum { LEAST_PIECE = 4096 };
 
 /* A rank that computes the stage's backward elsewhere than at its one home; -1: none does. */
 static int elsewhere(const struct spec *sp, int s) {
-    int home = sp->homes[s].rank[0];
+    int home = sp->costs.homes[s].rank[0];
     for (int b = 0; b < sp->batches; b++)
         for (int d = OP_B; d <= OP_W; d++) {
             int32_t j = job_at(sp, s, b, d);
@@ -27,7 +27,7 @@ static int elsewhere(const struct spec *sp, int s) {
 
 /* How long a message of one of n pieces takes; of all that travels, if n is 1. */
 static double message_time(const struct spec *sp, int s, int64_t bytes, int n) {
-    const struct homes *homes = &sp->homes[s];
+    const struct homes *homes = &sp->costs.homes[s];
     int64_t piece = bytes / n;
     if (homes->size == 1 && homes->lists == 1)
         return link_time(sp, elsewhere(sp, s), homes->rank[0], (double)piece);
@@ -42,7 +42,7 @@ static double message_time(const struct spec *sp, int s, int64_t bytes, int n) {
 
 static double backward_time(const struct spec *sp, const struct rt_layer *l) {
     struct flop flop = flop_of(l);
-    return ((l->dx.space != SP_NONE ? flop.i : 0) + flop.w) / (sp->flops > 0 ? sp->flops : 1);
+    return ((l->dx.space != SP_NONE ? flop.i : 0) + flop.w) / (sp->machine.flops > 0 ? sp->machine.flops : 1);
 }
 
 /* The byte of the gradient at which a layer's parameters begin. */
@@ -72,14 +72,14 @@ static int64_t pieces_of_size(int64_t bytes, int64_t least, int owners) {
 }
 
 static int64_t choose_pieces(const struct spec *sp, const struct stage *st, int s) {
-    const struct homes *homes = &sp->homes[s];
+    const struct homes *homes = &sp->costs.homes[s];
     int owners = homes->size * shares_of(homes);
-    int64_t bytes = st->bytes[K_wgrad], bucket = sp->bucket ? sp->bucket[s] : 0, best = 1;
+    int64_t bytes = st->bytes[K_wgrad], bucket = sp->limits.bucket ? sp->limits.bucket[s] : 0, best = 1;
     if (homes->size * homes->lists == 1 && elsewhere(sp, s) < 0)
         return 1; /* nothing travels */
     if (bucket > 0)
         return bytes > bucket ? fmax(owners * pieces_of_size(bytes, bucket, owners), 1) : 1;
-    if (!sp->link || sp->flops <= 0)
+    if (!sp->machine.link || sp->machine.flops <= 0)
         return 1;
     double first = arrival(sp, st, s, bytes, 1);
     for (int64_t n = 1; n <= 64 && pieces_of_size(bytes, bytes / owners / n, owners) >= n; n++) {
@@ -95,7 +95,7 @@ static int64_t choose_pieces(const struct spec *sp, const struct stage *st, int 
 void choose_buckets(const struct spec *sp, struct stage *st) {
     for (int s = 0; s < sp->stages; s++) {
         st[s].pieces = st[s].parts = 1;
-        if (sp->model && !sp->update && !is_costs(sp) && !is_bare(sp, s))
+        if (sp->model && !sp->updates.every && !is_costs(sp) && !is_bare(sp, s))
             st[s].pieces = (int)choose_pieces(sp, &st[s], s);
     }
     for (int set = sp->stages; set < sp->stages + sp->names.sets; set++)

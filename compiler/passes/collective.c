@@ -67,7 +67,7 @@ double collective_time(const struct spec *sp, int op, int algorithm, const struc
 }
 
 int cheaper_algorithm(const struct spec *sp, int op, const struct group *g, int64_t whole) {
-    if (!sp->link)
+    if (!sp->machine.link)
         return RING;
     double ring = ring_time(sp, op, g, (double)whole);
     return tree_time(sp, op, g, (double)whole) < ring * (1 - 1e-9) ? TREE : RING;

@@ -176,9 +176,9 @@ static double *stage_speeds(const struct spec *sp, int stages) {
     bool alike = true;
     for (int s = 0; s < stages; s++)
         speed[s] = INFINITY;
-    for (const struct job *j = sp->job; sp->speed && j < sp->job + sp->njobs; j++) {
+    for (const struct job *j = sp->job; sp->machine.speed && j < sp->job + sp->njobs; j++) {
         double *of = &speed[sp->names.member ? sp->names.member[j->s].stage : j->s];
-        *of = fmin(*of, sp->speed[j->rank]);
+        *of = fmin(*of, sp->machine.speed[j->rank]);
     }
     for (int s = 1; s < stages; s++)
         alike &= speed[s] == speed[0];
@@ -254,7 +254,7 @@ static double muon_flop(struct stage *st, const struct rt_model *m) {
 }
 
 void cost_of(struct stage *st, const struct spec *sp) {
-    double f = 0, i = 0, w = 0, speed = sp->flops > 0 ? sp->flops : 1, nparam = 0;
+    double f = 0, i = 0, w = 0, speed = sp->machine.flops > 0 ? sp->machine.flops : 1, nparam = 0;
     for (const struct rt_layer *l = st->rt.layer; l < st->rt.layer + st->rt.nlayers; l++) {
         struct flop each = flop_of(l);
         f += each.f;
@@ -316,7 +316,7 @@ static int reach_of(const struct spec *sp, int s, const int *open) {
 }
 
 static void fill_slices(struct stage *st, const struct spec *sp, int s) {
-    for (int q = 0; sp->sliced && q < sp->names.slices; q++) {
+    for (int q = 0; sp->costs.sliced && q < sp->names.slices; q++) {
         struct stage *slice = &st[sp->stages + sp->names.sets + s * sp->names.slices + q];
         fill(slice, sp, s, layers_of_slice(sp, &st[s].rt, q), st[s].rt.nlayers);
         size_keys(sp, slice, q);
@@ -357,7 +357,7 @@ static void stages_of_model(struct stage *st, struct spec *sp) {
     int stages = script_stages(&sp->names, sp->stages), *open = cut(sp, all, stages), from = 0;
     bool divided = false;
     check_rows(sp);
-    if (sp->sliced)
+    if (sp->costs.sliced)
         cut_sequence(sp, all);
     for (int s = 0; s < stages; s++) {
         int to = from;
@@ -366,9 +366,9 @@ static void stages_of_model(struct stage *st, struct spec *sp) {
         fill_members(st, sp, s, all + from, to - from, reach_of(sp, s, open) - from, &divided);
         for (; from < to; from++)
             if (row_of(all[from].kind)->shares)
-                sp->unembedding = first_member(sp, s);
+                sp->costs.unembedding = first_member(sp, s);
     }
-    if (sp->sliced)
+    if (sp->costs.sliced)
         find_attention(sp, st);
     fill_sets(sp, st);
 }
@@ -415,9 +415,9 @@ static void stage_of_units(struct stage *st) {
 /* Measured costs replace those that follow from FLOP. Without flops, or without a model, FLOP give no seconds: then
  * every cost must be measured. */
 static void take_costs(struct spec *sp, struct stage *st) {
-    bool seconds = is_costs(sp) || (sp->model && sp->flops > 0);
+    bool seconds = is_costs(sp) || (sp->model && sp->machine.flops > 0);
     for (int s = 0; s < sp->stages + sp->names.sets; s++) {
-        const double *took = &sp->took[s * NOPS];
+        const double *took = &sp->machine.took[s * NOPS];
         for (int d = 0; d < NDIRS; d++)
             st[s].cost[d] = !isnan(took[d]) ? took[d] : seconds ? st[s].cost[d] : NAN;
         st[s].update = !isnan(took[OP_U]) ? took[OP_U] : seconds || !sp->model ? st[s].update : NAN;
@@ -426,15 +426,16 @@ static void take_costs(struct spec *sp, struct stage *st) {
     }
     for (int i = sp->stages + sp->names.sets; i < stage_entries(sp); i++) /* a stage's slices were measured together */
         for (int d = 0; d < NDIRS; d++) {
-            double took = sp->took[(i - sp->stages - sp->names.sets) / sp->names.slices * NOPS + d];
+            double took = sp->machine.took[(i - sp->stages - sp->names.sets) / sp->names.slices * NOPS + d];
             st[i].cost[d] = !isnan(took) ? took : seconds ? st[i].cost[d] : NAN;
         }
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++)
         if (isnan(j->cost) && isnan(st[j->s].cost[j->d]))
             die("the cluster's cost(%d, \"%s\") is nil, and %s", j->s, op_name[j->d],
-                sp->flops > 0 ? "without a model its flops say nothing; give --model"
-                              : "it has no flops to go by; `diff --fit` gives flops where one side is predicted from a "
-                                "model");
+                sp->machine.flops > 0
+                    ? "without a model its flops say nothing; give --model"
+                    : "it has no flops to go by; `diff --fit` gives flops where one side is predicted from a "
+                      "model");
 }
 
 /* A sharded set of weights is padded to equal pieces, each updated on one rank, whose places are aligned; without a
@@ -457,7 +458,7 @@ void cost_homes(const struct spec *sp, struct stage *st) {
     static const uint8_t kinds[] = {K_weight, K_wgrad, K_opt, K_hopt, K_wshard, K_gshard, K_gown};
     for (int s = 0; s < sp->stages + sp->names.sets; s++)
         if (!is_bare(sp, s))
-            size_of_set(sp, &sp->homes[s], &st[s]);
+            size_of_set(sp, &sp->costs.homes[s], &st[s]);
         else
             for (size_t i = 0; i < sizeof kinds; i++)
                 st[s].bytes[kinds[i]] = 0;
@@ -471,7 +472,7 @@ static void refuse_pieces(const struct spec *sp) {
             die("%s: muon steps whole matrices, but a team of %d ranks divides those of stage %d; train it without "
                 "teams, or with adamw",
                 sp->file, member.size, member.stage);
-        if (!is_bare(sp, s) && (sp->homes[s].size > 1 || sp->homes[s].zero > 0))
+        if (!is_bare(sp, s) && (sp->costs.homes[s].size > 1 || sp->costs.homes[s].zero > 0))
             die("%s: muon steps whole matrices, but the homes of stage %d each update a piece of its weights; give it "
                 "single ranks as homes and leave 'zero' out, or train it with adamw",
                 sp->file, s);
@@ -480,9 +481,9 @@ static void refuse_pieces(const struct spec *sp) {
 
 /* The norm of all gradients is known only once the last of them is. */
 static void take_clip(struct spec *sp) {
-    sp->clip = sp->model && sp->model->rt.clip > 0;
-    sp->post_validation = sp->clip && sp->model->rt.post_validation;
-    if (sp->clip && sp->update)
+    sp->costs.clip = sp->model && sp->model->rt.clip > 0;
+    sp->costs.post_validation = sp->costs.clip && sp->model->rt.post_validation;
+    if (sp->costs.clip && sp->updates.every)
         die("%s: clip needs the norm of all gradients before the first update, but 'update' has stages updated within "
             "the step; leave clip out of the model's optimizer, or 'update' out of the schedule",
             sp->file);
@@ -505,14 +506,14 @@ static bool members_share(const struct model *m) {
 }
 
 struct stage *cost_stages(struct spec *sp) {
-    sp->tied = sp->model && is_tied(sp->model);
+    sp->costs.tied = sp->model && is_tied(sp->model);
     if (sp->model)
-        sp->shared = sp->names.member && members_share(sp->model);
-    name_sets(&sp->names, sp->stages, sp->tied, sp->shared);
+        sp->costs.shared = sp->names.member && members_share(sp->model);
+    name_sets(&sp->names, sp->stages, sp->costs.tied, sp->costs.shared);
     find_bare(sp);
     if (sp->names.slices && is_costs(sp))
         die("%s: a model of costs says nothing of slices: leave 'slices' out, or give a model with layers", sp->file);
-    sp->sliced = sp->names.slices && sp->model;
+    sp->costs.sliced = sp->names.slices && sp->model;
     struct stage *st = NEW(struct stage, stage_entries(sp));
     if (is_costs(sp))
         stages_of_costs(st, sp);
@@ -524,13 +525,13 @@ struct stage *cost_stages(struct spec *sp) {
     if (sp->model)
         bare_sets(sp, st);
     find_whole(sp, st);
-    if (sp->update)
+    if (sp->updates.every)
         refuse_unversioned(sp);
     take_clip(sp);
-    if (sp->took)
+    if (sp->machine.took)
         take_costs(sp, st);
-    sp->homes = find_homes(sp);
-    if (sp->update)
+    sp->costs.homes = find_homes(sp);
+    if (sp->updates.every)
         place_updates(sp);
     if (sp->model)
         refuse_pieces(sp);
@@ -539,24 +540,24 @@ struct stage *cost_stages(struct spec *sp) {
     for (struct job *j = sp->job; j < sp->job + all_jobs(sp); j++) {
         if (isnan(j->cost))
             j->cost = j->d == OP_U ? cost_update(sp, st, j->s) : stage_at(sp, st, j->s, j->b)->cost[j->d];
-        if (sp->speed)
-            j->cost /= sp->speed[j->rank];
+        if (sp->machine.speed)
+            j->cost /= sp->machine.speed[j->rank];
     }
     wait_for_team(sp, st);
     cost_pairs(sp, st);
-    for (int32_t j = 0; sp->update && j < all_jobs(sp); j++)
+    for (int32_t j = 0; sp->updates.every && j < all_jobs(sp); j++)
         if (sp->job[j].cost > 0)
-            sp->grain = fmax(sp->grain, ldexp(1, ilogb(sp->job[j].cost) - 24));
-    return sp->stage = st;
+            sp->costs.grain = fmax(sp->costs.grain, ldexp(1, ilogb(sp->job[j].cost) - 24));
+    return sp->costs.stage = st;
 }
 
 double cost_update(const struct spec *sp, const struct stage *st, int set) {
-    const struct homes *homes = &sp->homes[set];
-    bool measured = sp->took && !isnan(sp->took[set * NOPS + OP_U]); /* such a piece took that long */
+    const struct homes *homes = &sp->costs.homes[set];
+    bool measured = sp->machine.took && !isnan(sp->machine.took[set * NOPS + OP_U]); /* such a piece took that long */
     return measured ? st[set].update : st[set].update / ((double)homes->size * shares_of(homes));
 }
 
 double cost_add(const struct spec *sp, int64_t bytes) {
     double flop = sp->model ? (double)bytes / 4 : 0; /* one addition per float; free where costs are units */
-    return sp->flops > 0 ? flop / sp->flops : sp->took || is_costs(sp) ? 0 : flop;
+    return sp->machine.flops > 0 ? flop / sp->machine.flops : sp->machine.took || is_costs(sp) ? 0 : flop;
 }

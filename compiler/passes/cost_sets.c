@@ -20,7 +20,7 @@ static void fill_table(struct stage *st, const struct spec *sp, const struct rt_
 
 /* The embedding's member and the unembedding's at the same place use one table, of the same tokens. */
 static void check_tables(const struct spec *sp, const struct stage *st) {
-    int u = sp->unembedding, sizes[] = {team_size(sp, 0), team_size(sp, u)};
+    int u = sp->costs.unembedding, sizes[] = {team_size(sp, 0), team_size(sp, u)};
     const struct rt_layer *embedding = st[0].rt.layer, *l = st[u].rt.layer;
     if (sizes[0] != sizes[1])
         die("%s: the model's embedding and its output layer share a table of tokens, but stage 0 has a team of %d and "
@@ -73,7 +73,7 @@ static void fill_shared(struct stage *st, const struct spec *sp, int s) {
 void fill_sets(const struct spec *sp, struct stage *st) {
     for (int i = 0; i < sp->names.tables; i++)
         fill_table(&st[sp->stages + i], sp, st[i].rt.layer);
-    if (sp->tied)
+    if (sp->costs.tied)
         check_tables(sp, st);
     for (int s = 0; sp->names.shared && s < sp->stages; s++)
         if (sp->names.member[s].place == 0)
@@ -104,20 +104,20 @@ void bare_sets(struct spec *sp, const struct stage *st) {
                 sp->file, job_name(&sp->names, j->s, j->b, j->d),
                 sp->names.member ? sp->names.member[j->s].stage : j->s, layer);
     }
-    sp->bare = NEW(bool, sp->stages + sp->names.sets);
+    sp->costs.bare = NEW(bool, sp->stages + sp->names.sets);
     for (int set = 0; set < sp->stages + sp->names.sets; set++)
-        any |= sp->bare[set] = st[set].rt.weight == 0;
-    sp->bare = any ? sp->bare : NULL;
+        any |= sp->costs.bare[set] = st[set].rt.weight == 0;
+    sp->costs.bare = any ? sp->costs.bare : NULL;
 }
 
 /* Versions are those of the stages' own sets, and of what teams share. */
 void refuse_unversioned(const struct spec *sp) {
-    if (sp->tied)
+    if (sp->costs.tied)
         die("%s: the model's stages share a token table, which has no version of its own yet: leave 'update' out, or "
             "give the model an output layer of its own",
             sp->file);
     for (int32_t j = 0; j < sp->njobs; j++)
-        if (sp->reads[j] == READ_INPUT && !has_version(sp, 0))
+        if (sp->updates.reads[j] == READ_INPUT && !has_version(sp, 0))
             die("%s: %s is to read the version that stage 0's forward reads, but stage 0 has no weights; give a "
                 "version by another rule",
                 sp->file, job_name(&sp->names, sp->job[j].s, sp->job[j].b, sp->job[j].d));

@@ -146,13 +146,13 @@ void find_whole(struct spec *sp, const struct stage *st) {
 }
 
 void list_exchanges(struct spec *sp, const struct stage *st) {
-    sp->exchange = sp->names.member ? NEW(struct exchanges, (int64_t)sp->stages * NDIRS) : NULL;
-    for (int s = 0; sp->exchange && s < sp->stages; s++)
+    sp->costs.exchange = sp->names.member ? NEW(struct exchanges, (int64_t)sp->stages * NDIRS) : NULL;
+    for (int s = 0; sp->costs.exchange && s < sp->stages; s++)
         for (int d = 0; d < NDIRS; d++) {
             struct exchange *at = NEW(struct exchange, st[s].nstops[d]);
             for (int i = 0; i < st[s].nstops[d]; i++)
                 at[i] = st[s].stop[d][i].exchange;
-            sp->exchange[s * NDIRS + d] = (struct exchanges){st[s].nstops[d], at};
+            sp->costs.exchange[s * NDIRS + d] = (struct exchanges){st[s].nstops[d], at};
         }
 }
 

@@ -9,7 +9,9 @@
 
 /* In a tied model, stage 0 and the unembedding's, whose members are as many. */
 static bool embeds(const struct spec *sp, int s) { return s < sp->names.tables; }
-bool unembeds(const struct spec *sp, int s) { return sp->tied && s - place_of_stage(&sp->names, s) == sp->unembedding; }
+bool unembeds(const struct spec *sp, int s) {
+    return sp->costs.tied && s - place_of_stage(&sp->names, s) == sp->costs.unembedding;
+}
 static int32_t table_of(const struct spec *sp, int s) { return sp->stages + place_of_stage(&sp->names, s); }
 
 static int32_t own_or_shared(const struct spec *sp, int s, enum which_set which) {
@@ -56,13 +58,13 @@ int32_t *home_places(const struct spec *sp) {
 /* What a rank fetches: a set's weights, or one of its versions. */
 static int32_t key_of(const struct spec *sp, const struct sched *sc, int32_t use) {
     int32_t set = set_read(sp, &sp->job[use / NSETS], use % NSETS);
-    return sp->update ? sc->version[use / NSETS] * sets_of(sp) + set : set;
+    return sp->updates.every ? sc->version[use / NSETS] * sets_of(sp) + set : set;
 }
 
 static int keys_of(const struct spec *sp) {
     int most = 1; /* versions */
-    for (int s = 0; sp->update && s < sp->stages; s++)
-        most = sp->batches / sp->update[s] + 1 > most ? sp->batches / sp->update[s] + 1 : most;
+    for (int s = 0; sp->updates.every && s < sp->stages; s++)
+        most = sp->batches / sp->updates.every[s] + 1 > most ? sp->batches / sp->updates.every[s] + 1 : most;
     return most * sets_of(sp);
 }
 
@@ -103,10 +105,10 @@ static int victim(const struct spec *sp, const struct slot_use *slot, int nslots
 
 int64_t fetch_bytes(const struct spec *sp, const int32_t *place, int rank, int32_t set) {
     const struct homes *homes = homes_of(sp, set);
-    if (!sp->stage)
+    if (!sp->costs.stage)
         return 1;
     bool member = homes->size > 1 && place[(int64_t)rank * sets_of(sp) + set] >= 0;
-    return sp->stage[set].bytes[K_weight] - (member ? sp->stage[set].bytes[K_wshard] : 0);
+    return sp->costs.stage[set].bytes[K_weight] - (member ? sp->costs.stage[set].bytes[K_wshard] : 0);
 }
 
 /* Whether all sets that are used here take equally many bytes, and as many of each come in. */
@@ -159,7 +161,7 @@ static void plan_rank(const struct compile *c, const int32_t *place, struct uses
         int need = sets_at_once(sp, use, key, nuse, i);
         limit = need > limit ? need : limit;
     }
-    if (keep > 0 && !sp->update && (has_room_limit(c, rank) || !equal_sizes(sp, place, rank, key, nuse))) {
+    if (keep > 0 && !sp->updates.every && (has_room_limit(c, rank) || !equal_sizes(sp, place, rank, key, nuse))) {
         plan_bytes(c, place, uses, limit, fetches);
         return;
     }
@@ -235,7 +237,7 @@ static void refuse_strangers(const struct spec *sp, const int32_t *place, const 
     for (int i = 0; i < fetches->n; i++)
         holds[(int64_t)fetches->a[i].rank * sets_of(sp) + fetches->a[i].set] = true;
     for (int j = 0; j < sp->njobs; j++) {
-        int source = fetches->of_job[(int64_t)j * NSETS + SET_OWN] < 0 ? -1 : sp->source[j], s = sp->job[j].s;
+        int source = fetches->of_job[(int64_t)j * NSETS + SET_OWN] < 0 ? -1 : sp->owners.source[j], s = sp->job[j].s;
         int64_t at = (int64_t)source * sets_of(sp) + s;
         if (source >= 0 && !holds[at] && (place[at] < 0 || homes_of(sp, s)->size > 1))
             die("%s: source() returned rank %d for %s, but rank %d never holds the weights of stage %d: return a rank "
@@ -251,7 +253,7 @@ static void refuse_strangers(const struct spec *sp, const int32_t *place, const 
  * schedule alone. */
 static bool find_source(const struct spec *sp, const int32_t *place, const int32_t *latest, int32_t j,
                         enum which_set which, int32_t *from) {
-    int32_t set = set_read(sp, &sp->job[j], which), source = sp->source[j];
+    int32_t set = set_read(sp, &sp->job[j], which), source = sp->owners.source[j];
     if (source < 0)
         return false;
     int64_t at = (int64_t)source * sets_of(sp) + set;
@@ -276,7 +278,7 @@ static void find_sources(const struct spec *sp, const struct sched *sc, const in
             latest[(int64_t)f->rank * sets_of(sp) + f->set] = at;
             if (!relayed)
                 continue;
-            f->source = sp->source[j];
+            f->source = sp->owners.source[j];
             f->from = from;
             if (from >= 0)
                 fetches->a[from].uses++;
@@ -314,7 +316,7 @@ struct fetches fetch_plan(const struct compile *c, const int32_t *place) {
         else if (n > 0)
             plan_fixed(c, (struct uses){r, n, use}, &tables, &fetches);
     }
-    if (sp->source)
+    if (sp->owners.source)
         find_sources(sp, sc, place, &fetches);
     return fetches;
 }

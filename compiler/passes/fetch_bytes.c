@@ -100,7 +100,7 @@ void plan_bytes(const struct compile *c, const int32_t *place, struct uses all, 
     int32_t *of = NEW(int32_t, nuse), *insts = NEW(int32_t, sets), *now = NEW(int32_t, sets); /* its fetch */
     struct residency_use *uses = uses_of(sp, use, nuse, &turns, of, &nuses);
     for (int s = 0; s < sets; s++) {
-        size[s] = mem_room(sp, sp->stage ? sp->stage[s].bytes[K_weight] : 1);
+        size[s] = mem_room(sp, sp->costs.stage ? sp->costs.stage[s].bytes[K_weight] : 1);
         bytes[s] = fetch_bytes(sp, place, rank, s);
     }
     struct residency residency =

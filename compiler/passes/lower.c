@@ -313,7 +313,7 @@ static void permanent_buffers(struct build *build) {
     for (struct owner *owner = build->sums.owner; owner < end; owner++)
         if (build->sums.gradient[owner->gradient].update == 0)
             owner->weight = permanent(build, owner, homes_of(sp, owner->set)->size > 1 ? K_wshard : K_weight);
-    for (struct owner *owner = build->sums.owner; owner < end && !sp->update; owner++)
+    for (struct owner *owner = build->sums.owner; owner < end && !sp->updates.every; owner++)
         if (homes_of(sp, owner->set)->zero == 2) {
             owner->gown = permanent(build, owner, K_gown);
             owner->buf = sums_of(build, owner->set)->size > homes_of(sp, owner->set)->size ? owner->gown : -1;
@@ -383,22 +383,22 @@ static struct build *prepare(const struct compile *c) {
     struct program *p = build->p = NEW(struct program, 1);
     *p = (struct program){.name = sp->name,
                           .names = sp->names,
-                          .exchange = sp->exchange,
+                          .exchange = sp->costs.exchange,
                           .workers = sp->workers,
                           .stages = sp->stages,
                           .batches = sp->batches,
                           .repeats = 1};
-    p->attends = sp->attends;
-    p->homes = sp->homes;
-    p->update = sp->update;
+    p->attends = sp->costs.attends;
+    p->homes = sp->costs.homes;
+    p->update = sp->updates.every;
     if (sc->period) {
         p->period = sc->period;
         p->shortest = sc->shortest;
         p->repeats = sc->repeats;
     }
-    p->tied = sp->tied;
-    p->bare = sp->bare;
-    p->unembedding = sp->unembedding;
+    p->tied = sp->costs.tied;
+    p->bare = sp->costs.bare;
+    p->unembedding = sp->costs.unembedding;
     if (sp->pred || is_graph(sp))
         copy_needs(sp, graph, p);
     p->beside = NEW(int64_t, all_jobs(sp));
@@ -434,7 +434,7 @@ struct program *lower(const struct compile *c) {
     struct build *build = prepare(c);
     plan_transfers(build);
     plan_reloads(build);
-    if (sp->post_validation)
+    if (sp->costs.post_validation)
         add_up_last_norms(build);
     start_empty_sums(build);
     for (int i = 0; i < sc->nmoments; i++) {
@@ -456,7 +456,7 @@ struct program *lower(const struct compile *c) {
             end_job(build, ~j);
     }
     close_until(build, INFINITY);
-    if (!sp->update)
+    if (!sp->updates.every)
         issue_updates(build);
     for (int r = 0; r < sp->workers; r++)
         order_lanes(&build->p->rank[r]);

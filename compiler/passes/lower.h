@@ -14,7 +14,7 @@ int32_t set_added(const struct spec *sp, const struct job *j, enum which_set whi
  * the member at the same place. */
 const int32_t *home_of_set(const struct spec *sp, const struct job *j, enum which_set which);
 static inline int sets_of(const struct spec *sp) { return sp->stages + sp->names.sets; }
-static inline const struct homes *homes_of(const struct spec *sp, int set) { return &sp->homes[set]; }
+static inline const struct homes *homes_of(const struct spec *sp, int set) { return &sp->costs.homes[set]; }
 
 /* Per rank and set, [rank * sets + set]: the rank's place in homes.rank, or -1. */
 int32_t *home_places(const struct spec *sp);
@@ -185,7 +185,7 @@ static inline struct part *part_to(const struct build *build, int32_t j, int whi
 
 /* The gradient, as an index in build.sums.gradient, that job j adds to by adding to this set. */
 static inline int32_t gradient_to(const struct build *build, int32_t j, int set) {
-    const int *update = build->sp->update;
+    const int *update = build->sp->updates.every;
     return build->sums.gradient_at[set] + (update ? build->sp->job[j].b / update[set] : 0);
 }
 /* A home's sum of that gradient. */

@@ -24,7 +24,7 @@ static struct sum *sum_at(const struct build *build, const struct owner *owner, 
  * their numbers. */
 static int name_of(const struct build *build, const struct part *part, int k) {
     int pieces = pieces_of_set(build, part->set);
-    if (build->sp->update)
+    if (build->sp->updates.every)
         return build->sums.gradient[part->sum].update;
     return pieces == 1 && part->rounds == 1 ? -1 : k + pieces * part->round;
 }
@@ -176,7 +176,7 @@ static void exchange(struct build *build, struct shard shard, int piece, double 
         return;
     }
     int rounds = build->sums.meetings[shard.gradient].rounds; /* have the numbers before it */
-    int name = build->sp->update                ? build->sums.gradient[shard.gradient].update
+    int name = build->sp->updates.every         ? build->sums.gradient[shard.gradient].update
                : homes->size > 1 && homes->zero ? (rounds > 0 ? rounds : 1)
                                                 : -1;
     for (int l = 0; l < homes->lists; l++)
@@ -379,7 +379,7 @@ void start_empty_sums(struct build *build) {
         const struct sum *sum = sum_at(build, owner, 0);
         if (sum->own > 0 || sum->arrivals > 0)
             continue;
-        if (build->sp->update)
+        if (build->sp->updates.every)
             die("%s: rank %d is a home of stage %d, but computes no backward of its update %d, and no other rank sends "
                 "it one: where a stage has several homes, each takes part in all updates; change w, or update",
                 build->sp->file, owner->rank, owner->set, build->sums.gradient[owner->gradient].update);
@@ -432,7 +432,7 @@ static void share(struct build *build, struct shard shard) {
 }
 
 void issue_updates(struct build *build) {
-    if (build->sp->clip && !build->sp->post_validation)
+    if (build->sp->costs.clip && !build->sp->costs.post_validation)
         issue_norms(build);
     for (int i = 0; i < build->sums.ndone; i++) {
         const struct homes *homes = homes_of(build->sp, build->sums.done[i].set);
@@ -441,6 +441,6 @@ void issue_updates(struct build *build) {
         if (homes->zero)
             share(build, build->sums.done[i]);
     }
-    if (build->sp->post_validation)
+    if (build->sp->costs.post_validation)
         issue_next_norms(build);
 }

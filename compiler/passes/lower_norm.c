@@ -67,7 +67,7 @@ static void add_up(struct build *build, const int32_t *replica_of, int which) {
 
 /* Returns how many replicas add up apart. */
 static int take_norms(struct build *build, int32_t *replica_of) {
-    int replicas = build->sp->post_validation ? 1 : find_replicas(build, replica_of);
+    int replicas = build->sp->costs.post_validation ? 1 : find_replicas(build, replica_of);
     for (int pass = 0; pass < 2; pass++) /* those that count nothing come last, where a rank has nothing else */
         for (int i = 0; i < build->sums.ndone; i++) {
             const struct homes *homes = homes_of(build->sp, build->sums.done[i].set);

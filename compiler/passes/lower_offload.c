@@ -140,7 +140,7 @@ void issue_reloads(struct build *build, int32_t moment, double t) {
 
 /* ---- optimizer state ---- */
 
-bool state_leaves(const struct spec *sp, int set) { return sp->offload_state && sp->offload_state[set]; }
+bool state_leaves(const struct spec *sp, int set) { return sp->limits.offload_state && sp->limits.offload_state[set]; }
 
 int32_t fetch_state(struct build *build, const struct owner *owner) {
     const struct sched *sc = build->sc;

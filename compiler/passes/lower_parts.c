@@ -15,7 +15,8 @@ static void find_gradients(struct build *build) {
     const struct spec *sp = build->sp;
     build->sums.gradient_at = NEW(int32_t, build->sets + 1);
     for (int s = 0; s < build->sets; s++)
-        build->sums.gradient_at[s + 1] = build->sums.gradient_at[s] + (sp->update ? sp->batches / sp->update[s] : 1);
+        build->sums.gradient_at[s + 1] =
+            build->sums.gradient_at[s] + (sp->updates.every ? sp->batches / sp->updates.every[s] : 1);
     build->sums.gradient = NEW(struct gradient, build->sums.gradient_at[build->sets]);
     for (int s = 0; s < build->sets; s++)
         for (int32_t g = build->sums.gradient_at[s]; g < build->sums.gradient_at[s + 1]; g++)
@@ -158,7 +159,7 @@ static struct part *new_part(struct build *build, int rank, int32_t gradient, in
 static void contribute(struct build *build, const struct contributions *list, struct open_parts *open, int i, int r) {
     int32_t j = list->at[i] / NSETS, gradient = gradient_of(build, list->at[i]),
             slot = slot_of(build, open, list->at[i]);
-    int limit = build->sp->grad_slots ? build->sp->grad_slots[r] : INT_MAX;
+    int limit = build->sp->limits.grad_slots ? build->sp->limits.grad_slots[r] : INT_MAX;
     if (open->open[slot] < 0) {
         int apart = slot == gradient ? 0 : ++open->apart[gradient];
         struct part *part = new_part(build, r, gradient, open->rounds[gradient]++, apart);
@@ -328,8 +329,8 @@ static struct lists find_all_parts(struct build *build, int contributions) {
         most = build->sc->norder[r] > most ? build->sc->norder[r] : most;
     find_owners(build);
     memset(build->sums.part_of, -1, sizeof *build->sums.part_of * NSETS * (size_t)build->sp->njobs);
-    int64_t cells = (int64_t)build->sp->workers * gradients_of(build) * (build->sp->tied ? 2 : 1);
-    build->sums.part = NEW(struct part, !build->sp->grad_slots && cells < contributions ? cells : contributions);
+    int64_t cells = (int64_t)build->sp->workers * gradients_of(build) * (build->sp->costs.tied ? 2 : 1);
+    build->sums.part = NEW(struct part, !build->sp->limits.grad_slots && cells < contributions ? cells : contributions);
     build->sums.nparts = 0;
     struct contributions list = {NEW(int32_t, (int64_t)most * NSETS), NEW(int32_t, (int64_t)most * NSETS), 0};
     int slots = 2 * gradients_of(build);

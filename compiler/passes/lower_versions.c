@@ -15,13 +15,13 @@ static struct version *version_at(const struct build *build, int rank, int set, 
 /* Who reads each version is known from the schedule: its jobs, and the fetches. */
 void find_readers(struct build *build) {
     const struct spec *sp = build->sp;
-    if (!sp->update)
+    if (!sp->updates.every)
         return;
     int homes = build->sums.owners_at[build->sums.gradient_at[build->sets]];
     build->versions.at = NEW(int32_t, homes + 1);
     for (int i = 0; i < homes; i++) { /* only a set's first gradient has the weights */
         const struct owner *owner = &build->sums.owner[i];
-        int n = build->sums.gradient[owner->gradient].update > 0 ? 0 : sp->batches / sp->update[owner->set] + 1;
+        int n = build->sums.gradient[owner->gradient].update > 0 ? 0 : sp->batches / sp->updates.every[owner->set] + 1;
         build->versions.at[i + 1] = build->versions.at[i] + n;
     }
     build->versions.version = NEW(struct version, build->versions.at[homes]);
@@ -42,7 +42,7 @@ void find_readers(struct build *build) {
 }
 
 int32_t read_version(struct build *build, int rank, int set, int32_t version) {
-    struct version *v = build->sp->update ? version_at(build, rank, set, version) : NULL;
+    struct version *v = build->sp->updates.every ? version_at(build, rank, set, version) : NULL;
     if (v)
         v->readers--;
     return v && v->buf >= 0 ? v->buf : owner_at(build, rank, set)->weight;

@@ -258,7 +258,7 @@ void plan_transfers(struct build *build) {
     choose_moments(build, &moments);
     follow_sources(build);
     sort(transfers->a, (size_t)transfers->n, sizeof *transfers->a, by_moment);
-    if (build->sp->update)
+    if (build->sp->updates.every)
         number_broadcasts(build);
 }
 
@@ -364,8 +364,9 @@ void read_weights(struct build *build, int32_t j) {
     for (int which = 0; which < NSETS; which++) {
         int32_t set = set_read(build->sp, job, which), f = build->weights.fetches.of_job[(int64_t)j * NSETS + which];
         if (set >= 0)
-            add_operand(build, job->rank, role[which],
-                        f >= 0 ? build->weights.fetched[f]
-                               : read_version(build, job->rank, set, build->sp->update ? build->sc->version[j] : 0));
+            add_operand(
+                build, job->rank, role[which],
+                f >= 0 ? build->weights.fetched[f]
+                       : read_version(build, job->rank, set, build->sp->updates.every ? build->sc->version[j] : 0));
     }
 }

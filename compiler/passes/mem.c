@@ -382,11 +382,11 @@ bool is_beyond_memory(const char *error) {
 }
 
 static void check_memory(const struct spec *sp, const struct rank *k, int r, const bool *opens) {
-    if ((double)k->host > sp->host_memory)
+    if ((double)k->host > sp->machine.host_memory)
         die("%s: rank %d needs %lld bytes of host memory, %.0f" BEYOND "host_memory of %.0f; offload "
             "less",
-            sp->file, r, (long long)k->host, (double)k->host - sp->host_memory, sp->host_memory);
-    if ((double)k->arena <= sp->memory)
+            sp->file, r, (long long)k->host, (double)k->host - sp->machine.host_memory, sp->machine.host_memory);
+    if ((double)k->arena <= sp->machine.memory)
         return;
     int64_t live[NKINDS] = {0};
     for (int i = 0; i < k->nbufs; i++)
@@ -395,7 +395,7 @@ static void check_memory(const struct spec *sp, const struct rank *k, int r, con
     die("%s: rank %d needs %lld bytes, %.0f" BEYOND "memory of %.0f: weights %lld, gradients %lld, "
         "optimizer %lld, workspace %lld, the rest activations and fetched weights; lower the cap, recompute, offload, "
         "shard, or use more ranks",
-        sp->file, r, (long long)k->arena, (double)k->arena - sp->memory, sp->memory,
+        sp->file, r, (long long)k->arena, (double)k->arena - sp->machine.memory, sp->machine.memory,
         (long long)(live[K_weight] + live[K_wshard]), (long long)(live[K_wgrad] + live[K_gshard] + live[K_gown]),
         (long long)live[K_opt], (long long)live[K_work]);
 }
@@ -530,8 +530,8 @@ static bool plan_arena(struct plan *plan, int memory, double limit) {
 bool mem_plan(const struct compile *c) {
     const struct spec *sp = c->spec;
     struct program *p = c->program;
-    double memory = c->choices.any_memory ? INFINITY : sp->memory,
-           host_memory = c->choices.any_memory ? INFINITY : sp->host_memory;
+    double memory = c->choices.any_memory ? INFINITY : sp->machine.memory,
+           host_memory = c->choices.any_memory ? INFINITY : sp->machine.host_memory;
     struct plan plan = take_tables(sp, p);
     bool delays = false;
     for (int r = 0; r < p->workers; r++) {

@@ -82,7 +82,7 @@ static void promise_sched(const struct spec *sp, const struct graph *graph, cons
             assert(sc->start[j] >= sc->end[graph->pred[e]]);
     }
     assert(!sc->period || (sc->repeats >= 1 && sc->begin <= sc->finish && sc->finish <= sc->nmoments));
-    assert(!sp->update == !sc->version);
+    assert(!sp->updates.every == !sc->version);
 }
 
 /* How far apart the ranks are that a promise about streams is checked of: all ranks of a small program, and of a large

@@ -241,7 +241,7 @@ static void count_held(const struct rank *k, int64_t held[NHELD]) {
 /* Of a job or an update: its time, and that of F + backward that it is worth. */
 static void count_job(const struct spec *sp, int r, const struct instr *in, struct rank_report *out, double *progress) {
     if (in->op == OP_U) {
-        out->busy += sp->job[update_at(sp, in->stage, in->batch, place_in(&sp->homes[in->stage], r))].cost;
+        out->busy += sp->job[update_at(sp, in->stage, in->batch, place_in(&sp->costs.homes[in->stage], r))].cost;
         return;
     }
     int32_t j = job_at(sp, in->stage, in->batch, in->op);
@@ -256,7 +256,7 @@ static void count_section(const struct spec *sp, const struct program *p, int r,
                           struct rank_report *out, double *progress) {
     for (int32_t i = from; i < to; i++) {
         const struct instr *in = &p->rank[r].ins[i];
-        if (is_job(in->op) || (in->op == OP_U && sp->update))
+        if (is_job(in->op) || (in->op == OP_U && sp->updates.every))
             count_job(sp, r, in, out, progress);
         else if (is_group(in->op))
             count_collective(p, r, in, out);
@@ -399,7 +399,7 @@ static void report_versions(const struct program *p, struct report *rep) {
 }
 
 const char *time_unit(const struct spec *sp) {
-    return sp->took || is_costs(sp) ? "s" : !sp->model ? "F" : sp->flops > 0 ? "s" : "FLOP";
+    return sp->machine.took || is_costs(sp) ? "s" : !sp->model ? "F" : sp->machine.flops > 0 ? "s" : "FLOP";
 }
 
 struct report *report_make(const struct compile *c) {

@@ -239,7 +239,7 @@ static struct rt_stage runtime_stage(const struct program *p, const struct rt_st
 /* Without ranks and meetings. here: per set, whether its layers belong to the view. */
 static struct rt_program runtime_shared(const struct spec *sp, const struct stage *st, const struct program *p,
                                         const bool *here) {
-    int sets = sets_in(p), slices = sp->sliced ? sp->names.slices : 0;
+    int sets = sets_in(p), slices = sp->costs.sliced ? sp->names.slices : 0;
     struct rt_program out = {.name = p->name, .workers = p->workers, .stages = p->stages, .nmsgs = p->nmsgs};
     struct rt_stage *stage = NEW(struct rt_stage, sets), *slice = NEW(struct rt_stage, p->stages * slices);
     struct rt_model *model = NEW(struct rt_model, 1);

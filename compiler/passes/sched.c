@@ -76,7 +76,7 @@ static void touch(struct state *state, int rank) {
 
 /* A rank has one live activation more. If its room is used up, others may no longer have to wait for a team's F. */
 static void use_room(struct state *state, int rank) {
-    if (++state->live[rank] < state->sp->cap[rank])
+    if (++state->live[rank] < state->sp->limits.cap[rank])
         return;
     while (state->nwaiting > 0) {
         state->waits[state->waiting[--state->nwaiting]] = false;
@@ -124,19 +124,19 @@ static void retire_versions(struct state *state, int32_t j, double t) {
     const struct job *job = &sp->job[j];
     for (int n = 0; n < VERSIONED && (job->d == OP_B || job->d == OP_W); n++) {
         int set = versioned_set(sp, job->s, n);
-        for (int l = 0; set >= 0 && l < sp->homes[set].lists; l++)
-            arrive(state, update_at(sp, set, job->b / sp->update[set], l), t,
-                   t + on_grain(sp, link_time(sp, job->rank, sp->homes[set].rank[l],
+        for (int l = 0; set >= 0 && l < sp->costs.homes[set].lists; l++)
+            arrive(state, update_at(sp, set, job->b / sp->updates.every[set], l), t,
+                   t + on_grain(sp, link_time(sp, job->rank, sp->costs.homes[set].rank[l],
                                               (double)state->c->stage[set].bytes[K_wgrad])));
     }
     if (job->d != OP_U)
         return;
-    int32_t waiting = versions_update(&state->versions, j, t), next = j + sp->homes[job->s].lists;
+    int32_t waiting = versions_update(&state->versions, j, t), next = j + sp->costs.homes[job->s].lists;
     for (; waiting >= 0; waiting = state->versions.next[waiting])
         arrive(state, waiting / VERSIONED, t,
                t + on_grain(sp, link_time(sp, job->rank, sp->job[waiting / VERSIONED].rank,
                                           (double)state->c->stage[job->s].bytes[K_weight])));
-    if (next < sp->update_at[job->s + 1])
+    if (next < sp->costs.update_at[job->s + 1])
         arrive(state, next, t, t);
 }
 
@@ -151,7 +151,7 @@ static void retire(struct state *state, int32_t j, double t) {
         use_room(state, sp->job[last_backward(sp, job->s, job->b)].rank);
     } else if (job->d == OP_B || job->d == OP_W)
         state->live[job->rank]--;
-    if (sp->update)
+    if (sp->updates.every)
         retire_versions(state, j, t);
     for (int32_t e = j < sp->njobs ? state->g->succ_at[j] : 0; j < sp->njobs && e < state->g->succ_at[j + 1]; e++) {
         const struct job *to = &sp->job[state->g->succ[e]];
@@ -172,7 +172,7 @@ static bool has_room(const struct state *state, int32_t j, int forwards) {
     int32_t first = size > 1 ? gang_of(sp, j) : j;
     for (int i = 0; i < size && forwards; i++) {
         int rank = sp->job[gang_job(sp, first, i)].rank;
-        if (forwards > sp->cap[rank] - state->live[rank])
+        if (forwards > sp->limits.cap[rank] - state->live[rank])
             return false;
     }
     return true;
@@ -266,7 +266,7 @@ static void start_best(struct state *state, int rank, double t) {
     }
     int size = size_of(state, best.j);
     int32_t first = size > 1 ? gang_of(sp, best.j) : best.j;
-    for (int32_t j = first; sp->update && j >= 0; j = partner_of(sp, j))
+    for (int32_t j = first; sp->updates.every && j >= 0; j = partner_of(sp, j))
         versions_read(&state->versions, j, t);
     for (int i = 0; i < size; i++) {
         int32_t j = gang_job(sp, first, i), with = partner_of(sp, j);
@@ -327,15 +327,15 @@ static void waits(struct blocked *blocked, int32_t node) {
 static void waits_of_update(struct state *state, const bool *ended, int32_t j, struct blocked *blocked) {
     const struct spec *sp = state->sp;
     const struct job *job = &sp->job[j];
-    int32_t before = j - sp->homes[job->s].lists;
+    int32_t before = j - sp->costs.homes[job->s].lists;
     bool shared = job->s >= sp->stages;
     int from = shared ? sp->names.first[sp->names.member[job->s].stage] : job->s,
         size = shared ? sp->names.member[from].size : 1;
     if (job->b > 0 && !ended[before])
         waits(blocked, before);
-    for (int b = 0; b < sp->update[job->s]; b++)
+    for (int b = 0; b < sp->updates.every[job->s]; b++)
         for (int s = from; s < from + size; s++) {
-            int32_t back = last_backward(sp, s, job->b * sp->update[job->s] + b);
+            int32_t back = last_backward(sp, s, job->b * sp->updates.every[job->s] + b);
             if (!ended[back])
                 waits(blocked, back);
         }
@@ -361,7 +361,7 @@ static int32_t obstacle(const struct state *state, int32_t j) {
     const struct job *job = &sp->job[j];
     int32_t with = partner_of(sp, j);
     int forwards = (job->d == OP_F) + (with >= 0 && sp->job[with].d == OP_F), size = size_of(state, j);
-    if (!state->absent || forwards > sp->cap[job->rank] - state->live[job->rank])
+    if (!state->absent || forwards > sp->limits.cap[job->rank] - state->live[job->rank])
         return all_jobs(sp) + job->rank;
     const struct ready *f = &state->fwd[job->rank];
     bool ordered = sp->strict && !job->fill;
@@ -374,7 +374,7 @@ static int32_t obstacle(const struct state *state, int32_t j) {
     for (int i = 0; i < size; i++) {
         int32_t k = gang_job(sp, gang_of(sp, j), i);
         int rank = sp->job[k].rank;
-        if (forwards > sp->cap[rank] - state->live[rank])
+        if (forwards > sp->limits.cap[rank] - state->live[rank])
             return k;
         other = !ordered && choose(state, rank).j != k ? k : other;
     }
@@ -384,7 +384,7 @@ static int32_t obstacle(const struct state *state, int32_t j) {
 static void waits_of_job(struct state *state, const bool *ended, int32_t j, struct blocked *blocked) {
     const struct job *job = &state->sp->job[j];
     size_t before = blocked->n;
-    if (state->sp->update)
+    if (state->sp->updates.every)
         waits_of_version(state, ended, j, blocked);
     for (int32_t e = job->d == OP_U ? 0 : state->g->pred_at[j]; job->d != OP_U && e < state->g->pred_at[j + 1]; e++)
         if (!ended[state->g->pred[e]])
@@ -443,7 +443,7 @@ static void die_of_pairs(const struct state *state) {
     const struct spec *sp = state->sp;
     for (int i = 0; i < sp->npairs; i++) {
         const struct job *a = &sp->job[sp->pair[i].first], *b = &sp->job[sp->pair[i].second];
-        if (a->d == OP_F && b->d == OP_F && sp->cap[a->rank] < 2)
+        if (a->d == OP_F && b->d == OP_F && sp->limits.cap[a->rank] < 2)
             die("%s: deadlock: %d of %d jobs can never start; raise the cap, because\n  %s waits for room on rank %d, "
                 "whose cap is 1, for %s, too, to overlap with it",
                 sp->file, all_jobs(sp) - state->sc->nstarts, all_jobs(sp), job_name(&sp->names, a->s, a->b, a->d),
@@ -466,7 +466,7 @@ static void die_deadlocked(struct state *state) {
         const char *name = job_name(&sp->names, a->s, a->b, a->d), *other = job_name(&sp->names, b->s, b->b, b->d);
         if (to >= n)
             put(&t, "\n  %s waits for room on rank %d, whose cap of %d is full until %s", name, a->rank,
-                sp->cap[a->rank], other);
+                sp->limits.cap[a->rank], other);
         else if (a->b == b->b && a->d == b->d && gang_of(sp, from) == gang_of(sp, to))
             put(&t, "\n  %s waits for %s, to start with it", name, other);
         else if (a->pair && a->pair == b->pair && !has_edge(state->g, from, to))
@@ -551,12 +551,12 @@ struct sched *sched_run(const struct compile *c) {
         sc->order[r] = NEW(int32_t, sc->norder[r]);
         sc->norder[r] = 0;
     }
-    sc->version = sp->update ? NEW(int32_t, sp->njobs) : NULL;
+    sc->version = sp->updates.every ? NEW(int32_t, sp->njobs) : NULL;
     struct scratch scratch = scratch_begin();
     struct state state = prepare(c, sc);
     for (int j = 0; j < sp->njobs; j++)
         state.missing[j] = graph->pred_at[j + 1] - graph->pred_at[j];
-    if (sp->update)
+    if (sp->updates.every)
         state.versions = versions_begin(sp, c->stage, sc->version, state.missing, state.ready_at);
     for (int j = 0; j < n; j++)
         if (!state.missing[j])

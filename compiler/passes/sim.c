@@ -50,7 +50,7 @@ static double noise_of(const struct sim *sim, int r, int32_t i) {
 }
 
 static double duration(const struct sim *sim, int r, const struct instr *x) {
-    double speed = sim->sp->speed ? sim->sp->speed[r] : 1; /* a job's cost has it already */
+    double speed = sim->sp->machine.speed ? sim->sp->machine.speed[r] : 1; /* a job's cost has it already */
     switch (op_cost[x->op]) {
     case COST_JOB: {
         int32_t j = job_at(sim->sp, x->stage, x->batch, x->op);
@@ -60,8 +60,9 @@ static double duration(const struct sim *sim, int r, const struct instr *x) {
     }
     case COST_HOST: return host_time(sim->sp, r, moved_bytes(&sim->p->rank[r], x));
     case COST_UPDATE:
-        if (sim->sp->update)
-            return sim->sp->job[update_at(sim->sp, x->stage, x->batch, place_in(&sim->sp->homes[x->stage], r))].cost;
+        if (sim->sp->updates.every)
+            return sim->sp->job[update_at(sim->sp, x->stage, x->batch, place_in(&sim->sp->costs.homes[x->stage], r))]
+                .cost;
         return cost_update(sim->sp, sim->st, x->stage) / speed;
     default: break;
     }

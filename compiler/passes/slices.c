@@ -87,22 +87,22 @@ void cut_sequence(struct spec *sp, const struct rt_layer *all) {
             sp->file, sp->names.slices);
     int n = sp->names.slices, rows = sequence_rows(m), sum = 0;
     const char *what = m->rt.input == INPUT_TOKENS ? "the model's context" : "the model's rows";
-    for (int q = 0; sp->slice_rows && q < n; q++)
-        sum += sp->slice_rows[q];
-    if (sp->slice_rows && sum != rows)
+    for (int q = 0; sp->slicing.rows && q < n; q++)
+        sum += sp->slicing.rows[q];
+    if (sp->slicing.rows && sum != rows)
         die("%s: 'slice_cut' adds up to %d rows, but %s = %d", sp->file, sum, what, rows);
     if (rows < n)
         die("%s: slices = %d, but %s = %d: a slice has at least one row", sp->file, n, what, rows);
-    if (sp->slice_rows)
+    if (sp->slicing.rows)
         return;
-    if (!sp->slice_balanced && rows % n)
+    if (!sp->slicing.balanced && rows % n)
         die("%s: %s = %d is no multiple of slices = %d; give a list of rows, or \"balanced\", as 'slice_cut'", sp->file,
             what, rows, n);
-    sp->slice_rows = NEW(int, n);
+    sp->slicing.rows = NEW(int, n);
     for (int q = 0; q < n; q++)
-        sp->slice_rows[q] = rows / n;
-    if (sp->slice_balanced)
-        cut_balanced(m, all, n, sp->slice_rows);
+        sp->slicing.rows[q] = rows / n;
+    if (sp->slicing.balanced)
+        cut_balanced(m, all, n, sp->slicing.rows);
 }
 
 static int64_t bytes_of_keys(const struct spec *sp, const struct rt_layer *l) {
@@ -114,9 +114,9 @@ struct rt_layer *layers_of_slice(const struct spec *sp, const struct rt_stage *w
     int64_t kv = 0;
     int first = 0;
     for (int i = 0; i < q; i++)
-        first += sp->slice_rows[i];
+        first += sp->slicing.rows[i];
     for (int i = 0; i < whole->nlayers; i++) {
-        layer[i] = on_rows(sp->model, &whole->layer[i], first, sp->slice_rows[q]);
+        layer[i] = on_rows(sp->model, &whole->layer[i], first, sp->slicing.rows[q]);
         layer[i].kv = kv;
         kv += bytes_of_keys(sp, &layer[i]);
     }
@@ -126,12 +126,12 @@ struct rt_layer *layers_of_slice(const struct spec *sp, const struct rt_stage *w
 /* A slice's keys and values, of all layers of the stage one behind the other. Their gradients, from later slices on,
  * are those of one slice behind the other. */
 void size_keys(const struct spec *sp, struct stage *slice, int q) {
-    int64_t before = 0, sequences = slice->rt.layer[0].rows / sp->slice_rows[q];
+    int64_t before = 0, sequences = slice->rt.layer[0].rows / sp->slicing.rows[q];
     for (int p = 0; p <= q; p++) {
         slice->bytes[K_kv] = 0;
         for (int i = 0; i < slice->rt.nlayers; i++) {
             struct rt_layer l = slice->rt.layer[i];
-            l.rows = (int32_t)sequences * sp->slice_rows[p];
+            l.rows = (int32_t)sequences * sp->slicing.rows[p];
             slice->bytes[K_kv] += bytes_of_keys(sp, &l);
         }
         slice->bytes[K_dkv] = before;
@@ -141,11 +141,11 @@ void size_keys(const struct spec *sp, struct stage *slice, int q) {
 
 void find_attention(struct spec *sp, const struct stage *st) {
     bool all = true;
-    sp->attends = NEW(bool, sp->stages);
+    sp->costs.attends = NEW(bool, sp->stages);
     for (int s = 0; s < sp->stages; s++) {
         for (int i = 0; i < st[s].rt.nlayers; i++)
-            sp->attends[s] |= st[s].rt.layer[i].kind == LAYER_attention;
-        all &= sp->attends[s];
+            sp->costs.attends[s] |= st[s].rt.layer[i].kind == LAYER_attention;
+        all &= sp->costs.attends[s];
     }
-    sp->attends = all ? NULL : sp->attends;
+    sp->costs.attends = all ? NULL : sp->costs.attends;
 }

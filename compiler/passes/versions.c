@@ -5,7 +5,7 @@
 
 /* The home that job j takes a set from, as a place in the set's homes: its own rank, or the one that w() named. */
 static int source_place(const struct spec *sp, const struct job *job, int set) {
-    const struct homes *homes = &sp->homes[set];
+    const struct homes *homes = &sp->costs.homes[set];
     int own = place_in(homes, job->rank);
     return own >= 0 ? own : place_in(homes, job->home);
 }
@@ -13,7 +13,7 @@ static int source_place(const struct spec *sp, const struct job *job, int set) {
 /* How long the set takes from its home to its rank. */
 static double travel_time(const struct versions *v, int32_t j, int set) {
     const struct job *job = &v->sp->job[j];
-    int home = v->sp->homes[set].rank[source_place(v->sp, job, set)];
+    int home = v->sp->costs.homes[set].rank[source_place(v->sp, job, set)];
     return on_grain(v->sp, link_time(v->sp, home, job->rank, (double)v->st[set].bytes[K_weight]));
 }
 
@@ -51,7 +51,7 @@ static void count_missing(struct versions *v) {
                 stages[versioned_set(sp, s, n)]++;
     for (int32_t j = sp->njobs; j < all_jobs(sp); j++) {
         v->ended[j - sp->njobs] = NAN;
-        v->missing[j] = sp->update[sp->job[j].s] * stages[sp->job[j].s] + (sp->job[j].b > 0);
+        v->missing[j] = sp->updates.every[sp->job[j].s] * stages[sp->job[j].s] + (sp->job[j].b > 0);
     }
 }
 
@@ -61,17 +61,17 @@ struct versions versions_begin(const struct spec *sp, const struct stage *st, in
     int sets = sp->stages + sp->names.sets;
     v->at = NEW(int32_t, sets + 1);
     for (int s = 0; s < sets; s++)
-        v->at[s + 1] = v->at[s] + sp->homes[s].lists;
+        v->at[s + 1] = v->at[s] + sp->costs.homes[s].lists;
     v->newest = NEW(int32_t, v->at[sets]);
-    v->ended = NEW(double, sp->nupdates);
-    v->waiting = NEW(int32_t, sp->nupdates);
+    v->ended = NEW(double, sp->costs.nupdates);
+    v->waiting = NEW(int32_t, sp->costs.nupdates);
     v->next = NEW(int32_t, VERSIONED * (int64_t)sp->njobs);
     memset(v->version, -1, sizeof *v->version * (size_t)sp->njobs);
-    memset(v->waiting, -1, sizeof *v->waiting * (size_t)sp->nupdates);
+    memset(v->waiting, -1, sizeof *v->waiting * (size_t)sp->costs.nupdates);
     memset(v->next, -1, sizeof *v->next * VERSIONED * (size_t)sp->njobs);
     count_missing(v);
     for (int32_t j = 0; j < sp->njobs; j++) {
-        int32_t back = sp->reads[j], synchronous = sp->job[j].b / sp->update[sp->job[j].s];
+        int32_t back = sp->updates.reads[j], synchronous = sp->job[j].b / sp->updates.every[sp->job[j].s];
         if (back >= 0 && sp->job[j].d != OP_W && has_version(sp, sp->job[j].s))
             bind(v, j, synchronous > back ? synchronous - back : 0);
     }
@@ -114,7 +114,8 @@ static void die_too_early(const struct spec *sp, int32_t j, const struct job *fo
 static void bind_all(struct versions *v, int s, int b, int rule, int32_t version, int32_t forward) {
     for (int d = OP_F; d <= OP_B; d++) {
         int32_t other = job_at(v->sp, s, b, d);
-        if (other < 0 || gang_of(v->sp, other) == forward || v->sp->reads[other] != rule || !has_version(v->sp, s))
+        if (other < 0 || gang_of(v->sp, other) == forward || v->sp->updates.reads[other] != rule ||
+            !has_version(v->sp, s))
             continue;
         if (v->missing[other] == 0)
             die_too_early(v->sp, other, &v->sp->job[forward]);
@@ -128,7 +129,7 @@ void versions_read(struct versions *v, int32_t j, double t) {
     if (job->d == OP_U || job->d == OP_W || !has_version(sp, job->s))
         return;
     bool forward = job->d == OP_F, input = forward && job->s == 0;
-    int rule = sp->reads[j], size = team_size(sp, job->s);
+    int rule = sp->updates.reads[j], size = team_size(sp, job->s);
     if (rule == READ_LATEST || (forward && rule == READ_FORWARD) || (input && rule == READ_INPUT))
         v->version[j] = latest(v, j, t);
     if (v->version[j] < 0)
@@ -139,13 +140,14 @@ void versions_read(struct versions *v, int32_t j, double t) {
             bind_all(v, job->s + i, job->b, READ_FORWARD, v->version[j], j);
     }
     for (int s = 0; input && s < sp->stages; s++)
-        bind_all(v, s, job->b, READ_INPUT, (int32_t)((int64_t)v->version[j] * sp->update[0] / sp->update[s]), j);
+        bind_all(v, s, job->b, READ_INPUT,
+                 (int32_t)((int64_t)v->version[j] * sp->updates.every[0] / sp->updates.every[s]), j);
 }
 
 int32_t versions_update(struct versions *v, int32_t j, double t) {
     const struct spec *sp = v->sp;
     const struct job *job = &sp->job[j];
     v->ended[j - sp->njobs] = t;
-    v->newest[v->at[job->s] + (j - sp->update_at[job->s]) % sp->homes[job->s].lists] = job->b + 1;
+    v->newest[v->at[job->s] + (j - sp->costs.update_at[job->s]) % sp->costs.homes[job->s].lists] = job->b + 1;
     return v->waiting[j - sp->njobs];
 }

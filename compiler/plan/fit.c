@@ -9,7 +9,7 @@
 #include <string.h>
 
 int64_t beyond_memory(const struct compile *c, int r) {
-    double beyond = (double)c->program->rank[r].arena - c->spec->memory;
+    double beyond = (double)c->program->rank[r].arena - c->spec->machine.memory;
     return beyond > 0 ? (int64_t)ceil(beyond) : 0;
 }
 
@@ -125,7 +125,8 @@ static void find_room(struct compile *by_slots, const int *most, int64_t *room, 
                                       weights_on(by_slots, place, r)};
     for (int j = 0; j < sp->njobs; j++) {
         const struct rank *k = &by_slots->program->rank[sp->job[j].rank];
-        room[j] = rank[sp->job[j].rank].open ? (int64_t)sp->memory - k->base - by_slots->program->beside[j] : INT64_MAX;
+        room[j] = rank[sp->job[j].rank].open ? (int64_t)sp->machine.memory - k->base - by_slots->program->beside[j]
+                                             : INT64_MAX;
     }
     unplan(by_slots);
     scratch_end(scratch);
@@ -136,7 +137,7 @@ static int32_t job_beyond(const struct spec *sp, const struct rank *k) {
     for (int i = 0; i < k->nins; i++) {
         const struct instr *x = &k->ins[i];
         for (uint32_t a = x->arg; is_job(x->op) && a < x->arg + x->narg; a++)
-            if ((double)(k->buf[k->arg[a].buf].off + mem_room(sp, k->buf[k->arg[a].buf].bytes)) > sp->memory)
+            if ((double)(k->buf[k->arg[a].buf].off + mem_room(sp, k->buf[k->arg[a].buf].bytes)) > sp->machine.memory)
                 return job_at(sp, x->stage, x->batch, x->op);
     }
     return -1;
@@ -243,7 +244,7 @@ static const char *slots_text(const int *slots, int workers) {
 
 void search_room(struct compile *c) {
     compile_until(c, STREAMS);
-    if (c->choices.prefetch != SOLVED || c->spec->update || !fetches_weights(c->program))
+    if (c->choices.prefetch != SOLVED || c->spec->updates.every || !fetches_weights(c->program))
         return; /* with updates, versions leave little to choose */
     int workers = c->spec->workers;
     bool fewer = false;
@@ -251,7 +252,7 @@ void search_room(struct compile *c) {
     *fit = (struct fit){c->choices.slots, c->program->least_received, NEW(struct compile, 2), NULL};
     *fit->by_slots = *c;
     c->fit = fit;
-    if (isinf(c->spec->memory))
+    if (isinf(c->spec->machine.memory))
         return;
     fit->slots = slots_that_fit(c);
     for (int r = 0; r < workers; r++)

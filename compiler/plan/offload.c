@@ -161,7 +161,7 @@ static const char *stashes(int n) { return format("%d stashes away", n); }
 
 void search_offloads(struct compile *c) {
     const struct spec *sp = c->spec;
-    if (!c->choices.auto_offload || isinf(sp->memory))
+    if (!c->choices.auto_offload || isinf(sp->machine.memory))
         return;
     c->choices.offload = NEW(uint8_t, stashes_of(sp)); /* each trial's, one after the other */
     struct stay *stay = NEW(struct stay, stashes_of(sp));
@@ -170,7 +170,7 @@ void search_offloads(struct compile *c) {
     bool *fits = NEW(bool, sp->workers), open = true;
     for (int r = 0; r < sp->workers; r++) {
         enough[r] = -1; /* all that can leave does */
-        target[r] = most[r] = sp->memory;
+        target[r] = most[r] = sp->machine.memory;
     }
     for (int i = 0; i < 12 && open; i++) { /* to a few thousandths of the memory */
         const char *away = stashes(choose(c, picture, stay, target));
@@ -178,8 +178,8 @@ void search_offloads(struct compile *c) {
         open = false;
         for (int r = 0; r < sp->workers; r++) {
             *(fits[r] ? &enough[r] : &most[r]) = target[r];
-            target[r] = enough[r] == sp->memory ? enough[r] : floor((enough[r] + most[r]) / 2);
-            open |= enough[r] < sp->memory && most[r] - enough[r] > 1;
+            target[r] = enough[r] == sp->machine.memory ? enough[r] : floor((enough[r] + most[r]) / 2);
+            open |= enough[r] < sp->machine.memory && most[r] - enough[r] > 1;
         }
     }
     const char *away = stashes(choose(c, picture, stay, enough));

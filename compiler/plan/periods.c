@@ -24,17 +24,17 @@ static struct compile of_microbatches(const struct compile *c, int most) {
 }
 
 static bool may_look_further(const struct compile *c) {
-    return c->spec->batches < c->spec->step && c->spec->njobs <= MOST_JOBS / 2;
+    return c->spec->batches < c->spec->updates.step && c->spec->njobs <= MOST_JOBS / 2;
 }
 
 /* Writes all of the step out, of which no part is known to repeat itself, if it is not too long for that. */
 static void write_all_out(struct compile *c, const char *why) {
-    if ((double)c->spec->njobs / c->spec->batches * (double)c->spec->step > MOST_JOBS)
+    if ((double)c->spec->njobs / c->spec->batches * (double)c->spec->updates.step > MOST_JOBS)
         die("%s: %s, and all %lld of a step are too many jobs to write out: a rank that runs ever further ahead needs "
             "a cap, and n, w and cost must come back to the same after some microbatches",
-            c->spec->file, why, (long long)c->spec->step);
-    if (c->spec->batches < c->spec->step)
-        *c = of_microbatches(c, (int)c->spec->step);
+            c->spec->file, why, (long long)c->spec->updates.step);
+    if (c->spec->batches < c->spec->updates.step)
+        *c = of_microbatches(c, (int)c->spec->updates.step);
     tried_add(c, "period", "all of the step", NAN, NULL);
     tried_ships(c, "all of the step");
 }
@@ -80,7 +80,7 @@ static struct spec *ask(const struct compile *c, int microbatches, int later) {
 /* Whether the scripts say the same of later repetitions: of the last one and all that follows it, and of some before.
  * None of their functions need come back to the same for ever: a schedule may begin with a synchronous part, say. */
 static bool goes_on(const struct compile *c, int first, int shortest) {
-    int64_t step = c->spec->step, least = first + least_period(c->spec, c->sched, first, shortest) + 1;
+    int64_t step = c->spec->updates.step, least = first + least_period(c->spec, c->sched, first, shortest) + 1;
     int64_t asked = least + ((step - least) % shortest + shortest) % shortest; /* a program has at least as many */
     struct scratch scratch = scratch_begin();
     const struct spec *sp = asked < step ? ask(c, (int)asked, 0) : NULL;
@@ -95,11 +95,11 @@ void search_periods(struct compile *c) {
     struct period period;
     int microbatches;
     int64_t tried = 0;
-    if (!c->spec->update)
+    if (!c->spec->updates.every)
         return;
     while (!find_period(c->spec, c->sched, &period.first, &period.shortest) ||
            !goes_on(c, period.first, period.shortest)) {
-        if (c->spec->batches == c->spec->step)
+        if (c->spec->batches == c->spec->updates.step)
             return;
         if (!may_look_further(c)) {
             write_all_out(c, format("its first %d microbatches show no period that lasts", c->spec->batches));
@@ -113,7 +113,7 @@ void search_periods(struct compile *c) {
             *c = of_microbatches(c, 2 * c->spec->batches);
         if (microbatches < 0)
             break; /* the step is no longer than that, or it takes too much */
-        for (int more = 0; more <= MOST_BEHIND && microbatches + more * period.length < c->spec->step; more++)
+        for (int more = 0; more <= MOST_BEHIND && microbatches + more * period.length < c->spec->updates.step; more++)
             if (try_period(c, period, microbatches + more * period.length, &tried))
                 return;
     }

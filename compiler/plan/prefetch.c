@@ -13,8 +13,8 @@ static const char *const plan_name[NPLANS] = {"what there is room for", "as many
                                               "each one job ahead", "each two jobs ahead"};
 
 static bool links_take_time(const struct spec *sp) {
-    for (int64_t i = 0; sp->link && i < (int64_t)sp->workers * sp->workers; i++)
-        if (sp->link[i].latency > 0 || !isinf(sp->link[i].bandwidth))
+    for (int64_t i = 0; sp->machine.link && i < (int64_t)sp->workers * sp->workers; i++)
+        if (sp->machine.link[i].latency > 0 || !isinf(sp->machine.link[i].bandwidth))
             return true;
     return false;
 }
@@ -81,7 +81,7 @@ void search_prefetch(struct compile *c) {
         return;
     int workers = c->spec->workers;
     struct ahead *ahead[2] = {NEW(struct ahead, workers), NEW(struct ahead, workers)};
-    bool timed = links_take_time(c->spec), tried = timed || c->spec->has_cluster;
+    bool timed = links_take_time(c->spec), tried = timed || c->spec->machine.has_cluster;
     bool rivals = timed && (c->fit->by_room || have_slots(c, AHEAD_1));
     enum plan ships = c->fit->by_room ? BY_ROOM : BY_SLOTS;
     struct compile best = with_plan(c, ships);

@@ -42,11 +42,11 @@ static bool same_moment(const struct search *search, int32_t x, int32_t y, int n
     i = i >= 0 ? i : ~i;
     j = j >= 0 ? j : ~j;
     const struct job *a = &sp->job[i], *b = &sp->job[j];
-    int later = a->d == OP_U ? n / sp->update[a->s] : n;
+    int later = a->d == OP_U ? n / sp->updates.every[a->s] : n;
     if (a->s != b->s || a->d != b->d || a->rank != b->rank || b->b != a->b + later)
         return false;
     int32_t forward = a->d == OP_U ? -1 : job_at(sp, a->s, a->b, OP_F),
-            on = a->d != OP_U && has_version(sp, a->s) ? n / sp->update[a->s] : 0;
+            on = a->d != OP_U && has_version(sp, a->s) ? n / sp->updates.every[a->s] : 0;
     if (forward >= 0 && sc->version[job_at(sp, b->s, b->b, OP_F)] != sc->version[forward] + on)
         return false; /* what it keeps for its backward is of that version */
     if (forward >= 0 && a->d != OP_W && sc->version[j] != sc->version[i] + on)
@@ -73,7 +73,7 @@ static bool repeats_from(const struct search *search, int b, int n) {
 /* Whether n microbatches from b on are a period, given that those from b + turn on are. */
 static bool repeats_before(const struct search *search, int b, int n) {
     const struct sched *sc = search->sc;
-    int turn = search->sp->turn, next = b + turn;
+    int turn = search->sp->updates.turn, next = b + turn;
     int32_t from = search->start[b], end = search->start[next], to = search->start[b + n];
     if (end <= from)
         return repeats_from(search, b, n);
@@ -89,7 +89,7 @@ static bool repeats_before(const struct search *search, int b, int n) {
 /* The first microbatch from which on the schedule repeats itself up to `late`, from where it does. What it did before
  * may have been another period. */
 static int earliest(const struct search *search, int late, int n) {
-    int turn = search->sp->turn;
+    int turn = search->sp->updates.turn;
     while (late >= turn && repeats_before(search, late - turn, n))
         late -= turn;
     return late;
@@ -97,7 +97,8 @@ static int earliest(const struct search *search, int late, int n) {
 
 bool find_period(const struct spec *sp, const struct sched *sc, int *first, int *length) {
     struct search search = begin_search(sp, sc);
-    int turn = sp->turn, last = sp->batches - (turn > sp->batches / 8 ? turn : sp->batches / 8); /* before it ends */
+    int turn = sp->updates.turn,
+        last = sp->batches - (turn > sp->batches / 8 ? turn : sp->batches / 8); /* before it ends */
     for (int n = turn; 2 * n < last; n += turn) {
         int late = (last - 2 * n) / turn * turn;
         if (!repeats_from(&search, late, n))
@@ -136,8 +137,8 @@ static int needed(const struct spec *sp, const struct sched *sc, int first, int 
 int written_out(const struct spec *sp, const struct sched *sc, int first, int length) {
     if (first + length >= sp->batches)
         return -1;
-    int64_t least = needed(sp, sc, first, length), n = least + ((sp->step - least) % length + length) % length;
-    return least >= sp->batches && sp->batches < sp->step ? -1 : n < sp->step ? (int)n : -1;
+    int64_t least = needed(sp, sc, first, length), n = least + ((sp->updates.step - least) % length + length) % length;
+    return least >= sp->batches && sp->batches < sp->updates.step ? -1 : n < sp->updates.step ? (int)n : -1;
 }
 
 /* ---- in a script ---- */
@@ -164,7 +165,7 @@ static struct asked *in_order(const struct spec *sp, int first, int32_t *n) {
     struct asked *list = NEW(struct asked, all_jobs(sp));
     *n = 0;
     for (int32_t j = 0; j < all_jobs(sp); j++)
-        if (sp->job[j].b >= (sp->job[j].d == OP_U ? first / sp->update[sp->job[j].s] : first))
+        if (sp->job[j].b >= (sp->job[j].d == OP_U ? first / sp->updates.every[sp->job[j].s] : first))
             list[(*n)++] = (struct asked){sp, j};
     sort(list, (size_t)*n, sizeof *list, by_order);
     return list;
@@ -185,7 +186,7 @@ static bool same_job(const struct spec *sp, const struct spec *later, int32_t j)
         return false;
     if (a->cost != b->cost && !(isnan(a->cost) && isnan(b->cost)))
         return false;
-    if (j < sp->njobs && (sp->reads[j] != later->reads[j] ||
+    if (j < sp->njobs && (sp->updates.reads[j] != later->updates.reads[j] ||
                           (sp->choices.offload && sp->choices.offload[pair] != later->choices.offload[pair])))
         return false;
     return same_preds(sp, later, j);
@@ -198,7 +199,7 @@ static bool comes_before(const struct spec *sp, const struct spec *later, int32_
 }
 
 bool same_jobs(const struct spec *sp, const struct spec *later, int first) {
-    if (sp->njobs != later->njobs || sp->nupdates != later->nupdates)
+    if (sp->njobs != later->njobs || sp->costs.nupdates != later->costs.nupdates)
         return false;
     int32_t n, m;
     const struct asked *a = in_order(sp, first, &n), *b = in_order(later, first, &m);
@@ -216,7 +217,7 @@ bool set_period(const struct spec *sp, struct sched *sc, int first, int length, 
         return false;
     sc->period = length;
     sc->shortest = shortest;
-    sc->repeats = 1 + (sp->step - sp->batches) / length;
+    sc->repeats = 1 + (sp->updates.step - sp->batches) / length;
     sc->begin = search.start[first];
     sc->finish = search.start[first + length];
     return true;

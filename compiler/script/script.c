@@ -86,16 +86,16 @@ static const char *run(enum script_kind kind, const char *path, struct settings 
     read_script(&script, path, args->text ? &args->text[kind] : &text_read);
     sandbox_run(&script, extract, sp);
     if (kind == SCRIPT_SCHEDULE)
-        sp->effort = script.meter.effort;
+        sp->declared.effort = script.meter.effort;
     struct text text = {0};
     put(&text, "%s", "");
     if (script.nparams > 0)
         sort(script.param, script.nparams, sizeof *script.param, by_name);
     for (size_t i = 0; i < script.nparams; i++)
         put(&text, "%s%s=%s", i ? " " : "", script.param[i].name, script.param[i].value);
-    GROW(sp->param, sp->params_capacity, sp->nparams + script.nparams);
+    GROW(sp->declared.param, sp->declared.params_capacity, sp->declared.nparams + script.nparams);
     for (size_t i = 0; i < script.nparams; i++)
-        sp->param[sp->nparams++] = script.param[i];
+        sp->declared.param[sp->declared.nparams++] = script.param[i];
     return text.s;
 }
 
@@ -113,20 +113,20 @@ struct spec *script_load(const struct script_args *args) {
     sp->choices.lanes = args->lanes;
     sp->choices.launch = args->launch;
     sp->choices.prefetch = args->prefetch;
-    sp->recompute = args->recompute;
+    sp->declared.recompute = args->recompute;
     sp->choices.least_memory = args->least_memory;
     struct settings set = read_settings(args);
     sp->name = script_name(args->schedule);
     sp->file = args->schedule;
-    sp->memory = sp->host_memory = INFINITY;
-    sp->params = run(SCRIPT_SCHEDULE, args->schedule, &set, extract_schedule, sp, args);
+    sp->machine.memory = sp->machine.host_memory = INFINITY;
+    sp->declared.params = run(SCRIPT_SCHEDULE, args->schedule, &set, extract_schedule, sp, args);
     set.n -= args->nsizes;
     if (args->model)
         run(SCRIPT_MODEL, args->model, &set, extract_model, sp, args);
     expand_teams(sp);
     if (args->cluster)
         run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, args);
-    sp->memory = args->memory > 0 ? args->memory : sp->memory;
+    sp->machine.memory = args->memory > 0 ? args->memory : sp->machine.memory;
     if (!args->used)
         check_settings(&set);
     return sp;
@@ -150,14 +150,14 @@ struct spec *script_units(const struct script_args *args, int workers, int batch
     struct spec *sp = NEW(struct spec, 1);
     struct settings set = read_settings(args);
     sp->name = sp->file = args->model;
-    sp->memory = sp->host_memory = INFINITY;
+    sp->machine.memory = sp->machine.host_memory = INFINITY;
     sp->workers = workers;
     sp->batches = batches;
-    sp->params = "";
-    sp->cap = NEW(int, workers);
+    sp->declared.params = "";
+    sp->limits.cap = NEW(int, workers);
     sp->choices.slots = NEW(int, workers);
     for (int r = 0; r < workers; r++)
-        sp->cap[r] = INT_MAX;
+        sp->limits.cap[r] = INT_MAX;
     run(SCRIPT_MODEL, args->model, &set, extract_model, sp, args);
     sp->stages = sp->model->nunits;
     jobs_of_units(sp);

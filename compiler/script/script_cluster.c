@@ -134,18 +134,18 @@ static double *costs(struct script *script, const struct table *table, int stage
  * flops, the unit of cost is undefined, and link times are in that unit. */
 static void check_units(struct script *script, const struct table *table, const struct spec *sp) {
     bool free = true, own = !isnan(sp->job[0].cost);
-    for (int64_t i = 0; sp->link && i < (int64_t)sp->workers * sp->workers; i++)
-        free &= sp->link[i].latency == 0 && isinf(sp->link[i].bandwidth);
-    for (int r = 0; sp->host_link && r < sp->workers; r++)
-        free &= sp->host_link[r].latency == 0 && isinf(sp->host_link[r].bandwidth);
-    if (free || sp->took || is_costs(sp))
+    for (int64_t i = 0; sp->machine.link && i < (int64_t)sp->workers * sp->workers; i++)
+        free &= sp->machine.link[i].latency == 0 && isinf(sp->machine.link[i].bandwidth);
+    for (int r = 0; sp->machine.host_link && r < sp->workers; r++)
+        free &= sp->machine.host_link[r].latency == 0 && isinf(sp->machine.host_link[r].bandwidth);
+    if (free || sp->machine.took || is_costs(sp))
         return;
-    if (sp->model && sp->flops == 0)
+    if (sp->model && sp->machine.flops == 0)
         field_fail(
             script->L, table->line, "link",
             "'link' returns seconds, but what the model's jobs take is in FLOP, and no sum of both means anything; "
             "add flops, the FLOP per second of a rank: flops = 1e14");
-    if (!sp->model && !own && sp->flops > 0)
+    if (!sp->model && !own && sp->machine.flops > 0)
         field_fail(
             script->L, table->line, "flops",
             "'flops' makes seconds of a model's FLOP, and 'link' returns seconds, but without a model a job takes "
@@ -157,17 +157,17 @@ void extract_cluster(struct script *script, void *spec) {
     char buf[32];
     struct table table = {script->L, lua_gettop(script->L), script->line, "cluster"};
     check_fields(&table, cluster_fields);
-    sp->has_cluster = true;
-    sp->memory = number_field(&table, "memory", INFINITY);
-    sp->flops = number_field(&table, "flops", 0);
-    if (sp->flops != 0 && !is_positive(sp->flops))
+    sp->machine.has_cluster = true;
+    sp->machine.memory = number_field(&table, "memory", INFINITY);
+    sp->machine.flops = number_field(&table, "flops", 0);
+    if (sp->machine.flops != 0 && !is_positive(sp->machine.flops))
         field_fail(script->L, table.line, "flops",
                    "'flops' must be from 1e-100 to 1e100, not %s; leave it out to count times in FLOP",
-                   number(sp->flops, buf));
-    sp->host_memory = number_field(&table, "host_memory", INFINITY);
-    sp->link = links(script, &table, sp->workers);
-    sp->host_link = host_links(script, &table, sp->workers);
-    sp->speed = speeds(script, &table, sp->workers);
-    sp->took = costs(script, &table, sp->stages);
+                   number(sp->machine.flops, buf));
+    sp->machine.host_memory = number_field(&table, "host_memory", INFINITY);
+    sp->machine.link = links(script, &table, sp->workers);
+    sp->machine.host_link = host_links(script, &table, sp->workers);
+    sp->machine.speed = speeds(script, &table, sp->workers);
+    sp->machine.took = costs(script, &table, sp->stages);
     check_units(script, &table, sp);
 }

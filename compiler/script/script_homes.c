@@ -103,9 +103,9 @@ void check_replicas(struct owners *owners) {
     const struct spec *sp = owners->sp;
     check_owned(owners);
     const struct job **owner = NEW(const struct job *, sp->workers); /* of each rank: a job that names it as home */
-    int32_t *seen = NEW(int32_t, sp->workers + sp->nlists);          /* 1 + the last stage that named this home */
+    int32_t *seen = NEW(int32_t, sp->workers + sp->owners.nlists);   /* 1 + the last stage that named this home */
     const struct job *first = sp->job;                               /* of the stage */
-    for (const struct job *j = sp->job; sp->nlists && j < sp->job + sp->njobs; j++) {
+    for (const struct job *j = sp->job; sp->owners.nlists && j < sp->job + sp->njobs; j++) {
         first = j->s == first->s ? first : j;
         if (j->home < 0 || seen[j->home] == j->s + 1)
             continue;
@@ -136,19 +136,19 @@ void check_replicas(struct owners *owners) {
 void read_tensor(struct owners *owners) {
     struct spec *sp = owners->sp;
     lua_State *L = owners->S->L;
-    sp->tensor = 1;
+    sp->owners.tensor = 1;
     if (push_field(owners->t, "tensor") != LUA_TNIL)
-        sp->tensor = integer_field(owners->t, "tensor", 1, MAX_WORKERS);
+        sp->owners.tensor = integer_field(owners->t, "tensor", 1, MAX_WORKERS);
     lua_pop(L, 1);
     const char *set = undeclared_setting(owners->S, "tensor");
     char *end = NULL;
-    long size = set ? strtol(set, &end, 10) : sp->tensor;
+    long size = set ? strtol(set, &end, 10) : sp->owners.tensor;
     if (set && (*end || size < 1 || size > MAX_WORKERS))
         script_fail(L, 0, 0, "-D tensor=%s: expected how many ranks each rank becomes, 1 to %d", set, MAX_WORKERS);
-    sp->tensor = (int)size;
-    if ((int64_t)sp->workers * sp->tensor > MAX_WORKERS)
+    sp->owners.tensor = (int)size;
+    if ((int64_t)sp->workers * sp->owners.tensor > MAX_WORKERS)
         field_fail(L, owners->t->line, "workers", "workers * tensor is %lld; at most %d ranks are possible",
-                   (long long)sp->workers * sp->tensor, MAX_WORKERS);
+                   (long long)sp->workers * sp->owners.tensor, MAX_WORKERS);
 }
 
 /* The teams of a stage are of one size, a rank has one place in all of them, and its weights can be divided. */
@@ -194,8 +194,8 @@ void read_zero(struct owners *owners) {
     struct spec *sp = owners->sp;
     int type = push_field(owners->t, "zero"), f = lua_gettop(L);
     if (type != LUA_TNIL)
-        sp->zero = NEW(uint8_t, sp->stages);
-    for (int s = 0; sp->zero && s < sp->stages; s++) {
+        sp->owners.zero = NEW(uint8_t, sp->stages);
+    for (int s = 0; sp->owners.zero && s < sp->stages; s++) {
         call_begin(owners->S, "zero", s, -1, -1);
         lua_pushvalue(L, f);
         if (type == LUA_TFUNCTION) {
@@ -210,7 +210,7 @@ void read_zero(struct owners *owners) {
         if (!isint || x < 0 || x > 2)
             field_fail(L, owners->t->line, "zero", "'zero' must be %s, or a function(s) that returns it; not %s", must,
                        describe(L, -1));
-        sp->zero[s] = (uint8_t)x;
+        sp->owners.zero[s] = (uint8_t)x;
         lua_settop(L, f);
         call_end(owners->S);
     }

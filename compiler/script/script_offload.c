@@ -50,11 +50,11 @@ static void read_offloaded_state(struct owners *owners) {
         field_fail(L, owners->t->line, "offload_optimizer", "'offload_optimizer' must be %s, not %s", some,
                    describe(L, f));
     if (all || type == LUA_TFUNCTION)
-        sp->offload_state = NEW(bool, sp->stages + 1); /* and the table's, as stage 0's */
-    for (int s = 0; sp->offload_state && s < sp->stages; s++)
-        sp->offload_state[s] = all || ask_truth(owners, "offload_optimizer", f, s, -1);
-    if (sp->offload_state)
-        sp->offload_state[sp->stages] = sp->offload_state[0];
+        sp->limits.offload_state = NEW(bool, sp->stages + 1); /* and the table's, as stage 0's */
+    for (int s = 0; sp->limits.offload_state && s < sp->stages; s++)
+        sp->limits.offload_state[s] = all || ask_truth(owners, "offload_optimizer", f, s, -1);
+    if (sp->limits.offload_state)
+        sp->limits.offload_state[sp->stages] = sp->limits.offload_state[0];
     lua_settop(L, f - 1);
 }
 
@@ -63,7 +63,7 @@ static void read_bucket(struct owners *owners) {
     lua_State *L = owners->S->L;
     struct spec *sp = owners->sp;
     int type = push_field(owners->t, "bucket"), f = lua_gettop(L);
-    sp->bucket = NEW(int64_t, sp->stages);
+    sp->limits.bucket = NEW(int64_t, sp->stages);
     for (int s = 0; type != LUA_TNIL && s < sp->stages; s++) {
         call_begin(owners->S, "bucket", s, -1, -1);
         lua_pushvalue(L, f);
@@ -78,7 +78,7 @@ static void read_bucket(struct owners *owners) {
         if (!(x >= 1))
             field_fail(L, owners->t->line, "bucket", "'bucket' must be %s, or a function(s) that returns it; not %s",
                        must, describe(L, -1));
-        sp->bucket[s] = x < 0x1p62 ? (int64_t)x : INT64_MAX;
+        sp->limits.bucket[s] = x < 0x1p62 ? (int64_t)x : INT64_MAX;
         lua_settop(L, f);
         call_end(owners->S);
     }

@@ -36,7 +36,7 @@ static int32_t pred_item(struct reader *reader, int item) {
                       call_name(reader->S), item,
                       slices ? "{s, b, d, q}, such as {0, 3, \"F\", 1}" : "{s, b, d}, such as {0, 3, \"F\"}");
     lua_settop(L, top);
-    bool known = s >= 0 && s < sp->stages && b >= 0 && b < sp->step && q >= 0 && q < slices_of(&sp->names);
+    bool known = s >= 0 && s < sp->stages && b >= 0 && b < sp->updates.step && q >= 0 && q < slices_of(&sp->names);
     lua_Integer there = known ? b * slices_of(&sp->names) + q - reader->S->later : 0;
     if (known && !slices && (there < 0 || there >= sp->batches))
         return -1;
@@ -99,7 +99,7 @@ void read_preds(struct owners *owners) {
     reader.dir = lua_gettop(reader.L) + 1;
     for (int d = 0; d < NDIRS; d++)
         lua_pushstring(reader.L, op_name[d]);
-    bool knows = !sp->recompute; /* else not all R are the script's own */
+    bool knows = !sp->declared.recompute; /* else not all R are the script's own */
     struct preds preds = {.last = NEW(int32_t, sp->njobs)};
     sp->pred_at = NEW(int32_t, sp->njobs + 1);
     for (int k = 0; k < sp->njobs; k++) {

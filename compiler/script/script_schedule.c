@@ -52,22 +52,22 @@ static void read_cut(struct reader *reader) {
     lua_State *L = reader->L;
     struct spec *sp = reader->sp;
     int type = push_field(&reader->t, "slice_cut"), list = lua_gettop(L), n = sp->names.slices;
-    sp->slice_balanced = type == LUA_TSTRING && !strcmp(lua_tostring(L, list), "balanced");
+    sp->slicing.balanced = type == LUA_TSTRING && !strcmp(lua_tostring(L, list), "balanced");
     if (type != LUA_TNIL && !n)
         field_fail(L, reader->t.line, "slice_cut",
                    "'slice_cut' goes with slices, of which there are none: say slices = 4");
-    if (type == LUA_TNIL || sp->slice_balanced) {
+    if (type == LUA_TNIL || sp->slicing.balanced) {
         lua_pop(L, 1);
         return;
     }
     bool good = type == LUA_TTABLE && (int)lua_rawlen(L, list) == n;
-    sp->slice_rows = NEW(int, n);
+    sp->slicing.rows = NEW(int, n);
     for (int q = 0; good && q < n; q++) {
         int isint = 0;
         lua_rawgeti(L, list, q + 1);
         lua_Integer rows = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &isint) : 0;
         good = isint && rows >= 1 && rows <= INT_MAX / n;
-        sp->slice_rows[q] = good ? (int)rows : 0;
+        sp->slicing.rows[q] = good ? (int)rows : 0;
     }
     if (type == LUA_TTABLE && (int)lua_rawlen(L, list) != n)
         field_fail(L, reader->t.line, "slice_cut", "'slice_cut' has %d entries, but slices = %d; it must be %s",
@@ -233,9 +233,9 @@ static void read_sources(struct reader *reader) {
         function_field(&reader->t, "source", "the rank from which a job's weights are taken, or nil: the home");
     if (!reader->source)
         return;
-    sp->source = NEW(int32_t, sp->njobs);
+    sp->owners.source = NEW(int32_t, sp->njobs);
     for (int j = 0; j < sp->njobs; j++)
-        sp->source[j] = ask_source(reader, &sp->job[j]);
+        sp->owners.source[j] = ask_source(reader, &sp->job[j]);
 }
 
 /* ---- jobs from functions ---- */
@@ -304,7 +304,7 @@ static void jobs_from_functions(struct reader *reader) {
         field_fail(reader->L, reader->t.line, "w",
                    "schedule needs the field 'w'; add: w = function(s, b, d) return home, compute end");
     bool split = yes_field(reader, "split_backward", &reader->split);
-    bool again = yes_field(reader, "recompute", &reader->recompute) || sp->recompute;
+    bool again = yes_field(reader, "recompute", &reader->recompute) || sp->declared.recompute;
     uint8_t *has = NEW(uint8_t, (int64_t)sp->stages * sp->batches);
     for (int s = 0; s < sp->stages; s++)
         for (int b = 0; b < sp->batches; b++)
@@ -372,17 +372,17 @@ void extract_schedule(struct script *script, void *spec) {
     check_teams(&reader.owners);
     read_zero(&reader.owners);
     sp->overlap = read_overlap(&reader);
-    sp->bubble = read_bubble(&reader.t);
+    sp->declared.bubble = read_bubble(&reader.t);
     read_cut(&reader);
     reader.cost = function_field(&reader.t, "cost", "the time a job takes");
     for (struct job *j = sp->job; reader.cost && j < sp->job + sp->njobs; j++)
         ask_cost(&reader, j);
     read_preds(&reader.owners);
     read_sources(&reader);
-    sp->cap = per_worker(&reader, "cap", 1, INT_MAX);
+    sp->limits.cap = per_worker(&reader, "cap", 1, INT_MAX);
     sp->choices.slots = per_worker(&reader, "weight_slots", 0, 2);
     if (field_given(&reader, "grad_slots"))
-        sp->grad_slots = per_worker(&reader, "grad_slots", 1, INT_MAX);
+        sp->limits.grad_slots = per_worker(&reader, "grad_slots", 1, INT_MAX);
     read_offload(&reader.owners);
     read_tune(&reader.owners);
     read_updates(&reader.owners, reader.n, reader.cost);

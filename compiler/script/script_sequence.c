@@ -62,7 +62,7 @@ static void check_complete(struct reader *reader, int s, int b, uint8_t has) {
 
 static void refuse_beside_sequence(struct reader *reader) {
     static const char *const out[] = {"n", "fill", "split_backward", "recompute"};
-    if (reader->sp->update)
+    if (reader->sp->updates.every)
         field_fail(reader->L, reader->t.line, "update",
                    "'update' and 'sequence' both given; a sequence's updates end the step: say w and n instead");
     for (int i = 0; i < 4; i++)
@@ -122,7 +122,7 @@ void jobs_from_sequence(struct reader *reader) {
     for (int s = 0; s < sp->stages; s++)
         for (int b = 0; b < sp->batches; b++)
             check_complete(reader, s, b, has[(int64_t)s * sp->batches + b]);
-    for (int64_t i = 0; sp->recompute && i < (int64_t)sp->stages * sp->batches; i++)
+    for (int64_t i = 0; sp->declared.recompute && i < (int64_t)sp->stages * sp->batches; i++)
         has[i] |= 1 << OP_R;
     lay_out_jobs(sp, has);
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)

@@ -51,14 +51,15 @@ void read_tune(struct owners *owners) {
                    "tune must be a table of parameters, such as { chunks = { 2, 4 } }, not %s", describe(L, -1));
     push_sorted_keys(L, top + 1);
     int n = (int)lua_rawlen(L, -1);
-    sp->tuned = NEW(struct tuned, n);
-    for (; sp->ntuned < n; lua_settop(L, top + 2)) {
-        if (lua_rawgeti(L, top + 2, sp->ntuned + 1) != LUA_TSTRING || !is_param(owners->S, lua_tostring(L, -1)))
+    sp->declared.tuned = NEW(struct tuned, n);
+    for (; sp->declared.ntuned < n; lua_settop(L, top + 2)) {
+        if (lua_rawgeti(L, top + 2, sp->declared.ntuned + 1) != LUA_TSTRING ||
+            !is_param(owners->S, lua_tostring(L, -1)))
             field_fail(L, owners->t->line, "tune", "tune names %s, which is no parameter of this script",
                        describe(L, -1));
         lua_pushvalue(L, -1);
         lua_rawget(L, top + 1);
-        sp->tuned[sp->ntuned++] = read_values(owners, lua_tostring(L, top + 3));
+        sp->declared.tuned[sp->declared.ntuned++] = read_values(owners, lua_tostring(L, top + 3));
     }
     lua_settop(L, top);
 }

@@ -9,7 +9,7 @@
 static void ask(struct owners *owners, const char *name, int f, int s, int b, int d) {
     lua_State *L = owners->S->L;
     if (b >= 0)
-        b += d == OP_U ? owners->S->later / owners->sp->update[s] : owners->S->later;
+        b += d == OP_U ? owners->S->later / owners->sp->updates.every[s] : owners->S->later;
     call_begin(owners->S, name, s, b, d);
     lua_pushvalue(L, f);
     lua_pushinteger(L, s);
@@ -43,7 +43,7 @@ static void read_update_of(struct owners *owners, int f, int s) {
     lua_State *L = owners->S->L;
     struct spec *sp = owners->sp;
     bool function = lua_type(L, f) == LUA_TFUNCTION;
-    int64_t slices = slices_of(&sp->names), step = sp->step / slices;
+    int64_t slices = slices_of(&sp->names), step = sp->updates.step / slices;
     if (function)
         ask(owners, "update", f, s, -1, -1);
     else
@@ -58,7 +58,7 @@ static void read_update_of(struct owners *owners, int f, int s) {
         field_fail(L, owners->t->line, "update",
                    "stage %d is updated after every %lld microbatches, but batches = %lld is no multiple of that", s,
                    (long long)n, (long long)step);
-    sp->update[s] = (int)(n * slices);
+    sp->updates.every[s] = (int)(n * slices);
     lua_settop(L, f);
     if (function)
         call_end(owners->S);
@@ -67,17 +67,19 @@ static void read_update_of(struct owners *owners, int f, int s) {
 void read_update(struct owners *owners, int most) {
     lua_State *L = owners->S->L;
     struct spec *sp = owners->sp;
-    sp->step = sp->batches;
+    sp->updates.step = sp->batches;
     int type = push_field(owners->t, "update"), f = lua_gettop(L);
     if (type != LUA_TNIL && !(type == LUA_TSTRING && !strcmp(lua_tostring(L, f), "flush"))) {
-        sp->update = NEW(int, sp->stages);
-        sp->turn = 1;
+        sp->updates.every = NEW(int, sp->stages);
+        sp->updates.turn = 1;
         for (int s = 0; s < sp->stages; s++) {
             read_update_of(owners, f, s);
-            sp->turn = (int)common_multiple(sp->turn, sp->update[s]); /* divides the step's microbatches */
+            sp->updates.turn =
+                (int)common_multiple(sp->updates.turn, sp->updates.every[s]); /* divides the step's microbatches */
         }
-        int64_t wanted = (most + sp->turn - 1) / sp->turn * (int64_t)sp->turn; /* whole turns, as a step has */
-        if (most > 0 && wanted < sp->step)
+        int64_t wanted = (most + sp->updates.turn - 1) / sp->updates.turn *
+                         (int64_t)sp->updates.turn; /* whole turns, as a step has */
+        if (most > 0 && wanted < sp->updates.step)
             sp->batches = (int)wanted;
     }
     lua_settop(L, f - 1);
@@ -102,20 +104,20 @@ static void read_versions(struct owners *owners) {
     lua_State *L = owners->S->L;
     struct spec *sp = owners->sp;
     int type = push_field(owners->t, "version"), f = lua_gettop(L);
-    sp->reads = NEW(int32_t, sp->njobs);
+    sp->updates.reads = NEW(int32_t, sp->njobs);
     for (int j = 0; j < sp->njobs; j++) {
         const struct job *job = &sp->job[j];
-        sp->reads[j] = READ_FORWARD;
+        sp->updates.reads[j] = READ_FORWARD;
         if (type == LUA_TNIL || job->d == OP_W)
             continue;
         if (type == LUA_TFUNCTION)
             ask(owners, "version", f, job->s, job->b, job->d);
         else
             lua_pushvalue(L, f);
-        sp->reads[j] = version_on_top(L);
-        if (sp->reads[j] == INT32_MIN && type == LUA_TFUNCTION)
+        sp->updates.reads[j] = version_on_top(L);
+        if (sp->updates.reads[j] == INT32_MIN && type == LUA_TFUNCTION)
             function_fail(L, f, "version", "%s returned %s; return %s", call_name(owners->S), describe(L, -1), must);
-        if (sp->reads[j] == INT32_MIN)
+        if (sp->updates.reads[j] == INT32_MIN)
             field_fail(L, owners->t->line, "version",
                        "'version' must be %s, or a function(s, b, d) that returns one; not %s", must, describe(L, -1));
         lua_settop(L, f);
@@ -164,10 +166,10 @@ static void ask_updates(struct owners *owners, int n, int cost) {
     struct spec *sp = owners->sp;
     int64_t all = 0;
     for (int s = 0; s < sp->stages; s++)
-        all += sp->batches / sp->update[s];
-    struct job *j = sp->asked = NEW(struct job, all);
+        all += sp->batches / sp->updates.every[s];
+    struct job *j = sp->updates.asked = NEW(struct job, all);
     for (int s = 0; s < sp->stages; s++)
-        for (int k = 0; k < sp->batches / sp->update[s]; k++, j++) {
+        for (int k = 0; k < sp->batches / sp->updates.every[s]; k++, j++) {
             *j = (struct job){.s = s, .b = k, .d = OP_U, .cost = NAN};
             ask_priority(owners, n, j);
             ask_cost(owners, cost, j);
@@ -182,7 +184,7 @@ static void refuse(struct owners *owners, const char *field, bool given, const c
 void read_updates(struct owners *owners, int n, int cost) {
     lua_State *L = owners->S->L;
     struct spec *sp = owners->sp;
-    if (!sp->update) {
+    if (!sp->updates.every) {
         if (push_field(owners->t, "version") != LUA_TNIL)
             field_fail(L, owners->t->line, "version",
                        "'version' goes with an 'update' within the step; with \"flush\" all jobs read the same one");
@@ -190,17 +192,17 @@ void read_updates(struct owners *owners, int n, int cost) {
         return;
     }
     bool zero = false;
-    for (int s = 0; sp->zero && s < sp->stages; s++)
-        zero |= sp->zero[s] > 0;
+    for (int s = 0; sp->owners.zero && s < sp->stages; s++)
+        zero |= sp->owners.zero[s] > 0;
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++)
         if (j->home >= sp->workers && home_of(sp, &j->home).n > home_of(sp, &j->team).n)
             function_fail(L, owners->w, "w",
                           "w() returned a list of ranks as home; sharded weights do not go with 'update' yet: "
                           "name one rank, or several in turn as replicas; of a team, one for each member");
     refuse(owners, "zero", zero, "each replica runs the whole update");
-    refuse(owners, "source", sp->source, "weights come from their home");
-    refuse(owners, "grad_slots", sp->grad_slots, "gradients stay until the update that they are of");
-    refuse(owners, "offload_optimizer", sp->offload_state, "its state is used too often");
+    refuse(owners, "source", sp->owners.source, "weights come from their home");
+    refuse(owners, "grad_slots", sp->limits.grad_slots, "gradients stay until the update that they are of");
+    refuse(owners, "offload_optimizer", sp->limits.offload_state, "its state is used too often");
     read_versions(owners);
     ask_updates(owners, n, cost);
 }

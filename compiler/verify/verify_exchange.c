@@ -77,10 +77,11 @@ static bool are_those_of_script(struct check *check) {
             return refute_all(check, CLAIM_JOBS, "stage %s has %s parameters that its team's members have whole",
                               stage_text(check, s), want->whole && want->whole[s] ? "some" : "no");
     }
-    for (int s = 0; s < check->p->stages && (check->p->exchange || check->sp->exchange); s++)
+    for (int s = 0; s < check->p->stages && (check->p->exchange || check->sp->costs.exchange); s++)
         for (int d = 0; d < NDIRS; d++) {
             static const struct exchanges none = {0};
-            const struct exchanges *must = check->sp->exchange ? &check->sp->exchange[(int64_t)s * NDIRS + d] : &none;
+            const struct exchanges *must =
+                check->sp->costs.exchange ? &check->sp->costs.exchange[(int64_t)s * NDIRS + d] : &none;
             const struct member *member = has->member ? &has->member[s] : NULL;
             int first = member && member->place > 0 ? s - member->place : s;
             if (!same_exchanges(exchanges_of(check, s, d), must))
@@ -136,7 +137,7 @@ static bool keep_their_places(struct check *check) {
 
 /* Of the whole tensor, of slice q, where there are slices; of that a member may give or get a share. */
 static void know_sizes(struct check *check, int s, int q, int64_t *bytes) {
-    const struct stage *st = check->sp->stage ? stage_at(check->sp, check->sp->stage, s, q) : NULL;
+    const struct stage *st = check->sp->costs.stage ? stage_at(check->sp, check->sp->costs.stage, s, q) : NULL;
     int size = check->p->names.member[s].size;
     for (int d = 0; d < NDIRS; d++)
         for (int n = 0; n < exchanges_of(check, s, d)->n; n++, bytes += 2) {

@@ -255,7 +255,7 @@ static bool named_by_script(struct check *check, int set, int first, int last, i
     const struct spec *sp = check->sp;
     const struct homes *homes = &check->values->homes[set];
     bool *named = NEW(bool, homes->lists);
-    int zero = sp->zero && homes->lists > 1 ? sp->zero[sp->job[first].s] : 0;
+    int zero = sp->owners.zero && homes->lists > 1 ? sp->owners.zero[sp->job[first].s] : 0;
     for (int j = first; j < last; j++) {
         if (sp->job[j].home < 0 || seen[sp->job[j].home] == set + 1)
             continue;
@@ -289,7 +289,7 @@ static bool check_named_homes(struct check *check) {
     const struct spec *sp = check->sp;
     if (!knows_homes(sp))
         return true;
-    int32_t *seen = NEW(int32_t, sp->workers + sp->nlists);
+    int32_t *seen = NEW(int32_t, sp->workers + sp->owners.nlists);
     for (int set = 0; set < check->values->sets; set++) {
         int first = 0, last;
         if (!has_weights(check->p, set))

@@ -217,7 +217,7 @@ static bool check_sizes(struct check *check) {
         for (int s = 0; s < check->values->sets; s++)
             for (int b = -1; b < (s < check->sp->stages ? check->p->names.slices : 0); b++)
                 bytes[kind][entry_of(check, s, b)] =
-                    check->sp->stage ? stage_at(check->sp, check->sp->stage, s, b)->bytes[kind] : -1;
+                    check->sp->costs.stage ? stage_at(check->sp, check->sp->costs.stage, s, b)->bytes[kind] : -1;
     }
     for (int r = 0; r < check->p->workers; r++)
         for (int32_t b = 0; b < check->p->rank[r].nbufs; b++)
@@ -252,12 +252,12 @@ static bool check_workspace(struct check *check, int r) {
         int32_t own = is_job(x->op) ? operand(k, x, ROLE_work, 0) : -1;
         int64_t have = own < 0 ? first : k->buf[own].bytes;
         if (x->op == OP_U && x->stage >= 0 && x->stage < check->sp->stages &&
-            check->sp->stage[x->stage].update_work > first)
+            check->sp->costs.stage[x->stage].update_work > first)
             return refute_all(check, CLAIM_MEMORY, "U %d needs %lld bytes of workspace; rank %d has %lld", x->stage,
-                              (long long)check->sp->stage[x->stage].update_work, r, (long long)first);
+                              (long long)check->sp->costs.stage[x->stage].update_work, r, (long long)first);
         if (!is_job(x->op) || x->stage < 0 || x->stage >= check->sp->stages)
             continue;
-        int64_t need = stage_at(check->sp, check->sp->stage, x->stage, x->batch)->bytes[K_work];
+        int64_t need = stage_at(check->sp, check->sp->costs.stage, x->stage, x->batch)->bytes[K_work];
         if (need > have)
             return refute_all(check, CLAIM_MEMORY, "%s needs %lld bytes of workspace; rank %d has %lld",
                               job_name(&check->p->names, x->stage, x->batch, x->op), (long long)need, r,
@@ -275,7 +275,7 @@ bool memory_begin(struct check *check) {
     plan->opened = NEW(bool *, W);
     if (!check_sizes(check))
         return false;
-    for (int r = 0; r < W && check->sp->stage; r++)
+    for (int r = 0; r < W && check->sp->costs.stage; r++)
         if (!check_workspace(check, r))
             return false;
     if (!homes_begin(check))
@@ -286,13 +286,13 @@ bool memory_begin(struct check *check) {
     struct offsets offsets = take_offsets(check->p);
     for (int r = 0; r < W; r++) {
         const struct rank *k = &check->p->rank[r];
-        if ((double)k->arena > check->sp->memory)
+        if ((double)k->arena > check->sp->machine.memory)
             return refute_all(check, CLAIM_MEMORY, "rank %d plans %lld bytes, but the cluster's memory is %.0f", r,
-                              (long long)k->arena, check->sp->memory);
-        if ((double)k->host > check->sp->host_memory)
+                              (long long)k->arena, check->sp->machine.memory);
+        if ((double)k->host > check->sp->machine.host_memory)
             return refute_all(check, CLAIM_MEMORY,
                               "rank %d plans %lld bytes in host memory, but the cluster's host_memory is %.0f", r,
-                              (long long)k->host, check->sp->host_memory);
+                              (long long)k->host, check->sp->machine.host_memory);
         for (int32_t b = 0; b < k->nbufs; b++)
             if (!check_growth(check, r, b))
                 return false;

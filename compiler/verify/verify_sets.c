@@ -34,7 +34,7 @@ bool sets_begin(struct check *check) {
     values->shared = NEW(int32_t, p->stages);
     bool shares = names->member && names->shared;
     if (check->sp->names.sets != names->sets || !check->sp->names.shared != !names->shared ||
-        check->sp->tied != p->tied)
+        check->sp->costs.tied != p->tied)
         return refute_all(check, CLAIM_JOBS, "the script has %d sets of weights behind the stages', the program %d",
                           check->sp->names.sets, names->sets);
     if (p->tied && names->member && names->member[0].size != names->member[p->unembedding].size)
@@ -54,8 +54,8 @@ bool sets_begin(struct check *check) {
             values->slots[values->shared[s]]++;
     }
     for (int set = 0; set < values->sets; set++) {
-        bool none = check->sp->stage && check->sp->stage[set].bytes[K_weight] == 0;
-        if (check->sp->stage && none == has_weights(p, set))
+        bool none = check->sp->costs.stage && check->sp->costs.stage[set].bytes[K_weight] == 0;
+        if (check->sp->costs.stage && none == has_weights(p, set))
             return refute_all(check, CLAIM_JOBS, "the program says that set %d has %s weights, and it has %s", set,
                               none ? "some" : "no", none ? "none" : "some");
     }

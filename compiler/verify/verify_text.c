@@ -40,27 +40,27 @@ static void find_norms(const struct program *p, struct spec *sp) {
         bool taken = false;
         for (const struct instr *x = p->rank[r].ins; x < p->rank[r].ins + p->rank[r].nins; x++) {
             taken |= x->op == OP_NORM;
-            sp->post_validation |= x->op == OP_ALL_REDUCE_N && !taken;
+            sp->costs.post_validation |= x->op == OP_ALL_REDUCE_N && !taken;
         }
-        sp->clip |= taken;
+        sp->costs.clip |= taken;
     }
-    sp->post_validation &= sp->clip;
+    sp->costs.post_validation &= sp->costs.clip;
 }
 
 static struct spec *spec_of(const struct program *p) {
     struct spec *sp = NEW(struct spec, 1);
     *sp = (struct spec){.name = p->name, .file = p->name, .workers = p->workers, .stages = p->stages};
     sp->names = p->names;
-    sp->exchange = p->exchange;
+    sp->costs.exchange = p->exchange;
     sp->batches = p->batches;
     sp->names = p->names;
-    sp->attends = p->attends;
-    sp->update = p->update;
-    sp->tied = p->tied;
-    sp->bare = p->bare;
-    sp->unembedding = p->unembedding;
+    sp->costs.attends = p->attends;
+    sp->updates.every = p->update;
+    sp->costs.tied = p->tied;
+    sp->costs.bare = p->bare;
+    sp->costs.unembedding = p->unembedding;
     find_norms(p, sp);
-    sp->memory = sp->host_memory = INFINITY;
+    sp->machine.memory = sp->machine.host_memory = INFINITY;
     int64_t cells = (int64_t)p->stages * p->batches;
     const int32_t *rank = ranks_of_jobs(p);
     sp->at = NEW(int32_t, cells * NDIRS);

@@ -30,15 +30,15 @@ static bool has_state_in_host(const struct program *p) {
 static bool are_whole(struct check *check) {
     const struct program *p = check->p;
     const struct spec *sp = check->sp;
-    if (!sp->update != !p->update)
+    if (!sp->updates.every != !p->update)
         return refute_all(check, CLAIM_JOBS, "the script says that updates are %s; the program's are %s",
-                          sp->update ? "jobs" : "none", p->update ? "jobs" : "none");
+                          sp->updates.every ? "jobs" : "none", p->update ? "jobs" : "none");
     for (int s = 0; p->update && s < check->values->sets; s++) {
         int m = p->update[s];
-        if (m != sp->update[s])
+        if (m != sp->updates.every[s])
             return refute_all(check, CLAIM_JOBS,
-                              "the script says %d microbatches per update of stage %d, the program %d", sp->update[s],
-                              s, m);
+                              "the script says %d microbatches per update of stage %d, the program %d",
+                              sp->updates.every[s], s, m);
         if (m < 1 || p->batches % m || p->period % m)
             return refute_all(check, CLAIM_JOBS,
                               "%d microbatches, in periods of %d, are no whole updates of %d of stage %d", p->batches,
@@ -53,9 +53,9 @@ bool updates_begin(struct check *check) {
         return false;
     if (!p->update)
         return !p->period || refute_all(check, CLAIM_PERIOD, "a period repeats, but updates are no jobs");
-    if (check->sp->step && check->sp->step != step_batches(p))
+    if (check->sp->updates.step && check->sp->updates.step != step_batches(p))
         return refute_all(check, CLAIM_PERIOD, "the script's step has %lld microbatches, the program's %lld",
-                          (long long)check->sp->step, (long long)step_batches(p));
+                          (long long)check->sp->updates.step, (long long)step_batches(p));
     const char *too = p->tied                ? "a token table that two stages share"
                       : has_state_in_host(p) ? "optimizer state in host memory"
                                              : NULL;
@@ -92,9 +92,9 @@ static int first_stage_for(const struct check *check, const struct job *job) {
 static int32_t model_of(const struct check *check, int32_t j) {
     const struct spec *sp = check->sp;
     const struct job *job = &sp->job[j];
-    if (sp->reads[j] == READ_FORWARD && job->d != OP_F)
+    if (sp->updates.reads[j] == READ_FORWARD && job->d != OP_F)
         return job_at(sp, job->s, job->b, OP_F);
-    return sp->reads[j] == READ_INPUT && (job->d != OP_F || !is_of_first_stage(check, job))
+    return sp->updates.reads[j] == READ_INPUT && (job->d != OP_F || !is_of_first_stage(check, job))
                ? job_at(sp, first_stage_for(check, job), job->b, OP_F)
                : -1;
 }
@@ -121,7 +121,7 @@ static int32_t version_by_rule(const struct check *check, int32_t j) {
     const struct spec *sp = check->sp;
     const struct job *job = &sp->job[j];
     const int *m = check->p->update;
-    int32_t model = model_of(check, j), back = sp->reads[j];
+    int32_t model = model_of(check, j), back = sp->updates.reads[j];
     if (back >= 0)
         return job->b / m[job->s] > back ? job->b / m[job->s] - back : 0;
     if (model >= 0)
@@ -145,7 +145,7 @@ bool declares_version(struct check *check, int r, int32_t i, int32_t j) {
                refute(check, CLAIM_JOBS, r, i, "declares version %d, and the part before it %d", x->inst, *declared);
     *declared = x->inst;
     check->values->newest[j] = newest_here(check, r, x);
-    if (!sp->reads)
+    if (!sp->updates.reads)
         return true;
     int32_t model = model_of(check, j);
     if (model >= 0 && !check->values->done[model])
@@ -155,9 +155,9 @@ bool declares_version(struct check *check, int r, int32_t i, int32_t j) {
     if (must >= 0 && must != x->inst)
         return refute(check, CLAIM_JOBS, r, i, "reads version %d of %s weights, and must read %d", x->inst,
                       whose(check, x->stage), must);
-    if (section_of(&check->p->rank[r], i) == 1 && sp->reads[j] > x->batch / check->p->update[x->stage])
+    if (section_of(&check->p->rank[r], i) == 1 && sp->updates.reads[j] > x->batch / check->p->update[x->stage])
         return refute(check, CLAIM_PERIOD, r, i, "reads version 0 for want of %d updates, which repetitions have",
-                      sp->reads[j]);
+                      sp->updates.reads[j]);
     return true;
 }
 
@@ -179,7 +179,7 @@ static bool team_agrees(struct check *check, int32_t first, int size) {
         all_at_home &= has >= 0;
         newest = has >= 0 && has < newest ? has : newest;
     }
-    bool latest = sp->reads && version_by_rule(check, first) < 0 && declared[first] >= 0 && newest < INT32_MAX;
+    bool latest = sp->updates.reads && version_by_rule(check, first) < 0 && declared[first] >= 0 && newest < INT32_MAX;
     return !latest || (all_at_home ? declared[first] == newest : declared[first] <= newest) ||
            refute_all(check, CLAIM_JOBS,
                       "%s reads version %d of stage %d's weights, and the newest that all of its "
@@ -206,7 +206,7 @@ bool versions_repeat(struct check *check) {
     const struct spec *sp = check->sp;
     const uint8_t *section = check->values->section;
     int K = check->p->period;
-    for (int32_t j = 0; sp->reads && j < sp->njobs; j++) {
+    for (int32_t j = 0; sp->updates.reads && j < sp->njobs; j++) {
         int32_t model = model_of(check, j);
         if (model < 0 || section[model] > 0 || section[j] == 0)
             continue;

@@ -54,9 +54,9 @@ static void divide_pieces(struct stage *st) {
 
 /* What teams exchange, of a few bytes, the same for all members. */
 static void add_stops(const struct spec *sp, struct stage *st) {
-    for (int s = 0; s < sp->stages && sp->exchange; s++)
+    for (int s = 0; s < sp->stages && sp->costs.exchange; s++)
         for (int d = 0; d < NDIRS; d++) {
-            const struct exchanges *exchange = &sp->exchange[(int64_t)s * NDIRS + d];
+            const struct exchanges *exchange = &sp->costs.exchange[(int64_t)s * NDIRS + d];
             bool first = sp->names.member[s].place <= 0;
             st[s].nstops[d] = exchange->n;
             st[s].stop[d] = first ? NEW(struct stop, exchange->n) : st[s - 1].stop[d];
@@ -110,7 +110,7 @@ static struct stage *stages_of(const struct base *b, struct spec *sp) {
 static void compile_steady(const struct base *b, const struct script_args *args, struct compiled *c) {
     struct compile all = {.args = *args};
     compile_until(&all, TRIED_PERIODS | SCHED);
-    struct stage *st = all.spec->stage = stages_of(b, all.spec);
+    struct stage *st = all.spec->costs.stage = stages_of(b, all.spec);
     *c = (struct compiled){all.spec, all.graph, lower_of(all.spec, st, all.graph, all.sched)};
     mem_of(all.spec, c->program);
     lanes_sync(c->program);
@@ -138,12 +138,12 @@ static void compile(void *with) {
                       : draw_spec(b->seed, CAPS | BANDWIDTH | ORDERS | COARSE | (b->tied ? TIED : 0) |
                                                (b->sharded ? SHARDED : 0) | (b->rounds ? ROUNDS : 0) |
                                                (b->host ? HOST : 0) | (b->slices ? SLICES : 0) | (b->bare ? BARE : 0));
-    c->spec->shared = b->shared;
+    c->spec->costs.shared = b->shared;
     if (b->file) /* costs, which determine the order, are the usual ones */
         cost_stages(c->spec);
-    c->spec->clip = b->clip;
-    c->spec->post_validation = b->clip && b->post_validation && c->spec->workers > 1;
-    struct stage *st = c->spec->stage = stages_of(b, c->spec);
+    c->spec->costs.clip = b->clip;
+    c->spec->costs.post_validation = b->clip && b->post_validation && c->spec->workers > 1;
+    struct stage *st = c->spec->costs.stage = stages_of(b, c->spec);
     c->graph = graph_build(c->spec);
     c->program = lower_of(c->spec, st, c->graph, sched_of(c->spec, st, c->graph));
     mem_of(c->spec, c->program);

@@ -28,7 +28,7 @@ struct running { /* what an instruction in progress has seen and left: a cell fo
     uint8_t *read; /* the cell has been read, or has arrived */
     int pieces;    /* how often it has continued */
 };
-struct machine {
+struct runner {
     const struct rank *k;
     uint64_t *mem;         /* [cells] */
     struct running *doing; /* per instruction */
@@ -52,7 +52,7 @@ struct run {
     enum how how;
     uint64_t random, stamps, random_of_messages;
     int noise; /* how many of 16 choices ignore priorities */
-    struct machine *at;
+    struct runner *at;
     struct end **meets;      /* per rank and instruction: the next of the same message or sum, in a ring */
     uint8_t *jobs;           /* enum state */
     int64_t (*size)[NKINDS]; /* as size_error wants it */
@@ -187,7 +187,7 @@ static bool job_may_start(struct run *z, int r, int32_t i) {
     return true;
 }
 
-static void scribble(struct machine *m, struct running *d, int64_t cell, int64_t at, uint64_t symbol) {
+static void scribble(struct runner *m, struct running *d, int64_t cell, int64_t at, uint64_t symbol) {
     m->mem[at] = d->left[cell] = symbol;
 }
 
@@ -201,7 +201,7 @@ static bool is_source(const struct rank *k, const struct instr *x, int a, int64_
 }
 
 static void start(struct run *z, int r, int32_t i) {
-    struct machine *m = &z->at[r];
+    struct runner *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
     m->state[i] = RUNNING;
     if (x->op <= OP_W && !job_may_start(z, r, i))
@@ -240,13 +240,13 @@ static void start(struct run *z, int r, int32_t i) {
     z->stamps++;
 }
 
-static bool is_written_by(const struct machine *m, const struct instr *x, int a) {
+static bool is_written_by(const struct runner *m, const struct instr *x, int a) {
     return access_of(m->k, x, a) & ACC_WRITE || spoils(m->k, x, a);
 }
 
 /* Reads some of what has not been read: one cell of `of`. */
 static void read_piece(struct run *z, int r, int32_t i, int of) {
-    struct machine *m = &z->at[r];
+    struct runner *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
     struct running *d = &m->doing[i];
     for (int a = 0; a < x->narg; a++) {
@@ -268,7 +268,7 @@ static void read_piece(struct run *z, int r, int32_t i, int of) {
 
 /* A RECV writes what its SEND has read by now. */
 static void write_piece(struct run *z, int r, int32_t i, int of) {
-    struct machine *m = &z->at[r];
+    struct runner *m = &z->at[r];
     struct end from = z->meets[r][i];
     struct running *d = &m->doing[i];
     const struct running *sent = &z->at[from.rank].doing[from.ins];
@@ -304,7 +304,7 @@ static void read_rest(struct run *z, int r, int32_t i) {
 
 /* Checks that nothing else has written what it read, or what it has written or is about to write. */
 static void check_alone(struct run *z, int r, int32_t i) {
-    struct machine *m = &z->at[r];
+    struct runner *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
     const struct running *d = &m->doing[i];
     for (int a = 0; a < x->narg; a++) {
@@ -326,7 +326,7 @@ static void check_alone(struct run *z, int r, int32_t i) {
 
 /* Freed bytes hold nothing; when the lanes run concurrently, others may still be reading them. */
 static void run_frees(struct run *z, int r, int32_t i, bool own) {
-    struct machine *m = &z->at[r];
+    struct runner *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
     for (uint32_t f = x->free; z->how == SERIALLY && f < x->free + x->nfree; f++) {
         bool written = false;
@@ -344,7 +344,7 @@ static void run_frees(struct run *z, int r, int32_t i, bool own) {
 
 /* What each operand of an instruction has seen. */
 static uint64_t **seen_by(const struct run *z, int r, int32_t i) {
-    const struct machine *m = &z->at[r];
+    const struct runner *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
     uint64_t **seen = calloc((size_t)x->narg + 1, sizeof *seen);
     for (int a = 0; a < x->narg && m->doing[i].seen; a++)
@@ -370,7 +370,7 @@ static void finish_collective(struct run *z, int r, int32_t i, uint64_t **made) 
 
 /* Its results: for a collective what it makes of what its members read, for a message what has arrived. */
 static void finish_values(struct run *z, int r, int32_t i, uint64_t **made) {
-    struct machine *m = &z->at[r];
+    struct runner *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
     uint64_t **seen = seen_by(z, r, i);
     for (int a = 0; a < x->narg; a++)
@@ -386,7 +386,7 @@ static void finish_values(struct run *z, int r, int32_t i, uint64_t **made) {
 }
 
 static void end(struct run *z, int r, int32_t i) {
-    struct machine *m = &z->at[r];
+    struct runner *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
     uint64_t **made = calloc((size_t)x->narg + 1, sizeof *made);
     read_rest(z, r, i);
@@ -411,7 +411,7 @@ static void end(struct run *z, int r, int32_t i) {
 /* ---- who may act ---- */
 
 static bool may_start(const struct run *z, int r, int32_t i) {
-    const struct machine *m = &z->at[r];
+    const struct runner *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
     if (z->how == SERIALLY && i != m->ended)
         return false;
@@ -443,14 +443,14 @@ enum { MOST_PIECES = 3 };
 
 /* Whether the lane's head could do something now. */
 static bool may_act(const struct run *z, int r, int32_t i) {
-    const struct machine *m = &z->at[r];
+    const struct runner *m = &z->at[r];
     if (m->state[i] == TO_COME)
         return may_start(z, r, i);
     return m->doing[i].pieces < MOST_PIECES || may_end(z, r, i);
 }
 
 static void act(struct run *z, int r, int32_t i) {
-    struct machine *m = &z->at[r];
+    struct runner *m = &z->at[r];
     if (m->state[i] == TO_COME)
         start(z, r, i);
     else if (m->doing[i].pieces < MOST_PIECES && (!may_end(z, r, i) || random_below(&z->random, 2)))
@@ -479,7 +479,7 @@ static bool step(struct run *z) {
         }
     if (best_rank < 0)
         return false;
-    struct machine *m = &z->at[best_rank];
+    struct runner *m = &z->at[best_rank];
     act(z, best_rank, m->head[best_lane]);
     if (random_below(&z->random, 32) == 0)
         m->priority[best_lane][random_below(&z->random, 2)] =
@@ -520,7 +520,8 @@ static void check_end(struct run *z) {
             if (error)
                 fail(z, r, -1, "%s", error);
         }
-    const char *error = z->wrong || !z->want->sp->post_validation ? NULL : last_norms_error(z->want, memory_at, z);
+    const char *error =
+        z->wrong || !z->want->sp->costs.post_validation ? NULL : last_norms_error(z->want, memory_at, z);
     if (error)
         fail(z, 0, -1, "%s", error);
 }
@@ -528,8 +529,8 @@ static void check_end(struct run *z) {
 static void prepare(struct run *z, int r) {
     const struct rank *k = &z->p->rank[r];
     size_t nins = (size_t)k->nins + 1, nlanes = (size_t)k->nlanes;
-    struct machine *m = &z->at[r];
-    *m = (struct machine){
+    struct runner *m = &z->at[r];
+    *m = (struct runner){
         .k = k, .half = {{.job = -1}, {.job = -1}}, .mem = calloc((size_t)cells(k) + 1, sizeof *m->mem)};
     m->doing = calloc(nins, sizeof *m->doing);
     m->head = calloc(nlanes, sizeof *m->head);
@@ -552,7 +553,7 @@ static void prepare(struct run *z, int r) {
 
 static void clean_up(struct run *z) {
     for (int r = 0; r < z->p->workers; r++) {
-        struct machine *m = &z->at[r];
+        struct runner *m = &z->at[r];
         for (int32_t i = 0; i < m->k->nins; i++) {
             free(m->doing[i].seen);
             free(m->doing[i].left);

@@ -48,7 +48,7 @@ static const char *check_workspace(const struct court *c, int number) {
         return told(&c->z, number, "it works in what is no workspace");
     if (work >= 0 && (k->buf[work].off < 0 || k->buf[work].off > k->arena - has))
         return told(&c->z, number, "the workspace lies outside the arena");
-    if (x->op <= OP_W && c->want->sp->stage && has < c->want->sp->stage[x->stage].bytes[K_work])
+    if (x->op <= OP_W && c->want->sp->costs.stage && has < c->want->sp->costs.stage[x->stage].bytes[K_work])
         return told(&c->z, number, "the workspace is too small");
     return NULL;
 }
@@ -122,7 +122,7 @@ static bool is_permanent(const struct court *c, int r, int32_t buf) {
     const struct buf *b = &c->z.p->rank[r].buf[buf];
     bool set = b->stage >= 0 && b->stage < sets_of(c->want) && owns(c->want, r, b->stage);
     return b->kind == K_work || b->kind == K_norm ||
-           (set && stays(&c->want->homes[b->stage], b, c->want->sp->update) &&
+           (set && stays(&c->want->homes[b->stage], b, c->want->sp->updates.every) &&
             home_buffer(&c->z.p->rank[r], b->kind, b->stage) == buf &&
             (b->kind != K_opt || home_state(&c->z.p->rank[r], b->stage) == buf));
 }
@@ -147,7 +147,7 @@ static const char *open_homes(struct court *c, int r) {
         w = home_weights(c->want, r, s);
         if (w < 0 || (why = size_error(c->want, k, w, size)))
             return format("rank %d, weight(%d): %s", r, s, why ? why : "it has no place");
-        if (c->want->sp->stage && c->want->sp->stage[s].bytes[K_opt] > 0 && o < 0)
+        if (c->want->sp->costs.stage && c->want->sp->costs.stage[s].bytes[K_opt] > 0 && o < 0)
             return format("rank %d, opt(%d) has no place", r, s);
         if (o >= 0 && (why = size_error(c->want, k, o, size)))
             return format("rank %d, opt(%d): %s", r, s, why);
@@ -155,7 +155,7 @@ static const char *open_homes(struct court *c, int r) {
     }
     for (int32_t b = 0; b < k->nbufs; b++) {
         struct span s = span_of(k, b);
-        bool empty = k->buf[b].kind == K_norm && !c->want->sp->post_validation;
+        bool empty = k->buf[b].kind == K_norm && !c->want->sp->costs.post_validation;
         if (!is_permanent(c, r, b) || is_gradient(k->buf[b].kind) || empty)
             continue;
         for (int64_t n = 0; n < s.n; n++)
@@ -389,7 +389,7 @@ static const char *end(struct court *c, int number) {
         arrive(c, number, made[0], op_lane[x->op] == LANE_RECV ? span_at(k, x, 0).n : 0);
     else if ((why = make_values(c->want, k, x, c->seen[number], made)))
         return told(&c->z, number, "%s", why);
-    if (x->op == OP_U && !c->want->sp->update)
+    if (x->op == OP_U && !c->want->sp->updates.every)
         check_sum(c, number);
     if (x->op == OP_U && sums_have_order)
         check_order_of_sum(c, number);
@@ -447,7 +447,7 @@ static const char *check_values(struct court *c) {
         for (int s = 0; s < sets_of(want) && !why; s++)
             if (owns(want, r, s) && (why = home_error(want, r, s, c->of[r].symbol)))
                 why = format("rank %d: %s", r, why);
-    return !why && want->sp->post_validation ? last_norms_error(want, memory_at, c) : why;
+    return !why && want->sp->costs.post_validation ? last_norms_error(want, memory_at, c) : why;
 }
 
 static const char *check_needs(const struct court *c) {
@@ -532,7 +532,7 @@ static void check_said(struct court *c) {
         }
     for (int r = 0; r < c->z.p->workers; r++)
         for (int32_t b = 0; b < c->z.p->rank[r].nbufs; b++)
-            if (c->z.p->rank[r].buf[b].kind == K_norm && c->of[r].live[b] && !c->want->sp->post_validation)
+            if (c->z.p->rank[r].buf[b].kind == K_norm && c->of[r].live[b] && !c->want->sp->costs.post_validation)
                 check_norm(c, r, b);
     for (int r = 0; r < c->z.p->workers; r++)
         for (int32_t b = 0; b < c->z.p->rank[r].nbufs; b++)
@@ -551,7 +551,7 @@ static struct judgement judge_straight(const struct promise *wanted, const struc
         why = check_operands(&c);
     if (!why)
         why = range_error(want, &c.z);
-    if (!why && !want->sp->stage)
+    if (!why && !want->sp->costs.stage)
         why = text_size_error(want, &c.z);
     if (!why)
         why = play(&c.z, false);

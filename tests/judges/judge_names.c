@@ -96,7 +96,7 @@ static bool may_stand(const struct instr *x, int role, int kind, int whole) {
 
 /* Where updates are jobs, a gradient is named for its update: a rank's own, or what has come from the peer. */
 static bool is_of_update(const struct promise *want, int r, const struct instr *x, bool came, const struct buf *b) {
-    int W = want->program->workers, m = want->sp->update[x->stage];
+    int W = want->program->workers, m = want->sp->updates.every[x->stage];
     int k = x->op <= OP_W ? x->batch / m : x->op == OP_U ? x->batch : x->inst < 0 ? 0 : x->inst;
     return b->inst == (came ? x->peer + W * k : k > 0 ? r + W * k : -1);
 }
@@ -105,10 +105,11 @@ static bool is_of_update(const struct promise *want, int r, const struct instr *
 static bool is_numbered(const struct promise *want, int r, const struct instr *x, int role, const struct buf *b) {
     int W = want->program->workers;
     bool came = x->op == OP_RECV_G || (x->op == OP_ADD && role == ROLE_src);
-    bool sums = x->op == OP_U || x->op == OP_NORM || x->op == OP_ZERO || ((x->op == OP_ADD || x->op == OP_TAKE) && role == ROLE_dw);
-    if (!is_gradient(b->kind) || (want->sp->update ? !is_of_update(want, r, x, came, b) : b->inst < 0 || sums))
+    bool sums = x->op == OP_U || x->op == OP_NORM || x->op == OP_ZERO ||
+                ((x->op == OP_ADD || x->op == OP_TAKE) && role == ROLE_dw);
+    if (!is_gradient(b->kind) || (want->sp->updates.every ? !is_of_update(want, r, x, came, b) : b->inst < 0 || sums))
         return false;
-    return want->sp->update ? true : came ? b->inst % W == x->peer : b->inst >= W && b->inst % W == r;
+    return want->sp->updates.every ? true : came ? b->inst % W == x->peer : b->inst >= W && b->inst % W == r;
 }
 
 /* Which of its rank's parts of a gradient it is. */
@@ -134,7 +135,7 @@ static bool is_named(const struct promise *want, int r, const struct instr *x, i
         return b->kind == K_mid && b->stage == x->stage && b->batch == x->batch && b->inst == inst && inst >= 0;
     if (reads && !of_set[role])
         return true;
-    bool named_by_update = want->sp->update && is_gradient(b->kind);
+    bool named_by_update = want->sp->updates.every && is_gradient(b->kind);
     bool either = kind < 0 && (b->kind == K_stash || b->kind == K_input);
     return (either || may_stand(x, role, b->kind, kind)) &&
            b->stage == (job ? set_used(want, x->op, x->stage, role) : x->stage) &&
@@ -301,7 +302,7 @@ const char *false_name(const struct promise *want, const struct order *z, int nu
     const char *version = false_version(want, x);
     if (version)
         return version;
-    bool with_update = want->sp->update && (x->op < OP_W || x->op == OP_ZERO);
+    bool with_update = want->sp->updates.every && (x->op < OP_W || x->op == OP_ZERO);
     if (x->inst >= 0 && !may_have_number(x->op) && !with_update)
         return "a number that it cannot have";
     for (int a = 0; a < x->narg; a++)

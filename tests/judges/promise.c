@@ -18,7 +18,7 @@ static bool is_back(const struct job *j) { return j->d == OP_B || j->d == OP_I; 
 /* Whether they are of slices of one microbatch, on a stage with attention. */
 static bool share_keys(const struct spec *sp, const struct job *a, const struct job *b) {
     int slices = sp->names.slices;
-    return slices && a->s == b->s && a->b / slices == b->b / slices && (!sp->attends || sp->attends[a->s]);
+    return slices && a->s == b->s && a->b / slices == b->b / slices && (!sp->costs.attends || sp->costs.attends[a->s]);
 }
 
 bool gets(const struct spec *sp, int32_t from, int32_t to, int kind) {
@@ -83,7 +83,7 @@ static void promise_job(struct promise *p, uint64_t (*made)[NROLES], bool *known
         p->sum[set] += made[j][adds[i]];
         p->parts[set]++;
         if (p->update_sum)
-            p->update_sum[set][job->b / p->sp->update[set]] += made[j][adds[i]];
+            p->update_sum[set][job->b / p->sp->updates.every[set]] += made[j][adds[i]];
     }
 }
 
@@ -149,16 +149,16 @@ static void agree_on_newest(const struct spec *sp, int32_t *newest) {
 /* What job j must read; -1: what it says. */
 static int32_t version_of(const struct spec *sp, int32_t j, const int32_t *says, const int32_t *newest) {
     const struct job *job = &sp->job[j];
-    int rule = sp->reads ? sp->reads[j] : READ_LATEST, m = sp->update[job->s], own = job->b / m;
+    int rule = sp->updates.reads ? sp->updates.reads[j] : READ_LATEST, m = sp->updates.every[job->s], own = job->b / m;
     int32_t forward = job_at(sp, job->s, job->b, OP_F), input = job_at(sp, 0, job->b, OP_F);
-    if (!sp->reads)
+    if (!sp->updates.reads)
         return -1;
     if (rule >= 0)
         return own > rule ? own - rule : 0;
     if (rule == READ_FORWARD && j != forward)
         return says[forward];
     if (rule == READ_INPUT && j != input)
-        return (int32_t)((int64_t)says[input] * sp->update[0] / m);
+        return (int32_t)((int64_t)says[input] * sp->updates.every[0] / m);
     return newest[j];
 }
 
@@ -166,7 +166,7 @@ struct promise promise_for(const struct promise *want, const struct program *p) 
     struct promise made = *want;
     const struct spec *sp = want->sp;
     made.program = p;
-    if (!sp->update)
+    if (!sp->updates.every)
         return made;
     int32_t *says = NEW(int32_t, sp->njobs), *newest = NEW(int32_t, sp->njobs);
     memset(says, -1, sizeof *says * (size_t)sp->njobs);
@@ -185,7 +185,7 @@ struct promise promise_for(const struct promise *want, const struct program *p) 
     }
     made.update_sum = NEW(uint64_t *, sets_of(want));
     for (int s = 0; s < sets_of(want); s++)
-        made.update_sum[s] = NEW(uint64_t, sp->batches / sp->update[s]);
+        made.update_sum[s] = NEW(uint64_t, sp->batches / sp->updates.every[s]);
     return work_out(made);
 }
 
@@ -218,7 +218,7 @@ static struct homes homes_by_script(const struct promise *p, int set) {
                 if (home.n == 0 || home.rank[0] != r || is_listed(&h, home))
                     continue;
                 h.size = home.n;
-                zero = sp->zero ? sp->zero[s] : 0;
+                zero = sp->owners.zero ? sp->owners.zero[s] : 0;
                 memcpy(h.rank + h.lists++ * h.size, home.rank, sizeof *h.rank * (size_t)h.size);
             }
     h.zero = h.lists > 1 ? zero : 0;
@@ -473,14 +473,14 @@ bool promise_of_text(const struct program *p, struct promise *out, const char **
     bool repeats = false;
     *sp = (struct spec){.name = p->name, .workers = p->workers, .stages = p->stages, .batches = p->batches};
     sp->names = p->names;
-    sp->exchange = p->exchange;
-    sp->attends = p->attends;
-    sp->tied = p->tied;
-    sp->bare = p->bare;
-    sp->unembedding = p->unembedding;
-    sp->update = p->update;
-    sp->clip = takes_norms(p);
-    sp->post_validation = validates_afterwards(p);
+    sp->costs.exchange = p->exchange;
+    sp->costs.attends = p->attends;
+    sp->costs.tied = p->tied;
+    sp->costs.bare = p->bare;
+    sp->costs.unembedding = p->unembedding;
+    sp->updates.every = p->update;
+    sp->costs.clip = takes_norms(p);
+    sp->costs.post_validation = validates_afterwards(p);
     if ((int64_t)p->stages * p->batches > 100000) /* a number that was changed; there are not so many lines */
         *why = "there are not so many jobs";
     else

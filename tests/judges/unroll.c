@@ -215,7 +215,7 @@ struct program *unroll(const struct program *p, int times) {
 /* The rule of the job that a job of the longer program repeats. */
 static int32_t rule_of(const struct spec *sp, const struct job *job, int more) {
     int32_t like = job_at(sp, job->s, job->b < sp->batches ? job->b : job->b - more, job->d);
-    return like >= 0 ? sp->reads[like] : READ_LATEST;
+    return like >= 0 ? sp->updates.reads[like] : READ_LATEST;
 }
 
 bool promise_of_unrolled(const struct promise *want, const struct program *unrolled, const struct program *p,
@@ -223,10 +223,10 @@ bool promise_of_unrolled(const struct promise *want, const struct program *unrol
     if (!promise_of_text(unrolled, out, why))
         return false;
     struct spec *sp = memcpy(NEW(struct spec, 1), out->sp, sizeof *sp);
-    sp->stage = want->sp->stage;
-    sp->reads = want->sp->reads ? NEW(int32_t, sp->njobs) : NULL;
-    for (int32_t j = 0; sp->reads && j < sp->njobs; j++)
-        sp->reads[j] = rule_of(want->sp, &sp->job[j], unrolled->batches - p->batches);
+    sp->costs.stage = want->sp->costs.stage;
+    sp->updates.reads = want->sp->updates.reads ? NEW(int32_t, sp->njobs) : NULL;
+    for (int32_t j = 0; sp->updates.reads && j < sp->njobs; j++)
+        sp->updates.reads[j] = rule_of(want->sp, &sp->job[j], unrolled->batches - p->batches);
     out->sp = sp;
     return true;
 }

@@ -169,7 +169,7 @@ static int32_t norm_buffer(const struct rank *k) {
 void fill_norm(const struct promise *want, int r, uint64_t *mem) {
     int32_t b = norm_buffer(&want->program->rank[r]);
     struct span at = b < 0 ? (struct span){0, 0} : span_of(&want->program->rank[r], b);
-    for (int64_t n = 0; n < at.n && want->sp->post_validation; n++)
+    for (int64_t n = 0; n < at.n && want->sp->costs.post_validation; n++)
         mem[at.at + n] = (uint64_t)(2 * n + 1) * last_worth(want, r) & ~STAMP;
 }
 
@@ -205,10 +205,10 @@ static uint64_t norm_added(const struct promise *want, const struct rank *k, con
 static const char *norm_error(const struct promise *want, const struct rank *k, const struct instr *x,
                               uint64_t **seen) {
     int norm = operand_of(k, x, ROLE_norm);
-    if ((norm >= 0) != want->sp->clip)
+    if ((norm >= 0) != want->sp->costs.clip)
         return norm >= 0 ? "it takes a norm, and nothing is clipped" : "it is not clipped";
     for (int64_t n = 0; norm >= 0 && n < span_at(k, x, norm).n && !sums_have_order; n++)
-        if (seen[norm][n] != (want->sp->post_validation ? last_norm_symbol : norm_symbol)(want, n))
+        if (seen[norm][n] != (want->sp->costs.post_validation ? last_norm_symbol : norm_symbol)(want, n))
             return "its norm is not that of all gradients";
     return NULL;
 }
@@ -241,9 +241,9 @@ static const char *check_update(const struct promise *want, const struct rank *k
                                 uint64_t **seen) {
     const struct spec *sp = want->sp;
     int32_t n = x->batch, s = x->stage;
-    if (s < 0 || s >= sets_of(want) || n < 0 || n >= sp->batches / sp->update[s])
+    if (s < 0 || s >= sets_of(want) || n < 0 || n >= sp->batches / sp->updates.every[s])
         return "there is no such update";
-    uint64_t parts = (uint64_t)(want->parts[s] / (sp->batches / sp->update[s])); /* of its gradient */
+    uint64_t parts = (uint64_t)(want->parts[s] / (sp->batches / sp->updates.every[s])); /* of its gradient */
     for (int a = 0; a < x->narg; a++) {
         struct arg o = operand(k, x, a);
         struct span at = span_at(k, x, a);
@@ -288,7 +288,7 @@ const char *make_values(const struct promise *want, const struct rank *k, const 
     bool adds = x->op == OP_ADD || x->op == OP_TAKE || x->op == OP_COPY || is_copy(x->op);
     int from = operand_of(k, x, adds ? ROLE_src : ROLE_dw);
     int64_t enough = from < 0 ? INT64_MAX : bytes_at(k, x, from);
-    if (x->op == OP_U && want->sp->update)
+    if (x->op == OP_U && want->sp->updates.every)
         why = why ? why : check_update(want, k, x, seen);
     if (x->op == OP_U)
         why = why ? why : norm_error(want, k, x, seen);
@@ -346,8 +346,8 @@ const char *size_error(const struct promise *want, const struct rank *k, int32_t
     int slices = want->sp->names.slices; /* each has sizes of its own */
     bool sliced = slices && kind_has_batch[b->kind] && b->batch >= 0;
     int64_t(*own)[NKINDS] = sliced ? size + sets_of(want) + b->stage * slices + b->batch % slices : size + b->stage;
-    int64_t must = want->sp->stage
-                       ? stage_at(want->sp, want->sp->stage, b->stage, sliced ? b->batch : -1)->bytes[b->kind]
+    int64_t must = want->sp->costs.stage
+                       ? stage_at(want->sp, want->sp->costs.stage, b->stage, sliced ? b->batch : -1)->bytes[b->kind]
                        : (*own)[b->kind] - 1;
     if (must >= 0 && must != b->bytes)
         return format("a buffer of %s(%d) has %lld bytes, not %lld", kind_name[b->kind], b->stage, (long long)b->bytes,
@@ -396,7 +396,7 @@ static const char *last_version_error(const struct promise *want, const struct r
     int32_t buf[] = {home_buffer(k, K_weight, s), home_state(k, s)};
     for (int i = 0; i < 2; i++) {
         struct span at = buf[i] < 0 ? (struct span){0, 0} : span_of(k, buf[i]);
-        int32_t last = sp->batches / sp->update[s];
+        int32_t last = sp->batches / sp->updates.every[s];
         for (int64_t n = 0; n < at.n; n++)
             if (mem[at.at + n] != byte_of(i ? opt_version(s, last) : version_value(s, last), n))
                 return format("byte %lld of %s(%d) is not that of version %d", (long long)n, i ? "opt" : "weight", s,
@@ -411,7 +411,7 @@ const char *home_error(const struct promise *want, int r, int set, const uint64_
     int32_t w = home_weights(want, r, set), o = home_state(k, set);
     uint64_t opt = o >= 0 ? mix(opt_value(set)) : 0, slope = (uint64_t)want->parts[set] * STEP, dw = want->sum[set];
     struct span at = span_of(k, w);
-    if (want->sp->update)
+    if (want->sp->updates.every)
         return last_version_error(want, k, set, mem);
     int64_t first = first_held(want, r, set, k->buf[w].bytes), gradient = own_gradient(want, r, set);
     int64_t piece = at.n / (h->zero ? h->lists : 1);

@@ -24,8 +24,8 @@ static void put_job(struct text *t, const struct spec *sp, int j) {
     put_home(t, sp, &job->home);
     put(t, ", rank = %d, n = ", job->rank);
     put_number(t, job->prio);
-    if (sp->source && sp->source[j] >= 0)
-        put(t, ", source = %d", sp->source[j]);
+    if (sp->owners.source && sp->owners.source[j] >= 0)
+        put(t, ", source = %d", sp->owners.source[j]);
     if (!isnan(job->cost)) {
         put(t, ", cost = ");
         put_number(t, job->cost);
@@ -59,24 +59,24 @@ static void put_ranks(struct text *t, const char *field, const int *value, int n
 static void put_stages(struct text *t, const struct spec *sp) {
     bool buckets = false;
     for (int s = 0; s < sp->stages; s++)
-        buckets |= sp->bucket[s] > 0;
-    if (sp->zero)
+        buckets |= sp->limits.bucket[s] > 0;
+    if (sp->owners.zero)
         put(t, "  zero = function(s) return ({ ");
-    for (int s = 0; sp->zero && s < sp->stages; s++)
-        put(t, "%d, ", sp->zero[s]);
-    put(t, sp->zero ? "})[s + 1] end,\n" : "");
+    for (int s = 0; sp->owners.zero && s < sp->stages; s++)
+        put(t, "%d, ", sp->owners.zero[s]);
+    put(t, sp->owners.zero ? "})[s + 1] end,\n" : "");
     if (buckets)
         put(t, "  bucket = function(s) return ({ ");
     for (int s = 0; buckets && s < sp->stages; s++) {
-        put_number(t, sp->bucket[s] == INT64_MAX ? INFINITY : (double)sp->bucket[s]);
+        put_number(t, sp->limits.bucket[s] == INT64_MAX ? INFINITY : (double)sp->limits.bucket[s]);
         put(t, ", ");
     }
     put(t, buckets ? "})[s + 1] end,\n" : "");
-    if (sp->offload_state)
+    if (sp->limits.offload_state)
         put(t, "  offload_optimizer = function(s) return ({ ");
-    for (int s = 0; sp->offload_state && s < sp->stages; s++)
-        put(t, "%s, ", sp->offload_state[s] ? "true" : "false");
-    put(t, sp->offload_state ? "})[s + 1] end,\n" : "");
+    for (int s = 0; sp->limits.offload_state && s < sp->stages; s++)
+        put(t, "%s, ", sp->limits.offload_state[s] ? "true" : "false");
+    put(t, sp->limits.offload_state ? "})[s + 1] end,\n" : "");
     if (sp->choices.offload)
         put(t, "  offload = function(s, b) return ({ ");
     for (int i = 0; sp->choices.offload && i < sp->stages * sp->batches; i++)
@@ -107,11 +107,11 @@ char *print_schedule(const struct spec *sp) {
         put(&t, "  recompute = function(s, b) return job(s, b, \"R\") ~= nil end,\n");
     if (sp->pred)
         put(&t, "  pred = function(s, b, d) return job(s, b, d).needs end,\n");
-    put_ranks(&t, "cap", sp->cap, sp->workers, INT_MAX);
+    put_ranks(&t, "cap", sp->limits.cap, sp->workers, INT_MAX);
     put_ranks(&t, "weight_slots", sp->choices.slots, sp->workers, 2);
-    if (sp->grad_slots)
-        put_ranks(&t, "grad_slots", sp->grad_slots, sp->workers, INT_MAX);
-    if (sp->source)
+    if (sp->limits.grad_slots)
+        put_ranks(&t, "grad_slots", sp->limits.grad_slots, sp->workers, INT_MAX);
+    if (sp->owners.source)
         put(&t, "  source = function(s, b, d) return job(s, b, d).source end,\n");
     put_stages(&t, sp);
     put(&t, "}\n");
@@ -127,24 +127,24 @@ static void put_link(struct text *t, struct link link, const char *after) {
 }
 
 char *print_cluster(const struct spec *sp) {
-    if (!sp->link && !sp->host_link)
+    if (!sp->machine.link && !sp->machine.host_link)
         return NULL;
     struct text t = {0};
-    if (sp->link)
+    if (sp->machine.link)
         put(&t, "local links = { -- latency, bandwidth: from src in rows, to dst in columns\n");
-    for (int i = 0; sp->link && i < sp->workers * sp->workers; i++) {
+    for (int i = 0; sp->machine.link && i < sp->workers * sp->workers; i++) {
         put(&t, "%s", i % sp->workers ? " " : "  { ");
-        put_link(&t, sp->link[i], i % sp->workers == sp->workers - 1 ? " },\n" : ",");
+        put_link(&t, sp->machine.link[i], i % sp->workers == sp->workers - 1 ? " },\n" : ",");
     }
-    put(&t, sp->link ? "}\n\n" : "");
-    if (sp->host_link)
+    put(&t, sp->machine.link ? "}\n\n" : "");
+    if (sp->machine.host_link)
         put(&t, "local host_links = { ");
-    for (int r = 0; sp->host_link && r < sp->workers; r++)
-        put_link(&t, sp->host_link[r], ", ");
-    put(&t, "%sreturn cluster {\n  flops = %g,\n", sp->host_link ? "}\n\n" : "", sp->flops);
-    if (sp->link)
+    for (int r = 0; sp->machine.host_link && r < sp->workers; r++)
+        put_link(&t, sp->machine.host_link[r], ", ");
+    put(&t, "%sreturn cluster {\n  flops = %g,\n", sp->machine.host_link ? "}\n\n" : "", sp->machine.flops);
+    if (sp->machine.link)
         put(&t, "  link = function(src, dst) return table.unpack(links[src + 1][dst + 1]) end,\n");
-    if (sp->host_link)
+    if (sp->machine.host_link)
         put(&t, "  host_link = function(r) return table.unpack(host_links[r + 1]) end,\n");
     put(&t, "}\n");
     return t.s;

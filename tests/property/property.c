@@ -79,17 +79,18 @@ static struct spec *load(int64_t seed, char *why) {
 }
 
 static void count_features(const struct spec *sp) {
-    bool has[NHAS] = {[HAS_LINKS] = sp->link != NULL, [HAS_ORDERS] = sp->pred != NULL, [HAS_STRICT] = sp->strict};
-    has[HAS_CAPS] = sp->cap[0] < INT32_MAX;
-    has[HAS_LISTS] = sp->nlists > 0;
-    has[HAS_ROUNDS] = sp->grad_slots != NULL;
+    bool has[NHAS] = {
+        [HAS_LINKS] = sp->machine.link != NULL, [HAS_ORDERS] = sp->pred != NULL, [HAS_STRICT] = sp->strict};
+    has[HAS_CAPS] = sp->limits.cap[0] < INT32_MAX;
+    has[HAS_LISTS] = sp->owners.nlists > 0;
+    has[HAS_ROUNDS] = sp->limits.grad_slots != NULL;
     has[HAS_TEAMS] = sp->names.member != NULL;
-    has[HAS_UPDATES] = sp->update != NULL;
+    has[HAS_UPDATES] = sp->updates.every != NULL;
     has[HAS_SLICES] = sp->names.slices > 1;
     for (int s = 0; s < sp->stages; s++) {
-        has[HAS_ZERO] |= sp->zero && sp->zero[s];
-        has[HAS_BUCKETS] |= sp->bucket[s] > 0 && sp->bucket[s] < INT64_MAX;
-        has[HAS_STATE] |= sp->offload_state && sp->offload_state[s];
+        has[HAS_ZERO] |= sp->owners.zero && sp->owners.zero[s];
+        has[HAS_BUCKETS] |= sp->limits.bucket[s] > 0 && sp->limits.bucket[s] < INT64_MAX;
+        has[HAS_STATE] |= sp->limits.offload_state && sp->limits.offload_state[s];
     }
     for (int i = 0; sp->choices.offload && i < sp->stages * sp->batches; i++)
         has[HAS_OFFLOAD] |= sp->choices.offload[i];
@@ -98,7 +99,7 @@ static void count_features(const struct spec *sp) {
         has[HAS_RECOMPUTE] |= sp->job[j].d == OP_R;
         has[HAS_AWAY] |= sp->job[j].home != sp->job[j].rank;
         has[HAS_COSTS] |= !isnan(sp->job[j].cost);
-        has[HAS_RELAYS] |= sp->source && sp->source[j] >= 0;
+        has[HAS_RELAYS] |= sp->owners.source && sp->owners.source[j] >= 0;
     }
     for (int f = 0; f < NHAS; f++)
         all->has[f] += has[f];
@@ -210,7 +211,7 @@ static void explain(int64_t seed) {
         printf("it failed before, and not when tried again\n");
         return;
     }
-    if (sp->names.member || sp->update || sp->names.slices > 1) { /* print.c says none of these */
+    if (sp->names.member || sp->updates.every || sp->names.slices > 1) { /* print.c says none of these */
         printf("it has teams, updates or slices, and is not made smaller; try -D batches=1 and the like\n");
         tell_drawn(seed, sp);
         return;

@@ -39,17 +39,17 @@ static int32_t copy_home(struct spec *sp, struct home list) {
     memcpy(rank, list.rank, sizeof *rank * (size_t)list.n);
     if (list.n == 1)
         return rank[0];
-    for (int l = 0; l < sp->nlists; l++)
-        if (sp->list[l].n == list.n && !memcmp(sp->list[l].rank, rank, sizeof *rank * (size_t)list.n))
+    for (int l = 0; l < sp->owners.nlists; l++)
+        if (sp->owners.list[l].n == list.n && !memcmp(sp->owners.list[l].rank, rank, sizeof *rank * (size_t)list.n))
             return sp->workers + l;
-    sp->list[sp->nlists] = (struct home){list.n, rank};
-    return sp->workers + sp->nlists++;
+    sp->owners.list[sp->owners.nlists] = (struct home){list.n, rank};
+    return sp->workers + sp->owners.nlists++;
 }
 
 /* The homes of all jobs. Where lists name the rank that goes, each list of the stage loses the member at its place. */
 static void copy_homes(const struct spec *from, struct spec *to, const int32_t *image, int rank) {
-    to->list = NEW(struct home, from->njobs);
-    to->nlists = 0;
+    to->owners.list = NEW(struct home, from->njobs);
+    to->owners.nlists = 0;
     for (int i = 0; i < from->njobs; i++) {
         if (image[i] < 0)
             continue;
@@ -83,13 +83,13 @@ static bool homes_agree(const struct spec *sp) {
 
 /* A relay must be another rank that has the weights at some time: one with a job that reads them, or their home. */
 static void mend_sources(struct spec *sp) {
-    for (int j = 0; sp->source && j < sp->njobs; j++) {
+    for (int j = 0; sp->owners.source && j < sp->njobs; j++) {
         bool has = false;
         for (int k = 0; k < sp->njobs; k++)
-            has |= sp->job[k].s == sp->job[j].s &&
-                   ((sp->job[k].d != OP_W && sp->job[k].rank == sp->source[j]) || sp->job[k].home == sp->source[j]);
-        if (!has || sp->source[j] == sp->job[j].rank)
-            sp->source[j] = -1;
+            has |= sp->job[k].s == sp->job[j].s && ((sp->job[k].d != OP_W && sp->job[k].rank == sp->owners.source[j]) ||
+                                                    sp->job[k].home == sp->owners.source[j]);
+        if (!has || sp->owners.source[j] == sp->job[j].rank)
+            sp->owners.source[j] = -1;
     }
 }
 
@@ -145,19 +145,20 @@ static void *copy_values(const void *from, size_t size, int n, int out) {
 
 /* What is said of stages, of cells, of jobs, and of ranks but for caps and slots. */
 static void copy_fields(const struct spec *o, struct spec *sp, const struct without *out, const int32_t *image) {
-    sp->zero = copy_values(o->zero, sizeof *o->zero, o->stages, out->stage);
-    sp->bucket = copy_values(o->bucket, sizeof *o->bucket, o->stages, out->stage);
-    sp->offload_state = copy_values(o->offload_state, sizeof *o->offload_state, o->stages + 1, out->stage);
-    sp->grad_slots = copy_values(o->grad_slots, sizeof *o->grad_slots, o->workers, out->rank);
-    sp->host_link = copy_values(o->host_link, sizeof *o->host_link, o->workers, out->rank);
+    sp->owners.zero = copy_values(o->owners.zero, sizeof *o->owners.zero, o->stages, out->stage);
+    sp->limits.bucket = copy_values(o->limits.bucket, sizeof *o->limits.bucket, o->stages, out->stage);
+    sp->limits.offload_state =
+        copy_values(o->limits.offload_state, sizeof *o->limits.offload_state, o->stages + 1, out->stage);
+    sp->limits.grad_slots = copy_values(o->limits.grad_slots, sizeof *o->limits.grad_slots, o->workers, out->rank);
+    sp->machine.host_link = copy_values(o->machine.host_link, sizeof *o->machine.host_link, o->workers, out->rank);
     sp->choices.offload = o->choices.offload ? NEW(uint8_t, o->stages * o->batches) : NULL;
     for (int i = 0, n = 0; o->choices.offload && i < o->stages * o->batches; i++)
         if (i / o->batches != out->stage && i % o->batches != out->batch)
             sp->choices.offload[n++] = o->choices.offload[i];
-    sp->source = o->source ? NEW(int32_t, o->njobs) : NULL;
-    for (int i = 0; o->source && i < o->njobs; i++)
+    sp->owners.source = o->owners.source ? NEW(int32_t, o->njobs) : NULL;
+    for (int i = 0; o->owners.source && i < o->njobs; i++)
         if (image[i] >= 0)
-            sp->source[image[i]] = o->source[i] < 0 ? -1 : rank_without(o->source[i], out->rank);
+            sp->owners.source[image[i]] = o->owners.source[i] < 0 ? -1 : rank_without(o->owners.source[i], out->rank);
 }
 
 static struct spec *copy_without(const struct spec *o, const struct without *out) {
@@ -187,15 +188,16 @@ static struct spec *copy_without(const struct spec *o, const struct without *out
     sp->pred = sp->pred_at = NULL;
     if (o->pred)
         copy_orders(o, sp, image, out->order);
-    sp->cap = NEW(int, sp->workers);
+    sp->limits.cap = NEW(int, sp->workers);
     sp->choices.slots = NEW(int, sp->workers);
-    sp->link = o->link ? NEW(struct link, sp->workers * sp->workers) : NULL;
+    sp->machine.link = o->machine.link ? NEW(struct link, sp->workers * sp->workers) : NULL;
     for (int r = 0; r < sp->workers; r++) {
         int was = r + (out->rank >= 0 && r >= out->rank);
-        sp->cap[r] = o->cap[was];
+        sp->limits.cap[r] = o->limits.cap[was];
         sp->choices.slots[r] = o->choices.slots[was];
-        for (int q = 0; sp->link && q < sp->workers; q++)
-            sp->link[r * sp->workers + q] = o->link[was * o->workers + q + (out->rank >= 0 && q >= out->rank)];
+        for (int q = 0; sp->machine.link && q < sp->workers; q++)
+            sp->machine.link[r * sp->workers + q] =
+                o->machine.link[was * o->workers + q + (out->rank >= 0 && q >= out->rank)];
     }
     sp->model = NEW(struct model, 1);
     *sp->model = *o->model;
@@ -213,17 +215,17 @@ static void plain_job(struct spec *sp, int j, int what) {
         job->home = again->home = job->rank;
     else if (what == 2)
         job->prio = 0;
-    else if (sp->source)
-        sp->source[j] = sp->source[again - sp->job] = -1;
+    else if (sp->owners.source)
+        sp->owners.source[j] = sp->owners.source[again - sp->job] = -1;
 }
 
 static void plain_stage(struct spec *sp, int s, int what) {
-    if (what == 0 && sp->zero)
-        sp->zero[s] = 0;
+    if (what == 0 && sp->owners.zero)
+        sp->owners.zero[s] = 0;
     else if (what == 1)
-        sp->bucket[s] = 0;
-    else if (what == 2 && sp->offload_state)
-        sp->offload_state[s] = false;
+        sp->limits.bucket[s] = 0;
+    else if (what == 2 && sp->limits.offload_state)
+        sp->limits.offload_state[s] = false;
 }
 
 enum {
@@ -250,19 +252,19 @@ enum {
 
 static void drop_feature(struct spec *sp, int feature) {
     for (int r = 0; r < sp->workers; r++) {
-        sp->cap[r] = feature == CAPS ? INT_MAX : sp->cap[r];
+        sp->limits.cap[r] = feature == CAPS ? INT_MAX : sp->limits.cap[r];
         sp->choices.slots[r] = feature == SLOTS ? 2 : sp->choices.slots[r];
     }
     sp->strict &= feature != STRICT;
-    sp->link = feature == LINKS ? NULL : sp->link;
-    sp->zero = feature == ZERO ? NULL : sp->zero;
-    sp->grad_slots = feature == ROUNDS ? NULL : sp->grad_slots;
+    sp->machine.link = feature == LINKS ? NULL : sp->machine.link;
+    sp->owners.zero = feature == ZERO ? NULL : sp->owners.zero;
+    sp->limits.grad_slots = feature == ROUNDS ? NULL : sp->limits.grad_slots;
     sp->choices.offload = feature == OFFLOADS ? NULL : sp->choices.offload;
-    sp->offload_state = feature == STATES ? NULL : sp->offload_state;
-    sp->source = feature == RELAYS ? NULL : sp->source;
-    sp->host_link = feature == HOST_LINKS ? NULL : sp->host_link;
+    sp->limits.offload_state = feature == STATES ? NULL : sp->limits.offload_state;
+    sp->owners.source = feature == RELAYS ? NULL : sp->owners.source;
+    sp->machine.host_link = feature == HOST_LINKS ? NULL : sp->machine.host_link;
     for (int s = 0; s < sp->stages; s++)
-        sp->bucket[s] = feature == BUCKETS ? 0 : sp->bucket[s];
+        sp->limits.bucket[s] = feature == BUCKETS ? 0 : sp->limits.bucket[s];
     for (int j = 0; j < sp->njobs; j++) {
         sp->job[j].cost = feature == JOB_COSTS ? NAN : sp->job[j].cost;
         if (feature == LISTS)
@@ -275,7 +277,7 @@ static void drop_feature(struct spec *sp, int feature) {
 /* The spec with the k-th thing taken away. NULL: it has no such thing. *beyond: nor has it any after that. */
 static struct spec *smaller(const struct spec *o, int k, bool *beyond) {
     struct without out = {NONE, NONE, NONE, NONE, NONE, NONE};
-    int cells = o->stages * o->batches, links = o->link ? o->workers * o->workers : 0;
+    int cells = o->stages * o->batches, links = o->machine.link ? o->workers * o->workers : 0;
     *beyond = false;
     if (k < o->batches)
         out.batch = o->batches - 1 - k;
@@ -298,7 +300,7 @@ static struct spec *smaller(const struct spec *o, int k, bool *beyond) {
         out.order = k;
     else if ((k -= count_orders(o)) < links) {
         struct spec *sp = copy_without(o, &out);
-        sp->link[k] = (struct link){0, INFINITY};
+        sp->machine.link[k] = (struct link){0, INFINITY};
         return sp;
     } else if ((k -= links) < 4 * o->njobs) {
         if (o->job[k / 4].d == OP_R)
@@ -335,7 +337,7 @@ static bool same_cost(double a, double b) { return a == b || (isnan(a) && isnan(
 
 static bool same(const struct spec *a, const struct spec *b) {
     if (a->workers != b->workers || a->stages != b->stages || a->batches != b->batches || a->njobs != b->njobs ||
-        a->strict != b->strict || !a->link != !b->link || count_orders(a) != count_orders(b))
+        a->strict != b->strict || !a->machine.link != !b->machine.link || count_orders(a) != count_orders(b))
         return false;
     for (int j = 0; j < a->njobs; j++) {
         const struct job *x = &a->job[j], *y = &b->job[j];
@@ -343,16 +345,16 @@ static bool same(const struct spec *a, const struct spec *b) {
             x->d != y->d)
             return false;
     }
-    return same_values(a->cap, b->cap, sizeof *a->cap, a->workers) &&
+    return same_values(a->limits.cap, b->limits.cap, sizeof *a->limits.cap, a->workers) &&
            same_values(a->choices.slots, b->choices.slots, sizeof *a->choices.slots, a->workers) &&
-           same_values(a->link, b->link, sizeof *a->link, a->workers * a->workers) &&
-           same_values(a->host_link, b->host_link, sizeof *a->host_link, a->workers) &&
-           same_values(a->grad_slots, b->grad_slots, sizeof *a->grad_slots, a->workers) &&
-           same_values(a->zero, b->zero, sizeof *a->zero, a->stages) &&
-           same_values(a->bucket, b->bucket, sizeof *a->bucket, a->stages) &&
-           same_values(a->offload_state, b->offload_state, sizeof *a->offload_state, a->stages) &&
+           same_values(a->machine.link, b->machine.link, sizeof *a->machine.link, a->workers * a->workers) &&
+           same_values(a->machine.host_link, b->machine.host_link, sizeof *a->machine.host_link, a->workers) &&
+           same_values(a->limits.grad_slots, b->limits.grad_slots, sizeof *a->limits.grad_slots, a->workers) &&
+           same_values(a->owners.zero, b->owners.zero, sizeof *a->owners.zero, a->stages) &&
+           same_values(a->limits.bucket, b->limits.bucket, sizeof *a->limits.bucket, a->stages) &&
+           same_values(a->limits.offload_state, b->limits.offload_state, sizeof *a->limits.offload_state, a->stages) &&
            same_values(a->choices.offload, b->choices.offload, sizeof *a->choices.offload, a->stages * a->batches) &&
-           same_values(a->source, b->source, sizeof *a->source, a->njobs);
+           same_values(a->owners.source, b->owners.source, sizeof *a->owners.source, a->njobs);
 }
 
 const struct spec *shrink(const struct spec *sp, enum verdict how, int *tried) {

@@ -157,7 +157,7 @@ static enum verdict judge(const struct spec *sp, char *why) {
         snprintf(why, 4096, "an arena is larger than its buffers need");
         return DIFFERS;
     }
-    if (!exact || c.sp.update || c.sp.model->rt.precision == BF16) /* the host trains in fp32 alone */
+    if (!exact || c.sp.updates.every || c.sp.model->rt.precision == BF16) /* the host trains in fp32 alone */
         return GOOD;
     if (!strcmp(fault, "first"))
         break_program(c.p, fault);

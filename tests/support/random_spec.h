@@ -43,13 +43,13 @@ static inline struct spec *empty_spec(int workers, int stages, int batches) {
     sp->job = NEW(struct job, cells);
     sp->at = NEW(int32_t, cells);
     memset(sp->at, -1, sizeof *sp->at * (size_t)cells);
-    sp->cap = NEW(int, workers);
+    sp->limits.cap = NEW(int, workers);
     sp->choices.slots = NEW(int, workers);
     for (int r = 0; r < workers; r++) {
-        sp->cap[r] = INT_MAX;
+        sp->limits.cap[r] = INT_MAX;
         sp->choices.slots[r] = 2;
     }
-    sp->memory = sp->host_memory = INFINITY;
+    sp->machine.memory = sp->machine.host_memory = INFINITY;
     return sp;
 }
 
@@ -104,7 +104,7 @@ enum { MOST_CUT = 4, MOST_NEEDS = 4 + MOST_CUT };
 
 /* Whether slices of a microbatch read each other's keys and values on stage s. */
 static inline bool has_attention(const struct spec *sp, int s) {
-    return sp->names.slices > 0 && (sp->attends == NULL || sp->attends[s]);
+    return sp->names.slices > 0 && (sp->costs.attends == NULL || sp->costs.attends[s]);
 }
 
 /* The default dependencies, by the text of schedules/README.md, each job once. Returns how many. */
@@ -229,13 +229,13 @@ static inline void draw_pairs(struct spec *sp, const int32_t *order) {
 static inline void draw_lists(struct spec *sp) {
     int W = sp->workers;
     bool apart = below(2);
-    sp->list = NEW(struct home, W * sp->stages);
-    sp->zero = NEW(uint8_t, sp->stages);
+    sp->owners.list = NEW(struct home, W * sp->stages);
+    sp->owners.zero = NEW(uint8_t, sp->stages);
     for (struct job *j = sp->job; apart && j < sp->job + sp->njobs; j++)
         j->rank = j->b % W;
     for (int s = 0; s < sp->stages; s++) {
         int size = 1 + below(W), lists = 1 + below(W / size), *rank = NEW(int, W), *list = NEW(int, W);
-        sp->zero[s] = (uint8_t)below(3);
+        sp->owners.zero[s] = (uint8_t)below(3);
         for (int r = 0; r < W; r++) {
             int other = below(r + 1);
             rank[r] = rank[other];
@@ -243,9 +243,9 @@ static inline void draw_lists(struct spec *sp) {
         }
         for (int r = 0; r < W; r++)
             list[rank[r]] = r / size < lists ? r / size : -1;
-        int first = sp->nlists;
+        int first = sp->owners.nlists;
         for (int l = 0; l < lists && size > 1; l++)
-            sp->list[sp->nlists++] = (struct home){size, rank + l * size};
+            sp->owners.list[sp->owners.nlists++] = (struct home){size, rank + l * size};
         for (struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
             if (j->s != s)
                 continue;
@@ -287,27 +287,27 @@ static inline void draw_teams(struct spec *sp) {
                 continue;
             j->team = !team ? j->rank : fixed ? list : again ? back : draw_team(sp, place, n);
             back = j->team; /* R runs where its backward does */
-            j->rank = team ? sp->list[j->team - W].rank[0] : j->rank;
+            j->rank = team ? sp->owners.list[j->team - W].rank[0] : j->rank;
         }
     }
 }
 
 static inline void draw_offload(struct spec *sp) {
     sp->choices.offload = NEW(uint8_t, sp->stages * sp->batches);
-    sp->offload_state = NEW(bool, sp->stages + 1);
-    sp->host_link = NEW(struct link, sp->workers);
+    sp->limits.offload_state = NEW(bool, sp->stages + 1);
+    sp->machine.host_link = NEW(struct link, sp->workers);
     for (int i = 0; i < sp->stages * sp->batches; i++)
         sp->choices.offload[i] = below(3) > 0;
     for (int s = 0; s <= sp->stages; s++)
-        sp->offload_state[s] = s < sp->stages ? below(2) : sp->offload_state[0];
+        sp->limits.offload_state[s] = s < sp->stages ? below(2) : sp->limits.offload_state[0];
     for (int r = 0; r < sp->workers; r++)
-        sp->host_link[r] = (struct link){0.25 * below(3), below(3) ? 1 << below(6) : INFINITY};
+        sp->machine.host_link[r] = (struct link){0.25 * below(3), below(3) ? 1 << below(6) : INFINITY};
 }
 
 /* Some stages have no weights; one with a table has a home, which is the table's. */
 static inline void draw_bare(struct spec *sp) {
     bool *bare = NEW(bool, sp->stages);
-    for (int s = sp->tied; s < sp->stages; s++)
+    for (int s = sp->costs.tied; s < sp->stages; s++)
         bare[s] = below(3) == 0;
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
         j->home = bare[j->s] ? -1 : j->home;
@@ -321,10 +321,10 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     int S = 1 + below(6);
     struct spec *sp = empty_spec(W, S, B);
     sp->names.slices = Q;
-    sp->sliced = Q && below(2);
-    sp->attends = Q && below(2) ? NEW(bool, S) : NULL;
-    for (int s = 0; sp->attends && s < S; s++)
-        sp->attends[s] = below(2);
+    sp->costs.sliced = Q && below(2);
+    sp->costs.attends = Q && below(2) ? NEW(bool, S) : NULL;
+    for (int s = 0; sp->costs.attends && s < S; s++)
+        sp->costs.attends[s] = below(2);
     sp->choices.lanes = flags & COARSE ? (enum lanes_per)(seed % 3) : PER_EDGE;
     draw_jobs(sp, flags);
     if (flags & TEAMS)
@@ -341,28 +341,28 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     for (int r = 0; r < W; r++) {
         sp->choices.slots[r] = below(4);
         if (flags & CAPS && below(2))
-            sp->cap[r] = sp->stages + below(3);
+            sp->limits.cap[r] = sp->stages + below(3);
     }
     if (flags & PAIRS)
         draw_pairs(sp, order);
     if (flags & (LATENCY | BANDWIDTH))
-        sp->link = NEW(struct link, W * W);
-    for (int i = 0; sp->link && i < W * W; i++) {
-        sp->link[i] = (struct link){0.25 * below(9), INFINITY};
+        sp->machine.link = NEW(struct link, W * W);
+    for (int i = 0; sp->machine.link && i < W * W; i++) {
+        sp->machine.link[i] = (struct link){0.25 * below(9), INFINITY};
         if (flags & BANDWIDTH && below(4))
-            sp->link[i].bandwidth = 1 << below(4);
+            sp->machine.link[i].bandwidth = 1 << below(4);
         if (kinds)
-            sp->link[i] = (struct link){draw_extreme(kinds), below(2) ? INFINITY : 1 / draw_extreme(kinds)};
+            sp->machine.link[i] = (struct link){draw_extreme(kinds), below(2) ? INFINITY : 1 / draw_extreme(kinds)};
     }
-    sp->tied = flags & TIED;
-    sp->unembedding = sp->tied ? below(sp->stages) : 0;
-    name_sets(&sp->names, sp->stages, sp->tied, false);
+    sp->costs.tied = flags & TIED;
+    sp->costs.unembedding = sp->costs.tied ? below(sp->stages) : 0;
+    name_sets(&sp->names, sp->stages, sp->costs.tied, false);
     if (flags & SHARDED)
         draw_lists(sp);
     if (flags & ROUNDS)
-        sp->grad_slots = NEW(int, W);
-    for (int r = 0; sp->grad_slots && r < W; r++)
-        sp->grad_slots[r] = 1 + below(3);
+        sp->limits.grad_slots = NEW(int, W);
+    for (int r = 0; sp->limits.grad_slots && r < W; r++)
+        sp->limits.grad_slots[r] = 1 + below(3);
     if (flags & HOST)
         draw_offload(sp);
     if (flags & BARE)
@@ -388,16 +388,16 @@ static inline void draw_pieces(struct stage *st, int owners) {
 
 /* The homes, weights that divide into their pieces, and copies as large as what they are of. */
 static inline void find_shards(struct spec *sp, struct stage *st) {
-    sp->homes = find_homes(sp);
+    sp->costs.homes = find_homes(sp);
     for (int s = 0; s < sp->stages + sp->names.sets; s++) {
-        const struct homes *homes = &sp->homes[s];
+        const struct homes *homes = &sp->costs.homes[s];
         int64_t *bytes = st[s].bytes, pieces = (int64_t)homes->size * shares_of(homes);
         if (is_bare(sp, s)) {
             static const uint8_t none[] = {K_weight, K_wgrad, K_opt};
             for (int i = 0; i < 3; i++)
                 bytes[none[i]] = 0;
         }
-        if (sp->grad_slots && s < sp->stages && !is_bare(sp, s) && below(3) == 0) {
+        if (sp->limits.grad_slots && s < sp->stages && !is_bare(sp, s) && below(3) == 0) {
             draw_pieces(&st[s], (int)pieces);
             pieces = st[s].pieces;
         }
@@ -418,7 +418,7 @@ static inline void find_shards(struct spec *sp, struct stage *st) {
 static inline void draw_slices(const struct spec *sp, struct stage *st, int s, int most) {
     st[s].bytes[K_kv] = 1 + (sp->names.slices ? below(most) : 0);
     st[s].bytes[K_dkv] = 1 + (sp->names.slices ? below(most) : 0);
-    for (int q = 0; sp->sliced && q < sp->names.slices; q++) {
+    for (int q = 0; sp->costs.sliced && q < sp->names.slices; q++) {
         struct stage *slice = (struct stage *)stage_at(sp, st, s, q);
         *slice = st[s];
         static const uint8_t own[] = {K_act, K_stash, K_kv, K_dkv};
@@ -464,10 +464,10 @@ static inline const char *death_of(void (*what)(void *), void *with) { return tr
  * them at some time. */
 static inline void draw_sources(struct spec *sp) {
     int *can = NEW(int, sp->workers);
-    sp->source = NEW(int32_t, sp->njobs);
+    sp->owners.source = NEW(int32_t, sp->njobs);
     for (int j = 0; j < sp->njobs; j++) {
         const struct job *job = &sp->job[j];
-        const struct homes *homes = &sp->homes[job->s];
+        const struct homes *homes = &sp->costs.homes[job->s];
         int n = 0;
         for (int r = 0; r < sp->workers; r++) {
             bool has = homes->size == 1 && place_in(homes, r) >= 0;
@@ -476,17 +476,17 @@ static inline void draw_sources(struct spec *sp) {
             if (has && r != job->rank)
                 can[n++] = r;
         }
-        sp->source[j] = n > 0 && below(2) ? can[below(n)] : -1;
+        sp->owners.source[j] = n > 0 && below(2) ? can[below(n)] : -1;
     }
 }
 /* Updates become jobs, of as many microbatches as divide the step and as let each of a stage's homes take part; the
- * versions that jobs read follow any of the rules. Needs sp->homes. Returns whether there are such updates. */
+ * versions that jobs read follow any of the rules. Needs sp->costs.homes. Returns whether there are such updates. */
 static inline bool draw_updates(struct spec *sp) {
     static const int rules[] = {READ_FORWARD, READ_LATEST, READ_INPUT, 0, 1, 2};
     int *update = NEW(int, sp->stages), rule = below(6), mixed = below(3) == 0;
-    sp->step = sp->batches;
+    sp->updates.step = sp->batches;
     for (int s = 0; s < sp->stages; s++) {
-        const struct homes *homes = &sp->homes[s];
+        const struct homes *homes = &sp->costs.homes[s];
         for (int tries = 0; tries < 20 && !update[s]; tries++) {
             int m = 1 + below(sp->batches);
             bool good = sp->batches % m == 0 && homes->size == 1;
@@ -504,27 +504,27 @@ static inline bool draw_updates(struct spec *sp) {
         if (!update[s])
             return false;
     }
-    sp->update = update;
-    sp->turn = sp->batches; /* any common multiple */
-    sp->zero = NULL;
-    sp->offload_state = NULL; /* neither goes with such updates */
-    sp->reads = NEW(int32_t, sp->njobs);
+    sp->updates.every = update;
+    sp->updates.turn = sp->batches; /* any common multiple */
+    sp->owners.zero = NULL;
+    sp->limits.offload_state = NULL; /* neither goes with such updates */
+    sp->updates.reads = NEW(int32_t, sp->njobs);
     for (int j = 0; j < sp->njobs; j++)
-        sp->reads[j] = rules[mixed ? below(6) : rule];
-    sp->update_at = NEW(int32_t, sp->stages + 1);
-    sp->update_at[0] = sp->njobs;
+        sp->updates.reads[j] = rules[mixed ? below(6) : rule];
+    sp->costs.update_at = NEW(int32_t, sp->stages + 1);
+    sp->costs.update_at[0] = sp->njobs;
     for (int s = 0; s < sp->stages; s++)
-        sp->update_at[s + 1] = sp->update_at[s] + sp->batches / update[s] * sp->homes[s].lists;
-    sp->nupdates = sp->update_at[sp->stages] - sp->njobs;
+        sp->costs.update_at[s + 1] = sp->costs.update_at[s] + sp->batches / update[s] * sp->costs.homes[s].lists;
+    sp->costs.nupdates = sp->costs.update_at[sp->stages] - sp->njobs;
     struct job *job = NEW(struct job, all_jobs(sp));
     memcpy(job, sp->job, sizeof *job * (size_t)sp->njobs);
     sp->job = job;
     for (int s = 0; s < sp->stages; s++)
-        for (int32_t j = sp->update_at[s]; j < sp->update_at[s + 1]; j++) {
-            int at = j - sp->update_at[s], rank = sp->homes[s].rank[at % sp->homes[s].lists];
+        for (int32_t j = sp->costs.update_at[s]; j < sp->costs.update_at[s + 1]; j++) {
+            int at = j - sp->costs.update_at[s], rank = sp->costs.homes[s].rank[at % sp->costs.homes[s].lists];
             bool at_once = sp->strict || below(2);
             job[j] = (struct job){s,
-                                  at / sp->homes[s].lists,
+                                  at / sp->costs.homes[s].lists,
                                   OP_U,
                                   .rank = rank,
                                   .home = rank,

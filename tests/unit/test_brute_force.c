@@ -199,10 +199,10 @@ static struct program *small_program(uint64_t seed, struct spec **spec, struct g
     sp->choices.lanes = (enum lanes_per)below(3);
     for (int r = 0; r < sp->workers; r++)
         sp->choices.slots[r] = below(3);
-    sp->tied = seed % 4 == 3;
-    sp->unembedding = sp->stages - 1;
-    name_sets(&sp->names, sp->stages, sp->tied, false);
-    struct stage *st = sp->stage = below(2) ? unit_stages(sp) : draw_stages(sp);
+    sp->costs.tied = seed % 4 == 3;
+    sp->costs.unembedding = sp->stages - 1;
+    name_sets(&sp->names, sp->stages, sp->costs.tied, false);
+    struct stage *st = sp->costs.stage = below(2) ? unit_stages(sp) : draw_stages(sp);
     *graph = graph_build(sp);
     struct program *p = lower_of(sp, st, *graph, sched_of(sp, st, *graph));
     mem_of(sp, p);

@@ -80,16 +80,16 @@ Test(bucket, pieces_are_no_larger_than_the_bucket) {
         struct stage *st = draw_layers(sp, 1);
         struct homes homes = {.lists = W / size, .size = size, .zero = below(3), .rank = rank};
         int owners = homes.size * shares_of(&homes);
-        sp->homes = &homes;
+        sp->costs.homes = &homes;
         st->bytes[K_wgrad] = (int64_t)owners * 4096 * (1 + below(100));
-        sp->bucket = (int64_t[]){4096 + below(300000)};
+        sp->limits.bucket = (int64_t[]){4096 + below(300000)};
         choose_buckets(sp, st);
-        bool fits = st->bytes[K_wgrad] <= *sp->bucket, alone = W == 1;
+        bool fits = st->bytes[K_wgrad] <= *sp->limits.bucket, alone = W == 1;
         cr_assert(st->pieces == 1 || st->pieces % owners == 0, "seed %d: %d pieces of %d owners", seed, st->pieces,
                   owners);
-        cr_assert(fits || alone || st->bytes[K_wgrad] / st->pieces <= *sp->bucket || owners == st->pieces,
+        cr_assert(fits || alone || st->bytes[K_wgrad] / st->pieces <= *sp->limits.bucket || owners == st->pieces,
                   "seed %d: pieces of %lld bytes, bucket %lld", seed, (long long)(st->bytes[K_wgrad] / st->pieces),
-                  (long long)*sp->bucket);
+                  (long long)*sp->limits.bucket);
         cr_assert(!fits || st->pieces == 1, "seed %d: it fits into one", seed);
         free_all();
     }

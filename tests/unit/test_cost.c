@@ -40,7 +40,7 @@ Test(cost, sums_of_a_model_of_costs) {
     struct spec *sp = four_costs(2);
     sp->model->cut = (int[]){2};
     sp->model->ncut = 1;
-    sp->flops = 1000; /* costs are seconds already */
+    sp->machine.flops = 1000; /* costs are seconds already */
     struct stage *st = cost_stages(sp);
     cr_assert(st[0].cost[OP_F] == 4 && st[0].cost[OP_R] == 4 && st[0].cost[OP_B] == 8);
     cr_assert(st[0].cost[OP_W] == 1.5 && st[0].cost[OP_I] == 6.5);
@@ -52,7 +52,7 @@ Test(cost, sums_of_a_model_of_costs) {
     for (int s = 0; s < 2; s++)
         cr_assert(st[s].bytes[K_opt] == 0 && st[s].bytes[K_work] == 0 && st[s].update == 0 && st[s].rt.nlayers == 0);
     cr_assert_float_eq(cost_add(sp, 400), 0.1, 1e-12);
-    sp->flops = 0;
+    sp->machine.flops = 0;
     cr_assert_eq(cost_add(sp, 400), 0);
 }
 
@@ -107,7 +107,7 @@ Test(cost, flop_of_the_jobs) {
     }
     cr_assert_eq(st[0].update, 2 * ((16 + 4) * 4 + 4 * 6 + 6), "sgd multiplies and subtracts");
     cr_assert_eq(cost_add(sp, 400), 100);
-    sp->flops = 1000;
+    sp->machine.flops = 1000;
     struct stage *seconds = cost_stages(sp);
     cr_assert_float_eq(seconds[1].cost[OP_F], st[1].flop[OP_F] / 1000, 1e-12);
     cr_assert_float_eq(cost_add(sp, 400), 0.1, 1e-12);

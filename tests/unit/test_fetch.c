@@ -13,7 +13,7 @@ static bool named_home(const struct spec *sp, int set, int rank) {
 
 /* The sets of weights that a job reads and that its rank must fetch, as bits. W reads its wstash only. */
 static int travels(const struct spec *sp, const struct job *j) {
-    bool table = sp->tied && ((j->s == 0 && (j->d == OP_F || j->d == OP_R)) || j->s == sp->unembedding);
+    bool table = sp->costs.tied && ((j->s == 0 && (j->d == OP_F || j->d == OP_R)) || j->s == sp->costs.unembedding);
     int bits = named_home(sp, j->s, j->rank) ? 0 : 1 << j->s;
     if (table && !named_home(sp, sp->stages, j->rank))
         bits |= 1 << sp->stages;
@@ -60,11 +60,11 @@ static int fewest(const int *use, int n, int sets, int slots, const int *bytes) 
 /* What each set costs the rank: 1, or its bytes without the shard that the rank has. */
 static void find_prices(const struct spec *sp, int r, int *bytes) {
     for (int s = 0; s < sp->stages + sp->names.sets; s++) {
-        bytes[s] = sp->stage ? (int)sp->stage[s].bytes[K_weight] : 1;
-        const struct homes *homes = &sp->homes[s];
+        bytes[s] = sp->costs.stage ? (int)sp->costs.stage[s].bytes[K_weight] : 1;
+        const struct homes *homes = &sp->costs.homes[s];
         for (int i = 0; i < homes->lists * homes->size; i++)
-            if (sp->stage && homes->rank[i] == r && homes->size > 1)
-                bytes[s] -= (int)sp->stage[s].bytes[K_weight] / homes->size;
+            if (sp->costs.stage && homes->rank[i] == r && homes->size > 1)
+                bytes[s] -= (int)sp->costs.stage[s].bytes[K_weight] / homes->size;
     }
 }
 
@@ -136,7 +136,7 @@ Test(fetch, as_few_as_can_be) {
     for (int seed = 0; seed < 1600; seed++) {
         static const int flags[] = {0, 0, 0, TIED, TIED | PAIRS, TIED | PAIRS, SHARDED, SHARDED | TIED};
         struct spec *sp = draw_spec((uint64_t)seed, flags[seed / 100 % 8]);
-        struct stage *st = seed < 800 ? unit_stages(sp) : (sp->stage = draw_stages(sp));
+        struct stage *st = seed < 800 ? unit_stages(sp) : (sp->costs.stage = draw_stages(sp));
         struct sched *sc = sched_of(sp, st, graph_build(sp));
         struct fetches f = fetch_of(sp, sc, home_places(sp));
         int n = 0;
@@ -205,8 +205,8 @@ Test(fetch, a_table_by_hand) {
         add_job(sp, s, 0, OP_F, 0, 1);
         add_job(sp, s, 0, OP_B, 0, 1);
     }
-    sp->tied = true;
-    sp->unembedding = 1;
+    sp->costs.tied = true;
+    sp->costs.unembedding = 1;
     name_sets(&sp->names, sp->stages, true, false);
     struct sched *sc = sched_of(sp, unit_stages(sp), graph_build(sp)); /* 0F0 1F0 1B0 0B0 */
     static const int fetches[] = {7, 4, 4, 3};

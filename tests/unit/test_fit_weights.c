@@ -14,9 +14,9 @@ struct drawn {
 static struct drawn drawn(int seed) {
     struct drawn x = {draw_spec((uint64_t)seed, SHARDED | (seed % 3 ? 0 : TIED) | (seed % 4 ? 0 : BANDWIDTH)), NULL,
                       NULL};
-    x.sp->stage = seed % 5 ? draw_stages(x.sp) : unit_stages(x.sp);
+    x.sp->costs.stage = seed % 5 ? draw_stages(x.sp) : unit_stages(x.sp);
     x.g = graph_build(x.sp);
-    x.sc = sched_of(x.sp, x.sp->stage, x.g);
+    x.sc = sched_of(x.sp, x.sp->costs.stage, x.g);
     return x;
 }
 
@@ -27,7 +27,7 @@ static int64_t arena_with(struct drawn x, int slots) {
     x.sp->choices.slots = NEW(int, x.sp->workers);
     for (int r = 0; r < x.sp->workers; r++)
         x.sp->choices.slots[r] = slots;
-    struct program *p = lower_of(x.sp, x.sp->stage, x.g, x.sc);
+    struct program *p = lower_of(x.sp, x.sp->costs.stage, x.g, x.sc);
     mem_of(x.sp, p);
     for (int r = 0; r < p->workers; r++)
         most = p->rank[r].arena > most ? p->rank[r].arena : most;
@@ -36,7 +36,7 @@ static int64_t arena_with(struct drawn x, int slots) {
 }
 
 static struct compile scheduled(const struct drawn *x) {
-    struct compile c = parts_of(x->sp, x->sp->stage, x->g, NULL);
+    struct compile c = parts_of(x->sp, x->sp->costs.stage, x->g, NULL);
     c.sched = x->sc;
     return c;
 }
@@ -48,7 +48,7 @@ Test(fit_weights, within_memory) {
         for (int r = 0; r < x.sp->workers; r++)
             x.sp->choices.slots[r] = 8;
         int64_t all = arena_with(x, 8), none = arena_with(x, 0);
-        x.sp->memory = (double)(none + (all - none) * below(8) / 8);
+        x.sp->machine.memory = (double)(none + (all - none) * below(8) / 8);
         if (all > none) {
             struct compile fitted = scheduled(&x);
             search_room(&fitted);
@@ -69,7 +69,7 @@ Test(fit_weights, within_memory) {
         compile_until(&c, TRIED_ROOM | TRIED_PREFETCH | TRIED_SPARE | WAITS); /* dies if the program does not fit */
         struct program *p = c.program;
         for (int r = 0; r < p->workers; r++)
-            cr_assert_leq((double)p->rank[r].arena, x.sp->memory);
+            cr_assert_leq((double)p->rank[r].arena, x.sp->machine.memory);
         struct refutation *no = verify(x.sp, x.g, p, CLAIM_ALL);
         cr_assert_null(no, "seed %d: %s", seed, no ? no->why : "");
         proved += all > none;

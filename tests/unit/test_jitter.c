@@ -17,9 +17,9 @@ static struct compiled compile(struct spec *sp, struct stage *st) {
 }
 
 static void set_links(struct spec *sp, double latency, double bandwidth) {
-    sp->link = NEW(struct link, sp->workers * sp->workers);
+    sp->machine.link = NEW(struct link, sp->workers * sp->workers);
     for (int i = 0; i < sp->workers * sp->workers; i++)
-        sp->link[i] = (struct link){latency, bandwidth};
+        sp->machine.link[i] = (struct link){latency, bandwidth};
 }
 
 static double *makespans(const struct compiled *c, double level, uint64_t seed, int runs) {

@@ -24,7 +24,7 @@ struct range {
     int from, n;
 };
 
-struct machine {
+struct runner {
     struct lowered x;
     struct kept **at;           /* per rank and buffer */
     int *next, *issued, *parts; /* per rank: next instruction. Per job: whether it has run, and in how many parts */
@@ -44,22 +44,22 @@ static int count_operands(const struct rank *k, const struct instr *i, int role)
     return n;
 }
 
-static struct kept *operand_of(struct machine *m, int r, const struct instr *i, int role) {
+static struct kept *operand_of(struct runner *m, int r, const struct instr *i, int role) {
     int32_t b = find_operand(&m->x.p->rank[r], i, role);
     cr_assert_geq(b, 0, "%s has no %s", op_name[i->op], role_name[role]);
     return &m->at[r][b];
 }
 
-static int units_in(const struct machine *m, int set) {
-    const struct homes *h = &m->x.sp->homes[set];
+static int units_in(const struct runner *m, int set) {
+    const struct homes *h = &m->x.sp->costs.homes[set];
     return m->x.st[set].pieces > 1 ? m->x.st[set].pieces : h->size * shares_of(h);
 }
 
 /* Which units of its set an operand covers, by the buffer's kind and the rank's place among the homes. */
-static struct range range_at(struct machine *m, int r, const struct instr *i, const struct arg *a) {
+static struct range range_at(struct runner *m, int r, const struct instr *i, const struct arg *a) {
     const struct rank *k = &m->x.p->rank[r];
     const struct buf *b = &k->buf[a->buf];
-    const struct homes *h = &m->x.sp->homes[b->stage];
+    const struct homes *h = &m->x.sp->costs.homes[b->stage];
     int shares = shares_of(h), me = place_in(h, r), from = 0, n = units_in(m, b->stage), own = n / h->size / shares;
     if (b->kind == K_wshard || b->kind == K_gshard) {
         n = shares * own;
@@ -74,7 +74,7 @@ static struct range range_at(struct machine *m, int r, const struct instr *i, co
     n /= pieces_of(a);
     return (struct range){&m->at[r][a->buf], from + (int)a->piece * n, n};
 }
-static struct range range_of(struct machine *m, int r, const struct instr *i, int role) {
+static struct range range_of(struct runner *m, int r, const struct instr *i, int role) {
     const struct rank *k = &m->x.p->rank[r];
     for (uint32_t a = i->arg; a < i->arg + i->narg; a++)
         if (k->arg[a].role == role)
@@ -83,7 +83,7 @@ static struct range range_of(struct machine *m, int r, const struct instr *i, in
 }
 
 /* Whether a later part of the job adds to this piece of the gradient too. */
-static bool added_later(struct machine *m, int r, const struct instr *i, struct range piece) {
+static bool added_later(struct runner *m, int r, const struct instr *i, struct range piece) {
     const struct rank *k = &m->x.p->rank[r];
     for (const struct instr *x = i + 1; x < k->ins + k->nins && i->part < i->last; x++)
         for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
@@ -97,7 +97,7 @@ static bool added_later(struct machine *m, int r, const struct instr *i, struct 
 }
 
 /* Among its operands of this role, exactly one is the tensor. */
-static void expect_reads(struct machine *m, int r, const struct instr *i, int role, int kind, int s, int b, int inst) {
+static void expect_reads(struct runner *m, int r, const struct instr *i, int role, int kind, int s, int b, int inst) {
     const struct rank *k = &m->x.p->rank[r];
     int found = 0;
     for (uint32_t a = i->arg; a < i->arg + i->narg; a++) {
@@ -120,7 +120,7 @@ static void add_to(struct range dw, bool first, const uint64_t *sum) {
     }
 }
 
-static void run_job(struct machine *m, int r, const struct instr *i) {
+static void run_job(struct runner *m, int r, const struct instr *i) {
     static const int role_of[NKINDS] = {
         [K_act] = ROLE_x,         [K_grad] = ROLE_dy, [K_stash] = ROLE_stash, [K_input] = ROLE_input,
         [K_wstash] = ROLE_wstash, [K_token] = ROLE_t, [K_kv] = ROLE_kv,       [K_dkv] = ROLE_dkv};
@@ -176,13 +176,13 @@ static void run_job(struct machine *m, int r, const struct instr *i) {
     }
 }
 
-static void update(struct machine *m, int r, const struct instr *i) {
-    const struct homes *h = &m->x.sp->homes[i->stage];
+static void update(struct runner *m, int r, const struct instr *i) {
+    const struct homes *h = &m->x.sp->costs.homes[i->stage];
     struct range dw = range_of(m, r, i, ROLE_dw), w = range_of(m, r, i, ROLE_w);
     int me = place_in(h, r), n = units_in(m, i->stage) / h->size, one = n / shares_of(h);
     cr_assert(w.from == me % h->size * n + (h->zero ? me / h->size * one : 0) && w.n == (h->zero ? one : n));
     cr_assert(dw.from == w.from && dw.n == w.n);
-    bool away = m->x.sp->offload_state && m->x.sp->offload_state[i->stage];
+    bool away = m->x.sp->limits.offload_state && m->x.sp->limits.offload_state[i->stage];
     struct kept *opt = range_of(m, r, i, ROLE_opt).of;
     cr_assert(!away || !opt || (opt->set && opt->inst == 0), "it must be there, and not updated yet");
     if (opt)
@@ -194,7 +194,7 @@ static void update(struct machine *m, int r, const struct instr *i) {
 }
 
 /* A home's own jobs must not wait for others' parts. */
-static void expect_own_done(const struct machine *m, int r, int s) {
+static void expect_own_done(const struct runner *m, int r, int s) {
     for (int j = 0; j < m->x.sp->njobs; j++) {
         const struct job *job = &m->x.sp->job[j];
         bool own = job->rank == r && job->s == s && (job->d == OP_B || job->d == OP_W);
@@ -202,7 +202,7 @@ static void expect_own_done(const struct machine *m, int r, int s) {
     }
 }
 
-static void run_local(struct machine *m, int r, const struct instr *i) {
+static void run_local(struct runner *m, int r, const struct instr *i) {
     struct range src = is_copy(i->op) ? (struct range){NULL, 0, 0} : range_of(m, r, i, ROLE_src);
     if (i->op <= OP_W)
         run_job(m, r, i);
@@ -221,7 +221,7 @@ static void run_local(struct machine *m, int r, const struct instr *i) {
     } else if (i->op == OP_ADD || i->op == OP_TAKE) {
         struct range dw = range_of(m, r, i, ROLE_dw);
         cr_assert(src.of->set && src.from == dw.from && src.n == dw.n);
-        if (!m->x.sp->grad_slots)
+        if (!m->x.sp->limits.grad_slots)
             expect_own_done(m, r, i->stage);
         add_to(dw, i->first, &src.of->sum[src.from]);
     } else {
@@ -230,7 +230,7 @@ static void run_local(struct machine *m, int r, const struct instr *i) {
     }
 }
 
-static void finish(struct machine *m, int r) {
+static void finish(struct runner *m, int r) {
     const struct rank *k = &m->x.p->rank[r];
     const struct instr *i = &k->ins[m->next[r]++];
     for (uint32_t f = i->free; f < i->free + i->nfree; f++) {
@@ -242,7 +242,7 @@ static void finish(struct machine *m, int r) {
     }
 }
 
-static void send(struct machine *m, int from, const struct instr *x, int to, const struct instr *y) {
+static void send(struct runner *m, int from, const struct instr *x, int to, const struct instr *y) {
     struct kept *a = operand_of(m, from, x, ROLE_t), *b = operand_of(m, to, y, ROLE_t);
     cr_assert(a->set && x->op + 1 == y->op && x->stage == y->stage && x->batch == y->batch);
     if (x->op != OP_SERVE && x->op != OP_SEND_G) {
@@ -260,7 +260,7 @@ static void send(struct machine *m, int from, const struct instr *x, int to, con
 }
 
 /* All members of the group stand at the collective: i per member. */
-static void collect(struct machine *m, const struct group *g, const struct instr **i) {
+static void collect(struct runner *m, const struct group *g, const struct instr **i) {
     uint64_t sum[MOST] = {0};
     int version[MOST] = {0};
     for (int k = 0; k < g->n; k++) {
@@ -293,7 +293,7 @@ static void collect(struct machine *m, const struct group *g, const struct instr
 }
 
 /* All members stand at the message, or not yet. */
-static bool meet(struct machine *m, int r, const struct instr *i) {
+static bool meet(struct runner *m, int r, const struct instr *i) {
     const struct instr *at[MOST];
     int rank[MOST], n = 0;
     const struct group *g = is_group(i->op) ? &m->x.p->group[m->x.p->rank[r].lane[i->lane].group] : NULL;
@@ -316,20 +316,20 @@ static bool meet(struct machine *m, int r, const struct instr *i) {
 
 /* Home weights, their optimizer state and gradients, and workspaces stay for the step. */
 static bool permanent(const struct spec *sp, int r, const struct buf *b) {
-    if (b->kind == K_opt && sp->offload_state && sp->offload_state[b->stage])
+    if (b->kind == K_opt && sp->limits.offload_state && sp->limits.offload_state[b->stage])
         return false;
     if (b->kind == K_work || b->kind == K_opt || b->kind == K_hopt || b->kind == K_wshard || b->kind == K_gown)
         return true;
-    const struct homes *h = b->stage >= 0 ? &sp->homes[b->stage] : NULL;
+    const struct homes *h = b->stage >= 0 ? &sp->costs.homes[b->stage] : NULL;
     bool home = place_in(h, r) >= 0 && b->inst < 0;
     return home &&
            ((b->kind == K_weight && h->size == 1) || (h->zero < 2 && b->kind == (h->size > 1 ? K_gshard : K_wgrad)));
 }
 
 /* Every home has the updated weights of all pieces that it holds. */
-static void expect_updated(const struct machine *m) {
+static void expect_updated(const struct runner *m) {
     for (int s = 0; s < m->x.sp->stages; s++) {
-        const struct homes *h = &m->x.sp->homes[s];
+        const struct homes *h = &m->x.sp->costs.homes[s];
         for (int i = 0; i < h->lists * h->size; i++) {
             const struct rank *k = &m->x.p->rank[h->rank[i]];
             int held = 0, shares = units_in(m, s) / h->size, from = h->size > 1 ? i % h->size * shares : 0;
@@ -348,7 +348,7 @@ static void expect_updated(const struct machine *m) {
 
 static void execute(struct lowered x) {
     int W = x.sp->workers;
-    struct machine m = {.x = x, .at = NEW(struct kept *, W), .next = NEW(int, W), .issued = NEW(int, x.sp->njobs)};
+    struct runner m = {.x = x, .at = NEW(struct kept *, W), .next = NEW(int, W), .issued = NEW(int, x.sp->njobs)};
     m.parts = NEW(int, x.sp->njobs);
     for (int r = 0; r < W; r++) {
         m.at[r] = NEW(struct kept, x.p->rank[r].nbufs);

@@ -246,9 +246,9 @@ static void plan_twenty(void *sp) {
 
 Test(mem, the_cluster_s_memory_is_the_limit) {
     struct spec *sp = empty_spec(1, 1, 1);
-    sp->memory = 20;
+    sp->machine.memory = 20;
     cr_assert_null(death_of(plan_twenty, sp));
-    sp->memory = 19;
+    sp->machine.memory = 19;
     cr_assert_str_eq(
         death_of(plan_twenty, sp),
         "pianola: error: drawn.lua: rank 0 needs 20 bytes, 1 more than the cluster's memory of 19: weights 0, "

@@ -9,13 +9,13 @@ static struct spec *draw_pipeline(int seed, double took) {
     random_state = (uint64_t)seed;
     struct spec *sp = pipeline_spec(W, B, below(2) ? 2 : 1);
     for (int r = 0; r < W; r++)
-        sp->cap[r] = seed % 2 ? W - r : 1 + below(B);
+        sp->limits.cap[r] = seed % 2 ? W - r : 1 + below(B);
     for (int j = 0; j < sp->njobs && seed % 2 == 0; j++)
         sp->job[j].cost = 1 + below(3);
     sp->choices.offload = NEW(uint8_t, W * B);
-    sp->host_link = NEW(struct link, W);
+    sp->machine.host_link = NEW(struct link, W);
     for (int r = 0; r < W; r++)
-        sp->host_link[r] = (struct link){0, took > 0 ? 1 / took : INFINITY};
+        sp->machine.host_link[r] = (struct link){0, took > 0 ? 1 / took : INFINITY};
     return sp;
 }
 
@@ -23,7 +23,7 @@ static int64_t arena_of(const struct spec *sp, const struct stage *st, const str
                         int r) {
     struct scratch scratch = scratch_begin();
     struct spec free = *sp;
-    free.memory = INFINITY;
+    free.machine.memory = INFINITY;
     struct program *p = lower_of(&free, st, g, sc);
     mem_of(&free, p);
     int64_t arena = p->rank[r].arena;
@@ -60,7 +60,7 @@ Test(offload, no_fewer_stashes_would_do) {
                 if (arena[set] <= memory && __builtin_popcount((unsigned)set) < fewest)
                     fewest = __builtin_popcount((unsigned)set);
             sp->choices.auto_offload = true;
-            sp->memory = (double)memory;
+            sp->machine.memory = (double)memory;
             struct compile c = parts_of(sp, st, g, NULL);
             c.sched = sc;
             search_offloads(&c);

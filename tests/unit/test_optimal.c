@@ -43,7 +43,7 @@ static int rank_of(const struct judge *z, int j) { return z->sp->job[j].rank; }
 /* Its tensors are there one latency after the job's end, on another rank: bandwidth is unlimited here. */
 static double delay_between(const struct spec *sp, int from, int to) {
     int a = sp->job[from].rank, b = sp->job[to].rank;
-    return a == b || !sp->link ? 0 : sp->link[a * sp->workers + b].latency;
+    return a == b || !sp->machine.link ? 0 : sp->machine.link[a * sp->workers + b].latency;
 }
 
 static void find_needs(struct judge *z, int j) {
@@ -116,7 +116,7 @@ static bool has_hope(const struct judge *z, double now) {
 static double start_next(const struct judge *z, int j) {
     int r = rank_of(z, j);
     double t = z->free[r];
-    if (z->placed[j] || (z->sp->job[j].d == OP_F && z->live[r] >= z->sp->cap[r]))
+    if (z->placed[j] || (z->sp->job[j].d == OP_F && z->live[r] >= z->sp->limits.cap[r]))
         return -1;
     for (int i = 0; i < z->needs[j]; i++) {
         if (!z->placed[z->need[j][i]])
@@ -187,7 +187,7 @@ static double replayed(const struct judge *z, const int64_t *start, double tick)
             live +=
                 z->sp->job[k].d == OP_F && other <= t && (double)start[z->last[k]] * tick + cost_of(z, z->last[k]) > t;
         }
-        cr_assert_leq(live, z->sp->cap[rank_of(z, j)], "%d live activations when job %d starts", live, j);
+        cr_assert_leq(live, z->sp->limits.cap[rank_of(z, j)], "%d live activations when job %d starts", live, j);
     }
     return makespan;
 }
@@ -254,11 +254,11 @@ static struct spec *draw_tiny(uint64_t seed) {
     place_jobs(sp, below(PLACEMENTS));
     for (int r = 0; r < W; r++)
         if (below(2))
-            sp->cap[r] = 1 + below(4);
+            sp->limits.cap[r] = 1 + below(4);
     if (below(2)) {
-        sp->link = NEW(struct link, W * W);
+        sp->machine.link = NEW(struct link, W * W);
         for (int i = 0; i < W * W; i++)
-            sp->link[i] = (struct link){below(3), INFINITY};
+            sp->machine.link[i] = (struct link){below(3), INFINITY};
     }
     name_sets(&sp->names, S, false, false);
     if (below(6) == 0)
@@ -270,7 +270,8 @@ static struct spec *draw_tiny(uint64_t seed) {
 static bool leaves_a_capped_rank(const struct judge *z) {
     for (int j = 0; j < z->n; j++) {
         int r = rank_of(z, j), other = rank_of(z, z->last[j]);
-        if (z->sp->job[j].d == OP_F && r != other && (z->sp->cap[r] < INT_MAX || z->sp->cap[other] < INT_MAX))
+        if (z->sp->job[j].d == OP_F && r != other &&
+            (z->sp->limits.cap[r] < INT_MAX || z->sp->limits.cap[other] < INT_MAX))
             return true;
     }
     return false;
@@ -374,7 +375,7 @@ static int judge_frontier(struct problem *x, const struct frontier *frontier) {
         double found = isnan(point->makespan) ? INFINITY : point->makespan;
         double lower = isnan(point->lower) ? INFINITY : point->lower;
         for (int r = 0; r < x->sp->workers; r++)
-            x->sp->cap[r] = point->cap;
+            x->sp->limits.cap[r] = point->cap;
         x->judge = judge_of(x->sp);
         truth = best_below(&x->judge, INFINITY);
         cr_assert(lower <= truth && truth <= found, "cap %d: %g is not in %g..%g", point->cap, truth, lower, found);
@@ -385,7 +386,7 @@ static int judge_frontier(struct problem *x, const struct frontier *frontier) {
     }
     cr_assert(frontier->free.makespan == frontier->point[frontier->n - 1].makespan);
     for (int r = 0; r < x->sp->workers; r++)
-        x->sp->cap[r] = INT_MAX;
+        x->sp->limits.cap[r] = INT_MAX;
     x->judge = judge_of(x->sp);
     truth = best_below(&x->judge, INFINITY);
     cr_assert(frontier->free.lower <= truth && truth <= frontier->free.makespan);
@@ -532,9 +533,9 @@ Test(optimal, times_too_far_apart) {
 /* A wait longer than all jobs together, which a state's clocks must hold. */
 Test(optimal, a_long_latency) {
     struct problem x = pipeline_of(2, 3, false, (double[]){1, 2}, 2);
-    x.sp->link = NEW(struct link, 4);
+    x.sp->machine.link = NEW(struct link, 4);
     for (int i = 0; i < 4; i++)
-        x.sp->link[i] = (struct link){1e6, INFINITY};
+        x.sp->machine.link[i] = (struct link){1e6, INFINITY};
     x.judge = judge_of(x.sp);
     of_problem(&x);
     struct optimum best = solve(&x);

@@ -12,19 +12,19 @@ static struct spec *tile(const struct spec *base, int64_t step, int batches) {
     struct spec *sp = NEW(struct spec, 1);
     *sp = *base;
     sp->batches = batches;
-    sp->step = step;
+    sp->updates.step = step;
     sp->njobs = 0;
     int64_t cells = (int64_t)sp->stages * batches * NDIRS;
     sp->job = NEW(struct job, cells);
     sp->at = NEW(int32_t, cells);
-    sp->reads = NEW(int32_t, cells);
+    sp->updates.reads = NEW(int32_t, cells);
     for (int64_t i = 0; i < cells; i++) {
         int s = (int)(i / NDIRS / batches), b = (int)(i / NDIRS % batches), round = b / base->batches;
         int32_t j = job_at(base, s, b % base->batches, (int)(i % NDIRS));
         sp->at[i] = j < 0 ? -1 : sp->njobs;
         if (j < 0)
             continue;
-        sp->reads[sp->njobs] = base->reads[j];
+        sp->updates.reads[sp->njobs] = base->updates.reads[j];
         sp->job[sp->njobs] = base->job[j];
         sp->job[sp->njobs].b = b;
         sp->job[sp->njobs++].prio += 1000.0 * round;
@@ -33,11 +33,11 @@ static struct spec *tile(const struct spec *base, int64_t step, int batches) {
         sp->choices.offload = NEW(uint8_t, (int64_t)sp->stages * batches);
     for (int i = 0; base->choices.offload && i < sp->stages * batches; i++)
         sp->choices.offload[i] = base->choices.offload[i / batches * base->batches + i % batches % base->batches];
-    sp->update_at = NEW(int32_t, sp->stages + 1);
-    sp->update_at[0] = sp->njobs;
+    sp->costs.update_at = NEW(int32_t, sp->stages + 1);
+    sp->costs.update_at[0] = sp->njobs;
     for (int s = 0; s < sp->stages; s++)
-        sp->update_at[s + 1] = sp->update_at[s] + batches / sp->update[s] * sp->homes[s].lists;
-    sp->nupdates = sp->update_at[sp->stages] - sp->njobs;
+        sp->costs.update_at[s + 1] = sp->costs.update_at[s] + batches / sp->updates.every[s] * sp->costs.homes[s].lists;
+    sp->costs.nupdates = sp->costs.update_at[sp->stages] - sp->njobs;
     return sp;
 }
 
@@ -46,10 +46,10 @@ static void tile_updates(const struct spec *base, struct spec *sp) {
     struct job *job = NEW(struct job, all_jobs(sp));
     memcpy(job, sp->job, sizeof *job * (size_t)sp->njobs);
     for (int s = 0; s < sp->stages; s++)
-        for (int32_t j = sp->update_at[s]; j < sp->update_at[s + 1]; j++) {
-            int each = base->update_at[s + 1] - base->update_at[s], at = j - sp->update_at[s];
-            job[j] = base->job[base->update_at[s] + at % each];
-            job[j].b = at / sp->homes[s].lists;
+        for (int32_t j = sp->costs.update_at[s]; j < sp->costs.update_at[s + 1]; j++) {
+            int each = base->costs.update_at[s + 1] - base->costs.update_at[s], at = j - sp->costs.update_at[s];
+            job[j] = base->job[base->costs.update_at[s] + at % each];
+            job[j].b = at / sp->costs.homes[s].lists;
             job[j].prio += 1000.0 * (at / each);
         }
     sp->job = job;

@@ -83,7 +83,7 @@ Test(pipeline, every_schedule_that_comes_with_the_program) {
 static struct compile compile_spec(struct spec *sp) {
     struct compile c = compile_of(sp, draw_stages(sp));
     c.graph = graph_build(sp);
-    sp->stage = c.stage;
+    sp->costs.stage = c.stage;
     c.sched = sched_of(sp, c.stage, c.graph);
     c.program = lower_of(sp, c.stage, c.graph, c.sched);
     spare_of(sp, c.stage, c.program);

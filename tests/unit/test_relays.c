@@ -21,7 +21,7 @@ static int first_reader(const struct relayed *x, int r, int b) {
 }
 
 static bool has_whole(const struct relayed *x, int r, int set) {
-    return x->sp->homes[set].size == 1 && place_in(&x->sp->homes[set], r) >= 0;
+    return x->sp->costs.homes[set].size == 1 && place_in(&x->sp->costs.homes[set], r) >= 0;
 }
 
 /* The copy that rank r is to send for job j: the last one that is read before j starts, or its own weights. */
@@ -62,10 +62,10 @@ static int expect_sources(const struct relayed *x) {
             int b = weights && in->narg ? (int)k->arg[in->arg + in->narg - 1].buf : -1;
             if (b < 0 || k->buf[b].inst < 0 || k->buf[b].stage == x->sp->stages) /* the table has rules of its own */
                 continue;
-            int j = first_reader(x, r, b), source = x->sp->source[j];
+            int j = first_reader(x, r, b), source = x->sp->owners.source[j];
             int copy = source < 0 ? -1 : copy_for(x, source, in->stage, j);
             if (copy < 0) {
-                cr_assert(in->op != OP_FETCH || place_in(&x->sp->homes[in->stage], in->peer) >= 0);
+                cr_assert(in->op != OP_FETCH || place_in(&x->sp->costs.homes[in->stage], in->peer) >= 0);
                 continue;
             }
             cr_assert(in->op == OP_FETCH && in->peer == source);
@@ -80,7 +80,7 @@ static int draw_relays(int first, int n, int flags) {
     int relays = 0;
     for (int seed = first; seed < first + n; seed++) {
         struct relayed x = {.sp = draw_spec((uint64_t)seed, flags)};
-        struct stage *st = x.sp->stage = draw_stages(x.sp);
+        struct stage *st = x.sp->costs.stage = draw_stages(x.sp);
         struct graph *graph = graph_build(x.sp);
         struct sched *sc = sched_of(x.sp, st, graph);
         int *start = NEW(int, x.sp->njobs);

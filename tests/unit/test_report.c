@@ -46,7 +46,7 @@ static struct report *reported(struct spec *sp, const char *text, const double (
     for (int s = 0; s < sp->stages; s++)
         for (int k = 0; k < NKINDS; k++)
             st[s].bytes[k] = k == K_token ? 0 : 6;
-    sp->homes = find_homes(sp);
+    sp->costs.homes = find_homes(sp);
     struct program *p = read_text("tiny.txt", text);
     return report_of(sp, st, graph_build(sp), p, timeline_of(p, t));
 }
@@ -95,9 +95,9 @@ Test(report, figures_of_1f1b) {
 
 Test(report, links_lengthen_the_bounds) {
     struct spec *sp = spec_1f1b();
-    sp->link = NEW(struct link, 4);
+    sp->machine.link = NEW(struct link, 4);
     for (int i = 0; i < 4; i++)
-        sp->link[i] = (struct link){0.5, 12}; /* 0.5 + 6 bytes / 12 = 1 per message */
+        sp->machine.link[i] = (struct link){0.5, 12}; /* 0.5 + 6 bytes / 12 = 1 per message */
     struct report *r = reported(sp, text_1f1b, times_1f1b);
     cr_assert_eq(r->bound_work, 6);
     cr_assert_eq(r->bound_path, 8);
@@ -231,7 +231,7 @@ Test(report, units_say_what_times_are) {
     struct spec *sp = spec_1f1b();
     sp->model = NEW(struct model, 1);
     cr_assert_str_eq(reported(sp, text_1f1b, times_1f1b)->unit, "FLOP");
-    sp->flops = 1e12;
+    sp->machine.flops = 1e12;
     cr_assert_str_eq(reported(sp, text_1f1b, times_1f1b)->unit, "s");
 }
 

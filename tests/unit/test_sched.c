@@ -25,9 +25,9 @@ struct naive {
 static double arrival(const struct naive *z, int p, int j, int place) {
     const struct job *a = &z->sp->job[p], *b = &z->sp->job[j];
     int from = z->team[p][place % z->size[p]], to = z->team[j][place];
-    if (from == to || !z->ranks->link)
+    if (from == to || !z->ranks->machine.link)
         return z->end[p];
-    struct link l = z->ranks->link[from * z->ranks->workers + to];
+    struct link l = z->ranks->machine.link[from * z->ranks->workers + to];
     double most = 0;
     int kind[2];
     for (int n = carried(z->sp, a, b, kind); n > 0; n--)
@@ -69,7 +69,7 @@ static int live_on(const struct naive *z, int rank) {
 /* Each member of the team has room for so many forwards more. */
 static bool room_for(const struct naive *z, int j, int forwards) {
     for (int i = 0; i < z->size[j]; i++)
-        if (forwards > 0 && live_on(z, z->team[j][i]) + forwards > z->ranks->cap[z->team[j][i]])
+        if (forwards > 0 && live_on(z, z->team[j][i]) + forwards > z->ranks->limits.cap[z->team[j][i]])
             return false;
     return true;
 }
@@ -123,7 +123,8 @@ static double time_of(const struct naive *z, int j) {
     const struct pair *pair = z->sp->job[j].pair ? &z->sp->pair[z->sp->job[j].pair - 1] : NULL;
     double most = 0, exchanges = 0;
     for (int i = 0; i < z->size[j]; i++) {
-        double speed = z->ranks->speed ? z->ranks->speed[z->team[j][i]] : 1, time = z->sp->job[j].cost / speed;
+        double speed = z->ranks->machine.speed ? z->ranks->machine.speed[z->team[j][i]] : 1,
+               time = z->sp->job[j].cost / speed;
         if (pair) {
             double a = z->sp->job[pair->first].cost / speed, b = z->sp->job[pair->second].cost / speed;
             time = a + b - z->sp->overlap * fmin(a, b);
@@ -211,7 +212,7 @@ static int simulate(struct naive *z) {
 }
 
 static struct naive naive_of(const struct spec *sp, const struct spec *ranks, const struct stage *st) {
-    int n = sp->njobs, factor = sp->tensor > 1 ? sp->tensor : 1;
+    int n = sp->njobs, factor = sp->owners.tensor > 1 ? sp->owners.tensor : 1;
     struct naive z = {.sp = sp, .ranks = ranks, .st = st, .size = NEW(int, n), .team = NEW(int *, n)};
     z.start = NEW(double, n);
     z.end = NEW(double, n);
@@ -392,12 +393,12 @@ static struct stage *draw_machine(struct spec *members, struct naive *z, int fla
     int W = members->workers, slow = below(2);
     struct stage *st = NEW(struct stage, z->sp->stages), *all;
     double *exchange = NEW(double, z->sp->njobs);
-    members->link = flags & BANDWIDTH ? NEW(struct link, W * W) : NULL;
-    for (int i = 0; members->link && i < W * W; i++)
-        members->link[i] = (struct link){0.25 * below(9), below(3) ? 1 << below(4) : INFINITY};
-    members->speed = NEW(double, W);
+    members->machine.link = flags & BANDWIDTH ? NEW(struct link, W * W) : NULL;
+    for (int i = 0; members->machine.link && i < W * W; i++)
+        members->machine.link[i] = (struct link){0.25 * below(9), below(3) ? 1 << below(4) : INFINITY};
+    members->machine.speed = NEW(double, W);
     for (int r = 0; r < W; r++)
-        members->speed[r] = slow ? 0.5 * (1 << below(3)) : 1;
+        members->machine.speed[r] = slow ? 0.5 * (1 << below(3)) : 1;
     all = cost_stages(members);
     for (int s = 0; s < z->sp->stages; s++)
         for (int k = 0; k < NKINDS; k++)
@@ -422,7 +423,7 @@ static void compare_teams(int first, int n, int flags, int *deadlocks, int *team
     for (int seed = first; seed < first + n; seed++) {
         struct spec *sp = draw_spec((uint64_t)seed, (flags & ~FILL) | TEAMS), *members = NEW(struct spec, 1);
         draw_fill(sp, flags);
-        sp->tensor = 1 + (below(4) == 0);
+        sp->owners.tensor = 1 + (below(4) == 0);
         *members = *sp;
         members->job = memcpy(NEW(struct job, sp->njobs), sp->job, sizeof *sp->job * (size_t)sp->njobs);
         members->pair = memcpy(NEW(struct pair, sp->npairs + 1), sp->pair ? sp->pair : NEW(struct pair, 1),
@@ -463,7 +464,7 @@ static struct sched *run(struct spec *sp) { return sched_of(sp, unit_stages(sp),
 static struct spec *one_f_one_b(void) {
     struct spec *sp = pipeline_spec(4, 8, 2);
     for (int r = 0; r < 4; r++)
-        sp->cap[r] = 4 - r;
+        sp->limits.cap[r] = 4 - r;
     return sp;
 }
 
@@ -488,9 +489,9 @@ Test(sched, latency_costs_1f1b_more) {
     for (int c = 0; c <= 2; c++) {
         struct spec *sp[] = {one_f_one_b(), pipeline_spec(4, 8, 0)};
         for (int i = 0; i < 2; i++) {
-            sp[i]->link = NEW(struct link, 16);
+            sp[i]->machine.link = NEW(struct link, 16);
             for (int k = 0; k < 16; k++)
-                sp[i]->link[k] = (struct link){c, INFINITY};
+                sp[i]->machine.link[k] = (struct link){c, INFINITY};
             cr_assert_eq(run(sp[i])->makespan, 33 + (i ? 6 : 16) * c);
         }
     }
@@ -545,7 +546,7 @@ Test(sched, a_full_cap_is_explained) {
             add_job(sp, s, b, OP_F, 0, 0);
             add_job(sp, s, b, OP_B, 0, 0);
         }
-    sp->cap[0] = 1;
+    sp->limits.cap[0] = 1;
     cr_assert_str_eq(deadlock(sp), "pianola: error: drawn.lua: deadlock: 7 of 8 jobs can never start; raise the cap "
                                    "or change the order, because\n"
                                    "  0B0 waits for 1B0\n  1B0 waits for 1F0\n"
@@ -560,7 +561,7 @@ Test(sched, a_job_that_fills_is_explained) {
     sp->pred_at = pred_at;
     sp->strict = true;
     sp->job[2].fill = true;
-    sp->cap[0] = 1;
+    sp->limits.cap[0] = 1;
     cr_assert_str_eq(deadlock(sp), "pianola: error: drawn.lua: deadlock: 3 of 4 jobs can never start; raise the cap "
                                    "or change the order, because\n"
                                    "  0B0 waits for 0F1\n"

@@ -89,7 +89,7 @@ static void check_shipped(const char *name, const char *set, int workers, enum o
     cr_assert_eq(sp->workers, workers, "%s", name);
     cr_assert_eq(sp->njobs, 2 * sp->stages * sp->batches, "%s", name);
     cr_assert_eq(sp->strict, order != OLDEST_BATCH, "%s", name);
-    cr_assert(!sp->pred && !sp->model && !sp->has_cluster);
+    cr_assert(!sp->pred && !sp->model && !sp->machine.has_cluster);
     const struct job *j = sp->job;
     for (int s = 0; s < sp->stages; s++)
         for (int b = 0; b < sp->batches; b++)
@@ -103,7 +103,7 @@ static void check_shipped(const char *name, const char *set, int workers, enum o
                 cr_assert(isnan(j->cost));
             }
     for (int k = 0; k < workers; k++) {
-        cr_assert_eq(sp->cap[k], INT_MAX);
+        cr_assert_eq(sp->limits.cap[k], INT_MAX);
         cr_assert_eq(sp->choices.slots[k], 2);
     }
 }
@@ -136,17 +136,17 @@ Test(script, params) {
                 "return schedule { workers = p.workers, stages = q.stages, batches = 1, " W_OWN "}");
     struct spec *sp = load(name, NULL, NULL, "workers=2 workers=3 rate=2 eager=true name=7 costs=2,1,5");
     unlink(name);
-    cr_assert_str_eq(sp->params, "costs=2,1,5 eager=true name=7 rate=2 stages=3 workers=3");
+    cr_assert_str_eq(sp->declared.params, "costs=2,1,5 eager=true name=7 rate=2 stages=3 workers=3");
     cr_assert_eq(sp->stages, 3, "a default may depend on another parameter");
-    cr_assert_str_eq(load_fields(W_OWN)->params, "");
+    cr_assert_str_eq(load_fields(W_OWN)->declared.params, "");
 }
 
 Test(script, settings_reach_model_and_cluster) {
     struct spec *sp = load("schedules/gpipe.lua", "schedules/models/integers.lua", "schedules/clusters/latency.lua",
                            "workers=2 width=8 latency=3 flops=1e12");
     cr_assert_eq(sp->model->layer[0].out, 8);
-    cr_assert_eq(sp->link[1].latency, 3);
-    cr_assert_str_eq(sp->params, "batches=8 stages=2 workers=2", "the schedule's");
+    cr_assert_eq(sp->machine.link[1].latency, 3);
+    cr_assert_str_eq(sp->declared.params, "batches=8 stages=2 workers=2", "the schedule's");
 }
 
 /* ---- jobs ---- */
@@ -213,9 +213,9 @@ Test(script, sequence) {
 }
 
 Test(script, the_closed_form_of_a_bubble) {
-    cr_assert_null(load_fields("w = function() return 0, 0 end")->bubble);
-    cr_assert_eq(*load_fields("w = function() return 0, 0 end, bubble = 3 / 8")->bubble, 0.375);
-    cr_assert_eq(*load_fields("w = function() return 0, 0 end, bubble = 0")->bubble, 0);
+    cr_assert_null(load_fields("w = function() return 0, 0 end")->declared.bubble);
+    cr_assert_eq(*load_fields("w = function() return 0, 0 end, bubble = 3 / 8")->declared.bubble, 0.375);
+    cr_assert_eq(*load_fields("w = function() return 0, 0 end, bubble = 0")->declared.bubble, 0);
 }
 
 Test(script, jobs_that_overlap) {
@@ -280,10 +280,10 @@ Test(script, order_cost_cap_and_slots) {
                           "cap = function(r) return r == 0 and math.huge or 3 end, weight_slots = 0");
     cr_assert(sp->strict);
     cr_assert(job(sp, 1, 0, OP_F)->cost == 0.25 && job(sp, 1, 0, OP_B)->cost == 3);
-    cr_assert(sp->cap[0] == INT_MAX && sp->cap[1] == 3);
+    cr_assert(sp->limits.cap[0] == INT_MAX && sp->limits.cap[1] == 3);
     cr_assert(sp->choices.slots[0] == 0 && sp->choices.slots[1] == 0);
     sp = load_fields(W_OWN "cap = 5, weight_slots = function(r) return 4 + r end");
-    cr_assert(sp->cap[1] == 5 && sp->choices.slots[0] == 4 && sp->choices.slots[1] == 5);
+    cr_assert(sp->limits.cap[1] == 5 && sp->choices.slots[0] == 4 && sp->choices.slots[1] == 5);
 }
 
 Test(script, pred) {
@@ -376,7 +376,8 @@ Test(script, shipped_schedules_take_at_most_half_of_the_limits) {
     for (int i = 0; i < 6; i++) {
         struct spec *sp = load(format("schedules/%s.lua", names[i]), NULL, NULL,
                                small ? "workers=16 batches=164" : "workers=256 batches=1024");
-        cr_assert(sp->effort > 0 && sp->effort <= (small ? 0.005 : 0.5), "%s: %g", names[i], sp->effort);
+        cr_assert(sp->declared.effort > 0 && sp->declared.effort <= (small ? 0.005 : 0.5), "%s: %g", names[i],
+                  sp->declared.effort);
         free_all();
     }
 }
@@ -570,14 +571,14 @@ Test(script, cluster) {
                                "link = function(src, dst) return src, dst == 0 and math.huge or dst * 8 end }");
     struct spec *sp = load("schedules/gpipe.lua", "schedules/models/integers.lua", name, "workers=3");
     unlink(name);
-    cr_assert(sp->has_cluster && sp->memory == 1 << 30 && sp->flops == 1e12);
+    cr_assert(sp->machine.has_cluster && sp->machine.memory == 1 << 30 && sp->machine.flops == 1e12);
     for (int i = 0; i < 9; i++) {
         int src = i / 3, dst = i % 3;
-        cr_assert_eq(sp->link[i].latency, src == dst ? 0 : src);
-        cr_assert_eq(sp->link[i].bandwidth, src == dst || dst == 0 ? INFINITY : dst * 8);
+        cr_assert_eq(sp->machine.link[i].latency, src == dst ? 0 : src);
+        cr_assert_eq(sp->machine.link[i].bandwidth, src == dst || dst == 0 ? INFINITY : dst * 8);
     }
     name = file_of("return cluster {}");
     sp = load("schedules/gpipe.lua", NULL, name, "");
     unlink(name);
-    cr_assert(sp->has_cluster && !sp->link && isinf(sp->memory) && sp->flops == 0);
+    cr_assert(sp->machine.has_cluster && !sp->machine.link && isinf(sp->machine.memory) && sp->machine.flops == 0);
 }

@@ -30,11 +30,11 @@ static int64_t bytes_of(const struct rank *k, const struct instr *x) {
 }
 
 static double carry(const struct spec *sp, int src, int dst, double bytes) {
-    return sp->link ? bytes / sp->link[src * sp->workers + dst].bandwidth : 0;
+    return sp->machine.link ? bytes / sp->machine.link[src * sp->workers + dst].bandwidth : 0;
 }
 
 static double hop(const struct spec *sp, int src, int dst) {
-    return sp->link ? sp->link[src * sp->workers + dst].latency : 0;
+    return sp->machine.link ? sp->machine.link[src * sp->workers + dst].latency : 0;
 }
 
 /* The earliest start by what comes before it on its own rank. */
@@ -86,7 +86,7 @@ static struct times compute(const struct compiled *c, const struct instr *x, dou
     if (x->op <= OP_W)
         cost = pair_of(c->sp, x) ? pair_of(c->sp, x)->cost : c->sp->job[job_at(c->sp, x->stage, x->batch, x->op)].cost;
     if (x->op == OP_U) { /* of its piece */
-        const struct homes *h = &c->sp->homes[x->stage];
+        const struct homes *h = &c->sp->costs.homes[x->stage];
         cost = c->st[x->stage].update / (h->size * (h->zero ? h->lists : 1));
     }
     return (struct times){at, at + cost, at + cost, 0};
@@ -220,9 +220,9 @@ Test(sim, equal_to_the_schedule_with_weights_at_home) {
 }
 
 static double makespan(struct spec *sp, double latency, double bandwidth) {
-    sp->link = NEW(struct link, sp->workers * sp->workers);
+    sp->machine.link = NEW(struct link, sp->workers * sp->workers);
     for (int i = 0; i < sp->workers * sp->workers; i++)
-        sp->link[i] = (struct link){latency, bandwidth};
+        sp->machine.link[i] = (struct link){latency, bandwidth};
     struct compiled c = compile(sp, unit_stages(sp));
     return sim_of(sp, c.st, c.p)->makespan;
 }
@@ -233,7 +233,7 @@ Test(sim, lanes_per_edge_reach_the_ideal) {
     for (int i = 0; i < 4; i++) {
         struct spec *a = pipeline_spec(4, 8, 2), *b = pipeline_spec(4, 8, 0);
         for (int r = 0; r < 4; r++)
-            a->cap[r] = 4 - r;
+            a->limits.cap[r] = 4 - r;
         cr_assert_eq(makespan(a, 0, 1 / c[i]), 33 + 16 * c[i]);
         cr_assert_eq(makespan(b, 0, 1 / c[i]), 33 + 6 * c[i]);
         cr_assert_eq(makespan(b, c[i], INFINITY), 33 + 6 * c[i]);
@@ -269,9 +269,9 @@ Test(sim, launches_in_the_order_of_issue) {
                 add_job(sp, s, b, OP_F, s, rank)->prio = b;
                 add_job(sp, s, b, OP_B, s, rank)->prio = 3;
             }
-        sp->link = NEW(struct link, 9);
+        sp->machine.link = NEW(struct link, 9);
         for (int i = 0; i < 9; i++)
-            sp->link[i] = (struct link){0, 0.2};
+            sp->machine.link[i] = (struct link){0, 0.2};
         struct compiled c = compile(sp, unit_stages(sp));
         struct timeline *tl = sim_of(sp, c.st, c.p);
         for (int i = 0; i < c.p->rank[0].nins; i++) {
@@ -300,9 +300,9 @@ Test(sim, own_gradients_do_not_wait_for_parts) {
         add_job(sp, 0, b, OP_F, 0, b == 0);
         add_job(sp, 0, b, OP_B, 0, b == 0)->prio = -1;
     }
-    sp->link = NEW(struct link, 4);
+    sp->machine.link = NEW(struct link, 4);
     for (int i = 0; i < 4; i++)
-        sp->link[i] = (struct link){10, INFINITY};
+        sp->machine.link[i] = (struct link){10, INFINITY};
     struct compiled c = compile(sp, unit_stages(sp));
     struct timeline *tl = sim_of(sp, c.st, c.p);
     cr_assert_eq(tl->makespan, 23);

@@ -17,13 +17,13 @@ struct planned {
 static struct spec *drawn(int seed, double memory) {
     struct spec *sp = draw_spec((uint64_t)seed, ORDERS | BANDWIDTH | COARSE | (seed % 3 ? 0 : PAIRS));
     sp->choices.launch = (enum launch_order)(seed / 3 % 3);
-    sp->memory = memory;
+    sp->machine.memory = memory;
     return sp;
 }
 
 static struct planned planned(int seed, enum plan plan, double memory) {
     struct planned c = {.sp = drawn(seed, memory)};
-    c.st = c.sp->stage = draw_stages(c.sp);
+    c.st = c.sp->costs.stage = draw_stages(c.sp);
     struct graph *g = graph_build(c.sp);
     c.p = lower_of(c.sp, c.st, g, sched_of(c.sp, c.st, g));
     if (plan == LEAST)
@@ -92,7 +92,7 @@ Test(spare, nobody_waits_for_bytes) {
 
 static void plan_seed(void *with) {
     const struct planned *how = with;
-    planned((int)how->sp->effort, SPARE, how->sp->memory);
+    planned((int)how->sp->declared.effort, SPARE, how->sp->machine.memory);
 }
 
 /* Where the plan with spare memory does not fit, one with some delay stands, and the least one where nothing is spared.
@@ -120,7 +120,7 @@ Test(spare, keeps_to_the_cluster_s_memory) {
             some += any && !fits && !same_plan(k, x);
             dropped += !any && fits;
         }
-        struct spec how = {.effort = seed, .memory = (double)limit - 1};
+        struct spec how = {.declared.effort = seed, .machine.memory = (double)limit - 1};
         const char *why = death_of(plan_seed, &(struct planned){.sp = &how});
         cr_assert(why && strstr(why, format("needs %lld bytes, 1 more than", (long long)limit)), "seed %d: %s", seed,
                   why);

@@ -128,7 +128,7 @@ static struct cost cost_of_needs(int batches, int many) {
     const char *set[] = {b, m};
     struct script_args args = {.schedule = "tests/schedules/needs.lua", .set = set, .nset = 2};
     struct spec *sp = script_load(&args);
-    struct stage *st = sp->stage = cost_stages(sp);
+    struct stage *st = sp->costs.stage = cost_stages(sp);
     struct graph *g = graph_build(sp);
     struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
     mem_of(sp, p);

@@ -12,7 +12,7 @@ struct made {
 static struct made compile(const char *schedule, const char *model, const char **set, int nset) {
     struct script_args args = {.schedule = schedule, .model = model, .set = set, .nset = nset};
     struct spec *sp = script_load(&args);
-    struct stage *st = sp->stage = cost_stages(sp);
+    struct stage *st = sp->costs.stage = cost_stages(sp);
     struct graph *g = graph_build(sp);
     struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
     mem_of(sp, p);
@@ -28,7 +28,7 @@ static const char *wrong(struct made made) {
 static struct made data_parallel(void) {
     static const char *set[] = {"workers=2", "batches=2", "stages=2", "bucket=40000"};
     struct made made = compile("schedules/ddp.lua", "schedules/models/gpt.lua", set, 4);
-    cr_assert(made.sp->stage[0].parts > 2, "its backwards run in %d parts", made.sp->stage[0].parts);
+    cr_assert(made.sp->costs.stage[0].parts > 2, "its backwards run in %d parts", made.sp->costs.stage[0].parts);
     cr_assert(!wrong(made), "%s", wrong(made));
     return made;
 }
@@ -37,7 +37,7 @@ static struct made data_parallel(void) {
  * parameters, or the program says nothing, it is refuted. */
 Test(verify_model, parts_contribute_what_their_layers_have) {
     struct made made = data_parallel();
-    struct stage *st = &made.sp->stage[0];
+    struct stage *st = &made.sp->costs.stage[0];
     int *cut = NEW(int, st->parts + 1);
     const int *right = st->cut;
     st->cut = cut;
@@ -62,7 +62,7 @@ Test(verify_model, parts_name_what_they_contribute) {
     struct ranges *ranges = &made.p->contributed[OP_B];
     struct byte_range *range = NEW(struct byte_range, ranges->n);
     const struct byte_range *right = ranges->at;
-    int64_t piece = made.sp->stage[0].bytes[K_wgrad] / made.sp->stage[0].pieces;
+    int64_t piece = made.sp->costs.stage[0].bytes[K_wgrad] / made.sp->costs.stage[0].pieces;
     ranges->at = range;
     for (int part = 1; part < ranges->n; part++) {
         memcpy(range, right, sizeof *range * (size_t)ranges->n);
@@ -76,8 +76,8 @@ Test(verify_model, host_memory_has_a_limit) {
     struct made made = compile("schedules/1f1b_offload.lua", NULL, set, 2);
     int64_t most = made.p->rank[0].host;
     cr_assert(most > 0 && !wrong(made), "%s", wrong(made));
-    made.sp->host_memory = (double)most;
+    made.sp->machine.host_memory = (double)most;
     cr_expect(!wrong(made), "%s", wrong(made));
-    made.sp->host_memory = (double)most - 1;
+    made.sp->machine.host_memory = (double)most - 1;
     cr_expect(wrong(made) && strstr(wrong(made), "the cluster's host_memory is"), "%s", wrong(made));
 }

@@ -18,16 +18,16 @@ static const char *wrong(const struct compile *c) {
 
 /* Each job of a stage and direction gets another rule. Returns what verify says; puts the old rule back. */
 static const char *with_rule(const struct compile *c, int s, int d, int rule) {
-    int32_t *reads = c->spec->reads, *other = NEW(int32_t, c->spec->njobs);
+    int32_t *reads = c->spec->updates.reads, *other = NEW(int32_t, c->spec->njobs);
     for (int32_t j = 0; j < c->spec->njobs; j++)
         other[j] = c->spec->job[j].s == s && c->spec->job[j].d == d ? rule : reads[j];
-    c->spec->reads = other;
+    c->spec->updates.reads = other;
     const char *why = wrong(c);
     struct promise want = promise_of(c->spec, c->graph);
     struct judgement j = judge(&want, c->program);
     cr_expect_eq(j.is == RIGHT, !why, "stage %d, %s, rule %d: %s; the judge: %s", s, op_name[d], rule,
                  why ? why : "proved", j.why ? j.why : "right");
-    c->spec->reads = reads;
+    c->spec->updates.reads = reads;
     return why;
 }
 
@@ -91,12 +91,12 @@ Test(verify_versions, of_forwards_repeat) {
     c.graph = graph_build(c.spec);
     for (int32_t j = 0; j < c.spec->njobs; j++) /* a forward may read anything, and its backward the same */
         if (c.spec->job[j].d == OP_F)
-            c.spec->reads[j] = c.spec->job[j].b == 0 ? 0 : 1;
+            c.spec->updates.reads[j] = c.spec->job[j].b == 0 ? 0 : 1;
     for (int newest = 0; newest < 2; newest++) {
         const char *from = newest ? "" : "#1";
         c.program = read_text("uneven", format(uneven, 1 + newest, from, 1 + newest, from));
-        c.spec->reads[job_at(c.spec, 0, 2, OP_F)] = newest ? 0 : 1;
-        c.spec->reads[job_at(c.spec, 0, 1, OP_F)] = 1;
+        c.spec->updates.reads[job_at(c.spec, 0, 2, OP_F)] = newest ? 0 : 1;
+        c.spec->updates.reads[job_at(c.spec, 0, 1, OP_F)] = 1;
         cr_expect(!verify_text(c.program), "%s", verify_text(c.program)->why);
         const char *why = wrong(&c);
         cr_expect(newest ? why && strstr(why, "0F2 reads version 2 where 0F1, 1 microbatches before it, reads 0")
@@ -107,9 +107,9 @@ Test(verify_versions, of_forwards_repeat) {
         cr_expect_eq(j.is, newest ? WRONG : RIGHT, "%s", j.why);
     }
     c.program = read_text("uneven", format(uneven, 1, "#1", 1, "#1"));
-    c.spec->reads[job_at(c.spec, 0, 2, OP_F)] = 1;
+    c.spec->updates.reads[job_at(c.spec, 0, 2, OP_F)] = 1;
     cr_expect(!wrong(&c), "%s", wrong(&c));
-    c.spec->reads[job_at(c.spec, 0, 1, OP_B)] = 2; /* there are no two updates before it, and later there are */
+    c.spec->updates.reads[job_at(c.spec, 0, 1, OP_B)] = 2; /* there are no two updates before it, and later there are */
     cr_expect(wrong(&c) && strstr(wrong(&c), "for want of 2 updates"), "%s", wrong(&c));
 }
 
@@ -120,11 +120,11 @@ Test(verify_versions, and_updates_are_those_of_the_script) {
     c.program->repeats++;
     cr_expect(wrong(&c) && strstr(wrong(&c), "the script's step has 100 microbatches"), "%s", wrong(&c));
     c.program->repeats--;
-    int *update = c.spec->update;
-    c.spec->update = (int[]){2, 1};
+    int *update = c.spec->updates.every;
+    c.spec->updates.every = (int[]){2, 1};
     cr_expect(wrong(&c) && strstr(wrong(&c), "says 2 microbatches per update of stage 0"), "%s", wrong(&c));
-    c.spec->update = NULL;
+    c.spec->updates.every = NULL;
     cr_expect(wrong(&c) && strstr(wrong(&c), "says that updates are none"), "%s", wrong(&c));
-    c.spec->update = update;
+    c.spec->updates.every = update;
     cr_expect(!wrong(&c), "%s", wrong(&c));
 }

@@ -24,7 +24,7 @@ static void compile(void *with) {
 
 /* The rank that job j takes its weights from. */
 static int source_of_job(const struct spec *sp, const struct job *job) {
-    return place_in(&sp->homes[job->s], job->rank) >= 0 ? job->rank : job->home;
+    return place_in(&sp->costs.homes[job->s], job->rank) >= 0 ? job->rank : job->home;
 }
 
 /* When version v of the job's stage is at hand for it: 0, or when its update has ended and the weights have come. */
@@ -52,7 +52,7 @@ static void expect_latest(const struct drawn *x, int j) {
 static void expect_version(const struct drawn *x, int j) {
     const struct spec *sp = x->sp;
     const struct job *job = &sp->job[j];
-    int v = x->sc->version[j], rule = sp->reads[j], m = sp->update[job->s];
+    int v = x->sc->version[j], rule = sp->updates.reads[j], m = sp->updates.every[job->s];
     int forward = job_at(sp, job->s, job->b, OP_F), input = job_at(sp, 0, job->b, OP_F);
     cr_assert(arrives(x, job, v) <= x->sc->start[j]);
     if (rule >= 0)
@@ -60,7 +60,7 @@ static void expect_version(const struct drawn *x, int j) {
     else if (rule == READ_FORWARD && j != forward)
         cr_assert_eq(v, x->sc->version[forward]);
     else if (rule == READ_INPUT && j != input)
-        cr_assert_eq(v, x->sc->version[input] * sp->update[0] / m);
+        cr_assert_eq(v, x->sc->version[input] * sp->updates.every[0] / m);
     else
         expect_latest(x, j);
 }
@@ -70,14 +70,14 @@ static void expect_updates(const struct drawn *x) {
     const struct spec *sp = x->sp;
     for (int u = sp->njobs; u < all_jobs(sp); u++) {
         const struct job *job = &sp->job[u];
-        int m = sp->update[job->s];
+        int m = sp->updates.every[job->s];
         for (int b = job->b * m; b < (job->b + 1) * m; b++) {
             int back = job_at(sp, job->s, b, job_at(sp, job->s, b, OP_W) >= 0 ? OP_W : OP_B);
             double travel = link_time(sp, sp->job[back].rank, job->rank, (double)x->st[job->s].bytes[K_wgrad]);
             cr_assert(x->sc->start[u] >= x->sc->end[back] + travel);
         }
         if (job->b > 0)
-            cr_assert(x->sc->start[u] >= x->sc->end[u - sp->homes[job->s].lists]);
+            cr_assert(x->sc->start[u] >= x->sc->end[u - sp->costs.homes[job->s].lists]);
     }
 }
 

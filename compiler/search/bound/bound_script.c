@@ -226,7 +226,7 @@ static const char *check_rooms(const struct mapping *m) {
         all[c->rank] += c->take * c->items;
     }
     for (int32_t k = 0; k < b->ranks; k++) {
-        int cap = k < m->sp->workers ? m->sp->cap[k] : 0;
+        int cap = k < m->sp->workers ? m->sp->limits.cap[k] : 0;
         if (b->room[k] < 0 || b->room[k] >= all[k])
             continue;
         if (cap == INT_MAX)
@@ -313,7 +313,10 @@ static const char *check_lags(struct mapping *m, const struct bound_class *class
 /* ---- all ---- */
 
 static const char *what_is_not_one_job(const struct spec *sp) {
-    return sp->names.member ? "teams" : sp->npairs ? "pairs of jobs that overlap" : sp->update ? "'update'" : NULL;
+    return sp->names.member    ? "teams"
+           : sp->npairs        ? "pairs of jobs that overlap"
+           : sp->updates.every ? "'update'"
+                               : NULL;
 }
 
 const char *check_script(const struct bound *b, const struct compile *c) {

@@ -160,7 +160,7 @@ static int find_shifts(const struct spec *sp, const int64_t *start, int cut, int
 static const struct spec *longer_spec(const struct closing *closing, const struct spec *sp) {
     struct text body = {0};
     struct trial trial;
-    emit_rule(&body, sp, &(struct rule){"backward_first", false, sp->cap});
+    emit_rule(&body, sp, &(struct rule){"backward_first", false, sp->limits.cap});
     struct script_args with = with_body(closing->args, &body, 5 * sp->batches);
     return try_script(&with, COSTS, &trial) ? trial.c.spec : NULL;
 }

@@ -137,7 +137,7 @@ void emit_before_sequence(struct text *t, const struct spec *sp, const char *bat
         die("%s: its jobs' dependencies are its own (pred), which a sequence cannot say; leave -o out", sp->file);
     put_sizes(t, sp, batches);
     put_homes(t, sp);
-    put_caps(t, sp, sp->cap);
+    put_caps(t, sp, sp->limits.cap);
     put_costs(t, sp);
 }
 

@@ -87,7 +87,7 @@ static int peak_of(const struct spec *sp, const int64_t *start) {
 
 static void set_caps(struct spec *sp, int cap) {
     for (int r = 0; r < sp->workers; r++)
-        sp->cap[r] = cap;
+        sp->limits.cap[r] = cap;
 }
 
 /* What is no order's makespan with more room is none with less. */
@@ -113,7 +113,7 @@ struct frontier find_frontier(struct compile *c, struct searches searches) {
     const struct searched what = {c, searches};
     struct order order = {.start = NEW(int64_t, sp->njobs)}, best = {.start = NEW(int64_t, sp->njobs)};
     struct frontier frontier = {0};
-    sp->cap = NEW(int, sp->workers);
+    sp->limits.cap = NEW(int, sp->workers);
     set_caps(sp, INT_MAX);
     frontier.free = solve(&what, 0, &best);
     if (!best.known) /* there is one: any that keeps the dependencies */

@@ -13,10 +13,10 @@ enum {
 static const double NEARLY = 1e-9; /* relative: two times that differ by less are one */
 
 void refuse_other_jobs(const struct spec *sp) {
-    const char *why = sp->names.member ? "teams"
-                      : sp->update     ? "'update' within the step"
-                      : sp->npairs     ? "pairs such as \"0F5+7B2\""
-                                       : NULL;
+    const char *why = sp->names.member    ? "teams"
+                      : sp->updates.every ? "'update' within the step"
+                      : sp->npairs        ? "pairs such as \"0F5+7B2\""
+                                          : NULL;
     if (why)
         die("%s: the best order is searched for jobs that each run alone on one rank, and this script has %s", sp->file,
             why);
@@ -290,7 +290,9 @@ static void find_room(struct building *build) {
     const struct spec *sp = build->sp;
     in->room = NEW(int64_t, in->ranks);
     for (int r = 0; r < in->ranks; r++)
-        in->room[r] = build->room ? build->room[r] : sp->cap && sp->cap[r] < INT_MAX ? sp->cap[r] : INT64_MAX;
+        in->room[r] = build->room                                     ? build->room[r]
+                      : sp->limits.cap && sp->limits.cap[r] < INT_MAX ? sp->limits.cap[r]
+                                                                      : INT64_MAX;
     for (int32_t j = 0; j < sp->njobs; j++) {
         const struct job *job = &sp->job[j], *f = &sp->job[job_at(sp, job->s, job->b, OP_F)];
         int32_t last = last_backward(sp, job->s, job->b);

@@ -7,9 +7,9 @@
 
 bool counts_bytes(const struct spec *sp) {
     bool capped = false;
-    for (int r = 0; sp->cap && r < sp->workers; r++)
-        capped |= sp->cap[r] < INT_MAX;
-    return !capped && sp->model && isfinite(sp->memory) && !sp->choices.offload;
+    for (int r = 0; sp->limits.cap && r < sp->workers; r++)
+        capped |= sp->limits.cap[r] < INT_MAX;
+    return !capped && sp->model && isfinite(sp->machine.memory) && !sp->choices.offload;
 }
 
 /* Without a limit to its memory. */
@@ -30,7 +30,7 @@ int64_t *bytes_that_stay(const struct compile *c, struct lists lists) {
 int64_t *room_in_bytes(const struct compile *c, struct lists lists) {
     int64_t *room = bytes_that_stay(c, lists);
     for (int r = 0; r < c->spec->workers; r++) {
-        double left = fmin(c->spec->memory, 0x1p52) - (double)room[r];
+        double left = fmin(c->spec->machine.memory, 0x1p52) - (double)room[r];
         room[r] = left > 0 ? (int64_t)left : 0;
     }
     return room;
@@ -40,6 +40,6 @@ int64_t excess_of_plan(const struct compile *c, struct lists lists) {
     const struct program *p = plan_of(c, lists);
     double most = 0;
     for (int r = 0; r < c->spec->workers; r++)
-        most = fmax(most, (double)p->rank[r].least - c->spec->memory);
+        most = fmax(most, (double)p->rank[r].least - c->spec->machine.memory);
     return (int64_t)ceil(most);
 }

@@ -47,7 +47,7 @@ struct compile vary_order(const struct compile *c, struct lists lists) {
     struct spec *strict = NEW(struct spec, 1);
     *strict = *sp;
     strict->strict = true;
-    strict->memory = strict->host_memory = INFINITY;
+    strict->machine.memory = strict->machine.host_memory = INFINITY;
     strict->job = NEW(struct job, sp->njobs);
     memcpy(strict->job, sp->job, sizeof *sp->job * (size_t)sp->njobs);
     for (int r = 0; r < sp->workers; r++)

@@ -42,8 +42,8 @@ static const int *find_peaks(const struct spec *sp, struct lists lists) {
 }
 
 static bool caps_anything(const struct spec *sp) {
-    for (int r = 0; sp->cap && r < sp->workers; r++)
-        if (sp->cap[r] < INT_MAX)
+    for (int r = 0; sp->limits.cap && r < sp->workers; r++)
+        if (sp->limits.cap[r] < INT_MAX)
             return true;
     return false;
 }
@@ -115,7 +115,7 @@ static void add_turns(struct rules *rules, const struct spec *sp, struct lists l
 
 struct rules rules_for(const struct spec *sp, struct lists lists, bool bytes) {
     struct rules rules = {0};
-    const int *peak = find_peaks(sp, lists), *cap = caps_anything(sp) ? sp->cap : NULL;
+    const int *peak = find_peaks(sp, lists), *cap = caps_anything(sp) ? sp->limits.cap : NULL;
     bool turns = is_chain(sp) && !has_direction(sp, OP_R);
     if (!bytes)
         add_orders(&rules, sp, cap);

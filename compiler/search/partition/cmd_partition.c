@@ -15,15 +15,15 @@ static void one_level(const struct settings *settings, const struct spec *sp, st
     double bandwidth = settings->partition.bandwidth;
     if (settings->partition.workers == 0)
         die("`partition` needs --workers N, or --levels such as 4x10e9,2x1.25e9");
-    for (int64_t i = 0; bandwidth == 0 && sp && sp->link && i < (int64_t)sp->workers * sp->workers; i++)
-        machines->level[0].bandwidth = fmin(machines->level[0].bandwidth, sp->link[i].bandwidth);
-    if (bandwidth == 0 && !(sp && sp->has_cluster))
+    for (int64_t i = 0; bandwidth == 0 && sp && sp->machine.link && i < (int64_t)sp->workers * sp->workers; i++)
+        machines->level[0].bandwidth = fmin(machines->level[0].bandwidth, sp->machine.link[i].bandwidth);
+    if (bandwidth == 0 && !(sp && sp->machine.has_cluster))
         die("without a cluster `partition` needs --bandwidth, in bytes per second, or --levels such as "
             "4x10e9,2x1.25e9");
     machines->level[0].machines = (int)settings->partition.workers;
     if (bandwidth > 0)
         machines->level[0].bandwidth = bandwidth;
-    machines->speed = sp ? sp->speed : NULL;
+    machines->speed = sp ? sp->machine.speed : NULL;
     machines->nlevels = 1;
 }
 
@@ -75,12 +75,12 @@ static struct machines machines_of(const struct settings *settings, const struct
     if (machines.nlevels > 1 && settings->partition.room > 0)
         die("--memory holds for one level of links: within a group it is not known how many ranks later stages "
             "have, and so how many minibatches a stage keeps; leave --memory out, or give --workers and --bandwidth");
-    for (int r = 0; machines.nlevels > 1 && sp && sp->speed && r < sp->workers; r++)
-        if (sp->speed[r] != 1)
+    for (int r = 0; machines.nlevels > 1 && sp && sp->machine.speed && r < sp->workers; r++)
+        if (sp->machine.speed[r] != 1)
             die("--levels: rank %d of the cluster has a speed of its own, but groups of ranks must be alike; give "
                 "--workers and --bandwidth",
                 r);
-    machines.speed = machines.nlevels == 1 && sp ? sp->speed : NULL;
+    machines.speed = machines.nlevels == 1 && sp ? sp->machine.speed : NULL;
     return machines;
 }
 
@@ -109,7 +109,7 @@ static const struct profile *load(const struct settings *settings, struct spec *
     *sp = script_units(&settings->args, count_workers(settings), 1);
     if (!is_costs(*sp) && !settings->args.cluster)
         die("with a model of layers `partition` needs --cluster FILE.lua, whose flops make seconds of their FLOP");
-    if (!is_costs(*sp) && (*sp)->flops == 0 && !(*sp)->took)
+    if (!is_costs(*sp) && (*sp)->machine.flops == 0 && !(*sp)->machine.took)
         die("%s: has no flops, so layers take FLOP and links seconds; add flops, the FLOP per second of a rank",
             settings->args.cluster);
     return profile_of(*sp, cost_stages(*sp), settings->args.model);

@@ -51,9 +51,10 @@ int64_t least_memory(const struct spec *sp, const struct stage *st) {
     int64_t *always = NEW(int64_t, sp->workers), *gradient = NEW(int64_t, sp->workers);
     int64_t *forward = NEW(int64_t, sp->workers), most = 0;
     for (int s = 0; s < sp->stages + sp->names.sets; s++) {
-        const struct homes *homes = &sp->homes[s];
+        const struct homes *homes = &sp->costs.homes[s];
         const int64_t *bytes = st[s].bytes;
-        bool sharded = homes->size > 1, away = sp->offload_state && s < sp->stages && sp->offload_state[s];
+        bool sharded = homes->size > 1,
+             away = sp->limits.offload_state && s < sp->stages && sp->limits.offload_state[s];
         int64_t sum = bytes[sharded ? K_gshard : K_wgrad];
         for (int i = 0; i < homes->lists * homes->size && !is_bare(sp, s); i++) {
             int r = homes->rank[i];

@@ -68,7 +68,7 @@ static void bound(void *context) {
     check_size(&tuning->space, candidate, sp, answer);
     answer->bound = fmax(least_makespan(&c) * (1 - tuning->space.judgement.level), LEAST_TIME);
     answer->least = least_memory(sp, c.stage);
-    if (answer->outcome == WAITING && (double)answer->least > sp->memory)
+    if (answer->outcome == WAITING && (double)answer->least > sp->machine.memory)
         answer->outcome = BEYOND_MEMORY;
     if (answer->outcome != WAITING)
         answer->bound = 0;
@@ -360,7 +360,7 @@ static bool takes_rows(const struct script_args *given) {
 static void load_machines(struct search_space *space, const struct settings *settings) {
     const struct script_args *args = &settings->args;
     const struct spec *sp = script_units(args, space->workers, 1);
-    if (!is_costs(sp) && sp->flops == 0 && !sp->took)
+    if (!is_costs(sp) && sp->machine.flops == 0 && !sp->machine.took)
         die("%s: has no flops, so layers take FLOP and links seconds; add flops, the FLOP per second of a rank",
             args->cluster);
     space->rows = rows_of(sp->model);

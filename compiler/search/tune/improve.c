@@ -73,7 +73,7 @@ static struct script_args sequence_args(const struct search_space *space, const 
 
 /* Why a list of the jobs on their ranks would be another schedule; NULL: it would not. */
 static const char *unlike_its_list(const struct spec *sp) {
-    if (sp->update)
+    if (sp->updates.every)
         return "its updates are within the step";
     if (sp->choices.offload)
         return "it offloads tensors";

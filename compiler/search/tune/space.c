@@ -58,11 +58,11 @@ static void describe(void *context) {
     const struct describing *describing = context;
     struct schedule_file *file = describing->file;
     const struct spec *sp = script_load(&describing->args);
-    file->params = sp->params;
-    file->tuned = sp->tuned;
-    file->ntuned = sp->ntuned;
-    file->why = sp->update ? "its updates are within the step: it trains otherwise"
-                : !has_param(sp->params, "workers") || !has_param(sp->params, "batches")
+    file->params = sp->declared.params;
+    file->tuned = sp->declared.tuned;
+    file->ntuned = sp->declared.ntuned;
+    file->why = sp->updates.every ? "its updates are within the step: it trains otherwise"
+                : !has_param(sp->declared.params, "workers") || !has_param(sp->declared.params, "batches")
                     ? "it has no parameters workers and batches"
                     : NULL;
 }

@@ -33,7 +33,7 @@ static void count_end(const struct spec *sp, const struct rank *k, const double 
     double computed = 0;
     int last = -1;
     for (int i = 0; i < k->nins; i++) {
-        if ((k->ins[i].op == OP_U && !sp->update) || k->ins[i].op == OP_NORM)
+        if ((k->ins[i].op == OP_U && !sp->updates.every) || k->ins[i].op == OP_NORM)
             share[SHARE_UPDATES] += (end[i] - start[i]) / all;
         if (k->ins[i].lane == 0)
             computed = fmax(computed, end[i]);
@@ -47,7 +47,7 @@ static void count_end(const struct spec *sp, const struct rank *k, const double 
 static double waits_with_free_links(const struct compile *c) {
     struct spec free = *c->spec;
     struct compile with = compile_vary(c, TIMES);
-    free.link = NULL;
+    free.machine.link = NULL;
     with.spec = &free;
     compile_until(&with, TIMES);
     return waits(c->program, with.timeline);
