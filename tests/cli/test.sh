@@ -159,7 +159,7 @@ expect "a reader that stops" "pianola 1 141" \
 # Long work says on a terminal how far it is, and takes that away; short work, and what goes to a file, says nothing.
 on_terminal() { script -qec "$PIANOLA $*" /dev/null </dev/null | tr '\r' '\n' | tr -d '\033'; }
 large="-D workers=2 -D batches=30000"
-expect "progress" "[Kpianola: cost, 2 of 10,[Kpianola: report, 10 of 10,[K,1f1b: proved" \
+expect "progress" "[Kpianola: cost, 2 of 16,[Kpianola: report, 16 of 16,[K,1f1b: proved" \
     "$(on_terminal check $S $large | sed -n 's/: [0-9]* jobs.*//;/cost/p;/report/,$p' | sed '/^$/d' | paste -sd,)"
 expect "no progress of short work" "1f1b: proved" "$(on_terminal check $S | sed 's/: [0-9]* jobs.*//;/^$/d')"
 expect "no progress in a file" "" "$("$PIANOLA" check $S $large 2>&1 >/dev/null)"
