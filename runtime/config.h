@@ -20,6 +20,7 @@
     X(embedding, EMBEDDING_FIELDS)                                                                                     \
     X(linear, LINEAR_FIELDS)                                                                                           \
     X(dropout, DROPOUT_FIELDS)                                                                                         \
+    X(gated, GATED_FIELDS)                                                                                             \
     X(norm, NORM_FIELDS)                                                                                               \
     X(attention, ATTENTION_FIELDS)                                                                                     \
     X(moe, MOE_FIELDS)
@@ -29,7 +30,9 @@
     F(embedding, scale, float, ABOVE_0, 1, "factor of the tokens' embedding")
 #define LINEAR_FIELDS(F)  F(linear, bias, int32_t, FLAG, true, "it has a bias, unless the model's input is integers")
 #define DROPOUT_FIELDS(F) F(dropout, p, float, BELOW_1, NAN, "probability that a value is dropped")
-#define NORM_FIELDS(F)    F(norm, eps, float, ABOVE_0, 1e-5, "added to a variance, or to a mean of squares")
+#define GATED_FIELDS(F)                                                                                                \
+    F(gated, limit, float, FROM_0, 0, "the gate is at most this, and what it gates within it of 0; 0: any number")
+#define NORM_FIELDS(F) F(norm, eps, float, ABOVE_0, 1e-5, "added to a variance, or to a mean of squares")
 
 /* A scaled rope reaches further than the context it was trained with. rope_factor divides its frequencies; where
  * rope_context is given, only those with fewer than rope_low turns in it, those with more than rope_high not at all,

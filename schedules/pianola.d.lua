@@ -265,13 +265,21 @@ function gelu(fields) end
 ---@return pianola.layer
 function silu(fields) end
 
+---@class pianola.swiglu
+---The gate is at most this, and up within this of 0. Default 0: they are any numbers.
+---@field limit? number
+
 ---y = silu(gate) up, over an input of gate and up side by side: 2 widths in, one out.
----@param fields {}
+---@param fields pianola.swiglu
 ---@return pianola.layer
 function swiglu(fields) end
 
+---@class pianola.geglu
+---The gate is at most this, and up within this of 0. Default 0: they are any numbers.
+---@field limit? number
+
 ---y = gelu(gate) up, likewise.
----@param fields {}
+---@param fields pianola.geglu
 ---@return pianola.layer
 function geglu(fields) end
 

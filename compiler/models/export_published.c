@@ -68,7 +68,7 @@ static void put_config(struct text *t, const struct spec *sp, const struct censu
     const struct rt_model *m = &sp->model->rt;
     const struct rt_layer *e = c->embedding;
     const struct attention_config *a = c->attention ? &c->attention->config.attention : NULL;
-    bool whole = a && e && c->gate && c->norm && e->config.embedding.scale == 1;
+    bool whole = a && e && c->gate && c->norm && e->config.embedding.scale == 1 && c->gate->config.gated.limit == 0;
     bool llama = whole && c->norm->kind == LAYER_rmsnorm && c->gate->kind != LAYER_gelu && a->rope > 0 &&
                  e->context == 0 && !c->biased &&
                  (c->head_norms == 0 || (c->head_norms == c->blocks && !c->biased_keys && !c->another_eps));

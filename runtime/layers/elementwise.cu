@@ -88,56 +88,64 @@ template <typename T> static void silu_input(const struct cuda_call *c) {
     launch2<T, silu_slope>(c, cuda_at<T>(c, c->l->dx), cuda_x<T>(c), cuda_at<T>(c, c->l->dy));
 }
 
-/* n: columns of y, of which a thread has V. f: of the left half; slope: f's, times dy. */
-template <typename T, int V, float (*f)(float)> static __device__ void gate_row(T *y, const T *x, int rows, int n) {
+static __device__ float at_most(float x, float limit) { return x > limit ? limit : x; }
+static __device__ float within(float x, float limit) { return x < -limit ? -limit : at_most(x, limit); }
+
+/* n: columns of y, of which a thread has V. f: of the left half; slope: f's, times dy. limit: infinity, or the layer's.
+ */
+template <typename T, int V, float (*f)(float)>
+static __device__ void gate_row(T *y, const T *x, int rows, int n, float limit) {
     unsigned across = n / V, i = blockIdx.x * THREADS + threadIdx.x, row = i / across, j = i % across * V;
     if (row >= (unsigned)rows)
         return;
     x += (int64_t)row * 2 * n + j;
     pack<T, V> gate = load<V>(x), up = load<V>(x + n);
     for (int k = 0; k < V; k++)
-        gate.v[k] = narrow<T>(f(widen(gate.v[k])) * widen(up.v[k]));
+        gate.v[k] = narrow<T>(f(at_most(widen(gate.v[k]), limit)) * within(widen(up.v[k]), limit));
     store(y + (int64_t)row * n + j, gate);
 }
 template <typename T, int V, float (*f)(float), float (*slope)(float, float)>
-static __device__ void gate_row_back(T *dx, const T *x, const T *dy, int rows, int n) {
+static __device__ void gate_row_back(T *dx, const T *x, const T *dy, int rows, int n, float limit) {
     unsigned across = n / V, i = blockIdx.x * THREADS + threadIdx.x, row = i / across, j = i % across * V;
     if (row >= (unsigned)rows)
         return;
     x += (int64_t)row * 2 * n + j;
     pack<T, V> gate = load<V>(x), up = load<V>(x + n), d = load<V>(dy + (int64_t)row * n + j);
     for (int k = 0; k < V; k++) {
-        float of_up = widen(d.v[k]) * f(widen(gate.v[k]));
-        gate.v[k] = narrow<T>(slope(widen(gate.v[k]), widen(d.v[k]) * widen(up.v[k])));
-        up.v[k] = narrow<T>(of_up);
+        float g = widen(gate.v[k]), u = widen(up.v[k]), dy = widen(d.v[k]);
+        gate.v[k] = narrow<T>(g > limit ? 0 : slope(g, dy * within(u, limit)));
+        up.v[k] = narrow<T>(fabsf(u) > limit ? 0 : dy * f(at_most(g, limit)));
     }
     dx += (int64_t)row * 2 * n + j;
     store(dx, gate);
     store(dx + n, up);
 }
-template <typename T, int V> static __global__ void swiglu(T *y, const T *x, int rows, int n) {
-    gate_row<T, V, silu>(y, x, rows, n);
+template <typename T, int V> static __global__ void swiglu(T *y, const T *x, int rows, int n, float limit) {
+    gate_row<T, V, silu>(y, x, rows, n, limit);
 }
-template <typename T, int V> static __global__ void swiglu_gradient(T *dx, const T *x, const T *dy, int rows, int n) {
-    gate_row_back<T, V, silu, silu_slope>(dx, x, dy, rows, n);
+template <typename T, int V>
+static __global__ void swiglu_gradient(T *dx, const T *x, const T *dy, int rows, int n, float limit) {
+    gate_row_back<T, V, silu, silu_slope>(dx, x, dy, rows, n, limit);
 }
-template <typename T, int V> static __global__ void geglu(T *y, const T *x, int rows, int n) {
-    gate_row<T, V, gelu>(y, x, rows, n);
+template <typename T, int V> static __global__ void geglu(T *y, const T *x, int rows, int n, float limit) {
+    gate_row<T, V, gelu>(y, x, rows, n, limit);
 }
-template <typename T, int V> static __global__ void geglu_gradient(T *dx, const T *x, const T *dy, int rows, int n) {
-    gate_row_back<T, V, gelu, gelu_slope>(dx, x, dy, rows, n);
+template <typename T, int V>
+static __global__ void geglu_gradient(T *dx, const T *x, const T *dy, int rows, int n, float limit) {
+    gate_row_back<T, V, gelu, gelu_slope>(dx, x, dy, rows, n, limit);
 }
 
+static float limit_of(const struct rt_layer *l) { return l->config.gated.limit > 0 ? l->config.gated.limit : INFINITY; }
 #define GATED(name)                                                                                                    \
     template <typename T> static void name##_forward(const struct cuda_call *c) {                                      \
         const struct rt_layer *l = c->l;                                                                               \
         LAUNCH_ROWS(name, T, l->out, row_blocks<T>(l->rows, l->out, THREADS), THREADS, c->stream, cuda_at<T>(c, l->y), \
-                    cuda_x<T>(c), l->rows, l->out);                                                                    \
+                    cuda_x<T>(c), l->rows, l->out, limit_of(l));                                                       \
     }                                                                                                                  \
     template <typename T> static void name##_input(const struct cuda_call *c) {                                        \
         const struct rt_layer *l = c->l;                                                                               \
         LAUNCH_ROWS(name##_gradient, T, l->out, row_blocks<T>(l->rows, l->out, THREADS), THREADS, c->stream,           \
-                    cuda_at<T>(c, l->dx), cuda_x<T>(c), cuda_at<T>(c, l->dy), l->rows, l->out);                        \
+                    cuda_at<T>(c, l->dx), cuda_x<T>(c), cuda_at<T>(c, l->dy), l->rows, l->out, limit_of(l));           \
     }
 GATED(swiglu)
 GATED(geglu)

@@ -151,24 +151,29 @@ static inline struct gated gelu_gate(float x) {
     return (struct gated){x * s, gelu_slope(x, s)};
 }
 
+/* No number is above infinity, and what is none stays so. */
+static float limit_of(const struct rt_layer *l) { return l->config.gated.limit > 0 ? l->config.gated.limit : INFINITY; }
+static inline float at_most(float x, float limit) { return x > limit ? limit : x; }
+static inline float within(float x, float limit) { return x < -limit ? -limit : at_most(x, limit); }
 static inline void gated_forward(const struct host_call *c, struct gated (*gate)(float)) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c);
-    float *y = host_at(c, l->y);
+    float *y = host_at(c, l->y), limit = limit_of(l);
     for (int r = 0; r < l->rows; r++, x += l->in, y += l->out)
         for (int j = 0; j < l->out; j++)
-            y[j] = gate(x[j]).value * x[l->out + j];
+            y[j] = gate(at_most(x[j], limit)).value * within(x[l->out + j], limit);
 }
 
 static inline void gated_input(const struct host_call *c, struct gated (*gate)(float)) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *dy = host_at(c, l->dy);
-    float *dx = host_at(c, l->dx);
+    float *dx = host_at(c, l->dx), limit = limit_of(l);
     for (int r = 0; r < l->rows; r++, x += l->in, dy += l->out, dx += l->in)
         for (int j = 0; j < l->out; j++) {
-            struct gated g = gate(x[j]);
-            dx[j] = dy[j] * x[l->out + j] * g.slope;
-            dx[l->out + j] = dy[j] * g.value;
+            float up = x[l->out + j];
+            struct gated g = gate(at_most(x[j], limit));
+            dx[j] = x[j] > limit ? 0 : dy[j] * within(up, limit) * g.slope;
+            dx[l->out + j] = fabsf(up) > limit ? 0 : dy[j] * g.value;
         }
 }
 

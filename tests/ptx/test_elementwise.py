@@ -24,25 +24,30 @@ def silu_slope(x, dy):
     return dy * (s + x * s * (1 - s))
 
 
-def gated(suite, T, name, f, rows, n):
+def clamped(x, limit):
+    gate, up = np.split(x, 2, 1)
+    return np.minimum(gate, limit), np.clip(up, -limit, limit)
+
+
+def gated(suite, T, name, f, rows, n, limit):
     random, d = np.random.default_rng(n), Device()
     x = numbers(random, (rows, 2 * n), T)
     y, V = d.buffer(np.zeros((rows, n), kind(T)), 'w'), wide(T, n)
     suite.run(f'{name}<{T}, {V}>', d, [ceil(rows * n, 256 * V)], [256],
-              [address(y), address(d.buffer(encode(x, T))), np.int32(rows), np.int32(n)])
-    gate, up = np.split(x, 2, 1)
+              [address(y), address(d.buffer(encode(x, T))), np.int32(rows), np.int32(n), np.float32(limit)])
+    gate, up = clamped(x, limit)
     near(d.get(y, kind(T), (rows, n)), f(gate) * up, np.abs(gate * up) + 1)
 
 
-def gated_gradient(suite, T, name, f, slope, rows, n):
+def gated_gradient(suite, T, name, f, slope, rows, n, limit):
     random, d = np.random.default_rng(n), Device()
     x, dy = numbers(random, (rows, 2 * n), T), numbers(random, (rows, n), T)
     dx, V = d.buffer(np.zeros((rows, 2 * n), kind(T)), 'w'), wide(T, n)
     suite.run(f'{name}_gradient<{T}, {V}>', d, [ceil(rows * n, 256 * V)], [256],
               [address(dx), address(d.buffer(encode(x, T))), address(d.buffer(encode(dy, T))), np.int32(rows),
-               np.int32(n)])
-    gate, up = np.split(x, 2, 1)
-    want = np.hstack((slope(gate, dy * up), dy * f(gate)))
+               np.int32(n), np.float32(limit)])
+    gate, up = clamped(x, limit)
+    want = np.hstack((slope(gate, dy * up), dy * f(gate))) * (x == np.hstack((gate, up)))
     near(d.get(dx, kind(T), (rows, 2 * n)), want, np.abs(want) + 8)
 
 
@@ -112,8 +117,10 @@ def tests(suite):
     for rows, n in ((1, 1), (3, 5), (7, 64), (5, 257), (300, 8)):
         for T in PRECISIONS:
             for name, f, slope in (('swiglu', silu, silu_slope), ('geglu', gelu, gelu_slope)):
-                suite.test(f'{name}, {T}, {rows} x {n}', gated, T, name, f, rows, n)
-                suite.test(f'{name}_gradient, {T}, {rows} x {n}', gated_gradient, T, name, f, slope, rows, n)
+                for limit in (np.inf, 0.5):
+                    what = f'{T}, {rows} x {n}, limit {limit}'
+                    suite.test(f'{name}, {what}', gated, T, name, f, rows, n, limit)
+                    suite.test(f'{name}_gradient, {what}', gated_gradient, T, name, f, slope, rows, n, limit)
     for n, splits in ((1, 1), (33, 7), (70, 19)):
         for first in (False, True):
             suite.test(f'sum_parts, {splits} x {n}, first {first}', sum_parts, n, splits, first)

@@ -128,8 +128,11 @@ static void ref_elements(const struct reference *f, const struct rt_layer *l, co
 
 static void ref_gated(const struct rt_layer *l, const double *x, double *y) {
     for (int r = 0; r < l->rows; r++, x += l->in, y += l->in / 2)
-        for (int j = 0; j < l->in / 2; j++)
-            y[j] = (l->kind == LAYER_geglu ? gelu(x[j]) : x[j] / (1 + exp(-x[j]))) * x[l->in / 2 + j];
+        for (int j = 0; j < l->in / 2; j++) {
+            double limit = l->config.gated.limit > 0 ? (double)l->config.gated.limit : HUGE_VAL, g = fmin(x[j], limit);
+            double up = fmax(fmin(x[l->in / 2 + j], limit), -limit);
+            y[j] = (l->kind == LAYER_geglu ? gelu(g) : g / (1 + exp(-g))) * up;
+        }
 }
 
 static double ref_loss(const struct reference *f, const struct rt_layer *l, const double *x) {

@@ -150,6 +150,25 @@ Test(layers_host, geglu) {
     CHECK(2, {LAYER_geglu, 0});
     CHECK(26, {LAYER_geglu, 0});
 }
+static void check_limit(int kind, float limit) {
+    struct model *m = model_tokens(12, 6, 11, 3);
+    add(m, LAYER_embedding, 26);
+    m->layer[0].config.embedding.scale = 40;
+    add(m, kind, 0);
+    m->layer[1].config.gated.limit = limit;
+    add(m, LAYER_linear, 11);
+    add(m, LAYER_cross_entropy, 0);
+    m->cut = (int[]){1, 2};
+    m->ncut = 2;
+    check_stage(m, 3, 1);
+}
+Test(layers_host, limit_of_what_is_gated) { /* within which half, most or all of the values are */
+    const float limit[] = {0.25f, 0.5f, 1.5f, 100};
+    for (int i = 0; i < 4; i++) {
+        check_limit(LAYER_swiglu, limit[i]);
+        check_limit(LAYER_geglu, limit[i]);
+    }
+}
 Test(layers_host, layernorm) { CHECK(13, {LAYER_layernorm, 0}); }
 Test(layers_host, rmsnorm) { CHECK(13, {LAYER_rmsnorm, 0}); }
 Test(layers_host, attention) {
