@@ -200,7 +200,8 @@ const struct device host_device = {
     .idle = host_idle,
 };
 
-/* n objects of a size, zeroed, page-aligned; NULL: no memory. Much memory takes pages of 2 MiB where the system has them: fewer faults at first, and fewer misses of the TLB. */
+/* n objects of a size, zeroed, page-aligned; NULL: no memory. Much memory takes pages of 2 MiB where the system has
+ * them: fewer faults at first, and fewer misses of the TLB. */
 static void *host_pages(size_t n, size_t size) {
     enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
     size_t page = n * size < 4 * (size_t)HUGE_PAGE ? PAGE : HUGE_PAGE, bytes = (n * size + page - 1) / page * page;

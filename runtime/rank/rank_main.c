@@ -129,7 +129,7 @@ static void prepare(struct rank_run *run, struct training *training) {
 /* ---- results ---- */
 
 /* The fingerprint that `pianola run` prints: each rank adds up that of the shards that it owns. */
-static uint64_t fingerprint(struct rank_run *run) {
+static uint64_t fingerprint_of_ranks(struct rank_run *run) {
     const struct rt_program *p = &run->program;
     uint64_t hash = 0, *all = malloc(sizeof hash * (size_t)run->world.size);
     if (!all)
@@ -247,7 +247,7 @@ int rank_main(int argc, char **argv, const struct rt_program *self) {
     }
     rank_train(&run, &training);
     int64_t device_bytes = backend_bytes_at_end(&run);
-    uint64_t hash = fingerprint(&run);
+    uint64_t hash = fingerprint_of_ranks(&run);
     struct rt_routed routed = count_routed(&run);
     if (run.world.rank == 0)
         print(&run, &training, hash, routed, device_bytes);

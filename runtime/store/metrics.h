@@ -11,7 +11,7 @@ struct metric {
     bool always;            /* TensorBoard is told of it even where it is no number */
     double value;
 };
-/* As journal_open. */
+/* See journal_open. */
 bool metrics_open(struct journal *metrics, const char *path, int64_t kept, char *why, size_t nwhy);
 /* Appends a line of n figures, which is then on the disk. */
 bool metrics_line(struct journal *metrics, int64_t step, const struct metric *metric, int n, char *why, size_t nwhy);
