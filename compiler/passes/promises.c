@@ -1,4 +1,4 @@
-/* What a pass promises to those after it, asserted where it hands its work over. The proof is verify's; these catch a
+/* Asserts what each pass promises to those after it, where it hands its work over. The proof is verify's; these catch a
  * fault of a pass at the border that it crosses, and name the promise that it broke. */
 #include "cost.h"
 #include "passes.h"

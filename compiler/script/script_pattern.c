@@ -102,7 +102,7 @@ static int charged_gmatch(lua_State *L) {
     return results;
 }
 
-/* What replaces a match, from the function or table that gsub was given, charged by its length. */
+/* Returns the replacement of a match, from the function or table that gsub was given, charged by its length. */
 static int replacement(lua_State *L) {
     size_t n = 0;
     lua_pushvalue(L, lua_upvalueindex(1));

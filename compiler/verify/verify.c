@@ -403,7 +403,7 @@ static bool prove(struct check *check) {
 
 struct refutation *verify(const struct spec *sp, const struct graph *graph, const struct program *p, int claims) {
     struct check check = {.sp = sp, .g = graph, .p = p, .claims = claims};
-    /* What the caller promises. All else is what is to be proved: the program may say anything. */
+    /* The caller promises this much. All else is to be proved: the program may say anything. */
     assert(p->workers == sp->workers && p->stages == sp->stages && graph->n == sp->njobs);
     assert(p->batches > 0 && p->repeats >= 1 && p->period >= 0 && p->rank);
     struct scratch all = scratch_begin();

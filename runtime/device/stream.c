@@ -1,5 +1,5 @@
-/* What the replay core, the devices and the transports assume of a rank's streams. The compiler has proved more than
- * this; but what a rank runs may come from a file that was built long ago, or by another compiler. */
+/* Asserts what the replay core, the devices and the transports assume of a rank's streams. The compiler has proved more
+ * than this; but what a rank runs may come from a file that was built long ago, or by another compiler. */
 #include "replay.h"
 #include <assert.h>
 

@@ -88,15 +88,7 @@ expect "nodes that are up" 2 "$(idle)"
 
 # commands WORD: those of the README that begin with it, without the remarks.
 commands() { grep "^    $1 " runtime/README.md | sed -E 's/^ +//;s/ +#.*//'; }
-weights() { sed -nE 's/^weights +([0-9a-f]{16}).*/\1/p' "$@"; }
-book=/usr/share/common-licenses/GPL-3
-small=(schedules/1f1b.lua --model schedules/models/gpt.lua -D width=32 -D rows=1)
-mkdir "$room/job"
-cp $book "$room/job/book.txt"
-PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
-export PKG_CONFIG_PATH
-"$PIANOLA" compile "${small[@]}" -o "$room/job/out" && make -s -C "$room/job/out" || exit 2
-wanted=$("$PIANOLA" run "${small[@]}" --steps 300 --data $book 2>/dev/null | weights)
+. tests/support/small_job.sh
 wanted_100=$("$PIANOLA" run "${small[@]}" --steps 100 2>/dev/null | weights)
 lists=("n[001-003,7]" "n7,n[1-2]" "rack[1-2]node[01-4]" "a-b.c,d" "n[098-102]")
 hosts=("${lists[@]/*/}")

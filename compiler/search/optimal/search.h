@@ -40,7 +40,7 @@ struct found {
     struct visited visited;
 };
 double seconds_now(void);                   /* since the epoch */
-double seconds_until(double limit);         /* when a limit of so many seconds ends; 0, for no limit: 0 */
+double seconds_until(double limit);         /* when that many seconds have passed; 0 if there is no limit, 0 */
 int state_width(const struct instance *in); /* words before the recent starts; the last of them is how many there are */
 /* Looks for a schedule that ends before `limit`, or whose largest span is less. */
 struct found search(const struct instance *in, int64_t limit, struct effort effort);
