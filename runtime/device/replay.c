@@ -72,7 +72,7 @@ void replay_begin(struct replay *re, int64_t pass) {
         __atomic_store_n(&re->cursor[l], cursor_at(k, l, begin), __ATOMIC_RELEASE);
     __atomic_store_n(&re->passes, re->step * passes_of(p) + pass + 1, __ATOMIC_RELEASE);
     re->left = re->end - begin;
-    assert(re->left >= 0 && re->repetition >= 0 && re->repetition < p->repeats);
+    assert(re->left >= 0 && re->repetition >= 0 && (p->period == 0 || re->repetition < p->repeats));
     unblock(re, k);
 }
 
