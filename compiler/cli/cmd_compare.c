@@ -74,7 +74,7 @@ struct left_out {
 
 static int sorted_by; /* sort has no context argument */
 
-static int smaller(const void *x, const void *y) {
+static int by_size(const void *x, const void *y) {
     const struct row *a = x, *b = y;
     double p = a->figure[sorted_by], q = b->figure[sorted_by];
     if (sorted_by != NAME && p != q)
@@ -89,7 +89,7 @@ const char *column_words(void) {
     return t.s;
 }
 
-static int column_of(const char *key) {
+static int column_named(const char *key) {
     const char *keys[NCOLUMNS];
     for (int i = 0; i < NCOLUMNS; i++) {
         if (strcmp(key, column[i].key) == 0)
@@ -104,7 +104,7 @@ static int column_of(const char *key) {
         near ? near : "", near ? "'?" : "", all.s);
 }
 
-static struct row measure(const struct report *report, bool model, const char *file) {
+static struct row measure_row(const struct report *report, bool model, const char *file) {
     struct row row = {.file = file, .updates = report->updates};
     double slices = report->slices ? report->slices : 1, *f = row.figure;
     double scale = model ? 1 : (double)report->workers / report->stages / slices;
@@ -232,7 +232,7 @@ static void compile_one(struct table *table, const struct script_args *how, cons
         table->nleft++;
     else {
         struct row *row = &table->row[table->nrows++];
-        *row = measure(c.report, c.spec->model != NULL, file);
+        *row = measure_row(c.report, c.spec->model != NULL, file);
         row->compiled = c;
         double scale = c.report->makespan > 0 ? row->figure[MAKESPAN] / c.report->makespan : 1;
         if (table->settings->jitter.level >= 0)
@@ -398,7 +398,7 @@ static void put_objects(struct text *out, const struct table *table) {
     put_object_tail(out, table);
 }
 
-static void put_text(struct text *out, const struct table *table, const struct settings *settings) {
+static void put_table_text(struct text *out, const struct table *table, const struct settings *settings) {
     double longest = 0;
     for (int i = 0; i < table->nrows; i++)
         longest = table->row[i].figure[MAKESPAN] > longest ? table->row[i].figure[MAKESPAN] : longest;
@@ -418,7 +418,7 @@ static void put_text(struct text *out, const struct table *table, const struct s
 /* ---- --train ---- */
 
 /* Dies, before any work, where options do not go together or a file cannot be written. */
-static void check_options(const struct settings *settings) {
+static void check_comparison(const struct settings *settings) {
     if (!settings->compare.train && (settings->train.data || settings->output || !isnan(settings->compare.target)))
         die("--%s is about training: give --train, too", settings->train.data ? "data"
                                                          : settings->output   ? "output"
@@ -464,8 +464,8 @@ static void put_trained(struct text *out, const struct table *table, const struc
 }
 
 int cmd_compare(const struct settings *settings) {
-    sorted_by = settings->compare.sort ? column_of(settings->compare.sort) : -1;
-    check_options(settings);
+    sorted_by = settings->compare.sort ? column_named(settings->compare.sort) : -1;
+    check_comparison(settings);
     struct row row[settings->nfiles];
     struct left_out left[settings->nfiles];
     struct table table = {.row = row, .left = left, .settings = settings};
@@ -479,14 +479,14 @@ int cmd_compare(const struct settings *settings) {
         die("none of these schedules can be compared");
     }
     if (sorted_by >= 0)
-        sort(row, (size_t)table.nrows, sizeof *row, smaller);
+        sort(row, (size_t)table.nrows, sizeof *row, by_size);
     struct text out = {0};
     if (settings->compare.train)
         put_trained(&out, &table, settings);
     else if (settings->json)
         put_objects(&out, &table);
     else
-        put_text(&out, &table, settings);
+        put_table_text(&out, &table, settings);
     write_file("-", &out);
     return 0;
 }

@@ -55,7 +55,7 @@ static void index_record(struct record *record) {
 
 enum listed { UNKNOWN, OTHER, SAME }; /* not in the record; there with other hashes only; there with this hash */
 
-static enum listed look_up(const struct record *record, const char *name, uint64_t hash) {
+static enum listed find_listed(const struct record *record, const char *name, uint64_t hash) {
     enum listed found = UNKNOWN;
     uint32_t at = map_start(&record->by_name, hash_name(name));
     for (int k; (k = record->by_name.slot[at] - 1) >= 0; at = map_next(&record->by_name, at))
@@ -164,7 +164,7 @@ static void check_ours(const struct folder *folder, const char *name, const char
         return;
     if (strncmp(old.s, begin, strlen(begin)) != 0)
         die("%s: `compile` did not write this file, and would replace it; %s", path, advice);
-    if (is_program(name) && look_up(&folder->was, name, fnv1a(FNV_START, old.s, old.n)) == OTHER)
+    if (is_program(name) && find_listed(&folder->was, name, fnv1a(FNV_START, old.s, old.n)) == OTHER)
         die("%s: this file was changed after `compile` wrote it, and the change would be lost; %s", path, advice);
 }
 
@@ -225,7 +225,7 @@ static void add_programs(struct folder *folder, const struct compile *c) {
 
 static void check_stale(const struct folder *folder) {
     for (size_t i = 0; i < folder->was.n; i++)
-        if (look_up(&folder->now, folder->was.entry[i].name, 0) == UNKNOWN)
+        if (find_listed(&folder->now, folder->was.entry[i].name, 0) == UNKNOWN)
             check_ours(folder, folder->was.entry[i].name, "");
 }
 
@@ -248,7 +248,7 @@ static void remove_stale(const struct folder *folder) {
     int removed = 0;
     for (size_t i = 0; i < folder->was.n; i++) {
         const struct entry *entry = &folder->was.entry[i];
-        enum listed now = look_up(&folder->now, entry->name, entry->hash);
+        enum listed now = find_listed(&folder->now, entry->name, entry->hash);
         const char *path = format("%s/%s", folder->dir, entry->name);
         if (now != SAME && is_rank(entry->name))
             remove_built(folder->dir, entry->name);

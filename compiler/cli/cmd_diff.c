@@ -56,7 +56,7 @@ static struct side *load_script(struct loading *loading, const char *path) {
     return side;
 }
 
-static struct side *load(struct loading *loading, const char *path) {
+static struct side *load_side(struct loading *loading, const char *path) {
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return holds_measured(path) ? side_of_rows(path, read_measured(path)) : load_folder(path);
@@ -86,7 +86,7 @@ static struct diff *load_both(const struct script_args *how, const char *const *
     struct loading loading = {.how = how, .used = NEW(bool, how->nset + 1)};
     if (strcmp(file[0], "-") == 0 && strcmp(file[1], "-") == 0)
         die("-: A and B cannot both be read from stdin");
-    struct side *x = load(&loading, file[0]), *y = load(&loading, file[1]);
+    struct side *x = load_side(&loading, file[0]), *y = load_side(&loading, file[1]);
     for (int i = 0; i < how->nset; i++)
         if (!loading.used[i])
             die("-D %s: no script here has this parameter", how->set[i]);

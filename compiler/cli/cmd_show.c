@@ -112,7 +112,7 @@ static void emit(struct text *t, const struct compile *c, const struct settings 
 }
 
 /* With --watch. */
-static struct gist frame(const struct settings *settings, struct text *t) {
+static struct gist show_frame(const struct settings *settings, struct text *t) {
     struct compile c = {.args = settings->args};
     struct gist gist = {0};
     compile_shown(&c, settings);
@@ -142,7 +142,7 @@ int cmd_show(const struct settings *settings) {
     check_jitter(settings, format);
     if (settings->draw.watch) {
         check_watch(settings, format);
-        return watch(settings, frame);
+        return watch(settings, show_frame);
     }
     if (settings->draw.measured && !(format->traits & TIMED))
         die("--measured: --format %s has no times", format->name);

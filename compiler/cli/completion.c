@@ -22,7 +22,7 @@ static const char *after_option(const struct shell *shell, const struct option_r
 }
 
 /* Writes text for inside '…' in a shell; bracket: escape ] too, for zsh's [explanation]. */
-static void put_quoted(FILE *out, const char *s, const char *quote, bool bracket) {
+static void put_shell_quoted(FILE *out, const char *s, const char *quote, bool bracket) {
     for (; *s; s++)
         if (*s == '\'')
             fputs(quote, out);
@@ -138,7 +138,7 @@ static void zsh_option(FILE *out, const struct option_row *row, const char *text
     else
         fprintf(out, "--%s%s", row->name, tail);
     fputs("'[", out);
-    put_quoted(out, text, "'\\''", true);
+    put_shell_quoted(out, text, "'\\''", true);
     fputc(']', out);
     if (row->arg)
         fprintf(out, ":%s:%s", row->arg, after_option(&zsh, row));
@@ -159,7 +159,7 @@ static void zsh_command(FILE *out, const struct command *command) {
 
 static void zsh_described(FILE *out, const char *name, const char *what) {
     fprintf(out, "    '%s:", name);
-    put_quoted(out, what, "'\\''", false);
+    put_shell_quoted(out, what, "'\\''", false);
     fputs("'\n", out);
 }
 
@@ -201,7 +201,7 @@ void help_zsh(FILE *out) {
 
 static void fish_described(FILE *out, const char *condition, const char *name, const char *what) {
     fprintf(out, "complete -c pianola -n '%s' -f -a %s -d '", condition, name);
-    put_quoted(out, what, "\\'", false);
+    put_shell_quoted(out, what, "\\'", false);
     fputs("'\n", out);
 }
 
@@ -217,7 +217,7 @@ static void fish_option(FILE *out, const struct option_row *row, const struct wo
             fprintf(out, " %s", commands[i].name);
     fprintf(out, "' -l %s%s%s -d '", row->name, row->letter ? format(" -s %c", row->letter) : "",
             row->arg ? format(" -r%s", after_option(&fish, row)) : " -f");
-    put_quoted(out, wording_text(row, wording), "\\'", false);
+    put_shell_quoted(out, wording_text(row, wording), "\\'", false);
     fputs("'\n", out);
 }
 

@@ -69,7 +69,7 @@ static const char *resolved(const char *path) {
 }
 
 /* The path that `path` resolves to, whether or not it exists: a link stays a link, and its target is written. */
-static const char *follow(const char *path) {
+static const char *follow_links(const char *path) {
     const char *at = resolved(path), *slash = strrchr(path, '/');
     if (at)
         return at;
@@ -80,7 +80,7 @@ static const char *follow(const char *path) {
 #define TEMPORARY ".pianola-" /* then the process, a dash, and a number of its own */
 
 /* The process whose temporary name this is; 0: it is none. */
-static pid_t owner_of(const char *name) {
+static pid_t temporary_owner(const char *name) {
     long pid, number;
     int n = 0;
     bool is = sscanf(name, TEMPORARY "%ld-%ld%n", &pid, &number, &n) == 2 && name[n] == 0 && pid > 0 && pid <= INT_MAX;
@@ -88,7 +88,7 @@ static pid_t owner_of(const char *name) {
 }
 
 /* Removes the temporary files of processes that are no more. Once per folder is enough, as long as it is the same. */
-static void sweep(const char *folder) {
+static void remove_leftovers(const char *folder) {
     static struct stat last;
     struct stat st;
     DIR *dir =
@@ -97,7 +97,7 @@ static void sweep(const char *folder) {
         return;
     last = st;
     for (const struct dirent *entry; (entry = readdir(dir));) {
-        pid_t pid = owner_of(entry->d_name);
+        pid_t pid = temporary_owner(entry->d_name);
         if (pid > 0 && kill(pid, 0) != 0 && errno == ESRCH)
             unlinkat(dirfd(dir), entry->d_name, 0);
     }
@@ -105,10 +105,10 @@ static void sweep(const char *folder) {
 }
 
 /* A temporary name in the same folder; short, since the name itself may have the maximum length. */
-static const char *beside(const char *path) {
+static const char *temporary_name(const char *path) {
     const char *slash = strrchr(path, '/');
     const char *folder = slash ? format("%.*s", (int)(slash - path) + 1, path) : "./";
-    sweep(folder);
+    remove_leftovers(folder);
     return format("%s" TEMPORARY "%ld-%zu", folder, (long)getpid(), numbered++);
 }
 
@@ -117,8 +117,8 @@ static struct staged *stage(const char *path) {
     clean_up_at_end();
     hold_endings(true);
     GROW(staged, capacity, nstaged + 1);
-    const char *place = follow(path);
-    staged[nstaged] = (struct staged){beside(place), place};
+    const char *place = follow_links(path);
+    staged[nstaged] = (struct staged){temporary_name(place), place};
     struct staged *s = &staged[nstaged++];
     hold_endings(false);
     return s;
@@ -216,7 +216,7 @@ void check_writable(const char *path) {
 
 bool same_place(const char *a, const char *b) {
     bool out = strcmp(a, "-") == 0 || strcmp(b, "-") == 0;
-    return strcmp(out ? a : follow(a), out ? b : follow(b)) == 0;
+    return strcmp(out ? a : follow_links(a), out ? b : follow_links(b)) == 0;
 }
 
 void check_apart(const char *out, const char *in) {

@@ -5,7 +5,7 @@
 
 /* Writes the UTF-8 character at *s in roff notation, and leaves *s on its last byte. ASCII is written unchanged, except
  * for characters special to roff. */
-static void put_character(FILE *out, const char **s) {
+static void put_escaped(FILE *out, const char **s) {
     unsigned char c = (unsigned char)**s;
     unsigned code = c & (c >= 0xf0 ? 7 : c >= 0xe0 ? 15 : 31);
     if (c == '\\')
@@ -31,7 +31,7 @@ static void put_roff(FILE *out, const char *s) {
         if (begins && *s == '.')
             fputs("\\&", out);
         begins = *s == '\n';
-        put_character(out, &s);
+        put_escaped(out, &s);
     }
 }
 
@@ -48,7 +48,7 @@ static void put_wording(FILE *out, const struct option_row *row, const struct wo
         }
 }
 
-static void put_option(FILE *out, const struct option_row *row) {
+static void put_option_roff(FILE *out, const struct option_row *row) {
     fputs(".TP\n.B ", out);
     if (row->letter)
         fprintf(out, "\\-%c\\fR, \\fB", row->letter);
@@ -101,7 +101,7 @@ void help_man(FILE *out) {
           "A file named\n.B \\-\nis standard input, or standard output.\n",
           out);
     for (int i = 0; i < noptions; i++)
-        put_option(out, &options[i]);
+        put_option_roff(out, &options[i]);
     fputs(".SH EXIT STATUS\n"
           ".TP\n.B 0\nYes: done, proved, the same.\n"
           ".TP\n.B 1\nNo: does not verify, differs.\n"

@@ -22,7 +22,7 @@ void help_passes(FILE *out) {
 
 /* For large programs on a terminal: shows which pass is running. A fatal error is printed over this shorter line; ""
  * erases it. */
-static void tell(const struct compile *c, const char *line) {
+static void tell_pass(const struct compile *c, const char *line) {
     enum { MANY = 100000 };
     if (c->spec && c->spec->njobs >= MANY && isatty(STDERR_FILENO))
         fprintf(stderr, "\033[K%s\r", line);
@@ -59,7 +59,7 @@ void compile_all(struct compile *c, const char *dump) {
     for (int i = 0; i < npasses; i++) {
         const struct pass *pass = &passes[i];
         int had = compile_has(c);
-        tell(c, format("pianola: %s, %d of %d", pass->name, i + 1, npasses));
+        tell_pass(c, format("pianola: %s, %d of %d", pass->name, i + 1, npasses));
         compile_until(c, pass->gives);
         if (!loaded && pass->gives == SPEC)
             announce_memory(c->spec);
@@ -68,7 +68,7 @@ void compile_all(struct compile *c, const char *dump) {
         if (pass->letter && strchr(dump, pass->letter))
             print_program(c->program);
     }
-    tell(c, "");
+    tell_pass(c, "");
     if (strchr(dump, TRIED))
         print_tried(c);
 }

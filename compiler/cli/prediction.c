@@ -53,14 +53,14 @@ struct took {
     double took, flop;
 };
 
-static int sets_of(const struct spec *sp) { return sp->stages + sp->names.sets; }
+static int count_sets(const struct spec *sp) { return sp->stages + sp->names.sets; }
 
 static struct took costs_of_one(const struct compile *c, const struct compile *serial, const struct trained *alone) {
-    int script_sets = sets_of(serial->spec);
+    int script_sets = count_sets(serial->spec);
     double *sum = NEW(double, script_sets *NOPS); /* of the script's stages */
     int *n = NEW(int, script_sets *NOPS);
     const struct rank *k = &serial->program->rank[0];
-    struct took costs = {.of = NEW(double, sets_of(c->spec) * NOPS)};
+    struct took costs = {.of = NEW(double, count_sets(c->spec) * NOPS)};
     for (int i = 0; i < k->nins; i++) {
         const struct instr *x = &k->ins[i];
         double t = alone->stamp[0][i].end - alone->stamp[0][i].start;
@@ -69,7 +69,7 @@ static struct took costs_of_one(const struct compile *c, const struct compile *s
         costs.took += is_job(x->op) ? t : 0;
         costs.flop += is_job(x->op) ? stage_at(serial->spec, serial->stage, x->stage, x->batch)->flop[x->op] : 0;
     }
-    for (int s = 0; s < sets_of(c->spec); s++) { /* a team's members take even parts */
+    for (int s = 0; s < count_sets(c->spec); s++) { /* a team's members take even parts */
         struct member member = member_at(&c->spec->names, s);
         for (int op = 0; op < NOPS; op++) {
             int at = member.stage * NOPS + op;
@@ -80,7 +80,7 @@ static struct took costs_of_one(const struct compile *c, const struct compile *s
 }
 
 static struct took costs_of_ranks(const struct compile *c, const struct trained *trained) {
-    int sets = sets_of(c->spec);
+    int sets = count_sets(c->spec);
     struct took costs = {.of = NEW(double, sets *NOPS)};
     int *n = NEW(int, sets *NOPS);
     for (int r = 0; r < c->program->workers; r++)
@@ -120,7 +120,7 @@ static double predict(const struct compile *c, const struct took *costs) {
         sp.job[j].exchange = 0;
         sp.job[j].pair = 0; /* a device has one compute lane: it runs overlapped jobs sequentially */
     }
-    for (int s = 0; s < sets_of(&sp); s++)
+    for (int s = 0; s < count_sets(&sp); s++)
         st[s].update = costs->of[s * NOPS + OP_U];
     sp.machine.link = sp.machine.host_link = NULL;
     sp.machine.speed = NULL;

@@ -24,7 +24,7 @@ static volatile sig_atomic_t resized, entered;
 static volatile pid_t child; /* 0: none */
 static pid_t owner;          /* children leave the terminal alone */
 
-static void tell(const char *s) {
+static void tell_terminal(const char *s) {
     for (size_t n = strlen(s); n > 0;) {
         ssize_t wrote = write(STDOUT_FILENO, s, n);
         if (wrote < 0)
@@ -36,12 +36,12 @@ static void tell(const char *s) {
 
 static void enter_screen(void) { /* its cursor is hidden, and what is too wide is cut */
     entered = 1;
-    tell("\033[?1049h\033[?25l\033[?7l");
+    tell_terminal("\033[?1049h\033[?25l\033[?7l");
 }
 
 static void leave_screen(void) {
     if (entered && getpid() == owner)
-        tell("\033[0m\033[?7h\033[?25h\033[?1049l");
+        tell_terminal("\033[0m\033[?7h\033[?25h\033[?1049l");
     entered = 0;
 }
 
@@ -102,7 +102,7 @@ struct files {
     } file[MOST_FILES];
 };
 
-static void add_file(struct files *files, const char *path, const char *arg) {
+static void add_watched(struct files *files, const char *path, const char *arg) {
     const char *folder = dirname(copy_string(path));
     int number = inotify_add_watch(files->fd, folder,
                                    IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVE | IN_DELETE_SELF | IN_MOVE_SELF);
@@ -119,10 +119,10 @@ static void watch_file(struct files *files, const char *path) {
         return;
     if (strcmp(path, "-") == 0)
         die("-: stdin cannot be watched; name a file");
-    add_file(files, path, path);
+    add_watched(files, path, path);
     char *real = realpath(path, NULL);
     if (real && strcmp(real, path) != 0)
-        add_file(files, copy_string(real), path);
+        add_watched(files, copy_string(real), path);
     free(real);
 }
 
@@ -244,7 +244,7 @@ static void say_change(struct watcher *watcher, const struct gist *now) {
     put_change(line, before ? bytes_text(before->peak, was) : NULL, bytes_text(now->peak, is), "");
 }
 
-static int lines_of(const struct text *t) {
+static int count_text_lines(const struct text *t) {
     int n = 0;
     for (size_t i = 0; i < t->n; i++)
         n += t->s[i] == '\n' || i + 1 == t->n;
@@ -264,12 +264,13 @@ static void put_lines(struct text *out, const struct text *t, int most) {
 }
 
 /* The last frame, as much of it as there is room for, and below it what happened since. */
-static void draw(const struct watcher *watcher) {
+static void draw_frame(const struct watcher *watcher) {
     struct scratch scratch = scratch_begin();
     struct winsize size;
     struct text out = {0};
     int rows = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 24;
-    int below = lines_of(&watcher->bad) + 1, lines = lines_of(&watcher->good), room = rows - below - (lines > 0);
+    int below = count_text_lines(&watcher->bad) + 1, lines = count_text_lines(&watcher->good),
+        room = rows - below - (lines > 0);
     bool cut = lines > room;
     put_word(&out, "\033[H");
     put_lines(&out, &watcher->good, cut ? room - 1 : room);
@@ -279,11 +280,11 @@ static void draw(const struct watcher *watcher) {
         put_word(&out, "\033[K\n");
     put_lines(&out, &watcher->bad, rows - 1);
     put(&out, "%s\033[K\033[J", watcher->line.n ? watcher->line.s : "watching; Ctrl-C ends this");
-    tell(out.s);
+    tell_terminal(out.s);
     scratch_end(scratch);
 }
 
-static void keep(struct text *to, const struct text *from, size_t n) {
+static void keep_text(struct text *to, const struct text *from, size_t n) {
     to->n = 0;
     put_bytes(to, n ? from->s : "", n);
 }
@@ -298,18 +299,18 @@ static void take_frame(struct watcher *watcher) {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && watcher->coming.n >= sizeof gist) {
         size_t n = watcher->coming.n - sizeof gist;
         memcpy(&gist, watcher->coming.s + n, sizeof gist);
-        keep(&watcher->good, &watcher->coming, n);
+        keep_text(&watcher->good, &watcher->coming, n);
         watcher->bad.n = 0;
         if (watcher->changed)
             say_change(watcher, &gist);
         watcher->changed = NULL;
         watcher->gist = gist;
     } else {
-        keep(&watcher->bad, &watcher->coming, watcher->coming.n);
+        keep_text(&watcher->bad, &watcher->coming, watcher->coming.n);
         if (WIFSIGNALED(status))
             put(&watcher->bad, "pianola: error: signal %d ended the compiler\n", WTERMSIG(status));
     }
-    draw(watcher);
+    draw_frame(watcher);
 }
 
 static void read_frame(struct watcher *watcher) {
@@ -335,7 +336,7 @@ int watch(const struct settings *settings, struct gist (*frame)(const struct set
         int ready = ppoll(fd, 2, settling ? &settle : NULL, &waiting);
         if (resized) { /* without a newer frame, the last one is cut */
             resized = 0;
-            draw(&watcher);
+            draw_frame(&watcher);
             if (!watcher.bad.n && !settling)
                 begin_child(&watcher);
             continue;

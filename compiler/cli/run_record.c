@@ -12,7 +12,7 @@ struct record {
     int64_t validations;
 };
 
-static void keep(void *context, const struct rt_program *p, const struct rt_ended *of) {
+static void record_step(void *context, const struct rt_program *p, const struct rt_ended *of) {
     struct record *record = context;
     int32_t n = updates_per_step(p->batches, &p->stage[p->updated]);
     if (of->step < 0)
@@ -25,7 +25,7 @@ static void keep(void *context, const struct rt_program *p, const struct rt_ende
     record->validated[record->validations++] = of->when[n - 1];
 }
 
-static void draw(const struct record *record, const struct rt_result *result) {
+static void draw_record(const struct record *record, const struct rt_result *result) {
     const struct settings *settings = record->settings;
     int batches = whole_batches(record->c->spec);
     const struct loss_line line[] = {{"training", result->done - result->from, batches, record->loss + result->from,
@@ -49,7 +49,7 @@ struct trained train_and_record(const struct compile *c, const struct settings *
     record.seconds = NEW(double, settings->train.steps);
     record.validation = NEW(double, validations);
     record.validated = NEW(double, validations);
-    struct listener listener = {settings->record.loss_svg ? keep : NULL, &record, held_out, .records = true};
+    struct listener listener = {settings->record.loss_svg ? record_step : NULL, &record, held_out, .records = true};
     listener.times = !settings->train.cuda;
     if (strcmp(c->report->unit, "s") == 0) {
         listener.predicted = times.at;
@@ -60,6 +60,6 @@ struct trained train_and_record(const struct compile *c, const struct settings *
         fprintf(stderr, "pianola: warning: %s; the training went on (--allow-nonfinite)\n",
                 nonfinite_say(&trained.result.bad, what, sizeof what));
     if (settings->record.loss_svg)
-        draw(&record, &trained.result);
+        draw_record(&record, &trained.result);
     return trained;
 }

@@ -25,7 +25,7 @@ void check_course(const struct compile *c, const struct settings *settings) {
             "schedules/clusters/nodes.lua, or latency.lua with -D flops=1e12");
 }
 
-static void note(void *context, const struct rt_program *p, const struct rt_ended *of) {
+static void note_step(void *context, const struct rt_program *p, const struct rt_ended *of) {
     struct course *course = context;
     int32_t batches = p->model->batches, slices = p->batches / batches;
     int64_t n = batches / course->each;
@@ -54,8 +54,8 @@ struct course run_course(const struct compile *c, const struct settings *setting
         course.predicted[k] = times.at[k % times.n] + (double)(k / times.n) * times.step;
     course.seconds = (double)(settings->train.steps - 1) * times.step + c->timeline->step;
     host_blas();
-    struct trained trained =
-        train(c, settings, data, settings->train.steps, 0, name, (struct listener){.ended = note, .context = &course});
+    struct trained trained = train(c, settings, data, settings->train.steps, 0, name,
+                                   (struct listener){.ended = note_step, .context = &course});
     course.spent = trained.seconds;
     host_free(trained.program, trained.arena);
     data_close(data);
@@ -127,7 +127,7 @@ static void fill_cells(const char **cell, const struct course *course, const str
     cell[TO_BATCHES] = k < 0 ? "" : format("%lld", (long long)((k + 1) * course->each));
 }
 
-static void put_line(struct text *out, const char *const *cell, const int *width, bool markdown) {
+static void put_cells(struct text *out, const char *const *cell, const int *width, bool markdown) {
     for (int c = 0; c < NCOLUMNS; c++)
         put(out, "%s%*s%s", markdown ? "| " : c ? "  " : "", c ? width[c] : -width[c], cell[c], markdown ? " " : "");
     put(out, markdown ? "|\n" : "\n");
@@ -152,11 +152,11 @@ void put_courses(struct text *out, const struct courses *courses, const struct s
         (long long)courses->window);
     put(out, "target: %.4f%s; times are predicted, in %s\n\n", courses->target,
         courses->given ? "" : ", the worst loss at the end", measure.name);
-    put_line(out, head, width, settings->markdown);
+    put_cells(out, head, width, settings->markdown);
     for (int c = 0; settings->markdown && c < NCOLUMNS; c++)
         put(out, "|%s%s", c ? "---:" : "---", c == NCOLUMNS - 1 ? "|\n" : "");
     for (int i = 0; i < courses->n; i++)
-        put_line(out, cell[i], width, settings->markdown);
+        put_cells(out, cell[i], width, settings->markdown);
 }
 
 static void put_curve(struct text *out, const struct course *course) {

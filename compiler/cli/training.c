@@ -36,7 +36,7 @@ struct told {
     const struct rt_program *program;
 };
 
-static void tell_step(void *context, const struct rt_ended *of) {
+static void tell_step_loss(void *context, const struct rt_ended *of) {
     const struct told *told = context;
     told->listener.ended(told->listener.context, told->program, of);
 }
@@ -93,7 +93,7 @@ static struct named_file *open_weights(const struct settings *settings, const st
 }
 
 /* Dies if the arenas of all ranks are larger than this machine's memory, which the kernel would tell by a kill. */
-static void check_memory(const struct compile *c) {
+static void check_machine_memory(const struct compile *c) {
     double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), needed = 0;
     const struct rt_model *model = &c->spec->model->rt;
     for (int r = 0; r < c->program->workers; r++)
@@ -165,11 +165,11 @@ struct trained train(const struct compile *c, const struct settings *settings, s
     run.predicted = listener.predicted;
     run.predicted_step = listener.predicted_step;
     run.looks = listener.records;
-    run.ended = listener.ended ? tell_step : NULL;
+    run.ended = listener.ended ? tell_step_loss : NULL;
     run.context = &told;
     run.evaluates = settings->train.steps == 0;
     if (!settings->train.cuda)
-        check_memory(c);
+        check_machine_memory(c);
     run.weights = open_weights(settings, trained.program);
     trained.arena = settings->train.cuda ? train_on_cuda(&run, &trained.cuda) : host_train(&run);
     if (!trained.arena)

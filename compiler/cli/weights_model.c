@@ -192,7 +192,7 @@ static struct described of_config(const char *path) {
 
 /* ---- the script ---- */
 
-static const char *needed(const struct described *d, const char *key, double x, const char *what) {
+static const char *need_key(const struct described *d, const char *key, double x, const char *what) {
     if (isnan(x))
         die("%s: says no %s of its model; name the model with --model", d->file, what);
     if (!(x >= 1 && x <= INT32_MAX && x == floor(x)))
@@ -228,7 +228,7 @@ static int set_rarer(const struct described *d, const char **set) {
     if (d->gelu)
         set[n++] = "gate=gelu";
     if (!isnan(d->head) && d->head * d->heads != d->width)
-        set[n++] = needed(d, "dim", d->head, "columns of a head");
+        set[n++] = need_key(d, "dim", d->head, "columns of a head");
     if ((float)d->eps != 1e-5f)
         set[n++] = format("eps=%.9g", d->eps);
     if (d->scaling)
@@ -236,32 +236,34 @@ static int set_rarer(const struct described *d, const char **set) {
     if (llama3) {
         set[n++] = format("rope_low=%g", d->low);
         set[n++] = format("rope_high=%g", d->high);
-        set[n++] = needed(d, "rope_context", d->trained, "context of its rope");
+        set[n++] = need_key(d, "rope_context", d->trained, "context of its rope");
     }
     return n;
 }
 
 static int set_llama(const struct described *d, const char **set) {
-    const char *all[] = {needed(d, "layers", d->layers, "layers"),
-                         needed(d, "width", d->width, "width"),
-                         needed(d, "heads", d->heads, "heads"),
-                         needed(d, "kv_heads", isnan(d->kv_heads) ? d->heads : d->kv_heads, "heads of keys and values"),
-                         needed(d, "inner", d->inner, "inner width"),
-                         needed(d, "vocab", d->vocab, "vocabulary"),
-                         needed(d, "rope", isnan(d->rope) ? 10000 : d->rope, "base of rope"),
-                         d->tied ? "tied=true" : "tied=false"};
+    const char *all[] = {
+        need_key(d, "layers", d->layers, "layers"),
+        need_key(d, "width", d->width, "width"),
+        need_key(d, "heads", d->heads, "heads"),
+        need_key(d, "kv_heads", isnan(d->kv_heads) ? d->heads : d->kv_heads, "heads of keys and values"),
+        need_key(d, "inner", d->inner, "inner width"),
+        need_key(d, "vocab", d->vocab, "vocabulary"),
+        need_key(d, "rope", isnan(d->rope) ? 10000 : d->rope, "base of rope"),
+        d->tied ? "tied=true" : "tied=false"};
     enum { N = sizeof all / sizeof *all };
     memcpy(set, all, sizeof all);
     int n = N + set_rarer(d, set + N);
     if (d->positions > 0)
-        set[n++] = needed(d, "context", d->positions, "positions");
+        set[n++] = need_key(d, "context", d->positions, "positions");
     return n;
 }
 
 static int set_gpt2(const struct described *d, const char **set) {
-    const char *all[] = {needed(d, "layers", d->layers, "layers"),        needed(d, "width", d->width, "width"),
-                         needed(d, "heads", d->heads, "heads"),           needed(d, "vocab", d->vocab, "vocabulary"),
-                         needed(d, "context", d->positions, "positions"), d->tied ? "tied=true" : "tied=false"};
+    const char *all[] = {
+        need_key(d, "layers", d->layers, "layers"),        need_key(d, "width", d->width, "width"),
+        need_key(d, "heads", d->heads, "heads"),           need_key(d, "vocab", d->vocab, "vocabulary"),
+        need_key(d, "context", d->positions, "positions"), d->tied ? "tied=true" : "tied=false"};
     if (!isnan(d->inner) && d->inner != 4 * d->width)
         die("%s: its inner width is %.0f, and gpt2.lua's four times the width, %.0f", d->file, d->inner, 4 * d->width);
     enum { N = sizeof all / sizeof *all };
@@ -284,7 +286,7 @@ static const struct architecture {
 };
 enum { NARCHITECTURES = sizeof architectures / sizeof *architectures };
 
-static const struct architecture *known(const struct described *d) {
+static const struct architecture *known_architecture(const struct described *d) {
     struct text names = {0};
     for (int i = 0; i < NARCHITECTURES; i++) {
         if (strcmp(architectures[i].name, d->architecture) == 0)
@@ -337,7 +339,7 @@ void model_of_weights(struct script_args *args, const char *weights) {
         die("%s: has no model_type", config);
     if (!gguf)
         check_tied(&d, weights);
-    const struct architecture *architecture = known(&d);
+    const struct architecture *architecture = known_architecture(&d);
     if (d.other)
         die("%s: %s, which %s cannot say", d.file, d.other, architecture->script);
     const char *own[MOST_SET];

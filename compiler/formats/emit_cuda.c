@@ -39,7 +39,7 @@ static void put_symbol(struct text *t, const struct program *p, const struct buf
 }
 
 /* "RECV_F 0 3 from 0" as a C name: RECV_F_0_3_from_0; "B 2 7[0/3]": B_2_7_part_0_of_3. */
-static void put_name(struct text *t, const struct program *p, const struct instr *x) {
+static void put_c_name(struct text *t, const struct program *p, const struct instr *x) {
     size_t begin = t->n;
     put_label(t, &p->names, x);
     as_symbol(t, begin);
@@ -112,9 +112,9 @@ static void emit_lanes(const struct emit *e) {
 }
 
 /* The name of instruction i. */
-static const char *label_of(const struct emit *e, int32_t i) {
+static const char *instr_label(const struct emit *e, int32_t i) {
     struct text t = {0};
-    put_name(&t, e->p, &e->k->ins[i]);
+    put_c_name(&t, e->p, &e->k->ins[i]);
     return t.s;
 }
 
@@ -127,7 +127,7 @@ static void emit_waited(const struct emit *e) {
         return;
     put_word(e->t, "\n/* Names of the instructions that others wait for, whose order says nothing. */\nenum {\n");
     for (int32_t name = 1; name <= n; name++)
-        put(e->t, name > 1 ? "    %s,\n" : "    %s = 1,\n", label_of(e, k->place[name]));
+        put(e->t, name > 1 ? "    %s,\n" : "    %s = 1,\n", instr_label(e, k->place[name]));
     put_word(e->t, "};\n");
 }
 
@@ -135,7 +135,7 @@ static void emit_waited(const struct emit *e) {
 static void emit_list(const struct emit *e, const char *what, int32_t i, const struct rt_buffer *const *list) {
     if (!list)
         return;
-    put(e->t, "static const struct rt_buffer *const %s_%s[] = {", what, label_of(e, i));
+    put(e->t, "static const struct rt_buffer *const %s_%s[] = {", what, instr_label(e, i));
     for (; *list; list++)
         put(e->t, "&%s, ", name_of(e, *list));
     put_word(e->t, "NULL};\n");
@@ -149,9 +149,9 @@ static void emit_lists(const struct emit *e) {
         emit_list(e, "kv", i, x->kv);
         if (!x->also)
             continue;
-        put(e->t, "static const int32_t also_%s[] = {", label_of(e, i));
+        put(e->t, "static const int32_t also_%s[] = {", instr_label(e, i));
         for (const int32_t *name = x->also; *name; name++)
-            put(e->t, "%s, ", label_of(e, k->place[*name]));
+            put(e->t, "%s, ", instr_label(e, k->place[*name]));
         put_word(e->t, "0};\n");
     }
 }
@@ -171,7 +171,7 @@ static void put_operands(const struct emit *e, const struct rt_instr *x) {
 static void put_waits(const struct emit *e, const struct rt_instr *x) {
     const char *before = ".after = {";
     for (int w = 0; w < RT_AFTER && x->after[w]; w++, before = ", ")
-        put(e->t, "%s%s", before, label_of(e, e->view->rank.place[x->after[w]]));
+        put(e->t, "%s%s", before, instr_label(e, e->view->rank.place[x->after[w]]));
     put_word(e->t, *before == ',' ? "}, " : "");
 }
 
@@ -204,11 +204,11 @@ static void emit_instr(const struct emit *e, int32_t i) {
     put_word(t, x->first ? ".first = true, " : "");
     put_word(t, x->vfirst ? ".vfirst = true, " : "");
     put_word(t, x->ufirst ? ".ufirst = true, " : "");
-    put_word(t, x->more ? format(".more = more_%s, ", label_of(e, i)) : "");
-    put_word(t, x->kv ? format(".kv = kv_%s, ", label_of(e, i)) : "");
+    put_word(t, x->more ? format(".more = more_%s, ", instr_label(e, i)) : "");
+    put_word(t, x->kv ? format(".kv = kv_%s, ", instr_label(e, i)) : "");
     put_waits(e, x);
-    put_word(t, x->also ? format(".also = also_%s, ", label_of(e, i)) : "");
-    put_word(t, x->name ? format(".name = %s, ", label_of(e, i)) : "");
+    put_word(t, x->also ? format(".also = also_%s, ", instr_label(e, i)) : "");
+    put_word(t, x->name ? format(".name = %s, ", instr_label(e, i)) : "");
     while (t->s[t->n - 1] == ' ' || t->s[t->n - 1] == ',')
         t->n--;
     put_word(t, "},\n");

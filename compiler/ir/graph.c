@@ -73,7 +73,7 @@ static void need(struct need_list *list, int32_t job, int kind) {
     list->kind[list->n++] = (uint8_t)kind;
 }
 
-static int32_t input_gradient(const struct spec *sp, int s, int b) { /* the job that makes it */
+static int32_t find_input_gradient(const struct spec *sp, int s, int b) { /* the job that makes it */
     int32_t whole = job_at(sp, s, b, OP_B);
     return whole >= 0 ? whole : job_at(sp, s, b, OP_I);
 }
@@ -87,7 +87,7 @@ static void need_slices(const struct spec *sp, const struct job *j, struct need_
     for (int b = j->b - j->b % sp->names.slices; b < j->b + back; b++)
         need(list, job_at(sp, j->s, b, OP_F), K_kv);
     if (back && (j->b + 1) % sp->names.slices)
-        need(list, input_gradient(sp, j->s, j->b + 1), K_dkv);
+        need(list, find_input_gradient(sp, j->s, j->b + 1), K_dkv);
 }
 
 /* Adds the default dependencies of one job (schedules/README.md). With recompute the stash comes from R. */
@@ -104,7 +104,7 @@ static void default_needs(const struct spec *sp, const struct job *j, struct nee
     default:
         need(list, again >= 0 ? again : forward, K_stash);
         for (int i = 0; (t = reader_of(sp, s, i)) >= 0; i++)
-            need(list, input_gradient(sp, t, b), K_grad);
+            need(list, find_input_gradient(sp, t, b), K_grad);
     }
     need_slices(sp, j, list);
 }

@@ -13,7 +13,7 @@ struct list_table {
     size_t cap;
 };
 
-static uint64_t hash_of(const int32_t *rank, int n) {
+static uint64_t hash_ranks(const int32_t *rank, int n) {
     uint64_t hash = 0;
     for (int i = 0; i < n; i++)
         hash = hash_add(hash, rank[i]);
@@ -21,12 +21,12 @@ static uint64_t hash_of(const int32_t *rank, int n) {
 }
 
 /* Doubles the table and enters all lists anew. */
-static void grow(struct spec *sp) {
+static void double_table(struct spec *sp) {
     struct list_table *lists = sp->owners.lists;
     lists->room = 2 * sp->owners.nlists + 16;
     lists->map = map_new((size_t)lists->room);
     for (int i = 0; i < sp->owners.nlists; i++) {
-        uint32_t at = map_start(&lists->map, hash_of(sp->owners.list[i].rank, sp->owners.list[i].n));
+        uint32_t at = map_start(&lists->map, hash_ranks(sp->owners.list[i].rank, sp->owners.list[i].n));
         while (lists->map.slot[at])
             at = map_next(&lists->map, at);
         lists->map.slot[at] = i + 1;
@@ -42,8 +42,8 @@ int32_t keep_list(struct spec *sp, const int32_t *rank, int n) {
     }
     struct list_table *lists = sp->owners.lists;
     if (sp->owners.nlists >= lists->room)
-        grow(sp);
-    uint32_t at = map_start(&lists->map, hash_of(rank, n));
+        double_table(sp);
+    uint32_t at = map_start(&lists->map, hash_ranks(rank, n));
     for (int32_t i; (i = lists->map.slot[at] - 1) >= 0; at = map_next(&lists->map, at))
         if (sp->owners.list[i].n == n && !memcmp(sp->owners.list[i].rank, rank, sizeof *rank * (size_t)n))
             return sp->workers + i;
@@ -85,7 +85,7 @@ static struct homes take_homes(const struct spec *sp, const struct naming *namin
 }
 
 /* The lists of a, and then those of b that a lacks: members of a team may have one home. */
-static struct homes behind(const struct homes *a, const struct homes *b, int zero) {
+static struct homes append_homes(const struct homes *a, const struct homes *b, int zero) {
     struct homes both = {a->lists, b->size, 0, NEW(int32_t, (a->lists + b->lists) * b->size)};
     if (a->lists > 0)
         memcpy(both.rank, a->rank, sizeof *both.rank * (size_t)(a->lists * b->size));
@@ -127,7 +127,7 @@ struct homes *find_homes(const struct spec *sp) {
         if (s < tables)
             all[sp->stages + s] = homes;
         if (shared >= 0 && !is_bare(sp, shared))
-            all[shared] = behind(&all[shared], &homes, sp->owners.zero ? sp->owners.zero[s] : 0);
+            all[shared] = append_homes(&all[shared], &homes, sp->owners.zero ? sp->owners.zero[s] : 0);
         j = next;
     }
     for (int set = 0; set < sets; set++)

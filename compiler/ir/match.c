@@ -32,7 +32,7 @@ struct key {
     int32_t op, stage, batch, inst, from, to;
 };
 
-static const struct group *group_of(const struct program *p, int r, const struct instr *in) {
+static const struct group *own_group(const struct program *p, int r, const struct instr *in) {
     return &p->group[p->rank[r].lane[in->lane].group];
 }
 
@@ -41,10 +41,10 @@ const struct buf *payload(const struct rank *k, const struct instr *in) {
 }
 
 static bool opens(const struct program *p, int r, const struct instr *in) {
-    return is_send(in->op) || (is_group(in->op) && group_of(p, r, in)->rank[0] == r);
+    return is_send(in->op) || (is_group(in->op) && own_group(p, r, in)->rank[0] == r);
 }
 
-static struct key key_of(const struct program *p, int r, const struct instr *in) {
+static struct key match_key(const struct program *p, int r, const struct instr *in) {
     struct key key = {in->op, in->stage, in->batch, in->inst, r, in->peer};
     if (op_lane[in->op] == LANE_TEAM && p->names.member) /* each member's is of a stage of its own */
         key.stage = p->names.member[in->stage].stage;
@@ -55,7 +55,7 @@ static struct key key_of(const struct program *p, int r, const struct instr *in)
     return key;
 }
 
-static uint64_t hash_of(const struct key *key) {
+static uint64_t hash_key(const struct key *key) {
     uint64_t h = hash_add(hash_add(hash_add(0, key->op), key->stage), key->batch);
     return hash_add(hash_add(hash_add(h, key->inst), key->from), key->to);
 }
@@ -79,7 +79,7 @@ static void open_messages(struct matching *matching) {
             in->msg = -1;
             if (!opens(p, r, in))
                 continue;
-            int left = is_group(in->op) ? group_of(p, r, in)->n - 1 : 1;
+            int left = is_group(in->op) ? own_group(p, r, in)->n - 1 : 1;
             matching->message[matching->n] = (struct message){r, i, -1, left, -1};
             if (matching->first[r][in->lane] < 0)
                 matching->first[r][in->lane] = matching->n;
@@ -108,30 +108,30 @@ static int32_t first_arrival(const struct matching *matching, int r, const struc
 }
 
 /* Whether an end of rank r with this key may join message i. */
-static bool fits(const struct matching *matching, int32_t i, int r, const struct key *key) {
+static bool may_join(const struct matching *matching, int32_t i, int r, const struct key *key) {
     const struct message *message = &matching->message[i];
-    struct key k = key_of(matching->p, message->rank, &matching->p->rank[message->rank].ins[message->ins]);
+    struct key k = match_key(matching->p, message->rank, &matching->p->rank[message->rank].ins[message->ins]);
     return message->last != r && !memcmp(&k, key, sizeof k);
 }
 
-static int32_t look_up(struct matching *matching, int r, const struct key *key) {
+static int32_t find_message(struct matching *matching, int r, const struct key *key) {
     uint32_t at;
     if (!matching->mapped) {
         matching->map = map_new((size_t)matching->n);
         matching->mapped = true;
         for (int32_t i = 0; i < matching->n; i++) {
-            struct key k = key_of(matching->p, matching->message[i].rank,
-                                  &matching->p->rank[matching->message[i].rank].ins[matching->message[i].ins]);
-            at = map_start(&matching->map, hash_of(&k));
+            struct key k = match_key(matching->p, matching->message[i].rank,
+                                     &matching->p->rank[matching->message[i].rank].ins[matching->message[i].ins]);
+            at = map_start(&matching->map, hash_key(&k));
             while (matching->map.slot[at])
                 at = map_next(&matching->map, at);
             matching->map.slot[at] = i + 1;
         }
     }
     int32_t i;
-    for (at = map_start(&matching->map, hash_of(key)); (i = matching->map.slot[at] - 1) >= 0;
+    for (at = map_start(&matching->map, hash_key(key)); (i = matching->map.slot[at] - 1) >= 0;
          at = map_next(&matching->map, at))
-        if (fits(matching, i, r, key))
+        if (may_join(matching, i, r, key))
             return i;
     return -1;
 }
@@ -146,10 +146,10 @@ static void match_rank(struct matching *matching, int r) {
         struct instr *in = &k->ins[i];
         if (!is_message(in->op) || opens(matching->p, r, in))
             continue;
-        struct key key = key_of(matching->p, r, in);
+        struct key key = match_key(matching->p, r, in);
         int32_t g = next[in->lane];
-        if (g < 0 || !fits(matching, g, r, &key))
-            g = look_up(matching, r, &key);
+        if (g < 0 || !may_join(matching, g, r, &key))
+            g = find_message(matching, r, &key);
         if (g < 0)
             continue;
         in->msg = g;

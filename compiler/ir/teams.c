@@ -42,7 +42,7 @@ struct expansion {
     int32_t *rank; /* of the list in hand */
 };
 
-static int size_of(const struct expansion *all, const struct job *j) {
+static int slice_count(const struct expansion *all, const struct job *j) {
     return home_of(&all->before, &j->team).n * all->factor;
 }
 
@@ -54,7 +54,7 @@ int team_size(const struct spec *sp, int s) {
 /* The job of the member at `place` of a team; where the team of j is smaller, places begin again. */
 static int32_t member_job(const struct expansion *all, int32_t j, int place) {
     const struct job *job = &all->before.job[j];
-    return all->to[job->s] + place % size_of(all, job) * all->jobs[job->s] + (j - all->from[job->s]);
+    return all->to[job->s] + place % slice_count(all, job) * all->jobs[job->s] + (j - all->from[job->s]);
 }
 
 /* The home of what the member at a place of `size` has of the stage's weights: these lie on the list's ranks evenly,
@@ -79,7 +79,7 @@ static void expand_stages(struct expansion *all) {
     all->to = NEW(int32_t, before->stages);
     for (int j = 0; j < before->njobs; j++) {
         const struct job *job = &before->job[j];
-        all->first[job->s + 1] = size_of(all, job);
+        all->first[job->s + 1] = slice_count(all, job);
         all->from[job->s] = all->jobs[job->s]++ ? all->from[job->s] : j;
     }
     for (int s = 0; s < before->stages; s++)
@@ -108,7 +108,7 @@ static void expand_jobs(struct expansion *all) {
     for (int j = 0; j < before->njobs; j++) {
         const struct job *job = &before->job[j];
         struct home team = home_of(before, &job->team);
-        for (int i = 0, size = size_of(all, job); i < size; i++) {
+        for (int i = 0, size = slice_count(all, job); i < size; i++) {
             int32_t k = member_job(all, j, i);
             sp->job[k] = *job;
             sp->job[k].s = all->first[job->s] + i;
@@ -125,10 +125,10 @@ static void expand_pairs(struct expansion *all) {
     const struct spec *before = &all->before;
     sp->npairs = 0;
     for (int i = 0; i < before->npairs; i++)
-        sp->npairs += size_of(all, &before->job[before->pair[i].first]);
+        sp->npairs += slice_count(all, &before->job[before->pair[i].first]);
     sp->pair = NEW(struct pair, sp->npairs);
     for (int i = 0, n = 0; i < before->npairs; i++)
-        for (int m = 0; m < size_of(all, &before->job[before->pair[i].first]); m++, n++) {
+        for (int m = 0; m < slice_count(all, &before->job[before->pair[i].first]); m++, n++) {
             sp->pair[n] = (struct pair){.first = member_job(all, before->pair[i].first, m),
                                         .second = member_job(all, before->pair[i].second, m)};
             sp->job[sp->pair[n].first].pair = sp->job[sp->pair[n].second].pair = n + 1;
@@ -142,18 +142,18 @@ static void expand_preds(struct expansion *all) {
         return;
     int64_t n = 0;
     for (int j = 0; j < before->njobs; j++)
-        n += (int64_t)(before->pred_at[j + 1] - before->pred_at[j]) * size_of(all, &before->job[j]);
+        n += (int64_t)(before->pred_at[j + 1] - before->pred_at[j]) * slice_count(all, &before->job[j]);
     if (n > INT32_MAX)
         die("%s: its jobs have more than 2^31 dependencies; use fewer microbatches", sp->file);
     sp->pred = NEW(int32_t, n + 1);
     sp->pred_at = NEW(int32_t, sp->njobs + 1);
     for (int j = 0; j < before->njobs; j++)
-        for (int i = 0; i < size_of(all, &before->job[j]); i++)
+        for (int i = 0; i < slice_count(all, &before->job[j]); i++)
             sp->pred_at[member_job(all, j, i) + 1] = before->pred_at[j + 1] - before->pred_at[j];
     for (int j = 0; j < sp->njobs; j++)
         sp->pred_at[j + 1] += sp->pred_at[j];
     for (int j = 0; j < before->njobs; j++)
-        for (int i = 0; i < size_of(all, &before->job[j]); i++)
+        for (int i = 0; i < slice_count(all, &before->job[j]); i++)
             for (int32_t e = before->pred_at[j], to = sp->pred_at[member_job(all, j, i)]; e < before->pred_at[j + 1];)
                 sp->pred[to++] = member_job(all, before->pred[e++], i);
 }
@@ -165,7 +165,7 @@ static void expand_sources(struct expansion *all) {
         return;
     sp->owners.source = NEW(int32_t, sp->njobs);
     for (int j = 0; j < before->njobs; j++)
-        for (int i = 0; i < size_of(all, &before->job[j]); i++)
+        for (int i = 0; i < slice_count(all, &before->job[j]); i++)
             sp->owners.source[member_job(all, j, i)] =
                 before->owners.source[j] < 0 ? -1 : before->owners.source[j] * all->factor + i % all->factor;
 }
@@ -189,7 +189,7 @@ static void expand_versions(struct expansion *all) {
         sp->updates.every[v] = before->updates.every[sp->names.member[v].stage];
     sp->updates.reads = NEW(int32_t, sp->njobs);
     for (int j = 0; j < before->njobs; j++)
-        for (int i = 0; i < size_of(all, &before->job[j]); i++)
+        for (int i = 0; i < slice_count(all, &before->job[j]); i++)
             sp->updates.reads[member_job(all, j, i)] = before->updates.reads[j];
 }
 

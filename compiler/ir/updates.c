@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* The stage of a set, as scripts count. */
-static int stage_of(const struct spec *sp, int set) { return sp->names.member ? sp->names.member[set].stage : set; }
+static int stage_of_set(const struct spec *sp, int set) { return sp->names.member ? sp->names.member[set].stage : set; }
 
 /* A table is updated as stage 0 is. */
 void updates_of_sets(const struct names *names, int stages, int *update) {
@@ -19,15 +19,15 @@ void updates_of_sets(const struct names *names, int stages, int *update) {
 static int32_t *asked_at(const struct spec *sp) {
     int32_t *each = NEW(int32_t, sp->stages), *at = NEW(int32_t, sp->stages + 1);
     for (int s = 0; s < sp->stages; s++)
-        each[stage_of(sp, s)] = sp->batches / sp->updates.every[s];
+        each[stage_of_set(sp, s)] = sp->batches / sp->updates.every[s];
     for (int s = 0; s < sp->stages; s++)
         at[s + 1] = at[s] + each[s];
     return at;
 }
 
 /* A cost that the script gives is that of all of a stage: the members' own parts have it, if they have weights. */
-static double cost_of(const struct spec *sp, int set, double asked) {
-    bool beside = set >= sp->stages && !is_bare(sp, sp->names.first[stage_of(sp, set)]);
+static double member_cost(const struct spec *sp, int set, double asked) {
+    bool beside = set >= sp->stages && !is_bare(sp, sp->names.first[stage_of_set(sp, set)]);
     return beside && !isnan(asked) ? 0 : asked;
 }
 
@@ -51,9 +51,9 @@ void place_updates(struct spec *sp) {
     for (int set = 0; set < sets; set++)
         for (int32_t j = sp->costs.update_at[set]; j < sp->costs.update_at[set + 1]; j++) {
             int32_t at = j - sp->costs.update_at[set], lists = sp->costs.homes[set].lists;
-            job[j] = sp->updates.asked[from[stage_of(sp, set)] + at / lists];
+            job[j] = sp->updates.asked[from[stage_of_set(sp, set)] + at / lists];
             job[j].s = set;
             job[j].rank = job[j].home = job[j].team = sp->costs.homes[set].rank[at % lists];
-            job[j].cost = cost_of(sp, set, job[j].cost);
+            job[j].cost = member_cost(sp, set, job[j].cost);
         }
 }

@@ -24,7 +24,7 @@ static void check_output(const char *path) {
 }
 
 /* Reports what was written, by reading it back. */
-static void tell(const char *path, bool json) {
+static void tell_written(const char *path, bool json) {
     char why[2 * DURABLE_PATH];
     struct safetensors *file = safetensors_open(path, why, sizeof why);
     if (!file)
@@ -60,6 +60,6 @@ int cmd_export(const struct settings *settings) {
         die("%s", why);
     if (*why) /* newer ones are incomplete */
         fprintf(stderr, "pianola: a newer checkpoint was passed over: %s\n", why);
-    tell(path, settings->json);
+    tell_written(path, settings->json);
     return 0;
 }

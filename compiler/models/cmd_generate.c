@@ -18,7 +18,7 @@ enum { MOST_ROWS = 64 }; /* of the prompt, at once */
 /* ---- the model ---- */
 
 /* A stage per unit, all on one rank; their weights are read from the file. rows: that a sequence may come to have. */
-static struct decode_model read_model(const struct settings *settings, int64_t rows) {
+static struct decode_model open_model(const struct settings *settings, int64_t rows) {
     char why[1000];
     struct spec *sp = script_units(&settings->args, 1, 1);
     if (is_costs(sp))
@@ -66,13 +66,13 @@ static void add_id(struct tokens *tokens, int64_t id) {
     GROW(tokens->id, tokens->cap, tokens->n + 1);
     tokens->id[tokens->n++] = (int32_t)id;
 }
-static void take(void *with, const uint32_t *id, size_t n, size_t bytes) {
+static void append_tokens(void *with, const uint32_t *id, size_t n, size_t bytes) {
     (void)bytes;
     for (size_t i = 0; i < n; i++)
         add_id(with, id[i]);
 }
 static void add_text(struct tokens *tokens, struct tokenizer *t, const char *text) {
-    encode(t, text, strlen(text), take, tokens);
+    encode(t, text, strlen(text), append_tokens, tokens);
 }
 
 static struct tokens read_prompt(const struct settings *settings, struct tokenizer *t) {
@@ -130,8 +130,8 @@ static double exponential(double x) {
 }
 
 /* Nucleus sampling (Holtzman 2020, section 3.1) at a temperature. The number drawn is a function of seed and place. */
-static int32_t draw(const struct settings *settings, const float *logits, int32_t n, struct choice *choice,
-                    int64_t place) {
+static int32_t draw_token(const struct settings *settings, const float *logits, int32_t n, struct choice *choice,
+                          int64_t place) {
     int32_t best = most_probable(settings, logits, n), many = 0;
     double all = 0, kept = 0, sum = 0;
     if (settings->generate.temperature == 0)
@@ -187,8 +187,8 @@ static void put_ids(struct text *t, const struct tokens *tokens) {
     put(t, "]");
 }
 
-static void print_json(const struct settings *settings, const struct tokens *prompt, const struct answer *answer,
-                       int64_t bytes, double end) {
+static void print_answer_json(const struct settings *settings, const struct tokens *prompt, const struct answer *answer,
+                              int64_t bytes, double end) {
     struct text t = {0};
     double took = end - answer->first;
     put(&t, "{\n  \"schema\": 1,\n  \"prompt\": %s,\n  \"prompt_tokens\": ", quoted(settings->generate.prompt));
@@ -201,7 +201,7 @@ static void print_json(const struct settings *settings, const struct tokens *pro
     fwrite(t.s, 1, t.n, stdout);
 }
 
-static void check_settings(const struct settings *settings) {
+static void check_generation(const struct settings *settings) {
     if (settings->nfiles)
         die("`generate` takes no file, but got '%s'; name the model's weights with --weights", settings->file[0]);
     if (!settings->published.weights)
@@ -227,12 +227,12 @@ static struct tokenizer *find_tokenizer(const struct settings *settings) {
 
 int cmd_generate(const struct settings *given) {
     struct settings settings = *given;
-    check_settings(&settings);
+    check_generation(&settings);
     model_of_weights(&settings.args, settings.published.weights);
     struct tokenizer *t = find_tokenizer(&settings);
     struct tokens prompt = read_prompt(&settings, t);
     int64_t few = settings.generate.tokens < INT32_MAX ? settings.generate.tokens : INT32_MAX;
-    struct decode_model model = read_model(&settings, (int64_t)prompt.n + few);
+    struct decode_model model = open_model(&settings, (int64_t)prompt.n + few);
     int64_t most = positions(&model), left = most - (int64_t)prompt.n;
     int32_t vocab = model.m->vocab;
     if (token_limit(t) > (uint32_t)vocab)
@@ -254,7 +254,7 @@ int cmd_generate(const struct settings *given) {
     }
     put(&answer.text, "%s", "");
     for (int64_t place = (int64_t)prompt.n; place < room; place++) {
-        int32_t token = draw(&settings, logits, vocab, choice, place);
+        int32_t token = draw_token(&settings, logits, vocab, choice, place);
         if (answer.tokens.n == 0)
             answer.first = seconds();
         if ((answer.ended = token == end_of_text(t) || token == end_of_turn(t) || token == turn))
@@ -268,7 +268,7 @@ int cmd_generate(const struct settings *given) {
     }
     double end = seconds();
     if (settings.json)
-        print_json(&settings, &prompt, &answer, decoder_bytes(d), end);
+        print_answer_json(&settings, &prompt, &answer, decoder_bytes(d), end);
     else {
         show(&answer, true);
         printf("\n");

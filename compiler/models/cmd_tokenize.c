@@ -22,14 +22,14 @@ struct work {
 
 /* ---- tokens out ---- */
 
-static void put_token(struct work *work, uint32_t id) {
+static void print_token(struct work *work, uint32_t id) {
     uint16_t narrow = (uint16_t)id;
     if (work->ntokens++ == INT32_MAX)
         die("more than 2147483647 tokens, which the form of the file cannot count: make several files");
     fwrite(work->width == 2 ? (void *)&narrow : &id, (size_t)work->width, 1, work->f);
 }
 
-static void tell(struct work *work) {
+static void tell_counts(struct work *work) {
     double now = seconds();
     if (now < work->told + 0.2 || !isatty(STDERR_FILENO))
         return;
@@ -38,19 +38,19 @@ static void tell(struct work *work) {
             1e-6 * (double)work->done / (now - work->begin));
 }
 
-static void take(void *with, const uint32_t *id, size_t n, size_t bytes) {
+static void take_ids(void *with, const uint32_t *id, size_t n, size_t bytes) {
     struct work *work = with;
     int64_t before = work->done;
     for (size_t i = 0; i < n; i++)
-        put_token(work, id[i]);
+        print_token(work, id[i]);
     work->done += (int64_t)bytes;
     if (work->done >> 18 != before >> 18) /* not at each word: asking the clock would take longer than it */
-        tell(work);
+        tell_counts(work);
 }
 
-static void put_around(struct work *work, const struct around *around) {
+static void put_items_around(struct work *work, const struct around *around) {
     for (int i = 0; i < around->n; i++)
-        put_token(work, (uint32_t)around->id[i]);
+        print_token(work, (uint32_t)around->id[i]);
 }
 
 /* Do the tokens around texts have this one between any two? */
@@ -68,12 +68,12 @@ static void add_document(struct work *work, const char *text, size_t n, const ch
                 "file at a time",
                 of);
         if (end >= 0 && !separates(front, behind, end))
-            put_token(work, (uint32_t)end);
+            print_token(work, (uint32_t)end);
     }
-    put_around(work, front);
+    put_items_around(work, front);
     work->bytes += (int64_t)n;
-    work->ncomposed += !encode(work->tokenizer, text, n, take, work);
-    put_around(work, behind);
+    work->ncomposed += !encode(work->tokenizer, text, n, take_ids, work);
+    put_items_around(work, behind);
 }
 
 /* ---- texts in ---- */
@@ -110,7 +110,7 @@ static void add_lines(struct work *work, const char *s, size_t n, const char *pa
     }
 }
 
-static bool ends_in(const char *s, const char *end) {
+static bool has_extension(const char *s, const char *end) {
     size_t n = strlen(s), m = strlen(end);
     return n >= m && strcasecmp(s + n - m, end) == 0;
 }
@@ -118,9 +118,9 @@ static bool ends_in(const char *s, const char *end) {
 /* Tells by the name, or else by the first line: data sets also call such files .json or .txt. */
 static bool has_lines(const struct data_file *file) {
     const char *path = file->path;
-    bool named = ends_in(path, ".jsonl") || ends_in(path, ".ndjson"), has = data_file_has_lines(file);
+    bool named = has_extension(path, ".jsonl") || has_extension(path, ".ndjson"), has = data_file_has_lines(file);
     size_t at = data_file_begin(file);
-    if (!named && !has && ends_in(path, ".json") && at < file->size && strchr("[{", file->text[at]))
+    if (!named && !has && has_extension(path, ".json") && at < file->size && strchr("[{", file->text[at]))
         die("%s: is JSON, but not lines of JSON, each an object with a \"text\"; `jq -c '.[]' %s > %s` makes such "
             "lines of "
             "a list",
@@ -130,7 +130,7 @@ static bool has_lines(const struct data_file *file) {
     return named || has;
 }
 
-static void add_file(struct work *work, const struct data_file *file, const char *path) {
+static void tokenize_file(struct work *work, const struct data_file *file, const char *path) {
     const char *text = file->text ? (const char *)file->text : "";
     if (has_lines(file))
         add_lines(work, text + data_file_begin(file), file->size - data_file_begin(file), path);
@@ -155,7 +155,7 @@ static void closed(struct data_file *file) {
     data_file_close(file);
 }
 
-static void print(const struct work *work, const char *path, bool json) {
+static void print_counts(const struct work *work, const char *path, bool json) {
     double took = seconds() - work->begin, each = work->ntokens ? (double)work->bytes / (double)work->ntokens : 0;
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\033[K");
@@ -191,7 +191,7 @@ static void tokenize(const struct settings *settings) {
     fwrite(head, 1, sizeof head, work.f);
     for (int i = 0; i < settings->nfiles; i++) {
         int64_t before = work.done;
-        add_file(&work, files[i], settings->file[i]);
+        tokenize_file(&work, files[i], settings->file[i]);
         work.done = before + (int64_t)files[i]->size;
         closed(files[i]);
     }
@@ -199,7 +199,7 @@ static void tokenize(const struct settings *settings) {
     rewind(work.f);
     fwrite(head, 1, sizeof head, work.f);
     end_file(work.f, path);
-    print(&work, path, settings->json);
+    print_counts(&work, path, settings->json);
 }
 
 /* ---- the other way ---- */
@@ -220,7 +220,7 @@ static void tell_left(const struct tokenizer *t, const int64_t *left) {
     }
 }
 
-static void put_text(const struct tokenizer *t, const struct tokens *tokens, FILE *f) {
+static void print_tokens(const struct tokenizer *t, const struct tokens *tokens, FILE *f) {
     const struct around *front = in_front_of_text(t), *behind = behind_text(t);
     int64_t *left = NEW(int64_t, token_limit(t)), end = end_of_text(t);
     struct text text = {0};
@@ -252,7 +252,7 @@ static void detokenize(const struct settings *settings) {
             die("%s: token %lld is %u, which %s has not: another tokenizer made this file", in, (long long)i,
                 token_at(&tokens, i), settings->published.tokenizer);
     FILE *f = strcmp(path, "-") == 0 ? stdout : begin_file(path);
-    put_text(t, &tokens, f);
+    print_tokens(t, &tokens, f);
     closed(file);
     if (f != stdout)
         end_file(f, path);

@@ -23,7 +23,7 @@ struct census {
     bool another_eps;         /* a norm of heads has it */
 };
 
-static struct census count_layers(const struct rt_stage *const *stage, int n) {
+static struct census take_census(const struct rt_stage *const *stage, int n) {
     struct census c = {0};
     for (int s = 0; s < n; s++)
         for (const struct rt_layer *l = stage[s]->layer; l < stage[s]->layer + stage[s]->nlayers; l++) {
@@ -110,7 +110,7 @@ static void put_config(struct text *t, const struct spec *sp, const struct censu
 /* ---- what is written ---- */
 
 /* The columns that an attention's or a gate's input has of each kind, for the linear layer in front of it. */
-static const struct columns *columns_of(const struct rt_stage *s) {
+static const struct columns *input_columns(const struct rt_stage *s) {
     struct columns *columns = NEW(struct columns, s->nlayers + 1);
     for (int i = 0; i + 1 < s->nlayers; i++) {
         const struct rt_layer *next = &s->layer[i + 1];
@@ -173,9 +173,9 @@ int export_published(const struct settings *settings, const char *dir, int64_t s
     struct export_stage *stage = NEW(struct export_stage, n);
     const struct rt_stage **rt = NEW(const struct rt_stage *, n);
     for (int s = 0; s < n; s++)
-        stage[s] = (struct export_stage){rt[s] = &st[s].rt, columns_of(&st[s].rt)};
+        stage[s] = (struct export_stage){rt[s] = &st[s].rt, input_columns(&st[s].rt)};
     struct text config = {0};
-    struct census census = count_layers(rt, n);
+    struct census census = take_census(rt, n);
     const struct tokenizer *tokenizer =
         settings->published.tokenizer ? read_tokenizer(settings->published.tokenizer) : NULL;
     put_config(&config, sp, &census, settings->args.model, tokenizer);

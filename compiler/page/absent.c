@@ -3,29 +3,29 @@
 #include "cli/redraw.h"
 #include "cli/training.h"
 
-static _Noreturn void absent(const char *what) {
+static _Noreturn void refuse_here(const char *what) {
     die("%s is not in this page; install Pianola, and run it in a terminal", what);
 }
 
-int cmd_run(const struct settings *settings) { (void)settings, absent("`run`"); }
-int cmd_profile(const struct settings *settings) { (void)settings, absent("`profile`"); }
-int cmd_tune(const struct settings *settings) { (void)settings, absent("`tune`"); }
-int cmd_generate(const struct settings *settings) { (void)settings, absent("`generate`"); }
-int cmd_tokenize(const struct settings *settings) { (void)settings, absent("`tokenize`"); }
-int cmd_export(const struct settings *settings) { (void)settings, absent("`export-weights`"); }
+int cmd_run(const struct settings *settings) { (void)settings, refuse_here("`run`"); }
+int cmd_profile(const struct settings *settings) { (void)settings, refuse_here("`profile`"); }
+int cmd_tune(const struct settings *settings) { (void)settings, refuse_here("`tune`"); }
+int cmd_generate(const struct settings *settings) { (void)settings, refuse_here("`generate`"); }
+int cmd_tokenize(const struct settings *settings) { (void)settings, refuse_here("`tokenize`"); }
+int cmd_export(const struct settings *settings) { (void)settings, refuse_here("`export-weights`"); }
 
 int watch(const struct settings *settings, struct gist (*frame)(const struct settings *, struct text *)) {
-    (void)settings, (void)frame, absent("`show --watch`");
+    (void)settings, (void)frame, refuse_here("`show --watch`");
 }
 
 /* Of `compare --train`, which begins with check_device. */
-void check_device(const struct compile *c, bool cuda) { (void)c, (void)cuda, absent("training"); }
+void check_device(const struct compile *c, bool cuda) { (void)c, (void)cuda, refuse_here("training"); }
 struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
                      int64_t kept, const char *what, struct listener listener) {
-    (void)c, (void)settings, (void)data, (void)steps, (void)kept, (void)what, (void)listener, absent("training");
+    (void)c, (void)settings, (void)data, (void)steps, (void)kept, (void)what, (void)listener, refuse_here("training");
 }
 struct data *data_open(const struct rt_model *m, const char *const *paths, uint64_t seed, char *why, size_t nwhy) {
-    (void)m, (void)paths, (void)seed, (void)why, (void)nwhy, absent("training");
+    (void)m, (void)paths, (void)seed, (void)why, (void)nwhy, refuse_here("training");
 }
 void data_close(struct data *d) { (void)d; }
 const char *host_blas(void) { return "none"; }

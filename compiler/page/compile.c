@@ -84,7 +84,8 @@ static bool is_large(const struct program *p) {
 }
 
 /* sight: as of struct style; then only what is in sight is made */
-static void add_formats(const char *dir, const struct compile *c, const struct style *style, const double (*sight)[2]) {
+static void list_formats(const char *dir, const struct compile *c, const struct style *style,
+                         const double (*sight)[2]) {
     static const struct style plain = {.width = 120, .ascii = true};
     for (int i = 0; i < nformats; i++) {
         struct text t = {0};
@@ -111,7 +112,7 @@ int cmd_compile(const struct settings *settings) {
     style.by = (enum color_by)page_by();
     compile_all(&c, settings->dump);
     make_folder(dir);
-    add_formats(dir, &c, &style, page_sight(sight[0]) ? sight : NULL);
+    list_formats(dir, &c, &style, page_sight(sight[0]) ? sight : NULL);
     emit_report(&report, c.report, &plain);
     add(dir, "report.txt", &report);
     put_params(&params, c.spec);

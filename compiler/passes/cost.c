@@ -43,7 +43,7 @@ static int columns_in(const struct model *m, int s, const int *out) {
 
 /* All layers with kind, shapes and parameter counts. The script reader has checked that each kind may stand where it
  * is. */
-static struct rt_layer *shape(const struct model *m) {
+static struct rt_layer *shape_layers(const struct model *m) {
     struct rt_layer *all = NEW(struct rt_layer, m->nlayers);
     int *forked = NEW(int, m->nlayers), depth = 0, *stage_out = NEW(int, m->nunits);
     int in = m->rt.input == INPUT_TOKENS ? 1 : m->rt.features, rows = m->rt.rows;
@@ -204,7 +204,7 @@ static void whole_costs(const struct model *m, double *cost) {
         cost[u] = round((m->cost[u].forward + m->cost[u].backward) / all * 0x1p50);
 }
 
-static int *cut(const struct spec *sp, const struct rt_layer *all, int stages) {
+static int *cut_stages(const struct spec *sp, const struct rt_layer *all, int stages) {
     const struct model *m = sp->model;
     if (stages > m->nunits)
         die("the model has %d units (a unit is a layer, or a residual block as a whole), too few for %d stages; use "
@@ -271,7 +271,7 @@ void cost_of(struct stage *st, const struct spec *sp) {
     st->update = (update_flop(sp->model) * nparam + muon_flop(st, &sp->model->rt)) / speed;
 }
 
-static void bytes_of(struct stage *st) {
+static void count_bytes(struct stage *st) {
     const struct rt_stage *rt = &st->rt;
     int64_t recomputing = rt->stash + aligned(rt->act); /* F makes an unused stash, R an unused y */
     st->bytes[K_work] = rt->work + (rt->ext > recomputing ? rt->ext : recomputing);
@@ -285,7 +285,7 @@ static void bytes_of(struct stage *st) {
     st->bytes[K_hinput] = st->bytes[K_rinput] = st->bytes[K_input];
 }
 
-static void fill(struct stage *st, const struct spec *sp, int s, struct rt_layer *layer, int n) {
+static void fill_stage(struct stage *st, const struct spec *sp, int s, struct rt_layer *layer, int n) {
     int reads = 0, readers = 0;
     while (source_of(sp, s, reads) >= 0)
         reads++;
@@ -298,7 +298,7 @@ static void fill(struct stage *st, const struct spec *sp, int s, struct rt_layer
     st->rt.grad = st->rt.input = reads ? element * layer[0].rows * layer[0].in : 0;
     st->rt.act = readers ? element * rows_out(&layer[n - 1]) * layer[n - 1].out : 0;
     cost_of(st, sp);
-    bytes_of(st);
+    count_bytes(st);
 }
 
 static int first_member(const struct spec *sp, int s) { return sp->names.member ? sp->names.first[s] : s; }
@@ -318,7 +318,7 @@ static int reach_of(const struct spec *sp, int s, const int *open) {
 static void fill_slices(struct stage *st, const struct spec *sp, int s) {
     for (int q = 0; sp->costs.sliced && q < sp->names.slices; q++) {
         struct stage *slice = &st[sp->stages + sp->names.sets + s * sp->names.slices + q];
-        fill(slice, sp, s, layers_of_slice(sp, &st[s].rt, q), st[s].rt.nlayers);
+        fill_stage(slice, sp, s, layers_of_slice(sp, &st[s].rt, q), st[s].rt.nlayers);
         size_keys(sp, slice, q);
         find_stops(slice, sp);
     }
@@ -334,7 +334,7 @@ static void fill_members(struct stage *st, const struct spec *sp, int s, struct 
     for (int i = 0; i < size; i++) {
         *divided = before;
         struct rt_layer *own = size > 1 ? split_layers(sp->model, layer, n, i, size, reach, divided, &count) : layer;
-        fill(&st[first + i], sp, first + i, own, count);
+        fill_stage(&st[first + i], sp, first + i, own, count);
         find_stops(&st[first + i], sp);
         fill_slices(st, sp, first + i);
     }
@@ -353,8 +353,8 @@ static void check_rows(const struct spec *sp) {
 
 static void stages_of_model(struct stage *st, struct spec *sp) {
     const struct model *m = sp->model;
-    struct rt_layer *all = shape(m);
-    int stages = script_stages(&sp->names, sp->stages), *open = cut(sp, all, stages), from = 0;
+    struct rt_layer *all = shape_layers(m);
+    int stages = script_stages(&sp->names, sp->stages), *open = cut_stages(sp, all, stages), from = 0;
     bool divided = false;
     check_rows(sp);
     if (sp->costs.sliced)
@@ -391,7 +391,7 @@ static void fill_costs(struct stage *st, const struct spec *sp, int s, const str
     st->rt.stash = sized(st->rt.stash);
     st->rt.grad = st->rt.input = s > 0 ? sized(cost[-1].activation) : 0;
     st->rt.act = s + 1 < sp->stages ? sized(cost[n - 1].activation) : 0;
-    bytes_of(st);
+    count_bytes(st);
     st->bytes[K_work] = 0; /* nobody runs it, so nobody knows */
 }
 
@@ -399,7 +399,7 @@ static void stages_of_costs(struct stage *st, const struct spec *sp) {
     const struct model *m = sp->model;
     if (sp->names.member)
         die("%s: a model of costs has no layers that a team could divide; give one with layers", sp->file);
-    int *open = cut(sp, NULL, sp->stages);
+    int *open = cut_stages(sp, NULL, sp->stages);
     for (int s = 0; s < sp->stages; s++)
         fill_costs(&st[s], sp, s, m->cost + open[s], open[s + 1] - open[s]);
 }

@@ -79,7 +79,7 @@ static void find_joins(struct walk *walk) {
 }
 
 /* Takes it for *last when it holds longer, and is not on the path already. */
-static void consider(const struct walk *walk, struct hold hold, struct hold *last) {
+static void consider_hold(const struct walk *walk, struct hold hold, struct hold *last) {
     bool any = hold.place.i >= 0 && !walk->on[hold.place.rank][hold.place.i];
     if (any && (last->place.i < 0 || hold.until > last->until))
         *last = hold;
@@ -99,21 +99,21 @@ static struct hold freed(const struct walk *walk, int32_t rank, int32_t i) {
 }
 
 /* Among all that this instruction had to wait for on its lane and on others of its rank, what held it longest. */
-static struct hold ready(const struct walk *walk, struct place place) {
+static struct hold held_longest(const struct walk *walk, struct place place) {
     const struct rank *k = &walk->p->rank[place.rank];
     const struct instr *in = &k->ins[place.i];
     struct hold last = {{0, -1}, 0};
     int32_t b = walk->before[place.rank][place.i];
     if (b >= 0 && k->lane[in->lane].kind == LANE_RECV && in->msg >= 0 && k->ins[b].msg >= 0)
-        consider(walk, freed(walk, place.rank, b), &last);
+        consider_hold(walk, freed(walk, place.rank, b), &last);
     else if (b >= 0)
-        consider(walk, end_of(walk, place.rank, b), &last);
+        consider_hold(walk, end_of(walk, place.rank, b), &last);
     if (walk->beside[place.rank][place.i] >= 0)
-        consider(walk, end_of(walk, place.rank, walk->beside[place.rank][place.i]), &last);
+        consider_hold(walk, end_of(walk, place.rank, walk->beside[place.rank][place.i]), &last);
     for (uint32_t a = in->wait; a < in->wait + in->nwait; a++)
-        consider(walk, end_of(walk, place.rank, k->wait[a]), &last);
+        consider_hold(walk, end_of(walk, place.rank, k->wait[a]), &last);
     if (walk->joined && walk->joined[place.rank][place.i] >= 0)
-        consider(walk, end_of(walk, place.rank, walk->joined[place.rank][place.i]), &last);
+        consider_hold(walk, end_of(walk, place.rank, walk->joined[place.rank][place.i]), &last);
     return last;
 }
 
@@ -121,14 +121,14 @@ static struct hold ready(const struct walk *walk, struct place place) {
 static struct hold launched(const struct walk *walk, struct place place) {
     const struct rank *k = &walk->p->rank[place.rank];
     const struct instr *in = &k->ins[place.i];
-    struct hold own = end_of(walk, place.rank, place.i), last = ready(walk, place);
+    struct hold own = end_of(walk, place.rank, place.i), last = held_longest(walk, place);
     if (walk->tl->launch == LAUNCH_SERIAL)
         return own;
     if (in->op == OP_ALL_REDUCE) {
         own.until -= reduction_tail(k, in, own.until - walk->tl->start[place.rank][place.i]);
         return own;
     }
-    consider(walk, walk->launch[place.rank][place.i], &last);
+    consider_hold(walk, walk->launch[place.rank][place.i], &last);
     return last;
 }
 
@@ -170,9 +170,9 @@ static struct place step_back(const struct walk *walk, struct place place) {
     for (int i = 0; i < n; i++)
         walk->on[all[i].rank][all[i].i] = true;
     for (int i = 0; i < n; i++) {
-        consider(walk, ready(walk, all[i]), &from);
+        consider_hold(walk, held_longest(walk, all[i]), &from);
         if (walk->launch)
-            consider(walk, walk->launch[all[i].rank][all[i].i], &from);
+            consider_hold(walk, walk->launch[all[i].rank][all[i].i], &from);
     }
     return from.place;
 }

@@ -56,12 +56,12 @@ int32_t *home_places(const struct spec *sp) {
 }
 
 /* What a rank fetches: a set's weights, or one of its versions. */
-static int32_t key_of(const struct spec *sp, const struct sched *sc, int32_t use) {
+static int32_t fetched_key(const struct spec *sp, const struct sched *sc, int32_t use) {
     int32_t set = set_read(sp, &sp->job[use / NSETS], use % NSETS);
     return sp->updates.every ? sc->version[use / NSETS] * sets_of(sp) + set : set;
 }
 
-static int keys_of(const struct spec *sp) {
+static int count_keys(const struct spec *sp) {
     int most = 1; /* versions */
     for (int s = 0; sp->updates.every && s < sp->stages; s++)
         most = sp->batches / sp->updates.every[s] + 1 > most ? sp->batches / sp->updates.every[s] + 1 : most;
@@ -147,7 +147,7 @@ static void plan_rank(const struct compile *c, const int32_t *place, struct uses
     int32_t *next = NEW(int32_t, nuse), *key = NEW(int32_t, nuse), *insts = NEW(int32_t, sets);
     int32_t *soonest = tables->soonest, *in_slot = tables->held; /* slot + 1 */
     for (int i = 0; i < nuse; i++) {
-        key[i] = key_of(sp, sc, use[i]);
+        key[i] = fetched_key(sp, sc, use[i]);
         soonest[key[i]] = -1;
     }
     for (int i = 0; i < nuse; i++) {
@@ -207,12 +207,12 @@ static void plan_fixed(const struct compile *c, struct uses uses, const struct b
     int32_t *now = tables->held;                                           /* 1 + the set's fetch in hand */
     int runs = 0, ahead = (int)c->choices.prefetch - JUST_IN_TIME;
     for (int i = 0; i < nuse; i++)
-        now[key_of(sp, sc, use[i])] = 0;
+        now[fetched_key(sp, sc, use[i])] = 0;
     for (int i = 0; i < nuse; i++) {
-        int32_t key = key_of(sp, sc, use[i]), set = key % sets_of(sp), job = use[i] / NSETS;
+        int32_t key = fetched_key(sp, sc, use[i]), set = key % sets_of(sp), job = use[i] / NSETS;
         bool goes_on = false; /* the set was read by the job before this one, or by this one's pair */
         for (int k = i - 1; k >= 0 && (at_once(sp, use[k], use[i]) || at_once(sp, use[k], use[i - 1])); k--)
-            goes_on |= key_of(sp, sc, use[k]) == key;
+            goes_on |= fetched_key(sp, sc, use[k]) == key;
         if (!goes_on || now[key] == 0) {
             int32_t beside = ahead == 0 ? job : runs >= ahead ? fetches->a[run[runs - ahead]].first : -1;
             int home = *home_of_set(sp, &sp->job[job], use[i] % NSETS);
@@ -301,7 +301,7 @@ struct fetches fetch_plan(const struct compile *c, const int32_t *place) {
     struct fetches fetches = {.of_job = NEW(int32_t, NSETS * (int64_t)all_jobs(sp))};
     memset(fetches.of_job, -1, sizeof *fetches.of_job * NSETS * (size_t)all_jobs(sp));
     fetches.least = NEW(int64_t, sp->workers);
-    const struct by_key tables = {NEW(int32_t, keys_of(sp)), NEW(int32_t, keys_of(sp))};
+    const struct by_key tables = {NEW(int32_t, count_keys(sp)), NEW(int32_t, count_keys(sp))};
     for (int r = 0; r < sp->workers; r++) {
         int32_t *use = NEW(int32_t, NSETS * (int64_t)sc->norder[r]);
         int n = 0;

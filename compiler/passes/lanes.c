@@ -40,7 +40,7 @@ struct block {
     int32_t of[BLOCK]; /* per lane: the instruction that is known to have ended, or -1 */
 };
 
-static void need(struct sync *sync, int32_t i) {
+static void need_lane(struct sync *sync, int32_t i) {
     int lane = sync->k->ins[i].lane;
     if (sync->need[lane] < 0)
         sync->needed[sync->nneeded++] = lane;
@@ -60,7 +60,7 @@ static bool covers(const struct arg *a, const struct arg *b) {
 
 static void need_all(struct sync *sync, int32_t buf) {
     for (int32_t n = sync->head[buf]; n >= 0; n = sync->a[n].next)
-        need(sync, sync->a[n].any);
+        need_lane(sync, sync->a[n].any);
 }
 
 /* A write of this piece comes after all accesses to it; the first one, after those to the bytes that it takes over. */
@@ -70,7 +70,7 @@ static void need_accesses(struct sync *sync, const struct arg *piece) {
     bool first = true;
     for (int32_t n = sync->head[b]; n >= 0; n = sync->a[n].next)
         if (overlap(&sync->a[n].piece, piece)) {
-            need(sync, sync->a[n].any);
+            need_lane(sync, sync->a[n].any);
             first &= !covers(&sync->a[n].piece, piece);
         }
     for (int32_t o = first && k->over_at ? k->over_at[b] : 0; first && k->over_at && o < k->over_at[b + 1]; o++)
@@ -91,7 +91,7 @@ static void drop_accesses(struct sync *sync, const struct arg *piece) {
     }
 }
 
-static void record(struct sync *sync, const struct arg *piece, int32_t i, bool write) {
+static void record_access(struct sync *sync, const struct arg *piece, int32_t i, bool write) {
     int lane = sync->k->ins[i].lane;
     if (write)
         drop_accesses(sync, piece);
@@ -124,9 +124,9 @@ static void needs_of(struct sync *sync, int32_t i) {
         else
             for (int32_t n = sync->head[piece->buf]; n >= 0; n = sync->a[n].next)
                 if (sync->a[n].write >= 0 && overlap(&sync->a[n].piece, piece))
-                    need(sync, sync->a[n].write);
+                    need_lane(sync, sync->a[n].write);
     for (; sync->ordered < k->nordered && k->ordered[sync->ordered].ins == i; sync->ordered++)
-        need(sync, k->ordered[sync->ordered].after);
+        need_lane(sync, k->ordered[sync->ordered].after);
 }
 
 static int32_t copy_block(struct sync *sync, int32_t old) {
@@ -206,14 +206,14 @@ static void join_lanes(struct sync *sync, int32_t i) {
     }
 }
 
-static int blocks_of(const struct rank *k) { return (k->nlanes + BLOCK - 1) / BLOCK; }
+static int count_blocks(const struct rank *k) { return (k->nlanes + BLOCK - 1) / BLOCK; }
 
 void lanes_sync(struct program *p) {
     int64_t most = 0, lanes = 0, bufs = 0;
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
         assert(k->nwaits == 0 && k->nlanes > 0); /* lanes has not run */
-        int64_t cells = (int64_t)k->nins * blocks_of(k);
+        int64_t cells = (int64_t)k->nins * count_blocks(k);
         most = cells > most ? cells : most;
         lanes = k->nlanes > lanes ? k->nlanes : lanes;
         bufs = k->nbufs > bufs ? k->nbufs : bufs;
@@ -232,7 +232,7 @@ void lanes_sync(struct program *p) {
         sync.spare = -1;
         sync.wait_cap = 0;
         sync.nblocks = 1;
-        sync.blocks = blocks_of(k);
+        sync.blocks = count_blocks(k);
         memset(sync.head, -1, sizeof *sync.head * (size_t)k->nbufs);
         memset(sync.clock, 0, sizeof *sync.clock * (size_t)k->nlanes * (size_t)sync.blocks);
         memset(sync.need, -1, sizeof *sync.need * (size_t)k->nlanes);
@@ -243,7 +243,7 @@ void lanes_sync(struct program *p) {
             add_waits(&sync, i);
             const struct instr *x = &k->ins[i];
             for (const struct arg *piece = k->arg + x->arg; piece < k->arg + x->arg + x->narg; piece++)
-                record(&sync, piece, i, op_access(x->op, (int)piece->role) & ACC_WRITE);
+                record_access(&sync, piece, i, op_access(x->op, (int)piece->role) & ACC_WRITE);
         }
     }
 }

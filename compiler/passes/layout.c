@@ -63,7 +63,7 @@ struct plan {
     struct slot *at;
 };
 
-static int64_t take(int64_t *size, int64_t bytes) {
+static int64_t take_space(int64_t *size, int64_t bytes) {
     int64_t off = *size;
     *size = off + aligned(bytes);
     if (*size > (int64_t)1 << 58) /* several of these are added up later */
@@ -71,20 +71,20 @@ static int64_t take(int64_t *size, int64_t bytes) {
     return off;
 }
 
-static int64_t bytes_of(const struct plan *plan, int value) {
+static int64_t value_bytes(const struct plan *plan, int value) {
     int64_t columns = value > 0 ? plan->l[value - 1].out : plan->l[0].in;
     int64_t rows = value > 0 ? rows_out(&plan->l[value - 1]) : plan->l[0].rows;
     return aligned(plan->element * columns * rows);
 }
 
-static const struct layer_row *row_at(const struct plan *plan, int i) { return row_of(plan->l[i].kind); }
+static const struct layer_row *layer_row_at(const struct plan *plan, int i) { return row_of(plan->l[i].kind); }
 
 static void find_partners(struct plan *plan) {
     int *open = NEW(int, plan->n), depth = 0;
     for (int i = 0; i < plan->n; i++)
-        if (brackets(row_at(plan, i)) > 0)
+        if (brackets(layer_row_at(plan, i)) > 0)
             open[depth++] = i;
-        else if (brackets(row_at(plan, i)) < 0) {
+        else if (brackets(layer_row_at(plan, i)) < 0) {
             assert(depth > 0);
             plan->partner[i] = open[--depth];
             plan->partner[open[depth]] = i;
@@ -108,9 +108,9 @@ static bool keeps_parts_of_x(const struct plan *plan, int i) {
  * that the stash has no more than the gather's input. */
 static bool reads_gathered(const struct plan *plan, int i) { return i > 0 && plan->l[i - 1].kind == LAYER_gather; }
 
-static void read_values(struct plan *plan) {
+static void find_value_ends(struct plan *plan) {
     for (int i = 0; i < plan->n; i++) {
-        const struct layer_row *row = row_at(plan, i);
+        const struct layer_row *row = layer_row_at(plan, i);
         plan->root[i + 1] = row->same_y ? plan->root[i] : i + 1;
         plan->end[plan->root[i]] = i;
         if (row->block < 0)
@@ -126,16 +126,17 @@ static void read_values(struct plan *plan) {
 /* Value v is what a loss reads, which may write its gradient over it. */
 static bool in_place(const struct plan *plan, int v) {
     int last = plan->n - 1;
-    return v > 0 && row_at(plan, last)->loss && plan->root[last] == v && !plan->keep[v];
+    return v > 0 && layer_row_at(plan, last)->loss && plan->root[last] == v && !plan->keep[v];
 }
 
 /* Value v is what layer v gives to a team, and nobody else reads it; or what the layer before it has got from there,
  * and it is read before anything else comes from there. */
 static bool is_given(const struct plan *plan, int v) {
-    return v > 0 && v < plan->n && forward_exchange(&plan->l[v]) && !row_at(plan, v)->exchanged && plan->end[v] == v;
+    return v > 0 && v < plan->n && forward_exchange(&plan->l[v]) && !layer_row_at(plan, v)->exchanged &&
+           plan->end[v] == v;
 }
 static bool is_got(const struct plan *plan, int v) {
-    bool got = v > 0 && v < plan->n && forward_exchange(&plan->l[v - 1]) && !row_at(plan, v - 1)->exchanged;
+    bool got = v > 0 && v < plan->n && forward_exchange(&plan->l[v - 1]) && !layer_row_at(plan, v - 1)->exchanged;
     for (int i = v; got && i < plan->end[v]; i++)
         got = !forward_exchange(&plan->l[i]);
     return got;
@@ -143,10 +144,10 @@ static bool is_got(const struct plan *plan, int v) {
 
 static void place_value(struct plan *plan, struct workspace *workspace, int v) {
     bool last = v == plan->root[plan->n]; /* no layer behind it does anything */
-    if ((v == 0 && plan->reads == 0) || (last && row_at(plan, v - 1)->loss))
+    if ((v == 0 && plan->reads == 0) || (last && layer_row_at(plan, v - 1)->loss))
         plan->at[v] = (struct slot){SP_NONE, 0};
     else if (plan->keep[v] || in_place(plan, v))
-        plan->at[v] = (struct slot){SP_STASH, take(&plan->s->stash, bytes_of(plan, v))};
+        plan->at[v] = (struct slot){SP_STASH, take_space(&plan->s->stash, value_bytes(plan, v))};
     else if (v == 0)
         plan->at[v] = (struct slot){SP_X, 0};
     else if (last)
@@ -154,18 +155,18 @@ static void place_value(struct plan *plan, struct workspace *workspace, int v) {
     else if (is_given(plan, v) || is_got(plan, v))
         plan->at[v] = (struct slot){is_given(plan, v) ? SP_GIVE : SP_GOT, 0};
     else
-        plan->at[v] = (struct slot){SP_WORK, fit(workspace, v - 1, plan->end[v], bytes_of(plan, v))};
+        plan->at[v] = (struct slot){SP_WORK, fit(workspace, v - 1, plan->end[v], value_bytes(plan, v))};
 }
 
 static void layout_forward(struct plan *plan) {
     struct workspace workspace = {.live = NEW(struct area, plan->n + 1)};
-    read_values(plan);
+    find_value_ends(plan);
     for (int v = 0; v <= plan->n; v++)
         if (plan->root[v] == v)
             place_value(plan, &workspace, v);
     for (int i = 0; i < plan->n; i++) {
         struct rt_layer *l = &plan->l[i];
-        const struct layer_row *row = row_at(plan, i);
+        const struct layer_row *row = layer_row_at(plan, i);
         l->x = plan->at[plan->root[i]];
         l->y = plan->at[plan->root[i + 1]];
         if (row->block < 0)
@@ -179,7 +180,7 @@ static void layout_forward(struct plan *plan) {
         else if (l->kind == LAYER_again)
             l->aux = plan->at[plan->root[i - 2]]; /* the gather's input */
         else if (row->aux)
-            l->aux = (struct slot){SP_STASH, take(&plan->s->stash, row->aux(l, plan->element))};
+            l->aux = (struct slot){SP_STASH, take_space(&plan->s->stash, row->aux(l, plan->element))};
         if (row->forward_work)
             l->tmp = (struct slot){SP_WORK, fit(&workspace, i, i, aligned(row->forward_work(l)))};
     }
@@ -195,11 +196,11 @@ static void read_gradients(struct plan *plan) {
     plan->root[plan->n] = plan->n;
     for (int i = plan->n - 1; i >= 0; i--) {
         int dy = plan->root[i + 1];
-        plan->root[i] = row_at(plan, i)->same_dx ? dy : i;
+        plan->root[i] = layer_row_at(plan, i)->same_dx ? dy : i;
         plan->end[dy] = step_of(plan, i);
-        if (row_at(plan, i)->block > 0)
+        if (layer_row_at(plan, i)->block > 0)
             plan->end[plan->root[plan->partner[i] + 1]] = step_of(plan, i);
-        if (has_gradient(&plan->l[i]) && !row_at(plan, i)->left) /* its weight gradient needs dy */
+        if (has_gradient(&plan->l[i]) && !layer_row_at(plan, i)->left) /* its weight gradient needs dy */
             plan->keep[dy] = true;
     }
     plan->keep[plan->n] = plan->keep[plan->n] || plan->readers > 1;
@@ -215,23 +216,23 @@ static int first_needed(const struct plan *plan) {
 
 /* The same of a gradient: of what layer g - 1 gives, or layer g has got. */
 static bool gradient_is_given(const struct plan *plan, int g) {
-    return g > 0 && g < plan->n && input_exchange(&plan->l[g - 1]) && !row_at(plan, g - 1)->exchanged &&
+    return g > 0 && g < plan->n && input_exchange(&plan->l[g - 1]) && !layer_row_at(plan, g - 1)->exchanged &&
            plan->end[g] == step_of(plan, g - 1);
 }
 static bool gradient_is_got(const struct plan *plan, int g) {
-    bool got = g > 0 && g < plan->n && input_exchange(&plan->l[g]) && !row_at(plan, g)->exchanged;
+    bool got = g > 0 && g < plan->n && input_exchange(&plan->l[g]) && !layer_row_at(plan, g)->exchanged;
     for (int i = g - 1; got && step_of(plan, i) < plan->end[g]; i--)
         got = !input_exchange(&plan->l[i]) && !weight_exchange(&plan->l[i]);
     return got;
 }
 
 static void place_gradient(struct plan *plan, struct workspace *workspace, int g, int needed) {
-    if (g < needed || (g == plan->n && row_at(plan, g - 1)->loss))
+    if (g < needed || (g == plan->n && layer_row_at(plan, g - 1)->loss))
         plan->at[g] = (struct slot){SP_NONE, 0};
-    else if (g > 0 && g == plan->n - 1 && row_at(plan, g)->loss)
+    else if (g > 0 && g == plan->n - 1 && layer_row_at(plan, g)->loss)
         plan->at[g] = plan->l[g].aux;
     else if (plan->keep[g])
-        plan->at[g] = (struct slot){SP_EXT, take(&plan->s->ext, bytes_of(plan, g))};
+        plan->at[g] = (struct slot){SP_EXT, take_space(&plan->s->ext, value_bytes(plan, g))};
     else if (g == plan->n)
         plan->at[g] = (struct slot){SP_DY, 0};
     else if (g == 0)
@@ -239,7 +240,7 @@ static void place_gradient(struct plan *plan, struct workspace *workspace, int g
     else if (gradient_is_given(plan, g) || gradient_is_got(plan, g))
         plan->at[g] = (struct slot){gradient_is_given(plan, g) ? SP_GIVE : SP_GOT, 0};
     else
-        plan->at[g] = (struct slot){SP_WORK, fit(workspace, step_of(plan, g), plan->end[g], bytes_of(plan, g))};
+        plan->at[g] = (struct slot){SP_WORK, fit(workspace, step_of(plan, g), plan->end[g], value_bytes(plan, g))};
 }
 
 static void layout_backward(struct plan *plan) {
@@ -249,7 +250,7 @@ static void layout_backward(struct plan *plan) {
     place_gradient(plan, &workspace, plan->n, needed);
     for (int i = plan->n - 1; i >= 0; i--) {
         struct rt_layer *l = &plan->l[i];
-        const struct layer_row *row = row_at(plan, i);
+        const struct layer_row *row = layer_row_at(plan, i);
         if (plan->root[i] == i)
             place_gradient(plan, &workspace, i, needed);
         l->dy = plan->at[plan->root[i + 1]];
@@ -258,7 +259,7 @@ static void layout_backward(struct plan *plan) {
             l->aux = plan->at[plan->root[plan->partner[i] + 1]];
         if (row->routed < 0) {
             struct rt_layer *route = &plan->l[plan->partner[i]];
-            l->tmp = route->tmp = (struct slot){SP_EXT, take(&plan->s->ext, row_of(route->kind)->left(route))};
+            l->tmp = route->tmp = (struct slot){SP_EXT, take_space(&plan->s->ext, row_of(route->kind)->left(route))};
         }
         if (row->input_work && l->dx.space != SP_NONE)
             l->tmp = (struct slot){SP_WORK,
@@ -284,7 +285,7 @@ void layout_weights(struct rt_stage *s, struct rt_layer *layer, int precision, i
     int64_t element = precision_bytes(precision);
     for (int i = 0; i < s->nlayers; i++)
         if (layer[i].set == SET_OWN)
-            layer[i].param = take(&s->weight, element * layer[i].nparam);
+            layer[i].param = take_space(&s->weight, element * layer[i].nparam);
     s->opt = 4 * state * (s->weight / element);
 }
 

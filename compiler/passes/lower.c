@@ -146,7 +146,7 @@ static void say_ranges(struct build *build, int32_t j, int parts) {
 }
 
 /* The newest instruction is part p of parts, and ends before job j does, unless it is the last. */
-static void begin_part(struct build *build, int32_t j, int p, int parts, double t) {
+static void start_part(struct build *build, int32_t j, int p, int parts, double t) {
     const struct job *job = &build->sp->job[j];
     const struct stage *stage = &build->st[job->s];
     struct rank *k = &build->p->rank[job->rank];
@@ -191,7 +191,7 @@ static void next_part(struct build *build, int32_t j, int p, double t) {
     }
     if (part_to(build, j, SET_OWN))
         add_own_gradient(build, j, p);
-    begin_part(build, j, p, before.last + 1, t);
+    start_part(build, j, p, before.last + 1, t);
     order_operands(k);
 }
 
@@ -257,7 +257,7 @@ static void start_job(struct build *build, int32_t j) {
     inputs(build, j, K_token);
     output(build, j, &out, K_token, ROLE_done);
     hand_to_consumers(build, j, &out);
-    begin_part(build, j, 0, parts, build->sc->start[j]);
+    start_part(build, j, 0, parts, build->sc->start[j]);
     if (parts > 1 || is_second(build->sp, j))
         order_operands(&build->p->rank[r]);
 }
@@ -358,7 +358,7 @@ static void copy_needs(const struct spec *sp, const struct graph *graph, struct 
     p->need[graph->n].pred = n;
 }
 
-static struct build *prepare(const struct compile *c) {
+static struct build *prepare_build(const struct compile *c) {
     const struct spec *sp = c->spec;
     const struct graph *graph = c->graph;
     const struct sched *sc = c->sched;
@@ -431,7 +431,7 @@ struct program *lower(const struct compile *c) {
     const struct spec *sp = c->spec;
     const struct sched *sc = c->sched;
     assert(c->graph->n == sp->njobs && sc->nmoments == 2 * all_jobs(sp)); /* every job starts and ends */
-    struct build *build = prepare(c);
+    struct build *build = prepare_build(c);
     plan_transfers(build);
     plan_reloads(build);
     if (sp->costs.post_validation)

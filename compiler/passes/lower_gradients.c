@@ -22,7 +22,7 @@ static struct sum *sum_at(const struct build *build, const struct owner *owner, 
 
 /* What messages of piece k of the part are called; -1: the part travels whole, and once. Where updates are jobs, by
  * their numbers. */
-static int name_of(const struct build *build, const struct part *part, int k) {
+static int piece_number(const struct build *build, const struct part *part, int k) {
     int pieces = pieces_of_set(build, part->set);
     if (build->sp->updates.every)
         return build->sums.gradient[part->sum].update;
@@ -37,7 +37,7 @@ static int number_of(const struct build *build, const struct part *part) {
 
 /* ---- sums and parts as operands ---- */
 
-static void accumulate(struct build *build, int rank, int role, int32_t buf, int piece, int pieces, bool first) {
+static void accumulate_piece(struct build *build, int rank, int role, int32_t buf, int piece, int pieces, bool first) {
     struct rank *k = &build->p->rank[rank];
     struct instr *x = &k->ins[k->nins - 1];
     add_piece(build, rank, role, buf, piece, pieces);
@@ -57,8 +57,8 @@ static int32_t sum_of(struct build *build, struct owner *owner) {
 
 static void add_to_sum(struct build *build, struct owner *owner, int piece) {
     struct sum *sum = sum_at(build, owner, piece);
-    accumulate(build, owner->rank, ROLE_dw, sum_of(build, owner), piece, pieces_of_sum(build, owner->set),
-               !sum->written);
+    accumulate_piece(build, owner->rank, ROLE_dw, sum_of(build, owner), piece, pieces_of_sum(build, owner->set),
+                     !sum->written);
     sum->written = true;
 }
 
@@ -78,7 +78,7 @@ static int32_t target(struct build *build, struct part *part, bool *first) {
     return home ? sum_of(build, home) : open_part(build, part);
 }
 
-static void is_written(struct build *build, struct part *part) {
+static void note_written(struct build *build, struct part *part) {
     struct owner *home = part->direct ? summing(build, part->rank, part->sum) : NULL;
     for (int k = 0; home && k < pieces_of_sum(build, part->set); k++)
         sum_at(build, home, k)->written = true;
@@ -97,12 +97,12 @@ void add_own_gradient(struct build *build, int32_t j, int p) {
     bool first;
     int32_t buf = target(build, part, &first);
     if (parts == 1)
-        accumulate(build, part->rank, ROLE_dw, buf, 0, 1, first);
+        accumulate_piece(build, part->rank, ROLE_dw, buf, 0, 1, first);
     else
         for (int k = touched_by(build, j, p).high; k >= touched_by(build, j, p).low; k--)
-            accumulate(build, part->rank, ROLE_dw, buf, k, pieces, first);
+            accumulate_piece(build, part->rank, ROLE_dw, buf, k, pieces, first);
     if (p + 1 == parts)
-        is_written(build, part);
+        note_written(build, part);
 }
 
 void add_gradients(struct build *build, int32_t j) {
@@ -115,8 +115,8 @@ void add_gradients(struct build *build, int32_t j) {
         if (!part)
             continue;
         int32_t buf = target(build, part, &first);
-        accumulate(build, part->rank, role[which], buf, 0, 1, first);
-        is_written(build, part);
+        accumulate_piece(build, part->rank, role[which], buf, 0, 1, first);
+        note_written(build, part);
     }
 }
 
@@ -166,7 +166,7 @@ static void exchange_piece(struct build *build, struct shard shard, int k, int g
     }
 }
 
-static void exchange(struct build *build, struct shard shard, int piece, double t) {
+static void exchange_sums(struct build *build, struct shard shard, int piece, double t) {
     const struct homes *homes = sums_of(build, shard.set);
     if (homes->lists == 1)
         return;
@@ -184,7 +184,7 @@ static void exchange(struct build *build, struct shard shard, int piece, double 
 }
 
 /* A home has the sum of a piece. When all replicas have theirs, they exchange them; then each may update. */
-static void check_complete(struct build *build, double t, const struct owner *owner, int piece) {
+static void complete_sum(struct build *build, double t, const struct owner *owner, int piece) {
     const struct homes *homes = sums_of(build, owner->set);
     const struct sum *sum = sum_at(build, owner, piece);
     bool whole = homes->size == 1;
@@ -192,7 +192,7 @@ static void check_complete(struct build *build, double t, const struct owner *ow
     if (sum->own > 0 || sum->arrivals > 0 ||
         --build->sums.incomplete[owner->gradient][whole ? piece : shard.number] > 0)
         return;
-    exchange(build, shard, piece, t);
+    exchange_sums(build, shard, piece, t);
     if (homes_of(build->sp, owner->set)->size == 1) { /* its updates come with the last piece, or rank */
         if (--build->sums.rest[owner->gradient] > 0)
             return;
@@ -225,7 +225,7 @@ static void receive(struct build *build, double t, struct owner *owner, int piec
         return;
     }
     add_received(build, owner, piece, received);
-    check_complete(build, t, owner, piece);
+    complete_sum(build, t, owner, piece);
 }
 
 /* One part more that the home's own rank contributes is in its sum. */
@@ -235,13 +235,13 @@ static void own_done(struct build *build, double t, struct owner *owner, int pie
         return;
     for (int32_t i = sum->waiting; i >= 0; i = build->sums.received[i].next)
         add_received(build, owner, piece, build->sums.received[i]);
-    check_complete(build, t, owner, piece);
+    complete_sum(build, t, owner, piece);
 }
 
 /* ---- parts go to their homes ---- */
 
 /* The members' parts of the round that the part is of. */
-static int32_t *round_of(const struct build *build, const struct part *part) {
+static int32_t *parts_of_round(const struct build *build, const struct part *part) {
     const struct meetings *meetings = &build->sums.meetings[part->sum];
     return meetings->part + (part->list * meetings->rounds + part->round) * homes_at(build, part)->size;
 }
@@ -250,7 +250,7 @@ static int32_t *round_of(const struct build *build, const struct part *part) {
 static int32_t issue_meeting(struct build *build, const struct part *part, int op, int name, int i, int root) {
     int n = homes_at(build, part)->size, g = intern_group(build, homes_at(build, part)->rank + part->list * n, n);
     issue_collective(build, member(build, part, i)->rank, op, part->set, name, root, g);
-    return build->sums.part[round_of(build, part)[i]].buf;
+    return build->sums.part[parts_of_round(build, part)[i]].buf;
 }
 
 /* All members' parts of a round are complete: each member gets the sum of its shard. */
@@ -259,7 +259,7 @@ static void scatter(struct build *build, double t, const struct part *part) {
     for (int i = 0; i < n; i++) {
         struct owner *owner = member(build, part, i);
         sum_of(build, owner);
-        int32_t buf = issue_meeting(build, part, OP_REDUCE_SCATTER, name_of(build, part, 0), i, -1);
+        int32_t buf = issue_meeting(build, part, OP_REDUCE_SCATTER, piece_number(build, part, 0), i, -1);
         add_operand(build, owner->rank, ROLE_src, buf);
         add_to_sum(build, owner, 0);
         set_algorithm(build, owner->rank);
@@ -276,7 +276,7 @@ static void reduce_piece(struct build *build, double t, const struct part *part,
     for (int i = 0; i < homes_at(build, part)->size; i++) {
         struct owner *owner = member(build, part, i);
         int32_t buf =
-            issue_meeting(build, part, OP_REDUCE, name_of(build, part, k), i, member(build, part, root)->rank);
+            issue_meeting(build, part, OP_REDUCE, piece_number(build, part, k), i, member(build, part, root)->rank);
         add_piece(build, owner->rank, ROLE_src, buf, k, pieces_of_set(build, part->set));
         if (i == root)
             add_to_sum(build, owner, k % each);
@@ -291,7 +291,7 @@ static void deliver(struct build *build, double t, struct part *part, int i, int
     struct owner *owner = member(build, part, i);
     int size = homes_at(build, part)->size, from = part->rank, to = owner->rank;
     int pieces = pieces_of_sum(build, part->set),
-        name = name_of(build, part, pieces_of_set(build, part->set) > 1 ? k : 0);
+        name = piece_number(build, part, pieces_of_set(build, part->set) > 1 ? k : 0);
     if (part->apart) { /* behind all that its rank adds to the sum itself */
         receive(build, t, owner, piece, (struct received){from, name, part->buf, -1});
         return;
@@ -388,7 +388,7 @@ void start_empty_sums(struct build *build) {
         add_operand(build, owner->rank, ROLE_dw, owner->buf);
         for (int k = 0; k < pieces_of_sum(build, owner->set); k++) {
             sum_at(build, owner, k)->written = true;
-            check_complete(build, 0, owner, k);
+            complete_sum(build, 0, owner, k);
         }
     }
 }
@@ -402,7 +402,7 @@ void add_gradient(struct build *build, struct shard shard, int l) {
         add_piece(build, owner->rank, ROLE_dw, owner->buf, homes->zero ? l : 0, shares_of(homes));
 }
 
-static void update(struct build *build, struct shard shard, int l) {
+static void update_layer(struct build *build, struct shard shard, int l) {
     const struct homes *homes = homes_of(build->sp, shard.set);
     const struct owner *owner = replica(build, shard, l);
     int r = owner->rank, pieces = shares_of(homes), piece = homes->zero ? l : 0;
@@ -437,7 +437,7 @@ void issue_updates(struct build *build) {
     for (int i = 0; i < build->sums.ndone; i++) {
         const struct homes *homes = homes_of(build->sp, build->sums.done[i].set);
         for (int l = 0; l < homes->lists; l++)
-            update(build, build->sums.done[i], l);
+            update_layer(build, build->sums.done[i], l);
         if (homes->zero)
             share(build, build->sums.done[i]);
     }

@@ -49,7 +49,7 @@ static void issue_norm(struct build *build, int r, struct shard shard, int l, bo
 }
 
 /* The ranks with a part of the replica meet; with post-validation all. */
-static void add_up(struct build *build, const int32_t *replica_of, int which) {
+static void sum_norms_of(struct build *build, const int32_t *replica_of, int which) {
     int n = 0, W = build->p->workers;
     int32_t *rank = NEW(int32_t, W);
     for (int r = 0; r < W; r++)
@@ -84,14 +84,14 @@ void issue_norms(struct build *build) {
     int32_t *replica_of = NEW(int32_t, build->p->workers);
     int replicas = take_norms(build, replica_of);
     for (int k = 0; k < replicas; k++)
-        add_up(build, replica_of, k);
+        sum_norms_of(build, replica_of, k);
 }
 
 void add_up_last_norms(struct build *build) {
     int W = build->p->workers;
     for (int r = 0; r < W; r++)
         open_norm(build, r);
-    add_up(build, NEW(int32_t, W), 0);
+    sum_norms_of(build, NEW(int32_t, W), 0);
 }
 
 void issue_next_norms(struct build *build) {

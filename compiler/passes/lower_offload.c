@@ -18,7 +18,7 @@ static bool leaves(const struct build *build, const struct job *from, int kind) 
            offload[(int64_t)from->s * build->sp->batches + from->b];
 }
 
-static int in_host(int kind) { return kind == K_stash ? K_hstash : K_hinput; }
+static int host_kind(int kind) { return kind == K_stash ? K_hstash : K_hinput; }
 static int back(int kind) { return kind == K_stash ? K_rstash : K_rinput; }
 
 /* How many jobs of rank r end by t. */
@@ -43,7 +43,7 @@ static int by_reader(const void *x, const void *y) { /* per rank, from the last 
     return (a->due < b->due) - (a->due > b->due);
 }
 
-static int by_moment(const void *x, const void *y) {
+static int by_reload(const void *x, const void *y) {
     const struct reload *a = x, *b = y;
     return a->moment != b->moment ? (a->moment > b->moment) - (a->moment < b->moment)
                                   : (a->due > b->due) - (a->due < b->due);
@@ -58,7 +58,7 @@ static int32_t last_before(const struct build *build, const struct moments *mome
     return n > 0 ? order[n - 1] : -1;
 }
 
-static void choose_moments(const struct build *build, const struct moments *moments, struct reload *reload, int n) {
+static void choose_reloads(const struct build *build, const struct moments *moments, struct reload *reload, int n) {
     double next = INFINITY;
     for (int i = 0; i < n; i++) {
         struct reload *x = &reload[i];
@@ -95,8 +95,8 @@ void plan_reloads(struct build *build) {
     if (n == 0)
         return;
     sort(build->reloads.reload, (size_t)n, sizeof *build->reloads.reload, by_reader);
-    choose_moments(build, &moments, build->reloads.reload, n);
-    sort(build->reloads.reload, (size_t)n, sizeof *build->reloads.reload, by_moment);
+    choose_reloads(build, &moments, build->reloads.reload, n);
+    sort(build->reloads.reload, (size_t)n, sizeof *build->reloads.reload, by_reload);
 }
 
 /* ---- the instructions ---- */
@@ -113,7 +113,7 @@ void offload(struct build *build, int32_t e, const struct job *to, double t) {
     if (!leaves(build, from, kind))
         return;
     int32_t buf = build->edge_buf[e];
-    int32_t copy = open_buf(build, r, in_host(kind), from->s, from->b, -1, 1);
+    int32_t copy = open_buf(build, r, host_kind(kind), from->s, from->b, -1, 1);
     issue(build, r, OP_OFFLOAD_S, from->s, from->b, -1, -1);
     add_operand(build, r, ROLE_src, buf);
     add_operand(build, r, ROLE_t, copy);

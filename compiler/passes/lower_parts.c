@@ -28,7 +28,7 @@ static const struct homes *summers(const struct build *build, int32_t gradient) 
     return sums_of(build, build->sums.gradient[gradient].set);
 }
 
-static void find_owners(struct build *build) {
+static void find_part_owners(struct build *build) {
     int n = 0, sums = 0, gradients = gradients_of(build);
     build->sums.owners_at = NEW(int32_t, gradients + 1);
     for (int g = 0; g < gradients; g++) {
@@ -86,7 +86,7 @@ static bool is_of_unembedding(const struct build *build, int32_t contribution) {
 }
 
 /* Its index in the tables of struct open_parts. */
-static int32_t slot_of(const struct build *build, const struct open_parts *open, int32_t contribution) {
+static int32_t part_slot(const struct build *build, const struct open_parts *open, int32_t contribution) {
     bool apart = open->both && is_of_unembedding(build, contribution);
     return gradient_of(build, contribution) + (apart ? gradients_of(build) : 0);
 }
@@ -119,7 +119,7 @@ static void list_contributions(const struct build *build, int r, struct contribu
     for (int g = 0; g < 2 * gradients_of(build); g++)
         soonest[g] = INT_MAX;
     for (int i = list->n - 1; i >= 0; i--) {
-        int32_t slot = slot_of(build, open, list->at[i]);
+        int32_t slot = part_slot(build, open, list->at[i]);
         list->next[i] = soonest[slot];
         soonest[slot] = i;
     }
@@ -134,7 +134,7 @@ static void close_part(struct open_parts *open, int32_t slot) {
 }
 
 /* Makes room for one more, unless the job at hand needs all that are open. */
-static void leave(const struct contributions *list, struct open_parts *open, int i) {
+static void leave_open_part(const struct contributions *list, struct open_parts *open, int i) {
     int32_t victim = -1;
     for (int k = 0; k < open->n; k++) {
         int32_t slot = open->taken[k];
@@ -158,14 +158,14 @@ static struct part *new_part(struct build *build, int rank, int32_t gradient, in
 
 static void contribute(struct build *build, const struct contributions *list, struct open_parts *open, int i, int r) {
     int32_t j = list->at[i] / NSETS, gradient = gradient_of(build, list->at[i]),
-            slot = slot_of(build, open, list->at[i]);
+            slot = part_slot(build, open, list->at[i]);
     int limit = build->sp->limits.grad_slots ? build->sp->limits.grad_slots[r] : INT_MAX;
     if (open->open[slot] < 0) {
         int apart = slot == gradient ? 0 : ++open->apart[gradient];
         struct part *part = new_part(build, r, gradient, open->rounds[gradient]++, apart);
         if (!part->direct) {
             if (open->n >= limit)
-                leave(list, open, i);
+                leave_open_part(list, open, i);
             open->taken[open->n++] = slot;
         }
         open->open[slot] = (int32_t)(part - build->sums.part);
@@ -327,7 +327,7 @@ static struct lists find_all_parts(struct build *build, int contributions) {
     int most = 0;
     for (int r = 0; r < build->sp->workers; r++)
         most = build->sc->norder[r] > most ? build->sc->norder[r] : most;
-    find_owners(build);
+    find_part_owners(build);
     memset(build->sums.part_of, -1, sizeof *build->sums.part_of * NSETS * (size_t)build->sp->njobs);
     int64_t cells = (int64_t)build->sp->workers * gradients_of(build) * (build->sp->costs.tied ? 2 : 1);
     build->sums.part = NEW(struct part, !build->sp->limits.grad_slots && cells < contributions ? cells : contributions);

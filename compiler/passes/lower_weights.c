@@ -79,7 +79,7 @@ static int together(const struct build *build, const struct moments *moments, co
 /* ---- when ---- */
 
 /* How long the transfer takes. */
-static double duration(struct build *build, const struct transfer *transfer) {
+static double transfer_time(struct build *build, const struct transfer *transfer) {
     const struct fetch *f = &build->weights.fetches.a[transfer->fetch[0]];
     const struct spec *sp = build->sp;
     struct home home = home_of(sp, &f->home);
@@ -144,7 +144,7 @@ static void choose_moments(struct build *build, const struct moments *moments) {
         struct transfer *transfer = &transfers->a[i];
         int lane = transfer->op == OP_FETCH ? build->weights.fetches.a[transfer->fetch[0]].rank
                                             : build->sp->workers + transfer->group;
-        double took = duration(build, transfer), due = deadline(build, moments, transfer, relay);
+        double took = transfer_time(build, transfer), due = deadline(build, moments, transfer, relay);
         double start = fmin(due, next[lane]) - took;
         if (took > 0)
             transfer->moment = moment_at(moments, start, transfer->moment, transfer->due);
@@ -269,7 +269,7 @@ static int32_t open_fetched(struct build *build, int32_t i) {
     return build->weights.fetched[i] = open_buf(build, f->rank, K_weight, f->set, -1, f->inst, f->uses);
 }
 
-static void gather(struct build *build, const struct transfer *transfer) {
+static void gather_set(struct build *build, const struct transfer *transfer) {
     for (int i = 0; i < transfer->n; i++) {
         const struct fetch *f = &build->weights.fetches.a[transfer->fetch[i]];
         int32_t whole = open_fetched(build, transfer->fetch[i]);
@@ -347,7 +347,7 @@ void issue_transfers(struct build *build, int32_t moment) {
     for (; transfers->next < transfers->n && transfers->a[transfers->next].moment <= moment; transfers->next++) {
         const struct transfer *transfer = &transfers->a[transfers->next];
         switch (transfer->op) {
-        case OP_ALL_GATHER: gather(build, transfer); break;
+        case OP_ALL_GATHER: gather_set(build, transfer); break;
         case OP_BROADCAST: broadcast(build, transfer, t); break;
         default:
             if (build->weights.fetches.a[transfer->fetch[0]].source >= 0)

@@ -65,25 +65,25 @@ struct plan {
     int nloans;
 };
 
-static bool before(const struct block *a, const struct block *b) {
+static bool lies_before(const struct block *a, const struct block *b) {
     return a->size != b->size ? a->size < b->size : a->off < b->off;
 }
 
-static struct block *merge(struct block *a, struct block *b) {
+static struct block *merge_blocks(struct block *a, struct block *b) {
     if (!a || !b)
         return a ? a : b;
     if (a->heap < b->heap) {
-        a->right = merge(a->right, b);
+        a->right = merge_blocks(a->right, b);
         return a;
     }
-    b->left = merge(a, b->left);
+    b->left = merge_blocks(a, b->left);
     return b;
 }
 
 static void split(struct block *block, const struct block *key, struct block **lo, struct block **hi) {
     if (!block)
         *lo = *hi = NULL;
-    else if (before(block, key)) {
+    else if (lies_before(block, key)) {
         split(block->right, key, &block->right, hi);
         *lo = block;
     } else {
@@ -98,14 +98,14 @@ static void insert_hole(struct plan *plan, struct block *block) {
     block->heap = plan->random;
     block->left = block->right = NULL;
     split(plan->root, block, &lo, &hi);
-    plan->root = merge(merge(lo, block), hi);
+    plan->root = merge_blocks(merge_blocks(lo, block), hi);
 }
 
 static void remove_hole(struct plan *plan, struct block *block) {
     struct block **at = &plan->root;
     while (*at != block)
-        at = before(*at, block) ? &(*at)->right : &(*at)->left;
-    *at = merge(block->left, block->right);
+        at = lies_before(*at, block) ? &(*at)->right : &(*at)->left;
+    *at = merge_blocks(block->left, block->right);
 }
 
 static struct block *best_fit(const struct plan *plan, int64_t size) {
@@ -172,7 +172,7 @@ static void take_over(struct plan *plan, struct block *block, int64_t end) {
 /* Sums and differences of sizes that fit into it cannot overflow. */
 static const int64_t MOST_BYTES = (int64_t)1 << 60;
 
-static void reach(struct plan *plan, int64_t end) {
+static void reach_end(struct plan *plan, int64_t end) {
     if (end > MOST_BYTES)
         die("%s: rank %d needs more than 2^60 bytes, which no machine has; use fewer microbatches, or a smaller model",
             plan->file, plan->r);
@@ -255,7 +255,7 @@ static bool bequeath(struct plan *plan, int32_t x) {
     return true;
 }
 
-static void open_buffer(struct plan *plan, int32_t x) {
+static void begin_lifetime(struct plan *plan, int32_t x) {
     struct buf *buf = &plan->rank->buf[x];
     int64_t size = room(plan, buf);
     if (buf->grows >= 0 && plan->rank->buf[buf->grows].bytes > buf->bytes)
@@ -292,7 +292,7 @@ static void open_buffer(struct plan *plan, int32_t x) {
     block->ghost = block->last = NULL;
     block->is_free = false;
     place(plan, x, block);
-    reach(plan, block->off + block->size);
+    reach_end(plan, block->off + block->size);
 }
 
 /* Merges b with its right neighbour. */
@@ -313,7 +313,7 @@ static void absorb(struct plan *plan, struct block *block, struct block *right) 
     plan->spare = right;
 }
 
-static void close_buffer(struct plan *plan, int32_t x) {
+static void end_lifetime(struct plan *plan, int32_t x) {
     struct block *block = plan->of[x];
     if (plan->before && bequeath(plan, x))
         return;
@@ -355,7 +355,7 @@ static void place_permanent(struct plan *plan) {
         plan->arena = round_up(plan->arena, k->buf[x].kind == last ? plan->align : plan->page);
         last = k->buf[x].kind;
         k->buf[x].off = plan->arena;
-        reach(plan, plan->arena + room(plan, &k->buf[x]));
+        reach_end(plan, plan->arena + room(plan, &k->buf[x]));
     }
     plan->arena = plan->base = round_up(plan->arena, plan->page);
     if (plan->memory == MEMORY_DEVICE)
@@ -462,9 +462,9 @@ static void plan_by_schedule(struct plan *plan) {
         if (!is_here(plan, x < 0 ? ~x : x))
             continue;
         if (x < 0)
-            close_buffer(plan, ~x);
+            end_lifetime(plan, ~x);
         else
-            open_buffer(plan, x);
+            begin_lifetime(plan, x);
     }
 }
 
@@ -487,8 +487,8 @@ static void plan_by_lifetimes(struct plan *plan, double delay) {
             continue;
         }
         while (plan->leavings.n > 0 && plan->leavings.a[0].t <= plan->limit[x])
-            close_buffer(plan, leavings_pop(&plan->leavings).buf);
-        open_buffer(plan, x);
+            end_lifetime(plan, leavings_pop(&plan->leavings).buf);
+        begin_lifetime(plan, x);
     }
 }
 

@@ -11,7 +11,7 @@ struct change {
     int64_t bytes;
 };
 
-static int by_time(const void *x, const void *y) {
+static int by_event(const void *x, const void *y) {
     double a = ((const struct change *)x)->t, b = ((const struct change *)y)->t;
     return (a > b) - (a < b);
 }
@@ -53,7 +53,7 @@ struct usage memory_use(const struct rank *k, const double *start, const double 
     }
     memmove(change + n, closing, sizeof *change * (size_t)n);
     n *= 2;
-    sort(change, (size_t)n, sizeof *change, by_time);
+    sort(change, (size_t)n, sizeof *change, by_event);
     for (int i = 0; i < n; i++) {
         if (change[i].t > usage.at[usage.n - 1].t) {
             usage.at[usage.n] = (struct usage_step){change[i].t, usage.at[usage.n - 1].bytes};

@@ -20,7 +20,7 @@ static struct name name_after(const struct program *p, int r, int32_t b, int n, 
     return name;
 }
 
-static int by_name(const void *x, const void *y) {
+static int by_buffer(const void *x, const void *y) {
     const struct name *a = x, *b = y;
     if (a->kind != b->kind)
         return a->kind - b->kind;
@@ -59,7 +59,7 @@ static struct name *open_at(const struct program *p, int r, size_t end, int afte
     for (int32_t b = 0; b < k->nbufs; b++)
         if (open[b])
             name[(*n)++] = name_after(p, r, b, after, version);
-    sort(name, (size_t)*n, sizeof *name, by_name);
+    sort(name, (size_t)*n, sizeof *name, by_buffer);
     return name;
 }
 

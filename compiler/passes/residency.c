@@ -194,7 +194,7 @@ static double profit(const struct flow *flow, int32_t i) {
 }
 
 /* No choice of stays is worth more, whatever the prices (weak duality). */
-static double most_worth(const struct flow *flow) {
+static double worth_bound(const struct flow *flow) {
     const int64_t *limit = flow->bytes ? flow->stays->room : flow->stays->slots;
     double most = 0;
     for (int t = 0; t < flow->last; t++)
@@ -206,7 +206,7 @@ static double most_worth(const struct flow *flow) {
 
 /* ---- the search ---- */
 
-static bool fits(const struct stays *stays, const struct stay *stay) {
+static bool stay_fits(const struct stays *stays, const struct stay *stay) {
     for (int t = stay->from; t < stay->to; t++)
         if ((stays->slots && stays->slots[t] < 1) || (stays->room && stays->room[t] < stay->size))
             return false;
@@ -227,7 +227,7 @@ struct ranked {
     double key;
     int32_t stay;
 };
-static int by_key(const void *x, const void *y) {
+static int by_stay(const void *x, const void *y) {
     const struct ranked *a = x, *b = y;
     return a->key != b->key ? (a->key > b->key) - (a->key < b->key) : (a->stay > b->stay) - (a->stay < b->stay);
 }
@@ -238,10 +238,10 @@ static int64_t choose_greedily(struct stays *stays, const struct flow *flow, boo
     int64_t worth = 0;
     for (int32_t i = 0; i < stays->n; i++)
         ranked[i] = (struct ranked){-profit(flow, i) - (double)(flow->taken[i] == units(flow, i)), i};
-    sort(ranked, (size_t)stays->n, sizeof *ranked, by_key);
+    sort(ranked, (size_t)stays->n, sizeof *ranked, by_stay);
     for (int i = 0; i < stays->n; i++) {
         const struct stay *stay = &stays->a[ranked[i].stay];
-        if (!(chosen[ranked[i].stay] = fits(stays, stay)))
+        if (!(chosen[ranked[i].stay] = stay_fits(stays, stay)))
             continue;
         occupy(stays, stay, 1);
         worth += stay->worth;
@@ -268,14 +268,14 @@ static double unused(const struct stays *stays, const struct flow *flow, int fro
 }
 
 /* Improves on `best`, the worth of what is chosen. Returns the proven most, which is best if the search has ended. */
-static double search(struct stays *stays, const struct flow *flow, int64_t step, int64_t *best, bool *chosen) {
+static double search_stays(struct stays *stays, const struct flow *flow, int64_t step, int64_t *best, bool *chosen) {
     struct choice *choice = NEW(struct choice, stays->n + 1);
     struct ranked *order = NEW(struct ranked, stays->n);
-    double most = most_worth(flow), rounding = 1e-9 * most + 1e-6;
+    double most = worth_bound(flow), rounding = 1e-9 * most + 1e-6;
     int k = 0, nodes = 0;
     for (int32_t i = 0; i < stays->n; i++)
         order[i] = (struct ranked){stays->a[i].from, i};
-    sort(order, (size_t)stays->n, sizeof *order, by_key);
+    sort(order, (size_t)stays->n, sizeof *order, by_stay);
     while (k >= 0) {
         struct choice *at = &choice[k];
         if (k == stays->n) {
@@ -295,7 +295,7 @@ static double search(struct stays *stays, const struct flow *flow, int64_t step,
             continue;
         }
         at->taken = (gain >= 0) == (at->tried++ == 0);
-        if (at->taken && !fits(stays, stay)) {
+        if (at->taken && !stay_fits(stays, stay)) {
             at->taken = false;
             continue;
         }
@@ -324,7 +324,7 @@ static int64_t common_divisor(int64_t a, int64_t b) {
 }
 
 /* Chooses stays. Returns the most that any choice is worth, as far as it is proven. */
-static int64_t choose(struct stays *stays, bool *chosen) {
+static int64_t choose_residents(struct stays *stays, bool *chosen) {
     bool equal = true;
     int64_t step = 0, best;
     if (stays->n == 0)
@@ -347,10 +347,10 @@ static int64_t choose(struct stays *stays, bool *chosen) {
         return -1;
     }
     struct flow bytes = flow_of(stays, true);
-    if (most_worth(&bytes) < most_worth(&flow))
+    if (worth_bound(&bytes) < worth_bound(&flow))
         flow = bytes;
     best = choose_greedily(stays, &flow, chosen);
-    double most = search(stays, &flow, step, &best, chosen);
+    double most = search_stays(stays, &flow, step, &best, chosen);
     int64_t whole = (int64_t)(most + 1e-9 * most + 1e-6);
     return step > 0 ? whole / step * step : whole;
 }
@@ -386,11 +386,11 @@ struct residency residency_solve(const struct residency_problem *problem) {
         if (stay.from == stay.to) {
             residency.kept[i] = true;
             residency.received -= worth;
-        } else if (worth > 0 && fits(&stays, &stay))
+        } else if (worth > 0 && stay_fits(&stays, &stay))
             stays.a[stays.n++] = stay;
     }
     bool *chosen = NEW(bool, stays.n);
-    int64_t kept = 0, most = choose(&stays, chosen);
+    int64_t kept = 0, most = choose_residents(&stays, chosen);
     for (int i = 0; i < stays.n; i++)
         if (chosen[i]) {
             residency.kept[stays.a[i].use] = true;

@@ -36,7 +36,7 @@ static int compare_keys(const void *x, const void *y) {
     return (a > b) - (a < b);
 }
 
-static int work_of(const struct rank *k) {
+static int workspace_buffer(const struct rank *k) {
     int b = 0;
     while (b < k->nbufs && (k->buf[b].kind != K_work || k->buf[b].inst >= 0))
         b++;
@@ -45,7 +45,7 @@ static int work_of(const struct rank *k) {
 
 static void find_buffers(struct build *f) {
     const struct rank *k = f->k;
-    int n = 0, work = work_of(k);
+    int n = 0, work = workspace_buffer(k);
     f->key = NEW(uint64_t, k->nargs + 1);
     for (int32_t i = 0; i < k->nins; i++)
         for (uint32_t a = k->ins[i].arg; a < k->ins[i].arg + k->ins[i].narg; a++)
@@ -197,7 +197,7 @@ static struct build build_rank(const struct stage *st, const struct program *p, 
 static struct rt_rank runtime_rank(const struct spec *sp, const struct build *f, int r) {
     const struct rank *k = f->k;
     struct rt_rank rank = {.number = r, .ins = f->ins, .nins = k->nins, .nlanes = k->nlanes};
-    int work = work_of(k);
+    int work = workspace_buffer(k);
     rank.lane = lane_names(f->p, k);
     rank.home = runtime_homes(sp, f->p, r, &rank.nhomes);
     rank.arena = k->arena;

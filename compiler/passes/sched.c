@@ -67,7 +67,7 @@ static int by_priority(const void *x, const void *y) {
     return (a->d > b->d) - (a->d < b->d);
 }
 
-static void touch(struct state *state, int rank) {
+static void touch_rank(struct state *state, int rank) {
     if (!state->dirty[rank]) {
         state->dirty[rank] = true;
         state->touched[state->ntouched++] = rank;
@@ -80,18 +80,18 @@ static void use_room(struct state *state, int rank) {
         return;
     while (state->nwaiting > 0) {
         state->waits[state->waiting[--state->nwaiting]] = false;
-        touch(state, state->waiting[state->nwaiting]);
+        touch_rank(state, state->waiting[state->nwaiting]);
     }
 }
 
-static int size_of(const struct state *state, int32_t j) {
+static int job_size(const struct state *state, int32_t j) {
     return state->absent && j < state->sp->njobs ? team_size(state->sp, state->sp->job[j].s) : 1;
 }
 
 /* A team's job is ready when it is on all members. */
 static void make_ready(struct state *state, int32_t j) {
     const struct spec *sp = state->sp;
-    int size = size_of(state, j);
+    int size = job_size(state, j);
     int32_t first = size > 1 ? gang_of(sp, j) : j;
     if (size > 1 && ++state->absent[first] < size)
         return;
@@ -102,7 +102,7 @@ static void make_ready(struct state *state, int32_t j) {
             state->ready[k] = true;
         else
             ready_push(job->d == OP_F ? &state->fwd[job->rank] : &state->rest[job->rank], state->pos[k]);
-        touch(state, job->rank);
+        touch_rank(state, job->rank);
     }
 }
 
@@ -145,7 +145,7 @@ static void retire(struct state *state, int32_t j, double t) {
     const struct job *job = &sp->job[j];
     state->sc->moment[state->sc->nmoments++] = ~j;
     state->busy[job->rank] = false;
-    touch(state, job->rank);
+    touch_rank(state, job->rank);
     if (job->d == OP_F) {
         state->live[job->rank]--;
         use_room(state, sp->job[last_backward(sp, job->s, job->b)].rank);
@@ -168,7 +168,7 @@ static void retire(struct state *state, int32_t j, double t) {
 /* Whether all members of its team have room for so many forwards more. */
 static bool has_room(const struct state *state, int32_t j, int forwards) {
     const struct spec *sp = state->sp;
-    int size = size_of(state, j);
+    int size = job_size(state, j);
     int32_t first = size > 1 ? gang_of(sp, j) : j;
     for (int i = 0; i < size && forwards; i++) {
         int rank = sp->job[gang_job(sp, first, i)].rank;
@@ -183,7 +183,7 @@ static bool has_room(const struct state *state, int32_t j, int forwards) {
 static bool turn_of(const struct state *state, int32_t j) {
     const struct spec *sp = state->sp;
     int32_t with = partner_of(sp, j), first = gang_of(sp, j);
-    int forwards = (sp->job[j].d == OP_F) + (with >= 0 && sp->job[with].d == OP_F), size = size_of(state, j);
+    int forwards = (sp->job[j].d == OP_F) + (with >= 0 && sp->job[with].d == OP_F), size = job_size(state, j);
     if (!state->ready[j] || (with >= 0 && !state->ready[with]) || !has_room(state, j, forwards))
         return false;
     for (int i = 0; i < size && size > 1; i++) {
@@ -200,7 +200,7 @@ struct choice {
     int32_t j;
     struct ready *from; /* NULL: from its sequence */
 };
-static struct choice choose(const struct state *state, int rank) {
+static struct choice choose_job(const struct state *state, int rank) {
     struct ready *f = &state->fwd[rank], *r = &state->rest[rank];
     const struct choice none = {-1, NULL}, other = {r->n > 0 ? state->by_pos[r->a[0]] : -1, r};
     if (r->n > 0 && state->sp->job[other.j].prio == -INFINITY) /* an update that n says nothing of */
@@ -215,7 +215,7 @@ static struct choice choose(const struct state *state, int rank) {
 }
 
 /* from: where another member of the team had it from. */
-static void take(struct state *state, int32_t j, const struct ready *from) {
+static void take_value(struct state *state, int32_t j, const struct ready *from) {
     int rank = state->sp->job[j].rank;
     if (!from)
         state->seq_next[rank] += partner_of(state->sp, j) >= 0 ? 2 : 1;
@@ -226,11 +226,11 @@ static void take(struct state *state, int32_t j, const struct ready *from) {
 /* The members of its team are idle, and it is the best of all. */
 static bool all_choose(const struct state *state, int32_t j) {
     const struct spec *sp = state->sp;
-    int size = size_of(state, j);
+    int size = job_size(state, j);
     int32_t first = size > 1 ? gang_of(sp, j) : j;
     for (int i = 0; i < size && size > 1; i++) {
         int32_t k = gang_job(sp, first, i);
-        if (state->busy[sp->job[k].rank] || choose(state, sp->job[k].rank).j != k)
+        if (state->busy[sp->job[k].rank] || choose_job(state, sp->job[k].rank).j != k)
             return false;
     }
     return true;
@@ -238,7 +238,7 @@ static bool all_choose(const struct state *state, int32_t j) {
 
 static int ascending(const void *x, const void *y) { return *(const int *)x - *(const int *)y; }
 
-static void start(struct state *state, int32_t j, double t) {
+static void begin_job(struct state *state, int32_t j, double t) {
     struct sched *sc = state->sc;
     int rank = state->sp->job[j].rank;
     state->busy[rank] = true;
@@ -255,7 +255,7 @@ static void start(struct state *state, int32_t j, double t) {
 /* A team waits until it is the turn of its job on all members. */
 static void start_best(struct state *state, int rank, double t) {
     const struct spec *sp = state->sp;
-    struct choice best = choose(state, rank);
+    struct choice best = choose_job(state, rank);
     if (best.j < 0)
         return;
     if (!all_choose(state, best.j)) {
@@ -264,16 +264,16 @@ static void start_best(struct state *state, int rank, double t) {
         state->waits[rank] = true;
         return;
     }
-    int size = size_of(state, best.j);
+    int size = job_size(state, best.j);
     int32_t first = size > 1 ? gang_of(sp, best.j) : best.j;
     for (int32_t j = first; sp->updates.every && j >= 0; j = partner_of(sp, j))
         versions_read(&state->versions, j, t);
     for (int i = 0; i < size; i++) {
         int32_t j = gang_job(sp, first, i), with = partner_of(sp, j);
-        take(state, j, best.from);
-        start(state, j, t);
+        take_value(state, j, best.from);
+        begin_job(state, j, t);
         if (with >= 0)
-            start(state, with, t);
+            begin_job(state, with, t);
     }
 }
 
@@ -318,7 +318,7 @@ struct blocked {
     size_t n, cap;
 };
 
-static void waits(struct blocked *blocked, int32_t node) {
+static void note_wait(struct blocked *blocked, int32_t node) {
     GROW(blocked->to, blocked->cap, blocked->n + 1);
     blocked->to[blocked->n++] = node;
 }
@@ -332,12 +332,12 @@ static void waits_of_update(struct state *state, const bool *ended, int32_t j, s
     int from = shared ? sp->names.first[sp->names.member[job->s].stage] : job->s,
         size = shared ? sp->names.member[from].size : 1;
     if (job->b > 0 && !ended[before])
-        waits(blocked, before);
+        note_wait(blocked, before);
     for (int b = 0; b < sp->updates.every[job->s]; b++)
         for (int s = from; s < from + size; s++) {
             int32_t back = last_backward(sp, s, job->b * sp->updates.every[job->s] + b);
             if (!ended[back])
-                waits(blocked, back);
+                note_wait(blocked, back);
         }
 }
 
@@ -348,7 +348,7 @@ static void waits_of_version(struct state *state, const bool *ended, int32_t j, 
     for (int n = 0; n < VERSIONED && job->d != OP_U; n++) {
         int32_t update = versions_awaited(&state->versions, j, n);
         if (update >= 0 && !ended[update])
-            waits(blocked, update);
+            note_wait(blocked, update);
     }
     if (job->d == OP_U)
         waits_of_update(state, ended, j, blocked);
@@ -360,12 +360,12 @@ static int32_t obstacle(const struct state *state, int32_t j) {
     const struct spec *sp = state->sp;
     const struct job *job = &sp->job[j];
     int32_t with = partner_of(sp, j);
-    int forwards = (job->d == OP_F) + (with >= 0 && sp->job[with].d == OP_F), size = size_of(state, j);
+    int forwards = (job->d == OP_F) + (with >= 0 && sp->job[with].d == OP_F), size = job_size(state, j);
     if (!state->absent || forwards > sp->limits.cap[job->rank] - state->live[job->rank])
         return all_jobs(sp) + job->rank;
     const struct ready *f = &state->fwd[job->rank];
     bool ordered = sp->strict && !job->fill;
-    int32_t chosen = choose(state, job->rank).j, forward = f->n > 0 ? state->by_pos[f->a[0]] : j;
+    int32_t chosen = choose_job(state, job->rank).j, forward = f->n > 0 ? state->by_pos[f->a[0]] : j;
     if (!ordered && chosen >= 0 && chosen != j)
         return chosen;
     if (!ordered && job->d == OP_F && forward != j)
@@ -376,7 +376,7 @@ static int32_t obstacle(const struct state *state, int32_t j) {
         int rank = sp->job[k].rank;
         if (forwards > sp->limits.cap[rank] - state->live[rank])
             return k;
-        other = !ordered && choose(state, rank).j != k ? k : other;
+        other = !ordered && choose_job(state, rank).j != k ? k : other;
     }
     return other;
 }
@@ -388,25 +388,25 @@ static void waits_of_job(struct state *state, const bool *ended, int32_t j, stru
         waits_of_version(state, ended, j, blocked);
     for (int32_t e = job->d == OP_U ? 0 : state->g->pred_at[j]; job->d != OP_U && e < state->g->pred_at[j + 1]; e++)
         if (!ended[state->g->pred[e]])
-            waits(blocked, state->g->pred[e]);
+            note_wait(blocked, state->g->pred[e]);
     int32_t first = state->sp->strict && !job->fill ? state->seq[state->seq_next[job->rank]] : j,
             with = partner_of(state->sp, first);
     if (first == j && with >= 0 && !state->ready[with])
-        waits(blocked, with);
+        note_wait(blocked, with);
     if (first != j && (with != j || blocked->n == before))
-        waits(blocked, first);
-    int size = size_of(state, j);
+        note_wait(blocked, first);
+    int size = job_size(state, j);
     for (int i = 0; i < size && size > 1 && blocked->n == before; i++) { /* not ready, or not its turn */
         int32_t k = gang_job(state->sp, gang_of(state->sp, j), i);
         int rank = state->sp->job[k].rank;
         if (state->missing[k] > 0 || (state->sp->strict && !job->fill && state->seq[state->seq_next[rank]] != k))
-            waits(blocked, k);
+            note_wait(blocked, k);
     }
     if (blocked->n == before)
-        waits(blocked, obstacle(state, j));
+        note_wait(blocked, obstacle(state, j));
 }
 
-static struct blocked find_waits(struct state *state) {
+static struct blocked find_blocked(struct state *state) {
     const struct spec *sp = state->sp;
     int n = all_jobs(sp);
     bool *started = NEW(bool, n), *ended = NEW(bool, n);
@@ -432,7 +432,7 @@ static struct blocked find_waits(struct state *state) {
     }
     for (int r = 0; r < sp->workers; r++) {
         for (int32_t j = head[r]; j >= 0; j = next[j])
-            waits(&blocked, j);
+            note_wait(&blocked, j);
         blocked.at[n + r + 1] = (int32_t)blocked.n;
     }
     return blocked;
@@ -454,7 +454,7 @@ static void die_of_pairs(const struct state *state) {
 static void die_deadlocked(struct state *state) {
     const struct spec *sp = state->sp;
     die_of_pairs(state);
-    struct blocked blocked = find_waits(state);
+    struct blocked blocked = find_blocked(state);
     int len, n = all_jobs(sp);
     int32_t *cycle = shortest_cycle(n + sp->workers, blocked.at, blocked.to, &len);
     struct text t = {0};
@@ -483,7 +483,7 @@ static void die_deadlocked(struct state *state) {
         n - state->sc->nstarts, n, t.s);
 }
 
-static struct state prepare(const struct compile *c, struct sched *sc) {
+static struct state prepare_state(const struct compile *c, struct sched *sc) {
     const struct spec *sp = c->spec;
     int n = all_jobs(sp), W = sp->workers;
     struct state state = {.c = c, .sp = sp, .g = c->graph, .sc = sc};
@@ -553,7 +553,7 @@ struct sched *sched_run(const struct compile *c) {
     }
     sc->version = sp->updates.every ? NEW(int32_t, sp->njobs) : NULL;
     struct scratch scratch = scratch_begin();
-    struct state state = prepare(c, sc);
+    struct state state = prepare_state(c, sc);
     for (int j = 0; j < sp->njobs; j++)
         state.missing[j] = graph->pred_at[j + 1] - graph->pred_at[j];
     if (sp->updates.every)

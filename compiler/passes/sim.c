@@ -154,7 +154,7 @@ static void run_alone(struct sim *sim, int r) {
 }
 
 /* All of a rank's lanes go on when the last of them has come here. */
-static void join(struct sim *sim, int r) {
+static void join_rank_lanes(struct sim *sim, int r) {
     double t = sim->launch[r];
     for (int l = 0; l < sim->p->rank[r].nlanes; l++)
         t = fmax(t, sim->done[r][l]);
@@ -169,7 +169,7 @@ static void advance(struct sim *sim, int r) {
         int32_t i = sim->at[r];
         const struct instr *x = &k->ins[i];
         if (sim->p->period && (i == k->begin || i == k->end))
-            join(sim, r);
+            join_rank_lanes(sim, r);
         if (x->msg < 0) {
             run_alone(sim, r);
             continue;
@@ -259,13 +259,13 @@ static void repeat(struct sim *sim, bool whole, double *joined) {
     }
     run_ranks(sim);
     for (int r = 0; r < sim->p->workers; r++) {
-        join(sim, r);
+        join_rank_lanes(sim, r);
         joined[r] = sim->launch[r] > sim->done[r][0] ? sim->launch[r] : sim->done[r][0];
     }
 }
 
 /* If all ranks are as much later than n repetitions before: by how much, in all. Else -1. */
-static double settled(double *const *joined, int i, int n, int workers) {
+static double settled_lateness(double *const *joined, int i, int n, int workers) {
     double later = joined[i][0] - joined[i - n][0];
     for (int r = 0; r < workers; r++)
         if (fabs(joined[i][r] - joined[i - n][r] - later) > 1e-9 * later)
@@ -312,7 +312,7 @@ static void follow(struct sim *sim, bool whole, int most, struct followed *all) 
         all->at[++all->n] = NEW(double, W);
         repeat(sim, whole, all->at[all->n]);
         for (int back = 1; back <= 8 && back < all->n && !all->cycle; back++)
-            if ((all->later = settled(all->at, all->n, back, W)) >= 0)
+            if ((all->later = settled_lateness(all->at, all->n, back, W)) >= 0)
                 all->cycle = back;
     }
     if (all->cycle)
@@ -355,7 +355,7 @@ void sim_steady(const struct compile *c) {
     }
     run_ranks(&sim);
     for (int r = 0; r < p->workers; r++) {
-        join(&sim, r);
+        join_rank_lanes(&sim, r);
         all.at[0][r] = sim.done[r][0];
     }
     if (whole)
@@ -388,7 +388,7 @@ static void run_section(struct sim *sim, int section, struct timeline *all, int3
         memcpy(all->start[r] + n[r], sim->tl->start[r] + from[r], sizeof(double) * count);
         memcpy(all->end[r] + n[r], sim->tl->end[r] + from[r], sizeof(double) * count);
         n[r] += (int32_t)count;
-        join(sim, r);
+        join_rank_lanes(sim, r);
     }
 }
 
@@ -433,7 +433,7 @@ static double noisy_step(struct sim *sim, uint64_t draw) {
     if (!p->period)
         return sim->tl->makespan;
     for (int r = 0; r < p->workers; r++)
-        join(sim, r);
+        join_rank_lanes(sim, r);
     for (int64_t i = 0; i < p->repeats; i++) {
         sim->draw = random_bits(draw, (uint64_t)i + 1);
         repeat(sim, false, unused);

@@ -50,7 +50,7 @@ static struct rt_layer *put_between(struct splitting *split, int kind, const str
 }
 
 /* So many columns, rows, heads of a layer for each member. */
-static int divide(const struct splitting *split, const struct rt_layer *l, int n, const char *what) {
+static int divide_evenly(const struct splitting *split, const struct rt_layer *l, int n, const char *what) {
     if (n % split->size)
         die("%s: its %d %s cannot be divided evenly among a team of %d; let one number divide the other",
             where_layer(split->m, l->index), n, what, split->size);
@@ -58,8 +58,8 @@ static int divide(const struct splitting *split, const struct rt_layer *l, int n
 }
 
 static void divide_heads(const struct splitting *split, struct rt_layer *l, const struct rt_layer *whole) {
-    l->config.attention.heads = divide(split, whole, whole->config.attention.heads, "heads");
-    l->config.attention.kv_heads = divide(split, whole, whole->config.attention.kv_heads, "heads of keys");
+    l->config.attention.heads = divide_evenly(split, whole, whole->config.attention.heads, "heads");
+    l->config.attention.kv_heads = divide_evenly(split, whole, whole->config.attention.kv_heads, "heads of keys");
 }
 
 /* Two chunks of each sequence for each member. */
@@ -81,10 +81,10 @@ static void work_by_rows(const struct splitting *split, struct rt_layer *l, cons
         return;
     if (split->m->by_chunks)
         need_chunks(split, whole);
-    l->rows = divide(split, whole, whole->rows, "rows of a microbatch");
+    l->rows = divide_evenly(split, whole, whole->rows, "rows of a microbatch");
     l->part = (struct rt_rows){split->place, split->size, split->m->by_chunks ? split->m->rt.context : 0};
     if (whole->out_rows > 0)
-        l->out_rows = divide(split, whole, whole->out_rows, "rows of a microbatch");
+        l->out_rows = divide_evenly(split, whole, whole->out_rows, "rows of a microbatch");
     int32_t tokens = row_of(l->kind)->routed < 0 ? l->out_rows : l->rows;
     if (row_of(l->kind)->routed && (split->m->by_chunks || tokens % whole->context))
         die("%s: it sends the tokens of whole sequences, and each member of a team of %d has rows of its own; let a "
@@ -107,18 +107,18 @@ static void gather_rows(struct splitting *split, const struct rt_layer *whole) {
     work_by_rows(split, l, whole);
     l->out_rows = split->m->by_rows ? whole->rows : 0;
 }
-static void add_up(struct splitting *split, const struct rt_layer *whole) {
+static void put_sum(struct splitting *split, const struct rt_layer *whole) {
     struct rt_layer *l = put_between(split, split->m->by_rows ? LAYER_scatter : LAYER_reduce, whole, whole->out);
-    l->out_rows = split->m->by_rows ? divide(split, whole, whole->rows, "rows of a microbatch") : 0;
+    l->out_rows = split->m->by_rows ? divide_evenly(split, whole, whole->rows, "rows of a microbatch") : 0;
 }
 static void gather_again(struct splitting *split, const struct rt_layer *linear) {
     struct rt_layer *l = put_between(split, LAYER_again, linear, linear->in);
-    l->rows = divide(split, linear, linear->rows, "rows of a microbatch");
+    l->rows = divide_evenly(split, linear, linear->rows, "rows of a microbatch");
     l->out_rows = linear->rows;
     l->out = linear->out;
 }
 
-static void need(const struct splitting *split, const struct rt_layer *l, bool divided) {
+static void need_input(const struct splitting *split, const struct rt_layer *l, bool divided) {
     if (split->divided == divided)
         return;
     if (divided)
@@ -140,7 +140,7 @@ static void set_groups(const struct splitting *split, struct rt_layer *l, const 
     if (next < end && row_of(next->kind)->groups)
         row_of(next->kind)->groups(next, l->share.group);
     for (int g = 0; g < 3 && l->share.group[g]; g++)
-        divide(split, l, l->share.group[g], "columns");
+        divide_evenly(split, l, l->share.group[g], "columns");
 }
 
 /* Columns are divided between gathers, which put the rows of one member behind those of the other. */
@@ -152,12 +152,12 @@ static void refuse_chunks(const struct splitting *split, const struct rt_layer *
 }
 
 static void split_columns(struct splitting *split, const struct rt_layer *whole) {
-    need(split, whole, false);
+    need_input(split, whole, false);
     refuse_chunks(split, whole);
     gather_rows(split, whole);
     struct rt_layer *l = put_layer(split, *whole);
     set_groups(split, l, whole);
-    l->out = divide(split, whole, whole->out, "columns");
+    l->out = divide_evenly(split, whole, whole->out, "columns");
     if (split->m->by_rows)
         gather_again(split, l);
     split->divided = true;
@@ -167,14 +167,14 @@ static void split_rows(struct splitting *split, const struct rt_layer *whole) {
     bool first = row_of(whole->kind)->first; /* of the model: an embedding's rows are tokens, and its input is whole */
     refuse_chunks(split, whole);
     if (!first)
-        need(split, whole, true);
+        need_input(split, whole, true);
     struct rt_layer *l = put_layer(split, *whole);
     l->share = (struct rt_share){SPLIT_ROWS, split->place, split->size, {0}};
     if (first)
-        divide(split, whole, split->m->rt.vocab, "tokens");
+        divide_evenly(split, whole, split->m->rt.vocab, "tokens");
     else
-        l->in = divide(split, whole, whole->in, "rows");
-    add_up(split, whole);
+        l->in = divide_evenly(split, whole, whole->in, "rows");
+    put_sum(split, whole);
     int64_t products = first ? 0 : (int64_t)whole->in * whole->out;
     if (!first && whole->nparam > products)
         work_by_rows(split, put_between(split, LAYER_bias, whole, whole->out), whole);
@@ -190,7 +190,7 @@ static void exchange_places(struct splitting *split, int kind, const struct rt_l
 
 /* Each member has as many experts, which work for all sequences. */
 static void split_experts(struct splitting *split, const struct rt_layer *whole) {
-    int experts = divide(split, whole, whole->config.moe.experts, "experts");
+    int experts = divide_evenly(split, whole, whole->config.moe.experts, "experts");
     if (whole[-1].kind == LAYER_route)
         exchange_places(split, LAYER_to_experts, whole, whole->in);
     struct rt_layer *l = put_layer(split, *whole);
@@ -217,7 +217,7 @@ static void need_groups(const struct splitting *split, const struct rt_layer *l)
 static void keep_split(struct splitting *split, const struct rt_layer *whole) {
     const struct layer_row *row = row_of(whole->kind);
     if (!row->by_columns && !row->groups)
-        need(split, whole, false);
+        need_input(split, whole, false);
     if (row->groups)
         need_groups(split, whole);
     struct rt_layer *l = put_layer(split, *whole);
@@ -230,8 +230,8 @@ static void keep_split(struct splitting *split, const struct rt_layer *whole) {
     l->set = row->in_common ? SET_SHARED : SET_OWN;
     if (row->loss)
         l->share = (struct rt_share){SPLIT_COLUMNS, split->place, split->size, {whole->in}};
-    l->in = divide(split, whole, whole->in, "columns");
-    l->out = divide(split, whole, whole->out, "columns");
+    l->in = divide_evenly(split, whole, whole->in, "columns");
+    l->out = divide_evenly(split, whole, whole->out, "columns");
     if (whole->config.attention.heads)
         divide_heads(split, l, whole);
 }
@@ -265,7 +265,7 @@ static void attend_by_heads(struct splitting *split, const struct rt_layer *whol
 }
 
 static void attend(struct splitting *split, const struct rt_layer *whole) {
-    need(split, whole, false);
+    need_input(split, whole, false);
     if (split->m->layer[whole->index].attends == SPLIT_ROWS)
         attend_by_rows(split, whole);
     else

@@ -42,7 +42,7 @@ static void bind(struct versions *v, int32_t j, int32_t version) {
 }
 
 /* An update waits for that before it, and for its microbatches' last backwards, of a shared set by all members. */
-static void count_missing(struct versions *v) {
+static void count_awaited(struct versions *v) {
     const struct spec *sp = v->sp;
     int32_t *stages = NEW(int32_t, sp->stages + sp->names.sets); /* per set: those that add to its gradient */
     for (int s = 0; s < sp->stages; s++)
@@ -69,7 +69,7 @@ struct versions versions_begin(const struct spec *sp, const struct stage *st, in
     memset(v->version, -1, sizeof *v->version * (size_t)sp->njobs);
     memset(v->waiting, -1, sizeof *v->waiting * (size_t)sp->costs.nupdates);
     memset(v->next, -1, sizeof *v->next * VERSIONED * (size_t)sp->njobs);
-    count_missing(v);
+    count_awaited(v);
     for (int32_t j = 0; j < sp->njobs; j++) {
         int32_t back = sp->updates.reads[j], synchronous = sp->job[j].b / sp->updates.every[sp->job[j].s];
         if (back >= 0 && sp->job[j].d != OP_W && has_version(sp, sp->job[j].s))

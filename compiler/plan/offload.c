@@ -80,7 +80,7 @@ static struct picture draw_rank(const struct spec *sp, const struct rank *k, int
 static size_t stashes_of(const struct spec *sp) { return (size_t)sp->stages * (size_t)sp->batches; }
 
 /* With all stashes away. */
-static struct picture *draw(const struct compile *c, struct stay *stay) {
+static struct picture *picture_memory(const struct compile *c, struct stay *stay) {
     struct picture *picture = NEW(struct picture, c->spec->workers);
     struct compile with = compile_vary(c, STREAMS);
     memset(with.choices.offload, 1, stashes_of(c->spec));
@@ -106,8 +106,8 @@ static int32_t most_worth(const uint8_t *offload, const struct stay *stay, const
 }
 
 /* Those of a rank that leave, so that it uses no more than `target` bytes at any time if it can. here: room for all. */
-static void leave(const struct picture *picture, const struct stay *stay, double target, uint8_t *offload,
-                  int32_t *here) {
+static void choose_leaving(const struct picture *picture, const struct stay *stay, double target, uint8_t *offload,
+                           int32_t *here) {
     int64_t kept = 0;
     double t = 0;
     int n = 0; /* of `here`: could be away by now, and not back yet */
@@ -133,13 +133,14 @@ static void leave(const struct picture *picture, const struct stay *stay, double
 }
 
 /* Sets which stashes leave, for these targets. Returns how many. */
-static int choose(struct compile *c, const struct picture *picture, const struct stay *stay, const double *target) {
+static int choose_stays(struct compile *c, const struct picture *picture, const struct stay *stay,
+                        const double *target) {
     struct scratch scratch = scratch_begin();
     int32_t *here = NEW(int32_t, stashes_of(c->spec));
     int n = 0;
     memset(c->choices.offload, 0, stashes_of(c->spec));
     for (int r = 0; r < c->spec->workers; r++)
-        leave(&picture[r], stay, target[r], c->choices.offload, here);
+        choose_leaving(&picture[r], stay, target[r], c->choices.offload, here);
     for (size_t i = 0; i < stashes_of(c->spec); i++)
         n += c->choices.offload[i];
     scratch_end(scratch);
@@ -147,7 +148,7 @@ static int choose(struct compile *c, const struct picture *picture, const struct
 }
 
 /* Compiles a variation, and sets for each rank whether its plan fits. Returns whether all do. */
-static bool find_fits(const struct compile *c, bool *fits) {
+static bool find_fitting_ranks(const struct compile *c, bool *fits) {
     struct scratch scratch = scratch_begin();
     struct compile with = compile_vary(c, STREAMS);
     bool all = plan_least(&with);
@@ -165,7 +166,7 @@ void search_offloads(struct compile *c) {
         return;
     c->choices.offload = NEW(uint8_t, stashes_of(sp)); /* each trial's, one after the other */
     struct stay *stay = NEW(struct stay, stashes_of(sp));
-    const struct picture *picture = draw(c, stay);
+    const struct picture *picture = picture_memory(c, stay);
     double *enough = NEW(double, sp->workers), *target = NEW(double, sp->workers), *most = NEW(double, sp->workers);
     bool *fits = NEW(bool, sp->workers), open = true;
     for (int r = 0; r < sp->workers; r++) {
@@ -173,8 +174,8 @@ void search_offloads(struct compile *c) {
         target[r] = most[r] = sp->machine.memory;
     }
     for (int i = 0; i < 12 && open; i++) { /* to a few thousandths of the memory */
-        const char *away = stashes(choose(c, picture, stay, target));
-        tried_add(c, "offload", away, NAN, find_fits(c, fits) ? NULL : "does not fit on some rank");
+        const char *away = stashes(choose_stays(c, picture, stay, target));
+        tried_add(c, "offload", away, NAN, find_fitting_ranks(c, fits) ? NULL : "does not fit on some rank");
         open = false;
         for (int r = 0; r < sp->workers; r++) {
             *(fits[r] ? &enough[r] : &most[r]) = target[r];
@@ -182,7 +183,7 @@ void search_offloads(struct compile *c) {
             open |= enough[r] < sp->machine.memory && most[r] - enough[r] > 1;
         }
     }
-    const char *away = stashes(choose(c, picture, stay, enough));
+    const char *away = stashes(choose_stays(c, picture, stay, enough));
     tried_add(c, "offload", away, NAN, NULL);
     tried_ships(c, away);
 }

@@ -194,7 +194,7 @@ static bool same_job(const struct spec *sp, const struct spec *later, int32_t j)
 
 /* Whether the later job would run before the one of its place here: in a strict order it does if its n is smaller, in a
  * greedy one if it is also a forward, which can be ready long before. */
-static bool comes_before(const struct spec *sp, const struct spec *later, int32_t j) {
+static bool runs_earlier(const struct spec *sp, const struct spec *later, int32_t j) {
     return (sp->strict || sp->job[j].d == OP_F) && compare_n(&later->job[j], &sp->job[j]) < 0;
 }
 
@@ -206,7 +206,7 @@ bool same_jobs(const struct spec *sp, const struct spec *later, int first) {
     if (n != m)
         return false;
     for (int32_t i = 0; i < n; i++)
-        if (a[i].job != b[i].job || !same_job(sp, later, a[i].job) || comes_before(sp, later, a[i].job))
+        if (a[i].job != b[i].job || !same_job(sp, later, a[i].job) || runs_earlier(sp, later, a[i].job))
             return false;
     return true;
 }

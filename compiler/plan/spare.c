@@ -36,7 +36,7 @@ static void keep_slots(struct rank *k) {
 }
 
 /* When an instruction starts to hold its operands' bytes: a RECV as its SEND starts, before anything arrives. */
-static double ready(const struct compile *c, int r, int32_t i, const struct instr *x) {
+static double holds_from(const struct compile *c, int r, int32_t i, const struct instr *x) {
     return c->timeline->start[r][i] - (is_recv(x->op) ? link_of(c->spec, x->peer, r).latency : 0);
 }
 
@@ -47,7 +47,7 @@ static void take_lifetimes(const struct compile *c, int r, struct lifetime *life
     for (int b = 0; b < k->nbufs; b++)
         life[b] = (struct lifetime){INFINITY, 0};
     for (int32_t i = k->nins - 1; i >= 0; i--) {
-        double from = ready(c, r, i, &k->ins[i]), to = c->timeline->end[r][i] - ROUNDING * c->timeline->makespan;
+        double from = holds_from(c, r, i, &k->ins[i]), to = c->timeline->end[r][i] - ROUNDING * c->timeline->makespan;
         if (c->choices.launch != LAUNCH_LANE && k->ins[i].msg >= 0) /* one that waits for bytes holds up later ones */
             from = next = fmin(next, from);
         for (uint32_t a = k->ins[i].arg; a < k->ins[i].arg + k->ins[i].narg; a++) {

@@ -75,8 +75,9 @@ static void read_script(struct script *script, const char *path, struct script_t
 }
 
 /* Returns the parameters it ran with, as text. */
-static const char *run(enum script_kind kind, const char *path, struct settings *set,
-                       void (*extract)(struct script *, void *), struct spec *sp, const struct script_args *args) {
+static const char *run_script(enum script_kind kind, const char *path, struct settings *set,
+                              void (*extract)(struct script *, void *), struct spec *sp,
+                              const struct script_args *args) {
     struct script script = {.kind = kind, .set = set, .call.d = -1, .wanted = args->most, .later = args->later};
     struct script_text text_read = {0};
     script.file = strcmp(path, "-") ? path : "stdin";
@@ -119,13 +120,13 @@ struct spec *script_load(const struct script_args *args) {
     sp->name = script_name(args->schedule);
     sp->file = args->schedule;
     sp->machine.memory = sp->machine.host_memory = INFINITY;
-    sp->declared.params = run(SCRIPT_SCHEDULE, args->schedule, &set, extract_schedule, sp, args);
+    sp->declared.params = run_script(SCRIPT_SCHEDULE, args->schedule, &set, extract_schedule, sp, args);
     set.n -= args->nsizes;
     if (args->model)
-        run(SCRIPT_MODEL, args->model, &set, extract_model, sp, args);
+        run_script(SCRIPT_MODEL, args->model, &set, extract_model, sp, args);
     expand_teams(sp);
     if (args->cluster)
-        run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, args);
+        run_script(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, args);
     sp->machine.memory = args->memory > 0 ? args->memory : sp->machine.memory;
     if (!args->used)
         check_settings(&set);
@@ -158,11 +159,11 @@ struct spec *script_units(const struct script_args *args, int workers, int batch
     sp->choices.slots = NEW(int, workers);
     for (int r = 0; r < workers; r++)
         sp->limits.cap[r] = INT_MAX;
-    run(SCRIPT_MODEL, args->model, &set, extract_model, sp, args);
+    run_script(SCRIPT_MODEL, args->model, &set, extract_model, sp, args);
     sp->stages = sp->model->nunits;
     jobs_of_units(sp);
     if (args->cluster)
-        run(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, args);
+        run_script(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, args);
     if (!args->used)
         check_settings(&set);
     return sp;

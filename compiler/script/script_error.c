@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void record(struct script *script, int line, int col, const char *text) {
+static void record_error(struct script *script, int line, int col, const char *text) {
     if (script->failure.message)
         return;
     script->failure.message = text;
@@ -16,10 +16,10 @@ static void record(struct script *script, int line, int col, const char *text) {
     script->failure.col = col;
 }
 
-static _Noreturn void raise(lua_State *L, int line, int col, const char *fmt, va_list ap) {
+static _Noreturn void raise_at(lua_State *L, int line, int col, const char *fmt, va_list ap) {
     char message[1024];
     vsnprintf(message, sizeof message, fmt, ap);
-    record(script_of(L), line, col, copy_string(message));
+    record_error(script_of(L), line, col, copy_string(message));
     lua_pushliteral(L, "the script has ended");
     lua_error(L);
     __builtin_unreachable();
@@ -28,7 +28,7 @@ static _Noreturn void raise(lua_State *L, int line, int col, const char *fmt, va
 void script_fail(lua_State *L, int line, int col, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
-    raise(L, line, col, fmt, ap);
+    raise_at(L, line, col, fmt, ap);
 }
 
 static const char *start_of_line(const char *src, int line) {
@@ -99,14 +99,14 @@ void field_fail(lua_State *L, int line, const char *field, const char *fmt, ...)
         col = column(script, script_kinds[script->kind], line);
     va_list ap;
     va_start(ap, fmt);
-    raise(L, line, col, fmt, ap);
+    raise_at(L, line, col, fmt, ap);
 }
 
 void word_fail(lua_State *L, int line, const char *word, const char *fmt, ...) {
     int col = column(script_of(L), word, line);
     va_list ap;
     va_start(ap, fmt);
-    raise(L, line, col, fmt, ap);
+    raise_at(L, line, col, fmt, ap);
 }
 
 void function_fail(lua_State *L, int index, const char *field, const char *fmt, ...) {
@@ -123,7 +123,7 @@ void function_fail(lua_State *L, int index, const char *field, const char *fmt, 
     }
     va_list ap;
     va_start(ap, fmt);
-    raise(L, line, col, fmt, ap);
+    raise_at(L, line, col, fmt, ap);
 }
 
 int script_line(lua_State *L) {
@@ -208,7 +208,7 @@ static const char *strip_place(const struct script *script, const char *message,
 }
 
 /* The column of what Lua's message quotes: near 'word', (field 'x'). 0: it quotes nothing that is in that line. */
-static int column_of(const struct script *script, int line, const char *message) {
+static int quoted_column(const struct script *script, int line, const char *message) {
     char word[64];
     const char *near = strstr(message, "near '"), *start = near ? near + 6 : strchr(message, '\'');
     if (start && !near)
@@ -252,7 +252,7 @@ int on_error(lua_State *L) {
     } else {
         message = format("the script raised %s as an error; give error() a string", describe(L, 1));
     }
-    int col = line > 0 ? column_of(script, line, message) : 0;
+    int col = line > 0 ? quoted_column(script, line, message) : 0;
     struct text text = {0};
     if (line == 0)
         put(&text, "%s: ", script->file);
@@ -261,6 +261,6 @@ int on_error(lua_State *L) {
         put(&text, ": a function calls itself without end");
     if (script->call.name)
         put(&text, ", in %s", call_name(script));
-    record(script, line, col, text.s);
+    record_error(script, line, col, text.s);
     return 1;
 }

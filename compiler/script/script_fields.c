@@ -180,7 +180,7 @@ static const char *type_of_param(lua_State *L, int index) {
     }
 }
 
-static const char *value_text(lua_State *L, int index) {
+static const char *lua_text(lua_State *L, int index) {
     struct text text = {0};
     put(&text, "%s", "");
     put_value(&text, L, index);
@@ -204,7 +204,7 @@ static void push_setting(lua_State *L, int index, const char *name) {
     else
         expected = lua_istable(L, index) ? push_list(L, index, text) : push_as(L, index, text);
     if (expected) {
-        const char *was = value_text(L, index);
+        const char *was = lua_text(L, index);
         script_fail(L, 0, 0, "-D %s=%s: expected %s; %s says %s = %s", name, text, expected, script->file, name,
                     *was ? was : "{}");
     }
@@ -239,7 +239,7 @@ static void record_param(lua_State *L, const char *name, int otherwise, int valu
         if (!strcmp(script->param[i].name, name))
             field_fail(L, line, name, "parameter '%s' was declared before", name);
     GROW(script->param, script->params_capacity, script->nparams + 1);
-    script->param[script->nparams++] = (struct param){copy_string(name), value_text(L, value), value_text(L, otherwise),
+    script->param[script->nparams++] = (struct param){copy_string(name), lua_text(L, value), lua_text(L, otherwise),
                                                       script_kinds[script->kind], type_of_param(L, otherwise)};
 }
 

@@ -25,7 +25,7 @@ struct sort_key {
 
 static lua_Number key_number(const struct sort_key *key) { return key->integer ? (lua_Number)key->i : key->x; }
 
-static int compare_keys(const void *pa, const void *pb) {
+static int order_keys(const void *pa, const void *pb) {
     const struct sort_key *a = pa, *b = pb;
     if (a->type != b->type) { /* numbers, strings, booleans */
         static const int place[] = {[LUA_TNUMBER] = 0, [LUA_TSTRING] = 1, [LUA_TBOOLEAN] = 2};
@@ -91,7 +91,7 @@ void push_sorted_keys(lua_State *L, int table) {
     struct sort_key *key = lua_newuserdatauv(L, (n + 1) * sizeof *key, 0);
     for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1))
         key[i++] = key_at(L, -2);
-    sort(key, n, sizeof *key, compare_keys);
+    sort(key, n, sizeof *key, order_keys);
     lua_createtable(L, (int)n, 0);
     for (i = 0; i < n; i++) {
         push_key(L, &key[i]);
@@ -144,7 +144,7 @@ static int safe_next(lua_State *L) {
     for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
         struct sort_key key = key_at(L, -2);
         spend(L, 4);
-        if ((first || compare_keys(&key, &after) > 0) && (!found || compare_keys(&key, &best) < 0)) {
+        if ((first || order_keys(&key, &after) > 0) && (!found || order_keys(&key, &best) < 0)) {
             best = key;
             found = true;
         }

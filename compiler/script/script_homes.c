@@ -42,7 +42,7 @@ int rank_result(struct owners *owners, int index, const char *what) {
 }
 
 /* Most calls return the list of the call before: then no rank need be checked anew. */
-static bool is_home(lua_State *L, int index, int n, struct home home) {
+static bool is_same_home(lua_State *L, int index, int n, struct home home) {
     bool same = n == home.n;
     for (int i = 1, isint; same && i <= n; i++, lua_pop(L, 1))
         same = lua_rawgeti(L, index, i) == LUA_TNUMBER && lua_tointegerx(L, -1, &isint) == home.rank[i - 1] && isint;
@@ -56,7 +56,7 @@ int32_t ranks_result(struct owners *owners, int index, const char *what) {
     struct lists *lists = owners->lists;
     int n = (int)lua_rawlen(L, index = lua_absindex(L, index));
     int32_t *last = &lists->last[!strcmp(what, "home")];
-    if (lists->n > 1 && *last >= owners->sp->workers && is_home(L, index, n, home_of(owners->sp, last))) {
+    if (lists->n > 1 && *last >= owners->sp->workers && is_same_home(L, index, n, home_of(owners->sp, last))) {
         spend(L, n);
         return *last;
     }

@@ -51,7 +51,7 @@ static double read_schedule(const struct table *table, const struct field *field
     return schedule;
 }
 
-static double read_integer(const struct table *table, const struct field *field) {
+static double read_whole(const struct table *table, const struct field *field) {
     bool absent = push_field(table, field->name) == LUA_TNIL;
     lua_pop(table->L, 1);
     if (absent && !isnan(field->otherwise))
@@ -63,7 +63,7 @@ static double read_integer(const struct table *table, const struct field *field)
 static double read_value(const struct table *table, const struct field *field) {
     lua_State *L = table->L;
     if (field->range == FIELD_SIZE || field->range == FIELD_BASE)
-        return read_integer(table, field);
+        return read_whole(table, field);
     if (field->range == FIELD_SPLIT)
         return read_split(table, field);
     if (field->range == FIELD_SCHEDULE)

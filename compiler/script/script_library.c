@@ -22,7 +22,7 @@ static lua_Integer list_length(lua_State *L, const char *function) {
     return luaL_len(L, 1);
 }
 
-static void move(lua_State *L, int to, lua_Integer at, lua_Integer from) {
+static void move_element(lua_State *L, int to, lua_Integer at, lua_Integer from) {
     spend(L, ELEMENT);
     lua_geti(L, 1, from);
     lua_seti(L, to, at);
@@ -63,7 +63,7 @@ static int counted_insert(lua_State *L) {
         at = luaL_checkinteger(L, 2);
         luaL_argcheck(L, (lua_Unsigned)at - 1u < (lua_Unsigned)end, 2, "position out of bounds");
         for (lua_Integer i = end; i > at; i--)
-            move(L, 1, i, i - 1);
+            move_element(L, 1, i, i - 1);
     }
     lua_seti(L, 1, at);
     return 0;
@@ -75,7 +75,7 @@ static int counted_remove(lua_State *L) {
         luaL_argcheck(L, (lua_Unsigned)at - 1u <= (lua_Unsigned)n, 2, "position out of bounds");
     lua_geti(L, 1, at);
     for (; at < n; at++)
-        move(L, 1, at, at + 1);
+        move_element(L, 1, at, at + 1);
     lua_pushnil(L);
     lua_seti(L, 1, at);
     return 1;
@@ -93,10 +93,10 @@ static int counted_move(lua_State *L) {
         luaL_argcheck(L, at <= LUA_MAXINTEGER - n + 1, 4, "destination wrap around");
         if (at > last || at <= from || (to != 1 && !lua_compare(L, 1, to, LUA_OPEQ)))
             for (lua_Integer i = 0; i < n; i++)
-                move(L, to, at + i, from + i);
+                move_element(L, to, at + i, from + i);
         else
             for (lua_Integer i = n - 1; i >= 0; i--)
-                move(L, to, at + i, from + i);
+                move_element(L, to, at + i, from + i);
     }
     lua_pushvalue(L, to);
     return 1;

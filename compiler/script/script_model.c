@@ -215,7 +215,7 @@ static void add_source(struct builder *builder, int line, int s, int index) {
 }
 
 /* The table of stage s is on the top of the stack. */
-static void read_sources(struct builder *builder, int line, int s) {
+static void read_stage_sources(struct builder *builder, int line, int s) {
     lua_State *L = builder->L;
     int top = lua_gettop(L), type = lua_getfield(L, top, "from"), n = 0;
     builder->m->from_at[s + 1] = builder->m->from_at[s];
@@ -284,7 +284,7 @@ static void read_stages(struct builder *builder, int list, int n) {
         if (count == 0)
             word_fail(L, part->line, "stage", "stage %d has no layers", s);
         check_keys(builder, part->line, items);
-        read_sources(builder, part->line, s);
+        read_stage_sources(builder, part->line, s);
         for (int i = 1; i <= count; i++, lua_settop(L, items)) {
             bool opens = i == 1 && m->from_at[s] == m->from_at[s + 1];
             lua_rawgeti(L, items, i);
@@ -327,7 +327,7 @@ static void read_layers(struct builder *builder) {
 }
 
 /* cut = { 3, 5 }: stage 1 opens with layers[3], stage 2 with layers[5]. */
-static void read_cut(struct builder *builder) {
+static void read_stage_cut(struct builder *builder) {
     lua_State *L = builder->L;
     struct model *m = builder->m;
     int type = push_field(&builder->t, "cut"), list = lua_gettop(L);
@@ -382,6 +382,6 @@ void extract_model(struct script *script, void *spec) {
     struct model *m = builder.m;
     m->rt.output = m->nlayers > 1 && m->layer[m->nlayers - 2].kind == LAYER_linear ? m->nlayers - 2 : -1;
     keep_names(builder.m);
-    read_cut(&builder);
+    read_stage_cut(&builder);
     sp->model = builder.m;
 }

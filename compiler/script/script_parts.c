@@ -103,7 +103,7 @@ static void read_names(const struct table *table, int part) {
 }
 
 /* linear { … } and the other constructors. Upvalue: the maker. */
-static int make(lua_State *L) {
+static int make_layer(lua_State *L) {
     const struct maker *maker = lua_touserdata(L, lua_upvalueindex(1));
     struct table table = {L, 1, script_line(L), maker->name};
     const char *names[MAX_FIELDS + NNAMES + 1];
@@ -140,7 +140,7 @@ void open_layers(lua_State *L, int globals) {
         if (!is_written(&makers[i]))
             continue;
         lua_pushlightuserdata(L, (void *)&makers[i]);
-        lua_pushcclosure(L, make, 1);
+        lua_pushcclosure(L, make_layer, 1);
         lua_setfield(L, globals, makers[i].name);
     }
     const struct maker *lists[] = {&residual_maker, &stage_maker};

@@ -202,7 +202,7 @@ static int chain_in_reach(lua_State *L, lua_Debug *ar) {
 }
 
 /* What an instruction costs here, by what it may have to copy, compare or search. */
-static int64_t weight(lua_State *L, lua_Debug *ar) {
+static int64_t instruction_weight(lua_State *L, lua_Debug *ar) {
     enum { VALUES = 8, BYTES = 16, SHORT_CHAIN = 4 }; /* how many cost as much as an instruction */
     const struct script *script = script_of(L);
     int64_t values = extra_arguments(L, ar), top = lua_gettop(L);
@@ -232,7 +232,7 @@ static void on_count(lua_State *L, lua_Debug *ar) {
     bool call = ar->event != LUA_HOOKCOUNT;
     script->running = L;
     if (!script_ended(script))
-        charge(script, call ? DEEP_CALL : lua_gethookcount(L) * weight(L, ar));
+        charge(script, call ? DEEP_CALL : lua_gethookcount(L) * instruction_weight(L, ar));
     script->meter.nesting += call ? DEEP_CALL : 0;
     if (script_ended(script))
         lua_sethook(L, on_count, LUA_MASKCOUNT, 1); /* from now on at every instruction: no pcall gets far */

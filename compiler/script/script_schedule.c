@@ -47,7 +47,7 @@ bool field_given(struct reader *reader, const char *name) {
 }
 
 /* slice_cut: a list of each slice's rows of a sequence, or "balanced". */
-static void read_cut(struct reader *reader) {
+static void read_slice_cut(struct reader *reader) {
     static const char must[] = "a list of so many rows of a sequence for each slice, at least 1, or \"balanced\"";
     lua_State *L = reader->L;
     struct spec *sp = reader->sp;
@@ -373,7 +373,7 @@ void extract_schedule(struct script *script, void *spec) {
     read_zero(&reader.owners);
     sp->overlap = read_overlap(&reader);
     sp->declared.bubble = read_bubble(&reader.t);
-    read_cut(&reader);
+    read_slice_cut(&reader);
     reader.cost = function_field(&reader.t, "cost", "the time a job takes");
     for (struct job *j = sp->job; reader.cost && j < sp->job + sp->njobs; j++)
         ask_cost(&reader, j);

@@ -4,7 +4,7 @@
 #include <math.h>
 
 /* Reads the digits at *p; -1: there are none, or too many. */
-static int digits(const char **p) {
+static int read_digits(const char **p) {
     const char *q = *p;
     int64_t x = 0;
     while (*q >= '0' && *q <= '9' && x <= INT_MAX)
@@ -21,10 +21,10 @@ static int parse_entry(struct reader *reader, int list, int position, struct job
     size_t size = 0;
     const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &size) : "", *p = text;
     for (int n = 0; n < 2; n++, p++) {
-        int s = digits(&p), d = *p ? direction(p, 1) : -1;
+        int s = read_digits(&p), d = *p ? direction(p, 1) : -1;
         p += d >= 0;
-        int slices = sp->names.slices, b = d >= 0 ? digits(&p) : -1;
-        int q = slices && *p == '.' ? (p++, digits(&p)) : slices ? -1 : 0;
+        int slices = sp->names.slices, b = d >= 0 ? read_digits(&p) : -1;
+        int q = slices && *p == '.' ? (p++, read_digits(&p)) : slices ? -1 : 0;
         bool ends = p == text + size;
         if (s < 0 || d < 0 || b < 0 || q < 0 || (!ends && (n == 1 || *p != '+')))
             field_fail(L, reader->t.line, "sequence",
@@ -47,7 +47,7 @@ static int parse_entry(struct reader *reader, int list, int position, struct job
     return 2;
 }
 
-static void check_complete(struct reader *reader, int s, int b, uint8_t has) {
+static void check_directions(struct reader *reader, int s, int b, uint8_t has) {
     bool full = has >> OP_B & 1, split = has >> OP_I & 1, weight = has >> OP_W & 1;
     int missing = !(has >> OP_F & 1) ? OP_F : full || (split && weight) ? -1 : split ? OP_W : weight ? OP_I : OP_B;
     if (missing >= 0)
@@ -121,7 +121,7 @@ void jobs_from_sequence(struct reader *reader) {
     const struct job *listed = parse_sequence(reader, has, &count);
     for (int s = 0; s < sp->stages; s++)
         for (int b = 0; b < sp->batches; b++)
-            check_complete(reader, s, b, has[(int64_t)s * sp->batches + b]);
+            check_directions(reader, s, b, has[(int64_t)s * sp->batches + b]);
     for (int64_t i = 0; sp->declared.recompute && i < (int64_t)sp->stages * sp->batches; i++)
         has[i] |= 1 << OP_R;
     lay_out_jobs(sp, has);

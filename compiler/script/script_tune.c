@@ -12,7 +12,7 @@ static bool is_param(const struct script *script, const char *name) {
 static int is_value(int type) { return type == LUA_TNUMBER || type == LUA_TBOOLEAN || type == LUA_TSTRING; }
 
 /* The list on top of the stack. */
-static struct tuned read_values(const struct owners *owners, const char *name) {
+static struct tuned read_choices(const struct owners *owners, const char *name) {
     lua_State *L = owners->S->L;
     struct tuned tuned = {.name = copy_string(name)};
     bool divisors = lua_type(L, -1) == LUA_TSTRING && !strcmp(lua_tostring(L, -1), "divisors");
@@ -59,7 +59,7 @@ void read_tune(struct owners *owners) {
                        describe(L, -1));
         lua_pushvalue(L, -1);
         lua_rawget(L, top + 1);
-        sp->declared.tuned[sp->declared.ntuned++] = read_values(owners, lua_tostring(L, top + 3));
+        sp->declared.tuned[sp->declared.ntuned++] = read_choices(owners, lua_tostring(L, top + 3));
     }
     lua_settop(L, top);
 }

@@ -6,7 +6,7 @@
 
 /* Calls f(s), f(s, b) or f(s, b, d), as far as they are not -1, with the slice q behind them where b is one; its value
  * is on top of the stack until call_end. */
-static void ask(struct owners *owners, const char *name, int f, int s, int b, int d) {
+static void ask_of_update(struct owners *owners, const char *name, int f, int s, int b, int d) {
     lua_State *L = owners->S->L;
     if (b >= 0)
         b += d == OP_U ? owners->S->later / owners->sp->updates.every[s] : owners->S->later;
@@ -45,7 +45,7 @@ static void read_update_of(struct owners *owners, int f, int s) {
     bool function = lua_type(L, f) == LUA_TFUNCTION;
     int64_t slices = slices_of(&sp->names), step = sp->updates.step / slices;
     if (function)
-        ask(owners, "update", f, s, -1, -1);
+        ask_of_update(owners, "update", f, s, -1, -1);
     else
         lua_pushvalue(L, f);
     int64_t n = microbatches(L, step);
@@ -111,7 +111,7 @@ static void read_versions(struct owners *owners) {
         if (type == LUA_TNIL || job->d == OP_W)
             continue;
         if (type == LUA_TFUNCTION)
-            ask(owners, "version", f, job->s, job->b, job->d);
+            ask_of_update(owners, "version", f, job->s, job->b, job->d);
         else
             lua_pushvalue(L, f);
         sp->updates.reads[j] = version_on_top(L);
@@ -136,7 +136,7 @@ static void ask_priority(struct owners *owners, int n, struct job *j) {
     j->fill = owners->sp->strict;
     if (!n)
         return;
-    ask(owners, "n", n, j->s, j->b, OP_U);
+    ask_of_update(owners, "n", n, j->s, j->b, OP_U);
     if (!lua_isnil(L, -1)) {
         j->prio = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : NAN;
         j->fill = false;
@@ -148,11 +148,11 @@ static void ask_priority(struct owners *owners, int n, struct job *j) {
     call_end(owners->S);
 }
 
-static void ask_cost(struct owners *owners, int cost, struct job *j) {
+static void ask_update_cost(struct owners *owners, int cost, struct job *j) {
     lua_State *L = owners->S->L;
     if (!cost)
         return;
-    ask(owners, "cost", cost, j->s, j->b, OP_U);
+    ask_of_update(owners, "cost", cost, j->s, j->b, OP_U);
     j->cost = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : NAN;
     if (!is_time(j->cost) && !lua_isnil(L, -1))
         function_fail(L, cost, "cost", "cost() returned %s for %s; return a time: " A_TIME ", or nil: the model's",
@@ -172,7 +172,7 @@ static void ask_updates(struct owners *owners, int n, int cost) {
         for (int k = 0; k < sp->batches / sp->updates.every[s]; k++, j++) {
             *j = (struct job){.s = s, .b = k, .d = OP_U, .cost = NAN};
             ask_priority(owners, n, j);
-            ask_cost(owners, cost, j);
+            ask_update_cost(owners, cost, j);
         }
 }
 

@@ -150,8 +150,7 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
                                  repeats ? p->period / slices : 0, own->counted};
     at.draw = re->purpose == TRAINS ? &draw : NULL;
     at.routed = x->op == OP_F && tells_routed(s) && re->purpose == TRAINS ? own->routed : NULL;
-    if (x->op == OP_F && x->at.input &&
-        (at.at[SP_X] || !begins_job(p, x))) { /* recompute: keep the input only */
+    if (x->op == OP_F && x->at.input && (at.at[SP_X] || !begins_job(p, x))) { /* recompute: keep the input only */
         char *input = job_operand(own->arena, x, ROLE_input);
         if (begins_job(p, x)) {
             CUDA(cudaMemcpyAsync(input, at.at[SP_X], (size_t)s->input, cudaMemcpyDeviceToDevice, stream));
@@ -305,29 +304,29 @@ void cuda_stamps(const struct cuda_rank *own, const struct rt_rank *k, cudaEvent
 /* ---- memory ---- */
 
 enum { REGION = 4096 };
-static int64_t whole(int64_t bytes) { return (bytes + REGION - 1) / REGION * REGION; }
+static int64_t whole_blocks(int64_t bytes) { return (bytes + REGION - 1) / REGION * REGION; }
 
-static int64_t lay_out(const struct rt_program *p, int rank, const struct cuda_transport *transport,
-                       struct cuda_rank *own) {
-    int64_t at = whole(p->rank[rank].arena), batches = written_batches(p);
-    int64_t input = whole(cuda_written(p) * (int64_t)data_bytes(p->model));
+static int64_t lay_out_arena(const struct rt_program *p, int rank, const struct cuda_transport *transport,
+                             struct cuda_rank *own) {
+    int64_t at = whole_blocks(p->rank[rank].arena), batches = written_batches(p);
+    int64_t input = whole_blocks(cuda_written(p) * (int64_t)data_bytes(p->model));
     char *base = own ? own->arena : NULL;
     if (own) {
         own->input = base + at;
         own->loss = (float *)(base + at + input);
     }
-    at += input + whole((batches + 1) * (int64_t)sizeof *own->loss);
+    at += input + whole_blocks((batches + 1) * (int64_t)sizeof *own->loss);
     if (own) {
         own->counted = (int64_t *)(base + at);
         own->routed = (struct rt_routed *)(own->counted + 2);
         own->workspace = base + at + REGION;
-        own->extra = base + at + REGION + whole(cuda_workspace());
+        own->extra = base + at + REGION + whole_blocks(cuda_workspace());
     }
-    return at + REGION + whole(cuda_workspace()) + (transport->extra ? transport->extra(p, rank) : 0);
+    return at + REGION + whole_blocks(cuda_workspace()) + (transport->extra ? transport->extra(p, rank) : 0);
 }
 
 int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_transport *transport) {
-    return lay_out(p, rank, transport, NULL);
+    return lay_out_arena(p, rank, transport, NULL);
 }
 
 /* Only one of the errors means a lack of memory. */
@@ -388,7 +387,7 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
     CUDA(cudaMemset(own->arena, 0, bytes));
     if (k->host > 0 && !take_host(own, k->host, own->why, sizeof own->why))
         return own->why;
-    lay_out(p, rank, transport, own);
+    lay_out_arena(p, rank, transport, own);
     if (watched) {
         CUDA(cudaMallocHost((void **)&own->reached, sizeof *own->reached * (size_t)(k->nlanes + 1)));
         memset(own->reached, 0, sizeof *own->reached * (size_t)(k->nlanes + 1));
@@ -503,7 +502,7 @@ bool cuda_begin(struct replay *re, const struct start *start, char *why, size_t 
 }
 
 /* n floats at an offset of a memory's arena: what is in host memory is read there, all else copied to the mirror. */
-static const float *pull(const struct cuda_rank *own, int memory, int64_t off, int64_t n, float *mirror) {
+static const float *pull_floats(const struct cuda_rank *own, int memory, int64_t off, int64_t n, float *mirror) {
     if (memory == MEMORY_HOST)
         return (const float *)(own->host + off);
     if (n > 0)
@@ -515,10 +514,10 @@ struct checkpoint_shard cuda_pull(const struct replay *re, const struct rt_home 
     const struct rt_model *m = re->program->model;
     const struct rt_learned learned = learned_at(m, &re->program->stage[home->stage], home);
     struct checkpoint_shard shard = {learned.first, learned.count, NULL, NULL, home->owned};
-    shard.weight = pull(self(re), learned.weight_in, learned.weight, learned.count, mirror);
+    shard.weight = pull_floats(self(re), learned.weight_in, learned.weight, learned.count, mirror);
     if (learned.moments >= 0)
-        shard.moments = pull(self(re), learned.moments_in, learned.moments, count_moments(m->optimizer) * home->owned,
-                             mirror + home->owned);
+        shard.moments = pull_floats(self(re), learned.moments_in, learned.moments,
+                                    count_moments(m->optimizer) * home->owned, mirror + home->owned);
     return shard;
 }
 

@@ -40,7 +40,8 @@ static bool host_stamp(struct replay *re, int32_t i, double *start, double *end)
     return ended(re, i);
 }
 
-static void read_batch(struct replay *re, const struct rt_instr *x, const struct rt_stage *s, struct rt_batch *batch) {
+static void read_batch_rows(struct replay *re, const struct rt_instr *x, const struct rt_stage *s,
+                            struct rt_batch *batch) {
     struct host_rank *own = self(re);
     int32_t slices = re->program->model->slices, b = batch_of(re, x);
     if (slices > 0)
@@ -52,7 +53,7 @@ static void read_batch(struct replay *re, const struct rt_instr *x, const struct
 }
 
 /* What each member of a team has of a loss lies apart, where they write into the same memory. */
-static float *loss_of(struct replay *re, const struct rt_instr *x, const struct rt_stage *s) {
+static float *member_loss(struct replay *re, const struct rt_instr *x, const struct rt_stage *s) {
     struct host_rank *own = self(re);
     assert(own->loss && batch_of(re, x) < re->program->batches);
     assert(!sums_loss(s) || own->apart == 0 || own->apart >= re->program->batches);
@@ -67,12 +68,12 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     float lost; /* the loss of a recomputed forward, or another member's, dropped */
     struct rt_bind at = job_bind(p, re->rank, own->arena, x);
     at.batch = &batch;
-    at.loss = x->op == OP_F && tells_loss(s) ? loss_of(re, x, s) : &lost;
+    at.loss = x->op == OP_F && tells_loss(s) ? member_loss(re, x, s) : &lost;
     at.routed = x->op == OP_F && tells_routed(s) && re->purpose == TRAINS ? &own->routed : NULL;
     const struct rt_draw draw = {own->seed, re->step, batch_of(re, x) / pieces_of_batch(p->model), 0, NULL};
     at.draw = re->purpose == TRAINS ? &draw : NULL;
     if (stage_reads_batch(p, x->stage))
-        read_batch(re, x, s, &batch);
+        read_batch_rows(re, x, s, &batch);
     if (x->op == OP_F && x->at.input && (at.at[SP_X] || !begins_job(p, x))) { /* recompute: keep the input only */
         char *input = job_operand(own->arena, x, ROLE_input);
         if (begins_job(p, x)) {

@@ -41,7 +41,7 @@ void cuda_instr_name(const struct rt_program *p, const struct rt_instr *x, char 
 }
 
 /* "rank 1, step 2: 1F3" */
-static void put_place(char *out, size_t n) {
+static void write_fault_place(char *out, size_t n) {
     char name[64], when[64];
     const struct replay *re = now.replay;
     cuda_instr_name(re->program, now.instr, name, sizeof name);
@@ -86,7 +86,7 @@ static bool is_exact(void) {
 const char *cuda_trouble(cudaError_t code, const char *call, char *why, size_t n) {
     char place[256] = "";
     if (now.instr)
-        put_place(place, sizeof place);
+        write_fault_place(place, sizeof place);
     int at = snprintf(why, n, "CUDA: %s: %s: %s", call, cudaGetErrorName(code), cudaGetErrorString(code));
     at = at < (int)n ? at : (int)n;
     if (!is_sticky(code))

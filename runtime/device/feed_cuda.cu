@@ -5,7 +5,7 @@ extern "C" {
 }
 #include <stdlib.h>
 
-static struct cuda_rank *self(const struct replay *re) { return (struct cuda_rank *)re->self; }
+static struct cuda_rank *fed_rank(const struct replay *re) { return (struct cuda_rank *)re->self; }
 
 int32_t cuda_written(const struct rt_program *p) { return written_batches(p) / pieces_of_batch(p->model); }
 
@@ -20,7 +20,7 @@ static size_t bytes_before(const struct rt_model *m, int32_t row) {
 struct rt_batch cuda_input(const struct replay *re, const struct rt_instr *x) {
     const struct rt_program *p = re->program;
     const struct rt_model *m = p->model;
-    const char *at = self(re)->input + x->batch / pieces_of_batch(p->model) * (int64_t)data_bytes(m) +
+    const char *at = fed_rank(re)->input + x->batch / pieces_of_batch(p->model) * (int64_t)data_bytes(m) +
                      bytes_before(m, job_stage(p, x)->layer[0].first);
     const char *half = at + data_bytes(m) / 2;
     struct rt_batch batch = {NULL, NULL, NULL, NULL};
@@ -117,7 +117,7 @@ static struct cuda_range *find_lost(const struct rt_program *p, const struct rt_
 }
 
 /* A member of a team reads the same rows in all of its stages. */
-static void find_readers(struct cuda_rank *own, const struct rt_program *p, const struct rt_rank *k) {
+static void find_token_readers(struct cuda_rank *own, const struct rt_program *p, const struct rt_rank *k) {
     for (int32_t i = 0; i < k->nins; i++) {
         if (!is_job(k->ins[i].op))
             continue;
@@ -131,7 +131,7 @@ static void find_readers(struct cuda_rank *own, const struct rt_program *p, cons
 
 bool cuda_plan_feeds(struct cuda_rank *own, const struct rt_program *p, const struct rt_rank *k) {
     bool *made = (bool *)calloc((size_t)written_batches(p) + 1, sizeof *made);
-    find_readers(own, p, k);
+    find_token_readers(own, p, k);
     own->whole = p->slice ? (char *)malloc(data_bytes(p->model)) : NULL;
     own->lost = (struct cuda_range *)calloc((size_t)written_batches(p) + NSECTIONS, sizeof *own->lost);
     for (int s = 0; made && own->lost && s < NSECTIONS; s++) {
@@ -146,7 +146,7 @@ bool cuda_plan_feeds(struct cuda_rank *own, const struct rt_program *p, const st
 /* ---- passes ---- */
 
 void cuda_feed(struct replay *re, int64_t step, int64_t pass, const struct data *data, cudaStream_t stream) {
-    struct cuda_rank *own = self(re);
+    struct cuda_rank *own = fed_rank(re);
     const struct rt_program *p = re->program;
     const struct cuda_range *fed = &own->fed[section_at(p, pass)];
     size_t bytes = data_bytes(p->model), from = (size_t)fed->from * bytes;
@@ -163,7 +163,7 @@ void cuda_feed(struct replay *re, int64_t step, int64_t pass, const struct data 
 }
 
 void cuda_tell(struct replay *re, int64_t pass, cudaStream_t stream) {
-    struct cuda_rank *own = self(re);
+    struct cuda_rank *own = fed_rank(re);
     const struct rt_program *p = re->program;
     int turn = (int)(re->step % 2), section = section_at(p, pass);
     int64_t moved = repetition_at(p, pass) * p->period;

@@ -6,14 +6,14 @@
 #include "store/seconds.h"
 #include <stdlib.h>
 
-static const struct rt_rank *stream_of(const struct cuda_steps *steps, int r) {
+static const struct rt_rank *rank_streams(const struct cuda_steps *steps, int r) {
     const struct replay *re = &steps->replay[r];
     return &re->program->rank[re->rank];
 }
 
 bool steps_open(struct cuda_steps *steps) {
     for (int r = 0; r < steps->n; r++)
-        steps->joins += stream_of(steps, r)->nlanes;
+        steps->joins += rank_streams(steps, r)->nlanes;
     steps->join = (cudaEvent_t *)calloc((size_t)steps->joins + 1, sizeof *steps->join);
     for (int i = 0; i < 2; i++)
         steps->ended[i] = (double *)calloc((size_t)passes_of(steps->replay->program), sizeof *steps->ended[i]);
@@ -34,9 +34,9 @@ bool steps_open(struct cuda_steps *steps) {
 static const struct rt_program *program_of(const struct cuda_steps *steps) { return steps->replay->program; }
 
 /* Where the period begins anew, what each lane has reached does too. */
-static void count(struct cuda_steps *steps, int r, int section) {
+static void count_in_section(struct cuda_steps *steps, int r, int section) {
     const struct rt_program *p = program_of(steps);
-    const struct rt_rank *k = stream_of(steps, r);
+    const struct rt_rank *k = rank_streams(steps, r);
     const struct cuda_rank *rank = &steps->rank[r];
     const struct replay *re = &steps->replay[r];
     if (re->purpose != TRAINS) {
@@ -53,7 +53,7 @@ static void count(struct cuda_steps *steps, int r, int section) {
     cuda_count(rank->counted, pass, passes_of(p), rank->reached, rank->reached ? k->nlanes + 1 : 0, steps->origin);
 }
 
-static void enqueue(struct cuda_steps *steps, int64_t pass, enum cuda_timed timed, bool captured) {
+static void enqueue_pass(struct cuda_steps *steps, int64_t pass, enum cuda_timed timed, bool captured) {
     int left = steps->n, j = 0, section = section_at(program_of(steps), pass);
     for (int r = 0; r < steps->n; r++) {
         steps->rank[r].timed = timed;
@@ -64,10 +64,10 @@ static void enqueue(struct cuda_steps *steps, int64_t pass, enum cuda_timed time
     }
     steps->turn[section]++;
     for (int r = 0; r < steps->n; r++)
-        count(steps, r, section);
+        count_in_section(steps, r, section);
     CUDA(cudaEventRecord(steps->fork, steps->origin));
     for (int r = 0; r < steps->n; r++)
-        for (int l = 0; l < stream_of(steps, r)->nlanes; l++)
+        for (int l = 0; l < rank_streams(steps, r)->nlanes; l++)
             CUDA(cudaStreamWaitEvent(steps->rank[r].lane[l], steps->fork, 0));
     while (left > 0) {
         left = 0;
@@ -75,7 +75,7 @@ static void enqueue(struct cuda_steps *steps, int64_t pass, enum cuda_timed time
             left += !replay_run(&steps->replay[r]);
     }
     for (int r = 0; r < steps->n; r++)
-        for (int l = 0; l < stream_of(steps, r)->nlanes; l++, j++) {
+        for (int l = 0; l < rank_streams(steps, r)->nlanes; l++, j++) {
             CUDA(cudaEventRecord(steps->join[j], steps->rank[r].lane[l]));
             CUDA(cudaStreamWaitEvent(steps->origin, steps->join[j], 0));
         }
@@ -85,7 +85,7 @@ static cudaGraphExec_t capture(struct cuda_steps *steps, int64_t pass, enum cuda
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     CUDA(cudaStreamBeginCapture(steps->origin, cudaStreamCaptureModeThreadLocal));
-    enqueue(steps, pass, timed, true);
+    enqueue_pass(steps, pass, timed, true);
     CUDA(cudaStreamEndCapture(steps->origin, &graph));
     /* Kernels have the priority of the stream they were captured on (cuda_runtime_api.h, on cudaGraphInstantiate),
      * which counts with this flag; without it all have that of the stream they are launched on. */
@@ -106,7 +106,7 @@ static void capture_all(struct cuda_steps *steps) {
 }
 
 /* Reads the ends of passes, which have come, before their events are recorded anew. */
-static void note(struct cuda_steps *steps, int64_t until) {
+static void note_ends(struct cuda_steps *steps, int64_t until) {
     int64_t passes = passes_of(program_of(steps));
     float since;
     for (; steps->noted < until; steps->noted++) {
@@ -131,7 +131,7 @@ static void keep_pace(struct cuda_steps *steps, int64_t pass) {
     double asked = seconds();
     await(steps, steps->passed[before % 2]);
     steps->busy -= steps->run > 1 ? seconds() - asked : 0;
-    note(steps, before - 1);
+    note_ends(steps, before - 1);
 }
 
 static void run_pass(struct cuda_steps *steps, int64_t step, int64_t pass, bool timed) {
@@ -147,7 +147,7 @@ static void run_pass(struct cuda_steps *steps, int64_t step, int64_t pass, bool 
     if (graph)
         CUDA(cudaGraphLaunch(graph, steps->origin));
     else
-        enqueue(steps, pass, timed ? TIMED : UNTIMED, false);
+        enqueue_pass(steps, pass, timed ? TIMED : UNTIMED, false);
     if (several)
         CUDA(cudaEventRecord(steps->passed[(steps->run * passes_of(program_of(steps)) + pass) % 2], steps->origin));
 }
@@ -193,7 +193,7 @@ void steps_run(struct cuda_steps *steps, int64_t step, bool timed) {
 void steps_beside(struct cuda_steps *steps, enum purpose purpose, int64_t next, int64_t step, const struct data *data) {
     int64_t passes = passes_of(program_of(steps));
     if (passes > 1) /* before the events of passes are recorded anew */
-        note(steps, steps->run * passes);
+        note_ends(steps, steps->run * passes);
     for (int r = 0; r < steps->n; r++) {
         steps->replay[r].purpose = purpose;
         steps->replay[r].step = next;
@@ -203,7 +203,7 @@ void steps_beside(struct cuda_steps *steps, enum purpose purpose, int64_t next, 
             await(steps, steps->passed[pass % 2]);
         for (int r = 0; r < steps->n && data; r++)
             cuda_feed(&steps->replay[r], step, pass, data, steps->origin);
-        enqueue(steps, pass, UNTIMED, false);
+        enqueue_pass(steps, pass, UNTIMED, false);
         CUDA(cudaEventRecord(steps->passed[pass % 2], steps->origin));
         for (int r = 0; r < steps->n; r++)
             cuda_tell(&steps->replay[r], pass, steps->origin);
@@ -229,17 +229,17 @@ static double began(struct cuda_steps *steps, int64_t step) {
  * step. */
 void steps_times(struct cuda_steps *steps, int64_t step, int rank, struct rt_stamp *stamp) {
     double at = began(steps, step);
-    cuda_stamps(&steps->rank[rank], stream_of(steps, rank), steps->begin[step % 2], at, stamp);
+    cuda_stamps(&steps->rank[rank], rank_streams(steps, rank), steps->begin[step % 2], at, stamp);
 }
 
 void steps_when(struct cuda_steps *steps, int64_t step, int rank, double *when) {
     const struct rt_program *p = program_of(steps);
-    const struct rt_rank *k = stream_of(steps, rank);
+    const struct rt_rank *k = rank_streams(steps, rank);
     double at = began(steps, step), *ended = steps->ended[step % 2];
     int64_t passes = passes_of(p);
     float since;
     if (passes > 1)
-        note(steps, (step - steps->first + 1) * passes);
+        note_ends(steps, (step - steps->first + 1) * passes);
     CUDA(cudaEventElapsedTime(&since, steps->begin[step % 2], steps->end[step % 2]));
     ended[passes - 1] = 1e-3 * since;
     struct replay re = steps->replay[rank];

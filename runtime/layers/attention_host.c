@@ -287,7 +287,7 @@ void host_rotate(const struct rt_layer *l, float *x, bool back) {
 
 /* ---- the layer ---- */
 
-static void copy_rows(int rows, const struct strip *strip, int n) {
+static void copy_strip_rows(int rows, const struct strip *strip, int n) {
     for (; n > 0; n--, strip++)
         for (int64_t r = 0; r < rows; r++)
             memcpy((float *)(void *)strip->to + r * strip->to_stride,
@@ -304,7 +304,7 @@ static void attention_forward(const struct host_call *c) {
         return;
     }
     host_rotate(l, host_at(c, l->x), false);
-    copy_rows(l->rows, strip, kept_strips(l, c->at, sizeof(float), strip));
+    copy_strip_rows(l->rows, strip, kept_strips(l, c->at, sizeof(float), strip));
     struct attend a = attend_of(l, c->at, sizeof(float), false, segment);
     host_attend(&a);
 }
@@ -319,7 +319,7 @@ static void attention_input(const struct host_call *c) {
     }
     if (c->at->dkv) {
         keys_and_values(l, slot_at(c->at, l->dx), own_gradients(l, c->at, sizeof(float)), false, sizeof(float), strip);
-        copy_rows(l->rows, strip, 2);
+        copy_strip_rows(l->rows, strip, 2);
     }
     struct attend a = attend_of(l, c->at, sizeof(float), true, segment);
     host_attend_backward(&a);

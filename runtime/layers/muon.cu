@@ -150,8 +150,8 @@ static __global__ void go_along(T *w, float *master, const float *x, float size,
 
 /* ---- a matrix ---- */
 
-static void multiply(const struct plan *plan, int w, float alpha, const float *a, const float *b, float beta,
-                     const float *c, float *d, void *workspace, cudaStream_t stream) {
+static void multiply_scaled(const struct plan *plan, int w, float alpha, const float *a, const float *b, float beta,
+                            const float *c, float *d, void *workspace, cudaStream_t stream) {
     const struct lt_product *p = &plan->product[w];
     cublasStatus_t status = cublasLtMatmul(lt.handle, p->desc, &alpha, a, p->a, b, p->b, &beta, c, p->d, d, p->d,
                                            &plan->algo[w], workspace, CUDA_WORKSPACE, stream);
@@ -164,9 +164,9 @@ static float *orthogonalize(const struct rt_parameter *p, float *x, float *next,
     int64_t side = tall(plan) ? plan->out : plan->in;
     float *s = next + muon_part(p->count), *t = s + muon_part(side * side);
     for (int k = 0; k < MUON_STEPS; k++) {
-        multiply(plan, SQUARE, 1, x, x, 0, s, s, workspace, stream);
-        multiply(plan, CUBIC, MUON_C, s, s, MUON_B, s, t, workspace, stream);
-        multiply(plan, STEP, 1, tall(plan) ? t : x, tall(plan) ? x : t, MUON_A, x, next, workspace, stream);
+        multiply_scaled(plan, SQUARE, 1, x, x, 0, s, s, workspace, stream);
+        multiply_scaled(plan, CUBIC, MUON_C, s, s, MUON_B, s, t, workspace, stream);
+        multiply_scaled(plan, STEP, 1, tall(plan) ? t : x, tall(plan) ? x : t, MUON_A, x, next, workspace, stream);
         float *before = x;
         x = next;
         next = before;

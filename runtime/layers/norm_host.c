@@ -60,7 +60,7 @@ static WIDE void layernorm_weight(const struct host_call *c) {
 /* ---- rmsnorm ---- */
 
 /* n columns; returns their scale. */
-static inline float normalize(float *y, const float *x, const float *gamma, int n, float eps) {
+static inline float normalize_row(float *y, const float *x, const float *gamma, int n, float eps) {
     float scale = 1 / sqrtf(host_dot(x, x, n) / (float)n + eps);
     for (int j = 0; j < n; j++)
         y[j] = gamma[j] * (x[j] * scale);
@@ -81,7 +81,7 @@ static LANES_8 void rmsnorm_forward(const struct host_call *c) {
     const float *x = host_x(c), *gamma = host_w(c);
     float *y = host_at(c, l->y), *stat = host_at(c, l->aux), eps = l->config.norm.eps;
     for (int r = 0; r < l->rows; r++, x += l->out, y += l->out)
-        stat[r] = normalize(y, x, gamma, l->out, eps);
+        stat[r] = normalize_row(y, x, gamma, l->out, eps);
 }
 
 static LANES_8 void rmsnorm_input(const struct host_call *c) {
@@ -113,7 +113,7 @@ static LANES_8 void headnorm_forward(const struct host_call *c) {
     int n = head_columns(l), normed = of->heads + of->kv_heads, values = n * of->kv_heads;
     for (int r = 0; r < l->rows; r++, x += values, y += values) {
         for (int h = 0; h < normed; h++, x += n, y += n)
-            *stat++ = normalize(y, x, gamma + (h < of->heads ? 0 : n), n, eps);
+            *stat++ = normalize_row(y, x, gamma + (h < of->heads ? 0 : n), n, eps);
         memcpy(y, x, (size_t)values * sizeof *y);
     }
 }

@@ -140,15 +140,16 @@ struct together {
     const struct member *member;
 };
 
-static char *operand(const struct together *all, int i, const int64_t *off) {
+static char *member_operand(const struct together *all, int i, const int64_t *off) {
     return off[i] < 0 ? NULL : all->local->arena[all->m->rank[i]] + off[i];
 }
-static char *first_of(const struct together *all, int i) { return operand(all, i, all->m->off); }
-static char *second_of(const struct together *all, int i) { return operand(all, i, all->m->to); }
+static char *first_of(const struct together *all, int i) { return member_operand(all, i, all->m->off); }
+static char *second_of(const struct together *all, int i) { return member_operand(all, i, all->m->to); }
 
 /* The first operands' n floats from `at` bytes on, added in the members' order: the same bits everywhere. They go to
  * members [from, to). Each part is summed before any of it is written: the result may lie in what was added. */
-static void sum(const struct together *all, const struct rt_instr *x, int64_t at, int64_t n, int from, int to) {
+static void sum_operands(const struct together *all, const struct rt_instr *x, int64_t at, int64_t n, int from,
+                         int to) {
     float part[PART];
     bool in_place = motion_of(x->op) == OP_ALL_REDUCE;
     for (int64_t done = 0; done < n; done += PART) {
@@ -169,7 +170,7 @@ static void sum_norms(const struct together *all) {
         memcpy(first_of(all, i), sum, sizeof sum);
 }
 
-static void exchange(const struct together *all, const struct rt_instr *x) {
+static void exchange_pieces(const struct together *all, const struct rt_instr *x) {
     const struct rt_meeting *m = all->m;
     int n = m->n, root = has_root(x->op) ? side_of(m, x->root) : -1, motion = motion_of(x->op);
     int64_t bytes = m->bytes, piece = bytes / n;
@@ -180,12 +181,12 @@ static void exchange(const struct together *all, const struct rt_instr *x) {
     if (x->op == OP_ALL_REDUCE_N)
         sum_norms(all);
     else if (motion == OP_ALL_REDUCE)
-        sum(all, x, 0, bytes / 4, 0, n);
+        sum_operands(all, x, 0, bytes / 4, 0, n);
     if (motion == OP_REDUCE)
-        sum(all, x, 0, bytes / 4, root, root + 1);
+        sum_operands(all, x, 0, bytes / 4, root, root + 1);
     for (int i = 0; i < n; i++) {
         if (motion == OP_REDUCE_SCATTER)
-            sum(all, x, i * bytes, bytes / 4, i, i + 1);
+            sum_operands(all, x, i * bytes, bytes / 4, i, i + 1);
         if (motion == OP_BROADCAST && i != root)
             memcpy(second_of(all, i), first_of(all, root), (size_t)bytes);
         for (int j = 0; j < n; j++) {
@@ -210,7 +211,7 @@ static bool local_collective(void *link, struct replay *re, const struct rt_inst
         if (atomic_fetch_add(&meeting->state, 1) + 1 == m->n * (re->turn + 1)) {
             const struct together all = {local, m, meeting->member};
             meeting->start = re->device->clock(re);
-            exchange(&all, x);
+            exchange_pieces(&all, x);
             meeting->end = re->device->clock(re);
             atomic_store(&meeting->done, re->turn + 1);
             for (int i = 0; i < m->n; i++)

@@ -33,7 +33,7 @@ static void mark(const struct loopback *loopback, const struct rt_meeting *meeti
 }
 
 /* True for the side that comes last, on its first try: it does the work. */
-static bool arrive(struct meeting *meeting, const struct rt_meeting *m, int side, int64_t turn) {
+static bool join_meeting(struct meeting *meeting, const struct rt_meeting *m, int side, int64_t turn) {
     if (meeting->turns[side] > turn)
         return false;
     meeting->turns[side] = turn + 1;
@@ -53,21 +53,21 @@ static char *result(const struct loopback *loopback, const struct rt_meeting *me
     return loopback->rank[meeting->rank[side]].arena + meeting->to[side];
 }
 
-static void copy(char *to, const char *from, int64_t bytes, cudaStream_t stream) {
+static void copy_on_stream(char *to, const char *from, int64_t bytes, cudaStream_t stream) {
     if (bytes > 0 && to != from)
         CUDA(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
-static bool message(void *link, struct replay *re, const struct rt_instr *x) {
+static bool loopback_message(void *link, struct replay *re, const struct rt_instr *x) {
     struct loopback *loopback = (struct loopback *)link;
     const struct rt_meeting *meeting = &loopback->p->msg[x->msg];
     struct meeting *y = &loopback->meeting[x->msg];
-    if (arrive(y, meeting, side_of(meeting, re->rank), re->turn)) {
+    if (join_meeting(y, meeting, side_of(meeting, re->rank), re->turn)) {
         cudaStream_t from = lane(loopback, meeting, y, 0), to = lane(loopback, meeting, y, 1);
         CUDA(cudaEventRecord(y->event[0], from));
         CUDA(cudaStreamWaitEvent(to, y->event[0], 0));
         mark(loopback, meeting, y, false, 1);
-        copy(tensor(loopback, meeting, 1), tensor(loopback, meeting, 0), meeting->bytes, to);
+        copy_on_stream(tensor(loopback, meeting, 1), tensor(loopback, meeting, 0), meeting->bytes, to);
         mark(loopback, meeting, y, true, 1);
         CUDA(cudaEventRecord(y->event[1], to));
         CUDA(cudaStreamWaitEvent(from, y->event[1], 0));
@@ -89,7 +89,7 @@ static void all_reduce(const struct loopback *loopback, const struct rt_meeting 
             cuda_add((float *)tensor(loopback, m, 0), (const float *)tensor(loopback, m, i), m->bytes / 4, false,
                      stream);
     for (int i = 1; i < m->n; i++)
-        copy(tensor(loopback, m, i), tensor(loopback, m, 0), m->bytes, stream);
+        copy_on_stream(tensor(loopback, m, i), tensor(loopback, m, 0), m->bytes, stream);
 }
 
 /* Member `to`'s result = or += the sum of all first operands from `at` bytes on; with -1, all members'. The result may
@@ -124,19 +124,19 @@ static void exchange(const struct loopback *loopback, const struct rt_meeting *m
         if (motion == OP_REDUCE_SCATTER)
             sum_to(loopback, m, y, x, i, i * bytes, stream);
         if (motion == OP_BROADCAST && i != root)
-            copy(result(loopback, m, i), tensor(loopback, m, root), bytes, stream);
+            copy_on_stream(result(loopback, m, i), tensor(loopback, m, root), bytes, stream);
         for (int j = 0; j < m->n && motion == OP_ALL_GATHER; j++)
-            copy(result(loopback, m, i) + j * bytes, tensor(loopback, m, j), bytes, stream);
+            copy_on_stream(result(loopback, m, i) + j * bytes, tensor(loopback, m, j), bytes, stream);
         for (int j = 0; j < m->n && motion == OP_ALL_TO_ALL_A; j++)
-            copy(result(loopback, m, i) + j * piece, tensor(loopback, m, j) + i * piece, piece, stream);
+            copy_on_stream(result(loopback, m, i) + j * piece, tensor(loopback, m, j) + i * piece, piece, stream);
     }
 }
 
-static bool collective(void *link, struct replay *re, const struct rt_instr *x) {
+static bool loopback_collective(void *link, struct replay *re, const struct rt_instr *x) {
     struct loopback *loopback = (struct loopback *)link;
     const struct rt_meeting *meeting = &loopback->p->msg[x->msg];
     struct meeting *y = &loopback->meeting[x->msg];
-    if (arrive(y, meeting, side_of(meeting, re->rank), re->turn)) {
+    if (join_meeting(y, meeting, side_of(meeting, re->rank), re->turn)) {
         cudaStream_t first = lane(loopback, meeting, y, 0);
         for (int i = 1; i < meeting->n; i++) {
             CUDA(cudaEventRecord(y->event[i], lane(loopback, meeting, y, i)));
@@ -172,7 +172,7 @@ static int64_t scratch_bytes(const struct rt_program *p, int rank, int lane) {
     return (min(most, (int64_t)SCRATCH) + 4095) / 4096 * 4096;
 }
 
-static int64_t extra(const struct rt_program *p, int rank) {
+static int64_t loopback_extra_bytes(const struct rt_program *p, int rank) {
     int64_t bytes = 0;
     for (int l = 0; l < p->rank[rank].nlanes; l++)
         bytes += scratch_bytes(p, rank, l);
@@ -190,11 +190,22 @@ static void place_scratch(const struct loopback *loopback, int rank) {
         }
 }
 
-static char *take(int, size_t bytes, char *why, size_t n) { return cuda_allocate(bytes, why, n); }
-static void give(char *p) { cudaFree(p); }
+static char *loopback_allocate(int, size_t bytes, char *why, size_t n) { return cuda_allocate(bytes, why, n); }
+static void loopback_free(char *p) { cudaFree(p); }
 
-extern const struct cuda_transport cuda_loopback = {"loopback", NULL, true, message, collective, take, give,
-                                                    extra,      NULL, NULL, NULL,    NULL,       NULL};
+extern const struct cuda_transport cuda_loopback = {"loopback",
+                                                    NULL,
+                                                    true,
+                                                    loopback_message,
+                                                    loopback_collective,
+                                                    loopback_allocate,
+                                                    loopback_free,
+                                                    loopback_extra_bytes,
+                                                    NULL,
+                                                    NULL,
+                                                    NULL,
+                                                    NULL,
+                                                    NULL};
 
 /* ---- at the start, and at the end ---- */
 

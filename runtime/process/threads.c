@@ -22,7 +22,7 @@ struct threads {
     pthread_barrier_t barrier;
 };
 
-static void gather(void *link, const void *mine, void *all, size_t bytes) {
+static void threads_gather(void *link, const void *mine, void *all, size_t bytes) {
     struct member *me = link;
     struct threads *threads = me->threads;
     me->mine = mine;
@@ -32,7 +32,7 @@ static void gather(void *link, const void *mine, void *all, size_t bytes) {
     pthread_barrier_wait(&threads->barrier);
 }
 
-static float *slot_of(const struct member *me, int rank) {
+static float *slot_of_member(const struct member *me, int rank) {
     const struct threads *threads = me->threads;
     return threads->slot + (size_t)(me->ended % 2 * threads->size + rank) * (size_t)threads->most;
 }
@@ -41,7 +41,7 @@ static void sum_begin(void *link, float *x, int n) {
     struct member *me = link;
     me->x = x;
     me->n = n;
-    memcpy(slot_of(me, me->rank), x, sizeof *x * (size_t)n);
+    memcpy(slot_of_member(me, me->rank), x, sizeof *x * (size_t)n);
     atomic_store(&me->begun, me->ended + 1);
 }
 
@@ -52,7 +52,7 @@ static bool has_come(const struct member *me, int rank) {
 /* Once all have come. In the order of the ranks: the same bits on all of them. */
 static void add_up(struct member *me) {
     for (int r = 0; r < me->threads->size; r++) {
-        const float *slot = slot_of(me, r);
+        const float *slot = slot_of_member(me, r);
         for (int i = 0; i < me->n; i++)
             me->x[i] = r == 0 ? slot[i] : me->x[i] + slot[i];
     }
@@ -61,7 +61,7 @@ static void add_up(struct member *me) {
 
 static bool is_under_way(const struct member *me) { return atomic_load(&me->begun) > me->ended; }
 
-static bool progress(void *link) {
+static bool threads_progress(void *link) {
     struct member *me = link;
     for (int r = 0; r < me->threads->size && is_under_way(me); r++)
         if (!has_come(me, r))
@@ -74,7 +74,7 @@ static bool progress(void *link) {
 static void sum_end(void *link) {
     struct member *me = link;
     const struct timespec nap = {0, 50000};
-    for (int tries = 0; !progress(me); tries++)
+    for (int tries = 0; !threads_progress(me); tries++)
         tries < 100 ? (void)sched_yield() : (void)nanosleep(&nap, NULL);
 }
 
@@ -106,10 +106,10 @@ struct threads *threads_open(int size, int most) {
 
 struct world threads_world(struct threads *threads, int rank, const struct rt_program *self) {
     struct world world = {.self = self, .rank = rank, .size = threads->size, .link = &threads->member[rank]};
-    world.all = gather;
+    world.all = threads_gather;
     world.sum_begin = sum_begin;
     world.sum_end = sum_end;
-    world.progress = progress;
+    world.progress = threads_progress;
     world.close = leave;
     return world;
 }

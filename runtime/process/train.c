@@ -24,7 +24,7 @@ struct crew {
     struct rt_stamp *spans;
 };
 
-static void join(struct crew *crew, struct worker *worker, int r, const struct world *messages, void *shared) {
+static void begin_worker(struct crew *crew, struct worker *worker, int r, const struct world *messages, void *shared) {
     const struct rt_run *of = crew->run;
     struct rank_run *run = &worker->run;
     worker->self = *of->program;
@@ -94,7 +94,7 @@ static struct crew crew_of(const struct rt_run *run) {
 }
 
 /* Once more, now that every rank has read its last. */
-static void check_data(const struct crew *crew) {
+static void check_unchanged(const struct crew *crew) {
     char why[DURABLE_PATH + 512];
     if (!data_same(crew->run->data, why, sizeof why))
         rank_fail(&crew->worker->run, why);
@@ -117,7 +117,7 @@ char **train_threads(const struct rt_run *run, const struct world *messages, voi
     char why[128], **arena = calloc((size_t)W * NMEMORIES, sizeof *arena);
     struct crew crew = crew_of(run);
     for (int r = 0; r < W; r++)
-        join(&crew, &crew.worker[r], r, messages, shared);
+        begin_worker(&crew, &crew.worker[r], r, messages, shared);
     if (run->looks)
         watch_all(run);
     snprintf(why, sizeof why, "cannot start a thread for each of %d ranks", W);
@@ -129,7 +129,7 @@ char **train_threads(const struct rt_run *run, const struct world *messages, voi
     watch_signals(false);
     if (crew.worker->training.signal)
         rank_tell_signal(&crew.worker->run, &crew.worker->training);
-    check_data(&crew);
+    check_unchanged(&crew);
     sum_results(&crew);
     for (int r = 0; r < W && arena; r++) {
         backend_release(&crew.worker[r].run, crew.worker[r].arena);

@@ -50,7 +50,7 @@ extern "C" void backend_release(struct rank_run *run, char **arena) {
 
 /* ---- all of them ---- */
 
-static const char *prepare(struct cuda_run *run, struct cuda_group *group) {
+static const char *prepare_training(struct cuda_run *run, struct cuda_group *group) {
     const struct rt_program *p = run->run.program;
     struct cuda_steps *steps = &group->steps;
     int W = steps->n = p->workers;
@@ -119,7 +119,7 @@ extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_
     if (algorithms && !cuda_linear_algorithms(algorithms, why, nwhy))
         return NULL;
     int64_t before = cuda_free_memory();
-    const char *trouble = prepare(run, &group);
+    const char *trouble = prepare_training(run, &group);
     if (trouble) {
         snprintf(why, nwhy, "%s: the ranks take %lld bytes of %s, which has %lld free, and %lld of pinned host memory",
                  trouble, (long long)run->planned, run->device, (long long)before, (long long)run->host_planned);

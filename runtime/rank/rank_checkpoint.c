@@ -82,8 +82,9 @@ static void verdict_on_saving(const struct rank_run *run, bool ok, const char *w
 }
 
 /* Ends all ranks, by verdict, if another run has the folder. False with why: this rank cannot lock it. */
-static bool lock_folder(struct rank_run *run, void (*verdict)(const struct rank_run *run, bool ok, const char *why),
-                        char *why, size_t nwhy) {
+static bool lock_checkpoints(struct rank_run *run,
+                             void (*verdict)(const struct rank_run *run, bool ok, const char *why), char *why,
+                             size_t nwhy) {
     bool ok = run->world.rank > 0 || take_lock(run, why, nwhy);
     verdict(run, ok, why);
     return run->world.rank == 0 || take_lock(run, why, nwhy);
@@ -96,7 +97,7 @@ void rank_try_checkpoint(struct rank_run *run) {
     struct durable durable;
     watch_phase("waits for all ranks to open the checkpoint folder");
     snprintf(path, sizeof path, "%s/rank%d", dir, run->world.rank);
-    bool ok = lock_folder(run, verdict_at_start, why, sizeof why);
+    bool ok = lock_checkpoints(run, verdict_at_start, why, sizeof why);
     if (rank_evaluates(run))
         return;
     bool made = ok && durable_begin(&durable, path, why, sizeof why);
@@ -148,7 +149,7 @@ void rank_save(struct rank_run *run, int64_t step) {
     const char *dir = run->flags.checkpoint;
     const struct rt_program *p = &run->program;
     watch_phase("writes a checkpoint, or waits for others to");
-    bool ok = lock_folder(run, verdict_on_saving, why, sizeof why);
+    bool ok = lock_checkpoints(run, verdict_on_saving, why, sizeof why);
     int file = -1;
     for (int s = 0; ok && s < p->sets; s++)
         if (leads_file(run, s, &file))

@@ -66,7 +66,7 @@ static void feed(struct rank_run *run, int64_t step) {
         cuda_feed(&steps->replay[r], step, 0, run->data, steps->origin);
 }
 
-static void await_all(struct rank_run *run, int64_t step) {
+static void await_ranks(struct rank_run *run, int64_t step) {
     for (int r = 0; r < steps_of(run)->n; r++)
         cuda_wait(run, steps_of(run)->rank[r].came[step % 2]);
 }
@@ -124,9 +124,9 @@ extern "C" void backend_enqueue(struct rank_run *run, int64_t step) {
     run->backend->came = run->backend->rank->came[step % 2];
 }
 
-static void await(struct rank_run *run, int64_t step, const void *) {
+static void await_step(struct rank_run *run, int64_t step, const void *) {
     struct cuda_group *group = run->backend->group;
-    await_all(run, step);
+    await_ranks(run, step);
     if (group->ended++ == 0)
         run->backend->free[3] = cuda_free_memory();
 }
@@ -136,7 +136,7 @@ static void take_losses(const struct rank_run *run, int64_t step, float *loss) {
 }
 
 extern "C" void backend_wait(struct rank_run *run, int64_t step, float *loss, double *when) {
-    for_group(run, await, step, NULL);
+    for_group(run, await_step, step, NULL);
     take_losses(run, step, loss);
     if (!when)
         return;
@@ -165,7 +165,7 @@ static int64_t next_of(const struct rank_run *run) { return run->from + run->bac
 static void settle(struct rank_run *run, int64_t next, const void *) {
     struct cuda_steps *steps = steps_of(run);
     steps_beside(steps, SETTLES, next, 0, NULL);
-    await_all(run, next);
+    await_ranks(run, next);
     for (int r = 0; r < steps->n; r++) /* it is the last step's */
         memcpy(steps->rank[r].norm[(next + 1) % 2], steps->rank[r].norm[next % 2], NORM_BYTES);
 }
@@ -181,7 +181,7 @@ static void validate(struct rank_run *run, int64_t step, const void *) {
     steps_beside(steps_of(run), VALIDATES, next, step, read_of(run, run->held_out));
     if (step == run->held_steps - 1)
         feed(run, next); /* launch had sent them */
-    await_all(run, next);
+    await_ranks(run, next);
 }
 
 extern "C" void backend_validate(struct rank_run *run, int64_t step, float *loss) {

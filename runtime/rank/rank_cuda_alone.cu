@@ -88,7 +88,7 @@ static bool together(const struct rank_run *run, const struct gpu *all, char *wh
 /* ---- the algorithms of products ---- */
 
 /* Gives all ranks what rank `from` has behind the first had bytes, which all have. */
-static void spread(const struct rank_run *run, struct algorithms *all, int from, size_t had) {
+static void spread_algorithms(const struct rank_run *run, struct algorithms *all, int from, size_t had) {
     const struct world *world = &run->world;
     int64_t more = world->rank == from ? (int64_t)(all->n - had) : 0, *sizes;
     if (!(sizes = (int64_t *)calloc((size_t)world->size, sizeof *sizes)))
@@ -127,7 +127,7 @@ static void plan_products(struct rank_run *run) {
     for (int turn = 0; turn < world->size; turn++, known = all.n) {
         ok = turn != world->rank || cuda_linear_pin(&all, why, sizeof why);
         world_verdict(world, ok, why);
-        spread(run, &all, turn, known);
+        spread_algorithms(run, &all, turn, known);
     }
     ok = world->rank > 0 || all.n == had || algorithms_write(&all, why, sizeof why);
     world_verdict(world, ok, why);
@@ -164,7 +164,7 @@ extern "C" void backend_choose(struct rank_run *run) {
 /* ---- as it waits ---- */
 
 /* Has it happened? If not, this looks for trouble with messages meanwhile. */
-static bool has_come(struct rank_run *run, cudaEvent_t event) {
+static bool has_happened(struct rank_run *run, cudaEvent_t event) {
     struct cuda_rank *own = run->backend->rank;
     char trouble[1024];
     cudaError_t code = cudaEventQuery(event);
@@ -182,7 +182,7 @@ static bool has_come(struct rank_run *run, cudaEvent_t event) {
 
 void cuda_wait(struct rank_run *run, cudaEvent_t event) {
     double asked = seconds();
-    while (!has_come(run, event))
+    while (!has_happened(run, event))
         if (seconds() > asked + WORLD_PROGRESS) {
             asked = seconds();
             run->world.progress(run->world.link);
@@ -190,7 +190,7 @@ void cuda_wait(struct rank_run *run, cudaEvent_t event) {
 }
 static void wait_in_step(void *context, cudaEvent_t event) { cuda_wait((struct rank_run *)context, event); }
 
-extern "C" void backend_look(struct rank_run *run) { has_come(run, run->backend->came); }
+extern "C" void backend_look(struct rank_run *run) { has_happened(run, run->backend->came); }
 
 /* ---- at the start ---- */
 

@@ -78,7 +78,7 @@ static _Noreturn void help(const struct rt_program *self) {
     exit(0);
 }
 
-static int64_t number(const struct rt_program *self, const char *flag, const char *s, int64_t least) {
+static int64_t parse_number(const struct rt_program *self, const char *flag, const char *s, int64_t least) {
     char *end, why[128];
     errno = 0;
     long long n = strtoll(s, &end, 10);
@@ -89,7 +89,7 @@ static int64_t number(const struct rt_program *self, const char *flag, const cha
     return n;
 }
 
-static double seconds(const struct rt_program *self, const char *s) {
+static double parse_seconds(const struct rt_program *self, const char *s) {
     char *end, why[128];
     double n = strtod(s, &end);
     if (end == s || *end || !(n > 0 && n < 1e9)) {
@@ -99,7 +99,7 @@ static double seconds(const struct rt_program *self, const char *s) {
     return n;
 }
 
-static int messages(const struct rt_program *self, const char *s) {
+static int parse_messages(const struct rt_program *self, const char *s) {
     char why[256];
     for (int m = 0; m < NCUDA_TRANSPORTS; m++)
         if (strcmp(s, rank_messages[m]) == 0)
@@ -119,7 +119,7 @@ static bool ordered(const struct rt_program *self, const char *s) {
     return *s == 'o';
 }
 
-static void add(const char ***list, const struct rt_program *self, const char *arg) {
+static void append_argument(const char ***list, const struct rt_program *self, const char *arg) {
     size_t n = 0;
     while (*list && (*list)[n])
         n++;
@@ -130,33 +130,34 @@ static void add(const char ***list, const struct rt_program *self, const char *a
     (*list)[n + 1] = NULL;
 }
 
-static void set(struct rank_flags *flags, const struct rt_program *self, const struct flag *flag, const char *arg) {
+static void set_flag(struct rank_flags *flags, const struct rt_program *self, const struct flag *flag,
+                     const char *arg) {
     switch (flag->key) {
-    case 'x': add(&flags->data, self, arg); break;
+    case 'x': append_argument(&flags->data, self, arg); break;
     case 'w': flags->weights = arg; break;
-    case 'n': flags->steps = number(self, flag->name, arg, 1); break;
-    case 's': flags->seed = number(self, flag->name, arg, 0); break;
+    case 'n': flags->steps = parse_number(self, flag->name, arg, 1); break;
+    case 's': flags->seed = parse_number(self, flag->name, arg, 0); break;
     case 'c': flags->checkpoint = arg; break;
-    case 'e': flags->every = number(self, flag->name, arg, 1); break;
-    case 'k': flags->keep = number(self, flag->name, arg, 1); break;
+    case 'e': flags->every = parse_number(self, flag->name, arg, 1); break;
+    case 'k': flags->keep = parse_number(self, flag->name, arg, 1); break;
     case 'r': flags->resume = true; break;
     case 'N': flags->allow_nonfinite = true; break;
     case 'D': flags->new_data = true; break;
-    case 'd': flags->deadline = seconds(self, arg); break;
+    case 'd': flags->deadline = parse_seconds(self, arg); break;
     case 'f': flags->flight = arg; break;
     case 't': flags->timeline = arg; break;
     case 'l': flags->losses = arg; break;
     case 'M': flags->metrics = arg; break;
     case 'T': flags->tensorboard = arg; break;
-    case 'v': add(&flags->held_out, self, arg); break;
-    case 'V': flags->val_every = number(self, flag->name, arg, 1); break;
+    case 'v': append_argument(&flags->held_out, self, arg); break;
+    case 'V': flags->val_every = parse_number(self, flag->name, arg, 1); break;
     case 'j': flags->json = true; break;
     case 'g': flags->eager = true; break;
     case 'a': flags->algorithms = arg; break;
     case 'o': flags->ordered = ordered(self, arg); break;
-    case 'm': flags->messages = messages(self, arg); break;
-    case 'R': flags->launch.rank = (int)number(self, flag->name, arg, 0); break;
-    case 'W': flags->launch.size = (int)number(self, flag->name, arg, 1); break;
+    case 'm': flags->messages = parse_messages(self, arg); break;
+    case 'R': flags->launch.rank = (int)parse_number(self, flag->name, arg, 0); break;
+    case 'W': flags->launch.size = (int)parse_number(self, flag->name, arg, 1); break;
     case 'A': flags->launch.addr = arg; break;
     case 'P': flags->launch.port = arg; break;
     case 'h': help(self);
@@ -181,7 +182,7 @@ void rank_parse(struct rank_flags *f, int argc, char **argv, const struct rt_pro
         const struct flag *flag = flags;
         while (flag->key != key)
             flag++;
-        set(f, self, flag, optarg);
+        set_flag(f, self, flag, optarg);
     }
     if (f->val_every > f->steps && f->steps > 0)
         f->val_every = f->steps; /* or nothing would be validated */

@@ -95,7 +95,7 @@ void backend_again(struct rank_run *run, int64_t step, float *loss, double *when
     backend_wait(run, step, loss, when);
 }
 
-static const uint64_t *norm_of(const struct rank_run *run) {
+static const uint64_t *rank_norm(const struct rank_run *run) {
     int64_t at = norm_at(&run->program.rank[run->world.rank]);
     return at < 0 ? NULL : (const uint64_t *)(const void *)(run->backend->host.arena + at);
 }
@@ -104,7 +104,7 @@ const uint64_t *backend_settle(struct rank_run *run) {
     run->replay->purpose = SETTLES;
     replay_step(run->replay);
     run->replay->purpose = TRAINS;
-    return norm_of(run);
+    return rank_norm(run);
 }
 
 void backend_validate(struct rank_run *run, int64_t step, float *loss) {
@@ -129,7 +129,7 @@ struct rt_stamp backend_span(struct rank_run *run, int64_t step) {
 }
 
 double backend_norm(struct rank_run *run, int64_t step) {
-    const uint64_t *norm = norm_of(run);
+    const uint64_t *norm = rank_norm(run);
     (void)step;
     return norm ? norm_value(norm) : NAN;
 }

@@ -35,7 +35,7 @@ static const struct {
 #undef X
 };
 
-static void meet(struct rank_run *run) {
+static void meet_ranks(struct rank_run *run) {
     struct launch *how = &run->flags.launch;
     char why[512];
     how->program = run->self->hash;
@@ -63,7 +63,7 @@ static void open_held_out(struct rank_run *run) {
     world_verdict(&run->world, run->held_out, why);
 }
 
-static void open_weights(struct rank_run *run) {
+static void open_weights_file(struct rank_run *run) {
     char why[1000] = "";
     run->start.seed = (uint64_t)run->flags.seed;
     if (run->flags.weights)
@@ -91,7 +91,7 @@ static void check_rest(struct rank_run *run) {
 }
 
 /* Each rank reads what its homes have of the file, and says before anything runs what is missing there. */
-static void check_weights(struct rank_run *run) {
+static void check_weights_file(struct rank_run *run) {
     char why[1000] = "";
     const struct rt_rank *k = &run->program.rank[run->world.rank];
     bool ok = true;
@@ -110,17 +110,17 @@ static void check_weights(struct rank_run *run) {
         }
 }
 
-static void prepare(struct rank_run *run, struct training *training) {
+static void prepare_run(struct rank_run *run, struct training *training) {
     char why[DURABLE_PATH + 512];
     run->data = data_open(run->self->model, rank_reads(run) ? run->flags.data : NULL, (uint64_t)run->flags.seed, why,
                           sizeof why);
     world_verdict(&run->world, run->data, why);
     if (run->flags.held_out)
         open_held_out(run);
-    open_weights(run);
+    open_weights_file(run);
     rank_agree(run);
     own_program(run);
-    check_weights(run);
+    check_weights_file(run);
     rank_begin(run, training);
     if (run->flags.timeline)
         rank_timeline_open(run); /* last: its times begin here */
@@ -171,8 +171,8 @@ static void print_loss(const char *name, float loss) {
 }
 
 /* device_bytes: of the rank that takes most, at the end; -1: there is no device. */
-static void print(const struct rank_run *run, const struct training *training, uint64_t hash, struct rt_routed routed,
-                  int64_t device_bytes) {
+static void print_result(const struct rank_run *run, const struct training *training, uint64_t hash,
+                         struct rt_routed routed, int64_t device_bytes) {
     int64_t steps = training->step - run->from;
     double each = steps ? training->seconds / (double)steps : 0;
     if (run->flags.json) {
@@ -210,7 +210,7 @@ static void print(const struct rank_run *run, const struct training *training, u
     printf("weights   %016llx (fingerprint) after %lld steps\n", (unsigned long long)hash, (long long)training->step);
 }
 
-static void release(struct rank_run *run, struct training *training) {
+static void release_run(struct rank_run *run, struct training *training) {
     rank_end(run, training);
     backend_release(run, NULL);
     run->world.close(run->world.link);
@@ -237,8 +237,8 @@ int rank_main(int argc, char **argv, const struct rt_program *self) {
                                .abort = backend_abort};
     if (!watch_start(&watch))
         rank_error(self, "cannot start a thread");
-    meet(&run);
-    prepare(&run, &training);
+    meet_ranks(&run);
+    prepare_run(&run, &training);
     if (run.world.rank == 0) {
         fprintf(stderr, "pianola: %d process%s%s, %s\n", run.world.size, run.world.size == 1 ? "" : "es over ",
                 run.world.size == 1 ? "" : transport[run.flags.launch.over].title, backend_line(&run));
@@ -250,12 +250,12 @@ int rank_main(int argc, char **argv, const struct rt_program *self) {
     uint64_t hash = fingerprint_of_ranks(&run);
     struct rt_routed routed = count_routed(&run);
     if (run.world.rank == 0)
-        print(&run, &training, hash, routed, device_bytes);
+        print_result(&run, &training, hash, routed, device_bytes);
     if (run.flags.timeline)
         rank_timeline_write(&run, training.step);
     if (training.signal && run.world.rank == 0)
         rank_tell_signal(&run, &training);
     watch_end();
-    release(&run, &training);
+    release_run(&run, &training);
     return training.signal ? 128 + training.signal : 0;
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const struct rt_rank *here(const struct rank_run *run) { return &run->program.rank[run->world.rank]; }
+static const struct rt_rank *own_rank(const struct rank_run *run) { return &run->program.rank[run->world.rank]; }
 
 static void path_of(char *path, const struct rank_run *run, int rank) {
     snprintf(path, DURABLE_PATH, "%s/timeline.%d.tsv", run->flags.timeline, rank);
@@ -20,7 +20,7 @@ static void path_of(char *path, const struct rank_run *run, int rank) {
 void rank_timeline_open(struct rank_run *run) {
     char why[DURABLE_PATH + 512] = "", path[DURABLE_PATH];
     struct durable durable;
-    size_t n = TIMELINE_STEPS * (size_t)here(run)->nins;
+    size_t n = TIMELINE_STEPS * (size_t)own_rank(run)->nins;
     path_of(path, run, run->world.rank);
     bool ok = durable_folder(run->flags.timeline, why, sizeof why) && durable_begin(&durable, path, why, sizeof why);
     if (ok)
@@ -44,7 +44,7 @@ static bool write_rows(struct rank_run *run, int64_t steps, char *why, size_t nw
     if (f)
         timeline_head(f);
     for (int64_t s = timeline_first(run->from, steps); f && s < steps; s++)
-        timeline_rows(f, s, here(run), run->program.model->slices, rank_times(run, s), run->origin);
+        timeline_rows(f, s, own_rank(run), run->program.model->slices, rank_times(run, s), run->origin);
     if (!f || ferror(f) || fclose(f) != 0)
         rank_error(run->self, "no memory for the timeline");
     path_of(path, run, run->world.rank);

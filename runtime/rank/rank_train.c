@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static float mean(const struct rank_run *run, const float *loss) {
+static float mean_of_batches(const struct rank_run *run, const float *loss) {
     float sum = 0;
     for (int b = 0; b < run->program.batches; b++)
         sum += loss[b];
@@ -33,14 +33,14 @@ static int stopped_by(const struct training *training) {
  * after the first; a checkpoint, which is of this step's state; reading times, which the next one takes anew; that this
  * one may have to run again. Nor if there is no such step. The first may also be the only one that is not captured, and
  * NCCL runs no communicator in a graph and outside at once (NCCL's user guide, env.rst: NCCL_GRAPH_MIXING_SUPPORT). */
-static bool leads(const struct rank_run *run, int64_t step) {
+static bool may_run_ahead(const struct rank_run *run, int64_t step) {
     const struct rank_flags *flags = &run->flags;
     bool saves = flags->checkpoint && (step + 1) % flags->every == 0;
     return backend_leads && step > run->from && step + 1 < flags->steps && !saves && !rank_keeps(run, step) &&
            !rank_records(run) && !run->held_out && !run->self->model->post_validation;
 }
 
-static void enqueue(struct rank_run *run, struct training *training, int64_t step) {
+static void enqueue_step(struct rank_run *run, struct training *training, int64_t step) {
     if (training->enqueued > step)
         return;
     backend_enqueue(run, step);
@@ -51,19 +51,19 @@ static void enqueue(struct rank_run *run, struct training *training, int64_t ste
  * a signal ends the run after the current step, or after one that others have begun meanwhile. The next step is
  * enqueued ahead only once all know that it will come: then every rank has enqueued this one, and has ended the one
  * before. */
-static void step(struct rank_run *run, struct training *training) {
+static void run_step(struct rank_run *run, struct training *training) {
     int64_t step = training->step;
     training->pulse[INTS] = watch_signal() == SIGINT;
     training->pulse[TERMS] = watch_signal() == SIGTERM;
     training->pulse[NONFINITE] = run->replay->bad.step > 0;
     watch_step(run->replay, step);
     run->world.sum_begin(run->world.link, training->pulse, LOSSES + run->program.batches);
-    enqueue(run, training, step);
-    if (leads(run, step)) {
+    enqueue_step(run, training, step);
+    if (may_run_ahead(run, step)) {
         while (!run->world.progress(run->world.link))
             backend_look(run);
         if (!stopped_by(training) && training->pulse[NONFINITE] == 0)
-            enqueue(run, training, step + 1);
+            enqueue_step(run, training, step + 1);
     }
     double *when = rank_tells(run, &training->record) ? training->record.when : NULL;
     const struct nonfinite bad = run->replay->bad;
@@ -84,7 +84,7 @@ static void step(struct rank_run *run, struct training *training) {
 }
 
 /* Before anybody sees what the step has learned, or keeps a record of it. */
-static void settle(struct rank_run *run, struct training *training, bool asked) {
+static void settle_step(struct rank_run *run, struct training *training, bool asked) {
     if (!must_settle(&training->ahead, asked))
         return;
     watch_phase("waits for all ranks to settle the last update");
@@ -107,7 +107,7 @@ double rank_makespan(const struct rank_run *run, int64_t step) {
 
 /* The loss on all of the held-out text; each step of it is all ranks'. While one runs, the losses of the one before are
  * added up. */
-static void validate(struct rank_run *run, struct training *training) {
+static void validate_run(struct rank_run *run, struct training *training) {
     int32_t B = run->program.batches;
     char why[DURABLE_PATH + 512];
     struct held_sum sum = {0, 0};
@@ -163,7 +163,7 @@ static void judge_nonfinite(struct rank_run *run, const struct training *trainin
 
 /* The loss of the step before, which the pulse of this one has brought, and of the last one another pulse. */
 static void know_loss(struct rank_run *run, struct training *training, int64_t step, struct progress *told) {
-    training->last = mean(run, training->pulse + LOSSES);
+    training->last = mean_of_batches(run, training->pulse + LOSSES);
     if (step == run->from + 1)
         training->first = training->last;
     if (run->world.rank > 0)
@@ -180,14 +180,14 @@ static void follow(struct rank_run *run, struct training *training, bool stop) {
     bool looks = (!run->whole || run->whole->looks) && !run->is.nonfinite, found = training->pulse[NONFINITE] > 0;
     bool saves = flags->checkpoint && (stop || training->step % flags->every == 0);
     bool validates = run->held_out && training->step % flags->val_every == 0;
-    settle(run, training, stop || saves || validates || rank_records(run));
+    settle_step(run, training, stop || saves || validates || rank_records(run));
     training->seconds = seconds() - training->begun;
     if (rank_records(run))
         rank_record_step(run, training);
     if (looks && (found || saves))
         judge_nonfinite(run, training);
     if (validates)
-        validate(run, training);
+        validate_run(run, training);
     if (rank_records(run))
         rank_record_end(run, training);
     if (!saves)
@@ -203,7 +203,7 @@ static void bring_loss(struct rank_run *run, struct training *training) {
 /* Before any step. */
 static void validate_first(struct rank_run *run, struct training *training) {
     training->record.ended = (struct rt_ended){-1, NULL, NULL, NAN};
-    validate(run, training);
+    validate_run(run, training);
     rank_record_end(run, training);
 }
 
@@ -225,7 +225,7 @@ void rank_train(struct rank_run *run, struct training *training) {
     for (bool stop = run->from >= flags->steps; !stop;) {
         bring_loss(run, training);
         double began = seconds();
-        step(run, training);
+        run_step(run, training);
         training->took = seconds() - began;
         if (training->step == run->from + 1)
             backend_report(run);

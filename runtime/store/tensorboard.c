@@ -42,16 +42,16 @@ static void add_varint(struct message *m, uint64_t x) {
     m->s[m->n++] = (uint8_t)x;
 }
 
-static void put_field(struct message *m, int field, int wire) { add_varint(m, (uint64_t)(field << 3 | wire)); }
+static void add_field(struct message *m, int field, int wire) { add_varint(m, (uint64_t)(field << 3 | wire)); }
 
 static void put_fixed(struct message *m, int field, int wire, const void *x, size_t n) {
-    put_field(m, field, wire);
+    add_field(m, field, wire);
     memcpy(m->s + m->n, x, n);
     m->n += n;
 }
 
 static void put_field_bytes(struct message *m, int field, const void *s, size_t n) {
-    put_field(m, field, BYTES);
+    add_field(m, field, BYTES);
     add_varint(m, n);
     memcpy(m->s + m->n, s, n);
     m->n += n;
@@ -63,7 +63,7 @@ static struct message begin_event(int64_t step) {
     clock_gettime(CLOCK_REALTIME, &now);
     double at = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
     put_fixed(&event, 1, FIXED64, &at, sizeof at);
-    put_field(&event, 2, VARINT);
+    add_field(&event, 2, VARINT);
     add_varint(&event, (uint64_t)step);
     return event;
 }
@@ -101,7 +101,7 @@ bool tensorboard_open(struct tensorboard *board, const char *dir, int64_t from, 
     struct message first = begin_event(0), begins = begin_event(from + 1), start = {.n = 0};
     put_field_bytes(&first, 3, version, strlen(version));
     put_record(board->f, first.s, first.n);
-    put_field(&start, 1, VARINT); /* SessionLog.START */
+    add_field(&start, 1, VARINT); /* SessionLog.START */
     add_varint(&start, 1);
     put_field_bytes(&begins, 7, start.s, start.n);
     if (from > 0)

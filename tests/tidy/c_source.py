@@ -31,9 +31,10 @@ class Token:
 class Function:
     """A definition or a prototype; each parameter is the list of its tokens' texts."""
 
-    def __init__(self, name, line, end, private, parameters):
+    def __init__(self, name, line, end, private, kernel, parameters):
         self.name, self.line, self.end = name, line, end
         self.private = private # static, or in an unnamed namespace
+        self.kernel = kernel   # launched on a device
         self.parameters = parameters
 
 
@@ -190,7 +191,7 @@ class Source:
         last = self.closing(begin + i) - begin
         words = {t.text for t in head[:i]}
         found = Function(name.text, first.line, self.tokens[close].line if close else head[-1].line,
-                         private or 'static' in words, split(head[i + 1:last]))
+                         private or 'static' in words, '__global__' in words, split(head[i + 1:last]))
         (self.prototypes if close is None else self.functions).append(found)
         return True
 

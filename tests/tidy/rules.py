@@ -10,6 +10,7 @@ from tree import files, text_of
 
 LINES_OF_FUNCTION = 60
 PARAMETERS = 7
+PARAMETERS_OF_KERNEL = 10 # a launch names its tensors and their extents one by one
 MEMBERS = 25
 LINES_OF_HEADER = 300
 LINES_OF_FILE = 500
@@ -26,7 +27,8 @@ def functions(tree):
         for f in s.functions:
             yield s.path, f.line, f'lines of function {f.name}', f.end - f.line + 1, LINES_OF_FUNCTION
         for f in s.functions + s.prototypes:
-            yield s.path, f.line, f'parameters of function {f.name}', len(f.parameters), PARAMETERS
+            limit = PARAMETERS_OF_KERNEL if f.kernel else PARAMETERS
+            yield s.path, f.line, f'parameters of function {f.name}', len(f.parameters), limit
 
 
 def structs(tree):

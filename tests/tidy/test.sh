@@ -85,6 +85,10 @@ $(repeat 59 '//\n')
 }" "$sched\.c:18: lines of function sum: 61, limit 60"
 reports $sched.c 'static int sum(int a, int b[2], int (*c)(int, int), int d, int e, int f, int g, int h) { return 0; }' \
     "$sched\.c:18: parameters of function sum: 8, limit 7"
+reports runtime/comm/world_cuda.cu 'static __global__ void sum(int a, int b, int c, int d, int e, int f, int g, int h, int i, int j) {}'
+reports runtime/comm/world_cuda.cu \
+    'static __global__ void sum(int a, int b, int c, int d, int e, int f, int g, int h, int i, int j, int k) {}' \
+    'runtime/comm/world_cuda\.cu:2: parameters of function sum: 11, limit 10'
 reports $sched.c "struct wide {
 int order, ranks $(repeat 23 ', up');
 union { struct { int down; }; }; };

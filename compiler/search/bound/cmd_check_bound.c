@@ -19,7 +19,7 @@ static const char *name_in(const char *schedule) {
     return format("%.*s", (int)n, at);
 }
 
-static void print_json(const struct bound *b, const struct spec *sp, const char *why) {
+static void print_bound_json(const struct bound *b, const struct spec *sp, const char *why) {
     char tick[32];
     printf("{\"schema\": 1, ");
     if (sp)
@@ -71,7 +71,7 @@ int cmd_check_bound(const struct settings *settings) {
         die("`check-bound` takes -D, --model, --cluster and --recompute beside a schedule: add it after %s", path);
     why = why ? why : check_bound(b, &by);
     if (settings->json)
-        print_json(b, c.spec, why);
+        print_bound_json(b, c.spec, why);
     else if (c.spec)
         print_verdict(b, c.spec->name, format(" of %s", command_line(&c.args)), why, by);
     else

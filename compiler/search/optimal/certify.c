@@ -69,7 +69,7 @@ struct covering {
     int32_t state;
 };
 
-static int by_time(const void *x, const void *y) {
+static int by_begin(const void *x, const void *y) {
     const struct covering *a = x, *b = y;
     return a->time != b->time ? (a->time < b->time ? -1 : 1) : (a->state > b->state) - (a->state < b->state);
 }
@@ -80,7 +80,7 @@ static struct covering *states_by_time(const struct visited *v, int n) {
     for (int32_t i = 0, k = 0; i < v->n; i++)
         if (v->kept[i])
             list[k++] = (struct covering){v->time[i], i};
-    sort(list, (size_t)n, sizeof *list, by_time);
+    sort(list, (size_t)n, sizeof *list, by_begin);
     return list;
 }
 

@@ -101,7 +101,7 @@ static bool nothing_better(const struct closing *closing) {
     return closing->best.kind && first <= bound * closing->sp->batches && growth_of(closing, later) <= bound;
 }
 
-static void consider(struct closing *closing, const char *kind, struct text *body) {
+static void consider_form(struct closing *closing, const char *kind, struct text *body) {
     double makespan = makespan_of(closing->args, body, closing->sp->batches, closing->in->bytes), later[HOLDS];
     if (!(makespan <= closing->target * (1 + NEARLY)))
         return;
@@ -122,7 +122,7 @@ static void try_rules(struct closing *closing, struct lists lists) {
     for (size_t i = 0; i < rules.n && !nothing_better(closing); i++) {
         struct text body = {0};
         emit_rule(&body, closing->sp, &rules.rule[i]);
-        consider(closing, "n", &body);
+        consider_form(closing, "n", &body);
     }
 }
 
@@ -137,11 +137,11 @@ struct origin { /* an order, of as many microbatches as sp has, in which a patte
 static void try_pattern(struct closing *closing, const struct spec *sp, struct lists lists, int period) {
     struct text body = {0};
     if (emit_pattern(&body, sp, lists, period, closing->sp->batches))
-        consider(closing, "pattern", &body);
+        consider_form(closing, "pattern", &body);
 }
 
 /* By how much jobs of the microbatch behind the cut start later than those a period before: each difference once. */
-static int find_shifts(const struct spec *sp, const int64_t *start, int cut, int period, int64_t *shift) {
+static int find_lateness(const struct spec *sp, const int64_t *start, int cut, int period, int64_t *shift) {
     int n = 0;
     for (int s = 0; s < sp->stages; s++)
         for (int d = 0; d < NDIRS; d++) {
@@ -173,7 +173,7 @@ static void try_stretched(struct closing *closing, const struct origin *origin, 
         return;
     for (int cut = period - 1; cut < sp->batches - 1; cut += step) {
         int64_t shift[MOST_SHIFTS];
-        int n = find_shifts(sp, origin->start, cut, period, shift);
+        int n = find_lateness(sp, origin->start, cut, period, shift);
         for (int i = 0; i < n && !nothing_better(closing); i++)
             try_pattern(closing, longer, stretched(sp, longer, origin->start, cut, period, shift[i]), period);
     }
@@ -247,7 +247,7 @@ static void try_longer(struct closing *closing, int64_t states, double until) {
         try_patterns(closing, &longer);
 }
 
-static int64_t end_of(const struct instance *in, const int64_t *start, int32_t n) {
+static int64_t last_end(const struct instance *in, const int64_t *start, int32_t n) {
     int64_t end = 0;
     for (int32_t j = 0; j < n; j++) {
         int64_t ends = start[j] + in->class[in->class_of[j]].time;
@@ -273,7 +273,7 @@ struct closed find_closed(const struct compile *c, struct lists lists, const int
     if (can_scale(sp)) {
         try_rules(&closing, lists);
         try_patterns(&closing, &(struct origin){sp, lists, start});
-        try_others(&closing, in, c->graph, end_of(in, start, sp->njobs));
+        try_others(&closing, in, c->graph, last_end(in, start, sp->njobs));
     }
     if (can_scale(sp) && aim == AIM_PERIOD)
         try_longer(&closing, states, until);

@@ -45,7 +45,7 @@ struct curve {
     int nknown; /* those left out included */
 };
 
-static void tell(void *curve, int cap) {
+static void tell_point(void *curve, int cap) {
     (void)curve;
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\033[Kpianola: %s\r", cap ? format("cap %d", cap) : "without a cap");
@@ -114,12 +114,12 @@ static void stage_steps(const struct curve *curve) {
 /* ---- known schedules ---- */
 
 /* What one stage of one slice is of all, as in the first script. */
-static double part_of(const struct spec *sp) {
+static double stage_share(const struct spec *sp) {
     return 1.0 / (script_stages(&sp->names, sp->stages) * slices_of(&sp->names));
 }
 
 /* bytes: of the smallest plan, messages and gaps included. */
-static struct known measure(struct compile *c, const struct spec *first, bool bytes) {
+static struct known measure_smallest(struct compile *c, const struct spec *first, bool bytes) {
     struct known known = {.name = script_name(c->args.schedule), .why = try(compile_it, c) ? NULL : diag_line()};
     if (known.why)
         return known;
@@ -129,7 +129,7 @@ static struct known measure(struct compile *c, const struct spec *first, bool by
                            first->workers, whole_batches(first));
         return known;
     }
-    double scale = part_of(sp) / part_of(first);
+    double scale = stage_share(sp) / stage_share(first);
     for (int r = 0; r < c->report->workers; r++)
         known.peak =
             fmax(known.peak, bytes ? (double)c->program->rank[r].least : scale * c->report->rank[r].peak_activations);
@@ -159,7 +159,7 @@ static void measure_all(struct curve *curve, const struct settings *settings, bo
     for (int i = 0; i < settings->nfiles; i++) {
         bool *used = NEW(bool, settings->args.nset + 2);
         struct compile c = {.args = args_for(settings, curve->first.spec, used, settings->file[i])};
-        struct known known = measure(&c, curve->first.spec, curve->bytes);
+        struct known known = measure_smallest(&c, curve->first.spec, curve->bytes);
         if (i > 0 || !known.why) /* the first one's own order may come to a deadlock */
             curve->known[curve->nknown++] = known;
         for (int k = 0; k < settings->args.nset; k++)
@@ -173,7 +173,7 @@ static void measure_all(struct curve *curve, const struct settings *settings, bo
 /* ---- printing ---- */
 
 /* What a rank may hold at this point: live activations, or bytes. */
-static double room_of(const struct curve *curve, const struct point *point) {
+static double allowed_at(const struct curve *curve, const struct point *point) {
     return curve->bytes ? (double)point->memory : point->cap;
 }
 
@@ -203,13 +203,13 @@ static void put_known_json(struct text *t, const struct curve *curve, const stru
     put_word(t, "]");
 }
 
-static void put_json(struct text *t, const struct curve *curve) {
+static void put_curve_json(struct text *t, const struct curve *curve) {
     char a[32], b[32];
     put_word(t, "[");
     for (int i = 0; i < curve->frontier.n; i++) {
         const struct point *point = &curve->frontier.point[i];
         put(t, "%s{\"%s\": %.0f, \"makespan\": %s, \"lower_bound\": %s, \"optimal\": %s", i ? ",\n " : "",
-            curve->bytes ? "memory" : "cap", room_of(curve, point), number_or_null(point->makespan, a),
+            curve->bytes ? "memory" : "cap", allowed_at(curve, point), number_or_null(point->makespan, a),
             number_or_null(point->lower, b), point->proved ? "true" : "false");
         put_known_json(t, curve, point);
         if (curve->folder && curve->bytes)
@@ -235,7 +235,7 @@ static const char *known_at(const struct curve *curve, const struct point *point
         put(&t, "%s%s", t.n ? ", " : "", known->name);
         if (!(known->makespan <= point->makespan * (1 + 1e-9)))
             put(&t, " %s", time_text(known->makespan, measure, a));
-        if (known->peak != room_of(curve, point))
+        if (known->peak != allowed_at(curve, point))
             put(&t, curve->bytes ? " (with %.0f)" : " (with %.4g)", known->peak);
     }
     return t.s;
@@ -246,7 +246,7 @@ static void put_point(struct text *t, const struct curve *curve, const struct po
     char a[32], b[32];
     bool none = isnan(point->makespan);
     const char *known = known_at(curve, point, measure);
-    put(t, "%*.0f  %8s  %11s  %-*s%s\n", curve->bytes ? 12 : 3, room_of(curve, point),
+    put(t, "%*.0f  %8s  %11s  %-*s%s\n", curve->bytes ? 12 : 3, allowed_at(curve, point),
         none ? "-" : time_text(point->makespan, measure, a),
         isnan(point->lower) ? "-" : time_text(point->lower, measure, b), *known ? 8 : 0,
         point->proved && none ? "no order fits"
@@ -256,7 +256,7 @@ static void put_point(struct text *t, const struct curve *curve, const struct po
         known);
 }
 
-static void put_table(struct text *t, const struct curve *curve) {
+static void put_curve_table(struct text *t, const struct curve *curve) {
     const struct spec *sp = curve->first.spec;
     const struct frontier *frontier = &curve->frontier;
     double most = frontier->free.makespan;
@@ -286,13 +286,13 @@ static void tell_left_out(const struct curve *curve) {
             fprintf(stderr, "pianola: left out: %s: %s\n", tame(curve->known[i].name), tame(curve->known[i].why));
 }
 
-static void draw(struct text *t, const struct curve *curve) {
+static void draw_curve(struct text *t, const struct curve *curve) {
     const struct frontier *frontier = &curve->frontier;
     struct frontier_step *step = NEW(struct frontier_step, frontier->n);
     struct frontier_mark *mark = NEW(struct frontier_mark, curve->nknown);
     int nmarks = 0;
     for (int i = 0; i < frontier->n; i++)
-        step[i] = (struct frontier_step){room_of(curve, &frontier->point[i]), frontier->point[i].makespan,
+        step[i] = (struct frontier_step){allowed_at(curve, &frontier->point[i]), frontier->point[i].makespan,
                                          frontier->point[i].lower};
     for (int i = 0; i < curve->nknown; i++)
         if (!curve->known[i].why)
@@ -337,18 +337,18 @@ int cmd_frontier(const struct settings *settings) {
                                         .seconds = settings->search.seconds,
                                         .command = command_line(&settings->args),
                                         .context = &curve,
-                                        .begins = tell,
+                                        .begins = tell_point,
                                         .ended = curve.bytes ? keep_step : keep_point});
     stage_steps(&curve);
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\033[K");
     if (settings->diff.svg) {
-        draw(&picture, &curve);
+        draw_curve(&picture, &curve);
         stage_file(settings->diff.svg, &picture, false);
     }
     place_files();
     tell_left_out(&curve);
-    (settings->json ? put_json : put_table)(&out, &curve);
+    (settings->json ? put_curve_json : put_curve_table)(&out, &curve);
     write_file("-", &out);
     return 0;
 }

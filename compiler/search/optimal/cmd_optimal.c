@@ -95,9 +95,9 @@ static void put_closed_json(struct text *t, const struct closed *closed) {
     put_word(t, "]");
 }
 
-static void put_json(struct text *t, const struct settings *settings, const struct compile *c,
-                     const struct instance *in, const struct optimum *best, const struct closed *closed,
-                     const struct figures *figures) {
+static void put_optimum_json(struct text *t, const struct settings *settings, const struct compile *c,
+                             const struct instance *in, const struct optimum *best, const struct closed *closed,
+                             const struct figures *figures) {
     char a[32], b[32], d[32];
     put(t, "{\"schema\": 1, \"schedule\": %s", quoted(c->spec->name));
     if (settings->output)
@@ -156,7 +156,7 @@ static void put_result(struct text *t, const struct settings *settings, const st
         .noisy = *noisy,
     };
     if (settings->json) {
-        put_json(t, settings, c, in, best, closed, &figures);
+        put_optimum_json(t, settings, c, in, best, closed, &figures);
         return;
     }
     put(t, "%s: %s %s; the script's own order %s\n", c->spec->name, number(figures.makespan, a),
@@ -282,8 +282,8 @@ static void find_span(struct text *t, const struct settings *settings, const str
 
 /* ---- what each further microbatch takes ---- */
 
-static void put_period(struct text *t, const struct settings *settings, const struct compile *c,
-                       const struct closed *closed, double lower, const char *proof) {
+static void put_optimal_period(struct text *t, const struct settings *settings, const struct compile *c,
+                               const struct closed *closed, double lower, const char *proof) {
     char a[32], b[32];
     bool known = isfinite(closed->period), optimal = known && closed->period <= lower * (1 + 1e-9);
     if (settings->json) {
@@ -305,8 +305,8 @@ static void put_period(struct text *t, const struct settings *settings, const st
         put(t, "wrote %s, %s\n", settings->output, form(settings, closed));
 }
 
-static void find_period(struct text *t, const struct settings *settings, const struct compile *c,
-                        const struct instance *in, const struct optimum *best) {
+static void optimize_period(struct text *t, const struct settings *settings, const struct compile *c,
+                            const struct instance *in, const struct optimum *best) {
     struct steady bound = steady_bound(in, c->spec->batches);
     struct closed closed = close_up(settings, c, in, best, AIM_PERIOD);
     double lower = fmax(bound.work, bound.memory) * in->tick;
@@ -319,11 +319,11 @@ static void find_period(struct text *t, const struct settings *settings, const s
                             number(lower, b)));
         place_files();
     }
-    put_period(t, settings, c, &closed, lower, bound.memory > bound.work ? "memory" : "work");
+    put_optimal_period(t, settings, c, &closed, lower, bound.memory > bound.work ? "memory" : "work");
 }
 
 /* Two files are written, each under a name of its own: stdout and devices have none to spare. */
-static void check_outputs(const struct settings *settings) {
+static void check_two_outputs(const struct settings *settings) {
     const char *path[] = {settings->output, certificate_of(settings->output)};
     for (int i = 0; i < 2; i++) {
         struct stat st;
@@ -337,7 +337,7 @@ static void check_outputs(const struct settings *settings) {
 }
 
 /* Schedules the script's own order. */
-static void schedule(void *compile) { compile_until(compile, SCHED); }
+static void schedule_instance(void *compile) { compile_until(compile, SCHED); }
 
 /* Messages and gaps take memory too, which the search knows nothing of: with as much less room, until a plan fits. The
  * bound stays what it was. Returns by how many bytes the best order's plan exceeds the memory. */
@@ -411,10 +411,10 @@ int cmd_optimal(const struct settings *settings) {
     if (settings->jitter.level > 0 && settings->search.objective != LEAST_MAKESPAN)
         die("--jitter: noise counts for the makespan, not for --objective span or period");
     if (settings->output)
-        check_outputs(settings);
+        check_two_outputs(settings);
     compile_until(&c, GRAPH);
     refuse_other_jobs(c.spec);
-    try(schedule, &c); /* without a schedule, it comes to a deadlock */
+    try(schedule_instance, &c); /* without a schedule, it comes to a deadlock */
     struct instance *in = instance_in_bytes(&c, find_bytes(&c));
     if (settings->search.objective == LEAST_SPAN)
         minimise_span(in);
@@ -431,7 +431,7 @@ int cmd_optimal(const struct settings *settings) {
     if (in->bytes && !in->span)
         excess = make_it_fit(&c, in, &best, own, states, until);
     if (settings->search.objective != LEAST_MAKESPAN) {
-        (settings->search.objective == LEAST_SPAN ? find_span : find_period)(&out, settings, &c, in, &best);
+        (settings->search.objective == LEAST_SPAN ? find_span : optimize_period)(&out, settings, &c, in, &best);
         write_file("-", &out);
         return 0;
     }

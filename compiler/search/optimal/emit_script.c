@@ -105,7 +105,7 @@ static void put_which(struct text *t, const struct spec *sp, const char *name, i
 }
 
 /* For a sequence: where a stage's weights lie, unless it is where its jobs run. */
-static void put_homes(struct text *t, const struct spec *sp) {
+static void put_home_ranks(struct text *t, const struct spec *sp) {
     bool plain = true;
     for (int32_t j = 0; j < sp->njobs; j++) {
         const struct job *job = &sp->job[j];
@@ -136,12 +136,12 @@ void emit_before_sequence(struct text *t, const struct spec *sp, const char *bat
     if (sp->pred)
         die("%s: its jobs' dependencies are its own (pred), which a sequence cannot say; leave -o out", sp->file);
     put_sizes(t, sp, batches);
-    put_homes(t, sp);
+    put_home_ranks(t, sp);
     put_caps(t, sp, sp->limits.cap);
     put_costs(t, sp);
 }
 
-static void put_rank(struct text *t, const struct spec *sp, const int32_t *list, int n) {
+static void put_rank_list(struct text *t, const struct spec *sp, const int32_t *list, int n) {
     put_word(t, "    {");
     size_t line = t->n;
     for (int i = 0; i < n; i++) {
@@ -159,7 +159,7 @@ void emit_sequence(struct text *t, const struct spec *sp, struct lists lists) {
     emit_before_sequence(t, sp, format("%d", whole_batches(sp)));
     put_word(t, "  sequence = {\n");
     for (int r = 0; r < sp->workers; r++)
-        put_rank(t, sp, lists.job[r], lists.n[r]);
+        put_rank_list(t, sp, lists.job[r], lists.n[r]);
     put_word(t, "  },\n}\n");
 }
 

@@ -35,7 +35,7 @@ const char *certificate_text(const struct searched *what, const struct instance 
     return t.s;
 }
 
-static void keep(const struct searched *what, struct order *order, const struct optimum *best) {
+static void keep_best(const struct searched *what, struct order *order, const struct optimum *best) {
     double time = time_of_order(what->c, best->start);
     if (order->known && time >= order->time)
         return; /* better by rounded times only */
@@ -52,7 +52,7 @@ static struct point solve(const struct searched *what, int cap, struct order *or
     const struct instance *in = instance_of(what->c);
     struct optimum best = search_at(what, in, order->known ? order->ticks : serial_time(in) + 1);
     if (best.start)
-        keep(what, order, &best);
+        keep_best(what, order, &best);
     bool closed = best.lower >= best.makespan;
     struct point point = {cap,
                           0,

@@ -22,7 +22,7 @@ void refuse_other_jobs(const struct spec *sp) {
             why);
 }
 
-static void refuse(const struct spec *sp) {
+static void refuse_schedule(const struct spec *sp) {
     refuse_other_jobs(sp);
     for (int32_t j = 0; j < sp->njobs; j++)
         if (!(job_time(sp, j) > 0))
@@ -103,7 +103,7 @@ struct times {
     double least, most; /* least: of a job */
     double tick;
 };
-static void measure(struct times *times, double t) {
+static void measure_tick(struct times *times, double t) {
     if (t > 0)
         times->tick =
             times->tick > 0 ? common_measure(fmax(t, times->tick), fmin(t, times->tick), NEARLY * times->most) : t;
@@ -120,9 +120,9 @@ static struct times find_times(const struct compile *c) {
             times.most = fmax(times.most, edge_time(c, e, j));
     }
     for (int32_t j = 0; j < sp->njobs; j++) {
-        measure(&times, job_time(sp, j));
+        measure_tick(&times, job_time(sp, j));
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++)
-            measure(&times, edge_time(c, e, j));
+            measure_tick(&times, edge_time(c, e, j));
     }
     return times;
 }
@@ -285,7 +285,7 @@ static bool stays(const struct building *build, const struct job *f, int32_t las
 }
 
 /* A live activation is one from the start of F to the end of its backward, on their rank. */
-static void find_room(struct building *build) {
+static void limit_activations(struct building *build) {
     struct instance *in = build->in;
     const struct spec *sp = build->sp;
     in->room = NEW(int64_t, in->ranks);
@@ -330,8 +330,6 @@ static int *sort_classes(const struct instance *in) {
 }
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* A pool's first item waits for one of its classes. */
 static void find_heads_and_tails(struct instance *in) {
     const int *order = sort_classes(in);
@@ -388,7 +386,7 @@ struct instance *instance_of(const struct compile *c) {
 }
 
 struct instance *instance_in_bytes(const struct compile *c, const int64_t *room) {
-    refuse(c->spec);
+    refuse_schedule(c->spec);
     struct building build = {.c = c,
                              .sp = c->spec,
                              .graph = c->graph,
@@ -400,7 +398,7 @@ struct instance *instance_in_bytes(const struct compile *c, const int64_t *room)
     choose_tick(build.in, c);
     make_classes(&build);
     find_lags(&build);
-    find_room(&build);
+    limit_activations(&build);
     find_heads_and_tails(build.in);
     list_by_rank(build.in);
     build.in->class_of = build.class_of;

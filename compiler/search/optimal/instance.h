@@ -12,6 +12,8 @@
 #define PIANOLA_INSTANCE_H
 #include "ir/graph.h"
 
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 struct lag { /* starts at least so many ticks behind the start of an item of class `from` */
     int32_t from;
     int64_t ticks;

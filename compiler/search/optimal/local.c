@@ -96,7 +96,7 @@ static void find_critical(struct walk *walk, const struct trial *trial) {
 }
 
 /* Whom to move, and how many places: forward is below 0. */
-static struct place choose(struct walk *walk, int *by) {
+static struct place choose_move(struct walk *walk, int *by) {
     struct dice *dice = &walk->dice;
     const struct lists *lists = &walk->lists;
     bool critical = walk->ncritical > 0 && throw(dice, 4) > 0;
@@ -117,7 +117,7 @@ static struct place choose(struct walk *walk, int *by) {
     return place;
 }
 
-static void rotate(int32_t *job, int from, int to) {
+static void rotate_jobs(int32_t *job, int from, int to) {
     int32_t moved = job[from];
     if (from < to)
         memmove(job + from, job + from + 1, sizeof *job * (size_t)(to - from));
@@ -129,19 +129,19 @@ static void rotate(int32_t *job, int from, int to) {
 /* Stays where it is no worse, so that the search walks along orders that take equally long. */
 static void try_move(struct walk *walk) {
     int by;
-    struct place place = choose(walk, &by);
+    struct place place = choose_move(walk, &by);
     int to = place.at + by, last = walk->lists.n[place.rank] - 1;
     to = to < 0 ? 0 : to > last ? last : to;
     if (to == place.at)
         return;
     struct scratch scratch = scratch_begin();
-    rotate(walk->lists.job[place.rank], place.at, to);
+    rotate_jobs(walk->lists.job[place.rank], place.at, to);
     struct trial trial = try_order(walk->c, walk->lists, walk->judgement);
     if (trial.value <= walk->value) {
         walk->value = trial.value;
         find_critical(walk, &trial);
     } else
-        rotate(walk->lists.job[place.rank], to, place.at);
+        rotate_jobs(walk->lists.job[place.rank], to, place.at);
     scratch_end(scratch);
 }
 

@@ -13,14 +13,14 @@ bool counts_bytes(const struct spec *sp) {
 }
 
 /* Without a limit to its memory. */
-static struct program *plan_of(const struct compile *c, struct lists lists) {
+static struct program *program_of_order(const struct compile *c, struct lists lists) {
     struct compile with = vary_order(c, lists);
     compile_until(&with, TRIED_ROOM | TRIED_PREFETCH | OFFSETS);
     return with.program;
 }
 
 int64_t *bytes_that_stay(const struct compile *c, struct lists lists) {
-    const struct program *p = plan_of(c, lists);
+    const struct program *p = program_of_order(c, lists);
     int64_t *stay = NEW(int64_t, c->spec->workers);
     for (int r = 0; r < c->spec->workers; r++)
         stay[r] = p->rank[r].base;
@@ -37,7 +37,7 @@ int64_t *room_in_bytes(const struct compile *c, struct lists lists) {
 }
 
 int64_t excess_of_plan(const struct compile *c, struct lists lists) {
-    const struct program *p = plan_of(c, lists);
+    const struct program *p = program_of_order(c, lists);
     double most = 0;
     for (int r = 0; r < c->spec->workers; r++)
         most = fmax(most, (double)p->rank[r].least - c->spec->machine.memory);

@@ -37,7 +37,7 @@ static bool attempt(struct optimum *best, const struct task *task, int64_t limit
 }
 
 /* Raises the lower bound as far as searches of so many states can. */
-static void raise(struct optimum *best, const struct task *task) {
+static void raise_lower(struct optimum *best, const struct task *task) {
     for (int64_t step = 1; step > 0 && best->lower < best->makespan; step /= 2)
         for (; best->lower + step <= best->makespan && attempt(best, task, best->lower + step, 0); step *= 2)
             ;
@@ -60,7 +60,7 @@ struct optimum find_optimum(const struct instance *in, const struct graph *graph
         attempt(&best, &task, best.makespan, beams[i]);
     if (best.makespan > best.lower && !attempt(&best, &task, best.makespan, 0)) {
         best.gave_up = true;
-        raise(&best, &task);
+        raise_lower(&best, &task);
     }
     return best;
 }

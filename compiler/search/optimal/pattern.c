@@ -19,7 +19,7 @@ static void list_stages(struct word *word, const struct spec *sp, int r) {
             word->stage[word->nstages++] = s;
 }
 
-static int place_of(const struct word *word, int32_t s) {
+static int place_in_word(const struct word *word, int32_t s) {
     int x = 0;
     while (word->stage[x] != s)
         x++;
@@ -52,7 +52,7 @@ static bool spell(struct word *word, const struct spec *sp, const int32_t *list,
     word->letter = NEW(int32_t, n);
     for (int i = 0; i < n; i++) {
         const struct job *job = &sp->job[list[i]];
-        int letter = place_of(word, job->s) * NDIRS + job->d;
+        int letter = place_in_word(word, job->s) * NDIRS + job->d;
         bool any = oldest && job->d == OP_W;
         if (!any && job->b != count[letter]++)
             return false;
@@ -76,7 +76,7 @@ static bool is_balanced(const struct word *word, int i, int batches, int period)
     return true;
 }
 
-static void find_period(struct word *word, int batches, int period) {
+static void find_repeat(struct word *word, int batches, int period) {
     word->length = word->n / batches * period;
     for (int i = 0, run; i + 2 * word->length <= word->n; i += run + 1) {
         for (run = 0; i + run + word->length < word->n;)
@@ -119,7 +119,7 @@ static void put_pattern(struct text *t, int times, const int32_t *letter, int n)
 }
 
 /* What comes before or after the period, with what repeats in it written once. */
-static void put_part(struct text *t, const int32_t *letter, int n) {
+static void put_around_period(struct text *t, const int32_t *letter, int n) {
     enum { LONGEST = 12 };
     int plain = 0; /* letters that repeat nothing */
     for (int i = 0; i < n;) {
@@ -142,7 +142,7 @@ static void put_part(struct text *t, const int32_t *letter, int n) {
 static void put_word_of(struct text *t, const struct word *word, int batches, int period) {
     int end = word->begin + word->times * word->length, rest = batches - word->times * period;
     put_word(t, "    unroll({");
-    put_part(t, word->letter, word->begin);
+    put_around_period(t, word->letter, word->begin);
     put_word(t, word->begin ? "\n      { " : " { ");
     if (rest > 0)
         put(t, period > 1 ? "(M - %d)" : "M - %d", rest);
@@ -153,7 +153,7 @@ static void put_word_of(struct text *t, const struct word *word, int batches, in
     put_word(t, ", \"");
     put_letters(t, word->letter + word->begin, word->length);
     put_word(t, end < word->n ? "\" },\n     " : "\" },");
-    put_part(t, word->letter + end, word->n - end);
+    put_around_period(t, word->letter + end, word->n - end);
     put_word(t, " }, of {");
     for (int i = 0; i < word->nstages; i++)
         put(t, "%s %d", i ? "," : "", word->stage[i]);
@@ -181,7 +181,7 @@ bool emit_pattern(struct text *t, const struct spec *sp, struct lists lists, int
         list_stages(&word[r], sp, r);
         if (word[r].nstages == 0 || !spell(&word[r], sp, lists.job[r], lists.n[r]))
             return false;
-        find_period(&word[r], sp->batches, period);
+        find_repeat(&word[r], sp->batches, period);
         if (word[r].times == 0)
             return false;
         int rest = sp->batches - word[r].times * period;

@@ -29,7 +29,7 @@ bool can_scale(const struct spec *sp) {
 /* ---- caps ---- */
 
 /* The most live activations of each rank in this order. All jobs of a stage run on one rank (can_scale). */
-static const int *find_peaks(const struct spec *sp, struct lists lists) {
+static const int *peak_activations(const struct spec *sp, struct lists lists) {
     int *peak = NEW(int, sp->workers);
     for (int r = 0; r < sp->workers; r++)
         for (int i = 0, live = 0; i < lists.n[r]; i++) {
@@ -79,7 +79,7 @@ static void add_orders(struct rules *rules, const struct spec *sp, const int *ca
 }
 
 /* Whether each rank has one stage. */
-static bool is_chain(const struct spec *sp) {
+static bool has_one_stage_each(const struct spec *sp) {
     bool *has = NEW(bool, sp->workers);
     for (int s = 0; s < sp->stages; s++)
         has[sp->job[job_at(sp, s, 0, OP_F)].rank] = true;
@@ -115,8 +115,8 @@ static void add_turns(struct rules *rules, const struct spec *sp, struct lists l
 
 struct rules rules_for(const struct spec *sp, struct lists lists, bool bytes) {
     struct rules rules = {0};
-    const int *peak = find_peaks(sp, lists), *cap = caps_anything(sp) ? sp->limits.cap : NULL;
-    bool turns = is_chain(sp) && !has_direction(sp, OP_R);
+    const int *peak = peak_activations(sp, lists), *cap = caps_anything(sp) ? sp->limits.cap : NULL;
+    bool turns = has_one_stage_each(sp) && !has_direction(sp, OP_R);
     if (!bytes)
         add_orders(&rules, sp, cap);
     if (turns && !bytes)

@@ -39,7 +39,7 @@ struct search {
 };
 
 int state_width(const struct instance *in) { return in->n + in->ranks + (in->span ? in->ranks : 0) + 1; }
-static const int32_t *row_at(const struct search *s, int32_t state) {
+static const int32_t *state_row(const struct search *s, int32_t state) {
     return s->found.visited.word + s->found.visited.at[state];
 }
 static int32_t recent_starts(const struct instance *in, const int32_t *row) { return row[state_width(in) - 1]; }
@@ -97,8 +97,6 @@ static void find_choices(struct search *s, const int32_t *row) {
 }
 
 /* ---- the next state ---- */
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int64_t next_event(const struct search *s, int32_t c, int64_t age) {
     const int64_t *after = s->after[c];
@@ -255,8 +253,8 @@ static int32_t *place_for(const struct search *s, const int32_t *row, int64_t ti
     size_t words = row_words(s->in, row), i = hash(row, words, time) & (s->size - 1);
     for (;; i = (i + 1) & (s->size - 1)) {
         int32_t x = s->table[i] - 1;
-        if (x < 0 || (v->time[x] == time && row_words(s->in, row_at(s, x)) == words &&
-                      !memcmp(row_at(s, x), row, words * sizeof *row)))
+        if (x < 0 || (v->time[x] == time && row_words(s->in, state_row(s, x)) == words &&
+                      !memcmp(state_row(s, x), row, words * sizeof *row)))
             return &s->table[i];
     }
 }
@@ -268,7 +266,7 @@ static void grow_table(struct search *s) {
     s->size = s->size ? 2 * s->size : 1024;
     s->table = NEW(int32_t, s->size);
     for (int32_t i = 0; i < v->n; i++)
-        *place_for(s, row_at(s, i), v->time[i]) = i + 1;
+        *place_for(s, state_row(s, i), v->time[i]) = i + 1;
 }
 
 static struct layer *layer_at(struct search *s, int64_t time) {
@@ -341,7 +339,7 @@ static bool dominates(const struct instance *in, const int32_t *a, const int32_t
 }
 
 /* What dominating states must have alike. */
-static uint64_t group_of(const struct instance *in, const int32_t *row) {
+static uint64_t dominance_key(const struct instance *in, const int32_t *row) {
     uint64_t h = 0xcbf29ce484222325u;
     for (int c = 0; c < in->n; c++) {
         const struct class *class = &in->class[c];
@@ -367,13 +365,13 @@ static int by_bound(const void *x, const void *y) {
 }
 
 static struct rank_of rank_state(const struct search *s, int32_t state) {
-    const int32_t *row = row_at(s, state);
+    const int32_t *row = state_row(s, state);
     int64_t progress = 0;
     for (int c = 0; c < s->in->n; c++)
         progress += row[c] * s->in->class[c].time;
     for (int r = 0; r < s->in->ranks; r++)
         progress -= row[s->in->n + r];
-    return (struct rank_of){s->bound[state], progress, group_of(s->in, row), state};
+    return (struct rank_of){s->bound[state], progress, dominance_key(s->in, row), state};
 }
 
 /* The states of a layer that none dominates, and no more than the beam: to the front. Returns how many. */
@@ -389,7 +387,7 @@ static size_t thin_out(struct search *s, const struct layer *layer, struct rank_
             begin = kept;
         size_t from = kept - begin > COMPARED ? kept - COMPARED : begin;
         for (size_t k = from; k < kept && !drop; k++)
-            drop = dominates(s->in, row_at(s, list[k].state), row_at(s, list[i].state));
+            drop = dominates(s->in, state_row(s, list[k].state), state_row(s, list[i].state));
         if (!drop)
             list[kept++] = list[i];
     }
@@ -403,12 +401,12 @@ static size_t thin_out(struct search *s, const struct layer *layer, struct rank_
 
 /* ---- the search ---- */
 
-static void choose(struct search *s, int32_t state, int64_t step) {
+static void visit(struct search *s, int32_t state, int64_t step) {
     const struct instance *in = s->in;
     struct visited *v = &s->found.visited;
-    if (step == INT64_MAX || wastes_time(s, row_at(s, state), step))
+    if (step == INT64_MAX || wastes_time(s, state_row(s, state), step))
         return;
-    make_row(s, row_at(s, state), step);
+    make_row(s, state_row(s, state), step);
     int64_t time = v->time[state] + step, bound = bound_of(in, s->row, time);
     if (bound >= s->found.makespan)
         return;
@@ -432,7 +430,7 @@ static int64_t next_tick(const struct search *s, const int32_t *row, int64_t ste
 /* All that the ranks from r on can start, the next event being so many ticks ahead. */
 static void choose_from(struct search *s, int32_t state, int r, int64_t step) {
     if (r == s->in->ranks) {
-        choose(s, state, s->in->span ? next_tick(s, row_at(s, state), step) : step);
+        visit(s, state, s->in->span ? next_tick(s, state_row(s, state), step) : step);
         return;
     }
     for (int i = 0; i < s->nchoices[r]; i++) {
@@ -441,9 +439,9 @@ static void choose_from(struct search *s, int32_t state, int r, int64_t step) {
     }
 }
 
-static void follow(struct search *s, int32_t state) {
+static void follow_choices(struct search *s, int32_t state) {
     const struct instance *in = s->in;
-    const int32_t *row = row_at(s, state), *recent = row + state_width(in);
+    const int32_t *row = state_row(s, state), *recent = row + state_width(in);
     int64_t step = INT64_MAX;
     s->found.visited.kept[state] = true;
     for (int32_t i = 0; i < recent_starts(in, row); i++)
@@ -533,7 +531,7 @@ struct found search(const struct instance *in, int64_t limit, struct effort effo
         size_t n = thin_out(&s, &layer, s.list);
         for (size_t i = 0; i < n; i++)
             if (s.bound[s.list[i].state] < s.found.makespan)
-                follow(&s, s.list[i].state);
+                follow_choices(&s, s.list[i].state);
     }
     return s.found;
 }

@@ -9,7 +9,7 @@
 struct change {
     int64_t time, bytes; /* below 0: given back */
 };
-static int by_time(const void *x, const void *y) {
+static int by_step(const void *x, const void *y) {
     const struct change *a = x, *b = y;
     return a->time != b->time ? (a->time < b->time ? -1 : 1) : (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
@@ -26,7 +26,7 @@ static int64_t kept_on(const struct spec *sp, const struct instance *in, const i
         change[n++] = (struct change){start[j], class->take};
         change[n++] = (struct change){start[j] + class->time, -class->give};
     }
-    sort(change, (size_t)n, sizeof *change, by_time);
+    sort(change, (size_t)n, sizeof *change, by_step);
     for (int i = 0; i < n; i++) {
         kept += change[i].bytes;
         most = kept > most ? kept : most;
@@ -48,7 +48,7 @@ static const int64_t *rooms(const struct stairs *steps, int64_t memory) {
     return room;
 }
 
-static void measure(struct stairs *steps, const struct instance *in) {
+static void measure_steps(struct stairs *steps, const struct instance *in) {
     const struct spec *sp = steps->what.c->spec;
     if (!steps->used)
         memcpy(steps->stay, bytes_that_stay(steps->what.c, lists_by_start(sp, steps->start)),
@@ -70,7 +70,7 @@ static struct point step_down(struct stairs *steps, int64_t memory) {
     bool closed = best.lower >= best.makespan, found = best.start;
     if (found) {
         memcpy(steps->start, best.start, sizeof *best.start * (size_t)what->c->spec->njobs);
-        measure(steps, in);
+        measure_steps(steps, in);
         point.memory = steps->used;
         point.makespan = time_of_order(what->c, best.start);
         point.lower = closed && !in->rounded ? point.makespan : point.lower;

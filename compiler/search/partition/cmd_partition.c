@@ -85,7 +85,7 @@ static struct machines machines_of(const struct settings *settings, const struct
 }
 
 /* Dies unless the options say where the layers come from, and what their times are. */
-static void check_options(const struct settings *settings) {
+static void check_sources(const struct settings *settings) {
     const struct script_args *args = &settings->args;
     if (settings->nfiles)
         die("`partition` takes no file, but got '%s'; name a profile with --profile, a model with --model",
@@ -102,7 +102,7 @@ static void check_options(const struct settings *settings) {
     check_destination(settings->output, settings);
 }
 
-static const struct profile *load(const struct settings *settings, struct spec **sp) {
+static const struct profile *load_profile(const struct settings *settings, struct spec **sp) {
     if (settings->partition.profile)
         return read_profile(strcmp(settings->partition.profile, "-") ? settings->partition.profile : "stdin",
                             file_text(settings->partition.profile));
@@ -131,7 +131,7 @@ static void put_list(struct text *out, const char *key, const struct partition *
     put(out, "],\n");
 }
 
-static void put_object(struct text *out, const struct cuts *cuts, const struct partition *p, int workers) {
+static void put_partition_json(struct text *out, const struct cuts *cuts, const struct partition *p, int workers) {
     char buf[32];
     put(out, "{\n  \"schema\": 1,\n  \"workers\": %d,\n  \"layers\": %d,\n", workers, cuts->profile->nlayers);
     put(out, "  \"seconds\": %s,\n", number_or_null(p->seconds, buf));
@@ -171,7 +171,8 @@ static const char *range_of(const struct cuts *cuts, const struct part *part, in
     return format("%d..%d  %s .. %s", first, first + count_layers(cuts, part) - 1, from, to);
 }
 
-static void put_summary(struct text *out, const struct cuts *cuts, const struct partition *p, int workers, bool ascii) {
+static void put_partition(struct text *out, const struct cuts *cuts, const struct partition *p, int workers,
+                          bool ascii) {
     char buf[32];
     const char *layers[p->nparts];
     int width = 6;
@@ -198,9 +199,9 @@ static void put_summary(struct text *out, const struct cuts *cuts, const struct 
 int cmd_partition(const struct settings *settings) {
     struct spec *sp = NULL;
     struct text out = {0}, script = {0};
-    check_options(settings);
+    check_sources(settings);
     int workers = count_workers(settings);
-    const struct profile *profile = load(settings, &sp);
+    const struct profile *profile = load_profile(settings, &sp);
     struct machines machines = machines_of(settings, sp);
     const struct cuts *cuts = find_cuts(profile);
     const struct partition *p = find_partition(cuts, &machines);
@@ -213,9 +214,9 @@ int cmd_partition(const struct settings *settings) {
             return 0;
     }
     if (settings->json)
-        put_object(&out, cuts, p, workers);
+        put_partition_json(&out, cuts, p, workers);
     else
-        put_summary(&out, cuts, p, workers, settings->draw.style.ascii);
+        put_partition(&out, cuts, p, workers, settings->draw.style.ascii);
     write_file("-", &out);
     return 0;
 }

@@ -21,12 +21,12 @@ struct timing {
     double step, sum; /* the median step; what its jobs and updates add up to */
 };
 
-static bool ends_in(const char *s, const char *ending) {
+static bool has_ending(const char *s, const char *ending) {
     size_t n = strlen(s), m = strlen(ending);
     return n > m && strcmp(s + n - m, ending) == 0;
 }
 
-static void check_options(const struct settings *settings) {
+static void check_profiling(const struct settings *settings) {
     const char *out = settings->output, *fit = settings->fit;
     if (settings->nfiles)
         die("`profile` takes no file, but got '%s'; name a model with --model", settings->file[0]);
@@ -34,7 +34,7 @@ static void check_options(const struct settings *settings) {
         die("`profile` times the layers of a model: give one with --model, e.g. --model schedules/models/gpt.lua");
     if (settings->profile.microbatches > MOST || settings->profile.warm_up > MOST)
         die("--%s: at most %d microbatches", settings->profile.microbatches > MOST ? "microbatches" : "warm-up", MOST);
-    if (out && strcmp(out, "-") != 0 && !ends_in(out, ".lua") && !ends_in(out, ".txt"))
+    if (out && strcmp(out, "-") != 0 && !has_ending(out, ".lua") && !has_ending(out, ".txt"))
         die("-o %s: expected a name that ends in .lua, for a model of costs, or in .txt, for PipeDream's graph", out);
     if (out && fit && same_place(out, fit))
         die("-o and --fit both write to %s", out);
@@ -45,7 +45,7 @@ static void check_options(const struct settings *settings) {
 }
 
 /* The median of the kept times of an operation of set s on its one rank. */
-static double median_of(const struct compile *c, const struct trained *trained, int s, int op) {
+static double median_time(const struct compile *c, const struct trained *trained, int s, int op) {
     const struct rank *k = &c->program->rank[0];
     struct scratch scratch = scratch_begin();
     double *took = NEW(double, trained->kept * c->spec->batches);
@@ -65,20 +65,20 @@ static void take_times(struct timing *timing, const struct trained *trained, int
     int sets = c->spec->stages + c->spec->names.sets;
     timing->update = NEW(double, sets);
     for (int s = 0; s < sets; s++) {
-        timing->update[s] = median_of(c, trained, s, OP_U);
+        timing->update[s] = median_time(c, trained, s, OP_U);
         timing->sum += timing->update[s];
     }
     for (int s = 0; s < c->spec->stages; s++) {
         struct profiled *layer = &timing->profile->layer[s];
-        layer->forward = median_of(c, trained, s, OP_F);
-        layer->backward = median_of(c, trained, s, OP_B);
+        layer->forward = median_time(c, trained, s, OP_F);
+        layer->backward = median_time(c, trained, s, OP_B);
         timing->sum += c->spec->batches * (layer->forward + layer->backward);
     }
     timing->microbatches = trained->kept * c->spec->batches;
     timing->step = median(trained->makespan + steps - trained->kept, trained->kept);
 }
 
-static struct timing measure(const struct settings *settings) {
+static struct timing measure_layers(const struct settings *settings) {
     int batches = settings->profile.microbatches < STEP ? (int)settings->profile.microbatches : STEP;
     int64_t kept = (settings->profile.microbatches + batches - 1) / batches;
     int64_t steps = kept + (settings->profile.warm_up + batches - 1) / batches;
@@ -126,7 +126,7 @@ static void put_seconds(struct text *out, const char *op, int n, double (*of)(co
 
 static double forward_of(const struct timing *timing, int s) { return timing->profile->layer[s].forward; }
 static double backward_of(const struct timing *timing, int s) { return timing->profile->layer[s].backward; }
-static double update_of(const struct timing *timing, int s) { return timing->update[s]; }
+static double update_time(const struct timing *timing, int s) { return timing->update[s]; }
 
 static void put_cluster(struct text *out, const struct timing *timing, const struct settings *settings) {
     int stages = timing->c.spec->stages;
@@ -134,14 +134,14 @@ static void put_cluster(struct text *out, const struct timing *timing, const str
         tame(measured_text(timing, settings)));
     put_seconds(out, "F", stages, forward_of, timing);
     put_seconds(out, "B", stages, backward_of, timing);
-    put_seconds(out, "U", stages + timing->c.spec->names.sets, update_of, timing);
+    put_seconds(out, "U", stages + timing->c.spec->names.sets, update_time, timing);
     put(out,
         "}\n\nreturn cluster {\n  stages = %d,\n"
         "  cost = function(s, op) return seconds[op] and seconds[op][s] end,\n}\n",
         stages);
 }
 
-static void put_object(struct text *out, const struct timing *timing, const struct settings *settings) {
+static void put_profile_json(struct text *out, const struct timing *timing, const struct settings *settings) {
     char buf[32];
     const struct profile *p = timing->profile;
     put(out, "{\n  \"schema\": 1,\n  \"model\": %s,\n", quoted(p->name));
@@ -163,7 +163,7 @@ static void put_object(struct text *out, const struct timing *timing, const stru
     put(out, "\n  ]\n}\n");
 }
 
-static void put_table(struct text *out, const struct timing *timing, const struct settings *settings) {
+static void put_times_table(struct text *out, const struct timing *timing, const struct settings *settings) {
     const struct profile *p = timing->profile;
     double largest = 0, forward = 0, backward = 0;
     char buf[32];
@@ -195,10 +195,10 @@ static void put_table(struct text *out, const struct timing *timing, const struc
 
 int cmd_profile(const struct settings *settings) {
     struct text out = {0}, file = {0}, cluster = {0};
-    check_options(settings);
-    struct timing timing = measure(settings);
+    check_profiling(settings);
+    struct timing timing = measure_layers(settings);
     if (settings->output) {
-        if (ends_in(settings->output, ".txt"))
+        if (has_ending(settings->output, ".txt"))
             emit_graph(&file, timing.profile);
         else
             emit_costs(&file, timing.profile, measured_text(&timing, settings));
@@ -211,9 +211,9 @@ int cmd_profile(const struct settings *settings) {
     if (settings->output && strcmp(settings->output, "-") == 0)
         return 0;
     if (settings->json)
-        put_object(&out, &timing, settings);
+        put_profile_json(&out, &timing, settings);
     else
-        put_table(&out, &timing, settings);
+        put_times_table(&out, &timing, settings);
     write_file("-", &out);
     return 0;
 }

@@ -8,7 +8,7 @@
 #include <math.h>
 
 /* The compute lane's time for a job; of a pair, all with the first. */
-static double work_of(const struct spec *sp, int32_t j) {
+static double lane_work(const struct spec *sp, int32_t j) {
     if (sp->job[j].pair)
         return partner_of(sp, j) >= 0 ? computing_time(sp, j) : 0;
     return job_time(sp, j);
@@ -38,7 +38,7 @@ double least_makespan(const struct compile *c) {
         int r = sp->job[j].rank;
         before[r] = fmin(before[r], head[j]);
         after[r] = fmin(after[r], tail[j]);
-        work[r] += work_of(sp, j);
+        work[r] += lane_work(sp, j);
         most = fmax(most, head[j] + job_time(sp, j) + tail[j]);
     }
     for (int r = 0; r < sp->workers; r++)

@@ -23,26 +23,26 @@ struct tuning {
 
 /* ---- in a child ---- */
 
-static void refuse(struct answer *answer, enum outcome outcome, const char *why) {
+static void refuse_candidate(struct answer *answer, enum outcome outcome, const char *why) {
     answer->outcome = outcome;
     snprintf(answer->why, WHY, "%s", why);
 }
 
 /* What --rows counts: sequences of tokens, or rows. */
-static int64_t rows_of(const struct model *model) {
+static int64_t counted_rows(const struct model *model) {
     int64_t rows = model->rt.input == INPUT_TOKENS ? model->rt.rows / model->rt.context : model->rt.rows;
     return rows > 0 ? rows : 1;
 }
 
-static void check_size(const struct search_space *space, const struct candidate *candidate, const struct spec *sp,
-                       struct answer *answer) {
-    int64_t rows = rows_of(sp->model);
+static void check_program_size(const struct search_space *space, const struct candidate *candidate,
+                               const struct spec *sp, struct answer *answer) {
+    int64_t rows = counted_rows(sp->model);
     if (sp->workers != space->workers)
-        refuse(answer, REFUSED, format("it has %d ranks, not %d", sp->workers, space->workers));
+        refuse_candidate(answer, REFUSED, format("it has %d ranks, not %d", sp->workers, space->workers));
     else if (rows != candidate->rows || whole_batches(sp) != candidate->batches)
-        refuse(answer, REFUSED,
-               format("a step has %d microbatches of %lld rows, not %lld of %lld", whole_batches(sp), (long long)rows,
-                      (long long)candidate->batches, (long long)candidate->rows));
+        refuse_candidate(answer, REFUSED,
+                         format("a step has %d microbatches of %lld rows, not %lld of %lld", whole_batches(sp),
+                                (long long)rows, (long long)candidate->batches, (long long)candidate->rows));
 }
 
 /* One candidate, in a child. */
@@ -65,7 +65,7 @@ static void bound(void *context) {
     struct compile c = compile_of(script_load(&args), NULL);
     const struct spec *sp = c.spec;
     compile_until(&c, GRAPH);
-    check_size(&tuning->space, candidate, sp, answer);
+    check_program_size(&tuning->space, candidate, sp, answer);
     answer->bound = fmax(least_makespan(&c) * (1 - tuning->space.judgement.level), LEAST_TIME);
     answer->least = least_memory(sp, c.stage);
     if (answer->outcome == WAITING && (double)answer->least > sp->machine.memory)
@@ -82,7 +82,7 @@ static void bound_candidates(void *context, int task, void *to) {
         struct scratch scratch = scratch_begin();
         struct task one = task_of(tuning, task * AT_ONCE + i, &answer[i]);
         if (!try(bound, &one))
-            refuse(&answer[i], REFUSED, refusal_text());
+            refuse_candidate(&answer[i], REFUSED, refusal_text());
         scratch_end(scratch);
     }
 }
@@ -116,12 +116,12 @@ static void measure_candidate(void *context, int task, void *to) {
     struct task one = task_of(tuning, task, answer);
     *answer = tuning->ranking.answer[task];
     if (!try(measure, &one))
-        refuse(answer, is_beyond_memory(diag_text) ? BEYOND_MEMORY : REFUSED, refusal_text());
+        refuse_candidate(answer, is_beyond_memory(diag_text) ? BEYOND_MEMORY : REFUSED, refusal_text());
 }
 
 /* ---- the phases ---- */
 
-static void tell(const struct tuning *tuning) {
+static void tell_progress(const struct tuning *tuning) {
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "\033[Kpianola: %s, %d of %d\r", tuning->phase, tuning->done, tuning->total);
 }
@@ -131,9 +131,9 @@ static void take_answer(struct tuning *tuning, int task, const struct answer *an
     if (answer)
         *kept = *answer;
     else
-        refuse(kept, REFUSED, "the compiler failed; this is a bug: see what `check` says of it");
+        refuse_candidate(kept, REFUSED, "the compiler failed; this is a bug: see what `check` says of it");
     tuning->done++;
-    tell(tuning);
+    tell_progress(tuning);
 }
 
 static int next_to_bound(void *context) {
@@ -173,7 +173,7 @@ static bool run_phase(struct tuning *tuning, const char *phase, int total, struc
     tuning->total = total;
     pool.context = tuning;
     pool.size = sizeof(struct answer) * (pool.work == bound_candidates ? AT_ONCE : 1);
-    tell(tuning);
+    tell_progress(tuning);
     bool whole = run_pool(&pool);
     if (isatty(STDERR_FILENO))
         fputs("\033[K", stderr);
@@ -230,7 +230,7 @@ static _Noreturn void die_of_refusals(const struct ranking *ranking) {
 
 /* ---- the winner as a script ---- */
 
-static const char *known(const char *result, const char *key) {
+static const char *known_result(const char *result, const char *key) {
     if (!result)
         die("-o: it is not plain where the script sets %s, so it cannot be written with another value: see above for "
             "the options that give it",
@@ -247,11 +247,11 @@ static const char *winner_source(const struct search_space *space, const struct 
         const char *equals = strchr(args.set[i], '=');
         const char *key = format("%.*s", (int)(equals - args.set[i]), args.set[i]);
         if (has_param(file->params, key))
-            src = known(with_default(src, key, equals + 1), key);
+            src = known_result(with_default(src, key, equals + 1), key);
         else if (!strcmp(key, "tensor"))
-            src = known(with_field(src, format("tensor = %s", equals + 1)), key);
+            src = known_result(with_field(src, format("tensor = %s", equals + 1)), key);
     }
-    return again ? known(with_field(src, "recompute = true"), "recompute") : src;
+    return again ? known_result(with_field(src, "recompute = true"), "recompute") : src;
 }
 
 /* Whether it gives the candidate's step, without the candidate's own settings except the model's. */
@@ -273,8 +273,8 @@ static struct script_args machine_args(const struct search_space *space) {
 }
 
 /* The comment at the top. rest: what the script does not say itself. */
-static void put_header(struct text *out, const struct search_space *space, const struct candidate *rest, double value,
-                       const char *path) {
+static void put_script_header(struct text *out, const struct search_space *space, const struct candidate *rest,
+                              double value, const char *path) {
     struct search_space plain = *space;
     struct script_args args = machine_args(space);
     char time[32];
@@ -293,7 +293,7 @@ static void write_improved(const struct tuning *tuning, const char *path) {
     struct candidate rest = of_model(best, false);
     struct text out = {0};
     char before[32];
-    put_header(&out, space, &rest, improvement->after, path);
+    put_script_header(&out, space, &rest, improvement->after, path);
     put(&out, "-- The jobs of %s in a better order: there, they take %s s.\n", tame(options_of(space, best)),
         number(improvement->before, before));
     put_bytes(&out, improvement->script.s, improvement->script.n);
@@ -321,7 +321,7 @@ static void write_winner(const struct tuning *tuning, const char *path) {
             die("-o: %s with other defaults is not the same schedule; see above for the options that give it",
                 schedule->file);
     }
-    put_header(&out, space, &rest, rank_value(&tuning->ranking, tuning->ranking.best[0]), path);
+    put_script_header(&out, space, &rest, rank_value(&tuning->ranking, tuning->ranking.best[0]), path);
     put(&out, "-- From %s.lua:\n%s", tame(schedule->name), found);
     write_file(path, &out);
 }
@@ -363,7 +363,7 @@ static void load_machines(struct search_space *space, const struct settings *set
     if (!is_costs(sp) && sp->machine.flops == 0 && !sp->machine.took)
         die("%s: has no flops, so layers take FLOP and links seconds; add flops, the FLOP per second of a rank",
             args->cluster);
-    space->rows = rows_of(sp->model);
+    space->rows = counted_rows(sp->model);
     space->of_machines = NEW(bool, args->nset + 1);
     memcpy(space->of_machines, args->used, sizeof *args->used * (size_t)args->nset);
     space->vary_rows = !is_set(args, "rows") && takes_rows(args);
@@ -390,7 +390,7 @@ static void check_used(const struct script_args *args) {
             die("-D %s: none of the scripts has this parameter", args->set[i]);
 }
 
-static void search(struct tuning *tuning) {
+static void search_all(struct tuning *tuning) {
     struct ranking *ranking = &tuning->ranking;
     begin_ranking(ranking);
     ranking->interrupted =
@@ -419,7 +419,7 @@ static void confirm(const struct tuning *tuning) {
             improvement->after);
 }
 
-static void improve(struct tuning *tuning, uint64_t seed) {
+static void improve_best(struct tuning *tuning, uint64_t seed) {
     const struct ranking *ranking = &tuning->ranking;
     int best = ranking->best[0];
     if (isatty(STDERR_FILENO))
@@ -448,10 +448,10 @@ int cmd_tune(const struct settings *settings) {
     list_candidates(&tuning.space);
     ranking->space = &tuning.space;
     check_used(&args);
-    search(&tuning);
+    search_all(&tuning);
     count_outcomes(ranking);
     if (ranking->nbest > 0 && !ranking->interrupted)
-        improve(&tuning, settings->seed);
+        improve_best(&tuning, settings->seed);
     if (ranking->nbest == 0 && ranking->interrupted)
         die("interrupted before anything was simulated");
     if (ranking->nbest == 0 && ranking->beyond > 0)

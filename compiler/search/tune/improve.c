@@ -44,7 +44,7 @@ static void improve(void *context, int task, void *to) {
     }
 }
 
-static void take(void *context, int task, const void *from) {
+static void take_result(void *context, int task, const void *from) {
     struct improving *improving = context;
     const struct improved_order *answer = from;
     improving->tried += answer ? answer->tried : 0;
@@ -116,8 +116,9 @@ static const char *search_orders(const struct search_space *space, const struct 
                                   .orders = orders_to_try(c.spec),
                                   .value = INFINITY,
                                   .job = NEW(int32_t, c.spec->njobs)};
-    got->whole = run_pool(&(struct pool){
-        &improving, sizeof(struct improved_order) + sizeof(int32_t) * (size_t)c.spec->njobs, next_seed, improve, take});
+    got->whole =
+        run_pool(&(struct pool){&improving, sizeof(struct improved_order) + sizeof(int32_t) * (size_t)c.spec->njobs,
+                                next_seed, improve, take_result});
     got->orders = improving.tried;
     if (isinf(improving.value))
         return NULL;

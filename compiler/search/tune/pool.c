@@ -47,7 +47,7 @@ static _Noreturn void be_child(const struct pool *pool, int task, int fd) {
     _exit(0);
 }
 
-static void start(const struct pool *pool, struct child *child, int task) {
+static void start_child(const struct pool *pool, struct child *child, int task) {
     int fd[2];
     fflush(NULL);
     if (pipe(fd) != 0 || (child->pid = fork()) < 0)
@@ -62,7 +62,7 @@ static void start(const struct pool *pool, struct child *child, int task) {
     child->got = 0;
 }
 
-static void end(struct child *child) {
+static void stop_child(struct child *child) {
     close(child->fd);
     while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
         continue;
@@ -70,7 +70,7 @@ static void end(struct child *child) {
 }
 
 /* Takes what has come; true: that was all. */
-static bool take(const struct pool *pool, struct child *child) {
+static bool take_output(const struct pool *pool, struct child *child) {
     ssize_t n = read(child->fd, child->answer + child->got, pool->size - child->got);
     if (n < 0 && errno == EINTR)
         return false;
@@ -91,9 +91,9 @@ static void wait_for_children(const struct pool *pool, struct child *child, int 
         return;
     for (int i = 0; i < n && !interrupted; i++) {
         struct child *c = &child[who[i]];
-        if (!ready[i].revents || !take(pool, c) || interrupted)
+        if (!ready[i].revents || !take_output(pool, c) || interrupted)
             continue;
-        end(c);
+        stop_child(c);
         pool->done(pool->context, c->task, c->got == pool->size ? c->answer : NULL);
     }
 }
@@ -110,7 +110,7 @@ bool run_pool(const struct pool *pool) {
         for (int i = 0; i < width; i++) {
             int task = child[i].pid || !more ? -1 : pool->next(pool->context);
             if (task >= 0)
-                start(pool, &child[i], task);
+                start_child(pool, &child[i], task);
             more &= child[i].pid || task >= 0;
             busy += child[i].pid != 0;
         }
@@ -120,7 +120,7 @@ bool run_pool(const struct pool *pool) {
     for (int i = 0; i < width; i++)
         if (child[i].pid) {
             kill(child[i].pid, SIGKILL);
-            end(&child[i]);
+            stop_child(&child[i]);
         }
     sigaction(SIGINT, &before, NULL);
     return !interrupted;

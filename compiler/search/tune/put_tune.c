@@ -59,7 +59,7 @@ static int by_count(const void *x, const void *y) {
     return a->n != b->n ? b->n - a->n : strcmp(a->key, b->key);
 }
 
-static int by_key(const void *x, const void *y) {
+static int by_reason(const void *x, const void *y) {
     const struct refusal *a = x, *b = y;
     int order = strcmp(a->key, b->key);
     return order ? order : strcmp(a->why, b->why);
@@ -74,7 +74,7 @@ static int list_refusals(const struct ranking *ranking, struct refusal **list) {
         if (answer->outcome == REFUSED && answer->bound <= bar_of(ranking, i))
             all[n++] = (struct refusal){answer->why, without_numbers(answer->why), 1};
     }
-    sort(all, (size_t)n, sizeof *all, by_key);
+    sort(all, (size_t)n, sizeof *all, by_reason);
     for (int i = 0; i < n; i++)
         if (kinds > 0 && strcmp(all[kinds - 1].key, all[i].key) == 0)
             all[kinds - 1].n++;
@@ -92,8 +92,8 @@ static double per_second(const struct answer *answer, int64_t rows) {
 }
 
 /* One candidate: its figures, why it is slower than the first, and the command that shows it. */
-static void put_row(struct text *out, const struct ranking *ranking, int place, int candidate,
-                    const struct measure *measure) {
+static void put_candidate(struct text *out, const struct ranking *ranking, int place, int candidate,
+                          const struct measure *measure) {
     const struct search_space *space = ranking->space;
     int best = ranking->best[0];
     const struct answer *first = &ranking->answer[best], *answer = &ranking->answer[candidate];
@@ -120,7 +120,7 @@ static void put_best(struct text *out, const struct ranking *ranking, struct tun
         first->context ? "tokens/s" : "rows/s", "memory", "bubble", "exposed");
     list_ranked(ranking, style.all, list);
     for (int i = 0; i < n; i++)
-        put_row(out, ranking, i + 1, list[i], &measure);
+        put_candidate(out, ranking, i + 1, list[i], &measure);
     if (others > 0)
         put(out, "the best of each schedule; --all prints %d more variants of them, which are among the %d best\n",
             others, ranking->nbest);
@@ -137,7 +137,7 @@ void put_refusals(struct text *out, const struct ranking *ranking) {
             put(out, "  not tried: %s: %s\n", space->schedule[i].name, space->schedule[i].why);
 }
 
-static void put_counts(struct text *out, const struct ranking *ranking) {
+static void put_outcomes(struct text *out, const struct ranking *ranking) {
     put(out, "\n%d candidates: %d simulated, %d slower by their bounds, %d beyond memory, %d refused\n",
         ranking->space->n, ranking->simulated, ranking->slower, ranking->beyond, ranking->refused);
     put_refusals(out, ranking);
@@ -173,7 +173,7 @@ void put_tuned(struct text *out, const struct ranking *ranking, const struct imp
         (long long)space->step_rows, context ? format(", %d tokens a row", context) : "");
     put_best(out, ranking, style);
     put_improvement(out, ranking, improvement, style.ascii);
-    put_counts(out, ranking);
+    put_outcomes(out, ranking);
 }
 
 /* ---- as JSON ---- */

@@ -8,7 +8,7 @@
 
 static const struct ranking *sorted; /* sort has no context argument */
 
-static int by_bound(const void *x, const void *y) {
+static int by_lower_bound(const void *x, const void *y) {
     int32_t a = *(const int32_t *)x, b = *(const int32_t *)y;
     double p = sorted->answer[a].bound, q = sorted->answer[b].bound;
     return p != q ? (p < q ? -1 : 1) : (a > b) - (a < b);
@@ -29,7 +29,7 @@ void order_by_bound(struct ranking *ranking) {
         if (ranking->answer[i].outcome == WAITING)
             ranking->order[ranking->n++] = i;
     sorted = ranking;
-    sort(ranking->order, (size_t)ranking->n, sizeof *ranking->order, by_bound);
+    sort(ranking->order, (size_t)ranking->n, sizeof *ranking->order, by_lower_bound);
 }
 
 double rank_value(const struct ranking *ranking, int candidate) {
@@ -37,7 +37,7 @@ double rank_value(const struct ranking *ranking, int candidate) {
     return ranking->space->judgement.level > 0 ? answer->p95 : answer->makespan;
 }
 
-static bool are_alike(const struct ranking *ranking, int a, int b) {
+static bool are_equal_answers(const struct ranking *ranking, int a, int b) {
     const struct answer *x = &ranking->answer[a], *y = &ranking->answer[b];
     const struct candidate *p = &ranking->space->candidate[a], *q = &ranking->space->candidate[b];
     return x->makespan == y->makespan && x->p95 == y->p95 && x->peak == y->peak && p->batches == q->batches &&
@@ -71,7 +71,7 @@ static void insert(const struct ranking *ranking, int *list, int *n, int most, i
 /* The place in a list of a candidate that is alike; -1: there is none. */
 static int place_of_alike(const struct ranking *ranking, const int *list, int n, int candidate) {
     for (int i = 0; i < n; i++)
-        if (are_alike(ranking, list[i], candidate))
+        if (are_equal_answers(ranking, list[i], candidate))
             return i;
     return -1;
 }

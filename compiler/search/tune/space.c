@@ -54,7 +54,7 @@ struct describing {
     struct schedule_file *file;
 };
 
-static void describe(void *context) {
+static void describe_choices(void *context) {
     const struct describing *describing = context;
     struct schedule_file *file = describing->file;
     const struct spec *sp = script_load(&describing->args);
@@ -72,7 +72,7 @@ static void describe_schedule(const struct search_space *space, struct schedule_
     file->name = script_name(file->file);
     describing.args.schedule = file->file;
     describing.args.model = describing.args.cluster = NULL;
-    if (try(describe, &describing))
+    if (try(describe_choices, &describing))
         return;
     if (space->named && (script_broken || space->nschedules == 1))
         die_again();
@@ -97,8 +97,8 @@ static struct choice divisors(const char *key, int64_t of) {
     return choice;
 }
 
-static void add(struct search_space *space, const struct candidate *base, const struct choice *choice, const int *at,
-                int n) {
+static void add_choice(struct search_space *space, const struct candidate *base, const struct choice *choice,
+                       const int *at, int n) {
     struct candidate *c;
     if (space->n == MOST_CANDIDATES)
         die("more than %d candidates; fix some of their parameters with -D, or name fewer schedules", MOST_CANDIDATES);
@@ -125,7 +125,7 @@ static void vary_tuned(struct search_space *space, const struct candidate *base,
     }
     memset(at, 0, sizeof at);
     for (int i = n; i >= 0;) {
-        add(space, base, choice, at, n);
+        add_choice(space, base, choice, at, n);
         for (i = n - 1; i >= 0 && ++at[i] == choice[i].n; i--)
             at[i] = 0;
         if (i < 0)
@@ -206,7 +206,7 @@ struct script_args args_of_script(const struct search_space *space, const struct
     return args;
 }
 
-static void put_option(struct text *t, const char *option, const char *value) {
+static void put_choice(struct text *t, const char *option, const char *value) {
     put(t, " %s ", option);
     put_shell(t, value);
 }
@@ -222,14 +222,14 @@ const char *options_of_file(const struct search_space *space, const struct candi
     struct text t = {0};
     put_shell(&t, file);
     for (int i = 0; i < candidate->nset; i++)
-        put_option(&t, "-D", candidate->set[i]);
+        put_choice(&t, "-D", candidate->set[i]);
     for (int i = 0; i < space->args->nset; i++)
         if (!sets_already(candidate, space->args->set[i]))
-            put_option(&t, "-D", space->args->set[i]);
+            put_choice(&t, "-D", space->args->set[i]);
     if (candidate->recompute)
         put_word(&t, " --recompute");
-    put_option(&t, "--model", space->args->model);
-    put_option(&t, "--cluster", space->args->cluster);
+    put_choice(&t, "--model", space->args->model);
+    put_choice(&t, "--cluster", space->args->cluster);
     if (space->args->memory > 0)
         put(&t, " --memory %.0f", space->args->memory);
     return t.s;

@@ -12,7 +12,7 @@ static const enum share kind_of_share[NEXPOSED] = {
     [EXPOSED_REDUCTIONS] = SHARE_REDUCTIONS, [EXPOSED_COPIES] = SHARE_COPIES,      [EXPOSED_TEAMS] = SHARE_TEAMS,
 };
 
-static double messages(const double exposed[NEXPOSED]) {
+static double message_waits(const double exposed[NEXPOSED]) {
     return exposed[EXPOSED_ACTIVATIONS] + exposed[EXPOSED_GRADIENTS];
 }
 
@@ -22,7 +22,7 @@ static double waits(const struct program *p, const struct timeline *tl) {
     for (int r = 0; r < p->workers; r++) {
         double exposed[NEXPOSED] = {0};
         exposed_waits(&p->rank[r], tl->start[r], tl->end[r], exposed);
-        sum += messages(exposed);
+        sum += message_waits(exposed);
     }
     return sum;
 }

@@ -48,7 +48,7 @@ static const char *past_token(const char *p) {
     return p;
 }
 
-static bool is_word(const char *p, const char *word) {
+static bool begins_with_word(const char *p, const char *word) {
     size_t n = strlen(word);
     return strncmp(p, word, n) == 0 && !is_letter(p[n]);
 }
@@ -69,7 +69,7 @@ static const char *search_table(const char *p, const char *key, struct place *pl
             *place = (struct place){from, last, place->n + 1};
             from = NULL;
         }
-        if (!from && depth == 1 && *p == '=' && name && is_word(name, key))
+        if (!from && depth == 1 && *p == '=' && name && begins_with_word(name, key))
             from = token(p + 1);
         name = p;
         depth += opens - closes;
@@ -81,7 +81,7 @@ static const char *search_table(const char *p, const char *key, struct place *pl
 
 /* The table of the call of a function at p, `params {` or `params({`; NULL: p is no such call. */
 static const char *table_of_call(const char *p, const char *function) {
-    if (!is_word(p, function))
+    if (!begins_with_word(p, function))
         return NULL;
     p = token(past_token(p));
     if (*p == '(')
