@@ -173,7 +173,7 @@ static void plan_collective(struct collective *c, const struct rt_instr *x, cons
     c->x = x;
     c->motion = motion_of(x->op);
     c->group = *group;
-    assert(algorithms[c->motion].plan && bytes >= 0 && group->n > 1 && group->me < group->n);
+    assert(algorithms[c->motion].plan && bytes >= 0 && group->n > 0 && group->me < group->n);
     assert(c->motion != OP_ALL_TO_ALL_A || bytes % group->n == 0);
     assert(x->op != OP_ALL_REDUCE_N || bytes <= 4 * PIECE); /* add_all_reduce takes it in one piece */
     c->bytes = c->motion == OP_ALL_TO_ALL_A ? bytes / group->n : bytes;
