@@ -36,9 +36,16 @@ static struct watch {
     bool meeting;         /* ranks still meet: a signal ends the process */
     int signal;
 } w = {.lock = PTHREAD_MUTEX_INITIALIZER};
-static _Thread_local struct place *own; /* of this thread's rank; NULL: the process has one */
+/* The place of a thread's rank; none: the process has one rank. A key, as the stand-in for CUDA takes all thread-local
+ * variables for a block's shared memory. */
+static pthread_key_t own_key;
+static pthread_once_t own_once = PTHREAD_ONCE_INIT;
+static void make_own_key(void) { pthread_key_create(&own_key, NULL); }
 
-static struct place *own_place(void) { return own ? own : &w.one; }
+static struct place *own_place(void) {
+    struct place *own = w.place ? pthread_getspecific(own_key) : NULL;
+    return own ? own : &w.one;
+}
 static struct place *first_place(void) { return w.place ? w.place : &w.one; }
 static struct place *last_place(void) { return first_place() + (w.place ? w.a.ranks - 1 : 0); }
 
@@ -328,6 +335,7 @@ void watch_signals(bool handled) {
 bool watch_start(const struct watch_args *args) {
     w.a = *args;
     w.one.rank = args->rank;
+    pthread_once(&own_once, make_own_key);
     w.place = args->ranks > 0 ? calloc((size_t)args->ranks, sizeof *w.place) : NULL;
     for (int r = 0; r < args->ranks && w.place; r++)
         w.place[r].rank = r;
@@ -337,7 +345,7 @@ bool watch_start(const struct watch_args *args) {
     return pthread_create(&w.thread, NULL, watch_thread, NULL) == 0;
 }
 
-void watch_rank(int rank) { own = w.place ? &w.place[rank] : NULL; }
+void watch_rank(int rank) { pthread_setspecific(own_key, w.place ? &w.place[rank] : NULL); }
 
 static void begin_phase(const char *phase, struct replay *re, int64_t step) {
     struct place *place = own_place();
