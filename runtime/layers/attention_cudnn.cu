@@ -200,7 +200,7 @@ static void run_ours(const struct trial *t) {
     m.precision = BF16;
     l.kind = LAYER_attention;
     l.rows = (int32_t)t->rows, l.in = 3 * t->s->heads * t->s->dim, l.out = t->s->heads * t->s->dim;
-    l.heads = l.kv_heads = t->s->heads, l.context = t->s->rows;
+    l.config.attention.heads = l.config.attention.kv_heads = t->s->heads, l.context = t->s->rows;
     l.x.space = SP_X, l.y.space = SP_Y, l.aux.space = SP_STASH, l.dy.space = SP_DY, l.dx.space = SP_DX;
     l.tmp.space = SP_WORK;
     at.at[SP_X] = trial_part(t, X), at.at[SP_DY] = trial_part(t, DY), at.at[SP_Y] = (char *)c.y,
