@@ -1,34 +1,17 @@
 /* What the scripts said, as plain data. Only script/ knows Lua. */
 #ifndef PIANOLA_SPEC_H
 #define PIANOLA_SPEC_H
-#include "../../runtime/ops.h"
-#include "../../runtime/parameters.h"
-#include "base/base.h"
+#include "choices.h"
 #include "homes.h"
+#include "model_spec.h"
+#include "names.h"
+#include "stage.h"
 #include <math.h>
-#include <string.h>
 
 /* Times are 0 or lie between these bounds; so do speeds and bandwidths. What the compiler
  * adds up, multiplies or divides of them is then finite, however many there are. */
 #define LEAST_TIME 1e-100
 #define MOST_TIME  1e100
-
-/* What stages and microbatches are called. Inside the compiler, each member of a team has a stage of its own, and each
- * slice is a microbatch of its own: stage and microbatch are consecutive numbers everywhere, and only what is read and
- * written says 1.0 and 3.1. */
-struct names {
-    int slices;              /* of a microbatch; 0: it is not cut */
-    int sets;                /* of weights behind the stages' own: the tables of tokens, */
-    int tables;              /* which are so many, one for each member of stage 0's team; then what teams share */
-    const int32_t *shared;   /* per stage: the set that its team shares, or -1; NULL: none shares one */
-    const bool *whole;       /* per stage: its team's members have some of its parameters whole; NULL: no team's do */
-    int stages;              /* where teams are named: as scripts count them, */
-    const int32_t *first;    /* and the first member's of each of these, [stages + 1] */
-    const struct member {    /* per set of weights, of which the first are the stages'; NULL: no team is named */
-        int32_t stage;       /* as scripts count */
-        int32_t place, size; /* in a team of so many; place -1: it is no member's */
-    } * member;
-};
 
 /* One (s,b,d). Stored in the canonical order: stage, then microbatch, then direction; behind them the updates U(s,k) on
  * each of a set's homes, if they are jobs: set, then k, then home. */
@@ -59,102 +42,18 @@ struct home {
     const int32_t *rank;
 };
 
-/* What a team's job exchanges between its parts: a job with n has n + 1 parts. What is behind part p is there for part
- * p + 1; what is late, for part p + 2, so that part p + 1 runs meanwhile. */
-struct exchange {
-    uint8_t op; /* OP_ALL_REDUCE_A .. OP_ALL_TO_ALL_A; OP_none: nothing */
-    bool late;
-};
-struct exchanges {
-    int n;
-    const struct exchange *at;
-};
-
-/* Bytes of a stage's gradient to which a part of a backward contributes, [from, to); from == to: none. */
-struct byte_range {
-    int64_t from, to;
-};
-struct ranges { /* of each part; n 0: not known */
-    int n;
-    const struct byte_range *at;
-};
-
 struct link {
     double latency, bandwidth; /* seconds and bytes per second; bandwidth INFINITY: free */
-};
-
-struct model_layer {
-    int kind;      /* enum layer_kind, fork and join included */
-    int unit;      /* index of the top-level item it belongs to: a cut falls only between units */
-    int32_t out;   /* columns of its output; 0: same as its input (script) */
-    int32_t split; /* enum split: how a team divides it, where it divides its columns */
-    int attends;   /* attention of a model whose values are divided by rows: SPLIT_ROWS, SPLIT_HEADS, or not */
-    bool in_moe;   /* a script's moe made it */
-    struct rt_config config; /* the rest of what the script says */
-    struct rt_names names;
-};
-
-/* What a layer takes of one microbatch, in a model of costs. */
-struct layer_cost {
-    const char *name;
-    double forward, backward;           /* seconds */
-    double weight_gradient;             /* the part of backward that W takes; I takes the rest */
-    int64_t activation, stash, weights; /* bytes: its output, what it keeps for the backward, its weights */
-};
-
-struct model {
-    struct rt_model rt;
-    struct model_layer *layer;
-    int nlayers, nunits;
-    struct layer_cost *cost; /* [nunits]: of a model of costs, which has no layers to run; NULL: there are layers */
-    bool by_rows;            /* between layers whose columns a team divides, each member has rows of its own */
-    bool by_chunks;          /* and these are two chunks of each sequence (rt_rows) */
-    int *cut;                /* stages - 1 indices of units that open stages 1..; NULL: evenly by cost */
-    int ncut;
-    /* A model given as stages: stage s reads the sum of from[from_at[s] .. from_at[s+1]), ascending; or the batch, if
-     * that list is empty. NULL: the stages form a chain. */
-    int *from, *from_at;
-    int *to, *to_at; /* in the same form, the stages that read stage s */
 };
 
 /* What version of the weights a job reads: what its forward reads; the newest there; what has the gradients of the
  * microbatches that are in what stage 0's forward reads (vertical sync). */
 enum { READ_FORWARD = -1, READ_LATEST = -2, READ_INPUT = -3 };
-enum lanes_per { PER_EDGE, PER_PEER, PER_RANK }; /* what has a communication lane of its own; an edge has a direction */
-/* When a rank's communication starts: once its lane is free; not before the one issued before it, on whichever lane,
- * has started; or has ended. */
-enum launch_order { LAUNCH_LANE, LAUNCH_ISSUE, LAUNCH_SERIAL };
-/* Which weights are kept, and when others come: as fetch.c and lower_weights.c solve it; or none is kept beyond a run
- * of uses, and each comes as many runs ahead. */
-enum prefetch { SOLVED, JUST_IN_TIME, ONE_AHEAD, TWO_AHEAD };
-
 /* A parameter that a script declared, with the value that it ran with; values as text, such as "8" and "2,1,1". */
 struct param {
     const char *name, *value, *otherwise; /* otherwise: its default */
     const char *script;                   /* "schedule", "model", "cluster" */
     const char *type;                     /* "integer", "number", "boolean", "string", "list" */
-};
-
-/* When a buffer's first access starts, and its last one ends. */
-struct lifetime {
-    double start, end;
-};
-
-/* What may be chosen: the scripts and the user say some of it, and the searches of plan/ vary the rest. */
-struct choices {
-    enum lanes_per lanes;
-    enum launch_order launch;
-    enum prefetch prefetch;
-    bool least_memory; /* the smallest plan, even where instructions then wait for others to leave bytes */
-    bool any_memory;   /* a plan may be larger than the cluster's memory */
-    bool auto_offload; /* which stashes leave is searched, so that the program fits into memory */
-    uint8_t *offload;  /* [stage * batches + b]: what its F keeps goes to host memory meanwhile; NULL: none does */
-    int *slots;        /* weight slots per rank; 0: nothing is kept between jobs */
-    int64_t *room;     /* bytes for fetched weights while a job runs on its rank, and since the job before it;
-                        * INT64_MAX: as many as there are slots for. NULL: that for all jobs */
-    bool *late;        /* per rank, with room: weights come after the job before the one that reads them */
-    /* [rank][buffer]: bytes are reused only once they are free by these times; NULL: as soon as the schedule permits */
-    struct lifetime **life;
 };
 
 /* What the scripts declare about themselves. */
@@ -269,9 +168,8 @@ static inline bool is_graph(const struct spec *sp) { return sp->model && sp->mod
 /* True if the model says only what its layers take: it can be scheduled and compared, but not run. */
 static inline bool is_costs(const struct spec *sp) { return sp->model && sp->model->cost; }
 
-/* Slices of a microbatch, at least 1; whole microbatches of what is written out; and whether the slices of a microbatch
- * read each other's keys and values on stage s. */
-static inline int slices_of(const struct names *names) { return names->slices ? names->slices : 1; }
+/* The whole microbatches that are written out; and whether the slices of a microbatch read each other's keys and values
+ * on stage s. */
 static inline int whole_batches(const struct spec *sp) { return sp->batches / slices_of(&sp->names); }
 static inline bool has_kv(const struct spec *sp, int s) {
     return sp->names.slices && (!sp->costs.attends || sp->costs.attends[s]);
@@ -301,11 +199,6 @@ static inline int shared_by(const struct spec *sp, int s) {
 }
 /* Whether the jobs of stage s read any weights: with update, of one version. */
 static inline bool has_version(const struct spec *sp, int s) { return !is_bare(sp, s) || shared_by(sp, s) >= 0; }
-/* The place of a stage's member in its team; 0: it has none. */
-static inline int place_of_stage(const struct names *names, int s) {
-    return names->member && names->member[s].place > 0 ? names->member[s].place : 0;
-}
-
 static inline struct home home_of(const struct spec *sp, const int32_t *home) {
     return *home < sp->workers ? (struct home){1, home} : sp->owners.list[*home - sp->workers];
 }
@@ -346,43 +239,7 @@ struct tuned {
     int n;
 };
 
-struct script_text {
-    char *src;
-    size_t size;
-};
-
-/* The arguments of script.c: files or NULL, and -D settings "key=value". */
-struct script_args {
-    const char *schedule, *model, *cluster;
-    enum lanes_per lanes;
-    enum launch_order launch;
-    enum prefetch prefetch;
-    bool recompute, least_memory;
-    double memory; /* bytes of a rank, instead of the cluster's; 0: the cluster's */
-    int most;      /* of a step whose updates are jobs: about so many microbatches are written out; 0: all */
-    int later;     /* of such a step: its functions are asked about jobs so many microbatches later; whole updates */
-    struct script_text
-        *text; /* [3], per kind of script: kept from the first run for later ones. NULL: read each time */
-    const char **set;
-    int nset;
-    int nsizes; /* the last nsizes settings are for the schedule alone */
-    bool *used; /* [nset]: set for each setting that a script used. NULL: every setting must be used */
-};
-/* Whether "workers=8" sets this key; whether a setting of the user's does. */
-static inline bool sets_key(const char *setting, const char *key) {
-    size_t n = strlen(key);
-    return strncmp(setting, key, n) == 0 && setting[n] == '=';
-}
-static inline bool is_set(const struct script_args *args, const char *key) {
-    bool set = false;
-    for (int i = 0; i < args->nset; i++)
-        set |= sets_key(args->set[i], key);
-    return set;
-}
-
-/* teams.c: how the sets behind those of so many stages are called, and how many there are. Needs member and first. */
-void name_sets(struct names *names, int stages, bool tied, bool shared);
-/* Gives each member of a team a stage of its own, and makes teams of ranks. */
+/* teams.c: gives each member of a team a stage of its own, and makes teams of ranks. */
 void expand_teams(struct spec *sp);
 /* The other way, for all jobs on one rank: the script's stages and jobs, and of its settings per stage none. */
 void join_teams(struct spec *sp);
@@ -404,45 +261,12 @@ void updates_of_sets(const struct names *names, int stages, int *update);
  * Needs homes. */
 void place_updates(struct spec *sp);
 
-/* How many stages the script has, of so many here. */
-static inline int script_stages(const struct names *names, int stages) {
-    return names->member ? names->stages : stages;
-}
-
 /* homes.c: as job.home says it: the rank, if it is one, or the list, which is kept once. */
 int32_t keep_list(struct spec *sp, const int32_t *rank, int n);
 /* homes.c: per stage, the homes of its jobs, which are of one size and disjoint; none of a set without weights. Behind
  * them, the tables' are those of stage 0's members; of what a team shares, those of all of its members. */
 struct homes *find_homes(const struct spec *sp);
 void find_bare(struct spec *sp); /* homes.c: the sets of those stages whose jobs have no home */
-
-/* ---- cost.c: costs and bytes of each stage, and behind the stages those of a tied model's table ---- */
-
-struct stage {
-    double cost[NDIRS]; /* default cost of F, R, I, B, W: units, FLOP, or seconds */
-    double flop[NDIRS];
-    double update;         /* cost of U */
-    int64_t update_work;   /* bytes of workspace that it takes */
-    int64_t bytes[NKINDS]; /* of weight, wgrad, opt, work, act, grad, stash, wstash, input, token */
-    struct rt_stage rt;    /* layers and offsets; empty without a model */
-    struct stop {          /* where a part of a job ends, for what it exchanges with the rest of its team */
-        struct exchange exchange;
-        int32_t layer;   /* in the middle of this one, which belongs to the part before and to that which gets it */
-        int32_t weights; /* of a backward: the layers from here on have their weight gradients */
-        int64_t bytes;   /* of the whole tensor */
-    } * stop[NDIRS];     /* in the order of the sweep */
-    int nstops[NDIRS];
-    double *share[NDIRS];  /* of the time of a job, that of each of its nstops + 1 parts; NULL: it has no stops */
-    int pieces;            /* equal ones, in which its gradient travels */
-    int parts;             /* in which a rank's last backward runs: part p is of layers [cut[p + 1], cut[p]) */
-    const int *cut;        /* [parts + 1], from nlayers down to 0 */
-    const struct touched { /* pieces of the gradient with bytes of the part's layers: from high down to low */
-        int32_t low, high;
-    } * touched[NDIRS];                    /* of B and W, per part */
-    const struct byte_range *range[NDIRS]; /* likewise, what the part contributes; NULL: not known */
-};
-/* Parameters that a layer has in the own set of its stage. */
-static inline int64_t own_parameters(const struct rt_layer *l) { return l->set == SET_OWN ? l->nparam : 0; }
 
 /* The stages, the sets behind them, and, where a model's microbatches are cut into slices, each stage anew for each
  * slice: so many, in the order of stages. What is not of a set of weights is that of the slice: costs, FLOP, and bytes
