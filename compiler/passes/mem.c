@@ -9,24 +9,11 @@
  * Where a period repeats, what is open at its end lies where that of which it takes the place lay at its beginning
  * (match_period). In between, these bytes are lent to buffers that are closed again by then. */
 #include "base/heap.h"
+#include "holes.h"
 #include "period.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
-
-struct ghost { /* bytes [off, off + size) were last used by a buffer */
-    int64_t off, size;
-    int32_t buf;
-    struct ghost *next;
-};
-
-struct block { /* in address order; the free ones are in a treap by (size, off) too */
-    int64_t off, size;
-    struct block *prev, *next, *left, *right;
-    struct ghost *ghost, *last;
-    uint32_t heap;
-    bool is_free;
-};
 
 struct leaving { /* a buffer that has closed, and whose bytes are not free yet */
     double t;
@@ -41,16 +28,23 @@ struct loan { /* the place of a buffer that closed in the period, for the one th
     bool lent;
 };
 
+/* Where a period repeats: who has whose place. */
+struct heirs {
+    int32_t *before, *after; /* per buffer: whose place it takes, and who takes its own; -1: nobody's */
+    size_t *opened, *closed; /* per buffer: by which event */
+    bool *passed;            /* per buffer: another has its place already */
+    struct loan *loan;
+    int nloans;
+};
+
 struct plan {
     const char *file; /* and the rank's number, for error messages */
     int r;
     struct rank *rank;
-    struct block *tail, *root, *spare;
-    struct ghost *ghosts;             /* spare ones */
+    struct holes holes;
     struct block **of;                /* per buffer */
     int memory;                       /* enum memory: whose arena is being planned */
     int64_t align, page, base, arena; /* base: where the blocks begin; arena: the peak so far */
-    uint32_t random;
     int32_t *over; /* as in rank, but as buffers open; over_first, over_end: per buffer, its part of it */
     size_t over_cap, nover, begun; /* begun: nover when this arena was begun */
     int32_t *over_first, *over_end;
@@ -58,97 +52,8 @@ struct plan {
     const struct lifetime *life; /* per buffer; NULL: bytes are reused as the schedule permits */
     double *limit;               /* per buffer, with lifetimes: what it takes over must have been left by then */
     struct leavings leavings;
-    int32_t *before, *after; /* per buffer: whose place it takes, and who takes its own; -1: nobody's */
-    size_t *opened, *closed; /* per buffer, where a period repeats: by which event */
-    bool *passed;            /* per buffer: another has its place already */
-    struct loan *loan;
-    int nloans;
+    struct heirs heirs;
 };
-
-static bool lies_before(const struct block *a, const struct block *b) {
-    return a->size != b->size ? a->size < b->size : a->off < b->off;
-}
-
-static struct block *merge_blocks(struct block *a, struct block *b) {
-    if (!a || !b)
-        return a ? a : b;
-    if (a->heap < b->heap) {
-        a->right = merge_blocks(a->right, b);
-        return a;
-    }
-    b->left = merge_blocks(a, b->left);
-    return b;
-}
-
-static void split(struct block *block, const struct block *key, struct block **lo, struct block **hi) {
-    if (!block)
-        *lo = *hi = NULL;
-    else if (lies_before(block, key)) {
-        split(block->right, key, &block->right, hi);
-        *lo = block;
-    } else {
-        split(block->left, key, lo, &block->left);
-        *hi = block;
-    }
-}
-
-static void insert_hole(struct plan *plan, struct block *block) {
-    struct block *lo, *hi;
-    plan->random = plan->random * 1664525u + 1013904223u; /* Numerical Recipes; any spread will do */
-    block->heap = plan->random;
-    block->left = block->right = NULL;
-    split(plan->root, block, &lo, &hi);
-    plan->root = merge_blocks(merge_blocks(lo, block), hi);
-}
-
-static void remove_hole(struct plan *plan, struct block *block) {
-    struct block **at = &plan->root;
-    while (*at != block)
-        at = lies_before(*at, block) ? &(*at)->right : &(*at)->left;
-    *at = merge_blocks(block->left, block->right);
-}
-
-static struct block *best_fit(const struct plan *plan, int64_t size) {
-    struct block *best = NULL, *block = plan->root;
-    while (block)
-        if (block->size >= size) {
-            best = block;
-            block = block->left;
-        } else
-            block = block->right;
-    return best;
-}
-
-static struct block *new_block(struct plan *plan, int64_t off, int64_t size) {
-    struct block *block = plan->spare;
-    if (block)
-        plan->spare = block->next;
-    else
-        block = NEW(struct block, 1);
-    *block = (struct block){.off = off, .size = size};
-    return block;
-}
-
-static void link_after(struct plan *plan, struct block *at, struct block *block) {
-    block->prev = at;
-    block->next = at ? at->next : NULL;
-    if (block->next)
-        block->next->prev = block;
-    else
-        plan->tail = block;
-    if (at)
-        at->next = block;
-}
-
-static struct ghost *new_ghost(struct plan *plan, int64_t off, int64_t size, int32_t buf) {
-    struct ghost *ghost = plan->ghosts;
-    if (ghost)
-        plan->ghosts = ghost->next;
-    else
-        ghost = NEW(struct ghost, 1);
-    *ghost = (struct ghost){off, size, buf, NULL};
-    return ghost;
-}
 
 /* A buffer takes over the front of hole b: the ghosts up to `end` become its predecessors. */
 static void take_over(struct plan *plan, struct block *block, int64_t end) {
@@ -162,8 +67,8 @@ static void take_over(struct plan *plan, struct block *block, int64_t end) {
             return;
         }
         block->ghost = ghost->next;
-        ghost->next = plan->ghosts;
-        plan->ghosts = ghost;
+        ghost->next = plan->holes.ghosts;
+        plan->holes.ghosts = ghost;
     }
     if (!block->ghost)
         block->last = NULL;
@@ -212,23 +117,23 @@ static void take_place(struct plan *plan, int32_t x, struct block *block, int32_
 
 /* x is open where the period ends: it goes where it must, whoever was there last. */
 static void inherit(struct plan *plan, int32_t x) {
-    int32_t last = closer(plan->rank, plan->before[x]), i = 0;
-    struct block *block = plan->of[plan->before[x]];
-    while (i < plan->nloans && plan->loan[i].heir != x)
+    int32_t last = closer(plan->rank, plan->heirs.before[x]), i = 0;
+    struct block *block = plan->of[plan->heirs.before[x]];
+    while (i < plan->heirs.nloans && plan->heirs.loan[i].heir != x)
         i++;
-    if (i < plan->nloans) {
-        last = plan->loan[i].last;
-        plan->loan[i] = plan->loan[--plan->nloans];
+    if (i < plan->heirs.nloans) {
+        last = plan->heirs.loan[i].last;
+        plan->heirs.loan[i] = plan->heirs.loan[--plan->heirs.nloans];
     }
-    plan->passed[last] = true;
+    plan->heirs.passed[last] = true;
     take_place(plan, x, block, last);
 }
 
 /* x, which closes before the heir opens, may lie in its place; of several, in the smallest. */
 static bool borrow(struct plan *plan, int32_t x, int64_t size, const struct block *hole) {
     struct loan *best = NULL;
-    for (struct loan *loan = plan->loan; loan < plan->loan + plan->nloans; loan++)
-        if (!loan->lent && loan->block->size >= size && plan->closed[x] < plan->opened[loan->heir] &&
+    for (struct loan *loan = plan->heirs.loan; loan < plan->heirs.loan + plan->heirs.nloans; loan++)
+        if (!loan->lent && loan->block->size >= size && plan->heirs.closed[x] < plan->heirs.opened[loan->heir] &&
             (!best || loan->block->size < best->block->size))
             best = loan;
     if (!best || (hole && hole->size < best->block->size))
@@ -241,17 +146,17 @@ static bool borrow(struct plan *plan, int32_t x, int64_t size, const struct bloc
 
 /* x has closed. Returns whether it has an heir to its place, or somebody has that already. */
 static bool bequeath(struct plan *plan, int32_t x) {
-    if (plan->passed[x])
+    if (plan->heirs.passed[x])
         return true;
-    for (struct loan *loan = plan->loan; loan < plan->loan + plan->nloans; loan++)
+    for (struct loan *loan = plan->heirs.loan; loan < plan->heirs.loan + plan->heirs.nloans; loan++)
         if (loan->last == x) {
             loan->lent = false;
             return true;
         }
-    int32_t heir = plan->after[opener(plan->rank, x)];
+    int32_t heir = plan->heirs.after[opener(plan->rank, x)];
     if (heir < 0)
         return false;
-    plan->loan[plan->nloans++] = (struct loan){plan->of[x], heir, x, false};
+    plan->heirs.loan[plan->heirs.nloans++] = (struct loan){plan->of[x], heir, x, false};
     return true;
 }
 
@@ -260,33 +165,34 @@ static void begin_lifetime(struct plan *plan, int32_t x) {
     int64_t size = room(plan, buf);
     if (buf->grows >= 0 && plan->rank->buf[buf->grows].bytes > buf->bytes)
         size = room(plan, &plan->rank->buf[buf->grows]);
-    struct block *block = best_fit(plan, size);
-    if (plan->before && plan->before[x] >= 0) {
+    struct block *block = holes_best_fit(&plan->holes, size);
+    if (plan->heirs.before && plan->heirs.before[x] >= 0) {
         inherit(plan, x);
         return;
     }
-    if (plan->before && borrow(plan, x, size, block))
+    if (plan->heirs.before && borrow(plan, x, size, block))
         return;
     if (block)
-        remove_hole(plan, block);
-    else if (plan->tail && plan->tail->is_free) { /* the hole at the end grows */
-        block = plan->tail;
-        remove_hole(plan, block);
+        holes_remove(&plan->holes, block);
+    else if (plan->holes.tail && plan->holes.tail->is_free) { /* the hole at the end grows */
+        block = plan->holes.tail;
+        holes_remove(&plan->holes, block);
         block->size = size;
     } else {
-        block = new_block(plan, plan->tail ? plan->tail->off + plan->tail->size : plan->base, size);
-        link_after(plan, plan->tail, block);
+        block = holes_block(&plan->holes,
+                            plan->holes.tail ? plan->holes.tail->off + plan->holes.tail->size : plan->base, size);
+        holes_link(&plan->holes, plan->holes.tail, block);
     }
     plan->over_first[x] = (int32_t)plan->nover;
     take_over(plan, block, block->off + size);
     plan->over_end[x] = (int32_t)plan->nover;
     if (block->size > size) {
-        struct block *rest = new_block(plan, block->off + size, block->size - size);
+        struct block *rest = holes_block(&plan->holes, block->off + size, block->size - size);
         rest->is_free = true;
         rest->ghost = block->ghost;
         rest->last = block->last;
-        link_after(plan, block, rest);
-        insert_hole(plan, rest);
+        holes_link(&plan->holes, block, rest);
+        holes_insert(&plan->holes, rest);
     }
     block->size = size;
     block->ghost = block->last = NULL;
@@ -295,41 +201,23 @@ static void begin_lifetime(struct plan *plan, int32_t x) {
     reach_end(plan, block->off + block->size);
 }
 
-/* Merges b with its right neighbour. */
-static void absorb(struct plan *plan, struct block *block, struct block *right) {
-    block->size += right->size;
-    if (block->last)
-        block->last->next = right->ghost;
-    else
-        block->ghost = right->ghost;
-    if (right->last)
-        block->last = right->last;
-    block->next = right->next;
-    if (block->next)
-        block->next->prev = block;
-    else
-        plan->tail = block;
-    right->next = plan->spare;
-    plan->spare = right;
-}
-
 static void end_lifetime(struct plan *plan, int32_t x) {
     struct block *block = plan->of[x];
-    if (plan->before && bequeath(plan, x))
+    if (plan->heirs.before && bequeath(plan, x))
         return;
     block->is_free = true;
-    block->ghost = block->last = new_ghost(plan, block->off, block->size, x);
+    block->ghost = block->last = holes_ghost(&plan->holes, block->off, block->size, x);
     if (block->next && block->next->is_free) {
-        remove_hole(plan, block->next);
-        absorb(plan, block, block->next);
+        holes_remove(&plan->holes, block->next);
+        holes_absorb(&plan->holes, block, block->next);
     }
     if (block->prev && block->prev->is_free) {
         struct block *left = block->prev;
-        remove_hole(plan, left);
-        absorb(plan, left, block);
+        holes_remove(&plan->holes, left);
+        holes_absorb(&plan->holes, left, block);
         block = left;
     }
-    insert_hole(plan, block);
+    holes_insert(&plan->holes, block);
 }
 
 static bool is_here(const struct plan *plan, int32_t x) { return memory_of(&plan->rank->buf[x]) == plan->memory; }
@@ -423,32 +311,32 @@ static void start_rank(struct plan *plan, const struct program *p, int r) {
     memset(plan->over_first, 0, sizeof *plan->over_first * (size_t)k->nbufs);
     memset(plan->over_end, 0, sizeof *plan->over_end * (size_t)k->nbufs);
     find_opens(plan);
-    plan->before = NULL;
+    plan->heirs.before = NULL;
     if (!period)
         return;
     int n = k->nbufs + 1;
-    plan->before = NEW(int32_t, n);
-    plan->after = NEW(int32_t, n);
-    plan->opened = NEW(size_t, n);
-    plan->closed = NEW(size_t, n);
-    plan->passed = NEW(bool, n);
-    plan->loan = NEW(struct loan, n);
-    match_period(p, r, plan->before);
-    memset(plan->after, -1, sizeof *plan->after * (size_t)n);
+    plan->heirs.before = NEW(int32_t, n);
+    plan->heirs.after = NEW(int32_t, n);
+    plan->heirs.opened = NEW(size_t, n);
+    plan->heirs.closed = NEW(size_t, n);
+    plan->heirs.passed = NEW(bool, n);
+    plan->heirs.loan = NEW(struct loan, n);
+    match_period(p, r, plan->heirs.before);
+    memset(plan->heirs.after, -1, sizeof *plan->heirs.after * (size_t)n);
     for (int32_t b = 0; b < k->nbufs; b++)
-        if (plan->before[b] >= 0)
-            plan->after[plan->before[b]] = b;
+        if (plan->heirs.before[b] >= 0)
+            plan->heirs.after[plan->heirs.before[b]] = b;
     for (size_t e = 0; e < k->nevents; e++)
-        *(k->event[e] >= 0 ? &plan->opened[k->event[e]] : &plan->closed[opener(k, ~k->event[e])]) = e;
+        *(k->event[e] >= 0 ? &plan->heirs.opened[k->event[e]] : &plan->heirs.closed[opener(k, ~k->event[e])]) = e;
 }
 
 static void start_arena(struct plan *plan) {
-    plan->tail = plan->root = NULL;
+    plan->holes.tail = plan->holes.root = NULL;
     plan->nover = plan->begun;
     plan->leavings.n = 0;
-    plan->nloans = 0;
-    if (plan->before)
-        memset(plan->passed, 0, sizeof *plan->passed * (size_t)plan->rank->nbufs);
+    plan->heirs.nloans = 0;
+    if (plan->heirs.before)
+        memset(plan->heirs.passed, 0, sizeof *plan->heirs.passed * (size_t)plan->rank->nbufs);
     plan->arena = 0;
     place_permanent(plan);
 }
