@@ -22,6 +22,9 @@ struct rt_layer *split_layers(const struct model *m, const struct rt_layer *whol
 int64_t count_parameters(const struct model *m, const struct rt_layer *l); /* of a layer, or of a member's part */
 /* Floats that the optimizer keeps for each weight: its moments and, with bf16, the master weight. */
 static inline int state_of(const struct model *m) { return (m->rt.precision == BF16) + count_moments(m->rt.optimizer); }
+/* cut.c: the unit that opens each stage, and behind the last stage the number of units: [stages + 1]. all: the model's
+ * layers. Dies if it has fewer units than that. */
+int *cut_stages(const struct spec *sp, const struct rt_layer *all, int stages);
 /* cost.c: what the jobs of a stage with these layers, and an update of it, take. */
 void cost_of(struct stage *st, const struct spec *sp);
 /* cost_sets.c: the sets behind the stages, whose layers are known. Dies if two stages cannot share a table. */

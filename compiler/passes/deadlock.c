@@ -1,0 +1,177 @@
+/* Explains why a schedule cannot go on: the shortest cycle of jobs that wait for each other. */
+#include "base/cycle.h"
+#include "sched_state.h"
+#include <string.h>
+
+/* What each blocked job waits for, as a graph: its predecessors; the job before it in a strict order; or room on its
+ * rank, a node of its own (n + rank), which waits for the last backwards of all live activations. */
+struct blocked {
+    int32_t *at, *to;
+    size_t n, cap;
+};
+
+static void note_wait(struct blocked *blocked, int32_t node) {
+    GROW(blocked->to, blocked->cap, blocked->n + 1);
+    blocked->to[blocked->n++] = node;
+}
+
+/* An update waits for the one before it, and for backwards, of a shared set by all members. */
+static void waits_of_update(struct sched_state *state, const bool *ended, int32_t j, struct blocked *blocked) {
+    const struct spec *sp = state->sp;
+    const struct job *job = &sp->job[j];
+    int32_t before = j - sp->costs.homes[job->s].lists;
+    bool shared = job->s >= sp->stages;
+    int from = shared ? sp->names.first[sp->names.member[job->s].stage] : job->s,
+        size = shared ? sp->names.member[from].size : 1;
+    if (job->b > 0 && !ended[before])
+        note_wait(blocked, before);
+    for (int b = 0; b < sp->updates.every[job->s]; b++)
+        for (int s = from; s < from + size; s++) {
+            int32_t back = last_backward(sp, s, job->b * sp->updates.every[job->s] + b);
+            if (!ended[back])
+                note_wait(blocked, back);
+        }
+}
+
+/* A job may wait for the updates that make its version. */
+static void waits_of_version(struct sched_state *state, const bool *ended, int32_t j, struct blocked *blocked) {
+    const struct spec *sp = state->sp;
+    const struct job *job = &sp->job[j];
+    for (int n = 0; n < VERSIONED && job->d != OP_U; n++) {
+        int32_t update = versions_awaited(&state->versions, j, n);
+        if (update >= 0 && !ended[update])
+            note_wait(blocked, update);
+    }
+    if (job->d == OP_U)
+        waits_of_update(state, ended, j, blocked);
+}
+
+/* What holds up a job that is ready, and first in a strict order: room on its rank; another job, which its rank takes
+ * first; or the same on another member of its team. */
+static int32_t obstacle(const struct sched_state *state, int32_t j) {
+    const struct spec *sp = state->sp;
+    const struct job *job = &sp->job[j];
+    int32_t with = partner_of(sp, j);
+    int forwards = (job->d == OP_F) + (with >= 0 && sp->job[with].d == OP_F), size = job_size(state, j);
+    if (!state->absent || forwards > sp->limits.cap[job->rank] - state->live[job->rank])
+        return all_jobs(sp) + job->rank;
+    const struct ready *f = &state->fwd[job->rank];
+    bool ordered = sp->strict && !job->fill;
+    int32_t chosen = sched_choose(state, job->rank).j, forward = f->n > 0 ? state->by_pos[f->a[0]] : j;
+    if (!ordered && chosen >= 0 && chosen != j)
+        return chosen;
+    if (!ordered && job->d == OP_F && forward != j)
+        return forward;
+    int32_t other = j;
+    for (int i = 0; i < size; i++) {
+        int32_t k = gang_job(sp, gang_of(sp, j), i);
+        int rank = sp->job[k].rank;
+        if (forwards > sp->limits.cap[rank] - state->live[rank])
+            return k;
+        other = !ordered && sched_choose(state, rank).j != k ? k : other;
+    }
+    return other;
+}
+
+static void waits_of_job(struct sched_state *state, const bool *ended, int32_t j, struct blocked *blocked) {
+    const struct job *job = &state->sp->job[j];
+    size_t before = blocked->n;
+    if (state->sp->updates.every)
+        waits_of_version(state, ended, j, blocked);
+    for (int32_t e = job->d == OP_U ? 0 : state->c->graph->pred_at[j];
+         job->d != OP_U && e < state->c->graph->pred_at[j + 1]; e++)
+        if (!ended[state->c->graph->pred[e]])
+            note_wait(blocked, state->c->graph->pred[e]);
+    int32_t first = state->sp->strict && !job->fill ? state->seq[state->seq_next[job->rank]] : j,
+            with = partner_of(state->sp, first);
+    if (first == j && with >= 0 && !state->ready[with])
+        note_wait(blocked, with);
+    if (first != j && (with != j || blocked->n == before))
+        note_wait(blocked, first);
+    int size = job_size(state, j);
+    for (int i = 0; i < size && size > 1 && blocked->n == before; i++) { /* not ready, or not its turn */
+        int32_t k = gang_job(state->sp, gang_of(state->sp, j), i);
+        int rank = state->sp->job[k].rank;
+        if (state->missing[k] > 0 || (state->sp->strict && !job->fill && state->seq[state->seq_next[rank]] != k))
+            note_wait(blocked, k);
+    }
+    if (blocked->n == before)
+        note_wait(blocked, obstacle(state, j));
+}
+
+static struct blocked find_blocked(struct sched_state *state) {
+    const struct spec *sp = state->sp;
+    int n = all_jobs(sp);
+    bool *started = NEW(bool, n), *ended = NEW(bool, n);
+    int32_t *next = NEW(int32_t, n), *head = NEW(int32_t, sp->workers); /* per rank: who holds room */
+    memset(head, -1, sizeof *head * (size_t)sp->workers);
+    for (int i = 0; i < state->sc->nmoments; i++) {
+        int32_t m = state->sc->moment[i];
+        *(m >= 0 ? &started[m] : &ended[~m]) = true;
+    }
+    for (int i = 0; i < state->sc->nmoments; i++) {
+        const struct job *f = state->sc->moment[i] < 0 ? &sp->job[~state->sc->moment[i]] : NULL;
+        int32_t back = f && f->d == OP_F ? last_backward(sp, f->s, f->b) : -1;
+        if (back >= 0 && !ended[back]) {
+            next[back] = head[sp->job[back].rank];
+            head[sp->job[back].rank] = back;
+        }
+    }
+    struct blocked blocked = {.at = NEW(int32_t, n + sp->workers + 1)};
+    for (int32_t j = 0; j < n; j++) {
+        if (!started[j])
+            waits_of_job(state, ended, j, &blocked);
+        blocked.at[j + 1] = (int32_t)blocked.n;
+    }
+    for (int r = 0; r < sp->workers; r++) {
+        for (int32_t j = head[r]; j >= 0; j = next[j])
+            note_wait(&blocked, j);
+        blocked.at[n + r + 1] = (int32_t)blocked.n;
+    }
+    return blocked;
+}
+
+/* Two forwards at once can never start where there is room for one. */
+static void die_of_pairs(const struct sched_state *state) {
+    const struct spec *sp = state->sp;
+    for (int i = 0; i < sp->npairs; i++) {
+        const struct job *a = &sp->job[sp->pair[i].first], *b = &sp->job[sp->pair[i].second];
+        if (a->d == OP_F && b->d == OP_F && sp->limits.cap[a->rank] < 2)
+            die("%s: deadlock: %d of %d jobs can never start; raise the cap, because\n  %s waits for room on rank %d, "
+                "whose cap is 1, for %s, too, to overlap with it",
+                sp->file, all_jobs(sp) - state->sc->nstarts, all_jobs(sp), job_name(&sp->names, a->s, a->b, a->d),
+                a->rank, job_name(&sp->names, b->s, b->b, b->d));
+    }
+}
+
+_Noreturn void sched_deadlock(struct sched_state *state) {
+    const struct spec *sp = state->sp;
+    die_of_pairs(state);
+    struct blocked blocked = find_blocked(state);
+    int len, n = all_jobs(sp);
+    int32_t *cycle = shortest_cycle(n + sp->workers, blocked.at, blocked.to, &len);
+    struct text t = {0};
+    for (int i = 0, shown = 0; i < len && shown < 12; i++) {
+        int32_t from = cycle[i], to = cycle[(i + 1) % len];
+        if (from >= n)
+            continue;
+        const struct job *a = &sp->job[from], *b = &sp->job[to < n ? to : cycle[(i + 2) % len]];
+        const char *name = job_name(&sp->names, a->s, a->b, a->d), *other = job_name(&sp->names, b->s, b->b, b->d);
+        if (to >= n)
+            put(&t, "\n  %s waits for room on rank %d, whose cap of %d is full until %s", name, a->rank,
+                sp->limits.cap[a->rank], other);
+        else if (a->b == b->b && a->d == b->d && gang_of(sp, from) == gang_of(sp, to))
+            put(&t, "\n  %s waits for %s, to start with it", name, other);
+        else if (a->pair && a->pair == b->pair && !has_edge(state->c->graph, from, to))
+            put(&t, "\n  %s waits for %s, to overlap with it", name, other);
+        else if (from < sp->njobs && to < sp->njobs && !has_edge(state->c->graph, from, to))
+            put(&t, "\n  %s waits for %s, which comes before it in the order of rank %d", name, other, a->rank);
+        else
+            put(&t, "\n  %s waits for %s", name, other);
+        shown++;
+    }
+    if (len > 12)
+        put(&t, "\n  ... and more");
+    die("%s: deadlock: %d of %d jobs can never start; raise the cap or change the order, because%s", sp->file,
+        n - state->sc->nstarts, n, t.s);
+}
