@@ -1,6 +1,7 @@
 /* The proof of a lower bound, written down for others to check: compiler/README.md, "Certificates". */
 #include "ir/program.h"
 #include "optimal.h"
+#include "state.h"
 #include <stdlib.h>
 
 int covering_states(const struct optimum *optimum) {

@@ -1,5 +1,5 @@
 /* The dynamic programme over states: see search.h. */
-#include "search.h"
+#include "state.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -38,11 +38,9 @@ struct search {
     int32_t *chosen;
 };
 
-int state_width(const struct instance *in) { return in->n + in->ranks + (in->span ? in->ranks : 0) + 1; }
 static const int32_t *state_row(const struct search *s, int32_t state) {
     return s->found.visited.word + s->found.visited.at[state];
 }
-static int32_t recent_starts(const struct instance *in, const int32_t *row) { return row[state_width(in) - 1]; }
 static size_t row_words(const struct instance *in, const int32_t *row) {
     return (size_t)state_width(in) + 2 * (size_t)recent_starts(in, row);
 }
@@ -307,48 +305,6 @@ static void add_state(struct search *s, int64_t time, int32_t parent, int64_t bo
 
 /* ---- dominance ---- */
 
-/* Whether state a, of the same moment as b, is as far in everything: each item of b has started in a, as early as still
- * matters; no rank is busy for longer; and what room it has taken ahead of b nobody else can need. */
-static bool dominates(const struct instance *in, const int32_t *a, const int32_t *b) {
-    for (int c = 0; c < in->n; c++) {
-        const struct class *class = &in->class[c];
-        bool sole = !class->take || in->one_taker[class->rank] || in->room[class->rank] == INT64_MAX;
-        if (a[c] < b[c] || (a[c] > b[c] && !sole))
-            return false;
-    }
-    for (int r = 0; r < in->ranks; r++)
-        if (a[in->n + r] > b[in->n + r])
-            return false;
-    for (int r = in->n + in->ranks; r < state_width(in) - 1; r++) /* it began no earlier, or has not begun either */
-        if (a[r] > b[r] || (a[r] == 0) != (b[r] == 0))
-            return false;
-    const int32_t *x = a + state_width(in), *y = b + state_width(in);
-    const int32_t *xend = x + 2 * recent_starts(in, a), *yend = y + 2 * recent_starts(in, b);
-    for (int c = 0; c < in->n; c++) {
-        const int32_t *xs = x, *ys = y;
-        while (x < xend && *x == c)
-            x += 2;
-        while (y < yend && *y == c)
-            y += 2;
-        int32_t first = a[c] - (int32_t)(x - xs) / 2, other = b[c] - (int32_t)(y - ys) / 2; /* items of these starts */
-        for (int32_t item = first; item < b[c]; item++)
-            if (item < other || xs[2 * (item - first) + 1] < ys[2 * (item - other) + 1])
-                return false;
-    }
-    return true;
-}
-
-/* What dominating states must have alike. */
-static uint64_t dominance_key(const struct instance *in, const int32_t *row) {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (int c = 0; c < in->n; c++) {
-        const struct class *class = &in->class[c];
-        if (class->take && !in->one_taker[class->rank] && in->room[class->rank] < INT64_MAX)
-            h = (h ^ (uint32_t)row[c]) * 0x100000001b3u;
-    }
-    return h ^ h >> 29;
-}
-
 static int by_progress(const void *x, const void *y) {
     const struct rank_of *a = x, *b = y;
     if (a->group != b->group)
@@ -371,7 +327,7 @@ static struct rank_of rank_state(const struct search *s, int32_t state) {
         progress += row[c] * s->in->class[c].time;
     for (int r = 0; r < s->in->ranks; r++)
         progress -= row[s->in->n + r];
-    return (struct rank_of){s->bound[state], progress, dominance_key(s->in, row), state};
+    return (struct rank_of){s->bound[state], progress, state_key(s->in, row), state};
 }
 
 /* The states of a layer that none dominates, and no more than the beam: to the front. Returns how many. */
@@ -387,7 +343,7 @@ static size_t thin_out(struct search *s, const struct layer *layer, struct rank_
             begin = kept;
         size_t from = kept - begin > COMPARED ? kept - COMPARED : begin;
         for (size_t k = from; k < kept && !drop; k++)
-            drop = dominates(s->in, state_row(s, list[k].state), state_row(s, list[i].state));
+            drop = state_dominates(s->in, state_row(s, list[k].state), state_row(s, list[i].state));
         if (!drop)
             list[kept++] = list[i];
     }
@@ -534,49 +490,4 @@ struct found search(const struct instance *in, int64_t limit, struct effort effo
                 follow_choices(&s, s.list[i].state);
     }
     return s.found;
-}
-
-/* ---- what was found ---- */
-
-/* The k-th item of a pool to start is the k-th that could. */
-static void start_pool(const struct instance *in, const struct class *class, const struct graph *graph, int64_t *begin,
-                       int64_t *start) {
-    struct turn {
-        int64_t ready;
-        int32_t job;
-    } *turn = NEW(struct turn, class->items);
-    for (int k = 0; k < class->items; k++) {
-        int32_t j = class->job[k];
-        turn[k].job = j;
-        for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++) {
-            int64_t lag = 0;
-            for (int l = 0; l < class->nlags; l++)
-                if (class->lag[l].from == in->class_of[graph->pred[e]])
-                    lag = class->lag[l].ticks;
-            turn[k].ready = start[graph->pred[e]] + lag > turn[k].ready ? start[graph->pred[e]] + lag : turn[k].ready;
-        }
-    }
-    sort(turn, (size_t) class->items, sizeof *turn, by_value64); /* by ready, its first member */
-    for (int k = 0; k < class->items; k++)
-        start[turn[k].job] = begin[k];
-}
-
-int64_t *starts_of(const struct instance *in, const struct found *found, const struct graph *graph) {
-    const struct visited *v = &found->visited;
-    int64_t *start = NEW(int64_t, graph->n), **begin = NEW(int64_t *, in->n);
-    for (int c = 0; c < in->n; c++)
-        begin[c] = NEW(int64_t, in->class[c].items);
-    for (int32_t state = v->best; v->parent[state] >= 0; state = v->parent[state]) {
-        int32_t parent = v->parent[state];
-        for (int c = 0; c < in->n; c++)
-            for (int32_t k = v->word[v->at[parent] + (size_t)c]; k < v->word[v->at[state] + (size_t)c]; k++)
-                begin[c][k] = v->time[parent];
-    }
-    for (int c = 0; c < in->n; c++)
-        for (int k = 0; k < in->class[c].items && !in->class[c].pool; k++)
-            start[in->class[c].job[k]] = begin[c][k];
-    for (int c = 0; c < in->n; c++)
-        if (in->class[c].pool)
-            start_pool(in, &in->class[c], graph, begin[c], start);
-    return start;
 }

@@ -39,12 +39,11 @@ struct found {
     bool all;         /* nothing was left out: no schedule is shorter */
     struct visited visited;
 };
-double seconds_now(void);                   /* since the epoch */
-double seconds_until(double limit);         /* when that many seconds have passed; 0 if there is no limit, 0 */
-int state_width(const struct instance *in); /* words before the recent starts; the last of them is how many there are */
+double seconds_now(void);           /* since the epoch */
+double seconds_until(double limit); /* when that many seconds have passed; 0 if there is no limit, 0 */
 /* Looks for a schedule that ends before `limit`, or whose largest span is less. */
 struct found search(const struct instance *in, int64_t limit, struct effort effort);
 
-/* Per job: when it starts, in ticks. */
+/* starts.c: per job, when it starts, in ticks. */
 int64_t *starts_of(const struct instance *in, const struct found *found, const struct graph *graph);
 #endif
