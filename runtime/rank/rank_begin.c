@@ -58,6 +58,7 @@ void rank_begin(struct rank_run *run, struct training *training) {
     count_updates(run);
     take(run, training);
     backend_choose(run);
+    replay_expects(&run->program, &run->program.rank[run->world.rank]);
     bool ok = backend_take(run, why, sizeof why);
     world_verdict(&run->world, ok, why); /* before the next line, which needs all ranks */
     backend_connect(run);

@@ -31,7 +31,6 @@ bool backend_take(struct rank_run *run, char *why, size_t nwhy) {
         backend->host =
             (struct host_rank){.data = run->data, .transport = run->world.transport, .link = run->world.messages};
         run->replay = &backend->replay;
-        replay_expects(&run->program, &run->program.rank[run->world.rank]);
         bool ok = host_take(run->replay, &backend->host, &run->program, run->world.rank);
         run->replay->purpose = rank_evaluates(run) ? VALIDATES : TRAINS;
         if (ok)
