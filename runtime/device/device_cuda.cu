@@ -1,13 +1,5 @@
-/* A CUDA device for the replay core: lanes are streams, waits are events, and the host never waits.
- *
- * All of a rank's device memory is one allocation: the plan's arena, then what every rank needs besides the plan
- * (microbatches, losses, the optimizer's step, the workspace of the products). The plan's arena in host memory is
- * another, of pinned memory: with pageable memory, a copy "might be synchronous with respect to host" (CUDA Runtime
- * API, "API synchronization behavior"), and none of a graph. All of it is allocated at the start. */
+/* A CUDA device for the replay core: lanes are streams, waits are events, and the host never waits. */
 #include "device_cuda.cuh"
-extern "C" {
-#include "store/import.h"
-}
 extern "C" {
 #include "job.h"
 }
@@ -15,12 +7,7 @@ extern "C" {
 #include <stdio.h>
 #include <stdlib.h>
 
-static struct cuda_rank *self(const struct replay *re) { return (struct cuda_rank *)re->self; }
 static const struct rt_rank *stream_of(const struct replay *re) { return &re->program->rank[re->rank]; }
-/* Such a lane begins with one. */
-static bool has_messages(const struct rt_rank *k, int lane) {
-    return k->lane_at[lane] < k->lane_at[lane + 1] && is_message(k->ins[k->lane_ins[k->lane_at[lane]]].op);
-}
 
 void cuda_must(cudaError_t code, const char *call) {
     char why[1024];
@@ -92,9 +79,9 @@ void cuda_take_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool fl
 /* ---- the replay core's questions ---- */
 
 static bool device_wait(struct replay *re, const struct rt_instr *x, int32_t i) {
-    if (self(re)->issued[i] <= re->turn)
+    if (cuda_rank_of(re)->issued[i] <= re->turn)
         return false;
-    CUDA(cudaStreamWaitEvent(self(re)->lane[x->lane], self(re)->event[i], 0));
+    CUDA(cudaStreamWaitEvent(cuda_rank_of(re)->lane[x->lane], cuda_rank_of(re)->event[i], 0));
     return true;
 }
 
@@ -105,16 +92,16 @@ static bool device_wait(struct replay *re, const struct rt_instr *x, int32_t i) 
  * (pytorch#176582: with work of other streams). So there all lanes with messages, and those to host memory and back,
  * are one branch, in issue order, beside that of the compute lane. */
 static bool takes_turns(const struct replay *re, const struct rt_instr *x) {
-    return self(re)->captured && self(re)->transport->chained &&
-           (is_copy(x->op) || has_messages(stream_of(re), x->lane));
+    return cuda_rank_of(re)->captured && cuda_rank_of(re)->transport->chained &&
+           (is_copy(x->op) || cuda_has_messages(stream_of(re), x->lane));
 }
 static void await_turn(struct replay *re, const struct rt_instr *x) {
-    struct cuda_rank *own = self(re);
+    struct cuda_rank *own = cuda_rank_of(re);
     if (takes_turns(re, x) && own->turned)
         CUDA(cudaStreamWaitEvent(own->lane[x->lane], own->turn, 0));
 }
 static void end_turn(struct replay *re, const struct rt_instr *x) {
-    struct cuda_rank *own = self(re);
+    struct cuda_rank *own = cuda_rank_of(re);
     if (!takes_turns(re, x))
         return;
     CUDA(cudaEventRecord(own->turn, own->lane[x->lane]));
@@ -123,7 +110,7 @@ static void end_turn(struct replay *re, const struct rt_instr *x) {
 
 /* The word is written after the event, so that no lane waits for the write. */
 static void device_record(struct replay *re, int32_t i, double start, double end) {
-    struct cuda_rank *own = self(re);
+    struct cuda_rank *own = cuda_rank_of(re);
     int lane = stream_of(re)->ins[i].lane;
     (void)start, (void)end;
     if (own->event[i])
@@ -136,7 +123,7 @@ static void device_record(struct replay *re, int32_t i, double start, double end
 }
 
 static void run_job(struct replay *re, const struct rt_instr *x) {
-    struct cuda_rank *own = self(re);
+    struct cuda_rank *own = cuda_rank_of(re);
     const struct rt_program *p = re->program;
     const struct rt_stage *s = job_stage(p, x);
     cudaStream_t stream = own->lane[x->lane];
@@ -168,7 +155,7 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
 
 /* A graph of the period is launched for each repetition: the device counts those. */
 static void run_update(struct replay *re, const struct rt_instr *x, cudaStream_t stream) {
-    struct cuda_rank *own = self(re);
+    struct cuda_rank *own = cuda_rank_of(re);
     const struct rt_program *p = re->program;
     const struct rt_stage *s = &p->stage[x->stage];
     struct cuda_number number = {
@@ -194,7 +181,7 @@ static void run_update(struct replay *re, const struct rt_instr *x, cudaStream_t
 
 /* A rank may begin its norm with nothing to add. The workspace is the compute lane's. */
 static void run_norm(struct replay *re, const struct rt_instr *x, const float *dw, cudaStream_t stream) {
-    struct cuda_rank *own = self(re);
+    struct cuda_rank *own = cuda_rank_of(re);
     const struct rt_program *p = re->program;
     static const struct rt_home none = {};
     const struct rt_home *home = dw ? home_on(stream_of(re), x->stage) : &none;
@@ -213,7 +200,7 @@ static void copy_host(const struct cuda_rank *own, const struct rt_instr *x, cud
 }
 
 static void run_instr(struct replay *re, const struct rt_instr *x, cudaStream_t stream) {
-    struct cuda_rank *own = self(re);
+    struct cuda_rank *own = cuda_rank_of(re);
     float *dw = (float *)job_operand(own->arena, x, ROLE_dw);
     if (x->op == OP_U)
         run_update(re, x, stream);
@@ -233,7 +220,7 @@ static void run_instr(struct replay *re, const struct rt_instr *x, cudaStream_t 
 }
 
 static void device_launch(struct replay *re, const struct rt_instr *x) {
-    struct cuda_rank *own = self(re);
+    struct cuda_rank *own = cuda_rank_of(re);
     int32_t i = (int32_t)(x - stream_of(re)->ins);
     cuda_enter(re, x);
     await_turn(re, x);
@@ -244,7 +231,7 @@ static void device_launch(struct replay *re, const struct rt_instr *x) {
 }
 
 static bool device_meet(struct replay *re, const struct rt_instr *x) {
-    struct cuda_rank *own = self(re);
+    struct cuda_rank *own = cuda_rank_of(re);
     cuda_enter(re, x);
     await_turn(re, x);
     bool met = (is_group(x->op) ? own->transport->collective : own->transport->message)(own->link, re, x);
@@ -299,233 +286,4 @@ void cuda_stamps(const struct cuda_rank *own, const struct rt_rank *k, cudaEvent
         stamp[i].start = began + 1e-3 * begin;
         stamp[i].end = began + 1e-3 * end;
     }
-}
-
-/* ---- memory ---- */
-
-enum { REGION = 4096 };
-static int64_t whole_blocks(int64_t bytes) { return (bytes + REGION - 1) / REGION * REGION; }
-
-static int64_t lay_out_arena(const struct rt_program *p, int rank, const struct cuda_transport *transport,
-                             struct cuda_rank *own) {
-    int64_t at = whole_blocks(p->rank[rank].arena), batches = written_batches(p);
-    int64_t input = whole_blocks(cuda_written(p) * (int64_t)data_bytes(p->model));
-    char *base = own ? own->arena : NULL;
-    if (own) {
-        own->input = base + at;
-        own->loss = (float *)(base + at + input);
-    }
-    at += input + whole_blocks((batches + 1) * (int64_t)sizeof *own->loss);
-    if (own) {
-        own->counted = (int64_t *)(base + at);
-        own->routed = (struct rt_routed *)(own->counted + 2);
-        own->workspace = base + at + REGION;
-        own->extra = base + at + REGION + whole_blocks(cuda_workspace());
-    }
-    return at + REGION + whole_blocks(cuda_workspace()) + (transport->extra ? transport->extra(p, rank) : 0);
-}
-
-int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_transport *transport) {
-    return lay_out_arena(p, rank, transport, NULL);
-}
-
-/* Only one of the errors means a lack of memory. */
-static void put_lack(cudaError_t code, const char *call, const char *lack, char *why, size_t n) {
-    cudaGetLastError(); /* no error of the next launch's */
-    if (code == cudaErrorMemoryAllocation)
-        snprintf(why, n, "%s", lack);
-    else
-        cuda_trouble(code, call, why, n);
-}
-
-char *cuda_allocate(size_t bytes, char *why, size_t n) {
-    char *p = NULL;
-    cudaError_t code = cudaMalloc((void **)&p, bytes);
-    if (code == cudaSuccess)
-        return p;
-    put_lack(code, "cudaMalloc", "no memory on the device", why, n);
-    return NULL;
-}
-
-/* Writing it all at once also settles where it lies: near the processors that this process runs on. */
-static bool take_host(struct cuda_rank *own, int64_t bytes, char *why, size_t n) {
-    cudaError_t code = cudaHostAlloc((void **)&own->host, (size_t)bytes, cudaHostAllocDefault);
-    if (code != cudaSuccess) {
-        own->host = NULL;
-        put_lack(code, "cudaHostAlloc", "no pinned memory on the host", why, n);
-        return false;
-    }
-    own->host_bytes = bytes;
-    memset(own->host, 0, (size_t)bytes);
-    return true;
-}
-
-const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_program *p, int rank,
-                      const struct cuda_transport *transport, bool watched) {
-    const struct rt_rank *k = &p->rank[rank];
-    size_t bytes = (size_t)cuda_rank_bytes(p, rank, transport);
-    memset(re, 0, sizeof *re);
-    memset(own, 0, sizeof *own);
-    re->device = &cuda_device;
-    re->program = p;
-    re->rank = rank;
-    re->running = -1;
-    re->self = own;
-    re->cursor = (int32_t *)calloc((size_t)k->nlanes + 1, sizeof *re->cursor);
-    re->blocked = (bool *)calloc((size_t)k->nlanes + 1, sizeof *re->blocked);
-    own->lane = (cudaStream_t *)calloc((size_t)k->nlanes + 1, sizeof *own->lane);
-    own->event = (cudaEvent_t *)calloc((size_t)k->nins + 1, sizeof *own->event);
-    own->issued = (int64_t *)calloc((size_t)k->nins + 1, sizeof *own->issued);
-    if (!re->cursor || !re->blocked || !own->lane || !own->event || !own->issued || !cuda_plan_feeds(own, p, k))
-        return "no memory on the host";
-    own->norm_at = norm_at(k);
-    own->transport = transport;
-    own->arena = transport->take(rank, bytes, own->why, sizeof own->why);
-    if (!own->arena)
-        return own->why;
-    CUDA(cudaMemset(own->arena, 0, bytes));
-    if (k->host > 0 && !take_host(own, k->host, own->why, sizeof own->why))
-        return own->why;
-    lay_out_arena(p, rank, transport, own);
-    if (watched) {
-        CUDA(cudaMallocHost((void **)&own->reached, sizeof *own->reached * (size_t)(k->nlanes + 1)));
-        memset(own->reached, 0, sizeof *own->reached * (size_t)(k->nlanes + 1));
-        re->reached = own->reached;
-    }
-    int least, greatest;
-    CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    for (int l = 0; l < k->nlanes; l++) /* others wait for messages: their kernels come before those of layers */
-        CUDA(cudaStreamCreateWithPriority(&own->lane[l], cudaStreamNonBlocking, has_messages(k, l) ? greatest : least));
-    for (int32_t i = 0; i < k->nins; i++)
-        if (k->ins[i].name)
-            CUDA(cudaEventCreateWithFlags(&own->event[i], cudaEventDisableTiming));
-    if (transport->chained)
-        CUDA(cudaEventCreateWithFlags(&own->turn, cudaEventDisableTiming));
-    CUDA(cudaMallocHost((void **)&own->found, NORM_BYTES));
-    for (int t = 0; t < 2; t++) {
-        CUDA(cudaMallocHost((void **)&own->staged[t], (size_t)cuda_written(p) * data_bytes(p->model)));
-        CUDA(cudaMallocHost((void **)&own->norm[t], NORM_BYTES));
-        CUDA(cudaMallocHost((void **)&own->told[t], (size_t)p->batches * sizeof *own->told[t]));
-        memset(own->told[t], 0, (size_t)p->batches * sizeof *own->told[t]);
-        CUDA(cudaEventCreateWithFlags(&own->sent[t], cudaEventDisableTiming));
-        CUDA(cudaEventCreateWithFlags(&own->came[t], cudaEventDisableTiming));
-    }
-    return NULL;
-}
-
-void cuda_release(struct replay *re, struct cuda_rank *own) {
-    const struct rt_rank *k = stream_of(re);
-    for (int l = 0; l < k->nlanes; l++)
-        cudaStreamDestroy(own->lane[l]);
-    for (int32_t i = 0; i < k->nins; i++)
-        if (own->event[i])
-            cudaEventDestroy(own->event[i]);
-    for (int32_t i = 0; own->span && i < k->nins; i++) {
-        cudaEventDestroy(own->span[i].begin);
-        cudaEventDestroy(own->span[i].end);
-    }
-    cudaFreeHost(own->found);
-    for (int t = 0; t < 2; t++) {
-        cudaFreeHost(own->staged[t]);
-        cudaFreeHost(own->norm[t]);
-        cudaFreeHost(own->told[t]);
-        cudaEventDestroy(own->sent[t]);
-        cudaEventDestroy(own->came[t]);
-    }
-    if (own->turn)
-        cudaEventDestroy(own->turn);
-    if (own->reached)
-        cudaFreeHost(own->reached);
-    if (own->host)
-        cudaFreeHost(own->host);
-    own->transport->give(own->arena);
-    free(own->lane);
-    free(own->event);
-    free(own->issued);
-    free(own->lost);
-    free(own->whole);
-    free(own->span);
-    free(re->cursor);
-    free(re->blocked);
-}
-
-/* Stores the bytes of a set's state, which are the host's, at an offset of the arena in that memory. */
-static void store_state(struct replay *re, int memory, int64_t off, const void *from, size_t bytes) {
-    if (memory == MEMORY_HOST)
-        memcpy(self(re)->host + off, from, bytes);
-    else
-        cuda_store(self(re)->arena + off, from, bytes);
-}
-
-/* Sets a home's weights from the whole set's, fp32: with bf16 they are rounded, and those that it updates have w as
- * their masters. */
-static void store_weights(struct replay *re, const struct rt_home *home, const float *w) {
-    char *arena = self(re)->arena;
-    const struct rt_model *m = re->program->model;
-    const struct rt_stage *s = &re->program->stage[home->stage];
-    const int64_t n = held_count(m, s, home);
-    const struct rt_learned to = learned_at(m, s, home);
-    if (m->precision != BF16) {
-        cuda_store(arena + home->weight, w + home->first, (size_t)n * sizeof *w);
-        return;
-    }
-    store_state(re, to.weight_in, to.weight, w + to.first, (size_t)to.count * sizeof *w);
-    __nv_bfloat16 *rounded = (__nv_bfloat16 *)malloc((size_t)n * sizeof *rounded + 1);
-    if (!rounded)
-        cuda_must(cudaErrorMemoryAllocation, "weights on the host");
-    for (int64_t i = 0; i < n; i++)
-        rounded[i] = __float2bfloat16_rn(w[home->first + i]);
-    cuda_store(arena + home->weight, rounded, (size_t)n * sizeof *rounded);
-    free(rounded);
-}
-
-bool cuda_begin(struct replay *re, const struct start *start, char *why, size_t nwhy) {
-    struct cuda_rank *own = self(re);
-    const struct rt_program *p = re->program;
-    const struct rt_rank *k = stream_of(re);
-    const int64_t none = 0;
-    cuda_store(own->counted, &none, sizeof none);
-    own->seed = start->seed;
-    bool ok = true;
-    for (int i = 0; ok && i < k->nhomes; i++) {
-        const struct rt_stage *s = &p->stage[k->home[i].stage];
-        float *w = (float *)malloc((size_t)weight_count(p->model, s) * sizeof *w + 1);
-        if (!w)
-            cuda_must(cudaErrorMemoryAllocation, "initial weights on the host");
-        ok = first_weights(start->weights, start->seed, p->model, s, w, why, nwhy);
-        if (ok)
-            store_weights(re, &k->home[i], w);
-        free(w);
-    }
-    return ok;
-}
-
-/* n floats at an offset of a memory's arena: what is in host memory is read there, all else copied to the mirror. */
-static const float *pull_floats(const struct cuda_rank *own, int memory, int64_t off, int64_t n, float *mirror) {
-    if (memory == MEMORY_HOST)
-        return (const float *)(own->host + off);
-    if (n > 0)
-        CUDA(cudaMemcpy(mirror, own->arena + off, (size_t)n * sizeof *mirror, cudaMemcpyDeviceToHost));
-    return mirror;
-}
-
-struct checkpoint_shard cuda_pull(const struct replay *re, const struct rt_home *home, float *mirror) {
-    const struct rt_model *m = re->program->model;
-    const struct rt_learned learned = learned_at(m, &re->program->stage[home->stage], home);
-    struct checkpoint_shard shard = {learned.first, learned.count, NULL, NULL, home->owned};
-    shard.weight = pull_floats(self(re), learned.weight_in, learned.weight, learned.count, mirror);
-    if (learned.moments >= 0)
-        shard.moments = pull_floats(self(re), learned.moments_in, learned.moments,
-                                    count_moments(m->optimizer) * home->owned, mirror + home->owned);
-    return shard;
-}
-
-void cuda_push(struct replay *re, const struct rt_home *home, const float *weight, const float *moments) {
-    const struct rt_model *m = re->program->model;
-    const struct rt_stage *s = &re->program->stage[home->stage];
-    const struct rt_learned learned = learned_at(m, s, home);
-    store_weights(re, home, weight);
-    for (int k = 0; learned.count > 0 && k < count_moments(m->optimizer); k++)
-        store_state(re, learned.moments_in, learned.moments + 4 * k * home->owned,
-                    moments + k * weight_count(m, s) + learned.first, (size_t)learned.count * sizeof *moments);
 }

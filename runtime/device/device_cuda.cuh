@@ -83,6 +83,11 @@ struct cuda_transport {
     bool chained;
 };
 extern const struct device cuda_device;
+static inline struct cuda_rank *cuda_rank_of(const struct replay *re) { return (struct cuda_rank *)re->self; }
+/* Tells whether a lane carries messages: such a lane begins with one. */
+static inline bool cuda_has_messages(const struct rt_rank *k, int lane) {
+    return k->lane_at[lane] < k->lane_at[lane + 1] && is_message(k->ins[k->lane_ins[k->lane_at[lane]]].op);
+}
 
 /* Bytes of device memory that a rank takes; in host memory it takes its plan's. */
 int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_transport *transport);
