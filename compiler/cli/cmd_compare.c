@@ -116,10 +116,10 @@ static struct row measure_row(const struct report *report, bool model, const cha
         f[STALENESS] = report->staleness[s] > f[STALENESS] ? report->staleness[s] : f[STALENESS];
         f[VERSIONS] = report->versions[s] > f[VERSIONS] ? report->versions[s] : f[VERSIONS];
     }
-    f[BOUND] = report->lower_bound * scale;
+    f[BOUND] = report->bound.lower * scale;
     f[GAP] = report->gap;
     f[CLOSED] = report->closed_bubble;
-    f[HELD] = report->memory_room > 0 ? report->memory_held / report->memory_room : 0;
+    f[HELD] = report->memory_time.room > 0 ? report->memory_time.held / report->memory_time.room : 0;
     for (int k = 0; k < report->workers; k++) {
         const struct rank_report *rank = &report->rank[k];
         double live = rank->peak_activations * (model ? 1 / slices : scale);

@@ -19,10 +19,11 @@ static const char *with_unit(double t, const struct measure *measure) {
 
 /* What keeps ranks from being full, all the time, of what they need. */
 static void put_memory_time(struct text *out, const struct report *report) {
-    double all = report->memory_room / 100, held = report->memory_held, needed = report->memory_needed;
+    double all = report->memory_time.room / 100, held = report->memory_time.held, needed = report->memory_time.needed;
     if (all > 0)
         put(out, "memory-time  of %s x makespan %.1f %% needed, %.1f %% held waiting, %.1f %% empty\n",
-            report->capped ? "caps" : "peaks", needed / all, fmax(held - needed, 0) / all, fmax(100 - held / all, 0));
+            report->memory_time.capped ? "caps" : "peaks", needed / all, fmax(held - needed, 0) / all,
+            fmax(100 - held / all, 0));
 }
 
 static void put_jitter(struct text *out, const struct jitter *jitter, const struct measure *measure) {
@@ -35,12 +36,12 @@ static void put_jitter(struct text *out, const struct jitter *jitter, const stru
 
 void put_bounds(struct text *out, const struct report *report, const struct measure *measure) {
     char a[32];
-    put(out, "lower bound  %s %s, from ", time_text(report->lower_bound, measure, a), measure->name);
-    const char *work = with_unit(report->bound_work, measure), *path = with_unit(report->bound_path, measure);
-    const char *live = with_unit(report->bound_memory, measure);
-    if (report->lower_bound == report->bound_work)
+    put(out, "lower bound  %s %s, from ", time_text(report->bound.lower, measure, a), measure->name);
+    const char *work = with_unit(report->bound.work, measure), *path = with_unit(report->bound.path, measure);
+    const char *live = with_unit(report->bound.memory, measure);
+    if (report->bound.lower == report->bound.work)
         put(out, "a rank's work (path %s, live activations %s)\n", path, live);
-    else if (report->lower_bound == report->bound_path)
+    else if (report->bound.lower == report->bound.path)
         put(out, "the longest path (work %s, live activations %s)\n", work, live);
     else
         put(out, "live activations (work %s, path %s)\n", work, path);

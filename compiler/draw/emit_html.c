@@ -17,7 +17,7 @@ static void key_figures(const struct report *rep, const struct measure *m, struc
     figure[2] = (struct figure){"largest memory", format("%s", bytes_text((double)peak, a))};
     figure[3] = (struct figure){"live activations", format("%d", live)};
     figure[4] = (struct figure){"received", format("%s", bytes_text((double)received, a))};
-    figure[5] = (struct figure){"lower bound", format("%s %s", time_text(rep->lower_bound, m, a), m->name)};
+    figure[5] = (struct figure){"lower bound", format("%s %s", time_text(rep->bound.lower, m, a), m->name)};
 }
 
 void emit_html(struct text *t, const struct program *p, const struct timeline *tl, const struct report *rep,

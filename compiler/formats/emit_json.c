@@ -100,14 +100,14 @@ void emit_json(struct text *out, const struct report *report) {
     put_per_stage(out, "staleness", report->staleness, report->stages);
     put_per_stage(out, "versions", report->versions, report->stages);
     put(out, "  \"mixed_versions\": %lld,\n", (long long)report->mixed);
-    put_figure(out, "  ", "lower_bound", report->lower_bound);
-    put_figure(out, "  ", "bound_work", report->bound_work);
-    put_figure(out, "  ", "bound_path", report->bound_path);
-    put_figure(out, "  ", "bound_memory", report->bound_memory);
+    put_figure(out, "  ", "lower_bound", report->bound.lower);
+    put_figure(out, "  ", "bound_work", report->bound.work);
+    put_figure(out, "  ", "bound_path", report->bound.path);
+    put_figure(out, "  ", "bound_memory", report->bound.memory);
     put_figure(out, "  ", "gap", report->gap);
-    put_figure(out, "  ", "memory_room", report->memory_room);
-    put_figure(out, "  ", "memory_held", report->memory_held);
-    put_figure(out, "  ", "memory_needed", report->memory_needed);
+    put_figure(out, "  ", "memory_room", report->memory_time.room);
+    put_figure(out, "  ", "memory_held", report->memory_time.held);
+    put_figure(out, "  ", "memory_needed", report->memory_time.needed);
     if (report->jitter) {
         put(out, "  ");
         put_jitter_json(out, report->jitter);

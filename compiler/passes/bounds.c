@@ -89,7 +89,7 @@ static double bound_memory(const struct compile *c, struct report *rep) {
             if (sp->job[last].d == OP_W)
                 life += between(c, job_at(sp, s, b, OP_I), last) + job_time(sp, last);
             double here = sp->job[f].rank == sp->job[last].rank ? life : job_time(sp, f);
-            rep->memory_needed += life;
+            rep->memory_time.needed += life;
             alive[sp->job[f].rank] += times * here;
             alive[sp->job[last].rank] += times * (life - here);
         }
@@ -107,7 +107,7 @@ static double memory_room(const struct spec *sp, const struct timeline *tl, stru
         bool capped = sp->limits.cap && sp->limits.cap[r] < INT_MAX;
         int peak = rep->rank[r].peak_activations; /* above the cap, where it takes over what others began */
         most += capped && sp->limits.cap[r] > peak ? sp->limits.cap[r] : peak;
-        rep->capped |= capped;
+        rep->memory_time.capped |= capped;
     }
     return most * tl->makespan;
 }
@@ -120,13 +120,13 @@ static double closed_bubble(const struct spec *sp) {
 }
 
 void report_bounds(const struct compile *c, struct report *rep) {
-    rep->bound_work = bound_work(rep);
-    rep->bound_path = bound_path(c);
-    rep->bound_memory = bound_memory(c, rep);
-    rep->lower_bound = fmax(rep->bound_work, fmax(rep->bound_path, rep->bound_memory));
-    rep->gap = rep->lower_bound > 0 ? rep->makespan / rep->lower_bound - 1 : 0;
+    rep->bound.work = bound_work(rep);
+    rep->bound.path = bound_path(c);
+    rep->bound.memory = bound_memory(c, rep);
+    rep->bound.lower = fmax(rep->bound.work, fmax(rep->bound.path, rep->bound.memory));
+    rep->gap = rep->bound.lower > 0 ? rep->makespan / rep->bound.lower - 1 : 0;
     if (rep->gap < 1e-9) /* the bound adds up the same times in another order */
         rep->gap = 0;
-    rep->memory_room = memory_room(c->spec, c->timeline, rep);
+    rep->memory_time.room = memory_room(c->spec, c->timeline, rep);
     rep->closed_bubble = closed_bubble(c->spec);
 }

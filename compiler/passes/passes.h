@@ -163,13 +163,17 @@ struct report {
     struct {
         int s, b, backward, forward; /* and the versions that it and its forward read */
     } mix;
-    double lower_bound, bound_work, bound_path, bound_memory; /* the largest of three, and the three */
-    double gap;                                               /* makespan / lower_bound - 1 */
+    struct {
+        double lower, work, path, memory; /* the largest of three, and the three */
+    } bound;
+    double gap;           /* makespan / bound.lower - 1 */
     double closed_bubble; /* what the script says the bubble is; NAN: nothing, or of other costs than these */
     /* Activations x time, of what is written out: what ranks could hold, by their caps, or else their peaks; what they
      * hold; and what they would hold if none of it waited. */
-    double memory_room, memory_held, memory_needed;
-    bool capped; /* some rank has a cap */
+    struct {
+        double room, held, needed;
+        bool capped; /* some rank has a cap */
+    } memory_time;
     struct rank_report *rank;
     const struct jitter *jitter; /* NULL: not asked for */
 };

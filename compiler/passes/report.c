@@ -116,7 +116,7 @@ static void find_peaks(const struct compile *c, struct report *rep) {
         struct alive alive = {.start = tl->start[r], .end = tl->end[r], .born = born[r]};
         alive.dies = NEW(int32_t, p->rank[r].nins);
         rep->rank[r].peak_activations = peak(sp, &p->rank[r], r, &alive);
-        rep->memory_held += alive.held;
+        rep->memory_time.held += alive.held;
     }
 }
 

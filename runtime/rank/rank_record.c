@@ -26,7 +26,7 @@ static double seconds_of(const struct rank_run *run, const struct training *trai
 static double speed_of(const struct rank_run *run, const struct training *training) {
     return (double)run->program.model->rows * run->program.model->batches / seconds_of(run, training);
 }
-static double memory_of(const struct rank_run *run, const struct training *training) {
+static double device_memory(const struct rank_run *run, const struct training *training) {
     (void)training;
     return (double)run->program.rank[run->world.rank].arena;
 }
@@ -48,7 +48,7 @@ static const struct figure {
     {{"gradient_norm", "train/gradient_norm", 17, false, 0}, TELLER, norm_of}, /* of all, before it is clipped */
     {{"seconds", "train/seconds_per_step", 6, false, 0}, FIRST, seconds_of},
     {{"tokens_per_second", "train/tokens_per_second", 6, false, 0}, FIRST, speed_of},
-    {{"memory_bytes", NULL, 17, false, 0}, LARGEST, memory_of}, /* the arena on the device */
+    {{"memory_bytes", NULL, 17, false, 0}, LARGEST, device_memory}, /* the arena on the device */
     /* How long the compute lane waited for other lanes, between its first instruction and its last. */
     {{"waited_seconds", "train/waited_seconds", 6, false, 0}, MEAN, waited_of},
 };

@@ -142,15 +142,15 @@ static enum verdict judge(const struct spec *sp, char *why) {
     }
     struct timeline *tl = sim_of(&c.sp, c.st, c.p);
     struct report *report = report_of(&c.sp, c.st, c.g, c.p, tl);
-    if (report->makespan < report->lower_bound * (1 - 1e-9)) {
-        snprintf(why, 4096, "makespan %g is below the lower bound %g", report->makespan, report->lower_bound);
+    if (report->makespan < report->bound.lower * (1 - 1e-9)) {
+        snprintf(why, 4096, "makespan %g is below the lower bound %g", report->makespan, report->bound.lower);
         return DIFFERS;
     }
-    double rounding = 1e-9 * report->memory_room; /* times next to much longer ones */
-    if (report->memory_needed > report->memory_held + rounding ||
-        report->memory_held > report->memory_room + rounding) {
-        snprintf(why, 4096, "activations need %g, are held for %g, and there is room for %g", report->memory_needed,
-                 report->memory_held, report->memory_room);
+    double rounding = 1e-9 * report->memory_time.room; /* times next to much longer ones */
+    if (report->memory_time.needed > report->memory_time.held + rounding ||
+        report->memory_time.held > report->memory_time.room + rounding) {
+        snprintf(why, 4096, "activations need %g, are held for %g, and there is room for %g",
+                 report->memory_time.needed, report->memory_time.held, report->memory_time.room);
         return DIFFERS;
     }
     if (!is_filled(c.p)) {

@@ -270,14 +270,14 @@ static struct report *report_1f1b(void) {
     r.step_batches = 8;
     r.bubble = 9.0 / 33;
     r.throughput = 24.0 / 33;
-    r.lower_bound = r.bound_work = 24;
-    r.bound_path = 12;
-    r.bound_memory = 24;
+    r.bound.lower = r.bound.work = 24;
+    r.bound.path = 12;
+    r.bound.memory = 24;
     r.gap = 0.375;
     r.closed_bubble = NAN;
-    r.memory_room = 330;
-    r.memory_held = 260;
-    r.memory_needed = 240;
+    r.memory_time.room = 330;
+    r.memory_time.held = 260;
+    r.memory_time.needed = 240;
     r.rank = rank;
     return &r;
 }
@@ -307,9 +307,9 @@ Test(emit_report, is_a_table_and_a_summary) {
 
 Test(emit_report, says_which_bound_it_is) {
     struct report *r = report_1f1b();
-    r->lower_bound = r->bound_path = 30;
+    r->bound.lower = r->bound.path = 30;
     cr_assert_not_null(strstr(table(r, true), "30 units, from the longest path (work 24, live activations 24)\n"));
-    r->lower_bound = r->bound_memory = 31.5;
+    r->bound.lower = r->bound.memory = 31.5;
     cr_assert_not_null(strstr(table(r, true), "31.5 units, from live activations (work 24, path 30)\n"));
 }
 

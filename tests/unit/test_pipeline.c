@@ -160,7 +160,7 @@ Test(pipeline, random_extremes_are_proved_and_printed, .timeout = 600) {
         struct compile c = compile_extreme(seed, ORDERS | BANDWIDTH | COARSE | (seed % 3 ? 0 : PAIRS));
         struct report *r = c.report;
         nothing += r->makespan == 0;
-        cr_assert(isfinite(r->makespan) && r->makespan >= r->lower_bound * (1 - 1e-9), "seed %d", seed);
+        cr_assert(isfinite(r->makespan) && r->makespan >= r->bound.lower * (1 - 1e-9), "seed %d", seed);
         cr_assert(r->bubble >= 0 && r->bubble <= 1 && r->throughput >= 0 && r->gap >= 0, "seed %d", seed);
         struct refutation *no = verify(c.spec, c.graph, c.program, CLAIM_ALL);
         cr_assert_null(no, "seed %d: %s", seed, no->why);

@@ -86,11 +86,11 @@ Test(report, figures_of_1f1b) {
     cr_assert(r->rank[0].stages_stored == 1 && r->rank[1].stages_stored == 1);
     cr_assert_float_eq(r->bubble, 1.0 / 3, 1e-15);
     cr_assert_float_eq(r->throughput, 2.0 / 3, 1e-15); /* S B / (L W) = 4 / (3 * 2) */
-    cr_assert(r->bound_work == 6 && r->bound_path == 6 && r->bound_memory == 6 && r->lower_bound == 6);
+    cr_assert(r->bound.work == 6 && r->bound.path == 6 && r->bound.memory == 6 && r->bound.lower == 6);
     cr_assert_eq(r->gap, 0.5);
     /* Rank 0: 0 to 6 and 1 to 9, at most two; rank 1: 1 to 4 and 4 to 7, one. Alone, 6 and 3 each. */
-    cr_assert(r->memory_room == 9 * (2 + 1) && r->memory_held == 20 && r->memory_needed == 18);
-    cr_assert(isnan(r->closed_bubble) && !r->capped);
+    cr_assert(r->memory_time.room == 9 * (2 + 1) && r->memory_time.held == 20 && r->memory_time.needed == 18);
+    cr_assert(isnan(r->closed_bubble) && !r->memory_time.capped);
 }
 
 Test(report, links_lengthen_the_bounds) {
@@ -99,14 +99,14 @@ Test(report, links_lengthen_the_bounds) {
     for (int i = 0; i < 4; i++)
         sp->machine.link[i] = (struct link){0.5, 12}; /* 0.5 + 6 bytes / 12 = 1 per message */
     struct report *r = reported(sp, text_1f1b, times_1f1b);
-    cr_assert_eq(r->bound_work, 6);
-    cr_assert_eq(r->bound_path, 8);
-    cr_assert_eq(r->bound_memory, 8); /* rank 0: two activations of 1 + 1 + 1 + 2 + 1 + 2 each, two at once */
+    cr_assert_eq(r->bound.work, 6);
+    cr_assert_eq(r->bound.path, 8);
+    cr_assert_eq(r->bound.memory, 8); /* rank 0: two activations of 1 + 1 + 1 + 2 + 1 + 2 each, two at once */
     char *one_by_one = copy_string(text_1f1b);
     memcpy(strstr(one_by_one, "F 0 1\nB 0 0"), "B 0 0\nF 0 1", 11);
     r = reported(sp, one_by_one,
                  (const double[][2]){{0, 1}, {6, 8}, {8, 9}, {14, 16}, {2, 3}, {3, 5}, {10, 11}, {11, 13}});
-    cr_assert(r->bound_memory == 16 && r->lower_bound == 16 && r->gap == 0);
+    cr_assert(r->bound.memory == 16 && r->bound.lower == 16 && r->gap == 0);
 }
 
 /* The one activation that rank 0 makes at a time moves to rank 1 when its F ends. */
@@ -125,8 +125,8 @@ Test(report, activation_moves_with_a_backward_elsewhere) {
     cr_assert_eq(r->rank[0].peak_activations, 1);
     cr_assert_eq(r->rank[1].peak_activations, 2);
     cr_assert_eq(r->rank[1].span, 4);
-    cr_assert(r->bound_work == 6 && r->bound_path == 4);
-    cr_assert_eq(r->bound_memory, 3);      /* rank 0: two of 1, one at once; rank 1: two of 3, two at once */
+    cr_assert(r->bound.work == 6 && r->bound.path == 4);
+    cr_assert_eq(r->bound.memory, 3);      /* rank 0: two of 1, one at once; rank 1: two of 3, two at once */
     sp->job[1].cost = sp->job[3].cost = 0; /* each comes to life on rank 1 and dies there at once, the first at 1 */
     r = reported(sp, moving, (const double[][2]){{0, 1}, {1, 2}, {1, 1}, {2, 2}});
     cr_assert(r->rank[0].peak_activations == 1 && r->rank[1].peak_activations == 1);
@@ -144,7 +144,7 @@ Test(report, a_split_backward_frees_at_the_end_of_w) {
                                               "rank 0 issue\n0*6\nrank 0 memory 0\n",
                                 (const double[][2]){{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}});
     cr_assert_eq(r->rank[0].peak_activations, 2);
-    cr_assert_eq(r->bound_memory, 3);
+    cr_assert_eq(r->bound.memory, 3);
     cr_assert(r->bubble == 0 && r->throughput == 1 && r->gap == 0);
 }
 
@@ -160,7 +160,7 @@ Test(report, recompute_is_work_but_no_progress) {
     cr_assert_eq(r->rank[0].busy, 4);
     cr_assert_eq(r->bubble, 0);
     cr_assert_eq(r->throughput, 0.75);
-    cr_assert(r->bound_path == 4 && r->bound_memory == 4);
+    cr_assert(r->bound.path == 4 && r->bound.memory == 4);
 }
 
 /* Dependencies of the script's own: an activation need only live through its own jobs. */
@@ -170,11 +170,11 @@ Test(report, custom_dependencies_weaken_the_memory_bound) {
     sp->pred = g->pred;
     sp->pred_at = g->pred_at;
     struct report *r = reported(sp, text_1f1b, times_1f1b);
-    cr_assert_eq(r->bound_path, 6);
-    cr_assert_eq(r->bound_memory, 6); /* rank 1: two of 3, one at once; rank 0: two of 3, two at once */
+    cr_assert_eq(r->bound.path, 6);
+    cr_assert_eq(r->bound.memory, 6); /* rank 1: two of 3, one at once; rank 0: two of 3, two at once */
     sp->job[job_at(sp, 0, 0, OP_B)].cost = 11;
     r = reported(sp, text_1f1b, times_1f1b);
-    cr_assert_eq(r->bound_memory, 7.5); /* rank 0: 12 and 3 */
+    cr_assert_eq(r->bound.memory, 7.5); /* rank 0: 12 and 3 */
 }
 
 static const char text_messages[] = HEAD(3, 2, 1) "rank 0 lane compute\nF 0 0\nB 0 0\nF 1 0\nB 1 0\nU 0\n"
