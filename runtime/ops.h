@@ -129,8 +129,10 @@
 #define ROLES(X)                                                                                                       \
     X(w)                                                                                                               \
     X(x)                                                                                                               \
-    X(y) X(stash) X(input) X(dy) X(dx) X(wstash) X(dw) X(opt) X(t) X(src) X(done) X(v) X(dv) X(give) X(got) X(work)    \
-        X(kv) X(own) X(dkv) X(dpast) X(u) X(du) X(norm)
+    X(y)                                                                                                               \
+    X(stash)                                                                                                           \
+    X(input) X(dy) X(dx) X(wstash) X(dw) X(opt) X(t) X(src) X(done) X(v) X(dv) X(give) X(got) X(work) X(kv) X(own)     \
+        X(dkv) X(dpast) X(u) X(du) X(norm)
 
 #define X(name, ...) OP_##name,
 enum op { OPS(X) NOPS, OP_none = NOPS };
@@ -216,6 +218,17 @@ static inline bool is_recv(int op) { return is_message(op) && op_row(op)->lane =
 static inline bool is_group(int op) { return is_message(op) && lanekind_row(op_row(op)->lane)->of == OF_GROUP; }
 static inline bool is_copy(int op) { return op_row(op)->cost == COST_HOST; }          /* to host memory, or back */
 static inline bool has_root(int op) { return op == OP_BROADCAST || op == OP_REDUCE; } /* as its peer */
+/* The collective of weights or gradients that moves data as `op` does: a team's, and that of a norm, move what those
+ * do. Only their elements differ: the model's, where they are gradients or just bytes; of a norm, integers. */
+static inline int motion_of(int op) {
+    switch (op) {
+    case OP_ALL_REDUCE_A:
+    case OP_ALL_REDUCE_N: return OP_ALL_REDUCE;
+    case OP_ALL_GATHER_A: return OP_ALL_GATHER;
+    case OP_REDUCE_SCATTER_A: return OP_REDUCE_SCATTER;
+    default: return op;
+    }
+}
 static inline bool has_peer(int op) { return lanekind_row(op_row(op)->lane)->of == OF_PEER; } /* ADD has one too */
 static inline bool has_bytes(int op) { return is_message(op) || is_copy(op); }                /* that timelines show */
 /* A job or an update: the schedule, the model or the cluster gives its time. */

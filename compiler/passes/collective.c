@@ -26,7 +26,7 @@ struct group team_of(const struct spec *sp, int32_t j) {
     return team;
 }
 
-/* Of a step in which each member sends `bytes` to the one k behind it. */
+/* Time of one step: every member sends `bytes` to the member k places after it. */
 static double step_time(const struct spec *sp, const struct group *g, int k, double bytes) {
     double most = 0;
     for (int i = 0; i < g->n; i++)
@@ -36,10 +36,8 @@ static double step_time(const struct spec *sp, const struct group *g, int k, dou
 
 static double ring_time(const struct spec *sp, int op, const struct group *g, double whole) {
     double shard = whole / g->n, sum = 0;
-    switch (op) {
-    case OP_ALL_REDUCE:
-    case OP_ALL_REDUCE_A:
-    case OP_ALL_REDUCE_N: return 2 * (g->n - 1) * step_time(sp, g, 1, shard);
+    switch (motion_of(op)) {
+    case OP_ALL_REDUCE: return 2 * (g->n - 1) * step_time(sp, g, 1, shard);
     case OP_ALL_TO_ALL_A:
         for (int k = 1; k < g->n; k++)
             sum += step_time(sp, g, k, shard);
@@ -53,13 +51,13 @@ static double ring_time(const struct spec *sp, int op, const struct group *g, do
 static double tree_time(const struct spec *sp, int op, const struct group *g, double whole) {
     double sum = 0;
     for (int k = 1; k < g->n; k *= 2)
-        switch (op) {
+        switch (motion_of(op)) {
         case OP_BROADCAST:
         case OP_REDUCE: sum += step_time(sp, g, k, whole); break;
         case OP_ALL_TO_ALL_A: sum += step_time(sp, g, k, whole / 2); break;
         default: sum += step_time(sp, g, k, whole / g->n * (2 * k > g->n ? g->n - k : k));
         }
-    return op == OP_ALL_REDUCE || op == OP_ALL_REDUCE_A || op == OP_ALL_REDUCE_N ? 2 * sum : sum;
+    return motion_of(op) == OP_ALL_REDUCE ? 2 * sum : sum;
 }
 
 double collective_time(const struct spec *sp, int op, int algorithm, const struct group *g, int64_t whole) {
@@ -102,10 +100,8 @@ struct moved collective_moved(int op, int algorithm, const struct group *g, int 
     int place = (me - root + g->n) % g->n;
     int64_t passed = algorithm == RING ? (place + 1 < g->n) * whole : children(g->n, root, me) * whole;
     int64_t kept = place > 0 ? whole : 0;
-    switch (op) {
-    case OP_ALL_REDUCE:
-    case OP_ALL_REDUCE_A:
-    case OP_ALL_REDUCE_N: part = whole / n * 2 * (n - 1) + (whole % n * 2 * (n - 1) + n - 1) / n; break;
+    switch (motion_of(op)) {
+    case OP_ALL_REDUCE: part = whole / n * 2 * (n - 1) + (whole % n * 2 * (n - 1) + n - 1) / n; break;
     case OP_BROADCAST: return (struct moved){passed, kept};
     case OP_REDUCE: return (struct moved){kept, passed};
     case OP_ALL_TO_ALL_A:

@@ -43,9 +43,9 @@ static int64_t setting(const char *name, int64_t otherwise) {
  * directions (src/transport/nvls.cc: ncclNvlsBufferSetup). Ours exchange with every other member. */
 enum { RING = 1, TREE = 4 };
 static int peers_of(const struct rt_instr *x, int ranks, bool ordered) {
-    int peers = x->op == OP_ALL_TO_ALL_A || (sums(x->op) && ordered) ? ranks
-                : motion_of(x->op) == OP_ALL_REDUCE                  ? RING + TREE
-                                                                     : RING;
+    int peers = motion_of(x->op) == OP_ALL_TO_ALL_A || (sums(x->op) && ordered) ? ranks
+                : motion_of(x->op) == OP_ALL_REDUCE                             ? RING + TREE
+                                                                                : RING;
     return min(peers, ranks - 1);
 }
 

@@ -169,10 +169,10 @@ static void enqueue_copy(char *to, const char *from, int64_t bytes, cudaStream_t
 /* ---- that copy to others ---- */
 
 static void copy_piece(const struct collective *c, int to) {
-    int64_t bytes = c->x->op == OP_ALL_TO_ALL_A ? c->x->bytes / c->group.n : c->x->bytes;
+    int64_t bytes = motion_of(c->x->op) == OP_ALL_TO_ALL_A ? c->x->bytes / c->group.n : c->x->bytes;
     char *from = peer_tensor(c->put, c->put->world->rank, c->x->msg),
          *at = peer_result(c->put, c->group.member[to], c->x->msg);
-    from += c->x->op == OP_ALL_TO_ALL_A ? to * bytes : 0;
+    from += motion_of(c->x->op) == OP_ALL_TO_ALL_A ? to * bytes : 0;
     at += c->x->op == OP_BROADCAST ? 0 : c->group.me * bytes;
     enqueue_copy(at, from, bytes, c->stream);
 }

@@ -135,17 +135,6 @@ static inline struct rt_group group_of(const int32_t *groups, int number, int ra
         group.me = group.member[group.n] == rank ? group.n : group.me;
     return group;
 }
-/* A team's collectives move what the others do; only their elements are the model's, where those are gradients or just
- * bytes. So does a norm's, of integers. */
-static inline int motion_of(int op) {
-    switch (op) {
-    case OP_ALL_REDUCE_A:
-    case OP_ALL_REDUCE_N: return OP_ALL_REDUCE;
-    case OP_ALL_GATHER_A: return OP_ALL_GATHER;
-    case OP_REDUCE_SCATTER_A: return OP_REDUCE_SCATTER;
-    default: return op;
-    }
-}
 static inline bool sums(int op) {
     int motion = motion_of(op);
     return motion == OP_ALL_REDUCE || motion == OP_REDUCE_SCATTER || motion == OP_REDUCE;
