@@ -218,8 +218,8 @@ static inline bool is_recv(int op) { return is_message(op) && op_row(op)->lane =
 static inline bool is_group(int op) { return is_message(op) && lanekind_row(op_row(op)->lane)->of == OF_GROUP; }
 static inline bool is_copy(int op) { return op_row(op)->cost == COST_HOST; }          /* to host memory, or back */
 static inline bool has_root(int op) { return op == OP_BROADCAST || op == OP_REDUCE; } /* as its peer */
-/* The collective of weights or gradients that moves data as `op` does: a team's, and that of a norm, move what those
- * do. Only their elements differ: the model's, where they are gradients or just bytes; of a norm, integers. */
+/* Returns the collective of weights or gradients that moves data as `op` does. A team's collectives and a norm's differ
+ * from these only in their elements: the model's, where they are gradients or just bytes; integers in a norm. */
 static inline int motion_of(int op) {
     switch (op) {
     case OP_ALL_REDUCE_A:
