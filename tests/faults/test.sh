@@ -180,8 +180,13 @@ $([ -e "$saved/$(ls "$saved" | tail -n 1)/manifest.json" ] && echo yes || echo n
     expect "a full disk: goes on from the one before" "0 0 0 0 $step" "$codes $(sed -n 's/^resumed *from step //p' "$room/out0")"
     tcp 1f1b 4 --checkpoint "$saved" --every 5 --steps 1000000 --resume
     reached $((step + 15))
-    # The same disk over itself, for one that has a file open to be written cannot be mounted anew.
-    mount --bind "$room/disk" "$room/disk" && mount -o remount,bind,ro "$room/disk"
+    # The same disk over itself, for one that has a file open to be written cannot be mounted anew. That is also so while a
+    # checkpoint is being written through it.
+    mount --bind "$room/disk" "$room/disk"
+    for ((i = 0; i < 200; i++)); do
+        mount -o remount,bind,ro "$room/disk" 2>/dev/null && break
+        sleep 0.02
+    done
     ended 20
     expect "a disk that turns read-only" "2 2 2 2 yes" "$codes $(says "^pianola: error: $saved/step-.*: Read-only file system; $resume$")"
     tcp 1f1b 4 --checkpoint "$saved" --steps 1000000 --resume

@@ -131,6 +131,26 @@ expect "in words, with its perplexity" 1 "$("$PIANOLA" run schedules/serial.lua 
     awk '/^loss/ { d = exp($2) - $4; print ($2 + 0 > 3 && d < 0.02 && d > -0.02 && /sequences of 16 tokens, of step 9; nothing was trained$/) }')"
 expect "no checkpoint to tell of" " 1" "$(mkdir "$room/empty"; loss schedules/serial.lua "${one[@]}" --checkpoint "$room/empty" --resume | tr '\n' ' '; grep -c 'holds no checkpoint to tell the loss of' "$room/stderr")"
 
+# A signal ends a run after its step, with a checkpoint. It goes on to the weights of a run that nobody stopped.
+integers=(schedules/1f1b.lua --model schedules/models/integers.lua)
+for signal in INT TERM; do
+    rm -rf "$room/stopped"
+    env --default-signal=INT "$PIANOLA" run "${integers[@]}" --steps 10000000 --every 10000000 --checkpoint "$room/stopped" \
+        >"$room/report" 2>"$room/stderr" &
+    run=$!
+    until grep -q 'in one process' "$room/stderr" || ! kill -0 $run; do sleep 0.1; done
+    sleep 0.5
+    kill -$signal $run
+    wait $run
+    code=$?
+    expect "SIG$signal: the exit status" $((128 + $(kill -l $signal))) $code
+    stopped=$(sed -nE "s/^pianola: SIG$signal came: stopped after step ([0-9]+), with a checkpoint$/\1/p" "$room/stderr")
+    expect "SIG$signal: its report" 1 "$(grep -cE "^loss .* in ${stopped:-0} steps" "$room/report")"
+    expect "SIG$signal: one checkpoint" "$(printf 'step-%08d' "${stopped:-0}")" "$(ls "$room/stopped")"
+    expect "SIG$signal: it goes on" "$(train "${integers[@]}" --steps $((stopped + 5)) | field weights)" \
+        "$(train "${integers[@]}" --steps $((stopped + 5)) --checkpoint "$room/stopped" --resume | field weights)"
+done
+
 # An error ends with how to go on.
 in_one schedules/1f1b.lua "${one[@]}" -D workers=2 --steps 12 -D schedule=constant -D lr=1e30 --resume >/dev/null
 expect "the command to go on with" 1 "$(grep -c "error: .*; to go on from the newest checkpoint: pianola run schedules/1f1b.lua .*--resume" "$room/stderr")"
