@@ -11,7 +11,7 @@ trap 'kill "${busy[@]}" 2>/dev/null; rm -rf "$work"' EXIT
 cat >"$work/near.lua" <<'LUA'
 -- Much of what a main chunk may do, by pattern, table and string; then a plain schedule.
 local kept = {}
-for i = 1, 300000 do
+for i = 1, 80000 do
   kept[#kept + 1] = ("stage %d of %s"):format(i, "many"):match("(%d+) of")
   if i % 100 == 0 then table.insert(kept, math.max(1, #kept - 50), i) end
 end
