@@ -345,7 +345,10 @@ bool watch_start(const struct watch_args *args) {
     return pthread_create(&w.thread, NULL, watch_thread, NULL) == 0;
 }
 
-void watch_rank(int rank) { pthread_setspecific(own_key, w.place ? &w.place[rank] : NULL); }
+void watch_rank(int rank) {
+    if (w.place)
+        pthread_setspecific(own_key, &w.place[rank]);
+}
 
 static void begin_phase(const char *phase, struct replay *re, int64_t step) {
     struct place *place = own_place();
