@@ -196,11 +196,11 @@ const struct option_row options[] = {
            {TOKENIZE | GENERATE | EXPORT,
             "a tokenizer.json, a folder with vocab.json and merges.txt, or a GGUF file: byte-level BPE"}),
     OPTION("names", "NAMES", SETS(published.names, choice, .words = "own hf"),
-           {EXPORT, "own (default): layer.5.weight, in one file; hf: those of Hugging Face's transformers, in a folder "
-                    "with config.json that they load"}),
+           {EXPORT, "own (default): names such as layer.5.weight, in one file; hf: the names of Hugging Face's "
+                    "transformers, in a folder with config.json that it loads"}),
     OPTION("prompt", "TEXT", SETS(generate.prompt, string), {GENERATE, "the text to go on from"}),
     OPTION("tokens", "N", SETS(generate.tokens, whole, .least = 1, .standard = "200"),
-           {GENERATE, "at most so many tokens are written"}),
+           {GENERATE, "the most tokens to write"}),
     OPTION("temperature", "T", SETS(generate.temperature, part, .most = 100, .standard = "0.8"),
            {GENERATE, "0: always the most probable token; 1: as the model says"}),
     OPTION("top-p", "P", SETS(generate.top_p, part, .most = 1, .standard = "0.95"),
@@ -260,8 +260,8 @@ const struct option_row options[] = {
              {CHECK | SHOW | COMPILE,
               "print the program after a pass: l, m, w; t: what the searches tried (help passes)"}),
     OPTION("steps", "N", SETS(draw.copies, whole, .least = 1),
-           {SHOW, "draw so many steps, or repetitions of the period, one after the other: a rank begins one when its "
-                  "own lanes have ended the one before"}),
+           {SHOW, "draw N steps (or repetitions of the period) one after the other; a rank begins the next one when "
+                  "its own lanes have ended the last"}),
     OPTION("steady", NULL, SETS(compare.steady, flag),
            {COMPARE, "compare steady states too: time per microbatch, staleness and versions"}),
     OPTION("jitter", "LEVEL", SETS(jitter.level, percent),

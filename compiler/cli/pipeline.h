@@ -1,4 +1,4 @@
-/* What the commands do with a compile. */
+/* Operations of the commands on a compile. */
 #ifndef PIANOLA_PIPELINE_H
 #define PIANOLA_PIPELINE_H
 #include "draw/draw.h"

@@ -113,7 +113,7 @@ static const char *how_to_go_on(const struct settings *settings) {
                                        : NULL;
 }
 
-/* As the flags of ranks' own programs. */
+/* Returns the flags with which a rank's own program would train the same. */
 static struct rank_flags flags_of(const struct settings *settings, int64_t steps, bool records) {
     struct rank_flags flags = {.steps = steps, .seed = (int64_t)settings->seed, .flight = "."};
     flags.eager = settings->train.eager;

@@ -52,7 +52,7 @@ static void put_rank_figures(struct text *t, const struct report *report, const 
             put(t, "%*s%s", width[c], row[i][c], c + 1 < COLUMNS ? "  " : "\n");
 }
 
-/* What each rank's memory holds at its peak; all-zero columns are omitted. */
+/* Prints the contents of each rank's memory at its peak. Leaves out columns that are all zero. */
 static void put_held(struct text *t, const struct report *report) {
     int width[NHELD];
     char cell[32];
@@ -79,7 +79,7 @@ static void put_held(struct text *t, const struct report *report) {
     }
 }
 
-/* Of the ranks with most; nothing where no spare memory is used. */
+/* Prints the largest peak of any rank, and the least memory that would do. Prints nothing if the two are equal. */
 static void put_spare(struct text *t, const struct report *report) {
     char a[32], b[32];
     int64_t peak = 0, least = 0;
@@ -92,7 +92,7 @@ static void put_spare(struct text *t, const struct report *report) {
             bytes_text(least, b));
 }
 
-/* Of the rank with most; nothing where none is used. */
+/* Prints the largest host memory of any rank, and the most bytes that one copies there. Prints nothing without any. */
 static void put_host(struct text *t, const struct report *report) {
     char a[32], b[32];
     int64_t most = 0, copied = 0;

@@ -325,9 +325,9 @@ static void *watch_thread(void *arg) {
     return arg;
 }
 
-void watch_signals(bool handled) {
+static void on_signals(void (*handler)(int)) {
     struct sigaction act = {.sa_flags = SA_RESTART};
-    act.sa_handler = handled ? signalled : SIG_DFL;
+    act.sa_handler = handler;
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
 }
@@ -339,10 +339,18 @@ bool watch_start(const struct watch_args *args) {
     w.place = args->ranks > 0 ? calloc((size_t)args->ranks, sizeof *w.place) : NULL;
     for (int r = 0; r < args->ranks && w.place; r++)
         w.place[r].rank = r;
-    watch_signals(true);
+    on_signals(signalled);
     if (args->ranks > 0 && (!w.place || args->deadline == 0))
         return w.place;
     return pthread_create(&w.thread, NULL, watch_thread, NULL) == 0;
+}
+
+void watch_stop(void) {
+    on_signals(SIG_DFL);
+    pthread_mutex_lock(&w.lock);
+    free(w.place); /* the next run may have more ranks, and no watch */
+    w.place = NULL;
+    pthread_mutex_unlock(&w.lock);
 }
 
 void watch_rank(int rank) {

@@ -29,8 +29,8 @@ struct watch_args {
 bool watch_start(const struct watch_args *args);
 /* Says which rank this thread is. */
 void watch_rank(int rank);
-/* Handles SIGINT and SIGTERM, or leaves them to the system, which ends the process. */
-void watch_signals(bool handled);
+/* Ends a watch over ranks that were threads, all of which have ended: leaves SIGINT and SIGTERM to the system again. */
+void watch_stop(void);
 /* Whether ranks meet: then SIGINT and SIGTERM end the process, with 130 or 143. */
 void watch_meeting(bool meeting);
 /* Begins a phase and its deadline. what: "waits for all ranks to start"; kept, not copied. */

@@ -126,7 +126,8 @@ char **train_threads(const struct rt_run *run, const struct world *messages, voi
             rank_error(NULL, why);
     for (int r = 0; r < W; r++)
         pthread_join(crew.worker[r].thread, NULL);
-    watch_signals(false);
+    if (run->looks)
+        watch_stop();
     if (crew.worker->training.signal)
         rank_tell_signal(&crew.worker->run, &crew.worker->training);
     check_unchanged(&crew);
