@@ -149,9 +149,9 @@ if [ "$mode" = first ]; then
     step torch 120 env PARTS=torch tests/gpu/bench.sh "$DIR"
     step four 100 env PARTS="four prediction" tests/gpu/bench.sh "$DIR"
     [ ! "${LLMC:-}" ] || step llmc 60 env PARTS=llmc tests/gpu/bench.sh "$DIR"
+    step gpt 100 env CHECKS=gpt JOBS=4 tests/gpu/check.sh "$DIR"
     beside nccl-self 40 "$DIR/nccl"
     beside put 150 tests/gpu/ranks.sh "$DIR" put
-    beside gpt 150 env CHECKS=gpt JOBS=4 tests/gpu/check.sh "$DIR"
     joined
     step nccl-ranks 60 tests/gpu/ranks.sh "$DIR" nccl
     step memcheck 150 env CHECKS=memcheck tests/gpu/check.sh "$DIR"

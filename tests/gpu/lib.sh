@@ -79,9 +79,9 @@ keep() {
 
 # spawn COMMAND...: runs it beside at most JOBS - 1 others, in a room of its own, until BUDGET seconds have passed; later
 # ones are left out. gather: waits for all, and prints what each said, in the order they were spawned.
-spawned=() spawned_pid=()
+spawned=() spawned_pid=() rooms=0
 spawn() {
-    local own=$room/job${#spawned[@]}
+    local own=$room/job$((rooms++))
     while [ "$(jobs -rp | wc -l)" -ge "$JOBS" ]; do wait -n; done
     mkdir "$own"
     spawned+=("$own.said")
