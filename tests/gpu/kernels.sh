@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Where one eager step of GPT-2 spends its time, kernel by kernel, by Nsight Compute's counters; then everything that ncu
+# Where one eager step of a GPT-2 of one block spends its time, kernel by kernel, by Nsight Compute's counters; then everything that ncu
 # knows of the three kernels that take longest while they keep neither the multiprocessors nor memory busy to 60 %.
 #
-#   tests/gpu/kernels.sh DIR     MODEL, FLAGS, CONTEXT, ROWS as bench.sh has them; one microbatch
+#   tests/gpu/kernels.sh DIR     MODEL, FLAGS, CONTEXT, ROWS as bench.sh has them, but for the layers; one microbatch
 #
+# All blocks run the same kernels, and the counters of twelve blocks take minutes.
 # ncu replays each kernel alone and flushes the caches before it, so its times are longer than those within a step.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/gpu/lib.sh
 command -v ncu >/dev/null || { echo "ncu is not here: nothing was measured" && exit 1; }
-MODEL=${MODEL:-schedules/models/gpt2.lua} FLAGS=${FLAGS:--D size=124M -D precision=bf16}
+MODEL=${MODEL:-schedules/models/gpt2.lua} FLAGS=${FLAGS:--D size=124M -D layers=1 -D precision=bf16}
 # shellcheck disable=SC2086
 ncu() { # OPTIONS...: of a step
     command ncu --clock-control none "$@" "$PIANOLA" run schedules/serial.lua -D stages=1 -D batches=1 --model "$MODEL" $FLAGS \
