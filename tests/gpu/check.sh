@@ -24,6 +24,8 @@ try() {
     status=$?
     if [ $status = 0 ]; then
         fine "$1: $(tail -n 1 "$log")"
+    elif grep -q 'Internal Sanitizer Error' "$log"; then
+        skip "$1" "compute-sanitizer itself failed:$(sed -n 's/.*Internal Sanitizer Error://p' "$log" | head -n 1) It checked nothing from there on"
     else
         bad "$1: $([ $status = 124 ] && echo "not done after $2 s" || echo "exit status $status")"
         tail -n 15 "$log" | sed 's/^/         | /'

@@ -6,7 +6,7 @@ G := build/gpu-check
 O := build/gpu-check-$(CODE)
 S := build/standin-check
 LAYER_TESTS := kernels attention linear moe fused
-TRAVELS := $(addprefix $(G)/,pianola libpianola-cuda.so layer_times.so layers nccl ceilings ranks/made)
+TRAVELS := $(addprefix $(G)/,pianola libpianola-cuda.so layer_times.so layers nccl ceilings host_calls.so ranks/made)
 STAYS := $(addprefix $(S)/,pianola libpianola-cuda.so layer_times.so layers nccl ceilings ranks/made)
 NVCODE = $(subst $(ARCHS),-gencode arch=compute_80$(comma)code=$(CODE),$(NVFLAGS))
 NVHOST := -std=c++17 -O2 -Xcompiler -fPIC -Iruntime -MMD -MP # these have no kernels of their own
@@ -45,6 +45,9 @@ $(G)/nccl: $(O)/nccl.o
 	$(NVCC) -o $@ $^ -lnccl -cudart shared
 $(G)/ceilings: $(O)/ceilings.o
 	$(NVCC) -o $@ $^ -lcublasLt -cudart shared
+$(G)/host_calls.so: tests/gpu/host_calls.c Makefile tests/gpu/gpu.mk
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -shared -fPIC -o $@ $< -ldl
 gpu-check-build: $(TRAVELS)
 	$(if $(CUDNN),,@echo "$(WITHOUT_CUDNN)")
 	git describe --always --dirty >$(G)/commit

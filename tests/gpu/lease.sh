@@ -139,7 +139,14 @@ right() {
     joined
 }
 
-export -f facts machine
+# Which CUDA calls hold up the host while it enqueues steps.
+host() {
+    # shellcheck disable=SC2086
+    LD_PRELOAD=$PWD/$DIR/host_calls.so "$PIANOLA" run schedules/serial.lua -D stages=1 -D batches=2 --model schedules/models/gpt2.lua \
+        -D precision=bf16 -D rows=32 --steps 16 --device cuda 2>&1 | grep '^host '
+}
+
+export -f facts machine host
 export standin PIANOLA DIR commit
 step machine 20 bash -c machine
 if [ "$mode" = first ]; then
@@ -164,12 +171,13 @@ else
     step torch 120 env PARTS=torch tests/gpu/bench.sh "$DIR"
     step four 100 env PARTS="four prediction" tests/gpu/bench.sh "$DIR"
     [ ! "${LLMC:-}" ] || step llmc 60 env PARTS=llmc tests/gpu/bench.sh "$DIR"
+    [ "$standin" ] || step host 40 bash -c host
     step ncu 200 tests/gpu/kernels.sh "$DIR"
 fi
 
 # ---- the report: what was measured, then the table ----
 
-for name in machine ceilings bench no-cudnn torch four llmc ncu; do
+for name in machine ceilings bench no-cudnn torch four llmc host ncu; do
     [ ! -s "$logs/$name.txt" ] || { echo && echo "---- $name ----" && cat "$logs/$name.txt"; }
 done
 echo

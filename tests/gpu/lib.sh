@@ -52,7 +52,7 @@ facts() {
     else
         echo "device     $(timeout 20 nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>&1 | head -n 1)"
         echo "toolkit    $( (nvcc --version || echo "no nvcc here") 2>/dev/null | tail -n 1)"
-        echo "libraries  $(ldd "$PIANOLA_CUDA" 2>/dev/null | sed -nE 's/.*(cublasLt[^ ]*|cudart[^ ]*) => ([^ ]*|not found).*/\2/p' | paste -sd ' ')"
+        echo "libraries  $(ldd "$PIANOLA_CUDA" 2>/dev/null | sed -nE 's/.*=> ([^ ]*lib(cublasLt|cudart)[^ ]*).*/\1/p' | xargs -r realpath | xargs -rn 1 basename | paste -sd ' ')"
     fi
     echo "date       $(date -u '+%F %H:%M UTC')"
     echo "commit     $commit"
