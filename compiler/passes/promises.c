@@ -88,7 +88,7 @@ static void promise_sched(const struct spec *sp, const struct graph *graph, cons
 /* How far apart the ranks are that a promise about streams is checked of: all ranks of a small program, and of a large
  * one some, as its ranks are much alike. So a check costs less than a hundredth of what it checks. */
 static int stride_of(const struct program *p) {
-    enum { ENOUGH = 1 << 14 }; /* instructions */
+    enum { ENOUGH = 1 << 12 }; /* instructions */
     int64_t all = 0;
     for (int r = 0; r < p->workers; r++)
         all += p->rank[r].nins;
