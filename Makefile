@@ -26,7 +26,7 @@ build/pianola:
 
 # ---- dependencies: installs them on Debian 12; does nothing if all are there ----
 
-PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev $(if $(findstring xsmm,$(BLAS)),libxsmm-dev) libpcre2-dev libutf8proc-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev python3 python3-numpy
+PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev $(if $(findstring xsmm,$(BLAS)),libxsmm-dev) libpcre2-dev libutf8proc-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev python3 python3-jsonschema python3-numpy
 PAGE_PACKAGES := emscripten python3-pip # for make page
 LAUNCHERS := slurmctld slurmd slurm-client munge python3-yaml # for tests/slurm and tests/launchers
 VIEWERS := chromium-headless-shell librsvg2-bin libxml2-utils # what the tests look at pictures with

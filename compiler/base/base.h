@@ -46,5 +46,6 @@ extern char diag_text[4096];
 _Noreturn void die_again(void); /* with the error in diag_text, this time as the caller's */
 const char *diag_line(void);    /* the first line of diag_text, without "pianola: error: " */
 extern bool diag_ended;         /* an error has been printed, and the program is ending */
+extern bool diag_json;          /* print an error that ends the program also as JSON, on standard output */
 extern jmp_buf *diag_trap;      /* where an error goes: the innermost try, or NULL */
 #endif

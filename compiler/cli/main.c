@@ -26,6 +26,8 @@ int main(int argc, char **argv) {
         help_version();
         return 0;
     }
+    for (int i = 2; i < argc; i++) /* before the options are read: an error may be about one */
+        diag_json = diag_json || strcmp(argv[i], "--json") == 0;
     const struct command *command = find_command(argv[1], false);
     struct settings settings;
     parse_command_line(&settings, command, argc - 1, argv + 1);

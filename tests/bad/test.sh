@@ -1,5 +1,6 @@
-#!/bin/sh
-# Every mistake in tests/bad/*.lua must give exit code 2 and exactly the message in NAME.expected.
+#!/usr/bin/env bash
+# Every mistake in tests/bad/*.lua must give exit code 2 and exactly the message in NAME.expected, and an error
+# in JSON with --json.
 #
 #   PIANOLA=build/pianola tests/bad/test.sh          checks
 #   BLESS=1 PIANOLA=build/pianola tests/bad/test.sh  rewrites what is expected
@@ -9,9 +10,9 @@
 . "$(dirname "$0")/../support/environment.sh"
 PIANOLA=$(realpath "${PIANOLA:-build/pianola}") || exit 2
 cd "$(dirname "$0")" || exit 2
-got=$(mktemp) || exit 2
-trap 'rm -f "$got"' EXIT
-passed=0 failed=0
+room=$(mktemp -d) || exit 2
+trap 'rm -rf "$room"' EXIT
+got=$room/got passed=0 failed=0 printed=()
 
 for file in *.lua; do
   name=${file%.lua}
@@ -25,6 +26,9 @@ for file in *.lua; do
   # shellcheck disable=SC2086
   timeout 60 "$PIANOLA" check $args >/dev/null 2>"$got" </dev/null
   code=$?
+  # shellcheck disable=SC2086
+  timeout 60 "$PIANOLA" check $args --json >"$room/$name.json" 2>/dev/null </dev/null
+  printed+=(error "$room/$name.json")
   [ -z "$BLESS" ] || cp "$got" "$name.expected"
   if [ $code -ne 2 ]; then
     echo "FAIL $name: exit code $code instead of 2"
@@ -37,5 +41,11 @@ for file in *.lua; do
   fi
   failed=$((failed + 1))
 done
+if said=$(/usr/bin/python3 ../json/valid.py "${printed[@]}" 2>&1); then
+  passed=$((passed + 1))
+else
+  failed=$((failed + 1))
+  echo "FAIL as JSON: $said" | head -n 20
+fi
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -13,7 +13,7 @@ v=(-D chunks=2 -D v=true -D split=true)
 points() { "$PIANOLA" frontier "$@" --json 2>"$room/stderr" >"$room/json" || { cat "$room/stderr"; return; }
     python3 - "$room/json" 2>&1 <<'PY'
 import json, sys
-curve = json.load(open(sys.argv[1]))
+curve = json.load(open(sys.argv[1]))["points"]
 assert [p["cap"] for p in curve] == list(range(1, len(curve) + 1))
 print(*(("-" if p["makespan"] is None else p["makespan"]) if p["optimal"] and p["makespan"] == p["lower_bound"]
         else "%s..%s" % (p["lower_bound"], p["makespan"]) for p in curve))
@@ -26,7 +26,7 @@ expect "split" "72 41 31 27" "$(points $caps -D split=true)"
 expect "in a V" "- 101 86 59 56 53 52 51" "$(points $caps "${v[@]}" schedules/v_min.lua schedules/v_half.lua schedules/zbv.lua)"
 expect "what is known of the V" "v_min 4 59, v_half 6 53, zbv 8 51" "$(python3 -c '
 import json, sys
-print(", ".join("%s %s %s" % (k["schedule"], k["peak"], k["makespan"]) for p in json.load(open(sys.argv[1])) for k in p["known"]))' "$room/json")"
+print(", ".join("%s %s %s" % (k["schedule"], k["peak"], k["makespan"]) for p in json.load(open(sys.argv[1]))["points"] for k in p["known"]))' "$room/json")"
 expect "a script's own cap does not count" "96 51 39 33" "$(points $caps -D caps=2)"
 expect "8 ranks" "272 145 102 79 68 61 58 55" "$(points $caps -D workers=8 -D batches=16 -D split=true)"
 
@@ -44,7 +44,7 @@ for script in schedules/*.lua; do
         "$(ranks peak_activations "$script")" 2>&1 <<'PY'
 import json, sys
 inf = float("inf")
-curve, makespan, peak = json.load(open(sys.argv[1])), float(sys.argv[2]), max(map(int, sys.argv[3].split(",")))
+curve, makespan, peak = json.load(open(sys.argv[1]))["points"], float(sys.argv[2]), max(map(int, sys.argv[3].split(",")))
 known, last = next(k for p in curve for k in p["known"]), None
 if known["makespan"] != makespan or known["peak"] != peak:
     print("marked at", known, "but show says", peak, makespan)
@@ -73,7 +73,7 @@ for cap in 1 2 3 4 5 6 7 8; do
     point=$room/points/cap_$cap.lua
     expect "cap $cap: makespan, and live activations" "$(python3 -c '
 import json, sys
-p = json.load(open(sys.argv[1]))[int(sys.argv[2]) - 1]
+p = json.load(open(sys.argv[1]))["points"][int(sys.argv[2]) - 1]
 print(p["makespan"], p["cap"], p["script"], p["certificate"])' "$room/json" $cap)" \
         "$(figure makespan "$point") $(ranks peak_activations "$point" | tr , '\n' | sort -n | tail -1) $point $room/points/cap_$cap.bound"
     expect "cap $cap: the bound" "$(figure makespan "$point")" "$(sed -nE 's/.* ends before ([0-9]+) .*/\1/p' "$room/bound")"
@@ -87,23 +87,23 @@ gpt=(schedules/1f1b.lua --model schedules/models/gpt.lua)
 well_formed "the picture over bytes" "$room/bytes.svg"
 expect "over bytes: as many points as caps that help, as fast, all proved" "$(points "${gpt[@]}")" "$(python3 -c '
 import json, sys
-print(*(p["makespan"] for p in json.load(open(sys.argv[1])) if p["optimal"] and p["makespan"] == p["lower_bound"]))' "$room/bytes.json")"
+print(*(p["makespan"] for p in json.load(open(sys.argv[1]))["points"] if p["optimal"] and p["makespan"] == p["lower_bound"]))' "$room/bytes.json")"
 last=inf
 while read -r memory makespan script proof; do
     expect "$memory bytes: the script's makespan" "$makespan" "$("$PIANOLA" optimal "$script" "${gpt[@]:1}" --time 1 --json | sed -nE 's/.*"own": ([^,]*).*/\1/p')"
     expect "$memory bytes: the certificate" 0 "$("$PIANOLA" check-bound "$proof" >"$room/bound" 2>&1; echo $?)"
     expect "$memory bytes: the plan has messages and gaps besides" yes "$(ranks peak_bytes "$script" "${gpt[@]:1}" --memory least |
         tr , '\n' | awk -v m="$memory" '$1 > most { most = $1 } END { print (most >= m && most < m * 1.2 ? "yes" : most) }')"
-    less=$("$PIANOLA" optimal "${gpt[@]}" --memory $((memory - 1)) --json 2>&1)
+    less=$("$PIANOLA" optimal "${gpt[@]}" --memory $((memory - 1)) --json 2>/dev/null)
     expect "a byte less than $memory: $last at best" "$last" "$(sed -nE 's/.*"lower_bound": ([^,]*).*/\1/p; s/.*no room.*|.*leave room for no order at all.*/inf/p' <<<"$less")"
     last=$makespan
 done < <(python3 -c '
 import json, sys
-for p in json.load(open(sys.argv[1])):
+for p in json.load(open(sys.argv[1]))["points"]:
     print(p["memory"], p["makespan"], p["script"], p["certificate"])' "$room/bytes.json")
 expect "what is known lies at the last point before it" "1f1b gpipe" "$(python3 -c '
 import json, sys
-print(*(k["schedule"] for k in json.load(open(sys.argv[1]))[-1]["known"]))' "$room/bytes.json")"
+print(*(k["schedule"] for k in json.load(open(sys.argv[1]))["points"][-1]["known"]))' "$room/bytes.json")"
 
 # Jobs of other sizes are weighed by their share of the model.
 expect "1F1B has half as many stages as the V" '{"schedule": "1f1b", "peak": 8, "makespan": 66}' \
@@ -120,7 +120,7 @@ expect "the truth is between" "yes yes yes" "$(for i in 2 3 4; do cut -d' ' -f$i
 "$PIANOLA" frontier $caps -D workers=6 -D batches=12 "${v[@]}" --time 1 --json -o "$room/cut" >"$room/json" 2>/dev/null
 expect "each certificate that is named proves its bound" "" "$(python3 -c '
 import json, subprocess, sys
-for p in json.load(open(sys.argv[2])):
+for p in json.load(open(sys.argv[2]))["points"]:
     got = json.loads(subprocess.run([sys.argv[1], "check-bound", p["certificate"], "--json"], capture_output=True).stdout or "{}")
     if not got.get("accepted") or (p["lower_bound"] is not None and got["limit"] != p["lower_bound"]):
         print(p["cap"], p["lower_bound"], p["certificate"], got)' "$PIANOLA" "$room/json" 2>&1)"

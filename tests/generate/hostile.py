@@ -25,7 +25,7 @@ def judge(what, weights, free=False):
     r = generate(weights)
     # A line says which model it is, and only an error in a script shows where.
     said = [x for x in r.stderr.decode("utf-8", "backslashreplace").splitlines() if " is of --model " not in x]
-    if r.returncode == 2 and not r.stdout and said and "error: " in said[0] and (len(said) == 1 or ".lua:" in said[0]):
+    if r.returncode == 2 and "error" in json.loads(r.stdout) and said and "error: " in said[0] and (len(said) == 1 or ".lua:" in said[0]):
         refused += 1
     elif r.returncode == 0 and (free or json.loads(r.stdout)["tokens"] == wanted):
         ran += 1

@@ -48,6 +48,9 @@ expect "temperature 1e-9" "$wanted" "$(generate --weights "$room/F32.gguf" --pro
 expect "temperature 1e-320" "$wanted" "$(generate --weights "$room/F32.gguf" --prompt "$long" --tokens 40 --temperature 1e-320)"
 "$PIANOLA" generate --weights "$room/F32.gguf" --prompt $'\xff\xc0"x' --tokens 3000 --temperature 100 --top-p 1 --json \
     >"$room/hot.json" 2>"$room/err"
+expect "JSON as the schema has it, bytes that are no UTF-8 too" "" "$(/usr/bin/python3 tests/json/valid.py generate "$room/hot.json" 2>&1)"
+"$PIANOLA" tokenize README.md --tokenizer "$room/tokenizer.json" -o "$room/tokens.bin" --json >"$room/counts.json"
+expect "of tokenize, too" "" "$(/usr/bin/python3 tests/json/valid.py tokenize "$room/counts.json" 2>&1)"
 expect "all bytes come, and all are in the text" yes "$(/usr/bin/python3 -c "import json
 j = json.load(open('$room/hot.json'))
 seen = set(j['tokens'])

@@ -205,7 +205,7 @@ static void put_known_json(struct text *t, const struct curve *curve, const stru
 
 static void put_curve_json(struct text *t, const struct curve *curve) {
     char a[32], b[32];
-    put_word(t, "[");
+    put_word(t, "{\"schema\": 1, \"points\": [\n ");
     for (int i = 0; i < curve->frontier.n; i++) {
         const struct point *point = &curve->frontier.point[i];
         put(t, "%s{\"%s\": %.0f, \"makespan\": %s, \"lower_bound\": %s, \"optimal\": %s", i ? ",\n " : "",
@@ -221,7 +221,7 @@ static void put_curve_json(struct text *t, const struct curve *curve) {
                 quoted(file_of(curve, point->by, "bound")));
         put_word(t, "}");
     }
-    put_word(t, "]\n");
+    put_word(t, "]}\n");
 }
 
 static const char *known_at(const struct curve *curve, const struct point *point, const struct measure *measure) {
