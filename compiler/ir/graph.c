@@ -90,7 +90,7 @@ static void need_slices(const struct spec *sp, const struct job *j, struct need_
         need(list, find_input_gradient(sp, j->s, j->b + 1), K_dkv);
 }
 
-/* Adds the default dependencies of one job (schedules/README.md). With recompute the stash comes from R. */
+/* Adds the default dependencies of one job (schedules/language.md). With recompute the stash comes from R. */
 static void default_needs(const struct spec *sp, const struct job *j, struct need_list *list) {
     int s = j->s, b = j->b, t;
     int32_t again = job_at(sp, s, b, OP_R), forward = job_at(sp, s, b, OP_F);

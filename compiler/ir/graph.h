@@ -10,7 +10,7 @@ struct compile;
 struct graph {
     int n;                   /* jobs */
     int32_t *pred, *pred_at; /* predecessors of j: pred[pred_at[j] .. pred_at[j+1]) */
-    /* Parallel to pred: the tensor that the edge carries if its jobs' ranks differ (schedules/README.md, "Default
+    /* Parallel to pred: the tensor that the edge carries if its jobs' ranks differ (schedules/language.md, "Default
      * dependencies"); K_token: none, an order only. One job may need another twice, for two tensors. */
     uint8_t *kind;
     int32_t *succ, *succ_at;

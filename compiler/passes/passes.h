@@ -39,8 +39,8 @@ struct moved {
 /* By member me; root: its place in the group, where there is one. */
 struct moved collective_moved(int op, int algorithm, const struct group *g, int root, int me, int64_t whole);
 
-/* sched.c: needs the graph; gives start, end and order of every job, by the rules of schedules/README.md ("How jobs are
- * scheduled"). Dies on deadlock. */
+/* sched.c: needs the graph; gives start, end and order of every job, by the rules of schedules/language.md ("How jobs
+ * are scheduled"). Dies on deadlock. */
 struct sched *sched_run(const struct compile *c);
 
 /* lower.c: needs the schedule; gives the program, with lanes, without offsets and waits. */

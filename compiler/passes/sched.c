@@ -1,4 +1,4 @@
-/* Which job runs when: an event-driven list scheduler, n log n. schedules/README.md, "How jobs are scheduled", states
+/* Which job runs when: an event-driven list scheduler, n log n. schedules/language.md, "How jobs are scheduled", states
  * the rules, also those for jobs that end in the instant in which they start.
  *
  * Each rank has two heaps of ready jobs, ordered by n and its ties: forwards, which must wait for room under the cap,

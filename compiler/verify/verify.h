@@ -37,6 +37,6 @@ struct refutation {
 };
 struct refutation *verify(const struct spec *sp, const struct graph *graph, const struct program *p, int claims);
 /* verify_text.c: proves a program from its own text: each job belongs to the rank that runs it, and depends on what the
- * default dependencies (schedules/README.md) or the text's `needs` lines say. */
+ * default dependencies (schedules/language.md) or the text's `needs` lines say. */
 struct refutation *verify_text(const struct program *p);
 #endif

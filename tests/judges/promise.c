@@ -294,7 +294,7 @@ static int next_to(const struct spec *sp, int s, int step) {
     return -1;
 }
 
-/* The default dependencies of schedules/README.md, in a chain of stages. */
+/* The default dependencies of schedules/language.md, in a chain of stages. */
 static int default_needs(const struct spec *sp, const struct job *j, int32_t *out) {
     int n = 0, slices = sp->names.slices;
     if (own_source(sp, j) >= 0)

@@ -30,8 +30,8 @@ bool is_home_of(const struct promise *want, int set, int s);
 bool gets(const struct spec *sp, int32_t from, int32_t to, int kind);
 struct promise promise_of(const struct spec *sp, const struct graph *g);
 /* The same from a program's text: jobs run on the rank that lists them, need what the default dependencies
- * (schedules/README.md) or its `needs` lines say, and a rank with weight(s) that is not a fetched copy is a home of s.
- * False: the text promises nothing that could be kept; *why tells the reason. */
+ * (schedules/language.md) or its `needs` lines say, and a rank with weight(s) that is not a fetched copy is a home of
+ * s. False: the text promises nothing that could be kept; *why tells the reason. */
 bool promise_of_text(const struct program *p, struct promise *out, const char **why);
 /* Where updates are jobs: the promise, with the versions of the weights that jobs read. The schedule's rules say them,
  * but what they leave open, and everything in a text, the program declares. What a rank's job reads as the latest of

@@ -2,7 +2,7 @@
 # What teams exchange, hidden and exposed, by the table of Qi 2025, "Synergistic Tensor and Pipeline Parallelism" (STP), and of its
 # README, through the real command. P teams of t run M microbatches, in two chunks each. A chunk computes for F, I and W, and
 # its team exchanges for AR in each direction, in k all-reduces, each of which takes no longer than the weight gradient of one
-# layer. Where our figures are others, schedules/README.md says why.
+# layer. Where our figures differ, schedules/teams.md says why.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 

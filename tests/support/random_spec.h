@@ -107,7 +107,7 @@ static inline bool has_attention(const struct spec *sp, int s) {
     return sp->names.slices > 0 && (sp->costs.attends == NULL || sp->costs.attends[s]);
 }
 
-/* The default dependencies, by the text of schedules/README.md, each job once. Returns how many. */
+/* The default dependencies, by the text of schedules/language.md, each job once. Returns how many. */
 static inline int needs_by_design(const struct spec *sp, const struct job *j, int32_t out[MOST_NEEDS]) {
     int n = 0, s = j->s, b = j->b, Q = sp->names.slices;
     bool back = j->d == OP_B || j->d == OP_I, again = back && job_at(sp, s, b, OP_R) >= 0;
@@ -133,7 +133,7 @@ static inline int needs_by_design(const struct spec *sp, const struct job *j, in
     return n;
 }
 
-/* What a dependency between two ranks carries: the second table of "Default dependencies" in schedules/README.md. Two
+/* What a dependency between two ranks carries: the second table of "Default dependencies" in schedules/language.md. Two
  * tensors where a backward reads the stash, and the keys and values, of one forward. Returns how many. */
 static inline int carried(const struct spec *sp, const struct job *a, const struct job *b, int kind[2]) {
     bool back = b->d == OP_B || b->d == OP_I, from_back = a->d == OP_B || a->d == OP_I;

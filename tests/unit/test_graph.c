@@ -1,5 +1,5 @@
-/* The job graph against the text of schedules/README.md ("Default dependencies"), and the shortest cycle against brute
- * force. */
+/* The job graph against the text of schedules/language.md ("Default dependencies"), and the shortest cycle against
+ * brute force. */
 #include "base/cycle.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>

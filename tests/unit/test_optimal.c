@@ -1,4 +1,4 @@
-/* The best order, against all orders. Tiny random problems; the judge, below, knows the rules of schedules/README.md
+/* The best order, against all orders. Tiny random problems; the judge, below, knows the rules of schedules/language.md
  * and nothing of classes, states, dominance or ticks.
  *
  * A schedule is built job by job in the order of starts: any job whose needs are placed may be next, on its rank as

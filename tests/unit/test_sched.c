@@ -1,4 +1,4 @@
-/* The scheduler against a slow simulator written from the text of schedules/README.md ("How jobs are scheduled"), and
+/* The scheduler against a slow simulator written from the text of schedules/language.md ("How jobs are scheduled"), and
  * against known figures. */
 #include "random_spec.h"
 #include <criterion/criterion.h>

@@ -197,7 +197,7 @@ Test(sim, random_programs) {
     compare(6000, 80, SHARDED | BANDWIDTH | ORDERS | COARSE);
 }
 
-/* schedules/README.md: with links that are free or have only latency, weights at home and updates that take no time,
+/* schedules/language.md: with links that are free or have only latency, weights at home and updates that take no time,
  * both are equal. */
 Test(sim, equal_to_the_schedule_with_weights_at_home) {
     for (int seed = 0; seed < 120; seed++) {
