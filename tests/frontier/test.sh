@@ -153,11 +153,10 @@ says "points to stdout" "which go into a folder" $caps -o -
 says "into no folder" "No such file" $caps --svg "$room/none/a.svg"
 says "backwards elsewhere" "with a cap, the best order is searched where both run on one rank" "$room/apart.lua"
 
-# What schedules/README.md shows is what the command prints.
-readme=$(sed -n '/^## The best order/,/^## The language/p' schedules/README.md)
-shown=$(sed -nE 's/^    \$ build.pianola frontier (.*)/\1/p' <<<"$readme")
-# shellcheck disable=SC2086
-expect "schedules/README.md" "$(sed -n '/^```$/,/^```$/{/^```$/d;p}' <<<"$readme")" "$("$PIANOLA" frontier $shown)"
+# What schedules/best-schedule.md shows is what the commands print.
+page=$(sed -n '/^## Memory against time/,/^## Limits/p' schedules/best-schedule.md)
+expect "schedules/best-schedule.md" "$(sed -n '/^```$/,/^```$/{/^```$/d;p}' <<<"$page")" \
+    "$(sed -nE 's/^    \$ build.pianola frontier (.*)/\1/p' <<<"$page" | while read -r shown; do eval "$PIANOLA frontier $shown"; done)"
 expect "its table" "$(points $caps -D caps=1) | $(points $caps -D split=true) | $(points $caps "${v[@]}") | $(points $caps "${latency[@]}")" \
-    "$(sed -nE '/^\| [at].* \|/{s/^\| [^|]*\|//;s/[ |]+/ /g;s/^ | $//g;s/none/-/;p}' <<<"$readme" | paste -sd'|' | sed 's/|/ | /g')"
+    "$(sed -nE '/^\| [at].* \|/{s/^\| [^|]*\|//;s/[ |]+/ /g;s/^ | $//g;s/none/-/;p}' <<<"$page" | paste -sd'|' | sed 's/|/ | /g')"
 finish

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # generated/: a small instance of every schedule, with unit costs, as committed. A change of the compiler shows as a diff
-# of schedules. The picture in the comment on top of each schedule, and what the documents quote, are checked too.
+# of schedules. The picture in the comment on top of each schedule, its thumbnail in schedules/pictures/, and what the
+# documents quote, are checked too.
 #
 #   tests/golden/test.sh          checks
 #   BLESS=1 tests/golden/test.sh  rewrites (make bless)
@@ -40,9 +41,20 @@ $changed" "" "${changed:0:1}"
         "$("$PIANOLA" show --ascii "$schedule" | diff - "$fresh/$name/timeline.txt" | head -n 5)"
     expect "the picture in $schedule is the timeline (else: make bless)" "" \
         "$(diff "$schedule" "$fresh/$name.lua" | head -n 5)"
+    thumbnail=schedules/pictures/$name.svg
+    "$PIANOLA" show --format svg "$schedule" | awk -f tests/golden/thumbnail.awk >"$fresh/$name.svg"
+    [ -z "$BLESS" ] || cmp -s "$fresh/$name.svg" "$thumbnail" || cp "$fresh/$name.svg" "$thumbnail"
+    expect "$thumbnail is the timeline (else: make bless)" "" "$(cmp "$fresh/$name.svg" "$thumbnail" 2>&1)"
 done
-expect "generated/ holds the schedules and nothing else" "$(ls "$fresh" | grep -v '\.lua$')" "$(ls generated)"
+expect "generated/ holds the schedules and nothing else" "$(ls "$fresh" | grep -v '\.')" "$(ls generated)"
+expect "schedules/pictures/ too" "$(cd "$fresh" && ls ./*.svg)" "$(cd schedules/pictures && ls ./*.svg)"
 
+# says FRESH DOCUMENT WHAT: the document is the fresh one.
+says() {
+    [ -z "$BLESS" ] || cmp -s "$1" "$2" || cp "$1" "$2"
+    expect "$2 $3 (else: make bless)" "" "$(diff "$2" "$1" | head -n 10)"
+    rm "$1"
+}
 # What the documents quote, they quote word for word: the first ``` block after the line that holds MARK.
 quotes() { # QUOTED DOCUMENT MARK
     awk -v quoted="$1" -v mark="$3" '
@@ -50,18 +62,20 @@ quotes() { # QUOTED DOCUMENT MARK
         armed && /^```/ { armed = 0; done = inside = 1; print; while ((getline line < quoted) > 0) print line; next }
         inside && /^```/ { inside = 0 }
         !inside { print }' "$2" >"$fresh/document"
-    [ -z "$BLESS" ] || cmp -s "$fresh/document" "$2" || cp "$fresh/document" "$2"
-    expect "$2 quotes what \`$3\` prints (else: make bless)" "" "$(diff "$2" "$fresh/document" | head -n 10)"
-    rm "$fresh/document"
+    says "$fresh/document" "$2" "quotes what \`$3\` prints"
 }
 quotes generated/1f1b/timeline.txt README.md "build/pianola show --ascii schedules/1f1b.lua"
+python3 tests/golden/zoo.py "$PIANOLA" schedules/*.lua >"$fresh/document"
+says "$fresh/document" schedules/zoo.md "has the figures of \`compare\`, and each schedule once"
 schedules=$(echo schedules/{gpipe,1f1b,2bp,zb_h1,zb_h2,breadth_first,interleaved,zbv,v_half,v_min,ddp,fsdp_whole,weipipe,tawpipe}.lua)
-for how in "-D workers=4 -D batches=8 --sort makespan" "-D workers=8 -D batches=32 --sort makespan" \
-    "-D workers=8 -D batches=32 --jitter 10% --sort p95"; do
+for quoted in "best-schedule -D workers=4 -D batches=8 --sort makespan" "best-schedule -D workers=8 -D batches=32 --sort makespan" \
+    "slow-rank -D workers=8 -D batches=32 --jitter 10% --sort p95"; do
     # shellcheck disable=SC2086
-    "$PIANOLA" compare $schedules $how >"$fresh/compared"
-    quotes "$fresh/compared" schedules/README.md "$how"
+    "$PIANOLA" compare $schedules ${quoted#* } >"$fresh/compared"
+    quotes "$fresh/compared" "schedules/${quoted%% *}.md" "${quoted#* }"
 done
+"$PIANOLA" compare schedules/{pipedream,pipedream_vertical,pipedream_2bw,asp,bsp,model_parallel}.lua -D batches=2400 >"$fresh/compared"
+quotes "$fresh/compared" schedules/time-to-loss.md "pipedream_2bw,asp,bsp,model_parallel}.lua"
 # The quotation ends where the lists begin.
 "$PIANOLA" diff schedules/1f1b.lua schedules/zb_h1.lua | sed '/^makespan.*/{x;s/^/x/;/^xx$/{x;q};x}' >"$fresh/compared"
 quotes "$fresh/compared" compiler/diff/README.md "build/pianola diff schedules/1f1b.lua schedules/zb_h1.lua"

@@ -47,7 +47,7 @@ done
 far="schedules/1f1b.lua -D workers=2 -D batches=1 --cluster schedules/clusters/latency.lua -D latency=1000"
 judge "messages" "worst > 1.05 * makespan" $far --jitter 10%
 
-# Of one makespan, the schedule whose ranks wait less for each other suffers less; schedules/README.md has the numbers.
+# With equal makespans, noise costs less where ranks wait less for each other; schedules/slow-rank.md has the numbers.
 mean() { jitter schedules/"$1".lua -D workers=8 -D batches=32 --jitter 10% | cut -d' ' -f3; }
 for pair in "zb_h2 zb_h1" "latency_1f1b 1f1b" "1f1b gpipe" "interleaved breadth_first"; do
     read -r less more <<<"$pair"
