@@ -1,7 +1,7 @@
 /* The contract between compiler and runtime: declares every instruction, tensor kind and lane once.
  *
- * The enums, printer, parser, simulator, verifier, replayer and the reference in compiler/README.md all derive from
- * them. model.h declares the layers and the optimizers. */
+ * The enums, printer, parser, simulator, verifier, replayer and the reference in compiler/instructions.md all derive
+ * from them. model.h declares the layers and the optimizers. */
 #ifndef PIANOLA_OPS_H
 #define PIANOLA_OPS_H
 #include <stdbool.h>

@@ -81,7 +81,7 @@ quotes "$fresh/compared" schedules/time-to-loss.md "pipedream_2bw,asp,bsp,model_
 quotes "$fresh/compared" compiler/diff/README.md "build/pianola diff schedules/1f1b.lua schedules/zb_h1.lua"
 rm "$fresh/compared"
 "$PIANOLA" help ops >"$fresh/ops"
-quotes "$fresh/ops" compiler/README.md "pianola help ops"
+quotes "$fresh/ops" compiler/instructions.md "pianola help ops"
 rm "$fresh/ops"
 cut="--profile tests/partition/vgg16.txt --workers 4 --bandwidth 1e9 --sum"
 # shellcheck disable=SC2086

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything that a GPU lent for minutes should tell, in one call, the most telling first. GPU.md, "On the day a GPU is
-# there", has the call, and what to do about each kind of failure.
+# Everything that a GPU lent for minutes should tell, in one call, the most telling first. GPU.md, "On a machine lent
+# for minutes", has the call, and what to do about each kind of failure.
 #
 #   tests/gpu/lease.sh [first|speed]     from the repository's root, with build/gpu-check.tar.gz: make gpu-check-pack
 #

@@ -1,4 +1,4 @@
-/* Which sets of weights jobs use, from README.md of the compiler alone: a stage's own; a table, which stage 0 and the
+/* Which sets of weights jobs use, from compiler/text-form.md alone: a stage's own; a table, which stage 0 and the
  * unembedding's stage share, member by member; and what the members of a team share. */
 #include "symbols.h"
 

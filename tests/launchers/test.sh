@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Ranks that PyTorch's torchrun starts, and Kubernetes with JobSet: the README's command and runtime/jobset.yaml, word for
-# word. torchrun is a stand-in, unless TORCHRUN names the real one (make test-torch).
+# Ranks that PyTorch's torchrun starts, and Kubernetes with JobSet: runtime/launch.md's command and runtime/jobset.yaml,
+# word for word. torchrun is a stand-in, unless TORCHRUN names the real one (make test-torch).
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
@@ -13,8 +13,8 @@ PATH=$room/bin:$PATH
 
 # ---- torchrun ----
 
-command=$(grep '^    torchrun ' runtime/README.md | sed -E 's/^ +//;s/ +#.*//')
-expect "the README has a command for torchrun" 1 "$(wc -l <<<"$command")"
+command=$(grep '^    torchrun ' runtime/launch.md | sed -E 's/^ +//;s/ +#.*//')
+expect "runtime/launch.md has a command for torchrun" 1 "$(wc -l <<<"$command")"
 cd "$room/job" || exit 2
 task() { # K: the process of rank K, which runs in this room
     local p

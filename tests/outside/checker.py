@@ -1,9 +1,9 @@
 """A second opinion on `pianola verify`: is a program, in its text form, right on the machine "start-end"?
 
-Written from the description of the machine and of the text form in compiler/README.md and from runtime/ops.h alone; it
-shares nothing with the compiler. judge(text) answers with two lists:
+Written from the description of the machine and of the text form, now compiler/proof.md and compiler/text-form.md, and from
+runtime/ops.h alone; it shares nothing with the compiler. judge(text) answers with two lists:
 
-  wrong   what makes the program wrong on some run of that machine, or breaks a claim of "What is proved" in README.md.
+  wrong   what makes the program wrong on some run of that machine, or breaks a claim of compiler/proof.md.
           Where verify says proved and this list is not empty, one of the two is mistaken.
   strict  what harms nobody but is not as the text form is described: a buffer that is written and never read, a message
           named for another tensor than it carries, or an operand that nobody needs. verify may refuse those or not.

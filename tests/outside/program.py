@@ -1,4 +1,4 @@
-"""A program's text form (compiler/README.md): what its parts are, read() and print_program()."""
+"""A program's text form (compiler/text-form.md): what its parts are, read() and print_program()."""
 
 import re
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""A program whose period repeats (compiler/README.md, "The text form"), written out as one without a period.
+"""A program whose period repeats (compiler/text-form.md), written out as one without a period.
 
 Repetition i is the period's instructions with i periods more in the numbers of microbatches, updates and versions; what is
 behind the period has those of the last one. An instruction of a later repetition means bytes, not names: its operand is

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Ranks under Slurm, the real one: its daemons run here, on an address of this machine alone, for two nodes. The commands
-# are the README's own, word for word. They train to the bits of the in-process run, also after scancel, a killed task and
-# a requeue.
+# are runtime/launch.md's own, word for word. They train to the bits of the in-process run, also after scancel, a killed
+# task and a requeue.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 PATH=$PATH:/usr/sbin:/sbin
@@ -84,10 +84,10 @@ done
 expect "nodes that are up" 2 "$(idle)"
 [ $failed = 0 ] || { tail -n 20 "$room"/*.err "$room"/*.log; finish; }
 
-# ---- the README's commands ----
+# ---- the commands of runtime/launch.md ----
 
-# commands WORD: those of the README that begin with it, without the remarks.
-commands() { grep "^    $1 " runtime/README.md | sed -E 's/^ +//;s/ +#.*//'; }
+# Prints the commands of runtime/launch.md that begin with WORD, without the remarks: commands WORD.
+commands() { grep "^    $1 " runtime/launch.md | sed -E 's/^ +//;s/ +#.*//'; }
 . tests/support/small_job.sh
 wanted_100=$("$PIANOLA" run "${small[@]}" --steps 100 2>/dev/null | weights)
 lists=("n[001-003,7]" "n7,n[1-2]" "rack[1-2]node[01-4]" "a-b.c,d" "n[098-102]")
@@ -95,11 +95,11 @@ hosts=("${lists[@]/*/}")
 for i in "${!lists[@]}"; do
     hosts[i]=$(scontrol show hostnames "${lists[i]}" | head -n 1)
 done
-readme_srun=$(commands srun) readme_sbatch=$(commands sbatch)
+shown_srun=$(commands srun) shown_sbatch=$(commands sbatch)
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 cd "$room/job" || exit 2
 
-expect "the README has commands for srun, and one for sbatch" "3 1" "$(wc -l <<<"$readme_srun") $(wc -l <<<"$readme_sbatch")"
+expect "runtime/launch.md has commands for srun, and one for sbatch" "3 1" "$(wc -l <<<"$shown_srun") $(wc -l <<<"$shown_sbatch")"
 while read -r command; do
     if [[ $command == *--mpi=pmix* ]] && ! srun --mpi=list 2>&1 | grep -qw pmix; then
         echo "$command: not tried, this Slurm has no PMIx"
@@ -111,7 +111,7 @@ while read -r command; do
     over=TCP
     [[ $command != *--mpi=pmix* ]] || over=MPI
     expect "$command: over" "4 processes over $over" "$(grep -o '4 processes over [A-Z]*' said)"
-done <<<"$readme_srun"
+done <<<"$shown_srun"
 
 # ---- where ranks meet ----
 
@@ -141,7 +141,7 @@ expect "two steps of a job at once" "$wanted $wanted" "$(weights both.out | past
 
 # ---- jobs that end early ----
 
-# submitted: submits the README's job; sets $job and $out, and returns when its first checkpoint is complete.
+# submitted: submits the job of runtime/launch.md; sets $job and $out, and returns when its first checkpoint is complete.
 submitted() {
     rm -rf saved
     resubmitted
@@ -151,7 +151,7 @@ submitted() {
     done
 }
 resubmitted() {
-    job=$(sh -c "$readme_sbatch" | sed -n 's/^Submitted batch job //p')
+    job=$(sh -c "$shown_sbatch" | sed -n 's/^Submitted batch job //p')
     out=slurm-$job.out
 }
 # ended: when the job has, its state and exit code.

@@ -1,5 +1,5 @@
-/* Certificates of lower bounds, and their independent proof: `pianola check-bound`. compiler/README.md describes the
- * text; nothing here shares code with what searches for schedules and writes certificates.
+/* Certificates of lower bounds, and their independent proof: `pianola check-bound`. compiler/certificates.md describes
+ * the text; nothing here shares code with what searches for schedules and writes certificates.
  *
  * The instance. Classes of items, each class on one rank; a rank runs one item at a time, for `time` ticks. Item k of a
  * class with an `after` line starts at least `lag` after the start of item k of each class named there; item k of a

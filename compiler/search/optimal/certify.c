@@ -1,4 +1,4 @@
-/* The proof of a lower bound, written down for others to check: compiler/README.md, "Certificates". */
+/* The proof of a lower bound, written down for others to check: compiler/certificates.md. */
 #include "ir/program.h"
 #include "optimal.h"
 #include "state.h"

@@ -24,8 +24,7 @@ double time_of_order(const struct compile *c, const int64_t *start);
 struct optimum find_optimum(const struct instance *in, const struct graph *graph, int64_t own, int64_t states,
                             double until);
 
-/* certify.c: the certificate, for `pianola check-bound` (compiler/README.md, "Certificates"). command: what it is of.
- */
+/* certify.c: the certificate, for `pianola check-bound` (compiler/certificates.md). command: what it is of. */
 void emit_certificate(struct text *t, const struct instance *in, const struct optimum *optimum, const char *command);
 int covering_states(const struct optimum *optimum); /* of its cover; 0: it has none */
 #endif

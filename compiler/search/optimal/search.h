@@ -9,12 +9,12 @@
  *
  * For spans (instance.h), events are not enough: a rank may gain by beginning just in time for something later. So as
  * long as a rank has not begun, each tick is a moment: what is found is the least at whole ticks, which may be more
- * than the least of all, but by less than a tick (compiler/README.md). Once all have begun, moving any later item to an
- * earlier event moves no rank's first, and no last to later. While nothing runs and nothing is on its way, nobody need
- * wait: all that starts later could start that much earlier. In a state that dominates another, the same ranks have
- * begun, and none earlier: what completes the other completes it, with no longer spans. For the same reason a rank that
- * has not begun is never said to waste time. The bound of a dominating state is no larger, so what it stands for may be
- * dropped even where it is itself dropped by its bound.
+ * than the least of all, but by less than a tick (compiler/certificates.md). Once all have begun, moving any later item
+ * to an earlier event moves no rank's first, and no last to later. While nothing runs and nothing is on its way, nobody
+ * need wait: all that starts later could start that much earlier. In a state that dominates another, the same ranks
+ * have begun, and none earlier: what completes the other completes it, with no longer spans. For the same reason a rank
+ * that has not begun is never said to waste time. The bound of a dominating state is no larger, so what it stands for
+ * may be dropped even where it is itself dropped by its bound.
  *
  * With a beam, only so many states of each moment are followed: quick, and no proof. */
 #ifndef PIANOLA_SEARCH_H
