@@ -289,6 +289,7 @@ bless: build/pianola
 	BLESS=1 tests/bad/test.sh
 	BLESS=1 tests/golden/test.sh
 	BLESS=1 tests/table1/test.sh
+	BLESS=1 tests/tutorial/test.sh
 	BLESS=1 tests/verify/test.sh
 asan:
 	$(MAKE_ALL) $(ASAN) build/asan/pianola

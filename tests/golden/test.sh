@@ -64,7 +64,6 @@ quotes() { # QUOTED DOCUMENT MARK
         !inside { print }' "$2" >"$fresh/document"
     says "$fresh/document" "$2" "quotes what \`$3\` prints"
 }
-quotes generated/1f1b/timeline.txt README.md "build/pianola show --ascii schedules/1f1b.lua"
 python3 tests/golden/zoo.py "$PIANOLA" schedules/*.lua >"$fresh/document"
 says "$fresh/document" schedules/zoo.md "has the figures of \`compare\`, and each schedule once"
 schedules=$(echo schedules/{gpipe,1f1b,2bp,zb_h1,zb_h2,breadth_first,interleaved,zbv,v_half,v_min,ddp,fsdp_whole,weipipe,tawpipe}.lua)

@@ -1,14 +1,22 @@
 #!/usr/bin/env bash
-# schedules/tutorial.md, word for word: whoever writes its files and types its commands in an empty folder sees what it
-# shows. replay.py says how a page leaves open what depends on the machine. Then that this check can fail.
+# README.md and schedules/tutorial.md, word for word: whoever writes their files and types their commands in an empty
+# folder sees what they show. replay.py says how a page leaves open what depends on the machine. Then that this check can
+# fail.
+#
+#   BLESS=1 tests/tutorial/test.sh   draws the picture of README.md anew
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 
 replay() { python3 tests/tutorial/replay.py "$1" "$PIANOLA" 2>&1; }
 expect "schedules/tutorial.md" "" "$(replay schedules/tutorial.md)"
+expect README.md "" "$(replay README.md)"
 
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
+awk '/^```lua$/ { inside = 1; next } /^```$/ && inside { exit } inside' README.md >"$room/1f1b.lua"
+"$PIANOLA" show "$room/1f1b.lua" --format svg -o "$room/1f1b.svg"
+[ -z "${BLESS:-}" ] || cp "$room/1f1b.svg" compiler/draw/picture.svg
+expect "README.md: its picture (else: make bless)" "" "$(cmp "$room/1f1b.svg" compiler/draw/picture.svg 2>&1)"
 cat >"$room/page.md" <<'END'
 Write this to `one.lua`:
 
