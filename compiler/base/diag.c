@@ -36,7 +36,7 @@ static void print_suggestion(const char *message) {
 }
 
 /* Prints the error as compiler/formats/schema.json has it. Lines after the message's first say why. */
-static void print_json(void) {
+static void print_as_json(void) {
     const char *line = error.message;
     size_t n = strcspn(line, "\n");
     printf("{\"schema\": 1, \"error\": {\"message\": %s", quoted(format("%.*s", (int)n, line)));
@@ -61,7 +61,7 @@ static _Noreturn void end_process(void) {
         longjmp(*diag_trap, 1);
     diag_ended = true;
     if (diag_json)
-        print_json();
+        print_as_json();
     fflush(stdout);
     fputs(diag_text, stderr);
     exit(2);

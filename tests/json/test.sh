@@ -74,6 +74,7 @@ prints error 2 verify README.md
 prints error 2 run schedules/1f1b.lua
 expect "JSON of all of these, as the schema says" "" "$(/usr/bin/python3 tests/json/valid.py "${printed[@]}" 2>&1 | head -n 20)"
 
+expect "compiler/formats/json.md, word for word" "" "$(python3 tests/tutorial/replay.py compiler/formats/json.md "$PIANOLA" 2>&1)"
 "$PIANOLA" check tests/bad/cap_deadlock.lua --json >"$room/json" 2>/dev/null
 expect "a deadlock: its cycle, a line for each job" "0B0 waits for 1B0|1B0 waits for 1F0|1F0 waits for room on rank 0, whose cap of 1 is full until 0B0" \
     "$(/usr/bin/python3 -c 'import json, sys; print("|".join(json.load(open(sys.argv[1]))["error"]["because"]))' "$room/json")"
