@@ -208,7 +208,7 @@ function integers(fields) end
 ---@field scale? number
 ---`"rows"`: the members of a team divide the tokens, and add up what they find. Default: each has all of it.
 ---@field split? "rows"
----What it is called in safetensors files of Hugging Face's, up to `.weight` and `.bias`: schedules/README.md, "Weights".
+---Its name in Hugging Face's safetensors files, without `.weight` and `.bias`: schedules/weights.md, "Names of tensors".
 ---@field hf? string
 ---The same in GGUF files.
 ---@field gguf? string
@@ -225,7 +225,7 @@ function embedding(fields) end
 ---How the members of a team divide it: `"columns"`, each makes a part of the output; `"rows"`, each takes a part of the
 ---input, and the results are added up. Default: each computes all of it.
 ---@field split? "columns"|"rows"
----What it is called in safetensors files of Hugging Face's, up to `.weight` and `.bias`: schedules/README.md, "Weights".
+---Its name in Hugging Face's safetensors files, without `.weight` and `.bias`: schedules/weights.md, "Names of tensors".
 ---@field hf? string
 ---The same in GGUF files.
 ---@field gguf? string
@@ -301,7 +301,7 @@ function dropout(fields) end
 ---`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
 ---all others there. Default, unless another layer says so: each has all rows.
 ---@field split? "rows"
----What it is called in safetensors files of Hugging Face's, up to `.weight` and `.bias`: schedules/README.md, "Weights".
+---Its name in Hugging Face's safetensors files, without `.weight` and `.bias`: schedules/weights.md, "Names of tensors".
 ---@field hf? string
 ---The same in GGUF files.
 ---@field gguf? string
@@ -317,7 +317,7 @@ function layernorm(fields) end
 ---`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
 ---all others there. Default, unless another layer says so: each has all rows.
 ---@field split? "rows"
----What it is called in safetensors files of Hugging Face's, up to `.weight` and `.bias`: schedules/README.md, "Weights".
+---Its name in Hugging Face's safetensors files, without `.weight` and `.bias`: schedules/weights.md, "Names of tensors".
 ---@field hf? string
 ---The same in GGUF files.
 ---@field gguf? string
@@ -330,8 +330,8 @@ function rmsnorm(fields) end
 ---@class pianola.headnorm
 ---Added to the variance; 1e-5.
 ---@field eps? number
----What it is called in safetensors files of Hugging Face's, up to `.weight`, for queries and behind a semicolon for keys:
----schedules/README.md, "Weights".
+---Its names in Hugging Face's safetensors files, without `.weight`: for queries, then after a semicolon for keys
+---(schedules/weights.md, "Names of tensors").
 ---@field hf? string
 ---The same in GGUF files.
 ---@field gguf? string
