@@ -5,7 +5,7 @@ cd "$(dirname "$0")/../.." || exit 2
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 S=schedules/1f1b.lua
-refused() { expect "$*" "$1" "$("$PIANOLA" show "${@:2}" --watch 2>&1 </dev/null | sed 's/^pianola: error: //')"; }
+refused() { expect "$*" "$1" "$("$PIANOLA" show "${@:2}" --watch 2>&1 >/dev/null </dev/null | sed 's/^pianola: error: //')"; }
 refused "--watch draws in a terminal, and stdout is none" $S
 alone="--watch draws the grid of a prediction, again and again: it goes with none of --format, --json, --output, --measured, --dump"
 for option in "--format svg" "--json" "-o $room/x" "--measured $room/x" "-dl"; do
