@@ -101,6 +101,11 @@ done < <(python3 -c '
 import json, sys
 for p in json.load(open(sys.argv[1]))["points"]:
     print(p["memory"], p["makespan"], p["script"], p["certificate"])' "$room/bytes.json")
+"$PIANOLA" frontier schedules/zb_h1.lua --model schedules/models/gpt.lua --bytes -D workers=3 -D batches=4 --json >"$room/caps.json" 2>"$room/stderr"
+expect "over bytes a script's own caps do not count: with enough, its best order without a cap" \
+    "$(points schedules/zb_h1.lua --model schedules/models/gpt.lua -D workers=3 -D batches=4 | awk '{ print $NF }')" "$(python3 -c '
+import json, sys
+print(json.load(open(sys.argv[1]))["points"][-1]["makespan"])' "$room/caps.json" 2>&1)"
 expect "what is known lies at the last point before it" "1f1b gpipe" "$(python3 -c '
 import json, sys
 print(*(k["schedule"] for k in json.load(open(sys.argv[1]))["points"][-1]["known"]))' "$room/bytes.json")"

@@ -108,13 +108,17 @@ static void hand_down(struct frontier *frontier) {
     }
 }
 
+void lift_caps(struct spec *sp) {
+    sp->limits.cap = NEW(int, sp->workers);
+    set_caps(sp, INT_MAX);
+}
+
 struct frontier find_frontier(struct compile *c, struct searches searches) {
     struct spec *sp = c->spec;
     const struct searched what = {c, searches};
     struct order order = {.start = NEW(int64_t, sp->njobs)}, best = {.start = NEW(int64_t, sp->njobs)};
     struct frontier frontier = {0};
-    sp->limits.cap = NEW(int, sp->workers);
-    set_caps(sp, INT_MAX);
+    lift_caps(sp);
     frontier.free = solve(&what, 0, &best);
     if (!best.known) /* there is one: any that keeps the dependencies */
         die("%s: found no order at all; give more --time", sp->file);

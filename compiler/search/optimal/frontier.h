@@ -34,6 +34,8 @@ struct frontier find_frontier(struct compile *c, struct searches searches);
 /* staircase.c: the same over bytes: of what stays for the whole step and what microbatches keep, on the rank that has
  * most. Below the first point's memory no order fits; every further point is the least memory of a lesser makespan. */
 struct frontier find_staircase(struct compile *c, struct searches searches);
+/* Gives every rank room for any number of activations: the script's own caps limit neither curve. */
+void lift_caps(struct spec *sp);
 
 /* One search of either curve. */
 struct searched {

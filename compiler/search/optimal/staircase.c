@@ -89,10 +89,11 @@ static int by_memory(const void *x, const void *y) {
 }
 
 struct frontier find_staircase(struct compile *c, struct searches searches) {
-    const struct spec *sp = c->spec;
+    struct spec *sp = c->spec;
     struct stairs steps = {{c, searches}, .stay = NEW(int64_t, sp->workers), .start = NEW(int64_t, sp->njobs)};
     struct frontier frontier = {0};
     size_t room = 0;
+    lift_caps(sp);
     struct point point = step_down(&steps, 0);
     frontier.free = point;
     if (isnan(point.makespan))
