@@ -45,4 +45,6 @@ breaks '[a](a.md)' 'a.md: no such file'
 breaks 'text [a](../a.md#b) text' '../a.md#b: no such heading'
 breaks '[a](#a)' '#a: no such heading'
 breaks 'in `runtime/c.c`' '`runtime/c.c`: no such file'
+expect "tests/README.md lists every suite once" "$(for suite in tests/*/test.sh; do basename "$(dirname "$suite")"; done | grep -vx ptx)" \
+    "$(sed -nE 's/^\| \[([a-z0-9_]+)\]\(.*/\1/p' tests/README.md | LC_ALL=C sort)"
 finish
