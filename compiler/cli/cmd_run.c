@@ -156,6 +156,8 @@ static void check_run(const struct compile *c, const struct settings *settings) 
     if (settings->train.one_rank && c->spec->updates.every)
         die("--compare: one rank would train otherwise, as the stages of this schedule are updated before others are "
             "done; compare the losses of two runs, which --losses writes");
+    if (settings->train.steps == 0 && !settings->train.held_out && settings->train.deadline > 0)
+        die("--steps 0 trains nothing: there is nothing for --deadline");
     if (settings->train.steps == 0 && settings->record.tensorboard)
         die("--steps 0 trains nothing: there is nothing for --tensorboard");
     const struct {

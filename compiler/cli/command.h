@@ -18,12 +18,13 @@ struct train_options {
     int64_t steps, validate_every; /* validate_every: steps from one validation to the next */
     const char **data, **held_out; /* ended by NULL; NULL: none is given */
     const char *algorithms;
+    double deadline;                             /* seconds; 0: not given */
     bool cuda, eager, one_rank, allow_nonfinite; /* eager: no CUDA graph */
 };
 
 /* Files that `run` writes as it goes. */
 struct record_options {
-    const char *timeline, *losses, *metrics, *tensorboard, *loss_svg;
+    const char *timeline, *losses, *metrics, *tensorboard, *loss_svg, *flight;
 };
 
 struct checkpoint_options {

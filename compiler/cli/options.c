@@ -83,6 +83,11 @@ static void amount(const struct option_row *row, const char *arg, void *field) {
         die("--%s %s: expected %s, such as 1e9", row->name, arg, row->unit);
 }
 
+static void limit(const struct option_row *row, const char *arg, void *field) {
+    if (!number_within(arg, DBL_TRUE_MIN, 1e9, field))
+        die("--%s %s: expected a number of seconds above 0", row->name, arg);
+}
+
 static void loss(const struct option_row *row, const char *arg, void *field) {
     if (!number_within(arg, -DBL_MAX, DBL_MAX, field))
         die("--%s %s: expected a loss, such as 2.5", row->name, arg);
@@ -331,6 +336,11 @@ const struct option_row options[] = {
         {RUN, "with --resume: where --data is not what the checkpoint's training read, begin with its first sequence"}),
     OPTION("allow-nonfinite", NULL, SETS(train.allow_nonfinite, flag),
            {RUN, "go on where a loss or a weight is inf or nan; default: stop with an error that names the first"}),
+    OPTION("deadline", "SECONDS", SETS(train.deadline, limit),
+           {RUN, "longest that a step, or a checkpoint, may take: then the run ends, and all ranks say where they "
+                 "waited; default: no limit"}),
+    OPTION("flight", "DIR", SETS(record.flight, string, .standard = "."),
+           {RUN, "where ranks write their flight records when --deadline ends the run"}),
     OPTION("list", NULL, SETS(draw.list, flag),
            {SHOW, "instead of a schedule: the schedules that came with the program"}),
     OPTION("watch", NULL, SETS(draw.watch, flag),

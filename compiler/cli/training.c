@@ -115,7 +115,7 @@ static const char *how_to_go_on(const struct settings *settings) {
 
 /* Returns the flags with which a rank's own program would train the same. */
 static struct rank_flags flags_of(const struct settings *settings, int64_t steps, bool records) {
-    struct rank_flags flags = {.steps = steps, .seed = (int64_t)settings->seed, .flight = "."};
+    struct rank_flags flags = {.steps = steps, .seed = (int64_t)settings->seed};
     flags.eager = settings->train.eager;
     flags.algorithms = settings->train.algorithms;
     flags.val_every = settings->train.validate_every;
@@ -126,6 +126,8 @@ static struct rank_flags flags_of(const struct settings *settings, int64_t steps
     flags.new_data = settings->checkpoint.new_data;
     flags.every = settings->checkpoint.every;
     flags.keep = settings->checkpoint.keep;
+    flags.deadline = settings->train.deadline;
+    flags.flight = settings->record.flight;
     flags.allow_nonfinite = settings->train.allow_nonfinite;
     flags.how = how_to_go_on(settings);
     flags.losses = settings->record.losses;

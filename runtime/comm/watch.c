@@ -237,9 +237,8 @@ static _Noreturn void fail_locked(const char *why) {
             say_why(why);
     w.at = late;
     if (w.a.saved)
-        fprintf(stderr,
-                "pianola: rank %d: to go on from the newest checkpoint in %s, start all ranks again with --resume\n",
-                w.at->rank, w.a.saved);
+        fprintf(stderr, "pianola: rank %d: to go on from the newest checkpoint in %s, start %s again with --resume\n",
+                w.at->rank, w.a.saved, w.place ? "the run" : "all ranks");
     if (w.a.abort)
         w.a.abort();
     _exit(1);
@@ -347,10 +346,14 @@ bool watch_start(const struct watch_args *args) {
 
 void watch_stop(void) {
     on_signals(SIG_DFL);
-    pthread_mutex_lock(&w.lock);
+    pthread_mutex_lock(&w.lock); /* so the thread is not among its looks, and ends as it sleeps next */
+    if (w.a.deadline > 0)
+        pthread_cancel(w.thread);
     free(w.place); /* the next run may have more ranks, and no watch */
     w.place = NULL;
     pthread_mutex_unlock(&w.lock);
+    if (w.a.deadline > 0)
+        pthread_join(w.thread, NULL);
 }
 
 void watch_rank(int rank) {

@@ -53,6 +53,7 @@ static void *work(void *arg) {
     struct worker *worker = arg;
     struct rank_run *run = &worker->run;
     watch_rank(run->world.rank);
+    watch_phase("waits for all ranks to start");
     rank_begin(run, &worker->training);
     rank_train(run, &worker->training);
     worker->routed = backend_routed(run);

@@ -67,7 +67,8 @@ static const char *prepare_training(struct cuda_run *run, struct cuda_group *gro
     if (!steps->replay || !steps->rank)
         return "no memory on the host";
     for (int r = 0; r < W; r++) {
-        const char *why = cuda_take(&steps->replay[r], &steps->rank[r], p, r, &cuda_loopback, false);
+        const char *why =
+            cuda_take(&steps->replay[r], &steps->rank[r], p, r, &cuda_loopback, run->run.flags.deadline > 0);
         if (why || (run->run.stamp && (why = cuda_time(&steps->rank[r], &p->rank[r]))))
             return why;
         run->host_taken += steps->rank[r].host_bytes;

@@ -140,6 +140,14 @@ for line in '^rank [13] of 1f1b waits at [0-9]+ [A-Z_]+ [a-z]+\([0-9],[0-9]\) (f
 done
 rm -rf "$saved"
 
+stuck 500 "${integers[@]}" --checkpoint "$saved"
+expect "a thread that stops is in a job" 1 "$(grep -cE '^pianola: rank [0-9] is at [0-9]+ [FB] ' "$room/err0")"
+expect "a thread that stops: how to go on" yes \
+    "$(says "^pianola: rank 0: to go on from the newest checkpoint in $saved, start the run again with --resume\$")"
+rm -rf "$saved"
+"$PIANOLA" run schedules/1f1b.lua "${integers[@]}" --steps 3 --deadline 20 >"$room/out0" 2>"$room/err0"
+expect "threads that come in time" "0 $("$PIANOLA" run schedules/1f1b.lua "${integers[@]}" --steps 3 --json 2>/dev/null | sed -nE 's/^  "weights": "(.*)",?$/\1/p')" "$? $(weights)"
+
 # The same where mpirun's ranks come to their end: one that stops there must not hold up the others for ever.
 echo '#include <signal.h>
 int MPI_Finalize(void) { return raise(SIGSTOP); }' | cc -shared -fPIC -x c - -o "$room/stop.so"

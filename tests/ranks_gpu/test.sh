@@ -321,6 +321,11 @@ for flags in "" --no-graph; do
     expect "a stopped rank $flags" "1 1 1: 6" "$codes: $(all_said 'step [0-9]+ has taken 2 s \(--deadline\)')"
     kill -KILL "$stopped"
 done
+# Threads of one process on one GPU: the first never comes to a graph.
+for call in 2000 100000; do
+    PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so stuck $call --model schedules/models/gpt.lua -D layers=2 -D width=16 \
+        -D context=8 -D rows=1 --device cuda
+done
 # Who waits for whom is right: ranks 1 and 3 for rank 2, which does nothing any more; or, if it had sent all of the step
 # before it was stopped, for the end of the step.
 for k in 1 3; do

@@ -40,6 +40,24 @@ rank_pid() { # K: the process of mpirun's rank K
     done
 }
 
+# stuck CALL FLAGS...: threads of one process train 1F1B, one of which never returns from that call: tests/faults/stuck.c.
+stuck() {
+    forget
+    cc -shared -fPIC -fno-builtin -o "$room/stuck.so" tests/faults/stuck.c
+    STUCK=$1 LD_PRELOAD=$room/stuck.so LIBXSMM_TARGET=sse timeout 30 "$PIANOLA" run schedules/1f1b.lua --flight "$room" \
+        --steps 100000 --deadline 3 "${@:2}" >"$room/out0" 2>"$room/err0"
+    codes=$?
+    local k at='is at [0-9]+ [FB] [0-9] [0-9]|waits (at [0-9]+ (RECV|SEND)_[FB] (act|grad)\([0-9],[0-9]\) (from|to) rank [0-9]|for all ranks to end the step)'
+    expect "a thread that stops at call $1: exit code" 1 $codes
+    expect "a thread that stops at call $1: all say where" 4 \
+        "$(grep -cE "^pianola: rank [0-9] ($at): step [0-9]+ has taken 3 s \(--deadline\)\$" "$room/err0")"
+    expect "a thread that stops at call $1: they name instructions" yes "$(says '^pianola: rank [0-9] (is|waits) at [0-9]+ ')"
+    for k in 0 1 2 3; do
+        expect "a thread that stops at call $1: the flight record of rank $k" "$(said "^pianola: rank $k .*--deadline")" \
+            "pianola: $(head -n 1 "$room/flight-rank$k.txt" | sed 's/ of 1f1b / /')"
+    done
+}
+
 runs() { [[ $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) == [^Z]* ]]; }
 
 # ended SECONDS: puts all exit codes in $codes; what runs longer is killed, with code 137.
