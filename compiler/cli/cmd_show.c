@@ -45,7 +45,7 @@ static void draw_steps(struct compile *c, int64_t copies) {
     const struct program *p = c->program;
     int64_t n = 1, written = p->period ? p->period : p->batches;
     for (int r = 0; r < p->workers; r++)
-        n += p->period ? p->rank[r].end - p->rank[r].begin : p->rank[r].nins;
+        n += p->period ? p->rank[r].period.end - p->rank[r].period.begin : p->rank[r].nins;
     if (p->period && copies > p->repeats)
         die("--steps %lld: a step of %s runs its period %lld times", (long long)copies, c->spec->name,
             (long long)p->repeats);

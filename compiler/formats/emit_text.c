@@ -94,7 +94,7 @@ static void put_issue(struct text *t, const struct program *p, int r) {
     size_t column = 0;
     for (int i = 0, run; i <= k->nins; i += run) {
         for (int mark = 0; mark < 2 && p->period; mark++)
-            if (i == (mark ? k->end : k->begin))
+            if (i == (mark ? k->period.end : k->period.begin))
                 put_token(t, "|", &column);
         if (i == k->nins)
             break;

@@ -312,7 +312,7 @@ static void read_issue(struct reader *in, const struct instr *old, const int32_t
     while (*in->p && strncmp(in->p, "rank ", 5)) {
         do {
             if (marks < 2 && read_if(in, "|")) {
-                *(marks++ ? &k->end : &k->begin) = done;
+                *(marks++ ? &k->period.end : &k->period.begin) = done;
                 continue;
             }
             int lane = (int)read_integer(in, "the number of a lane", 0, k->nlanes - 1), run = 1;

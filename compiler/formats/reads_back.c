@@ -47,7 +47,7 @@ static const char *other_in_rank(const struct program *p, const struct program *
     const struct rank *a = &p->rank[r], *b = &q->rank[r];
     struct text t = {0};
     if (a->nins != b->nins || a->nbufs != b->nbufs || a->nlanes != b->nlanes || a->arena != b->arena ||
-        a->host != b->host || a->begin != b->begin || a->end != b->end)
+        a->host != b->host || a->period.begin != b->period.begin || a->period.end != b->period.end)
         return format("rank %d has other lengths", r);
     for (int l = 0; l < a->nlanes; l++)
         if (!same_lane(p, q, r, l))

@@ -53,6 +53,12 @@ struct group {
 enum algorithm { RING, TREE, NALGORITHMS };
 extern const char *const algorithm_name[NALGORITHMS];
 
+/* The part of a rank's program that repeats: ins[begin .. end), and event[event_begin .. event_end). */
+struct rank_period {
+    int32_t begin, end;
+    size_t event_begin, event_end;
+};
+
 struct rank {
     struct instr *ins; /* in issue order; a lane is the restriction to its number */
     int nins;
@@ -73,9 +79,8 @@ struct rank {
         int32_t ins, after;
     } * ordered; /* ascending by ins */
     size_t nordered;
-    int64_t base;       /* where the buffers that stay for the whole step end */
-    int32_t begin, end; /* the period: ins[begin .. end), and event[event_begin .. event_end) */
-    size_t event_begin, event_end;
+    int64_t base;              /* where the buffers that stay for the whole step end */
+    struct rank_period period; /* begin == end: nothing repeats */
 };
 
 struct job_name {
@@ -97,6 +102,14 @@ struct weights_use {
     int64_t received, bound;
     bool tried;            /* where there is a cluster: */
     struct ahead ahead[2]; /* one and two ahead */
+};
+/* The weights that a program's ranks receive, where it was lowered from a schedule. */
+struct weights_traffic {
+    /* Per job: the most bytes that its rank has in buffers that come and go, except fetched weights, from the end of
+     * the job before it to its own. */
+    int64_t *beside;
+    int64_t *least;          /* per rank: bytes that any plan with its slots and room would have it receive */
+    struct weights_use *use; /* per rank; NULL: none travel, or their plan was given */
 };
 
 struct program {
@@ -124,11 +137,7 @@ struct program {
     struct need *need; /* one per job, and one more that ends the last; NULL: the default dependencies */
     struct job_name *pred;
     int nneeds;
-    /* Where it was lowered from a schedule. Per job: the most bytes that its rank has in buffers that come and go,
-     * except fetched weights, from the end of the job before it to its own. Per rank: the bytes of weights that any
-     * plan with its slots and room would have it receive. */
-    int64_t *beside, *least_received;
-    struct weights_use *weights; /* per rank; NULL: none travel, or their plan was given */
+    struct weights_traffic traffic;
 };
 
 static inline int64_t step_batches(const struct program *p) { return p->batches + (p->repeats - 1) * p->period; }
@@ -152,14 +161,14 @@ static inline struct rt_model trained_model(const struct spec *sp, const struct 
     return m;
 }
 /* 0: before the period, 1: in it, 2: behind it. Messages stay within their section. */
-static inline int section_of(const struct rank *k, int32_t i) { return (i >= k->begin) + (i >= k->end); }
+static inline int section_of(const struct rank *k, int32_t i) { return (i >= k->period.begin) + (i >= k->period.end); }
 
 /* How many joins there are around what repeats, as far as it is written out more than once or is a period; and the
  * instruction before which rank k's lanes join for the i-th time. */
 static inline int joins_of(const struct program *p) { return p->copies > 1 ? p->copies + 1 : p->period ? 2 : 0; }
 static inline int32_t join_at(const struct program *p, const struct rank *k, int i) {
-    int32_t copies = p->copies > 1 ? p->copies : 1, begin = p->period ? k->begin : 0,
-            end = p->period ? k->end : k->nins;
+    int32_t copies = p->copies > 1 ? p->copies : 1, begin = p->period ? k->period.begin : 0,
+            end = p->period ? k->period.end : k->nins;
     return begin + (end - begin) / copies * i;
 }
 

@@ -237,7 +237,7 @@ void lanes_sync(struct program *p) {
         memset(sync.clock, 0, sizeof *sync.clock * (size_t)k->nlanes * (size_t)sync.blocks);
         memset(sync.need, -1, sizeof *sync.need * (size_t)k->nlanes);
         for (int32_t i = 0; i < k->nins; i++) {
-            if (p->period && (i == k->begin || i == k->end))
+            if (p->period && (i == k->period.begin || i == k->period.end))
                 join_lanes(&sync, i);
             needs_of(&sync, i);
             add_waits(&sync, i);

@@ -289,7 +289,7 @@ static void end_job(struct build *build, int32_t j) {
     const struct job *job = &build->sp->job[j];
     double t = build->sc->end[j];
     close_freed(build, j);
-    build->p->beside[j] = build->rank[job->rank].most;
+    build->p->traffic.beside[j] = build->rank[job->rank].most;
     build->rank[job->rank].most = build->rank[job->rank].now;
     if (job->d == OP_U)
         return;
@@ -299,10 +299,9 @@ static void end_job(struct build *build, int32_t j) {
 
 /* A home's buffer of a kind for its set; -1: it has none. */
 static int32_t permanent(struct build *build, const struct owner *owner, int kind) {
-    int64_t bytes = build->st[owner->set].bytes[kind];
-    return (kind == K_opt || kind == K_hopt) && bytes == 0
-               ? -1
-               : new_buf(build, owner->rank, kind, owner->set, -1, -1, bytes, 0);
+    struct buf buf = {.kind = (uint8_t)kind, .stage = owner->set, .batch = -1, .inst = -1};
+    buf.bytes = build->st[owner->set].bytes[kind];
+    return (kind == K_opt || kind == K_hopt) && buf.bytes == 0 ? -1 : new_buf(build, owner->rank, buf, 0);
 }
 
 /* Weights, gradients, optimizer state and workspace stay for the whole step, in this order. Where updates are jobs,
@@ -334,9 +333,10 @@ static void permanent_buffers(struct build *build) {
     }
     for (int r = 0; r < sp->workers; r++)
         for (int second = 0; second < 2; second++)
-            if (work[2 * r + second] > 0)
-                build->teams.second_work[r] =
-                    new_buf(build, r, K_work, -1, -1, second ? 1 : -1, work[2 * r + second], 0);
+            if (work[2 * r + second] > 0) {
+                struct buf buf = {K_work, -1, -1, second ? 1 : -1, .bytes = work[2 * r + second]};
+                build->teams.second_work[r] = new_buf(build, r, buf, 0);
+            }
 }
 
 /* Dependencies other than a chain's are part of the program: without them, nobody could check the streams. */
@@ -401,8 +401,8 @@ static struct build *prepare_build(const struct compile *c) {
     p->unembedding = sp->costs.unembedding;
     if (sp->pred || is_graph(sp))
         copy_needs(sp, graph, p);
-    p->beside = NEW(int64_t, all_jobs(sp));
-    p->least_received = build->weights.fetches.least;
+    p->traffic.beside = NEW(int64_t, all_jobs(sp));
+    p->traffic.least = build->weights.fetches.least;
     p->rank = NEW(struct rank, sp->workers);
     for (int r = 0; r < sp->workers; r++) {
         build->rank[r].lane = NEW(int16_t, 2 * sp->workers + 2);
@@ -422,8 +422,8 @@ static void mark_period(struct build *build, double t, bool begins) {
     end_parts(build, t, INFINITY);
     for (int r = 0; r < p->workers; r++) {
         struct rank *k = &p->rank[r];
-        *(begins ? &k->begin : &k->end) = k->nins;
-        *(begins ? &k->event_begin : &k->event_end) = k->nevents;
+        *(begins ? &k->period.begin : &k->period.end) = k->nins;
+        *(begins ? &k->period.event_begin : &k->period.event_end) = k->nevents;
     }
 }
 

@@ -124,7 +124,7 @@ static inline struct owner *replica(const struct build *build, struct shard shar
 }
 
 /* lower_issue.c */
-int32_t new_buf(struct build *build, int r, int kind, int s, int b, int inst, int64_t bytes, int uses);
+int32_t new_buf(struct build *build, int r, struct buf buf, int uses); /* its place is not planned yet */
 /* A buffer that lives from here to its last use. A stash whose I runs here includes room for what I adds. */
 int32_t open_buf(struct build *build, int r, int kind, int s, int b, int inst, int uses);
 void push_event(struct build *build, int r, int32_t e);

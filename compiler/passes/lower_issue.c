@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-int32_t new_buf(struct build *build, int r, int kind, int s, int b, int inst, int64_t bytes, int uses) {
+int32_t new_buf(struct build *build, int r, struct buf buf, int uses) {
     struct rank *k = &build->p->rank[r];
     struct caps *caps = &build->rank[r];
     GROW(k->buf, caps->buf, (size_t)k->nbufs + 1);
     GROW(caps->left, caps->uses, (size_t)k->nbufs + 1);
-    k->buf[k->nbufs] = (struct buf){(uint8_t)kind, s, b, inst, -1, bytes, -1};
+    buf.grows = buf.off = -1;
+    k->buf[k->nbufs] = buf;
     caps->left[k->nbufs] = uses;
     return k->nbufs++;
 }
@@ -29,12 +30,15 @@ void push_event(struct build *build, int r, int32_t e) {
 
 /* A buffer that lives from here to its last use. A stash whose I runs here makes room for what I adds. */
 int32_t open_buf(struct build *build, int r, int kind, int s, int b, int inst, int uses) {
-    int32_t x = new_buf(build, r, kind, s, b, inst, stage_at(build->sp, build->st, s, b)->bytes[kind], uses);
+    const int64_t *bytes = stage_at(build->sp, build->st, s, b)->bytes;
+    struct buf buf = {.kind = (uint8_t)kind, .stage = s, .batch = b, .inst = inst, .bytes = bytes[kind]};
+    int32_t x = new_buf(build, r, buf, uses);
     int32_t split = kind == K_stash || kind == K_rstash ? job_at(build->sp, s, b, OP_I) : -1;
     bool stays =
         kind == K_rstash || !build->choices->offload || !build->choices->offload[(int64_t)s * build->sp->batches + b];
     if (split >= 0 && build->sp->job[split].rank == r && (stays || job_at(build->sp, s, b, OP_R) >= 0)) {
-        int32_t w = new_buf(build, r, K_wstash, s, b, -1, stage_at(build->sp, build->st, s, b)->bytes[K_wstash], 1);
+        buf = (struct buf){.kind = K_wstash, .stage = s, .batch = b, .inst = -1, .bytes = bytes[K_wstash]};
+        int32_t w = new_buf(build, r, buf, 1);
         build->p->rank[r].buf[x].grows = w;
     }
     push_event(build, r, x);

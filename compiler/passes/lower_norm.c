@@ -33,7 +33,7 @@ static int find_replicas(const struct build *build, int32_t *replica_of) {
 
 static void open_norm(struct build *build, int r) {
     if (build->norms.buf[r] < 0)
-        build->norms.buf[r] = new_buf(build, r, K_norm, -1, -1, -1, NORM_BYTES, 0);
+        build->norms.buf[r] = new_buf(build, r, (struct buf){K_norm, -1, -1, -1, .bytes = NORM_BYTES}, 0);
 }
 
 /* counts: what the l-th replica of the shard updates; else it only begins, with nothing. */

@@ -18,7 +18,7 @@ static int mid_number(const struct build *build, const struct job *job, int exch
 static int32_t *mid_of(struct build *build, int32_t j, int p) { return &build->teams.mid[2 * j + p % 2]; }
 
 static int32_t open_mid(struct build *build, const struct job *job, int number, int64_t bytes, int uses) {
-    int32_t buf = new_buf(build, job->rank, K_mid, job->s, job->b, number, bytes, uses);
+    int32_t buf = new_buf(build, job->rank, (struct buf){K_mid, job->s, job->b, number, .bytes = bytes}, uses);
     push_event(build, job->rank, buf);
     return buf;
 }

@@ -67,8 +67,8 @@ bool match_period(const struct program *p, int r, int32_t *before) {
     const struct rank *k = &p->rank[r];
     int n, m;
     const int32_t *version = versions_in(p, r);
-    struct name *old = open_at(p, r, k->event_begin, p->period, version, &n);
-    struct name *now = open_at(p, r, k->event_end, 0, version, &m);
+    struct name *old = open_at(p, r, k->period.event_begin, p->period, version, &n);
+    struct name *now = open_at(p, r, k->period.event_end, 0, version, &m);
     bool good = n == m;
     memset(before, -1, sizeof *before * (size_t)k->nbufs);
     for (int i = 0; good && i < n; i++) {
@@ -79,7 +79,7 @@ bool match_period(const struct program *p, int r, int32_t *before) {
     if (!good)
         return false;
     size_t *closes = NEW(size_t, k->nbufs + 1); /* within the period, each before what takes its place opens */
-    for (size_t e = k->event_begin; e < k->event_end; e++) {
+    for (size_t e = k->period.event_begin; e < k->period.event_end; e++) {
         int32_t b = k->event[e];
         if (b < 0)
             closes[opener(k, ~b)] = e;

@@ -122,8 +122,9 @@ static void promise_streams(const struct program *p) {
         const struct rank *k = &p->rank[r];
         promise_buffers(k, sets_in(p));
         assert(k->nlanes > 0 && k->lane[0].kind == LANE_COMPUTE);
-        assert(k->begin >= 0 && k->begin <= k->end && k->end <= k->nins && (p->period || k->end == 0));
-        assert(k->event_begin <= k->event_end && k->event_end <= k->nevents);
+        assert(k->period.begin >= 0 && k->period.begin <= k->period.end && k->period.end <= k->nins &&
+               (p->period || k->period.end == 0));
+        assert(k->period.event_begin <= k->period.event_end && k->period.event_end <= k->nevents);
         for (int32_t i = 0; i < k->nins; i++) {
             const struct instr *x = &k->ins[i];
             assert(x->op < NOPS && x->lane < k->nlanes && lane_takes(k->lane[x->lane].kind, x->op));

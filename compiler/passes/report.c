@@ -305,7 +305,7 @@ static double account(const struct compile *c, int r, struct rank_report *out, d
     double last = 0, from = INFINITY, to = 0, more = 0;
     struct rank_report once = {.busy = 0};
     count_section(sp, p, r, 0, k->nins, out, progress);
-    count_section(sp, p, r, k->begin, k->end, &once, &more);
+    count_section(sp, p, r, k->period.begin, k->period.end, &once, &more);
     add_repeated(out, &once, p->period ? p->repeats - 1 : 0, r);
     out->steady_busy = p->period ? once.busy : out->busy;
     *progress += p->period ? (double)(p->repeats - 1) * more : 0;
@@ -432,7 +432,7 @@ struct report *report_make(const struct compile *c) {
     for (int r = 0; r < p->workers; r++) {
         busy += rep->rank[r].busy;
         steady += rep->rank[r].steady_busy;
-        rep->rank[r].weights = p->weights ? &p->weights[r] : NULL;
+        rep->rank[r].weights = p->traffic.use ? &p->traffic.use[r] : NULL;
         rep->rank[r].idle = fmax(rep->makespan - rep->rank[r].busy, 0);
     }
     all = sp->workers * rep->makespan;

@@ -203,8 +203,8 @@ static struct rt_rank runtime_rank(const struct spec *sp, const struct build *f,
     rank.arena = k->arena;
     rank.host = k->host;
     rank.work = work < k->nbufs ? buffer_of(f, (struct arg){.buf = work}) : NULL;
-    rank.begin = k->begin;
-    rank.end = k->end;
+    rank.begin = k->period.begin;
+    rank.end = k->period.end;
     rank_index(&rank, NEW(int32_t, rank_index_size(&rank)));
     return rank;
 }

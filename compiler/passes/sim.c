@@ -168,7 +168,7 @@ static void advance(struct sim *sim, int r) {
     while (sim->at[r] < sim->stop[r]) {
         int32_t i = sim->at[r];
         const struct instr *x = &k->ins[i];
-        if (sim->p->period && (i == k->begin || i == k->end))
+        if (sim->p->period && (i == k->period.begin || i == k->period.end))
             join_rank_lanes(sim, r);
         if (x->msg < 0) {
             run_alone(sim, r);
@@ -254,8 +254,8 @@ enum { MOST_REPETITIONS = 64, LARGE = 1000000 };
 static void repeat(struct sim *sim, bool whole, double *joined) {
     memset(sim->meet, 0, sizeof *sim->meet * (size_t)sim->p->nmsgs);
     for (int r = 0; r < sim->p->workers; r++) {
-        sim->at[r] = whole ? 0 : sim->p->rank[r].begin;
-        sim->stop[r] = whole ? sim->p->rank[r].nins : sim->p->rank[r].end;
+        sim->at[r] = whole ? 0 : sim->p->rank[r].period.begin;
+        sim->stop[r] = whole ? sim->p->rank[r].nins : sim->p->rank[r].period.end;
     }
     run_ranks(sim);
     for (int r = 0; r < sim->p->workers; r++) {
@@ -350,7 +350,7 @@ void sim_steady(const struct compile *c) {
     struct followed all = {.at = {NEW(double, p->workers)}};
     int64_t nins = 0;
     for (int r = 0; r < p->workers; r++) {
-        sim.stop[r] = whole ? 0 : p->rank[r].begin;
+        sim.stop[r] = whole ? 0 : p->rank[r].period.begin;
         nins += p->rank[r].nins;
     }
     run_ranks(&sim);
@@ -376,7 +376,7 @@ static void run_section(struct sim *sim, int section, struct timeline *all, int3
     memset(sim->meet, 0, sizeof *sim->meet * (size_t)p->nmsgs);
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
-        int32_t begin = p->period ? k->begin : 0, end = p->period ? k->end : k->nins;
+        int32_t begin = p->period ? k->period.begin : 0, end = p->period ? k->period.end : k->nins;
         sim->at[r] = section == 0 ? 0 : section == 1 ? begin : end;
         sim->stop[r] = section == 0 ? begin : section == 1 ? end : k->nins;
     }
@@ -398,7 +398,7 @@ struct timeline *sim_unrolled(const struct compile *c, int copies) {
     longer.rank = NEW(struct rank, p->workers);
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
-        longer.rank[r].nins = k->nins + (copies - 1) * (p->period ? k->end - k->begin : k->nins);
+        longer.rank[r].nins = k->nins + (copies - 1) * (p->period ? k->period.end - k->period.begin : k->nins);
     }
     struct timeline *all = new_timeline(c, &longer);
     struct scratch scratch = scratch_begin();
@@ -425,7 +425,7 @@ static double noisy_step(struct sim *sim, uint64_t draw) {
     for (int r = 0; r < p->workers; r++) {
         memset(sim->free[r], 0, sizeof *sim->free[r] * (size_t)p->rank[r].nlanes);
         memset(sim->done[r], 0, sizeof *sim->done[r] * (size_t)p->rank[r].nlanes);
-        sim->stop[r] = p->period ? p->rank[r].begin : p->rank[r].nins;
+        sim->stop[r] = p->period ? p->rank[r].period.begin : p->rank[r].nins;
     }
     sim->tl->makespan = 0;
     sim->draw = random_bits(draw, 0);

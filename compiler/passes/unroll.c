@@ -138,10 +138,10 @@ static void find_places(struct unrolling *u) {
 
 static void unroll_rank(struct unrolling *u, int copies, int microbatches) {
     const struct rank *k = u->k;
-    int32_t begin = u->p->period ? k->begin : 0, end = u->p->period ? k->end : k->nins;
+    int32_t begin = u->p->period ? k->period.begin : 0, end = u->p->period ? k->period.end : k->nins;
     *u->to = (struct rank){.lane = k->lane, .nlanes = k->nlanes, .arena = k->arena, .host = k->host, .least = k->least};
-    u->to->begin = u->p->period ? begin : 0;
-    u->to->end = u->p->period ? begin + copies * (end - begin) : 0;
+    u->to->period.begin = u->p->period ? begin : 0;
+    u->to->period.end = u->p->period ? begin + copies * (end - begin) : 0;
     u->to->ins = NEW(struct instr, k->nins + (copies - 1) * (end - begin) + 1);
     GROW(u->to->buf, u->cap, (size_t)k->nbufs + 1);
     memcpy(u->to->buf, k->buf, sizeof *k->buf * (size_t)k->nbufs);

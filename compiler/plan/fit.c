@@ -125,8 +125,9 @@ static void find_room(struct compile *by_slots, const int *most, int64_t *room, 
                                       weights_on(by_slots, place, r)};
     for (int j = 0; j < sp->njobs; j++) {
         const struct rank *k = &by_slots->program->rank[sp->job[j].rank];
-        room[j] = rank[sp->job[j].rank].open ? (int64_t)sp->machine.memory - k->base - by_slots->program->beside[j]
-                                             : INT64_MAX;
+        room[j] = rank[sp->job[j].rank].open
+                      ? (int64_t)sp->machine.memory - k->base - by_slots->program->traffic.beside[j]
+                      : INT64_MAX;
     }
     unplan(by_slots);
     scratch_end(scratch);
@@ -210,7 +211,7 @@ static bool fit_room(struct compile *c, const struct fit *fit, int64_t *bound, s
         bool changed = false, fits = plan_least(&with);
         for (int r = 0; r < workers; r++) {
             if (rooms.trial == 0)
-                bound[r] = with.program->least_received[r];
+                bound[r] = with.program->traffic.least[r];
             changed |= adjust(&rooms, &with, r, weights_on(&with, place, r));
         }
         if (!changed && fits) {
@@ -249,7 +250,7 @@ void search_room(struct compile *c) {
     int workers = c->spec->workers;
     bool fewer = false;
     struct fit *fit = NEW(struct fit, 1);
-    *fit = (struct fit){c->choices.slots, c->program->least_received, NEW(struct compile, 2), NULL};
+    *fit = (struct fit){c->choices.slots, c->program->traffic.least, NEW(struct compile, 2), NULL};
     *fit->by_slots = *c;
     c->fit = fit;
     if (isinf(c->spec->machine.memory))

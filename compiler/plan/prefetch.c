@@ -114,5 +114,5 @@ void search_prefetch(struct compile *c) {
     *c = best;
     if (rivals)
         tried_ships(c, plan_name[ships]);
-    c->program->weights = uses_of_weights(c, ahead, tried);
+    c->program->traffic.use = uses_of_weights(c, ahead, tried);
 }

@@ -95,6 +95,14 @@ struct value {
 };
 enum { NO_SUM };
 
+/* Sets of weights, numbered: one per stage, then token tables that two stages share, then what teams share. */
+struct weight_sets {
+    int n;
+    int32_t *table, *shared; /* verify_sets.c: per stage, that set; -1: it has none */
+    int32_t *slots;          /* per set: how many stages contribute to its gradient */
+    uint32_t *seen;          /* per set: the kinds of its buffers, as bits */
+};
+
 struct values {
     struct value **val;
     bool *done;        /* per job */
@@ -102,11 +110,8 @@ struct values {
     int32_t *declared; /* per job, where updates are jobs: the version that it says it reads; -1: it reads none */
     int32_t *newest;   /* and the newest that its rank has of all it reads, as it starts; -1: they are not at home */
     bool **stays; /* per buffer, whether it lives all step: a home's weights, gradient and optimizer state; workspace */
-    int sets;     /* of weights: one per stage, then token tables that two stages share, then what teams share */
-    int32_t *table, *shared; /* verify_sets.c: per stage, that set; -1: it has none */
-    int32_t *slots;          /* per set: how many stages contribute to its gradient */
+    struct weight_sets sets;
     int64_t *bytes[NKINDS]; /* at entry_of: the tensor's size, on which all its buffers must agree; -1: none seen yet */
-    uint32_t *seen;         /* per set: the kinds of its buffers, as bits */
     int64_t *bytes_read;    /* at entry_of: the largest buffer its forwards have read */
     bool has_state;         /* the optimizer has state for at least one set */
     struct tensors *scratch;
@@ -129,10 +134,10 @@ struct values {
 /* Where the size of a buffer of a set stands: the set's, or, of what a slice has, the stage's and slice's. */
 static inline int entry_of(const struct check *check, int set, int batch) {
     int slices = check->p->names.slices;
-    return slices && batch >= 0 ? check->values->sets + set * slices + batch % slices : set;
+    return slices && batch >= 0 ? check->values->sets.n + set * slices + batch % slices : set;
 }
 static inline int entries(const struct check *check) {
-    return check->values->sets + check->sp->stages * check->p->names.slices;
+    return check->values->sets.n + check->sp->stages * check->p->names.slices;
 }
 
 /* verify_values.c: tracks each buffer's value along the serial walk. Each returns false once a claim is refuted. */

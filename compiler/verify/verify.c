@@ -242,7 +242,8 @@ static void edges_of_mark(struct check *check, struct lanes *lanes, int r, int s
     if (!check->p->period)
         return;
     bool *seen = NEW(bool, k->nlanes);
-    for (int32_t i = (section == 1 ? k->begin : k->end) - 1; i >= 0 && section_of(k, i) == section - 1; i--) {
+    for (int32_t i = (section == 1 ? k->period.begin : k->period.end) - 1; i >= 0 && section_of(k, i) == section - 1;
+         i--) {
         if (!seen[k->ins[i].lane])
             edge(lanes, lanes->base[r] + i);
         seen[k->ins[i].lane] = true;

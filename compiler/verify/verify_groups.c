@@ -250,7 +250,7 @@ bool values_collective(struct check *check, const struct series *series, int32_t
         *member = (struct party){.r = series->g->rank[m], .i = series->ins[m][nth]};
         const struct rank *k = &check->p->rank[member->r];
         const struct instr *mine = &k->ins[member->i];
-        if (mine->stage < 0 || mine->stage >= check->values->sets)
+        if (mine->stage < 0 || mine->stage >= check->values->sets.n)
             return refute(check, CLAIM_JOBS, member->r, member->i, "there are %d stages", check->sp->stages);
         if (!check_reads(check, member->r, member->i))
             return false;

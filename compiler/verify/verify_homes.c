@@ -93,8 +93,8 @@ enum { MOST_UNITS = 1 << 30 };
 /* The units of each set. */
 static bool count_units(struct check *check) {
     struct values *values = check->values;
-    values->units = NEW(int32_t, values->sets);
-    for (int set = 0; set < values->sets; set++)
+    values->units = NEW(int32_t, values->sets.n);
+    for (int set = 0; set < values->sets.n; set++)
         values->units[set] = values->homes[set].size * shares_of(&values->homes[set]);
     for (int r = 0; r < check->p->workers; r++) {
         const struct rank *k = &check->p->rank[r];
@@ -119,7 +119,7 @@ static bool count_units(struct check *check) {
 /* The program's, or single ranks: those that hold a set's weights without an instance. */
 static struct homes *listed_homes(const struct check *check) {
     const struct program *p = check->p;
-    int sets = check->values->sets;
+    int sets = check->values->sets.n;
     struct homes *all = NEW(struct homes, sets);
     if (p->homes) {
         for (int set = 0; set < sets; set++) {
@@ -145,13 +145,13 @@ static struct homes *listed_homes(const struct check *check) {
 /* The homes of a table are those of stage 0, or its member, as far as that has weights of its own. */
 static bool tables_are_with_stage_0(struct check *check) {
     const struct program *p = check->p;
-    for (int s = 0; p->tied && p->homes && s < p->stages && slot_of(check, check->values->table[s], s) == 0; s++) {
-        const struct homes *a = &p->homes[s], *b = &p->homes[check->values->table[s]];
+    for (int s = 0; p->tied && p->homes && s < p->stages && slot_of(check, check->values->sets.table[s], s) == 0; s++) {
+        const struct homes *a = &p->homes[s], *b = &p->homes[check->values->sets.table[s]];
         bool same = a->lists == b->lists && a->size == b->size && a->zero == b->zero &&
                     !memcmp(a->rank, b->rank, sizeof *a->rank * (size_t)(a->lists * a->size));
         if (!same && has_weights(p, s))
             return refute_all(check, CLAIM_GRADIENTS, "the homes of the table, set %d, are not those of stage 0",
-                              check->values->table[s]);
+                              check->values->sets.table[s]);
     }
     return true;
 }
@@ -166,12 +166,12 @@ static bool has_list(const struct homes *homes, const int32_t *rank, int n) {
 /* Each home of a member's own weights keeps a replica of what its team shares, and nobody else does. */
 static bool shared_by_members(struct check *check) {
     const struct program *p = check->p;
-    for (int set = p->stages + p->names.tables; set < check->values->sets; set++) {
+    for (int set = p->stages + p->names.tables; set < check->values->sets.n; set++) {
         const struct homes *shared = &check->values->homes[set];
         bool known = has_weights(p, set), *named = NEW(bool, shared->lists + 1);
         for (int s = 0; s < p->stages; s++) {
             const struct homes *own = &check->values->homes[s];
-            if (check->values->shared[s] != set)
+            if (check->values->sets.shared[s] != set)
                 continue;
             known &= has_weights(p, s);
             for (int l = 0; known && l < own->lists; l++)
@@ -198,7 +198,7 @@ static bool list_owners(struct check *check) {
     struct values *values = check->values;
     int W = check->p->workers;
     int32_t *at = values->owner_at = NEW(int32_t, W + 2), *seen = NEW(int32_t, W); /* 1 + the last set that it owns */
-    for (int set = 0; set < values->sets; set++)
+    for (int set = 0; set < values->sets.n; set++)
         for (int i = 0; i < values->homes[set].lists * values->homes[set].size; i++) {
             int r = values->homes[set].rank[i];
             if (r < 0 || r >= W || seen[r] == set + 1)
@@ -209,7 +209,7 @@ static bool list_owners(struct check *check) {
     for (int r = 0; r < W; r++)
         at[r + 2] += at[r + 1];
     values->owner = NEW(struct owner, at[W + 1] + 1);
-    for (int set = 0; set < values->sets; set++)
+    for (int set = 0; set < values->sets.n; set++)
         for (int i = 0; i < values->homes[set].lists * values->homes[set].size; i++)
             values->owner[at[values->homes[set].rank[i] + 1]++] = (struct owner){set, i, -1, false};
     return true;
@@ -290,7 +290,7 @@ static bool check_named_homes(struct check *check) {
     if (!knows_homes(sp))
         return true;
     int32_t *seen = NEW(int32_t, sp->workers + sp->owners.nlists);
-    for (int set = 0; set < check->values->sets; set++) {
+    for (int set = 0; set < check->values->sets.n; set++) {
         int first = 0, last;
         if (!has_weights(check->p, set))
             continue;
@@ -309,7 +309,7 @@ bool homes_begin(struct check *check) {
     if (!tables_are_with_stage_0(check) || !shared_by_members(check) || !list_owners(check) ||
         !check_named_homes(check) || !count_units(check))
         return false;
-    int32_t *held = NEW(int32_t, check->values->sets); /* per set: 1 + the last rank that has its home's weights */
+    int32_t *held = NEW(int32_t, check->values->sets.n); /* per set: 1 + the last rank that has its home's weights */
     for (int r = 0; r < check->p->workers; r++)
         if (!check_owner(check, r, held))
             return false;

@@ -145,7 +145,7 @@ static bool check_size(struct check *check, int r, int32_t b) {
                           (long long)x->bytes, NORM_BYTES);
     if (is_of_rank(x->kind))
         return true;
-    if (x->stage < 0 || x->stage >= (kind_has_batch[x->kind] ? check->sp->stages : check->values->sets))
+    if (x->stage < 0 || x->stage >= (kind_has_batch[x->kind] ? check->sp->stages : check->values->sets.n))
         return refute_all(check, CLAIM_JOBS, "rank %d has %s, but there are %d stages", r, buf_text(check, r, b),
                           check->sp->stages);
     if (x->kind == K_mid)
@@ -155,7 +155,7 @@ static bool check_size(struct check *check, int r, int32_t b) {
             return refute_all(check, CLAIM_JOBS, "rank %d has %s, of a set without weights", r, buf_text(check, r, b));
     int64_t *want = &check->values->bytes[x->kind][entry_of(check, x->stage, x->batch)];
     check->values->has_state |= x->kind == K_opt;
-    check->values->seen[x->stage] |= 1u << x->kind;
+    check->values->sets.seen[x->stage] |= 1u << x->kind;
     if (*want < 0)
         *want = x->bytes;
     return *want == x->bytes ||
@@ -166,7 +166,7 @@ static bool check_size(struct check *check, int r, int32_t b) {
 /* Where both exist: a wstash takes over its stash. */
 static bool no_smaller(struct check *check, int entry, int kind, int than) {
     long long have = check->values->bytes[kind][entry], least = check->values->bytes[than][entry];
-    int sets = check->values->sets, s = entry < sets ? entry : (entry - sets) / check->p->names.slices;
+    int sets = check->values->sets.n, s = entry < sets ? entry : (entry - sets) / check->p->names.slices;
     return have < 0 || have >= least ||
            refute_all(check, CLAIM_MEMORY, "%s(%d) has %lld bytes, fewer than %s(%d), which has %lld", kind_name[kind],
                       s, have, kind_name[than], s, least);
@@ -176,7 +176,7 @@ static bool no_smaller(struct check *check, int entry, int kind, int than) {
 static bool adds_up(struct check *check, int s, int kind, int than, int pieces) {
     int64_t have = check->values->bytes[kind][s], all = check->values->bytes[than][s];
     uint32_t both = 1u << kind | 1u << than;
-    return (check->values->seen[s] & both) != both || have * pieces == all ||
+    return (check->values->sets.seen[s] & both) != both || have * pieces == all ||
            refute_all(check, CLAIM_MEMORY, "%s(%d) has %lld bytes; %d of them are not the %lld of %s(%d)",
                       kind_name[kind], s, (long long)have, pieces, (long long)all, kind_name[than], s);
 }
@@ -184,7 +184,7 @@ static bool adds_up(struct check *check, int s, int kind, int than, int pieces) 
 /* The bytes of all units of a set, as buffers of these kinds say; -1: there is none. */
 static int64_t bytes_of_set(const struct check *check, int s, int whole, int shard, int own) {
     const struct homes *homes = &check->values->homes[s];
-    uint32_t seen = check->values->seen[s];
+    uint32_t seen = check->values->sets.seen[s];
     int64_t **bytes = check->values->bytes;
     return seen >> whole & 1   ? bytes[whole][s]
            : seen >> shard & 1 ? bytes[shard][s] * homes->size
@@ -214,7 +214,7 @@ static bool check_sizes(struct check *check) {
     int64_t **bytes = check->values->bytes;
     for (int kind = 0; kind < NKINDS; kind++) {
         bytes[kind] = NEW(int64_t, entries(check));
-        for (int s = 0; s < check->values->sets; s++)
+        for (int s = 0; s < check->values->sets.n; s++)
             for (int b = -1; b < (s < check->sp->stages ? check->p->names.slices : 0); b++)
                 bytes[kind][entry_of(check, s, b)] =
                     check->sp->costs.stage ? stage_at(check->sp, check->sp->costs.stage, s, b)->bytes[kind] : -1;
@@ -280,7 +280,7 @@ bool memory_begin(struct check *check) {
             return false;
     if (!homes_begin(check))
         return false;
-    for (int s = 0; s < check->values->sets; s++)
+    for (int s = 0; s < check->values->sets.n; s++)
         if (!check_shards(check, s))
             return false;
     struct offsets offsets = take_offsets(check->p);

@@ -36,7 +36,7 @@ static int32_t new_norm(struct norms *norms, struct norm norm) {
 bool norms_begin(struct check *check) {
     struct norms *norms = check->values->norms = NEW(struct norms, 1);
     new_norm(norms, (struct norm){0}); /* NO_SUM */
-    for (int set = 0; set < check->values->sets; set++)
+    for (int set = 0; set < check->values->sets.n; set++)
         norms->most += check->values->homes[set].lists * check->values->homes[set].size;
     norms->most = norms->most > check->p->workers ? norms->most : check->p->workers;
     norms->todo = NEW(int32_t, norms->most + 1);
@@ -44,7 +44,7 @@ bool norms_begin(struct check *check) {
     for (int r = 0; r < check->p->workers && check->sp->costs.post_validation; r++)
         for (int32_t b = 0; b < check->p->rank[r].nbufs; b++)
             if (check->p->rank[r].buf[b].kind == K_norm) {
-                struct norm last = {~(check->values->sets + r), 0, {0, 1}, 1};
+                struct norm last = {~(check->values->sets.n + r), 0, {0, 1}, 1};
                 check->values->val[r][b].sum = new_norm(norms, last);
                 check->values->val[r][b].set = true;
             }
@@ -123,7 +123,7 @@ static int by_part(const void *x, const void *y) {
 
 /* Is the norm of units of what has this number, and of how many: a set, or behind them a rank's norm of before. */
 static int32_t units_normed(const struct check *check, int number, bool before) {
-    int sets = check->values->sets;
+    int sets = check->values->sets.n;
     return (number >= sets) != before      ? 0
            : before                        ? 1
            : has_weights(check->p, number) ? check->values->units[number]
@@ -131,7 +131,7 @@ static int32_t units_normed(const struct check *check, int number, bool before) 
 }
 
 static const char *normed_text(const struct check *check, int number) {
-    int sets = check->values->sets;
+    int sets = check->values->sets.n;
     return number < sets ? format("set %d", number) : format("rank %d's norm of the step before", number - sets);
 }
 
@@ -154,7 +154,7 @@ static const char *wrong_norm(struct check *check, int32_t norm, bool before) {
     if (parts > 1)
         sort(norms->part, parts, sizeof *norms->part, by_part);
     size_t next = 0;
-    for (int number = 0; number < check->values->sets + check->p->workers; number++) {
+    for (int number = 0; number < check->values->sets.n + check->p->workers; number++) {
         int32_t at = 0, end = units_normed(check, number, before);
         for (; next < parts && norms->part[next].set == number; next++) {
             if (end == 0)

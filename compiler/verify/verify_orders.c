@@ -90,7 +90,7 @@ void orders_start(struct orders *orders, int32_t i) {
     const struct instr *x = &orders->k->ins[i];
     int L = orders->k->nlanes;
     int32_t *clock = orders->clock + (int64_t)x->lane * L;
-    if (orders->check->p->period && (i == orders->k->begin || i == orders->k->end))
+    if (orders->check->p->period && (i == orders->k->period.begin || i == orders->k->period.end))
         for (int n = 0; n < L * L; n++) /* a mark: in all lanes, all before it have ended */
             orders->clock[n] = i - 1;
     for (uint32_t w = x->wait; w < x->wait + x->nwait; w++) {

@@ -174,13 +174,13 @@ void period_begin(struct check *check) {
 bool at_mark(struct check *check, int r) {
     const struct rank *k = &check->p->rank[r];
     int32_t i = check->at[r];
-    if (!check->values || !check->p->period || (i != k->begin && i != k->end))
+    if (!check->values || !check->p->period || (i != k->period.begin && i != k->period.end))
         return true;
     if (in_parts(check, r, i))
         return refute(check, CLAIM_PERIOD, r, i, "a mark is between the parts of a job");
-    if (i == k->begin)
+    if (i == k->period.begin)
         check->values->state[r] = state_at(check, r, true);
-    return i != k->end || has_come_back(check, r, &check->values->state[r]);
+    return i != k->period.end || has_come_back(check, r, &check->values->state[r]);
 }
 
 bool waits_stay(struct check *check) {

@@ -30,8 +30,8 @@ bool sets_begin(struct check *check) {
     const struct program *p = check->p;
     const struct names *names = &p->names;
     struct values *values = check->values;
-    values->table = NEW(int32_t, p->stages);
-    values->shared = NEW(int32_t, p->stages);
+    values->sets.table = NEW(int32_t, p->stages);
+    values->sets.shared = NEW(int32_t, p->stages);
     bool shares = names->member && names->shared;
     if (check->sp->names.sets != names->sets || !check->sp->names.shared != !names->shared ||
         check->sp->costs.tied != p->tied)
@@ -41,19 +41,19 @@ bool sets_begin(struct check *check) {
         return refute_all(check, CLAIM_JOBS, "the teams of the two stages that share a table have %d and %d members",
                           names->member[0].size, names->member[p->unembedding].size);
     for (int s = 0; s < p->stages; s++) {
-        values->table[s] = table_at(check, s);
-        values->shared[s] =
+        values->sets.table[s] = table_at(check, s);
+        values->sets.shared[s] =
             shares && names->member[s].place >= 0 ? named_set(names, p->stages, names->member[s].stage, -1) : -1;
     }
-    values->slots = NEW(int32_t, values->sets);
+    values->sets.slots = NEW(int32_t, values->sets.n);
     for (int s = 0; s < p->stages; s++) {
-        values->slots[s] = 1;
-        if (values->table[s] >= 0)
-            values->slots[values->table[s]]++;
-        if (values->shared[s] >= 0)
-            values->slots[values->shared[s]]++;
+        values->sets.slots[s] = 1;
+        if (values->sets.table[s] >= 0)
+            values->sets.slots[values->sets.table[s]]++;
+        if (values->sets.shared[s] >= 0)
+            values->sets.slots[values->sets.shared[s]]++;
     }
-    for (int set = 0; set < values->sets; set++) {
+    for (int set = 0; set < values->sets.n; set++) {
         bool none = check->sp->costs.stage && check->sp->costs.stage[set].bytes[K_weight] == 0;
         if (check->sp->costs.stage && none == has_weights(p, set))
             return refute_all(check, CLAIM_JOBS, "the program says that set %d has %s weights, and it has %s", set,
@@ -83,11 +83,13 @@ int32_t set_of_operand(const struct check *check, const struct instr *x, int rol
     int32_t set = -1;
     switch (role) {
     case ROLE_w: set = forward || back ? x->stage : -1; break;
-    case ROLE_u: set = forward || back ? values->shared[x->stage] : -1; break;
-    case ROLE_v: set = (embeds && forward) || (unembeds && (forward || back)) ? values->table[x->stage] : -1; break;
+    case ROLE_u: set = forward || back ? values->sets.shared[x->stage] : -1; break;
+    case ROLE_v:
+        set = (embeds && forward) || (unembeds && (forward || back)) ? values->sets.table[x->stage] : -1;
+        break;
     case ROLE_dw: set = adds ? x->stage : -1; break;
-    case ROLE_du: set = adds ? values->shared[x->stage] : -1; break;
-    case ROLE_dv: set = adds ? values->table[x->stage] : -1; break;
+    case ROLE_du: set = adds ? values->sets.shared[x->stage] : -1; break;
+    case ROLE_dv: set = adds ? values->sets.table[x->stage] : -1; break;
     }
     return set >= 0 && has_weights(check->p, set) ? set : -1;
 }
@@ -97,7 +99,7 @@ int slot_of(const struct check *check, int set, int s) {
     const struct member *member = check->p->names.member;
     if (set < check->p->stages)
         return s == set ? 0 : -1;
-    if (values->table[s] == set)
+    if (values->sets.table[s] == set)
         return member ? member[s].stage > 0 : s > 0;
-    return values->shared[s] == set ? member[s].place : -1;
+    return values->sets.shared[s] == set ? member[s].place : -1;
 }

@@ -41,12 +41,12 @@ static int32_t new_sum(struct sums *sums, int32_t a, int32_t b, int32_t n) {
 void sums_begin(struct check *check) {
     struct sums *sums = check->values->sums = NEW(struct sums, 1);
     int most = 1;
-    for (int set = check->p->stages; set < check->values->sets; set++)
-        most = check->values->slots[set] > most ? check->values->slots[set] : most;
+    for (int set = check->p->stages; set < check->values->sets.n; set++)
+        most = check->values->sets.slots[set] > most ? check->values->sets.slots[set] : most;
     sums->most = (int64_t)check->sp->batches * most;
     sums->leaf = NEW(uint32_t, sums->most);
-    sums->whole = NEW(int32_t, check->values->sets);
-    sums->of = NEW(int32_t, check->values->sets);
+    sums->whole = NEW(int32_t, check->values->sets.n);
+    sums->of = NEW(int32_t, check->values->sets.n);
     new_sum(sums, 0, 0, 0); /* NO_SUM */
 }
 
@@ -221,7 +221,7 @@ bool is_moved_on(struct check *check, int32_t sum, int32_t later) {
 static const char *wrong_sum(struct check *check, int32_t sum, int set, int32_t k) {
     struct sums *sums = check->values->sums;
     struct batches batches = batches_of(check, set, k);
-    int64_t want = (int64_t)(batches.to - batches.from) * check->values->slots[set];
+    int64_t want = (int64_t)(batches.to - batches.from) * check->values->sets.slots[set];
     if (contributions(check, sum) != want)
         return format("has %lld of %lld contributions", (long long)contributions(check, sum), (long long)want);
     if (sums->whole[set] == sum && sums->of[set] == k)
@@ -262,7 +262,7 @@ static bool refute_gradient(struct check *check, int r, int32_t i, int set, cons
                   "its gradient %s; it must be the sum over all %d microbatches%s, each once", wrong,
                   check->sp->batches,
                   set >= check->p->stages + check->p->names.tables ? " of all members"
-                  : check->values->slots[set] > 1                  ? " of both stages"
+                  : check->values->sets.slots[set] > 1             ? " of both stages"
                                                                    : "");
 }
 

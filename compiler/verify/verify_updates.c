@@ -33,7 +33,7 @@ static bool are_whole(struct check *check) {
     if (!sp->updates.every != !p->update)
         return refute_all(check, CLAIM_JOBS, "the script says that updates are %s; the program's are %s",
                           sp->updates.every ? "jobs" : "none", p->update ? "jobs" : "none");
-    for (int s = 0; p->update && s < check->values->sets; s++) {
+    for (int s = 0; p->update && s < check->values->sets.n; s++) {
         int m = p->update[s];
         if (m != sp->updates.every[s])
             return refute_all(check, CLAIM_JOBS,
@@ -59,7 +59,7 @@ bool updates_begin(struct check *check) {
     const char *too = p->tied                ? "a token table that two stages share"
                       : has_state_in_host(p) ? "optimizer state in host memory"
                                              : NULL;
-    for (int s = 0; p->homes && s < check->values->sets && !too; s++)
+    for (int s = 0; p->homes && s < check->values->sets.n && !too; s++)
         if (p->homes[s].size > 1 || p->homes[s].zero)
             too = format("homes of stage %d that share it", s);
     size_t n = (size_t)check->sp->njobs;

@@ -243,7 +243,7 @@ static bool has_given_way(struct check *check, int r, int32_t i) {
 bool values_run(struct check *check, int r, int32_t i) {
     const struct instr *x = &check->p->rank[r].ins[i];
     bool job = is_job(x->op);
-    if (x->stage < 0 || x->stage >= (job ? check->sp->stages : check->values->sets))
+    if (x->stage < 0 || x->stage >= (job ? check->sp->stages : check->values->sets.n))
         return refute(check, CLAIM_JOBS, r, i, "there are %d stages", check->sp->stages);
     if ((job && !begin_part(check, r, i)) || !check_reads(check, r, i) || (job && !verify_job(check, r, i)) ||
         (x->op == OP_U && !verify_update(check, r, i)))
@@ -297,9 +297,9 @@ bool values_begin(struct check *check) {
     int W = check->p->workers;
     struct values *values = check->values = NEW(struct values, 1);
     values->val = NEW(struct value *, W);
-    values->sets = check->sp->stages + check->sp->names.sets;
+    values->sets.n = check->sp->stages + check->sp->names.sets;
     values->done = NEW(bool, check->sp->njobs);
-    values->seen = NEW(uint32_t, values->sets);
+    values->sets.seen = NEW(uint32_t, values->sets.n);
     values->bytes_read = NEW(int64_t, entries(check));
     values->stays = NEW(bool *, W);
     parts_begin(check);

@@ -71,8 +71,8 @@ void remove_at(struct rank *k, int at) {
     int32_t *order = NEW(int32_t, k->nins);
     for (int i = 0; i < k->nins - 1; i++)
         order[i] = i + (i >= at);
-    k->begin -= at < k->begin; /* marks stay with their neighbours */
-    k->end -= at < k->end;
+    k->period.begin -= at < k->period.begin; /* marks stay with their neighbours */
+    k->period.end -= at < k->period.end;
     reorder(k, order, k->nins - 1, k->ins[0]);
 }
 
@@ -80,8 +80,8 @@ void insert_at(struct rank *k, int at, struct instr x) {
     int32_t *order = NEW(int32_t, k->nins + 1);
     for (int i = 0; i <= k->nins; i++)
         order[i] = i == at ? -1 : i - (i > at);
-    k->begin += at < k->begin;
-    k->end += at < k->end;
+    k->period.begin += at < k->period.begin;
+    k->period.end += at < k->period.end;
     reorder(k, order, k->nins + 1, x);
 }
 

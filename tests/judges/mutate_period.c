@@ -96,14 +96,14 @@ static const char *move_mark(struct place *m) {
     for (int pass = 0; pass < 2; pass++)
         for (int r = 0; r < m->p->workers; r++) {
             struct rank *k = &m->p->rank[r];
-            int begin = k->begin + (both || !end ? by : 0), stop = k->end + (both || end ? by : 0);
+            int begin = k->period.begin + (both || !end ? by : 0), stop = k->period.end + (both || end ? by : 0);
             if (r != m->r && !all)
                 continue;
             if (begin < 0 || begin > stop || stop > k->nins)
                 return NULL;
             if (pass) {
-                k->begin = begin;
-                k->end = stop;
+                k->period.begin = begin;
+                k->period.end = stop;
             }
         }
     return format("%s by %d%s", both ? "both" : end ? "the end" : "the begin", by, all ? ", everywhere" : "");

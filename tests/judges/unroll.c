@@ -109,7 +109,7 @@ static void rename_moved(const struct unrolling *u, struct instr *x) {
 
 /* The copy of an old instruction that one at hand means. */
 static int32_t copy_of(const struct unrolling *u, int32_t i) {
-    int32_t period = u->old->end - u->old->begin, section = section_of(u->old, i);
+    int32_t period = u->old->period.end - u->old->period.begin, section = section_of(u->old, i);
     return section == 0 ? i : section == 2 ? i + (u->times - 1) * period : i + u->shift * period;
 }
 
@@ -185,16 +185,16 @@ static void unroll_rank(const struct program *p, int r, int times, struct rank *
     k->arg = NULL;
     k->buf = NULL;
     k->wait = k->freed = k->line = NULL;
-    k->begin = k->end = 0;
+    k->period.begin = k->period.end = 0;
     for (int32_t b = 0; b < old->nbufs; b++) {
         GROW(k->buf, u.bufs, (size_t)b + 1);
         k->buf[k->nbufs++] = old->buf[b];
     }
     memset(u.now, -1, sizeof *u.now * (size_t)old->nbufs);
-    add_section(&u, 0, old->begin, 0);
+    add_section(&u, 0, old->period.begin, 0);
     for (int i = 0; i < times; i++)
-        add_section(&u, old->begin, old->end, i);
-    add_section(&u, old->end, old->nins, times - 1);
+        add_section(&u, old->period.begin, old->period.end, i);
+    add_section(&u, old->period.end, old->nins, times - 1);
 }
 
 struct program *unroll(const struct program *p, int times) {

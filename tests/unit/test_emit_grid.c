@@ -360,8 +360,8 @@ Test(emit_grid, a_period_has_its_line_under_each_rank) {
     d.p->repeats = 5;
     d.tl->period = 6;
     for (int r = 0; r < 2; r++) {
-        d.p->rank[r].begin = 2;
-        d.p->rank[r].end = 6;
+        d.p->rank[r].period.begin = 2;
+        d.p->rank[r].period.end = 6;
     }
     cr_assert_str_eq(grid(d, "F", 40, false, false), "time    0         5         10\n"
                                                      "rank 0  F0B0─ F1B1─ F2B2─ F3B3─ ·\n"

@@ -55,7 +55,7 @@ static void change(struct program *p, int what) {
     case BYTES: k->buf[0].bytes = 32; return;
     case GROWS: k->buf[9].grows = -1; return;
     case ARENA: k->arena++; return;
-    case MARK: k->end = 1; return;
+    case MARK: k->period.end = 1; return;
     case GROUP: p->group[k->lane[3].group].rank[0] = 1; return;
     case HEAD: p->batches++; return;
     }
