@@ -116,8 +116,8 @@ static const struct columns *input_columns(const struct rt_stage *s) {
         const struct rt_layer *next = &s->layer[i + 1];
         if (next->kind == LAYER_headnorm && i + 2 < s->nlayers) /* attention follows */
             next++;
-        if (row_of(next->kind)->groups)
-            row_of(next->kind)->groups(next, columns[i].n);
+        if (row_of(next->kind)->team.groups)
+            row_of(next->kind)->team.groups(next, columns[i].n);
     }
     return columns;
 }

@@ -176,7 +176,8 @@ static void fill_members(struct stage *st, const struct spec *sp, int s, struct 
     bool before = *divided;
     for (int i = 0; i < size; i++) {
         *divided = before;
-        struct rt_layer *own = size > 1 ? split_layers(sp->model, layer, n, i, size, reach, divided, &count) : layer;
+        struct rt_layer *own =
+            size > 1 ? split_layers(sp->model, layer, n, sp->names.member[first + i], reach, divided, &count) : layer;
         fill_stage(&st[first + i], sp, first + i, own, count);
         find_stops(&st[first + i], sp);
         fill_slices(st, sp, first + i);
@@ -344,7 +345,7 @@ static void cost_gradients(const struct spec *sp, struct stage *st) {
 static bool members_share(const struct model *m) {
     bool share = m->by_rows;
     for (int i = 0; i < m->nlayers; i++)
-        share |= row_of(m->layer[i].kind)->in_common;
+        share |= row_of(m->layer[i].kind)->team.in_common;
     return share;
 }
 

@@ -13,11 +13,11 @@ void layout_weights(struct rt_stage *s, struct rt_layer *layer, int precision, i
  * stages whose outputs it reads; 0: it reads the batch, which needs no gradient. readers: the number of stages that
  * read its output. */
 void layout_stage(struct rt_stage *s, struct rt_layer *layer, int reads, int readers, int precision, int state);
-/* split.c: what the member at `place` of a team of that size has of n layers, and of those that it needs between them;
+/* split.c: what the member of a team has of n layers, and of those that it needs between them;
  * *count: how many these are. reach: so many layers from the first of them on are in stages with teams of that size.
  * *divided: whether the value that comes in, and that which goes out, is divided by columns. Dies, naming the layer,
  * where something cannot be divided. */
-struct rt_layer *split_layers(const struct model *m, const struct rt_layer *whole, int n, int place, int size,
+struct rt_layer *split_layers(const struct model *m, const struct rt_layer *whole, int n, struct member member,
                               int reach, bool *divided, int *count);
 int64_t count_parameters(const struct model *m, const struct rt_layer *l); /* of a layer, or of a member's part */
 /* Floats that the optimizer keeps for each weight: its moments and, with bf16, the master weight. */

@@ -38,8 +38,8 @@ double cost_part(const struct stage *st, int op, int part, int parts) {
 /* Of a tensor of which each member has rows, the whole's bytes are so many times a member's. */
 static int64_t exchanged_bytes(const struct rt_layer *l, int op, int64_t element) {
     int64_t x = (int64_t)l->rows * l->in, y = (int64_t)rows_out(l) * l->out, bytes = element * (x > y ? x : y);
-    if (row_of(l->kind)->exchanged)
-        return row_of(l->kind)->exchanged(l, element);
+    if (row_of(l->kind)->team.exchanged)
+        return row_of(l->kind)->team.exchanged(l, element);
     if (l->kind == LAYER_again)
         return element * rows_out(l) * l->in;
     return op == OP_ALL_REDUCE_A ? aligned(bytes) : bytes;

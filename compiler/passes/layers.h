@@ -37,6 +37,23 @@ struct flop {
     double f, i, w; /* forward, input gradient, weight gradient */
 };
 
+/* How a team divides a layer: each column by itself; or by what its columns stand for, in up to three groups (NULL: not
+ * so), which a linear layer in front of it then makes. */
+struct division {
+    bool by_columns;
+    void (*groups)(const struct rt_layer *l, int32_t group[3]);
+    bool in_common; /* all columns, or heads, have its parameters in common: members that divide these share them */
+    /* It works on each row by itself, and scripts may say of it that members of a team have rows of their own. */
+    bool by_rows;
+    /* What a team exchanges in the middle of it, if it divides it, in a forward, an input gradient, a weight gradient:
+     * OP_ALL_REDUCE_A, …; 0: nothing. exchanged: bytes of the whole tensor, given the model's bytes per value, if the
+     * layer makes it of something (host_halves); NULL: it is the layer's input or output, or a gradient. */
+    struct {
+        uint8_t f, i, w;
+    } exchange;
+    int64_t (*exchanged)(const struct rt_layer *l, int64_t element);
+};
+
 struct layer_row {
     /* What scripts write */
     const struct field *field; /* ended by one without a name; NULL: none */
@@ -61,18 +78,7 @@ struct layer_row {
     /* Work: each, for every value of its output, unless flop counts */
     struct flop each;
     struct flop (*flop)(const struct rt_layer *l);
-    /* How a team may divide it: each column by itself; or by what its columns stand for, in up to three groups (NULL:
-     * not so), which a linear layer in front of it then makes. */
-    bool by_columns;
-    void (*groups)(const struct rt_layer *l, int32_t group[3]);
-    bool in_common; /* all columns, or heads, have its parameters in common: members that divide these share them */
-    /* It works on each row by itself, and scripts may say of it that members of a team have rows of their own. */
-    bool by_rows;
-    /* What a team exchanges in the middle of it, if it divides it, in a forward, an input gradient, a weight gradient:
-     * OP_ALL_REDUCE_A, …; 0: nothing. exchanged: bytes of the whole tensor, given the model's bytes per value, if the
-     * layer makes it of something (host_halves); NULL: it is the layer's input or output, or a gradient. */
-    uint8_t forward_exchange, input_exchange, weight_exchange;
-    int64_t (*exchanged)(const struct rt_layer *l, int64_t element);
+    struct division team;
 
     /* Memory: what the backward needs; the bytes that the forward leaves for it, given the model's bytes per value; and
      * the bytes of workspace that a forward and an input gradient use while they run; and what the input gradient of a
@@ -91,13 +97,13 @@ static inline const struct layer_row *row_of(int kind) { return &layer_rows[kind
 static inline int brackets(const struct layer_row *row) { return row->block + row->routed; }
 static inline bool is_of_team(const struct rt_layer *l) { return row_of(l->kind)->of_team || l->share.members > 0; }
 static inline int forward_exchange(const struct rt_layer *l) {
-    return is_of_team(l) ? row_of(l->kind)->forward_exchange : 0;
+    return is_of_team(l) ? row_of(l->kind)->team.exchange.f : 0;
 }
 static inline int input_exchange(const struct rt_layer *l) {
-    return is_of_team(l) ? row_of(l->kind)->input_exchange : 0;
+    return is_of_team(l) ? row_of(l->kind)->team.exchange.i : 0;
 }
 static inline int weight_exchange(const struct rt_layer *l) {
-    return is_of_team(l) ? row_of(l->kind)->weight_exchange : 0;
+    return is_of_team(l) ? row_of(l->kind)->team.exchange.w : 0;
 }
 const char *where_layer(const struct model *m, int i); /* "layer 3 (linear)", as the script's user counts */
 struct flop flop_of(const struct rt_layer *l);

@@ -132,11 +132,11 @@ static bool in_place(const struct plan *plan, int v) {
 /* Value v is what layer v gives to a team, and nobody else reads it; or what the layer before it has got from there,
  * and it is read before anything else comes from there. */
 static bool is_given(const struct plan *plan, int v) {
-    return v > 0 && v < plan->n && forward_exchange(&plan->l[v]) && !layer_row_at(plan, v)->exchanged &&
+    return v > 0 && v < plan->n && forward_exchange(&plan->l[v]) && !layer_row_at(plan, v)->team.exchanged &&
            plan->end[v] == v;
 }
 static bool is_got(const struct plan *plan, int v) {
-    bool got = v > 0 && v < plan->n && forward_exchange(&plan->l[v - 1]) && !layer_row_at(plan, v - 1)->exchanged;
+    bool got = v > 0 && v < plan->n && forward_exchange(&plan->l[v - 1]) && !layer_row_at(plan, v - 1)->team.exchanged;
     for (int i = v; got && i < plan->end[v]; i++)
         got = !forward_exchange(&plan->l[i]);
     return got;
@@ -216,11 +216,11 @@ static int first_needed(const struct plan *plan) {
 
 /* The same of a gradient: of what layer g - 1 gives, or layer g has got. */
 static bool gradient_is_given(const struct plan *plan, int g) {
-    return g > 0 && g < plan->n && input_exchange(&plan->l[g - 1]) && !layer_row_at(plan, g - 1)->exchanged &&
+    return g > 0 && g < plan->n && input_exchange(&plan->l[g - 1]) && !layer_row_at(plan, g - 1)->team.exchanged &&
            plan->end[g] == step_of(plan, g - 1);
 }
 static bool gradient_is_got(const struct plan *plan, int g) {
-    bool got = g > 0 && g < plan->n && input_exchange(&plan->l[g]) && !layer_row_at(plan, g)->exchanged;
+    bool got = g > 0 && g < plan->n && input_exchange(&plan->l[g]) && !layer_row_at(plan, g)->team.exchanged;
     for (int i = g - 1; got && step_of(plan, i) < plan->end[g]; i--)
         got = !input_exchange(&plan->l[i]) && !weight_exchange(&plan->l[i]);
     return got;

@@ -135,10 +135,10 @@ static void need_input(const struct splitting *split, const struct rt_layer *l, 
 static void set_groups(const struct splitting *split, struct rt_layer *l, const struct rt_layer *whole) {
     const struct rt_layer *next = whole + 1, *end = whole + split->m->nlayers - whole->index;
     l->share = (struct rt_share){SPLIT_COLUMNS, split->place, split->size, {l->out}};
-    while (next < end && row_of(next->kind)->by_columns)
+    while (next < end && row_of(next->kind)->team.by_columns)
         next++;
-    if (next < end && row_of(next->kind)->groups)
-        row_of(next->kind)->groups(next, l->share.group);
+    if (next < end && row_of(next->kind)->team.groups)
+        row_of(next->kind)->team.groups(next, l->share.group);
     for (int g = 0; g < 3 && l->share.group[g]; g++)
         divide_evenly(split, l, l->share.group[g], "columns");
 }
@@ -205,7 +205,7 @@ static void split_experts(struct splitting *split, const struct rt_layer *whole)
  * that takes groups itself leaves one. */
 static void need_groups(const struct splitting *split, const struct rt_layer *l) {
     int i = l->index - 1;
-    while (i >= 0 && split->m->layer[i].split == SPLIT_NONE && !row_of(split->m->layer[i].kind)->groups)
+    while (i >= 0 && split->m->layer[i].split == SPLIT_NONE && !row_of(split->m->layer[i].kind)->team.groups)
         i--;
     if (split->divided && i >= 0 && split->m->layer[i].split == SPLIT_NONE)
         die("%s: its input is what %s makes, divided by columns among the %d members of its team; let a linear "
@@ -216,9 +216,9 @@ static void need_groups(const struct splitting *split, const struct rt_layer *l)
 /* A layer that goes on with the value as it is. */
 static void keep_split(struct splitting *split, const struct rt_layer *whole) {
     const struct layer_row *row = row_of(whole->kind);
-    if (!row->by_columns && !row->groups)
+    if (!row->team.by_columns && !row->team.groups)
         need_input(split, whole, false);
-    if (row->groups)
+    if (row->team.groups)
         need_groups(split, whole);
     struct rt_layer *l = put_layer(split, *whole);
     if (!split->divided) {
@@ -227,7 +227,7 @@ static void keep_split(struct splitting *split, const struct rt_layer *whole) {
             need_sequences(split, l);
         return;
     }
-    l->set = row->in_common ? SET_SHARED : SET_OWN;
+    l->set = row->team.in_common ? SET_SHARED : SET_OWN;
     if (row->loss)
         l->share = (struct rt_share){SPLIT_COLUMNS, split->place, split->size, {whole->in}};
     l->in = divide_evenly(split, whole, whole->in, "columns");
@@ -294,10 +294,9 @@ static bool follows_whole_columns(const struct splitting *split, const struct rt
     return !split->divided && i >= 0 && split->m->layer[i].split == SPLIT_COLUMNS;
 }
 
-struct rt_layer *split_layers(const struct model *m, const struct rt_layer *whole, int n, int place, int size,
+struct rt_layer *split_layers(const struct model *m, const struct rt_layer *whole, int n, struct member member,
                               int reach, bool *divided, int *count) {
-    struct splitting split = {
-        .m = m, .out = NEW(struct rt_layer, 3 * n), .place = place, .size = size, .divided = *divided};
+    struct splitting split = {m, NEW(struct rt_layer, 3 * n), 0, member.place, member.size, *divided};
     const struct rt_layer *undivided = first_undivided(m, whole, n, reach);
     for (const struct rt_layer *l = whole; l < whole + n; l++) {
         int how = m->layer[l->index].split;

@@ -24,7 +24,8 @@ static void add_layer(struct builder *builder, struct model_layer layer) {
         m->by_rows = m->by_rows || layer.attends;
         m->by_chunks = m->by_chunks || layer.attends == SPLIT_ROWS;
     }
-    if (row_of(layer.kind)->by_rows && layer.split == SPLIT_ROWS) { /* which is said of its input and its neighbours' */
+    if (row_of(layer.kind)->team.by_rows &&
+        layer.split == SPLIT_ROWS) { /* which is said of its input and its neighbours' */
         m->by_rows = true;
         layer.split = SPLIT_NONE;
     }
