@@ -54,15 +54,15 @@ static int64_t rounded(const struct trace *trace, double t) { return llround(t *
 
 struct lanes {
     struct lane_lists of;
-    int32_t *next; /* per lane: the index in of.ins up to which it is drawn */
-    int64_t *free; /* per lane: when its last slice ends */
+    int32_t *next;        /* per lane: the index in of.ins up to which it is drawn */
+    int64_t *free;        /* per lane: when its last slice ends */
+    int64_t *start, *end; /* per instruction of the step at hand: where it is drawn */
 };
 
 /* Draws a step's lane up to the first receive whose send is not drawn yet. sent: per message, when its send starts; -1:
  * not drawn yet. Returns whether it drew anything. */
-static bool draw_lane(struct trace *trace, const struct rank *k, const struct timeline *tl, int step, int r,
+static bool draw_lane(const struct trace *trace, const struct rank *k, const struct timeline *tl, int r,
                       struct lanes *lanes, int lane, int64_t *sent) {
-    int64_t *starts = trace->start[step][r], *ends = trace->end[step][r];
     int32_t from = lanes->next[lane];
     for (; lanes->next[lane] < lanes->of.at[lane + 1]; lanes->next[lane]++) {
         int32_t i = lanes->of.ins[lanes->next[lane]];
@@ -74,15 +74,15 @@ static bool draw_lane(struct trace *trace, const struct rank *k, const struct ti
         bool pair = lane == 0 && before >= 0 && tl->start[r][i] == tl->start[r][before] &&
                     tl->end[r][i] == tl->end[r][before] && end > start;
         if (pair) { /* two overlapping jobs: one is drawn over the other */
-            starts[i] = starts[before];
-            ends[i] = ends[before];
+            lanes->start[i] = lanes->start[before];
+            lanes->end[i] = lanes->end[before];
             continue;
         }
         start = start < lanes->free[lane] ? lanes->free[lane] : start;
         if (receives_message(in) && start < sent[in->msg])
             start = sent[in->msg];
-        starts[i] = start;
-        ends[i] = lanes->free[lane] = end > start ? end : start + 1;
+        lanes->start[i] = start;
+        lanes->end[i] = lanes->free[lane] = end > start ? end : start + 1;
         if (sends_message(in))
             sent[in->msg] = start;
     }
@@ -97,15 +97,15 @@ static void draw_step(struct trace *trace, const struct program *p, const struct
     trace->start[step] = NEW(int64_t *, p->workers);
     trace->end[step] = NEW(int64_t *, p->workers);
     for (int r = 0; r < p->workers; r++) {
-        trace->start[step][r] = NEW(int64_t, p->rank[r].nins);
-        trace->end[step][r] = NEW(int64_t, p->rank[r].nins);
+        lanes[r].start = trace->start[step][r] = NEW(int64_t, p->rank[r].nins);
+        lanes[r].end = trace->end[step][r] = NEW(int64_t, p->rank[r].nins);
         memcpy(lanes[r].next, lanes[r].of.at, sizeof *lanes[r].next * (size_t)p->rank[r].nlanes);
     }
     for (bool more = true; more;) { /* two passes, unless sends and receives share lanes */
         more = false;
         for (int r = 0; r < p->workers; r++)
             for (int i = 0; i < p->rank[r].nlanes; i++)
-                more |= draw_lane(trace, &p->rank[r], tl, step, r, &lanes[r], i, sent);
+                more |= draw_lane(trace, &p->rank[r], tl, r, &lanes[r], i, sent);
     }
 }
 
@@ -115,7 +115,7 @@ static void draw_slices(struct trace *trace, const struct program *p, const stru
     trace->end = NEW(int64_t **, steps->n);
     for (int r = 0; r < p->workers; r++) {
         const struct rank *k = &p->rank[r];
-        lanes[r] = (struct lanes){lane_lists(k), NEW(int32_t, k->nlanes), NEW(int64_t, k->nlanes)};
+        lanes[r] = (struct lanes){lane_lists(k), NEW(int32_t, k->nlanes), NEW(int64_t, k->nlanes), NULL, NULL};
     }
     for (int k = 0; k < steps->n; k++)
         draw_step(trace, p, &steps->of[k], k, lanes);

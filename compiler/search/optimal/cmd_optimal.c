@@ -144,33 +144,24 @@ static void put_noisy(struct text *t, const struct noisy *noisy) {
 
 static void put_result(struct text *t, const struct settings *settings, const struct compile *c,
                        const struct instance *in, const struct optimum *best, const struct closed *closed,
-                       bool accepted, int64_t excess, double seconds, const struct noisy *noisy) {
+                       const struct figures *figures) {
     char a[32], b[32];
-    struct figures figures = {
-        .makespan = best->start ? time_of_order(c, best->start) : c->sched->makespan,
-        .lower = (double)best->lower * in->tick,
-        .seconds = seconds,
-        .optimal = accepted && excess == 0 && best->lower >= best->makespan && !in->rounded,
-        .states = covering_states(best),
-        .excess = excess,
-        .noisy = *noisy,
-    };
     if (settings->json) {
-        put_optimum_json(t, settings, c, in, best, closed, &figures);
+        put_optimum_json(t, settings, c, in, best, closed, figures);
         return;
     }
-    put(t, "%s: %s %s; the script's own order %s\n", c->spec->name, number(figures.makespan, a),
-        figures.optimal ? "is optimal" : "is the best known",
+    put(t, "%s: %s %s; the script's own order %s\n", c->spec->name, number(figures->makespan, a),
+        figures->optimal ? "is optimal" : "is the best known",
         !c->sched ? "comes to a deadlock" : format("takes %s%s", number(c->sched->makespan, b), exceeds(c, in)));
-    put(t, "no order takes less than %s: %s\n", number(figures.lower, a), how(best));
-    if (!figures.optimal)
-        put(t, "between them are %.3g %%%s\n", 100 * (figures.makespan - figures.lower) / figures.makespan,
+    put(t, "no order takes less than %s: %s\n", number(figures->lower, a), how(best));
+    if (!figures->optimal)
+        put(t, "between them are %.3g %%%s\n", 100 * (figures->makespan - figures->lower) / figures->makespan,
             in->rounded ? "; times were rounded down to a thousandth of the longest job for the bound" : "");
-    if (noisy->asked)
-        put_noisy(t, noisy);
-    if (excess > 0)
+    if (figures->noisy.asked)
+        put_noisy(t, &figures->noisy);
+    if (figures->excess > 0)
         put(t, "its smallest plan exceeds the cluster's memory by %lld bytes on some rank, for messages and gaps\n",
-            (long long)excess);
+            (long long)figures->excess);
     if (settings->output)
         put(t, "wrote %s, %s, and the certificate to %s\n%s", settings->output, form(settings, closed),
             certificate_of(settings->output), holds(closed, ""));
@@ -436,14 +427,18 @@ int cmd_optimal(const struct settings *settings) {
         return 0;
     }
     struct closed closed = {0};
-    struct noisy noisy = {0};
+    struct figures figures = {.excess = excess};
     emit_certificate(&certificate, in, &best, command_line(&settings->args));
     if (settings->jitter.level > 0)
-        noisy = bear_noise(settings, &c, in, &best, until);
+        figures.noisy = bear_noise(settings, &c, in, &best, until);
     if (settings->output)
         closed = write_results(settings, &c, in, &best, &certificate);
-    put_result(&out, settings, &c, in, &best, &closed, is_accepted(certificate.s), excess, seconds_now() - begin,
-               &noisy);
+    figures.makespan = best.start ? time_of_order(&c, best.start) : c.sched->makespan;
+    figures.lower = (double)best.lower * in->tick;
+    figures.optimal = is_accepted(certificate.s) && excess == 0 && best.lower >= best.makespan && !in->rounded;
+    figures.states = covering_states(&best);
+    figures.seconds = seconds_now() - begin;
+    put_result(&out, settings, &c, in, &best, &closed, &figures);
     write_file("-", &out);
     return 0;
 }
