@@ -144,7 +144,7 @@ build/standin/pianola-cuda.pc: $(B)/pianola-host.pc
 build/standin/%.o: tests/put/%.cpp Makefile
 	@mkdir -p $(@D)
 	$(CXX) -std=c++17 -O2 -g -fPIC -Itests/standin -Iruntime -MMD -MP -c -o $@ $<
-build/standin/libpianola-put.so: build/standin/train_put.o build/standin/comm/comm_put.o build/standin/comm/comm_put_share.o \
+build/standin/libpianola-put.so: build/standin/train_put.o build/standin/comm/comm_put.o build/standin/comm/comm_put_share.o build/standin/rank/rank_cuda.o \
     $(call cuda_objects,standin,layers device) $(STANDIN) build/pic/shared.a
 	$(CXX) -shared -o $@ $^ -pthread
 standin: build/pianola build/standin/libpianola-put.so build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc

@@ -13,6 +13,7 @@ struct worker {
     struct rank_run run;
     struct training training;
     struct rt_routed routed;
+    struct nonfinite bad;
     double norm;
     char *arena[NMEMORIES];
     pthread_t thread;
@@ -58,7 +59,9 @@ static void *work(void *arg) {
     rank_train(run, &worker->training);
     worker->routed = backend_routed(run);
     worker->norm = worker->training.step > run->from ? backend_norm(run, worker->training.step - 1) : NAN;
+    worker->bad = run->replay->bad;
     rank_end(run, &worker->training);
+    backend_release(run, worker->arena);
     watch_leave();
     run->world.close(run->world.link);
     return NULL;
@@ -77,7 +80,7 @@ static void sum_results(const struct crew *crew) {
         result.routed.pairs += worker->routed.pairs;
         result.routed.dropped += worker->routed.dropped;
         result.norm = isnan(worker->norm) ? result.norm : worker->norm;
-        nonfinite_join(&result.bad, &worker->run.replay->bad);
+        nonfinite_join(&result.bad, &worker->bad);
     }
     if (run->result)
         *run->result = result;
@@ -133,11 +136,8 @@ char **train_threads(const struct rt_run *run, const struct world *messages, voi
         rank_tell_signal(&crew.worker->run, &crew.worker->training);
     check_unchanged(&crew);
     sum_results(&crew);
-    for (int r = 0; r < W && arena; r++) {
-        backend_release(&crew.worker[r].run, crew.worker[r].arena);
-        for (int m = 0; m < NMEMORIES; m++)
-            arena[m * W + r] = crew.worker[r].arena[m];
-    }
+    for (int i = 0; i < NMEMORIES * W && arena; i++)
+        arena[i] = crew.worker[i % W].arena[i / W];
     threads_close(crew.threads);
     free(crew.worker);
     free(crew.spans);

@@ -2,64 +2,36 @@
  * --device cuda`, linked with tests/standin/. So the stand-in sees what all ranks touch and what orders it, which it
  * cannot between processes: a word awaited too late, or posted too early, is a race, whatever came out. Kernels are
  * seen by pages, so buffers are moved apart to pages of their own. */
-#include "device/device_cuda.cuh"
+#include "rank/rank_cuda.cuh"
 extern "C" {
 #include "comm/transports.h"
-#include "comm/world.h"
+#include "process/train.h"
 #include "process/train_cuda.h"
 }
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <pthread.h>
+#include <sched.h>
 #include <deque>
 #include <vector>
 
 enum { APART = 4096 / PARAM_ALIGN };
 
-struct worker { /* of a rank */
-    struct training *t;
-    struct world world;
+struct put_rank { /* a group of one, as where a rank is a process */
+    rank_backend backend;
+    cuda_group group;
     struct replay replay;
     cuda_rank rank;
-    cuda_steps steps;
-    pthread_t thread;
-    const void *mine; /* what it brings to all() */
 };
-struct training {
-    cuda_run *all;
+struct moved {
+    const rt_program *planned;
     rt_program program;
     std::vector<rt_rank> ranks;
     std::vector<std::vector<rt_instr>> ins;
     std::deque<rt_buffer> buffers; /* their operands, with offsets APART times as large */
     std::vector<std::vector<rt_home>> homes;
     struct device device; /* the CUDA one, but for who may launch */
-    std::vector<worker> workers;
-    std::vector<float> loss; /* [rank][step] */
-    std::vector<char *> arena;
-    pthread_barrier_t barrier;
 };
 
-/* ---- the world: threads ---- */
-
-static void all(void *link, const void *mine, void *out, size_t bytes) {
-    worker *s = (worker *)link;
-    s->mine = mine;
-    pthread_barrier_wait(&s->t->barrier);
-    for (size_t k = 0; k < s->t->workers.size(); k++)
-        memcpy((char *)out + k * bytes, s->t->workers[k].mine, bytes);
-    pthread_barrier_wait(&s->t->barrier);
-}
-
-extern "C" void world_verdict(const struct world *world, bool ok, const char *why) {
-    if (!ok) {
-        fprintf(stderr, "pianola: error: %s\n", why);
-        abort();
-    }
-    pthread_barrier_wait(&((worker *)world->link)->t->barrier);
-}
-
-/* ---- a rank ---- */
+/* ---- a rank's backend, where that is not rank_cuda.cu's ---- */
 
 /* A process issues in one thread, so what its ranks share, cuBLASLt's descriptors say, knows no threads. */
 static pthread_mutex_t issuing = PTHREAD_MUTEX_INITIALIZER;
@@ -69,70 +41,51 @@ static void launch_alone(struct replay *re, const struct rt_instr *x) {
     pthread_mutex_unlock(&issuing);
 }
 
-static void prepare(worker *s, int rank) {
-    training *t = s->t;
-    s->world.rank = rank;
-    s->world.size = t->program.workers;
-    s->world.link = s;
-    s->world.all = all;
-    if (cuda_take(&s->replay, &s->rank, &t->program, rank, &cuda_put, false))
-        abort();
-    s->replay.device = &t->device;
-    s->steps.n = 1;
-    s->steps.replay = &s->replay;
-    s->steps.rank = &s->rank;
-    s->steps.graph = !t->all->run.flags.eager;
-    s->steps.data = t->all->run.data;
-    if (!steps_open(&s->steps))
-        abort();
-    cuda_put.open(&s->world, &t->program, t->program.groups, &s->rank);
-    char why[1000];
-    const start from = {(uint64_t)t->all->run.flags.seed, nullptr};
-    if (!cuda_begin(&s->replay, &from, why, sizeof why)) /* as late as rank_cuda.cu calls it */
-        abort();
+extern "C" void backend_choose(struct rank_run *) {}
+extern "C" void backend_report(struct rank_run *) {}
+extern "C" void backend_look(struct rank_run *) { sched_yield(); }
+void cuda_wait(struct rank_run *, cudaEvent_t event) { CUDA(cudaEventSynchronize(event)); }
+
+extern "C" bool backend_take(struct rank_run *run, char *, size_t) {
+    put_rank *own = new put_rank();
+    cuda_steps *steps = &own->group.steps;
+    own->backend.group = &own->group;
+    own->backend.rank = steps->rank = &own->rank;
+    run->backend = &own->backend;
+    run->replay = steps->replay = &own->replay;
+    steps->n = 1;
+    steps->graph = !run->flags.eager;
+    steps->timing = run->times ? TIME_SOME : TIME_NONE;
+    if (cuda_take(run->replay, &own->rank, &run->program, run->world.rank, &cuda_put, run->flags.deadline > 0) ||
+        (run->times && cuda_time(&own->rank, &run->program.rank[run->world.rank])))
+        return false;
+    run->replay->device = &((moved *)run->shared)->device;
+    return steps_open(steps) && cuda_take_mirror(run);
 }
 
-static void keep_weights(worker *s, int rank) {
-    const rt_program *p = &s->t->program;
-    const rt_rank *planned = &s->t->all->run.program->rank[rank];
-    char *arena = s->t->arena[(size_t)rank] = (char *)calloc(1, (size_t)planned->arena + 1);
-    char *host = s->t->arena[(size_t)(p->workers + rank)] = (char *)calloc(1, (size_t)planned->host + 1);
+extern "C" void backend_connect(struct rank_run *run) {
+    cuda_put.open(&run->world, &run->program, run->program.groups, run->backend->rank);
+}
+
+/* Copies of the arenas as they were planned, with what homes have learned. */
+extern "C" void backend_release(struct rank_run *run, char **arena) {
+    put_rank *own = (put_rank *)run->backend;
+    const rt_program *p = ((moved *)run->shared)->planned;
+    const rt_rank *planned = &p->rank[run->world.rank];
+    arena[MEMORY_DEVICE] = (char *)calloc(1, (size_t)planned->arena + 1);
+    arena[MEMORY_HOST] = (char *)calloc(1, (size_t)planned->host + 1);
     for (int h = 0; h < planned->nhomes; h++) {
-        const rt_stage *y = &p->stage[planned->home[h].stage];
-        rt_learned to = learned_at(p->model, y, &planned->home[h]),
-                   from = learned_at(p->model, y, &p->rank[rank].home[h]);
-        if (to.weight_in == MEMORY_HOST)
-            memcpy(host + to.weight, s->rank.host + from.weight, (size_t)to.count * sizeof(float));
-        else
-            CUDA(cudaMemcpy(arena + to.weight, s->rank.arena + from.weight, (size_t)to.count * sizeof(float),
-                            cudaMemcpyDeviceToHost));
+        rt_learned to = learned_at(p->model, &p->stage[planned->home[h].stage], &planned->home[h]);
+        struct checkpoint_shard shard = backend_pull(run, &run->program.rank[run->world.rank].home[h]);
+        if (shard.count > 0)
+            memcpy(arena[to.weight_in] + to.weight, shard.weight, (size_t)shard.count * sizeof(float));
     }
-}
-
-static void *work(void *arg) {
-    worker *s = (worker *)arg;
-    const rt_run *run = &s->t->all->run;
-    int rank = (int)(s - s->t->workers.data());
-    prepare(s, rank);
-    for (int64_t step = 0; step <= run->flags.steps; step++) { /* enqueues it, then waits for the one before */
-        float sum = 0;
-        if (step < run->flags.steps) {
-            cuda_feed(&s->replay, step, 0, run->data, s->steps.origin);
-            steps_run(&s->steps, step, false);
-        }
-        if (step == 0)
-            continue;
-        CUDA(cudaEventSynchronize(s->rank.came[(step - 1) % 2]));
-        for (int b = 0; b < s->t->program.batches; b++)
-            sum += s->rank.told[(step - 1) % 2][b];
-        s->t->loss[(size_t)(rank * run->flags.steps + step - 1)] = sum / (float)s->t->program.batches;
-    }
-    keep_weights(s, rank);
-    CUDA(cudaStreamSynchronize(s->steps.origin));
-    steps_close(&s->steps);
-    cuda_put.close(s->rank.link);
-    cuda_release(&s->replay, &s->rank);
-    return NULL;
+    CUDA(cudaStreamSynchronize(own->group.steps.origin));
+    steps_close(&own->group.steps);
+    cuda_put.close(own->rank.link);
+    cuda_release(run->replay, &own->rank);
+    free(own->backend.mirror);
+    delete own;
 }
 
 /* ---- all of them ---- */
@@ -140,7 +93,7 @@ static void *work(void *arg) {
 /* inside: how far into its buffer the operand begins, where it is a piece of one. */
 static void move_apart(int64_t *off, int64_t inside = 0) { *off = *off < 0 ? *off : (*off - inside) * APART + inside; }
 
-static const rt_buffer *moved_apart(training *t, const rt_buffer *b, int64_t inside) {
+static const rt_buffer *moved_apart(moved *t, const rt_buffer *b, int64_t inside) {
     t->buffers.push_back(*b);
     move_apart(&t->buffers.back().off, inside);
     return &t->buffers.back();
@@ -184,8 +137,8 @@ static int64_t bytes_inside(const rt_program *p, int r, const rt_instr &x, int r
     return 0;
 }
 
-static void own_programs(training *t) {
-    const rt_program *p = t->all->run.program;
+static void own_programs(moved *t) {
+    const rt_program *p = t->planned;
     for (int r = 0; r < p->workers; r++) {
         rt_rank k = p->rank[r];
         t->ins.emplace_back(k.ins, k.ins + k.nins);
@@ -212,34 +165,20 @@ static void own_programs(training *t) {
 }
 
 extern "C" char **cuda_train(struct cuda_run *run, char *, size_t) {
-    training t;
-    size_t W = (size_t)run->run.program->workers;
-    t.all = run;
+    moved t = {};
+    rt_run all = run->run;
+    struct world none = {};
+    t.planned = all.program;
     own_programs(&t);
-    t.workers.resize(W);
-    t.arena.resize(W * NMEMORIES);
-    t.loss.resize(W * (size_t)run->run.flags.steps);
-    pthread_barrier_init(&t.barrier, NULL, (unsigned)W);
+    all.program = &t.program;
     t.device = cuda_device;
     t.device.launch = launch_alone;
+    cuda_attention_plan(&t.program);
     cuda_linear_plan(&t.program);
-    for (worker &s : t.workers) {
-        s.t = &t;
-        pthread_create(&s.thread, NULL, work, &s);
-    }
-    for (worker &s : t.workers)
-        pthread_join(s.thread, NULL);
+    cuda_muon_plan(&t.program);
+    char **arena = train_threads(&all, &none, &t);
     cuda_linear_forget();
-    run->run.result->done = run->run.flags.steps;
-    run->run.result->norm = NAN;
-    for (int64_t step = 0; step < run->run.flags.steps; step++) {
-        run->run.loss[step] = 0;
-        for (size_t r = 0; r < W; r++)
-            run->run.loss[step] += t.loss[r * (size_t)run->run.flags.steps + (size_t)step];
-        run->run.makespan[step] = 0;
-    }
-    char **arena = (char **)calloc(W * NMEMORIES, sizeof *arena);
-    for (size_t i = 0; i < W * NMEMORIES; i++)
-        arena[i] = t.arena[i];
+    cuda_muon_forget();
+    cuda_attention_forget();
     return arena;
 }
