@@ -131,19 +131,30 @@ void host_add_more(const struct rt_bind *at, char *dst, int64_t n);
 static inline float update_scale(const struct rt_model *m, const struct rt_stage *s) {
     return s->update > 0 ? 1.0f / (float)(s->update / pieces_of_batch(m)) : 1.0f;
 }
-/* One update of n of the stage's elements, from `first` on, where w, dw and opt begin: its number, from 1, of all that
- * the stage has in the run. False: it has left a number that is not finite. dw is scaled by update_scale as it is read,
- * and where there is a norm clipped to it. work: muon_work floats. */
-bool host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
-                 const float *dw, float *opt, float *work, const uint64_t *norm, int64_t number, int64_t of);
-/* The same, or the last one again: layers/post_validation.h. norm: of the step before; settles: there is no other. */
-bool host_update_ahead(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
-                       const float *dw, float *opt, float *work, const uint64_t *norm, int64_t number, int64_t of,
-                       bool settles);
+/* A piece of a stage's own parameters, such as those that a home updates: n elements from `first` on. */
+struct rt_piece {
+    const struct rt_model *m;
+    const struct rt_stage *s;
+    int64_t first, n;
+};
+/* An update of a piece, where w, dw and opt begin. dw is scaled by update_scale as it is read, and clipped to the norm,
+ * if there is one. An update ahead of its norm has the norm of the step before. */
+struct rt_update {
+    struct rt_piece piece;
+    void *w; /* of the model's precision */
+    const float *dw;
+    float *opt, *work; /* work: the most that matrix_work says of any parameter */
+    const uint64_t *norm;
+    int64_t number, of; /* from 1, among all that the stage has in the run; devices count it themselves */
+    bool settles;       /* there is no other update: layers/post_validation.h */
+};
+/* Returns false if the update has left a number that is not finite. */
+bool host_update(const struct rt_update *u);
+/* Likewise, but makes the last update again where that has to be clipped: layers/post_validation.h. */
+bool host_update_ahead(const struct rt_update *u);
 /* norm, NORM_WORDS words, = or += the squares of such a gradient, of each parameter that counts here (layers/clip.h).
  */
-void host_norm(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, const float *dw,
-               uint64_t *norm, bool writes);
+void host_norm(struct rt_piece piece, const float *dw, uint64_t *norm, bool writes);
 void host_add_norm(uint64_t *dst, const uint64_t *src);
 /* Initial weights, fp32 whatever the model's precision, weight_count of them: a function of seed, layer and parameter
  * only, so every cut and every rank agrees. */

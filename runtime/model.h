@@ -171,12 +171,19 @@ struct rt_stage {
     X(MUON, muon, "mv", 14,                                                                                            \
       OF_ALL FIELD(adam_lr, ABOVE_0, NAN) FIELD(momentum, BELOW_1, 0.95) FIELD(beta1, BELOW_1, 0.9)                    \
           FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8) FIELD(decay, FROM_0, 0))
+/* Optimizers that step hidden matrices whole, by their NAME_host_step (layers/host.h) and cuda_NAME (layers/cuda.cuh),
+ * and all other weights as AdamW does, at the rate adam_lr. Their moments are AdamW's. X(NAME, name, work, flop)
+ *
+ * work     floats of workspace that a matrix of n weights needs, whose shorter side is `side`
+ * flop     of its step */
+#define MATRIX_OPTIMIZERS(X)                                                                                           \
+    X(MUON, muon, 2 * whole_lines(n) + 2 * whole_lines(side * side), 5 * (4 * side * n + 2 * side * side * side))
 #define OF_ALL                                                                                                         \
     FIELD(lr, ABOVE_0, NAN)                                                                                            \
     FIELD(schedule, SCHEDULE, 0)                                                                                       \
     FIELD(clip, FROM_0, 0)                                                                                             \
-    FIELD(post_validation, FLAG, false) FIELD(warmup, BASE, 0) FIELD(steps, BASE, 0) FIELD(final, BELOW_1, 0)          \
-        FIELD(cooldown, BELOW_1, 0.2)
+    FIELD(post_validation, FLAG, false)                                                                                \
+    FIELD(warmup, BASE, 0) FIELD(steps, BASE, 0) FIELD(final, BELOW_1, 0) FIELD(cooldown, BELOW_1, 0.2)
 
 /* The fields of all optimizers, as a model stores them; 0: its optimizer has no such field. COUNTS: whole numbers. */
 #define RATES(X)  X(lr) X(beta1) X(beta2) X(eps) X(decay) X(momentum) X(final) X(cooldown) X(adam_lr) X(clip)

@@ -23,13 +23,21 @@ static inline void add_parameter(struct rt_parameters *p, const char *name, int3
 }
 /* Weights of matrices are drawn to 0 by an optimizer that does so; norms' and biases are not. */
 static inline bool decays(const struct rt_parameter *p) { return p->ndims > 1; }
-/* Muon steps hidden matrices, those of linear layers but the output's, and AdamW the rest. Floats of workspace that one
- * takes: two of its size, two squares of its shorter side, each in whole lines of memory. 0: it is none. */
-static inline int64_t muon_part(int64_t n) { return (n + 15) / 16 * 16; }
-static inline int64_t muon_work(const struct rt_model *m, const struct rt_layer *l, const struct rt_parameter *p) {
-    bool hidden = m->optimizer == OPT_MUON && l->kind == LAYER_linear && l->index != m->output && p->ndims == 2;
-    int64_t side = p->dim[0] < p->dim[1] ? p->dim[0] : p->dim[1];
-    return hidden ? 2 * muon_part(p->count) + 2 * muon_part(side * side) : 0;
+/* Floats rounded up to whole lines of memory. */
+static inline int64_t whole_lines(int64_t n) { return (n + 15) / 16 * 16; }
+/* Floats of workspace that the step of a whole matrix needs: the optimizer must be one of MATRIX_OPTIMIZERS, and the
+ * matrix hidden, of a linear layer but the output's. 0: the parameter is stepped element by element. */
+static inline int64_t matrix_work(const struct rt_model *m, const struct rt_layer *l, const struct rt_parameter *p) {
+    int64_t n = p->count, side = p->dim[0] < p->dim[1] ? p->dim[0] : p->dim[1];
+    if (l->kind != LAYER_linear || l->index == m->output || p->ndims != 2)
+        return 0;
+    switch (m->optimizer) {
+#define X(NAME, name, work, flop)                                                                                      \
+    case OPT_##NAME: return work;
+        MATRIX_OPTIMIZERS(X)
+#undef X
+    default: return 0;
+    }
 }
 /* A member's part of n rows, or columns, of layer l. */
 static inline int64_t share_of(const struct rt_layer *l, int split, int64_t n) {

@@ -35,12 +35,12 @@ uint64_t hash_trained(const struct rt_program *p, char *const *arena) {
         const struct rt_stage *stage = &p->stage[s];
         int64_t n = weight_count(p->model, stage);
         const float *w = learned(p, arena, s);
-        uint64_t of_copies = fingerprint_stage(p->model, stage, 0, n, w, true);
+        uint64_t of_copies = fingerprint_stage((struct rt_piece){p->model, stage, 0, n}, w, true);
         if (stage->place > 0 && of_copies != copies)
             die("the members of the team of stage %d ended with different weights; this is a bug, please report it",
                 stage->number);
         copies = of_copies;
-        hash += fingerprint_stage(p->model, stage, 0, n, w, false);
+        hash += fingerprint_stage((struct rt_piece){p->model, stage, 0, n}, w, false);
         scratch_end(scratch);
     }
     return hash;

@@ -80,16 +80,26 @@ static double update_flop(const struct model *m) {
     return each[m->rt.optimizer] + (m->rt.post_validation ? count_moments(m->rt.optimizer) + 2 : 0); /* and copies */
 }
 
-/* What Muon's matrices take, whose largest workspace is the stage's. */
-static double muon_flop(struct stage *st, const struct rt_model *m) {
+static double matrix_flop(const struct rt_model *m, const struct rt_parameter *p) {
+    double n = (double)p->count, side = (double)(p->dim[0] < p->dim[1] ? p->dim[0] : p->dim[1]);
+    switch (m->optimizer) {
+#define X(NAME, name, work, flop)                                                                                      \
+    case OPT_##NAME: return flop;
+        MATRIX_OPTIMIZERS(X)
+#undef X
+    default: return 0;
+    }
+}
+
+/* Adds up the steps of whole matrices, whose largest workspace is the stage's. */
+static double matrices_flop(struct stage *st, const struct rt_model *m) {
     double flop = 0;
     for (const struct rt_layer *l = st->rt.layer; l < st->rt.layer + st->rt.nlayers; l++) {
         const struct rt_parameters all = parameters_of(m, l, false);
         for (int i = 0; i < all.n && l->set == SET_OWN; i++) {
             const struct rt_parameter *p = &all.at[i];
-            int64_t bytes = (int64_t)sizeof(float) * muon_work(m, l, p);
-            double side = (double)(p->dim[0] < p->dim[1] ? p->dim[0] : p->dim[1]);
-            flop += bytes > 0 ? 5 * (4 * side * (double)p->count + 2 * side * side * side) : 0;
+            int64_t bytes = (int64_t)sizeof(float) * matrix_work(m, l, p);
+            flop += bytes > 0 ? matrix_flop(m, p) : 0;
             st->update_work = bytes > st->update_work ? bytes : st->update_work;
         }
     }
@@ -111,7 +121,7 @@ void cost_of(struct stage *st, const struct spec *sp) {
     st->flop[OP_B] = st->flop[OP_I] + st->flop[OP_W];
     for (int d = 0; d < NDIRS; d++)
         st->cost[d] = st->flop[d] / speed;
-    st->update = (update_flop(sp->model) * nparam + muon_flop(st, &sp->model->rt)) / speed;
+    st->update = (update_flop(sp->model) * nparam + matrices_flop(st, &sp->model->rt)) / speed;
 }
 
 static void count_bytes(struct stage *st) {
@@ -308,18 +318,22 @@ void cost_homes(const struct spec *sp, struct stage *st) {
                 st[s].bytes[kinds[i]] = 0;
 }
 
-/* Muon steps whole matrices: no home may update a piece of one. */
+/* No home may update a piece of a matrix that its optimizer steps whole. */
 static void refuse_pieces(const struct spec *sp) {
-    for (int s = 0; s < sp->stages && sp->model->rt.optimizer == OPT_MUON; s++) {
+#define X(NAME, name, ...) [OPT_##NAME] = #name,
+    static const char *const names[NOPTIMIZERS] = {MATRIX_OPTIMIZERS(X)};
+#undef X
+    const char *name = names[sp->model->rt.optimizer];
+    for (int s = 0; s < sp->stages && name; s++) {
         struct member member = member_at(&sp->names, s);
         if (member.size > 1)
-            die("%s: muon steps whole matrices, but a team of %d ranks divides those of stage %d; train it without "
+            die("%s: %s steps whole matrices, but a team of %d ranks divides those of stage %d; train it without "
                 "teams, or with adamw",
-                sp->file, member.size, member.stage);
+                sp->file, name, member.size, member.stage);
         if (!is_bare(sp, s) && (sp->costs.homes[s].size > 1 || sp->costs.homes[s].zero > 0))
-            die("%s: muon steps whole matrices, but the homes of stage %d each update a piece of its weights; give it "
+            die("%s: %s steps whole matrices, but the homes of stage %d each update a piece of its weights; give it "
                 "single ranks as homes and leave 'zero' out, or train it with adamw",
-                sp->file, s);
+                sp->file, name, s);
     }
 }
 

@@ -157,38 +157,24 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
 static void run_update(struct replay *re, const struct rt_instr *x, cudaStream_t stream) {
     struct cuda_rank *own = cuda_rank_of(re);
     const struct rt_program *p = re->program;
-    const struct rt_stage *s = &p->stage[x->stage];
-    struct cuda_number number = {
-        own->counted, updates_per_step(p->batches, s), update_of(re, x), 0, update_total(re, x), NULL, 0};
+    const struct rt_update u = job_update(re, own->arena, x);
+    const struct rt_stage *s = u.piece.s;
+    struct cuda_number number = {own->counted, updates_per_step(p->batches, s), update_of(re, x), 0, u.of, NULL, 0};
     if (re->section == PERIOD && s->update > 0) {
         number.place = x->batch;
         number.more = p->period / s->update;
     }
-    const struct rt_home *home = home_on(stream_of(re), x->stage);
-    const struct rt_buffer *work = stream_of(re)->work;
-    void *w = job_operand(own->arena, x, ROLE_w);
-    const float *dw = (const float *)job_operand(own->arena, x, ROLE_dw);
-    const uint64_t *norm = (const uint64_t *)job_operand(own->arena, x, ROLE_norm);
-    float *opt = (float *)job_operand(own->arena, x, ROLE_opt), scale = update_scale(p->model, s);
-    float *space = work ? (float *)(own->arena + work->off) : NULL;
-    if (p->model->post_validation)
-        cuda_update_ahead(p->model, s, home->own, home->owned, w, dw, scale, norm, opt, &number, re->purpose == SETTLES,
-                          space, own->workspace, stream);
-    else
-        cuda_update(p->model, s, home->own, home->owned, w, dw, scale, norm, opt, &number, space, own->workspace,
-                    stream);
+    (p->model->post_validation ? cuda_update_ahead : cuda_update)(&u, &number, own->workspace, stream);
 }
 
 /* A rank may begin its norm with nothing to add. The workspace is the compute lane's. */
 static void run_norm(struct replay *re, const struct rt_instr *x, const float *dw, cudaStream_t stream) {
     struct cuda_rank *own = cuda_rank_of(re);
-    const struct rt_program *p = re->program;
-    static const struct rt_home none = {};
-    const struct rt_home *home = dw ? home_on(stream_of(re), x->stage) : &none;
+    const struct rt_piece none = {re->program->model, &re->program->stage[x->stage], 0, 0};
     uint64_t *norm = (uint64_t *)job_operand(own->arena, x, ROLE_norm);
     if (x->first)
         CUDA(cudaMemcpyAsync(own->found, norm, NORM_BYTES, cudaMemcpyDeviceToHost, stream));
-    cuda_norm(p->model, &p->stage[x->stage], home->own, home->owned, dw, norm, x->first, own->workspace, stream);
+    cuda_norm(dw ? job_piece(re, x) : none, dw, norm, x->first, own->workspace, stream);
 }
 
 /* The two directions have lanes of their own, and so streams and copy engines. */

@@ -94,57 +94,41 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
 }
 
 /* Names the weight that an update has made non-finite, or the gradient, if that is not finite either. */
-static void name_nonfinite(struct replay *re, const struct rt_instr *x, const float *w, const float *dw) {
-    const struct rt_stage *s = &re->program->stage[x->stage];
-    const struct rt_model *m = re->program->model;
-    const struct rt_home *home = home_on(&re->program->rank[re->rank], x->stage);
+static void name_nonfinite(struct replay *re, const struct rt_update *u) {
     struct nonfinite_at at = {re->step + 1, re->rank, NONFINITE_STATE, 0};
-    nonfinite_scan(&re->bad, &at, m, s, home->own, home->owned, w);
+    nonfinite_scan(&re->bad, &at, u->piece, u->w);
     at.kind = NONFINITE_GRADIENT;
-    nonfinite_scan(&re->bad, &at, m, s, home->own, home->owned, dw);
+    nonfinite_scan(&re->bad, &at, u->piece, u->dw);
 }
 
-static void run_update(struct replay *re, const struct rt_instr *x, const float *dw, const uint64_t *norm) {
-    char *arena = self(re)->arena;
-    const struct rt_model *m = re->program->model;
-    const struct rt_rank *k = &re->program->rank[re->rank];
-    const struct rt_stage *s = &re->program->stage[x->stage];
-    const struct rt_home *home = home_on(k, x->stage);
+static void run_update(struct replay *re, const struct rt_instr *x) {
+    const struct rt_update u = job_update(re, self(re)->arena, x);
+    const int moments = count_moments(u.piece.m->optimizer);
     /* The plan's sizes are the layers': fp32 weights, gradient and moments of what this rank updates. */
-    assert(x->at.w->bytes >= 4 * home->owned && x->at.dw->bytes >= 4 * home->owned);
-    assert(!x->at.opt || x->at.opt->bytes >= 4 * count_moments(m->optimizer) * home->owned);
-    assert(x->at.opt || count_moments(m->optimizer) == 0 || home->owned == 0);
-    assert(update_number(re, x) >= 1);
-    float *workspace = k->work ? (float *)(void *)(arena + k->work->off) : NULL;
-    float *w = (float *)(void *)job_operand(arena, x, ROLE_w), *opt = (float *)(void *)job_operand(arena, x, ROLE_opt);
-    bool finite;
-    if (m->post_validation)
-        finite = host_update_ahead(m, s, home->own, home->owned, w, dw, opt, workspace, norm, update_number(re, x),
-                                   update_total(re, x), re->purpose == SETTLES);
-    else
-        finite = host_update(m, s, home->own, home->owned, w, dw, opt, workspace, norm, update_number(re, x),
-                             update_total(re, x));
+    assert(x->at.w->bytes >= 4 * u.piece.n && x->at.dw->bytes >= 4 * u.piece.n);
+    assert(!x->at.opt || x->at.opt->bytes >= 4 * moments * u.piece.n);
+    assert(x->at.opt || moments == 0 || u.piece.n == 0);
+    assert(u.number >= 1);
+    bool finite = (u.piece.m->post_validation ? host_update_ahead : host_update)(&u);
     if (!finite && re->bad.step == 0)
-        name_nonfinite(re, x, w, dw);
+        name_nonfinite(re, &u);
 }
 
 /* A rank may begin its norm with nothing to add. */
 static void run_norm(struct replay *re, const struct rt_instr *x, const float *dw, uint64_t *norm) {
-    static const struct rt_home none;
-    const struct rt_home *home = dw ? home_on(&re->program->rank[re->rank], x->stage) : &none;
+    const struct rt_piece none = {re->program->model, &re->program->stage[x->stage], 0, 0};
     if (x->first)
         memcpy(self(re)->found, norm, NORM_BYTES);
-    host_norm(re->program->model, &re->program->stage[x->stage], home->own, home->owned, dw, norm, x->first);
+    host_norm(dw ? job_piece(re, x) : none, dw, norm, x->first);
 }
 
 static void run_instruction(struct replay *re, const struct rt_instr *x) {
     char *arena = self(re)->arena;
     float *dw = (float *)(void *)job_operand(arena, x, ROLE_dw);
-    uint64_t *norm = (uint64_t *)(void *)job_operand(arena, x, ROLE_norm);
     if (x->op == OP_U)
-        run_update(re, x, dw, norm);
+        run_update(re, x);
     else if (x->op == OP_NORM)
-        run_norm(re, x, dw, norm);
+        run_norm(re, x, dw, (uint64_t *)(void *)job_operand(arena, x, ROLE_norm));
     else if (x->op == OP_ADD || x->op == OP_TAKE) /* bytes: of whole floats */
         host_add(dw, (const float *)(const void *)job_operand(arena, x, ROLE_src), x->bytes / 4, x->first);
     else if (is_copy(x->op)) {

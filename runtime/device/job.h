@@ -1,6 +1,7 @@
 /* The operands of an instruction as addresses in its rank's arenas, for a job's layers on any device. */
 #ifndef PIANOLA_JOB_H
 #define PIANOLA_JOB_H
+#include "replay.h"
 #include "rt.h"
 #include <string.h>
 
@@ -69,5 +70,27 @@ static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char
     at.dkv = job_operand(arena, x, ROLE_dkv);
     at.dpast = job_operand(arena, x, ROLE_dpast);
     return at;
+}
+
+/* The piece that an instruction's home updates. */
+static inline struct rt_piece job_piece(const struct replay *re, const struct rt_instr *x) {
+    const struct rt_program *p = re->program;
+    const struct rt_home *home = home_on(&p->rank[re->rank], x->stage);
+    struct rt_piece piece = {p->model, &p->stage[x->stage], home->own, home->owned};
+    return piece;
+}
+static inline struct rt_update job_update(const struct replay *re, char *arena, const struct rt_instr *x) {
+    const struct rt_buffer *work = re->program->rank[re->rank].work;
+    struct rt_update u;
+    u.piece = job_piece(re, x);
+    u.w = job_operand(arena, x, ROLE_w);
+    u.dw = (const float *)(void *)job_operand(arena, x, ROLE_dw);
+    u.opt = (float *)(void *)job_operand(arena, x, ROLE_opt);
+    u.work = work ? (float *)(void *)(arena + work->off) : NULL;
+    u.norm = (const uint64_t *)(void *)job_operand(arena, x, ROLE_norm);
+    u.number = update_number(re, x);
+    u.of = update_total(re, x);
+    u.settles = re->purpose == SETTLES;
+    return u;
 }
 #endif

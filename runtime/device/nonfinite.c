@@ -30,14 +30,13 @@ void nonfinite_look(struct nonfinite *bad, int64_t step, int rank, const float *
             .step = step, .kind = NONFINITE_LOSS, .rank = rank, .batch = (int32_t)at, .value = loss[at]};
 }
 
-bool nonfinite_scan(struct nonfinite *bad, const struct nonfinite_at *at, const struct rt_model *m,
-                    const struct rt_stage *s, int64_t first, int64_t count, const float *w) {
-    for (struct parameter_walk walk = walk_parameters(m, s, first, count); next_parameter(&walk);) {
-        int64_t k = first_bad(w + (walk.from - first), walk.to - walk.from);
+bool nonfinite_scan(struct nonfinite *bad, const struct nonfinite_at *at, struct rt_piece piece, const float *w) {
+    for (struct parameter_walk walk = walk_parameters(piece); next_parameter(&walk);) {
+        int64_t k = first_bad(w + (walk.from - piece.first), walk.to - walk.from);
         if (k < 0)
             continue;
         struct nonfinite here = {.step = at->step, .kind = at->kind, .rank = at->rank, .layer = walk.l->index};
-        here.value = w[walk.from - first + k];
+        here.value = w[walk.from - piece.first + k];
         snprintf(here.tensor, sizeof here.tensor, "%s%s%.1s", walk.p->name, at->moment ? "." : "", &at->moment);
         nonfinite_join(bad, &here);
         return false;

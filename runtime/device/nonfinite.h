@@ -20,7 +20,7 @@ struct nonfinite {
 /* Looks at the losses [n] that a rank has of a step, from 1; keeps the first that is not finite, if there is none yet.
  */
 void nonfinite_look(struct nonfinite *bad, int64_t step, int rank, const float *loss, int64_t n);
-/* Looks at a stage's elements [first, first + count), which lie at w; likewise. moment: of which letter these are, or
+/* Looks at a piece of a stage, which lies at w; likewise. moment: of which letter these are, or
  * 0: weights or a gradient. False: they are not all finite. */
 struct nonfinite_at {
     int64_t step;
@@ -28,8 +28,7 @@ struct nonfinite_at {
     enum nonfinite_kind kind;
     char moment;
 };
-bool nonfinite_scan(struct nonfinite *bad, const struct nonfinite_at *at, const struct rt_model *m,
-                    const struct rt_stage *s, int64_t first, int64_t count, const float *w);
+bool nonfinite_scan(struct nonfinite *bad, const struct nonfinite_at *at, struct rt_piece piece, const float *w);
 /* Keeps the earlier of two. */
 void nonfinite_join(struct nonfinite *bad, const struct nonfinite *other);
 /* Into out, of n bytes: "step 7: the weights layer.3.weight on rank 1 are inf after the update". */

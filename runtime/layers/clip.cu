@@ -87,19 +87,19 @@ static void launch_squares(const float *dw, const struct runs *runs, uint64_t *n
     LAUNCH(add_parts, 1, NORM_WORDS * TOGETHER, 0, stream, norm, (const uint64_t *)scratch, blocks, first);
 }
 
-void cuda_norm(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, const float *dw,
-               uint64_t *norm, bool writes, void *scratch, cudaStream_t stream) {
+void cuda_norm(struct rt_piece piece, const float *dw, uint64_t *norm, bool writes, void *scratch,
+               cudaStream_t stream) {
     struct runs runs = {0, {0}, {0}};
-    for (struct parameter_walk w = walk_parameters(m, s, first, n); next_parameter(&w);) {
-        if (!counts_here(s, w.p))
+    for (struct parameter_walk w = walk_parameters(piece); next_parameter(&w);) {
+        if (!counts_here(piece.s, w.p))
             continue;
         if (runs.n == MOST_RUNS) {
             launch_squares(dw, &runs, norm, writes, scratch, stream);
             runs.n = 0;
             writes = false;
         }
-        runs.from[runs.n] = w.from - first;
-        runs.to[runs.n++] = w.to - first;
+        runs.from[runs.n] = w.from - piece.first;
+        runs.to[runs.n++] = w.to - piece.first;
     }
     launch_squares(dw, &runs, norm, writes, scratch, stream);
 }

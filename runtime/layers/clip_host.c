@@ -35,11 +35,10 @@ static void add_squares(const float *x, int64_t n, uint64_t *norm) {
     fold(table, norm);
 }
 
-void host_norm(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, const float *dw,
-               uint64_t *norm, bool writes) {
+void host_norm(struct rt_piece piece, const float *dw, uint64_t *norm, bool writes) {
     if (writes)
         memset(norm, 0, NORM_BYTES);
-    for (struct parameter_walk w = walk_parameters(m, s, first, n); next_parameter(&w);)
-        for (int64_t from = w.from; from < w.to && counts_here(s, w.p); from += LONGEST)
-            add_squares(dw + (from - first), w.to - from < LONGEST ? w.to - from : LONGEST, norm);
+    for (struct parameter_walk w = walk_parameters(piece); next_parameter(&w);)
+        for (int64_t from = w.from; from < w.to && counts_here(piece.s, w.p); from += LONGEST)
+            add_squares(dw + (from - piece.first), w.to - from < LONGEST ? w.to - from : LONGEST, norm);
 }

@@ -7,9 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum {
-    ALIGNED = 64
-}; /* bytes, of every tensor, of a layer's parameters, and of what Muon's workspace has (muon_part) */
+enum { ALIGNED = 64 }; /* bytes, of every tensor, of a layer's parameters, and of whole_lines */
 
 /* D = op(A) op(B) + beta C, by columns: op(A) is m x k, op(B) k x n, C and D are m x n and of one layout. */
 struct lt_product {

@@ -71,33 +71,28 @@ struct cuda_number {
     const struct kept *kept;
     int32_t settles;
 };
-/* optim.cu: as host_update, of n elements, gaps between parameters included, with gradients dw * scale, clipped to the
- * norm, if any. Its number is read on the device. Of the n, those in [from, to). Not Muon's matrices: those are stepped
- * as AdamW's. */
-void cuda_update_part(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, int64_t from,
-                      int64_t to, void *w, const float *dw, float scale, const uint64_t *norm, float *opt,
-                      const struct cuda_number *number, cudaStream_t stream);
-/* muon.cu: the same of a whole stage where the optimizer is Muon. work: muon_work floats; workspace: cuda_workspace()
- * bytes. */
-void cuda_muon(const struct rt_model *m, const struct rt_stage *s, int64_t n, void *w, const float *dw, float scale,
-               const uint64_t *norm, float *opt, const struct cuda_number *number, float *work, void *workspace,
-               cudaStream_t stream);
-/* Of all n, by whichever optimizer it is; Muon's homes have whole stages. */
-static inline void cuda_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, void *w,
-                               const float *dw, float scale, const uint64_t *norm, float *opt,
-                               const struct cuda_number *number, float *work, void *workspace, cudaStream_t stream) {
-    if (m->optimizer == OPT_MUON)
-        cuda_muon(m, s, n, w, dw, scale, norm, opt, number, work, workspace, stream);
-    else
-        cuda_update_part(m, s, first, n, 0, n, w, dw, scale, norm, opt, number, stream);
-}
+/* optim.cu: updates the piece's elements [from, to), gaps between parameters included, as host_update does but no
+ * matrix as a whole. The update's number is read on the device. */
+void cuda_update_part(const struct rt_update *u, int64_t from, int64_t to, const struct cuda_number *number,
+                      cudaStream_t stream);
+/* update.cu: updates all of the piece. workspace: cuda_workspace() bytes. */
+void cuda_update(const struct rt_update *u, const struct cuda_number *number, void *workspace, cudaStream_t stream);
+/* NAME.cu of each of MATRIX_OPTIMIZERS: makes what its steps need; steps the matrix p, which begins `at` elements into
+ * the piece; and frees what plan made. */
+struct cuda_matrix_optimizer {
+    void (*plan)(const struct rt_program *p);
+    void (*step)(const struct rt_update *u, const struct rt_parameter *p, int64_t at, const struct cuda_number *number,
+                 void *workspace, cudaStream_t stream);
+    void (*forget)(void);
+};
+#define X(NAME, name, ...) extern const struct cuda_matrix_optimizer cuda_##name;
+MATRIX_OPTIMIZERS(X)
+#undef X
 /* post_validation.cu: as host_update_ahead, and as cuda_update */
-void cuda_update_ahead(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, void *w,
-                       const float *dw, float scale, const uint64_t *norm, float *opt, const struct cuda_number *number,
-                       bool settles, float *work, void *workspace, cudaStream_t stream);
+void cuda_update_ahead(const struct rt_update *u, const struct cuda_number *number, void *workspace,
+                       cudaStream_t stream);
 /* clip.cu: as host_norm. scratch: 256 KiB */
-void cuda_norm(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, const float *dw,
-               uint64_t *norm, bool writes, void *scratch, cudaStream_t stream);
+void cuda_norm(struct rt_piece piece, const float *dw, uint64_t *norm, bool writes, void *scratch, cudaStream_t stream);
 void cuda_add_norm(uint64_t *dst, const uint64_t *src, cudaStream_t stream);
 /* optim.cu: counts a pass (device/replay.h) of a step, which has so many: one that begins it, a repetition of the
  * period, or the last. reached: n words, of which the last becomes the number of passes, from 1; where a step begins,

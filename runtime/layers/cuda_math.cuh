@@ -43,9 +43,9 @@ struct cuda_epilogue {
 };
 /* Times the i-th that cuBLASLt has, from 0. False: there are no more. */
 bool cuda_linear_epilogue(int i, struct cuda_epilogue *x);
-/* muon.cu: plans for the products of Muon's matrices, if there are any. */
-void cuda_muon_plan(const struct rt_program *p);
-void cuda_muon_forget(void);
+/* update.cu: plans for the products of an optimizer of matrices, if the program has one. */
+void cuda_update_plan(const struct rt_program *p);
+void cuda_update_forget(void);
 
 /* attention_cudnn.cu: plans for attention, if cuDNN is available. Plan before allocating any rank's memory, since the
  * plans determine the workspace's size. cuda_attention_cudnn enqueues a forward or a backward, or returns false:

@@ -123,8 +123,12 @@ static inline float host_dot(const float *a, const float *b, int n) {
 }
 /* parameters.c: to rows of c, n floats each, others are added, in turn; a stride of 0: the same row always. */
 void host_add_rows(const float *others, int others_stride, int rows, int n, float *c, int stride);
-/* muon_host.c: Muon's step of a whole matrix. r: its rate and its gradient's scale; work: muon_work floats. */
+/* NAME_host.c of each of MATRIX_OPTIMIZERS: steps the whole matrix p, which begins `at` elements into the piece. r: the
+ * matrix's rate and its gradient's scale. */
 struct update_rates;
-void host_muon(const struct rt_model *m, const struct rt_parameter *p, const struct update_rates *r, float *w,
-               const float *dw, float *momentum, float *work);
+typedef void host_matrix_step(const struct rt_update *u, const struct rt_parameter *p, int64_t at,
+                              const struct update_rates *r);
+#define X(NAME, name, ...) host_matrix_step name##_host_step;
+MATRIX_OPTIMIZERS(X)
+#undef X
 #endif

@@ -68,21 +68,19 @@ static void plan_matrix(const struct rt_parameter *p) {
         plan_product(plan, w);
 }
 
-void cuda_muon_plan(const struct rt_program *p) {
+static void plan_matrices(const struct rt_program *p) {
     int all = 0;
     for (int s = 0; s < p->stages; s++)
         all += p->stage[s].nlayers;
-    if (p->model->optimizer != OPT_MUON)
-        return;
     lt.plan = (struct plan *)calloc((size_t)all * MOST_PARAMETERS + 1, sizeof *lt.plan);
     LT(cublasLtCreate(&lt.handle));
     for (int s = 0; lt.plan && s < p->stages; s++)
-        for (struct parameter_walk w = walk_parameters(p->model, &p->stage[s], 0, INT64_MAX); next_parameter(&w);)
-            if (muon_work(p->model, w.l, w.p) > 0)
+        for (struct parameter_walk w = walk_parameters({p->model, &p->stage[s], 0, INT64_MAX}); next_parameter(&w);)
+            if (matrix_work(p->model, w.l, w.p) > 0)
                 plan_matrix(w.p);
 }
 
-void cuda_muon_forget(void) {
+static void forget(void) {
     for (struct plan *plan = lt.plan; plan < lt.plan + lt.n; plan++) {
         for (int w = 0; w < NPRODUCTS; w++)
             cublasLtMatmulDescDestroy(plan->product[w].desc);
@@ -150,11 +148,19 @@ static __global__ void go_along(T *w, float *master, const float *x, float size,
 
 /* ---- a matrix ---- */
 
-static void multiply_scaled(const struct plan *plan, int w, float alpha, const float *a, const float *b, float beta,
-                            const float *c, float *d, void *workspace, cudaStream_t stream) {
+/* d = alpha a b + beta c */
+struct operands {
+    float alpha;
+    const float *a, *b;
+    float beta;
+    const float *c;
+    float *d;
+};
+static void multiply_scaled(const struct plan *plan, int w, const struct operands &o, void *workspace,
+                            cudaStream_t stream) {
     const struct lt_product *p = &plan->product[w];
-    cublasStatus_t status = cublasLtMatmul(lt.handle, p->desc, &alpha, a, p->a, b, p->b, &beta, c, p->d, d, p->d,
-                                           &plan->algo[w], workspace, CUDA_WORKSPACE, stream);
+    cublasStatus_t status = cublasLtMatmul(lt.handle, p->desc, &o.alpha, o.a, p->a, o.b, p->b, &o.beta, o.c, p->d, o.d,
+                                           p->d, &plan->algo[w], workspace, CUDA_WORKSPACE, stream);
     lt_must_multiply(status, p, "cublasLtMatmul");
 }
 
@@ -162,11 +168,11 @@ static void multiply_scaled(const struct plan *plan, int w, float alpha, const f
 static float *orthogonalize(const struct rt_parameter *p, float *x, float *next, void *workspace, cudaStream_t stream) {
     const struct plan *plan = find_plan(p);
     int64_t side = tall(plan) ? plan->out : plan->in;
-    float *s = next + muon_part(p->count), *t = s + muon_part(side * side);
+    float *s = next + whole_lines(p->count), *t = s + whole_lines(side * side);
     for (int k = 0; k < MUON_STEPS; k++) {
-        multiply_scaled(plan, SQUARE, 1, x, x, 0, s, s, workspace, stream);
-        multiply_scaled(plan, CUBIC, MUON_C, s, s, MUON_B, s, t, workspace, stream);
-        multiply_scaled(plan, STEP, 1, tall(plan) ? t : x, tall(plan) ? x : t, MUON_A, x, next, workspace, stream);
+        multiply_scaled(plan, SQUARE, {1, x, x, 0, s, s}, workspace, stream);
+        multiply_scaled(plan, CUBIC, {MUON_C, s, s, MUON_B, s, t}, workspace, stream);
+        multiply_scaled(plan, STEP, {1, tall(plan) ? t : x, tall(plan) ? x : t, MUON_A, x, next}, workspace, stream);
         float *before = x;
         x = next;
         next = before;
@@ -174,30 +180,21 @@ static float *orthogonalize(const struct rt_parameter *p, float *x, float *next,
     return x;
 }
 
-void cuda_muon(const struct rt_model *m, const struct rt_stage *s, int64_t n, void *w, const float *dw, float scale,
-               const uint64_t *norm, float *opt, const struct cuda_number *number, float *work, void *workspace,
-               cudaStream_t stream) {
+static void step_matrix(const struct rt_update *u, const struct rt_parameter *p, int64_t at,
+                        const struct cuda_number *number, void *workspace, cudaStream_t stream) {
+    const struct rt_model *m = u->piece.m;
     const bool bf16 = m->precision == BF16;
-    float *master = bf16 ? opt : (float *)w, *momentum = opt + (bf16 ? n : 0), *second = momentum + n;
-    int64_t done = 0;
-    for (struct parameter_walk walk = walk_parameters(m, s, 0, n); next_parameter(&walk);) {
-        const struct rt_parameter *p = walk.p;
-        const int64_t at = walk.begin;
-        if (muon_work(m, walk.l, p) == 0)
-            continue;
-        cuda_update_part(m, s, 0, n, done, at, w, dw, scale, norm, opt, number, stream);
-        LAUNCH(direct, BLOCKS, THREADS, 0, stream, momentum + at, second + at, dw + at, scale, norm, p->count, *m,
-               *number, work, (double *)workspace);
-        LAUNCH(divide_by_length, BLOCKS, THREADS, 0, stream, work, p->count, (const double *)workspace);
-        const float *x = orthogonalize(p, work, work + muon_part(p->count), workspace, stream);
-        const float size = muon_size(p);
-        if (bf16)
-            LAUNCH(go_along<__nv_bfloat16>, BLOCKS * 8, THREADS, 0, stream, (__nv_bfloat16 *)w + at, master + at, x,
-                   size, p->count, *m, *number);
-        else
-            LAUNCH(go_along<float>, BLOCKS * 8, THREADS, 0, stream, (float *)w + at, master + at, x, size, p->count, *m,
-                   *number);
-        done = at + p->count;
-    }
-    cuda_update_part(m, s, 0, n, done, n, w, dw, scale, norm, opt, number, stream);
+    float *master = (bf16 ? u->opt : (float *)u->w) + at, *momentum = u->opt + (bf16 ? u->piece.n : 0) + at;
+    LAUNCH(direct, BLOCKS, THREADS, 0, stream, momentum, momentum + u->piece.n, u->dw + at, update_scale(m, u->piece.s),
+           u->norm, p->count, *m, *number, u->work, (double *)workspace);
+    LAUNCH(divide_by_length, BLOCKS, THREADS, 0, stream, u->work, p->count, (const double *)workspace);
+    const float *x = orthogonalize(p, u->work, u->work + whole_lines(p->count), workspace, stream);
+    const float size = muon_size(p);
+    if (bf16)
+        LAUNCH(go_along<__nv_bfloat16>, BLOCKS * 8, THREADS, 0, stream, (__nv_bfloat16 *)u->w + at, master, x, size,
+               p->count, *m, *number);
+    else
+        LAUNCH(go_along<float>, BLOCKS * 8, THREADS, 0, stream, master, master, x, size, p->count, *m, *number);
 }
+
+extern const struct cuda_matrix_optimizer cuda_muon = {plan_matrices, step_matrix, forget};

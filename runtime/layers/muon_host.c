@@ -6,10 +6,9 @@
 #include "product.h"
 #include <math.h>
 
-/* c = a b; a is m x k or, turned, k x m, and b likewise. */
-static void multiply(bool turn_a, bool turn_b, int m, int n, int k, const float *a, const float *b, float *c) {
-    host_product((struct product){m, n, k, .a = {a, turn_a ? m : k, turn_a}, .b = {b, turn_b ? k : n, turn_b}, .c = c,
-                                  .stride = n});
+/* c = a b, m x k by k x n. */
+static void multiply(int m, int n, int k, struct matrix a, struct matrix b, float *c) {
+    host_product((struct product){m, n, k, .a = a, .b = b, .c = c, .stride = n});
 }
 
 /* c = alpha c + beta a */
@@ -22,17 +21,20 @@ static WIDE void mix(float alpha, float *c, float beta, const float *a, int64_t 
 static void iterate(const float *x, float *next, float *s, float *t, int in, int out) {
     int side = in < out ? in : out;
     bool tall = in > out; /* then X X^T would be the larger product: X (B S + C S S) with S = X^T X is the same */
-    multiply(tall, !tall, side, side, tall ? in : out, x, x, s);
-    multiply(false, false, side, side, side, s, s, t);
+    const struct matrix flat = plain(x, out), square = plain(t, side);
+    multiply(side, side, tall ? in : out, tall ? turned(x, out) : flat, tall ? flat : turned(x, out), s);
+    multiply(side, side, side, plain(s, side), plain(s, side), t);
     mix(MUON_C, t, MUON_B, s, (int64_t)side * side);
-    multiply(false, false, in, out, side, tall ? x : t, tall ? t : x, next);
+    multiply(in, out, side, tall ? flat : square, tall ? square : flat, next);
     mix(1, next, MUON_A, x, (int64_t)in * out);
 }
 
-void host_muon(const struct rt_model *m, const struct rt_parameter *p, const struct update_rates *r, float *w,
-               const float *dw, float *momentum, float *work) {
+void muon_host_step(const struct rt_update *u, const struct rt_parameter *p, int64_t at, const struct update_rates *r) {
+    const struct rt_model *m = u->piece.m;
+    const float *dw = u->dw + at;
+    float *w = (float *)u->w + at, *momentum = u->opt + at;
     int in = (int)p->dim[0], out = (int)p->dim[1], side = in < out ? in : out;
-    float *x = work, *next = x + p->count, *s = next + p->count, *t = s + (int64_t)side * side;
+    float *x = u->work, *next = x + p->count, *s = next + p->count, *t = s + (int64_t)side * side;
     double square = 0;
     for (int64_t i = 0; i < p->count; i++) {
         x[i] = muon_direction(m, r->scale * dw[i], &momentum[i]);

@@ -18,23 +18,29 @@ static __device__ void step(const struct rt_model *m, const struct update_rates 
 #undef X
 }
 
-/* Where, among a launch's elements, those whose weights decay begin and end, in turn. */
+/* The optimizer by which a launch steps elements. */
+#define X(NAME, ...) || OPTIMIZER == OPT_##NAME
+template <int OPTIMIZER> constexpr int ELEMENTWISE = false MATRIX_OPTIMIZERS(X) ? OPT_ADAMW : OPTIMIZER;
+#undef X
+
+/* A launch's elements, [from, to), and where among them those whose weights decay begin and end, in turn. */
 enum { MOST_TURNS = 128 };
-struct turns {
-    int32_t n;
-    int64_t at[MOST_TURNS];
+struct range {
+    int64_t from, to;
+    int32_t turns;
+    int64_t turn[MOST_TURNS];
 };
 
-/* Of the elements [from, to) of n, which with to is a multiple of 4: a layer's parameters are whole lines of memory.
- * Behind a matrix of muon.cu's, from need not be one: what is before it stays. */
+/* Of the range of n elements, which with to is a multiple of 4: a layer's parameters are whole lines of memory. After a
+ * matrix that was stepped whole, from need not be one: what is before it stays. */
 template <typename T, int OPTIMIZER, int MOMENTS>
 static __global__ void update(T *w, const float *dw, float scale, const uint64_t *norm, float *opt, int64_t n,
-                              int64_t from, int64_t to, struct rt_model m, struct cuda_number number,
-                              struct turns turns) {
+                              struct rt_model m, struct cuda_number number, struct range range) {
     constexpr bool MASTER = sizeof(T) < sizeof(float);
     float *master = MASTER ? opt : (float *)w, *moments = opt + (MASTER ? n : 0);
     const int64_t count = update_count(number);
     bool begin = count == 1;
+    const int64_t from = range.from;
     int turn = 0;
     __shared__ struct update_rates r;
     if (stands(number))
@@ -42,7 +48,7 @@ static __global__ void update(T *w, const float *dw, float scale, const uint64_t
     if (threadIdx.x == 0)
         r = rates_of_update(&m, gradient_scale(m, scale, norm, number), count, number.of);
     __syncthreads();
-    for (int64_t i = from / 4 * 4 + ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4; i < to;
+    for (int64_t i = from / 4 * 4 + ((int64_t)blockIdx.x * THREADS + threadIdx.x) * 4; i < range.to;
          i += (int64_t)gridDim.x * THREADS * 4) {
         pack<T, 4> rounded;
         pack<float, 4> x = load<4>(master + i), g = load<4>(dw + i), moment[MOMENTS + 1] = {};
@@ -50,7 +56,7 @@ static __global__ void update(T *w, const float *dw, float scale, const uint64_t
             moment[j] = load<4>(moments + j * n + i);
         for (int k = 0; k < 4; k++) {
             float mine[MOMENTS + 1];
-            while (turn < turns.n && turns.at[turn] <= i + k)
+            while (turn < range.turns && range.turn[turn] <= i + k)
                 turn++;
             for (int j = 0; j < MOMENTS; j++)
                 mine[j] = begin ? 0 : moment[j].v[k];
@@ -69,26 +75,22 @@ static __global__ void update(T *w, const float *dw, float scale, const uint64_t
 }
 
 struct launch {
-    const struct rt_model *m;
-    int64_t n, from, to;
-    void *w;
-    const float *dw;
-    float scale;
-    const uint64_t *norm;
-    float *opt;
+    const struct rt_update *u;
     const struct cuda_number *number;
-    struct turns turns;
     cudaStream_t stream;
+    struct range range;
 };
 
 template <typename T> static void update_range(const struct launch *a) {
-    unsigned blocks = min(blocks_for(a->to - a->from / 4 * 4, THREADS * 4), (unsigned)BLOCKS);
-    switch (a->m->optimizer) { /* what Muon steps here, it steps as AdamW */
+    const struct rt_update *u = a->u;
+    const struct rt_model *m = u->piece.m;
+    const float scale = update_scale(m, u->piece.s);
+    unsigned blocks = min(blocks_for(a->range.to - a->range.from / 4 * 4, THREADS * 4), (unsigned)BLOCKS);
+    switch (m->optimizer) {
 #define X(NAME, name, moments, ...)                                                                                    \
     case OPT_##NAME:                                                                                                   \
-        LAUNCH((update < T, OPT_##NAME == OPT_MUON ? OPT_ADAMW : OPT_##NAME, (int)sizeof moments - 1 >), blocks,       \
-               THREADS, 0, a->stream, (T *)a->w, a->dw, a->scale, a->norm, a->opt, a->n, a->from, a->to, *a->m,        \
-               *a->number, a->turns);                                                                                  \
+        LAUNCH((update<T, ELEMENTWISE<OPT_##NAME>, (int)sizeof moments - 1>), blocks, THREADS, 0, a->stream,           \
+               (T *)u->w, u->dw, scale, u->norm, u->opt, u->piece.n, *m, *a->number, a->range);                        \
         break;
         OPTIMIZERS(X)
 #undef X
@@ -96,41 +98,42 @@ template <typename T> static void update_range(const struct launch *a) {
 }
 
 static void flush_launch(struct launch *a, int64_t to) {
-    a->to = to;
-    if (a->to > a->from && a->m->precision == BF16)
+    a->range.to = to;
+    if (to > a->range.from && a->u->piece.m->precision == BF16)
         update_range<__nv_bfloat16>(a);
-    else if (a->to > a->from)
+    else if (to > a->range.from)
         update_range<float>(a);
-    a->from = a->to;
-    a->turns.n = 0;
+    a->range.from = to;
+    a->range.turns = 0;
 }
 
-static void turn(struct launch *a, int64_t at) {
-    if (a->turns.n > 0 && a->turns.at[a->turns.n - 1] == at)
-        a->turns.n--; /* what ends here goes on */
+static void turn(struct range *range, int64_t at) {
+    if (range->turns > 0 && range->turn[range->turns - 1] == at)
+        range->turns--; /* what ends here goes on */
     else
-        a->turns.at[a->turns.n++] = at;
+        range->turn[range->turns++] = at;
 }
 
-/* One launch has room for the turns of so many layers; where none decays, it is the only one. */
-void cuda_update_part(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, int64_t from,
-                      int64_t to, void *w, const float *dw, float scale, const uint64_t *norm, float *opt,
-                      const struct cuda_number *number, cudaStream_t stream) {
-    struct launch a = {m, n, from, 0, w, dw, scale, norm, opt, number, {0, {0}}, stream};
+/* A launch has room for a limited number of turns; where none decays, it is the only one. */
+void cuda_update_part(const struct rt_update *u, int64_t from, int64_t to, const struct cuda_number *number,
+                      cudaStream_t stream) {
+    const struct rt_model *m = u->piece.m;
+    const struct rt_stage *s = u->piece.s;
+    struct launch a = {u, number, stream, {from, 0, 0, {0}}};
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers && m->decay > 0; l++) {
         const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
-        int64_t end = l->param / precision_bytes(m->precision) - first;
+        int64_t end = l->param / precision_bytes(m->precision) - u->piece.first;
         if (l->set != SET_OWN || end >= to)
             continue;
-        if (a.turns.n > MOST_TURNS - 2 * MOST_PARAMETERS && end > a.from)
+        if (a.range.turns > MOST_TURNS - 2 * MOST_PARAMETERS && end > a.range.from)
             flush_launch(&a, end);
         for (int i = 0; i < all.n; i++) {
             int64_t begin = end;
             end += all.at[i].count;
             if (!decays(&all.at[i]) || end <= from)
                 continue;
-            turn(&a, begin);
-            turn(&a, end);
+            turn(&a.range, begin);
+            turn(&a.range, end);
         }
     }
     flush_launch(&a, to);

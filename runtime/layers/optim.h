@@ -23,10 +23,10 @@ ON_BOTH double power(double x, int64_t n) {
     return y;
 }
 
-/* of: the updates of the whole run. Muon's own rate is that of its matrices; what is none has adam_lr. */
+/* of: the updates of the whole run. An optimizer of matrices has lr for these, and adam_lr for all else. */
 ON_BOTH struct update_rates rates_of_update(const struct rt_model *m, float scale, int64_t number, int64_t of) {
     struct update_rates r;
-    r.lr = rate_from(m, (double)(m->optimizer == OPT_MUON ? m->adam_lr : m->lr), number, of);
+    r.lr = rate_from(m, (double)(m->adam_lr > 0 ? m->adam_lr : m->lr), number, of);
     r.scale = scale;
     r.unbias = (float)(1 / (1 - power((double)m->beta1, number)));
     r.unbias2 = (float)(1 / (1 - power((double)m->beta2, number)));
@@ -61,9 +61,12 @@ ON_BOTH void adamw_step(const struct rt_model *m, const struct update_rates *r, 
     *w -= times(r->lr, move + times(decay, *w));
 }
 
-/* Muon steps whole matrices (muon.h), and as AdamW what is none. */
-ON_BOTH void muon_step(const struct rt_model *m, const struct update_rates *r, float decay, float g, float *w,
-                       float *moment) {
-    adamw_step(m, r, decay, g, w, moment);
-}
+/* Optimizers of matrices step all else as AdamW does. */
+#define X(NAME, name, ...)                                                                                             \
+    ON_BOTH void name##_step(const struct rt_model *m, const struct update_rates *r, float decay, float g, float *w,   \
+                             float *moment) {                                                                          \
+        adamw_step(m, r, decay, g, w, moment);                                                                         \
+    }
+MATRIX_OPTIMIZERS(X)
+#undef X
 #endif

@@ -40,6 +40,9 @@ OPTIMIZERS(X)
 #define X(NAME, name, ...) name##_steps,
 static optimizer_steps *const steps[NOPTIMIZERS] = {NULL, OPTIMIZERS(X)};
 #undef X
+#define X(NAME, name, ...) [OPT_##NAME] = name##_host_step,
+static host_matrix_step *const matrix_steps[NOPTIMIZERS] = {MATRIX_OPTIMIZERS(X)};
+#undef X
 
 /* Returns the bits of the largest magnitude; infinity's or more if a value is not finite. */
 static WIDE uint32_t largest(const float *w, int64_t n) {
@@ -67,25 +70,26 @@ static uint32_t step_pieces(const struct update *u, int64_t n, float *w, const f
 }
 
 /* Each moment is laid out as the weights are. Step 1 starts them at zero. */
-bool host_update(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, float *w,
-                 const float *dw, float *opt, float *work, const uint64_t *norm, int64_t number, int64_t of) {
+bool host_update(const struct rt_update *u) {
     const uint32_t infinite = 0x7f800000;
+    const struct rt_model *m = u->piece.m;
     uint32_t most = 0, here = 0;
-    int moments = count_moments(m->optimizer);
-    float scale = update_scale(m, s) * (norm ? clip_scale(m->clip, norm) : 1);
-    struct update u = {.m = m, .rates = rates_of_update(m, scale, number, of)};
-    struct update_rates of_matrices = u.rates;
-    of_matrices.lr = rate_at(m, number, of);
-    if (number == 1 && moments * n > 0)
-        memset(opt, 0, (size_t)(moments * n) * sizeof *opt);
-    for (struct parameter_walk walk = walk_parameters(m, s, first, n); steps[m->optimizer] && next_parameter(&walk);) {
-        int64_t at = walk.from - first, count = walk.to - walk.from;
-        u.decay = decays(walk.p) ? m->decay : 0;
-        if (muon_work(m, walk.l, walk.p) > 0) {
-            host_muon(m, walk.p, &of_matrices, w + at, dw + at, opt + at, work);
-            here = largest(w + at, count);
+    int64_t moments = count_moments(m->optimizer) * u->piece.n;
+    float scale = update_scale(m, u->piece.s) * (u->norm ? clip_scale(m->clip, u->norm) : 1);
+    struct update all = {.m = m, .rates = rates_of_update(m, scale, u->number, u->of)};
+    struct update_rates of_matrices = all.rates;
+    of_matrices.lr = rate_at(m, u->number, u->of);
+    if (u->number == 1 && moments > 0)
+        memset(u->opt, 0, (size_t)moments * sizeof *u->opt);
+    for (struct parameter_walk walk = walk_parameters(u->piece); steps[m->optimizer] && next_parameter(&walk);) {
+        int64_t at = walk.from - u->piece.first, count = walk.to - walk.from;
+        float *w = (float *)u->w + at;
+        all.decay = decays(walk.p) ? m->decay : 0;
+        if (matrix_work(m, walk.l, walk.p) > 0) {
+            matrix_steps[m->optimizer](u, walk.p, at, &of_matrices);
+            here = largest(w, count);
         } else
-            here = step_pieces(&u, count, w + at, dw + at, moments > 0 ? opt + at : NULL, n);
+            here = step_pieces(&all, count, w, u->dw + at, moments > 0 ? u->opt + at : NULL, u->piece.n);
         most = here > most ? here : most;
     }
     return most < infinite;

@@ -35,18 +35,20 @@ static __global__ void copy_kept(struct kept *header, struct copied c) {
     }
 }
 
-void cuda_update_ahead(const struct rt_model *m, const struct rt_stage *s, int64_t first, int64_t n, void *w,
-                       const float *dw, float scale, const uint64_t *norm, float *opt, const struct cuda_number *number,
-                       bool settles, float *work, void *workspace, cudaStream_t stream) {
+void cuda_update_ahead(const struct rt_update *u, const struct cuda_number *number, void *workspace,
+                       cudaStream_t stream) {
+    const struct rt_model *m = u->piece.m;
     const bool masters = m->precision == BF16;
-    const int64_t state = count_moments(m->optimizer) * n;
-    float *moments = opt + (masters ? n : 0);
+    const int64_t n = u->piece.n, state = count_moments(m->optimizer) * n;
+    float *moments = u->opt + (masters ? n : 0);
     struct kept *header = (struct kept *)(moments + state);
-    const struct copied copied = {masters ? opt : (float *)w, moments, (float *)(header + 1), dw, n, state};
+    const struct copied copied = {masters ? u->opt : (float *)u->w, moments, (float *)(header + 1), u->dw, n, state};
     struct cuda_number of_made = *number;
+    struct rt_update made = *u;
     of_made.kept = header;
-    of_made.settles = settles;
-    LAUNCH(judge, 1, 1, 0, stream, header, *m, norm, settles);
+    of_made.settles = u->settles;
+    made.dw = copied.kept + n + state;
+    LAUNCH(judge, 1, 1, 0, stream, header, *m, u->norm, u->settles);
     LAUNCH(copy_kept, blocks_for(n, THREADS), THREADS, 0, stream, header, copied);
-    cuda_update(m, s, first, n, w, copied.kept + n + state, scale, norm, opt, &of_made, work, workspace, stream);
+    cuda_update(&made, &of_made, workspace, stream);
 }

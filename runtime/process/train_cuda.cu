@@ -84,7 +84,7 @@ static void release(struct cuda_group *group) {
     struct loopback *link = (struct loopback *)steps->rank->link;
     steps_close(steps);
     cuda_linear_forget();
-    cuda_muon_forget();
+    cuda_update_forget();
     cuda_attention_forget();
     loopback_close(link);
     for (int r = 0; r < steps->n; r++)
@@ -116,7 +116,7 @@ extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_
         return NULL;
     cuda_attention_plan(p);
     cuda_linear_plan(p);
-    cuda_muon_plan(p);
+    cuda_update_plan(p);
     if (algorithms && !cuda_linear_algorithms(algorithms, why, nwhy))
         return NULL;
     int64_t before = cuda_free_memory();

@@ -134,13 +134,13 @@ static bool leads_file(const struct rank_run *run, int set, int *file) {
 
 void rank_scan(struct rank_run *run, const struct rt_home *home, int64_t step) {
     const struct rt_model *m = run->program.model;
-    const struct rt_stage *s = &run->program.stage[home->stage];
     struct checkpoint_shard shard = backend_pull(run, home);
+    const struct rt_piece piece = {m, &run->program.stage[home->stage], shard.first, shard.count};
     struct nonfinite_at at = {step, run->world.rank, NONFINITE_STATE, 0};
-    nonfinite_scan(&run->replay->bad, &at, m, s, shard.first, shard.count, shard.weight);
+    nonfinite_scan(&run->replay->bad, &at, piece, shard.weight);
     for (int k = 0; k < count_moments(m->optimizer) && shard.moments && run->replay->bad.step == 0; k++) {
         at.moment = moments_of(m->optimizer)[k];
-        nonfinite_scan(&run->replay->bad, &at, m, s, shard.first, shard.count, shard.moments + k * shard.stride);
+        nonfinite_scan(&run->replay->bad, &at, piece, shard.moments + k * shard.stride);
     }
 }
 

@@ -116,7 +116,7 @@ static void plan_products(struct rank_run *run) {
     const struct world *world = &run->world;
     char why[1024] = "";
     cuda_linear_plan(&run->program);
-    cuda_muon_plan(&run->program);
+    cuda_update_plan(&run->program);
     if (!run->flags.algorithms)
         return;
     watch_phase("waits for all ranks to time matrix products");
@@ -384,7 +384,7 @@ extern "C" void backend_release(struct rank_run *run, char **arena) {
     CUDA(cudaDeviceSynchronize());
     steps_close(&backend->group->steps);
     cuda_linear_forget();
-    cuda_muon_forget();
+    cuda_update_forget();
     cuda_attention_forget();
     backend->rank->transport->close(backend->rank->link);
     cuda_release(run->replay, backend->rank);

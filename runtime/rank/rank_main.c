@@ -138,7 +138,8 @@ static uint64_t fingerprint_of_ranks(struct rank_run *run) {
         if (!rank_owns(run, s))
             continue;
         struct checkpoint_shard shard = backend_pull(run, rank_home(run, s));
-        hash += fingerprint_stage(p->model, &p->stage[s], shard.first, shard.count, shard.weight, false);
+        hash +=
+            fingerprint_stage((struct rt_piece){p->model, &p->stage[s], shard.first, shard.count}, shard.weight, false);
     }
     run->world.all(run->world.link, &hash, all, sizeof hash);
     hash = 0;

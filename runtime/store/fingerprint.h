@@ -22,15 +22,14 @@ static inline uint64_t fingerprint_elements(const struct rt_layer *l, const stru
     return sum;
 }
 
-/* Of the parameters that are among a set's elements [first, first + count), of which weights are the values, fp32
- * whatever the precision (rt_learned). copies: of those alone that each member of a team has whole; else of all that
- * count. Of a whole model it is the sum over all sets, and over the shards of each. */
-static inline uint64_t fingerprint_stage(const struct rt_model *m, const struct rt_stage *s, int64_t first,
-                                         int64_t count, const float *weights, bool copies) {
+/* Returns the sum over a piece's parameters, of which weights are the values, fp32 whatever the precision (rt_learned).
+ * copies: of those alone that each member of a team has whole; else of all that count. Of a whole model it is the sum
+ * over all sets, and over the shards of each. */
+static inline uint64_t fingerprint_stage(struct rt_piece piece, const float *weights, bool copies) {
     uint64_t sum = 0;
-    for (struct parameter_walk w = walk_parameters(m, s, first, count); next_parameter(&w);)
-        if (copies ? w.p->split == SPLIT_NONE : counts_here(s, w.p))
-            sum += fingerprint_elements(w.l, w.p, w.from - w.begin, w.to - w.begin, weights + (w.from - first));
+    for (struct parameter_walk w = walk_parameters(piece); next_parameter(&w);)
+        if (copies ? w.p->split == SPLIT_NONE : counts_here(piece.s, w.p))
+            sum += fingerprint_elements(w.l, w.p, w.from - w.begin, w.to - w.begin, weights + (w.from - piece.first));
     return sum;
 }
 #endif

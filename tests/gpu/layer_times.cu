@@ -187,9 +187,17 @@ static void time_update(struct bench *k, int s) {
     y->us = 1e6 * alone(k, 1, [&](int) {
                 const struct cuda_number number = {k->c.counted, 1, 0, 0, 1, NULL, 0};
                 const struct rt_stage *stage = &k->p->stage[s];
-                cuda_update_part(m, stage, 0, weight_count(m, stage), 0, weight_count(m, stage),
-                                 job_operand(k->c.arena, x, ROLE_w), (const float *)job_operand(k->c.arena, x, ROLE_dw),
-                                 1, NULL, (float *)job_operand(k->c.arena, x, ROLE_opt), &number, k->stream);
+                const struct rt_piece piece = {m, stage, 0, weight_count(m, stage)};
+                const struct rt_update u = {piece,
+                                            job_operand(k->c.arena, x, ROLE_w),
+                                            (const float *)job_operand(k->c.arena, x, ROLE_dw),
+                                            (float *)job_operand(k->c.arena, x, ROLE_opt),
+                                            NULL,
+                                            NULL,
+                                            0,
+                                            1,
+                                            false};
+                cuda_update_part(&u, 0, piece.n, &number, k->stream);
             });
 }
 

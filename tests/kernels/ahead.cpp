@@ -41,15 +41,17 @@ int main(void) {
         for (int k = 0; k < N; k++)
             last[k] *= i % 5 < 2 ? 1 : 1e-3f;
         uint64_t *norm = (uint64_t *)fresh(NORM_BYTES);
-        host_norm(&m, &s, 0, N, last, norm, true);
+        host_norm({&m, &s, 0, N}, last, norm, true);
         bool settles = i % 4 == 3;
         number += !settles;
         if (!settles)
             cuda_count(on_device(step), PASS_BEGINS, 1, NULL, 0, 0);
-        host_update_ahead(&m, &s, 0, N, w, dw, opt, NULL, norm, number, 20, settles);
+        const rt_update on_host = {{&m, &s, 0, N}, w, dw, opt, NULL, norm, number, 20, settles};
+        host_update_ahead(&on_host);
         const cuda_number at = {on_device(step), 1, 0, 0, 20, NULL, 0};
-        cuda_update_ahead(&m, &s, 0, N, on_device(v), on_device(dw), update_scale(&m, &s), on_device(norm),
-                          on_device(state), &at, settles, NULL, NULL, 0);
+        const rt_update u = {
+            {&m, &s, 0, N}, on_device(v), on_device(dw), on_device(state), NULL, on_device(norm), 0, 20, settles};
+        cuda_update_ahead(&u, &at, NULL, 0);
         verdicts[((struct kept *)(void *)(opt + MOMENTS * N))->verdict]++;
     }
     back();

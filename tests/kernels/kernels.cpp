@@ -549,16 +549,24 @@ template <typename T> static void update(int optimizer, int64_t last, const char
     int64_t *step = (int64_t *)fresh(16);
     uint64_t *norm = (uint64_t *)fresh(NORM_BYTES);
     *step = 0;
-    host_norm(&host.m, &host.s, 0, n, dw, norm, true);
+    host_norm({&host.m, &host.s, 0, n}, dw, norm, true);
     host.m.clip = device.m.clip = 0.25f * (float)norm_value(norm);
     for (int64_t i = 1; i <= 5; i++) {
-        host_update(&host.m, &host.s, 0, weight_count(&host.m, &host.s), w, dw, opt, NULL, i > 3 ? norm : NULL, i, 7);
+        const rt_update on_host = {{&host.m, &host.s, 0, n}, w, dw, opt, NULL, i > 3 ? norm : NULL, i, 7, false};
+        host_update(&on_host);
         cuda_count(on_device(step), PASS_BEGINS, 1, NULL, 0, 0);
         grid_reverse = i % 2 == 0;
         const cuda_number number = {on_device(step), 1, 0, 0, 7, NULL, 0};
-        cuda_update_part(&device.m, &device.s, 0, weight_count(&device.m, &device.s), 0,
-                         weight_count(&device.m, &device.s), on_device(v), on_device(dw),
-                         update_scale(&host.m, &host.s), i > 3 ? on_device(norm) : NULL, on_device(state), &number, 0);
+        const rt_update u = {{&device.m, &device.s, 0, n},
+                             on_device(v),
+                             on_device(dw),
+                             on_device(state),
+                             NULL,
+                             i > 3 ? on_device(norm) : NULL,
+                             0,
+                             7,
+                             false};
+        cuda_update_part(&u, 0, n, &number, 0);
         grid_reverse = false;
     }
     back();
@@ -628,9 +636,9 @@ static void norm(int layers, int width, int64_t first, int64_t part, int place, 
     stage.layer = fp32.data();
     stage.weight = n * 4;
     for (int again = 0; again < 3; again++) {
-        host_norm(&of_host, &stage, first, part, dw, want, again == 0);
+        host_norm({&of_host, &stage, first, part}, dw, want, again == 0);
         grid_reverse = again == 1;
-        cuda_norm(&m, &s, first, part, on_device(dw), on_device(have), again == 0, workspace, 0);
+        cuda_norm({&m, &s, first, part}, on_device(dw), on_device(have), again == 0, workspace, 0);
         grid_reverse = false;
         if (again == 1) {
             host_add_norm(want, want);

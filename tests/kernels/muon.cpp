@@ -2,9 +2,6 @@
  * behind them, and an output layer that is AdamW's. Products differ by the order of their sums; moments do not, nor
  * does what is AdamW's. */
 #include "layers/cuda_math.cuh"
-extern "C" {
-#include "layers/muon.h"
-}
 #include "check.h"
 #include "device.h"
 
@@ -17,7 +14,7 @@ static float *work_of(const struct rt_model *m, const struct rt_layer *l) {
     int64_t most = 0;
     for (int i = 0; i < LAYERS_HERE; i++) {
         const struct rt_parameters all = parameters_of(m, &l[i], false);
-        most = muon_work(m, &l[i], &all.at[0]) > most ? muon_work(m, &l[i], &all.at[0]) : most;
+        most = matrix_work(m, &l[i], &all.at[0]) > most ? matrix_work(m, &l[i], &all.at[0]) : most;
     }
     return (float *)fresh((size_t)most * sizeof(float));
 }
@@ -75,16 +72,25 @@ template <typename T> static void update(float clip, const char *where) {
         memcpy(state, w, (size_t)n * 4);
     float *before = (float *)malloc((size_t)n * 4);
     memcpy(before, w, (size_t)n * 4);
-    cuda_muon_plan(&p);
+    cuda_update_plan(&p);
     for (int64_t i = 1; i <= STEPS_HERE; i++) {
-        host_update(&m, &s, 0, n, w, dw, opt, work, clip > 0 ? norm : NULL, i, OF);
+        const rt_update on_host = {{&m, &s, 0, n}, w, dw, opt, work, clip > 0 ? norm : NULL, i, OF, false};
+        host_update(&on_host);
         cuda_count(on_device(step), PASS_BEGINS, 1, NULL, 0, 0);
         const cuda_number number = {on_device(step), 1, 0, 0, OF, NULL, 0};
-        cuda_muon(&dm, &ds, n, on_device(v), on_device(dw), update_scale(&m, &s), clip > 0 ? on_device(norm) : NULL,
-                  on_device(state), &number, on_device(dwork), on_device(workspace), 0);
+        const rt_update u = {{&dm, &ds, 0, n},
+                             on_device(v),
+                             on_device(dw),
+                             on_device(state),
+                             on_device(dwork),
+                             clip > 0 ? on_device(norm) : NULL,
+                             0,
+                             OF,
+                             false};
+        cuda_update(&u, &number, on_device(workspace), 0);
     }
     back();
-    cuda_muon_forget();
+    cuda_update_forget();
     const float *master = sizeof(T) == 2 ? state : (const float *)(const void *)v;
     bool same = true, close = true, rounded = true, moved = true;
     for (int i = 0; i < LAYERS_HERE; i++) {

@@ -13,7 +13,7 @@ static void norm_of(const float *g, int64_t n, uint64_t *norm, bool writes) {
     struct rt_layer l = {.kind = LAYER_linear, .in = 1, .out = (int32_t)n};
     struct rt_stage s = {.layer = &l, .nlayers = 1, .weight = 4 * n};
     struct rt_model m = {.clip = 1};
-    host_norm(&m, &s, 0, n, g, norm, writes);
+    host_norm((struct rt_piece){&m, &s, 0, n}, g, norm, writes);
 }
 
 static float scale_of(const float *g, int64_t n, float clip) {
@@ -102,12 +102,12 @@ Test(clip, parameters_count_once) {
     uint64_t norm[NORM_WORDS];
     for (int i = 0; i < 64; i++)
         g[i] = i < 15 ? 2 : i >= 16 && i < 28 ? 3 : NAN;
-    host_norm(&m, &s, 0, 64, g, norm, true);
+    host_norm((struct rt_piece){&m, &s, 0, 64}, g, norm, true);
     cr_assert(norm_value(norm) == sqrt(15 * 4 + 12 * 9));
-    host_norm(&m, &s, 8, 12, g + 8, norm, true); /* a shard */
+    host_norm((struct rt_piece){&m, &s, 8, 12}, g + 8, norm, true); /* a shard */
     cr_assert(norm_value(norm) == sqrt(7 * 4 + 4 * 9));
     s.place = 1; /* the norm's parameters are the first member's */
-    host_norm(&m, &s, 0, 64, g, norm, true);
+    host_norm((struct rt_piece){&m, &s, 0, 64}, g, norm, true);
     cr_assert(norm_value(norm) == sqrt(15 * 4));
 }
 

@@ -300,7 +300,8 @@ static float *train(struct model *m, const int *order, int part, float *losses) 
         }
         if (part < BATCHES)
             host_add(sum[0], sum[1], st->rt.weight / 4, false);
-        host_update(&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt), r.at->w, sum[0], NULL, NULL, NULL, step, 0);
+        host_update(&(struct rt_update){
+            .piece = {&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt)}, .w = r.at->w, .dw = sum[0], .number = step});
     }
     data_close(d);
     return r.at->w;

@@ -222,8 +222,10 @@ Test(layers, an_update_uses_the_moments_it_names) {
             w[i] = 1;
             dw[i] = 2;
         }
-        host_update(&m->rt, s, 0, weight_count(&m->rt, s), w, dw, opt, NULL, NULL, 1, 0);
-        host_update(&m->rt, s, 0, weight_count(&m->rt, s), w, dw, opt, NULL, NULL, 2, 0);
+        host_update(&(struct rt_update){
+            .piece = {&m->rt, s, 0, weight_count(&m->rt, s)}, .w = w, .dw = dw, .opt = opt, .number = 1});
+        host_update(&(struct rt_update){
+            .piece = {&m->rt, s, 0, weight_count(&m->rt, s)}, .w = w, .dw = dw, .opt = opt, .number = 2});
         for (int i = 0; i < s->nlayers; i++)
             for (int64_t at = s->layer[i].param / 4, k = at; k < at + s->layer[i].nparam; k++) {
                 cr_expect(w[k] < 1, "optimizer %d", o);

@@ -23,7 +23,8 @@ Test(parameters, sgd) {
         dw[i] = (float)(2 * i - 7);
     }
     m->rt.lr = 0.25f;
-    host_update(&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt), w, dw, NULL, NULL, NULL, 1, 0);
+    host_update(&(struct rt_update){
+        .piece = {&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt)}, .w = w, .dw = dw, .number = 1});
     cr_assert_eq(st->rt.layer[0].nparam, 9);
     for (int i = 0; i < 16; i++) /* the gap behind the parameters is left alone */
         cr_assert_eq(w[i], i < 9 ? (float)i - 0.25f * (float)(2 * i - 7) : (float)i);
@@ -43,11 +44,13 @@ Test(parameters, adamw) {
     float w[16] = {0}, dw[16] = {0}, *opt = fresh(st->rt.opt);
     w[2] = 4;
     dw[2] = -0.5f;
-    host_update(&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt), w, dw, opt, NULL, NULL, 1, 0);
+    host_update(&(struct rt_update){
+        .piece = {&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt)}, .w = w, .dw = dw, .opt = opt, .number = 1});
     double want = 4 - 0.1 * (-0.5 / (0.5 + 1e-3) + 0.5 * 4);
     cr_assert_float_eq(w[2], want, 1e-5);
     dw[2] = 2;
-    host_update(&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt), w, dw, opt, NULL, NULL, 2, 0);
+    host_update(&(struct rt_update){
+        .piece = {&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt)}, .w = w, .dw = dw, .opt = opt, .number = 2});
     double mean = 0.9 * (0.1 * -0.5) + 0.1 * 2, square = 0.99 * (0.01 * 0.25) + 0.01 * 4;
     want -= 0.1 * (mean / (1 - 0.81) / (sqrt(square / (1 - 0.9801)) + 1e-3) + 0.5 * want);
     cr_assert_float_eq(w[2], want, 1e-5);
@@ -66,10 +69,12 @@ Test(parameters, momentum) {
         float w[16] = {0}, dw[16] = {0}, *opt = fresh(st->rt.opt);
         w[2] = 4;
         dw[2] = 1;
-        host_update(&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt), w, dw, opt, NULL, NULL, 1, 0);
+        host_update(&(struct rt_update){
+            .piece = {&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt)}, .w = w, .dw = dw, .opt = opt, .number = 1});
         cr_assert_eq(w[2], 4 - 0.25f * (nesterov ? 1.5f : 1));
         dw[2] = 2; /* velocity 2.5 */
-        host_update(&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt), w, dw, opt, NULL, NULL, 2, 0);
+        host_update(&(struct rt_update){
+            .piece = {&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt)}, .w = w, .dw = dw, .opt = opt, .number = 2});
         cr_assert_eq(w[2], 4 - 0.25f * (nesterov ? 1.5f + 3.25f : 1 + 2.5f));
     }
 }
@@ -87,7 +92,8 @@ Test(parameters, matrices_decay) {
         float w[16], dw[16] = {0}, *opt = fresh(st->rt.opt);
         for (int i = 0; i < 16; i++)
             w[i] = 4;
-        host_update(&m->rt, &st->rt, first, 16 - first, w, dw, opt, NULL, NULL, 1, 0);
+        host_update(&(struct rt_update){
+            .piece = {&m->rt, &st->rt, first, 16 - first}, .w = w, .dw = dw, .opt = opt, .number = 1});
         for (int i = 0; i < 16 - first; i++)
             cr_expect_eq(w[i], first + i < 6 ? 3 : 4, "element %d from %d on", i, (int)first);
     }

@@ -162,8 +162,11 @@ static void one_microbatch(struct reference *ref, int64_t step, int b, const str
         for (int64_t i = 0; i < n; i++)
             dw[i] *= 1.0f / (float)m;
         memcpy(next, next - n, (size_t)n * sizeof *next);
-        host_update(&ref->alone, &ref->stage[s], 0, n, next, dw, ref->opt[s], NULL, NULL,
-                    step * (p->batches / m) + k + 1, 0);
+        host_update(&(struct rt_update){.piece = {&ref->alone, &ref->stage[s], 0, n},
+                                        .w = next,
+                                        .dw = dw,
+                                        .opt = ref->opt[s],
+                                        .number = step * (p->batches / m) + k + 1});
     }
 }
 
