@@ -181,7 +181,8 @@ int export_published(const struct settings *settings, const char *dir, int64_t s
     put_config(&config, sp, &census, settings->args.model, tokenizer);
     make_folder(folder);
     const char *path = format("%s/model.safetensors", folder);
-    if (!export_named(dir, step, &sp->model->rt, stage, n, path, &bytes, &tensors, why, sizeof why))
+    const struct export what = {dir, step, &sp->model->rt, stage, n};
+    if (!export_named(&what, path, &bytes, &tensors, why, sizeof why))
         die("%s", why);
     write_file(format("%s/config.json", folder), &config);
     if (census.attention->config.attention.rope > 0)

@@ -150,28 +150,28 @@ void rank_save(struct rank_run *run, int64_t step) {
     const struct rt_program *p = &run->program;
     watch_phase("writes a checkpoint, or waits for others to");
     bool ok = lock_checkpoints(run, verdict_on_saving, why, sizeof why);
-    int file = -1;
+    struct stage_file file = {dir, step, -1};
     for (int s = 0; ok && s < p->sets; s++)
-        if (leads_file(run, s, &file))
-            ok = checkpoint_begin_stage(dir, step, p->model, &p->stage[s], file, why, sizeof why);
+        if (leads_file(run, s, &file.stage))
+            ok = checkpoint_begin_stage(&file, p->model, &p->stage[s], why, sizeof why);
     verdict_on_saving(run, ok, why);
-    file = -1;
+    file.stage = -1;
     for (int s = 0; ok && s < p->sets; s++) {
-        leads_file(run, s, &file);
+        leads_file(run, s, &file.stage);
         if (!rank_owns(run, s))
             continue;
         struct checkpoint_shard shard = backend_pull(run, rank_home(run, s));
-        ok = checkpoint_write_shard(dir, step, p->model, &p->stage[s], file, &shard, why, sizeof why);
+        ok = checkpoint_write_shard(&file, p->model, &p->stage[s], &shard, why, sizeof why);
     }
     verdict_on_saving(run, ok, why);
-    file = -1;
+    file.stage = -1;
     for (int s = 0; ok && s < p->sets; s++)
-        if (leads_file(run, s, &file))
-            ok = checkpoint_end_stage(dir, step, file, why, sizeof why);
+        if (leads_file(run, s, &file.stage))
+            ok = checkpoint_end_stage(&file, why, sizeof why);
     verdict_on_saving(run, ok, why);
     run->is.sequences = run->from_sequence + (step - run->from) * sequences_per_step(p->model);
     if (run->world.rank == 0)
-        ok = checkpoint_write_manifest(dir, step, file + 1, &run->is, why, sizeof why) &&
+        ok = checkpoint_write_manifest(dir, step, file.stage + 1, &run->is, why, sizeof why) &&
              checkpoint_keep(dir, (int)run->flags.keep, why, sizeof why);
     verdict_on_saving(run, ok, why);
 }

@@ -73,9 +73,9 @@ struct layout {
 };
 
 /* False: no memory. The caller frees it in any case. */
-static bool lay_out(struct layout *file, const char *dir, int64_t step, const struct rt_model *m,
-                    const struct rt_stage *s, int stage, char *why, size_t nwhy) {
-    file->path = stage_path(dir, step, stage);
+static bool lay_out(struct layout *file, const struct stage_file *of, const struct rt_model *m,
+                    const struct rt_stage *s, char *why, size_t nwhy) {
+    file->path = stage_path(of->dir, of->step, of->stage);
     file->part = stage_parts(m, s, &file->n);
     file->tensor = calloc((size_t)file->n + 1, sizeof *file->tensor);
     for (int i = 0; file->part && file->tensor && i < file->n; i++) {
@@ -83,8 +83,8 @@ static bool lay_out(struct layout *file, const char *dir, int64_t step, const st
         file->tensor[i] =
             (struct tensor){.name = file->part[i].name, .ndims = whole->ndims, .dim = {whole->dim[0], whole->dim[1]}};
     }
-    snprintf(file->step, sizeof file->step, "%" PRId64, step);
-    snprintf(file->stage, sizeof file->stage, "%d", stage);
+    snprintf(file->step, sizeof file->step, "%" PRId64, of->step);
+    snprintf(file->stage, sizeof file->stage, "%d", of->stage);
     file->meta[0] = (struct tensor_meta){"format", CHECKPOINT_FORMAT};
     file->meta[1] = (struct tensor_meta){"step", file->step};
     file->meta[2] = (struct tensor_meta){"stage", file->stage};
@@ -96,14 +96,14 @@ static void free_layout(struct layout *file) {
     free(file->tensor);
 }
 
-bool checkpoint_begin_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
-                            int stage, char *why, size_t nwhy) {
+bool checkpoint_begin_stage(const struct stage_file *of, const struct rt_model *m, const struct rt_stage *s, char *why,
+                            size_t nwhy) {
     struct layout file;
     struct durable durable;
-    bool ok = durable_folder(dir, why, nwhy) && durable_folder(step_path(dir, step).s, why, nwhy);
+    bool ok = durable_folder(of->dir, why, nwhy) && durable_folder(step_path(of->dir, of->step).s, why, nwhy);
     if (!ok)
         return false;
-    ok = lay_out(&file, dir, step, m, s, stage, why, nwhy) && durable_begin(&durable, file.path.s, why, nwhy) &&
+    ok = lay_out(&file, of, m, s, why, nwhy) && durable_begin(&durable, file.path.s, why, nwhy) &&
          safetensors_header(&durable, file.tensor, file.n, file.meta, 3) && durable_leave(&durable);
     free_layout(&file);
     return ok;
@@ -126,12 +126,12 @@ static void write_piece(struct durable *durable, const struct rt_model *m, const
     }
 }
 
-bool checkpoint_write_shard(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
-                            int stage, const struct checkpoint_shard *shard, char *why, size_t nwhy) {
+bool checkpoint_write_shard(const struct stage_file *of, const struct rt_model *m, const struct rt_stage *s,
+                            const struct checkpoint_shard *shard, char *why, size_t nwhy) {
     struct layout file;
     struct durable durable;
     assert(shard->first >= 0 && shard->count >= 0 && shard->count <= shard->stride);
-    bool ok = lay_out(&file, dir, step, m, s, stage, why, nwhy);
+    bool ok = lay_out(&file, of, m, s, why, nwhy);
     int64_t at = ok ? safetensors_begin(file.tensor, file.n, file.meta, 3) : 0;
     ok = ok && (at > 0 || checkpoint_tell(why, nwhy, "%s: no memory", file.path.s)) &&
          durable_join(&durable, file.path.s, why, nwhy);
@@ -142,9 +142,9 @@ bool checkpoint_write_shard(const char *dir, int64_t step, const struct rt_model
     return ok;
 }
 
-bool checkpoint_end_stage(const char *dir, int64_t step, int stage, char *why, size_t nwhy) {
+bool checkpoint_end_stage(const struct stage_file *of, char *why, size_t nwhy) {
     struct durable durable;
-    return durable_join(&durable, stage_path(dir, step, stage).s, why, nwhy) && durable_end(&durable);
+    return durable_join(&durable, stage_path(of->dir, of->step, of->stage).s, why, nwhy) && durable_end(&durable);
 }
 
 /* ---- reading a stage ---- */

@@ -49,14 +49,19 @@ struct checkpoint_shard {
     int64_t stride;
 };
 
-/* A stage's file, with the number `stage`, which members of a team share: one rank begins it, making the folders; when
- * that is done, each rank that has a shard writes it, s being its own set's; when all of them have, one rank ends it.
- * Shards do not overlap, and together they are the whole. */
-bool checkpoint_begin_stage(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
-                            int stage, char *why, size_t nwhy);
-bool checkpoint_write_shard(const char *dir, int64_t step, const struct rt_model *m, const struct rt_stage *s,
-                            int stage, const struct checkpoint_shard *shard, char *why, size_t nwhy);
-bool checkpoint_end_stage(const char *dir, int64_t step, int stage, char *why, size_t nwhy);
+/* A stage's file in the checkpoint of a step, which members of a team share. */
+struct stage_file {
+    const char *dir;
+    int64_t step;
+    int stage;
+};
+/* One rank begins it, making the folders; when that is done, each rank that has a shard writes it, s being its own
+ * set's; when all of them have, one rank ends it. Shards do not overlap, and together they are the whole. */
+bool checkpoint_begin_stage(const struct stage_file *of, const struct rt_model *m, const struct rt_stage *s, char *why,
+                            size_t nwhy);
+bool checkpoint_write_shard(const struct stage_file *of, const struct rt_model *m, const struct rt_stage *s,
+                            const struct checkpoint_shard *shard, char *why, size_t nwhy);
+bool checkpoint_end_stage(const struct stage_file *of, char *why, size_t nwhy);
 /* Reads all stages' files back for their checksums. */
 bool checkpoint_write_manifest(const char *dir, int64_t step, int stages, const struct checkpoint_run *run, char *why,
                                size_t nwhy);

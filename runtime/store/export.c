@@ -35,11 +35,11 @@ static bool append_piece(struct pieces *all, const struct piece *piece) {
     return true;
 }
 
-static bool add_parameter_of(struct pieces *all, const struct rt_model *m, const struct rt_layer *l,
-                             const struct rt_parameter *p, int i, const struct columns *columns, struct piece piece,
-                             char *why, size_t nwhy) {
+static bool add_parameter_of(struct pieces *all, const struct rt_model *m, const struct layer_parameter *of,
+                             const struct columns *columns, struct piece piece, char *why, size_t nwhy) {
+    const struct rt_parameter *p = &of->whole;
     struct published published;
-    if (!published_names(m, l, p, i, false, &published, why, nwhy))
+    if (!published_names(m, of, false, &published, why, nwhy))
         return false;
     piece.turned = published.turned;
     piece.ndims = p->ndims;
@@ -56,7 +56,7 @@ static bool add_parameter_of(struct pieces *all, const struct rt_model *m, const
     }
     if (piece.first == piece.columns)
         return true;
-    snprintf(why, nwhy, "layer %d: its name says %d tensors, into which its %lld columns do not fall", l->index,
+    snprintf(why, nwhy, "layer %d: its name says %d tensors, into which its %lld columns do not fall", of->l->index,
              published.n, (long long)piece.columns);
     return false;
 }
@@ -71,9 +71,11 @@ static bool list_stage(struct pieces *all, const struct rt_model *m, const struc
         if (l->set != SET_OWN || l->nparam == 0)
             continue;
         bool table = of.n > 0 && strcmp(of.at[0].name, "position") == 0; /* its tokens are a set of their own */
-        for (int k = 0; k < of.n; piece.at += of.at[k].count, k++)
-            if (!add_parameter_of(all, m, l, &of.at[k], k + table, &stage->columns[i], piece, why, nwhy))
+        for (int k = 0; k < of.n; piece.at += of.at[k].count, k++) {
+            const struct layer_parameter p = {l, k + table, of.at[k]};
+            if (!add_parameter_of(all, m, &p, &stage->columns[i], piece, why, nwhy))
                 return false;
+        }
     }
     return true;
 }
@@ -106,8 +108,7 @@ static void write_named_piece(struct durable *out, const struct piece *piece, co
 }
 
 /* A stage at a time: a model may be larger than this machine's memory. */
-static bool write_pieces(struct durable *out, const char *dir, int64_t step, const struct rt_model *m,
-                         const struct export_stage *stage, const struct pieces *all, float *buffer) {
+static bool write_pieces(struct durable *out, const struct export *what, const struct pieces *all, float *buffer) {
     float *w = NULL;
     bool ok = true;
     for (int i = 0, of = -1; ok && i < all->n; i++) {
@@ -115,7 +116,7 @@ static bool write_pieces(struct durable *out, const char *dir, int64_t step, con
         if (piece->stage != of) {
             free(w);
             of = piece->stage;
-            ok = (w = checkpoint_read_stage(dir, step, m, stage[of].s, out->why, out->nwhy));
+            ok = (w = checkpoint_read_stage(what->dir, what->step, what->m, what->stage[of].s, out->why, out->nwhy));
         }
         if (ok)
             write_named_piece(out, piece, w + piece->at, buffer);
@@ -124,14 +125,13 @@ static bool write_pieces(struct durable *out, const char *dir, int64_t step, con
     return ok;
 }
 
-bool export_named(const char *dir, int64_t step, const struct rt_model *m, const struct export_stage *stage, int n,
-                  const char *path, int64_t *bytes, int *tensors, char *why, size_t nwhy) {
+bool export_named(const struct export *what, const char *path, int64_t *bytes, int *tensors, char *why, size_t nwhy) {
     struct pieces all = {0};
     struct durable out;
     int64_t longest = 1;
     bool ok = true;
-    for (int s = 0; ok && s < n; s++)
-        ok = list_stage(&all, m, &stage[s], s, why, nwhy);
+    for (int s = 0; ok && s < what->n; s++)
+        ok = list_stage(&all, what->m, &what->stage[s], s, why, nwhy);
     for (int i = 0; i < all.n; i++)
         longest = all.at[i].rows > longest ? all.at[i].rows : longest;
     struct tensor *tensor = calloc((size_t)all.n + 1, sizeof *tensor);
@@ -149,7 +149,7 @@ bool export_named(const char *dir, int64_t step, const struct rt_model *m, const
     if (ok && (ok = durable_begin(&out, path, why, nwhy))) {
         const struct tensor_meta meta = {"format", "pt"}; /* which transformers asks for */
         safetensors_header(&out, tensor, all.n, &meta, 1);
-        if (!write_pieces(&out, dir, step, m, stage, &all, buffer))
+        if (!write_pieces(&out, what, &all, buffer))
             durable_drop(&out);
         ok = durable_end(&out);
     }

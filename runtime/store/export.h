@@ -13,7 +13,14 @@ struct export_stage {
     const struct rt_stage *s;
     const struct columns *columns;
 };
-/* The checkpoint of that step in dir, into path, whole or not at all. *bytes, *tensors: what was written. */
-bool export_named(const char *dir, int64_t step, const struct rt_model *m, const struct export_stage *stage, int n,
-                  const char *path, int64_t *bytes, int *tensors, char *why, size_t nwhy);
+/* A model's stages, as the checkpoint of a step in dir has them. */
+struct export {
+    const char *dir;
+    int64_t step;
+    const struct rt_model *m;
+    const struct export_stage *stage;
+    int n;
+};
+/* Writes all of it into path, or nothing. *bytes, *tensors: what was written. */
+bool export_named(const struct export *what, const char *path, int64_t *bytes, int *tensors, char *why, size_t nwhy);
 #endif

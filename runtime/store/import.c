@@ -95,8 +95,8 @@ static bool find_tensors(const struct import *im, struct wanted *wanted) {
 static bool find_wanted(const struct import *im, const struct rt_layer *l, const struct rt_parameter *p, int i,
                         struct wanted *wanted) {
     *wanted = (struct wanted){.l = l, .whole = whole_parameter(l, p)};
-    return published_names(im->m, l, &wanted->whole, i, named_is_gguf(im->file), &wanted->published, im->why,
-                           im->nwhy) &&
+    const struct layer_parameter of = {l, i, wanted->whole};
+    return published_names(im->m, &of, named_is_gguf(im->file), &wanted->published, im->why, im->nwhy) &&
            find_tensors(im, wanted);
 }
 

@@ -15,22 +15,30 @@ static const char *ending(const struct rt_parameter *p) {
     return strcmp(p->name, "bias") == 0 || strcmp(p->name, "beta") == 0 ? "bias" : "weight";
 }
 
-/* "before{one,…}after" as a name. Returns false when there is no room. */
-static bool add_published_name(struct published *out, const char *before, int nbefore, const char *one, int none,
-                               const char *after, int nafter, const char *end) {
-    const char *heads = memchr(one, '~', (size_t)none);
+/* A piece of a name, not ended by a zero. */
+struct span {
+    const char *at;
+    int n;
+};
+
+/* Adds "before{one,…}after" as a name. Returns false when there is no room. */
+static bool add_published_name(struct published *out, struct span before, struct span one, struct span after,
+                               const char *end) {
+    const char *heads = memchr(one.at, '~', (size_t)one.n);
     if (out->n == MOST_PUBLISHED)
         return false;
     char *name = out->part[out->n].name;
     out->part[out->n++].heads = heads ? atoi(heads + 1) : 0;
-    none = heads ? (int)(heads - one) : none;
-    return snprintf(name, MOST_NAME, "%.*s%.*s%.*s.%s", nbefore, before, none, one, nafter, after, end) < MOST_NAME;
+    one.n = heads ? (int)(heads - one.at) : one.n;
+    return snprintf(name, MOST_NAME, "%.*s%.*s%.*s.%s", before.n, before.at, one.n, one.at, after.n, after.at, end) <
+           MOST_NAME;
 }
 
-bool published_names(const struct rt_model *m, const struct rt_layer *l, const struct rt_parameter *whole, int i,
-                     bool gguf, struct published *out, char *why, size_t nwhy) {
+bool published_names(const struct rt_model *m, const struct layer_parameter *of, bool gguf, struct published *out,
+                     char *why, size_t nwhy) {
+    const struct rt_layer *l = of->l;
     const struct rt_names *names = m->names ? &m->names[l->index] : NULL;
-    const char *name = !names ? NULL : gguf ? names->gguf : names->hf, *end = ending(whole);
+    const char *name = !names ? NULL : gguf ? names->gguf : names->hf, *end = ending(&of->whole);
     int n;
     out->n = 0;
     if (!name) {
@@ -39,20 +47,20 @@ bool published_names(const struct rt_model *m, const struct rt_layer *l, const s
                  l->index, gguf ? "GGUF" : "safetensors", gguf ? "gguf" : "hf");
         return false;
     }
-    name = part_of_name(name, i, &n);
-    out->turned = l->kind == LAYER_linear && whole->ndims == 2 && *name != '=';
+    name = part_of_name(name, of->i, &n);
+    out->turned = l->kind == LAYER_linear && of->whole.ndims == 2 && *name != '=';
     if (*name == '=') {
         name++;
         n--;
     }
     const char *open = memchr(name, '{', (size_t)n),
                *close = open ? memchr(open, '}', (size_t)(name + n - open)) : NULL;
-    bool ok = close || add_published_name(out, name, n, "", 0, "", 0, end);
+    const struct span none = {"", 0}, before = {name, open ? (int)(open - name) : n};
+    bool ok = close || add_published_name(out, (struct span){name, n}, none, none, end);
     for (const char *one = close ? open + 1 : NULL; ok && one && one <= close;) {
-        int length = (int)strcspn(one, ",}");
-        ok =
-            add_published_name(out, name, (int)(open - name), one, length, close + 1, (int)(name + n - close - 1), end);
-        one += length + 1;
+        const struct span this = {one, (int)strcspn(one, ",}")}, after = {close + 1, (int)(name + n - close - 1)};
+        ok = add_published_name(out, before, this, after, end);
+        one += this.n + 1;
     }
     if (!ok)
         snprintf(why, nwhy, "layer %d: its name is too long, or of more than %d tensors", l->index, MOST_PUBLISHED);

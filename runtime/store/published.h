@@ -14,8 +14,14 @@ struct published {
         int heads; /* whose rows llama.cpp has turned; 0: none */
     } part[MOST_PUBLISHED];
 };
-/* whole: the layer's parameter number i, counted with the tokens of an embedding that shares them. False: why says what
- * the model does not. */
-bool published_names(const struct rt_model *m, const struct rt_layer *l, const struct rt_parameter *whole, int i,
-                     bool gguf, struct published *out, char *why, size_t nwhy);
+/* Parameter number i of a layer, counted with the tokens of an embedding that shares them; whole: not a member's part.
+ */
+struct layer_parameter {
+    const struct rt_layer *l;
+    int i;
+    struct rt_parameter whole;
+};
+/* Returns false if the model does not name the parameter; why says what is missing. */
+bool published_names(const struct rt_model *m, const struct layer_parameter *of, bool gguf, struct published *out,
+                     char *why, size_t nwhy);
 #endif

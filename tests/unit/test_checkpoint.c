@@ -49,7 +49,8 @@ static const struct checkpoint_run some_run = {
 static bool write_shards(const struct rt_model *m, const struct rt_stage *s, int stage, int64_t step, int shards,
                          const float *weight, const float *moments) {
     int64_t all = weight_count(m, s), stride = (all + shards - 1) / shards;
-    bool ok = checkpoint_begin_stage(dir, step, m, s, stage, why, sizeof why);
+    const struct stage_file file = {dir, step, stage};
+    bool ok = checkpoint_begin_stage(&file, m, s, why, sizeof why);
     for (int i = shards - 1; ok && i >= 0; i--) {
         int64_t first = i * stride, left = all - first;
         struct checkpoint_shard shard = {.first = first, .count = left < 0 ? 0 : left < stride ? left : stride};
@@ -64,10 +65,10 @@ static bool write_shards(const struct rt_model *m, const struct rt_stage *s, int
         shard.weight = state;
         shard.moments = m->optimizer == OPT_ADAMW ? state + stride : NULL;
         shard.stride = stride;
-        ok = checkpoint_write_shard(dir, step, m, s, stage, &shard, why, sizeof why);
+        ok = checkpoint_write_shard(&file, m, s, &shard, why, sizeof why);
         free(state);
     }
-    return ok && checkpoint_end_stage(dir, step, stage, why, sizeof why);
+    return ok && checkpoint_end_stage(&file, why, sizeof why);
 }
 
 static bool write_stage(const struct rt_model *m, const struct stage *st, int s, int64_t step) {

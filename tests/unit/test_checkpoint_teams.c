@@ -68,15 +68,16 @@ Test(checkpoint_teams, teams_write_whole_layers) {
     for (int l = 0; l < 5; l++)
         for (int64_t i = 0; i < 3 * all.l[l].nparam; i++)
             whole[i / all.l[l].nparam * n + all.l[l].param / 4 + i % all.l[l].nparam] = (float)(1000 * l + i);
+    const struct stage_file third = {dir, 3, 0}, fourth = {dir, 4, 0};
     const struct checkpoint_shard one = {0, n, whole, whole + n, n};
-    cr_assert(checkpoint_begin_stage(dir, 3, &m, &all.s, 0, why, sizeof why), "%s", why);
-    cr_assert(checkpoint_write_shard(dir, 3, &m, &all.s, 0, &one, why, sizeof why), "%s", why);
-    cr_assert(checkpoint_end_stage(dir, 3, 0, why, sizeof why));
+    cr_assert(checkpoint_begin_stage(&third, &m, &all.s, why, sizeof why), "%s", why);
+    cr_assert(checkpoint_write_shard(&third, &m, &all.s, &one, why, sizeof why), "%s", why);
+    cr_assert(checkpoint_end_stage(&third, why, sizeof why));
     cr_assert(checkpoint_write_manifest(dir, 3, 1, &run, why, sizeof why));
     size_t bytes, got_bytes;
     char *wanted = slurp(in_dir("step-00000003/stage-0000.safetensors"), &bytes);
     for (int shards = 1; shards <= 7; shards += 3) {
-        cr_assert(checkpoint_begin_stage(dir, 4, &m, &all.s, 0, why, sizeof why));
+        cr_assert(checkpoint_begin_stage(&fourth, &m, &all.s, why, sizeof why));
         for (int i = 0; i < 2; i++) {
             lay_out_member(&m, &part[i], i, 2);
             int64_t count = part[i].s.weight / 4, stride = (count + shards - 1) / shards;
@@ -93,10 +94,10 @@ Test(checkpoint_teams, teams_write_whole_layers) {
                 int64_t left = count - first;
                 struct checkpoint_shard shard = {first, left < stride ? left : stride, mine + first,
                                                  mine + count + first, count};
-                cr_assert(checkpoint_write_shard(dir, 4, &m, &part[i].s, 0, &shard, why, sizeof why), "%s", why);
+                cr_assert(checkpoint_write_shard(&fourth, &m, &part[i].s, &shard, why, sizeof why), "%s", why);
             }
         }
-        cr_assert(checkpoint_end_stage(dir, 4, 0, why, sizeof why));
+        cr_assert(checkpoint_end_stage(&fourth, why, sizeof why));
         char *got = slurp(in_dir("step-00000004/stage-0000.safetensors"), &got_bytes);
         char *step = strstr(got + 8, "\"step\":\"4\"");
         cr_assert(step && got_bytes == bytes);

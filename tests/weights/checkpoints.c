@@ -49,9 +49,10 @@ static void write_stage(const char *dir, int64_t step, int s, int n) {
     stage.opt = 2 * stage.weight;
     struct checkpoint_shard all = {.count = stage.weight / 4, .weight = weight, .moments = opt};
     all.stride = all.count;
-    if (!checkpoint_begin_stage(dir, step, &model, &stage, s, why, sizeof why) ||
-        !checkpoint_write_shard(dir, step, &model, &stage, s, &all, why, sizeof why) ||
-        !checkpoint_end_stage(dir, step, s, why, sizeof why))
+    const struct stage_file file = {dir, step, s};
+    if (!checkpoint_begin_stage(&file, &model, &stage, why, sizeof why) ||
+        !checkpoint_write_shard(&file, &model, &stage, &all, why, sizeof why) ||
+        !checkpoint_end_stage(&file, why, sizeof why))
         fail();
 }
 
