@@ -118,11 +118,17 @@ static inline void host_forward(const struct rt_model *m, const struct rt_stage 
 /* input: dx from dy (and what the weight gradient needs, into SP_EXT); weight: dw from the stash and SP_EXT.
  * Both: a full backward. Where one update ends the step, gradients are of the mean over its microbatches, scaled by
  * 1 / batches at the loss; where stages have several, each microbatch's is whole, and the update scales their sum. */
-void host_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
-                        bool weight, enum sweep_kind sweep, int from, int to);
+struct rt_sweep {
+    bool input, weight;
+    enum sweep_kind kind;
+    int from, to; /* the part's layers */
+};
+void host_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at,
+                        struct rt_sweep sweep);
 static inline void host_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at,
                                  bool input, bool weight) {
-    host_backward_part(m, s, at, input, weight, SWEEP_ALL, 0, s->nlayers);
+    struct rt_sweep all = {input, weight, SWEEP_ALL, 0, s->nlayers};
+    host_backward_part(m, s, at, all);
 }
 void host_add(float *dst, const float *src, int64_t n, bool first);
 /* dst, n floats, += each of at->more */

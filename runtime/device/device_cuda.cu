@@ -149,8 +149,7 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     if (x->op == OP_F || x->op == OP_R)
         cuda_forward_part(p->model, s, &at, x->from, job_end(p, x), own->workspace, stream);
     else
-        cuda_backward_part(p->model, s, &at, x->op != OP_W, x->op != OP_I, x->sweep, x->from, job_end(p, x),
-                           &own->ahead, own->workspace, stream);
+        cuda_backward_part(p->model, s, &at, job_sweep(p, x), &own->ahead, own->workspace, stream);
 }
 
 /* A graph of the period is launched for each repetition: the device counts those. */
@@ -173,7 +172,7 @@ static void run_norm(struct replay *re, const struct rt_instr *x, const float *d
     const struct rt_piece none = {re->program->model, &re->program->stage[x->stage], 0, 0};
     uint64_t *norm = (uint64_t *)job_operand(own->arena, x, ROLE_norm);
     if (x->first)
-        CUDA(cudaMemcpyAsync(own->found, norm, NORM_BYTES, cudaMemcpyDeviceToHost, stream));
+        CUDA(cudaMemcpyAsync(own->result.found, norm, NORM_BYTES, cudaMemcpyDeviceToHost, stream));
     cuda_norm(dw ? job_piece(re, x) : none, dw, norm, x->first, own->workspace, stream);
 }
 

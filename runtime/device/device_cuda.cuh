@@ -16,29 +16,37 @@ struct cuda_span {
 struct cuda_range {
     int32_t from, to;
 };
+/* The way of microbatches to the device. Two copies in pinned host memory alternate. */
+struct cuda_feed {
+    char *input;                           /* the pass's microbatches, data_bytes each, where they are as written out */
+    char *whole;                           /* with slices: a microbatch that is cut, on the host; else NULL */
+    char *staged[2];                       /* pinned host memory: microbatches on their way to input */
+    cudaEvent_t sent[2];                   /* they have been copied */
+    int64_t count;                         /* how often they have been filled */
+    struct cuda_range fed[NSECTIONS];      /* the whole microbatches that a section reads, as written out */
+    const struct rt_layer *reader, *loser; /* the layers that say which rows of inputs, of targets, are read; or NULL */
+};
+/* The way of a step's losses and norm back, in pinned host memory. Those of two steps alternate. */
+struct cuda_result {
+    struct cuda_range *lost, *lost_at[NSECTIONS + 1]; /* microbatches, or slices, whose losses section s makes:
+                                                         [lost_at[s], lost_at[s + 1]) */
+    float *told[2];                                   /* the losses [batches] */
+    int64_t norm_at;                                  /* the norm in the arena; -1: it has none */
+    uint64_t *norm[2];
+    uint64_t *found;     /* the norm before the step under way began its own */
+    cudaEvent_t came[2]; /* they have arrived */
+};
 struct cuda_rank {
     char *arena; /* device memory: the plan's arena, then the buffers below */
     char *host;  /* pinned host memory: the plan's arena there, of host_bytes; NULL: it has none */
     int64_t host_bytes;
-    char *input;                           /* the pass's microbatches, data_bytes each, where they are as written out */
-    char *whole;                           /* with slices: a microbatch that is cut, on the host; else NULL */
-    float *loss;                           /* of each microbatch as written out, and one more for recomputed forwards */
-    int64_t *counted;                      /* as in struct cuda_number */
-    uint64_t seed;                         /* of the training: of its weights and of what it draws */
-    void *workspace;                       /* for the products on the compute lane */
-    char *staged[2];                       /* pinned host memory: microbatches on their way to input, alternating */
-    cudaEvent_t sent[2];                   /* they have been copied */
-    int64_t feeds;                         /* how often they have been filled */
-    int64_t norm_at;                       /* in the arena; -1: it has none */
-    uint64_t *norm[2];                     /* pinned host memory: the step's, alternating */
-    uint64_t *found;                       /* pinned host memory: the one before it began that of the step under way */
-    float *told[2];                        /* pinned host memory: the step's losses [batches], alternating */
-    struct rt_routed *routed;              /* of all forwards so far; behind it, of those before the last step */
-    cudaEvent_t came[2];                   /* they have arrived */
-    struct cuda_range fed[NSECTIONS];      /* the whole microbatches that a section reads, as written out, */
-    const struct rt_layer *reader, *loser; /* the layers that say which rows of inputs, of targets, are read; or NULL */
-    struct cuda_range *lost,
-        *lost_at[NSECTIONS + 1]; /* and those, or slices, whose losses it makes: [lost_at[s], lost_at[s+1]) */
+    struct cuda_feed feed;
+    struct cuda_result result;
+    float *loss;              /* of each microbatch as written out, and one more for recomputed forwards */
+    struct rt_routed *routed; /* of all forwards so far; after it, of those before the last step */
+    int64_t *counted;         /* as in struct cuda_number */
+    uint64_t seed;            /* of the training: of its weights and of what it draws */
+    void *workspace;          /* for the products on the compute lane */
     cudaStream_t *lane;
     cudaEvent_t *event;     /* per instruction; NULL unless others wait for it */
     int64_t *issued;        /* per instruction: how often it was enqueued */
@@ -113,7 +121,7 @@ void cuda_push(struct replay *re, const struct rt_home *home, const float *weigh
 
 /* feed_cuda.cu: microbatches and losses. Whole microbatches that are written out: slices are counted elsewhere. */
 int32_t cuda_written(const struct rt_program *p);
-/* Allocates own->whole and own->lost, and says what each section reads and makes. False: no memory on the host. */
+/* Allocates feed.whole and result.lost, and says what each section reads and makes. False: no memory on the host. */
 bool cuda_plan_feeds(struct cuda_rank *own, const struct rt_program *p, const struct rt_rank *k);
 /* What a job reads of them, in device memory. */
 struct rt_batch cuda_input(const struct replay *re, const struct rt_instr *x);

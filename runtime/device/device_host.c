@@ -86,7 +86,7 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     if (x->op == OP_F || x->op == OP_R)
         host_forward_part(p->model, s, &at, x->from, job_end(p, x));
     else
-        host_backward_part(p->model, s, &at, x->op != OP_W, x->op != OP_I, x->sweep, x->from, job_end(p, x));
+        host_backward_part(p->model, s, &at, job_sweep(p, x));
     if (at.loss != &lost && re->purpose == TRAINS && re->bad.step == 0 && !isfinite(*at.loss)) {
         nonfinite_look(&re->bad, re->step + 1, re->rank, at.loss, 1);
         re->bad.batch = batch_of(re, x);

@@ -20,7 +20,7 @@ static size_t bytes_before(const struct rt_model *m, int32_t row) {
 struct rt_batch cuda_input(const struct replay *re, const struct rt_instr *x) {
     const struct rt_program *p = re->program;
     const struct rt_model *m = p->model;
-    const char *at = fed_rank(re)->input + x->batch / pieces_of_batch(p->model) * (int64_t)data_bytes(m) +
+    const char *at = fed_rank(re)->feed.input + x->batch / pieces_of_batch(p->model) * (int64_t)data_bytes(m) +
                      bytes_before(m, job_stage(p, x)->layer[0].first);
     const char *half = at + data_bytes(m) / 2;
     struct rt_batch batch = {NULL, NULL, NULL, NULL};
@@ -68,13 +68,13 @@ static void make_batch(const struct cuda_rank *own, const struct rt_program *p, 
                        int32_t b, char *to) {
     const struct rt_model *m = p->model;
     struct rt_batch batch;
-    data_batch(data, step, b, own->whole ? own->whole : to, &batch);
-    if (!own->whole)
-        data_keep(m, own->reader, own->loser, to);
-    if (!own->whole)
+    data_batch(data, step, b, own->feed.whole ? own->feed.whole : to, &batch);
+    if (!own->feed.whole)
+        data_keep(m, own->feed.reader, own->feed.loser, to);
+    if (!own->feed.whole)
         round_input(m, to, data_bytes(m) / 2 / sizeof(float));
-    for (int32_t q = 0; own->whole && q < pieces_of_batch(p->model); q++)
-        take_slice(m, slice_at(p, q), own->whole, to);
+    for (int32_t q = 0; own->feed.whole && q < pieces_of_batch(p->model); q++)
+        take_slice(m, slice_at(p, q), own->feed.whole, to);
 }
 
 /* ---- what a pass reads and makes ---- */
@@ -123,24 +123,24 @@ static void find_token_readers(struct cuda_rank *own, const struct rt_program *p
             continue;
         const struct rt_stage *s = &p->stage[k->ins[i].stage];
         if (s->layer[0].x.space == SP_NONE)
-            own->reader = s->layer;
+            own->feed.reader = s->layer;
         if (ends_in_loss(s))
-            own->loser = s->layer + s->nlayers - 1;
+            own->feed.loser = s->layer + s->nlayers - 1;
     }
 }
 
 bool cuda_plan_feeds(struct cuda_rank *own, const struct rt_program *p, const struct rt_rank *k) {
     bool *made = (bool *)calloc((size_t)written_batches(p) + 1, sizeof *made);
     find_token_readers(own, p, k);
-    own->whole = p->slice ? (char *)malloc(data_bytes(p->model)) : NULL;
-    own->lost = (struct cuda_range *)calloc((size_t)written_batches(p) + NSECTIONS, sizeof *own->lost);
-    for (int s = 0; made && own->lost && s < NSECTIONS; s++) {
-        own->lost_at[s] = s > 0 ? own->lost_at[s] : own->lost;
-        own->lost_at[s + 1] = find_lost(p, k, own->lost_at[s], s, made);
-        find_fed(p, k, &own->fed[s], s);
+    own->feed.whole = p->slice ? (char *)malloc(data_bytes(p->model)) : NULL;
+    own->result.lost = (struct cuda_range *)calloc((size_t)written_batches(p) + NSECTIONS, sizeof *own->result.lost);
+    for (int s = 0; made && own->result.lost && s < NSECTIONS; s++) {
+        own->result.lost_at[s] = s > 0 ? own->result.lost_at[s] : own->result.lost;
+        own->result.lost_at[s + 1] = find_lost(p, k, own->result.lost_at[s], s, made);
+        find_fed(p, k, &own->feed.fed[s], s);
     }
     free(made);
-    return made && own->lost && (own->whole || !p->slice);
+    return made && own->result.lost && (own->feed.whole || !p->slice);
 }
 
 /* ---- passes ---- */
@@ -148,18 +148,18 @@ bool cuda_plan_feeds(struct cuda_rank *own, const struct rt_program *p, const st
 void cuda_feed(struct replay *re, int64_t step, int64_t pass, const struct data *data, cudaStream_t stream) {
     struct cuda_rank *own = fed_rank(re);
     const struct rt_program *p = re->program;
-    const struct cuda_range *fed = &own->fed[section_at(p, pass)];
+    const struct cuda_range *fed = &own->feed.fed[section_at(p, pass)];
     size_t bytes = data_bytes(p->model), from = (size_t)fed->from * bytes;
     int64_t moved = repetition_at(p, pass) * p->period / pieces_of_batch(p->model);
     if (fed->from >= fed->to)
         return;
-    int turn = (int)(own->feeds++ % 2);
-    CUDA(cudaEventSynchronize(own->sent[turn]));
+    int turn = (int)(own->feed.count++ % 2);
+    CUDA(cudaEventSynchronize(own->feed.sent[turn]));
     for (int32_t b = fed->from; b < fed->to; b++)
-        make_batch(own, p, data, step, (int32_t)(b + moved), own->staged[turn] + (size_t)b * bytes);
-    CUDA(cudaMemcpyAsync(own->input + from, own->staged[turn] + from, (size_t)fed->to * bytes - from,
+        make_batch(own, p, data, step, (int32_t)(b + moved), own->feed.staged[turn] + (size_t)b * bytes);
+    CUDA(cudaMemcpyAsync(own->feed.input + from, own->feed.staged[turn] + from, (size_t)fed->to * bytes - from,
                          cudaMemcpyHostToDevice, stream));
-    CUDA(cudaEventRecord(own->sent[turn], stream));
+    CUDA(cudaEventRecord(own->feed.sent[turn], stream));
 }
 
 void cuda_tell(struct replay *re, int64_t pass, cudaStream_t stream) {
@@ -167,11 +167,13 @@ void cuda_tell(struct replay *re, int64_t pass, cudaStream_t stream) {
     const struct rt_program *p = re->program;
     int turn = (int)(re->step % 2), section = section_at(p, pass);
     int64_t moved = repetition_at(p, pass) * p->period;
-    for (const struct cuda_range *range = own->lost_at[section]; range < own->lost_at[section + 1]; range++)
-        CUDA(cudaMemcpyAsync(own->told[turn] + moved + range->from, own->loss + range->from,
+    for (const struct cuda_range *range = own->result.lost_at[section]; range < own->result.lost_at[section + 1];
+         range++)
+        CUDA(cudaMemcpyAsync(own->result.told[turn] + moved + range->from, own->loss + range->from,
                              (size_t)(range->to - range->from) * sizeof *own->loss, cudaMemcpyDeviceToHost, stream));
-    if (own->norm_at >= 0)
-        CUDA(cudaMemcpyAsync(own->norm[turn], own->arena + own->norm_at, NORM_BYTES, cudaMemcpyDeviceToHost, stream));
+    if (own->result.norm_at >= 0)
+        CUDA(cudaMemcpyAsync(own->result.norm[turn], own->arena + own->result.norm_at, NORM_BYTES,
+                             cudaMemcpyDeviceToHost, stream));
     if (pass == passes_of(p) - 1)
-        CUDA(cudaEventRecord(own->came[turn], stream));
+        CUDA(cudaEventRecord(own->result.came[turn], stream));
 }

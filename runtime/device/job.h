@@ -72,6 +72,12 @@ static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char
     return at;
 }
 
+/* Returns what a backward computes in the part that an instruction is. */
+static inline struct rt_sweep job_sweep(const struct rt_program *p, const struct rt_instr *x) {
+    struct rt_sweep sweep = {x->op != OP_W, x->op != OP_I, x->sweep, x->from, job_end(p, x)};
+    return sweep;
+}
+
 /* The piece that an instruction's home updates. */
 static inline struct rt_piece job_piece(const struct replay *re, const struct rt_instr *x) {
     const struct rt_program *p = re->program;

@@ -20,7 +20,7 @@ static int64_t lay_out_arena(const struct rt_program *p, int rank, const struct 
     int64_t input = whole_blocks(cuda_written(p) * (int64_t)data_bytes(p->model));
     char *base = own ? own->arena : NULL;
     if (own) {
-        own->input = base + at;
+        own->feed.input = base + at;
         own->loss = (float *)(base + at + input);
     }
     at += input + whole_blocks((batches + 1) * (int64_t)sizeof *own->loss);
@@ -86,7 +86,7 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
     own->issued = (int64_t *)calloc((size_t)k->nins + 1, sizeof *own->issued);
     if (!re->cursor || !re->blocked || !own->lane || !own->event || !own->issued || !cuda_plan_feeds(own, p, k))
         return "no memory on the host";
-    own->norm_at = norm_at(k);
+    own->result.norm_at = norm_at(k);
     own->transport = transport;
     own->arena = transport->take(rank, bytes, own->why, sizeof own->why);
     if (!own->arena)
@@ -110,14 +110,14 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
             CUDA(cudaEventCreateWithFlags(&own->event[i], cudaEventDisableTiming));
     if (transport->chained)
         CUDA(cudaEventCreateWithFlags(&own->turn, cudaEventDisableTiming));
-    CUDA(cudaMallocHost((void **)&own->found, NORM_BYTES));
+    CUDA(cudaMallocHost((void **)&own->result.found, NORM_BYTES));
     for (int t = 0; t < 2; t++) {
-        CUDA(cudaMallocHost((void **)&own->staged[t], (size_t)cuda_written(p) * data_bytes(p->model)));
-        CUDA(cudaMallocHost((void **)&own->norm[t], NORM_BYTES));
-        CUDA(cudaMallocHost((void **)&own->told[t], (size_t)p->batches * sizeof *own->told[t]));
-        memset(own->told[t], 0, (size_t)p->batches * sizeof *own->told[t]);
-        CUDA(cudaEventCreateWithFlags(&own->sent[t], cudaEventDisableTiming));
-        CUDA(cudaEventCreateWithFlags(&own->came[t], cudaEventDisableTiming));
+        CUDA(cudaMallocHost((void **)&own->feed.staged[t], (size_t)cuda_written(p) * data_bytes(p->model)));
+        CUDA(cudaMallocHost((void **)&own->result.norm[t], NORM_BYTES));
+        CUDA(cudaMallocHost((void **)&own->result.told[t], (size_t)p->batches * sizeof *own->result.told[t]));
+        memset(own->result.told[t], 0, (size_t)p->batches * sizeof *own->result.told[t]);
+        CUDA(cudaEventCreateWithFlags(&own->feed.sent[t], cudaEventDisableTiming));
+        CUDA(cudaEventCreateWithFlags(&own->result.came[t], cudaEventDisableTiming));
     }
     return NULL;
 }
@@ -133,13 +133,13 @@ void cuda_release(struct replay *re, struct cuda_rank *own) {
         cudaEventDestroy(own->span[i].begin);
         cudaEventDestroy(own->span[i].end);
     }
-    cudaFreeHost(own->found);
+    cudaFreeHost(own->result.found);
     for (int t = 0; t < 2; t++) {
-        cudaFreeHost(own->staged[t]);
-        cudaFreeHost(own->norm[t]);
-        cudaFreeHost(own->told[t]);
-        cudaEventDestroy(own->sent[t]);
-        cudaEventDestroy(own->came[t]);
+        cudaFreeHost(own->feed.staged[t]);
+        cudaFreeHost(own->result.norm[t]);
+        cudaFreeHost(own->result.told[t]);
+        cudaEventDestroy(own->feed.sent[t]);
+        cudaEventDestroy(own->result.came[t]);
     }
     if (own->turn)
         cudaEventDestroy(own->turn);
@@ -151,8 +151,8 @@ void cuda_release(struct replay *re, struct cuda_rank *own) {
     free(own->lane);
     free(own->event);
     free(own->issued);
-    free(own->lost);
-    free(own->whole);
+    free(own->result.lost);
+    free(own->feed.whole);
     free(own->span);
     free(re->cursor);
     free(re->blocked);

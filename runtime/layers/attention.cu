@@ -221,6 +221,32 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT<T>) query_gradient(co
                dim, false);
 }
 
+/* Begins to load lse and D of C queries from row j on, whose row 0 lies at `at`. Beyond the last row they are 0, as dy
+ * is, and so is all that p leads to. */
+template <int C> static __device__ __forceinline__ void load_stats(float *stats, const attend &a, int64_t at, int j) {
+    const int i = (int)threadIdx.x, row = j + i % C;
+    if (i >= 2 * C)
+        return;
+    if (row < a.rows)
+        __pipeline_memcpy_async(stats + i, (i < C ? a.lse : a.d) + (at + (int64_t)row * a.heads), sizeof *stats);
+    else
+        stats[i] = 0;
+}
+
+/* Turns scores of keys, a tile's queries in columns, into p: key 0 is seen from column `first` on, the next ones each
+ * from one column later. */
+template <int K>
+static __device__ __forceinline__ void key_probabilities(float (&p)[K][4], const float *lse, float scale, int first) {
+#pragma unroll
+    for (int m = 0; m < K; m++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            bool unseen = lane_column(m, i) < first + lane_row(i);
+            float lse2 = __fmul_rn(lse[lane_column(m, i)], LOG2_E); /* _rn: rounded, as query_gradient's */
+            p[m][i] = unseen ? 0 : exp2f(p[m][i] * (scale * LOG2_E) - lse2);
+        }
+}
+
 /* A block has rows of one segment and goes through the queries that see any of them, of all heads that read their head,
  * one head after the other. */
 template <typename T, int D>
@@ -245,16 +271,7 @@ static __global__ void __launch_bounds__(THREADS, 2) key_gradient(const __grid_c
         load_tile<C, D>(to, block_rows((const T *)t.a.q, base, t.a.q_stride, head, dim), t.a.q_stride, j, rows, dim);
         load_tile<C, D>(to + C * S, block_rows((const T *)t.a.dy, base, t.a.y_stride, head, dim), t.a.y_stride, j, rows,
                         dim);
-        if (int i = (int)threadIdx.x;
-            i < 2 * C) { /* beyond the last row dy and D are 0, and so is all that p leads to */
-            float *stat = stats + n % 2 * 2 * C + i;
-            const float *of = i < C ? t.a.lse : t.a.d;
-            int row = j + i % C;
-            if (row < rows)
-                __pipeline_memcpy_async(stat, of + (base + row) * t.a.heads + head, sizeof *stat);
-            else
-                *stat = 0;
-        }
+        load_stats<C>(stats + n % 2 * 2 * C, t.a, base * t.a.heads + head, j);
     };
     load_tile<ROWS, D>(k, keys_of<T>(s.k, t.a, s, sequence, key), s.stride, from, s.rows, dim);
     load_tile<ROWS, D>(v, keys_of<T>(s.v, t.a, s, sequence, key), s.stride, from, s.rows, dim);
@@ -273,14 +290,7 @@ static __global__ void __launch_bounds__(THREADS, 2) key_gradient(const __grid_c
             fetch(n + 1, next, member);
         float p[C / 8][4] = {}, dp[C / 8][4] = {};
         tile_scores<D>(p, k + (first - from) * S, q);
-#pragma unroll
-        for (int m = 0; m < C / 8; m++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                bool unseen = j + lane_column(m, i) < ahead + first + lane_row(i);
-                float lse2 = __fmul_rn(lse[lane_column(m, i)], LOG2_E); /* _rn: rounded, as query_gradient's */
-                p[m][i] = unseen ? 0 : exp2f(p[m][i] * (t.scale * LOG2_E) - lse2);
-            }
+        key_probabilities(p, lse, t.scale, ahead + first - j);
         combine<D>(dv, p, dy);
         tile_scores<D>(dp, v + (first - from) * S, dy);
 #pragma unroll

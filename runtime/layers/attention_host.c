@@ -142,9 +142,9 @@ static WIDE void log_sums(struct running *at) {
         at->top[r] += host_log(at->sum[r]);
 }
 
-/* Turns a tile's scores into exp(scale s - top). more: y holds the rows' sums so far. */
+/* Turns a tile's scores into exp(scale s - top). sums: the rows' so far, which are rescaled; NULL: there are none. */
 static void softmax_tile(const struct head *h, int i, int rows, const struct tile *t, float *s, struct running *at,
-                         float *y, bool more) {
+                         float *sums) {
     float most[TILE] = {0}, by[TILE];
     for (int r = 0; r < rows; r++)
         most[r] = h->scale * row_max(s + r * TILE, columns_seen(h, i + r, t));
@@ -154,8 +154,8 @@ static void softmax_tile(const struct head *h, int i, int rows, const struct til
         exponentials(s, whole_vectors(n, t->columns), h->scale, at->top[r]);
         memset(s + n, 0, (size_t)(t->columns - n) * sizeof *s);
         at->sum[r] += row_sum(s, n);
-        if (more)
-            scale_row(y + (int64_t)r * h->a->y_stride, h->a->dim, by[r]);
+        if (sums)
+            scale_row(sums + (int64_t)r * h->a->y_stride, h->a->dim, by[r]);
     }
 }
 
@@ -171,7 +171,7 @@ static void rows_forward(const struct head *h, int i, int iend) {
         for (int j = 0, end = seen_of(of, h->a->first + iend - 1); j < end; j += TILE, more = true) {
             struct tile t = tile_of(h, of, j, end);
             scores(h, i, iend, &t, s);
-            softmax_tile(h, i, rows, &t, s, &at, y, more);
+            softmax_tile(h, i, rows, &t, s, &at, more ? y : NULL);
             host_product((struct product){rows, dim, t.columns, .a = plain(s, TILE), .b = plain(t.v, t.stride), .c = y,
                                           .stride = stride, .add = more});
         }

@@ -64,13 +64,12 @@ static inline void cuda_forward(const struct rt_model *m, const struct rt_stage 
                                 void *workspace, cudaStream_t stream) {
     cuda_forward_part(m, s, at, 0, s->nlayers, workspace, stream);
 }
-void cuda_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
-                        bool weight, enum sweep_kind sweep, int from, int to, int *ahead, void *workspace,
-                        cudaStream_t stream);
+void cuda_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at,
+                        struct rt_sweep sweep, int *ahead, void *workspace, cudaStream_t stream);
 static inline void cuda_backward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at,
                                  bool input, bool weight, void *workspace, cudaStream_t stream) {
     int ahead = 0;
-    cuda_backward_part(m, s, at, input, weight, SWEEP_ALL, 0, s->nlayers, &ahead, workspace, stream);
+    cuda_backward_part(m, s, at, {input, weight, SWEEP_ALL, 0, s->nlayers}, &ahead, workspace, stream);
 }
 
 #define CUDA(call) cuda_must(call, #call)

@@ -79,11 +79,12 @@ static __device__ int list_rows(uint32_t *list, const int32_t *tokens, range own
     return total;
 }
 
-/* Adds up the listed rows of one token, for V columns: lanes 8g .. 8g + 7 have eight entries of each 32, and lane % 8
- * says which columns. Returns whether there were any; all lanes get the sums. */
+/* Adds up the listed rows of one token, of n columns each, for V columns from dy on: lanes 8g .. 8g + 7 have eight
+ * entries of each 32, and lane % 8 says which columns. dy NULL: they are beyond the last. Returns whether there were
+ * any; all lanes get the sums. */
 template <typename T, int V>
 static __device__ bool sum_rows(float *sum, const uint32_t *list, int count, uint32_t which, const T *dy, float scale,
-                                int column, int n) {
+                                int n) {
     int lane = threadIdx.x % 32, eighth = lane & 24;
     bool any = false;
     for (int base = 0; base < count; base += 32) {
@@ -96,8 +97,8 @@ static __device__ bool sum_rows(float *sum, const uint32_t *list, int count, uin
         for (int k = 0; k < 8; k++) {
             int r = (int)(__shfl_sync(ALL_LANES, entry, eighth + k) & 0xffff);
             d[k] = pack<T, V>();
-            if (hits >> (eighth + k) & 1 && column < n)
-                d[k] = load<V>(dy + (r * n + column)); /* a chunk has fewer than 2^31 elements */
+            if (hits >> (eighth + k) & 1 && dy)
+                d[k] = load<V>(dy + r * n); /* a chunk has fewer than 2^31 elements */
         }
         for (int k = 0; k < 8; k++)
             for (int v = 0; v < V; v++)
@@ -123,7 +124,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
         for (int task = threadIdx.x / 32; task < tasks; task += WARPS) {
             int which = task / across, column = (task % across * 8 + lane % 8) * V;
             float sum[V] = {};
-            bool any = sum_rows<T, V>(sum, list, count, which, dy + (int64_t)r * n, scale, column, n);
+            bool any =
+                sum_rows<T, V>(sum, list, count, which, column < n ? dy + (int64_t)r * n + column : NULL, scale, n);
             if (lane >= 8 || column >= n || !(any || fresh))
                 continue;
             store_sums<V>(dw + ((int64_t)which * gridDim.x + blockIdx.x) * n + column, sum, fresh);

@@ -170,30 +170,30 @@ static void take_gradient(const struct rt_model *m, const struct rt_bind *at, co
         cuda_add_more(m, at, at->at[SP_EXT] + last->dy.off, (int64_t)rows_out(last) * last->out, stream);
 }
 
-void cuda_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
-                        bool weight, enum sweep_kind sweep, int from, int to, int *ahead, void *workspace,
-                        cudaStream_t stream) {
-    const struct rt_layer *first = s->layer + from, *last = s->layer + to - 1;
-    bool gets = at->at[SP_GOT], gives = at->at[SP_GIVE], begins = to == s->nlayers && !gets && sweep != SWEEP_WEIGHTS;
+void cuda_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at,
+                        struct rt_sweep sweep, int *ahead, void *workspace, cudaStream_t stream) {
+    const struct rt_layer *first = s->layer + sweep.from, *last = s->layer + sweep.to - 1;
+    bool gets = at->at[SP_GOT], gives = at->at[SP_GIVE],
+         begins = sweep.to == s->nlayers && !gets && sweep.kind != SWEEP_WEIGHTS;
     const struct cuda_call begin = {m, last, at, stream, workspace}, end = {m, first, at, stream, workspace};
     if (gets && halves_of(last))
         do_half(halves_of(last)->get_back, &begin);
     else if (gets)
         get_back(&begin);
     else if (begins)
-        take_gradient(m, at, s, input, stream);
+        take_gradient(m, at, s, sweep.input, stream);
     struct rt_bind mine = *at;
-    mine.vfirst = at->vfirst && !uses_table(m, s, to);
+    mine.vfirst = at->vfirst && !uses_table(m, s, sweep.to);
     int done = begins || gets ? 0 : *ahead; /* layers from l on whose input gradient is already computed */
     for (const struct rt_layer *l = last - gets; l >= first + gives; l--) {
         struct cuda_call c = {m, l, &mine, stream, workspace};
-        bool wanted = input && sweep != SWEEP_WEIGHTS && l->dx.space != SP_NONE;
+        bool wanted = sweep.input && sweep.kind != SWEEP_WEIGHTS && l->dx.space != SP_NONE;
         if (wanted && done == 0)
             done = fused(inputs, &c, -1, (int)(l - s->layer) + 1);
         if (wanted && done == 0 && kinds[l->kind]->input)
             kinds[l->kind]->input(&c);
         done -= done > 0;
-        if (weight && !(sweep == SWEEP_PUT_OFF && l == first + 1) && kinds[l->kind]->weight)
+        if (sweep.weight && !(sweep.kind == SWEEP_PUT_OFF && l == first + 1) && kinds[l->kind]->weight)
             weight_gradient(&c, &mine);
     }
     *ahead = done;

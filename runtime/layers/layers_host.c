@@ -335,23 +335,23 @@ static void take_gradient(const struct rt_bind *at, const struct rt_stage *s, bo
         host_add_more(at, at->at[SP_EXT] + last->dy.off, (int64_t)rows_out(last) * last->out);
 }
 
-void host_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, bool input,
-                        bool weight, enum sweep_kind sweep, int from, int to) {
-    const struct rt_layer *first = s->layer + from, *last = s->layer + to - 1;
+void host_backward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at,
+                        struct rt_sweep sweep) {
+    const struct rt_layer *first = s->layer + sweep.from, *last = s->layer + sweep.to - 1;
     bool gets = at->at[SP_GOT], gives = at->at[SP_GIVE];
     if (gets && halves[last->kind])
         do_half(halves[last->kind]->get_back, &(struct host_call){m, last, at});
     else if (gets)
         get_back(&(struct host_call){m, last, at});
-    else if (to == s->nlayers && sweep != SWEEP_WEIGHTS)
-        take_gradient(at, s, input);
+    else if (sweep.to == s->nlayers && sweep.kind != SWEEP_WEIGHTS)
+        take_gradient(at, s, sweep.input);
     struct rt_bind mine = *at;
-    mine.vfirst = at->vfirst && !uses_table(m, s, to);
+    mine.vfirst = at->vfirst && !uses_table(m, s, sweep.to);
     for (const struct rt_layer *l = last - gets; l >= first + gives; l--) {
         struct host_call c = {m, l, &mine};
-        if (input && sweep != SWEEP_WEIGHTS && kinds[l->kind]->input && l->dx.space != SP_NONE)
+        if (sweep.input && sweep.kind != SWEEP_WEIGHTS && kinds[l->kind]->input && l->dx.space != SP_NONE)
             kinds[l->kind]->input(&c);
-        if (weight && !(sweep == SWEEP_PUT_OFF && l == first + 1) && kinds[l->kind]->weight)
+        if (sweep.weight && !(sweep.kind == SWEEP_PUT_OFF && l == first + 1) && kinds[l->kind]->weight)
             weight_gradient(&c, &mine);
     }
     if (gives && halves[first->kind])

@@ -68,7 +68,7 @@ static void feed(struct rank_run *run, int64_t step) {
 
 static void await_ranks(struct rank_run *run, int64_t step) {
     for (int r = 0; r < steps_of(run)->n; r++)
-        cuda_wait(run, steps_of(run)->rank[r].came[step % 2]);
+        cuda_wait(run, steps_of(run)->rank[r].result.came[step % 2]);
 }
 
 /* ---- at the start ---- */
@@ -121,7 +121,7 @@ static void launch(struct rank_run *run, int64_t step, const void *) {
 extern const bool backend_leads = true;
 extern "C" void backend_enqueue(struct rank_run *run, int64_t step) {
     for_group(run, launch, step, NULL);
-    run->backend->came = run->backend->rank->came[step % 2];
+    run->backend->came = run->backend->rank->result.came[step % 2];
 }
 
 static void await_step(struct rank_run *run, int64_t step, const void *) {
@@ -132,7 +132,7 @@ static void await_step(struct rank_run *run, int64_t step, const void *) {
 }
 
 static void take_losses(const struct rank_run *run, int64_t step, float *loss) {
-    memcpy(loss, run->backend->rank->told[step % 2], sizeof *loss * (size_t)run->program.batches);
+    memcpy(loss, run->backend->rank->result.told[step % 2], sizeof *loss * (size_t)run->program.batches);
 }
 
 extern "C" void backend_wait(struct rank_run *run, int64_t step, float *loss, double *when) {
@@ -147,7 +147,7 @@ extern "C" void backend_wait(struct rank_run *run, int64_t step, float *loss, do
         when[k] += run->backend->group->since;
 }
 
-extern "C" const uint64_t *backend_found(struct rank_run *run) { return run->backend->rank->found; }
+extern "C" const uint64_t *backend_found(struct rank_run *run) { return run->backend->rank->result.found; }
 
 static void launch_again(struct rank_run *run, int64_t step, const void *) {
     steps_again(steps_of(run), step, rank_keeps(run, step), read_of(run, run->data));
@@ -167,13 +167,13 @@ static void settle(struct rank_run *run, int64_t next, const void *) {
     steps_beside(steps, SETTLES, next, 0, NULL);
     await_ranks(run, next);
     for (int r = 0; r < steps->n; r++) /* it is the last step's */
-        memcpy(steps->rank[r].norm[(next + 1) % 2], steps->rank[r].norm[next % 2], NORM_BYTES);
+        memcpy(steps->rank[r].result.norm[(next + 1) % 2], steps->rank[r].result.norm[next % 2], NORM_BYTES);
 }
 
 extern "C" const uint64_t *backend_settle(struct rank_run *run) {
     int64_t next = next_of(run);
     for_group(run, settle, next, NULL);
-    return run->backend->rank->norm[next % 2];
+    return run->backend->rank->result.norm[next % 2];
 }
 
 static void validate(struct rank_run *run, int64_t step, const void *) {
@@ -196,7 +196,7 @@ extern "C" double backend_waited(struct rank_run *run) {
 
 extern "C" double backend_norm(struct rank_run *run, int64_t step) {
     const struct cuda_rank *own = run->backend->rank;
-    return own->norm_at < 0 ? NAN : norm_value(own->norm[step % 2]);
+    return own->result.norm_at < 0 ? NAN : norm_value(own->result.norm[step % 2]);
 }
 
 extern "C" struct rt_stamp backend_span(struct rank_run *run, int64_t step) {

@@ -127,11 +127,11 @@ static void (*function(const struct rt_layer *l, int way))(const struct cuda_cal
 
 static struct rt_batch first_batch(const struct bench *k) {
     struct rt_batch batch = {};
-    const char *half = k->c.input + data_bytes(k->p->model) / 2;
+    const char *half = k->c.feed.input + data_bytes(k->p->model) / 2;
     if (k->p->model->input == INPUT_TOKENS)
-        batch.token = (const int32_t *)k->c.input, batch.target = (const int32_t *)half;
+        batch.token = (const int32_t *)k->c.feed.input, batch.target = (const int32_t *)half;
     else
-        batch.x = (const float *)k->c.input, batch.y = (const float *)half;
+        batch.x = (const float *)k->c.feed.input, batch.y = (const float *)half;
     return batch;
 }
 

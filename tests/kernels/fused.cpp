@@ -145,7 +145,7 @@ static void sweep(struct side *k, const struct rt_stage *s, bool forward, bool i
     else
         for (int to = s->nlayers, from, ahead = 0; to > 0; to = from) {
             from = k->cut < 0 ? to - 1 : to > k->cut ? k->cut : 0;
-            cuda_backward_part(&k->m, s, &k->at, input, weight, SWEEP_ALL, from, to, &ahead, workspace, 0);
+            cuda_backward_part(&k->m, s, &k->at, {input, weight, SWEEP_ALL, from, to}, &ahead, workspace, 0);
         }
 }
 

@@ -49,7 +49,7 @@ static void run(int n, const struct world *world) {
     for (int64_t step = 0; step < HAND_STEPS; step++) {
         steps_run(&steps, step, false);
         for (int r = 0; r < n; r++)
-            while (cudaEventQuery(ranks[r].came[step % 2]) == cudaErrorNotReady) {
+            while (cudaEventQuery(ranks[r].result.came[step % 2]) == cudaErrorNotReady) {
                 cudaGetLastError(); /* it is no error of the next launch's */
                 if (ranks[r].transport->progress && ranks[r].transport->progress(ranks[r].link))
                     exit(2);

@@ -84,7 +84,7 @@ static void compare(const struct trial *y, bool input, bool weight, bool adds, c
     struct rt_bind whole = operands(y, input, adds, dw, ext), cuts = operands(y, input, adds, dw, ext);
     host_backward(y->m, y->s, &whole, input, weight);
     for (int p = 0; p < parts; p++)
-        host_backward_part(y->m, y->s, &cuts, input, weight, SWEEP_ALL, cut[p + 1], cut[p]);
+        host_backward_part(y->m, y->s, &cuts, (struct rt_sweep){input, weight, SWEEP_ALL, cut[p + 1], cut[p]});
     same("dx", whole.at[SP_DX], cuts.at[SP_DX], y->s->grad, cut, parts);
     same("ext", whole.at[SP_EXT], cuts.at[SP_EXT], y->s->ext, cut, parts);
     same("dw", whole.dw, cuts.dw, y->s->weight, cut, parts);

@@ -300,8 +300,9 @@ static void run_parts(const struct rt_model *m, struct rt_stage *const *s, struc
         if (forward)
             host_forward_part(m, s[i], &at[i], cut[p], p < 2 ? cut[p + 1] + 1 : 7);
         else
-            host_backward_part(m, s[i], &at[i], true, true, SWEEP_ALL, p < 2 ? cut[2 - p] : 0,
-                               p > 0 ? cut[3 - p] + 1 : 7);
+            host_backward_part(
+                m, s[i], &at[i],
+                (struct rt_sweep){true, true, SWEEP_ALL, p < 2 ? cut[2 - p] : 0, p > 0 ? cut[3 - p] + 1 : 7});
     }
     for (int i = 0; i < t && p < 2; i++)
         for (int j = 0; j < t; j++)

@@ -298,7 +298,7 @@ static void forward(struct side *k, bool gives, int from, int to) {
 static void backward(struct side *k, bool gives, bool weight, enum sweep_kind sweep, int from, int to) {
     static const struct rt_model m;
     k->at.at[gives ? SP_GIVE : SP_GOT] = (char *)(gives ? k->give : k->got);
-    host_backward_part(&m, &k->s, &k->at, true, weight, sweep, from, to);
+    host_backward_part(&m, &k->s, &k->at, (struct rt_sweep){true, weight, sweep, from, to});
     k->at.at[SP_GIVE] = k->at.at[SP_GOT] = NULL;
 }
 
@@ -357,7 +357,8 @@ static void check_block(bool copies, bool split, bool late) {
     exchange(k);
     for (int i = 0; i < 2; i++) {
         if (late)
-            host_backward_part(&(struct rt_model){0}, &k[i].s, &k[i].at, true, true, SWEEP_WEIGHTS, 1, 2);
+            host_backward_part(&(struct rt_model){0}, &k[i].s, &k[i].at,
+                               (struct rt_sweep){true, true, SWEEP_WEIGHTS, 1, 2});
         backward(&k[i], false, !split, SWEEP_ALL, 0, 1);
         cr_expect_arr_eq(copies ? k[i].dx : k[i].got, want.dx, sizeof want.dx);
         if (split)

@@ -155,7 +155,7 @@ static void part(const struct team *t, struct one *team, bool backward, int from
         struct one *k = &team[i];
         k->at.at[SP_GIVE] = give ? fresh(4 * give) : NULL;
         if (backward)
-            host_backward_part(&m, &k->s, &k->at, true, false, SWEEP_ALL, from, to);
+            host_backward_part(&m, &k->s, &k->at, (struct rt_sweep){true, false, SWEEP_ALL, from, to});
         else
             host_forward_part(&m, &k->s, &k->at, from, to);
     }
