@@ -175,10 +175,10 @@ extern "C" char **cuda_train(struct cuda_run *run, char *, size_t) {
     t.device.launch = launch_alone;
     cuda_attention_plan(&t.program);
     cuda_linear_plan(&t.program);
-    cuda_muon_plan(&t.program);
+    cuda_update_plan(&t.program);
     char **arena = train_threads(&all, &none, &t);
     cuda_linear_forget();
-    cuda_muon_forget();
+    cuda_update_forget();
     cuda_attention_forget();
     return arena;
 }
