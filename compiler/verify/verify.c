@@ -1,16 +1,16 @@
 /* The proof that a program does what its job graph says, on every machine that keeps the orders of the model
  * "start-end" (verify_orders.c).
  *
- * 1. Messages pair in the order of their edge, as NCCL pairs them, collectives in the order of their group's lanes;
- * they agree in name and size (verify_pair.c).
- * 2. All ranks are walked together, each one instruction at a time in issue order, with every send blocking until its
- *    receive, and every collective until all members have come. If the walk completes, it is a total order of all
- *    instructions; along the way, values are tracked symbolically (verify_values.c, verify_copies.c, verify_parts.c,
+ * 1. Messages pair in the order of their edge, as NCCL pairs them, and collectives in the order of their group's lanes.
+ *    Partners agree in name and size (verify_pair.c).
+ * 2. All ranks are walked together, each one instruction at a time in issue order. Every send blocks until its receive,
+ *    and every collective until all members have arrived. If the walk completes, it is a total order of all
+ *    instructions. Along the way, values are tracked symbolically (verify_values.c, verify_copies.c, verify_parts.c,
  *    verify_groups.c, verify_homes.c, verify_pieces.c, verify_sums.c, verify_updates.c, verify_memory.c).
- * 3. Where a period repeats, the walk compares what it leaves with what it found (verify_period.c).
+ * 3. If a period repeats, the walk compares the state after it with the state before it (verify_period.c).
  * 4. Lanes and non-blocking sends only remove orders. All remaining orders agree with the walk's, so nothing can
- *    deadlock that the walk does not; and conflicting accesses are still ordered (verify_races.c), so every buffer
- *    holds what it held in the walk, however the lanes run. */
+ *    deadlock that does not deadlock in the walk. Conflicting accesses are still ordered (verify_races.c), so every
+ *    buffer holds what it held in the walk, however the lanes run. */
 #include "base/cycle.h"
 #include "check_orders.h"
 #include <assert.h>
@@ -86,13 +86,13 @@ bool refute(struct check *check, int claim, int r, int32_t i, const char *fmt, .
 
 /* ---- the serial walk ---- */
 
-static bool refute_deadlock(struct check *check); /* below, after the lane graph */
+static bool refute_deadlock(struct check *check); /* defined after the lane graph */
 
 struct walk {
     int32_t *todo; /* ranks that may proceed, each at most once */
     bool *queued;
     int n;
-    int32_t *came; /* per series: how many members have arrived at its next collective */
+    int32_t *came; /* per series: number of members that have arrived at its next collective */
     bool *stands;  /* per rank: whether it has arrived at a collective and waits */
 };
 
@@ -102,7 +102,7 @@ static void queue(struct walk *walk, int r) {
     walk->queued[r] = true;
 }
 
-/* A member that has not arrived at this collective, or -1. */
+/* Returns a member that has not arrived at this collective, or -1. */
 static int absent(const struct check *check, int r, int32_t i) {
     const struct series *series = series_of(check, r, &check->p->rank[r].ins[i]);
     for (int m = 0; m < series->g->n; m++)
@@ -111,7 +111,7 @@ static int absent(const struct check *check, int r, int32_t i) {
     return -1;
 }
 
-/* The rank that r's next instruction waits for, or -1 if it can proceed. */
+/* Returns the rank that r's next instruction waits for, or -1 if it can proceed. */
 static int waits_for(const struct check *check, int r) {
     int32_t i = check->at[r];
     const struct instr *x = &check->p->rank[r].ins[i];
@@ -122,13 +122,13 @@ static int waits_for(const struct check *check, int r) {
     return -1;
 }
 
-/* The rank's next instruction has run. */
+/* Moves rank r past the instruction it has just run. */
 static bool step_done(struct check *check, int r) {
     check->at[r]++;
     return at_mark(check, r);
 }
 
-/* A member arrives at a collective; the last to arrive runs it for all. */
+/* Records that rank r has arrived at a collective; the last member to arrive runs it for all. */
 static bool run_collective(struct check *check, struct walk *walk, int r) {
     int32_t i = check->at[r];
     const struct series *series = series_of(check, r, &check->p->rank[r].ins[i]);
@@ -180,7 +180,7 @@ static bool go_on(struct check *check, struct walk *walk, int r) {
     return true;
 }
 
-/* In issue order, an instruction that waits for a later one of its own rank waits forever. */
+/* Refutes if an instruction waits for a later one of its own rank: in issue order it would wait forever. */
 static bool waits_point_back(struct check *check) {
     for (int r = 0; r < check->p->workers; r++) {
         const struct rank *k = &check->p->rank[r];
@@ -213,7 +213,7 @@ static bool walk(struct check *check) {
     return true;
 }
 
-/* ---- lanes: a graph of what each instruction must come after; it must have no cycle ---- */
+/* ---- lanes: a graph of what each instruction must follow; it must have no cycle ---- */
 
 struct lanes {
     int32_t *base; /* per rank: its first node */
@@ -227,7 +227,7 @@ static void edge(struct lanes *lanes, int32_t to) {
     lanes->to[lanes->n++] = to;
 }
 
-/* Each collective is a node of its own, numbered behind all instructions, and behind these each rank's two marks. */
+/* Returns the number of nodes: the instructions, then one node per collective, then each rank's two marks. */
 static int nodes_of(const struct check *check, const struct lanes *lanes) {
     return lanes->base[check->p->workers] + check->ncollectives + 2 * check->p->workers;
 }
@@ -236,7 +236,8 @@ static int32_t mark_of(const struct check *check, const struct lanes *lanes, int
     return lanes->base[check->p->workers] + check->ncollectives + 2 * r + section - 1;
 }
 
-/* A mark comes after what is last in each lane before it; the second mark, after the first. */
+/* Adds the edges of a mark: it follows the last instruction of each lane before it, and the second mark follows the
+ * first. */
 static void edges_of_mark(struct check *check, struct lanes *lanes, int r, int section) {
     const struct rank *k = &check->p->rank[r];
     if (!check->p->period)
@@ -265,8 +266,8 @@ static void edges_of(struct check *check, struct lanes *lanes, int r, int32_t i)
         edge(lanes, lanes->base[r] + k->wait[a]);
 }
 
-/* An instruction starts after its lane's previous one and its waits; if it meets other ranks, after those of its
- * partners too. */
+/* Builds the lane graph. An instruction follows the one before it in its lane and its waits; if it meets other ranks,
+ * it also follows what its partners follow. */
 static struct lanes lane_graph(struct check *check) {
     int W = check->p->workers;
     struct lanes lanes = {.base = NEW(int32_t, W + 1), .before = NEW(int32_t *, W)};
@@ -341,7 +342,7 @@ static bool lanes_finish(struct check *check) {
     for (int c = 0; c < len && c < 12; c++) {
         int r = 0;
         if (cycle[c] >= lanes.base[W])
-            continue; /* a collective, whose members are printed instead, or a mark */
+            continue; /* a mark, or a collective, whose members are printed instead */
         while (cycle[c] >= lanes.base[r + 1])
             r++;
         put(&check->why, "\n  ");
@@ -351,7 +352,7 @@ static bool lanes_finish(struct check *check) {
     return false;
 }
 
-/* Every unfinished rank waits for another: prints the shortest cycle of these waits. */
+/* Reports a deadlock: every unfinished rank waits for another. Prints the shortest cycle of these waits. */
 static bool refute_deadlock(struct check *check) {
     int W = check->p->workers, len;
     int32_t *at = NEW(int32_t, W + 1), *to = NEW(int32_t, W + 1);
@@ -373,7 +374,7 @@ static bool refute_deadlock(struct check *check) {
     return false;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole proof ---- */
 
 static bool prove(struct check *check) {
     if (!pair_messages(check) || !pair_collectives(check))
@@ -383,7 +384,7 @@ static bool prove(struct check *check) {
     struct scratch values = scratch_begin();
     if (follow && (!waits_stay(check) || !values_begin(check)))
         return false;
-    /* If the walk completes, the lanes complete too: every order they keep, the walk kept. */
+    /* If the walk completes, so do the lanes: the walk kept every order that they keep. */
     if (check->claims & CLAIM_SERIAL || follow) {
         if (!walk(check)) {
             if (check->failed != CLAIM_SERIAL || check->claims & CLAIM_SERIAL)
@@ -404,7 +405,7 @@ static bool prove(struct check *check) {
 
 struct refutation *verify(const struct spec *sp, const struct graph *graph, const struct program *p, int claims) {
     struct check check = {.sp = sp, .g = graph, .p = p, .claims = claims};
-    /* The caller promises this much. All else is to be proved: the program may say anything. */
+    /* The caller guarantees only this much. The program may say anything, so all else must be proved. */
     assert(p->workers == sp->workers && p->stages == sp->stages && graph->n == sp->njobs);
     assert(p->batches > 0 && p->repeats >= 1 && p->period >= 0 && p->rank);
     struct scratch all = scratch_begin();

@@ -1,11 +1,11 @@
-/* The proof. */
+/* Proves that a program does what its job graph says. */
 #ifndef PIANOLA_VERIFY_H
 #define PIANOLA_VERIFY_H
 #include "ir/graph.h"
 #include "ir/program.h"
 
-/* verify.c: needs only the job graph and the streams. Returns NULL when all requested claims hold, else the first that
- * does not, with a counterexample. Shares no code with lower, mem and lanes. X(name, what it says) */
+/* verify.c: needs only the job graph and the streams. verify() returns NULL when all requested claims hold, else the
+ * first that does not, with a counterexample. Shares no code with lower, mem and lanes. X(name, word, statement) */
 #define CLAIMS(X)                                                                                                      \
     X(JOBS, "jobs", "every job runs exactly once, on its rank, on the right tensors and weights")                      \
     X(GRADIENTS, "gradients",                                                                                          \
@@ -27,7 +27,7 @@ enum claim_bit { CLAIMS(X) NCLAIMS };
 enum claim { CLAIMS(X) CLAIM_ALL = (1 << NCLAIMS) - 1 };
 #undef X
 extern const char *const claim_word[NCLAIMS], *const claim_what[NCLAIMS];
-/* The machine model the claims are about (verify_orders.c). */
+/* Name of the machine model that the claims are about (verify_orders.c) */
 #define MACHINE_MODEL "start-end"
 extern int64_t verify_work; /* instructions and operands visited so far, for tests of how the work grows */
 struct refutation {
@@ -36,7 +36,7 @@ struct refutation {
     char *why; /* the counterexample: rank, lane, line, instruction, and its job or message */
 };
 struct refutation *verify(const struct spec *sp, const struct graph *graph, const struct program *p, int claims);
-/* verify_text.c: proves a program from its own text: each job belongs to the rank that runs it, and depends on what the
+/* verify_text.c: proves a program from its own text. Each job belongs to the rank that runs it, and depends on what the
  * default dependencies (schedules/language.md) or the text's `needs` lines say. */
 struct refutation *verify_text(const struct program *p);
 #endif

@@ -1,8 +1,8 @@
-/* Copies to host memory and back: of what a forward keeps, and of optimizer state.
+/* Copies of activations and optimizer state to host memory and back.
  *
- * A copy holds what the original held, so a backward that reads one reads the right tensor. State that lives in host
- * memory is updated on the device: values count its updates, so that neither a stale copy can be updated nor an old one
- * be what the step leaves behind. */
+ * A copy holds what the original held, so a backward that reads one reads the right tensor. Optimizer state that lives
+ * in host memory is updated on the device. Values count its updates, so a stale copy can neither be updated nor remain
+ * at the end of the step. */
 #include "check_homes.h"
 
 bool in_its_memory(struct check *check, int r, int32_t i, const struct arg *a) {
@@ -16,7 +16,7 @@ bool in_its_memory(struct check *check, int r, int32_t i, const struct arg *a) {
                   buf_text(check, r, a->buf), host ? "host" : "the device's");
 }
 
-/* The kind of the buffer that a copy of a tensor goes to. */
+/* Returns the kind of buffer that a copy of a tensor goes to. */
 static int copied_to(int kind, bool leaves) {
     switch (kind) {
     case K_stash: return leaves ? K_hstash : K_rstash;
@@ -42,7 +42,7 @@ bool run_copy_over(struct check *check, int r, int32_t i) {
                       (long long)arg_bytes(k, src), buf_text(check, r, t->buf), (long long)arg_bytes(k, t));
     int32_t count = value->count;
     int to = copied_to(kind, leaves);
-    bool again = to == K_hopt && check->values->stays[r][t->buf]; /* it takes the place of the old state */
+    bool again = to == K_hopt && check->values->stays[r][t->buf]; /* it replaces the old state */
     if (again ? !named(check, r, i, t->buf, (struct tensor_name){to, x->stage, -1, -1})
               : !ready(check, r, i, t, (struct tensor_name){to, x->stage, x->batch, -1}))
         return false;

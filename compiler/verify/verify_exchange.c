@@ -1,15 +1,17 @@
-/* Teams: that all members run each job of theirs, and what they exchange between its parts.
+/* Teams: all members run each job of theirs, and exchange tensors between its parts.
  *
- * names says which stages are members of a team, and exchange what each of their directions exchanges. The exchanges of
- * a stage are numbered through, F's first: the n-th moves the buffer mid#2n of each member, which a part has given, and
- * leaves what comes of it in place, a sum, or in mid#(2n + 1); the next part gets that or, of a late one, the part
- * behind it. So a mid is given, then exchanged, or moved on where another takes its place. A part only gets what is
- * exchanged: so its own part before it has given, and so have those of all other members, since the collective runs
- * once all of them have come, each with what its part gave. */
+ * The program's `names` lists the stages that are members of a team, and `exchange` what each direction of a stage
+ * exchanges. A stage's exchanges are numbered across its directions, F's first. The n-th moves each member's buffer
+ * mid#2n, which a part has given. It leaves a sum in place, any other result in mid#(2n + 1). The next part gets the
+ * result; a late result goes to the part after that.
+ *
+ * So a mid is given, then exchanged, or moved if the result has a buffer of its own. A part gets only what has been
+ * exchanged. The collective runs once all members have arrived, each with what its part gave, so all of them have given
+ * by then. */
 #include "check.h"
 #include <string.h>
 
-enum { GIVEN, EXCHANGED, MOVED }; /* of a mid: its value's count */
+enum { GIVEN, EXCHANGED, MOVED }; /* states of a mid, in its value's count */
 
 static const struct exchanges *exchanges_of(const struct check *check, int s, int d) {
     static const struct exchanges none = {0};
@@ -18,7 +20,7 @@ static const struct exchanges *exchanges_of(const struct check *check, int s, in
 
 int exchanges_in(const struct check *check, const struct instr *x) { return exchanges_of(check, x->stage, x->op)->n; }
 
-/* The first exchange of direction d, among all of the stage's; NDIRS: how many there are. */
+/* Returns the number of the stage's first exchange of direction d; for NDIRS, the number of all its exchanges. */
 static int first_exchange(const struct check *check, int s, int d) {
     int n = 0;
     for (int e = 0; e < d; e++)
@@ -26,7 +28,7 @@ static int first_exchange(const struct check *check, int s, int d) {
     return n;
 }
 
-/* The operation of the n-th exchange of a stage, and in *d its direction. */
+/* Returns the operation of a stage's n-th exchange, and sets *d to its direction. */
 static int operation_of(const struct check *check, int s, int n, int *d) {
     for (*d = 0; n >= exchanges_of(check, s, *d)->n; ++*d)
         n -= exchanges_of(check, s, *d)->n;
@@ -53,7 +55,7 @@ static bool same_exchanges(const struct exchanges *a, const struct exchanges *b)
     return same;
 }
 
-/* What is late is something, is got by a part, and by one that gets nothing else. */
+/* Returns whether each late exchange has an operation and a part that gets it and nothing else. */
 static bool are_got(const struct exchanges *exchange) {
     for (int n = 0; n < exchange->n; n++)
         if (exchange->at[n].late && (exchange->at[n].op == OP_none || n + 1 == exchange->n ||
@@ -62,7 +64,7 @@ static bool are_got(const struct exchanges *exchange) {
     return true;
 }
 
-/* The program's teams are the script's, and members of a team exchange the same. */
+/* Refutes unless the program's teams are the script's, and all members of a team exchange the same. */
 static bool are_those_of_script(struct check *check) {
     const struct names *has = &check->p->names, *want = &check->sp->names;
     if (!has->member != !want->member)
@@ -100,7 +102,7 @@ static bool are_those_of_script(struct check *check) {
     return true;
 }
 
-/* A job of one member is a job of all. */
+/* Refutes unless all members of a team have the same jobs. */
 static bool have_same_jobs(struct check *check) {
     const struct spec *sp = check->sp;
     for (int s = 0; s < sp->stages; s++)
@@ -116,7 +118,7 @@ static bool have_same_jobs(struct check *check) {
     return true;
 }
 
-/* A rank is always the same member of a team. */
+/* Refutes unless a rank is always the same member of a team. */
 static bool keep_their_places(struct check *check) {
     const struct names *names = &check->sp->names;
     int32_t *seen = NEW(int32_t, names->stages), *by = NEW(int32_t, names->stages); /* by: 1 + the rank that set it */
@@ -135,7 +137,8 @@ static bool keep_their_places(struct check *check) {
     return true;
 }
 
-/* Of the whole tensor, of slice q, where there are slices; of that a member may give or get a share. */
+/* Sets the sizes of a stage's mids from the script's costs. A member may give or get only its share of the whole
+ * tensor. q: the slice, if there are slices. */
 static void know_sizes(struct check *check, int s, int q, int64_t *bytes) {
     const struct stage *st = check->sp->costs.stage ? stage_at(check->sp, check->sp->costs.stage, s, q) : NULL;
     int size = check->p->names.member[s].size;
@@ -148,7 +151,7 @@ static void know_sizes(struct check *check, int s, int q, int64_t *bytes) {
         }
 }
 
-/* The sizes of all mids of a microbatch have one place, or those of each slice one of their own. */
+/* Returns where the size of a mid is kept: per stage, exchange and slice. */
 static int64_t *mid_size(struct check *check, int s, int32_t b, int32_t inst) {
     int q = b % slices_of(&check->p->names);
     return &check->values->mid_bytes[check->values->mid_at[s] + 2 * first_exchange(check, s, NDIRS) * q + inst];
@@ -165,7 +168,7 @@ bool teams_begin(struct check *check) {
     struct values *values = check->values;
     values->mid_at = NEW(int32_t, check->p->stages + 1);
     for (int s = 0; s < check->p->stages; s++) {
-        bool first = check->p->names.member[s].place <= 0; /* other members' mids are of the same sizes */
+        bool first = check->p->names.member[s].place <= 0; /* other members' mids have the same sizes */
         values->mid_at[s] = first ? (int32_t)n : values->mid_at[s - 1];
         n += first ? 2 * first_exchange(check, s, NDIRS) * slices_of(&check->p->names) : 0;
     }
@@ -206,7 +209,7 @@ static bool names_mid(struct check *check, int r, int32_t i, int role, int numbe
                   mid_text(check, x->stage, x->batch, number));
 }
 
-/* The exchange whose result part p of a job gets; -1: it gets none. */
+/* Returns the exchange whose result part p of a job gets; -1: none. */
 static int got_by(const struct exchanges *exchange, int p) {
     for (int n = p - 1; n >= 0 && n >= p - 2 && n < exchange->n; n--)
         if (exchange->at[n].op != OP_none && n + 1 + exchange->at[n].late == p)
@@ -245,7 +248,8 @@ bool give_buffer(struct check *check, int r, int32_t i, int32_t b) {
 
 static const char *name_of_exchange(int op) { return exchange_name[op - OP_ALL_REDUCE_A]; }
 
-/* It is of a member at its place of the team, and an exchange that the stage has. */
+/* Refutes unless the instruction belongs to the member at its place in the team, and to an exchange that the stage
+ * has. */
 static bool is_of_member(struct check *check, int r, int32_t i, int m, int n) {
     const struct instr *x = &check->p->rank[r].ins[i];
     const struct member *member = check->p->names.member;
@@ -263,7 +267,7 @@ static bool is_of_member(struct check *check, int r, int32_t i, int m, int n) {
                   op_name[d], stage_text(check, x->stage), name_of_exchange(op));
 }
 
-/* Its operands are what a part has given and, of no sum, an empty buffer for what comes of it. */
+/* Refutes unless the operands are a buffer that a part has given and, except for a sum, an empty one for the result. */
 static bool has_given(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -283,7 +287,7 @@ static bool has_given(struct check *check, int r, int32_t i) {
             refute(check, CLAIM_JOBS, r, i, "%s has been exchanged before", buf_text(check, r, src->buf)));
 }
 
-/* What a member gives and gets has the sizes of n shares. */
+/* Refutes unless what a member gives and gets have sizes that fit n shares. */
 static bool has_share_sizes(struct check *check, int r, int32_t i, int n) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];

@@ -1,8 +1,8 @@
-/* What a collective does to the buffers of its members, once all of them have come.
+/* Applies a collective to the buffers of its members, once all of them have arrived.
  *
- * Each member's operands are parts of the set that the collective is of: its source and destination must be exactly the
- * parts that the operation gives and takes there. Where all members hold one thing each, as usual, a collective costs a
- * few steps per member; else as many more as their pieces differ. */
+ * Each member's operands are parts of the collective's set of weights. Its source and destination must be exactly the
+ * parts that the operation reads and writes there. If each member's source holds one value throughout, as usual, a
+ * collective costs a few steps per member; each further run of differing pieces adds a step. */
 #include "check_homes.h"
 
 struct party {
@@ -12,7 +12,7 @@ struct party {
     struct span from, into;
 };
 
-/* What the pieces of the members make up, in order. */
+/* The members' pieces, put together in order */
 struct made {
     struct span span;
     struct content held;
@@ -28,7 +28,7 @@ struct meeting {
     int claim, n;
     struct party *member;
     size_t cap;
-    struct span all; /* what is gathered, reduced or scattered */
+    struct span all; /* the units that are gathered, reduced or scattered */
     struct list list;
 };
 
@@ -43,7 +43,7 @@ static bool is_of_set(const struct meeting *meeting, const struct party *m, cons
     return kind && b->stage == meeting->x->stage;
 }
 
-/* Which operands a member has; the root's are others. */
+/* Refutes unless a member has the operands it needs; a root needs others than the rest. */
 static bool has_operands(const struct meeting *meeting, int m) {
     const struct party *member = &meeting->member[m];
     bool root = meeting->x->peer == member->r, src = true, to = true;
@@ -58,7 +58,7 @@ static bool has_operands(const struct meeting *meeting, int m) {
     return no(meeting, m, format("needs %s source and %s destination here", src ? "a" : "no", to ? "a" : "no"));
 }
 
-/* An operand is this part of the set, and holds what it is named for. */
+/* Refutes unless an operand is exactly this part of the set, in a buffer of the right kind. */
 static bool is_part(const struct meeting *meeting, int m, const struct arg *a, struct span is, struct span must) {
     const struct party *member = &meeting->member[m];
     if (!is_of_set(meeting, member, a))
@@ -77,7 +77,8 @@ static bool is_part(const struct meeting *meeting, int m, const struct arg *a, s
 
 /* ---- weights: ALL_GATHER, BROADCAST ---- */
 
-/* The destination is a home's weights, or empty and named as the label says; what lies in it in place stays. */
+/* Prepares a destination: a home's own weights, or an empty buffer named as the label says. In place, the source
+ * stays. */
 static bool ready_for_weights(const struct meeting *meeting, int m) {
     struct check *check = meeting->check;
     const struct party *member = &meeting->member[m];
@@ -143,7 +144,7 @@ static bool gather(struct meeting *meeting) {
 
 /* ---- gradients: ALL_REDUCE, REDUCE_SCATTER, REDUCE ---- */
 
-/* The sum of all members' sources, unit by unit, in the order of the members. */
+/* Sums all members' sources, unit by unit, in the order of the members. */
 static bool sum_members(struct meeting *meeting) {
     struct check *check = meeting->check;
     for (int32_t at = meeting->all.from, to; at < meeting->all.to; at = to) {
@@ -162,7 +163,7 @@ static bool sum_members(struct meeting *meeting) {
     return true;
 }
 
-/* A member's source and destination are the parts that they must be. */
+/* Refutes unless a member's source and destination are the parts that the operation prescribes. */
 static bool is_reduced(const struct meeting *meeting, int m) {
     const struct party *member = &meeting->member[m];
     int op = meeting->x->op;
@@ -176,7 +177,7 @@ static bool is_reduced(const struct meeting *meeting, int m) {
            no(meeting, m, "in its source it may only write its piece, not add to it");
 }
 
-/* What a member has afterwards. In place, the rest of its source is garbage. */
+/* Writes a member's result. In place, the rest of its source becomes undefined. */
 static bool take_reduced(const struct meeting *meeting, int m) {
     struct check *check = meeting->check;
     const struct list *list = &meeting->list;
@@ -189,7 +190,7 @@ static bool take_reduced(const struct meeting *meeting, int m) {
         return false;
     if (member->src && member->src->buf == member->to->buf)
         hold(check, r, member->src->buf, member->from, (struct content){0});
-    size_t low = 0, high = list->n - 1; /* the first that ends behind the part */
+    size_t low = 0, high = list->n - 1; /* finds the first run that ends after the part begins */
     while (low < high) {
         size_t middle = (low + high) / 2;
         if (list->made[middle].span.to > member->into.from)

@@ -1,19 +1,19 @@
 /* Who owns which part of a set of weights, and which part of it each operand is.
  *
- * A set is counted in units, so many that every piece that a rank updates, and every piece that an operand names, has
- * a whole number of them. Member i of a replica of F holds shard i, and updates one of P pieces of it where the P
- * replicas divide the work, else all. A buffer says by its name and its rank which units it has, so that whatever moves
- * between buffers must move between the same units. */
+ * A set is counted in units, fine enough that every piece that a rank updates or an operand names is a whole number of
+ * them. Member i of a replica sharded over F ranks holds shard i. If P replicas divide the update, it updates one of P
+ * pieces of that shard, else all of it. A buffer's name and rank determine its units, so a transfer between buffers
+ * must connect the same units. */
 #include "check_homes.h"
 #include <string.h>
 
-struct owner { /* of a rank, by set */
+struct owner { /* a rank's ownership of one set; sorted by set */
     int32_t set, place;
-    int32_t weights; /* its buffer */
-    bool in_host;    /* the optimizer's state */
+    int32_t weights; /* its buffer of weights */
+    bool in_host;    /* whether the optimizer state is in host memory */
 };
 
-/* Rank r as an owner of the set; NULL: it is none. */
+/* Returns rank r's ownership of the set, or NULL. */
 static struct owner *owner_of(const struct check *check, int r, int set) {
     int low = check->values->owner_at[r], high = check->values->owner_at[r + 1];
     while (low < high) {
@@ -90,7 +90,7 @@ const char *span_text(struct span span) {
 
 enum { MOST_UNITS = 1 << 30 };
 
-/* The units of each set. */
+/* Counts the units of each set. */
 static bool count_units(struct check *check) {
     struct values *values = check->values;
     values->units = NEW(int32_t, values->sets.n);
@@ -116,7 +116,7 @@ static bool count_units(struct check *check) {
     return true;
 }
 
-/* The program's, or single ranks: those that hold a set's weights without an instance. */
+/* Returns the program's homes; if it lists none, every rank that holds a set's weights without an instance is one. */
 static struct homes *listed_homes(const struct check *check) {
     const struct program *p = check->p;
     int sets = check->values->sets.n;
@@ -142,7 +142,7 @@ static struct homes *listed_homes(const struct check *check) {
     return all;
 }
 
-/* The homes of a table are those of stage 0, or its member, as far as that has weights of its own. */
+/* Refutes unless a table's homes are the homes of stage 0, or of its member, if that has weights of its own. */
 static bool tables_are_with_stage_0(struct check *check) {
     const struct program *p = check->p;
     for (int s = 0; p->tied && p->homes && s < p->stages && slot_of(check, check->values->sets.table[s], s) == 0; s++) {
@@ -163,7 +163,8 @@ static bool has_list(const struct homes *homes, const int32_t *rank, int n) {
     return false;
 }
 
-/* Each home of a member's own weights keeps a replica of what its team shares, and nobody else does. */
+/* Refutes unless each home of a member's own weights has a replica of what its team shares, and no other rank has
+ * one. */
 static bool shared_by_members(struct check *check) {
     const struct program *p = check->p;
     for (int set = p->stages + p->names.tables; set < check->values->sets.n; set++) {
@@ -215,9 +216,9 @@ static bool list_owners(struct check *check) {
     return true;
 }
 
-/* ---- what must agree with them ---- */
+/* ---- what must agree with the homes ---- */
 
-/* A rank has the buffers of an owner where it is one, and its weights. */
+/* Refutes unless a rank holds the buffers of an owner exactly where it is one. Notes its buffer of weights. */
 static bool check_owner(struct check *check, int r, int32_t *held) {
     const struct rank *k = &check->p->rank[r];
     struct values *values = check->values;
@@ -249,8 +250,8 @@ static bool check_owner(struct check *check, int r, int32_t *held) {
     return true;
 }
 
-/* The homes of a set are the lists that w() named for its jobs, first .. last - 1, and no others. seen: per home that
- * any job may name, 1 + the last set. */
+/* Refutes unless the set's homes are the lists that w() named for jobs first .. last - 1, and no others. seen: per home
+ * that any job may name, 1 + the last set. */
 static bool named_by_script(struct check *check, int set, int first, int last, int32_t *seen) {
     const struct spec *sp = check->sp;
     const struct homes *homes = &check->values->homes[set];
@@ -277,14 +278,15 @@ static bool named_by_script(struct check *check, int set, int first, int last, i
                       homes->zero);
 }
 
-/* Whether w() says for the jobs of stage s where a set is at home: its own; a table, as the embedding's member; what
- * its team shares, as any member. */
+/* Returns whether w(), called for the jobs of stage s, decides where a set is at home. A set of its own: yes; a table:
+ * for the embedding's member; what a team shares: for any member. */
 static bool says_home(const struct check *check, int set, int s) {
     int slot = slot_of(check, set, s);
     return set < check->p->stages + check->p->names.tables ? slot == 0 : slot >= 0;
 }
 
-/* A program's text does not record what w() named. */
+/* Refutes unless the homes are those that w() named. Skips programs read from their text, which does not record
+ * them. */
 static bool check_named_homes(struct check *check) {
     const struct spec *sp = check->sp;
     if (!knows_homes(sp))

@@ -7,11 +7,11 @@ static const uint8_t role_of[NKINDS] = {
     [K_act] = ROLE_x,         [K_grad] = ROLE_dy, [K_stash] = ROLE_stash, [K_input] = ROLE_input,
     [K_wstash] = ROLE_wstash, [K_token] = ROLE_t, [K_kv] = ROLE_kv,       [K_dkv] = ROLE_dkv};
 
-/* A tensor as an operand of some role; d: for a token, the job it stands for. */
+/* A tensor as an operand of some role. d: for a token, the job it stands for */
 struct tensor {
     int32_t role, kind, s, b, d;
 };
-struct tensors { /* as the job graph requires them, and as the operands hold them */
+struct tensors { /* the tensors that the job graph requires, and those that the operands hold */
     struct tensor *want, *have;
     size_t nwant, nhave, want_cap, have_cap;
 };
@@ -26,8 +26,8 @@ static void want(struct tensors *tensors, struct tensor tensor) {
     tensors->want[tensors->nwant++] = tensor;
 }
 
-/* Collects the operands that hold tensors passed along edges: all that are read, except weights and what a part gets.
- */
+/* Collects the operands that hold tensors passed along edges: all that are read, except weights and what a part
+ * gets. */
 static void take_operands(struct check *check, int r, const struct instr *x, struct tensors *tensors) {
     const struct rank *k = &check->p->rank[r];
     GROW(tensors->have, tensors->have_cap, (size_t)x->narg + 1);
@@ -42,7 +42,7 @@ static void take_operands(struct check *check, int r, const struct instr *x, str
     }
 }
 
-/* The operands differ from the required tensors: reports how. */
+/* Reports how the operands differ from the required tensors. */
 static bool refute_operands(struct check *check, int r, int32_t i, const struct tensors *tensors) {
     for (size_t w = 0, h = 0; w < tensors->nwant; w++) {
         const struct tensor *x = &tensors->want[w];
@@ -69,7 +69,8 @@ static bool are_same(const struct tensors *tensors) {
            (!tensors->nwant || !memcmp(tensors->want, tensors->have, sizeof *tensors->want * tensors->nwant));
 }
 
-/* Which slice's keys and values an operand holds, its place says. */
+/* Refutes unless keys and values come in the order of their slices: an operand's position tells which slice's it
+ * holds. */
 static bool keys_in_order(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     int32_t before = operand(k, &k->ins[i], ROLE_kv, 0), b;
@@ -80,14 +81,14 @@ static bool keys_in_order(struct check *check, int r, int32_t i) {
     return true;
 }
 
-/* The tensors passed along edges and the operands match one to one. */
+/* Refutes unless the tensors passed along edges and the operands match one to one. */
 static bool reads_edges(struct check *check, int r, int32_t i, int32_t j) {
     struct tensors *tensors = check->values->scratch;
     tensors->nwant = 0;
     for (int32_t e = check->g->pred_at[j]; e < check->g->pred_at[j + 1]; e++) {
         const struct job *from = &check->sp->job[check->g->pred[e]];
         if (from->d == OP_U)
-            continue; /* declared versions say what must come before what */
+            continue; /* declared versions give this order */
         int kind = check->g->kind[e];
         if (!check->values->done[check->g->pred[e]])
             return refute(check, CLAIM_JOBS, r, i, "%s, which it needs, has not run",
@@ -99,7 +100,7 @@ static bool reads_edges(struct check *check, int r, int32_t i, int32_t j) {
         return false;
     take_operands(check, r, &check->p->rank[r].ins[i], tensors);
     verify_work += (int64_t)(tensors->nwant + tensors->nhave);
-    if (are_same(tensors)) /* already in the same order, as usual */
+    if (are_same(tensors)) /* usually already in the same order */
         return true;
     if (tensors->nwant > 1)
         sort(tensors->want, tensors->nwant, sizeof *tensors->want, by_tensor);
@@ -108,7 +109,7 @@ static bool reads_edges(struct check *check, int r, int32_t i, int32_t j) {
     return are_same(tensors) || refute_operands(check, r, i, tensors);
 }
 
-/* The operand holds this set of weights, not updated yet. */
+/* Refutes unless the operand holds this set of weights, not updated yet. */
 static bool reads_weights(struct check *check, int r, int32_t i, int role, int set) {
     const struct rank *k = &check->p->rank[r];
     int32_t b = operand(k, &k->ins[i], role, 0);
@@ -125,7 +126,7 @@ static bool reads_weights(struct check *check, int r, int32_t i, int role, int s
            refute(check, CLAIM_JOBS, r, i, "its weights have already been updated in this step");
 }
 
-/* Of all weights that it reads. */
+/* Refutes unless all weights that a job reads have the version that it declares. */
 static bool reads_version(struct check *check, int r, int32_t i, int32_t j) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -138,7 +139,8 @@ static bool reads_version(struct check *check, int r, int32_t i, int32_t j) {
            declares_version(check, r, i, j);
 }
 
-/* The weights of its stage, of the table and of its team, as far as it uses them; and their gradients. */
+/* Refutes unless a job reads the sets that it uses (its stage's, the table, its team's), and names the right
+ * gradients. */
 static bool uses_sets(struct check *check, int r, int32_t i, int32_t j) {
     static const uint8_t reads[] = {ROLE_w, ROLE_v, ROLE_u}, adds[] = {ROLE_dw, ROLE_dv, ROLE_du};
     const struct rank *k = &check->p->rank[r];
@@ -163,7 +165,7 @@ static bool uses_sets(struct check *check, int r, int32_t i, int32_t j) {
 
 static bool may_repeat(int role) { return role == ROLE_x || role == ROLE_dy || role == ROLE_kv || role == ROLE_t; }
 
-/* No role occurs more often than its row in ops.h allows. */
+/* Refutes if a role occurs more often than its row in ops.h allows. */
 static bool roles_once(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -180,7 +182,8 @@ static bool roles_once(struct check *check, int r, int32_t i) {
     return true;
 }
 
-/* Without a model's sizes: a stage's kept input and its gradient must be at least as large as what the stage reads. */
+/* Checks sizes without a model: a stage's kept input and its gradient must be at least as large as what the stage
+ * reads. */
 static bool as_large_as_read(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];

@@ -1,27 +1,28 @@
-/* What the members of a team have whole, such as norms, stays the same to the bit on all of them, and on all replicas.
+/* Proves that parameters which every member of a team has whole, such as norms, stay equal to the bit on all members
+ * and replicas.
  *
- * Each member updates its own copy, by a gradient that all compute alike. Floating-point addition is commutative but
- * not associative. So the copies stay equal if the sums that the members' updates take have one shape: the same tree of
- * additions over the same microbatches, whichever of two addends comes first. Sums that have one shape get one number.
- * The first update of a member or replica leaves the shape of each unit of its gradient; all others must match it. */
+ * Each member updates its own copy with its own gradient. Floating-point addition is commutative but not associative.
+ * So the copies stay equal if the members' gradients have one shape: the same tree of additions over the same
+ * microbatches, whichever of two addends comes first. Sums of one shape get one number. The first member or replica
+ * that updates records the shape of each unit of its gradient; all others must match it. */
 #include "base/map.h"
 #include "check_homes.h"
 #include <string.h>
 
-/* The gradient for one update of a team's stage. */
+/* The gradient for one update of a team's stage */
 struct added {
-    int32_t units, set; /* of the first member or replica that came; units 0: none has come */
+    int32_t units, set; /* units and set of the first member or replica that updated; units 0: none yet */
     int32_t *shape;     /* per unit; 0: not known yet */
 };
 
 struct orders_of {
-    struct added **added; /* per stage of a first member, and update; NULL: none has come, or nothing is whole */
+    struct added **added; /* per stage of a first member, and update; NULL: none yet, or nothing is whole */
     int32_t *shape;       /* per sum so far */
     size_t nshapes, shape_cap;
     struct addends
-        *node; /* per shape, from 1 on: two shapes, the smaller first; or ~a script's stage and a microbatch */
+        *node; /* per shape, from 1 on: two shapes, the smaller first; or ~stage in the script and a microbatch */
     size_t nnodes, node_cap;
-    struct map map; /* of nodes */
+    struct map map; /* from nodes to shapes */
 };
 
 void members_begin(struct check *check) {
@@ -55,7 +56,7 @@ static int32_t number_node(struct orders_of *orders, struct addends node) {
     return *slot - 1;
 }
 
-/* Sums have higher numbers than their addends. */
+/* Returns the shape of a sum. Addends have lower numbers than their sum, so theirs are known. */
 static int32_t shape_of(struct check *check, int32_t sum) {
     struct orders_of *orders = check->values->added;
     GROW(orders->shape, orders->shape_cap, (size_t)sum + 1);
@@ -86,7 +87,8 @@ static struct added *added_to(struct check *check, int set, int32_t update) {
     return added;
 }
 
-/* Whether unit u of a set is added up as the same part of the set that came first. Their units may differ in size. */
+/* Returns whether unit u of a set has the shape recorded for the same part of the first set. Their units may differ in
+ * size. */
 static bool matches(struct added *added, int32_t u, int32_t units, int32_t shape) {
     int64_t from = (int64_t)u * added->units / units, to = ((int64_t)(u + 1) * added->units + units - 1) / units;
     for (int64_t v = from; v < to; v++) {

@@ -1,7 +1,7 @@
 /* The memory claim: tracks which buffers are live, and checks that live ones never share a byte and that sizes agree.
  *
- * A buffer lives from its first write to its free; a home's permanent buffers live for the whole step. Live buffers of
- * a rank never overlap, so when one opens, only its two live neighbours need checking. */
+ * A buffer is live from its first write to its free; a home's permanent buffers are live for the whole step. Live
+ * buffers of a rank never overlap, so when one opens, only its two live neighbours need checking. */
 #include "check_homes.h"
 #include "check_orders.h"
 #include <string.h>
@@ -13,7 +13,7 @@ struct plan {
     bool **opened; /* per buffer */
 };
 
-/* The kind of tensor that a buffer of some kind holds. */
+/* Returns the kind of tensor that a buffer holds. */
 static int kind_held(int kind) {
     switch (kind) {
     case K_hstash:
@@ -137,7 +137,7 @@ static bool open_permanent(struct check *check, int r) {
     return true;
 }
 
-/* All buffers of a kind and set have one size: the model's if known, else that of the first one seen. */
+/* Refutes unless all buffers of a kind and set have one size: the model's if known, else the first one's. */
 static bool check_size(struct check *check, int r, int32_t b) {
     const struct buf *x = &check->p->rank[r].buf[b];
     if (x->kind == K_norm && x->bytes != NORM_BYTES)
@@ -163,7 +163,7 @@ static bool check_size(struct check *check, int r, int32_t b) {
                       (long long)x->bytes, buf_text(check, r, b), (long long)*want);
 }
 
-/* Where both exist: a wstash takes over its stash. */
+/* Refutes if a tensor is smaller than another one, if both exist: a wstash takes over its stash's bytes. */
 static bool no_smaller(struct check *check, int entry, int kind, int than) {
     long long have = check->values->bytes[kind][entry], least = check->values->bytes[than][entry];
     int sets = check->values->sets.n, s = entry < sets ? entry : (entry - sets) / check->p->names.slices;
@@ -172,7 +172,8 @@ static bool no_smaller(struct check *check, int entry, int kind, int than) {
                       s, have, kind_name[than], s, least);
 }
 
-/* A shard of the homes, and a piece of it, is as large as it must be for all of them to make up the whole. */
+/* Refutes unless `pieces` buffers of one kind have exactly the bytes of a buffer of the other: shards, and pieces of
+ * them. */
 static bool adds_up(struct check *check, int s, int kind, int than, int pieces) {
     int64_t have = check->values->bytes[kind][s], all = check->values->bytes[than][s];
     uint32_t both = 1u << kind | 1u << than;
@@ -181,7 +182,7 @@ static bool adds_up(struct check *check, int s, int kind, int than, int pieces) 
                       kind_name[kind], s, (long long)have, pieces, (long long)all, kind_name[than], s);
 }
 
-/* The bytes of all units of a set, as buffers of these kinds say; -1: there is none. */
+/* Returns the bytes of a whole set, computed from the buffers of these kinds; -1: there are none. */
 static int64_t bytes_of_set(const struct check *check, int s, int whole, int shard, int own) {
     const struct homes *homes = &check->values->homes[s];
     uint32_t seen = check->values->sets.seen[s];
@@ -192,7 +193,7 @@ static int64_t bytes_of_set(const struct check *check, int s, int whole, int sha
                                : -1;
 }
 
-/* The sizes of a set's shards and pieces; and an update reads as many gradient bytes as there are weight bytes. */
+/* Checks the sizes of a set's shards and pieces, and that a gradient has at least as many bytes as the weights. */
 static bool check_shards(struct check *check, int s) {
     const struct homes *homes = &check->values->homes[s];
     int pieces = homes->size * shares_of(homes);
@@ -229,7 +230,7 @@ static bool check_sizes(struct check *check) {
     return true;
 }
 
-/* A stash grows into its own job's wstash, at the same offset: I leaves there what it has read. */
+/* Refutes unless a stash that grows becomes its own job's wstash at the same offset, where I leaves what W needs. */
 static bool check_growth(struct check *check, int r, int32_t b) {
     const struct buf *x = &check->p->rank[r].buf[b], *y = x->grows >= 0 ? &check->p->rank[r].buf[x->grows] : NULL;
     if (!y || (may_grow(x) && y->kind == K_wstash && y->stage == x->stage && y->batch == x->batch && y->off == x->off &&
@@ -240,7 +241,7 @@ static bool check_growth(struct check *check, int r, int32_t b) {
                       buf_text(check, r, b), buf_text(check, r, x->grows), x->stage, x->batch);
 }
 
-/* A rank's workspace must suffice for every job and update it runs there. */
+/* Refutes unless a rank's workspace suffices for every job and update that it runs there. */
 static bool check_workspace(struct check *check, int r) {
     const struct rank *k = &check->p->rank[r];
     int64_t first = 0;

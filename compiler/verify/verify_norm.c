@@ -1,24 +1,24 @@
-/* The norm that updates are clipped by: of every element of every set once, of its gradient as the update takes it.
+/* The norm that updates are clipped by: it covers the gradient of each set, as its update reads it, exactly once.
  *
- * A norm is a leaf, which is a part of a set whose gradient was complete when it was added, or the join of two norms.
- * Like sums of gradients (verify_sums.c) they never change, and go by their number. An update walks down from its norm
- * to the parts: they must make up all sets, each of them once. Most updates find a norm that has been walked before.
- * Which of two replicas' gradients was added makes no difference: both are the sum that all of them have.
+ * A norm is a leaf, which covers a part of a set whose gradient was complete when it was added, or the join of two
+ * norms. Norms never change and are identified by number, like sums of gradients (verify_sums.c). An update walks down
+ * from its norm to the leaves, which must cover every set exactly once. Most updates find a norm that has been walked
+ * before. Replicas hold the same complete sum, so it does not matter whose gradient was added.
  *
- * With post-validation, an update finds the norm of the step before: each rank's, a leaf here, once. And at the end,
- * those of all ranks together are of all sets, so that the next step finds that. */
+ * With post-validation, an update reads the norm of the step before: a leaf per rank, each exactly once. At the end of
+ * the step, the norms of all ranks together must cover all sets, because the next step reads them. */
 #include "check_homes.h"
 #include <stdlib.h>
 
 struct norm {
-    int32_t a, b; /* join: the two norms, > 0; leaf: ~set, or ~(sets + rank), that rank's of the step before */
+    int32_t a, b; /* join: the two norms, > 0; leaf: ~set, or ~(sets + rank) for that rank's norm of the step before */
     struct span span;
-    int32_t n; /* leaves, with multiplicity */
+    int32_t n; /* number of leaves, with multiplicity */
 };
 struct norms {
     struct norm *norm;
     size_t n, cap;
-    int32_t whole, most; /* the last one found to be of all sets; the most leaves: all that homes update */
+    int32_t whole, most; /* the last norm found to cover all sets; upper bound on the leaves of a norm */
     int32_t *todo;
     struct part *part;
 };
@@ -52,7 +52,7 @@ bool norms_begin(struct check *check) {
            refute_all(check, CLAIM_JOBS, "nothing is proved of updates that are jobs together with norms");
 }
 
-/* Adds norm b to a. A part counts once at most, so there are no more leaves than homes. */
+/* Adds norm b to a. Each leaf counts at most once, so there are no more leaves than homes. */
 static bool join_norms(struct check *check, int r, int32_t i, int32_t *a, int32_t b) {
     struct norms *norms = check->values->norms;
     int32_t n = norms->norm[*a].n + norms->norm[b].n;
@@ -121,7 +121,8 @@ static int by_part(const void *x, const void *y) {
                             : (a->span.from > b->span.from) - (a->span.from < b->span.from);
 }
 
-/* Is the norm of units of what has this number, and of how many: a set, or behind them a rank's norm of before. */
+/* Returns how many units a norm must cover of a set, or, for numbers from `sets` on, of a rank's norm of the step
+ * before. */
 static int32_t units_normed(const struct check *check, int number, bool before) {
     int sets = check->values->sets.n;
     return (number >= sets) != before      ? 0
@@ -135,14 +136,14 @@ static const char *normed_text(const struct check *check, int number) {
     return number < sets ? format("set %d", number) : format("rank %d's norm of the step before", number - sets);
 }
 
-/* What a norm is not of, or is of twice; NULL: it is of all sets once; before: of all ranks' norms of the step before.
- */
+/* Returns what a norm lacks or covers twice, or NULL if it covers all sets once. before: all ranks' norms of the step
+ * before, instead of sets. */
 static const char *wrong_norm(struct check *check, int32_t norm, bool before) {
     struct norms *norms = check->values->norms;
     size_t n = 0, parts = 0;
     if (norm == norms->whole && norm != NO_SUM)
         return NULL;
-    for (norms->todo[n++] = norm; n > 0;) { /* each join in hand has a leaf of its own at least */
+    for (norms->todo[n++] = norm; n > 0;) { /* each pending join has at least one leaf of its own */
         const struct norm *x = &norms->norm[norms->todo[--n]];
         if (x->a < 0)
             norms->part[parts++] = (struct part){~x->a, x->span};
@@ -188,7 +189,7 @@ bool is_clipped(struct check *check, int r, int32_t i) {
                             before ? "ranks' norms of the step before" : "sets");
 }
 
-/* What the next step finds. */
+/* Refutes unless the norms that the next step reads cover all sets. */
 bool norms_end(struct check *check) {
     int32_t all = check->values->norms->whole = NO_SUM;
     for (int r = 0; r < check->p->workers && check->sp->costs.post_validation; r++) {

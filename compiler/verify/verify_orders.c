@@ -2,36 +2,39 @@
  *
  * The machine model, "start-end": S(x) and E(x) are the start and the end of instruction x. The accesses of x may
  * happen anywhere between the two, in pieces. These orders hold, and no others:
- *   1. E(w) before S(x) for the instruction w before x in its lane, and for each w that x waits for;
- *   2. S(x) before E(x);
- *   3. S(SEND) before E(RECV) of the same message;
- *   4. E(w) before S(x) for w before and x behind a mark of the period, on one rank;
- *   5. S(m) before E(n) for members m and n of a collective where data flow from m to n: from the root of a BROADCAST
- * to the others, from the others to the root of a REDUCE, else between all pairs. A SEND may or may not end before its
- * RECV starts, as with eager messages; a collective may touch a member's buffer as soon as that member has started.
+ * 1. E(w) before S(x) for the instruction w before x in its lane, and for each w that x waits for;
+ * 2. S(x) before E(x);
+ * 3. S(SEND) before E(RECV) of the same message;
+ * 4. E(w) before S(x) on one rank if a mark of the period lies between w and x;
+ * 5. S(m) before E(n) for members m and n of a collective if data flows from m to n: from the root of a BROADCAST to
+ *    the others, from the others to the root of a REDUCE, else between all pairs.
+ * A SEND may or may not end before its RECV starts, as with eager messages. A collective may touch a member's buffer as
+ * soon as that member has started.
  *
  * The claim: if instructions j and i of a rank, in this issue order, access the same byte and one of them writes it,
- * then E(j) precedes S(i) by a chain of these orders. Sufficient: the serial walk (verify.c) satisfies all of them, so
- * they have no cycle. Take any run of any such machine, and the first access in it that finds a value other than in the
- * walk, or runs concurrently with a conflicting one. The accesses that conflict with it, among them all that wrote what
- * it reads, lie wholly before or wholly after it, as in the walk, since the chains hold in both; those before it found
- * what they found in the walk; and a RECV or a member of a collective writes what its SEND or the members whose data
- * reach it read, which comes earlier. So
- * there is no such first access: every buffer holds what it held in the walk. Necessary: if no chain leads from E(j) to
- * S(i), running everything that S(i) needs first gives a run, of a machine that keeps no other order, in which i has
- * started and j has not ended.
+ * then E(j) precedes S(i) by a chain of these orders.
  *
- * Both ends of a message, and all members of a collective, lie in one section of the period's. So no chain comes back
- * from a later section to an earlier one, and between two instructions of one section none uses rule 4: only the clocks
+ * Sufficient: the serial walk (verify.c) satisfies all orders, so they have no cycle. Take any run of any such machine.
+ * Consider the first access in it that finds a value other than in the walk, or that runs concurrently with a
+ * conflicting one. All accesses that conflict with it, including the writes of what it reads, lie wholly before or
+ * wholly after it. They do so as in the walk, since the chains hold in both. The accesses before it found what they
+ * found in the walk. A RECV or a member of a collective writes what its SEND or the members whose data reach it read,
+ * and they read earlier. So there is no such first access: every buffer holds what it held in the walk.
+ *
+ * Necessary: suppose no chain leads from E(j) to S(i). Run everything that S(i) needs first. This is a run of a machine
+ * that keeps no other orders, and in it i has started while j has not ended.
+ *
+ * Both ends of a message, and all members of a collective, lie in one section of the period. So no chain comes back
+ * from a later section to an earlier one, and between two instructions of one section none uses rule 4. Only the clocks
  * within a rank need to know the marks.
  *
  * Chains within a rank are kept as vector clocks, one per lane: how far each other lane of the rank must have come.
- * Those clocks settle every question about programs our compiler makes. What they leave open, where only a detour
- * through other ranks orders two accesses, is collected and answered together. A backward search of at most NEAR steps
- * finds the short detours, typical of bytes that are soon reused. For the rest, a sweep over all ranks, for as many
- * lanes at a time as a clock has places, propagates how far those lanes must have come along lanes, waits and messages.
- * So the work is linear in the questions, and in the instructions times the number of lanes that the search leaves
- * open. */
+ * These clocks settle every question about programs that our compiler makes. A question remains open if only a detour
+ * through other ranks orders two accesses; such questions are collected and answered together. A backward search of at
+ * most NEAR steps finds the short detours, which are typical of bytes that are soon reused. The rest is left to sweeps
+ * over all ranks, each for up to PLACES lanes. A sweep propagates how far those lanes must have come along lanes, waits
+ * and messages. So the work is linear in the questions, and in the instructions times the number of lanes that the
+ * search leaves open. */
 #include "check_orders.h"
 #include <string.h>
 
@@ -41,13 +44,14 @@ struct orders {
     struct check *check;
     int r;
     const struct rank *k;
-    int32_t *clock;   /* [lane][lane] of the current rank: how far the second was when the first's last one ended */
-    int32_t *shot;    /* per awaited instruction: its lane's clock at its end */
+    int32_t *clock;   /* [lane][lane] of the current rank: the second lane's progress when the first's last instruction
+                         ended */
+    int32_t *shot;    /* per awaited instruction: its lane's clock when it ended */
     int32_t *awaited; /* per instruction: 1 + its index in shot; 0: no instruction waits for it */
     size_t shot_cap;
-    struct question *question; /* by rank and issue order */
+    struct question *question; /* sorted by rank and issue order */
     size_t n, cap, many;
-    struct search *search; /* made when first needed */
+    struct search *search; /* allocated on first use */
     struct sweep *sweep;
 };
 
@@ -100,7 +104,7 @@ void orders_start(struct orders *orders, int32_t i) {
         for (int l = 0; l < L; l++)
             clock[l] = then[l] > clock[l] ? then[l] : clock[l];
     }
-    clock[x->lane] = i; /* in its own lane, all before it have ended */
+    clock[x->lane] = i; /* everything before i in its own lane has ended */
 }
 
 void orders_end(struct orders *orders, int32_t i) {
@@ -129,16 +133,16 @@ struct sweep {
     struct check *check;
     const struct orders *o;
     int32_t *base;      /* per rank: its first lane's number */
-    int32_t *place;     /* per lane of all ranks: its place in this sweep's clocks, or -1 */
-    struct clock *lane; /* per lane of all ranks: what has ended once its last instruction has */
+    int32_t *place;     /* per lane of all ranks: its index in this sweep's clocks, or -1 */
+    struct clock *lane; /* per lane of all ranks: clock after its last instruction */
     int32_t **slot;     /* per rank and instruction: the index of its clock in kept, or 0 */
-    struct clock *kept; /* what must have ended before it ends */
+    struct clock *kept; /* clocks at the ends of instructions */
     size_t nkept;
-    struct clock *met;  /* per collective: what has ended before the members whose data others wait for have started */
-    int32_t *at, *todo; /* per rank: the next instruction; the ranks that may proceed */
+    struct clock *met;    /* per collective: join of the clocks of the members that others wait for, at their starts */
+    int32_t *at, *todo;   /* per rank: the next instruction; ranks that may proceed */
     int32_t *asked, *end; /* per rank: its next question; the end of its questions */
-    int32_t *came;        /* per collective: how many of these members have started */
-    bool *stands;         /* per rank: the next instruction has started and waits for other ranks */
+    int32_t *came;        /* per collective: number of these members that have started */
+    bool *stands;         /* per rank: whether its next instruction has started and waits for other ranks */
     int ntodo;
     size_t worst; /* the first question whose answer is no, else the number of questions */
 };
@@ -210,7 +214,7 @@ static void start_instr(struct sweep *sweep, int r, int32_t i, struct clock *clo
     }
 }
 
-/* The clock of instruction i is final; the rank's next may start. */
+/* Ends instruction i, whose clock is final; the rank's next one may start. */
 static void finish_instr(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
     if (sweep->slot[r][i])
         sweep->kept[sweep->slot[r][i]] = *clock;
@@ -219,8 +223,8 @@ static void finish_instr(struct sweep *sweep, int r, int32_t i, struct clock *cl
     sweep->at[r]++;
 }
 
-/* A member of a collective starts, and ends if all whose data reach it have started; else false. The last that others
- * wait for lets those go on that stand at it. */
+/* Starts a member of a collective, and ends it if all members whose data reach it have started; else returns false. The
+ * last of those requeues the ranks that wait. */
 static bool meet_collective(struct sweep *sweep, int r, int32_t i, struct clock *clock) {
     const struct check *check = sweep->check;
     const struct series *series = series_of(check, r, &check->p->rank[r].ins[i]);
@@ -275,7 +279,7 @@ static void advance_rank(struct sweep *sweep, int r) {
     }
 }
 
-/* One sweep: answers the questions about the lanes that have a place. */
+/* Runs one sweep: answers the questions about the lanes that have a place. */
 static void sweep(struct sweep *s) {
     int W = s->check->p->workers;
     memset(s->lane, -1, sizeof *s->lane * (size_t)s->base[W]);
@@ -308,10 +312,10 @@ struct search {
     struct check *check;
     int32_t **before;  /* per rank and instruction: the one before it in its lane, or -1 */
     uint32_t **met;    /* per rank and instruction: the last search that reached its end */
-    uint32_t searches; /* so far */
+    uint32_t searches; /* number of searches so far */
     struct place {
         int32_t r, i;
-    } todo[NEAR]; /* ends whose predecessors are to be visited */
+    } todo[NEAR]; /* instruction ends whose predecessors are to be visited */
     int n, steps;
 };
 
@@ -350,7 +354,7 @@ static void come_to_start(struct search *search, int r, int32_t i) {
         come_to_end(search, r, k->wait[w]);
 }
 
-/* Whether searching backwards from S(i) finds E(j) within NEAR steps. */
+/* Returns whether searching backwards from S(i) finds E(j) within NEAR steps. */
 static bool found_near(struct search *search, const struct question *question) {
     search->searches++;
     search->n = search->steps = 0;
@@ -391,7 +395,7 @@ static const struct question *sweep_all(struct orders *orders) {
     struct sweep *s = orders->sweep = orders->sweep ? orders->sweep : sweep_new(orders);
     int lanes = s->base[orders->check->p->workers], n = 0;
     int32_t *lane = NEW(int32_t, lanes);
-    size_t *first = NEW(size_t, lanes); /* the first question about each */
+    size_t *first = NEW(size_t, lanes); /* per lane: the first question about it */
     memset(s->place, -1, sizeof *s->place * (size_t)lanes);
     for (size_t q = 0; q < orders->n; q++) {
         int32_t l = s->base[orders->question[q].r] +

@@ -1,5 +1,5 @@
-/* Which instructions meet: the k-th SEND along an edge and the k-th RECV; the k-th collective of each member, in the
- * group's gather lanes and in its group lanes. Those that meet agree in name and size. */
+/* Pairs the instructions that meet: the k-th SEND along an edge with the k-th RECV, and the k-th collective of each
+ * member in the group's gather lanes and in its group lanes. Those that meet must agree in name and size. */
 #include "check.h"
 #include <string.h>
 
@@ -44,7 +44,7 @@ struct end {
     int32_t r, i;
 };
 
-/* All SENDs by destination, in compressed rows; within a row, by rank and issue order. */
+/* Returns all SENDs by destination, in compressed rows; within a row, by rank and issue order. */
 static struct end *sends_by_destination(const struct program *p, int32_t *at) {
     for (int r = 0; r < p->workers; r++)
         for (int32_t i = 0; i < p->rank[r].nins; i++)
@@ -68,7 +68,7 @@ bool pair_messages(struct check *check) {
     memset(first, -1, sizeof *first * (size_t)W);
     for (int r = 0; r < W; r++) {
         const struct rank *k = &p->rank[r];
-        int32_t *next = check->mate[r]; /* next RECV from the same source, until it has its SEND */
+        int32_t *next = check->mate[r]; /* per RECV: the next one from the same source, until it has its SEND */
         for (int32_t i = 0; i < k->nins; i++)
             if (is_recv(k->ins[i].op)) {
                 int from = k->ins[i].peer;
@@ -93,7 +93,7 @@ bool pair_messages(struct check *check) {
 
 /* ---- collectives ---- */
 
-/* The groups of each rank in compressed rows. */
+/* The groups of each rank, in compressed rows */
 struct membership {
     int32_t group, member;
 };
@@ -111,7 +111,7 @@ static struct membership *memberships(const struct program *p, int32_t *at) {
     return all;
 }
 
-/* The collectives of rank r in their series. member: per group, which one the rank is; -1: none. */
+/* Adds the collectives of rank r to their series. member: per group, the rank's index in it; -1: none. */
 static bool list_collectives(struct check *check, int r, const int32_t *member) {
     const struct rank *k = &check->p->rank[r];
     for (int32_t i = 0; i < k->nins; i++) {
@@ -153,14 +153,14 @@ static bool list_all(struct check *check) {
     return true;
 }
 
-/* A team's first member's stage, where each has one of its own. */
+/* Returns the stage of a team's first member, if members have stages of their own. */
 static int32_t first_stage(const struct check *check, const struct instr *x) {
     const struct member *member = check->p->names.member;
     bool team = op_lane[x->op] == LANE_TEAM && member && x->stage >= 0 && x->stage < check->p->stages;
     return team && member[x->stage].place > 0 ? x->stage - member[x->stage].place : x->stage;
 }
 
-/* Two members come to the same. */
+/* Refutes unless two members arrive at the same collective. */
 static bool agree(struct check *check, int a, int32_t i, int b, int32_t j) {
     const struct instr *x = &check->p->rank[a].ins[i], *y = &check->p->rank[b].ins[j];
     int64_t here = message_bytes(&check->p->rank[b], y), there = message_bytes(&check->p->rank[a], x);

@@ -1,17 +1,19 @@
-/* Jobs in parts: the layers of a stage one after the other, in several instructions; backwards, from the last to the
- * first.
+/* Jobs in parts: the layers of a stage one after the other, in several instructions; a backward runs them from the last
+ * to the first.
  *
- * All parts name what the job reads and makes, apart from what they give to their team and get from it; and of the
- * gradient the pieces that their layers have weights in, from the last piece to the first. A piece belongs to
- * neighbouring parts where a boundary falls inside. What the job makes is complete with the last part that names it;
- * until then nobody else may read or write it. The parts share a workspace, so no other job that works there may run
- * between them: a rank has one workspace, and may have a second one. So when the first part comes, the others are found
- * ahead of it, as the rank's next jobs, and checked as one; the walk then finds them as they are. verify_ranges.c
- * checks that each part names the pieces that it contributes to. */
+ * All parts name what the job reads and writes, apart from what they exchange with their team and their pieces of the
+ * gradient. A part names the pieces in which its layers have weights, from the last piece to the first. If a boundary
+ * falls inside a piece, both neighbouring parts name it. An output is complete with the last part that names it; until
+ * then nobody else may read or write it.
+ *
+ * The parts share a workspace, so no other job that uses it may run between them. A rank has one workspace, and may
+ * have a second one. So when the first part arrives, the others must be the rank's next jobs there. They are found
+ * ahead and checked together; the walk then reaches them as they are. verify_ranges.c checks that each part names the
+ * pieces that it contributes to. */
 #include "check_homes.h"
 
 struct divided {
-    int32_t first, last; /* its instructions; last 0: no job is under way */
+    int32_t first, last; /* its instructions; last 0: no job is in progress */
     struct pieces *part; /* per part */
     size_t cap;
     int32_t sum, table_sum, shared_sum; /* its contributions, to dw, dv and du */
@@ -19,7 +21,7 @@ struct divided {
 
 void parts_begin(struct check *check) { check->values->divided = NEW(struct divided, 2 * (int64_t)check->p->workers); }
 
-/* Whether a job works in its rank's second workspace. */
+/* Returns whether a job works in its rank's second workspace. */
 static bool uses_second_workspace(const struct rank *k, const struct instr *x) {
     int32_t work = operand(k, x, ROLE_work, 0);
     return work >= 0 && k->buf[work].inst >= 0;
@@ -30,7 +32,7 @@ bool is_workspace(struct check *check, int r, int32_t i, int32_t b) {
            refute(check, CLAIM_JOBS, r, i, "its workspace is %s", buf_text(check, r, b));
 }
 
-/* The job that is under way in the workspace of x. */
+/* Returns the job in progress in the workspace of x. */
 static struct divided *divided_of(const struct check *check, int r, const struct instr *x) {
     return &check->values->divided[2 * r + uses_second_workspace(&check->p->rank[r], x)];
 }
@@ -39,7 +41,7 @@ static bool is_same_job(const struct instr *x, const struct instr *y) {
     return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->last == y->last;
 }
 
-/* The rank's next job after instruction i in the same workspace, or -1. */
+/* Returns the rank's next job after instruction i in the same workspace, or -1. */
 static int32_t next_job(const struct rank *k, int32_t i) {
     bool second = uses_second_workspace(k, &k->ins[i]);
     while (++i < k->nins)
@@ -57,7 +59,7 @@ static const struct arg *next_other(const struct rank *k, const struct instr *x,
 
 static const char one_way[] = "one part writes its gradient where another adds to it";
 
-/* A part names what part 0 names, apart from pieces of the gradient and what its team exchanges. */
+/* Refutes unless a part names what part 0 names, apart from pieces of the gradient and what its team exchanges. */
 static bool same_operands(struct check *check, int r, int32_t i, const struct instr *first) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -72,12 +74,12 @@ static bool same_operands(struct check *check, int r, int32_t i, const struct in
 }
 
 struct named_pieces {
-    const struct arg *first; /* NULL: none so far */
+    const struct arg *first; /* first operand; NULL: none so far */
     bool writes;
-    int32_t low; /* the lowest so far; how many there are, before the first */
+    int32_t low; /* lowest piece so far; before the first, the number of pieces */
 };
 
-/* The pieces that a part names follow those of the part before, whose lowest one it may name again. */
+/* Refutes unless a part's pieces follow the pieces of the part before, whose lowest one it may name again. */
 static bool follows(struct check *check, int r, int32_t i, struct named_pieces *named, struct pieces *pieces) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -159,7 +161,7 @@ bool in_parts(const struct check *check, int r, int32_t i) {
            (second->last && second->first < i && i <= second->last);
 }
 
-/* The part next to x, before it or after it, that names pieces; -1: none. */
+/* Returns the nearest part before x (step -1) or after it (step 1) that names pieces; -1: none. */
 static int neighbour(const struct divided *divided, const struct instr *x, int step) {
     int part = x->part + step;
     while (part >= 0 && part <= x->last && divided->part[part].high < 0)

@@ -1,32 +1,34 @@
-/* The period by induction: what holds of the one repetition that is written out holds of all.
+/* Proves the period by induction: what holds for the one repetition that is written out holds for all.
  *
  * Messages and collectives stay within their section (verify_pair.c), waits do not cross a mark, and all of a rank's
- * lanes join there. So what a rank does behind a mark depends on nothing but what its buffers hold there. If the state
- * at the period's end is that at its begin, moved on by the period's K microbatches and their updates, then the
- * instructions of the period, moved on as well, find and leave in the second repetition what they found and left in
- * the first, and so on; and those behind the period find what they found behind one repetition. Moved on: the same
- * bytes are in use, of the same kind and stage; the microbatches in names and in sums are K later, and weights and
- * optimizer state have K / m more updates.
+ * lanes join there. So what a rank does after a mark depends only on what its buffers hold there. Suppose the state at
+ * the period's end is the state at its beginning, shifted by the period's K microbatches and their updates. Then the
+ * instructions of the period, shifted as well, find and leave in the second repetition what they found and left in the
+ * first, and so on. The instructions after the period find what they found after one repetition.
  *
- * Each job runs once, however often the period does: of the same jobs of microbatches b, b + K, b + 2K .. the first
- * ones run before the period, one in it, and the others behind it. */
+ * Shifted means: the same bytes are in use, with the same kind and stage. The microbatches in names and in sums are K
+ * later, and weights and optimizer state have K / m more updates.
+ *
+ * Each job runs once, however often the period does. Among the jobs of one stage and direction for microbatches b, b +
+ * K, b + 2K .. the first ones run before the period, one runs in it, and the others after it. */
 #include "check_homes.h"
 #include <stdlib.h>
 #include <string.h>
 
-struct stretch { /* in some units of a buffer */
+struct stretch { /* content of a range of units of a buffer */
     struct span span;
     struct content content;
 };
-struct open {                       /* a buffer that is in use at a mark */
-    int32_t b, batch, round, count; /* batch and round as they are where the period ends; count likewise, of weights */
+struct open { /* a buffer that is in use at a mark */
+    int32_t b, batch, round,
+        count; /* batch, round and, for weights and optimizer state, count: as they must be where the period ends */
     int memory;
     const struct buf *buf;
     struct value value;
     struct stretch *stretch;
     size_t nstretches;
 };
-struct state { /* of a rank where the period begins, sorted */
+struct state { /* a rank's state where the period begins, sorted */
     struct open *open;
     int n;
 };
@@ -60,7 +62,7 @@ static struct open take_open(const struct check *check, int r, int32_t b, bool a
 
 static int64_t offset_of(const struct open *open) { return open->buf->off; }
 
-/* By where it lies; those of no bytes, which may lie anywhere, by what they are. */
+/* Orders by position; buffers of no bytes, which may lie anywhere, by what they hold. */
 static int by_place(const void *x, const void *y) {
     const struct open *a = x, *b = y;
     int64_t ka[] = {a->memory,    a->buf->bytes > 0, a->buf->bytes ? offset_of(a) : 0,
@@ -106,7 +108,7 @@ static const char *content_at(const struct check *check, int r, const struct ope
                   open->memory == MEMORY_HOST ? " of host memory" : "");
 }
 
-/* What a buffer holds where the period ends is not what it held at the begin, moved on. */
+/* Reports that a buffer does not hold at the period's end what it held at the beginning, shifted. */
 static bool refute_content(struct check *check, int r, const struct open *a, const struct open *b,
                            const struct content *x, const struct content *y) {
     const char *what =
@@ -142,7 +144,7 @@ static bool holds_the_same(struct check *check, int r, const struct open *a, con
                                value_text(check, x), value_text(check, y)));
 }
 
-/* Compares the state where the period ends with that where it began. */
+/* Compares the state at the period's end with the state at its beginning. */
 static bool has_come_back(struct check *check, int r, const struct state *begin) {
     struct state end = state_at(check, r, false);
     for (int i = 0; i < begin->n || i < end.n; i++) {
@@ -202,7 +204,7 @@ bool waits_stay(struct check *check) {
 
 static const char *const where[] = {"before the period", "in the period", "behind the period"};
 
-/* The job a period before j, or after it; -1: there is none. */
+/* Returns the job of the same stage and direction `later` microbatches after j; -1: none. */
 static int32_t like(const struct check *check, int32_t j, int32_t later) {
     const struct job *job = &check->sp->job[j];
     int32_t b = job->b + later;

@@ -1,23 +1,24 @@
-/* What the units of a buffer hold, where they don't all hold the same.
+/* What the units of a buffer hold, if they do not all hold the same.
  *
- * A set of weights has so many units that all its pieces are whole numbers of them (verify_homes.c). Most buffers hold
- * one thing in all their units, which their value says. Only where they differ, as in weights of which some shards have
- * come, a list of runs is taken from a pool: it grows with the differences, not with the units, and goes back once they
- * are gone. */
+ * Units are fine enough that every piece of a set is a whole number of them (verify_homes.c). Most buffers hold one
+ * thing in all their units, which their value records. Only if units differ, as when some shards of weights have
+ * arrived, a list of runs is taken from a pool. It grows with the number of differences, not of units, and is returned
+ * once they are gone. */
 #include "check_homes.h"
 #include <string.h>
 
 struct run {
-    int32_t to; /* the units from the run before it up to here, counted from the buffer's first */
+    int32_t
+        to; /* end of the run: it covers the units from the end of the run before, counted from the buffer's first */
     struct content held;
 };
 struct runs {
     struct run *run;
     size_t n, cap;
-    int32_t next; /* in the list of spare ones */
+    int32_t next; /* next in the list of spare ones */
 };
 struct pool {
-    struct runs *runs; /* 0 is none */
+    struct runs *runs; /* index 0 means none */
     size_t n, cap;
     int32_t spare;
 };
@@ -69,7 +70,7 @@ static bool same_content(struct content a, struct content b) {
     return a.set == b.set && a.half == b.half && a.count == b.count && a.sum == b.sum;
 }
 
-/* The first run that ends behind the unit. */
+/* Returns the first run that ends after the unit. */
 static size_t run_at(const struct runs *runs, int32_t unit) {
     size_t low = 0, high = runs->n - 1;
     while (low < high) {
@@ -95,7 +96,7 @@ struct content held_at(const struct check *check, int r, int32_t b, int32_t unit
     return run->held;
 }
 
-/* Appends to the n runs of `out`, or makes the last of them longer. */
+/* Appends to the n runs of `out`, or extends the last of them. Returns the new number of runs. */
 static int append(struct run *out, int n, int32_t from, int32_t to, struct content held) {
     if (from >= to)
         return n;
@@ -121,7 +122,8 @@ void hold(struct check *check, int r, int32_t b, struct span span, struct conten
         }
         struct runs *runs = &pool->runs[value->pieces];
         int32_t from = span.from - all.from, to = span.to - all.from;
-        size_t a = run_at(runs, from), z = run_at(runs, to - 1); /* replaced with their neighbours, which may join */
+        size_t a = run_at(runs, from),
+               z = run_at(runs, to - 1); /* replaced together with their neighbours, which may merge */
         a -= a > 0;
         z += z + 1 < runs->n;
         struct run put[5];

@@ -1,18 +1,18 @@
-/* No races: any two accesses to a byte, of which one writes, are ordered on every machine (verify_orders.c defines
- * that). Per rank, in issue order, a map of its bytes records the last writer of each and its readers since: order is
- * transitive, so older accesses need no check. */
+/* Proves that there are no races: any two accesses to a byte, of which one writes, are ordered on every machine
+ * (verify_orders.c defines that). Per rank, in issue order, a map of its bytes records the last writer of each and its
+ * readers since. Order is transitive, so older accesses need no check. */
 #include "check_orders.h"
 #include <string.h>
 
 struct reader {
-    int32_t lane, i, next; /* the lane's latest read; a linked list */
+    int32_t lane, i, next; /* a lane's latest read; next in a linked list */
 };
 
-struct bytes {          /* of one rank, cut wherever a buffer, or a piece that an operand is, begins or ends */
-    int n;              /* places */
-    int32_t *from, *to; /* per buffer, and then per operand that is a piece: its places */
-    int32_t *piece;     /* per operand: its index in these, if it is a piece; else 0 */
-    int64_t *off;       /* per place */
+struct bytes { /* the bytes of one rank, cut wherever a buffer, or a piece that is an operand, begins or ends */
+    int n;     /* number of places */
+    int32_t *from, *to; /* first and end place of each buffer, then of each operand that is a piece */
+    int32_t *piece;     /* per operand: its index in from and to, if it is a piece; else 0 */
+    int64_t *off;       /* offset of each place */
     int32_t *end, *writer,
         *readers;       /* per place where a segment begins: its end, or -1; its last writer; its list of readers */
     int32_t *by;        /* the writer's operand */
@@ -34,7 +34,7 @@ struct races {
 
 /* ---- the map of bytes ---- */
 
-/* Radix sort, 12 bits at a time. */
+/* Radix sort, 12 bits at a time */
 int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted, int32_t *scratch) {
     int32_t *order = scratch, *tmp = scratch + n;
     int64_t most = 0;
@@ -63,7 +63,7 @@ int places_of(const int64_t *key, int n, int32_t *place, int64_t *sorted, int32_
     return m + 1;
 }
 
-/* One map, sized for the largest rank, serves all ranks. n: its buffers and operands that are pieces. */
+/* Allocates one map for all ranks, sized for the largest. n: its buffers plus its operands that are pieces. */
 static void take_map(struct bytes *bytes, int64_t n, int64_t args) {
     bytes->key = NEW(int64_t, 2 * n + 1);
     bytes->from = NEW(int32_t, 2 * n + 1);
@@ -83,7 +83,7 @@ static int32_t count_pieces(const struct rank *k) {
     return n;
 }
 
-/* The bytes of an operand: [*from, result). */
+/* Returns the end of an operand's bytes, and sets *from to their beginning. */
 static int64_t bytes_of(const struct rank *k, const struct arg *a, int64_t *from) {
     int64_t size = size_of(k, a->buf), n = pieces_of(a), first = first_byte(k, a->buf);
     *from = first + size * (int64_t)a->piece / n;
@@ -175,12 +175,12 @@ static bool refute_race(struct check *check, const struct question *question) {
     return false;
 }
 
-/* Where the places of an operand are. */
+/* Returns the index in from and to of an operand's places. */
 static int32_t places(const struct races *races, int32_t a) {
     return races->m.piece[a] ? races->m.piece[a] : races->k->arg[a].buf;
 }
 
-/* The operand through which instruction j read the bytes of segment s. */
+/* Returns the operand through which instruction j read the bytes of segment s. */
 static int32_t read_through(const struct races *races, int32_t j, int32_t s) {
     const struct instr *x = &races->k->ins[j];
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
@@ -191,7 +191,7 @@ static int32_t read_through(const struct races *races, int32_t j, int32_t s) {
     return 0;
 }
 
-/* Records that i has read segment s. Only each lane's latest read is kept; the list begins with the lane that read
+/* Records that i has read segment s. Only each lane's latest read is kept. The list begins with the lane that read
  * last, since the same lane often reads again. */
 static void add_reader(struct races *races, int32_t s, int32_t i) {
     int32_t *at = &races->m.readers[s], n;
@@ -239,7 +239,7 @@ static void touch(struct races *races, int32_t i, int32_t a, bool writes) {
     }
 }
 
-/* A REDUCE_SCATTER in place leaves only its own piece of its source defined. */
+/* Returns whether an operand is the source of a REDUCE_SCATTER in place, which leaves only its own piece defined. */
 static bool is_spoilt(const struct rank *k, const struct instr *x, int32_t a) {
     return x->op == OP_REDUCE_SCATTER && k->arg[a].role == ROLE_src && operand(k, x, ROLE_dw, 0) == k->arg[a].buf;
 }
@@ -251,7 +251,7 @@ static const struct question *rank_races(struct races *races) {
     for (int32_t i = 0; i < k->nins && !no; i++) {
         const struct instr *x = &k->ins[i];
         orders_start(races->orders, i);
-        /* Reads before writes: an instruction may write what it reads. */
+        /* Reads come before writes: an instruction may write what it reads. */
         for (int writes = 0; writes < 2; writes++)
             for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
                 bool w = op_access(x->op, k->arg[a].role) & ACC_WRITE || is_spoilt(k, x, (int32_t)a);

@@ -1,20 +1,20 @@
-/* Checks which part of a backward contributes which bytes of its stage's gradient.
+/* Checks which bytes of its stage's gradient each part of a backward contributes.
  *
- * The program says so once per stage and direction, as it says what teams exchange. Parts run their layers from the
- * last to the first, so the bytes of each part must end where those of the parts before it begin, the first ones at the
- * gradient's end and the last ones at 0: each byte comes once. A part names exactly the pieces that its bytes lie in. A
- * piece is half made until the last part that names it has run (verify_sums.c), so whatever reduces it or updates by it
- * comes after all parts that contribute to it.
+ * The program states this once per stage and direction, like the exchanges of teams. Parts run their layers from the
+ * last to the first, so each part's bytes must end where the bytes of the part before begin. The first part's bytes end
+ * at the gradient's end and the last part's begin at 0, so each byte comes once. A part names exactly the pieces that
+ * its bytes lie in. A piece is half made until the last part that names it has run (verify_sums.c). So whatever reduces
+ * it or updates by it comes after all parts that contribute to it.
  *
- * Where the model is known, its layers say what each part contributes. A text without any `parts` line says of no part
- * what it contributes; a text that says it of one job says it of all. */
+ * If the model is known, its layers give what each part contributes. A text may have no `parts` lines at all; if it has
+ * one, it needs them for all jobs in parts. */
 #include "check.h"
 
 static bool has_layers(const struct check *check, int s) {
     return check->sp->costs.stage && check->sp->costs.stage[s].rt.nlayers > 0;
 }
 
-/* The bytes of the gradient that a layer's own parameters have; none: from == to. */
+/* Returns the bytes of the gradient of a layer's own parameters; from == to: none. */
 static struct byte_range range_of_layer(const struct check *check, const struct stage *st, const struct rt_layer *l) {
     int64_t element = precision_bytes(check->sp->model->rt.precision),
             each = own_parameters(l) ? st->bytes[K_wgrad] / (st->bytes[K_weight] / element) : 0,
@@ -54,7 +54,7 @@ bool ranges_begin(struct check *check) {
     return true;
 }
 
-/* A part names the pieces in which its bytes lie. */
+/* Refutes unless a part names exactly the pieces in which its bytes lie. */
 static bool names_its_pieces(struct check *check, int r, int32_t i, const struct arg *dw, struct pieces named,
                              struct byte_range range) {
     int64_t piece = check->p->rank[r].buf[dw->buf].bytes / pieces_of(dw);

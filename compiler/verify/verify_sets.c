@@ -1,12 +1,12 @@
 /* Which sets of weights a job reads, and to whose gradients it adds.
  *
- * F, R, I and B read their stage's own set, and what its team shares, if it shares something; B and W add to the
- * gradients of the same. In a tied model, stage 0's forward looks up tokens and the unembedding multiplies by the table
- * both ways; nothing else reads it, and weight gradients of both are added to the table's. Of a team, each member has a
- * table of its own. Nobody reads a set that has no weights, and nothing is added to its gradient. */
+ * F, R, I and B read their stage's own set, and what its team shares, if anything; B and W add to the gradients of
+ * both. In a tied model, stage 0's forward looks up tokens in the table, and the unembedding multiplies by it forward
+ * and backward. Nothing else reads the table, and the weight gradients of both stages are added to its gradient. Each
+ * member of a team has a table of its own. Nobody reads a set that has no weights or adds to its gradient. */
 #include "check.h"
 
-/* The set behind the stages that has this name; -1: there is none. */
+/* Returns the set, among those that follow the stages' own, with this name; -1: none. */
 static int32_t named_set(const struct names *names, int stages, int32_t stage, int32_t place) {
     for (int32_t set = stages; set < stages + names->sets; set++)
         if (names->member[set].stage == stage && names->member[set].place == place)
@@ -14,7 +14,7 @@ static int32_t named_set(const struct names *names, int stages, int32_t stage, i
     return -1;
 }
 
-/* The table of stage s, as an embedding's or the unembedding's member; -1: it has none. */
+/* Returns the table that stage s uses as the embedding or unembedding, or as a member of its team; -1: none. */
 static int32_t table_at(const struct check *check, int s) {
     const struct names *names = &check->p->names;
     const struct member *member = names->member;

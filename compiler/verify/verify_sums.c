@@ -1,16 +1,16 @@
 /* The gradient claim: a home's update adds the sum over all microbatches, each exactly once.
  *
  * A sum is a leaf (one job's contribution) or the join of two sums. Sums never change, so a part that is received, or
- * reduced on many ranks, is identified by its number. An update walks down from its sum: a sum reached twice, and so
- * every leaf below it, would count twice. A sum found complete is not walked again: all members of a reduction hold the
- * same one. */
+ * reduced on several ranks, is identified by its number. An update walks down from its sum. If the walk reaches a sum
+ * twice, every leaf below it would count twice. A sum found complete is not walked again, since all members of a
+ * reduction hold the same one. */
 #include "check_homes.h"
 #include <stdlib.h>
 #include <string.h>
 
 struct sum {
     int32_t a, b; /* join: the two sums, > 0; leaf: ~stage and the microbatch */
-    int32_t n;    /* leaves, with multiplicity */
+    int32_t n;    /* number of leaves, with multiplicity */
     uint32_t met; /* the last walk that reached it */
 };
 
@@ -20,16 +20,16 @@ struct joined {
 };
 
 struct sums {
-    struct joined joined[JOINED]; /* some of the latest joins */
+    struct joined joined[JOINED]; /* a cache of recent joins */
     struct sum *sum;
     size_t n, cap;
     int32_t *todo;
     size_t todo_cap;
-    uint32_t *leaf; /* per microbatch, of a set's first stage, then its second, …: the last walk that reached it */
-    uint32_t walks; /* so far */
-    int32_t *whole; /* per set: the sum found complete, the last one */
-    int32_t *of;    /* and for which update */
-    int64_t most;   /* the most contributions a set can have */
+    uint32_t *leaf; /* per microbatch of each of a set's stages in turn: the last walk that reached it */
+    uint32_t walks; /* number of walks so far */
+    int32_t *whole; /* per set: the last sum found complete */
+    int32_t *of;    /* and the update that it is for */
+    int64_t most;   /* upper bound on the contributions to a set */
 };
 
 static int32_t new_sum(struct sums *sums, int32_t a, int32_t b, int32_t n) {
@@ -66,7 +66,7 @@ bool join(struct check *check, int32_t *a, int32_t b) {
     int64_t n = contributions(check, *a) + contributions(check, b);
     if (n > sums->most)
         return false;
-    /* Reductions of many pieces add the same sums again and again. */
+    /* Reductions of many pieces join the same sums again and again. */
     struct joined *joined = &sums->joined[((uint32_t)*a * 2654435761u ^ (uint32_t)b * 2246822519u) % JOINED];
     if (joined->a != *a || joined->b != b || !joined->sum)
         *joined = (struct joined){*a, b, new_sum(sums, *a, b, (int32_t)n)};
@@ -82,12 +82,12 @@ bool refute_count(struct check *check, int r, int32_t i, int set, int64_t n) {
                   (long long)check->values->sums->most);
 }
 
-/* What is added: the same to all units, or what a buffer of the rank holds in each. */
+/* What is added: one sum for all units, or what a buffer of the rank holds in each */
 struct addend {
-    int32_t sum, buf; /* buf -1: the sum */
+    int32_t sum, buf; /* buf -1: use sum */
 };
 
-/* A gradient operand: the first contribution writes it; later ones add to it, and must be of the same set. */
+/* Adds to a gradient operand. The first contribution writes it; later ones must find the same set there. */
 static bool add_to(struct check *check, int r, int32_t i, const struct arg *dw, int set, struct addend from) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -117,7 +117,7 @@ static bool add_to(struct check *check, int r, int32_t i, const struct arg *dw, 
                                  : "writes %s, which a job in parts has not completed",
                           arg_text(check, r, dw));
         here.sum = first ? NO_SUM : here.sum;
-        sum = again ? NO_SUM : sum; /* it counts once all of it has come */
+        sum = again ? NO_SUM : sum; /* a part's contribution counts once all of it has come */
         int64_t n = contributions(check, here.sum) + contributions(check, sum);
         if (!join(check, &here.sum, sum))
             return refute_count(check, r, i, set, n);
@@ -145,7 +145,7 @@ bool accumulate(struct check *check, int r, int32_t i, int role) {
     return true;
 }
 
-/* ADD: the part of another rank. TAKE: this rank's. */
+/* Adds another rank's part (ADD) or this rank's own (TAKE). */
 bool run_add(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -186,7 +186,8 @@ static int by_leaf(const void *x, const void *y) {
     return a->s != b->s ? (a->s > b->s) - (a->s < b->s) : (a->b > b->b) - (a->b < b->b);
 }
 
-/* A sum has as many leaves as contributions, which `join` bounds. */
+/* Returns the leaves of a sum, with microbatches `later` later. They are as many as its contributions, which `join`
+ * bounds. */
 static struct leaves leaves_of(struct check *check, int32_t sum, int32_t later) {
     struct sums *sums = check->values->sums;
     struct leaves leaves = {0};
@@ -217,7 +218,8 @@ bool is_moved_on(struct check *check, int32_t sum, int32_t later) {
 
 /* ---- updates ---- */
 
-/* Why a sum is not the gradient of a set for its update k; NULL: it has every microbatch of its stages exactly once. */
+/* Returns why a sum is not a set's gradient for its update k; NULL: it has every microbatch of its stages exactly
+ * once. */
 static const char *wrong_sum(struct check *check, int32_t sum, int set, int32_t k) {
     struct sums *sums = check->values->sums;
     struct batches batches = batches_of(check, set, k);
@@ -266,7 +268,7 @@ static bool refute_gradient(struct check *check, int r, int32_t i, int set, cons
                                                                    : "");
 }
 
-/* Whether each unit of a gradient has all that an update needs. */
+/* Refutes unless each unit of a gradient has all that an update needs. */
 static bool is_gradient(struct check *check, int r, int32_t i, const struct arg *dw, int set) {
     struct span span = units_of(check, r, dw);
     for (int32_t at = span.from, to; at < span.to; at = to) {
@@ -278,7 +280,7 @@ static bool is_gradient(struct check *check, int r, int32_t i, const struct arg 
     return true;
 }
 
-/* Whether an operand is exactly what this rank updates of the set. */
+/* Refutes unless an operand is exactly what this rank updates of the set. */
 static bool is_own(struct check *check, int r, int32_t i, const struct arg *a, int set) {
     struct span own = own_span(check, r, set), has = units_of(check, r, a);
     return same_span(own, has) ||
@@ -286,12 +288,12 @@ static bool is_own(struct check *check, int r, int32_t i, const struct arg *a, i
                   span_text(has), set, own.to < 0 ? "none" : span_text(own));
 }
 
-/* The version that an update turns into the next one. */
+/* Returns the version that an update turns into the next one. */
 static int32_t version_before(const struct check *check, const struct instr *x) {
     return check->p->update ? x->batch : 0;
 }
 
-/* The number in the name of the gradient that rank r's update reads. */
+/* Returns the number in the name of the gradient that rank r's update reads. */
 static int32_t named_gradient(const struct check *check, int r, const struct instr *x) {
     return check->p->update ? own_name(check, r, x->batch) : -1;
 }

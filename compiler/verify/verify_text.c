@@ -1,7 +1,7 @@
 /* Proves a program read from its text form against its own text.
  *
  * The job graph follows from the streams: every (s,b) has an F and a B, or an I and a W if either occurs, and an R if
- * one occurs; a job's rank is the one that runs it; its dependencies are the default ones or those listed. */
+ * one occurs. A job's rank is the one that runs it. Its dependencies are the default ones or those listed. */
 #include "check.h"
 #include <limits.h>
 #include <math.h>
@@ -13,14 +13,14 @@ static struct refutation *refuted(int claim, char *why) {
     return no;
 }
 
-/* "F 0 3", as the text writes it. */
+/* Returns "F 0 3", as the text writes it. */
 static const char *label_of(const struct program *p, int s, int b, int d) {
     struct text t = {0};
     put_label(&t, &p->names, &(struct instr){.op = (uint8_t)d, .stage = s, .batch = b, .inst = -1, .peer = -1});
     return t.s;
 }
 
-/* The rank that runs each job (s,b,d); -1 if none does. */
+/* Returns the rank that runs each job (s,b,d); -1 if none does. */
 static int32_t *ranks_of_jobs(const struct program *p) {
     int64_t n = (int64_t)p->stages * p->batches * NDIRS;
     int32_t *rank = NEW(int32_t, n);
@@ -34,7 +34,8 @@ static int32_t *ranks_of_jobs(const struct program *p) {
     return rank;
 }
 
-/* Updates are clipped where any norm is taken; with post-validation, where a rank reads one before it takes one. */
+/* Infers clipping: updates are clipped if any norm is computed. With post-validation, a rank reads a norm before it
+ * computes one. */
 static void find_norms(const struct program *p, struct spec *sp) {
     for (int r = 0; r < p->workers; r++) {
         bool taken = false;
@@ -77,7 +78,7 @@ static struct spec *spec_of(const struct program *p) {
                                                     .b = (int32_t)(c % p->batches),
                                                     .d = (uint8_t)d,
                                                     .rank = r[d],
-                                                    .home = -1, /* the text doesn't say what w() named */
+                                                    .home = -1, /* the text does not record what w() named */
                                                     .cost = 1};
         }
     }

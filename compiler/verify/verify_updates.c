@@ -1,8 +1,8 @@
-/* Updates that are jobs, and which version of the weights each job reads.
+/* Updates that are jobs, and the version of the weights that each job reads.
  *
  * A weight's value counts its updates, so a copy, wherever it goes, keeps its version. A job must find the version that
- * it declares, and where the schedule's rules are known, declare the one that they say. A program that is read from its
- * text has no rules but its own declarations. */
+ * it declares and, if the schedule's rules are known, declare the one that they give. A program read from its text has
+ * no rules but its own declarations. */
 #include "check_homes.h"
 #include <string.h>
 
@@ -25,8 +25,7 @@ static bool has_state_in_host(const struct program *p) {
     return false;
 }
 
-/* The sets' updates are whole numbers of microbatches, and those of the script; members of a team are updated alike,
- * and so is what they share. */
+/* Refutes unless each set's updates are whole numbers of microbatches and agree with the script. */
 static bool are_whole(struct check *check) {
     const struct program *p = check->p;
     const struct spec *sp = check->sp;
@@ -70,7 +69,7 @@ bool updates_begin(struct check *check) {
 
 /* ---- versions ---- */
 
-/* Whose weights: "stage 1.0's", or of what members share "stage 1's". */
+/* Returns whose weights a set is: "stage 1.0's", or "stage 1's" for what members share. */
 static const char *whose(const struct check *check, int set) {
     struct text t = {0};
     put_stage(&t, &check->p->names, set);
@@ -82,13 +81,14 @@ static bool is_of_first_stage(const struct check *check, const struct job *job) 
     return (member ? member[job->s].stage : job->s) == 0;
 }
 
-/* Stage 0's member at the place of job's, or where its team is smaller, another: what they declare is the same. */
+/* Returns the member of stage 0 at the place of job's, modulo the team's size if that is smaller: all members declare
+ * the same version. */
 static int first_stage_for(const struct check *check, const struct job *job) {
     const struct member *member = check->p->names.member;
     return member && member[0].place >= 0 && member[job->s].place > 0 ? member[job->s].place % member[0].size : 0;
 }
 
-/* The job whose declaration gives the version that job j reads, or -1. */
+/* Returns the job whose declaration gives the version that job j reads, or -1. */
 static int32_t model_of(const struct check *check, int32_t j) {
     const struct spec *sp = check->sp;
     const struct job *job = &sp->job[j];
@@ -99,7 +99,7 @@ static int32_t model_of(const struct check *check, int32_t j) {
                : -1;
 }
 
-/* The newest version that rank r has at home of all that a job reads; -1: it has none of these. */
+/* Returns the newest version that rank r has at home of all that a job reads; -1: it has none of these. */
 static int32_t newest_here(const struct check *check, int r, const struct instr *x) {
     const int32_t set[] = {set_of_operand(check, x, ROLE_w), set_of_operand(check, x, ROLE_u)};
     int32_t newest = -1;
@@ -116,7 +116,7 @@ static int count_team(const struct check *check, int s) {
     return member && member[s].place >= 0 ? member[s].size : 1;
 }
 
-/* What the rules say that job j reads; -1: the newest, where that is for others to say, too. */
+/* Returns the version that the rules give for job j; -1: the newest that all of its team have (team_agrees). */
 static int32_t version_by_rule(const struct check *check, int32_t j) {
     const struct spec *sp = check->sp;
     const struct job *job = &sp->job[j];
@@ -163,8 +163,8 @@ bool declares_version(struct check *check, int r, int32_t i, int32_t j) {
 
 /* ---- teams ---- */
 
-/* Members compute one job, so all must read one version. Where the newest counts, it is the newest that all of them
- * have; if some fetch their weights, it is at most that. */
+/* Refutes unless all members of a team read one version, since they compute one job. If the rule is the newest, it must
+ * be the newest that all of them have; if some fetch their weights, at most that. */
 static bool team_agrees(struct check *check, int32_t first, int size) {
     const struct spec *sp = check->sp;
     const struct job *job = &sp->job[first];
@@ -200,8 +200,8 @@ bool teams_agree(struct check *check) {
 
 /* ---- in a period ---- */
 
-/* A job behind the period's begin, of which the forward whose version it reads runs before that: the next repetition's
- * reads what the forward a period later declares. */
+/* Checks each job after the period's begin whose version follows a forward before the period. In the next repetition,
+ * it reads what the forward one period later declares, so that must be shifted as well. */
 bool versions_repeat(struct check *check) {
     const struct spec *sp = check->sp;
     const uint8_t *section = check->values->section;
@@ -228,7 +228,7 @@ bool versions_repeat(struct check *check) {
 
 int32_t own_name(const struct check *check, int r, int32_t k) { return k > 0 ? r + check->p->workers * k : -1; }
 
-/* The update that an instruction on a gradient is of. */
+/* Returns the update that an instruction on a gradient belongs to. */
 static int32_t gradient_update(const struct check *check, const struct instr *x) {
     return is_job(x->op) ? x->batch / check->p->update[x->stage] : x->op == OP_U ? x->batch : x->inst < 0 ? 0 : x->inst;
 }

@@ -1,9 +1,9 @@
 /* Tracks what every buffer holds, symbolically, along the serial walk.
  *
- * A buffer holds the tensor it is named for: its kind, stage and microbatch; for weights, how often updated; for a
- * gradient, which contributions are summed in it (verify_sums.c). Shards and pieces of weights and gradients hold that
- * for units of their set (verify_homes.c, verify_pieces.c). Live buffers never overlap, and sizes match their tensors
- * (verify_memory.c), so a buffer's value is the value of each of its bytes. */
+ * A buffer holds the tensor it is named for: its kind, stage and microbatch. For weights, the value also counts
+ * updates; for a gradient, it records which contributions are summed (verify_sums.c). For shards and pieces of weights
+ * and gradients, it does so per unit of their set (verify_homes.c, verify_pieces.c). Live buffers never overlap, and
+ * sizes match their tensors (verify_memory.c), so a buffer's value is the value of each of its bytes. */
 #include "check_homes.h"
 
 int64_t verify_work;
@@ -58,7 +58,7 @@ static const char *no_piece(struct span span) {
     return span.to < 0 ? "only weights and gradients have pieces" : "no whole number of bytes";
 }
 
-/* Everything the instruction reads must hold something. */
+/* Refutes unless everything that the instruction reads holds something. */
 bool check_reads(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -99,7 +99,7 @@ bool ready(struct check *check, int r, int32_t i, const struct arg *a, struct te
     return named(check, r, i, a->buf, name) && (value->live || open_buffer(check, r, i, a->buf));
 }
 
-/* The tensor must fit the buffer exactly: all buffers of a kind and stage, or slice of it, have one size. */
+/* Refutes unless the tensor fits the buffer exactly: all buffers of a kind and stage, or slice of it, have one size. */
 static bool fits_buffer(struct check *check, int r, int32_t i, int kind, int stage, int32_t b) {
     int64_t want =
                 check->values
@@ -114,7 +114,7 @@ static const uint8_t kind_written[NROLES] = {
     [ROLE_opt] = K_opt, [ROLE_wstash] = K_wstash, [ROLE_w] = K_weight,    [ROLE_done] = K_token,  [ROLE_dv] = K_wgrad,
     [ROLE_own] = K_kv,  [ROLE_dpast] = K_dkv,     [ROLE_du] = K_wgrad};
 
-/* Weights, gradients and state: they may be live, and what they hold then is not this function's matter. */
+/* Writes weights, a gradient or optimizer state. They may be live; the caller checks what they hold then. */
 static bool write_again(struct check *check, int r, int32_t i, int role, int32_t b) {
     const struct buf *x = &check->p->rank[r].buf[b];
     const struct instr *in = &check->p->rank[r].ins[i];
@@ -139,7 +139,7 @@ static bool write_output(struct check *check, int r, int32_t i, int role, int32_
     if (role == ROLE_give || role == ROLE_work)
         return role == ROLE_give ? give_buffer(check, r, i, b) : is_workspace(check, r, i, b);
     if (role == ROLE_norm)
-        return true; /* verify_norm */
+        return true; /* verify_norm does it */
     if (role == ROLE_dw || role == ROLE_dv || role == ROLE_du || role == ROLE_opt || role == ROLE_w)
         return write_again(check, r, i, role, b);
     if (check->p->rank[r].buf[b].kind != kind)
@@ -158,7 +158,7 @@ static bool write_output(struct check *check, int r, int32_t i, int role, int32_
     return true;
 }
 
-/* ZERO starts an empty sum. */
+/* Runs a ZERO, which starts an empty sum. */
 static bool run_zero(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     int set = k->ins[i].stage;
@@ -175,7 +175,7 @@ static bool run_zero(struct check *check, int r, int32_t i) {
     return true;
 }
 
-/* A rank's own shard, into weights whose other shards it fetches. */
+/* Copies a rank's own shard into weights whose other shards it fetches. */
 static bool run_copy(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -217,8 +217,8 @@ static bool write_outputs(struct check *check, int r, int32_t i) {
     }
 }
 
-/* I's wstash takes the place of the stash it frees: what W needs from the stash is not copied. In parts, it does so
- * from the first one on, and the stash is read until the last. */
+/* Refutes unless I's wstash lies where the stash that it frees does: what W needs from the stash is not copied. In
+ * parts, it does so from the first part on, although the stash is read until the last. */
 static bool takes_over(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -239,7 +239,7 @@ static bool has_given_way(struct check *check, int r, int32_t i) {
                   buf_text(check, r, stash));
 }
 
-/* Checks what it reads; then the instruction acts; then the buffers it writes are opened and hold its output. */
+/* Checks what an instruction reads, then opens the buffers it writes and records its output. */
 bool values_run(struct check *check, int r, int32_t i) {
     const struct instr *x = &check->p->rank[r].ins[i];
     bool job = is_job(x->op);
@@ -255,7 +255,7 @@ bool values_run(struct check *check, int r, int32_t i) {
 
 /* ---- messages ---- */
 
-/* The buffer holds the tensor the message is named for. */
+/* Refutes unless the buffer holds the tensor that the message is named for. */
 static bool sends_its_tensor(struct check *check, int r, int32_t i, int32_t b) {
     const struct instr *x = &check->p->rank[r].ins[i];
     const struct value *value = &check->values->val[r][b];
@@ -316,7 +316,7 @@ bool values_begin(struct check *check) {
     return updates_begin(check) && memory_begin(check) && norms_begin(check);
 }
 
-/* A home ends the step with all updates of all of its weights. */
+/* Refutes unless a home ends the step with all updates of all of its weights. */
 static bool has_updated(struct check *check, int r, int32_t b) {
     const struct value *value = &check->values->val[r][b];
     struct span all = units_of(check, r, &(struct arg){.buf = b});
