@@ -1,4 +1,4 @@
-/* The graph of a certificate's classes: who follows whom, in an order without circles. */
+/* The graph of a certificate's classes: which follows which, in topological order. */
 #include "bound.h"
 
 static void link_next(struct bound *b) {
@@ -21,7 +21,8 @@ static void link_next(struct bound *b) {
         }
 }
 
-/* Every class left has one left before it: going back from any, one comes a second time, and lies on a circle. */
+/* Reports a cycle. Every class that is left follows one that is left, so going back from any of them must repeat one,
+ * which lies on a cycle. */
 static _Noreturn void die_of_circle(const struct bound *b, const int32_t *left) {
     bool *seen = NEW(bool, b->nclass);
     int32_t n = 0;
@@ -49,7 +50,8 @@ static void find_used(struct bound *b) {
 }
 
 void bound_link(struct bound *b) {
-    int32_t *left = NEW(int32_t, b->nclass), done = 0, n = 0; /* left: classes before it that are not in order yet */
+    int32_t *left = NEW(int32_t, b->nclass), done = 0,
+            n = 0; /* left: number of classes before it that are not in order yet */
     link_next(b);
     find_used(b);
     b->order = NEW(int32_t, b->nclass);

@@ -1,25 +1,26 @@
 /* The proofs of a lower bound without a search: work, path and memory.
  *
- * Heads and tails. No item of a class starts before its head: by the lags before it, and its first item is its
- * earliest; the first of a pool needs an item of only one of the classes before it, so the least of them counts. From
- * the end of any item of a class to the end of all at least its tail passes: item k of each class after it starts a
- * lag after item k's start, and the last of a pool, which waits for all items before it, a lag after this one's.
+ * Heads and tails. No item of a class starts before the class's head: the lags before it give the earliest start of its
+ * first item. The first item of a pool needs an item of only one of the classes before it, so the least of them counts.
+ * From the end of any item of a class to the last end of all, at least its tail passes. Item k of each class after it
+ * starts a lag after item k's start; the last of a pool waits for all items before it, so it starts a lag after this
+ * one's.
  *
- * work: what a rank runs of classes with heads of at least h and tails of at least q runs one after another, after h,
- * and from the last end on q passes. There must be such a class: without one nothing is said of h and q.
- * path: the same of one class.
+ * work: take a rank's classes with heads of at least h and tails of at least q, of which there must be one. Their items
+ * run one after another, after h, and q follows the last end. path: the same for one class.
  *
- * memory: of a rank, each class that takes has one of its own that gives as much, as often, at least `hold` after it
- * took, item by item. So each item holds its room for `hold`, all of them between the least head of those that take
- * and the least tail, before the end, of those that give; and the room held at a time, added up over time, is at most
- * room x that span. A class that gives and has no partner would make room appear: with one, nothing is proved. One that
- * only takes holds room besides, and may be left out. */
+ * memory: on a rank, each class that takes room is paired with a class there that gives as much, as often, and at least
+ * `hold` after it took, item by item. So each item holds its room for `hold`. All of that lies between the least head
+ * of those that take and, before the end, the least tail of those that give. The room held, integrated over time, is at
+ * most room x that span. A class that gives and has no partner would make room appear, so with one nothing is proved. A
+ * class that only takes holds room in addition, and may be left out. */
 #include "bound.h"
 #include <stdlib.h>
 
 __extension__ typedef __int128 wide; /* room x time: at most 2^120 */
 
-/* The least start of each class, and the least time from the end of one of its items to the end of all. */
+/* Sets each class's head, the least start of an item, and tail, the least time from the end of an item to the end of
+ * all. */
 static void bound_paths(struct bound *b) {
     for (int32_t n = 0; n < b->nclass; n++) {
         struct bound_class *c = &b->class[b->order[n]];
@@ -49,7 +50,7 @@ static int by_falling_head(const void *x, const void *y) {
     return a < b ? -1 : a > b;
 }
 
-/* The classes of a rank; *n: how many. */
+/* Returns the classes of a rank; *n: their number. */
 static const struct bound_class **classes_of(const struct bound *b, int32_t rank, int32_t *n) {
     const struct bound_class **of = NEW(const struct bound_class *, b->nclass);
     *n = 0;
@@ -59,7 +60,7 @@ static const struct bound_class **classes_of(const struct bound *b, int32_t rank
     return of;
 }
 
-/* The best bound by work of a rank: 0 where it has no class. */
+/* Returns the best bound by the work of a rank: 0 if it has no class. */
 static int64_t bound_by_work(const struct bound *b, int32_t rank) {
     int32_t n;
     int64_t best = 0;
@@ -109,7 +110,7 @@ static const char *check_path(const struct bound *b, const char **by) {
                                      (long long)best, of->name);
 }
 
-/* Two classes of a rank that may take and give each other's room. */
+/* Two classes of a rank of which one may take room and the other give it back */
 struct pair {
     const struct bound_class *take, *give;
     int64_t hold;
@@ -124,8 +125,8 @@ static int by_falling_hold(const void *x, const void *y) {
     return a->give < b->give ? -1 : a->give > b->give;
 }
 
-/* far: per class, the longest way there from `from`, start to start, item by item; -1: none. Pools count items in sum:
- * no item of theirs follows a given one, and no way leads through them. */
+/* Sets far[c] to the longest path from `from` to class c, start to start, item by item; -1: none. Pools count items in
+ * sum: no item of theirs follows a given one, so no path leads through them. */
 static void ways_from(const struct bound *b, const struct bound_class *from, int64_t *far) {
     for (int32_t n = 0; n < b->nclass; n++) {
         const struct bound_class *c = &b->class[b->order[n]];
@@ -139,7 +140,7 @@ static void ways_from(const struct bound *b, const struct bound_class *from, int
     }
 }
 
-/* All pairs of a rank's classes, the longest holds first. */
+/* Returns all pairs of a rank's classes, the longest holds first. */
 static struct pair *pairs_of(const struct bound *b, const struct bound_class **of, int32_t n, size_t *npair) {
     struct pair *pair = NULL;
     size_t cap = 0;
@@ -162,7 +163,7 @@ static struct pair *pairs_of(const struct bound *b, const struct bound_class **o
 
 static int64_t up(wide a, int64_t b) { return (int64_t)((a + b - 1) / b); }
 
-/* The bound by memory of a rank with room; -1: none. */
+/* Returns the bound by the memory of a rank with room; -1: none. */
 static int64_t bound_by_memory(const struct bound *b, int32_t rank) {
     int32_t n;
     size_t npair;
@@ -186,7 +187,7 @@ static int64_t bound_by_memory(const struct bound *b, int32_t rank) {
     if (held == 0)
         return -1;
     if (b->room[rank] == 0)
-        return MOST_SUM; /* what must be held has no room: there is no schedule at all */
+        return MOST_SUM; /* there is no room for what must be held, so there is no schedule at all */
     held = held / b->room[rank] > MOST_SUM ? (wide)MOST_SUM * b->room[rank] : held;
     return head + up(held, b->room[rank]) + tail;
 }

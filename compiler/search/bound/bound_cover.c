@@ -1,60 +1,63 @@
-/* The proof of a lower bound by a cover: a list of states, of none of which any completion ends before the limit.
+/* The proof of a lower bound by a cover: a list of states, of which no completion ends before the limit.
  *
- * A state says which items have started before its time T, and when, as far as that still matters; a completion gives
- * each other item a start at T or later. The first state has nothing started at 0: its completions are all schedules.
- * For each state X, each choice is followed: every rank that runs nothing starts one item that may start at T, or none.
- * Then time goes on to the next event T', the least time after T at which an item that has started ends or has started
+ * A state says which items have started before its time T, and when, as far as that still matters. A completion gives
+ * each other item a start at T or later. In the first state, nothing has started at 0, so its completions are all
+ * schedules. For each state X, each choice is followed: every rank that runs nothing starts one item that may start at
+ * T, or none. Time then moves to the next event T', the least time after T at which a started item ends or has started
  * a lag ago. The state Y there must have a bound that reaches the limit, or be dominated (bound_index.c) by a state of
- * the list. Time grows with each step and all work ends, so by induction, from the last states back to the first, no
+ * the list. Time grows with each step and all work ends. So by induction, from the last states back to the first, no
  * completion of any state ends before the limit.
  *
- * Why starts at events suffice. Take a completion of X, and the first of its starts strictly between T and T', where T'
- * follows from what it starts at T. Between T and that start nothing ends, no lag runs out and nothing else starts: so
- * its rank ran nothing at T either, what it waits for was there at T, and its rank's room is what it was at T. It may
- * start at T. It then ends earlier, which keeps nobody else from starting when he did, and gives back earlier. So one
- * more item starts at T. Repeat this, with the T' of the larger choice, until nothing starts between. If no event lies
- * ahead, the same moves any later start to T: a choice of nothing, with items left, has then no completion of its own.
- * All this needs that what starts at T ends after T: times are at least 1 (bound_read.c).
+ * Starts at events suffice. Take a completion of X, and the first of its starts strictly between T and T', where T'
+ * follows from what it starts at T. Between T and that start nothing ends, no lag runs out and nothing else starts. So
+ * its rank was idle at T, its inputs were there at T, and its rank's room was the same at T: it may start at T. It then
+ * ends earlier, which keeps no other item from starting when it did, and gives room back earlier. So one more item
+ * starts at T. Repeat this, with the T' of the larger choice, until nothing starts in between. If no event lies ahead,
+ * the same argument moves any later start to T, so starting nothing while items are left needs no check of its own. All
+ * this requires that what starts at T ends after T: times are at least 1 (bound_read.c).
  *
- * The bound of Y. What a rank has left starts when it is free, at T' at the earliest, and runs one after another;
- * behind the last item of classes with tails of at least q, q passes (bound_check.c). And behind each started item its
- * tail.
+ * The bound of Y. The items that a rank has left start when it is free, at T' at the earliest, and run one after
+ * another. After the last item of classes with tails of at least q, q passes (bound_check.c). Each started item is
+ * followed by its tail.
  *
- * Spans. A state says besides for how long each rank has begun that has not ended: nothing of it is left and nothing
- * runs. It claims that one of these, or of those that have not begun, has a span of the limit or more, however it is
- * completed. Whole ticks are not without loss here: the claim is of schedules that start their items at whole ticks.
+ * Spans. A state also says how long ago each rank began that has not ended; a rank has ended if none of its items is
+ * left and none runs. The claim is that, however the state is completed, one of these ranks, or of those that have not
+ * begun, has a span of the limit or more. Whole ticks lose something here: the claim is about schedules that start
+ * their items at whole ticks.
  *
- * What moves an item to an earlier start is as good for the span of a rank that has begun, but may not be for one that
- * has not: while there is one, behind the choice too, all moments are looked at, and T' is T + 1. As above, a choice of
- * nothing when no event lies ahead is not followed: all that is left may be moved a tick earlier, which moves ranks'
- * begins too, and lengthens no span.
+ * An earlier start of an item never hurts the span of a rank that has begun, but it may hurt a rank that has not. As
+ * long as there is such a rank, after the choice too, all ticks are visited, and T' is T + 1. A choice of nothing when
+ * no event lies ahead is not followed, as above: all that is left may be moved a tick earlier, which moves ranks'
+ * beginnings too and lengthens no span.
  *
- * The bound of Y by spans: a rank that has begun in Y has its time since then, and what it and others have to do before
- * its end: what is left on any rank of classes with ways of at least x to an end of this rank runs one after another,
- * and then x passes; likewise behind each started item its way. Of a rank that ends by T', this is its span. */
+ * The bound of Y by spans. For a rank that has begun in Y, add the time since then and what must still happen before
+ * its end. On any rank, the items left of classes with paths of at least x to an end of this rank run one after
+ * another, and then x passes. Likewise, each started item is followed by its path. For a rank that ends by T', this is
+ * its span. */
 #include "base/text.h"
 #include "bound.h"
 #include <stdlib.h>
 
-/* A rank's choices at a state: nothing, or one of the classes in option. */
+/* A rank's choices at a state: nothing, or an item of one of the classes in option */
 struct rank_choice {
-    const struct bound_class **of; /* its classes, the longest tail first */
+    const struct bound_class **of; /* its classes, longest tail first */
     int32_t *option;
-    int64_t *left; /* per choice, nothing first: the time from when the rank is free to the end of all; -1: none left */
-    int64_t *left_to;             /* of spans, per choice and rank used: the same to the end of that rank's */
-    int32_t nof, noption, chosen; /* chosen: 0 nothing, else option[chosen - 1] */
+    int64_t
+        *left; /* per choice, nothing first: time from when the rank is free to the end of all; -1: no item is left */
+    int64_t *left_to;             /* for spans, per choice and used rank: time to the end of that rank */
+    int32_t nof, noption, chosen; /* chosen: 0 for nothing, else option[chosen - 1] */
 };
 
 struct walk {
     const struct bound *b;
     struct cover_index *index;
     struct bound_state x, y;
-    struct rank_choice *choice; /* per rank used */
-    bool *starts;               /* per class: the choice starts an item */
-    int64_t next, end;          /* the next event by what x has started, relative; and the end with tails, absolute */
-    bool *begun;                /* of spans, per rank used */
-    int64_t *reach;             /* of spans, per rank used: its end at the earliest by what x has started, relative */
-    int64_t steps, choices;     /* so far */
+    struct rank_choice *choice; /* per used rank */
+    bool *starts;               /* per class: whether the choice starts an item */
+    int64_t next, end; /* the next event caused by what x has started, relative; the end including tails, absolute */
+    bool *begun;       /* for spans, per used rank */
+    int64_t *reach;    /* for spans, per used rank: its earliest end, given what x has started, relative */
+    int64_t steps, choices; /* counts so far */
 };
 
 static int by_falling_tail(const void *x, const void *y) {
@@ -90,7 +93,7 @@ static void prepare_walk(struct walk *w) {
         sort(k->of, (size_t)k->nof, sizeof *k->of, by_falling_tail);
 }
 
-/* How many items of a class of x have started at least lag ago. */
+/* Returns the number of items of a class that have started in x at least lag ago. */
 static int32_t effective(const struct bound_state *x, int32_t class, int64_t lag) {
     int32_t n = x->started[class];
     for (int32_t i = x->first[class + 1] - 1; i >= x->first[class] && x->start[i] + lag > 0; i--)
@@ -102,7 +105,7 @@ static int64_t way_of(const struct bound *b, const struct bound_class *c, int32_
     return b->way[(size_t)(c - b->class) * (size_t)b->nused + (size_t)i];
 }
 
-/* What of class c has started, last at `start`, leads to these ends of ranks. */
+/* Raises w->reach for each rank that class c has a path to, for an item started at `start`. */
 static void reach_ends(struct walk *w, const struct bound_class *c, int64_t start) {
     const struct bound *b = w->b;
     for (int32_t i = 0; i < b->nused; i++)
@@ -111,7 +114,7 @@ static void reach_ends(struct walk *w, const struct bound_class *c, int64_t star
     w->steps += b->nused;
 }
 
-/* The next event by what has started, and the latest end with its tail. */
+/* Finds the next event caused by what has started, and the latest end including tails. */
 static void find_next_event(struct walk *w) {
     const struct bound_state *x = &w->x;
     w->next = INT64_MAX;
@@ -136,7 +139,7 @@ static void find_next_event(struct walk *w) {
     }
 }
 
-/* Whether what an item waits for, were it the next of its class, is there. */
+/* Returns whether the next item of a class has all that it waits for. */
 static bool may_start(const struct walk *w, const struct bound_class *c) {
     const struct bound_state *x = &w->x;
     int32_t number = (int32_t)(c - w->b->class);
@@ -161,7 +164,8 @@ static int64_t level_after(const struct walk *w, const struct rank_choice *k) {
     return level;
 }
 
-/* How long all takes at least from when the rank is free, once it has started an item of class `now` (-1: none). */
+/* Returns a lower bound on the time from when the rank is free to the end of all, after it starts an item of class
+ * `now` (-1: none). */
 static int64_t left_of(const struct walk *w, const struct rank_choice *k, int32_t now) {
     int64_t sum = 0, best = -1;
     for (int32_t i = 0; i < k->nof; i++) {
@@ -175,7 +179,7 @@ static int64_t left_of(const struct walk *w, const struct rank_choice *k, int32_
     return best;
 }
 
-/* The same to the end of the rank at place i of used. */
+/* Returns the same bound for the end of rank used[i]. */
 static int64_t left_to(struct walk *w, const struct rank_choice *k, int32_t now, int32_t i) {
     int64_t best = -1;
     for (int32_t j = 0; j < k->nof; j++) {
@@ -185,7 +189,7 @@ static int64_t left_to(struct walk *w, const struct rank_choice *k, int32_t now,
             if (way_of(w->b, k->of[l], i) >= x)
                 sum += k->of[l]->time * (k->of[l]->items - w->x.started[number] - (number == now));
         }
-        best = sum > 0 && sum + x > best ? sum + x : best; /* a class of which nothing is left: others reach x, too */
+        best = sum > 0 && sum + x > best ? sum + x : best; /* if no item of a class is left, others reach x, too */
     }
     w->steps += k->nof * k->nof;
     return best;
@@ -218,7 +222,7 @@ static void list_choices(struct walk *w) {
     }
 }
 
-/* The next choice in order; false: there was none, and all ranks choose nothing again. */
+/* Moves on to the next choice in order. Returns false after the last one, when all ranks choose nothing again. */
 static bool next_choice(struct walk *w) {
     for (int32_t i = 0; i < w->b->nused; i++) {
         struct rank_choice *k = &w->choice[i];
@@ -237,16 +241,16 @@ static const struct bound_class *chosen(const struct walk *w, const struct rank_
     return k->chosen ? &w->b->class[k->option[k->chosen - 1]] : NULL;
 }
 
-/* The time to the event after the choice; INT64_MAX: none is ahead. */
+/* Returns the time to the next event after the choice; INT64_MAX: none is ahead. */
 static int64_t time_to_event(const struct walk *w) {
     int64_t next = w->next;
     for (const struct rank_choice *k = w->choice; k < w->choice + w->b->nused; k++)
-        if (k->chosen && chosen(w, k)->time < next) /* lags are no less */
+        if (k->chosen && chosen(w, k)->time < next) /* lags are at least as long */
             next = chosen(w, k)->time;
     return next;
 }
 
-/* To the next moment; INT64_MAX: no event is ahead. */
+/* Returns the time to the next moment to visit; INT64_MAX: no event is ahead. */
 static int64_t time_to_next(const struct walk *w) {
     int64_t event = time_to_event(w);
     for (int32_t i = 0; w->b->spans && event < INT64_MAX && i < w->b->nused; i++)
@@ -255,13 +259,13 @@ static int64_t time_to_next(const struct walk *w) {
     return event;
 }
 
-/* For how long the rank at place i of used has begun, `step` after the choice; 0: it has not, or it had ended. */
+/* Returns how long ago rank used[i] began, `step` after the choice; 0: it has not begun, or it had ended. */
 static int64_t since_after(const struct walk *w, int32_t i, int64_t step) {
     int64_t since = w->x.since[w->b->used[i]];
     return since > 0 ? since + step : !w->begun[i] && w->choice[i].chosen ? step : 0;
 }
 
-/* The largest span that what the choice leads to shows, `step` later. */
+/* Returns a lower bound on the largest span in the state that the choice leads to, `step` later. */
 static int64_t span_after(const struct walk *w, int64_t step) {
     const struct bound *b = w->b;
     int64_t best = 0;
@@ -283,7 +287,7 @@ static int64_t span_after(const struct walk *w, int64_t step) {
     return best;
 }
 
-/* The bound of what the choice leads to, `step` later. */
+/* Returns the bound of the state that the choice leads to, `step` later. */
 static int64_t bound_after(const struct walk *w, int64_t step) {
     const struct bound *b = w->b;
     if (b->spans)

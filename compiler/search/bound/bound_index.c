@@ -1,21 +1,21 @@
 /* Finds a state of a cover that dominates another.
  *
  * Z dominates Y, both at time T, when
- *   (1) of each class Z has started as many items or more, and none of those that Y has started later than Y;
- *   (2) no rank is busy longer in Z than in Y;
- *   (3) on each rank with room, Z is ahead of Y in no class that takes, or the rank has one such class only;
- *   (4) of spans, the same ranks have begun, and each that has ended in neither has begun in Z no earlier than in Y.
- * Then, if nothing completes Z before the limit, nothing completes Y before it. For take any completion of Y, and let Z
- * do of it what Z has not done yet, at the same times. By (2), and because no start is added, ranks run one item at a
- * time. By (1) every item that another waits for, and every item that gives room back, is there as early as in Y's. By
- * (3), when an item takes room, as many have taken it before as in Y's: of Y's own class, since items are numbered in
- * order, and of the others, since Z is not ahead. And no item ends later than in Y's. A start that is no longer listed
- * has all its effects by T: it counts as earlier than any that is, and the argument asks nothing else of it. Nor does
- * it ask that Z can be reached at all. With (4), each rank that has not ended in Z has no longer a span than in Y's,
- * and Z's claim is of these.
+ * (1) Z has started at least as many items of each class, and none of those that Y has started later than Y;
+ * (2) no rank is busy longer in Z than in Y;
+ * (3) on each rank with room, Z is ahead of Y in no class that takes, unless the rank has only one such class;
+ * (4) for spans, the same ranks have begun, and each that has ended in neither has begun in Z no earlier than in Y.
+ * Then, if nothing completes Z before the limit, nothing completes Y before it. Take any completion of Y, and let Z do
+ * what it has not done yet at the same times. By (2), and because no start is added, ranks run one item at a time. By
+ * (1) every item that another waits for, and every item that gives room back, is there as early as in Y's completion.
+ * By (3), when an item takes room, as many have taken it before as in Y's: of its own class, since items are numbered
+ * in order, and of the others, since Z is not ahead. And no item ends later than in Y's. A start that is no longer
+ * listed has had all its effects by T. It counts as earlier than any that is listed, and the argument needs nothing
+ * else of it. Nor does it need Z to be reachable at all. With (4), each rank that has not ended in Z has no longer a
+ * span than in Y's, and Z's claim is about these.
  *
- * Each time's states are a tree over what (1) to (3) compare: numbers that must be at least as large in Z as in Y. A
- * node keeps the largest of each among its states, and is left out where one is too small. */
+ * The states of each time form a tree over what (1) to (3) compare: numbers that must be at least as large in Z as in
+ * Y. A node keeps the largest of each among its states. A search skips a node if one of these is too small. */
 #include "bound.h"
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +23,8 @@
 enum { LEAF = 6 };
 
 struct node {
-    int32_t first, n;  /* in order */
-    int32_t low, high; /* the nodes of its halves; -1: a leaf */
+    int32_t first, n;  /* its states are order[first .. first + n) */
+    int32_t low, high; /* its two halves; -1: a leaf */
 };
 
 struct layer {
@@ -34,16 +34,16 @@ struct layer {
 
 struct cover_index {
     const struct bound *b;
-    int32_t width;  /* numbers of a state: per class, per rank used, and per class of `equal` */
-    int32_t *equal; /* classes that take, on ranks with room and several such */
+    int32_t width;  /* numbers per state: per class, per used rank, and per class of `equal` */
+    int32_t *equal; /* classes that take, on ranks with room and more than one such class */
     int32_t nequal;
-    int32_t *order; /* the cover's states, by tree */
+    int32_t *order; /* the cover's states, in the order of the trees */
     struct layer *layer;
     int32_t nlayer;
     struct node *node;
     int64_t *most; /* nodes x width */
     size_t nnode, node_cap, most_cap;
-    int64_t *numbers; /* of the states of one time while their tree grows; then of the state looked for */
+    int64_t *numbers; /* of the states of one time while their tree grows; afterwards of the state searched for */
     struct key *key;
 };
 
@@ -118,13 +118,13 @@ static void find_equal(struct cover_index *index) {
     }
 }
 
-/* Of spans, (4) as a number: a rank that has not begun is no worse than any, but cannot be where it has; one that has
+/* Returns (4) as a number. A rank that has not begun is no worse than any, but cannot be where it has. A rank that has
  * ended is no worse than one that has begun; of two that have begun, the later one is no worse. */
 static int64_t spanned(const struct bound *b, const int32_t *started, int32_t rank, int64_t since) {
     return has_begun(b, started, rank) ? -since : 1;
 }
 
-/* What must be at least as large in Z as in Y. */
+/* Writes the numbers that must be at least as large in Z as in Y. */
 static void numbers_of(const struct cover_index *index, const struct bound_state *x, int64_t *to) {
     const struct bound *b = index->b;
     for (int32_t c = 0; c < b->nclass; c++)
@@ -137,7 +137,7 @@ static void numbers_of(const struct cover_index *index, const struct bound_state
         *to++ = spanned(b, x->started, b->used[i], x->since[b->used[i]]);
 }
 
-/* The number by which the states of a node differ most; -1: by none. Also sets the node's largest numbers. */
+/* Returns the number by which the states of a node differ most; -1: none. Also sets the node's largest numbers. */
 static int32_t widest(const struct cover_index *index, const int32_t *state, int32_t n, int32_t first_state,
                       int64_t *most) {
     int32_t best = -1;
@@ -158,7 +158,7 @@ static int32_t widest(const struct cover_index *index, const int32_t *state, int
     return best;
 }
 
-/* A tree of n states of one time; that time's states begin with first_state. */
+/* Builds a tree of n states of one time, whose states begin with first_state. Returns its root. */
 static int32_t plant(struct cover_index *index, int32_t first, int32_t n, int32_t first_state) {
     int32_t me = (int32_t)index->nnode++, *state = index->order + first;
     size_t width = (size_t)index->width;
@@ -190,7 +190,7 @@ static void plant_layer(struct cover_index *index, int32_t first, int32_t n, str
     index->layer[index->nlayer++] = (struct layer){index->b->cover.at[first], root};
 }
 
-/* How many states from the first on are of its time. */
+/* Returns how many states, from `first` on, have its time. */
 static int32_t count_at_once(const struct cover *v, int32_t first) {
     int32_t n = 1;
     while (first + n < v->n && v->at[first + n] == v->at[first])
@@ -217,7 +217,7 @@ struct cover_index *cover_index_new(const struct bound *b) {
     return index;
 }
 
-/* (1) for starts, and (2): of the cover's state z, whose numbers of items are known to suffice. */
+/* Checks (1) for starts, and (2), for the cover's state z, whose numbers of items are known to suffice. */
 static bool as_early(const struct bound *b, int32_t z, const struct bound_state *y) {
     const struct cover *v = &b->cover;
     const int32_t *started = v->started + (size_t)z * (size_t)b->nclass;

@@ -1,5 +1,5 @@
-/* Reads a certificate of a lower bound. The form is strict, one blank between words: a certificate is written by a
- * program, and what is not exactly as described is better refused than guessed at. */
+/* Reads a certificate of a lower bound. The form is strict, with one blank between words. Certificates are written by
+ * programs, so whatever deviates from the description is refused rather than guessed at. */
 #include "bound.h"
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@ struct reader {
     const char *at, *line_start, *end;
     int line;
     struct bound *b;
-    int64_t times, takes, gives; /* sums so far, lags with times */
+    int64_t times, takes, gives; /* sums so far; times include lags */
     int32_t narcs;
 };
 
@@ -40,7 +40,7 @@ static void end_line(struct reader *r) {
     r->line++;
 }
 
-/* A whole number without needless zeros. */
+/* Reads a whole number without leading zeros. */
 static int64_t read_count(struct reader *r, const char *what, int64_t least, int64_t most) {
     const char *s = r->at;
     bool minus = *s == '-', ok;
@@ -155,7 +155,7 @@ static void read_classes(struct reader *r) {
     }
 }
 
-/* seen: per class, the line that named it last. */
+/* Reads an arc: a class and its lag. seen: per class, the line that last named it. */
 static struct bound_arc read_arc(struct reader *r, int *seen) {
     struct bound *b = r->b;
     const char *start = r->at;
@@ -240,7 +240,8 @@ static void read_recent(struct reader *r, struct cover *v, int64_t *last) {
     v->recent[group + 1] = n;
 }
 
-/* Which ranks have begun follows from what has started; which have ended, from that and what runs. */
+/* Reads how long ago ranks began. Which ranks have begun follows from what has started; which have ended, from that and
+ * what runs. */
 static void read_since(struct reader *r) {
     static const char form[] = "at TIME: STARTED … | CLASS START … | … | since RANK:TICKS …";
     struct bound *b = r->b;

@@ -1,27 +1,28 @@
-/* Whether a certificate's instance is a relaxation of a script's: what holds of all schedules of the one then holds of
- * all schedules of the other.
+/* Checks whether a certificate's instance is a relaxation of a script's, so that what holds for all schedules of the
+ * instance holds for all schedules of the script.
  *
- * Each item of a class stands for a job, and no job for two. Take a schedule of the script, and start each item when
- * its job starts. This is a schedule of the instance, by the following, all of which is checked job by job:
- *   - An item is on its job's rank and takes no longer. So a rank runs one item at a time, and none ends later.
- *   - `after`: item k of both classes stand for jobs of the same microbatch, or for the k-th of their kinds, and from
- *     the start of the one to that of the other at least the lag passes: by the times of jobs and messages along some
- *     chain of dependencies. That the items of a class are numbered in the order of their starts, which need not be
- *     that of their microbatches, is no loss, as bound.h argues; it asks only that each job of the class has one of its
- *     own before it.
- *   - `pool`: likewise, and which job belongs to which class before it does not matter, since they are counted
- * together.
- *   - Room. Only forwards take, each for its activation, which its rank holds until the last backward has ended there,
- *     or, where that is on another rank, until the forward has ended: and one of these two gives back as much, or more.
- *     So at any time an activation that the rank holds counts for what its forward takes at most, and any other for
- *     nothing at most. Where a forward starts, the rank holds no more activations than its cap: the room is enough for
- *     as many of those that take most.
- * Nothing else restricts a schedule of the instance; what else restricts the script's, such as a fixed order, jobs or
- * dependencies that the certificate leaves out, and activations that come from other ranks, is left out of it.
+ * Each item of a class stands for a job, and no two items for the same job. Take a schedule of the script, and start
+ * each item when its job starts. This is a schedule of the instance for the following reasons, each checked job by job:
+ * - An item is on its job's rank and takes no longer. So a rank runs one item at a time, and no item ends later than
+ *   its job.
+ * - `after`: items k of the two classes stand for jobs of the same microbatch, or for the k-th of their kinds. From the
+ *   start of the one to the start of the other at least the lag passes, by the times of jobs and messages along some
+ *   chain of dependencies. The items of a class are numbered in the order of their starts, which need not be the order
+ *   of their microbatches. Nothing is lost by this, as bound.h argues, as long as each job of the class has one of its
+ *   own before it.
+ * - `pool`: likewise. Which job belongs to which of the classes before it does not matter, since they are counted
+ *   together.
+ * - Room. Only forwards take room, each for its activation. Its rank holds that until the last backward has ended
+ *   there, or, if that is on another rank, until the forward has ended. One of these two gives back as much, or more.
+ *   So at any time an activation that the rank holds counts for at most what its forward takes, and any other for
+ *   nothing. When a forward starts, the rank holds no more activations than its cap, so there is room for that many of
+ *   the largest takes.
+ * Nothing else restricts a schedule of the instance. The instance leaves out what else restricts the script's: a fixed
+ * order, jobs or dependencies that the certificate omits, and activations that come from other ranks.
  *
- * Which jobs a class stands for is not in the file: its name says the stage and the direction, and classes of one name
- * are for the kinds of microbatches, those alike in ranks, times and places of slices, in the order of their first
- * ones. This is a guess, and need not be argued: if it is wrong, something of the above does not hold.
+ * The file does not say which jobs a class stands for. The class's name gives the stage and the direction. Classes of
+ * one name are for kinds of microbatches, which are alike in ranks, times and places of slices, in the order of their
+ * first ones. This guess needs no argument: if it is wrong, one of the checks above fails.
  *
  * Times are compared up to a part in 10^12: three ticks of 0.1 are no more than 0.3. */
 #include "bound.h"
@@ -41,9 +42,9 @@ struct mapping {
     int32_t *class_of; /* per job; -1: none */
     int32_t *kind;     /* per microbatch */
     int32_t nkinds;
-    int32_t *order; /* jobs, each behind those it needs; its place there */
+    int32_t *order; /* jobs in topological order; each job's index in it */
     int32_t *place;
-    double *far; /* per job: the longest way there */
+    double *far; /* per job: the longest path to it */
     int64_t steps;
 };
 
@@ -91,7 +92,7 @@ static void map_kinds(struct mapping *m) {
 
 /* ---- which jobs a class stands for ---- */
 
-/* F12 as a stage and a direction. */
+/* Reads F12 as a stage and a direction. */
 static bool read_job_name(const struct mapping *m, const char *name, int *s, int *d) {
     char *end;
     for (*d = 0; *d < NDIRS && strncmp(name, op_name[*d], 1) != 0;)
@@ -103,7 +104,7 @@ static bool read_job_name(const struct mapping *m, const char *name, int *s, int
     return !*end && stage >= 0 && stage < m->sp->stages;
 }
 
-/* The jobs of a kind; NULL: another class stands for them, or there are none. */
+/* Returns the jobs of a kind; NULL: another class stands for them, or there are none. */
 static int32_t *jobs_of(const struct mapping *m, int s, int d, int32_t kind, int32_t *n) {
     int32_t *job = NEW(int32_t, m->sp->batches);
     *n = 0;
@@ -151,7 +152,7 @@ static const char *find_jobs(struct mapping *m, int32_t c) {
                              : format("the script has no jobs for %s, or another class stands for them", class->name));
 }
 
-/* A pool's, in the order of the classes before it, and of their items. */
+/* Finds a pool's jobs, in the order of the classes before it, and of their items. */
 static const char *find_pool(struct mapping *m, int32_t c) {
     const struct bound_class *class = &m->b->class[c];
     const struct spec *sp = m->sp;
@@ -242,7 +243,7 @@ static const char *check_rooms(const struct mapping *m) {
 
 /* ---- lags ---- */
 
-/* From the start of the job before edge e until the job behind it may start. */
+/* Returns the time from the start of the job before edge e until the job after it may start. */
 static double time_of_edge(const struct mapping *m, int32_t e, int32_t to) {
     return job_time(m->sp, m->graph->pred[e]) + edge_time(m->c, e, to);
 }
@@ -264,7 +265,7 @@ static void sort_jobs(struct mapping *m) {
     }
 }
 
-/* The longest way from start to start along dependencies; below 0: there is none. */
+/* Returns the longest path from start to start along dependencies; below 0: there is none. */
 static double way(struct mapping *m, int32_t from, int32_t to) {
     const struct graph *g = m->graph;
     for (int32_t i = m->place[from]; i <= m->place[to]; i++) {
@@ -278,7 +279,7 @@ static double way(struct mapping *m, int32_t from, int32_t to) {
     return m->place[from] <= m->place[to] ? m->far[to] : -1;
 }
 
-/* By a single dependency, or else by a chain. */
+/* Checks a lag by a single dependency, or else by a chain. */
 static const char *check_lag(struct mapping *m, const struct bound_class *class, const struct bound_arc *arc,
                              int32_t from, int32_t to) {
     char lag[32], most[32];
@@ -310,7 +311,7 @@ static const char *check_lags(struct mapping *m, const struct bound_class *class
     return why;
 }
 
-/* ---- all ---- */
+/* ---- the whole check ---- */
 
 static const char *what_is_not_one_job(const struct spec *sp) {
     return sp->names.member    ? "teams"

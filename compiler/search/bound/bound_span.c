@@ -1,11 +1,11 @@
-/* Ways to the ends of a rank, and the proof by work that its span, from the start of its first item to the end of its
+/* Paths to the ends of a rank, and the proof by work that its span, from the start of its first item to the end of its
  * last, reaches a limit.
  *
  * From the end of an item of class C at least way(C, R) passes to the end of some item of rank R: item k of each class
- * after it starts a lag after item k's start. Pools count items in sum, and no way leads to or through them.
+ * after it starts a lag after item k's start. Pools count items in sum, so no path leads to or through them.
  *
- * work: what a rank runs of classes with ways of at least x to its own ends runs one after another, not before its
- * first start, and behind the last of it x passes. */
+ * work: take a rank's classes with paths of at least x to its own ends. Their items run one after another, not before
+ * the rank's first start, and x passes after the last of them. */
 #include "bound.h"
 
 void bound_ways(struct bound *b) {
@@ -25,7 +25,7 @@ void bound_ways(struct bound *b) {
     }
 }
 
-/* Of the rank at place i of used. */
+/* Returns the bound by work of rank used[i]. */
 static int64_t work_at(const struct bound *b, int32_t i) {
     int64_t best = 0;
     for (int32_t c = 0; c < b->nclass; c++) {

@@ -1,4 +1,4 @@
-/* `pianola check-bound`: proves a lower bound on the makespan from its certificate, and that it is a script's. */
+/* `pianola check-bound`: proves a lower bound on the makespan from its certificate, and that it holds for a script. */
 #include "base/put_json.h"
 #include "base/read_file.h"
 #include "cli/command.h"
@@ -6,7 +6,7 @@
 #include "bound.h"
 #include <string.h>
 
-/* schedules/1f1b.lua -D workers=4 as 1f1b. */
+/* Returns the text as a name: schedules/1f1b.lua -D workers=4 becomes 1f1b. */
 static const char *name_in(const char *schedule) {
     size_t n = strcspn(schedule, " ");
     const char *at = schedule;
@@ -35,8 +35,8 @@ static void print_bound_json(const struct bound *b, const struct spec *sp, const
     printf("}\n");
 }
 
-/* whose: the schedules that it is of, where the script is known. By whole ticks alone, a cover says less of spans: a
- * rank that begins between them may have a span that is less than a tick shorter. */
+/* Prints the verdict. whose: the schedules that the bound holds for, if the script is known. A cover by whole ticks
+ * says less about spans: a rank that begins between ticks may have a span that is up to a tick shorter. */
 static void print_verdict(const struct bound *b, const char *name, const char *whose, const char *why, const char *by) {
     char tick[32], time[32];
     const char *claim = b->spans ? format("no schedule%s%s has spans below", whose,
@@ -56,7 +56,7 @@ bool is_accepted(const char *certificate) {
     return check_bound(read_bound("certificate", certificate), &by) == NULL;
 }
 
-/* With a script: that the bound is of its schedules, and the bound. */
+/* Proves the bound and, given a script, that it holds for the script's schedules. */
 int cmd_check_bound(const struct settings *settings) {
     const char *path = settings->file[0], *by, *why = NULL;
     struct compile c = {.args = settings->args};

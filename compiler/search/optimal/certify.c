@@ -1,4 +1,4 @@
-/* The proof of a lower bound, written down for others to check: compiler/certificates.md. */
+/* Writes the proof of a lower bound for others to check: compiler/certificates.md. */
 #include "ir/program.h"
 #include "optimal.h"
 #include "state.h"
@@ -27,7 +27,7 @@ static void put_lags(struct text *t, const struct instance *in, int c) {
     put_word(t, "\n");
 }
 
-/* The ranks that have begun and not ended, and how long ago they began. */
+/* Writes the ranks that have begun and not ended, and how long ago they began. */
 static void put_since(struct text *t, const struct instance *in, const int32_t *row) {
     const int32_t *since = row + in->n + in->ranks;
     const char *before = " | since ";
@@ -75,7 +75,8 @@ static int by_begin(const void *x, const void *y) {
     return a->time != b->time ? (a->time < b->time ? -1 : 1) : (a->state > b->state) - (a->state < b->state);
 }
 
-/* States were found layer by layer, but layers ahead grow meanwhile: by time, in the order in which they were found. */
+/* Sorts the kept states by time, then by the order in which they were found. The search does not find them in this
+ * order, since layers ahead grow meanwhile. */
 static struct covering *states_by_time(const struct visited *v, int n) {
     struct covering *list = NEW(struct covering, n);
     for (int32_t i = 0, k = 0; i < v->n; i++)

@@ -1,5 +1,4 @@
-/* Tries rules and patterns: each is written as the script that it would be, run, and scheduled, also with two and four
- * times as many microbatches. */
+/* Tries rules and patterns. Each is written as a script, run and scheduled, also with more microbatches. */
 #include "closed.h"
 #include "memory.h"
 #include "optimal.h"
@@ -9,10 +8,10 @@
 #include <string.h>
 
 enum { LONGEST_PERIOD = 4, MOST_CUTS = 16, MOST_SHIFTS = 8, MOST_OTHER = 200000 };
-enum { ROUNDS = 120 }; /* microbatches: a multiple of those after which a schedule in a steady state repeats itself */
-static const double NEARLY = 1e-9; /* relative: makespans that differ by less are equal */
+enum { ROUNDS = 120 }; /* microbatches: a multiple of the number after which a schedule in its steady state repeats */
+static const double NEARLY = 1e-9; /* relative: makespans that differ by less count as equal */
 
-/* The arguments with another number of microbatches. */
+/* Returns the arguments with another number of microbatches. */
 static struct script_args with_batches(const struct script_args *args, int batches) {
     struct script_args with = *args;
     with.set = NEW(const char *, args->nset + 1);
@@ -37,13 +36,13 @@ static void run_trial(void *context) {
     compile_until(&trial->c, trial->goal);
 }
 
-/* Compiles until the goal. False: the script fails, or comes to a deadlock where it is to be scheduled. */
+/* Compiles up to the goal. Returns false if the script fails, or if it deadlocks when it is scheduled. */
 static bool try_script(const struct script_args *args, int goal, struct trial *trial) {
     *trial = (struct trial){{.args = *args}, goal};
     return try(run_trial, trial);
 }
 
-/* The arguments with this text as the schedule. */
+/* Returns the arguments with this text as the schedule. */
 static struct script_args with_body(const struct script_args *args, const struct text *body, int batches) {
     struct script_args with = with_batches(args, batches);
     with.schedule = "closed.lua";
@@ -53,7 +52,7 @@ static struct script_args with_body(const struct script_args *args, const struct
     return with;
 }
 
-/* INFINITY: it does not run, or needs more than the cluster's memory where that is the limit. */
+/* Returns the makespan; INFINITY: it does not run, or needs more than the cluster's memory, if bytes are limited. */
 static double makespan_of(const struct script_args *args, const struct text *body, int batches, bool bytes) {
     struct scratch scratch = scratch_begin();
     struct script_args with = with_body(args, body, batches);
@@ -74,18 +73,19 @@ struct closing {
     const struct spec *sp;
     const struct instance *in;
     enum aim aim;
-    double target, growth; /* what it may take; what each more microbatch takes at least */
-    double later[HOLDS];   /* the best so far, with more microbatches */
+    double target, growth; /* makespan allowed; lower bound on the time of each further microbatch */
+    double later[HOLDS];   /* makespans of the best so far, with more microbatches */
     struct closed best;
 };
 
-/* Twice and four times as many microbatches; or so many that ranks are in step, and whole rounds more. */
+/* Returns a larger number of microbatches: twice and four times as many; for AIM_PERIOD, enough for the steady state,
+ * then whole rounds more. */
 static int more_batches(const struct closing *closing, int i) {
     int batches = closing->sp->batches;
     return closing->aim == AIM_PERIOD ? 8 * batches + i * ROUNDS : batches << (i + 1);
 }
 
-/* What each microbatch between the two larger numbers takes. */
+/* Returns the time of each microbatch between the two larger numbers. */
 static double growth_of(const struct closing *closing, const double *later) {
     double more = more_batches(closing, 1) - more_batches(closing, 0);
     return isfinite(later[0]) && isfinite(later[1]) ? (later[1] - later[0]) / more : INFINITY;
@@ -128,7 +128,7 @@ static void try_rules(struct closing *closing, struct lists lists) {
 
 /* ---- patterns ---- */
 
-struct origin { /* an order, of as many microbatches as sp has, in which a pattern may be */
+struct origin { /* an order, of sp's microbatches, that may contain a pattern */
     const struct spec *sp;
     struct lists lists;
     const int64_t *start;
@@ -140,7 +140,7 @@ static void try_pattern(struct closing *closing, const struct spec *sp, struct l
         consider_form(closing, "pattern", &body);
 }
 
-/* By how much jobs of the microbatch behind the cut start later than those a period before: each difference once. */
+/* Lists by how much jobs of the microbatch after the cut start later than one period before, each difference once. */
 static int find_lateness(const struct spec *sp, const int64_t *start, int cut, int period, int64_t *shift) {
     int n = 0;
     for (int s = 0; s < sp->stages; s++)
@@ -156,7 +156,7 @@ static int find_lateness(const struct spec *sp, const int64_t *start, int cut, i
     return n;
 }
 
-/* The same jobs with more microbatches. */
+/* Returns the spec of the same jobs with more microbatches. */
 static const struct spec *longer_spec(const struct closing *closing, const struct spec *sp) {
     struct text body = {0};
     struct trial trial;
@@ -165,7 +165,7 @@ static const struct spec *longer_spec(const struct closing *closing, const struc
     return try_script(&with, COSTS, &trial) ? trial.c.spec : NULL;
 }
 
-/* Cuts the order open behind a microbatch, and repeats there the ones before it. */
+/* Cuts the order open after a microbatch, and repeats the ones before the cut there. */
 static void try_stretched(struct closing *closing, const struct origin *origin, int period) {
     const struct spec *sp = origin->sp, *longer = longer_spec(closing, sp);
     int step = (sp->batches + MOST_CUTS - 1) / MOST_CUTS;
@@ -190,7 +190,7 @@ static void try_patterns(struct closing *closing, const struct origin *origin) {
 
 /* ---- with more microbatches ---- */
 
-/* Other orders that take as long: those that narrow searches come upon. */
+/* Tries other orders that take as long, found by narrow beam searches. */
 static void try_others(struct closing *closing, const struct instance *in, const struct graph *graph,
                        int64_t makespan) {
     static const int beams[] = {1, 4, 16, 64, 256, 1024};
@@ -203,7 +203,8 @@ static void try_others(struct closing *closing, const struct instance *in, const
     }
 }
 
-/* What any order takes, by the script that this one is of. Returns an order that takes less, if there is one. */
+/* Searches for the best order of hold->batches microbatches, by the original script. Returns an order that takes less
+ * than the written one, if there is one. */
 static struct origin find_best(struct hold *hold, const struct closing *closing, int64_t states, double until) {
     struct script_args with = with_batches(closing->args, hold->batches);
     struct trial trial;
@@ -226,7 +227,7 @@ static struct origin find_best(struct hold *hold, const struct closing *closing,
     return better;
 }
 
-/* A better order of more microbatches may have a pattern that does well with fewer, too. */
+/* Searches with more microbatches: a better order of these may have a pattern that does well with fewer, too. */
 static void hold_with_more(struct closing *closing, int64_t states, double until) {
     struct closed *best = &closing->best;
     for (int i = 0; i < HOLDS; i++) {
@@ -239,7 +240,7 @@ static void hold_with_more(struct closing *closing, int64_t states, double until
     }
 }
 
-/* An order of twice as many may show a period that one of so many does not. */
+/* Tries an order of twice as many microbatches, which may show a period that the shorter one does not. */
 static void try_longer(struct closing *closing, int64_t states, double until) {
     struct hold hold = {2 * closing->sp->batches, INFINITY, NAN, NAN};
     struct origin longer = nothing_better(closing) ? (struct origin){0} : find_best(&hold, closing, states, until);
@@ -268,7 +269,7 @@ struct closed find_closed(const struct compile *c, struct lists lists, const int
     double makespan = makespan_of(&c->args, &sequence, sp->batches, in->bytes);
     if (aim == AIM_MAKESPAN)
         closing.target = makespan;
-    if (isinf(makespan)) /* by the memory of the smallest plan */
+    if (isinf(makespan)) /* the memory of the smallest plan does not suffice */
         return (struct closed){.body = sequence, .makespan = makespan, .period = INFINITY};
     if (can_scale(sp)) {
         try_rules(&closing, lists);

@@ -1,16 +1,16 @@
-/* `pianola frontier`: the least makespan of a script's jobs over the live activations that a rank may hold, and where
- * known schedules lie.
+/* `pianola frontier`: the least makespan of a script's jobs as a function of the live activations that a rank may hold,
+ * and where known schedules lie.
  *
- * The first script says what the jobs are; its own caps do not count. Its order and those of the other scripts are
- * marked by their peak and their makespan. The others get its numbers of ranks and microbatches, as in compare, unless
- * -D says more; and where they cut the model into more or fewer stages, or microbatches into slices, an activation, and
- * without a model a job, counts as much of one of the first script's as it is.
+ * The first script defines the jobs; its own caps do not count. Its order and the other scripts' orders are marked by
+ * their peak and their makespan. The others get its numbers of ranks and microbatches, as in compare, unless -D says
+ * more. If they cut the model into more or fewer stages, or microbatches into slices, an activation (and without a
+ * model also a job) counts in proportion to the first script's.
  *
- * --bytes counts a model's bytes in place of live activations: points are where the curve falls (staircase.c).
+ * --bytes counts a model's bytes instead of live activations: points are where the curve falls (staircase.c).
  *
  * -o names a folder for the points: cap_3.lua is the best order known with a cap of 3, and cap_3.bound the certificate
- * of its bound. A larger cap's bound holds too, and that without any, in no_cap.bound: where it is the better one, its
- * certificate proves the point. Over bytes, memory_4096.lua takes so many. */
+ * of its bound. The bound of a larger cap holds too, and so does the bound without any, in no_cap.bound. If that is the
+ * better one, its certificate proves the point. With --bytes, memory_4096.lua is the order for 4096 bytes. */
 #include "base/put_json.h"
 #include "cli/command.h"
 #include "cli/pipeline.h"
@@ -26,7 +26,7 @@
 struct known {
     const char *name;
     double peak, makespan;
-    const char *why; /* it is left out; NULL: it is not */
+    const char *why; /* why it is left out; NULL: it is not */
 };
 struct written {
     int64_t memory;
@@ -36,13 +36,13 @@ struct written {
 struct curve {
     struct compile first;
     bool bytes;
-    struct written *step; /* over bytes: each search's order, of which some become points */
+    struct written *step; /* with --bytes: each search's order, of which some become points */
     int nsteps;
-    size_t room;        /* for steps */
-    const char *folder; /* NULL: the points are not written */
+    size_t room;        /* capacity of step */
+    const char *folder; /* NULL: do not write the points */
     struct frontier frontier;
     struct known *known;
-    int nknown; /* those left out included */
+    int nknown; /* number, including those left out */
 };
 
 static void tell_point(void *curve, int cap) {
@@ -70,7 +70,7 @@ static void stage_script(const struct curve *curve, const char *file, const char
     stage_file(file, &script, false);
 }
 
-/* Without a cap, the order is as with the last one, but not always the bound. */
+/* Writes a point's files. Without a cap, the order is the same as with the last cap, but the bound may not be. */
 static bool keep_point(void *context, const struct point *point, const char *certificate, const int64_t *start) {
     const struct curve *curve = context;
     if (curve->folder) {
@@ -113,12 +113,12 @@ static void stage_steps(const struct curve *curve) {
 
 /* ---- known schedules ---- */
 
-/* What one stage of one slice is of all, as in the first script. */
+/* Returns the size of one stage of one slice, relative to the whole, as in the first script. */
 static double stage_share(const struct spec *sp) {
     return 1.0 / (script_stages(&sp->names, sp->stages) * slices_of(&sp->names));
 }
 
-/* bytes: of the smallest plan, messages and gaps included. */
+/* Measures a script's order. bytes: by its smallest plan, messages and gaps included. */
 static struct known measure_smallest(struct compile *c, const struct spec *first, bool bytes) {
     struct known known = {.name = script_name(c->args.schedule), .why = try(compile_it, c) ? NULL : diag_line()};
     if (known.why)
@@ -137,7 +137,7 @@ static struct known measure_smallest(struct compile *c, const struct spec *first
     return known;
 }
 
-/* The other scripts' settings: those of the first, and its size. */
+/* Returns the settings for another script: the first one's, and its size. */
 static struct script_args args_for(const struct settings *settings, const struct spec *first, bool *used,
                                    const char *file) {
     struct script_args args = settings->args;
@@ -160,7 +160,7 @@ static void measure_all(struct curve *curve, const struct settings *settings, bo
         bool *used = NEW(bool, settings->args.nset + 2);
         struct compile c = {.args = args_for(settings, curve->first.spec, used, settings->file[i])};
         struct known known = measure_smallest(&c, curve->first.spec, curve->bytes);
-        if (i > 0 || !known.why) /* the first one's own order may come to a deadlock */
+        if (i > 0 || !known.why) /* the first one's own order may deadlock */
             curve->known[curve->nknown++] = known;
         for (int k = 0; k < settings->args.nset; k++)
             any[k] |= used[k];
@@ -172,13 +172,13 @@ static void measure_all(struct curve *curve, const struct settings *settings, bo
 
 /* ---- printing ---- */
 
-/* What a rank may hold at this point: live activations, or bytes. */
+/* Returns what a rank may hold at this point: live activations, or bytes. */
 static double allowed_at(const struct curve *curve, const struct point *point) {
     return curve->bytes ? (double)point->memory : point->cap;
 }
 
-/* Whether the schedule lies here: over caps, if it fits here and nowhere before; over bytes, if it fits here, and no
- * longer at the next. The last also has those with more. */
+/* Returns whether the schedule belongs to this point: over caps, if it fits here and nowhere before; over bytes, if it
+ * fits here but not at the next point. The last point also gets schedules that need more. */
 static bool lies_at(const struct curve *curve, const struct known *known, const struct point *point) {
     const struct point *last = &curve->frontier.point[curve->frontier.n - 1];
     if (known->why)
@@ -279,7 +279,7 @@ static void put_curve_table(struct text *t, const struct curve *curve) {
             curve->bytes ? file_with(curve, frontier->point[0].memory, "lua") : file_of(curve, 1, "lua"));
 }
 
-/* On stderr: JSON has none of it. */
+/* Reports on stderr what was left out, since JSON does not include it. */
 static void tell_left_out(const struct curve *curve) {
     for (int i = 0; i < curve->nknown; i++)
         if (curve->known[i].why)
@@ -302,14 +302,14 @@ static void draw_curve(struct text *t, const struct curve *curve) {
                   curve->bytes ? "bytes" : "live activations", step, frontier->n, mark, nmarks);
 }
 
-/* Dies before the search of what cannot be written after it. */
+/* Dies before the search if its picture could not be written afterwards. */
 static void check_picture(const struct settings *settings) {
     if (settings->diff.svg && strcmp(settings->diff.svg, "-") == 0)
         die("--svg -: the figures go to stdout; name a file for the picture");
     check_destination(settings->diff.svg, settings);
 }
 
-/* Dies of what is not counted in bytes. */
+/* Dies if the script has something that is not counted in bytes. */
 static void check_bytes(const struct spec *sp) {
     if (!sp->model)
         die("--bytes counts what a model's layers keep; give --model");

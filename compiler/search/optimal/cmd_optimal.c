@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SEARCHED_LATER = 200000 }; /* states of one search with more microbatches */
+enum { SEARCHED_LATER = 200000 }; /* per search with more microbatches */
 
-/* FILE.lua's is FILE.bound. */
+/* Returns the certificate's file: FILE.bound for FILE.lua. */
 static const char *certificate_of(const char *script) {
     size_t n = strlen(script);
     bool lua = n > 4 && !strcmp(script + n - 4, ".lua");
@@ -25,11 +25,11 @@ static const char *how(const struct optimum *best) {
                                       : "a rank's work, and what must come before and after it, takes as long";
 }
 
-/* With --jitter: what noisy runs of the order come to, before a local search and after it. */
+/* With --jitter: the results of noisy runs, before a local search and after it */
 struct noisy {
     struct jitter before, after;
     bool asked;
-    int64_t orders; /* tried */
+    int64_t orders; /* number tried */
 };
 
 struct figures {
@@ -40,13 +40,13 @@ struct figures {
     int64_t excess; /* bytes by which its smallest plan exceeds the cluster's memory */
 };
 
-/* Above 0: no order takes less with so many microbatches; below 0: another one does; 0: that is not known. */
+/* Returns > 0 if no order takes less with that many microbatches, < 0 if another one does, 0 if that is not known. */
 static int stays_optimal(const struct hold *hold) {
     double least = hold->makespan * (1 - 1e-9);
     return hold->lower >= least ? 1 : hold->best < least ? -1 : 0;
 }
 
-/* What the written script consists of. */
+/* Returns what the written script consists of. */
 static const char *form(const struct settings *settings, const struct closed *closed) {
     return settings->jitter.level > 0   ? "a sequence"
            : !closed->kind              ? "a sequence: no rule that we know gives this order, and it repeats nothing"
@@ -54,7 +54,7 @@ static const char *form(const struct settings *settings, const struct closed *cl
                                         : "as a pattern, for other numbers of microbatches too";
 }
 
-/* A line for each other number of microbatches. */
+/* Returns a line for each other number of microbatches. */
 static const char *holds(const struct closed *closed, const char *before) {
     struct text t = {0};
     char a[32], b[32];
@@ -79,7 +79,7 @@ static const char *holds(const struct closed *closed, const char *before) {
     return t.s;
 }
 
-/* `"rule": "n", "holds": [...]`: how the written script does with more microbatches. */
+/* Writes `"rule": "n", "holds": [...]`: results of the written script for more microbatches. */
 static void put_closed_json(struct text *t, const struct closed *closed) {
     char a[32], b[32], c[32];
     put(t, ", \"rule\": %s, \"holds\": [", closed->kind ? quoted(closed->kind) : "null");
@@ -126,7 +126,7 @@ static struct lists order_of(const struct compile *c, const struct optimum *best
     return best->start ? lists_by_start(c->spec, best->start) : own_lists(c);
 }
 
-/* Of the script's own order, where memory is counted in bytes. */
+/* Returns a remark if the script's own order exceeds the memory, if that is counted in bytes. */
 static const char *exceeds(const struct compile *c, const struct instance *in) {
     bool more = in->bytes && excess_of_plan(c, own_lists(c)) > 0;
     return more ? ", and more than the cluster's memory" : "";
@@ -167,7 +167,7 @@ static void put_result(struct text *t, const struct settings *settings, const st
             certificate_of(settings->output), holds(closed, ""));
 }
 
-/* The rule, the pattern or the sequence for the order found. */
+/* Returns the rule, the pattern or the sequence for the order found. */
 static struct closed close_up(const struct settings *settings, const struct compile *c, const struct instance *in,
                               const struct optimum *best, enum aim aim) {
     double until = seconds_until(settings->search.seconds);
@@ -184,7 +184,8 @@ static void write_script(const struct settings *settings, const struct closed *c
     stage_file(settings->output, &script, false);
 }
 
-/* Another order with the same makespan may bear noise worse, so where that counts, the order itself is written. */
+/* Writes the results. Another order with the same makespan may bear noise worse, so with --jitter the order itself is
+ * written. */
 static struct closed write_results(const struct settings *settings, const struct compile *c, const struct instance *in,
                                    const struct optimum *best, const struct text *certificate) {
     struct closed closed = {.makespan = (double)best->makespan * in->tick};
@@ -204,7 +205,7 @@ static struct closed write_results(const struct settings *settings, const struct
     return closed;
 }
 
-/* ---- the longest time from a rank's first job to its last ---- */
+/* ---- the largest span: a rank's time from its first job to its last ---- */
 
 static double span_of(const struct spec *sp, const double *start, const double *end) {
     double *begin = NEW(double, sp->workers), *last = NEW(double, sp->workers), most = 0;
@@ -219,7 +220,8 @@ static double span_of(const struct spec *sp, const double *start, const double *
     return most;
 }
 
-/* Ranks that begin as early as they can, as ranks do, may take longer than those that begin as late as is right. */
+/* Writes the largest span. Ranks that begin as early as they can, as ranks do, may have longer spans than ranks that
+ * begin just in time. */
 static void put_span(struct text *t, const struct settings *settings, const struct compile *c,
                      const struct instance *in, const struct optimum *best) {
     const struct sched *written = sched_in_order(c, order_of(c, best));
@@ -271,7 +273,7 @@ static void find_span(struct text *t, const struct settings *settings, const str
     put_span(t, settings, c, in, best);
 }
 
-/* ---- what each further microbatch takes ---- */
+/* ---- the time per further microbatch ---- */
 
 static void put_optimal_period(struct text *t, const struct settings *settings, const struct compile *c,
                                const struct closed *closed, double lower, const char *proof) {
@@ -313,7 +315,7 @@ static void optimize_period(struct text *t, const struct settings *settings, con
     put_optimal_period(t, settings, c, &closed, lower, bound.memory > bound.work ? "memory" : "work");
 }
 
-/* Two files are written, each under a name of its own: stdout and devices have none to spare. */
+/* Dies unless two files can be written, each under a name of its own: stdout and devices have only one. */
 static void check_two_outputs(const struct settings *settings) {
     const char *path[] = {settings->output, certificate_of(settings->output)};
     for (int i = 0; i < 2; i++) {
@@ -330,8 +332,8 @@ static void check_two_outputs(const struct settings *settings) {
 /* Schedules the script's own order. */
 static void schedule_instance(void *compile) { compile_until(compile, SCHED); }
 
-/* Messages and gaps take memory too, which the search knows nothing of: with as much less room, until a plan fits. The
- * bound stays what it was. Returns by how many bytes the best order's plan exceeds the memory. */
+/* Makes room for messages and gaps, which the search does not count: repeats it with less room until a plan fits. The
+ * bound stays the same. Returns by how many bytes the best order's plan exceeds the memory. */
 static int64_t make_it_fit(const struct compile *c, const struct instance *in, struct optimum *best, int64_t own,
                            int64_t states, double until) {
     enum { TRIES = 4 };
@@ -352,13 +354,14 @@ static int64_t make_it_fit(const struct compile *c, const struct instance *in, s
     return excess;
 }
 
-/* Room in bytes, if the cluster's memory is the only limit. */
+/* Returns the room in bytes, if the cluster's memory is the only limit, else NULL. */
 static const int64_t *find_bytes(const struct compile *c) {
     bool counts = c->sched && counts_bytes(c->spec);
     return counts ? room_in_bytes(c, own_lists(c)) : NULL;
 }
 
-/* What the script's own order takes, in ticks, as something to improve on; if it does not run, more than any does. */
+/* Returns the time of the script's own order, in ticks, as an upper bound; if it does not run, more than any order
+ * takes. */
 static int64_t own_ticks(const struct compile *c, const struct instance *in) {
     if (!c->sched || *exceeds(c, in))
         return serial_time(in) + 1;
@@ -368,8 +371,8 @@ static int64_t own_ticks(const struct compile *c, const struct instance *in) {
 
 /* ---- noise ---- */
 
-/* Replaces the order by one that bears noise better, if a local search finds one. The search sees other noise than that
- * by which both are compared, so that it is not the noise that it learns. */
+/* Replaces the order by one that bears noise better, if a local search finds one. The search sees different noise from
+ * the comparison, so that it does not fit the order to that noise. */
 static struct noisy bear_noise(const struct settings *settings, const struct compile *c, const struct instance *in,
                                struct optimum *best, double until) {
     const struct judgement told = {settings->jitter.level, settings->seed, settings->jitter.runs},
@@ -405,7 +408,7 @@ int cmd_optimal(const struct settings *settings) {
         check_two_outputs(settings);
     compile_until(&c, GRAPH);
     refuse_other_jobs(c.spec);
-    try(schedule_instance, &c); /* without a schedule, it comes to a deadlock */
+    try(schedule_instance, &c); /* a failure means that it deadlocks */
     struct instance *in = instance_in_bytes(&c, find_bytes(&c));
     if (settings->search.objective == LEAST_SPAN)
         minimise_span(in);
@@ -413,7 +416,7 @@ int cmd_optimal(const struct settings *settings) {
     double until = seconds_until(settings->search.seconds);
     struct optimum best = find_optimum(in, c.graph, own, states, until);
     if (best.start && c.sched && !in->bytes && !in->span && time_of_order(&c, best.start) > c.sched->makespan)
-        best.start = NULL; /* better by rounded times only */
+        best.start = NULL; /* better only in rounded times */
     if (!best.start && (!c.sched || own > serial_time(in)))
         die(best.gave_up
                 ? "%s: found no order that its caps or the memory leave room for; give more --time, or raise them"

@@ -1,4 +1,4 @@
-/* Tells which of two states of one moment the search may drop. */
+/* Decides which of two states of one moment the search may drop. */
 #include "state.h"
 
 bool state_dominates(const struct instance *in, const int32_t *a, const int32_t *b) {
@@ -11,7 +11,7 @@ bool state_dominates(const struct instance *in, const int32_t *a, const int32_t 
     for (int r = 0; r < in->ranks; r++)
         if (a[in->n + r] > b[in->n + r])
             return false;
-    for (int r = in->n + in->ranks; r < state_width(in) - 1; r++) /* it began no earlier, or has not begun either */
+    for (int r = in->n + in->ranks; r < state_width(in) - 1; r++) /* a began no earlier than b, or neither has begun */
         if (a[r] > b[r] || (a[r] == 0) != (b[r] == 0))
             return false;
     const int32_t *x = a + state_width(in), *y = b + state_width(in);
@@ -22,7 +22,8 @@ bool state_dominates(const struct instance *in, const int32_t *a, const int32_t 
             x += 2;
         while (y < yend && *y == c)
             y += 2;
-        int32_t first = a[c] - (int32_t)(x - xs) / 2, other = b[c] - (int32_t)(y - ys) / 2; /* items of these starts */
+        int32_t first = a[c] - (int32_t)(x - xs) / 2,
+                other = b[c] - (int32_t)(y - ys) / 2; /* index of the first item listed */
         for (int32_t item = first; item < b[c]; item++)
             if (item < other || xs[2 * (item - first) + 1] < ys[2 * (item - other) + 1])
                 return false;

@@ -1,5 +1,5 @@
-/* The least makespan over memory, as a picture: a step for each point, down to where room does not matter any
- * more; dashed, the bound where it is lower; and a circle for each known schedule. Nothing lies below the bound. */
+/* Draws the least makespan over memory: a step for each point, up to where more room does not help. The bound is dashed
+ * where it is lower, and each known schedule is a circle. Nothing lies below the bound. */
 #include "draw/chart.h"
 #include "draw/svg.h"
 #include "frontier.h"
@@ -11,7 +11,7 @@ struct picture {
     struct axis x, y;
 };
 
-/* From each point to the next, the makespan of the first holds. */
+/* Draws the steps: from each point to the next, the first one's makespan holds. */
 static void put_steps(struct text *t, const struct picture *picture, const struct frontier_step *step, int n,
                       bool lower, const char *what) {
     char letter = 'M';
@@ -27,7 +27,7 @@ static void put_steps(struct text *t, const struct picture *picture, const struc
     put(t, "\"><title>%s</title></path>\n", what);
 }
 
-/* Names of marks in one place are one above the other. */
+/* Draws a mark. The names of marks at one position are stacked. */
 static void put_mark(struct text *t, const struct picture *picture, const char *what, const struct frontier_mark *all,
                      int number) {
     const struct frontier_mark *mark = &all[number];
@@ -54,7 +54,7 @@ static struct picture frame(const char *what, const struct frontier_step *step, 
         reach(&picture.y, step[i].lower);
     }
     double step_length = n > 1 ? (step[n - 1].room - step[0].room) / (n - 1) : 1;
-    reach(&picture.x, step[n - 1].room + step_length); /* the last is as long as the others */
+    reach(&picture.x, step[n - 1].room + step_length); /* gives the last step the length of the others */
     for (int i = 0; i < nmarks; i++) {
         reach(&picture.x, mark[i].peak);
         reach(&picture.y, mark[i].makespan);

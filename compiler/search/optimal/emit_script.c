@@ -1,10 +1,10 @@
-/* Schedule scripts from orders: see closed.h. */
+/* Writes schedule scripts from orders: see closed.h. */
 #include "closed.h"
 #include "ir/program.h"
 #include <limits.h>
 #include <stdlib.h>
 
-/* ---- what all of them say ---- */
+/* ---- fields of all scripts ---- */
 
 static void put_caps(struct text *t, const struct spec *sp, const int *cap) {
     bool any = false, same = true;
@@ -24,7 +24,7 @@ static void put_caps(struct text *t, const struct spec *sp, const int *cap) {
     put_word(t, " })[worker + 1] end,\n");
 }
 
-/* The first job of the stage and direction that takes another time than others; -1: all take the same. */
+/* Returns the first job that takes another time than others of its stage and direction; -1: none. */
 static int32_t uneven(const struct spec *sp) {
     for (int32_t j = 0; j < sp->njobs; j++) {
         const struct job *job = &sp->job[j];
@@ -35,7 +35,7 @@ static int32_t uneven(const struct spec *sp) {
     return -1;
 }
 
-/* Without a model, a job's time is the script's. */
+/* Writes the jobs' costs, unless a model gives them. */
 static void put_costs(struct text *t, const struct spec *sp) {
     static const double usual[NDIRS] = {[OP_F] = 1, [OP_R] = 1, [OP_I] = 1, [OP_B] = 2, [OP_W] = 1};
     char buf[32];
@@ -73,7 +73,7 @@ static void put_home(struct text *t, const struct spec *sp, int32_t home) {
         put(t, "%s %d%s", i ? "," : " {", list.rank[i], i + 1 < list.n ? "" : " }");
 }
 
-/* Where each stage runs; where its weights lie, if it is elsewhere. */
+/* Writes where each stage runs, and where its weights are, if elsewhere. */
 static void put_placement(struct text *t, const struct spec *sp) {
     bool plain = true;
     put_word(t, "  w = function(s, b, d)\n    local rank = ({");
@@ -91,7 +91,7 @@ static void put_placement(struct text *t, const struct spec *sp) {
     put_word(t, plain ? ", rank\n  end,\n" : " })[s + 1] or nil, rank\n  end,\n");
 }
 
-/* `name = true` or a function, if the stages' microbatches have jobs of this direction. */
+/* Writes `name = true` or a function, if the stages' microbatches have jobs of this direction. */
 static void put_which(struct text *t, const struct spec *sp, const char *name, int d) {
     int n = 0;
     for (int s = 0; s < sp->stages; s++)
@@ -104,7 +104,7 @@ static void put_which(struct text *t, const struct spec *sp, const char *name, i
     put_word(t, n == sp->stages ? "" : " })[s + 1] end,\n");
 }
 
-/* For a sequence: where a stage's weights lie, unless it is where its jobs run. */
+/* Writes, for a sequence, where a stage's weights are, unless they are where its jobs run. */
 static void put_home_ranks(struct text *t, const struct spec *sp) {
     bool plain = true;
     for (int32_t j = 0; j < sp->njobs; j++) {

@@ -1,5 +1,5 @@
-/* One search for each cap. An order for less room is one for more, and a bound for more room is one for less: so each
- * search begins with the best order up to then, and bounds are handed down at the end. */
+/* Runs one search for each cap. An order for less room is also one for more, and a bound for more room is also one for
+ * less. So each search begins with the best order up to then, and bounds are handed down at the end. */
 #include "frontier.h"
 #include "optimal.h"
 #include "order.h"
@@ -9,7 +9,7 @@
 
 struct order {
     int64_t ticks;  /* when it ends */
-    double time;    /* the same in the script's unit, without rounding */
+    double time;    /* when it ends, in the script's unit, without rounding */
     int64_t *start; /* per job, in ticks */
     bool known;
 };
@@ -38,12 +38,12 @@ const char *certificate_text(const struct searched *what, const struct instance 
 static void keep_best(const struct searched *what, struct order *order, const struct optimum *best) {
     double time = time_of_order(what->c, best->start);
     if (order->known && time >= order->time)
-        return; /* better by rounded times only */
+        return; /* better only in rounded times */
     *order = (struct order){best->makespan, time, order->start, true};
     memcpy(order->start, best->start, sizeof *best->start * (size_t)what->c->spec->njobs);
 }
 
-/* With the caps that the spec has now. order: the best known one; it becomes the best one found. */
+/* Searches with the caps that the spec has now. order: the best known one; becomes the best one found. */
 static struct point solve(const struct searched *what, int cap, struct order *order) {
     const struct searches *searches = &what->searches;
     struct scratch scratch = scratch_begin();
@@ -68,7 +68,7 @@ static struct point solve(const struct searched *what, int cap, struct order *or
     return end_search(what, scratch, point, certificate, order->known ? order->start : NULL);
 }
 
-/* The most activations that live on a rank at once; of each, on the rank of its F. */
+/* Returns the most activations that are live on a rank at once, each on the rank of its F. */
 static int peak_of(const struct spec *sp, const int64_t *start) {
     struct scratch scratch = scratch_begin();
     const int32_t *order = jobs_by_start(sp, start);
@@ -90,7 +90,7 @@ static void set_caps(struct spec *sp, int cap) {
         sp->limits.cap[r] = cap;
 }
 
-/* What is no order's makespan with more room is none with less. */
+/* Hands bounds down: a makespan that no order reaches with more room, none reaches with less. */
 static void hand_down(struct frontier *frontier) {
     double lower = frontier->free.lower;
     int by = 0;
@@ -120,7 +120,7 @@ struct frontier find_frontier(struct compile *c, struct searches searches) {
     struct frontier frontier = {0};
     lift_caps(sp);
     frontier.free = solve(&what, 0, &best);
-    if (!best.known) /* there is one: any that keeps the dependencies */
+    if (!best.known) /* impossible: any order that keeps the dependencies is one */
         die("%s: found no order at all; give more --time", sp->file);
     int peak = peak_of(sp, best.start);
     frontier.point = NEW(struct point, peak);
@@ -131,7 +131,7 @@ struct frontier find_frontier(struct compile *c, struct searches searches) {
         set_caps(sp, cap);
         frontier.point[frontier.n++] = solve(&what, cap, &order);
     }
-    frontier.free.makespan = order.time; /* a search that was cut short may have had more luck with less room */
+    frontier.free.makespan = order.time; /* a search that was cut short may have done better with less room */
     frontier.free.proved |= frontier.free.lower >= order.time;
     hand_down(&frontier);
     return frontier;

@@ -1,4 +1,4 @@
-/* From a script's jobs to classes of items: see instance.h. */
+/* Turns a script's jobs into classes of items: see instance.h. */
 #include "instance.h"
 #include "ir/compile.h"
 #include <limits.h>
@@ -6,11 +6,11 @@
 #include <string.h>
 
 enum {
-    MANY_TICKS = 1 << 20, /* of the longest time: where exact ticks are shorter than that, they are no help */
-    MOST_TICKS = 1 << 29  /* of any time: the words of a state hold twice that */
+    MANY_TICKS = 1 << 20, /* for the longest time; exact ticks that need more than this are rounded */
+    MOST_TICKS = 1 << 29  /* for any time: the words of a state hold twice that */
 };
 
-static const double NEARLY = 1e-9; /* relative: two times that differ by less are one */
+static const double NEARLY = 1e-9; /* relative: two times that differ by less count as equal */
 
 void refuse_other_jobs(const struct spec *sp) {
     const char *why = sp->names.member    ? "teams"
@@ -38,7 +38,7 @@ struct kinds {
     int32_t *first; /* per kind: its first microbatch */
 };
 
-/* Whether jobs of microbatches a and b, counted whole, differ in nothing but their number. */
+/* Returns whether jobs of microbatches a and b, counted whole, differ only in their number. */
 static bool alike(const struct spec *sp, const struct graph *graph, int slices, int a, int b) {
     for (int s = 0; s < sp->stages; s++)
         for (int q = 0; q < slices * NDIRS; q++) {
@@ -58,7 +58,7 @@ static bool alike(const struct spec *sp, const struct graph *graph, int slices, 
     return true;
 }
 
-/* A microbatch that waits for another one is of a kind of its own, and so is that one. */
+/* Marks microbatches that wait for another one, and those that they wait for: each is a kind of its own. */
 static bool *find_tied(const struct spec *sp, const struct graph *graph, int slices) {
     bool *tied = NEW(bool, sp->batches / slices);
     for (int32_t j = 0; j < sp->njobs; j++)
@@ -89,7 +89,7 @@ static struct kinds find_kinds(const struct spec *sp, const struct graph *graph)
 
 /* ---- ticks ---- */
 
-/* Euclid's algorithm, on lengths that are equal if they nearly are. */
+/* Euclid's algorithm, which treats nearly equal lengths as equal. */
 static double common_measure(double a, double b, double least) {
     while (b > least) {
         double rest = fmod(a, b);
@@ -100,7 +100,7 @@ static double common_measure(double a, double b, double least) {
 }
 
 struct times {
-    double least, most; /* least: of a job */
+    double least, most; /* least: the shortest job */
     double tick;
 };
 static void measure_tick(struct times *times, double t) {
@@ -127,7 +127,7 @@ static struct times find_times(const struct compile *c) {
     return times;
 }
 
-/* A job takes a tick at least: one that took none when rounded down could not be told from one that is done. */
+/* Chooses the tick. A job takes at least one: a job rounded down to none could not be told from one that is done. */
 static void choose_tick(struct instance *in, const struct compile *c) {
     struct times times = find_times(c);
     in->rounded = times.most / times.tick > MANY_TICKS || times.least < times.tick * 0.5;
@@ -150,7 +150,7 @@ struct building {
     const struct graph *graph;
     struct instance *in;
     struct kinds kinds;
-    const int64_t *room; /* in bytes; NULL: caps count */
+    const int64_t *room; /* in bytes; NULL: caps limit */
     int32_t *class_of;   /* per job */
     int32_t *first;      /* per class: its first job */
     size_t cap, cap_first;
@@ -167,15 +167,15 @@ static int32_t new_class(struct building *build, int32_t j) {
     return in->n++;
 }
 
-/* The job of the kind's first microbatch that is as j. */
+/* Returns the job of the kind's first microbatch that corresponds to j. */
 static int32_t first_like(const struct building *build, int32_t j) {
     const struct job *job = &build->sp->job[j];
     int slices = build->kinds.slices, first = build->kinds.first[build->kinds.of[job->b / slices]];
     return job_at(build->sp, job->s, first * slices + job->b % slices, job->d);
 }
 
-/* What a job takes of its rank's room, and keeps: of bytes, no more than the plan of any program, which has messages
- * and gaps besides. An I's wstash grows in the place of the stash. */
+/* Returns what a job takes of its rank's room, and keeps. In bytes, it is at most what any program's plan needs, which
+ * also has messages and gaps. I's wstash grows in place of the stash. */
 static int64_t taken_by(const struct building *build, const struct job *job) {
     if (!build->room)
         return job->d == OP_F;
@@ -190,7 +190,7 @@ static int64_t taken_by(const struct building *build, const struct job *job) {
     }
 }
 
-/* What the last backward of a microbatch on a stage gives back. */
+/* Returns what the last backward of a microbatch on a stage gives back. */
 static int64_t given_by(const struct building *build, int s, int b) {
     int64_t sum = 0;
     for (int d = 0; d < NDIRS; d++) {
@@ -200,14 +200,15 @@ static int64_t given_by(const struct building *build, int s, int b) {
     return sum;
 }
 
-/* Nothing waits for it, and it waits for one job: a script's own pred may say otherwise. */
+/* Returns whether nothing waits for a weight gradient, and it waits for one job only; a script's own pred may
+ * differ. */
 static bool can_pool(const struct building *build, int32_t j) {
     const struct graph *graph = build->graph;
     return build->sp->job[j].d == OP_W && graph->succ_at[j] == graph->succ_at[j + 1] &&
            graph->pred_at[j + 1] - graph->pred_at[j] == 1;
 }
 
-/* The class of weight gradients on j's rank that j's class would be a pool with; -1: there is none. */
+/* Returns the class of weight gradients on j's rank with which j's class forms a pool; -1: none. */
 static int32_t pool_for(const struct building *build, int32_t j) {
     const struct job *job = &build->sp->job[j];
     if (!can_pool(build, j))
@@ -271,7 +272,7 @@ static void find_lags(struct building *build) {
     }
 }
 
-/* Whether all jobs of the stage's microbatch run on one rank. With a cap, they must. */
+/* Returns whether a microbatch's jobs on the stage run on one rank. With a cap, dies if they do not. */
 static bool stays(const struct building *build, const struct job *f, int32_t last) {
     const struct spec *sp = build->sp;
     const int64_t *room = build->in->room;
@@ -284,7 +285,8 @@ static bool stays(const struct building *build, const struct job *f, int32_t las
     return false;
 }
 
-/* A live activation is one from the start of F to the end of its backward, on their rank. */
+/* Sets what each class takes and gives. An activation is live from the start of F to the end of its backward, on their
+ * rank. */
 static void limit_activations(struct building *build) {
     struct instance *in = build->in;
     const struct spec *sp = build->sp;
@@ -309,7 +311,7 @@ static void limit_activations(struct building *build) {
 
 /* ---- heads and tails ---- */
 
-/* From classes that others name to those that name them. */
+/* Sorts classes topologically: each comes after those that its lags name. */
 static int *sort_classes(const struct instance *in) {
     int *order = NEW(int, in->n), *left = NEW(int, in->n), n = 0;
     for (int c = 0; c < in->n; c++)
@@ -330,7 +332,7 @@ static int *sort_classes(const struct instance *in) {
 }
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
-/* A pool's first item waits for one of its classes. */
+/* Sets heads, tails and reaches. A pool's first item waits for only one of its classes. */
 static void find_heads_and_tails(struct instance *in) {
     const int *order = sort_classes(in);
     for (int i = 0; i < in->n; i++) {
@@ -354,7 +356,7 @@ static void find_heads_and_tails(struct instance *in) {
     }
 }
 
-static void sort_by_tail(struct instance *in, int r) { /* the longest first; few, and stable */
+static void sort_by_tail(struct instance *in, int r) { /* longest first; few, and stable */
     for (int a = in->of_rank_at[r] + 1; a < in->of_rank_at[r + 1]; a++)
         for (int b = a; b > in->of_rank_at[r] && in->class[in->of_rank[b]].tail > in->class[in->of_rank[b - 1]].tail;
              b--) {
@@ -441,8 +443,8 @@ int64_t span_bound(const struct instance *in, int r) {
     return bound;
 }
 
-/* The least time from the start of an item of `from` to the end of that which gives its room back. Items of a pool
- * follow none in particular, but in sum they start no sooner than each behind its own. */
+/* Returns the least time from the start of an item of `from` to the end of the item that gives its room back. Items of
+ * a pool follow none in particular, but in sum they start no sooner than if each followed its own. */
 static int64_t residence(const struct instance *in, const int *order, int from) {
     const struct class *class = &in->class[from], *until = &in->class[class->until];
     int64_t *behind = NEW(int64_t, in->n);

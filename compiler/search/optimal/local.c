@@ -1,17 +1,17 @@
 /* Local search over orders: see local.h.
  *
- * Mostly, a job on the critical path is moved forward, over a few others: all that matters is there. Now and then any
- * job moves anywhere, and weight gradients, which nothing waits for, move further. */
+ * Most moves take a job on the critical path forward, over a few others, since only the critical path matters. Some
+ * moves take any job anywhere. Weight gradients, which nothing waits for, move further. */
 #include "local.h"
 #include "ir/program.h"
 #include "search.h"
 #include <math.h>
 #include <string.h>
 
-/* ---- what an order takes ---- */
+/* ---- the value of an order ---- */
 
 struct trial {
-    struct compile c; /* of the order; it has times without noise */
+    struct compile c; /* compile of the order; its times have no noise */
     struct judgement judgement;
     double value; /* INFINITY: it does not run, or does not fit */
     struct jitter noisy;
@@ -75,7 +75,7 @@ struct walk {
     double value;
 };
 
-/* Where the jobs of the timeline's critical path are in the lists. */
+/* Finds the jobs of the timeline's critical path in the lists. */
 static void find_critical(struct walk *walk, const struct trial *trial) {
     struct scratch scratch = scratch_begin();
     const struct spec *sp = walk->sp;
@@ -95,7 +95,7 @@ static void find_critical(struct walk *walk, const struct trial *trial) {
     scratch_end(scratch);
 }
 
-/* Whom to move, and how many places: forward is below 0. */
+/* Chooses which job to move, and by how many places; below 0 is forward. */
 static struct place choose_move(struct walk *walk, int *by) {
     struct dice *dice = &walk->dice;
     const struct lists *lists = &walk->lists;
@@ -126,7 +126,7 @@ static void rotate_jobs(int32_t *job, int from, int to) {
     job[to] = moved;
 }
 
-/* Stays where it is no worse, so that the search walks along orders that take equally long. */
+/* Tries a move and keeps it if the value is no worse, so that the search walks along orders that take equally long. */
 static void try_move(struct walk *walk) {
     int by;
     struct place place = choose_move(walk, &by);

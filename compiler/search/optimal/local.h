@@ -1,33 +1,34 @@
-/* Local search over orders: one job at a time is moved along its rank, and stays there if the step gets no longer.
+/* Local search over orders: moves one job at a time along its rank, and keeps the move if the step gets no longer.
  *
  * An order is judged by what the whole compiler makes of it: its messages, fetches, collectives and memory plan, in the
- * simulator. So the search knows what bounds and the dynamic programme (search.h) do not, and proves nothing. */
+ * simulator. So the search takes into account what bounds and the dynamic program (search.h) do not, and proves
+ * nothing. */
 #ifndef PIANOLA_LOCAL_H
 #define PIANOLA_LOCAL_H
 #include "order.h"
 
-/* How the step is judged: by its makespan, or, with noise, by the p95 of so many runs (passes/jitter.c). */
+/* How a step is judged: by its makespan or, with noise, by the p95 of `runs` runs (passes/jitter.c) */
 struct judgement {
-    double level; /* of the noise; 0: none, nor runs */
+    double level; /* of the noise; 0: no noise and no runs */
     uint64_t seed;
     int64_t runs;
 };
-/* What the order takes; with noise, of which this is the p95, also what its runs come to, unless noisy is NULL. Caps
- * and memory count. INFINITY: it comes to a deadlock or does not fit. */
+/* Returns the value of an order; with noise, the p95, and the results of its runs in *noisy, unless that is NULL. Caps
+ * and memory count. INFINITY: it deadlocks or does not fit. */
 double judge_order(const struct compile *c, struct lists lists, struct judgement judgement, struct jitter *noisy);
 
-/* The same with other random numbers: a search that is to be judged by the one should see the other. */
+/* Returns the judgement with other random numbers: a search should see other noise than the final comparison. */
 struct judgement unseen_noise(struct judgement judgement);
 
 struct local {
     uint64_t seed;
-    int64_t orders; /* to be tried at most */
+    int64_t orders; /* upper bound on those tried */
     double until;   /* seconds since the epoch; 0: for ever */
-    int64_t tried;  /* is counted */
+    int64_t tried;  /* number tried */
 };
-/* Changes the lists, and returns how long they take then. Does nothing to lists that do not run. Jobs each run alone:
- * an order of pairs or of a team's jobs is the caller's to refuse. */
+/* Improves the lists in place, and returns their value. Leaves lists that do not run unchanged. Each job runs alone:
+ * the caller must refuse orders of pairs or of a team's jobs. */
 double improve_order(const struct compile *c, struct lists lists, struct judgement judgement, struct local *local);
-/* How many orders are worth trying: less, the more jobs there are. */
+/* Returns how many orders are worth trying: fewer, the more jobs there are. */
 int64_t orders_to_try(const struct spec *sp);
 #endif

@@ -1,4 +1,4 @@
-/* Memory in bytes: what a rank has left for what microbatches keep, and whether the plan of an order fits. */
+/* Memory in bytes: the room that a rank has for what microbatches keep, and whether an order's plan fits. */
 #include "memory.h"
 #include "ir/program.h"
 #include "passes/passes.h"
@@ -12,7 +12,7 @@ bool counts_bytes(const struct spec *sp) {
     return !capped && sp->model && isfinite(sp->machine.memory) && !sp->choices.offload;
 }
 
-/* Without a limit to its memory. */
+/* Compiles an order up to its program, without a limit to memory. */
 static struct program *program_of_order(const struct compile *c, struct lists lists) {
     struct compile with = vary_order(c, lists);
     compile_until(&with, TRIED_ROOM | TRIED_PREFETCH | OFFSETS);

@@ -1,4 +1,4 @@
-/* A good order first, with narrow beams; then all states, until nothing better is left. */
+/* Finds a good order first, with narrow beams; then searches all states, until nothing better is left. */
 #include "optimal.h"
 #include "order.h"
 #include <string.h>
@@ -11,11 +11,11 @@ struct task {
     const struct graph *graph;
     int64_t states;
     double until;
-    int64_t *start; /* room for the best order */
+    int64_t *start; /* buffer for the best order */
 };
 
-/* Looks for an order that ends before `limit`, keeps it, and says whether it is proved that none does. What was visited
- * is kept, as the proof, if so; else its memory is free for the next search. */
+/* Searches for an order that ends before `limit`, and keeps it. Returns whether it is proved that nothing better
+ * exists; if so, keeps the visited states as the proof, else frees their memory for the next search. */
 static bool attempt(struct optimum *best, const struct task *task, int64_t limit, int beam) {
     struct scratch scratch = scratch_begin();
     struct found found = search(task->in, limit, (struct effort){beam, task->states, task->until});
@@ -36,7 +36,7 @@ static bool attempt(struct optimum *best, const struct task *task, int64_t limit
     return true;
 }
 
-/* Raises the lower bound as far as searches of so many states can. */
+/* Raises the lower bound as far as searches of this many states can. */
 static void raise_lower(struct optimum *best, const struct task *task) {
     for (int64_t step = 1; step > 0 && best->lower < best->makespan; step /= 2)
         for (; best->lower + step <= best->makespan && attempt(best, task, best->lower + step, 0); step *= 2)

@@ -1,4 +1,4 @@
-/* The best order of a schedule script's jobs, what proves it, and the script that says it. */
+/* The best order of a schedule script's jobs, its proof, and the script that states it. */
 #ifndef PIANOLA_OPTIMAL_H
 #define PIANOLA_OPTIMAL_H
 #include "base/text.h"
@@ -8,23 +8,23 @@ enum proof { PROOF_WORK, PROOF_COVER };
 struct optimum {
     int64_t makespan, lower; /* ticks; makespan: of the best known order */
     enum proof proof;        /* of lower */
-    struct visited cover;    /* PROOF_COVER: the states */
+    struct visited cover;    /* for PROOF_COVER: the states */
     int64_t *start;          /* per job, in ticks; NULL: the schedule's own order is as good as any found */
     bool gave_up;            /* something is left to search */
 };
 
-/* How many states a search may visit: with a limit to its time, all that can be numbered; else some minutes' worth. */
+/* Returns how many states a search may visit: with a time limit, all that can be numbered; else some minutes' worth. */
 static inline int64_t states_within(double seconds) { return seconds > 0 ? INT32_MAX - 1 : 4000000; }
 
-/* When that order ends, by the script's own times, which ticks may round. */
+/* Returns when that order ends, by the script's own times, which ticks may round. */
 double time_of_order(const struct compile *c, const int64_t *start);
 
-/* own: when the script's own order ends, in ticks, and INT64_MAX if it does not. states: how many each search may
- * visit; until: seconds since the epoch, 0: for ever. */
+/* own: when the script's own order ends, in ticks; INT64_MAX if it does not run. states: how many each search may
+ * visit; until: seconds since the epoch, 0: no limit. */
 struct optimum find_optimum(const struct instance *in, const struct graph *graph, int64_t own, int64_t states,
                             double until);
 
-/* certify.c: the certificate, for `pianola check-bound` (compiler/certificates.md). command: what it is of. */
+/* certify.c: writes the certificate, for `pianola check-bound` (compiler/certificates.md). command: what it is for. */
 void emit_certificate(struct text *t, const struct instance *in, const struct optimum *optimum, const char *command);
-int covering_states(const struct optimum *optimum); /* of its cover; 0: it has none */
+int covering_states(const struct optimum *optimum); /* number of states in its cover; 0: none */
 #endif

@@ -1,4 +1,4 @@
-/* Orders of jobs, and the schedules that they come to. */
+/* Orders of jobs, and the schedules that they give. */
 #ifndef PIANOLA_OPTIMAL_ORDER_H
 #define PIANOLA_OPTIMAL_ORDER_H
 #include "plan/plan.h"
@@ -9,8 +9,8 @@ struct lists { /* per rank: its jobs in order */
 };
 int32_t *jobs_by_start(const struct spec *sp, const int64_t *start); /* of all ranks */
 struct lists lists_by_start(const struct spec *sp, const int64_t *start);
-/* A variation with the same jobs in strict order, without a limit to memory, from the schedule on. */
+/* Returns a variation with the same jobs in strict order, without a limit to memory, from the schedule on. */
 struct compile vary_order(const struct compile *c, struct lists lists);
-/* The schedule of ranks that run their jobs in this order, as soon as they can. */
+/* Returns the schedule of ranks that run their jobs in this order, as soon as they can. */
 struct sched *sched_in_order(const struct compile *c, struct lists lists);
 #endif

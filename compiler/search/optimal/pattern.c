@@ -1,15 +1,15 @@
-/* Orders that repeat themselves: a rank's jobs as words of letters, which are its stages' directions, and in them a
- * period in which each letter comes as often as there are microbatches in one. */
+/* Orders that repeat. A rank's jobs form a word of letters, which are its stages' directions. The word may contain a
+ * period in which each letter occurs once per microbatch of the period. */
 #include "closed.h"
 #include "ir/program.h"
 #include <string.h>
 
-enum { ANY = 1 << 20 }; /* the letter of a weight gradient that is the rank's oldest input gradient's */
+enum { ANY = 1 << 20 }; /* letter of a weight gradient that belongs to the rank's oldest pending input gradient */
 
 struct word {
     int32_t *letter, *stage; /* the rank's stages, ascending */
     int n, nstages;
-    int begin, length, times; /* the period: letter[begin .. begin + length), so many times; times 0: there is none */
+    int begin, length, times; /* the period: letter[begin .. begin + length), repeated `times` times; times 0: none */
 };
 
 static void list_stages(struct word *word, const struct spec *sp, int r) {
@@ -26,7 +26,7 @@ static int place_in_word(const struct word *word, int32_t s) {
     return x;
 }
 
-/* Whether each weight gradient is that of the oldest input gradient without one. */
+/* Returns whether each weight gradient belongs to the oldest input gradient without one. */
 static bool takes_oldest(const struct spec *sp, const int32_t *list, int n) {
     int32_t *oldest = NEW(int32_t, n);
     int inputs = 0, weights = 0;
@@ -44,7 +44,8 @@ static bool takes_oldest(const struct spec *sp, const int32_t *list, int n) {
     return true;
 }
 
-/* False: a stage's jobs of one direction are not in the order of microbatches. */
+/* Spells a rank's jobs as a word. Returns false if a stage's jobs of one direction are not in the order of
+ * microbatches. */
 static bool spell(struct word *word, const struct spec *sp, const int32_t *list, int n) {
     int *count = NEW(int, word->nstages *NDIRS);
     bool oldest = takes_oldest(sp, list, n);
@@ -61,8 +62,8 @@ static bool spell(struct word *word, const struct spec *sp, const int32_t *list,
     return true;
 }
 
-/* Whether so many letters from i on have each of the rank's as often as the period has microbatches. All letters come
- * equally often in a word but ANY, which stands for those of several stages. */
+/* Returns whether the period's letters from i on have each of the rank's letters once per microbatch of the period. All
+ * letters occur equally often in a word except ANY, which stands for several stages. */
 static bool is_balanced(const struct word *word, int i, int batches, int period) {
     int *count = NEW(int, word->nstages *NDIRS + 1), *all = NEW(int, word->nstages *NDIRS + 1);
     for (int k = 0; k < word->n; k++) {
@@ -102,7 +103,7 @@ static void put_letters(struct text *t, const int32_t *letter, int n) {
     }
 }
 
-/* How many of the letters from the first on are the first `length` again and again. */
+/* Returns how often the first `length` letters repeat from the beginning. */
 static int repetitions(const int32_t *letter, int n, int length) {
     int same = length;
     while (same < n && letter[same] == letter[same - length])
@@ -118,7 +119,7 @@ static void put_pattern(struct text *t, int times, const int32_t *letter, int n)
     put_word(t, "\" },");
 }
 
-/* What comes before or after the period, with what repeats in it written once. */
+/* Writes what comes before or after the period, each repetition in it once. */
 static void put_around_period(struct text *t, const int32_t *letter, int n) {
     enum { LONGEST = 12 };
     int plain = 0; /* letters that repeat nothing */
@@ -160,7 +161,7 @@ static void put_word_of(struct text *t, const struct word *word, int batches, in
     put_word(t, " }),\n");
 }
 
-/* The parameter, and what it can be. */
+/* Writes the parameter `batches` and its valid values. */
 static void put_batches(struct text *t, int batches, int least, int period, int over) {
     const char *more = over ? format("%d more than ", over) : "";
     put(t, "local M = params { batches = %d }.batches\n", batches);
@@ -204,7 +205,7 @@ struct lists stretched(const struct spec *sp, const struct spec *longer, const i
     int extra = longer->batches - sp->batches;
     for (int32_t j = 0; j < longer->njobs; j++) {
         const struct job *job = &longer->job[j];
-        int i = job->b - cut - 1, b = job->b; /* i: counted from the first that is new */
+        int i = job->b - cut - 1, b = job->b; /* i: index among the inserted microbatches */
         int64_t shift = 0;
         if (i >= extra) {
             b = job->b - extra;

@@ -1,4 +1,4 @@
-/* Rules that may say an order: those of the prelude and of the papers, with and without caps. */
+/* Rules that may describe an order: the prelude's and the papers', with and without caps. */
 #include "closed.h"
 #include "ir/program.h"
 #include <limits.h>
@@ -28,7 +28,7 @@ bool can_scale(const struct spec *sp) {
 
 /* ---- caps ---- */
 
-/* The most live activations of each rank in this order. All jobs of a stage run on one rank (can_scale). */
+/* Returns the peak of live activations on each rank in this order. All jobs of a stage run on one rank (can_scale). */
 static const int *peak_activations(const struct spec *sp, struct lists lists) {
     int *peak = NEW(int, sp->workers);
     for (int r = 0; r < sp->workers; r++)
@@ -55,7 +55,8 @@ static void add_rule(struct rules *rules, const char *n, bool strict, const int 
     rules->rule[rules->n++] = (struct rule){n, strict, cap};
 }
 
-/* Each with weight gradients as it says; before everything; and when nothing else can run. */
+/* Adds the orders, each with weight gradients at its own priority, before everything, and only when nothing else can
+ * run. */
 static void add_orders(struct rules *rules, const struct spec *sp, const int *cap) {
     static const char *const named[] = {"backward_first", "oldest_batch_first", "oldest_stage_first", "forward_first"};
     const char *expression[] = {
@@ -64,7 +65,7 @@ static void add_orders(struct rules *rules, const struct spec *sp, const int *ca
         "oldest_stage_first(s, b, d)",
         "forward_first(s, b, d)",
         format("(d == \"F\" and s or %d - s)", 2 * sp->stages), /* breadth first: a whole stage, then the next */
-        format("(d == \"F\" and %d - s or s)", 2 * sp->stages), /* the nearest to its microbatch's end */
+        format("(d == \"F\" and %d - s or s)", 2 * sp->stages), /* nearest to its microbatch's end first */
     };
     enum { NAMED = sizeof named / sizeof *named, ALL = sizeof expression / sizeof *expression };
     bool split = has_direction(sp, OP_W);
@@ -74,11 +75,11 @@ static void add_orders(struct rules *rules, const struct spec *sp, const int *ca
         add_rule(rules, format("function(s, b, d) return d == \"W\" and 1e9 or %s end", expression[i]), false, cap);
         add_rule(rules, format("function(s, b, d) return d == \"W\" and -1 or %s end", expression[i]), false, cap);
     }
-    if (split) /* before forwards, behind input gradients */
+    if (split) /* after input gradients, before forwards */
         add_rule(rules, "function(s, b, d) return d == \"W\" and 0.5 or backward_first(s, b, d) end", false, cap);
 }
 
-/* Whether each rank has one stage. */
+/* Returns whether each rank has one stage. */
 static bool has_one_stage_each(const struct spec *sp) {
     bool *has = NEW(bool, sp->workers);
     for (int s = 0; s < sp->stages; s++)
@@ -89,7 +90,7 @@ static bool has_one_stage_each(const struct spec *sp) {
     return sp->stages == sp->workers;
 }
 
-/* The forwards that a stage runs before its first backward, in this order, as a function of s. */
+/* Returns the number of forwards that a stage runs before its first backward in this order, as a Lua function of s. */
 static const char *warmups(const struct spec *sp, struct lists lists) {
     struct text t = {0};
     put_word(&t, "({");
@@ -105,7 +106,7 @@ static const char *warmups(const struct spec *sp, struct lists lists) {
     return t.s;
 }
 
-/* One forward and one backward in turn: with 1F1B's warm-up, with ZB-H2's, and with the order's. */
+/* Adds rules that alternate one forward and one backward: with 1F1B's warm-up, with ZB-H2's, and with the order's. */
 static void add_turns(struct rules *rules, const struct spec *sp, struct lists lists, const int *cap) {
     const char *warmup[] = {format("%d - s", sp->stages), format("%d - 2 * s", 2 * sp->stages - 1), warmups(sp, lists)};
     for (int i = 0; i < 3; i++)

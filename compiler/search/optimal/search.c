@@ -1,12 +1,12 @@
-/* The dynamic programme over states: see search.h. */
+/* The dynamic program over states: see search.h. */
 #include "state.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 enum {
-    COMPARED = 4096,     /* states that one is compared with, at most, for dominance */
-    MOST_WORDS = 1 << 28 /* of all states: a gigabyte, where they are few but long */
+    COMPARED = 4096,     /* upper bound on the states that one is compared with for dominance */
+    MOST_WORDS = 1 << 28 /* of all states: a gigabyte, for states that are few but long */
 };
 
 struct layer { /* the states of one moment */
@@ -16,25 +16,25 @@ struct layer { /* the states of one moment */
 };
 struct rank_of { /* of a state in its layer */
     int64_t bound, progress;
-    uint64_t group; /* what dominating states have alike */
+    uint64_t group; /* hash of what dominating states have in common */
     int32_t state;
 };
 struct search {
     const struct instance *in;
     struct effort effort;
     struct found found;
-    struct layer *layer; /* those ahead, in no order */
+    struct layer *layer; /* the layers ahead, in no order */
     size_t nlayers, cap_layers;
     size_t cap_time, cap_at, cap_parent, cap_word, cap_kept, words;
-    int64_t **after; /* per class: its time and the lags behind it, ascending, ended by INT64_MAX */
-    int32_t *row;    /* the state at hand */
+    int64_t **after; /* per class: its time and the lags after it, ascending, terminated by INT64_MAX */
+    int32_t *row;    /* the current state */
     int32_t *table;  /* state + 1, by its time and row; 0: empty */
     size_t size;     /* of the table, a power of two */
     int64_t *bound;  /* per state */
     struct rank_of *list;
     size_t cap_bound, cap_list;
-    int32_t **choice; /* per rank: the classes that can start, */
-    int *nchoices;    /* so many, and -1 where it may also start none */
+    int32_t **choice; /* per rank: the classes that can start, then -1 for none */
+    int *nchoices;    /* length of each list */
     int32_t *chosen;
 };
 
@@ -47,7 +47,7 @@ static size_t row_words(const struct instance *in, const int32_t *row) {
 
 /* ---- what can start ---- */
 
-/* Items of class c that have started at least so many ticks ago. */
+/* Returns the number of items of class c that have started at least `ticks` ago. */
 static int32_t started_before(const struct instance *in, const int32_t *row, int32_t c, int64_t ticks) {
     const int32_t *recent = row + state_width(in);
     int32_t n = row[c];
@@ -103,7 +103,7 @@ static int64_t next_event(const struct search *s, int32_t c, int64_t age) {
     return *after == INT64_MAX ? INT64_MAX : *after - age;
 }
 
-/* Whether a rank that starts nothing could have run something just until then, and been no worse off. */
+/* Returns whether a rank that starts nothing could have run something exactly until then, at no cost. */
 static bool wastes_time(const struct search *s, const int32_t *row, int64_t step) {
     const struct instance *in = s->in;
     for (int r = 0; r < in->ranks; r++)
@@ -123,7 +123,7 @@ static bool has_ended(const struct instance *in, const int32_t *row, int r) {
     return row[in->n + r] == 0;
 }
 
-/* How long ago rank r began, in s->row, which comes `step` ticks after row; once it has ended, its span. */
+/* Returns how long ago rank r began, in s->row, which comes `step` ticks after row; once it has ended, its span. */
 static int32_t since(const struct search *s, const int32_t *row, int r, int64_t step) {
     const struct instance *in = s->in;
     int32_t before = row[in->n + in->ranks + r], c = s->chosen[r];
@@ -134,7 +134,7 @@ static int32_t since(const struct search *s, const int32_t *row, int r, int64_t 
     return before + (int32_t)step;
 }
 
-/* Ages the recent starts of row by `step` ticks into s->row, with those chosen, in the order of classes. */
+/* Ages the recent starts of row by `step` ticks into s->row, adding the chosen ones, in the order of classes. */
 static void make_row(struct search *s, const int32_t *row, int64_t step) {
     const struct instance *in = s->in;
     const int32_t *recent = row + state_width(in), *end = recent + 2 * recent_starts(in, row);
@@ -163,8 +163,8 @@ static void make_row(struct search *s, const int32_t *row, int64_t step) {
         s->row[in->n + in->ranks + r] = since(s, row, r, step);
 }
 
-/* The least time from now on until rank r can have ended, by what is left on rank q: that of the classes from whose
- * items the way to r's end is at least as long as from one of them, and that way. */
+/* Returns the least time until rank r can have ended, given what is left on rank q. For each class: the work of all
+ * classes whose path to r's end is at least as long, then that path. */
 static int64_t left_for(const struct instance *in, const int32_t *row, int q, int r) {
     int64_t bound = q == r ? row[in->n + q] : 0;
     for (int i = in->of_rank_at[q]; i < in->of_rank_at[q + 1]; i++) {
@@ -181,7 +181,7 @@ static int64_t left_for(const struct instance *in, const int32_t *row, int q, in
     return bound;
 }
 
-/* The least that the largest span can be. */
+/* Returns a lower bound on the largest span. */
 static int64_t span_from(const struct instance *in, const int32_t *row) {
     int64_t bound = 0;
     for (int r = 0; r < in->ranks; r++) {
@@ -205,7 +205,7 @@ static int64_t span_from(const struct instance *in, const int32_t *row) {
     return bound;
 }
 
-/* The least time at which what is left can end, from time t on. */
+/* Returns the least time at which what is left can end, from time t on. */
 static int64_t bound_of(const struct instance *in, const int32_t *row, int64_t t) {
     if (in->span)
         return span_from(in, row);
@@ -245,7 +245,7 @@ static uint64_t hash(const int32_t *row, size_t words, int64_t time) {
     return h ^ h >> 29;
 }
 
-/* Where in the table a state is, or would be. */
+/* Returns the slot in the table where a state is, or would be. */
 static int32_t *place_for(const struct search *s, const int32_t *row, int64_t time) {
     const struct visited *v = &s->found.visited;
     size_t words = row_words(s->in, row), i = hash(row, words, time) & (s->size - 1);
@@ -276,7 +276,7 @@ static struct layer *layer_at(struct search *s, int64_t time) {
     return &s->layer[s->nlayers++];
 }
 
-/* Keeps s->row as a state, unless it is one already. */
+/* Adds s->row as a state, unless it is one already. */
 static void add_state(struct search *s, int64_t time, int32_t parent, int64_t bound) {
     struct visited *v = &s->found.visited;
     size_t words = row_words(s->in, s->row), n = (size_t)v->n + 1;
@@ -330,7 +330,8 @@ static struct rank_of rank_state(const struct search *s, int32_t state) {
     return (struct rank_of){s->bound[state], progress, state_key(s->in, row), state};
 }
 
-/* The states of a layer that none dominates, and no more than the beam: to the front. Returns how many. */
+/* Moves the states of a layer that no other dominates, at most as many as the beam, to the front of list. Returns their
+ * number. */
 static size_t thin_out(struct search *s, const struct layer *layer, struct rank_of *list) {
     size_t n = 0, kept = 0, begin = 0;
     for (size_t i = 0; i < layer->n; i++)
@@ -369,12 +370,13 @@ static void visit(struct search *s, int32_t state, int64_t step) {
     int32_t before = v->n;
     add_state(s, time, state, bound);
     if (v->n > before && is_complete(in, s->row)) {
-        s->found.makespan = bound; /* nothing is left but what runs */
+        s->found.makespan = bound; /* only running items are left */
         v->best = before;
     }
 }
 
-/* A rank that has not begun may do so at any time, not only when something happens: search.h. */
+/* Returns the step to the next moment. A rank that has not begun may begin at any tick, not only at events:
+ * search.h. */
 static int64_t next_tick(const struct search *s, const int32_t *row, int64_t step) {
     const struct instance *in = s->in;
     for (int r = 0; r < in->ranks && step < INT64_MAX; r++)
@@ -383,7 +385,7 @@ static int64_t next_tick(const struct search *s, const int32_t *row, int64_t ste
     return step;
 }
 
-/* All that the ranks from r on can start, the next event being so many ticks ahead. */
+/* Tries all that the ranks from r on can start. step: ticks to the next event. */
 static void choose_from(struct search *s, int32_t state, int r, int64_t step) {
     if (r == s->in->ranks) {
         visit(s, state, s->in->span ? next_tick(s, state_row(s, state), step) : step);
@@ -458,7 +460,7 @@ static void list_events(struct search *s) {
 
 static void make_tables(struct search *s) {
     const struct instance *in = s->in;
-    size_t recent = 0; /* as many as fit one behind the other */
+    size_t recent = 0; /* the most that fit one after the other */
     for (int c = 0; c < in->n; c++)
         recent += (size_t)least(in->class[c].reach / in->class[c].time + 2, in->class[c].items);
     s->row = NEW(int32_t, (size_t)state_width(in) + 2 * recent);

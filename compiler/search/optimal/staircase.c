@@ -1,6 +1,6 @@
-/* The least makespan over bytes of memory. The first search has room for everything. Each further one has a byte less
- * than the order before it takes, so that it must find another, until none fits: of orders that end at one time, the
- * last takes least, and between two points there is none. */
+/* The least makespan over bytes of memory. The first search has unlimited room. Each further one has a byte less than
+ * the order before it uses, so that it must find another, until none fits. Among orders that end at one time, the last
+ * uses the least memory, and between two points there is none. */
 #include "frontier.h"
 #include "memory.h"
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static int by_step(const void *x, const void *y) {
     return a->time != b->time ? (a->time < b->time ? -1 : 1) : (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
-/* The most that a rank's microbatches keep at once, by what each job takes and gives back. */
+/* Returns the peak of what a rank's microbatches keep at once, by what each job takes and gives back. */
 static int64_t kept_on(const struct spec *sp, const struct instance *in, const int64_t *start, int r) {
     struct change *change = NEW(struct change, 2 * sp->njobs);
     int64_t kept = 0, most = 0;
@@ -37,8 +37,8 @@ static int64_t kept_on(const struct spec *sp, const struct instance *in, const i
 struct stairs {
     struct searched what;
     int64_t *stay;  /* per rank, in bytes; known once there is an order */
-    int64_t *start; /* of the last search's order */
-    int64_t used;   /* its memory; 0: there is none yet */
+    int64_t *start; /* the last search's order */
+    int64_t used;   /* its memory; 0: none yet */
 };
 
 static const int64_t *rooms(const struct stairs *steps, int64_t memory) {
@@ -60,7 +60,7 @@ static void measure_steps(struct stairs *steps, const struct instance *in) {
     }
 }
 
-/* memory: 0: no limit. */
+/* Searches once, within `memory` bytes; 0: no limit. */
 static struct point step_down(struct stairs *steps, int64_t memory) {
     const struct searched *what = &steps->what;
     struct scratch scratch = scratch_begin();
@@ -100,7 +100,7 @@ struct frontier find_staircase(struct compile *c, struct searches searches) {
         die("%s: found no order at all; give more --time", sp->file);
     for (; !isnan(point.makespan); point = step_down(&steps, point.memory - 1)) {
         while (frontier.n > 0 && point.makespan <= frontier.point[frontier.n - 1].makespan)
-            frontier.n--; /* as fast, with less */
+            frontier.n--; /* as fast, with less memory */
         GROW(frontier.point, room, (size_t)frontier.n + 1);
         frontier.point[frontier.n++] = point;
     }

@@ -1,7 +1,7 @@
 /* Reads the starts of jobs off the path of states that the search found. */
 #include "search.h"
 
-struct turn { /* of an item of a pool */
+struct turn { /* an item of a pool */
     int64_t ready;
     int32_t job;
 };
@@ -11,7 +11,7 @@ static int by_ready(const void *x, const void *y) {
     return (a->ready > b->ready) - (a->ready < b->ready);
 }
 
-/* Starts the items of a pool: the k-th to start is the k-th that could. */
+/* Assigns the starts of a pool's items: the k-th to start is the k-th that becomes ready. */
 static void start_pool(const struct instance *in, const struct class *class, const struct graph *graph, int64_t *begin,
                        int64_t *start) {
     struct turn *turn = NEW(struct turn, class->items);

@@ -3,13 +3,14 @@
 #define PIANOLA_STATE_H
 #include "search.h"
 
-/* Words before the recent starts; the last of them is the number of recent starts, of two words each. */
+/* Returns the number of words before the recent starts. The last of them is the number of recent starts, of two words
+ * each. */
 static inline int state_width(const struct instance *in) { return in->n + in->ranks + (in->span ? in->ranks : 0) + 1; }
 static inline int32_t recent_starts(const struct instance *in, const int32_t *row) { return row[state_width(in) - 1]; }
 
-/* Whether state a, of the same moment as b, is as far in everything: each item of b has started in a, as early as still
- * matters; no rank is busy for longer; and what room it has taken ahead of b nobody else can need. */
+/* Returns whether state a, of the same moment as b, is as far in everything. Each item of b has started in a, as early
+ * as still matters. No rank is busy for longer. Room that a has taken ahead of b, nobody else can need. */
 bool state_dominates(const struct instance *in, const int32_t *a, const int32_t *b);
-/* A hash of all that dominating states must have alike. */
+/* Returns a hash of all that dominating states must have in common. */
 uint64_t state_key(const struct instance *in, const int32_t *row);
 #endif

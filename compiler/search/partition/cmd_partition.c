@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One level: --workers and --bandwidth, or else the slowest link of the cluster. */
+/* Sets up one level: --workers ranks, with --bandwidth or else the slowest link of the cluster. */
 static void one_level(const struct settings *settings, const struct spec *sp, struct machines *machines) {
     double bandwidth = settings->partition.bandwidth;
     if (settings->partition.workers == 0)
@@ -27,7 +27,7 @@ static void one_level(const struct settings *settings, const struct spec *sp, st
     machines->nlevels = 1;
 }
 
-/* "4x10e9,2x1.25e9": 4 machines a group, 2 groups. */
+/* Reads "4x10e9,2x1.25e9": 4 machines a group, 2 groups. */
 static void read_levels(const char *levels, struct machines *machines) {
     const char *s = levels;
     for (char *end;; s = end + 1) {
@@ -84,7 +84,7 @@ static struct machines machines_of(const struct settings *settings, const struct
     return machines;
 }
 
-/* Dies unless the options say where the layers come from, and what their times are. */
+/* Dies unless the options say where the layers and their times come from. */
 static void check_sources(const struct settings *settings) {
     const struct script_args *args = &settings->args;
     if (settings->nfiles)
@@ -160,7 +160,7 @@ static void put_partition_json(struct text *out, const struct cuts *cuts, const 
     put(out, "\n  ]\n}\n");
 }
 
-/* The layers of a stage by their numbers, and the names of the first and the last. */
+/* Returns the layers of a stage as numbers, with the names of the first and the last. */
 static const char *range_of(const struct cuts *cuts, const struct part *part, int first) {
     const char *from = NULL, *to = NULL;
     for (int l = 0; l < cuts->profile->nlayers; l++)

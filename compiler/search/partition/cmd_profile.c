@@ -1,4 +1,4 @@
-/* `pianola profile`: what each unit of a model, a layer or a residual block, takes of a microbatch.
+/* `pianola profile`: measures the time that each unit of a model, a layer or a residual block, takes per microbatch.
  *
  * It trains the model on one rank, with a stage per unit, and takes the times of the jobs, as `run --timeline` writes
  * them. */
@@ -11,14 +11,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STEP = 8, MOST = 100000 }; /* microbatches of a step; to be timed */
+enum { STEP = 8, MOST = 100000 }; /* microbatches per step; upper bound on those to be timed */
 
 struct timing {
     struct compile c;
-    struct profile *profile; /* its times are medians */
-    double *update;          /* [sets]: seconds, medians */
+    struct profile *profile; /* with medians as its times */
+    double *update;          /* [sets]: medians, in seconds */
     int64_t microbatches;
-    double step, sum; /* the median step; what its jobs and updates add up to */
+    double step, sum; /* the median step; the sum of its jobs and updates */
 };
 
 static bool has_ending(const char *s, const char *ending) {
@@ -44,7 +44,7 @@ static void check_profiling(const struct settings *settings) {
     check_destination(fit, settings);
 }
 
-/* The median of the kept times of an operation of set s on its one rank. */
+/* Returns the median of the kept times of an operation of set s on its one rank. */
 static double median_time(const struct compile *c, const struct trained *trained, int s, int op) {
     const struct rank *k = &c->program->rank[0];
     struct scratch scratch = scratch_begin();
@@ -103,7 +103,7 @@ static struct timing measure_layers(const struct settings *settings) {
     return timing;
 }
 
-/* ---- what it writes ---- */
+/* ---- output ---- */
 
 static const char *measured_text(const struct timing *timing, const struct settings *settings) {
     struct text t = {0};

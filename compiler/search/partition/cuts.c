@@ -28,7 +28,8 @@ static void add_set(struct cuts *cuts, const uint64_t *set, int first, size_t *c
     memcpy(cuts->set + cuts->n++ * cuts->words, set, bytes);
 }
 
-/* Sets of k + 1 layers are sets of k and one layer whose predecessors they have. */
+/* Finds all sets of layers that have, with each layer, its predecessors: a set of k + 1 is one of k plus a layer whose
+ * predecessors it has. */
 static void find_sets(struct cuts *cuts) {
     const struct profile *p = cuts->profile;
     int words = cuts->words;
@@ -73,7 +74,7 @@ static void take_sums(struct cuts *cuts) {
 
 /* ---- chains ---- */
 
-/* Per layer, the last one that reads its output; 0: none does. */
+/* Returns, per layer, the last one that reads its output; 0: none does. */
 static int *last_readers(const struct profile *p) {
     int *last = NEW(int, p->nlayers);
     for (int i = 0; i < p->nedges; i++)
@@ -82,7 +83,8 @@ static int *last_readers(const struct profile *p) {
     return last;
 }
 
-/* Whether each layer reads the one before it. Then all cuts are between two layers, whatever else they read. */
+/* Returns whether each layer reads the one before it. Then all cuts are between two neighbouring layers, whatever else
+ * they read. */
 static bool is_chain(const struct profile *p) {
     bool *reads = NEW(bool, p->nlayers);
     for (int i = 0; i < p->nedges; i++)
@@ -114,7 +116,7 @@ static void cut_chain(struct cuts *cuts) {
     }
 }
 
-/* ---- all of it ---- */
+/* ---- the whole search ---- */
 
 struct cuts *find_cuts(const struct profile *profile) {
     struct cuts *cuts = NEW(struct cuts, 1);

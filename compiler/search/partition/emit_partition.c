@@ -14,7 +14,7 @@ static double backward_seconds(const struct cuts *cuts, const struct part *part)
     return sum;
 }
 
-/* A Lua list of one figure of each stage. */
+/* Writes a Lua list of one figure per stage. */
 static void put_stage_times(struct text *out, const char *name, const struct cuts *cuts, const struct partition *p,
                             double (*of)(const struct cuts *, const struct part *)) {
     char buf[32];
@@ -35,7 +35,7 @@ static void put_stage_ranks(struct text *out, const struct partition *p) {
     put(out, "}\n");
 }
 
-/* At least n microbatches, such that the ranks of each stage have equally many. */
+/* Returns the least number of microbatches, at least n, of which the ranks of each stage get equally many. */
 static int64_t whole_turns(const struct partition *p, int n) {
     int64_t turn = 1;
     for (int s = 0; s < p->nparts; s++)

@@ -1,7 +1,7 @@
 #include "partition.h"
 #include <math.h>
 
-/* Clocks tell no more than nanoseconds. */
+/* Rounds to nanoseconds, since clocks resolve no less. */
 static double in_nanoseconds(double seconds) { return round(1e9 * seconds); }
 
 void emit_graph(struct text *out, const struct profile *profile) {

@@ -1,35 +1,35 @@
-/* The dynamic program.
+/* The dynamic program of PipeDream's partitioner.
  *
  * A stage of the layers between the cuts i and j, on m machines, takes the time T(i, j, m) per minibatch: each of its
  * replicas runs every m-th minibatch, and they synchronize their weights after each m minibatches. The best pipeline up
  * to cut j on m machines is one stage, or the best one up to an earlier cut k on m - m' machines, then a stage between
  * k and j on m':
  *
- *     A(j, m) = min(T(0, j, m), min over k, m' of max(A(k, m - m'), 2 a_k / bandwidth, T(k, j, m')))
+ * A(j, m) = min(T(0, j, m), min over k, m' of max(A(k, m - m'), 2 a_k / bandwidth, T(k, j, m')))
  *
- * It is as fast as its slowest stage, or its slowest transfer. Where machines form groups, a group is a machine of the
- * level above: T takes the time A of the best pipeline between i and j within a group for the computation.
+ * It is as fast as its slowest stage, or its slowest transfer. If machines form groups, a group is a machine of the
+ * level above: T then takes the time A of the best pipeline between i and j within a group as the computation.
  *
  * In a chain few k matter. With c(k) the computation before cut k on the fastest machine, and u a time that some
  * pipeline up to j takes, A(k, m - m') <= u needs c(k) <= (m - m') u, and T(k, j, m') <= u needs c(j) - c(k) <= m' u.
- * The pipeline up to cut j - 1, its last stage one layer longer, gives a u that leaves a few k where work can be
- * divided evenly. Of m' > 1 machines the synchronization must not exceed m' u either, which over slow links leaves no k
- * but those near j. */
+ * Extending the last stage of the pipeline up to cut j - 1 by one layer gives a u that leaves few k if the work can be
+ * divided evenly. For m' > 1 machines the synchronization must not exceed m' u either, which over slow links leaves
+ * only the k near j. */
 #include "partition.h"
 #include <math.h>
 
-#define MOST_TRIES 2e11 /* of cuts and machines, some minutes: refused beyond */
+#define MOST_TRIES 2e11 /* limit on the pairs of cuts and machines tried, some minutes' worth; more are refused */
 
-/* Of one level. */
+/* The search on one level */
 struct search {
     const struct cuts *cuts;
     const struct machines *machines;
     struct level level;
     const double *group; /* [i * n + j]: seconds of the best pipeline within a group; NULL: in the lowest level */
-    double fastest;      /* machine's speed */
+    double fastest;      /* fastest machine's speed */
 };
 
-/* The last stage of the best pipeline up to a cut: that between cut `from` and this one. */
+/* The last stage, from cut `from` to this cut, of the best pipeline up to this cut */
 struct best {
     double seconds;
     int from, machines;
@@ -56,11 +56,11 @@ static double fastest_of(const struct machines *machines) {
     return fastest;
 }
 
-/* Minibatches that each of m replicas has at a time, so that the `after` machines of later stages are busy: its warm-up
- * forwards, and one (Narayanan 2019; Harlap 2018: NOAM, of the first stage). */
+/* Returns the number of minibatches that each of m replicas has at a time to keep the `after` machines of later stages
+ * busy: its warm-up forwards, plus one (Narayanan 2019; for the first stage, NOAM of Harlap 2018). */
 static int versions_of(int m, int after) { return (after + m - 1) / m + 1; }
 
-/* Seconds in which m replicas synchronize this many bytes of weights. */
+/* Returns the seconds in which m replicas synchronize this many bytes of weights. */
 static double sync_of(const struct machines *machines, struct level level, double bytes, int m) {
     return (machines->ring ? 2 : 4) * (m - 1) * bytes / (m * level.bandwidth);
 }
@@ -69,7 +69,7 @@ static double stage_time(const struct machines *machines, double compute, double
     return (machines->sum ? compute + sync : fmax(compute, sync)) / m;
 }
 
-/* T(i, j, m) on the machines from `first` on; INFINITY if their memory does not suffice. */
+/* Returns T(i, j, m) on the machines from `first` on; INFINITY if their memory does not suffice. */
 static double seconds_of(const struct search *search, int i, int j, int first, int m) {
     const struct cuts *cuts = search->cuts;
     const struct machines *machines = search->machines;
@@ -82,12 +82,12 @@ static double seconds_of(const struct search *search, int i, int j, int first, i
                       sync_of(machines, search->level, weights, m), m);
 }
 
-/* The pipelines between cut `start` and cut j on m machines whose last stage has `last` of them. */
+/* The pipelines between cut `start` and cut j on m machines whose last stage has `last` of them */
 struct family {
     int start, j, m, last;
 };
 
-/* Tries the last stage from cut k on. Of equally fast ones the first k stays, and of these the first `last`. */
+/* Tries the last stage from cut k on. Among equally fast ones the first k wins, then the first `last`. */
 static void try_cut(const struct search *search, struct best *best, struct family f, int k) {
     const struct cuts *cuts = search->cuts;
     int all = search->level.machines;
@@ -103,8 +103,8 @@ static void try_cut(const struct search *search, struct best *best, struct famil
         *row = (struct best){seconds, k, f.last};
 }
 
-/* In a chain: the first of n cuts with at least this much before it. before: the computation before each, or the bytes
- * of weights. */
+/* Returns, in a chain, the first of n cuts with at least this much before it. before: per cut, the computation or the
+ * bytes of weights before it. */
 static int cut_at(const double *before, int n, double least) {
     int low = 0, high = n - 1;
     while (low < high) {
@@ -117,14 +117,13 @@ static int cut_at(const double *before, int n, double least) {
     return low;
 }
 
-/* The cuts from `first` to before `end`. */
+/* The cuts from `first` on, before `end` */
 struct span {
     int first, end;
 };
-enum { ROUNDING = 1000000 }; /* a part in so many: far more than sums are off */
+enum { ROUNDING = 1000000 }; /* one part in ROUNDING: far more than sums are off */
 
-/* Narrows the cuts to those after which the computation takes no longer than u, a time in which some pipeline does it.
- */
+/* Narrows the cuts to those for which the computation fits into u, the time of some known pipeline. */
 static struct span within_compute(const struct search *search, struct family f, struct span span, double u) {
     const struct cuts *cuts = search->cuts;
     double most = u * search->fastest, begin = cuts->seconds[f.start], off = cuts->seconds[f.j] / ROUNDING;
@@ -135,7 +134,7 @@ static struct span within_compute(const struct search *search, struct family f, 
     return (struct span){from > span.first ? from : span.first, to < span.end ? to : span.end};
 }
 
-/* Narrows the cuts to those after which the replicas synchronize in u. */
+/* Narrows the cuts to those for which the replicas synchronize within u. */
 static struct span within_sync(const struct search *search, struct family f, struct span span, double u) {
     const double *weights = search->cuts->weights;
     double each = sync_of(search->machines, search->level, 1, f.last) / f.last; /* seconds per byte */
@@ -148,7 +147,7 @@ static struct span within_sync(const struct search *search, struct family f, str
     return (struct span){from > span.first ? from : span.first, span.end};
 }
 
-/* Tries all cuts that may matter; returns how many. */
+/* Tries all cuts that may matter; returns their number. */
 static int try_cuts(const struct search *search, struct best *best, struct family f) {
     const struct cuts *cuts = search->cuts;
     struct span span = {f.start + 1, f.j};
@@ -168,7 +167,7 @@ static _Noreturn void refuse_size(const struct cuts *cuts, const struct machines
         cuts->profile->name, cuts->n - 2, count_machines(machines));
 }
 
-/* Fills best[j * (machines + 1) + m] for the cuts j behind `start`. */
+/* Fills best[j * (machines + 1) + m] for the cuts j after `start`. */
 static void search_from(const struct search *search, int start, struct best *best) {
     const struct cuts *cuts = search->cuts;
     int all = search->level.machines, n = cuts->n;
@@ -196,7 +195,7 @@ static struct best *best_from(const struct search *search, int start) {
     return best;
 }
 
-/* The times of the best pipelines between all pairs of cuts, on a whole group of this level. */
+/* Returns the times of the best pipelines between all pairs of cuts, on a whole group of this level. */
 static double *times_of(const struct search *search) {
     int n = search->cuts->n, all = search->level.machines;
     size_t pairs = (size_t)n * (size_t)n;
@@ -211,13 +210,14 @@ static double *times_of(const struct search *search) {
     return times;
 }
 
-/* The groups in which a pipeline runs, each doing the same for other minibatches. */
+/* The groups in which a pipeline runs, each doing the same for other minibatches */
 struct groups {
-    int n, *first;       /* the first rank of each */
+    int n, *first;       /* number of groups; first rank of each */
     double sync_of_byte; /* seconds per minibatch in which they synchronize a byte of weights */
 };
 
-/* Of each group, m machines from `first` on, each of so many ranks. A microbatch stays in its group. */
+/* Returns, as groups of their own, m machines from `first` on of each group. A machine has `size` ranks. A microbatch
+ * stays in its group. */
 static struct groups divide_groups(const struct search *search, struct groups groups, int first, int m, int size) {
     int n = groups.n * m;
     struct groups inner = {n, NEW(int, n), groups.sync_of_byte};
@@ -266,7 +266,7 @@ static void expand(struct partition *p, const struct search *search, int level, 
     }
 }
 
-/* One machine, the fastest; all machines with the whole model on each. */
+/* Computes the times to compare with: on one machine, the fastest; and on all machines, each with the whole model. */
 static void compare_times(struct partition *p, const struct cuts *cuts, const struct machines *machines) {
     double seconds = cuts->seconds[cuts->n - 1];
     p->one = seconds / fastest_of(machines);
@@ -278,7 +278,7 @@ static void compare_times(struct partition *p, const struct cuts *cuts, const st
     }
 }
 
-/* Refuses what would take many minutes. Of a chain on one level, search_from does that, where it does. */
+/* Refuses searches of many minutes. For a chain on one level, search_from does that as it goes. */
 static void check_effort(const struct cuts *cuts, const struct machines *machines) {
     double n = cuts->n, steps = 0;
     for (int i = 0; i < machines->nlevels; i++) {

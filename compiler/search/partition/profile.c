@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One line of the file at a time, for messages that show it. */
+/* Iterates over the lines of a file, for messages that show one. */
 struct lines {
     const char *name, *text, *end, *at; /* at: where the line begins */
     int line;
@@ -25,7 +25,7 @@ static bool next_line(struct lines *lines) {
 
 static bool is_blank(const char *s) { return s[strspn(s, " \t")] == '\n' || !s[strspn(s, " \t")]; }
 
-/* The text from s up to " -- " or the end of the line; *rest: behind that, NULL at the end of the line. */
+/* Returns the text from s up to " -- " or the end of the line. *rest: what follows, NULL at the end of the line. */
 static const char *cell(const char *s, const char **rest) {
     size_t n = strcspn(s, "\n");
     const char *dashes = strstr(s, " -- ");
@@ -46,7 +46,7 @@ static double figure(const struct lines *lines, const char *s, const char **end)
     return x;
 }
 
-/* A layer with several outputs has their sizes as a list: [4.0; 8.0]. */
+/* Reads the sizes of a layer's outputs: a layer with several has a list, [4.0; 8.0]. */
 static double read_output_sizes(const struct lines *lines, const char *s, const char **end) {
     double sum = 0;
     if (*s != '[')
@@ -91,7 +91,7 @@ static void read_figures(const struct lines *lines, const char *s, struct profil
     layer->weights = value[3];
 }
 
-/* Returns the place in the map where the layer of that id is, or belongs. */
+/* Returns the slot in the map where the layer of that id is, or belongs. */
 static uint32_t layer_slot(const struct profile *p, const struct map *ids, const char *id) {
     uint64_t hash = 0;
     for (const char *c = id; *c; c++)
@@ -152,7 +152,7 @@ static void read_edges(struct profile *p, struct lines lines) {
     }
 }
 
-/* Per layer, whether an edge ends (or begins) there. */
+/* Returns, per layer, whether an edge ends (or begins) there. */
 static bool *have_edges(const struct profile *p, bool ends) {
     bool *have = NEW(bool, p->nlayers);
     for (int i = 0; i < p->nedges; i++)
@@ -160,7 +160,7 @@ static bool *have_edges(const struct profile *p, bool ends) {
     return have;
 }
 
-/* Leaves out layers, with their edges, and numbers the others anew. to: the new numbers; -1: left out. */
+/* Renumbers the layers, dropping some with their edges. to: the new numbers; -1: dropped. */
 static void renumber(struct profile *p, const int *to) {
     struct profiled *layer = NEW(struct profiled, p->nlayers);
     int nlayers = 0, nedges = 0;
@@ -189,7 +189,7 @@ static void leave_out(struct profile *p, const char *what, bool source) {
     renumber(p, to);
 }
 
-/* Edges by the layer they begin at: those of layer l lead to to[at[l] .. at[l + 1]). */
+/* Edges by the layer they begin at: layer l's lead to to[at[l] .. at[l + 1]) */
 struct ways {
     int *at, *to;
 };

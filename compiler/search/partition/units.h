@@ -1,11 +1,10 @@
-/* A model as a profile: a chain of its units, each a layer, a residual block as a whole, or an item of a model of
- * costs. */
+/* A model as a profile: a chain of its units, each a layer, a whole residual block, or an item of a model of costs. */
 #ifndef PIANOLA_UNITS_H
 #define PIANOLA_UNITS_H
 #include "ir/spec.h"
 #include "partition.h"
 
-/* sp: by script_units; st: its stages, whose costs are the times. A tied token table counts as the first unit's. name:
- * of the model's file. */
+/* Returns the profile. sp: made by script_units; st: its stages, whose costs are the times. A tied token table counts
+ * as the first unit's. name: the model's file. */
 struct profile *profile_of(const struct spec *sp, const struct stage *st, const char *name);
 #endif

@@ -1,13 +1,14 @@
-/* What a candidate cannot beat, from its jobs and their ranks alone.
+/* Lower bounds on a candidate's time and memory, from its jobs and their ranks alone.
  *
- * Time: of each rank, the least that must come before any of its jobs, all of its work, and the least that must come
- * after any of them; and the longest path through the jobs. Links count, reductions and updates do not.
- * Memory: of each rank, its weights and the optimizer's state of them, the largest of its gradients, and what a single
- * forward needs and keeps. */
+ * Time: per rank, the least that must come before any of its jobs, all of its work, and the least that must come after
+ * any of them; and the longest path through the jobs. Links count, reductions and updates do not.
+ *
+ * Memory: per rank, its weights and their optimizer state, the largest of its gradients, and what a single forward
+ * needs and keeps. */
 #include "tune.h"
 #include <math.h>
 
-/* The compute lane's time for a job; of a pair, all with the first. */
+/* Returns the compute lane's time for a job; a pair's time counts for the first job only. */
 static double lane_work(const struct spec *sp, int32_t j) {
     if (sp->job[j].pair)
         return partner_of(sp, j) >= 0 ? computing_time(sp, j) : 0;

@@ -1,7 +1,7 @@
 /* `pianola tune`: searches schedules and their parameters for the fastest step of a model on a cluster.
  *
- * First every candidate is bounded, then those that fit and may be among the best are compiled, best bound first. An
- * interrupt (SIGINT) ends the search: what was best by then is printed, and the exit code is 130. */
+ * First every candidate is bounded. Then those that fit and may be among the best are compiled, best bound first. An
+ * interrupt (SIGINT) ends the search: the best so far are printed, and the exit code is 130. */
 #include "tune.h"
 #include "base/read_file.h"
 #include "cli/command.h"
@@ -16,8 +16,8 @@ enum { BATCHES_PER_RANK = 4, AT_ONCE = 32, INTERRUPTED = 130 };
 struct tuning {
     struct search_space space;
     struct ranking ranking;
-    struct improvement improvement; /* of the winner */
-    int next, done, total;          /* of the phase under way */
+    struct improvement improvement; /* for the winner */
+    int next, done, total;          /* in the current phase */
     const char *phase;
 };
 
@@ -28,7 +28,7 @@ static void refuse_candidate(struct answer *answer, enum outcome outcome, const 
     snprintf(answer->why, WHY, "%s", why);
 }
 
-/* What --rows counts: sequences of tokens, or rows. */
+/* Returns how many rows a microbatch has as --rows counts them: sequences of tokens, or rows. */
 static int64_t counted_rows(const struct model *model) {
     int64_t rows = model->rt.input == INPUT_TOKENS ? model->rt.rows / model->rt.context : model->rt.rows;
     return rows > 0 ? rows : 1;
@@ -45,7 +45,7 @@ static void check_program_size(const struct search_space *space, const struct ca
                                 (long long)rows, (long long)candidate->batches, (long long)candidate->rows));
 }
 
-/* One candidate, in a child. */
+/* One candidate, handled in a child */
 struct task {
     const struct tuning *tuning;
     const struct candidate *candidate;
@@ -74,7 +74,7 @@ static void bound(void *context) {
         answer->bound = 0;
 }
 
-/* Several in a child, each of which takes little longer than to start one. */
+/* Bounds several candidates in one child, since each takes little longer than starting a child. */
 static void bound_candidates(void *context, int task, void *to) {
     const struct tuning *tuning = context;
     struct answer *answer = to;
@@ -148,7 +148,7 @@ static void take_bounds(void *context, int task, const void *answers) {
         take_answer(tuning, task * AT_ONCE + i, answer ? &answer[i] : NULL);
 }
 
-/* Takes candidates in the order of their bounds, and skips those above their bars. */
+/* Returns the next candidate in the order of bounds, skipping those above their bars. */
 static int next_to_measure(void *context) {
     struct tuning *tuning = context;
     const struct ranking *ranking = &tuning->ranking;
@@ -191,7 +191,7 @@ static int next_beyond(void *context) {
 
 static void take_unlimited(void *context, int task, const void *answer) { take_answer(context, task, answer); }
 
-/* Compiles them again as small as can be, without a limit. */
+/* Compiles the candidates that do not fit again, with the least memory and no limit, and dies with the smallest. */
 static _Noreturn void die_of_memory(struct tuning *tuning) {
     struct script_args roomy = *tuning->space.args;
     double limit = roomy.memory;
@@ -238,7 +238,7 @@ static const char *known_result(const char *result, const char *key) {
     return result;
 }
 
-/* The schedule's text with the parameters that it was compiled with, and as fields what else it was given. */
+/* Returns the schedule's text with its compiled parameters as defaults, and with its other settings as fields. */
 static const char *winner_source(const struct search_space *space, const struct candidate *best, const char *src,
                                  bool again) {
     const struct schedule_file *file = &space->schedule[best->schedule];
@@ -254,14 +254,14 @@ static const char *winner_source(const struct search_space *space, const struct 
     return again ? known_result(with_field(src, "recompute = true"), "recompute") : src;
 }
 
-/* Whether it gives the candidate's step, without the candidate's own settings except the model's. */
+/* Returns whether the text gives the candidate's step without the candidate's own settings, except the model's. */
 static bool reproduces(const struct search_space *space, const struct candidate *best, const struct answer *answer,
                        const char *src, bool recompute) {
     struct compile c = {.args = args_of_script(space, best, recompute, src)};
     return try(compile_it, &c) && c.report->makespan == answer->makespan;
 }
 
-/* The user's arguments without those settings that only schedules used. */
+/* Returns the user's arguments without the settings that only schedules used. */
 static struct script_args machine_args(const struct search_space *space) {
     struct script_args args = *space->args;
     args.set = NEW(const char *, args.nset);
@@ -272,7 +272,7 @@ static struct script_args machine_args(const struct search_space *space) {
     return args;
 }
 
-/* The comment at the top. rest: what the script does not say itself. */
+/* Writes the comment at the top. rest: what the script itself does not set. */
 static void put_script_header(struct text *out, const struct search_space *space, const struct candidate *rest,
                               double value, const char *path) {
     struct search_space plain = *space;
@@ -285,7 +285,7 @@ static void put_script_header(struct text *out, const struct search_space *space
     put(out, "-- pianola show %s\n", tame(options_of_file(&plain, rest, path)));
 }
 
-/* The winner in its better order. */
+/* Writes the winner in its better order. */
 static void write_improved(const struct tuning *tuning, const char *path) {
     const struct search_space *space = &tuning->space;
     const struct candidate *best = &space->candidate[tuning->ranking.best[0]];
@@ -300,7 +300,8 @@ static void write_improved(const struct tuning *tuning, const char *path) {
     write_file(path, &out);
 }
 
-/* A sequence says itself which jobs there are, so a script with one leaves --recompute to the command line. */
+/* Writes the winner with its parameters as defaults. A sequence itself says which jobs there are, so a script with one
+ * leaves --recompute to the command line. */
 static void write_winner(const struct tuning *tuning, const char *path) {
     const struct search_space *space = &tuning->space;
     const struct candidate *best = &space->candidate[tuning->ranking.best[0]];
@@ -341,7 +342,7 @@ static void check_options(const struct settings *settings) {
     check_destination(settings->output, settings);
 }
 
-/* Whether the model has a parameter `rows`: it uses that setting. */
+/* Returns whether the model has a parameter `rows`, that is, uses this setting. */
 static bool takes_rows(const struct script_args *given) {
     struct script_args args = *given;
     bool used[given->nset + 1];
@@ -356,7 +357,7 @@ static bool takes_rows(const struct script_args *given) {
     return used[given->nset];
 }
 
-/* The model and the cluster alone: what their errors are, they are for all candidates. */
+/* Loads the model and the cluster alone: an error in them is an error of all candidates. */
 static void load_machines(struct search_space *space, const struct settings *settings) {
     const struct script_args *args = &settings->args;
     const struct spec *sp = script_units(args, space->workers, 1);
@@ -404,7 +405,7 @@ static void search_all(struct tuning *tuning) {
                    (struct pool){.next = next_to_measure, .work = measure_candidate, .done = take_measured_answer});
 }
 
-/* Proves the better order's program, as all others are, and that it takes as long as said. */
+/* Proves the better order's program, as for all others, and checks that it takes as long as claimed. */
 static void confirm(const struct tuning *tuning) {
     const struct improvement *improvement = &tuning->improvement;
     const struct judgement judgement = tuning->space.judgement;

@@ -1,5 +1,5 @@
-/* Local search over the orders of the winner's jobs (optimal/local.h), from several seeds at once. The best of what the
- * seeds come to does not depend on which was done first. */
+/* Local search over the orders of the winner's jobs (optimal/local.h), from several seeds at once. The best result does
+ * not depend on which seed finishes first. */
 #include "search/optimal/closed.h"
 #include "search/optimal/local.h"
 #include "tune.h"
@@ -9,14 +9,14 @@
 enum { SEEDS = 4 };
 
 struct improving {
-    const struct compile *c; /* scheduled */
+    const struct compile *c; /* compiled up to its schedule */
     struct lists lists;
     struct judgement judgement;
     uint64_t seed;
     int64_t orders;
     int next;
-    int64_t tried; /* of all that have answered */
-    double value;  /* of the best answer so far, and its order, rank after rank */
+    int64_t tried; /* orders tried by all seeds that have answered */
+    double value;  /* the best answer so far, and its order, rank after rank */
     int from;
     int32_t *job;
 };
@@ -55,7 +55,7 @@ static void take_result(void *context, int task, const void *from) {
     memcpy(improving->job, answer->job, sizeof *answer->job * (size_t)improving->c->spec->njobs);
 }
 
-/* Compiles up to the order. */
+/* Compiles up to the schedule. */
 static struct compile schedule(const struct script_args *args) {
     struct compile c = compile_of(script_load(args), NULL);
     compile_until(&c, SCHED);
@@ -63,15 +63,15 @@ static struct compile schedule(const struct script_args *args) {
 }
 static struct lists lists_of(const struct compile *c) { return (struct lists){c->sched->order, c->sched->norder}; }
 
-/* As a script that lists the jobs, with what is needed to run it. */
+/* Returns the arguments for a script that lists the jobs, with what it needs to run. */
 static struct script_args sequence_args(const struct search_space *space, const struct candidate *winner,
                                         const struct compile *c) {
     struct text t = {0};
     emit_sequence(&t, c->spec, lists_of(c));
-    return args_of_script(space, winner, false, t.s); /* the list has the recomputations */
+    return args_of_script(space, winner, false, t.s); /* the list includes the recomputations */
 }
 
-/* Why a list of the jobs on their ranks would be another schedule; NULL: it would not. */
+/* Returns why a list of the jobs on their ranks would be another schedule; NULL: it would not. */
 static const char *unlike_its_list(const struct spec *sp) {
     if (sp->updates.every)
         return "its updates are within the step";
@@ -87,7 +87,7 @@ static const char *unlike_its_list(const struct spec *sp) {
     return NULL;
 }
 
-struct improve_call { /* the arguments of improve_winner, and its answer */
+struct improve_call { /* the arguments of improve_winner, and its result */
     const struct search_space *space;
     const struct candidate *winner;
     double value;

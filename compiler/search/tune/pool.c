@@ -1,5 +1,5 @@
-/* Tasks in child processes: each has a copy of all that was known when it began, does one task, writes its answer into
- * a pipe and ends. As many run at a time as there are cores for this process. */
+/* Runs tasks in child processes. Each child has a copy of all that was known when it began, runs one task, writes its
+ * answer into a pipe and exits. As many run at a time as this process has cores. */
 #include "tune.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ struct child {
     char *answer;
 };
 
-/* What scripts print would come once per candidate, so a child's messages go nowhere. */
+/* Runs one task in a child. Discards its messages: what scripts print would appear once per candidate. */
 static _Noreturn void be_child(const struct pool *pool, int task, int fd) {
     char *answer = alloc(pool->size);
     int nowhere = open("/dev/null", O_WRONLY);
@@ -69,7 +69,7 @@ static void stop_child(struct child *child) {
     child->pid = 0;
 }
 
-/* Takes what has come; true: that was all. */
+/* Reads the output available; returns true at its end. */
 static bool take_output(const struct pool *pool, struct child *child) {
     ssize_t n = read(child->fd, child->answer + child->got, pool->size - child->got);
     if (n < 0 && errno == EINTR)
@@ -78,7 +78,7 @@ static bool take_output(const struct pool *pool, struct child *child) {
     return n <= 0 || child->got == pool->size;
 }
 
-/* Waits until some child has ended, and hands over its answer. */
+/* Waits until some child has ended, and delivers its answer. */
 static void wait_for_children(const struct pool *pool, struct child *child, int width) {
     struct pollfd ready[width];
     int who[width], n = 0;

@@ -1,4 +1,4 @@
-/* The answer of `pianola tune`. */
+/* Prints the answer of `pianola tune`. */
 #include "base/put_json.h"
 #include "draw/draw.h"
 #include "tune.h"
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- why not ---- */
+/* ---- reasons ---- */
 
-/* What makes a candidate slower than the best: what takes so much more time than there. NULL: nothing does. */
+/* Returns what makes a candidate slower than the best: the share of time that grew most. NULL: none did. */
 static const char *reason(const struct answer *best, const struct answer *answer) {
     double most = 1e-9 * best->makespan;
     int why = -1;
@@ -26,7 +26,7 @@ static const char *reason(const struct answer *best, const struct answer *answer
     return format("%s%s %.1f %%", exposed, share_name[why], 100 * answer->share[why]);
 }
 
-/* The exposed communication, by kind: "teams 3.1 %, reductions 2.0 %". */
+/* Returns the exposed communication by kind: "teams 3.1 %, reductions 2.0 %". */
 static const char *exposed_text(const struct answer *answer) {
     struct text t = {0};
     for (int i = SHARE_MESSAGES; i < NSHARES; i++)
@@ -35,10 +35,10 @@ static const char *exposed_text(const struct answer *answer) {
     return t.n ? t.s : "-";
 }
 
-/* ---- refusals, alike but for their numbers ---- */
+/* ---- refusals that differ only in their numbers ---- */
 
 struct refusal {
-    const char *why; /* of the first */
+    const char *why; /* the first one's */
     char *key;
     int n;
 };
@@ -65,7 +65,7 @@ static int by_reason(const void *x, const void *y) {
     return order ? order : strcmp(a->why, b->why);
 }
 
-/* As count_outcomes counts them; returns how many kinds there are. */
+/* Lists the kinds of refusals that count_outcomes counts; returns their number. */
 static int list_refusals(const struct ranking *ranking, struct refusal **list) {
     struct refusal *all = NEW(struct refusal, ranking->space->n);
     int n = 0, kinds = 0;
@@ -91,7 +91,7 @@ static double per_second(const struct answer *answer, int64_t rows) {
     return (double)rows * (answer->context ? answer->context : 1) / answer->makespan;
 }
 
-/* One candidate: its figures, why it is slower than the first, and the command that shows it. */
+/* Prints one candidate: its figures, why it is slower than the first, and the command that shows it. */
 static void put_candidate(struct text *out, const struct ranking *ranking, int place, int candidate,
                           const struct measure *measure) {
     const struct search_space *space = ranking->space;

@@ -1,6 +1,6 @@
-/* Keeps the ten best candidates so far, and the ten schedules whose fastest candidates are the fastest. Of those that
- * come to the same, program for program as far as figures tell, only the first is ranked: sharding over a single
- * replica, say, changes nothing. */
+/* Keeps the ten best candidates so far, and the ten schedules whose fastest candidates are the fastest. Among
+ * candidates with the same figures, which are the same program as far as figures tell, only the first is ranked.
+ * Sharding over a single replica, for example, changes nothing. */
 #include "tune.h"
 #include <math.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static bool is_before(const struct ranking *ranking, int a, int b) {
     return p->recompute != q->recompute ? p->recompute < q->recompute : a < b;
 }
 
-/* Puts the candidate at its place in a list of at most `most`, or drops it. */
+/* Inserts the candidate at its place in a list of at most `most`, or drops it. */
 static void insert(const struct ranking *ranking, int *list, int *n, int most, int candidate) {
     int at = *n;
     while (at > 0 && is_before(ranking, candidate, list[at - 1]))
@@ -68,7 +68,7 @@ static void insert(const struct ranking *ranking, int *list, int *n, int most, i
     list[at] = candidate;
 }
 
-/* The place in a list of a candidate that is alike; -1: there is none. */
+/* Returns the index in a list of a candidate with the same figures; -1: none. */
 static int place_of_alike(const struct ranking *ranking, const int *list, int n, int candidate) {
     for (int i = 0; i < n; i++)
         if (are_equal_answers(ranking, list[i], candidate))
@@ -76,7 +76,7 @@ static int place_of_alike(const struct ranking *ranking, const int *list, int n,
     return -1;
 }
 
-/* Leaders that are alike each keep their place, so that the last one's value never rises. */
+/* Updates the leaders. Equal leaders each keep their place, so that the last one's value never rises. */
 static void rank_leaders(struct ranking *ranking, int candidate) {
     int *fastest = &ranking->fastest[ranking->space->candidate[candidate].schedule];
     if (*fastest >= 0 && !is_before(ranking, candidate, *fastest))

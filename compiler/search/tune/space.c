@@ -1,14 +1,14 @@
 /* The candidates. For every schedule:
  *
- *   tensor     every divisor of the ranks; the schedule's own parameter, or how many ranks each of its ranks becomes
- *   workers    the ranks, or, where tensor is not the schedule's own, the ranks / tensor
- *   rows       of a microbatch: every divisor of a step's rows, where the model has that parameter
- *   batches    a step's rows / rows of a microbatch; at most MOST_BATCHES per rank
+ *   tensor     every divisor of the ranks: the schedule's own parameter, or the number of ranks for each of its ranks
+ *   workers    the ranks; if tensor is not the schedule's own parameter, the ranks / tensor
+ *   rows       rows per microbatch: every divisor of a step's rows, if the model has that parameter
+ *   batches    a step's rows / rows per microbatch; at most MOST_BATCHES per rank
  *   recompute  no, yes
- *   and what its field `tune` says of its other parameters, such as replicas, chunks and zero
+ *   and the values in its field `tune` for its other parameters, such as replicas, chunks and zero
  *
- * A parameter that the user sets with -D is not varied. What a script or the compiler refuses is no error here: it is
- * counted. */
+ * A parameter that the user sets with -D is not varied. If a script or the compiler refuses a candidate, that is no
+ * error here: it is counted. */
 #include "tune.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -20,11 +20,11 @@ static int64_t value_of_setting(const struct script_args *args, const char *key)
     int64_t value = 0;
     for (int i = 0; i < args->nset; i++)
         if (sets_key(args->set[i], key))
-            value = atoll(strchr(args->set[i], '=') + 1); /* the scripts reject what is no number */
+            value = atoll(strchr(args->set[i], '=') + 1); /* the scripts reject values that are no number */
     return value;
 }
 
-/* Whether "workers=8 batches=8" names the parameter. */
+/* Returns whether "workers=8 batches=8" names the parameter. */
 bool has_param(const char *params, const char *key) {
     for (const char *p = params; *p; p += strcspn(p, " "), p += *p == ' ')
         if (sets_key(p, key))
@@ -34,7 +34,7 @@ bool has_param(const char *params, const char *key) {
 
 /* ---- the schedules ---- */
 
-/* Names the line where the script itself is at fault. */
+/* Returns the error of a refused candidate, with the line if the script itself is at fault. */
 const char *refusal_text(void) {
     size_t end = strcspn(diag_text, "\n");
     const char *text = diag_text, *mark = strstr(diag_text, "error: ");
@@ -112,7 +112,7 @@ static void add_choice(struct search_space *space, const struct candidate *base,
     c->nsizes += n;
 }
 
-/* All combinations of what the script's own field says, the last parameter varying fastest. */
+/* Adds all combinations of the values in the script's `tune` field, varying the last parameter fastest. */
 static void vary_tuned(struct search_space *space, const struct candidate *base, int64_t workers) {
     const struct schedule_file *file = &space->schedule[base->schedule];
     struct choice choice[file->ntuned + 1];
@@ -133,7 +133,7 @@ static void vary_tuned(struct search_space *space, const struct candidate *base,
     }
 }
 
-/* With so many ranks to a team, and microbatches of so many rows. */
+/* Adds candidates with `tensor` ranks to a team and microbatches of `rows` rows, without and with recomputation. */
 static void vary_recompute(struct search_space *space, int schedule, int64_t tensor, int64_t rows) {
     const struct script_args *args = space->args;
     bool own = has_param(space->schedule[schedule].params, "tensor");

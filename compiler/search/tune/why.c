@@ -1,5 +1,5 @@
-/* What the time of all ranks goes into. Waiting for activations and gradients is the pipeline's, as far as it would be
- * there with links that take no time, and the links', as far as it would not. */
+/* Splits the time of all ranks into shares. Waiting for activations and gradients counts as bubble as far as it would
+ * remain with links that take no time; the rest counts as messages. */
 #include "plan/plan.h"
 #include "tune.h"
 #include <math.h>
@@ -16,7 +16,7 @@ static double message_waits(const double exposed[NEXPOSED]) {
     return exposed[EXPOSED_ACTIVATIONS] + exposed[EXPOSED_GRADIENTS];
 }
 
-/* How long ranks wait for messages of activations and gradients. */
+/* Returns how long ranks wait for messages of activations and gradients. */
 static double waits(const struct program *p, const struct timeline *tl) {
     double sum = 0;
     for (int r = 0; r < p->workers; r++) {
@@ -27,7 +27,8 @@ static double waits(const struct program *p, const struct timeline *tl) {
     return sum;
 }
 
-/* A rank's updates, and what it still does when its compute lane has ended: the gathers of updated weights, say. */
+/* Adds up a rank's updates, and what it still does after its compute lane has ended, such as gathers of updated
+ * weights. */
 static void count_end(const struct spec *sp, const struct rank *k, const double *start, const double *end, double all,
                       double share[NSHARES]) {
     double computed = 0;

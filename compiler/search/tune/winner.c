@@ -1,12 +1,12 @@
-/* A schedule's own text with other defaults. A params table is found by its words, as Lua reads them, and the default
- * of each parameter in it is replaced. What is not found, or found twice, is refused; the caller compiles the result
- * and compares its makespan, so that nothing is taken on trust. */
+/* Changes the defaults in a schedule's own text. A params table is found by its words, as Lua reads them, and the
+ * default of each parameter in it is replaced. If a parameter is not found, or found twice, it is refused. The caller
+ * compiles the result and compares its makespan, so that nothing is taken on trust. */
 #include "tune.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Behind the long bracket that begins at p, "[[" or "[==["; NULL: none does. */
+/* Returns the end of the long bracket that begins at p, "[[" or "[==["; NULL: none begins there. */
 static const char *past_long(const char *p) {
     size_t level = strspn(p + 1, "=");
     if (*p != '[' || p[1 + level] != '[')
@@ -22,7 +22,7 @@ static const char *past_string(const char *p) {
     return *p ? p + 1 : p;
 }
 
-/* The next word or sign at or behind p, without blanks and comments. */
+/* Returns the next word or sign at or after p, skipping blanks and comments. */
 static const char *token(const char *p) {
     for (;;) {
         p += strspn(p, " \t\r\n");
@@ -53,13 +53,13 @@ static bool begins_with_word(const char *p, const char *word) {
     return strncmp(p, word, n) == 0 && !is_letter(p[n]);
 }
 
-/* A default in a params table: [from, to) of the text. */
+/* A default in a params table: [from, to) of the text */
 struct place {
     const char *from, *to;
-    int n; /* how many there are of that name */
+    int n; /* how many defaults have that name */
 };
 
-/* Looks through one table, which opens at p. Returns what is behind it. */
+/* Looks through one table, which opens at p. Returns where it ends. */
 static const char *search_table(const char *p, const char *key, struct place *place) {
     const char *name = NULL, *from = NULL, *last = p;
     int depth = 0;
@@ -79,7 +79,7 @@ static const char *search_table(const char *p, const char *key, struct place *pl
     return p;
 }
 
-/* The table of the call of a function at p, `params {` or `params({`; NULL: p is no such call. */
+/* Returns the table in a call of the function at p, `params {` or `params({`; NULL: p is no such call. */
 static const char *table_of_call(const char *p, const char *function) {
     if (!begins_with_word(p, function))
         return NULL;
@@ -98,7 +98,7 @@ static struct place find_default(const char *src, const char *key) {
     return place;
 }
 
-/* A setting's value as Lua writes it, where the default was written so. */
+/* Returns a setting's value as Lua writes it, in the form of the old default. */
 static const char *as_lua(const char *value, char was) {
     char *end;
     bool number = (strtod(value, &end), end > value && !*end);
@@ -130,7 +130,7 @@ const char *with_field(const char *src, const char *field) {
     return at ? format("%.*s\n  %s,%s", (int)(at + 1 - src), src, field, at + 1) : NULL;
 }
 
-/* The picture in a shipped script is of the defaults that it had. */
+/* Returns the source without its picture, which shows a shipped script with its original defaults. */
 const char *without_picture(const char *src) {
     struct text t = {0};
     put_word(&t, "");
