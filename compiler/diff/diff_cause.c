@@ -1,12 +1,11 @@
 /* Why each side takes as long as it does, and why the two differ.
  *
- * An operation waited for the last to end of all it had to wait for: the operation before it in its lane, the
- * instructions that its stream names and, for a message or a reduction, those of all its ends. A wait is for data when
- * the two share a buffer that one of them writes, otherwise for memory: the bytes were another buffer's. For a timeline
- * alone, the critical path goes back along these waits from the last operation; for a program it is that of
- * critical_path.c.
+ * An operation waits for several others: the one before it in its lane, the instructions that its stream names and, for
+ * a message or a reduction, what all its ends wait for. Its cause is the one that ended last. A wait is for data if the
+ * two share a buffer that one of them writes, otherwise for memory: the bytes were another buffer's. For a timeline
+ * alone, the critical path goes back along the causes from the last operation; for a program, critical_path.c finds it.
  *
- * The account of a side is that of the rank that ends last. Its jobs are work. Each wait is divided along the path back
+ * The account of a side covers the rank that ends last. Its jobs are work. Each wait is divided along the path back
  * from the job that ends it to the wait's beginning: other ranks computing what was needed, messages in flight, lanes
  * busy with something else, memory. The pieces add up to the makespan. */
 #include "diff.h"
@@ -17,10 +16,11 @@ const char *const account_name[NACCOUNTS] = {"work", "dependency", "link", "lane
 
 /* ---- what an operation waited for ---- */
 
-/* p ended before o could begin. o waited for the last such to end; on a tie, the one with the plainest reason. */
+/* Considers p, which ended before o could begin, as o's cause. The last to end is the cause; on a tie, the plainest
+ * reason wins. */
 static void consider_cause(struct side *side, int o, int p, int why) {
     struct diff_op *op = &side->op[o];
-    if (op->ring == p) /* they go together */
+    if (op->ring == p) /* they start and end together */
         return;
     int64_t end = side->op[p].end, best = op->bind >= 0 ? side->op[op->bind].end : -1;
     if (end > best || (end == best && why < op->why)) {
@@ -38,8 +38,8 @@ static bool shares(const struct rank *k, const struct instr *x, const struct ins
     return false;
 }
 
-/* Whether o waits for the operation before it in its lane. Messages of an edge follow each other at once: there SEND
- * waits for SEND. */
+/* Returns whether o waits for the operation before it in its lane. Messages of an edge follow each other at once: the
+ * SEND waits for the SEND before it, and a RECV waits for no RECV. */
 static bool waits_in_lane(const struct side *side, int o) {
     const struct diff_lane *lane = &side->lane[side->op[o].lane];
     bool edge = lane->kind == LANE_SEND || lane->kind == LANE_RECV;
@@ -63,7 +63,7 @@ static void bind_program(struct side *side) {
     }
 }
 
-/* ---- the same, for a timeline alone ---- */
+/* ---- causes for a timeline alone ---- */
 
 static const struct side *sorted; /* sort has no context argument */
 
@@ -79,7 +79,8 @@ static int by_end(const void *x, const void *y) {
     return a->lane != b->lane ? b->lane - a->lane : i - j;
 }
 
-/* Whether p, by its kind, could make what x needs. Jobs make what is sent; weight gradients end in the update. */
+/* Returns whether p, by its kind, could make what x needs. Jobs make what is sent; weight gradients end in the
+ * update. */
 static bool feeds(const struct diff_op *p, const struct diff_op *x) {
     bool same = p->batch >= 0 && x->batch >= 0 ? p->batch == x->batch : p->stage == x->stage;
     bool sum = !is_job(p->op) && op_access(p->op, ROLE_dw) == (ACC_READ | ACC_WRITE);
@@ -87,8 +88,9 @@ static bool feeds(const struct diff_op *p, const struct diff_op *x) {
            !(sum && x->batch >= 0);
 }
 
-/* Without streams: an operation waits for the rank's last operation on the same microbatch that ended before it began.
- * Only a limited number are examined. All precede it in the order of ends, so none waits for itself. */
+/* Finds the causes of a rank's operations without streams: the rank's last operation on the same microbatch that ended
+ * before this one began. Examines only a limited number. All precede it in the order of ends, so none waits for
+ * itself. */
 static void bind_rank(struct side *side, int first, int n) {
     enum { LOOK_BACK = 64 };
     int32_t *order = NEW(int32_t, n);
@@ -103,7 +105,7 @@ static void bind_rank(struct side *side, int first, int n) {
             consider_cause(side, o, o - 1,
                            side->op[o - 1].stage == op->stage && side->op[o - 1].batch == op->batch ? BY_DATA
                                                                                                     : BY_LANE);
-        while (low < high) { /* how many of them ended by the time x began */
+        while (low < high) { /* finds how many of them ended by the time op began */
             int mid = (low + high) / 2;
             if (side->op[order[mid]].end <= op->start)
                 low = mid + 1;
@@ -128,9 +130,9 @@ static void bind_rows(struct side *side) {
     }
 }
 
-/* ---- what goes together ---- */
+/* ---- operations that start or end together ---- */
 
-/* Two jobs that overlap start and end together: one waits for what the other does. */
+/* Joins two jobs that overlap, which start and end together: one waits for what the other does. */
 static void join_pairs(struct side *side) {
     for (int i = 1; i < side->n; i++) {
         struct diff_op *x = &side->op[i - 1], *y = &side->op[i];
@@ -142,7 +144,7 @@ static void join_pairs(struct side *side) {
     }
 }
 
-/* All ends of a message begin when the last has arrived; a RECV waits for its SEND. */
+/* Lets all ends of a message wait for the last of their causes; a RECV waits for its SEND. */
 static void join_waits(struct side *side) {
     for (int o = 0; o < side->n; o++) {
         if (!side_leads(side, o))
@@ -172,7 +174,7 @@ static int last_of(const struct side *side) {
     return last;
 }
 
-/* For a program, the path that `show` marks. */
+/* Marks the critical path of a program, as `show` does. */
 static void mark_path(struct side *side) {
     const struct program *p = side->waits;
     struct timeline tl = {NEW(double *, p->workers), NEW(double *, p->workers), (double)side->op[last_of(side)].end,
@@ -246,7 +248,7 @@ static int account_side(const struct side *side, int64_t *acc) {
         return -1;
     int rank = side->op[x].rank;
     const struct diff_lane *lane = &side->lane[side->lane_at[rank]];
-    bool computes = lane->kind == LANE_COMPUTE; /* it is a rank's first lane */
+    bool computes = lane->kind == LANE_COMPUTE; /* the compute lane is a rank's first lane */
     for (int i = lane->first + lane->n - 1; computes && i >= lane->first; i--) {
         const struct diff_op *op = &side->op[i];
         int64_t end = op->end < t ? op->end : t, begin = op->start < t ? op->start : t;
@@ -264,7 +266,7 @@ static int account_side(const struct side *side, int64_t *acc) {
 
 /* ---- roots ---- */
 
-/* An operation of both sides is one node, with A's number; those of B that A lacks follow. */
+/* Returns the node of an operation. One that both sides have is one node, with A's number; B's numbers follow A's. */
 static int node_of(const struct diff *diff, int side, int op) {
     int a = side == 0 ? op : diff->side[1]->op[op].match;
     return a >= 0 ? a : diff->side[0]->n + op;
@@ -274,7 +276,7 @@ bool diff_changed(const struct diff_op *op) {
     return op->match < 0 || op->split || op->moved || op->reordered || op->longer;
 }
 
-/* How much later it ends in B; 0 if only one side has it. */
+/* Returns how much later a node ends in B; 0 if only one side has it. */
 static int64_t shift_of(const struct diff *diff, int node) {
     int b = node < diff->side[0]->n ? diff->side[0]->op[node].match : -1;
     int64_t shift = b >= 0 ? diff->side[1]->op[b].end - diff->side[0]->op[node].end : 0;
@@ -283,7 +285,7 @@ static int64_t shift_of(const struct diff *diff, int node) {
     return llabs(shift) > diff->least ? shift : 0;
 }
 
-/* The node that pushed this one: what it waited for on the side where it ends later. -1: it is a root. */
+/* Returns the node that pushed this one: its cause on the side where it ends later. -1: it is a root. */
 static int pusher_of(const struct diff *diff, int node) {
     int64_t shift = shift_of(diff, node);
     if (shift == 0 || diff_changed(&diff->side[0]->op[node]))
@@ -297,7 +299,7 @@ static int pusher_of(const struct diff *diff, int node) {
     return pushes ? node_of(diff, side, by) : -1;
 }
 
-/* Finds the root of every node, in root[]: each chain of pushers is walked once. */
+/* Sets root[] to the root of every node, walking each chain of pushers once. */
 static void find_roots(const struct diff *diff, int32_t *root, int n) {
     enum { UNKNOWN = -1, WALKING = -2 };
     int32_t *path = NEW(int32_t, n);
@@ -312,7 +314,9 @@ static void find_roots(const struct diff *diff, int32_t *root, int n) {
                 break;
             at = by;
         }
-        int top = root[at] == WALKING ? at : root[at]; /* of a cycle, where times contradict each other: any */
+        int top = root[at] == WALKING
+                      ? at
+                      : root[at]; /* in a cycle, where times contradict each other, any node is the root */
         while (len > 0)
             root[path[--len]] = top;
     }
@@ -352,7 +356,7 @@ static void list_roots(struct diff *diff) {
         diff->root[diff->nroots++] = *r;
     }
     sort(diff->root, (size_t)diff->nroots, sizeof *diff->root, by_weight);
-    int32_t *place = NEW(int32_t, n); /* in the list, from 1 on, of the nodes that are roots */
+    int32_t *place = NEW(int32_t, n); /* per root node: its index in the list, from 1 on */
     for (int k = 0; k < diff->nroots; k++)
         place[diff->root[k].a >= 0 ? diff->root[k].a : a->n + diff->root[k].b] = k + 1;
     for (int i = 0; i < n; i++)

@@ -1,10 +1,10 @@
-/* Several measured steps, timed by several clocks: aligns the clocks in each step, and takes the median step.
+/* Several measured steps, timed by several clocks: aligns the clocks in each step, and takes the median of the steps.
  *
  * No message arrives before it was sent. So the quickest message between two ranks bounds how far one clock is ahead of
  * the other, and these bounds are distances in a graph of ranks (Bellman 1958). The shortest path from rank 0 to a rank
- * is the most, and the path back the least, that may be added to its clock: both satisfy all bounds, hence so does
- * their midpoint, and half their difference is its largest error. If no message contradicts the clocks, they are left
- * alone. Each step is aligned by itself, since clocks drift.
+ * gives the most that may be added to its clock, and the path back the least. Both satisfy all bounds, so their
+ * midpoint does too, and half their difference is its largest error. If no message contradicts the clocks, they are
+ * left alone. Each step is aligned by itself, since clocks drift.
  *
  * Medians preserve causality: what ends before another begins in every step also does so in the medians. */
 #include "base/map.h"
@@ -12,7 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The least time from a start to an end, of all that goes from one rank to another in one step. */
+/* The least time from a start to an end, over all messages from one rank to another in one step */
 struct bound {
     int32_t from, to;
     double least;
@@ -22,7 +22,7 @@ struct bounds {
     struct bound *at;
     int n;
     size_t cap;
-    int32_t *of; /* per operation: the bound it belongs to, or -1 */
+    int32_t *of; /* per operation: index of its bound, or -1 */
 };
 
 static int bound_at(struct bounds *bounds, struct map *map, int from, int to) {
@@ -36,7 +36,8 @@ static int bound_at(struct bounds *bounds, struct map *map, int from, int to) {
     return bounds->n - 1;
 }
 
-/* Each SEND with its RECV, and each member of a reduction with the next: the one cannot end before the other begins. */
+/* Returns the bounds of each SEND with its RECV, and of each member of a reduction with the next: the second cannot end
+ * before the first begins. */
 static struct bounds bounds_of(const struct side *side) {
     struct bounds bounds = {.of = NEW(int32_t, side->n)};
     struct map map = map_new((size_t)side->n);
@@ -49,7 +50,7 @@ static struct bounds bounds_of(const struct side *side) {
     return bounds;
 }
 
-/* Returns whether a message contradicts the clocks. */
+/* Measures the bounds in one step. Returns whether a message contradicts the clocks. */
 static bool measure_bounds(const struct side *side, const struct timeline_row *row, struct bounds *bounds) {
     bool wrong = false;
     for (int b = 0; b < bounds->n; b++)
@@ -63,9 +64,9 @@ static bool measure_bounds(const struct side *side, const struct timeline_row *r
     return wrong;
 }
 
-/* far[] becomes the most that may be added to each clock, given its initial value; turned: subtracted. A bound says
- * that the clock of `from` is at most `least` ahead of that of `to`. Clocks that drift within a step can leave bounds
- * that contradict each other: as many rounds as there are ranks settle all that can be settled. */
+/* Lowers far[], which holds initial values, to the most that may be added to each clock; turned: subtracted. A bound
+ * says that the clock of `from` is at most `least` ahead of the clock of `to`. Clocks that drift within a step can
+ * leave contradictory bounds; as many rounds as there are ranks settle all that can be settled. */
 static void relax(const struct bounds *bounds, double *far, int ranks, bool turned) {
     bool more = true;
     for (int round = 0; more && round < ranks; round++) {
@@ -80,7 +81,7 @@ static void relax(const struct bounds *bounds, double *far, int ranks, bool turn
     }
 }
 
-/* Sets shift[] to what is added to each clock. Returns its largest error; INFINITY: unknown. */
+/* Sets shift[] to the offset added to each clock. Returns its largest error; INFINITY: unknown. */
 static double find_shifts(const struct bounds *bounds, int ranks, double *shift, double *most, double *least) {
     double error = 0;
     for (int r = 0; r < ranks; r++) {
@@ -91,7 +92,7 @@ static double find_shifts(const struct bounds *bounds, int ranks, double *shift,
     relax(bounds, least, ranks, true);
     for (int r = 0; r < ranks; r++)
         error = fmax(error, (most[r] + least[r]) / 2);
-    if (isinf(error)) /* some ranks do not hear from all: no clock is put forward, and as few back as possible */
+    if (isinf(error)) /* some ranks do not hear from all: put no clock forward, and as few back as possible */
         relax(bounds, shift, ranks, false);
     for (int r = 0; r < ranks && !isinf(error); r++)
         shift[r] = (most[r] - least[r]) / 2;
@@ -119,7 +120,7 @@ static void set_clocks(struct side *side, struct timeline_rows *rows) {
         side->clock[r] = median_of(&all[r * K], K);
 }
 
-/* A message begins when all its ends have arrived; a rank's wait for the others is not part of it. */
+/* Starts a message when all its ends have arrived: a rank's wait for the others is not part of it. */
 static void begin_together(const struct side *side, const struct timeline_rows *rows) {
     for (int o = 0; o < side->n; o++) {
         if (!side_leads(side, o))

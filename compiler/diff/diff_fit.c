@@ -1,18 +1,18 @@
 /* Writes measured costs as a cluster script for the next compile.
  *
  * A stage's job costs the median of its measurements. For a link, messages of two or more sizes give latency and
- * bandwidth by a line through their medians, whose slope is the median of slopes (Theil 1950, the incomplete method);
- * one size cannot separate them, and gives bandwidth alone. A collective counts as its steps, over each link of the
- * ring of its members that has no messages of its own. */
+ * bandwidth by a line through their medians, whose slope is the median of slopes (Theil 1950, the incomplete method).
+ * Messages of one size cannot separate them, and give bandwidth alone. A collective counts as its steps over each link
+ * of the ring of its members, for links that have no messages of their own. */
 #include "diff.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers by group: those of group g are x[at[g] .. at[g + 1]). */
+/* Numbers by group: group g's are x[at[g] .. at[g + 1]). */
 struct samples {
-    int32_t *of;   /* of each operation, its group, or -1 */
-    int32_t *part; /* the operation that it is a further part of, or -1 */
+    int32_t *of;   /* per operation: its group, or -1 */
+    int32_t *part; /* per operation: the one that it continues as a further part, or -1 */
     int n;
     size_t *at;
     double *x;
@@ -49,7 +49,7 @@ static double middle(const struct samples *samples, int g) {
     return median_of(&samples->x[samples->at[g]], (int)(samples->at[g + 1] - samples->at[g]));
 }
 
-/* Measurements are good to six digits at most. */
+/* Formats with six digits; measurements are good to no more. */
 static const char *rounded_text(double x, char buf[32]) {
     if (isinf(x))
         return "math.huge";
@@ -59,7 +59,8 @@ static const char *rounded_text(double x, char buf[32]) {
 
 /* ---- jobs ---- */
 
-/* A backward that runs in parts is that many operations, one after the other. */
+/* Returns whether operation i is a further part of the job before it: a backward in parts is several operations, one
+ * after the other. */
 static bool is_continued(const struct side *side, int i) {
     const struct diff_op *op = &side->op[i], *before = op - 1;
     return i > 0 && is_job(op->op) && before->op == op->op && before->stage == op->stage &&
@@ -97,7 +98,7 @@ struct point { /* messages of one size over one link */
     int32_t from, to;
     int64_t bytes;
     double took;
-    bool ring; /* a step of a reduction */
+    bool ring; /* it is a step of a reduction */
 };
 
 struct line {
@@ -127,9 +128,10 @@ static void add_point(struct points *points, struct point point) {
     points->at[points->n++] = point;
 }
 
-/* A collective over its members, ascending; side's own ring goes the other way after the first. It counts as the steps
- * of a tree, which the prediction takes where links are alike (passes/collective.c): s = ceil(log2 n), or twice as
- * many, of n - 1 shards in all each time. So a prediction with what is fitted gives back what was measured. */
+/* Adds the points of a collective over its members, ascending; side's own ring goes the other way after the first. It
+ * counts as the steps of a tree, which the prediction uses if links are alike (passes/collective.c): s = ceil(log2 n)
+ * steps, or twice that, in which n - 1 shards move in all each time. So a prediction with the fitted costs gives back
+ * what was measured. */
 static void add_ring(struct points *points, const struct side *side, int first, double took) {
     const struct diff_op *op = &side->op[first];
     int members = 1, from = op->rank, steps = 0;
@@ -150,8 +152,8 @@ static void add_ring(struct points *points, const struct side *side, int first, 
     add_point(points, point);
 }
 
-/* One point per message and per step of a ring, with the median over the measured steps. A copy to host memory, or
- * back, is one from the rank to itself. */
+/* Returns one point per message and per step of a ring, with the median over the measured steps. A copy to or from host
+ * memory is a point from the rank to itself. */
 static struct points points_of(const struct side *side) {
     struct points points = {0};
     double *took = NEW(double, side_nsteps(side));
@@ -174,7 +176,8 @@ static struct points points_of(const struct side *side) {
     return points;
 }
 
-/* Theil's line through points of ascending sizes: each of the lower half with its counterpart in the upper. */
+/* Fits Theil's line through points of ascending sizes, pairing each of the lower half with its counterpart in the upper
+ * half. */
 static struct line fit_line(const struct point *point, int n) {
     struct line line = {point->from, point->to, 0, INFINITY};
     int slopes = n / 2;
@@ -191,7 +194,7 @@ static struct line fit_line(const struct point *point, int n) {
         line.bandwidth = 1 / per_byte;
         return line;
     }
-    for (int a = 0; a < n; a++) /* one size, or size has no effect: all the time as bandwidth */
+    for (int a = 0; a < n; a++) /* one size, or size has no effect: take all the time as bandwidth */
         rest[a] = point[a].took / (double)point[a].bytes;
     double each = median_of(rest, n);
     line.latency = 0;
@@ -199,8 +202,8 @@ static struct line fit_line(const struct point *point, int n) {
     return line;
 }
 
-/* Reduces one link's points, up to end, to one per size, at out: those of messages or, if there are none, of rings.
- * Returns how many. */
+/* Reduces one link's points, up to end, to one per size, at out, using messages or, if there are none, rings. Returns
+ * their number. */
 static int sizes_of(const struct point *point, const struct point *end, struct point *out) {
     double *took = NEW(double, end - point);
     int sizes = 0;
@@ -229,8 +232,8 @@ static struct line *fit_lines(const struct point *point, int n, int *count) {
     return line;
 }
 
-/* Between ranks, or to host memory. What carried nothing gets the medians of the others, which is better than free.
- * Returns whether there are any. */
+/* Writes the lines of links between ranks, or to host memory. Links that carried nothing get the medians of the others,
+ * which is better than free. Returns whether there are any. */
 static bool put_link_lines(struct text *t, const struct line *line, int lines, bool host) {
     double *latency = NEW(double, lines + 1), *bandwidth = NEW(double, lines + 1);
     char a[32], b[32];
@@ -254,7 +257,7 @@ static bool put_link_lines(struct text *t, const struct line *line, int lines, b
 
 /* ---- the script ---- */
 
-/* The speed for what was not measured: FLOP of all jobs over their seconds. 0: the prediction gives no FLOP. */
+/* Returns the speed for what was not measured: FLOP of all jobs over their seconds. 0: the prediction gives no FLOP. */
 static double flops_of(const struct diff *diff, const struct side *measured, const struct side *predicted) {
     double was = 0, is = 0;
     if (diff->rate > 0)
@@ -276,7 +279,7 @@ void emit_fit(struct text *t, const struct diff *diff) {
     if (!side->steps)
         die("--fit: neither %s nor %s is measured; `pianola run --timeline FILE` measures", diff->side[0]->name,
             diff->side[1]->name);
-    for (int i = 0; i < side->n; i++) { /* sets of weights: the stages', and of a tied model the table's */
+    for (int i = 0; i < side->n; i++) { /* counts the sets of weights: the stages' and, in a tied model, the table's */
         if (side->op[i].stage >= side->n)
             die("--fit: %s has a row of stage %d, but %d operations only", side->name, side->op[i].stage, side->n);
         if (side->op[i].op == OP_F && side->op[i].stage >= stages)

@@ -1,21 +1,22 @@
-/* Compares durations on both sides by kind of operation and by link: how far a prediction is from a measurement, say.
- * Each operation gives one ratio, its duration in B over that in A; a group's bias is their median, its spread the
- * quartiles. Whether its change is more than chance is tested on its sum in each step. */
+/* Compares durations on both sides by kind of operation and by link, for example to see how far a prediction is from a
+ * measurement. Each operation gives one ratio, its duration in B over its duration in A. A group's bias is the median
+ * of the ratios, its spread the quartiles. The test of whether a change is more than chance uses the group's sum in
+ * each step. */
 #include "base/map.h"
 #include "diff.h"
 #include <string.h>
 
-/* Which group each of A's operations belongs to. */
+/* The group of each of A's operations */
 struct grouping {
     int32_t *of; /* -1: none */
     int n;
     const char **name;
 };
 
-/* Of n sorted numbers, the one that `share` of them do not exceed. */
+/* Returns the quantile of n sorted numbers that `share` of them do not exceed. */
 static double quantile(const double *x, int n, double share) { return x[(int)(share * (n - 1) + 0.5)]; }
 
-/* Adds each step's durations of the groups: sum[g * steps + k]. */
+/* Returns each group's durations added up per step: sum[g * steps + k]. */
 static double *sum_groups(const struct diff *diff, int side, const struct grouping *grouping) {
     const struct side *a = diff->side[0], *s = diff->side[side];
     int steps = side_nsteps(s);
@@ -61,7 +62,7 @@ static void add_all(const struct diff *diff, const struct grouping *grouping, st
     }
 }
 
-/* Puts the groups in which something changed at *out. */
+/* Puts the groups in which something changed at *out. Returns their number. */
 static int make_groups(const struct diff *diff, const struct grouping *grouping, struct diff_group **out) {
     struct diff_group *group = *out = NEW(struct diff_group, grouping->n);
     int n[2] = {side_nsteps(diff->side[0]), side_nsteps(diff->side[1])}, kept = 0;
@@ -85,12 +86,12 @@ static struct grouping by_kind(const struct side *side) {
     return grouping;
 }
 
-/* A message belongs to the link it comes over, by its RECV, which lasts from its SEND's begin; a reduction to its
- * group's lane. */
+/* Groups by link. A message belongs to the link it arrives over, with its RECV's duration, counted from its SEND's
+ * start; a reduction belongs to its group's lane. */
 static struct grouping by_link(const struct side *side) {
     struct grouping grouping = {NEW(int32_t, side->n), 0, NEW(const char *, side->n)};
     struct map map = map_new((size_t)side->n);
-    int32_t *first = NEW(int32_t, side->n); /* of each link */
+    int32_t *first = NEW(int32_t, side->n); /* per link: its first operation */
     for (int i = 0; i < side->n; i++) {
         const struct diff_op *o = &side->op[i];
         bool reduces = is_group(o->op);

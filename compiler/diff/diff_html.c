@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* "33 units → 27 units", or once what is the same; "?" where a side has none. */
+/* Returns "33 units → 27 units", or one value if both are the same; "?" if a side has none. */
 static const char *both(const struct diff *diff, int which, const struct measure *measure) {
     char text[2][32] = {"?", "?"};
     for (int k = 0; k < 2; k++) {

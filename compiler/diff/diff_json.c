@@ -73,7 +73,7 @@ static void put_account_json(struct text *t, const struct diff *diff) {
     put(t, "\n  }");
 }
 
-/* A probability; null: there is none. */
+/* Writes a probability; null: there is none. */
 static void put_p(struct text *t, double p) {
     char buf[32];
     put(t, ", \"p\": %s", number_or_null(p, buf));
@@ -95,8 +95,8 @@ static void put_groups_json(struct text *t, const char *key, const char *name, c
     put(t, "]");
 }
 
-/* Each side's steps and what was added to its ranks' clocks, in seconds; null: it is predicted. A null error is
- * unknown: some ranks do not hear from all. */
+/* Writes each side's steps and the offsets added to its ranks' clocks, in seconds; null: it is predicted. A null error
+ * is unknown: some ranks do not hear from all. */
 static void put_sides_json(struct text *t, const struct diff *diff) {
     char x[32];
     put(t, ",\n  \"measured\": {");

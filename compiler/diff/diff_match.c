@@ -1,4 +1,5 @@
-/* Which operations of two sides are the same, what changed about them, and which take longer or end later. */
+/* Matches the operations of two sides, and finds what changed about them: their place, their order, their durations and
+ * their ends. */
 #include "base/map.h"
 #include "diff.h"
 #include <math.h>
@@ -7,9 +8,9 @@
 
 struct matcher {
     struct side *side[2];
-    int32_t *nth[2]; /* per operation: which of its equals it is */
+    int32_t *nth[2]; /* per operation: its number among its equals */
     struct map map;
-    bool ranks; /* equal only on one rank */
+    bool ranks; /* operations are equal only on one rank */
 };
 
 static bool same_operation(const struct matcher *matcher, const struct diff_op *x, int nx, const struct diff_op *y,
@@ -39,7 +40,7 @@ static void map_left(struct matcher *matcher, int side) {
     }
 }
 
-/* The nth equal of op in the side that is in the map; -1: none. */
+/* Returns the nth equal of op in the side that is in the map; -1: none. */
 static int find_nth_equal(const struct matcher *matcher, int side, const struct diff_op *op, int nth) {
     uint32_t at = place_operation(matcher, op, nth);
     for (int i; (i = matcher->map.slot[at] - 1) >= 0; at = map_next(&matcher->map, at))
@@ -60,7 +61,7 @@ static void match_left(struct matcher *matcher) {
     }
 }
 
-/* Without the rank, unmatched operations have other equals: numbers them anew, in the order of ranks and lanes. */
+/* Renumbers unmatched operations in the order of ranks and lanes, since they have other equals without the rank. */
 static void renumber_unmatched(struct matcher *matcher, int side) {
     const struct side *s = matcher->side[side];
     int32_t *nth = matcher->nth[side];
@@ -81,7 +82,8 @@ static void renumber_unmatched(struct matcher *matcher, int side) {
     }
 }
 
-/* Matches an unmatched B with the other side's I, if that and its W are unmatched too. Returns how many. */
+/* Matches an unmatched B with the other side's I, if that and its W are unmatched too. Returns the number of
+ * matches. */
 static int match_split(struct matcher *matcher, int whole) {
     struct side *side = matcher->side[whole], *parts = matcher->side[!whole];
     int n = 0;
@@ -106,8 +108,9 @@ static int match_split(struct matcher *matcher, int whole) {
 
 /* ---- order ---- */
 
-/* Given the places of a lane's operations in B, in A's order, marks those outside a longest increasing subsequence: the
- * fewest that need to move. Patience sorting (Fredman 1975): best[k] ends a subsequence of k + 1. */
+/* Marks the fewest operations that need to move: those outside a longest increasing subsequence. at: the operations of
+ * a lane in A's order, compared by their positions in B. Patience sorting (Fredman 1975): best[k] ends a subsequence of
+ * k + 1. */
 static void mark_reordered(struct side *a, struct side *b, const int32_t *at, int n, int32_t *best, int32_t *before) {
     int longest = 0;
     for (int i = 0; i < n; i++) {
@@ -194,7 +197,7 @@ static void set_ticks(struct side *side, double tick) {
     }
 }
 
-/* The work of a compute lane, in which some jobs may overlap. */
+/* Returns the work of a compute lane, in which some jobs may overlap. */
 static int64_t work_of(const struct side *side, const struct diff_lane *lane) {
     int64_t work = 0, until = 0;
     for (int i = lane->first; i < lane->first + lane->n; i++) {
@@ -208,7 +211,7 @@ static int64_t work_of(const struct side *side, const struct diff_lane *lane) {
     return work;
 }
 
-/* When a message began: a RECV's is its SEND's, a latency earlier. */
+/* Returns when a message began: a RECV begins with its SEND, a latency earlier. */
 int64_t diff_begin(const struct side *side, const struct diff_op *op) {
     int64_t other = side->op[op->ring].start;
     return is_recv(op->op) && other < op->start ? other : op->start;
@@ -231,9 +234,9 @@ static void match_ticks(struct diff *diff) {
             if (side->lane[l].kind == LANE_COMPUTE)
                 side->work += (double)work_of(side, &side->lane[l]);
     }
-    /* Sums of decimal fractions differ in their last bits with the order of addition: that is not a change. */
+    /* Sums of decimal fractions differ in their last bits with the order of addition, which is no change. */
     int64_t least = diff->least = llround(last / diff->tick * 1e-9);
-    /* A message is as long as the clocks of its ends say. */
+    /* A message's duration is only as exact as the clocks of its ends. */
     double error = diff->side[0]->clock_error + diff->side[1]->clock_error;
     int64_t unsure = least + llround(2 * fmin(error, last) / diff->tick);
     for (int i = 0; i < diff->side[0]->n; i++) {
@@ -245,7 +248,7 @@ static void match_ticks(struct diff *diff) {
     }
 }
 
-/* Counts the changes left once chance is taken out. */
+/* Counts the changes that remain after the tests for chance. */
 static void count_changes(struct diff *diff) {
     for (int i = 0; i < diff->side[0]->n; i++) {
         const struct diff_op *x = &diff->side[0]->op[i], *y = x->match >= 0 ? &diff->side[1]->op[x->match] : NULL;
@@ -255,8 +258,8 @@ static void count_changes(struct diff *diff) {
     }
 }
 
-/* Scales a prediction in units or FLOP, compared with measured seconds, so that all jobs together take the same time in
- * both; a backward that only one side splits is left out. */
+/* Scales a prediction in units or FLOP that is compared with measured seconds, so that all jobs together take the same
+ * time in both. Leaves out backwards that only one side splits. */
 static void set_rate(struct diff *diff) {
     struct side *a = diff->side[0], *b = diff->side[1], *predicted = a->steps ? b : a;
     double took[2] = {0, 0};
@@ -281,7 +284,7 @@ static void set_rate(struct diff *diff) {
     }
 }
 
-/* A timeline of exactly the instructions of the other side's program, say its measurement, has the same waits. */
+/* Shares the waits of the other side's program with a timeline of exactly its instructions, such as its measurement. */
 static void lend_waits(struct side *to, const struct side *from) {
     bool same = to->n == from->n && to->nlanes == from->nlanes && to->workers == from->workers;
     for (int i = 0; same && i < to->n; i++)
@@ -292,7 +295,7 @@ static void lend_waits(struct side *to, const struct side *from) {
         to->waits = from->p;
 }
 
-/* A program's text without its name, and without how often its period runs. */
+/* Returns a program's text without its name and the number of its period's repetitions. */
 static const char *body_of(const struct program *p) {
     struct text t = {0};
     struct program once = *p;

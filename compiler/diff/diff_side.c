@@ -1,4 +1,5 @@
-/* One side of a diff: a program, with times or without, or the rows of a timeline, as a list of operations. */
+/* Builds one side of a diff, a list of operations, from a program, with times or without, or from the rows of a
+ * timeline. */
 #include "base/map.h"
 #include "diff.h"
 #include <math.h>
@@ -20,7 +21,7 @@ static bool same_kind(const struct diff_op *x, const struct diff_op *y) {
            x->peer == y->peer && x->number == y->number;
 }
 
-/* Numbers equals of a rank in their order. */
+/* Numbers equal operations of a rank in their order. */
 static void number_equals(struct side *side) {
     struct map map = map_new((size_t)side->n);
     for (int i = 0; i < side->n; i++) {
@@ -34,11 +35,11 @@ static void number_equals(struct side *side) {
                 op->nth = side->op[k].nth + 1;
                 break;
             }
-        map.slot[at] = i + 1; /* the last of its equals stands for all */
+        map.slot[at] = i + 1; /* the last of its equals stands for all of them */
     }
 }
 
-/* What a message's two ends, or a reduction's members, have in common. */
+/* The fields that a message's two ends, or a reduction's members, have in common */
 struct meeting {
     int32_t op, stage, batch, from, to, number, nth;
 };
@@ -100,7 +101,7 @@ void side_forget_numbers(struct side *side) {
     number_equals(side);
 }
 
-/* The update that an instruction belongs to, or the version that it copies, where updates are jobs. */
+/* Returns the update that an instruction belongs to, or the version that it copies; -1 unless updates are jobs. */
 static int32_t counted_update(const struct program *p, const struct instr *x) {
     bool numbered = p->update && (x->op == OP_COPY || op_row(x->op)->tensor == K_wgrad);
     return numbered ? x->inst : -1;
@@ -159,7 +160,7 @@ static bool new_lane(const struct timeline_rows *rows, int i) {
     return i == 0 || rows->row[i].rank != rows->row[i - 1].rank || rows->row[i].lane != rows->row[i - 1].lane;
 }
 
-/* How many slices a microbatch of the timeline has: its last has the largest number. */
+/* Returns the number of slices per microbatch of the timeline: the last slice has the largest number. */
 static int count_slices(const struct timeline_rows *rows) {
     int most = 0;
     for (int i = 0; i < rows->n; i++)
@@ -167,7 +168,7 @@ static int count_slices(const struct timeline_rows *rows) {
     return most;
 }
 
-/* As operations count it. */
+/* Returns the row's microbatch, or its slice, as operations count it. */
 static int counted_batch(const struct timeline_row *row, int slices) {
     return row->slice < 0 ? row->batch : row->batch * slices + row->slice;
 }
@@ -224,7 +225,7 @@ int32_t *side_ops(const struct side *side, int r) {
     return at;
 }
 
-/* The times of a program's instructions, from the timeline next to it or as measured. */
+/* Sets the times of a program's instructions, from the timeline next to it or as measured. */
 void side_times(struct side *side, const char *file, struct timeline_rows *rows) {
     const char *advice =
         rows->nsteps ? "give -D, --model, --cluster and --lanes as it was measured with" : "compile both again";

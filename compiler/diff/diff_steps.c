@@ -2,22 +2,24 @@
  *
  * Two measured sides: the rank-sum test (Mann & Whitney 1947), exact for few steps without ties, otherwise by the
  * normal distribution. Among many operations some would seem to differ by chance, so the false discovery rate is held
- * to 5 % (Benjamini & Hochberg 1995). A prediction against measured steps: the sign test, whether they lie on both
- * sides of it, for each operation by itself. */
+ * to 5 % (Benjamini & Hochberg 1995).
+ *
+ * A prediction against measured steps: the sign test of whether the steps lie on both sides of the prediction, for each
+ * operation by itself. */
 #include "diff.h"
 #include <math.h>
 #include <stdlib.h>
 
 static const double CHANCE = 0.05;
-enum { EXACT = 20 }; /* steps on each side at most */
+enum { EXACT = 20 }; /* upper bound on the steps of each side */
 
-/* The number of ways to put n of one kind and m of another in a row with u pairs out of order. */
+/* Returns the number of ways to put n of one kind and m of another in a row with u pairs out of order. */
 static double orders(int n, int m, int u) {
     static double count[EXACT + 1][EXACT + 1][EXACT * EXACT + 1];
     static bool filled;
     for (int i = 0; !filled && i <= EXACT; i++)
         for (int j = 0; j <= EXACT; j++)
-            for (int k = 0; k <= i * j; k++) /* the last of the row is of the other kind, or of the first */
+            for (int k = 0; k <= i * j; k++) /* the last of the row is of the second kind, or of the first */
                 count[i][j][k] =
                     !i || !j ? 1 : (k <= i * (j - 1) ? count[i][j - 1][k] : 0) + (k >= j ? count[i - 1][j][k - j] : 0);
     filled = true;
@@ -56,7 +58,7 @@ double rank_sum_test(double *x, int n, double *y, int m) {
 
 double sign_test(double x, const double *y, int m) {
     int below = 0, above = 0;
-    double least = 1e-9 * fabs(x); /* as diff->least: sums in another order */
+    double least = 1e-9 * fabs(x); /* as for diff->least: sums in another order */
     for (int i = 0; i < m; i++) {
         below += y[i] < x - least;
         above += y[i] > x + least;
@@ -92,7 +94,8 @@ void diff_sample(const struct side *side, int i, bool ends, double *out) {
     }
 }
 
-/* For each step: when it ended, or what share of the ranks' time was not work. Overlapping jobs count as work once. */
+/* Writes, for each step, when it ended, or what share of the ranks' time was not work. Overlapping jobs count as work
+ * once. */
 static void sample_step(const struct side *side, bool bubble, double *out) {
     for (int k = 0; k < side_nsteps(side); k++) {
         const struct timeline_row *row = side->steps ? &side->steps->row[(size_t)k * (size_t)side->n] : NULL;
@@ -111,7 +114,7 @@ static void sample_step(const struct side *side, bool bubble, double *out) {
     }
 }
 
-/* ---- what is not chance ---- */
+/* ---- what is more than chance ---- */
 
 struct finding {
     double p;
@@ -123,7 +126,8 @@ static int by_p(const void *x, const void *y) {
     return a->p != b->p ? (a->p > b->p) - (a->p < b->p) : a->op - b->op;
 }
 
-/* How many of the n findings are taken. Shared: the most for which the last one's p is at most its share of CHANCE. */
+/* Returns how many of the n findings count as changes. shared: the most for which the last one's p is at most its share
+ * of CHANCE. */
 static int count_chosen(struct finding *finding, int n, bool shared) {
     sort(finding, (size_t)n, sizeof *finding, by_p);
     for (int i = n; i > 0; i--)
@@ -138,7 +142,8 @@ static bool is_significant(int n, int m) {
     return 2 / pow(2, n > m ? n : m) <= CHANCE;
 }
 
-/* Clears `longer` of operations whose durations, and sets `steady` of those whose ends, differ by chance alone. */
+/* Clears `longer` of operations whose durations differ by chance alone; with ends, sets `steady` of those whose ends
+ * do. */
 static void test_ops(struct diff *diff, bool ends, double *x, double *y) {
     struct side *a = diff->side[0], *b = diff->side[1];
     struct finding *finding = NEW(struct finding, a->n);

@@ -1,10 +1,10 @@
-/* A diff as a picture: A's timeline, below it B's, below that B's operations coloured by how much earlier or later they
- * end than in A, all three over one time axis.
+/* Draws a diff: A's timeline, below it B's, below that B's operations coloured by how much earlier or later they end
+ * than in A, all three over one time axis.
  *
  * In A and B, operations that changed only in time, or not at all, are faded so that the others stand out. An operation
- * that moved to another rank or was reordered is framed, and a line joins its places in A and B. One on one side only
- * has a dark corner. A page also gives each operation's counterparts in the other panels (data-t), what it needs
- * (data-p), and the root that made it earlier or later (data-r), all as panel and number: a12. */
+ * that moved to another rank or was reordered is framed, and a line joins its places in A and B. An operation on one
+ * side only has a dark corner. A page also gives each operation's counterparts in the other panels (data-t), what it
+ * needs (data-p), and the root that made it earlier or later (data-r), all as panel and number: a12. */
 #include "diff.h"
 #include "draw/svg.h"
 #include <math.h>
@@ -16,16 +16,16 @@ enum { TOP = 44, HEAD = 36, ROW = 20, LOW_ROW = 11, BAND = 15, GAP = 6, LOW_GAP 
 
 struct picture {
     const struct diff *d;
-    bool html, stages; /* stages: names say them */
+    bool html, stages; /* stages: names include the stage */
     struct span time;
-    double y[NPANELS], pitch[NPANELS], bottom; /* of each panel's first row; from row to row */
-    bool low;                                  /* its rows are, as there are many */
-    double row, gap;                           /* the height of a row, and what is below its band */
-    double top, limit; /* bytes: the height of a band; the smaller of the sides' memory limits */
-    int64_t most;      /* ticks: the largest shift */
+    double y[NPANELS], pitch[NPANELS], bottom; /* per panel: top of its first row; distance between rows */
+    bool low;                                  /* rows are low, because there are many */
+    double row, gap;                           /* height of a row; space below its band */
+    double top, limit;                         /* bytes at the top of a band; the smaller of the sides' memory limits */
+    int64_t most;                              /* ticks: the largest shift */
     uint32_t drawn;
-    int joined;                     /* moved or reordered, and drawn */
-    int32_t **op_at[2], *ins_of[2]; /* of a side whose waits are known: op of a rank's instruction, and back */
+    int joined;                     /* number of operations joined, that is, moved or reordered, and drawn */
+    int32_t **op_at[2], *ins_of[2]; /* for a side whose waits are known: op of a rank's instruction, and back */
     struct producers producers[2];
 };
 
@@ -50,7 +50,8 @@ static bool is_drawn_job(const struct side *side, int i) {
     return op->end > op->start && paint_op(op).name && side->lane[op->lane].kind == LANE_COMPUTE;
 }
 
-static const struct diff_lane *job_lane(const struct side *side, int r) { /* NULL: the rank has none */
+static const struct diff_lane *job_lane(const struct side *side,
+                                        int r) { /* Returns the lane of a rank's jobs; NULL: the rank has none. */
     const struct diff_lane *lane = &side->lane[side->lane_at[r]];
     return side->lane_at[r] < side->lane_at[r + 1] && lane->kind == LANE_COMPUTE ? lane : NULL;
 }
@@ -59,7 +60,7 @@ static double limit_of(const struct side *side) { return side->limit > 0 ? side-
 
 static double axis_time(const struct picture *picture, int64_t ticks) { return (double)ticks * picture->d->tick; }
 
-/* Two that overlap, by more than medians of steps may. */
+/* Returns whether two operations overlap by more than medians of steps may. */
 static bool overlap_in_time(const struct diff_op *x, const struct diff_op *y) {
     int64_t start = x->start > y->start ? x->start : y->start, end = x->end < y->end ? x->end : y->end;
     int64_t least = x->end - x->start < y->end - y->start ? x->end - x->start : y->end - y->start;
@@ -93,7 +94,8 @@ static uint32_t mix_colors(uint32_t a, uint32_t b, double of_b) {
     return rgb;
 }
 
-/* From blue over white to red: ColorBrewer's RdBu, which colour-blind readers can tell apart too. at: from -1 to 1. */
+/* Returns a colour from blue over white to red: ColorBrewer's RdBu, which colour-blind readers can tell apart too. at:
+ * from -1 to 1. */
 static uint32_t diverging(double at) {
     static const uint32_t stop[] = {0x2166ac, 0x67a9cf, 0xf7f7f7, 0xef8a62, 0xb2182b};
     double x = (at + 1) * 2;
@@ -143,7 +145,7 @@ static void put_cause(struct text *t, const struct picture *picture, const struc
 
 static bool is_root(const struct root *root, int side, int i) { return root && (side == A ? root->a : root->b) == i; }
 
-/* What it is, when, and why it changed: the same in all panels. */
+/* Writes what an operation is, when it ran, and why it changed; the same in all panels. */
 static void put_op_title(struct text *t, const struct picture *picture, int side, int i) {
     const struct side *s = picture->d->side[side], *other = picture->d->side[!side];
     const struct diff_op *op = &s->op[i], *twin = op->match >= 0 ? &other->op[op->match] : NULL, *in[2];
@@ -182,7 +184,8 @@ static void put_op_title(struct text *t, const struct picture *picture, int side
     put(t, "</title>");
 }
 
-/* For a timeline alone: what it waited for or, if that was not a job, what that waited for. */
+/* Returns, for a timeline alone, the job that an operation waited for, directly or through operations that are no
+ * jobs. */
 static int waited_for(const struct side *side, int i) {
     int by = side->op[i].bind;
     for (int steps = 0; by >= 0 && !is_drawn_job(side, by) && steps < side->n; steps++)
@@ -209,7 +212,8 @@ static void put_op_needs(struct text *t, const struct picture *picture, int side
     put(t, "%s", n ? "\"" : "");
 }
 
-/* For the page's script. A root that is not drawn, such as a message, is named in the title only. */
+/* Writes the relations for the page's script. A root that is not drawn, such as a message, is named in the title
+ * only. */
 static void put_relations(struct text *t, const struct picture *picture, int panel, int i) {
     int side = panel == A ? A : B, twin = picture->d->side[side]->op[i].match, n = 0;
     const struct root *root = diff_root(picture->d, side, i);
@@ -299,7 +303,8 @@ static void put_panel(struct text *t, struct picture *picture, int panel) {
         put(t, "<text class=\"l\" x=\"%d\" y=\"%.2f\">rank %d</text>\n", LEFT - 5, y + picture->row / 2 + 3.6, r);
         put(t, "<rect fill=\"url(#idle)\" x=\"%d\" y=\"%.2f\" width=\"%.2f\" height=\"%g\"/>\n", LEFT, y, right - LEFT,
             picture->row);
-        for (int critical = 0; lane && critical < 2; critical++) /* those last, so that nothing covers their outlines */
+        for (int critical = 0; lane && critical < 2;
+             critical++) /* critical ones last, so that nothing covers their outlines */
             for (int i = lane->first; i < lane->first + lane->n; i++)
                 if (side->op[i].critical == critical && is_drawn_job(side, i))
                     put_operation(t, picture, panel, i);
@@ -308,7 +313,7 @@ static void put_panel(struct text *t, struct picture *picture, int panel) {
     }
 }
 
-/* From the foot of each framed operation in A to its head in B. */
+/* Draws a line from the foot of each framed operation in A to its head in B. */
 static void put_links(struct text *t, struct picture *picture) {
     const struct side *a = picture->d->side[A], *b = picture->d->side[B];
     for (int i = 0; i < a->n; i++) {
@@ -326,7 +331,7 @@ static void put_links(struct text *t, struct picture *picture) {
     }
 }
 
-/* ---- what is around them ---- */
+/* ---- axis, legend and headings ---- */
 
 static void put_scale(struct text *t, const struct picture *picture, double y) {
     enum { WIDTH = 160 };
@@ -385,7 +390,7 @@ static void put_counts(struct text *t, const struct picture *picture) {
 
 /* ---- layout ---- */
 
-/* The operation of every instruction, and back. */
+/* Sets the operation of every instruction, and back. */
 static void number_ops(struct picture *picture, int side) {
     const struct side *s = picture->d->side[side];
     picture->op_at[side] = NEW(int32_t *, s->workers);
@@ -399,7 +404,7 @@ static void number_ops(struct picture *picture, int side) {
         picture->producers[side] = producers_of(s->waits);
 }
 
-/* Whether a microbatch alone does not identify a job. */
+/* Returns whether a rank runs jobs of several stages, so that a microbatch alone does not identify a job. */
 static bool several(const struct side *side) {
     for (int r = 0; r < side->workers; r++) {
         const struct diff_lane *lane = job_lane(side, r);
@@ -414,7 +419,7 @@ static bool several(const struct side *side) {
     return false;
 }
 
-/* Wide enough for the names of both sides' jobs. */
+/* Chooses a width for the names of both sides' jobs, and the largest shift. */
 static void choose_width(struct picture *picture) {
     double *length = NEW(double, picture->d->side[A]->n + picture->d->side[B]->n);
     int stage = 0, longest = 0, jobs = 0;

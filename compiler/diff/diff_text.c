@@ -1,10 +1,10 @@
-/* A diff for people: what changed, where the time went, and why. As plain text or as Markdown. */
+/* Prints a diff for people: what changed, where the time went, and why. As plain text or as Markdown. */
 #include "diff.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES = 20 }; /* of a list; --json has all */
+enum { LINES = 20 }; /* per list; --json has all */
 
 const char *const figure_name[NFIGURES] = {"makespan", "bubble", "peak_bytes", "bytes_sent", "operations"};
 
@@ -35,7 +35,7 @@ bool diff_has(const struct diff_op *op, enum diff_class c) {
     switch (c) {
     case ONLY_A:
     case ONLY_B: return op->match < 0 && !op->split;
-    case SPLIT: return op->split && op->op != OP_W; /* of A: its B, or its I */
+    case SPLIT: return op->split && op->op != OP_W; /* counts A's operation: B, or I */
     case MOVED: return op->moved;
     case REORDERED: return op->reordered;
     case REREAD: return op->reread;
@@ -66,7 +66,7 @@ const char *diff_figure_text(int which, double x, const struct measure *measure,
     return buf;
 }
 
-/* Sums of decimal fractions differ in their last bits with the order of addition. */
+/* Compares with a tolerance: sums of decimal fractions differ in their last bits with the order of addition. */
 static bool nearly_equal(double a, double b) { return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)); }
 
 bool diff_figure_changed(const struct diff *diff, int which, double a, double b) {
@@ -145,7 +145,7 @@ static const char *before_in_lane(const struct side *side, int i) {
     return i > side->lane[side->op[i].lane].first ? diff_op_name(&side->op[i - 1]) : NULL;
 }
 
-/* Each group's change: its ratios, or ~ where it is chance. */
+/* Prints each group's change: its ratios, or ~ if it may be chance. */
 static void put_groups(struct text *t, const struct diff *diff, const struct diff_group *group, int n, const char *by,
                        const struct measure *measure, bool markdown) {
     char a[32], b[32], ratio[64];
@@ -162,7 +162,7 @@ static void put_groups(struct text *t, const struct diff *diff, const struct dif
     }
 }
 
-/* An operation of a class, after the class's sign. */
+/* Prints an operation of a class, after the class's sign. */
 static void put_one_member(struct text *t, const struct diff *diff, int class, int i, const struct measure *measure) {
     static const char sign[] = "-+/>~dv";
     const struct side *a = diff->side[0], *b = diff->side[1], *s = class == ONLY_B ? b : a;
@@ -191,7 +191,7 @@ static void put_one_member(struct text *t, const struct diff *diff, int class, i
 
 static const struct diff *sorted; /* sort has no context argument */
 
-/* Sorts by the change of duration, the largest first. */
+/* Sorts by the change of duration, largest first. */
 static int by_change(const void *x, const void *y) {
     int32_t i = *(const int32_t *)x, j = *(const int32_t *)y;
     const struct side *a = sorted->side[0], *b = sorted->side[1];
@@ -270,7 +270,7 @@ static void put_roots(struct text *t, const struct diff *diff, const struct meas
     put(t, "%s", markdown ? "```\n" : "");
 }
 
-/* How a side was measured, and what was done to its times. */
+/* Prints how a side was measured, and what was done to its times. */
 static void put_measured(struct text *t, const struct diff *diff, int k, bool ascii) {
     const struct side *side = diff->side[k];
     char x[32], y[32];
@@ -304,7 +304,7 @@ void put_changes(struct text *t, const struct diff *diff) {
             put(t, "%s %d %s", n++ ? "," : ";", count[i], what[i]);
 }
 
-/* What an update is of, as the program's text says it. */
+/* Prints how many microbatches an update covers, as the program's text does. */
 static void put_update_rule(struct text *t, const struct program *p) {
     if (!p->update)
         put(t, "one at the end of the step");
@@ -319,7 +319,7 @@ static void put_repetition(struct text *t, const struct program *p) {
         put(t, "none");
 }
 
-/* In what the sides' headers differ; and that times and counts are of what is written out of a step. */
+/* Prints how the sides' headers differ, and that times and counts cover only the part of a step that is written out. */
 static void put_written_out(struct text *t, const struct diff *diff) {
     for (int k = 0; k < 2; k++) {
         const struct program *p = diff->side[k]->p;

@@ -42,9 +42,8 @@
 struct rank_choice {
     const struct bound_class **of; /* its classes, longest tail first */
     int32_t *option;
-    int64_t
-        *left; /* per choice, nothing first: time from when the rank is free to the end of all; -1: no item is left */
-    int64_t *left_to;             /* for spans, per choice and used rank: time to the end of that rank */
+    int64_t *left;    /* per choice, nothing first: time from when the rank is free to the end of all; -1: none */
+    int64_t *left_to; /* for spans, per choice and used rank: time to the end of that rank */
     int32_t nof, noption, chosen; /* chosen: 0 for nothing, else option[chosen - 1] */
 };
 
