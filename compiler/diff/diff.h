@@ -47,12 +47,11 @@ struct side {
     struct diff_op *op; /* sorted by rank, lane and position in the lane */
     int n, nlanes, workers;
     struct diff_lane *lane;
-    int32_t *lane_at;        /* rank r's lanes are lane[lane_at[r] .. lane_at[r+1]) */
-    const struct program *p; /* NULL: only a timeline is known */
-    const struct program
-        *waits;               /* the program whose waits its operations have: p, or the other side's; NULL: unknown */
-    enum launch_order launch; /* as in struct timeline */
-    double *start, *end;      /* per operation, as read, or the median of the steps; ticks are derived from them */
+    int32_t *lane_at;            /* rank r's lanes are lane[lane_at[r] .. lane_at[r+1]) */
+    const struct program *p;     /* NULL: only a timeline is known */
+    const struct program *waits; /* tells what its operations wait for: p, or the other side's; NULL: unknown */
+    enum launch_order launch;    /* as in struct timeline */
+    double *start, *end;         /* per operation, as read, or the median of the steps; ticks are derived from them */
     struct timeline_rows *steps; /* measured: a row per operation and step, from its beginning; NULL: predicted */
     double *begin;               /* per step */
     double *clock, clock_error;  /* per rank: offset added to its clock, NULL: none; the largest error of these */

@@ -314,9 +314,7 @@ static void find_roots(const struct diff *diff, int32_t *root, int n) {
                 break;
             at = by;
         }
-        int top = root[at] == WALKING
-                      ? at
-                      : root[at]; /* in a cycle, where times contradict each other, any node is the root */
+        int top = root[at] == WALKING ? at : root[at]; /* any, in a cycle of contradictory times */
         while (len > 0)
             root[path[--len]] = top;
     }

@@ -50,8 +50,7 @@ static bool is_drawn_job(const struct side *side, int i) {
     return op->end > op->start && paint_op(op).name && side->lane[op->lane].kind == LANE_COMPUTE;
 }
 
-static const struct diff_lane *job_lane(const struct side *side,
-                                        int r) { /* Returns the lane of a rank's jobs; NULL: the rank has none. */
+static const struct diff_lane *job_lane(const struct side *side, int r) { /* NULL: the rank has none */
     const struct diff_lane *lane = &side->lane[side->lane_at[r]];
     return side->lane_at[r] < side->lane_at[r + 1] && lane->kind == LANE_COMPUTE ? lane : NULL;
 }
@@ -94,8 +93,7 @@ static uint32_t mix_colors(uint32_t a, uint32_t b, double of_b) {
     return rgb;
 }
 
-/* Returns a colour from blue over white to red: ColorBrewer's RdBu, which colour-blind readers can tell apart too. at:
- * from -1 to 1. */
+/* Returns a colour from blue over white to red, at -1 to 1: ColorBrewer's RdBu, also for colour-blind readers. */
 static uint32_t diverging(double at) {
     static const uint32_t stop[] = {0x2166ac, 0x67a9cf, 0xf7f7f7, 0xef8a62, 0xb2182b};
     double x = (at + 1) * 2;
@@ -184,8 +182,7 @@ static void put_op_title(struct text *t, const struct picture *picture, int side
     put(t, "</title>");
 }
 
-/* Returns, for a timeline alone, the job that an operation waited for, directly or through operations that are no
- * jobs. */
+/* Returns the job that an operation waited for, directly or through others, for a timeline alone. */
 static int waited_for(const struct side *side, int i) {
     int by = side->op[i].bind;
     for (int steps = 0; by >= 0 && !is_drawn_job(side, by) && steps < side->n; steps++)
@@ -212,8 +209,7 @@ static void put_op_needs(struct text *t, const struct picture *picture, int side
     put(t, "%s", n ? "\"" : "");
 }
 
-/* Writes the relations for the page's script. A root that is not drawn, such as a message, is named in the title
- * only. */
+/* Writes relations for the page's script. Roots that are not drawn, such as messages, are only in the title. */
 static void put_relations(struct text *t, const struct picture *picture, int panel, int i) {
     int side = panel == A ? A : B, twin = picture->d->side[side]->op[i].match, n = 0;
     const struct root *root = diff_root(picture->d, side, i);
@@ -303,8 +299,7 @@ static void put_panel(struct text *t, struct picture *picture, int panel) {
         put(t, "<text class=\"l\" x=\"%d\" y=\"%.2f\">rank %d</text>\n", LEFT - 5, y + picture->row / 2 + 3.6, r);
         put(t, "<rect fill=\"url(#idle)\" x=\"%d\" y=\"%.2f\" width=\"%.2f\" height=\"%g\"/>\n", LEFT, y, right - LEFT,
             picture->row);
-        for (int critical = 0; lane && critical < 2;
-             critical++) /* critical ones last, so that nothing covers their outlines */
+        for (int critical = 0; lane && critical < 2; critical++) /* the critical last, not to be covered */
             for (int i = lane->first; i < lane->first + lane->n; i++)
                 if (side->op[i].critical == critical && is_drawn_job(side, i))
                     put_operation(t, picture, panel, i);

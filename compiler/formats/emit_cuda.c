@@ -1,5 +1,5 @@
-/* A rank's own program, rank<k>.cu: its view of struct rt_program (passes/runtime_program.c) as constants, an
- * instruction a line. nvcc compiles it for a GPU, a C compiler for a CPU. */
+/* Writes a rank's own program, rank<k>.cu: its view of struct rt_program (passes/runtime_program.c) as constants, one
+ * instruction per line. nvcc compiles it for a GPU, a C compiler for a CPU. */
 #include "emit_cuda.h"
 #include "formats.h"
 #include "passes/runtime_program.h"
@@ -31,14 +31,14 @@ static void as_symbol(struct text *t, size_t begin) {
         }
 }
 
-/* "act(1,3)" as a C name: act_1_3; "wgrad(2.1)#3": wgrad_2_of_1_n3. */
+/* Writes "act(1,3)" as a C name: act_1_3; "wgrad(2.1)#3": wgrad_2_of_1_n3. */
 static void put_symbol(struct text *t, const struct program *p, const struct buf *b) {
     size_t begin = t->n;
     put_buf(t, &p->names, b);
     as_symbol(t, begin);
 }
 
-/* "RECV_F 0 3 from 0" as a C name: RECV_F_0_3_from_0; "B 2 7[0/3]": B_2_7_part_0_of_3. */
+/* Writes "RECV_F 0 3 from 0" as a C name: RECV_F_0_3_from_0; "B 2 7[0/3]": B_2_7_part_0_of_3. */
 static void put_c_name(struct text *t, const struct program *p, const struct instr *x) {
     size_t begin = t->n;
     put_label(t, &p->names, x);
@@ -52,15 +52,15 @@ static const char *lane_symbol(const struct lane *lane) {
 
 /* ---- buffers and instructions ---- */
 
-/* A rank's view with the names of what is in it. Columns are as wide in all ranks' files, and lists have none: a longer
- * name or number moves no other line. */
+/* A rank's view with the names of its parts. Columns have the same width in all ranks' files, and lists have no
+ * columns, so a longer name or number moves no other line. */
 struct emit {
     struct text *t;
     const struct program *p;
     const struct rank *k;
     const struct runtime_view *view;
     const char **buffer, **lane; /* [view->nbuffers], [k->nlanes] */
-    int stage, batch;            /* widths of their numbers */
+    int stage, batch;            /* widths of stage and microbatch numbers */
 };
 
 static void find_names(struct emit *e) {
@@ -111,7 +111,7 @@ static void emit_lanes(const struct emit *e) {
     put_word(e->t, "};\n");
 }
 
-/* The name of instruction i. */
+/* Returns the name of instruction i. */
 static const char *instr_label(const struct emit *e, int32_t i) {
     struct text t = {0};
     put_c_name(&t, e->p, &e->k->ins[i]);
@@ -131,7 +131,7 @@ static void emit_waited(const struct emit *e) {
     put_word(e->t, "};\n");
 }
 
-/* Lists of an instruction that do not fit into its line. */
+/* Writes a list of an instruction that does not fit into its line. */
 static void emit_list(const struct emit *e, const char *what, int32_t i, const struct rt_buffer *const *list) {
     if (!list)
         return;
@@ -277,7 +277,7 @@ static void emit_homes(struct text *t, const struct rt_rank *k) {
     put_word(t, "};\n");
 }
 
-/* An array and how long it is, where the rank has any. */
+/* Writes an array and its length, if the rank has any. */
 static void put_array(struct text *t, bool any, const char *member, const char *count, const char *array) {
     if (any)
         put(t, "    .%s = %s,\n    .%s = sizeof %s / sizeof *%s,\n", member, array, count, array, array);

@@ -4,6 +4,6 @@
 #include "../../runtime/rt_program.h"
 #include "base/text.h"
 
-/* The model, and the layers and stages of the rank's view. nlayers: of the whole model. */
+/* Writes the model, and the layers and stages of the rank's view. nlayers: of the whole model. */
 void emit_trained(struct text *t, const struct rt_program *p, int nlayers);
 #endif

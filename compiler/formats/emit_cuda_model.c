@@ -1,4 +1,4 @@
-/* The model, the layers and the stages of a rank's own program. */
+/* Writes the model, the layers and the stages of a rank's own program. */
 #include "emit_cuda.h"
 #include "put_fields.h"
 
@@ -113,7 +113,8 @@ static void emit_layers(struct text *t, const struct rt_stage *s, const char *na
     put_word(t, "};\n");
 }
 
-/* n stages, in an array of that name, of which those with layers are here. slices: of each; 0: whole microbatches. */
+/* Writes n stages into an array of that name, of which those with layers are here. slices: per stage; 0: whole
+ * microbatches. */
 static void emit_stages(struct text *t, const struct rt_stage *stage, int n, int slices, const char *array) {
     const char **name = NEW(const char *, n);
     for (int i = 0; i < n; i++) {

@@ -1,4 +1,4 @@
-/* The report in machine-readable form: report.json, one object, keys in a fixed order. */
+/* Writes the report in machine-readable form: report.json, one object, keys in a fixed order. */
 #include "base/put_json.h"
 #include "formats.h"
 #include <math.h>
@@ -14,7 +14,7 @@ static void put_ahead_json(struct text *t, const char *key, const struct ahead *
         number_or_null(ahead->exposed, buf), (long long)ahead->peak, (long long)ahead->beyond);
 }
 
-/* What comes in of weights, and what a fixed prefetch would cost. */
+/* Writes the weights received, and the cost of a fixed prefetch. */
 static void put_weights_json(struct text *t, const char *in, const struct weights_use *weights) {
     put(t, "%s\"weights_bytes\": %lld,\n", in, (long long)weights->received);
     put(t, "%s\"weights_bound\": %lld,\n", in, (long long)weights->bound);

@@ -1,5 +1,5 @@
-/* Files that build and start the ranks' programs, for CPUs and for GPUs (suffix ".gpu"): a Makefile, a script that
- * starts the process's own rank, mpirun's application file, srun's multi-prog file. */
+/* Writes files that build and start the ranks' programs, for CPUs and for GPUs (suffix ".gpu"): a Makefile, a script
+ * that starts the process's own rank, mpirun's application file, srun's multi-prog file. */
 #include "formats.h"
 
 /* A C compiler builds rank<k>.cu for both: the file is a table, and the kernels are in the library. */
@@ -88,7 +88,7 @@ void emit_app(struct text *t, const struct program *p, const char *dir, const ch
         put(t, "-np 1 %s/rank%d%s\n", dir, r, suffix);
 }
 
-/* Slurm's documented format: task numbers, then the program (srun, MULTIPLE PROGRAM CONFIGURATION). */
+/* Writes Slurm's documented format: task numbers, then the program (srun, MULTIPLE PROGRAM CONFIGURATION). */
 void emit_slurm(struct text *t, const struct program *p, const char *dir) {
     for (int r = 0; r < p->workers; r++)
         put(t, "%d %s/rank%d\n", r, dir, r);

@@ -1,4 +1,4 @@
-/* The program's text form: for people, `git diff` and read_text.c.
+/* Writes the program's text form, for people, `git diff` and read_text.c.
  *
  *     pianola 1
  *     program 1f1b workers 4 stages 4 batches 8        plus `tied 3` if stages 0 and 3 share a token table: set 4
@@ -6,7 +6,7 @@
  *                                                          parts of its jobs exchange
  *     parts B 0.1: 4096-8256 - 0-4096                      if a B or W runs in parts: the bytes of the stage's gradient
  *                                                          that each part contributes, the last one's end excluded
- *     updates 1 1 1 3                                      if updates are jobs: microbatches of each, per stage
+ *     updates 1 1 1 3                                      if updates are jobs: microbatches per update, by stage
  *     period 4 times 10                                    if a part repeats: microbatches, and how often
  *     homes 2 zero 1: 0 1, 2 3                             one line per set, if any is sharded or has zero > 0: set 2
  *                                                          is sharded over 0 and 1, and 2 and 3 are its replica
@@ -25,13 +25,13 @@
  *
  * Per rank: each lane's instructions in order; the rank's issue order as lane numbers, 0*3 for 0 0 0; and the arena's
  * size with every buffer's offset and size. Instructions have no numbers or times, so a line changes only when its
- * instruction does: it is identified by operation, stage, microbatch, instance (#) and peer, and a wait names the
- * instruction of another lane that must have ended. "dw=" writes where "dw+=" adds. A collective also says how it
- * travels, "by ring". An operand may be a piece of a buffer, "w=weight(0)[1/4]", and a backward may run in parts,
- * "B 0 3[0/2]" first. A stage with a team of two is two stages, 0.0 and 0.1, one of each member. Where updates are
- * jobs, "U 0 3" makes version 4 of stage 0's weights, and a job says which one it reads: "B 0 5 v4". The issue order
- * has a | at the period's begin and at its end. Where buffers lie in host memory, that arena's size follows: "memory
- * 4096 host 1024". */
+ * instruction does. Operation, stage, microbatch, instance (#) and peer identify an instruction, and a wait names the
+ * instruction of another lane that must have ended. "dw=" writes where "dw+=" adds. A collective also says which
+ * algorithm moves its data, "by ring". An operand may be a piece of a buffer, "w=weight(0)[1/4]", and a backward may
+ * run in parts, "B 0 3[0/2]" first. A stage with a team of two is two stages, 0.0 and 0.1, one for each member. If
+ * updates are jobs, "U 0 3" makes version 4 of stage 0's weights, and a job says which version it reads: "B 0 5 v4".
+ * The issue order has a | at the period's begin and at its end. If buffers are in host memory, the size of that arena
+ * follows: "memory 4096 host 1024". */
 #include "formats.h"
 #include <string.h>
 
@@ -76,7 +76,7 @@ static void put_rank_lanes(struct text *t, const struct program *p, int r) {
     }
 }
 
-/* A token of the issue order, on lines of 100 columns. */
+/* Writes a token of the issue order, breaking lines at 100 columns. */
 static void put_token(struct text *t, const char *token, size_t *column) {
     size_t n = strlen(token);
     if (*column > 0 && *column + 1 + n > 100) {
@@ -132,7 +132,7 @@ static void put_buffers(struct text *t, const struct program *p, int r) {
     }
 }
 
-/* A file name may contain anything: bytes outside a printable word are written as %HH; an empty name as %00. */
+/* Writes a file name, which may contain anything: bytes outside a printable word as %HH, an empty name as %00. */
 static void put_file_name(struct text *t, const char *name) {
     for (const unsigned char *s = (const unsigned char *)name; *s; s++)
         if (*s > ' ' && *s != '%' && *s != 0x7f)
@@ -160,7 +160,7 @@ static void put_homes(struct text *t, const struct program *p) {
     }
 }
 
-/* The team of which member stage s is the first: its size, and what it exchanges. */
+/* Writes the team whose first member is stage s: its size, and what it exchanges. */
 static void put_team(struct text *t, const struct program *p, int s) {
     put(t, "team %d of %d%s", p->names.member[s].stage, p->names.member[s].size,
         p->names.whole && p->names.whole[s] ? "" : " divided");
@@ -180,7 +180,7 @@ static void put_team(struct text *t, const struct program *p, int s) {
     put_word(t, "\n");
 }
 
-/* The sets without weights. */
+/* Writes the sets without weights. */
 static void put_bare(struct text *t, const struct program *p) {
     if (!p->bare)
         return;
@@ -193,7 +193,7 @@ static void put_bare(struct text *t, const struct program *p) {
     put_word(t, "\n");
 }
 
-/* The bytes of its stage's gradient that each part of a backward contributes. */
+/* Writes the bytes of its stage's gradient that each part of a backward contributes. */
 static void put_ranges(struct text *t, const struct program *p, int s, int d) {
     const struct ranges *ranges = &p->contributed[(int64_t)s * NDIRS + d];
     if (!ranges->n)
@@ -219,7 +219,7 @@ static void put_updates(struct text *t, const struct program *p) {
     put_word(t, "\n");
 }
 
-/* The stages on which slices read each other's keys and values, if these are not all. */
+/* Writes the stages on which slices read each other's keys and values, unless all do. */
 static void put_attention(struct text *t, const struct program *p) {
     bool any = false;
     if (!p->attends)

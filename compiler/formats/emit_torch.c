@@ -1,9 +1,9 @@
-/* The schedule as the CSV of PyTorch's pipelining (torch/distributed/pipelining/schedules.py): one row per rank, one
- * cell per job.
+/* Writes the schedule as the CSV of PyTorch's pipelining (torch/distributed/pipelining/schedules.py): one row per rank,
+ * one cell per job.
  *
  * The form with communication is PyTorch's own lowering of the form without, cell for cell, so PyTorch runs the same
- * whichever it gets: UNSHARD and RESHARD keep the weights of the next three stages available, REDUCE_GRAD follows a
- * stage's last backward, and sends and receives are placed by visiting the ranks in turn, one cell at a time. A sender
+ * whichever it gets. UNSHARD and RESHARD keep the weights of the next three stages available, and REDUCE_GRAD follows a
+ * stage's last backward. Sends and receives are placed by visiting the ranks in turn, one cell at a time. A sender
  * inserts its peer's receive at the peer's current position, which is a safe order. It waits for a forward's send after
  * the backward that proves its receipt, and for a backward's send at the end of its row. When PyTorch drops two stages
  * at once, it uses the order of a Python set; here the lower one goes first.
@@ -103,11 +103,11 @@ static bool among(const int *list, int n, int s) {
     return false;
 }
 
-/* For each cell of a rank, the stages needed from it on, nearest first: ahead[i * STAGES_AT_HAND ..], padded with -1.
- * One walk from the end: each stage encountered moves to the front. */
+/* Returns, for each cell of a rank, the stages needed from it on, nearest first: ahead[i * STAGES_AT_HAND ..], padded
+ * with -1. Walks once from the end; each stage encountered moves to the front. */
 static int *look_ahead(const struct torch *torch, const struct row *row) {
     int *ahead = NEW(int, STAGES_AT_HAND * row->n), *stage = NEW(int, torch->sp->stages), n = 0;
-    size_t *at = NEW(size_t, torch->sp->stages); /* the next cell that needs it */
+    size_t *at = NEW(size_t, torch->sp->stages); /* per stage: the next cell that needs it */
     for (size_t i = row->n; i-- > 0;) {
         const struct cell *cell = &row->cell[i];
         int met[2] = {cell->second >= 0 ? torch->sp->job[cell->second].s : cell->s, cell->s};
@@ -122,7 +122,7 @@ static int *look_ahead(const struct torch *torch, const struct row *row) {
         }
         int count = n < ACTIVE ? n : ACTIVE;
         if (n > ACTIVE && at[stage[ACTIVE]] == at[stage[ACTIVE - 1]])
-            count++; /* the two of a pair */
+            count++; /* both of a pair */
         for (int k = 0; k < STAGES_AT_HAND; k++)
             ahead[i * STAGES_AT_HAND + (size_t)k] = k < count ? stage[k] : -1;
     }
@@ -186,7 +186,7 @@ static void put_action(const struct torch *torch, struct row *row, const struct 
         put_cell(row, job_name(NULL, cell->s, cell->b, cell->what));
 }
 
-/* The stage that reads job j's output; -1: none. */
+/* Returns the stage that reads job j's output; -1: none. */
 static int reader(const struct torch *torch, const struct job *j) {
     if (j->d == OP_F)
         return j->s + 1 < torch->sp->stages ? j->s + 1 : -1;
@@ -205,7 +205,7 @@ static bool has_inputs(const struct torch *torch, const bool *done, int32_t j) {
     return done[need >= 0 ? need : job_at(torch->sp, from, job->b, OP_I)];
 }
 
-/* Waits for a forward's send, after the matching backward. */
+/* Writes the wait for a forward's send, after the matching backward. */
 static void put_wait(const struct torch *torch, int32_t j) {
     const struct job *job = j >= 0 ? &torch->sp->job[j] : NULL;
     if (job && (job->d == OP_B || job->d == OP_I) && job->s + 1 < torch->sp->stages &&

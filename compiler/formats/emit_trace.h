@@ -1,5 +1,5 @@
-/* Shared by emit_trace.c and the two formats it serves: what a viewer shows on its tracks, and when. Steps follow each
- * other. */
+/* Declarations shared by emit_trace.c and the two formats it serves: what a viewer shows on its tracks, and when. Steps
+ * follow each other. */
 #ifndef PIANOLA_EMIT_TRACE_H
 #define PIANOLA_EMIT_TRACE_H
 #include "formats.h"
@@ -24,13 +24,14 @@ struct trace {
     int *nlevels;
 };
 
-/* What the n-th of a rank's joins is called, around what repeats. */
+/* Returns the name of a rank's n-th join, at the ends of what repeats. */
 const char *join_name(const struct program *p, int n);
 struct trace *trace_make(const struct program *p, const struct steps *steps, const char *unit);
-double trace_unit(const char *unit, const struct steps *steps); /* unit_ns */
-/* "1F3", "2FETCH": PyTorch's spelling. Viewers pick the colour by the name without its digits. */
+double trace_unit(const char *unit, const struct steps *steps); /* returns unit_ns */
+/* Writes "1F3", "2FETCH": PyTorch's spelling. Viewers pick the colour by the name without its digits. */
 void put_slice_name(struct text *t, const struct names *names, const struct instr *in);
-/* The rest of a slice's JSON args after its stage, and the closing braces: microbatch and its slice, peer, bytes. */
+/* Writes the rest of a slice's JSON args after its stage, and the closing braces: microbatch and its slice, peer,
+ * bytes. */
 void put_slice_args(struct text *t, const struct names *names, const struct rank *k, const struct instr *in);
 bool sends_message(const struct instr *in); /* whether it has a receive on another rank */
 bool receives_message(const struct instr *in);

@@ -1,7 +1,7 @@
-/* Timelines as Chrome trace events, for Perfetto: JSON, one event per line.
+/* Writes timelines as Chrome trace events, for Perfetto: JSON, one event per line.
  *
  * Importers' rules dictate the form. They identify a thread by its tid alone, and a process's main thread has the pid
- * as its tid: so tids are unique over all ranks and differ from all pids. They sort names as text: so ranks are
+ * as its tid. So tids are unique over all ranks and differ from all pids. They sort names as text, so ranks are
  * zero-padded, and lane names begin with the lane's number. They pick colours by the name without its digits. */
 #include "base/put_json.h"
 #include "emit_trace.h"
@@ -57,7 +57,7 @@ static void put_memory_counter(struct text *t, const struct trace *trace, int r)
     }
 }
 
-/* A mark on the rank's whole process. */
+/* Writes marks on the rank's whole process. */
 static void put_join_marks(struct text *t, const struct trace *trace, const struct program *p,
                            const struct steps *steps, int r, int tid) {
     for (int k = 0; k < steps->n; k++) {

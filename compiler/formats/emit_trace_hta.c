@@ -1,10 +1,10 @@
-/* Timelines of one rank for Holistic Trace Analysis (HTA, Meta), as Kineto, PyTorch's profiler, would record them on a
- * GPU.
+/* Writes timelines of one rank for Holistic Trace Analysis (HTA, Meta), as Kineto, PyTorch's profiler, would record
+ * them on a GPU.
  *
  * HTA 0.5's rules dictate the form. It takes the rank from the first line with "rank", a colon, a space and a number. A
  * kernel is an event with a stream and a correlation; it is communication if its name begins with nccl and contains
- * Kernel, else computation. It belongs to the step in which the CPU event with the same correlation was launched, and
- * is dropped if there is none; so each step has one launch, like a CUDA graph's. Times are whole microseconds: HTA
+ * Kernel, else computation. A kernel belongs to the step in which the CPU event with the same correlation was launched,
+ * and is dropped if there is none. So each step has one launch, like a CUDA graph's. Times are whole microseconds: HTA
  * rounds begins up and ends down, which makes short durations negative. Stream 0 has no steps. Kernels are grouped by
  * name, so names contain no numbers. Correlations are large because HTA stores event indices in a column only as wide
  * as the correlations need. */

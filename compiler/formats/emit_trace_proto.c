@@ -1,7 +1,7 @@
-/* Timelines as a Perfetto trace: TrackEvents in protobuf, encoded by hand.
+/* Writes timelines as a Perfetto trace: TrackEvents in protobuf, encoded by hand.
  *
  * Unlike the JSON, it sets the order of tracks and gives each microbatch one colour (correlation_id); it is a third of
- * the size. Field numbers are those of protos/perfetto/trace/ in Perfetto's sources. */
+ * the size. Field numbers come from protos/perfetto/trace/ in Perfetto's sources. */
 #include "emit_trace.h"
 #include <math.h>
 #include <string.h>
@@ -12,7 +12,7 @@ enum {
     PACKET_SEQUENCE = 10,
     PACKET_EVENT = 11,
     PACKET_DESCRIPTOR = 60,
-    TRACK_UUID = 1, /* of TrackDescriptor */
+    TRACK_UUID = 1, /* fields of TrackDescriptor */
     TRACK_NAME = 2,
     TRACK_PROCESS = 3,
     TRACK_PARENT = 5,
@@ -20,9 +20,9 @@ enum {
     TRACK_CHILD_ORDERING = 11,
     TRACK_SIBLING_ORDER = 12,
     TRACK_PROCESS_ORDERING = 19,
-    PROCESS_PID = 1, /* of ProcessDescriptor */
+    PROCESS_PID = 1, /* fields of ProcessDescriptor */
     PROCESS_NAME = 6,
-    COUNTER_UNIT = 3, /* of CounterDescriptor */
+    COUNTER_UNIT = 3, /* fields of CounterDescriptor */
     EVENT_ANNOTATION = 4,
     EVENT_TYPE = 9,
     EVENT_TRACK = 11,
@@ -32,10 +32,10 @@ enum {
     EVENT_FLOW = 47, /* fixed64 */
     EVENT_FLOW_ENDS = 48,
     EVENT_CORRELATION = 52,
-    ANNOTATION_INT = 4, /* of DebugAnnotation */
+    ANNOTATION_INT = 4, /* fields of DebugAnnotation */
     ANNOTATION_NAME = 10,
 };
-enum { SLICE_BEGIN = 1, SLICE_END = 2, INSTANT = 3, COUNTER = 4 }; /* TrackEvent.Type */
+enum { SLICE_BEGIN = 1, SLICE_END = 2, INSTANT = 3, COUNTER = 4 }; /* values of TrackEvent.Type */
 enum { EXPLICIT_CHILDREN = 3, EXPLICIT_PROCESSES = 1, UNIT_BYTES = 3 };
 
 /* ---- the wire format ---- */
@@ -85,7 +85,7 @@ static void end_packet(struct writer *writer, int what) {
     writer->packet.n = writer->part.n = 0;
 }
 
-/* Each rank is a process track, followed by its memory track and then its lanes' tracks. Track 0 is the root. */
+/* Describes a rank's tracks: a process track, its memory track, then its lanes' tracks. Track 0 is the root. */
 static void describe_rank(struct writer *writer, const struct program *p, uint64_t id, int r, int digits) {
     const struct rank *k = &p->rank[r];
     struct text name = {0};
@@ -154,7 +154,7 @@ static void put_track_event(struct writer *writer, int64_t t, int type, uint64_t
     end_packet(writer, PACKET_EVENT);
 }
 
-/* Marks on the rank's process track. */
+/* Writes marks on the rank's process track. */
 static void put_join_events(struct writer *writer, const struct trace *trace, const struct program *p,
                             const struct steps *steps, int r, uint64_t track) {
     for (int k = 0; k < steps->n; k++) {

@@ -1,5 +1,5 @@
-/* The timeline as tab-separated values: one line per instruction, by rank, lane and start. The last column, in every
- * row, is the unit of the times: readers identify columns by name and position, and rows of several files can be
+/* Writes the timeline as tab-separated values: one line per instruction, by rank, lane and start. The last column, in
+ * every row, is the unit of the times: readers identify columns by name and position, and rows of several files can be
  * concatenated. */
 #include "formats.h"
 

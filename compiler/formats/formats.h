@@ -1,5 +1,5 @@
-/* The formats written and read: the program's text, timelines, reports, traces, and those of PyTorch and of the
- * ranks. */
+/* The formats written and read: the program's text, timelines, reports, traces, PyTorch's CSV and the ranks'
+ * programs. */
 #ifndef PIANOLA_FORMATS_H
 #define PIANOLA_FORMATS_H
 #include "passes/passes.h"
@@ -7,16 +7,16 @@
 /* emit_text.c, read_text.c: writes and reads the program's text form, which omits rank.event. Reading dies with
  * file:line. */
 void emit_text(struct text *out, const struct program *p);
-void emit_text_head(struct text *out, const struct program *p); /* the lines before the first rank's */
+void emit_text_head(struct text *out, const struct program *p); /* writes the lines before the first rank's */
 struct program *read_text(const char *file, const char *src);
-/* reads_back.c: why the program's text, read again, is not the same program; NULL: it is. */
+/* reads_back.c: returns why the program's text, read again, is not the same program; NULL: it is. */
 const char *text_misread(const struct program *p, const char *text);
 /* emit_tsv.c */
 void emit_tsv(struct text *out, const struct program *p, const struct timeline *tl, const char *unit);
 /* read_tsv.c: reads timeline.tsv, predicted or measured, with rows by step, rank, lane and start. Dies with
  * file:line. */
 struct timeline_rows {
-    int n, nsteps;    /* rows of a step; row[k * n + i] is row i of step k. nsteps 0: the one step has no number */
+    int n, nsteps;    /* rows per step; row[k * n + i] is row i of step k. nsteps 0: the only step has no number */
     int *step;        /* step numbers; NULL: the timeline has none */
     const char *unit; /* of the times, as report.unit; NULL: not in the file */
     struct timeline_row {
@@ -29,7 +29,7 @@ struct timeline_rows {
     } * row;
 };
 struct timeline_rows *read_tsv(const char *file, const char *src);
-/* read_measured.c: the same from a file, or from a folder with one file per rank, DIR/timeline.<rank>.tsv. */
+/* read_measured.c: reads the same from a file, or from a folder with one file per rank, DIR/timeline.<rank>.tsv. */
 struct timeline_rows *read_measured(const char *path);
 bool holds_measured(const char *path); /* whether path is such a folder */
 
@@ -40,20 +40,20 @@ void put_jitter_json(struct text *t, const struct jitter *jitter); /* as a membe
 /* emit_trace_*.c: timelines for Perfetto and other viewers, as Chrome JSON and as protobuf TrackEvents. */
 void emit_chrome(struct text *out, const struct program *p, const struct steps *steps, const char *unit);
 void emit_pftrace(struct text *out, const struct program *p, const struct steps *steps, const char *unit);
-/* One rank's timeline as Kineto would record it, for Holistic Trace Analysis. */
+/* Writes one rank's timeline as Kineto would record it, for Holistic Trace Analysis. */
 void emit_hta(struct text *out, const struct program *p, const struct steps *steps, const char *unit, int rank);
-/* emit_torch.c: the job order as PyTorch's pipelining CSV, with or without communication. Dies if PyTorch cannot
+/* emit_torch.c: writes the job order as PyTorch's pipelining CSV, with or without communication. Dies if PyTorch cannot
  * express it. */
 void emit_torch(struct text *out, const struct spec *sp, const struct sched *sc, bool comms);
 /* read_torch.c: converts such a CSV, of either form, to a schedule script. Dies with file, row and column. */
 void read_torch(struct text *out, const char *file, const char *src);
-bool is_torch(const char *file, const char *src); /* decided by its name or its first cell */
-/* emit_cuda.c: rank r's own program. hash: of the whole compile; all ranks of a run must have the same. */
+bool is_torch(const char *file, const char *src); /* decides by its name or its first cell */
+/* emit_cuda.c: writes rank r's own program. hash: of the whole compile; all ranks of a run must have the same. */
 void emit_cuda(struct text *out, const struct spec *sp, const struct stage *st, const struct program *p, int r,
                uint64_t hash);
-/* emit_launch.c: files that build and start the ranks' programs. dir: the path to their folder. */
+/* emit_launch.c: writes files that build and start the ranks' programs. dir: the path to their folder. */
 void emit_makefile(struct text *out, const struct program *p);
-void emit_starter(struct text *out, const struct program *p, const char *suffix); /* "", or ".gpu" */
+void emit_starter(struct text *out, const struct program *p, const char *suffix); /* suffix: "" or ".gpu" */
 void emit_app(struct text *out, const struct program *p, const char *dir, const char *suffix);
 void emit_slurm(struct text *out, const struct program *p, const char *dir);
 #endif

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The shortest decimal that reads back as this float. */
+/* Returns the shortest decimal that reads back as this float. */
 static const char *float_text(float x) {
     char *s = NULL;
     for (int n = 1; n <= 9 && (!s || (float)strtod(s, NULL) != x); n++)

@@ -1,11 +1,11 @@
-/* Structs as C initialisers: members by name, without those that are 0. */
+/* Writes structs as C initialisers: members by name, without those that are 0. */
 #ifndef PIANOLA_PUT_FIELDS_H
 #define PIANOLA_PUT_FIELDS_H
 #include "base/text.h"
 #include <stddef.h>
 
-/* How a member is written: as a number, as one of `words`, or as a struct of `rows`, by name or, where they are
- * evident, as values alone. */
+/* The form of a member: a number, one of `words`, or a struct of `rows`, with its members' names or, if these are
+ * evident, with values alone */
 enum field_kind { FIELD_INT, FIELD_LONG, FIELD_FLOAT, FIELD_DOUBLE, FIELD_WORD, FIELD_STRUCT, FIELD_VALUES };
 struct field_row {
     const char *name; /* NULL: no more rows */
@@ -37,6 +37,6 @@ struct field_row {
 #define FIELD_LIST(s, name, rows)                                                                                      \
     { #name, FIELD_VALUES, offsetof(struct s, name), NULL, rows, false }
 
-/* Writes ".rows = 256, .in = 64" of the struct at x. True: it wrote some. between: ", ". */
+/* Writes ".rows = 256, .in = 64" for the struct at x. Returns whether it wrote anything. between: ", ". */
 bool put_fields(struct text *t, const struct field_row *rows, const void *x, const char *between);
 #endif

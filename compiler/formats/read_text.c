@@ -1,16 +1,16 @@
 /* Reads the program's text form (emit_text.c describes it).
  *
- * One pass over the lines, with one look ahead per rank: operands name buffers, which are listed in the rank's last
- * section. Waits may name later instructions, so a rank's waits are resolved once its issue order is known. Memory is
- * taken in proportion to the lines read, and every number is checked against what it counts: an invalid file cannot
- * make the reader crash, hang or take more memory than its length allows. */
+ * Makes one pass over the lines, with one look ahead per rank: operands name buffers, which are listed in the rank's
+ * last section. Waits may name later instructions, so a rank's waits are resolved once its issue order is known. Memory
+ * is taken in proportion to the lines read, and every number is checked against what it counts. So an invalid file
+ * cannot make the reader crash, hang or take more memory than its length allows. */
 #include "read_text.h"
 #include <assert.h>
 #include <string.h>
 
 /* ---- buffers ---- */
 
-/* The slot of the map that holds the buffer of this name, or where it belongs. */
+/* Returns the slot of the map that holds the buffer of this name, or where it belongs. */
 static uint32_t find_buffer(const struct reader *in, const struct buf *b) {
     uint64_t h = hash_add(hash_add(hash_add(hash_add(0, b->kind), b->stage), b->batch), b->inst);
     uint32_t at = map_start(&in->bufs, h);
@@ -51,7 +51,7 @@ static void memory_line(struct reader *in) {
     in->bufs.slot[slot] = in->k->nbufs;
 }
 
-/* Reads what grows into what, once all buffers are known: a second pass over the section's lines. */
+/* Reads which buffers grow into which, once all buffers are known, in a second pass over the section's lines. */
 static void read_grows(struct reader *in) {
     for (int i = 0; i < in->k->nbufs; i++) {
         while (*in->p != '\n' && strncmp(in->p, " grows ", 7))
@@ -97,7 +97,7 @@ static bool role_repeats(int op, int role) {
     return false;
 }
 
-/* A buffer, or a piece of it that has a whole number of bytes. */
+/* Reads a buffer, or a piece of it that has a whole number of bytes. */
 static struct arg read_arg(struct reader *in, int role) {
     struct arg a = {.role = (uint32_t)role, .buf = buffer(in)};
     const char *at = in->p;
@@ -277,7 +277,7 @@ static bool record_lane(struct reader *in, const struct lane *lane) {
     }
 }
 
-/* The rest of a line "rank 0 lane ..." */
+/* Reads the rest of a line "rank 0 lane ...". */
 static void lane_header(struct reader *in) {
     struct rank *k = in->k;
     const char *at = in->p;
@@ -338,9 +338,9 @@ static void read_issue(struct reader *in, const struct instr *old, const int32_t
     k->nins = done;
 }
 
-/* The slot of the map that holds the instruction of this label, or where it belongs. */
+/* Returns the slot of the map that holds the instruction of this label, or where it belongs. */
 static uint32_t find_label(const struct rank *k, const struct map *map, const struct instr *i) {
-    bool job = is_job(i->op); /* whose version is no part of its label */
+    bool job = is_job(i->op); /* its version is not part of its label */
     uint64_t h = hash_add(hash_add(hash_add(hash_add(0, i->op), i->stage), i->batch), job ? -1 : i->inst);
     h = hash_add(hash_add(h, i->peer), i->part);
     uint32_t at = map_start(map, h);

@@ -1,8 +1,8 @@
-/* The head of the program's text form: what comes before the ranks' sections. */
+/* Reads the head of the program's text form: what comes before the ranks' sections. */
 #include "read_text.h"
 #include <string.h>
 
-/* A schedule's name: one word, in which %HH stands for any byte. */
+/* Reads a schedule's name: one word, in which %HH stands for any byte. */
 static const char *schedule_name(struct reader *in) {
     static const char hex[] = "0123456789ABCDEF";
     struct text t = {0};
@@ -38,7 +38,7 @@ static const char *set_name(const struct program *p, int32_t s) {
     return t.s;
 }
 
-/* The sets without weights, ascending: `bare 1 3`. */
+/* Reads the sets without weights, ascending: `bare 1 3`. */
 static void read_bare(struct reader *in) {
     struct program *p = in->prog;
     const char *at = in->p;
@@ -81,7 +81,7 @@ static struct ranges read_ranges(struct reader *in) {
     return list;
 }
 
-/* Prints the bytes that each part of a backward contributes, by stage, B before W: `parts B 0: 4096-8256 - 0-4096`. */
+/* Reads the bytes that each part of a backward contributes, by stage, B before W: `parts B 0: 4096-8256 - 0-4096`. */
 static void read_contributed(struct reader *in) {
     struct program *p = in->prog;
     if (strncmp(in->p, "parts ", 6))
@@ -113,7 +113,7 @@ static int next_with_weights(const struct program *p, int s) {
     return s;
 }
 
-/* The homes of each set that has weights, if any is sharded: `homes 2 zero 1: 0 1, 2 3`. */
+/* Reads the homes of each set that has weights, if any is sharded: `homes 2 zero 1: 0 1, 2 3`. */
 static void read_homes(struct reader *in) {
     struct program *p = in->prog;
     size_t cap_homes = 0;
@@ -172,7 +172,7 @@ static void read_needs(struct reader *in) {
     }
 }
 
-/* Updates that are jobs, and the period: `updates 1 1 3`, `period 12 times 100`. */
+/* Reads updates that are jobs, and the period: `updates 1 1 3`, `period 12 times 100`. */
 static void read_updates_line(struct reader *in) {
     struct program *p = in->prog;
     int m = 0, slices = slices_of(&p->names), batches = p->batches / slices;
@@ -210,7 +210,7 @@ static void read_updates_line(struct reader *in) {
 /* ---- teams: `team 0 of 4: F sum sum, B sum late - sum late -` ---- */
 
 struct team {
-    int32_t stage, size; /* as the script counts stages */
+    int32_t stage, size; /* stage as the script counts */
     bool whole;
     struct exchanges exchange[NDIRS];
 };
@@ -265,7 +265,7 @@ static struct team read_team(struct reader *in, int32_t least) {
     return team;
 }
 
-/* Makes a stage of each member of each team; stages count as the script does so far. */
+/* Makes a stage for each member of each team; up to here, stages count as in the script. */
 static void divide_stages(struct reader *in, const struct team *team, int nteams, int32_t all) {
     struct program *p = in->prog;
     int stages = p->stages;
@@ -317,7 +317,7 @@ static void read_teams(struct reader *in) {
     divide_stages(in, team, (int)n, (int32_t)all);
 }
 
-/* The stages on which slices read each other's keys and values, ascending; `attention none`: no stage. */
+/* Reads the stages on which slices read each other's keys and values, ascending; `attention none`: no stage. */
 static void read_attention(struct reader *in) {
     struct program *p = in->prog;
     if (!p->names.slices || !read_if(in, "attention"))

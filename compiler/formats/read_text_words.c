@@ -1,4 +1,4 @@
-/* Word-level reading of the program's text form: numbers, buffer names, instruction labels. */
+/* Reads words of the program's text form: numbers, buffer names, instruction labels. */
 #include "read_text.h"
 #include <string.h>
 
@@ -73,8 +73,8 @@ int read_lane_kind(struct reader *in, const char *where) {
     FAIL(in, in->p, "%sexpected %s", where, words.s);
 }
 
-/* Jobs and their tensors belong to a stage; weights and their gradients may also belong to a table, numbered after the
- * stages, or to what a team shares, which is called as the stage. */
+/* Reads a stage. Jobs and their tensors belong to a stage. Weights and their gradients may also belong to a table,
+ * numbered after the stages, or to what a team shares, which has the stage's name. */
 int32_t read_stage(struct reader *in, bool of_job) {
     const struct program *p = in->prog;
     int32_t s = (int32_t)read_integer(in, "a stage", 0, script_stages(&p->names, p->stages) - 1 + (p->tied && !of_job));
@@ -91,7 +91,7 @@ int32_t read_stage(struct reader *in, bool of_job) {
     return first + (int32_t)read_integer(in, "a member of the team", 0, member->size - 1);
 }
 
-/* A microbatch; with slices one of its slices, "3.1". */
+/* Reads a microbatch; with slices, one of its slices, "3.1". */
 int32_t read_batch(struct reader *in) {
     int slices = slices_of(&in->prog->names);
     int32_t b = (int32_t)read_integer(in, "a microbatch", 0, in->prog->batches / slices - 1);
@@ -101,7 +101,7 @@ int32_t read_batch(struct reader *in) {
     return b * slices + (int32_t)read_integer(in, "a slice", 0, slices - 1);
 }
 
-/* A rank that the list in hand, number `listed` of the file, does not have yet. */
+/* Reads a rank that the current list, number `listed` of the file, does not have yet. */
 int32_t read_new_rank(struct reader *in) {
     const char *at = in->p;
     int32_t rank = (int32_t)read_integer(in, "a rank", 0, in->prog->workers - 1);
@@ -136,7 +136,8 @@ struct buf read_buffer_name(struct reader *in) {
 
 bool op_has_batch(int op) { return is_job(op) || kind_has_batch[op_row(op)->tensor]; }
 
-/* What moves gradients may have a number too: of a piece, of a round, or the second of a set, over replicas. */
+/* Returns whether an operation may have an instance number. Operations that move gradients may: the number of a piece,
+ * of a round, or the second number of a set, over replicas. */
 static bool op_has_instance(int op) {
     bool weights = (is_message(op) || op == OP_COPY) && kind_row(op_row(op)->tensor)->number == NUMBER_INSTANCE;
     return weights || (op_row(op)->tensor == K_wgrad && op != OP_ZERO);

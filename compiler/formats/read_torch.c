@@ -1,4 +1,4 @@
-/* PyTorch's pipelining CSV, read into a schedule script with a `sequence`.
+/* Reads PyTorch's pipelining CSV into a schedule script with a `sequence`.
  *
  * One row per rank, one cell per action:
  *
@@ -7,12 +7,12 @@
  *          | UNSHARD | RESHARD | REDUCE_GRAD | WAIT_REDUCE_GRAD                              (without)
  *
  * I is the input's gradient, W the weights', B both. A send names the source stage, a receive the destination stage.
- * Earlier PyTorch has no waits; and PyTorch 2.5 spells the three B, W and BW.
+ * Earlier versions of PyTorch have no waits, and PyTorch 2.5 spells the three gradients B, W and BW.
  *
- * A file has either the jobs alone, and may have empty cells, or all communication too, and may not. PyTorch accepts
- * much that cannot run. Here every cell must match the grammar, each microbatch must pass each stage once, each tensor
- * that changes ranks must be sent and received by the right ranks, in the same order on both, and the rows must run to
- * their ends. */
+ * A file has either the jobs alone, and then may have empty cells, or also all communication, and then may not. PyTorch
+ * accepts much that cannot run. Here every cell must match the grammar, and each microbatch must pass each stage once.
+ * Each tensor that changes ranks must be sent and received by the right ranks, in the same order on both, and the rows
+ * must run to their ends. */
 #include "read_torch.h"
 #include <ctype.h>
 #include <limits.h>
@@ -40,7 +40,8 @@ const char *torch_spelled(const struct csv *csv, const struct action *action) {
     return action->b < 0 ? format("%d%s", action->s, word) : format("%d%s%d", action->s, word, action->b);
 }
 
-/* A CSV has a number first, after any blanks, commas, quotes and parentheses; no script does. */
+/* Returns whether a file is such a CSV: it has a number first, after any blanks, commas, quotes and parentheses; no
+ * script does. */
 bool is_torch(const char *file, const char *src) {
     size_t n = strlen(file);
     return (n > 4 && strcmp(file + n - 4, ".csv") == 0) || isdigit((unsigned char)src[strspn(src, " \t\r\n,(\"")]);
@@ -163,7 +164,8 @@ static void read_rows(struct csv *csv) {
         FAIL(csv, &empty, "this cell is empty; in a schedule with %s none may be", "communication");
 }
 
-/* Renames the backwards of a file in PyTorch 2.5's spelling. It is in it if it has BW, or W beside B and no I. */
+/* Renames the backwards of a file in PyTorch 2.5's spelling. A file with BW is in it, and so is one with W, B and no
+ * I. */
 static void respell(struct csv *csv) {
     const struct action *whole = NULL, *first[NDIRS] = {0};
     for (int32_t i = csv->n - 1; i >= 0; i--) {

@@ -1,4 +1,4 @@
-/* What read_torch.c has read of a file, for read_torch_check.c. */
+/* A parsed CSV, as read_torch.c passes it to read_torch_check.c. */
 #ifndef PIANOLA_READ_TORCH_H
 #define PIANOLA_READ_TORCH_H
 #include "formats.h"
@@ -21,8 +21,8 @@ enum {
 struct action {
     int what, s, b;  /* b -1: none */
     int row, column; /* of its cell, counted from 1 */
-    int at;          /* the cell's position in its line, counted from 1 */
-    bool pair;       /* the first of a pair; the next action is the second */
+    int at;          /* column of the cell in its line, counted from 1 */
+    bool pair;       /* first of a pair; the next action is the second */
     bool bw;         /* spelled BW, as PyTorch 2.5 does; `what` is B */
 };
 
@@ -34,16 +34,16 @@ struct csv {
     int rows, stages, batches, jobs;
     bool comms;
     bool old;       /* in PyTorch 2.5's spelling */
-    int32_t *index; /* [(s * batches + b) * NNUMBERED + what]: which action, or -1 */
+    int32_t *index; /* [(s * batches + b) * NNUMBERED + what]: index of the action, or -1 */
     int *rank;      /* per stage; -1: not known yet */
 };
 
 #define FAIL(csv, a, fmt, ...)                                                                                         \
     die_at((csv)->file, (csv)->src, (a)->row, (a)->at, "row %d, column %d: " fmt, (a)->row, (a)->column, __VA_ARGS__)
 
-/* Spelled as in the file. */
+/* Returns an action as spelled in the file. */
 const char *torch_spelled(const struct csv *csv, const struct action *action);
 
-/* read_torch_check.c: dies unless everything is present, once, and in its place, and the rows run to their ends. */
+/* read_torch_check.c: dies unless every action is present, once, and in its place, and the rows run to their ends. */
 void torch_check(struct csv *csv);
 #endif

@@ -14,7 +14,7 @@ static int32_t find_action(const struct csv *csv, int what, int s, int b) {
     return csv->index[((int64_t)s * csv->batches + b) * NNUMBERED + what];
 }
 
-/* B or I; -1: neither. */
+/* Returns the B or I; -1: neither. */
 static int32_t find_backward(const struct csv *csv, int s, int b) {
     int32_t whole = find_action(csv, OP_B, s, b);
     return whole >= 0 ? whole : find_action(csv, OP_I, s, b);
@@ -70,7 +70,8 @@ static void check_jobs(const struct csv *csv, int s, int b) {
     FAIL(csv, one, "%s is nowhere; %s", action_name_at(csv, part[half[0] >= 0], s, b), rule);
 }
 
-/* The tensor that stage s passes to its neighbour `to`: sent if they are on different ranks, else not. */
+/* Checks the tensor that stage s passes to its neighbour `to`: it must be sent if and only if they are on different
+ * ranks. */
 static void check_message(const struct csv *csv, int s, int to, int b) {
     int send = to > s ? SEND_F : SEND_B, pair[2] = {find_action(csv, send, s, b), find_action(csv, send + 1, to, b)};
     bool crosses = csv->rank[s] != csv->rank[to];
@@ -104,14 +105,15 @@ static void check_complete(const struct csv *csv) {
         }
 }
 
-/* The send that a receive gets, as an index; -1: the action is no receive. */
+/* Returns the index of the send that a receive gets; -1: the action is no receive. */
 static int32_t matching_send(const struct csv *csv, const struct action *action) {
     return action->what == RECV_F   ? find_action(csv, SEND_F, action->s - 1, action->b)
            : action->what == RECV_B ? find_action(csv, SEND_B, action->s + 1, action->b)
                                     : -1;
 }
 
-/* PyTorch matches the messages from one rank to another by order alone: a receive gets whatever was sent next. */
+/* Checks the order of messages. PyTorch matches messages from one rank to another by order alone: a receive gets
+ * whatever was sent next. */
 static void check_order(const struct csv *csv) {
     int32_t *last = NEW(int32_t, csv->rows); /* per sender: its newest receive so far, which may be in an earlier row */
     memset(last, -1, sizeof *last * (size_t)csv->rows);
@@ -132,7 +134,7 @@ static void check_order(const struct csv *csv) {
     }
 }
 
-/* A wait follows its send; if any send is waited for, all are. */
+/* Checks that each wait follows its send and that, if any send is waited for, all are. */
 static void check_waits(const struct csv *csv) {
     const struct action *one = NULL;
     for (int32_t i = 0; i < csv->n; i++) {
@@ -185,7 +187,8 @@ static void check_weights(const struct csv *csv) {
 
 /* ---- the rows run to their ends ---- */
 
-/* What an action waits for, apart from earlier ones in its row; -1: nothing. which: 0 or 1, as there may be two. */
+/* Returns what an action waits for, apart from earlier ones in its row; -1: nothing. which: 0 or 1, as there may be
+ * two. */
 static int32_t need_of(const struct csv *csv, const struct action *action, int which) {
     int s = action->s, b = action->b;
     bool from_below = s > 0 && (!csv->comms || csv->rank[s - 1] == csv->rank[s]);
@@ -209,7 +212,7 @@ static int32_t need_of(const struct csv *csv, const struct action *action, int w
     }
 }
 
-/* What the action still waits for; -1: nothing. */
+/* Returns what the action still waits for; -1: nothing. */
 static int32_t missing(const struct csv *csv, const struct action *action, const bool *done) {
     for (int k = 0; k < 2; k++) {
         int32_t need = need_of(csv, action, k);
@@ -236,7 +239,7 @@ static void check_runs(const struct csv *csv) {
                 more = true;
             }
     }
-    /* Report an action that waits for its own row, if any: it says more than those that wait for it. */
+    /* Report an action that waits for its own row, if any: it explains more than the actions that wait for it. */
     for (int own = 1; left > 0 && own >= 0; own--)
         for (int r = 0; r < csv->rows; r++) {
             const struct action *action = &csv->action[at[r]];

@@ -1,9 +1,9 @@
-/* Reads timeline.tsv as emit_tsv writes it, also without the column `unit`, which earlier versions lacked; and measured
- * timelines: these have a leading column `step`, and repeat the same rows for each step, except for the times, which
- * are in seconds.
+/* Reads timeline.tsv as emit_tsv writes it, also without the column `unit`, which earlier versions lacked. Also reads
+ * measured timelines: these have a leading column `step`, and repeat the same rows for each step, except for the times,
+ * which are in seconds.
  *
- * The format is strict: tab-separated columns, empty only where they do not apply, and rows by step, rank, lane and
- * start. One pass, with memory proportional to the number of lines. */
+ * The format is strict: tab-separated columns, empty only if they do not apply, and rows by step, rank, lane and start.
+ * Reads in one pass, with memory proportional to the number of lines. */
 #include "read_text.h"
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 static const char header[] = "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes";
 
-/* So that a slice of a microbatch is a number, too. */
+/* limits that let a slice of a microbatch be one number */
 enum { MOST_SLICE = 1023, MOST_BATCH = INT32_MAX / (MOST_SLICE + 1) - 1 };
 
 struct table {
@@ -20,7 +20,7 @@ struct table {
     int n, first; /* rows read; the current step's first row */
     bool units;   /* whether there is a column unit */
     size_t cap_step;
-    const char *lane; /* the previous row's: its text in the source, its length, and a copy in the arena */
+    const char *lane; /* the previous row's lane: its text in the source, its length, and a copy in the arena */
     size_t nlane;
     const char *lane_name;
     int kind, peer;    /* of that lane; peer -1: none */
@@ -39,7 +39,7 @@ static void column_end(struct reader *in, const char *column) {
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* The end of an unsigned number as number() writes it: 12, 0.25, 1e-05, 1.5e+20. NULL: not one. */
+/* Returns the end of an unsigned number as number() writes it: 12, 0.25, 1e-05, 1.5e+20. NULL: not one. */
 static const char *number_end(const char *p) {
     const char *s = p;
     while (is_digit(*s))
@@ -63,7 +63,7 @@ static const char *number_end(const char *p) {
     return s;
 }
 
-/* Larger than any prediction, yet small enough that sums of such times are finite. */
+/* Larger than any prediction, yet small enough that sums of such times are finite */
 static const double MOST_READ = 1e250;
 
 static double read_time(struct reader *in, const char *column) {
@@ -197,7 +197,7 @@ static void read_step(struct table *table) {
     column_end(&table->in, "step");
 }
 
-/* In later steps, each row must equal the first step's, except for the times. */
+/* Checks that each row of a later step equals the first step's, except for the times. */
 static void check_row(struct table *table) {
     struct timeline_rows *rows = table->rows;
     if (rows->nsteps <= 1)
@@ -210,7 +210,7 @@ static void check_row(struct table *table) {
              rows->step[rows->nsteps - 1], rows->step[0]);
 }
 
-/* With slices, all microbatches have them. */
+/* Checks that either all microbatches have slices or none. */
 static void check_slices(struct table *table, const struct timeline_row *row) {
     for (const struct timeline_row *x = row - 1; x >= table->rows->row + table->first; x--)
         if (x->batch >= 0 && x->op != OP_U) {

@@ -1,7 +1,7 @@
-/* Whether a program's text form says all that the program does.
+/* Checks that a program's text form says all that the program does.
  *
- * The text is what people diff, verify and keep, so it must name everything apart. It is read again as any file is, and
- * what was read is compared with the program, instruction by instruction. */
+ * People diff, verify and keep the text, so it must distinguish everything. It is read again like any file, and the
+ * result is compared with the program, instruction by instruction. */
 #include "formats.h"
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* `pianola generate`: a language model writes on from a text, on one rank of the host. */
+/* `pianola generate`: continues a text with a language model, on one rank of the host. */
 #include "../../runtime/layers/decode.h"
 #include "../../runtime/store/hash.h"
 #include "../../runtime/store/import.h"
@@ -13,11 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_ROWS = 64 }; /* of the prompt, at once */
+enum { MOST_ROWS = 64 }; /* of the prompt, decoded at once */
 
 /* ---- the model ---- */
 
-/* A stage per unit, all on one rank; their weights are read from the file. rows: that a sequence may come to have. */
+/* Opens the model, a stage per unit, all on one rank, and reads its weights from the file. rows: upper bound on the
+ * length of a sequence. */
 static struct decode_model open_model(const struct settings *settings, int64_t rows) {
     char why[1000];
     struct spec *sp = script_units(&settings->args, 1, 1);
@@ -50,7 +51,7 @@ static struct decode_model open_model(const struct settings *settings, int64_t r
     return (struct decode_model){&sp->model->rt, stage, sp->stages, weight, sp->costs.tied ? weight[sp->stages] : NULL};
 }
 
-/* The rows that a sequence may have. */
+/* Returns the number of positions that a sequence may have. */
 static int64_t positions(const struct decode_model *model) {
     const struct rt_layer *first = &model->stage[0].layer[0];
     return first->kind == LAYER_embedding && first->context > 0 ? first->context : INT32_MAX;
@@ -98,7 +99,7 @@ static struct tokens read_prompt(const struct settings *settings, struct tokeniz
     return tokens;
 }
 
-/* ---- drawing ---- */
+/* ---- sampling ---- */
 
 struct choice {
     float weight;
@@ -121,7 +122,7 @@ static int32_t most_probable(const struct settings *settings, const float *logit
     return best;
 }
 
-/* e^x, x <= 0, by squaring: no library's, whose last bit may differ between machines. */
+/* Returns e^x for x <= 0, by squaring, since a library's last bit may differ between machines. */
 static double exponential(double x) {
     double y = x / 1024, e = 1 + y * (1 + y / 2 * (1 + y / 3 * (1 + y / 4)));
     for (int i = 0; i < 10; i++)
@@ -129,7 +130,8 @@ static double exponential(double x) {
     return x < -700 ? 0 : e;
 }
 
-/* Nucleus sampling (Holtzman 2020, section 3.1) at a temperature. The number drawn is a function of seed and place. */
+/* Draws a token by nucleus sampling (Holtzman 2020, section 3.1) at a temperature. The number drawn is a function of
+ * seed and place. */
 static int32_t draw_token(const struct settings *settings, const float *logits, int32_t n, struct choice *choice,
                           int64_t place) {
     int32_t best = most_probable(settings, logits, n), many = 0;
@@ -153,7 +155,7 @@ static int32_t draw_token(const struct settings *settings, const float *logits, 
 
 /* ---- writing ---- */
 
-/* How many bytes at the end begin a character that is not whole yet. */
+/* Returns the number of bytes at the end that begin an incomplete character. */
 static size_t unfinished(const char *s, size_t n) {
     for (size_t back = 1; back <= 3 && back <= n; back++) {
         unsigned char c = (unsigned char)s[n - back];
@@ -168,7 +170,7 @@ struct answer {
     struct text text;
     size_t shown;
     struct tokens tokens;
-    double began, first; /* seconds: of the prompt's begin; of the first token */
+    double began, first; /* seconds: start of the prompt; first token */
     bool ended;
 };
 
@@ -176,7 +178,7 @@ static void show(struct answer *answer, bool last) {
     size_t n = answer->text.n - (last ? 0 : unfinished(answer->text.s, answer->text.n));
     fwrite(answer->text.s + answer->shown, 1, n - answer->shown, stdout);
     if (fflush(stdout) != 0)
-        exit(2); /* as it ends, it says why */
+        exit(2); /* the exit handler reports why */
     answer->shown = n;
 }
 
@@ -210,7 +212,8 @@ static void check_generation(const struct settings *settings) {
         die("`generate` needs --prompt TEXT, to go on from");
 }
 
-/* Where it is not given: in the GGUF file itself, or beside safetensors, as tokenizer.json or in two files. */
+/* Finds the tokenizer if none is given: in the GGUF file itself, or beside safetensors, as tokenizer.json or as
+ * vocab.json and merges.txt. */
 static struct tokenizer *find_tokenizer(const struct settings *settings) {
     const char *slash = strrchr(settings->published.weights, '/');
     struct gguf_meta g;

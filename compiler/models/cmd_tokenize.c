@@ -1,4 +1,4 @@
-/* `pianola tokenize`: text as a file of tokens, and back. */
+/* `pianola tokenize`: turns text into a file of tokens, and back. */
 #include "../../runtime/store/data_file.h"
 #include "../../runtime/store/seconds.h"
 #include "../../runtime/store/token_file.h"
@@ -44,7 +44,7 @@ static void take_ids(void *with, const uint32_t *id, size_t n, size_t bytes) {
     for (size_t i = 0; i < n; i++)
         print_token(work, id[i]);
     work->done += (int64_t)bytes;
-    if (work->done >> 18 != before >> 18) /* not at each word: asking the clock would take longer than it */
+    if (work->done >> 18 != before >> 18) /* not for each word: reading the clock would take longer than the word */
         tell_counts(work);
 }
 
@@ -53,7 +53,7 @@ static void put_items_around(struct work *work, const struct around *around) {
         print_token(work, (uint32_t)around->id[i]);
 }
 
-/* Do the tokens around texts have this one between any two? */
+/* Returns whether the tokens around texts put this token between any two texts. */
 static bool separates(const struct around *front, const struct around *behind, int64_t end) {
     return (front->n > 0 && front->id[0] == end) || (behind->n > 0 && behind->id[behind->n - 1] == end);
 }
@@ -78,7 +78,7 @@ static void add_document(struct work *work, const char *text, size_t n, const ch
 
 /* ---- texts in ---- */
 
-/* The line's "text", in memory of the caller's that is written over. */
+/* Adds the line's "text" as a document. Overwrites the line. */
 static void add_line(struct work *work, char *line, size_t n, const char *where) {
     struct json_in json = {.file = where, .from = line, .at = line, .end = line + n}, *j = &json;
     const char *text = NULL;
@@ -115,7 +115,8 @@ static bool has_extension(const char *s, const char *end) {
     return n >= m && strcasecmp(s + n - m, end) == 0;
 }
 
-/* Tells by the name, or else by the first line: data sets also call such files .json or .txt. */
+/* Returns whether a file has a document per line, by its name or by its first line: data sets also call such files
+ * .json or .txt. */
 static bool has_lines(const struct data_file *file) {
     const char *path = file->path;
     bool named = has_extension(path, ".jsonl") || has_extension(path, ".ndjson"), has = data_file_has_lines(file);
@@ -202,9 +203,9 @@ static void tokenize(const struct settings *settings) {
     print_counts(&work, path, settings->json);
 }
 
-/* ---- the other way ---- */
+/* ---- tokens to text ---- */
 
-/* Tokens that tokenize adds to texts are none of theirs: they are left out, and counted. */
+/* Reports the tokens left out: tokenize adds them around texts, so they are not part of a text. */
 static void tell_left(const struct tokenizer *t, const int64_t *left) {
     int64_t end = end_of_text(t);
     for (int64_t id = 0; id < token_limit(t); id++) {
@@ -247,7 +248,7 @@ static void detokenize(const struct settings *settings) {
     char why[2 * PATH_MAX];
     if (!read_tokens(file->text, file->size, &tokens, in, why, sizeof why))
         die("%s", why);
-    for (int64_t i = 0; i < tokens.n; i++, text.n = 0) /* before anything is written */
+    for (int64_t i = 0; i < tokens.n; i++, text.n = 0) /* check before anything is written */
         if (!decode(t, token_at(&tokens, i), &text))
             die("%s: token %lld is %u, which %s has not: another tokenizer made this file", in, (long long)i,
                 token_at(&tokens, i), settings->published.tokenizer);

@@ -1,5 +1,5 @@
-/* `pianola export-weights --names hf`: a folder that Hugging Face's transformers load: model.safetensors, config.json
- * and, if it is given, tokenizer.json. */
+/* `pianola export-weights --names hf`: writes a folder that Hugging Face's transformers load: model.safetensors,
+ * config.json and, if a tokenizer is given, tokenizer.json. */
 #include "../../runtime/store/durable.h"
 #include "../../runtime/store/export.h"
 #include "base/gguf_meta.h"
@@ -14,13 +14,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- what the model is there ---- */
+/* ---- the model in transformers' terms ---- */
 
 struct census {
     const struct rt_layer *embedding, *attention, *gate, *norm;
     int blocks, head_norms;
-    bool biased, biased_keys; /* linear layers: some; those in front of attention */
-    bool another_eps;         /* a norm of heads has it */
+    bool biased, biased_keys; /* whether linear layers have biases: any; those before attention */
+    bool another_eps;         /* a norm of heads has another eps */
 };
 
 static struct census take_census(const struct rt_stage *const *stage, int n) {
@@ -54,7 +54,7 @@ static void put_scaling(struct text *t, const struct attention_config *a) {
         put_word(t, "},\n");
 }
 
-/* The tokens that begin and end its texts, where a tokenizer says them. */
+/* Writes the tokens that begin and end the model's texts, if the tokenizer has them. */
 static void put_ends(struct text *t, const struct tokenizer *tokenizer) {
     const int64_t begin = tokenizer ? begin_of_text(tokenizer) : -1, end = tokenizer ? end_of_model(tokenizer) : -1;
     if (begin >= 0)
@@ -107,9 +107,10 @@ static void put_config(struct text *t, const struct spec *sp, const struct censu
         sp->costs.tied ? "true" : "false", m->vocab);
 }
 
-/* ---- what is written ---- */
+/* ---- the output ---- */
 
-/* The columns that an attention's or a gate's input has of each kind, for the linear layer in front of it. */
+/* Returns, per layer, how the columns of the next layer's input are grouped, for the linear layer before an attention
+ * or a gate. */
 static const struct columns *input_columns(const struct rt_stage *s) {
     struct columns *columns = NEW(struct columns, s->nlayers + 1);
     for (int i = 0; i + 1 < s->nlayers; i++) {
@@ -131,7 +132,7 @@ static void copy_beside(const char *path, const char *name, const char *folder) 
     write_file(format("%s/%s", folder, name), &text);
 }
 
-/* Made of a GGUF file's metadata, or copied with what lies beside. */
+/* Writes the tokenizer's files, from a GGUF file's metadata, or by copying the files beside it. */
 static void write_tokenizer(const struct tokenizer *t, const char *path, const char *folder, int context) {
     static const char *const beside[] = {"tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
                                          "generation_config.json"};

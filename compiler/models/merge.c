@@ -1,6 +1,6 @@
-/* A word's tokens: its bytes, of which the neighbours with the lowest rank are merged, the left ones of equals first,
- * until none is left that merges. A heap of candidates keeps that n log n in the word's bytes: a word may be the whole
- * text, as a megabyte of one letter is. */
+/* Turns a word into tokens. Starts with its bytes, and repeatedly merges the neighbours with the lowest rank, the
+ * leftmost of equals first, until no neighbours merge. A heap of candidates keeps that n log n in the word's bytes,
+ * since a word may be the whole text, such as a megabyte of one letter. */
 #include "tokenizer.h"
 #include <string.h>
 
@@ -21,9 +21,9 @@ static void consider_pair(struct tokenizer *t, int32_t at) {
         candidates_push(&t->work.candidates, (struct candidate){(uint32_t)rank, at});
 }
 
-/* A candidate is stale when its left symbol was merged into the one before it, or either of the two into something else
- * since. */
-enum { GONE = INT32_MAX }; /* no token is that */
+/* Returns whether a candidate still holds. It is stale if its left symbol was merged into the one before it, or if
+ * either of its symbols was merged with something else since. */
+enum { GONE = INT32_MAX }; /* no token has this id */
 static bool still(const struct tokenizer *t, struct candidate c) {
     const struct symbol *left = &t->work.symbol[c.at];
     const struct merge *merge = &t->merge[c.rank];

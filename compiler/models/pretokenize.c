@@ -1,9 +1,9 @@
-/* Texts cut into words, by the tokenizer's own regular expressions, one within the words of the other.
+/* Cuts texts into words by the tokenizer's own regular expressions, each applied within the words of the one before.
  *
- * PCRE2 runs them. The library that they were written for uses Oniguruma: in the part of the syntax that tokenizers
- * use, and that check_pattern lets pass, both mean the same, but for \s. There PCRE2 has one character more, U+180E, so
- * it is asked for the property that Oniguruma means. A word of one expression is all that the next one sees, also when
- * it looks ahead. What is not UTF-8 no expression sees. */
+ * PCRE2 runs them. The library that they were written for uses Oniguruma. In the part of the syntax that tokenizers
+ * use, and that check_pattern accepts, both agree except for \s: PCRE2 has one more character there, U+180E, so \s
+ * becomes the property that Oniguruma means. An expression sees only a word of the one before, even when it looks
+ * ahead. No expression sees text that is not UTF-8. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "tokenizer.h"
 #include <pcre2.h>
@@ -39,7 +39,7 @@ static _Noreturn void refuse_pattern(const struct tokenizer *t, const char *patt
         t->file, pattern, at - pattern, what);
 }
 
-/* \p{L}, \P{Lu}: general categories, of one letter or two. */
+/* Checks \p{L}, \P{Lu}: general categories, of one letter or two. */
 static const char *check_property(const struct tokenizer *t, const char *pattern, const char *at) {
     size_t n = strncmp(at + 1, "{", 1) == 0 ? strcspn(at + 2, "}") : 0;
     if (n < 1 || n > 2 || !at[2 + n] || !strchr("LMNPSZC", at[2]) || (n == 2 && !strchr("ultmondcepsfik", at[3])))
@@ -47,7 +47,7 @@ static const char *check_property(const struct tokenizer *t, const char *pattern
     return at + 2 + n;
 }
 
-/* The character behind a backslash; returns the last one that belongs to it. */
+/* Copies the character after a backslash; returns the last one that belongs to it. */
 static const char *check_escape(const struct tokenizer *t, const char *pattern, const char *at, struct text *out) {
     if (*at == 's' || *at == 'S') {
         put(out, "\\%c{White_Space}", *at == 's' ? 'p' : 'P');
@@ -62,7 +62,7 @@ static const char *check_escape(const struct tokenizer *t, const char *pattern, 
     return end;
 }
 
-/* Returns the ] that ends the class. */
+/* Copies a class; returns the ] that ends it. */
 static const char *check_class(const struct tokenizer *t, const char *pattern, const char *at, struct text *out) {
     const char *begin = at++;
     put_bytes(out, "[", 1);
@@ -84,7 +84,7 @@ static const char *check_class(const struct tokenizer *t, const char *pattern, c
     return at;
 }
 
-/* The expression as PCRE2 is given it. */
+/* Returns the expression in the form that PCRE2 gets. */
 static const char *checked(const struct tokenizer *t, const char *pattern) {
     struct text out = {0};
     for (const char *at = pattern; *at; at++) {
@@ -108,7 +108,7 @@ static const char *checked(const struct tokenizer *t, const char *pattern) {
     return out.n ? out.s : "";
 }
 
-/* PCRE2's memory is the arena's. */
+/* Allocates PCRE2's memory from the arena, which never frees. */
 static void *allocate_for_pcre(size_t bytes, void *with) {
     (void)with;
     return alloc(bytes);
@@ -139,8 +139,8 @@ void add_split(struct tokenizer *t, const char *pattern) {
     pcre2_pattern_info(split->code, PCRE2_INFO_MATCHEMPTY, &empty);
     if (empty)
         refuse_pattern(t, pattern, pattern, "words without a character");
-#ifndef FUZZING                                         /* which would make code for ever: it is not in the arena */
-    pcre2_jit_compile(split->code, PCRE2_JIT_COMPLETE); /* without it, it runs slower */
+#ifndef FUZZING /* compiled code is not in the arena, so fuzzing would fill the memory */
+    pcre2_jit_compile(split->code, PCRE2_JIT_COMPLETE); /* if it fails, matching is slower */
 #endif
     split->match = pcre2_match_data_create(1, memory);
     t->split[t->nsplits++] = split;
@@ -171,7 +171,7 @@ static void split_by(struct tokenizer *t, int i, const char *s, size_t n) {
 
 /* ---- the text ---- */
 
-/* Where the text stops being UTF-8. */
+/* Returns where the text stops being UTF-8. */
 static size_t valid_until(const char *s, size_t n) {
     size_t at = 0;
     for (size_t width; at < n && (width = utf8_at(s + at, n - at)) > 0;)
@@ -186,7 +186,8 @@ static size_t invalid_until(const char *s, size_t n) {
     return at;
 }
 
-/* The end of a piece that is composed by itself: what comes next is ASCII, which composes with nothing before it. */
+/* Returns the end of a piece that can be composed by itself: an ASCII character follows, which composes with nothing
+ * before it. */
 static size_t piece_end(const char *s, size_t n, size_t from) {
     size_t end = n - from > 65536 ? from + 65536 : n;
     while (end < n && (s[end] & 0x80))
@@ -194,7 +195,7 @@ static size_t piece_end(const char *s, size_t n, size_t from) {
     return end;
 }
 
-/* utf8proc sorts marks that follow each other in quadratic time. No language has more than a few. */
+/* Limit on combining marks in a row, which utf8proc sorts in quadratic time. No language has more than a few. */
 enum { MOST_MARKS = 4096 };
 static void check_marks(const struct tokenizer *t, const char *s, size_t n) {
     int marks = 0;
@@ -209,7 +210,7 @@ static void check_marks(const struct tokenizer *t, const char *s, size_t n) {
     }
 }
 
-/* The text in NFC: itself if it is, else t->work.normal. */
+/* Returns the text in NFC: the text itself if it is in NFC, else t->work.normal. */
 static struct bytes composed(struct tokenizer *t, const char *s, size_t n) {
     bool other = false;
     t->work.normal.n = 0;

@@ -1,15 +1,14 @@
-/* The tokenizer that a GGUF file of a model carries in its metadata. The file is mapped, as it may be large. */
+/* Reads the tokenizer from the metadata of a model's GGUF file. The file is mapped, since it may be large. */
 #include "base/gguf_meta.h"
 #include "tokenizer.h"
 #include <string.h>
 
-enum { NORMAL = 1, UNUSED = 5 }; /* kinds of tokens that are no special ones */
+enum { NORMAL = 1, UNUSED = 5 }; /* kinds of tokens that are not special */
 
-/* How a model says that its text is cut: the name that converters give it, and what tokenizer.json of such models has.
- */
+/* Ways to cut text: the name that converters give a way, and the expressions that tokenizer.json of such models has */
 static const struct way {
     const char *name, *first, *second;
-    bool whole_words, composed, begins; /* begins: each text does, with a token, unless the file says otherwise */
+    bool whole_words, composed, begins; /* begins: each text begins with a token, unless the file says otherwise */
 } ways[] = {
     {"gpt-2", gpt2_pattern, NULL, false, false, false},
     {"smollm", "\\p{N}", gpt2_pattern, false, false, false},
@@ -25,7 +24,7 @@ static const struct way {
 };
 enum { NWAYS = sizeof ways / sizeof *ways };
 
-/* Reads an array of strings from its begin; dies when the file has no such key. */
+/* Starts reading an array of strings; dies if the file has no such key. Returns its length. */
 static uint64_t begin_strings(struct gguf_meta *g, const char *key) {
     struct gguf_value v = gguf_find(g, key);
     if (!v.array || v.type != GGUF_STRING)
@@ -69,7 +68,7 @@ const char *const *gguf_patterns(const char *pre) {
     return pattern;
 }
 
-/* -1: there is none */
+/* Returns a token's number; -1: none. */
 static int64_t token_number(struct gguf_value v) {
     uint32_t id;
     if (!v.at || v.array || gguf_sizes[v.type] != 4)
@@ -78,7 +77,8 @@ static int64_t token_number(struct gguf_value v) {
     return id;
 }
 
-/* The token of this kind, bos or eos, if the file says that each text has it, or is of a kind whose texts mostly do. */
+/* Adds the token of this kind, bos or eos, if the file says that each text has it. Also adds it if the file says
+ * nothing and such models mostly have it. */
 static void add_said(struct tokenizer *t, const struct gguf_meta *g, struct around *around, bool mostly,
                      const char *kind) {
     const char *key = format("tokenizer.ggml.%s_token_id", kind), *adds = format("tokenizer.ggml.add_%s_token", kind);

@@ -1,5 +1,6 @@
-/* Tokenizers as Hugging Face's files have them: tokenizer.json, or vocab.json and merges.txt. Members of an object come
- * in any order, so an object is judged at its end. What would change tokens and is not read is refused, by name. */
+/* Reads tokenizers in Hugging Face's files: tokenizer.json, or vocab.json and merges.txt. Members of an object come in
+ * any order, so an object is judged at its end. If something unsupported would change tokens, it is refused, by
+ * name. */
 #include "base/read_file.h"
 #include "base/read_json.h"
 #include "tokenizer.h"
@@ -43,7 +44,7 @@ struct pre {
     bool list, invert, prefix_space, no_regex, digits;
 };
 
-/* {"Regex": …} or {"String": …}, which stands for itself. */
+/* Reads {"Regex": …} or {"String": …}; the string is escaped to match itself. */
 static const char *read_pattern(struct json_in *j) {
     const char *pattern = NULL;
     for (json_open(j, '{'); json_more(j, '}');) {
@@ -84,8 +85,9 @@ static void read_pre_member(struct json_in *j, struct tokenizer *t, struct pre *
         json_skip(j);
 }
 
-/* Behaviours differ in what becomes of the matches: Isolated, they are words of their own, as what is between them.
- * Removed, inverted, what is between them is removed; of an expression that fits all text, nothing is. */
+/* Adds a pre_tokenizer's expression. Behaviours differ in what becomes of the matches. With Isolated, matches are words
+ * of their own, and so is the text between them. With Removed and inverted, the text between matches is removed; an
+ * expression that matches all text leaves none. */
 static void finish_pre(const struct json_in *j, struct tokenizer *t, const struct pre *pre, bool *bytes) {
     if (is(pre->type, "Sequence") && pre->list)
         return;
@@ -159,7 +161,7 @@ static void read_merges(struct json_in *j, struct tokenizer *t) {
 
 static void read_merges_model(struct json_in *j, struct tokenizer *t) {
     static const char *const absent[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
-    const char *type = "BPE"; /* older files do not say */
+    const char *type = "BPE"; /* older files have no type */
     bool vocab = false, merges = false;
     for (json_open(j, '{'); json_more(j, '}');) {
         const char *name = json_name(j);
@@ -217,14 +219,14 @@ static void read_added(struct json_in *j, struct tokenizer *t) {
 
 struct template_id {
     const char *name;
-    int64_t id; /* -1: not said */
+    int64_t id; /* -1: not given */
 };
 struct template_ids {
     struct template_id *at;
     size_t n, cap;
 };
 
-/* Of a template for one text, the tokens in front of it and behind it. */
+/* Reads a template for one text: the tokens before and after it. */
 static void read_template(struct json_in *j, struct tokenizer *t) {
     bool text = false;
     if (t->front.n + t->behind.n > 0)
@@ -251,7 +253,8 @@ static void read_template(struct json_in *j, struct tokenizer *t) {
         json_die(j, "a post_processor whose template has no text");
 }
 
-/* {"name": {"ids": [id], …}, …}: what the names of a template stand for, if not for the tokens of these names. */
+/* Reads {"name": {"ids": [id], …}, …}: the tokens that a template's names stand for, if not the tokens with these
+ * names. */
 static void read_template_ids(struct json_in *j, struct template_ids *ids) {
     for (json_open(j, '{'); json_more(j, '}');) {
         GROW(ids->at, ids->cap, ids->n + 1);
@@ -340,7 +343,7 @@ struct tokenizer *tokenizer_of_json(const char *file, char *s, size_t n) {
     return t;
 }
 
-/* vocab.json and merges.txt do not say how text is cut: these two files are GPT-2's, and those of its time. */
+/* Reads vocab.json and merges.txt, which do not say how text is cut: such files are GPT-2's, or of its time. */
 static struct tokenizer *tokenizer_of_folder(const char *folder) {
     struct tokenizer *t = new_tokenizer(folder);
     size_t n;

@@ -1,6 +1,6 @@
-/* tokenizer_config.json, which lies beside Hugging Face's other files of a tokenizer: which of its tokens end and begin
- * texts, and whether they are added. Where there is a tokenizer.json, that file's post_processor says what is added,
- * and transformers do not ask this one. */
+/* Reads tokenizer_config.json, which accompanies Hugging Face's other tokenizer files: which tokens begin and end
+ * texts, and whether they are added. If there is a tokenizer.json, its post_processor says what is added, and
+ * transformers ignore this file. */
 #include "base/read_file.h"
 #include "base/read_json.h"
 #include "tokenizer.h"
@@ -12,7 +12,7 @@ struct ends {
     bool adds[2], said[2]; /* add_bos_token, add_eos_token */
 };
 
-/* "name", {"content": "name", …} or null. */
+/* Reads "name", {"content": "name", …} or null. */
 static const char *read_token_name(struct json_in *j) {
     const char *name = NULL;
     if (json_peek(j) != '{')

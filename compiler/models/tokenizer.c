@@ -1,7 +1,7 @@
-/* The vocabulary: which bytes each token stands for, and which two tokens merge into which.
+/* The vocabulary: the bytes that each token stands for, and the pairs of tokens that merge.
  *
- * Files name tokens in GPT-2's alphabet, in which every byte is a printable character: those of Latin-1 that can be
- * seen are themselves, and the others, in order, the characters from U+0100 on. */
+ * Files name tokens in GPT-2's alphabet, in which every byte is a printable character. Bytes that are visible in
+ * Latin-1 stand for themselves; the others are, in order, the characters from U+0100 on. */
 #include "tokenizer.h"
 #include <string.h>
 
@@ -16,7 +16,7 @@ static bool is_itself(int byte) {
     return (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
 }
 
-/* The byte that a character of the alphabet is, or -1. */
+/* Returns the byte that a character of the alphabet stands for, or -1. */
 static int byte_of(uint32_t character) {
     static int16_t bytes[0x144];
     static bool made;
@@ -29,7 +29,7 @@ static int byte_of(uint32_t character) {
     return character < 0x144 ? bytes[character] : -1;
 }
 
-/* No bytes, s being NULL, when the name is not in the alphabet throughout. */
+/* Returns the bytes that a name stands for; s is NULL if the name is not entirely in the alphabet. */
 static struct bytes bytes_named(const char *name, size_t n) {
     char *s = NEW(char, n + 1), *to = s;
     for (size_t i = 0, width; i < n; i += width) {
@@ -134,7 +134,7 @@ void add_around(struct tokenizer *t, struct around *around, const char *name, in
     around->id[around->n++] = id;
 }
 
-/* May a text itself have this token? */
+/* Returns whether a text itself may have this token. */
 static bool is_of_text(const struct tokenizer *t, int64_t id) {
     const struct token *token = &t->token[id];
     bool made = !token->special && (token->is.n == 1 || t->whole_words);

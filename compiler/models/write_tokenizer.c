@@ -1,5 +1,5 @@
-/* A GGUF file's tokenizer as Hugging Face's files: tokenizer.json, which says how text becomes tokens, and
- * tokenizer_config.json, which names the tokens that begin and end texts, and has the template of chats. */
+/* Writes a GGUF file's tokenizer as Hugging Face's files: tokenizer.json, which defines how text becomes tokens, and
+ * tokenizer_config.json, which names the tokens that begin and end texts, and has the template for chats. */
 #include "base/gguf_meta.h"
 #include "base/put_json.h"
 #include "tokenizer.h"
@@ -123,7 +123,7 @@ struct text tokenizer_config(const struct tokenizer *t, const char *gguf, int co
     struct gguf_value chat = gguf_find(&g, "tokenizer.chat_template");
     if (chat.at && chat.type == GGUF_STRING && !chat.array) {
         g.at = chat.at;
-        struct gguf_bytes template = gguf_string_at(&g); /* gguf_string cuts: it is for names */
+        struct gguf_bytes template = gguf_string_at(&g); /* gguf_string truncates, since it is meant for names */
         put(&out, "  \"chat_template\": %s,\n", quoted_bytes(template.s, template.n));
     }
     put(&out, "  \"model_max_length\": %d\n}\n", context);

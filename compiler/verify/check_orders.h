@@ -1,4 +1,4 @@
-/* Which instructions must end before another starts, and the race check built on that. */
+/* The order of instructions on every machine, and the race check built on it. */
 #ifndef PIANOLA_VERIFY_ORDERS_H
 #define PIANOLA_VERIFY_ORDERS_H
 #include "check.h"

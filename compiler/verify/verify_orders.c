@@ -1,4 +1,4 @@
-/* Which instructions must have ended before another starts, on every machine.
+/* Decides which instructions must have ended before another starts, on every machine.
  *
  * The machine model, "start-end": S(x) and E(x) are the start and the end of instruction x. The accesses of x may
  * happen anywhere between the two, in pieces. These orders hold, and no others:

@@ -19,9 +19,8 @@ struct stretch { /* content of a range of units of a buffer */
     struct span span;
     struct content content;
 };
-struct open { /* a buffer that is in use at a mark */
-    int32_t b, batch, round,
-        count; /* batch, round and, for weights and optimizer state, count: as they must be where the period ends */
+struct open {                       /* a buffer that is in use at a mark */
+    int32_t b, batch, round, count; /* as they must be where the period ends; count: of weights and optimizer state */
     int memory;
     const struct buf *buf;
     struct value value;

@@ -1,4 +1,4 @@
-/* What the units of a buffer hold, if they do not all hold the same.
+/* Records the content of a buffer's units, if they do not all hold the same.
  *
  * Units are fine enough that every piece of a set is a whole number of them (verify_homes.c). Most buffers hold one
  * thing in all their units, which their value records. Only if units differ, as when some shards of weights have
@@ -8,8 +8,7 @@
 #include <string.h>
 
 struct run {
-    int32_t
-        to; /* end of the run: it covers the units from the end of the run before, counted from the buffer's first */
+    int32_t to; /* end of the run, counted from the buffer's first unit; it begins where the run before ends */
     struct content held;
 };
 struct runs {
@@ -122,8 +121,7 @@ void hold(struct check *check, int r, int32_t b, struct span span, struct conten
         }
         struct runs *runs = &pool->runs[value->pieces];
         int32_t from = span.from - all.from, to = span.to - all.from;
-        size_t a = run_at(runs, from),
-               z = run_at(runs, to - 1); /* replaced together with their neighbours, which may merge */
+        size_t a = run_at(runs, from), z = run_at(runs, to - 1); /* replaced with their neighbours, which may merge */
         a -= a > 0;
         z += z + 1 < runs->n;
         struct run put[5];

@@ -1,4 +1,4 @@
-/* Which sets of weights a job reads, and to whose gradients it adds.
+/* The sets of weights that a job reads, and the gradients it adds to.
  *
  * F, R, I and B read their stage's own set, and what its team shares, if anything; B and W add to the gradients of
  * both. In a tied model, stage 0's forward looks up tokens in the table, and the unembedding multiplies by it forward

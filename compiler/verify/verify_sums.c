@@ -82,7 +82,7 @@ bool refute_count(struct check *check, int r, int32_t i, int set, int64_t n) {
                   (long long)check->values->sums->most);
 }
 
-/* What is added: one sum for all units, or what a buffer of the rank holds in each */
+/* An addend: one sum for all units, or what a buffer of the rank holds in each */
 struct addend {
     int32_t sum, buf; /* buf -1: use sum */
 };

@@ -50,8 +50,7 @@ static void find_used(struct bound *b) {
 }
 
 void bound_link(struct bound *b) {
-    int32_t *left = NEW(int32_t, b->nclass), done = 0,
-            n = 0; /* left: number of classes before it that are not in order yet */
+    int32_t *left = NEW(int32_t, b->nclass), done = 0, n = 0; /* left: number of classes before it not in order yet */
     link_next(b);
     find_used(b);
     b->order = NEW(int32_t, b->nclass);

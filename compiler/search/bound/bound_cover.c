@@ -331,7 +331,7 @@ static void apply_choice(struct walk *w, int64_t step) {
     }
 }
 
-/* As the certificate writes it. */
+/* Returns a state as the certificate writes it. */
 static const char *written(const struct bound *b, const struct bound_state *x) {
     struct text t = {0};
     put(&t, "at %lld:", (long long)x->at);
@@ -360,7 +360,7 @@ static const char *written_choice(const struct walk *w) {
     return t.n ? t.s : "no rank starts anything";
 }
 
-/* Whether what has started shows an end, or a span, at the limit or later. */
+/* Returns whether what has started implies an end, or a span, at the limit or later. */
 static bool is_late(const struct walk *w) {
     const struct bound *b = w->b;
     for (int32_t i = 0; b->spans && i < b->nused; i++)

@@ -38,13 +38,12 @@ struct lists stretched(const struct spec *sp, const struct spec *longer, const i
 /* closed.c: finds a rule or pattern that takes no longer than the order and, with more microbatches, the least time. */
 struct hold { /* result for another number of microbatches */
     int batches;
-    double makespan; /* INFINITY: the rule cannot be used with that many */
-    double best,
-        lower; /* for any order: the best known, and a lower bound. NAN: the script cannot be run with that many */
+    double makespan;    /* INFINITY: the rule cannot be used with that many */
+    double best, lower; /* of any order: best known, bound. NAN: the script cannot be run with that many */
 };
 enum { HOLDS = 2 };
-/* What a written script should achieve: no longer than the order and, with more microbatches, the least makespan; or
- * the least time per further microbatch, whatever the first ones take. */
+/* Aim of a written script: to take no longer than the order and, with more microbatches, the least makespan; or the
+ * least time per further microbatch, whatever the first ones take. */
 enum aim { AIM_MAKESPAN, AIM_PERIOD };
 struct closed {
     const char *kind; /* "n" or "pattern"; NULL: neither was found */

@@ -22,8 +22,7 @@ bool state_dominates(const struct instance *in, const int32_t *a, const int32_t 
             x += 2;
         while (y < yend && *y == c)
             y += 2;
-        int32_t first = a[c] - (int32_t)(x - xs) / 2,
-                other = b[c] - (int32_t)(y - ys) / 2; /* index of the first item listed */
+        int32_t first = a[c] - (int32_t)(x - xs) / 2, other = b[c] - (int32_t)(y - ys) / 2; /* first items listed */
         for (int32_t item = first; item < b[c]; item++)
             if (item < other || xs[2 * (item - first) + 1] < ys[2 * (item - other) + 1])
                 return false;

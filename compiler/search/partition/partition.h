@@ -1,4 +1,4 @@
-/* Where to cut a model into stages, and how many machines each stage gets: PipeDream's partitioner (Harlap 2018, arXiv
+/* Cuts a model into stages and gives each a number of machines: PipeDream's partitioner (Harlap 2018, arXiv
  * 1806.03377; Narayanan 2019, "PipeDream: Generalized Pipeline Parallelism for DNN Training"). */
 #ifndef PIANOLA_PARTITION_H
 #define PIANOLA_PARTITION_H

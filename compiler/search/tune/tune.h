@@ -143,11 +143,10 @@ void count_outcomes(struct ranking *ranking);
 
 struct pool {
     void *context;
-    size_t size;                                         /* bytes of an answer */
-    int (*next)(void *context);                          /* returns the next task; -1: none left */
-    void (*work)(void *context, int task, void *answer); /* runs a task, in a child */
-    void (*done)(void *context, int task,
-                 const void *answer); /* takes an answer, in the parent; NULL: the child did not answer */
+    size_t size;                                               /* bytes of an answer */
+    int (*next)(void *context);                                /* returns the next task; -1: none left */
+    void (*work)(void *context, int task, void *answer);       /* runs a task, in a child */
+    void (*done)(void *context, int task, const void *answer); /* in the parent; NULL: the child did not answer */
 };
 /* Runs tasks until none are left. Returns false if interrupted (SIGINT); the tasks in progress are then abandoned. */
 bool run_pool(const struct pool *pool);
@@ -179,7 +178,6 @@ struct tuned_style {
 };
 void put_tuned(struct text *out, const struct ranking *ranking, const struct improvement *improvement,
                struct tuned_style style);
-void put_refusals(struct text *out,
-                  const struct ranking *ranking); /* and the schedules that are not tried, with reasons */
+void put_refusals(struct text *out, const struct ranking *ranking); /* and why schedules are not tried */
 void put_tuned_json(struct text *out, const struct ranking *ranking, const struct improvement *improvement);
 #endif
