@@ -5,8 +5,8 @@
  * operations are matched again without the rank: those that match then have moved.
  *
  * Times are whole ticks. A tick is a power of two, small enough to keep the doubles of both timelines to one part in
- * 2^53. Sums and differences of ticks are exact, so the parts of an account add up to the makespan, and so do their
- * deltas, even as decimal numbers that are read back. */
+ * 2^53. Sums and differences of ticks are exact, so the parts of an account add up to the makespan. So do their deltas,
+ * even as decimal numbers that are read back. */
 #ifndef PIANOLA_DIFF_H
 #define PIANOLA_DIFF_H
 #include "draw/draw.h"
@@ -110,7 +110,7 @@ struct side *side_of_program(const char *name, const struct program *p, const st
 struct side *side_of_rows(const char *name, struct timeline_rows *rows);
 void side_times(struct side *side, const char *file, struct timeline_rows *rows);
 int32_t *side_ops(const struct side *side, int r); /* the operation of each of rank r's instructions in waits */
-void side_forget_numbers(struct side *side);       /* if the other side does not know them */
+void side_forget_numbers(struct side *side);       /* drops numbers that the other side lacks */
 bool side_leads(const struct side *side, int o);   /* is o the first of a ring of at least two? */
 /* diff_clock.c: puts all steps on one clock, each from its own beginning, and starts a message when all its ends have
  * arrived. The medians of the steps become the side's times. Changes the rows. */
@@ -131,7 +131,7 @@ struct diff *diff_make(struct side *a, struct side *b);
 bool diff_compares(const struct diff_op *op); /* does its match do all that it does? */
 /* diff_cause.c: finds what each operation waited for, the critical paths, the accounts, the roots. */
 void diff_causes(struct diff *diff);
-bool diff_changed(const struct diff_op *op);                   /* in more than its time */
+bool diff_changed(const struct diff_op *op);                   /* whether more than its time changed */
 int64_t diff_shift(const struct diff *diff, int side, int op); /* how much later in B; 0 if one side lacks it */
 const struct root *diff_root(const struct diff *diff, int side, int op); /* what made it earlier or later, or NULL */
 int64_t diff_begin(const struct side *side, const struct diff_op *op);

@@ -3,8 +3,8 @@
  *
  * In A and B, operations that changed only in time, or not at all, are faded so that the others stand out. An operation
  * that moved to another rank or was reordered is framed, and a line joins its places in A and B. An operation on one
- * side only has a dark corner. A page also gives each operation's counterparts in the other panels (data-t), what it
- * needs (data-p), and the root that made it earlier or later (data-r), all as panel and number: a12. */
+ * side only has a dark corner. A page also names other operations by panel and number, such as a12: counterparts in the
+ * other panels (data-t), what the operation needs (data-p), and the root that made it earlier or later (data-r). */
 #include "diff.h"
 #include "draw/svg.h"
 #include <math.h>

@@ -1,6 +1,6 @@
-/* Checks what read_torch.c has read: each microbatch passes each stage once, each tensor that changes ranks is sent and
- * received by the right ranks, in the same order on both, weights are present when used, and the rows run to their
- * ends. */
+/* Checks what read_torch.c has read: each microbatch passes each stage once, weights are present when used, and the
+ * rows run to their ends. Each tensor that changes ranks is sent and received by the right ranks, in the same order on
+ * both. */
 #include "read_torch.h"
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Declarations shared by the verify*.c files, which share no code with lower, mem and lanes. verify.c outlines the
- * proof. */
+ * proof. A function that refutes a claim returns false. */
 #ifndef PIANOLA_CHECK_H
 #define PIANOLA_CHECK_H
 #include "verify.h"
@@ -177,7 +177,7 @@ int slot_of(const struct check *check, int set, int s);
 /* verify_exchange.c: teams, and what their members exchange between the parts of a job. */
 bool teams_begin(struct check *check);
 int exchanges_in(const struct check *check, const struct instr *x); /* number of exchanges between the parts of a job */
-bool check_mid(struct check *check, int r, int32_t b);              /* checks its number and size */
+bool check_mid(struct check *check, int r, int32_t b);              /* refutes unless its number and size are right */
 /* Refutes unless a part gives what its next exchange moves, and gets what the exchange before it made. */
 bool gives_and_gets(struct check *check, int r, int32_t i);
 bool give_buffer(struct check *check, int r, int32_t i, int32_t b);
@@ -242,7 +242,7 @@ bool waits_stay(struct check *check);
 /* Runs before instruction check->at[r]: takes rank r's state if the period begins there, compares the two if it
  * ends. */
 bool at_mark(struct check *check, int r);
-bool jobs_repeat(struct check *check); /* and the versions that they read */
+bool jobs_repeat(struct check *check); /* refutes unless jobs, and the versions that they read, repeat */
 
 /* verify_copies.c: copies to host memory and back. */
 /* Refutes unless host memory is touched only by these copies, each in its direction. */
@@ -292,6 +292,6 @@ bool norms_begin(struct check *check);
 bool norms_end(struct check *check);
 bool verify_norm(struct check *check, int r, int32_t i);
 bool add_up_norms(struct check *check, const struct series *series, int32_t nth);
-bool is_clipped(struct check *check, int r, int32_t i); /* an update, exactly if the script clips */
+bool is_clipped(struct check *check, int r, int32_t i); /* refutes unless it clips as the script says */
 
 #endif

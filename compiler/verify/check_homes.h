@@ -16,7 +16,8 @@ struct content {
 
 /* verify_homes.c: who owns which part of a set of weights. */
 bool homes_begin(struct check *check);
-/* Returns the units of its set that an operand covers; to < 0: none, since such a buffer has no such piece. */
+/* Returns the units of its set that an operand covers; to < 0: no whole number of units, or its rank owns no such
+ * shard. */
 struct span units_of(const struct check *check, int r, const struct arg *a);
 /* Returns the units that rank r updates; to < 0: none. */
 struct span own_span(const struct check *check, int r, int set);

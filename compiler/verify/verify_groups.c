@@ -43,7 +43,7 @@ static bool is_of_set(const struct meeting *meeting, const struct party *m, cons
     return kind && b->stage == meeting->x->stage;
 }
 
-/* Refutes unless a member has the operands it needs; a root needs others than the rest. */
+/* Refutes unless a member has the operands it needs; a root needs different ones. */
 static bool has_operands(const struct meeting *meeting, int m) {
     const struct party *member = &meeting->member[m];
     bool root = meeting->x->peer == member->r, src = true, to = true;

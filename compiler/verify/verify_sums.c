@@ -171,7 +171,7 @@ bool run_add(struct check *check, int r, int32_t i) {
     return add_to(check, r, i, dw, x->stage, (struct addend){NO_SUM, src->buf});
 }
 
-/* ---- the same, a period later ---- */
+/* ---- sums one period later ---- */
 
 struct leaf {
     int32_t s, b;

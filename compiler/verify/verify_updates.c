@@ -69,7 +69,7 @@ bool updates_begin(struct check *check) {
 
 /* ---- versions ---- */
 
-/* Returns whose weights a set is: "stage 1.0's", or "stage 1's" for what members share. */
+/* Returns the owner of a set of weights, as a possessive: "stage 1.0's", or "stage 1's" for what members share. */
 static const char *whose(const struct check *check, int set) {
     struct text t = {0};
     put_stage(&t, &check->p->names, set);

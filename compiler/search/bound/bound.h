@@ -28,10 +28,10 @@ enum {
     MOST_ARCS = 65536,
     MOST_STATES = 10000000,
     MOST_CHOICES = 1 << 20, /* limit on all choices of a cover */
-    STATE_CHOICES = 1024    /* allowed choices per state of a cover, in addition */
+    STATE_CHOICES = 1024    /* further choices per state of a cover */
 };
-/* Upper bound on each number, and on the sum of all times and lags, of all takes and of all gives, so that sums of a
- * few of them cannot overflow. */
+/* Upper bound on each number, on the sum of all times and lags, and on the sums of all takes and of all gives. Sums of
+ * a few of these cannot overflow. */
 #define MOST_SUM   ((int64_t)1 << 59)
 #define MOST_STEPS ((int64_t)200000000000) /* limit on the check of a cover: some minutes */
 

@@ -9,11 +9,11 @@
  * work: take a rank's classes with heads of at least h and tails of at least q, of which there must be one. Their items
  * run one after another, after h, and q follows the last end. path: the same for one class.
  *
- * memory: on a rank, each class that takes room is paired with a class there that gives as much, as often, and at least
- * `hold` after it took, item by item. So each item holds its room for `hold`. All of that lies between the least head
- * of those that take and, before the end, the least tail of those that give. The room held, integrated over time, is at
- * most room x that span. A class that gives and has no partner would make room appear, so with one nothing is proved. A
- * class that only takes holds room in addition, and may be left out. */
+ * memory: on a rank, each class that takes room is paired with a class there that gives as much, as often. Item by
+ * item, it gives at least `hold` after the other took. So each item holds its room for `hold`. All of that lies between
+ * the least head of those that take and, before the end, the least tail of those that give. The room held, integrated
+ * over time, is at most room x that span. A class that gives and has no partner would make room appear, so with one
+ * nothing is proved. A class that only takes holds room in addition, and may be left out. */
 #include "bound.h"
 #include <stdlib.h>
 

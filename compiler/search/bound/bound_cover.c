@@ -188,7 +188,7 @@ static int64_t left_to(struct walk *w, const struct rank_choice *k, int32_t now,
             if (way_of(w->b, k->of[l], i) >= x)
                 sum += k->of[l]->time * (k->of[l]->items - w->x.started[number] - (number == now));
         }
-        best = sum > 0 && sum + x > best ? sum + x : best; /* if no item of a class is left, others reach x, too */
+        best = sum > 0 && sum + x > best ? sum + x : best; /* class j may have none left; others reach x, too */
     }
     w->steps += k->nof * k->nof;
     return best;
@@ -381,7 +381,7 @@ static const char *refute_at(const struct walk *w, int32_t n, const char *why) {
     return format("%s:%d: `%s`: %s", b->file, b->cover.first_line + (int)n, written(b, &w->x), why);
 }
 
-/* One choice, at the cover's state n. */
+/* Checks one choice at the cover's state n. Returns why it is not covered, or NULL. */
 static const char *check_choice(struct walk *w, int32_t n) {
     const struct bound *b = w->b;
     int64_t step = time_to_next(w);

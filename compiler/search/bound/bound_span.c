@@ -1,5 +1,5 @@
-/* Paths to the ends of a rank, and the proof by work that its span, from the start of its first item to the end of its
- * last, reaches a limit.
+/* Paths to the ends of a rank, and the proof by work that its span reaches a limit. The span lasts from the start of
+ * its first item to the end of its last.
  *
  * From the end of an item of class C at least way(C, R) passes to the end of some item of rank R: item k of each class
  * after it starts a lag after item k's start. Pools count items in sum, so no path leads to or through them.

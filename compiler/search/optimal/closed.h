@@ -5,7 +5,7 @@
 #include "instance.h"
 #include "order.h"
 
-/* emit_script.c: schedule scripts, without a comment at the top. They die if a script cannot express this one. */
+/* emit_script.c: writes schedule scripts, without a comment at the top. Dies if a script cannot express this one. */
 void emit_sequence(struct text *t, const struct spec *sp, struct lists lists);
 struct rule {
     const char *n;  /* priority n, in Lua */

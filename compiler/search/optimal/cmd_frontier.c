@@ -3,8 +3,8 @@
  *
  * The first script defines the jobs; its own caps do not count. Its order and the other scripts' orders are marked by
  * their peak and their makespan. The others get its numbers of ranks and microbatches, as in compare, unless -D says
- * more. If they cut the model into more or fewer stages, or microbatches into slices, an activation (and without a
- * model also a job) counts in proportion to the first script's.
+ * more. They may cut the model into more or fewer stages, or microbatches into slices. An activation then counts in
+ * proportion to the first script's, and so does a job if there is no model.
  *
  * --bytes counts a model's bytes instead of live activations: points are where the curve falls (staircase.c).
  *

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SEARCHED_LATER = 200000 }; /* per search with more microbatches */
+enum { SEARCHED_LATER = 200000 }; /* states per search with more microbatches */
 
 /* Returns the certificate's file: FILE.bound for FILE.lua. */
 static const char *certificate_of(const char *script) {

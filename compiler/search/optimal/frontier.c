@@ -120,7 +120,7 @@ struct frontier find_frontier(struct compile *c, struct searches searches) {
     struct frontier frontier = {0};
     lift_caps(sp);
     frontier.free = solve(&what, 0, &best);
-    if (!best.known) /* impossible: any order that keeps the dependencies is one */
+    if (!best.known) /* one exists: any that keeps the dependencies */
         die("%s: found no order at all; give more --time", sp->file);
     int peak = peak_of(sp, best.start);
     frontier.point = NEW(struct point, peak);

@@ -200,8 +200,8 @@ static int64_t given_by(const struct building *build, int s, int b) {
     return sum;
 }
 
-/* Returns whether nothing waits for a weight gradient, and it waits for one job only; a script's own pred may
- * differ. */
+/* Returns whether j is a weight gradient that waits for one job only and that nothing waits for. A script's own pred()
+ * may say otherwise. */
 static bool can_pool(const struct building *build, int32_t j) {
     const struct graph *graph = build->graph;
     return build->sp->job[j].d == OP_W && graph->succ_at[j] == graph->succ_at[j + 1] &&

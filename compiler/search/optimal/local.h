@@ -23,7 +23,7 @@ struct judgement unseen_noise(struct judgement judgement);
 struct local {
     uint64_t seed;
     int64_t orders; /* upper bound on those tried */
-    double until;   /* seconds since the epoch; 0: for ever */
+    double until;   /* seconds since the epoch; 0: no limit */
     int64_t tried;  /* number tried */
 };
 /* Improves the lists in place, and returns their value. Leaves lists that do not run unchanged. Each job runs alone:

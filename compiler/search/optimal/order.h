@@ -7,7 +7,7 @@ struct lists { /* per rank: its jobs in order */
     int32_t **job;
     int *n;
 };
-int32_t *jobs_by_start(const struct spec *sp, const int64_t *start); /* of all ranks */
+int32_t *jobs_by_start(const struct spec *sp, const int64_t *start); /* returns the jobs of all ranks */
 struct lists lists_by_start(const struct spec *sp, const int64_t *start);
 /* Returns a variation with the same jobs in strict order, without a limit to memory, from the schedule on. */
 struct compile vary_order(const struct compile *c, struct lists lists);

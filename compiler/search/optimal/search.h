@@ -3,9 +3,9 @@
  * A state is a moment at which something may start: how many items of each class have started, and when the last ones
  * did, as long as that matters. From it, each rank that is free starts an item that can start, or none. The next state
  * is at the next moment at which anything ends or arrives. States are visited in the order of time. A state is dropped
- * if a lower bound on what is left (bound) ends no sooner than the best schedule so far, or if another state at the
- * same time is as far in everything (dominates). If no state is left, what was visited proves that nothing is better:
- * certify.c writes it down.
+ * if its lower bound (bound) is no sooner than the end of the best schedule so far. It is also dropped if another state
+ * at the same time is as far in everything (dominates). If no state is left, what was visited proves that nothing is
+ * better: certify.c writes it down.
  *
  * For spans (instance.h), events are not enough: a rank may gain by beginning just in time for something later. So as
  * long as a rank has not begun, each tick is a moment. The result is the least span at whole ticks, which may exceed

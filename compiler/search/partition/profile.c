@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Iterates over the lines of a file, for messages that show one. */
+/* An iterator over a file's lines, for messages that show one */
 struct lines {
     const char *name, *text, *end, *at; /* at: where the line begins */
     int line;
