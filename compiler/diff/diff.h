@@ -62,7 +62,7 @@ struct side {
     double limit;                /* memory of a rank in bytes; 0: unknown */
 };
 
-/* Where the time of the rank that ends last went; the parts add up to the makespan */
+/* Shares of the time of the rank that ends last; they add up to the makespan */
 enum account { ACC_WORK, ACC_DEPENDENCY, ACC_LINK, ACC_LANE, ACC_MEMORY, ACC_OTHER, NACCOUNTS };
 extern const char *const account_name[NACCOUNTS];
 
@@ -146,7 +146,7 @@ const char *diff_op_name(const struct diff_op *op); /* "1F3", "SEND_F 1 3 to 2" 
 const char *diff_figure_text(int which, double x, const struct measure *measure, char buf[32]);
 extern const char *const figure_name[NFIGURES];
 bool diff_figure(const struct diff *diff, int which, int side, double *x);        /* whether that side has it */
-bool diff_figure_changed(const struct diff *diff, int which, double a, double b); /* by more than chance */
+bool diff_figure_changed(const struct diff *diff, int which, double a, double b); /* whether by more than chance */
 bool diff_same(const struct diff *diff);
 enum diff_class { ONLY_A, ONLY_B, SPLIT, MOVED, REORDERED, LONGER, REREAD, NCLASSES };
 bool diff_has(const struct diff_op *op, enum diff_class c); /* counts B's operations for ONLY_B, else A's */

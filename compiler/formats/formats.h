@@ -18,7 +18,7 @@ void emit_tsv(struct text *out, const struct program *p, const struct timeline *
 struct timeline_rows {
     int n, nsteps;    /* rows per step; row[k * n + i] is row i of step k. nsteps 0: the only step has no number */
     int *step;        /* step numbers; NULL: the timeline has none */
-    const char *unit; /* of the times, as report.unit; NULL: not in the file */
+    const char *unit; /* unit of the times, as report.unit; NULL: not in the file */
     struct timeline_row {
         int rank;
         const char *lane; /* "send 1" */
@@ -35,7 +35,7 @@ bool holds_measured(const char *path); /* whether path is such a folder */
 
 /* emit_json.c */
 void emit_json(struct text *out, const struct report *report);
-void put_jitter_json(struct text *t, const struct jitter *jitter); /* as a member of an object */
+void put_jitter_json(struct text *t, const struct jitter *jitter); /* writes it as a member of an object */
 
 /* emit_trace_*.c: timelines for Perfetto and other viewers, as Chrome JSON and as protobuf TrackEvents. */
 void emit_chrome(struct text *out, const struct program *p, const struct steps *steps, const char *unit);

@@ -16,8 +16,8 @@ struct reader {
     const char **wait_at; /* position of each wait's label, parallel to wait */
     size_t cap_arg, cap_wait, cap_free, cap_lane;
     struct map groups;
-    int32_t *sent, *received;             /* by peer: 1 + the last rank that had a lane for it */
-    int32_t *gathered, *grouped, *teamed; /* by group, likewise */
+    int32_t *sent, *received;             /* per peer: 1 + the last rank that had a lane for it */
+    int32_t *gathered, *grouped, *teamed; /* per group, likewise */
     int32_t *in_list, listed;             /* per rank: the last list that names it; number of the current list */
     int32_t apart, together; /* 1 + the last rank with lanes by peer; 1 + the last with one lane for all messages */
 };

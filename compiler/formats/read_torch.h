@@ -20,7 +20,7 @@ enum {
 
 struct action {
     int what, s, b;  /* b -1: none */
-    int row, column; /* of its cell, counted from 1 */
+    int row, column; /* position of its cell, counted from 1 */
     int at;          /* column of the cell in its line, counted from 1 */
     bool pair;       /* first of a pair; the next action is the second */
     bool bw;         /* spelled BW, as PyTorch 2.5 does; `what` is B */
@@ -33,7 +33,7 @@ struct csv {
     size_t cap, caprows;
     int rows, stages, batches, jobs;
     bool comms;
-    bool old;       /* in PyTorch 2.5's spelling */
+    bool old;       /* the file uses PyTorch 2.5's spelling */
     int32_t *index; /* [(s * batches + b) * NNUMBERED + what]: index of the action, or -1 */
     int *rank;      /* per stage; -1: not known yet */
 };

@@ -23,7 +23,7 @@ struct table {
     const char *lane; /* the previous row's lane: its text in the source, its length, and a copy in the arena */
     size_t nlane;
     const char *lane_name;
-    int kind, peer;    /* of that lane; peer -1: none */
+    int kind, peer;    /* that lane's kind and peer; peer -1: none */
     struct map groups; /* group lanes, by their first row */
 };
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_ROWS = 64 }; /* of the prompt, decoded at once */
+enum { MOST_ROWS = 64 }; /* tokens of the prompt decoded at once */
 
 /* ---- the model ---- */
 
@@ -178,7 +178,7 @@ static void show(struct answer *answer, bool last) {
     size_t n = answer->text.n - (last ? 0 : unfinished(answer->text.s, answer->text.n));
     fwrite(answer->text.s + answer->shown, 1, n - answer->shown, stdout);
     if (fflush(stdout) != 0)
-        exit(2); /* the exit handler reports why */
+        exit(2); /* the exit handler reports the failure */
     answer->shown = n;
 }
 

@@ -20,7 +20,7 @@ struct stretch { /* content of a range of units of a buffer */
     struct content content;
 };
 struct open {                       /* a buffer that is in use at a mark */
-    int32_t b, batch, round, count; /* as they must be where the period ends; count: of weights and optimizer state */
+    int32_t b, batch, round, count; /* as they must be where the period ends; count: for weights and optimizer state */
     int memory;
     const struct buf *buf;
     struct value value;

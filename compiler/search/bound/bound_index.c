@@ -43,7 +43,8 @@ struct cover_index {
     struct node *node;
     int64_t *most; /* nodes x width */
     size_t nnode, node_cap, most_cap;
-    int64_t *numbers; /* of the states of one time while their tree grows; afterwards of the state searched for */
+    int64_t *numbers; /* one time's states' numbers while their tree grows; afterwards the numbers of the state searched
+                         for */
     struct key *key;
 };
 

@@ -39,7 +39,7 @@ struct lists stretched(const struct spec *sp, const struct spec *longer, const i
 struct hold { /* result for another number of microbatches */
     int batches;
     double makespan;    /* INFINITY: the rule cannot be used with that many */
-    double best, lower; /* of any order: best known, bound. NAN: the script cannot be run with that many */
+    double best, lower; /* best known makespan of any order, its bound. NAN: the script cannot be run with that many */
 };
 enum { HOLDS = 2 };
 /* Aim of a written script: to take no longer than the order and, with more microbatches, the least makespan; or the
@@ -48,7 +48,7 @@ enum aim { AIM_MAKESPAN, AIM_PERIOD };
 struct closed {
     const char *kind; /* "n" or "pattern"; NULL: neither was found */
     struct text body; /* the script */
-    double makespan;  /* of its jobs; if kind is NULL, the sequence's */
+    double makespan;  /* makespan of its jobs; if kind is NULL, of the sequence */
     struct hold hold[HOLDS];
     int nholds;
     double period; /* AIM_PERIOD: time per further microbatch */

@@ -7,20 +7,21 @@
 struct point {
     int cap;         /* per rank; 0: none */
     int64_t memory;  /* bytes per rank, for the curve over bytes; 0: the curve over caps, or unlimited */
-    double makespan; /* of the best known order, in the script's unit; NAN: none known */
+    double makespan; /* makespan of the best known order, in the script's unit; NAN: none known */
     double lower;    /* no order with this cap takes less; NAN: none fits at all */
     int by;          /* the cap whose certificate proves it: its own, or a larger one */
     bool proved;     /* makespan and lower are equal, or none fits, and the certificate is accepted */
 };
 struct frontier {
-    struct point *point; /* for caps 1, 2, ..., n, of which the last restricts nothing; or over bytes, ascending */
+    struct point
+        *point; /* points for caps 1, 2, ..., n, of which the last restricts nothing; or over bytes, ascending */
     int n;
     struct point free; /* without a cap */
     struct point none; /* over bytes: with this memory no order fits, or none was found */
 };
 struct searches {
-    int64_t states; /* of each search, at most */
-    double seconds; /* for each cap; 0: no limit */
+    int64_t states; /* limit of each search */
+    double seconds; /* limit for each cap; 0: none */
     void *context;
     void (*begins)(void *context, int cap); /* called before each search; 0: without a cap; may be NULL */
     /* Returns whether an independent checker accepts the certificate of the point's bound. start: of the best order's

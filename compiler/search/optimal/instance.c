@@ -6,8 +6,8 @@
 #include <string.h>
 
 enum {
-    MANY_TICKS = 1 << 20, /* for the longest time; exact ticks that need more than this are rounded */
-    MOST_TICKS = 1 << 29  /* for any time: the words of a state hold twice that */
+    MANY_TICKS = 1 << 20, /* for the longest time; beyond this, times are rounded */
+    MOST_TICKS = 1 << 29  /* limit of any time: the words of a state hold twice that */
 };
 
 static const double NEARLY = 1e-9; /* relative: two times that differ by less count as equal */
@@ -150,7 +150,7 @@ struct building {
     const struct graph *graph;
     struct instance *in;
     struct kinds kinds;
-    const int64_t *room; /* in bytes; NULL: caps limit */
+    const int64_t *room; /* room in bytes; NULL: caps limit instead */
     int32_t *class_of;   /* per job */
     int32_t *first;      /* per class: its first job */
     size_t cap, cap_first;

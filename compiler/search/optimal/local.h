@@ -9,7 +9,7 @@
 
 /* How a step is judged: by its makespan or, with noise, by the p95 of `runs` runs (passes/jitter.c) */
 struct judgement {
-    double level; /* of the noise; 0: no noise and no runs */
+    double level; /* noise level; 0: no noise and no runs */
     uint64_t seed;
     int64_t runs;
 };

@@ -7,8 +7,8 @@
 enum proof { PROOF_WORK, PROOF_COVER };
 struct optimum {
     int64_t makespan, lower; /* ticks; makespan: of the best known order */
-    enum proof proof;        /* of lower */
-    struct visited cover;    /* for PROOF_COVER: the states */
+    enum proof proof;        /* proof of lower */
+    struct visited cover;    /* the states, for PROOF_COVER */
     int64_t *start;          /* per job, in ticks; NULL: the schedule's own order is as good as any found */
     bool gave_up;            /* something is left to search */
 };

@@ -6,7 +6,7 @@
 
 enum {
     COMPARED = 4096,     /* upper bound on the states that one is compared with for dominance */
-    MOST_WORDS = 1 << 28 /* of all states: a gigabyte, for states that are few but long */
+    MOST_WORDS = 1 << 28 /* limit for all states: a gigabyte, for states that are few but long */
 };
 
 struct layer { /* the states of one moment */
@@ -14,7 +14,7 @@ struct layer { /* the states of one moment */
     int32_t *state;
     size_t n, cap;
 };
-struct rank_of { /* of a state in its layer */
+struct rank_of { /* sort keys of a state in its layer */
     int64_t bound, progress;
     uint64_t group; /* hash of what dominating states have in common */
     int32_t state;
@@ -29,7 +29,7 @@ struct search {
     int64_t **after; /* per class: its time and the lags after it, ascending, terminated by INT64_MAX */
     int32_t *row;    /* the current state */
     int32_t *table;  /* state + 1, by its time and row; 0: empty */
-    size_t size;     /* of the table, a power of two */
+    size_t size;     /* slots of the table, a power of two */
     int64_t *bound;  /* per state */
     struct rank_of *list;
     size_t cap_bound, cap_list;

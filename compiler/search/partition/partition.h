@@ -32,7 +32,7 @@ void emit_costs(struct text *out, const struct profile *profile, const char *mea
 /* cuts.c: all sets of layers that have, with each layer, all layers before it. A cut is between such a set and the
  * rest. Their last layers are the antichains of PipeDream's code. Cut 0 is before all layers, cut n - 1 after all of
  * them. In a chain, cut i has i layers before it. */
-enum { MOST_CUTS = 2048 }; /* of a graph with branches */
+enum { MOST_CUTS = 2048 }; /* limit for a graph with branches */
 struct cuts {
     const struct profile *profile;
     int n;

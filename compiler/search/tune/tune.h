@@ -64,7 +64,7 @@ struct script_args args_of_script(const struct search_space *space, const struct
  * options_of_file: with another file. */
 const char *options_of(const struct search_space *space, const struct candidate *candidate);
 const char *options_of_file(const struct search_space *space, const struct candidate *candidate, const char *file);
-bool has_param(const char *params, const char *key); /* of "workers=8 batches=8" */
+bool has_param(const char *params, const char *key); /* params: as in "workers=8 batches=8" */
 /* Returns why a candidate does not compile, from the error that was trapped: one sentence, without the place. */
 const char *refusal_text(void);
 
