@@ -55,13 +55,13 @@ static int64_t rounded(const struct trace *trace, double t) { return llround(t *
 
 struct lanes {
     struct lane_lists of;
-    int32_t *next;        /* per lane: the index in of.ins up to which it is drawn */
-    int64_t *free;        /* per lane: when its last slice ends */
-    int64_t *start, *end; /* per instruction of the step at hand: where it is drawn */
+    int32_t *next;        /* per lane: index in of.ins up to which it is drawn */
+    int64_t *free;        /* per lane: end of its last slice */
+    int64_t *start, *end; /* per instruction of the current step: where it is drawn */
 };
 
-/* Draws a step's lane up to the first receive whose send is not drawn yet. sent: per message, when its send starts; -1:
- * not drawn yet. Returns whether it drew anything. */
+/* Draws a step's lane up to the first receive whose send is not drawn yet. sent: per message, the start of its send;
+ * -1: not drawn yet. Returns whether it drew anything. */
 static bool draw_lane(const struct trace *trace, const struct rank *k, const struct timeline *tl, int r,
                       struct lanes *lanes, int lane, int64_t *sent) {
     int32_t from = lanes->next[lane];

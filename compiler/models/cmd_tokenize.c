@@ -15,9 +15,8 @@ struct work {
     struct tokenizer *tokenizer;
     FILE *f;
     int width;
-    int64_t ntokens, ndocuments, ncomposed,
-        bytes;         /* counts over the texts; ncomposed: documents that were not in NFC */
-    int64_t done, all; /* bytes of the files read, and of all files */
+    int64_t ntokens, ndocuments, ncomposed, bytes; /* over the texts; ncomposed: documents that were not in NFC */
+    int64_t done, all;                             /* bytes of the files read, and of all files */
     double begin, told;
 };
 

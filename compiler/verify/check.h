@@ -95,25 +95,27 @@ struct value {
 };
 enum { NO_SUM };
 
-/* Sets of weights, numbered: one per stage, then token tables that two stages share, then what teams share. */
+/* Sets of weights, numbered: one per stage, then token tables that two stages share, then what teams share */
 struct weight_sets {
     int n;
-    int32_t *table, *shared; /* verify_sets.c: per stage, that set; -1: it has none */
-    int32_t *slots;          /* per set: how many stages contribute to its gradient */
-    uint32_t *seen;          /* per set: the kinds of its buffers, as bits */
+    int32_t *table, *shared; /* verify_sets.c: per stage, its table and what its team shares; -1: none */
+    int32_t *slots;          /* per set: number of stages that contribute to its gradient */
+    uint32_t *seen;          /* per set: bit mask of the kinds of its buffers */
 };
 
 struct values {
     struct value **val;
     bool *done;        /* per job */
-    uint8_t *section;  /* per job, where a period repeats: section_of its instruction */
-    int32_t *declared; /* per job, where updates are jobs: the version that it says it reads; -1: it reads none */
-    int32_t *newest;   /* and the newest that its rank has of all it reads, as it starts; -1: they are not at home */
-    bool **stays; /* per buffer, whether it lives all step: a home's weights, gradient and optimizer state; workspace */
+    uint8_t *section;  /* per job, if a period repeats: section_of its instruction */
+    int32_t *declared; /* per job, if updates are jobs: version that it declares to read; -1: it reads none */
+    int32_t *newest; /* per job: newest version of all it reads that its rank has when it starts; -1: its rank is a home
+                        of none */
+    bool **stays;    /* per buffer: whether it lives all step, as a home's weights, gradient, optimizer state and the
+                        workspace do */
     struct weight_sets sets;
     int64_t *bytes[NKINDS]; /* at entry_of: the tensor's size, on which all its buffers must agree; -1: none seen yet */
-    int64_t *bytes_read;    /* at entry_of: the largest buffer its forwards have read */
-    bool has_state;         /* the optimizer has state for at least one set */
+    int64_t *bytes_read;    /* at entry_of: size of the largest buffer that its forwards have read */
+    bool has_state;         /* whether the optimizer has state for at least one set */
     struct tensors *scratch;
     struct plan *plan;       /* verify_memory.c */
     struct sums *sums;       /* verify_sums.c */
@@ -171,7 +173,7 @@ bool sets_begin(struct check *check);
 bool knows_homes(const struct spec *sp); /* whether it has what w() named, which a program's text does not record */
 /* Returns the set of weights that a job's operand w, v, u, dw, dv or du belongs to; -1: the job has no such operand. */
 int32_t set_of_operand(const struct check *check, const struct instr *x, int role);
-/* Returns stage s's number among the values.slots[set] stages that contribute to a set's gradient; -1: it does not. */
+/* Returns stage s's number among the sets.slots[set] stages that contribute to a set's gradient; -1: it does not. */
 int slot_of(const struct check *check, int set, int s);
 
 /* verify_exchange.c: teams, and what their members exchange between the parts of a job. */

@@ -198,7 +198,7 @@ static bool shared_by_members(struct check *check) {
 static bool list_owners(struct check *check) {
     struct values *values = check->values;
     int W = check->p->workers;
-    int32_t *at = values->owner_at = NEW(int32_t, W + 2), *seen = NEW(int32_t, W); /* 1 + the last set that it owns */
+    int32_t *at = values->owner_at = NEW(int32_t, W + 2), *seen = NEW(int32_t, W); /* 1 + the last set owned */
     for (int set = 0; set < values->sets.n; set++)
         for (int i = 0; i < values->homes[set].lists * values->homes[set].size; i++) {
             int r = values->homes[set].rank[i];

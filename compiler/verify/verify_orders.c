@@ -95,7 +95,7 @@ void orders_start(struct orders *orders, int32_t i) {
     int L = orders->k->nlanes;
     int32_t *clock = orders->clock + (int64_t)x->lane * L;
     if (orders->check->p->period && (i == orders->k->period.begin || i == orders->k->period.end))
-        for (int n = 0; n < L * L; n++) /* a mark: in all lanes, all before it have ended */
+        for (int n = 0; n < L * L; n++) /* a mark: everything before it has ended, in all lanes */
             orders->clock[n] = i - 1;
     for (uint32_t w = x->wait; w < x->wait + x->nwait; w++) {
         if (orders->k->wait[w] >= i)
