@@ -2,8 +2,8 @@
  *
  * A text is cut into words by the tokenizer's own regular expressions (pretokenize.c). Each word's bytes are merged,
  * the pair of the lowest rank first, until no neighbours form a merge (merge.c: Sennrich 2016, Radford 2019). The
- * results equal those of the library `tokenizers` for the same file; a file that needs anything else is refused, by
- * name. Special tokens are never read from a text, whoever wrote it: <|endoftext|> in it is thirteen characters. */
+ * library `tokenizers` gives the same results for the same file; a file that needs anything else is refused, by name.
+ * Special tokens are never read from a text, whoever wrote it: <|endoftext|> in it is thirteen characters. */
 #ifndef PIANOLA_TOKENS_H
 #define PIANOLA_TOKENS_H
 #include "base/text.h"
