@@ -28,14 +28,14 @@ struct mpi {
     const struct rt_rank *k;
     char *arena;
     MPI_Request *request; /* per instruction */
-    int64_t *started;     /* per instruction: how often it was started */
+    int64_t *started;     /* times each instruction was started */
     double *since;
     struct collectives collectives;
-    MPI_Request *track; /* per lane and track: of the piece that is moving */
-    MPI_Request sum;    /* of sum_begin */
+    MPI_Request *track; /* request of the piece that is moving, per lane and track */
+    MPI_Request sum;    /* request of sum_begin */
 };
 
-/* Open MPI ends the process itself if a connection breaks; this reports the errors that it returns. */
+/* Reports the errors that Open MPI returns. If a connection breaks, Open MPI ends the process itself. */
 static void must(int code) {
     char text[MPI_MAX_ERROR_STRING], why[MPI_MAX_ERROR_STRING + 8];
     int n;
@@ -48,7 +48,7 @@ static void must(int code) {
 
 /* ---- between steps ---- */
 
-/* Tests rather than waits: MPI's own wait would keep a core from the ranks that share it. */
+/* Tests in a loop: MPI's own wait would keep a core from the ranks that share it. */
 static void finish_request(MPI_Request *request) {
     for (int done = 0; !done;) {
         must(MPI_Test(request, &done, MPI_STATUS_IGNORE));
@@ -74,7 +74,7 @@ static void mpi_sum_end(void *link) {
     finish_request(&mpi->sum);
 }
 
-/* Testing makes progress. The launcher deals with dead ranks. */
+/* Makes progress by testing. The launcher deals with dead ranks. */
 static bool mpi_progress(void *link) {
     struct mpi *mpi = link;
     int done;
@@ -99,7 +99,7 @@ static void mpi_close(void *link) {
 
 enum { LONG = 1 << 30 }; /* bytes; a longer tensor does not fit MPI's counts, which are ints */
 
-/* A datatype for a tensor of several LONGs and a rest. */
+/* Returns a datatype for a tensor of several LONGs and a remainder. */
 static MPI_Datatype long_tensor(int64_t bytes) {
     MPI_Datatype longs, parts[2], all;
     must(MPI_Type_contiguous(LONG, MPI_BYTE, &longs));
@@ -188,7 +188,7 @@ static bool mpi_collective(void *link, struct replay *re, const struct rt_instr 
     return collectives_run(&((struct mpi *)link)->collectives, re, x, start, end);
 }
 
-/* There is nothing to wait on: testing makes progress. Other processes may want the core meanwhile. */
+/* Yields: testing makes progress, and other processes may want the core meanwhile. */
 static void mpi_idle(void *link, struct replay *re) {
     (void)link, (void)re;
     sched_yield();

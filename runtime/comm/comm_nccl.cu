@@ -10,10 +10,10 @@
  * The first exchange of a pair sets up their connection, so it waits here for the other side; capturing a step does not
  * wait, and replaying it calls nothing.
  *
- * Collectives are NCCL's own. What it sums has no order to rely on: that depends on size, machine and registration. So
- * --reduce ordered sums here (cuda_nccl_ordered), in the order of ops.h: a member receives its share of the others'
- * parts, adds them up in the members' order, and sends the sum to all who need it. That moves as many bytes as a ring,
- * but takes a scratch. So the bits are the host's, in a graph or not. */
+ * Collectives are NCCL's own. The order of its sums depends on size, machine and registration. So --reduce ordered sums
+ * here (cuda_nccl_ordered), in the order of ops.h: a member receives its share of the others' parts, adds them up in
+ * the members' order, and sends the sum to all who need it. This moves as many bytes as a ring, but needs a scratch
+ * buffer. The bits are then the host's, in a graph or not. */
 #include "comm_nccl.cuh"
 extern "C" {
 #include "device/job.h"
@@ -47,7 +47,7 @@ const char *nccl_trouble(struct nccl *nccl, const char *call, ncclResult_t code)
 
 static bool fine(ncclResult_t code) { return code == ncclSuccess || code == ncclInProgress; }
 
-/* Waits until `call`, made on the communicator for instruction x or none, is done. code: what it returned. */
+/* Waits until `call`, made on the communicator for instruction x (or NULL), is done. code: the call's return value. */
 void nccl_settle(struct nccl *nccl, const struct communicator *communicator, const char *call, const struct rt_instr *x,
                  ncclResult_t code) {
     char name[256];
@@ -84,10 +84,10 @@ static const char *progress(void *link) {
     return fine(code) ? NULL : nccl_trouble(nccl, "a message", code);
 }
 
-/* In which order it launches: by issue, each after the start of the one before, on whichever communicator; or serial,
- * after its end. NCCL has the first from CUDA 12.3 on, of the driver and of its own build (env.rst), and in graphs from
- * a driver of 12.9 on (src/enqueue.cc: getImplicitOrder), before 2.27.3 never. The runtime is taken for that of NCCL's
- * build. */
+/* Describes NCCL and its launch order. Order "issue": each launch follows the start of the one before, on whichever
+ * communicator; "serial": it follows the end. NCCL has the first if both the driver and its own build are of CUDA 12.3
+ * or newer (env.rst). In graphs it also needs driver 12.9 (src/enqueue.cc: getImplicitOrder) and NCCL 2.27.3. The CUDA
+ * runtime here is assumed to be the one NCCL was built with. */
 static const char *about_sums(bool captured, const char *sums) {
     static char line[96];
     int version = 0, driver = 0, runtime = 0;
@@ -104,11 +104,11 @@ static const char *about_ordered(bool captured) { return about_sums(captured, ",
 
 /* ---- messages ---- */
 
-/* A message or a collective of no bytes still imposes an order, and NCCL orders only what moves a byte: so one float
- * moves. */
+/* Bytes sent for an empty message or collective. It still imposes an order, and NCCL orders only operations that move a
+ * byte, so one float moves. */
 enum { NOTHING = 16 };
 
-/* Its times begin when its lane reaches it, and so include NCCL's wait for the other side. */
+/* Enqueues a message. Its times begin when its lane reaches it, and so include NCCL's wait for the other side. */
 static bool nccl_message(void *link, struct replay *re, const struct rt_instr *x) {
     struct nccl *nccl = (struct nccl *)link;
     const struct end *end = is_send(x->op) ? &nccl->to[x->peer] : &nccl->from[x->peer];
@@ -131,24 +131,24 @@ static bool nccl_message(void *link, struct replay *re, const struct rt_instr *x
 enum {
     THREADS = 256,
     BLOCKS = 132 * 4,
-    SCRATCH = REDUCE_PIECE, /* bytes of a lane, at most: a longer tensor goes in pieces */
+    SCRATCH = REDUCE_PIECE, /* maximum bytes per lane; a longer tensor goes in pieces */
     TOGETHER = 64           /* ranks per group of calls: NCCL may split long groups differently on each rank */
 };
 
-struct collective { /* as this rank takes part in it */
+struct collective { /* this rank's part in a collective */
     struct nccl *nccl;
     const struct rt_instr *x;
     const struct communicator *communicator;
     int ranks, me, root; /* members of the group; the root is -1 where there is none */
-    char *src, *dst;     /* NULL: it has none */
+    char *src, *dst;     /* NULL: this member has none */
     char *scratch;
     cudaStream_t stream;
-    int64_t size; /* bytes of a number that it adds up */
+    int64_t size; /* bytes of a summand */
     ncclDataType_t type;
     bool first; /* the sum is written, not added to dst */
 };
 
-/* In the order of the group, in which the communicator has its ranks too. */
+/* Describes x for this rank. The communicator has its ranks in the group's order. */
 static struct collective describe_collective(struct nccl *nccl, const struct replay *re, const struct rt_instr *x) {
     const struct rt_group group = group_of(nccl->groups, x->group, re->rank);
     struct collective c = {nccl, x, &nccl->communicator[nccl->of_lane[x->lane]], group.n, group.me, -1};
@@ -166,7 +166,7 @@ static struct collective describe_collective(struct nccl *nccl, const struct rep
 
 #define COLLECTIVE(c, call) NCCL((c)->nccl, (c)->communicator, (c)->x, call)
 
-/* Who ends it knows that all have begun it. */
+/* Sums one float: whoever finishes it knows that all have begun it. */
 static void only_meet(const struct collective *c) {
     void *nothing = c->nccl->nothing + c->x->lane * NOTHING;
     COLLECTIVE(c, ncclAllReduce(nothing, nothing, 1, ncclFloat, ncclSum, c->communicator->comm, c->stream));
@@ -176,7 +176,7 @@ static void all_gather(const struct collective *c) {
     COLLECTIVE(c, ncclAllGather(c->src, c->dst, (size_t)c->x->bytes, ncclUint8, c->communicator->comm, c->stream));
 }
 
-/* In place at the root, where nothing is written then. */
+/* Broadcasts in place: at the root, NCCL then writes nothing. */
 static void enqueue_broadcast(const struct collective *c) {
     char *at = c->dst ? c->dst : c->src;
     COLLECTIVE(c, ncclBroadcast(at, at, (size_t)c->x->bytes, ncclUint8, c->root, c->communicator->comm, c->stream));
@@ -188,17 +188,17 @@ struct span {
     char *at;
     size_t bytes;
 };
-struct exchange { /* what a member sends to another, and receives */
+struct exchange { /* data that a member sends to another, and receives */
     struct span (*out)(const struct exchange *e, int to);
-    struct span (*in)(const struct exchange *e, int from, int place); /* place: among the others */
+    struct span (*in)(const struct exchange *e, int from, int place); /* place: the sender's place among the others */
     const struct collective *c;
-    /* Member j's share is at x + j * apart, of `share` bytes; the last of `bytes` are shorter, or empty. With a root it
-     * has them all. */
+    /* Member j's share is at x + j * apart and has `share` bytes; the last ones are shorter or empty. With a root, the
+     * root has all `bytes`. */
     char *x;
     int64_t bytes, share, apart;
 };
 
-/* With every other member: for each k in turn, member r sends to r + k and receives from r - k. */
+/* Exchanges data with every other member: for each k in turn, member r sends to r + k and receives from r - k. */
 static void exchange_all(const struct exchange *e) {
     const struct collective *c = e->c;
     for (int from = 1; from < c->ranks; from += TOGETHER) {
@@ -260,15 +260,15 @@ static void enqueue_all_reduce(const struct collective *c) {
                                 c->communicator->comm, c->stream));
 }
 
-/* Where the sum of a piece that begins at `at` is to go, and where it first comes. */
+/* Returns where the sum of a piece that begins at `at` is first written. */
 static char *sum_target(const struct collective *c, int64_t at) { return c->first ? c->dst + at : c->scratch; }
 static void add_sum(const struct collective *c, int64_t at, int64_t bytes) {
     if (c->dst && !c->first)
         cuda_add((float *)(c->dst + at), (const float *)c->scratch, bytes / 4, false, c->stream);
 }
 
-/* A long sum that some member adds to what it has: in pieces, as long as its scratch. To every member whose dw a piece
- * belongs to, a reduction; that member's part of src is `apart` bytes after the one before. */
+/* Sums a long tensor in pieces that fit the scratch, because some member adds to existing values. Each piece takes one
+ * reduction to every member whose dw it belongs to; that member's part of src is `apart` bytes after the one before. */
 static void reduce_pieces(const struct collective *c, int64_t apart) {
     for (int64_t at = 0, n; at < c->x->bytes; at += n) {
         n = min(c->x->bytes - at, (int64_t)SCRATCH);
@@ -288,7 +288,7 @@ static void reduce_pieces(const struct collective *c, int64_t apart) {
     }
 }
 
-/* What a member adds to is its own affair, but all make the same calls. */
+/* Returns whether x goes in pieces. Only some members may add to existing values, but all must make the same calls. */
 static bool in_pieces(const struct collective *c) { return c->nccl->adds[c->x->msg] && c->x->bytes > SCRATCH; }
 
 static void reduce_scatter(const struct collective *c) {
@@ -313,8 +313,8 @@ static void enqueue_reduce(const struct collective *c) {
 
 /* ---- sums in the members' order ---- */
 
-/* dst = or += the sum of mine and the same share of all others, in rank order. Rank r's lies at others + ((me - r) mod
- * ranks - 1) * stride. dst may be mine. */
+/* Sets dst to, or increments it by, the sum of mine and the same share of all others, in rank order. Rank r's share is
+ * at others + ((me - r) mod ranks - 1) * stride. dst may be mine. */
 template <typename T>
 static __global__ void add_ranks(T *dst, const T *mine, const T *others, int64_t n, int64_t stride, int ranks, int me,
                                  bool first) {
@@ -352,7 +352,7 @@ static void all_reduce_ordered(const struct collective *c) {
     }
 }
 
-/* How many bytes a member can receive of each other at a time. */
+/* Returns how many bytes a member can receive from each other member at a time. */
 static int64_t bytes_of_piece(int ranks) { return SCRATCH / ranks / 16 * 16; }
 
 static void reduce_scatter_ordered(const struct collective *c) {
@@ -371,9 +371,9 @@ static void reduce_ordered(const struct collective *c) {
     }
 }
 
-/* ---- which of them ---- */
+/* ---- the choice of algorithm ---- */
 
-/* Sums of integers are the same in any order. */
+/* Returns whether x must be summed in order; sums of integers are the same in any order. */
 static bool keeps_order(const struct rt_instr *x) { return x->op != OP_ALL_REDUCE_N; }
 
 static void enqueue_collective(void *link, const struct replay *re, const struct rt_instr *x, bool ordered) {
@@ -404,10 +404,10 @@ static bool collective_ordered(void *link, struct replay *re, const struct rt_in
 
 /* ---- memory ---- */
 
-/* Of the scratch for x, in a group of at most so many ranks. */
+/* Returns the bytes of scratch for x, in a group of at most `ranks` ranks. */
 static int64_t scratch_for(const struct rt_instr *x, int ranks, bool ordered) {
     bool scatters = motion_of(x->op) == OP_REDUCE_SCATTER || x->op == OP_REDUCE;
-    if (ordered && keeps_order(x) && motion_of(x->op) == OP_ALL_REDUCE) /* shares are whole numbers */
+    if (ordered && keeps_order(x) && motion_of(x->op) == OP_ALL_REDUCE) /* shares are whole numbers of elements */
         return min(x->bytes, (int64_t)SCRATCH) + ranks * (int64_t)sizeof(float);
     if (ordered && scatters)
         return min(x->bytes * ranks, (int64_t)SCRATCH);

@@ -1,5 +1,5 @@
-/* NCCL between ranks that are processes: what comm_nccl.cu, which moves messages, and comm_nccl_open.cu, which makes
- * the communicators for them, share. */
+/* Declarations that comm_nccl.cu, which moves messages over NCCL, and comm_nccl_open.cu, which makes its communicators,
+ * share. Ranks are processes. */
 #ifndef PIANOLA_COMM_NCCL_CUH
 #define PIANOLA_COMM_NCCL_CUH
 #include "device/device_cuda.cuh"
@@ -11,9 +11,9 @@ extern "C" {
 
 struct communicator {
     ncclComm_t comm;
-    void *arena; /* registered with it; NULL: it is not */
+    void *arena; /* registration of the rank's memory; NULL: not registered */
 };
-struct end { /* of an edge: its communicator, and the other rank's rank there */
+struct end { /* one end of an edge: its communicator, and the other rank's rank in it */
     int communicator, peer;
 };
 struct nccl {
@@ -23,22 +23,23 @@ struct nccl {
     struct cuda_rank *rank;
     struct communicator *communicator;
     int ncommunicators;
-    struct end *to, *from; /* per rank that it exchanges messages with */
-    int *of_lane;          /* per lane of collectives: its communicator */
-    bool *adds;            /* per collective: some member adds the sum to what it has */
-    char **scratch;        /* per lane that sums */
-    char *nothing;         /* NOTHING bytes per lane: sent and summed for an empty tensor */
-    int next;              /* the communicator that progress asks next */
+    struct end *to, *from; /* one per rank that this one exchanges messages with */
+    int *of_lane;          /* communicator per lane of collectives */
+    bool *adds;            /* per collective: some member adds the sum to its existing values */
+    char **scratch;        /* one per lane that sums */
+    char *nothing;         /* NOTHING bytes per lane, sent and summed in place of an empty tensor */
+    int next;              /* the communicator that progress checks next */
     char why[512];
-    pthread_mutex_t lock; /* held during every NCCL call, while nothing may be aborted */
+    pthread_mutex_t lock; /* held during every NCCL call; abort takes it for good */
 };
 
 /* comm_nccl.cu */
-/* Into why, of n bytes: the call, the name and text of its result, and what NCCL said last. */
+/* Writes the reason of a failure into why, of n bytes: the call, the name and text of its result, and NCCL's last
+ * error. */
 void nccl_reason(const char *call, ncclResult_t code, char *why, size_t n);
-/* The text of an error, in nccl->why. */
+/* Returns the text of an error, which nccl->why holds. */
 const char *nccl_trouble(struct nccl *nccl, const char *call, ncclResult_t code);
-/* Waits until `call`, made on the communicator for instruction x or none, is done. code: what it returned. */
+/* Waits until `call`, made on the communicator for instruction x (or NULL), is done. code: the call's return value. */
 void nccl_settle(struct nccl *nccl, const struct communicator *communicator, const char *call, const struct rt_instr *x,
                  ncclResult_t code);
 #define NCCL(n, w, x, call)                                                                                            \
@@ -51,7 +52,7 @@ void nccl_settle(struct nccl *nccl, const struct communicator *communicator, con
 /* Places nccl->nothing and nccl->scratch in the rank's memory. */
 void nccl_place_scratch(struct nccl *nccl);
 
-/* comm_nccl_open.cu, as struct cuda_transport has them */
+/* comm_nccl_open.cu: the functions of struct cuda_transport */
 char *nccl_take(int rank, size_t bytes, char *why, size_t n);
 void nccl_give(char *p);
 int64_t nccl_beside(const struct rt_program *p, int rank, const int32_t *groups);

@@ -1,8 +1,8 @@
-/* The communicators of a run over NCCL: who shares one, how they are made and ended, and what memory they take.
+/* The communicators of a run over NCCL: which ranks share one, how they are made and ended, and the memory they need.
  *
  * NCCL runs the operations of one communicator one after another. So every directed edge that carries messages has a
- * communicator of two, and every group has one for its lane of weights, one for its lane of the rest: lanes then run
- * concurrently. Edges that the program puts on a common lane (--lanes) cannot, and share a communicator. All are
+ * communicator of two ranks. Every group has one communicator for its lane of weights and one for the rest. Lanes then
+ * run concurrently. Edges that the program puts on a common lane (--lanes) cannot, and share a communicator. All are
  * created in one global order. */
 #include "comm_nccl.cuh"
 extern "C" {
@@ -13,12 +13,12 @@ extern "C" {
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The channels that a communicator may have: its config's maxCTAs, 32 where nothing is said (NCCL's user guide,
- * api/types.rst; NCCL_MAX_CTAS takes precedence, env.rst). Each is a block of up to 640 threads, most of an SM, on
- * which a receive spins until its send comes. Between two ranks NCCL gives a message half of the channels, and all of
- * them above 16 MiB for each (2.28.9, src/enqueue.cc: scheduleP2pTasksToPlan, addP2pToPlan): here 4, 8 above 64 MiB,
- * where 32 channels would give it 16. A collective, for which all its ranks wait, exchanges with many at once and has
- * more. minCTAs stays 1, so that NCCL may take fewer. */
+/* Channels that a communicator may have: its config's maxCTAs, by default 32 (NCCL's user guide, api/types.rst;
+ * NCCL_MAX_CTAS takes precedence, env.rst). Each is a block of up to 640 threads, most of an SM, on which a receive
+ * spins until its send comes. Between two ranks NCCL gives a message half of the channels, and all of them above 16 MiB
+ * for each (2.28.9, src/enqueue.cc: scheduleP2pTasksToPlan, addP2pToPlan): here 4, and 8 above 64 MiB, where 32
+ * channels would give it 16. A collective, for which all its ranks wait, exchanges with many ranks at once and has
+ * more. minCTAs stays 1, so that NCCL may use fewer. */
 enum { EDGE_CHANNELS = 8, GROUP_CHANNELS = 16 };
 
 /* ---- memory ---- */
@@ -29,18 +29,17 @@ static int64_t setting(const char *name, int64_t otherwise) {
     return n > 0 ? n : otherwise;
 }
 
-/* An upper estimate of the buffers that NCCL 2.28.9 makes, in allocations of 2 MiB's multiples (CUDA_IPC_MIN):
- * For each channel between two ranks, and each direction that is used (src/enqueue.cc: p2pTaskAppend), these are at the
- * receiver LL's 512 KiB, LL128's 4.7 MiB (src/init.cc: DEFAULT_LL_BUFFSIZE, DEFAULT_LL128_BUFFSIZE) and NCCL_BUFFSIZE
- * (4 MiB; env.rst), and a header at both ends; on A100s that last buffer is the sender's (src/transport/p2p.cc:
- * p2pSendSetup, p2pRecvSetup; src/graph/paths.cc: ncclTopoCheckP2p). Between hosts it is less: 2 MiB
- * (src/transport/net.cc: sharedNetBuffersInit, of NCCL_P2P_NET_CHUNKSIZE). For each communicator there are a queue of
- * 1 MiB (NCCL_WORK_FIFO_BYTES) and small things.
- * NCCL's code is not counted. Where it is kept from connecting late (NCCL_CUMEM_ENABLE=0, NCCL_RUNTIME_CONNECT=0), it
- * makes buffers for rings and trees too.
- * A collective of NCCL's needs a ring, which is one rank in each direction, ALL_REDUCE also a tree of up to 4 ranks
- * (src/include/device.h: NCCL_MAX_TREE_ARITY), and NVLink's multicast for each member 8 steps of 128 KiB in both
- * directions (src/transport/nvls.cc: ncclNvlsBufferSetup). Ours exchange with every other member. */
+/* An upper estimate of the buffers that NCCL 2.28.9 makes, in allocations of multiples of 2 MiB (CUDA_IPC_MIN). For
+ * each channel between two ranks, and each direction that is used (src/enqueue.cc: p2pTaskAppend), the receiver has
+ * LL's 512 KiB, LL128's 4.7 MiB (src/init.cc: DEFAULT_LL_BUFFSIZE, DEFAULT_LL128_BUFFSIZE) and NCCL_BUFFSIZE (4 MiB;
+ * env.rst), and both ends have a header; on A100s that last buffer is the sender's (src/transport/p2p.cc: p2pSendSetup,
+ * p2pRecvSetup; src/graph/paths.cc: ncclTopoCheckP2p). Between hosts it is less: 2 MiB (src/transport/net.cc:
+ * sharedNetBuffersInit, of NCCL_P2P_NET_CHUNKSIZE). Each communicator has a queue of 1 MiB (NCCL_WORK_FIFO_BYTES) and
+ * small items. NCCL's code is not counted. Where it is kept from connecting late (NCCL_CUMEM_ENABLE=0,
+ * NCCL_RUNTIME_CONNECT=0), it makes buffers for rings and trees too. A collective of NCCL's needs a ring: one rank in
+ * each direction. ALL_REDUCE also needs a tree of up to 4 ranks (src/include/device.h: NCCL_MAX_TREE_ARITY). NVLink's
+ * multicast needs 8 steps of 128 KiB in both directions for each member (src/transport/nvls.cc: ncclNvlsBufferSetup).
+ * Our own collectives exchange with every other member. */
 enum { RING = 1, TREE = 4 };
 static int peers_of(const struct rt_instr *x, int ranks, bool ordered) {
     int peers = motion_of(x->op) == OP_ALL_TO_ALL_A || (sums(x->op) && ordered) ? ranks
@@ -56,7 +55,8 @@ static int64_t bytes_beside_plan(const struct rt_program *p, int rank, const int
                   receives = ((512 << 10) + 120 * 640 * 8 * 8 + simple + page) / page * page;
     const struct rt_rank *k = &p->rank[rank];
     bool *edge = (bool *)calloc(2 * (size_t)p->workers + 1, sizeof *edge);
-    int64_t *lane = (int64_t *)calloc((size_t)k->nlanes + 1, sizeof *lane), bytes = 0; /* lane: of its communicator */
+    int64_t *lane = (int64_t *)calloc((size_t)k->nlanes + 1, sizeof *lane), bytes = 0; /* lane: bytes of its
+                                                                                        * communicator */
     for (int32_t i = 0; edge && lane && i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
         if (is_send(x->op) || is_recv(x->op)) {
@@ -83,22 +83,22 @@ int64_t nccl_beside_ordered(const struct rt_program *p, int rank, const int32_t 
     return bytes_beside_plan(p, rank, groups, true);
 }
 
-static bool by_cuda; /* the rank's memory is cudaMalloc's */
+static bool by_cuda; /* cudaMalloc gave the rank's memory */
 
-/* NCCL's own allocation, which it can register: it then copies from tensor to tensor without intermediate buffers. It
- * asks for memory with handles, by which others can map it (cuMemCreate). A virtual machine or a container may refuse
- * that, and 2.28.9 goes on without only after CUDA_ERROR_NOT_PERMITTED and CUDA_ERROR_NOT_SUPPORTED for a fabric's
- * handle (src/allocator.cc). NCCL sends from any other memory too. */
+/* Allocates with NCCL, which can then register the memory and copy from tensor to tensor without intermediate buffers.
+ * NCCL asks for memory with handles, by which others can map it (cuMemCreate). A virtual machine or a container may
+ * refuse that; 2.28.9 then goes on without handles only after CUDA_ERROR_NOT_PERMITTED and CUDA_ERROR_NOT_SUPPORTED for
+ * a fabric's handle (src/allocator.cc). So cudaMalloc is the fallback: NCCL sends from any other memory too. */
 char *nccl_take(int rank, size_t bytes, char *why, size_t n) {
     char *p = NULL, reason[1024], lack[1024];
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* both before NCCL's first call */
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* both set before NCCL's first call */
     setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 0);  /* steps are all captured or all eager, except the first */
     ncclResult_t code = ncclMemAlloc((void **)&p, bytes);
     by_cuda = code != ncclSuccess;
     if (!by_cuda)
         return p;
     nccl_reason("ncclMemAlloc", code, reason, sizeof reason);
-    cudaGetLastError(); /* no error of the next call's */
+    cudaGetLastError(); /* clears the error, so that the next call does not report it */
     p = cuda_allocate(bytes, lack, sizeof lack);
     if (p)
         fprintf(stderr,
@@ -119,24 +119,25 @@ void nccl_give(char *p) {
 
 /* ---- at the start ---- */
 
-/* What every rank knows of all: who sends to whom on which lane, and so who shares a communicator, in one global order.
- * A circle is the ranks of one communicator: first those of edges that share a lane, at either end or through other
- * edges, ascending; then those of a group's lane, in its order. Its first rank makes its id. */
+/* The edges and groups of all ranks, known to every rank in one global order, and so which ranks share a communicator.
+ * A circle is the ranks of one communicator. Circles of edges come first: the ranks of edges that share a lane, at
+ * either end or through other edges, ascending. Then come the circles of groups' lanes, each in the group's order. A
+ * circle's first rank makes its id. */
 struct known {
-    int size, ngroups, ncircles, nedges; /* nedges: how many circles are of edges */
-    int32_t *lane;                       /* [rank][sends, receives][peer]: 1 + its lane there; 0: no such edge */
-    int *of_edge;                        /* [from * size + to]: its circle; -1: no such edge */
-    bool *used;                          /* [group][its lanes]: has it that lane? */
+    int size, ngroups, ncircles, nedges; /* nedges: number of circles of edges */
+    int32_t *lane;                       /* [rank][sends, receives][peer]: 1 + lane of the edge; 0: no such edge */
+    int *of_edge;                        /* circle of edge [from * size + to]; -1: no such edge */
+    bool *used;                          /* [group][its lanes]: whether the group has the lane */
     int *rank, *rank_at;                 /* circle c: rank[rank_at[c] .. rank_at[c + 1]) */
-    int *of_group;                       /* [group][its lanes]: its circle */
-    ncclUniqueId *id;                    /* per circle */
+    int *of_group;                       /* circle of [group][its lanes] */
+    ncclUniqueId *id;                    /* one per circle */
 };
 
 static int32_t lane_between(const struct known *known, int rank, bool receives, int peer) {
     return known->lane[((size_t)rank * 2 + receives) * (size_t)known->size + (size_t)peer];
 }
 
-/* False: a rank sends where another does not receive. */
+/* Exchanges the edges of all ranks. Returns false if a rank sends where another does not receive. */
 static bool know_edges(struct nccl *nccl, struct known *known) {
     const struct world *world = nccl->world;
     const struct rt_rank *own = &nccl->program->rank[world->rank];
@@ -162,7 +163,7 @@ static int lane_of_group(const struct rt_instr *x) {
     return x->group * GROUP_LANES + op_row(x->op)->lane - LANE_GATHER;
 }
 
-/* Which lanes the groups have, and which sums are added to. */
+/* Finds which lanes the groups have, and which sums are added to existing values. */
 static void know_groups(struct nccl *nccl, struct known *known) {
     const struct world *world = nccl->world;
     const struct rt_rank *own = &nccl->program->rank[world->rank];
@@ -194,7 +195,7 @@ static void spread(struct known *known, int from, int to, int circle, int *todo)
     known->of_edge[from * known->size + to] = circle;
     todo[n++] = from * known->size + to;
     while (n > 0) {
-        int end[2] = {todo[n - 1] / known->size, todo[n - 1] % known->size}; /* who sends, who receives */
+        int end[2] = {todo[n - 1] / known->size, todo[n - 1] % known->size}; /* the sender and the receiver */
         n--;
         for (int i = 0; i < 2; i++)
             for (int receives = 0; receives < 2; receives++)
@@ -213,7 +214,7 @@ static void add_member(struct known *known, int rank) { known->rank[known->rank_
 
 static void begin_circle(struct known *known) { known->rank_at[known->ncircles + 1] = known->rank_at[known->ncircles]; }
 
-/* In the order of their first edges, by sender, then receiver. */
+/* Forms the circles of edges in the order of their first edges, by sender, then receiver. */
 static void circles_of_edges(struct known *known, int *todo) {
     for (int e = 0; e < known->size * known->size; e++)
         known->of_edge[e] = -1;
@@ -247,7 +248,7 @@ static void circles_of_groups(struct known *known, const int32_t *groups) {
     }
 }
 
-/* How many circles before c have the same first rank. */
+/* Returns how many circles before c have the same first rank. */
 static int ids_before(const struct known *known, int c, int rank) {
     int n = 0;
     for (int i = 0; i < c; i++)
@@ -279,7 +280,8 @@ static void know_ids(struct nccl *nccl, struct known *known) {
     free(all);
 }
 
-/* splitShare stays off: with it, aborting one communicator may make others unusable (api/types.rst). */
+/* Makes a communicator. splitShare stays off: with it, aborting one communicator may make others unusable
+ * (api/types.rst). */
 static int add_communicator(struct nccl *nccl, int ranks, int me, const ncclUniqueId *id, int channels) {
     struct communicator *communicator = &nccl->communicator[nccl->ncommunicators++];
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -322,7 +324,7 @@ static void connect(struct nccl *nccl, const struct known *known) {
     }
 }
 
-/* False: no memory. */
+/* Allocates the tables; returns false if there is no memory. */
 static bool know_room(struct known *known, const int32_t *groups) {
     size_t edges = (size_t)known->size * (size_t)known->size, members = 2 * edges, lanes;
     known->ngroups = group_count(groups);
@@ -400,13 +402,14 @@ void nccl_open(const struct world *world, const struct rt_program *p, const int3
 
 void nccl_abort(void *link) {
     struct nccl *nccl = (struct nccl *)link;
-    pthread_mutex_lock(&nccl->lock); /* for good: no call may follow */
+    pthread_mutex_lock(&nccl->lock); /* never unlocked: no call may follow */
     for (int i = 0; i < nccl->ncommunicators; i++)
         if (nccl->communicator[i].comm)
             ncclCommAbort(nccl->communicator[i].comm);
 }
 
-/* All ranks have finished. NCCL sometimes hangs here, when nothing is at stake any more: it gets two seconds. */
+/* Ends the communicators, when all ranks have finished. NCCL sometimes hangs here, when nothing is at stake any more,
+ * so it gets two seconds. */
 void nccl_close(void *link) {
     static const double PATIENCE = 2;
     struct nccl *nccl = (struct nccl *)link;

@@ -1,4 +1,4 @@
-/* Messages by one-sided copies, between ranks that are processes of one host: each maps the memory of the ranks it
+/* Messages by one-sided copies, between ranks that are processes of one host. Each maps the memory of the ranks it
  * deals with (CUDA IPC), and copies straight to the planned place in it. Between GPUs, copy engines do this. No kernel
  * waits, nothing is queued, and no library decides anything: a message is just a copy and two words.
  *
@@ -11,13 +11,13 @@
  *     post(arrival)   ----------->  await(arrival)
  *
  * and a collective has two for every other member. Where members copy to others (ALL_GATHER, BROADCAST, ALL_TO_ALL_A),
- * they do so as they do in messages:
+ * they do it as in messages:
  *
  *     post(ready) to each who copies to me
  *     await(ready), copy, post(done)       to each whom I copy to, once it says that I may
  *     await(done)                          from each who copies to me
  *
- * Where they sum (ALL_REDUCE, REDUCE_SCATTER, REDUCE), they read what is to be summed where it lies, without a scratch:
+ * Where they sum (ALL_REDUCE, REDUCE_SCATTER, REDUCE), they read the summands in place, without a scratch buffer:
  *
  *     post(ready) to each who reads mine
  *     await(ready)                         from each whom I read: all parts are whole
@@ -30,26 +30,26 @@
  *
  * A graph repeats constants, so words cannot count steps. They need not, because each is posted only after its reset.
  * The next step's credit is posted after this step's RECV, whose arrival was posted after the await that reset the
- * credit; the next step's arrival is posted after its credit, which was posted after this step's arrival was reset. Of
- * two members, one posts the next step's ready after the other's done of this step, which came after the reset of
- * ready; and the other its done after that ready, which came after the reset of done. A rank's device finishes each
- * step before it starts the next: both are on one stream (step_cuda.cu), where the next one may wait already. Nothing
- * here asks how far the other ranks are. So captured and enqueued steps mix, and every run begins with zeros, whichever
- * step it resumes at.
+ * credit; the next step's arrival is posted after its credit, which was posted after this step's arrival was reset. In
+ * a collective, one member posts the next step's ready after the other's done of this step, which came after the reset
+ * of ready. The other posts its done after that ready, which came after the reset of done. A rank's device finishes
+ * each step before it starts the next: both are on one stream (step_cuda.cu), where the next one may already be
+ * waiting. Nothing here asks how far the other ranks are. So captured and enqueued steps mix, and every run begins with
+ * zeros, whichever step it resumes at.
  *
  * What a stream did before posting a word is visible to the stream that awaited it: cuStreamWriteValue32 puts a
  * system-wide fence before its write, and every wait flushes remote writes if the device can
  * (CU_STREAM_WAIT_VALUE_FLUSH).
  *
  * CUDA does not know this order between streams, and its documentation warns of streams that share a hardware queue: a
- * waiting one holds up what follows it. The compiler's issue order is safe even so: a rank could run it one instruction
- * after another, with every SEND waiting for its RECV. Enqueued steps keep that order. In a graph device_cuda.cu makes
- * one branch of all messages, and rank_cuda.cu asks for as many queues as possible.
+ * waiting stream holds up the work queued after it. The compiler's issue order is safe even so: a rank could run it one
+ * instruction after another, with every SEND waiting for its RECV. Enqueued steps keep that order. In a graph
+ * device_cuda.cu makes one branch of all messages, and rank_cuda.cu asks for as many queues as possible.
  *
  * Ranks may share a GPU, which then changes between their processes. Waits occupy no multiprocessor, so they should not
- * keep it from changing; CUDA promises nothing here. So before training, ranks that share one pass a token around, each
- * waiting while the others run (comm_put_share.cu), and where that does not end, the run does. A rank that ends early
- * calls nothing: its context, with its streams' waits, goes with the process. */
+ * keep it from changing; but CUDA does not promise this. So before training, ranks that share a GPU pass a token
+ * around, each waiting while the others run (comm_put_share.cu). If that does not end, the run does. A rank that ends
+ * early makes no calls: its context, with its streams' waits, goes with the process. */
 #include "comm_put.cuh"
 extern "C" {
 #include "watch.h"
@@ -81,7 +81,7 @@ static uint32_t *word(const struct put *put, int rank, int32_t msg, int number) 
     return (uint32_t *)(put->memory[rank] + own_part(put, rank, msg)->words) + number;
 }
 
-/* Whether a stream may write words of another device, cuda.h does not say: where it may not, they are copied. */
+/* Posts a word: copies it where streams cannot write words of another device, about which cuda.h says nothing. */
 void put_post(const struct put *put, uint32_t *word, cudaStream_t stream) {
     if (put->one)
         CUDA(cudaMemcpyAsync(word, put->one, sizeof *word, cudaMemcpyDeviceToDevice, stream));
@@ -94,8 +94,8 @@ void put_await(const struct put *put, uint32_t *word, cudaStream_t stream) {
 
 /* ---- messages ---- */
 
-/* A SEND's times are the copy's. A RECV's end with the copy and begin when it may start: only the sender knows when it
- * does. */
+/* Enqueues a message. A SEND's times are the copy's. A RECV's end with the copy, but begin when it could start: only
+ * the sender knows when the copy does. */
 static bool put_message(void *link, struct replay *re, const struct rt_instr *x) {
     struct put *put = (struct put *)link;
     cudaStream_t stream = put->rank->lane[x->lane];
@@ -119,23 +119,23 @@ static bool put_message(void *link, struct replay *re, const struct rt_instr *x)
 
 /* ---- collectives ---- */
 
-enum { READY, DONE, PHASES }; /* its words, of each rank */
+enum { READY, DONE, PHASES }; /* the words of a collective, one of each per rank */
 
-struct collective { /* as this rank takes part in it */
+struct collective { /* this rank's part in a collective */
     const struct put *put;
     const struct rt_instr *x;
     struct rt_group group;
     cudaStream_t stream;
 };
 
-/* Do the data of member `from` reach another member, `to`? */
+/* Returns whether data of member `from` reach another member, `to`. */
 static bool flows(const struct collective *c, int from, int to) {
     if (c->x->op == OP_BROADCAST)
         return c->group.member[from] == c->x->root;
     return c->x->op != OP_REDUCE || c->group.member[to] == c->x->root;
 }
 
-/* The others one after another, beginning after me, so that not all deal with the same one at once. */
+/* Returns the k-th other member, counting from the one after me, so that not all members use the same one at once. */
 static int other(const struct collective *c, int k) { return (c->group.me + k) % c->group.n; }
 static bool sends_to(const struct collective *c, int member) { return flows(c, c->group.me, member); }
 static bool has_of(const struct collective *c, int member) { return flows(c, member, c->group.me); }
@@ -149,7 +149,7 @@ static void await_from(const struct collective *c, int member, int phase) {
     put_await(c->put, word(c->put, self, c->x->msg, phase * workers + c->group.member[member]), c->stream);
 }
 
-/* With each other member for which `with` is true. */
+/* Posts to each other member for which `with` is true. */
 static void post_all(const struct collective *c, bool (*with)(const struct collective *c, int member), int phase) {
     for (int k = 1; k < c->group.n; k++)
         if (with(c, other(c, k)))
@@ -166,7 +166,7 @@ static void enqueue_copy(char *to, const char *from, int64_t bytes, cudaStream_t
         CUDA(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDeviceToDevice, stream));
 }
 
-/* ---- that copy to others ---- */
+/* ---- collectives that copy to others ---- */
 
 static void copy_piece(const struct collective *c, int to) {
     int64_t bytes = motion_of(c->x->op) == OP_ALL_TO_ALL_A ? c->x->bytes / c->group.n : c->x->bytes;
@@ -192,15 +192,15 @@ static void distribute(const struct collective *c) {
     await_all(c, has_of, DONE);
 }
 
-/* ---- that sum ---- */
+/* ---- collectives that sum ---- */
 
 enum {
     THREADS = 256,
     BLOCKS = 132 * 4,
-    PAGE = 1024, /* numbers: shares begin on one, so that members never touch the same */
-    MEMBERS = 64 /* of a group, at most: a kernel's arguments hold them */
+    PAGE = 1024, /* elements: shares begin on a page, so that members never write the same one */
+    MEMBERS = 64 /* maximum members of a group: a kernel's arguments hold their addresses */
 };
-template <typename T> struct members { const T *share[MEMBERS]; /* of what each member has, in their order */ };
+template <typename T> struct members { const T *share[MEMBERS]; /* each member's data, in the members' order */ };
 
 template <typename T, int V>
 static __device__ void add_at(T *mine, const members<T> &from, int ranks, bool first, int64_t i) {
@@ -220,7 +220,7 @@ static __device__ void add_at(T *mine, const members<T> &from, int ranks, bool f
     store(mine + i, x);
 }
 
-/* mine = or += the sum of the shares, one of which may be mine. */
+/* Sets mine to, or increments it by, the sum of the shares, one of which may be mine. */
 template <typename T> static __global__ void add_shares(T *mine, members<T> from, int ranks, bool first, int64_t n) {
     constexpr int V = WIDE<T>;
     int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * V, stride = (int64_t)gridDim.x * THREADS * V;
@@ -230,7 +230,7 @@ template <typename T> static __global__ void add_shares(T *mine, members<T> from
         add_at<T, 1>(mine, from, ranks, first, i);
 }
 
-/* mine = or += the sum of n numbers from byte `at` of all members' first operands. */
+/* Sets mine to, or increments it by, the sum of n elements from byte `at` of all members' first operands. */
 template <typename T> static void add_as(const struct collective *c, char *mine, int64_t at, int64_t n) {
     members<T> from;
     bool first = writes_sum(c->x) || c->x->op == OP_ALL_REDUCE;
@@ -241,7 +241,7 @@ template <typename T> static void add_as(const struct collective *c, char *mine,
                from, c->group.n, first, n);
 }
 static int64_t number_bytes(const struct collective *c) { return summand_bytes(c->put->program->model, c->x->op); }
-/* Of integers, in any order. */
+/* Adds the others' norms, which are integers, so any order gives the same sum. */
 static void add_norms(const struct collective *c, char *mine) {
     for (int k = 1; k < c->group.n; k++)
         cuda_add_norm((uint64_t *)mine, (const uint64_t *)peer_tensor(c->put, c->group.member[other(c, k)], c->x->msg),
@@ -258,7 +258,7 @@ static void sum_to_all(const struct collective *c) {
     char *mine = peer_tensor(c->put, c->put->world->rank, c->x->msg) + at;
     if (c->x->op != OP_ALL_REDUCE_N)
         add_peers(c, mine, at, own);
-    else if (own > 0) /* the first member's share is all of it */
+    else if (own > 0) /* the first member's share is the whole tensor */
         add_norms(c, mine);
     for (int k = 1; k < c->group.n; k++)
         enqueue_copy(peer_tensor(c->put, c->group.member[other(c, k)], c->x->msg) + at, mine, own * size, c->stream);
@@ -302,8 +302,8 @@ static int64_t put_extra_bytes(const struct rt_program *p, int rank) {
     return bytes;
 }
 
-/* Whole blocks of CUDA's allocator: a smaller allocation would share its block, and other processes would map that
- * too. */
+/* Allocates whole blocks of CUDA's allocator: a smaller allocation would share its block, and other processes would map
+ * the rest of it too. */
 static char *put_allocate(int, size_t bytes, char *why, size_t n) {
     static const size_t BLOCK = 2 << 20;
     return cuda_allocate((bytes + BLOCK - 1) / BLOCK * BLOCK, why, n);
@@ -312,7 +312,7 @@ static void put_free(char *p) { cudaFree(p); }
 
 /* ---- at the start ---- */
 
-/* The rank's parts in messages, in the order of its instructions. */
+/* Sets the rank's parts in messages, in the order of its instructions. */
 static void own_parts(const struct put *put, struct part *part) {
     const struct rt_program *all = put->program;
     const struct rt_rank *k = &all->rank[put->world->rank];
@@ -328,7 +328,7 @@ static void own_parts(const struct put *put, struct part *part) {
     }
 }
 
-/* Marks the ranks it exchanges anything with. False with why: a group is too large. */
+/* Marks the ranks that this one exchanges anything with. Returns false and sets why if a group is too large. */
 static bool find_peers(const struct put *put, bool *peer, char *why, size_t n) {
     const struct rt_rank *k = &put->program->rank[put->world->rank];
     for (int32_t i = 0; i < k->nins; i++) {
@@ -365,7 +365,8 @@ static bool map_peer(struct put *put, const cudaIpcMemHandle_t *handle, const bo
     return true;
 }
 
-/* All words are 0 still, and the other ranks wait for this one. */
+/* Returns whether this rank's streams can write the words of all peers. All words are still 0, and the other ranks wait
+ * for this one. */
 static bool writes_words(const struct put *put) {
     const struct rt_rank *k = &put->program->rank[put->world->rank];
     bool writes = cuda_writes_word(put->rank->lane[0], &put_words(put, put_next_sharer(put))->token);
@@ -404,7 +405,7 @@ static void put_open(const struct world *world, const struct rt_program *program
              world->rank, cudaGetErrorString(code));
     world_verdict(world, code == cudaSuccess, why);
     own_parts(put, mine);
-    CUDA(cudaDeviceSynchronize()); /* its words are 0 before others learn of them */
+    CUDA(cudaDeviceSynchronize()); /* this rank's words are 0 before others learn of them */
     put_work_a_little(put);
     CUDA(cudaDeviceSynchronize());
     world->all(world->link, &own, handle, sizeof own);

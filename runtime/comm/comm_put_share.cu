@@ -1,5 +1,5 @@
 /* Ranks that are processes on one GPU. A stream that waits for a word must not keep the GPU from the process that will
- * write it, which CUDA does not promise: so they try it before training begins. */
+ * write it. CUDA does not promise that, so the ranks try it before training begins. */
 #include "comm_put.cuh"
 extern "C" {
 #include "store/seconds.h"
@@ -8,12 +8,12 @@ extern "C" {
 #include <sched.h>
 #include <stdio.h>
 
-static const double TOKEN_LIMIT = 10; /* seconds; turns of a GPU take milliseconds */
+static const double TOKEN_LIMIT = 10; /* seconds; a GPU changes between processes within milliseconds */
 static const char ADVICE[] = "CUDA does not promise that a GPU turns from a process that waits to another: start its "
                              "Multi-Process Service (nvidia-cuda-mps-control -d), give each rank a GPU of its own, or "
                              "train all ranks in one process with pianola run --device cuda";
 
-/* "ranks 0, 1 and 3 share GPU 0000:17:00.0 (NVIDIA H100)", into put->about. */
+/* Writes which ranks share the GPU into put->about: "ranks 0, 1 and 3 share GPU 0000:17:00.0 (NVIDIA H100)". */
 static void tell_sharers(struct put *put, int sharers, const char *bus, const char *name) {
     size_t at = 0, n = sizeof put->about;
     for (int k = 0, i = 0; k < put->world->size && at < n; k++)
@@ -104,7 +104,7 @@ bool put_pass_token(const struct put *put, char *why, size_t n) {
     cudaError_t code;
     while ((code = cudaEventQuery(end)) == cudaErrorNotReady && seconds() < begun + TOKEN_LIMIT)
         sched_yield();
-    cudaGetLastError(); /* not ready: no error of the next launch's */
+    cudaGetLastError(); /* clears "not ready", so that the next launch does not report it */
     if (code == cudaErrorNotReady) {
         say_stuck(put, why, n);
         return false;

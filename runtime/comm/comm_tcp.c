@@ -54,7 +54,7 @@ static void check_head(const struct conn *conn, const struct head *due) {
 
 static int64_t payload_bytes(const struct half *half) { return half->done > HEAD ? half->done - HEAD : 0; }
 
-/* All of an item has moved: the next one may begin. */
+/* Returns whether all of an item has moved. If so, the next one may begin. */
 static bool is_whole(struct half *half, int64_t bytes) {
     assert(half->done <= HEAD + bytes); /* nothing of the next item has moved with this one */
     if (half->done < HEAD + bytes)
@@ -63,7 +63,7 @@ static bool is_whole(struct half *half, int64_t bytes) {
     return true;
 }
 
-/* One system call: what is left of the head, then n bytes, or as many as fit. */
+/* Moves the rest of the head and up to n bytes, with one system call. */
 static void move_bytes(struct conn *conn, struct half *half, void *head, void *bytes, int64_t n) {
     int64_t left = half->done < HEAD ? HEAD - half->done : 0;
     assert(!half->stuck && n >= 0 && left + n > 0);
@@ -81,7 +81,7 @@ static void move_bytes(struct conn *conn, struct half *half, void *head, void *b
     half->done += moved > 0 ? moved : 0;
 }
 
-/* Continues sending an item, of which `ready` bytes are available; -1: not even its head may go. */
+/* Continues sending an item, of which `ready` bytes are available; -1: not even its head may be sent. */
 static void send_item(struct conn *conn, const struct head *head, const void *from, int64_t ready) {
     while (!conn->out.stuck && ready >= 0 && conn->out.done < HEAD + ready) {
         int64_t at = payload_bytes(&conn->out);
@@ -98,7 +98,7 @@ static void receive_item(struct conn *conn, const struct head *due, void *to) {
     }
 }
 
-/* The same for floats, added to those in place. */
+/* Continues receiving an item of floats, and adds them to those in place. */
 static void receive_sum(struct tcp *tcp, struct conn *conn, const struct head *due, float *to) {
     struct half *in = &conn->in;
     char *scratch = (char *)tcp->scratch;
@@ -129,7 +129,7 @@ bool tcp_poll(struct tcp *tcp, int from, int to, int more, int milliseconds) {
         int is = conn->fd >= 0 ? tcp->poll[i].revents : 0, error = 0;
         socklen_t n = sizeof error;
         bool reads = conn->in.stuck && (is & POLLIN), writes = conn->out.stuck && (is & POLLOUT);
-        /* A peer that has written its last and closed is gone only once that is read. */
+        /* Reads a peer's last bytes before it reports that the peer closed. */
         if (!reads && (is & (POLLRDHUP | POLLHUP | POLLERR))) {
             getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &n);
             tcp_lost(conn->peer, error);
@@ -143,7 +143,7 @@ bool tcp_poll(struct tcp *tcp, int from, int to, int more, int milliseconds) {
 
 /* ---- among all ranks: to rank 0 and back ---- */
 
-/* Continues the sum under way; true when it has ended. Rank 0 adds in rank order. */
+/* Continues the sum under way; returns true when it has ended. Rank 0 adds in rank order. */
 static bool continue_sum(struct tcp *tcp) {
     struct sum *sum = &tcp->sum;
     const struct head head = {SUM, tcp->calls, 4 * (int64_t)sum->n};
@@ -201,7 +201,7 @@ static void take_all(struct tcp *tcp, int i, int32_t call, void *to, size_t byte
 
 static void tcp_all(void *link, const void *mine, void *all, size_t bytes) {
     struct tcp *tcp = link;
-    tcp_sum_end(tcp); /* what began earlier goes first, on the same connections */
+    tcp_sum_end(tcp); /* an earlier sum goes first on the same connections */
     int32_t call = ++tcp->calls;
     memcpy((char *)all + (size_t)tcp->rank * bytes, mine, bytes);
     if (tcp->rank > 0)
@@ -227,7 +227,8 @@ static int add_conn(struct tcp *tcp, int peer, int group, bool calls) {
     return tcp->nconns++;
 }
 
-/* Connections between members, for each group and lane of it in which this rank takes part. False: no memory. */
+/* Finds the members that this rank needs connections with, for each lane of each of its groups. Returns false if there
+ * is no memory. */
 static bool find_members(struct tcp *tcp, const struct rt_rank *k, int ngroups, int *nconns) {
     bool *meets = calloc((size_t)tcp->size, sizeof *meets);
     bool ok = meets && tcp->member;
@@ -273,7 +274,7 @@ static bool tcp_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
     char fine = take_memory(tcp, k, groups, arena);
     tcp_all(tcp, &fine, tcp->every, 1);
     if (memchr(tcp->every, false, (size_t)tcp->size))
-        return false; /* here or on another rank: none may wait for connections that do not come */
+        return false; /* here or on another rank: no rank may wait for connections that will not come */
     tcp->arena = arena;
     for (int r = 0; r < tcp->size; r++)
         tcp->to[r] = tcp->from[r] = -1;
@@ -290,7 +291,7 @@ static bool tcp_prepare(void *link, const struct rt_rank *k, int nmsgs, const in
     return true;
 }
 
-/* Polls between jobs too, though not after every short one: else a busy rank would hold up those that send to it. */
+/* Polls between jobs, but not after every short one: a rank whose jobs are short would delay those that send to it. */
 static void poll_seldom(struct tcp *tcp, struct replay *re) {
     double now = re->device->clock(re);
     if (now < tcp->polled + POLL_EVERY)
@@ -381,8 +382,8 @@ static void tcp_close(void *link) {
     free(tcp);
 }
 
-/* An empty secret that was meant to be set must not go unnoticed, and whoever overhears a greeting can try short
- * ones. */
+/* Reads PIANOLA_SECRET. Refuses an empty secret, which may be a mistake, and short ones, which an eavesdropper could
+ * guess. */
 static bool find_secret(struct tcp *tcp, char *why, size_t nwhy) {
     enum { LEAST = 16 };
     const char *secret = getenv("PIANOLA_SECRET");
@@ -395,7 +396,7 @@ static bool find_secret(struct tcp *tcp, char *why, size_t nwhy) {
     return false;
 }
 
-/* A single rank meets no other. */
+/* Opens a world over TCP. A single rank meets no other. */
 bool tcp_open(struct world *world, const struct launch *how, char *why, size_t nwhy) {
     struct tcp *tcp = calloc(1, sizeof *tcp);
     if (!tcp) {

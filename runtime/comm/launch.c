@@ -1,4 +1,4 @@
-/* Where a process learns its rank. */
+/* Finds a process's rank: launch.h. */
 #include "launch.h"
 #include "launch_slurm.h"
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In order of precedence. A flag takes the place of the first one's variable. */
+/* Sources of the rank, in order of precedence. Flags count as the first source. */
 static const struct source {
     const char *by, *rank, *size, *local;
 } sources[] = {
@@ -19,12 +19,12 @@ enum { SLURM = 2, NSOURCES };
 
 struct finding {
     struct launch *f;
-    const char *rank, *size, *port; /* the flag or variable that gave it */
+    const char *rank, *size, *port; /* name of the flag or variable that gave the value */
     char *why;
     size_t nwhy;
 };
 
-/* A variable's value; NULL: unset or empty. */
+/* Returns a variable's value, or NULL if it is unset or empty. */
 static const char *said(const char *variable) {
     const char *s = getenv(variable);
     return s && *s ? s : NULL;
@@ -44,8 +44,8 @@ static bool rank_variable(struct finding *finding, const char *variable, int lea
     return true;
 }
 
-/* Takes what this source gives and no earlier one did. A launcher that started the process gives both rank and size: in
- * an allocation's shell, Slurm sets only SLURM_NTASKS. */
+/* Takes what this source gives and no earlier one did. A launcher counts only if it gives both rank and size: in an
+ * allocation's shell, Slurm sets only SLURM_NTASKS. */
 static bool listen_to(struct finding *finding, const struct source *source) {
     struct launch *launch = finding->f;
     bool first = source == sources;
@@ -62,7 +62,7 @@ static bool listen_to(struct finding *finding, const struct source *source) {
            (!local || rank_variable(finding, source->local, 0, &launch->local));
 }
 
-/* Ranks that meet over TCP must all know rank, size, address and port. A single rank needs none of these. */
+/* Checks that ranks that meet over TCP know rank, size, address and port. A single rank needs none of these. */
 static bool complete(struct finding *finding) {
     static const char need[] = "without an MPI launcher, all ranks need RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT";
     const struct launch *launch = finding->f;
@@ -80,7 +80,7 @@ static bool complete(struct finding *finding) {
     return !missing;
 }
 
-/* Takes the address and the port that are still missing from Slurm, if it started this rank among others. */
+/* Fills in the missing address and port from Slurm, if it started this rank among others. */
 static bool ask_slurm(struct finding *finding) {
     struct launch *launch = finding->f;
     char why[200] = "";
@@ -104,7 +104,7 @@ static bool plausible(struct finding *finding) {
     return false;
 }
 
-/* If torchrun's agent says that it listens on MASTER_PORT itself, ranks meet on the next port. */
+/* Checks the port, and takes the next one if torchrun's agent says that it listens on MASTER_PORT itself. */
 static bool find_port(struct finding *finding) {
     static char next[16];
     const char *agent = said("TORCHELASTIC_USE_AGENT_STORE"), *said_port = finding->f->port;

@@ -1,5 +1,5 @@
-/* Which rank a process is, of how many, and where they meet. Flags take precedence over RANK, WORLD_SIZE, LOCAL_RANK,
- * MASTER_ADDR and MASTER_PORT, these over Open MPI's variables, and those over Slurm's. */
+/* Launch parameters: a process's rank, the number of ranks, and where they meet. Flags take precedence over RANK,
+ * WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, these over Open MPI's variables, and Open MPI's over Slurm's. */
 #ifndef PIANOLA_LAUNCH_H
 #define PIANOLA_LAUNCH_H
 #include "transports.h"
@@ -10,13 +10,14 @@
 struct launch {
     int rank, size, local; /* -1: not given */
     const char *addr, *port;
-    int over;         /* what ranks meet over: HOST_mpi if an MPI launcher started this process, else HOST_tcp */
+    int over;         /* transport that ranks meet over: HOST_mpi if an MPI launcher started this process, else
+                       * HOST_tcp */
     const char *by;   /* the source of rank, for messages: "--rank", "RANK", "Open MPI", "Slurm"; NULL: none */
-    uint64_t program; /* the hash of its compile; not set here */
+    uint64_t program; /* hash of the rank's compile; set by the caller */
 };
 
-/* flags: from the command line; fills in what they leave open (-1, NULL). False with why: the values are not a valid
- * rank, contradict each other, or omit something ranks need to meet.
+/* Fills in the fields that the command line left open (-1, NULL). Returns false and sets why if the values are not a
+ * valid rank, contradict each other, or omit something that ranks need to meet.
  *
  * Rank and size each come from the first source that gives them: a flag; RANK, WORLD_SIZE; Open MPI; Slurm. The last
  * two count only if they give both. The local rank comes from the source of the rank. An empty variable counts as

@@ -1,10 +1,10 @@
-/* Where the ranks of a Slurm job step meet if nobody says so: at the first host of the step's node list, at a port made
- * of the ids of job and step.
+/* Default meeting point of the ranks of a Slurm job step: the first host of the step's node list, and a port computed
+ * from the ids of job and step.
  *
- * Slurm numbers tasks along the node list of the step, so rank 0 runs on its first host. The job's list is another one:
- * a step may use only some of the job's nodes. SLURM_LAUNCH_NODE_IPADDR and SLURM_SRUN_COMM_HOST are addresses of the
- * machine on which srun itself runs, often a login node. Two kinds of step are refused, since their list is sorted but
- * rank 0 may run on any of its hosts: those of --distribution=arbitrary, and of heterogeneous jobs. */
+ * Slurm numbers tasks along the node list of the step, so rank 0 runs on its first host. The job's own list does not
+ * serve: a step may use only some of the job's nodes. SLURM_LAUNCH_NODE_IPADDR and SLURM_SRUN_COMM_HOST are addresses
+ * of the machine on which srun itself runs, often a login node. Steps of heterogeneous jobs and steps with
+ * --distribution=arbitrary are refused: their list is sorted, but rank 0 may run on any of its hosts. */
 #include "launch_slurm.h"
 #include <errno.h>
 #include <stdio.h>
@@ -16,7 +16,8 @@ static const char in_names[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUV
 
 /* ---- the host ---- */
 
-/* Checks brackets, [001-003,7], and finds the digits of their first number. Returns how many bytes they are; 0: bad. */
+/* Checks brackets, [001-003,7], and finds the digits of their first number. Returns the length of the brackets in
+ * bytes, or 0 if they are malformed. */
 static size_t read_brackets(const char *list, size_t *first) {
     const char *s = list;
     *first = strspn(list + 1, digits);
@@ -72,10 +73,10 @@ const char *slurm_address(char *why, size_t nwhy) {
 
 /* ---- the port ---- */
 
-/* Ports below the usual range of ephemeral ones (32768 and up), above Slurm's own (6817 and up). */
+/* Range of ports: below the usual ephemeral ones (32768 and up), above Slurm's own (6817 and up). */
 enum { LOWEST = 20000, COUNT = 12000 };
 
-/* A prime that does not divide COUNT: steps of a job differ, and so do jobs whose ids are close. */
+/* A prime that does not divide COUNT, so that the steps of a job get different ports, and so do jobs with close ids. */
 enum { STRIDE = 997 };
 
 static bool read_id(const char *variable, unsigned long long *out, char *why, size_t nwhy) {

@@ -1,4 +1,4 @@
-/* Where the ranks of a Slurm job step meet if nobody says so. */
+/* The default meeting point of the ranks of a Slurm job step. */
 #ifndef PIANOLA_LAUNCH_SLURM_H
 #define PIANOLA_LAUNCH_SLURM_H
 #include <stdbool.h>
@@ -6,13 +6,13 @@
 
 enum { SLURM_HOST = 256 }; /* bytes of a host's name, with its NUL */
 
-/* Writes the first host of a node list into host: n[001-003,7],gpu1 gives n001. False if the list does not begin with a
- * host: bad syntax, characters that no name has, or a name that does not fit. */
+/* Writes the first host of a node list into host: n[001-003,7],gpu1 gives n001. Returns false if the list does not
+ * begin with a host: bad syntax, a character that no host name has, or a name that does not fit. */
 bool slurm_first_host(const char *list, char host[SLURM_HOST]);
 
-/* The host of rank 0. NULL with why: the environment does not tell. */
+/* Returns the host of rank 0, or NULL with why if the environment does not tell. */
 const char *slurm_address(char *why, size_t nwhy);
 
-/* The port at which the ranks of this step meet. NULL with why: the environment does not tell. */
+/* Returns the port at which the ranks of this step meet, or NULL with why if the environment does not tell. */
 const char *slurm_port(char *why, size_t nwhy);
 #endif

@@ -1,5 +1,6 @@
-/* A member's messages are in tracks. Those of a track move one after the other; tracks move side by side, except that a
- * message may have to wait for one of another track, which brings what it sends. n members, and what each sends:
+/* A member's messages are divided into tracks. Messages of one track move one after the other; tracks move
+ * concurrently, except that a message may wait for the message of another track that brings its contents. With n
+ * members, each sends:
  *
  *   ALL_GATHER      n-1 shards: in a ring, first its own to the next member, then what has come from the one before
  *   BROADCAST       the whole, once: in the same ring, from the root to the member before it
@@ -8,8 +9,9 @@
  *   REDUCE_SCATTER  n-1 shards, each to its owner, which adds what comes in the members' order
  *   ALL_TO_ALL_A    likewise, without adding
  *
- * No member waits for ever, even if each message blocked its sender until it is received: the last two go by pieces,
- * then senders, then receivers, at both ends; so of the messages that have not moved, the first in that order can. */
+ * No member waits for ever, even if each message blocks its sender until it is received. For the last two, both ends
+ * order messages by piece, then sender, then receiver; so the first message in that order that has not moved can
+ * move. */
 #include "device/job.h"
 #include "pairwise.h"
 #include <assert.h>
@@ -20,7 +22,7 @@
 
 static float *floats_at(char *at) { return (float *)(void *)at; }
 
-/* Piece k of what begins at `from`. */
+/* Returns piece k of the data that begin at `from`. */
 static struct piece piece_of(const struct collective *c, char *from, int64_t k, bool sends, int member) {
     const int64_t most = 4 * PIECE;
     struct piece piece = {.member = member, .sends = sends};
@@ -86,7 +88,7 @@ static struct piece all_reduce_piece(const struct collective *c, int track, int6
     }
 }
 
-/* The first member receives from itself: nothing. */
+/* Plans a reduction. The first member receives an empty message from itself. */
 static void plan_reduce(struct collective *c) {
     c->length[IN] = c->pieces;
     c->length[OUT] = is_top(c) && c->root == c->group.me ? 0 : c->pieces;
@@ -95,7 +97,7 @@ static void plan_reduce(struct collective *c) {
 
 static struct piece reduced_piece(const struct collective *c, int track, int64_t k) {
     int me = c->group.me;
-    if (track == IN) /* its sum takes the place of the one before, once that is sent */
+    if (track == IN) /* the new sum overwrites the previous one, once that is sent */
         return piece_at(in_scratch(piece_of(c, c->src, k, false, me > 0 ? me - 1 : 0), c->came), OUT,
                         c->length[OUT] ? k : 0);
     if (track == OUT)
@@ -103,7 +105,7 @@ static struct piece reduced_piece(const struct collective *c, int track, int64_t
     return in_scratch(piece_of(c, c->dst, k, false, c->group.n - 1), c->result);
 }
 
-/* Of each piece a message to each member, and one from each, this one included, which is none. */
+/* Plans direct messages: one to and one from each member per piece. The message to itself is empty. */
 static void plan_direct(struct collective *c) { c->length[IN] = c->length[OUT] = c->group.n * c->pieces; }
 
 static struct piece direct_piece(const struct collective *c, int track, int64_t k) {
@@ -134,7 +136,7 @@ static void add_reduce(struct collective *c, int track, int64_t k, int64_t float
         host_add(floats_at(c->dst) + k * PIECE, track == IN ? c->sum : c->result, floats, writes_sum(c->x));
 }
 
-/* A piece's sum may be written over this member's own: that has been added. */
+/* Adds a piece that has arrived. The result may overwrite this member's own part, which has been added by then. */
 static void add_scatter(struct collective *c, int track, int64_t k, int64_t floats) {
     int other = (int)(k % c->group.n), me = c->group.me;
     int64_t at = k / c->group.n * PIECE;
@@ -155,9 +157,10 @@ static void keep_own(struct collective *c, int track, int64_t k, int64_t floats)
 static const struct algorithm {
     void (*plan)(struct collective *c);                                        /* sets the tracks' lengths */
     struct piece (*piece)(const struct collective *c, int track, int64_t k);   /* message k of a track */
-    void (*moved)(struct collective *c, int track, int64_t k, int64_t floats); /* it has moved; NULL: no matter */
+    void (*moved)(struct collective *c, int track, int64_t k, int64_t floats); /* called after it has moved; NULL:
+                                                                                * nothing to do */
 } algorithms[NOPS] = {
-    /* by motion_of */
+    /* indexed by motion_of */
     [OP_ALL_GATHER] = {plan_gather, gather_piece, NULL},
     [OP_BROADCAST] = {plan_broadcast, broadcast_piece, NULL},
     [OP_ALL_REDUCE] = {plan_all_reduce, all_reduce_piece, add_all_reduce},
@@ -166,7 +169,7 @@ static const struct algorithm {
     [OP_ALL_TO_ALL_A] = {plan_direct, direct_piece, keep_own},
 };
 
-/* ---- one after the other, in each lane ---- */
+/* ---- one collective after the other, in each lane ---- */
 
 static void plan_collective(struct collective *c, const struct rt_instr *x, const struct rt_group *group,
                             int64_t bytes) {
@@ -198,13 +201,13 @@ static void begin_collective(const struct collectives *all, struct collective *c
     c->since = re->device->clock(re);
 }
 
-/* True: some messages of the track have moved. */
+/* Moves a track's messages. Returns true if any has moved. */
 static bool continue_track(const struct collectives *all, struct collective *c, const struct replay *re, int track) {
     const struct algorithm *algorithm = &algorithms[c->motion];
     int64_t from = c->done[track];
     for (; c->done[track] < c->length[track]; c->done[track]++) {
         struct piece piece = algorithm->piece(c, track, c->done[track]);
-        assert(piece.count <= c->length[piece.after]); /* it waits for messages that there are */
+        assert(piece.count <= c->length[piece.after]); /* the messages it waits for exist */
         if (c->done[piece.after] < piece.count)
             break;
         assert(piece.at || piece.bytes == 0 || piece.member == c->group.me);
@@ -220,7 +223,7 @@ bool collectives_run(struct collectives *all, struct replay *re, const struct rt
     struct collective *c = &all->lane[x->lane];
     if (!c->begun)
         begin_collective(all, c, re, x);
-    assert(c->x == x); /* a lane has one under way */
+    assert(c->x == x); /* a lane runs one at a time */
     for (bool moved = true; moved;) {
         moved = false;
         for (int track = 0; track < TRACKS; track++)
@@ -237,7 +240,7 @@ bool collectives_run(struct collectives *all, struct replay *re, const struct rt
 
 void collective_peers(const struct rt_instr *x, const struct rt_group *group, bool *meets) {
     struct collective c = {.begun = false};
-    plan_collective(&c, x, group, 0); /* of one piece, which travels as all do */
+    plan_collective(&c, x, group, 0); /* with one piece: all pieces take the same route */
     for (int track = 0; track < TRACKS; track++)
         for (int64_t k = 0; k < c.length[track]; k++) {
             int member = algorithms[c.motion].piece(&c, track, k).member;

@@ -11,54 +11,55 @@
 #include "world.h"
 #include <poll.h>
 
-/* Every item sent is a head and its bytes, and both ends know in advance which comes next. */
+/* Header of an item. Both ends know in advance which item comes next. */
 struct head {
-    int32_t what; /* a message's or a collective's number; or ALL, SUM */
+    int32_t what; /* number of the message or collective; or ALL, SUM */
     int32_t turn; /* how often the message has come before; or the number of the call of all() or sum_begin() */
     int64_t bytes;
 };
 enum { HEAD = sizeof(struct head), ALL = -1, SUM = -2 };
 
 struct half {         /* one direction of a connection, and the item in transit */
-    int64_t done;     /* bytes, those of the head included */
+    int64_t done;     /* bytes moved, including the head's */
     struct head head; /* as received */
-    char part[4];     /* the last done % 4 bytes received, where floats are added up */
-    bool stuck;       /* the socket would block: until poll says otherwise */
+    char part[4];     /* the last done % 4 bytes received, for sums, which add whole floats */
+    bool stuck;       /* the socket would block; cleared when poll reports it ready */
     bool begun;
     double since;
 };
 enum { CONTROL = -2, EDGE = -1 };
 struct conn {
     int fd, peer;
-    int group;    /* the number that both ends give their lane of collectives; or CONTROL, EDGE */
-    bool calls;   /* this rank connects to the peer, and is not welcome yet */
-    bool greeted; /* its hello is sent */
+    int group;    /* the channel number that both ends use (collective_channel); or CONTROL, EDGE */
+    bool calls;   /* this rank connects to the peer, which has not welcomed it yet */
+    bool greeted; /* this rank has sent its hello */
     struct half in, out;
 };
-struct caller; /* has connected, but not yet proved who it is */
+struct caller; /* a process that has connected but not yet proved who it is */
 struct greeting;
 
 struct tcp {
     int rank, size;
-    const char *secret; /* PIANOLA_SECRET; "": none */
-    uint64_t program;   /* the hash of the compile */
-    struct conn *conn; /* those with CONTROL first: rank 0 has one with each rank r, at r - 1, others one with rank 0 */
-    struct pollfd *poll; /* one per connection; then the listener's and the callers' */
+    const char *secret;  /* PIANOLA_SECRET; "": none */
+    uint64_t program;    /* hash of the compile */
+    struct conn *conn;   /* CONTROL connections first: rank 0 has one with each rank r, at r - 1; other ranks have one
+                          * with rank 0 */
+    struct pollfd *poll; /* one entry per connection, then the listener's and the callers' */
     int nconns, ncontrol;
-    int *to, *from; /* per rank: the connection for messages; -1: none */
-    int **member;   /* per channel (collective_channel), per member: the connection; -1 or NULL: none */
+    int *to, *from; /* connection for messages, per rank; -1: none */
+    int **member;   /* connection per channel (collective_channel) and member; -1 or NULL: none */
     int nchannels;
     struct collectives collectives;
     float *scratch; /* SCRATCH + 1 floats */
-    char *every;    /* a byte per rank */
+    char *every;    /* one byte per rank */
     char *arena;
-    double polled; /* by the replay's clock: when the sockets were last polled */
-    bool fresh;    /* since the replay was last idle, a socket became ready */
-    int32_t calls; /* of all() and sum_begin() */
+    double polled; /* time of the last poll of the sockets, by the replay's clock */
+    bool fresh;    /* a socket has become ready since the replay was last idle */
+    int32_t calls; /* calls of all() and sum_begin() */
     struct sum {
         float *x;
         int n;
-        int from, to; /* CONTROL connections from which all has arrived; to which all is sent */
+        int from, to; /* CONTROL connections from which everything has arrived, and to which everything is sent */
         bool under_way;
     } sum;
     int listener; /* -1: none */
@@ -67,19 +68,21 @@ struct tcp {
         struct caller *at;
         int n, room;
     } callers;
-    struct greeting *greeting; /* per connection */
+    struct greeting *greeting; /* one per connection */
 };
 enum { SCRATCH = 1 << 16 };
 
-/* tcp_meet.c. Allocates n connections; false: no memory. */
+/* tcp_meet.c. Allocates n connections; returns false if there is no memory. */
 bool tcp_room(struct tcp *tcp, int n);
-/* Makes the CONTROL connections and learns where all ranks are. False with why: they cannot meet. */
+/* Makes the CONTROL connections and learns every rank's address. Returns false and sets why if the ranks cannot
+ * meet. */
 bool tcp_meet(struct tcp *tcp, const struct launch *how, char *why, size_t nwhy);
 /* Makes all other connections, which both ends list in tcp->conn; then stops listening. */
 void tcp_connect(struct tcp *tcp);
 
-/* comm_tcp.c: waits until a stuck connection in [from, to), or one of the `more` entries of tcp->poll from `to` on, is
- * ready; milliseconds as for poll. Ends the process if a peer is gone. True: a connection is no longer stuck. */
+/* comm_tcp.c. Waits until a stuck connection in [from, to), or one of the `more` entries of tcp->poll from `to` on, is
+ * ready; milliseconds as for poll. Ends the process if a peer is gone. Returns true if a connection is no longer
+ * stuck. */
 bool tcp_poll(struct tcp *tcp, int from, int to, int more, int milliseconds);
-_Noreturn void tcp_lost(int peer, int error); /* 0: it closed the connection */
+_Noreturn void tcp_lost(int peer, int error); /* error 0: the peer closed the connection */
 #endif

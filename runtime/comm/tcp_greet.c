@@ -12,7 +12,7 @@ enum { NO_RANK = -1 }; /* the caller's own verdict: the other side does not know
 
 #define SAME_SECRET "give all ranks the same PIANOLA_SECRET"
 
-/* ---- what both do ---- */
+/* ---- both ends ---- */
 
 static struct digest fresh_nonce(void) {
     struct digest digest;
@@ -22,7 +22,7 @@ static struct digest fresh_nonce(void) {
     return digest;
 }
 
-/* answer NULL: the caller's MAC. */
+/* Returns the MAC over a greeting: the called's, or the caller's if answer is NULL. */
 static struct digest mac(const struct tcp *tcp, const struct hello *h, int called, const struct digest *nonce,
                          const struct proof *proof, const struct answer *answer) {
     struct {
@@ -39,7 +39,7 @@ static struct digest mac(const struct tcp *tcp, const struct hello *h, int calle
     return hmac_sha256(tcp->secret, strlen(tcp->secret), &all, sizeof all);
 }
 
-/* One system call, if there is room: -1 with errno, 0 at end of file, else 1. */
+/* Receives with one system call, if there is room. Returns -1 with errno, 0 at end of file, else 1. */
 static int receive_now(int fd, void *to, size_t *have, size_t n) {
     ssize_t came = *have < n ? recv(fd, (char *)to + *have, n - *have, MSG_DONTWAIT) : 1;
     if (came < 0)
@@ -48,7 +48,7 @@ static int receive_now(int fd, void *to, size_t *have, size_t n) {
     return came > 0;
 }
 
-/* There is always room for so few bytes, a connection's first or a reply to what has been read. */
+/* Sends without blocking. The few bytes always fit: they are a connection's first, or answer what has been read. */
 static bool send_now(int fd, const void *what, size_t n) {
     return send(fd, what, n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n;
 }
@@ -64,7 +64,7 @@ void greet_answer(const struct tcp *tcp, struct caller *caller, int verdict, int
     struct answer answer = {.magic = MAGIC, .verdict = verdict, .number = number};
     answer.with =
         verdict == PROVE ? caller->nonce : mac(tcp, &caller->hello, tcp->rank, &caller->nonce, &caller->proof, &answer);
-    send_now(caller->fd, &answer, sizeof answer); /* a lost caller shows soon enough */
+    send_now(caller->fd, &answer, sizeof answer); /* a lost caller is noticed soon enough */
 }
 
 static enum heard hear_hello(const struct tcp *tcp, struct caller *caller) {
@@ -110,7 +110,7 @@ bool greet_begin(const struct tcp *tcp, struct greeting *greeting, int fd, int g
     return send_now(fd, &greeting->hello, sizeof greeting->hello);
 }
 
-/* Handles a whole answer. The verdict counts if its sender has the secret, or says that its own is another. */
+/* Handles a complete answer. Its verdict counts only if its sender has the secret, or says that its secret differs. */
 static enum greeted heed(const struct tcp *tcp, struct greeting *greeting, int fd, int peer) {
     struct answer *answer = &greeting->answer;
     if (!greeting->proved && answer->verdict == PROVE) {

@@ -1,5 +1,5 @@
-/* How both ends of a new connection prove who they are. tcp_meet.c makes connections; tcp_greet.c implements this
- * protocol. The caller has connected, the called listens:
+/* The protocol by which both ends of a new connection prove who they are. tcp_meet.c makes connections; tcp_greet.c
+ * implements the protocol. The caller connects, the called listens:
  *
  *     caller    hello: who I am, and for what
  *     called    answer PROVE, with a nonce
@@ -8,7 +8,7 @@
  *
  * A MAC is HMAC-SHA-256, keyed with the ranks' common secret, over its sender, hello, both nonces, the rank that is
  * called, the hash of the compile and the answer. Nonces are fresh for each connection, so overheard bytes are useless
- * for another one. Ranks without a secret use an empty one, as anyone can. */
+ * for another one. Ranks without a secret use an empty one, which anyone can do. */
 #ifndef PIANOLA_TCP_GREET_H
 #define PIANOLA_TCP_GREET_H
 #include "store/sha256.h"
@@ -16,8 +16,8 @@
 
 struct hello { /* the same in all versions */
     uint64_t magic;
-    int32_t version, rank, size, group; /* group: of struct conn */
-    int32_t port, zero;                 /* port: this rank's own, for CONTROL */
+    int32_t version, rank, size, group; /* group: as in struct conn */
+    int32_t port, zero;                 /* port: the rank's listening port, for CONTROL */
 };
 struct proof {
     struct digest nonce, mac;
@@ -30,37 +30,38 @@ struct answer { /* the same in all versions up to number, and throughout if it s
 };
 enum { PROVE, WELCOME, OTHER_VERSION, OTHER_SIZE, TAKEN, OTHER_SECRET, NOT_OURS };
 
-struct caller { /* as the called sees it */
+struct caller { /* the called's view of a connection */
     int fd;
-    struct address from; /* a broken connection no longer tells */
+    struct address from; /* address of the caller, which a broken connection no longer reports */
     size_t have;         /* bytes of the hello, then of the proof */
-    bool asked;          /* for its proof */
+    bool asked;          /* the caller was asked for its proof */
     struct hello hello;
     struct proof proof;
     struct digest nonce;
     char why[128];
 };
 enum heard { MORE, PROVED, STRANGER };
-/* Takes what has arrived, without blocking. PROVED: it has the secret and awaits greet_answer. STRANGER: see
- * caller->why. */
+/* Reads what has arrived, without blocking. Returns PROVED if the caller has the secret and awaits greet_answer,
+ * STRANGER (with caller->why) if it is no rank of ours, MORE if more must arrive. */
 enum heard greet_hear(const struct tcp *tcp, struct caller *caller);
 void greet_answer(const struct tcp *tcp, struct caller *caller, int verdict, int number);
 
-struct greeting { /* as the caller sees it */
+struct greeting { /* the caller's view of a connection */
     struct hello hello;
     struct proof proof;
     struct answer answer;
-    struct digest nonce; /* the called's */
+    struct digest nonce; /* the called's nonce */
     size_t have;         /* bytes of the answer */
     bool proved;
 };
-/* False with errno. */
+/* Sends the hello. Returns false with errno if that fails. */
 bool greet_begin(const struct tcp *tcp, struct greeting *greeting, int fd, int group, int port);
 enum greeted { WAITS, GREETED, GONE };
-/* Continues, without blocking. GREETED: greeting->answer is final; see greet_welcome. GONE: with errno, or 0 if the
- * other side closed the connection. peer: the rank that is called. */
+/* Continues a greeting without blocking. Returns GREETED when greeting->answer is final (see greet_welcome), and GONE
+ * with errno, or 0 if the other side closed the connection. peer: the rank that is called. */
 enum greeted greet_go_on(const struct tcp *tcp, struct greeting *greeting, int fd, int peer);
-/* True: it is that rank, and it admits this one. Otherwise why begins with `who` and ends with what to do. */
+/* Returns true if the called is that rank and admits this one. Otherwise sets why, which begins with `who` and ends
+ * with what to do. */
 bool greet_welcome(const struct tcp *tcp, const struct greeting *greeting, int peer, const char *who, char *why,
                    size_t nwhy);
 #endif

@@ -1,5 +1,5 @@
-/* How ranks find one another: rank 0 listens on the address and port given to all ranks; the others retry until they
- * can connect to it. Each says who it is (tcp_greet.h), and on which port it listens itself; when all have come, rank 0
+/* Ranks find one another. Rank 0 listens on the address and port given to all ranks; the others retry until they can
+ * connect to it. Each says who it is (tcp_greet.h), and on which port it listens itself. When all have arrived, rank 0
  * sends everyone the table of addresses and ports. After that any rank can connect to any other, with the same
  * greeting.
  *
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { STRANGERS = 64 }; /* places for silent callers, besides the ranks */
+enum { STRANGERS = 64 }; /* places for silent callers, in addition to the ranks */
 
 static const char all_start[] = "waits for all ranks to start"; /* for the watch */
 
@@ -38,7 +38,7 @@ static struct caller forget_caller(struct tcp *tcp, int i) {
     return caller;
 }
 
-/* Accepts as many as there is room for. */
+/* Accepts callers while there is room for them. */
 static void accept_callers(struct tcp *tcp) {
     while (tcp->callers.n < tcp->callers.room) {
         struct sockaddr_storage from = {.ss_family = AF_INET};
@@ -56,7 +56,7 @@ static void accept_callers(struct tcp *tcp) {
     }
 }
 
-/* The next one that has the secret. If there is no room left, drops the one that has waited longest. */
+/* Finds the next caller that has the secret. If there is no room left, drops the one that has waited longest. */
 static bool next_caller(struct tcp *tcp, struct caller *out) {
     for (;; *out = forget_caller(tcp, 0), turn_away(tcp, out, out->asked ? "it proved nothing" : "it said nothing")) {
         accept_callers(tcp);
@@ -76,7 +76,7 @@ static bool next_caller(struct tcp *tcp, struct caller *out) {
     }
 }
 
-/* Sets the entries of tcp->poll for callers, from `at` on; returns how many. */
+/* Sets the entries of tcp->poll for callers, from `at` on; returns their number. */
 static int poll_callers(struct tcp *tcp, int at) {
     tcp->poll[at] = (struct pollfd){.fd = tcp->listener, .events = POLLIN};
     for (int i = 0; i < tcp->callers.n; i++)
@@ -97,9 +97,9 @@ bool tcp_room(struct tcp *tcp, int n) {
     return conn && caller && poll && greeting;
 }
 
-/* ---- rank 0: all come to it ---- */
+/* ---- rank 0: all ranks connect to it ---- */
 
-/* At the address itself, if it is this machine's own. -1 with errno. */
+/* Listens at the given address, if it is this machine's own. Returns -1 with errno on failure. */
 static int listen_at_address(const struct launch *how) {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *all = NULL;
@@ -124,7 +124,7 @@ static int listen_at_address(const struct launch *how) {
 static bool listen_for_all(struct tcp *tcp, const struct launch *how, char *why, size_t nwhy) {
     int port = atoi(how->port);
     tcp->listener = listen_at_address(how);
-    /* A name, or an address that is not this machine's own: a service's in a cluster, say. */
+    /* A name, or an address that is not this machine's own, such as a service's in a cluster. */
     for (int i = 0; i < 2 && tcp->listener < 0 && errno != EADDRINUSE; i++)
         tcp->listener = socket_listen_anywhere(i ? AF_INET : AF_INET6, port);
     int error = errno;
@@ -136,7 +136,7 @@ static bool listen_for_all(struct tcp *tcp, const struct launch *how, char *why,
     return tcp->listener >= 0;
 }
 
-/* A rank that left before all had come is waited for again. */
+/* Returns whether a rank is still connected; if not, closes its socket, so that rank 0 waits for it again. */
 static bool is_there(struct conn *conn) {
     char byte;
     ssize_t n = conn->fd < 0 ? 0 : recv(conn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -148,7 +148,7 @@ static bool is_there(struct conn *conn) {
     return false;
 }
 
-/* NULL: welcome. number: sent with the verdict. */
+/* Returns why a caller is refused, or NULL if it is welcome. number: sent with the verdict. */
 static const char *refusal(struct tcp *tcp, const struct hello *hello, int *verdict, int *number) {
     *verdict = NOT_OURS;
     *number = 0;
@@ -171,7 +171,7 @@ static int count_missing(struct tcp *tcp) {
     static char text[2][128];
     static int turn;
     int missing = 0, at = 0;
-    char *out = text[turn = !turn]; /* the watch may be reading the other */
+    char *out = text[turn = !turn]; /* the watch may be reading the other one */
     for (int r = 1; r < tcp->size; r++) {
         if (is_there(&tcp->conn[r - 1]))
             continue;
@@ -199,7 +199,7 @@ static bool decide(struct tcp *tcp, struct caller *caller) {
     return true;
 }
 
-/* Printed once, by the rank whose port everyone knows. */
+/* Warns, once, that strangers may join; printed by the rank whose port everyone knows. */
 static void warn_of_strangers(const struct tcp *tcp) {
     struct address own = socket_own(tcp->listener);
     if (!*tcp->secret && !address_is_loopback(&own))
@@ -225,7 +225,7 @@ static bool meet_all(struct tcp *tcp, const struct launch *how, char *why, size_
     tcp->address[0].port = (uint32_t)atoi(how->port);
     for (int r = 1; r < tcp->size; r++)
         socket_send_all(tcp->conn[r - 1].fd, tcp->address,
-                        sizeof *tcp->address * (size_t)tcp->size); /* a lost rank shows soon enough */
+                        sizeof *tcp->address * (size_t)tcp->size); /* a lost rank is noticed soon enough */
     return true;
 }
 
@@ -236,10 +236,11 @@ static void nap(int milliseconds) {
     nanosleep(&t, NULL);
 }
 
-/* Connected, and not to itself, as can happen if the port is in the ephemeral range. */
+/* Connects. Returns false also if the socket connected to itself, which can happen if the port is in the ephemeral
+ * range. */
 static bool connected(int fd, const struct sockaddr *sockaddr, socklen_t n) {
     int code = connect(fd, sockaddr, n);
-    if (code < 0 && errno == EINTR) { /* it continues in the background */
+    if (code < 0 && errno == EINTR) { /* the connection continues in the background */
         struct pollfd pollfd = {.fd = fd, .events = POLLOUT};
         while (poll(&pollfd, 1, -1) < 0 && errno == EINTR)
             ;
@@ -251,8 +252,8 @@ static bool connected(int fd, const struct sockaddr *sockaddr, socklen_t n) {
     return memcmp(&here, &there, sizeof here) != 0;
 }
 
-/* -1: no answer for now. -2 with why: there never will be one. told: the user knows that the name does not resolve
- * yet. */
+/* Calls rank 0 once. Returns its socket, -1 if nothing answers for now, or -2 with why if nothing ever will. told: the
+ * user knows that the name does not resolve yet. */
 static int call_once(const struct launch *how, bool *told, char *why, size_t nwhy) {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     struct addrinfo *all = NULL;
@@ -286,13 +287,13 @@ static bool listen_as_own(struct tcp *tcp, int control, const char *addr) {
     own.port = 0;
     socklen_t n = address_to_sockaddr(&own, &a);
     if (tcp->listener >= 0)
-        close(tcp->listener); /* from an earlier try */
+        close(tcp->listener); /* opened by an earlier try */
     tcp->listener =
         address_is_literal(addr) ? socket_listen((struct sockaddr *)&a, n) : socket_listen_anywhere(a.ss_family, 0);
     return tcp->listener >= 0;
 }
 
-/* Blocks until rank 0 has answered; false: the other side is gone. */
+/* Blocks until rank 0 has answered; returns false if the other side is gone. */
 static bool greet_rank0(struct tcp *tcp, int fd, const char *addr) {
     struct greeting *greeting = tcp->greeting;
     struct pollfd pollfd = {.fd = fd, .events = POLLIN};
@@ -304,7 +305,8 @@ static bool greet_rank0(struct tcp *tcp, int fd, const char *addr) {
     return how == GREETED;
 }
 
-/* Retries if the other side closes before it answers: it is shutting down, or not one of ours. */
+/* Calls rank 0 until it answers. Retries if the other side closes before it answers: it is shutting down, or is not one
+ * of our ranks. */
 static int call_rank0(struct tcp *tcp, const struct launch *how, char *why, size_t nwhy) {
     char where[128];
     bool told = false;
@@ -337,7 +339,7 @@ static bool meet_rank0(struct tcp *tcp, const struct launch *how, char *why, siz
         snprintf(why, nwhy, "rank 0 went away before all ranks had come");
         return false;
     }
-    /* A rank that reached rank 0 over loopback is on its machine: takes rank 0's address as seen from here. */
+    /* A rank that reached rank 0 over loopback is on rank 0's machine: takes rank 0's address as seen from here. */
     struct address rank0 = socket_peer(fd);
     for (int r = 0; r < tcp->size; r++)
         if (r == 0 || (address_is_loopback(&tcp->address[r]) && !address_is_loopback(&rank0)))
@@ -361,8 +363,8 @@ static void call(struct tcp *tcp, struct conn *conn) {
     conn->out.stuck = true; /* until it is connected */
 }
 
-/* Continues a connected call; true: it is complete. A call dropped because many strangers came at the same time is made
- * again; a rank that is gone no longer listens. */
+/* Continues a call whose socket is connected; returns true when the call is complete. Calls again if the called dropped
+ * the connection, as it does when too many strangers call at once; a rank that is gone no longer listens. */
 static bool greet(struct tcp *tcp, int i) {
     struct conn *conn = &tcp->conn[i];
     struct greeting *greeting = &tcp->greeting[i];
@@ -404,7 +406,7 @@ static bool take_in(struct tcp *tcp, struct caller *caller) {
     return false;
 }
 
-/* Makes and takes calls concurrently, so that no rank waits for one that waits. */
+/* Makes and takes calls concurrently, so that no rank waits for another that is itself waiting. */
 void tcp_connect(struct tcp *tcp) {
     struct caller caller;
     int missing = tcp->nconns - tcp->ncontrol;

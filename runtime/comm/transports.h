@@ -1,10 +1,10 @@
 /* The transports between ranks that are processes, one row each; runtime/README.md says how to add one.
  *
- * HOST: how ranks meet, and how messages travel between CPUs. launch.h chooses one. X(name, title): <name>_open, in
- * comm_<name>.c, opens it; title is its name in messages.
+ * HOST: ways for ranks to meet and for messages to travel between CPUs. launch.h chooses one. X(name, title):
+ * <name>_open, in comm_<name>.c, opens it; title is its name in messages.
  *
- * CUDA: how messages travel between GPUs. --messages <name> chooses one; the first is the default. X(name, help):
- * cuda_<name>, in comm_<name>.cu, implements it; help is its part of the line in --help. */
+ * CUDA: ways for messages to travel between GPUs. --messages <name> chooses one; the first is the default. X(name,
+ * help): cuda_<name>, in comm_<name>.cu, implements it; help is its text in the line of --help. */
 #ifndef PIANOLA_TRANSPORTS_H
 #define PIANOLA_TRANSPORTS_H
 

@@ -10,34 +10,36 @@
 #include <unistd.h>
 
 enum { LAST = 8 };                             /* instructions of each lane in a flight record */
-static const double AFTER_SIGNAL = 0.3;        /* seconds in which no instruction ends: the rank is stuck */
-static const double LOOK = 0.05, LOOKS = 20.0; /* how often the watch looks: seconds, and times in a deadline */
+static const double AFTER_SIGNAL = 0.3;        /* seconds without an instruction's end after which the rank counts as
+                                                * stuck */
+static const double LOOK = 0.05, LOOKS = 20.0; /* seconds between two looks of the watch, and the number of looks in a
+                                                * deadline */
 
-/* Where a rank is. */
+/* Current position of a rank. */
 struct place {
     int rank;
     const char *phase;     /* NULL: nothing is timed */
-    struct replay *replay; /* of the step under way, or NULL */
-    int64_t pass;          /* that it is in, as replay's passes counts; the first of its step, before it begins */
-    double since;          /* when the phase began, or the pass */
-    double since_device;   /* the same by the device's clock */
-    double heard;          /* when a signal was seen, or an instruction last ended since; 0: not yet */
-    int64_t done;          /* instructions then */
+    struct replay *replay; /* replay of the step under way, or NULL */
+    int64_t pass;          /* pass that the rank is in, counted like replay's passes; before a step begins, its first */
+    double since;          /* start of the phase or of the pass */
+    double since_device;   /* the same start by the device's clock */
+    double heard;          /* time when a signal was seen, or when an instruction last ended after that; 0: not yet */
+    int64_t done;          /* instructions done at that time */
     bool told;
     const char *hint;
 };
 static struct watch {
     struct watch_args a;
     pthread_t thread;
-    pthread_mutex_t lock; /* over what follows; the thread that ends the process keeps it */
-    struct place one;     /* of the process's rank; */
-    struct place *place;  /* or of its ranks, which are threads; else NULL */
-    struct place *at;     /* the one that is looked at */
+    pthread_mutex_t lock; /* guards the fields below; the thread that ends the process keeps it */
+    struct place one;     /* place of the process's only rank */
+    struct place *place;  /* places of ranks that are threads, else NULL */
+    struct place *at;     /* the place that is looked at */
     bool meeting;         /* ranks still meet: a signal ends the process */
     int signal;
 } w = {.lock = PTHREAD_MUTEX_INITIALIZER};
-/* The place of a thread's rank; none: the process has one rank. A key, as the stand-in for CUDA takes all thread-local
- * variables for a block's shared memory. */
+/* Key to the place of a thread's rank; unset if the process has one rank. It is no thread-local variable, because the
+ * stand-in for CUDA takes these for a block's shared memory. */
 static pthread_key_t own_key;
 static pthread_once_t own_once = PTHREAD_ONCE_INIT;
 static void make_own_key(void) { pthread_key_create(&own_key, NULL); }
@@ -49,10 +51,10 @@ static struct place *own_place(void) {
 static struct place *first_place(void) { return w.place ? w.place : &w.one; }
 static struct place *last_place(void) { return first_place() + (w.place ? w.a.ranks - 1 : 0); }
 
-/* ---- where the replay stands ---- */
+/* ---- progress of the replay ---- */
 
 static const struct rt_rank *stream(const struct replay *re) { return &re->program->rank[re->rank]; }
-/* How many passes the device is in front of the one that is watched. Below 0: it has not begun it. */
+/* Returns how many passes the device is ahead of the one that is watched; negative: it has not begun that one. */
 static int32_t lead(const struct replay *re) {
     uint32_t passes = re->reached ? __atomic_load_n(&re->reached[stream(re)->nlanes], __ATOMIC_ACQUIRE)
                                   : (uint32_t)__atomic_load_n(&re->passes, __ATOMIC_ACQUIRE);
@@ -65,7 +67,7 @@ static int32_t cursor(const struct replay *re, int l) {
     return stream(re)->lane_at[l] + (lead(re) < 0 ? 0 : (int32_t)__atomic_load_n(&re->reached[l], __ATOMIC_ACQUIRE));
 }
 
-/* The instruction that lane l has reached; -1: its end. */
+/* Returns the instruction that lane l has reached, or -1 at its end. */
 static int32_t head(const struct replay *re, int l) {
     const struct rt_rank *k = stream(re);
     int32_t c = cursor(re, l);
@@ -92,7 +94,8 @@ static int64_t done(const struct replay *re) {
     return n;
 }
 
-/* What holds the rank up: the job it is in, else the first message, in issue order, that could proceed; -1: none. */
+/* Returns the instruction that holds the rank up: the job that runs, else the first message, in issue order, that could
+ * proceed; -1: none. */
 static int32_t blocked(const struct replay *re) {
     int32_t running = re->reached ? -1 : __atomic_load_n(&re->running, __ATOMIC_ACQUIRE), first = running;
     for (int l = 0; l < stream(re)->nlanes && running < 0; l++) {
@@ -105,7 +108,8 @@ static int32_t blocked(const struct replay *re) {
 
 /* ---- names ---- */
 
-/* A message with its tensor: "RECV_F act(2,5) from rank 2"; a job's or an addition's name says enough. */
+/* Names an instruction. A message gets its tensor: "RECV_F act(2,5) from rank 2"; the name of a job or an addition
+ * suffices. */
 void instr_name(char *out, size_t n, const struct rt_program *p, const struct rt_instr *x, const int32_t *groups) {
     int32_t slices = p->model->slices;
     const char *tensor = is_message(x->op) ? kind_row(op_row(x->op)->tensor)->name : NULL;
@@ -129,7 +133,7 @@ void instr_name(char *out, size_t n, const struct rt_program *p, const struct rt
         at += snprintf(out + at, n - (size_t)at, "%s%d", between, *m);
 }
 
-/* "waits at 412 RECV_F act(2,5) from rank 2"; without a step under way, what the phase says. */
+/* Writes the place: "waits at 412 RECV_F act(2,5) from rank 2"; without a step under way, the phase's text. */
 static void write_place(char *out, size_t n) {
     int32_t i = w.at->replay ? blocked(w.at->replay) : -1;
     if (i < 0) {
@@ -141,7 +145,7 @@ static void write_place(char *out, size_t n) {
     instr_name(out + at, n - (size_t)at, w.at->replay->program, x, w.a.group);
 }
 
-/* "step 3", or which of its passes: "step 3, repetition 7 of 10". */
+/* Writes the step, "step 3", or the pass in it: "step 3, repetition 7 of 10". */
 static void put_pass(char *out, size_t n) {
     const struct rt_program *p = w.at->replay->program;
     int64_t step = (w.at->pass - 1) / passes_of(p), pass = (w.at->pass - 1) % passes_of(p);
@@ -209,7 +213,7 @@ static void write_flight(const char *place, const char *why) {
         fprintf(stderr, "pianola: rank %d: flight record in %s\n", w.at->rank, path);
 }
 
-/* The device may be in a later pass than the one that the process began to wait for, of this step or of the next. */
+/* Updates the place if the device has gone on to a later pass, of this step or of the next. */
 static void follow_passes(void) {
     int32_t passes = w.at->replay ? lead(w.at->replay) : 0;
     if (passes <= 0)
@@ -228,7 +232,7 @@ static void say_why(const char *why) {
     fflush(stderr);
 }
 
-/* With the lock held, and kept: no other thread reports anything now. */
+/* Reports every rank's place and ends the process. Keeps the lock, so that no other thread reports anything now. */
 static _Noreturn void fail_locked(const char *why) {
     struct place *late = w.at;
     say_why(why);
@@ -252,7 +256,7 @@ void watch_fail(const char *why) {
 
 /* ---- the thread ---- */
 
-/* A handler rather than a thread that waits for signals: libraries start threads that block none. */
+/* Records the signal. A thread that waits for signals would not do, because libraries start threads that block none. */
 static void signalled(int signal) {
     int none = 0;
     if (!__atomic_compare_exchange_n(&w.signal, &none, signal, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
@@ -261,7 +265,7 @@ static void signalled(int signal) {
 
 static const char *signal_name(void) { return w.signal == SIGINT ? "SIGINT" : "SIGTERM"; }
 
-/* Nothing has begun that could be ended in order, and who is missing may never come. */
+/* Ends the process: there is nothing to end in order, and the missing ranks may never come. */
 static _Noreturn void leave_meeting(void) {
     char place[600];
     write_place(place, sizeof place);
@@ -269,7 +273,7 @@ static _Noreturn void leave_meeting(void) {
     _exit(128 + w.signal);
 }
 
-/* After a signal: reports where the rank is stuck, since a SIGKILL may follow. */
+/* Reports where the rank is stuck after a signal, since a SIGKILL may follow. */
 static void look_after_signal(void) {
     char why[64];
     int64_t n = w.at->replay ? done(w.at->replay) : -1;
@@ -307,7 +311,7 @@ static void look_at_place(void) {
         look_at_deadline();
     if (watch_signal() && w.meeting)
         leave_meeting();
-    if (watch_signal() && !w.place) /* no SIGKILL for one of several threads */
+    if (watch_signal() && !w.place) /* threads get no SIGKILL of their own */
         look_after_signal();
 }
 
