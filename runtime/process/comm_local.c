@@ -1,8 +1,8 @@
 /* Messages between ranks of one process.
  *
  * A message's flag has three states each time that it is sent: the sender has come, the receiver has come, moved. The
- * side that comes second copies the tensor, from the planned offset of one arena to that of the other. No thread blocks
- * on a lock or waits for another to wake and copy; a rank with nothing else to do sleeps on its bell. */
+ * side that comes second copies the tensor between the planned offsets of the two arenas. No thread blocks on a lock or
+ * waits for another to wake and copy; a rank with nothing else to do sleeps on its bell. */
 #include "comm_local.h"
 #include <assert.h>
 #include <linux/futex.h>
@@ -12,15 +12,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SENDER_CAME = 1, RECEIVER_CAME = 2, MOVED = 3, STATES = 4 }; /* of a message, each time */
+enum { SENDER_CAME = 1, RECEIVER_CAME = 2, MOVED = 3, STATES = 4 }; /* states of a message, in each turn */
 
-struct member {      /* of a collective; written by it alone */
-    int64_t arrived; /* how often it has come */
-    bool first;      /* its sum is written, not added to */
+struct member {      /* member of a collective; only the member itself writes it */
+    int64_t arrived; /* number of times it has come */
+    bool first;      /* its sum is written, not added to existing values */
 };
-struct meeting {                        /* where a message's two sides, or a collective's members, meet */
-    _Alignas(64) _Atomic int64_t state; /* message: STATES * turn + state. Collective: arrivals since the beginning */
-    _Atomic int64_t done;               /* collective: how often it has been completed */
+struct meeting {                        /* meeting point of a message's two sides, or of a collective's members */
+    _Alignas(64) _Atomic int64_t state; /* message: STATES * turn + state. Collective: arrivals since the start */
+    _Atomic int64_t done;               /* collective: number of times it has been completed */
     struct member *member;              /* collective: its members */
     double start, end;                  /* written by the side that moves the tensor */
 };
@@ -30,11 +30,11 @@ struct bell {
 };
 struct local {
     const struct rt_program *p;
-    char **arena; /* per rank */
+    char **arena; /* one per rank */
     struct meeting *meeting;
     struct bell *bell;
     struct member *member;
-    uint32_t *heard; /* per rank: its bell when it last began to try its lanes */
+    uint32_t *heard; /* per rank: its bell's count when it last began to try its lanes */
 };
 
 struct local *local_open(const struct rt_program *p) {
@@ -87,7 +87,8 @@ static void ring(struct local *local, int rank) {
         syscall(SYS_futex, &bell->rung, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-/* Every lane has been tried since the bell was last heard; if it has rung meanwhile, returns at once. */
+/* Sleeps until the bell rings. Every lane has been tried since the bell was last read; if it has rung meanwhile,
+ * returns at once. */
 static void local_idle(void *link, struct replay *re) {
     struct local *local = link;
     struct bell *bell = &local->bell[re->rank];
@@ -104,14 +105,14 @@ static bool local_message(void *link, struct replay *re, const struct rt_instr *
     const struct rt_meeting *m = &local->p->msg[x->msg];
     struct meeting *meeting = &local->meeting[x->msg];
     bool sends = m->rank[0] == re->rank;
-    /* Both ends promise the same: who they are, and how many bytes. */
+    /* Both ends agree on who they are and on the number of bytes. */
     assert(m->n == 2 && m->rank[0] != m->rank[1] && m->rank[!sends] == re->rank);
     assert(sends == is_send(x->op) && m->rank[sends] == x->peer && m->bytes == x->bytes);
     int64_t base = STATES * re->turn, mine = base + (sends ? SENDER_CAME : RECEIVER_CAME);
     int64_t state = atomic_load(&meeting->state);
-    assert(state < base + STATES + MOVED); /* the other side may have come for the next turn, no further */
+    assert(state < base + STATES + MOVED); /* the other side may have come for the next turn, but no further */
     if (state < base + SENDER_CAME && atomic_compare_exchange_strong(&meeting->state, &state, mine))
-        return false; /* first here; a failed exchange has loaded what the other side wrote */
+        return false; /* this side is first; a failed exchange has loaded what the other side wrote */
     if (state == mine)
         return false;
     if (state < base + MOVED) {
@@ -146,8 +147,9 @@ static char *member_operand(const struct together *all, int i, const int64_t *of
 static char *first_of(const struct together *all, int i) { return member_operand(all, i, all->m->off); }
 static char *second_of(const struct together *all, int i) { return member_operand(all, i, all->m->to); }
 
-/* The first operands' n floats from `at` bytes on, added in the members' order: the same bits everywhere. They go to
- * members [from, to). Each part is summed before any of it is written: the result may lie in what was added. */
+/* Sums the first operands' n floats from `at` bytes on, in the members' order, which gives the same bits everywhere.
+ * Members [from, to) get the sum. Each part is summed before any of it is written, because the result may overlap an
+ * operand. */
 static void sum_operands(const struct together *all, const struct rt_instr *x, int64_t at, int64_t n, int from,
                          int to) {
     float part[PART];
@@ -205,7 +207,7 @@ static bool local_collective(void *link, struct replay *re, const struct rt_inst
     struct member *me = &meeting->member[side_of(m, re->rank)];
     assert(m->bytes == x->bytes && me->arrived <= re->turn + 1);
     if (me->arrived <= re->turn) {
-        assert(me->arrived == re->turn); /* it comes once in each turn */
+        assert(me->arrived == re->turn); /* a member comes once in each turn */
         me->arrived = re->turn + 1;
         me->first = writes_sum(x);
         if (atomic_fetch_add(&meeting->state, 1) + 1 == m->n * (re->turn + 1)) {
@@ -220,7 +222,8 @@ static bool local_collective(void *link, struct replay *re, const struct rt_inst
     }
     if (atomic_load(&meeting->done) <= re->turn)
         return false;
-    assert(atomic_load(&meeting->done) == re->turn + 1); /* no member begins the next before all have seen this one */
+    assert(atomic_load(&meeting->done) == re->turn + 1); /* no member begins the next turn before all have seen this
+                                                          * one */
     *start = meeting->start;
     *end = meeting->end;
     return true;

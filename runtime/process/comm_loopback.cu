@@ -1,4 +1,4 @@
-/* Messages between ranks that share one device and one thread: an event and a copy inside the device.
+/* Messages between ranks that share one device and one thread. Each is an event and a copy inside the device.
  *
  * Whichever side of a message is enqueued second enqueues it all: the receiver's lane waits for the sender's, copies
  * from arena to arena, and the sender's lane waits for the copy. So a send ends no sooner than its receive, as with any
@@ -7,11 +7,11 @@
 #include <stdlib.h>
 
 struct meeting {
-    int64_t came, done; /* sides that have come since the start; how often all is done */
-    cudaEvent_t *event; /* per side: it has come, or for the first, all is done */
-    int64_t *turns;     /* per side: how often it has come */
+    int64_t came, done; /* sides that have come since the start, and times that all were done */
+    cudaEvent_t *event; /* per side: the event that it has come; for the first side, also the event that all is done */
+    int64_t *turns;     /* per side: number of times it has come */
     int32_t *ins;       /* per side: its instruction */
-    float *scratch;     /* of the first side's lane, if it sums */
+    float *scratch;     /* scratch of the first side's lane, if it sums */
 };
 struct loopback {
     const struct rt_program *p;
@@ -25,14 +25,14 @@ static cudaStream_t lane(const struct loopback *loopback, const struct rt_meetin
     return loopback->rank[rank].lane[loopback->p->rank[rank].ins[y->ins[side]].lane];
 }
 
-/* Both sides of a message, or all of a collective, begin and end when the work does. */
+/* Marks the times of all sides: a message's two sides, or a collective's members, begin and end with the work. */
 static void mark(const struct loopback *loopback, const struct rt_meeting *meeting, const struct meeting *y, bool end,
                  int on) {
     for (int side = 0; side < meeting->n; side++)
         cuda_mark(&loopback->rank[meeting->rank[side]], y->ins[side], end, lane(loopback, meeting, y, on));
 }
 
-/* True for the side that comes last, on its first try: it does the work. */
+/* Records that a side has come. Returns true for the side that comes last, on its first try: it does the work. */
 static bool join_meeting(struct meeting *meeting, const struct rt_meeting *m, int side, int64_t turn) {
     if (meeting->turns[side] > turn)
         return false;
@@ -48,7 +48,7 @@ static const struct rt_instr *instr_of(const struct loopback *loopback, const st
 static char *tensor(const struct loopback *loopback, const struct rt_meeting *meeting, int side) {
     return loopback->rank[meeting->rank[side]].arena + meeting->off[side];
 }
-/* A member's second operand. */
+/* Returns a member's second operand. */
 static char *result(const struct loopback *loopback, const struct rt_meeting *meeting, int side) {
     return loopback->rank[meeting->rank[side]].arena + meeting->to[side];
 }
@@ -78,7 +78,7 @@ static bool loopback_message(void *link, struct replay *re, const struct rt_inst
 
 /* ---- collectives: on the first member's lane, once all have come ---- */
 
-enum { SCRATCH = REDUCE_PIECE }; /* bytes of a lane, at most: a longer sum goes in pieces */
+enum { SCRATCH = REDUCE_PIECE }; /* maximum bytes per lane; a longer sum goes in pieces */
 
 /* Adds the others' dw, or norm, to the first member's, in the members' order, and copies the sum to them all. */
 static void all_reduce(const struct loopback *loopback, const struct rt_meeting *m, bool norm, cudaStream_t stream) {
@@ -92,8 +92,8 @@ static void all_reduce(const struct loopback *loopback, const struct rt_meeting 
         copy_on_stream(tensor(loopback, m, i), tensor(loopback, m, 0), m->bytes, stream);
 }
 
-/* Member `to`'s result = or += the sum of all first operands from `at` bytes on; with -1, all members'. The result may
- * be a part of what is added: so each piece is summed before any of it is written. */
+/* Sets member `to`'s result to, or increments it by, the sum of all first operands from `at` bytes on; to = -1: all
+ * members' results. The result may overlap an operand, so each piece is summed before any of it is written. */
 static void sum_to(const struct loopback *loopback, const struct rt_meeting *m, const struct meeting *y,
                    const struct rt_instr *x, int to, int64_t at, cudaStream_t stream) {
     int64_t size = summand_bytes(loopback->p->model, x->op);
@@ -155,7 +155,7 @@ static bool loopback_collective(void *link, struct replay *re, const struct rt_i
 
 /* ---- memory ---- */
 
-/* Does it sum into a scratch, as the first member of its group? */
+/* Returns whether x sums into a scratch buffer on this rank, as the first member of its group. */
 static bool has_scratch(const struct rt_program *p, int rank, const struct rt_instr *x) {
     return sums(x->op) && x->op != OP_ALL_REDUCE && x->op != OP_ALL_REDUCE_N && p->msg[x->msg].rank[0] == rank;
 }

@@ -5,7 +5,8 @@
 
 extern const struct cuda_transport cuda_loopback;
 struct loopback;
-/* rank: all ranks of p; the caller keeps it until close. Ends the process if there is no memory. */
+/* Opens the transport. rank: all ranks of p; the caller keeps it until close. Ends the process if there is no
+ * memory. */
 struct loopback *loopback_open(const struct rt_program *p, struct cuda_rank *rank);
 void loopback_close(struct loopback *loopback);
 #endif

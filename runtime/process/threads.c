@@ -7,18 +7,19 @@
 #include <time.h>
 
 struct member {
-    _Alignas(64) _Atomic int64_t begun; /* how many sums */
+    _Alignas(64) _Atomic int64_t begun; /* number of sums begun */
     struct threads *threads;
     int rank;
-    int64_t ended; /* sums; only the rank itself reads it, as what follows: what it is adding up */
+    int64_t ended; /* number of sums ended; like the fields below, only the rank itself reads it */
     float *x;
     int n;
-    const void *mine; /* what it brings to all */
+    const void *mine; /* its contribution to `all` */
 };
 struct threads {
     int size, most;
     struct member *member;
-    float *slot; /* [2][size][most]: what members bring to a sum and to the next, which some begin while others read */
+    float *slot; /* [2][size][most]: members' contributions to a sum and to the next one, which some begin while others
+                  * still read */
     pthread_barrier_t barrier;
 };
 
@@ -49,7 +50,7 @@ static bool has_come(const struct member *me, int rank) {
     return atomic_load(&me->threads->member[rank].begun) > me->ended;
 }
 
-/* Once all have come. In the order of the ranks: the same bits on all of them. */
+/* Adds up all contributions, once all have come, in rank order: the result has the same bits on all ranks. */
 static void add_up(struct member *me) {
     for (int r = 0; r < me->threads->size; r++) {
         const float *slot = slot_of_member(me, r);
@@ -78,7 +79,7 @@ static void sum_end(void *link) {
         tries < 100 ? (void)sched_yield() : (void)nanosleep(&nap, NULL);
 }
 
-/* So none ends the process before rank 0 has said why. */
+/* Waits for all ranks, so that none ends the process before rank 0 has reported why. */
 static void leave(void *link) {
     const struct member *me = link;
     pthread_barrier_wait(&me->threads->barrier);

@@ -1,4 +1,4 @@
-/* Trains with a thread for each rank, which does what a rank does that is a process. */
+/* Trains with one thread per rank; each does what a rank does that is a process. */
 #include "train.h"
 #include "comm/watch.h"
 #include "rank/rank_train.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 struct worker {
-    struct rt_program self; /* with this rank alone */
+    struct rt_program self; /* the program, with this rank alone */
     struct rank_run run;
     struct training training;
     struct rt_routed routed;
@@ -97,14 +97,14 @@ static struct crew crew_of(const struct rt_run *run) {
     return crew;
 }
 
-/* Once more, now that every rank has read its last. */
+/* Checks the data once more, after every rank has read its last sequence. */
 static void check_unchanged(const struct crew *crew) {
     char why[DURABLE_PATH + 512];
     if (!data_same(crew->run->data, why, sizeof why))
         rank_fail(&crew->worker->run, why);
 }
 
-/* Where a deadline passes or a signal comes. */
+/* Starts the watch for deadlines and signals. */
 static void watch_all(const struct rt_run *run) {
     const struct watch_args watch = {.program = run->program->name,
                                      .ranks = run->program->workers,
@@ -125,7 +125,7 @@ char **train_threads(const struct rt_run *run, const struct world *messages, voi
     if (run->looks)
         watch_all(run);
     snprintf(why, sizeof why, "cannot start a thread for each of %d ranks", W);
-    for (int r = 0; r < W; r++) /* those that did start would wait for one that did not for ever */
+    for (int r = 0; r < W; r++) /* threads that did start would wait for ever for one that did not */
         if (pthread_create(&crew.worker[r].thread, NULL, work, &crew.worker[r]) != 0)
             rank_error(NULL, why);
     for (int r = 0; r < W; r++)

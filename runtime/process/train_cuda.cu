@@ -1,5 +1,5 @@
-/* All ranks of a program on one device: every lane of every rank a stream, and from the second step on one graph for
- * the whole step of all ranks. Of the ranks' threads, the last that asks for a step enqueues it for all:
+/* All ranks of a program on one device. Every lane of every rank is a stream, and from the second step on the whole
+ * step of all ranks is one graph. The last rank's thread that asks for a step enqueues it for all:
  * rank/rank_cuda.cu. */
 #include "comm_loopback.cuh"
 #include "rank/rank_cuda.cuh"
@@ -11,7 +11,7 @@ extern "C" {
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- a rank's backend, where that is not rank_cuda.cu's ---- */
+/* ---- a rank's backend, where it differs from rank_cuda.cu's ---- */
 
 extern "C" void backend_choose(struct rank_run *) {}
 extern "C" void backend_connect(struct rank_run *) {}
@@ -31,7 +31,7 @@ extern "C" bool backend_take(struct rank_run *run, char *why, size_t nwhy) {
     return cuda_take_mirror(run);
 }
 
-/* Copies of the arenas, with all that homes have learned: their masters, with bf16. */
+/* Copies the arenas, with all that homes have learned; with bf16, that is their master weights. */
 extern "C" void backend_release(struct rank_run *run, char **arena) {
     const struct rt_program *p = &run->program;
     const struct rt_rank *k = &p->rank[run->world.rank];
@@ -48,7 +48,7 @@ extern "C" void backend_release(struct rank_run *run, char **arena) {
     free(run->backend);
 }
 
-/* ---- all of them ---- */
+/* ---- all ranks ---- */
 
 static const char *prepare_training(struct cuda_run *run, struct cuda_group *group) {
     const struct rt_program *p = run->run.program;
@@ -124,7 +124,7 @@ extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_
     if (trouble) {
         snprintf(why, nwhy, "%s: the ranks take %lld bytes of %s, which has %lld free, and %lld of pinned host memory",
                  trouble, (long long)run->planned, run->device, (long long)before, (long long)run->host_planned);
-        return NULL; /* the process is about to end; what was taken goes with it */
+        return NULL; /* the process is about to end, which frees what was taken */
     }
     run->taken = before - cuda_free_memory();
     struct world none;

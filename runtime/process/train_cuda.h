@@ -7,12 +7,13 @@ struct cuda_run {
     struct rt_run run; /* stamp: timing slows these steps down */
     /* results */
     char device[256];
-    /* Bytes of device memory: by the plan; and as the device counts them, before the first step, and at the end, with
-     * the graphs and the code that were loaded meanwhile. */
+    /* Bytes of device memory: planned; as the device counts them, before the first step; and at the end, with the
+     * graphs and the code that were loaded meanwhile. */
     int64_t planned, taken, at_end;
-    int64_t host_planned, host_taken; /* of pinned host memory: by the plan, and what was allocated for it */
-    double host; /* seconds of a thread per step, without waiting; the mean over all but the first two */
+    int64_t host_planned, host_taken; /* bytes of pinned host memory: planned and allocated */
+    double host; /* seconds of host time per step, without waiting; the mean over all but the first two steps */
 };
-/* As host_train: copies of the arenas in host memory, with only the homes' weights, fp32, filled in. NULL with why. */
+/* Trains like host_train, on the GPU. Returns copies of the arenas in host memory, with only the homes' weights, fp32,
+ * filled in; or NULL with why. */
 typedef char **cuda_train_function(struct cuda_run *run, char *why, size_t nwhy);
 #endif

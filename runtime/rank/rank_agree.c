@@ -1,4 +1,4 @@
-/* One program, one compile: what must be the same on all ranks of a run, exchanged before anything runs. */
+/* Agreement of ranks: what must be the same on all ranks of a run is exchanged before anything runs. */
 #include "device/job.h"
 #include "rank_run.h"
 #include "store/named.h"
@@ -14,16 +14,16 @@ static const char *const setting[NSETTINGS] = {
 
 struct identity {
     char name[64], device[4];
-    uint64_t hash, data_hash, weights_hash; /* 0: it has no file of weights */
-    uint64_t held_hash;                     /* of held-out text; 0: it reads none */
+    uint64_t hash, data_hash, weights_hash; /* 0: the rank has no file of weights */
+    uint64_t held_hash;                     /* hash of held-out text; 0: the rank reads none */
     int64_t data_bytes, held_bytes, held_sequences;
-    int64_t set[NSETTINGS]; /* of those without a number: whether given */
+    int64_t set[NSETTINGS]; /* values of the settings; for those without a number, whether they are given */
     int32_t rank, workers, said, messages;
-    bool ordered; /* sums over NCCL */
-    bool reads;   /* data */
+    bool ordered; /* NCCL sums in the members' order */
+    bool reads;   /* the rank reads data */
 };
 
-/* Stages at the ends read inputs and targets; ranks between them need no data. */
+/* Only stages that read inputs or targets need data; the ranks between them do not. */
 bool rank_reads(const struct rank_run *run) {
     struct rt_program p = {.stages = run->self->stages, .stage = run->self->stage};
     for (int32_t i = 0; i < run->self->rank->nins; i++) {

@@ -1,4 +1,4 @@
-/* A rank before its first step, and behind its last: memory, its device, and where it goes on. */
+/* A rank before its first step and after its last: its memory, its device, and the point at which it resumes. */
 #include "comm/watch.h"
 #include "device/rates.h"
 #include "rank_train.h"
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* By which optimizers count: a run goes on only with the same. */
+/* Counts updates per step, on which optimizers' state depends: a run resumes only with the same counts. */
 static void count_updates(struct rank_run *run) {
     const struct rt_program *p = &run->program;
     run->is.most = run->is.least = updates_per_step(p->batches, &p->stage[0]);
@@ -27,7 +27,8 @@ static void take(struct rank_run *run, struct training *training) {
         rank_error(run->self, "no memory");
 }
 
-/* The learning rate goes on as it began: a checkpoint says over how many steps, unless the model does. */
+/* Sets the length of the learning-rate schedule. A resumed run keeps its original length: the checkpoint's, unless the
+ * model sets one. */
 static void set_length(struct rank_run *run) {
     const struct rt_model *m = run->program.model;
     run->replay->steps = run->is.steps;
@@ -40,7 +41,7 @@ static void set_length(struct rank_run *run) {
         rates_warn(m, run->from, run->flags.steps, rank_updates(run), run->is.steps);
 }
 
-/* Of a run in one process: else it would end well and have done nothing. */
+/* Dies if a run in one process has nothing to do, which would otherwise look like success. */
 static void refuse_nothing(struct rank_run *run) {
     char why[DURABLE_PATH + 256];
     const char *dir = run->flags.checkpoint;
@@ -60,7 +61,7 @@ void rank_begin(struct rank_run *run, struct training *training) {
     backend_choose(run);
     replay_expects(&run->program, &run->program.rank[run->world.rank]);
     bool ok = backend_take(run, why, sizeof why);
-    world_verdict(&run->world, ok, why); /* before the next line, which needs all ranks */
+    world_verdict(&run->world, ok, why); /* comes before the next line, which needs all ranks */
     backend_connect(run);
     rank_find_owners(run);
     backend_begin(run);

@@ -1,5 +1,5 @@
-/* Checkpoints: each stage's first home begins and ends its file, and its homes write what they update; rank 0 completes
- * the checkpoint. */
+/* Checkpoints. Each stage's first home begins and ends the stage's file, and all its homes write what they update. Rank
+ * 0 completes the checkpoint. */
 #include "store/durable.h"
 #include "device/owners.h"
 #include "rank_run.h"
@@ -42,7 +42,7 @@ void rank_find_owners(struct rank_run *run) {
     free(all);
 }
 
-/* Waits for all ranks; true if all of them pass true. */
+/* Waits for all ranks; returns whether all of them pass true. */
 static bool all_true(struct rank_run *run, bool mine) {
     float n = mine;
     run->world.sum_begin(run->world.link, &n, 1);
@@ -50,7 +50,7 @@ static bool all_true(struct rank_run *run, bool mine) {
     return (int)n == run->world.size;
 }
 
-/* Of a process that runs all ranks, rank 0 holds the lock. */
+/* Locks the checkpoint folder. In a process that runs all ranks, rank 0 holds the lock. */
 static bool take_lock(struct rank_run *r, char *why, size_t nwhy) {
     char run[96];
     if (r->whole && r->world.rank > 0)
@@ -81,7 +81,8 @@ static void verdict_on_saving(const struct rank_run *run, bool ok, const char *w
     world_verdict(&run->world, ok, more);
 }
 
-/* Ends all ranks, by verdict, if another run has the folder. False with why: this rank cannot lock it. */
+/* Locks the folder on every rank. Ends all ranks, by verdict, if another run has it. Returns false and sets why if this
+ * rank cannot lock it. */
 static bool lock_checkpoints(struct rank_run *run,
                              void (*verdict)(const struct rank_run *run, bool ok, const char *why), char *why,
                              size_t nwhy) {
@@ -90,7 +91,7 @@ static bool lock_checkpoints(struct rank_run *run,
     return run->world.rank == 0 || take_lock(run, why, nwhy);
 }
 
-/* Each rank makes a file, and rank 0 looks for all of them. */
+/* Makes a file on each rank; rank 0 checks that it sees all of them. */
 void rank_try_checkpoint(struct rank_run *run) {
     char why[DURABLE_PATH + 512] = "", path[DURABLE_PATH];
     const char *dir = run->flags.checkpoint;
@@ -111,7 +112,7 @@ void rank_try_checkpoint(struct rank_run *run) {
     }
     if (ok && looks && !run->flags.resume && !(ok = checkpoint_none(dir)))
         snprintf(why, sizeof why, "%s: holds checkpoints already: go on with --resume, or name another folder", dir);
-    all_true(run, ok); /* rank 0 has looked */
+    all_true(run, ok); /* waits until rank 0 has looked */
     if (made)
         durable_drop(&durable);
     world_verdict(&run->world, ok, why);
@@ -124,8 +125,9 @@ bool rank_owns(const struct rank_run *run, int set) {
     return *owner >= 0 && rank_home(run, set);
 }
 
-/* A file has whole layers: the shards of all sets of a team. Its first set's first owner begins and ends it; a set
- * without weights has none. Numbers the files; true: this rank is the one. */
+/* Numbers the files of the checkpoint, and returns whether this rank leads the set's file. A file holds whole layers:
+ * the shards of all sets of a team. The first owner of its first set begins and ends it; a set without weights has no
+ * file. */
 static bool leads_file(const struct rank_run *run, int set, int *file) {
     bool first = run->program.stage[set].place == 0 && *rank_owners(run, set) >= 0;
     *file += first;

@@ -1,6 +1,6 @@
-/* The steps of ranks on a GPU: each one graph for all ranks of the group.
+/* The steps of ranks on a GPU. Each step is one graph for all ranks of the group.
  *
- * A step is enqueued, and the next one behind it, so that the GPU does not idle between them; then the process polls
+ * A step is enqueued, and the next one after it, so that the GPU does not idle between them. Then the process polls
  * until the first has ended. A process with one rank blocks in no call, so that an error, a dead rank or the watch's
  * deadline can always end it. The watch itself makes no CUDA calls, which would break a capture: it reads the device's
  * progress in words that the device writes to host memory. */
@@ -20,7 +20,7 @@ extern "C" const char backend_kind[] = "GPU";
 
 typedef void job(struct rank_run *run, int64_t step, const void *more);
 
-/* Runs the job once, when all ranks of the group have come here; it is the same for all of them. */
+/* Runs a job once, when all ranks of the group have called it with the same job. */
 static void for_group(struct rank_run *run, job *job, int64_t step, const void *more) {
     struct cuda_group *group = run->backend->group;
     if (group->steps.n == 1) {
@@ -40,7 +40,7 @@ static void for_group(struct rank_run *run, job *job, int64_t step, const void *
     pthread_mutex_unlock(&group->lock);
 }
 
-/* For the work of one rank, while no other does any. */
+/* Locks the group for the work of one rank, while no other does any. */
 static void lock(const struct rank_run *run) {
     if (run->backend->group->steps.n > 1)
         pthread_mutex_lock(&run->backend->group->lock);
@@ -52,10 +52,10 @@ static void unlock(const struct rank_run *run) {
 
 static struct cuda_steps *steps_of(const struct rank_run *run) { return &run->backend->group->steps; }
 
-/* The place of the rank in its group. */
+/* Returns the rank's place in its group. */
 static int place_of(const struct rank_run *run) { return steps_of(run)->n > 1 ? run->world.rank : 0; }
 
-/* A rank that is alone need not have opened what it does not read. */
+/* Returns the data to read. A rank that is alone need not have opened data that it does not read. */
 static const struct data *read_of(struct rank_run *run, const struct data *data) {
     return steps_of(run)->n > 1 || rank_reads(run) ? data : NULL;
 }
@@ -84,7 +84,7 @@ extern "C" void backend_begin(struct rank_run *run) {
 
 bool cuda_take_mirror(struct rank_run *run) {
     const struct rt_rank *k = &run->program.rank[run->world.rank];
-    int copies = 1 + count_moments(run->program.model->optimizer); /* of a weight: itself and its moments */
+    int copies = 1 + count_moments(run->program.model->optimizer); /* copies of a weight: itself and its moments */
     int64_t most = 0;
     for (int h = 0; h < k->nhomes; h++)
         most = k->home[h].owned > most ? k->home[h].owned : most;
@@ -99,9 +99,10 @@ int64_t cuda_free_memory(void) {
 
 /* ---- steps ---- */
 
-/* On the stream of all steps come a step's microbatches, the step, the copy of its losses, then the next step's: so the
- * device's only place for microbatches is overwritten once the step before is over. Their two places on the host, and
- * those of the losses, are enough: a step is enqueued when the one two before it has ended. */
+/* Enqueues a step. One stream of all steps carries a step's microbatches, the step, and the copy of its losses, then
+ * the next step's. So the device's only buffer for microbatches is overwritten once the previous step is over. Two
+ * buffers each on the host, for microbatches and losses, are enough: a step is enqueued when the one two before it has
+ * ended. */
 static void launch(struct rank_run *run, int64_t step, const void *) {
     struct cuda_group *group = run->backend->group;
     struct cuda_steps *steps = &group->steps;
@@ -115,7 +116,7 @@ static void launch(struct rank_run *run, int64_t step, const void *) {
     }
     steps_run(steps, step, rank_keeps(run, step));
     group->enqueued++;
-    feed(run, step + 1); /* made while this step runs */
+    feed(run, step + 1); /* prepared while this step runs */
 }
 
 extern const bool backend_leads = true;
@@ -151,7 +152,7 @@ extern "C" const uint64_t *backend_found(struct rank_run *run) { return run->bac
 
 static void launch_again(struct rank_run *run, int64_t step, const void *) {
     steps_again(steps_of(run), step, rank_keeps(run, step), read_of(run, run->data));
-    feed(run, step + 1); /* launch had sent them */
+    feed(run, step + 1); /* launch had sent them before */
     run->backend->group->ended--;
 }
 
@@ -166,7 +167,7 @@ static void settle(struct rank_run *run, int64_t next, const void *) {
     struct cuda_steps *steps = steps_of(run);
     steps_beside(steps, SETTLES, next, 0, NULL);
     await_ranks(run, next);
-    for (int r = 0; r < steps->n; r++) /* it is the last step's */
+    for (int r = 0; r < steps->n; r++) /* this is the last step's norm */
         memcpy(steps->rank[r].result.norm[(next + 1) % 2], steps->rank[r].result.norm[next % 2], NORM_BYTES);
 }
 
@@ -180,7 +181,7 @@ static void validate(struct rank_run *run, int64_t step, const void *) {
     int64_t next = next_of(run);
     steps_beside(steps_of(run), VALIDATES, next, step, read_of(run, run->held_out));
     if (step == run->held_steps - 1)
-        feed(run, next); /* launch had sent them */
+        feed(run, next); /* launch had sent them before */
     await_ranks(run, next);
 }
 
@@ -215,9 +216,9 @@ extern "C" struct rt_routed backend_routed(struct rank_run *run) {
     return routed;
 }
 
-/* Seconds of the device's clock, set to the host's when the first step began. The device was idle then except for that
- * step's microbatches, which it had to copy first: so all times are too early by the same amount, that copy and a
- * launch. After that the two clocks drift apart. */
+/* Returns times in seconds of the device's clock, set to the host's when the first step began. At that time the device
+ * only had to copy that step's microbatches. So all times are too early by the same amount, that copy and a launch.
+ * After that the two clocks drift apart. */
 extern "C" void backend_times(struct rank_run *run, int64_t step, struct rt_stamp *stamp) {
     struct cuda_steps *steps = steps_of(run);
     lock(run);

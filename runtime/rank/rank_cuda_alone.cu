@@ -1,5 +1,5 @@
-/* A rank's process on a GPU: which GPU, its memory, and how it is connected with others, over NCCL or, within a host,
- * by copies. rank_cuda.cu runs its steps. */
+/* A rank's process on a GPU: the choice of its GPU, its memory, and its connections with others, over NCCL or, within a
+ * host, by copies. rank_cuda.cu runs its steps. */
 #include "rank_cuda.cuh"
 extern "C" {
 #include "comm/transports.h"
@@ -14,20 +14,20 @@ extern "C" {
 #include <time.h>
 #include <unistd.h>
 
-/* The process's, for backend_abort, which any thread may call. */
+/* State of this process, for backend_abort, which any thread may call. */
 static struct {
     struct rank_backend *backend; /* NULL: there is nothing to abort yet */
-    char name[256];               /* of the GPU */
+    char name[256];               /* name of the GPU */
     int number, aborted;
 } own;
-static struct { /* it is a group of one */
+static struct { /* a group of one rank */
     struct cuda_group group;
     struct replay replay;
     struct cuda_rank rank;
 } only;
 
-/* A waiting lane holds up what follows it in the same hardware queue. The default is 8 queues; copies have queues of
- * their own (CUDA Programming Guide, "CUDA Environment Variables"). */
+/* Asks for as many hardware queues as possible, because a waiting lane holds up what follows it in the same queue. The
+ * default is 8 queues; copies have queues of their own (CUDA Programming Guide, "CUDA Environment Variables"). */
 extern "C" void backend_open(const struct rt_program *self) {
     (void)self;
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
@@ -43,14 +43,14 @@ static const struct cuda_transport *transport_of(const struct rank_run *run) {
     return run->flags.messages == CUDA_nccl && run->flags.ordered ? &cuda_nccl_ordered : transport[run->flags.messages];
 }
 
-/* ---- which GPU ---- */
+/* ---- choice of the GPU ---- */
 
 struct gpu {
     char host[256], uuid[16];
     int devices, number;
 };
 
-/* Its rank among its host's ranks: from the launcher, else by counting. */
+/* Returns the rank's place among its host's ranks: the launcher's value, else a count. */
 static int local_rank(const struct rank_run *run, const struct gpu *all) {
     int me = run->world.rank, local = 0;
     for (int k = 0; k < me; k++)
@@ -58,7 +58,8 @@ static int local_rank(const struct rank_run *run, const struct gpu *all) {
     return run->flags.launch.local >= 0 ? run->flags.launch.local : local;
 }
 
-/* If each process sees only its own GPUs (Slurm can do that), all have the same number, but are different ones. */
+/* Checks that no other rank uses this GPU. It compares UUIDs, because GPUs have the same number if each process sees
+ * only its own (Slurm can do that). */
 static bool alone(const struct rank_run *run, const struct gpu *all, char *why, size_t n) {
     const struct gpu *me = &all[run->world.rank];
     for (int k = 0; k < run->world.size; k++)
@@ -87,7 +88,7 @@ static bool together(const struct rank_run *run, const struct gpu *all, char *wh
 
 /* ---- the algorithms of products ---- */
 
-/* Gives all ranks what rank `from` has behind the first had bytes, which all have. */
+/* Gives all ranks the text that rank `from` has after the first `had` bytes, which all have. */
 static void spread_algorithms(const struct rank_run *run, struct algorithms *all, int from, size_t had) {
     const struct world *world = &run->world;
     int64_t more = world->rank == from ? (int64_t)(all->n - had) : 0, *sizes;
@@ -108,9 +109,9 @@ static void spread_algorithms(const struct rank_run *run, struct algorithms *all
     free(mine);
 }
 
-/* Rank 0 reads the file. Then ranks take turns: each times what nobody has timed before it, and tells all. So a product
- * has one algorithm on all GPUs of a name, whatever hosts they are in; and no two ranks time at once, which matters
- * where they share a GPU. */
+/* Plans matrix products. Rank 0 reads the file. Then ranks take turns: each times what none has timed before it, and
+ * sends the results to all. So a product has one algorithm on all GPUs of a name, whatever hosts they are in. No two
+ * ranks time at once, which matters where they share a GPU. */
 static void plan_products(struct rank_run *run) {
     struct algorithms all = {};
     const struct world *world = &run->world;
@@ -161,9 +162,9 @@ extern "C" void backend_choose(struct rank_run *run) {
     plan_products(run);
 }
 
-/* ---- as it waits ---- */
+/* ---- while it waits ---- */
 
-/* Has it happened? If not, this looks for trouble with messages meanwhile. */
+/* Returns whether the event has happened. If not, looks for trouble with messages meanwhile. */
 static bool has_happened(struct rank_run *run, cudaEvent_t event) {
     struct cuda_rank *own = run->backend->rank;
     char trouble[1024];
@@ -172,7 +173,7 @@ static bool has_happened(struct rank_run *run, cudaEvent_t event) {
         return true;
     if (code != cudaErrorNotReady)
         watch_fail(cuda_trouble(code, "cudaEventQuery", trouble, sizeof trouble));
-    cudaGetLastError(); /* not ready: no error of the next launch's */
+    cudaGetLastError(); /* clears "not ready", so that the next launch does not report it */
     const char *why = own->transport->progress ? own->transport->progress(own->link) : NULL;
     if (why)
         watch_fail(why);
@@ -194,7 +195,7 @@ extern "C" void backend_look(struct rank_run *run) { has_happened(run, run->back
 
 /* ---- at the start ---- */
 
-/* Refuses what attention.cu cannot do, before anything is planned. */
+/* Refuses heads that attention.cu cannot handle, before anything is planned. */
 static bool heads_fit(const struct rank_run *run, char *why, size_t n) {
     for (int s = 0; s < run->program.stages; s++)
         for (int i = 0; i < run->program.stage[s].nlayers; i++) {
@@ -216,13 +217,14 @@ static bool heads_fit(const struct rank_run *run, char *why, size_t n) {
     return true;
 }
 
-/* What messages take beside the plan, for which no call here asks. */
+/* Returns the bytes of device memory that messages need beyond the plan, allocated by no call here. */
 static int64_t beside(const struct rank_run *run) {
     const struct cuda_transport *transport = transport_of(run);
     return transport->beside ? transport->beside(&run->program, run->world.rank, run->self->groups) : 0;
 }
 
-/* Where it comes later, a lack of memory is an error of a connection, while other ranks wait for it. */
+/* Checks that all fits in memory. A later lack of memory would be an error of a connection, while other ranks wait for
+ * it. */
 static bool all_fits(const struct rank_run *run, char *why, size_t n) {
     int64_t planned = cuda_rank_bytes(&run->program, run->world.rank, transport_of(run)), more = beside(run);
     if (planned + more <= run->backend->free[0])
@@ -340,7 +342,8 @@ extern "C" void backend_report(struct rank_run *run) {
                 (long long)most.host_planned, (long long)most.host);
 }
 
-/* Includes what came after the first step: code that was loaded later, and graphs. */
+/* Returns the memory at the end, which includes what came after the first step: graphs, and code that was loaded
+ * later. */
 extern "C" int64_t backend_bytes_at_end(struct rank_run *run) {
     int64_t me = run->backend->free[0] - cuda_free_memory(), most = 0;
     int64_t *all = (int64_t *)calloc((size_t)run->world.size, sizeof *all);
@@ -364,8 +367,8 @@ static void *abort_messages(void *arg) {
     return NULL;
 }
 
-/* Takes a little longer than it must: a launcher that sees one rank end may kill the others before they report their
- * errors. */
+/* Aborts messages. Waits a little longer than it must: a launcher that sees one rank end may kill the others before
+ * they report their errors. */
 extern "C" void backend_abort(void) {
     static const double LINGER = 0.2, PATIENCE = 2;
     const struct timespec pause = {0, 10000000};

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The one table: getopt and help come from it. */
+/* All flags; getopt's options and the help come from this table. */
 static const struct flag {
     const char *name, *arg, *what;
     int key;
@@ -185,7 +185,7 @@ void rank_parse(struct rank_flags *f, int argc, char **argv, const struct rt_pro
         set_flag(f, self, flag, optarg);
     }
     if (f->val_every > f->steps && f->steps > 0)
-        f->val_every = f->steps; /* or nothing would be validated */
+        f->val_every = f->steps; /* otherwise nothing would be validated */
     if (optind < argc) {
         snprintf(why, sizeof why, "'%.64s' is no flag; see --help", argv[optind]);
         rank_error(self, why);

@@ -1,4 +1,4 @@
-/* A rank's process on a CPU: the host's layers in its one thread, its messages over the world's connections. */
+/* A rank on a CPU: its thread runs the host's layers, and its messages use the world's connections. */
 #include "device/device_host.h"
 #include "layers/clip.h"
 #include "rank_run.h"
@@ -11,7 +11,7 @@
 struct rank_backend {
     struct host_rank host;
     struct replay replay;
-    struct rt_routed routed; /* before the last step */
+    struct rt_routed routed; /* pairs routed before the last step */
 };
 const char backend_kind[] = "CPU";
 static const char *blas;
@@ -69,7 +69,8 @@ const bool backend_leads = false;
 void backend_enqueue(struct rank_run *run, int64_t step) {
     struct rank_backend *backend = run->backend;
     const struct rt_run *whole = run->whole;
-    bool first = step == run->from && step + 1 < run->flags.steps; /* whose pages are new */
+    bool first = step == run->from && step + 1 < run->flags.steps; /* the first step touches new pages, so it is not
+                                                                    * timed */
     bool timed = whole && whole->took && step >= run->flags.steps - whole->timed && !first;
     run->replay->step = step;
     backend->host.took = timed ? whole->took[run->world.rank] : NULL;
@@ -156,7 +157,8 @@ void backend_push(struct rank_run *run, const struct rt_home *home, const float 
     host_push(run->replay, home, weight, moments);
 }
 
-/* The other ranks are about to find the same; a launcher that sees one exit may kill them before they report it. */
+/* Waits a little. The other ranks are about to find the same trouble; a launcher that sees one exit may kill them
+ * before they report it. */
 void backend_abort(void) {
     const struct timespec linger = {0, 200000000};
     nanosleep(&linger, NULL);

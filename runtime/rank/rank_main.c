@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Puts the rank among the program's, of which the others stay empty, and indexes it. */
+/* Copies the rank into a table of all the program's ranks, where the others stay empty, and indexes it. */
 static void own_program(struct rank_run *run) {
     const struct rt_rank *own = run->self->rank;
     struct rt_rank *all = calloc((size_t)run->self->workers, sizeof *all);
@@ -71,7 +71,7 @@ static void open_weights_file(struct rank_run *run) {
     world_verdict(&run->world, !run->flags.weights || run->start.weights, why);
 }
 
-/* A tensor that no rank reads must not be lost silently. */
+/* Checks that no tensor of the file is left unread by all ranks, so that none is lost silently. */
 static void check_rest(struct rank_run *run) {
     struct named_list *list = named_all(run->start.weights);
     size_t n = list->n, size = (size_t)run->world.size;
@@ -90,7 +90,7 @@ static void check_rest(struct rank_run *run) {
         fprintf(stderr, "pianola: warning: %s\n", why);
 }
 
-/* Each rank reads what its homes have of the file, and says before anything runs what is missing there. */
+/* Checks the weights file before anything runs: each rank reads its homes' tensors and reports what is missing. */
 static void check_weights_file(struct rank_run *run) {
     char why[1000] = "";
     const struct rt_rank *k = &run->program.rank[run->world.rank];
@@ -123,12 +123,12 @@ static void prepare_run(struct rank_run *run, struct training *training) {
     check_weights_file(run);
     rank_begin(run, training);
     if (run->flags.timeline)
-        rank_timeline_open(run); /* last: its times begin here */
+        rank_timeline_open(run); /* comes last: its times begin here */
 }
 
 /* ---- results ---- */
 
-/* The fingerprint that `pianola run` prints: each rank adds up that of the shards that it owns. */
+/* Returns the fingerprint that `pianola run` prints: each rank adds up the fingerprints of the shards that it owns. */
 static uint64_t fingerprint_of_ranks(struct rank_run *run) {
     const struct rt_program *p = &run->program;
     uint64_t hash = 0, *all = malloc(sizeof hash * (size_t)run->world.size);
@@ -149,7 +149,7 @@ static uint64_t fingerprint_of_ranks(struct rank_run *run) {
     return hash;
 }
 
-/* Of all ranks, in this run. */
+/* Counts the routed pairs of all ranks in this run. */
 static struct rt_routed count_routed(struct rank_run *run) {
     struct rt_routed mine = backend_routed(run), sum = {0, 0}, *all = malloc(sizeof *all * (size_t)run->world.size);
     if (!all)
@@ -163,7 +163,7 @@ static struct rt_routed count_routed(struct rank_run *run) {
     return sum;
 }
 
-/* JSON has no number for what is none. */
+/* Prints a loss; JSON has no number for inf and nan. */
 static void print_loss(const char *name, float loss) {
     if (isfinite(loss))
         printf("  \"%s\": %.9g,\n", name, loss);
@@ -171,7 +171,8 @@ static void print_loss(const char *name, float loss) {
         printf("  \"%s\": null,\n", name);
 }
 
-/* device_bytes: of the rank that takes most, at the end; -1: there is no device. */
+/* Prints the run's results. device_bytes: device memory of the rank that uses most, at the end; -1: there is no
+ * device. */
 static void print_result(const struct rank_run *run, const struct training *training, uint64_t hash,
                          struct rt_routed routed, int64_t device_bytes) {
     int64_t steps = training->step - run->from;

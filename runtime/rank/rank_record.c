@@ -1,5 +1,6 @@
-/* Records a training as it goes: --losses, --metrics, --tensorboard, and the line of a validation. All ranks bring
- * what they know of a step, and rank 0 writes it, on a CPU or a GPU, whether ranks are processes or threads. */
+/* Records of a training as it runs: --losses, --metrics, --tensorboard, and the line of a validation. All ranks
+ * contribute what they know of a step, and rank 0 writes it, on a CPU or a GPU, whether ranks are processes or
+ * threads. */
 #include "rank_train.h"
 #include "store/durable.h"
 #include "store/losses.h"
@@ -35,26 +36,27 @@ static double waited_of(const struct rank_run *run, const struct training *train
     return backend_waited((struct rank_run *)(uintptr_t)run);
 }
 
-/* The one table: a figure more is a row more. whose: of rank 0, of the rank that updates the last stage, the largest of
- * all, or their mean. */
+/* All figures; a new figure is a new row. whose: the value of rank 0, of the rank that updates the last stage, the
+ * largest of all, or their mean. */
 enum whose { FIRST, TELLER, LARGEST, MEAN };
 static const struct figure {
     struct metric is;
     enum whose whose;
     double (*of)(const struct rank_run *run, const struct training *training);
 } figures[] = {
-    {{"loss", "train/loss", 9, true, 0}, FIRST, loss_of},           /* of the weights before the step's update */
-    {{"rate", "train/learning_rate", 9, false, 0}, FIRST, rate_of}, /* of its last update */
-    {{"gradient_norm", "train/gradient_norm", 17, false, 0}, TELLER, norm_of}, /* of all, before it is clipped */
+    {{"loss", "train/loss", 9, true, 0}, FIRST, loss_of},           /* with the weights before the step's update */
+    {{"rate", "train/learning_rate", 9, false, 0}, FIRST, rate_of}, /* of the step's last update */
+    {{"gradient_norm", "train/gradient_norm", 17, false, 0}, TELLER, norm_of}, /* norm of the whole gradient before
+                                                                                * clipping */
     {{"seconds", "train/seconds_per_step", 6, false, 0}, FIRST, seconds_of},
     {{"tokens_per_second", "train/tokens_per_second", 6, false, 0}, FIRST, speed_of},
-    {{"memory_bytes", NULL, 17, false, 0}, LARGEST, device_memory}, /* the arena on the device */
-    /* How long the compute lane waited for other lanes, between its first instruction and its last. */
+    {{"memory_bytes", NULL, 17, false, 0}, LARGEST, device_memory}, /* arena on the device */
+    /* Seconds that the compute lane waited for other lanes, between its first instruction and its last. */
     {{"waited_seconds", "train/waited_seconds", 6, false, 0}, MEAN, waited_of},
 };
 enum { NFIGURES = sizeof figures / sizeof *figures };
 
-/* all: figure i of each rank, `apart` doubles apart. */
+/* Returns a figure of all ranks. all: figure of rank 0; the ranks' figures are `apart` doubles apart. */
 static double figure_of(const struct figure *figure, const double *all, int size, int64_t apart, int teller) {
     double sum = 0, largest = *all;
     for (int r = 0; r < size; r++) {
@@ -110,7 +112,7 @@ void rank_record_close(struct rank_run *run, struct record *record) {
     tensorboard_close(&record->board);
 }
 
-/* ---- as it goes ---- */
+/* ---- during the training ---- */
 
 static void write_figures(struct rank_run *run, struct record *record, int64_t step, const struct metric *metric,
                           int n) {

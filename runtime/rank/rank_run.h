@@ -10,72 +10,75 @@
 #include "comm/world.h"
 
 struct rank_run {
-    const struct rt_program *self; /* as compiled: this rank's view */
+    const struct rt_program *self; /* the compiled program, as this rank sees it */
     struct rank_flags flags;
     struct world world;
-    const struct rt_run *whole;   /* process/train.h: of all ranks, where they are threads; NULL: they are processes */
-    void *shared;                 /* likewise: what the backends of all ranks share, their own; or NULL */
+    const struct rt_run *whole;   /* process/train.h: the run of all ranks, if they are threads; NULL: they are
+                                   * processes */
+    void *shared;                 /* state that the backends of threads share, defined by them; or NULL */
     struct data *data, *held_out; /* held_out: NULL without --val */
-    int64_t held_steps;           /* of a validation */
+    int64_t held_steps;           /* steps of a validation */
     struct start start;
-    struct checkpoint_run is; /* the run's seed and data: the same on all ranks */
+    struct checkpoint_run is; /* the run's seed and data, the same on all ranks */
     struct rt_program program;
-    struct replay *replay; /* the backend's */
+    struct replay *replay; /* owned by the backend */
     struct rank_backend *backend;
     int32_t *owner;         /* per set of weights, [size + 1]: see rank_owners */
-    int lock;               /* of the checkpoint folder, as checkpoint_lock has it */
+    int lock;               /* lock of the checkpoint folder, for checkpoint_lock */
     int64_t from;           /* steps done before this run */
-    int64_t from_sequence;  /* and sequences read of its data */
-    struct rt_stamp *times; /* [keeps][instructions], of the last steps: rank_times. NULL: nobody asks */
+    int64_t from_sequence;  /* sequences of its data read before this run */
+    struct rt_stamp *times; /* [keeps][instructions], times of the last steps: rank_times. NULL: not recorded */
     int64_t keeps;
-    double origin; /* of the timeline: seconds of the monotonic clock */
+    double origin; /* start of the timeline, in seconds of the monotonic clock */
     struct rt_stamp
-        *spans; /* [workers][steps], of all ranks that are threads: when each step began and ended; or NULL */
+        *spans; /* [workers][steps], start and end of each step of all ranks, if they are threads; or NULL */
 };
 
-/* Does it tell losses alone, as validations do? */
+/* Returns whether the run only computes losses, as validations do. */
 static inline bool rank_evaluates(const struct rank_run *run) { return run->whole && run->whole->evaluates; }
 /* Returns whether every step is recorded. */
 bool rank_records(const struct rank_run *run);
 
-/* rank_flags.c: ends the process on --help, and with an error on anything invalid. */
-extern const char *const rank_messages[]; /* the values of --messages */
+/* rank_flags.c: exits on --help, and with an error on anything invalid. */
+extern const char *const rank_messages[]; /* values of --messages */
 void rank_parse(struct rank_flags *flags, int argc, char **argv, const struct rt_program *self);
 
-/* rank_agree.c: before anything runs, refuses by name another rank's program, and a different world size, compile,
- * flags or data. Sets run->is. */
+/* rank_agree.c: before anything runs, refuses another rank's program, and a different world size, compile, flags or
+ * data, and names what differs. Sets run->is. */
 void rank_agree(struct rank_run *run);
-bool rank_reads(const struct rank_run *run); /* does it need the data? */
+bool rank_reads(const struct rank_run *run); /* returns whether the rank needs the data */
 
 /* rank_checkpoint.c */
 void rank_find_owners(struct rank_run *run); /* collective: sets run->owner */
-/* The ranks that a set's checkpoint is taken from, ended by -1: of the homes that update the same elements, the first;
- * in the order of the elements. At least one. */
+/* Returns the ranks whose shards make a set's checkpoint, in the order of the elements, ended by -1. Of homes that
+ * update the same elements, only the first counts. There is at least one. */
 const int32_t *rank_owners(const struct rank_run *run, int set);
-bool rank_owns(const struct rank_run *run, int set); /* is this rank one of them, and a home? */
-/* Checks that no other run uses the folder and that it can be written, before an hour's work depends on it. */
+bool rank_owns(const struct rank_run *run, int set); /* returns whether this rank is one of them, and a home */
+/* Checks that no other run uses the folder and that it can be written, before hours of work depend on it. */
 void rank_try_checkpoint(struct rank_run *run);
-/* Loads weights and optimizer state of all homes from the newest whole checkpoint, if there is one; sets run->from. */
+/* Loads weights and optimizer state of all homes from the newest complete checkpoint, if there is one; sets
+ * run->from. */
 void rank_resume(struct rank_run *run);
-/* Looks for numbers that are not finite in what a home of this rank has learned by the step. */
+/* Looks for numbers that are not finite in what a home of this rank has learned up to the step. */
 void rank_scan(struct rank_run *run, const struct rt_home *home, int64_t step);
 void rank_save(struct rank_run *run, int64_t step);
-/* For errors while training: why, and how to go on. Ends this rank, or with a verdict all of them. */
+/* Reports an error during training, with why and how to resume. Ends this rank, or all of them by a verdict. */
 __attribute__((noreturn)) void rank_fail(const struct rank_run *run, const char *why);
-const struct rt_home *rank_home(const struct rank_run *run, int stage); /* on this rank; NULL: its home is elsewhere */
+const struct rt_home *rank_home(const struct rank_run *run, int stage); /* the stage's home on this rank; NULL: its home
+                                                                         * is elsewhere */
 
-/* Returns whether the times of a step, from 0, are asked for: a process, which a signal may end, keeps them of every
- * step. */
+/* Returns whether the times of a step are recorded; steps count from 0. A process, which a signal may end, records
+ * every step. */
 static inline bool rank_keeps(const struct rank_run *run, int64_t step) {
     return run->times && (!run->whole || step >= run->flags.steps - run->keeps);
 }
-/* Where they are, if the step is one of the last `keeps`. */
+/* Returns where the times of a step are, if it is one of the last `keeps`. */
 static inline struct rt_stamp *rank_times(const struct rank_run *run, int64_t step) {
     int64_t turn = (step - run->flags.steps) % run->keeps;
     return run->times + (turn < 0 ? turn + run->keeps : turn) * run->program.rank[run->world.rank].nins;
 }
 
-/* rank_timeline.c, where --timeline is given */
-void rank_timeline_open(struct rank_run *run); /* collective: is its file writable? Allocates all memory */
-void rank_timeline_write(struct rank_run *run, int64_t steps); /* collective. steps: how many are done */
+/* rank_timeline.c, called with --timeline */
+void rank_timeline_open(struct rank_run *run); /* collective: checks that its file is writable; allocates all memory */
+void rank_timeline_write(struct rank_run *run, int64_t steps); /* collective. steps: number of steps done */
 #endif

@@ -1,5 +1,5 @@
-/* --timeline: when this rank's instructions ran, by its own clock. All steps are recorded, in a ring allocated at the
- * start: a signal may make any of them the last. */
+/* --timeline: the times of this rank's instructions, by its own clock. All steps are recorded, in a ring allocated at
+ * the start, because a signal may make any of them the last. */
 #include "store/timeline.h"
 #include "store/durable.h"
 #include "store/seconds.h"
@@ -15,8 +15,8 @@ static void path_of(char *path, const struct rank_run *run, int rank) {
     snprintf(path, DURABLE_PATH, "%s/timeline.%d.tsv", run->flags.timeline, rank);
 }
 
-/* The verdict is the last thing all ranks do before they train. It reaches them at nearly the same time: their
- * origin. */
+/* Opens the timeline. The verdict is the last thing all ranks do before they train. It reaches them at nearly the same
+ * time, which is their common origin. */
 void rank_timeline_open(struct rank_run *run) {
     char why[DURABLE_PATH + 512] = "", path[DURABLE_PATH];
     struct durable durable;
@@ -29,7 +29,7 @@ void rank_timeline_open(struct rank_run *run) {
     run->times = calloc(n + 1, sizeof *run->times);
     if (!run->times)
         rank_error(run->self, "no memory");
-    for (size_t i = 0; i < n; i++) /* touched now rather than in the first steps */
+    for (size_t i = 0; i < n; i++) /* touches the pages now rather than in the first steps */
         run->times[i].start = -1;
     watch_phase("waits for all ranks to open their timelines");
     world_verdict(&run->world, ok, why);
@@ -64,7 +64,7 @@ void rank_timeline_write(struct rank_run *run, int64_t steps) {
     world_verdict(&run->world, ok, why);
     if (run->world.rank == 0 && steps == run->from)
         fprintf(stderr, "pianola: no step was left to train: no timeline is written\n");
-    for (int k = run->world.size; run->world.rank == 0 && steps > run->from; k++) { /* what a run of more ranks left */
+    for (int k = run->world.size; run->world.rank == 0 && steps > run->from; k++) { /* left by a run of more ranks */
         path_of(path, run, k);
         if (unlink(path) != 0)
             break;

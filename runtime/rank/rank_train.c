@@ -1,4 +1,4 @@
-/* The training loop of a rank: step by step, in step with all others, under the watchdog. */
+/* The training loop of a rank: step by step, together with all others, under the watchdog. */
 #include "rank_train.h"
 #include "comm/watch.h"
 #include "layers/rate.h"
@@ -29,10 +29,11 @@ static int stopped_by(const struct training *training) {
     return training->pulse[INTS] > 0 ? SIGINT : training->pulse[TERMS] > 0 ? SIGTERM : 0;
 }
 
-/* May the step behind this one be enqueued before this one has ended? Not if something comes between them: the report
- * after the first; a checkpoint, which is of this step's state; reading times, which the next one takes anew; that this
- * one may have to run again. Nor if there is no such step. The first may also be the only one that is not captured, and
- * NCCL runs no communicator in a graph and outside at once (NCCL's user guide, env.rst: NCCL_GRAPH_MIXING_SUPPORT). */
+/* Returns whether the next step may be enqueued before this one has ended. It may not if something must come between
+ * them: the report after the first step; a checkpoint, which holds this step's state; reading this step's times, which
+ * the next one overwrites; or a repetition of this step. The first step may also be the only one that is not captured,
+ * and NCCL cannot run a communicator in a graph and outside one at once (NCCL's user guide, env.rst:
+ * NCCL_GRAPH_MIXING_SUPPORT). */
 static bool may_run_ahead(const struct rank_run *run, int64_t step) {
     const struct rank_flags *flags = &run->flags;
     bool saves = flags->checkpoint && (step + 1) % flags->every == 0;
@@ -47,8 +48,8 @@ static void enqueue_step(struct rank_run *run, struct training *training, int64_
     training->enqueued = step + 1;
 }
 
-/* In each step, along with its messages, ranks exchange whether to stop after it, and the losses of the step before. So
- * a signal ends the run after the current step, or after one that others have begun meanwhile. The next step is
+/* Runs a step. Along with its messages, ranks exchange whether to stop after it, and the losses of the step before. So
+ * a signal ends the run after the current step, or after a step that others have begun meanwhile. The next step is
  * enqueued ahead only once all know that it will come: then every rank has enqueued this one, and has ended the one
  * before. */
 static void run_step(struct rank_run *run, struct training *training) {
@@ -70,7 +71,7 @@ static void run_step(struct rank_run *run, struct training *training) {
     backend_wait(run, step, training->loss, when);
     if (runs_again(&training->ahead, run->self->model, backend_found(run))) {
         run->replay->bad = bad;
-        watch_step(run->replay, step); /* its time begins again */
+        watch_step(run->replay, step); /* the deadline starts again */
         backend_again(run, step, training->loss, when);
     }
     nonfinite_look(&run->replay->bad, step + 1, run->world.rank, training->loss, run->program.batches);
@@ -83,7 +84,7 @@ static void run_step(struct rank_run *run, struct training *training) {
     check_data(run);
 }
 
-/* Before anybody sees what the step has learned, or keeps a record of it. */
+/* Settles the last update, before anybody reads what the step has learned or records it. */
 static void settle_step(struct rank_run *run, struct training *training, bool asked) {
     if (!must_settle(&training->ahead, asked))
         return;
@@ -105,8 +106,8 @@ double rank_makespan(const struct rank_run *run, int64_t step) {
     return last - first;
 }
 
-/* The loss on all of the held-out text; each step of it is all ranks'. While one runs, the losses of the one before are
- * added up. */
+/* Computes the loss on all of the held-out text; all ranks take part in each of its steps. While one step runs, the
+ * losses of the previous one are added up. */
 static void validate_run(struct rank_run *run, struct training *training) {
     int32_t B = run->program.batches;
     char why[DURABLE_PATH + 512];
@@ -128,8 +129,8 @@ static void validate_run(struct rank_run *run, struct training *training) {
         rank_record_validation(run, training, sum.loss / (double)sum.sequences);
 }
 
-/* Collective: looks at what every home has learned, too, where only the host has been looking; then ends all ranks if
- * any of them has found a number that is not finite, or says so once and goes on. */
+/* Collective: checks what every home has learned too, because so far only losses on the host were checked. If any rank
+ * has found a number that is not finite, ends all ranks, or warns once and goes on. */
 static void judge_nonfinite(struct rank_run *run, const struct training *training) {
     const struct rt_rank *k = &run->program.rank[run->world.rank];
     struct nonfinite *mine = &run->replay->bad, first = {0}, *all = malloc(sizeof *all * (size_t)run->world.size);
@@ -161,7 +162,8 @@ static void judge_nonfinite(struct rank_run *run, const struct training *trainin
                 isatty(STDERR_FILENO) ? "\r\033[K" : "", what);
 }
 
-/* The loss of the step before, which the pulse of this one has brought, and of the last one another pulse. */
+/* Takes the loss of the previous step, which this step's pulse has brought; after the last step, an extra pulse brings
+ * it. */
 static void know_loss(struct rank_run *run, struct training *training, int64_t step, struct progress *told) {
     training->last = mean_of_batches(run, training->pulse + LOSSES);
     if (step == run->from + 1)
@@ -174,7 +176,7 @@ static void know_loss(struct rank_run *run, struct training *training, int64_t s
         progress_tell(told, step, training->last, rank_rate(run, step), training->seconds);
 }
 
-/* Does all that comes between a step and the next. */
+/* Does everything that comes between a step and the next. */
 static void follow(struct rank_run *run, struct training *training, bool stop) {
     const struct rank_flags *flags = &run->flags;
     bool looks = (!run->whole || run->whole->looks) && !run->is.nonfinite, found = training->pulse[NONFINITE] > 0;
@@ -200,7 +202,7 @@ static void bring_loss(struct rank_run *run, struct training *training) {
     memcpy(training->pulse + LOSSES, training->loss, sizeof *training->pulse * (size_t)run->program.batches);
 }
 
-/* Before any step. */
+/* Validates before the first step. */
 static void validate_first(struct rank_run *run, struct training *training) {
     training->record.ended = (struct rt_ended){-1, NULL, NULL, NAN};
     validate_run(run, training);
