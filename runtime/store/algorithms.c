@@ -10,7 +10,7 @@
 static const char header[] = "device\tcublaslt\tproduct\talgorithm\n", apart[] = "apart";
 enum { KEYS = 3 }; /* fields that name a product */
 
-/* Where the field after n tabs begins in a whole line; NULL: it has fewer. */
+/* Returns where the field after n tabs begins in a complete line, or NULL if there are fewer. */
 static const char *field(const char *line, int n) {
     const char *end = strchr(line, '\n');
     for (; n > 0; n--, line++)
@@ -21,7 +21,7 @@ static const char *field(const char *line, int n) {
 
 static bool is_apart(const char *value, size_t n) { return n == strlen(apart) && memcmp(value, apart, n) == 0; }
 
-/* What is wrong with a whole line behind the header; NULL: nothing. */
+/* Returns what is wrong with a complete line after the header, or NULL. */
 static const char *wrong(const char *line) {
     const char *value = field(line, KEYS), *end = strchr(line, '\n');
     size_t n = value ? (size_t)(end - value) : 0, digits = 0;

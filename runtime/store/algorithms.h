@@ -1,7 +1,7 @@
-/* A file of cuBLASLt's algorithms: for each product the one that was fastest when several were timed. Runs that read it
- * time nothing, and compute the same bits.
+/* A file of cuBLASLt's algorithms. It holds, for each product, the fastest of several that were timed. Runs that read
+ * the file time nothing, and compute the same bits.
  *
- * Text: a header, then a line for each product, of four fields with a tab between them.
+ * The file is text: a header, then a line for each product, with four fields separated by tabs.
  *
  *   device     the GPU's name
  *   cublaslt   cublasLtGetVersion(): algorithms are of one version
@@ -16,26 +16,26 @@
 #include <stddef.h>
 
 enum { ALGORITHM_BYTES = 64 };
-struct algorithms { /* zero with a path: empty */
+struct algorithms { /* zero except for the path: empty */
     const char *path;
-    char *text; /* whole lines, the header too; NULL: none */
+    char *text; /* complete lines, including the header; NULL: none */
     size_t n;   /* bytes */
 };
 struct algorithm {
-    int line; /* of the file */
+    int line; /* line number in the file */
     bool apart;
     unsigned char bytes[ALGORITHM_BYTES];
 };
 
-/* Reads all of the file. A file that is not there has no lines. False with `path: reason` or `path:line: reason`. */
+/* Reads the whole file. A missing file has no lines. Returns false with `path: reason` or `path:line: reason`. */
 bool algorithms_read(struct algorithms *all, const char *path, char *why, size_t nwhy);
-/* The line whose first three fields are key, tabs between them. False: there is none. */
+/* Finds the line whose first three fields, with their tabs, are key. Returns false if there is none. */
 bool algorithms_find(const struct algorithms *all, const char *key, struct algorithm *found);
-/* Adds a line. False: no memory. */
+/* Adds a line. Returns false if there is no memory. */
 bool algorithms_add(struct algorithms *all, const char *key, const struct algorithm *algorithm);
-/* Adds n bytes of another's text. False: no memory. */
+/* Adds n bytes of another file's text. Returns false if there is no memory. */
 bool algorithms_join(struct algorithms *all, const char *text, size_t n);
-/* Replaces the file, as a whole or not at all. */
+/* Replaces the file, entirely or not at all. */
 bool algorithms_write(const struct algorithms *all, char *why, size_t nwhy);
 void algorithms_free(struct algorithms *all);
 #endif

@@ -1,4 +1,4 @@
-/* A stage's part of a checkpoint: written, read under any cut, and merged into one file. */
+/* A stage's part of a checkpoint: written, read under any partition of the model, and merged into one file. */
 #include "checkpoint_manifest.h"
 #include "safetensors.h"
 #include <assert.h>
@@ -7,19 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PART = 1 << 20 }; /* bytes that an export holds at a time */
+enum { PART = 1 << 20 }; /* bytes that an export buffers at a time */
 
 /* ---- the tensors of a stage ---- */
 
 struct part {
     char name[48];
     const struct rt_layer *layer;
-    struct rt_parameter is, whole; /* is: a team's member's part of the whole */
-    int64_t at;                    /* in floats, weights and then moments taken as one array */
+    struct rt_parameter is, whole; /* is: the part of the whole parameter that a team's member has */
+    int64_t at;                    /* position in floats, in one array of the weights and then the moments */
     bool found;
 };
 
-/* The parameters of a layer that lies at `at`. moment: a letter of moments_of, or 0: the parameters themselves. */
+/* Lists the parameters of a layer that begins at `at`. moment: a letter of moments_of, or 0 for the parameters
+ * themselves. */
 static int layer_parts(const struct rt_model *m, const struct rt_layer *l, int64_t at, char moment, struct part *part) {
     const struct rt_parameters all = parameters_of(m, l, shared_table(m, l) > 0);
     const char state[] = {moment ? '.' : '\0', moment, '\0'};
@@ -34,7 +35,8 @@ static int layer_parts(const struct rt_model *m, const struct rt_layer *l, int64
     return all.n;
 }
 
-/* All tensors of a stage, in the order of its layers, the moments after the parameters. NULL: no memory. */
+/* Lists all tensors of a stage in the order of its layers, parameters before moments. Returns NULL if there is no
+ * memory. */
 static struct part *stage_parts(const struct rt_model *m, const struct rt_stage *s, int *n) {
     const char *moments = moments_of(m->optimizer);
     int copies = 1 + count_moments(m->optimizer);
@@ -51,7 +53,7 @@ static struct part *stage_parts(const struct rt_model *m, const struct rt_stage 
     return part;
 }
 
-/* A tensor's name ends in a moment of some optimizer. */
+/* Returns whether a tensor's name ends in a moment of some optimizer. */
 static bool is_state(const char *name) {
     size_t n = strlen(name);
     bool moment = false;
@@ -62,7 +64,7 @@ static bool is_state(const char *name) {
 
 /* ---- writing a stage ---- */
 
-/* A stage's file: which tensors, in which order, and its metadata. */
+/* Contents of a stage's file: its tensors in order, and its metadata. */
 struct layout {
     int n;
     struct part *part;     /* [n] */
@@ -72,7 +74,7 @@ struct layout {
     struct path path;
 };
 
-/* False: no memory. The caller frees it in any case. */
+/* Describes a stage's file. Returns false if there is no memory. The caller frees the layout in any case. */
 static bool lay_out(struct layout *file, const struct stage_file *of, const struct rt_model *m,
                     const struct rt_stage *s, char *why, size_t nwhy) {
     file->path = stage_path(of->dir, of->step, of->stage);
@@ -109,7 +111,7 @@ bool checkpoint_begin_stage(const struct stage_file *of, const struct rt_model *
     return ok;
 }
 
-/* What the shard has of a tensor that begins at byte `at` of the file. */
+/* Writes the shard's part of a tensor that begins at byte `at` of the file. */
 static void write_piece(struct durable *durable, const struct rt_model *m, const struct rt_stage *s,
                         const struct part *part, const struct checkpoint_shard *shard, int64_t at) {
     int64_t all = weight_count(m, s), copy = part->at / all, first = part->at % all, count = part->is.count;
@@ -149,7 +151,7 @@ bool checkpoint_end_stage(const struct stage_file *of, char *why, size_t nwhy) {
 
 /* ---- reading a stage ---- */
 
-/* Opens a stage's file and checks that it is of this format and step. */
+/* Opens a stage's file and checks its format and step. */
 static struct safetensors *open_stage(const char *dir, int64_t step, int stage, char *why, size_t nwhy) {
     char steps[24];
     snprintf(steps, sizeof steps, "%" PRId64, step);
@@ -170,7 +172,7 @@ static bool same_shape(const struct tensor *tensor, const struct rt_parameter *p
     return same;
 }
 
-/* In words, into 128 bytes: 3 x 4. */
+/* Formats a shape into 128 bytes: 3 x 4. */
 static const char *shape_text(int ndims, const int64_t *dim, char *out) {
     int n = snprintf(out, 128, ndims == 0 ? "a single number" : "");
     for (int d = 0; d < ndims; d++)
@@ -178,7 +180,7 @@ static const char *shape_text(int ndims, const int64_t *dim, char *out) {
     return out;
 }
 
-/* Reads what a member has of a tensor, by way of the whole. */
+/* Reads a member's part of a tensor, through a buffer of the whole tensor. */
 static bool read_share(const struct safetensors *file, const struct tensor *tensor, const struct part *part, float *to,
                        char *why, size_t nwhy) {
     if (part->is.count == part->whole.count)
@@ -196,7 +198,7 @@ static bool read_share(const struct safetensors *file, const struct tensor *tens
     return ok;
 }
 
-/* Reads into memory those parts that this file has. */
+/* Reads into memory the parts that this file has. */
 static bool read_parts(const struct safetensors *file, struct part *part, int n, float *memory, char *why,
                        size_t nwhy) {
     for (int i = 0; i < n; i++) {
@@ -261,7 +263,7 @@ static bool copy_tensor(struct durable *durable, const struct safetensors *file,
     return true;
 }
 
-/* The parameters of all files, in order, as a list without data; names stay the files'. */
+/* Lists the parameters of all files, in order, without data. The files own the names. */
 static struct tensor *list_parameters(struct safetensors *const *file, int nfiles, int *n) {
     size_t all = 1;
     for (int i = 0; i < nfiles; i++)
@@ -275,7 +277,7 @@ static struct tensor *list_parameters(struct safetensors *const *file, int nfile
     return tensor;
 }
 
-/* Two files with the same tensor are not a cut of one model. */
+/* Checks that no two files have the same tensor; such files are not a partition of one model. */
 static bool all_apart(struct safetensors *const *file, int nfiles, char *why, size_t nwhy) {
     for (int i = 0; i < nfiles; i++)
         for (int k = 0; k < file[i]->n; k++)

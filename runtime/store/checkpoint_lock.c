@@ -1,9 +1,9 @@
-/* One run at a time writes into a folder of checkpoints. The kernel's record locks keep the others out: they end with
- * the process that holds them, however it ends, and NFS supports them between hosts. So no stale lock is ever left to
- * remove, and the locked file stays where it is.
+/* One run at a time writes into a folder of checkpoints. The kernel's record locks keep other runs out. A lock ends
+ * with the process that holds it, however it ends, and NFS supports them between hosts. So no stale lock is ever left
+ * to remove, and the locked file stays where it is.
  *
  * Rank k of a run holds byte k. Rank 0 comes first and requests all bytes, which it gets only if no rank of another run
- * is alive; then it writes into the file who it is, and keeps its own byte. */
+ * is alive; then it writes its identity into the file, and keeps its own byte. */
 #include "checkpoint.h"
 #include "durable.h"
 #include <ctype.h>
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TO_THE_END = 0, HOLDER = 256 }; /* a length of locks; room for who holds it */
+enum { TO_THE_END = 0, HOLDER = 256 }; /* TO_THE_END: a length of locks; HOLDER: bytes for the holder's description */
 
 static struct flock range(short type, int64_t from, int64_t n) {
     return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = from, .l_len = n};
@@ -26,7 +26,7 @@ static bool lock_range(int fd, short type, int64_t from, int64_t n) {
     return fcntl(fd, F_SETLK, &flock) == 0;
 }
 
-/* The first byte of a range that another process holds; -1: none. */
+/* Returns the first byte of a range that another process holds, or -1. */
 static int64_t held(int fd, int64_t from, int64_t n) {
     struct flock flock = range(F_WRLCK, from, n);
     return fcntl(fd, F_GETLK, &flock) == 0 && flock.l_type != F_UNLCK ? flock.l_start : -1;
@@ -43,7 +43,7 @@ static bool say_who(int fd, const char *run) {
     return ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) == n;
 }
 
-/* always false */
+/* Names the lock's holder in why; always returns false. */
 static bool name_holder(int fd, const char *dir, char *why, size_t nwhy) {
     char text[HOLDER] = "";
     ssize_t n = pread(fd, text, sizeof text - 1, 0);
@@ -63,7 +63,7 @@ static bool take_rank_lock(int fd, const char *dir, int rank, const char *run, c
     bool mine = rank == 0 ? lock_range(fd, F_WRLCK, 0, TO_THE_END) : lock_range(fd, F_WRLCK, rank, 1);
     if (!mine && (errno == EAGAIN || errno == EACCES))
         return name_holder(fd, dir, why, nwhy);
-    if (!mine) /* as NFS without its lock daemon, or Lustre mounted without flock */
+    if (!mine) /* on NFS without its lock daemon, or Lustre mounted without flock */
         snprintf(why, nwhy, "%s: no locks here (%s): nothing keeps another run from writing there too", dir,
                  strerror(errno));
     if (rank > 0)

@@ -1,4 +1,5 @@
-/* The manifest: what makes files a checkpoint, which checkpoints are whole, and removing those no longer wanted. */
+/* The manifest makes files a checkpoint. This file writes and reads it, finds complete checkpoints, and removes old
+ * ones. */
 #include "checkpoint_manifest.h"
 #include "fnv1a.h"
 #include "json.h"
@@ -126,7 +127,8 @@ static bool read_file_entry(struct json *json, struct manifest *out) {
     return true;
 }
 
-/* What comes before the files, each at most once and only where it is not as `run` begins: older runs wrote less. */
+/* Reads the optional keys before the files, each at most once, in this order. A missing key keeps its default, since
+ * older runs wrote fewer. */
 static bool read_optional(struct json *json, struct checkpoint_run *run) {
     int64_t nonfinite = 0;
     const struct {
@@ -171,7 +173,7 @@ static bool parse_manifest(struct json *json, int64_t step, struct manifest *out
            json_end(json);
 }
 
-/* The text of a manifest that matches its checksum; NULL with why. */
+/* Returns the text of a manifest that matches its checksum, or NULL with why. */
 static char *load_manifest(const char *path, size_t *n, char *why, size_t nwhy) {
     int64_t size;
     char check[CHECK_BYTES + 1], *text = NULL;
@@ -218,9 +220,9 @@ bool checkpoint_read_run(const char *dir, int64_t step, struct checkpoint_run *r
     return ok;
 }
 
-/* ---- which checkpoints are whole ---- */
+/* ---- complete checkpoints ---- */
 
-/* The manifest matches its own checksum, and all files exist with the sizes in it. */
+/* Returns whether the manifest matches its own checksum, and all files exist with the sizes in it. */
 static bool looks_whole(const char *dir, int64_t step, bool *finite) {
     char why[DURABLE_PATH + 512];
     struct manifest manifest;
@@ -261,7 +263,8 @@ static bool parse_step(const char *name, int64_t *step) {
     return *step >= 0 && strcmp(again, name) == 0;
 }
 
-/* The steps for which dir has folders, newest first; the caller frees. NULL with why. */
+/* Lists the steps for which dir has folders, newest first; the caller frees the list. Returns NULL with why on
+ * failure. */
 static int64_t *list_steps(const char *dir, size_t *n, char *why, size_t nwhy) {
     DIR *d = opendir(dir);
     int64_t *step = malloc(sizeof *step), *more = step, one;
@@ -322,8 +325,8 @@ bool checkpoint_none(const char *dir) {
 
 /* ---- removing ---- */
 
-/* Removes the manifest first, durably, so that a half-removed checkpoint is not taken for one. Removes only our own
- * files; a folder with others stays. */
+/* Removes a checkpoint. Removes its manifest first, durably, so that a half-removed checkpoint does not count as one.
+ * Removes only our own files; a folder with others stays. */
 static bool remove_step(const char *dir, int64_t step, char *why, size_t nwhy) {
     struct path folder = step_path(dir, step), path = manifest_path(dir, step);
     if (unlink(path.s) < 0 && errno != ENOENT)
@@ -351,7 +354,7 @@ bool checkpoint_keep(const char *dir, int last, char *why, size_t nwhy) {
     size_t n;
     int kept = 0;
     int64_t *all = list_steps(dir, &n, why, nwhy);
-    bool ok = all, finite, safe = false; /* safe: one that is kept is finite */
+    bool ok = all, finite, safe = false; /* safe: a checkpoint that is kept is finite */
     for (size_t i = 0; ok && i < n; i++) {
         if ((kept < last || !safe) && looks_whole(dir, all[i], &finite) && (kept < last || finite)) {
             kept += kept < last;

@@ -1,5 +1,5 @@
-/* Shared by checkpoint_manifest.c, which handles folders and manifests, and checkpoint.c, which handles the files'
- * contents. */
+/* Functions shared by checkpoint_manifest.c, which handles folders and manifests, and checkpoint.c, which handles the
+ * files' contents. */
 #ifndef PIANOLA_CHECKPOINT_MANIFEST_H
 #define PIANOLA_CHECKPOINT_MANIFEST_H
 #include "checkpoint.h"
@@ -20,12 +20,12 @@ struct entry { /* a stage's file */
 struct manifest {
     struct checkpoint_run run;
     int n;
-    struct entry *file; /* of stage 0, 1, … */
+    struct entry *file; /* one per stage's file: 0, 1, … */
 };
-/* The caller frees out->file, even after false. */
+/* Reads a manifest. The caller frees out->file, even after false. */
 bool manifest_read(const char *dir, int64_t step, struct manifest *out, char *why, size_t nwhy);
-/* The manifest matches its own checksum, and all files match those in it. */
+/* Returns whether the manifest matches its own checksum, and all files match the checksums in it. */
 bool checkpoint_whole(const char *dir, int64_t step, char *why, size_t nwhy);
-/* Writes a message into why; always false. */
+/* Writes a message into why; always returns false. */
 bool checkpoint_tell(char *why, size_t nwhy, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 #endif

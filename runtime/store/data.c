@@ -1,23 +1,23 @@
 /* Microbatches, as a function of (seed, step, b) alone: every rank that asks gets the same one, in any order.
  *
- * Text: the tokens of all files in a row, or their bytes where the vocabulary is that of bytes, are cut into sequences
- * of context tokens, and each has the token after it too: the target of a token is the next one. A microbatch is rows /
- * context of them. An epoch is a shuffle of all sequences, another one for each epoch and seed; what is left at the end
- * of an epoch and the first of the next may share a step. Where a training goes on, the place is a number of sequences,
- * since its steps may now read more or fewer. Without a file, tokens are random.
+ * Text: the tokens of all files in a row, or their bytes if the vocabulary is that small, are cut into sequences of
+ * context tokens. Each sequence also has the token after it, because the target of a token is the next one. A
+ * microbatch is rows / context sequences. An epoch is a shuffle of all sequences, another one for each epoch and seed;
+ * the last sequences of an epoch and the first of the next may share a step. The position at which a training resumes
+ * is a number of sequences, since its steps may now read more or fewer. Without a file, tokens are random.
  *
- * Held-out text is read once, in its order. Its last sequences may not fill a microbatch: then each is there as often
- * as the others of the microbatch, whose mean is theirs, and which counts for as many as it has. Further microbatches
- * of the step count for nothing. So the mean is over each sequence once, whatever a step holds.
+ * Held-out text is read once, in its order. Its last sequences may not fill a microbatch. Then a microbatch repeats
+ * each of its sequences equally often, so its mean is theirs, and its weight is the number of different sequences.
+ * Further microbatches of the step have weight 0. So the mean is over each sequence once, whatever the size of a step.
  *
- * Integers are made so that schedules can be compared bit for bit. Float addition is not associative, so a gradient
- * summed over microbatches in another order, or in parts on several ranks, has other bits, unless each sum has at most
- * two terms that are not zero: a + b = b + a, and adding zero is exact. So a row of x has one nonzero column, and its
- * target is nonzero in that column alone. Weights start as a diagonal (parameters.c) without bias. Then every
- * activation and gradient of that row, through linear and relu layers, has only this column; every product sum over
- * columns one term; and a weight's gradient is diagonal and gets one term from each row that hits its column. Over a
- * step the rows take the columns in turn, so no column is hit more than twice when 2 x features >= batches x rows. Off
- * the diagonal weights stay zero, so all this holds in every step, though the weights are soon not integers. */
+ * Integers serve to compare schedules bit for bit. Float addition is not associative, so a gradient summed over
+ * microbatches in another order, or in parts on several ranks, has other bits, unless each sum has at most two terms
+ * that are not zero: a + b = b + a, and adding zero is exact. So a row of x has one nonzero column, and its target is
+ * nonzero in that column alone. Weights start as a diagonal (parameters.c) without bias. Then every activation and
+ * gradient of that row, through linear and relu layers, has only this column; every product sum over columns one term;
+ * and a weight's gradient is diagonal and gets one term from each row that hits its column. Over a step the rows take
+ * the columns in turn, so no column is hit more than twice when 2 x features >= batches x rows. Off the diagonal
+ * weights stay zero, so all this holds in every step, though the weights are soon not integers. */
 #include "data_file.h"
 #include "hash.h"
 #include "token_file.h"
@@ -27,7 +27,7 @@
 #include <string.h>
 #include <unistd.h>
 
-struct part { /* a file, whose tokens begin with number `first` of all */
+struct part { /* a file, whose tokens begin with number `first` of all tokens */
     struct data_file *file;
     struct tokens tokens;
     int64_t first;
@@ -37,14 +37,14 @@ struct data {
     uint64_t seed;
     struct part *part;
     int32_t n;      /* parts; 0: nothing is read */
-    int64_t tokens; /* of all */
+    int64_t tokens; /* tokens of all parts */
     int64_t from_step, from_sequence;
-    int64_t held_out; /* sequences of a validation; 0: it is for training */
+    int64_t held_out; /* sequences of a validation; 0: the data is for training */
 };
 
 /* ---- opening ---- */
 
-/* A file of tokens says so itself; else its bytes are the tokens. */
+/* Finds a part's tokens. A file of tokens identifies itself; else the file's bytes are the tokens. */
 static bool find_tokens(const struct data *data, struct part *part, char *why, size_t nwhy) {
     const struct data_file *file = part->file;
     if (is_token_file(file->text, file->size))
@@ -92,8 +92,8 @@ static void say_token(const struct data *data, const struct part *part, int64_t 
                             : "the model that the tokenizer is for");
 }
 
-/* A token at or above the vocabulary would index past the embedding. Looks at the first of a file: reading more than
- * one needs would take as long as a disk takes. token_below looks at all that are used. */
+/* Checks that tokens are below the vocabulary, since others would index past the embedding. Checks only the first
+ * tokens of a file, because reading all of it would be slow; token_below checks all that are used. */
 static bool check_vocab(const struct data *data, const struct part *part, char *why, size_t nwhy) {
     enum { MOST = 1 << 24 };
     const struct tokens *tokens = &part->tokens;
@@ -125,7 +125,7 @@ static bool open_data_part(struct data *data, const char *path, char *why, size_
     return true;
 }
 
-/* A path, or, where no file has that name, a pattern. */
+/* Opens a path, or, if no file has that name, a pattern. */
 static bool open_parts(struct data *data, const char *path, char *why, size_t nwhy) {
     glob_t found;
     if (access(path, F_OK) == 0 || !strpbrk(path, "*?["))
@@ -203,11 +203,11 @@ void data_begin(struct data *data, int64_t step, int64_t sequence) {
 
 void data_hold_out(struct data *data, int64_t sequences) { data->held_out = sequences; }
 
-/* Sequences of a microbatch. */
+/* Returns the number of sequences of a microbatch. */
 static int64_t in_batch(const struct data *data) { return data->m.rows / data->m.context; }
 
-/* A validation's microbatch: its first sequence, and for how many it counts: a divisor of those that it holds. Returns
- * how many microbatches there are. */
+/* Finds the first sequence of a validation's microbatch, and its weight, a divisor of the number of sequences in it.
+ * Returns the number of microbatches. */
 static int64_t find_held(const struct data *data, int64_t batch, int64_t *first, int64_t *count) {
     int64_t each = in_batch(data), full = data->held_out / each, left = data->held_out % each, n = full;
     *first = batch < full ? batch * each : 0;
@@ -250,11 +250,11 @@ static uint64_t batch_key(const struct data *data, int64_t step, int b) {
     return host_hash(host_hash(data->seed, (uint64_t)step), (uint64_t)b);
 }
 
-/* The item at a place of a shuffle: a permutation of 0 .. n-1 that the key chooses, computed for any place at once and
- * without memory. A Feistel network is a permutation of the numbers of 2 x half bits whatever its round function (Luby
- * & Rackoff 1988); taking it again until the number is below n makes it one of n numbers (cycle walking: Black &
- * Rogaway 2002), in less than four turns on average. Eight rounds, for small n: with six, some orders of five items are
- * 1.5 times as frequent as they should be. */
+/* Returns the item at a place of a shuffle: a permutation of 0 .. n-1 that the key chooses, computed for any place
+ * directly and without memory. A Feistel network permutes the numbers of 2 x half bits, whatever its round function
+ * (Luby & Rackoff 1988). Repeating it until the number is below n makes it a permutation of n numbers (cycle walking:
+ * Black & Rogaway 2002), in less than four turns on average. Small n needs eight rounds: with six, some orders of five
+ * items are 1.5 times as frequent as they should be. */
 static uint64_t shuffled(uint64_t place, uint64_t n, uint64_t key) {
     int half = 1;
     while (half < 32 && n > (uint64_t)1 << 2 * half)
@@ -272,8 +272,9 @@ static uint64_t shuffled(uint64_t place, uint64_t n, uint64_t key) {
     return place;
 }
 
-/* A token at or above the vocabulary ends the process, as one behind the end of a file does (data_file.c); but where it
- * was written while the file was open, data_same will say that. */
+/* Returns token i. A token at or above the vocabulary ends the process, like a read past the end of a file
+ * (data_file.c). If the file was overwritten while it was open, returns 0 instead, because data_same will report
+ * that. */
 static int32_t token_below(const struct data *data, const struct part *part, int64_t i) {
     uint32_t id = token_at(&part->tokens, i);
     char why[PATH_MAX + 256];
@@ -295,7 +296,7 @@ static const struct part *part_with(const struct data *data, int64_t token) {
     return &data->part[from];
 }
 
-/* A sequence's tokens and the one after each, over the borders of files. */
+/* Reads a sequence's tokens and the token after each, across files. */
 static void read_sequence(const struct data *data, int64_t sequence, int32_t *token, int32_t *target) {
     int64_t context = data->m.context, at = sequence * context;
     const struct part *part = part_with(data, at);
@@ -348,7 +349,7 @@ static void integers(const struct data *data, uint64_t key, int b, float *x, flo
     }
 }
 
-/* Closes up rows first .. first + length of each sequence, of `each` bytes a row. */
+/* Moves rows first .. first + length of each sequence together. each: bytes of a row. */
 static void keep_rows(char *at, int64_t rows, int64_t sequence, int first, int length, size_t each) {
     for (int64_t s = 0; s * sequence < rows; s++)
         memmove(at + (size_t)(s * length) * each, at + (size_t)(s * sequence + first) * each, (size_t)length * each);
@@ -364,7 +365,7 @@ void data_slice(const struct data *data, int64_t step, int b, int first, int len
     keep_rows(y, data->m.rows, tokens ? data->m.context : data->m.rows, first, length, each);
 }
 
-/* A member's rows are in the order of the batch's, so that each moves to the front. */
+/* Moves a member's rows to the front, in the batch's order. */
 static void keep_part(char *at, const struct rt_layer *l, int32_t all, size_t each) {
     for (int32_t r = 0; l && l->part.members > 0 && r < all / l->part.members; r++)
         memmove(at + (size_t)r * each, at + (size_t)row_of_batch(l, all, r) * each, each);

@@ -1,8 +1,8 @@
-/* The mapped file: what identifies it, and what happens when it changes under the run.
+/* A mapped file: its identity, and the handling of changes to it during the run.
  *
- * A mapping shows the file as it is, not as it was. Bytes written over are read as the new ones, and only the file's
- * time shows it. Where the file has become shorter there is nothing to read: the kernel sends SIGBUS, which would kill
- * the process silently, so a handler names the file. */
+ * A mapping shows the file as it is, not as it was. Overwritten bytes are read as the new ones, and only the file's
+ * time shows it. If the file has become shorter, the kernel sends SIGBUS for a read past its end. That would kill the
+ * process silently, so a handler names the file. */
 #include "data_file.h"
 #include "hash.h"
 #include "lfs.h"
@@ -18,20 +18,21 @@
 
 /* ---- SIGBUS ---- */
 
-static struct data_file *mapped; /* every file that is open */
+static struct data_file *mapped; /* list of all open files */
 static struct sigaction before;  /* SIGBUS's handler before ours: a sanitizer's, or none */
 
-/* Calls only what POSIX allows in a handler. Several threads may fault at once: the first one reports. */
+/* Reports a fault in a mapped file. Calls only what POSIX allows in a handler. Several threads may fault at once: the
+ * first one reports. */
 static void on_bus(int signal, siginfo_t *info, void *context) {
     (void)context;
     static atomic_flag spoken = ATOMIC_FLAG_INIT;
     struct data_file *file = mapped;
     while (file && (info->si_code <= 0 || (uintptr_t)info->si_addr - (uintptr_t)file->text >= file->size))
         file = file->next;
-    if (!file) { /* not ours: the faulting read is tried again, and meets the handler before ours */
+    if (!file) { /* not ours: the faulting read is repeated, and meets the previous handler */
         sigaction(SIGBUS, &before, NULL);
         if (info->si_code <= 0)
-            raise(signal); /* but a signal that was sent does not recur by itself */
+            raise(signal); /* a signal that was sent does not recur by itself */
         return;
     }
     while (atomic_flag_test_and_set(&spoken))
@@ -53,10 +54,10 @@ static void handle_bus(void) {
 
 /* ---- identity ---- */
 
-enum { PIECE = 65536, PIECES = 1024 }; /* 64 MiB are read at most */
+enum { PIECE = 65536, PIECES = 1024 }; /* at most 64 MiB are read */
 
-/* Hashes every piece, or of a large file PIECES of them, evenly spread, with the first and the last. Requests all of
- * them before reading: one request after another takes a disk a hundred times longer. */
+/* Hashes every piece, or, for a large file, PIECES pieces evenly spread from the first to the last. Requests all of
+ * them before reading: a disk needs a hundred times longer for one request after another. */
 static uint64_t hash_content(const struct data_file *file) {
     struct hash hash = hash_begin();
     size_t all = (file->size + PIECE - 1) / PIECE, n = all < PIECES ? all : PIECES;
@@ -97,7 +98,8 @@ size_t data_file_begin(const struct data_file *file) {
     return file->size >= 3 && memcmp(file->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
-/* Follows strings and brackets to the end of the object, which must be the line's; looks for the key at its top. */
+/* Follows strings and brackets to the end of the object, which must end the line, and looks for the key at its top
+ * level. */
 bool data_file_has_lines(const struct data_file *file) {
     const char *at = (const char *)file->text + data_file_begin(file), *end = (const char *)file->text + file->size;
     bool text = false;
@@ -132,7 +134,7 @@ bool data_file_same(const struct data_file *file, char *why, size_t nwhy) {
     struct stat now;
     const struct stat *was = &file->was;
     const char *what = NULL;
-    /* While the file is open its inode is not reused: the same number means the same file. */
+    /* While the file is open its inode is not reused, so the same number means the same file. */
     if (stat(file->path, &now) < 0)
         what = errno == ENOENT || errno == ENOTDIR ? "is gone" : strerror(errno);
     else if (now.st_dev != was->st_dev || now.st_ino != was->st_ino)
@@ -149,7 +151,7 @@ bool data_file_same(const struct data_file *file, char *why, size_t nwhy) {
 
 /* ---- opening and closing ---- */
 
-/* False with errno. */
+/* Maps the file. Returns false with errno. */
 static bool map_text(struct data_file *file) {
     file->size = (size_t)file->was.st_size;
     if (file->size == 0)
@@ -168,7 +170,7 @@ struct data_file *data_file_open(const char *path, char *why, size_t nwhy) {
     struct data_file *file = calloc(1, sizeof *file);
     const char *what = NULL;
     if (file)
-        file->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* so as not to wait for a pipe's writer */
+        file->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* O_NONBLOCK: does not wait for a pipe's writer */
     if (!file || file->fd < 0 || fstat(file->fd, &file->was) < 0)
         what = strerror(errno);
     else if (S_ISDIR(file->was.st_mode))

@@ -27,7 +27,8 @@ bool durable_begin(struct durable *durable, const char *path, char *why, size_t 
     return open_beside(durable, path, O_CREAT | O_TRUNC, why, nwhy);
 }
 
-/* Write-only: over NFS, a page that has been read may be written back whole, with what others wrote there since. */
+/* Opens the file to write only: over NFS, a page that has been read may be written back whole, and overwrite what
+ * others wrote there since. */
 bool durable_join(struct durable *durable, const char *path, char *why, size_t nwhy) {
     return open_beside(durable, path, 0, why, nwhy);
 }
@@ -83,7 +84,7 @@ bool durable_names(const char *path, char *why, size_t nwhy) {
     return ok;
 }
 
-/* The folder that holds path, in place: what stands before its last slash. */
+/* Returns the folder that holds path, by cutting path at its last slash. */
 static const char *above(char *path) {
     char *slash = strrchr(path, '/');
     if (!slash)
@@ -138,7 +139,7 @@ bool durable_folder(const char *path, char *why, size_t nwhy) {
 
 /* ---- reading ---- */
 
-/* O_NONBLOCK: a pipe in a file's place must not block us before it is recognised. */
+/* Opens with O_NONBLOCK: a pipe in place of a file must not block before it is recognised. */
 int durable_open(const char *path, int64_t *bytes, char *why, size_t nwhy) {
     struct stat st;
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);

@@ -1,5 +1,6 @@
-/* Files that exist whole or not at all, through crashes and full disks: bytes go to a temporary file in the same
- * folder, which takes the name only when they are on the disk. An earlier file of that name is untouched until then. */
+/* Files that are written entirely or not at all, through crashes and full disks. Bytes go to a temporary file in the
+ * same folder, which takes the final name only when they are on the disk. An earlier file of that name is untouched
+ * until then. */
 #ifndef PIANOLA_DURABLE_H
 #define PIANOLA_DURABLE_H
 #include <limits.h>
@@ -7,26 +8,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Room for more than any path that a system call takes, so that the system rejects one that is too long, rather than it
- * being cut to another file's. */
+/* Room for more than any path that a system call accepts, so that the system rejects a path that is too long, and it is
+ * not truncated to another file's. */
 enum { DURABLE_PATH = 2 * PATH_MAX };
 
 struct durable {
-    int fd; /* -1: something went wrong, why says what */
+    int fd; /* -1: something went wrong; why has the reason */
     char path[DURABLE_PATH], beside[DURABLE_PATH];
     char *why;
     size_t nwhy;
 };
 
-/* Begin, write as often as needed, end: false with `path: reason` in why. After begin, call end: it says whether
- * everything succeeded, so the calls between need no check. Only one process at a time may write a path. */
+/* Begin, write as often as needed, end; return false with `path: reason` in why. After begin, call end: it reports
+ * whether everything succeeded, so the calls between need no check. Only one process at a time may write a path. */
 bool durable_begin(struct durable *durable, const char *path, char *why, size_t nwhy);
 bool durable_write(struct durable *durable, const void *bytes, size_t n);
 bool durable_end(struct durable *durable);
-void durable_drop(struct durable *durable); /* instead of end: the caller has failed itself */
+void durable_drop(struct durable *durable); /* call instead of end if the caller has failed itself */
 
-/* A file that several processes write: one begins it, and leaves; then each that has something to write joins, writes
- * at places that are its own, and leaves; then one joins and ends. The caller sees to that order. leave: what this
+/* Write a file from several processes. One begins it and leaves. Then each that has something to write joins, writes at
+ * places of its own, and leaves. Last, one joins and ends. The caller ensures that order. After leave, what this
  * process has written is on the disk. */
 bool durable_join(struct durable *durable, const char *path, char *why, size_t nwhy);
 bool durable_write_at(struct durable *durable, const void *bytes, size_t n, int64_t at);
@@ -37,10 +38,10 @@ bool durable_folder(const char *path, char *why, size_t nwhy);
 /* Makes the names in the folder durable. */
 bool durable_names(const char *path, char *why, size_t nwhy);
 
-/* Opens a regular file and gives its size. -1 with why. */
+/* Opens a regular file and sets *bytes to its size. Returns -1 with why on failure. */
 int durable_open(const char *path, int64_t *bytes, char *why, size_t nwhy);
-/* Size and hash (hash.h) of a file's bytes. */
+/* Computes size and hash (hash.h) of a file's bytes. */
 bool durable_sum(const char *path, int64_t *bytes, uint64_t *hash, char *why, size_t nwhy);
-/* Fills all n bytes from byte at of an open file; path is for the message. */
+/* Reads n bytes from byte `at` of an open file; path is for the message. */
 bool durable_read(int fd, const char *path, void *out, size_t n, int64_t at, char *why, size_t nwhy);
 #endif

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TURNED = 64 }; /* columns at a time */
+enum { TURNED = 64 }; /* columns transposed at a time */
 
-/* A part of a parameter: its columns [first, first + n), as a tensor of its own. */
+/* A part of a parameter, its columns [first, first + n), exported as a tensor of its own. */
 struct piece {
     char name[MOST_NAME];
     bool turned;
     int ndims;
-    int64_t rows, columns, first, n; /* of the parameter */
+    int64_t rows, columns, first, n; /* rows, columns: the parameter's */
     int64_t at;                      /* the parameter's first element in the stage's weights */
     int stage;
 };
@@ -70,7 +70,7 @@ static bool list_stage(struct pieces *all, const struct rt_model *m, const struc
         struct piece piece = {.stage = number, .at = l->param / precision_bytes(m->precision)};
         if (l->set != SET_OWN || l->nparam == 0)
             continue;
-        bool table = of.n > 0 && strcmp(of.at[0].name, "position") == 0; /* its tokens are a set of their own */
+        bool table = of.n > 0 && strcmp(of.at[0].name, "position") == 0; /* the tokens are a set of their own */
         for (int k = 0; k < of.n; piece.at += of.at[k].count, k++) {
             const struct layer_parameter p = {l, k + table, of.at[k]};
             if (!add_parameter_of(all, m, &p, &stage->columns[i], piece, why, nwhy))
@@ -107,7 +107,7 @@ static void write_named_piece(struct durable *out, const struct piece *piece, co
                           (size_t)(whole ? piece->rows * piece->n : piece->n) * sizeof *w);
 }
 
-/* A stage at a time: a model may be larger than this machine's memory. */
+/* Writes all pieces, one stage at a time, because a model may be larger than this machine's memory. */
 static bool write_pieces(struct durable *out, const struct export *what, const struct pieces *all, float *buffer) {
     float *w = NULL;
     bool ok = true;
@@ -147,7 +147,7 @@ bool export_named(const struct export *what, const char *path, int64_t *bytes, i
         *bytes += tensor_bytes(&tensor[i]);
     }
     if (ok && (ok = durable_begin(&out, path, why, nwhy))) {
-        const struct tensor_meta meta = {"format", "pt"}; /* which transformers asks for */
+        const struct tensor_meta meta = {"format", "pt"}; /* required by transformers */
         safetensors_header(&out, tensor, all.n, &meta, 1);
         if (!write_pieces(&out, what, &all, buffer))
             durable_drop(&out);

@@ -1,19 +1,19 @@
-/* Weights for others: a checkpoint's parameters as one safetensors file, in the names that the model's layers say for
- * such files (import.h), and as they lie there. What is tied is written once. */
+/* Weights for other programs: a checkpoint's parameters in one safetensors file, with the names and layout that the
+ * model's layers specify for such files (import.h). Tied parameters are written once. */
 #ifndef PIANOLA_EXPORT_H
 #define PIANOLA_EXPORT_H
 #include "rt.h"
 
-/* Where a layer's parameters are several tensors: how many columns each has; 0: all have as many. */
+/* Columns of each tensor, where a layer's parameter is several tensors; 0: all have equally many. */
 struct columns {
     int32_t n[3];
 };
-/* A stage, or what several share; columns: of each of its layers. */
+/* A stage, or a set that several share; columns: one entry per layer. */
 struct export_stage {
     const struct rt_stage *s;
     const struct columns *columns;
 };
-/* A model's stages, as the checkpoint of a step in dir has them. */
+/* A model's stages in the checkpoint of a step in dir. */
 struct export {
     const char *dir;
     int64_t step;
@@ -21,6 +21,6 @@ struct export {
     const struct export_stage *stage;
     int n;
 };
-/* Writes all of it into path, or nothing. *bytes, *tensors: what was written. */
+/* Exports them into path, entirely or not at all. Sets *bytes and *tensors to what was written. */
 bool export_named(const struct export *what, const char *path, int64_t *bytes, int *tensors, char *why, size_t nwhy);
 #endif

@@ -1,13 +1,13 @@
-/* The fingerprint of what a model has learned, to compare runs in one process or in many: the sum, modulo 2^64, of a
- * hash of each element of each parameter. The hash is of the layer, the parameter's name, the element's place in the
- * whole parameter, and its bits, so that the sum is the same however stages, shards and teams divide the model. */
+/* The fingerprint of what a model has learned, to compare runs in one process or in many. It is the sum, modulo 2^64,
+ * of a hash of each element of each parameter. The hash covers the layer, the parameter's name, the element's place in
+ * the whole parameter, and its bits, so that the sum is the same however stages, shards and teams divide the model. */
 #ifndef PIANOLA_FINGERPRINT_H
 #define PIANOLA_FINGERPRINT_H
 #include "fnv1a.h"
 #include "hash.h"
 #include "parameter_walk.h"
 
-/* Of elements [from, to) of parameter p, whose values begin at w. */
+/* Returns the fingerprint of elements [from, to) of parameter p, whose values begin at w. */
 static inline uint64_t fingerprint_elements(const struct rt_layer *l, const struct rt_parameter *p, int64_t from,
                                             int64_t to, const float *w) {
     uint64_t sum = 0, key = host_hash(fnv1a(FNV_START, p->name, strlen(p->name)), (uint64_t)l->index);
@@ -22,9 +22,9 @@ static inline uint64_t fingerprint_elements(const struct rt_layer *l, const stru
     return sum;
 }
 
-/* Returns the sum over a piece's parameters, of which weights are the values, fp32 whatever the precision (rt_learned).
- * copies: of those alone that each member of a team has whole; else of all that count. Of a whole model it is the sum
- * over all sets, and over the shards of each. */
+/* Returns the fingerprint of the parameters in a piece. weights: their values, fp32 whatever the precision
+ * (rt_learned). With copies, includes only parameters that each member of a team has whole; else all that count. A whole
+ * model's fingerprint is the sum over all sets and their shards. */
 static inline uint64_t fingerprint_stage(struct rt_piece piece, const float *weights, bool copies) {
     uint64_t sum = 0;
     for (struct parameter_walk w = walk_parameters(piece); next_parameter(&w);)

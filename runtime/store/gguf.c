@@ -1,11 +1,12 @@
-/* GGUF: see gguf.h. Magic, version, counts; metadata; what each tensor is; then, aligned, the tensors' data. */
+/* GGUF files: see gguf.h. A file has a magic number, a version and counts; metadata; a description of each tensor;
+ * then, aligned, the tensors' data. */
 #include "gguf.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { UINT8, INT8, UINT16, INT16, UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY, UINT64, INT64, FLOAT64, NTYPES };
-static const uint8_t sizes[NTYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8}; /* 0: of any */
+static const uint8_t sizes[NTYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8}; /* bytes of a value; 0: variable */
 enum { ALIGNMENT = 32, MOST_ALIGNMENT = 1 << 20 };
 
 struct reader {
@@ -63,7 +64,7 @@ static void skip_value(struct reader *r, uint32_t type) {
         read_string(r, &length);
 }
 
-/* A number of any type; NAN: it is none. */
+/* Reads a number of any type; returns NAN if the value is no number. */
 static double read_scalar(struct reader *r, uint32_t type) {
     const uint8_t *at = r->at;
     float x;
@@ -78,7 +79,7 @@ static double read_scalar(struct reader *r, uint32_t type) {
     return type == FLOAT32 ? (double)x : type == FLOAT64 ? y : (double)whole;
 }
 
-/* What is kept, by its key behind the name of the architecture. */
+/* Metadata that is kept, by the key after the architecture's name. */
 struct kept {
     double rope, factor, old_factor, eps, heads, width, head, positions;
     char scaling[16];
@@ -126,7 +127,7 @@ static void read_metadata(struct reader *r, struct kept *kept) {
         fail(r, "general.alignment is no power of two");
 }
 
-/* ggml's numbers of types. */
+/* Returns the type with ggml's number. */
 static enum values type_of(uint64_t type) {
     switch (type) {
     case 0: return VALUES_F32;
@@ -139,8 +140,8 @@ static enum values type_of(uint64_t type) {
     }
 }
 
-/* Its data's offset, for now, is kept in bytes. Dimensions come with the one first whose elements are next to each
- * other. */
+/* Reads a tensor's description. For now, `bytes` holds its data's offset. The file lists the dimension with adjacent
+ * elements first. */
 static void read_tensor_info(struct reader *r, struct named *tensor) {
     int64_t count = 1;
     tensor->name = read_string(r, &tensor->nname);
@@ -173,7 +174,7 @@ static int64_t tensor_size(const struct named *tensor) {
     return values_bytes(tensor->type, count);
 }
 
-/* Once all are known, and with them where the data begin. */
+/* Sets where a tensor's data are, once all descriptions have been read, after which the data begin. */
 static void place_tensor(struct reader *r, struct named *tensor) {
     uint64_t begin = ((uint64_t)(r->at - r->from) + r->alignment - 1) / r->alignment * r->alignment,
              size = (uint64_t)(r->end - r->from), offset = (uint64_t)tensor->bytes;
@@ -187,7 +188,8 @@ static void place_tensor(struct reader *r, struct named *tensor) {
     tensor->data = r->from + begin + offset;
 }
 
-/* A scaling without a type is linear, and an older key has its factor, as llama.cpp reads them. */
+/* Returns what the file says of its model. As in llama.cpp, a scaling without a type is linear, and an older key holds
+ * its factor. */
 static struct named_said said_by(const struct kept *kept) {
     struct named_said said = nothing_said;
     said.rope = kept->rope;
@@ -207,7 +209,7 @@ bool gguf_tensors(const char *path, const uint8_t *data, size_t size, struct nam
     struct kept kept = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, ""};
     struct reader r = {path, data, data, data + size, why, nwhy, false, ALIGNMENT};
     size_t before = list->n;
-    take_bytes(&r, 4); /* GGUF */
+    take_bytes(&r, 4); /* the magic number, GGUF */
     uint64_t version = read_uint(&r, 4), tensors = read_uint(&r, 8), values = read_uint(&r, 8);
     if (!r.bad && version != 2 && version != 3)
         fail(&r, "GGUF of another version than 2 or 3");

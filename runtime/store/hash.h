@@ -1,11 +1,11 @@
-/* Hashes of content: fast, and changed by any change of one word. Not cryptographic. */
+/* Hashes of content: fast, and changed by any change of one word, but not cryptographic. */
 #ifndef PIANOLA_HASH_H
 #define PIANOLA_HASH_H
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-/* A well mixed function of (a, b): SplitMix64 (Steele, Lea & Flood 2014). */
+/* Returns a well mixed function of (a, b): SplitMix64 (Steele, Lea & Flood 2014). */
 static inline uint64_t host_hash(uint64_t a, uint64_t b) {
     uint64_t z = a + (b + 1) * 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -13,15 +13,15 @@ static inline uint64_t host_hash(uint64_t a, uint64_t b) {
     return z ^ (z >> 31);
 }
 
-/* The stripes of xxHash64 (Collet 2012): four lanes that do not wait for one another. Words are read in native byte
- * order, so another byte order gives other hashes. */
+/* The stripes of xxHash64 (Collet 2012): four independent lanes. Words are read in native byte order, so another byte
+ * order gives other hashes. */
 struct hash {
     uint64_t lane[4];
 };
 
 static inline struct hash hash_begin(void) { return (struct hash){{1, 2, 3, 4}}; }
 
-/* n: a multiple of 32, except the last time. */
+/* Hashes n bytes; n is a multiple of 32, except in the last call. */
 static inline void hash_feed(struct hash *hash, const void *bytes, size_t n) {
     const unsigned char *p = (const unsigned char *)bytes;
     unsigned char last[32] = {0};
@@ -38,7 +38,7 @@ static inline void hash_feed(struct hash *hash, const void *bytes, size_t n) {
     }
 }
 
-/* size: total bytes. */
+/* Returns the hash. size: total bytes. */
 static inline uint64_t hash_end(const struct hash *hash, uint64_t size) {
     for (int i = 0; i < 4; i++)
         size = host_hash(size, hash->lane[i]);

@@ -1,4 +1,4 @@
-/* Weights from files of others: see import.h. */
+/* Weights from files of other programs: see import.h. */
 #include "import.h"
 #include "published.h"
 #include <inttypes.h>
@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A tensor that is a part of a parameter: so many of its columns. */
+/* A tensor that holds some columns of a parameter. */
 struct source {
     const char *name;
     struct named *tensor;
     int64_t columns;
-    int heads; /* whose rows are to be turned back; 0: none */
+    int heads; /* heads whose rows are to be restored to their original order; 0: none */
 };
 struct wanted {
     const struct rt_layer *l;
@@ -47,7 +47,7 @@ static const char *dims_text(int ndims, const int64_t *dim, char *out) {
     return out;
 }
 
-/* Columns of a whole parameter: of a vector, its elements. */
+/* Returns the columns of a whole parameter; for a vector, its elements. */
 static int64_t whole_columns(const struct rt_parameter *p) { return p->dim[p->ndims - 1]; }
 static int64_t parameter_rows(const struct rt_parameter *p) { return p->ndims == 2 ? p->dim[0] : 1; }
 
@@ -71,7 +71,7 @@ static bool find_tensors(const struct import *im, struct wanted *wanted) {
         source->name = wanted->published.part[i].name;
         source->heads = wanted->published.part[i].heads;
         source->tensor = named_find(im->file, source->name);
-        if (!source->tensor && strchr(source->name, '.')) /* as the model without its head is called */
+        if (!source->tensor && strchr(source->name, '.')) /* the name in a model without its head */
             source->tensor = named_find(im->file, strchr(source->name, '.') + 1);
         if (!source->tensor)
             return say(im, "%s: has no tensor %s, which layer %d needs", named_path(im->file), source->name,
@@ -102,7 +102,8 @@ static bool find_wanted(const struct import *im, const struct rt_layer *l, const
 
 /* ---- values ---- */
 
-/* The row that llama.cpp has moved to this place: of a head's rows, pairs came from the two halves. */
+/* Returns the row that llama.cpp has moved to this place. Within a head, it pairs row i of the first half with row i of
+ * the second. */
 static int64_t turned_back(const struct source *source, int64_t row) {
     if (source->heads == 0)
         return row;
@@ -110,7 +111,7 @@ static int64_t turned_back(const struct source *source, int64_t row) {
     return head * size + at % 2 * (size / 2) + at / 2;
 }
 
-/* Into columns [first, first + source->columns) of the whole parameter. */
+/* Reads a tensor into columns [first, first + source->columns) of the whole parameter. */
 static void read_source(const struct wanted *wanted, const struct source *source, int64_t first, float *whole,
                         float *line) {
     int64_t columns = whole_columns(&wanted->whole), rows = parameter_rows(&wanted->whole);
@@ -132,7 +133,7 @@ static void read_source(const struct wanted *wanted, const struct source *source
     }
 }
 
-/* A member's part of the whole. */
+/* Copies a member's part of the whole parameter. */
 static void take_part(const struct rt_layer *l, const struct rt_parameter *p, const float *whole, float *w) {
     for (int64_t at = 0; at < p->count;) {
         struct rt_stretch run = stretch_of(l, p, at);
@@ -174,7 +175,7 @@ typedef bool parameter_function(const struct import *im, const struct rt_layer *
 
 static bool of_layer(const struct import *im, const struct rt_layer *l, float *w, parameter_function *f) {
     const struct rt_parameters all = parameters_of(im->m, l, shared_table(im->m, l) > 0);
-    bool table = all.n > 0 && strcmp(all.at[0].name, "position") == 0; /* its tokens are a set of their own */
+    bool table = all.n > 0 && strcmp(all.at[0].name, "position") == 0; /* the tokens are a set of their own */
     for (int i = 0; i < all.n; w += w ? all.at[i].count : 0, i++)
         if (!f(im, l, &all.at[i], i + table, w))
             return false;
@@ -192,8 +193,8 @@ static bool check_parameter(const struct import *im, const struct rt_layer *l, c
     return true;
 }
 
-/* llama.cpp's files of Llama 3 have what each frequency of rope is divided by: no weights, but the layer must do the
- * same. */
+/* Checks the frequency divisors of rope, which llama.cpp's files of Llama 3 have. They are no weights, but the layer
+ * must use the same. */
 static bool check_rope_factors(const struct import *im, const struct rt_layer *l) {
     struct named *divisors = named_find(im->file, "rope_freqs.weight");
     struct rt_layer plain = *l;
@@ -223,13 +224,14 @@ static bool name_ends_in(const struct named *tensor, const char *end) {
     return tensor->nname >= n && memcmp(tensor->name + tensor->nname - n, end, n) == 0;
 }
 
-/* Buffers that older versions of transformers saved beside the weights: masks, and rope's angles. */
+/* Returns whether a tensor is a buffer that older versions of transformers saved beside the weights: masks, and rope's
+ * angles. */
 static bool is_buffer(const struct named *tensor) {
     return (name_ends_in(tensor, ".attn.bias") && tensor->ndims != 1 && tensor->ndims != 2) ||
            name_ends_in(tensor, ".attn.masked_bias") || name_ends_in(tensor, ".rotary_emb.inv_freq");
 }
 
-/* An output layer that is the token table again. */
+/* Returns whether an output layer is the token table again. */
 static bool is_table(const struct named_list *all, const struct named *tensor) {
     for (size_t i = 0; i < all->n; i++)
         if (all->at[i].used && named_equal(&all->at[i], tensor))

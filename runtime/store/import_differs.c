@@ -1,4 +1,4 @@
-/* What a file says of its model, and a model otherwise: see import.h. */
+/* Differences between a model and what a file says of its model: see import.h. */
 #include "import.h"
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@ struct compared {
     size_t nwhat;
 };
 
-/* name: the layer's field in a script. */
+/* Reports a number that differs. name: the layer's field in a script. */
 static bool differs(const struct compared *of, const char *name, const char *meaning, double there, double here) {
     if (isnan(there) || fabs(there - here) <= 1e-6 * fabs(there))
         return false;
@@ -43,7 +43,7 @@ static bool scaling_differs(const struct compared *of, const struct named_said *
 
 bool import_differs(struct named_file *file, const char *from, const struct named_said *said, const struct rt_stage *s,
                     char *what, size_t nwhat) {
-    bool divided = named_find(file, "rope_freqs.weight"); /* import_check compares these */
+    bool divided = named_find(file, "rope_freqs.weight"); /* import_check compares the divisors */
     for (const struct rt_layer *l = s->layer; l < s->layer + s->nlayers; l++) {
         const struct compared of = {from, l, what, nwhat};
         if ((l->kind == LAYER_rmsnorm || l->kind == LAYER_layernorm) &&

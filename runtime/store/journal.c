@@ -11,8 +11,8 @@ static bool journal_trouble(const struct journal *journal, char *why, size_t nwh
     return false;
 }
 
-/* Bytes of f up to the first line behind `kept`, or that a crash cut short. -1: it does not begin as ours do; an empty
- * file is ours. */
+/* Returns the bytes of f before the first line whose number is above `kept`, or that a crash cut short. Returns -1 if
+ * the file does not begin like this kind of journal; an empty file does. */
 static long bytes_to_keep(FILE *f, const struct journal_kind *kind, int64_t kept) {
     char line[LINE];
     size_t before = strlen(kind->before);
@@ -32,7 +32,7 @@ static long bytes_to_keep(FILE *f, const struct journal_kind *kind, int64_t kept
 bool journal_open(struct journal *journal, const char *path, const struct journal_kind *kind, int64_t kept, char *why,
                   size_t nwhy) {
     journal->path = path;
-    journal->f = fopen(path, "a+e"); /* what is written goes to the end, wherever it is read */
+    journal->f = fopen(path, "a+e"); /* writes append, wherever the file is read */
     if (!journal->f)
         return journal_trouble(journal, why, nwhy);
     long at = bytes_to_keep(journal->f, kind, kept);
@@ -42,7 +42,7 @@ bool journal_open(struct journal *journal, const char *path, const struct journa
     }
     if (ftruncate(fileno(journal->f), at) != 0)
         return journal_trouble(journal, why, nwhy);
-    fseek(journal->f, 0, SEEK_END); /* from reading to writing */
+    fseek(journal->f, 0, SEEK_END); /* switches from reading to writing */
     if (at == 0)
         fputs(kind->head, journal->f);
     return journal_settle(journal, why, nwhy);

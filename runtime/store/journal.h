@@ -1,4 +1,4 @@
-/* A text file that a run adds to as it goes, a line or some for every step, and that --resume continues. */
+/* A text file to which a run adds lines for every step, and which --resume continues. */
 #ifndef PIANOLA_JOURNAL_H
 #define PIANOLA_JOURNAL_H
 #include <stdbool.h>
@@ -7,17 +7,17 @@
 
 struct journal {
     FILE *f;
-    const char *path; /* the caller's */
+    const char *path; /* owned by the caller */
 };
-/* What a kind of journal looks like: its first line, or ""; and what every other begins with, before its number. */
+/* Format of a kind of journal: its first line, or "", and the text before the number in every other line. */
 struct journal_kind {
-    const char *head, *before, *what; /* what: it holds, for messages */
+    const char *head, *before, *what; /* what: its contents, for messages */
 };
-/* Begins the file. Of one that an earlier run wrote, the lines with numbers up to `kept` stay. False, with `path:
- * reason` in why: it cannot be written, or is a file of another kind. */
+/* Begins the file. If an earlier run wrote it, keeps the lines with numbers up to `kept`. Returns false, with `path:
+ * reason` in why, if the file cannot be written or is of another kind. */
 bool journal_open(struct journal *journal, const char *path, const struct journal_kind *kind, int64_t kept, char *why,
                   size_t nwhy);
-/* What has been written to journal->f is then on the disk. False with why. */
+/* Puts what has been written to journal->f on the disk. Returns false with why. */
 bool journal_settle(struct journal *journal, char *why, size_t nwhy);
 void journal_close(struct journal *journal);
 #endif

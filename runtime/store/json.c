@@ -82,7 +82,7 @@ static bool pass_string(struct json *json) {
     return true;
 }
 
-/* Brackets are counted, not matched: nobody reads what is between them. */
+/* Skips a value. Brackets are counted, not matched, because nothing between them is used. */
 bool json_pass(struct json *json) {
     int64_t depth = 0;
     do {

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct json {
-    char *from, *at, *end; /* the text; a string that was read ends in NUL there instead of its quote */
+    char *from, *at, *end; /* the text; a string that was read ends there in NUL instead of its quote */
     const char *file, *in; /* for messages: `FILE: byte N of IN` */
     char *why;             /* nwhy bytes for a message */
     size_t nwhy;
@@ -19,11 +19,11 @@ struct json {
 };
 
 bool json_fail(struct json *json, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* always false */
-bool json_next(struct json *json, char c);         /* takes c if that comes next */
-bool json_take(struct json *json, char c);         /* c must come next */
+bool json_next(struct json *json, char c);         /* takes c if it comes next */
+bool json_take(struct json *json, char c);         /* takes c, which must come next */
 char *json_string(struct json *json);              /* printable ASCII without escapes; NULL on error */
 bool json_whole(struct json *json, int64_t *out);  /* 0 to INT64_MAX */
 bool json_key(struct json *json, const char *key); /* "key": must come next */
-bool json_pass(struct json *json);                 /* any value of anyone's, strings with escapes too */
-bool json_end(struct json *json);                  /* nothing but space may follow */
+bool json_pass(struct json *json);                 /* skips any value, including strings with escapes */
+bool json_end(struct json *json);                  /* only space may follow */
 #endif

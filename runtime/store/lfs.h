@@ -1,5 +1,5 @@
-/* Git LFS keeps large files elsewhere, and a pointer in their place, a text of three lines. A clone without
- * `git lfs pull` has these under the files' names: taken for text, one would be trained on. */
+/* Git LFS pointers. Git LFS keeps large files elsewhere, and in their place a pointer, a text of three lines. A clone
+ * without `git lfs pull` has pointers under the files' names. Mistaken for text, one would be trained on. */
 #ifndef PIANOLA_LFS_H
 #define PIANOLA_LFS_H
 #include <stdbool.h>

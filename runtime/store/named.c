@@ -21,7 +21,7 @@ enum { MOST_PARTS = 1000, MOST_INDEX = 100000000 };
 struct part {
     uint8_t *data;
     size_t size;
-    struct safetensors *names; /* whose header the tensors' names lie in; NULL: of GGUF */
+    struct safetensors *names; /* file whose header holds the tensors' names; NULL: the part is GGUF */
 };
 struct named_file {
     const char *path;
@@ -124,7 +124,7 @@ static bool add_shard(struct named_file *file, const char *path, char *why, size
 
 /* ---- an index: {"metadata": {…}, "weight_map": {"name": "file", …}} ---- */
 
-/* Adds each file once, in the order in which they come first. */
+/* Adds each file once, in order of first appearance. */
 static bool add_mapped(struct named_file *file, struct json *json, char *why, size_t nwhy) {
     const char *seen[MOST_PARTS];
     int n = 0;
@@ -182,7 +182,7 @@ static bool read_index(struct named_file *file, char *why, size_t nwhy) {
     return ok;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole file ---- */
 
 static bool ends_in(const char *s, const char *end) {
     size_t n = strlen(s), m = strlen(end);
@@ -260,7 +260,7 @@ uint64_t named_hash(const struct named_file *file) {
         hash = fnv1a(hash, t->name, t->nname);
         hash = fnv1a(hash, &t->type, sizeof t->type);
         hash = fnv1a(hash, t->dim, (size_t)t->ndims * sizeof *t->dim);
-        for (int i = 0; i < 3; i++) /* its beginning, middle and end */
+        for (int i = 0; i < 3; i++) /* beginning, middle and end */
             hash = fnv1a(hash, t->data + (bytes - n) / 2 * (size_t)i, n);
     }
     return hash;

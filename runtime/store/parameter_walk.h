@@ -3,7 +3,7 @@
  *     for (struct parameter_walk w = walk_parameters(piece); next_parameter(&w);)
  *
  * Parameter w.p of layer w.l begins at element w.begin of the stage's own set. Its elements [w.from, w.to), counted
- * from the set's beginning, are those in the piece. */
+ * from the set's beginning, are the ones in the piece. */
 #ifndef PIANOLA_PARAMETER_WALK_H
 #define PIANOLA_PARAMETER_WALK_H
 #include "rt.h"
@@ -12,8 +12,8 @@ struct parameter_walk {
     struct rt_piece piece;
     const struct rt_layer *l;
     const struct rt_parameter *p;
-    int64_t begin, next, from, to; /* next: where the parameter after p begins */
-    int32_t layer, i;              /* the next layer, and the next parameter of l */
+    int64_t begin, next, from, to; /* next: beginning of the parameter after p */
+    int32_t layer, i;              /* index of the next layer, and of l's next parameter */
     struct rt_parameters all;
 };
 static inline struct parameter_walk walk_parameters(struct rt_piece piece) {

@@ -6,11 +6,11 @@
 
 struct progress {
     const char *what;
-    int64_t from, steps, tokens; /* steps done before this run; to be done; rows per step */
-    bool tty;                    /* rewrite one line; otherwise a line every five seconds, and a last one */
+    int64_t from, steps, tokens; /* steps done before this run; steps in all; rows per step */
+    bool tty;                    /* rewrite one line; otherwise print a line every five seconds, and a last one */
     double told;
 };
-/* step: how many are done. rate: the last one's, of learning. seconds: since this run began. Writes to stderr; call it
- * ten times a second at most. */
+/* Prints progress to stderr, at most ten times a second. step: number of steps done. rate: the last step's learning
+ * rate. seconds: time since this run began. */
 void progress_tell(struct progress *progress, int64_t step, float loss, double rate, double seconds);
 #endif

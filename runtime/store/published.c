@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The name of parameter number i: the i-th between semicolons, or the last. */
+/* Returns the name of parameter number i: the i-th between semicolons, or the last. */
 static const char *part_of_name(const char *name, int i, int *n) {
     for (; i > 0 && strchr(name, ';'); i--)
         name = strchr(name, ';') + 1;
@@ -21,7 +21,7 @@ struct span {
     int n;
 };
 
-/* Adds "before{one,…}after" as a name. Returns false when there is no room. */
+/* Adds the name that one item of "before{one,…}after" stands for. Returns false if there is no room. */
 static bool add_published_name(struct published *out, struct span before, struct span one, struct span after,
                                const char *end) {
     const char *heads = memchr(one.at, '~', (size_t)one.n);

@@ -49,7 +49,7 @@ static void write_header(FILE *f, const struct tensor *tensor, int n, const stru
         fputc(' ', f);
 }
 
-/* The header, of *size bytes; NULL: no memory. */
+/* Returns the header, of *size bytes, or NULL if there is no memory. */
 static char *make_header(const struct tensor *tensor, int n, const struct tensor_meta *meta, int nmeta, size_t *size) {
     char *text = NULL;
     FILE *f = open_memstream(&text, size);
@@ -94,12 +94,12 @@ struct reader {
     struct tensor *tensor;
     struct tensor_meta *meta;
     size_t n, cap, nmeta, capmeta;
-    int64_t data;       /* where the data begins in the file */
-    int64_t bytes;      /* of data */
-    bool has_meta, any; /* any: of all types that are read at all */
+    int64_t data;       /* beginning of the data in the file */
+    int64_t bytes;      /* bytes of data */
+    bool has_meta, any; /* any: accepts all types that can be read */
 };
 
-/* Room for one more; NULL when there is none. */
+/* Returns an array with room for one more element, or NULL if there is no memory. */
 static void *make_room(struct json *json, void *p, size_t n, size_t *cap, size_t size) {
     if (n < *cap)
         return p;
@@ -149,7 +149,7 @@ static void read_shape(struct json *json, struct tensor *tensor) {
     json_take(json, ']');
 }
 
-/* Of a value of a type that the format has and that is not read here; 0: there is none. */
+/* Returns the bytes of a value of a type that the format has but that is not read here; 0: no such type. */
 static int64_t unread_bytes(const char *word) {
     static const char *const words[] = {"BOOL U8 I8 F8_E4M3 F8_E5M2 F8_E8M0", "U16 I16", "U32 I32", "U64 I64 F64 C64"};
     size_t n = strlen(word);
@@ -244,7 +244,7 @@ static void read_header(struct reader *reader) {
     json_end(json);
 }
 
-/* ---- reading: what only all tensors together show ---- */
+/* ---- reading: checks of all tensors together ---- */
 
 static int by_offset(const void *a, const void *b) {
     const struct tensor *x = a, *y = b;
@@ -296,7 +296,7 @@ static bool check_names(const struct safetensors *file, char *why, size_t nwhy) 
     return true;
 }
 
-/* Sorts what was read, checks it as a whole, and makes its offsets those of the file. */
+/* Sorts the tensors, checks them together, and converts their offsets to offsets in the file. */
 static bool settle_header(struct reader *reader, struct safetensors *file, char *why, size_t nwhy) {
     file->by_name = malloc((reader->n + 1) * sizeof *file->by_name);
     if (!file->by_name) {
@@ -319,7 +319,7 @@ static bool settle_header(struct reader *reader, struct safetensors *file, char 
 
 /* ---- reading: the file ---- */
 
-/* Reads the header's bytes, once its length has been checked. */
+/* Reads the header's bytes, after checking its length. */
 static bool load_header(struct reader *reader, struct safetensors *file, int64_t size, char *why, size_t nwhy) {
     uint64_t length = 0;
     if (size < 8) {

@@ -1,15 +1,15 @@
-/* A clock, to measure how long something takes. */
+/* Clocks, to measure how long something takes. */
 #ifndef PIANOLA_SECONDS_H
 #define PIANOLA_SECONDS_H
 #include <time.h>
 
-/* Of the monotonic clock: since some moment before the process began. */
+/* Returns the monotonic clock: seconds since some moment before the process began. */
 static inline double seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-/* Of the thread's CPU time: how long it ran, whoever it shared a core with. */
+/* Returns the thread's CPU time: how long it ran, whatever shared its core. */
 static inline double thread_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);

@@ -64,7 +64,7 @@ struct digest sha256_end(struct sha256 *sha) {
     return out;
 }
 
-/* The hash of a block, the key with each byte XORed with `pad`, and then of the bytes. */
+/* Hashes a block, the key with each byte XORed with `pad`, and then the bytes. */
 static struct digest keyed(const unsigned char *key, unsigned char pad, const void *bytes, size_t n) {
     unsigned char block[BLOCK];
     struct sha256 sha = sha256_begin();

@@ -7,8 +7,8 @@
 
 struct sha256 {
     uint32_t state[8];
-    uint64_t bytes;         /* so far */
-    unsigned char part[64]; /* of the current block */
+    uint64_t bytes;         /* bytes added so far */
+    unsigned char part[64]; /* current block */
 };
 struct digest {
     unsigned char byte[32];

@@ -2,7 +2,7 @@
 
 void timeline_head(FILE *f) { fputs("step\trank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\tunit\n", f); }
 
-/* An empty column where it does not apply. */
+/* Writes a column, which is empty if it does not apply. */
 static void write_column(FILE *f, int64_t value, bool applies, char after) {
     if (applies)
         fprintf(f, "%lld", (long long)value);
@@ -12,7 +12,8 @@ static void write_column(FILE *f, int64_t value, bool applies, char after) {
 void timeline_rows(FILE *f, int64_t step, const struct rt_rank *k, int32_t slices, const struct rt_stamp *stamp,
                    double origin) {
     for (int32_t c = 0; c < k->nins; c++) {
-        int32_t i = k->lane_ins[c]; /* a lane after the other; each runs in order, so these are its starts, too */
+        int32_t i = k->lane_ins[c]; /* one lane after the other; each runs in order, so rows are also in order of
+                                     * start */
         const struct rt_instr *x = &k->ins[i];
         fprintf(f, "%lld\t%d\t%s\t%.9f\t%.9f\t%s\t", (long long)step + 1, k->number, k->lane[x->lane],
                 stamp[i].start - origin, stamp[i].end - origin, op_row(x->op)->name);

@@ -1,22 +1,24 @@
-/* Measured timelines: when each instruction ran, as the step's number and then the columns of timeline.tsv. */
+/* Measured timelines: the time of each instruction. A row has the step's number and then the columns of
+ * timeline.tsv. */
 #ifndef PIANOLA_TIMELINE_H
 #define PIANOLA_TIMELINE_H
 #include "rt.h"
 #include <stdio.h>
 
-enum { TIMELINE_STEPS = 10 }; /* at most so many steps of a run are kept, its last, */
-/* but not its first, which warms up, unless there is no other. Of steps [from, to), the first to be kept. */
+enum { TIMELINE_STEPS = 10 }; /* maximum number of steps kept, the run's last */
+/* Returns the first step to keep of steps [from, to). The first of them, which warms up, is kept only if there is no
+ * other. */
 static inline int64_t timeline_first(int64_t from, int64_t to) {
     int64_t first = to - from > TIMELINE_STEPS ? to - TIMELINE_STEPS : from + 1;
     return first < to ? first : from;
 }
 
-/* How many steps have a place, of so many. */
+/* Returns how many of `steps` steps are kept. */
 static inline int64_t timeline_kept(int64_t steps) { return steps < TIMELINE_STEPS ? steps : TIMELINE_STEPS; }
 
 void timeline_head(FILE *f);
-/* Writes a rank's rows of one step, counted from 0. slices: of a microbatch, or 0. Times are relative to origin, which
- * is no later than the first of them. */
+/* Writes a rank's rows of one step, counted from 0. slices: slices of a microbatch, or 0. Times are relative to origin,
+ * which is no later than the first of them. */
 void timeline_rows(FILE *f, int64_t step, const struct rt_rank *k, int32_t slices, const struct rt_stamp *stamp,
                    double origin);
 #endif

@@ -1,7 +1,7 @@
 #include "token_file.h"
 #include <stdio.h>
 
-/* github.com/karpathy/llm.c, dev/data/data_common.py */
+/* Formats of llm.c: github.com/karpathy/llm.c, dev/data/data_common.py */
 static const struct form {
     int32_t magic, version;
     int width;

@@ -1,5 +1,6 @@
-/* Files of tokens, as llm.c's: 1024 bytes of head, of which three numbers of 32 bits count - a magic one, a version,
- * the number of tokens - and then the tokens, of 16 bits (20240520, 1) or of 32 (20240801, 7). Little-endian. */
+/* Files of tokens in llm.c's format, little-endian. A header of 1024 bytes begins with three 32-bit numbers: a magic
+ * number, a version, and the number of tokens. The tokens follow, of 16 bits (20240520, 1) or of 32 bits (20240801,
+ * 7). */
 #ifndef PIANOLA_TOKEN_FILE_H
 #define PIANOLA_TOKEN_FILE_H
 #include <stdbool.h>
@@ -9,7 +10,7 @@
 
 enum { TOKEN_HEAD = 1024 };
 
-/* n tokens of so many bytes each: 2 or 4, or 1 where the bytes of a text are the tokens. */
+/* n tokens of `width` bytes each: 2 or 4, or 1 if the bytes of a text are the tokens. */
 struct tokens {
     const uint8_t *at;
     int64_t n;
@@ -17,8 +18,9 @@ struct tokens {
 };
 
 void token_head(uint8_t head[TOKEN_HEAD], int64_t n, int width); /* n is below 2^31 */
-bool is_token_file(const void *bytes, size_t size);              /* by how it begins */
-/* The tokens in the bytes of a whole file. False with `path: reason` when it is none, or was cut off. */
+bool is_token_file(const void *bytes, size_t size);              /* checks the first bytes */
+/* Finds the tokens in the bytes of a whole file. Returns false with `path: reason` if it is no file of tokens, or was
+ * cut off. */
 bool read_tokens(const void *bytes, size_t size, struct tokens *out, const char *path, char *why, size_t nwhy);
 
 static inline uint32_t token_at(const struct tokens *tokens, int64_t i) {

@@ -38,8 +38,8 @@ static float half(const uint8_t *at) {
     return as_float(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
-/* A block's values. Those of four bits lie in pairs: the first sixteen in the low halves of the bytes, then the rest.
- */
+/* Reads a block's values. Values of four bits are in pairs: the first sixteen are the low halves of the bytes, the rest
+ * the high halves. */
 static void read_block(enum values type, const uint8_t *block, float *out) {
     switch (type) {
     case VALUES_F32: memcpy(out, block, sizeof *out); return;

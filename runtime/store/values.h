@@ -1,11 +1,11 @@
-/* Numbers as files of weights have them, read as floats: plain ones, and ggml's blocks of 32 that share a scale
+/* Numbers in files of weights, read as floats: plain ones, and ggml's blocks of 32 that share a scale
  * (github.com/ggml-org/ggml, src/ggml-common.h). */
 #ifndef PIANOLA_VALUES_H
 #define PIANOLA_VALUES_H
 #include <stdbool.h>
 #include <stdint.h>
 
-/* X(name, values of a block, its bytes) */
+/* X(name, values per block, bytes per block) */
 #define VALUES(X)                                                                                                      \
     X(F32, 1, 4)                                                                                                       \
     X(F16, 1, 2)                                                                                                       \
@@ -18,8 +18,8 @@ enum values { VALUES(X) NVALUES };
 #undef X
 
 const char *values_name(enum values type);
-/* The bytes of n of them, which are whole blocks; -1: they are not, or more than any file has. */
+/* Returns the bytes of n values, which must be whole blocks; -1: they are not, or are more than any file has. */
 int64_t values_bytes(enum values type, int64_t n);
-/* Values first .. first + n of those at data. */
+/* Reads values first .. first + n of the values at data. */
 void values_read(enum values type, const uint8_t *data, int64_t first, int64_t n, float *out);
 #endif
