@@ -1,21 +1,21 @@
-/* What no schedule of the same jobs on the same ranks can beat, and what closed forms say.
+/* Lower bounds that no schedule of the same jobs on the same ranks can beat, and closed forms.
  *
- * lower bound  the largest of three:
+ * lower bound the largest of three:
  *     work     of the busiest rank
  *     path     the longest path through the job graph, links between ranks included
  *     memory   a rank holds activations for (their number) x (the time each must live) in all, and never more than its
  *              peak at once: Rahimi 2025's rho <= M / S, rank by rank. With pred(), only an activation's own jobs count
  *              towards the time it must live.
  *
- * The third is reached where ranks are full all the time, of activations none of which waits. What keeps a schedule
- * from it is memory-time: of all the room, caps (or peaks) x makespan, some is held by activations, and of that some
- * is needed, since each must live for at least its own chain. The rest of what is held waits; the rest of the room is
- * empty. */
+ * A schedule reaches the third bound if its ranks always hold as many activations as they may, and no activation waits.
+ * Memory-time shows what keeps it from that. The room is caps (or peaks) x makespan. Activations hold some of it. Part
+ * of what they hold is needed, since each must live for at least its own chain. The rest of what they hold is waiting;
+ * the rest of the room is empty. */
 #include "passes.h"
 #include <limits.h>
 #include <math.h>
 
-/* The least time from the end of one job to the start of another along their edges; 0: there are none. */
+/* Returns the least time from the end of one job to the start of another along their edges; 0: there are none. */
 static double between(const struct compile *c, int32_t from, int32_t to) {
     double most = 0;
     for (int32_t e = c->graph->pred_at[to]; e < c->graph->pred_at[to + 1]; e++)
@@ -47,15 +47,15 @@ static double bound_path(const struct compile *c) {
     return most;
 }
 
-/* The stage, of this one's place in a team, that reads what it makes and whose gradient it waits for; -1: none does, or
- * there may be several. */
+/* Returns the stage, at this one's place in a team, that reads this stage's output and whose gradient this stage waits
+ * for; -1: there is none, or there may be several. */
 static int next_in_chain(const struct spec *sp, int s) {
     int reader = sp->pred || is_graph(sp) ? -1 : reader_of(sp, s, 0);
     return reader >= 0 && source_of(sp, reader, 0) == s ? reader : -1;
 }
 
-/* The least time from the start of F(s,b) to the end of B or I(s,b), given the least `inner` between the next stage's.
- */
+/* Returns the least time from the start of F(s,b) to the end of B or I(s,b). inner: the same time for the next
+ * stage. */
 static double round_trip(const struct compile *c, int s, int b, double inner) {
     const struct spec *sp = c->spec;
     int32_t f = job_at(sp, s, b, OP_F), again = job_at(sp, s, b, OP_R), back = job_at(sp, s, b, OP_B);
@@ -74,13 +74,13 @@ static double round_trip(const struct compile *c, int s, int b, double inner) {
     return job_time(sp, f) + wait + job_time(sp, back);
 }
 
-/* Sets memory_needed, too. */
+/* Returns the memory bound, and sets memory_needed. */
 static double bound_memory(const struct compile *c, struct report *rep) {
     const struct spec *sp = c->spec;
     const struct program *p = c->program;
     double *alive = NEW(double, sp->workers), *trip = NEW(double, sp->stages), most = 0;
     for (int b = 0; b < sp->batches; b++) {
-        double times = b >= sp->batches - p->period ? (double)p->repeats : 1; /* any period's are alike */
+        double times = b >= sp->batches - p->period ? (double)p->repeats : 1; /* repetitions of a period are alike */
         for (int s = sp->stages - 1; s >= 0; s--) {
             int32_t f = job_at(sp, s, b, OP_F), last = last_backward(sp, s, b);
             int reader = next_in_chain(sp, s);
@@ -100,19 +100,20 @@ static double bound_memory(const struct compile *c, struct report *rep) {
     return most;
 }
 
-/* What ranks could hold all the time. */
+/* Returns the memory-time that ranks could hold. */
 static double memory_room(const struct spec *sp, const struct timeline *tl, struct report *rep) {
     double most = 0;
     for (int r = 0; r < rep->workers; r++) {
         bool capped = sp->limits.cap && sp->limits.cap[r] < INT_MAX;
-        int peak = rep->rank[r].peak_activations; /* above the cap, where it takes over what others began */
+        int peak = rep->rank[r].peak_activations; /* exceeds the cap where the rank takes over activations that others
+                                                   * began */
         most += capped && sp->limits.cap[r] > peak ? sp->limits.cap[r] : peak;
         rep->memory_time.capped |= capped;
     }
     return most * tl->makespan;
 }
 
-/* A script's closed form is that of its own costs and of free links. */
+/* Returns the script's closed form, which holds for its own costs and for free links, or NAN. */
 static double closed_bubble(const struct spec *sp) {
     return sp->declared.bubble && !sp->model && !sp->machine.has_cluster && !sp->declared.recompute && !sp->machine.took
                ? *sp->declared.bubble

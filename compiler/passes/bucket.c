@@ -1,9 +1,9 @@
-/* In how many messages a stage's gradient travels, and in which parts its last backward runs.
+/* Chooses the number of messages in which a stage's gradient travels, and the parts in which its last backward runs.
  *
- * Layers' gradients are there from the last layer to the first. Cut into n equal pieces, the gradient's top pieces can
- * travel while the layers below are still computed. More pieces hide more, and each costs a latency. `bucket` gives the
- * most bytes of a piece; by default, it is the number of pieces with which the last of them arrives first, if the
- * stage's last backward and its messages ran alone.
+ * Layers' gradients become available from the last layer to the first. If the gradient is cut into n equal pieces, its
+ * top pieces can travel while the layers below are still computed. More pieces hide more, but each costs a latency.
+ * `bucket` sets the largest piece in bytes. By default, the number of pieces is the one whose last piece arrives
+ * earliest, if the stage's last backward and its messages run alone.
  *
  * Pieces are equal, so that each belongs to one of the ranks that share updates. A layer's boundary may fall inside a
  * piece, which then belongs to both parts. */
@@ -13,7 +13,7 @@
 
 enum { LEAST_PIECE = 4096 };
 
-/* A rank that computes the stage's backward elsewhere than at its one home; -1: none does. */
+/* Returns a rank other than the stage's only home that computes its backward; -1: there is none. */
 static int elsewhere(const struct spec *sp, int s) {
     int home = sp->costs.homes[s].rank[0];
     for (int b = 0; b < sp->batches; b++)
@@ -25,7 +25,7 @@ static int elsewhere(const struct spec *sp, int s) {
     return -1;
 }
 
-/* How long a message of one of n pieces takes; of all that travels, if n is 1. */
+/* Returns the time of a message that carries one of n pieces; with n = 1, the whole gradient. */
 static double message_time(const struct spec *sp, int s, int64_t bytes, int n) {
     const struct homes *homes = &sp->costs.homes[s];
     int64_t piece = bytes / n;
@@ -45,12 +45,12 @@ static double backward_time(const struct spec *sp, const struct rt_layer *l) {
     return ((l->dx.space != SP_NONE ? flop.i : 0) + flop.w) / (sp->machine.flops > 0 ? sp->machine.flops : 1);
 }
 
-/* The byte of the gradient at which a layer's parameters begin. */
+/* Returns the byte of the gradient at which a layer's parameters begin. */
 static int64_t gradient_at(const struct spec *sp, const struct rt_layer *l) {
     return l->param / precision_bytes(sp->model->rt.precision) * 4;
 }
 
-/* When the last of n pieces arrives. */
+/* Returns the time at which the last of n pieces arrives. */
 static double arrival(const struct spec *sp, const struct stage *st, int s, int64_t bytes, int n) {
     const struct rt_layer *layer = st->rt.layer;
     double computed = 0, sent = 0, took = message_time(sp, s, bytes, n);
@@ -64,7 +64,7 @@ static double arrival(const struct spec *sp, const struct stage *st, int s, int6
     return sent;
 }
 
-/* The most pieces that `bytes` make if none of them has fewer than `least`. */
+/* Returns the largest number of pieces of `bytes` that all have at least `least` bytes. */
 static int64_t pieces_of_size(int64_t bytes, int64_t least, int owners) {
     int64_t each = bytes / owners, n = least > 0 ? (each + least - 1) / least : 1, most = each / LEAST_PIECE;
     most = most < MOST_PIECE / owners ? most : MOST_PIECE / owners;
@@ -102,8 +102,8 @@ void choose_buckets(const struct spec *sp, struct stage *st) {
         st[set].pieces = st[set].parts = 1;
 }
 
-/* Where backwards stop for what a team exchanges, they stop for nothing else. A part names the pieces that its layers
- * contribute to, if any. */
+/* Sets the gradient ranges of the parts of a backward that stops for a team's exchanges; it then stops for nothing
+ * else. A part lists the pieces that its layers contribute to, if any. */
 static void cut_at_stops(const struct spec *sp, struct stage *st, int d) {
     int n = st->nstops[d];
     struct touched *touched = NEW(struct touched, n + 1);
@@ -114,7 +114,7 @@ static void cut_at_stops(const struct spec *sp, struct stage *st, int d) {
     int32_t high = st->pieces - 1, from, to = st->rt.nlayers;
     for (int p = 0; p <= n; p++, to = from) {
         from = p < n ? st->stop[d][p].weights : 0;
-        int first = -1; /* of the layers with parameters */
+        int first = -1; /* the first layer with parameters */
         for (int i = to - 1; i >= from; i--)
             first = own_parameters(&st->rt.layer[i]) > 0 ? i : first;
         touched[p] = (struct touched){high + 1, high};
@@ -150,7 +150,7 @@ void cut_backwards(const struct spec *sp, struct stage *st) {
             int64_t begin = i > 0 ? gradient_at(sp, &layer[i]) : 0;
             int32_t low = (int32_t)(begin / piece), left = (int32_t)((begin + piece - 1) / piece);
             if (i > 0 && (left == complete || n + 1 == MOST_PARTS))
-                continue; /* no piece more is complete */
+                continue; /* completes no further piece */
             range[n] = (struct byte_range){begin, end};
             touched[n++] = (struct touched){low, high};
             cut[n] = i;

@@ -1,7 +1,7 @@
-/* What collectives cost, and what they move.
+/* Costs of collectives, and the bytes that they move.
  *
- * n ranks in a ring, member i next to member i + 1, or in a tree, where step k = 1, 2, 4, … joins members k apart. b is
- * a shard, B = n b the whole. A step takes the latency and bytes / bandwidth of its slowest link.
+ * n ranks form a ring, where member i is next to member i + 1, or a tree, where step k = 1, 2, 4, … joins members k
+ * apart. b is a shard, B = n b the whole tensor. A step takes the latency and bytes / bandwidth of its slowest link.
  *
  *                                 ring                           tree
  *   ALL_GATHER, REDUCE_SCATTER    n - 1 steps of b               ceil(log2 n) steps of min(k, n - k) b
@@ -12,8 +12,8 @@
  *                                 between members k apart
  *
  * Ring: Patarasuk & Yuan 2009, "Bandwidth optimal all-reduce algorithms", section 2; tree: Bruck et al. 1997,
- * "Efficient algorithms for all-to-all communications", sections 3 and 4; Rabenseifner 2004 for ALL_REDUCE. Sums are
- * added in the order of members whatever travels how, so the algorithm changes times and not bits. */
+ * "Efficient algorithms for all-to-all communications", sections 3 and 4; Rabenseifner 2004 for ALL_REDUCE. Summands
+ * are always added in the order of members, so the algorithm changes times but not bits. */
 #include "passes.h"
 #include <math.h>
 
@@ -80,7 +80,7 @@ int64_t whole_bytes(const struct rank *k, const struct instr *x) {
     return most;
 }
 
-/* Member `me` of a binomial tree whose root is member `root` passes it on to as many others. */
+/* Returns the number of children of member `me` in a binomial tree whose root is member `root`. */
 static int children(int n, int root, int me) {
     int place = (me - root + n) % n, count = 0;
     for (int k = 1; k < n; k *= 2)
@@ -96,7 +96,7 @@ static int steps_of_tree(int n) {
 }
 
 struct moved collective_moved(int op, int algorithm, const struct group *g, int root, int me, int64_t whole) {
-    int64_t n = g->n, part = whole / n * (n - 1) + whole % n * (n - 1) / n; /* all but a shard, rounded down */
+    int64_t n = g->n, part = whole / n * (n - 1) + whole % n * (n - 1) / n; /* all but one shard, rounded down */
     int place = (me - root + g->n) % g->n;
     int64_t passed = algorithm == RING ? (place + 1 < g->n) * whole : children(g->n, root, me) * whole;
     int64_t kept = place > 0 ? whole : 0;

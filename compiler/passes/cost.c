@@ -1,10 +1,10 @@
-/* The costs and sizes of each stage: FLOP and bytes from the model's layers, what a model of costs says, or units
- * without a model.
+/* The costs and sizes of each stage. They are FLOP and bytes of the model's layers, the numbers in a model of costs, or
+ * units if there is no model.
  *
  * The number of columns is first propagated through the layers; an error names a layer that does not fit. Then the
- * model's units (a layer, or a whole residual block) are cut into stages, evenly by FLOP or as the model says. layout.c
- * places each stage's tensors. Costs are those of what the runtime really computes: the first stage is cheaper, since
- * it needs no gradient of its input. */
+ * model's units (a layer, or a whole residual block) are cut into stages, evenly by FLOP or as the model specifies.
+ * layout.c places each stage's tensors. Costs count only what the runtime really computes: the first stage is cheaper,
+ * since it needs no gradient of its input. */
 #include "cost.h"
 #include "layers.h"
 #include <assert.h>
@@ -20,7 +20,7 @@ static bool is_tied(const struct model *m) {
     return tied;
 }
 
-/* A tied embedding has only the positions, if any, as parameters of its own. */
+/* Counts a layer's parameters. A tied embedding owns only the positions, if any. */
 int64_t count_parameters(const struct model *m, const struct rt_layer *l) {
     struct rt_parameters parameters = parameters_of(&m->rt, l, is_tied(m));
     int64_t n = 0;
@@ -29,7 +29,7 @@ int64_t count_parameters(const struct model *m, const struct rt_layer *l) {
     return n;
 }
 
-/* Columns of the input of stage s, where the model is given as stages; out: columns of each stage's output. */
+/* Returns the columns of the input of stage s, for a model given as stages; out: columns of each stage's output. */
 static int columns_in(const struct model *m, int s, const int *out) {
     int begin = m->from_at[s], end = m->from_at[s + 1];
     for (int i = begin + 1; i < end; i++)
@@ -41,8 +41,8 @@ static int columns_in(const struct model *m, int s, const int *out) {
     return begin < end ? out[m->from[begin]] : m->rt.input == INPUT_TOKENS ? 1 : m->rt.features;
 }
 
-/* All layers with kind, shapes and parameter counts. The script reader has checked that each kind may stand where it
- * is. */
+/* Returns all layers with kind, shapes and parameter counts. The script reader has checked that each kind is allowed in
+ * its place. */
 static struct rt_layer *shape_layers(const struct model *m) {
     struct rt_layer *all = NEW(struct rt_layer, m->nlayers);
     int *forked = NEW(int, m->nlayers), depth = 0, *stage_out = NEW(int, m->nunits);
@@ -77,7 +77,9 @@ static double update_flop(const struct model *m) {
 #define X(NAME, name, moments, flop, ...) flop,
     static const double each[NOPTIMIZERS] = {0, OPTIMIZERS(X)};
 #undef X
-    return each[m->rt.optimizer] + (m->rt.post_validation ? count_moments(m->rt.optimizer) + 2 : 0); /* and copies */
+    return each[m->rt.optimizer] + (m->rt.post_validation ? count_moments(m->rt.optimizer) + 2 : 0); /* post-validation
+                                                                                                      * also copies the
+                                                                                                      * state */
 }
 
 static double matrix_flop(const struct rt_model *m, const struct rt_parameter *p) {
@@ -91,7 +93,7 @@ static double matrix_flop(const struct rt_model *m, const struct rt_parameter *p
     }
 }
 
-/* Adds up the steps of whole matrices, whose largest workspace is the stage's. */
+/* Returns the FLOP of matrices that are stepped whole, and sets the stage's workspace to the largest that one needs. */
 static double matrices_flop(struct stage *st, const struct rt_model *m) {
     double flop = 0;
     for (const struct rt_layer *l = st->rt.layer; l < st->rt.layer + st->rt.nlayers; l++) {
@@ -115,7 +117,7 @@ void cost_of(struct stage *st, const struct spec *sp) {
         w += each.w;
         nparam += (double)own_parameters(l);
     }
-    st->flop[OP_F] = st->flop[OP_R] = fmax(f, 1); /* every job takes some time */
+    st->flop[OP_F] = st->flop[OP_R] = fmax(f, 1); /* no job has zero cost */
     st->flop[OP_I] = fmax(i, 1);
     st->flop[OP_W] = fmax(w, 1);
     st->flop[OP_B] = st->flop[OP_I] + st->flop[OP_W];
@@ -132,7 +134,8 @@ static void count_bytes(struct stage *st) {
     st->bytes[K_grad] = rt->grad;
     st->bytes[K_stash] = rt->stash;
     st->bytes[K_wstash] = rt->stash + rt->ext;
-    st->bytes[K_input] = rt->input > 0 ? rt->input : 4; /* the first stage keeps nothing, but a buffer has a size */
+    st->bytes[K_input] = rt->input > 0 ? rt->input : 4; /* the first stage keeps nothing, but a buffer must have a
+                                                         * size */
     st->bytes[K_token] = 4;
     st->bytes[K_hstash] = st->bytes[K_rstash] = st->bytes[K_stash];
     st->bytes[K_hinput] = st->bytes[K_rinput] = st->bytes[K_input];
@@ -156,8 +159,8 @@ static void fill_stage(struct stage *st, const struct spec *sp, int s, struct rt
 
 static int first_member(const struct spec *sp, int s) { return sp->names.member ? sp->names.first[s] : s; }
 
-/* Behind the last layer of stage s, as scripts count, and of those that follow it in a chain as long as their teams are
- * of its size. */
+/* Returns the first layer after stage s, numbered as in scripts, and after the stages that follow it in a chain while
+ * their teams have its size. */
 static int reach_of(const struct spec *sp, int s, const int *open) {
     const struct model *m = sp->model;
     int size = team_size(sp, first_member(sp, s)), stages = script_stages(&sp->names, sp->stages), to = 0;
@@ -177,9 +180,9 @@ static void fill_slices(struct stage *st, const struct spec *sp, int s) {
     }
 }
 
-/* The stage of each member of the team that computes stage s, as scripts count, and its slices. reach: so many layers
- * from its first on are in stages with teams of its size. divided: by columns, what it reads, and then what it makes.
- */
+/* Fills the stages of all members of the team that computes stage s, numbered as in scripts, and their slices. reach:
+ * number of layers from its first one on that are in stages with teams of its size. *divided: whether its input, and
+ * then its output, is divided by columns. */
 static void fill_members(struct stage *st, const struct spec *sp, int s, struct rt_layer *layer, int n, int reach,
                          bool *divided) {
     int first = first_member(sp, s), size = team_size(sp, first), count = n;
@@ -194,7 +197,7 @@ static void fill_members(struct stage *st, const struct spec *sp, int s, struct 
     }
 }
 
-/* What goes from a stage to the next is each member's rows. */
+/* Checks that teams are equally large, since a member's rows go to the next stage's member. */
 static void check_rows(const struct spec *sp) {
     for (int s = 1; sp->names.member && sp->model->by_rows && s < script_stages(&sp->names, sp->stages); s++) {
         int a = team_size(sp, first_member(sp, 0)), b = team_size(sp, first_member(sp, s));
@@ -227,10 +230,11 @@ static void stages_of_model(struct stage *st, struct spec *sp) {
     fill_sets(sp, st);
 }
 
-/* A buffer has a size. */
+/* Returns a size that is not 0, as a buffer needs. */
 static int64_t sized(int64_t bytes) { return bytes > 0 ? bytes : 4; }
 
-/* A stage of a model of costs: the sums over its layers, of which those before it give its input. */
+/* Fills a stage of a model of costs with the sums over its layers. The layer before them gives the size of its
+ * input. */
 static void fill_costs(struct stage *st, const struct spec *sp, int s, const struct layer_cost *cost, int n) {
     for (const struct layer_cost *c = cost; c < cost + n; c++) {
         st->cost[OP_F] += c->forward;
@@ -241,12 +245,12 @@ static void fill_costs(struct stage *st, const struct spec *sp, int s, const str
     }
     st->cost[OP_R] = st->cost[OP_F];
     st->cost[OP_I] = st->cost[OP_B] - st->cost[OP_W];
-    st->rt.weight = (st->rt.weight + 3) / 4 * 4; /* of fp32 */
+    st->rt.weight = (st->rt.weight + 3) / 4 * 4; /* a multiple of an fp32 value */
     st->rt.stash = sized(st->rt.stash);
     st->rt.grad = st->rt.input = s > 0 ? sized(cost[-1].activation) : 0;
     st->rt.act = s + 1 < sp->stages ? sized(cost[n - 1].activation) : 0;
     count_bytes(st);
-    st->bytes[K_work] = 0; /* nobody runs it, so nobody knows */
+    st->bytes[K_work] = 0; /* unknown, since such a model does not run */
 }
 
 static void stages_of_costs(struct stage *st, const struct spec *sp) {
@@ -266,8 +270,8 @@ static void stage_of_units(struct stage *st) {
         st->bytes[k] = k == K_opt || k == K_work ? 0 : 1;
 }
 
-/* Measured costs replace those that follow from FLOP. Without flops, or without a model, FLOP give no seconds: then
- * every cost must be measured. */
+/* Replaces computed costs by measured ones. FLOP cannot be converted to seconds without a model and the cluster's
+ * flops; then every cost must be measured. */
 static void take_costs(struct spec *sp, struct stage *st) {
     bool seconds = is_costs(sp) || (sp->model && sp->machine.flops > 0);
     for (int s = 0; s < sp->stages + sp->names.sets; s++) {
@@ -278,7 +282,7 @@ static void take_costs(struct spec *sp, struct stage *st) {
         if (isnan(st[s].update))
             die("the cluster's cost(%d, \"U\") is nil, and it has no flops to go by", s);
     }
-    for (int i = sp->stages + sp->names.sets; i < stage_entries(sp); i++) /* a stage's slices were measured together */
+    for (int i = sp->stages + sp->names.sets; i < stage_entries(sp); i++) /* slices of a stage were measured together */
         for (int d = 0; d < NDIRS; d++) {
             double took = sp->machine.took[(i - sp->stages - sp->names.sets) / sp->names.slices * NOPS + d];
             st[i].cost[d] = !isnan(took) ? took : seconds ? st[i].cost[d] : NAN;
@@ -292,15 +296,15 @@ static void take_costs(struct spec *sp, struct stage *st) {
                       "model");
 }
 
-/* A sharded set of weights is padded to equal pieces, each updated on one rank, whose places are aligned; without a
- * model, it has a byte per piece. */
+/* Sets the sizes of a set of weights. A sharded set is padded to equal, aligned pieces, each updated on one rank.
+ * Without a model, it has one byte per piece. */
 static void size_of_set(const struct spec *sp, const struct homes *homes, struct stage *st) {
     int64_t owned = (int64_t)homes->size * shares_of(homes), pieces = st->pieces > owned ? st->pieces : owned;
     int64_t unit = !sp->model ? pieces : pieces > 1 ? 256 * pieces : 1;
     int64_t element = sp->model ? precision_bytes(sp->model->rt.precision) : 1;
     int64_t n = ((sp->model ? st->rt.weight : 1) + unit - 1) / unit * unit / element;
     st->bytes[K_weight] = element * n;
-    st->bytes[K_wgrad] = sp->model ? 4 * n : n; /* fp32 always */
+    st->bytes[K_wgrad] = sp->model ? 4 * n : n; /* gradients are always fp32 */
     st->bytes[K_opt] = sp->model ? 4 * state_floats(&sp->model->rt, n / owned) : 0;
     st->bytes[K_hopt] = st->bytes[K_opt];
     st->bytes[K_wshard] = st->bytes[K_weight] / homes->size;
@@ -318,7 +322,7 @@ void cost_homes(const struct spec *sp, struct stage *st) {
                 st[s].bytes[kinds[i]] = 0;
 }
 
-/* No home may update a piece of a matrix that its optimizer steps whole. */
+/* Dies if homes would update pieces of matrices that the optimizer steps whole. */
 static void refuse_pieces(const struct spec *sp) {
 #define X(NAME, name, ...) [OPT_##NAME] = #name,
     static const char *const names[NOPTIMIZERS] = {MATRIX_OPTIMIZERS(X)};
@@ -337,7 +341,8 @@ static void refuse_pieces(const struct spec *sp) {
     }
 }
 
-/* The norm of all gradients is known only once the last of them is. */
+/* Sets costs.clip. Dies if clipping is combined with updates within the step: the norm of all gradients is known only
+ * when the last gradient is. */
 static void take_clip(struct spec *sp) {
     sp->costs.clip = sp->model && sp->model->rt.clip > 0;
     sp->costs.post_validation = sp->costs.clip && sp->model->rt.post_validation;
@@ -347,7 +352,7 @@ static void take_clip(struct spec *sp) {
             sp->file);
 }
 
-/* The pieces in which gradients travel depend on their bytes, which are then padded to such pieces. */
+/* Chooses the pieces in which gradients travel, which depend on the sizes, and then pads the sizes to these pieces. */
 static void cost_gradients(const struct spec *sp, struct stage *st) {
     cost_homes(sp, st);
     choose_buckets(sp, st);
@@ -355,7 +360,7 @@ static void cost_gradients(const struct spec *sp, struct stage *st) {
     cut_backwards(sp, st);
 }
 
-/* May members of a team have parameters that their set has: see split.c. */
+/* Returns whether members of a team may have parameters in common: see split.c. */
 static bool members_share(const struct model *m) {
     bool share = m->by_rows;
     for (int i = 0; i < m->nlayers; i++)
@@ -411,7 +416,7 @@ struct stage *cost_stages(struct spec *sp) {
 
 double cost_update(const struct spec *sp, const struct stage *st, int set) {
     const struct homes *homes = &sp->costs.homes[set];
-    bool measured = sp->machine.took && !isnan(sp->machine.took[set * NOPS + OP_U]); /* such a piece took that long */
+    bool measured = sp->machine.took && !isnan(sp->machine.took[set * NOPS + OP_U]); /* measured for such a piece */
     return measured ? st[set].update : st[set].update / ((double)homes->size * shares_of(homes));
 }
 

@@ -1,4 +1,4 @@
-/* The interface between cost*.c, layout.c, split.c and slices.c. */
+/* Declarations shared by cost*.c, layout.c, split.c and slices.c. */
 #ifndef PIANOLA_COST_H
 #define PIANOLA_COST_H
 #include "passes.h"
@@ -6,55 +6,58 @@
 enum { TENSOR_ALIGN = 64 }; /* bytes: alignment of tensors inside their space, and of a layer's parameters */
 static inline int64_t aligned(int64_t bytes) { return (bytes + TENSOR_ALIGN - 1) / TENSOR_ALIGN * TENSOR_ALIGN; }
 
-/* layout.c: sets the parameter offsets of layers whose nparam is known and that have them in the stage's own set, and
- * the stage's sizes of weights and of optimizer state, which is `state` floats per weight. */
+/* layout.c: sets the parameter offsets of layers that have parameters in the stage's own set and whose nparam is known.
+ * Sets the stage's sizes of weights and of optimizer state, which is `state` floats per weight. */
 void layout_weights(struct rt_stage *s, struct rt_layer *layer, int precision, int state);
 /* layout.c: also sets the layers' slots, and the stage's other sizes except act, grad and input. reads: the number of
  * stages whose outputs it reads; 0: it reads the batch, which needs no gradient. readers: the number of stages that
  * read its output. */
 void layout_stage(struct rt_stage *s, struct rt_layer *layer, int reads, int readers, int precision, int state);
-/* split.c: what the member of a team has of n layers, and of those that it needs between them;
- * *count: how many these are. reach: so many layers from the first of them on are in stages with teams of that size.
- * *divided: whether the value that comes in, and that which goes out, is divided by columns. Dies, naming the layer,
- * where something cannot be divided. */
+/* split.c: returns the layers of a member of a team: its parts of n layers, and the layers needed between them; *count:
+ * their number. reach: number of layers from the first one on that are in stages with teams of that size. *divided:
+ * whether the input, and then the output, is divided by columns. Dies, naming the layer, if something cannot be
+ * divided. */
 struct rt_layer *split_layers(const struct model *m, const struct rt_layer *whole, int n, struct member member,
                               int reach, bool *divided, int *count);
-int64_t count_parameters(const struct model *m, const struct rt_layer *l); /* of a layer, or of a member's part */
-/* Floats that the optimizer keeps for each weight: its moments and, with bf16, the master weight. */
+int64_t count_parameters(const struct model *m, const struct rt_layer *l); /* counts for a layer, or for a member's part
+                                                                            * of it */
+/* Returns the floats that the optimizer keeps for each weight: its moments and, with bf16, the master weight. */
 static inline int state_of(const struct model *m) { return (m->rt.precision == BF16) + count_moments(m->rt.optimizer); }
-/* cut.c: the unit that opens each stage, and behind the last stage the number of units: [stages + 1]. all: the model's
- * layers. Dies if it has fewer units than that. */
+/* cut.c: returns the unit that opens each stage, and then the number of units: [stages + 1]. all: the model's layers.
+ * Dies if the model has fewer units than stages. */
 int *cut_stages(const struct spec *sp, const struct rt_layer *all, int stages);
-/* cost.c: what the jobs of a stage with these layers, and an update of it, take. */
+/* cost.c: sets the costs of a stage's jobs and of its update, from its layers. */
 void cost_of(struct stage *st, const struct spec *sp);
-/* cost_sets.c: the sets behind the stages, whose layers are known. Dies if two stages cannot share a table. */
+/* cost_sets.c: fills the sets that follow the stages, whose layers are known. Dies if two stages cannot share a
+ * table. */
 void fill_sets(const struct spec *sp, struct stage *st);
 /* Sets sp->bare. Dies if the script gives no home to a stage that has parameters. */
 void bare_sets(struct spec *sp, const struct stage *st);
-/* Dies if a set has no versions that updates within the step need; drops updates of what has no weights. */
+/* Dies if updates within the step need versions that a set does not have. */
 void refuse_unversioned(const struct spec *sp);
-/* cost_teams.c: sets what the stage's jobs exchange with the rest of a team, in the order of their sweeps, and the
- * parts' shares. An input gradient that nobody needs is not exchanged. */
+/* cost_teams.c: sets the exchanges of the stage's jobs with the rest of a team, in the order of their sweeps, and the
+ * parts' shares. An input gradient that no job needs is not exchanged. */
 void find_stops(struct stage *st, const struct spec *sp);
-/* Sets sp->exchange, for all to see that check a program. */
+/* Sets costs.exchange, which checks of a program read. */
 void list_exchanges(struct spec *sp, const struct stage *st);
 /* cost_teams.c: sets names.whole. */
 void find_whole(struct spec *sp, const struct stage *st);
 /* Sets job.exchange: a team starts and ends together, as its slowest member does. */
 void wait_for_team(const struct spec *sp, const struct stage *st);
-/* Sets what two jobs at once take; a team's members all take as long as the slowest. */
+/* Sets the cost of two jobs that run at once; all members of a team take as long as the slowest. */
 void cost_pairs(const struct spec *sp, const struct stage *st);
 /* slices.c: microbatches cut along the sequence. */
-/* Rows of a sequence: of a model of tokens its context; else all rows of a microbatch are one. */
+/* Returns the rows of a sequence: the context of a model of tokens; otherwise all rows of a microbatch are one
+ * sequence. */
 static inline int sequence_rows(const struct model *m) {
     return m->rt.input == INPUT_TOKENS ? m->rt.context : m->rt.rows;
 }
-/* Sets sp->slice_rows, by the FLOP of all layers. Dies if the sequence cannot be cut so. */
+/* Sets the rows of slices, by the FLOP of all layers. Dies if the sequence cannot be cut into these slices. */
 void cut_sequence(struct spec *sp, const struct rt_layer *all);
-/* The layers of a stage, each on the rows of slice q. */
+/* Returns the layers of a stage on the rows of slice q. */
 struct rt_layer *layers_of_slice(const struct spec *sp, const struct rt_stage *whole, int q);
 /* Sets the bytes of kv and dkv of a stage on slice q. */
 void size_keys(const struct spec *sp, struct stage *slice, int q);
-/* Sets sp->attends. */
+/* Sets costs.attends. */
 void find_attention(struct spec *sp, const struct stage *st);
 #endif

@@ -1,12 +1,12 @@
-/* Sets of weights: those behind the stages' own, which are tables of tokens and what teams share; and those that have
- * no weights. A set behind the stages is as a stage without jobs, whose layers are those with parameters in it. */
+/* Sets of weights beyond the stages' own, and sets without weights. A set that follows the stages is a table of tokens,
+ * or what a team shares. It is represented as a stage without jobs, whose layers are those with parameters in it. */
 #include "cost.h"
 #include "layers.h"
 
-/* ---- behind the stages ---- */
+/* ---- sets that follow the stages ---- */
 
-/* A table as a stage without jobs. Its one layer is the embedding's tokens, or a member's: an embedding without
- * positions. */
+/* Fills a table as a stage without jobs. Its one layer is an embedding without positions: the embedding's tokens, or a
+ * member's part of them. */
 static void fill_table(struct stage *st, const struct spec *sp, const struct rt_layer *embedding) {
     struct rt_layer *l = NEW(struct rt_layer, 1);
     *l = (struct rt_layer){.kind = embedding->kind, .in = 1, .out = embedding->out, .index = embedding->index};
@@ -18,7 +18,7 @@ static void fill_table(struct stage *st, const struct spec *sp, const struct rt_
     cost_of(st, sp);
 }
 
-/* The embedding's member and the unembedding's at the same place use one table, of the same tokens. */
+/* Checks that the embedding's member and the unembedding's at the same place use one table with the same tokens. */
 static void check_tables(const struct spec *sp, const struct stage *st) {
     int u = sp->costs.unembedding, sizes[] = {team_size(sp, 0), team_size(sp, u)};
     const struct rt_layer *embedding = st[0].rt.layer, *l = st[u].rt.layer;
@@ -41,8 +41,8 @@ static void check_tables(const struct spec *sp, const struct stage *st) {
             embedding->share.split == SPLIT_ROWS ? "the former" : "the latter");
 }
 
-/* What the team of member stage s and those behind it shares, as a stage without jobs: the layers whose parameters
- * lie there. */
+/* Fills the set that a team shares, as a stage without jobs: its layers are those whose parameters are in it. s: the
+ * stage of the team's first member. */
 static void fill_shared(struct stage *st, const struct spec *sp, int s) {
     struct stage *shared = &st[sp->names.shared[s]];
     struct rt_layer *own = NEW(struct rt_layer, st[s].rt.nlayers);
@@ -80,9 +80,9 @@ void fill_sets(const struct spec *sp, struct stage *st) {
             fill_shared(st, sp, s);
 }
 
-/* ---- without weights ---- */
+/* ---- sets without weights ---- */
 
-/* The first layer of a member's stage with parameters, as an error names it; "": there is none. */
+/* Returns an error's text for the first layer with parameters in a member's stage; "": there is none. */
 static const char *weighty_layer(const struct spec *sp, const struct stage *st, int s) {
     if (is_costs(sp))
         return st[s].rt.weight > 0 ? " in a model of costs" : "";
@@ -93,7 +93,7 @@ static const char *weighty_layer(const struct spec *sp, const struct stage *st, 
     return "";
 }
 
-/* The model says which sets have no weights; the script may have said so of stages, and must then be right. */
+/* Sets costs.bare from the model. The script may have declared stages bare, and must then be right. */
 void bare_sets(struct spec *sp, const struct stage *st) {
     bool any = false;
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
@@ -110,7 +110,8 @@ void bare_sets(struct spec *sp, const struct stage *st) {
     sp->costs.bare = any ? sp->costs.bare : NULL;
 }
 
-/* Versions are those of the stages' own sets, and of what teams share. */
+/* Dies if the table is shared, which has no versions, or if a job is to read a version of a stage without weights. Only
+ * the stages' own sets, and sets that teams share, have versions. */
 void refuse_unversioned(const struct spec *sp) {
     if (sp->costs.tied)
         die("%s: the model's stages share a token table, which has no version of its own yet: leave 'update' out, or "

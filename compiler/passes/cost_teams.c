@@ -1,4 +1,4 @@
-/* What the members of a team exchange within their jobs: where, for how long, and what two jobs take whose parts
+/* Exchanges of a team's members within their jobs: their places and times, and the cost of two jobs whose parts
  * alternate. */
 #include "cost.h"
 #include "layers.h"
@@ -7,7 +7,7 @@
 
 /* ---- parts ---- */
 
-/* By FLOP: a layer in whose middle the part begins or ends counts half. */
+/* Returns the FLOP of a part. A layer in whose middle the part begins or ends counts half. */
 static double flop_of_part(const struct stage *st, int op, int part, int parts) {
     struct instr x = {.op = (uint8_t)op, .part = (uint8_t)part, .last = (uint8_t)(parts - 1)};
     struct layer_span span = layers_of(st, &x);
@@ -35,7 +35,7 @@ double cost_part(const struct stage *st, int op, int part, int parts) {
     return parts == st->nstops[op] + 1 ? st->share[op][part] : share_of_part(st, op, part, parts);
 }
 
-/* Of a tensor of which each member has rows, the whole's bytes are so many times a member's. */
+/* Returns the bytes of the whole exchanged tensor, of which each member has rows. */
 static int64_t exchanged_bytes(const struct rt_layer *l, int op, int64_t element) {
     int64_t x = (int64_t)l->rows * l->in, y = (int64_t)rows_out(l) * l->out, bytes = element * (x > y ? x : y);
     if (row_of(l->kind)->team.exchanged)
@@ -47,7 +47,7 @@ static int64_t exchanged_bytes(const struct rt_layer *l, int op, int64_t element
 
 static void add_stop(struct stage *st, int d, struct stop stop) { st->stop[d][st->nstops[d]++] = stop; }
 
-/* In the middle of layer i, if it exchanges something there. */
+/* Adds a stop in the middle of layer i, if the layer exchanges something there. */
 static void stop_at(struct stage *st, int d, int i, int op, int64_t element) {
     if (op)
         add_stop(st, d, (struct stop){{(uint8_t)op, false}, i, i, exchanged_bytes(&st->rt.layer[i], op, element)});
@@ -55,15 +55,16 @@ static void stop_at(struct stage *st, int d, int i, int op, int64_t element) {
 
 static int gradient_exchange(const struct rt_layer *l) { return l->dx.space != SP_NONE ? input_exchange(l) : 0; }
 
-/* Whether a whole backward exchanges the gradient of the input of layer i + 1 while it makes its weight gradient, as
- * Megatron-LM does (Korthikanti 2022, section 4.2.2, and its LinearWithGradAccumulationAndAsyncCommunication). */
+/* Returns whether a whole backward exchanges the gradient of the input of layer i + 1 while it makes its weight
+ * gradient, as Megatron-LM does (Korthikanti 2022, section 4.2.2, and its
+ * LinearWithGradAccumulationAndAsyncCommunication). */
 static bool hides(const struct stage *st, int i) {
     const struct rt_layer *l = &st->rt.layer[i];
     bool between = l->kind == LAYER_spread || l->kind == LAYER_gather;
     return between && gradient_exchange(l) && i + 1 < st->rt.nlayers && flop_of(l + 1).w > 0;
 }
 
-/* What `again` gathers for that weight gradient comes while the input gradient is made. */
+/* Returns whether the input that `again` gathers for that weight gradient arrives while the input gradient is made. */
 static bool hides_again(const struct stage *st, int i) {
     return st->rt.layer[i].kind == LAYER_again && i > 1 && hides(st, i - 2);
 }
@@ -82,7 +83,7 @@ static void stop_backward(struct stage *st, int i, bool hide, int64_t element) {
 }
 
 static void find_backward_stops(struct stage *st, int64_t element) {
-    for (int hide = 1; hide >= 0; hide--) { /* as long as there are not too many parts */
+    for (int hide = 1; hide >= 0; hide--) { /* hides exchanges only if that does not make too many parts */
         st->nstops[OP_B] = 0;
         for (int i = st->rt.nlayers - 1; i >= 0; i--)
             stop_backward(st, i, hide, element);
@@ -113,7 +114,7 @@ void find_stops(struct stage *st, const struct spec *sp) {
         const struct rt_layer *l = &st->rt.layer[i];
         stop_at(st, OP_I, i, gradient_exchange(l), element);
         stop_at(st, OP_W, i, weight_exchange(l), element);
-        if (i > 0 && gradient_exchange(l)) /* so that parts of another job have room between its parts */
+        if (i > 0 && gradient_exchange(l)) /* so that parts of another job fit between its parts */
             add_stop(st, OP_W, (struct stop){{OP_none, false}, i, i, 0});
     }
     check_stops(st, sp);
@@ -127,7 +128,7 @@ void find_stops(struct stage *st, const struct spec *sp) {
 
 /* ---- times ---- */
 
-/* Whether the members of a team have some parameters of a stage whole: norms, say. */
+/* Returns whether the members of a team have some parameters of a stage whole, such as norms. */
 static bool has_whole_parameters(const struct model *m, const struct stage *st) {
     for (const struct rt_layer *l = st->rt.layer; l < st->rt.layer + st->rt.nlayers; l++) {
         struct rt_parameters all = parameters_of(&m->rt, l, false);
@@ -161,9 +162,10 @@ double stop_time(const struct spec *sp, const struct stop *stop, const struct gr
     return collective_time(sp, op, cheaper_algorithm(sp, op, team, stop->bytes), team, stop->bytes);
 }
 
-/* What has been exchanged for the next parts of a job, in so much time from now; two at most are on their way. */
+/* Exchanges on their way to the next parts of a job, with times from now; at most two are on their way. */
 struct on_its_way {
-    double lane, in[2]; /* the team's lane is free, exchanges of even and odd number are there */
+    double lane, in[2]; /* time until the team's lane is free, and until exchanges of even and odd number have
+                         * arrived */
 };
 static void pass(struct on_its_way *way, double time) {
     way->lane = fmax(0, way->lane - time);
@@ -171,7 +173,7 @@ static void pass(struct on_its_way *way, double time) {
         way->in[i] = fmax(0, way->in[i] - time);
 }
 
-/* How long a job waits for exchanges within it, if nothing runs meanwhile but its own parts. */
+/* Returns how long a job waits for exchanges within it, if only its own parts run meanwhile. */
 static double exchange_time(const struct spec *sp, const struct stage *st, int32_t j) {
     const struct job *job = &sp->job[j];
     const struct stage *stage = stage_at(sp, st, job->s, job->b);
@@ -217,8 +219,8 @@ struct braid {
     const struct job *job;
     const struct stage *stage;
     struct group team;
-    int next, stops;       /* the next part */
-    double ready, came[2]; /* when it may run, and when exchanges of even and odd number are there */
+    int next, stops;       /* number of the next part, and of stops */
+    double ready, came[2]; /* time at which it may run, and at which exchanges of even and odd number arrive */
 };
 
 static struct braid braid_of(const struct spec *sp, const struct stage *st, int32_t j) {
@@ -239,8 +241,8 @@ static void braid_part(const struct spec *sp, struct braid *braid, double *busy,
     braid->ready = got >= 0 ? fmax(*busy, braid->came[got % 2]) : *busy;
 }
 
-/* Two jobs part by part on one lane, in the order in which the parts are ready, the first job's before the other's;
- * what they exchange takes its turns on the team's lane. lower.c issues them so. */
+/* Returns the time of two jobs whose parts run on one lane in the order in which they become ready; of two ready parts,
+ * the first job's goes first. Their exchanges take turns on the team's lane. lower.c issues them in the same order. */
 static double braid_time(const struct spec *sp, const struct stage *st, const struct pair *pair) {
     struct scratch scratch = scratch_begin();
     struct braid braid[2] = {braid_of(sp, st, pair->first), braid_of(sp, st, pair->second)};
@@ -253,7 +255,8 @@ static double braid_time(const struct spec *sp, const struct stage *st, const st
     return busy;
 }
 
-/* Jobs whose parts alternate would each add to a gradient that the other has not completed. */
+/* Dies if jobs whose parts alternate both add to one gradient, since neither would complete it before the other
+ * adds. */
 static void refuse_sum_of_two(const struct spec *sp, const struct pair *pair) {
     const struct job *a = &sp->job[pair->first], *b = &sp->job[pair->second];
     bool both = (a->d == OP_B || a->d == OP_W) && (b->d == OP_B || b->d == OP_W);

@@ -1,10 +1,10 @@
-/* The critical path: from the instruction that ends last back to the beginning, each time to one that it had to wait
- * for. If an instruction on the path takes longer, so does the whole step. Where several instructions ended at the
- * moment that let one start, any of them will do; the walk takes the previous one of its lane, so that it stays on a
- * busy rank. Where a rank's lanes join, what follows has waited for all that came before. Measured instructions begin
- * some time after that moment: there, the walk takes the one that ended last.
+/* The critical path. It leads from the instruction that ends last back to the beginning, each time to an instruction
+ * that the later one had to wait for. If an instruction on the path takes longer, so does the whole step. If several
+ * instructions ended at the moment that let one start, any of them will do; the walk takes the previous one of its
+ * lane, so that it stays on a busy rank. Where a rank's lanes join, what follows has waited for all that came before.
+ * Measured instructions begin some time after that moment; the walk then takes the one that ended last.
  *
- * With a launch order (sim.c), a communication also waits for those that its rank issued before it: for their ends, or
+ * With a launch order (sim.c), a communication also waits for earlier communications of its rank: for their ends, or
  * for whatever they waited for before they could be launched themselves. */
 #include "passes.h"
 #include <math.h>
@@ -12,18 +12,18 @@
 struct place {
     int32_t rank, i;
 };
-struct hold { /* an instruction, and when it lets another one start */
+struct hold { /* an instruction, and the time at which it lets another one start */
     struct place place;
     double until;
 };
 struct walk {
     const struct program *p;
     const struct timeline *tl;
-    int32_t **before;      /* per instruction: the one before it on its lane, or -1 */
-    int32_t **beside;      /* per collective: the one before it on its group's other lane, or -1 */
+    int32_t **before;      /* per instruction: the previous one on its lane, or -1 */
+    int32_t **beside;      /* per collective: the previous one on its group's other lane, or -1 */
     struct place *of, *at; /* of[at[m].i .. at[m+1].i): the instructions of message m */
-    struct hold **launch;  /* per communication: what its rank's communications before it hold it up for */
-    int32_t **joined;      /* per instruction: the last to end of those before its rank's lanes joined, or -1 */
+    struct hold **launch;  /* per communication: the hold of its rank's earlier communications */
+    int32_t **joined;      /* per instruction: the last to end before its rank's lanes joined, or -1 */
     bool **on;
 };
 
@@ -78,7 +78,7 @@ static void find_joins(struct walk *walk) {
     }
 }
 
-/* Takes it for *last when it holds longer, and is not on the path already. */
+/* Replaces *last if `hold` lasts longer and is not on the path already. */
 static void consider_hold(const struct walk *walk, struct hold hold, struct hold *last) {
     bool any = hold.place.i >= 0 && !walk->on[hold.place.rank][hold.place.i];
     if (any && (last->place.i < 0 || hold.until > last->until))
@@ -89,7 +89,7 @@ static struct hold end_of(const struct walk *walk, int32_t rank, int32_t i) {
     return (struct hold){{rank, i}, walk->tl->end[rank][i]};
 }
 
-/* When a message's lanes are free again: a receiver's end is a latency later. */
+/* Returns when a message's lanes are free again; a receiver's end is a latency later. */
 static struct hold freed(const struct walk *walk, int32_t rank, int32_t i) {
     int m = walk->p->rank[rank].ins[i].msg;
     struct hold hold = end_of(walk, rank, i);
@@ -98,7 +98,8 @@ static struct hold freed(const struct walk *walk, int32_t rank, int32_t i) {
     return hold;
 }
 
-/* Among all that this instruction had to wait for on its lane and on others of its rank, what held it longest. */
+/* Returns what held an instruction longest, among all that it had to wait for on its lane and on other lanes of its
+ * rank. */
 static struct hold held_longest(const struct walk *walk, struct place place) {
     const struct rank *k = &walk->p->rank[place.rank];
     const struct instr *in = &k->ins[place.i];
@@ -117,7 +118,7 @@ static struct hold held_longest(const struct walk *walk, struct place place) {
     return last;
 }
 
-/* What lets the communication behind this one be launched, with the rules of sim.c. */
+/* Returns what lets the communication after this one be launched, by the rules of sim.c. */
 static struct hold launched(const struct walk *walk, struct place place) {
     const struct rank *k = &walk->p->rank[place.rank];
     const struct instr *in = &k->ins[place.i];
@@ -145,7 +146,8 @@ static void find_launches(struct walk *walk, int32_t rank) {
     }
 }
 
-/* The instructions that began with x: the sides of its message, the other job of its pair, or x alone. */
+/* Lists the instructions that began together with this one: the sides of its message, the other job of its pair, or
+ * only itself. */
 static int companions(const struct walk *walk, struct place place, const struct place **all, struct place own[3]) {
     const struct rank *k = &walk->p->rank[place.rank];
     int m = k->ins[place.i].msg, n = 0;

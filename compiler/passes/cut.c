@@ -1,11 +1,11 @@
-/* Cuts a model's units into stages: as the model says, or evenly by FLOP, or by what ranks of unequal speeds take. */
+/* Cuts a model's units into stages: as the model specifies, evenly by FLOP, or by cost on ranks of unequal speeds. */
 #include "cost.h"
 #include "layers.h"
 #include <assert.h>
 #include <float.h>
 #include <math.h>
 
-/* Fewest groups of neighbours, none above limit. */
+/* Returns the least number of groups of neighbours, none of which costs more than limit. */
 static int groups_under(const double *cost, int n, double limit) {
     int groups = 1;
     double sum = 0;
@@ -19,7 +19,7 @@ static int groups_under(const double *cost, int n, double limit) {
     return groups;
 }
 
-/* The smallest limit under which n units make at most k groups. Costs are integers, so bisection finds it. */
+/* Returns the smallest limit under which n units make at most k groups. Costs are integers, so bisection finds it. */
 static double least_limit(const double *cost, int n, int k) {
     double low = 0, high = 0;
     for (int i = 0; i < n; i++) {
@@ -36,11 +36,12 @@ static double least_limit(const double *cost, int n, int k) {
     return high;
 }
 
-/* open[s] is the first unit of stage s, open[k] = n. The largest stage is as small as possible; within that limit, each
- * stage takes what is nearest to an even share of the rest, so that slack does not pile up at one end. */
+/* Sets open[s] to the first unit of stage s, and open[k] = n. The largest stage is as small as possible. Within that
+ * limit, each stage's cost is as near as possible to an even share of the rest, so that slack does not accumulate at
+ * one end. */
 static void cut_evenly(const double *cost, int n, int k, int *open) {
     double limit = least_limit(cost, n, k), rest = 0;
-    int *need = NEW(int, n + 1), end = n; /* need[u]: groups that units u.. take at least */
+    int *need = NEW(int, n + 1), end = n; /* need[u]: least number of groups of units u.. */
     double sum = 0;
     for (int u = n - 1; u >= 0; u--) {
         rest += cost[u];
@@ -84,7 +85,7 @@ static bool fill_stages(const double *cost, int n, int k, const double *speed, d
     return u == n;
 }
 
-/* Where ranks are of unequal speed, the slowest stage is as fast as possible. */
+/* Cuts so that the slowest stage is as fast as possible, where ranks have unequal speeds. */
 static void cut_by_speed(const double *cost, int n, int k, const double *speed, int *open) {
     double low = 0, high = 0, slowest = INFINITY;
     for (int u = 0; u < n; u++)
@@ -102,7 +103,7 @@ static void cut_by_speed(const double *cost, int n, int k, const double *speed, 
     fill_stages(cost, n, k, speed, high, open);
 }
 
-/* Per stage, as scripts count, the speed of the slowest rank that computes it; NULL: all are alike. */
+/* Returns, per stage numbered as in scripts, the speed of the slowest rank that computes it; NULL: all are equal. */
 static double *stage_speeds(const struct spec *sp, int stages) {
     double *speed = NEW(double, stages);
     bool alike = true;
@@ -127,7 +128,7 @@ static void cut_as_told(const struct model *m, int stages, int *open) {
     }
 }
 
-/* Seconds as integers, which add up to about 2^50. */
+/* Scales seconds to integers that add up to about 2^50. */
 static void whole_costs(const struct model *m, double *cost) {
     double all = 0;
     for (int u = 0; u < m->nunits; u++)

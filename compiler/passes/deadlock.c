@@ -1,10 +1,10 @@
-/* Explains why a schedule cannot go on: the shortest cycle of jobs that wait for each other. */
+/* Explains a deadlock of a schedule: the shortest cycle of jobs that wait for each other. */
 #include "base/cycle.h"
 #include "sched_state.h"
 #include <string.h>
 
-/* What each blocked job waits for, as a graph: its predecessors; the job before it in a strict order; or room on its
- * rank, a node of its own (n + rank), which waits for the last backwards of all live activations. */
+/* The waits of blocked jobs, as a graph. A job waits for its predecessors, the job before it in a strict order, or room
+ * on its rank. Room is a node of its own (n + rank), which waits for the last backwards of all live activations. */
 struct blocked {
     int32_t *at, *to;
     size_t n, cap;
@@ -15,7 +15,8 @@ static void note_wait(struct blocked *blocked, int32_t node) {
     blocked->to[blocked->n++] = node;
 }
 
-/* An update waits for the one before it, and for backwards, of a shared set by all members. */
+/* Notes the waits of an update: for the update before it, and for backwards; an update of a shared set waits for all
+ * members' backwards. */
 static void waits_of_update(struct sched_state *state, const bool *ended, int32_t j, struct blocked *blocked) {
     const struct spec *sp = state->sp;
     const struct job *job = &sp->job[j];
@@ -33,7 +34,7 @@ static void waits_of_update(struct sched_state *state, const bool *ended, int32_
         }
 }
 
-/* A job may wait for the updates that make its version. */
+/* Notes the waits for the updates that make a job's version. */
 static void waits_of_version(struct sched_state *state, const bool *ended, int32_t j, struct blocked *blocked) {
     const struct spec *sp = state->sp;
     const struct job *job = &sp->job[j];
@@ -46,8 +47,8 @@ static void waits_of_version(struct sched_state *state, const bool *ended, int32
         waits_of_update(state, ended, j, blocked);
 }
 
-/* What holds up a job that is ready, and first in a strict order: room on its rank; another job, which its rank takes
- * first; or the same on another member of its team. */
+/* Returns the obstacle of a job that is ready, and first in a strict order: room on its rank; another job, which its
+ * rank prefers; or such an obstacle on another member of its team. */
 static int32_t obstacle(const struct sched_state *state, int32_t j) {
     const struct spec *sp = state->sp;
     const struct job *job = &sp->job[j];
@@ -103,7 +104,7 @@ static struct blocked find_blocked(struct sched_state *state) {
     const struct spec *sp = state->sp;
     int n = all_jobs(sp);
     bool *started = NEW(bool, n), *ended = NEW(bool, n);
-    int32_t *next = NEW(int32_t, n), *head = NEW(int32_t, sp->workers); /* per rank: who holds room */
+    int32_t *next = NEW(int32_t, n), *head = NEW(int32_t, sp->workers); /* per rank: jobs that hold room */
     memset(head, -1, sizeof *head * (size_t)sp->workers);
     for (int i = 0; i < state->sc->nmoments; i++) {
         int32_t m = state->sc->moment[i];
@@ -131,7 +132,7 @@ static struct blocked find_blocked(struct sched_state *state) {
     return blocked;
 }
 
-/* Two forwards at once can never start where there is room for one. */
+/* Dies if two forwards of a pair need room for two on a rank with room for one. */
 static void die_of_pairs(const struct sched_state *state) {
     const struct spec *sp = state->sp;
     for (int i = 0; i < sp->npairs; i++) {

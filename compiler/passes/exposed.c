@@ -1,6 +1,6 @@
-/* What a rank's compute lane waits for, over the timeline: the time between two of its instructions goes to the awaited
- * one that ends last, by the tensor that it moves. And what it does not wait for: the time for which such instructions
- * run while the compute lane does. */
+/* Waits of a rank's compute lane, over the timeline. The time between two of its instructions is attributed to the
+ * awaited instruction that ends last, by the tensor that it moves. The time for which such instructions run while the
+ * compute lane is busy is hidden. */
 #include "passes.h"
 #include <math.h>
 
@@ -37,7 +37,7 @@ void exposed_waits(const struct rank *k, const double *start, const double *end,
     }
 }
 
-/* When the compute lane computed: from start[i] to end[i], and by then for sum[i] in all. */
+/* Busy times of the compute lane: from start[i] to end[i]; by then it was busy for sum[i] in all. */
 struct computed {
     double *start, *end, *sum;
     int n;
@@ -48,7 +48,7 @@ static struct computed when_computed(const struct rank *k, const double *start, 
     double last = 0, sum = 0;
     for (int i = 0; i < k->nins; i++)
         if (k->ins[i].lane == 0 && end[i] > fmax(start[i], last)) {
-            c.start[c.n] = fmax(start[i], last); /* two that overlap count once */
+            c.start[c.n] = fmax(start[i], last); /* overlapping instructions count once */
             c.end[c.n] = last = end[i];
             c.sum[c.n] = sum += c.end[c.n] - c.start[c.n];
             c.n++;
@@ -57,7 +57,7 @@ static struct computed when_computed(const struct rank *k, const double *start, 
 }
 
 static double computed_until(const struct computed *c, double t) {
-    int ended = 0, more = c->n; /* by bisection: how many of them end by t */
+    int ended = 0, more = c->n; /* bisects for the number of instructions that end by t */
     while (ended < more) {
         int middle = (ended + more) / 2;
         if (c->end[middle] <= t)

@@ -1,13 +1,13 @@
-/* Which weights a rank fetches, keeps and evicts: those that it does not hold whole. All uses are known, so the victim
- * is the set needed furthest in the future (Belady 1966, "A study of replacement algorithms for a virtual-storage
- * computer"): no rule fetches less with the same number of slots. A slot holds one set of weights. A rank always has
- * the slots that a job with two sets, or two jobs that overlap, need at once. Where sets are of unequal sizes, or
- * memory limits what is kept, fetch_bytes.c chooses. */
+/* Decides which weights a rank fetches, keeps and evicts, among those that it does not hold whole. All uses are known,
+ * so the victim is the set needed furthest in the future (Belady 1966, "A study of replacement algorithms for a
+ * virtual-storage computer"): no rule fetches less with the same number of slots. A slot holds one set of weights. A
+ * rank always has the slots that a job with two sets, or two jobs that overlap, need at once. If sets have unequal
+ * sizes, or memory limits what is kept, fetch_bytes.c chooses. */
 #include "lower.h"
 #include <limits.h>
 #include <string.h>
 
-/* In a tied model, stage 0 and the unembedding's, whose members are as many. */
+/* Returns whether a member stage is stage 0 of a tied model. The unembedding's stage has as many members. */
 static bool embeds(const struct spec *sp, int s) { return s < sp->names.tables; }
 bool unembeds(const struct spec *sp, int s) {
     return sp->costs.tied && s - place_of_stage(&sp->names, s) == sp->costs.unembedding;
@@ -19,7 +19,8 @@ static int32_t own_or_shared(const struct spec *sp, int s, enum which_set which)
     return set >= 0 && !is_bare(sp, set) ? set : -1;
 }
 
-/* W reads only its wstash. The embedding's forward reads the table, as do the unembedding's forward and backward. */
+/* Returns the set that a job reads. W reads only its wstash. The embedding's forward reads the table, as do the
+ * unembedding's forward and backward. */
 int32_t set_read(const struct spec *sp, const struct job *j, enum which_set which) {
     bool forward = j->d == OP_F || j->d == OP_R;
     if (j->d == OP_W || j->d == OP_U)
@@ -55,7 +56,7 @@ int32_t *home_places(const struct spec *sp) {
     return place;
 }
 
-/* What a rank fetches: a set's weights, or one of its versions. */
+/* Returns the key of what a rank fetches: a set's weights, or a version of them. */
 static int32_t fetched_key(const struct spec *sp, const struct sched *sc, int32_t use) {
     int32_t set = set_read(sp, &sp->job[use / NSETS], use % NSETS);
     return sp->updates.every ? sc->version[use / NSETS] * sets_of(sp) + set : set;
@@ -68,12 +69,12 @@ static int count_keys(const struct spec *sp) {
     return most * sets_of(sp);
 }
 
-struct by_key { /* tables that serve all ranks, which clear what they use of them */
+struct by_key { /* tables for all ranks; each rank clears the entries it uses */
     int32_t *soonest, *held;
 };
 
 struct slot_use {
-    int32_t fetch, next, last; /* what the slot holds; its next and last use, as positions in the rank's uses */
+    int32_t fetch, next, last; /* fetch in the slot; its next and last use, as positions in the rank's uses */
 };
 
 bool at_once(const struct spec *sp, int32_t use, int32_t other) {
@@ -81,7 +82,7 @@ bool at_once(const struct spec *sp, int32_t use, int32_t other) {
     return a == b || (sp->job[a].pair && sp->job[a].pair == sp->job[b].pair);
 }
 
-/* How many sets are read at once from use i on. */
+/* Returns the number of sets that are read at once from use i on. */
 static int sets_at_once(const struct spec *sp, const int32_t *use, const int32_t *key, int nuse, int i) {
     int n = 0;
     for (int k = i; k < nuse && at_once(sp, use[i], use[k]); k++) {
@@ -93,7 +94,7 @@ static int sets_at_once(const struct spec *sp, const int32_t *use, const int32_t
     return n;
 }
 
-/* The slot whose set is needed last, except those that are in use together with use i. */
+/* Returns the slot whose set is needed last, except slots in use together with use i. */
 static int victim(const struct spec *sp, const struct slot_use *slot, int nslots, const int32_t *use, int i) {
     int at = -1;
     for (int k = 0; k < nslots; k++)
@@ -111,7 +112,7 @@ int64_t fetch_bytes(const struct spec *sp, const int32_t *place, int rank, int32
     return sp->costs.stage[set].bytes[K_weight] - (member ? sp->costs.stage[set].bytes[K_wshard] : 0);
 }
 
-/* Whether all sets that are used here take equally many bytes, and as many of each come in. */
+/* Returns whether fetches of all sets used here receive equally many bytes. */
 static bool equal_sizes(const struct spec *sp, const int32_t *place, int rank, const int32_t *key, int n) {
     for (int i = 1; i < n; i++)
         if (fetch_bytes(sp, place, rank, key[i] % sets_of(sp)) != fetch_bytes(sp, place, rank, key[0] % sets_of(sp)))
@@ -136,7 +137,7 @@ void add_use(struct fetch *f, int32_t job) {
     f->last = job;
 }
 
-/* use[]: job * NSETS + which, in the order of jobs. */
+/* Plans a rank's fetches. use[]: job * NSETS + which, in the order of jobs. */
 static void plan_rank(const struct compile *c, const int32_t *place, struct uses uses, const struct by_key *tables,
                       struct fetches *fetches) {
     const struct spec *sp = c->spec;
@@ -195,8 +196,8 @@ static void plan_rank(const struct compile *c, const int32_t *place, struct uses
     }
 }
 
-/* As others do it: what a run of uses of a set needs is dropped after it, and comes when the run that is `ahead` runs
- * before it begins. */
+/* Plans a rank's fetches by a fixed rule, as other systems do. Weights are dropped after a run of consecutive uses of
+ * their set. They are fetched when the run that is `ahead` runs earlier begins. */
 static void plan_fixed(const struct compile *c, struct uses uses, const struct by_key *tables,
                        struct fetches *fetches) {
     const struct spec *sp = c->spec;
@@ -204,7 +205,7 @@ static void plan_fixed(const struct compile *c, struct uses uses, const struct b
     const int32_t *use = uses.a;
     int rank = uses.rank, nuse = uses.n;
     int32_t *insts = NEW(int32_t, sets_of(sp)), *run = NEW(int32_t, nuse); /* fetches, in the order of first use */
-    int32_t *now = tables->held;                                           /* 1 + the set's fetch in hand */
+    int32_t *now = tables->held;                                           /* 1 + the set's current fetch */
     int runs = 0, ahead = (int)c->choices.prefetch - JUST_IN_TIME;
     for (int i = 0; i < nuse; i++)
         now[fetched_key(sp, sc, use[i])] = 0;
@@ -230,8 +231,8 @@ static void plan_fixed(const struct compile *c, struct uses uses, const struct b
 
 /* ---- relays ---- */
 
-/* A source that is not the home of all of the set, and has no job that reads it, is a mistake. The table is another
- * matter: a rank with the stage need not have that too. */
+/* Dies if a source is not the home of the whole set and has no job that reads it. This does not hold for the table,
+ * which a rank with the stage need not have. */
 static void refuse_strangers(const struct spec *sp, const int32_t *place, const struct fetches *fetches) {
     bool *holds = NEW(bool, (int64_t)sp->workers *sets_of(sp));
     for (int i = 0; i < fetches->n; i++)
@@ -246,11 +247,9 @@ static void refuse_strangers(const struct spec *sp, const int32_t *place, const 
     }
 }
 
-/* Job j starts, reads this set, and does not find it at home. Whether the source that source() names for it has the set
- * by now: *from is the latest fetch there that has been used, or -1: its weights at home.
- *
- * A rank has such a fetch from its first use of the set on, whatever it keeps and evicts: so this depends on the
- * schedule alone. */
+/* Finds whether the source that source() names for job j has this set when j starts; j does not find it at home. *from:
+ * the latest fetch there that has been used, or -1: the source's weights at home. A rank has such a fetch from its
+ * first use of the set on, whatever it keeps and evicts, so the result depends on the schedule alone. */
 static bool find_source(const struct spec *sp, const int32_t *place, const int32_t *latest, int32_t j,
                         enum which_set which, int32_t *from) {
     int32_t set = set_read(sp, &sp->job[j], which), source = sp->owners.source[j];
@@ -262,7 +261,8 @@ static bool find_source(const struct spec *sp, const int32_t *place, const int32
     return whole || *from >= 0;
 }
 
-/* Follows the schedule, in which the fetches of all ranks begin to be used one after the other. */
+/* Finds the sources of all fetches, in the order of the schedule, in which fetches begin to be used one after the
+ * other. */
 static void find_sources(const struct spec *sp, const struct sched *sc, const int32_t *place, struct fetches *fetches) {
     int64_t n = (int64_t)sp->workers * sets_of(sp);
     int32_t *latest = NEW(int32_t, n), from; /* [rank * sets + set] */

@@ -1,5 +1,5 @@
-/* Which weights a rank keeps where sets are of unequal sizes, or memory is too small for the slots: those with which it
- * receives the fewest bytes (residency.c). A turn is a job of the rank, or two that overlap. */
+/* Decides which weights a rank keeps if sets have unequal sizes, or memory is too small for the slots: those with which
+ * it receives the fewest bytes (residency.c). A turn is a job of the rank, or two that overlap. */
 #include "lower.h"
 #include "residency.h"
 #include <limits.h>
@@ -18,12 +18,12 @@ static struct turns turns_of(const struct spec *sp, const struct sched *sc, int 
             turns.last[turns.n++] = j;
         int32_t *last = &turns.last[turns.n - 1];
         turns.of_job[j] = turns.n - 1;
-        *last = j > *last ? j : *last; /* of two that end at once, the one that is retired last */
+        *last = j > *last ? j : *last; /* of two jobs that end at once, the one that is retired last */
     }
     return turns;
 }
 
-/* Per turn; NULL: there is no limit. */
+/* Returns the room per turn; NULL: there is no limit. */
 static int64_t *room_of(const struct compile *c, int rank, const struct turns *turns) {
     const struct sched *sc = c->sched;
     int64_t *room = NEW(int64_t, turns->n);
@@ -39,7 +39,8 @@ static int64_t *room_of(const struct compile *c, int rank, const struct turns *t
     return room;
 }
 
-/* The problem's uses: a set that two jobs of a turn read is used once. of[i]: use[i]'s. */
+/* Returns the uses of the problem: a set that two jobs of a turn read is used once. of[i]: the problem's use for
+ * use[i]. */
 static struct residency_use *uses_of(const struct spec *sp, const int32_t *use, int nuse, const struct turns *turns,
                                      int32_t *of, int *n) {
     int32_t *last = NEW(int32_t, sets_of(sp)); /* 1 + the set's newest use */
@@ -56,13 +57,13 @@ static struct residency_use *uses_of(const struct spec *sp, const int32_t *use, 
     return uses;
 }
 
-/* A fetch's weights, from the turn before which they may come to the last that uses them. */
+/* The live range of a fetch's weights: they may arrive from turn `from` on, and are used from `first` to `last`. */
 struct stay {
     int32_t from, first, last;
     int64_t size;
 };
 
-/* Each stay takes the slot that has been free for longest. */
+/* Assigns slots: each stay gets the slot that has been free for longest. */
 static void take_slots(struct stay *stay, int n, int slots) {
     int32_t *used = NEW(int32_t, slots); /* per slot: 1 + the last turn that used it */
     for (int i = 0; i < n; i++) {
@@ -74,7 +75,7 @@ static void take_slots(struct stay *stay, int n, int slots) {
     }
 }
 
-/* No weights come so early that others do not fit. */
+/* Delays arrivals until the weights fit beside the others. */
 static void come_within(struct stay *stay, int n, const int64_t *room, int turns, bool late) {
     int64_t *left = NEW(int64_t, turns);
     memcpy(left, room, sizeof *room * (size_t)turns);
@@ -97,7 +98,8 @@ void plan_bytes(const struct compile *c, const int32_t *place, struct uses all, 
     int sets = sets_of(sp), first = fetches->n, begun = 0, nuses;
     struct turns turns = turns_of(sp, sc, rank);
     int64_t *size = NEW(int64_t, sets), *bytes = NEW(int64_t, sets), *room = room_of(c, rank, &turns);
-    int32_t *of = NEW(int32_t, nuse), *insts = NEW(int32_t, sets), *now = NEW(int32_t, sets); /* its fetch */
+    int32_t *of = NEW(int32_t, nuse), *insts = NEW(int32_t, sets), *now = NEW(int32_t, sets); /* now: the set's newest
+                                                                                               * fetch */
     struct residency_use *uses = uses_of(sp, use, nuse, &turns, of, &nuses);
     for (int s = 0; s < sets; s++) {
         size[s] = mem_room(sp, sp->costs.stage ? sp->costs.stage[s].bytes[K_weight] : 1);

@@ -31,7 +31,7 @@ static void split(struct block *block, const struct block *key, struct block **l
 
 void holes_insert(struct holes *holes, struct block *block) {
     struct block *lo, *hi;
-    holes->random = holes->random * 1664525u + 1013904223u; /* Numerical Recipes; any spread will do */
+    holes->random = holes->random * 1664525u + 1013904223u; /* constants of Numerical Recipes; any spread will do */
     block->heap = holes->random;
     block->left = block->right = NULL;
     split(holes->root, block, &lo, &hi);

@@ -1,15 +1,15 @@
-/* How a schedule bears times that are not what was predicted: its makespans, where every job and every message takes a
- * little longer or shorter than it should, and the order on the lanes stays.
+/* Robustness of a schedule against times other than predicted: its makespans if every job and message takes a little
+ * longer or shorter, and the order on the lanes stays.
  *
- * Each time is multiplied by 1 + u, with u uniform in [-level, level) and independent of all others. u is a hash of
- * the seed, the run, the repetition of a period, and the instruction's place in the program: so it depends neither on
- * the order in which the simulator comes to it, nor on the machine. A makespan is a maximum of sums of these times, so
- * with u = 0 on average its mean is never below the makespan without noise, but for chance. */
+ * Each time is multiplied by 1 + u, with u uniform in [-level, level) and independent of all others. u is a hash of the
+ * seed, the run, the repetition of a period, and the instruction's place in the program: so it depends neither on the
+ * order of the simulation, nor on the machine. A makespan is a maximum of sums of these times. So with u = 0 on
+ * average, its mean is never below the makespan without noise, except by chance. */
 #include "passes.h"
 #include <math.h>
 #include <stdlib.h>
 
-/* SplitMix64 (Steele, Lea & Flood 2014). */
+/* Returns SplitMix64's bits (Steele, Lea & Flood 2014). */
 uint64_t random_bits(uint64_t seed, uint64_t which) {
     uint64_t z = seed + (which + 1) * 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -25,7 +25,7 @@ struct jitter *jitter_make(const struct compile *c, double level, uint64_t seed,
     sim_noisy(c, level, seed, runs, makespan);
     sort(makespan, (size_t)runs, sizeof *makespan, by_value);
     for (int64_t i = 0; i < runs; i++)
-        sum += makespan[i] - makespan[0]; /* without noise it is 0, and the mean the makespan to the bit */
+        sum += makespan[i] - makespan[0]; /* without noise the sum is 0, and the mean equals the makespan bit for bit */
     int64_t within = runs - runs / 20;
     *jitter = (struct jitter){level, runs, makespan[0] + sum / (double)runs, makespan[within - 1], makespan[runs - 1]};
     return jitter;

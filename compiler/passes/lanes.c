@@ -1,9 +1,9 @@
-/* Which instructions of other lanes each instruction waits for.
+/* Finds the instructions of other lanes that each instruction waits for.
  *
  * A rank's instructions are walked in issue order. Each must run after the last writer of what it reads, after every
- * access to what it writes, buffers or pieces of them, and after the previous users of its buffer's bytes (rank.over).
- * Within a lane, order gives that. Across lanes it takes a wait, unless other waits imply it: a vector clock per lane
- * holds, for every other lane, how far that lane must have come by now. Waits are taken newest first, so that each
+ * access to what it writes (buffers or pieces of them), and after the previous users of its buffer's bytes (rank.over).
+ * Within a lane, the order ensures that. Across lanes it needs a wait, unless other waits imply it: a vector clock per
+ * lane holds, for every other lane, how far that lane must have come by now. Waits are taken newest first, so that each
  * implies as many others as possible.
  *
  * A rank may have a thousand lanes, of which an instruction changes what is known of a few. So a clock is a list of
@@ -12,7 +12,7 @@
 #include <assert.h>
 #include <string.h>
 
-struct touch {                /* by one lane, to one piece of a buffer, since it was last written by another */
+struct touch {                /* accesses of one lane to one piece of a buffer, since another lane last wrote it */
     int32_t lane, any, write; /* newest access, newest write; -1: none */
     int32_t next;
     struct arg piece;
@@ -20,15 +20,15 @@ struct touch {                /* by one lane, to one piece of a buffer, since it
 
 struct sync {
     struct rank *k;
-    int32_t *head; /* per buffer: its accesses */
+    int32_t *head; /* per buffer: list of its accesses */
     struct touch *a;
     size_t na, cap;
     int32_t spare;
-    struct block *block; /* 0: of what nothing is known */
+    struct block *block; /* block 0: nothing is known */
     size_t nblocks, block_cap;
-    int blocks;      /* of a clock */
+    int blocks;      /* blocks of a clock */
     int32_t *clock;  /* [lane][block] */
-    int32_t *shot;   /* [instruction][block]: the clock of its lane when it ends */
+    int32_t *shot;   /* [instruction][block]: its lane's clock when it ends */
     int32_t *need;   /* per lane: newest instruction to wait for, or -1 */
     int32_t *needed; /* lanes with such an instruction */
     int nneeded;
@@ -48,7 +48,7 @@ static void need_lane(struct sync *sync, int32_t i) {
         sync->need[lane] = i;
 }
 
-/* Pieces as ranges of a buffer: whether they have bytes in common, and whether a has all of b's. */
+/* Tell whether two pieces of a buffer, as ranges, have bytes in common, and whether a contains all of b. */
 static bool overlap(const struct arg *a, const struct arg *b) {
     return a->piece * (b->last + 1) < (b->piece + 1) * (a->last + 1) &&
            b->piece * (a->last + 1) < (a->piece + 1) * (b->last + 1);
@@ -63,7 +63,8 @@ static void need_all(struct sync *sync, int32_t buf) {
         need_lane(sync, sync->a[n].any);
 }
 
-/* A write of this piece comes after all accesses to it; the first one, after those to the bytes that it takes over. */
+/* Makes a write of this piece wait for all accesses to it. The first write also waits for all accesses to the buffers
+ * whose bytes it takes over. */
 static void need_accesses(struct sync *sync, const struct arg *piece) {
     const struct rank *k = sync->k;
     int32_t b = piece->buf;
@@ -77,7 +78,7 @@ static void need_accesses(struct sync *sync, const struct arg *piece) {
         need_all(sync, k->over[o]);
 }
 
-/* What a write of this piece is known to come after need not be kept. */
+/* Drops accesses to this piece, which a write of it is known to follow. */
 static void drop_accesses(struct sync *sync, const struct arg *piece) {
     for (int32_t *at = &sync->head[piece->buf]; *at >= 0;) {
         int32_t n = *at;
@@ -135,9 +136,9 @@ static int32_t copy_block(struct sync *sync, int32_t old) {
     return (int32_t)sync->nblocks++;
 }
 
-/* The block that knows what both do: one of them, if it does. */
+/* Returns a block with the knowledge of both blocks; it is one of them, if that one knows everything. */
 static int32_t join_blocks(struct sync *sync, int32_t x, int32_t y) {
-    bool more = false, less = false; /* y than x */
+    bool more = false, less = false; /* compares y with x */
     for (int i = 0; i < BLOCK; i++) {
         more |= sync->block[y].of[i] > sync->block[x].of[i];
         less |= sync->block[y].of[i] < sync->block[x].of[i];
@@ -157,7 +158,7 @@ static void learn(struct block *x, struct block y) {
         x->of[i] = y.of[i] > x->of[i] ? y.of[i] : x->of[i];
 }
 
-/* The newest instruction that is needed and not known to have ended; -1: none. */
+/* Returns the newest instruction that is needed and not known to have ended; -1: none. */
 static int32_t newest_needed(const struct sync *sync, const int32_t *clock) {
     int32_t newest = -1;
     for (int n = 0; n < sync->nneeded; n++) {
@@ -172,7 +173,7 @@ static void add_waits(struct sync *sync, int32_t i) {
     struct rank *k = sync->k;
     struct instr *x = &k->ins[i];
     int32_t *clock = sync->clock + (int64_t)x->lane * sync->blocks;
-    int own = x->lane / BLOCK; /* this block of its clock is about to change anyway, so it is copied at once */
+    int own = x->lane / BLOCK; /* this block of its clock is about to change, so it is copied at once */
     clock[own] = copy_block(sync, clock[own]);
     x->wait = (uint32_t)k->nwaits;
     sync->need[x->lane] = -1;
@@ -192,7 +193,7 @@ static void add_waits(struct sync *sync, int32_t i) {
     memcpy(sync->shot + (int64_t)i * sync->blocks, clock, sizeof *clock * (size_t)sync->blocks);
 }
 
-/* All lanes join: what has been issued has ended, for all of them. */
+/* Joins all lanes: every lane knows that everything issued has ended. */
 static void join_lanes(struct sync *sync, int32_t i) {
     const struct rank *k = sync->k;
     for (int b = 0; b < sync->blocks; b++) {

@@ -1,4 +1,4 @@
-/* The layers, one row each; what a number or a word cannot express is a function above the rows. */
+/* The layers, one row each. Functions above the rows express what a number or a word cannot. */
 #include "layers.h"
 #include <assert.h>
 #include <math.h>
@@ -8,9 +8,9 @@
 const char *const layer_name[NLAYERS] = {LAYERS(X)};
 #undef X
 
-/* ---- columns out ---- */
+/* ---- columns of the output ---- */
 
-/* The layers of a moe but its first are not the user's. */
+/* Returns whether the user did not write this layer: all layers of a moe except its first. */
 static bool is_inside(const struct model *m, int i) { return m->layer[i].in_moe && m->layer[i].kind != LAYER_route; }
 
 /* Counts layers as the user wrote them, without fork and join. */
@@ -35,10 +35,10 @@ static int kv_heads_of(const struct model_layer *layer) {
     return layer->config.attention.kv_heads > 0 ? layer->config.attention.kv_heads : query_heads(layer);
 }
 
-/* Heads of queries, keys and values that lie side by side. */
+/* Returns the number of heads of queries, keys and values, which are side by side. */
 static int all_heads_of(const struct model_layer *layer) { return query_heads(layer) + 2 * kv_heads_of(layer); }
 
-/* With rope, attention turns q and k where they lie: in its input, which then must be no other layer's. */
+/* Checks that rope can rotate q and k in place. They are in attention's input, which no other layer may then need. */
 static void check_rope(const struct model *m, int i, int dim) {
     const struct layer_row *before = row_of(m->layer[i > 0 ? i - 1 : 0].kind);
     if (dim % 2 != 0)
@@ -94,7 +94,7 @@ static void size_attention(const struct model *m, int i, struct rt_layer *l) {
     l->config.attention.kv_heads = kv_heads_of(&m->layer[i]);
 }
 
-/* It has the heads of the attention behind it. */
+/* Checks a headnorm, which has the heads of the attention that follows it. */
 static int headnorm_out(const struct model *m, int i, int in, int forked) {
     const struct model_layer *next = i + 1 < m->nlayers ? &m->layer[i + 1] : NULL;
     if (!next || next->kind != LAYER_attention || (m->from && next->unit != m->layer[i].unit))
@@ -145,7 +145,7 @@ static int unembedding_out(const struct model *m, int i, int in, int forked) {
     return m->rt.vocab;
 }
 
-/* The last layer of experts makes what came in. */
+/* Returns the columns of experts; the last layer restores the width of the input. */
 static int experts_out(const struct model *m, int i, int in, int forked) {
     (void)in;
     return m->layer[i].out > 0 ? m->layer[i].out : forked;
@@ -153,7 +153,7 @@ static int experts_out(const struct model *m, int i, int in, int forked) {
 
 /* ---- experts ---- */
 
-/* Tokens of a sequence for which an expert has room: at most all. */
+/* Sets how many tokens of a sequence an expert has room for, at most all. */
 static void size_routing(const struct model *m, struct rt_layer *l) {
     struct moe_config *moe = &l->config.moe;
     double room = ceil(moe->capacity * moe->top * m->rt.context / moe->experts);
@@ -189,7 +189,7 @@ static void attention_groups(const struct rt_layer *l, int32_t group[3]) {
 
 /* ---- FLOP ---- */
 
-/* Without positions, tokens are only copied. */
+/* Counts the additions of positions; without positions, tokens are only copied. */
 static struct flop embedding_flop(const struct rt_layer *l) {
     double n = (double)l->rows * l->out;
     return l->context > 0 ? (struct flop){n, 0, 2 * n} : (struct flop){0, 0, n};
@@ -201,10 +201,10 @@ static struct flop product_flop(const struct rt_layer *l) {
     return (struct flop){product + bias, product, product + bias};
 }
 
-/* Heads of queries and keys. */
+/* Returns the number of heads of queries and keys. */
 static int normed_heads(const struct rt_layer *l) { return l->config.attention.heads + l->config.attention.kv_heads; }
 
-/* An rmsnorm's, of queries and keys. */
+/* Counts like an rmsnorm of queries and keys. */
 static struct flop headnorm_flop(const struct rt_layer *l) {
     double n = (double)l->rows * head_columns(l) * normed_heads(l);
     return (struct flop){4 * n, 7 * n, 3 * n};
@@ -215,7 +215,8 @@ static struct flop experts_flop(const struct rt_layer *l) {
     return (struct flop){product, product, product};
 }
 
-/* Logits, their softmax, and comparisons for each choice; choices are added up where they came from. */
+/* Counts logits, their softmax, and comparisons for each choice; the gradients of choices are added up at their
+ * tokens. */
 static struct flop route_flop(const struct rt_layer *l) {
     double rows = l->rows, logits = rows * l->config.moe.experts, product = 2 * logits * l->in;
     int top = l->config.moe.top;
@@ -227,7 +228,7 @@ static struct flop combine_flop(const struct rt_layer *l) {
     return (struct flop){sums, sums + (double)l->rows * l->in, 0};
 }
 
-/* Of rope: all of a layer's queries and keys. */
+/* Returns the FLOP of rope on all of a layer's queries and keys. */
 static struct flop turning_flop(const struct rt_layer *l) {
     const struct attention_config *a = &l->config.attention;
     double dim = l->in / (a->heads + 2.0 * a->kv_heads);
@@ -235,14 +236,16 @@ static struct flop turning_flop(const struct rt_layer *l) {
     return (struct flop){turned, turned, 0};
 }
 
-/* Rows of `length` next to each other, behind so many of their sequence. Of a team's member that has two chunks of each
- * sequence, as far from its begin as from its end, both are as much work as if each were in the middle. */
+/* Counts rows in runs of `length` neighbours, which follow `before` rows of their sequence. A team's member may have
+ * two chunks of each sequence, as far from its beginning as from its end: they are as much work as two in the
+ * middle. */
 static struct flop attention_flop(const struct rt_layer *l) {
     double rows = l->rows, n = rows * l->out, chunks = 2.0 * l->part.members;
     bool by_rows = l->part.members > 0;
     double length = by_rows ? l->context / chunks : sequence_length(l),
            before = by_rows ? (l->context - length) / 2 : l->first;
-    double tiles = rows * (before + (length + fmin(length, 64)) / 2); /* multiplied: attention_host.c's, 64 rows each */
+    double tiles = rows * (before + (length + fmin(length, 64)) / 2); /* multiplied, in attention_host.c's tiles of 64
+                                                                       * rows */
     double half = rows * (before + (length + 1) / 2) * l->config.attention.heads; /* exponentiated */
     double turned = by_rows ? 0 : turning_flop(l).f;
     return (struct flop){4 * tiles * l->out + 22 * half + turned, 10 * tiles * l->out + 24 * half + 2 * n + turned, 0};
@@ -251,7 +254,7 @@ static struct flop attention_flop(const struct rt_layer *l) {
 struct flop flop_of(const struct rt_layer *l) {
     const struct layer_row *row = row_of(l->kind);
     double n = (double)l->rows * l->out;
-    assert(row->flop || row->of_team || row->each.f + row->each.i + row->each.w > 0); /* a layer without a count */
+    assert(row->flop || row->of_team || row->each.f + row->each.i + row->each.w > 0); /* every layer has a count */
     return row->flop ? row->flop(l) : (struct flop){row->each.f * n, row->each.i * n, row->each.w * n};
 }
 
@@ -274,7 +277,7 @@ static int64_t one_of_head(const struct rt_layer *l, int64_t element) { /* scale
 
 static int64_t of_scores(const struct rt_layer *l) { return 4 * (int64_t)l->rows * l->config.attention.heads; }
 
-/* Of each row of scores its log-sum-exp; then the queries, if these are kept there. */
+/* Returns the bytes of the log-sum-exp of each row of scores, and of the queries if they are kept with it. */
 static int64_t log_sum_exp(const struct rt_layer *l, int64_t element) {
     return lse_bytes(l) + (keeps_queries(l) ? element * l->rows * l->out : 0);
 }
@@ -288,7 +291,7 @@ static int64_t of_logits(const struct rt_layer *l) { return 4 * (int64_t)l->rows
 
 static int64_t gradient(const struct rt_layer *l, int64_t element) { return element * l->rows * l->in; }
 
-/* Each row's loss, for a device that adds them up in a second pass. */
+/* Returns the bytes of each row's loss, for a device that adds the losses up in a second pass. */
 static int64_t losses(const struct rt_layer *l) { return 8 * (int64_t)l->rows; }
 
 static int64_t statistics_of_members(const struct rt_layer *l, int64_t element) {
@@ -301,7 +304,7 @@ static int64_t pieces_of_members(const struct rt_layer *l, int64_t element) {
 }
 static int64_t places_of_members(const struct rt_layer *l, int64_t element) { return element * l->rows * l->in; }
 
-/* The fields of a layer in scripts: its width, those of runtime/config.h, and how a team divides it. */
+/* The fields of a layer in scripts: its width, the fields of runtime/config.h, and how a team divides it. */
 #define FIELD(group, name, type, range, otherwise, meaning)                                                            \
     FIELD_TO(#name, range, otherwise, model_layer, config.group.name)
 #define WIDTH FIELD_TO("width", SIZE, NAN, model_layer, out)

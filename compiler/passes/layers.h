@@ -1,12 +1,12 @@
-/* Layers as the compiler sees them: one row each, from which scripts, shapes, costs and the layout are derived. What
- * the compiler and the runtime share, a layer's name and parameters, is in LAYERS of model.h. */
+/* Layers in the compiler: one row each, from which scripts, shapes, costs and the layout are derived. LAYERS of model.h
+ * has what the compiler and the runtime share: a layer's name and parameters. */
 #ifndef PIANOLA_LAYERS_H
 #define PIANOLA_LAYERS_H
 #include "ir/spec.h"
 #include <stddef.h>
 
-/* A field that a script gives a layer, an input or an optimizer, and where its value goes: `at` bytes into a struct
- * model_layer, or for inputs and optimizers into a struct rt_model. */
+/* A field that a script gives a layer, an input or an optimizer. Its value goes `at` bytes into a struct model_layer,
+ * or for inputs and optimizers into a struct rt_model. */
 struct field {
     const char *name;
     enum {
@@ -24,7 +24,7 @@ struct field {
     size_t at;
     enum { HOLDS_INT32, HOLDS_FLOAT, HOLDS_DOUBLE } type;
 };
-/* The field `name`, which goes to that member of the struct. */
+/* Describes the field `name`, which goes to that member of the struct. */
 #define FIELD_TO(name, range, otherwise, tag, member)                                                                  \
     {name, FIELD_##range, otherwise, offsetof(struct tag, member),                                                     \
      _Generic(((struct tag *)0)->member, int32_t                                                                       \
@@ -32,22 +32,21 @@ struct field {
               : HOLDS_FLOAT, double                                                                                    \
               : HOLDS_DOUBLE)},
 
-/* FLOP as the host layers compute, an addition, product or comparison each counting one. */
+/* FLOP of the host's layers; an addition, product or comparison counts one. */
 struct flop {
     double f, i, w; /* forward, input gradient, weight gradient */
 };
 
-/* How a team divides a layer: each column by itself; or by what its columns stand for, in up to three groups (NULL: not
- * so), which a linear layer in front of it then makes. */
+/* How a team may divide a layer. by_columns: each column by itself. groups: by what the columns stand for, in up to
+ * three groups, which a linear layer before it then makes; NULL: it cannot be divided this way. */
 struct division {
     bool by_columns;
     void (*groups)(const struct rt_layer *l, int32_t group[3]);
-    bool in_common; /* all columns, or heads, have its parameters in common: members that divide these share them */
-    /* It works on each row by itself, and scripts may say of it that members of a team have rows of their own. */
-    bool by_rows;
-    /* What a team exchanges in the middle of it, if it divides it, in a forward, an input gradient, a weight gradient:
-     * OP_ALL_REDUCE_A, …; 0: nothing. exchanged: bytes of the whole tensor, given the model's bytes per value, if the
-     * layer makes it of something (host_halves); NULL: it is the layer's input or output, or a gradient. */
+    bool in_common; /* all columns, or heads, have the parameters in common, so members that divide them share these */
+    bool by_rows;   /* the layer works on each row by itself, so scripts may let members have rows of their own */
+    /* Exchanges of a team in the middle of the layer, if the team divides it, in a forward, an input gradient, and a
+     * weight gradient: OP_ALL_REDUCE_A, …; 0: none. exchanged: bytes of the whole tensor, given the model's bytes per
+     * value, if the layer computes the tensor (host_halves); NULL: it is the layer's input or output, or a gradient. */
     struct {
         uint8_t f, i, w;
     } exchange;
@@ -55,36 +54,37 @@ struct division {
 };
 
 struct layer_row {
-    /* What scripts write */
-    const struct field *field; /* ended by one without a name; NULL: none */
+    /* Syntax in scripts */
+    const struct field *field; /* ends with a field without a name; NULL: none */
     bool first;                /* the first layer of every model whose input is tokens, and nowhere else */
     bool loss;                 /* the last layer of every model, and nowhere else */
     int input;                 /* enum input_kind: the input that the model must have; INPUT_NONE: any */
-    const char *because;       /* the reason for that, for messages */
+    const char *because;       /* reason for `input`, for messages */
     int block;                 /* 1: opens a residual block, -1: closes one; scripts write `residual` */
     bool of_moe;               /* scripts write `moe` */
     int routed;                /* 1: sends tokens to experts, -1: brings them back */
-    bool named;                /* scripts may say what its parameters are called in files of others */
-    bool of_team; /* scripts do not write it either: a team that divides its neighbours needs it (split.c) */
+    bool named;                /* scripts may give its parameters' names in files of other programs */
+    bool of_team;              /* scripts do not write it; a team that divides its neighbours needs it (split.c) */
 
-    /* Shape. out: the columns of layer i, from those of its input, or a user error; forked: those with which the block,
-     * or what lies between route and combine, was entered. NULL: as many as its input has. size: sets what else the
-     * model says of it, and out_rows where they are not those of its input. */
+    /* Shape. out: returns the columns of layer i's output from those of its input, or reports a user error; NULL: as
+     * many as its input. forked: columns at the entry of the block, or of the span between route and combine. size:
+     * sets the layer's other sizes from the model, and out_rows if it differs from the input's rows. */
     int (*out)(const struct model *m, int i, int in, int forked);
     void (*size)(const struct model *m, int i, struct rt_layer *l);
-    bool sequences; /* rows belong to sequences: it has a context */
+    bool sequences; /* rows belong to sequences, so the layer has a context */
     bool shares;    /* its weights are the embedding's tokens, which then form a separate table */
 
-    /* Work: each, for every value of its output, unless flop counts */
+    /* Work: FLOP for every value of the output, unless flop counts them */
     struct flop each;
     struct flop (*flop)(const struct rt_layer *l);
     struct division team;
 
-    /* Memory: what the backward needs; the bytes that the forward leaves for it, given the model's bytes per value; and
-     * the bytes of workspace that a forward and an input gradient use while they run; and what the input gradient of a
-     * route leaves for its weight gradient, which then needs no dy. NULL: none. */
+    /* Memory. keeps_x, keeps_y: the backward needs the input, the output. aux: bytes that the forward leaves for the
+     * backward, given the model's bytes per value. forward_work, input_work: bytes of workspace of a running forward
+     * and input gradient. left: bytes that a route's input gradient leaves for its weight gradient, which then needs no
+     * dy. NULL: none. */
     bool keeps_x, keeps_y;
-    bool same_y, same_dx; /* the output is the input, the gradient of the input that of the output: nothing is done */
+    bool same_y, same_dx; /* the output is the input; the input's gradient is the output's. Nothing is computed */
     int64_t (*aux)(const struct rt_layer *l, int64_t element);
     int64_t (*forward_work)(const struct rt_layer *l), (*input_work)(const struct rt_layer *l);
     int64_t (*left)(const struct rt_layer *l);
@@ -93,7 +93,8 @@ extern const struct layer_row layer_rows[NLAYERS];
 extern const char *const layer_name[NLAYERS];
 
 static inline const struct layer_row *row_of(int kind) { return &layer_rows[kind]; }
-/* 1: it and the layer that closes what it opens know each other, and lie in one stage; -1: that one. */
+/* Returns 1 if the layer opens a span that must be in one stage, because its two ends refer to each other; -1 if it
+ * closes one. */
 static inline int brackets(const struct layer_row *row) { return row->block + row->routed; }
 static inline bool is_of_team(const struct rt_layer *l) { return row_of(l->kind)->of_team || l->share.members > 0; }
 static inline int forward_exchange(const struct rt_layer *l) {
@@ -105,6 +106,6 @@ static inline int input_exchange(const struct rt_layer *l) {
 static inline int weight_exchange(const struct rt_layer *l) {
     return is_of_team(l) ? row_of(l->kind)->team.exchange.w : 0;
 }
-const char *where_layer(const struct model *m, int i); /* "layer 3 (linear)", as the script's user counts */
+const char *where_layer(const struct model *m, int i); /* returns "layer 3 (linear)", as the script's user counts */
 struct flop flop_of(const struct rt_layer *l);
 #endif

@@ -1,8 +1,8 @@
-/* Where the tensors of a stage lie.
+/* Places the tensors of a stage.
  *
  * A value is the output of a layer that others read: value i is the output of layer i - 1, value 0 the stage's input.
  * fork passes its input on, so its output is the same value; in the backward, join passes gradients on in the same way.
- * Each value has one place, which depends on who needs it when:
+ * Each value has one place, which depends on its readers:
  *
  *   the backward needs it        stash: what layers keep, their input or their output (layers.c); a loss its gradient,
  *                                written over its input where nothing else needs that
@@ -11,11 +11,11 @@
  *                                of a route the logits' gradient, which its combine begins
  *   everything else              the workspace, first fit over the layers between its making and its last use
  *
- * The batch, input of the first stage, is SP_NONE: it can be read again and is never kept. Where a stage reads several
- * others' outputs, their sum is its input, and the stash holds it; where several read its own, ext holds the sum of the
- * gradients that come back.
+ * The batch, input of the first stage, is SP_NONE: it can be read again and is never kept. If a stage reads the outputs
+ * of several others, their sum is its input, and the stash holds it. If several stages read its output, ext holds the
+ * sum of the gradients that come back.
  *
- * Values and gradients are of the model's precision; statistics, and the sums of a loss, are not. */
+ * Values and gradients have the model's precision; statistics, and the sums of a loss, do not. */
 #include "cost.h"
 #include "layers.h"
 #include <assert.h>
@@ -27,7 +27,7 @@ struct area { /* a tensor in the workspace, live from one layer of a sweep to an
 
 /* One sweep's workspace. Tensors come in the order of the sweep. */
 struct workspace {
-    struct area *live; /* by offset */
+    struct area *live; /* sorted by offset */
     int n;
     int64_t peak;
 };
@@ -54,19 +54,19 @@ struct plan {
     struct rt_stage *s;
     struct rt_layer *l;
     int n;
-    int64_t element;    /* bytes, of a value and a gradient */
-    int reads, readers; /* stages whose outputs it reads, 0: the batch; stages that read its own */
-    int *partner;       /* of a fork its join, of a join its fork; of a route its combine, and back */
-    int *root;          /* per value 0..n: the value it is the same as */
-    bool *keep;         /* per root: in the stash, or for gradients in ext */
-    int *end;           /* per root: step of the sweep that uses it last */
+    int64_t element;    /* bytes of a value or a gradient */
+    int reads, readers; /* reads: stages whose outputs it reads, 0: the batch; readers: stages that read its output */
+    int *partner;       /* fork and join, or route and combine, each other's index */
+    int *root;          /* per value 0..n: the value whose place it shares */
+    bool *keep;         /* per root: it is kept in the stash, or, for gradients, in ext */
+    int *end;           /* per root: step of the sweep with its last use */
     struct slot *at;
 };
 
 static int64_t take_space(int64_t *size, int64_t bytes) {
     int64_t off = *size;
     *size = off + aligned(bytes);
-    if (*size > (int64_t)1 << 58) /* several of these are added up later */
+    if (*size > (int64_t)1 << 58) /* several sizes are added up later */
         die("a stage of the model takes more than 2^58 bytes, which no machine has; use narrower layers, or fewer");
     return off;
 }
@@ -89,23 +89,24 @@ static void find_partners(struct plan *plan) {
             plan->partner[i] = open[--depth];
             plan->partner[open[depth]] = i;
         }
-    assert(depth == 0); /* a cut inside a residual block, or a moe */
+    assert(depth == 0); /* no cut is inside a residual block, or a moe */
 }
 
 /* ---- forward: values, in the stash, the operands or the workspace ---- */
 
-/* What shares a table need not have parameters of its own. */
+/* Returns whether a layer has a weight gradient. A layer that shares a table may have no parameters of its own. */
 static bool has_gradient(const struct rt_layer *l) {
     return l->nparam > 0 || row_of(l->kind)->shares || row_of(l->kind)->first;
 }
 
-/* What it keeps of its input is with its output's statistics, and in kv: an attention's of a slice, which has turned
- * queries and keys by then. Where its input is the stage's, nobody may turn them there. */
+/* Returns whether a layer keeps its input's parts with its output's statistics, and in kv. An attention on a slice
+ * does, because it has rotated queries and keys by then. If its input is the stage's, it may not rotate them in
+ * place. */
 static bool keeps_parts_of_x(const struct plan *plan, int i) {
     return plan->l[i].kind == LAYER_attention && plan->l[i].length > 0 && plan->root[i] > 0;
 }
-/* Layer i reads what a gather has made. Its weight gradient reads it again, as the layer behind it then gets it, so
- * that the stash has no more than the gather's input. */
+/* Returns whether layer i reads the output of a gather. Its weight gradient reads it again, after the next layer has
+ * gathered it again, so that the stash holds only the gather's input. */
 static bool reads_gathered(const struct plan *plan, int i) { return i > 0 && plan->l[i - 1].kind == LAYER_gather; }
 
 static void find_value_ends(struct plan *plan) {
@@ -123,14 +124,14 @@ static void find_value_ends(struct plan *plan) {
     plan->keep[0] = plan->keep[0] || plan->reads > 1;
 }
 
-/* Value v is what a loss reads, which may write its gradient over it. */
+/* Returns whether a loss reads value v and may write its gradient over it. */
 static bool in_place(const struct plan *plan, int v) {
     int last = plan->n - 1;
     return v > 0 && layer_row_at(plan, last)->loss && plan->root[last] == v && !plan->keep[v];
 }
 
-/* Value v is what layer v gives to a team, and nobody else reads it; or what the layer before it has got from there,
- * and it is read before anything else comes from there. */
+/* Tell whether value v is used only in an exchange. is_given: layer v gives it to a team, and no other layer reads it.
+ * is_got: the layer before received it from the team, and it is read before another exchange's result arrives. */
 static bool is_given(const struct plan *plan, int v) {
     return v > 0 && v < plan->n && forward_exchange(&plan->l[v]) && !layer_row_at(plan, v)->team.exchanged &&
            plan->end[v] == v;
@@ -143,7 +144,7 @@ static bool is_got(const struct plan *plan, int v) {
 }
 
 static void place_value(struct plan *plan, struct workspace *workspace, int v) {
-    bool last = v == plan->root[plan->n]; /* no layer behind it does anything */
+    bool last = v == plan->root[plan->n]; /* no later layer does anything */
     if ((v == 0 && plan->reads == 0) || (last && layer_row_at(plan, v - 1)->loss))
         plan->at[v] = (struct slot){SP_NONE, 0};
     else if (plan->keep[v] || in_place(plan, v))
@@ -187,9 +188,9 @@ static void layout_forward(struct plan *plan) {
     plan->s->work = workspace.peak;
 }
 
-/* ---- backward: gradients, gradient i being that of value i, in ext, the operands or the workspace ---- */
+/* ---- backward: gradients, in ext, the operands or the workspace; gradient i is value i's ---- */
 
-/* Step of the backward sweep at which layer i runs. */
+/* Returns the step of the backward sweep at which layer i runs. */
 static int step_of(const struct plan *plan, int i) { return plan->n - 1 - i; }
 
 static void read_gradients(struct plan *plan) {
@@ -206,7 +207,8 @@ static void read_gradients(struct plan *plan) {
     plan->keep[plan->n] = plan->keep[plan->n] || plan->readers > 1;
 }
 
-/* A value needs no gradient if no parameter and no earlier stage contributed to it. */
+/* Returns the first value that needs a gradient. A value needs none if no parameter and no earlier stage contributed to
+ * it. */
 static int first_needed(const struct plan *plan) {
     int i = 0;
     while (plan->reads == 0 && i < plan->n && !has_gradient(&plan->l[i]))
@@ -214,7 +216,7 @@ static int first_needed(const struct plan *plan) {
     return plan->reads == 0 ? i + 1 : 0;
 }
 
-/* The same of a gradient: of what layer g - 1 gives, or layer g has got. */
+/* Tell the same of a gradient: whether layer g - 1 gives it, or layer g has received it. */
 static bool gradient_is_given(const struct plan *plan, int g) {
     return g > 0 && g < plan->n && input_exchange(&plan->l[g - 1]) && !layer_row_at(plan, g - 1)->team.exchanged &&
            plan->end[g] == step_of(plan, g - 1);

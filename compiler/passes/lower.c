@@ -1,8 +1,8 @@
-/* From a schedule to instruction streams.
+/* Turns a schedule into instruction streams.
  *
  * One sweep over scheduled time issues jobs as they start and, at each job's end, the messages that carry its results.
- * It follows the order of sched.c's events, which is causal where times are equal. Every rank's order is the
- * restriction of this one global order, in which a SEND and its RECV share a place: so there is no deadlock even if
+ * It follows the order of sched.c's events, which is causal even where times are equal. Every rank's order is the
+ * restriction of this one global order, in which a SEND and its RECV share a place. So there is no deadlock even if
  * every send blocks until its receive (NCCL's safe rule).
  *
  * The sweep also records when each buffer opens and closes (rank.event), for mem. */
@@ -16,7 +16,7 @@ static const uint8_t role_of[NKINDS] = {
     [K_act] = ROLE_x,         [K_grad] = ROLE_dy, [K_stash] = ROLE_stash, [K_input] = ROLE_input,
     [K_wstash] = ROLE_wstash, [K_token] = ROLE_t, [K_kv] = ROLE_kv,       [K_dkv] = ROLE_dkv};
 
-/* What a job sends of a kind to another rank: used so often there, as buffer buf once it is sent. */
+/* A job's output of one kind for another rank: number of its uses there, and its buffer there once it is sent. */
 struct delivery {
     int32_t round, buf, uses;
 };
@@ -28,7 +28,7 @@ static struct delivery *delivery_to(struct build *build, const struct job *reade
     return delivery;
 }
 
-/* How often each kind of job j's output is used: once per consumer here, once per other rank. */
+/* Counts the uses of each kind of job j's output: one per consumer on this rank, one per other rank. */
 static void count_uses(struct build *build, int32_t j, int uses[NKINDS]) {
     const struct job *from = &build->sp->job[j];
     build->round++;
@@ -42,13 +42,13 @@ static void count_uses(struct build *build, int32_t j, int uses[NKINDS]) {
     }
 }
 
-/* The outputs of the job at hand, per kind. */
+/* The outputs of the current job, per kind. */
 struct outputs {
     int uses[NKINDS];
     int32_t buf[NKINDS];
 };
 
-/* Where a larger team hands over to a smaller one, the members beyond make an act or a grad that nobody reads. */
+/* Returns whether an act or a grad has no reader, as on the extra members of a larger team before a smaller one. */
 static bool is_unread(const struct build *build, int32_t j, int kind) {
     const struct graph *g = build->g;
     int32_t first = gang_of(build->sp, j);
@@ -60,7 +60,7 @@ static bool is_unread(const struct build *build, int32_t j, int kind) {
     return (kind == K_act || kind == K_grad) && read && !used;
 }
 
-/* Opens job j's output of a kind, if anyone uses it, or only j itself. */
+/* Opens job j's output of a kind, if another job uses it, or only j itself. */
 static void output(struct build *build, int32_t j, struct outputs *out, int kind, int role) {
     const struct job *job = &build->sp->job[j];
     out->uses[kind] += is_unread(build, j, kind);
@@ -94,8 +94,8 @@ static void inputs(struct build *build, int32_t j, int kind) {
     }
 }
 
-/* Keys and values of slices in the order of these, whatever that of the dependencies: which is which, their order says.
- */
+/* Adds the keys and values of slices in the order of the slices, whatever the order of the dependencies: an operand's
+ * position tells which slice it belongs to. */
 static void input_keys(struct build *build, int32_t j) {
     const struct job *job = &build->sp->job[j];
     int slices = build->sp->names.slices;
@@ -105,20 +105,20 @@ static void input_keys(struct build *build, int32_t j) {
                 add_operand(build, job->rank, ROLE_kv, build->edge_buf[e]);
 }
 
-/* What the newest part of job j was the last to use. */
+/* Closes buffers whose last user was the newest part of job j. */
 static void close_freed(struct build *build, int32_t j) {
     int r = build->sp->job[j].rank;
     const struct rank *k = &build->p->rank[r];
     struct instr x = k->ins[build->job_ins[j]];
     for (uint32_t f = x.free; f < x.free + x.nfree; f++) {
         int32_t b = k->freed[f];
-        bool grown = x.op == OP_I && k->buf[b].grows >= 0; /* its place goes on as the wstash */
+        bool grown = x.op == OP_I && k->buf[b].grows >= 0; /* its place becomes the wstash */
         if (!grown)
             push_event(build, r, ~b);
     }
 }
 
-/* The newest instruction is the last of job j: it uses up what the job reads, and what nobody reads. */
+/* Uses up what job j reads, and outputs without readers. The newest instruction is the job's last part. */
 static void use_inputs(struct build *build, int32_t j) {
     int r = build->sp->job[j].rank;
     struct rank *k = &build->p->rank[r];
@@ -134,7 +134,7 @@ static void use_inputs(struct build *build, int32_t j) {
     }
 }
 
-/* Job j runs in parts: the program says what each of them contributes to its stage's gradient. */
+/* Records what each part of job j contributes to its stage's gradient. */
 static void say_ranges(struct build *build, int32_t j, int parts) {
     const struct job *job = &build->sp->job[j];
     const struct byte_range *range = build->st[job->s].range[job->d];
@@ -145,7 +145,7 @@ static void say_ranges(struct build *build, int32_t j, int parts) {
     build->p->contributed[(int64_t)job->s * NDIRS + job->d] = (struct ranges){parts, range};
 }
 
-/* The newest instruction is part p of parts, and ends before job j does, unless it is the last. */
+/* Starts part p of `parts`, which is the newest instruction. It ends before job j does, unless it is the last. */
 static void start_part(struct build *build, int32_t j, int p, int parts, double t) {
     const struct job *job = &build->sp->job[j];
     const struct stage *stage = &build->st[job->s];
@@ -157,7 +157,7 @@ static void start_part(struct build *build, int32_t j, int p, int parts, double 
     if (p == 0)
         say_ranges(build, j, parts);
     bool exchanges = stage->nstops[job->d] > 0;
-    if (exchanges) /* else its parts are those of the whole's gradient */
+    if (exchanges) /* else its parts are parts of the whole stage's gradient */
         stage = stage_at(build->sp, build->st, job->s, job->b);
     if (exchanges || is_second(build->sp, j))
         give_and_get(build, j, p);
@@ -176,7 +176,7 @@ static void start_part(struct build *build, int32_t j, int p, int parts, double 
     partials_push(&build->clock.partials, (struct partial){build->clock.lane_free[job->rank], j, p, false});
 }
 
-/* The next part, with the operands of the one before it, except for other pieces of the gradient. */
+/* Issues the next part, with the operands of the part before it, except for other pieces of the gradient. */
 static void next_part(struct build *build, int32_t j, int p, double t) {
     const struct job *job = &build->sp->job[j];
     struct rank *k = &build->p->rank[job->rank];
@@ -195,7 +195,7 @@ static void next_part(struct build *build, int32_t j, int p, double t) {
     order_operands(k);
 }
 
-/* At time t: parts of jobs that have ended by `until`, and exchanges. */
+/* Ends parts and exchanges at time t: those that have ended by `until`. */
 static void end_parts(struct build *build, double t, double until) {
     while (build->clock.partials.n > 0 && build->clock.partials.a[0].t <= until) {
         struct partial x = partials_pop(&build->clock.partials);
@@ -211,7 +211,7 @@ static void end_parts(struct build *build, double t, double until) {
     }
 }
 
-/* Job j starts: its instruction, or the first of its parts, with operands in the order of ops.h. */
+/* Starts job j: issues its instruction, or the first of its parts, with operands in the order of ops.h. */
 static void start_job(struct build *build, int32_t j) {
     const struct job *job = &build->sp->job[j];
     int r = job->rank, parts = parts_of_job(build, j);
@@ -262,7 +262,7 @@ static void start_job(struct build *build, int32_t j) {
         order_operands(&build->p->rank[r]);
 }
 
-/* The results of job j travel, of each kind once to each rank that has consumers. */
+/* Sends the results of job j, each kind once to each rank that has consumers. */
 static void send_results(struct build *build, int32_t j, double t) {
     const struct job *job = &build->sp->job[j];
     int32_t from = build->g->succ_at[j], to = build->g->succ_at[j + 1];
@@ -284,7 +284,7 @@ static void send_results(struct build *build, int32_t j, double t) {
     }
 }
 
-/* Job j has ended at t: what it freed closes, its results travel. */
+/* Ends job j at its end time: closes what it freed and sends its results. */
 static void end_job(struct build *build, int32_t j) {
     const struct job *job = &build->sp->job[j];
     double t = build->sc->end[j];
@@ -297,15 +297,15 @@ static void end_job(struct build *build, int32_t j) {
     gradients_end(build, j, t);
 }
 
-/* A home's buffer of a kind for its set; -1: it has none. */
+/* Returns a home's buffer of a kind for its set; -1: it has none. */
 static int32_t permanent(struct build *build, const struct owner *owner, int kind) {
     struct buf buf = {.kind = (uint8_t)kind, .stage = owner->set, .batch = -1, .inst = -1};
     buf.bytes = build->st[owner->set].bytes[kind];
     return (kind == K_opt || kind == K_hopt) && buf.bytes == 0 ? -1 : new_buf(build, owner->rank, buf, 0);
 }
 
-/* Weights, gradients, optimizer state and workspace stay for the whole step, in this order. Where updates are jobs,
- * their gradients come and go; of a set's owners, those of its first update stand for all. */
+/* Creates the buffers that stay for the whole step: weights, gradients, optimizer state and workspace, in this order.
+ * If updates are jobs, gradients come and go; a set's owners are then represented by those of its first update. */
 static void permanent_buffers(struct build *build) {
     const struct spec *sp = build->sp;
     struct owner *end = build->sums.owner + build->sums.owners_at[build->sums.gradient_at[build->sets]];
@@ -321,7 +321,8 @@ static void permanent_buffers(struct build *build) {
     for (struct owner *owner = build->sums.owner; owner < end; owner++)
         if (build->sums.gradient[owner->gradient].update == 0)
             owner->opt = permanent(build, owner, state_leaves(sp, owner->set) ? K_hopt : K_opt);
-    int64_t *work = NEW(int64_t, 2 * sp->workers); /* of a rank, and of the second jobs of its braided pairs */
+    int64_t *work = NEW(int64_t, 2 * sp->workers); /* workspace of a rank, and of the second jobs of its braided
+                                                    * pairs */
     for (int j = 0; j < sp->njobs; j++) {
         int64_t need = stage_at(sp, build->st, sp->job[j].s, sp->job[j].b)->bytes[K_work],
                 *most = &work[2 * sp->job[j].rank + is_second(sp, j)];
@@ -339,7 +340,7 @@ static void permanent_buffers(struct build *build) {
             }
 }
 
-/* Dependencies other than a chain's are part of the program: without them, nobody could check the streams. */
+/* Copies dependencies into the program, unless they form a chain: without them, the streams could not be checked. */
 static void copy_needs(const struct spec *sp, const struct graph *graph, struct program *p) {
     p->nneeds = graph->n;
     p->need = NEW(struct need, graph->n + 1);
@@ -351,7 +352,7 @@ static void copy_needs(const struct spec *sp, const struct graph *graph, struct 
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++) {
             const struct job *from = &sp->job[graph->pred[e]];
             bool again = graph->kind[e] == K_kv && from->b == job->b && job_at(sp, job->s, job->b, OP_R) < 0;
-            if (!again) /* with the stash, a backward reads the same forward's keys and values */
+            if (!again) /* with the stash, a backward reads its own forward's keys and values */
                 p->pred[n++] = (struct job_name){from->s, from->b, from->d};
         }
     }
@@ -415,8 +416,8 @@ static struct build *prepare_build(const struct compile *c) {
     return build;
 }
 
-/* The period begins, or ends, here. A job that is under way stays in one piece: what is left of its parts needs nothing
- * but what it and its team have begun with. */
+/* Marks the beginning or end of the period. A job that is under way stays in one piece: its remaining parts need only
+ * what it and its team have begun with. */
 static void mark_period(struct build *build, double t, bool begins) {
     struct program *p = build->p;
     end_parts(build, t, INFINITY);

@@ -1,18 +1,18 @@
-/* How gradients come to the ranks that update with them.
+/* Sends gradients to the ranks that update with them.
  *
- * A rank sums what its jobs contribute to a set in parts of its own (lower_parts.c). Once a part, or a piece of it, is
+ * A rank sums its jobs' contributions to a set in its own parts (lower_parts.c). Once a part, or a piece of it, is
  * complete, it goes to the homes that w() named. With one home it is sent there and added. With a list of homes it is
- * cut into shards: all members' parts meet in one REDUCE_SCATTER, or piece by piece in a REDUCE to the shard's owner,
- * if each member has a part; otherwise, and from ranks outside the list, each shard is sent to its owner and added
- * there. When all replicas of a shard have their sums, they exchange them as zero says; then each may update. With zero
- * 2, replicas of a whole set that all have parts are such a list themselves. */
+ * cut into shards. If each member has a part, all members' parts meet in one REDUCE_SCATTER, or piece by piece in a
+ * REDUCE to the shard's owner. Otherwise, and from ranks outside the list, each shard is sent to its owner and added
+ * there. When all replicas of a shard have their sums, they exchange them as `zero` specifies; then each may update.
+ * With zero 2, replicas of a whole set that all have parts are such a list themselves. */
 #include "lower.h"
 #include <string.h>
 
 static const struct homes *homes_at(const struct build *build, const struct part *part) {
     return sums_of(build, part->set);
 }
-/* A member of the list to which the part goes. */
+/* Returns a member of the list to which the part goes. */
 static struct owner *member(const struct build *build, const struct part *part, int i) {
     return &build->sums.owner[build->sums.owners_at[part->sum] + part->list * homes_at(build, part)->size + i];
 }
@@ -20,16 +20,17 @@ static struct sum *sum_at(const struct build *build, const struct owner *owner, 
     return &build->sums.sum[owner->sums + piece];
 }
 
-/* What messages of piece k of the part are called; -1: the part travels whole, and once. Where updates are jobs, by
- * their numbers. */
+/* Returns the number that names messages of piece k of the part; -1: the part travels whole, and once. If updates are
+ * jobs, the update's number is used. */
 static int piece_number(const struct build *build, const struct part *part, int k) {
     int pieces = pieces_of_set(build, part->set);
     if (build->sp->updates.every)
         return build->sums.gradient[part->sum].update;
     return pieces == 1 && part->rounds == 1 ? -1 : k + pieces * part->round;
 }
-/* What the part is called on another rank; or on its own, in a later round, or beside the sum. Rounds and tied tables
- * do not go with updates that are jobs, so no two parts of a rank have one number. */
+/* Returns the number that names the part on another rank; or on its own rank, in a later round, or beside the sum.
+ * Rounds and tied tables cannot be combined with updates that are jobs, so no two parts of a rank have the same
+ * number. */
 static int number_of(const struct build *build, const struct part *part) {
     int nth = part->apart ? part->apart : build->sums.gradient[part->sum].update + part->round;
     return part->rank + build->sp->workers * nth;
@@ -44,8 +45,8 @@ static void accumulate_piece(struct build *build, int rank, int role, int32_t bu
     *(role == ROLE_dv ? &x->vfirst : role == ROLE_du ? &x->ufirst : &x->first) = first;
 }
 
-/* A home's sum. With zero 2, and where updates are jobs, it is opened by the first that adds to it, and used until it
- * has been exchanged, or its update. */
+/* Returns the buffer of a home's sum. With zero 2, and if updates are jobs, the first use opens it, and it is used
+ * until it has been exchanged, or until its update. */
 static int32_t sum_of(struct build *build, struct owner *owner) {
     bool shards = sums_of(build, owner->set)->size > 1;
     int uses = shards ? 1 : pieces_of_sum(build, owner->set), update = build->sums.gradient[owner->gradient].update;
@@ -71,7 +72,7 @@ static int32_t open_part(struct build *build, struct part *part) {
     return part->buf;
 }
 
-/* The buffer that the part's jobs add to, and whether they are the first to do so. */
+/* Returns the buffer that the part's jobs add to. *first: whether they are the first to do so. */
 static int32_t target(struct build *build, struct part *part, bool *first) {
     struct owner *home = part->direct ? summing(build, part->rank, part->sum) : NULL;
     *first = home ? !sum_at(build, home, 0)->written : !part->written;
@@ -90,7 +91,8 @@ static struct touched touched_by(const struct build *build, int32_t j, int p) {
     return build->st[job->s].touched[job->d][p];
 }
 
-/* Of a job in parts, all write or all add: that it has written counts with the last part. */
+/* Adds the own set's gradient to a job's part. If a job has several parts, all write or all add, so `written` is set
+ * with the last part. */
 void add_own_gradient(struct build *build, int32_t j, int p) {
     struct part *part = part_to(build, j, SET_OWN);
     int pieces = pieces_of_set(build, part->set), parts = parts_of_job(build, j);
@@ -130,7 +132,7 @@ static int replicas_group(struct build *build, struct shard shard) {
     return intern_group(build, rank, n);
 }
 
-/* Member l of a shard's replicas, and piece l of what they divide. */
+/* Issues the exchange of member l of a shard's replicas; with zero, its result is piece l of what they divide. */
 static void exchange_member(struct build *build, struct shard shard, int l, int g, int name, double t) {
     const struct homes *homes = homes_of(build->sp, shard.set);
     struct owner *owner = replica(build, shard, l);
@@ -146,7 +148,7 @@ static void exchange_member(struct build *build, struct shard shard, int l, int 
         end_use(build, t, r, owner->buf);
 }
 
-/* The same of piece k of a whole set, whose sum goes to all, or to the one that updates it. */
+/* Issues the exchange of piece k of a whole set; its sum goes to all replicas, or to the one that updates it. */
 static void exchange_piece(struct build *build, struct shard shard, int k, int g, double t) {
     const struct homes *homes = homes_of(build->sp, shard.set);
     int pieces = pieces_of_set(build, shard.set), each = pieces / shares_of(homes), root = k / each;
@@ -175,7 +177,7 @@ static void exchange_sums(struct build *build, struct shard shard, int piece, do
         exchange_piece(build, shard, piece, g, t);
         return;
     }
-    int rounds = build->sums.meetings[shard.gradient].rounds; /* have the numbers before it */
+    int rounds = build->sums.meetings[shard.gradient].rounds; /* rounds use the numbers before this one */
     int name = build->sp->updates.every         ? build->sums.gradient[shard.gradient].update
                : homes->size > 1 && homes->zero ? (rounds > 0 ? rounds : 1)
                                                 : -1;
@@ -183,7 +185,7 @@ static void exchange_sums(struct build *build, struct shard shard, int piece, do
         exchange_member(build, shard, l, g, name, t);
 }
 
-/* A home has the sum of a piece. When all replicas have theirs, they exchange them; then each may update. */
+/* Notes that a home has the sum of a piece. When all replicas have theirs, exchanges them; then each may update. */
 static void complete_sum(struct build *build, double t, const struct owner *owner, int piece) {
     const struct homes *homes = sums_of(build, owner->set);
     const struct sum *sum = sum_at(build, owner, piece);
@@ -193,7 +195,7 @@ static void complete_sum(struct build *build, double t, const struct owner *owne
         --build->sums.incomplete[owner->gradient][whole ? piece : shard.number] > 0)
         return;
     exchange_sums(build, shard, piece, t);
-    if (homes_of(build->sp, owner->set)->size == 1) { /* its updates come with the last piece, or rank */
+    if (homes_of(build->sp, owner->set)->size == 1) { /* its updates come with the last piece or rank */
         if (--build->sums.rest[owner->gradient] > 0)
             return;
         shard.number = 0;
@@ -214,7 +216,7 @@ static void add_received(struct build *build, struct owner *owner, int piece, st
     sum_at(build, owner, piece)->arrivals--;
 }
 
-/* A received part is added at once, unless the home's own jobs would have to wait for it. */
+/* Adds a received part to a sum, at once unless the home's own jobs would then have to wait for it. */
 static void receive(struct build *build, double t, struct owner *owner, int piece, struct received received) {
     struct sum *sum = sum_at(build, owner, piece);
     if (sum->own > 0) {
@@ -228,7 +230,7 @@ static void receive(struct build *build, double t, struct owner *owner, int piec
     complete_sum(build, t, owner, piece);
 }
 
-/* One part more that the home's own rank contributes is in its sum. */
+/* Notes that one more part of the home's own rank is in its sum. */
 static void own_done(struct build *build, double t, struct owner *owner, int piece) {
     struct sum *sum = sum_at(build, owner, piece);
     if (--sum->own > 0)
@@ -240,20 +242,20 @@ static void own_done(struct build *build, double t, struct owner *owner, int pie
 
 /* ---- parts go to their homes ---- */
 
-/* The members' parts of the round that the part is of. */
+/* Returns the members' parts of the same round as `part`. */
 static int32_t *parts_of_round(const struct build *build, const struct part *part) {
     const struct meetings *meetings = &build->sums.meetings[part->sum];
     return meetings->part + (part->list * meetings->rounds + part->round) * homes_at(build, part)->size;
 }
 
-/* A member's side of a collective in which they meet. */
+/* Issues a member's side of a collective in which the members' parts meet. */
 static int32_t issue_meeting(struct build *build, const struct part *part, int op, int name, int i, int root) {
     int n = homes_at(build, part)->size, g = intern_group(build, homes_at(build, part)->rank + part->list * n, n);
     issue_collective(build, member(build, part, i)->rank, op, part->set, name, root, g);
     return build->sums.part[parts_of_round(build, part)[i]].buf;
 }
 
-/* All members' parts of a round are complete: each member gets the sum of its shard. */
+/* Reduces all members' parts of a round, which are complete: each member gets the sum of its shard. */
 static void scatter(struct build *build, double t, const struct part *part) {
     int n = homes_at(build, part)->size;
     for (int i = 0; i < n; i++) {
@@ -269,7 +271,7 @@ static void scatter(struct build *build, double t, const struct part *part) {
         own_done(build, t, member(build, part, i), 0);
 }
 
-/* Piece k of all members' parts of a round is complete: the owner of its shard gets the sum. */
+/* Reduces piece k of all members' parts of a round, which is complete: the owner of its shard gets the sum. */
 static void reduce_piece(struct build *build, double t, const struct part *part, int k) {
     int each = pieces_of_sum(build, part->set), root = k / each;
     sum_of(build, member(build, part, root));
@@ -286,13 +288,13 @@ static void reduce_piece(struct build *build, double t, const struct part *part,
     own_done(build, t, member(build, part, root), k % each);
 }
 
-/* Piece k of n of the part goes to the owner of `piece` of its sum. */
+/* Delivers piece k of the n pieces of a part to the owner of `piece` of its sum. */
 static void deliver(struct build *build, double t, struct part *part, int i, int k, int n, int piece) {
     struct owner *owner = member(build, part, i);
     int size = homes_at(build, part)->size, from = part->rank, to = owner->rank;
     int pieces = pieces_of_sum(build, part->set),
         name = piece_number(build, part, pieces_of_set(build, part->set) > 1 ? k : 0);
-    if (part->apart) { /* behind all that its rank adds to the sum itself */
+    if (part->apart) { /* after everything that its rank itself adds to the sum */
         receive(build, t, owner, piece, (struct received){from, name, part->buf, -1});
         return;
     }
@@ -320,20 +322,21 @@ static void deliver(struct build *build, double t, struct part *part, int i, int
     receive(build, t, owner, piece, (struct received){from, name, *buf, -1});
 }
 
-/* Every shard of a part goes to its owner, beginning with the one behind the sender, so that not all begin with the
- * same. */
+/* Delivers every shard of a part to its owner. Begins with the owner after the sender, so that senders begin with
+ * different owners. */
 static void deliver_shards(struct build *build, double t, struct part *part) {
     int n = homes_at(build, part)->size, at = place_at(build, part->rank, part->set);
     for (int i = 0; i < n; i++)
         deliver(build, t, part, (at + 1 + i) % n, (at + 1 + i) % n, n, 0);
 }
 
-/* Piece k of the part is complete. */
+/* Handles a complete piece k of a part. */
 static void piece_done(struct build *build, double t, struct part *part, int k) {
     int size = homes_at(build, part)->size, pieces = pieces_of_set(build, part->set);
     struct owner *home = part->direct ? summing(build, part->rank, part->sum) : NULL;
     if (home) {
-        sum_at(build, home, k)->written = true; /* the lowest piece last, which says whether the job writes or adds */
+        sum_at(build, home, k)->written = true; /* the lowest piece comes last; it determines whether the job writes or
+                                                 * adds */
         own_done(build, t, home, k);
     } else if (size == 1)
         deliver(build, t, part, 0, k, pieces, k);
@@ -351,7 +354,7 @@ static void piece_done(struct build *build, double t, struct part *part, int k) 
         deliver(build, t, part, k / (pieces / size), k, pieces, k % (pieces / size));
 }
 
-/* All pieces from `lowest` on are complete. */
+/* Handles all pieces from `lowest` on, which are complete. */
 static void pieces_done(struct build *build, double t, struct part *part, int lowest) {
     while (part->pieces > lowest)
         piece_done(build, t, part, --part->pieces);
@@ -419,7 +422,7 @@ static void update_layer(struct build *build, struct shard shard, int l) {
         return_state(build, owner, opt);
 }
 
-/* Replicas that divided the updates of a shard share the results. */
+/* Gathers a shard's updated weights among the replicas that divided its updates. */
 static void share(struct build *build, struct shard shard) {
     int n = homes_of(build->sp, shard.set)->lists, g = replicas_group(build, shard);
     for (int l = 0; l < n; l++) {

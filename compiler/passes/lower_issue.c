@@ -28,7 +28,8 @@ void push_event(struct build *build, int r, int32_t e) {
     caps->most = caps->now > caps->most ? caps->now : caps->most;
 }
 
-/* A buffer that lives from here to its last use. A stash whose I runs here makes room for what I adds. */
+/* Opens a buffer that lives from now to its last use. A stash whose I runs on this rank includes room for what I
+ * adds. */
 int32_t open_buf(struct build *build, int r, int kind, int s, int b, int inst, int uses) {
     const int64_t *bytes = stage_at(build->sp, build->st, s, b)->bytes;
     struct buf buf = {.kind = (uint8_t)kind, .stage = s, .batch = b, .inst = inst, .bytes = bytes[kind]};
@@ -86,7 +87,7 @@ struct instr *issue(struct build *build, int r, int op, int s, int b, int peer, 
     return x;
 }
 
-/* The slot of the map with the group of these ranks, or where it belongs. */
+/* Returns the map's slot of the group of these ranks, or the slot where it belongs. */
 static int32_t *find_group(const struct build *build, const int32_t *rank, int n) {
     uint64_t hash = 0;
     for (int i = 0; i < n; i++)
@@ -100,7 +101,7 @@ static int32_t *find_group(const struct build *build, const int32_t *rank, int n
 
 int intern_group(struct build *build, const int32_t *rank, int n) {
     struct program *p = build->p;
-    if (p->ngroups == build->groups.room) { /* twice the room, and all groups anew */
+    if (p->ngroups == build->groups.room) { /* doubles the room, and inserts all groups again */
         build->groups.room = 2 * p->ngroups + 16;
         build->groups.map = map_new((size_t)build->groups.room);
         for (int g = 0; g < p->ngroups; g++)
@@ -116,7 +117,7 @@ int intern_group(struct build *build, const int32_t *rank, int n) {
     return (*slot = ++p->ngroups) - 1;
 }
 
-/* On the group's lane, which it adds where there is none yet. */
+/* Issues on the group's lane, which is added if there is none yet. */
 struct instr *issue_collective(struct build *build, int r, int op, int s, int inst, int root, int g) {
     const struct rank *k = &build->p->rank[r];
     int lane = 0;
@@ -129,7 +130,8 @@ struct instr *issue_collective(struct build *build, int r, int op, int s, int in
     return x;
 }
 
-/* How the collective travels, and for how long. Members ask one after the other, and all get the same answer. */
+/* Returns the collective's algorithm and time. Caches them, because members ask one after the other and get the same
+ * answer. */
 static const struct travel *travel_of(struct build *build, int r, const struct instr *x) {
     const struct rank *k = &build->p->rank[r];
     struct travel *travel = &build->groups.travel;
@@ -159,7 +161,7 @@ void add_piece(struct build *build, int r, int role, int32_t buf, int piece, int
 
 void add_operand(struct build *build, int r, int role, int32_t buf) { add_piece(build, r, role, buf, 0, 1); }
 
-/* The newest instruction uses buf once; when that is the last use, it frees it. Returns whether it does. */
+/* Counts a use of buf by the newest instruction, which frees buf if that is the last use. Returns whether it does. */
 bool use_up(struct build *build, int r, int32_t buf) {
     struct rank *k = &build->p->rank[r];
     struct caps *caps = &build->rank[r];
@@ -171,7 +173,7 @@ bool use_up(struct build *build, int r, int32_t buf) {
     return true;
 }
 
-/* What sends a tensor of this kind. The input that a recompute starts from goes in place of the stash. */
+/* Returns the instruction that sends a tensor of this kind. The input of a recompute is sent in place of the stash. */
 static int send_of(int kind) {
     int op = 0;
     while (!is_send(op) || op_row(op)->tensor != (kind == K_input ? K_stash : kind))
@@ -213,7 +215,7 @@ int32_t send_message(struct build *build, double t, int from, int to, int32_t bu
     return y;
 }
 
-/* Lanes were numbered as they appeared; in the program they are ordered by kind, peer and group. */
+/* Renumbers lanes, which were numbered as they appeared, by kind, peer and group. */
 void order_lanes(struct rank *k) {
     struct lane *old = NEW(struct lane, k->nlanes);
     uint16_t *now = NEW(uint16_t, k->nlanes);

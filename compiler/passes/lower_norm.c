@@ -1,17 +1,18 @@
-/* Where updates are clipped: the norm of all gradients, which each rank that updates anything needs before it does.
+/* The norm of all gradients, where updates are clipped. Each rank that updates anything needs it before it does.
  *
- * Each rank adds up the squares of what it updates (NORM), once that is complete, and the ranks add up their sums
- * (ALL_REDUCE_N). What has replicas counts once. If all sets have as many, and no rank has parts of two of them, each
- * replica of the model adds up for itself, and where a rank has it all, as in DDP, nothing travels. Else the first
- * replica of each set counts, or with zero all, of which each updates a piece; and all ranks meet.
+ * Each rank adds up the squares of the gradients that it updates with (NORM), once they are complete, and the ranks add
+ * up their sums (ALL_REDUCE_N). Replicas of a set count once. If all sets have equally many replicas, and no rank has
+ * parts of two replicas, each replica of the model adds up its own norm; if one rank has all of it, as in DDP, nothing
+ * travels. Otherwise all ranks meet, and the first replica of each set counts, or, with zero, all replicas, each of
+ * which updates a piece.
  *
- * With post-validation, all ranks meet before anything else, by the norms of the step before, which they take at the
- * end, behind their updates; also ranks that update nothing, since all run a step again where one has to. */
+ * With post-validation, all ranks meet before anything else, with the norms of the step before, which they took at its
+ * end, after their updates. This includes ranks that update nothing, since all ranks repeat a step if one has to. */
 #include "lower.h"
 #include <string.h>
 
-/* The replica of the model that each rank has a part of, -1: none. Returns how many there are; 1: all ranks are as of
- * one. */
+/* Finds the replica of the model that each rank has a part of; -1: none. Returns the number of replicas; 1: all ranks
+ * count as one. */
 static int find_replicas(const struct build *build, int32_t *replica_of) {
     int replicas = 0;
     bool apart = true;
@@ -36,7 +37,8 @@ static void open_norm(struct build *build, int r) {
         build->norms.buf[r] = new_buf(build, r, (struct buf){K_norm, -1, -1, -1, .bytes = NORM_BYTES}, 0);
 }
 
-/* counts: what the l-th replica of the shard updates; else it only begins, with nothing. */
+/* Issues a rank's NORM. counts: it adds the gradient by which the l-th replica of the shard updates; otherwise it only
+ * begins the sum, with nothing. */
 static void issue_norm(struct build *build, int r, struct shard shard, int l, bool counts) {
     if (build->norms.begun[r] && !counts)
         return;
@@ -48,7 +50,7 @@ static void issue_norm(struct build *build, int r, struct shard shard, int l, bo
     add_operand(build, r, ROLE_norm, build->norms.buf[r]);
 }
 
-/* The ranks with a part of the replica meet; with post-validation all. */
+/* Sums the norms of the ranks with a part of the replica; with post-validation, of all ranks. */
 static void sum_norms_of(struct build *build, const int32_t *replica_of, int which) {
     int n = 0, W = build->p->workers;
     int32_t *rank = NEW(int32_t, W);
@@ -65,10 +67,10 @@ static void sum_norms_of(struct build *build, const int32_t *replica_of, int whi
     }
 }
 
-/* Returns how many replicas add up apart. */
+/* Issues all NORMs. Returns the number of replicas that add up separately. */
 static int take_norms(struct build *build, int32_t *replica_of) {
     int replicas = build->sp->costs.post_validation ? 1 : find_replicas(build, replica_of);
-    for (int pass = 0; pass < 2; pass++) /* those that count nothing come last, where a rank has nothing else */
+    for (int pass = 0; pass < 2; pass++) /* NORMs that count nothing come last, for ranks that have no others */
         for (int i = 0; i < build->sums.ndone; i++) {
             const struct homes *homes = homes_of(build->sp, build->sums.done[i].set);
             for (int l = 0; l < homes->lists; l++) {

@@ -1,12 +1,12 @@
-/* What a forward keeps, and optimizer state, in host memory while unused.
+/* Keeps a forward's stash or input, and optimizer state, in host memory while unused.
  *
- * A stash leaves as soon as it is there, on the rank whose backward reads it. It comes back as late as the copy's time,
- * and that of the copies behind it in the lane, allow without delaying that backward: behind the last job of its rank
- * that ends by then. The copy depends on nothing else, so that its order behind that job is kept (rank.ordered): it
- * would come back at once, and nothing would be saved.
+ * A stash leaves as soon as it exists, on the rank whose backward reads it. It comes back as late as possible without
+ * delaying that backward, given the times of its copy and of later copies in the lane: after the last job of its rank
+ * that ends by then. The copy depends on nothing else, so its order after that job is kept explicitly (rank.ordered).
+ * Otherwise it would come back at once, and nothing would be saved.
  *
- * State comes for its update and leaves again: the first while the rank's last job runs, each other one as soon as the
- * update two before it has ended, so that at most two are there. */
+ * State comes for its update and leaves again. The first comes while the rank's last job runs; each other one as soon
+ * as the update two before it has ended. So at most two are on the device. */
 #include "lower.h"
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static bool leaves(const struct build *build, const struct job *from, int kind) 
 static int host_kind(int kind) { return kind == K_stash ? K_hstash : K_hinput; }
 static int back(int kind) { return kind == K_stash ? K_rstash : K_rinput; }
 
-/* How many jobs of rank r end by t. */
+/* Returns how many jobs of rank r end by t. */
 static int ended_by(const struct sched *sc, int r, double t) {
     int least = 0, most = sc->norder[r];
     while (least < most) {
@@ -34,7 +34,7 @@ static int ended_by(const struct sched *sc, int r, double t) {
     return least;
 }
 
-/* ---- when stashes come back ---- */
+/* ---- times of reloads ---- */
 
 static int by_reader(const void *x, const void *y) { /* per rank, from the last that is due to the first */
     const struct reload *a = x, *b = y;
@@ -49,7 +49,8 @@ static int by_reload(const void *x, const void *y) {
                                   : (a->due > b->due) - (a->due < b->due);
 }
 
-/* The last job of its rank that ends by t and before the reader starts: one that takes no time may end by t as well. */
+/* Returns the last job of the reload's rank that ends by t and before the reader starts; a job that takes no time may
+ * end by t as well. */
 static int32_t last_before(const struct build *build, const struct moments *moments, const struct reload *x, double t) {
     const int32_t *order = build->sc->order[x->rank];
     int n = ended_by(build->sc, x->rank, t);

@@ -1,11 +1,11 @@
-/* Which parts of gradients ranks sum before they send them, who gets them, and what each home waits for.
+/* Finds the parts of gradients that ranks sum before they send them, their destinations, and what each home waits for.
  *
- * A rank's contributions to a set form one part, unless grad_slots limits of how many sets it may sum gradients at a
- * time. Then the one whose next contribution comes last leaves early (Belady 1966, as fetch.c's rule for weights), and
- * later contributions form another round.
+ * A rank's contributions to a set form one part, unless grad_slots limits the number of sets whose gradients it may sum
+ * at a time. Then the part whose next contribution comes last leaves early (Belady 1966, fetch.c's rule for weights),
+ * and later contributions form another round.
  *
- * Where one rank computes both users of a token table, each has a part of its own, and the unembedding's is added to
- * the embedding's when both are complete. So the sum is the same to the bit as that of two ranks, or of one with any
+ * If one rank computes both users of a token table, each user has a part of its own, and the unembedding's is added to
+ * the embedding's when both are complete. So the sum has the same bits as with two ranks, or as with one rank and any
  * order of jobs. */
 #include "lower.h"
 #include <limits.h>
@@ -52,28 +52,29 @@ static void find_part_owners(struct build *build) {
 
 /* ---- parts ---- */
 
-/* Where a job's contribution to a set goes: to its rank's own list, if it is in one, else to the one that w() named. */
+/* Returns the list that gets a job's contribution to a set: its rank's own, if it is in one, else the one that w()
+ * named. */
 static int list_for(const struct build *build, const struct job *job, enum which_set which, int set) {
     struct home home = home_of(build->sp, home_of_set(build->sp, job, which));
     int own = place_at(build, job->rank, set);
     return (own >= 0 ? own : place_at(build, home.rank[0], set)) / sums_of(build, set)->size;
 }
 
-struct contributions { /* of one rank, in the order of its jobs */
+struct contributions { /* a rank's contributions, in the order of its jobs */
     int32_t *at;       /* [n]: job * NSETS + which */
-    int32_t *next;     /* [n]: the next to the same gradient, or INT_MAX */
+    int32_t *next;     /* [n]: the next contribution to the same gradient, or INT_MAX */
     int n;
 };
 
-/* Tables per gradient, and once more for what is the unembedding's of it, that serve all ranks. */
+/* Tables for all ranks, with two entries per gradient; the second is for the unembedding's part. */
 struct open_parts {
     int32_t *open;   /* index in part, or -1 */
-    int32_t *last;   /* its newest contribution */
-    int32_t *rounds; /* so far */
-    int32_t *apart;  /* of those, the unembedding's */
-    int32_t *taken;  /* those that take a slot */
+    int32_t *last;   /* newest contribution to it */
+    int32_t *rounds; /* rounds so far */
+    int32_t *apart;  /* number of those rounds that are the unembedding's */
+    int32_t *taken;  /* entries that occupy a slot */
     int n;
-    bool both; /* the rank has both users of a table */
+    bool both; /* the rank computes both users of a table */
 };
 
 static int32_t gradient_of(const struct build *build, int32_t contribution) {
@@ -85,7 +86,7 @@ static bool is_of_unembedding(const struct build *build, int32_t contribution) {
     return contribution % NSETS == SET_TABLE && unembeds(build->sp, build->sp->job[contribution / NSETS].s);
 }
 
-/* Its index in the tables of struct open_parts. */
+/* Returns a contribution's index in the tables of struct open_parts. */
 static int32_t part_slot(const struct build *build, const struct open_parts *open, int32_t contribution) {
     bool apart = open->both && is_of_unembedding(build, contribution);
     return gradient_of(build, contribution) + (apart ? gradients_of(build) : 0);
@@ -95,7 +96,8 @@ static bool is_home(const struct build *build, int r, int32_t gradient) {
     return summers(build, gradient)->size == 1 && place_at(build, r, build->sums.gradient[gradient].set) >= 0;
 }
 
-/* At the home of a whole sum. Shards are added up where they meet; and other ranks send one part. */
+/* Returns whether the rank computes both users of a table and is the home of its whole sum. Shards are added up where
+ * they meet, and other ranks send one part. */
 static bool has_both_users(const struct build *build, const struct contributions *list, int r) {
     bool embeds = false, too = false;
     for (int i = 0; i < list->n; i++)
@@ -133,7 +135,7 @@ static void close_part(struct open_parts *open, int32_t slot) {
     open->open[slot] = -1;
 }
 
-/* Makes room for one more, unless the job at hand needs all that are open. */
+/* Closes a part to make room for one more, unless the current job needs all open parts. */
 static void leave_open_part(const struct contributions *list, struct open_parts *open, int i) {
     int32_t victim = -1;
     for (int k = 0; k < open->n; k++) {
@@ -171,7 +173,7 @@ static void contribute(struct build *build, const struct contributions *list, st
         open->open[slot] = (int32_t)(part - build->sums.part);
     }
     struct part *part = &build->sums.part[open->open[slot]];
-    if (j < part->first) { /* all of it goes where w() sends this one */
+    if (j < part->first) { /* the whole part goes where w() sends this job's contribution */
         part->first = j;
         part->list = list_for(build, &build->sp->job[j], list->at[i] % NSETS, part->set);
     }
@@ -197,12 +199,12 @@ static void find_parts_of(struct build *build, int r, struct contributions *list
         build->sums.part[p].rounds = open->rounds[build->sums.part[p].sum];
 }
 
-/* ---- what homes wait for ---- */
+/* ---- contributions that homes wait for ---- */
 
-/* Per list of homes: how many of its ranks have parts, and in how many rounds; -1: members differ. */
+/* Per list of homes: the number of its ranks that have parts, and their number of rounds; -1: members differ. */
 struct lists {
     int32_t *members, *rounds;
-    int32_t *at; /* per gradient: its first list */
+    int32_t *at; /* per gradient: index of its first list */
 };
 
 static struct lists find_lists(const struct build *build) {
@@ -236,7 +238,8 @@ static void take_meetings(struct build *build, const struct lists *lists, int32_
     meetings->part = NEW(int32_t, rounds * homes->size);
 }
 
-/* The members' parts of a round meet, piece by piece, where all members have as many. */
+/* Finds the rounds in which members' parts meet, piece by piece: those of lists whose members all have equally many
+ * rounds. */
 static void find_meetings(struct build *build, const struct lists *lists) {
     build->sums.meetings = NEW(struct meetings, gradients_of(build));
     for (int g = 0; g < gradients_of(build); g++)
@@ -287,13 +290,14 @@ static void count_arrivals(struct build *build) {
     build->sums.done = NEW(struct shard, shards);
 }
 
-/* ---- who sums ---- */
+/* ---- ranks that sum ---- */
 
-/* Which sets of replicas that divide gradients are summed as lists: those to which exactly the replicas contribute. */
+/* Finds the sets whose replicas divide gradients and are summed as lists: those to which exactly the replicas
+ * contribute. */
 static void divide_sums(struct build *build) {
     const struct spec *sp = build->sp;
     build->sums.homes = NEW(struct homes, build->sets);
-    int32_t *owners = NEW(int32_t, build->sets); /* replicas that contribute; -1: others do, too */
+    int32_t *owners = NEW(int32_t, build->sets); /* number of replicas that contribute; -1: other ranks do too */
     bool *works = NEW(bool, (int64_t)sp->workers * build->sets);
     for (int j = 0; j < sp->njobs; j++)
         for (int which = 0; which < NSETS; which++) {
@@ -310,8 +314,8 @@ static void divide_sums(struct build *build) {
     }
 }
 
-/* Replicas that sum in unequally many rounds cannot meet: such sets go back to one sum each. Returns whether any did.
- */
+/* Returns sets to one sum each if their replicas sum in different numbers of rounds and so cannot meet. Returns whether
+ * there was any. */
 static bool undivide_sums(struct build *build, const struct lists *lists) {
     bool any = false;
     for (int s = 0; s < build->sets; s++)
@@ -347,11 +351,12 @@ static struct lists find_all_parts(struct build *build, int contributions) {
 
 /* ---- teams ---- */
 
-/* What members have whole stays equal to the bit only if all add up its gradient in one order. So each part of one
- * member's sum has the same microbatches as a part of the other's, and goes to the same place. */
+/* Checks that parameters that members have whole stay equal bit for bit: all members must add up their gradients in one
+ * order. So each part of one member's sum needs the same microbatches as a part of the other's, and the same
+ * destination. */
 static void check_members(const struct build *build) {
     const struct spec *sp = build->sp;
-    int32_t *back = NEW(int32_t, build->sums.nparts + 1); /* per part of a member: the first member's */
+    int32_t *back = NEW(int32_t, build->sums.nparts + 1); /* per part of a member: the first member's part */
     memset(back, -1, sizeof *back * ((size_t)build->sums.nparts + 1));
     for (int32_t i = 0; sp->names.whole && i < sp->njobs * NSETS; i++) {
         int32_t j = i / NSETS, which = i % NSETS, first = gang_of(sp, j),

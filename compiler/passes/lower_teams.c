@@ -1,12 +1,13 @@
-/* What the members of a team exchange between the parts of their jobs.
+/* Exchanges of a team's members between the parts of their jobs.
  *
- * A part gives a tensor of its own, mid, to a collective on the team's lane, and the next part gets what came of it.
- * All members' collectives take one place in the global order: when the last member has come to it. */
+ * A part gives a tensor of its own, mid, to a collective on the team's lane, and a later part receives the result. All
+ * members' collectives take one place in the global order: the moment at which the last member has reached it. */
 #include "lower.h"
 #include <math.h>
 
-/* The exchanges of a stage are numbered through, direction by direction; what is given has twice that number, and what
- * is got, unless it is the same in place, one more. */
+/* Returns the number of the tensor that an exchange is given. The exchanges of a stage are numbered consecutively,
+ * direction by direction. The given tensor has twice the exchange's number; the received one, unless it is the same in
+ * place, one more. */
 static int mid_number(const struct build *build, const struct job *job, int exchange) {
     int n = exchange;
     for (int d = 0; d < job->d; d++)
@@ -14,7 +15,7 @@ static int mid_number(const struct build *build, const struct job *job, int exch
     return 2 * n;
 }
 
-/* Of a job, what part p gives, or what came of it: two at most are there at a time. */
+/* Returns the tensor that part p of a job gives, or receives in return. At most two exist at a time. */
 static int32_t *mid_of(struct build *build, int32_t j, int p) { return &build->teams.mid[2 * j + p % 2]; }
 
 static int32_t open_mid(struct build *build, const struct job *job, int number, int64_t bytes, int uses) {
@@ -42,7 +43,7 @@ void give_and_get(struct build *build, int32_t j, int p) {
     add_operand(build, job->rank, ROLE_give, *mid_of(build, j, p));
 }
 
-/* What the member gave goes into another buffer. */
+/* Adds the operands of an exchange whose result goes into a new buffer. */
 static void move_mid(struct build *build, int32_t j, int p, const struct stop *stop, double t) {
     const struct job *job = &build->sp->job[j];
     struct rank *k = &build->p->rank[job->rank];
@@ -55,7 +56,7 @@ static void move_mid(struct build *build, int32_t j, int p, const struct stop *s
     end_use(build, t, job->rank, from);
 }
 
-/* The exchange behind part p of job j, once all members have come to it. */
+/* Issues the exchange after part p of job j, once all members have reached it. */
 static void meet_team(struct build *build, int32_t j, int p, double t) {
     const struct spec *sp = build->sp;
     const struct job *job = &sp->job[j];
@@ -85,7 +86,8 @@ static void meet_team(struct build *build, int32_t j, int p, double t) {
     }
 }
 
-/* Part p of job j has ended, or what was exchanged behind it is there. Returns the part that can run now, or -1. */
+/* Notes that part p of job j has ended, or that the result of the exchange after it has arrived. Returns the part that
+ * can run now, or -1. */
 int next_of_team(struct build *build, int32_t j, int p, bool exchanged, double t) {
     const struct job *job = &build->sp->job[j];
     const struct stop *stop = stage_at(build->sp, build->st, job->s, job->b)->stop[job->d];

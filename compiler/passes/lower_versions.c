@@ -1,18 +1,18 @@
-/* Where updates are jobs: the updates, and the copies of the weights' earlier versions.
+/* Updates that are jobs, and copies of the weights' earlier versions.
  *
- * A home's weights are updated in place. What is still to read the version that an update replaces, a job of the home
- * or a message to another rank, reads a copy, made right before the update and freed by its last reader: so a rank
- * holds as many versions as it needs. */
+ * A home's weights are updated in place. If a job of the home or a message to another rank is still to read the version
+ * that an update replaces, it reads a copy. The copy is made right before the update and freed by its last reader, so a
+ * rank holds only the versions that it needs. */
 #include "lower.h"
 #include <string.h>
 
-/* The version of a set's weights that a home has, or had. */
+/* Returns the record of a version of a set's weights on a home. */
 static struct version *version_at(const struct build *build, int rank, int set, int32_t version) {
     int32_t home = build->sums.owners_at[build->sums.gradient_at[set]] + place_at(build, rank, set);
     return &build->versions.version[build->versions.at[home] + version];
 }
 
-/* Who reads each version is known from the schedule: its jobs, and the fetches. */
+/* Counts the readers of each version, which are known from the schedule: jobs and fetches. */
 void find_readers(struct build *build) {
     const struct spec *sp = build->sp;
     if (!sp->updates.every)

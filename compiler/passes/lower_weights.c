@@ -1,19 +1,19 @@
-/* How weights come to the ranks that read them, and when.
+/* Sends weights to the ranks that read them.
  *
- * The k-th stays of a set on several ranks travel together where nobody has to wait for it, that is, where each rank
- * has room before the first of them needs the weights: as a gather, if they are the shards' owners; as a broadcast, if
- * the weights have one home. All others travel one by one, shards too. So do those that a rank relays: it sends its own
+ * The k-th stays of a set on several ranks travel together if that delays none of them, which means that each rank has
+ * room before the first of them needs the weights. They are gathered if the ranks own the shards, and broadcast if the
+ * weights have one home. All others travel one by one, shards too. So do those that a rank relays: it sends its own
  * copy on, which it keeps until then.
  *
- * A transfer starts as late as its time, and that of the transfers behind it in its lane, allow without delaying any
- * job: its buffer then opens no earlier than it must. Where it takes no time, which means that nobody said how long
- * messages take, it starts as soon as there is room. */
+ * A transfer starts as late as possible without delaying any job, given its time and the times of later transfers in
+ * its lane, so that its buffer opens no earlier than it must. If a transfer takes no time, because the times of
+ * messages are not given, it starts as soon as there is room. */
 #include "lower.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- which travel together ---- */
+/* ---- fetches that travel together ---- */
 
 struct moments moments_in(const struct build *build) {
     const struct sched *sc = build->sc;
@@ -33,7 +33,7 @@ struct moments moments_in(const struct build *build) {
     return moments;
 }
 
-struct ranked { /* a fetch, with what it has in common with those that may travel with it */
+struct ranked { /* a fetch, with the key that it shares with those that may travel with it */
     int32_t set, home, relayed, version, inst, rank, fetch;
 };
 
@@ -50,7 +50,7 @@ static bool same_key(const struct ranked *a, const struct ranked *b) {
            a->inst == b->inst;
 }
 
-/* A slot is free, and the home has the version, from this moment on. */
+/* Returns the moment from which on a slot is free and the home has the version. */
 static int32_t room_from(const struct build *build, const struct moments *moments, const struct fetch *f) {
     int32_t room = f->beside >= 0 ? moments->begin[f->beside] : f->after < 0 ? 0 : moments->end[f->after] + 1;
     int place = f->version > 0 ? place_at(build, f->home, f->set) : -1;
@@ -58,7 +58,8 @@ static int32_t room_from(const struct build *build, const struct moments *moment
     return made > room ? made : room;
 }
 
-/* Whether all these fetches may travel at once, and how: none of them has to be there before another has room. */
+/* Returns the op by which all these fetches may travel together: none must arrive before another has room. Otherwise
+ * returns OP_FETCH. */
 static int together(const struct build *build, const struct moments *moments, const struct ranked *fetch, int n) {
     struct home home = home_of(build->sp, &fetch->home);
     int32_t from = 0, due = build->sc->nmoments;
@@ -76,9 +77,9 @@ static int together(const struct build *build, const struct moments *moments, co
     return home.n > 1 ? members && n == home.n ? OP_ALL_GATHER : OP_FETCH : n > 1 ? OP_BROADCAST : OP_FETCH;
 }
 
-/* ---- when ---- */
+/* ---- times ---- */
 
-/* How long the transfer takes. */
+/* Returns the time of a transfer. */
 static double transfer_time(struct build *build, const struct transfer *transfer) {
     const struct fetch *f = &build->weights.fetches.a[transfer->fetch[0]];
     const struct spec *sp = build->sp;
@@ -103,7 +104,7 @@ static int by_due(const void *x, const void *y) {
                             : (a->fetch[0] > b->fetch[0]) - (a->fetch[0] < b->fetch[0]);
 }
 
-/* The first moment from `least` on that is not before time t. */
+/* Returns the first moment from `least` on that is not before time t. */
 static int32_t moment_at(const struct moments *moments, double t, int32_t least, int32_t most) {
     while (least < most) {
         int32_t mid = least + (most - least) / 2;
@@ -115,9 +116,9 @@ static int32_t moment_at(const struct moments *moments, double t, int32_t least,
     return least;
 }
 
-/* By when the transfer must have arrived: for its jobs, and for those that relay it. A relay itself should leave before
- * the last use of the copy that it takes, whose slot is another's then. relay: per fetch, when its first relay starts.
- */
+/* Returns the time by which the transfer must have arrived, for its jobs and for its relays. A relay itself should
+ * leave before the last use of the copy that it sends, because the copy's slot is then reused. relay: per fetch, the
+ * start of its first relay. */
 static double deadline(const struct build *build, const struct moments *moments, const struct transfer *transfer,
                        const double *relay) {
     const struct fetch *f = &build->weights.fetches.a[transfer->fetch[0]];
@@ -127,8 +128,8 @@ static double deadline(const struct build *build, const struct moments *moments,
     return f->from >= 0 ? fmin(due, build->sc->end[build->weights.fetches.a[f->from].last]) : due;
 }
 
-/* From the last that is due to the first, since each must leave time for those behind it in its lane. What is relayed
- * is due before its relays are. */
+/* Chooses moments from the last transfer that is due to the first, since each must leave time for later ones in its
+ * lane. A relayed fetch is due before its relays are. */
 static void choose_moments(struct build *build, const struct moments *moments) {
     struct transfers *transfers = &build->weights.transfers;
     if (build->choices->prefetch != SOLVED)
@@ -136,7 +137,8 @@ static void choose_moments(struct build *build, const struct moments *moments) {
     double *relay = NEW(double, build->weights.fetches.n);
     for (int i = 0; i < build->weights.fetches.n; i++)
         relay[i] = INFINITY;
-    int lanes = build->sp->workers + build->p->ngroups; /* one for all that a rank fetches one by one: the safe side */
+    int lanes = build->sp->workers + build->p->ngroups; /* one lane for everything that a rank fetches one by one, which
+                                                         * is the safe assumption */
     double *next = NEW(double, lanes);
     for (int i = 0; i < lanes; i++)
         next[i] = INFINITY;
@@ -155,7 +157,7 @@ static void choose_moments(struct build *build, const struct moments *moments) {
     }
 }
 
-/* A relay is issued after what it relays. By due. */
+/* Delays relays until after their sources are issued. Transfers are sorted by due. */
 static void follow_sources(struct build *build) {
     struct transfers *transfers = &build->weights.transfers;
     int32_t *moment = NEW(int32_t, build->weights.fetches.n);
@@ -202,16 +204,16 @@ static void add_transfer(struct build *build, const struct moments *moments, int
         transfer->group = intern_group(build, home.rank, home.n);
     if (op != OP_BROADCAST)
         return;
-    int at = n; /* the root, among the readers, who are in order */
+    int at = n; /* position of the root among the readers, who are sorted */
     for (; at > 0 && rank[at - 1] > home.rank[0]; at--)
         rank[at] = rank[at - 1];
     rank[at] = home.rank[0];
     transfer->group = intern_group(build, rank, n + 1);
 }
 
-/* Gives each broadcast of a set from one root a number of its own, which tells them apart in the text. Two can only be
- * alike where they carry different versions. The number is also that of the readers' buffers, so a new one is beyond
- * all that any rank uses for the set. */
+/* Gives each broadcast of a set from one root its own number, which tells them apart in the text. Two can only coincide
+ * if they carry different versions. The number is also the readers' buffers', so a new one exceeds all that any rank
+ * uses for the set. */
 static void number_broadcasts(struct build *build) {
     const struct transfers *transfers = &build->weights.transfers;
     struct fetch *fetch = build->weights.fetches.a;
@@ -280,7 +282,8 @@ static void gather_set(struct build *build, const struct transfer *transfer) {
     }
 }
 
-/* A message has sent the home's copy of a version, at time t. Jobs that have started may still read it. */
+/* Ends the use of a home's copy of a version by a message, at time t. Jobs that have started may still read the
+ * copy. */
 static void end_version(struct build *build, double t, int r, int32_t buf) {
     end_shared_use(build, t, fmax(t, build->clock.busy[r]), r, buf);
 }
@@ -288,7 +291,7 @@ static void end_version(struct build *build, double t, int r, int32_t buf) {
 static void broadcast(struct build *build, const struct transfer *transfer, double t) {
     const struct fetch *first = &build->weights.fetches.a[transfer->fetch[0]];
     int root = first->home, src = -1;
-    for (int i = 0; i < transfer->n; i++) /* a reader each */
+    for (int i = 0; i < transfer->n; i++) /* one reader each */
         src = read_version(build, root, first->set, first->version);
     issue_collective(build, root, OP_BROADCAST, first->set, first->inst, root, transfer->group);
     add_operand(build, root, ROLE_src, src);
@@ -304,7 +307,7 @@ static void broadcast(struct build *build, const struct transfer *transfer, doub
     }
 }
 
-/* From another rank's copy, at time t. */
+/* Issues a fetch from another rank's copy, at time t. */
 static void relay(struct build *build, int32_t i, double t) {
     const struct fetch *f = &build->weights.fetches.a[i];
     int32_t copy = f->from < 0 ? owner_at(build, f->source, f->set)->weight : build->weights.fetched[f->from];
@@ -317,7 +320,7 @@ static void relay(struct build *build, int32_t i, double t) {
     add_operand(build, f->rank, ROLE_t, whole);
 }
 
-/* From the one home, or from each shard's. */
+/* Issues a fetch from the only home, or from each shard's home. */
 static void fetch(struct build *build, int32_t i, double t) {
     const struct fetch *f = &build->weights.fetches.a[i];
     struct home home = home_of(build->sp, &f->home);

@@ -1,4 +1,4 @@
-/* Gives every buffer of a rank an offset in one arena: that of the device, or that in host memory.
+/* Gives every buffer of a rank an offset in one arena: the device's, or the one in host memory.
  *
  * Buffers that stay for the whole step come first: weights, gradients, optimizer state, workspace, each region on a
  * page of its own. The rest are placed in scheduled time (rank.event): an opening buffer takes the smallest hole that
@@ -6,8 +6,8 @@
  * its bytes last, its ghosts. A buffer that takes these bytes over must run after them; lanes.c keeps that order
  * (rank.over). n log n in buffers.
  *
- * Where a period repeats, what is open at its end lies where that of which it takes the place lay at its beginning
- * (match_period). In between, these bytes are lent to buffers that are closed again by then. */
+ * If a period repeats, a buffer that is open at its end lies where its counterpart lay at its beginning (match_period).
+ * In between, these bytes are lent to buffers that are closed again by then. */
 #include "base/heap.h"
 #include "holes.h"
 #include "period.h"
@@ -22,40 +22,43 @@ struct leaving { /* a buffer that has closed, and whose bytes are not free yet *
 static inline bool leaves_before(struct leaving x, struct leaving y) { return x.t != y.t ? x.t < y.t : x.buf < y.buf; }
 HEAP(leavings, struct leaving, leaves_before)
 
-struct loan { /* the place of a buffer that closed in the period, for the one that is there when it ends */
+struct loan { /* the place of a buffer that closed in the period, reserved for the buffer that is there at its end */
     struct block *block;
-    int32_t heir, last; /* that one; the last buffer that lay there, or does */
+    int32_t heir, last; /* heir: that buffer; last: the newest buffer in the place */
     bool lent;
 };
 
-/* Where a period repeats: who has whose place. */
+/* Successors of places, where a period repeats. */
 struct heirs {
-    int32_t *before, *after; /* per buffer: whose place it takes, and who takes its own; -1: nobody's */
-    size_t *opened, *closed; /* per buffer: by which event */
-    bool *passed;            /* per buffer: another has its place already */
+    int32_t *before, *after; /* per buffer: the buffer whose place it takes, and the buffer that takes its place; -1:
+                              * none */
+    size_t *opened, *closed; /* per buffer: the event that opens it, and the one that closes it */
+    bool *passed;            /* per buffer: another buffer has its place already */
     struct loan *loan;
     int nloans;
 };
 
 struct plan {
-    const char *file; /* and the rank's number, for error messages */
+    const char *file; /* script's file, for error messages, with the rank's number */
     int r;
     struct rank *rank;
     struct holes holes;
     struct block **of;                /* per buffer */
     int memory;                       /* enum memory: whose arena is being planned */
-    int64_t align, page, base, arena; /* base: where the blocks begin; arena: the peak so far */
-    int32_t *over; /* as in rank, but as buffers open; over_first, over_end: per buffer, its part of it */
-    size_t over_cap, nover, begun; /* begun: nover when this arena was begun */
+    int64_t align, page, base, arena; /* base: beginning of the blocks; arena: the peak so far */
+    int32_t *over; /* like rank's, but in the order in which buffers open; over_first, over_end: per buffer, its range
+                    * in it */
+    size_t over_cap, nover, begun; /* begun: nover at the start of this arena */
     int32_t *over_first, *over_end;
     bool *opens;                 /* per buffer: some event opens it */
-    const struct lifetime *life; /* per buffer; NULL: bytes are reused as the schedule permits */
-    double *limit;               /* per buffer, with lifetimes: what it takes over must have been left by then */
+    const struct lifetime *life; /* per buffer; NULL: bytes are reused as soon as the schedule permits */
+    double *limit;               /* per buffer, with lifetimes: time by which the bytes that it takes over must be
+                                  * free */
     struct leavings leavings;
     struct heirs heirs;
 };
 
-/* A buffer takes over the front of hole b: the ghosts up to `end` become its predecessors. */
+/* Takes over the front of a hole: the ghosts up to `end` become the buffer's predecessors. */
 static void take_over(struct plan *plan, struct block *block, int64_t end) {
     while (block->ghost && block->ghost->off < end) {
         struct ghost *ghost = block->ghost;
@@ -74,7 +77,7 @@ static void take_over(struct plan *plan, struct block *block, int64_t end) {
         block->last = NULL;
 }
 
-/* Sums and differences of sizes that fit into it cannot overflow. */
+/* Largest size; sums and differences of sizes within it cannot overflow. */
 static const int64_t MOST_BYTES = (int64_t)1 << 60;
 
 static void reach_end(struct plan *plan, int64_t end) {
@@ -104,9 +107,9 @@ static void place(struct plan *plan, int32_t x, struct block *block) {
     }
 }
 
-/* ---- where a period repeats ---- */
+/* ---- places where a period repeats ---- */
 
-/* x takes over the whole place of `last`. */
+/* Gives x the whole place of `last`. */
 static void take_place(struct plan *plan, int32_t x, struct block *block, int32_t last) {
     plan->over_first[x] = (int32_t)plan->nover;
     GROW(plan->over, plan->over_cap, plan->nover + 1);
@@ -115,7 +118,7 @@ static void take_place(struct plan *plan, int32_t x, struct block *block, int32_
     place(plan, x, block);
 }
 
-/* x is open where the period ends: it goes where it must, whoever was there last. */
+/* Gives x, which is open where the period ends, the place that it must have, whichever buffer was there last. */
 static void inherit(struct plan *plan, int32_t x) {
     int32_t last = closer(plan->rank, plan->heirs.before[x]), i = 0;
     struct block *block = plan->of[plan->heirs.before[x]];
@@ -129,7 +132,8 @@ static void inherit(struct plan *plan, int32_t x) {
     take_place(plan, x, block, last);
 }
 
-/* x, which closes before the heir opens, may lie in its place; of several, in the smallest. */
+/* Places x, which closes before the heir opens, in the heir's place, if possible; of several places, in the
+ * smallest. */
 static bool borrow(struct plan *plan, int32_t x, int64_t size, const struct block *hole) {
     struct loan *best = NULL;
     for (struct loan *loan = plan->heirs.loan; loan < plan->heirs.loan + plan->heirs.nloans; loan++)
@@ -144,7 +148,7 @@ static bool borrow(struct plan *plan, int32_t x, int64_t size, const struct bloc
     return true;
 }
 
-/* x has closed. Returns whether it has an heir to its place, or somebody has that already. */
+/* Handles the place of x, which has closed. Returns whether it has an heir, or another buffer has it already. */
 static bool bequeath(struct plan *plan, int32_t x) {
     if (plan->heirs.passed[x])
         return true;
@@ -233,7 +237,7 @@ static void find_opens(struct plan *plan) {
         }
 }
 
-/* Weights, gradients, optimizer state, workspace: buffers that no event opens. */
+/* Places the buffers that no event opens: weights, gradients, optimizer state, workspace. */
 static void place_permanent(struct plan *plan) {
     struct rank *k = plan->rank;
     int last = -1;
@@ -250,7 +254,7 @@ static void place_permanent(struct plan *plan) {
         k->base = plan->base;
 }
 
-/* over[] was written as buffers opened; sorts it by buffer, so that each has a range. */
+/* Sorts over[], which was written as buffers opened, by buffer, so that each has a range. */
 static void index_over(struct plan *plan) {
     struct rank *k = plan->rank;
     k->over_at = NEW(int32_t, k->nbufs + 1);
@@ -288,7 +292,7 @@ static void check_memory(const struct spec *sp, const struct rank *k, int r, con
         (long long)live[K_opt], (long long)live[K_work]);
 }
 
-/* Tables for the largest rank, which serve all. */
+/* Allocates tables large enough for every rank. */
 static struct plan take_tables(const struct spec *sp, const struct program *p) {
     int n = 0;
     for (int r = 0; r < p->workers; r++)
@@ -341,7 +345,7 @@ static void start_arena(struct plan *plan) {
     place_permanent(plan);
 }
 
-/* Bytes are free as soon as the schedule has them free. */
+/* Plans the arena; bytes are free as soon as the schedule frees them. */
 static void plan_by_schedule(struct plan *plan) {
     const struct rank *k = plan->rank;
     start_arena(plan);
@@ -356,9 +360,9 @@ static void plan_by_schedule(struct plan *plan) {
     }
 }
 
-/* Bytes are free once the schedule has them free and `delay` before the end of their last access. Buffers open in issue
- * order, which is not always that of their first accesses: one whose successors start earlier takes what is free for
- * all of them. */
+/* Plans the arena; bytes are free once the schedule frees them and `delay` before the end of their last access. Buffers
+ * open in issue order, which is not always the order of their first accesses. A buffer whose successors start earlier
+ * takes only bytes that are free for all of them. */
 static void plan_by_lifetimes(struct plan *plan, double delay) {
     const struct rank *k = plan->rank;
     double limit = INFINITY;
@@ -380,7 +384,8 @@ static void plan_by_lifetimes(struct plan *plan, double delay) {
     }
 }
 
-/* Within the memory, with as little delay as that takes, to a thousandth of the step. Returns whether it takes any. */
+/* Plans within the memory, with the least delay that makes it fit, to a thousandth of the step. Returns whether there
+ * is any delay. */
 static bool plan_within(struct plan *plan, double memory) {
     const struct rank *k = plan->rank;
     plan_by_lifetimes(plan, 0);
@@ -389,7 +394,7 @@ static bool plan_within(struct plan *plan, double memory) {
     double too_little = 0, most = 0;
     for (int b = 0; b < k->nbufs; b++)
         most = fmax(most, plan->life[b].end);
-    double enough = most; /* as much as by the schedule */
+    double enough = most; /* as much as the schedule permits */
     bool fits = plan->memory == MEMORY_HOST || (double)k->least < memory;
     for (int i = 0; i < 10 && fits; i++) {
         double delay = (too_little + enough) / 2;
@@ -405,7 +410,7 @@ static bool plan_within(struct plan *plan, double memory) {
     return true;
 }
 
-/* Returns whether it had to give bytes on sooner than by lifetimes. */
+/* Plans an arena. Returns whether it had to reuse bytes sooner than lifetimes permit. */
 static bool plan_arena(struct plan *plan, int memory, double limit) {
     plan->memory = memory;
     plan->begun = plan->nover;
@@ -424,7 +429,7 @@ bool mem_plan(const struct compile *c) {
     bool delays = false;
     for (int r = 0; r < p->workers; r++) {
         struct rank *k = &p->rank[r];
-        assert(k->nwaits == 0); /* lanes comes after, since reused bytes are an order too */
+        assert(k->nwaits == 0); /* lanes comes later, since reused bytes impose an order too */
         plan.r = r;
         plan.life = c->choices.life ? c->choices.life[r] : NULL;
         start_rank(&plan, p, r);

@@ -1,6 +1,6 @@
-/* How many bytes of a rank's arena are in use, over the timeline. A buffer is in use from the start of the first
- * instruction that uses it to the end of the last one; if nothing frees it, for the whole step. What ends at t leaves
- * before what starts at t is counted. The sum never exceeds the plan, which also includes the gaps between buffers. */
+/* Bytes of a rank's arena in use, over the timeline. A buffer is in use from the start of the first instruction that
+ * uses it to the end of the last one; if nothing frees it, for the whole step. What ends at t leaves before what starts
+ * at t is counted. The sum never exceeds the plan, which also includes the gaps between buffers. */
 #include "passes.h"
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static int by_event(const void *x, const void *y) {
 
 struct usage memory_use(const struct rank *k, const double *start, const double *end) {
     double *open = NEW(double, k->nbufs), *close = NEW(double, k->nbufs);
-    bool *leaves = NEW(bool, k->nbufs), *inside = NEW(bool, k->nbufs); /* inside: the room of another */
+    bool *leaves = NEW(bool, k->nbufs), *inside = NEW(bool, k->nbufs); /* inside: the buffer lies in another's room */
     for (int b = 0; b < k->nbufs; b++) {
         open[b] = INFINITY;
         if (k->buf[b].grows >= 0)
@@ -36,7 +36,7 @@ struct usage memory_use(const struct rank *k, const double *start, const double 
     }
     struct change *change = NEW(struct change, 2 * k->nbufs);
     struct usage usage = {.at = NEW(struct usage_step, 2 * k->nbufs + 1), .n = 1};
-    struct change *closing = change + k->nbufs; /* each half is nearly in the order of time, for sort */
+    struct change *closing = change + k->nbufs; /* each half is nearly in the order of time, which makes sort fast */
     int n = 0;
     for (int b = 0; b < k->nbufs; b++) {
         int g = k->buf[b].grows;

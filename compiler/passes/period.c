@@ -1,9 +1,10 @@
-/* The part of a program that repeats: which buffers take the places of which, from one repetition to the next. */
+/* The part of a program that repeats: matches the buffers that take each other's places from one repetition to the
+ * next. */
 #include "period.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* What a buffer is called when n microbatches have passed; fetched weights, by their version. */
+/* A buffer's name after n more microbatches; fetched weights are named by their version. */
 struct name {
     int32_t kind, stage, batch, inst, buf;
 };
@@ -31,8 +32,8 @@ static int by_buffer(const void *x, const void *y) {
     return a->inst != b->inst ? a->inst - b->inst : a->buf - b->buf;
 }
 
-/* Per buffer of weights: the version in it. Copies of earlier ones are called by it; of fetched ones, readers say it.
- */
+/* Returns, per buffer of weights, the version in it. A copy of an earlier version has the version in its name; for
+ * fetched weights, their readers have it. */
 static int32_t *versions_in(const struct program *p, int r) {
     const struct rank *k = &p->rank[r];
     int32_t *version = NEW(int32_t, k->nbufs + 1);
@@ -48,7 +49,8 @@ static int32_t *versions_in(const struct program *p, int r) {
     return version;
 }
 
-/* The buffers that events [0, end) open and do not close, by what they are called n microbatches later. */
+/* Lists the buffers that events [0, end) open and do not close, under the names that they have `after` microbatches
+ * later. */
 static struct name *open_at(const struct program *p, int r, size_t end, int after, const int32_t *version, int *n) {
     const struct rank *k = &p->rank[r];
     bool *open = NEW(bool, k->nbufs + 1);
@@ -78,7 +80,8 @@ bool match_period(const struct program *p, int r, int32_t *before) {
     }
     if (!good)
         return false;
-    size_t *closes = NEW(size_t, k->nbufs + 1); /* within the period, each before what takes its place opens */
+    size_t *closes = NEW(size_t, k->nbufs + 1); /* event in the period that closes a buffer; it must come before its
+                                                 * counterpart opens */
     for (size_t e = k->period.event_begin; e < k->period.event_end; e++) {
         int32_t b = k->event[e];
         if (b < 0)

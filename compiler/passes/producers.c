@@ -1,11 +1,12 @@
-/* Where each instruction's operands come from. In issue order every buffer is written before it is read, so an operand
- * comes from the last instruction that wrote its buffer; if that is a receive, from the one that fed the sender. */
+/* The producers of each instruction's operands. In issue order every buffer is written before it is read. So an operand
+ * comes from the last instruction that wrote its buffer; if that is a receive, from the one that wrote what was
+ * sent. */
 #include "passes.h"
 
 struct trace {
     const struct program *p;
-    int32_t **wrote;    /* parallel to a rank's arg: who wrote it last, or -1 */
-    int32_t (*from)[2]; /* per message of two ranks: the sender's rank and its instruction */
+    int32_t **wrote;    /* parallel to a rank's arg: the instruction that wrote it last, or -1 */
+    int32_t (*from)[2]; /* per message between two ranks: the sender's rank and its instruction */
 };
 
 static void find_writers(struct trace *trace, int r) {

@@ -1,10 +1,10 @@
-/* Asserts what each pass promises to those after it, where it hands its work over. The proof is verify's; these catch a
- * fault of a pass at the border that it crosses, and name the promise that it broke. */
+/* Asserts what each pass promises to later passes, where it hands its work over. verify makes the proof; these
+ * assertions catch a pass's fault as it leaves the pass, and name the broken promise. */
 #include "cost.h"
 #include "passes.h"
 #include <assert.h>
 
-/* A slot lies in its space, which the plan gives so many bytes. */
+/* Asserts that a slot lies in its space, within the bytes planned for it. */
 static void promise_slot(const struct rt_stage *s, struct slot slot) {
     const int64_t bytes[] = {[SP_STASH] = s->stash, [SP_EXT] = s->ext, [SP_WORK] = s->work};
     bool counted = slot.space == SP_STASH || slot.space == SP_EXT || slot.space == SP_WORK;
@@ -30,7 +30,7 @@ static void promise_layers(const struct rt_model *m, const struct rt_stage *s) {
 static void promise_stages(const struct spec *sp, const struct stage *st) {
     for (int s = 0; s < sp->stages; s++) {
         for (int d = 0; d < NDIRS; d++) {
-            assert(st[s].cost[d] >= 0); /* and no NAN */
+            assert(st[s].cost[d] >= 0); /* fails for NAN, too */
             for (int i = 0; i < st[s].nstops[d]; i++)
                 assert(st[s].stop[d][i].bytes >= 0 && st[s].stop[d][i].layer < st[s].rt.nlayers);
         }
@@ -60,7 +60,7 @@ static void promise_graph(const struct spec *sp, const struct graph *graph) {
     assert(graph->succ_at[graph->n] == graph->pred_at[graph->n]);
 }
 
-/* A rank's jobs run one after the other, but the two of a pair together. */
+/* Asserts that a rank's jobs run one after the other, except that the two of a pair run together. */
 static void promise_order(const struct spec *sp, const struct sched *sc, int r) {
     for (int i = 0; i < sc->norder[r]; i++) {
         int32_t j = sc->order[r][i];
@@ -85,8 +85,8 @@ static void promise_sched(const struct spec *sp, const struct graph *graph, cons
     assert(!sp->updates.every == !sc->version);
 }
 
-/* How far apart the ranks are that a promise about streams is checked of: all ranks of a small program, and of a large
- * one some, as its ranks are much alike. So a check costs less than a hundredth of what it checks. */
+/* Returns the stride between the ranks whose streams are checked: 1 in a small program, more in a large one, whose
+ * ranks are much alike. So a check costs less than a hundredth of what it checks. */
 static int stride_of(const struct program *p) {
     enum { ENOUGH = 1 << 12 }; /* instructions */
     int64_t all = 0;
@@ -100,7 +100,7 @@ static void promise_operands(const struct rank *k, const struct instr *x) {
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
         const struct arg *arg = &k->arg[a];
         assert(arg->buf >= 0 && arg->buf < k->nbufs && arg->piece <= arg->last);
-        assert(op_access(x->op, (int)arg->role)); /* an operand that the table of instructions gives it */
+        assert(op_access(x->op, (int)arg->role)); /* the table of instructions has this operand */
         assert(arg->last == 0 || k->buf[arg->buf].bytes % pieces_of(arg) == 0);
     }
     for (uint32_t f = x->free; f < x->free + x->nfree; f++)
@@ -164,7 +164,7 @@ static void promise_waits(const struct program *p) {
             const struct instr *x = &k->ins[i];
             assert(x->wait + x->nwait <= k->nwaits);
             for (uint32_t w = x->wait; w < x->wait + x->nwait; w++) {
-                int32_t before = k->wait[w]; /* of another lane, as a lane is in order; and no wait crosses a join */
+                int32_t before = k->wait[w]; /* of another lane, since a lane is in order; and no wait crosses a join */
                 assert(before >= 0 && before < i && k->ins[before].lane != x->lane);
                 assert(!p->period || section_of(k, before) == section_of(k, i));
             }
@@ -176,7 +176,7 @@ static void promise_times(const struct program *p, const struct timeline *tl) {
     for (int r = 0, stride = stride_of(p); r < p->workers; r += stride) {
         const struct rank *k = &p->rank[r];
         struct scratch scratch = scratch_begin();
-        double *begun = NEW(double, k->nlanes); /* per lane: when its last instruction starts; a pair's two overlap */
+        double *begun = NEW(double, k->nlanes); /* per lane: start of its last instruction; the two of a pair overlap */
         for (int32_t i = 0; i < k->nins; i++) {
             const struct instr *x = &k->ins[i];
             double start = tl->start[r][i], end = tl->end[r][i];

@@ -1,19 +1,19 @@
 /* The figures of a schedule, from the program's timeline.
  *
- * makespan       the last end of any instruction
- * busy           a rank's time in jobs (F, R, I, B, W), two that overlap counting once; idle: the rest of the
+ * makespan end of the last instruction busy a rank's time in jobs (F, R, I, B, W), two that overlap counting once;
+ * idle: the rest of the
  *                makespan; span: first job's start to last job's end
- * bubble         1 - sum of busy / (W * makespan). bubble, throughput and gap are 0 where nothing takes any time
- * throughput     rho = S B / (L W), with L the makespan in units of one F + backward, averaged over all stages and
+ * bubble 1 - sum of busy / (W * makespan). bubble, throughput and gap are 0 where nothing takes any time throughput rho
+ * = S B / (L W), with L the makespan in units of one F + backward, averaged over all stages and
  *                microbatches: the cost of all F, B, I and W divided by W * makespan. R counts as work, not as
  *                progress; jobs that overlap count in full.
- * peak           the most activations alive at once. (s,b) is alive from the start of its F to the end of its B, or of
+ * peak the most activations alive at once. (s,b) is alive from the start of its F to the end of its B, or of
  *                its W when the backward is split, on the rank of its F; when its backward runs on another rank, there
  *                from the end of F on. What ends at t leaves before what starts at t is counted. A job that takes no
  *                time starts and ends at t, in this order: what it starts is alive in between.
- * memory_held    for how long activations are alive, all together
- * period         the time from one repetition of what repeats to the next (sim_steady), and the bubble in it
- * staleness      the most updates by which the weights that a job reads lack what the microbatches before its own make
+ * memory_held for how long activations are alive, all together period the time from one repetition to the next
+ * (sim_steady), and the bubble in it staleness the most updates by which the weights that a job reads lack what the
+ * microbatches before its own make
  *                of them */
 #include "passes.h"
 #include <assert.h>
@@ -24,7 +24,7 @@
 
 /* ---- activations alive ---- */
 
-/* When a rank takes over activations whose F ran on another rank, in order of time. */
+/* Times at which a rank takes over activations whose F ran on another rank, sorted. */
 struct births {
     double *t;
     size_t n, cap;
@@ -52,8 +52,8 @@ static struct births *births_elsewhere(const struct compile *c) {
     return born;
 }
 
-/* A walk over one rank's jobs in their order, which is also that of their times. An activation dies when a job ends:
- * dies[first .. n) are the jobs that have begun so far and that end one. */
+/* A walk over one rank's jobs in their order, which is also the order of their times. An activation dies when a job
+ * ends: dies[first .. n) are jobs that have begun so far and end one. */
 struct alive {
     const double *start, *end;
     struct births born;
@@ -61,11 +61,10 @@ struct alive {
     int32_t *dies;
     int first, n;
     int live, most;
-    double held; /* for how long, all together */
+    double held; /* lifetimes of all activations, added up */
 };
 
-/* Up to t, in order of time. At equal times, what ends leaves first; but a job that takes no time ends after its own
- * start. */
+/* Advances to time t. At equal times, what ends leaves first; but a job that takes no time ends after its own start. */
 static void pass_time(struct alive *alive, double t) {
     for (;;) {
         int32_t d =
@@ -120,7 +119,7 @@ static void find_peaks(const struct compile *c, struct report *rep) {
     }
 }
 
-/* ---- what a rank does and receives ---- */
+/* ---- work and traffic of a rank ---- */
 
 static void add_bytes(int64_t *sum, int64_t bytes, int r) {
     if (__builtin_add_overflow(*sum, bytes, sum))
@@ -149,7 +148,8 @@ static void count_gather(struct rank_report *out, const struct arg *a) {
     out->gathers_apart += a->last && a->piece == 0;
 }
 
-/* Weights whose shards come one by one are gathered too, and count once, with the first, even if that is its own. */
+/* Counts a message. Weights whose shards come one by one count as gathered, once, with the first shard, even if the
+ * rank owns it. */
 static void count_message(const struct program *p, int r, const struct instr *in, struct rank_report *out) {
     const struct rank *k = &p->rank[r];
     if (in->op == OP_COPY && !is_copy_of_version(p, r, &k->buf[k->arg[in->arg + 1].buf]))
@@ -205,7 +205,7 @@ static int held_as(const struct buf *b) {
     }
 }
 
-/* Buffers that no event opens stay for the whole step. */
+/* Counts bytes by content at their peak. Buffers that no event opens stay for the whole step. */
 static void count_held(const struct rank *k, int64_t held[NHELD]) {
     bool *passes = NEW(bool, k->nbufs);
     int64_t now[NHELD] = {0}, sum = 0, most;
@@ -238,7 +238,7 @@ static void count_held(const struct rank *k, int64_t held[NHELD]) {
     held[HELD_GAPS] += k->arena - most;
 }
 
-/* Of a job or an update: its time, and that of F + backward that it is worth. */
+/* Counts a job or an update: its time, and its contribution to the progress of F + backward. */
 static void count_job(const struct spec *sp, int r, const struct instr *in, struct rank_report *out, double *progress) {
     if (in->op == OP_U) {
         out->busy += sp->job[update_at(sp, in->stage, in->batch, place_in(&sp->costs.homes[in->stage], r))].cost;
@@ -246,12 +246,13 @@ static void count_job(const struct spec *sp, int r, const struct instr *in, stru
     }
     int32_t j = job_at(sp, in->stage, in->batch, in->op);
     bool second = sp->job[j].pair && partner_of(sp, j) < 0;
-    bool counted = second || in->part < in->last;     /* with the first of a pair, or the last of its parts */
-    out->busy += counted ? 0 : computing_time(sp, j); /* beside a late start, end - start could be 0 by rounding */
+    bool counted = second || in->part < in->last;     /* counted with the first of a pair, or with the last of its
+                                                       * parts */
+    out->busy += counted ? 0 : computing_time(sp, j); /* beside a late start, end - start could be rounded to 0 */
     *progress += in->op == OP_R || in->part < in->last ? 0 : sp->job[j].cost;
 }
 
-/* Adds what a rank's instructions [from, to) do and receive. */
+/* Adds the work and traffic of a rank's instructions [from, to). */
 static void count_section(const struct spec *sp, const struct program *p, int r, int32_t from, int32_t to,
                           struct rank_report *out, double *progress) {
     for (int32_t i = from; i < to; i++) {
@@ -265,7 +266,7 @@ static void count_section(const struct spec *sp, const struct program *p, int r,
     }
 }
 
-/* As often as the period runs. */
+/* Adds figures of the period, once per repetition. */
 static void add_repeated(struct rank_report *all, const struct rank_report *once, int64_t times, int r) {
     int *const count[] = {&all->activations_received,
                           &all->gradients_received,
@@ -319,7 +320,7 @@ static double account(const struct compile *c, int r, struct rank_report *out, d
         }
     }
     if (p->period && to > from)
-        to += tl->step - tl->makespan; /* the repetitions that are not drawn */
+        to += tl->step - tl->makespan; /* repetitions that are not drawn */
     out->span = to > from ? to - from : 0;
     out->peak_bytes = k->arena;
     out->least_bytes = k->least;
@@ -334,7 +335,7 @@ static double account(const struct compile *c, int r, struct rank_report *out, d
 
 /* ---- versions ---- */
 
-/* The most versions of a stage's weights that one of its homes has at once. */
+/* Raises each stage's most versions of weights that one of its homes has at once. */
 static void count_versions(const struct program *p, int r, int *versions) {
     const struct rank *k = &p->rank[r];
     int *now = NEW(int, sets_in(p));
@@ -348,7 +349,7 @@ static void count_versions(const struct program *p, int r, int *versions) {
     }
 }
 
-/* By how many updates a job's weights lack what the microbatches before its own make of them. */
+/* Raises each stage's staleness: how many updates the weights of a job are behind those of all earlier microbatches. */
 static void count_staleness(const struct program *p, int r, int *staleness) {
     for (int32_t i = 0; p->update && i < p->rank[r].nins; i++) {
         const struct instr *x = &p->rank[r].ins[i];
@@ -358,8 +359,8 @@ static void count_staleness(const struct program *p, int r, int *staleness) {
     }
 }
 
-/* Counts the backwards of another version than their forwards, a team's once, those of the period as often as it runs.
- * The first is of the earliest microbatch. */
+/* Counts the backwards that read another version than their forwards. A team's count once; the period's count once per
+ * repetition. The first one has the earliest microbatch. */
 static void count_mixes(const struct program *p, struct report *rep) {
     int32_t *forward = NEW(int32_t, (size_t)p->stages * (size_t)p->batches);
     for (int back = 0; back < 2; back++)

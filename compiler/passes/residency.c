@@ -1,23 +1,23 @@
-/* Keeping a set from one of its uses to the next, a stay, takes room in all turns between the two. The stays to choose
- * are those that are worth the most and fit.
+/* A stay keeps a set from one of its uses to the next, and needs room in all turns between the two. The stays to choose
+ * are those that fit and are worth the most.
  *
- * Relaxed so that a part of a stay may be chosen, this is a flow: over each turn flows what is free, from one turn to
- * the next, and a stay takes a part of it past the turns between its uses. Stays are added by their ends, each along
- * the cheapest path back that makes room for it, by stays that it replaces. The prices of turns, which are the flow's
- * dual, say what a stay has to be worth. Where stays are of one size the flow is of whole stays. Otherwise the prices
- * bound a depth-first search: what a decision loses against them, no later one can recover. */
+ * If parts of stays may be chosen, this is a flow. Free room flows over each turn to the next; a stay takes a part of
+ * the flow past the turns between its uses. Stays are added by their ends, each along the cheapest path back that makes
+ * room for it, by removing stays that it replaces. The prices of turns, the dual of the flow, tell what a stay must be
+ * worth. If all stays have one size, the flow consists of whole stays. Otherwise the prices bound a depth-first search:
+ * what a decision loses against them, no later one can recover. */
 #include "residency.h"
 #include "base/heap.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct stay { /* over the turns from .. to - 1 */
+struct stay { /* covers the turns from .. to - 1 */
     int32_t use, from, to;
     int64_t size, worth;
 };
 struct stays {
-    struct stay *a; /* by to */
+    struct stay *a; /* sorted by `to` */
     int n, turns;
     int64_t *slots, *room; /* per turn: what is left for stays beside the sets in use; NULL: no limit */
 };
@@ -36,24 +36,24 @@ HEAP(front, struct reached, is_nearer)
 enum {
     ON = -1,
     BACK = -2
-};                    /* an arc to the next node or to the one before; else it is a stay's, one way or the other */
-struct node {         /* before each turn, and behind the last */
-    double price;     /* falls from node to node, by what the turn between them costs per unit */
-    int32_t from, to; /* the last stay that begins here, that ends here; or -1 */
-    double far;       /* in the search `seen` */
+};                    /* an arc to the next node, or to the previous one; other values are stays, in either direction */
+struct node {         /* before each turn, and after the last */
+    double price;     /* decreases from node to node by the price per unit of the turn between them */
+    int32_t from, to; /* newest stay that begins here, and newest that ends here; or -1 */
+    double far;       /* distance in the search `seen` */
     int32_t seen, before, by;
     bool settled;
 };
 struct flow {
     const struct stays *stays;
     struct node *node;
-    int32_t last;            /* the last node so far: no stay ends behind it */
+    int32_t last;            /* the last node so far: no stay ends after it */
     int64_t *left;           /* per turn */
     int64_t *taken;          /* per stay */
-    int32_t *next, *next_to; /* per stay: the one before it that begins, that ends at the same node */
-    bool bytes;              /* the unit is a byte, else a stay */
+    int32_t *next, *next_to; /* per stay: the previous one that begins, that ends at the same node */
+    bool bytes;              /* the unit is a byte; otherwise a stay */
     int32_t search;
-    int32_t *settled; /* the nodes that the search has settled */
+    int32_t *settled; /* nodes that the search has settled */
     int nsettled;
     struct front front;
 };
@@ -66,7 +66,7 @@ static double worth_of_unit(const struct flow *flow, int32_t i) {
 static void reach_node(struct flow *flow, int32_t from, int32_t to, double cost, int32_t by) {
     const struct node *a = &flow->node[from];
     struct node *b = &flow->node[to];
-    double far = a->far + fmax(0, cost + a->price - b->price); /* below 0 by rounding only */
+    double far = a->far + fmax(0, cost + a->price - b->price); /* negative only by rounding */
     if (b->seen == flow->search && (b->settled || b->far <= far))
         return;
     b->seen = flow->search;
@@ -91,8 +91,8 @@ static void leave_node(struct flow *flow, int32_t v) {
             reach_node(flow, v, flow->stays->a[i].from, worth_of_unit(flow, i), i);
 }
 
-/* The cheapest way (Dijkstra's, on costs that prices make 0 or more) from the stay's end to its begin; true if it costs
- * less than `most`. Prices follow, up to the one or the other. */
+/* Finds the cheapest path from the stay's end to its beginning, by Dijkstra's algorithm on costs that prices make
+ * nonnegative. Returns whether it costs less than `most`. Updates prices up to the smaller of the two. */
 static bool make_way(struct flow *flow, const struct stay *stay, double most) {
     bool found = false;
     flow->search++;
@@ -187,13 +187,13 @@ static double price_of_turn(const struct flow *flow, int t) {
     return t < flow->last ? fmax(0, flow->node[t].price - flow->node[t + 1].price) : 0;
 }
 
-/* What the stay is worth beyond the price of its turns. */
+/* Returns the stay's worth beyond the price of its turns. */
 static double profit(const struct flow *flow, int32_t i) {
     const struct stay *stay = &flow->stays->a[i];
     return (double)stay->worth - (double)units(flow, i) * (flow->node[stay->from].price - flow->node[stay->to].price);
 }
 
-/* No choice of stays is worth more, whatever the prices (weak duality). */
+/* Returns an upper bound on the worth of any choice of stays, whatever the prices (weak duality). */
 static double worth_bound(const struct flow *flow) {
     const int64_t *limit = flow->bytes ? flow->stays->room : flow->stays->slots;
     double most = 0;
@@ -213,7 +213,7 @@ static bool stay_fits(const struct stays *stays, const struct stay *stay) {
     return true;
 }
 
-/* times 1: the stay takes its room; -1: it leaves it. */
+/* Takes (times 1) or releases (times -1) the room of a stay. */
 static void occupy(struct stays *stays, const struct stay *stay, int times) {
     for (int t = stay->from; t < stay->to; t++) {
         if (stays->slots)
@@ -232,7 +232,7 @@ static int by_stay(const void *x, const void *y) {
     return a->key != b->key ? (a->key > b->key) - (a->key < b->key) : (a->stay > b->stay) - (a->stay < b->stay);
 }
 
-/* What fits, the most profitable first. Returns what it is worth. */
+/* Chooses stays that fit, the most profitable first. Returns their worth. */
 static int64_t choose_greedily(struct stays *stays, const struct flow *flow, bool *chosen) {
     struct ranked *ranked = NEW(struct ranked, stays->n);
     int64_t worth = 0;
@@ -252,14 +252,14 @@ static int64_t choose_greedily(struct stays *stays, const struct flow *flow, boo
     return worth;
 }
 
-struct choice {         /* about a stay */
-    int tried;          /* how many of the two ways */
-    bool taken;         /* the way that is being tried */
-    double lost, slack; /* of the bound: by the choices before it, and by the turns that have passed */
-    int64_t worth;      /* of the stays taken before it */
+struct choice {         /* decision about a stay */
+    int tried;          /* number of options tried, of two */
+    bool taken;         /* the option that is being tried */
+    double lost, slack; /* losses against the bound: by earlier decisions, and by turns that have passed */
+    int64_t worth;      /* worth of the stays taken before it */
 };
 
-/* What turns that no more stays cover leave unused, at their prices. */
+/* Returns the price of the room that is left unused in turns that no further stays cover. */
 static double unused(const struct stays *stays, const struct flow *flow, int from, int to) {
     double lost = 0;
     for (int t = from; t < to; t++)
@@ -267,7 +267,8 @@ static double unused(const struct stays *stays, const struct flow *flow, int fro
     return lost;
 }
 
-/* Improves on `best`, the worth of what is chosen. Returns the proven most, which is best if the search has ended. */
+/* Improves on `best`, the worth of the chosen stays. Returns a proven upper bound, which is `best` if the search has
+ * ended. */
 static double search_stays(struct stays *stays, const struct flow *flow, int64_t step, int64_t *best, bool *chosen) {
     struct choice *choice = NEW(struct choice, stays->n + 1);
     struct ranked *order = NEW(struct ranked, stays->n);
@@ -312,7 +313,7 @@ static double search_stays(struct stays *stays, const struct flow *flow, int64_t
     return (double)*best;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole problem ---- */
 
 static int64_t common_divisor(int64_t a, int64_t b) {
     while (b != 0) {
@@ -323,7 +324,7 @@ static int64_t common_divisor(int64_t a, int64_t b) {
     return a;
 }
 
-/* Chooses stays. Returns the most that any choice is worth, as far as it is proven. */
+/* Chooses stays. Returns the best proven upper bound on the worth of any choice. */
 static int64_t choose_residents(struct stays *stays, bool *chosen) {
     bool equal = true;
     int64_t step = 0, best;
@@ -333,7 +334,7 @@ static int64_t choose_residents(struct stays *stays, bool *chosen) {
         equal &= stays->a[i].size == stays->a[0].size;
         step = common_divisor(stays->a[i].worth, step);
     }
-    if (stays->room && equal) { /* then bytes are a number of sets, too */
+    if (stays->room && equal) { /* then a limit in bytes is a number of sets, too */
         for (int t = 0; t < stays->turns; t++) {
             int64_t n = stays->a[0].size > 0 ? stays->room[t] / stays->a[0].size : INT64_MAX;
             stays->slots[t] = n < stays->slots[t] ? n : stays->slots[t];
@@ -358,7 +359,7 @@ static int64_t choose_residents(struct stays *stays, bool *chosen) {
 struct residency residency_solve(const struct residency_problem *problem) {
     struct residency residency = {.kept = NEW(bool, problem->nuses)};
     struct stays stays = {.a = NEW(struct stay, problem->nuses), .turns = problem->turns};
-    int32_t *last = NEW(int32_t, problem->sets); /* 1 + the turn of its last use */
+    int32_t *last = NEW(int32_t, problem->sets); /* 1 + the turn of the set's last use */
     stays.slots = NEW(int64_t, problem->turns);
     stays.room = problem->room ? NEW(int64_t, problem->turns) : NULL;
     for (int t = 0; t < problem->turns; t++) {
@@ -370,7 +371,7 @@ struct residency residency_solve(const struct residency_problem *problem) {
         const struct residency_use *use = &problem->use[i];
         occupy(&stays, &(struct stay){.from = use->turn, .to = use->turn + 1, .size = problem->size[use->set]}, 1);
     }
-    for (int t = 0; t < problem->turns; t++) { /* what is in use is there, even where it does not fit */
+    for (int t = 0; t < problem->turns; t++) { /* sets in use are there, even if they do not fit */
         stays.slots[t] = stays.slots[t] > 0 ? stays.slots[t] : 0;
         if (stays.room)
             stays.room[t] = stays.room[t] > 0 ? stays.room[t] : 0;

@@ -1,5 +1,6 @@
-/* Which sets a place of limited room keeps between their uses, so that the fewest bytes come in: weighted caching where
- * the limit is a number of sets, general caching where it is one of bytes. Knows nothing of jobs. */
+/* Chooses the sets that a place of limited room keeps between their uses, so that the fewest bytes are received. This
+ * is weighted caching if the limit is a number of sets, and general caching if it is in bytes. It does not depend on
+ * jobs. */
 #ifndef PIANOLA_RESIDENCY_H
 #define PIANOLA_RESIDENCY_H
 #include "base/base.h"
@@ -9,24 +10,24 @@ struct residency_use {
 };
 struct residency_problem {
     int sets, turns, nuses;
-    const struct residency_use *use; /* by turn; each set at most once per turn */
-    const int64_t *size;             /* per set: the bytes that it takes */
-    const int64_t *fetch;            /* per set: the bytes that come in when it does; at most 2^50 over all uses */
-    int slots;                       /* how many sets there may be in a turn, those in use included */
-    const int64_t *room;             /* per turn: how many bytes of sets; NULL: no limit */
+    const struct residency_use *use; /* sorted by turn; each set at most once per turn */
+    const int64_t *size;             /* per set: bytes that it occupies */
+    const int64_t *fetch;            /* per set: bytes received when it is fetched; at most 2^50 over all uses */
+    int slots;                       /* maximum number of sets in a turn, including those in use */
+    const int64_t *room;             /* per turn: maximum bytes of sets; NULL: no limit */
 };
 struct residency {
-    bool *kept;              /* per use: the set is still there since its use before */
-    int64_t received, bound; /* bytes that come in, and the least that could, by a proof; equal: it is the least */
+    bool *kept;              /* per use: the set has been kept since its previous use */
+    int64_t received, bound; /* bytes received, and a proven lower bound on them; equal: received is optimal */
 };
 
-/* What is in use must be there, whether it fits or not; nothing is kept beside what does not fit.
+/* Solves a problem. Sets in use must be there, whether they fit or not; nothing is kept beside sets that do not fit.
  *
- * The least wherever a limit counts sets, also where it is one of bytes and all sets are of one size: a flow of minimal
- * cost (Arkin & Silverberg 1987, "Scheduling jobs with fixed start and end times"). With a limit in bytes and unequal
- * sizes, which is NP-hard (Chrobak et al. 2012, "Caching is hard, even in the fault model"), the flow bounds a search
- * through at most RESIDENCY_NODES decisions, beyond which `bound` is the flow's. n^2 log n in uses at worst, and about
- * linear where few sets are there at a time. */
+ * The result is optimal if the limit counts sets, or is in bytes and all sets have one size: a flow of minimal cost
+ * (Arkin & Silverberg 1987, "Scheduling jobs with fixed start and end times"). With a limit in bytes and unequal sizes,
+ * the problem is NP-hard (Chrobak et al. 2012, "Caching is hard, even in the fault model"). Then the flow bounds a
+ * search through at most RESIDENCY_NODES decisions, beyond which `bound` is the flow's. Takes n^2 log n in uses at
+ * worst, and about linear time if few sets are there at a time. */
 enum { RESIDENCY_NODES = 1 << 15 };
 struct residency residency_solve(const struct residency_problem *problem);
 #endif

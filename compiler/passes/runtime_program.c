@@ -1,13 +1,13 @@
-/* Lowers a program to the runtime's form, struct rt_program. Instructions name buffers by address, and what they wait
- * for by names: numbers that follow from what the instructions are, not from their places, so that a moved one keeps
- * its name. */
+/* Lowers a program to the runtime's form, struct rt_program. Instructions refer to buffers by address, and to the
+ * instructions they wait for by names. Names are numbers that follow from what the instructions are, not from their
+ * places, so that a moved instruction keeps its name. */
 #include "runtime_program.h"
 #include <assert.h>
 #include <string.h>
 
-enum { ALIGNED = 16 }; /* bytes: kernels load and store as many at once */
+enum { ALIGNED = 16 }; /* bytes that kernels load and store at once */
 
-/* A rank on its way. key[i] says what buffer i is. */
+/* A rank under construction. key[i] identifies buffer i. */
 struct build {
     const struct program *p;
     const struct stage *st;
@@ -18,9 +18,10 @@ struct build {
     struct rt_instr *ins;
 };
 
-/* ---- buffers: those that instructions name, and the workspace, in the order of the plan ---- */
+/* ---- buffers: those that instructions use, and the workspace, in the order of the plan ---- */
 
-/* Returns what an operand names. A job finds its parameters' gradients in the whole buffer, where it names pieces. */
+/* Returns the buffer, or piece of one, that an operand refers to. A job finds its parameters' gradients in the whole
+ * buffer, even if it names pieces. */
 static struct arg named_arg(const struct rank *k, const struct instr *x, const struct arg *a) {
     assert(!a->last || arg_off(k, a) % ALIGNED == 0);
     return is_job(x->op) ? (struct arg){.buf = a->buf}
@@ -79,7 +80,7 @@ static const struct rt_buffer *buffer_of(const struct build *f, struct arg a) {
 
 /* ---- instructions ---- */
 
-/* Its operands in a role, without the first `but`, ended by NULL; NULL: there are none. */
+/* Returns x's operands in a role, without the first `but`, ended by NULL; NULL: there are none. */
 static const struct rt_buffer *const *operands(const struct build *f, const struct instr *x, int role, int but) {
     int n = 0;
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
@@ -124,7 +125,7 @@ static struct rt_instr runtime_instr(const struct build *f, const struct instr *
     return y;
 }
 
-/* ---- names, and who waits for whom ---- */
+/* ---- names and waits ---- */
 
 struct named {
     const struct instr *x;
@@ -209,9 +210,9 @@ static struct rt_rank runtime_rank(const struct spec *sp, const struct build *f,
     return rank;
 }
 
-/* ---- what ranks share ---- */
+/* ---- data that ranks share ---- */
 
-/* Members of all groups, each group ended by -1, and one more -1. */
+/* Returns the members of all groups, each group ended by -1, and one more -1. */
 static int32_t *groups_of(const struct program *p) {
     int n = 1;
     for (int g = 0; g < p->ngroups; g++)
@@ -226,7 +227,8 @@ static int32_t *groups_of(const struct program *p) {
     return list;
 }
 
-/* Stage s of the program, of whole microbatches or of a slice; of one that is elsewhere, what a rank knows of it. */
+/* Returns stage s of the program, of whole microbatches or of a slice. here: false for a stage of other ranks, of which
+ * a rank knows only the names. */
 static struct rt_stage runtime_stage(const struct program *p, const struct rt_stage *stage, int s, bool here) {
     struct rt_stage out = here ? *stage : (struct rt_stage){.layer = NULL};
     struct member member = member_at(&p->names, s);
@@ -236,7 +238,7 @@ static struct rt_stage runtime_stage(const struct program *p, const struct rt_st
     return out;
 }
 
-/* Without ranks and meetings. here: per set, whether its layers belong to the view. */
+/* Returns the program without ranks and meetings. here: per set, whether the view includes its layers. */
 static struct rt_program runtime_shared(const struct spec *sp, const struct stage *st, const struct program *p,
                                         const bool *here) {
     int sets = sets_in(p), slices = sp->costs.sliced ? sp->names.slices : 0;
@@ -262,7 +264,7 @@ static struct rt_program runtime_shared(const struct spec *sp, const struct stag
     return out;
 }
 
-/* Where the two sides of each message, or the members of each collective, store the tensor. */
+/* Returns where the two sides of each message, or the members of each collective, store the tensor. */
 static struct rt_meeting *meetings(const struct program *p, const struct rt_rank *rank) {
     struct rt_meeting *meeting = NEW(struct rt_meeting, p->nmsgs);
     for (int r = 0; r < p->workers; r++)

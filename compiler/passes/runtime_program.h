@@ -1,13 +1,13 @@
-/* The program in the runtime's form: what `run` replays, and what rank<k>.cu says. */
+/* The program in the runtime's form, which `run` replays and rank<k>.cu prints. */
 #ifndef PIANOLA_RUNTIME_PROGRAM_H
 #define PIANOLA_RUNTIME_PROGRAM_H
 #include "../../runtime/rt_program.h"
 #include "ir/program.h"
 
-/* All ranks and meetings. hash 0. */
+/* Returns the program with all ranks and meetings. hash is 0. */
 struct rt_program *runtime_program(const struct spec *sp, const struct stage *st, const struct program *p);
 
-/* One rank's view, and what its buffers are: buffer i is the whole of one of the rank's, or a piece of it. */
+/* One rank's view, and the identity of its buffers: buffer i is a whole buffer of the rank's, or a piece of one. */
 struct runtime_view {
     struct rt_program program;
     struct rt_rank rank;

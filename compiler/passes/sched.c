@@ -1,10 +1,10 @@
-/* Which job runs when: an event-driven list scheduler, n log n. schedules/language.md, "How jobs are scheduled", states
- * the rules, also those for jobs that end in the instant in which they start.
+/* Decides when each job runs: an event-driven list scheduler, O(n log n). schedules/language.md, "How jobs are
+ * scheduled", states the rules, also for jobs that end in the instant in which they start.
  *
  * Each rank has two heaps of ready jobs, ordered by n and its ties: forwards, which must wait for room under the cap,
  * and the rest. A strict rank has its sequence, and uses the heaps only for jobs that fill: they run when the next job
- * of the sequence cannot. One heap of events holds the ends of running jobs and the arrivals of tensors. Events of one
- * time are all taken before any rank starts a job; jobs that then end at the same time open another such round. */
+ * of the sequence cannot. One heap of events holds the ends of running jobs and the arrivals of tensors. All events of
+ * one time are handled before any rank starts a job. Jobs that then end at the same time start another round. */
 #include "sched_state.h"
 #include <assert.h>
 #include <limits.h>
@@ -32,7 +32,8 @@ static void touch_rank(struct sched_state *state, int rank) {
     }
 }
 
-/* A rank has one live activation more. If its room is used up, others may no longer have to wait for a team's F. */
+/* Counts one more live activation on a rank. If the rank's room is now used up, ranks that waited for a team's F may
+ * have another job to start. */
 static void use_room(struct sched_state *state, int rank) {
     if (++state->live[rank] < state->sp->limits.cap[rank])
         return;
@@ -42,7 +43,7 @@ static void use_room(struct sched_state *state, int rank) {
     }
 }
 
-/* A team's job is ready when it is on all members. */
+/* Makes a job ready; a team's job is ready when it is ready on all members. */
 static void make_ready(struct sched_state *state, int32_t j) {
     const struct spec *sp = state->sp;
     int size = job_size(state, j);
@@ -60,7 +61,7 @@ static void make_ready(struct sched_state *state, int32_t j) {
     }
 }
 
-/* One of the things that job j waits for has ended at t, and is there at `at`. */
+/* Notes that one of the things that job j waits for has ended at t, and arrives at `at`. */
 static void arrive(struct sched_state *state, int32_t j, double t, double at) {
     if (at > state->ready_at[j])
         state->ready_at[j] = at;
@@ -72,7 +73,8 @@ static void arrive(struct sched_state *state, int32_t j, double t, double at) {
         make_ready(state, j);
 }
 
-/* A backward's gradient goes to the updates of its microbatch; an update's weights go to the jobs that wait for it. */
+/* Sends a backward's gradient to the updates of its microbatch, and an update's weights to the jobs that wait for
+ * it. */
 static void retire_versions(struct sched_state *state, int32_t j, double t) {
     const struct spec *sp = state->sp;
     const struct job *job = &sp->job[j];
@@ -120,7 +122,7 @@ static void retire(struct sched_state *state, int32_t j, double t) {
     }
 }
 
-/* Whether all members of its team have room for so many forwards more. */
+/* Returns whether all members of j's team have room for `forwards` more forwards. */
 static bool has_room(const struct sched_state *state, int32_t j, int forwards) {
     const struct spec *sp = state->sp;
     int size = job_size(state, j);
@@ -133,8 +135,8 @@ static bool has_room(const struct sched_state *state, int32_t j, int forwards) {
     return true;
 }
 
-/* Whether the next job of a strict order can start now: it is the next one on all members of its team, which are idle.
- */
+/* Returns whether the next job of a strict order can start now: it is the next one on all members of its team, which
+ * are idle. */
 static bool turn_of(const struct sched_state *state, int32_t j) {
     const struct spec *sp = state->sp;
     int32_t with = partner_of(sp, j), first = gang_of(sp, j);
@@ -153,7 +155,7 @@ static bool turn_of(const struct sched_state *state, int32_t j) {
 struct choice sched_choose(const struct sched_state *state, int rank) {
     struct ready *f = &state->fwd[rank], *r = &state->rest[rank];
     const struct choice none = {-1, NULL}, other = {r->n > 0 ? state->by_pos[r->a[0]] : -1, r};
-    if (r->n > 0 && state->sp->job[other.j].prio == -INFINITY) /* an update that n says nothing of */
+    if (r->n > 0 && state->sp->job[other.j].prio == -INFINITY) /* an update to which n assigns no priority */
         return other;
     int32_t next = state->sp->strict ? state->seq_next[rank] : 0;
     if (state->sp->strict && next < state->seq_at[rank + 1] && turn_of(state, state->seq[next]))
@@ -164,7 +166,7 @@ struct choice sched_choose(const struct sched_state *state, int rank) {
     return r->n > 0 ? other : none;
 }
 
-/* from: where another member of the team had it from. */
+/* Removes j from where it was chosen. from: its heap on another member of the team; NULL: the sequence. */
 static void take_value(struct sched_state *state, int32_t j, const struct ready *from) {
     int rank = state->sp->job[j].rank;
     if (!from)
@@ -173,7 +175,7 @@ static void take_value(struct sched_state *state, int32_t j, const struct ready 
         ready_pop(state->sp->job[j].d == OP_F ? &state->fwd[rank] : &state->rest[rank]);
 }
 
-/* The members of its team are idle, and it is the best of all. */
+/* Returns whether all members of j's team are idle, and j is the best job of each. */
 static bool all_choose(const struct sched_state *state, int32_t j) {
     const struct spec *sp = state->sp;
     int size = job_size(state, j);
@@ -202,7 +204,7 @@ static void begin_job(struct sched_state *state, int32_t j, double t) {
     events_push(&state->events, (struct event){sc->end[j], j});
 }
 
-/* A team waits until it is the turn of its job on all members. */
+/* Starts a rank's best job, if any. A team waits until its job is the best on all members. */
 static void start_best(struct sched_state *state, int rank, double t) {
     const struct spec *sp = state->sp;
     struct choice best = sched_choose(state, rank);
@@ -227,8 +229,8 @@ static void start_best(struct sched_state *state, int rank, double t) {
     }
 }
 
-/* By the rank of the team's first member; of one team, by place; of a pair, as in the sequence. A rank has started no
- * more than that. */
+/* Orders by the team's first rank, then by place in the team; paired jobs keep their sequence order. A rank starts no
+ * more jobs in one instant. */
 static int by_first_rank(const void *x, const void *y) {
     int32_t i = *(const int32_t *)x, j = *(const int32_t *)y;
     const struct job *a = &sorting->job[i], *b = &sorting->job[j];
@@ -240,8 +242,9 @@ static int by_first_rank(const void *x, const void *y) {
     return i == j ? 0 : partner_of(sorting, i) == j ? -1 : 1;
 }
 
-/* What one rank starts may use up the room that another's team waits for. What starts in one instant does not depend on
- * the order in which ranks are asked: a job is started only where nothing else can start on any of its ranks. */
+/* Starts jobs on idle ranks. A job that one rank starts may use up the room that another's team waits for. The jobs
+ * that start in one instant do not depend on the order in which ranks are tried: a job is started only if nothing else
+ * can start on any of its ranks. */
 static void start_idle(struct sched_state *state, double t) {
     int before = state->sc->nmoments;
     while (state->ntouched > 0) {

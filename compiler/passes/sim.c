@@ -1,25 +1,25 @@
 /* The predicted timeline: the program's lanes with the schedule's costs and the cluster's links.
  *
  * An instruction starts when its lane is free and what it waits for has ended. A group's two lanes share its links: a
- * collective waits for those issued before it on either. A message is a rendezvous: it starts
- * when both sides have reached it, occupies its lanes for bytes / bandwidth and arrives a latency later. Everything
- * that an instruction depends on comes earlier in one global order (lower.c), so one walk over that order gives all
- * times, without a queue and in linear time.
+ * collective waits for those issued before it on either. A message is a rendezvous: it starts when both sides have
+ * reached it, occupies its lanes for bytes / bandwidth and arrives a latency later. Everything that an instruction
+ * depends on comes earlier in one global order (lower.c), so one walk over that order gives all times, without a queue
+ * and in linear time.
  *
  * NCCL launches a rank's communications in the order of issue, across communicators (NCCL_LAUNCH_ORDER_IMPLICIT: its
- * user guide, env.rst and usage/communicators.rst). LAUNCH_ISSUE has that rule: each waits until the one before has
- * been launched, even if the other side of that one has not come; LAUNCH_SERIAL that of older drivers, where it has to
- * end.
+ * user guide, env.rst and usage/communicators.rst). LAUNCH_ISSUE follows that rule: each waits until the previous one
+ * has been launched, even if the other side of the previous one has not come. LAUNCH_SERIAL follows the rule of older
+ * drivers, where the previous one has to end.
  *
- * Where a period repeats, and from step to step, a rank goes on when all its lanes have come to the end: so the times
- * of these joins, rank by rank, are all that the next repetition depends on, and once all of them are as much later as
- * before, it goes on like that. With noise no repetition is like another, and all of them are run. */
+ * Where a period repeats, and from step to step, a rank goes on when all its lanes have come to the end. So the next
+ * repetition depends only on the times of these joins, rank by rank. Once a repetition delays all of them equally, all
+ * later ones do. With noise no two repetitions are alike, and all of them are run. */
 #include "passes.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-struct meeting { /* of the ranks that a message or a reduction joins */
+struct meeting { /* meeting point of the ranks of a message or a collective */
     double ready;
     int32_t came;
 };
@@ -30,19 +30,19 @@ struct sim {
     enum launch_order order;
     const struct program *p;
     struct timeline *tl;
-    double **free, **done; /* per rank and lane: when it can start another message, another anything */
+    double **free, **done; /* per rank and lane: when it can start another message, and anything else */
     int **sibling;         /* per rank and lane: sibling_lanes */
     double *launch;        /* per rank: when another communication may be launched */
-    int32_t *at, *stop;    /* per rank: the next instruction; where to stop */
+    int32_t *at, *stop;    /* per rank: the next instruction; the one to stop at */
     struct meeting *meet;
     int32_t *todo; /* ranks that can go on */
     int ntodo;
-    double noise;  /* times are up to this part longer or shorter, */
-    uint64_t draw; /* by this run's and repetition's random numbers */
+    double noise;  /* times are longer or shorter by up to this fraction, */
+    uint64_t draw; /* with the random numbers of this run and repetition */
 };
 
-/* The random numbers of an instruction, by its place in the program; of a message or a collective one for all its
- * ranks. */
+/* Returns an instruction's random factor, by its place in the program. All ranks of a message or a collective get one
+ * factor. */
 static double noise_of(const struct sim *sim, int r, int32_t i) {
     int32_t msg = sim->p->rank[r].ins[i].msg;
     uint64_t which = msg >= 0 ? (uint64_t)msg << 1 | 1 : ((uint64_t)r << 32 | (uint64_t)i) << 1;
@@ -50,7 +50,7 @@ static double noise_of(const struct sim *sim, int r, int32_t i) {
 }
 
 static double duration(const struct sim *sim, int r, const struct instr *x) {
-    double speed = sim->sp->machine.speed ? sim->sp->machine.speed[r] : 1; /* a job's cost has it already */
+    double speed = sim->sp->machine.speed ? sim->sp->machine.speed[r] : 1; /* a job's cost includes it already */
     switch (op_cost[x->op]) {
     case COST_JOB: {
         int32_t j = job_at(sim->sp, x->stage, x->batch, x->op);
@@ -77,7 +77,8 @@ static double ready_time(const struct sim *sim, int r, const struct instr *x) {
     /* The next message of an edge need not wait for this one's latency. On a lane of several edges it does. */
     bool edge = op_cost[x->op] == COST_LINK && (kind == LANE_SEND || kind == LANE_RECV);
     double t = edge ? sim->free[r][x->lane] : sim->done[r][x->lane];
-    if (sim->sibling[r][x->lane] >= 0) /* a gather and a reduction at once would halve the links' bandwidth */
+    if (sim->sibling[r][x->lane] >= 0) /* a concurrent gather and reduction would each get half of the links'
+                                        * bandwidth */
         t = fmax(t, sim->done[r][sim->sibling[r][x->lane]]);
     for (uint32_t w = x->wait; w < x->wait + x->nwait; w++)
         t = fmax(t, sim->tl->end[r][k->wait[w]]);
@@ -102,7 +103,7 @@ static void set_times(struct sim *sim, int r, int32_t i, double start, double en
         sim->launch[r] = end;
 }
 
-/* The other side of a message stands at its own instruction of it. */
+/* Sets the times of a message. The other side is at its own instruction of it. */
 static void complete_message(struct sim *sim, int r, int32_t i, double start) {
     const struct rank *k = &sim->p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -137,8 +138,8 @@ static void complete_collective(struct sim *sim, int r, int32_t at, double start
     }
 }
 
-/* A rank's instruction that meets no other rank; of an overlapped pair both, which lower.c issued one after the other.
- */
+/* Runs an instruction that meets no other rank; of an overlapped pair, both, which lower.c issued one after the
+ * other. */
 static void run_alone(struct sim *sim, int r) {
     const struct rank *k = &sim->p->rank[r];
     int32_t i = sim->at[r], n = 1;
@@ -153,7 +154,7 @@ static void run_alone(struct sim *sim, int r) {
         set_times(sim, r, sim->at[r], t, t + took, t + took);
 }
 
-/* All of a rank's lanes go on when the last of them has come here. */
+/* Lets all of a rank's lanes go on when the last of them has come to this point. */
 static void join_rank_lanes(struct sim *sim, int r) {
     double t = sim->launch[r];
     for (int l = 0; l < sim->p->rank[r].nlanes; l++)
@@ -244,13 +245,13 @@ struct timeline *sim_run(const struct compile *c) {
     return tl;
 }
 
-/* ---- what repeats ---- */
+/* ---- repetition ---- */
 
-/* Most repetitions that are followed, for the period to settle; each costs as much as a simulation. LARGE: programs of
- * more instructions are followed for two. */
+/* Maximum number of repetitions that are followed until the period settles; each costs as much as a simulation. LARGE:
+ * programs of more instructions are followed for two. */
 enum { MOST_REPETITIONS = 64, LARGE = 1000000 };
 
-/* One more repetition of [begin, end); when the ranks' lanes have joined behind it goes to joined. */
+/* Runs one more repetition of [begin, end). joined: the times at which each rank's lanes have joined after it. */
 static void repeat(struct sim *sim, bool whole, double *joined) {
     memset(sim->meet, 0, sizeof *sim->meet * (size_t)sim->p->nmsgs);
     for (int r = 0; r < sim->p->workers; r++) {
@@ -264,7 +265,7 @@ static void repeat(struct sim *sim, bool whole, double *joined) {
     }
 }
 
-/* If all ranks are as much later than n repetitions before: by how much, in all. Else -1. */
+/* Returns the total lateness if all ranks are equally much later than n repetitions before, else -1. */
 static double settled_lateness(double *const *joined, int i, int n, int workers) {
     double later = joined[i][0] - joined[i - n][0];
     for (int r = 0; r < workers; r++)
@@ -273,7 +274,7 @@ static double settled_lateness(double *const *joined, int i, int n, int workers)
     return later;
 }
 
-/* All ranks go on so much later. */
+/* Delays all ranks by `time`. */
 static void let_pass(struct sim *sim, double time) {
     for (int r = 0; r < sim->p->workers; r++) {
         sim->launch[r] += time;
@@ -284,7 +285,8 @@ static void let_pass(struct sim *sim, double time) {
     }
 }
 
-/* The timeline is that of the first: when the ranks' lanes have joined behind it. */
+/* Sets the state at the end of the first step, whose timeline is known. Returns when the ranks' lanes have joined after
+ * it. */
 static double *first_step(struct sim *sim, const struct timeline *tl) {
     double *joined = NEW(double, sim->p->workers);
     for (int r = 0; r < sim->p->workers; r++) {
@@ -297,15 +299,15 @@ static double *first_step(struct sim *sim, const struct timeline *tl) {
     return joined;
 }
 
-/* When the ranks' lanes had joined behind each repetition that was followed; at[0]: before the first. */
+/* Times at which the ranks' lanes joined after each repetition that was followed; at[0]: before the first. */
 struct followed {
     double *at[MOST_REPETITIONS + 1];
     int n;     /* repetitions */
-    int cycle; /* after so many, all ranks are as much later */
+    int cycle; /* number of repetitions after which all ranks are equally much later */
     double later;
 };
 
-/* Follows repetitions until they settle, or `most` of them. Before the first, ranks need not be in step. */
+/* Follows repetitions until they settle, or `most` of them. Ranks need not be in step before the first. */
 static void follow(struct sim *sim, bool whole, int most, struct followed *all) {
     int W = sim->p->workers;
     while (!all->cycle && all->n < most) {
@@ -317,14 +319,14 @@ static void follow(struct sim *sim, bool whole, int most, struct followed *all) 
     }
     if (all->cycle)
         return;
-    int half = all->n / 2; /* it never settles: the mean of the second half */
+    int half = all->n / 2; /* they never settle: takes the mean of the second half */
     all->cycle = all->n - half;
     all->later = 0;
     for (int r = 0; r < W; r++)
         all->later = fmax(all->later, all->at[all->n][r] - all->at[half][r]);
 }
 
-/* The repetitions that were not followed, and what is behind the last one. Returns when the step ends. */
+/* Runs the repetitions that were not followed, and what comes after the last one. Returns the end of the step. */
 static double finish_step(struct sim *sim, struct followed *all) {
     const struct program *p = sim->p;
     int64_t left = p->repeats - all->n;
@@ -368,9 +370,9 @@ void sim_steady(const struct compile *c) {
     scratch_end(scratch);
 }
 
-/* ---- the same, written down ---- */
+/* ---- unrolled timelines ---- */
 
-/* Runs what is before the period, one repetition of it, or what is behind it, and adds the times to those of all. */
+/* Runs what comes before the period, one repetition of it, or what comes after it, and appends the times to `all`. */
 static void run_section(struct sim *sim, int section, struct timeline *all, int32_t *n) {
     const struct program *p = sim->p;
     memset(sim->meet, 0, sizeof *sim->meet * (size_t)p->nmsgs);
@@ -415,7 +417,7 @@ struct timeline *sim_unrolled(const struct compile *c, int copies) {
 
 /* ---- with noise ---- */
 
-/* One step, with all repetitions, from the start. */
+/* Runs one step, with all repetitions, from the start. */
 static double noisy_step(struct sim *sim, uint64_t draw) {
     const struct program *p = sim->p;
     double unused[p->workers];

@@ -1,16 +1,17 @@
-/* Microbatches cut along the sequence: how many rows each slice has, and a stage's layers on them.
+/* Microbatches cut along the sequence: the rows of each slice, and a stage's layers on them.
  *
- * Attention's cost grows along the sequence, since a row reads the keys of all rows before it. So slices of equal rows
- * take unequally long, and a pipeline waits for the longest again and again (TeraPipe: Li 2021, section 3.3). A
- * balanced cut makes the largest slice as small as possible: for a limit, slices that take as many rows as fit into it,
- * from the first on, are the fewest, since a slice costs no more if it ends where it did and begins later. */
+ * Attention's cost grows along the sequence, since a row reads the keys of all rows before it. So slices with equally
+ * many rows take different times, and a pipeline waits for the longest again and again (TeraPipe: Li 2021, section
+ * 3.3). A balanced cut makes the cost of the largest slice as small as possible. For a given limit, filling slices from
+ * the first on with as many rows as fit gives the fewest slices, since a slice costs no more if it begins later and
+ * ends in the same place. */
 #include "cost.h"
 #include "layers.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-/* The layer on `length` rows of each sequence, from row `first` on. */
+/* Returns the layer on `length` rows of each sequence, from row `first` on. */
 static struct rt_layer on_rows(const struct model *m, const struct rt_layer *whole, int first, int length) {
     struct rt_layer l = *whole;
     l.rows = whole->rows / sequence_rows(m) * length;
@@ -19,7 +20,7 @@ static struct rt_layer on_rows(const struct model *m, const struct rt_layer *who
     return l;
 }
 
-/* What a slice takes, forward and backward, of all layers. */
+/* Returns the FLOP of a slice, forward and backward, over all layers. */
 static double slice_flop(const struct model *m, const struct rt_layer *all, int first, int length) {
     double sum = 0;
     for (int i = 0; i < m->nlayers; i++) {
@@ -30,7 +31,8 @@ static double slice_flop(const struct model *m, const struct rt_layer *all, int 
     return sum;
 }
 
-/* As many rows as cost no more than limit, at least one, and one must be left for each of the `left` slices behind. */
+/* Returns the largest number of rows that cost no more than limit, at least one. It leaves one row for each of the
+ * `left` slices that follow. */
 static int rows_within(const struct model *m, const struct rt_layer *all, int first, int left, double limit) {
     int least = 1, most = sequence_rows(m) - first - left;
     while (least < most) {
@@ -43,7 +45,7 @@ static int rows_within(const struct model *m, const struct rt_layer *all, int fi
     return least;
 }
 
-/* Fills in rows of n slices, and returns the cost of the largest; INFINITY: above limit. */
+/* Sets the rows of n slices, and returns the cost of the largest, or INFINITY if it is above limit. */
 static double cut_within(const struct model *m, const struct rt_layer *all, int n, double limit, int *rows) {
     double largest = 0;
     for (int q = 0, first = 0; q < n; first += rows[q++]) {
@@ -53,7 +55,8 @@ static double cut_within(const struct model *m, const struct rt_layer *all, int 
     return largest <= limit ? largest : INFINITY;
 }
 
-/* Bisection finds the limit nearly; then no cut below what the last one costs is left. */
+/* Cuts the sequence into balanced slices. Bisection approximates the limit; then limits just below the last cost are
+ * tried until none works. */
 static void cut_balanced(const struct model *m, const struct rt_layer *all, int n, int *rows) {
     double low = 0, high = cut_within(m, all, n, HUGE_VAL, rows), found;
     int *cut = NEW(int, n);
@@ -123,8 +126,8 @@ struct rt_layer *layers_of_slice(const struct spec *sp, const struct rt_stage *w
     return layer;
 }
 
-/* A slice's keys and values, of all layers of the stage one behind the other. Their gradients, from later slices on,
- * are those of one slice behind the other. */
+/* Sets the bytes of a slice's keys and values, of all layers of the stage one after the other. Their gradients, from
+ * later slices, are stored one slice after the other. */
 void size_keys(const struct spec *sp, struct stage *slice, int q) {
     int64_t before = 0, sequences = slice->rt.layer[0].rows / sp->slicing.rows[q];
     for (int p = 0; p <= q; p++) {

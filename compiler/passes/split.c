@@ -1,31 +1,31 @@
-/* What one member of a team has of a stage's layers.
+/* Computes one member's part of a stage's layers.
  *
- * Each value between layers is whole on every member, or divided among them by columns. A layer that the model lets be
- * split "columns" takes a whole value and makes one that is divided; what works on each column by itself, or on each
- * head, goes on with its part; one that is split "rows" takes such a value, and its results, added up over the members,
- * are whole again (Shoeybi 2019, "Megatron-LM", section 3). The collectives belong to layers that stand between:
- * `spread` in front of columns, whose gradients of the input are added up, and `reduce` behind rows. A bias behind
- * divided rows is added once, after the sum. Where cuts part such columns from their rows, and the stages from one to
- * the other have teams of different sizes, both layers are whole on each member.
+ * Each value between layers is whole on every member, or divided among them by columns. A layer split by "columns"
+ * takes a whole value and makes a divided one. Layers that work on each column, or on each head, by itself continue
+ * with their part. A layer split by "rows" takes a divided value; its results, added up over the members, are whole
+ * again (Shoeybi 2019, "Megatron-LM", section 3). The collectives belong to layers in between: `spread` before columns,
+ * which adds up the gradients of the input, and `reduce` after rows. A bias of divided rows is added once, after the
+ * sum. If cuts separate such columns from their rows, and the stages from one to the other have teams of different
+ * sizes, both layers are whole on each member.
  *
- * A model may say that the values in between are divided too, by rows (sequence parallel: Korthikanti et al. 2022,
- * "Reducing Activation Recomputation in Large Transformer Models", section 4.2). Then `gather` and `scatter` take the
- * places of `spread` and `reduce`, for as many bytes: a sum is a scatter, then a gather. The stash has the gather's
- * input, and `again`, behind the linear layer that reads all rows, gathers them once more for its weight gradient.
- * Layers that work on a member's rows make a part of their gradients: their parameters are in the set that the members
+ * A model may specify that the values in between are divided too, by rows (sequence parallel: Korthikanti et al. 2022,
+ * "Reducing Activation Recomputation in Large Transformer Models", section 4.2). Then `gather` and `scatter` replace
+ * `spread` and `reduce`, and move as many bytes: a sum is a scatter, then a gather. The stash holds the gather's input,
+ * and `again`, after the linear layer that reads all rows, gathers them once more for its weight gradient. Layers that
+ * work on a member's rows compute only a part of their gradients, so their parameters are in the set that the members
  * share.
  *
- * Attention of such rows needs other members' keys and values. With split = "rows" all get them (context parallelism:
- * Llama Team 2024, "The Llama 3 Herd of Models", section 3.3.2): then a member's rows are two chunks of each sequence,
- * so that all have as much to do. With split = "heads" each member gets all rows of some heads (Jacobs 2023, "DeepSpeed
- * Ulysses", section 3.2).
+ * Attention on such rows needs other members' keys and values. With split = "rows" all members receive them (context
+ * parallelism: Llama Team 2024, "The Llama 3 Herd of Models", section 3.3.2). A member's rows are then two chunks of
+ * each sequence, so that all members have equal work. With split = "heads" each member gets all rows of some heads
+ * (Jacobs 2023, "DeepSpeed Ulysses", section 3.2).
  *
- * A norm of each head's queries and keys has the same few numbers for all heads: where a team divides these, its
- * members make a part of their gradients, too, and they are in the set that the members share.
+ * A norm of each head's queries and keys has the same few parameters for all heads. If a team divides the heads, its
+ * members also compute only a part of their gradients, so they are in the set that the members share.
  *
- * Experts are divided by their number (Lepikhin 2020, "GShard", section 3.2), behind tokens that are divided by rows:
- * `to_experts` and `to_tokens` bring places from the members who have their tokens to those who have their experts, and
- * back. */
+ * Experts are distributed over the members (Lepikhin 2020, "GShard", section 3.2), after tokens that are divided by
+ * rows. `to_experts` and `to_tokens` move places from the members that have their tokens to the members that have their
+ * experts, and back. */
 #include "cost.h"
 #include "layers.h"
 #include <string.h>
@@ -34,7 +34,7 @@ struct splitting {
     const struct model *m;
     struct rt_layer *out;
     int n, place, size;
-    bool divided; /* the value at hand, by columns */
+    bool divided; /* the current value is divided by columns */
 };
 
 static struct rt_layer *put_layer(struct splitting *split, struct rt_layer layer) {
@@ -42,14 +42,14 @@ static struct rt_layer *put_layer(struct splitting *split, struct rt_layer layer
     return &split->out[split->n++];
 }
 
-/* A layer that no script writes, with as many columns as the value at hand. */
+/* Adds a layer that no script writes, with as many columns as the current value. */
 static struct rt_layer *put_between(struct splitting *split, int kind, const struct rt_layer *beside, int columns) {
     return put_layer(
         split,
         (struct rt_layer){.kind = kind, .rows = beside->rows, .in = columns, .out = columns, .index = beside->index});
 }
 
-/* So many columns, rows, heads of a layer for each member. */
+/* Returns each member's number of a layer's columns, rows or heads. */
 static int divide_evenly(const struct splitting *split, const struct rt_layer *l, int n, const char *what) {
     if (n % split->size)
         die("%s: its %d %s cannot be divided evenly among a team of %d; let one number divide the other",
@@ -62,7 +62,7 @@ static void divide_heads(const struct splitting *split, struct rt_layer *l, cons
     l->config.attention.kv_heads = divide_evenly(split, whole, whole->config.attention.kv_heads, "heads of keys");
 }
 
-/* Two chunks of each sequence for each member. */
+/* Checks that each member can have two chunks of each sequence. */
 static void need_chunks(const struct splitting *split, const struct rt_layer *l) {
     int context = split->m->rt.context;
     if (split->size > MOST_BY_ROWS)
@@ -75,7 +75,7 @@ static void need_chunks(const struct splitting *split, const struct rt_layer *l)
             where_layer(split->m, l->index), split->size, 2 * split->size, context, 2 * split->size);
 }
 
-/* A layer whose input is not divided by columns: it may work on the member's rows. */
+/* Makes a layer work on the member's rows, if the model divides rows. Its input must not be divided by columns. */
 static void work_by_rows(const struct splitting *split, struct rt_layer *l, const struct rt_layer *whole) {
     if (!split->m->by_rows)
         return;
@@ -92,7 +92,7 @@ static void work_by_rows(const struct splitting *split, struct rt_layer *l, cons
             where_layer(split->m, l->index), split->size, split->size);
 }
 
-/* Attention whose rows or heads are not divided works on the member's sequences as if these were all. */
+/* Makes attention work on the member's sequences as if they were all; its rows or heads are not divided. */
 static void need_sequences(const struct splitting *split, struct rt_layer *l) {
     if (l->rows % l->context || split->m->by_chunks)
         die("%s: it needs whole sequences, and each member of a team of %d has rows of its own; let it have split = "
@@ -101,7 +101,8 @@ static void need_sequences(const struct splitting *split, struct rt_layer *l) {
     l->part = (struct rt_rows){0};
 }
 
-/* The whole value at hand, for a layer whose columns are divided; and what makes a whole value of sums over columns. */
+/* gather_rows adds the layer that makes the current value whole, for a layer whose columns are divided. put_sum adds
+ * the layer that makes a whole value of sums over columns. */
 static void gather_rows(struct splitting *split, const struct rt_layer *whole) {
     struct rt_layer *l = put_between(split, split->m->by_rows ? LAYER_gather : LAYER_spread, whole, whole->in);
     work_by_rows(split, l, whole);
@@ -130,8 +131,8 @@ static void need_input(const struct splitting *split, const struct rt_layer *l, 
         where_layer(split->m, l->index), split->size);
 }
 
-/* The columns of a linear layer lie in groups, each of which is divided, if what takes them takes several: in this
- * stage or in a later one, and behind layers that work on each column by itself. */
+/* Divides the columns of a linear layer. They are in groups if the next layer that does not work on each column by
+ * itself takes several groups, in this stage or in a later one. Then each group is divided. */
 static void set_groups(const struct splitting *split, struct rt_layer *l, const struct rt_layer *whole) {
     const struct rt_layer *next = whole + 1, *end = whole + split->m->nlayers - whole->index;
     l->share = (struct rt_share){SPLIT_COLUMNS, split->place, split->size, {l->out}};
@@ -143,7 +144,8 @@ static void set_groups(const struct splitting *split, struct rt_layer *l, const 
         divide_evenly(split, l, l->share.group[g], "columns");
 }
 
-/* Columns are divided between gathers, which put the rows of one member behind those of the other. */
+/* Dies if the model divides rows by chunks: columns are divided between gathers, which put one member's rows after
+ * another's. */
 static void refuse_chunks(const struct splitting *split, const struct rt_layer *whole) {
     if (split->m->by_chunks)
         die("%s: a team is to divide it, but also attention by rows, of which each member has two chunks of every "
@@ -164,7 +166,8 @@ static void split_columns(struct splitting *split, const struct rt_layer *whole)
 }
 
 static void split_rows(struct splitting *split, const struct rt_layer *whole) {
-    bool first = row_of(whole->kind)->first; /* of the model: an embedding's rows are tokens, and its input is whole */
+    bool first = row_of(whole->kind)->first; /* first layer of the model: an embedding's rows are tokens, and its input
+                                              * is whole */
     refuse_chunks(split, whole);
     if (!first)
         need_input(split, whole, true);
@@ -181,14 +184,14 @@ static void split_rows(struct splitting *split, const struct rt_layer *whole) {
     split->divided = false;
 }
 
-/* In front of the experts, or behind them: a member has the places of its sequences, or those of its experts. */
+/* Adds an exchange before the experts, or after them: a member has the places of its sequences, or of its experts. */
 static void exchange_places(struct splitting *split, int kind, const struct rt_layer *experts, int columns) {
     struct rt_layer *l = put_between(split, kind, experts, columns);
     work_by_rows(split, l, experts);
     l->config.moe.experts = experts->config.moe.experts;
 }
 
-/* Each member has as many experts, which work for all sequences. */
+/* Divides experts: each member has equally many, which work for all sequences. */
 static void split_experts(struct splitting *split, const struct rt_layer *whole) {
     int experts = divide_evenly(split, whole, whole->config.moe.experts, "experts");
     if (whole[-1].kind == LAYER_route)
@@ -201,8 +204,8 @@ static void split_experts(struct splitting *split, const struct rt_layer *whole)
         exchange_places(split, LAYER_to_tokens, whole, whole->out);
 }
 
-/* A member's part of several groups is a part of each, so it must come as the linear layer made it: a layer in between
- * that takes groups itself leaves one. */
+/* Checks the input of a layer that takes several groups. A member's part consists of a part of each group, so it must
+ * come as the linear layer made it: a layer in between that itself takes groups leaves only one. */
 static void need_groups(const struct splitting *split, const struct rt_layer *l) {
     int i = l->index - 1;
     while (i >= 0 && split->m->layer[i].split == SPLIT_NONE && !row_of(split->m->layer[i].kind)->team.groups)
@@ -213,7 +216,7 @@ static void need_groups(const struct splitting *split, const struct rt_layer *l)
             where_layer(split->m, l->index), where_layer(split->m, i), split->size);
 }
 
-/* A layer that goes on with the value as it is. */
+/* Adds a layer that keeps the current value's division. */
 static void keep_split(struct splitting *split, const struct rt_layer *whole) {
     const struct layer_row *row = row_of(whole->kind);
     if (!row->team.by_columns && !row->team.groups)
@@ -236,7 +239,7 @@ static void keep_split(struct splitting *split, const struct rt_layer *whole) {
         divide_heads(split, l, whole);
 }
 
-/* A layer beside attention whose rows or heads are divided, of the attention's rows. */
+/* Adds a layer beside attention whose rows or heads are divided; it has the attention's rows. */
 static struct rt_layer *put_beside(struct splitting *split, int kind, const struct rt_layer *whole, int columns) {
     struct rt_layer *l = put_between(split, kind, whole, columns);
     work_by_rows(split, l, whole);
@@ -272,8 +275,9 @@ static void attend(struct splitting *split, const struct rt_layer *whole) {
         attend_by_heads(split, whole);
 }
 
-/* The layers from which on a stage is whole: a layer split by columns whose rows are in a later stage, if a team of
- * another size computes that, or a stage in between. Stages of teams of this size have the next layers, up to reach. */
+/* Returns the layer from which on a stage is whole. That is a layer split by columns whose rows are in a later stage,
+ * if a team of another size computes that stage or one in between. Stages with teams of this size have the next layers,
+ * up to reach. */
 static const struct rt_layer *first_undivided(const struct model *m, const struct rt_layer *whole, int n, int reach) {
     const struct rt_layer *from = whole + n;
     for (const struct rt_layer *l = whole; l < whole + n; l++) {
@@ -286,7 +290,7 @@ static const struct rt_layer *first_undivided(const struct model *m, const struc
     return next < end || end == m->nlayers ? whole + n : from;
 }
 
-/* The columns that go with these rows are in an earlier stage, which kept them whole. */
+/* Returns whether the columns that belong to these rows are in an earlier stage, which kept them whole. */
 static bool follows_whole_columns(const struct splitting *split, const struct rt_layer *rows) {
     int i = rows->index - 1;
     while (i >= 0 && split->m->layer[i].split == SPLIT_NONE)

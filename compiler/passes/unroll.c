@@ -1,23 +1,23 @@
 /* A program whose period, or whole step, is written out several times, so that a timeline of it shows how one
  * repetition meets the next.
  *
- * A repetition is the same instructions, moved on by the period's microbatches. Buffers that are open where the period
- * begins are those that are open at its end in the repetition before (period.h); buffers that a repetition opens are
- * its own; buffers that stay for the whole step are everybody's. */
+ * A repetition has the same instructions, with later microbatches. Buffers that are open where the period begins are
+ * those that are open at its end in the previous repetition (period.h). Buffers that a repetition opens are its own.
+ * Buffers that stay for the whole step are shared by all repetitions. */
 #include "period.h"
 #include <string.h>
 
-/* One rank's copying. */
+/* Copying of one rank. */
 struct unrolling {
     const struct program *p;
     const struct rank *k;
     struct rank *to;
-    int r, stays;    /* stays: of fetched weights, in a step; each repetition has numbers of its own */
-    int32_t *before; /* match_period's; -1 throughout where whole steps repeat */
-    int32_t *last;   /* per buffer open where the period begins: the one in its place at the end; else -1 */
-    bool *passes;    /* per buffer: it opens and closes; others stay */
-    int32_t *now;    /* per buffer: the one that takes its part in what is being copied; -1: not copied yet */
-    bool behind;     /* what is behind the period is being copied */
+    int r, stays;    /* stays: numbers of fetched weights in a step; each repetition has numbers of its own */
+    int32_t *before; /* result of match_period; all -1 if whole steps repeat */
+    int32_t *last;   /* per buffer open where the period begins: the buffer in its place at the end; else -1 */
+    bool *passes;    /* per buffer: it opens and closes; other buffers stay */
+    int32_t *now;    /* per buffer: its counterpart in the current copy; -1: not copied yet */
+    bool behind;     /* the part after the period is being copied */
     size_t cap, argcap, waitcap, freecap;
 };
 
@@ -36,7 +36,7 @@ static struct buf moved_buf(const struct unrolling *u, struct buf b, int microba
     return b;
 }
 
-/* What opens behind the period is there once, but of later microbatches than in the program. */
+/* Copies a buffer. One that opens after the period exists once, but with later microbatches than in the program. */
 static int32_t copy_buf(struct unrolling *u, int32_t b, int microbatches, int copy) {
     struct rank *to = u->to;
     int32_t at = b;
@@ -48,7 +48,7 @@ static int32_t copy_buf(struct unrolling *u, int32_t b, int microbatches, int co
     return at;
 }
 
-/* The buffer that stands for b in this copy. One that grows into another is copied with it. */
+/* Returns the counterpart of b in this copy. A buffer that grows into another is copied with it. */
 static int32_t buf_in(struct unrolling *u, int32_t b, int microbatches, int copy) {
     int32_t open = opener(u->k, b), close = closer(u->k, open);
     if (copy == 0 || !u->passes[open])
@@ -70,7 +70,7 @@ static int32_t moved_inst(const struct unrolling *u, const struct instr *x, int 
         return x->inst;
     if (fetches)
         return x->inst + copy * u->stays;
-    bool counts = is_job(x->op) || x->op == OP_COPY || tensor == K_wgrad; /* updates, or versions */
+    bool counts = is_job(x->op) || x->op == OP_COPY || tensor == K_wgrad; /* inst counts updates, or versions */
     return x->inst + (counts ? updates_in(u, x->stage, microbatches) : 0);
 }
 
@@ -103,8 +103,8 @@ static void add_instr(struct unrolling *u, int32_t i, int microbatches, int copy
     to->ins[to->nins++] = x;
 }
 
-/* What is open where the next copy begins is in the place of what is open where the last one ends. end: what follows is
- * behind the period, and uses what is open at its end. */
+/* Maps the buffers that are open where the next copy begins to those that are open where the last one ends. end: what
+ * follows comes after the period, and uses what is open at its end. */
 static void pass_mark(struct unrolling *u, int copy, bool end) {
     int32_t n = u->k->nbufs, *now = NEW(int32_t, n + 1);
     memset(now, -1, sizeof *now * ((size_t)n + 1));
@@ -162,7 +162,7 @@ static void unroll_rank(struct unrolling *u, int copies, int microbatches) {
         add_instr(u, i, (copies - 1) * microbatches, copies - 1);
 }
 
-/* How many numbers of fetched weights a step uses. */
+/* Returns how many numbers of fetched weights a step uses. */
 static int count_stays(const struct program *p) {
     int n = 0;
     for (int r = 0; r < p->workers; r++)
@@ -179,7 +179,7 @@ struct program *unroll_program(const struct program *p, int copies) {
     to->copies = copies;
     to->batches += (copies - 1) * microbatches;
     to->nmsgs *= copies;
-    to->need = NULL; /* of the step's jobs alone */
+    to->need = NULL; /* only the step's own jobs have needs */
     to->nneeds = 0;
     to->rank = NEW(struct rank, p->workers);
     for (int r = 0; r < p->workers; r++)

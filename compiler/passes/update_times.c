@@ -1,18 +1,18 @@
-/* When the updates of the last stage with weights end. Those of a period, and what is behind it, come again and again:
- * each repetition later by the time that one takes, on average of all. */
+/* Ends of the updates of the last stage with weights. Updates in a period, and after it, repeat; each repetition ends
+ * later by the average time of one. */
 #include "passes.h"
 #include <math.h>
 
-/* Sets the end of update k, which is over when the last of the stage's homes has made it. */
+/* Sets the end of update k, which is the end on the last of the stage's homes. */
 static void ends(struct update_times *times, int64_t k, double at) { times->at[k] = fmax(times->at[k], at); }
 
 struct update_times update_times(const struct program *p, const struct timeline *tl) {
     int last = p->stages - 1;
     while (last > 0 && !has_weights(p, last))
         last--;
-    int each = p->update ? p->update[last] : 0; /* microbatches of an update; 0: all */
+    int each = p->update ? p->update[last] : 0; /* microbatches of an update; 0: all of the step */
     struct update_times times = {.n = each ? step_batches(p) / each : 1};
-    int64_t again = p->repeats - 1, further = each ? p->period / each : 0; /* updates of a repetition */
+    int64_t again = p->repeats - 1, further = each ? p->period / each : 0; /* updates per repetition */
     double later = again > 0 ? (tl->step - tl->makespan) / (double)again : 0;
     times.at = NEW(double, times.n);
     times.step = p->period > 0 ? tl->step : tl->period;

@@ -1,16 +1,17 @@
-/* Versions of weights. Version k of a set is what its first k updates have made of it, on any of its homes. */
+/* Versions of weights. Version k of a set is the result of its first k updates, on any of its homes. */
 #include "versions.h"
 #include <math.h>
 #include <string.h>
 
-/* The home that job j takes a set from, as a place in the set's homes: its own rank, or the one that w() named. */
+/* Returns the home that job j takes a set from, as a place in the set's homes: its own rank, or the one that w()
+ * named. */
 static int source_place(const struct spec *sp, const struct job *job, int set) {
     const struct homes *homes = &sp->costs.homes[set];
     int own = place_in(homes, job->rank);
     return own >= 0 ? own : place_in(homes, job->home);
 }
 
-/* How long the set takes from its home to its rank. */
+/* Returns the time in which the set travels from its home to j's rank. */
 static double travel_time(const struct versions *v, int32_t j, int set) {
     const struct job *job = &v->sp->job[j];
     int home = v->sp->costs.homes[set].rank[source_place(v->sp, job, set)];
@@ -23,7 +24,7 @@ int32_t versions_awaited(const struct versions *v, int32_t j, int n) {
     return set >= 0 && v->version[j] > 0 ? update_at(v->sp, set, v->version[j] - 1, source_place(v->sp, job, set)) : -1;
 }
 
-/* Job j reads this version, and waits until it is there. */
+/* Makes job j read this version, and wait for its arrival. */
 static void bind(struct versions *v, int32_t j, int32_t version) {
     v->version[j] = version;
     for (int n = 0; n < VERSIONED; n++) {
@@ -41,10 +42,12 @@ static void bind(struct versions *v, int32_t j, int32_t version) {
     }
 }
 
-/* An update waits for that before it, and for its microbatches' last backwards, of a shared set by all members. */
+/* Counts what updates wait for: the update before, and their microbatches' last backwards; for a shared set, all
+ * members'. */
 static void count_awaited(struct versions *v) {
     const struct spec *sp = v->sp;
-    int32_t *stages = NEW(int32_t, sp->stages + sp->names.sets); /* per set: those that add to its gradient */
+    int32_t *stages = NEW(int32_t, sp->stages + sp->names.sets); /* per set: number of stages that add to its
+                                                                  * gradient */
     for (int s = 0; s < sp->stages; s++)
         for (int n = 0; n < VERSIONED; n++)
             if (versioned_set(sp, s, n) >= 0)
@@ -78,8 +81,8 @@ struct versions versions_begin(const struct spec *sp, const struct stage *st, in
     return all;
 }
 
-/* The newest version of a set that a job which starts at t can have: on another rank than the home, one that has
- * arrived. */
+/* Returns the newest version of a set that a job starting at t can have; on a rank other than the home, the newest that
+ * has arrived. */
 static int32_t latest_of(const struct versions *v, int32_t j, int set, double t) {
     const struct spec *sp = v->sp;
     int place = source_place(sp, &sp->job[j], set);
@@ -90,7 +93,7 @@ static int32_t latest_of(const struct versions *v, int32_t j, int set, double t)
     return newest;
 }
 
-/* That all members of its team can have, of all they read. */
+/* Returns the newest version that every member of the team has, of all sets that they read. */
 static int32_t latest(const struct versions *v, int32_t first, double t) {
     const struct spec *sp = v->sp;
     int32_t all = INT32_MAX;
@@ -110,7 +113,8 @@ static void die_too_early(const struct spec *sp, int32_t j, const struct job *fo
         sp->file, job_name(&sp->names, job->s, job->b, job->d), job_name(&sp->names, forward->s, forward->b, OP_F));
 }
 
-/* All jobs of (s,b) with this rule read this version, unless they start with the forward that says so. */
+/* Makes all jobs of (s,b) with this rule read this version, unless they start together with the forward that determines
+ * it. */
 static void bind_all(struct versions *v, int s, int b, int rule, int32_t version, int32_t forward) {
     for (int d = OP_F; d <= OP_B; d++) {
         int32_t other = job_at(v->sp, s, b, d);

@@ -1,11 +1,12 @@
-/* For sched.c, where updates are jobs: which version of the weights a job reads, and which updates it waits for. */
+/* Versions of weights, for sched.c, if updates are jobs: which version a job reads, and which updates it waits for. */
 #ifndef PIANOLA_VERSIONS_H
 #define PIANOLA_VERSIONS_H
 #include "passes.h"
 
-/* A job reads its stage's own weights, and those that its team shares: the same version of both. */
+/* Number of sets with versions that a job reads: its stage's own weights, and those that its team shares. It reads the
+ * same version of both. */
 enum { VERSIONED = 2 };
-/* The n-th of these sets; -1: the stage has no such weights. */
+/* Returns the n-th of these sets; -1: the stage has no such weights. */
 static inline int versioned_set(const struct spec *sp, int s, int n) {
     return n > 0 ? shared_by(sp, s) : is_bare(sp, s) ? -1 : s;
 }
@@ -14,24 +15,25 @@ struct versions {
     const struct spec *sp;
     const struct stage *st;
     int32_t *version; /* per job; -1: not known yet */
-    int32_t *newest;  /* per set and home, [at[set] + place]: versions that it has, besides the first */
+    int32_t *newest;  /* per set and home, [at[set] + place]: number of versions that it has, besides the first */
     int32_t *at;
-    int32_t *missing; /* as below */
+    int32_t *missing; /* see versions_begin */
     double *ready_at;
-    double *ended; /* per update: when; NAN: it has not */
-    /* Lists of job * VERSIONED + n, which waits for the update of its n-th set: per update, the first; per entry, the
-     * next; -1: none. */
+    double *ended; /* per update: its end; NAN: it has not ended */
+    /* Lists of entries job * VERSIONED + n: the job waits for the update of its n-th set. waiting: per update, the
+     * first entry; next: per entry, the next; -1: none. */
     int32_t *waiting, *next;
 };
 
-/* Per job: version, filled in as jobs start; missing, to which it adds the updates that a job waits for, once these are
- * known, and what an update waits for; ready_at, which a version that is still on its way puts off. */
+/* Begins. Per job: version is filled in as jobs start; to missing are added the updates that a job waits for, once
+ * known, and what an update waits for; ready_at is delayed by versions that are still on their way. */
 struct versions versions_begin(const struct spec *sp, const struct stage *st, int32_t *version, int32_t *missing,
                                double *ready_at);
-/* Job j starts at t, or the team's job of which it is the first member's: sets its version and those that follow. */
+/* Starts job j at t, or a team's job whose first member's is j: sets its version and those that depend on it. */
 void versions_read(struct versions *v, int32_t j, double t);
-/* Update j has ended at t. Returns the first of the list that waited for it. */
+/* Ends update j at t. Returns the first entry of the list that waited for it. */
 int32_t versions_update(struct versions *v, int32_t j, double t);
-/* The update of its n-th set that makes the version that job j reads, if that is known; -1: none. */
+/* Returns the update of job j's n-th set that makes the version that j reads, or -1 if it is unknown or the initial
+ * one. */
 int32_t versions_awaited(const struct versions *v, int32_t j, int n);
 #endif

@@ -23,8 +23,8 @@ static inline uint64_t fingerprint_elements(const struct rt_layer *l, const stru
 }
 
 /* Returns the fingerprint of the parameters in a piece. weights: their values, fp32 whatever the precision
- * (rt_learned). With copies, includes only parameters that each member of a team has whole; else all that count. A whole
- * model's fingerprint is the sum over all sets and their shards. */
+ * (rt_learned). With copies, includes only parameters that each member of a team has whole; else all that count. A
+ * whole model's fingerprint is the sum over all sets and their shards. */
 static inline uint64_t fingerprint_stage(struct rt_piece piece, const float *weights, bool copies) {
     uint64_t sum = 0;
     for (struct parameter_walk w = walk_parameters(piece); next_parameter(&w);)

@@ -14,8 +14,8 @@ struct published {
         int heads; /* heads whose rows llama.cpp has permuted; 0: none */
     } part[MOST_PUBLISHED];
 };
-/* A layer's parameter number i, counting the tokens of an embedding that shares them. whole: the parameter itself, not a
- * member's part. */
+/* A layer's parameter number i, counting the tokens of an embedding that shares them. whole: the parameter itself, not
+ * a member's part. */
 struct layer_parameter {
     const struct rt_layer *l;
     int i;
