@@ -66,7 +66,7 @@ struct layer_row {
     bool named;                /* scripts may give its parameters' names in files of other programs */
     bool of_team;              /* scripts do not write it; a team that divides its neighbours needs it (split.c) */
 
-    /* Shape. out: returns the columns of layer i's output from those of its input, or reports a user error; NULL: as
+    /* Shape. out: returns the columns of layer i's output, given its input's columns, or reports a user error; NULL: as
      * many as its input. forked: columns at the entry of the block, or of the span between route and combine. size:
      * sets the layer's other sizes from the model, and out_rows if it differs from the input's rows. */
     int (*out)(const struct model *m, int i, int in, int forked);

@@ -305,7 +305,7 @@ static int32_t permanent(struct build *build, const struct owner *owner, int kin
 }
 
 /* Creates the buffers that stay for the whole step: weights, gradients, optimizer state and workspace, in this order.
- * If updates are jobs, gradients come and go; a set's owners are then represented by those of its first update. */
+ * If updates are jobs, gradients come and go; the owners for its first update then represent all of a set's owners. */
 static void permanent_buffers(struct build *build) {
     const struct spec *sp = build->sp;
     struct owner *end = build->sums.owner + build->sums.owners_at[build->sums.gradient_at[build->sets]];

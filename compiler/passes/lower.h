@@ -216,7 +216,7 @@ int parts_of_job(const struct build *build, int32_t j); /* returns the number of
 bool leaves_early(const struct build *build, const struct part *part, int32_t j);
 
 /* lower_teams.c */
-/* Returns whether j is the second of a braided pair, whose parts run between those of the first. */
+/* Returns whether j is the second of a braided pair, whose parts run between the first job's parts. */
 static inline bool is_second(const struct spec *sp, int32_t j) {
     const struct pair *pair = sp->job[j].pair ? &sp->pair[sp->job[j].pair - 1] : NULL;
     return pair && pair->braided && pair->second == j;

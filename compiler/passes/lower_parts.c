@@ -238,8 +238,8 @@ static void take_meetings(struct build *build, const struct lists *lists, int32_
     meetings->part = NEW(int32_t, rounds * homes->size);
 }
 
-/* Finds the rounds in which members' parts meet, piece by piece: those of lists whose members all have equally many
- * rounds. */
+/* Finds the rounds in which members' parts meet, piece by piece. Parts meet if all members of their list have equally
+ * many rounds. */
 static void find_meetings(struct build *build, const struct lists *lists) {
     build->sums.meetings = NEW(struct meetings, gradients_of(build));
     for (int g = 0; g < gradients_of(build); g++)

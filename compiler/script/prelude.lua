@@ -26,7 +26,7 @@ function orders.oldest_stage_first(s, b, d)
 end
 
 -- Expands a rank's sequence from repeat counts and patterns, such as { { 2, "F0" }, { 3, "F0+B1 W" } }. The k-th F of
--- chunk x, its k-th R, its k-th W and its k-th backward, B or I, is that of s, b = job(x, k), with k from 0. A W without
+-- chunk x, its k-th R, its k-th W and its k-th backward, B or I, belong to s, b = job(x, k), with k from 0. A W without
 -- a chunk belongs to the rank's oldest I that has no W yet.
 function orders.unroll(patterns, job)
   local list, count, inputs, weights = {}, {}, {}, 0

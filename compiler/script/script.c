@@ -1,14 +1,15 @@
 /* Turns scripts into plain data. A schedule, a model and a cluster are three independent Lua files. Each runs once, in
- * its own sandbox, where all questions about it are asked; callers never see Lua.
+ * its own sandbox, where all its functions are called; callers never see Lua.
  *
  *   script.c            this: files and -D settings in, struct spec out; a PyTorch CSV is a script too
- *   script_sandbox.c    how much a script can do: instructions, memory
+ *   script_sandbox.c    limits on what a script can do: instructions, memory
  *   script_library.c    library functions that charge as they run;  script_pattern.c, those with patterns
- *   script_globals.c    what it can name
+ *   script_globals.c    names that it can use
  *   script_error.c      messages with the script's line
  *   script_fields.c     tables and parameters
- *   script_schedule.c   schedule { … } to jobs, script_preds.c for its pred, script_updates.c and more for other
- * fields; script_model.c, script_costs.c, script_cluster.c for the others */
+ *   script_schedule.c   schedule { … } to jobs, with script_preds.c and more for its fields
+ *   script_updates.c    updates and versions
+ *   script_model.c      model { … };  script_costs.c, a model of costs;  script_cluster.c, cluster { … } */
 #include "formats/formats.h"
 #include "base/read_file.h"
 #include "script.h"
@@ -46,7 +47,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const struct param *)a)->name, ((const struct param *)b)->name);
 }
 
-/* Refuses what a compile or a run wrote, with a clearer message than Lua's. */
+/* Refuses outputs of a compile or a run, with a clearer message than Lua's. */
 static void refuse_outputs(const struct script *script) {
     if (strncmp(script->src, "pianola 1\n", 10) == 0)
         die("%s: this is a program, no script; `pianola verify` and `pianola diff` take it", script->file);
@@ -57,7 +58,7 @@ static void refuse_outputs(const struct script *script) {
             script->file);
 }
 
-/* A schedule may be a PyTorch CSV, which runs as the script that import makes of it. */
+/* Reads a script. A schedule may be a PyTorch CSV, which is run as the script that import makes of it. */
 static void read_script(struct script *script, const char *path, struct script_text *kept) {
     struct text lua = {0};
     if (!kept->src)
@@ -74,7 +75,7 @@ static void read_script(struct script *script, const char *path, struct script_t
     script->size = lua.n;
 }
 
-/* Returns the parameters it ran with, as text. */
+/* Runs a script. Returns the parameters it ran with, as text. */
 static const char *run_script(enum script_kind kind, const char *path, struct settings *set,
                               void (*extract)(struct script *, void *), struct spec *sp,
                               const struct script_args *args) {
@@ -133,7 +134,7 @@ struct spec *script_load(const struct script_args *args) {
     return sp;
 }
 
-/* F and B of each stage and microbatch. */
+/* Makes F and B of each stage and microbatch. */
 static void jobs_of_units(struct spec *sp) {
     sp->njobs = 2 * sp->stages * sp->batches;
     sp->job = NEW(struct job, sp->njobs);

@@ -1,5 +1,5 @@
-/* cluster { link, speed, memory, flops, cost, stages, host_link, host_memory } to links between all pairs of ranks and
- * to host memory, the speed of each rank, and measured job times. */
+/* Turns cluster { link, speed, memory, flops, cost, stages, host_link, host_memory } into links between all pairs of
+ * ranks and to host memory, the speed of each rank, and measured job times. */
 #include "script.h"
 #include <limits.h>
 #include <math.h>
@@ -18,7 +18,7 @@ static _Noreturn void refuse_link(lua_State *L, int index, int function, const c
                   call_name(script_of(L)), what, describe(L, index));
 }
 
-/* What the function `name` at index f of the stack returns for rank src, and, unless dst < 0, for dst. */
+/* Returns what the function `name` at stack index f returns for rank src, and, unless dst < 0, for dst. */
 static struct link ask_link(struct script *script, const char *name, int f, int src, int dst) {
     lua_State *L = script->L;
     call_begin(script, name, src, dst, -1);
@@ -93,7 +93,8 @@ static double *speeds(struct script *script, const struct table *table, int work
     return speed;
 }
 
-/* Costs of what runs in a compute lane, [stage * NOPS + op]; after the stages, of the table that layers may share. */
+/* Returns the costs of ops in the compute lane, [stage * NOPS + op]; after the stages, the costs of the table that
+ * layers may share. */
 static double *costs(struct script *script, const struct table *table, int stages) {
     lua_State *L = script->L;
     int type = push_field(table, "cost"), f = lua_gettop(L);
@@ -130,8 +131,8 @@ static double *costs(struct script *script, const struct table *table, int stage
     return cost;
 }
 
-/* Link times are in seconds, so job times must be too, or their sums would mean nothing. Without a model and without
- * flops, the unit of cost is undefined, and link times are in that unit. */
+/* Checks that link and job times have the same unit, so that their sums mean something. Link times are in seconds,
+ * unless there are neither a model nor flops: then all times are in the undefined unit of cost. */
 static void check_units(struct script *script, const struct table *table, const struct spec *sp) {
     bool free = true, own = !isnan(sp->job[0].cost);
     for (int64_t i = 0; sp->machine.link && i < (int64_t)sp->workers * sp->workers; i++)

@@ -1,12 +1,12 @@
-/* model { costs = { { name = "conv1", forward = 0.01, … }, … } }: what each layer takes, as a profiler or a paper says
- * it, without the layers themselves. */
+/* Reads model { costs = { { name = "conv1", forward = 0.01, … }, … } }: the costs of each layer, from a profiler or a
+ * paper, without the layers themselves. */
 #include "script.h"
 #include <math.h>
 
 const char *const cost_fields[] = {"name",       "forward", "backward", "weight_gradient",
                                    "activation", "stash",   "weights",  NULL};
 
-/* Of costs[i] in messages: costs[3] (conv3). */
+/* Returns the name of costs[i] for messages: costs[3] (conv3). */
 static const char *item_name(int i, const char *name) {
     return name ? format("costs[%d] (%s)", i, name) : format("costs[%d]", i);
 }
@@ -24,7 +24,8 @@ static double seconds_field(const struct table *table, const char *field, double
     return x;
 }
 
-/* otherwise -1: it must be given. Each, and all together, stay below 2^58: several such sums are added up later. */
+/* Reads a field in bytes. otherwise -1: it must be given. The total stays below 2^58, because several such sums are
+ * added up later. */
 static int64_t bytes_field(const struct table *table, const char *field, int64_t otherwise, double *all) {
     int type = push_field(table, field);
     double x = type == LUA_TNUMBER ? ceil(lua_tonumber(table->L, -1)) : (double)otherwise;
@@ -42,7 +43,7 @@ static int64_t bytes_field(const struct table *table, const char *field, int64_t
     return (int64_t)x;
 }
 
-/* The name, or a number for those without. */
+/* Returns the layer's name, or a numbered one if it has none. */
 static const char *name_field(const struct table *table, int i) {
     int type = push_field(table, "name");
     const char *name = type == LUA_TSTRING ? copy_string(lua_tostring(table->L, -1)) : format("layer %d", i);

@@ -41,7 +41,7 @@ static const char *start_of_line(const char *src, int line) {
 
 static bool is_name(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* The end of a comment or string that begins at p, or p itself. */
+/* Returns the end of a comment or string that begins at p, or p itself. */
 static const char *skip_text(const char *p) {
     if (p[0] == '-' && p[1] == '-')
         return p + strcspn(p, "\n");
@@ -86,7 +86,7 @@ static bool find_word(const struct script *script, const char *word, bool field,
     return false;
 }
 
-/* The column of a word in a line; 0: not there. */
+/* Returns the column of a word in a line; 0: it is not there. */
 static int column(const struct script *script, const char *word, int line) {
     int at = line, col = 0;
     return find_word(script, word, false, &at, &col) && at == line ? col : 0;
@@ -179,12 +179,12 @@ const char *hint(const char *name, const char *const *names, int n) {
     return near ? format("; did you mean '%s'?", near) : "";
 }
 
-/* Lua's own messages begin with a place, `file:12: `, in which a long file name is shortened. Returns the rest. */
+/* Returns Lua's message without its place, `file:12: `, and sets *line. Lua shortens long file names in it. */
 static const char *strip_place(const struct script *script, const char *message, int *line) {
     const char *file = script->file;
     size_t n = strlen(file);
     const char *p = message;
-    if (!strncmp(p, "prelude:", 8)) /* not in the script: the line stays that of the call */
+    if (!strncmp(p, "prelude:", 8)) /* not in the script: keeps the line of the call */
         return strstr(p, ": ") ? strstr(p, ": ") + 2 : message;
     if (!strncmp(p, "...", 3)) {
         const char *end = strchr(p + 3, ':');
@@ -207,7 +207,8 @@ static const char *strip_place(const struct script *script, const char *message,
     return p + 2;
 }
 
-/* The column of what Lua's message quotes: near 'word', (field 'x'). 0: it quotes nothing that is in that line. */
+/* Returns the column of the text that Lua's message quotes: near 'word', (field 'x'). 0: it quotes nothing in that
+ * line. */
 static int quoted_column(const struct script *script, int line, const char *message) {
     char word[64];
     const char *near = strstr(message, "near '"), *start = near ? near + 6 : strchr(message, '\'');
@@ -226,7 +227,7 @@ static int quoted_column(const struct script *script, int line, const char *mess
     return 0;
 }
 
-/* Whether Lua code, or a wrong argument, raised the error that the message handler sees. */
+/* Returns whether Lua code, or a wrong argument, raised the error that the message handler got. */
 static bool is_fault(lua_State *L) {
     lua_Debug ar;
     if (lua_type(L, 1) != LUA_TSTRING || !lua_getstack(L, 1, &ar) || !lua_getinfo(L, "S", &ar))
@@ -244,7 +245,8 @@ int on_error(lua_State *L) {
     if (lua_type(L, 1) == LUA_TSTRING) {
         message = lua_tostring(L, 1);
         for (const char *rest;
-             (rest = strip_place(script, message, &line)) != message;) /* one for each coroutine it passed through */
+             (rest = strip_place(script, message, &line)) != message;) /* one place for each coroutine that the error
+                                                                        * passed through */
             message = rest;
     } else if (luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL) {
         push_plain_string(L, 1);

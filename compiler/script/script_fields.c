@@ -1,4 +1,4 @@
-/* Reading the tables that scripts write, and their parameters. */
+/* Reads the tables that scripts write, and their parameters. */
 #include "script.h"
 #include <math.h>
 #include <string.h>
@@ -187,7 +187,7 @@ static const char *lua_text(lua_State *L, int index) {
     return text.s;
 }
 
-/* Pushes the value of a parameter: that of its last -D, or the default at index. */
+/* Pushes the value of a parameter: its last -D, or the default at index. */
 static void push_setting(lua_State *L, int index, const char *name) {
     const struct script *script = script_of(L);
     struct settings *set = script->set;
@@ -210,7 +210,7 @@ static void push_setting(lua_State *L, int index, const char *name) {
     }
 }
 
-/* A misspelt parameter would be nil, and cause an error elsewhere. */
+/* Raises an error for a misspelt parameter, which would otherwise be nil and cause an error elsewhere. */
 static int unknown_param(lua_State *L) {
     const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : luaL_typename(L, 2);
     lua_pushvalue(L, 1);
@@ -243,7 +243,8 @@ static void record_param(lua_State *L, const char *name, int otherwise, int valu
                                                       script_kinds[script->kind], type_of_param(L, otherwise)};
 }
 
-/* May be called again, for a default that depends on a parameter: params { stages = p.workers }. */
+/* Implements params. It may be called again, for a default that depends on a parameter: params { stages = p.workers
+ * }. */
 int script_params(lua_State *L) {
     int line = script_line(L);
     if (!lua_istable(L, 1))

@@ -14,7 +14,7 @@ struct sort_key {
     int type;
     bool integer;
     union {
-        lua_Integer i; /* a boolean's value too */
+        lua_Integer i; /* also a boolean's value */
         lua_Number x;
         struct {
             const char *s;
@@ -73,8 +73,8 @@ static void push_key(lua_State *L, const struct sort_key *key) {
         lua_pushnumber(L, key->x);
 }
 
-/* Lua finds a table's keys by walking all its slots, including empty ones. It does not tell how many there are: no more
- * than the largest block of memory holds. */
+/* Charges for a walk over a table's keys, in which Lua visits all slots, including empty ones. Lua does not report
+ * their number, but it is at most what the largest block of memory holds. */
 static void spend_on_walk(lua_State *L) {
     enum { PLACES_PER_INSTRUCTION = 8, PLACE = 16 };
     enter(L, "pairs or next");
@@ -100,7 +100,7 @@ void push_sorted_keys(lua_State *L, int table) {
     lua_remove(L, -2);
 }
 
-/* Upvalues: the keys, and how many were visited. Keys removed meanwhile are skipped. */
+/* Returns the next pair. Upvalues: the keys, and the number visited. Skips keys that were removed meanwhile. */
 static int pairs_next(lua_State *L) {
     lua_Integer i = lua_tointeger(L, lua_upvalueindex(2));
     for (;;) {
@@ -132,7 +132,7 @@ static int safe_pairs(lua_State *L) {
     return 3;
 }
 
-/* The smallest key above the given one. */
+/* Implements next: returns the smallest key above the given one. */
 static int safe_next(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 2);
@@ -182,7 +182,7 @@ static int safe_tostring(lua_State *L) {
     return 1;
 }
 
-/* To standard error: standard output is for the compiler's results. */
+/* Prints to standard error, since standard output is for the compiler's results. */
 static int safe_print(lua_State *L) {
     int n = lua_gettop(L);
     for (int i = 1; i <= n; i++) {
@@ -200,9 +200,9 @@ static int safe_print(lua_State *L) {
     return 0;
 }
 
-/* Upvalue: string.format. Its %s would print addresses, so those arguments are converted first. */
+/* Formats text. Upvalue: string.format. Its %s would print addresses, so those arguments are converted first. */
 static int safe_format(lua_State *L) {
-    enum { ITEM = 200 }; /* instructions: of %99.99f */
+    enum { ITEM = 200 }; /* instructions for the most expensive item, %99.99f */
     int top = lua_gettop(L), arg = 1;
     enter(L, "string.format");
     for (const char *p = luaL_checkstring(L, 1); *p; p++) {
@@ -246,8 +246,8 @@ static int safe_setmetatable(lua_State *L) {
     return call_original(L);
 }
 
-/* A new coroutine starts its own count, and is charged for what that may miss. Once the script has ended none may
- * start: each could make others before its count is up. */
+/* Makes a coroutine, which starts its own count and is charged for what that may miss. Once the script has ended no
+ * coroutine may start: each could make others before its count is up. */
 static int safe_coroutine(lua_State *L) {
     if (script_ended(script_of(L)))
         luaL_error(L, "the script has ended");
@@ -289,7 +289,8 @@ int unknown_name(lua_State *L, const char *what, const char *name) {
     return luaL_error(L, near ? "%s '%s'; did you mean '%s'?" : "%s '%s'", what, name, near);
 }
 
-/* Upvalues of refuse_read: the globals, and the names that only schedules and only models have. */
+/* Returns the kind of script that has this name, or -1. Upvalues of refuse_read: the globals, and the names that only
+ * schedules and only models have. */
 static int kind_of_name(lua_State *L, const char *name) {
     for (int i = 0; i < 3; i++)
         if (!strcmp(name, script_kinds[i]))
@@ -303,7 +304,7 @@ static int kind_of_name(lua_State *L, const char *name) {
     return -1;
 }
 
-/* Refuses a file of one kind where another belongs: says how it was given, and how to give it. */
+/* Refuses a file of one kind where another belongs. Reports how it was given, and how to give it. */
 static _Noreturn void refuse_kind(lua_State *L, const char *name, enum script_kind kind) {
     static const char *const given[] = {"this one was given as the schedule", "this one was given to --model",
                                         "this one was given to --cluster"};
@@ -388,7 +389,7 @@ static void push_globals(lua_State *L) {
     lua_setfield(L, -2, "setmetatable");
 }
 
-/* Runs prelude.lua, which defines the orders, in the table at that index, table.sort and xpcall. */
+/* Runs prelude.lua, which defines table.sort, xpcall, and the orders, which go into the table at index `orders`. */
 static void run_prelude(lua_State *L, int globals, int orders) {
     if (luaL_loadbufferx(L, prelude_lua, strlen(prelude_lua), "=prelude", "t"))
         lua_error(L);
@@ -406,7 +407,8 @@ static void run_prelude(lua_State *L, int globals, int orders) {
     lua_pop(L, 1);
 }
 
-/* Upvalue: the kind's name, "schedule". Records where it was called, and marks its table as the script's answer. */
+/* Takes the script's answer. Upvalue: the kind's name, "schedule". Records the line of the call, and marks the table as
+ * the answer. */
 static int answer(lua_State *L) {
     struct script *script = script_of(L);
     const char *name = lua_tostring(L, lua_upvalueindex(1));
@@ -421,16 +423,16 @@ static int answer(lua_State *L) {
     return 1;
 }
 
-/* Pushes the script's _ENV: empty, so that every name that is not local goes through its metatable. Reads fall through
- * to the table of globals, and fail if the name is not there either; every assignment fails. */
+/* Pushes the script's _ENV. It is empty, so that every name that is not local goes through its metatable. Reads fall
+ * through to the table of globals, and fail if the name is not there either; every assignment fails. */
 void push_environment(lua_State *L, enum script_kind kind) {
     push_globals(L);
     int globals = lua_gettop(L);
     lua_pushstring(L, script_kinds[kind]);
     lua_pushcclosure(L, answer, 1);
     lua_setfield(L, globals, script_kinds[kind]);
-    lua_newtable(L); /* what only schedules have, if this is not one */
-    lua_newtable(L); /* the same for models */
+    lua_newtable(L); /* names that only schedules have, if this is not one */
+    lua_newtable(L); /* names that only models have, if this is not one */
     run_prelude(L, globals, kind == SCRIPT_SCHEDULE ? globals : globals + 1);
     open_layers(L, kind == SCRIPT_MODEL ? globals : globals + 2);
     lua_newtable(L); /* metatable of globals */

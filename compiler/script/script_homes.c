@@ -1,4 +1,4 @@
-/* Who owns the weights: the ranks and lists of ranks that w() returns, each list kept once in spec.list, and zero. */
+/* Owners of weights: the ranks and lists of ranks that w() returns, each list stored once in spec.list, and zero. */
 #include "script.h"
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +21,9 @@ static bool list_add(struct lists *lists, int32_t rank) {
     return true;
 }
 
-/* ---- what w() returned ---- */
+/* ---- results of w() ---- */
 
-/* what: "home" or "compute rank". */
+/* Returns a rank, checked. what: "home" or "compute rank". */
 int rank_result(struct owners *owners, int index, const char *what) {
     lua_State *L = owners->S->L;
     int isint = 0, type = lua_type(L, index), workers = owners->sp->workers;
@@ -41,7 +41,8 @@ int rank_result(struct owners *owners, int index, const char *what) {
     function_fail(L, owners->w, "w", "w() returned %s %s for %s; return two ranks: home, compute", what, value, job);
 }
 
-/* Most calls return the list of the call before: then no rank need be checked anew. */
+/* Returns whether the list is the last one. Most calls return the previous call's list, whose ranks need no new
+ * check. */
 static bool is_same_home(lua_State *L, int index, int n, struct home home) {
     bool same = n == home.n;
     for (int i = 1, isint; same && i <= n; i++, lua_pop(L, 1))
@@ -80,10 +81,10 @@ int32_t home_result(struct owners *owners, int index) {
 
 /* ---- replicas ---- */
 
-/* A stage has homes for all of its jobs, or for none. */
+/* Checks that a stage has homes for all of its jobs, or for none. */
 static void check_owned(struct owners *owners) {
     const struct spec *sp = owners->sp;
-    const struct job *first = sp->job; /* of the stage */
+    const struct job *first = sp->job; /* first job of the stage */
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
         first = j->s == first->s ? first : j;
         if ((j->home < 0) == (first->home < 0))
@@ -98,13 +99,13 @@ static void check_owned(struct owners *owners) {
     }
 }
 
-/* Different homes of a stage are replicas: lists of one length, without a rank in common. */
+/* Checks that different homes of a stage are replicas: lists of one length, without a rank in common. */
 void check_replicas(struct owners *owners) {
     const struct spec *sp = owners->sp;
     check_owned(owners);
-    const struct job **owner = NEW(const struct job *, sp->workers); /* of each rank: a job that names it as home */
+    const struct job **owner = NEW(const struct job *, sp->workers); /* per rank: a job that names it as home */
     int32_t *seen = NEW(int32_t, sp->workers + sp->owners.nlists);   /* 1 + the last stage that named this home */
-    const struct job *first = sp->job;                               /* of the stage */
+    const struct job *first = sp->job;                               /* first job of the stage */
     for (const struct job *j = sp->job; sp->owners.nlists && j < sp->job + sp->njobs; j++) {
         first = j->s == first->s ? first : j;
         if (j->home < 0 || seen[j->home] == j->s + 1)
@@ -132,7 +133,7 @@ void check_replicas(struct owners *owners) {
 
 /* ---- teams ---- */
 
-/* `tensor` makes any schedule one of teams, so that it is a setting even where no script declares it. */
+/* Reads `tensor`. It turns any schedule into one with teams, so -D can set it even if no script declares it. */
 void read_tensor(struct owners *owners) {
     struct spec *sp = owners->sp;
     lua_State *L = owners->S->L;
@@ -151,13 +152,14 @@ void read_tensor(struct owners *owners) {
                    (long long)sp->workers * sp->owners.tensor, MAX_WORKERS);
 }
 
-/* The teams of a stage are of one size, a rank has one place in all of them, and its weights can be divided. */
+/* Checks that the teams of a stage have one size, that a rank has one place in all of them, and that the weights can be
+ * divided. */
 void check_teams(struct owners *owners) {
     const struct spec *sp = owners->sp;
     lua_State *L = owners->S->L;
-    int32_t *place = NEW(int32_t, sp->workers);                       /* of each rank: stage and place, from 1 */
-    const struct job **member = NEW(const struct job *, sp->workers); /* and a job that gave it that place */
-    const struct job *first = sp->job;                                /* of the stage */
+    int32_t *place = NEW(int32_t, sp->workers);                       /* per rank: its place in the team */
+    const struct job **member = NEW(const struct job *, sp->workers); /* per rank: a job that gave it that place */
+    const struct job *first = sp->job;                                /* first job of the stage */
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
         struct home team = home_of(sp, &j->team), home = j->home < 0 ? team : home_of(sp, &j->home);
         first = j->s == first->s ? first : j;
@@ -188,7 +190,7 @@ void check_teams(struct owners *owners) {
     }
 }
 
-/* zero: 0, 1 or 2, or a function(s) that returns it. */
+/* Reads zero: 0, 1 or 2, or a function(s) that returns it. */
 void read_zero(struct owners *owners) {
     lua_State *L = owners->S->L;
     struct spec *sp = owners->sp;

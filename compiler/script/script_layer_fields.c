@@ -1,4 +1,4 @@
-/* The values of a layer's, an input's or an optimizer's fields, by their ranges in passes/layers.h. */
+/* Values of a layer's, an input's or an optimizer's fields, checked by their ranges in passes/layers.h. */
 #include "passes/layers.h"
 #include "script.h"
 #include <math.h>
@@ -6,7 +6,7 @@
 
 enum { MAX_BASE = 1 << 30 };
 
-/* How a team may divide the layer: enum split. */
+/* Reads how a team may divide the layer: enum split. */
 static double read_split(const struct table *table, const struct field *field) {
     lua_State *L = table->L;
     int type = push_field(table, field->name);
@@ -34,7 +34,7 @@ static double read_split(const struct table *table, const struct field *field) {
     return split;
 }
 
-/* How the learning rate goes on. */
+/* Reads the learning-rate schedule. */
 static double read_schedule(const struct table *table, const struct field *field) {
     lua_State *L = table->L;
 #define X(name) #name,

@@ -1,6 +1,6 @@
-/* Library functions that can take long in one call, with their work counted. Those that walk a range of a table are
- * reimplemented (Lua 5.4 manual, 6.6), since a metamethod can return any length; others are charged before or after
- * Lua's own. */
+/* Library functions that can run long in one call, with their work counted. Functions that walk a range of a table are
+ * reimplemented (Lua 5.4 manual, 6.6), since a metamethod can return any length. Others are charged before or after
+ * they call Lua's own. */
 #include "script.h"
 #include <limits.h>
 #include <string.h>
@@ -123,7 +123,8 @@ static const luaL_Reg counted_tables[] = {{"concat", counted_concat}, {"insert",
 
 /* ---- strings ---- */
 
-/* Its result is charged as memory; an empty one could take any time to make. */
+/* Charges nothing for the result, which is charged as memory. An empty result could take any time to make, so it is
+ * returned at once. */
 static int counted_rep(lua_State *L) {
     size_t n, between;
     luaL_checklstring(L, 1, &n);
@@ -135,7 +136,7 @@ static int counted_rep(lua_State *L) {
     return 1;
 }
 
-/* A function that takes or returns many values. */
+/* Charges a function that takes or returns many values. */
 static int counted_values(lua_State *L) {
     int n = lua_gettop(L), results = call_original(L);
     enter(L, "a function that returns many values");
@@ -164,7 +165,7 @@ static int counted_pcall(lua_State *L) {
     return caught(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 0, 0, caught), 0);
 }
 
-/* ---- all of them ---- */
+/* ---- all functions ---- */
 
 void wrap(lua_State *L, const char *name, lua_CFunction f) {
     lua_getfield(L, -1, name);

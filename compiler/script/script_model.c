@@ -1,5 +1,5 @@
-/* Turns model { … } into a list of layers, from the parts that their constructors made (script_parts.c). What fits
- * where is checked here, by the rows of layers.c; cost.c checks shapes. */
+/* Turns model { … } into a list of layers, from the parts that their constructors made (script_parts.c). Checks here,
+ * by the rows of layers.c, which layer may be in which place; cost.c checks shapes. */
 #include "script_parts.h"
 #include <assert.h>
 #include <limits.h>
@@ -12,7 +12,7 @@ struct builder {
     struct table t;
     struct spec *sp;
     struct model *m;
-    size_t capacity, sources; /* of m->layer, m->from */
+    size_t capacity, sources; /* capacities of m->layer and m->from */
 };
 
 static void add_layer(struct builder *builder, struct model_layer layer) {
@@ -24,15 +24,15 @@ static void add_layer(struct builder *builder, struct model_layer layer) {
         m->by_rows = m->by_rows || layer.attends;
         m->by_chunks = m->by_chunks || layer.attends == SPLIT_ROWS;
     }
-    if (row_of(layer.kind)->team.by_rows &&
-        layer.split == SPLIT_ROWS) { /* which is said of its input and its neighbours' */
+    /* In this case `split` only determines how its input and its neighbours are divided. */
+    if (row_of(layer.kind)->team.by_rows && layer.split == SPLIT_ROWS) {
         m->by_rows = true;
         layer.split = SPLIT_NONE;
     }
     m->layer[m->nlayers++] = layer;
 }
 
-/* Checks what only some places or inputs allow. */
+/* Checks whether the layer's place and the model's input allow it. */
 static void check_layer(struct builder *builder, const struct part *part, bool first, bool last) {
     const struct layer_row *row = row_of(part->maker->kind);
     int input = builder->m->rt.input;
@@ -56,7 +56,7 @@ static void check_layer(struct builder *builder, const struct part *part, bool f
                       name);
 }
 
-/* Tokens go to experts, two linear layers each with gelu or swiglu between them, and come back. */
+/* Adds a moe: tokens go to experts, two linear layers each with gelu or swiglu between them, and come back. */
 static void add_moe(struct builder *builder, const struct part *part, int unit) {
     const struct moe_config *moe = &part->layer.config.moe;
     if (moe->top > moe->experts)
@@ -78,7 +78,7 @@ static void add_moe(struct builder *builder, const struct part *part, int unit) 
 
 static void add_part(struct builder *builder, int index, int unit, bool first, bool last);
 
-/* The layers between fork and join, from the list that is the residual's user value. */
+/* Adds the layers between fork and join, from the list in the residual's user value. */
 static void add_residual(struct builder *builder, int index, int unit, const struct part *part) {
     lua_State *L = builder->L;
     lua_getiuservalue(L, index, 1);
@@ -101,7 +101,7 @@ static void add_residual(struct builder *builder, int index, int unit, const str
     lua_settop(L, list - 1);
 }
 
-/* Of the list on the top of the stack. */
+/* Returns entry i of the list on top of the stack if it is a string, else NULL. */
 static const char *name_at(lua_State *L, int i) {
     const char *name = lua_rawgeti(L, -1, i) == LUA_TSTRING ? copy_string(lua_tostring(L, -1)) : NULL;
     lua_pop(L, 1);
@@ -174,7 +174,8 @@ static void read_optimizer(struct builder *builder) {
 #undef X
     if (rt->post_validation && rt->clip == 0)
         field_fail(builder->L, part->line, "post_validation", "post_validation is of clip, which is 0; add: clip = 1");
-    rt->post_validation = rt->post_validation && builder->sp->workers > 1; /* one rank waits for nobody's norm */
+    rt->post_validation = rt->post_validation && builder->sp->workers > 1; /* a single rank waits for no other rank's
+                                                                            * norm */
     if (rt->steps > 0 && rt->warmup > rt->steps)
         field_fail(builder->L, part->line, "warmup", "warmup = %d updates are more than steps = %d, which include them",
                    rt->warmup, rt->steps);
@@ -215,7 +216,7 @@ static void add_source(struct builder *builder, int line, int s, int index) {
     m->from_at[s + 1]++;
 }
 
-/* The table of stage s is on the top of the stack. */
+/* Reads the sources of stage s, whose table is on top of the stack. */
 static void read_stage_sources(struct builder *builder, int line, int s) {
     lua_State *L = builder->L;
     int top = lua_gettop(L), type = lua_getfield(L, top, "from"), n = 0;
@@ -240,7 +241,7 @@ static void read_stage_sources(struct builder *builder, int line, int s) {
     lua_settop(L, top);
 }
 
-/* Inverts `from`: which stages read each stage. */
+/* Inverts `from`: lists the stages that read each stage. */
 static void turn_sources(struct builder *builder, const struct part *part, int n) {
     struct model *m = builder->m;
     m->to_at = NEW(int, n + 2);
@@ -258,7 +259,7 @@ static void turn_sources(struct builder *builder, const struct part *part, int n
                       "no stage reads the output of stage %d; add %d to a later stage's 'from'", s, s);
 }
 
-/* A stage's table has items and `from`. */
+/* Checks that a stage's table has only items and `from`. */
 static void check_keys(struct builder *builder, int line, int index) {
     lua_State *L = builder->L;
     for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1))
@@ -327,7 +328,7 @@ static void read_layers(struct builder *builder) {
     }
 }
 
-/* cut = { 3, 5 }: stage 1 opens with layers[3], stage 2 with layers[5]. */
+/* Reads cut = { 3, 5 }: stage 1 opens with layers[3], stage 2 with layers[5]. */
 static void read_stage_cut(struct builder *builder) {
     lua_State *L = builder->L;
     struct model *m = builder->m;

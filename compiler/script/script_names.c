@@ -15,7 +15,7 @@ void put_names(struct text *out, const char *title, const char *const *names) {
     }
 }
 
-/* Appends the keys of the table on top, in the arena; for a library, appends its functions instead, as `math.floor`. */
+/* Appends the keys of the table on top, in the arena; for a library, appends its functions, such as `math.floor`. */
 static void add_keys(lua_State *L, const char *prefix, const char ***names, size_t *n, size_t *capacity) {
     int table = lua_gettop(L);
     push_sorted_keys(L, table);
@@ -32,7 +32,7 @@ static void add_keys(lua_State *L, const char *prefix, const char ***names, size
     lua_settop(L, table);
 }
 
-/* The names for a script of this kind. A cluster script has those that all have, and its own `cluster`. */
+/* Lists the names for a script of this kind. A cluster script has the names that all have, and its own `cluster`. */
 static void list(struct script *script, void *names) {
     size_t n = 0, capacity = 0;
     lua_State *L = script->L;
@@ -52,7 +52,7 @@ static const char **names_in(enum script_kind kind) {
     return names;
 }
 
-/* The names that are not in others. */
+/* Returns the names that are not in others. */
 static const char **without(const char **names, const char **others) {
     const char **out = names, **to = names;
     for (; *names; names++) {

@@ -1,11 +1,12 @@
-/* offload, offload_optimizer and bucket: what leaves the device meanwhile, and in which messages gradients travel. */
+/* Reads offload, offload_optimizer and bucket: what leaves the device while unused, and the messages in which gradients
+ * travel. */
 #include "script.h"
 #include <math.h>
 #include <string.h>
 
 static const char some[] = "true, or a function that returns true or false";
 
-/* The truth that f, the function at that stack index, returns for (s,b), or for s alone with b < 0. */
+/* Returns the boolean that f, the function at that stack index, returns for (s,b), or for s alone if b < 0. */
 static bool ask_truth(struct owners *owners, const char *name, int f, int s, int b) {
     lua_State *L = owners->S->L;
     if (b >= 0)
@@ -22,7 +23,7 @@ static bool ask_truth(struct owners *owners, const char *name, int f, int s, int
     return yes;
 }
 
-/* offload: true, "auto", or a function(s, b). */
+/* Reads offload: true, "auto", or a function(s, b). */
 static void read_offloaded(struct owners *owners) {
     lua_State *L = owners->S->L;
     struct spec *sp = owners->sp;
@@ -40,7 +41,7 @@ static void read_offloaded(struct owners *owners) {
     lua_settop(L, f - 1);
 }
 
-/* offload_optimizer: true, or a function(s). */
+/* Reads offload_optimizer: true, or a function(s). */
 static void read_offloaded_state(struct owners *owners) {
     lua_State *L = owners->S->L;
     struct spec *sp = owners->sp;
@@ -50,7 +51,7 @@ static void read_offloaded_state(struct owners *owners) {
         field_fail(L, owners->t->line, "offload_optimizer", "'offload_optimizer' must be %s, not %s", some,
                    describe(L, f));
     if (all || type == LUA_TFUNCTION)
-        sp->limits.offload_state = NEW(bool, sp->stages + 1); /* and the table's, as stage 0's */
+        sp->limits.offload_state = NEW(bool, sp->stages + 1); /* and for the table, which follows stage 0 */
     for (int s = 0; sp->limits.offload_state && s < sp->stages; s++)
         sp->limits.offload_state[s] = all || ask_truth(owners, "offload_optimizer", f, s, -1);
     if (sp->limits.offload_state)
@@ -58,7 +59,7 @@ static void read_offloaded_state(struct owners *owners) {
     lua_settop(L, f - 1);
 }
 
-/* bucket: bytes, or a function(s) that returns them. */
+/* Reads bucket: bytes, or a function(s) that returns them. */
 static void read_bucket(struct owners *owners) {
     lua_State *L = owners->S->L;
     struct spec *sp = owners->sp;

@@ -14,7 +14,7 @@ OPTIMIZERS(X)
 #undef X
 #undef FIELD
 
-/* A moe is written by the name of none of its layers; its fields are those of the first. */
+/* Index of moe's maker. Scripts write moe instead of its layers' names; its fields are its first layer's. */
 enum { MOE = NLAYERS };
 static const struct maker makers[] = {
 #define X(name, ...) {#name, LAYER, LAYER_##name, NULL},
@@ -34,13 +34,14 @@ const struct maker stage_maker = {"stage", LAYER, LAYER_fork, of_stage};
 
 bool is_moe(const struct maker *maker) { return maker == &makers[MOE]; }
 
-/* Scripts do not write fork and join, but residual, nor what moe is made of. */
+/* Returns whether scripts write this layer. They write residual instead of fork and join, and moe instead of its
+ * layers. */
 static bool is_written(const struct maker *maker) {
     const struct layer_row *row = row_of(maker->kind);
     return maker->group != LAYER || is_moe(maker) || !(row->block || row->of_team || row->of_moe);
 }
 
-/* The fields that it takes, ended by one without a name. */
+/* Returns the fields that a maker takes, ending with one without a name. */
 static const struct field *fields_of(const struct maker *maker) {
     static const struct field none[] = {{0}};
     const struct field *field = maker->field ? maker->field : row_of(maker->kind)->field;
@@ -62,7 +63,7 @@ static struct part *push_part(lua_State *L, const struct maker *maker, int line)
     return part;
 }
 
-/* Fields of layers that have parameters: what these are called in files of others. */
+/* Fields of layers that have parameters: their names in files of other programs. */
 static const char *const name_fields[] = {"hf", "gguf"};
 bool has_names(const struct maker *maker) { return maker->group == LAYER && row_of(maker->kind)->named; }
 
@@ -88,7 +89,7 @@ void put_layer_fields(struct text *out) {
         put_names(out, "Fields of stage", names);
 }
 
-/* Leaves them as the part's user value: a list. */
+/* Reads a layer's names into the part's user value, a list. */
 static void read_names(const struct table *table, int part) {
     lua_State *L = table->L;
     lua_createtable(L, NNAMES, 0);
@@ -102,7 +103,7 @@ static void read_names(const struct table *table, int part) {
     lua_setiuservalue(L, part, 1);
 }
 
-/* linear { … } and the other constructors. Upvalue: the maker. */
+/* Implements linear { … } and the other constructors. Upvalue: the maker. */
 static int make_layer(lua_State *L) {
     const struct maker *maker = lua_touserdata(L, lua_upvalueindex(1));
     struct table table = {L, 1, script_line(L), maker->name};
@@ -122,7 +123,7 @@ static int make_layer(lua_State *L) {
     return 1;
 }
 
-/* residual { … } and stage { … }. Upvalue: its maker. */
+/* Implements residual { … } and stage { … }. Upvalue: the maker. */
 static int make_list(lua_State *L) {
     const struct maker *maker = lua_touserdata(L, lua_upvalueindex(1));
     int line = script_line(L);

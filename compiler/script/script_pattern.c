@@ -1,15 +1,16 @@
-/* Lua's patterns: string.find, match, gmatch and gsub are Lua's own, charged before they run. They backtrack inside one
- * call, for hours if a script wants, where no hook runs. So a call is charged all that it could do, by the pattern and
- * by the length of the text alone.
+/* Lua's patterns: string.find, match, gmatch and gsub are Lua's own, charged before they run. They can backtrack inside
+ * one call for hours, and no hook runs there. So a call is charged for the most that it could do, which depends only on
+ * the pattern and on the length of the text.
  *
- * A match walks the pattern item by item. Each run of characters (an item with *, + or -) may take any number of them,
- * and with where the match begins, q runs take at most the n characters of the text together: an item after them is
- * come to in no more than (n + q over q) ways. A ? doubles the ways, and all other items move on in one. */
+ * A match walks the pattern item by item. Each run of characters (an item with *, + or -) may consume any number of
+ * them. The start of the match counts as a run; together, q runs consume at most the n characters of the text. So an
+ * item after them is reached in no more than (n + q over q) ways. A ? doubles the ways; all other items continue in one
+ * way. */
 #include "script.h"
 #include <ctype.h>
 #include <string.h>
 
-/* The end of the set, the class or the character that begins at p[i]. */
+/* Returns the end of the set, class or character that begins at p[i]. */
 static size_t item_end(const char *p, size_t n, size_t i) {
     if (p[i] == '%')
         return i + 2;
@@ -22,7 +23,8 @@ static size_t item_end(const char *p, size_t n, size_t i) {
     return i + 1;
 }
 
-/* The most steps of all matches of pattern p in a text of n characters, if they begin at one place or at any. */
+/* Returns an upper bound on the steps of all matches of pattern p in a text of n characters, if they begin at one place
+ * or at any. */
 static double most_steps(const char *p, size_t np, double n, bool one_place) {
     double runs = !one_place, ways = one_place ? 1 : n + 1, steps = ways;
     for (size_t i = 0, end; i < np; i = end) {
@@ -58,7 +60,7 @@ static double most_steps(const char *p, size_t np, double n, bool one_place) {
 static bool is_plain(const char *p, size_t np) { return strlen(p) == np && !strpbrk(p, "^$*+?.([%-"); }
 
 /* Charges a call of the named function, whose arguments 1 and 2 are a text and a pattern. passes: how often it may try
- * a match at one place. Then calls Lua's own, in this frame, so that its errors are this call's. */
+ * a match at one place. Then calls Lua's own function in this frame, so that its errors are this call's. */
 static int charged(lua_State *L, const char *name, int passes, bool plain, bool anchors) {
     size_t n, np;
     luaL_checklstring(L, 1, &n);
@@ -79,7 +81,8 @@ static int charged_find(lua_State *L) {
 
 static int charged_match(lua_State *L) { return charged(L, "string.match", 1, false, true); }
 
-/* Lua's own iterator would search the rest of the text again in every call after the last match, or after an error. */
+/* Returns the next match, or nothing after the last match or an error. Lua's own iterator would then search the rest of
+ * the text again in every call. */
 static int next_match(lua_State *L) {
     lua_settop(L, 0);
     if (lua_isnil(L, lua_upvalueindex(1)))
@@ -129,7 +132,7 @@ static int charged_gsub(lua_State *L) {
         lua_replace(L, 3);
     } else {
         luaL_argexpected(L, lua_isstring(L, 3), 3, "string/function/table");
-        lua_tolstring(L, 3, &longest); /* each of its %1 stands for no more than the match */
+        lua_tolstring(L, 3, &longest); /* each %1 in it stands for no more than the match */
     }
     enter(L, "string.gsub");
     spend(L, (int64_t)(n + 1) * (int64_t)(longest + 1) / 8);

@@ -1,14 +1,14 @@
-/* pred: dependencies of a schedule's own instead of the default ones. */
+/* Reads pred: a schedule's own dependencies instead of the default ones. */
 #include "script.h"
 
 struct reader {
     struct script *S;
     lua_State *L;
     struct spec *sp;
-    int pred, dir; /* stack indices: of the function; of "F", the first direction */
+    int pred, dir; /* stack indices of the function, and of "F", the first direction */
 };
 
-/* Entry i of the list at that stack index, if it is an integer. */
+/* Reads entry i of the list at that stack index. Returns whether it is an integer. */
 static bool integer_entry(lua_State *L, int list, int i, lua_Integer *x) {
     int isint = 0;
     bool number = lua_rawgeti(L, list, i) == LUA_TNUMBER;
@@ -17,8 +17,8 @@ static bool integer_entry(lua_State *L, int list, int i, lua_Integer *x) {
     return isint;
 }
 
-/* The job that the item on top of the stack, {s, b, d} or with slices {s, b, d, q}, names; -1: one of a microbatch that
- * is not written out. */
+/* Returns the job that the item on top of the stack names, {s, b, d} or with slices {s, b, d, q}; -1: its microbatch is
+ * not written out. */
 static int32_t pred_item(struct reader *reader, int item) {
     lua_State *L = reader->L;
     const struct spec *sp = reader->sp;
@@ -50,7 +50,7 @@ static int32_t pred_item(struct reader *reader, int item) {
 /* The growing list of dependencies. */
 struct preds {
     size_t n, capacity;
-    int32_t *last; /* [job]: 1 + the job that last named it, which may do so twice */
+    int32_t *last; /* [job]: 1 + the job that last named it, since a job may name it twice */
 };
 
 static void add_pred(struct spec *sp, struct preds *list, int k, int32_t p) {
@@ -61,7 +61,7 @@ static void add_pred(struct spec *sp, struct preds *list, int k, int32_t p) {
     sp->pred[list->n++] = p;
 }
 
-/* Asks pred() about job k. */
+/* Calls pred() for job k. */
 static void ask_pred(struct reader *reader, struct preds *preds, int k) {
     lua_State *L = reader->L;
     struct spec *sp = reader->sp;
@@ -88,8 +88,8 @@ static void ask_pred(struct reader *reader, struct preds *preds, int k) {
     call_end(reader->S);
 }
 
-/* With --recompute, pred() is asked about no R, since the script may not know of them. Every R needs its forward, and
- * its backward needs it. */
+/* Reads all dependencies. With --recompute, pred() is not called for R, since the script may not know of them. Every R
+ * needs its forward, and its backward needs it. */
 void read_preds(struct owners *owners) {
     struct spec *sp = owners->sp;
     struct reader reader = {.S = owners->S, .L = owners->S->L, .sp = sp};
@@ -99,7 +99,7 @@ void read_preds(struct owners *owners) {
     reader.dir = lua_gettop(reader.L) + 1;
     for (int d = 0; d < NDIRS; d++)
         lua_pushstring(reader.L, op_name[d]);
-    bool knows = !sp->declared.recompute; /* else not all R are the script's own */
+    bool knows = !sp->declared.recompute; /* otherwise the script did not ask for all R */
     struct preds preds = {.last = NEW(int32_t, sp->njobs)};
     sp->pred_at = NEW(int32_t, sp->njobs + 1);
     for (int k = 0; k < sp->njobs; k++) {
@@ -113,5 +113,5 @@ void read_preds(struct owners *owners) {
         sp->pred_at[k + 1] = (int32_t)preds.n;
     }
     if (!sp->pred)
-        sp->pred = NEW(int32_t, 1); /* custom, though empty */
+        sp->pred = NEW(int32_t, 1); /* custom dependencies, though there are none */
 }

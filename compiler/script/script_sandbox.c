@@ -1,6 +1,6 @@
-/* The sandbox limits how much a script computes; script_globals.c limits what it can name. All limits are counts, never
- * times, so that the same script ends the same way on every machine, every time.
- * - Instructions: a hook counts them. A pcall can catch the error it raises, so it keeps raising it. An instruction on
+/* The sandbox limits how much a script computes; script_globals.c limits the names that it can use. All limits are
+ * counts, never times, so that the same script ends the same way on every machine, every time. - Instructions: a hook
+ * counts them. A pcall can catch the error it raises, so it keeps raising it. An instruction on
  *   long strings or many values counts as more, depending on what the hook finds in its reach.
  * - Nested calls: Lua allocates a frame for each, frees it when an error unwinds it, and visits all that are left. So a
  *   call deep in others counts as more, and a caught error for each frame below it.
@@ -17,18 +17,18 @@ enum {
     CALL_BUDGET = 10000000 / FUZZ_SHARE,  /* for a call of w, n, … */
     CALL_SHARE = 100000 / FUZZ_SHARE,
     MEMORY_LIMIT = (384 << 20) / FUZZ_HEAP, /* bytes of Lua's heap */
-    OBJECT = 8,                             /* instructions: making and collecting a string, a table, … */
-    BYTES_PER_INSTRUCTION = 32,             /* and filling it */
-    FRESH_BYTES = 2,                        /* or, if large enough to need new pages, */
-    FRESH = 1 << 16,                        /* from this many bytes on */
+    OBJECT = 8,                             /* instructions to make and collect a string, a table, … */
+    BYTES_PER_INSTRUCTION = 32,             /* bytes that it fills per instruction */
+    FRESH_BYTES = 2,                        /* or, if it is large enough to need new pages, */
+    FRESH = 1 << 16,                        /* which is from this size in bytes on */
     LONG_STRING = 512,                      /* bytes above which comparing one counts as more than an instruction */
     HUGE_STRING = 1 << 20,                  /* and above which the hook runs more often, */
     HUGE_STEP = 7,                          /* every this many instructions */
     MANY = 256,                             /* values above which a call or return counts as more */
     MANY_METATABLES = 32,                   /* set before the hook looks for long chains of __index */
     DEEP = 32,                              /* nested calls beyond which the hook counts calls, too: */
-    DEEP_CALL = 64,                         /* instructions: making and unwinding a frame */
-    FRAME = 8,                              /* and passing one, when an error is caught far below or above it */
+    DEEP_CALL = 64,                         /* instructions to make and unwind a frame, */
+    FRAME = 8,                              /* and to pass one, when an error is caught far below or above it */
 };
 
 struct script *script_of(lua_State *L) {
@@ -45,17 +45,17 @@ bool script_ended(const struct script *script) {
 static void charge(struct script *script, int64_t instructions) {
     script->meter.used += instructions;
     if (script->meter.used > script->meter.budget &&
-        script->L) /* at once, not after HOOK_STEP more that cost as much */
+        script->L) /* at once, not after HOOK_STEP more instructions that cost as much */
         lua_sethook(script->running, on_count, LUA_MASKCOUNT, 1);
 }
 
 /* ---- memory ---- */
 
-/* What malloc takes for n bytes: it rounds up, which matters as small strings are many. */
+/* Returns the bytes that malloc uses for n bytes. It rounds up, which matters because small strings are many. */
 static size_t taken(size_t n) { return n == 0 ? 0 : n < 24 ? 32 : (n + 23) & ~(size_t)15; }
 
-/* Objects are charged when made. Growing blocks are not: insertions are charged instead, since when a table grows
- * depends on its hashes, which Lua seeds with addresses. */
+/* Charges objects when they are made. Growing blocks are not charged here, because when a table grows depends on its
+ * hashes, which Lua seeds with addresses. Insertions are charged instead. */
 static void charge_block(struct script *script, int kind, size_t size) {
     size_t *largest = kind == LUA_TSTRING ? &script->heap.longest : &script->heap.largest;
     if (size > *largest)
@@ -108,7 +108,7 @@ static const char *memory_text(const struct script *script) {
     return script->call.name ? format("%s, in %s", text, call_name(script)) : text;
 }
 
-/* What used most of the budget. */
+/* Returns a note on what used most of the budget. */
 static const char *used_by(const struct script *script) {
     if (2 * script->meter.inside > script->meter.used)
         return format(", most of them inside %s; give it less to do",
@@ -147,10 +147,10 @@ void spend(lua_State *L, int64_t instructions) {
     over_budget(L);
 }
 
-/* The number of extra arguments of the running function, if it is large. */
+/* Returns the number of extra arguments of the running function, if it is large. */
 static int64_t extra_arguments(lua_State *L, const lua_Debug *ar) {
     int64_t n = 0;
-    for (int step = MANY; step > 0;) { /* doubling, then halving */
+    for (int step = MANY; step > 0;) { /* doubles, then halves, the step */
         bool more = n + step <= 1000000 && lua_getlocal(L, ar, (int)-(n + step));
         if (more) {
             lua_pop(L, 1);
@@ -163,7 +163,7 @@ static int64_t extra_arguments(lua_State *L, const lua_Debug *ar) {
     return n;
 }
 
-/* Bytes of the longest string that an instruction of the running function could use. */
+/* Returns the bytes of the longest string that an instruction of the running function could use. */
 static size_t string_in_reach(lua_State *L, const lua_Debug *ar) {
     size_t longest = 0;
     for (int i = 1; lua_getlocal(L, ar, i); i++, lua_pop(L, 1)) {
@@ -173,7 +173,7 @@ static size_t string_in_reach(lua_State *L, const lua_Debug *ar) {
     return longest;
 }
 
-/* How many tables may be searched for a field that the table on top lacks. */
+/* Returns how many tables may be searched for a field that the table on top lacks. */
 static int chain_length(lua_State *L) {
     enum { LONGEST = 2000 }; /* Lua's own limit */
     int n = 0, top = lua_gettop(L);
@@ -189,7 +189,7 @@ static int chain_length(lua_State *L) {
     return n;
 }
 
-/* The longest such chain that the running function could follow. */
+/* Returns the length of the longest such chain that the running function could follow. */
 static int chain_in_reach(lua_State *L, lua_Debug *ar) {
     int longest = 0, n;
     for (int i = 1; lua_getlocal(L, ar, i); i++, lua_pop(L, 1))
@@ -201,9 +201,9 @@ static int chain_in_reach(lua_State *L, lua_Debug *ar) {
     return longest;
 }
 
-/* What an instruction costs here, by what it may have to copy, compare or search. */
+/* Returns the cost of an instruction here, by what it may have to copy, compare or search. */
 static int64_t instruction_weight(lua_State *L, lua_Debug *ar) {
-    enum { VALUES = 8, BYTES = 16, SHORT_CHAIN = 4 }; /* how many cost as much as an instruction */
+    enum { VALUES = 8, BYTES = 16, SHORT_CHAIN = 4 }; /* number of each that costs as much as an instruction */
     const struct script *script = script_of(L);
     int64_t values = extra_arguments(L, ar), top = lua_gettop(L);
     size_t bytes = script->heap.longest > LONG_STRING ? string_in_reach(L, ar) : 0;
@@ -215,12 +215,12 @@ static int64_t instruction_weight(lua_State *L, lua_Debug *ar) {
 int64_t cost_of_frames(lua_State *L) {
     lua_Debug ar;
     int n = 1;
-    while (n < LUAI_MAXSTACK && lua_getstack(L, n, &ar)) /* doubling: each test walks all frames again */
+    while (n < LUAI_MAXSTACK && lua_getstack(L, n, &ar)) /* doubles, because each test walks all frames again */
         n *= 2;
     return (int64_t)FRAME * n;
 }
 
-/* Reasons to call the hook. */
+/* Returns the events that call the hook. */
 static int events(lua_State *L) {
     lua_Debug ar;
     return lua_getstack(L, DEEP, &ar) ? LUA_MASKCOUNT | LUA_MASKCALL : LUA_MASKCOUNT;
@@ -235,7 +235,7 @@ static void on_count(lua_State *L, lua_Debug *ar) {
         charge(script, call ? DEEP_CALL : lua_gethookcount(L) * instruction_weight(L, ar));
     script->meter.nesting += call ? DEEP_CALL : 0;
     if (script_ended(script))
-        lua_sethook(L, on_count, LUA_MASKCOUNT, 1); /* from now on at every instruction: no pcall gets far */
+        lua_sethook(L, on_count, LUA_MASKCOUNT, 1); /* from now on at every instruction, so that no pcall gets far */
     else if (!call && (lua_gethookcount(L) != step || lua_gethookmask(L) != mask))
         lua_sethook(L, on_count, mask, step); /* what was charged outside of calls is forgiven */
     if (script->heap.starved || script->heap.refused)
@@ -300,8 +300,8 @@ static void check_answer(struct script *script) {
     lua_pop(L, 1);
 }
 
-/* Parsing takes time proportional to the length, and to the square of the number of branches: Lua keeps them in lists,
- * which it walks to the end. */
+/* Returns the cost of parsing. It is proportional to the length, and to the square of the number of branches, which Lua
+ * keeps in lists that it walks to the end. */
 static int64_t cost_of_text(const char *src, size_t size) {
     static const char *const branches[] = {"or", "and", "elseif", "goto", "break", "::"};
     int64_t n = 0;

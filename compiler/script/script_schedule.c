@@ -46,7 +46,7 @@ bool field_given(struct reader *reader, const char *name) {
     return yes;
 }
 
-/* slice_cut: a list of each slice's rows of a sequence, or "balanced". */
+/* Reads slice_cut: a list of each slice's rows of a sequence, or "balanced". */
 static void read_slice_cut(struct reader *reader) {
     static const char must[] = "a list of so many rows of a sequence for each slice, at least 1, or \"balanced\"";
     lua_State *L = reader->L;
@@ -104,7 +104,7 @@ static void read_sizes(struct reader *reader) {
     lua_pop(reader->L, 1);
 }
 
-/* cap and weight_slots: a function(worker) or one number for all. math.huge: no limit. */
+/* Reads cap or weight_slots: a function(worker) or one number for all. math.huge: no limit. */
 static int *per_worker(struct reader *reader, const char *name, int least, int otherwise) {
     lua_State *L = reader->L;
     int type = push_field(&reader->t, name), f = lua_gettop(L);
@@ -141,7 +141,7 @@ static int *per_worker(struct reader *reader, const char *name, int least, int o
     return value;
 }
 
-/* ---- asking ---- */
+/* ---- calls of the script's functions ---- */
 
 void ask_script(struct reader *reader, const char *name, int f, int s, int b, int d, int results) {
     lua_State *L = reader->L;
@@ -177,7 +177,7 @@ static void ask_w(struct reader *reader, struct job *j, int d) {
     call_end(reader->S);
 }
 
-/* i minus the nearest double. */
+/* Returns i minus the nearest double. */
 static double rest_of(lua_Integer i) {
     double near = (double)i;
     return near < 0x1p63 ? (double)(i - (lua_Integer)near) : (double)(i - INT64_MAX) - 1;
@@ -204,7 +204,8 @@ static void ask_cost(struct reader *reader, struct job *j) {
     call_end(reader->S);
 }
 
-/* A recompute reads the copy that its backward would: source() is asked about that, as w() is. */
+/* Returns the rank that source() names. A recompute reads the copy that its backward would read, so source() is called
+ * for the backward, as w() is. */
 static int32_t ask_source(struct reader *reader, const struct job *j) {
     lua_State *L = reader->L;
     int workers = reader->sp->workers, isint = 0, d = j->d == OP_R ? j[1].d : j->d;
@@ -240,14 +241,14 @@ static void read_sources(struct reader *reader) {
 
 /* ---- jobs from functions ---- */
 
-/* Which directions (s,b) has, as bits. */
+/* Returns the directions of (s,b), as bits. */
 static uint8_t directions(struct reader *reader, bool split_all, bool recompute_all, int s, int b) {
     bool split = reader->split ? ask_yes(reader, "split_backward", reader->split, s, b, -1) : split_all;
     bool again = recompute_all || (reader->recompute && ask_yes(reader, "recompute", reader->recompute, s, b, -1));
     return (uint8_t)(1 << OP_F | (again ? 1 << OP_R : 0) | (split ? 1 << OP_I | 1 << OP_W : 1 << OP_B));
 }
 
-/* A function(s,b), or true or false for all. */
+/* Reads a function(s,b), or true or false for all. */
 static bool yes_field(struct reader *reader, const char *name, int *function) {
     int type = push_field(&reader->t, name);
     if (type == LUA_TFUNCTION) {
@@ -278,9 +279,9 @@ void lay_out_jobs(struct spec *sp, const uint8_t *has) {
         }
 }
 
-/* Asks where and when a job runs: w, n and fill. */
+/* Asks the script about a job: w, n and fill. */
 static void ask_about(struct reader *reader, struct job *j) {
-    bool again = j > reader->sp->job && j[-1].d == OP_R; /* the job before is its recompute */
+    bool again = j > reader->sp->job && j[-1].d == OP_R; /* the previous job is its recompute */
     if (again)
         j->home = j[-1].home, j->rank = j[-1].rank, j->team = j[-1].team;
     else
@@ -288,7 +289,7 @@ static void ask_about(struct reader *reader, struct job *j) {
     if (reader->n)
         ask_n(reader, j);
     if (again && reader->sp->strict && compare_n(&j[-1], j) > 0) {
-        j[-1].prio = j->prio; /* in a strict order it can come no later than just before its backward */
+        j[-1].prio = j->prio; /* in a strict order it comes at the latest just before its backward */
         j[-1].rest = j->rest;
     }
     if (reader->fill)

@@ -14,12 +14,12 @@ struct reader {
 };
 
 bool field_given(struct reader *reader, const char *name);
-/* Calls f(s, b, d), or f(s, b) for d < 0, where b counts from the step's beginning; with slices, q is one more argument
- * behind these. The call lasts until call_end, so that errors in its results name it. */
+/* Calls f(s, b, d), or f(s, b) if d < 0, where b counts from the beginning of the step. With slices, q is one more
+ * argument after these. The call lasts until call_end, so that errors in its results name it. */
 void ask_script(struct reader *reader, const char *name, int f, int s, int b, int d, int results);
 /* Lays out the jobs that `has` names, (s,b) by (s,b), in canonical order. */
 void lay_out_jobs(struct spec *sp, const uint8_t *has);
 
-/* script_sequence.c: the value of the field `sequence` is on top of the stack. */
+/* script_sequence.c: reads the field `sequence`, which is on top of the stack. */
 void jobs_from_sequence(struct reader *reader);
 #endif

@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <math.h>
 
-/* Reads the digits at *p; -1: there are none, or too many. */
+/* Reads the digits at *p; returns -1 if there are none, or too many. */
 static int read_digits(const char **p) {
     const char *q = *p;
     int64_t x = 0;
@@ -14,7 +14,7 @@ static int read_digits(const char **p) {
     return good ? (int)x : -1;
 }
 
-/* Parses one entry of a rank's list: a job, or two that overlap. Returns how many. */
+/* Parses one entry of a rank's list: a job, or two that overlap. Returns their number. */
 static int parse_entry(struct reader *reader, int list, int position, struct job out[2]) {
     lua_State *L = reader->L;
     const struct spec *sp = reader->sp;
@@ -136,8 +136,8 @@ void jobs_from_sequence(struct reader *reader) {
         }
     }
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
-        if (j->rank <
-            0) { /* a recompute that is not listed: just before its backward, by the ties, or before its pair */
+        if (j->rank < 0) { /* a recompute that is not listed: it comes just before its backward, because of the ties, or
+                            * before the backward's pair */
             j->rank = j[1].rank;
             j->prio = j[1].pair ? sp->job[sp->pair[j[1].pair - 1].first].prio - 0.5 : j[1].prio;
         }

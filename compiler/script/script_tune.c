@@ -1,4 +1,4 @@
-/* The field tune of a schedule: which of its parameters `pianola tune` varies, and over which values. */
+/* Reads the field tune of a schedule: the parameters that `pianola tune` varies, and their values. */
 #include "script.h"
 #include <string.h>
 
@@ -11,7 +11,7 @@ static bool is_param(const struct script *script, const char *name) {
 
 static int is_value(int type) { return type == LUA_TNUMBER || type == LUA_TBOOLEAN || type == LUA_TSTRING; }
 
-/* The list on top of the stack. */
+/* Reads the list of values on top of the stack. */
 static struct tuned read_choices(const struct owners *owners, const char *name) {
     lua_State *L = owners->S->L;
     struct tuned tuned = {.name = copy_string(name)};

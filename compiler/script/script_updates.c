@@ -1,11 +1,11 @@
-/* update and version: updates that are jobs of their own, and which of them a job's weights have seen. */
+/* Reads update and version: updates that are jobs of their own, and the updates that a job's weights include. */
 #include "script.h"
 #include <limits.h>
 #include <math.h>
 #include <string.h>
 
-/* Calls f(s), f(s, b) or f(s, b, d), as far as they are not -1, with the slice q behind them where b is one; its value
- * is on top of the stack until call_end. */
+/* Calls f(s), f(s, b) or f(s, b, d), with the arguments that are not -1, and with the slice q after them if b is one.
+ * Its value is on top of the stack until call_end. */
 static void ask_of_update(struct owners *owners, const char *name, int f, int s, int b, int d) {
     lua_State *L = owners->S->L;
     if (b >= 0)
@@ -21,7 +21,7 @@ static void ask_of_update(struct owners *owners, const char *name, int f, int s,
     lua_call(L, 1 + (b >= 0) + (d >= 0) + more, 1);
 }
 
-/* The value on top of the stack as an integer of at least `least`, or -1. */
+/* Returns the value on top of the stack if it is an integer of at least `least`, else -1. */
 static int64_t integer_on_top(lua_State *L, int64_t least) {
     int isint = 0;
     lua_Integer x = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &isint) : 0;
@@ -30,7 +30,7 @@ static int64_t integer_on_top(lua_State *L, int64_t least) {
 
 /* ---- update ---- */
 
-/* The microbatches of an update, as the value on top of the stack says; 0: it says nothing valid. */
+/* Returns the microbatches of an update from the value on top of the stack; 0: it is not valid. */
 static int64_t microbatches(lua_State *L, int64_t step) {
     if (lua_type(L, -1) == LUA_TSTRING)
         return !strcmp(lua_tostring(L, -1), "each") ? 1 : !strcmp(lua_tostring(L, -1), "flush") ? step : 0;
@@ -74,11 +74,11 @@ void read_update(struct owners *owners, int most) {
         sp->updates.turn = 1;
         for (int s = 0; s < sp->stages; s++) {
             read_update_of(owners, f, s);
-            sp->updates.turn =
-                (int)common_multiple(sp->updates.turn, sp->updates.every[s]); /* divides the step's microbatches */
+            sp->updates.turn = (int)common_multiple(sp->updates.turn, sp->updates.every[s]); /* turn: divides the step's
+                                                                                              * microbatches */
         }
-        int64_t wanted = (most + sp->updates.turn - 1) / sp->updates.turn *
-                         (int64_t)sp->updates.turn; /* whole turns, as a step has */
+        int64_t wanted =
+            (most + sp->updates.turn - 1) / sp->updates.turn * (int64_t)sp->updates.turn; /* whole turns, like a step */
         if (most > 0 && wanted < sp->updates.step)
             sp->batches = (int)wanted;
     }
@@ -127,9 +127,9 @@ static void read_versions(struct owners *owners) {
     lua_settop(L, f - 1);
 }
 
-/* ---- the jobs ---- */
+/* ---- jobs ---- */
 
-/* n of an update may be nil: then it runs before all else. */
+/* Reads n of an update. If it is nil, the update runs before everything else. */
 static void ask_priority(struct owners *owners, int n, struct job *j) {
     lua_State *L = owners->S->L;
     j->prio = -INFINITY;
@@ -161,7 +161,7 @@ static void ask_update_cost(struct owners *owners, int cost, struct job *j) {
     call_end(owners->S);
 }
 
-/* Of each update; on which homes it runs follows from these (ir/updates.c). */
+/* Asks the script about each update; the homes that it runs on follow from that (ir/updates.c). */
 static void ask_updates(struct owners *owners, int n, int cost) {
     struct spec *sp = owners->sp;
     int64_t all = 0;

@@ -21,9 +21,9 @@ struct named_list {
     struct named *at;
     size_t n, cap;
 };
-/* What a file says of its model besides tensors: the base and scaling of its rope, the epsilon of norms, the columns of
- * a head, and the number of positions that it has learned. NAN: not said. scaling: "none", "linear", "llama3" or
- * another; "": not said. */
+/* A file's information on its model besides tensors: the base and scaling of its rope, the epsilon of norms, the
+ * columns of a head, and the number of positions that it has learned. NAN: not in the file. scaling: "none", "linear",
+ * "llama3" or another; "": not in the file. */
 struct named_said {
     double rope, factor, low, high, context, eps, head, positions;
     char scaling[16];
