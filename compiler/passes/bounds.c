@@ -1,6 +1,6 @@
 /* Lower bounds that no schedule of the same jobs on the same ranks can beat, and closed forms.
  *
- * lower bound the largest of three:
+ * lower bound  the largest of three:
  *     work     of the busiest rank
  *     path     the longest path through the job graph, links between ranks included
  *     memory   a rank holds activations for (their number) x (the time each must live) in all, and never more than its

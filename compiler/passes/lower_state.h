@@ -28,8 +28,7 @@ struct part {
     int32_t *received;       /* per member of the list: the buffer on that member, or -1 */
     bool written;            /* something has been accumulated */
     bool direct;             /* its rank is a home of the whole set, so jobs add to the home's sum instead */
-    int32_t apart; /* number from 1 of the unembedding's part, if its rank also has the sum with the embedding's; else
-                    * 0 */
+    int32_t apart; /* 0, or number from 1 of the unembedding's part if its rank also has the sum with the embedding's */
     bool together; /* all members of its list have such a part, so they meet in collectives */
 };
 /* A home of a set: the buffers that it owns, and its sum, of its shard or of the whole set. */

@@ -1,9 +1,9 @@
 /* Sends weights to the ranks that read them.
  *
- * The k-th stays of a set on several ranks travel together if that delays none of them, which means that each rank has
- * room before the first of them needs the weights. They are gathered if the ranks own the shards, and broadcast if the
- * weights have one home. All others travel one by one, shards too. So do those that a rank relays: it sends its own
- * copy on, which it keeps until then.
+ * The k-th stays of a set on several ranks travel together if that delays none of them: each rank must have room before
+ * the first of them needs the weights. They are gathered if the ranks own the shards, and broadcast if the weights have
+ * one home. All others travel one by one, shards too. So do those that a rank relays: it sends its own copy on, which
+ * it keeps until then.
  *
  * A transfer starts as late as possible without delaying any job, given its time and the times of later transfers in
  * its lane, so that its buffer opens no earlier than it must. If a transfer takes no time, because the times of
@@ -204,7 +204,7 @@ static void add_transfer(struct build *build, const struct moments *moments, int
         transfer->group = intern_group(build, home.rank, home.n);
     if (op != OP_BROADCAST)
         return;
-    int at = n; /* position of the root among the readers, who are sorted */
+    int at = n; /* position of the root among the readers, which are sorted */
     for (; at > 0 && rank[at - 1] > home.rank[0]; at--)
         rank[at] = rank[at - 1];
     rank[at] = home.rank[0];

@@ -1,20 +1,19 @@
 /* The figures of a schedule, from the program's timeline.
  *
- * makespan end of the last instruction busy a rank's time in jobs (F, R, I, B, W), two that overlap counting once;
- * idle: the rest of the
+ * makespan       end of the last instruction
+ * busy           a rank's time in jobs (F, R, I, B, W), two that overlap counting once; idle: the rest of the
  *                makespan; span: first job's start to last job's end
- * bubble 1 - sum of busy / (W * makespan). bubble, throughput and gap are 0 where nothing takes any time throughput rho
- * = S B / (L W), with L the makespan in units of one F + backward, averaged over all stages and
+ * bubble         1 - sum of busy / (W * makespan). bubble, throughput and gap are 0 where nothing takes any time
+ * throughput     rho = S B / (L W), with L the makespan in units of one F + backward, averaged over all stages and
  *                microbatches: the cost of all F, B, I and W divided by W * makespan. R counts as work, not as
  *                progress; jobs that overlap count in full.
- * peak the most activations alive at once. (s,b) is alive from the start of its F to the end of its B, or of
+ * peak           the most activations alive at once. (s,b) is alive from the start of its F to the end of its B, or of
  *                its W when the backward is split, on the rank of its F; when its backward runs on another rank, there
  *                from the end of F on. What ends at t leaves before what starts at t is counted. A job that takes no
  *                time starts and ends at t, in this order: what it starts is alive in between.
- * memory_held for how long activations are alive, all together period the time from one repetition to the next
- * (sim_steady), and the bubble in it staleness the most updates by which the weights that a job reads lack what the
- * microbatches before its own make
- *                of them */
+ * memory_held    sum of the times that the activations are alive
+ * period         the time from one repetition to the next (sim_steady), and the bubble in it
+ * staleness      the most updates by earlier microbatches that a job's weights lack */
 #include "passes.h"
 #include <assert.h>
 #include <limits.h>

@@ -2,9 +2,9 @@
  *
  * Attention's cost grows along the sequence, since a row reads the keys of all rows before it. So slices with equally
  * many rows take different times, and a pipeline waits for the longest again and again (TeraPipe: Li 2021, section
- * 3.3). A balanced cut makes the cost of the largest slice as small as possible. For a given limit, filling slices from
- * the first on with as many rows as fit gives the fewest slices, since a slice costs no more if it begins later and
- * ends in the same place. */
+ * 3.3). A balanced cut makes the cost of the largest slice as small as possible. Given a limit, the fewest slices come
+ * from filling each in turn with as many rows as fit. For a slice costs no more if it begins later and ends in the same
+ * place. */
 #include "cost.h"
 #include "layers.h"
 #include <assert.h>

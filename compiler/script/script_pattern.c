@@ -23,8 +23,8 @@ static size_t item_end(const char *p, size_t n, size_t i) {
     return i + 1;
 }
 
-/* Returns an upper bound on the steps of all matches of pattern p in a text of n characters, if they begin at one place
- * or at any. */
+/* Returns an upper bound on the steps of all matches of pattern p in a text of n characters. one_place: they all begin
+ * at one place. */
 static double most_steps(const char *p, size_t np, double n, bool one_place) {
     double runs = !one_place, ways = one_place ? 1 : n + 1, steps = ways;
     for (size_t i = 0, end; i < np; i = end) {

@@ -1,6 +1,7 @@
 /* The sandbox limits how much a script computes; script_globals.c limits the names that it can use. All limits are
- * counts, never times, so that the same script ends the same way on every machine, every time. - Instructions: a hook
- * counts them. A pcall can catch the error it raises, so it keeps raising it. An instruction on
+ * counts, never times, so that the same script ends the same way on every machine, every time.
+ *
+ * - Instructions: a hook counts them. A pcall can catch the error it raises, so it keeps raising it. An instruction on
  *   long strings or many values counts as more, depending on what the hook finds in its reach.
  * - Nested calls: Lua allocates a frame for each, frees it when an error unwinds it, and visits all that are left. So a
  *   call deep in others counts as more, and a caught error for each frame below it.

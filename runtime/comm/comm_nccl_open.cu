@@ -29,17 +29,21 @@ static int64_t setting(const char *name, int64_t otherwise) {
     return n > 0 ? n : otherwise;
 }
 
-/* An upper estimate of the buffers that NCCL 2.28.9 makes, in allocations of multiples of 2 MiB (CUDA_IPC_MIN). For
- * each channel between two ranks, and each direction that is used (src/enqueue.cc: p2pTaskAppend), the receiver has
+/* An upper estimate of the buffers that NCCL 2.28.9 makes, in allocations of multiples of 2 MiB (CUDA_IPC_MIN).
+ *
+ * For each channel between two ranks, and each direction that is used (src/enqueue.cc: p2pTaskAppend), the receiver has
  * LL's 512 KiB, LL128's 4.7 MiB (src/init.cc: DEFAULT_LL_BUFFSIZE, DEFAULT_LL128_BUFFSIZE) and NCCL_BUFFSIZE (4 MiB;
  * env.rst), and both ends have a header; on A100s that last buffer is the sender's (src/transport/p2p.cc: p2pSendSetup,
  * p2pRecvSetup; src/graph/paths.cc: ncclTopoCheckP2p). Between hosts it is less: 2 MiB (src/transport/net.cc:
  * sharedNetBuffersInit, of NCCL_P2P_NET_CHUNKSIZE). Each communicator has a queue of 1 MiB (NCCL_WORK_FIFO_BYTES) and
- * small items. NCCL's code is not counted. Where it is kept from connecting late (NCCL_CUMEM_ENABLE=0,
- * NCCL_RUNTIME_CONNECT=0), it makes buffers for rings and trees too. A collective of NCCL's needs a ring: one rank in
- * each direction. ALL_REDUCE also needs a tree of up to 4 ranks (src/include/device.h: NCCL_MAX_TREE_ARITY). NVLink's
- * multicast needs 8 steps of 128 KiB in both directions for each member (src/transport/nvls.cc: ncclNvlsBufferSetup).
- * Our own collectives exchange with every other member. */
+ * small items.
+ *
+ * NCCL's code is not counted. Where it is kept from connecting late (NCCL_CUMEM_ENABLE=0, NCCL_RUNTIME_CONNECT=0), it
+ * makes buffers for rings and trees too.
+ *
+ * A collective of NCCL's needs a ring: one rank in each direction. ALL_REDUCE also needs a tree of up to 4 ranks
+ * (src/include/device.h: NCCL_MAX_TREE_ARITY). NVLink's multicast needs 8 steps of 128 KiB in both directions for each
+ * member (src/transport/nvls.cc: ncclNvlsBufferSetup). Our own collectives exchange with every other member. */
 enum { RING = 1, TREE = 4 };
 static int peers_of(const struct rt_instr *x, int ranks, bool ordered) {
     int peers = motion_of(x->op) == OP_ALL_TO_ALL_A || (sums(x->op) && ordered) ? ranks

@@ -1,5 +1,5 @@
-/* Declarations that comm_put.cu, which implements messages by one-sided copies, and comm_put_share.cu, which handles
- * ranks that share a GPU, share. */
+/* Declarations shared by comm_put.cu, which implements messages by one-sided copies, and comm_put_share.cu, which
+ * handles ranks on one GPU. */
 #ifndef PIANOLA_COMM_PUT_CUH
 #define PIANOLA_COMM_PUT_CUH
 #include "device/device_cuda.cuh"

@@ -6,7 +6,7 @@
  *   BROADCAST       the whole, once: in the same ring, from the root to the member before it
  *   ALL_REDUCE      the whole, twice: sums go up the chain of members, the total comes back down
  *   REDUCE          the whole, once: up the same chain, and from its end to the root
- *   REDUCE_SCATTER  n-1 shards, each to its owner, which adds what comes in the members' order
+ *   REDUCE_SCATTER  n-1 shards, each to its owner, which adds what it receives, in the members' order
  *   ALL_TO_ALL_A    likewise, without adding
  *
  * No member waits for ever, even if each message blocks its sender until it is received. For the last two, both ends

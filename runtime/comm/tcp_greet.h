@@ -42,7 +42,7 @@ struct caller { /* the called's view of a connection */
 };
 enum heard { MORE, PROVED, STRANGER };
 /* Reads what has arrived, without blocking. Returns PROVED if the caller has the secret and awaits greet_answer,
- * STRANGER (with caller->why) if it is no rank of ours, MORE if more must arrive. */
+ * STRANGER (with caller->why) if it is not a rank of this training, MORE if more must arrive. */
 enum heard greet_hear(const struct tcp *tcp, struct caller *caller);
 void greet_answer(const struct tcp *tcp, struct caller *caller, int verdict, int number);
 

@@ -19,7 +19,7 @@ enum { STRANGERS = 64 }; /* places for silent callers, in addition to the ranks 
 
 static const char all_start[] = "waits for all ranks to start"; /* for the watch */
 
-/* ---- those who connect ---- */
+/* ---- callers ---- */
 
 static void turn_away(const struct tcp *tcp, const struct caller *caller, const char *because) {
     char ip[INET6_ADDRSTRLEN] = "";

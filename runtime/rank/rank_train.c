@@ -84,7 +84,7 @@ static void run_step(struct rank_run *run, struct training *training) {
     check_data(run);
 }
 
-/* Settles the last update, before anybody reads what the step has learned or records it. */
+/* Settles the last update, before its weights are read or recorded. */
 static void settle_step(struct rank_run *run, struct training *training, bool asked) {
     if (!must_settle(&training->ahead, asked))
         return;

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Room for more than any path that a system call accepts, so that the system rejects a path that is too long, and it is
- * not truncated to another file's. */
+/* Room for more than any path that a system call accepts. So the system rejects a path that is too long; it is never
+ * truncated to another file's path. */
 enum { DURABLE_PATH = 2 * PATH_MAX };
 
 struct durable {
