@@ -24,7 +24,7 @@ static void add_layer(struct builder *builder, struct model_layer layer) {
         m->by_rows = m->by_rows || layer.attends;
         m->by_chunks = m->by_chunks || layer.attends == SPLIT_ROWS;
     }
-    /* In this case `split` only determines how its input and its neighbours are divided. */
+    /* Here `split` only determines how its input and its neighbours are divided. */
     if (row_of(layer.kind)->team.by_rows && layer.split == SPLIT_ROWS) {
         m->by_rows = true;
         layer.split = SPLIT_NONE;

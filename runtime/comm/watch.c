@@ -350,7 +350,7 @@ bool watch_start(const struct watch_args *args) {
 
 void watch_stop(void) {
     on_signals(SIG_DFL);
-    pthread_mutex_lock(&w.lock); /* so the thread is not among its looks, and ends as it sleeps next */
+    pthread_mutex_lock(&w.lock); /* so the watching thread is not checking ranks now; it ends when it sleeps next */
     if (w.a.deadline > 0)
         pthread_cancel(w.thread);
     free(w.place); /* the next run may have more ranks, and no watch */
