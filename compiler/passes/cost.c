@@ -77,9 +77,8 @@ static double update_flop(const struct model *m) {
 #define X(NAME, name, moments, flop, ...) flop,
     static const double each[NOPTIMIZERS] = {0, OPTIMIZERS(X)};
 #undef X
-    return each[m->rt.optimizer] + (m->rt.post_validation ? count_moments(m->rt.optimizer) + 2 : 0); /* post-validation
-                                                                                                      * also copies the
-                                                                                                      * state */
+    /* post-validation also copies the state */
+    return each[m->rt.optimizer] + (m->rt.post_validation ? count_moments(m->rt.optimizer) + 2 : 0);
 }
 
 static double matrix_flop(const struct rt_model *m, const struct rt_parameter *p) {

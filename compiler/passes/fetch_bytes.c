@@ -98,8 +98,8 @@ void plan_bytes(const struct compile *c, const int32_t *place, struct uses all, 
     int sets = sets_of(sp), first = fetches->n, begun = 0, nuses;
     struct turns turns = turns_of(sp, sc, rank);
     int64_t *size = NEW(int64_t, sets), *bytes = NEW(int64_t, sets), *room = room_of(c, rank, &turns);
-    int32_t *of = NEW(int32_t, nuse), *insts = NEW(int32_t, sets), *now = NEW(int32_t, sets); /* now: the set's newest
-                                                                                               * fetch */
+    int32_t *of = NEW(int32_t, nuse), *insts = NEW(int32_t, sets),
+            *now = NEW(int32_t, sets); /* now: the newest fetch */
     struct residency_use *uses = uses_of(sp, use, nuse, &turns, of, &nuses);
     for (int s = 0; s < sets; s++) {
         size[s] = mem_room(sp, sp->costs.stage ? sp->costs.stage[s].bytes[K_weight] : 1);

@@ -41,8 +41,7 @@ struct fetches fetch_plan(const struct compile *c, const int32_t *place);
 /* Returns the bytes of the set that the rank receives in a fetch: all but its own shard. */
 int64_t fetch_bytes(const struct spec *sp, const int32_t *place, int rank, int32_t set);
 struct fetch new_fetch(int rank, int set, int home, int inst, int32_t first); /* without uses, from its home */
-void add_use(struct fetch *f, int32_t job);                                   /* adds a use by a job later than all
-                                                                               * others */
+void add_use(struct fetch *f, int32_t job); /* adds a use by a job later than all others */
 /* Returns whether choices.room limits what the rank keeps. */
 static inline bool has_room_limit(const struct compile *c, int rank) {
     const int64_t *room = c->choices.room;
@@ -161,8 +160,7 @@ void offload(struct build *build, int32_t e, const struct job *to,
 void issue_reloads(struct build *build, int32_t moment, double t);
 bool state_leaves(const struct spec *sp, int set);
 int32_t fetch_state(struct build *build, const struct owner *owner);            /* returns its buffer on the device */
-void return_state(struct build *build, const struct owner *owner, int32_t buf); /* follows the update, which must be the
-                                                                                 * newest instruction */
+void return_state(struct build *build, const struct owner *owner, int32_t buf); /* follows the update just issued */
 /* fetch.c: returns the bytes of weights that the program makes the rank fetch and gather. */
 int64_t weights_received(const struct spec *sp, const int32_t *place, const struct program *p, int r);
 

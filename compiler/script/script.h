@@ -194,8 +194,7 @@ struct owners {
     int w; /* stack index of the function */
 };
 int rank_result(struct owners *owners, int index, const char *what);
-int32_t ranks_result(struct owners *owners, int index, const char *what); /* coded like job.home; a list of one is its
-                                                                           * rank */
+int32_t ranks_result(struct owners *owners, int index, const char *what); /* like job.home; a list of one: its rank */
 int32_t home_result(struct owners *owners, int index);                    /* like ranks_result; nil is -1, no home */
 void check_replicas(struct owners *owners); /* dies if homes of a stage cannot be replicas */
 void read_tensor(struct owners *owners);    /* reads the field tensor, or -D tensor */

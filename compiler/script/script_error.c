@@ -245,8 +245,7 @@ int on_error(lua_State *L) {
     if (lua_type(L, 1) == LUA_TSTRING) {
         message = lua_tostring(L, 1);
         for (const char *rest;
-             (rest = strip_place(script, message, &line)) != message;) /* one place for each coroutine that the error
-                                                                        * passed through */
+             (rest = strip_place(script, message, &line)) != message;) /* one for each coroutine the error passed */
             message = rest;
     } else if (luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL) {
         push_plain_string(L, 1);

@@ -174,8 +174,7 @@ static void read_optimizer(struct builder *builder) {
 #undef X
     if (rt->post_validation && rt->clip == 0)
         field_fail(builder->L, part->line, "post_validation", "post_validation is of clip, which is 0; add: clip = 1");
-    rt->post_validation = rt->post_validation && builder->sp->workers > 1; /* a single rank waits for no other rank's
-                                                                            * norm */
+    rt->post_validation = rt->post_validation && builder->sp->workers > 1; /* a single rank has no norm to wait for */
     if (rt->steps > 0 && rt->warmup > rt->steps)
         field_fail(builder->L, part->line, "warmup", "warmup = %d updates are more than steps = %d, which include them",
                    rt->warmup, rt->steps);

@@ -59,8 +59,7 @@ static int64_t bytes_beside_plan(const struct rt_program *p, int rank, const int
                   receives = ((512 << 10) + 120 * 640 * 8 * 8 + simple + page) / page * page;
     const struct rt_rank *k = &p->rank[rank];
     bool *edge = (bool *)calloc(2 * (size_t)p->workers + 1, sizeof *edge);
-    int64_t *lane = (int64_t *)calloc((size_t)k->nlanes + 1, sizeof *lane), bytes = 0; /* lane: bytes of its
-                                                                                        * communicator */
+    int64_t *lane = (int64_t *)calloc((size_t)k->nlanes + 1, sizeof *lane), bytes = 0; /* lane: bytes per lane */
     for (int32_t i = 0; edge && lane && i < k->nins; i++) {
         const struct rt_instr *x = &k->ins[i];
         if (is_send(x->op) || is_recv(x->op)) {

@@ -46,8 +46,7 @@ static const struct figure {
 } figures[] = {
     {{"loss", "train/loss", 9, true, 0}, FIRST, loss_of},           /* with the weights before the step's update */
     {{"rate", "train/learning_rate", 9, false, 0}, FIRST, rate_of}, /* of the step's last update */
-    {{"gradient_norm", "train/gradient_norm", 17, false, 0}, TELLER, norm_of}, /* norm of the whole gradient before
-                                                                                * clipping */
+    {{"gradient_norm", "train/gradient_norm", 17, false, 0}, TELLER, norm_of}, /* the gradient's norm before clipping */
     {{"seconds", "train/seconds_per_step", 6, false, 0}, FIRST, seconds_of},
     {{"tokens_per_second", "train/tokens_per_second", 6, false, 0}, FIRST, speed_of},
     {{"memory_bytes", NULL, 17, false, 0}, LARGEST, device_memory}, /* arena on the device */

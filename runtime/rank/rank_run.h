@@ -64,8 +64,7 @@ void rank_scan(struct rank_run *run, const struct rt_home *home, int64_t step);
 void rank_save(struct rank_run *run, int64_t step);
 /* Reports an error during training, with why and how to resume. Ends this rank, or all of them by a verdict. */
 __attribute__((noreturn)) void rank_fail(const struct rank_run *run, const char *why);
-const struct rt_home *rank_home(const struct rank_run *run, int stage); /* the stage's home on this rank; NULL: its home
-                                                                         * is elsewhere */
+const struct rt_home *rank_home(const struct rank_run *run, int stage); /* the stage's home on this rank, or NULL */
 
 /* Returns whether the times of a step are recorded; steps count from 0. A process, which a signal may end, records
  * every step. */

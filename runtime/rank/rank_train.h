@@ -59,8 +59,7 @@ void rank_record_open(struct rank_run *run, struct record *record); /* collectiv
 static inline bool rank_tells(const struct rank_run *run, const struct record *record) {
     return record->when && record->teller == run->world.rank;
 }
-void rank_record_step(struct rank_run *run, struct training *training); /* collective: writes the lines of the step that
-                                                                         * has just ended */
+void rank_record_step(struct rank_run *run, struct training *training); /* collective: writes the lines of a step */
 void rank_record_validation(struct rank_run *run, struct training *training, double loss); /* rank 0 only */
 void rank_record_end(const struct rank_run *run, const struct training *training);         /* ends the step's record */
 void rank_record_close(struct rank_run *run, struct record *record);
