@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Every mistake in tests/bad/*.lua must give exit code 2 and exactly the message in NAME.expected, and an error
-# in JSON with --json.
+# Every mistake in tests/bad/*.lua must exit with 2 and print exactly the message in NAME.expected. With --json, it must
+# also print the error as JSON.
 #
 #   PIANOLA=build/pianola tests/bad/test.sh          checks
-#   BLESS=1 PIANOLA=build/pianola tests/bad/test.sh  rewrites what is expected
+#   BLESS=1 PIANOLA=build/pianola tests/bad/test.sh  rewrites the expected messages
 #
-# A file is the schedule of `pianola check`, run in tests/bad. A first line `-- args: …` gives further arguments; if they
-# name FILE, that stands for the file itself, and the schedule is among the arguments.
+# `pianola check` reads each file as its schedule, in the folder tests/bad. A first line `-- args: …` adds arguments. If
+# these contain FILE, it is replaced by the file itself, and the schedule is one of the arguments.
 . "$(dirname "$0")/../support/environment.sh"
 PIANOLA=$(realpath "${PIANOLA:-build/pianola}") || exit 2
 cd "$(dirname "$0")" || exit 2
@@ -22,7 +22,7 @@ for file in *.lua; do
   *.lua*-*) ;;
   *) args="$file $args" ;;
   esac
-  # Arguments are split at blanks.
+  # Splits the arguments at blanks.
   # shellcheck disable=SC2086
   timeout 60 "$PIANOLA" check $args >/dev/null 2>"$got" </dev/null
   code=$?

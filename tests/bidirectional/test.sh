@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Published figures, through the real command, of the schedules in which microbatches go both ways through the ranks, in
-# waves, over replicas, or forward and backward on different ranks; and of ranks of unequal speed. F = 1, B = 2, I = W = 1.
+# Checks published figures through the real command. Covers schedules that send microbatches both ways through the
+# ranks, in waves or over replicas, schedules that run F and B on different ranks, and ranks of unequal speed. Costs: F
+# = 1, B = 2, I = W = 1.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 
 most() { tr , '\n' | sort -n | tail -n 1; }
 calc() { awk "BEGIN { print $1 }"; }
-# figures ARGS...: makespan / idle by rank / peak live activations by rank
+# figures ARGS...: prints makespan / idle time per rank / peak live activations per rank
 figures() { echo "$(figure makespan "$@") / $(ranks idle "$@") / $(ranks peak_activations "$@")"; }
 repeat() { yes "$1" | head -n "$2" | paste -sd,; }
 
-# DualPipe and DualPipeV as PyTorch's and DeepSeek's orders give it: F and B of a pair one after the other, or F hidden.
+# DualPipe and DualPipeV follow the orders of PyTorch and DeepSeek. A paired F and B run in sequence, or F is hidden.
 V="schedules/dualpipev.lua -D workers=4 -D batches=10" D="schedules/dualpipe.lua -D workers=8 -D batches=20"
 # shellcheck disable=SC2086
 {
@@ -19,8 +20,8 @@ V="schedules/dualpipev.lua -D workers=4 -D batches=10" D="schedules/dualpipe.lua
     expect "DualPipe, serial" "66 / 6,6,6,6,6,6,6,6 / 9,9,9,9,9,9,9,9" "$(figures $D -D overlap=0)"
     expect "DualPipe, F&B = 2" "52 / 1,2,3,3,3,3,2,1 / 9,9,9,9,9,9,9,9" "$(figures $D -D overlap=1)"
 }
-# DeepSeek-V3's table 2: bubble (PP/2 - 1)(F&B + B - 3W), activations PP + 1. F&B = 3 - overlap.
-dualpipe() { # SCHEDULE PP M OVERLAP: M of each direction
+# DeepSeek-V3, table 2: bubble (PP/2 - 1)(F&B + B - 3W), activations PP + 1. Here F&B = 3 - overlap.
+dualpipe() { # SCHEDULE PP M OVERLAP: M microbatches in each direction
     local args=("schedules/$1.lua" -D "overlap=$4" -D "workers=$2" -D "batches=$((2 * $3))")
     [ "$1" = dualpipe ] || args=("schedules/$1.lua" -D "overlap=$4" -D "workers=$(($2 / 2))" -D "batches=$3")
     expect "$1 PP=$2 M=$3 overlap=$4: bubble, activations" "$(calc "($2 / 2 - 1) * (3 - $4 + 2 - 3)") $(($2 + 1))" \
@@ -36,9 +37,9 @@ for schedule in dualpipe dualpipev; do
     dualpipe $schedule 64 256 0.25
 done
 
-# Chimera, with B = 2 F: of D microbatches a bubble ratio of (D - 2) / (3N/2 + D - 2), activations from D/2 + 1 at the
-# ends to D in the middle, two stages stored. Each further unit of D adds D - 2 (not published: units of F = B = 1 meet
-# without a gap, those of B = 2 F do not).
+# Chimera with B = 2 F: the bubble ratio is (D - 2) / (3N/2 + D - 2) for D microbatches. Live activations range from
+# D/2 + 1 on the outer ranks to D in the middle; each rank stores two stages. Each further unit of D microbatches adds
+# D - 2. That is not published: units with F = B = 1 join without a gap, units with B = 2 F do not.
 for ((d = 2; d <= 32; d += d < 8 ? 2 : 12)); do
     chimera="schedules/chimera.lua -D workers=$d -D batches"
     expect "Chimera D=$d: bubble" "$(calc "sprintf(\"%.6f\", ($d - 2) / (3 * $d / 2 + $d - 2))")" \
@@ -51,8 +52,9 @@ for ((d = 2; d <= 32; d += d < 8 ? 2 : 12)); do
 done
 expect "Chimera 4, 4" "16 / 4,4,4,4 / 3,4,4,3" "$(figures schedules/chimera.lua -D workers=4 -D batches=4)"
 
-# Hanayo: a bubble of 4 (P - 1), in units of a stage's F, whatever the waves, so its share falls as they grow. (Derived
-# from the slots, which have no gap for B = F; the paper's own formula could not be had.) One copy of the weights.
+# Hanayo: the bubble is 4 (P - 1), in units of a stage's F, for any number of waves. So its share falls as waves grow.
+# This is derived from the slots, which have no gap if B = F; we did not have the paper's formula. Weights are stored
+# once.
 for p in 1 2 4 6 16; do
     for waves in 1 2 4; do
         hanayo="schedules/hanayo.lua -D workers=$p -D waves=$waves -D batches=$p"
@@ -65,8 +67,8 @@ for b in 1 3 5 7 11; do
     expect "Hanayo, $b microbatches: proved" 0 "$("$PIANOLA" check schedules/hanayo.lua -D batches=$b >/dev/null; echo $?)"
 done
 
-# Rahimi's notebook, S = 64, B = 128. It counts an activation where its backward runs; here it is on its forward's rank
-# while that runs, which is one more at Cuckoo's peak: 101 + 1.
+# Rahimi's notebook, S = 64, B = 128. It counts an activation on the rank of its backward. Here a running F counts on
+# its own rank, which adds one at Cuckoo's peak: 101 + 1.
 B="-D batches=128"
 # shellcheck disable=SC2086
 {
@@ -76,32 +78,33 @@ B="-D batches=128"
     expect "Cuckoo 64 x 128" "739 102" "$(figure makespan $C) $(ranks peak_activations $C | most)"
     expect "Overflow 64 x 128, 30 more" "573 88" "$(figure makespan $O) $(ranks peak_activations $O | most)"
 }
-# Stages that overflow send their stash, and the gradient part comes home.
+# Overflowing stages send their stash, and their part of the gradient returns home.
 expect "Overflow: stashes travel" 0,8,8,8,2,2 "$(ranks activations_received schedules/overflow.lua)"
 expect "Overflow: weights travel" 0,0,0,0,1,1 "$(ranks weights_received schedules/overflow.lua)"
 
-# Hybrid: each of R replicas is 1F1B with its share of the microbatches, 3 (M/R + P - 1).
+# Hybrid: each of R replicas runs 1F1B on its share of the microbatches, in 3 (M/R + P - 1).
 for r in 1 2 4; do
     hybrid="schedules/hybrid.lua -D workers=$((4 * r)) -D replicas=$r -D batches=16"
     expect "hybrid, $r replicas" "$((3 * (16 / r + 3))) $(repeat 4,3,2,1 $r)" \
         "$(figure makespan $hybrid) $(ranks peak_activations $hybrid)"
 done
-# Each gradient, 1 byte here, is summed over the replicas in a ring: 2 (n - 1) / n of its bytes, beside activations.
+# Each 1-byte gradient is summed over the replicas in a ring, which moves 2 (n - 1) / n of its bytes besides
+# activations.
 expect "hybrid: bytes" 5,9,9,5,5,9,9,5 "$(ranks bytes_received schedules/hybrid.lua)"
-# Replicated stages: with one rank each it is 1F1B, with two each the hybrid of two.
+# Replicated stages with one rank each are 1F1B; with two ranks each they are the hybrid of two replicas.
 replicated() { figures schedules/replicated.lua -D "replicas=$1" -D batches=8 "${@:2}"; }
 expect "replicated 1,1,1,1" "33 / 9,9,9,9 / 4,3,2,1" "$(replicated 1,1,1,1)"
 expect "replicated 2,2" "15 / 3,3,3,3 / 2,2,1,1" "$(replicated 2,2)"
 expect "hybrid of the same" "15 / 3,3,3,3 / 2,1,2,1" "$(figures schedules/hybrid.lua -D workers=4 -D batches=8)"
-# A first stage twice as long (here: its ranks half as fast) holds up a pipeline, but not when it has two ranks: each
-# further pair of microbatches takes the others' 6.
+# A first stage that takes twice as long (its ranks run at half speed) holds up a pipeline, unless it has two ranks.
+# Then each further pair of microbatches takes 6, the time of the other stages.
 slow() { figure makespan schedules/replicated.lua -D "replicas=$1" -D "batches=$2" --cluster schedules/clusters/unequal.lua \
     -D "speed=$3"; }
 expect "a slow stage on one rank: 4 more microbatches" 24 $(($(slow 1,1,1 20 0.5) - $(slow 1,1,1 16 0.5)))
 expect "on two ranks" 12 $(($(slow 2,1,1 20 0.5,0.5) - $(slow 2,1,1 16 0.5,0.5)))
 
-# Forward and backward apart: S stages, two backward ranks each: a microbatch per unit of time, so M - 1 + 3 S. No
-# activation stays on a forward rank.
+# Forward and backward apart: S stages with two backward ranks each finish a microbatch per unit of time, so the step
+# takes M - 1 + 3 S. Forward ranks keep no activations.
 for s in 1 2 3 6; do
     for m in 2 8 31; do
         expect "apart S=$s M=$m" $((m - 1 + 3 * s)) "$(figure makespan schedules/apart.lua -D stages=$s -D batches=$m)"
@@ -110,7 +113,7 @@ done
 expect "apart" "13 / 5,5,5,5,5,5 / 1,3,3,1,1,1" "$(figures schedules/apart.lua)"
 expect "apart: stashes travel" 0,4,4,8,4,4 "$(ranks activations_received schedules/apart.lua)"
 
-# A rank at half the speed is a stage of twice the cost: what 1F1B and GPipe are known to take then.
+# A rank at half the speed equals a stage of twice the cost, for which the makespans of 1F1B and GPipe are known.
 for want in 1f1b/0.5/51 1f1b/1,1,1,0.5/57 1f1b/1,1,1,0.6666666666666666/45 gpipe/0.5/57 gpipe/1,1,1,0.5/57 \
     gpipe/1,1,1,0.6666666666666666/45; do
     IFS=/ read -r schedule speed makespan <<<"$want"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# What figures are held against: the papers' closed forms, and memory-time, through the real command.
+# Checks bounds through the real command: the closed forms of the papers, and memory-time.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 
-# The papers' bubbles, of the makespan, with F = I = W = 1 and B = 2, from sizes where they begin to hold; and the scripts
-# say none below these. GPipe (Huang 2019, 2.1) and 1F1B (Narayanan 2021): (P-1) of M + P-1; with V chunks (Narayanan
-# 2021, 2.2; breadth-first: Lamy-Poirier 2023) of V M + P-1; ZB-H1 (Qi 2023, table 2): (P-1)(F+I-W) idle; ZB-H2 and
-# ZB-V idle as long before their first job, which the paper does not count.
+# The papers' bubbles with F = I = W = 1 and B = 2, as a part of the makespan, for sizes at which the formulas hold. No
+# script may report less. GPipe (Huang 2019, 2.1) and 1F1B (Narayanan 2021): (P-1) of M + P-1. With V chunks (Narayanan
+# 2021, 2.2; breadth-first: Lamy-Poirier 2023): (P-1) of V M + P-1. ZB-H1 (Qi 2023, table 2): (P-1)(F+I-W) idle. ZB-H2
+# and ZB-V idle that long before their first job; the paper does not count it.
 expect "closed forms" "$(cat tests/bounds/closed.expected)" "$(python3 tests/bounds/closed.py "$PIANOLA" 2>&1)"
 closed() { figure closed_bubble "$@"; }
 expect "of unit costs alone" "0.2727272727272727,,," \
@@ -23,7 +23,7 @@ expect "compare has a column" "27.3 % 27.3 %|18.6 %" "$("$PIANOLA" compare sched
     sed -nE '4,5s/^[^ ]+ +[^ ]+ +[^ ]+ +([0-9.]+ %) (.{8}).*/\1\2/p' | sed -E 's/ +/ /g;s/ $//' | paste -sd'|')"
 expect "and none where none is known" 0 "$("$PIANOLA" compare schedules/v_min.lua | grep -c closed)"
 
-# Rahimi 2025's regimes, and where they cannot hold.
+# The regimes of Rahimi 2025, and the cases in which they cannot hold.
 expect "regimes" "W = eps S B: 56
 G = B / 2: 28 and of one rank 10
 1f1b 4 at least B S^2: True half: True
@@ -32,8 +32,8 @@ v_min 4 at least B S^2: False half: True
 v_min 8 at least B S^2: False half: True
 zbv 4 at least B S^2: True half: True" "$(python3 tests/bounds/regimes.py "$PIANOLA" 2>&1)"
 
-# Memory-time, from the timeline alone (judge.py): what activations hold; and what they need at least, in chains of unit
-# costs: (s,b) lives for the forwards and backwards of stages s .. S-1.
+# Memory-time that activations occupy, from the timeline alone (judge.py), and its lower bound in chains of unit costs:
+# the activation of (s,b) lives through the forwards and backwards of stages s .. S-1.
 for schedule in gpipe 1f1b zb_h1 zb_h2 zbv v_half v_min interleaved breadth_first lpp hybrid chimera dualpipev hanayo ddp naive apart cuckoo overflow; do
     for cluster in "" "--cluster schedules/clusters/latency.lua -D latency=0.5"; do
         A="schedules/$schedule.lua $cluster"
@@ -42,12 +42,12 @@ for schedule in gpipe 1f1b zb_h1 zb_h2 zbv v_half v_min interleaved breadth_firs
             "$(figure memory_held $A) $(figure memory_needed $A)"
     done
 done
-# Of room: caps where there are any, else peaks.
+# Fraction of the allowed memory: the caps if there are any, else the peaks.
 expect "room by caps" $((4 * 4 * 27)) "$(figure memory_room schedules/zb_h1.lua)"
 expect "room by peaks" $((33 * (4 + 3 + 2 + 1))) "$(figure memory_room schedules/1f1b.lua)"
 expect "what it is made of" "memory-time  of peaks x makespan 72.7 % needed, 6.1 % held waiting, 21.2 % empty" \
     "$("$PIANOLA" show schedules/1f1b.lua | grep ^memory-time)"
-# Never more than the room, never less than needed, whatever the schedule, the model or the links.
+# Memory-time stays within the allowed memory and above the lower bound, for any schedule, model and links.
 for schedule in schedules/*.lua; do
     expect "$schedule: needed, held, room" ordered "$("$PIANOLA" show "$schedule" --json \
         --cluster schedules/clusters/latency.lua -D latency=0.3 -D bandwidth=7 | awk -F'[:,]' '

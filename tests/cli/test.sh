@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The command line: what a mistake prints, exit codes, and that nothing is left half written.
+# Checks the command line: error messages, exit codes, and that no output is left half written.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 
-# says WANTED ARGS...: exit 2, on stderr the line, and on stdout nothing but, with --json, the error as JSON.
+# says WANTED ARGS...: expects exit 2 and this line on stderr. stdout is empty, or with --json holds the error.
 says() {
     local got
     got=$("$PIANOLA" "${@:2}" 2>&1 >"$room/out" </dev/null | head -n 1)
@@ -48,7 +48,7 @@ says "pianola: error: --with needs a value, but got an empty one; see \`pianola 
 says "pianola: error: --output needs a value, but got an empty one; see \`pianola help compile\`" compile $S -o ""
 says "pianola: error: --timeline -: the report goes to stdout; name a file" \
     run $S --model schedules/models/integers.lua --timeline -
-# What is read is not written over, by whatever name.
+# Refuses to overwrite an input, under any name.
 cp $S "$room/mine.lua"
 cp $S "$room/mine.csv"
 says "pianola: error: $room/./mine.lua: this file is read; name another to write to" show "$room/mine.lua" --format svg -o "$room/./mine.lua"
@@ -68,19 +68,19 @@ says "pianola: error: $room/model.lua: this file is read; name another to write 
 expect "nothing written over" "" "$(cmp $S "$room/mine.lua" 2>&1; cmp $S "$room/mine.csv" 2>&1
     cmp schedules/models/integers.lua "$room/model.lua" 2>&1; cmp schedules/clusters/latency.lua "$room/cluster.lua" 2>&1)"
 says "pianola: error: two things would be written to $room/./new.svg: name another file for one" diff $S $S --svg "$room/new.svg" --html "$room/./new.svg"
-# Before the work, not after it: a script that runs for long is not even read.
+# Checks outputs before the work: a script that runs for long is not even read.
 says "pianola: error: $room: Is a directory" show "$room/none.lua" --format svg -o "$room"
 says "pianola: error: $room/none/out: No such file or directory" show "$room/none.lua" --format svg -o "$room/none/out"
 says "pianola: error: $room/mine.lua: this is no folder, and many files are written: -o takes a folder, there or not yet" \
     show "$room/none.lua" --format hta -o "$room/mine.lua"
-# stdin is read once.
+# Reads stdin only once.
 twice="pianola: error: -: stdin was read already; name a file for one of the two"
 expect "stdin twice" "$twice" "$("$PIANOLA" show - --model - <$S 2>&1)"
 expect "stdin twice" "$twice" "$("$PIANOLA" check - --cluster - <$S 2>&1)"
 expect "a schedule from a pipe, to diff" "expected streams or a timeline; a schedule is read from a file only" \
     "$("$PIANOLA" diff <(cat $S) $S 2>&1 | sed 's/.*[0-9]: //')"
 says "pianola: error: \`show\` was given an empty name instead of a file's" show ""
-# No schedule at all.
+# No schedule is named.
 : >"$room/empty.lua"
 says "$room/empty.lua:1: error: the script returned nil, not a schedule; end it with: return schedule { ... }" check "$room/empty.lua"
 printf '\177ELF\0\1\2' >"$room/binary"
@@ -99,7 +99,7 @@ says "pianola: error: $room/none/t: No such file or directory" \
 says "pianola: error: -dz: no pass has that letter; there are -dl (lower), -dm (mem), -dw (lanes) and -dt (what the searches tried)" check $S -dz
 says "README.md:1: error: expected \"pianola 1\", the first line of a program's text form" verify README.md
 
-# Yes is 0, no is 1.
+# Exits 0 for yes, 1 for no.
 "$PIANOLA" show $S --format streams >"$room/streams"
 "$PIANOLA" verify "$room/streams" >"$room/out" 2>&1
 expect "verify, proved" "0 $room/streams: proved: 1f1b on 4 ranks, machine model start-end" "$? $(cat "$room/out")"
@@ -107,13 +107,13 @@ sed 's/ wait(RECV_F 0 3 from 0)//' "$room/streams" >"$room/racing"
 "$PIANOLA" verify "$room/racing" >"$room/out" 2>&1
 expect "verify, refuted" "1 $room/racing: refuted (races)" "$? $(head -n 1 "$room/out")"
 
-# A full disk is trouble, said once, whoever prints.
+# A full disk is reported once, whichever command writes.
 for args in "check $S" "show $S" "help scripts" "help man" "help show" "verify $room/streams" "diff $S $S" "compare $S --json"; do
     expect "$args on a full disk" "pianola: error: stdout: No space left on device, 2" \
         "$("$PIANOLA" $args 2>&1 >/dev/full | paste -sd'|'), $("$PIANOLA" $args >/dev/full 2>&1; echo $?)"
 done
 
-# Files may have any names; JSON and XML have characters.
+# File names may hold any characters; JSON and XML output escapes them.
 odd=$room/$'b\xff"<.lua'
 cp $S "$odd"
 named() { "$PIANOLA" "$@" 2>&1 | iconv -f UTF-8 -t UTF-8 2>&1 | grep -o 'b�[^,]*' | head -n 1; }
@@ -126,14 +126,14 @@ expect "chrome" 'b�\"<"' "$(named show "$odd" --format chrome)"
 expect "svg" 'b�&#34;&#60;</title>' "$(named show "$odd" --format svg)"
 expect "a diff's page" 'b�&#34;&#60;.lua → schedules/1f1b.lua</title>' "$(named diff "$odd" $S --html -)"
 
-# Each dump is a program that reads back, and reading it back and printing it again changes nothing.
+# Each dump reads back, and printing it again gives the same bytes.
 for pass in l m w; do
     "$PIANOLA" check $S -d$pass | grep -v ': proved: ' >"$room/dump"
     expect "-d$pass begins a program" "pianola 1" "$(head -n 1 "$room/dump")"
 done
 expect "the last dump is the program" "" "$(diff "$room/dump" "$room/streams")"
 
-# What is written takes its name when it is whole, follows links and keeps the mode of what was there.
+# An output gets its name only when it is complete. It follows links and keeps the mode of the file it replaces.
 mkdir "$room/files"
 "$PIANOLA" show $S -o "$room/files/grid"
 : >"$room/files/real" && chmod 640 "$room/files/real" && ln -s real "$room/files/link"
@@ -150,13 +150,13 @@ expect "no temporary file stays" "grid link real $long" "$(ls -A "$room/files" |
 says "pianola: error: $room/hta/rank2.json: of a trace with more ranks; together they would be read as one: remove it, or name another folder" \
     show $S -D workers=2 --format hta -o "$room/hta"
 cp -r "$room/hta" "$room/hta before"
-(trap '' XFSZ && ulimit -f 7 && "$PIANOLA" show $S -D batches=9 --format hta -o "$room/hta" 2>/dev/null) # the first has room
+(trap '' XFSZ && ulimit -f 7 && "$PIANOLA" show $S -D batches=9 --format hta -o "$room/hta" 2>/dev/null) # the first file fits
 expect "of several files all or none" "" "$(diff -r "$room/hta before" "$room/hta")"
-# Whoever reads what is printed may stop: that is no error, and none is printed.
+# A reader that closes the pipe early causes no error and no message.
 expect "a reader that stops" "pianola 1 141" \
     "$({ env --default-signal=PIPE "$PIANOLA" show $S -D batches=5000 --format streams; echo " $?" >"$room/code"; } 2>&1 | head -n 1)$(cat "$room/code")"
 
-# Long work says on a terminal how far it is, and takes that away; short work, and what goes to a file, says nothing.
+# Long work shows its progress on a terminal and clears it at the end. Short work, and output to a file, show none.
 on_terminal() { script -qec "$PIANOLA $*" /dev/null </dev/null | tr '\r' '\n' | tr -d '\033'; }
 large="-D workers=2 -D batches=30000"
 expect "progress" "[Kpianola: cost, 2 of 16,[Kpianola: report, 16 of 16,[K,1f1b: proved" \
@@ -164,7 +164,7 @@ expect "progress" "[Kpianola: cost, 2 of 16,[Kpianola: report, 16 of 16,[K,1f1b:
 expect "no progress of short work" "1f1b: proved" "$(on_terminal check $S | sed 's/: [0-9]* jobs.*//;/^$/d')"
 expect "no progress in a file" "" "$("$PIANOLA" check $S $large 2>&1 >/dev/null)"
 
-# The library for matrix products has ended the threads that it starts: counted while a script is waited for.
+# OpenBLAS has ended the threads that it starts: counts threads while the command waits for a script.
 mkfifo "$room/script.lua"
 "$PIANOLA" check "$room/script.lua" >/dev/null &
 exec 3>"$room/script.lua"
@@ -174,7 +174,7 @@ exec 3>&-
 wait $!
 expect "a script that comes through a pipe" 0 $?
 
-# A pipe does not depend on the terminal.
+# Output to a pipe does not depend on the terminal.
 expect "a pipe's width is its own" "$(COLUMNS=40 "$PIANOLA" show $S)" "$(COLUMNS=200 TERM=xterm "$PIANOLA" show $S)"
 expect "NO_COLOR wins over FORCE_COLOR" "" "$(NO_COLOR=1 FORCE_COLOR=1 "$PIANOLA" show $S | grep -c $'\033' | grep -v '^0$')"
 expect "--color=always wins over NO_COLOR" yes \

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Clipping by the norm of all gradients, through the real command. On integer-valued data, on which gradients have the
-# same bits in any order, a clipped update gives the bits of one rank under every schedule, over every transport, and on
-# the stand-in for GPUs. On a text, the norm is that of exact fractions in Python, and the update PyTorch's.
+# Checks clipping by the global gradient norm, through the real command. On integer-valued data, gradients have the same
+# bits in any order. There a clipped update matches one rank bit for bit, under every schedule and transport and on the
+# CUDA stand-in. On a text, the norm matches exact fractions in Python, and the update matches PyTorch's.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
-for numpy in ${PYTHON:-python3 /usr/bin/python3}; do # the second is the one that make deps gives numpy to
+for numpy in ${PYTHON:-python3 /usr/bin/python3}; do # make deps installs numpy for the second
     ! "$numpy" -c 'import numpy' 2>/dev/null || break
 done
 text=/usr/share/common-licenses/GPL-3
 integers=(-D batches=8 --model schedules/models/integers.lua)
 gpu=$PWD/build/standin
 
-# Every schedule. Weights are no integers once they are clipped, so one step is all that is the same in any order.
+# Every schedule, for one step: clipped weights are no longer integers, so later sums depend on their order.
 read -r wanted norm <<<"$(train schedules/serial.lua "${integers[@]}" --steps 1 -D clip=0.5 | sed -nE 's/^  "(weights|gradient_norm_last)": "?([^,"]*)"?,?$/\2/p' | tac | paste -sd' ')"
 expect "the clip acts" "other weights" "$([ "$wanted" != "$(train schedules/serial.lua "${integers[@]}" --steps 1 | field weights)" ] && echo other weights)"
 expect "one that is large enough does not" "$(train schedules/serial.lua "${integers[@]}" --steps 3 | field weights)" \
@@ -39,7 +39,7 @@ for ((seed = 1, n = 0; n < 40 && seed < 80; seed++)); do # random placements
 done
 expect "random schedules" 40 "$n"
 
-# Of a text: one rank's losses, where sums come in another order; its bits, where they do not.
+# On a text: losses close to one rank's where sums come in another order, and one rank's bits where they do not.
 gpt=(--model schedules/models/gpt.lua -D layers=4 -D width=16 -D heads=2 -D context=16 -D rows=2 -D batches=4 --data "$text" -D clip=0.2 --steps 8)
 for how in 1f1b zbv "1f1b -D tied=true" vocab_parallel ddp zero1 zero2 fsdp hsdp "1f1b -D tensor=2" "tp -D parallel=sequence -D heads=4" 1f1b_offload \
     "context -D parallel=context" terapipe; do
@@ -50,7 +50,7 @@ for how in 1f1b zbv "1f1b -D tied=true" vocab_parallel ddp zero1 zero2 fsdp hsdp
 done
 expect "GPT, 1f1b: the bits of one rank" true "$(train schedules/1f1b.lua "${gpt[@]}" --compare | field one_rank_same_weights)"
 
-# The norm and the update, in processes, from the checkpoint behind the first step: momentum's state is the gradient.
+# Checks the norm and update of ranks as processes, from the checkpoint of step 1, where momentum equals the gradient.
 small=(--model tests/recipe/small.lua -D batches=4 -D workers=2 -D optimizer=momentum)
 for clip in 1e30 0.05; do
     compiled "of-$clip" 1f1b "${small[@]}" -D clip=$clip
@@ -79,7 +79,7 @@ for name in 1f1b ddp zero1 fsdp hsdp; do
         expect "$name on the stand-in $graph" "$wanted $norm" "$(PIANOLA_CUDA=$gpu/libpianola-cuda.so train schedules/$name.lua "${integers[@]}" -D clip=0.5 --steps 1 \
             --device cuda $graph | sed -nE 's/^  "(weights|gradient_norm_last)": "?([^,"]*)"?,?$/\2/p' | tac | paste -sd' ')"
     done
-    # The shares of zero1 are in one page: tests/put.
+    # The shares of zero1 lie in one page, which tests/put covers.
     expect "$name with put" "$wanted" "$(PIANOLA_CUDA=$gpu/libpianola-put.so STANDIN_PAGES=$([ $name = zero1 ] || echo 1) train schedules/$name.lua "${integers[@]}" -D clip=0.5 --steps 1 --device cuda | field weights)"
 done
 expect "GPT on the stand-in, in a graph: its norms" "$(train schedules/1f1b.lua "${gpt[@]}" --metrics "$room/a" >/dev/null; cut -d, -f4 "$room/a" | cut -c1-24)" \
@@ -96,7 +96,7 @@ for name in 1f1b zero1 zero2; do
     done
 done
 
-# What is no number goes on, as PyTorch's does; the metrics say null.
+# NaN and infinite norms pass through as in PyTorch; the metrics say null.
 expect "a norm that is no number" "null null" "$(train schedules/1f1b.lua "${gpt[@]}" -D lr=1e30 --allow-nonfinite --metrics "$room/nan" | field gradient_norm_last) \
 $(tail -n 1 "$room/nan" | sed -nE 's/.*"gradient_norm": ([^,]*),.*/\1/p')"
 expect "what is not clipped has none" null "$(train schedules/1f1b.lua "${gpt[@]}" -D clip=0 --metrics "$room/none" >/dev/null; tail -n 1 "$room/none" | sed -nE 's/.*"gradient_norm": ([^,]*),.*/\1/p')"

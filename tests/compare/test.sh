@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `pianola compare`: its figures, that all schedules are brought to one size, and what is left out, with the reason.
+# Checks `pianola compare`: its figures, one size for all schedules, and which schedules it leaves out and why.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
@@ -7,14 +7,14 @@ trap 'rm -rf "$room"' EXIT
 
 column() { "$PIANOLA" compare schedules/{1f1b,zbv,v_min}.lua "${@:2}" --json | sed -nE "s/^      \"$1\": \"?([^,\"]*).*/\1/p" |
     paste -sd' '; }
-# In units of a rank's share of the model: ZB-V's makespan of 51 and 8 activations are of half stages.
+# Figures in units of a rank's share of the model: ZB-V's 51 and 8 activations count half stages.
 expect "makespans" "33 25.5 29.5" "$(column makespan)"
 expect "live activations" "4 4 2" "$(column peak_activations)"
 expect "bytes sent" "48 96 96" "$(column bytes_sent)"
 expect "sorted, equal ones by name" "v_min 1f1b zbv" "$(column schedule --sort peak_activations)"
 expect "a parameter of some applies to those" "117 99.5 109.5" \
     "$(column makespan -D workers=8 -D batches=32 -D stages=8)"
-# With a model all is measured as it is: the makespan is that of show.
+# With a model, nothing is rescaled: the makespan equals the one of show.
 expect "with a model" "$(figure makespan schedules/zbv.lua --model schedules/models/gpt.lua)" \
     "$(column makespan --model schedules/models/gpt.lua | cut -d' ' -f2)"
 expect "a parameter of none" \
@@ -24,8 +24,8 @@ expect "no such column" \
     "pianola: error: --sort makspan: there is no such column; did you mean 'makespan'?; the columns are schedule, stages, makespan, mean, p95, steady, bubble, closed_bubble, staleness, versions, exposed, peak_activations, peak_bytes, least_bytes, bytes_sent, lower_bound, gap, memory_time, one_ahead, two_ahead" \
     "$("$PIANOLA" compare schedules/1f1b.lua --sort makspan 2>&1)"
 
-# Steady states: time per microbatch, where updates are jobs or when asked for. Of schedules with half stages, in units of a
-# rank's share: ZB-V's 48 of 8 microbatches are 3.
+# Steady states: time per microbatch, for schedules whose updates are jobs, or on request. ZB-V's 48 for 8 microbatches
+# count half stages, so they are 3 in units of a rank's share.
 expect "steady" "4.125 3 3.6875" "$(column steady)"
 heads() { "$PIANOLA" compare "$@" | sed -nE '3s/ +/ /gp'; }
 plain="schedule stages makespan bubble closed exposed live memory least sent bound gap held"
@@ -34,7 +34,7 @@ expect "columns" "$plain" "$(heads schedules/{1f1b,zbv}.lua)"
 expect "columns with --steady" "$more" "$(heads schedules/{1f1b,zbv}.lua --steady)"
 expect "columns where updates are jobs" "$more" "$(heads schedules/{1f1b,pipedream}.lua)"
 expect "in Markdown too" 16 "$("$PIANOLA" compare schedules/1f1b.lua --steady --markdown | sed -n 4p | grep -o -- '-:\?|' | wc -l)"
-# PipeDream's own comparison (Narayanan 2019, Harlap 2018), in one command; sizes are of the whole step.
+# PipeDream's own comparison (Narayanan 2019, Harlap 2018) in one command, with sizes of the whole step.
 papers=$(echo schedules/{pipedream,pipedream_vertical,pipedream_2bw,asp,bsp,model_parallel}.lua)
 # shellcheck disable=SC2086
 expect "PipeDream's comparison" "4 ranks, 2400 microbatches
@@ -51,7 +51,8 @@ expect "a step that repeats is as long as it is" "3 microbatches, not 2400: it h
 
 # ---- one size for all ----
 
-# rows ARGS...: the first line's size, then the schedules in the table. left ARGS...: what is left out, and why.
+# rows ARGS...: prints the size, then the schedules in the table. left ARGS...: prints what is left out, with the
+# reason.
 rows() { "$PIANOLA" compare "$@" 2>&1 | sed -nE '1s/;.*//p;/^$/d;2,/^left out:/{/^(left|schedule)/d;s/ .*//p}' | paste -sd' '; }
 left() { "$PIANOLA" compare "$@" 2>&1 | sed -n '/^left out:/,$s/^  //p'; }
 at() { for name; do echo "schedules/$name.lua"; done; }
@@ -71,7 +72,7 @@ expect "what has it, but other ranks all the same" "odd  6 ranks, not 4" \
 expect "other microbatches" "few  3 microbatches, not 8: it has no parameter batches" \
     "$(echo 'return schedule { workers = 4, stages = 1, batches = 3, w = function() return 0, 0 end }' >"$room/few.lua"
     left schedules/1f1b.lua "$room/few.lua")"
-# A model and a cluster are the same for all, whatever their parameters are called.
+# All schedules get one model and one cluster, whatever their parameters are called.
 echo 'local p = params { workers = 1 } return cluster { link = function() return p.workers, math.huge end }' >"$room/links.lua"
 expect "a size is for schedules alone" 50,50 \
     "$("$PIANOLA" compare schedules/{lpp,lpp}.lua -D group=2 --cluster "$room/links.lua" --json | sed -nE 's/.*"makespan": (.*),/\1/p' | paste -sd,)"
@@ -98,7 +99,7 @@ print(" ".join(s["schedule"] for s in t["schedules"]), json.dumps(t["left_out"])
 expect "JSON, nothing left out" '  "left_out": []' "$("$PIANOLA" compare schedules/1f1b.lua --json | grep left_out)"
 expect "Markdown" "Left out:||- serial: $serial" "$("$PIANOLA" compare $(at 1f1b serial) --markdown | tail -n 3 | paste -sd'|')"
 
-# trouble WANTED ARGS...: nothing on stdout, exit 2.
+# trouble WANTED ARGS...: expects exit 2 and nothing on stdout.
 trouble() {
     local got
     got=$("$PIANOLA" compare "${@:2}" 2>&1 >"$room/out")

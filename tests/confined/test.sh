@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Every script in tests/confined tries to run forever, take all memory, crash the compiler or escape from its sandbox.
-# Each must end with exit code 2 and an error of ours, within 2 s and 480 MiB.
+# Each must end with exit code 2 and a pianola error, within 2 s and 480 MiB.
 #
-# No clock ends a script: the sandbox counts, and this test checks that its counts track time. Seconds are CPU time. On a
-# slower or busier machine, a script may take 6 times as long as an empty loop does there (0.3 s where none of them
-# takes 2 s). A first line `-- args: …` is as in tests/bad/test.sh.
+# The sandbox limits scripts by counting, without a clock; this test checks that its counts track CPU seconds. On a
+# machine that is too slow or busy for 2 s, a script may take 6 times as long as an empty loop (0.3 s on a fast one). A
+# first line `-- args: …` works as in tests/bad/test.sh.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 PIANOLA=$(realpath "$PIANOLA") MEASURE=$(realpath "${MEASURE:-build/measure}")
@@ -13,9 +13,9 @@ trap 'rm -rf "$work"' EXIT
 cd tests/confined || exit 2
 longest=0 largest=0
 
-# check ARG...: a check's exit code, CPU time in ms and memory in MiB.
+# check ARG...: prints the exit code of a check, its CPU time in ms and its memory in MiB.
 check() { "$MEASURE" 100 "$PIANOLA" check "$@" 2>"$work/stderr" | tail -n 1; }
-# is_quick MS: at most 2 s, or 6 times as long as an empty loop.
+# is_quick MS: succeeds for at most 2 s, or 6 times as long as an empty loop.
 is_quick() {
     local ms
     [ "$1" -le 2000 ] && return
@@ -25,7 +25,7 @@ is_quick() {
 
 for file in *.lua; do
     args=$(sed -n "1s/^-- args: \(.*\)FILE\(.*\)/..\/..\/schedules\/1f1b.lua \1$file\2/p" "$file")
-    # Arguments are split at blanks.
+    # Splits the arguments at blanks.
     # shellcheck disable=SC2086
     IFS=$'\t' read -r code cpu mib < <(check ${args:-$file} </dev/null)
     expect "$file: exit code" 2 "$code"

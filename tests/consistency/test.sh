@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Local consistency, through the real command: every schedule that updates once a step trains to the same result as one
-# rank. Bit for bit on integer-valued data with linear and relu layers (schedules/models/integers.lua says why it can be);
-# within 1e-5 for the losses of a GPT; and of a Llama, under a schedule of each kind, of which 1F1B keeps the bits too.
+# Checks local consistency through the real command: every schedule that updates once a step trains as one rank does.
+# Integer-valued data with linear and relu layers match bit for bit (schedules/models/integers.lua explains why). Losses
+# of a GPT match within 1e-5. So do a Llama's, under one schedule of each kind, and 1F1B keeps its bits too.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
-text=/usr/share/common-licenses/GPL-3 # any text that every Debian has
+text=/usr/share/common-licenses/GPL-3 # a text on every Debian system
 
 train() { "$PIANOLA" run --json --compare "$@" 2>/dev/null; }
 
@@ -17,13 +17,13 @@ wanted=
 for schedule in "${synchronous[@]}"; do
     got=$(train "$schedule" -D batches=8 --model schedules/models/integers.lua --steps 3)
     expect "$schedule, integers: same weights as one rank" true "$(field one_rank_same_weights <<<"$got")"
-    # The fingerprint does not depend on the cut, so all schedules of 8 microbatches agree with each other too.
+    # The fingerprint does not depend on the partition, so all schedules of 8 microbatches agree with each other too.
     weights=$(field weights <<<"$got")
     expect "$schedule, integers: same weights as every other schedule" "${wanted:=$weights}" "$weights"
 done
 for schedule in "${synchronous[@]}"; do
     model=(schedules/models/gpt.lua)
-    [ "$schedule" = schedules/helixpipe.lua ] && model=(schedules/models/gpt_stages.lua -D layers=4) # it has more stages than gpt.lua has layers
+    [ "$schedule" = schedules/helixpipe.lua ] && model=(schedules/models/gpt_stages.lua -D layers=4) # has more stages than gpt.lua has layers
     far=$(train "$schedule" --model "${model[@]}" --data "$text" --steps "${GPT_STEPS:-10}" | field one_rank_largest_difference)
     expect "$schedule, GPT: losses of 10 steps within 1e-5 ($far)" yes \
         "$(awk -v d="$far" 'BEGIN { print d != "" && d <= 1e-5 ? "yes" : "no" }')"
@@ -38,7 +38,7 @@ for schedule in schedules/{1f1b,zb_h1,fslpp,dualpipe,ddp}.lua; do
         "$far $(field one_rank_same_weights <<<"$got")"
 done
 
-# A measured timeline, here of one step, has the rows of the predicted one: the same instructions on the same lanes.
+# A measured timeline of one step has the rows of the predicted one: the same instructions on the same lanes.
 rows() { cut -f 1,2,5-9 | tail -n +2 | sort; }
 measured=$(mktemp)
 trap 'rm -f "$measured"' EXIT
@@ -51,8 +51,8 @@ for schedule in schedules/*.lua; do
         "$(diff <("$PIANOLA" show "$schedule" $integers --format tsv | rows) <(cut -f 2- "$measured" | rows) | head -n 5)"
 done
 
-# Random placements, homes, orders and caps, F and B of a stage on different ranks, split backwards, recompute. A cap may
-# deadlock: then the compiler must say so. To see one again: pianola run tests/schedules/random.lua -D seed=N ...
+# Random placements, homes, orders and caps, F and B of a stage on different ranks, split backwards, recompute. If a cap
+# deadlocks, the compiler must say so. To repeat a case: pianola run tests/schedules/random.lua -D seed=N ...
 trained=0 deadlocked=0
 for ((seed = 1; trained < ${CASES:-200}; seed++)); do
     got=$("$PIANOLA" run --json --compare tests/schedules/random.lua -D seed=$seed \

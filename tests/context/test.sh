@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Teams over the sequence train what one rank trains: attention of two chunks of each sequence to the keys and values of all
-# members (-D parallel=context), or of some heads to all rows (-D parallel=ulysses). Losses of a GPT and a Llama are within
-# 1e-5, in one process, over TCP and MPI, and on the stand-in for GPUs; checkpoints go from one way to another. And the
-# figures of the literature: what is exchanged, and kept.
+# Teams over the sequence train as one rank does. With -D parallel=context, each member attends from two chunks of the
+# sequence to the keys and values of all members; with -D parallel=ulysses, from all rows with some heads. Losses of a
+# GPT and a Llama match within 1e-5, in one process, over TCP and MPI, and on the CUDA stand-in. Checkpoints move
+# between the two modes. Traffic and memory match the figures of the literature.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
@@ -87,21 +87,21 @@ expect "their eighth step: the loss of one that never stopped" yes \
 
 # ---- figures ----
 
-# s rows of h columns in a microbatch, c members, h_kv columns of keys and as many of values, 4 bytes each. Ring attention
-# (Liu 2023, section 3) passes keys and values round: each member gets those of all others, 2 s h_kv (c - 1) / c in the
-# forward. An all-gather moves as much; the backward moves it again, and the gradients as often. Ulysses (Jacobs 2023,
-# section 3.2) exchanges queries, keys, values and what attention makes, s h / c each, (c - 1) / c of it with others; of the
-# first three ours makes one.
+# A microbatch has s rows of h columns, a team c members; keys have h_kv columns, and so do values. Elements have 4
+# bytes. Ring attention (Liu 2023, section 3) passes keys and values around: in the forward each member receives those
+# of all others, 2 s h_kv (c - 1) / c. An all-gather moves as much. The backward moves them again, and their gradients
+# as often. Ulysses (Jacobs 2023, section 3.2) exchanges queries, keys, values and attention outputs, s h / c each, of
+# which (c - 1) / c leave the member. Ours merges the first three exchanges into one.
 s=128 h=128 c=4
 layers=(-D rows=4 -D context=32 -D "width=$h" -D heads=8 -D batches=1)
 model=(--model schedules/models/gpt.lua "${layers[@]}" schedules/tp.lua -D stages=1)
 times() { "$PIANOLA" show "$@" --format tsv | awk -F'\t' '$1 == 0 && $5 ~ /_A$/ { n[$5]++ } END {
     print n["ALL_GATHER_A"] + 0, n["REDUCE_SCATTER_A"] + 0, n["ALL_TO_ALL_A"] + 0 }'; }
-each() { # FUNCTION ARGS...: what a layer adds
+each() { # FUNCTION ARGS...: prints what one layer adds
     paste -d' ' <("$1" -D layers=3 "${@:2}") <("$1" -D layers=2 "${@:2}") |
         awk '{ for (i = 1; i <= NF / 2; i++) printf "%s%.0f", (i > 1 ? " " : ""), $i - $(i + NF / 2); print "" }'
 }
-exchanged() { # bytes that a member gets from others within jobs: pieces of theirs, or of an all-to-all a part of as much
+exchanged() { # prints the bytes a member receives within jobs: pieces of the others, or its part of an all-to-all of that size
     "$PIANOLA" show "$@" --format tsv | awk -F'\t' -v c="$c" '$1 == 0 && $5 ~ /_A$/ {
         sum += $9 * (c - 1) / ($5 == "ALL_TO_ALL_A" ? c : 1) } END { print sum }'
 }
@@ -114,7 +114,7 @@ for c in 2 4 8; do
     expect "Ulysses, $c members: exchanged" $((2 * 4 * 4 * s * h / c * (c - 1) / c)) \
         "$(each exchanged "${model[@]}" "${way[@]}")"
 done
-# Grouped queries: keys and values are as many columns as there are heads of them.
+# Grouped queries: keys and values have fewer columns, in proportion to their heads.
 for kv in 4 2 1; do
     c=4
     expect "$kv heads of keys and values of 8" $((3 * 4 * 2 * s * h * kv / 8 * (c - 1) / c)) \
@@ -122,20 +122,20 @@ for kv in 4 2 1; do
             -D tensor=$c -D parallel=context)"
 done
 
-# What a member keeps is a c-th of what one rank does.
+# A member keeps 1/c of what one rank keeps.
 stash() { "$PIANOLA" show "$@" --json | sed -nE 's/.*at_peak.*"stash": ([0-9]+).*/\1/p' | head -n 1; }
 alone=$(each stash "${model[@]}" -D tensor=1)
 for c in 2 4 8; do
     expect "context, $c members: stash of a layer" $((alone / c)) "$(each stash "${model[@]}" -D tensor=$c -D parallel=context)"
 done
 
-# Both chunks of each member are as much work: all ranks are as long busy, and without links a c-th of one rank's time.
+# The two chunks balance the work: all ranks are busy for equally long, and without links for 1/c of one rank's time.
 for c in 2 4 8; do
     busy=$(ranks busy "${model[@]}" -D tensor=$c -D parallel=context | tr , '\n' | sort -u | wc -l)
     expect "context, $c members: as busy as each other" 1 "$busy"
 done
 
-# ---- on GPUs, by the stand-in ----
+# ---- on GPUs, with the stand-in ----
 
 [ -f "$built/standin/libpianola-cuda.a" ] || { echo "libpianola-cuda.a is not in build/standin: make standin"; exit 1; }
 export PKG_CONFIG_PATH=$built/standin:$PKG_CONFIG_PATH PIANOLA_CUDA=$built/standin/libpianola-cuda.so

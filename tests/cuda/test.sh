@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The CUDA half on a machine without a GPU: its sources, compiled as C++ against tests/standin/, through the real
-# command. Every schedule trains in loopback, one graph for the step, to the bits of the host; a graph and eager replay
-# agree. Where nvcc is installed, all of it compiles for the GPUs it is meant for; registers and spills are printed.
+# Checks the CUDA runtime without a GPU: its sources, compiled as C++ against tests/standin/, run through the real
+# command. Every schedule trains in loopback, as one graph per step, to the bits of the host; graph and eager replay
+# agree. If nvcc is installed, all sources compile for the supported GPUs, and registers and spills are printed.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/timelines.sh
@@ -10,7 +10,7 @@ export PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so
 integers="--model schedules/models/integers.lua --steps 4"
 text="--model schedules/models/gpt.lua -D layers=2 -D width=32 -D context=16 -D rows=2 --data /usr/share/common-licenses/GPL-3"
 
-# fields of `run --json`: weights FLAGS..., loss FLAGS...
+# Fields of `run --json`: weights FLAGS..., loss FLAGS...
 weights() { timeout 200 "$PIANOLA" run "$@" --json 2>&1 | sed -nE 's/^  "weights": "(.*)",?$/\1/p;/^standin|error:/p'; }
 loss() { timeout 200 "$PIANOLA" run "$@" --json 2>&1 | sed -nE 's/^  "loss_last": ([0-9.]*).*/\1/p;/^standin|error:/p' ; }
 
@@ -33,15 +33,15 @@ for model in "legs.lua -D depth=2 -D workers=5" "unet.lua -D depth=2 -D workers=
         "$(weights schedules/graph.lua --model schedules/models/$model --steps 4 --recompute)" \
         "$(weights schedules/graph.lua --model schedules/models/$model --steps 4 --recompute --device cuda)"
 done
-for ((seed = 1, trained = 0; trained < 4 && seed < 50; seed++)); do # some deadlock by their cap
+for ((seed = 1, trained = 0; trained < 4 && seed < 50; seed++)); do # some deadlock because of their cap
     "$PIANOLA" check tests/schedules/random.lua -D seed=$seed >/dev/null 2>&1 || continue
     trained=$((trained + 1))
     # shellcheck disable=SC2086
     expect "random schedule $seed in loopback" "$(weights tests/schedules/random.lua -D seed=$seed $integers)" \
         "$(weights tests/schedules/random.lua -D seed=$seed $integers --device cuda)"
 done
-# bf16. A product of integers.lua sums one number that is not zero, and a gradient two, in fp32 (runtime/data.c): every
-# schedule and cut rounds the same numbers at the same places. Weights are compared as their fp32 masters.
+# bf16. In integers.lua a product sums one nonzero number and a gradient two, in fp32 (runtime/data.c). So every
+# schedule and partition rounds the same numbers at the same places. Compares weights by their fp32 masters.
 alone=()
 for schedule in schedules/*.lua; do
     several_updates "$schedule" && continue
@@ -54,13 +54,13 @@ done
 # shellcheck disable=SC2086
 expect "bf16 rounds: other weights than fp32" yes \
     "$([ "${alone[8]}" != "$(weights schedules/serial.lua $integers -D batches=8)" ] && [ ${#alone[8]} = 16 ] && echo yes)"
-exact="schedules/1f1b.lua --model schedules/models/integers.lua -D layers=4 --steps 1" # no number has more than 8 bits
+exact="schedules/1f1b.lua --model schedules/models/integers.lua -D layers=4 --steps 1" # no number has more than 8 significant bits
 # shellcheck disable=SC2086
 expect "bf16 where it is exact: masters as the host's weights" "$(weights $exact)" "$(weights $exact -D precision=bf16 --device cuda)"
 # shellcheck disable=SC2086
 expect "bf16: device memory as planned" yes "$("$PIANOLA" run $exact -D precision=bf16 --device cuda 2>&1 |
     sed -nE 's/.*planned ([0-9]+) bytes, taken ([0-9]+), at the end ([0-9]+);.*/\1 \2 \3/p' | awk '$1 == $2 && $1 == $3 && $1 > 0 { print "yes" }')"
-# What comes after the first step: here, graphs.
+# Later steps, which replay the graph.
 # shellcheck disable=SC2086
 {
     memory() { "$PIANOLA" run schedules/1f1b.lua $integers --device cuda --json "$@" 2>/dev/null |
@@ -85,7 +85,7 @@ expect "heads too wide for CUDA" 'pianola: error: layer 7 (attention): its heads
     "$("$PIANOLA" run schedules/1f1b.lua --model tests/schedules/wide_heads.lua --device cuda 2>&1)"
 expect "a kernel that cannot be launched" 'pianola: error: CUDA: launch of count: cudaErrorNoKernelImageForDevice: no kernel image is available for execution on the device' \
     "$(STANDIN_REFUSED=count "$PIANOLA" run schedules/1f1b.lua --model schedules/models/integers.lua --steps 3 --device cuda 2>&1 | tail -n 1)"
-# A kernel's fault surfaces at a later call: what is enqueued then may be innocent, except where launches block.
+# A kernel's fault surfaces at a later call, so the named instruction may be innocent, unless launches block.
 # shellcheck disable=SC2086
 {
     illegal='cudaErrorIllegalAddress: an illegal memory access was encountered'
@@ -99,7 +99,7 @@ expect "a kernel that cannot be launched" 'pianola: error: CUDA: launch of count
         "pianola: error: CUDA: launch of (mse<T>): $illegal, in rank 3, step 2: 3F0; to see where in it, run this under compute-sanitizer" \
         "$(CUDA_LAUNCH_BLOCKING=1 faulty --no-graph)"
 }
-# The products of weight gradients sum a bias's gradient too. Where cuBLASLt has no algorithm for that, a kernel does.
+# A weight gradient's product also sums the bias gradient. Where cuBLASLt has no algorithm for that, a kernel sums it.
 # shellcheck disable=SC2086
 {
     kernel="(bias_gradient<T, WIDE<T>>)"
@@ -116,7 +116,7 @@ expect "a GPU that is too old" "1 ${archs//,/ }" \
     "$(STANDIN_CAPABILITY=75 "$PIANOLA" run schedules/1f1b.lua --model schedules/models/integers.lua --steps 3 --device cuda 2>&1 |
         grep -c 'stand-in for a GPU has compute capability 7.5: Pianola is compiled for ') $(strings build/standin/device/device_cuda.o |
         sed -n 's/.*is compiled for //p' | grep -oE '(sm|compute)_[0-9]+' | paste -sd' ')"
-# A transformer is not exact: its losses agree, and a graph agrees with eager replay bit for bit.
+# A transformer's sums are inexact: its losses are close to the host's, and a graph matches eager replay bit for bit.
 # shellcheck disable=SC2086
 {
     host=$(loss schedules/1f1b.lua $text -D workers=2 --steps 3)
@@ -127,7 +127,7 @@ expect "a GPU that is too old" "1 ${archs//,/ }" \
         "$(weights schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda --no-graph)"
 }
 
-# Measured timelines: of captured steps, of enqueued ones, and of a first one. To measure changes nothing that is computed.
+# Measured timelines of captured steps, of eager steps, and of a first step. Measuring does not change any result.
 room=$(mktemp -d) || exit 2
 trap 'rm -rf "$room"' EXIT
 timed="schedules/lpp.lua -D workers=4 -D stages=4 -D batches=4 -D group=2 --model schedules/models/integers.lua"
@@ -141,9 +141,9 @@ for how in "13:--steps 13:4 5 6 7 8 9 10 11 12 13" "3:--steps 3:2 3" "3:--steps 
     check_timeline "timeline, $flags" "$room/program" "$steps" 0 "$room/timeline"
 done
 
-# Algorithms of products chosen by time and kept in a file. The stand-in's three for each product sum in other orders,
-# and STANDIN_FASTEST names the one that takes no time: what a run would choose changes, what the file says does not.
-# Products with an epilogue always win here; tests/epilogues has both.
+# Product algorithms chosen by time and kept in a file. The stand-in's three algorithms per product sum in different
+# orders, and STANDIN_FASTEST names the one that takes no time. So timing would choose another, but the file fixes one.
+# Products with an epilogue always win here; tests/epilogues covers both outcomes.
 export STANDIN_SLOW=plain
 timed="schedules/1f1b.lua $text -D workers=2 --steps 3 --device cuda"
 kept=$room/algorithms
@@ -156,7 +156,7 @@ kept=$room/algorithms
     expect "algorithms from the file, whatever is faster now" "$chosen" "$(STANDIN_FASTEST=1 weights $timed --algorithms "$kept")"
     expect "algorithms from the file, without a graph" "$chosen" "$(weights $timed --algorithms "$kept" --no-graph)"
     expect "a file that has all is left as it is" "" "$(cmp "$room/before" "$kept" 2>&1)"
-    # Lines of another device, of another version and of no product here stay; one that is missing comes back.
+    # Keeps lines for another device or version and for products that do not occur here; a missing line is timed again.
     { head -n 1 "$kept"; sed 1d "$kept" | sed 's/^stand-in for a GPU/another GPU/'; sed 1d "$kept" | sed 's/\t130100\t/\t120900\t/'; } >"$room/foreign"
     cp "$room/foreign" "$room/both"
     other=$(STANDIN_FASTEST=1 weights $timed --algorithms "$room/both")
@@ -169,11 +169,11 @@ kept=$room/algorithms
     expect "one algorithm is missing: it is timed" "$(sed -n 5p "$kept" | cut -f 3)" "$(tail -n 1 "$room/less" | cut -f 3)"
     rm "$kept"
     expect "without the file they are timed anew" "$other" "$(STANDIN_FASTEST=1 weights $timed --algorithms "$kept")"
-    # Where one product takes longer than two steps, its line says so, and the second step's kernel is launched.
+    # If a product takes longer than two steps, its line says so, and the second step's kernel is launched.
     sed -E '/epilogue 256\t/s/[^\t]*$/apart/' "$kept" >"$room/apart"
     expect "a bias gradient apart: its kernel" "pianola: error: CUDA: launch of $kernel: cudaErrorNoKernelImageForDevice: no kernel image is available for execution on the device (rank 1, step 1: 1B0)" \
         "$(STANDIN_REFUSED=$kernel weights $timed --algorithms "$room/apart")"
-    # What is wrong with a file.
+    # Errors in a file.
     trouble() { "$PIANOLA" run $timed --algorithms "$1" 2>&1 >/dev/null | grep error; }
     sed '4s/.$/x/' "$kept" >"$room/corrupt"
     expect "a corrupt line" "pianola: error: $room/corrupt:4: the algorithm is not 128 hexadecimal digits; mend or remove the file, and they are timed anew" "$(trouble "$room/corrupt")"
@@ -194,7 +194,7 @@ expect "no such device" "pianola: error: --device gpu: expected host or cuda" \
 expect "no library" yes "$(PIANOLA_CUDA=/none "$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua \
     --device cuda 2>&1 | grep -q '^pianola: error: --device cuda needs its own library: ' && echo yes)"
 
-# cuDNN, where it is, is told of an H200 and asked for plans: it knows the graphs, and how much workspace they take.
+# Tells cuDNN, if installed, that the device is an H200 and asks for plans. It knows the graphs and their workspaces.
 cuda=${CUDA_HOME:-/usr/local/cuda}
 if [ -f "$cuda/include/cudnn.h" ]; then
     room=build/cudnn
@@ -204,7 +204,8 @@ if [ -f "$cuda/include/cudnn.h" ]; then
         LD_LIBRARY_PATH="$PWD/$room:$cuda/lib64" timeout 200 "$room/cudnn"
     expect "cuDNN plans attention for an H200" 0 $?
 
-    # What the runtime does with a cuDNN, by one that computes on the host. 24 KiB of scores: one sequence to a call or two.
+    # How the runtime uses cuDNN, with a stand-in that computes on the host. 24 KiB of scores: one or two sequences per
+    # call.
     flags="-std=c++17 -O1 -g -Wall -Wextra -Werror -Itests/standin -Iruntime -idirafter $cuda/include"
     # shellcheck disable=SC2046,SC2086
     g++ $flags -shared -fPIC tests/kernels/fake_cudnn.cpp -o "$room/fake/libcudnn.so.9" &&

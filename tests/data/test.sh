@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Text that the real command trains on: none at all, and files that change under it.
+# Checks texts that the real command trains on: missing texts, and files that change while it runs.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 gpt="schedules/1f1b.lua --model schedules/models/gpt.lua -D workers=4 --json"
-text=/usr/share/common-licenses/GPL-3 # any text that every Debian has
+text=/usr/share/common-licenses/GPL-3 # a text on every Debian system
 
 # shellcheck disable=SC2086
 first=$("$PIANOLA" run $gpt --steps 2 2>"$room/err" | grep loss_last)
@@ -16,7 +16,7 @@ expect "no --data: the same tokens each time" "$first" "$("$PIANOLA" run $gpt --
 expect "no --data: others for another seed" no \
     "$("$PIANOLA" run $gpt --steps 2 --seed 2 2>/dev/null | grep -qF "$first" && echo yes || echo no)"
 
-# meddled WHAT WANTED COMMAND...: trains for much longer than a test may take, and does COMMAND to the file meanwhile.
+# meddled WHAT WANTED COMMAND...: starts a training far too long for a test, and runs COMMAND on its file meanwhile.
 meddled() {
     cp $text "$room/text"
     touch -d 2000-01-01 "$room/text"
@@ -40,7 +40,7 @@ meddled "a file that grows" "changed while it was used" add_to
 meddled "a file that is replaced" "was replaced" replace
 meddled "a file that is removed" "is gone" rm "$room/text"
 meddled "a file that shrinks" "shrank" cut_off
-# Several files, and patterns, are one text; each must be there before anything starts, and be text.
+# Several files and patterns form one text. Every file must exist and be text before training starts.
 mkdir "$room/parts"
 split -b 5000 $text "$room/parts/part-"
 # shellcheck disable=SC2086

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `pianola diff` through the command: its arguments, output and exit codes, and its use as git's external diff.
+# Checks the `pianola diff` command: its arguments, output and exit codes, and its use as git's external diff.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 PIANOLA=$(realpath "$PIANOLA")
@@ -7,16 +7,16 @@ root=$PWD
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 
-# answers CODE ARGS...: the exit code; stdout is in out, stderr in err.
+# answers CODE ARGS...: expects the exit code; leaves stdout in out and stderr in err.
 answers() {
     "$PIANOLA" diff "${@:2}" >"$room/out" 2>"$room/err" </dev/null
     local code=$?
     expect "diff ${*:2}: exit code ($(head -n 1 "$room/err"))" "$1" $code
 }
-# row NAME: what a table's row says, with single spaces.
+# row NAME: prints that row of a table with single spaces.
 row() { sed -nE "s/^$1 +//p" "$room/out" | head -n "${2:-1}" | tail -n 1 | tr -s ' '; }
 
-# Every pair of forms of one schedule is the same; exit 0.
+# Any two forms of one schedule are the same: exit 0.
 A=generated/1f1b
 S=schedules/1f1b.lua
 "$PIANOLA" show $S --format torch-csv >"$room/1f1b.csv"
@@ -28,7 +28,7 @@ for x in $S $A $A/streams.txt $A/timeline.tsv "$room/1f1b.csv" "$room/dumped"; d
     done
 done
 
-# PyTorch's CSV, with communication or without, by its name or by what is in it, is the schedule that it was made of.
+# PyTorch's CSV, with or without communication, recognised by name or content, equals the schedule it was made from.
 for other in zb_h1 zbv; do
     "$PIANOLA" show schedules/$other.lua --format torch-csv >"$room/$other.csv"
     answers 1 $S schedules/$other.lua
@@ -40,7 +40,7 @@ done
 answers 1 "$room/1f1b.csv" $S -D workers=8
 expect "-D is for the script" 1 "$(grep -c '^makespan  *33 units  *45 units' "$room/out")"
 
-# 1F1B and ZB-H1 do the same work; the zero bubble schedule waits 6 units less for it (P=4, M=8: 33 and 27).
+# 1F1B and ZB-H1 do the same work; ZB-H1 waits 6 units less for it (P=4, M=8: 33 and 27).
 answers 1 $S schedules/zb_h1.lua
 expect "makespan" "33 units 27 units -18.2 %" "$(row makespan)"
 expect "work" "24 24 =" "$(row work)"
@@ -52,7 +52,7 @@ answers 1 schedules/zb_h1.lua $S
 expect "turned: those that are one" "/ rank 0 compute  0I0  and 0W0 are 0B0" "$(grep -A 1 '^32 backwards' "$room/out" | tail -n 1)"
 answers 1 $S schedules/zb_h1.lua
 
-# By hand: with P = 2 and M = 1, F0 F1 B1 B0 in a row, and with a latency of 1 two messages between them.
+# Worked out by hand: with P = 2 and M = 1, F0 F1 B1 B0 run in a row; with latency 1, two messages lie between them.
 answers 0 schedules/gpipe.lua schedules/gpipe.lua -D workers=2 -D batches=1 -D latency=1 \
     --cluster schedules/clusters/latency.lua
 expect "the same script twice is the same" "the same" "$(grep -o '^the same' "$room/out")"
@@ -63,13 +63,13 @@ expect "dependency" "3 3 =" "$(row dependency)"
 expect "link" "0 2 +2" "$(row link)"
 expect "the account's sum" "6 8 +2" "$(row makespan 2)"
 expect "messages that take longer" "0 1 -" "$(row RECV_F)"
-# With M = 2, rank 0 waits from 2 to 5: while rank 1 computes 1F1, which 0B0 has no need of, and then 1B0.
+# With M = 2, rank 0 waits from 2 to 5. First rank 1 computes 1F1, which 0B0 does not need, and then 1B0.
 "$PIANOLA" compile schedules/gpipe.lua -D workers=2 -D batches=2 -o "$room/two"
 answers 1 "$room/near" "$room/two"
 expect "lane" "0 1 +1" "$(row lane)"
 expect "dependency" "3 2 -1" "$(row dependency)"
 
-# What a timeline alone says of reductions and updates that take no time is what the program says.
+# For reductions and updates of zero length, a timeline alone gives the same answer as the program.
 for x in hybrid chimera lpp; do
     answers 1 generated/$x $A
     known=$(row dependency)
@@ -78,7 +78,7 @@ for x in hybrid chimera lpp; do
     expect "$x: and nothing is left over" "" "$(row other)"
 done
 
-# Of one backward's halves there may be many, when a file is not what it seems: that takes no longer than many others.
+# A malformed file may repeat a half of one backward many times; that takes no longer than any other repeated job.
 for op in I B; do
     awk -v op=$op 'NR == 1 { print; for (i = 0; i < 60000; i++) print "0\tcompute\t" i "\t" i + 1 "\t" op "\t0\t0\t\t\tF" }' \
         $A/timeline.tsv >"$room/$op.tsv"
@@ -86,20 +86,20 @@ done
 timeout 5 "$PIANOLA" diff "$room/I.tsv" "$room/B.tsv" >"$room/out"
 expect "60,000 halves of one backward" 1 $?
 awk 'NR == 1 { print "step\t" $0 } NR == 2 { print "1\t0\tcompute\t0\t1\tF\t2147483647\t0\t\t\ts" }' $A/timeline.tsv >"$room/far.tsv"
-cut -f 1-9 $A/timeline.tsv >"$room/old.tsv" # as it was written before it had a unit
+cut -f 1-9 $A/timeline.tsv >"$room/old.tsv" # as written before the column had a unit
 answers 0 "$room/old.tsv" $A/timeline.tsv
 expect "a side without a unit" "A names no unit; its times are taken as units, as B's are" "$(grep 'names no unit' "$room/out")"
 answers 2 "$room/old.tsv" "$room/far.tsv" --fit "$room/none.lua"
 expect "a stage beyond all others" "pianola: error: --fit: $room/far.tsv has a row of stage 2147483647, but 1 operations only" \
     "$(cat "$room/err")"
 
-# A measurement: its operations are those of the prediction, and the kinds' durations are set side by side.
+# A measurement has the prediction's operations, and the table compares the durations of each kind.
 awk -F'\t' -v OFS='\t' 'NR > 1 { $3 = 1.5 * $3; $4 = 1.5 * $4 } { print }' $A/timeline.tsv >"$room/slow.tsv"
 answers 1 $A "$room/slow.tsv"
 expect "bias and spread" "64 96 1.5 (1.5 .. 1.5)" "$(row "B ")"
 expect "bias and spread" "32 48 1.5 (1.5 .. 1.5)" "$(row F)"
 
-# A measurement of the very program is taken apart by the program's own waits: stretched, all accounts are.
+# The program's own waits explain a measurement of that program; stretching it stretches every account.
 for x in fsdp lpp cuckoo v_min dualpipev; do
     awk -F'\t' -v OFS='\t' 'NR > 1 { $3 = 2 * $3; $4 = 2 * $4 } { print }' generated/$x/timeline.tsv >"$room/slow.tsv"
     answers 1 generated/$x "$room/slow.tsv" --json
@@ -107,18 +107,18 @@ for x in fsdp lpp cuckoo v_min dualpipev; do
         awk '$6 != 2 * $4 || /other/ && $4 > 0')"
 done
 
-# Both directions say the same, with the sign turned.
+# Swapping the two sides gives the same figures with opposite signs.
 answers 1 schedules/zb_h1.lua $S
 expect "dependency, turned" "3 9 +6" "$(row dependency)"
 
-# An order that changed, and nothing else; streams have no times, a timeline no memory.
+# Only the order changed. Streams have no times, and a timeline has no memory.
 answers 1 $A/streams.txt generated/gpipe/streams.txt
 expect "reordered" "~ rank 0 compute 0B0 after 0F7 (was after 0F3)" "$(grep -m 1 '^~' "$room/out" | tr -s ' ')"
 expect "no times in streams" "" "$(row makespan)"
 answers 1 $A generated/gpipe/timeline.tsv
 expect "no memory in a timeline" "8 B ? ?" "$(row peak_bytes)"
 
-# A stage that moved to another rank, with all that belongs to it.
+# A stage moved to another rank, with everything that belongs to it.
 cat >"$room/place.lua" <<'END'
 local p = params { swap = 0 }
 local function at(s) return p.swap == 1 and 1 - s or s end
@@ -130,7 +130,7 @@ answers 1 "$room/straight" "$room/place.lua" -D swap=1
 expect "moved" "> rank 0 compute 0F0 to rank 1 compute" "$(grep -m 1 '^>' "$room/out" | tr -s ' ')"
 expect "moved: all jobs and updates" 14 "$(grep -c '^>' "$room/out")"
 
-# One job that takes a unit longer is the one root, and all that it pushed is counted.
+# One job that takes a unit longer is the only root, and the table counts everything it delayed.
 sed 's/^0\tcompute\t\([0-9.]*\)\t\([0-9.]*\)\tB\t0\t7/0\tcompute\t\1\t34\tB\t0\t7/; s/^0\tcompute\t33\t33\tU/0\tcompute\t34\t34\tU/' \
     $A/timeline.tsv >"$room/late.tsv"
 answers 1 $A/timeline.tsv "$room/late.tsv"
@@ -138,7 +138,7 @@ expect "one root" "d rank 0 0B7 ends +1 units; critical; pushed 1" "$(sed -n '/^
 expect "its duration" "d rank 0 compute 0B7 2 -> 3 units" "$(grep -m 1 '^d rank' "$room/out" | tr -s ' ')"
 expect "work" "24 25 +1" "$(row work)"
 
-# Other places in memory, and nothing else.
+# Only the memory offsets differ.
 sed 's/^F 0 1 \(.*\) wait(.*/F 0 1 \1/' $A/streams.txt >"$room/rewired.txt"
 answers 1 $A/streams.txt "$room/rewired.txt"
 expect "rewired" 1 "$(grep -c 'not all operands, waits or places in memory' "$room/out")"
@@ -150,7 +150,7 @@ answers 0 $S schedules/zb_h1.lua --fail-on makespan:+0,peak_bytes:+13%
 answers 1 schedules/zb_h1.lua $S --fail-on peak_bytes:+0,makespan:+22%
 expect "which limit" "pianola: makespan:+22%: 27 in A, 33 in B" "$(cat "$room/err")"
 
-# JSON for programs, Markdown for people; a pipe gets the same bytes twice.
+# JSON for programs, Markdown for people; a pipe gets the same bytes each time.
 answers 1 $S schedules/zb_h1.lua --json
 expect "json" '    "makespan": { "a": 33, "b": 27, "delta": -6 },' "$(grep '"makespan"' "$room/out")"
 expect "json: all that are split" 32 "$(sed -n '/"split"/,/^  \]/p' "$room/out" | grep -cE '"op": "([0-9]B[0-9])".*"is": \["[0-9]I[0-9]", "[0-9]W[0-9]"\]')"
@@ -161,7 +161,7 @@ expect "the same bytes" "" "$(cmp "$room/before" "$room/out")"
 answers 1 $S schedules/zb_h1.lua --markdown
 expect "markdown" "| makespan | 33 units | 27 units | -18.2 % |" "$(grep -m 1 '^| makespan' "$room/out")"
 
-# Trouble is 2, and says what and where.
+# Errors exit with 2 and say what is wrong and where.
 trouble() { # WANTED ARGS...
     answers 2 "${@:2}"
     expect "diff ${*:2}" "pianola: error: $1" "$(head -n 1 "$room/err")"
@@ -197,8 +197,8 @@ sed -i '5s/F\t0\t3/F\t0\t9/' "$room/torn/timeline.tsv"
 trouble "$room/torn/timeline.tsv:5: this row is no instruction of the program, which has 0F3 on rank 0 there; compile both again" \
     "$room/torn" $A
 
-# git: a hunk of streams.txt names its rank and lane, one moved operation is one - and one +, and as git's external
-# diff the command says what changed.
+# git: a hunk of streams.txt names its rank and lane, and a moved operation is one - and one +. As git's external diff,
+# the command prints what changed.
 cd "$room" || exit 2
 mkdir repository && cd repository || exit 2
 git init -q . && git config user.name t && git config user.email t@t && git config core.pager cat

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Diffs as pictures, through the real command: the jobs and times of both timelines, lines that join what moved or was
-# reordered, colours that say earlier or later, the same bytes for the same input, and pages that answer the mouse.
+# Checks pictures of diffs through the real command: jobs and times of both timelines, lines that join moved or
+# reordered jobs, colours for earlier and later. Also that the same input gives the same bytes, and that pages react to
+# the mouse.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
@@ -9,8 +10,8 @@ trap 'rm -rf "$room"' EXIT
 L="--cluster schedules/clusters/latency.lua"
 S=schedules/1f1b.lua
 
-# cells FILE: of a picture, each operation's panel (A, B, d), name, its ranks and times in A and in B as the tooltip has
-# them (- where it is in one only), its shift, colour, x, width and y.
+# cells FILE: prints each operation of a picture: its panel (A, B, d), name, ranks and times in A and B from the tooltip
+# (- if it is missing on one side), its shift, colour, x, width and y.
 cells() {
     sed -nE 's/^<text class="p"[^>]*>(.).*/panel \1/p
         s/^<rect class="o[^>]* fill="#([^"]*)" x="([^"]*)" y="([^"]*)" width="([^"]*)".*<title>([^:]*): ([^<]*).*/\1 \2 \3 \4 \5|\6/p' "$1" |
@@ -24,13 +25,13 @@ cells() {
             print panel, c[5], times("A"), times("B"), shift, c[1], c[2], c[4], c[3]
         }'
 }
-rows() { # of timeline.tsv: name, rank, start, end
+rows() { # of timeline.tsv: prints name, rank, start, end
     awk -F '\t' '$2 == "compute" && $5 ~ /^[FRIBW]$/ { print $6 $5 $7, $1, $3, $4 }' "$@" | sort
 }
-# drawn CLASS: the jobs of a list of the JSON in out.json.
+# drawn CLASS: prints the jobs in a list of the JSON in out.json.
 drawn() { awk -v list="\"$1\":" '/^  "/ { here = $1 == list } here' "$room/out.json" | grep -cE '"op": "[0-9]+[FRIBW][0-9]+"'; }
 
-# looks RIGHT A B: of the picture in a.svg, against A's and B's times in a.tsv and b.tsv.
+# looks RIGHT A B: checks the picture a.svg against the times of A and B in a.tsv and b.tsv.
 looks_right() {
     local cells=$room/cells
     cells "$room/a.svg" >"$cells"
@@ -40,13 +41,13 @@ looks_right() {
         expect "$1: $panel's jobs are B's timeline" "" "$(diff <(awk -v p=$panel '$1 == p { print $2, $6, $7, $8 }' "$cells" |
             sort) <(rows "$room/b.tsv") | head -n 3)"
     done
-    # x = 64 + scale * start in all three panels; the first job that starts later than 0 says the scale.
+    # x = 64 + scale * start in all three panels; the first job that starts after 0 gives the scale.
     expect "$1: one time axis" "" "$(awk '
         { side = $1 == "A" ? 3 : 6; start = $(side + 1); end = $(side + 2) }
         NR == FNR { if (!scale && start > 0) scale = ($11 - 64) / start; next }
         ($11 - 64 - scale * start) ^ 2 > 0.2 || ($12 - scale * (end - start)) ^ 2 > 0.01' "$cells" "$cells" | head -n 3)"
-    # A row is 20 high, or of more than 16 ranks 11, and two that overlap share it; it stands beside its rank's name, and
-    # panels below each other.
+    # A row is 20 high, or 11 with more than 16 ranks, and two overlapping jobs share it. It stands beside its rank's
+    # name. Panels lie below each other.
     local row=20
     case $1 in *workers=64*) row=11 ;; esac
     sed -nE '/^<text class="p"/s/[^>]*>(.).*/\1/p; s/^<text class="l" .*y="([^"]*)">rank (.*)<.*/\1 \2/p' "$room/a.svg" |
@@ -56,8 +57,8 @@ looks_right() {
         { above = $13 - top[$1, $1 == "A" ? $3 : $6]; if (above ^ 2 > 1e-6 && (above - row / 2) ^ 2 > 1e-6) print }
         $13 > foot[$1] { foot[$1] = $13 }
         END { if (foot["A"] >= top["B", 0] || foot["B"] >= top["d", 0]) print "panels overlap" }' "$room/ranks" "$cells" | head -n 3)"
-    # Earlier or later: by the timelines themselves, of a split backward by its input gradient. Blue has more blue than
-    # red, red more red than blue; the largest shift is the darkest.
+    # Earlier or later, by the timelines themselves; a split backward goes by its input gradient. Blue shades have more
+    # blue than red, red shades more red than blue. The largest shift is the darkest.
     awk 'NR == FNR { end[$1] = $4; next }
         { k = $1; if (!(k in end) && k ~ /I/) sub(/I/, "B", k); else if (!(k in end)) sub(/B/, "I", k) }
         { print $1, k in end ? $4 - end[k] : "none" }' <(rows "$room/a.tsv") <(rows "$room/b.tsv") >"$room/shifts"
@@ -74,7 +75,7 @@ looks_right() {
     local joined=$(($(drawn moved) + $(drawn reordered)))
     expect "$1: what moved or was reordered is joined" "$joined" "$(grep -c '^<path class="j' "$room/a.svg")"
     expect "$1: and framed in both" $((2 * joined)) "$(grep '^<rect class="v' "$room/a.svg" | grep -vc '<text')"
-    # Middles to a tenth of a unit, as far as the coordinates' hundredths carry.
+    # Compares midpoints to a tenth of a unit, the precision of coordinates with two decimals.
     sed -nE '/^<text class="p"/s/[^>]*>(.).*/\1/p; /<text/!s/^<rect class="v.* x="([^"]*)" y="[^"]*" width="([^"]*)".*/\1 \2/p' \
         "$room/a.svg" | awk 'NF == 1 { panel = $1 } NF == 2 { printf "%s %.1f\n", panel, $1 + $2 / 2 + 0.001 }' | sort -u >"$room/frames"
     expect "$1: a line goes from frame to frame" "" "$(sed -nE 's/^<path class="j.* d="M([^ ]*) [^c]*c0 [^ ]* [^ ]* [^ ]* ([^ ]*) .*/\1 \2/p' "$room/a.svg" |
@@ -118,12 +119,12 @@ mv "$room/a.html" "$room/large.html"
 expect "64 ranks: three panels of rows 17 and 13 high" "yes 128" "$(sed -nE '1s/.*height="([0-9.]+)".*/\1/p' "$room/a.svg" |
     awk '{ print $1 <= 64 * (17 + 17 + 13) + 320 ? "yes" : $1 }') $(grep -c '^<g class="f">' "$room/a.svg")"
 
-# Okabe and Ito's blue and green at 30 % over white: forwards only shift, what has another backward stands out.
+# Okabe and Ito's blue and green at 30 % over white: forwards only shift, and jobs with another backward stand out.
 "$PIANOLA" diff $S schedules/zb_h1.lua --svg "$room/a.svg" >/dev/null
 not_faded() { cells "$room/a.svg" | awk '$1 != "d" && $10 !~ /^(b3d5e8|b3e2d5)$/'; }
 expect "what stands out" "32 A B 009e73,32 B I 56b4e9,32 B W cc79a7" \
     "$(not_faded | awk '{ gsub("[0-9]", "", $2); print $1, $2, $10 }' | sort | uniq -c | awk '{ $1 = $1; print }' | paste -sd,)"
-# One job that takes a unit longer, in a timeline alone: the one that is not faded, the root of what it pushed.
+# Only a timeline, in which one job takes a unit longer: that job is not faded and is the root of all shifts.
 sed 's/^0\tcompute\t\([0-9.]*\)\t\([0-9.]*\)\tB\t0\t7/0\tcompute\t\1\t34\tB\t0\t7/; s/^0\tcompute\t33\t33\tU/0\tcompute\t34\t34\tU/' \
     generated/1f1b/timeline.tsv >"$room/late.tsv"
 "$PIANOLA" diff generated/1f1b "$room/late.tsv" --svg "$room/a.svg" >/dev/null
@@ -134,9 +135,9 @@ expect "memory where there is a program" "4 0" "$(awk '/class="p"/ { n++ } /clas
 expect "the title" "makespan 33 → 34 units (+3.0 %); 1 longer or shorter, 2 shifted" "$(sed -nE 's/.*y="34">(.*)<\/text>/\1/p' "$room/a.svg")"
 expect "the scale" "-1 units 0 +1 units" "$(sed -nE '/class="a"/s/<[^>]*>/ /gp' "$room/a.svg" | grep units | paste -sd' ' | tr -s ' ' | sed 's/^ //; s/ $//')"
 
-# With free links, what is outlined follows each other without a gap, from the beginning to the end.
+# With free links, the outlined jobs follow each other without a gap from the beginning to the end.
 "$PIANOLA" diff $S schedules/zb_h1.lua --svg "$room/a.svg" >/dev/null
-outlined() { # PANEL: starts and ends
+outlined() { # PANEL: prints starts and ends
     sed -nE '/^<text class="p"/s/[^>]*>(.).*/panel \1/p; s/^<rect class="o c".*<title>//p' "$room/a.svg" |
         awk -v p="$1" '/^panel/ { at = $2 } at == p' | sed -nE "s/.*in $1 rank [0-9]*, ([0-9]*) to ([0-9]*) .*/\1 \2/p" | sort -n
 }
@@ -144,7 +145,7 @@ for side in A:33 B:27; do
     expect "the critical path of $side" "${side#*:}" "$(outlined ${side%:*} | awk '$1 != 0 + end { print "gap before", $1 } { end = $2 } END { print end }')"
 done
 
-# It is the path that show outlines, also where others are as long.
+# It is the path that show outlines, even if others are as long.
 critical() { sed -nE 's/^<rect class="o c".*<title>([^:;]*).*/\1/p' | sort; }
 for x in gpipe 1f1b zbv dualpipev lpp; do
     for links in "" "$L"; do
@@ -153,12 +154,12 @@ for x in gpipe 1f1b zbv dualpipev lpp; do
     done
 done
 
-# Limits are scripts' own.
+# Limits are those of the scripts.
 echo 'return cluster { memory = 13 }' >"$room/limit.lua"
 "$PIANOLA" diff generated/1f1b schedules/gpipe.lua --cluster "$room/limit.lua" --svg "$room/a.svg" >/dev/null
 expect "the limit under B's ranks" "0 4" "$(awk '/class="p"/ { n++ } /the limit: 13 B/ { a[n]++ } END { print a[1] + 0, a[2] + 0 }' "$room/a.svg")"
 
-# Beside the text, or in its place; exit codes are the diff's.
+# Drawn besides the text or instead of it; exit codes are those of diff.
 "$PIANOLA" diff $S $S >"$room/text"
 "$PIANOLA" diff $S $S --svg "$room/a.svg" >"$room/text2"
 expect "the same: exit code, text" "0 " "$? $(cmp "$room/text" "$room/text2" 2>&1)"
@@ -175,8 +176,9 @@ expect "a folder" "$room: Is a directory" "$(error $S $S --svg "$room/none.svg" 
 expect "a folder: nothing written" "" "$(ls "$room/none.svg" 2>/dev/null)"
 expect "nowhere to write" "$room/none/a.svg: No such file or directory" "$(error $S $S --svg "$room/none/a.svg")"
 
-# Pages, asked in a browser. The mouse over 0B0 lights it in all three panels, what it needs in A and in B, and the
-# reordered job at its root, which the text names too; over a job that is on one side only, it and what it needs.
+# Pages, tested in a browser. The mouse over 0B0 highlights it in all three panels, its inputs in A and B, and the
+# reordered job at its root, which the text names too. Over a job that only one side has, it highlights that job and its
+# inputs.
 hover='const say = (name, key) => {
     [...document.querySelectorAll(".o")].find(e => title(e).startsWith(name + ":"))
         .dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Dropout through the real command: what is dropped is the same under every schedule, on hosts and devices, in one
-# process and several, and after a resume; and nothing is, where nothing is trained.
+# Checks dropout through the real command. Every schedule drops the same elements, on hosts and devices, in one process
+# and several, and after a resume. Nothing is dropped outside training.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
 text=/usr/share/common-licenses/GPL-3
 gpu=$PWD/build/standin
 
-# On integer-valued data every sum is exact: so bits are those of one rank under every schedule, teams among them.
+# On integer-valued data every sum is exact, so the bits match one rank under every schedule, including teams.
 integers=(-D batches=8 --model tests/dropout/integers.lua --steps 3)
 wanted=$(train schedules/serial.lua "${integers[@]}" | field weights)
 expect "it drops" "other weights" "$([ "$wanted" != "$(train schedules/serial.lua "${integers[@]}" -D p=0 | field weights)" ] && echo other weights)"
@@ -26,7 +26,7 @@ for how in "1f1b --recompute" "1f1b -D tensor=2" "1f1b -D tensor=2 -D parallel=s
     expect "$how: weights of one rank" "$wanted" "$(train "schedules/$name.lua" "${integers[@]}" $rest | field weights)"
 done
 
-# Of a text: slices, context and heads divided; the losses of one rank, where sums come in another order.
+# On a text, with divided slices, context and heads: one rank's losses up to the order of sums.
 gpt=(--model schedules/models/gpt.lua -D layers=4 -D width=16 -D heads=4 -D context=16 -D rows=2 -D batches=4 --data "$text" -D dropout=0.3 --steps 4)
 for how in zbv "1f1b -D tied=true" terapipe "1f1b -D tensor=2 -D parallel=sequence" "context -D parallel=context" "context -D parallel=ulysses" "1f1b_offload"; do
     read -r name rest <<<"$how"
@@ -39,7 +39,7 @@ for model in gpt2 llama; do
         b=$(train schedules/1f1b.lua --model schedules/models/$model.lua -D layers=2 -D width=16 -D heads=2 -D context=16 -D rows=2 -D vocab=256 -D dropout=1e-12 --data "$text" --steps 2 | field loss_last); [ -n "$a" ] && [ "$a" != "$b" ] && echo yes)"
 done
 
-# Nothing is dropped in --steps 0 and validations. A probability of 1e-12 drops nothing, and has the same weights.
+# --steps 0 and validation drop nothing. A probability of 1e-12 drops nothing and gives the same weights.
 still=(schedules/1f1b.lua "${gpt[@]}" -D lr=1e-30)
 loss() { train "${still[@]}" --steps 0 -D dropout="$1" | field loss; }
 expect "the first loss" "$(loss 1e-12)" "$(loss 0.3)"
@@ -50,7 +50,7 @@ expect "the validation's loss" "$(grep validation "$room/metrics-1e-12")" "$(gre
 expect "but the training's" "another" "$([ "$(grep -o '"loss": [^,]*' "$room/metrics-0.3")" != "$(grep -o '"loss": [^,]*' "$room/metrics-1e-12")" ] && echo another)"
 expect "a probability of 1" 1 "$("$PIANOLA" check schedules/1f1b.lua --model tests/dropout/integers.lua -D p=1.0 2>&1 | grep -c "'p' must be a number from 0 to below 1")"
 
-# Ranks, and on from a checkpoint; devices, in graphs and without, and with periods that repeat.
+# Ranks as processes and a resume from a checkpoint; devices with and without graphs, and with repeating periods.
 compiled text 1f1b "${gpt[@]:0:14}" -D dropout=0.3
 want=$(train schedules/1f1b.lua "${gpt[@]}" | field weights)
 tcp text 4 --steps 4 --data "$text"

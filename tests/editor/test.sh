@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# schedules/pianola.d.lua, which lists for editors what scripts can use, against what the compiler offers them.
+# Checks schedules/pianola.d.lua, which describes for editors what scripts can use, against what the compiler offers.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 meta=schedules/pianola.d.lua
 
-# Both sides as lines `name` and `table.field`. Lua's own functions are described with Lua.
+# Prints both sides as lines `name` and `table.field`. Lua's own functions come with Lua.
 own='_VERSION assert error getmetatable ipairs next pairs pcall print rawequal rawget rawlen rawset select setmetatable
 tonumber tostring type xpcall'
 "$PIANOLA" help scripts >"$room/help"
@@ -21,13 +21,13 @@ expect "names that only one side has (< the compiler, > $meta)" "" "$(diff "$roo
 expect "that was not nothing" yes "$([ "$(wc -l <"$room/registered")" -ge 60 ] && echo yes)"
 expect "its first line" "---@meta pianola" "$(head -n 1 $meta)"
 
-# A class for every table that is described, and no type that is not.
+# Every described table has a class, and every class describes a table.
 expect "types that are not described" "" \
     "$(grep -o 'pianola\.[a-z]*' $meta | sort -u | grep -v '\.d$' | while read -r type; do
         grep -q "^---@\(class\|alias\) $type\b" $meta || echo "$type"
     done)"
 
-# What it calls optional (?) may be left out, and nothing else.
+# Exactly the fields marked optional (?) may be left out.
 says() { "$PIANOLA" check "$room/s.lua" ${1:+--model "$1"} 2>&1 | head -n 1 | grep -o "$table needs the field '[a-z]*'"; }
 fields_of() { awk -v table="$1" '/^---@class/ { on = $2 == "pianola." table } on && /^---@field/ { print $2 }' $meta; }
 echo 'return schedule { workers = 1, stages = 1, batches = 1, w = function() return 0, 0 end }' >"$room/s.lua"
@@ -45,7 +45,7 @@ for without in $(fields_of schedule | grep -v '?'); do
     expect "schedule without $without" "schedule needs the field '$without'" "$(says)"
 done
 
-# It is Lua, though never run.
+# The file is valid Lua, though it never runs.
 cp $meta "$room/meta.lua"
 expect "it is Lua: it fails only where it runs" "'params' is built in" "$("$PIANOLA" check "$room/meta.lua" 2>&1 | grep -o "'params' is built in")"
 expect "as a schedule" "2 pianola: error: $meta describes to editors what scripts can use; it is no script itself" \

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# No verdict depends on the shell, the launcher, the make or the processor that a test was started on: what a suite sees
-# is the same whatever tests/run, or the script itself, was started with, and some quick suites pass all the same.
+# No verdict depends on the shell, launcher, make or processor that started a test. A suite sees the same environment
+# however tests/run or the script itself was started, and some quick suites pass in each.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d) || exit 2
 trap 'rm -rf "$room"' EXIT
 
-# Variables of users, launchers, clusters and makes, as they are found; and a processor whose owner chose its kernels.
+# Variables that users, launchers, clusters and makes set, and a processor whose owner chose its kernels.
 hostile=(COLUMNS=20 LINES=3 NO_COLOR=1 CLICOLOR_FORCE=1 FORCE_COLOR=1 TERM=xterm-256color LANG=de_DE.UTF-8 LANGUAGE=de
     LC_ALL=tr_TR.UTF-8 LC_NUMERIC=de_DE.UTF-8 TZ=Pacific/Chatham RANK=3 WORLD_SIZE=8 LOCAL_RANK=3 MASTER_ADDR=10.9.9.9
     MASTER_PORT=1 SLURM_PROCID=2 SLURM_NTASKS=4 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_MCA_btl=none PMI_RANK=1
@@ -15,9 +15,9 @@ hostile=(COLUMNS=20 LINES=3 NO_COLOR=1 CLICOLOR_FORCE=1 FORCE_COLOR=1 TERM=xterm
     CUDA_LAUNCH_BLOCKING=1 MAKEFLAGS=n MAKELEVEL=2 GREP_COLORS=mt=1 POSIXLY_CORRECT=1 CDPATH=/tmp XDG_CONFIG_HOME=/nowhere
     MALLOC_PERTURB_=85 PYTHONOPTIMIZE=2 LUA_PATH=/nowhere BASH_ENV=/nowhere GIT_DIR=/nowhere MANWIDTH=30)
 hostile() { (umask 077 && OPENBLAS_CORETYPE=Prescott env "${hostile[@]}" taskset -c "$first" "$@" 2>/dev/null); }
-first=$(taskset -pc $$ | sed 's/.*[ :]\([0-9]*\).*/\1/') # of the processors that we may use
+first=$(taskset -pc $$ | sed 's/.*[ :]\([0-9]*\).*/\1/') # of the processors we may use
 
-# seen: the variables' names and values, and what files are made with, but for what differs from run to run.
+# seen: prints the variables' names and values, and the modes of new files, except for what differs from run to run.
 cat >"$room/seen.sh" <<'END'
 cd "$(dirname "$0")" && seen=$(env | grep -vE '^(_|SHLVL|OLDPWD|[AT]SAN_OPTIONS|OPENBLAS_CORETYPE)=' | sort) && umask && echo "$seen"
 exit 1
@@ -29,7 +29,7 @@ expect "what a script sees, otherwise, that is started by itself" "" "$(diff <(b
 expect "what a suite sees" "0022 LC_ALL=C.UTF-8 TERM=dumb TZ=UTC" \
     "$(tests/run "$room/seen.sh" | seen | grep -xE '0[0-9]+|(LC_ALL|TERM|TZ)=.*' | paste -sd' ')"
 
-# Every script states it, itself or by lib.sh.
+# Every script sets its environment, itself or through lib.sh.
 expect "scripts that do not state their environment" "" "$(grep -LE '^\. .*support/(lib|environment)\.sh"?$' tests/*/test.sh tests/run)"
 
 printf '%s\n' 'yes | head -n 1 >/dev/null' 'echo "${PIPESTATUS[0]}"' 'exit 1' >"$room/stops.sh"

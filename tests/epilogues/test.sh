@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Optional ways of the CUDA layers, against the stand-in: an epilogue or an algorithm of a file that cuBLASLt refuses,
-# wherever and with whatever status, leaves the bits of the plain way, exit 0 and one line on stderr; a plain product
-# that fails ends the run with an error that names it. PIANOLA_EPILOGUES=0 has no epilogues at all. Timed, a product
-# with an epilogue competes with the product and a kernel. cuDNN's failures: tests/kernels/cudnn_run.cpp, in tests/cuda.
+# Checks optional paths of the CUDA layers on the stand-in. If cuBLASLt refuses an epilogue or a file's algorithm, at
+# any call and with any status, the run keeps the bits of the plain path, exits 0 and prints one line on stderr. If a
+# plain product fails, the run ends with an error that names it. PIANOLA_EPILOGUES=0 uses no epilogues. In timing, a
+# product with an epilogue competes with a product plus a kernel. tests/kernels/cudnn_run.cpp, run by tests/cuda, covers
+# cuDNN's failures.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 export PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so OPENBLAS_NUM_THREADS=1
@@ -14,7 +15,7 @@ integers="schedules/serial.lua -D stages=1 -D batches=2 --model schedules/models
 gpt="schedules/serial.lua -D stages=1 -D batches=2 --model schedules/models/gpt.lua -D layers=1 -D width=16 -D heads=2
     -D context=8 -D rows=1 --data /usr/share/common-licenses/GPL-3 --steps 3"
 
-# run FLAGS...: exit status and weights; what it writes to stderr is in $room/said.
+# run FLAGS...: prints the exit status and weights; stderr goes to $room/said.
 run() {
     local status
     timeout 100 "$PIANOLA" run "$@" --json >"$room/out" 2>"$room/said"
@@ -22,7 +23,7 @@ run() {
     echo "$status $(field weights <"$room/out")"
 }
 cuda() { run "$@" --device cuda; }
-# lines WORDS: those on stderr that have them
+# lines WORDS: prints the stderr lines that contain them
 lines() { grep -c "$1" "$room/said"; }
 fell_back() { lines 'epilogue: .* (PIANOLA_EPILOGUES=0 turns all epilogues off)$'; }
 
@@ -44,7 +45,7 @@ expect "epilogues, integers: the host's bits" "$host" "$(cuda $integers)"
 expect "PIANOLA_EPILOGUES=off" "1  pianola: error: PIANOLA_EPILOGUES=off: expected 0 or 1" \
     "$(PIANOLA_EPILOGUES=off cuda $integers) $(cat "$room/said")"
 
-# Every status at every place, for all epilogues: the bits without epilogues, and a line for each of the four kinds.
+# Every status at every call, for all epilogues: the bits without epilogues, and one line for each of the four kinds.
 names=([1]=NOT_INITIALIZED [3]=ALLOC_FAILED [7]=INVALID_VALUE [8]=ARCH_MISMATCH [11]=MAPPING_ERROR [13]=EXECUTION_FAILED
     [14]=INTERNAL_ERROR [15]=NOT_SUPPORTED [16]=LICENSE_ERROR)
 for place in heuristic launch; do
@@ -70,8 +71,8 @@ done
 expect "relu fails, integers: the host's bits" "$host" "$(STANDIN_LT_FAILS=launch:7:2 cuda $integers)"
 expect "relu fails: one line" "1 1" "$(fell_back) $(lines "^pianola: products with relu in their epilogue: ")"
 
-# Failures after the tries at the start, of which each shape and kind has one: all kinds fall back where the first step
-# launches them. The log has two plans, for the command measures after it has trained.
+# Failures after the initial trials, of which each shape and kind has one. All kinds fall back when the first step
+# launches them. The log has two plans, because the command measures after it has trained.
 tries=$(($(grep -c '^heuristic .*[^1]$' "$room/log") / 2))
 for status in 7 13 15; do
     for how in "" --no-graph; do
@@ -81,9 +82,9 @@ for status in 7 13 15; do
 done
 }
 
-# Integers, on which both ways of a bias and of its gradient have the host's bits (tests/kernels/linear.cpp). Launches of
-# the first shape: a try, its gradient, and its gradient added. Nothing may be added twice: a launch that may have begun
-# to add ends the process.
+# On integers, both paths of a bias and of its gradient have the host's bits (tests/kernels/linear.cpp). The launches of
+# the first shape are a trial, its gradient, and the gradient added. Nothing may be added twice: if a launch may have
+# begun to add, the process ends.
 if [ -e build/standin-check/layers ]; then
     layers() { # prints the exit status and how many failed
         local status
@@ -106,7 +107,7 @@ fi
 
 # shellcheck disable=SC2086
 {
-# Plain products have no other way.
+# Plain products have no fallback.
 for place in heuristic result launch; do
     by=${place/launch/cublasLtMatmul} by=${by/result/heuristic} by=${by/heuristic/the heuristic}
     expect "a plain product fails, $place" "1 " "$(STANDIN_LT_FAILS=$place:15:plain PIANOLA_EPILOGUES=0 cuda $integers -D precision=bf16)"
@@ -115,9 +116,9 @@ for place in heuristic result launch; do
         "$(grep error "$room/said")"
 done
 
-# ---- by time: a product with an epilogue against a product and a kernel ----
+# ---- timing: a product with an epilogue against a product plus a kernel ----
 
-# ways FILE: of its lines for products with an epilogue, which way won
+# ways FILE: prints which path won in each line for a product with an epilogue
 ways() { sed -nE 's/.*, epilogue ([0-9]+)\t(apart)?.*/\1 \2/p' "$1" | grep -v '^1 ' | sort -u | paste -sd,; }
 expect "fused is faster: its bits" "$on" "$(STANDIN_SLOW=plain STANDIN_FASTEST=0 cuda $gpt --algorithms "$room/fused")"
 expect "fused is faster: the file" "164 ,192 ,256 ,4 " "$(ways "$room/fused")"
@@ -129,7 +130,8 @@ expect "one of them is slow: it alone runs apart" "164 apart,192 ,256 ,4 " \
     "$(STANDIN_SLOW=164 STANDIN_FASTEST=0 cuda $gpt --algorithms "$room/gelu" >/dev/null; sed 's/^1 .*//' <(ways "$room/gelu"))"
 expect "no line about any of that" 0 "$(lines '^pianola: .*cuBLASLt')"
 
-# The second of each product's algorithms in a file, which cuBLASLt then refuses: the heuristic's first does it.
+# Uses a file with the second algorithm of each product, which cuBLASLt then refuses: falls back to the heuristic's
+# first.
 STANDIN_SLOW=plain STANDIN_FASTEST=1 cuda $gpt --algorithms "$room/second" >/dev/null
 second=$(cuda $gpt --algorithms "$room/second")
 expect "algorithms of a file: other bits" "0 16 yes" "$(awk '{ print $1, length($2) }' <<<"$second") $([ "$second" != "$on" ] && echo yes)"
@@ -148,9 +150,9 @@ sed -i '2s/[^\t]*$/apart/' "$room/plain_apart"
 expect "a plain product apart" "0 pianola: $room/plain_apart:2: cuBLASLt refuses this algorithm: CUBLAS_STATUS_INVALID_VALUE" \
     "$(cuda $gpt --algorithms "$room/plain_apart" | cut -d' ' -f1) $(sed -n 's/; the heuristic.*//p' "$room/said" | grep cuBLASLt)"
 
-# tests/gpu/layer_times.cu shows both ways of each, and which a step takes.
+# tests/gpu/layer_times.cu shows both paths of each, and which one a step takes.
 if [ -e build/standin-check/layer_times.so ]; then
-    # both FLAGS...: the ways that a step takes, by epilogue
+    # both FLAGS...: prints the paths that a step takes, by epilogue
     both() {
         LEAST_SECONDS=0 PIANOLA_CUDA=$PWD/build/standin-check/layer_times.so timeout 100 "$PIANOLA" run $gpt --device cuda "$@" 2>/dev/null |
             awk -F '\t' '$1 ~ / with / { sub(/.* with /, "", $1); seen[$1] = seen[$1] " " $2 (($4 > 0) ? "" : "?") }
