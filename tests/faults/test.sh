@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Faults in a run whose ranks are processes, short of sudden death (tests/kill/test.sh): signals, ranks that stop, disks
-# that fill up, folders and data that change underneath, checkpoints that do not fit. Each run ends in time, names the
-# fault, and leaves checkpoints from which it can resume.
+# Faults in a run with ranks as processes, short of sudden death (tests/kill/test.sh): signals, ranks that stop, disks
+# that fill up, folders and data that change, checkpoints that do not fit. Each run ends in time, names the fault, and
+# leaves checkpoints from which it can resume.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
@@ -15,7 +15,7 @@ compiled gpt 1f1b --model schedules/models/gpt.lua -D workers=2 -D layers=2 -D w
 often=(--checkpoint "$saved" --every 5 --deadline 20)
 endless=("${often[@]}" --steps 1000000)
 
-# goes_on WHAT: the run resumes at the newest checkpoint, and comes to the weights of one that nobody disturbed.
+# goes_on WHAT: checks that the run resumes at the newest checkpoint and reaches the weights of an undisturbed run.
 goes_on() {
     local from steps wanted
     from=$(newest) steps=$(($(newest) + 7))
@@ -27,7 +27,7 @@ goes_on() {
 
 # ---- signals ----
 
-# stopped WHAT CODES SIGNAL: the ranks ended in order, with a checkpoint of the last step.
+# stopped WHAT CODES SIGNAL: checks that the ranks ended in order, with a checkpoint of the last step.
 stopped() {
     local step
     ended 20
@@ -52,7 +52,7 @@ for signal in INT TERM; do
     stopped "SIG$signal to rank 1 over MPI" $code SIG$signal
     mpi 1f1b 4 "${endless[@]}"
     reached 5
-    # mpirun sends its ranks SIGTERM whichever it gets, a second later SIGKILL, and ends with 1.
+    # On either signal, mpirun sends its ranks SIGTERM, a second later SIGKILL, and ends with 1.
     kill -$signal "${pid[0]}"
     stopped "SIG$signal to mpirun" 1 SIGTERM
 done
@@ -62,8 +62,8 @@ kill -INT "${pid[1]}"
 ended 20
 expect "without --checkpoint" "130 130 yes" "$codes $(says '^pianola: SIGINT came: stopped after step [0-9]+; there is no --checkpoint$')"
 
-# While ranks still meet, nothing has begun that could be ended in order: the first signal ends it.
-handles() { # SIGTERM: since its watch began, and no more as the shell that it was
+# While ranks still meet, there is nothing to wind down: the first signal ends them.
+handles() { # SIGTERM: true once the rank itself, no longer the shell that started it, has its handler
     grep -qsa 'rank[01]' "/proc/$1/cmdline" && ((0x$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status") >> 14 & 1))
 }
 for signal in INT TERM; do
@@ -81,7 +81,7 @@ for signal in INT TERM; do
     done
 done
 
-# One that is stuck says so; the second signal ends it at once.
+# A rank that is stuck says so; the second signal ends it at once.
 tcp 1f1b 4 "${endless[@]}"
 reached 5
 kill -STOP "${pid[2]}"
@@ -101,14 +101,14 @@ rm -rf "$saved"
 # ---- ranks that stop: the others end by the deadline, and say where they waited ----
 
 at='waits at [0-9]+ (RECV|SEND)_[FB] (act|grad)\([0-9],[0-9]\) (from|to) rank [0-9]'
-# The messages that the others wait for, in the table of their programs.
+# Names the messages that the others wait for from their program's table.
 for over in tcp mpi; do
-    # Stopped in a step, not in a checkpoint.
+    # Stops the rank inside a step, not inside a checkpoint.
     $over 1f1b 4 --checkpoint "$saved" --steps 1000000 --every 1000000 --deadline 3
     begun && sleep 0.2
     [ $over = tcp ] && stuck=${pid[2]} || stuck=$(rank_pid 2)
     kill -STOP "$stuck"
-    if [ $over = tcp ]; then # it is for us to end it
+    if [ $over = tcp ]; then # we must end it ourselves
         pid=("${pid[@]:0:2}" "${pid[3]}")
         ended 10
         expect "a stopped rank over TCP: exit codes of the others" "1 1 1" "$codes"
@@ -148,7 +148,7 @@ rm -rf "$saved"
 "$PIANOLA" run schedules/1f1b.lua "${integers[@]}" --steps 3 --deadline 20 >"$room/out0" 2>"$room/err0"
 expect "threads that come in time" "0 $("$PIANOLA" run schedules/1f1b.lua "${integers[@]}" --steps 3 --json 2>/dev/null | sed -nE 's/^  "weights": "(.*)",?$/\1/p')" "$? $(weights)"
 
-# The same where mpirun's ranks come to their end: one that stops there must not hold up the others for ever.
+# The same at the end of a run over mpirun: a rank that stops there must not hold up the others forever.
 echo '#include <signal.h>
 int MPI_Finalize(void) { return raise(SIGSTOP); }' | cc -shared -fPIC -x c - -o "$room/stop.so"
 mpirun --oversubscribe -n 1 "$room/gpipe/rank0" --deadline 2 --steps 3 --flight "$room" : \
@@ -166,7 +166,7 @@ expect "no folder for the flight record" "1 137 yes" \
 
 # ---- disks and folders ----
 
-# refused WHAT MESSAGE: all ranks end with 2, and say this.
+# refused WHAT MESSAGE: checks that all ranks exit with 2 and this message.
 refused() {
     ended 20
     expect "$1" "yes $2" "$(grep -qE '^2( 2)*$' <<<"$codes" && echo yes) $(said '^pianola: .*error: ' | sed 's/^pianola: error: //')"
@@ -188,8 +188,8 @@ $([ -e "$saved/$(ls "$saved" | tail -n 1)/manifest.json" ] && echo yes || echo n
     expect "a full disk: goes on from the one before" "0 0 0 0 $step" "$codes $(sed -n 's/^resumed *from step //p' "$room/out0")"
     tcp 1f1b 4 --checkpoint "$saved" --every 5 --steps 1000000 --resume
     reached $((step + 15))
-    # The same disk over itself, for one that has a file open to be written cannot be mounted anew. That is also so while a
-    # checkpoint is being written through it.
+    # Remounts through a bind mount of the disk onto itself: a mount with a file open for writing cannot be remounted.
+    # That also fails while a checkpoint is being written, so it is tried again.
     mount --bind "$room/disk" "$room/disk"
     for ((i = 0; i < 200; i++)); do
         mount -o remount,bind,ro "$room/disk" 2>/dev/null && break
@@ -240,7 +240,7 @@ goes_on "the folder above moved away"
 saved=$room/saved
 often=(--checkpoint "$saved" --every 5 --deadline 20) endless=("${often[@]}" --steps 1000000)
 
-# differ WHAT MESSAGE FLAGS...: two ranks, of which rank 1 has these flags.
+# differ WHAT MESSAGE FLAGS...: runs two ranks and gives rank 1 these flags.
 differ() {
     forget
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.$((1 + $$ / 250 % 250)).$(($$ % 250)).254 MASTER_PORT=29501 \
@@ -267,7 +267,8 @@ rm -rf "$saved" "$room/other"
 
 # ---- one run at a time in a folder ----
 
-# The clash and its end: whatever the other run is started over, and with. holder: what run has the folder, in words.
+# The clash and its end, over any transport and with any flags of the other run. holder: describes the run that has the
+# folder.
 for over in tcp mpi; do
     tcp gpipe 2 "${endless[@]}"
     first=("${pid[@]}")
@@ -285,7 +286,7 @@ $(says "^pianola: error: $saved: another run writes its checkpoints there \($hol
     reached $((step + 10))
     "$PIANOLA" export-weights "$saved" -o "$room/weights.safetensors" >/dev/null 2>&1
     expect "the first run goes on, and its weights are exported" "0 yes" "$? $(runs "${first[0]}" && runs "${first[1]}" && echo yes)"
-    # Killed, it holds nothing any more; but one of its ranks is still there.
+    # A killed rank releases the folder, but another of its ranks still runs.
     kill -STOP "${first[1]}"
     kill -9 "${first[0]}"
     pid=("${first[0]}")
@@ -300,7 +301,7 @@ $(says "^pianola: error: $saved: rank 1 of another run still runs \($holder\); l
     goes_on "a killed run leaves no lock, over $over"
     rm -rf "$saved"
 done
-# Where the file system has no locks, as some networks' have not.
+# On a file system without locks, as on some networks.
 cat <<'NOLOCKS' | cc -D_GNU_SOURCE -shared -fPIC -x c - -o "$room/nolocks.so"
 #include <dlfcn.h>
 #include <errno.h>
@@ -378,7 +379,7 @@ for change in 'changed while it was used:printf x | dd of="$text" bs=1 seek=100 
         ended 20
         expect "data: ${change#*:}, over $over" "yes yes" "$(grep -q '\<2\>' <<<"$codes" && echo yes) \
 $([ -n "$(said "^pianola: (rank [01] of 1f1b: )?error: $text: ${change%%:*}$")" ] && echo yes)"
-        # One that was under way may have been finished.
+        # A checkpoint that had begun may have been completed.
         expect "data: ${change#*:}, over $over: no checkpoint of it" yes "$([ "$(newest)" -le $((step + 5)) ] && echo yes)"
         rm -rf "$saved"
     done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Proves that tests/floors/floors.sh fails on each broken rule: a small project that keeps them all, then one bad line
+# Proves that tests/floors/floors.sh fails on each broken rule: a small project that keeps all rules, then one bad line
 # at a time.
 set -u
 cd "$(dirname "$0")/../.."
@@ -35,7 +35,7 @@ build_house() {
     cd - >/dev/null || exit 2
 }
 
-# expect STATUS WHAT: floors.sh on the house must end with that status; a 1 with a complaint about WHAT, first of all.
+# expect STATUS WHAT: floors.sh must end with that status on the project; for 1, its first complaint must name WHAT.
 expect() {
     local got status=0
     got=$(tests/floors/floors.sh "$house" 2>&1) || status=$?
@@ -47,7 +47,7 @@ expect() {
     fi
 }
 
-# breaks FILE LINE: the house with LINE added to FILE must be refused.
+# breaks FILE LINE: floors.sh must reject the project with LINE added to FILE.
 breaks() {
     build_house
     echo "$2" >>"$house/$1"
@@ -95,7 +95,7 @@ breaks runtime/store/data.c '#include <cuda_runtime.h>'
 breaks compiler/passes/sched.c '#include <cuda_runtime.h>'
 breaks compiler/passes/sched.c 'int *p = malloc(4);'
 breaks compiler/base/diag.c 'int *p = malloc(4);'
-# Listing a wing does not let the core include it.
+# Listing a wing does not allow the core to include it.
 build_house
 sed -i -E '/^. `cli`/s/diff \|$/diff models |/' "$house/compiler/README.md"
 echo '#include "models/tokens.h"' >>"$house/compiler/cli/run.c"

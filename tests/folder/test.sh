@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiling into a folder that was used before: what stays, what goes, what is never lost, and that a compile that ends
-# early leaves the folder as it was, or so that the next one can continue.
+# Checks compiling into a folder that was used before: what stays, what goes, and that nobody's changes are lost. A
+# compile that ends early leaves the folder as it was, or in a state from which the next one recovers.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 shopt -s extglob
@@ -11,13 +11,13 @@ out=$room/out
 compile() { "$PIANOLA" compile "schedules/$1.lua" "${@:2}" -o "$out" 2>&1; }
 model="--model schedules/models/integers.lua"
 texts="report.json streams.txt timeline.tsv timeline.txt"
-programs() { # of so many ranks, as ls -A sorts
+programs() { # prints the programs of n ranks, sorted as ls -A does
     local r
     echo .compiled Makefile app.gpu app.mpi multi-prog.slurm rank rank.gpu
     for ((r = 0; r < $1; r++)); do echo rank$r.cu; done
     echo "$texts"
 }
-# holds WHAT NAMES...: the folder holds these and nothing else.
+# holds WHAT NAMES...: the folder holds exactly these.
 holds() { expect "$1" "$(printf '%s\n' ${@:2} | LC_ALL=C sort | paste -sd' ')" "$(ls -A "$out" | LC_ALL=C sort | paste -sd' ')"; }
 # refused WHAT WANTED ARGS...: exit 2, the message, and the folder byte for byte as before.
 refused() {
@@ -35,7 +35,7 @@ removed() { echo "pianola: $out: $1 files of an earlier compile removed, which a
 compile gpipe $model
 mv "$out" "$room/fresh"
 
-# ---- fewer ranks, another schedule, no model: what is of the earlier compile only goes, all else stays ----
+# ---- fewer ranks, another schedule, no model: only files of the earlier compile go, all else stays ----
 
 compile 1f1b $model -D workers=8
 holds "eight ranks" $(programs 8)
@@ -61,7 +61,7 @@ expect "what was there without a record is nobody's but the user's" "" "$(echo '
 holds "it stays" $(programs 4) rank9.cu
 rm "$out/rank9.cu"
 
-# ---- what somebody changed or put there is never lost ----
+# ---- files that somebody changed or added are never lost ----
 
 compile 1f1b $model -D workers=8
 echo "// mine" >>"$out/rank7.cu"
@@ -82,7 +82,7 @@ rm -r "$out" && mkdir -p "$out/rank1.cu"
 refused "a folder" "$out/rank1.cu: a file is written there, and this is none; move it away, or give another folder with -o" 1f1b $model
 rm -r "$out"
 
-# A record that names other files, as only somebody else's could: those stay.
+# A record that names other files, which only somebody else can have written: those files stay.
 compile 1f1b $model
 echo mine >"$room/mine"
 hash=0000000000000000
@@ -92,7 +92,7 @@ expect "only names of programs are believed" "$(removed 10)" "$(compile 1f1b)"
 expect "other files stay" "mine mine" "$(cat "$room/mine" "$out/mine" | paste -sd' ')"
 rm -r "$out"
 
-# ---- places where no folder can be ----
+# ---- places that cannot hold a folder ----
 
 cannot() {
     local got
@@ -121,7 +121,7 @@ expect "a link to a folder, and slashes at its end" "-np 1 $room/link/rank0" "$(
 
 # ---- a compile that ends early ----
 
-# untouched WHAT: byte for byte as in $room/before, and nothing beside.
+# untouched WHAT: the folder is byte for byte as in $room/before, and holds nothing else.
 untouched() { expect "$1: the folder is as it was" "" "$(diff -r "$room/before" "$out" 2>&1; ls -A "$out" | grep '^\.pianola')"; }
 compile 1f1b $model -D workers=8
 cp -a "$out" "$room/before"
@@ -139,8 +139,8 @@ for signal in TERM HUP; do # a shell's jobs ignore SIGINT
     untouched "SIG$signal while it writes"
 done
 
-# Cut off at every file that takes or loses its name, as by kill -9: whichever schedule is compiled next, it is as if
-# nothing had happened. (The first name lost is of the file that showed that the folder can be written.)
+# Ends at every file that gains or loses its name, as kill -9 would. The next compile, of any schedule, must give the
+# same folder as without the interruption. (The first name lost is the probe that shows that the folder is writable.)
 ${CC:-cc} -shared -fPIC -o "$room/cut.so" tests/folder/cut.c -ldl || exit 2
 whole() {
     expect "$1: exit code" 0 "$2"
@@ -161,7 +161,7 @@ for ((cut = 1; cut < 60; cut++)); do
 done
 expect "places where it was cut off: a probe, 14 new files, 4 old ones, the record twice" 21 $cuts
 
-# kill -9 while it writes: the next to write into the folder removes what is left, but nothing of who still runs.
+# kill -9 during a write: the next command that writes there removes leftovers, except from processes that still run.
 left() { ls -A "$out" | grep '^\.pianola' | sed "s/-$$-/-mine-/" | LC_ALL=C sort | paste -sd' '; }
 "$PIANOLA" compile schedules/1f1b.lua $model -D layers=32 -D workers=32 -D batches=512 -o "$out" &
 while kill -0 $! 2>/dev/null && [ "$(ls -A "$out" | grep -c '^\.pianola')" -lt 3 ]; do sleep 0.01; done
@@ -175,7 +175,7 @@ touch "$out/.pianola-999999999-0"
 "$PIANOLA" show schedules/1f1b.lua -o "$out/timeline.txt"
 expect "so does whatever else writes there" "" "$(left)"
 
-# Two at once take turns: the folder is that of one of them.
+# Two compiles at once take turns, and the folder holds the result of one of them.
 rm -rf "$out" && cp -a "$room/before" "$out"
 exec 9<"$out"
 flock 9
@@ -194,7 +194,7 @@ for ((i = 0; i < 8; i++)); do
     diff -r "$room/fresh" "$out" >/dev/null 2>&1 || diff -r "$room/before" "$out" >/dev/null 2>&1 || expect "two at once, $i" one "$(ls -A "$out" | paste -sd' ')"
 done
 
-# ---- folders that are not there yet, and the way to the ranks ----
+# ---- folders that do not exist yet, and paths to the ranks ----
 
 "$PIANOLA" compile schedules/1f1b.lua $model -o "$room/a/b/c"
 expect "all folders of a path, and the files in the last" "b c yes" "$(ls -A "$room/a") $(ls -A "$room/a/b") $([ -s "$room/a/b/c/rank3.cu" ] && echo yes)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `pianola frontier`: curves computed elsewhere, each point as `optimal` finds it under that cap, and no schedule below
-# its curve.
+# Checks `pianola frontier`: curves computed elsewhere; each point equals the result of `optimal` under that cap, and no
+# schedule lies below its curve.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/pictures.sh
@@ -9,7 +9,7 @@ trap 'rm -rf "$room"' EXIT
 caps=tests/optimal/caps.lua
 v=(-D chunks=2 -D v=true -D split=true)
 
-# points ARGS...: the makespans, proved ones alone, or the error
+# points ARGS...: prints the proved makespans, or the error
 points() { "$PIANOLA" frontier "$@" --json 2>"$room/stderr" >"$room/json" || { cat "$room/stderr"; return; }
     python3 - "$room/json" 2>&1 <<'PY'
 import json, sys
@@ -30,14 +30,14 @@ print(", ".join("%s %s %s" % (k["schedule"], k["peak"], k["makespan"]) for p in 
 expect "a script's own cap does not count" "96 51 39 33" "$(points $caps -D caps=2)"
 expect "8 ranks" "272 145 102 79 68 61 58 55" "$(points $caps -D workers=8 -D batches=16 -D split=true)"
 
-# A point is what optimal finds with the cap in the script.
+# Each point equals the result of optimal with the cap in the script.
 latency=(--cluster schedules/clusters/latency.lua -D latency=1)
 expect "a latency of 1, one cap at a time" "$(for cap in 1 2 3 4 5 6; do
     "$PIANOLA" optimal $caps -D caps=$cap "${latency[@]}" --json | sed -nE 's/.*"makespan": ([^,]*).*/\1/p'
 done | paste -sd' ')" "$(points $caps "${latency[@]}")"
 expect "and no more room helps" 39 "$("$PIANOLA" optimal $caps -D caps=99 "${latency[@]}" --json | sed -nE 's/.*"makespan": ([^,]*).*/\1/p')"
 
-# No schedule lies below the curve of its own jobs: makespan and peak are those that `show` prints.
+# No schedule lies below the curve of its own jobs. Takes makespans and peaks from `show`.
 for script in schedules/*.lua; do
     [[ $(points "$script" --time 1) != *"searched"* ]] || continue
     expect "$script: on its curve or above it" "" "$(python3 - "$room/json" "$(figure makespan "$script")" \
@@ -63,7 +63,7 @@ PY
 )"
 done
 
-# Every point is a schedule, with its certificate.
+# Each point is a schedule with its certificate.
 "$PIANOLA" frontier $caps "${v[@]}" --json -o "$room/points" >"$room/json"
 expect "scripts" "cap_2.lua cap_3.lua cap_4.lua cap_5.lua cap_6.lua cap_7.lua cap_8.lua" "$(cd "$room/points" && echo *.lua)"
 for cap in 1 2 3 4 5 6 7 8; do
@@ -81,7 +81,7 @@ print(p["makespan"], p["cap"], p["script"], p["certificate"])' "$room/json" $cap
         "$("$PIANOLA" run "$point" --model schedules/models/integers.lua --steps 1 --compare 2>&1 | grep -c 'equal bit for bit')"
 done
 
-# Over bytes: each point runs in no less, and with a byte less nothing is as fast: what optimal says of a cluster with that memory.
+# Over bytes: each point fits its memory, and one byte less admits nothing as fast, as optimal confirms with that limit.
 gpt=(schedules/1f1b.lua --model schedules/models/gpt.lua)
 "$PIANOLA" frontier "${gpt[@]}" schedules/gpipe.lua --bytes --json -o "$room/bytes" --svg "$room/bytes.svg" >"$room/bytes.json"
 well_formed "the picture over bytes" "$room/bytes.svg"
@@ -110,13 +110,13 @@ expect "what is known lies at the last point before it" "1f1b gpipe" "$(python3 
 import json, sys
 print(*(k["schedule"] for k in json.load(open(sys.argv[1]))["points"][-1]["known"]))' "$room/bytes.json")"
 
-# Jobs of other sizes are weighed by their share of the model.
+# Jobs of unequal size are weighted by their share of the model.
 expect "1F1B has half as many stages as the V" '{"schedule": "1f1b", "peak": 8, "makespan": 66}' \
     "$("$PIANOLA" frontier schedules/zbv.lua schedules/1f1b.lua --json | grep -o '{"schedule": "1f1b"[^}]*}')"
 expect "its size is the first one's" '{"schedule": "1f1b", "peak": 6, "makespan": 45}' \
     "$("$PIANOLA" frontier schedules/zb_h1.lua schedules/1f1b.lua -D workers=6 -D batches=10 --json | grep -o '{"schedule": "1f1b"[^}]*}')"
 
-# A search that is cut short says so, and its bounds hold: more time proves that these are 201, 178 and 111.
+# A search that is cut short says so, and its bounds hold: with more time, these are proved to be 201, 178 and 111.
 got=$(points $caps -D workers=6 -D batches=12 "${v[@]}" --time 1)
 expect "cut short" yes "$([[ $got == *..* ]] && echo yes || echo "$got")"
 expect "the truth is between" "yes yes yes" "$(for i in 2 3 4; do cut -d' ' -f$i <<<"$got"; done | awk -F'[.][.]' '
@@ -130,7 +130,7 @@ for p in json.load(open(sys.argv[2]))["points"]:
     if not got.get("accepted") or (p["lower_bound"] is not None and got["limit"] != p["lower_bound"]):
         print(p["cap"], p["lower_bound"], p["certificate"], got)' "$PIANOLA" "$room/json" 2>&1)"
 
-# For people
+# Text output
 cat >"$room/apart.lua" <<'END'
 return schedule { workers = 2, stages = 2, batches = 2, w = function(s, b, d) return s, d == "F" and s or 1 - s end }
 END
@@ -158,7 +158,7 @@ says "points to stdout" "which go into a folder" $caps -o -
 says "into no folder" "No such file" $caps --svg "$room/none/a.svg"
 says "backwards elsewhere" "with a cap, the best order is searched where both run on one rank" "$room/apart.lua"
 
-# What schedules/best-schedule.md shows is what the commands print.
+# schedules/best-schedule.md shows what the commands print.
 page=$(sed -n '/^## Memory against time/,/^## Limits/p' schedules/best-schedule.md)
 expect "schedules/best-schedule.md" "$(sed -n '/^```$/,/^```$/{/^```$/d;p}' <<<"$page")" \
     "$(sed -nE 's/^    \$ build.pianola frontier (.*)/\1/p' <<<"$page" | while read -r shown; do eval "$PIANOLA frontier $shown"; done)"

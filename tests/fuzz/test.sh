@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Fuzzing (tests/fuzz): each target for some seconds, from its corpus. Nothing may crash, leak, run forever or take all
+# Fuzzes each target of tests/fuzz for some seconds, starting from its corpus. Nothing may crash, leak, hang or exhaust
 # memory. Findings are in build/fuzz/TARGET-crash-… and run again with: build/fuzz/fuzz_TARGET FILE
 #
-#   FUZZ_SECONDS=3600 tests/fuzz/test.sh [TARGET]...    continues from what earlier runs kept
+#   FUZZ_SECONDS=3600 tests/fuzz/test.sh [TARGET]...    continues from the corpus that earlier runs kept
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 [ $# -gt 0 ] || set -- script text tsv torch bound tokens gguf
@@ -22,7 +22,7 @@ fuzz() {
     code=$?
     [ $code = 0 ] || grep -v '^#' "$log" | tail -n 40
     expect "fuzzing $1: exit code" 0 $code
-    # The corpus alone covers much of the code that reads; nearly nothing does when every input is refused at once.
+    # The corpus alone covers much of the reading code. If every input were refused at once, it would cover almost none.
     local covered
     covered=$(sed -n 's/^#[0-9]*.* cov: \([0-9]*\) .*/\1/p' "$log" | sort -n | tail -n 1)
     expect "fuzzing $1: covers what it should ($covered)" yes "$([ "${covered:-0}" -ge "$2" ] && echo yes || echo no)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# pianola generate: with keys and values kept, the tokens that numpy finds by computing all anew for each (greedy.py);
-# drawn ones by their probabilities; and what is wrong is said.
+# Checks pianola generate. With cached keys and values, its tokens equal those of numpy, which recomputes everything for
+# each token (greedy.py). Sampled tokens follow their probabilities, and errors are reported.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d) || exit 2
@@ -8,7 +8,7 @@ trap 'rm -rf "$room"' EXIT
 printf 'The weights of a model of bytes, drawn at random: it says nothing.' >"$room/text"
 (cd tests/import && /usr/bin/python3 files.py "$room" "$room/text" 64) >"$room/losses" || exit 2
 
-# generate ARGS...: the tokens, or the error
+# generate ARGS...: prints the tokens, or the error
 generate() { timeout 60 "$PIANOLA" generate "$@" --json 2>&1 | sed -nE 's/^  "tokens": \[(.*)\],/\1/p;s/.*error: //p'; }
 long=$(head -c 150 README.md | tr '\n' ' ') # more than a decode takes at once
 for prompt in x "What is a pianola?" "$long"; do
@@ -27,7 +27,7 @@ expect "quantised" "$(/usr/bin/python3 tests/generate/greedy.py "$room/Q8_0.gguf
 expect "a top-p of 0 is greedy" "$wanted" \
     "$(generate --weights "$room/F32.gguf" --prompt "$long" --tokens 40 --temperature 1 --top-p 0)"
 
-# Drawn: the same by the same seed; how often each comes is its probability.
+# Sampling: a seed always gives the same tokens, and their frequencies equal their probabilities.
 expect "a seed's tokens" "$(generate --weights "$room/F32.gguf" --prompt x --seed 7)" \
     "$(generate --weights "$room/F32.gguf" --prompt x --seed 7)"
 expect "another seed's" yes "$([ "$(generate --weights "$room/F32.gguf" --prompt x --seed 7)" != \
@@ -43,7 +43,7 @@ sys.stdout.buffer.write(bytes([$wanted]) + b'\n')" | od -An -c)" \
 "$PIANOLA" generate --weights "$room/F32.gguf" --prompt x --tokens 3 2>"$room/err" >/dev/null
 expect "says its model" 1 "$(grep -c 'F32.gguf is of --model schedules/models/llama.lua -D layers=2 -D width=64 -D heads=4 -D kv_heads=2 -D inner=96 -D vocab=256 -D rope=10000 -D tied=false$' "$room/err")"
 expect "and its speed" 1 "$(grep -cE '^pianola: 1 tokens of prompt in [0-9.]+ s, 3 tokens at [0-9.]+ a second; --tokens N writes more$' "$room/err")"
-# Temperatures at both ends: as good as 0; and as if there were no model, so that a byte may be zero.
+# Extreme temperatures: one acts like 0, the other ignores the model, so that a byte may be zero.
 expect "temperature 1e-9" "$wanted" "$(generate --weights "$room/F32.gguf" --prompt "$long" --tokens 40 --temperature 1e-9)"
 expect "temperature 1e-320" "$wanted" "$(generate --weights "$room/F32.gguf" --prompt "$long" --tokens 40 --temperature 1e-320)"
 "$PIANOLA" generate --weights "$room/F32.gguf" --prompt $'\xff\xc0"x' --tokens 3000 --temperature 100 --top-p 1 --json \
@@ -58,7 +58,7 @@ print('yes' if len(seen) == 256 and j['text'].count('\0') == j['tokens'].count(0
     j['text'].replace('\ufffd', '') == bytes(j['tokens']).decode('utf-8', 'ignore') and
     j['prompt_tokens'] == [255, 192, 34, 120] else j)")"
 
-# A model with learned positions ends where these end.
+# A model with learned positions stops after the last of them.
 mkdir "$room/gpt2" && cp "$room/tokenizer.json" "$room/gpt2/"
 wanted2=$(/usr/bin/python3 tests/import/gpt2.py "$room/gpt2" "$room/text" 48 "What is a pianola, and what are its positions?")
 g2=(--weights "$room/gpt2/model.safetensors" --temperature 0)
@@ -67,12 +67,12 @@ for tokens in 3 200 9223372036854775807; do
         "$(generate "${g2[@]}" --prompt "What is a pianola, and what are its positions?" --tokens $tokens)"
 done
 
-# Norms of heads, in front of rope, with keys kept as these and it have made them.
+# Per-head norms precede rope, and cached keys include both.
 mkdir "$room/qwen3" && cp "$room/tokenizer.json" "$room/qwen3/"
 wanted3=$(/usr/bin/python3 tests/import/llamas.py "$room/qwen3" "$room/text" 90 qwen3 "What is a pianola?")
 expect "Qwen3" "$wanted3" "$(generate --weights "$room/qwen3/model.safetensors" --temperature 0 --prompt "What is a pianola?" --tokens 72)"
 
-# What ends it, by the tokenizer_config.json beside: the third token of the answer. And where there is no tokenizer.json.
+# The end token of tokenizer_config.json: here the third token of the answer. Also folders without tokenizer.json.
 mkdir "$room/ends" "$room/older"
 for to in ends older; do
     cp "$room/F32.safetensors" "$room/config.json" "$room/$to/"
@@ -97,17 +97,17 @@ expect "vocab.json and merges.txt" "$wanted" \
 expect "no tokenizer" "$room/alone2/tokenizer.json: No such file or directory" \
     "$(mkdir "$room/alone2"; cp "$room/F32.safetensors" "$room/config.json" "$room/alone2/"; generate --weights "$room/alone2/F32.safetensors" --prompt x)"
 
-# A rope goes on for ever, but not what its model has learned.
+# A rope has no last position, but the model's context has.
 sed -i 's/"max_position_embeddings": 2048/"max_position_embeddings": 30/' "$room/older/config.json"
 learned() { "$PIANOLA" generate --weights "$room/older/F32.safetensors" --prompt 'Ten bytes.' --tokens "$1" 2>&1 >"$room/out" | sed -n 's/^pianola: warning: //p'; }
 expect "positions that it has not learned" "$room/older/config.json says that its model has learned 30 positions, and these are 31" "$(learned 21)"
 expect "that it has" "" "$(learned 20)"
 
-# A model that is not said on the command line is the file's in `run`, too.
+# Without --model, `run` also uses the model of the weights' file.
 expect "run" "$(sed -n 's/^F32.gguf //p' "$room/losses" | cut -c1-6)" "$("$PIANOLA" run schedules/serial.lua -D batches=1 -D rows=1 \
     --data "$room/text" --weights "$room/F32.gguf" --steps 0 --json 2>/dev/null | sed -nE 's/^  "loss": (.{6}).*/\1/p')"
 
-# ---- what is wrong ----
+# ---- errors ----
 
 says() { expect "$1" "$2" "$(generate "${@:3}")"; }
 g=(--weights "$room/F32.gguf")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# generated/: a small instance of every schedule, with unit costs, as committed. A change of the compiler shows as a diff
-# of schedules. The picture in the comment on top of each schedule, its thumbnail in schedules/pictures/, and what the
-# documents quote, are checked too.
+# Checks generated/, the committed small instance of every schedule with unit costs. A change of the compiler shows as a
+# diff of schedules. Also checks the picture in each schedule's comment, its thumbnail in schedules/pictures/, and
+# outputs that the documents quote.
 #
 #   tests/golden/test.sh          checks
 #   BLESS=1 tests/golden/test.sh  rewrites (make bless)
@@ -29,7 +29,7 @@ for schedule in schedules/*.lua; do
     fi
     for file in streams.txt timeline.tsv timeline.txt report.json; do
         changed=$(diff -u "generated/$name/$file" "$fresh/$name/$file" 2>&1 | head -n 40)
-        case $changed:$file in # what it means; where that cannot be said, the bytes
+        case $changed:$file in # shows the change by its meaning, or else by its bytes
         ?*:streams.txt | ?*:timeline.tsv)
             meaning=$("$PIANOLA" diff "generated/$name/$file" "$fresh/$name/$file" 2>/dev/null) || [ $? = 2 ] ||
                 changed=$(head -n 60 <<<"$meaning") ;;
@@ -49,13 +49,13 @@ done
 expect "generated/ holds the schedules and nothing else" "$(ls "$fresh" | grep -v '\.')" "$(ls generated)"
 expect "schedules/pictures/ too" "$(cd "$fresh" && ls ./*.svg)" "$(cd schedules/pictures && ls ./*.svg)"
 
-# says FRESH DOCUMENT WHAT: the document is the fresh one.
+# says FRESH DOCUMENT WHAT: the document equals the fresh one.
 says() {
     [ -z "$BLESS" ] || cmp -s "$1" "$2" || cp "$1" "$2"
     expect "$2 $3 (else: make bless)" "" "$(diff "$2" "$1" | head -n 10)"
     rm "$1"
 }
-# What the documents quote, they quote word for word: the first ``` block after the line that holds MARK.
+# Documents quote outputs word for word, in the first ``` block after the line that holds MARK.
 quotes() { # QUOTED DOCUMENT MARK
     awk -v quoted="$1" -v mark="$3" '
         index($0, mark) { armed = !done }
@@ -88,7 +88,7 @@ cut="--profile tests/partition/vgg16.txt --workers 4 --bandwidth 1e9 --sum"
 quotes "$fresh/partition" compiler/search/partition/README.md "build/pianola partition $cut"
 rm "$fresh/partition"
 
-# The same input gives the same bytes, wherever it stands and whatever the environment.
+# The same input gives the same bytes, in any folder and environment.
 "$PIANOLA" compile "$PWD/schedules/lpp.lua" -o "$fresh/again" && COLUMNS=33 LC_ALL=C NO_COLOR=1 \
     "$PIANOLA" compile schedules/lpp.lua -o "$fresh/once more"
 expect "two compiles give the same bytes" "" "$(diff -r "$fresh/again" "$fresh/once more")"

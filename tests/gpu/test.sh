@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The scripts for a GPU against the stand-in: so that none of them runs for the first time on a real GPU. A check that
-# fails is counted and ends in exit 1; without a GPU nothing is written to the results.
+# Runs the scripts for a GPU against the stand-in, so that none runs for the first time on a real GPU. A failing check
+# is counted and gives exit 1. Without a GPU, nothing is written to the results.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 built=build/standin-check
@@ -9,7 +9,7 @@ room=$(mktemp -d) || exit 2
 trap 'rm -rf "$room"' EXIT
 before=$(ls tests/gpu/results)
 
-# ---- a whole lease: every step that a GPU would see ----
+# ---- a whole lease: every step that a GPU would run ----
 
 log_of() { tar -xOzf "$room/lease/logs.tgz" "./$1.txt"; }
 OUT=$room/lease BUDGET=800 DIR=$built timeout 850 tests/gpu/lease.sh >"$room/said" 2>&1
@@ -32,9 +32,9 @@ done
 expect "gpu-bench without PyTorch says so" yes "$(log_of torch | grep -qE '^PyTorch +(not compared: .* has no torch|[0-9.]+)' && echo yes)"
 expect "ranks: over put 13, over NCCL 7" "13 passed, 0 failed 7 passed, 0 failed" "$(log_of put | tail -n 1) $(log_of nccl-ranks | tail -n 1)"
 
-# ---- what a lease does about steps that fail ----
+# ---- steps of a lease that fail ----
 
-mkdir -p "$room/standin/ranks" && touch "$room/standin/ranks/made" # its name says that it is no GPU
+mkdir -p "$room/standin/ranks" && touch "$room/standin/ranks/made" # the device name says that it is no GPU
 fake() { printf '#!/bin/sh\n%s\n' "$2" >"$room/standin/$1" && chmod +x "$room/standin/$1"; }
 for program in pianola layers nccl ceilings libpianola-cuda.so; do fake $program 'echo trouble; exit 1'; done
 failing=$(realpath --relative-to=. "$room/standin")
@@ -45,7 +45,7 @@ for name in graph bf16 1f1b 1f1b-bf16; do
 done
 STANDIN_FAULT='(mse<T>)' STANDIN_FAULT_AT=9 OUT=$room/fault ONLY=graph DIR=$built timeout 60 tests/gpu/lease.sh >"$room/said" 2>&1
 expect "a fault: the instruction is named, in its row and in the table" "1 2" "$? $(grep -cE '^exit 1 .* graph-blocking .*cudaErrorIllegalAddress.*, in rank 0, step [12]: [0-9]F[0-9]*;' "$room/said")"
-# Programs that hang: the limit ends them and what they started, and the table says what was left out.
+# Programs that hang: the limit ends them and their children, and the table says what was left out.
 fake pianola 'sleep 1000 & wait'
 OUT=$room/hanging BUDGET=9 DIR=$failing timeout 60 tests/gpu/lease.sh >"$room/said" 2>&1
 expect "a lease of programs that hang" "1 over 1" "$? $(grep -o '^over' "$room/said" | sort -u) $(grep -c '^left out, for lack of time: .* memcheck racecheck$' "$room/said")"
@@ -53,7 +53,7 @@ expect "nothing is left running" "" "$(grep -lz "^STEP=" /proc/[0-9]*/environ 2>
 expect "a lease with a wrong word" 2 "$(tests/gpu/lease.sh fast >/dev/null 2>&1; echo $?)"
 expect "a lease without programs" 2 "$(DIR=$room/none-standin tests/gpu/lease.sh >/dev/null 2>&1; echo $?)"
 
-# ---- the lease for speed, with an ncu that prints what the real one does ----
+# ---- the lease for speed, with an ncu that prints what the real one prints ----
 
 mkdir "$room/bin"
 cat >"$room/bin/ncu" <<'EOF2'
@@ -86,7 +86,7 @@ expect "below 60 %: in full" "  Duration us 5" "$(grep -A 1 '^---- norm_forward,
 fake ncu 'exit 0' && mv "$room/standin/ncu" "$room/bin/ncu"
 expect "an ncu without a table" "1 ncu wrote no table: nothing" "$(PATH=$room/bin:$PATH tests/gpu/kernels.sh $built >"$room/said" 2>&1; echo "$? $(tail -n 1 "$room/said")")"
 
-# ---- its parts alone ----
+# ---- its parts, one by one ----
 
 CHECKS=facts timeout 100 tests/gpu/check.sh $built >"$room/check" 2>&1
 expect "gpu-check, its last line" "0 passed, 0 failed, 1 skipped" "$(tail -n 1 "$room/check")"
@@ -102,7 +102,7 @@ expect "a program that is none" "1 llm.c              did not build or run:" "$?
 expect "gpu-bench takes the device's limits" "limits     989 TFLOP/s, 3.35 TB/s of NVIDIA H100 80GB HBM3 by its datasheet, dense bf16" \
     "$(grep '^limits' "$room/bench")"
 expect "devices.tsv: a name and three figures" "" "$(grep -v '^#' tests/gpu/devices.tsv | grep -vP '^NVIDIA [^\t]+(\t[0-9.]+){3}$')"
-# Of one that the table lacks, the memory's clock and bus are the stand-in's: 2619 MHz, twice a period, 5120 bits.
+# For a GPU that the table lacks, uses the stand-in's memory clock and bus: 2619 MHz, twice a period, 5120 bits.
 DEVICE="NVIDIA Z1" PARTS=one timeout 400 tests/gpu/bench.sh $built >"$room/bench" 2>&1
 expect "gpu-bench on an unknown device" 0 $?
 expect "an unknown device's limits" "limits     0 TFLOP/s, ? TB/s of NVIDIA Z1, which is not in tests/gpu/devices.tsv: memory by its clock and bus" \
@@ -110,7 +110,7 @@ expect "an unknown device's limits" "limits     0 TFLOP/s, ? TB/s of NVIDIA Z1, 
 expect "an unknown device's memory" "bandwidth          limits with 3.35232 TB/s" "$(grep '^bandwidth' "$room/bench")"
 expect "an unknown device's utilisation" yes "$(grep -q '^utilisation .* TFLOP/s of an unknown peak' "$room/bench" && echo yes)"
 
-# The roofline: 2 x 32768 x 768 x 3072 FLOP at 989 TFLOP/s; 2 bytes of each of x, y and w. On an H200 bytes take less.
+# The roofline: 2 x 32768 x 768 x 3072 FLOP at 989 TFLOP/s; 2 bytes for each of x, y and w. Bytes take less on an H200.
 timeout 100 tests/gpu/roofline.sh $built >"$room/roofline" 2>&1
 expect "roofline" 0 $?
 expect "roofline: a linear layer" "linear 32768 x 768 to 3072 forward 12 154.60 256.40 FLOP 156.34" \
@@ -123,15 +123,15 @@ expect "roofline: an H200 is faster" yes "$(DEVICE="NVIDIA H200" tests/gpu/roofl
     awk -v h100="$(ms <"$room/roofline")" '{ print (($1 > 0 && $1 < h100) ? "yes" : "no") }')"
 expect "nothing was kept" "$before" "$(ls tests/gpu/results)"
 
-# A heuristic that succeeds with results that did not: gelu and its slope run on their own, and nothing else changes.
+# The heuristic succeeds, but some of its results did not: gelu and its slope run separately, and nothing else changes.
 STANDIN_NO_GELU=1 OPENBLAS_NUM_THREADS=1 timeout 200 $built/layers fused >"$room/fused" 2>&1
 expect "no gelu of cuBLASLt's: what failed" "20 of 20" "$(grep -c "linear and gelu's slope were one FAILED" "$room/fused") of $(grep -c 'FAILED$' "$room/fused")"
 
-# Algorithms that divide k: their parts are added in fp32, so integers in bf16 stay exact.
+# Split-k algorithms: their parts are added in fp32, so integers in bf16 stay exact.
 STANDIN_SPLIT=1 OPENBLAS_NUM_THREADS=1 timeout 200 $built/layers linear >"$room/split" 2>&1
 expect "products in pieces: what failed" "0 0" "$? $(grep -c 'FAILED$' "$room/split")"
 
-# Programs that fail do not pass for ones that work.
+# A program that fails is not counted as one that works.
 fake pianola 'echo trouble; exit 1'
 tests/gpu/check.sh "$failing" >"$room/said" 2>&1
 expect "gpu-check of programs that fail" 1 $?
@@ -139,7 +139,7 @@ expect "gpu-check of programs that fail: what passed" "" "$(grep '^passed' "$roo
 tests/gpu/bench.sh "$failing" >"$room/said" 2>&1
 expect "gpu-bench of programs that fail" 1 $?
 
-# What the sanitizer is asked for, by one that only writes it down: racecheck for each of our kernels and no other.
+# Records the sanitizer's arguments with a fake one: racecheck runs on each of our kernels and no other.
 mkdir "$room/gpu" && cp -r "$room/standin"/* "$room/gpu"
 printf '#!/bin/sh\necho "$@" >>%s\n' "$room/asked" >"$room/bin/compute-sanitizer" && chmod +x "$room/bin/compute-sanitizer"
 PATH=$room/bin:$PATH RESULTS=$room CHECKS="memcheck racecheck" tests/gpu/check.sh "$(realpath --relative-to=. "$room/gpu")" >"$room/check" 2>&1
@@ -147,12 +147,12 @@ expect "gpu-check under a sanitizer" "0 12 passed, 0 failed, 0 skipped" "$? $(ta
 expect "memcheck reports no API errors" 6 "$(grep -c -- '^--tool memcheck .* --report-api-errors no ' "$room/asked")"
 filters=$(grep -m 1 '^--tool racecheck ' "$room/asked" | grep -o '_Z[^ ]*')
 expect "racecheck has a filter for every kernel" "$(cat runtime/*/*.cu runtime/*/*.cuh | grep -c __global__)" "$(echo "$filters" | wc -l)"
-if ls build/cuda/*/*.log >/dev/null 2>&1; then # ptxas names them as the sanitizer does
+if ls build/cuda/*/*.log >/dev/null 2>&1; then # ptxas and the sanitizer print the same names
     expect "racecheck sees every kernel" "" \
         "$(grep -ho "entry function '[^']*'" build/cuda/*/*.log | sort -u | grep -vFf <(echo "$filters" | sed "s/^/'/"))"
 fi
 
-# The folder for a real GPU: it builds and packs, its programs load, and without a GPU they say so.
+# The folder for a real GPU builds and packs. Its programs load, and without a GPU they say so.
 if [ -x "${NVCC:-${CUDA_HOME:-/usr/local/cuda}/bin/nvcc}" ]; then
     timeout 1500 make -s -j"$(nproc)" gpu-check-pack >"$room/pack" 2>&1
     expect "make gpu-check-pack" "0 yes" "$? $(grep -qE '^[0-9]+ MiB in build/gpu-check.tar.gz$' "$room/pack" && echo yes)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Models whose stages form a graph: a stage that reads several others gets their sum, one that several read gets the sum
-# of their gradients. They are proved, and train as one rank does, under schedules not written for them.
+# Models whose stages form a graph: a stage that reads several stages gets their sum, and a stage with several readers
+# gets the sum of their gradients. They are proved, and train as one rank does, under schedules not written for them.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 work=$(mktemp -d)
@@ -12,7 +12,7 @@ as_one_rank() { # NAME ARGS...
         "$("$PIANOLA" run "${@:2}" --steps 3 --compare 2>&1 | sed -n 's/^one rank .*steps: //p;/error:/p')"
 }
 
-# The same function as a chain with a residual block, and as three stages.
+# Compares one function as a chain with a residual block and as three stages.
 chain=$(weights schedules/serial.lua --model tests/graphs/chain.lua -D stages=1)
 expect "there are weights" 16 "${#chain}"
 expect "a residual block as stages" "$chain" "$(weights schedules/graph.lua --model tests/graphs/stages.lua -D workers=3 -D batches=8)"
@@ -29,7 +29,8 @@ for depth in 1 2 3; do
         }
     done
 done
-# Attention as stages of their own, on other ranks than the layers beside them: sums of gradients in reverse, so to rounding.
+# Attention as stages of their own, on other ranks than the layers around them. Sums of gradients are in reverse order,
+# so results match up to rounding.
 for set in "workers=2 layers=2" "workers=2 layers=4 batches=8" "workers=3 layers=3 folds=1" "workers=4 batches=16"; do
     read -ra more <<<"$set"
     far=$("$PIANOLA" run schedules/helixpipe.lua "${more[@]/#/-D}" --model schedules/models/gpt_stages.lua -D width=32 \
@@ -37,7 +38,7 @@ for set in "workers=2 layers=2" "workers=2 layers=4 batches=8" "workers=3 layers
     expect "helixpipe, $set: losses within 1e-5 of one rank's ($far)" yes \
         "$(awk -v d="$far" 'BEGIN { print d != "" && d <= 1e-5 ? "yes" : "no" }')"
 done
-# Such stages have no weights to send: the same as if w said so.
+# Such stages have no weights to send, which equals a w without homes for them.
 sed 's/return layer(s) % P, rank(s, b) end/return not is_attention(s) and layer(s) % P or nil, rank(s, b) end/' schedules/helixpipe.lua >"$work/helixpipe.lua"
 for file in schedules/helixpipe.lua "$work/helixpipe.lua"; do
     "$PIANOLA" show "$file" --model schedules/models/gpt_stages.lua -D layers=3 --format streams >"$work/$(dirname "$file" | tr / _)"
@@ -49,7 +50,7 @@ for schedule in ddp fsdp lpp fslpp; do
     as_one_rank "unet under $schedule" schedules/$schedule.lua --model schedules/models/unet.lua -D stages=4
 done
 as_one_rank "unet, lanes per rank" schedules/graph.lua --model schedules/models/unet.lua --lanes rank
-# What pred() says of its own must hold what the model's stages read.
+# A script's own pred() must include what the model's stages read.
 cat >"$work/pred.lua" <<'END'
 return schedule {
   workers = 3, stages = 3, batches = 1, w = function(s) return s, s end,
@@ -62,7 +63,7 @@ END
 expect "a pred that leaves out what a stage reads" "pred() of 0B0 does not list 2B0, whose grad it reads" \
     "$("$PIANOLA" check "$work/pred.lua" --model schedules/models/legs.lua 2>&1 | grep -o 'pred() of .* reads')"
 
-# As processes, and from the text form.
+# Ranks as processes, and programs read from the text form.
 "$PIANOLA" show schedules/graph.lua --model schedules/models/unet.lua --format streams >"$work/streams.txt"
 expect "proved from its text" "$work/streams.txt: proved: graph on 4 ranks, machine model start-end" "$("$PIANOLA" verify "$work/streams.txt" 2>&1)"
 expect "and refuted when a term is dropped" 1 \

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Proves that tests/run reports what must not pass: each program of tests/guard/, in the build that must catch it.
+# Proves that tests/run reports every kind of failure: each program of tests/guard/, in the build that must catch it.
 set -u
 cd "$(dirname "$0")/../.."
 . tests/support/environment.sh
 passed=0 failed=0
 
-# expect SUM SUITE: tests/run on the suite must end with that sum, and with the exit status that goes with it.
+# expect SUM SUITE: tests/run on the suite must end with that summary and its exit status.
 expect() {
     local sum=$1 want=1 got status=0
     [[ $sum != *" 0 failed" ]] || want=0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Stashes and optimizer state in host memory: whatever leaves the device, training is as if nothing did, to the bit. In one
-# process, over MPI, and against the stand-in for CUDA, in one process and in several. The bytes that ranks take in host
-# memory are those of the plan; checkpoints go from runs with state there to runs without, and back.
+# Stashes and optimizer state in host memory do not change one bit of the training. In one process, over MPI, and on the
+# CUDA stand-in in one process and in several. Ranks take the planned bytes of host memory. Checkpoints move from runs
+# with state there to runs without, and back.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
@@ -30,16 +30,16 @@ for variant in "${variants[@]}"; do
     got=$(train "${adam[@]}" "${set[@]/#/-D}" --device cuda --no-graph)
     expect "$variant, without a graph" "true $wanted " "$(verdict "$got")"
 done
-# Copies and layers in other orders, in which one that is not awaited would show.
+# Runs copies and layers in other orders, which exposes a missing wait.
 for seed in 0 2 3; do
     expect "streams in another order, $seed" "true $wanted " "$(STANDIN_SEED=$seed verdict "$(train "${adam[@]}" --device cuda)")"
 done
-# With bf16 the optimizer's state holds the masters.
+# With bf16, the optimizer state includes the fp32 masters.
 bf16=(-D precision=bf16 --device cuda)
 masters=$(field weights < <(train "${adam[@]}" "${bf16[@]}" "${none[@]}"))
 expect "bf16, masters in host memory" "true $masters " "$(verdict "$(train "${adam[@]}" "${bf16[@]}")")"
 
-# A timeline has the copies, on their lanes.
+# The timeline shows the copies on their lanes.
 "$PIANOLA" run $chain "${adam[@]}" --steps 1 --json --timeline "$room/timeline" >/dev/null 2>&1
 expect "copies in a measured timeline" "32 offload OFFLOAD_S 32 reload RELOAD_S 3 offload OFFLOAD_O 3 reload RELOAD_O" \
     "$(for op in OFFLOAD_S RELOAD_S OFFLOAD_O RELOAD_O; do
@@ -63,7 +63,7 @@ done
 tcp host 4 --steps 4
 ended 60
 expect "over TCP" "0 0 0 0 $wanted" "$codes $(weights)"
-# moved FROM TO: 4 steps, of which 2 in each.
+# moved FROM TO: trains 4 steps, 2 in each.
 moved() {
     rm -rf "$saved"
     over_mpi "$1" --steps 2 --checkpoint "$saved" >/dev/null

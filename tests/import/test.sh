@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Weights of others: the losses of small random models, in each kind of file that --weights reads, are those that
-# reference.py computes in double precision from the values, which knows nothing of ours; whatever the schedule, teams
-# and shards included; and what is missing, misshapen, too much or cut off is said.
+# Weights from elsewhere. For small random models in each kind of file that --weights reads, the losses equal those of
+# reference.py, which shares nothing with ours and computes in double precision. This holds under any schedule,
+# including teams and shards. Missing, misshapen, surplus or truncated data are reported.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d) || exit 2
@@ -10,7 +10,7 @@ head -c 65 README.md >"$room/text"
 model=(--model schedules/models/llama.lua -D layers=2 -D inner=96 -D rows=1 --data "$room/text")
 (cd tests/import && /usr/bin/python3 files.py "$room" "$room/text" 64) >"$room/losses" || exit 2
 
-# first FILE ARGS...: the loss before any training
+# first FILE ARGS...: prints the loss before any training
 first() { "$PIANOLA" run "${model[@]}" "${@:2}" --weights "$1" --steps 0 --json 2>&1 | sed -nE 's/^  "loss": (.*)/\1/p;/error:/p'; }
 near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; print (a != "" && d < 2e-6 && d > -2e-6 ? "near" : a " " b) }'; }
 expect "kinds of files" 10 "$(wc -l <"$room/losses")"
@@ -18,7 +18,7 @@ while read -r file loss; do
     expect "$file" near "$(near "$(first "$room/$file" schedules/serial.lua -D batches=1)" "$loss")"
 done <"$room/losses"
 
-# Whole batches are alike, so all microbatches have the same loss, and so has their mean.
+# All batches are equal, so all microbatches have the same loss, and so does their mean.
 loss=$(sed -n 's/^Q8_0.gguf //p' "$room/losses")
 for schedule in "1f1b.lua -D workers=2 -D batches=2" "zbv.lua -D workers=2 -D batches=4" "fsdp.lua -D workers=3 -D batches=3" \
     "1f1b_ddp.lua -D workers=4 -D batches=4" "tp.lua -D workers=2 -D tensor=2 -D batches=1" "tp_1f1b.lua -D batches=2" \
@@ -31,7 +31,7 @@ expect "and trained, one rank's bits" 1 "$("$PIANOLA" run schedules/1f1b.lua -D 
 expect "in words" 1 "$("$PIANOLA" run schedules/serial.lua -D batches=1 "${model[@]}" --weights "$room/F32.gguf" --steps 0 2>&1 |
     grep -c '^loss      6.[0-9]* on the first batch; nothing was trained$')"
 
-# An output layer that is not the token table, though config.json says so, is read; nothing that a file has is lost silently.
+# Reads a separate output layer even if config.json says that it is tied: nothing in a file is lost silently.
 mkdir "$room/differs" "$room/same" "$room/more"
 for kind in differs same; do python3 tests/import/untied.py "$room/$kind" $kind; done
 python3 tests/import/untied.py "$room/more" same more
@@ -57,16 +57,16 @@ done
 wait
 expect "ranks: an untied file of a tied model" 1 "$(cat "$room"/out[01] | grep -c 'error: .*tensor lm_head.weight is not the token table')"
 
-# A byte order mark in front of an index.
+# A byte order mark at the start of an index.
 { printf '\xef\xbb\xbf'; cat "$room/model.safetensors.index.json"; } >"$room/bom.safetensors.index.json"
 expect "an index behind a byte order mark" "$(first "$room/model.safetensors.index.json" schedules/serial.lua -D batches=1)" \
     "$(first "$room/bom.safetensors.index.json" schedules/serial.lua -D batches=1)"
 
-# Ranks as processes: each reads what its homes have.
+# Ranks as processes: each reads the weights of the stages at home there.
 export PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
 "$PIANOLA" compile schedules/1f1b.lua -D workers=2 -D batches=2 "${model[@]:0:2}" -D layers=2 -D inner=96 -D rows=1 -o "$room/ranks" &&
     make -s -C "$room/ranks"
-# ranks WEIGHTS0 WEIGHTS1: the fingerprint after two steps, or rank 0's error
+# ranks WEIGHTS0 WEIGHTS1: prints the fingerprint after two steps, or rank 0's error
 meetings=0
 ranks() {
     meetings=$((meetings + 1))
@@ -84,13 +84,13 @@ expect "another file's values" "rank 1 starts from other --weights than rank 0; 
     "$(ranks "$room/F32.gguf" "$room/other.gguf")"
 expect "one without" "rank 1 has --weights 0, rank 0 1; give all ranks the same flags" "$(ranks "$room/F32.gguf" "")"
 
-# Llama 3's rope in GGUF is a divisor for each frequency.
+# GGUF stores Llama 3's rope scaling as a divisor for each frequency.
 of_gguf() { "$PIANOLA" run schedules/serial.lua -D batches=1 -D rows=1 -D context=64 --data "$room/text" --weights "$1" --steps 0 --json 2>&1; }
 expect "divisors of rope" near "$(near "$(of_gguf "$room/scaled.gguf" | sed -nE 's/^  "loss": (.*)/\1/p')" "$(cat "$room/scaled.loss")")"
 expect "which matter" differ "$(near "$(cat "$room/scaled.loss")" "$(sed -n 's/^F32.gguf //p' "$room/losses")" | sed 's/.* .*/differ/')"
 expect "others" 1 "$(of_gguf "$room/shorter.gguf" | grep -c "shorter.gguf: its rope is scaled by rope_freqs.weight, whose divisors are not those of Llama 3")"
 
-# With a script of one's own, too, which says the same scaling or another.
+# The same with a user's model script, which declares the same scaling or another.
 said=(schedules/serial.lua -D batches=1 -D context=64 --model schedules/models/llama.lua -D layers=2 -D inner=96)
 other="error: $room/scaled.gguf: rope_freqs.weight divides frequency"
 expect "rope that a script scales" near "$(near "$(first "$room/scaled.gguf" -D rope_factor=32 -D rope_low=1 -D rope_high=4 -D rope_context=8192 "${said[@]}")" "$(cat "$room/scaled.loss")")"
@@ -98,7 +98,7 @@ expect "rope that it does not" 1 "$(first "$room/scaled.gguf" "${said[@]}" | gre
 expect "rope that it scales otherwise" 1 "$(first "$room/shorter.gguf" -D rope_factor=32 -D rope_low=1 -D rope_high=4 -D rope_context=8192 "${said[@]}" | grep -c "${other/scaled/shorter}")"
 expect "generate" 1 "$("$PIANOLA" generate --weights "$room/scaled.gguf" --model schedules/models/llama.lua -D layers=2 -D inner=96 --prompt a 2>&1 | grep -c "$other")"
 
-# What a weight's shape does not tell, and a script says otherwise than the file: both numbers are told.
+# Values that no weight's shape shows, where script and file disagree: the warning names both numbers.
 warned() { "$PIANOLA" "${@:2}" 2>&1 | sed -n "s|^pianola: warning: $1||p;s/.*error: //p"; }
 other=(run schedules/1f1b.lua -D workers=2 -D batches=2 "${model[@]}" --steps 0)
 for file in F32.gguf F32.safetensors model.safetensors.index.json; do
@@ -122,7 +122,7 @@ expect "no script, but a parameter" 1 "$("$PIANOLA" run schedules/serial.lua -D 
 expect "generate" 1 "$("$PIANOLA" generate --weights "$room/F32.gguf" --model schedules/models/llama.lua -D layers=2 -D inner=96 -D rope=500 --prompt a --tokens 1 2>&1 | grep -c "10000 for the base of rope, but layer 4 has rope = 500:")"
 expect "ranks" "" "$(ranks "$room/linear.gguf" "$room/linear.gguf" | grep error; grep -q "rank 1: $room/linear.gguf says 4 for the factor of rope's scaling, but layer [0-9]* has rope_factor = 1:" "$room/out1" || cat "$room/out1")"
 
-# GPT-2's names, and how its products lie. From the file's own config.json, or the script's parameters.
+# GPT-2's names and the layout of its matrices, from the file's config.json or from the script's parameters.
 mkdir "$room/gpt2"
 loss=$(/usr/bin/python3 tests/import/gpt2.py "$room/gpt2" "$room/text" 64)
 gpt2=(--model schedules/models/gpt2.lua -D layers=2 -D width=48 -D heads=4 -D vocab=256 -D context=64 -D norm_eps=0.001)
@@ -134,13 +134,13 @@ expect "GPT-2" near "$(near "$(of_gpt2 schedules/serial.lua -D batches=1 "${gpt2
 expect "GPT-2, by its config.json" near "$(near "$(of_gpt2 schedules/serial.lua -D batches=1)" "$loss")"
 expect "GPT-2, in a pipeline of teams" near "$(near "$(of_gpt2 schedules/1f1b.lua -D workers=2 -D batches=2 -D tensor=2 "${gpt2[@]}")" "$loss")"
 
-# Llamas by their config.json: heads wider than the width says, other eps, scaled rope, Qwen2's biases of q, k and v, and
-# Qwen3's norms of heads.
+# Llamas configured by their config.json: heads wider than the width implies, other eps, scaled rope, Qwen2's biases of
+# q, k and v, and Qwen3's per-head norms.
 for kind in plain qwen2 qwen3 linear llama3; do
     mkdir "$room/$kind"
     loss=$(/usr/bin/python3 tests/import/llamas.py "$room/$kind" "$room/text" 64 $kind)
     schedules=("serial.lua -D batches=1" "1f1b.lua -D workers=2 -D batches=2 -D tensor=2" "zbv.lua -D workers=2 -D batches=4")
-    case $kind in qwen3 | linear | llama3) # what lies between is divided by rows of models with an output layer of their own
+    case $kind in qwen3 | linear | llama3) # these have an output layer of their own, so layers between split ones can be divided by rows
         for parallel in context ulysses; do
             schedules+=("1f1b.lua -D workers=2 -D batches=2 -D tensor=2 -D parallel=$parallel")
         done ;;
@@ -153,10 +153,10 @@ for kind in plain qwen2 qwen3 linear llama3; do
     done
 done
 
-# ---- and out again: what a checkpoint of it holds is the file's, tensor by tensor; and what was trained is read back ----
+# ---- export: a checkpoint of untrained weights equals the file, tensor by tensor; trained weights read back ----
 
-# exported NAME WEIGHTS STEPS MODEL...: trains two ranks from WEIGHTS, with a learning rate of next to nothing where STEPS
-# is 1, and exports the checkpoint into $room/NAME.hf
+# exported NAME WEIGHTS STEPS MODEL...: trains two ranks from WEIGHTS, at nearly zero learning rate if STEPS is 1, and
+# exports the checkpoint into $room/NAME.hf
 exported() {
     local at=(--world-size 2 --master-addr 127.$((1 + $$ / 250 % 250)).$(($$ % 250)).2$3 --master-port 29600)
     "$PIANOLA" compile schedules/1f1b.lua -D workers=2 -D batches=2 "${@:4}" -D rows=1 -o "$room/$1" && make -s -C "$room/$1"
@@ -168,7 +168,7 @@ exported() {
     "$PIANOLA" export-weights "$room/$1.saved" --names hf "${@:4}" -D rows=1 -o "$room/$1.hf" 2>&1
 }
 tensors() { /usr/bin/python3 tests/import/tensors.py "$1"; }
-# AdamW moves a weight by at most its rate, and no fp32 weight here by 1e-30.
+# AdamW moves a weight by at most its learning rate, and 1e-30 changes no fp32 weight here.
 small=(--model schedules/models/llama.lua -D layers=2)
 other=("${small[@]}" -D width=48 -D dim=16 -D inner=80 -D rope=1000)
 for kind in llama gpt2 qwen2 qwen3 llama3; do
@@ -194,7 +194,7 @@ for kind in llama gpt2 qwen2 qwen3 llama3; do
             -D context=64 --weights "$room/$kind.trained.hf/model.safetensors" --steps 0 --json 2>/dev/null | sed -nE 's/^  "loss": (.*)/\1/p')" \
             "$(awk 'END { print $3 }' "$room/losses.tsv")")"
 done
-# Published sizes have as many parameters as their files; a table that is shared counts once.
+# Published sizes have the published number of parameters; a shared table counts once.
 while read -r size parameters; do
     expect "$size: parameters" "$parameters" "$(($("$PIANOLA" show schedules/serial.lua -D stages=1 -D batches=1 \
         --model schedules/models/llama.lua -D size="$size" --json | sed -nE 's/.*"at_peak": \{ "weights": ([0-9]+).*/\1/p') / 4))"
@@ -204,7 +204,7 @@ Qwen3-1.7B 1720574976
 Qwen3-4B 4022468096
 Qwen3-8B 8190735360
 EOF
-# And rows as long as they have learned, unless -D says otherwise.
+# The default context is the one that the model was trained with, unless -D changes it.
 while read -r size context options; do
     # shellcheck disable=SC2086 # options are several words
     expect "$size $options: context" "llama on 1 ranks, 1 rows a step, $context tokens a row" "$("$PIANOLA" tune schedules/1f1b.lua --memory 1e18 \
@@ -232,7 +232,7 @@ for file in text; do
     expect "export: $file is no tokenizer, and nothing is written" "2 1 gone" "$? $(grep -c "error: .*$room/$file: " "$room/out") $([ -e "$room/never" ] || echo gone)"
 done
 
-# ---- files of anyone's: buffers that are no weights, of other types; metadata that nobody reads ----
+# ---- files from elsewhere: buffers that are not weights, other types, metadata that is not read ----
 
 mkdir "$room/odd"
 /usr/bin/python3 - "$room" <<'PY'
@@ -272,7 +272,7 @@ expect "weights that are no numbers" "pianola: warning: $room/odd/nan.safetensor
 None" "$("$PIANOLA" run "${model[@]}" schedules/serial.lua -D batches=1 --weights "$room/odd/nan.safetensors" --steps 0 --json 2>"$room/err" |
     python3 -c 'import json, sys; print(json.load(sys.stdin)["loss"])' >"$room/out"; grep warning "$room/err"; cat "$room/out")"
 
-# ---- what is wrong ----
+# ---- errors ----
 
 says() { expect "$1" yes "$(got=$(first "${@:3}"); [[ $got == *"$2"* ]] && echo yes || echo "$got")"; }
 serial=(schedules/serial.lua -D batches=1)

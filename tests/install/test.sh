@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make install, and a rank's program built with nothing but what it installed; how ranks are started. Everything happens
+# Checks make install, a rank program built from installed files alone, and how ranks are started. Everything happens
 # outside the source tree, in folders with a space in their names.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
@@ -41,7 +41,7 @@ if command -v man >/dev/null; then
     expect "man finds the installed page" "$(cd "$at/share/man" && pwd)/man1/pianola.1" "$(man -M "$at/share/man" -w pianola)"
 fi
 
-# pkg-config finds what lies in the stage, without being told where that is, and as a system root.
+# pkg-config finds the staged files without being told their place, and also as a system root.
 ask() { env "${@:2}" PKG_CONFIG_PATH="$at/lib/pkgconfig" pkg-config "--variable=$1" pianola-host | sed 's/\\//g'; }
 mkdir "$room/flat" && cp -R "$room/sta ge/opt" "$room/flat/"
 expect "libdir in the stage" "$(cd "$at/lib" && pwd)" "$(cd "$(ask libdir)" && pwd)"
@@ -93,7 +93,7 @@ for program in "a b/rank0" "a b/rank"; do
     expect "$program --steps 3, one rank without a launcher ($(head -n 1 "$room/err"))" "0 $wanted" "$? $(weights <<<"$got")"
 done
 
-# ---- which rank is started: the script beside the programs, with programs that say who they are ----
+# ---- which rank is started: the start script, with programs that print their rank ----
 
 compile 1f1b "c d"
 for rank in 0 1 2 3; do
@@ -134,7 +134,7 @@ if command -v shellcheck >/dev/null; then
     expect "shellcheck" "" "$(shellcheck "c d/rank")"
 fi
 
-# The real programs: mpirun alone says who is who, and no file has to be edited.
+# The real programs: mpirun alone assigns the ranks, and no file needs editing.
 if command -v mpirun >/dev/null; then
     rm "c d"/rank[0-9] && make -s -j2 -C "c d"
     got=$(timeout 60 mpirun --oversubscribe -n 4 "c d/rank" --steps 3 2>&1)

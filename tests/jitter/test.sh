@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# --jitter: makespans of many runs with noise, through the real command. What such numbers must be is worked out here.
+# Checks --jitter, the makespans of many runs with noise, through the real command, against values derived here.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 
-# jitter ARGS...: level, runs, mean, p95 and worst. judge WHAT CONDITION ARGS...: in Python, of these and the makespan.
+# jitter ARGS...: prints level, runs, mean, p95 and worst. judge WHAT CONDITION ARGS...: tests them and the makespan in
+# Python.
 jitter() { json "$@" | sed -nE 's/^  "jitter": \{ "level": (.*), "runs": (.*), "mean": (.*), "p95": (.*), "worst": (.*) \},$/\1 \2 \3 \4 \5/p;/error:/p'; }
 judge() {
     local makespan figures
@@ -18,7 +19,7 @@ level, runs, mean, p95, worst = map(float, sys.argv[2].split())
 print($2)" "$makespan" "$figures" 2>&1)"
 }
 
-# Without noise all runs are the prediction, to the bit where sums are exact; also where a period repeats.
+# Without noise, every run equals the prediction, bit for bit where sums are exact; also where a period repeats.
 for schedule in schedules/*.lua; do
     for cluster in "" "--cluster schedules/clusters/latency.lua -D latency=0.25 -D bandwidth=8"; do
         m=$(figure makespan "$schedule" $cluster)
@@ -28,33 +29,33 @@ done
 expect "a period's repetitions are all run" "0 2 7209 7209 7209" \
     "$(jitter schedules/pipedream.lua -D batches=2400 --jitter 0% --runs 2)"
 
-# One rank: 24 jobs one after the other, 1/3 of them of 2. Their sum is nearly normal, with deviation l / sqrt(3) of each.
+# One rank: 24 jobs in a row, a third of them of cost 2. The sum is nearly normal; each job deviates by l / sqrt(3).
 one="schedules/serial.lua -D batches=12 --jitter 20% --runs 4000"
 judge "a chain's mean" "abs(mean - makespan) < 4 * 0.2 / math.sqrt(3) * math.sqrt(12 * 4 * (1 + 4) / 4000)" $one -D stages=4
 judge "its 95th percentile" \
     "abs(p95 - makespan - 1.645 * 0.2 / math.sqrt(3) * math.sqrt(12 * 4 * (1 + 4))) < 0.15" $one -D stages=4
 judge "its worst" "makespan < p95 < worst < 1.2 * makespan" $one -D stages=4
-# Repetitions of a period have their own noise: one for all would leave a deviation that does not average out.
+# Each repetition of a period has its own noise; shared noise would not average out.
 judge "a long step averages" "0.999 * makespan < mean < worst < 1.002 * makespan" \
     schedules/model_parallel.lua -D batches=9600 --jitter 20% --runs 20
 
-# On average noise only costs, and more of it costs more.
+# On average, noise only costs time, and more noise costs more.
 for schedule in gpipe 1f1b zb_h1 zb_h2 zbv interleaved lpp pipedream fsdp_whole; do
     means=$(for level in 0 5 10 20 40; do jitter schedules/$schedule.lua --jitter $level% | cut -d' ' -f3; done)
     expect "$schedule: more noise, longer" "$means" "$(sort -g <<<"$means")"
 done
-# Messages have noise too: of links that take long, jobs' alone would hardly be seen.
+# Messages have noise too: with slow links, noise of jobs alone would hardly show.
 far="schedules/1f1b.lua -D workers=2 -D batches=1 --cluster schedules/clusters/latency.lua -D latency=1000"
 judge "messages" "worst > 1.05 * makespan" $far --jitter 10%
 
-# With equal makespans, noise costs less where ranks wait less for each other; schedules/slow-rank.md has the numbers.
+# At equal makespans, noise costs less where ranks wait less for each other; schedules/slow-rank.md has the numbers.
 mean() { jitter schedules/"$1".lua -D workers=8 -D batches=32 --jitter 10% | cut -d' ' -f3; }
 for pair in "zb_h2 zb_h1" "latency_1f1b 1f1b" "1f1b gpipe" "interleaved breadth_first"; do
     read -r less more <<<"$pair"
     expect "$less suffers less than $more" "$(mean "$less")" "$(printf '%s\n' "$(mean "$less")" "$(mean "$more")" | sort -g | head -n 1)"
 done
 
-# The same numbers in all runs, others with another seed, and compare's are show's, in its units.
+# A seed always gives the same numbers, another seed others. compare reports what show does, in its own units.
 once="schedules/zbv.lua --jitter 10%"
 expect "the same again" "$(json $once)" "$(json $once)"
 expect "as with the default seed and runs" "$(json $once)" "$(json $once --seed 1 --runs 200)"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# What commands print with --json, and every error, is what compiler/formats/schema.json says. tests/bad has more
-# errors, and tests/generate checks the JSON of generate and tokenize, whose files it makes.
+# Checks the --json output of commands, and every error, against compiler/formats/schema.json. tests/bad has more
+# errors; tests/generate checks generate and tokenize with the files it makes.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 gpt="--model schedules/models/gpt.lua" nodes="--cluster schedules/clusters/nodes.lua" small="-D workers=2 -D batches=3"
 
-# prints NAME STATUS COMMAND...: its exit status is STATUS, and its JSON, by the end of the test, that NAME of the schema.
+# prints NAME STATUS COMMAND...: expects STATUS; at the end of the test, checks the JSON against NAME in the schema.
 printed=()
 prints() {
     local json=$room/${#printed[@]}.json status
@@ -67,7 +67,7 @@ expect "so is one that is missing" 1 "$(/usr/bin/python3 tests/json/valid.py ver
     prints profile 0 profile $gpt
 }
 
-# Errors: of a script, its sequence, the command line, a file, a rank that trains.
+# Errors of a script, its sequence, the command line, a file, and a rank that trains.
 prints error 2 check schedules/1f1b.lua --stepz 3
 prints error 2 show "$room/nothing.lua"
 prints error 2 verify README.md

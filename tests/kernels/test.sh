@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The CUDA kernels on the CPU: the same source, compiled as C++ against tests/standin/, compared with the host layers.
-# First checks that the stand-in catches mistakes. SAN=-fsanitize=address,undefined instruments all of it.
+# Checks the CUDA kernels on the CPU: the same source, compiled as C++ against tests/standin/, against the host layers.
+# First checks that the stand-in catches mistakes. SAN=-fsanitize=address,undefined instruments everything.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 SAN=${SAN-}
 room=${B:-build}/kernels
 mkdir -p "$room" || exit 2
 
-# object SOURCE COMPILER...: compiles what is older than its source or any header
+# object SOURCE COMPILER...: compiles the source if its object is older than the source or any header
 headers=$(ls runtime/*.h runtime/*/*.h runtime/*/*.cuh tests/standin/*.h tests/kernels/*.h tests/kernels/test.sh)
 object() {
     local o h
@@ -48,7 +48,7 @@ expect "kernels as on the host" 0 $?
 timeout 120 "$room/moe"
 expect "a mixture of experts as on the host" 0 $?
 
-# Layers joined into one kernel need the sweeps, cuBLASLt and streams: all of the stand-in, as `make standin` built it.
+# Fused layers need the sweeps, cuBLASLt and streams: the whole stand-in, as built by `make standin`.
 for test in fused muon ahead; do
     g++ -x c++ -std=c++17 -O1 -g -Wall -Wextra -Wpedantic -Werror -Itests/standin -Iruntime "tests/kernels/$test.cpp" -x none \
         -o "$room/$test" build/standin/libpianola-cuda.so build/libpianola.a -Wl,-rpath,"$PWD/build/standin" \

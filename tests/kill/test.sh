@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ranks killed and stopped at random moments, N of them (see tests/kill/kill.c): the others end in time and report where
+# Kills and stops ranks at random moments, N of them (see tests/kill/kill.c). The others end in time and report where
 # they were, nothing is left running, and the run resumes to the weights of an undisturbed one. To repeat a fault:
 # SEED=<seed> FAULT=<number> tests/kill/test.sh
 cd "$(dirname "$0")/../.." || exit 2
@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.." || exit 2
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
-export TMPDIR=$room OMPI_MCA_btl_vader_backing_directory=$room # what killed ranks leave goes with the room
+export TMPDIR=$room OMPI_MCA_btl_vader_backing_directory=$room # removes the leftovers of killed ranks together with the room
 
 compiled() { "$PIANOLA" compile "schedules/$2.lua" "${@:3}" -o "$room/$1" && make -s -C "$room/$1" || exit 2; }
 integers=(--model schedules/models/integers.lua -D width=128 -D rows=32)

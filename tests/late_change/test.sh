@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# A schedule whose updates are jobs is followed until it repeats itself, but may change later: at its end, or after a
-# synchronous beginning. Then the program is still the whole step's.
+# A schedule whose updates are jobs is followed until it repeats itself, but may still change later: at its end, or
+# after a synchronous beginning. Then the program contains the whole step.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 
-# PipeDream on four ranks, in which something is different from microbatch `at` on.
+# PipeDream on four ranks, with a change from microbatch `at` on.
 cat >"$room/change.lua" <<'LUA'
 local p = params { batches = 2000, what = "", at = 0 }
 local function now(what, b) return p.what == what and b >= p.at end
@@ -24,31 +24,32 @@ LUA
 change() { timeout 60 "$PIANOLA" show "$room/change.lua" --format "$1" "${@:2}" 2>&1; }
 figure() { change json "${@:2}" | sed -nE "s/^  \"$1\": ([^,]*),$/\1/p;/error/p"; }
 
-# Each of 4 ranks takes 2 for a microbatch before the change and 4 behind it, and 3 F and 3 B to fill and drain.
+# Each of 4 ranks takes 2 per microbatch before the change and 4 after it, plus 3 F and 3 B to fill and drain.
 for at in 1 63 64 65 500 1000 1999; do
     expect "twice the costs from microbatch $at on" yes \
         "$(figure makespan -D what=cost -D at=$at | awk -v least=$((2 * at + 4 * (2000 - at))) '{ print (least <= $1 && $1 <= least + 12 ? "yes" : $0) }')"
 done
 expect "never" $((2 * 2000 + 6)) "$(figure makespan -D what=cost -D at=2000)"
 
-# A job on another rank than before is on it.
+# A job that moves to another rank runs there.
 expect "the last microbatch on other ranks" "F 0 1999 F 1 1999 F 2 1999 F 3 1999" \
     "$(change streams -D what=rank -D at=1999 | awk '
         /^program/ { n = $8 } /^period/ { more = ($4 - 1) * $2 } /^rank . lane/ { rank = $2 }
         $1 == "F" && $3 == n - 1 && $2 == 3 - rank { print $1, $2, $3 + more }' | sort | paste -sd' ')"
 
-# Microbatches from 100 on are wanted before all others.
+# Microbatches from 100 on get the highest priority.
 first() { change streams -D batches=300 "$@" | sed -n '/error/p;s/^\(F 0 [0-9]*\).*/\1/p' | head -n 1; }
 expect "in order" "F 0 0" "$(first)"
 expect "later ones first" "F 0 100" "$(first -D what=n -D at=100)"
 
-# A synchronous beginning, in which microbatch b reads version b; and then a period.
+# A synchronous beginning, in which microbatch b reads version b, then a period.
 text=$(change streams -D what=start -D at=300 -D batches=1000000 | sed -n '/error/p;/^program/p;/^period/p;/^[FB] /p')
 expect "synchronous for 300 microbatches" 1200 "$(awk '$1 == "F" && $3 < 300 && $4 == "v" $3' <<<"$text" | grep -c .)"
 expect "then with stashed weights" yes "$(awk '$1 == "F" && $2 == 0 && $3 == 320 && $4 != "v320" { print "yes" }' <<<"$text")"
 expect "which repeat" 1 "$(grep -c '^period .* times' <<<"$text")"
 
-# What needs a later microbatch's jobs, whether these are written out or not: groups of five, and the first 64 are tried.
+# A dependency on a later microbatch's jobs, inside or outside the jobs written out: groups of five; the first 64 are
+# tried.
 cat >"$room/groups.lua" <<'LUA'
 local p = params { batches = 500 }
 return schedule {

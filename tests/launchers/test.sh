@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Ranks that PyTorch's torchrun starts, and Kubernetes with JobSet: runtime/launch.md's command and runtime/jobset.yaml,
-# word for word. torchrun is a stand-in, unless TORCHRUN names the real one (make test-torch).
+# Ranks started by PyTorch's torchrun, and by Kubernetes with JobSet: the command of runtime/launch.md and
+# runtime/jobset.yaml, word for word. torchrun is a stand-in, unless TORCHRUN names the real one (make test-torch).
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
@@ -16,7 +16,7 @@ PATH=$room/bin:$PATH
 command=$(grep '^    torchrun ' runtime/launch.md | sed -E 's/^ +//;s/ +#.*//')
 expect "runtime/launch.md has a command for torchrun" 1 "$(wc -l <<<"$command")"
 cd "$room/job" || exit 2
-task() { # K: the process of rank K, which runs in this room
+task() { # K: becomes rank K, as a process of this test
     local p
     for p in $(grep -lsx "rank$1" /proc/[0-9]*/comm); do
         [ "$(readlink "${p%/comm}/cwd")" != "$PWD" ] || sed -n 's|^Pid:\t||p' "${p%comm}status"
@@ -46,7 +46,7 @@ cd "$top" || exit 2
 
 jobset() { python3 tests/launchers/jobset.py "$1" tests/launchers/jobset.fields "${2:-runtime/jobset.yaml}" 2>&1; }
 expect "runtime/jobset.yaml" "" "$(jobset check)"
-wrong() { # SED WANTED: the example with one thing changed
+wrong() { # SED WANTED: the example with one change
     sed "$1" runtime/jobset.yaml >"$room/wrong.yaml"
     expect "jobset.yaml, $1" "$2" "$(jobset check "$room/wrong.yaml")"
 }
@@ -61,8 +61,8 @@ wrong 's/maxRestarts: 3/restartStrategy: Again/' ".spec.failurePolicy.restartStr
 wrong 's/completions: 4/completions: 8/' "completions, parallelism and WORLD_SIZE differ"
 wrong 's/^  name: pianola/  name: another/' "MASTER_ADDR is pianola-ranks-0-0.pianola, but the first pod another-ranks-0-0.another"
 
-# What its container runs, four times, in a network of their own and with the names that a cluster would give them: at
-# first, none for rank 0.
+# Runs the container's command four times, in a network of its own with the names a cluster would provide. At first rank
+# 0 has no name.
 if ! unshare -mn ip link set lo up 2>/dev/null; then
     echo "the JobSet's command: not tried, no namespaces can be made here"
     finish

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The layers that are compiled for several levels of x86-64, each level alone, against the program that chooses: the same
-# weights after training, bit for bit. And matrix products by kernels for several processors.
+# Builds the layers that are compiled for several levels of x86-64 at each level alone, and compares with the program
+# that chooses at run time: the same weights after training, bit for bit. Also matrix products with kernels for several
+# processors.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d) || exit 2
@@ -8,7 +9,7 @@ trap 'rm -rf "$room"' EXIT
 [ "$(uname -m)" = x86_64 ] || finish
 marked=$(grep -lE '\b(WIDE|LANES_8)\b' runtime/layers/*.c)
 
-# built LEVEL: the program with all marked files compiled for that level alone
+# built LEVEL: prints the program whose marked files are all compiled for that level
 built() {
     mkdir "$room/$1"
     local file flags=(-std=c11 -D_GNU_SOURCE -fno-math-errno -O3 -fno-trapping-math -Ibuild -Iruntime)
@@ -49,9 +50,9 @@ schedules/zbv.lua --model schedules/models/llama.lua -D layers=2 -D qk_norm=true
 schedules/experts.lua --model schedules/models/moe.lua
 schedules/1f1b.lua --model schedules/models/integers.lua -D width=37
 EOF
-# Variables that hold products back, or have OpenBLAS make them, are respected and reported; what does not concern the
-# library that makes them is not. The machine's own OPENBLAS_CORETYPE is none of it.
-said() { # VARIABLE=VALUE...: what is reported, and who makes the products
+# Variables that restrict matrix products to older processors, or select OpenBLAS, are respected and reported. Variables
+# of the library that is not in use are not reported. The machine's own OPENBLAS_CORETYPE is unset.
+said() { # VARIABLE=VALUE...: prints what is reported and which library makes the products
     env -u OPENBLAS_CORETYPE "$@" "$PIANOLA" run schedules/serial.lua --model schedules/models/integers.lua --steps 1 2>&1 |
         sed -nE 's/^pianola: (.*(LIBXSMM_TARGET|OPENBLAS_CORETYPE)=.*)/\1/p;s/.*matrix products by ([^ ]* for [^ ,]*),.*/\1/p'
 }

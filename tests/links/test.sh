@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Links in the documents: every relative link in a *.md file names a file that exists, its #anchor a heading of that file,
-# and every path in backquotes that begins with a folder of the project exists. Then that this check can fail.
+# Checks the links in the documents. Every relative link in a *.md file names an existing file and, after #, one of its
+# headings; every path in backquotes that begins with a folder of the project exists. Then proves that this check can
+# fail.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 
-# Headings as GitHub makes anchors of them: lower case, spaces as dashes, most other characters left out.
+# Makes GitHub's anchor from a heading: lower case, spaces as dashes, most other characters left out.
 anchors() { sed -nE 's/^#+ +//p' "$1" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9_\n-'; }
 
-# broken ROOT: one line for each link and path that leads nowhere.
+# broken ROOT: prints one line for each broken link and path.
 broken() {
     cd "$1" || exit 2
     find . -name '*.md' ! -path './build/*' | LC_ALL=C sort | while read -r document; do
-        # What stands between ``` lines, or is indented as a command, is no text.
+        # Skips text between ``` lines and indented commands.
         text=$(awk '/^```/ { inside = !inside; next } !inside && !/^    /' "$document")
         grep -oE '\]\([^)]*\)' <<<"$text" | sed 's/^](//; s/)$//' | while read -r link; do
             case $link in http://* | https://* | mailto:*) continue ;; esac

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Prediction against measurement, and measurement against measurement, through the real command. The measurements are
-# made here: a simulation with costs that the diff does not know, with the steps, clocks and noise that each test wants.
-# So what the diff must find is known.
+# Compares predictions with measurements, and measurements with each other, through the real command. The measurements
+# are simulations with costs that the diff does not know, with chosen steps, clocks and noise. So the right answers are
+# known.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 G="--model schedules/models/gpt.lua"
 
-# answers CODE ARGUMENTS...: of diff; what it says goes to $room/out
+# answers CODE ARGUMENTS...: expects diff's exit code; its output goes to $room/out
 answers() {
     local code=$1 got
     shift
@@ -18,9 +18,9 @@ answers() {
 }
 row() { awk -v key="$1" -v nth="${2:-1}" '$1 == key && ++n == nth { $1 = ""; sub(/^ /, ""); print; exit }' "$room/out"; }
 
-# measure TIMELINE STEPS NOISE SEED [CLOCKS [OP FACTOR [OWN]]]: as STEPS measured steps. All of a step is up to NOISE longer
-# or shorter; rank r's clock is ahead by the rth of CLOCKS; what OP takes is FACTOR times as long, and each operation
-# up to OWN longer by itself: these two push nothing.
+# measure TIMELINE STEPS NOISE SEED [CLOCKS [OP FACTOR [OWN]]]: prints STEPS measured steps. Each step is up to NOISE
+# longer or shorter, and rank r's clock is ahead by the rth of CLOCKS. OP takes FACTOR times as long, and each operation
+# up to OWN longer, without delaying others.
 measure() {
     awk -F '\t' -v OFS='\t' -v steps="$2" -v noise="$3" -v seed="$4" -v clocks="${5:-}" -v op="${6:-}" -v factor="${7:-1}" -v own="${8:-0}" '
         NR == 1 { print "step", $0; next }
@@ -32,7 +32,7 @@ measure() {
                 stretch = 1 + noise * (2 * rand() - 1)
                 for (i = 1; i <= n; i++) {
                     $0 = line[i]
-                    # a RECV waits for its message from when it has been sent
+                    # a RECV waits for its message from the moment it was sent
                     start = $5 ~ /^RECV/ ? sent[substr($5, 6) " " $6 " " $7 " " $8 " " $1] : $3
                     end = start + ($4 - start) * ($5 == op ? factor : 1) * (1 + own * rand())
                     $3 = 10 + 1.5 * k * last + ahead[$1 + 1] + start * stretch
@@ -45,7 +45,7 @@ measure() {
 }
 tsv() { timeout 60 "$PIANOLA" show "$@" --format tsv; }
 
-# What is hidden: a speed, and links none of which is like another.
+# The hidden costs: one speed, and links that all differ.
 cat >"$room/hidden.lua" <<'L'
 return cluster { flops = 2e9, link = function(src, dst) return 1e-4 * (1 + src), 1e8 * (2 + dst) end }
 L
@@ -53,7 +53,7 @@ cat >"$room/wide.lua" <<'L'
 return cluster { flops = 2e9, link = function(src, dst) return 0, 1e8 * (2 + dst) end }
 L
 
-# ---- a prediction that is right, and one that knows no costs ----
+# ---- a correct prediction, and one that knows no costs ----
 
 tsv schedules/1f1b.lua $G --cluster "$room/wide.lua" >"$room/wide.tsv"
 measure "$room/wide.tsv" 8 0 1 >"$room/m.tsv"
@@ -68,9 +68,9 @@ expect "and that jobs of both take, where backwards are split" "2e+09 2e+09" \
 answers 1 schedules/zb_h1.lua $G --cluster "$room/wide.lua" "$room/m.tsv" --fit "$room/fit.lua"
 expect "by seconds, too" "2e+09" "$(sed -n 's/^  flops = \(.*\),/\1/p' "$room/fit.lua")"
 
-# ---- costs that are fed back ----
+# ---- fitted costs fed back ----
 
-# schedule arguments: what was fitted predicts what was hidden, to what six digits leave.
+# Prints schedule arguments: the fit predicts the hidden costs up to its six digits.
 fed_back() { # NAME TOLERANCE ARGUMENTS...
     local name=$1 most=$2
     shift 2
@@ -88,12 +88,12 @@ fed_back() { # NAME TOLERANCE ARGUMENTS...
 fed_back 1f1b 1e-3 schedules/1f1b.lua
 fed_back interleaved 2e-3 schedules/interleaved.lua
 fed_back zb_h1 1e-3 schedules/zb_h1.lua
-# Gradients whole: into how many pieces they are cut depends on the links, and cut programs are others.
+# Whole gradients: the number of pieces depends on the links, and other pieces make another program.
 fed_back ddp 1e-3 schedules/ddp.lua -D bucket=1000000000000
 sed 's/^return schedule {/&\n  bucket = math.huge,/' schedules/lpp.lua >"$room/lpp.lua"
 fed_back lpp 3e-3 "$room/lpp.lua"
 
-# What was not measured goes by the FLOP; costs of other stages are refused.
+# Unmeasured stages are costed by FLOP; costs for other stages are refused.
 tsv schedules/1f1b.lua $G --cluster "$room/wide.lua" >"$room/h.tsv"
 measure "$room/h.tsv" 6 0 1 >"$room/m.tsv"
 answers 1 schedules/1f1b.lua $G "$room/m.tsv" --fit "$room/fit.lua"
@@ -111,7 +111,7 @@ expect "nothing measured" "pianola: error: --fit: neither schedules/1f1b.lua nor
     "$(cat "$room/err")"
 expect "and nothing written" "" "$(ls "$room/none.lua" 2>/dev/null)"
 
-# A message in one direction only, which seems to arrive before it is sent: how wrong the clocks are then is not known.
+# A message in one direction only, which seems to arrive before it is sent: the clock error is then unknown.
 {
     echo $'step\trank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes'
     printf '%s\t%s\t%s\t%s\n' 3 0 compute $'20\t21\tF\t0\t0\t\t' 3 0 'send 1' $'21\t22\tSEND_F\t0\t0\t1\t4' \
@@ -120,7 +120,7 @@ expect "and nothing written" "" "$(ls "$room/none.lua" 2>/dev/null)"
 answers 0 "$room/oneway.tsv" "$room/oneway.tsv" --json
 expect "clocks that nothing bounds" '"clocks": [-4, 0], "clock_error": null' "$(grep -o '"clocks.*[^ },]' "$room/out" | head -n 1)"
 
-# ---- two measurements: what is chance and what is not ----
+# ---- two measurements: chance and real differences ----
 
 measure "$room/h.tsv" 8 0.03 1 >"$room/a.tsv"
 measure "$room/h.tsv" 8 0.03 2 >"$room/b.tsv"
@@ -132,9 +132,9 @@ answers 0 "$room/a.tsv" "$room/b.tsv" --json
 expect "of which it is as likely" 1 "$(awk -F '[ ,:]+' '$2 == "\"makespan_p\"" { print ($3 > 0.05) }' "$room/out")"
 measure "$room/h.tsv" 8 0.03 1 "" "" 1 0.2 >"$room/a.tsv"
 measure "$room/h.tsv" 8 0.03 2 "" "" 1 0.2 >"$room/b.tsv"
-answers 0 "$room/a.tsv" "$room/b.tsv" # of 164 operations, 8 would seem to differ if each were asked alone
+answers 0 "$room/a.tsv" "$room/b.tsv" # of 164 operations, 8 would seem to differ in separate tests
 measure "$room/h.tsv" 8 0.03 1 >"$room/a.tsv"
-measure "$room/h.tsv" 8 0.03 2 "" RECV_F 1.2 >"$room/b.tsv" # a fifth longer messages, in a noise of 3 %
+measure "$room/h.tsv" 8 0.03 2 "" RECV_F 1.2 >"$room/b.tsv" # messages take a fifth longer, in 3 % noise
 answers 1 "$room/a.tsv" "$room/b.tsv"
 expect "what is no chance" "24 longer" "$(sed -nE 's/.* ([0-9]+ longer) or shorter.*/\1/p' "$room/out" | head -n 1)"
 expect "and what is" "~" "$(row makespan | awk '{ print $NF }')"
@@ -144,7 +144,7 @@ measure "$room/h.tsv" 8 0.03 2 | awk -F '\t' -v OFS='\t' -v CONVFMT=%.15g 'NR > 
 answers 1 "$room/a.tsv" "$room/slow.tsv" --fail-on makespan:+5%
 answers 0 "$room/a.tsv" "$room/slow.tsv" --fail-on makespan:+15%
 measure "$room/h.tsv" 3 0.03 2 >"$room/b.tsv"
-answers 0 "$room/a.tsv" "$room/b.tsv" # 8 and 3 can tell, 3 and 3 cannot
+answers 0 "$room/a.tsv" "$room/b.tsv" # 8 and 3 steps can tell, 3 and 3 cannot
 measure "$room/h.tsv" 3 0.03 1 >"$room/a.tsv"
 answers 1 "$room/a.tsv" "$room/b.tsv"
 expect "too few" 1 "$(grep -c '^too few steps to tell a change from chance' "$room/out")"
@@ -160,7 +160,7 @@ expect "clocks that are hours apart, set right to what is said" "4 right" "$(awk
         for (i = 1; i <= 4; i++) { off = $(i + 2) - want[i]; if (off * off <= error * error + 1e-12) n++ } }
     END { print n, " right" }' "$room/out")"
 
-# ---- a folder of what each rank wrote ----
+# ---- a folder with one file per rank ----
 
 mkdir "$room/ranks"
 for r in 0 1 2 3; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Mixtures of experts: every schedule trains what one rank trains, in one process, over TCP and MPI, and on the stand-in
-# for GPUs; and all of them drop the same tokens. tests/unit/test_moe_host.c has the formulas.
+# Mixtures of experts: every schedule trains as one rank does, in one process, over TCP and MPI, and on the CUDA
+# stand-in, and all of them drop the same tokens. tests/unit/test_moe_host.c has the formulas.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
@@ -34,12 +34,12 @@ done
 expect "room for all: none is dropped" 0 "$(run schedules/1f1b.lua "${moe[@]}" -D capacity=2 --steps 2 | field dropped_pairs)"
 expect "the text says it" "dropped   $dropped of 5120 (token, expert) pairs, $(awk "BEGIN { printf \"%.3g\", $dropped / 51.2 }")%" \
     "$(timeout 120 "$PIANOLA" run schedules/1f1b.lua "${moe[@]}" --steps 5 2>/dev/null | grep ^dropped)"
-# The loss that spreads tokens: with it, fewer are dropped in the end.
+# With the load-balancing loss, fewer tokens are dropped in the end.
 expect "balanced loads" yes "$(for balance in 0 0.1; do
     run schedules/serial.lua "${moe[@]}" -D balance=$balance --steps 60 | field dropped_pairs
 done | paste -sd' ' | awk '{ print $2 < 0.9 * $1 ? "yes" : "no: " $0 }')"
 
-# ---- teams that divide the experts: the same tokens are dropped ----
+# ---- teams that divide the experts: they drop the same tokens ----
 
 parallel=(-D rows=4 -D parallel=experts)
 one=$(run schedules/serial.lua -D stages=2 -D batches=4 "${moe[@]}" "${parallel[@]}" --steps 4)
@@ -56,8 +56,8 @@ for schedule in experts 1f1b fsdp zb_h1; do
 done
 far=$(run schedules/1f1b.lua -D tensor=2 "${moe[@]}" "${parallel[@]}" --steps 3 --recompute --compare | field one_rank_largest_difference)
 expect "recomputed: losses within 1e-5 ($far)" yes "$(near "$far")"
-# A member's tokens, to top experts each, with room for 1.25 times as many: what goes to others, there and back, in the
-# forward and in the backward. Weights' sums do not depend on the number of microbatches.
+# A member sends its tokens to `top` experts each, with a capacity of 1.25 times the mean, there and back, in F and in
+# B. Sums of weights do not depend on the number of microbatches.
 received() { # TEAM BATCHES
     "$PIANOLA" show schedules/serial.lua -D stages=1 -D batches=$2 -D tensor=$1 "${moe[@]:0:10}" "${parallel[@]}" -D capacity=1.25 \
         --json | sed -nE 's/^ *"bytes_received": ([0-9]+),?$/\1/p' | head -n 1
@@ -106,7 +106,7 @@ ended 90
 expect "a team of 4 goes on where one of 2 was" yes "$(field loss_last <"$room/out0" |
     awk -v a="$(field loss_last <<<"$wanted")" '{ d = a - $1; print (a > 0 && d * d < 1e-10 * a * a) ? "yes" : "no" }')$(said 'error:')"
 
-# ---- on GPUs, by the stand-in ----
+# ---- on GPUs, with the stand-in ----
 
 [ -f "$built/standin/libpianola-cuda.a" ] || { echo "libpianola-cuda.a is not in build/standin: make standin"; exit 1; }
 export PKG_CONFIG_PATH=$built/standin:$PKG_CONFIG_PATH PIANOLA_CUDA=$built/standin/libpianola-cuda.so

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every rank a process of its own, over MPI: the programs that `pianola compile` writes, built and run. Weights after 3 steps
+# Every rank is a process, over MPI: builds and runs the programs that `pianola compile` writes. Weights after 3 steps
 # equal the in-process run's bit for bit; ranks that do not belong together are refused by name.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
@@ -9,7 +9,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PKG_CONFIG_PATH
 integers="--model schedules/models/integers.lua"
 
 compiled() { "$PIANOLA" compile "$@" && make -s -C "${@: -1}"; }
-# started DIR ARGS...: all ranks together, each with the arguments
+# started DIR ARGS...: starts all ranks together, each with the arguments
 started() { timeout 120 mpirun --oversubscribe --app <(sed "s|\$| ${*:2}|" "$1/app.mpi") 2>&1; }
 weights() { sed -n 's/^weights *\([0-9a-f]*\).*/\1/p'; }
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Ranks of two hosts: network namespaces on this machine, joined by a link of their own, two ranks in each. Over TCP,
-# and over MPI's own TCP. The weights are those of one process; and when the link goes down, all ranks end by the
-# deadline and report where they waited. Then as many ranks as one machine may have, over both.
+# Ranks on two hosts: network namespaces on this machine with a link between them, two ranks in each, over TCP and over
+# MPI's own TCP. The weights equal those of one process. When the link goes down, all ranks end by the deadline and
+# report where they waited. Then runs as many ranks as one machine may have, over both.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
 trap 'unlinked; cleaned' EXIT
 integers=(--model schedules/models/integers.lua)
-one_process() { # SCHEDULE ARGS...: the weights when all ranks are in one process
+one_process() { # SCHEDULE ARGS...: prints the weights with all ranks in one process
     "$PIANOLA" run "schedules/$1.lua" "${integers[@]}" "${@:2}" --steps 7 2>/dev/null | sed -n 's/^weights *\([0-9a-f]*\).*/\1/p'
 }
 wanted=$(one_process 1f1b) # the same for every schedule
@@ -53,7 +53,7 @@ if ! linked; then
     finish
 fi
 
-# tcp_hosts FLAGS...: ranks 0 and 1 on the first host, 2 and 3 on the other.
+# tcp_hosts FLAGS...: starts ranks 0 and 1 on the first host, 2 and 3 on the other.
 tcp_hosts() {
     local k
     forget
@@ -64,8 +64,8 @@ tcp_hosts() {
         pid+=($!)
     done
 }
-# mpi_hosts FLAGS...: the same; mpirun on the first, and on the other the daemon that it starts as it would by ssh. A host
-# has a name of its own. Without the keepalives mpirun and its daemon notice after minutes only that they are apart.
+# mpi_hosts FLAGS...: the same with mpirun on the first host, and on the other the daemon that it would start through
+# ssh. Each host has its own name. Without keepalives, mpirun and its daemon need minutes to notice a lost link.
 cat >"$room/agent" <<'AGENT'
 #!/bin/sh
 shift
@@ -83,7 +83,7 @@ mpi_hosts() {
     pid=($!)
 }
 is_rank() { [[ $(tr '\0' ' ' <"/proc/$1/cmdline") == */rank[0-9]\ * ]]; } 2>/dev/null
-# gone SECONDS PROCESS...: they have ended, or end in time.
+# gone SECONDS PROCESS...: succeeds if they have ended or end in time.
 gone() {
     local until=$((${EPOCHREALTIME/./} + $1 * 1000000)) p
     for p in "${@:2}"; do
@@ -93,7 +93,8 @@ gone() {
         done
     done
 }
-# What rank 0 says of its address, and rank 1 of one that is none. Ranks start in the second host, alone.
+# Messages about MASTER_ADDR, if it is not an address of rank 0, or unknown to a rank. The ranks start in the second
+# host.
 alone() { # RANK ADDRESS
     RANK=$1 WORLD_SIZE=2 MASTER_ADDR=$2 MASTER_PORT=29500 ip netns exec "${host[1]}" \
         "$room/gpipe/rank$1" --flight "$room" --deadline 1 2>&1
@@ -105,7 +106,8 @@ expect "a name that rank 0 does not know" "pianola: rank 0: warning: MASTER_ADDR
 expect "a name that rank 1 does not know" "pianola: rank 1 of gpipe: error: MASTER_ADDR no such host: Name or service not known: \
 set it to an address of rank 0's machine, or to a name of it that all ranks' machines know" "$(alone 1 "no such host")"
 
-# Who may join: without a secret, anybody. With one, a rank with another is told so, and the others wait for the right one.
+# Access: without a secret, any rank may join. A rank with the wrong secret is told so; the others wait for the right
+# one.
 joins() { # RANK: as a rank of tcp_hosts
     RANK=$1 WORLD_SIZE=4 MASTER_ADDR=${address[0]} MASTER_PORT=29500 ip netns exec "${host[$1 / 2]}" \
         "$room/1f1b/rank$1" --flight "$room" --steps 7 --deadline 30 >"$room/out$1" 2>"$room/err$1" &
@@ -143,7 +145,7 @@ for over in tcp mpi; do
     ended 60
     expect "two hosts over $over: weights" "$wanted" "$(weights)"
 
-    # The link goes down.
+    # Takes the link down.
     ${over}_hosts --steps 1000000 --deadline $deadline
     begun && sleep 0.5
     ranks=()
@@ -156,7 +158,7 @@ for over in tcp mpi; do
     expect "no link, over $over: all ranks end by the deadline" 0 $?
     ended 10
     expect "no link, over $over: exit codes" yes "$(grep -qE "$([ $over = tcp ] && echo '^1 1 1 1$' || echo '^[1-9][0-9]*$')" <<<"$codes" && echo yes)"
-    # What ranks of another host say may not reach mpirun: their flight records stay there.
+    # mpirun may not receive the output of the other host's ranks; their flight records stay there.
     for k in 0 1 2 3; do
         expect "no link, over $over: rank $k says where it waits" yes \
             "$(head -n 1 "$room/flight-rank$k.txt" | grep -qE "^rank $k of 1f1b ($place [0-9]|$end): step [0-9]+ has taken $deadline s \(--deadline\)$" && echo yes)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Numbers that are not finite: every loop (all ranks in one process, ranks as processes, the stand-in for a GPU) stops by
-# default and names the step, the rank and the first that is none; the last finite checkpoint stays, whatever --keep says.
+# Non-finite numbers: every loop (ranks in one process, ranks as processes, the CUDA stand-in) stops by default and
+# names the step, the rank and the first such number. The last finite checkpoint stays, whatever --keep says.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
@@ -9,7 +9,8 @@ gpt=(-D workers=2 -D batches=4 --model schedules/models/gpt.lua -D layers=2 -D w
 end="the training has stopped; lower lr, or clip the gradient (-D clip=1); --allow-nonfinite goes on"
 loss="step 2: the loss of microbatch 0, on rank 1, is nan"
 
-# stops WHAT MESSAGE ARGS...: a run in one process ends with 2 and says so; with --allow-nonfinite it warns and ends well.
+# stops WHAT MESSAGE ARGS...: a run in one process exits with 2 and the message; with --allow-nonfinite it warns and
+# succeeds.
 stops() {
     local got
     train "${@:3}" >/dev/null

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Numbers that are 0, huge, or negligible next to others, through the real command: every figure is a number, nothing
-# hangs, and values of different units are never added. Random ones: tests/unit/test_sched.c,
-# tests/unit/test_pipeline.c; refused ones: tests/bad.
+# Costs that are 0, huge, or negligible next to others, through the real command: every figure is finite, nothing hangs,
+# and values of different units are never added. Random costs: tests/unit/test_sched.c, tests/unit/test_pipeline.c;
+# refused ones: tests/bad.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
-printf '#!/bin/sh\nexec timeout 60 "%s" "$@"\n' "$(realpath "$PIANOLA")" >"$room/pianola" # what hangs, fails
+printf '#!/bin/sh\nexec timeout 60 "%s" "$@"\n' "$(realpath "$PIANOLA")" >"$room/pianola" # a hang fails
 chmod +x "$room/pianola"
 PIANOLA=$room/pianola
 
-# costs NAME EXPRESSION: 1F1B on 4 ranks whose jobs (s,b,d) cost that.
+# costs NAME EXPRESSION: writes 1F1B on 4 ranks whose jobs (s,b,d) have that cost.
 costs() {
     cat >"$room/$1.lua" <<END
 local p = params { workers = 4, batches = 8 }
@@ -52,7 +52,7 @@ expect "a rank is busy for what its jobs cost, however late" 24,24,24,24 "$(rank
 expect "a window too narrow to tell its ticks apart" 0 \
     "$("$PIANOLA" show schedules/1f1b.lua --format svg --from 32.999999999999986 --to 33 >/dev/null 2>&1; echo $?)"
 
-# The largest integers differ by one: the order of n is Lua's.
+# The largest integers differ by one: n compares as Lua does.
 cat >"$room/large.lua" <<'END'
 local p = params { turn = 1 }
 return schedule {
@@ -64,7 +64,7 @@ END
 order() { "$PIANOLA" show "$room/large.lua" --format tsv -D "turn=$1" | awk -F '\t' '$5 == "F" { printf "%s", $7 }'; }
 expect "priorities beyond 53 bits" "012 210" "$(order 0) $(order 1)"
 
-# Seconds and FLOP are not added up.
+# Seconds and FLOP are not added.
 gpt="schedules/1f1b.lua --model schedules/models/gpt.lua --cluster schedules/clusters/latency.lua"
 expect "a model on links that take seconds" "schedules/clusters/latency.lua:8: error: 'link' returns seconds, but what the model's jobs take is in FLOP, and no sum of both means anything; add flops, the FLOP per second of a rank: flops = 1e14" \
     "$("$PIANOLA" check $gpt -D latency=1e-5 2>&1 | head -n 1)"

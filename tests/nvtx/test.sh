@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Ranges for profilers: with NVIDIA's own header and a profiler of ours attached, every instruction of a step on the
-# (stand-in) GPU opens a range of its name, when it is enqueued and when it is captured, and all are closed.
+# Ranges for profilers, recorded with NVIDIA's header and our own profiler. On the stand-in GPU, every instruction of a
+# step opens a range with its name when it is enqueued and when it is captured, and every range is closed.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 include=${CUDA_HOME:-/usr/local/cuda}/include
@@ -16,7 +16,7 @@ expect "exit" 0 $?
 expect "the domain" "domain Pianola" "$(head -n 1 "$room/ranges")"
 expect "ranges within ranges" 0 "$(grep -c '^[1-9]' "$room/ranges")"
 
-# The names that the program's instructions should have, from its timeline.
+# Prints the names of the program's instructions, from its timeline.
 "$PIANOLA" show schedules/fslpp.lua --model schedules/models/integers.lua -D batches=4 --format tsv | awk -F '\t' '
     NR == 1 { next }
     $5 ~ /^[FRIBW]$/ { print $6 $5 $7; next }
@@ -25,8 +25,8 @@ expect "ranges within ranges" 0 "$(grep -c '^[1-9]' "$room/ranges")"
       if ($8 != "") name = name ($2 ~ /^send/ ? " to " : " from ") $8
       print name }' | sort -u >"$room/wanted"
 expect "names" "" "$(sed -nE 's/^[0-9]+ //p' "$room/ranges" | sort -u | diff "$room/wanted" - | head -n 5)"
-# Jobs are never tried twice. One rank compiles, too: its ranges are its own (3 steps, of which one is enqueued and two
-# are captures); the program's: one enqueued, one captured.
+# No job opens a range twice. One rank of the command adds its own ranges: 3 steps, one enqueued and two
+# captured. The program has one enqueued and one captured.
 jobs=$(grep -cE '^[0-9]+[FRIBW][0-9]+$' "$room/wanted")
 expect "ranges of jobs" $((jobs * (2 + 3))) "$(grep -cE '^0 [0-9]+[FRIBW][0-9]+$' "$room/ranges")"
 finish
