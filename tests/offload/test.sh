@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Stashes and optimizer state in host memory: bytes, times, and how many leave by themselves.
+# Checks stashes and optimizer state in host memory: bytes, times, and how many "auto" moves there.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 link="--cluster schedules/clusters/latency.lua"
 integers="--model schedules/models/integers.lua -D layers=4 -D width=64"
 adamw="--model schedules/models/gpt.lua"
 
-# Every second stash away. The step takes as long as without where a copy, at one byte a stash, hides: rank 2 has 3 units
-# from the end of a forward to the start of its backward, in which the stash goes and comes back; rank 3's stay.
+# Every second stash leaves. The step is no longer where copies hide, at one byte a stash: rank 2 has 3 units between
+# the end of a forward and its backward, in which the stash goes and returns. Rank 3 keeps its stashes.
 expect "1f1b" 33 "$(figure makespan schedules/1f1b.lua)"
 expect "half away, copies free" 33 "$(figure makespan schedules/1f1b_offload.lua $link)"
 expect "half away, a unit there and a unit back" 33 "$(figure makespan schedules/1f1b_offload.lua $link -D host=1)"
@@ -17,7 +17,7 @@ exposed() { json "$@" | sed -nE 's/.*"exposed".*"copies": ([^ ,}]*).*/\1/p;/erro
 expect "nobody waits for copies that hide" 0,0,0,0 "$(exposed schedules/1f1b_offload.lua $link -D host=1)"
 expect "and rank 2 does for others" yes "$(exposed schedules/1f1b_offload.lua $link -D host=0.5 | awk -F, '{ print ($3 > 0 ? "yes" : $0) }')"
 
-# Bytes: 4 of rank 0's 8 stashes leave, each of a linear and a relu layer on 2 rows of 64 floats; what goes comes back.
+# Bytes: 4 of rank 0's 8 stashes leave, each of a linear and a relu layer on 2 rows of 64 floats; every one returns.
 expect "bytes there" 4,4,4,0 "$(ranks bytes_offloaded schedules/1f1b_offload.lua)"
 expect "and back" 4,4,4,0 "$(ranks bytes_reloaded schedules/1f1b_offload.lua)"
 kept() { "$PIANOLA" compile schedules/1f1b_offload.lua $integers -dm -o "$room/out" 2>/dev/null | sed -nE 's/^hstash\(0,0\) [0-9]* ([0-9]*)$/\1/p'; }
@@ -25,13 +25,14 @@ room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 stash=$(kept)
 expect "a model's bytes" "$((4 * stash))" "$(ranks bytes_offloaded schedules/1f1b_offload.lua $integers | cut -d, -f1)"
-# At most ceil((P - r) / 2) of a rank's stashes are away at a time.
+# At most ceil((P - r) / 2) of a rank's stashes are in host memory at a time.
 expect "host memory" "2,2,1,0" "$(ranks host_bytes schedules/1f1b_offload.lua)"
 peak() { ranks peak_bytes "$@" | cut -d, -f1; }
 expect "the device holds less" yes "$([ "$(peak schedules/1f1b_offload.lua $integers --memory least)" -lt "$(peak schedules/1f1b.lua $integers --memory least)" ] && echo yes)"
 expect "recompute leaves no stash, and its input goes" 4,4,4,0 "$(ranks bytes_offloaded schedules/1f1b_offload.lua --recompute)"
 
-# As many leave as memory asks for, and no more. Rank r holds 8 - r stashes, weights, gradient, and what is on its way.
+# Only as many stashes leave as the limit requires. Rank r holds 8 - r stashes, weights, gradient, and messages in
+# flight.
 auto() { ranks bytes_offloaded tests/offload/auto.lua $link -D workers=8 -D batches=16 -D memory="$1"; }
 expect "1f1b needs" 11,12,11,10,9,8,7,5 "$(ranks peak_bytes schedules/1f1b.lua -D workers=8 -D batches=16 --memory least)"
 expect "auto, room for all" 0,0,0,0,0,0,0,0 "$(auto 12)"
@@ -41,7 +42,7 @@ expect "as little as can be" 10,15,15,15,15,15,15,0 "$(auto 6)"
 expect "too little even so" "pianola: error: tests/offload/auto.lua: rank 1 needs 6 bytes, 1 more" "$(auto 5 | cut -c1-68)"
 expect "without a limit none leaves" 0,0,0,0 "$(ranks bytes_offloaded tests/offload/auto.lua)"
 
-# The optimizer's state: AdamW's moments are not on the device at its peak, and all of them in host memory.
+# Optimizer state: at its peak the device holds none of AdamW's moments; all of them are in host memory.
 state() { ranks at_peak "$@" >/dev/null; json "$@" | sed -nE 's/.*"optimizer": ([0-9]*),.*/\1/p' | paste -sd,; }
 at_home=$(state tests/offload/auto.lua $adamw)
 expect "state at home" yes "$(awk -F, '{ print ($1 > 0 ? "yes" : $0) }' <<<"$at_home")"
@@ -50,7 +51,7 @@ expect "in host memory, on whole pages" "$(pages <<<"$at_home")" \
     "$(ranks host_bytes tests/offload/auto.lua $adamw -D state=true | pages)"
 expect "goes and comes once" "$at_home" "$(ranks bytes_offloaded tests/offload/auto.lua $adamw -D state=true)"
 
-# The same training, to the bit, whatever is away.
+# Training has the same bits, whatever is offloaded.
 run() { "$PIANOLA" run "$@" --steps 5 2>&1 | sed -nE 's/^weights +([0-9a-f]*) .*/\1/p;/error:/p'; }
 one=$(run schedules/serial.lua $integers -D stages=4)
 for with in "" "-D every=1" "--recompute" "--memory least" "--lanes rank"; do
@@ -59,7 +60,7 @@ done
 gpt=$(run tests/offload/auto.lua $adamw)
 expect "AdamW's state away: the same" "$gpt" "$(run tests/offload/auto.lua $adamw -D state=true)"
 
-# Where updates are jobs, what leaves must leave in each repetition of a period; else all of the step is written out.
+# If updates are jobs, each repetition of a period must offload the same, or else the whole step is written out.
 cat >"$room/auto.lua" <<'END'
 local p = params { batches = 400 }
 return schedule {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The best orders, through the real command: figures that were computed elsewhere, each proved, with a certificate that the
-# checker accepts, and a script that compiles, takes as long as said, and trains.
+# Checks the best orders through the real command against figures computed elsewhere. Each has a certificate that the
+# checker accepts, and a script that is proved, takes the reported time, and trains.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d) || exit 2
@@ -9,7 +9,7 @@ latency=(--cluster schedules/clusters/latency.lua -D latency=1)
 
 value() { sed -nE "s/.*\"$1\": ([^,}]+).*/\1/p" <<<"$2"; }
 
-# best WHAT MAKESPAN OPTIONS...: proved, with an accepted certificate and a script of that makespan, which trains
+# best WHAT MAKESPAN OPTIONS...: expects an accepted certificate, and a script with that makespan that trains
 best() {
     local what=$1 want=$2 got
     shift 2
@@ -45,7 +45,7 @@ best "a latency of 1, caps 7, 5, 3, 1" 39 -D caps=7,5,3,1 "${latency[@]}"
 best "a latency of 1, split, cap 4" 39 -D caps=4 -D split=true "${latency[@]}"
 best "8 ranks, 16 microbatches, split, cap 6" 61 -D workers=8 -D batches=16 -D caps=6 -D split=true
 
-# Twice the same bytes.
+# Two runs give the same bytes.
 for i in 1 2; do
     "$PIANOLA" optimal tests/optimal/caps.lua -D caps=2 -o "$room/$i.lua" >/dev/null
     sed -i "s/$i\.bound/N.bound/" "$room/$i.lua"
@@ -53,8 +53,9 @@ done
 expect "the same script twice" 0 "$(cmp "$room/1.lua" "$room/2.lua" >/dev/null; echo $?)"
 expect "the same certificate twice" 0 "$(cmp "$room/1.bound" "$room/2.bound" >/dev/null; echo $?)"
 
-# The zoo: no longer than the script's own order, no shorter than the bound; the checker accepts the certificate, and what
-# is written is proved and takes as long as said. Or it says why not: of the script, or of -o.
+# All schedules: no slower than the script's own order, no faster than the bound. The checker accepts the certificate,
+# and the written script is proved and takes the reported time. Otherwise the command says why, about the script or
+# about -o.
 rm -f "$room"/best.*
 for script in schedules/*.lua; do
     got=$("$PIANOLA" optimal "$script" --json -o "$room/best.lua" 2>/dev/null)
@@ -76,7 +77,7 @@ for script in schedules/*.lua; do
         "$(awk -v l="$lower" -v m="$makespan" -v o="$own" 'BEGIN { print 0 < l && l <= m && m <= o ? "yes" : "no" }')"
 done
 
-# Costs without a common tick: the bound holds, and nothing is called optimal.
+# Costs without a common tick: the bound holds, and no order is called optimal.
 got=$("$PIANOLA" optimal schedules/1f1b.lua --model schedules/models/gpt.lua --cluster schedules/clusters/latency.lua \
     -D flops=1e12 -D bandwidth=1e9 --json 2>&1)
 expect "costs of a model" "yes false" "$(awk -v l="$(value lower_bound "$got")" -v m="$(value makespan "$got")" \
@@ -97,13 +98,13 @@ says "a pipe" "pipe.lua: .*written as two files" schedules/1f1b.lua -o "$room/ou
 says "no place for the certificate" "folder.bound: .*written as two files" schedules/1f1b.lua -o "$room/out/folder.lua"
 says "a certificate over the script" "read.bound: this file is read" "$room/out/read.bound" -o "$room/out/read.lua"
 
-# Interrupted, it leaves nothing behind. Who runs this may have set SIGINT to be ignored.
+# An interrupted run leaves no files. The shell that runs this test may ignore SIGINT.
 timeout --preserve-status -k 20 -s INT 1 env --default-signal=INT "$PIANOLA" optimal tests/optimal/caps.lua -D workers=8 \
     -D batches=24 -D chunks=2 -D v=true -D split=true -D caps=10 --time 60 -o "$room/out/cut.lua" >"$room/said" 2>&1
 expect "interrupted" 130 $?
 expect "it says nothing" "" "$(cat "$room/said")"
 expect "nothing is left or changed" "$before" "$(ls -lA "$room/out")"
-# With noise: figures are those of `show` for the script that is written, and the bound is still that of the makespan.
+# With noise, the figures are those of `show` for the written script, and the bound still applies to the makespan.
 noise() { "$PIANOLA" show "$@" --jitter 10% --json | sed -nE 's/.*"mean": ([^,]*), "p95": ([^,]*),.*/\1 \2/p'; }
 for options in "-D caps=3 -D split=true" "-D caps=5 -D split=true -D chunks=2 -D v=true"; do
     # shellcheck disable=SC2086

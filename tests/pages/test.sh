@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Pages, in a browser: what is around the picture of `show --format html` and `diff --html`, where it stands in narrow and
-# in wide windows, by day and by night, and what wheel, mouse, keys and buttons do. tests/pictures and
-# tests/diff_pictures ask about the pictures.
+# Checks the pages of `show --format html` and `diff --html` in a browser: the parts around the picture, the layout in
+# narrow and wide windows, in light and dark themes, and wheel, mouse, keys and buttons. tests/pictures and
+# tests/diff_pictures check the pictures.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
@@ -13,7 +13,7 @@ from_html() { sed 's/&#38;/\&/g; s/&#60;/</g; s/&#62;/>/g; s/&#34;/"/g'; }
 told() { sed -nE "s/.*<$1[^>]*>(.*)<\/$1>.*/\1/p" "$2" | from_html | paste -sd' '; }
 text() { sed -n '/<pre>/,/<\/pre>/p' "$1" | sed 's/.*<pre>//; /<\/pre>/d' | from_html; }
 
-# What the page says is what the command says elsewhere.
+# The page's text equals the command's.
 "$PIANOLA" show $S $L --color-by mb --format html -o "$room/show.html"
 "$PIANOLA" diff $S schedules/zb_h1.lua $L --html "$room/diff.html" >"$room/text"
 expect "the command" "pianola show $S $L --color-by mb --format html" "$(told code "$room/show.html")"
@@ -36,8 +36,8 @@ expect "what is proved" "Proved: no race, no deadlock, every gradient complete|A
 expect "and only that is ticked" "1 1 0" "$(grep -c 'id="verdict" class="good"' "$room/show.html") $(
     grep -c 'id="verdict" class="good"' "$room/diff.html") $(grep -c 'id="verdict" class="good"' "$room/read.html")"
 
-# Where it stands: nothing covers the picture, nothing is wider than the window; and every text can be read on its ground:
-# a contrast of 4.5 (WCAG 2.1, 1.4.3).
+# Layout: nothing covers the picture, and nothing is wider than the window. All text has a contrast of at least 4.5 with
+# its background (WCAG 2.1, 1.4.3).
 cat >"$room/look.js" <<'J'
 {
 const box = e => e.getBoundingClientRect(), say = (key, value) => { document.body.dataset[key] = value; };

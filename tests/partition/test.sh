@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `pianola partition`: the figures that the code of PipeDream's authors finds, schedules that run as fast as it
-# says, and what it refuses. tests/unit/test_partition.c holds it against all partitions there are.
+# Checks `pianola partition`: the results of the code of PipeDream's authors, schedules that run as fast as predicted,
+# and errors. tests/unit/test_partition.c compares it with all possible partitions.
 # shellcheck disable=SC2086 # options are several words
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
@@ -9,10 +9,10 @@ trap 'rm -rf "$room"' EXIT
 vgg=tests/partition/vgg16.txt
 
 cut_up() { "$PIANOLA" partition "$@" 2>&1; }
-# of KEY ARGS...: a figure, to four digits, or a list. stages ARGS...: first-last:replicas of each stage.
+# of KEY ARGS...: prints a figure, to four digits, or a list. stages ARGS...: prints first-last:replicas of each stage.
 of() { cut_up "${@:2}" --json | sed -nE "s/^  \"$1\": \[?([^]]*[^],])\]?,?$/\1/p;/error:/p" | awk '/^[0-9.e-]+$/ { $0 = sprintf("%.4g", $0) } 1'; }
 stages() { cut_up "$@" --json | sed -nE 's/.*"first": ([0-9]+), "last": ([0-9]+), "replicas": ([0-9]+).*/\1-\2:\3/p;/error:/p' | paste -sd' '; }
-# chain NAME LAYER...: a profile of layers "milliseconds activations weights", one behind the other.
+# chain NAME LAYER...: writes a profile of layers "milliseconds activations weights" in a chain.
 chain() {
     local file=$room/$1 i=0 layer
     shift
@@ -23,7 +23,7 @@ chain() {
     while ((--i > 0)); do printf '\tl%d -- l%d\n' $i $((i + 1)); done >>"$file"
 }
 
-# ---- VGG-16: what the authors' optimizer_graph_hierarchical.py prints for their profile ----
+# ---- VGG-16: the output of the authors' optimizer_graph_hierarchical.py for their profile ----
 
 four="--profile $vgg --workers 4 --bandwidth 1e9 --sum"
 eight="--profile $vgg --workers 8 --bandwidth 1.25e9 --sum"
@@ -51,30 +51,31 @@ most="--profile $room/most.txt --workers 16 --bandwidth 1e6"
 expect "15-1" "0-0:15 1-1:1" "$(stages $most)"
 expect "15-1: NOAM, warm-ups, versions" "2; 1, 0; 2, 1" "$(of noam $most); $(of warmups $most); $(of versions $most)"
 
-# ---- the formulas, by hand ----
+# ---- the formulas, worked out by hand ----
 
-# One layer of 8 s and 100 bytes on 4 ranks at 10 bytes/s: 4 x 3/4 x 100 / 10 = 30 s by servers, half of that in a ring.
+# One layer of 8 s and 100 bytes on 4 ranks at 10 bytes/s: 4 x 3/4 x 100 / 10 = 30 s through servers, half that in a
+# ring.
 chain one.txt "8000 1 100"
 one="--profile $room/one.txt --workers 4 --bandwidth 10"
 expect "by servers" 7.5 "$(of seconds $one --sync server)"
 expect "by servers, the default" 7.5 "$(of seconds $one)"
 expect "in a ring" 3.75 "$(of seconds $one --sync ring)"
 expect "the sum" 5.75 "$(of seconds $one --sync ring --sum)"
-# Two layers of 1 s: as two stages 1 s per minibatch, unless 30 bytes cross at 2 x 30 / 10 s.
+# Two layers of 1 s: two stages take 1 s per minibatch, unless 30 bytes cross twice, in 2 x 30 / 10 s.
 chain two.txt "1000 30 100" "1000 0 100"
 two="--profile $room/two.txt --workers 2 --bandwidth 10"
 expect "free transfers" "1 0-0:1 1-1:1" "$(of seconds $two) $(stages $two)"
 expect "transfers" 6 "$(of seconds $two --transfers)"
-# Pairs of ranks at 1000 bytes/s, two of them at 10. Within a pair two stages of 1 s; then 4 x 1/2 x 200 / 10 = 40 s for two
-# pairs, or else a layer to each pair: max(1, 4 x 1/2 x 100 / 1000) / 2 = 0.5 s.
+# Two pairs of ranks, at 1000 bytes/s within a pair and 10 between them. Two stages of 1 s in each pair need
+# 4 x 1/2 x 200 / 10 = 40 s for the pairs; one layer per pair takes max(1, 4 x 1/2 x 100 / 1000) / 2 = 0.5 s.
 expect "levels" "0.5 0-0:2 1-1:2" "$(of seconds ${two%%--w*} --levels 2x1000,2x10) $(stages ${two%%--w*} --levels 2x1000,2x10)"
-# The first of two stages keeps two minibatches: (30 + 100) x 2 bytes; as one stage on both, 230.
+# The first of two stages keeps two minibatches: (30 + 100) x 2 bytes. One stage on both ranks keeps 230.
 expect "just enough memory" "0-1:2" "$(stages $two --memory 230)"
 expect "memory for two stages" "0-0:1 1-1:1" "$(stages $two --memory 260)"
 expect "too little" "pianola: error: no partition of $room/two.txt fits into 229 bytes on each of 2 ranks: a stage keeps its weights, and its layers' activations, once per minibatch that it has at a time; give --memory or --workers more" \
     "$(cut_up $two --memory 229)"
 
-# ---- a branch, an input, and outputs that nobody reads ----
+# ---- a branch, an input, and outputs that no layer reads ----
 
 layer() { echo "$1 -- $2 -- forward_compute_time=$3, backward_compute_time=0, activation_size=$4, parameter_size=1e9"; }
 {
@@ -93,7 +94,7 @@ expect "what crosses" 2.7 "$(of seconds $branch --transfers | head -1)"
 
 # ---- schedules ----
 
-# Steady state: so many more microbatches take as long as the slowest stage computes.
+# Steady state: each further microbatch takes as long as the slowest stage computes.
 more() { # SCRIPT FEW MANY
     awk -v a="$(figure makespan "$1" -D batches=$2)" -v b="$(figure makespan "$1" -D batches=$3)" -v n=$(($3 - $2)) \
         'BEGIN { printf "%.4g\n", (b - a) / n }'
@@ -113,7 +114,7 @@ expect "one stage on all verifies" 0 "$("$PIANOLA" check "$room/one.lua" >/dev/n
 cut_up --profile $vgg --levels 4x1e10,2x1e9 --transfers -o "$room/levels.lua" >/dev/null
 expect "levels verify" 0 "$("$PIANOLA" check "$room/levels.lua" >/dev/null 2>&1; echo $?)"
 
-# ---- a model of ours ----
+# ---- one of our models ----
 
 echo 'local p = params { cut = {} }
 local layers, width = {}, { 64, 64, 8, 8, 8, 64 }
@@ -126,8 +127,8 @@ model="--model $room/model.lua --cluster $room/cluster.lua"
 step() { figure makespan schedules/serial.lua $model -D batches=$1; }
 expect "one rank's time is that of the serial schedule" "$(awk -v a="$(step 2)" -v b="$(step 3)" 'BEGIN { printf "%.4g\n", b - a }')" \
     "$(cut_up $model --workers 2 --json | awk -F'[:,]' '/"seconds"/ { s = $2 } /"speedup"/ { printf "%.4g\n", s * $2 }')"
-# The schedule that it writes, with the model cut as its comment says, on free links: each stage on one rank. Updates take no
-# time in it, as the partitioner has them.
+# The written schedule, with the model cut as its comment says, on free links and one rank per stage. Updates take no
+# time, as the partitioner assumes.
 echo 'return cluster { flops = 1e6 }' >"$room/free.lua"
 echo 'return cluster { flops = 1e6, stages = 3, cost = function(s, d) if d == "U" then return 0 end end }' >"$room/timed.lua"
 apart="--model $room/model.lua --cluster $room/free.lua --workers 3 --bandwidth 1e4"
@@ -139,8 +140,8 @@ many=$(figure makespan "$room/model_3.lua" $timed -D cut="$cut" -D batches=48)
 expect "three stages of one rank run as fast as it says, but for copies of their weights' versions" "3 yes" \
     "$(stages $apart | wc -w) $(awk -v a="$few" -v b="$many" -v says="$(of seconds $apart)" \
         'BEGIN { each = (b - a) / 24; print (each >= says * 0.999 && each < says * 1.05) ? "yes" : each " " says }')"
-# Weights of a model that shares a token table, as the memory of one rank has them: by servers of two ranks,
-# 4 x 1/2 x |w| bytes per two minibatches.
+# Weights of a model with a shared token table equal the memory of one rank: 4 x 1/2 x |w| bytes per two minibatches
+# through servers of two ranks.
 gpt="--model schedules/models/gpt.lua -D tied=true"
 expect "weights of a tied model" \
     "$(json schedules/serial.lua $gpt -D stages=1 | sed -nE 's/.*"at_peak": \{ "weights": ([0-9]+).*/\1/p')" \
@@ -153,14 +154,14 @@ expect "a fast rank has no more than it can" \
     "$(cut_up $model --workers 1 --json | awk -F'[:,]' '/"seconds"/ { printf "%.4g\n", $2 / 4 }')" \
     "$(of seconds --model "$room/model.lua" --cluster "$room/unequal.lua" --workers 1)"
 
-# Without a cut, layers are divided by the ranks' speeds: a rank of half the speed, beside three others, is no busier.
+# Without a cut, layers are divided by the ranks' speeds: a rank at half the speed of three others is busy for as long.
 unequal() { "$PIANOLA" show schedules/1f1b.lua --model schedules/models/gpt.lua -D layers=24 -D rows=1 \
     --cluster schedules/clusters/unequal.lua -D flops=1e11 "$@" --json | sed -nE 's/^ +"busy": (.*),/\1/p'; }
 expect "a slow rank has fewer layers" yes "$(unequal | awk '{ most = $1 > most ? $1 : most; least = NR == 1 || $1 < least ? $1 : least } END { print most < 1.1 * least ? "yes" : most " against " least }')"
 
-# ---- a model of costs: the same as a profile, and the schedule that it writes runs as fast as it says ----
+# ---- a model of costs: the same result as a profile, and its schedule runs as fast as predicted ----
 
-# The profile of vgg16 as such a model.
+# The profile of vgg16 as a model of costs.
 {
     echo 'local p = params { cut = {} } return model { cut = #p.cut > 0 and p.cut or nil, costs = {'
     grep -v '^#\|^images' $vgg | sed -nE 's/^([a-z0-9]+) -- .*forward_compute_time=(.*), backward_compute_time=(.*), activation_size=(.*), parameter_size=(.*)/{ name = "\1", forward = \2 \/ 1000, backward = \3 \/ 1000, activation = \4, weights = \5 },/p'
@@ -192,10 +193,10 @@ chain big.txt "$@"
 expect "256 layers on 64 ranks within a minute" 0 \
     "$(timeout 60 "$PIANOLA" partition --profile "$room/big.txt" --workers 64 --bandwidth 1e9 >/dev/null; echo $?)"
 
-# ---- what is refused ----
+# ---- errors ----
 
 good="a -- x -- forward_compute_time=1, backward_compute_time=1, activation_size=1, parameter_size=1"
-# refuse WHAT MESSAGE LINE...: a profile of these lines.
+# refuse WHAT MESSAGE LINE...: expects the message for a profile of these lines.
 refuse() {
     printf '%b\n' "${@:3}" >"$room/bad.txt"
     expect "$1" "$2" "$(cut_up --profile "$room/bad.txt" --workers 2 --bandwidth 1 | head -1)"
@@ -218,8 +219,8 @@ refuse "inputs alone" "pianola: error: $room/bad.txt: all its layers are called 
 refuse "no time at all" "pianola: error: $room/bad.txt: its layers take no time at all, so there is nothing to divide" "${good//time=1/time=0}"
 refuse "too many branches" "pianola: error: $room/bad.txt: its branches leave more than 2048 places for a cut; merge the layers of a branch into one, or give a block of branches as one layer" \
     "$good" {b..m}"${good#a}" '\ta -- '{b..m}
-# Chains of any length, in a time that grows with their length alone. Of layers that are alike each rank has as many.
-# A layer may read others beside the one before.
+# Chains of any length take time linear in the length. With equal layers, each rank has equally many. A layer may read
+# others besides its predecessor.
 chain() { # LAYERS EDGE ...
     awk -v n="$1" -v rest="${good#a}" 'BEGIN {
         for (i = 1; i <= n; i++) print i rest
@@ -227,7 +228,7 @@ chain() { # LAYERS EDGE ...
     }'
     printf '%b' "${@:2}"
 }
-for each in 512 5000 50000; do # layers of a rank
+for each in 512 5000 50000; do # layers per rank
     chain $((4 * each)) '\t1 -- 3\n' >"$room/chain.txt"
     expect "a chain of 4 x $each layers" "0-$((each - 1)):1 $each-$((2 * each - 1)):1 $((2 * each))-$((3 * each - 1)):1 $((3 * each))-$((4 * each - 1)):1" \
         "$(ulimit -t 20; stages --profile "$room/chain.txt" --workers 4 --bandwidth 1)"

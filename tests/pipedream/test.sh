@@ -1,24 +1,25 @@
 #!/usr/bin/env bash
-# PipeDream's published tables beside what the partitioner predicts from models of costs, which know only the shapes of layers
-# and one throughput. It prints both. It asserts what must hold whatever the machines are: the order, the configurations of
-# stages that follow from the weights alone, and that the models have the bytes of the authors' profiles.
+# Prints PipeDream's published tables beside the partitioner's predictions. These come from models of costs, which know
+# only layer shapes and one throughput. Asserts what holds on any machines: the order, the stage configurations that
+# follow from the weights alone, and the bytes of the authors' profiles.
 #
 # Why predictions and publications differ:
-# - Data parallelism hides some of its synchronization behind computation. The two columns are none of it (`--sum`) and all of it.
-# - Published are epochs, with the input pipeline, stragglers and the framework; predicted are the slowest stage alone, on links
-#   as fast as their names. A pipeline of 16 machines reached 9.86 of 16 (2018), which no model of stages and links explains.
-# - The models' times are FLOP over one throughput. In the authors' profile of VGG-16 the first convolution, of few FLOP for its
-#   bytes, takes 20 times as long as that, the second twice, and what is left for the others is less.
-# - Cluster A of 2019 has PCIe within a server, B NVLink; the flat links here are those between servers, and an assumed 10 GB/s
-#   within one. All bytes of GNMT's embeddings are synchronized here, a quarter of its weights, of which a minibatch has few words.
-# - Nothing is tuned for agreement: models and clusters are those of the papers, the throughput that of a published measurement.
+# - Data parallelism hides a part of its synchronization behind computation. One column hides all of it, the other (`--sum`)
+#   none.
+# - Publications time epochs, with the input pipeline, stragglers and the framework. Predictions time the slowest stage, on
+#   links at nominal speed. A pipeline of 16 machines reached 9.86 of 16 (2018), which no such model explains.
+# - The models' times are FLOP over one throughput. In the authors' profile of VGG-16, the first convolution has few FLOP
+#   for its bytes and takes 20 times that long, the second twice that long. The others take less.
+# - Cluster A of 2019 has PCIe within a server, B NVLink. The flat links here are those between servers; 10 GB/s within one
+#   is assumed. GNMT's embeddings, a quarter of its weights, are synchronized whole, though a minibatch has few words.
+# - Nothing is tuned for agreement: models and clusters are the papers', and the throughput is a published measurement.
 # shellcheck disable=SC2086 # options are several words
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 models=schedules/models
 
-# plan MODEL OPTIONS...: sets stages, such as 7-1, first (the layers of the first), speedup over one machine, over data
-# parallelism, and what it saves of the bytes of data parallelism by servers, in percent
+# plan MODEL OPTIONS...: sets stages, such as 7-1, first (the layers of the first stage), speedup over one machine,
+# speedup over data parallelism, and the bytes saved relative to data parallelism through servers, in percent
 plan() {
     local json
     json=$("$PIANOLA" partition --model "$models/$1.lua" "${@:2}" --json 2>&1) || echo "$json"
@@ -26,15 +27,16 @@ plan() {
     pipedream=$(sed -nE 's/^  "speedup": ([^,]*),/\1/p' <<<"$json")
     gain=$(sed -nE 's/^  "speedup_over_data_parallel": ([^,]*),/\1/p' <<<"$json")
     parallel=$(awk "BEGIN { print $pipedream / $gain }")
-    # Of a minibatch: 4 (m-1)/m of the weights of each stage of m machines, and an activation and its gradient at each cut.
+    # Per minibatch: 4 (m-1)/m of the weights of each stage on m machines, and an activation and its gradient at each
+    # cut.
     saved=$(sed -nE 's/.*"replicas": ([0-9]+),.*"weights": ([^,]*), "output": ([^,]*),.*/\1 \2 \3/p' <<<"$json" | awk '
         { m += $1; all += $2; bytes += 4 * ($1 - 1) / $1 * $2 + 2 * $3 }
         END { printf "%.0f", 100 * (1 - bytes / (4 * (m - 1) / m * all)) }')
 }
-# holds WHAT CONDITION: of awk
+# holds WHAT CONDITION: asserts a condition of awk
 holds() { expect "$1 ($2)" yes "$(awk "BEGIN { print ($2) ? \"yes\" : \"no\" }")"; }
 
-# ---- VGG-16 on cluster A of Harlap 2018: a Titan X each, 25 Gb/s Ethernet, 32 images ----
+# ---- VGG-16 on cluster A of Harlap 2018: one Titan X per machine, 25 Gb/s Ethernet, 32 images ----
 
 titan="-D batch=32 -D flops=11.5e12 --bandwidth 3.125e9"
 printf '%-9s  %-23s  %-43s  %s\n' "VGG-16" "data parallelism" "PipeDream, times one machine" "bytes saved"
@@ -60,7 +62,7 @@ done <<'TABLE'
 16 3.28 9.86 9-5-1-1 91
 TABLE
 
-# ---- Narayanan 2019: V100s in servers, 10 Gb/s (A) or 25 Gb/s (B) between them, minibatches per GPU as there ----
+# ---- Narayanan 2019: V100 servers, 10 Gb/s (A) or 25 Gb/s (B) between them, the paper's minibatches per GPU ----
 
 printf '\n%-9s %-7s  %-30s  %s\n' model GPUs "times data parallelism" "stages"
 printf '%-9s %-7s  %9s %9s %9s  %-9s %s\n' "" "" published sum max published "sum; max"
@@ -103,14 +105,14 @@ TABLE
 
 # ---- the models beside the authors' profiles: minibatches of 128, 256, 128 and 128 ----
 
-# costs MODEL LAYERS OPTIONS...: bytes of weights and of the output of each layer, each on a rank of its own
+# costs MODEL LAYERS OPTIONS...: prints bytes of the weights and output of each layer, each on its own rank
 costs() {
     local one="schedules/1f1b.lua -D workers=$2 -D batches=1 --model $models/$1.lua ${*:3}"
     paste -d' ' <("$PIANOLA" show $one --json | sed -nE 's/.*"at_peak": \{ "weights": ([0-9]+),.*/\1/p') \
         <("$PIANOLA" show $one --format tsv | awk -F'\t' '$5 == "SEND_F" { bytes[$6] = $9 } END { for (s = 0; s in bytes; s++) print bytes[s] }')
 }
 total() { costs "$@" | awk '{ n += $1 } END { printf "%d\n", n }'; }
-# A convolution of ours is one of theirs and its ReLU, which has no weights and as large an output.
+# Our convolution is a convolution of theirs and its ReLU, which has no weights and an output of the same size.
 theirs=$(sed -nE 's/^(conv|full|pool)([0-9]+) -- .*activation_size=([0-9]+), parameter_size=([0-9]+)/\4 \3/p' tests/partition/vgg16.txt)
 expect "VGG-16: weights and outputs of every layer" "$(sed '$s/ .*/ /' <<<"$theirs")" "$(costs vgg16 21 -D batch=128)"
 # Sums of parameter_size in profiler/image_classification/profiles/{alexnet,resnet50} and translation/profiles/{gnmt_large,gnmt}.
@@ -119,7 +121,7 @@ expect "ResNet-50: weights" 102228128 "$(total resnet50 20)"
 expect "GNMT-16: weights" 1110870272 "$(total gnmt16 19)"
 expect "GNMT-8: weights" 775063808 "$(total gnmt16 11 -D layers=8)"
 expect "GNMT-16: an encoder's output" 13107200 "$(costs gnmt16 19 -D batch=128 | sed -n '6s/.* //p')"
-# Each throughput is calibrated on the profile of its model, and on the published time of a Titan X, to 1 %.
+# Each throughput is calibrated, to 1 %, on its model's profile and on the published time of a Titan X.
 took() { "$PIANOLA" show schedules/serial.lua -D stages=1 -D batches=1 --model "$models/$1.lua" "${@:2}" --json | sed -nE 's/^  "makespan": (.*),/\1/p'; }
 while read -r seconds model options; do
     holds "$model takes what its profile says" "($(took "$model" $options)) / $seconds > 0.99 && ($(took "$model" $options)) / $seconds < 1.01"
@@ -132,10 +134,11 @@ done <<'TABLE'
 0.089416 gnmt16 -D layers=8 -D batch=32 -D length=48 -D flops=13.2e12
 TABLE
 
-# ---- the same as schedules: `compare` of PipeDream, in the stages that the partitioner finds, and bulk synchronous steps ----
+# ---- the same as schedules: `compare` of PipeDream, with the partitioner's stages, and bulk synchronous steps ----
 
-# What the formulas leave out is in these: a pipeline's fill, the microbatches in flight that hide transfers or do not, and
-# gradients that travel around a ring while the stages before them compute, where the baseline of 2018 had servers.
+# These include what the formulas leave out: filling the pipeline, in-flight microbatches that may or may not hide
+# transfers, and gradients that travel in a ring during the backwards of earlier stages. The baseline of 2018 used
+# servers.
 one=$(took vgg16 -D batch=32 -D flops=11.5e12)
 printf '\n%-9s %-7s %-7s  %-21s  %-21s  %s\n' VGG-16 stages cut "data parallelism" PipeDream "bytes saved"
 printf '%-9s %-7s %-7s  %10s %10s  %10s %10s  %9s %9s\n' machines "" "" published predicted published predicted published predicted

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Asynchronous training equals the papers' formulas, bit by bit: the real command trains a chain of linear and relu layers
-# on integers, and build/formulas (train.c) the same, microbatch by microbatch, from the formulas alone. So do both the
-# versions that the program declares and the weights that it ends with. Then schedules drawn at random, which have
-# no formula, on the versions they declare.
+# Asynchronous training equals the papers' formulas bit for bit. The real command trains a chain of linear and relu
+# layers on integers. build/formulas (train.c) trains it too, one microbatch at a time, from the formulas alone. The
+# program's declared versions and its final weights must both match. Then random schedules, which have no formula, train
+# with the versions that they declare.
 #
-#   CASES=5000 tests/pipedream_training/test.sh    more random schedules; one again: -D seed=N
+#   CASES=5000 tests/pipedream_training/test.sh    more random schedules; to repeat one: -D seed=N
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 here=tests/pipedream_training
@@ -15,16 +15,16 @@ trap 'rm -rf "$room"' EXIT
 field() { sed -nE "s/^ *\"?$1\"?:? \"?([^,\"]*)\"?,?$/\1/p" <<<"$2"; }
 near() { awk -v a="$1" -v b="$2" 'BEGIN { print a != "" && b != "" && (a - b) ^ 2 <= (1e-5 * b) ^ 2 ? "yes" : a " and " b }'; }
 
-# chain STAGES LAYERS FEATURES ROWS LR STEPS [ADAM]: the model that the following commands train.
+# chain STAGES LAYERS FEATURES ROWS LR STEPS [ADAM]: sets the model that the following commands train.
 chain() {
     model=(--model $here/chain.lua -D "stages=$1" -D "layers=$2" -D "features=$3" -D "rows=$4" -D "lr=$5" -D "adam=${7-0}")
     terms=("stages=$1" "layers=$2" "features=$3" "rows=$4" "lr=$5" "adam=${7-0}")
     steps=$6
 }
 
-# trains WHAT RULE SCHEDULE ARGS...: the program declares the rule's versions, and ends with its weights. Leaves the program
-# in $room/streams, and what the formula says in $wanted.
-more=() # further words for $formulas
+# trains WHAT RULE SCHEDULE ARGS...: expects the rule's versions in the program, and its weights in the end. Leaves the
+# program in $room/streams, and the formula's output in $wanted.
+more=() # further arguments of $formulas
 trains() {
     local what=$1 rule=$2 run
     shift 2
@@ -41,7 +41,7 @@ repeats() { sed -n 's/^period [0-9]* times \([0-9]*\)$/\1/p' "$room/streams"; }
 
 # ---- the reference itself ----
 
-# What trains with one update at the end of a step, as every test of such schedules says.
+# Trains with one update at the end of a step, as every test of such schedules checks.
 chain 4 2 8 2 21 3
 for schedule in 1f1b gpipe ddp 2bp; do
     trains "$schedule" sync schedules/$schedule.lua -D batches=8 -D workers=4
@@ -51,9 +51,9 @@ told() { "$formulas" "${terms[@]}" steps="$steps" "$@" 2>&1; }
 for rule in stashing vertical naive; do
     expect "$rule with one stage is gradient descent" "$(told batches=12 rule=sync)" "$(told batches=12 rule=$rule)"
 done
-# Every formula gives other weights than every other one, and than itself with an update more or less of delay, where that
-# is not the other formula. Every microbatch reaches every column, and each stage has two layers: the first stage's first layer
-# has no gradient of its input, so its backward could read any version.
+# Every formula gives other weights than every other formula, and than itself with one update more or less of delay,
+# unless that is another formula. Every microbatch reaches every column, and each stage has two layers: the first layer
+# of stage 0 has no input gradient, so its backward could read any version.
 chain 3 2 2 2 17 2
 seen=()
 for rule in sync stashing vertical naive double; do
@@ -65,7 +65,7 @@ done
 # naive forward 210, 321, 432, 100; double 1, 2, 3, 0.
 expect "formulas differ" 13 "$(printf '%s\n' "${seen[@]}" | sort -u | grep -c .)"
 
-# A program by hand: two stages, weight stashing, seven microbatches of which the period runs five.
+# A program written by hand: two stages, weight stashing, seven microbatches, five of them in the period.
 cat >"$room/hand" <<'EOF'
 pianola 1
 program hand workers 2 stages 2 batches 3
@@ -102,7 +102,7 @@ chain 2 1 1 1 8 2
 expect "a period by hand" "$(told rule=stashing batches=7)" "$(told rule=stashing streams="$room/hand")"
 expect "its versions as they are" "$(told rule=stashing batches=7)" "$(told rule=any streams="$room/hand")"
 expect "another rule" "formulas: F 0 1 reads version 0, by the rule 1" "$(told rule=sync streams="$room/hand")"
-# altered WHAT SED: says so.
+# altered WHAT SED MESSAGE: expects the message for the program by hand after the change.
 altered() {
     sed "$2" "$room/hand" >"$room/altered"
     expect "$1" "formulas: $room/altered: $3" "$(told rule=any streams="$room/altered")"
@@ -114,7 +114,7 @@ altered "no version" 's/^F 1 0 v0/F 1 0/' "F 1 0 does not say which version it r
 
 # ---- schedules that have a formula ----
 
-# differs WHAT RULE: the program's microbatches show in its weights if a formula's delays are longer or shorter by one update.
+# differs WHAT RULE: checks that the program's weights reveal delays that are one update longer or shorter.
 differs() {
     local late other batches updates
     batches=$(awk '/^program/ { b = $8 } /^period/ { b += ($4 - 1) * $2 } /^rank/ { print b; exit }' "$room/streams")
@@ -126,8 +126,8 @@ differs() {
     done
 }
 
-# Learning rates are below those at which the first steps are too long for the layers' number. Each microbatch reaches
-# every column, in 2BW those of two, and each stage has two layers (see above).
+# Learning rates are small enough that the first steps keep the integers exact. Each microbatch reaches every column (in
+# 2BW, two microbatches do), and each stage has two layers (see above).
 replicas=(0 1 1,1 1,1,1 1,1,1,1)
 for n in 2 3 4; do
     for batches in 4 24 100; do
@@ -152,14 +152,14 @@ chain 3 2 8 2 17 2
 trains "2BW, updates of 8" double schedules/pipedream_2bw.lua -D workers=3 -D batches=96 -D update=8
 more=("batches=24")
 
-# ---- and others ----
+# ---- other schedules ----
 
-# What is recomputed reads the version that the forward read, too; without stashing, what is newest.
+# Recompute reads the version that the forward read; without stashing, it reads the newest.
 chain 3 2 2 2 17 2
 trains "stashing, recomputed" stashing schedules/pipedream.lua -D replicas=1,1,1 --recompute
 trains "naive, recomputed" any schedules/pipedream_naive.lua -D workers=3 --recompute
 
-# Replicated stages: as many microbatches in an update as replicas.
+# Replicated stages: an update covers as many microbatches as there are replicas.
 for replicas in 2,1 1,2 2,2,1 3,1,2 2,4,1,1 7,1; do
     n=$(tr -cd , <<<"$replicas" | wc -c)
     chain $((n + 1)) 2 8 2 $((4 * n + 9)) 2
@@ -168,8 +168,8 @@ for replicas in 2,1 1,2 2,2,1 3,1,2 2,4,1,1 7,1; do
     expect "replicas $replicas: repeats" yes "$([ "$(repeats)" -gt 1 ] && echo yes)"
 done
 
-# Data parallelism: in bulk it is gradient descent on as many microbatches as workers. Asynchronously, nothing says how far
-# a worker may be ahead of others.
+# Data parallelism: bulk synchronous steps are gradient descent on one microbatch per worker. In asynchronous ones, a
+# worker may be ahead of others by any number of updates.
 for workers in 1 2 3 4; do
     chain 3 2 4 2 17 2
     more=("batches=48")
@@ -182,8 +182,8 @@ trains "one machine" sync schedules/bsp.lua -D workers=1
 chain 4 2 2 2 21 2
 trains "model parallelism" sync schedules/model_parallel.lua
 
-# Teams: each member has part of the layers, updates it, and reads the version that the formula says. With features that
-# four ranks can divide, and pairs of layers that lie in one stage or in two.
+# Teams: each member holds and updates a part of the layers, and reads the formula's version. Four ranks can divide the
+# features, and a pair of layers lies in one stage or in two.
 for tensor in 2 4; do
     chain 3 2 4 4 17 2
     more=("batches=24")
@@ -206,16 +206,16 @@ for tensor in 2 4; do
     trains "model parallelism, teams of $tensor" sync schedules/model_parallel.lua -D workers=3 -D tensor=$tensor
 done
 
-# Adam counts a stage's updates, not steps: its first moves would be several times as long or as short.
+# Adam counts a stage's updates, not steps; otherwise its first moves would be several times as long or as short.
 chain 3 2 2 2 7 3 1
 trains "Adam, stashing" stashing schedules/pipedream.lua -D replicas=1,1,1
 chain 3 2 4 2 7 3 1
 trains "Adam, 2BW" double schedules/pipedream_2bw.lua -D workers=3
 trains "Adam, replicas" replicas schedules/pipedream.lua -D replicas=2,2,1
 
-# ---- processes, and a GPU's half of the runtime ----
+# ---- processes, and the CUDA runtime ----
 
-# Over MPI the checkpoint's parameters are the formula's, one by one.
+# Over MPI, compares the checkpoint's parameters with the formula's, one by one.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
 over_mpi() { # WHAT RULE SCHEDULE ARGS...
     local what=$1 rule=$2 out=$room/mpi
@@ -240,7 +240,7 @@ over_mpi replicas replicas schedules/pipedream.lua -D replicas=2,2,1
 over_mpi ASP stashed schedules/asp.lua -D workers=3 -D batches=12
 over_mpi "stashing, teams" stashing schedules/pipedream.lua -D replicas=1,1,1 -D tensor=2
 over_mpi BSP sync schedules/bsp.lua -D workers=3
-# The last of these is off by one element's last bit: the comparison sees it.
+# The last one differs in the last bit of one element: the comparison sees it.
 python3 - "$room/weights" <<'EOF'
 import sys
 with open(sys.argv[1], "r+b") as f:
@@ -262,7 +262,7 @@ if [ -f "$PIANOLA_CUDA" ]; then
             "$(field weights "$(timeout 200 "$PIANOLA" run "${@:3}" "${model[@]}" --steps "$steps" --json --device cuda 2>&1)")"
         [ -n "$(field weights "$wanted")" ] || expect "$what: the formula" "" "$wanted"
     }
-    chain 3 2 4 4 17 3 # the first step eagerly, the others as graphs; products want rows that begin at 64 bytes
+    chain 3 2 4 4 17 3 # the first step eager, the others as graphs; products need rows that begin at multiples of 64 bytes
     on_standin stashing stashing schedules/pipedream.lua -D replicas=1,1,1
     on_standin vertical vertical schedules/pipedream_vertical.lua -D workers=3
     on_standin naive naive schedules/pipedream_naive.lua -D workers=3
@@ -279,9 +279,9 @@ fi
 
 # ---- at random ----
 
-# Every stage's rule, ranks, updates and order are drawn; the program declares what it reads. Versions that must be
-# newer than the order of jobs lets them be are a deadlock: then the compiler must say so.
-# Of teams, some members update faster than others, so that the newest version is not the same everywhere.
+# Every stage's rule, ranks, updates and order are random; the program declares the versions it reads. If a version must
+# be newer than the order of jobs allows, the schedule deadlocks and the compiler must say so. Some members of a team
+# update faster than others, so the newest version differs between them.
 more=() trained=0 deadlocked=0
 unequal=(--cluster schedules/clusters/unequal.lua -D speed=3,1,2,0.7,1,0.3)
 for ((seed = 1; trained < ${CASES:-40}; seed++)); do

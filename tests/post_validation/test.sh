@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Post-validation, through the real command: updates go ahead of the norm, and those that it clips are made again. The
-# judge is the same run without: each rank waits, and the weights have the same bits, whatever was clipped.
+# Checks post-validation through the real command: updates run before the norm is known, and clipped ones are redone.
+# The same run without it, in which each rank waits, has the same bits in its weights, whatever was clipped.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
@@ -9,12 +9,12 @@ gpu=$PWD/build/standin
 gpt=(--model schedules/models/gpt.lua -D layers=4 -D width=16 -D heads=2 -D context=16 -D rows=2 -D batches=4 --data "$text")
 late=(-D post_validation=true)
 
-# Under which some updates are clipped, and others are not.
+# A clip that affects some updates and not others.
 norms=$(train schedules/1f1b.lua "${gpt[@]}" --steps 12 -D clip=1e9 --metrics "$room/norms" >/dev/null; sed -nE 's/.*"gradient_norm": ([^,]*),.*/\1/p' "$room/norms")
 clip=$(sort -g <<<"$norms" | sed -n 5p)
 expect "of 12 steps, 7 are clipped: by $clip" "7" "$(awk -v c="$clip" '$1 > c' <<<"$norms" | wc -l)"
 
-# Every schedule that may clip, and what divides sums and weights.
+# Every schedule that can clip, and every way to divide sums and weights.
 for how in serial $(for s in schedules/*.lua; do several_updates "$s" || basename "$s" .lua; done) \
     "1f1b -D tied=true" "1f1b -D tensor=2" "tp -D parallel=sequence -D heads=4" "fsdp -D tensor=2" "hsdp -D zero=1" "hsdp -D zero=2" \
     "1f1b --recompute" "1f1b --lanes rank" "1f1b_offload -D state=true" "context -D parallel=context"; do
@@ -30,14 +30,15 @@ for how in serial $(for s in schedules/*.lua; do several_updates "$s" || basenam
 done
 expect "schedules tried" yes "$([ "${tried:-0}" -ge 40 ] && echo yes || echo "$tried")"
 
-# How often steps run twice: not where nothing is clipped; once where everything is, since then all settle at once.
+# How often steps run twice: never if nothing is clipped; once if everything is, because then all ranks wait from there
+# on.
 for case in "1e9 0" "1e-3 1"; do
     read -r at want <<<"$case"
     expect "clip = $at: steps that run twice" "$want" "$(train schedules/zb_h2.lua "${gpt[@]}" "${late[@]}" -D clip=$at --steps 8 | field steps_run_twice)"
 done
 expect "clipped now and then: some do" yes "$(awk -v n="$(train schedules/zb_h2.lua "${gpt[@]}" "${late[@]}" -D clip=$clip --steps 12 | field steps_run_twice)" 'BEGIN { print (n > 0 && n < 8 ? "yes" : n) }')"
 
-# Every optimizer; what is infinite or no number; held-out text and records, before which all settle.
+# Every optimizer; infinite values and NaN; held-out text and records, before which all updates are settled.
 for optimizer in sgd adamw momentum muon; do
     for at in 0.05 1e30; do
         small=(--model tests/recipe/small.lua -D batches=4 -D workers=4 -D optimizer=$optimizer -D clip=$at --data "$text" --steps 5)
@@ -54,12 +55,12 @@ done
 expect "metrics, validations among them" "$(cat "$room/told")" "$(cat "$room/told-late")"
 expect "metrics of 6 steps, 4 validations" 10 "$(wc -l <"$room/told-late")"
 
-# Of one rank, nothing is left to validate; without a clip it makes no sense.
+# With one rank, nothing is left to validate. Without a clip, the option is an error.
 expect "one rank" "$(train schedules/serial.lua "${gpt[@]}" -D clip=$clip --steps 2 -D workers=1 | field weights)" \
     "$(train schedules/serial.lua "${gpt[@]}" -D clip=$clip --steps 2 "${late[@]}" | field weights)"
 expect "without clip" 1 "$("$PIANOLA" check schedules/1f1b.lua --model schedules/models/gpt.lua "${late[@]}" 2>&1 | grep -c 'post_validation is of clip, which is 0')"
 
-# Ranks as processes; checkpoints, and going on from them.
+# Ranks as processes; checkpoints and resumed runs.
 for name in 1f1b zb_h2 zero1 fsdp; do
     want=$(train schedules/$name.lua "${gpt[@]}" -D clip=$clip --steps 6 | field weights)
     compiled $name $name "${gpt[@]:0:14}" -D clip=$clip "${late[@]}"
@@ -85,7 +86,7 @@ for name in 1f1b zb_h2 zero1 fsdp; do
     rm -rf "$saved"
 done
 
-# GPUs, in one process and several.
+# GPUs, in one process and in several.
 for name in 1f1b zb_h2 zero1; do
     for way in "" --no-graph "-D precision=bf16"; do
         [ "$name" != zero1 ] || [ -z "${way##*bf16*}" ] || [ -z "$way" ] || continue

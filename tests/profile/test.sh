@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `pianola profile`: what it measures, in all the forms that it writes, gives the partitioner the same answers, and adds up
-# to the steps of `run`. How long anything takes is this machine's affair: times are compared with times alone.
+# Checks `pianola profile`: all its output forms give the partitioner the same results, and its times add up to the
+# steps of `run`. Durations depend on the machine, so times are only compared with each other.
 # shellcheck disable=SC2086 # options are several words
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
@@ -9,9 +9,9 @@ trap 'rm -rf "$room"' EXIT
 
 profile() { timeout 120 "$PIANOLA" profile "$@" 2>&1; }
 of() { sed -nE "s/^  \"$1\": ([^,]*),?$/\1/p" "$room/json"; }
-# layers FIELD: of each layer, separated by commas
+# layers FIELD: prints that field of each layer, separated by commas
 layers() { sed -nE "s/^    .*\"$1\": \"?([^,\"}]*)\"?[,}].*/\1/p" "$room/json" | paste -sd,; }
-# stages ARGS...: first-last:replicas of each stage, and the time, to six digits
+# stages ARGS...: prints first-last:replicas of each stage, and the time, to six digits
 stages() {
     "$PIANOLA" partition "$@" --workers 4 --bandwidth 1e7 --json 2>&1 |
         sed -nE 's/.*"first": ([0-9]+), "last": ([0-9]+), "replicas": ([0-9]+).*/\1-\2:\3/p;s/^  "seconds": (.*),/\1/p;/error:/p' |
@@ -19,7 +19,7 @@ stages() {
 }
 gpt="--model schedules/models/gpt.lua -D width=64 -D layers=2"
 
-# ---- the same measurement in two forms each ----
+# ---- one measurement in two forms each ----
 
 profile $gpt -o "$room/graph.txt" --fit "$room/fit.lua" >"$room/table"
 expect "exit code" 0 $?
@@ -30,7 +30,8 @@ profile $gpt -o "$room/costs.lua" --fit "$room/fit.lua" --json >"$room/json"
 for more in "" --sum --transfers "--memory 4e6" "--sync ring"; do
     expect "costs and cluster: the same partition $more" "$(stages $with $more)" "$(stages --model "$room/costs.lua" $more)"
 done
-# A schedule of a stage per layer, by either: a forward and a backward of each, and no updates in a model of costs.
+# A schedule with one stage per layer, from either form: a forward and a backward each, and no updates in a model of
+# costs.
 units=$(layers kind | tr , '\n' | wc -l)
 expect "units" 8 "$units"
 sum=$({ layers forward; layers backward; } | tr , '\n' | awk '{ t += $1 } END { printf "%.4g", t }')
@@ -39,20 +40,20 @@ expect "a microbatch on one rank" "$sum" "$(figure makespan schedules/serial.lua
 expect "it is proved ($(cat "$room/out"))" 0 $?
 expect "-o - writes the costs alone" "return model {" "$(profile $gpt --microbatches 1 --warm-up 0 -o - | grep ^return)"
 
-# ---- what it measures ----
+# ---- measured values ----
 
 expect "kinds" embedding,residual,residual,residual,residual,layernorm,linear,cross_entropy "$(layers kind)"
 expect "bytes of activations" "65536,65536,65536,65536,65536,65536,262144,0" "$(layers activation)"
 expect "microbatches" "64 8" "$(of microbatches) $(of step_microbatches)"
 expect "every layer takes time" "" "$({ layers forward; layers backward; } | tr , '\n' | awk '!($1 > 0)')"
-# The weights are those of one rank that trains.
+# The weights equal those of one rank that trains.
 expect "bytes of weights" "$(json schedules/serial.lua $gpt -D stages=1 | sed -nE 's/.*"at_peak": \{ "weights": ([0-9]+).*/\1/p')" \
     "$(layers weights | tr , '\n' | awk '{ t += $1 } END { print t }')"
 profile $gpt --microbatches 3 --warm-up 0 --json >"$room/json"
 expect "3 microbatches" "3 3" "$(of microbatches) $(of step_microbatches)"
 profile $gpt -D tied=true --microbatches 10 --json >"$room/json"
 expect "10 of them are two steps" "16 8" "$(of microbatches) $(of step_microbatches)"
-# 1024 times the work takes longer, by far.
+# 1024 times the work takes much longer.
 echo 'local layers = { linear { width = 1024 }, linear { width = 1024 }, linear { width = 1 }, linear { width = 1 }, linear { width = 128 }, mse {} }
 return model { input = integers { features = 128, rows = 32 }, layers = layers, optimizer = sgd { lr = 0.125 } }' >"$room/wide.lua"
 profile --model "$room/wide.lua" --json >"$room/json"
@@ -61,7 +62,7 @@ expect "and far more than a narrow one" yes "$(layers forward | awk -F, '{ print
 
 # ---- a step of `run` ----
 
-# The times add up to the step that they were taken in, and to one of `run`, within a factor of 3 on a busy machine.
+# The times add up to the step in which they were taken, and to a step of `run` within a factor of 3 on a busy machine.
 profile $gpt -D width=128 --json >"$room/json"
 step=$("$PIANOLA" run schedules/serial.lua -D stages=8 -D batches=8 $gpt -D width=128 --steps 9 --json 2>/dev/null | sed -nE 's/.*"makespan_measured": ([^,]*).*/\1/p')
 awk -v sum="$(of step_sum)" -v own="$(of step_seconds)" -v run="$step" 'BEGIN {
@@ -69,7 +70,7 @@ awk -v sum="$(of step_sum)" -v own="$(of step_seconds)" -v run="$step" 'BEGIN {
     exit !(sum > run / 3 && sum < 3 * run && sum > own / 3 && sum < 3 * own) }'
 expect "they agree" 0 $?
 
-# ---- files are whole ----
+# ---- files are complete ----
 
 echo kept >"$room/kept.lua"
 fails() { expect "$1" "$2" "$(profile "${@:3}" | head -1)"; }
@@ -82,7 +83,7 @@ wait $! 2>/dev/null
 expect "ended by a signal, it leaves the old file" kept "$(cat "$room/kept.lua")"
 expect "and no other" "" "$(ls "$room"/.pianola-* 2>/dev/null)"
 
-# ---- what is refused ----
+# ---- errors ----
 
 fails "no model" "pianola: error: \`profile\` times the layers of a model: give one with --model, e.g. --model schedules/models/gpt.lua"
 fails "a file" "pianola: error: \`profile\` takes no file, but got 'gpt.lua'; name a model with --model" gpt.lua

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The line that tells how far training is: in a terminal it is written over and stays as one line, elsewhere it is a line
-# without a terminal's sequences; of `run`, and of ranks as processes. live.py is the terminal.
+# Checks the progress line of training: one line that is overwritten in a terminal, plain lines without escape sequences
+# elsewhere; for `run` and for ranks as processes. live.py is the terminal.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d) || exit 2

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Random schedules are proved, read back from their text form, and train to the bits of one rank (tests/property). Then
-# checks that this can fail: a fault put into the compiled program, before or after the proof, is found, and made as small
-# as possible.
+# proves that this check can fail: a fault inserted into the compiled program, before or after the proof, is found and
+# shrunk.
 #
-#   CASES=100000 tests/property/test.sh      more cases; each takes about 5 ms
+#   CASES=100000 tests/property/test.sh      more cases, about 5 ms each
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 PROPERTY=${PROPERTY:-build/property}
@@ -21,7 +21,7 @@ cat "$work/wide"
 expect "random schedules of a bf16 model are proved" 0 $?
 cat "$work/bf16"
 
-# The names that the text form gives: of broadcasts of several versions, and of parts of a tied table in rounds.
+# Names in the text form: broadcasts of several versions, and parts of a tied table in rounds.
 "$PROPERTY" -n "${CASES:-700}" -D updates=true -D apart=true >"$work/updates" 2>&1
 expect "random schedules with updates are proved" 0 $?
 cat "$work/updates"
@@ -33,7 +33,7 @@ cat "$work/gpt"
 expect "random schedules of a tied GPT are proved" 0 $?
 cat "$work/tied"
 
-# find FAULT HOW WORKERS STAGES BATCHES: the size of the smallest schedule that shows it.
+# find FAULT HOW WORKERS STAGES BATCHES: expects the smallest schedule that shows the fault to have this size.
 find_fault() {
     PIANOLA_FAULT=$1 "$PROPERTY" -j 1 -n 100 -D teams=false -D updates=false -D slices=1 >"$work/$1" 2>"$work/stderr"
     expect "a broken program ($1): exit code" 1 $?
@@ -41,7 +41,7 @@ find_fault() {
     expect "a broken program ($1): the smallest schedule" "$3 workers, $4 stages, $5 batches" \
         "$(sed -n 's/^smallest .* so: \(.*\), [0-9]* jobs$/\1/p' "$work/$1")"
     expect "a broken program ($1): its scripts show it" 0 "$(grep -c 'do NOT fail' "$work/$1")"
-    # What is printed is a shell script. The real command has no such fault, so here it trains well.
+    # The output is a shell script. The real command has no such fault, so there the schedule trains correctly.
     (cd "$work" && sed -n '/^cat /,/^EOF$/p' "$1" | sh)
     expect "a broken program ($1): the scripts printed compile" "failing: proved" \
         "$("$PIANOLA" check "$work/failing.lua" 2>&1 | grep -o '^failing: proved')"

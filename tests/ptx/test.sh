@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The PTX that nvcc makes of the kernels, run on the CPU by an executor of its own, against float64 formulas. It asserts
-# alignment and bounds of every access, no read of what nobody wrote, no race between barriers, that all threads reach
-# a barrier, and that the lanes that a mask names are there. suite.py says more. Needs nvcc, and Python with numpy.
+# Runs the kernels' PTX, as nvcc makes it, in an executor on the CPU and compares with float64 formulas. The executor
+# asserts that every access is aligned and within bounds, that nothing unwritten is read, and that no race occurs
+# between barriers. It also asserts that all threads reach a barrier, and that the lanes in a mask exist. suite.py says
+# more. Needs nvcc, and Python with numpy.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 NVCC=${NVCC:-${CUDA_HOME:-/usr/local/cuda}/bin/nvcc}
@@ -11,7 +12,7 @@ if [ ! -x "$NVCC" ]; then
     finish
 fi
 export OPENBLAS_NUM_THREADS=1
-for python in ${PYTHON:-python3 /usr/bin/python3}; do # the second is the one that make deps gives numpy to
+for python in ${PYTHON:-python3 /usr/bin/python3}; do # make deps installs numpy for the second
     "$python" -c 'import numpy' 2>/dev/null && exec "$python" -B tests/ptx/suite.py "$NVCC"
 done
 echo "Python has no numpy: make deps installs it"

@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# Messages by one-sided copies (runtime/comm/comm_put.cu) against tests/standin/. First with ranks as threads, where the
-# stand-in sees each rank's accesses to another's memory and what orders them: every schedule, without a race, to the
+# Checks messages by one-sided copies (runtime/comm/comm_put.cu) on tests/standin/. First with ranks as threads, where
+# the stand-in sees each rank's accesses to another's memory and their order: every schedule runs without a race, to the
 # bits of the host. Then with ranks as processes, which map one another's memory: the same bits, with or without a
-# graph, with a GPU each or one for all; and what happens when ranks die, stop, or cannot reach one another.
+# graph, with one GPU each or one for all. Then ranks die, stop, or cannot reach one another.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 suffix=.gpu
 . tests/support/ranks.sh
 export PKG_CONFIG_PATH=$PWD/build/standin:$PKG_CONFIG_PATH
-export STANDIN_START=launch # after the first graph nothing is made any more
+export STANDIN_START=launch # after the first graph, none is made
 integers="--model schedules/models/integers.lua"
 text="--model schedules/models/gpt.lua -D layers=2 -D width=32 -D context=16 -D rows=2"
 book=/usr/share/common-licenses/GPL-3
-# trained FLAGS...: the weights, or what went wrong
+# trained FLAGS...: prints the weights, or the error
 trained() { timeout 200 "$PIANOLA" run "$@" --json 2>&1 | sed -nE 's/^  "weights": "(.*)",?$/\1/p;/^standin|error:/p' | head -n 1; }
 # shellcheck disable=SC2086
 wanted=$(trained schedules/1f1b.lua $integers --steps 4)
-# Loopback may train a second time, to compare.
+# Loopback may train a second time, for the comparison.
 loopback() { STANDIN_START='' PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so trained "$@" --device cuda; }
 
 # ---- threads ----
@@ -30,7 +30,7 @@ for schedule in schedules/*.lua; do
 done
 for name in ddp zero1; do
     for seed in 6 7 8; do
-        # Every member of the reductions has pages to add. The shares of zero1 are whole pages: they are in one buffer.
+        # Every member of the reductions has pages to add. The shares of zero1 are whole pages of one buffer.
         # shellcheck disable=SC2086
         expect "wide $name as threads, seed $seed" "$(trained schedules/$name.lua $integers -D workers=4 -D width=64 --steps 3)" \
             "$(STANDIN_SEED=$seed as_threads schedules/$name.lua $integers -D workers=4 -D width=64 --steps 3)"
@@ -41,7 +41,7 @@ expect "1f1b as threads, without a graph" "$wanted" "$(as_threads schedules/1f1b
 
 # ---- processes ----
 
-# put NAME N FLAGS...: runs to its end
+# put NAME N FLAGS...: runs to the end
 put() {
     tcp "$1" "$2" --messages put "${@:3}"
     ended 120
@@ -75,7 +75,7 @@ done
 put 1f1b 4 --steps 2 --checkpoint "$saved"
 put 1f1b 4 --steps 4 --checkpoint "$saved" --resume
 expect "resumed" "0 0 0 0 $wanted" "$(result)"
-# Floats, whose sums depend on their order.
+# Floats, whose sums depend on the order.
 # shellcheck disable=SC2086
 {
     compiled gpt ddp $text -D workers=4
@@ -84,7 +84,7 @@ expect "resumed" "0 0 0 0 $wanted" "$(result)"
         "0 0 0 0 $(loopback schedules/ddp.lua $text -D workers=4 --data $book --steps 3)" "$(result)"
 }
 
-# Three ranks, bf16, and a table that two stages share.
+# Three ranks, bf16, and a table shared by two stages.
 half="--model schedules/models/gpt.lua -D workers=3 -D layers=1 -D width=16 -D context=8 -D rows=1 -D precision=bf16 -D tied=true"
 for name in ddp 1f1b fsdp; do
     # shellcheck disable=SC2086
@@ -97,7 +97,7 @@ for name in ddp 1f1b fsdp; do
     }
 done
 
-# ---- what cannot be ----
+# ---- impossible setups ----
 
 tcp serial 1 --messages post
 ended 20
@@ -123,7 +123,7 @@ if unshare --uts true 2>/dev/null; then
 one host; use --messages nccl" "$codes $(said error:)"
 fi
 
-# ---- a GPU that stays with a process that waits ----
+# ---- a GPU that does not switch away from a process that waits ----
 
 sharing='ranks 0, 1, 2 and 3 share GPU 0000:00:00\.0 \(stand-in for a GPU\)'
 advice='CUDA does not promise that .* another: start its Multi-Process Service .*, give each rank a GPU of its own, or .* --device cuda$'
@@ -136,7 +136,7 @@ expect "a GPU that never switches: which instruction would wait, for which rank,
 expect "a GPU that never switches: within 20 s, not $took" yes "$([ $took -lt 20 ] && echo yes)"
 STANDIN_SWITCHES=0 put 1f1b 4 --steps 4
 expect "a GPU each, and they never switch" "0 0 0 0 $wanted" "$(result)"
-# Later, when a rank does nothing any more, it may be the GPU's doing.
+# A rank that stops later may have been held up by the GPU.
 for devices in 1 4; do
     STANDIN_DEVICES=$devices tcp 1f1b 4 --messages put --steps 1000000 --deadline 2
     begun && sleep 0.5
@@ -149,7 +149,7 @@ for devices in 1 4; do
     expect "$devices GPUs, a step without end: it has taken 2 s" yes "$(says '^pianola: rank 1 waits .*: step [0-9]+ has taken 2 s \(--deadline\)' 1)"
 done
 
-# ---- ranks that die, and that stop ----
+# ---- ranks that die or stop ----
 
 place='waits at [0-9]+ (RECV|SEND)_[FB] (act|grad)\([0-9],[0-9]\) (from|to) rank [0-9]'
 for signal in KILL STOP; do

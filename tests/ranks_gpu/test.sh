@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Every rank a process with a GPU of its own, messages by NCCL: the programs that `pianola compile` writes, built with
-# make gpu and run against tests/standin/ in the place of CUDA, cuBLASLt and NCCL. Weights equal the host's bit for bit,
-# a graph and eager replay agree, checkpoints go from CPUs to GPUs and back; when ranks are killed or stopped, the
-# others end in time and name the instruction that waits. Where nvcc and NCCL are installed, the programs link with the
-# real ones.
+# Every rank is a process with its own GPU, and messages travel by NCCL: the programs that `pianola compile` writes are
+# built with make gpu and run on tests/standin/ instead of CUDA, cuBLASLt and NCCL. Weights equal the host's bit for
+# bit, a graph and eager replay agree, and checkpoints move between CPUs and GPUs. If ranks are killed or stopped, the
+# others end in time and name the instruction that waits. If nvcc and NCCL are installed, the programs also link with
+# the real ones.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/timelines.sh
@@ -12,12 +12,12 @@ suffix=.gpu
 built=$PWD/build
 [ -f "$built/standin/libpianola-cuda.a" ] || { echo "libpianola-cuda.a is not in build/standin: make standin"; exit 1; }
 export PKG_CONFIG_PATH=$built/standin:$PKG_CONFIG_PATH PIANOLA_CUDA=$built/standin/libpianola-cuda.so
-export STANDIN_START=launch # after the first graph nothing is made any more
+export STANDIN_START=launch # after the first graph, none is made
 
 integers=(--model schedules/models/integers.lua)
 in_process() { STANDIN_START= timeout 120 "$PIANOLA" run "$@" 2>/dev/null | weights_in; }
 weights_in() { sed -n 's/^weights *\([0-9a-f]*\).*/\1/p'; }
-# over_mpi NAME N ARGS...: the run's weights, or what went wrong
+# over_mpi NAME N ARGS...: prints the run's weights, or the error
 over_mpi() {
     timeout 120 mpirun --oversubscribe -n "$2" "$room/$1/rank.gpu" --flight "$room" "${@:3}" >"$room/said" 2>&1
     weights_in <"$room/said" | grep . || grep -m 3 -E 'standin|error|pianola: rank' "$room/said"
@@ -25,7 +25,7 @@ over_mpi() {
 
 # ---- the bits ----
 
-# Those with every kind of message and reduction; tests/cuda/test.sh and tests/put/test.sh take all of them.
+# Schedules with every kind of message and reduction; tests/cuda/test.sh and tests/put/test.sh run all schedules.
 for name in 1f1b gpipe ddp fsdp zero1 zero2 1f1b_fsdp fsdp_whole weipipe tawpipe lpp fslpp zbv dualpipe chimera apart replicated graph; do
     schedule=schedules/$name.lua
     compiled "$name" "$name" "${integers[@]}"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # rank<k>.cu holds exactly the compiled program. Every rank of every schedule, and of random ones, is built by its own
-# Makefile, as a shared library, and its struct rt_program must be the one that the compiler makes in memory, member by
+# Makefile as a shared library. Its struct rt_program must equal the one that the compiler makes in memory, member by
 # member (tests/readback/readback.c).
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
@@ -8,7 +8,7 @@ room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 built=$(cd "$(dirname "$PIANOLA")" && pwd)
 
-# pkg-config finds nothing to link as pianola-host.
+# Makes pkg-config find an empty pianola-host.
 mkdir "$room/include"
 ln -s "$PWD/runtime" "$room/include/pianola"
 ar rcs "$room/libpianola-host.a"
@@ -17,14 +17,14 @@ printf '%s\n' "libdir=$room" 'Name: pianola-host' 'Description: headers alone' '
 library=(-Wall -Wextra -Werror -shared -fPIC)
 make_ranks() { make -s -j2 -C "$1" PKG_CONFIG_PATH="$room" MPICC="${CC:-cc} ${library[*]}"; }
 
-# differences DIR: between what its ranks say and what they should.
+# differences DIR: prints the differences between the ranks' structs and the compiler's.
 differences() {
     local arguments
     mapfile -t arguments <"$1/arguments"
     "$built/readback" "$1" "${arguments[@]}"
 }
 
-# reads_back NAME SCHEDULE MODEL [KEY=VALUE]...: 1 when the schedule does not compile, as random ones may not.
+# reads_back NAME SCHEDULE MODEL [KEY=VALUE]...: returns 1 if the schedule does not compile, as random ones may not.
 reads_back() {
     local dir="$room/$1" set=("${@:4}")
     "$PIANOLA" compile "$2" --model "$3" "${set[@]/#/-D}" -o "$dir" 2>/dev/null || return 1
@@ -36,7 +36,7 @@ reads_back() {
 
 for model in integers gpt; do
     for schedule in schedules/*.lua; do
-        [ "$schedule $model" = "schedules/helixpipe.lua gpt" ] && continue # it has more stages than gpt.lua has layers
+        [ "$schedule $model" = "schedules/helixpipe.lua gpt" ] && continue # has more stages than gpt.lua has layers
         reads_back "$(basename "$schedule" .lua)_$model" "$schedule" schedules/models/$model.lua ||
             expect "$schedule compiles" yes no
     done
@@ -61,11 +61,11 @@ reads_back scaled schedules/1f1b.lua schedules/models/llama.lua eps=0.0001 dim=8
 reads_back heads schedules/1f1b.lua schedules/models/llama.lua tensor=2 qk_norm=true eps=0.01 || expect "norms of heads compile" yes no
 reads_back clip schedules/1f1b.lua schedules/models/gpt.lua clip=1 || expect "clipping compiles" yes no
 reads_back experts schedules/experts.lua schedules/models/moe.lua parallel=experts || expect "teams of experts compile" yes no
-# The lowering makes this nowhere yet.
+# The instruction that no lowering produces yet.
 expect "operations that never occurred" "REDUCE" \
     "$(comm -23 <(sed -nE 's/^ *X\(([A-Z_]+), (COMPUTE|SEND|RECV|GATHER|GROUP|TEAM|OFFLOAD|RELOAD),.*/\1/p' runtime/ops.h | sort) \
         <(sed -nE 's/^ *\{\.op = OP_([A-Z_]+),.*/\1/p' "$room"/*/*.cu | sort -u) | paste -sd' ')"
-# A rank that has nothing to do.
+# A rank without jobs.
 echo 'return schedule { workers = 3, stages = 2, batches = 2, w = function(s) return s, s end }' >"$room/idle.lua"
 reads_back idle "$room/idle.lua" schedules/models/integers.lua || expect "a rank may have nothing to do" yes no
 # Floats in any decimal form.
@@ -76,7 +76,7 @@ hash_of() { sed -n 's/^    \.hash = //p' "$1/rank0.cu"; }
 expect "another learning rate is another compile" no \
     "$([ "$(hash_of "$room/lr_0.1")" = "$(hash_of "$room/lr_16777217")" ] && echo yes || echo no)"
 
-# The comparison sees each number that is wrong. One edit, of the first line that matches, in a rank's file.
+# The comparison detects each wrong number. Makes one edit, in the first matching line of a rank's file.
 falsified() { # WHAT LINE EDIT [PROGRAM RANK]
     local dir="$room/falsified" rank="${5:-rank5}"
     rm -rf "$dir" && cp -R "$room/${4:-fslpp_gpt}" "$dir" && rm "$dir/$rank"
@@ -110,11 +110,11 @@ falsified "the arena" '^    \.arena' 's/[0-9]+/1&/'
 falsified "the arena in host memory" '^    \.arena' 's/$/ .host = 1,/'
 falsified "the workspace" '^    \.work = ' 's/&work/sizeof work ? \&weight_1 : NULL/'
 
-# A diff of ranks shows what they say, not how it is set.
+# A diff of ranks shows content, not layout.
 expect "ranks 0 and 1 of DDP differ in digits only" "" \
     "$(diff <(tr 0-9 N <"$room/ddp_gpt/rank0.cu") <(tr 0-9 N <"$room/ddp_gpt/rank1.cu"))"
 
-# The same file is C++, as it must be to nvcc, which may be there too.
+# The file is also C++, as nvcc requires; compiles it with nvcc if installed.
 if command -v g++ >/dev/null; then
     for program in fslpp_gpt/rank5 fsdp_gpt/rank1 idle/rank2; do
         rm "$room/$program"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The training recipe, through the real command: learning rates against a formula in Python; optimizers and rates give
-# the bits of one rank under every kind of schedule, in processes and on the stand-in for GPUs; validation changes no
-# weight and is the same under every schedule; --resume keeps rates and metrics.
+# Checks the training recipe through the real command: learning rates against a formula in Python. Optimizers and rates
+# give the bits of one rank under every kind of schedule, in processes and on the CUDA stand-in. Validation changes no
+# weight and gives the same loss under every schedule; --resume keeps rates and metrics.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
 trap 'rm -rf "$room"' EXIT
-for numpy in ${PYTHON:-python3 /usr/bin/python3}; do # the second is the one that make deps gives numpy to
+for numpy in ${PYTHON:-python3 /usr/bin/python3}; do # make deps installs numpy for the second
     ! "$numpy" -c 'import numpy' 2>/dev/null || break
 done
 judge() { python3 -B tests/recipe/judge.py "$@" 2>&1 | tail -n 1; }
@@ -38,7 +38,7 @@ for optimizer in sgd momentum adamw; do
         train schedules/1f1b.lua -D batches=8 --model tests/recipe/integers.lua -D optimizer=$optimizer --steps 6 --device cuda | field weights)"
 done
 
-# Updates by numpy, from the checkpoints before and behind one.
+# Recomputes updates with numpy, from the checkpoints before and after one.
 for optimizer in adamw momentum "momentum -D nesterov=true" muon; do
     # shellcheck disable=SC2086
     compiled "one" serial --model tests/recipe/small.lua -D optimizer=$optimizer -D batches=4 -D stages=1
@@ -49,7 +49,7 @@ for optimizer in adamw momentum "momentum -D nesterov=true" muon; do
     rm -r "$saved" "$room/one"
 done
 
-# Muon's matrices, under schedules that add gradients in one order; and what is none.
+# Muon's matrices, under schedules that add gradients in one order, and parameters that are not Muon's.
 for schedule in 1f1b zbv 1f1b_offload; do
     expect "muon, $schedule: weights of one rank" true "$(train schedules/$schedule.lua -D batches=8 --model tests/recipe/small.lua \
         -D optimizer=muon --steps 5 --compare --data "$room/train" | field one_rank_same_weights)"
@@ -74,7 +74,7 @@ for schedule in serial 1f1b zbv ddp fsdp zero1 fslpp dp_tp_pp seq1f1b terapipe w
     expect "$schedule: validation changes no weight" "$(train "${here[@]}" | field weights)" "${with:-none}"
     [[ $schedule == pipedream* ]] || expect "$schedule: losses of one rank" "" "$(judge same "$room/serial" "$room/$schedule")"
 done
-for schedule in serial 1f1b fslpp seq1f1b 1f1b_offload pipedream; do # on the stand-in for a GPU, with graphs and periods
+for schedule in serial 1f1b fslpp seq1f1b 1f1b_offload pipedream; do # on the CUDA stand-in, with graphs and periods
     here=("schedules/$schedule.lua" "${tiny[@]}" "${recipe[@]}" --steps 6 --device cuda)
     export PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so
     with=$(train "${here[@]}" --val "$room/held" --val-every 2 --metrics "$room/gpu" | field weights)
@@ -96,7 +96,8 @@ expect "or one" "" "$(judge picture "$room/svg" 1)"
 
 train schedules/1f1b.lua "${tiny[@]}" "${recipe[@]}" --steps 3 --val "$room/held" --metrics "$room/last" >/dev/null
 expect "a training shorter than from one validation to the next has one before it and one at its end" "0 3" "$(sed -n 's/.*"step": \([0-9]*\), "validation_loss".*/\1/p' "$room/last" | paste -sd' ')"
-# Every sequence once, whatever a step holds: 1, 5 and 15 sequences in steps of 1, 2, 8 and 24, here and on the stand-in.
+# Every sequence counts once, whatever a step holds: 1, 5 and 15 sequences in steps of 1, 2, 8 and 24, here and on the
+# stand-in.
 for n in 1 5 15; do
     head -c $((n * 16 + 3)) "$room/train" >"$room/few"
     wanted=
@@ -116,7 +117,7 @@ expect "one that does" "" "$(warmed 7)"
 train schedules/1f1b.lua "${tiny[@]}" --data "$room/train" --steps 2 -D lr=1e30 --allow-nonfinite >"$room/json"
 expect "--json of a loss that is no number" "None" "$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["loss_last"])' "$room/json" 2>&1 | tail -n 1)"
 
-# Ranks as processes; a run that stops and goes on.
+# Ranks as processes; a run that stops and resumes.
 flags=(--data "$room/train" --val "$room/held" --val-every 2 --checkpoint "$saved" --every 3)
 compiled piped 1f1b "${tiny[@]}" -D workers=2 -D schedule=cosine -D warmup=3 -D decay=0.1
 unbroken=$(train schedules/1f1b.lua "${tiny[@]}" -D workers=2 "${recipe[@]}" --steps 6 --val "$room/held" --val-every 2 --metrics "$room/whole" | field weights)

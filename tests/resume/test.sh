@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# Checkpoints of sharded stages: the files are those of whole ones, so a run goes on under another schedule, with other
+# Checkpoints of sharded stages have the files of whole ones. So a run can resume under another schedule, with other
 # shards or none, to the bits of a run that never stopped.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
 data=(--data /usr/share/common-licenses/GPL-3)
 
-# leg HOW NAME RANKS STEPS: goes on, over tcp or mpi, to so many steps.
+# leg HOW NAME RANKS STEPS: resumes over tcp or mpi, up to that step.
 leg() {
     $1 "$2" "$3" "${data[@]}" --steps "$4" --checkpoint "$saved" --every 100 --resume --deadline 60
     ended 90
 }
-# unbroken SCHEDULE STEPS ARGS...: the weights of a run in one process that never stops.
+# unbroken SCHEDULE STEPS ARGS...: prints the weights of an uninterrupted run in one process.
 unbroken() {
     "$PIANOLA" run "schedules/$1.lua" "${@:3}" "${data[@]}" --steps "$2" 2>/dev/null |
         sed -n 's/^weights *\([0-9a-f]*\).*/\1/p'
 }
 
-# Three ranks, which all add gradients in the same order; three do not divide the stages' weights, and AdamW has moments.
+# Three ranks, which all add gradients in the same order. Three does not divide the stages' weights, and AdamW has
+# moments.
 three=(--model schedules/models/gpt.lua -D workers=3 -D batches=6 -D width=16 -D layers=2)
 ten=$(unbroken ddp 10 "${three[@]}")
 for schedule in ddp fsdp zero1 zero2; do
@@ -34,7 +35,7 @@ for schedule in ddp fsdp zero1 zero2 ddp; do
 done
 expect "ddp, fsdp, zero1, zero2 and ddp again, two steps each: the weights of ten of one" "$ten" "$(weights)"
 
-# Two replicas of each stage, in two shards of two pieces; and a pipeline without any.
+# Two replicas of each stage, in two shards of two pieces, and a pipeline without either.
 rm -r "$saved"
 data=()
 integers=(--model schedules/models/integers.lua)
@@ -44,8 +45,8 @@ leg tcp hsdp 4 2
 leg mpi pipeline 4 3
 leg tcp hsdp 4 4
 expect "hsdp, 1f1b and hsdp again: the weights of four steps of one" "$(unbroken 1f1b 4 "${integers[@]}")" "$(weights)"
-# The place in the data is a number of sequences: with twice the microbatches a run goes on where it stopped, under another
-# schedule too; with other data, or sequences of another length, only where that is asked for, and from its beginning.
+# The data position counts sequences. With twice the microbatches, or under another schedule, a run resumes where it
+# stopped. With other data or another sequence length, it resumes only on request, from the data's beginning.
 rm -r "$saved"
 still=(--model schedules/models/llama.lua -D layers=2 -D width=16 -D heads=2 -D kv_heads=1 -D inner=16 -D vocab=256 -D rows=2 -D lr=1e-30)
 compiled four 1f1b "${still[@]}" -D context=16 -D workers=2 -D batches=4
@@ -53,7 +54,7 @@ compiled eight zbv "${still[@]}" -D context=16 -D workers=2 -D batches=8
 compiled longer 1f1b "${still[@]}" -D context=32 -D workers=2 -D batches=4
 data=(--data /usr/share/common-licenses/GPL-3)
 lost() { sed -n "$1p" "$room/losses" | cut -f3; }
-# on NAME STEPS FLAGS...: goes on with it; losses to a file of that name
+# on NAME STEPS FLAGS...: resumes with it; writes losses to a file of that name
 on() { rm -f "$room/losses"; tcp "$1" 2 --steps "$2" --losses "$room/losses" "${@:3}"; ended 60; }
 on eight 12 "${data[@]}"
 wanted=$(lost 7)
@@ -76,7 +77,7 @@ expect "other data" "1" "$(said error: | grep -c 'is of a run on other data: .*;
 on four 20 "${other[@]}" --checkpoint "$saved" --resume --new-data
 expect "other data, wanted: its beginning" "$wanted pianola: from step 19 on the data is another: it begins with its first sequence" "$(lost 2) $(said 'from step')"
 expect "and its place" 16 "$(sed -nE 's/.*"sequences": (.*),/\1/p' "$saved"/step-00000020/manifest.json)"
-# A manifest of a version that did not write it; its checksum is FNV-1a's.
+# A manifest of an older version, which recorded no number of sequences. The checksum is FNV-1a.
 python3 - "$saved/step-00000020/manifest.json" <<'PY'
 import re, sys
 text = re.sub(rb'  "(sequences|context)".*\n', b'', open(sys.argv[1], 'rb').read())
@@ -89,7 +90,8 @@ on four 21 "${other[@]}" --checkpoint "$saved" --resume
 expect "an older manifest" "0 0 pianola: warning: $saved does not say how many sequences it has read: 160, if each of its steps read 8 as those of this run" \
     "$codes $(said warning:)"
 
-# All ranks in one process: the checkpoints of processes, both ways, with teams, shards and periods, and on the stand-in for a GPU.
+# All ranks in one process: exchanges checkpoints with processes, with teams, shards and periods, and on the CUDA
+# stand-in.
 rm -r "$saved"
 one=(--model schedules/models/gpt.lua -D layers=4 -D width=16 -D heads=2 -D context=16 -D rows=2 -D batches=8 -D schedule=cosine "${data[@]}")
 in_one() { PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so train "$@" --checkpoint "$saved" --every 2; }
@@ -116,7 +118,7 @@ expect "one process, processes, shards, a GPU and processes: the schedule of the
 expect "no run over old checkpoints" 1 "$(in_one schedules/1f1b.lua "${one[@]}" --steps 9; grep -c 'holds checkpoints already: go on with --resume' "$room/stderr")"
 expect "what is done is done" 1 "$(in_one schedules/1f1b.lua "${one[@]}" --steps 9 --resume; grep -c 'has come to step 9 already' "$room/stderr")"
 
-# The loss of a checkpoint on a file, under any schedule, and of the weights that a training begins with.
+# The loss of a checkpoint on a file, under any schedule, and of the initial weights.
 text=/usr/share/common-licenses/GPL-2
 loss() { train "$@" --steps 0 --val $text | sed -nE 's/^  "validation_loss": ([0-9.]{6}).*/\1/p;s/^  "sequences": //p' | paste -sd' '; }
 wanted=$(loss schedules/serial.lua "${one[@]}" --checkpoint "$saved" --resume)
@@ -131,7 +133,7 @@ expect "in words, with its perplexity" 1 "$("$PIANOLA" run schedules/serial.lua 
     awk '/^loss/ { d = exp($2) - $4; print ($2 + 0 > 3 && d < 0.02 && d > -0.02 && /sequences of 16 tokens, of step 9; nothing was trained$/) }')"
 expect "no checkpoint to tell of" " 1" "$(mkdir "$room/empty"; loss schedules/serial.lua "${one[@]}" --checkpoint "$room/empty" --resume | tr '\n' ' '; grep -c 'holds no checkpoint to tell the loss of' "$room/stderr")"
 
-# A signal ends a run after its step, with a checkpoint. It goes on to the weights of a run that nobody stopped.
+# A signal ends a run after its step, with a checkpoint. It resumes to the weights of an undisturbed run.
 integers=(schedules/1f1b.lua --model schedules/models/integers.lua)
 for signal in INT TERM; do
     rm -rf "$room/stopped"
@@ -151,11 +153,11 @@ for signal in INT TERM; do
         "$(train "${integers[@]}" --steps $((stopped + 5)) --checkpoint "$room/stopped" --resume | field weights)"
 done
 
-# An error ends with how to go on.
+# An error ends with the flags to resume.
 in_one schedules/1f1b.lua "${one[@]}" -D workers=2 --steps 12 -D schedule=constant -D lr=1e30 --resume >/dev/null
 expect "the command to go on with" 1 "$(grep -c "error: .*; to go on from the newest checkpoint: pianola run schedules/1f1b.lua .*--resume" "$room/stderr")"
 
-# A learning rate whose schedule has ended is said.
+# A learning rate schedule that has ended is reported.
 rates() { "$PIANOLA" run schedules/serial.lua "${still[@]}" -D context=16 -D lr=0.01 -D schedule=cosine -D steps=4 --steps "$1" "${@:2}" 2>&1 | sed -n 's/pianola: warning: the/the/p'; }
 expect "past the schedule's end" "the learning rate is 0 from step 5 to 6: its schedule ends with update 4; give it more (-D steps=6), or a rate to end at \
 (-D final=0.1)" "$(rates 6)"

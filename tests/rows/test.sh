@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Teams whose members have rows of their own between the layers that they divide (-D parallel=sequence) train what one rank
-# trains. On integers the weights are those of one rank bit for bit. In one process, over TCP and MPI, and on the stand-in
-# for GPUs.
+# Teams whose members hold their own rows between the layers they divide (-D parallel=sequence) train as one rank does.
+# On integers the weights match one rank bit for bit. In one process, over TCP and MPI, and on the CUDA stand-in.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
@@ -20,8 +19,8 @@ for schedule in schedules/*.lua; do
     case $schedule in
     schedules/pianola.d.lua) continue ;;
 
-    schedules/vocab_parallel.lua) continue ;; # teams of two sizes
-    schedules/context.lua) continue ;; # teams of 4, which become 8: more than a microbatch has rows
+    schedules/vocab_parallel.lua) continue ;; # its teams have two sizes
+    schedules/context.lua) continue ;; # its teams of 4 become teams of 8, more than a microbatch has rows
     schedules/seq1f1b.lua | schedules/slimpipe.lua | schedules/terapipe.lua) continue ;; # slices of a model
     *) several_updates "$schedule" && continue ;;
     esac
@@ -40,7 +39,8 @@ done
 expect "the loss is the sum over members" "$(loss schedules/serial.lua "${integers[@]}" --steps 3)" \
     "$(loss schedules/1f1b.lua -D tensor=4 "${integers[@]}" "${by_rows[@]}" --steps 3)"
 
-# Members' sums of norms and biases are of their rows; attention, a tied table, and the loss by vocabulary in between.
+# Sums of norms and biases over each member's rows; with attention, a tied table, and the loss by vocabulary between
+# them.
 gpt=(--model schedules/models/gpt.lua --data /usr/share/common-licenses/GPL-3)
 llama=(--model schedules/models/llama.lua --data /usr/share/common-licenses/GPL-3)
 near() { # WHAT SCHEDULE ARGS...
@@ -70,7 +70,7 @@ for how in tcp mpi; do
     expect "1f1b in teams by rows over $how" "$wanted" "$(weights)$(said 'error:')"
 done
 
-# ---- checkpoints hold whole layers: by rows, by columns alone, nobody ----
+# ---- checkpoints hold whole layers: by rows, by columns alone, without a team ----
 
 leg() { # NAME RANKS STEPS ARGS...
     tcp "$1" "$2" --steps "$3" --checkpoint "$saved" --every 100 --resume --deadline 60 "${@:4}"
@@ -101,7 +101,7 @@ leg gpt 4 5 "${data[@]}"
 expect "teams go on as if they had never stopped" \
     "$(in_process schedules/1f1b.lua "${small[@]}" -D tensor=2 "${by_rows[@]}" "${gpt[@]}" --steps 5)" "$(weights)"
 
-# ---- on GPUs, by the stand-in ----
+# ---- on GPUs, with the stand-in ----
 
 [ -f "$built/standin/libpianola-cuda.a" ] || { echo "libpianola-cuda.a is not in build/standin: make standin"; exit 1; }
 export PKG_CONFIG_PATH=$built/standin:$PKG_CONFIG_PATH PIANOLA_CUDA=$built/standin/libpianola-cuda.so
