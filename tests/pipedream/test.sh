@@ -4,16 +4,17 @@
 # follow from the weights alone, and the bytes of the authors' profiles.
 #
 # Why predictions and publications differ:
-# - Data parallelism hides a part of its synchronization behind computation. One column hides all of it, the other (`--sum`)
-#   none.
-# - Publications time epochs, with the input pipeline, stragglers and the framework. Predictions time the slowest stage, on
-#   links at nominal speed. A pipeline of 16 machines reached 9.86 of 16 (2018), which no such model explains.
-# - The models' times are FLOP over one throughput. In the authors' profile of VGG-16, the first convolution has few FLOP
-#   for its bytes and takes 20 times that long, the second twice that long. The others take less.
-# - Cluster A of 2019 has PCIe within a server, B NVLink. The flat links here are those between servers; 10 GB/s within one
-#   is assumed. GNMT's embeddings, a quarter of its weights, are synchronized whole, though a minibatch has few words.
+# - Data parallelism hides a part of its synchronization behind computation. One column hides all of it, the other
+#   (`--sum`) none.
+# - Publications time epochs, with the input pipeline, stragglers and the framework. Predictions time the slowest stage,
+#   on links at nominal speed. A pipeline of 16 machines reached 9.86 of 16 (2018), which no such model explains.
+# - The models' times are FLOP over one throughput. In the authors' profile of VGG-16, the first convolution has few
+#   FLOP for its bytes and takes 20 times that long, the second twice that long. The others take less.
+# - Cluster A of 2019 has PCIe within a server, B NVLink. The flat links here are those between servers; 10 GB/s within
+#   one is assumed. GNMT's embeddings, a quarter of its weights, are synchronized whole, though a minibatch has few
+#   words.
 # - Nothing is tuned for agreement: models and clusters are the papers', and the throughput is a published measurement.
-# shellcheck disable=SC2086 # options are several words
+#   ellcheck disable=SC2086 # options are several words
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 models=schedules/models
