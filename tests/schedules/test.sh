@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# The schedules of the papers, through the real command: figures known from papers and from peers' own code, and each
-# published formula over a grid of sizes. P ranks, M microbatches, V chunks; F = I = W = 1 and B = 2 unless said otherwise.
+# Checks the papers' schedules through the real command: figures from papers and from published code, and each published
+# formula over a grid of sizes. P ranks, M microbatches, V chunks; F = I = W = 1 and B = 2 unless said otherwise.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 
-# figures ARGS...: "makespan, idle, span - work, peak, per rank: peaks": the most of any rank, but for the peaks.
+# figures ARGS...: prints "makespan, idle, span - work, peak, per rank: peaks", each the maximum over ranks except the
+# last.
 figures() {
     json "$@" | awk -F'[:,] *' '
         /error:/ { print; exit }
@@ -17,14 +18,15 @@ figures() {
         /"peak_activations"/ { if ($2 > most) most = $2; peaks = peaks (peaks == "" ? "" : ",") $2 }
         END { if (makespan != "") print makespan + 0, idle + 0, late + 0, most, peaks }'
 }
-# known NAME MAKESPAN IDLE PEAKS ARGS...: a row of a paper or of a peer's code.
+# known NAME MAKESPAN IDLE PEAKS ARGS...: checks a row of a paper or of published code.
 known() {
     local got
     read -ra got <<<"$(figures "${@:5}")"
     expect "$1" "makespan $2 idle $3 peaks $4" "makespan ${got[0]} idle ${got[1]} peaks ${got[4]}"
 }
 sized() { figures "schedules/$1.lua" -D "workers=$2" -D "batches=$3" "${@:4}"; }
-# holds NAME P M MAKESPAN LATE PEAK: a formula; LATE: the most by which a rank's span exceeds its work, or - for any.
+# holds NAME P M MAKESPAN LATE PEAK: checks a formula. LATE is the most by which a rank's span exceeds its work, - for
+# any.
 holds() {
     local got
     read -ra got <<<"$(sized "$1" "$2" "$3" "${@:7}")"
@@ -54,13 +56,13 @@ two_bp gpipe 18 6 4,4,4,4 4
 two_bp 1f1b 15 3 4,4,4,4 4 # the paper's 1F1B-1
 two_bp 1f1b 27 3 8,8,8,8 8 # and its 1F1B-2
 
-# Other costs of I, as if the script said so.
+# Other costs of I, as a script could declare them.
 input() { sed "s/^return schedule {/&\n  cost = function(s, b, d) return d == 'I' and $2 or 1 end,/" "schedules/$1.lua" >"$room/$1.lua"; }
 input zb_h1 2 && known "ZB-H1 4,12, F,I,W = 1,2,1" 54 6 4,4,4,4 "$room/zb_h1.lua" -D workers=4 -D batches=12
 # shellcheck disable=SC2086
 input zbv 2 && known "ZB-V 4,8, I = 2" 70 6 8,8,8,8 "$room/zbv.lua" $P4M8
 
-# Latency c per hop, senders not held up: what a schedule published for free links costs on others.
+# Latency c per hop with senders free at once: the cost, on slow links, of a schedule published for free links.
 for row in breadth_first/57/63/73 zb_h1/27/41/57; do
     IFS=/ read -ra want <<<"$row"
     for c in 0 1 2; do
@@ -75,8 +77,8 @@ order=$("$PIANOLA" show schedules/interleaved.lua -D workers=2 -D batches=5 --fo
     awk -F'\t' '$1 == 0 && ($5 == "F" || $5 == "B") { print ($5 == "B" ? -1 : 1) * (int($6 / 2) + 1) }' | paste -sd' ')
 expect "interleaved 2,5,2: the order of rank 0" "1 1 1 2 2 2 -2 1 -2 1 -2 2 -1 2 -1 -1 -2 -2 -1 -1" "$order"
 
-# Rahimi's guideline for LPP: as many ranks in a group as stages, and groups = half the microbatches. Latency S + 1 in
-# units of F + B, with 2 activations.
+# Rahimi's guideline for LPP: as many ranks in a group as stages, and half as many groups as microbatches. The latency
+# is S + 1 in units of F + B, with 2 activations.
 for SB in 4,8 4,16 8,8 16,32; do
     IFS=, read -r S B <<<"$SB"
     for scheme in lpp fslpp; do
@@ -93,7 +95,7 @@ formulas() { # P M
     holds gpipe "$P" "$M" $((3 * (M + P - 1))) - "$M"
     holds 1f1b "$P" "$M" $((3 * (M + P - 1))) - "$(least "$P" "$M")"
     [ "$M" -ge "$P" ] || return
-    holds zb_h1 "$P" "$M" $((3 * M + P - 1)) $((P - 1)) "$P" # the last to end began first
+    holds zb_h1 "$P" "$M" $((3 * M + P - 1)) $((P - 1)) "$P" # the last rank to end began first
     holds 2bp "$P" "$M" $((3 * M + P - 1)) - "$M"
     holds 2bp "$P" "$M" $((3 * M + 2 * (P - 1))) - "$M" -D scheme=gpipe
     for V in 2 3; do
@@ -126,8 +128,8 @@ for name in gpipe 1f1b zb_h1 zb_h2 2bp zbv stp interleaved breadth_first; do # t
     expect "$name, P = 64, M = 512" "$want" "${got[0]}"
 done
 
-# HelixPipe: attention takes no part in the bubble. A layer's queries take Q, its attention A, its projection and MLP R, and a
-# backward twice as much; the embedding takes nothing.
+# HelixPipe: attention takes no part in the bubble. In a layer, queries take Q, attention A, and projection and MLP R; a
+# backward takes twice as much. The embedding takes nothing.
 helix() { # P L M FOLDS Q A R ARGS...
     sed "s/^return schedule {/&\n  cost = function(s, b, d)\n    local c = s == 0 and 0 or ({ $5, $6, $7 \/ 4, $7 * 3 \/ 4 })[(s - 1) % 4 + 1]\n\
     return d == 'B' and 2 * c or c\n  end,/" schedules/helixpipe.lua >"$room/helixpipe.lua"
@@ -140,22 +142,23 @@ for size in 2/2/2 2/4/4 3/3/3 4/4/4 4/8/8 4/4/12 8/8/16; do
         work=$((3 * M * L * (Q + A + R) / P))
         expect "helixpipe, P = $P, L = $L, M = $M, attention $A" $((work + 3 * (P - 1) * (Q + R))) \
             "$(helix "$P" "$L" "$M" 1 "$Q" "$A" "$R")"
-        two=$(($(helix "$P" "$L" $((2 * M)) 2 "$Q" "$A" "$R") - 2 * work)) # folds of as many microbatches each
+        two=$(($(helix "$P" "$L" $((2 * M)) 2 "$Q" "$A" "$R") - 2 * work)) # two folds of M microbatches each
         expect "helixpipe, P = $P, L = $L, M = $((2 * M)), attention $A, two folds: a bubble of $two, at most twice as long" yes \
             "$([ $two -gt 0 ] && [ $two -le $((6 * (P - 1) * (Q + R))) ] && echo yes)"
     done
     expect "helixpipe, P = $P, L = $L, M = $((2 * M)), two folds: attention adds its own time" $((2 * 3 * M * L * 48 / P)) \
         "$(($(helix "$P" "$L" $((2 * M)) 2 1 64 4) - $(helix "$P" "$L" $((2 * M)) 2 1 16 4)))"
 done
-# Tensors on their way for as long as a layer's weights work: a second fold hides nearly all of it, one fold nothing.
-hidden() { # FOLDS: what the latency adds
+# A tensor is in flight for as long as a layer's weights compute. A second fold hides nearly all of it, one fold
+# nothing.
+hidden() { # FOLDS: prints the time that the latency adds
     echo $(($(helix 4 8 16 "$1" 1 16 4 --cluster schedules/clusters/latency.lua -D latency=5) - $(helix 4 8 16 "$1" 1 16 4)))
 }
 expect "helixpipe, one fold: each layer of each group waits twice, forwards and backwards" yes \
     "$([ "$(hidden 1)" -ge $((2 * 2 * 5 * (4 * 8 - 1))) ] && echo yes || hidden 1)"
 expect "helixpipe, two folds hide nine tenths of that" yes "$([ $(($(hidden 2) * 10)) -le "$(hidden 1)" ] && echo yes || hidden 2)"
 
-# Controllable memory: at most half and two thirds of 1F1B's bubble, 6 (P - 1), in (P + 2) // 2 and (P + 4) // 3
+# Controllable memory: at most half and two thirds of 1F1B's bubble, 6 (P - 1), with (P + 2) // 2 and (P + 4) // 3
 # microbatches of two activations each.
 for PM in 1,4 2,2 2,8 3,3 3,9 4,9 5,10 6,12 7,7 8,32 9,18 10,20 12,12 13,26 16,32 21,42 32,64 64,512; do
     IFS=, read -r P M <<<"$PM"
@@ -168,8 +171,8 @@ for PM in 1,4 2,2 2,8 3,3 3,9 4,9 5,10 6,12 7,7 8,32 9,18 10,20 12,12 13,26 16,3
     done
 done
 
-# V-Cap on 4 ranks is as fast as any order in that room: what `pianola optimal` proves of 8, 16 and 32 microbatches. With room
-# for 2 P, it is so on any number of ranks: its bubble is that of the way to the last rank and back, P - 1.
+# On 4 ranks, V-Cap is as fast as any order within its cap; `pianola optimal` proves this for 8, 16 and 32 microbatches.
+# With a cap of 2 P, the same holds on any number of ranks: the bubble P - 1 is the way to the last rank and back.
 while read -r cap bubble; do
     for M in 8 16 32; do
         holds v_cap 4 "$M" $((6 * M + bubble)) - "$cap" -D "cap=$cap"
@@ -178,7 +181,7 @@ done <<<$'5 8\n6 5\n7 4\n8 3'
 while read -r P M cap bubble; do
     holds v_cap "$P" "$M" $((6 * M + bubble)) - "$cap" -D "cap=$cap"
 done <<<$'2 4 4 1\n3 8 4 5\n3 8 5 3\n3 8 6 2\n5 10 10 4\n7 14 14 6\n8 32 14 11\n8 32 15 9\n8 32 16 7\n16 32 32 15\n32 64 64 31'
-# It never comes to a deadlock, and holds no more than it may.
+# It never deadlocks and never exceeds its cap.
 for P in 1 2 3 4 5 6 7; do
     for M in 1 2 3 4 5 9; do
         for ((cap = 2; cap <= 2 * P + 1; cap++)); do
@@ -190,15 +193,15 @@ done
 
 # ---- recompute ----
 
-# GPipe's paper, section 2.3: only the time of one more forward per microbatch, because a rank that waits for a gradient
-# recomputes meanwhile; and of a microbatch only its input is kept, for all but the one at work.
+# GPipe's paper, section 2.3: recompute adds only one forward per microbatch, because a rank recomputes while it waits
+# for a gradient. Of all microbatches but the current one, only the input is kept.
 for PM in 4,8 3,7 8,32; do
     IFS=, read -r P M <<<"$PM"
     holds gpipe "$P" "$M" $((3 * (M + P - 1) + M)) - "$M" --recompute
     holds 1f1b "$P" "$M" $((3 * (M + P - 1) + M)) - "$P" --recompute
 done
 gpt="--model schedules/models/gpt.lua"
-growth() { # bytes per microbatch of rank 1, which has neither embedding nor head
+growth() { # prints the bytes per microbatch of rank 1, which has neither embedding nor head
     local few many
     # shellcheck disable=SC2086
     few=$(ranks peak_bytes schedules/gpipe.lua $gpt -D batches=8 "$@" | cut -d, -f2)
@@ -217,7 +220,7 @@ for schedule in schedules/*.lua; do
             grep -o '"one_rank_same_weights": [a-z]*')"
 done
 
-# ---- bounds: no schedule beats its own, and some attain it ----
+# ---- bounds: no schedule beats its own, and some reach it ----
 
 for schedule in schedules/*.lua; do
     gap=$(figure gap "$schedule")
@@ -233,7 +236,7 @@ expect "show --list: a line for each" "$(cd schedules && echo *.lua)" \
 for schedule in schedules/*.lua; do
     expect "$schedule begins with a line for the list" 1 "$(head -n 1 "$schedule" | grep -cE '^-- .{10,110}\.$')"
 done
-# SlimPipe's order, with fewer slices than ranks: as few as the script allows run, and one fewer would not.
+# SlimPipe with fewer slices than ranks: the fewest that the script allows run; one fewer would deadlock.
 for P in 2 3 4 5 8 9; do
     for V in 2 4; do
         Q=$((P / 2))
@@ -251,8 +254,8 @@ sed 's/P > 2 \* Q + 1/false/' schedules/slimpipe.lua >"$room/slimpipe.lua"
 expect "slimpipe: what the script refuses would wait forever" 1 \
     "$("$PIANOLA" check "$room/slimpipe.lua" -D workers=8 -D slices=3 -D chunks=4 -D batches=6 2>&1 | grep -c 'error: .*: deadlock: ')"
 
-# w() with its two ranks in the wrong order: said where each rank takes weights from several homes, none of which serves
-# another. No schedule here does, nor one whose weights have one home elsewhere, or a replica on each rank.
+# w() with its two ranks swapped: reported if each rank takes weights from several homes, none of which computes for
+# another. No schedule here does that. Neither do weights with one home elsewhere, or with a replica on each rank.
 swapped() { "$PIANOLA" check "$@" 2>&1 | sed -n "s|^pianola: warning: $1: ||p"; }
 for schedule in schedules/*.lua; do
     expect "$schedule: w() is in order" "" "$(swapped "$schedule")"

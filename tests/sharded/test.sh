@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
-# Sharded weights, gradients and optimizer state: the traffic of the literature, the fewest gathers, and what each rank holds.
+# Checks sharded weights, gradients and optimizer state: the literature's traffic, the fewest gathers, and each rank's
+# memory.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 wide="--model schedules/models/integers.lua -D width=64" # 8 layers of 16 KiB: 128 KiB of weights, as much gradient
 model=$((8 * 64 * 64 * 4))
 
-# traffic SCHEDULE ARGS...: bytes received and sent by each rank, in units of the model; one pair if all ranks agree
+# traffic SCHEDULE ARGS...: prints bytes received and sent by each rank, in units of the model; one pair if all ranks
+# agree
 traffic() {
     json "schedules/$1.lua" $wide "${@:2}" | awk -v model=$model '
         /error/ { print } /"bytes_(received|sent)":/ { sub(",", ""); printf "%s%s", $2 / model, /sent/ ? "\n" : " " }' | sort -u
 }
 
-# Rajbhandari 2020, "ZeRO", section 7, and Zhao 2023, "PyTorch FSDP", section 3.2.2, in units of the model, W = 16: lists of
-# F ranks gather twice and scatter once inside, 3 (F - 1) / F, and sum shards across, 2 (W / F - 1) / W. Weights that are
-# not kept between forward and backward are gathered twice.
+# Rajbhandari 2020, "ZeRO", section 7, and Zhao 2023, "PyTorch FSDP", section 3.2.2, in units of the model, W = 16. A
+# list of F ranks gathers twice and scatters once within itself, 3 (F - 1) / F. It sums shards with other lists, 2 (W /
+# F - 1) / W. Weights that are not kept between forward and backward are gathered twice.
 kept="-D slots=4 -D sums=4"
 D16="-D workers=16 -D batches=16 -D slots=0"
 expect "ddp" "1.875 1.875" "$(traffic ddp -D workers=16 -D batches=16)"
@@ -28,11 +30,11 @@ expect "fsdp" "2.8125 2.8125" "$(traffic fsdp $D16)"
 for zero in 1 2; do
     expect "hsdp, F = 4, zero = $zero: the same bytes" "2.625 2.625" "$(traffic hsdp $D16 -D group=4 -D zero=$zero)"
 done
-# Four microbatches per rank: naively, everything once more for each. Breadth first, which keeps a gathered stage for all of
-# them, one gather and one reduction, and with room for all stages nothing else.
+# Four microbatches per rank: naively, each repeats all traffic. Breadth first keeps a gathered stage for all of them,
+# which needs one gather and one reduction, and with room for all stages nothing else.
 expect "fsdp, 4 microbatches per rank, nothing kept: 8 gathers, 1 reduction" "8.4375 8.4375" \
     "$(traffic fsdp -D workers=16 -D batches=64 -D slots=0)"
-# DeepSpeed and FSDP reduce after each microbatch, too, unless told otherwise: 3 A (W - 1) / W.
+# DeepSpeed and FSDP also reduce after each microbatch by default: 3 A (W - 1) / W.
 for A in 1 2 4; do
     expect "accumulate, nothing kept, A = $A" "$(awk -v A=$A 'BEGIN { v = 3 * A * 15 / 16; print v, v }')" \
         "$(traffic accumulate -D workers=16 -D batches=$((16 * A)) -D slots=0 -D sums=1)"
@@ -48,8 +50,8 @@ for what in gathers reductions; do
         "$(ranks $what schedules/1f1b_fsdp.lua -D workers=16 -D replicas=4 -D batches=16)"
 done
 
-# Stages 0 … S-1, then S-1 … 0, with k slots: 2 S - min(k, S) gathers, Belady's least (tests/unit/test_fetch.c compares with
-# brute force).
+# Stages 0 … S-1, then S-1 … 0, with k slots: 2 S - min(k, S) gathers, the minimum by Belady's rule
+# (tests/unit/test_fetch.c compares with brute force).
 for S in 1 3 4 8; do
     for k in 1 2 3 8; do
         least=$((2 * S - (k < S ? k : S)))
@@ -57,7 +59,7 @@ for S in 1 3 4 8; do
             "$(ranks gathers schedules/fsdp.lua -D workers=4 -D batches=4 -D stages=$S -D slots=$k)"
     done
 done
-# Lamy-Poirier 2022: breadth first, V chunks per rank: 2 V - 1 to V gathers, whatever the number of microbatches.
+# Lamy-Poirier 2022: breadth first with V chunks per rank gathers 2 V - 1 to V times, for any number of microbatches.
 for V in 1 2 4; do
     for k in $(seq 1 $V); do
         for batches in 4 16; do
@@ -70,10 +72,10 @@ done
 expect "a list without its ranks' own jobs is gathered shard by shard" 7,7,7,7 \
     "$(ranks gathers tests/sharded/elsewhere.lua)"
 
-# The plan of gathers is never slower than a fixed prefetch that takes as many slots, and on slow links it is faster, since
-# it gathers less. `compare` prints the three.
+# The planned gathers are never slower than a fixed prefetch with as many slots. On slow links they are faster, because
+# they are fewer. `compare` prints all three.
 slow="--cluster schedules/clusters/latency.lua"
-ahead() { # SCHEDULE ARGS...: makespan, one ahead, two ahead
+ahead() { # SCHEDULE ARGS...: prints the makespans as planned, one ahead and two ahead
     "$PIANOLA" compare "schedules/$1.lua" $slow "${@:2}" --json | sed -nE 's/.*"(makespan|one_ahead|two_ahead)": ([^,]*).*/\2/p' | paste -sd' '
 }
 for schedule in fsdp hsdp fsdp_whole 1f1b_fsdp breadth_first_fsdp; do
@@ -93,7 +95,7 @@ nodes="--model schedules/models/gpt2.lua -D precision=bf16 --cluster schedules/c
 expect "breadth_first_fsdp, GPT-2 on two nodes: 5 % less" "0.03994 0.04205 0.04204" "$("$PIANOLA" compare schedules/breadth_first_fsdp.lua $nodes --json |
     sed -nE 's/.*"(makespan|one_ahead|two_ahead)": ([^,]*).*/\2/p' | awk '{ printf "%s%.5f", (NR > 1 ? " " : ""), $1 }')"
 
-# As many are kept as fit into the cluster's memory: 4 stages take 53 bytes, one 29.
+# The cluster's memory limits how many stages are kept: 4 stages take 53 bytes, one takes 29.
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 echo 'local p = params { memory = 1e9 } return cluster { memory = p.memory }' >"$room/memory.lua"
@@ -104,17 +106,17 @@ expect "room for one" 7,7,7,7,7,7,7,7 "$(in_memory 29)"
 expect "for none" "pianola: error: schedules/fsdp.lua: rank 0 needs 29 bytes, 1 more than the cluster's memory of 28: w" "$(in_memory 28)"
 
 # Zhao 2023, "PyTorch FSDP", section 3.3: six layers in units {0,3}, {1,2}, {4,5}. PyTorch drops the last unit after the
-# forward although the backward begins with it: it gathers 5 times, 10 layers. Here a unit is a run of layers, so these are
-# the stages [0] [1,2] [3] [4,5], in as much room as PyTorch takes: two slots of two layers. Fewest bytes: 8 layers, and
-# [1,2] stays, not [3], as Belady's rule, which counts gathers, would have it: 9.
+# forward although the backward begins with it, so it gathers 5 times, 10 layers. Here a unit is a run of layers: stages
+# [0] [1,2] [3] [4,5], in two slots of two layers as in PyTorch. The fewest bytes are 8 layers and keep [1,2]. Belady's
+# rule counts gathers and would keep [3], which gives 9.
 cat >"$room/units.lua" <<'EOF'
 local layers = {}
 for i = 1, 6 do layers[i] = linear { width = 64 } end
 layers[7] = mse {}
 return model { input = integers { features = 64, rows = 2 }, layers = layers, optimizer = sgd { lr = 0.01 }, cut = { 2, 4, 5 } }
 EOF
-layer=$((64 * 64 * 4 / 2)) # of which a rank has one half
-layers() { # FIGURE ARGS...: what each of two ranks receives, in layers
+layer=$((64 * 64 * 4 / 2)) # a rank holds one half
+layers() { # FIGURE ARGS...: prints the figure for each of two ranks, in layers
     ranks "$1" schedules/fsdp.lua --model "$room/units.lua" -D workers=2 -D batches=2 --cluster "$room/memory.lua" "${@:2}" |
         awk -F, -v layer=$layer '{ print $1 / layer, $2 / layer }'
 }
@@ -122,7 +124,7 @@ expect "three units: layers received" "8 8" "$(layers weights_bytes -D slots=2)"
 expect "three units: at least" "8 8" "$(layers weights_bound -D slots=2)"
 expect "three units, room for one stage: each comes twice, but the last" "10 10" "$(layers weights_bytes -D slots=1)"
 expect "three units, room for all" "6 6" "$(layers weights_bytes -D slots=4)"
-# Four slots, but not the 237824 bytes that they take.
+# Four slots, but not the 237824 bytes they need.
 expect "three units, a layer too little" "8 8" "$(layers weights_bytes -D slots=4 -D memory=221440)"
 expect "three units, a layer too little: at least" "7 7" "$(layers weights_bound -D slots=4 -D memory=221440)"
 expect "three units, two layers too little" "9 9" "$(layers weights_bytes -D slots=4 -D memory=205056)"
@@ -133,7 +135,7 @@ expect "three units: two ahead needs more" \
     "$(json schedules/fsdp.lua --model "$room/units.lua" -D workers=2 -D batches=2 --cluster "$room/memory.lua" -D slots=4 \
         -D memory=221440 | sed -nE 's/^ *("two_ahead.*\}),$/\1/p' | sort -u)"
 
-# What a fixed prefetch would cost is what it costs with --prefetch.
+# The reported cost of a fixed prefetch equals its cost with --prefetch.
 for schedule in fsdp 1f1b_fsdp fslpp; do
     for ahead in one two; do
         of=(schedules/$schedule.lua $slow -D bandwidth=0.5)
@@ -144,7 +146,7 @@ for schedule in fsdp 1f1b_fsdp fslpp; do
     done
 done
 
-# A gradient in pieces, on a slow network: by default in as many as arrive first, whatever else bucket says; the same bytes.
+# A gradient in pieces on a slow network: the default number of pieces is as fast as any bucket, with the same bytes.
 slowly="--model schedules/models/gpt2.lua --cluster schedules/clusters/nodes.lua -D devices=1 -D workers=4 -D batches=4 -D stages=1"
 whole=$(figure makespan schedules/ddp.lua $slowly -D bucket=1000000000000)
 best=$(figure makespan schedules/ddp.lua $slowly)
@@ -155,7 +157,7 @@ for bucket in 100000000 50000000 25000000 10000000 1000000; do
 done
 expect "ddp, 25 MB: 13 pieces of GPT-2, the table, the loss's none" 15 "$(ranks reductions schedules/ddp.lua $slowly -D bucket=25000000 | cut -d, -f1)"
 
-# All kinds of homes: the same bytes travel, whatever the pieces and rounds are called, and train to the bits of one rank.
+# All kinds of homes: any pieces and rounds move the same bytes and train to the bits of one rank.
 weights() { "$PIANOLA" run "$@" $wide --steps 3 2>&1 | sed -nE 's/^weights +([0-9a-f]*) .*/\1/p;/error:/p'; }
 sent() { json tests/sharded/pieces.lua $wide "$@" | sed -nE 's/.*"bytes_sent": ([0-9]*),/\1/p;/error:/p' | paste -sd,; }
 one=$(weights schedules/serial.lua -D stages=2)
@@ -169,7 +171,7 @@ for F in 0 1 2 4; do
     done
 done
 
-# What a rank holds of the weights, in units of the model's weights.
+# The weights that a rank holds, in units of the model's weights.
 held() {
     json "schedules/$1.lua" $wide "${@:2}" | awk -v model=$model '/"at_peak"/ { gsub(/[,":]/, " ")
         for (i = 1; i < NF; i++) held[$i] = $(i + 1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Completion and the manual page: both must match the commands' own help, and completion must work.
+# Checks completion and the manual page: both must match the commands' own help, and completion must work.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
@@ -19,7 +19,7 @@ bash_offers() {
     # shellcheck disable=SC2016
     bash -c '. "$0"; COMP_WORDS=(pianola "$@"); COMP_CWORD=$#; _pianola; printf "%s\n" "${COMPREPLY[@]}"' "$room/bash" "$@" | sorted
 }
-# completes WANTED WORD...: that this is what bash offers for the last word.
+# completes WANTED WORD...: checks what bash offers for the last word.
 completes() { expect "bash: pianola ${*:2}" "$(sorted <<<"$1")" "$(bash_offers "${@:2}")"; }
 
 completes "$commands help --help --version" ""
@@ -30,7 +30,7 @@ for command in $commands; do
     completes "$(options "$command")" "$command" -
 done
 
-# What an option takes: the words that a wrong one is told of.
+# The values of an option are the words that its error message lists.
 for option in lanes format color device sort; do
     case $option in
     device) command=run ;;
@@ -43,7 +43,7 @@ for option in lanes format color device sort; do
     completes "$words" $command --$option =
     completes "${words%% *}" $command --$option = "${words%% *}"
 done
-# --memory is one option of partition, and another of the others.
+# --memory means one thing to partition and another to the other commands.
 completes "spare least" show --memory ""
 completes "" partition --memory ""
 completes "" tune --memory ""
@@ -58,8 +58,8 @@ completes "$room/files/a.lua $room/files/a.txt $room/files/a folder" verify "$ro
 completes "$room/files/a folder" export-weights "$room/files/"
 completes "$room/files/a.txt" run x.lua --data "$room/files/a.t"
 
-# The same with keys: a pianola that prints its arguments, completed and started at a prompt. A dumb terminal echoes no
-# escape sequences.
+# The same by keyboard: a pianola that prints its arguments is completed and started at a prompt. A dumb terminal echoes
+# no escape sequences.
 typed() { # SHELL COMMAND WANTED KEYS
     command -v "${2%% *}" >/dev/null && command -v script >/dev/null || return
     # shellcheck disable=SC2016
@@ -90,7 +90,7 @@ fi
 if command -v shellcheck >/dev/null; then
     expect "shellcheck" "" "$(shellcheck -s bash "$room/bash")"
 fi
-for command in $commands; do # also where these shells are not
+for command in $commands; do # also without these shells
     for option in $(options "$command"); do
         expect "zsh has $option" yes "$(grep -q -e "$option[]'=}]" "$room/zsh" && echo yes)"
         expect "fish has $option" yes "$(grep -q "from[ a-z-]* $command[ '].* -l ${option#--} " "$room/fish" && echo yes)"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# `pianola show --measured`: measurements are shown like predictions, in every format, and measurements of another
-# program are not shown. The steps here are made from predictions, so that their figures are known.
+# Checks `pianola show --measured`: it shows measurements like predictions, in every format, and refuses measurements of
+# another program. The steps are made from predictions, so their figures are known.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 
-# steps STRETCH... <timeline.tsv: steps 5, 6, … of a run, a unit being STRETCH ms, one after the other, 0.5 ms apart.
+# steps STRETCH... <timeline.tsv: prints steps 5, 6, … of a run in a row, 0.5 ms apart; a unit lasts STRETCH ms.
 steps() {
     awk -F '\t' -v OFS='\t' -v CONVFMT=%.9g -v stretch="$*" '
         NR == 1 { print "step", $0; next }
@@ -26,7 +26,7 @@ steps() {
 }
 show() { "$PIANOLA" show "$@" 2>&1; }
 
-# In seconds, a unit as 2 ms: the median of 2, 1 and 3. What is drawn is what was predicted, but for the unit.
+# In seconds, a unit being 2 ms, the median of 2, 1 and 3. The drawing equals the predicted one except for the unit.
 for args in "schedules/1f1b.lua" "schedules/dualpipev.lua" "schedules/zbv.lua --lanes rank" "schedules/lpp.lua"; do
     show $args --format tsv >"$room/predicted.tsv"
     steps 2 1 3 <"$room/predicted.tsv" >"$room/measured.tsv"
@@ -34,7 +34,7 @@ for args in "schedules/1f1b.lua" "schedules/dualpipev.lua" "schedules/zbv.lua --
     expect "$args: the median step" "" "$(paste "$room/predicted.tsv" <(show $args $m --format tsv) | awk -F '\t' '
         NR > 1 { for (i = 3; i <= 4; i++) if (($i * 0.002 - $(i + 10)) ^ 2 > 1e-16) { print; exit } }
         { for (i = 1; i <= 9; i++) if ((NR == 1 || i < 3 || i > 4) && $i != $(i + 10)) { print; exit } }')"
-    [ "$args" = schedules/dualpipev.lua ] || # whose pairs overlap in the prediction, and are two jobs here
+    [ "$args" = schedules/dualpipev.lua ] || # pairs overlap in the prediction, and are two jobs here
         for figure in busy idle span makespan bound_work bound_path; do
             expect "$args: $figure" "" "$(paste <(show $args --json) <(show $args $m --json | grep -v measured_steps) | tr -d ',' |
                 awk -v k="\"$figure\":" '$1 == k && ($2 * 0.002 - $4) ^ 2 > 1e-16')"
@@ -50,19 +50,19 @@ expect "and the picture" "makespan 66 ms measured; bubble 27.3 %" \
     "$(show schedules/1f1b.lua --measured "$room/m.tsv" --format svg | grep -o 'makespan.*%')"
 expect "the critical path has all of it" "$(show schedules/1f1b.lua --with path --ascii | grep -A1 '^rank [0-9]')" \
     "$(show schedules/1f1b.lua --measured "$room/m.tsv" --with path --ascii | grep -A1 '^rank [0-9]')"
-# Where an instruction begins a while after what it waited for has ended, the path goes on.
+# The critical path continues across a gap between an instruction and the end of what it waited for.
 awk -F '\t' -v OFS='\t' -v CONVFMT=%.9g 'NR > 1 { $5 -= 0.0002 } NR > 1 && $5 < $4 { $5 = $4 } { print }' "$room/m.tsv" >"$room/gaps.tsv"
 expect "the path over gaps" "$(show schedules/1f1b.lua --with path --format svg | grep -c 'class="o c"')" \
     "$(show schedules/1f1b.lua --measured "$room/gaps.tsv" --with path --format svg | grep -c 'class="o c"')"
 
-# What is measured of a pair is two jobs, and what links could do nobody measured: the bounds are those of jobs alone.
+# A measured pair is two jobs, and nobody measured what links could do: the bounds come from jobs alone.
 bounds() { sed -nE 's/^ +"(busy|bound_path)": ([^,]*),/\2/p' | head -n "$1" | tail -n 1 | awk '{ printf "%.6f\n", $1 }'; }
 show schedules/dualpipev.lua --format tsv | steps 2 2 2 >"$room/pairs.tsv"
 expect "a rank's jobs, pairs among them" "$(awk -F '\t' '$1 == 5 && $2 == 0 && $6 ~ /^[FRIBW]$/ { sum += $5 - $4 } END { printf "%.6f\n", sum }' "$room/pairs.tsv")" \
     "$(show schedules/dualpipev.lua --measured "$room/pairs.tsv" --json | bounds 2)"
 latency="--cluster schedules/clusters/latency.lua -D latency=0.25"
 
-# Traces have every step.
+# Traces contain every step.
 chrome() { show schedules/1f1b.lua "$@" --format chrome | grep '"ph":"X"' | sed -E 's/.*"ts":([0-9.]*),"dur":([0-9.]*),"name":"([^"]*)".*"step":([0-9]*).*/\4 \3 \1 \2/'; }
 expect "a job of each step" "5 3B7 25000.000 2000.000|6 3B7 83500.000 4000.000|7 3B7 175000.000 6000.000" \
     "$(chrome --measured "$room/m.tsv" | grep 3B7 | paste -sd'|')"
@@ -71,8 +71,8 @@ expect "nothing else" $(($(show schedules/1f1b.lua --format tsv | wc -l) * 3 - 3
 show schedules/1f1b.lua $latency --format tsv | steps 2 2 2 >"$room/m.tsv"
 expect "the longest path, without links" "0.024000" "$(show schedules/1f1b.lua $latency --measured "$room/m.tsv" --json | bounds 1)"
 
-# What a receive waits for its send was measured: that is what Holistic Trace Analysis gets, and not the median step. A
-# viewer's arrows cannot go back in time, so there it begins with its send.
+# Holistic Trace Analysis gets the measured wait of a receive for its send, not the median step's. In other traces the
+# receive begins with its send, because a viewer's arrows cannot go back in time.
 show schedules/1f1b.lua $latency --format tsv | steps 1 1 1 |
     awk -F '\t' -v OFS='\t' -v CONVFMT=%.9g '$6 ~ /RECV/ { $4 -= 0.0005 } { print }' >"$room/early.tsv"
 expect "an early receive in the median step" "1 1.25" "$(show schedules/1f1b.lua $latency --measured "$room/early.tsv" --format tsv |
@@ -82,7 +82,7 @@ show schedules/1f1b.lua $latency --measured "$room/early.tsv" --format hta -o "$
 expect "an early receive for Holistic Trace Analysis" '"ts":750,"dur":500,"name":"ncclKernel_RECV_F"' \
     "$(grep -om 1 '"ts":[0-9]*,"dur":[0-9]*,"name":"ncclKernel_RECV_F"' "$room/hta/rank1.json")"
 
-# A folder of ranks, each with a clock of its own: rank 1's is 10 ms ahead, rank 2's behind. Links take a quarter unit.
+# A folder of ranks, each with its own clock: rank 1's is 10 ms ahead, rank 2's behind. Links take a quarter unit.
 show schedules/1f1b.lua $latency --format tsv | steps 2 1 3 >"$room/m.tsv"
 mkdir "$room/ranks"
 for r in 0 1 2 3; do
@@ -92,13 +92,13 @@ done
 expect "ranks with their own clocks" "$(show schedules/1f1b.lua $latency --measured "$room/m.tsv" | sed -n '/^makespan/p;/^rank  busy/,/^$/p')" \
     "$(show schedules/1f1b.lua $latency --measured "$room/ranks" | sed -n '/^makespan/p;/^rank  busy/,/^$/p')"
 
-# For Holistic Trace Analysis, a file for each rank, whole or not at all.
+# Holistic Trace Analysis gets one file per rank; all are written, or none.
 show schedules/1f1b.lua $latency --measured "$room/m.tsv" --format hta -o "$room/hta" >"$room/out"
 expect "a file for each rank" "0 rank0.json rank1.json rank2.json rank3.json " "$? $(ls "$room/hta" | tr '\n' ' ')"
 expect "their steps" "5 6 7" "$(grep -oh 'ProfilerStep#[0-9]*' "$room/hta/rank2.json" | cut -d'#' -f2 | paste -sd' ')"
 expect "their ranks" "0 1 2 3" "$(grep -oh '"rank": [0-9]*' "$room"/hta/* | cut -d' ' -f2 | paste -sd' ')"
 
-# Refused: what was measured of something else, or not measured.
+# Refused: measurements of another program, and timelines that are not measurements.
 refused() { # MESSAGE ARGS...
     local got
     got=$("$PIANOLA" show "${@:2}" 2>&1 >"$room/out")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Training in slices against training without: the same losses, whatever the cut, the ranks and the order; on CPUs, and on
-# GPUs by the stand-in. And the balanced cut against all cuts.
+# Training in slices gives the losses of training without, for any cut, ranks and order, on CPUs and on the CUDA
+# stand-in. The balanced cut is compared with all cuts.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
@@ -9,14 +9,14 @@ export PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so
 A=tests/slices/any.lua
 text=/usr/share/common-licenses/GPL-3
 
-# losses ARGS...: of each step, to within the file's rounding; or what went wrong
+# losses ARGS...: prints the loss of each step, to the file's precision, or the error
 steps=10
 losses() {
     rm -f "$room/losses"
     timeout 200 "$PIANOLA" run "$@" --steps $steps --losses "$room/losses" >"$room/out" 2>&1 || grep error "$room/out"
     cut -f 3 "$room/losses" 2>/dev/null
 }
-# the largest relative difference of two lists, of so many losses
+# prints the largest relative difference of two lists of n losses
 apart() { paste <(echo "$1") <(echo "$2") | awk -v n=$((${3:-$steps} + 1)) '{ d = ($1 - $2) / $2; d = d < 0 ? -d : d; m = d > m ? d : m } END { print NR == n && m <= 1e-5 ? "yes" : NR " losses, " m " apart" }'; }
 
 for model in gpt llama; do
@@ -52,7 +52,7 @@ team_everything -D tensor=2 -D split=true -D recompute=true -D offload=true -D h
 TABLE
 done
 
-# A scaled rope, by what is whole: each slice knows where its rows are. And another eps. And norms of heads, in front of it.
+# A scaled rope on a slice uses the positions of its rows. Also another eps, and per-head norms before rope.
 scaled="-D rope_factor=8 -D rope_low=1 -D rope_high=4 -D rope_context=16 -D eps=0.01"
 M="--model schedules/models/llama.lua --data $text -D width=16 -D heads=2 -D kv_heads=2 -D context=24 -D rows=2 -D layers=2 -D batches=2"
 steps=2
@@ -68,7 +68,7 @@ for what in "$scaled" "-D rope_factor=3" "-D qk_norm=true -D eps=0.1"; do
     expect "$what matters" no "$(apart "$(losses schedules/serial.lua $M -D stages=1)" "$whole" | sed 's/.* apart/no/')"
 done
 
-# The same on a GPU, of a smaller model.
+# The same on a GPU, with a smaller model.
 steps=3
 small="-D width=16 -D heads=4 -D context=12 -D rows=2 -D layers=2 -D batches=2 --data $text"
 for model in gpt llama; do
@@ -86,7 +86,7 @@ team -D tensor=2 -D cut=2,3,7
 TABLE
 done
 
-# Integers: the same bits.
+# Integers give the same bits.
 weights_of() { timeout 200 "$PIANOLA" run "$@" --model schedules/models/integers.lua -D rows=8 --steps 4 --json 2>&1 | sed -nE 's/^  "weights": "(.*)",?$/\1/p;/error:/p'; }
 whole=$(weights_of schedules/serial.lua -D stages=1 -D batches=4)
 for flags in "-D slices=8" "-D cut=1,2,5" "-D slices=2 -D split=true" "-D recompute=true -D cut=4,3,1" "-D tensor=2 -D cut=1,2,5"; do
@@ -96,7 +96,7 @@ for flags in "-D slices=8" "-D cut=1,2,5" "-D slices=2 -D split=true" "-D recomp
     expect "integers $flags, on a GPU" "$whole" "$(weights_of $A -D batches=4 $flags --device cuda)"
 done
 
-# Updates within the step: after as many microbatches, whatever they are cut into. 60 repeat a period.
+# Updates within the step: after the same microbatches, whatever their slices. 60 microbatches repeat a period.
 U=tests/slices/updates.lua
 for set in "" "-D version=0" "-D batches=60 -D update=3"; do
     # shellcheck disable=SC2086
@@ -117,7 +117,7 @@ for model in gpt llama; do
         -D batches=4 -D slices=3 -D cut=2,3,7)" "$(losses $U --model schedules/models/$model.lua $small -D batches=4)" 6)"
 done
 
-# Ranks as processes, on CPUs and with a GPU each: the bits of all ranks in one process, however messages travel.
+# Ranks as processes, on CPUs and with a GPU each: the bits of all ranks in one process, over any transport.
 built=$PWD/build
 export PKG_CONFIG_PATH=$built/standin:$PKG_CONFIG_PATH
 gpt="--model schedules/models/gpt.lua $small"
@@ -143,7 +143,7 @@ in_process() { timeout 200 "$PIANOLA" run $A "$@" --data $text --steps 3 --json 
     for flags in "" "--messages put"; do
         expect "integers on a GPU each, $flags" "$whole" "$(trained integers --steps 4 $flags)"
     done
-    # bf16 rounds what later slices send of the gradients of keys and values.
+    # bf16 rounds the gradients of keys and values that later slices send.
     half=$(losses $A $gpt -D precision=bf16 --device cuda)
     expect "losses in bf16 near those in fp32" yes "$(paste <(echo "$half") <(losses $A $gpt) |
         awk 'NR > 1 { d = $1 - $2; d = d < 0 ? -d : d; m = d > m ? d : m } END { print (NR == 4 && m > 0 && m < 0.01) ? "yes" : NR " losses, " m " apart" }')"
@@ -152,7 +152,7 @@ expect "more slices than a kernel has room for" "pianola: error: layer 4 (attent
 keys and values; --device cuda takes at most 64" "$(timeout 60 "$PIANOLA" run $A --model schedules/models/gpt.lua -D slices=65 \
     -D context=65 --device cuda 2>&1 | tail -n 1)"
 
-# A team's member has the keys and values of its heads.
+# A member of a team has the keys and values of its heads.
 # shellcheck disable=SC2086
 {
     compiled team ../${A%.lua} $set -D workers=2 -D stages=2 -D tensor=2
@@ -161,15 +161,16 @@ keys and values; --device cuda takes at most 64" "$(timeout 60 "$PIANOLA" run $A
         expect "a GPT in teams of 2, $flags" "$wanted" "$(trained team --data $text --steps 3 $flags)"
     done
 }
-# Keys and values of a slice lie in its kv alone: what it keeps beside, here sent to another rank's backward, lacks so much.
-sent() { # KIND FLAGS...: bytes, of all slices
+# Only its kv holds the keys and values of a slice. A stash, here sent to another rank's backward, is smaller by their
+# bytes.
+sent() { # KIND FLAGS...: prints the bytes of all slices
     "$PIANOLA" show $A -D workers=2 -D stages=1 -D batches=1 --model schedules/models/gpt.lua -D width=16 -D heads=2 -D context=64 \
         -D rows=1 -D layers=2 "${@:2}" --format tsv | awk -F'\t' -v op="SEND_$1" '$5 == op { n += $9 } END { print n }'
 }
 expect "a stash without keys and values" $(($(sent S -D slices=1) - 2 * 64 * 2 * 16 * 4)) "$(sent S -D slices=4)"
 expect "its keys and values" $((2 * 64 * 2 * 16 * 4)) "$(sent K -D slices=4)"
 
-# The balanced cut is the best of all: its largest slice, forward and backward.
+# The balanced cut is the best of all cuts: its largest slice, forward plus backward, is the smallest.
 S=$room/one.lua
 cat >"$S" <<'LUA'
 local p = params { slices = 2, cut = { 0 }, balanced = false }
@@ -199,7 +200,7 @@ for ((i = 1; i <= 10; i++)); do
 done
 expect "the balanced cut of 12 rows into 3 is the best of 55" "$best" "$(largest -D balanced=true -D context=12 -D slices=3)"
 
-# What is written reads back, and keys and values travel.
+# The text form reads back, and keys and values travel.
 "$PIANOLA" show $A -D hop=1 --format streams >"$room/streams"
 expect "kv and dkv travel" "RECV_D RECV_K SEND_D SEND_K" "$(grep -oE '^(SEND|RECV)_[KD]' "$room/streams" | sort -u | paste -sd' ')"
 expect "the text is proved" 0 "$("$PIANOLA" verify "$room/streams" >/dev/null 2>&1; echo $?)"

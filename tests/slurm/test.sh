@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Ranks under Slurm, the real one: its daemons run here, on an address of this machine alone, for two nodes. The commands
-# are runtime/launch.md's own, word for word. They train to the bits of the in-process run, also after scancel, a killed
-# task and a requeue.
+# Ranks under the real Slurm, whose daemons run here for two nodes, on an address of this machine alone. The commands
+# are those of runtime/launch.md, word for word. They train to the bits of the in-process run, also after scancel, a
+# killed task and a requeue.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 PATH=$PATH:/usr/sbin:/sbin
@@ -16,7 +16,7 @@ done
 
 room=$(mktemp -d)
 daemons=()
-# The processes that know this slurm.conf: daemons, and what they started.
+# Prints the processes that know this slurm.conf: the daemons and their children.
 left() {
     env -u SLURM_CONF grep -lzs "^SLURM_CONF=$room/slurm.conf" /proc/[0-9]*/environ |
         env -u SLURM_CONF sed -n 's|/proc/\([0-9]*\)/.*|\1|p'
@@ -40,7 +40,7 @@ down() {
     rm -rf "$room"
 } 2>/dev/null
 trap down EXIT
-host=127.$((1 + $$ / 250 % 250)).$(($$ % 250)) port=$((10000 + $$ % 2000 * 4)) # each run has its own, so that they cannot clash
+host=127.$((1 + $$ / 250 % 250)).$(($$ % 250)) port=$((10000 + $$ % 2000 * 4)) # each run has its own, to avoid clashes
 export SLURM_CONF=$room/slurm.conf
 mkdir "$room/state"
 head -c 1024 /dev/urandom >"$room/munge.key" && chmod 600 "$room/munge.key"
@@ -86,7 +86,7 @@ expect "nodes that are up" 2 "$(idle)"
 
 # ---- the commands of runtime/launch.md ----
 
-# Prints the commands of runtime/launch.md that begin with WORD, without the remarks: commands WORD.
+# commands WORD: prints the commands of runtime/launch.md that begin with WORD, without the remarks.
 commands() { grep "^    $1 " runtime/launch.md | sed -E 's/^ +//;s/ +#.*//'; }
 . tests/support/small_job.sh
 wanted_100=$("$PIANOLA" run "${small[@]}" --steps 100 2>/dev/null | weights)
@@ -115,7 +115,7 @@ done <<<"$shown_srun"
 
 # ---- where ranks meet ----
 
-# answer_at SECONDS COMMAND...: where the ranks look for rank 0, which does not come.
+# answer_at SECONDS COMMAND...: checks where the ranks look for rank 0, which never comes.
 answer_at() { timeout "$@" 2>&1 | sed -nE 's/.*(MASTER_ADDR|rank 0 to answer at) ([^ :,]+).*/\2/p' | head -n 1; }
 for i in "${!lists[@]}"; do
     expect "the first host of ${lists[i]}" "${hosts[i]}" "$(SLURM_PROCID=1 SLURM_NTASKS=4 SLURM_JOB_ID=1 SLURM_STEP_ID=0 \
@@ -141,7 +141,7 @@ expect "two steps of a job at once" "$wanted $wanted" "$(weights both.out | past
 
 # ---- jobs that end early ----
 
-# submitted: submits the job of runtime/launch.md; sets $job and $out, and returns when its first checkpoint is complete.
+# submitted: submits the job of runtime/launch.md, sets $job and $out, and waits until its first checkpoint is complete.
 submitted() {
     rm -rf saved
     resubmitted
@@ -154,7 +154,7 @@ resubmitted() {
     job=$(sh -c "$shown_sbatch" | sed -n 's/^Submitted batch job //p')
     out=slurm-$job.out
 }
-# ended: when the job has, its state and exit code.
+# ended: waits for the end of the job and prints its state and exit code.
 ended() {
     for ((i = 0; i < 600; i++)); do
         [ -n "$(squeue -h -j "$job" 2>/dev/null)" ] || break
@@ -168,7 +168,7 @@ task() { # K: the process of the job's rank K
 }
 stopped() { grep -cE '^pianola: SIGTERM came: stopped after step [12][0-9]{2}, with a checkpoint$' "$out"; }
 resumed() { grep -cE '^resumed +from step [12][0-9]{2}$' "$out"; }
-goes_on() { # AFTER: the same command again trains on to the bits of a run that nothing disturbed
+goes_on() { # AFTER: checks that the same command resumes to the bits of an undisturbed run
     resubmitted
     expect "after $1, the same job again" "COMPLETED 0:0" "$(ended)"
     expect "after $1, it resumes" "1 $wanted" "$(resumed) $(weights "$out")"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Spare memory: every schedule, on slow links and on unequal ranks, ends no later than with --memory least; which ones end
-# earlier; and what a limit of memory leaves of it.
+# Spare memory: on slow links and on unequal ranks, every schedule ends no later than with --memory least. Lists the
+# schedules that end earlier, and the effect of a memory limit.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 slow="--cluster schedules/clusters/latency.lua -D bandwidth"
 limited=$(mktemp --suffix=.lua)
 trap 'rm -f "$limited"' EXIT
 
-# beside ARGS...: "later", "earlier" or "same", as the makespan is beside that with --memory least; or the error
+# beside ARGS...: prints "later", "earlier" or "same" for the makespan against --memory least, or the error
 beside() {
     paste <(figure makespan "$@") <(figure makespan "$@" --memory least) | awk '
         /error/ { print; exit }
@@ -26,13 +26,13 @@ done
 expect "which end earlier on slow links" "1f1b_offload 2bp asp breadth_first breadth_first_fsdp cuckoo dualpipev experts fsdp_whole fslpp graph \
 helixpipe interleaved latency_1f1b lpp overflow pipedream pipedream_2bw pipedream_naive pipedream_vertical seq1f1b slimpipe stp tawpipe tp_zbv v_cap vocab_parallel weipipe zb_h2 zbv " "$earlier"
 
-# Where links are free, nobody needs to wait, and nothing is spared.
+# With free links nobody waits, so no memory is spent to avoid waits.
 for name in 1f1b gpipe zb_h1 zbv interleaved lpp; do
     expect "$name, free links" "$(ranks peak_bytes schedules/$name.lua --memory least)" \
         "$(ranks peak_bytes schedules/$name.lua)"
 done
 
-# A limit: rank 2 makes do with less, at first without any delay.
+# With a limit, rank 2 uses less memory, at first without any delay.
 overflow() { "$1" "${@:2}" schedules/overflow.lua $slow=0.25; }
 expect "spare" "16,16,24,11,6,7" "$(overflow ranks peak_bytes)"
 expect "spare: the least" "13,16,16,11,6,7" "$(overflow ranks least_bytes)"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# No clock decides what a script is told: under a load that takes most of a processor, the same script gets the same
-# answer, to the byte.
+# The sandbox never consults a clock: under a load that takes most of a processor, a script still gets the same answer,
+# byte for byte.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 PIANOLA=$(realpath "$PIANOLA")
@@ -26,7 +26,7 @@ answers() { # to standard output
 }
 
 answers env >"$work/quiet"
-for i in 1 2; do # as unimportant as what they slow down, which thus gets a share of what is left
+for i in 1 2; do # at the same low priority, so that the command gets only a share of the processor
     nice -n 19 bash -c 'while :; do :; done' &
     busy[i]=$!
 done

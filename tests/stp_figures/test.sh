@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# What teams exchange, hidden and exposed, by the table of Qi 2025, "Synergistic Tensor and Pipeline Parallelism" (STP), and of its
-# README, through the real command. P teams of t run M microbatches, in two chunks each. A chunk computes for F, I and W, and
-# its team exchanges for AR in each direction, in k all-reduces, each of which takes no longer than the weight gradient of one
-# layer. Where our figures differ, schedules/teams.md says why.
+# Checks the traffic of teams, hidden and exposed, against the table of Qi 2025, "Synergistic Tensor and Pipeline
+# Parallelism" (STP), and of its README, through the real command. P teams of t ranks run M microbatches in two chunks
+# each. A chunk computes for F, I and W. In each direction its team exchanges for AR, in k all-reduces, each no longer
+# than the weight gradient of one layer. Where our figures differ, schedules/teams.md says why.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 
-# For each team: exposed and hidden, makespan - busy - exposed, which is the bubble, span - busy - exposed, and its peak.
+# measured SCHEDULE: prints for each team exposed, hidden, bubble (makespan - busy - exposed), span - busy - exposed,
+# peak.
 measured() { # SCHEDULE
     json "schedules/$1.lua" -D workers="$P" -D batches="$M" -D stages=$((2 * P)) -D blocks="$k" -D tensor="$t" -D F="$F.0" \
         -D I="$I.0" -D W="$W.0" -D AR="$AR.0" --model tests/stp_figures/chunks.lua --cluster tests/stp_figures/teams.lua |
@@ -28,14 +29,14 @@ measured() { # SCHEDULE
             }'
 }
 
-# The same by formulas; - where none holds.
+# wanted SCHEDULE: prints the same by formulas, and - where none holds.
 wanted() { # SCHEDULE
     awk -v schedule="$1" -v P="$P" -v M="$M" -v k="$k" -v F="$F" -v I="$I" -v W="$W" -v AR="$AR" '
         function places(x) { return x == "-" ? x : sprintf("%.2f", x) }
         BEGIN {
             for (r = 0; r < P; r++) {
                 exposed = 4 * M * AR
-                elsewhere = 0 # runs while the team waits for something else
+                elsewhere = 0 # jobs that run while the team waits for another exchange
                 bubble = span = peak = "-"
                 if (schedule == "interleaved") {
                     exposed = 2 * M * AR
@@ -61,7 +62,7 @@ wanted() { # SCHEDULE
         }'
 }
 
-# matches WHAT WANTED GOT: but for what is not wanted
+# matches WHAT WANTED GOT: compares all figures that WANTED has
 matches() {
     expect "$1" "$2" "$(paste -d' ' <(echo "$2") <(echo "$3") |
         awk '{ for (i = 1; i <= 5; i++) printf "%s%s", $i == "-" ? "-" : $(i + 5), i < 5 ? " " : "\n" }')"

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Table 1 of Rahimi 2025 ("Unifying Parallelization Schemes to Train Deep Nets"), mechanically: its columns for the five
-# schemes, computed from w and n by the real command, beside its formulas. Where the two agree the verdict is "holds"; a
-# formula that cannot be right is marked so, with the reason. The table itself is committed:
-# tests/table1/table1.expected.
+# Recomputes table 1 of Rahimi 2025 ("Unifying Parallelization Schemes to Train Deep Nets"): its columns for the five
+# schemes, from w and n by the real command, beside its formulas. The verdict is "holds" if both agree. A formula that
+# cannot be right is marked, with the reason. The table is committed as tests/table1/table1.expected.
 #
 #   tests/table1/test.sh          checks
 #   BLESS=1 tests/table1/test.sh  rewrites
@@ -11,7 +10,7 @@ cd "$(dirname "$0")/../.." || exit 2
 
 most() { tr , '\n' | sort -n | tail -n 1; }
 
-# verdict FORMULA COMPUTED [BOUND]
+# verdict FORMULA COMPUTED [BOUND]: prints the verdict
 verdict() {
     if [ "$1" = "$2" ]; then
         echo holds
@@ -24,15 +23,15 @@ verdict() {
     fi
 }
 
-# scheme NAME S B W R LATENCY ACT WEIGHTS LIVE STORED ARGS...: five formulas, already evaluated.
+# scheme NAME S B W R LATENCY ACT WEIGHTS LIVE STORED ARGS...: prints a row from five evaluated formulas.
 scheme() {
     local name=$1 S=$2 B=$3 W=$4 R=$5 args=("${@:11}") latency
     args+=(-D "stages=$S" -D "batches=$B" -D "workers=$W")
-    # In units of one F + B = 3; two decimals.
+    # Prints in units of one F + B = 3, with two decimals.
     latency=$(figure makespan "${args[@]}" | awk '{ x = sprintf("%.2f", $1 / 3); sub(/\.?0+$/, "", x); print x }')
     line() { printf '%-6s %3s %3s %3s %3s  %-20s %7s %9s   %s\n' "$name" "$S" "$B" "$W" "$R" "$@"; }
     line latency "$6" "$latency" "$(verdict "$6" "$latency" $((S * B / W)))"
-    set -- "$@" # the remaining columns are the most that any worker receives or stores
+    set -- "$@" # the remaining columns are maxima over workers of what they receive or store
     for column in 7/activations_received/"activation xmit" 8/weights_received/"weight xmit" \
         9/peak_activations/"activation storage" 10/stages_stored/"weight storage"; do
         IFS=/ read -r at field title <<<"$column"
@@ -66,7 +65,7 @@ fresh=$(table)
 [ -z "$BLESS" ] || echo "$fresh" >tests/table1/table1.expected
 expect "tests/table1/table1.expected is what is computed (else: make bless)" "" \
     "$(diff tests/table1/table1.expected <(echo "$fresh") | head -n 20)"
-# What must not change by a bless: these rows, checked by hand.
+# These rows were checked by hand; a bless must not change them.
 for row in \
     'ddp 4 8 8 1 latency 4 4 holds' 'ddp 4 8 8 1 activation storage 4 4 holds' 'ddp 4 8 8 1 weight storage 4 4 holds' \
     'fsdp 8 8 8 1 latency 8 8 holds' 'fsdp 8 8 8 1 weight xmit 7 7 holds' 'fsdp 8 8 8 1 weight storage 1 1 holds' \

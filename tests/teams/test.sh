@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Teams train what one rank trains: each rank of a schedule becomes a team (-D tensor=2), whose members divide the layers.
-# On integers the weights are those of one rank bit for bit; a GPT's losses are within 1e-5. In one process, over MPI and
-# TCP, and on the stand-in for GPUs; and checkpoints go from one team size to another.
+# Teams train as one rank does: each rank of a schedule becomes a team (-D tensor=2), whose members divide the layers.
+# On integers the weights match one rank bit for bit; a GPT's losses match within 1e-5. In one process, over MPI and
+# TCP, and on the CUDA stand-in. Checkpoints move between team sizes.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
@@ -13,7 +13,7 @@ export OPENBLAS_NUM_THREADS=1
 in_process() { timeout 120 "$PIANOLA" run "$@" --json 2>"$room/said" | field weights; }
 near() { awk -v d="$1" 'BEGIN { print d != "" && d <= 1e-5 ? "yes" : "no" }'; }
 
-# ---- homes of members: each list of ranks is one home, however many there are and in whatever turn they come ----
+# ---- homes of members: each list of ranks is one home, however many there are and in whatever order they come ----
 
 expect "128 replicas, in teams of 2" "proved" "$(timeout 60 "$PIANOLA" check schedules/hsdp.lua -D workers=512 \
     -D batches=1024 -D tensor=2 2>&1 | grep -o 'proved')"
@@ -37,13 +37,13 @@ done
 for tensor in 4 8; do
     expect "teams of $tensor" "$one" "$(in_process schedules/1f1b.lua -D batches=8 -D tensor=$tensor "${integers[@]}" --steps 3)"
 done
-for sizes in "4 2" "4 1" "1 4" "2 4"; do # where a cut parts columns from rows, too
+for sizes in "4 2" "4 1" "1 4" "2 4"; do # includes cuts between columns and rows
     read -r a b <<<"$sizes"
     expect "teams of $a and $b" "$one" "$(in_process tests/teams/sizes.lua -D "a=$a" -D "b=$b" "${integers[@]}" --steps 3)"
     expect "teams of $a and $b, of 6 layers" "$(in_process schedules/serial.lua "${integers[@]}" -D layers=6 --steps 3)" \
         "$(in_process tests/teams/sizes.lua -D "a=$a" -D "b=$b" "${integers[@]}" -D layers=6 --steps 3)"
 done
-# The dependencies that a script lists are those of its stages, whatever their teams; several members read one's gradient.
+# A script lists the dependencies of its stages, whatever their teams. Several members may read the gradient of one.
 sed 's/^  n = .*/&\n  pred = function(s, b, d)\n    if d == "F" then return s > 0 and { { s - 1, b, "F" } } or {} end\n\
     return { { s, b, "F" }, s < 3 and { s + 1, b, "B" } or nil }\n  end,/' tests/teams/sizes.lua >"$room/listed.lua"
 for sizes in "4 2" "4 1" "1 4" "2 4"; do
@@ -73,8 +73,8 @@ for set in "1f1b tensor=2" "1f1b tensor=4" "zb_h1 tensor=2" "fsdp tensor=2" "lpp
     expect "$set, tied GPT: losses within 1e-5 ($far)" yes "$(near "$far")"
 done
 
-# Cuts between columns and their rows: queries, keys and values are divided by heads though attention is in the next stage;
-# and a team of another size behind a stage without a split layer makes all three stages whole.
+# Cuts between columns and their rows: queries, keys and values are divided by heads though attention is in the next
+# stage. A team of another size after a stage without a split layer makes all three stages whole.
 cat >"$room/sizes.lua" <<'EOF'
 local p, teams = params { sizes = { 2, 2, 2 } }, { { 0 }, { 0, 1 }, [4] = { 0, 1, 2, 3 } }
 return schedule { workers = 4, stages = #p.sizes, batches = 2,
@@ -97,8 +97,8 @@ for set in "2,2,2 3,4" "2,2,2 6,7" "2,2,2 7,8" "4,4,4 3,7" "2,2,4 3,4" "2,2,1 3,
     expect "teams of ${set% *}, cut at ${set#* }: losses within 1e-5 ($far)" yes "$(near "$far")"
 done
 
-# Norms of each head's queries and keys: members that divide the heads add up the gradients of scales that all have in common,
-# wherever cuts are, and under whatever becomes of a stage's weights; those of a stage that is whole each have all of it.
+# Norms of each head's queries and keys. Members that divide the heads sum the gradients of the shared scales, wherever
+# the cuts are and however the weights are sharded or sent. If the stage is whole, each member has the whole gradient.
 heads=(--model schedules/models/llama.lua -D qk_norm=true -D kv_heads=4 "${gpt[@]:2}")
 for set in "1f1b tensor=2" "1f1b tensor=4" "zb_h1 tensor=2" "fsdp tensor=2" "fsdp_tp tensor=2" "zero2 tensor=2" "weipipe tensor=2" \
     "seq1f1b tensor=2" "zbv tensor=2 clip=0.1" "1f1b tensor=2 clip=0.1 post_validation=true" "1f1b tensor=2 tied=true"; do
@@ -114,7 +114,7 @@ for set in "2,2,2 3,4" "2,2,2 3,5" "2,2,2 4,5" "4,4,4 3,4" "2,2,4 3,4" "2,2,1 3,
     expect "norms of heads, teams of ${set% *}, cut at ${set#* }: losses within 1e-5 ($far)" yes "$(near "$far")"
 done
 
-# Their gradient is proved to be the sum over both members.
+# The proof requires the gradient to be the sum over both members.
 "$PIANOLA" show schedules/1f1b.lua -D workers=2 -D stages=2 -D batches=2 -D tensor=2 "${heads[@]:0:6}" --format streams >"$room/streams"
 expect "norms of heads: the text is proved" 0 "$("$PIANOLA" verify "$room/streams" >/dev/null 2>&1; echo $?)"
 sed '/^B 0\.1 1/s/ du+=wgrad(0)//' "$room/streams" >"$room/without"
@@ -131,7 +131,7 @@ for how in tcp mpi; do
     ended 90
     expect "1f1b in teams over $how" "$wanted" "$(weights)$(said 'error:')"
 done
-# Sums whose order shows.
+# Sums whose bits depend on the order.
 small=(-D workers=2 -D stages=2 -D batches=4 -D width=32 -D layers=2)
 compiled gpt 1f1b "${small[@]}" -D tensor=2 --model schedules/models/gpt.lua
 wanted=$(in_process schedules/1f1b.lua "${small[@]}" -D tensor=2 "${gpt[@]}" --steps 3)
@@ -157,7 +157,7 @@ done
 grep -qE 'LAYER_linear.*SPLIT_COLUMNS, \.member = 1, \.members = 2, \.group = \{32, 32, 32\}' "$room/gpt/rank1.cu"
 expect "queries, keys and values are each divided" 0 $?
 
-# ---- checkpoints hold whole layers: teams of 2, nobody, a team of 4, sharded teams of 2 ----
+# ---- checkpoints hold whole layers: teams of 2, no team, a team of 4, sharded teams of 2 ----
 
 leg() { # NAME RANKS STEPS ARGS...
     tcp "$1" "$2" --steps "$3" --checkpoint "$saved" --every 100 --resume --deadline 60 "${@:4}"
@@ -177,7 +177,7 @@ done
 expect "one after the other, two steps each: the weights of twelve of one" "$wanted" "$(weights)"
 expect "whole layers" "16 x 16" "$("$PIANOLA" export-weights "$saved" -o "$room/all.safetensors" >/dev/null &&
     grep -aoE '"layer.0.weight":\{[^}]*"shape":\[[0-9,]*\]' "$room/all.safetensors" | sed -E 's/.*\[([0-9]+),([0-9]+)\]/\1 x \2/')"
-# With AdamW's moments, and members that each have biases and scales whole.
+# With AdamW's moments, and with biases and scales that each member has whole.
 rm -r "$saved"
 data=(--data "${gpt[3]}")
 compiled alone serial -D stages=2 -D batches=4 -D width=32 -D layers=2 --model schedules/models/gpt.lua
@@ -188,7 +188,7 @@ expect "one rank reads what teams have learned" "$was" "$(weights)"
 leg gpt 4 5 "${data[@]}"
 expect "teams go on as if they had never stopped" "$(in_process schedules/1f1b.lua "${small[@]}" -D tensor=2 "${gpt[@]}" --steps 5)" \
     "$(weights)"
-# A table of tokens, in two parts, on one rank, and in four.
+# A token table in two parts, on one rank, and in four.
 rm -r "$saved"
 more=("${small[@]:4}" --model schedules/models/gpt.lua -D tied=true)
 compiled tied_one serial -D stages=2 "${more[@]}"
@@ -204,7 +204,7 @@ expect "two members go on as if they had never stopped" \
     "$(in_process schedules/1f1b.lua "${small[@]}" -D tensor=2 "${tied[@]}" --steps 5)" "$(weights)"
 expect "the whole table is exported" "256 x 32" "$("$PIANOLA" export-weights "$saved" -o "$room/all.safetensors" >/dev/null &&
     grep -aoE '"layer.0.token":\{[^}]*"shape":\[[0-9,]*\]' "$room/all.safetensors" | sed -E 's/.*\[([0-9]+),([0-9]+)\]/\1 x \2/')"
-# Scales that members have in common, of all heads, and of a rank alone.
+# Scales shared by the members, by all heads, and on a single rank.
 rm -r "$saved"
 compiled heads_one serial -D stages=2 "${small[@]:4}" --model schedules/models/llama.lua -D qk_norm=true
 leg heads 4 2 "${data[@]}"
@@ -215,15 +215,15 @@ leg heads 4 5 "${data[@]}"
 expect "members go on as if they had never stopped" \
     "$(in_process schedules/1f1b.lua "${small[@]}" -D tensor=2 "${heads[@]:0:4}" "${gpt[@]:2}" --steps 5)" "$(weights)"
 rm -r "$saved"
-leg gpt 4 5 "${data[@]}" # for what follows
-# What does not fit is named, as the whole that it is.
+leg gpt 4 5 "${data[@]}" # for the following checks
+# An error names the whole layer that does not fit.
 compiled wide 1f1b -D workers=2 -D stages=2 -D batches=4 -D width=64 -D layers=2 -D tensor=2 --model schedules/models/gpt.lua
 tcp wide 4 --steps 6 --checkpoint "$saved" --resume "${data[@]}" --deadline 60
 ended 90
 expect "a model of another width is refused" yes \
     "$(grep -qhE 'step-0*5/stage-0000.safetensors: layer.0.token is [0-9]+ x 32, but this model.s is [0-9]+ x 64' "$room"/err* && echo yes)"
 
-# ---- on GPUs, by the stand-in ----
+# ---- on GPUs, with the stand-in ----
 
 [ -f "$built/standin/libpianola-cuda.a" ] || { echo "libpianola-cuda.a is not in build/standin: make standin"; exit 1; }
 export PKG_CONFIG_PATH=$built/standin:$PKG_CONFIG_PATH PIANOLA_CUDA=$built/standin/libpianola-cuda.so
@@ -241,7 +241,7 @@ for flags in "" "--messages put" "--reduce ordered" "--no-graph"; do
     # shellcheck disable=SC2086
     expect "1f1b in teams, a GPU each, $flags" "$wanted" "$(over_nccl integers 4 --steps 4 $flags)"
 done
-# Sums of bf16, in fp32, in the members' order, rounded once: the same bits by every transport that promises an order.
+# Sums of bf16 in fp32, in the members' order, rounded once: the same bits over every transport that promises an order.
 for precision in fp32 bf16 "bf16 -D tied=true" "bf16 -D qk_norm=true -D kv_heads=4"; do
     # shellcheck disable=SC2206
     set=(-D precision=$precision --model schedules/models/gpt.lua)

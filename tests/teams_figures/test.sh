@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Teams by the figures of the literature, through the real command: what a member exchanges, keeps and computes of a
-# transformer layer, and what schedules of teams take. What is expected follows from sizes here, not from the compiler.
+# Checks teams against the figures of the literature, through the real command: the traffic, memory and time of a member
+# for a transformer layer, and of schedules of teams. Expected values follow from the sizes here, not from the compiler.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 N=128 h=128 a=8 # rows x context of a microbatch, width, heads
 gpt=(--model schedules/models/gpt.lua -D rows=4 -D context=32 -D "width=$h" -D "heads=$a")
 sum_of() { awk -F'\t' -v op="$1" "\$1 == 0 && \$5 == op { n++; bytes += \$9 } END { print n + 0, bytes + 0 }"; }
 
-# difference FUNCTION ARGS...: what one transformer layer more adds, to each number that FUNCTION prints
+# difference FUNCTION ARGS...: prints what one more transformer layer adds to each number that FUNCTION prints
 difference() {
     paste -d' ' <("$1" -D layers=3 "${@:2}") <("$1" -D layers=2 "${@:2}") |
         awk '{ for (i = 1; i <= NF / 2; i++) printf "%s%.0f", (i > 1 ? " " : ""), $i - $(i + NF / 2); print "" }'
@@ -16,9 +16,9 @@ one() { echo schedules/tp.lua -D stages=1 -D tensor="$1" -D batches="$2"; }
 
 # ---- exchanges ----
 
-# Shoeybi 2019, "Megatron-LM", section 3: a layer has two all-reduces in the forward and two in the backward, each of all
-# rows and columns (N h values of 4 bytes). Around a ring a member receives 2 (t - 1) / t of that. With recompute the
-# forward's come again.
+# Shoeybi 2019, "Megatron-LM", section 3: a layer has two all-reduces in the forward and two in the backward, each of
+# all rows and columns (N h values of 4 bytes). In a ring, a member receives 2 (t - 1) / t of that. Recompute repeats
+# the forward's.
 exchanged() { "$PIANOLA" show "${gpt[@]}" "$@" --format tsv | sum_of ALL_REDUCE_A; }
 received() { ranks bytes_received "${gpt[@]}" "$@" | cut -d, -f1; }
 whole=$((4 * N * h))
@@ -33,7 +33,7 @@ for t in 2 4 8; do
         expect "t = $t: with recompute" "$((6 * batches)) $((6 * batches * whole))" \
             "$(difference exchanged $(one $t $batches) --recompute)"
     done
-    for want in "F 2" "B 4"; do # parts of a job: one more than its exchanges, and in a B one that hides each
+    for want in "F 2" "B 4"; do # parts of a job: one more than its exchanges, plus in a B one that hides each
         read -r d n <<<"$want"
         parts() { "$PIANOLA" show "${gpt[@]}" "$@" --format streams | grep -c "^$d 0.0 0\["; }
         # shellcheck disable=SC2046
@@ -43,11 +43,12 @@ done
 
 # ---- memory ----
 
-# Korthikanti 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.1, has s b h (10 + 24 / t) bytes
-# a layer, of 2 bytes a value, besides the softmax. Of the 10, 2 are masks of dropout, which no layer here has. What is
-# whole on each member: the inputs of two layernorms and of the two linear layers behind them (8). Divided: queries, keys
-# and values (6), what attention makes (2), and both sides of the gelu, of 4 h columns (8 + 8). Ours besides: two numbers of
-# each row for each layernorm, and one for each row and head, where attention keeps no square of scores; all of 4 bytes.
+# Korthikanti 2022, "Reducing Activation Recomputation in Large Transformer Models", section 4.1, has s b h (10 + 24 /
+# t) bytes a layer, of 2 bytes a value, besides the softmax. Of the 10, 2 are dropout masks, which no layer here has.
+# Whole on each member are the inputs of two layernorms and of the two linear layers after them (8). Divided are
+# queries, keys and values (6), attention outputs (2), and both sides of the gelu, with 4 h columns (8 + 8). Ours adds
+# two numbers per row for each layernorm, and one per row and head, because attention keeps no square of scores. All of
+# ours have 4 bytes.
 stash() { "$PIANOLA" show "${gpt[@]}" "$@" --json | sed -nE 's/.*at_peak.*"stash": ([0-9]+).*/\1/p' | head -n 1; }
 for t in 1 2 4 8; do
     ours=$((2 * 2 * 4 * N + 4 * N * a / t))
@@ -58,7 +59,8 @@ for t in 1 2 4 8; do
     expect "t = $t, fp32: stash of a layer" $((2 * N * (8 * h + 24 * h / t) + ours)) "$(difference stash $(one $t 1))"
 done
 
-# Weights: 12 h^2 + 13 h a layer. Whole are two layernorms (4 h), and the biases of the two linear layers that add up (2 h).
+# Weights: 12 h^2 + 13 h a layer. Two layernorms (4 h) are whole, and the biases of the two linear layers that sum (2
+# h).
 weights() { "$PIANOLA" show "${gpt[@]}" "$@" --json | sed -nE 's/.*"weights": ([0-9]+), "gradients.*/\1/p' | head -n 1; }
 for t in 1 2 4 8; do
     # shellcheck disable=SC2046
@@ -67,9 +69,10 @@ done
 
 # ---- time ----
 
-# On free links a member takes a t-th of a layer's time, but for what is whole: two layernorms (8, 10 and 5 operations a
-# value in F, I and W), two biases behind the sums (1 and 1), and adding to the residual and branching off it (1 and 1).
-each() { # microbatches: what another one takes
+# On free links a member takes 1/t of a layer's time, except for the whole parts. These are two layernorms (8, 10 and 5
+# operations a value in F, I and W), two biases after the sums (1 and 1), and adding and branching the residual (1 and
+# 1).
+each() { # microbatches: prints the time of one more
     paste -d' ' <(figure makespan "$@" -D batches=3) <(figure makespan "$@" -D batches=2) |
         awk '{ printf "%.0f\n", $1 - $2 }'
 }
@@ -79,7 +82,7 @@ for t in 2 4 8; do
     expect "t = $t: time of a layer" $(((alone - undivided) / t + undivided)) \
         "$(difference each "${gpt[@]}" schedules/tp.lua -D stages=1 -D tensor=$t)"
 done
-# A model whose every layer is divided, but its loss, is t times as fast.
+# A model whose layers are all divided, except the loss, is t times as fast.
 halves=(--model schedules/models/integers.lua -D layers=2 -D width=64 -D rows=8)
 loss=$((5 * 8 * 64)) # operations
 unsplit=$(each "${halves[@]}" schedules/tp.lua -D stages=1 -D tensor=1)
@@ -89,12 +92,12 @@ done
 
 # ---- by rows ----
 
-# Korthikanti 2022, section 4.2.2: what an all-reduce did, a reduce-scatter and an all-gather do, for the same bytes: four
-# of each a layer. And each of the two linear layers whose inputs are divided gathers its input once more for its weight
-# gradient: two all-gathers, which a split backward has in its W.
+# Korthikanti 2022, section 4.2.2: a reduce-scatter and an all-gather replace each all-reduce with the same bytes, four
+# of each per layer. The two linear layers with divided inputs gather them again for their weight gradients: two more
+# all-gathers, which belong to W in a split backward.
 rows=(-D parallel=sequence)
 pieces() { "$PIANOLA" show "${gpt[@]}" "${rows[@]}" "$@" --format tsv | sum_of "$op"; }
-again() { # all-gathers in the W of microbatch 0
+again() { # prints the all-gathers in the W of microbatch 0
     "$PIANOLA" show "${gpt[@]}" "${rows[@]}" "$@" --format streams | sed -nE 's/^team 0 of .* W //p' | grep -o gather | wc -l
 }
 received_by_rows() { received "${rows[@]}" "$@"; }
@@ -119,8 +122,8 @@ for t in 2 4 8; do
     # shellcheck disable=SC2046
     expect "t = $t, by rows: gathers for weight gradients" 2 "$(difference again $(one $t 1))"
 done
-# Nothing is whole: of s b h (34 + 5 a s / h) / t (the paper's section 4.2.2) the layer has the 32 without masks of dropout,
-# and for the scores what was said above.
+# Nothing is whole. Of s b h (34 + 5 a s / h) / t (the paper's section 4.2.2), the layer has the 32 without dropout
+# masks, and one number per row and head instead of the scores.
 for t in 1 2 4 8; do
     # shellcheck disable=SC2046
     expect "t = $t, by rows, bf16: stash of a layer" $((N * (32 * h + 16 + 4 * a) / t)) \
@@ -137,7 +140,7 @@ done
 
 # ---- schedules ----
 
-# Teams in place of ranks: the same times, peaks and bubbles, where a job costs the same.
+# Teams in place of ranks: the same times, peaks and bubbles for jobs of the same cost.
 same() { # TEAMS' SCHEDULE of 2, RANKS' SCHEDULE
     for f in makespan bubble; do
         # shellcheck disable=SC2086
@@ -157,8 +160,8 @@ for schedule in 1f1b zb_h1 zbv interleaved gpipe; do
     same "schedules/$schedule.lua -D tensor=2" "schedules/$schedule.lua"
 done
 
-# In three dimensions, and with 2BP (Rae 2024, figure 1: 1F1B-1 has M = P, 1F1B-2 M = 2 P): each of D
-# replicas is a pipeline of P teams of t, and runs M of the D M microbatches.
+# Three dimensions, also with 2BP (Rae 2024, figure 1: 1F1B-1 has M = P, 1F1B-2 M = 2 P). Each of D replicas is a
+# pipeline of P teams of t, and runs M of the D M microbatches.
 for size in 1/1/4/4 2/2/4/4 2/4/4/8 4/2/2/2 3/2/5/10; do
     IFS=/ read -r D t P M <<<"$size"
     three=(schedules/dp_tp_pp.lua -D workers=$((D * t * P)) -D "data=$D" -D "tensor=$t" -D batches=$((D * M)))
@@ -170,13 +173,13 @@ for size in 1/1/4/4 2/2/4/4 2/4/4/8 4/2/2/2 3/2/5/10; do
     expect "it keeps all M" "$M" "$(ranks peak_activations "${three[@]}" -D split=true | tr , '\n' | sort -u | paste -sd,)"
 done
 
-# FSDP between teams gathers a t-th of the weights: integers.lua has no weights that are whole.
+# FSDP between teams gathers 1/t of the weights: integers.lua has no whole weights.
 gathered() { "$PIANOLA" show "$@" --model schedules/models/integers.lua --format tsv | sum_of ALL_GATHER; }
 read -r n bytes <<<"$(gathered schedules/fsdp.lua -D workers=4)"
 expect "fsdp_tp: gathers, and half of their bytes" "$n $((bytes / 2))" "$(gathered schedules/fsdp_tp.lua -D workers=8)"
 
-# Yeung 2024: the output layer has no bubble of its own. With unit costs each rank computes 2 (F + B) a microbatch, and the
-# pipeline fills and drains as 1F1B does: 2 M (F + B) + (P - 1) (F + B).
+# Yeung 2024: the output layer has no bubble of its own. With unit costs each rank computes 2 (F + B) a microbatch, and
+# the pipeline fills and drains as 1F1B does: 2 M (F + B) + (P - 1) (F + B).
 for want in 4/8 8/32 2/5; do
     P=${want%/*} M=${want#*/}
     expect "vocab_parallel, $P ranks, $M microbatches" $((6 * M + 3 * (P - 1))) \

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Files from elsewhere, and terminals: a byte order mark and \r\n are ignored wherever a text is read, with lines and
-# carets unchanged; a locale that is not UTF-8 gets ASCII; pred and --recompute go together.
+# Files from elsewhere, and terminals. Every text may have a byte order mark and \r\n, without effect on line numbers
+# and carets. A locale that is not UTF-8 gets ASCII. pred and --recompute work together.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 S=schedules/1f1b.lua A=generated/1f1b
 
-# foreign FILE NAME: as such an editor would save it.
+# foreign FILE NAME: prints it as a Windows editor would save it.
 foreign() { { printf '\xef\xbb\xbf'; sed 's/$/\r/' "$1"; } >"$room/$2"; }
-# same WHAT A B, two commands' output: the same but for the file's folder.
+# same WHAT A B: compares the output of two commands, apart from the file's folder.
 same() { expect "$1" "$(eval "$2" 2>&1)" "$(eval "$3" 2>&1 | sed "s|$room|.|g")"; }
 
 mkdir "$room/plain"
@@ -31,7 +31,7 @@ expect "streams, a timeline" "identical identical" "$(for f in streams.txt timel
 same "a CSV of PyTorch's" "'$PIANOLA' show '$room/plain/1f1b.csv' --format streams" \
     "'$PIANOLA' show '$room/1f1b.csv' --format streams"
 
-# What is wrong stands where it stood.
+# Errors point to the same place.
 printf 'local x = 1\nreturn schedule { wrokers = 4 }\n' >"$room/wrong.txt"
 foreign "$room/wrong.txt" wrong.lua
 expect "a script's line and caret" "./wrong.lua:2: error: schedule has no field 'wrokers'; did you mean 'workers'?
@@ -45,7 +45,7 @@ foreign "$room/wrong.txt" streams.txt
 expect "a program's line and caret" "$("$PIANOLA" verify "$room/wrong.txt" 2>&1 | sed "s|$room/wrong.txt||")" \
     "$("$PIANOLA" verify "$room/streams.txt" 2>&1 | sed "s|$room/streams.txt||")"
 
-# Drawings, and what mistakes are told, by the locale: the first of LC_ALL, LC_CTYPE and LANG that says something.
+# The locale decides about drawings and error messages: the first of LC_ALL, LC_CTYPE and LANG that is set.
 drawn() { env -u LC_ALL -u LC_CTYPE -u LANG "$@" "$PIANOLA" show $S --width 120 2>&1 | LC_ALL=C grep -c '[^ -~]' | sed 's/[1-9][0-9]*/beyond/;s/^0/ASCII/'; }
 expect "no locale" ASCII "$(drawn)"
 expect "LC_ALL=C" ASCII "$(drawn LC_ALL=C LANG=en_US.UTF-8)"
@@ -55,7 +55,7 @@ expect "LANG=en_US.UTF-8" beyond "$(drawn LANG=en_US.UTF-8)"
 expect "LC_CTYPE=C.utf8" beyond "$(drawn LC_CTYPE=C.utf8 LANG=C)"
 expect "as --ascii draws" "$("$PIANOLA" show --ascii $S)" "$(LC_ALL=C "$PIANOLA" show $S)"
 
-# pred, with recompute of the script's, of --recompute, and without: the default dependencies written out.
+# pred with the script's recompute, with --recompute, and without: the default dependencies written out.
 cat >"$room/pred.lua" <<'LUA'
 local p = params { again = false }
 return schedule {
@@ -75,7 +75,7 @@ expect "pred, --recompute" "$(plain --recompute)" "$(figure makespan "$room/pred
 expect "pred, recompute" "$(plain --recompute)" "$(figure makespan "$room/pred.lua" -D again=true)"
 expect "pred, both" "$(plain --recompute)" "$(figure makespan "$room/pred.lua" -D again=true --recompute)"
 expect "and proved" 0 "$("$PIANOLA" check "$room/pred.lua" --recompute >/dev/null 2>&1; echo $?)"
-# A Git LFS pointer, which a clone has in a large file's place, is no text, no weights and no tokenizer.
+# A Git LFS pointer, which a clone has instead of a large file, is not text, weights or a tokenizer.
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n' >"$room/pointer"
 pointer() { expect "a pointer as $1" "pianola: error: $room/$2: is a Git LFS pointer, not the file: fetch the file with \`git lfs pull\`, or download it" \
     "$("$PIANOLA" "${@:3}" 2>&1 >"$room/stdout" | grep error)"; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The house's rules (tests/tidy/rules.py): sees tidy.py report one breach of each in a small tree, then checks the tree.
+# Checks that tidy.py reports one breach of each rule (tests/tidy/rules.py) in a small tree, then checks the real tree.
 set -u
 cd "$(dirname "$0")/../.."
 . tests/support/lib.sh
@@ -54,7 +54,7 @@ END
     echo 'int world_open(void) { return 0; }' | tee "$house/runtime/comm/world_host.c" >"$house/runtime/comm/world_cuda.cu"
 }
 
-# tidies WHAT PATTERN...: tidy.py on the house prints nothing but one line that fits each pattern.
+# tidies WHAT PATTERN...: tidy.py on the small tree must print exactly one line for each pattern.
 tidies() {
     local what=$1 got pattern
     shift
@@ -66,7 +66,7 @@ tidies() {
     done
 }
 
-# reports FILE TEXT PATTERN...: the house with TEXT added to FILE.
+# reports FILE TEXT PATTERN...: runs it with TEXT added to FILE.
 reports() {
     build_house
     printf '%s\n' "$2" >>"$house/$1"
@@ -125,7 +125,7 @@ reports $sched.c '/* Counts so
  * many ranks, and those of a lane. */' "$sched\.c:18: comments that say \"so many\": 1, limit 0" \
     "$sched\.c:19: comments that say \"those of\": 1, limit 0"
 
-# limits.txt raises a limit for a reason, and has no row too many.
+# limits.txt raises a limit for a reason, and has no superfluous row.
 build_house
 echo '// Of a sched.' | tee -a "$house/$sched.c" >>"$house/compiler/base/main.c"
 echo '1 comments that open with "Of": to be rewritten' >"$house/tests/tidy/limits.txt"

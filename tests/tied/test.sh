@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A tied model, GPT-2's way: the embedding, in stage 0, and the output layer, in the last stage, share a token table. It
-# is a set of weights of its own, number `stages`, at home where stage 0 is. Checks its figures by hand; that every
-# schedule trains to what one rank does, with ranks in this process, on the stand-in for CUDA, over MPI and through
-# checkpoints; and the model file of GPT-2.
+# A tied model, as GPT-2: the embedding in stage 0 and the output layer in the last stage share a token table. The table
+# is one more set of weights, number `stages`, with the home of stage 0. Checks its figures by hand. Checks that every
+# schedule trains as one rank does, in this process, on the CUDA stand-in, over MPI and through checkpoints. Also the
+# GPT-2 model file.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 text=/usr/share/common-licenses/GPL-3
@@ -10,33 +10,35 @@ room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 tied="--model schedules/models/gpt.lua -D tied=true -D layers=2 -D width=32 -D heads=2 -D context=8 -D rows=2"
 
-# fetches, parts of gradients received, sets of weights stored, per rank
+# row NAME FETCHES PARTS STORED ARGS...: checks fetches, gradient parts received, and sets of weights stored, per rank
 row() {
     # shellcheck disable=SC2086
     expect "$1: fetches, parts, stored" "$2 $3 $4" \
         "$(ranks weights_received "${@:5}" $tied) $(ranks reductions_received "${@:5}" $tied) $(ranks stages_stored "${@:5}" $tied)"
 }
-# Only stage 3 is away from the table: rank 3 fetches it once and sends one part of its gradient to rank 0, which stores it.
+# Only stage 3 is away from the table: rank 3 fetches it once and sends one gradient part to rank 0, which stores it.
 row 1f1b 0,0,0,1 1,0,0,0 2,1,1,1 schedules/1f1b.lua
 row gpipe 0,0,0,1 1,0,0,0 2,1,1,1 schedules/gpipe.lua
-# Microbatches b even on ranks 0-3, odd on 4-7: stages 0 and the table are at home on ranks 0 and 4, who reduce at the end.
+# Even microbatches run on ranks 0-3, odd ones on 4-7. Stage 0 and the table are at home on ranks 0 and 4, which reduce
+# last.
 row lpp 0,0,0,1,0,0,0,1 1,0,0,0,1,0,0,0 2,1,1,1,2,1,1,1 schedules/lpp.lua
-# All at home everywhere: five sets are reduced.
+# Every stage is at home on every rank: five sets are reduced.
 row ddp 0,0,0,0,0,0,0,0 0,0,0,0,0,0,0,0 5,5,5,5,5,5,5,5 schedules/ddp.lua
-# A rank without a home, with two slots, goes 0F 1F 2F 3F 3B 2B 1B 0B and fetches 0 T 1 2 3 . 2 1 0: the table stays from 0F
-# to 3B, and all that is held between them goes through the other slot. Rank 0, where 0 and T are, fetches 1 2 3 . . 1.
+# A rank without a home and with two slots runs 0F 1F 2F 3F 3B 2B 1B 0B and fetches 0 T 1 2 3 . 2 1 0. The table stays
+# from 0F to 3B, and all other weights in between share the other slot. Rank 0, the home of 0 and T, fetches 1 2 3 . .
+# 1.
 row fsdp_whole 4,6,6,6,8,8,8,8 14,7,7,7,0,0,0,0 2,1,1,1,0,0,0,0 schedules/fsdp_whole.lua
-# Nothing kept: a fetch for every F and B of stage 3, 8 microbatches.
+# Without slots: one fetch for every F and B of stage 3, for 8 microbatches.
 sed 's/order = "strict",/& weight_slots = function() return 0 end,/' schedules/1f1b.lua >"$room/no_slots.lua"
 row "no slots" 0,0,0,16 1,0,0,0 2,1,1,1 "$room/no_slots.lua"
-# On one rank nothing travels. One stage: its B adds to the table both at once.
+# On one rank nothing travels. With one stage, its B adds to the table for both layers at once.
 row serial 0 0 5 schedules/serial.lua
 row "one stage" 0 0 2 schedules/serial.lua -D stages=1
 
 # ---- training ----
 
-# On floats, too: what a rank adds for the embedding and for the output layer are two sums, and then one, however its jobs
-# are ordered, so each of these gives one rank's bits.
+# Also on floats: a rank adds one sum for the embedding and one for the output layer, and then joins them. So the bits
+# match one rank, whatever the order of its jobs.
 for schedule in 1f1b gpipe zbv zb_h1 interleaved hanayo v_half; do
     expect "$schedule: one rank's bits" 1 "$("$PIANOLA" run schedules/$schedule.lua --model schedules/models/gpt.lua -D tied=true \
         -D width=32 -D heads=2 -D context=8 -D layers=6 --data $text --steps 3 --compare 2>&1 | grep -c 'equal bit for bit')"
@@ -49,11 +51,11 @@ within() { awk -v d="$1" 'BEGIN { print d != "" && d <= 1e-5 ? "yes" : d }'; }
 export PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so
 wanted=
 # shellcheck disable=SC2086
-few="--steps 2" # on the stand-in, which is slow: one eager, one as a graph
+few="--steps 2" # the stand-in is slow: one step eager, one as a graph
 two=$(train schedules/serial.lua $tied $few | field loss_last)
 for schedule in schedules/*.lua; do
     several_updates "$schedule" || has_teams "$schedule" && continue # no team divides the table
-    [ "$schedule" = schedules/helixpipe.lua ] && continue # 4 stages per layer, which this model has not
+    [ "$schedule" = schedules/helixpipe.lua ] && continue # needs 4 stages per layer, which this model lacks
     # shellcheck disable=SC2086
     got=$(train "$schedule" $tied -D batches=8 --steps 10 --compare)
     expect "$schedule: losses of one rank" yes "$(within "$(field one_rank_largest_difference <<<"$got")")"
@@ -67,7 +69,7 @@ for set in stages=1 stages=2 stages=8; do
     # shellcheck disable=SC2086
     expect "serial, $set" yes "$(near "$(train schedules/serial.lua -D $set $tied --steps 10 | field loss_last)" "$wanted")"
 done
-# The output layer before the last stage, which is left without weights.
+# The output layer before the last stage, which then has no weights.
 # shellcheck disable=SC2086
 expect "narrow: the host's loss on the stand-in" yes "$(near "$(train schedules/ddp.lua $tied -D width=16 --steps 4 | field loss_last)" \
     "$(train schedules/ddp.lua $tied -D width=16 --steps 4 --device cuda | field loss_last)")"
@@ -84,7 +86,7 @@ for ((seed = 1; trained < ${CASES:-20} && seed < 10 * ${CASES:-20}; seed++)); do
 done
 expect "random schedules that do not deadlock" yes "$([ $trained -eq "${CASES:-20}" ] && echo yes || echo $trained)"
 
-# In bf16, masters and the table's gradient in fp32: every schedule near one rank, and near fp32.
+# In bf16, with fp32 masters and an fp32 gradient of the table: every schedule is close to one rank, and close to fp32.
 # shellcheck disable=SC2086
 half=$(train schedules/serial.lua $tied -D precision=bf16 $few --device cuda | field loss_last)
 expect "bf16: near fp32 ($half, $two)" yes "$(awk -v a="$half" -v b="$two" 'BEGIN { d = a - b; print (a > 0 && d != 0 && d * d < 1e-4) ? "yes" : "no" }')"
@@ -93,11 +95,11 @@ for schedule in 1f1b fslpp ddp; do
     expect "$schedule in bf16" yes "$(near "$(train schedules/$schedule.lua $tied -D precision=bf16 $few --device cuda | field loss_last)" "$half")"
 done
 
-# ---- the text form says which stages share the table ----
+# ---- the text form names the stages that share the table ----
 
 # shellcheck disable=SC2086
 "$PIANOLA" show schedules/1f1b.lua $tied --format streams >"$room/streams.txt"
-says() { # WHAT WANTED SED: what verify says of the changed text
+says() { # WHAT WANTED SED: checks the answer of verify about the changed text
     sed "$3" "$room/streams.txt" >"$room/changed.txt"
     expect "$1" "$2" "$("$PIANOLA" verify "$room/changed.txt" 2>&1 | sed -E "s|.*/changed.txt:||; s/, line [0-9]+//; s/^ +//" | head -n 2 | paste -sd' ')"
 }
@@ -133,7 +135,7 @@ expect "resumed under another schedule" yes "$(near "$(started 1f1b --steps 10 -
 expect "exported: the table once, and no other output layer" "1 1 0" \
     "$(for name in layer.0.token layer.0.position 'layer.2[7-9].weight'; do head -c 20000 "$room/all.safetensors" | grep -aoc "\"$name\":"; done | paste -sd' ')"
 
-# ---- GPT-2: the published numbers of parameters (Radford 2019, as released), and with the vocabulary padded ----
+# ---- GPT-2: the published numbers of parameters (Radford 2019, as released), and with a padded vocabulary ----
 
 counts() { # SIZE PUBLISHED PADDED [INSTRUCTIONS]
     for vocab in 50257=$2 50304=$3; do
@@ -141,17 +143,17 @@ counts() { # SIZE PUBLISHED PADDED [INSTRUCTIONS]
             "$("$PIANOLA" check schedules/1f1b.lua --model schedules/models/gpt2.lua -D size="$1" -D vocab="${vocab%=*}" 2>&1)"
     done
 }
-counts 124M 124439808 124475904 169 # the last stage has nothing but the table, so it has no update of its own
+counts 124M 124439808 124475904 169 # the last stage has only the table, so it has no update of its own
 counts 350M 354823168 354871296
 counts 774M 774030080 774090240
 counts 1558M 1557611200 1557686400
-# The table goes to rank 3 in 2 bytes an element and its gradient to rank 0 in 4; and 8 tensors of activations each way.
+# The table goes to rank 3 with 2 bytes an element, its gradient to rank 0 with 4; 8 activation tensors go each way.
 act=$((8 * 4 * 1024 * 768 * 2)) table=$((50304 * 768))
 expect "GPT-2 124M in bf16: bytes received" "$((act + 4 * table)),$((2 * act)),$((2 * act)),$((act + 2 * table))" \
     "$(ranks bytes_received schedules/1f1b.lua --model schedules/models/gpt2.lua -D precision=bf16)"
 expect "another size" "schedules/models/gpt2.lua:N: error: size = 1.5B: the sizes of GPT-2 are 124M, 350M, 774M and 1558M" \
     "$("$PIANOLA" check schedules/1f1b.lua --model schedules/models/gpt2.lua -D size=1.5B 2>&1 | sed "1!d; s,:[0-9]*:,:N:,")"
-# Rank 0 sums the output layer's part of the table's gradient in two rounds, both of which it holds at once.
+# Rank 0 sums the output layer's part of the table's gradient in two rounds, and holds both at once.
 cat >"$room/rounds.lua" <<'EOF'
 local home = { [0] = 0, 1, 1, 0 }
 return schedule {

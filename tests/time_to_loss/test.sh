@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Time to loss: PipeDream's claim, and asynchronous data parallelism's price (Narayanan 2019, "PipeDream: Generalized
-# Pipeline Parallelism for DNN Training", sections 2.1 and 5), on a GPT and a real text. Four CPUs of 57 GFLOP/s are
-# joined by gigabit Ethernet, over which summing all gradients takes seven times as long as a microbatch.
+# Time to loss: PipeDream's claim, and the price of asynchronous data parallelism (Narayanan 2019, "PipeDream:
+# Generalized Pipeline Parallelism for DNN Training", sections 2.1 and 5), on a GPT and a real text. Gigabit Ethernet
+# joins four CPUs of 57 GFLOP/s, so an all-reduce of all gradients takes seven times as long as a microbatch.
 #
-# Seen, of 1800 microbatches; the target is ASP's loss at the end:
+# Measured with 1800 microbatches; the target is ASP's loss at the end:
 #
 #     schedule        staleness  loss at the end  to the target: s  microbatches
 #     model_parallel          0           2.3512            0.5971           491    one machine's statistics
@@ -25,7 +25,7 @@ at() { for name; do echo "schedules/$name.lua"; done; }
 timeout 300 "$PIANOLA" compare $(at model_parallel bsp pipedream pipedream_2bw asp serial) --train --json -o "$room/loss.svg" \
     "${gpt[@]}" "${ethernet[@]}" "${steps[@]}" >"$room/json" 2>"$room/err" || cat "$room/err"
 
-# All figures are computed here once more, from the curves.
+# Recomputes all figures from the curves.
 python3 - "$room/json" >"$room/figures" <<'PY'
 import json, sys
 t = json.load(open(sys.argv[1]))
@@ -71,15 +71,15 @@ target True 180 serial" "$(grep -v hold "$room/figures")"
 expect "claims that hold" 10 "$(grep -c '^holds$' "$room/figures")"
 grep 'does not' "$room/figures"
 
-# The table of schedules/time-to-loss.md, but for losses, whose last digits are a processor's own.
+# The table of schedules/time-to-loss.md, except for losses, whose last digits depend on the processor.
 expect "the table in schedules/time-to-loss.md" "$(python3 -c 'import json, sys
 for s in json.load(open(sys.argv[1]))["schedules"]:
     stale = sorted({min(s["staleness"]), max(s["staleness"])})
     print(s["schedule"], "-".join(map(str, stale)), s["updates"], "%.4g" % s["predicted"])' "$room/json")" \
     "$(awk 'NF == 8 && $3 ~ /^[0-9]+$/ { print $1, $2, $3, $5 }' schedules/time-to-loss.md)"
 
-# One machine that updates after each microbatch learns the same as model parallelism; `run --losses` writes what compare
-# trained, and predicted.
+# One machine that updates after each microbatch learns the same as model parallelism. `run --losses` writes the curve
+# that compare trained and predicted.
 run() { timeout 120 "$PIANOLA" run "$1" "${gpt[@]}" "${ethernet[@]}" "${steps[@]}" --losses "$room/losses" "${@:2}" >/dev/null 2>&1; }
 curve() { python3 - "$room/json" "$room/losses" "$@" <<'PY'
 import json, sys
@@ -99,7 +99,7 @@ well_formed "the picture" "$room/loss.svg"
 as_png "the picture" "$room/loss.svg"
 expect "two panels of five lines, each with where it reaches the target" "10 10" \
     "$(grep -c '^<path class="z"' "$room/loss.svg") $(grep -c '^<circle' "$room/loss.svg")"
-# The left end of the axis is at x = 64 and its right one at 464, at the last update of all: here, of model parallelism.
+# The axis runs from x = 64 to x = 464, the last update of all, here of model parallelism.
 expect "a circle is where the time says" "" "$(python3 - "$room/json" "$room/loss.svg" <<'PY'
 import json, re, sys
 t = json.load(open(sys.argv[1]))
@@ -128,7 +128,7 @@ expect "a target that nobody reaches" "never never" "$(table --target -1 | awk '
 expect "one that all do at once" "4 4" "$(table --target 1e30 | awk '/^(pipedream|bsp) / { print $8 }' | paste -sd' ')"
 expect "Markdown" 3 "$(table --markdown | grep -c '^| \(schedule\|pipedream\|bsp\)  *|')"
 
-# ---- what is refused ----
+# ---- errors ----
 
 # refused WANTED ARGS...
 refused() {

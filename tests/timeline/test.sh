@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measured timelines (--timeline), of ranks in one process and of ranks that are processes, over TCP and MPI: the last
-# ten steps except the first, all instructions of the program, plausible times. Those of GPUs: tests/cuda/test.sh,
+# Checks measured timelines (--timeline) of ranks in one process and as processes, over TCP and MPI. They hold the last
+# ten steps except the first, all instructions of the program, and plausible times. For GPUs: tests/cuda/test.sh,
 # tests/ranks_gpu/test.sh, tests/put/test.sh.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
@@ -30,7 +30,7 @@ done
 
 # ---- processes ----
 
-# Their clocks are one here, and each is set to 0 when the ranks have last met: all of it within a second.
+# The ranks share this machine's clock, and each starts at 0 at the ranks' last meeting: all times are within a second.
 compiled lpp lpp "${lpp[@]:1}"
 wanted=$(figures "${lpp[@]}" --steps 8)
 "$PIANOLA" show "${lpp[@]}" --format tsv >"$room/program"
@@ -50,14 +50,14 @@ compiled lanes lpp "${lpp[@]:1}" --lanes peer
 tcp lanes 4 --steps 3 --timeline "$measured"
 ended 60
 check_timeline "a lane per peer, over TCP" "$room/program-peer" "2 3" 1 "$measured"/*.tsv
-compiled ddp ddp -D workers=3 "${integers[@]}" # a lane of a group; and fewer ranks than the folder has files of
+compiled ddp ddp -D workers=3 "${integers[@]}" # a lane of a group; and fewer ranks than the folder has files for
 tcp ddp 3 --steps 14 --timeline "$measured"
 ended 60
 expect "nothing is left of a run of more ranks" "timeline.0.tsv timeline.1.tsv timeline.2.tsv" "$(ls "$measured" | paste -sd' ')"
 expect "a group's lane" "group 0,1,2" "$(cut -f 3 "$measured/timeline.1.tsv" | grep -m 1 group)"
 expect "the last ten" "5 6 7 8 9 10 11 12 13 14" "$(tail -n +2 "$measured/timeline.2.tsv" | cut -f 1 | uniq | paste -sd' ')"
 
-# Steps are numbered as checkpoints are; the first after those warms up again.
+# Step numbers equal the checkpoints'; the first step after a checkpoint is a warm-up again.
 tcp lpp 4 --steps 3 --checkpoint "$saved" --timeline "$measured"
 ended 60
 tcp lpp 4 --steps 8 --checkpoint "$saved" --resume --json --timeline "$measured"
@@ -69,7 +69,7 @@ tcp lpp 4 --steps 8 --checkpoint "$saved" --resume --timeline "$measured"
 ended 60
 expect "nothing left to train" "0 0 0 0 yes " "$codes $(says '^pianola: no step was left to train: no timeline is written$') $(ls "$measured")"
 
-# A signal ends the training: the last ten steps until then.
+# A signal ends the training: the timeline has the last ten steps before it.
 tcp lpp 4 --steps 1000000 --timeline "$measured"
 begun
 sleep 0.5
@@ -80,7 +80,7 @@ expect "SIGINT: codes" "130 130 130 130" "$codes"
 expect "SIGINT: enough steps to tell" yes "$([ "$n" -gt 10 ] && echo yes)"
 check_timeline SIGINT "$room/program" "$(seq -s ' ' $((n - 9)) "$n")" 1 "$measured"/*.tsv
 
-# ---- what cannot be written ----
+# ---- places that cannot be written ----
 
 touch "$room/file"
 tcp lpp 4 --steps 1000000 --timeline "$room/file"

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# pianola tokenize: tokens of texts and back, what is refused with nothing half written, and training on tokens.
-# exact.py compares the tokens with the library they are meant for (make test-tokens).
+# Checks pianola tokenize: tokens of texts and back, errors that leave nothing half written, and training on tokens.
+# exact.py compares the tokens with the tokenizers' own library (make test-tokens).
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 
-# tokenizer.json: all bytes, in order, and what some merges make; 300 ends a text. A GGUF file and a folder of the same.
+# tokenizer.json: all bytes in order and the results of some merges; 300 ends a text. Also as a GGUF file and as a
+# folder.
 python3 - "$room" <<'PY'
 import json, os, struct, sys
 room = sys.argv[1]
@@ -51,7 +52,7 @@ write("wide.json", made | {"added_tokens": [{"id": 70000, "content": "<|endoftex
 os.mkdir(f"{room}/gpt2")
 write("gpt2/vocab.json", vocab | {"<|endoftext|>": 300})
 open(f"{room}/gpt2/merges.txt", "w").write("#version: 0.2\n" + "\n".join(merges) + "\n")
-# tokenizer_config.json counts where there is no tokenizer.json, as with transformers.
+# Without tokenizer.json, tokenizer_config.json counts, as in transformers.
 ends = {"bos_token": "<|endoftext|>", "eos_token": {"content": "<|endoftext|>", "special": True}, "chat_template": "{{ x }}"}
 for name, config in (("none", {}), ("bos", {"add_bos_token": True, "add_eos_token": None}), ("both", {"add_bos_token": True, "add_eos_token": True})):
     os.mkdir(f"{room}/gpt2-{name}")
@@ -88,7 +89,7 @@ gguf("llama-not.gguf", "llama-bpe", begin, ("tokenizer.ggml.add_bos_token", flag
 PY
 T=$room/tokenizer.json
 
-# ids FILE: its head, and its tokens.
+# ids FILE: prints its header and its tokens.
 ids() { od -An -v -td4 -N12 "$1" | xargs; od -An -v -t"${2:-u2}" -j1024 -w100000 "$1" | xargs; }
 tokens() { rm -f "$room/t.bin"; "$PIANOLA" tokenize "$@" -o "$room/t.bin" >"$room/out" 2>&1 || cat "$room/out"; }
 
@@ -99,7 +100,7 @@ tokens "$room/a.txt" --tokenizer "$T"
 wanted="20240520 1 5
 259 260 261 108 100" # hello, " w", or, l, d
 expect "one text" "$wanted" "$(ids "$room/t.bin")"
-# A pointer of Git LFS is no text.
+# A Git LFS pointer is not a text.
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n' >"$room/pointer"
 tokens "$room/pointer" --tokenizer "$T" >/dev/null
 expect "a pointer" 1 "$(grep -c "error: $room/pointer: is a Git LFS pointer, not the file" "$room/out")"
@@ -124,7 +125,7 @@ for t in begins.json sequence.json begins.gguf llama.gguf; do
 pianola: left out 1 times token 300, which stands between texts" "$(cat "$room/err")"
     expect "$t: in front of each" "299 259 260 261 108 100 300 299 259 260 261 108 100" "$(ids "$room/t.bin" | tail -n 1)"
 done
-# around TOKENIZER ONE TWO SAID: a text's tokens, those of two, and what is left out of these on the way back.
+# around TOKENIZER ONE TWO SAID: checks the tokens of one text, of two, and what is left out on the way back.
 around() {
     tokens "$room/a.txt" --tokenizer "$room/$1"
     expect "$1: a text" "$2" "$(ids "$room/t.bin" | tail -n 1)"
@@ -178,7 +179,7 @@ expect "is made it" "20240520 1 2
 import json, sys; x = json.load(sys.stdin); x.pop("seconds"); x.pop("file"); print(*x.values())' >"$room/out"
 expect "--json" "1 1 11 5 16 301 2.2 0" "$(cat "$room/out")"
 
-# refused WANTED ARGS...: exit code 2, the message, and neither the output nor any other new file.
+# refused WANTED ARGS...: expects exit code 2, the message, and neither the output nor any other new file.
 refused() {
     rm -f "$room/t.bin"
     ls -A "$room" >"$room.before"
@@ -206,7 +207,7 @@ refused "$room/a.txt: a second document, but the tokenizer has no token that end
 refused "$room/a.txt: byte 0: expected {" "$room/a.txt" --tokenizer "$room/a.txt" "${o[@]}"
 refused "$room/other.gguf: its text is cut as 'deepseek-llm' says, in tokenizer.ggml.pre; known are gpt-2, smollm, llama-bpe, qwen2. The model's tokenizer.json says more: give that" \
     "$room/a.txt" --tokenizer "$room/other.gguf" "${o[@]}"
-# Lines of JSON by what they are, whatever they are called, and behind a byte order mark; what is packed, or no lines.
+# Lines of JSON, recognised by content under any name and after a byte order mark; compressed files, or no lines.
 made() { tokens "$@" --tokenizer "$T"; sha256sum <"$room/t.bin"; }
 wanted=$(made "$room/l.jsonl")
 for name in l.ndjson L.JSONL c4-train.00000.json l.txt; do
@@ -228,7 +229,7 @@ refused "$room/bad.jsonl: line 2: byte 12: the object has no \"text\"" "$room/ba
 printf '{"text": "\\ud800"}\n' >"$room/bad.jsonl"
 refused "$room/bad.jsonl: line 1: byte 16: half of a surrogate pair, which is no character" "$room/bad.jsonl" --tokenizer "$T" "${o[@]}"
 
-# Cut off at every place, a tokenizer is refused with a line.
+# A tokenizer that is cut off at any byte is refused with one line.
 cut_off() { # FILE STEP
     local n bad=0
     for ((n = 0; n < $(stat -c %s "$1") - 1; n += $2)); do
@@ -241,7 +242,7 @@ cut_off() { # FILE STEP
 cut_off "$T" 97
 cut_off "$room/model.gguf" 61
 
-# The other way.
+# The way back.
 tokens "$room/a.txt" --tokenizer "$T"
 cp "$room/t.bin" "$room/a.bin"
 refused "$room/a.txt: is no file of tokens; \`pianola tokenize\` makes one of a text" --decode "$room/a.txt" --tokenizer "$T"
@@ -251,7 +252,7 @@ refused "$room/cut.bin: says that it has 5 tokens of 16 bits, but has 1033 bytes
 { head -c 1024 "$room/a.bin"; printf '\x06\x01\xff\xff\x00\x00\x00\x00\x00\x00'; } >"$room/cut.bin"
 refused "$room/cut.bin: token 0 is 262, which $T has not: another tokenizer made this file" --decode "$room/cut.bin" --tokenizer "$T" -o "$room/t.bin"
 
-# Training: the bytes of a text as tokens are that text; a larger vocabulary takes tokens, and says so.
+# Training: the bytes of a text as tokens equal that text; a larger vocabulary needs tokens, and the error says so.
 text=/usr/share/common-licenses/GPL-3
 cat >"$room/model.lua" <<'LUA'
 local p = params { vocab = 256 }
@@ -289,8 +290,8 @@ expect "too few" "pianola: error: $room/a.bin: has 5 tokens, but a sequence take
     "$(train --data "$room/a.bin" -D vocab=301 | grep error:)"
 expect "it trains" yes "$(train --data "$room/t.bin" -D vocab=301 | awk -F'[:,]' '/"loss_first"/ { first = $2 } /"loss_last"/ { last = $2 }
     END { print last < first - 0.3 ? "yes" : first " to " last }')"
-# export-weights writes the tokenizer of a GGUF file as transformers' files: tokens of a text are the same, and the tokens at its ends
-# and the template are there. With PYTHON_TOKENIZERS, the library's tokens too.
+# export-weights writes the tokenizer of a GGUF file as transformers' files. They give a text the same tokens and have
+# the special tokens and the template. With PYTHON_TOKENIZERS, also compares with the library's tokens.
 tiny=(--model schedules/models/llama.lua -D layers=1 -D width=8 -D heads=2 -D kv_heads=1 -D inner=8 -D vocab=301 -D rows=1 -D context=16)
 "$PIANOLA" run schedules/serial.lua "${tiny[@]}" --steps 1 --checkpoint "$room/trained" >/dev/null 2>&1
 printf "hello world, it's 12345 low\n\n  tabs\tand \xc3\xa9\xe4\xb8\xad <|endoftext|> HELLO he's\n" >"$room/mixed.txt"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# PyTorch's schedule CSV: what `show` writes for a schedule is what PyTorch makes of it, `import` reads it back as the
-# same schedule, and a CSV that could not run is refused, with its row and column.
+# PyTorch's schedule CSV: `show` writes what PyTorch makes of a schedule, and `import` reads it back as the same
+# schedule. A CSV that could not run is refused, with its row and column.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 
-# 1F1B on two ranks, with four microbatches: PyTorch's own text, of 2.15.
+# 1F1B on two ranks, with four microbatches: PyTorch 2.15's own text.
 S='schedules/1f1b.lua -D workers=2 -D batches=4'
 expect "jobs alone" "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3
 1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3" "$("$PIANOLA" show $S --format torch-csv)"
@@ -19,7 +19,7 @@ expect "the weights of three stages are at hand" \
     "0UNSHARD,1UNSHARD,2UNSHARD,0F0,0RESHARD,3UNSHARD,1F0,1RESHARD,4UNSHARD,2F0,3F0,4F0,4B0,4REDUCE_GRAD,4WAIT_REDUCE_GRAD,4RESHARD,1UNSHARD,3B0,3REDUCE_GRAD,3WAIT_REDUCE_GRAD,3RESHARD,0UNSHARD,2B0,2REDUCE_GRAD,2WAIT_REDUCE_GRAD,2RESHARD,1B0,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1RESHARD,0B0,0REDUCE_GRAD,0WAIT_REDUCE_GRAD,0RESHARD" \
     "$("$PIANOLA" show schedules/breadth_first.lua -D workers=1 -D batches=1 -D chunks=5 --format torch-csv-comms)"
 
-# There and back: the same CSV, and the same program but for its name. Schedules that PyTorch cannot say are refused.
+# Round trip: the same CSV, and the same program apart from its name. Schedules that PyTorch cannot express are refused.
 body() { "$PIANOLA" show "$1" --format streams | tail -n +3; }
 told=0
 for schedule in schedules/*.lua; do
@@ -33,13 +33,13 @@ for schedule in schedules/*.lua; do
         rm -f "$room/a.lua"
         expect "$schedule, $form, imported" "" "$("$PIANOLA" import "$room/a.csv" -o "$room/a.lua" 2>&1)"
         expect "$schedule, $form, read back" "$(cat "$room/a.csv")" "$("$PIANOLA" show "$room/a.lua" --format $form 2>&1)"
-        [ "$(grep -c 'overlap\|offload' "$schedule")" = 0 ] || continue # what overlaps, and what leaves, is not in a CSV
+        [ "$(grep -c 'overlap\|offload' "$schedule")" = 0 ] || continue # a CSV has no overlapping pairs and no offloading
         expect "$schedule, $form: the program" "$(body "$schedule" | cksum)" "$(body "$room/a.lua" | cksum)"
     done
 done
 expect "PyTorch can say two forms of so many schedules" yes "$([ $told -ge 20 ] && echo yes)"
 
-# What takes a schedule takes the CSV itself: by its name, or by its first cell.
+# A CSV works wherever a schedule does: recognised by its name, or by its first cell.
 "$PIANOLA" show schedules/zbv.lua --format torch-csv >"$room/zbv.csv"
 "$PIANOLA" import "$room/zbv.csv" -o "$room/zbv.lua"
 expect "show CSV" "$("$PIANOLA" show "$room/zbv.lua")" "$("$PIANOLA" show "$room/zbv.csv")"
@@ -54,7 +54,7 @@ expect "no CSV, by its name" "$room/lua.csv:1: error: row 1, column 1: 'return s
 printf '0F0,0B0\0\n' >"$room/zero.csv"
 expect "a CSV with a zero" "pianola: error: $room/zero.csv: byte 7 is zero: this is no text" "$("$PIANOLA" check "$room/zero.csv" 2>&1)"
 
-# As PyTorch writes it: CRLF, and in the form without communication empty cells where a rank waits.
+# PyTorch's own form: CRLF, and in the form without communication, empty cells where a rank waits.
 printf '0F0,0F1,,,0B0,0B1\r\n,1F0,1B0,1F1,1B1\r\n' >"$room/crlf.csv"
 printf '0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1' | "$PIANOLA" import - | grep -v '^--' >"$room/lf"
 expect "CRLF and empty cells" "$(cat "$room/lf")" "$("$PIANOLA" import "$room/crlf.csv" | grep -v '^--')"
@@ -71,7 +71,7 @@ printf '"0F0", "0F1","",,"0B0","0B1"\r\n"",1F0," 1B0 ",1F1,1B1\r\n\r\n \n\n' >"$
 expect "quoted cells, and blank lines at the end" "$(cat "$room/lf")" "$("$PIANOLA" import "$room/quoted.csv" | grep -v '^--')"
 expect "a quoted CSV by its first cell" "proved" "$("$PIANOLA" check - <"$room/quoted.csv" 2>&1 | grep -o proved)"
 
-# PyTorch 2.5 spells I, W and B as B, W and BW.
+# PyTorch 2.5 writes I, W and B as B, W and BW.
 printf '0F0,0F1,0B0,0W0,0BW1\n' >"$room/old.csv"
 expect "PyTorch 2.5's spelling" '    { "0F0", "0F1", "0I0", "0W0", "0B1", }, -- rank 0' "$("$PIANOLA" import "$room/old.csv" | grep 'rank 0')"
 expect "the script says so" 1 "$("$PIANOLA" import "$room/old.csv" | grep -c "^-- In PyTorch 2.5's spelling")"
@@ -140,7 +140,7 @@ refused "0UNSHARD,0UNSHARD,$up|$down" "bad.csv:1: error: row 1, column 2: 0UNSHA
 refused "0F0,0SEND_F0,0REDUCE_GRAD,0RECV_B0,0B0|$down" "bad.csv:1: error: row 1, column 5: 0B0 comes after 0REDUCE_GRAD"
 refused "$up,0REDUCE_GRAD,0REDUCE_GRAD|$down" "bad.csv:1: error: row 1, column 6: a second 0REDUCE_GRAD"
 refused "$up|$down,1WAIT_REDUCE_GRAD" "bad.csv:2: error: row 2, column 5: 1WAIT_REDUCE_GRAD, but no 1REDUCE_GRAD is before it"
-# Messages from one rank to another are matched by order, whatever stages they are of.
+# Messages from one rank to another match by order, whatever their stages.
 rule="messages from one rank to another are matched by order, so receive them as they are sent"
 up="0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0WAIT_SEND_F0,0WAIT_SEND_F1"
 down="1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1WAIT_SEND_B0,1WAIT_SEND_B1"
@@ -151,7 +151,7 @@ refused "${up/0RECV_B0,0B0,0RECV_B1,0B1/0RECV_B1,0RECV_B0,0B0,0B1}|$down" \
 refused "$up|${down/1RECV_F0,1F0,1RECV_F1,1F1/1RECV_F1,1RECV_F0,1F0,1F1}" \
     "bad.csv:2: error: row 2, column 1: 1RECV_F1 is received before 1RECV_F0, but rank 0 sends 0SEND_F0 before 0SEND_F1 (row 1, column 2): $rule"
 expect "check too" 2 "$("$PIANOLA" check "$room/bad.csv" >"$room/out" 2>&1; echo $?)"
-# Forwards and backwards of several stages of a V, any two neighbours that rank 1 gets from rank 0.
+# Forwards and backwards of several stages of a V, with any two neighbouring receives of rank 1 swapped.
 "$PIANOLA" show schedules/interleaved.lua -D workers=3 -D chunks=2 -D batches=3 --format torch-csv-comms >"$room/v.csv"
 expect "stages in turn" 0 "$("$PIANOLA" check "$room/v.csv" >"$room/out" 2>&1; echo $?)"
 swapped=0

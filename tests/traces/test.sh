@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Traces for Holistic Trace Analysis and for Perfetto, read by these themselves (readers.py). `make test` installs them.
+# Reads traces with Holistic Trace Analysis and Perfetto themselves (readers.py). `make test` installs them.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/environment.sh
 [ -e build/traces/installed ] || { echo "build/traces is not there: make build/traces/installed"; exit 2; }

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Transports on the machine model's worst machine (tests/transports/worst.c): tensors are scribbled over right before what
-# only writes them starts, and as soon as a message or a collective has ended; ranks dawdle at random. Weights after some steps still equal one rank's
-# bit for bit, inside one process, over TCP and over MPI, whatever has a lane of its own; and starts and ends of messages
+# Transports on the machine model's worst machine (tests/transports/worst.c). It overwrites tensors right before an
+# instruction that only writes them, and as soon as a message or a collective ends; ranks pause at random. The weights
+# still match one rank bit for bit, in one process, over TCP and over MPI, with any lanes. Starts and ends of messages
 # are in the model's order.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
 trap 'rm -rf "$room"' EXIT
 integers=(--model schedules/models/integers.lua)
-wide=(-D width=256 -D rows=32) # a copy of such a tensor takes its time too
+wide=(-D width=256 -D rows=32) # copies of such tensors take noticeable time
 runs=0
 flags=(-std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -O1 -Iruntime)
 worst=("$room/worst.o" -Wl,--wrap=replay_step)
@@ -21,8 +21,8 @@ cc "${flags[@]}" -c -o "$room/worst.o" tests/transports/worst.c &&
     exit 2
 
 weights() { sed -n 's/^weights *\([0-9a-f]*\).*/\1/p' "$@"; }
-# ordered: what has been said of messages since it was last asked. In no step does a RECV end before its SEND has started,
-# nor a collective on a member before it has on one whose data reach it.
+# ordered: checks the messages logged since the last call. In no step does a RECV end before its SEND starts, nor does a
+# collective end on a member before it starts on one whose data reach it.
 ordered() {
     cat "$room"/orders* | awk '
         { of = $1 " " $2; n++ }
@@ -31,7 +31,7 @@ ordered() {
         END { for (of in end) if (start[of] > end[of]) late++; print (n ? late + 0 : "no") " messages out of order" }'
     rm "$room"/orders*
 }
-scribbled() { # NAME SCHEDULE ARGS...: its ranks, each linked with the worst machine
+scribbled() { # NAME SCHEDULE ARGS...: builds its ranks, each linked with the worst machine
     local source
     "$PIANOLA" compile "schedules/$2.lua" "${integers[@]}" "${wide[@]}" "${@:3}" -o "$room/$1" || exit 2
     for source in "$room/$1"/rank*.cu; do
@@ -43,7 +43,7 @@ in_one_process() { # NAME LANES FLAGS...
     ORDERS=$room SCRIBBLES=$runs timeout 120 "$room/pianola" run "schedules/$1.lua" "${integers[@]}" "${wide[@]}" \
         --lanes "$2" --steps 3 --json "${@:3}" 2>&1
 }
-# Rows that hit every column: each update reads what the one before it wrote.
+# Rows reach every column, so each update reads what the previous one wrote.
 repeated() { # MACHINE NAME LANES
     ORDERS=$room SCRIBBLES=$runs timeout 120 "$1" run "schedules/$2.lua" "${integers[@]}" -D width=64 -D rows=32 -D batches=40 \
         --lanes "$3" --steps 3 2>&1 | sed -nE 's/^weights *([0-9a-f]*).*/\1/p;/still written|error:/p'
@@ -88,7 +88,7 @@ over_processes whole fsdp_whole 4 -D workers=4
 over_processes weipipe weipipe 4 -D workers=4
 over_processes pipedream pipedream 4 -D batches=40
 over_processes tawpipe tawpipe 4 -D workers=4 -D stages=4 -D batches=8 -D group=2
-cat >"$room/nothing.lua" <<'LUA' # whose second stage has no weights: its gradient is of no bytes
+cat >"$room/nothing.lua" <<'LUA' # its second stage has no weights, so its gradient has no bytes
 return model {
   input = integers { features = 256, rows = 32 },
   layers = { linear { width = 256 }, relu {}, mse {} },

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `pianola tune`, against loops of `show` over the same candidates, which share nothing with its search: the ten best,
-# what memory excludes, that nothing depends on the number of cores, the script that it writes, and what it refuses.
+# Checks `pianola tune` against loops of `show` over the same candidates, which share nothing with its search: the ten
+# best, candidates without enough memory, the same result on any number of cores, the script that it writes, and errors.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
@@ -12,15 +12,15 @@ links=(--cluster schedules/clusters/latency.lua -D flops=1e9 -D latency=1e-6 -D 
 S=schedules
 
 tune() { timeout 300 "$PIANOLA" tune "$@" 2>&1; }
-# best KEY ARGS...: that figure of each of the best, a line each.
+# best KEY ARGS...: prints that figure of each of the best, one per line.
 best() { tune --json "${@:2}" | sed -nE "s/^    \{.*\"$1\": \"?([^,\"}]*)\"?[,}].*/\1/p;/error:/p"; }
-# The largest of the ranks' figures.
+# Prints the largest of the ranks' figures.
 worst() { sed -nE "s/^      \"$1\": ([^,]*),?$/\1/p" | sort -n | tail -n 1; }
 
-# ---- the exhaustive judge: every candidate by hand ----
+# ---- exhaustive search: every candidate by hand ----
 
-# all WORKERS ROWS MODEL_AND_CLUSTER...: for each candidate of the schedules in $names "makespan peak options", of those
-# that compile; the step has ROWS rows. The ranges are those of the scripts' own `tune` fields, written down here again.
+# all WORKERS ROWS MODEL_AND_CLUSTER...: prints "makespan peak options" for each candidate that compiles, for the
+# schedules in $names and steps of ROWS rows. The ranges repeat the scripts' own `tune` fields.
 all() {
     local n=$1 rows=$2 name tensor r own again extra report
     shift 2
@@ -43,7 +43,7 @@ all() {
         done
     done
 }
-# What the schedule's own field lets vary, with so many of the script's workers.
+# Prints the values that the schedule's own field allows for n workers.
 extras() {
     local v z
     case $1 in
@@ -59,8 +59,8 @@ extras() {
 }
 sorted() { sort -g -k1,1 -k2,2n; }
 
-# judge WHAT WORKERS ROWS ARGS...: the ten best makespans are the ten least, each with the least memory that it comes
-# with, of all candidates; figures that come twice count once.
+# judge WHAT WORKERS ROWS ARGS...: the ten best makespans are the ten smallest of all candidates, each with the least
+# memory at that makespan. Equal figures count once.
 judge() {
     local what=$1 workers=$2 rows=$3
     shift 3
@@ -70,7 +70,7 @@ judge() {
     sed -nE 's/.*"makespan": ([^,]*), .*"peak_bytes": ([^,]*),.*/\1 \2/p' "$room/tuned" | head -n 10 >"$room/ten"
     expect "$what: the best" "$(awk 'NR == 1 { print $1, $2 }' "$room/all")" "$(head -n 1 "$room/ten")"
     expect "$what: all of the best are candidates" "" "$(awk 'NR == FNR { has[$1 " " $2] = 1; next } !($0 in has)' "$room/all" "$room/ten")"
-    # Candidates of one makespan and peak may differ, so the tuned list may have a pair more than once.
+    # Candidates with equal makespan and peak may differ, so the tuned list may repeat a pair.
     expect "$what: none is left out" "" "$(awk 'NR == FNR { tuned[$1 " " $2] = 1; last = $1; next } $1 < last && !(($1 " " $2) in tuned)' "$room/ten" "$room/all")"
     expect "$what: ten, or all" yes "$([ "$(wc -l <"$room/ten")" = 10 ] || [ "$(sort -u "$room/all" | cut -d' ' -f1,2 | sort -u | wc -l)" = "$(wc -l <"$room/ten")" ] && echo yes)"
     expect "$what: no bound is above its makespan" "" "$(sed -nE 's/.*"makespan": ([^,]*), "lower_bound": ([^,]*),.*/\1 \2/p' "$room/tuned" | awk '$2 > $1')"
@@ -113,8 +113,8 @@ expect "with that memory something fits" "" "$(tune "${some[@]}" --memory "${nee
 
 # ---- the best of each schedule ----
 
-# Each schedule's best is what a search of that schedule alone finds first; without --all there is nothing else. GPipe's best is
-# alike 1F1B's, so it is listed with that.
+# The best of each schedule is the first result of a search over that schedule alone; without --all, the list has
+# nothing else. GPipe's best equals 1F1B's, so both share a line.
 tune --json "${some[@]}" >"$room/families"
 for schedule in "${few[@]:0:3}"; do
     name=$(basename "$schedule" .lua)
@@ -130,7 +130,7 @@ tune "${some[@]}" --all >"$room/whole"
 expect "--all: as JSON" "$(sed -nE 's/.*"schedule": "([^"]*)", "best_of_schedule.*/\1/p' "$room/families")" "$(rows <"$room/whole")"
 expect "--all: nothing is left to print" 0 "$(grep -c -- --all "$room/whole")"
 
-# ---- the same bytes, whatever runs it ----
+# ---- the same bytes on any machine ----
 
 for format in "" --json; do
     for repeat in 1 2; do
@@ -140,7 +140,7 @@ for format in "" --json; do
     done
 done
 
-# ---- every command line that is printed ----
+# ---- every printed command line works ----
 
 tune "${some[@]}" --json | sed -nE 's/.*"makespan": ([^,]*), .*"options": "([^"]*)".*/\1 \2/p' >"$room/lines"
 expect "ten command lines, and one of a schedule that is not among the ten" 11 "$(wc -l <"$room/lines")"
@@ -153,8 +153,8 @@ done <"$room/lines"
 
 part() { sed -nE "s/.*\"improved\": \{\"before\": ([^,]*), \"after\": ([^,]*),.*/\\$1/p" "$2"; } # 1 before, 2 after
 first() { sed -nE 's/.*"makespan": ([^,]*), .*/\1/p' "$1" | head -n 1; }
-step_of() { [ -n "$(part 2 "$1")" ] && part 2 "$1" || first "$1"; } # of the first, in the order that is written
-# written NAME ARGS...: tunes, and holds the script against the search and against the compiler.
+step_of() { [ -n "$(part 2 "$1")" ] && part 2 "$1" || first "$1"; } # of the first, in the order of the file
+# written NAME ARGS...: tunes, and compares the script with the search and with the compiler.
 written() {
     local name=$1
     shift
@@ -182,12 +182,12 @@ expect "a team becomes a field" 1 "$(grep -c '^  tensor = 2,$' "$room/teams.lua"
 train teams
 written again "$S/breadth_first.lua" "${integers[@]}" "${links[@]}" --workers 2 --rows 8 --recompute
 written sequence "$S/dualpipev.lua" "${gpt[@]}" -D context=16 "${links[@]}" --workers 2 --rows 8 --recompute -D tensor=1
-# A script whose defaults are not plain is refused, and nothing is written.
+# A script whose defaults are not plain values is refused, and nothing is written.
 sed 's/^local p = params .*/local defaults = { workers = 4, batches = 8 }\nlocal p = params(defaults)/' $S/zb_h1.lua >"$room/odd.lua"
 expect "not plain" "pianola: error: -o: it is not plain where the script sets workers, so it cannot be written with another value: see above for the options that give it" \
     "$(tune "$room/odd.lua" "${integers[@]}" "${links[@]}" --workers 2 --rows 4 -o "$room/none.lua" | grep error)"
 expect "not plain: nothing is written" no "$([ -e "$room/none.lua" ] && echo yes || echo no)"
-# Comments, strings and functions with the same words in them are not defaults.
+# Comments, strings and functions with the same words are not defaults.
 cat >"$room/words.lua" <<'LUA'
 -- params { workers = 1 }
 local text = "params { workers = 2 }" --[[ params { batches = 3 } ]]
@@ -201,7 +201,7 @@ return schedule {
 LUA
 written tricky "$room/words.lua" "${integers[@]}" "${links[@]}" --workers 2 --rows 4
 
-# ---- local search over the orders of the first ----
+# ---- local search over orders of the first ----
 
 slow=("$S/1f1b.lua" --model schedules/models/gpt.lua --cluster schedules/clusters/nodes.lua --workers 4 --rows 64 -D batches=8 -D tensor=1)
 tune --json "${slow[@]}" -o "$room/better.lua" >"$room/better.json"
@@ -220,7 +220,7 @@ expect "updates of a team's members stay as they are" 1 \
 
 # ---- with noise ----
 
-# noise ARGS...: mean and p95, as `show` has them.
+# noise ARGS...: prints mean and p95, as `show` has them.
 noise() { "$PIANOLA" show "$@" --jitter 10% --runs 100 --json | sed -nE 's/.*"mean": ([^,]*), "p95": ([^,]*),.*/\1 \2/p'; }
 tune --json "${slow[@]}" --jitter 10% --runs 100 -o "$room/noisy.lua" >"$room/noisy.json"
 line=$(sed -nE 's/^-- pianola show //p' "$room/noisy.lua")
@@ -234,7 +234,7 @@ while read -r mean p95 line; do
 done <"$room/lines"
 expect "ranked by p95" "$(cut -d' ' -f2 "$room/lines" | sort -g)" "$(cut -d' ' -f2 "$room/lines")"
 
-# ---- what it refuses ----
+# ---- errors ----
 
 says() { expect "tune ${*:2}" "2 pianola: error: $1" "$(got=$("$PIANOLA" tune "${@:2}" 2>&1 >/dev/null | head -n 1); "$PIANOLA" tune "${@:2}" >/dev/null 2>&1; echo "$? $got")"; }
 says "\`tune\` needs --model FILE.lua and --cluster FILE.lua; see \`pianola help tune\`" --workers 4
@@ -254,10 +254,10 @@ expect "tune names no parameter" yes "$("$PIANOLA" check "$room/wrong.lua" 2>&1 
 expect "what is not tried is named" "  not tried: asp: its updates are within the step: it trains otherwise" \
     "$(tune $S/1f1b.lua $S/asp.lua "${integers[@]}" "${links[@]}" --workers 2 --rows 2 | grep asp)"
 
-# ---- reasons are sentences of the schedules, not of the compiler's parser ----
+# ---- reasons are sentences about schedules, not messages of the compiler's parser ----
 
-# A rank of half the speed: its step is no shorter than that of the same work on 3.5 ranks, and much shorter than that of four
-# equal shares. The best has teams of ranks there, whose jobs no list can say.
+# A rank at half the speed: the step is no shorter than the same work on 3.5 ranks, and much shorter than with four
+# equal shares. The best has teams there, whose jobs no sequence can list.
 unequal=(--model schedules/models/gpt.lua --cluster schedules/clusters/unequal.lua -D flops=1e12 --workers 4 --rows 16)
 tune "${unequal[@]}" >"$room/unequal"
 expect "no file and line, and no word of sequences" "" "$(grep -E '\.lua:[0-9]|sequence\[' "$room/unequal")"
@@ -272,7 +272,7 @@ printf '%s\n' 'local p = params { workers = 4, batches = 8 }' 'return schedule {
 expect "a syntax error ends it" "$room/syntax.lua:3: error: '}' expected (to close '{' at line 2) near 'batches'
     3 |   workers = p.workers, stages = p.workers batches = p.batches," \
     "$(tune "$room/syntax.lua" $S/1f1b.lua "${integers[@]}" "${links[@]}" --workers 2 --rows 2 | head -n 2)"
-# A script that fails with some of its parameters only is refused with these.
+# A script that fails with some of its parameters is refused with exactly these.
 printf '%s\n' 'local p = params { workers = 4, batches = 8 }' 'local t = p.batches > 1 and { p.workers } or nil' 'return schedule {' \
     '  workers = p.workers, stages = p.workers, batches = p.batches,' '  w = function(s, b, d) return t[1] and s, s end, n = backward_first,' \
     '}' >"$room/some.lua"
@@ -292,7 +292,7 @@ wait $child
 code=$?
 expect "an interrupt" yes "$([ $code = 130 ] || { [ $code = 2 ] && grep -q 'interrupted before anything' "$room/cut"; } && echo yes)"
 expect "what was simulated by then" "$([ $code = 130 ] && echo 1 || echo 0)" "$(grep -c '^interrupted: these are the best of what was simulated by then$' "$room/cut")"
-# In the local search, which takes minutes with so many runs: the first as it was found, and no more orders than were tried.
+# Interrupts the local search, which takes minutes with so many runs: prints the first as found, and only orders tried.
 "$PIANOLA" tune "${slow[@]}" --jitter 10% --runs 20000 -o "$room/cut.lua" >"$room/cut" 2>&1 &
 child=$!
 for _ in {1..100}; do

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# README.md and schedules/tutorial.md, word for word: whoever writes their files and types their commands in an empty
-# folder sees what they show. replay.py says how a page leaves open what depends on the machine. Then that this check can
-# fail.
+# README.md and schedules/tutorial.md hold word for word: writing their files and typing their commands in an empty
+# folder gives the output they show. replay.py explains how a page marks output that depends on the machine. Then proves
+# that this check can fail.
 #
-#   BLESS=1 tests/tutorial/test.sh   draws the picture of README.md anew
+#   BLESS=1 tests/tutorial/test.sh   redraws the picture of README.md
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Schedules whose stages are updated several times in a step, most of which repeats: on CPUs and on stand-ins for GPUs,
-# in one process and with a process per rank, they train to the same bits; runs that are stopped or killed go on to
-# them; and --losses says what each update's loss was.
+# Schedules that update stages several times in a step, most of which repeats. They train to the same bits on CPUs and
+# on the CUDA stand-in, in one process and with a process per rank. Stopped or killed runs resume to these bits.
+# --losses writes the loss of each update.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 . tests/support/ranks.sh
@@ -9,15 +9,15 @@ standin=$PWD/build/standin
 [ -f "$standin/libpianola-cuda.a" ] || { echo "libpianola-cuda.a is not in build/standin: make standin"; exit 1; }
 cpus=$PKG_CONFIG_PATH
 
-# run SCHEDULE ARGS...: in one process; its weights, or what went wrong.
+# run SCHEDULE ARGS...: trains in one process and prints the weights, or the error.
 run() { timeout 120 "$PIANOLA" run "schedules/$1.lua" "${@:2}" 2>&1 | sed -nE 's/^weights *([0-9a-f]*).*/\1/p;/^standin|error:/p' | head -n 1; }
-# other_losses: where losses are not those wanted, or their times do not increase.
+# other_losses: prints wrong losses, and times that do not increase.
 other_losses() {
     diff <(cut -f 1-4 "$room/wanted") <(cut -f 1-4 "$room/losses") | head -n 3
     awk -F'\t' 'NR > 1 && !($5 > 0 && $5 >= last) { print "line " NR " ends at " $5 }; { last = NR > 1 ? $5 : 0 }' "$room/losses" | head -n 3
     rm "$room/losses"
 }
-over() { # tcp|mpi NAME RANKS FLAGS...: the weights, or what went wrong
+over() { # tcp|mpi NAME RANKS FLAGS...: prints the weights, or the error
     "$@" --deadline 60
     ended 90
     weights | grep . || said '^standin|error|pianola: rank'
@@ -26,7 +26,8 @@ over() { # tcp|mpi NAME RANKS FLAGS...: the weights, or what went wrong
 # ---- the bits ----
 
 seed=0
-# in_one_process NAME ARGS...: rows hit every column of integers, so what a microbatch adds, the next one reads.
+# in_one_process NAME ARGS...: rows reach every column of integers, so each microbatch reads what the previous one
+# added.
 in_one_process() {
     local device
     args=("${@:2}")
@@ -71,7 +72,7 @@ as_processes asp ""
 in_one_process pipedream "${integers[@]}" -D width=32 -D replicas=2,1,1
 as_processes pipedream "" "--reduce ordered"
 
-# Teams train to the bits of one rank in the place of each. rows: every microbatch reaches every column.
+# Teams train to the bits of one rank per team. rows: every microbatch reaches every column.
 teams=(--model schedules/models/integers.lua -D rows=16 -D width=16 -D layers=4 -D batches=40)
 alone=$(run pipedream "${teams[@]}" -D replicas=1,1 --steps 3)
 for parallel in tensor sequence; do
@@ -84,7 +85,7 @@ for name in pipedream_naive pipedream_2bw asp; do
     expect "$name in teams" "$alone" "$(run $name "${teams[@]}" -D workers=2 -D tensor=2 --steps 2)"
 done
 
-# What is measured has the rows of the program, and is read back.
+# A measurement has the rows of the program, and reads back.
 "$PIANOLA" run schedules/pipedream.lua "${args[@]}" --steps 3 --timeline "$room/measured" >/dev/null 2>&1
 rows() { cut -f 1,2,5-9 | tail -n +2 | sort; }
 expect "measured and predicted timelines have the same rows" "" \
@@ -94,7 +95,7 @@ expect "show --measured" "0 " "$? $(grep error: "$room/shown")"
 "$PIANOLA" diff schedules/pipedream.lua "$room/measured" "${args[@]}" >"$room/shown" 2>&1
 expect "diff: only the times differ" "1 " "$? $(grep -E 'error:|only in' "$room/shown")"
 
-# ---- stopping and going on ----
+# ---- stopping and resuming ----
 
 gpt=(--model schedules/models/gpt.lua -D width=16 -D layers=2 -D context=8 -D rows=1 -D heads=2 -D batches=40)
 text=(--data /usr/share/common-licenses/GPL-3)
@@ -110,7 +111,7 @@ compiled other pipedream "${gpt[@]}" -D batches=80
 expect "another number of updates in a step is refused" yes \
     "$(over tcp other 4 "${often[@]}" --resume --steps 8 | grep -q 'a run with 40 to 40 updates of a stage in a step, not 80 to 80' && echo yes)"
 
-# Checkpoints have whole layers: teams go on from one rank in the place of each, and back.
+# Checkpoints hold whole layers: teams resume from single ranks, and the other way round.
 legs=(--model schedules/models/integers.lua -D rows=16 -D width=16 -D layers=4 -D batches=40 -D replicas=1,1)
 compiled one pipedream "${legs[@]}"
 compiled team pipedream "${legs[@]}" -D tensor=2
@@ -132,7 +133,7 @@ for parallel in tensor sequence; do
 done
 over tcp gpt 4 "${text[@]}" --checkpoint "$saved" --every 1 --steps 2 >"$room/last"
 
-# A rank dies in the middle; what the file has of steps behind the checkpoint is written again.
+# A rank dies in the middle; the resumed run rewrites the file's steps after the checkpoint.
 rm -r "$saved"
 tcp gpt 4 "${often[@]}" --steps 1000000 --deadline 30
 reached 3
@@ -147,7 +148,7 @@ wanted=$(run pipedream "${gpt[@]}" "${text[@]}" --steps $((from + 1)) --losses "
 expect "it goes on to the weights of a run that nobody disturbed" "$wanted" "$(cat "$room/last")"
 expect "and to its losses" "" "$(diff <(cut -f 1-4 "$room/wanted") <(cut -f 1-4 "$room/losses") | head -n 3)"
 
-# A rank that stops: the others say where, in which repetition.
+# A rank stops: the others say where they wait, and in which repetition.
 tcp gpt 4 "${text[@]}" --steps 1000000 --deadline 2
 begun
 sleep 0.5
@@ -158,7 +159,7 @@ expect "where they wait" yes "$(grep -qhE '(repetition [0-9]+ of [0-9]+|the (beg
 
 # ---- the text form ----
 
-# One root broadcasts a version to ranks 1 and 2, and the next to ranks 3 and 4, for each of which it is the first.
+# One root broadcasts a version to ranks 1 and 2, and the next to ranks 3 and 4, to which it is the first.
 cat >"$room/versions.lua" <<'EOF'
 return schedule {
   workers = 5, stages = 1, batches = 4, w = function(s, b, d) return 0, b + 1 end, n = oldest_batch_first,
@@ -169,7 +170,7 @@ EOF
 expect "two broadcasts of one root" 2 "$(grep -c '^BROADCAST 0#[0-9]* from 0 by ring src=' "$room/versions.txt")"
 expect "have two names" "proved" "$("$PIANOLA" verify "$room/versions.txt" 2>&1 | grep -o ' proved' | tr -d ' ')"
 
-# ---- what cannot be written ----
+# ---- places that cannot be written ----
 
 says() { "$PIANOLA" run "${@:2}" 2>&1 >/dev/null | grep -c "^pianola: error: $1"; }
 small=(schedules/pipedream.lua --model schedules/models/integers.lua --steps 1)

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Programs in their text form, written by hand, and what `pianola verify` must print for each, word for word.
+# Handwritten programs in their text form, and the exact output of `pianola verify` for each.
 #
 #   tests/verify/test.sh          checks
-#   BLESS=1 tests/verify/test.sh  rewrites what is expected; the exit code is never blessed
+#   BLESS=1 tests/verify/test.sh  rewrites the expected output; the exit code is never blessed
 #
-# tests/verify/proved_*.txt must exit with 0, refuted_*.txt with 1, unreadable_*.txt with 2; all that is printed is in
-# NAME.expected. The orders of refuted_serial_two_ranks, _looped and _one_lane_looped are those that hang peers
-# (pytorch#172668): a receive moved after the compute before it, so that both ranks block in a send.
+# tests/verify/proved_*.txt must exit with 0, refuted_*.txt with 1, unreadable_*.txt with 2; NAME.expected has the whole
+# output. The orders of refuted_serial_two_ranks, _looped and _one_lane_looped hang published frameworks
+# (pytorch#172668): a receive moves before the compute that precedes it, so that both ranks block in a send.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 PIANOLA=$(realpath "$PIANOLA") || exit 2

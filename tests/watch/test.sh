@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `show --watch`: what it refuses; and, in a pseudo-terminal, what it draws, when, and how it leaves.
+# Checks `show --watch`: its errors and, in a pseudo-terminal, what it draws, when, and how it leaves.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# pianola export-weights, on good checkpoints and on others in their place: hostile, truncated, altered. A refusal is
-# exit 2 and one line that names the file and the reason; an existing output stays.
+# Checks pianola export-weights on good checkpoints and on hostile, truncated or altered ones. A refusal exits with 2
+# and one line that names the file and the reason; an existing output stays.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/lib.sh
 room=$(mktemp -d)
@@ -10,7 +10,7 @@ good=$room/good ck=$room/ck out=$room/out
 one=$ck/step-00000040/stage-0001.safetensors
 "$tool" write "$good" 39 1 && "$tool" write "$good" 40 2 || exit 2
 
-# exports WANTED ARGS...: exit 0, stdout as wanted, and all parameters of that step in $out.
+# exports WHAT STEP WANTED ARGS...: expects exit 0, this stdout, and all parameters of the step in $out.
 exports() { # WHAT STEP WANTED ARGS...
     local got
     got=$("$PIANOLA" export-weights "${@:4}" 2>"$room/err")
@@ -47,7 +47,7 @@ refuses() { # WHAT MESSAGE ARGS...
     expect "$1: nothing is left behind" "$files" "$(ls "$room" "$ck")"
 }
 fresh() { rm -rf "$ck" && cp -R "$good" "$ck"; }
-# damaged WHAT MESSAGE: the checkpoint as it lies there. sealed: behind a manifest that says all of it is well.
+# damaged WHAT MESSAGE: refuses the checkpoint as it is. sealed: after giving it a manifest with the right checksums.
 damaged() { refuses "$1" "$2" "$ck" -o "$out" --step 40; }
 sealed() {
     "$tool" seal "$ck" 40 2
@@ -89,7 +89,8 @@ for at in 0 31 32 100; do
         "$? $(grep -q 'step-00000040/manifest.json: .*step 39, ' <<<"$(tr -d '\n' <<<"$got")" && echo yes)"
 done
 
-# What is in the file: a header, bytes of data, and what comes of it behind a manifest with the right checksums.
+# hostile WHAT MESSAGE HEADER BYTES [LENGTH]: a file with this header and data, under a manifest with the right
+# checksums.
 t='"dtype":"F32","shape":[2],"data_offsets":[0,8]'
 meta='"__metadata__":{"format":"pianola 1","step":"40"}'
 hostile() { # WHAT MESSAGE HEADER BYTES [LENGTH]
@@ -121,7 +122,7 @@ hostile "metadata twice" "the header: __metadata__ appears twice" "{$meta,$meta,
 hostile "no JSON" "the header: expected {" "pianola" 0
 hostile "another step's file" "is not of format pianola 1 and step 40" "{${meta/40/39},\"a\":{$t}}" 8
 hostile "another format" "is not of format pianola 1 and step 40" "{\"a\":{$t}}" 8
-# The same tensor in two stages: each file is well, what they make together is none.
+# One tensor in two stages: each file is valid, but not both together.
 fresh
 cp "${one/0001/0000}" "$one"
 "$tool" seal "$ck" 40 2
@@ -130,7 +131,7 @@ got=$("$PIANOLA" export-weights "$ck" -o "$out" 2>&1)
 expect "a tensor in two stages" "2 yes" "$? $(grep -q '^pianola: error: .*has layer\.0\.[a-z]*, and so has ' <<<"$got" && echo yes)"
 expect "a tensor in two stages: no file" "" "$(ls "$out" 2>/dev/null)"
 
-# ---- arguments, and places where nothing can be written ----
+# ---- arguments, and places that cannot be written ----
 
 fresh
 refuses "no such folder" "$room/none: No such file or directory" "$room/none" -o "$out"
@@ -154,7 +155,7 @@ if [ "$(id -u)" != 0 ]; then
     refuses "a locked folder" "$room/locked/out.tmp: Permission denied" "$ck" -o "$room/locked/out"
 fi
 
-# A full disk: one of 8 kB, where that can be made; and a limit on files, which any user can set.
+# A full disk: a file system of 8 kB where one can be made, and a file size limit, which any user can set.
 "$tool" write "$ck" 41 1
 mkdir "$room/disk"
 if mount -t tmpfs -o size=8k none "$room/disk" 2>/dev/null; then
