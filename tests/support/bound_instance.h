@@ -1,6 +1,6 @@
-/* Tiny random instances for check-bound, their true optimum, and certificates for them. Nothing here shares a rule with
- * the checker but the meaning of the text: the optimum comes from all orders of labelled items, without classes in
- * order, events or dominance, and the states from every tick. */
+/* Tiny random instances for check-bound, their true optimum, and certificates for them. They share only the meaning of
+ * the text with the checker. The optimum comes from all orders of labelled items, without ordered classes, events or
+ * dominance, and the states come from every tick. */
 #ifndef BOUND_INSTANCE_H
 #define BOUND_INSTANCE_H
 #include "base/text.h"
@@ -20,7 +20,8 @@ struct tiny {
     struct tiny_class class[MOST_TINY];
 };
 
-/* A job that an item of a class waits for: items are labelled, those of a pool by all before it, one after another. */
+/* A job that an item of a class waits for. Items are labelled; one of a pool waits for all its predecessors in a row.
+ * */
 struct tiny_before {
     int job, lag;
 };
@@ -57,7 +58,7 @@ static inline void draw_arcs(struct tiny *t, struct tiny_class *c, uint64_t *see
 static inline struct tiny draw_tiny(uint64_t *seed) {
     struct tiny t = {.ranks = 1 + random_below(seed, 3)};
     int want = 2 + random_below(seed, MOST_TINY - 1), items = 1 + random_below(seed, 3);
-    bool narrow = random_below(seed, 2); /* much is taken, and there is little room */
+    bool narrow = random_below(seed, 2); /* jobs take much, and there is little room */
     for (int k = 0; k < 3; k++)
         t.room[k] = narrow ? 1 + random_below(seed, 2) : random_below(seed, 3) ? 1 + random_below(seed, 3) : -1;
     for (int tries = 0; tries < 30 && t.nclass < want; tries++) {
@@ -85,9 +86,9 @@ static inline struct tiny draw_tiny(uint64_t *seed) {
 struct orders {
     const struct tiny *t;
     struct tiny_job job[TINY_JOBS];
-    int njob, first[MOST_TINY];                      /* of a class's jobs */
-    int n[3], order[3][TINY_JOBS], best, nschedules; /* of each rank: what it runs */
-    int (*least)(const struct orders *o);            /* what is to be least, of an order */
+    int njob, first[MOST_TINY];                      /* per class: its first job */
+    int n[3], order[3][TINY_JOBS], best, nschedules; /* n, order: the jobs of each rank */
+    int (*least)(const struct orders *o);            /* the objective to minimize, for one order */
 };
 
 static inline void label(struct orders *o) {
@@ -105,7 +106,7 @@ static inline void label(struct orders *o) {
             }
 }
 
-/* The end of all when every rank runs its order, each job as early as it can. */
+/* Returns the end of the last job, if every rank runs its order and each job starts as early as possible. */
 static inline int makespan_of(const struct orders *o) {
     int start[TINY_JOBS], at[3] = {0}, free[3] = {0}, done = 0, end = 0;
     memset(start, -1, sizeof start);
@@ -134,7 +135,7 @@ static inline int makespan_of(const struct orders *o) {
     return done == o->njob ? end : NO_SCHEDULE;
 }
 
-/* All orders of all ranks, rank after rank; level: of rank k, which has used the jobs in the mask. */
+/* Tries all orders of all ranks, one rank after another. used: the jobs rank k has run; level: the room they occupy. */
 static inline void permute(struct orders *o, int k, int used, int level) {
     const struct tiny *t = o->t;
     bool left = false;
@@ -170,9 +171,9 @@ static inline int optimum(const struct tiny *t) {
 
 enum { LONG_AGO = -1000 };
 struct tiny_state {
-    int n[MOST_TINY], start[MOST_TINY][TINY_ITEMS]; /* relative; LONG_AGO: all its effects are there; 0: not started */
+    int n[MOST_TINY], start[MOST_TINY][TINY_ITEMS]; /* relative to now; LONG_AGO: all effects have passed */
 };
-struct tiny_states { /* of one tick */
+struct tiny_states { /* all states of one tick */
     struct tiny_state *a;
     size_t n, cap;
 };
@@ -226,7 +227,7 @@ static inline void add_tiny(struct tiny_states *to, const struct tiny *t, struct
     to->a[to->n++] = x;
 }
 
-/* What x leads to a tick later, ranks from k on choosing. */
+/* Adds the states that follow x one tick later, with ranks from k on free to start a job each. */
 static inline void choose(struct tiny_states *to, const struct tiny *t, const struct tiny_state *x, struct tiny_state y,
                           int k) {
     if (k == t->ranks) {

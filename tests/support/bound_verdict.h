@@ -1,9 +1,9 @@
-/* What check-bound says of a certificate. */
+/* The verdict of check-bound about a certificate. */
 #ifndef BOUND_VERDICT_H
 #define BOUND_VERDICT_H
 #include "search/bound/bound.h"
 
-/* 1: accepted; 0: refuted; -1: unreadable. */
+/* Returns 1 if it is accepted, 0 if refuted, -1 if unreadable. */
 static inline int verdict(const char *src) {
     static const char *why, *by;
     jmp_buf trap;

@@ -1,4 +1,4 @@
-/* Shared by the tests of checkpoints: a folder for each, whole files, and a file opened and read to its end. */
+/* Helpers for tests of checkpoints: a folder for each test, whole files, and reading a file to its end. */
 #ifndef PIANOLA_CHECKPOINT_ROOM_H
 #define PIANOLA_CHECKPOINT_ROOM_H
 #include "store/safetensors.h"
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char dir[64], why[8192]; /* a folder for each test, and the last message */
+static char dir[64], why[8192]; /* the test's folder, and the last message */
 
 static inline void make_dir(void) {
     strcpy(dir, "/tmp/test_checkpoint.XXXXXX");
@@ -53,7 +53,7 @@ static inline void spill(const char *path, const void *bytes, size_t n) {
     close(fd);
 }
 
-/* Opens the file: whatever it says, what it holds can be read. */
+/* Returns whether the file opens; then every tensor in its header must be readable. */
 static inline bool opens(const char *path) {
     strcpy(why, "");
     struct safetensors *f = safetensors_open(path, why, sizeof why);

@@ -1,4 +1,4 @@
-/* The compiler as tests see it: everything but the commands. */
+/* The compiler's interface for tests: everything except the commands. */
 #ifndef PIANOLA_COMPILER_H
 #define PIANOLA_COMPILER_H
 #include "draw/draw.h"

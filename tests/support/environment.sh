@@ -1,14 +1,14 @@
-# Starts a test from a stated environment: . tests/support/environment.sh, first of all. tests/run and lib.sh do so.
+# Starts a test from a known environment: . tests/support/environment.sh, as the first step. tests/run and lib.sh do so.
 #
-# Removes the variables that change results, timing or output, and states the rest, so that no verdict depends on the
-# shell, the launcher or the make that started the test. A test that needs one of them sets it afterwards.
+# Removes the variables that change results, timing or output, and sets the rest, so that no verdict depends on the
+# shell, launcher or make that started the test. A test that needs such a variable sets it afterwards.
 #
-# Keeps OPENBLAS_CORETYPE: some OpenBLAS builds choose kernels that crash or compute wrong on newer processors, and then
-# the owner of the machine names others with it. Tests must pass whatever it says; one that is about it sets its own.
+# Keeps OPENBLAS_CORETYPE: some OpenBLAS builds choose kernels that crash or compute wrong on newer processors, so the
+# machine's owner names others. Tests must pass with any value; a test about this variable sets its own.
 for name in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do
     case $name in
     OPENBLAS_CORETYPE | CUDA_HOME | CUDA_PATH | CUDA_VISIBLE_DEVICES | PYTHONPATH | PYTHONHOME) ;;
-    OPENBLAS_* | GOTO_* | OMP_* | GOMP_* | KMP_* | MKL_* | BLIS_* | LIBXSMM_*) unset "$name" ;; # products, threads
+    OPENBLAS_* | GOTO_* | OMP_* | GOMP_* | KMP_* | MKL_* | BLIS_* | LIBXSMM_*) unset "$name" ;; # matrix products, threads
     PIANOLA_* | STANDIN_* | CUDA_* | CUBLAS* | CUDNN_* | NCCL_* | NVIDIA_TF32_OVERRIDE | NVTX_*) unset "$name" ;;
     RANK | WORLD_SIZE | LOCAL_RANK | LOCAL_WORLD_SIZE | MASTER_* | TORCHELASTIC_*) unset "$name" ;; # launchers
     SLURM_* | OMPI_* | PMI_* | PMIX_* | PRTE_* | HYDRA_*) unset "$name" ;;
@@ -18,7 +18,7 @@ for name in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do
     BASH_ENV | ENV | CDPATH | LUA_* | PYTHON?* | MALLOC_* | GLIBC_TUNABLES) unset "$name" ;;
     LSAN_OPTIONS | UBSAN_OPTIONS | CRITERION_*) unset "$name" ;;
     esac
-done 2>/dev/null # bash complains of each locale that it lacks
+done 2>/dev/null # bash complains about each missing locale
 unset name
-export LC_ALL=C.UTF-8 TERM=dumb TZ=UTC PYTHONDONTWRITEBYTECODE=1 # drawings have characters beyond ASCII
+export LC_ALL=C.UTF-8 TERM=dumb TZ=UTC PYTHONDONTWRITEBYTECODE=1 # drawings use characters beyond ASCII
 umask 022

@@ -1,11 +1,11 @@
-/* Linked into every test: closes a hole in Criterion, which counts a test that ends in exit(0) as passed.
+/* Linked into every test: closes a hole in Criterion, which counts a test that calls exit(0) as passed.
  *
- * The linker's --wrap sends every exit of our objects here. Only Criterion may then report success: a test process that
- * exits with 0 is aborted, which Criterion reports as a crash. Other codes go through, since `.exit_code = 2` is how a
- * test expects die(); so do processes a test forks, which have a pid of their own. Criterion's own way out is inside
- * its shared library and does not come here.
+ * The linker's --wrap sends every exit of our objects here. Only Criterion may report success: if a test process exits
+ * with 0, it is aborted, which Criterion reports as a crash. Other codes pass, because `.exit_code = 2` is how a test
+ * expects die(). Processes that a test forks pass too; they have their own pid. Criterion's own exit is inside its
+ * shared library and does not come here.
  *
- * The other hole, leaks that LeakSanitizer prints while the test passes, is closed by tests/run. */
+ * tests/run closes the other hole: leaks that LeakSanitizer prints while the test passes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ _Noreturn void __wrap_quick_exit(int code);
 
 static pid_t test_process;
 
-/* Criterion starts each test by running the program anew, so this is the test's own process. */
+/* Criterion starts each test by running the program again, so this is the test's own process. */
 __attribute__((constructor)) static void remember_process(void) { test_process = getpid(); }
 
 static void forbid_success(const char *by, int code) {

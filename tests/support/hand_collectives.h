@@ -1,5 +1,5 @@
-/* Programs of nothing but collectives, made by hand, and what their arenas hold afterwards, by the definitions in
- * ops.h: a reference that shares no code with the runtime. For ranks as threads and over TCP
+/* Handmade programs of collectives alone, and the expected content of their arenas by the definitions in ops.h: a
+ * reference that shares no code with the runtime. Used for ranks as threads and over TCP
  * (tests/unit/test_collectives.c) and over MPI (tests/mpi/collectives.c). */
 #ifndef PIANOLA_HAND_COLLECTIVES_H
 #define PIANOLA_HAND_COLLECTIVES_H
@@ -22,8 +22,8 @@ struct hand {
     int32_t groups[HAND_GROUPS * (HAND_RANKS + 1) + 1];
     uint64_t random;
 };
-static int64_t hand_unit = 1; /* shards are of multiples of so many bytes */
-/* A team's collectives do what the others do, with numbers of the model's precision, and never add to their results. */
+static int64_t hand_unit = 1; /* shard sizes are multiples of this many bytes */
+/* A team's collective acts like the other one, on numbers of the model's precision, and never adds to its result. */
 static const struct {
     int op, like;
 } hand_ops[] = {
@@ -45,13 +45,13 @@ static inline int hand_below(struct hand *h, int n) {
     return (int)((h->random >> 33) % (uint64_t)n);
 }
 
-/* Whole numbers: their sums are exact, and small enough to stay so over the steps. Or any, whose order shows. */
+/* Returns an integer, small enough for exact sums over all steps, or any float, whose sums show their order. */
 static inline float hand_value(int rank, int64_t i, bool whole) {
     uint64_t x = ((uint64_t)rank << 40) + (uint64_t)i * 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 29) * 0xbf58476d1ce4e5b9u;
     return whole ? (float)((int)(x >> 40) % 17 - 8) : (float)(x >> 40) * 0.0137f - 90000;
 }
-/* With bf16, numbers of 2 bytes may lie anywhere: then each half of a float that is not whole is such a number too. */
+/* Fills an arena. With bf16, 2-byte numbers may lie anywhere, so each half of a float that is not whole is one too. */
 static inline void hand_fill(const struct hand *h, char *arena, int64_t bytes, int rank, bool whole) {
     for (int64_t i = 0; i + 4 <= bytes; i += 4) {
         float x = hand_value(rank, i / 4, whole), y = hand_value(rank, i / 4 + bytes, whole);
@@ -63,7 +63,7 @@ static inline void hand_fill(const struct hand *h, char *arena, int64_t bytes, i
 
 static inline int64_t hand_take(struct rt_rank *k, int64_t bytes) {
     int64_t at = k->arena;
-    k->arena += (bytes + 127) / 64 * 64; /* a gap, which stays as it is */
+    k->arena += (bytes + 127) / 64 * 64; /* a gap, which must stay unchanged */
     return at;
 }
 
@@ -81,7 +81,7 @@ static inline int64_t *hand_operand(struct rt_instr *x, int role, struct rt_buff
     return &b->off;
 }
 
-/* The operands of member i, of a shard of so many bytes. */
+/* Sets the operands of member i for a shard of `bytes` bytes. */
 static inline void hand_operands(struct hand *h, struct rt_rank *k, struct rt_instr *x, int i, int n, int64_t bytes,
                                  bool in_place) {
     int like = hand_like(x->op);
@@ -93,7 +93,7 @@ static inline void hand_operands(struct hand *h, struct rt_rank *k, struct rt_in
         *hand_operand(x, ROLE_src, src) = hand_take(k, (scatters || exchanges ? n : 1) * bytes);
     if (!rooted || root == (x->op == OP_REDUCE))
         *hand_operand(x, dst, to) = hand_take(k, (gathers || exchanges ? n : 1) * bytes);
-    if (in_place && (x->op == OP_REDUCE || x->op == OP_ALL_REDUCE)) { /* of a piece of a buffer, at the root in place */
+    if (in_place && (x->op == OP_REDUCE || x->op == OP_ALL_REDUCE)) { /* a piece of a buffer, in place at the root */
         int64_t at = hand_take(k, 3 * bytes) + i % 3 * bytes;
         if (x->op == OP_REDUCE)
             *hand_operand(x, ROLE_src, src) = at;
@@ -138,7 +138,8 @@ static inline void hand_meet(struct hand *h, int number, int op) {
     h->meeting[m].to = h->to[m];
 }
 
-/* Groups in no order: all ranks, two of some, and a pair; each with three lanes, in which every collective occurs. */
+/* Draws groups in random order: all ranks, two random subsets, and a pair. Each has three lanes with all collectives.
+ * */
 static inline void hand_groups(struct hand *h, int workers) {
     int32_t *at = h->groups;
     for (int g = 0; g < HAND_GROUPS; g++) {
@@ -175,9 +176,9 @@ static inline void hand_make(struct hand *h, uint64_t seed, int workers, int pre
     }
 }
 
-/* ---- what they mean ---- */
+/* ---- their meaning ---- */
 
-/* Piece p of member i's operand; before: all arenas before the collective. */
+/* Returns piece p of member i's operand, in the arenas before the collective. */
 static inline const char *hand_at(const struct hand *h, char *const *arena, int m, int i, int64_t p, int64_t bytes) {
     return arena[h->member[m][i]] + h->off[m][i] + p * bytes;
 }
@@ -188,7 +189,7 @@ static inline float hand_float(const char *at) {
     return x;
 }
 
-/* A number of 2 bytes, and a float rounded to one: to nearest, ties to even. */
+/* Reads a 2-byte number; hand_rounded rounds a float to one, to nearest with ties to even. */
 static inline float hand_half(const char *at) {
     uint16_t bits;
     uint32_t wide;
@@ -205,7 +206,7 @@ static inline uint16_t hand_rounded(float x) {
     return (uint16_t)((bits >> 16) + up);
 }
 
-/* The sum of piece p of all members, into dst or added to it. */
+/* Writes the sum of piece p over all members to dst, or adds it. */
 static inline void hand_sum(const struct hand *h, char *const *before, int m, int64_t p, int64_t bytes, char *dst,
                             bool first, bool halves) {
     for (int64_t b = 0, size = halves ? 2 : 4; b < bytes; b += size) {
@@ -250,7 +251,7 @@ static inline void hand_apply(const struct hand *h, const struct rt_instr *x, in
     }
 }
 
-/* Takes all arenas through the steps. before: as large, for itself. No two collectives share memory. */
+/* Applies all steps to the arenas. `before` is scratch of the same size. No two collectives share memory. */
 static inline void hand_expect(const struct hand *h, char *const *arena, char *const *before) {
     for (int step = 0; step < HAND_STEPS; step++) {
         for (int r = 0; r < h->program.workers; r++)

@@ -1,4 +1,4 @@
-/* Models as the tests need them, made by hand: layers in reading order, and a job that runs on plain memory. */
+/* Handmade models for tests: layers in reading order, and a job that runs on plain memory. */
 #ifndef PIANOLA_HANDMADE_H
 #define PIANOLA_HANDMADE_H
 #include "compiler.h"
@@ -24,7 +24,7 @@ static inline struct model *model_integers(int rows, int features, int batches) 
     return m;
 }
 
-/* What scripts leave out. */
+/* Returns the values of fields that scripts leave out. */
 static inline struct rt_config default_config(int kind) {
     switch (kind) {
     case LAYER_embedding: return (struct rt_config){.embedding = {.positions = true, .scale = 1}};
@@ -36,7 +36,8 @@ static inline struct rt_config default_config(int kind) {
     }
 }
 
-/* Adds a layer; between a fork and its join all belong to one unit. x: out of a linear, heads of an attention. */
+/* Adds a layer; the layers between a fork and its join belong to one unit. x: out of a linear, heads of an attention.
+ * */
 static inline void add(struct model *m, int kind, int x) {
     static int depth;
     depth = m->nlayers == 0 ? 0 : depth;
@@ -80,8 +81,8 @@ static inline struct spec *spec_of(struct model *m, int stages) {
     return sp;
 }
 
-/* Memory of one stage and microbatch, aligned and exact to the byte, so that ASan catches overruns. It starts as NaN,
- * so that reads before writes show. Kept in a list, since a test is a process and frees nothing. */
+/* Returns memory of one stage and microbatch, aligned and exact to the byte, so that ASan catches overruns. It starts
+ * as NaN, which exposes reads before writes. A list keeps it reachable: a test is one process and frees nothing. */
 static inline void *fresh(int64_t bytes) {
     static void **kept;
     void **p = memalign(64, 64 + (size_t)bytes);
@@ -97,8 +98,8 @@ struct bench {
     float loss;
 };
 
-/* Operands of all stages chained: y of one is x of the next, dx of one is dy of the one before. table: what the stages
- * share, or NULL. */
+/* Chains the operands of all stages: y of one is x of the next, and dx of one is dy of the previous. table: the weights
+ * that the stages share, or NULL. */
 static inline struct bench bench_tied(struct stage *st, int n, const struct rt_stage *table,
                                       const struct rt_batch *batch) {
     struct bench r = {.st = st, .n = n, .at = NEW(struct rt_bind, n)};

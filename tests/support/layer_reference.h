@@ -1,4 +1,4 @@
-/* The layers in double precision, for test_layers_host.c: a stage's forward, straight from the formulas. */
+/* The layers in double precision, for test_layers_host.c: a stage's forward, directly from the formulas. */
 #ifndef LAYER_REFERENCE_H
 #define LAYER_REFERENCE_H
 #include "layers/host.h"
@@ -10,7 +10,7 @@ struct reference {
     const struct rt_stage *s;
     const struct rt_batch *batch;
     double *w, *x; /* parameters as the stage lays them out, and the stage's input */
-    double *v;     /* the token table, where one is shared */
+    double *v;     /* the shared token table, if there is one */
     double *dy;    /* the objective is sum(dy * y), or the loss / batches */
     double *y;     /* the stage's output, after objective() */
 };
@@ -71,7 +71,7 @@ static void ref_headnorm(const struct rt_layer *l, const double *w, const double
     }
 }
 
-/* Column i of head h, of queries and keys counted together, turned by rope. */
+/* Returns column i of head h, rotated by rope. Heads of queries and keys are counted together. */
 static double ref_turned(const struct rt_layer *l, const double *x, int r, int h, int i) {
     int dim = l->out / l->config.attention.heads, half = dim / 2;
     const double *at = x + r * l->in + h * dim;

@@ -2,20 +2,20 @@
 PIANOLA=${PIANOLA:-build/pianola}
 . tests/support/environment.sh
 passed=0 failed=0
-BLAS="openblas$([ "$(uname -m)" != x86_64 ] || echo " libxsmm")" # for pkg-config, as the Makefile has it
-GLOBIGNORE=schedules/pianola.d.lua:pianola.d.lua # schedules/*.lua are the schedules; that one is for editors
-shopt -u dotglob                   # which GLOBIGNORE sets
+BLAS="openblas$([ "$(uname -m)" != x86_64 ] || echo " libxsmm")" # for pkg-config, as in the Makefile
+GLOBIGNORE=schedules/pianola.d.lua:pianola.d.lua # this file describes scripts to editors; all others are schedules
+shopt -u dotglob # GLOBIGNORE sets it
 
-# figure FIELD ARGS...: a figure of the whole schedule. ranks FIELD ARGS...: one per rank, separated by commas.
+# figure FIELD ARGS...: prints a figure of the whole schedule. ranks FIELD ARGS...: prints one per rank, with commas.
 json() { "$PIANOLA" show --json "$@" 2>&1; }
 figure() { json "${@:2}" | sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p;/error:/p"; }
 ranks() { json "${@:2}" | sed -nE "s/^      \"$1\": ([^,]*),?$/\1/p;/error:/p" | paste -sd,; }
 
-# field NAME: of a run's or a program's JSON.
+# field NAME: prints that field of a run's or a program's JSON.
 field() { sed -nE "s/^  \"$1\": \"?([^,\"]*)\"?,?$/\1/p"; }
 
-# several_updates SCHEDULE: stages are updated within its step, so it trains otherwise than one rank does: as
-# tests/pipedream_training says.
+# several_updates SCHEDULE: succeeds if stages are updated within a step, so that training differs from one rank's;
+# tests/pipedream_training checks such schedules.
 several_updates() { "$PIANOLA" show "$1" --format streams | grep -q '^updates '; }
 
 has_teams() { "$PIANOLA" show "$1" --format streams | grep -q '^team '; }

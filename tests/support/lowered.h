@@ -1,4 +1,4 @@
-/* Random schedules, lowered. */
+/* Lowers random schedules. */
 #ifndef PIANOLA_LOWERED_H
 #define PIANOLA_LOWERED_H
 #include "passes/lower.h"

@@ -1,4 +1,4 @@
-/* The passes for tests that have parts of a compile instead of the whole. */
+/* The passes, for tests that have parts of a compile instead of a whole one. */
 #ifndef PASSES_OF_H
 #define PASSES_OF_H
 #include "plan/plan.h"
@@ -28,7 +28,7 @@ static inline void mem_of(const struct spec *sp, struct program *p) {
     mem_plan(&c);
 }
 
-/* Returns whether it is by lifetimes. */
+/* Returns whether the plan reuses bytes by lifetimes. */
 static inline bool spare_of(const struct spec *sp, const struct stage *st, struct program *p) {
     struct compile c = parts_of(sp, st, NULL, p);
     search_spare(&c);

@@ -1,18 +1,18 @@
-# For tests of pictures: . tests/support/lib.sh, then this. They are checked with xmllint, rsvg-convert and a browser,
-# all installed by `make deps`. Without one, the test fails: an unchecked picture has not passed.
+# For tests of pictures: source it after tests/support/lib.sh. Checks pictures with xmllint, rsvg-convert and a browser,
+# all installed by `make deps`. If one is missing, the test fails: an unchecked picture has not passed.
 browser=$(command -v chromium-headless-shell || command -v chromium)
 for tool in xmllint rsvg-convert "${browser:-chromium-headless-shell}"; do
     command -v "$tool" >/dev/null || expect "$tool, which make deps installs" there missing
 done
 
-# well_formed WHAT FILE. Without a title as the first child, Chromium opens a picture in time that grows with the square
-# of its shapes: at each <title> it looks for the document's.
+# well_formed WHAT FILE: checks the XML, and that a title is the first child. Otherwise Chromium searches for the
+# document's title at each <title>, in time quadratic in the number of shapes.
 well_formed() {
     expect "$1: well-formed" "" "$(xmllint --noout --huge "$2" 2>&1 | head -n 3)"
     expect "$1: begins with its title" title "$(xmllint --huge --xpath 'name(/*/*[1])' "$2" 2>&1)"
 }
 
-# as_png WHAT FILE [OPTION...]: renders it, in its own size or, with options, in another.
+# as_png WHAT FILE [OPTION...]: renders the picture in its own size, or in another with options.
 as_png() {
     expect "$1: as PNG" "" "$(timeout 120 rsvg-convert "${@:3}" "$2" -o "$2.png" 2>&1)"
     [ $# = 2 ] || return
@@ -21,15 +21,15 @@ as_png() {
         "$(od -An -tu1 -j16 -N8 "$2.png" | awk '{ print ($2 * 256 + $3) * 256 + $4, ($6 * 256 + $7) * 256 + $8 }')"
 }
 
-# ask PAGE [OPTION...]: its DOM in a browser, started with these options, after its own script and what stdin adds have
-# run. No sandbox: it may run as root.
+# ask PAGE [OPTION...]: prints the DOM of a page from a browser started with these options, after the page's script and
+# the script on stdin have run. No sandbox, because it may run as root.
 ask() {
     { echo '<script>' && cat && echo '</script>'; } >>"$1"
     timeout -k 5 120 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
         --user-data-dir="$room/browser" "${@:2}" --dump-dom "file://$1" 2>"$room/browser.log"
 }
 
-# Browsers started by ask that still run: after a moment, none.
+# Prints browsers started by ask that still run after a moment; there must be none.
 browsers_left() {
     local i left
     for ((i = 0; i < 50; i++)); do

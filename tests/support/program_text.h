@@ -1,9 +1,9 @@
-/* A program's text with every feature of the form but teams, and back. */
+/* A program's text with every feature of the form except teams, and its parser. */
 #ifndef PIANOLA_PROGRAM_TEXT_H
 #define PIANOLA_PROGRAM_TEXT_H
 #include "compiler.h"
 
-/* Not a schedule that makes sense. */
+/* Uses every feature, but is no sensible schedule. */
 static const char base[] =
     "pianola 1\n"
     "program two%20words workers 2 stages 3 batches 12\n"
@@ -57,7 +57,7 @@ static const char base[] =
     "act(0,0) - 8\n"
     "weight(0)#3 - 64\n";
 
-/* The program, or NULL with the error in diag_text. */
+/* Returns the program, or NULL with the error in diag_text. */
 static inline struct program *parse(const char *src) {
     jmp_buf trap;
     diag_trap = &trap;

@@ -1,4 +1,4 @@
-/* Random numbers from a state that advances (SplitMix64, Steele, Lea & Flood 2014). */
+/* Random numbers from an explicit state (SplitMix64, Steele, Lea & Flood 2014). */
 #ifndef PIANOLA_RANDOM_H
 #define PIANOLA_RANDOM_H
 #include <stdint.h>

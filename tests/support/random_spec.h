@@ -1,6 +1,6 @@
-/* Random schedules, the same for the same seed: placements, homes, priorities, caps, split backwards, recompute, costs,
- * links, weight slots and added orders that no one would write by hand. Except with EXTREME, all numbers are small
- * multiples of a quarter, so that sums of times are exact in any order. */
+/* Random schedules, one for each seed: placements, homes, priorities, caps, split backwards, recompute, costs, links,
+ * weight slots and added orders that nobody would write by hand. Except with EXTREME, all numbers are small multiples
+ * of a quarter, so that sums of times are exact in any order. */
 #ifndef PIANOLA_RANDOM_SPEC_H
 #define PIANOLA_RANDOM_SPEC_H
 #include "compiler.h"
@@ -10,7 +10,7 @@
 
 static uint64_t random_state;
 
-/* 0 .. n-1 (SplitMix64, Steele, Lea & Flood 2014). */
+/* Returns 0 .. n-1 (SplitMix64, Steele, Lea & Flood 2014). */
 static inline int below(int n) {
     uint64_t z = random_state += 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -18,22 +18,22 @@ static inline int below(int n) {
     return (int)((z ^ (z >> 31)) % (uint64_t)n);
 }
 
-enum { /* what a spec may have in addition to what all have */
+enum { /* features of a spec beyond the basic ones */
        CAPS = 1,
-       LATENCY = 2,   /* links of latency alone */
-       BANDWIDTH = 4, /* links of latency and bandwidth */
+       LATENCY = 2,   /* links with latency alone */
+       BANDWIDTH = 4, /* links with latency and bandwidth */
        ORDERS = 8,    /* a custom pred that adds orders to the default ones */
        AT_HOME = 16,  /* a stage runs on one rank, its home */
        COARSE = 32,   /* lanes per edge, per peer or per rank */
        TIED = 64,     /* stage 0 and another one, or the same, share a token table */
-       PAIRS = 128,   /* a strict order, in which neighbours overlap */
+       PAIRS = 128,   /* a strict order whose neighbours may overlap */
        EXTREME = 256, /* costs and links that are 0, or negligible next to others */
        SHARDED = 512, /* homes are lists of ranks, and zero; often each rank computes microbatches of its own */
        ROUNDS = 1024, /* few gradients are summed at a time */
        HOST = 2048,   /* stashes, inputs and state go to host memory */
        SLICES = 4096, /* microbatches are cut into slices; often, some stages have no attention */
        BARE = 16384,  /* some stages have no weights */
-       TEAMS = 8192,  /* stages of teams: fixed ones, or of any ranks that keep their places */
+       TEAMS = 8192,  /* each stage has a team, the same for all jobs or any ranks that keep their places */
 };
 
 static inline struct spec *empty_spec(int workers, int stages, int batches) {
@@ -53,13 +53,13 @@ static inline struct spec *empty_spec(int workers, int stages, int batches) {
     return sp;
 }
 
-/* A time: always 0 in some specs, of all kinds in others. */
+/* Returns a time: always 0 if kinds is 1, else one of the first kinds of extreme values. */
 static inline double draw_extreme(int kinds) {
     static const double time[] = {0, 1, 1e-20, 1e9, 1e-9, MOST_TIME, LEAST_TIME};
     return time[below(kinds)];
 }
 
-/* Jobs are added in the order of stage, microbatch, direction. */
+/* Adds a job; the order is by stage, microbatch, direction. */
 static inline struct job *add_job(struct spec *sp, int s, int b, int d, int home, int rank) {
     sp->at[(s * sp->batches + b) * NDIRS + d] = sp->njobs;
     struct job *j = &sp->job[sp->njobs++];
@@ -67,7 +67,7 @@ static inline struct job *add_job(struct spec *sp, int s, int b, int d, int home
     return j;
 }
 
-/* A stage per rank, as in GPipe and 1F1B; n is the priority of an F, 1 that of a B. */
+/* Returns a pipeline with a stage per rank, as in GPipe and 1F1B. n is the priority of an F; a B has 1. */
 static inline struct spec *pipeline_spec(int workers, int batches, double n) {
     struct spec *sp = empty_spec(workers, workers, batches);
     for (int s = 0; s < workers; s++)
@@ -102,12 +102,12 @@ static inline void draw_jobs(struct spec *sp, int flags) {
 
 enum { MOST_CUT = 4, MOST_NEEDS = 4 + MOST_CUT };
 
-/* Whether slices of a microbatch read each other's keys and values on stage s. */
+/* Returns whether slices of a microbatch read each other's keys and values on stage s. */
 static inline bool has_attention(const struct spec *sp, int s) {
     return sp->names.slices > 0 && (sp->costs.attends == NULL || sp->costs.attends[s]);
 }
 
-/* The default dependencies, by the text of schedules/language.md, each job once. Returns how many. */
+/* Lists the default dependencies of schedules/language.md, each job once, and returns their number. */
 static inline int needs_by_design(const struct spec *sp, const struct job *j, int32_t out[MOST_NEEDS]) {
     int n = 0, s = j->s, b = j->b, Q = sp->names.slices;
     bool back = j->d == OP_B || j->d == OP_I, again = back && job_at(sp, s, b, OP_R) >= 0;
@@ -133,8 +133,9 @@ static inline int needs_by_design(const struct spec *sp, const struct job *j, in
     return n;
 }
 
-/* What a dependency between two ranks carries: the second table of "Default dependencies" in schedules/language.md. Two
- * tensors where a backward reads the stash, and the keys and values, of one forward. Returns how many. */
+/* Lists the tensors of a dependency between two ranks, by the second table of "Default dependencies" in
+ * schedules/language.md. There are two if a backward reads the stash, and the keys and values, of one forward. Returns
+ * their number. */
 static inline int carried(const struct spec *sp, const struct job *a, const struct job *b, int kind[2]) {
     bool back = b->d == OP_B || b->d == OP_I, from_back = a->d == OP_B || a->d == OP_I;
     bool slices = has_attention(sp, a->s) && a->s == b->s && a->b / sp->names.slices == b->b / sp->names.slices;
@@ -161,7 +162,7 @@ static inline int carried(const struct spec *sp, const struct job *a, const stru
     return kind[0] == K_stash && slices && !again ? 2 : 1;
 }
 
-/* All jobs in an order drawn from those that respect the dependencies. */
+/* Draws an order of all jobs that respects the dependencies. */
 static inline int32_t *draw_order(const struct spec *sp) {
     int32_t *order = NEW(int32_t, sp->njobs), *open = NEW(int32_t, sp->njobs), need[MOST_NEEDS];
     bool *done = NEW(bool, sp->njobs);
@@ -179,7 +180,7 @@ static inline int32_t *draw_order(const struct spec *sp) {
     return order;
 }
 
-/* The default dependencies and a few more orders that agree with `order`. */
+/* Sets the default dependencies, plus a few random ones that agree with `order`. */
 static inline void draw_preds(struct spec *sp, const int32_t *order) {
     int32_t *more = NEW(int32_t, sp->njobs), *place = NEW(int32_t, sp->njobs);
     for (int i = 0; i < sp->njobs; i++)
@@ -191,7 +192,7 @@ static inline void draw_preds(struct spec *sp, const int32_t *order) {
         for (int i = 0; i < place[j] && below(3) == 0 && nmore < 2; i++) {
             int32_t p = order[below(place[j])];
             int Q = sp->names.slices ? sp->names.slices : 1;
-            bool known = sp->job[p].b / Q == sp->job[j].b / Q; /* of its microbatch it might be taken for a tensor */
+            bool known = sp->job[p].b / Q == sp->job[j].b / Q; /* within one microbatch it could pass for a tensor */
             for (int k = 0; k < nmore; k++)
                 known |= more[k] == p;
             if (!known)
@@ -203,8 +204,8 @@ static inline void draw_preds(struct spec *sp, const int32_t *order) {
     }
 }
 
-/* Jobs next to each other in the order, on one rank and independent of each other, may overlap: the order stays valid
- * if they are contracted to one. */
+/* Lets independent neighbours of one rank's order overlap. The order stays valid if each pair is contracted to one job.
+ */
 static inline void draw_pairs(struct spec *sp, const int32_t *order) {
     sp->pair = NEW(struct pair, sp->njobs);
     sp->overlap = 0.5 * below(3);
@@ -225,7 +226,7 @@ static inline void draw_pairs(struct spec *sp, const int32_t *order) {
     }
 }
 
-/* Lists of one length without a rank in common. A job's home is the list that has its rank, or any. */
+/* Draws disjoint lists of one length. A job's home is the list that contains its rank, or any list. */
 static inline void draw_lists(struct spec *sp) {
     int W = sp->workers;
     bool apart = below(2);
@@ -255,7 +256,7 @@ static inline void draw_lists(struct spec *sp) {
     }
 }
 
-/* A list of n ranks, of which the one at place i has that place in all teams of the stage: place[rank] = i. */
+/* Returns a list of n ranks; its i-th member r has place[r] = i, so it keeps its place in all teams of the stage. */
 static inline int32_t draw_team(struct spec *sp, const int *place, int n) {
     int *rank = NEW(int, n);
     for (int i = 0; i < n; i++)
@@ -265,7 +266,7 @@ static inline int32_t draw_team(struct spec *sp, const int *place, int n) {
     return keep_list(sp, rank, n);
 }
 
-/* Jobs of a stage have teams of one size; in some specs, one team has most stages. */
+/* Draws teams, of one size per stage. In some specs, one team has most stages. */
 static inline void draw_teams(struct spec *sp) {
     int W = sp->workers, *place = NEW(int, W), n = 0;
     bool one = below(3) == 0, fixed = below(2);
@@ -273,7 +274,7 @@ static inline void draw_teams(struct spec *sp) {
     for (int s = 0; s < sp->stages; s++) {
         if (s == 0 || !one) {
             n = 1 + below(W);
-            for (int r = 0; r < W; r++) { /* each place is some rank's */
+            for (int r = 0; r < W; r++) { /* each place has at least one rank */
                 int other = below(r + 1);
                 place[r] = place[other];
                 place[other] = r % n;
@@ -304,7 +305,7 @@ static inline void draw_offload(struct spec *sp) {
         sp->machine.host_link[r] = (struct link){0.25 * below(3), below(3) ? 1 << below(6) : INFINITY};
 }
 
-/* Some stages have no weights; one with a table has a home, which is the table's. */
+/* Takes the weights from some stages. Such a stage with a token table has a home, the table's. */
 static inline void draw_bare(struct spec *sp) {
     bool *bare = NEW(bool, sp->stages);
     for (int s = sp->costs.tied; s < sp->stages; s++)
@@ -335,7 +336,7 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     int32_t *order = draw_order(sp);
     if (flags & ORDERS && below(2))
         draw_preds(sp, order);
-    sp->strict = below(3) == 0 || flags & PAIRS; /* an order drawn job by job would deadlock nearly always */
+    sp->strict = below(3) == 0 || flags & PAIRS; /* an order drawn job by job would nearly always deadlock */
     for (int i = 0; sp->strict && i < sp->njobs; i++)
         sp->job[order[i]].prio = i;
     for (int r = 0; r < W; r++) {
@@ -370,7 +371,7 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     return sp;
 }
 
-/* Its gradient travels in so many pieces, and the last backward runs in parts, whose boundaries are anywhere. */
+/* Cuts the stage's gradient into random pieces, and its last backward into parts with arbitrary boundaries. */
 static inline void draw_pieces(struct stage *st, int owners) {
     int low = st->pieces = owners * (1 + below(3));
     struct touched *touched = NEW(struct touched, low + 1);
@@ -379,14 +380,14 @@ static inline void draw_pieces(struct stage *st, int owners) {
         low -= 1 + below(low);
         touched[st->parts++] = (struct touched){low, high};
         if (low > 0 && below(2) && low < high)
-            low++; /* the part below has bytes of this piece too */
+            low++; /* the next part shares this piece */
     }
     st->touched[OP_B] = st->touched[OP_W] = touched;
     int *cut = NEW(int, st->parts + 1);
-    st->cut = cut; /* of no layers */
+    st->cut = cut; /* no layers at any boundary */
 }
 
-/* The homes, weights that divide into their pieces, and copies as large as what they are of. */
+/* Finds homes, makes weights divisible into their pieces, and gives copies the size of their originals. */
 static inline void find_shards(struct spec *sp, struct stage *st) {
     sp->costs.homes = find_homes(sp);
     for (int s = 0; s < sp->stages + sp->names.sets; s++) {
@@ -413,8 +414,7 @@ static inline void find_shards(struct spec *sp, struct stage *st) {
     }
 }
 
-/* Sizes of stages: every kind has its own number of bytes, a wstash at least that of its stash. */
-/* Sizes of what slices have of each other; where slices are unequal, of all that a slice has. */
+/* Draws the sizes of keys, values and their gradients; if slices are unequal, of all tensors of a slice. */
 static inline void draw_slices(const struct spec *sp, struct stage *st, int s, int most) {
     st[s].bytes[K_kv] = 1 + (sp->names.slices ? below(most) : 0);
     st[s].bytes[K_dkv] = 1 + (sp->names.slices ? below(most) : 0);
@@ -429,17 +429,18 @@ static inline void draw_slices(const struct spec *sp, struct stage *st, int s, i
     }
 }
 
+/* Draws the sizes of stages: every kind has its own number of bytes; a wstash is at least as large as its stash. */
 static inline struct stage *draw_stages(struct spec *sp) {
     struct stage *st = NEW(struct stage, stage_entries(sp));
     int most = below(2) ? 40 : 3;
-    bool state = below(2); /* of an optimizer */
+    bool state = below(2); /* whether there is optimizer state */
     for (int s = 0; s < sp->stages + sp->names.sets; s++) {
         for (int k = 0; k < NKINDS; k++)
             st[s].bytes[k] = k == K_kv || k == K_dkv ? 0 : 1 + below(most);
         st[s].bytes[K_wgrad] = st[s].bytes[K_weight] * (1 + s % 2); /* fp32, or bf16 */
         st[s].bytes[K_wstash] += st[s].bytes[K_stash];
         st[s].bytes[K_opt] *= state;
-        st[s].bytes[K_grad] = st[s].bytes[K_input] = most; /* as large as what the stage reads, at least */
+        st[s].bytes[K_grad] = st[s].bytes[K_input] = most; /* at least as large as the stage's input */
         st[s].bytes[K_work] *= below(2);
         st[s].update = 0.25 * below(5);
     }
@@ -458,10 +459,10 @@ static inline struct stage *unit_stages(struct spec *sp) {
     return st;
 }
 
-/* The message with which what(with) dies, or NULL. */
+/* Returns the message with which what(with) dies, or NULL. */
 static inline const char *death_of(void (*what)(void *), void *with) { return try(what, with) ? NULL : diag_text; }
-/* Half of the jobs are to take their weights from another rank: a home that has all of them, or one whose jobs read
- * them at some time. */
+/* Makes half of the jobs fetch their weights from another rank: from a home that has all of them, or from a rank whose
+ * jobs read them at some time. */
 static inline void draw_sources(struct spec *sp) {
     int *can = NEW(int, sp->workers);
     sp->owners.source = NEW(int32_t, sp->njobs);
@@ -479,8 +480,8 @@ static inline void draw_sources(struct spec *sp) {
         sp->owners.source[j] = n > 0 && below(2) ? can[below(n)] : -1;
     }
 }
-/* Updates become jobs, of as many microbatches as divide the step and as let each of a stage's homes take part; the
- * versions that jobs read follow any of the rules. Needs sp->costs.homes. Returns whether there are such updates. */
+/* Turns updates into jobs. Their microbatch count divides the step and lets each of a stage's homes take part. The
+ * versions that jobs read follow any of the rules. Needs sp->costs.homes. Returns whether such updates exist. */
 static inline bool draw_updates(struct spec *sp) {
     static const int rules[] = {READ_FORWARD, READ_LATEST, READ_INPUT, 0, 1, 2};
     int *update = NEW(int, sp->stages), rule = below(6), mixed = below(3) == 0;
@@ -507,7 +508,7 @@ static inline bool draw_updates(struct spec *sp) {
     sp->updates.every = update;
     sp->updates.turn = sp->batches; /* any common multiple */
     sp->owners.zero = NULL;
-    sp->limits.offload_state = NULL; /* neither goes with such updates */
+    sp->limits.offload_state = NULL; /* neither is allowed with such updates */
     sp->updates.reads = NEW(int32_t, sp->njobs);
     for (int j = 0; j < sp->njobs; j++)
         sp->updates.reads[j] = rules[mixed ? below(6) : rule];

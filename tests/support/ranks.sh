@@ -1,21 +1,22 @@
-# For test scripts that start ranks and disturb them: . tests/support/ranks.sh, after tests/support/lib.sh. Programs are
-# in $room, checkpoints go to $saved, rank K's output to $room/err<K> and $room/out<K>; that of all mpirun's ranks to
-# err0 and out0. suffix=.gpu makes them ranks on GPUs.
+# For test scripts that start and disturb ranks: . tests/support/ranks.sh, after tests/support/lib.sh. Programs are in
+# $room, checkpoints go to $saved, and rank K's output to $room/err<K> and $room/out<K>. All of mpirun's ranks write to
+# err0 and out0. suffix=.gpu starts ranks on GPUs.
 room=$(mktemp -d)
 saved=$room/saved
 suffix=${suffix-}
 pid=()
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PKG_CONFIG_PATH=$PWD/build:$PKG_CONFIG_PATH
-export TMPDIR=$room OMPI_MCA_btl_vader_backing_directory=$room # what killed ranks leave is removed with the room
+export TMPDIR=$room OMPI_MCA_btl_vader_backing_directory=$room # removes the leftovers of killed ranks together with the room
 
-# train SCHEDULE ARGS...: all ranks in one process; JSON.
+# train SCHEDULE ARGS...: runs all ranks in one process and prints JSON.
 train() { timeout 300 "$PIANOLA" run "$@" --json 2>"$room/stderr"; }
 compiled() { # NAME SCHEDULE ARGS...
     "$PIANOLA" compile "schedules/$2.lua" "${@:3}" -o "$room/$1" && make -s -C "$room/$1" ${suffix:+gpu} || exit 2
 }
 forget() { rm -f "$room"/err* "$room"/out* "$room"/flight-*; }
 
-# tcp NAME N FLAGS...: pid[K] is rank K's process. Each run has its own address, so that ports cannot clash.
+# tcp NAME N FLAGS...: starts ranks; pid[K] is rank K's process. Each run has its own address, so that ports cannot
+# clash.
 meetings=0
 tcp() {
     local k
@@ -27,7 +28,7 @@ tcp() {
         pid+=($!)
     done
 }
-# mpi NAME N FLAGS...: pid[0] is mpirun's process.
+# mpi NAME N FLAGS...: starts ranks; pid[0] is mpirun's process.
 mpi() {
     forget
     mpirun --oversubscribe -n "$2" "$room/$1/rank$suffix" --flight "$room" "${@:3}" >"$room/out0" 2>"$room/err0" &
@@ -60,7 +61,7 @@ stuck() {
 
 runs() { [[ $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) == [^Z]* ]]; }
 
-# ended SECONDS: puts all exit codes in $codes; what runs longer is killed, with code 137.
+# ended SECONDS: puts all exit codes into $codes; kills processes that run longer, with code 137.
 ended() {
     local until=$((${EPOCHREALTIME/./} + $1 * 1000000)) p
     codes=
@@ -74,12 +75,12 @@ ended() {
     done
 } 2>/dev/null
 
-# newest: the step of the newest checkpoint that has its manifest; 0: none.
+# newest: prints the step of the newest checkpoint with a manifest, or 0.
 newest() {
     local all=("$saved"/step-*/manifest.json)
     [[ ${all[-1]} =~ step-0*([0-9]+)/ ]] && echo "${BASH_REMATCH[1]}" || echo 0
 }
-# until_true WHAT COMMAND...: at most 30 s.
+# until_true WHAT COMMAND...: waits at most 30 s for the command to succeed.
 until_true() {
     local i
     for ((i = 0; i < 1500; i++)); do
@@ -94,7 +95,7 @@ weights() { sed -n 's/^weights *\([0-9a-f]*\).*/\1/p' "$room/out0"; }
 said() { grep -hE "$1" "$room"/err* | head -n 1; } # the first such line
 says() { grep -qE "$1" "$room/err${2:-0}" && echo yes; }
 
-cleaned() { # also when the script is ended early
+cleaned() { # also if the script ends early
     local p
     for p in "${pid[@]}"; do
         [ ! -e "/proc/$p" ] || kill -9 "$p"

@@ -1,4 +1,4 @@
-/* For tests of programs on ranks over TCP, and on threads of one process. */
+/* Runs programs on ranks over TCP, and on threads of one process. */
 #ifndef PIANOLA_TCP_PROGRAMS_H
 #define PIANOLA_TCP_PROGRAMS_H
 #include "layers/host.h"
@@ -9,8 +9,8 @@
 
 enum { STEPS = 3 };
 
-/* Ranks from 1 on in processes of their own, rank 0 in this one, where leaks are noticed. It has no watch: a process
- * with threads does not fork well. */
+/* Starts ranks 1 and up as processes, and rank 0 in this one, where leaks are detected. Rank 0 has no watch thread: a
+ * process with threads cannot fork safely. */
 static inline void run_ranks(int size, void (*body)(int rank, int size, void *with), void *with) {
     for (int r = 1; r < size; r++)
         if (forked(r)) {
@@ -55,12 +55,12 @@ struct run {
     struct rt_program *p;
     const struct data *data; /* NULL: no jobs */
     const int32_t *groups;
-    char **arena; /* shared, before and after */
-    float *loss;  /* [steps][batches], likewise */
-    int late;     /* milliseconds that all but rank 0 come late */
+    char **arena; /* shared; input and result */
+    float *loss;  /* [steps][batches], shared */
+    int late;     /* milliseconds by which all ranks but 0 are late */
 };
 
-/* As rank_main.c does it. */
+/* Replays as rank_main.c does. */
 static inline void replay(int rank, int size, void *with) {
     struct run *run = with;
     const struct rt_rank *k = &run->p->rank[rank];
@@ -110,7 +110,7 @@ static inline void *in_thread(void *arg) {
     return NULL;
 }
 
-/* In one process. arena: before and after. */
+/* Runs all ranks in one process. arena: input and result. */
 static inline void run_threads(const struct rt_program *p, char *const *arena) {
     struct thread t[MOST];
     char *at[MOST];

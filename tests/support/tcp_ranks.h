@@ -1,4 +1,4 @@
-/* For tests of ranks over TCP: ranks as processes connected over loopback, how they ended, what they printed. */
+/* Ranks as processes connected over loopback: starts them and checks their exit codes and output. */
 #ifndef PIANOLA_TCP_RANKS_H
 #define PIANOLA_TCP_RANKS_H
 #include "comm/tcp.h"
@@ -16,11 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST = 8, LANES = 2 * MOST + 8 }; /* ranks at most; lanes of each */
+enum { MOST = 8, LANES = 2 * MOST + 8 }; /* most ranks; lanes of each */
 
 static char port[8], dir[32];
 static pid_t pids[MOST];
-static const int32_t *groups_of_program; /* the watch names their members */
+static const int32_t *groups_of_program; /* groups whose members the watch names */
 
 static inline int bound_socket(const char *at) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(at))};
@@ -56,7 +56,7 @@ static inline void leave_room(void) {
     cr_expect_eq(rmdir(dir), 0);
 }
 
-/* cr_assert is for the test's own process. */
+/* Asserts in a forked rank; cr_assert works only in the test's own process. */
 #define MUST(...)                                                                                                      \
     do {                                                                                                               \
         if (!(__VA_ARGS__)) {                                                                                          \
@@ -89,14 +89,14 @@ static inline void open_world(struct world *w, int rank, int size) {
     MUST(w->rank == rank && w->size == size);
 }
 
-/* Called last by every rank that succeeds. */
+/* Ends a rank that succeeded; every such rank calls it last. */
 static inline void close_world(struct world *w) {
     char all[MOST], mine = 0;
     w->all(w->link, &mine, all, 1);
     w->close(w->link);
 }
 
-/* Starts a rank in a process of its own, which ends with this one; its stderr goes to a file. */
+/* Starts a rank as a process that ends with this one; its stderr goes to a file. */
 static inline bool forked_until(int rank, double deadline) {
     pids[rank] = fork();
     cr_assert_geq(pids[rank], 0);

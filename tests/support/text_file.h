@@ -1,4 +1,4 @@
-/* Files for the tests of data. */
+/* Text files for tests of data. */
 #ifndef PIANOLA_TEXT_FILE_H
 #define PIANOLA_TEXT_FILE_H
 #include "base/base.h"
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Returns its path. */
+/* Writes a file and returns its path. */
 static inline char *text_file(const void *bytes, size_t n) {
     char *path = format("/tmp/pianola-test-data-XXXXXX");
     int fd = mkstemp(path);

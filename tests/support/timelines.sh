@@ -1,9 +1,9 @@
 # For test scripts that measure: . tests/support/timelines.sh, after tests/support/lib.sh.
 
-# check_timeline WHAT PROGRAM STEPS APART FILE...: the rows of each step are those of PROGRAM, a predicted timeline; the
-# steps are numbered STEPS. In a rank, a lane runs one instruction at a time, steps follow each other, and a job begins
-# after what it reads has arrived. Between ranks, a RECV ends after its SEND began, and begins before its SEND has
-# ended. Ranks' clocks may differ by APART seconds.
+# check_timeline WHAT PROGRAM STEPS APART FILE...: checks that each step has the rows of PROGRAM, a predicted timeline,
+# and that the steps are numbered STEPS. On a rank, a lane runs one instruction at a time, steps follow each other, and
+# a job begins after its inputs arrived. Between ranks, a RECV begins before its SEND ends, and ends after its SEND
+# begins. The ranks' clocks may differ by APART seconds.
 check_timeline() {
     expect "$1: rows and steps" "" "$(tail -qn +2 "${@:5}" | awk -F '\t' -v OFS='\t' -v steps="$3" '
         NR == FNR { if (FNR > 1) { $3 = $4 = ""; $10 = "s"; wanted[$0]; n++ } next }

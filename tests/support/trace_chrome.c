@@ -1,5 +1,6 @@
-/* Chrome's trace JSON as Perfetto's importer takes it: tids are global and no pid, times are microseconds with three
- * decimals, slices of a thread nest, a flow's ends match by category, name and id and bind to the slice open then. */
+/* Reads Chrome's trace JSON as Perfetto's importer does: tids are global and never a pid, and times are microseconds
+ * with three decimals. Slices of a thread nest; a flow's ends match by category, name and id, and bind to the innermost
+ * open slice. */
 #include "trace_reader.h"
 #include "base/text.h"
 #include <criterion/criterion.h>
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- JSON: a value's text, and the members of an object. Any breach of the grammar fails. ---- */
+/* ---- JSON: a value's text and the members of an object. Any breach of the grammar fails. ---- */
 
 static const char *end_of_value(const char *p, const char *end);
 
@@ -53,7 +54,7 @@ static const char *end_of_value(const char *p, const char *end) {
     return stop;
 }
 
-/* The value of a member of the object at p; NULL: none. */
+/* Returns the value of a member of the object at p, or NULL. */
 static const char *member(const char *p, const char *key) {
     const char *end = p + strlen(p);
     for (p = space(p + 1, end); *p == '"'; p = space(p, end)) {
@@ -96,10 +97,10 @@ static int64_t nanoseconds(const char *object, const char *key) {
 /* ---- events ---- */
 
 struct threads {
-    int64_t pid[256], tid[4096], of[4096]; /* of: the thread's process, as an index */
+    int64_t pid[256], tid[4096], of[4096]; /* of: index of the thread's process */
     char name[256][64];
     int npids, ntids;
-    char lane[64]; /* the last, with its number */
+    char lane[64]; /* the last lane, with its number */
 };
 
 static int process_of(const struct threads *t, const char *e) {
@@ -162,7 +163,7 @@ static void read_slice(const struct threads *t, struct seen *z, const char *e) {
     s->version = integer(args, "version", -1);
 }
 
-/* The importer has seen a flow's beginning before its end, and binds both to the innermost slice then open. */
+/* Checks a flow event: the importer needs the beginning before the end, and binds both to the innermost open slice. */
 static void read_flow(const struct threads *t, struct seen *z, const char *e, bool begins, char (*name)[64]) {
     int track = thread_of(t, e);
     int64_t at = nanoseconds(e, "ts"), id = integer(e, "id", 0);
@@ -239,7 +240,7 @@ struct seen read_chrome(const char *s, size_t n) {
     return z;
 }
 
-/* ---- Holistic Trace Analysis: what hta/common/trace.py and hta/utils/utils.py of 0.5 do with a file ---- */
+/* ---- Holistic Trace Analysis: follows hta/common/trace.py and hta/utils/utils.py of 0.5 ---- */
 
 static int64_t whole_microseconds(const char *e, const char *key) {
     const char *v = member(e, key);
@@ -248,7 +249,7 @@ static int64_t whole_microseconds(const char *e, const char *key) {
     return strtoll(v, NULL, 10) * 1000;
 }
 
-/* The importer takes the rank from the first line with this. */
+/* Checks the rank: the importer takes it from the first line with this. */
 static void expect_rank(const char *s, int rank) {
     static const char key[] = "\"rank\":";
     const char *at = strstr(s, key);
@@ -271,7 +272,7 @@ struct seen read_hta(const char *s, size_t n, int rank) {
     cr_assert_not_null(member(s, "distributedInfo"));
     expect_rank(s, rank);
     const char *e = member(s, "traceEvents");
-    int place = 0; /* of an event: 0 is taken for none */
+    int place = 0; /* index of an event; 0 means none */
     for (e = space(e + 1, s + n); *e == '{'; e = space(e + (*e == ','), s + n), place++) {
         size_t length = (size_t)(end_of_value(e, s + n) - e);
         char *event = copy_string(format("%.*s", (int)length, e)), name[64], cat[32], phase[4];
@@ -284,13 +285,13 @@ struct seen read_hta(const char *s, size_t n, int rank) {
         word(event, "cat", cat, sizeof cat);
         int64_t t = whole_microseconds(event, "ts"), end = t + whole_microseconds(event, "dur");
         int64_t correlation = args ? integer(args, "correlation", -1) : -1;
-        if (!args || !member(args, "stream")) { /* of the CPU */
+        if (!args || !member(args, "stream")) { /* runs on the CPU */
             if (!strncmp(name, "ProfilerStep#", 13)) {
                 cr_assert(nsteps < MOST && (nsteps == 0 || step[nsteps - 1].end <= t), "%s crosses another", name);
                 step[nsteps].number = atoi(name + 13);
                 step[nsteps].begin = t;
                 step[nsteps++].end = end;
-            } else { /* a launch, within the step before it */
+            } else { /* a launch, within the current step */
                 cr_assert(nsteps > 0 && step[nsteps - 1].begin <= t && t <= step[nsteps - 1].end && place > 0);
                 cr_assert(correlation > INT16_MAX, "a column as narrow as that has no room for places");
                 step[nsteps - 1].correlation = correlation;

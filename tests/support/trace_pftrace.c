@@ -1,4 +1,4 @@
-/* Perfetto's protobuf, read by field numbers that are stated again here. */
+/* Reads Perfetto's protobuf by field numbers, which are repeated here independently. */
 #include "trace_reader.h"
 #include "base/text.h"
 #include <criterion/criterion.h>
@@ -8,7 +8,7 @@
 
 struct field {
     int number, type;
-    uint64_t value; /* of a varint or fixed64; else how many bytes */
+    uint64_t value; /* value of a varint or fixed64, else the number of bytes */
     const unsigned char *bytes;
 };
 
@@ -63,7 +63,7 @@ struct reader {
         char name[64], rank[64];
         int64_t order; /* among its siblings */
         uint64_t parent;
-        int track, open[4], nopen; /* its place in seen; the slices open on it */
+        int track, open[4], nopen; /* track: index in seen; open: the slices open on it */
         bool known, counter, process;
     } uuid[4096];
     bool begun[100000];

@@ -1,18 +1,18 @@
-/* A trace as a viewer would see it, read back from either format by the rules of its importer. */
+/* A trace as a viewer would show it, read back from either format by the rules of its importer. */
 #ifndef PIANOLA_TRACE_READER_H
 #define PIANOLA_TRACE_READER_H
 #include <stddef.h>
 #include <stdint.h>
 
 struct seen_track {
-    char name[64], rank[64]; /* of the lane; of the process it belongs to */
+    char name[64], rank[64]; /* the lane, and the process it belongs to */
 };
 
 struct seen_slice {
     int track;
     int64_t t, end;
     char name[32], category[16];
-    int64_t step, stage, mb, peer, bytes, update, version; /* -1: not given */
+    int64_t step, stage, mb, peer, bytes, update, version; /* -1: missing */
     int64_t flow_out, flow_in;                             /* ids; 0: none */
 };
 
@@ -21,7 +21,7 @@ struct seen_level {
     int64_t t, bytes;
 };
 
-struct seen_instant { /* of a rank's whole process */
+struct seen_instant { /* about a rank's whole process */
     char rank[64], name[32];
     int64_t t;
 };
@@ -34,9 +34,9 @@ struct seen {
     size_t ntracks, nslices, nlevels, ninstants;
 };
 
-/* Each fails the test if the text breaks a rule of its format. */
+/* Read a trace; each fails the test if the text breaks a rule of its format. */
 struct seen read_chrome(const char *s, size_t n);
 struct seen read_pftrace(const char *s, size_t n);
-/* The kernels of one rank's file as Holistic Trace Analysis takes it, in its order; track: the stream. */
+/* Reads the kernels of one rank's file as Holistic Trace Analysis does, in file order; track: the stream. */
 struct seen read_hta(const char *s, size_t n, int rank);
 #endif
