@@ -1,4 +1,4 @@
-/* Which programs are broken, and how each is compiled. Settings that suit no schedule, or deadlock, are skipped. */
+/* Chooses the programs to break, and compiles each. Skips settings that do not fit a schedule, or that deadlock. */
 #include "bases.h"
 #include "base/read_file.h"
 #include "cli/pipeline.h"
@@ -6,7 +6,7 @@
 #include <glob.h>
 #include <stdlib.h>
 
-/* Symbolic memory works byte by byte: a few bytes are enough for one tensor to overlap parts of others. */
+/* Shrinks tensors: symbolic memory works byte by byte, and in few bytes a tensor still overlaps parts of others. */
 static void shrink(struct stage *st) {
     bool wide = st->bytes[K_wgrad] > st->bytes[K_weight];
     for (int k = 0; k < NKINDS; k++)
@@ -17,7 +17,7 @@ static void shrink(struct stage *st) {
         st->bytes[K_wstash] = st->bytes[K_stash] + 1;
 }
 
-/* Parts divide the gradient, which travels whole. */
+/* Divides the gradient, one piece that travels whole, among the parts of a backward. */
 static void touch_all(struct stage *st, int d, int stops) {
     if (stops == 0 && st->parts > 0)
         return;
@@ -35,7 +35,7 @@ static void touch_all(struct stage *st, int d, int stops) {
     st->range[d] = range;
 }
 
-/* Of parts that divide the pieces: which bytes each contributes. Two share no piece of one byte. */
+/* Sets the bytes that each part of a backward contributes to its pieces. No two parts share a piece of one byte. */
 static void divide_pieces(struct stage *st) {
     int64_t piece = st->pieces ? st->bytes[K_wgrad] / st->pieces : 0, end = st->bytes[K_wgrad];
     struct touched *touched = NEW(struct touched, st->parts);
@@ -52,7 +52,7 @@ static void divide_pieces(struct stage *st) {
     st->range[OP_B] = st->range[OP_W] = range;
 }
 
-/* What teams exchange, of a few bytes, the same for all members. */
+/* Gives teams exchanges of a few bytes, the same for all members. */
 static void add_stops(const struct spec *sp, struct stage *st) {
     for (int s = 0; s < sp->stages && sp->costs.exchange; s++)
         for (int d = 0; d < NDIRS; d++) {
@@ -72,7 +72,7 @@ static void add_stops(const struct spec *sp, struct stage *st) {
         }
 }
 
-/* As if each team's members had some parameters whole. */
+/* Pretends that each team's members have some parameters whole. */
 static void keep_whole(struct spec *sp) {
     bool *whole = NEW(bool, sp->stages);
     for (int s = 0; s < sp->stages; s++)
@@ -106,7 +106,7 @@ static struct stage *stages_of(const struct base *b, struct spec *sp) {
     return st;
 }
 
-/* As the pipeline does. */
+/* Compiles a period, as the pipeline does. */
 static void compile_steady(const struct base *b, const struct script_args *args, struct compiled *c) {
     struct compile all = {.args = *args};
     compile_until(&all, TRIED_PERIODS | SCHED);
@@ -139,7 +139,7 @@ static void compile(void *with) {
                                                (b->sharded ? SHARDED : 0) | (b->rounds ? ROUNDS : 0) |
                                                (b->host ? HOST : 0) | (b->slices ? SLICES : 0) | (b->bare ? BARE : 0));
     c->spec->costs.shared = b->shared;
-    if (b->file) /* costs, which determine the order, are the usual ones */
+    if (b->file) /* a file's costs determine the order, so they are the real ones */
         cost_stages(c->spec);
     c->spec->costs.clip = b->clip;
     c->spec->costs.post_validation = b->clip && b->post_validation && c->spec->workers > 1;
@@ -172,7 +172,7 @@ const char *describe_base(const struct base *b) {
     return t.s;
 }
 
-/* ---- which ---- */
+/* ---- the choice ---- */
 
 enum { MOST_INSTRUCTIONS = 160, MOST_DRAWN = 100 };
 
@@ -183,7 +183,7 @@ static int instructions(const struct program *p) {
     return n;
 }
 
-/* Adds it if it compiles to few enough instructions. */
+/* Adds the base if it compiles to few enough instructions. */
 static bool add_base(struct base *out, int *n, struct base b, int most) {
     struct compiled c;
     b.sizes = *n % 2;
@@ -195,7 +195,7 @@ static bool add_base(struct base *out, int *n, struct base b, int most) {
     return fits;
 }
 
-/* A schedule with one or two of the settings that suit it. */
+/* Adds a schedule with one or two of the settings that fit it. */
 static void add_schedule(struct base *out, int *n, const char *file) {
     static const struct base settings[] = {
         {.set = {"workers=2", "batches=2"}, .nset = 2},
@@ -219,7 +219,7 @@ static void add_schedule(struct base *out, int *n, const char *file) {
         }
 }
 
-/* Stashes or inputs, and optimizer state, in host memory. */
+/* Adds programs with stashes or inputs, and optimizer state, in host memory. */
 static void add_offloading(struct base *out, int *n) {
     static const struct base settings[] = {
         {.set = {"workers=2", "batches=2"}, .nset = 2},
@@ -238,7 +238,7 @@ static void add_offloading(struct base *out, int *n) {
     }
 }
 
-/* Stages that read several others, as a chain or split, and with recompute. */
+/* Adds stages that read several others, beside the same chain, split, and with recompute. */
 static void add_graphs(struct base *out, int *n) {
     static const struct base graphs[] = {
         {.model = "schedules/models/legs.lua", .set = {"workers=3", "batches=2"}, .nset = 2},
@@ -256,7 +256,7 @@ static void add_graphs(struct base *out, int *n) {
     }
 }
 
-/* Teams of two, on all ranks of a schedule; of a model whose members divide a table of tokens, too. */
+/* Adds teams of two on all ranks of a schedule, also for a model whose members divide a token table. */
 static void add_teams(struct base *out, int *n) {
     static const char small[] = "tests/judges/tied.lua";
     static const struct base teams[] = {
@@ -286,7 +286,7 @@ static void add_teams(struct base *out, int *n) {
     }
 }
 
-/* Teams whose members share weights: at home each with its own, or all on one rank; sharded, fetched, replicated. */
+/* Adds teams that share weights: each member at home with its own, or all on one rank; sharded, fetched, replicated. */
 static void add_shared(struct base *out, int *n) {
     static const struct base shared[] = {
         {.file = "schedules/1f1b.lua", .set = {"workers=2", "batches=2"}, .nset = 2},
@@ -309,14 +309,13 @@ static void add_shared(struct base *out, int *n) {
     }
 }
 
-/* Microbatches in slices, drawn: with added orders, recompute, backwards on other ranks, and stages without attention.
- */
+/* Adds random slices: with added orders, recompute, backwards on other ranks, and stages without attention. */
 static void add_slices(struct base *out, int *n) {
     for (uint64_t seed = 1, before = (uint64_t)*n; seed < 60 && (uint64_t)*n < before + 8; seed++)
         add_base(out, n, (struct base){.seed = seed, .slices = true, .lanes = *n % 3}, MOST_INSTRUCTIONS);
 }
 
-/* Periods: as many microbatches as anyone likes. */
+/* Adds periods, with many microbatches. */
 static void add_steady(struct base *out, int *n) {
     static const struct base steady[] = {
         {.file = "schedules/pipedream.lua", .set = {"replicas=1,1"}, .nset = 1},
@@ -340,7 +339,7 @@ static void add_steady(struct base *out, int *n) {
     }
 }
 
-/* Teams of two whose weights have versions, their own and, with rows of their own, those that they share. */
+/* Adds teams of two whose weights have versions: their own, and with rows of their own, the weights they share. */
 static void add_steady_teams(struct base *out, int *n) {
     static const char small[] = "schedules/models/integers.lua", shared[] = "tests/judges/shared.lua";
     static const struct base teams[] = {
@@ -370,7 +369,7 @@ static void add_steady_teams(struct base *out, int *n) {
     }
 }
 
-/* Programs written by hand: sharded homes, replicas, pieces, all collectives. */
+/* Adds handwritten programs: sharded homes, replicas, pieces, all collectives. */
 static void add_texts(struct base *out, int *n) {
     static glob_t files; /* bases keep its names */
     if (glob("tests/verify/proved_*.txt", 0, NULL, &files))
@@ -379,7 +378,7 @@ static void add_texts(struct base *out, int *n) {
         add_base(out, n, (struct base){.file = files.gl_pathv[f], .text = true}, MOST_INSTRUCTIONS);
 }
 
-/* Clipped: parts of one model on several ranks, whole replicas of it, what replicas divide, tables and teams. */
+/* Adds clipped programs: one model over several ranks, whole replicas, divided replicas, tables and teams. */
 static void add_clipped(struct base *out, int *n) {
     static const char small[] = "schedules/models/integers.lua";
     static const struct base clipped[] = {
@@ -411,7 +410,7 @@ static void add_clipped(struct base *out, int *n) {
     }
 }
 
-/* Random specs, and the script of random schedules; with added orders, away from home, tied. */
+/* Adds random specs, and the script of random schedules; with added orders, away from home, tied. */
 static void add_drawn(struct base *out, int *n, int most) {
     static char set[MOST_DRAWN + 1][16];
     for (int seed = 1; seed <= MOST_DRAWN && *n < most; seed++) {
@@ -430,7 +429,7 @@ static void add_drawn(struct base *out, int *n, int most) {
 int all_bases(struct base *out, int most) {
     static glob_t files; /* bases keep its names */
     int n = 0;
-    if (glob("schedules/*[!.]?.lua", 0, NULL, &files)) /* not pianola.d.lua, which is not a schedule */
+    if (glob("schedules/*[!.]?.lua", 0, NULL, &files)) /* leaves out pianola.d.lua, which is not a schedule */
         return 0;
     for (size_t f = 0; f < files.gl_pathc && n + 2 < most; f++)
         add_schedule(out, &n, files.gl_pathv[f]);

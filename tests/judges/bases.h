@@ -4,13 +4,13 @@
 #include "promise.h"
 
 struct base {
-    const char *file, *model; /* a schedule; NULL: drawn from the seed */
+    const char *file, *model; /* a schedule; NULL: a random spec from the seed */
     bool text;                /* the file is a program's text */
     const char *set[6];
     int nset, lanes; /* enum lanes_per */
     bool recompute;
     uint64_t seed;
-    bool sizes;           /* tensors of several bytes, at random, instead of one each */
+    bool sizes;           /* tensors have several bytes, at random, instead of one each */
     bool no_token;        /* tokens have no bytes */
     bool tied;            /* drawn with a token table */
     bool sharded;         /* drawn with lists of homes, and zero */
@@ -20,17 +20,17 @@ struct base {
     bool bare;            /* drawn with stages without weights */
     bool shared;          /* the members of teams share weights */
     bool clip;            /* updates are clipped by the norm of all gradients */
-    bool post_validation; /* but do not wait for it */
-    bool steady;          /* a step of many microbatches, of which a period repeats */
+    bool post_validation; /* updates do not wait for the norm */
+    bool steady;          /* a step of many microbatches, with a repeating period */
 };
 
-struct compiled { /* without spec and graph, if it is a text */
+struct compiled { /* a text has no spec and no graph */
     struct spec *spec;
     struct graph *graph;
     struct program *program;
 };
 
-bool compile_base(const struct base *b, struct compiled *c); /* false: the settings do not apply, or it deadlocks */
+bool compile_base(const struct base *b, struct compiled *c); /* false: the settings do not fit, or it deadlocks */
 const char *describe_base(const struct base *b);
 int all_bases(struct base *out, int most);
 #endif

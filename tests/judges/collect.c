@@ -1,4 +1,4 @@
-/* Pieces and collectives: which bytes an operand is, which part of its set that is, and what a collective makes. */
+/* Pieces and collectives: an operand's bytes, its part of the set, and the result of a collective. */
 #include "symbols.h"
 
 struct span span_at(const struct rank *k, const struct instr *x, int a) {
@@ -72,7 +72,7 @@ static int to_role(int op) {
                                         : ROLE_dw;
 }
 
-/* A team's collective moves bytes as one of these does. */
+/* Returns the plain collective that moves bytes as this one does. */
 static int moves_as(int op) {
     switch (op) {
     case OP_ALL_REDUCE_A:
@@ -116,7 +116,7 @@ bool gives_to(const struct instr *x, int from, int to) {
     }
 }
 
-/* A tensor of no bytes has one cell, in which all its pieces are. */
+/* Returns the cell of a byte; a tensor of no bytes has one cell, shared by all its pieces. */
 static int64_t cell(struct span s, int64_t at) { return at < s.n ? at : s.n - 1; }
 
 void make_collective(const struct party *party, int n, int me, uint64_t **made) {

@@ -1,18 +1,14 @@
-/* An executor independent of all proofs: it runs a program once, in a random order, on symbolic memory (symbols.h).
- *
+/* An executor independent of all proofs: it runs a program once, in a random order, on symbolic memory (symbols.h). *
  * Time: an instruction starts when it is next in its lane, nothing of its lane is running, and all it waits for has
- * ended. It ends any time later, a RECV once its SEND has started and a member of a collective once all have whose data
- * reach it. Each SEND is
- * drawn to be eager, and ends at any time, or to end only after its RECV has started.
- *
- * Accesses: at its start an instruction stamps what it only writes; until its end it reads its inputs piece by piece,
- * and may write the result of a piece at once: a RECV writes what its SEND has read so far, a sum in
- * place stamps what it has read. At its end its inputs must not have changed since they were read and its outputs must
- * be as it left them; otherwise something else accessed those bytes meanwhile: a race.
- *
- * Orders: a uniform choice hardly ever lets one lane run far ahead of another. So lanes have random priorities, one for
- * starting and one for continuing, and the highest acts, apart from some noise and some changes along the way (after
- * Burckhardt 2010, "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs"). */
+ * ended. It may then end at any time, with three exceptions. A RECV ends after its SEND has started. A member of a
+ * collective ends after all members whose data reach it have started. Each SEND is drawn to be eager, or to end only
+ * after its RECV has started. * Accesses: at its start an instruction stamps what it only writes. Until its end it
+ * reads its inputs piece by piece, and may write the result of a piece at once: a RECV writes what its SEND has read so
+ * far, and a sum in place stamps what it has read. At its end its inputs must not have changed since they were read,
+ * and its outputs must be as it left them. Otherwise something else accessed those bytes meanwhile: a race. * Orders: a
+ * uniform choice hardly ever lets one lane run far ahead of another. So lanes have random priorities, one for starting
+ * and one for continuing, and the highest acts, apart from some noise and some changes on the way (after Burckhardt
+ * 2010, "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs"). */
 #include "executor.h"
 #include "symbols.h"
 #include <stdarg.h>
@@ -23,10 +19,10 @@
 
 enum state { TO_COME, RUNNING, ENDED };
 
-struct running { /* what an instruction in progress has seen and left: a cell for each cell of its operands */
+struct running { /* what an instruction in progress has read and written, by cell of its operands */
     uint64_t *seen, *left;
-    uint8_t *read; /* the cell has been read, or has arrived */
-    int pieces;    /* how often it has continued */
+    uint8_t *read; /* whether the cell has been read, or has arrived */
+    int pieces;    /* number of times it has continued */
 };
 struct runner {
     const struct rank *k;
@@ -36,14 +32,14 @@ struct runner {
         *next; /* per lane: its first instruction that has not ended, or nins; per instruction: its lane's next */
     uint64_t (*priority)[2]; /* per lane: to start, to continue */
     uint8_t *state;          /* per instruction */
-    int32_t ended;           /* how many have */
-    struct half {            /* of each workspace */
-        int32_t job;         /* of which part `parts` is to come next, or -1 */
+    int32_t ended;           /* instructions that have ended */
+    struct half {            /* per workspace */
+        int32_t job;         /* the job whose part `parts` comes next, or -1 */
         int parts;
-        uint64_t work; /* in all cells of the workspace, which the parts of a job share */
+        uint64_t work; /* value in every cell of the workspace, shared by a job's parts */
     } half[2];
 };
-struct end { /* of a message or a collective */
+struct end { /* one end of a message or a collective */
     int32_t rank, ins;
 };
 struct run {
@@ -51,11 +47,11 @@ struct run {
     const struct program *p;
     enum how how;
     uint64_t random, stamps, random_of_messages;
-    int noise; /* how many of 16 choices ignore priorities */
+    int noise; /* of 16 choices, the number that ignore priorities */
     struct runner *at;
-    struct end **meets;      /* per rank and instruction: the next of the same message or sum, in a ring */
+    struct end **meets;      /* per rank and instruction: the next end of the same message or sum, in a ring */
     uint8_t *jobs;           /* enum state */
-    int64_t (*size)[NKINDS]; /* as size_error wants it */
+    int64_t (*size)[NKINDS]; /* for size_error */
     int wrong;
 };
 static char why[1024];
@@ -74,7 +70,7 @@ static bool fail(struct run *z, int r, int32_t i, const char *fmt, ...) {
     return false;
 }
 
-/* ---- matching: the k-th that leaves with the k-th that arrives ---- */
+/* ---- matching: the k-th to leave with the k-th to arrive ---- */
 
 static bool leaves_for(const struct instr *x, int peer) { return op_lane[x->op] == LANE_SEND && x->peer == peer; }
 static bool comes_from(const struct instr *x, int peer) {
@@ -160,7 +156,7 @@ static void match_all(struct run *z) {
 
 /* ---- one instruction ---- */
 
-/* Where operand a begins among the cells of its instruction's operands. */
+/* Returns the first cell of operand a among the cells of its instruction. */
 static int64_t cell_of(const struct rank *k, const struct instr *x, int a) {
     int64_t n = 0;
     for (int o = 0; o < a; o++)
@@ -191,7 +187,7 @@ static void scribble(struct runner *m, struct running *d, int64_t cell, int64_t 
     m->mem[at] = d->left[cell] = symbol;
 }
 
-/* Whether a cell of operand a, in place, is one of its source too. */
+/* Returns whether a cell of operand a, in place, also belongs to its source. */
 static bool is_source(const struct rank *k, const struct instr *x, int a, int64_t at) {
     int src = operand_of(k, x, ROLE_src);
     if (src < 0 || src == a || !(lies_in(k, x, src, a) || lies_in(k, x, a, src)))
@@ -234,7 +230,7 @@ static void start(struct run *z, int r, int32_t i) {
     for (int64_t c = 0; x->part && c < room - n; c++)
         if (m->mem[span_of(m->k, work).at + c] != *left)
             fail(z, r, i, "the workspace was written between the parts");
-    *left = room > n ? z->stamps : *left; /* others leave the workspace as it is */
+    *left = room > n ? z->stamps : *left; /* other jobs leave the workspace as it is */
     for (int64_t c = 0; c < room - n; c++)
         scribble(m, &m->doing[i], n + c, span_of(m->k, work).at + c, z->stamps);
     z->stamps++;
@@ -244,7 +240,7 @@ static bool is_written_by(const struct runner *m, const struct instr *x, int a) 
     return access_of(m->k, x, a) & ACC_WRITE || spoils(m->k, x, a);
 }
 
-/* Reads some of what has not been read: one cell of `of`. */
+/* Reads some of the unread cells, each with probability 1 / of. */
 static void read_piece(struct run *z, int r, int32_t i, int of) {
     struct runner *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
@@ -259,14 +255,15 @@ static void read_piece(struct run *z, int r, int32_t i, int of) {
             d->seen[first + c] = d->left[first + c] = m->mem[s.at + c];
             if (d->seen[first + c] & STAMP && !is_half_before(m->k, x, a))
                 fail(z, r, i, "reads byte %lld, which holds nothing", (long long)(s.at + c));
-            if (is_written_by(m, x, a)) /* a sum in place, or a collective: what has been read may be anything now */
+            if (is_written_by(m, x,
+                              a)) /* a sum in place, or a collective: a cell that was read may hold anything now */
                 scribble(m, d, first + c, s.at + c, z->stamps);
         }
     }
     z->stamps++;
 }
 
-/* A RECV writes what its SEND has read by now. */
+/* Lets a RECV write what its SEND has read so far. */
 static void write_piece(struct run *z, int r, int32_t i, int of) {
     struct runner *m = &z->at[r];
     struct end from = z->meets[r][i];
@@ -293,7 +290,7 @@ static void go_on(struct run *z, int r, int32_t i, int of) {
     z->at[r].doing[i].pieces++;
 }
 
-/* Reads to the end the inputs of all it meets that have not got so far by themselves. */
+/* Reads the rest of the inputs at all ends that it meets and that have not finished reading. */
 static void read_rest(struct run *z, int r, int32_t i) {
     const struct instr *x = &z->at[r].k->ins[i];
     for (struct end e = z->meets[r][i]; is_message(x->op) && (e.rank != r || e.ins != i); e = z->meets[e.rank][e.ins])
@@ -302,7 +299,7 @@ static void read_rest(struct run *z, int r, int32_t i) {
     go_on(z, r, i, 1);
 }
 
-/* Checks that nothing else has written what it read, or what it has written or is about to write. */
+/* Checks that nothing else has written what it read, or what it wrote or is about to write. */
 static void check_alone(struct run *z, int r, int32_t i) {
     struct runner *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
@@ -324,7 +321,7 @@ static void check_alone(struct run *z, int r, int32_t i) {
             fail(z, r, i, "the workspace was written meanwhile");
 }
 
-/* Freed bytes hold nothing; when the lanes run concurrently, others may still be reading them. */
+/* Empties freed bytes; not if lanes run concurrently, because others may still be reading them. */
 static void run_frees(struct run *z, int r, int32_t i, bool own) {
     struct runner *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
@@ -342,7 +339,7 @@ static void run_frees(struct run *z, int r, int32_t i, bool own) {
     }
 }
 
-/* What each operand of an instruction has seen. */
+/* Returns what each operand of an instruction has read. */
 static uint64_t **seen_by(const struct run *z, int r, int32_t i) {
     const struct runner *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
@@ -368,7 +365,7 @@ static void finish_collective(struct run *z, int r, int32_t i, uint64_t **made) 
     free(party);
 }
 
-/* Its results: for a collective what it makes of what its members read, for a message what has arrived. */
+/* Computes its results: a collective's from what its members read, a message's from what arrived. */
 static void finish_values(struct run *z, int r, int32_t i, uint64_t **made) {
     struct runner *m = &z->at[r];
     const struct instr *x = &m->k->ins[i];
@@ -408,7 +405,7 @@ static void end(struct run *z, int r, int32_t i) {
     m->head[x->lane] = m->next[i];
 }
 
-/* ---- who may act ---- */
+/* ---- the choice of the next step ---- */
 
 static bool may_start(const struct run *z, int r, int32_t i) {
     const struct runner *m = &z->at[r];
@@ -421,7 +418,7 @@ static bool may_start(const struct run *z, int r, int32_t i) {
     return true;
 }
 
-/* Whether a SEND may end before its RECV has started: drawn for each; in one run of four, none may. */
+/* Returns whether a SEND may end before its RECV has started, drawn for each; in one run of four, no SEND may. */
 static bool is_eager(const struct run *z, int r, int32_t i) {
     uint64_t draw = z->random_of_messages + (uint64_t)(r * 100003 + i);
     return z->how == BY_LANES && z->random_of_messages % 4 && random_next(&draw) % 2;
@@ -441,7 +438,7 @@ static bool may_end(const struct run *z, int r, int32_t i) {
 
 enum { MOST_PIECES = 3 };
 
-/* Whether the lane's head could do something now. */
+/* Returns whether the lane's head can do something now. */
 static bool may_act(const struct run *z, int r, int32_t i) {
     const struct runner *m = &z->at[r];
     if (m->state[i] == TO_COME)
@@ -459,7 +456,7 @@ static void act(struct run *z, int r, int32_t i) {
         end(z, r, i);
 }
 
-/* One step of a lane drawn from all that can do something. False: none can. */
+/* Makes one step of a random lane among those that can act. Returns false if none can. */
 static bool step(struct run *z) {
     int best_rank = -1, best_lane = 0;
     uint64_t best = 0;
@@ -487,7 +484,7 @@ static bool step(struct run *z) {
     return true;
 }
 
-/* At a home, weights and optimizer state are there from the start. */
+/* Sets weights and optimizer state at their homes, where they are from the start. */
 static void fill_homes(struct run *z) {
     for (int r = 0; r < z->p->workers; r++)
         for (int s = 0; s < sets_of(z->want) && !z->wrong; s++) {

@@ -8,6 +8,6 @@ enum how {
     BY_LANES, /* lanes run concurrently; the seed decides their order and which SENDs block */
     SERIALLY, /* a rank runs one instruction at a time, in issue order; every SEND blocks; frees take effect */
 };
-/* NULL if the run finished with every value right; otherwise what went wrong, valid until the next call. */
+/* Returns NULL if the run finished with every value right; otherwise an error, valid until the next call. */
 const char *execute(const struct promise *want, const struct program *p, enum how how, uint64_t seed);
 #endif

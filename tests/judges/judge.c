@@ -6,13 +6,13 @@
 #include "symbols.h"
 #include <string.h>
 
-struct arena { /* of a rank */
+struct arena { /* of one rank */
     uint64_t *symbol;
-    int32_t *owner; /* the buffer whose byte it is, or -1 */
+    int32_t *owner; /* the buffer that owns the byte, or -1 */
     bool *live;     /* per buffer: written, and not yet freed */
     bool *used;     /* per buffer: written at least once */
 };
-struct taken { /* by updates: per byte of the gradient a sum, or 0 */
+struct taken { /* per byte of a gradient, the sum that an update took, or 0 */
     uint64_t *sum;
     int64_t bytes;
 };
@@ -21,13 +21,13 @@ struct court {
     struct order z;
     struct arena *of;     /* per rank */
     uint64_t ***seen;     /* [number][operand]: what it read when it started */
-    int32_t *ran;         /* per job: the number of its instruction, the last part's, or -1 */
-    int32_t *began;       /* the same of its first part */
-    int32_t *halfway;     /* per rank and workspace: the job of which the next part is to come, or -1 */
-    int *parts;           /* likewise: how many of its parts have come */
+    int32_t *ran;         /* per job: the number of its last part's instruction, or -1 */
+    int32_t *began;       /* per job: the number of its first part's instruction */
+    int32_t *halfway;     /* per rank and workspace: the job whose next part is due, or -1 */
+    int *parts;           /* per rank and workspace: how many of its parts have run */
     const char *formal;   /* the first false statement */
-    struct taken **taken; /* of sums with an order, by first member's stage and update */
-    const char *order;    /* the first update that takes another order */
+    struct taken **taken; /* sums with an order, by the first member's stage and update */
+    const char *order;    /* the first update with a sum of another order */
 };
 
 static const char *said(struct court *c, int number, const char *what) {
@@ -55,7 +55,7 @@ static const char *check_workspace(const struct court *c, int number) {
 
 static bool overlap(struct span a, struct span b) { return a.at < b.at + b.n && b.at < a.at + a.n; }
 
-/* Whether something lies in a workspace of the rank, its own or that of the other job of a pair. */
+/* Returns whether something lies in a workspace of the rank, its own or the other one of a pair. */
 static bool in_workspace(const struct rank *k, struct span s) {
     for (int32_t b = 0; b < k->nbufs; b++)
         if (k->buf[b].kind == K_work && overlap(s, span_of(k, b)))
@@ -63,7 +63,7 @@ static bool in_workspace(const struct rank *k, struct span s) {
     return false;
 }
 
-/* What an instruction writes overlaps nothing else it uses, except the stash in whose place the wstash grows. */
+/* Checks that what an instruction writes overlaps nothing else it uses, except the stash in which the wstash grows. */
 static const char *check_apart(const struct court *c, int number) {
     const struct rank *k = &c->z.p->rank[c->z.rank[number]];
     const struct instr *x = instr_of(&c->z, number);
@@ -101,7 +101,7 @@ static const char *check_operands(struct court *c) {
 
 /* ---- memory ---- */
 
-/* Whether an owner of the set has such a buffer for the whole step. */
+/* Returns whether an owner of the set has such a buffer for the whole step. */
 static bool stays(const struct homes *h, const struct buf *b, bool update) {
     bool shards = h->size > 1;
     if (update && is_gradient(b->kind))
@@ -127,7 +127,7 @@ static bool is_permanent(const struct court *c, int r, int32_t buf) {
             (b->kind != K_opt || home_state(&c->z.p->rank[r], b->stage) == buf));
 }
 
-/* The first bytes may be another's still. */
+/* Takes a buffer's bytes, except the first `kept`, which may still belong to another buffer. */
 static void take(struct court *c, int r, int32_t buf, int64_t kept) {
     struct span s = span_of(&c->z.p->rank[r], buf);
     for (int64_t n = kept; n < s.n; n++)
@@ -135,7 +135,7 @@ static void take(struct court *c, int r, int32_t buf, int64_t kept) {
     c->of[r].live[buf] = c->of[r].used[buf] = true;
 }
 
-/* Home weights and optimizer state are there from the start, the workspace always. */
+/* Opens home weights and optimizer state, which exist from the start, and the workspace, which always exists. */
 static const char *open_homes(struct court *c, int r) {
     const struct rank *k = &c->z.p->rank[r];
     int64_t(*size)[NKINDS] = alloc(sizeof *size * size_entries(c->want));
@@ -202,8 +202,8 @@ static const char *read_operand(struct court *c, int number, int a) {
     return NULL;
 }
 
-/* A home's gradient, and a norm, have their place for the whole step, but hold nothing before its first contribution.
- */
+/* Returns whether the buffer overlaps a home's gradient or a norm. These have their place for the whole step, but hold
+ * nothing before their first contribution. */
 static bool touches_home_gradient(const struct court *c, int r, int32_t buf) {
     const struct rank *k = &c->z.p->rank[r];
     for (int32_t b = 0; b < k->nbufs; b++)
@@ -213,7 +213,7 @@ static bool touches_home_gradient(const struct court *c, int r, int32_t buf) {
     return false;
 }
 
-/* What it fetches, copies or gathers comes into a place of weights only once. */
+/* Returns whether weights come, by fetch, copy or gather, to a place that already holds some. Only one may come. */
 static bool comes_again(const struct court *c, int r, const struct instr *x, int a) {
     const struct rank *k = &c->z.p->rank[r];
     struct span s = span_at(k, x, a);
@@ -236,7 +236,7 @@ static const char *write_operand(struct court *c, int number, int a, const uint6
     int stash = x->op == OP_I && operand(k, x, a).role == ROLE_wstash ? operand_of(k, x, ROLE_stash) : -1;
     if (comes_again(c, r, x, a))
         said(c, number, "writes weights that have come already");
-    for (int64_t n = 0; n < all.n; n++) { /* a piece opens all of its buffer */
+    for (int64_t n = 0; n < all.n; n++) { /* a piece opens its whole buffer */
         int32_t owner = c->of[r].owner[all.at + n];
         if (owner >= 0 && owner != buf && !(stash >= 0 && operand(k, x, stash).buf == owner))
             return told(&c->z, number, "writes byte %lld, which holds another tensor", (long long)(all.at + n));
@@ -258,7 +258,7 @@ static bool uses(const struct rank *k, const struct instr *x, int32_t buf, int h
     return false;
 }
 
-/* written: frees those it wrote itself; otherwise the others, which go first: a wstash takes its stash's bytes. */
+/* Frees the buffers that the instruction wrote, or first the others: a wstash takes over its stash's bytes. */
 static const char *run_frees(struct court *c, int number, bool written) {
     int r = c->z.rank[number];
     const struct rank *k = &c->z.p->rank[r];
@@ -285,7 +285,7 @@ static const char *run_frees(struct court *c, int number, bool written) {
 
 /* ---- instructions ---- */
 
-/* A job begins, or its next part does: what is wrong with that, or NULL. */
+/* Begins a job or its next part. Returns an error, or NULL. */
 static const char *come_to(struct court *c, int number, int32_t j) {
     const struct instr *x = instr_of(&c->z, number);
     int r = c->z.rank[number], at = 2 * r + works_apart(&c->z.p->rank[r], x);
@@ -320,13 +320,13 @@ static const char *start(struct court *c, int number) {
     return why;
 }
 
-/* What a message brings is what its SEND read. */
+/* Delivers a message: what its SEND read. */
 static void arrive(const struct court *c, int number, uint64_t *made, int64_t bytes) {
     for (int64_t n = 0; n < bytes; n++)
         made[n] = c->seen[c->z.meets[number]][0][n];
 }
 
-/* What a collective makes of what those members read whose data reach this one. */
+/* Computes a collective's result from what those members read whose data reach this one. */
 static void meet(const struct court *c, int number, uint64_t **made) {
     int r = c->z.rank[number], me = 0;
     const struct group *g = &c->z.p->group[c->z.p->rank[r].lane[instr_of(&c->z, number)->lane].group];
@@ -338,7 +338,7 @@ static void meet(const struct court *c, int number, uint64_t **made) {
     make_collective(party, g->n, me, made);
 }
 
-/* An update takes the whole sum, even for weights of no bytes, which show nothing of it. */
+/* Checks that an update takes the whole sum, even for weights of no bytes, whose values cannot show it. */
 static void check_sum(struct court *c, int number) {
     const struct promise *want = c->want;
     int r = c->z.rank[number], dw = operand_of(&c->z.p->rank[r], instr_of(&c->z, number), ROLE_dw);
@@ -351,7 +351,7 @@ static void check_sum(struct court *c, int number) {
             said(c, number, "takes what is not the gradient");
 }
 
-/* Of what a team's members have whole: an update takes a sum of the same order as all others of that gradient. */
+/* Checks parameters that all members have whole: each update must take a sum of the same order as all others. */
 static void check_order_of_sum(struct court *c, int number) {
     const struct promise *want = c->want;
     const struct instr *x = instr_of(&c->z, number);
@@ -394,7 +394,7 @@ static const char *end(struct court *c, int number) {
     if (x->op == OP_U && sums_have_order)
         check_order_of_sum(c, number);
     why = run_frees(c, number, false);
-    for (int a = 0; a < x->narg && !why; a++) /* garbage first: a piece of it may be written */
+    for (int a = 0; a < x->narg && !why; a++) /* garbage first, because a piece of it may be written */
         if (spoils(k, x, a))
             why = write_operand(c, number, a, made[a]);
     for (int a = 0; a < x->narg && !why; a++)
@@ -425,7 +425,7 @@ static const char *run_events(struct court *c) {
     return why;
 }
 
-/* Plays a program whose values are right once more, with sums that have an order. */
+/* Replays a program whose values are right, this time with sums that depend on their order. */
 static const char *check_orders_of_sums(const struct court *right) {
     struct court c = {.want = right->want, .z = right->z};
     if (!c.want->sp->names.whole)
@@ -463,8 +463,8 @@ static const char *check_needs(const struct court *c) {
 
 /* ---- false statements ---- */
 
-/* A job reads a token for each job on another rank that it needs but gets nothing else from. Other messages may keep
- * the order even without it. */
+/* Checks tokens: a job reads one for each job on another rank that it needs and gets nothing else from. No run need
+ * depend on it, since other messages may keep the order. */
 static void check_tokens(struct court *c, int32_t j) {
     const struct spec *sp = c->want->sp;
     const struct graph *g = c->want->g;
@@ -482,8 +482,8 @@ static void check_tokens(struct court *c, int32_t j) {
         said(c, c->ran[j], "reads tokens that it does not need, or not those that it does");
 }
 
-/* Rules of the plan that no run depends on: there are two workspaces, state of no bytes has no buffer, and only a
- * stash grows, into the wstash at its place. */
+/* Reports a breach of the plan's rules on which no run depends, or NULL: there are two workspaces, state of no bytes
+ * has no buffer, and only a stash grows, into the wstash at its place. */
 static const char *false_plan(const struct rank *k, int32_t b) {
     const struct buf *x = &k->buf[b], *y = x->grows >= 0 ? &k->buf[x->grows] : NULL;
     if (x->kind == K_work && x->inst >= 0 && x->inst != 1)
@@ -498,7 +498,7 @@ static const char *false_plan(const struct rank *k, int32_t b) {
     return NULL;
 }
 
-/* A home's weights, or a part of a gradient, where no owner has such a buffer. */
+/* Returns whether b is a home's weights, or a part of a gradient, that no owner can have. */
 static bool is_nobodys(const struct court *c, int r, const struct buf *b) {
     bool shard = b->kind == K_wshard || b->kind == K_gshard || b->kind == K_gown;
     if (!shard && (b->kind != K_weight || b->inst >= 0))
@@ -508,7 +508,7 @@ static bool is_nobodys(const struct court *c, int r, const struct buf *b) {
     return !owns(c->want, r, b->stage) || !fits;
 }
 
-/* What is added to a norm behind its last update no run depends on. */
+/* Checks a norm at the end; no run depends on what is added after its last update. */
 static void check_norm(struct court *c, int r, int32_t buf) {
     struct span s = span_of(&c->z.p->rank[r], buf);
     for (int64_t n = 0; n < s.n && !c->formal; n++)
@@ -570,8 +570,7 @@ static struct judgement judge_straight(const struct promise *wanted, const struc
     return (struct judgement){c.formal ? FORMAL : RIGHT, c.formal};
 }
 
-/* A period is judged as if it had been written out: once, as the program is, and then twice and three times. What is
- * false in names counts once. */
+/* Judges a period as if written out: once, as in the program, then twice and three times. Reports false names once. */
 struct judgement judge(const struct promise *want, const struct program *p) {
     if (!p->period)
         return judge_straight(want, p);

@@ -1,5 +1,4 @@
-/* Names that are false, on which no run depends: of instructions, operands, messages, and which part of a set of
- * weights an operand is. */
+/* Finds false names, on which no run depends: of instructions, operands, messages, and an operand's part of a set. */
 #include "judge.h"
 #include "symbols.h"
 
@@ -8,14 +7,14 @@ static bool same_label(const struct instr *x, const struct instr *y) {
            x->part == y->part && x->last == y->last;
 }
 
-/* The instance in the name of a buffer that an instruction of this name uses. What jobs read was made by others, under
- * other names: INT32_MIN. */
+/* Returns the instance in the name of an operand's buffer, or INT32_MIN for inputs of jobs: their names come from other
+ * jobs. */
 static int32_t inst_of(const struct instr *x, int role) {
     bool came = x->op == OP_RECV_G || (x->op == OP_ADD && role == ROLE_src);
     if (came)
-        return INT32_MAX; /* none: is_numbered */
+        return INT32_MAX; /* no fixed instance: see is_numbered */
     switch (x->op) {
-    case OP_SERVE: return INT32_MIN; /* at home or fetched: what it holds counts */
+    case OP_SERVE: return INT32_MIN; /* at home or fetched: only the content counts */
     case OP_FETCH:
     case OP_SEND_T:
     case OP_RECV_T: return x->inst;
@@ -43,7 +42,7 @@ static bool is_input(const struct rank *k, const struct instr *x, int role) {
     return a >= 0 && names_input(&k->buf[operand(k, x, a).buf]);
 }
 
-/* The kind of buffer that an operand must be; of b, where it may be one of two: a stash or an input. */
+/* Returns the kind of buffer that an operand must be. b tells which, if a stash or an input is possible. */
 static int kind_of(const struct instr *x, int role, const struct buf *b) {
     static const uint8_t of_role[NROLES] = {
         [ROLE_w] = K_weight,      [ROLE_v] = K_weight,    [ROLE_dw] = K_wgrad,   [ROLE_dv] = K_wgrad,
@@ -83,7 +82,7 @@ static int kind_of(const struct instr *x, int role, const struct buf *b) {
     }
 }
 
-/* Where a whole is named, whether its shard, or a piece that one rank owns, may stand. */
+/* Returns whether a shard, or the piece that one rank owns, may stand for the whole. */
 static bool may_stand(const struct instr *x, int role, int kind, int whole) {
     if (kind == whole)
         return true;
@@ -94,14 +93,14 @@ static bool may_stand(const struct instr *x, int role, int kind, int whole) {
     return whole == K_wgrad && (kind == K_gshard || kind == K_gown) && sums;
 }
 
-/* Where updates are jobs, a gradient is named for its update: a rank's own, or what has come from the peer. */
+/* Returns whether a gradient is named for its update, if updates are jobs: a rank's own part, or the peer's. */
 static bool is_of_update(const struct promise *want, int r, const struct instr *x, bool came, const struct buf *b) {
     int W = want->program->workers, m = want->sp->updates.every[x->stage];
     int k = x->op <= OP_W ? x->batch / m : x->op == OP_U ? x->batch : x->inst < 0 ? 0 : x->inst;
     return b->inst == (came ? x->peer + W * k : k > 0 ? r + W * k : -1);
 }
 
-/* Of a gradient: a part that has come from the peer, or one of this rank's own, in some round. */
+/* Returns whether a part of a gradient has a valid number: of the peer, or of this rank in some round. */
 static bool is_numbered(const struct promise *want, int r, const struct instr *x, int role, const struct buf *b) {
     int W = want->program->workers;
     bool came = x->op == OP_RECV_G || (x->op == OP_ADD && role == ROLE_src);
@@ -112,12 +111,12 @@ static bool is_numbered(const struct promise *want, int r, const struct instr *x
     return want->sp->updates.every ? true : came ? b->inst % W == x->peer : b->inst >= W && b->inst % W == r;
 }
 
-/* Which of its rank's parts of a gradient it is. */
+/* Returns the round of a part of a gradient. */
 static int round_of(const struct promise *want, const struct buf *b) {
     return b->inst < 0 ? 0 : b->inst / want->program->workers;
 }
 
-/* Whether the buffer has the name of an operand in this role, of an instruction of this name. */
+/* Returns whether the buffer has the right name for an operand in this role of this instruction. */
 static bool is_named(const struct promise *want, int r, const struct instr *x, int role, const struct buf *b) {
     static const bool of_set[NROLES] = {
         [ROLE_w] = true, [ROLE_v] = true, [ROLE_u] = true, [ROLE_dw] = true, [ROLE_dv] = true, [ROLE_du] = true};
@@ -149,14 +148,13 @@ static bool is_of_set(const struct rank *k, struct arg a) {
     return is_weights(k->buf[a.buf].kind) || is_gradient(k->buf[a.buf].kind);
 }
 
-/* The part of the set that an operand of member me of n must be, where the parts that others are say it: `whole` is
- * what all of them make up. */
+/* Returns the part of the set that the operand of member me of n must be. All members' parts make up `whole`. */
 static struct part part_in(const struct instr *x, int role, struct part whole, int me, int n) {
     bool piece = (x->op == OP_ALL_GATHER && role == ROLE_src) || (x->op == OP_REDUCE_SCATTER && role == ROLE_dw);
     return piece ? piece_of(whole, me, n) : whole;
 }
 
-/* What all members make up, by the first that says so. */
+/* Returns what all members' parts make up, according to the given member. */
 static struct part whole_of(const struct promise *want, const struct rank *k, const struct instr *x, int r) {
     int a = operand_of(k, x, x->op == OP_ALL_GATHER ? ROLE_w : ROLE_src);
     struct arg o = operand(k, x, a < 0 ? 0 : a);
@@ -213,10 +211,10 @@ static const struct instr *part_at(const struct rank *k, const struct instr *x, 
     return NULL;
 }
 
-/* Each part has its own of these. */
+/* Returns whether each part has its own operands of this role. */
 static bool is_of_part(int role) { return role == ROLE_dw || role == ROLE_give || role == ROLE_got; }
 
-/* The operand at place n among those of all parts; -1: it has fewer. */
+/* Returns the n-th operand that all parts share, or -1 if there are fewer. */
 static int other_operand(const struct rank *k, const struct instr *x, int n) {
     for (int a = 0; a < x->narg; a++)
         if (!is_of_part((int)operand(k, x, a).role) && n-- == 0)
@@ -224,8 +222,8 @@ static int other_operand(const struct rank *k, const struct instr *x, int n) {
     return -1;
 }
 
-/* All parts name the same operands, and pieces of one gradient from the last to the first, of which one may come
- * again in the next part. ranges.c checks that they are the pieces to which the part contributes. */
+/* Reports parts whose operands differ, or NULL. All parts name the same operands, and the pieces of one gradient from
+ * last to first; the next part may name one of them again. ranges.c checks that a part names what it contributes to. */
 static const char *false_parts(const struct order *z, int number) {
     const struct rank *k = &z->p->rank[z->rank[number]];
     const struct instr *x = instr_of(z, number), *first = part_at(k, x, 0);
@@ -271,14 +269,14 @@ static const char *false_parts(const struct order *z, int number) {
 
 static int class_of(int kind) { return is_weights(kind) ? K_weight : is_gradient(kind) ? K_wgrad : kind; }
 
-/* What comes several times under one name has a number: weights and tokens that travel, and what moves gradients. */
+/* Returns whether the name has a number, because it may recur: travelling weights and tokens, and moved gradients. */
 static bool may_have_number(int op) {
     int tensor = op_row(op)->tensor;
     return tensor == K_weight ? op != OP_U
                               : tensor == K_token || tensor == K_mid || (tensor == K_wgrad && op != OP_ZERO);
 }
 
-/* Each member of a team names its own stage. */
+/* Returns the stage that all members agree on; in a team, each names its own. */
 static int stage_met(const struct promise *want, const struct instr *x) {
     bool team = op_lane[x->op] == LANE_TEAM && x->stage >= 0 && x->stage < want->sp->stages;
     return team ? first_member(want, x->stage) : x->stage;
@@ -329,8 +327,8 @@ const char *false_name(const struct promise *want, const struct order *z, int nu
 
 /* ---- sizes ---- */
 
-/* A stage can keep what it reads, whose gradient is as large; and an optimizer
- * has state everywhere or nowhere. Otherwise the model gives the sizes. */
+/* A stage can keep its input, and the input's gradient is as large. An optimizer has state everywhere or nowhere. If
+ * there is a model, it gives the sizes instead. */
 const char *text_size_error(const struct promise *want, const struct order *z) {
     int64_t *most = NEW(int64_t, sets_of(want));
     bool state = false;

@@ -37,7 +37,7 @@ struct order order_of(const struct program *p) {
 static bool sends(int op) { return op_cost[op] == COST_LINK && op_lane[op] == LANE_SEND; }
 static bool receives(int op) { return op_cost[op] == COST_LINK && op_lane[op] == LANE_RECV; }
 
-/* Whether the data of `from` reach `to`, so that `to` cannot end before `from` has started. */
+/* Returns whether the data of `from` reach `to`, so that `to` cannot end before `from` has started. */
 static bool reaches(const struct order *z, int from, int to) {
     int op = instr_of(z, from)->op;
     if (is_collective(op))
@@ -81,7 +81,7 @@ static const char *check_shape(const struct order *z, int number) {
     return NULL;
 }
 
-/* The next instruction of rank r after number `at` that goes to, or comes from, that peer; -1: none. */
+/* Returns the next instruction of rank r after number `at` that sends to (receives from) that peer, or -1. */
 static int next_message(const struct order *z, int r, bool send, int peer, int at) {
     for (int i = at < 0 ? z->base[r] : at + 1; i < z->base[r + 1]; i++)
         if ((send ? sends(instr_of(z, i)->op) : receives(instr_of(z, i)->op)) && instr_of(z, i)->peer == peer)
@@ -89,7 +89,7 @@ static int next_message(const struct order *z, int r, bool send, int peer, int a
     return -1;
 }
 
-/* Whether another lane of its rank is for the same messages. */
+/* Returns whether another lane of the rank carries the same messages. */
 static bool has_twin(const struct rank *k, int lane) {
     const struct lane *a = &k->lane[lane];
     for (const struct lane *b = k->lane; b < k->lane + k->nlanes; b++) {
@@ -121,7 +121,7 @@ static int64_t bytes_carried(const struct order *z, int number) {
     return arg_bytes(k, &k->arg[instr_of(z, number)->arg]);
 }
 
-/* The k-th SEND of an edge matches the k-th RECV; an edge has one lane at each end, or k would be undefined. */
+/* Matches the k-th SEND of an edge with the k-th RECV; each end has one lane, or k would be undefined. */
 static const char *match_edge(struct order *z, int from, int to) {
     int s = -1, v = -1;
     for (;;) {
@@ -138,7 +138,7 @@ static const char *match_edge(struct order *z, int from, int to) {
     }
 }
 
-/* The next collective of rank r on a lane of that group and kind. */
+/* Returns the next collective of rank r on a lane of that group and kind. */
 static int next_collective(const struct order *z, int r, int group, int kind, int at) {
     for (int i = at < 0 ? z->base[r] : at + 1; i < z->base[r + 1]; i++) {
         const struct lane *l = &z->p->rank[r].lane[instr_of(z, i)->lane];
@@ -206,7 +206,7 @@ static bool may_start(const struct order *z, const uint8_t *state, int number, b
     return true;
 }
 
-/* A SEND waits for its RECV, and a member of a collective for all, even where their data do not reach it. */
+/* Returns whether it may end: a SEND waits for its RECV, a member of a collective for all, even if no data reach it. */
 static bool may_end(const struct order *z, const uint8_t *state, int number) {
     int op = instr_of(z, number)->op;
     for (int i = z->meets[number]; i != number; i = z->meets[i])
@@ -217,7 +217,7 @@ static bool may_end(const struct order *z, const uint8_t *state, int number) {
 
 const char *play(struct order *z, bool serially) {
     uint8_t *state = NEW(uint8_t, z->n);
-    int32_t *first = NEW(int32_t, z->p->workers); /* per rank: the first that has not ended */
+    int32_t *first = NEW(int32_t, z->p->workers); /* per rank: the first instruction that has not ended */
     memcpy(first, z->base, sizeof *first * (size_t)z->p->workers);
     z->nevents = 0;
     for (int before = -1; before != z->nevents;) {
@@ -255,9 +255,10 @@ static void add_before(struct order *z, int event, int earlier) {
     to[earlier / 64] |= (uint64_t)1 << (earlier % 64);
 }
 
-/* The order of play agrees with all others, so each event's predecessors are complete when it is reached. */
+/* Closes the order. Play order agrees with it, so an event's predecessors are complete when it is reached. */
 void close_order(struct order *z) {
-    int32_t *last = NEW(int32_t, z->n), *lane = NEW(int32_t, UINT16_MAX + 1); /* the one before it in its lane, or -1 */
+    int32_t *last = NEW(int32_t, z->n),
+            *lane = NEW(int32_t, UINT16_MAX + 1); /* last: the previous one in the lane, or -1 */
     for (int r = 0; r < z->p->workers; r++) {
         memset(lane, -1, sizeof *lane * (size_t)z->p->rank[r].nlanes);
         for (int i = z->base[r]; i < z->base[r + 1]; i++) {

@@ -1,5 +1,5 @@
-/* Breaks one place of a program: the result is a program with a text form (except for duplicate labels) that no
- * compiler would make. */
+/* Breaks a program in one place. The result still has a text form (except for duplicate labels), but no compiler would
+ * make it. */
 #include "mutate_parts.h"
 
 #define X(name, family, what) #name,
@@ -9,7 +9,7 @@ const char *const mutation_name[NMUTATIONS] = {MUTATIONS(X)};
 const char *const mutation_what[NMUTATIONS] = {MUTATIONS(X)};
 #undef X
 
-#define mutate_text           NULL /* these are not of the struct */
+#define mutate_text           NULL /* mutates the text, not the struct */
 #define X(name, family, what) mutate_##family,
 static const char *(*const family_of[NMUTATIONS])(struct place *m, enum mutation how) = {MUTATIONS(X)};
 #undef X

@@ -1,11 +1,11 @@
-/* Programs for tests: copied, and broken in one place. */
+/* Copies of programs for tests, broken in one place. */
 #ifndef PIANOLA_MUTATE_H
 #define PIANOLA_MUTATE_H
 #include "compiler.h"
 
 struct program *copy_program(const struct program *p);
 
-/* Every way to break a program in one place. X(name, family, what it does); the family is the function that does it */
+/* Every way to break a program in one place: X(name, family, what it does). A function for each family does it. */
 #define MUTATIONS(X)                                                                                                   \
     X(DELETE, order, "an instruction is deleted")                                                                      \
     X(DUPLICATE, order, "an instruction comes twice")                                                                  \
@@ -105,9 +105,9 @@ enum mutation { MUTATIONS(X) NMUTATIONS, FIRST_TEXT_MUTATION = MUT_TEXT_STAGES }
 #undef X
 extern const char *const mutation_name[NMUTATIONS], *const mutation_what[NMUTATIONS];
 
-/* Breaks p, a copy, at a place drawn from *random, and renumbers its messages. Returns what it did, or NULL if there is
- * no such place; p is then unchanged. Not for mutations of the text form. */
+/* Breaks p, a copy, at a place drawn from *random, and renumbers its messages. Returns a description, or NULL if there
+ * is no such place; p is then unchanged. Not for mutations of the text form. */
 const char *mutate(struct program *p, enum mutation how, uint64_t *random);
-/* The same for a text form: the new text, or NULL. */
+/* Breaks a text form in the same way. Returns the new text, or NULL. */
 char *mutate_text(const char *text, enum mutation how, uint64_t *random);
 #endif

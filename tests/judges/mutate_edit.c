@@ -1,4 +1,4 @@
-/* Edits that keep a program a program: instructions refer to each other by index, so waits follow those that move. */
+/* Edits that keep a program well-formed: instructions refer to each other by index, so waits follow those that move. */
 #include "mutate_parts.h"
 #include <string.h>
 
@@ -19,7 +19,7 @@ struct program *copy_program(const struct program *p) {
         k->arg = COPY(k->arg, k->nargs);
         k->wait = COPY(k->wait, k->nwaits);
         k->freed = COPY(k->freed, k->nfrees);
-        k->event = k->over = k->over_at = NULL; /* notes between passes, no part of what runs */
+        k->event = k->over = k->over_at = NULL; /* notes between passes, which no run uses */
         k->nevents = 0;
     }
     return q;
@@ -27,7 +27,7 @@ struct program *copy_program(const struct program *p) {
 
 /* ---- edits ---- */
 
-/* Instruction k of the new order is old[order[k]]; -1 stands for `extra`. Waits follow, unless on what is gone. */
+/* Reorders instructions: number k of the new order is old[order[k]], -1 being `extra`. Drops waits for deleted ones. */
 static void reorder(struct rank *k, const int32_t *order, int n, struct instr extra) {
     int32_t *now = NEW(int32_t, k->nins + 1);
     struct instr *ins = NEW(struct instr, n);
@@ -85,7 +85,7 @@ void insert_at(struct rank *k, int at, struct instr x) {
     reorder(k, order, k->nins + 1, x);
 }
 
-/* The instruction's waits become those of `list`. */
+/* Replaces the instruction's waits with the list. */
 void set_waits(struct rank *k, struct instr *x, const int32_t *list, int n) {
     int32_t *wait = NEW(int32_t, k->nwaits + (size_t)n);
     memcpy(wait, k->wait, sizeof *wait * k->nwaits);
@@ -134,7 +134,7 @@ void drop_free(struct rank *k, struct instr *x, int nth) {
     x->nfree--;
 }
 
-/* The rank's lane of this kind; a new one takes its place in their order: compute, sends, receives by peer, groups. */
+/* Returns the rank's lane of this kind, or a new one in its place: compute, sends, receives by peer, groups. */
 int lane_to(struct rank *k, int kind, int peer) {
     int at = 0;
     while (at < k->nlanes && (k->lane[at].kind < kind || (k->lane[at].kind == kind && k->lane[at].peer < peer)))
@@ -165,7 +165,7 @@ int32_t buffer_like(struct rank *k, const struct buf *b) {
     buf[k->nbufs] = *b;
     buf[k->nbufs].grows = -1;
     int64_t *arena = arena_of_buffer(k, b);
-    if (b->off + b->bytes > *arena) /* room at the end */
+    if (b->off + b->bytes > *arena) /* needs room at the end */
         buf[k->nbufs].off = *arena;
     if (buf[k->nbufs].off + b->bytes > *arena)
         *arena = buf[k->nbufs].off + b->bytes;

@@ -1,8 +1,8 @@
-/* Lanes and groups. An edge keeps one lane at each end, except when a lane is split in two. */
+/* Breaks lanes and groups. An edge keeps one lane at each end, unless a lane is split in two. */
 #include "mutate_parts.h"
 #include <string.h>
 
-/* Renumbers all lanes: old lane l becomes to[l]; lanes that none becomes are dropped. */
+/* Renumbers all lanes: old lane l becomes to[l]. Drops lanes that no lane becomes. */
 static void renumber(struct rank *k, const int *to, const struct lane *lane, int n) {
     for (int i = 0; i < k->nins; i++)
         k->ins[i].lane = (uint16_t)to[k->ins[i].lane];
@@ -13,7 +13,7 @@ static void renumber(struct rank *k, const int *to, const struct lane *lane, int
 
 static bool carries_messages(int kind) { return kind == LANE_ALL || lanekind_row(kind)->of == OF_PEER; }
 
-/* Lanes that carry messages become one for each peer, or one for all. */
+/* Joins the lanes for messages: one for each peer, or one for all. */
 static const char *join_lanes(struct place *m, bool all) {
     struct rank *k = m->k;
     int *to = NEW(int, k->nlanes), n = 0;
@@ -52,7 +52,7 @@ static int lane_of_kind(struct rank *k, struct lane want) {
     return add_lane(k, want);
 }
 
-/* A coarse lane becomes one for each edge; any other, two: from some place on its instructions are on the second. */
+/* Splits a coarse lane into one for each edge, and any other in two: the second gets the later instructions. */
 static const char *split_lane(struct place *m) {
     struct rank *k = m->k;
     int old = m->x->lane, kind = k->lane[old].kind;
@@ -66,7 +66,7 @@ static const char *split_lane(struct place *m) {
         else if (x->lane == old && i >= m->i)
             x->lane = (uint16_t)second;
     }
-    if (second < 0) { /* the old one is empty now */
+    if (second < 0) { /* the old lane is now empty */
         int *to = NEW(int, k->nlanes);
         for (int l = 0; l < k->nlanes; l++)
             to[l] = l - (l > old);

@@ -1,4 +1,4 @@
-/* Where buffers lie, what is waited for, and what is freed. */
+/* Breaks the places of buffers, waits and frees. */
 #include "mutate_parts.h"
 
 static const char *name_of(const struct buf *b) {
@@ -17,13 +17,13 @@ static bool has_pieces(const struct program *p, const struct buf *like) {
     return false;
 }
 
-/* All of a kind and stage get one byte more or less, all of one name none, or all tokens none. */
+/* Gives all buffers of a kind and stage one byte more or less, or all of one name, or all tokens, no bytes. */
 static const char *resize(struct place *m, const struct buf *b, enum mutation how) {
     struct buf like = *b;
     bool tokens = how == MUT_NO_BYTES && draw(m, 2);
     int by = draw(m, 2) ? 1 : -1, n = 0;
     if (how == MUT_NO_BYTES && !tokens && has_pieces(m->p, &like))
-        return NULL; /* the judges have one cell for what has no bytes: its pieces would be one */
+        return NULL; /* the judges use one cell for no bytes, so its pieces would coincide */
     for (int r = 0; r < m->p->workers; r++)
         for (struct buf *x = m->p->rank[r].buf; x < m->p->rank[r].buf + m->p->rank[r].nbufs; x++) {
             if (tokens
@@ -70,7 +70,7 @@ const char *mutate_memory(struct place *m, enum mutation how) {
     case MUT_OFFSET_SIZE:
         by = how == MUT_OFFSET_ONE ? 1 : b->bytes;
         b->off += draw(m, 2) || b->off < by ? by : -by;
-        if (draw(m, 2) && b->off + b->bytes > *arena) /* sometimes where there is room */
+        if (draw(m, 2) && b->off + b->bytes > *arena) /* sometimes only where there is room */
             *arena = b->off + b->bytes;
         break;
     case MUT_OFFSET_OTHER:
@@ -122,7 +122,7 @@ static int neighbour(const struct rank *k, int i, int step) {
     return j >= 0 && j < k->nins ? j : -1;
 }
 
-/* Every fourth wait of the rank is dropped. */
+/* Drops every fourth wait of the rank. */
 static const char *drop_some(struct place *m) {
     int n = 0;
     for (int i = 0; i < m->k->nins; i++)
@@ -134,7 +134,7 @@ static const char *drop_some(struct place *m) {
     return n ? format("%d waits", n) : NULL;
 }
 
-/* Another SEND of the rank before instruction i, drawn; -1: none. */
+/* Draws another SEND of the rank before instruction i, or returns -1. */
 static int draw_send(struct place *m) {
     int found = -1, n = 0;
     for (int i = 0; i < m->i; i++)

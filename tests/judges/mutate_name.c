@@ -1,8 +1,8 @@
-/* What instructions are called, and which buffers they use as what. */
+/* Breaks names of instructions, and the buffers that they use. */
 #include "mutate_parts.h"
 #include <string.h>
 
-/* Another instruction of its operation on the rank, drawn; -1: there is none. */
+/* Draws another instruction with its operation on the rank, or returns -1. */
 static int another(struct place *m) {
     int from = draw(m, m->k->nins);
     for (int n = 0; n < m->k->nins; n++) {
@@ -59,8 +59,8 @@ const char *mutate_name(struct place *m, enum mutation how) {
         if (x->peer < 0 || n == x->peer || n == m->r)
             return NULL;
         x->peer = n;
-        kind = m->k->lane[x->lane].kind; /* an edge has one lane: what takes this message may be coarser than its own */
-        if (!is_group(x->op))            /* else it is the root */
+        kind = m->k->lane[x->lane].kind; /* an edge has one lane; the peer's may be coarser than its own */
+        if (!is_group(x->op))            /* for a collective, peer is the root */
             x->lane = (uint16_t)lane_to(m->k, kind, kind == LANE_ALL ? -1 : n);
         return format("peer %d", n);
     case MUT_OTHER_OPERATION: return other_operation(m);
@@ -124,7 +124,7 @@ static const char *swap_bodies(struct place *m) {
     return format("with %s", label_of(m->k, j));
 }
 
-/* The one at place a, or the ADD's other one, becomes what the other is. */
+/* Makes one operand of an ADD equal to the other: the one at place a, or the other one. */
 static const char *add_itself(struct place *m, struct arg *list, int n, int a) {
     if (m->x->op != OP_ADD || n != 2 || list[0].buf == list[1].buf)
         return NULL;
@@ -132,7 +132,7 @@ static const char *add_itself(struct place *m, struct arg *list, int n, int a) {
     return role_name[list[a].role];
 }
 
-/* The next part of the same job names the piece at place a too. */
+/* Lets the next part of the same job name the piece at place a too. */
 static const char *move_piece(struct place *m, struct arg *list, int *n, int a) {
     struct rank *k = m->k;
     struct arg moved = list[a];
@@ -157,7 +157,7 @@ static const char *move_piece(struct place *m, struct arg *list, int *n, int a) 
     return NULL;
 }
 
-/* The same part of a gradient, of another round. */
+/* Uses the same part of a gradient in another round. */
 static const char *other_round(struct place *m, struct arg *a) {
     struct buf like = m->k->buf[a->buf];
     int W = m->p->workers, by = draw(m, 2) ? W : -W;
@@ -168,7 +168,7 @@ static const char *other_round(struct place *m, struct arg *a) {
     return format("#%d", like.inst);
 }
 
-/* Only pieces of whole bytes have a text form. */
+/* Uses another piece; only pieces of whole bytes have a text form. */
 static const char *other_piece(struct place *m, struct arg *a) {
     int whole = a->last && draw(m, 3) ? pieces_of(a) : 1 + draw(m, 4);
     uint32_t n = (uint32_t)whole, piece = (uint32_t)draw(m, whole);

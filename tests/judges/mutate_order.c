@@ -1,4 +1,4 @@
-/* Where instructions stand: in their lane, in issue order, on their rank; and messages at all their ends. */
+/* Breaks places of instructions: in their lane, in issue order, on their rank; and of messages, at all their ends. */
 #include "mutate_parts.h"
 #include <string.h>
 
@@ -72,7 +72,7 @@ const char *mutate_rank(struct place *m, enum mutation how) {
 
 /* ---- messages, at all ends ---- */
 
-/* The next of the same edge or group after instruction i, or -1. */
+/* Returns the next instruction of the same edge or group after instruction i, or -1. */
 static int next_of_edge(const struct rank *k, int i) {
     const struct instr *x = &k->ins[i];
     for (int j = i + 1; j < k->nins; j++)
@@ -89,7 +89,7 @@ static int end_on(const struct rank *k, int32_t msg) {
     return -1;
 }
 
-/* Renames all ends: another microbatch or stage, or another operation. */
+/* Renames a message at all ends: another microbatch or stage, or another operation. */
 static void rename_ends(struct place *m, int32_t msg, int by) {
     for (int r = 0; r < m->p->workers; r++)
         for (struct instr *x = m->p->rank[r].ins; x < m->p->rank[r].ins + m->p->rank[r].nins; x++) {

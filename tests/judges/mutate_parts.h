@@ -1,4 +1,4 @@
-/* Shared by the files that break programs, mutate*.c. */
+/* Shared parts of mutate*.c, the files that break programs. */
 #ifndef PIANOLA_MUTATE_PARTS_H
 #define PIANOLA_MUTATE_PARTS_H
 #include "mutate.h"
@@ -9,7 +9,7 @@ void move_to(struct rank *k, int from, int to);
 void exchange(struct rank *k, int i, int j);
 void remove_at(struct rank *k, int at);
 void insert_at(struct rank *k, int at, struct instr x);
-void set_waits(struct rank *k, struct instr *x, const int32_t *list, int n); /* replaces them with those of the list */
+void set_waits(struct rank *k, struct instr *x, const int32_t *list, int n); /* replaces them with the list */
 void set_frees(struct rank *k, struct instr *x, const int32_t *list, int n);
 void set_operands(struct rank *k, struct instr *x, const struct arg *list, int n);
 void add_wait(struct rank *k, struct instr *x, int32_t on);
@@ -17,10 +17,10 @@ void add_free(struct rank *k, struct instr *x, int32_t buf);
 void drop_wait(struct rank *k, struct instr *x, int nth);
 void drop_free(struct rank *k, struct instr *x, int nth);
 int lane_to(struct rank *k, int kind, int peer);
-int64_t *arena_of_buffer(struct rank *k, const struct buf *b); /* the bytes of the memory that it lies in */
-int32_t buffer_like(struct rank *k, const struct buf *b);      /* of that name; a new one if there is none */
+int64_t *arena_of_buffer(struct rank *k, const struct buf *b); /* size of the memory that holds it */
+int32_t buffer_like(struct rank *k, const struct buf *b);      /* returns the buffer of that name, or a new one */
 
-/* A random place. A function that returns NULL has changed nothing. */
+/* A random place in a program. A function that returns NULL has changed nothing. */
 struct place {
     struct program *p;
     uint64_t *random;

@@ -1,4 +1,4 @@
-/* Updates, versions and the period. */
+/* Breaks updates, versions and the period. */
 #include "mutate_parts.h"
 
 static const char *other_version(struct place *m) {
@@ -27,7 +27,7 @@ static const char *other_update(struct place *m) {
     return format("%d", now);
 }
 
-/* A reader of one version takes another that its rank has: its weights at home, or another stay. */
+/* Lets a reader of one version read another that its rank has: its weights at home, or another stay. */
 static const char *newest_weights(struct place *m) {
     for (uint32_t a = m->x->arg; a < m->x->arg + m->x->narg; a++) {
         struct arg *o = &m->k->arg[a];
@@ -44,7 +44,7 @@ static const char *newest_weights(struct place *m) {
     return NULL;
 }
 
-/* The version that a buffer of weights holds when instruction i of its rank is issued; -1: it is a fetched one. */
+/* Returns the version in a buffer of weights when instruction i of its rank is issued, or -1 for fetched weights. */
 static int version_in(const struct place *m, int32_t buf) {
     const struct buf *b = &m->k->buf[buf];
     int updates = 0;
@@ -55,7 +55,7 @@ static int version_in(const struct place *m, int32_t buf) {
     return updates;
 }
 
-/* Weights of its rank that are of the same set, and of that version, or if that is -1 of any other; -1: none. */
+/* Draws weights of the same set on the rank, with that version, or with any other if it is -1. Returns -1 if none. */
 static int32_t other_weights(struct place *m, int32_t buf, int version) {
     int from = draw(m, m->k->nbufs);
     for (int n = 0; n < m->k->nbufs; n++) {
@@ -68,7 +68,7 @@ static int32_t other_weights(struct place *m, int32_t buf, int version) {
     return -1;
 }
 
-/* In all of its parts. */
+/* Lets a job read another version in all of its parts, and says so. */
 static const char *agreed_version(struct place *m) {
     const struct instr x = *m->x;
     int version = -1;

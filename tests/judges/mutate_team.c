@@ -1,7 +1,7 @@
-/* What teams exchange: broken at one member, or at all of them alike. */
+/* Breaks exchanges of teams, at one member or at all of them alike. */
 #include "mutate_parts.h"
 
-/* The next instruction from the drawn place on that is a team's collective, or part of a job with one; -1: none. */
+/* Finds the next team collective, or the next part of a job with one, from the drawn place on; -1: none. */
 static int find(struct place *m, bool collective) {
     for (int n = 0; n < m->k->nins; n++) {
         int i = (m->i + n) % m->k->nins;
@@ -21,7 +21,7 @@ static struct arg *arg_of(struct rank *k, const struct instr *x, int role) {
     return NULL;
 }
 
-/* The members' instructions of the collective i: those of its message. One of them, or all. */
+/* Returns whether x is the collective with this message, at the drawn member or at any. */
 static bool is_end(const struct place *m, int r, const struct instr *x, int32_t msg, bool all) {
     return op_lane[x->op] == LANE_TEAM && x->msg == msg && (all || r == m->r);
 }
@@ -33,7 +33,7 @@ static struct buf renamed(const struct buf *b, int batch, int inst) {
     return like;
 }
 
-/* Of another microbatch or number, in its name, its operands, or both. */
+/* Gives an exchange another microbatch or number, in its name, its operands, or both. */
 static const char *rename_exchange(struct place *m, int i, bool batch) {
     bool all = draw(m, 2), label = draw(m, 2), operands = !label || draw(m, 2);
     int32_t msg = m->k->ins[i].msg;
@@ -58,7 +58,7 @@ static const char *rename_exchange(struct place *m, int i, bool batch) {
     return format("%s%s%s", all ? "all members, " : "", label ? "name " : "", operands ? "operands" : "");
 }
 
-/* Another operation, at all members, with the operands that it takes, as far as there are any. */
+/* Changes the operation at all members, with the operands that it takes, as far as they exist. */
 static const char *other_kind(struct place *m, int i) {
     int op = OP_ALL_REDUCE_A + draw(m, OP_ALL_TO_ALL_A - OP_ALL_REDUCE_A + 1);
     int32_t msg = m->k->ins[i].msg;
@@ -71,7 +71,7 @@ static const char *other_kind(struct place *m, int i) {
     return op_name[op];
 }
 
-/* The group of the lane has its members in another order, on all ranks alike. */
+/* Reorders the members of the lane's group, on all ranks alike. */
 static const char *permute(struct place *m, int i) {
     struct group *g = &m->p->group[m->k->lane[m->k->ins[i].lane].group];
     int32_t *rank = NEW(int32_t, g->n);
@@ -94,7 +94,7 @@ static const char *drop_order(struct place *m, int i) {
     return NULL;
 }
 
-/* What a part gives, or gets, is what it gets, or gives; or what the part behind it does. */
+/* Swaps what a part gives and gets, or takes it from the next part. */
 static const char *other_side(struct place *m, int i) {
     struct instr *x = &m->k->ins[i];
     struct arg *give = arg_of(m->k, x, ROLE_give), *got = arg_of(m->k, x, ROLE_got);
@@ -118,7 +118,7 @@ static const char *swap_parts(struct place *m, int i) {
         struct instr *x = &m->k->ins[i], *y = &m->k->ins[j];
         if (y->op != x->op || y->stage != x->stage || y->batch != x->batch || y->part == x->part)
             continue;
-        if (draw(m, 2)) { /* their numbers */
+        if (draw(m, 2)) { /* their part numbers */
             uint8_t part = x->part;
             x->part = y->part;
             y->part = part;
@@ -129,7 +129,7 @@ static const char *swap_parts(struct place *m, int i) {
     return NULL;
 }
 
-/* A mid is freed by the instruction before the one that frees it, of those that name it. */
+/* Frees a mid at an earlier instruction that names it. */
 static const char *free_early(struct place *m, int i) {
     struct rank *k = m->k;
     struct instr *x = &k->ins[i], *last = NULL;
@@ -145,7 +145,7 @@ static const char *free_early(struct place *m, int i) {
     return NULL;
 }
 
-/* A job works in the other workspace, in all of its parts or one. */
+/* Moves a job to the other workspace, in all of its parts or one. */
 static const char *other_workspace(struct place *m, int i) {
     struct rank *k = m->k;
     struct instr job = k->ins[i];
@@ -173,7 +173,7 @@ static const char *other_workspace(struct place *m, int i) {
     return changed ? all ? "all parts" : "one part" : NULL;
 }
 
-/* It names another member's stage. */
+/* Names another member's stage. */
 static const char *other_member(struct place *m, int i) {
     struct instr *x = &m->k->ins[i];
     const struct member *member = m->p->names.member ? &m->p->names.member[x->stage] : NULL;
@@ -183,7 +183,7 @@ static const char *other_member(struct place *m, int i) {
     return "";
 }
 
-/* The part of the job that x is a part of; NULL: the rank has none. */
+/* Returns the given part of the job that x is a part of, or NULL if the rank has none. */
 static struct instr *part_of_job(struct rank *k, const struct instr *x, int part) {
     for (struct instr *y = k->ins; y < k->ins + k->nins; y++)
         if (y->op == x->op && y->stage == x->stage && y->batch == x->batch && y->last == x->last && y->part == part)
@@ -191,7 +191,7 @@ static struct instr *part_of_job(struct rank *k, const struct instr *x, int part
     return NULL;
 }
 
-/* They change places; the one that comes first writes the gradient, as before. */
+/* Swaps two jobs; the first to run writes the gradient, as before. */
 static void swap_jobs(struct rank *k, struct instr one, struct instr other) {
     for (int part = 0; part <= one.last; part++) {
         struct instr *x = part_of_job(k, &one, part), *y = part_of_job(k, &other, part), was;
@@ -205,7 +205,7 @@ static void swap_jobs(struct rank *k, struct instr one, struct instr other) {
     }
 }
 
-/* Two of its contributions to one gradient change places. */
+/* Swaps two contributions to one gradient. */
 static const char *swap_contributions(struct place *m) {
     const struct instr *one = NULL;
     for (int n = 0, i = m->i; n < m->k->nins; n++, i = (i + 1) % m->k->nins) {

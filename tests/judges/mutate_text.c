@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text cut at its lines. */
+/* A text cut into lines. */
 struct lines {
-    const char **at; /* n + 1 of them */
+    const char **at; /* n + 1 line starts */
     int n;
 };
 static struct lines lines_of(const char *text) {
@@ -18,7 +18,7 @@ static struct lines lines_of(const char *text) {
     return z;
 }
 
-/* One of the lines that begin this way, drawn, or -1. */
+/* Draws one of the lines that begin this way, or returns -1. */
 static int line_of(const struct lines *z, const char *begin, uint64_t *random) {
     int found = -1, n = 0;
     for (int i = 0; i < z->n; i++)
@@ -27,12 +27,12 @@ static int line_of(const struct lines *z, const char *begin, uint64_t *random) {
     return found;
 }
 
-/* text, with [from, to) replaced. */
+/* Returns the text with [from, to) replaced. */
 static char *replaced(const char *text, const char *from, const char *to, const char *by) {
     return format("%.*s%s%s", (int)(from - text), text, by, to);
 }
 
-/* One of the numbers in [s, end) becomes another: one more or less, or small. */
+/* Changes one of the numbers in [s, end): one more or less, or a small number. */
 static char *other_number(const char *text, const char *s, const char *end, uint64_t *random) {
     const char *found = NULL;
     int n = 0;
@@ -57,7 +57,7 @@ static char *head(const char *text, const char *word, uint64_t *random) {
     return other_number(text, number, number + strspn(number, "0123456789"), random);
 }
 
-/* A line of a team says otherwise whether its members have parameters whole. */
+/* Flips whether a team's line says that its members have parameters whole. */
 static char *divided(const char *text, const struct lines *z, uint64_t *random) {
     static const char word[] = " divided";
     int l = line_of(z, "team ", random);
@@ -68,8 +68,7 @@ static char *divided(const char *text, const struct lines *z, uint64_t *random) 
     return replaced(text, said ? end - strlen(word) : end, end, said ? "" : word);
 }
 
-/* A part is said to contribute other bytes, as many as another part, or none; two parts change places; or a line is
- * missing. */
+/* Changes the bytes of a part: other bytes, another part's, or none; or swaps two parts, or deletes the line. */
 static char *ranges(const char *text, const struct lines *z, uint64_t *random) {
     const char *at[256];
     int l = line_of(z, "parts ", random), n = 0;
@@ -92,7 +91,7 @@ static char *ranges(const char *text, const struct lines *z, uint64_t *random) {
     }
 }
 
-/* The jobs that a line of needs names, after its colon. */
+/* Lists the jobs that a line of needs names after its colon. */
 static int jobs_of(const char *line, const char *end, const char **at, int most) {
     int n = 0;
     for (const char *s = strchr(line, ':') + 1; s < end && *s == ' ' && n < most; s += strcspn(s, ",\n") + 1)
@@ -123,8 +122,7 @@ static char *needs(const char *text, const struct lines *z, enum mutation how, u
                                    : replaced(text, job, rest, format("%.*s", (int)strcspn(name, ":"), name));
 }
 
-/* A name that ends at the same kind of sign, taken from elsewhere: a buffer for a buffer, a label's word for another.
- */
+/* Replaces a name with another one that ends at the same sign: a buffer's, or the word of a label. */
 static char *other_word(const char *text, uint64_t *random) {
     size_t n = strlen(text);
     const char *s = text + random_below(random, (int)n), *t = text + random_below(random, (int)n);

@@ -1,5 +1,5 @@
-/* What must be in the homes' weights after a step, from the job graph alone: every job's values follow from those of
- * the jobs it depends on, and a stage's gradient is the sum over its jobs. The graph is the compiler's, or comes from a
+/* Computes what the homes' weights must hold after a step, from the job graph alone. Every job's values follow from the
+ * jobs it depends on, and a stage's gradient is the sum over its jobs. The graph is the compiler's, or comes from a
  * program's text. */
 #include "symbols.h"
 #include <string.h>
@@ -11,11 +11,11 @@ static const uint8_t role_made[NKINDS] = {
     [K_act] = ROLE_y,         [K_grad] = ROLE_dx, [K_stash] = ROLE_stash, [K_input] = ROLE_input,
     [K_wstash] = ROLE_wstash, [K_token] = ROLE_t, [K_kv] = ROLE_own,      [K_dkv] = ROLE_dpast};
 
-/* ---- what a job gets of another that it needs ---- */
+/* ---- tensors that a job gets from its dependencies ---- */
 
 static bool is_back(const struct job *j) { return j->d == OP_B || j->d == OP_I; }
 
-/* Whether they are of slices of one microbatch, on a stage with attention. */
+/* Returns whether they are slices of one microbatch, on a stage with attention. */
 static bool share_keys(const struct spec *sp, const struct job *a, const struct job *b) {
     int slices = sp->names.slices;
     return slices && a->s == b->s && a->b / slices == b->b / slices && (!sp->costs.attends || sp->costs.attends[a->s]);
@@ -41,7 +41,7 @@ bool gets(const struct spec *sp, int32_t from, int32_t to, int kind) {
     }
 }
 
-/* Whether e is the first edge between its two jobs, of which there may be one per tensor. */
+/* Returns whether e is the first edge between its two jobs, which may have one per tensor. */
 static bool is_new(const struct graph *g, int32_t j, int32_t e) {
     for (int32_t i = g->pred_at[j]; i < e; i++)
         if (g->pred[i] == g->pred[e])
@@ -61,7 +61,7 @@ static void promise_job(struct promise *p, uint64_t (*made)[NROLES], bool *known
     for (int32_t e = p->g->pred_at[j]; e < p->g->pred_at[j + 1]; e++) {
         int32_t from = p->g->pred[e];
         if (from >= p->sp->njobs)
-            continue; /* an update: versions say what is read of it */
+            continue; /* an update: versions tell what is read of it */
         if (!known[from])
             promise_job(p, made, known, from);
         for (int kind = 0; kind < NKINDS && is_new(p->g, j, e); kind++)
@@ -101,7 +101,7 @@ static struct promise work_out(struct promise p) {
 
 /* ---- versions ---- */
 
-/* The fewest updates of what a job reads that have been issued on rank r, as far as that is a home; -1: it is none. */
+/* Returns the fewest updates, among the sets x reads that are at home on rank r, that have been issued; -1: no home. */
 static int32_t fewest(const struct promise *want, int r, const struct instr *x, const int32_t *updates) {
     const int set[] = {set_used(want, x->op, x->stage, ROLE_w), set_used(want, x->op, x->stage, ROLE_u)};
     int32_t least = -1;
@@ -111,8 +111,8 @@ static int32_t fewest(const struct promise *want, int r, const struct instr *x, 
     return least;
 }
 
-/* What the program says that each job reads, -1 if it says nothing; and, where the job runs on a home of what it reads,
- * how many updates have been issued there before it. */
+/* Reads the versions that jobs declare, or -1. For a job on a home of what it reads, also counts the updates issued
+ * there before it. */
 static void read_declared(const struct promise *want, const struct program *p, int32_t *says, int32_t *newest) {
     const struct spec *sp = want->sp;
     for (int r = 0; r < p->workers; r++) {
@@ -130,7 +130,7 @@ static void read_declared(const struct promise *want, const struct program *p, i
     }
 }
 
-/* Members read the newest that all of them have; -1 for all if some have none at home. */
+/* Makes members read the newest version that all of them have; -1 for all if one has none at home. */
 static void agree_on_newest(const struct spec *sp, int32_t *newest) {
     const struct member *m = sp->names.member;
     for (int32_t j = 0; m && j < sp->njobs; j++) {
@@ -146,7 +146,7 @@ static void agree_on_newest(const struct spec *sp, int32_t *newest) {
     }
 }
 
-/* What job j must read; -1: what it says. */
+/* Returns the version that job j must read, or -1 for the one that it declares. */
 static int32_t version_of(const struct spec *sp, int32_t j, const int32_t *says, const int32_t *newest) {
     const struct job *job = &sp->job[j];
     int rule = sp->updates.reads ? sp->updates.reads[j] : READ_LATEST, m = sp->updates.every[job->s], own = job->b / m;
@@ -180,7 +180,7 @@ struct promise promise_for(const struct promise *want, const struct program *p) 
         int32_t must = reads ? version_of(sp, j, says, newest) : -1;
         int place = sp->names.member ? sp->names.member[job->s].place : 0;
         made.version[j] = must >= 0 ? must : reads ? says[j] : -1;
-        if (place > 0) /* what the first member reads, whose job comes before */
+        if (place > 0) /* the version of the first member, whose job comes earlier */
             made.version[j] = made.version[job_at(sp, job->s - place, job->b, job->d)];
     }
     made.update_sum = NEW(uint64_t *, sets_of(want));
@@ -204,8 +204,8 @@ static bool is_listed(const struct homes *h, struct home home) {
     return false;
 }
 
-/* The lists that w() named for a set: for the jobs of one stage, by their first ranks; of what a team shares, those of
- * one member behind those of the other. */
+/* Returns the lists of homes that w() named for a set: by the first ranks, for the jobs of one stage. For a set that a
+ * team shares, the lists of its members follow one another. */
 static struct homes homes_by_script(const struct promise *p, int set) {
     const struct spec *sp = p->sp;
     struct homes h = {0, 1, 0, NEW(int32_t, sp->workers)};
@@ -270,7 +270,7 @@ static const char *find_jobs(const struct program *p, struct spec *sp) {
     return NULL;
 }
 
-/* The job that makes what j reads of its own stage, or -1. */
+/* Returns the job that makes what j reads of its own stage, or -1. */
 static int32_t own_source(const struct spec *sp, const struct job *j) {
     int32_t again = job_at(sp, j->s, j->b, OP_R), forward = job_at(sp, j->s, j->b, OP_F);
     switch (j->d) {
@@ -281,8 +281,8 @@ static int32_t own_source(const struct spec *sp, const struct job *j) {
     }
 }
 
-/* The stage whose act, or grad, (s) reads: before or behind it in the chain, of the member at the same place, or from
- * the first one on again where that team is smaller; -1: there is none. */
+/* Returns the stage whose act (or grad) s reads: its predecessor or successor in the chain, at the member in the same
+ * place. Places wrap around in a smaller team. Returns -1 if there is none. */
 static int next_to(const struct spec *sp, int s, int step) {
     const struct member *member = sp->names.member, *me = member ? &member[s] : NULL;
     if (!me)
@@ -294,7 +294,7 @@ static int next_to(const struct spec *sp, int s, int step) {
     return -1;
 }
 
-/* The default dependencies of schedules/language.md, in a chain of stages. */
+/* Lists the default dependencies of schedules/language.md in a chain of stages. */
 static int default_needs(const struct spec *sp, const struct job *j, int32_t *out) {
     int n = 0, slices = sp->names.slices;
     if (own_source(sp, j) >= 0)
@@ -306,7 +306,7 @@ static int default_needs(const struct spec *sp, const struct job *j, int32_t *ou
         int32_t whole = job_at(sp, behind, j->b, OP_B);
         out[n++] = whole >= 0 ? whole : job_at(sp, behind, j->b, OP_I);
     }
-    for (int q = 0; j->d != OP_W && q < slices; q++) { /* what slices have of each other */
+    for (int q = 0; j->d != OP_W && q < slices; q++) { /* what slices read of each other */
         int b = j->b - j->b % slices + q;
         int32_t f = job_at(sp, j->s, b, OP_F), whole = job_at(sp, j->s, b, OP_B);
         int32_t back = whole >= 0 ? whole : job_at(sp, j->s, b, OP_I), me = (int32_t)(j - sp->job);
@@ -323,7 +323,7 @@ static void add_need(struct graph *g, int32_t j, int32_t from) {
         g->pred[g->pred_at[j + 1]++] = from;
 }
 
-/* Reads the one line of job j: it names only jobs that run, and the source of what j reads of its own stage. */
+/* Reads the one line of job j. It names only jobs that run, among them the source of what j reads of its stage. */
 static const char *read_needs(const struct program *p, const struct spec *sp, struct graph *g, int32_t j,
                               bool *repeats) {
     const struct job *job = &sp->job[j];
@@ -345,7 +345,7 @@ static const char *read_needs(const struct program *p, const struct spec *sp, st
         *repeats |= has_edge(g, j, from);
         bool order_only = is_back(job) && sp->job[from].d == OP_F && sp->job[from].s == job->s &&
                           sp->job[from].b == job->b && !gets(sp, from, j, K_kv);
-        if (from == own || !order_only) /* with recompute, F is an order that R keeps */
+        if (from == own || !order_only) /* with recompute, F is only an order, which R keeps */
             add_need(g, j, from);
     }
     for (int q = 0; q < sp->names.slices; q++) {
@@ -396,7 +396,7 @@ static const char *find_needs(const struct program *p, const struct spec *sp, st
     return why || is_acyclic(g) ? why : "jobs need each other in a cycle";
 }
 
-/* Whether each home of a stage's own set, as long as there is one, is a home of another set too. */
+/* Returns whether each home of a stage's own set, if it has one, is a home of another set too. */
 static bool has_homes_of(const struct program *p, int s, int set) {
     const struct homes *own = &p->homes[s], *all = &p->homes[set];
     for (int l = 0; l < own->lists && !(p->bare && p->bare[s]); l++) {
@@ -410,8 +410,8 @@ static bool has_homes_of(const struct program *p, int s, int set) {
     return true;
 }
 
-/* Of a set behind the stages: its homes are those of the stages that say so, as far as these have weights of their own.
- * A table's are replicas as stage 0's are. */
+/* Reports false homes of a set that belongs to no single stage, or NULL. It is at home where the stages that use it
+ * are, if they have weights of their own. A table has replicas as stage 0 has. */
 static const char *false_homes(const struct promise *want, const struct program *p, int set) {
     const struct homes *h = &p->homes[set];
     int lists = 0;
@@ -429,7 +429,7 @@ static const char *false_homes(const struct promise *want, const struct program 
     return known && lists != h->lists ? "a set behind the stages has a home of its own" : NULL;
 }
 
-/* What its line of homes says; without lines, a rank with weights that are no fetched copy. */
+/* Reads a set's line of homes. Without lines, a home is a rank with weights that are no fetched copy. */
 static const char *homes_of_text(const struct promise *want, const struct program *p, int set, struct homes *out) {
     if (p->bare && p->bare[set]) {
         *out = (struct homes){0, 1, 0, NULL};
@@ -455,7 +455,7 @@ static bool takes_norms(const struct program *p) {
     return takes;
 }
 
-/* On some rank, norms are added up before any is taken: they are those of the step before. */
+/* Returns whether some rank sums norms before it computes any: these are of the previous step. */
 static bool validates_afterwards(const struct program *p) {
     for (int r = 0; r < p->workers; r++) {
         int i = 0;
@@ -481,7 +481,7 @@ bool promise_of_text(const struct program *p, struct promise *out, const char **
     sp->updates.every = p->update;
     sp->costs.clip = takes_norms(p);
     sp->costs.post_validation = validates_afterwards(p);
-    if ((int64_t)p->stages * p->batches > 100000) /* a number that was changed; there are not so many lines */
+    if ((int64_t)p->stages * p->batches > 100000) /* a mutated number; the text has fewer lines */
         *why = "there are not so many jobs";
     else
         *why = find_jobs(p, sp);

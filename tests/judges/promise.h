@@ -4,39 +4,39 @@
 #include "compiler.h"
 
 struct promise {
-    const struct program *program; /* whose buffers are meant: set by judge and execute */
+    const struct program *program; /* program whose buffers are meant; set by judge and execute */
     const struct spec *sp;
     const struct graph *g;
     uint64_t (*in)[NROLES]; /* per job: what it reads, by role (symbols.h) */
     uint64_t *sum;          /* per set of weights: the sum of all microbatches' contributions */
-    int *parts;             /* the same: how many */
-    bool *home;             /* [rank * sets + set]: it owns that set, or a shard of it */
+    int *parts;             /* per set of weights: number of contributions */
+    bool *home;             /* [rank * sets + set]: whether it owns that set, or a shard of it */
     struct homes *homes;    /* per set */
-    bool repeats;           /* its text names a job twice in one line of needs */
-    /* Where updates are jobs, once promise_for knows what the program declares: */
-    int32_t *version;      /* per job: of the weights that it must read; NULL: not known yet */
+    bool repeats;           /* whether the text names a job twice in one line of needs */
+    /* If updates are jobs, once promise_for knows what the program declares: */
+    int32_t *version;      /* per job: version of the weights that it must read; NULL: not known yet */
     uint64_t **update_sum; /* per set and update: the sum of its microbatches' contributions */
 };
 static inline int sets_of(const struct promise *w) { return w->sp->stages + w->sp->names.sets; }
 static inline bool owns(const struct promise *w, int rank, int set) { return w->home[rank * sets_of(w) + set]; }
 
-/* sets.c: the set that a job's operand in this role is of; -1: it has no such operand. */
+/* Returns the set that a job's operand in this role belongs to, or -1 if it has no such operand (sets.c). */
 int set_used(const struct promise *want, int op, int s, int role);
 bool is_without_weights(const struct promise *want, int set);
-/* Whether w() says for the jobs of stage s where the set is at home. */
+/* Returns whether w() decides, for the jobs of stage s, where the set is at home. */
 bool is_home_of(const struct promise *want, int set, int s);
 
-/* Whether job `to` gets this kind of tensor of job `from`, which it needs; K_token: none. */
+/* Returns whether job `to` gets this kind of tensor from job `from`, which it needs; K_token: no other kind. */
 bool gets(const struct spec *sp, int32_t from, int32_t to, int kind);
 struct promise promise_of(const struct spec *sp, const struct graph *g);
-/* The same from a program's text: jobs run on the rank that lists them, need what the default dependencies
- * (schedules/language.md) or its `needs` lines say, and a rank with weight(s) that is not a fetched copy is a home of
- * s. False: the text promises nothing that could be kept; *why tells the reason. */
+/* Computes the promise from a program's text. Jobs run on the rank that lists them, and need what the default
+ * dependencies (schedules/language.md) or their `needs` lines say. A rank with weight(s) that is not a fetched copy is
+ * a home of s. Returns false if nothing the text promises can be kept, with the reason in *why. */
 bool promise_of_text(const struct program *p, struct promise *out, const char **why);
-/* Where updates are jobs: the promise, with the versions of the weights that jobs read. The schedule's rules say them,
- * but what they leave open, and everything in a text, the program declares. What a rank's job reads as the latest of
- * weights that are at home there is what the updates issued before it have made. */
+/* Returns the promise with the versions of weights that jobs read, if updates are jobs. The schedule's rules give them;
+ * the program declares what these leave open, and everything in a text. A job that reads the latest weights at its home
+ * reads the result of the updates issued there before it. */
 struct promise promise_for(const struct promise *want, const struct program *p);
-/* What is false in what a job says that it reads, though no run depends on it; or NULL. */
+/* Reports a false statement about what a job reads, on which no run depends, or NULL. */
 const char *false_version(const struct promise *want, const struct instr *x);
 #endif

@@ -1,4 +1,4 @@
-/* What each part of a backward contributes to its stage's gradient, as the program says: byte by byte. */
+/* Checks what each part of a backward contributes to its stage's gradient, byte by byte, as the program declares it. */
 #include "judge.h"
 #include "symbols.h"
 
@@ -9,7 +9,7 @@ static const struct instr *part_at(const struct rank *k, const struct instr *x, 
     return NULL;
 }
 
-/* Whether it names that byte of its gradient. */
+/* Returns whether it names that byte of its gradient. */
 static bool names(const struct rank *k, const struct instr *x, int64_t byte) {
     for (int a = 0; a < x->narg; a++) {
         struct arg o = operand(k, x, a);
@@ -20,7 +20,7 @@ static bool names(const struct rank *k, const struct instr *x, int64_t byte) {
     return false;
 }
 
-/* Bytes of the gradient that the parts of a job name; -1: none names any. */
+/* Returns the size of the gradient that the parts of a job name, or -1 if none names any. */
 static int64_t gradient_bytes(const struct rank *k, const struct instr *x) {
     for (int part = 0; part <= x->last; part++) {
         const struct instr *y = part_at(k, x, part);
@@ -31,7 +31,7 @@ static int64_t gradient_bytes(const struct rank *k, const struct instr *x) {
     return -1;
 }
 
-/* A part that contributes to none of the bytes of a piece does not name it. */
+/* Reports a part that names a piece but contributes to none of its bytes, or NULL. */
 static const char *needless(const struct rank *k, const struct instr *x, struct byte_range range) {
     for (int a = 0; a < x->narg; a++) {
         struct arg o = operand(k, x, a);

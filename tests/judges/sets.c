@@ -1,8 +1,8 @@
-/* Which sets of weights jobs use, from compiler/text-form.md alone: a stage's own; a table, which stage 0 and the
- * unembedding's stage share, member by member; and what the members of a team share. */
+/* Finds the sets of weights that jobs use, from compiler/text-form.md alone: a stage's own set, a table that stage 0
+ * and the unembedding's stage share member by member, and weights that the members of a team share. */
 #include "symbols.h"
 
-/* The set behind the stages of that name, which is put together of the stage's and the member's numbers; -1: none. */
+/* Returns the set whose name has this stage's and member's number, among those that follow the stages' sets, or -1. */
 static int behind(const struct promise *want, int stage, int place) {
     const struct names *names = &want->sp->names;
     for (int set = sets_of(want) - 1; set >= want->sp->stages; set--)

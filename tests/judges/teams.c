@@ -1,8 +1,6 @@
-/* Teams: what their members give each other between the parts of a job.
- *
- * What a part gives is a value of its own, so what its exchange must bring follows from the values of all members: byte
- * by byte, in a sum each member's once, in a gather or an exchange the piece of each in its place. A part must get just
- * that. */
+/* Teams: what their members exchange between the parts of a job. * Each part gives a value of its own, so the values of
+ * all members determine what an exchange must bring, byte by byte: a sum contains each member's once, a gather or an
+ * exchange has each member's piece in its place. A part must get exactly that. */
 #include "symbols.h"
 
 static const struct exchanges *exchange_list(const struct promise *want, int s, int d) {
@@ -26,7 +24,7 @@ uint64_t given_by(const struct promise *want, int32_t j, int p) {
     return value(K_mid, job->s, job->b, (uint64_t)(job->d * 256 + p), read);
 }
 
-/* Byte n, of so many, of what comes of the exchange behind part p of job j. */
+/* Returns byte n, of `bytes`, of the result of the exchange after part p of job j. */
 static uint64_t exchanged(const struct promise *want, int32_t j, int p, int64_t n, int64_t bytes) {
     const struct job *job = &want->sp->job[j];
     const struct member *me = &want->sp->names.member[job->s];
@@ -48,7 +46,7 @@ static uint64_t exchanged(const struct promise *want, int32_t j, int p, int64_t 
     return sum & ~STAMP;
 }
 
-/* The exchange that part p gets: the one behind the part before it; a late one, behind the part before that. */
+/* Returns the exchange that part p gets: the one after the previous part, or a late one after the part before that. */
 static int got_from(const struct promise *want, int s, int d, int p) {
     const struct exchange *at = exchange_list(want, s, d)->at;
     int n = exchanges_of(want, s, d), from = -1;
@@ -81,7 +79,7 @@ const char *exchange_error(const struct promise *want, const struct rank *k, con
 
 /* ---- numbers and sizes ---- */
 
-/* The first exchange of direction d among all of its stage's. */
+/* Returns the index of direction d's first exchange among all exchanges of the stage. */
 static int exchanges_before(const struct promise *want, int s, int d) {
     int n = 0;
     for (int e = 0; e < d; e++)
@@ -105,7 +103,7 @@ int32_t mid_got(const struct promise *want, const struct instr *x) {
     return 2 * (exchanges_before(want, x->stage, x->op) + from) + !in_place;
 }
 
-/* The bytes of a mid of that number where the model says them; -1: it does not. */
+/* Returns the bytes of a mid with that number, if the model gives them, or -1. */
 static int64_t known_bytes(const struct promise *want, int s, int32_t number) {
     const struct stage *st = want->sp->costs.stage ? &want->sp->costs.stage[s] : NULL;
     int n = number / 2, d = 0;
@@ -135,7 +133,7 @@ const char *mid_error(const struct promise *want, const struct program *p) {
     return NULL;
 }
 
-/* ---- what is said ---- */
+/* ---- statements ---- */
 
 const char *false_exchange(const struct promise *want, const struct instr *x, int me, int n) {
     const struct member *member = want->sp->names.member;

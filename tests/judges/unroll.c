@@ -1,23 +1,21 @@
-/* A program with a period, written out as one without.
- *
- * The i-th repetition, from 0 on, is the period's instructions with i periods added to the microbatches in their names
- * and operands, and as many more updates and versions; what is behind the period has those of the last repetition. A
- * buffer is found as a machine finds it, by its bytes: an instruction of a later repetition uses what lies where the
- * instruction that it repeats found its operand. In place of a mark, the first instruction of each lane behind it waits
- * for the last of each lane before it. */
+/* Writes out a program with a period as one without. * The i-th repetition, from 0 on, is the period's instructions
+ * with i periods added to the microbatches in their names and operands, and the corresponding number to updates and
+ * versions. Instructions after the period are shifted like the last repetition. As on a machine, bytes identify a
+ * buffer: an instruction of a later repetition uses what lies where the instruction that it repeats found its operand.
+ * Instead of a mark, the first instruction of each lane after it waits for the last of each lane before it. */
 #include "judge.h"
 #include "symbols.h"
 #include <string.h>
 
-enum { STAYS = 100000 }; /* more than the numbers of fetched weights in one repetition */
+enum { STAYS = 100000 }; /* exceeds the numbers of fetched weights in one repetition */
 
 struct unrolling {
     const struct program *p;
-    struct rank *k; /* the new one */
+    struct rank *k; /* the unrolled rank */
     const struct rank *old;
     int r, times;
-    int shift;     /* of the instructions at hand, in repetitions */
-    int32_t *now;  /* per old buffer: the new one that it is in this repetition, or -1 */
+    int shift;     /* repetitions by which the current instructions are shifted */
+    int32_t *now;  /* per old buffer: the new buffer in this repetition, or -1 */
     int32_t *open; /* the new buffers in use */
     int32_t *last; /* per lane: the last instruction before the mark, or -1 */
     int nopen;
@@ -30,7 +28,7 @@ static int32_t updates_in(const struct unrolling *u, int set) {
 
 /* ---- buffers ---- */
 
-/* Weights and optimizer state at home, and the workspace. */
+/* Returns whether it exists once: weights and optimizer state at home, and the workspace. */
 static bool is_one(const struct buf *b) {
     return b->kind == K_work || b->kind == K_opt || (b->kind == K_weight && b->inst < 0);
 }
@@ -52,7 +50,7 @@ static bool same_bytes(const struct buf *a, const struct buf *b) {
            a->stage == b->stage;
 }
 
-/* What is in use: of that name, or else at that place; -1: nothing. */
+/* Returns the buffer in use with that name, or else at that place, or -1. */
 static int32_t find_open(const struct unrolling *u, const struct buf *b) {
     for (int named = 1; named >= 0; named--)
         for (int n = 0; n < u->nopen; n++) {
@@ -63,7 +61,7 @@ static int32_t find_open(const struct unrolling *u, const struct buf *b) {
     return -1;
 }
 
-/* The buffer that old buffer b is here. */
+/* Returns the new buffer for old buffer b in this repetition. */
 static int32_t buffer_of(struct unrolling *u, int32_t b, bool reads) {
     struct rank *k = u->k;
     if (u->now[b] >= 0)
@@ -107,7 +105,7 @@ static void rename_moved(const struct unrolling *u, struct instr *x) {
         x->inst = (x->inst < 0 ? 0 : x->inst) + more;
 }
 
-/* The copy of an old instruction that one at hand means. */
+/* Returns the copy of an old instruction to which a current one refers. */
 static int32_t copy_of(const struct unrolling *u, int32_t i) {
     int32_t period = u->old->period.end - u->old->period.begin, section = section_of(u->old, i);
     return section == 0 ? i : section == 2 ? i + (u->times - 1) * period : i + u->shift * period;
@@ -127,7 +125,7 @@ static void add_copy(struct unrolling *u, int32_t i, bool *begun) {
     x.wait = (uint32_t)k->nwaits;
     x.free = (uint32_t)k->nfrees;
     x.nwait = 0;
-    for (int pass = 0; pass < 2; pass++) /* what it reads is found before what it writes is opened */
+    for (int pass = 0; pass < 2; pass++) /* finds its inputs before it opens its outputs */
         for (int a = 0; a < x.narg; a++) {
             bool reads = access_of(old, &old->ins[i], a) & ACC_READ;
             int32_t b = operand(old, &old->ins[i], a).buf;
@@ -212,7 +210,7 @@ struct program *unroll(const struct program *p, int times) {
 
 /* ---- promises ---- */
 
-/* The rule of the job that a job of the longer program repeats. */
+/* Returns the rule of the original job that a job of the longer program repeats. */
 static int32_t rule_of(const struct spec *sp, const struct job *job, int more) {
     int32_t like = job_at(sp, job->s, job->b < sp->batches ? job->b : job->b - more, job->d);
     return like >= 0 ? sp->updates.reads[like] : READ_LATEST;

@@ -1,4 +1,4 @@
-/* What each instruction by itself makes of symbols (symbols.h), regardless of when it runs. */
+/* Computes the symbols that each instruction makes (symbols.h), regardless of when it runs. */
 #include "symbols.h"
 
 bool sums_have_order;
@@ -58,7 +58,7 @@ static bool is_part_of(const struct instr *x, const struct instr *y) {
     return x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->last && y->last;
 }
 
-/* Whether another part of the job, an earlier or a later one, writes the same bytes. */
+/* Returns whether an earlier (later) part of the job writes the same bytes. */
 static bool written_elsewhere(const struct rank *k, const struct instr *x, int a, bool later) {
     struct arg o = operand(k, x, a);
     if (x->op > OP_W || !x->last || !(op_access(x->op, o.role) & ACC_WRITE) || o.role == ROLE_work)
@@ -81,7 +81,7 @@ static bool is_sum(const struct instr *x, int role) {
            (x->op == OP_U && role == ROLE_w);
 }
 
-/* The values read, by role; sums of gradients, and weights that are updated byte by byte, are not a single value. */
+/* Collects the values read, by role. Sums of gradients, and weights updated byte by byte, are not a single value. */
 static const char *values_read(const struct rank *k, const struct instr *x, uint64_t **seen, uint64_t in[NROLES]) {
     for (int a = 0; a < x->narg; a++) {
         int role = operand(k, x, a).role;
@@ -103,7 +103,7 @@ int32_t home_buffer(const struct rank *k, int kind, int set) {
     return -1;
 }
 
-/* The bytes of the gradient that one rank updates. */
+/* Returns the size of the gradient that one rank updates. */
 static int64_t own_gradient(const struct promise *want, int r, int set) {
     const struct rank *k = &want->program->rank[r];
     const struct homes *h = &want->homes[set];
@@ -116,13 +116,13 @@ static int64_t own_gradient(const struct promise *want, int r, int set) {
                         : 0;
 }
 
-/* ---- norms: byte n of one holds 2 n + 1 times the sum of what each byte of all gradients is worth ---- */
+/* ---- norms: byte n of one holds 2 n + 1 times the sum of the worths of all gradient bytes ---- */
 
 static uint64_t worth(int set, int64_t at, uint64_t symbol) {
     return mix(value(K_norm, set, -1, (uint64_t)at, symbol));
 }
 
-/* Of the n bytes from `first` on of the gradient of a set, as it must be. */
+/* Returns the worth of the n bytes from `first` on of a set's gradient, if they are right. */
 static uint64_t worth_of(const struct promise *want, int set, int64_t first, int64_t n) {
     uint64_t sum = 0, slope = (uint64_t)want->parts[set] * STEP;
     for (int64_t at = first; at < first + n; at++)
@@ -130,13 +130,13 @@ static uint64_t worth_of(const struct promise *want, int set, int64_t first, int
     return sum;
 }
 
-/* What rank r updates has so many bytes, or if none, a cell. */
+/* Returns the bytes that rank r updates, or one cell if there are none. */
 static int64_t own_cells(const struct promise *want, int r, int set) {
     int64_t bytes = own_gradient(want, r, set);
     return bytes ? bytes : 1;
 }
 
-/* Byte n, of all sets, each part once. */
+/* Returns byte n of the norm over all sets, counting each part once. */
 uint64_t norm_symbol(const struct promise *want, int64_t n) {
     uint64_t sum = 0;
     for (int set = 0; set < sets_of(want); set++) {
@@ -147,8 +147,7 @@ uint64_t norm_symbol(const struct promise *want, int64_t n) {
     return (uint64_t)(2 * n + 1) * sum & ~STAMP;
 }
 
-/* With post-validation, ranks begin with what they had of the norm of the step before. All that is known is that it
- * makes up that norm, together. */
+/* With post-validation, ranks begin with their parts of the previous step's norm. Only the sum of these is known. */
 static uint64_t last_worth(const struct promise *want, int r) {
     uint64_t before = 0;
     for (int k = 0; k < r; k++)
@@ -190,7 +189,7 @@ const char *last_norms_error(const struct promise *want, const uint64_t *(*mem)(
     return NULL;
 }
 
-/* What this rank's gradient, in operand `dw`, adds. */
+/* Returns what this rank's gradient, in operand `dw`, adds to the norm. */
 static uint64_t norm_added(const struct promise *want, const struct rank *k, const struct instr *x, int dw,
                            uint64_t **seen) {
     uint64_t sum = 0;
@@ -213,7 +212,7 @@ static const char *norm_error(const struct promise *want, const struct rank *k, 
     return NULL;
 }
 
-/* Byte n of operand a; from: what is added, or what the update takes, or NULL. */
+/* Returns byte n of operand a. from: the addend, or what the update takes, or NULL. */
 static uint64_t byte_made(const struct instr *x, int role, uint64_t before, const uint64_t *from, int64_t n,
                           const uint64_t in[NROLES], const uint64_t out[NROLES]) {
     switch (x->op) {
@@ -236,14 +235,15 @@ static uint64_t byte_made(const struct instr *x, int role, uint64_t before, cons
     }
 }
 
-/* An update that is a job: of the version before it, by the sum of its microbatches, each once. */
+/* Checks an update that is a job: it takes the previous version and the sum of its microbatches, each once. */
 static const char *check_update(const struct promise *want, const struct rank *k, const struct instr *x,
                                 uint64_t **seen) {
     const struct spec *sp = want->sp;
     int32_t n = x->batch, s = x->stage;
     if (s < 0 || s >= sets_of(want) || n < 0 || n >= sp->batches / sp->updates.every[s])
         return "there is no such update";
-    uint64_t parts = (uint64_t)(want->parts[s] / (sp->batches / sp->updates.every[s])); /* of its gradient */
+    uint64_t parts =
+        (uint64_t)(want->parts[s] / (sp->batches / sp->updates.every[s])); /* contributions to its gradient */
     for (int a = 0; a < x->narg; a++) {
         struct arg o = operand(k, x, a);
         struct span at = span_at(k, x, a);
@@ -318,7 +318,8 @@ const char *make_values(const struct promise *want, const struct rank *k, const 
         int stash = operand_of(k, x, ROLE_stash);
         int64_t first = x->op <= OP_W ? (int64_t)operand(k, x, a).piece * s.n : 0;
         for (int64_t n = 0; n < s.n; n++) {
-            uint64_t before = reads ? seen[a][n] & ~STAMP : 0; /* a half-made sum is what was there, and the stamp */
+            uint64_t before =
+                reads ? seen[a][n] & ~STAMP : 0; /* a half-made sum is its earlier content plus the stamp */
             made[a][n] = n < kept ? seen[stash][n]
                          : half   ? (reads ? STAMP | before : half_made(x, role, first + n))
                                   : byte_made(x, role, before, from >= 0 ? seen[from] : NULL, first + n, in, out);
@@ -329,7 +330,7 @@ const char *make_values(const struct promise *want, const struct rank *k, const 
 
 /* ---- sizes, and what is at home ---- */
 
-/* Sizes of two kinds, where both are known, agree: n of one make up the other. */
+/* Returns whether the sizes of two kinds agree, if both are known: n of one make up the other. */
 static bool make_up(const int64_t size[NKINDS], int part, int whole, int64_t n) {
     return !size[part] || !size[whole] || (size[part] - 1) * n == size[whole] - 1;
 }
@@ -341,9 +342,9 @@ const char *size_error(const struct promise *want, const struct rank *k, int32_t
         return "a buffer lies outside the arena";
     if (b->kind == K_norm && b->bytes != NORM_BYTES)
         return "a norm has another size";
-    if (b->stage < 0 || b->stage >= sets_of(want) || b->kind == K_mid) /* mid_error */
+    if (b->stage < 0 || b->stage >= sets_of(want) || b->kind == K_mid) /* mid_error checks these */
         return NULL;
-    int slices = want->sp->names.slices; /* each has sizes of its own */
+    int slices = want->sp->names.slices; /* each slice has its own sizes */
     bool sliced = slices && kind_has_batch[b->kind] && b->batch >= 0;
     int64_t(*own)[NKINDS] = sliced ? size + sets_of(want) + b->stage * slices + b->batch % slices : size + b->stage;
     int64_t must = want->sp->costs.stage
@@ -371,7 +372,7 @@ int32_t home_state(const struct rank *k, int set) {
     return in_host >= 0 ? in_host : home_buffer(k, K_opt, set);
 }
 
-/* The first byte, among all of the set, of what rank r holds of it in n bytes. */
+/* Returns the first byte of the set in rank r's part of n bytes. */
 static int64_t first_held(const struct promise *want, int r, int set, int64_t n) {
     const struct homes *h = &want->homes[set];
     return h->size > 1 ? place_in(h, r) % h->size * n : 0;
@@ -390,7 +391,7 @@ void fill_home(const struct promise *want, int r, int set, uint64_t *mem) {
     fill(k, home_state(k, set), opt_value(set), 0, mem);
 }
 
-/* All of a stage's updates have been made, of its weights and of its state. */
+/* Reports weights or state of a stage that lack an update, or NULL. */
 static const char *last_version_error(const struct promise *want, const struct rank *k, int s, const uint64_t *mem) {
     const struct spec *sp = want->sp;
     int32_t buf[] = {home_buffer(k, K_weight, s), home_state(k, s)};
@@ -415,9 +416,9 @@ const char *home_error(const struct promise *want, int r, int set, const uint64_
         return last_version_error(want, k, set, mem);
     int64_t first = first_held(want, r, set, k->buf[w].bytes), gradient = own_gradient(want, r, set);
     int64_t piece = at.n / (h->zero ? h->lists : 1);
-    for (int64_t n = 0; n < at.n; n++) { /* byte g of the gradient is for byte m of the weights */
+    for (int64_t n = 0; n < at.n; n++) { /* byte g of the gradient updates byte m of the weights */
         int64_t m = first + n, g = piece ? m / piece * gradient + m % piece : m;
-        int64_t shard = first_held(want, r, set, 1) * gradient; /* the cell of weights without bytes is updated by it */
+        int64_t shard = first_held(want, r, set, 1) * gradient; /* it also updates the cell of weights without bytes */
         if (k->buf[w].bytes == 0 &&
             mem[at.at] == updated(set, byte_of(weight_value(set), m), (dw + (uint64_t)shard * slope) & ~STAMP, opt))
             continue;

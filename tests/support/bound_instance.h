@@ -20,8 +20,7 @@ struct tiny {
     struct tiny_class class[MOST_TINY];
 };
 
-/* A job that an item of a class waits for. Items are labelled; one of a pool waits for all its predecessors in a row.
- * */
+/* A job that an item of a class waits for. Items are labelled; one of a pool waits for all items before it. */
 struct tiny_before {
     int job, lag;
 };

@@ -138,8 +138,7 @@ static inline void hand_meet(struct hand *h, int number, int op) {
     h->meeting[m].to = h->to[m];
 }
 
-/* Draws groups in random order: all ranks, two random subsets, and a pair. Each has three lanes with all collectives.
- * */
+/* Draws groups in random order: all ranks, two random subsets, a pair. Each has three lanes with all collectives. */
 static inline void hand_groups(struct hand *h, int workers) {
     int32_t *at = h->groups;
     for (int g = 0; g < HAND_GROUPS; g++) {

@@ -36,8 +36,7 @@ static inline struct rt_config default_config(int kind) {
     }
 }
 
-/* Adds a layer; the layers between a fork and its join belong to one unit. x: out of a linear, heads of an attention.
- * */
+/* Adds a layer; layers between a fork and its join belong to one unit. x: out of a linear, heads of an attention. */
 static inline void add(struct model *m, int kind, int x) {
     static int depth;
     depth = m->nlayers == 0 ? 0 : depth;
