@@ -1,9 +1,10 @@
-"""`pianola verify` against a second opinion. attack.py MUTANTS [SEED]; $PIANOLA is the program.
+"""Tests `pianola verify` against a second opinion. attack.py MUTANTS [SEED]; $PIANOLA is the program.
 
-Every base (bases.txt) is right, every case by hand (cases.py) is what it says, and of so many mutants of the bases
-(mutate.py) none is proved that checker.py calls wrong, and none refuted that it calls right, but for rules that verify
-keeps and checker.py does not know: STRICTER. Of one in ten, random runs of the machine are played (player.py): what
-they find wrong, checker.py must too. Same seed, same mutants. What fails is kept in build/outside/.
+Every base (bases.txt) is right, and every case by hand (cases.py) has its stated verdict. Of MUTANTS mutants of the
+bases (mutate.py), verify proves none that checker.py calls wrong. It refutes none that checker.py calls right, except
+by rules that only verify has: STRICTER. One mutant in ten is also played in random runs of the machine (player.py);
+checker.py must call wrong what these find wrong. The same seed gives the same mutants. Failures are kept in
+build/outside/.
 """
 
 import os
@@ -63,7 +64,7 @@ def show(schedule):
 
 
 def verify(text):
-    """0 proved, 1 refuted, 2 unreadable, None: it crashed or hung; and what it said."""
+    """Returns 0 proved, 1 refuted, 2 unreadable or None for a crash or hang, with the output."""
     try:
         r = subprocess.run([PIANOLA, "verify", "-"], input=text.encode("utf-8"), capture_output=True, timeout=60)
     except subprocess.TimeoutExpired:
@@ -73,7 +74,7 @@ def verify(text):
 
 
 def opinion(text):
-    """As verify's, and judge()'s answer; 0 is right, 1 wrong."""
+    """Returns a verdict like verify's, 0 right or 1 wrong, and judge()'s answer."""
     try:
         answer = judge(text)
     except Unreadable as e:

@@ -1,7 +1,7 @@
-"""Programs by hand that are wrong, or right, for one reason each: small ones as compiled, and changes to their text.
+"""Handwritten programs that are each wrong, or right, for one reason: small compiled ones, and changes to their text.
 
-A case: what it is about, the program, whether it is right, and the changes: (old, new) of text that must be there, at
-its first place; a number in front: at the place behind so many.
+A case has its subject, the program, whether it is right, and the changes. A change (old, new) replaces text at its
+first occurrence; a number n in front skips n occurrences. The old text must be there.
 """
 
 import glob
@@ -107,7 +107,7 @@ stash(0,1) 1 1
 wgrad(0) 2 1
 """
 
-# Stage 0 at home on rank 0; ranks 1 and 2 send parts of its gradient.
+# Stage 0 is at home on rank 0; ranks 1 and 2 send parts of its gradient.
 PARTS = """pianola 1
 program parts workers 3 stages 1 batches 3
 rank 0 lane compute
@@ -386,7 +386,7 @@ CASES = [
 
 
 def texts(show):
-    """(what, text, right) of every case; show() compiles a schedule."""
+    """Yields (what, text, right) for every case; show() compiles a schedule."""
     programs = {**BY_HAND, **{name: show(schedule) for name, schedule in SCHEDULES.items()}}
     for what, program, right, edits in CASES:
         yield what, change(programs[program], edits), right

@@ -13,7 +13,7 @@ def backwards(rank, name):
 
 
 def used_by(d, rng, kinds):
-    """A rank's buffer of one of these kinds, and the jobs that use it."""
+    """Draws a rank's buffer of one of these kinds, and returns the jobs that use it."""
     rank, b = a_buf(d, rng, lambda b: b.kind in kinds)
     jobs = backwards(rank, b.name) if b else []
     return rank, b, jobs
@@ -30,8 +30,7 @@ def host_copy_dropped(d, rng):
 
 @kind
 def never_leaves(d, rng):
-    """Neither copy, and the backward reads what would have left: right, where it is freed there and nothing took its
-    place."""
+    """Drops both copies; the backward reads the stash itself. Right if it is freed there and nothing took its place."""
     rank, b, jobs = used_by(d, rng, ("rstash", "rinput"))
     reload = next((x for x in users(rank, b.name) if x.op in RELOADS), None) if b else None
     offload = next((x for x in rank.ins if x.op in OFFLOADS and reload and (x.s, x.b) == (reload.s, reload.b)), None)
@@ -140,7 +139,7 @@ def copy_moved(d, rng):
 
 @kind
 def host_place_taken_over(d, rng):
-    """A buffer in host memory at the place of another; the copy that writes it waits for the other's last use, perhaps."""
+    """Puts a buffer in the place of another in host memory. Its writer may wait for the other's last use."""
     rank, b = a_buf(d, rng, lambda b: b.on_host() and b.kind != "hopt")
     others = [o for o in rank.bufs if b and o.on_host() and o is not b]
     if not others:
@@ -156,7 +155,7 @@ def host_place_taken_over(d, rng):
 
 @kind
 def host_place_of_its_own(d, rng):
-    """Where host memory is reused: the place needs no order then."""
+    """Gives a reused place in host memory its own bytes, so that it needs no order."""
     rank, b = a_buf(d, rng, lambda b: b.on_host())
     if not b:
         return False
@@ -176,7 +175,7 @@ def host_memory_changed(d, rng):
 
 @kind
 def in_the_other_memory(d, rng):
-    """A copy's target, or source, is a buffer on the side that it comes from."""
+    """Puts a copy's target, or source, into the memory on its other side."""
     x = an_ins(d, rng, is_copy)
     if not x:
         return False
@@ -191,7 +190,7 @@ def in_the_other_memory(d, rng):
 
 @kind
 def touches_host_memory(d, rng):
-    """What is no copy reads or writes there, in the place of one of its operands, or of all that name it."""
+    """Lets another instruction than a copy use host memory, in one of its operands or everywhere under that name."""
     rank, b = a_buf(d, rng, lambda b: b.on_host())
     x = an_ins(d, rng, lambda x: b and x.rank == d.ranks.index(rank) and not is_copy(x) and x.args)
     if not x:
@@ -208,7 +207,7 @@ def touches_host_memory(d, rng):
 
 @kind
 def copied_again(d, rng):
-    """A second RELOAD, into the same place or over what the backward reads; labelled for another microbatch."""
+    """Adds a second RELOAD for another microbatch, into the same place or over what the backward reads."""
     x = an_ins(d, rng, is_copy)
     if not x:
         return False
@@ -225,7 +224,7 @@ def copied_again(d, rng):
 
 @kind
 def state_copied_at_another_time(d, rng):
-    """Back before the update has ended, or away only after another; its waits go with it, perhaps."""
+    """Reloads the state before the update has ended, or offloads it only after another; may move its waits as well."""
     x = an_ins(d, rng, lambda x: x.op in ("OFFLOAD_O", "RELOAD_O"))
     u = next((u for u in d.ranks[x.rank].ins if u.op == "U" and u.s == x.s), None) if x else None
     if not u:
@@ -241,7 +240,7 @@ def state_copied_at_another_time(d, rng):
 
 @kind
 def state_stays(d, rng):
-    """In the rank's own memory: all step long, or with one of the copies left."""
+    """Keeps the state in the rank's own memory for the whole step, or with one of the copies left."""
     x = an_ins(d, rng, lambda x: x.op == "RELOAD_O" and is_copy(x))
     if not x:
         return False
@@ -290,7 +289,7 @@ def passed_on_before_it_came(d, rng):
 
 @kind
 def passed_on_of_another(d, rng):
-    """Other fetched weights, those at home, or the same by another name."""
+    """Passes on other fetched weights, those at home, or the same ones by another name."""
     x = an_ins(d, rng, passes_on)
     rank = d.ranks[x.rank] if x else None
     others = [b.name for b in rank.bufs if b.kind == "weight" and b.name != x.args[0][2]] if x else []
@@ -303,7 +302,7 @@ def passed_on_of_another(d, rng):
 
 @kind
 def freed_before_it_is_passed_on(d, rng):
-    """By the last of the jobs that read it; nobody waits for the SERVE."""
+    """Lets the last job that reads the weights free them; nobody waits for the SERVE."""
     x = an_ins(d, rng, passes_on)
     if not x:
         return False

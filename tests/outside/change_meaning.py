@@ -1,4 +1,4 @@
-"""Changes to what is done: instructions, gradients, homes, tokens, needs."""
+"""Changes to the work: instructions, gradients, homes, tokens, needs."""
 
 from mutate import a_buf, an_ins, at, buf, copy, drop, kind, move, new_ins, partner, rename
 from program import ACCESS, COLLECTIVES, JOBS, SENDS
@@ -24,7 +24,7 @@ def message_dropped(d, rng):
 
 @kind
 def instruction_again(d, rng):
-    """The same once more, under another microbatch, stage or instance."""
+    """Repeats an instruction under another microbatch, stage or instance."""
     x = an_ins(d, rng)
     y = copy(x)
     if y.inst is not None:
@@ -40,7 +40,7 @@ def instruction_again(d, rng):
 
 @kind
 def message_again(d, rng):
-    """The same message twice, the second named for another microbatch or instance."""
+    """Repeats a message; the second is named for another microbatch or instance."""
     x = an_ins(d, rng, lambda x: x.op in SENDS)
     y = partner(d, x)
     if not y:
@@ -62,7 +62,7 @@ def message_again(d, rng):
 
 @kind
 def order_message_added(d, rng):
-    """A token's message along an edge that has lanes: with a buffer at either end, or with none."""
+    """Adds a token's message along an edge that has lanes, with a buffer at either end, or with none."""
     x = an_ins(d, rng, lambda x: x.op in SENDS)
     y = partner(d, x)
     if not y:
@@ -92,7 +92,7 @@ def gradient_ops(x):
 
 
 def same(x, y):
-    """The same collective, perhaps of another group."""
+    """Returns whether they are the same collective, perhaps in another group."""
     return (x.op, x.s, x.b, x.inst, x.peer) == (y.op, y.s, y.b, y.inst, y.peer)
 
 
@@ -210,7 +210,7 @@ def zeroed(d, rng):
 
 @kind
 def microbatch_takes_the_place_of_another(d, rng):
-    """A backward works on another microbatch's tensors, under its own name."""
+    """Lets a backward use another microbatch's tensors under its own name."""
     x = an_ins(d, rng, lambda x: x.op in ("B", "W", "I"))
     ys = [y for y in d.ranks[x.rank].ins if y.op == x.op and y.s == x.s and y is not x] if x else []
     if not ys:
@@ -235,7 +235,7 @@ def weights_swapped(d, rng):
 
 @kind
 def home_more(d, rng):
-    """A fetched copy becomes a home's: without instance, never freed; with an update of its own, perhaps."""
+    """Turns a fetched copy into a home's weights: no instance, never freed, perhaps with its own update."""
     rank, b = a_buf(d, rng, lambda b: b.kind == "weight" and b.inst is not None)
     if not b or any(o.name == f"weight({b.s})" for o in rank.bufs):
         return False
@@ -255,7 +255,7 @@ def home_more(d, rng):
 
 @kind
 def home_less(d, rng):
-    """A home whose weights nobody keeps: an instance, and no update."""
+    """Turns a home's weights into a copy: an instance, and no update."""
     x = an_ins(d, rng, lambda x: x.op == "U")
     if not x:
         return False
@@ -327,7 +327,7 @@ def needs_none(d, rng):
 
 @kind
 def needs_said(d, rng):
-    """The default dependencies, in so many words; and one more."""
+    """Writes out the default dependencies, and perhaps one more."""
     if d.needs_list:
         return False
     jobs = {(x.op, x.s, x.b) for rank in d.ranks for x in rank.ins if x.op in JOBS}
@@ -362,7 +362,7 @@ def token_dropped(d, rng):
 
 @kind
 def token_without_buffer(d, rng):
-    """Its message stays, as an order, and carries nothing."""
+    """Removes a token's buffer; its message stays and keeps the order."""
     x = an_ins(d, rng, lambda x: x.op in ("SEND_T", "RECV_T") and x.args)
     if not x:
         return False
@@ -407,14 +407,14 @@ def table_operand_changed(d, rng):
 
 @kind
 def bare_changed(d, rng):
-    """A set more, or one less, is said to have no weights."""
+    """Adds a set to those without weights, or removes one."""
     d.bare = d.bare ^ {rng.randrange(d.sets)}
     return True
 
 
 @kind
 def team_divided(d, rng):
-    """A team's members are said to have nothing whole, or something."""
+    """Flips whether a team's members have some parameters whole."""
     if d.teams is None:
         return False
     s = rng.randrange(len(d.teams.whole))

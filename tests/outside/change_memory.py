@@ -1,4 +1,4 @@
-"""Changes to the plan of memory, and to where buffers are freed."""
+"""Changes to the memory plan, and to where buffers are freed."""
 
 from mutate import a_buf, a_rank, an_ins, at, fit_arenas, kind, users
 from program import RECVS, Buf
@@ -50,7 +50,7 @@ def life(rank, b):
 
 
 def takes_over(d, rng, ordered):
-    """A buffer at the place of one that is freed before, in issue order."""
+    """Puts a buffer in the place of one that is freed earlier in issue order."""
     rank, b = a_buf(d, rng, lambda b: b.kind not in ("opt", "work", "wstash") and not b.grows)
     span = life(rank, b) if b else None
     if not span:
@@ -136,7 +136,7 @@ def scaled(d, rng):
 
 
 def size_of(d, b, sizes):
-    """That of its kind; for weights and gradients, of the least piece that is updated on one rank."""
+    """Returns a buffer's size from sizes by kind, which for weights and gradients are the smallest piece's."""
     homes = d.homes[b.s] if d.homes and b.s is not None and b.s < len(d.homes) else None
     size, shares = (homes.size, homes.shares()) if homes else (1, 1)
     whole = {"weight": size * shares, "wgrad": size * shares, "wshard": shares, "gshard": shares}
@@ -146,7 +146,7 @@ def size_of(d, b, sizes):
 
 
 def lay_apart(d, rng, sizes):
-    """Every buffer at a place of its own, with sizes by kind: nothing is reused, and waits for that are in vain."""
+    """Gives every buffer its own place, with sizes by kind: nothing is reused, and waits for reuse are superfluous."""
     for rank in d.ranks:
         end, fixed = 0, {}
         for b in rank.bufs:
@@ -325,7 +325,7 @@ def free_of_any(d, rng):
 
 @kind
 def freed_where_it_is_written(d, rng):
-    """A buffer that one writes and one reads: freed by the writer."""
+    """Lets the writer free a buffer that has one writer and one reader."""
     x = an_ins(d, rng, lambda x: x.op in RECVS and x.args)
     if not x:
         return False

@@ -150,7 +150,7 @@ def two_buffers_renamed(d, rng):
 
 @kind
 def two_buffers_exchanged_from_here(d, rng):
-    """From an instruction on, each of two buffers is used for the other."""
+    """Swaps two buffers from an instruction on."""
     rank, b = a_buf(d, rng)
     others = [o for o in rank.bufs if o.kind == b.kind and o is not b] if b else []
     if not others:
@@ -165,7 +165,7 @@ def two_buffers_exchanged_from_here(d, rng):
 
 @kind
 def one_buffer_for_two(d, rng):
-    """All uses of one buffer go to another of its kind."""
+    """Moves all uses of one buffer to another of its kind."""
     rank, b = a_buf(d, rng)
     others = [o for o in rank.bufs if o.kind == b.kind and o is not b] if b else []
     if not others:
@@ -214,7 +214,7 @@ def labels_swapped_at_both_ends(d, rng):
 
 @kind
 def payloads_swapped_at_both_ends(d, rng):
-    """Two messages carry each other's tensors into each other's buffers."""
+    """Lets two messages carry each other's tensors into each other's buffers."""
     x = an_ins(d, rng, lambda x: x.op in SENDS and x.args)
     ys = [y for y in d.ranks[x.rank].ins if y.op == x.op and y is not x and y.peer == x.peer and y.args] if x else []
     if not ys:

@@ -1,4 +1,4 @@
-"""Changes to waits, to the order of issue, and to lanes."""
+"""Changes to waits, to issue order, and to lanes."""
 
 from mutate import a_rank, an_ins, at, has_waits, kind, move, partner
 from program import COLLECTIVES, RECVS, SENDS
@@ -102,7 +102,8 @@ def wait_for_later(d, rng):
 
 @kind
 def wait_in_a_circle(d, rng):
-    """x waits for y, and what y's lane has before it waits for x's lane behind x; the issue follows one of them."""
+    """Lets x wait for y, and an instruction before y in its lane wait for one after x. The issue order follows one
+    wait."""
     x = an_ins(d, rng)
     rank = d.ranks[x.rank]
     others = [y for y in rank.ins if y.lane != x.lane]
@@ -130,7 +131,7 @@ def waits_swapped(d, rng):
 
 @kind
 def wait_of_recv_for_send_of_same(d, rng):
-    """What waits for an arrival waits for the sending of something else to the same peer: looks like a rendezvous."""
+    """Replaces a wait for an arrival by a wait for a message sent to that peer, as if sending were a rendezvous."""
     x = an_ins(d, rng, lambda x: any(w.op in RECVS for w in x.waited))
     if not x:
         return False
@@ -145,8 +146,8 @@ def wait_of_recv_for_send_of_same(d, rng):
 
 @kind
 def waited_for_through_another_rank(d, rng):
-    """x waits no more for w, but for an arrival whose sender has had word from behind w: right, unless w is a message
-    or a reduction itself, of which the other rank knows the start at most."""
+    """Replaces x's wait for w by one for an arrival whose sender has heard from an instruction after w. Right, unless w
+    is a message or a reduction: the other rank knows at most its start."""
     x = an_ins(d, rng, has_waits)
     if not x:
         return False
@@ -275,7 +276,7 @@ def update_moved(d, rng):
 
 @kind
 def weights_sent_later(d, rng):
-    """A SERVE and its FETCH later, by the place of the home's issue and lane."""
+    """Moves a SERVE to the end, perhaps after the update, and its FETCH perhaps later."""
     x = an_ins(d, rng, lambda x: x.op == "SERVE")
     y = partner(d, x)
     if not y:
@@ -366,7 +367,7 @@ def lanes_split(d, rng):
 
 @kind
 def everything_on_rank_waits_for_the_one_before(d, rng):
-    """Serial on one rank: right, if a little slow; one wait is missing, perhaps."""
+    """Serializes one rank: right, if a little slow, unless one wait is dropped."""
     rank = a_rank(d, rng)
     skip = rng.choice([None] * 2 + list(range(len(rank.ins))))
     for i in range(1, len(rank.ins)):

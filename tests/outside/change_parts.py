@@ -20,7 +20,7 @@ def gradients(x):
 
 @kind
 def parts_exchanged(d, rng):
-    """Their numbers, their places, or all that they do."""
+    """Swaps two parts' numbers, places, or whole contents."""
     x = an_ins(d, rng, in_parts)
     others = [y for y in all_parts(d, x) if y is not x] if x else []
     if not others:
@@ -56,7 +56,7 @@ def part_numbered_otherwise(d, rng):
 
 @kind
 def parts_numbered_otherwise(d, rng):
-    """All of a job's, from another number on, or as if there were one more."""
+    """Renumbers all parts of a job: from another number on, or as if there were one more."""
     x = an_ins(d, rng, in_parts)
     if not x:
         return False
@@ -68,7 +68,7 @@ def parts_numbered_otherwise(d, rng):
 
 @kind
 def comes_between_parts(d, rng):
-    """Another job, an update, or what else is in the compute lane; from before them or from behind."""
+    """Moves another job, an update, or another instruction of the compute lane between two parts, from either side."""
     x = an_ins(d, rng, lambda x: in_parts(x) and x.part[0] > 0)
     rank = d.ranks[x.rank] if x else None
     others = [y for y in rank.ins if y.lane == 0 and y not in all_parts(d, x)] if x else []
@@ -82,7 +82,7 @@ def comes_between_parts(d, rng):
 
 @kind
 def update_between_parts(d, rng):
-    """Of whatever set: it waits for nothing that comes behind."""
+    """Moves an update of any set between two parts, without its later waits."""
     x = an_ins(d, rng, lambda x: in_parts(x) and x.part[0] > 0)
     us = [y for y in d.ranks[x.rank].ins if y.op == "U"] if x else []
     if not us:
@@ -126,7 +126,7 @@ def part_frees_too_early(d, rng):
 
 @kind
 def part_opens_another(d, rng):
-    """One part makes its gradient, or its token, in another buffer than the rest."""
+    """Lets one part make its gradient, or its token, in another buffer than the rest."""
     x = an_ins(d, rng, lambda x: in_parts(x) and any(a[0] in ("dx", "done", "dv") for a in x.args))
     if not x:
         return False
@@ -145,7 +145,7 @@ def part_opens_another(d, rng):
 
 @kind
 def piece_in_another_part(d, rng):
-    """Listed there instead, there too, or in neither."""
+    """Moves a piece to another part, copies it there, or drops it."""
     x = an_ins(d, rng, lambda x: in_parts(x) and gradients(x))
     others = [y for y in all_parts(d, x) if y is not x] if x else []
     if not others:
@@ -161,14 +161,14 @@ def piece_in_another_part(d, rng):
 
 
 def by_role_of(*all_):
-    """Operands in the order of the table; of a role, as they are."""
+    """Orders operands by role as in the table, keeping the order within a role."""
     for x in all_:
         x.args.sort(key=lambda a: list(ACCESS[x.op]).index(a[0]))
 
 
 @kind
 def piece_begun_and_completed(d, rng):
-    """The last piece of a part is the first of the next, too, as where a border falls inside: right if nobody reads it
+    """Repeats a part's last piece as the next part's first, as if the border fell inside. Right if no read comes
     before."""
     x = an_ins(d, rng, lambda x: in_parts(x) and gradients(x) and x.part[0] + 1 < x.part[1])
     y = next((y for y in all_parts(d, x) if y.part[0] == x.part[0] + 1), None) if x else None
@@ -180,7 +180,7 @@ def piece_begun_and_completed(d, rng):
     at_ = gradients(y)[0] if gradients(y) else 0
     y.args.insert(at_, a)
     by_role_of(y)
-    if rng.random() < 0.5:  # and who waited for the one waits for the other
+    if rng.random() < 0.5:  # and waits for the first part wait for the second
         for z in d.ranks[x.rank].ins:
             z.waited = [y if w is x and z is not y and z.lane != y.lane else w for w in z.waited]
             if z.lane != x.lane and at(d, z) < at(d, y) and y in z.waited:
@@ -190,7 +190,7 @@ def piece_begun_and_completed(d, rng):
 
 @kind
 def part_adds_or_writes(d, rng):
-    """One piece, or all of a part or of a job."""
+    """Flips writing and adding for one piece, or for all of a part or of a job."""
     x = an_ins(d, rng, lambda x: x.op in ("B", "W") and len(gradients(x)) > 1)
     if not x:
         return False
@@ -203,7 +203,7 @@ def part_adds_or_writes(d, rng):
 
 @kind
 def waits_for_another_part(d, rng):
-    """What sends or reduces a piece waits for an earlier part, or for a later one."""
+    """Lets an instruction that sends or reduces a piece wait for an earlier or a later part."""
     x = an_ins(d, rng, lambda x: any(in_parts(w) for w in x.waited))
     if not x:
         return False
@@ -217,7 +217,7 @@ def waits_for_another_part(d, rng):
 
 @kind
 def cut_into_parts(d, rng):
-    """A backward that was whole, in two parts, each with half of the gradient: right, if it frees only in the second."""
+    """Cuts a whole backward into two parts with half of the gradient each. Right if only the second part frees."""
     x = an_ins(d, rng, lambda x: x.op in ("B", "W") and not in_parts(x) and len(gradients(x)) == 1)
     if not x:
         return False
@@ -242,7 +242,7 @@ def cut_into_parts(d, rng):
 
 @kind
 def parts_joined(d, rng):
-    """All of it in one, with all its pieces or with the whole."""
+    """Joins all parts into one, with all pieces or with the whole."""
     x = an_ins(d, rng, in_parts)
     parts = all_parts(d, x) if x else []
     if len(parts) < 2:
@@ -275,7 +275,7 @@ def moves_gradient(x):
 
 @kind
 def two_pieces_of_one_number(d, rng):
-    """What sends, adds or reduces one piece does another again: one twice, the other never."""
+    """Sends, adds or reduces one piece twice, and another never."""
     x = an_ins(d, rng, lambda x: moves_gradient(x) and any(a[3][1] > 1 for a in x.args))
     ys = [y for y in d.ranks[x.rank].ins if y.op == x.op and y.s == x.s and y is not x and y.peer == x.peer and
           len(y.args) == len(x.args)] if x else []
@@ -290,7 +290,7 @@ def two_pieces_of_one_number(d, rng):
 
 @kind
 def pieces_of_two_messages_exchanged(d, rng):
-    """At one end, or at both: as if they had each other's number."""
+    """Swaps the pieces of two messages, at one end or at both, as if they had each other's number."""
     x = an_ins(d, rng, lambda x: x.op == "SEND_G" and any(a[3][1] > 1 for a in x.args))
     ys = [y for y in d.ranks[x.rank].ins if y.op == x.op and y.s == x.s and y is not x and y.peer == x.peer] if x else []
     if not ys:
@@ -307,7 +307,7 @@ def pieces_of_two_messages_exchanged(d, rng):
 
 @kind
 def piece_added_elsewhere(d, rng):
-    """The target of an ADD, a TAKE or a REDUCE is the piece of another, or writes where it must add."""
+    """Gives an ADD, a TAKE or a REDUCE another piece as its target, or writes where it must add."""
     x = an_ins(d, rng, lambda x: x.op in ("ADD", "TAKE", "REDUCE") and any(a[0] == "dw" for a in x.args))
     if not x:
         return False
@@ -325,7 +325,7 @@ def piece_added_elsewhere(d, rng):
 
 @kind
 def reduced_in_place(d, rng):
-    """A REDUCE whose root sums into its own source, or next to it."""
+    """Lets the root of a REDUCE sum into its own source, or next to it."""
     x = an_ins(d, rng, lambda x: x.op == "REDUCE" and len(x.args) == 2)
     if not x:
         return False
@@ -341,7 +341,7 @@ def rounds(b):
 
 @kind
 def round_in_the_buffer_of_another(d, rng):
-    """Two rounds of a set in one buffer: all their instructions, or one of them; added to what is there, perhaps."""
+    """Puts two rounds of a set into one buffer, for all their instructions or one; may add to what is there."""
     rank, b = a_buf(d, rng, rounds)
     others = [o for o in rank.bufs if b and o is not b and o.kind == b.kind and o.s == b.s]
     if not others:
@@ -357,7 +357,7 @@ def round_in_the_buffer_of_another(d, rng):
 
 @kind
 def round_numbered_otherwise(d, rng):
-    """A buffer of a round by another number: of another rank, or of another round."""
+    """Renumbers a round's buffer: to another rank's number, or another round's."""
     rank, b = a_buf(d, rng, rounds)
     if not b:
         return False
@@ -372,7 +372,7 @@ def round_numbered_otherwise(d, rng):
 
 @kind
 def round_dropped(d, rng):
-    """What a rank sent of one round is not sent: its last contributions are lost, or its first."""
+    """Drops what a rank sent in one round, so that its last contributions are lost, or its first."""
     x = an_ins(d, rng, lambda x: moves_gradient(x) and x.inst is not None)
     if not x:
         return False
@@ -386,7 +386,7 @@ def round_dropped(d, rng):
 
 @kind
 def another_round_of_the_job(d, rng):
-    """A backward contributes to the sum of another round than its own, which another rank may have by now."""
+    """Lets a backward contribute to the sum of another round, which another rank may already have."""
     x = an_ins(d, rng, lambda x: x.op in JOBS and gradients(x))
     rank = d.ranks[x.rank] if x else None
     name = x.args[gradients(x)[0]][2] if x else ""
@@ -400,7 +400,7 @@ def another_round_of_the_job(d, rng):
 
 @kind
 def added_in_another_order(d, rng):
-    """Two jobs of a rank that add to one gradient, both whole or both in parts, change places with all their parts."""
+    """Swaps two jobs of a rank that add to one gradient, both whole or both in parts, with all their parts."""
     x = an_ins(d, rng, lambda x: x.op in ("W", "B") and x.part[0] == 0)
     if x is None:
         return False
@@ -423,8 +423,8 @@ def added_in_another_order(d, rng):
 
 @kind
 def ranges_changed(d, rng):
-    """What a part is said to contribute begins or ends elsewhere, or both parts at a border agree to it; it changes places
-    with another's, comes twice, is missing; or a job's line is."""
+    """Changes what a part is said to contribute: its begin or end, with or without its neighbour at that border. Or
+    swaps it with another part's, repeats it, or drops it or the job's line."""
     if not d.contributed:
         return False
     at = rng.choice(sorted(d.contributed))
@@ -455,8 +455,8 @@ def ranges_changed(d, rng):
 
 @kind
 def piece_moved(d, rng):
-    """A piece at the border of two parts is named by the other one, in all jobs of the stage or one; what follows on the
-    part that completed it may follow on the part before."""
+    """Moves a piece at the border of two parts to the other one, in one job or in all of the stage. What follows the
+    part that completed it may then follow the earlier part."""
     x = an_ins(d, rng, lambda x: in_parts(x) and gradients(x) and any(n > 1 for *_, (_, n) in x.args))
     if x is None:
         return False

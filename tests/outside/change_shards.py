@@ -9,7 +9,7 @@ def is_collective(x):
 
 
 def members(d, x):
-    """All of a collective, in its group's order: the instructions of x's name in lanes of x's group."""
+    """Returns a collective's instructions in its group's order: those of x's name in lanes of x's group."""
     lane = d.ranks[x.rank].lanes[x.lane]
     stage = lambda y: y.s if y.op not in TEAM or d.teams is None else d.teams.first_of(y.s)
     label = lambda y: (y.op, stage(y), y.b, y.inst, y.peer)
@@ -18,7 +18,7 @@ def members(d, x):
 
 
 def some(d, x, rng):
-    """One member, or all."""
+    """Returns one member, or all."""
     return members(d, x) if rng.random() < 0.6 else [x]
 
 
@@ -80,7 +80,8 @@ def d_even(d, x, a):
 
 @kind
 def pieces_exchanged(d, rng):
-    """Between two instructions of a rank: two shards fetched into each other's places, say."""
+    """Swaps pieces of two instructions of a rank, so that two shards are fetched into each other's places, for
+    example."""
     x = an_ins(d, rng, pieces)
     ys = [y for y in d.ranks[x.rank].ins if y is not x and pieces(y)] if x else []
     near = [y for y in ys if y.s == x.s] if x else []
@@ -94,7 +95,7 @@ def pieces_exchanged(d, rng):
 
 @kind
 def pieces_rotated_everywhere(d, rng):
-    """Of one set, on all ranks: each updates, sums or fetches the next rank's piece."""
+    """Rotates pieces of one set on all ranks: each updates, sums or fetches the next rank's piece."""
     x = an_ins(d, rng, pieces)
     if not x:
         return False
@@ -120,7 +121,8 @@ def shards_served_of_another_stage(d, rng):
 
 @kind
 def shard_from_elsewhere(d, rng):
-    """A FETCH, or a part of a gradient, ends in the other piece of what it is for; its sender sends another, perhaps."""
+    """Sends a FETCH, or a part of a gradient, to the other piece of its target; its sender may send another piece
+    too."""
     x = an_ins(d, rng, lambda x: x.op in ("SEND_G", "FETCH") and pieces(x))
     y = partner(d, x)
     if not y:
@@ -163,7 +165,7 @@ def root_changed(d, rng):
 
 @kind
 def operands_of_a_member_turned(d, rng):
-    """Source and target exchanged, or one for both."""
+    """Swaps source and target, or uses one for both."""
     x = an_ins(d, rng, lambda x: is_collective(x) and len(ACCESS[x.op]) > 1)
     if not x:
         return False
@@ -180,7 +182,7 @@ def operands_of_a_member_turned(d, rng):
 
 @kind
 def collective_of_another_stage(d, rng):
-    """One member, or all, gather or reduce what belongs to another stage."""
+    """Lets one member, or all, gather or reduce tensors of another stage."""
     x = an_ins(d, rng, lambda x: is_collective(x) and x.args)
     if not x:
         return False
@@ -198,7 +200,7 @@ def collective_of_another_stage(d, rng):
 
 @kind
 def targets_exchanged(d, rng):
-    """Two collectives of one operation write to each other's targets: at one member, or at all."""
+    """Lets two collectives of one operation write to each other's targets, at one member or at all."""
     x = an_ins(d, rng, lambda x: is_collective(x) and x.args)
     ys = [y for y in d.ranks[x.rank].ins if y is not x and y.op == x.op and len(y.args) == len(x.args)] if x else []
     if not ys:
@@ -255,7 +257,7 @@ def collective_of_another_operation(d, rng):
 
 @kind
 def collective_again(d, rng):
-    """Once more at all members, next to the first, under another instance or stage: of a gather, the same result."""
+    """Repeats a collective next to the first, at all members, under another instance or stage. A gather stays right."""
     x = an_ins(d, rng, is_collective)
     if not x:
         return False
@@ -274,7 +276,7 @@ def collective_again(d, rng):
 
 @kind
 def collectives_in_another_order(d, rng):
-    """Two neighbours of a lane swapped: at all members, or at one."""
+    """Swaps two neighbours of a lane, at all members or at one."""
     x = an_ins(d, rng, is_collective)
     lane = [y for y in d.ranks[x.rank].ins if y.lane == x.lane] if x else []
     if not x or x is lane[-1]:
@@ -337,7 +339,7 @@ def algorithm_changed(d, rng):
 
 @kind
 def members_in_another_order(d, rng):
-    """Of a group: on all ranks, or on one. A reduction's sum stays the same; who gets which piece does not."""
+    """Reorders a group, on all ranks or on one. A reduction's sum stays the same, but not who gets which piece."""
     x = an_ins(d, rng, is_collective)
     if not x:
         return False
@@ -351,7 +353,7 @@ def members_in_another_order(d, rng):
 
 @kind
 def pieces_in_the_order_of_members(d, rng):
-    """A group in another order, and its homes with it; the rest stays."""
+    """Reorders a group and its homes together; the rest stays."""
     if not d.homes:
         return False
     h = rng.choice(d.homes)
@@ -378,7 +380,7 @@ def zero_changed(d, rng):
 
 @kind
 def homes_exchanged(d, rng):
-    """Two ranks of a set's homes, or two lists."""
+    """Swaps two ranks of a set's homes, or two lists."""
     if not d.homes:
         return False
     sets = d.homes if rng.random() < 0.4 else [rng.choice(d.homes)]
@@ -400,7 +402,7 @@ def homes_exchanged(d, rng):
 
 @kind
 def homes_regrouped(d, rng):
-    """The same ranks in more lists, or in fewer."""
+    """Splits the same ranks into more lists, or fewer."""
     if not d.homes:
         return False
     sets = d.homes if rng.random() < 0.6 else [rng.choice(d.homes)]
@@ -436,7 +438,7 @@ def homes_of_another_set(d, rng):
 
 @kind
 def homes_said(d, rng):
-    """What the buffers say of unsharded homes, in so many words; or no homes where there were some."""
+    """Writes out the unsharded homes that the buffers imply, or drops the lines of homes."""
     if d.homes:
         d.homes = None
         return True
@@ -456,7 +458,7 @@ def homes_said(d, rng):
 
 @kind
 def gradient_kept_elsewhere(d, rng):
-    """One of wgrad, gshard and gown for another, on one rank or all."""
+    """Replaces one of wgrad, gshard and gown by another, on one rank or all."""
     x = an_ins(d, rng, lambda x: x.op == "U" and x.args)
     if not x:
         return False

@@ -17,7 +17,7 @@ def another_version(d, rng):
 
 @kind
 def other_weights_of_the_stage(d, rng):
-    """A reader takes its rank's newest weights, or another version or stay of them."""
+    """Lets a reader take its rank's newest weights, or another version or stay of them."""
     x = an_ins(d, rng, lambda x: any(a[0] in ("w", "t", "src") and a[2].startswith("weight(") for a in x.args))
     if not x or not d.updates:
         return False
@@ -29,7 +29,7 @@ def other_weights_of_the_stage(d, rng):
 
 @kind
 def copy_elsewhere(d, rng):
-    """The copy of a version comes before, or behind, the update that makes the next one, and before its readers or not."""
+    """Moves the copy of a version before or after the next update; it may come after its readers."""
     x = an_ins(d, rng, lambda x: x.op == "COPY")
     if not x or not d.updates:
         return False
@@ -77,7 +77,7 @@ def mark_moved(d, rng):
 
 @kind
 def period_shifted(d, rng):
-    """Both marks of a rank, or of all."""
+    """Moves both marks of a rank, or of all ranks."""
     if not d.period:
         return False
     by = rng.choice((-2, -1, 1, 2))

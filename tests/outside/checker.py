@@ -1,19 +1,19 @@
 """A second opinion on `pianola verify`: is a program, in its text form, right on the machine "start-end"?
 
-Written from the description of the machine and of the text form, now compiler/proof.md and compiler/text-form.md, and from
-runtime/ops.h alone; it shares nothing with the compiler. judge(text) answers with two lists:
+Written from the descriptions of the machine and of the text form alone (now compiler/proof.md and
+compiler/text-form.md), and from runtime/ops.h. It shares nothing with the compiler. judge(text) returns two lists:
 
-  wrong   what makes the program wrong on some run of that machine, or breaks a claim of compiler/proof.md.
-          Where verify says proved and this list is not empty, one of the two is mistaken.
-  strict  what harms nobody but is not as the text form is described: a buffer that is written and never read, a message
-          named for another tensor than it carries, or an operand that nobody needs. verify may refuse those or not.
+  wrong   errors in some run of that machine, and breaches of a claim of compiler/proof.md. If verify says proved and this
+          list is not empty, one of the two is mistaken.
+  strict  harmless deviations from the text form: a buffer that is written and never read, a message named for another
+          tensor than it carries, or an operand that nobody needs. verify may refuse them or not.
 
-How: one serial walk of all ranks, an instruction at a time and every send blocking, gives every buffer its value
-(values.py). The events S(x) and E(x) in the walk's order make a graph whose ancestors are bitsets; two conflicting accesses
-must be ordered E -> S. An execution without races gives each read what the walk gave it, so that values of one order are
-those of all.
+One serial walk of all ranks, an instruction at a time with every send blocking, gives every buffer its value
+(values.py). The events S(x) and E(x) in the walk's order form a graph, whose ancestors are bitsets. Two conflicting
+accesses must be ordered E -> S. In an execution without races, each read gets what the walk gave it, so one order's
+values are those of all.
 
-player.py doubts the second half of that: it plays random runs of the machine on symbolic bytes.
+player.py tests that second claim: it plays random runs of the machine on symbolic bytes.
 """
 
 from collections import Counter
@@ -27,12 +27,13 @@ from values import Values
 # ---- the serial walk ----
 
 def named(p, x):
-    """A collective's name; each member of a team has a stage of its own."""
+    """Returns a collective's name, with the first member's stage: each member of a team has its own."""
     return (x.s if x.op not in TEAM or p.teams is None else p.teams.first_of(x.s), x.b, x.inst, x.peer)
 
 
 def walk(p):
-    """The steps of the serial walk: a list of (instruction,), (send, recv) and (reduce, ...). None: it does not end."""
+    """Returns the steps of the serial walk, a list of (instruction,), (send, recv) and (reduce, ...), or None if it
+    hangs."""
     at, steps = [0] * p.workers, []
     todo = set(range(p.workers))
     cur = lambda q: p.ranks[q].ins[at[q]] if at[q] < len(p.ranks[q].ins) else None
@@ -82,7 +83,7 @@ def walk(p):
     return steps
 
 
-# ---- what depends on no order ----
+# ---- what holds in any order ----
 
 def plan(p):
     sizes, opts = {}, set()
@@ -104,7 +105,7 @@ def plan(p):
                     opts.add(any(a[0] == "opt" for a in x.args))
             if len({a[2:] for a in x.args}) < len(x.args) and x.op not in COLLECTIVES:
                 p.strict.append(f"{x}: a buffer twice")
-    for s in range(p.sets):  # of shards, where no rank has all of it
+    for s in range(p.sets):  # shards, if no rank has all of it
         at = p.ranks[0].places[s]
         for of, kind, share in (("weight", "wshard", at.length), ("wgrad", "gshard", at.length), ("wgrad", "gown", at.own)):
             if (kind, s) in sizes:
@@ -125,7 +126,7 @@ def plan(p):
 # ---- races ----
 
 def accesses(x):
-    """(buffer, piece, it is read, it is written) of every operand."""
+    """Yields (buffer, piece, whether read, whether written) for every operand."""
     in_place = x.op == "REDUCE_SCATTER" and len({a[2] for a in x.args}) < len(x.args)  # leaves garbage in the rest
     for role, adds, name, piece in x.args:
         how = ACCESS[x.op][role]
@@ -134,7 +135,7 @@ def accesses(x):
 
 
 def reached(x, y):
-    """Whether data of member x of a collective, or of a message, reach y."""
+    """Returns whether data of member x of a collective, or of a message, reach y."""
     if x is y or x.op in RECVS:
         return x is y
     if x.op == "BROADCAST":
@@ -143,7 +144,7 @@ def reached(x, y):
 
 
 def meet(rank, one, other):
-    """Whether two pieces share bytes, or share a place in one buffer of nothing."""
+    """Returns whether two pieces share bytes, or share a place in one buffer of nothing."""
     a, b = rank.bufs[one[0]], rank.bufs[other[0]]
     (i, n), (j, m) = one[1], other[1]
     if a is b:
@@ -154,7 +155,8 @@ def meet(rank, one, other):
 
 
 def ancestors(p, steps):
-    """Bit 2n of anc[e]: S of the n-th instruction of the walk comes before event e; bit 2n + 1: its E."""
+    """Returns the ancestors. Bit 2n of anc[e]: S of the walk's n-th instruction precedes event e; bit 2n + 1: its E
+    does."""
     number, anc, last, n = {}, [], {}, 0
     for step in steps:
         for x in step:
@@ -208,8 +210,8 @@ def races(p, steps):
 
 
 def judge(text):
-    """(wrong, strict, program, steps). Raises Unreadable. A period runs once, twice and three times: what is not as the
-    text form is described counts once."""
+    """Returns (wrong, strict, program, steps); raises Unreadable. A period runs once, twice and three times; deviations
+    from the text form count once."""
     p = readable(text)
     if not p.period:
         return judge_straight(text)
@@ -230,7 +232,8 @@ def judge(text):
 
 
 def crossings(p, steps):
-    """Waits and messages that cross a mark. p: as it was read; steps: of the period once, in the same order."""
+    """Reports waits and messages that cross a mark. p: as read; steps: the period's steps in one repetition, in
+    order."""
     section = lambda x: p.ranks[x.rank].ins[x.n].section
     out = [f"{x}: waits across a mark" for rank in p.ranks for x in rank.ins if any(w.section != x.section for w in x.waited)]
     return out + [f"{step[0]}: its ends are in different sections" for step in steps if len({section(x) for x in step}) > 1]
@@ -239,7 +242,7 @@ def crossings(p, steps):
 def readable(text):
     try:
         return read(text)
-    except (ValueError, IndexError) as e:  # of int() and of lines, at what is not there
+    except (ValueError, IndexError) as e:  # from int(), or from lines that do not exist
         raise Unreadable(str(e)) from e
 
 

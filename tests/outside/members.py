@@ -1,8 +1,8 @@
-"""What the members of a team have whole is added up in one order by all of them, and by all replicas.
+"""All members and replicas of a team add up the parameters that they have whole in one order.
 
-The serial walk once more, with sums that know the order of their additions: a sum is ("sum", ((at, set, key), 1)), where key
-numbers a contribution, or an unordered pair of keys. What an update takes must have the keys that all others of the team's
-stage take at the same place.
+Repeats the serial walk with sums that know the order of their additions. A sum is ("sum", ((at, set, key), 1)), where
+key numbers a contribution, or an unordered pair of keys. An update must take the keys that all other updates of the
+team's stage take at the same place.
 """
 
 from fractions import Fraction
@@ -16,7 +16,7 @@ class Orders(Values):
         self.keys, self.taken, self.why = {}, {}, []
 
     def key(self, of):
-        """of: (at, set, key), or (at, set, stage, microbatch) of one contribution."""
+        """of: (at, set, key), or (at, set, stage, microbatch) for one contribution."""
         if len(of) != 4:
             return of[2] if len(of) == 3 else -1
         return self.keys.setdefault((self.p.teams.member[of[2]][0], of[3], "job") if of[2] >= 0 else None, len(self.keys))
@@ -44,11 +44,11 @@ class Orders(Values):
 
 
 def disorder(p, steps):
-    """What is wrong with the orders of sums in a program whose values are right."""
+    """Reports wrong orders of sums in a program whose values are right."""
     if p.teams is None or not any(p.teams.whole):
         return []
     wrong, strict = p.wrong, p.strict
-    p.wrong, p.strict = [], []  # of sums in another form than it knows, Values calls all wrong
+    p.wrong, p.strict = [], []  # Values calls sums in another form than its own wrong
     orders = Orders(p)
     orders.run(steps)
     p.wrong, p.strict = wrong, strict

@@ -1,8 +1,8 @@
-"""Wrong programs, from right ones: kinds of changes to a program's text form, one to three at once.
+"""Makes wrong programs from right ones: one to three changes, of many kinds, to a program's text form.
 
-KINDS are the changes, in change_*.py: each takes a draft and a generator of random numbers and says whether it found a
-place; a few change the text itself. They are after programs that look right, and are wrong only in a rare order, only
-by value or only by a name; and after programs that look wrong and are right.
+KINDS are the changes, in change_*.py. Each takes a draft and a random generator, and returns whether it found a place;
+a few change the text itself. They aim at programs that look right but are wrong, only in a rare order, only by value or
+only by a name. They also aim at programs that look wrong but are right.
 """
 
 import pickle
@@ -42,7 +42,7 @@ def draft(text):
 
 
 def mutant(frozen, rng):
-    """A changed text, and the names of the changes."""
+    """Returns a changed text, and the names of the changes."""
     d, done = pickle.loads(frozen), []
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3))):
         for _ in range(20):
@@ -58,7 +58,7 @@ def mutant(frozen, rng):
     return text, done
 
 
-# ---- choosing a place, and what changes share ----
+# ---- choosing a place, and helpers of the changes ----
 
 def a_rank(d, rng):
     return rng.choice(d.ranks)

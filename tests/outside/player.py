@@ -1,4 +1,4 @@
-"""Random runs of the machine "start-end", on symbolic bytes: what the races of checker.py come to."""
+"""Random runs of the machine "start-end" on symbolic bytes, in which the races of checker.py take effect."""
 
 from fractions import Fraction
 
@@ -7,8 +7,8 @@ from program import SENDS, persists
 
 
 def cells_of(rank):
-    """Per piece of a buffer, the cells that it covers: pieces of the arena between any two borders; of a buffer of
-    nothing, pieces of its name."""
+    """Returns the cells that each piece of a buffer covers. A cell is a part of the arena between two borders, or a
+    piece's name for a buffer of nothing."""
     pieces = {(a[2], a[3]) for x in rank.ins for a in x.args} | {(name, (0, 1)) for name in rank.bufs}
     span = {}
     for name, (i, n) in pieces:
@@ -26,8 +26,8 @@ def cells_of(rank):
 
 
 class Player:
-    """One random run. Each instruction touches its cells between its start and its end, in random order, garbage
-    before what it writes; each read must find what the serial walk left there. A send is buffered or a rendezvous."""
+    """One random run. Each instruction touches its cells between its start and its end, in random order, with garbage
+    before its result. Each read must find what the serial walk left there. A send is buffered or a rendezvous."""
 
     def __init__(self, p, steps, rng):
         self.p, self.rng = p, rng
@@ -64,7 +64,8 @@ class Player:
         return wanted
 
     def actions(self, x):
-        """Touches in random order, last first: (cell, what). What is read: its value; else garbage, then the result."""
+        """Returns touches in random order, last first, as (cell, what): a read's value, or garbage and then the
+        result."""
         reads, writes = self.touched(x)
         todo = []
         for c in sorted(reads | writes, key=str):
@@ -88,7 +89,7 @@ class Player:
         return True
 
     def run(self):
-        """What went wrong, or None."""
+        """Reports an error, or None."""
         p, rng = self.p, self.rng
         self.buffered = {x: rng.random() < 0.5 for x in self.partner if x.op in SENDS}
         self.started, ended = set(), set()
@@ -142,7 +143,7 @@ class Player:
 
 
 def play(p, steps, runs, rng):
-    """The first thing found wrong in so many random runs, or None."""
+    """Reports the first error found in n random runs, or None."""
     if any(b.off < 0 for rank in p.ranks for b in rank.bufs.values()):
         return None
     for _ in range(runs):

@@ -1,4 +1,4 @@
-"""A program's text form (compiler/text-form.md): what its parts are, read() and print_program()."""
+"""A program's text form (compiler/text-form.md): its parts, read() and print_program()."""
 
 import re
 from fractions import Fraction
@@ -34,7 +34,7 @@ GATHERS = frozenset(("ALL_GATHER", "BROADCAST"))
 TEAM = frozenset(("ALL_REDUCE_A", "ALL_GATHER_A", "REDUCE_SCATTER_A", "ALL_TO_ALL_A"))
 COLLECTIVES = GATHERS | TEAM | {"ALL_REDUCE", "ALL_REDUCE_N", "REDUCE_SCATTER", "REDUCE"}
 ROOTED = frozenset(("BROADCAST", "REDUCE"))
-HERE = frozenset(("U", "NORM", "TAKE", "COPY", "ZERO"))  # on the compute lane, beside the jobs
+HERE = frozenset(("U", "NORM", "TAKE", "COPY", "ZERO"))  # on the compute lane, besides the jobs
 OFFLOADS, RELOADS = frozenset(("OFFLOAD_S", "OFFLOAD_O")), frozenset(("RELOAD_S", "RELOAD_O"))
 HOST_COPIES = OFFLOADS | RELOADS
 NO_BATCH = HERE | COLLECTIVES - TEAM | {"SEND_G", "RECV_G", "SERVE", "FETCH", "ADD", "OFFLOAD_O", "RELOAD_O"}
@@ -57,8 +57,8 @@ class Buf:
 
 
 class Ins:
-    """args: (role, adds, buffer, piece); a piece is (i, n), the i-th of n equal ones; (0, 1): all of the buffer.
-    part: of a backward, in the same way."""
+    """args: (role, adds, buffer, piece). A piece (i, n) is the i-th of n equal ones; (0, 1) is the whole buffer. part:
+    the part of a backward, written the same way."""
     __slots__ = ("op", "s", "b", "part", "inst", "peer", "by", "args", "waits", "frees", "lane", "rank", "n", "label",
                  "version", "section", "waited", "again")  # again: what an earlier part has begun to make, (buffer, piece)
 
@@ -71,11 +71,11 @@ class Rank:
 
 
 class Homes:
-    """Who owns a set of weights: lists of `size` ranks, which are replicas."""
+    """The owners of a set of weights: lists of `size` ranks, which are replicas."""
     __slots__ = ("lists", "size", "zero")
 
     def shares(self):
-        """Into how many pieces, each updated by another replica, a shard is divided."""
+        """Returns into how many pieces a shard is divided; a different replica updates each."""
         return len(self.lists) if self.zero else 1
 
 
@@ -94,14 +94,14 @@ class Program:
         return self.teams.member[s][0] if self.teams else s
 
     def set_of(self, op, s, role):
-        """The set that a job's operand is of; None: it has no such operand."""
+        """Returns the set that a job's operand belongs to, or None if it has no such operand."""
         table = op in "BW" if role == "dv" else self.unembeds(s) and op != "W" or self.embeds(s) and op in "FR"
         its = {"w": s, "dw": s, "u": self.shared.get(s), "du": self.shared.get(s)}
         found = (self.tables.get(s) if table else None) if role in ("v", "dv") else its[role]
         return None if found in self.bare else found
 
     def users(self, s):
-        """The stages that add to the gradient of a set."""
+        """Returns the stages that add to the gradient of a set."""
         if s < self.stages:
             return {s}
         return {x for sets in (self.tables, self.shared) for x in sets if sets[x] == s}
@@ -154,7 +154,7 @@ def read_ins(p, r, lane, line):
     exchanges = p.teams is not None and x.op in JOBS and p.teams.exchange[x.s].get(x.op)
     need(not g[4] or (x.op in ("B", "W") or exchanges) and x.part[0] < x.part[1] and 1 < x.part[1] <= 255, "part: " + line)
     x.version, x.by = (None if m[2] is None else int(m[2])), m[3]
-    update = p.updates is not None and x.op == "U"  # one of several: its number is where others have the microbatch
+    update = p.updates is not None and x.op == "U"  # with several updates, its number takes the microbatch's place
     reads = x.s not in p.bare or p.shared.get(x.s, x.s) not in p.bare
     need((x.version is not None) == (p.updates is not None and x.op in "FRIB" and reads), "version: " + line)
     need((x.op in COLLECTIVES) == (x.by is not None), "by: " + line)
@@ -221,7 +221,7 @@ def skip_bare(p):
 
 
 def read_sets(p, lines, shares):
-    """The sets of weights behind the stages' own, and those that have no weights."""
+    """Reads the sets of weights that follow the stages' own, and the sets without weights."""
     if p.teams is None:
         need(not shares, "shared, without a team")
         p.tables = {} if p.tied is None else {0: p.stages, p.tied: p.stages}
@@ -236,7 +236,7 @@ def read_sets(p, lines, shares):
 
 
 def read_homes(p, lines, i):
-    """One line per set with weights, if any."""
+    """Reads one line per set with weights, if there are any."""
     p.homes = None
     while lines[i].startswith("homes "):
         p.homes = p.homes or []
@@ -260,7 +260,8 @@ def read_homes(p, lines, i):
 
 
 def read_updates(p, lines, i):
-    """The microbatches of each stage's updates, where these are jobs; and the period: (microbatches, how often)."""
+    """Reads the microbatches of each stage's updates, if these are jobs, and the period: (microbatches,
+    repetitions)."""
     p.updates, p.period = None, None
     m = re.match(r"updates((?: \d+)+)$", lines[i])
     if not m:
@@ -268,7 +269,7 @@ def read_updates(p, lines, i):
     p.updates = [int(w) for w in m[1].split()]
     need(len(p.updates) == p.stages and all(0 < u and p.batches % u == 0 for u in p.updates), lines[i])
     behind = {table: 0 for table in p.tables.values()} | {s: member for member, s in p.shared.items()}
-    p.updates += [p.updates[behind[s]] for s in range(p.stages, p.sets)]  # as those of the stages that use them
+    p.updates += [p.updates[behind[s]] for s in range(p.stages, p.sets)]  # those of the stages that use them
     m = re.match(r"period (\d+) times (\d+)$", lines[i + 1])
     if not m:
         return i + 1
@@ -279,7 +280,7 @@ def read_updates(p, lines, i):
 
 
 def read_slices(p, lines):
-    """Each slice is a microbatch of its own from here on."""
+    """Turns each slice into a microbatch of its own."""
     p.attends = set(range(p.stages)) if p.slices else set()
     if not p.slices:
         return lines
@@ -296,7 +297,7 @@ def read_slices(p, lines):
 
 
 def print_slices(p, text):
-    """The opposite."""
+    """Turns microbatches back into slices."""
     both = lambda b: f"{int(b) // p.slices}.{int(b) % p.slices}"
     text = re.sub(r"\b(\w+\(\d+),(\d+)\)", lambda m: f"{m[1]},{both(m[2])})", text)
     with_batch = "|".join(sorted(set(ACCESS) - NO_BATCH, key=len, reverse=True))
@@ -433,7 +434,8 @@ def line(x):
 
 
 def marks(rank):
-    """Where the sections are after a change: as many instructions as can be in that they were read in."""
+    """Finds the sections after a change, keeping as many instructions as possible in the section where they were
+    read."""
     n = len(rank.ins)
     fits = lambda at, section: sum((x.section < section) == (i < at) for i, x in enumerate(rank.ins))
     begin = max(range(n + 1), key=lambda at: fits(at, 1))
@@ -485,11 +487,11 @@ def print_program(p):
     return teams.named(print_slices(p, text) if p.slices else text, p.teams)
 
 
-# ---- what lasts over a step ----
+# ---- what lasts for the whole step ----
 
 class Place:
     """A rank's place among the homes of a set, in fractions of it: it holds `length` from `begin` on, and updates `own`
-    from `own_begin` on. `begin` is None on a rank that is no home. kept: the names of what lasts."""
+    from `own_begin` on. `begin` is None on a rank that is not a home. kept: the names of what lasts."""
     __slots__ = ("begin", "length", "own_begin", "own", "sharded", "weight", "kept")
 
 
@@ -509,8 +511,8 @@ def places(p, r, rank):
         at.weight = f"wshard({s})" if at.sharded else f"weight({s})"
         two = homes is not None and homes.zero == 2
         gradient = "gown" if two and shares > 1 else "gshard" if at.sharded else "wgrad"
-        state = f"hopt({s})" if f"hopt({s})" in rank.bufs else f"opt({s})"  # in one memory or the other, all step long
-        lasts = () if p.updates else (f"{gradient}({s})",)  # a gradient of one of many updates comes and goes
+        state = f"hopt({s})" if f"hopt({s})" in rank.bufs else f"opt({s})"  # in one memory or the other, for the whole step
+        lasts = () if p.updates else (f"{gradient}({s})",)  # the gradient of one of many updates comes and goes
         at.kept = () if at.begin is None else (at.weight, *lasts, state)
         out.append(at)
     return out

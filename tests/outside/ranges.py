@@ -1,6 +1,6 @@
-"""What each part of a backward contributes to its stage's gradient, as `parts` lines say it.
+"""What each part of a backward contributes to its stage's gradient, from the `parts` lines.
 
-contributed: by (operation, plain stage), per part [from, to) in bytes of the gradient, or None.
+contributed: by (operation, plain stage), for each part [from, to) in bytes of the gradient, or None.
 """
 
 import re
@@ -29,10 +29,10 @@ def print_ranges(d):
 
 
 def ranges_wrong(p, x, parts):
-    """Of the last of all parts of a job: plays what each of them adds to the gradient, byte by byte as far as it matters.
-    What is wrong, or None."""
+    """Checks the last part of a job: replays what each part adds to the gradient, byte by byte as far as it matters.
+    Reports an error, or None."""
     if not p.contributed or x.part[1] == 1 or [y.part for y in parts] != [(i, x.part[1]) for i in range(x.part[1])]:
-        return None  # nothing is said, or the parts are others, which Values.follow() says
+        return None  # nothing is said, or Values.follow() reports other parts
     ranges, pieces = p.contributed.get((x.op, x.s), []), [[a for a in y.args if a[0] == "dw"] for y in parts]
     if len(ranges) != x.part[1]:
         return f"has {x.part[1]} parts, and `parts` says it of {len(ranges)}"
@@ -45,7 +45,7 @@ def ranges_wrong(p, x, parts):
         if r and r[1] > begun:
             return "a part contributes to what is above the parts before it"
         begun = r[0] if r else begun
-    for y, z in zip(borders, borders[1:]):  # whatever is between two borders is alike
+    for y, z in zip(borders, borders[1:]):  # all bytes between two borders are alike
         gives = [i for i, r in enumerate(ranges) if r and r[0] <= y and z <= r[1]]
         if len(gives) != 1 or z > size:
             return f"{len(gives)} parts contribute bytes {y} to {z - 1} of {size}"

@@ -1,6 +1,6 @@
-"""Teams in the text form: their members have stages of their own, 0.1, which are consecutive numbers everywhere else.
+"""Teams in the text form: their members have stages of their own, as 0.1, which are consecutive numbers elsewhere.
 
-plain() takes a text to plain stage numbers and says what the teams are; named() takes it back.
+plain() converts a text to plain stage numbers and finds the teams; named() converts it back.
 """
 
 import re
@@ -10,7 +10,7 @@ NAME = re.compile(r"\b(" + KINDS + r")\((\d+)(?:\.(\d+))?(?=[,)])")
 LABEL = re.compile(r"(?<![\w.])([A-Z][A-Z_]*) (\d+)(?:\.(\d+))?(?![\w.])")
 WORDS = {"sum": "ALL_REDUCE_A", "gather": "ALL_GATHER_A", "scatter": "REDUCE_SCATTER_A", "exchange": "ALL_TO_ALL_A"}
 JOBS = ("F", "R", "I", "B", "W")
-OF_SETS = ("weight", "wshard", "wgrad", "gshard", "gown", "opt", "hopt")  # buffers, and what moves or updates them
+OF_SETS = ("weight", "wshard", "wgrad", "gshard", "gown", "opt", "hopt")  # buffers, and the operations that move or update them
 MOVES_SETS = ("U", "NORM", "ALL_REDUCE_N", "ADD", "TAKE", "COPY", "ZERO", "ALL_GATHER", "BROADCAST", "ALL_REDUCE", "REDUCE_SCATTER", "REDUCE",
               "SEND_G", "RECV_G", "SERVE", "FETCH", "OFFLOAD_O", "RELOAD_O")
 
@@ -20,8 +20,8 @@ class Wrong(Exception):
 
 
 class Teams:
-    """member: per plain stage (as named, place, size), place None where it has no team; exchange: per plain stage, by
-    direction, what operations() gives. whole: per named stage, whether its team's members have some parameters whole."""
+    """member: per plain stage (name, place, size), place None without a team. exchange: per plain stage and direction,
+    the result of operations(). whole: per named stage, whether its team's members have some parameters whole."""
 
     def __init__(self):
         self.member, self.exchange, self.first, self.whole = [], [], [], []
@@ -39,7 +39,7 @@ class Teams:
         return self.member[0][2] if self.tied else 0
 
     def tables(self, tied):
-        """Per plain stage, its table: of stage 0 and of the unembedding's, whose first member is `tied`."""
+        """Returns the table of each plain stage: stage 0's, and the unembedding's, whose first member is `tied`."""
         if tied is None:
             return {}
         size = self.size(tied)
@@ -48,7 +48,7 @@ class Teams:
         return {first + i: len(self.member) + i for first in (0, tied) for i in range(size)}
 
     def shared(self):
-        """Per plain stage with a team, the set that the team shares."""
+        """Returns, for each plain stage with a team, the set that the team shares."""
         if not self.shares:
             return {}
         n, out = len(self.member) + self.ntables(), {}
@@ -62,7 +62,7 @@ class Teams:
         return len(self.member) + self.ntables() + len(set(self.shared().values()))
 
     def plain(self, s, place, of_set=False):
-        """of_set: of weights, which a table may have, and what a team shares, which is named as the stage."""
+        """of_set: weights, which a table may have, or weights that a team shares under its stage's name."""
         if s >= len(self.first):
             if s > len(self.first) or not of_set or (place is None) != (self.ntables() < 2) or (place or 0) >= self.ntables():
                 raise Wrong(f"stage {s}")
@@ -93,7 +93,7 @@ class Teams:
         return self.member[s][2]
 
     def before(self, s):
-        """Of a plain stage, the one whose act it reads, and the one whose grad; None: none."""
+        """Returns the stage whose act a plain stage reads, and the one whose grad it reads; None if there is none."""
         return self.beside(s, -1)
 
     def behind(self, s):
@@ -107,13 +107,13 @@ class Teams:
         return first + (place or 0) % self.member[first][2]
 
     def numbers(self, s):
-        """(direction, which of its exchanges) by the number of what is given, halved."""
+        """Returns (direction, index of its exchange) for a tensor's number, halved."""
         return [(d, n) for d in JOBS for n in range(len(self.exchange[s].get(d, ())))]
 
 
 def operations(words, line):
-    """What a job exchanges between its parts, as (operation, late): None is nothing; what is late, the part behind the
-    next one gets."""
+    """Returns what a job exchanges between its parts, as (operation, late); None is nothing. The result of a late
+    exchange reaches not the next part but the one after it."""
     out = []
     for word in words:
         if word == "late" and out and out[-1][0] and not out[-1][1]:
@@ -129,7 +129,7 @@ def operations(words, line):
 
 
 def teams_of(lines, stages):
-    """Reads the lines of teams; returns these and how many there are."""
+    """Reads the lines of teams; returns them with their number."""
     listed, n = {}, 0
     while lines[2 + n].startswith("team "):
         m = re.match(r"team (\d+) of (\d+)( divided)?(?:: (.*))?$", lines[2 + n])
@@ -153,7 +153,7 @@ def teams_of(lines, stages):
 
 
 def plain(text):
-    """(text without teams, Teams or None)."""
+    """Returns (text without teams, Teams or None)."""
     lines = text.split("\n")
     m = re.match(r"(program \S+ workers \d+ stages )(\d+)( .*)$", lines[1]) if len(lines) > 2 else None
     if not m or not lines[2].startswith("team "):

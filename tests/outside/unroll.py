@@ -1,14 +1,14 @@
-"""A program whose period repeats (compiler/text-form.md), written out as one without a period.
+"""Writes out a program whose period repeats (compiler/text-form.md) as one without a period.
 
-Repetition i is the period's instructions with i periods more in the numbers of microbatches, updates and versions; what is
-behind the period has those of the last one. An instruction of a later repetition means bytes, not names: its operand is
-whatever lies where the instruction that it repeats has its operand. At a mark, the first instruction of each lane waits for
-the last one of every lane.
+Repetition i is the period's instructions with i periods added to the numbers of microbatches, updates and versions.
+Instructions after the period are shifted like the last repetition. An instruction of a later repetition means bytes,
+not names: its operand lies where the instruction that it repeats has its operand. At a mark, the first instruction of
+each lane waits for the last one of every lane.
 """
 
 from program import ACCESS, Unreadable, print_program
 
-FAR = 100000  # added to the number of fetched weights, so that no two repetitions have the same
+FAR = 100000  # keeps the numbers of fetched weights apart between repetitions
 
 
 class Draft:
@@ -16,7 +16,7 @@ class Draft:
 
 
 def stays(b):
-    """Weights and optimizer state at home, and the workspace."""
+    """Returns whether it exists once: weights and optimizer state at home, and the workspace."""
     return b.kind in ("work", "opt") or b.kind == "weight" and b.inst is None
 
 
@@ -25,15 +25,15 @@ class Copier:
 
     def __init__(self, p, r, times):
         self.p, self.r, self.old = p, r, p.ranks[r]
-        self.bufs = {name: b for name, b in self.old.bufs.items() if times == 1 or stays(b)}  # those of the new program
+        self.bufs = {name: b for name, b in self.old.bufs.items() if times == 1 or stays(b)}  # of the new program
         self.ins, self.open, self.now, self.turn = [], [], {}, None
-        self.copies = {}  # of an old instruction, by section and turn: the new one
+        self.copies = {}  # new copy of an old instruction, by section and turn
 
     def more(self, s):
         return self.turn * self.p.period[0] // self.p.updates[s]
 
     def moved(self, b):
-        """The buffer that b is in this turn, by name."""
+        """Returns the name of the buffer that b is in this turn."""
         c = type(b)()
         for slot in b.__slots__:
             setattr(c, slot, getattr(b, slot))
@@ -114,7 +114,7 @@ class Copier:
 
 
 def unrolled(p, times):
-    """Its text; None where that is not known: a text says nothing of what the repetitions' jobs need."""
+    """Returns the text, or None if the repetitions' jobs have needs, which a text does not state."""
     if p.needs and times > 1:
         return None
     d = Draft()

@@ -1,11 +1,11 @@
-"""What every buffer holds along the serial walk of checker.py, stretch by stretch, and what each instruction makes of it.
+"""The contents of every buffer along the serial walk of checker.py, and the result of each instruction.
 
-A stretch (begin, end, value) is in fractions of the tensor. Its value is a term: ("act", at, s, b), ("weight", at, s,
-updates), ("opt", at, s, updates), or a gradient as the count of each contribution, ("sum", ((at, to whose gradient, of which
-stage, of which microbatch), count), …). Place z of the buffer holds place z + at of what the term names: a shard at home
-begins with at > 0, and all of a gathered tensor is one stretch again. ("begun", at, s, b) is garbage, which a later part of
-the job completes. What a part gives to its team is ("share", at, s, b, direction, part); sums of these are sums like others.
-A norm is ("norm", 0, parts): the count of each part of a set, (set, where it begins), whose gradient was complete.
+A buffer's contents are stretches (begin, end, value), in fractions of the tensor. A value is a term: ("act", at, s, b),
+("weight", at, s, updates), ("opt", at, s, updates), or for a gradient ("sum", ((at, whose gradient, stage, microbatch),
+count), …), the count of each contribution. Place z of the buffer holds place z + at of the term's tensor: a shard at
+home begins with at > 0, and a gathered tensor is one stretch again. ("begun", at, s, b) is garbage that a later part of
+the job completes. A part gives ("share", at, s, b, direction, part) to its team; sums of these are ordinary sums. A
+norm is ("norm", 0, parts): the count of each part of a set, (set, begin), whose gradient was complete.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from ranges import ranges_wrong
 
 
 def moved(value, by):
-    """The value of what was at z, at z + by."""
+    """Returns the value at z + by, given the one at z."""
     if value is None or not by:
         return value
     if value[0] == "sum":
@@ -25,7 +25,7 @@ def moved(value, by):
 
 
 def plus(a, b):
-    """The sum of two gradients; of what is none, nothing that passes for one."""
+    """Returns the sum of two gradients; any other term adds garbage that no gradient has."""
     total = Counter()
     for value in a, b:
         total.update(dict(value[1:]) if value and value[0] == "sum" else {(Fraction(0), -1, -1, -1): 1})
@@ -33,7 +33,7 @@ def plus(a, b):
 
 
 def share_sum(value):
-    """What a member adds to a sum of its team."""
+    """Returns what a member adds to a sum of its team."""
     return ("sum", ((value[1], *value[2:]), 1)) if value and value[0] == "share" else ("sum", ((Fraction(0), -1), 1))
 
 
@@ -48,7 +48,7 @@ def joined(stretches):
 
 
 def cut(stretches, begin, end):
-    """From begin to end, moved to 0."""
+    """Returns the stretches from begin to end, moved to 0."""
     out = [(max(a, begin) - begin, min(b, end) - begin, moved(v, -begin)) for a, b, v in stretches
            if a < end and begin < b]
     return joined(out)
@@ -72,12 +72,12 @@ ZERO, WHOLE = ("sum",), Fraction(0)
 
 
 class Values:
-    """The contents of all ranks' buffers, along the serial walk."""
+    """The contents of all ranks' buffers along the serial walk."""
 
     def __init__(self, p):
         self.p, self.live, self.updates, self.versions = p, [], Counter(), {}
         self.made = Counter()  # jobs
-        self.sums = {}         # what a job in parts found in a piece of its gradient, which it has begun to change
+        self.sums = {}  # what a job in parts found in a piece of its gradient before changing it
         for r, rank in enumerate(p.ranks):
             live = {}
             for b in rank.bufs.values():
@@ -94,14 +94,14 @@ class Values:
         return plus(a, b)
 
     def extent(self, r, name):
-        """How much of its tensor a buffer has room for."""
+        """Returns the fraction of its tensor for which a buffer has room."""
         b = self.p.ranks[r].bufs[name]
         if b.kind in ("wshard", "gshard"):
             return self.p.ranks[r].places[b.s].length
         return self.p.ranks[r].places[b.s].own if b.kind == "gown" else Fraction(1)
 
     def span(self, x, a):
-        """Begin and end of an operand in its buffer."""
+        """Returns begin and end of an operand in its buffer."""
         i, n = a[3]
         e = self.extent(x.rank, a[2])
         return e * i / n, e * (i + 1) / n
@@ -124,7 +124,7 @@ class Values:
                     self.bad(x, f"overlap: {name} and {other}")
 
     def read(self, x, a):
-        """The operand's stretches, from 0 on."""
+        """Returns the operand's stretches, from 0 on."""
         name, (begin, end) = a[2], self.span(x, a)
         if name not in self.live[x.rank]:
             self.bad(x, f"reads {name}, not written or freed")
@@ -188,7 +188,8 @@ class Values:
                 self.bad(x, f"frees {name}, which is not live")
 
     def contribute(self, x, role, s):
-        """dw or dv of a job: all of the gradient, in pieces perhaps. One is complete with the last part that names it."""
+        """Checks dw or dv of a job: the whole gradient, perhaps in pieces. The last part that names a piece completes
+        it."""
         parts = self.parts[x.rank, x.op, x.s, x.b]
         pieces = {a[2:]: self.span(y, a) for y in parts for a in self.operand(y, role)}
         self.cover(x, role, sorted(pieces.values()))
@@ -214,20 +215,20 @@ class Values:
                 self.write(x, a, [(Fraction(0), end - begin, ("begun", WHOLE, x.s, x.b))])
 
     def cover(self, x, role, spans):
-        """All of a gradient, and none of it twice."""
+        """Checks that it is a whole gradient, with nothing twice."""
         borders = [z for span in spans for z in span]
         if not spans or borders[0] != 0 or borders[-1] != 1 or borders[1:-1:2] != borders[2:-1:2]:
             self.bad(x, f"its {role} is not all of its gradient once")
 
     def still_begun(self, x, a):
-        """What another part has begun to make must be as that part has left it."""
+        """Checks that what another part has begun is still as that part left it."""
         begin, end = self.span(x, a)
         got = cut(self.live[x.rank].get(a[2], [(begin, end, None)]), begin, end)
         if got != [(Fraction(0), end - begin, ("begun", WHOLE, x.s, x.b))]:
             self.bad(x, f"{a[2]} is {got}, not what the part before left there")
 
     def add(self, x, a, stretches):
-        """dw = or dw +="""
+        """Computes dw = or dw +=."""
         if a[1]:
             stretches = zipped(self.read(x, a), stretches, self.plus)
         self.write(x, a, stretches)
@@ -236,7 +237,7 @@ class Values:
         return [a for a in x.args if a[0] == role]
 
     def expect(self, x, role, values):
-        """The role's operands hold exactly all of these tensors."""
+        """Checks that the role's operands hold exactly these whole tensors."""
         got = [self.read(x, a) for a in self.operand(x, role)]
         if sorted(map(str, got)) != sorted(str([(Fraction(0), Fraction(1), v)]) for v in values):
             self.bad(x, f"{role} is {got}, not {values}")
@@ -252,8 +253,8 @@ class Values:
         return operands
 
     def follow(self):
-        """The parts of a job are in its rank's compute lane one after the other, no job between them, and name the same
-        operands but for pieces of dw."""
+        """Checks that the parts of a job follow one another in its rank's compute lane, with no job between them, and
+        name the same operands except for pieces of dw."""
         for rank in self.p.ranks:
             jobs = [x for x in rank.ins if x.op in JOBS]
             for x in jobs:
@@ -271,7 +272,7 @@ class Values:
                     self.bad(x, "the part behind it is not next")
 
     def spaces(self, jobs):
-        """The jobs that work in the rank's workspace, and those that work in its second one."""
+        """Returns the jobs that use the rank's first workspace, and those that use its second one."""
         apart = lambda x: any(a[2] != "work" for a in self.operand(x, "work"))
         return [x for x in jobs if not apart(x)], [x for x in jobs if apart(x)]
 
@@ -291,7 +292,7 @@ class Values:
         return []
 
     def slices(self, x):
-        """What it reads and makes of other slices' keys and values: all forwards before it, and in a backward its own."""
+        """Checks keys and values of other slices: reads those of all earlier forwards, and in a backward its own."""
         p = self.p
         if not p.slices or x.s not in p.attends:
             for role in ("kv", "own", "dkv", "dpast"):
@@ -302,7 +303,7 @@ class Values:
         first = x.b - x.b % p.slices
         wanted = [("kv", WHOLE, x.s, b) for b in range(first, x.b + back)]
         got = [self.read(x, a) for a in self.operand(x, "kv")]
-        if got != [[(Fraction(0), Fraction(1), v)] for v in wanted]:  # in this order: it says which is which
+        if got != [[(Fraction(0), Fraction(1), v)] for v in wanted]:  # in this order, which tells them apart
             self.bad(x, f"kv is {got}, not {wanted}")
         last = x.b % p.slices == p.slices - 1
         if back:
@@ -370,7 +371,7 @@ class Values:
     # ---- teams ----
 
     def exchange_of_part(self, x):
-        """A part gives a share of its own, and gets what its team has made of the shares that the parts before it gave."""
+        """Checks shares: a part gives its own, and gets what its team has made of the earlier parts' shares."""
         ops = self.p.teams.exchange[x.s].get(x.op, ()) if self.p.teams else ()
         i, n = x.part
         if ops and n != len(ops) + 1:
@@ -397,7 +398,7 @@ class Values:
         return self.of_team(op, shares, x.s - first)
 
     def of_team(self, op, shares, me):
-        """What member `me` gets of these shares, each from 0 to 1, as stretches from 0 to 1 again."""
+        """Returns what member `me` gets from these shares, each from 0 to 1, as stretches from 0 to 1."""
         n = len(shares)
         if op in ("ALL_REDUCE_A", "REDUCE_SCATTER_A"):
             total = [(Fraction(0), Fraction(1), ZERO)]
@@ -411,7 +412,8 @@ class Values:
                        for y, z, v in cut(share, Fraction(me, n), Fraction(me + 1, n))])
 
     def team_collective(self, step):
-        """All members of a team, in the order of their places, on what their parts have given."""
+        """Checks an exchange over all members of a team, in the order of their places, on what their parts have
+        given."""
         p, op, n = self.p, step[0].op, len(step)
         if any(p.teams is None or p.teams.size(x.s) != n or x.s - p.teams.first_of(x.s) != m for m, x in enumerate(step)):
             return self.bad(step[0], "its ranks are not the members of its stage in their order")
@@ -439,7 +441,7 @@ class Values:
             self.write(x, into(x), self.of_team(op, shares, m))
 
     def mids(self):
-        """What is exchanged under one number has one size; no two numbers have more than a stage exchanges."""
+        """Checks that tensors under one number have one size, and that there are no more numbers than exchanges."""
         sizes = {}
         for r, rank in enumerate(self.p.ranks):
             for b in rank.bufs.values():
@@ -451,7 +453,7 @@ class Values:
                     self.bad(f"rank {r}", f"{b.name} is of another size")
 
     def members(self):
-        """A job of a team is one of all members, and a rank is always the same of them."""
+        """Checks that every member has each job of a team, on the same rank each time."""
         t, place = self.p.teams, {}
         for rank in self.p.ranks if t else ():
             for x in rank.ins:
@@ -522,7 +524,7 @@ class Values:
         self.write(x, w[0], [(Fraction(0), end - begin, ("weight", at.own_begin, x.s, k + 1))])
 
     def norm(self, x):
-        """Of what this rank updates of a set: its whole gradient."""
+        """Checks this rank's part of a set before its update: its whole gradient."""
         norm, dw, at = self.operand(x, "norm"), self.operand(x, "dw"), self.p.ranks[x.rank].places[x.s]
         if not norm:
             return self.bad(x, "without norm")
@@ -561,7 +563,7 @@ class Values:
             self.put_norm(x, x.args[0], parts)
 
     def whole(self):
-        """The parts of all sets that are updated, each once."""
+        """Returns the parts of all sets that are updated, each once."""
         return tuple(sorted({((s, at.own_begin), 1) for rank in self.p.ranks for s, at in enumerate(rank.places)
                              if at.begin is not None}))
 
@@ -569,7 +571,7 @@ class Values:
         return any(x.op == "NORM" for rank in self.p.ranks for x in rank.ins)
 
     def clipped(self, x):
-        """Where any norm is taken, each update takes that of all."""
+        """Checks that, if any norm is taken, each update takes the norm of all gradients."""
         norm = self.operand(x, "norm")
         if not norm:
             return self.clips() and self.bad(x, "is not clipped")
@@ -579,7 +581,7 @@ class Values:
             self.bad(x, "its norm is not that of all gradients")
 
     def host_copy(self, x):
-        """To host memory, or back; the copy has the size of what is copied."""
+        """Copies to host memory, or back; the copy has the size of its source."""
         src, to = self.operand(x, "src"), self.operand(x, "t")
         if not src or not to:
             return self.hint(x, "without src or t")
@@ -593,14 +595,14 @@ class Values:
         self.write(x, to[0], self.read(x, src[0]))
 
     def memories(self, x):
-        """Only OFFLOAD and RELOAD touch host memory: one writes it, one reads it."""
+        """Checks that only OFFLOAD writes, and only RELOAD reads, host memory."""
         for a in x.args:
             there = x.op in HOST_COPIES and (a[0] == "t") == (x.op in OFFLOADS)
             if self.p.ranks[x.rank].bufs[a[2]].on_host() != there:
                 self.bad(x, f"{a[2]} is in the other memory")
 
     def of_update(self, x):
-        """Where updates are jobs, a gradient is named for its update, and so is what uses it."""
+        """Checks names, if updates are jobs: a gradient, and everything that uses it, is named for its update."""
         p = self.p
         k = None if not p.updates else x.b // p.updates[x.s] if x.op in JOBS else x.b if x.op == "U" else x.inst or 0
         for a in x.args if p.updates else ():
@@ -639,7 +641,8 @@ class Values:
                 self.add(x, to[0], zipped(v, [(Fraction(0), v[-1][1], ZERO)], self.plus))
 
     def named(self, x):
-        """What moves weights or gradients says of which set; a gather into fetched weights has their number."""
+        """Checks that a move of weights or gradients names the right set; a gather into fetched weights has their
+        number."""
         weights = x.op in GATHERS or x.op == "COPY"
         bufs = [self.p.ranks[x.rank].bufs[a[2]] for a in x.args]
         kinds = ("weight", "wshard") if weights else ("wgrad", "gshard", "gown")
@@ -650,7 +653,7 @@ class Values:
             self.hint(x, "has the number of no fetched weights, or lacks one")
 
     def operands_of(self, step):
-        """Each member's only src and dw or w; None where what it must have is not there, or what it must not have is."""
+        """Returns each member's only src and dw or w, or None if one is missing or superfluous."""
         op, out = step[0].op, []
         for x in step:
             src, to = self.operand(x, "src"), [a for a in x.args if a[0] != "src"]
@@ -700,7 +703,7 @@ class Values:
                     self.spoil(x, src, to)
 
     def in_place(self, x, src, to, i, n):
-        """Source and target of a member may share bytes only where one is the member's piece of the other."""
+        """Checks that a member's source and target share bytes only if one is the member's piece of the other."""
         if src is None or src[2] != to[2]:
             return
         (a, b), (c, d) = self.span(x, src), self.span(x, to)
@@ -714,7 +717,7 @@ class Values:
             self.bad(x, "in place, and not its own piece")
 
     def spoil(self, x, src, to):
-        """In place, the rest of the source is garbage."""
+        """In place, the rest of the source becomes garbage."""
         live, (a, b), (c, d) = self.live[x.rank], self.span(x, src), self.span(x, to)
         out = []
         for y, z, v in live[src[2]]:
