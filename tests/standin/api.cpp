@@ -12,7 +12,7 @@ void standin_started(void) {
 }
 
 static cudaError_t fail(cudaError_t e) { return me()->last = e; }
-/* What a call returns that does not fail by itself: a kernel's fault, once it has surfaced, at every one. */
+/* Returns the status of a call that does not fail itself: a kernel's fault, once it has surfaced, fails every call. */
 static cudaError_t outcome(void) { return fault_surfaced() ? cudaErrorIllegalAddress : cudaSuccess; }
 
 /* ---- devices and errors ---- */
@@ -65,7 +65,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr what, int) {
     }
     return cudaSuccess;
 }
-/* STANDIN_DRIVER: of which CUDA version it is, as in 12080. */
+/* STANDIN_DRIVER gives the CUDA version of the driver, for example 12080. */
 cudaError_t cudaDriverGetVersion(int *v) {
     const char *s = getenv("STANDIN_DRIVER");
     return *v = s ? atoi(s) : CUDART_VERSION, cudaSuccess;
@@ -130,7 +130,7 @@ const char *cudaGetErrorString(cudaError_t e) {
 
 /* ---- memory ---- */
 
-/* STANDIN_MALLOC: the code with which cudaMalloc refuses. */
+/* STANDIN_MALLOC gives the error code of every cudaMalloc. */
 cudaError_t cudaMalloc(void **p, size_t size) {
     entered here("cudaMalloc");
     if (const char *code = getenv("STANDIN_MALLOC"))
@@ -162,7 +162,7 @@ static void drain(const char *what) {
             saw(s.get());
 }
 
-/* Frees wait for the device, as CUDA's do. */
+/* Waits for the device, as CUDA's cudaFree does. */
 cudaError_t cudaFree(void *p) {
     entered here("cudaFree");
     check_not_capturing(call);
@@ -195,7 +195,7 @@ static bool is_device(const void *p) {
     return a && a->kind != PINNED;
 }
 
-/* The given kind must match the pointers. */
+/* Checks that the given kind matches the pointers. */
 static void check_kind(const char *what, void *dst, const void *src, enum cudaMemcpyKind kind) {
     static const char *names[] = {"HostToHost", "HostToDevice", "DeviceToHost", "DeviceToDevice"};
     int is = (is_device(src) ? 2 : 0) + (is_device(dst) ? 1 : 0);
@@ -215,7 +215,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcp
     w.what = text("cudaMemcpyAsync of %zu bytes", n);
     w.touches = {{src, n, false}, {dst, n, true}};
     w.run = [=] { memcpy(dst, src, n); };
-    if (n == 4 && is_device(src) && is_device(dst)) { /* it may be a word that somebody awaits */
+    if (n == 4 && is_device(src) && is_device(dst)) { /* it may write a word that a stream awaits */
         w.word = (uint32_t *)dst;
         w.run = [=] { __atomic_store_n((uint32_t *)dst, *(const uint32_t *)src, __ATOMIC_RELEASE); };
     }
@@ -229,8 +229,8 @@ static void wait_for_legacy(void) {
     saw(s);
 }
 
-/* On the legacy stream. The host waits, except for two copies that CUDA leaves running: within the device, and from
- * pageable memory, which has been staged when the call returns and comes to the device when the scheduler has it so. */
+/* Copies on the legacy stream. The host waits, except for two copies that CUDA leaves running: those within the device,
+ * and those from pageable memory, which the call has staged and the scheduler delivers at some later time. */
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind) {
     entered here("cudaMemcpy");
     check_not_capturing(call);
@@ -272,7 +272,7 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s) {
     memset_on(s, p, value, n);
     return outcome();
 }
-/* On the legacy stream; the host does not wait for it. */
+/* Fills on the legacy stream; the host does not wait. */
 cudaError_t cudaMemset(void *p, int value, size_t n) {
     entered here("cudaMemset");
     check_not_capturing(call);
@@ -405,7 +405,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned int
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) { return cudaEventRecordWithFlags(e, s, 0); }
 
-/* A stream outside the capture joins it, by waiting for an event recorded in it. */
+/* Lets a stream outside the capture join it, by waiting for an event recorded in it. */
 static void wait_captured(cudaStream_t s, cudaEvent_t e) {
     if (e->cap->ended)
         broken("CAPTURE", "%s waits for event %d, which was recorded in a capture that has ended: isolation",
@@ -446,7 +446,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned int flag
     if (s->cap)
         broken("CAPTURE", "%s, which is captured, waits for event %d, which was not recorded in the capture: isolation",
                stream_name(s).c_str(), e->id);
-    if (!e->at) /* never recorded: no wait, in CUDA too */
+    if (!e->at) /* never recorded: no wait, as in CUDA */
         return cudaSuccess;
     work w;
     w.kind = WAIT;
@@ -500,7 +500,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b) {
     return cudaSuccess;
 }
 
-/* ---- words: the driver's ---- */
+/* ---- words: calls of the driver ---- */
 
 CUresult cuInit(unsigned int) { return CUDA_SUCCESS; }
 CUresult cuGetErrorName(CUresult e, const char **s) {
@@ -560,7 +560,7 @@ CUresult cuStreamBatchMemOp(CUstream s, unsigned int count, CUstreamBatchMemOpPa
     entered here("cuStreamBatchMemOp");
     CUresult code = count < 256 && flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < count && code == CUDA_SUCCESS; i++) {
-        auto &x = all[i].waitValue; /* laid out as writeValue is */
+        auto &x = all[i].waitValue; /* has the same layout as writeValue */
         code =
             (x.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ? wait_value : write_value)(s, x.address, x.value, x.flags);
     }

@@ -1,4 +1,4 @@
-/* bf16 for the stand-in's own arithmetic: rounded to nearest even. For tests only. */
+/* bf16 for the stand-in's own arithmetic, rounded to nearest even. For tests only. */
 #ifndef STANDIN_BF16_H
 #define STANDIN_BF16_H
 #include <cmath>

@@ -1,5 +1,5 @@
-/* Captures and graphs. What is issued to a captured stream becomes a node; its edges are the stream's order and the
- * events that the capture's streams wait for. A launch copies all work, whose nodes run by their edges alone. */
+/* Captures and graphs. A call on a captured stream becomes a node; its edges are the stream's order and the events for
+ * which the capture's streams wait. A launch copies all work, and its nodes run by their edges alone. */
 #include "standin.h"
 
 extern "C" {
@@ -38,7 +38,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mo
     return cudaSuccess;
 }
 
-/* Every node must be ordered before the point that the stream which began the capture has reached. */
+/* Checks that every node precedes the point that the capture's first stream has reached. */
 static void check_joined(const capture &c) {
     std::vector<bool> seen(c.nodes.size());
     std::vector<int> todo = c.origin->tips;
@@ -97,19 +97,19 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t s, enum cudaStreamCaptureStatus *
     return cudaSuccess;
 }
 
-/* For a thread's calls that are unsafe in captures of others. The stand-in follows each capture's own mode. */
+/* Covers a thread's calls that are unsafe in captures of others. The stand-in follows each capture's own mode. */
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
     return *mode = cudaStreamCaptureModeGlobal, cudaSuccess;
 }
 
 /* ---- hardware queues ---- */
 
-/* As few branches as can hold all nodes, each a path of edges: every node goes on behind one before it, where that has
- * nobody else behind it. A matching, made larger one by one. */
+/* Covers the nodes with the fewest branches, which are paths of edges. A node may continue the branch of a predecessor
+ * that no other node continues, so this is a maximum matching, grown one node at a time. */
 namespace {
 struct branches {
     const std::vector<node> &nodes;
-    std::vector<int> next; /* the one behind */
+    std::vector<int> next; /* the node that continues its branch */
     std::vector<bool> tried;
     int n;
 
@@ -134,7 +134,7 @@ struct branches {
 };
 } // namespace
 
-/* What is ordered with node i: before it, or after it. */
+/* Returns which nodes are ordered before or after node i. */
 static std::vector<bool> ordered_with(const std::vector<node> &nodes, size_t i) {
     std::vector<bool> before(nodes.size()), after(nodes.size());
     before[i] = after[i] = true;
@@ -149,8 +149,8 @@ static std::vector<bool> ordered_with(const std::vector<node> &nodes, size_t i) 
     return before;
 }
 
-/* Branches of a graph may share hardware queues, nothing says which, and what awaits a word holds up what is behind it.
- * So in a graph with more branches than queues, which are few here, all must be ordered with what awaits. */
+/* Branches of a graph may share hardware queues in any way, and a wait for a word blocks its queue. So if a graph has
+ * more branches than queues, of which there are few here, every node must be ordered with each wait. */
 static void check_queues(const std::vector<node> &nodes) {
     static const int QUEUES = 2;
     bool awaits = false;
@@ -266,7 +266,7 @@ static std::shared_ptr<launched> copy_graph(cudaGraphExec_t e) {
     return g;
 }
 
-/* It has waited for an event behind it. */
+/* Returns whether the program has waited for an event that follows the graph. */
 static bool known_to_have_ended(const launched &g) {
     clocks seen = the().seen;
     join(seen, g.all);

@@ -1,13 +1,10 @@
 /* cuBLASLt: D = epilogue(alpha op(A) op(B) + beta C), in fp32. The heuristic's first algorithm sums in the order of k,
- * the others by pieces of k: other bits.
- *
- * STANDIN_LT_FAILS=PLACE:STATUS:WHICH[:AFTER] makes calls fail with a status: at PLACE attribute (where a description
- * learns its epilogue), heuristic, result (of a heuristic that succeeds), check or launch; of products WHICH: plain,
- * fused (with an epilogue), kept (not the heuristic's first algorithm) or an epilogue's number; but not the first
- * AFTER ones.
- * STANDIN_FASTEST=K makes launches take a few ms longer, except of each heuristic's K-th algorithm, from 0, and
- * STANDIN_SLOW=WHICH launches of these products.
- * STANDIN_LT_LOG=FILE gets a line for each question to the heuristic and each launch: `launch 4`, of epilogue 4. */
+ * the others by pieces of k, which gives other bits. * STANDIN_LT_FAILS=PLACE:STATUS:WHICH[:AFTER] makes calls fail
+ * with a status, except for the first AFTER. PLACE is attribute (where a description gets its epilogue), heuristic,
+ * result (of a heuristic that succeeds), check or launch. WHICH is plain, fused (with an epilogue), kept (not the
+ * heuristic's first algorithm) or an epilogue's number. STANDIN_FASTEST=K makes launches take a few ms longer, except
+ * for each heuristic's K-th algorithm, from 0. STANDIN_SLOW=WHICH does the same to launches of these products.
+ * STANDIN_LT_LOG=FILE gets a line for each call of the heuristic and each launch: `launch 4` for epilogue 4. */
 #include "cublasLt.h"
 #include "bf16.h"
 #include "standin.h"
@@ -25,18 +22,18 @@ struct matmul {
     void *bias, *aux;
     int64_t aux_ld;
 };
-enum { WORKSPACE = 65536 }; /* what an algorithm uses of the workspace, if allowed */
-enum { VARIANTS = 3 };      /* algorithms for each product: one, two, four pieces of k */
-enum { ROUNDS = 8 };        /* of a variant: it rounds each piece's sum to D's type, as a reduction scheme may */
+enum { WORKSPACE = 65536 }; /* bytes of workspace that an algorithm uses, if allowed */
+enum { VARIANTS = 3 };      /* algorithms per product: one, two, four pieces of k */
+enum { ROUNDS = 8 };        /* flag of a variant: it rounds each piece's sum to D's type, as a reduction scheme may */
 struct algorithm {
     uint64_t fingerprint, workspace, aligned[4]; /* aligned: A, B, C, D */
-    uint32_t bias, aux;                          /* their alignment */
+    uint32_t bias, aux;                          /* alignments of bias and aux */
     uint64_t variant;
 };
 struct preference {
     uint64_t workspace;
     uint32_t alignment[4]; /* minimum for A, B, C and D */
-    uint32_t reduction;    /* the reduction schemes that it may have */
+    uint32_t reduction;    /* the allowed reduction schemes */
 };
 enum { MOST_ALIGNED = 256 }; /* the default promise */
 static_assert(sizeof(preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "fits");
@@ -46,12 +43,12 @@ static_assert(sizeof(matmul) <= sizeof(cublasLtMatmulDescOpaque_t), "fits");
 
 struct problem {
     matmul d;
-    layout a, b, c, e; /* e: of D */
+    layout a, b, c, e; /* e: layout of D */
     const char *A, *B, *C;
     char *D;
     float alpha, beta;
-    uint64_t m, n, k, pieces; /* pieces: of k, each summed alone */
-    bool rounds;              /* each piece's sum */
+    uint64_t m, n, k, pieces; /* pieces of k, each summed on its own */
+    bool rounds;              /* whether each piece's sum is rounded */
 };
 
 static size_t bytes_of(int type) { return type == CUDA_R_16BF ? 2 : 4; }
@@ -73,7 +70,7 @@ static void put(void *p, int type, uint64_t i, float x) {
         ((float *)p)[i] = x;
 }
 
-/* ---- what may be asked ---- */
+/* ---- checks of the arguments ---- */
 
 static bool has(const matmul &d, unsigned bit) { return d.epilogue & bit; }
 static bool known_epilogue(unsigned e) {
@@ -83,7 +80,7 @@ static bool known_epilogue(unsigned e) {
     return false;
 }
 
-/* Why cuBLASLt rejects the shapes, types or epilogue, or NULL. */
+/* Returns why cuBLASLt rejects the shapes, types or epilogue, or NULL. */
 static const char *refused(problem &p) {
     const matmul &d = p.d;
     p.m = d.transa ? p.a.cols : p.a.rows;
@@ -108,7 +105,7 @@ static const char *refused(problem &p) {
         return "the epilogue is none that the stand-in has";
     if (d.epilogue != 1 && (p.e.order != CUBLASLT_ORDER_COL || p.e.batch != 1))
         return "an epilogue with a D of rows, or with a batch, which the stand-in lacks";
-    /* CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE; the exceptions are of IMMA and fp8 */
+    /* CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE; IMMA and fp8 are exceptions */
     if ((d.epilogue & (4 | 16 | 256 | 512)) && d.bias_type >= 0 && d.bias_type != p.e.type)
         return "a bias, or a bias gradient, is of another type than D";
     if (has(d, 128) && (d.aux_ld % 8 != 0 || d.aux_ld < (int64_t)p.m))
@@ -116,7 +113,7 @@ static const char *refused(problem &p) {
     return nullptr;
 }
 
-/* What an algorithm was found for. */
+/* Returns a hash of the problem for which an algorithm was found. */
 static uint64_t fingerprint(const problem &p) {
     uint64_t h = 0xcbf29ce484222325u;
     for (uint64_t x :
@@ -127,8 +124,8 @@ static uint64_t fingerprint(const problem &p) {
     return h;
 }
 
-/* The alignments that an algorithm was found for: the matrices' from the preference, the epilogue operands' from their
- * pointers at that moment. */
+/* Returns a pointer's alignment. An algorithm is found for certain alignments: the matrices' from the preference, the
+ * epilogue operands' from their pointers at that moment. */
 static uint64_t alignment_of(const void *p) {
     uint64_t low = (uintptr_t)p & -(uintptr_t)p;
     return p && low < MOST_ALIGNED ? low : (uint64_t)MOST_ALIGNED;
@@ -162,7 +159,7 @@ static float finish(const problem &p, uint64_t row, uint64_t col, float x) {
     return has(d, 2) && x < 0 ? 0 : x;
 }
 
-/* The sums of A's rows, B's columns, or D's rows. */
+/* Writes the sums of A's rows, B's columns, or D's rows. */
 static void bias_gradient(const problem &p, const std::vector<float> &a, const std::vector<float> &b) {
     int type = p.d.bias_type < 0 ? p.e.type : p.d.bias_type;
     uint64_t length = p.d.epilogue == CUBLASLT_EPILOGUE_BGRADB ? p.n : p.m;
@@ -254,7 +251,7 @@ static std::set<cublasLtHandle_t> &handles(void) {
     return *all;
 }
 
-/* ---- failures on demand ---- */
+/* ---- failures on request ---- */
 
 static void note(const char *place, uint32_t epilogue) {
     const char *path = getenv("STANDIN_LT_LOG");
@@ -272,10 +269,10 @@ static bool is_one(const string &which, uint32_t epilogue, bool kept) {
                               : which == std::to_string(epilogue);
 }
 
-/* The status that a call fails with. It leaves an error of the runtime behind, as a failed launch does. */
+/* Returns the status with which a call fails. Also leaves an error in the runtime, as a failed launch does. */
 static cublasStatus_t failure(const char *here, uint32_t epilogue, bool kept = false) {
     const char *wish = getenv("STANDIN_LT_FAILS");
-    static std::map<string, int> seen; /* calls, of each wish */
+    static std::map<string, int> seen; /* calls per request */
     char place[16], which[16];
     int status, after = 0;
     if (!wish)
@@ -451,7 +448,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
     cublasStatus_t fails = failure("heuristic", p.d.epilogue);
     if (fails != CUBLAS_STATUS_SUCCESS)
         return fails;
-    /* A call may succeed with a result that did not: "inspect heuristicResultsArray[...].state" (cublasLt.h). */
+    /* A call may succeed although a result failed: "inspect heuristicResultsArray[...].state" (cublasLt.h). */
     if (has(p.d, 32 | 64) && getenv("STANDIN_NO_GELU"))
         fails = CUBLAS_STATUS_NOT_SUPPORTED;
     else
@@ -547,7 +544,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
     work w;
     w.what = text("cublasLtMatmul of m %zu, n %zu, k %zu", (size_t)p.m, (size_t)p.n, (size_t)p.k);
     check_range({workspace, size, true}, "cublasLtMatmul, with its workspace,");
-    size = std::min(size, algo ? (size_t)algo->workspace : (size_t)WORKSPACE); /* what it uses of it */
+    size = std::min(size, algo ? (size_t)algo->workspace : (size_t)WORKSPACE); /* the workspace that it uses */
     w.touches = ranges_of(p, workspace, size);
     for (auto &r : w.touches) {
         check_range(r, w.what.c_str());
@@ -557,7 +554,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
     }
     note("launch", p.d.epilogue);
     cublasStatus_t fails = failure("launch", p.d.epilogue, algo && algo->variant > 0);
-    if (fails == CUBLAS_STATUS_EXECUTION_FAILED && p.beta == 0) { /* it has begun */
+    if (fails == CUBLAS_STATUS_EXECUTION_FAILED && p.beta == 0) { /* the launch has begun */
         w.run = [=] { memset(D, 0xff, extent(p.e)); };
         enqueue(stream, std::move(w));
     }

@@ -1,4 +1,4 @@
-/* Stand-in for the CUDA driver, for tests only: waits for and writes of a 32-bit word in a stream. */
+/* Stand-in for the CUDA driver, for tests only: a stream waits for a 32-bit word, or writes one. */
 #ifndef STANDIN_CUDA_H
 #define STANDIN_CUDA_H
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Stand-in for CUDA's asynchronous copies to shared memory, cp.async, for tests only. A copy lands when its thread
- * waits for it, no sooner; until then its place is poisoned. */
+/* Stand-in for CUDA's asynchronous copies to shared memory, cp.async, for tests only. A copy lands only when its thread
+ * waits for it; until then its destination is poisoned. */
 #ifndef STANDIN_CUDA_PIPELINE_PRIMITIVES_H
 #define STANDIN_CUDA_PIPELINE_PRIMITIVES_H
 #include "cuda_runtime.h"

@@ -1,4 +1,4 @@
-/* The part of CUDA that runtime/'s kernels use, on the CPU, for tests only. grid.h says how kernels run. */
+/* The part of CUDA used by the kernels of runtime/, on the CPU, for tests only. grid.h explains how kernels run. */
 #ifndef STANDIN_CUDA_RUNTIME_H
 #define STANDIN_CUDA_RUNTIME_H
 #include "grid.h"
@@ -13,7 +13,7 @@
 #define __restrict__ __restrict
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
-#define __shared__ static thread_local /* grid.cpp says why */
+#define __shared__ static thread_local /* see grid.cpp */
 
 /* Vectors; any memory may be read through them. */
 #define VECTOR(type, name, element, n, ...)                                                                            \
@@ -34,7 +34,7 @@ static inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; 
 static inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
-/* Threads that wait for each other. */
+/* Warps: threads that wait for each other. */
 static const int warpSize = 32;
 static inline void __syncthreads(GRID_HERE) { grid_sync({file, line}); }
 static inline void __syncwarp(unsigned mask = ~0u, GRID_HERE) { grid_exchange(mask, GRID_SYNC, 0, 0, {file, line}); }
@@ -73,7 +73,7 @@ template <typename T> T __shfl_up_sync(unsigned mask, T value, unsigned by, int 
     return grid_shuffle(mask, value, lane >= begin + by ? lane - by : lane, {file, line});
 }
 
-/* Arithmetic. What is approximate on a GPU is exact here. */
+/* Arithmetic. Operations that are approximate on a GPU are exact here. */
 template <typename T> static inline T __ldg(const T *p) { return *p; }
 template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
 template <typename T> static inline T max(T a, T b) { return a < b ? b : a; }
@@ -85,7 +85,7 @@ static inline double __dmul_rn(double x, double y) { return x * y; }
 static inline float __fadd_rn(float x, float y) { return x + y; }
 static inline float __frcp_rn(float x) { return 1 / x; }
 static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
-static inline int __popc(unsigned x) { /* not the builtin: without -mpopcnt it is a call */
+static inline int __popc(unsigned x) { /* not the builtin, which is a call without -mpopcnt */
     x -= x >> 1 & 0x55555555u;
     x = (x & 0x33333333u) + (x >> 2 & 0x33333333u);
     return (int)(((x + (x >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24);

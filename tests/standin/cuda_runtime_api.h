@@ -1,5 +1,5 @@
-/* Stand-in for the CUDA runtime, for tests only: the calls Pianola's runtime makes, on CPU memory. Names, types, values
- * and signatures are CUDA 13's; what they do is in api.cpp, capture.cpp and the other files here. */
+/* Stand-in for the CUDA runtime, for tests only: the calls of Pianola's runtime, on CPU memory. Names, types, values
+ * and signatures are CUDA 13's. api.cpp, capture.cpp and the other files here implement them. */
 #ifndef STANDIN_CUDA_RUNTIME_API_H
 #define STANDIN_CUDA_RUNTIME_API_H
 #include <stddef.h>
@@ -112,7 +112,7 @@ typedef struct cudaIpcMemHandle_st {
     char reserved[CUDA_IPC_HANDLE_SIZE];
 } cudaIpcMemHandle_t;
 
-/* The fields that are used, not the real layout. */
+/* Only the fields that are used, in another layout. */
 typedef struct CUuuid_st {
     char bytes[16];
 } cudaUUID_t;
@@ -189,13 +189,13 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graphExec);
 
-/* Not CUDA's: from here on this thread may allocate nothing and create nothing (rule START). STANDIN_START=launch in
- * the environment calls it at a thread's first cudaGraphLaunch. */
+/* Not in CUDA: after this call, the thread may neither allocate nor create anything (rule START). With
+ * STANDIN_START=launch in the environment, a thread's first cudaGraphLaunch calls it. */
 void standin_started(void);
 #ifdef __cplusplus
 }
 
-/* The typed forms that CUDA's C++ header adds. */
+/* Typed forms from CUDA's C++ header. */
 template <class T> cudaError_t cudaMalloc(T **p, size_t size) { return cudaMalloc((void **)p, size); }
 template <class T> cudaError_t cudaMallocHost(T **p, size_t size) { return cudaMallocHost((void **)p, size); }
 template <class T> cudaError_t cudaFuncSetAttribute(T *func, enum cudaFuncAttribute attr, int value) {

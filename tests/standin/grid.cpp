@@ -1,5 +1,5 @@
-/* The threads of a block as fibers: a stack each, and a switch that preserves what a call preserves. The scheduler goes
- * through the warps in order, and runs each until all of its threads wait at the block's barrier or have ended. */
+/* The threads of a block as fibers: each has a stack, and a switch preserves what a call preserves. The scheduler
+ * visits the warps in order, and runs each until all of its threads wait at the block's barrier or have ended. */
 #include "grid.h"
 #include <link.h>
 #include <pthread.h>
@@ -23,13 +23,13 @@ struct fiber {
     void *sp;
     enum state state;
     uint3 index;
-    grid_place at;  /* where it waits */
-    unsigned mask;  /* IN_WARP: for whom */
-    grid_kind kind; /* and what each gives and takes */
+    grid_place at;  /* the place where it waits */
+    unsigned mask;  /* IN_WARP: the threads for which it waits */
+    grid_kind kind; /* the exchange it takes part in */
     unsigned source;
     uint64_t value, result;
-    std::vector<copy> copies; /* under way */
-    size_t groups;            /* committed */
+    std::vector<copy> copies; /* in flight */
+    size_t groups;            /* committed groups */
 };
 
 uint3 threadIdx, blockIdx;
@@ -43,9 +43,10 @@ static struct {
     void *context;
     void *shared, *scheduler;
     unsigned threads, waiting, ended;
-    unsigned now;                                                   /* the running thread */
-    unsigned arrived[MAX_THREADS / WARP], gone[MAX_THREADS / WARP]; /* lanes waiting in their warp; not there */
-    unsigned ready[MAX_THREADS / WARP];                             /* lanes that can run */
+    unsigned now; /* the running thread */
+    unsigned arrived[MAX_THREADS / WARP],
+        gone[MAX_THREADS / WARP];       /* arrived: lanes waiting in their warp; gone: lanes that have ended */
+    unsigned ready[MAX_THREADS / WARP]; /* lanes that can run */
     fiber fibers[MAX_THREADS];
 } block;
 
@@ -61,7 +62,10 @@ asm(".text\n.globl grid_switch\ngrid_switch:\n"
     "push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
     "mov %rsp, (%rdi)\nmov %rsi, %rsp\n"
     "pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n");
-enum { RETURN = 6, FRAME = 8 }; /* words: the return address's place in what is kept; all of it, aligned */
+enum {
+    RETURN = 6,
+    FRAME = 8
+}; /* in words: index of the return address in the saved frame, and the frame's aligned size */
 #elif defined __aarch64__
 asm(".text\n.globl grid_switch\ngrid_switch:\n"
     "sub sp, sp, #160\n"
@@ -78,7 +82,7 @@ enum { RETURN = 11, FRAME = 20 };
 #error "grid_switch is written for x86-64 and aarch64"
 #endif
 
-/* The lane that runs next: the ready ones take turns. There is one. */
+/* Returns the lane that runs next: ready lanes take turns. At least one is ready. */
 static unsigned turn(unsigned ready, unsigned last) {
     unsigned behind = grid_reverse      ? ready & ((1u << last) - 1)
                       : last + 1 < WARP ? ready >> (last + 1) << (last + 1)
@@ -93,7 +97,7 @@ static void run(void **from, unsigned thread) {
     grid_switch(from, block.fibers[thread].sp);
 }
 
-/* To the next thread of the warp that is ready; to the scheduler when none is. */
+/* Switches to the next ready thread of the warp, or to the scheduler if none is ready. */
 static void yield(void) {
     unsigned lane = block.now % WARP, base = block.now - lane, ready = block.ready[base / WARP];
     void **from = &block.fibers[block.now].sp;
@@ -149,7 +153,7 @@ void grid_sync(grid_place at) {
 
 unsigned grid_lane(void) { return block.now % WARP; }
 
-/* The last thread to arrive gives every thread of the mask its result. */
+/* Gives every thread of the mask its result; the last thread to arrive calls it. */
 static void complete(fiber *warp, const fiber *last) {
     unsigned mask = last->mask, ballot = 0, base = (unsigned)(warp - block.fibers);
     for (unsigned i = 0; i < WARP; i++) {
@@ -238,7 +242,7 @@ static void entry(void) {
     block.body(block.context);
     thread_end();
     yield();
-    abort(); /* a thread that has ended is never resumed */
+    abort(); /* an ended thread is never resumed */
 }
 
 static char *stack_of(unsigned thread) {
@@ -254,7 +258,7 @@ static char *stack_of(unsigned thread) {
     return stacks + (size_t)thread * STACK;
 }
 
-/* Stacks begin at different lines of a page: otherwise all threads would share a few sets of the cache. */
+/* Starts stacks at different lines of a page; otherwise all threads would share a few cache sets. */
 static void prepare(unsigned thread) {
     fiber *f = &block.fibers[thread];
     void **sp = (void **)(void *)(stack_of(thread) + STACK - thread * 192 % 4096) - FRAME;
@@ -267,7 +271,7 @@ static void prepare(unsigned thread) {
     f->groups = 0;
 }
 
-/* __shared__ variables are thread_local ones, which lie together: in the program's own TLS segment. */
+/* Poisons __shared__ variables. They are thread_local, so they lie together in the program's own TLS segment. */
 static int find_shared(struct dl_phdr_info *info, size_t, void *found) {
     for (int i = 0; i < info->dlpi_phnum; i++)
         if (info->dlpi_phdr[i].p_type == PT_TLS && info->dlpi_tls_data)
@@ -276,7 +280,7 @@ static int find_shared(struct dl_phdr_info *info, size_t, void *found) {
     return 1; /* the first is the program itself */
 }
 
-/* Until no thread of it is ready. */
+/* Runs a warp until none of its threads is ready. */
 static bool run_warp(unsigned warp) {
     unsigned ready = block.ready[warp];
     if (ready)
@@ -284,7 +288,7 @@ static bool run_warp(unsigned warp) {
     return ready;
 }
 
-/* No thread can continue: one waits in its warp for one that waits elsewhere. */
+/* Reports that no thread can continue: one waits in its warp for one that waits elsewhere. */
 [[noreturn]] static void stuck(void) {
     unsigned t = 0, other = 0;
     while (block.fibers[t].state != IN_WARP)
@@ -320,7 +324,7 @@ static void run_block(void) {
 
 void *grid_shared(void) { return block.shared; }
 
-/* One grid at a time: ranks of a program in one process may launch from threads of their own. */
+/* Runs one grid at a time: ranks of a program in one process may launch from their own threads. */
 void grid_run(const char *kernel, dim3 grid, dim3 threads, size_t shared, void (*body)(void *), void *context) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&lock);
@@ -351,7 +355,7 @@ void grid_run(const char *kernel, dim3 grid, dim3 threads, size_t shared, void (
 
 /* ---- without a stream ---- */
 
-/* For tests of kernels alone: the API's own definitions, if linked, override these. */
+/* Definitions for tests of kernels alone; those of the API, if linked, override these. */
 #define ALONE __attribute__((weak))
 ALONE void standin_enqueue(cudaStream_t, const char *, std::function<void()> run, std::vector<const void *>) { run(); }
 ALONE void cuda_must(cudaError_t, const char *) {}

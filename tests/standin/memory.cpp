@@ -105,12 +105,12 @@ void check_inside(const void *p, const char *what) {
         check_range({p, 0, false}, text("%s has an argument that", what).c_str(), true);
 }
 
-/* ---- who touches device memory, and when ---- */
+/* ---- accesses to device memory ---- */
 
 static struct {
-    const work *now; /* null: none runs */
+    const work *now; /* work that runs, or null */
     pthread_t by;
-    std::vector<range> pages; /* that the work has touched */
+    std::vector<range> pages; /* pages that the work has touched */
     struct sigaction before;
 } watched;
 
@@ -129,7 +129,7 @@ opened::~opened() {
         protect(r, PROT_NONE);
 }
 
-/* Not async-signal-safe, but the fault is the program's, at a load or a store, and never in a library. */
+/* Not async-signal-safe, but faults come from the program's own loads and stores, never from inside a library. */
 static void fault(int, siginfo_t *info, void *context) {
     char *at = (char *)info->si_addr, *start = (char *)((uintptr_t)at / page * page);
     bool write = true, ours = watched.now && pthread_equal(watched.by, pthread_self());
@@ -144,7 +144,7 @@ static void fault(int, siginfo_t *info, void *context) {
     if (!a && ours)
         broken("MEMORY", "%s %s at %p, which is no device memory", who, does, (void *)at);
     if (!a) {
-        sigaction(SIGSEGV, &watched.before, nullptr); /* retry, for the handler before ours */
+        sigaction(SIGSEGV, &watched.before, nullptr); /* retries with the earlier handler */
         return;
     }
     if (!a->alive)
@@ -157,7 +157,7 @@ static void fault(int, siginfo_t *info, void *context) {
     watched.pages.push_back({start, page, write});
 }
 
-/* A kernel's fibers have small stacks. */
+/* Gives the thread a signal stack, because a kernel's fibers have small stacks. */
 static void watch_thread(void) {
     if (me()->altstack)
         return;
@@ -224,8 +224,7 @@ extern "C" cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *out, void *p) {
     return cudaSuccess;
 }
 
-/* In the process that made the handle (for ranks that are threads), returns the pointer itself. CUDA would refuse
- * that. */
+/* In the process that made the handle (for ranks as threads), returns the pointer itself. CUDA would reject that. */
 extern "C" cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t in, unsigned int flags) {
     entered here("cudaIpcOpenMemHandle");
     check_creation(call);
@@ -274,7 +273,7 @@ extern "C" cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t in, uns
 extern "C" cudaError_t cudaIpcCloseMemHandle(void *p) {
     entered here("cudaIpcCloseMemHandle");
     memory *a = memory_find(p);
-    if (a && a->alive && a->kind == DEVICE && a->exported) /* of a thread of this process */
+    if (a && a->alive && a->kind == DEVICE && a->exported) /* belongs to a thread of this process */
         return cudaSuccess;
     memory_free(p, IMPORTED, call);
     return cudaSuccess;

@@ -1,8 +1,8 @@
-/* NCCL between threads of one process (nccl_processes.cpp: between processes). An operation is part of a group (of one,
- * if no group is open), and a group belongs to one communicator. The groups of a rank's communicator run one after
- * another, in the order they were issued, each once all of its streams have reached it, as on NCCL's own stream. A send
- * meets the next receive of the other rank's running group, a collective those of all ranks; nothing completes alone,
- * since NCCL promises no buffering. */
+/* NCCL between threads of one process (nccl_processes.cpp: between processes). An operation is part of a group (of its
+ * own, if no group is open), and a group belongs to one communicator. The groups of a rank's communicator run one after
+ * another, in issue order, each once all of its streams have reached it, as on NCCL's own stream. A send meets the next
+ * receive of the other rank's running group, a collective meets those of all ranks. Nothing completes alone, since NCCL
+ * promises no buffering. */
 #include "nccl_inside.h"
 #include "bf16.h"
 #include <cstdlib>
@@ -38,8 +38,8 @@ string nccl_task_name(const nccl_task &t) {
     }
 }
 
-/* Its bytes. Reduce's receive buffer and Broadcast's send buffer count only at the root, which writes nothing if they
- * are the same. */
+/* Returns the bytes that a task reads and writes. Reduce's receive buffer and Broadcast's send buffer count only at the
+ * root, which writes nothing if they are the same. */
 static std::vector<range> task_ranges(const nccl_task &t) {
     size_t one = t.count * nccl_type_bytes[t.type], n = t.comm->all->ranks.size();
     bool root = t.peer == t.comm->rank;
@@ -67,7 +67,7 @@ bool nccl_receives(const nccl_task &t) {
     return t.kind == NCCL_REDUCE ? root : t.kind != NCCL_BROADCAST || !root || t.send != t.recv;
 }
 
-/* What it sends and receives may be in one place only in the way that nccl.h calls "in-place". */
+/* Checks that send and receive buffers overlap only in the way that nccl.h calls "in-place". */
 static void check_in_place(const nccl_task &t) {
     size_t piece = (size_t)t.comm->rank * t.count * nccl_type_bytes[t.type];
     const char *send = (const char *)t.send, *recv = (const char *)t.recv;
@@ -78,7 +78,7 @@ static void check_in_place(const nccl_task &t) {
         broken("NCCL", "%s: its buffers overlap, and not as in-place operations do", nccl_task_name(t).c_str());
 }
 
-/* ---- the device's side ---- */
+/* ---- the device side ---- */
 
 void nccl_issue(const std::shared_ptr<nccl_group> &g) {
     ncclComm *c = g->comm;
@@ -97,7 +97,7 @@ bool nccl_owner(int thread) {
             return true;
     return false;
 }
-/* Processes that this one does not know may supply what is missing. */
+/* Returns whether processes unknown to this one may supply what is missing. */
 bool nccl_remote(void) {
     for (auto &c : nccl_comms())
         if (c->alive && c->shared)
@@ -119,7 +119,7 @@ void nccl_arrive(nccl_group &g, const clocks &clock, int chain) {
 nccl_group *nccl_running(ncclComm *c) {
     return c && !c->queue.empty() && c->queue.front()->started ? c->queue.front().get() : nullptr;
 }
-/* The next of a group's tasks that is not done: a send or receive of a peer, or a collective (peer -1). */
+/* Returns a group's next task that is not done: a send or receive with a peer, or a collective (peer -1). */
 nccl_task *nccl_next(nccl_group *g, int kind, int peer) {
     for (auto &t : g->tasks)
         if (!t.done && (peer >= 0 ? t.kind == kind && t.peer == peer : t.kind > NCCL_RECV))
@@ -178,8 +178,8 @@ static void store(char *p, int type, size_t i, double x) {
     case ncclBfloat16: ((uint16_t *)p)[i] = bf16_narrow((float)x); break;
     }
 }
-/* From the last rank to the first, each sum rounded to float: NCCL has its own order, and who relies on that of the
- * ranks is to notice. */
+/* Sums from the last rank to the first, rounding each sum to float. NCCL has its own order, so a caller that relies on
+ * rank order must fail here. */
 static double reduce(const nccl_task &t, const std::vector<const char *> &send, size_t i) {
     double x = load(send.back(), t.type, i);
     for (size_t k = send.size() - 1; k-- > 0;) {
@@ -191,7 +191,7 @@ static double reduce(const nccl_task &t, const std::vector<const char *> &send, 
     return t.op == ncclAvg ? x / (double)send.size() : x;
 }
 
-/* Integers of 64 bits have more digits than a double. */
+/* Sums 64-bit integers, which have more digits than a double. */
 static uint64_t reduce_integers(const std::vector<const char *> &send, size_t i) {
     uint64_t x = 0;
     for (auto p : send)
@@ -233,7 +233,7 @@ static void collect(const std::vector<nccl_task *> &all) {
             memcpy(all[k]->recv, out[k].data(), out[k].size());
 }
 
-/* A rank is ordered after those whose data reach it. */
+/* Returns whether rank `to` is ordered after rank `from`, because data of `from` reach it. */
 static bool reaches(const nccl_task &t, size_t from, size_t to) {
     return from == to || (t.kind == NCCL_BROADCAST ? (int)from == t.peer : t.kind != NCCL_REDUCE || (int)to == t.peer);
 }
@@ -336,7 +336,7 @@ string nccl_waits(const nccl_group &g) {
     return s + other_side(c, *t);
 }
 
-/* ---- the host's side ---- */
+/* ---- the host side ---- */
 
 static ncclComm *comm_of(ncclComm_t comm) {
     for (auto &c : nccl_comms())
@@ -349,7 +349,7 @@ static ncclComm *comm_of(ncclComm_t comm) {
     broken("NCCL", "%s on what is no communicator", call);
 }
 
-/* What one group issues on one communicator. */
+/* Issues a group's tasks on one communicator. */
 static void issue(ncclComm *c, const std::vector<nccl_task> &tasks) {
     std::vector<cudaStream_t> streams;
     for (auto &t : tasks) {
@@ -419,12 +419,12 @@ static void end_group(void) {
         if (c->shared)
             processes_issue(c, by[c]);
 }
-/* What a call of NCCL returns: without blocking, only that it has begun. */
+/* Returns the status of an NCCL call; without blocking, only that it has begun. */
 static ncclResult_t result(ncclComm *c) { return c->shared ? ncclInProgress : ncclSuccess; }
 
 static ncclResult_t add(int kind, const void *send, void *recv, size_t count, ncclDataType_t type, int op, int peer,
                         ncclComm_t comm, cudaStream_t stream) {
-    static auto *issuer = new std::map<int, int>; /* per device: the thread */
+    static auto *issuer = new std::map<int, int>; /* per device: the thread that issues */
     ncclComm *c = comm_of(comm);
     stream = stream_of(stream, call);
     if (type < 0 || type >= ncclNumTypes || op < 0 || op >= ncclNumOps || peer < 0 || peer >= (int)c->all->ranks.size())
@@ -450,7 +450,7 @@ static ncclResult_t add(int kind, const void *send, void *recv, size_t count, nc
     return me()->depth == 0 ? result(c) : ncclSuccess;
 }
 
-/* STANDIN_HANGS=init, abort or finalize: that call never ends, as NCCL's sometimes does not. */
+/* STANDIN_HANGS=init, abort or finalize: that call never returns, as sometimes in NCCL. */
 bool nccl_hangs(const char *what) {
     const char *s = getenv("STANDIN_HANGS");
     return s && strcmp(s, what) == 0;
@@ -508,7 +508,7 @@ ncclResult_t ncclAllGather(const void *p, void *q, size_t n, ncclDataType_t type
 
 /* ---- communicators ---- */
 
-/* STANDIN_NCCL: which version it is, as in 22602. */
+/* STANDIN_NCCL gives the version, for example 22602. */
 ncclResult_t ncclGetVersion(int *v) {
     const char *s = getenv("STANDIN_NCCL");
     return *v = s ? atoi(s) : NCCL_VERSION_CODE, ncclSuccess;
@@ -550,7 +550,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t *out, int n, ncclUniqueId id, int rank)
     return ncclSuccess;
 }
 
-/* Of this stand-in: with blocking = 0, and only then, the ranks are processes. */
+/* In this stand-in, ranks are processes if and only if blocking = 0. */
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int rank, ncclConfig_t *config) {
     entered here("ncclCommInitRankConfig");
     check_creation(call);
@@ -594,7 +594,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     comm->alive = false;
     return ncclSuccess;
 }
-/* From any thread. The rank's work on its streams ends, with whatever is in its buffers. */
+/* May be called from any thread. The rank's work on its streams ends, with arbitrary contents in its buffers. */
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     entered here("ncclCommAbort");
     comm_of(comm);
@@ -659,7 +659,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle) {
             return ncclSuccess;
     broken("NCCL", "ncclCommDeregister of what is not registered");
 }
-/* STANDIN_NCCL_ALLOC: the reason why it refuses. */
+/* STANDIN_NCCL_ALLOC gives the reason for a refusal. */
 ncclResult_t ncclMemAlloc(void **p, size_t n) {
     entered here("ncclMemAlloc");
     bool fits = the().allocated + n <= the().total;

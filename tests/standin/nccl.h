@@ -1,5 +1,5 @@
-/* Stand-in for NCCL 2.28, for tests only: between threads of one process, or between processes of one machine (those
- * of ncclCommInitRankConfig). What it does is in nccl.cpp and nccl_processes.cpp. */
+/* Stand-in for NCCL 2.28, for tests only: between threads of one process, or between processes of one machine (with
+ * ncclCommInitRankConfig). nccl.cpp and nccl_processes.cpp implement it. */
 #ifndef STANDIN_NCCL_H
 #define STANDIN_NCCL_H
 #include <limits.h>

@@ -1,6 +1,6 @@
-/* NCCL's order of launches across the communicators of a device, with NCCL_LAUNCH_ORDER_IMPLICIT, as runtime/GPU.md has
- * it: what was issued later starts only when what was issued before it has started; or, with older versions, has ended.
- * Without the variable each communicator has an order of its own, and nothing more. */
+/* NCCL's launch order across the communicators of a device, with NCCL_LAUNCH_ORDER_IMPLICIT, as in runtime/GPU.md: a
+ * group starts only after earlier groups have started, or, with older versions, have ended. Without the variable, only
+ * each communicator has an order. */
 #include "nccl_inside.h"
 #include <cstdlib>
 
@@ -23,7 +23,7 @@ static order order_of(const nccl_group &g) {
     return g.captured ? captured : eager;
 }
 
-/* Per device, in the order of issue; what has ended goes from the front. */
+/* Returns a device's groups in issue order; ended ones leave from the front. */
 static std::deque<std::shared_ptr<nccl_group>> &issued_on(int device) {
     static auto *all = new std::map<int, std::deque<std::shared_ptr<nccl_group>>>;
     return (*all)[device];

@@ -1,22 +1,15 @@
-/* NCCL between processes of one machine: what nccl.cpp does between threads, and what is different about communicators
- * that do not block.
- *
- * A communicator is a file that its ranks map, named by the unique id; each holds a lock on its byte of it as long as
- * it lives. The tasks of a rank's running group are in the file. The receiver looks for the sender's task, checks that
- * the two match, copies out of the sender's memory (a memfd, reached through /proc) and marks it done: a rendezvous,
- * nothing is buffered. Of a collective, each rank reads what all send, and writes what it receives when all have read.
- *
- * A call that does not block is in progress until ncclCommGetAsyncError has said that it is done: it says so after a
- * few calls, and for the first exchange with a rank, which connects the two, not before the other has made its call.
- * Until then NCCL's own thread may or may not have enqueued the work: so nothing else may be called on any
- * communicator, or issued on the stream.
- *
- * The first exchange in a direction, or collective, which has a ring, takes device memory for each channel: 2 MiB where
- * it sends, 10 MiB where it receives, as NCCL 2.28.9 does with its buffers as they are (src/transport/p2p.cc:
- * p2pSendSetup, p2pRecvSetup).
- *
- * Another rank that ended or aborted is an error of the communicator, unless STANDIN_DEAF is set: NCCL does not always
- * notice either. */
+/* NCCL between processes of one machine: what nccl.cpp does between threads, plus the rules of communicators that do
+ * not block. * A communicator is a file that its ranks map, named by the unique id. Each rank holds a lock on its byte
+ * of the file as long as it lives. The tasks of a rank's running group are in the file. The receiver looks for the
+ * sender's task, checks that the two match, copies out of the sender's memory (a memfd, reached through /proc) and
+ * marks it done. This is a rendezvous without buffers. In a collective, each rank reads what all send, and writes what
+ * it receives when all have read. * A call that does not block is in progress until ncclCommGetAsyncError has reported
+ * that it is done. That takes a few calls; the first exchange with a rank connects the two, so it also waits for the
+ * other's call. Until then NCCL's own thread may or may not have enqueued the work. So nothing else may be called on
+ * any communicator, or issued on the stream. * The first exchange in a direction, or collective, which has a ring,
+ * takes device memory for each channel: 2 MiB to send and 10 MiB to receive, as NCCL 2.28.9 does with its default
+ * buffers (src/transport/p2p.cc: p2pSendSetup, p2pRecvSetup). * If another rank ends or aborts, the communicator has an
+ * error, unless STANDIN_DEAF is set: NCCL does not always notice either. */
 #include "nccl_inside.h"
 #include <atomic>
 #include <cstdlib>
@@ -31,38 +24,38 @@ enum { FREE, POSTED, DONE };
 struct shared_task {
     std::atomic<int> state;
     int kind, peer, type, op, captured, fd;
-    uint64_t count, offset; /* of what is sent: where in the sender's memfd */
+    uint64_t count, offset; /* of the data; offset in the sender's memfd */
 };
 struct shared_rank {
     std::atomic<int> pid, device, host, aborted, finalized; /* host: a hash of its name */
-    std::atomic<int> come, read; /* collectives that it has come to; of which it has read what all send */
-    shared_task collective;      /* the one that it has come to */
-    shared_task task[TASKS];     /* of the running group, by index */
+    std::atomic<int> come, read; /* number of collectives it has come to, and number whose data it has read */
+    shared_task collective;      /* the collective that it has come to */
+    shared_task task[TASKS];     /* the running group's tasks, by index */
 };
 struct segment {
     int fd, n, rank;
     string path;
     std::atomic<int> *come;
-    std::atomic<int> *made; /* [from * n + to]: calls that exchange something */
+    std::atomic<int> *made; /* [from * n + to]: number of calls that exchange something */
     shared_rank *of;        /* [n] */
     char *map;
     size_t bytes;
     bool init = true; /* ncclCommInitRankConfig is in progress */
     bool finalizing = false;
-    int asks = 0;                      /* how often ncclCommGetAsyncError will still say ncclInProgress */
-    std::vector<cudaStream_t> streams; /* of the call in progress */
+    int asks = 0;                      /* number of times ncclCommGetAsyncError will still say ncclInProgress */
+    std::vector<cudaStream_t> streams; /* streams of the call in progress */
     std::set<int> connects;            /* ranks it is connecting to */
     std::vector<bool> connected;
     int channels;
-    size_t memory = 0;                     /* device memory that its buffers take */
-    std::set<std::pair<int, int>> buffers; /* which there are: NCCL_SEND or NCCL_RECV, peer */
+    size_t memory = 0;                     /* bytes of device memory in its buffers */
+    std::set<std::pair<int, int>> buffers; /* existing buffers: NCCL_SEND or NCCL_RECV, peer */
     double looked = 0;
     bool lost = false;
-    int collectives = 0;        /* that are done */
-    std::vector<char> received; /* of the next one */
+    int collectives = 0;        /* number done */
+    std::vector<char> received; /* result of the next one */
 };
 
-static ncclComm *busy; /* a call on it is in progress; null: on none */
+static ncclComm *busy; /* communicator with a call in progress, or null */
 
 static void lay_out(segment *s) {
     size_t n = (size_t)s->n, at = 64;
@@ -91,7 +84,8 @@ static void take_buffers(segment *s, int kind, int peer) {
     s->memory += bytes;
 }
 
-/* As NCCL tells hosts apart (2.28.9, src/misc/utils.cc: getHostHash, less the kernel's boot id): by name. */
+/* Returns a hash of the host's name, by which NCCL tells hosts apart (2.28.9, src/misc/utils.cc: getHostHash, without
+ * the kernel's boot id). */
 static int host_hash(void) {
     char name[256] = "";
     gethostname(name, sizeof name - 1);
@@ -182,7 +176,7 @@ void processes_issue(ncclComm *c, const std::vector<nccl_task> &tasks) {
     }
 }
 
-/* Whether another rank has aborted, or joined and then released its lock by ending in any way. */
+/* Returns whether another rank has aborted, or has joined and then lost its lock by ending in any way. */
 static bool lost(segment *s) {
     static const bool deaf = getenv("STANDIN_DEAF") != nullptr;
     if (deaf || s->lost || now() < s->looked + 0.01)
@@ -250,7 +244,7 @@ void processes_leave(ncclComm *c, bool aborts) {
     busy = busy == c ? nullptr : busy;
     if (*s->come < s->n)
         unlink(s->path.c_str());
-    close(s->fd); /* and with it the lock */
+    close(s->fd); /* which releases the lock */
     munmap(s->map, s->bytes);
     the().allocated -= s->memory;
     c->shared = nullptr;
@@ -269,7 +263,7 @@ static void describe(shared_task *p, const nccl_group *g, const nccl_task &t) {
         return;
     memory *m = memory_find(t.send);
     p->fd = m->fd;
-    p->offset = (uint64_t)((const char *)t.send - (m->map + 4096)); /* after the guard page */
+    p->offset = (uint64_t)((const char *)t.send - (m->map + 4096)); /* skips the guard page */
 }
 
 static void post(const segment *s, const nccl_group *g, size_t i) {
@@ -280,7 +274,7 @@ static void post(const segment *s, const nccl_group *g, size_t i) {
     p.state = POSTED;
 }
 
-/* The first task of the peer's running group that sends to this rank. */
+/* Returns the first task of the peer's running group that sends to this rank. */
 static shared_task *sent(const segment *s, int peer) {
     for (auto &p : s->of[peer].task)
         if (p.state == POSTED && p.kind == NCCL_SEND && p.peer == s->rank)
@@ -345,7 +339,7 @@ static void read_all(ncclComm *c, const nccl_group *g, const nccl_task &t) {
         s->received = nccl_result(t, (size_t)s->rank, send);
 }
 
-/* One collective of a communicator after another: a rank comes to the next only when all have read. */
+/* Runs one collective of a communicator after another: a rank comes to the next only when all have read. */
 static void collect(ncclComm *c, nccl_group *g, nccl_task &t) {
     segment *s = c->shared;
     shared_rank &mine = s->of[s->rank];

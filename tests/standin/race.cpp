@@ -1,4 +1,4 @@
-/* Races. Each allocation records which chain touched which of its bytes, and how far along that chain. */
+/* Races. Each allocation records which chain touched each of its bytes, and how far along that chain. */
 #include "standin.h"
 
 namespace {
@@ -18,7 +18,7 @@ static std::map<uintptr_t, std::vector<access>> &logs(void) {
 
 void forget_memory(const void *at) { logs().erase((uintptr_t)at); }
 
-/* Forgets a chain's earlier touch of the same kind: whatever is ordered after the later one is ordered after both. */
+/* Records a touch, and forgets the chain's earlier one of that kind: whatever follows the later follows both. */
 void touch(const std::vector<range> &ranges, const string &what, const clocks &clock, int chain) {
     for (auto &r : ranges) {
         memory *a = memory_find(r.at);

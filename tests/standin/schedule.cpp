@@ -101,8 +101,8 @@ static void host_end(void *p) {
     delete h;
     m.changed.notify_all();
 }
-/* The first thread's key is not destroyed at exit(). STANDIN_AHEAD=1: says how many graphs were launched before the
- * program knew that their last launch had ended. */
+/* Reports at the end, because the first thread's key is not destroyed at exit(). STANDIN_AHEAD=1 prints how many graphs
+ * were launched before the program knew that their last launch had ended. */
 static void program_end(void) {
     if (getenv("STANDIN_AHEAD"))
         fprintf(stderr, "standin: %d of %d graphs launched ahead\n", the().ahead, the().launches);
@@ -140,7 +140,7 @@ void check_creation(const char *what) {
         broken("START", "%s after the start: everything is taken before", what);
 }
 
-/* What a capture forbids: to its own thread, and in the global mode to every thread. */
+/* Breaks a rule if a capture forbids the call: to its own thread, or in the global mode to every thread. */
 void check_not_capturing(const char *what) {
     for (auto &c : the().captures) {
         bool own = c->thread == me()->id;
@@ -200,7 +200,7 @@ static void order_after(cudaStream_t later, cudaStream_t earlier) {
     push(later, w);
 }
 
-/* The legacy stream and every blocking stream of its device wait for each other. */
+/* Orders the legacy stream and every blocking stream of its device, which wait for each other. */
 static void order_legacy(cudaStream_t s) {
     for (auto &o : the().streams)
         if (o->device == s->device && o.get() != s && (s->legacy ? !(o->flags & cudaStreamNonBlocking) : o->legacy) &&
@@ -290,7 +290,7 @@ static void begin_graph(launched &g, const clocks &clock) {
         c = clock;
 }
 
-/* Does it write a word, or what may be one, for another process to await? */
+/* Returns whether it writes a word, or possibly one, that another process awaits. */
 static bool tells(const work &w) {
     auto foreign = [](const void *p) { return memory_find(p) && memory_find(p)->kind == IMPORTED; };
     for (auto &r : w.touches)
@@ -311,7 +311,7 @@ bool fault_surfaced(void) {
     return m.unreported == 0;
 }
 
-/* Continues w at the head of its stream or graph. False: it is not over. */
+/* Continues w at the head of its stream or graph. Returns false if it is not done. */
 static bool advance(work &w, clocks &clock, int chain) {
     join(clock, w.issued);
     if (clock.size() <= (size_t)chain)
@@ -342,7 +342,7 @@ static bool advance(work &w, clocks &clock, int chain) {
     case WAIT: join(clock, w.at->clock); return true;
     case AWAIT:
         join(clock, the().words[w.word]);
-        if (the().remote) /* who wrote it may have waited for what it has been told */
+        if (the().remote) /* the writer may have waited for anything it has been told */
             join(clock, the().told);
         return true;
     case NCCL:
@@ -385,7 +385,7 @@ static void run_node(const std::shared_ptr<launched> &g, size_t place) {
     g->left--;
 }
 
-/* What could run next: the head of a stream, or a ready node of a graph. */
+/* Work that could run next: the head of a stream, or a ready node of a graph. */
 struct candidate {
     cudaStream_t stream;
     std::shared_ptr<launched> graph;
@@ -399,7 +399,8 @@ static uint64_t mix(uint64_t x) {
     return x ^ x >> 31;
 }
 
-/* Three ways, by the seed: as issued; at random; by priorities that change now and then, which starves streams. */
+/* Returns a sort key in one of three ways, by the seed: issue order; random; or changing priorities, which starve some
+ * streams. */
 static uint64_t key_of(int chain, uint64_t serial) {
     machine &m = the();
     switch (m.seed % 3) {
@@ -409,8 +410,8 @@ static uint64_t key_of(int chain, uint64_t serial) {
     }
 }
 
-/* STANDIN_SWITCHES=0: a device stays with a process while that has work, be it only a stream that waits. Processes of a
- * run have a TMPDIR of their own, and in it a file for each device. */
+/* With STANDIN_SWITCHES=0, a device stays with a process that has work, even if that only waits. The processes of a run
+ * share a TMPDIR, which has a file for each device. */
 static bool has_turn(void) {
     static int fd = -1;
     machine &m = the();
@@ -492,7 +493,7 @@ static string why(const work &w) {
     }
 }
 
-/* Nothing runs, and no thread is left that could issue what is missing. */
+/* Reports a deadlock: nothing runs, and no thread is left that could issue what is missing. */
 [[noreturn]] static void deadlock(const char *how) {
     string all;
     for (auto h : the().hosts)
@@ -508,7 +509,7 @@ static string why(const work &w) {
     abort();
 }
 
-/* Whether all threads that could help are waiting themselves. 2: some only poll. */
+/* Returns 1 if all threads that could help are waiting themselves, 2 if some of them only poll, else 0. */
 static int all_wait(void) {
     machine &m = the();
     bool words = false, polls = false;
@@ -532,8 +533,8 @@ static int all_wait(void) {
     return polls ? 2 : 1;
 }
 
-/* Nothing could run. Gives a thread that only polls a second to do something else. waits: false if what is awaited is
- * not on a stream. */
+/* Checks for a deadlock when nothing could run. Gives a thread that only polls one second to do something else. waits:
+ * false if the awaited thing is not on a stream. */
 void check_stuck(bool waits) {
     machine &m = the();
     if (m.activity != m.last) {
@@ -554,7 +555,7 @@ void wait_until(const std::function<bool()> &done, const string &what, bool slow
     me()->waiting = what;
     me()->until = &done;
     while (!done()) {
-        if (m.unreported >= 0) { /* it will never be */
+        if (m.unreported >= 0) { /* it will never happen */
             m.unreported = 0;
             break;
         }

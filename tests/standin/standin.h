@@ -1,15 +1,12 @@
-/* The stand-in's device, for tests only: declarations that the files of this folder share.
- *
- * Work waits in queues, as on a GPU: a stream's in order, a launched graph's by its edges. It runs when a thread
- * synchronises, and sometimes when one issues; a scheduler picks among runnable work by STANDIN_SEED, so that an order
- * that nothing enforces is not kept. One lock covers everything, kernels too. Work is atomic: it never runs half.
- *
- * Vector clocks find races: each stream, and each captured stream of a graph, is a chain; work is numbered along its
- * chain and knows how far along every other chain it is ordered. Two accesses that overlap, one of them a write, with
- * neither ordered after the other, break rule RACE, even in a run where the data came out right.
- *
- * A broken rule is one line, `standin: RULE: what and where`, and abort(). No thread_local here: the thread grid
- * poisons the program's thread-local storage at each block, for that is where __shared__ variables lie. */
+/* The stand-in's device, for tests only: declarations that the files of this folder share. * Work waits in queues, as
+ * on a GPU: a stream's in order, a launched graph's by its edges. It runs when a thread synchronises, and sometimes
+ * when one issues. A scheduler picks among runnable work by STANDIN_SEED, so that an order which nothing enforces is
+ * not kept. One lock covers everything, kernels too. Work is atomic: it never runs half. * Vector clocks find races.
+ * Each stream, and each captured stream of a graph, is a chain; work is numbered along its chain and knows how far
+ * along every other chain it is ordered. Two accesses break rule RACE if they overlap, one of them is a write, and
+ * neither is ordered after the other, even in a run whose data came out right. * A broken rule prints one line,
+ * `standin: RULE: what and where`, and aborts. Nothing here may be thread_local: at each block, the thread grid poisons
+ * the program's thread-local storage, which holds the __shared__ variables. */
 #ifndef STANDIN_H
 #define STANDIN_H
 #include "cuda_runtime_api.h"
@@ -25,7 +22,7 @@
 #include <vector>
 
 using std::string;
-using clocks = std::vector<uint32_t>; /* per chain; what is missing is 0 */
+using clocks = std::vector<uint32_t>; /* per chain; missing entries are 0 */
 void join(clocks &into, const clocks &from);
 
 struct range {
@@ -59,7 +56,7 @@ struct work {
     std::shared_ptr<nccl_group> group; /* NCCL */
     bool arrived = false;
     std::shared_ptr<launched> graph; /* GRAPH */
-    clocks issued;                   /* what the program had seen when it issued this */
+    clocks issued;                   /* everything the program had seen when it issued this */
     uint64_t serial = 0;
 };
 
@@ -71,22 +68,22 @@ struct CUstream_st {
     int priority = 0;
     std::deque<work> queue;
     clocks clock;
-    std::shared_ptr<capture> cap; /* while it is captured */
-    std::vector<int> tips;        /* the captured nodes that its next one comes after */
+    std::shared_ptr<capture> cap; /* while it is being captured */
+    std::vector<int> tips;        /* captured nodes that precede its next one */
 };
 struct CUevent_st {
     int id, device;
     unsigned flags;
     bool alive = true;
     std::shared_ptr<mark> at;     /* the last recording; null: never, or captured */
-    std::shared_ptr<capture> cap; /* the last recording was captured here */
+    std::shared_ptr<capture> cap; /* capture of the last recording */
     std::vector<int> tips;
 };
 
 struct node {
     work w;
     std::vector<int> before; /* nodes that come first */
-    int chain;               /* an index of the graph's captured streams */
+    int chain;               /* index of one of the graph's captured streams */
 };
 struct capture {
     int id, thread;
@@ -94,10 +91,10 @@ struct capture {
     cudaStreamCaptureMode mode;
     bool ended = false;
     std::vector<node> nodes;
-    std::vector<cudaStream_t> streams; /* the captured ones: chains */
+    std::vector<cudaStream_t> streams; /* captured streams, each a chain */
 };
 struct CUgraph_st {
-    bool alive = true, priorities = false; /* some stream's was not 0 */
+    bool alive = true, priorities = false; /* priorities: some stream had one other than 0 */
     std::vector<node> nodes;
     size_t nchains;
 };
@@ -106,20 +103,20 @@ struct CUgraphExec_st {
     bool alive = true;
     std::vector<node> nodes;
     std::vector<int> chains;
-    std::shared_ptr<launched> last;   /* that has begun */
-    std::shared_ptr<launched> newest; /* that was issued */
+    std::shared_ptr<launched> last;   /* last launch that has begun */
+    std::shared_ptr<launched> newest; /* last launch that was issued */
 };
 /* One launch of a graph. */
 struct launched {
     cudaGraphExec_t exec;
     std::vector<work> works;
-    std::vector<int> missing; /* per node: how many come before it and are not done */
+    std::vector<int> missing; /* per node: number of predecessors that are not done */
     std::vector<clocks> clock;
     std::vector<std::vector<int>> after;
     std::vector<int> ready;
     size_t left;
     bool begun = false;
-    clocks all; /* everything up to what has ended */
+    clocks all; /* everything up to its ended work */
 };
 
 struct ncclComm;
@@ -138,10 +135,10 @@ struct nccl_task {
 struct host {
     int id = 0, device = 0;
     bool issuing = false, started = false, polling = false;
-    string waiting;                               /* for what, in a call that waits */
-    const std::function<bool()> *until = nullptr; /* and whether that has come */
-    int depth = 0;                                /* of ncclGroupStart */
-    std::vector<nccl_task> tasks;                 /* of the open group */
+    string waiting;                               /* what it waits for, in a call that waits */
+    const std::function<bool()> *until = nullptr; /* whether that has happened */
+    int depth = 0;                                /* nesting of ncclGroupStart */
+    std::vector<nccl_task> tasks;                 /* tasks of the open group */
     int captures = 0;
     cudaError_t last = cudaSuccess;
     bool altstack = false;
@@ -154,8 +151,8 @@ struct memory {
     memory_kind kind;
     bool alive = true;
     int device, fd = -1, id;
-    int *opens = nullptr; /* of device memory, shared: processes that have it open */
-    char *map;            /* with a guard page on each side */
+    int *opens = nullptr; /* device memory only: shared count of processes that have it open */
+    char *map;            /* includes a guard page on each side */
     size_t mapped;
     bool nccl = false, exported = false;
     int registered = 0;
@@ -165,20 +162,21 @@ struct machine {
     std::mutex lock;
     std::condition_variable changed;
     uint64_t seed, random, serial = 0, activity = 0;
-    uint64_t last = 0; /* the activity when a thread last looked, and */
-    double since = 0;  /* since when there was none */
+    uint64_t last = 0; /* activity when a thread last looked */
+    double since = 0;  /* time since which there was none */
     int nchains = 0, nids = 0, devices, capability;
-    int launches = 0, ahead = 0; /* of graphs; and those before the program knew that the last one had ended */
+    int launches = 0, ahead = 0; /* graph launches; those before the program knew that the last one had ended */
     string refused;              /* a kernel that cannot be launched */
-    string faulty;               /* a kernel that faults, in its launch number fault_at: nothing runs any more, and */
-    int fault_at, fault_later;   /* so many calls after it has run, calls report it */
-    int unreported = -1;         /* of those, how many are still to come; -1: it has not faulted */
-    bool blocking;               /* a launch returns when the kernel has ended */
-    bool switches, turn = false; /* a device may change between processes; if not: it is this one's now */
-    size_t graph_bytes;          /* that a graph takes of the device */
+    string faulty;               /* a kernel that faults in its launch number fault_at: nothing runs any more */
+    int fault_at, fault_later;   /* fault_later: number of calls after it until calls report the fault */
+    int unreported = -1;         /* how many of these calls remain; -1: no fault so far */
+    bool blocking;               /* a launch returns only when the kernel has ended */
+    bool switches,
+        turn = false;   /* switches: a device may change between processes; turn: if not, whether this one has it */
+    size_t graph_bytes; /* device memory that a graph takes */
     double stuck;
-    bool pages, start_at_launch, ipc, peers, flush, peer_words; /* the last four: what devices can */
-    clocks seen;                                                /* by the program's threads, together */
+    bool pages, start_at_launch, ipc, peers, flush, peer_words; /* the last four: capabilities of devices */
+    clocks seen;                                                /* by all of the program's threads together */
     std::vector<host *> hosts;
     std::vector<std::unique_ptr<CUstream_st>> streams;
     std::vector<std::unique_ptr<CUevent_st>> events;
@@ -187,14 +185,14 @@ struct machine {
     std::vector<std::shared_ptr<capture>> captures;
     std::vector<std::shared_ptr<launched>> running;
     std::map<int, cudaStream_t> legacy;
-    std::map<uintptr_t, memory> memories; /* by address; freed ones stay, to name them */
+    std::map<uintptr_t, memory> memories; /* by address; freed ones stay, so that they can be named */
     size_t allocated = 0, total;
-    std::map<uint32_t *, clocks> words; /* what a word's last write is ordered after */
+    std::map<uint32_t *, clocks> words; /* everything that precedes a word's last write */
     bool remote = false;                /* another process may write here */
-    clocks told;                        /* what other processes have been told is ordered after this */
+    clocks told;                        /* everything that precedes what other processes have been told */
 };
 machine &the(void);
-/* Every call holds the lock while it runs. name: for messages. */
+/* Holds the lock while a call runs. name: for messages. */
 struct entered {
     explicit entered(const char *name, bool query = false);
     ~entered();
@@ -210,7 +208,7 @@ cudaStream_t stream_of(cudaStream_t s, const char *what);
 void enqueue(cudaStream_t s, work w);
 int issue_node(const std::shared_ptr<capture> &c, work w, std::vector<int> before, cudaStream_t s);
 bool run_one(void);
-bool fault_surfaced(void); /* asked once in a call */
+bool fault_surfaced(void); /* called once per call */
 void run_some(void);
 void check_stuck(bool waits);
 void wait_until(const std::function<bool()> &done, const string &what, bool slow = false);
@@ -227,11 +225,10 @@ void memory_free(void *p, memory_kind kind, const char *what);
 memory *memory_find(const void *p);
 void check_range(const range &r, const char *what, bool pinned_too = false);
 void check_inside(const void *p, const char *what);
-/* Runs work. Names a kernel that touches memory that does not exist; with STANDIN_PAGES=1, finds which pages it
+/* Runs work. Names a kernel that touches memory outside any allocation; with STANDIN_PAGES=1, finds which pages it
  * touches. */
 void run_work(const work &w, std::vector<range> &touched);
-/* Device memory is accessible while one of these is alive; a program that touches it at other times breaks rule
- * MEMORY. */
+/* Makes device memory accessible while it is alive; a program that touches it at other times breaks rule MEMORY. */
 struct opened {
     explicit opened(std::vector<range> ranges);
     ~opened();
@@ -243,18 +240,18 @@ void touch(const std::vector<range> &ranges, const string &what, const clocks &c
 void forget_memory(const void *at);
 
 /* nccl.cpp, nccl_processes.cpp */
-void nccl_issue(const std::shared_ptr<nccl_group> &g);                       /* its turn on its communicator begins */
-std::shared_ptr<nccl_group> nccl_copy(const std::shared_ptr<nccl_group> &g); /* of a graph, for a launch */
+void nccl_issue(const std::shared_ptr<nccl_group> &g);                       /* begins its turn on its communicator */
+std::shared_ptr<nccl_group> nccl_copy(const std::shared_ptr<nccl_group> &g); /* copies a graph's group for a launch */
 void nccl_arrive(nccl_group &g, const clocks &clock, int chain);
 bool nccl_done(const nccl_group &g);
 const clocks &nccl_clock(const nccl_group &g);
 void nccl_progress(void);
 string nccl_waits(const nccl_group &g);
-bool nccl_owner(int thread); /* has it a communicator? */
+bool nccl_owner(int thread); /* whether it has a communicator */
 bool nccl_aborted(void);
-bool nccl_remote(void);                        /* are some of its ranks processes? */
-void nccl_check_settled(const CUstream_st *s); /* more is issued on s: NCCL's calls there must be done */
-/* The hook of the thread grid: a kernel waits in its stream as a closure that holds its arguments. */
+bool nccl_remote(void);                        /* whether some of its ranks are processes */
+void nccl_check_settled(const CUstream_st *s); /* before more is issued on s, NCCL's calls there must be done */
+/* Hook of the thread grid: a kernel waits in its stream as a closure that holds its arguments. */
 void standin_enqueue(cudaStream_t stream, const char *what, std::function<void()> run,
                      std::vector<const void *> pointers);
 #endif

@@ -1,8 +1,8 @@
-/* Captures, graphs, streams and events. */
+/* Rules of captures, graphs, streams and events. */
 #include "rules.h"
 #include <pthread.h>
 
-/* x is filled on one stream, added to y on another, and back: forked and joined by events. */
+/* x is filled on one stream, and added to y on another and back; events fork and join the streams. */
 struct diamond {
     cudaStream_t a, b;
     cudaEvent_t fork, join;
@@ -86,7 +86,7 @@ static void end(const diamond &d) {
     OK(cudaStreamEndCapture(d.a, &g));
 }
 
-/* A graph that awaits a word on one of three streams, which are one branch each; chained: another one comes after it. */
+/* A graph awaits a word on one of three streams, each a branch; chained: another graph follows. */
 static void awaits(int streams, bool chained) {
     diamond d = make();
     cudaStream_t side[3] = {d.a, d.b, new_stream()};

@@ -1,4 +1,4 @@
-/* cuBLASLt. */
+/* Rules of cuBLASLt. */
 #include "rules.h"
 #include "../cublasLt.h"
 #include "../bf16.h"
@@ -14,7 +14,7 @@ struct product {
     size_t workspace;
     int shift; /* of A, in elements */
     int bias_shift = 0;
-    unsigned promise = 0; /* of A's alignment; 0: none, which is 256 */
+    unsigned promise = 0; /* promised alignment of A; 0: the default, 256 */
 };
 
 static void *upload(const std::vector<float> &v, bool bf16) {
@@ -43,7 +43,7 @@ static std::vector<float> numbers(size_t n, int seed) {
     return v;
 }
 
-/* Returns D, then the bias, then the auxiliary matrix. */
+/* D, then the bias, then the auxiliary matrix. */
 struct result {
     std::vector<float> d, bias, aux;
 };
@@ -100,7 +100,7 @@ static result multiply(const product &p, const product &planned) {
 
 static double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 
-/* Against doubles, written the other way round: element by element. */
+/* Compares with doubles, computed element by element. */
 static void check(const product &p) {
     result r = multiply(p, p);
     size_t M = (size_t)p.m, N = (size_t)p.n, K = (size_t)p.k, ld = (M + 7) / 8 * 8;
@@ -140,7 +140,7 @@ static void products(void) {
                     check({5, 7, 6, ta, tb, bf16, e, 1, e == 1 ? 1.0f : 0.0f, 1 << 20, 0, 0, 0});
 }
 
-/* A product of bf16 matrices into fp32, with the gradient of a bias, and what plans it. */
+/* A product of bf16 matrices into fp32 with the gradient of a bias, and its plan. */
 struct weight_gradient {
     enum { M = 8, N = 8, K = 12 };
     cublasLtHandle_t handle;
@@ -175,7 +175,7 @@ struct weight_gradient {
     }
 };
 
-/* D adds, the gradient is written, and both are fp32: no other type is in the table of types. */
+/* Accumulates D and writes the gradient, both in fp32: the table of types allows no other. */
 static void bias_of_weights(void) {
     const int M = weight_gradient::M, N = weight_gradient::N, K = weight_gradient::K;
     auto a = numbers(M * K, 1), b = numbers(N * K, 2);
@@ -197,7 +197,7 @@ static void bias_of_weights(void) {
         MUST(sums[(size_t)i] == sum && d[(size_t)i] == first);
     }
 }
-/* An algorithm may be kept as bytes; it is one of this product's. */
+/* Keeps an algorithm as bytes; it belongs to this product. */
 static void algorithms(void) {
     weight_gradient g(CUDA_R_32F), other(CUDA_R_32F, 4);
     cublasLtMatmulHeuristicResult_t found[8], checked;

@@ -1,4 +1,4 @@
-/* Memory, races, words, and the start. */
+/* Rules of memory, races, words, and the start. */
 #include "rules.h"
 #include <cstring>
 #include <sys/wait.h>
@@ -89,7 +89,7 @@ static void missing_wait(void) {
     OK(cudaMemcpyAsync(h, p, 256, cudaMemcpyDeviceToHost, b));
     OK(cudaDeviceSynchronize());
 }
-/* Between kernels: seen with STANDIN_PAGES. */
+/* A race between kernels, which STANDIN_PAGES detects. */
 static void kernels_race(void) {
     setenv("STANDIN_PAGES", "1", 1);
     float *p = floats(2048), *q = floats(2048);
@@ -97,7 +97,7 @@ static void kernels_race(void) {
     add_on(new_stream(), q, p, 2048);
     OK(cudaDeviceSynchronize());
 }
-/* A memset on the legacy stream is not waited for, and a non-blocking stream does not wait for it. */
+/* A memset on the legacy stream: neither the host nor a non-blocking stream waits for it. */
 static void memset_then_stream(void) {
     float *p;
     OK(cudaMalloc(&p, 256));
@@ -105,7 +105,7 @@ static void memset_then_stream(void) {
     OK(cudaMemsetAsync(p, 1, 256, new_stream()));
     OK(cudaDeviceSynchronize());
 }
-/* Nor is a copy from pageable memory, which may be overwritten at once. */
+/* A copy from pageable memory, which may be overwritten at once: neither of them waits for it. */
 static float copied(bool synchronised) {
     float x[64] = {3}, *p = floats(64), *h = pinned(64);
     cudaStream_t s = new_stream();
@@ -146,7 +146,7 @@ static void words(void) {
     OK(cudaStreamSynchronize(b));
     MUST(h[0] == 0 && h[1] == 5);
 }
-/* Taken and put back in one operation; posted by a copy. */
+/* A word is taken and reset in one operation; a copy posts it. */
 static void word_batch(void) {
     cudaStream_t a = new_stream(), b = new_stream();
     float *word = floats(1), *one = floats(1);
@@ -176,7 +176,7 @@ static void word_never_asked(void) {
     OK(cudaStreamSynchronize(s));
 }
 
-/* Between processes: the child writes into the parent's memory, then the word that the parent waits for. */
+/* Between processes: the child writes into the parent's memory, then the word for which the parent waits. */
 static void processes(void) {
     int ends[2], status;
     cudaIpcMemHandle_t handle;
@@ -204,7 +204,7 @@ static void processes(void) {
     MUST(status == 0);
 }
 
-/* The child has the parent's memory open when that frees it, and ends with it. */
+/* The child has the parent's memory open when the parent frees it, and then ends. */
 static void freed_while_open(void) {
     int to[2], from[2];
     char c = 0;
@@ -231,7 +231,7 @@ static void exports_nccl(void) {
     OK(ncclMemAlloc(&p, 4096));
     OK(cudaIpcGetMemHandle(&handle, p));
 }
-/* What a device or the calls of today cannot do. */
+/* Calls that a device, or this version of CUDA, does not support. */
 static void not_supported(void) {
     cudaStream_t s = new_stream();
     CUdeviceptr word = (CUdeviceptr)floats(1);

@@ -1,4 +1,4 @@
-/* NCCL between threads. */
+/* Rules of NCCL between threads. */
 #include "rules.h"
 #include <cstdlib>
 #include <pthread.h>
@@ -10,7 +10,7 @@ static void recv(const seat *s, int peer, size_t n = 64) {
     OK(ncclRecv(s->x + 512, n, ncclFloat, peer, s->comm, s->stream));
 }
 
-/* Each rank's number goes once around. */
+/* Passes each rank's number once around the ring. */
 static void turn(seat *s) {
     OK(ncclGroupStart());
     send(s, (s->rank + 1) % s->ranks);
@@ -57,7 +57,7 @@ static void collective(seat *s) {
 }
 static void collectives(void) { with_ranks(4, collective); }
 
-/* Where the send buffer is the rank's own piece of the other, or all of it. */
+/* The send buffer is the rank's own piece of the receive buffer, or all of it. */
 static void in_place(seat *s) {
     float *mine = s->x + 16 * s->rank;
     OK(ncclAllGather(mine, s->x, 16, ncclFloat, s->comm, s->stream));
@@ -72,7 +72,7 @@ static void in_place(seat *s) {
     MUST(read(s->x + 72) == (s->rank == 1 ? 6 : (float)s->rank));
 }
 static void all_in_place(void) { with_ranks(4, in_place); }
-/* Sums of floats are not in the order of ranks: 0 + 2^24 + 1 - 2^24 would be 0. */
+/* Sums of floats are not in rank order: 0 + 2^24 + 1 - 2^24 would be 0. */
 static void unordered(seat *s) {
     const float part[] = {0, 16777216, 1, -16777216};
     fill_on(s->stream, s->x, 4, part[s->rank]);
@@ -83,7 +83,7 @@ static void unordered(seat *s) {
     MUST(read(s->x + 8) == 1 && read(s->x + 16) == 1 && (s->rank > 0 || read(s->x + 24) == 1));
 }
 static void other_order(void) { with_ranks(4, unordered); }
-/* The root writes nothing where it broadcasts in place: so others may read it meanwhile. */
+/* The root of an in-place broadcast writes nothing, so others may read its buffer meanwhile. */
 static void read_while_broadcast(seat *s) {
     cudaStream_t other = new_stream();
     OK(ncclBroadcast(s->x, s->x, 8, ncclFloat, 0, s->comm, s->stream));
@@ -103,7 +103,7 @@ static void self(seat *s) {
 }
 static void itself(void) { with_ranks(1, self); }
 
-/* A rank that only asks, with a deadline of its own. */
+/* A rank that only polls, with a deadline of its own. */
 static void asking(seat *s) {
     ncclResult_t error;
     s->rank == 0 ? send(s, 1) : recv(s, 0);
@@ -120,7 +120,7 @@ static void *abort_soon(void *comm) {
     OK(ncclCommAbort((ncclComm_t)comm));
     return nullptr;
 }
-/* One rank is aborted by its watch, the other sees it. */
+/* The watch of one rank aborts it, and the other notices. */
 static void aborting(seat *s) {
     ncclResult_t error = ncclSuccess;
     pthread_t t;
@@ -142,7 +142,7 @@ static void aborting(seat *s) {
 }
 static void aborts(void) { with_ranks(2, aborting); }
 
-/* ---- broken ---- */
+/* ---- broken rules ---- */
 
 static void counts(seat *s) {
     s->rank == 0 ? send(s, 1, 4) : recv(s, 0, 8);
@@ -156,7 +156,7 @@ static void operators(seat *s) {
     OK(ncclAllReduce(s->x, s->x, 4, ncclFloat, s->rank == 0 ? ncclSum : ncclMax, s->comm, s->stream));
     sync(s);
 }
-static void overlaps(seat *s) { /* by a piece: the other rank's */
+static void overlaps(seat *s) { /* with the other rank's piece */
     OK(ncclAllGather(s->x + 16 * (1 - s->rank), s->x, 16, ncclFloat, s->comm, s->stream));
 }
 static void overlaps_scattered(seat *s) {
@@ -173,7 +173,7 @@ static void kinds(seat *s) {
         OK(ncclReduceScatter(s->x, s->x + 512, 8, ncclFloat, ncclSum, s->comm, s->stream));
     sync(s);
 }
-/* One communicator, but two streams: each rank begins with another collective. */
+/* One communicator with two streams: each rank begins with another collective. */
 static void collectives_crossed(seat *s) {
     cudaStream_t other = new_stream();
     OK(ncclAllGather(s->x, s->x + 512, s->rank == 0 ? 8 : 16, ncclFloat, s->comm, s->stream));
@@ -202,14 +202,14 @@ static void both_ask(seat *s) {
     while (cudaStreamQuery(s->stream) == cudaErrorNotReady)
         usleep(1000);
 }
-static void crossed(seat *s) { /* two streams of a rank, but one communicator: in the order of issue */
+static void crossed(seat *s) { /* two streams of a rank with one communicator run in issue order */
     cudaStream_t other = new_stream();
     OK(ncclSend(s->x, 4, ncclFloat, 1 - s->rank, s->comm, other));
     OK(ncclRecv(s->x + 8, 4, ncclFloat, 1 - s->rank, s->comm, s->stream));
     sync(s);
 }
 
-/* Two communicators, an order of launches, and versions that keep it so. */
+/* Two communicators, a launch order, and the versions that keep it. */
 static ncclUniqueId second_id;
 static void ordered(void (*run)(seat *), const char *implicit, const char *driver) {
     setenv("NCCL_LAUNCH_ORDER_IMPLICIT", implicit, 1);
@@ -222,7 +222,7 @@ static ncclComm_t second(const seat *s) {
     OK(ncclCommInitRank(&comm, 2, second_id, s->rank));
     return comm;
 }
-/* Each rank sends first, over a communicator of its own. */
+/* Each rank sends first, over its own communicator. */
 static void exchange(seat *s) {
     ncclComm_t comm[] = {s->comm, second(s)};
     cudaStream_t other = new_stream();

@@ -1,4 +1,4 @@
-/* NCCL between processes, with calls that do not block. */
+/* Rules of NCCL between processes, with calls that do not block. */
 #include "rules.h"
 #include <csignal>
 #include <cstdlib>
@@ -27,7 +27,7 @@ static ncclComm_t begin(int ranks, int rank, ncclUniqueId id) {
 static ncclUniqueId other; /* for tests that need a second communicator */
 static int device_of_all = -1;
 
-/* Ranks as processes; with one that broke a rule, the whole has. */
+/* Runs ranks as processes. If one breaks a rule, so does the test. */
 static void with_processes(int n, void (*run)(seat *)) {
     ncclUniqueId id;
     bool failed = false;
@@ -49,7 +49,7 @@ static void with_processes(int n, void (*run)(seat *)) {
         }
     for (int status; wait(&status) > 0; failed |= status != 0)
         if (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT)
-            abort(); /* the others are killed */
+            abort(); /* kills the others */
     if (failed)
         exit(1);
 }
@@ -85,7 +85,7 @@ static void finish(const seat *s) {
     OK(ncclCommDestroy(s->comm));
 }
 
-/* ---- kept ---- */
+/* ---- kept rules ---- */
 
 static void ring(seat *s) {
     int before = (s->rank + s->ranks - 1) % s->ranks;
@@ -105,7 +105,7 @@ static void done(const seat *s, ncclResult_t code) {
     MUST(code == ncclInProgress);
     settled(s);
 }
-/* Each of them twice, and in place where that is possible. */
+/* Runs each collective twice, and in place if possible. */
 static void collect(seat *s) {
     float *x = s->x, *mine = x + 16 * s->rank;
     done(s, ncclAllGather(mine, x, 16, ncclFloat, s->comm, s->stream));
@@ -116,7 +116,7 @@ static void collect(seat *s) {
     done(s, ncclAllReduce(x + 520, x + 528, 8, ncclFloat, ncclSum, s->comm, s->stream));
     done(s, ncclBroadcast(x + 536, x + 536, 8, ncclFloat, 2, s->comm, s->stream));
     done(s, ncclBroadcast(x + 544, x + 552, 8, ncclFloat, 2, s->comm, s->stream));
-    OK(ncclGroupStart()); /* to several roots at once */
+    OK(ncclGroupStart()); /* with several roots in one group */
     for (int root = 0; root < s->ranks; root++)
         OK(ncclReduce(x + 560 + root, s->rank == root ? x + 580 : nullptr, 1, ncclFloat, ncclSum, root, s->comm,
                       s->stream));
@@ -137,7 +137,7 @@ static void collectives(seat *s) {
     OK(cudaGraphExecDestroy(e));
     finish(s);
 }
-/* Sums of floats are not in the order of ranks: 0 + 2^24 + 1 - 2^24 would be 0. */
+/* Sums of floats are not in rank order: 0 + 2^24 + 1 - 2^24 would be 0. */
 static void unordered(seat *s) {
     const float part[] = {0, 16777216, 1, -16777216};
     fill_on(s->stream, s->x, 4, part[s->rank]);
@@ -146,7 +146,7 @@ static void unordered(seat *s) {
     MUST(read(s->x + 8) == 1);
     finish(s);
 }
-static void waits_for_memory(seat *s) { /* a send is not over before its receive: what it sends may not change */
+static void waits_for_memory(seat *s) { /* a send lasts until its receive, so its data may not change */
     if (s->rank == 0) {
         give(s, 1);
         fill_on(s->stream, s->x, 64, 7);
@@ -173,7 +173,7 @@ static void peer_dies(seat *s) {
     turn(s);
     ended(s);
     if (s->rank == 0) {
-        usleep(300000); /* the other has ended its part by then, on a loaded machine too */
+        usleep(300000); /* long enough for the other to end its part, even on a loaded machine */
         _exit(0);
     }
     take(s, 0);
@@ -198,7 +198,7 @@ static size_t taken(void) {
     OK(cudaMemGetInfo(&left, &all));
     return all - left;
 }
-static void ring_buffers(seat *s) { /* a collective's: from the rank before, to the one behind */
+static void ring_buffers(seat *s) { /* a collective has two: from the previous rank and to the next one */
     size_t before = taken();
     done(s, ncclAllReduce(s->x, s->x + 512, 8, ncclFloat, ncclSum, s->comm, s->stream));
     done(s, ncclBroadcast(s->x, s->x, 8, ncclFloat, 0, s->comm, s->stream));
@@ -206,7 +206,7 @@ static void ring_buffers(seat *s) { /* a collective's: from the rank before, to 
     MUST(taken() - before == (size_t)32 * (12 << 20));
     finish(s);
 }
-static void buffers(seat *s) { /* 32 channels where nothing is said, of 2 MiB to send and of 10 MiB to receive */
+static void buffers(seat *s) { /* 32 channels by default, each with 2 MiB to send and 10 MiB to receive */
     size_t before = taken();
     s->rank == 0 ? give(s, 1) : take(s, 0);
     ended(s);
@@ -218,7 +218,7 @@ static void buffers(seat *s) { /* 32 channels where nothing is said, of 2 MiB to
     MUST(taken() == before);
 }
 
-/* ---- broken ---- */
+/* ---- broken rules ---- */
 
 static void counts(seat *s) {
     s->rank == 0 ? give(s, 1, 4) : take(s, 0, 8);
@@ -254,14 +254,14 @@ static void nobody_gathers(seat *s) {
     if (s->rank == 1)
         done(s, ncclAllGather(s->x, s->x + 512, 8, ncclFloat, s->comm, s->stream));
     ended(s);
-    sleep(3); /* alive, but it issues nothing */
+    sleep(3); /* alive, but issues nothing */
 }
 static void nobody_gives(seat *s) {
     turn(s);
     if (s->rank == 1)
         take(s, 0);
     ended(s);
-    sleep(3); /* alive, but it issues nothing */
+    sleep(3); /* alive, but issues nothing */
 }
 static void one_captured(seat *s) {
     turn(s);

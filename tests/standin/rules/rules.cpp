@@ -1,4 +1,4 @@
-/* Runs every case of the stand-in's rules, or those whose names are given. */
+/* Runs every case of the stand-in's rules, or the named ones. */
 #include "rules.h"
 #include <csignal>
 #include <cstdio>
@@ -126,7 +126,8 @@ int main(int argc, char **argv) {
             bool wanted = argc == 1;
             for (int i = 1; i < argc; i++)
                 wanted |= strcmp(argv[i], r->name) == 0;
-            for (const char *seed : {"0", "1", "2", "3", "4", "5"}) /* 3, 4, 5 are 0, 1, 2 with other dice */
+            for (const char *seed :
+                 {"0", "1", "2", "3", "4", "5"}) /* 3, 4, 5 repeat 0, 1, 2 with other random numbers */
                 if (wanted && (!r->wanted || *seed < '3'))
                     try_rule(*r, seed);
         }

@@ -1,4 +1,4 @@
-/* The stand-in's rules: each case here breaks one, in a process of its own, or breaks none. */
+/* The stand-in's rules: each case breaks one, in its own process, or breaks none. */
 #ifndef RULES_H
 #define RULES_H
 #include "../cuda.h"
@@ -7,21 +7,21 @@
 #include <cstddef>
 
 struct rule {
-    const char *name, *wanted; /* what the line must say; NULL: all is well */
+    const char *name, *wanted; /* wanted: the expected line, or NULL if nothing is wrong */
     void (*run)(void);
 };
-extern const rule capture_rules[], memory_rules[], nccl_rules[], process_rules[], matmul_rules[]; /* up to one without a name */
+extern const rule capture_rules[], memory_rules[], nccl_rules[], process_rules[], matmul_rules[]; /* ended by one without a name */
 
 void must(bool fine, const char *what, int line);
 #define MUST(fine) must(fine, #fine, __LINE__)
 #define OK(call)   must((call) == 0, #call, __LINE__)
 
-/* A rank's thread: run(rank), on device rank, with a communicator of all where nccl is set. */
+/* A rank's thread: run(rank) on device `rank`, with a communicator of all ranks if nccl is set. */
 struct seat {
     int rank, ranks;
     ncclComm_t comm;
     cudaStream_t stream;
-    float *x; /* device memory: 1024 floats, all of them the rank's number */
+    float *x; /* device memory: 1024 floats, all equal to the rank's number */
 };
 void with_ranks(int n, void (*run)(seat *));
 cudaStream_t new_stream(void);
