@@ -1,5 +1,4 @@
-/* Updates that go ahead of their norms, on a device as on the host, bit for bit: some are taken back, and some settle.
- */
+/* Compares updates that go ahead of their norm on a device with the host, bit for bit: some are undone, some settle. */
 #include "layers/cuda.cuh"
 #include "layers/post_validation.h"
 #include "check.h"
@@ -36,7 +35,7 @@ int main(void) {
     memset(opt, 0, 4 * (size_t)FLOATS);
     memset(state, 0, 4 * (size_t)FLOATS);
     int verdicts[3] = {0, 0, 0};
-    for (int i = 0; i < 12; i++) { /* each with the norm of a gradient that is large, or small */
+    for (int i = 0; i < 12; i++) { /* each with the norm of a large or a small gradient */
         float *dw = numbers(N), *last = numbers(N);
         for (int k = 0; k < N; k++)
             last[k] *= i % 5 < 2 ? 1 : 1e-3f;

@@ -1,12 +1,10 @@
-/* The fused attention, on a GPU or run by the stand-in, against its definition in double; and in slices of a sequence
- * against the whole.
- *
- * Each kernel is judged by what it was given: the forward by q, k and v as rope has left them, rounded, in x; the
- * backward also by the y and the log-sum-exp that the forward has stored. bound.h propagates the errors of the rest.
- * With bf16 a kernel rounds p, as an operand of p v and of p^T dy, and ds, as one of ds k and ds^T q. cuDNN does the
- * same: whether p is divided by its row's sum before or after, or ds multiplied by the scale, a rounding is 2^-8 of
- * the value. The sum of p is that of what was not rounded. Outputs begin as NaN, and memory is to the byte, with a
- * fence behind it. Each case runs again with blocks and threads in reverse order, and must give the same bits. */
+/* The fused attention, on a GPU or on the stand-in, against its definition in double; and slices of a sequence against
+ * the whole. * Each kernel is judged by its inputs. For the forward these are q, k and v, as rounded by rope in x. The
+ * backward also has the y and the log-sum-exp that the forward has stored. bound.h propagates all other errors. With
+ * bf16 a kernel rounds p, as an operand of p v and of p^T dy, and ds, as an operand of ds k and ds^T q. cuDNN does the
+ * same. A rounding is 2^-8 of the value, whether p is divided by its row's sum before or after, or ds multiplied by the
+ * scale. The sum of p is over unrounded values. Outputs begin as NaN, and memory is exact to the byte, followed by a
+ * fence. Each case runs again with blocks and threads in reverse order, and must give the same bits. */
 #include "bound.h"
 #include "device.h"
 #include "layers/attend.h"
@@ -15,7 +13,7 @@ static int passed, failed;
 
 struct shape {
     int context, sequences, heads, dim;
-    float size; /* of the numbers: large ones make a row's probabilities gather in a few places */
+    float size; /* magnitude of the numbers: large ones concentrate a row's probabilities in a few places */
     int kv_heads, rope;
     int columns() const { return (heads + 2 * kv_heads) * dim; }
 };
@@ -66,7 +64,7 @@ template <typename T> static struct side side_of(const struct shape *s, const fl
 }
 
 static void run_kernels(struct side *k) {
-    struct rt_bind at = bind_on_device(&k->at, NULL), forward = at; /* which has no gradients */
+    struct rt_bind at = bind_on_device(&k->at, NULL), forward = at; /* it has no gradients */
     struct cuda_call c = {};
     c.m = &k->m, c.l = &k->l, c.at = &forward;
     forward.at[SP_DY] = forward.at[SP_DX] = NULL;
@@ -78,17 +76,17 @@ static void run_kernels(struct side *k) {
 
 /* ---- the definition ---- */
 
-/* A layer's reference, and verdicts on what a side has. q, k and v lie in x as rope has left them there. */
+/* A layer's reference, and verdicts on a side's results. q, k and v lie in x, after rope. */
 template <typename T> struct judge {
     const struct shape *s;
     const struct side *got;
-    int slices; /* by which dk and dv are added up, each sum rounded to T */
+    int slices; /* slices over which dk and dv are summed, each sum rounded to T */
     int width = s->heads * s->dim, in = s->columns(), keys = s->kv_heads * s->dim, rows = s->context;
     double scale = 1 / sqrt((double)s->dim);
     std::vector<float> x = floats(SP_X), y = floats(SP_Y), dy = floats(SP_DY);
     const float *lse = (const float *)(const void *)got->at.at[SP_STASH];
     const float *d = (const float *)(const void *)got->at.at[SP_WORK];
-    std::vector<num> dx; /* before rope turns it back */
+    std::vector<num> dx; /* before rope rotates it back */
     verdict turned, of_y, of_lse, of_d, of_dx[3];
 
     static constexpr bool TENSOR = sizeof(T) == 2;
@@ -106,11 +104,12 @@ template <typename T> struct judge {
 
     /* Returns exp(s scale - top) for the rows of a query and a key. */
     num probability(const float *q, const float *k, const num &top, double ulps) const {
-        num score = with_ulps(dot(q, k, s->dim, TENSOR) * scale, 1); /* the scale is rounded, with log2(e) too */
+        num score =
+            with_ulps(dot(q, k, s->dim, TENSOR) * scale, 1); /* the scale is rounded, also together with log2(e) */
         return exponential(score - top, ulps);
     }
 
-    /* first: the sequence's first row. */
+    /* Judges a sequence's head; first: the sequence's first row. */
     void forward(int64_t first, int head);
     void backward(int64_t first, int key);
     void backward_query(int64_t first, int i, int head, std::vector<sum> &dk, std::vector<sum> &dv);
@@ -125,8 +124,7 @@ template <typename T> void judge<T>::forward(int64_t first, int head) {
         double top = -INFINITY;
         for (int j = 0; j <= i; j++)
             top = fmax(top, dot(q, row(x, first + j, in, width + key * dim), dim, TENSOR).v * scale);
-        /* For each tile of columns, at least 32, what was summed before is multiplied by exp2f of the tops' distance.
-         */
+        /* For each tile of at least 32 columns, the earlier sum is multiplied by exp2f of the maxima's distance. */
         double ulps = 2 + 2.5 * (i / 32 + slices);
         sum total;
         std::vector<sum> o((size_t)dim);
@@ -176,7 +174,7 @@ template <typename T> void judge<T>::backward(int64_t first, int key) {
     for (int head = key * group; head < (key + 1) * group; head++)
         for (int i = 0; i < rows; i++)
             backward_query(first, i, head, dk, dv);
-    auto added = [&](const sum &of) { /* slice by slice, each of which rounds a part of it */
+    auto added = [&](const sum &of) { /* slice by slice; each rounds a part of it */
                                       double part = UNIT_BF16 * (fabs(of.v) + 2 * sqrt(of.terms)),
                                              times = TENSOR ? slices - 1 : 0;
                                       num all = of.total(TENSOR);
@@ -190,7 +188,7 @@ template <typename T> void judge<T>::backward(int64_t first, int key) {
         }
 }
 
-/* Judges what rope has made of x, and turns dx back, which was rounded to T before. */
+/* Judges what rope has made of x, and rotates dx back, which was rounded to T before. */
 template <typename T> void judge<T>::turn(const float *before) {
     struct positions positions = positions_of(&got->l);
     const T *now = (const T *)(const void *)got->at.at[SP_X];
@@ -218,7 +216,7 @@ template <typename T> void judge<T>::see_gradients() {
     }
 }
 
-/* x: as the layer gets it, before rope. */
+/* Judges all results. x: the layer's input, before rope. */
 template <typename T> static void judge_all(const struct shape *s, const struct side *got, int slices, const float *x) {
     const bool bf16 = sizeof(T) == 2;
     const char *layer = slices > 1 ? "attention in slices" : "attention", *precision = bf16 ? "bf16" : "fp32";
@@ -261,8 +259,8 @@ template <typename T> static void compare(const struct shape *s) {
 
 /* ---- slices ---- */
 
-/* All of a sequence in slices that end where the list says: each attends to the slices up to it, whose keys and values
- * lie in memory of their own. Results go where the layer has them. */
+/* Runs a whole sequence in slices that end where the list says. Each attends to all slices up to itself, whose keys and
+ * values lie in their own memory. Results go where the layer has them. */
 template <typename T> static void run_slices(const struct side *k, const struct shape *s, const int *ends) {
     enum { PAD = 8 };
     int width = s->heads * s->dim, in = s->columns(), keys = s->kv_heads * s->dim, n = 0, from = 0;
@@ -337,7 +335,7 @@ static int verdict(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 3 && strcmp(argv[1], "gpt2") == 0) { /* so many rows of GPT-2 124M, whose heads are of 64 */
+    if (argc == 3 && strcmp(argv[1], "gpt2") == 0) { /* n rows of GPT-2 124M, with heads of 64 */
         struct shape s = {atoi(argv[2]), 1, 12, 64, 2, 12, 0};
         compare<float>(&s);
         compare<__nv_bfloat16>(&s);

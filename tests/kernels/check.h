@@ -1,4 +1,4 @@
-/* Counts what passed and what failed, and says where it failed. */
+/* Counts what passed and failed, and prints where it failed. */
 #ifndef TESTS_CHECK_H
 #define TESTS_CHECK_H
 #include <stdio.h>

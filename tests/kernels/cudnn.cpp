@@ -1,7 +1,7 @@
-/* cuDNN's own opinion of the graphs that attention_cudnn.cu asks it for, without a GPU: cuDNN is told of an H200 by its
- * properties (the numbers of its data sheet and of CUDA's), names the engines that would take each graph, and makes a
- * plan. A graph that it does not recognise has none. cuDNN wants a driver for that, or what looks like one:
- * no_driver.c. Needs cuDNN 9.11 or later; where there is none, nothing is tested. */
+/* Checks cuDNN's verdict on the graphs of attention_cudnn.cu, without a GPU. cuDNN gets the properties of an H200 (from
+ * its data sheet and from CUDA), names the engines that would take each graph, and makes a plan. It has none for a
+ * graph it does not recognise. For that it needs a driver, or a substitute: no_driver.c. Needs cuDNN 9.11 or later;
+ * without it, nothing is tested. */
 #include "layers/attention_graph.cuh"
 #include <stdio.h>
 #include <string.h>

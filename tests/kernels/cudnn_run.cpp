@@ -1,7 +1,6 @@
-/* What attention_cudnn.cu does with a cuDNN, by fake_cudnn.cpp's: its calls have the right parts of all tensors,
- * several calls make one microbatch's backward, and a cuDNN that is wrong or varies is found out at the start. One that
- * fails, wherever and with whatever status, leaves the work to attention.cu: the same bits, and one line on stderr.
- */
+/* Checks attention_cudnn.cu against fake_cudnn.cpp's cuDNN. Its calls have the right parts of all tensors, and several
+ * calls make one microbatch's backward. A cuDNN that is wrong or not deterministic is detected at the start. One that
+ * fails, at any place and with any status, leaves the work to attention.cu: the same bits, and one line on stderr. */
 #include "layers/cuda_math.cuh"
 #include <dlfcn.h>
 #include <math.h>
@@ -27,7 +26,7 @@ struct result {
     char y[Y], dx[X], statistics[NUMBERS];
 };
 
-/* x, dy, y, dx, statistics, sums, workspace in device memory. */
+/* Runs the layer with x, dy, y, dx, statistics, sums and workspace in device memory. */
 static void run(struct result *r) {
     char *device, *host = (char *)malloc(X + Y);
     int64_t bytes = 2 * (X + Y + NUMBERS) + cuda_workspace();
@@ -68,7 +67,7 @@ static double apart(const char *a, const char *b, int n) {
     return sqrt(differences / squares);
 }
 
-/* ---- what is written to stderr ---- */
+/* ---- output on stderr ---- */
 
 static FILE *said;
 static void listen(void) {
@@ -98,7 +97,7 @@ static void run_with(const char *planned, const char *running) {
     setenv("FAKE_CUDNN", planned, 1);
     cuda_attention_plan(&program);
     setenv("FAKE_CUDNN", running, 1);
-    run(&first); /* what fails in it is not tried again */
+    run(&first); /* a failed call is not tried again */
     run(&other);
     cuda_attention_forget();
 }
@@ -116,7 +115,7 @@ static void check_failures(void) {
         }
 }
 
-/* The comparison passes, and a later call fails. */
+/* Checks a later call that fails after the comparison has passed. */
 static void check_late_failures(void) {
     for (const char *how : {"forward:5000", "backward:5000", "backward:3000"}) {
         run_with("fine", how);

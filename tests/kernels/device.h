@@ -1,9 +1,8 @@
-/* What the kernel tests share: random data, poisoned memory with a fence behind it, and its way to a device and back.
- *
- * A test lays out everything on the host, and calls kernels with addresses that on_device() translates: at first use in
- * a run it copies the block that an address lies in to device memory, fence and poison too; back() copies all of them
- * back and frees them. So one source runs on a GPU, against the whole stand-in, and (KERNELS_ON_HOST) on the thread
- * grid alone, which works on the host's memory itself, where ASan sees every byte. */
+/* Shared by the kernel tests: random data, poisoned memory followed by a fence, and copies to a device and back. * A
+ * test lays out everything on the host, and calls kernels with addresses that on_device() translates. At first use in a
+ * run, on_device() copies an address's block to device memory, with its fence and poison; back() copies all blocks back
+ * and frees them. So one source runs on a GPU, on the whole stand-in, and (KERNELS_ON_HOST) on the thread grid alone.
+ * The thread grid works on the host's memory itself, where ASan sees every byte. */
 #ifndef TESTS_DEVICE_H
 #define TESTS_DEVICE_H
 #include "layers/cuda.cuh"
@@ -14,12 +13,12 @@
 #include <string.h>
 
 #ifdef __CUDACC__
-static bool grid_reverse; /* a GPU has its own order; it must give the same bits twice */
+static bool grid_reverse; /* a GPU has its own order, and must give the same bits twice */
 #endif
 
 enum { FENCE = 64, MOST = 64 };
 static struct block {
-    char *at, *twin; /* twin: on the device, while a run uses it */
+    char *at, *twin; /* twin: copy on the device during a run */
     size_t bytes;
 } taken[MOST];
 static int ntaken;
@@ -35,7 +34,7 @@ static void *fresh(size_t bytes) {
     return p;
 }
 
-/* Frees everything. False: something was written behind a block's end. */
+/* Frees everything. Returns false if something was written past a block's end. */
 static bool release(void) {
     bool whole = true;
     while (ntaken > 0) {
@@ -88,7 +87,7 @@ static void back(void) {
 }
 #endif
 
-/* A job's operands. The batch goes into the caller's memory. */
+/* Returns a job's operands on the device. The batch goes into the caller's memory. */
 static inline struct rt_bind bind_on_device(const struct rt_bind *host, struct rt_batch *batch) {
     struct rt_bind at = *host;
     for (char *&p : at.at)
@@ -106,7 +105,7 @@ static inline struct rt_bind bind_on_device(const struct rt_bind *host, struct r
     return at;
 }
 
-/* ---- random numbers, the same for the same SEED in the environment; 1 where it is not set ---- */
+/* ---- random numbers from SEED in the environment, 1 by default ---- */
 
 static uint64_t first_seed(void) {
     const char *s = getenv("SEED");

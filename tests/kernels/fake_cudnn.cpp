@@ -1,7 +1,7 @@
-/* A cuDNN that knows one pattern, for tests/kernels/cudnn_run.cpp: attention, as attention_cudnn.cu asks for it. It
- * finds the tensors by their unique ids, dimensions and strides, works with the host layer, writes all of its
- * workspace, and does it on the stream it was given. FAKE_CUDNN in the environment says how it goes wrong: its results
- * are wrong or random, or it fails with a status, PLACE:STATUS, at create, heuristic, plan, forward or backward. */
+/* A cuDNN that knows one pattern, for tests/kernels/cudnn_run.cpp: attention as attention_cudnn.cu requests it. It
+ * finds the tensors by their unique ids, dimensions and strides. It computes with the host layer, on the given stream,
+ * and writes all of its workspace. FAKE_CUDNN in the environment makes it go wrong: its results are wrong or random, or
+ * it fails with a status, PLACE:STATUS, at create, heuristic, plan, forward or backward. */
 #include "layers/cuda.cuh"
 #include <cudnn.h>
 #include <map>
@@ -24,7 +24,7 @@ static bool goes(const char *how) {
     const char *wish = getenv("FAKE_CUDNN");
     return wish && strcmp(wish, how) == 0;
 }
-/* The status that a call at a place fails with. It leaves an error of the runtime behind, as a failed launch does. */
+/* Returns the status with which a call at this place fails. Leaves an error in the runtime, as a failed launch does. */
 static cudnnStatus_t failure(const char *place) {
     const char *wish = getenv("FAKE_CUDNN");
     size_t n = strlen(place);
@@ -44,7 +44,7 @@ template <typename T> static std::vector<T> get(const fake *f, int name) {
 }
 static const fake *only(const fake *f, int name) { return (const fake *)get<cudnnBackendDescriptor_t>(f, name).at(0); }
 
-/* The tensors of a plan's graph that lie in memory, and how many operations it has. */
+/* Finds the tensors of a plan's graph that lie in memory, and returns its number of operations. */
 static int look(const fake *plan, tensors &all) {
     const fake *graph =
         only(only(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
@@ -60,7 +60,7 @@ static int look(const fake *plan, tensors &all) {
             memcpy(s.size, get<int64_t>(t, CUDNN_ATTR_TENSOR_DIMENSIONS).data(), sizeof s.size);
             memcpy(s.stride, get<int64_t>(t, CUDNN_ATTR_TENSOR_STRIDES).data(), sizeof s.stride);
             s.bf16 = get<cudnnDataType_t>(t, CUDNN_ATTR_TENSOR_DATA_TYPE)[0] == CUDNN_DATA_BFLOAT16;
-            if (s.size[3] > 1 && s.stride[2] == 1) { /* turned: back */
+            if (s.size[3] > 1 && s.stride[2] == 1) { /* transposed: turns it back */
                 std::swap(s.size[2], s.size[3]);
                 std::swap(s.stride[2], s.stride[3]);
             }
@@ -69,7 +69,7 @@ static int look(const fake *plan, tensors &all) {
     return (int)operations.size();
 }
 
-/* Between a tensor and columns from .. of dense rows of floats. */
+/* Visits a tensor's elements together with columns from .. of dense rows of floats. */
 template <typename F> static void each(const seen &s, int64_t width, int64_t from, F f) {
     for (int64_t b = 0; b < s.size[0]; b++)
         for (int64_t h = 0; h < s.size[1]; h++)
@@ -92,7 +92,7 @@ static void save(const seen &s, void *at, const std::vector<float> &x, int64_t w
     });
 }
 
-enum { Q = 1, K, V, O, DO, STATISTICS, DQ, DK, DV, SUMS }; /* attention_graph.cuh's */
+enum { Q = 1, K, V, O, DO, STATISTICS, DQ, DK, DV, SUMS }; /* as in attention_graph.cuh */
 
 static void work(tensors t, std::map<int64_t, void *> at, bool forward, void *workspace, size_t bytes) {
     int64_t rows = t[Q].size[0] * t[Q].size[2], width = t[Q].size[1] * t[Q].size[3];
@@ -133,7 +133,7 @@ static void work(tensors t, std::map<int64_t, void *> at, bool forward, void *wo
 }
 
 extern "C" {
-int fake_cudnn_calls[2]; /* of backwards, of forwards */
+int fake_cudnn_calls[2]; /* backward calls, forward calls */
 size_t cudnnGetVersion(void) { return 91900; }
 const char *cudnnGetErrorString(cudnnStatus_t status) {
     static char text[32];
@@ -172,7 +172,7 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendA
 }
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const d, cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t, int64_t, int64_t *n, void *to) {
-    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) { /* one, which remembers its graph */
+    if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) { /* one result, which remembers its graph */
         cudnnStatus_t status = failure("heuristic");
         if (status != CUDNN_STATUS_SUCCESS)
             return status;

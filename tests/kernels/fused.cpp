@@ -1,19 +1,15 @@
-/* Layers that run as one kernel where they stand side by side, and the same layers one by one, each judged by its
- * definition in double; and one way against the other.
- *
- * A sweep over stages of one layer each can join nothing: that is the way one by one. Every tensor has a place of its
- * own, NaN at first, so what a joined kernel leaves out stays NaN, and shows that there was one. A layer is judged by
- * the tensors that it read, with bound.h's bounds; where one was left out, by what should have been there, with its
- * error, which cuBLASLt may round to bf16 or not. With fp32 the sums of residual blocks and norms must agree bit for
- * bit.
- *
- * What cuBLASLt joins is its own affair. Its header promises an algorithm for no type and epilogue
- * (cublasLtMatmulAlgoGetHeuristic may find none), no order of sums, and of CUBLASLT_EPILOGUE_GELU and DGELU only "apply
- * GELU point-wise transform to the results (x:=GELU(x))": neither whether that is tanh's gelu, which ours is, or erf's,
- * nor its error. So on a GPU we print what was joined, and where a gelu was, results may differ by as much as the two
- * formulas do at that point (reference.h). Nor does it promise that a bias is added before the product is rounded: on
- * an H200, cuBLASLt 13 rounds products of 5 or 6 columns to bf16 first. The stand-in joins all of it, with tanh's, and
- * rounds once. */
+/* Layers that run as one kernel when side by side, and the same layers one by one. Each is judged by its definition in
+ * double, and the two ways are compared. * A sweep over stages of one layer each cannot join any: that is the way one
+ * by one. Every tensor has its own place, NaN at first, so a tensor that a joined kernel skips stays NaN and shows that
+ * there was one. A layer is judged by the tensors that it read, with bound.h's bounds. A skipped tensor is replaced by
+ * its expected value with its error; cuBLASLt may or may not round it to bf16. With fp32 the sums of residual blocks
+ * and norms must match bit for bit. * cuBLASLt decides what it joins. Its header promises an algorithm for no type and
+ * epilogue (cublasLtMatmulAlgoGetHeuristic may find none), and no order of sums. For CUBLASLT_EPILOGUE_GELU and DGELU
+ * it only says "apply GELU point-wise transform to the results (x:=GELU(x))": neither whether that is tanh's gelu, as
+ * ours, or erf's, nor its error. So on a GPU we print what was joined. Where a gelu was joined, results may differ by
+ * the difference of the two formulas at that point (reference.h). It also does not promise to add a bias before the
+ * product is rounded: on an H200, cuBLASLt 13 first rounds products of 5 or 6 columns to bf16. The stand-in joins
+ * everything, with tanh's gelu, and rounds once. */
 #include "reference.h"
 #include "check.h"
 #include "layers/cuda_math.cuh"
@@ -22,13 +18,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- a stage: two residual blocks and a norm behind them ---- */
+/* ---- a stage: two residual blocks followed by a norm ---- */
 
 enum { N = 14, LINE = 64 };
 static const int kinds[N] = {LAYER_fork,   LAYER_layernorm, LAYER_linear,    LAYER_gelu,   LAYER_linear,
                              LAYER_join,   LAYER_fork,      LAYER_layernorm, LAYER_linear, LAYER_relu,
                              LAYER_linear, LAYER_join,      LAYER_layernorm, LAYER_linear};
-/* With rmsnorms in the layernorms' place, and a gelu in that of the relu. */
+/* Whether rmsnorms replace the layernorms, and a gelu the relu. */
 static bool rms;
 static const int partner[N] = {5, -1, -1, -1, -1, 0, 11, -1, -1, -1, -1, 6, -1, -1};
 
@@ -39,7 +35,7 @@ struct side {
     int64_t value[N + 1], gradient[N + 1], aux[N], bytes; /* offsets of tensors in their space */
     struct rt_bind at;
     int element;
-    int cut; /* the backward's parts: 0: it has one; -1: one for each layer; else two, cut in front of this layer */
+    int cut; /* the backward's parts: 0: one; -1: one per layer; else two, cut before this layer */
 };
 
 static int64_t take(struct side *k, int64_t n) {
@@ -48,7 +44,7 @@ static int64_t take(struct side *k, int64_t n) {
     return off;
 }
 
-/* Values lie in EXT, gradients and statistics in STASH: spaces that no sweep copies operands to. */
+/* Lays out values in EXT, and gradients and statistics in STASH: spaces to which no sweep copies operands. */
 static void lay_out(struct side *k, int rows, int width, int wide, int element) {
     int in = width, element_of_weights = element;
     memset(k, 0, sizeof *k);
@@ -90,7 +86,7 @@ static void lay_out(struct side *k, int rows, int width, int wide, int element) 
             l->aux = {SP_STASH, k->aux[i]};
         if (l->kind == LAYER_join)
             l->aux = {SP_EXT, k->value[partner[i]]};
-        if (l->kind == LAYER_fork) /* in the backward; the join has its own by now */
+        if (l->kind == LAYER_fork) /* in the backward; the join already has its own */
             l->aux = {SP_STASH, k->gradient[partner[i] + 1]};
     }
     k->s.layer = k->l;
@@ -116,7 +112,7 @@ static float get(const char *from, int64_t i, int element) {
                         : ((const float *)(const void *)from)[i];
 }
 
-/* Weights, input and gradient, the same on all sides: host memory, NaN elsewhere. */
+/* Fills in weights, input and gradient, the same on all sides, with NaN elsewhere in host memory. */
 static void fill(struct side *k, const float *x, const float *dy, const float *w) {
     int64_t nx = (int64_t)k->l[0].rows * k->l[0].in, ny = (int64_t)k->l[0].rows * k->l[N - 1].out;
     char *tensors = (char *)malloc((size_t)k->bytes * 2), *weights = (char *)calloc(1, (size_t)k->s.weight);
@@ -162,7 +158,7 @@ static void run_cuda(struct side *k, bool joined, bool split) {
                   !split || pass == 2);
 }
 
-/* The same on the device: its memory is not ours to touch. */
+/* Does the same on the device, whose memory the host must not touch. */
 static void on_device(struct side *k, bool joined, bool split) {
     char *host = k->at.at[SP_EXT], *device, *weights;
     float *w = k->at.w, *dw = k->at.dw, *gradient;
@@ -176,7 +172,7 @@ static void on_device(struct side *k, bool joined, bool split) {
     k->at.w = (float *)(void *)weights;
     k->at.dw = gradient;
     run_cuda(k, joined, split);
-    k->at.first = false; /* once more: what adds up */
+    k->at.first = false; /* once more, for what accumulates */
     sweep(k, &k->s, false, false, true);
     CUDA(cudaDeviceSynchronize());
     CUDA(cudaMemcpy(host, device, (size_t)k->bytes * 2, cudaMemcpyDeviceToHost));
@@ -196,13 +192,13 @@ static bool untouched(const char *p) { return (unsigned char)p[0] == 0xff && (un
 
 typedef std::vector<num> numbers;
 
-/* A side's tensors. joined: products may have run with what is next to them. */
+/* A side's tensors. joined: whether products may have run together with their neighbours. */
 struct judge {
     const struct side *k;
     bool joined;
     const char *where;
     bool bf16 = k->element == 2;
-    numbers carried; /* the last tensor that a forward or backward made, as it should be */
+    numbers carried; /* the expected last tensor of a forward or backward */
 
     judge(const struct side *side, bool one, const char *place) : k(side), joined(one), where(place) {}
     const char *value(int i) const { return k->at.at[SP_EXT] + k->value[i]; }
@@ -241,7 +237,7 @@ struct judge {
     }
 };
 
-/* Names for print_shares(). */
+/* Returns a kind's name for print_shares(). */
 static const char *name_of(int kind) {
     return kind == LAYER_linear      ? "linear"
            : kind == LAYER_gelu      ? "gelu"
@@ -260,7 +256,7 @@ static void see_tensor(const char *p, int element, const numbers &want, verdict 
             v->see(((const float *)(const void *)p)[i], want[i], (int64_t)i);
 }
 
-/* Judges what layer i has written, if it has written it. */
+/* Judges layer i's output, if it wrote one. */
 void judge::see(const char *p, const numbers &want, int i, const char *what) {
     char which[60];
     verdict v;
@@ -279,10 +275,10 @@ static numbers product_of(const matrix_product &p, bool bf16) {
     return all;
 }
 
-/* Returns cuBLASLt's gelu, or that of a kernel of its own. */
+/* Returns cuBLASLt's gelu, or that of a separate kernel. */
 static gated gelu(bool cublaslt, const num &x) { return cublaslt ? gelu_of_cublaslt(x) : gelu_of(x); }
 
-/* Returns a product as it is when a bias is added to it. */
+/* Returns a product before a bias is added to it. */
 static num before_bias(const num &product, bool bf16) {
 #ifdef __CUDACC__
     return bf16 ? as<__nv_bfloat16>(product) : product;
@@ -303,12 +299,12 @@ numbers judge::forward(int i) const {
         return y;
     }
     numbers x = read(value(i), (int64_t)l->rows * l->in), other;
-    if (l->kind == LAYER_join) /* correctly rounded: exact */
+    if (l->kind == LAYER_join) /* exact, because it is rounded correctly */
         other = read(value(partner[i]), (int64_t)l->rows * l->in);
     bool inside = joined && l->out % 8 == 0;
     std::vector<float> row = input(i);
     for (size_t j = 0; j < x.size(); j++)
-        if (l->kind == LAYER_gelu) /* of what is carried, which covers what is in memory */
+        if (l->kind == LAYER_gelu) /* uses the carried tensor, which covers the one in memory */
             x[j] =
                 inside ? gelu(true, bf16 ? as<__nv_bfloat16>(carried[j]) : carried[j]).value : gelu(false, x[j]).value;
         else if (l->kind == LAYER_relu)
@@ -369,7 +365,7 @@ void judge::weight_gradient(int i) const {
             v.see(dw(i)[j], p.at(j, bf16, 2), j);
     }
     for (int64_t r = 0; r < l->rows; r++)
-        for (int64_t j = 0; j < columns; j++) { /* gamma, if it is no bias, then beta */
+        for (int64_t j = 0; j < columns; j++) { /* gamma, unless it is a bias, then beta */
             size_t at = (size_t)(r * l->out + j % l->out);
             if (linear || j >= l->out) {
                 sums[(size_t)j].add((double)d[at]);
@@ -398,9 +394,9 @@ static void judge_all(const struct side *k, bool joined, const char *where) {
             j.weight_gradient(i);
 }
 
-/* One of cuBLASLt's: a GPU's may leave any of them, and none runs where it cannot. */
+/* Epilogues of cuBLASLt: a GPU may skip any of them, and none runs where it cannot. */
 static const char *const epilogues[] = {"relu", "gelu's slope"};
-static int joins[2][2]; /* times that it did, with fp32 and bf16 */
+static int joins[2][2]; /* number of joins, with fp32 and bf16 */
 static void check_epilogue(int which, bool one, bool can, int element, const char *where) {
     char what[60];
     joins[which][element == 2] += one;
@@ -417,7 +413,7 @@ static bool same_bits(const struct side *a, const struct side *b) {
            !memcmp(a->at.dw, b->at.dw, (size_t)a->s.weight * 4 / (size_t)a->element);
 }
 
-/* The backward in parts, of B, and of I and W: also where layers that run as one kernel are in two parts. */
+/* Compares the backward in parts, of B, and of I and W, also where a part boundary splits layers of one kernel. */
 static void compare_parts(const struct side *whole, const float *x, const float *dy, const float *w,
                           const char *where) {
     char what[60];
@@ -471,7 +467,7 @@ static void compare_all(int rows, int width, int wide, int element) {
     cuda_linear_forget();
 
     const char *gradients = joined.at.at[SP_STASH], *values = joined.at.at[SP_EXT];
-    bool eights = wide % 8 == 0; /* else cuBLASLt has no gelu */
+    bool eights = wide % 8 == 0; /* otherwise cuBLASLt has no gelu */
     const char *precision = element == 2 ? "bf16" : "fp32", *with = rms ? ", rmsnorm" : "";
     snprintf(where, sizeof where, "%d x %d and %d, %s%s", rows, width, wide, precision, with);
     judge_all(&joined, true, where);
@@ -483,7 +479,7 @@ static void compare_all(int rows, int width, int wide, int element) {
     check_epilogue(1, untouched(gradients + joined.gradient[4]), eights, element, where);
     check(!untouched(gradients + alone.gradient[1] - joined.at.at[SP_STASH] + alone.at.at[SP_STASH]),
           "one by one they were two", where);
-    /* up to the first gelu, all is the same arithmetic */
+    /* before the first gelu, the arithmetic is the same */
     check(!memcmp(values + joined.value[2], alone.at.at[SP_EXT] + alone.value[2], (size_t)(nx * element)),
           "the norm has the same bits", where);
     for (struct side *k : {&joined, &alone, &split}) {

@@ -1,10 +1,9 @@
-/* The CUDA kernels, on a GPU or run by the stand-in, on random data.
- *
- * Data is rounded to the model's precision first. Gates, norms and the cross entropy are judged by their definition in
- * double, within the bounds of reference.h and bound.h; what goes back is judged by the statistics that the device's
- * forward has left. The other layers must agree with the host's bit for bit, or with bf16 as those rounded: mse,
- * bias and embedding get integers, whose fp32 sums are exact. Outputs begin as NaN. Each kernel runs again with its
- * blocks and threads in reverse order, and must give the same bits. */
+/* The CUDA kernels, on a GPU or on the stand-in, on random data. * Data is rounded to the model's precision first.
+ * Gates, norms and the cross entropy are judged by their definition in double, within the bounds of reference.h and
+ * bound.h. Backwards are judged by the statistics of the device's own forward. The other layers must match the host's
+ * bit for bit, or with bf16 match those rounded: mse, bias and embedding get integers, whose fp32 sums are exact.
+ * Outputs begin as NaN. Each kernel runs again with its blocks and threads in reverse order, and must give the same
+ * bits. */
 #include "device.h"
 #include "layers/clip.h"
 #include "reference.h"
@@ -18,7 +17,7 @@ static void check(bool fine, const char *what, const char *precision, const char
         printf("    %s, %s, %s: FAILED\n", shape, precision, what);
 }
 
-/* n numbers that T can hold: small integers, or from -2 to 2. */
+/* Returns n numbers that T can hold: small integers, or reals from -2 to 2. */
 template <typename T> static float *numbers(int64_t n, bool integers) {
     float *p = (float *)fresh((size_t)n * sizeof *p);
     for (int64_t i = 0; i < n; i++) {
@@ -33,14 +32,14 @@ template <typename T> static float *numbers(int64_t n, bool integers) {
 struct shape {
     int kind, rows, in, out, context, vocab;
     int64_t nparam;
-    bool exact, integers; /* fp32 must agree bit for bit; the data */
+    bool exact, integers; /* exact: fp32 must match bit for bit; integers: the data */
     char name[80];
     struct rt_share share;
-    int heads = 0, kv_heads = 0; /* of a norm of heads */
+    int heads = 0, kv_heads = 0; /* for a norm of heads */
     const char *layer = "";
 };
 struct data {
-    float *x, *w, *dy, *other, *y, *v; /* other: what a fork or a join adds; v: a table that is shared */
+    float *x, *w, *dy, *other, *y, *v; /* other: what a fork or a join adds; v: a shared table */
     int32_t *token, *target;
 };
 struct side {
@@ -53,11 +52,11 @@ struct side {
     int64_t *counted;
 };
 
-enum { BEFORE = 32 }; /* parameters of some layer before this one: so offsets matter */
+enum { BEFORE = 32 }; /* parameters of layers before this one, so that offsets matter */
 
 static bool is_loss(int kind) { return kind == LAYER_cross_entropy || kind == LAYER_mse; }
 
-/* Numbers of a row that a norm keeps. */
+/* Returns the numbers that a norm keeps per row. */
 static int statistics(const struct shape *f) {
     if (f->kind == LAYER_headnorm)
         return f->heads + f->kv_heads;
@@ -90,7 +89,7 @@ template <typename T> static void place(struct side *k, const struct shape *f, c
     k->l.y.space = is_loss(f->kind) ? SP_NONE : SP_Y;
     k->l.dy.space = is_loss(f->kind) ? SP_NONE : SP_DY;
     k->l.dx.space = f->kind == LAYER_embedding ? SP_NONE : SP_DX;
-    bool product = f->kind == LAYER_linear || f->kind == LAYER_unembedding; /* whose aux would be another input */
+    bool product = f->kind == LAYER_linear || f->kind == LAYER_unembedding; /* its aux would be another input */
     k->l.aux.space = product ? SP_NONE : SP_STASH;
     k->l.tmp.space = SP_WORK;
     k->s.layer = &k->l;
@@ -143,7 +142,7 @@ static const struct cuda_layer *kind_of(int kind) {
     }
 }
 
-static char *workspace; /* the device's */
+static char *workspace; /* on the device */
 
 static void take_workspace(void) {
     enum { BYTES = 32 << 20 }; /* CUDA_WORKSPACE */
@@ -154,7 +153,7 @@ static void take_workspace(void) {
 #endif
 }
 
-/* Forward, backward, and a weight gradient once more that adds to the first. */
+/* Runs forward, backward, and the weight gradient once more, which adds to the first. */
 static void run_kernels(struct side *k) {
     struct rt_batch batch;
     struct rt_bind at = bind_on_device(&k->at, &batch);
@@ -188,7 +187,7 @@ static void run_host(struct side *k) {
 
 /* ---- comparing ---- */
 
-/* Tells whether a device has the host's numbers, rounded to T. */
+/* Returns whether a device has the host's numbers, rounded to T. */
 template <typename T> static bool same_numbers(const void *got, const void *want, int64_t n) {
     const T *a = (const T *)got;
     const float *b = (const float *)want;
@@ -200,7 +199,7 @@ template <typename T> static bool same_numbers(const void *got, const void *want
     return true;
 }
 
-/* Where each side has written, and how many elements: of T, or fp32. */
+/* An output of each side, and its number of elements, of T or fp32. */
 struct output {
     const char *what;
     int space;
@@ -268,10 +267,10 @@ template <typename T> static void judge_gate(const struct shape *f, const struct
     verdict_of<T>(f, input, "input gradient");
 }
 
-/* A row is one part, or with heads queries' and keys' heads, which have a gamma each, and values, which are copied. */
+/* A row is one part; or it has heads of queries and keys, with a gamma for either, and values, which are copied. */
 struct parts {
     norm_shape of;
-    int n, all, queries; /* parts that are normalized; all of a row; those of the first gamma */
+    int n, all, queries; /* n: normalized parts; all: parts of a row; queries: parts with the first gamma */
 };
 static parts parts_of(const struct shape *f) {
     bool heads = f->kind == LAYER_headnorm;
@@ -279,7 +278,7 @@ static parts parts_of(const struct shape *f) {
     return {{f->in / all, f->kind == LAYER_layernorm, (double)1e-5f}, all - f->kv_heads, all, heads ? f->heads : 1};
 }
 
-/* Part h of row r. */
+/* Judges part h of row r. */
 template <typename T> struct norm_judge {
     const struct shape *f;
     const struct data *d;
@@ -337,7 +336,7 @@ template <typename T> static void judge_norm(const struct shape *f, const struct
 
 /* Judges each row's log(sum of e^(x - top)) - (x[target] - top), and (softmax - onehot) / count. */
 template <typename T> static void judge_loss(const struct shape *f, const struct data *d, const struct side *got) {
-    enum { RESCALED = 16 }; /* times that a thread's sum is multiplied by an exponential: its loads of a row, and 1 */
+    enum { RESCALED = 16 }; /* times that a thread's sum is multiplied by an exponential: its loads of a row, plus 1 */
     verdict gradient, kept, of_loss;
     num losses = 0, count = (double)f->rows * got->m.batches;
     for (int64_t r = 0; r < f->rows; r++) {
@@ -390,7 +389,7 @@ template <typename T> static void layer(const struct shape *f) {
                      numbers<T>(out, f->integers),          numbers<T>(in, f->integers),
                      numbers<float>(in, f->integers),       numbers<T>((int64_t)f->vocab * f->out, f->integers),
                      (int32_t *)fresh((size_t)f->rows * 4), (int32_t *)fresh((size_t)f->rows * 4)};
-    for (int r = 0; r < f->rows; r++) { /* every third token is the same; some occur never */
+    for (int r = 0; r < f->rows; r++) { /* every third token is the same; some never occur */
         d.token[r] = (int32_t)(f->vocab == 0 ? 0 : r % 3 == 0 ? f->vocab / 2 : random_bits() % (uint32_t)f->vocab);
         d.target[r] = (int32_t)(random_bits() % (uint32_t)f->in);
     }
@@ -418,7 +417,7 @@ static void report(const char *name, bool exact, int before) {
                            : "within their bounds");
 }
 
-/* ---- the layers: sizes that end within 16 bytes, a warp, a block, and that do not ---- */
+/* ---- the layers: sizes that do and do not end within 16 bytes, a warp, a block ---- */
 
 static void shapes(int kind, const char *name, bool exact, const int (*size)[2], int n) {
     int before = failed;
@@ -427,7 +426,7 @@ static void shapes(int kind, const char *name, bool exact, const int (*size)[2],
         struct shape f = {kind, rows, width, width, 0, 0, 0, exact, kind == LAYER_mse || kind == LAYER_bias, "", {}};
         f.in *= kind == LAYER_swiglu || kind == LAYER_geglu ? 2 : 1;
         f.layer = name;
-        f.nparam = kind == LAYER_bias ? width : statistics(&f) * width; /* gamma, and with a mean beta */
+        f.nparam = kind == LAYER_bias ? width : statistics(&f) * width; /* gamma, and with a mean also beta */
         snprintf(f.name, sizeof f.name, "%s %d x %d", name, rows, width);
         layer<float>(&f);
         layer<__nv_bfloat16>(&f);
@@ -436,7 +435,8 @@ static void shapes(int kind, const char *name, bool exact, const int (*size)[2],
 }
 
 static void head_norms(void) {
-    /* rows, heads of queries, of keys, columns of one: several in a warp's pack, whole packs, longer than a warp's */
+    /* rows, heads of queries, of keys, columns of a head: several heads in a warp's pack, whole packs, longer than a
+     * warp's */
     static const int size[][4] = {{1, 1, 1, 1}, {3, 2, 1, 8},    {9, 4, 4, 64},  {300, 4, 2, 16},
                                   {7, 3, 1, 5}, {33, 2, 2, 130}, {5, 1, 1, 300}, {40, 16, 8, 128}};
     int before = failed;
@@ -482,7 +482,7 @@ static void embeddings(void) {
     report("embedding", true, before);
 }
 
-/* ---- what is no layer ---- */
+/* ---- kernels that are not layers ---- */
 
 static void additions(void) {
     int before = failed;
@@ -499,8 +499,8 @@ static void additions(void) {
     printf("%-14s fp32: %s\n", "add", failed == before ? "as on the host, bit for bit" : "FAILED");
 }
 
-/* A stage of three layers with gaps of zeros between their parameters, five steps. With bf16, weights are poison: the
- * masters are what counts, and no bf16 numbers. */
+/* Updates a stage of three layers, with gaps of zeros between their parameters, in five steps. With bf16, the weights
+ * are poison: only the masters count, and these are no bf16 numbers. */
 template <typename T> static void update(int optimizer, int64_t last, const char *name) {
     int64_t count[3] = {5, 100, last}, n = 0;
     struct rt_layer l[3] = {}, other[3];
@@ -509,7 +509,7 @@ template <typename T> static void update(int optimizer, int64_t last, const char
         l[i].param = 4 * n;
         l[i].nparam = count[i];
         l[i].config.linear.bias = true;
-        l[i].kind = LAYER_linear; /* a bias of 1 or 10 behind a matrix, which alone decays */
+        l[i].kind = LAYER_linear; /* a bias of 1 or 10 after a matrix; only the matrix decays */
         l[i].out = i == 1 ? 10 : 1;
         l[i].in = (int32_t)(count[i] / l[i].out) - 1;
         n += (count[i] + 31) / 32 * 32; /* 64 bytes of bf16 */
@@ -587,7 +587,7 @@ static void updates(int optimizer, const char *name) {
     printf("%-14s fp32 and bf16: %s\n", name, failed == before ? "as on the host, bit for bit" : "FAILED");
 }
 
-/* Of any exponent, or a few of one; what is between the parameters does not count. */
+/* Returns gradient i of one of four kinds: uniform, any exponent, few exponents, or ones with an infinity and a NaN. */
 static float gradient(int what, int64_t i) {
     uint32_t bits = random_bits() << 1 ^ random_bits();
     float x;
@@ -601,7 +601,7 @@ static float gradient(int what, int64_t i) {
     return what == 3 ? (i == 7 ? INFINITY : i == 4000 ? NAN : 1) : x;
 }
 
-/* Elements [first, first + n) of so many linear layers, of which a team's member at a place has some whole. */
+/* Takes the norm of elements [first, first + n) of linear layers, some of which the members of a team have whole. */
 static void norm(int layers, int width, int64_t first, int64_t part, int place, int what, int precision) {
     std::vector<rt_layer> l((size_t)layers);
     struct rt_model m = {};
@@ -627,7 +627,7 @@ static void norm(int layers, int width, int64_t first, int64_t part, int place, 
     for (int64_t i = 0; i < part; i++)
         dw[i] = gradient((first + i) % ((count + 63) / 64 * 64) < count ? what : 4, i);
     uint64_t *want = (uint64_t *)fresh(NORM_BYTES), *have = (uint64_t *)fresh(NORM_BYTES);
-    std::vector<rt_layer> fp32 = l; /* the host knows no other precision */
+    std::vector<rt_layer> fp32 = l; /* the host has no other precision */
     struct rt_model of_host = m;
     struct rt_stage stage = s;
     of_host.precision = FP32;
@@ -657,14 +657,14 @@ static void norms(void) {
             norm(3, 40, 0, 0, 0, what, precision);
             norm(3, 40, 0, 0, 1, what, precision);
             norm(3, 40, 1700, 1664, 0, what, precision);
-            norm(1, 5, 30, 320, 0, what, precision); /* padding alone */
+            norm(1, 5, 30, 320, 0, what, precision); /* only padding */
         }
-    norm(130, 3, 0, 0, 0, 0, FP32); /* more parameters than a launch has room for */
+    norm(130, 3, 0, 0, 0, 0, FP32); /* more parameters than fit into a launch */
     norm(1, 800, 0, 0, 0, 0, FP32); /* more elements than the blocks take at once */
     printf("%-14s %s\n", "norm", failed == before ? "as on the host, bit for bit" : "FAILED");
 }
 
-/* GPT-2's shapes: 768 wide, 50,257 tokens padded to 50,304, sequences of 1,024; so many rows. */
+/* Runs GPT-2's shapes: 768 wide, 50,257 tokens padded to 50,304, sequences of 1,024. */
 static void gpt2(int rows) {
     const int width[][2] = {{rows, 768}}, four[][2] = {{rows, 3072}}, classes[][2] = {{rows / 4 + 1, 50304}};
     int context = rows < 1024 ? rows : 1024, before = failed;

@@ -1,9 +1,8 @@
 /* The linear layer, the unembedding and experts through cuBLASLt, on a GPU or the stand-in, against products in double.
- *
- * bound.h says by how much a sum may be off, and what cuBLASLt may round on the way; a bias is one more fp32 addition,
- * fused or not; a kernel adds it to a product that was rounded before. With bf16, y and dx are rounded; the weight
- * gradient is fp32. Integers must agree bit for bit with the
- * host's. Outputs begin as NaN; each case runs twice, and must give the same bits. */
+ * * bound.h bounds the error of a sum and of what cuBLASLt may round on the way. A bias is one more fp32 addition,
+ * fused or not; a separate kernel adds it to the rounded product. With bf16, y and dx are rounded; the weight gradient
+ * is fp32. Integers must match the host's bit for bit. Outputs begin as NaN; each case runs twice, and must give the
+ * same bits. */
 #include "bound.h"
 #include "device.h"
 #include "layers/linear_plan.cuh"
@@ -13,14 +12,14 @@ static int passed, failed;
 struct shape {
     int rows, in, out;
     bool bias, integers, table; /* table: an unembedding */
-    int experts;                /* each of which has so many rows; 0: no experts */
+    int experts;                /* each has `rows` rows; 0: no experts */
 };
 struct side {
     struct rt_model m;
     struct rt_layer l;
     struct rt_stage s;
     struct rt_bind at;
-    bool bias_apart; /* a kernel added the bias */
+    bool bias_apart; /* a separate kernel added the bias */
 };
 
 static void check(bool fine, const char *what, const char *precision, const struct shape *f) {
@@ -42,7 +41,7 @@ template <typename T> static float *numbers(int64_t n, bool integers) {
     return p;
 }
 
-/* A side points into itself: it is filled in where it stays. */
+/* A side points into itself, so it is filled in where it stays. */
 template <typename T>
 static void place(struct side *k, const struct shape *f, const float *x, const float *w, const float *dy) {
     int experts = f->experts ? f->experts : 1, rows = f->rows * experts;
@@ -65,7 +64,7 @@ static void place(struct side *k, const struct shape *f, const float *x, const f
     k->at.dw = k->at.dv = (float *)fresh((size_t)(n + f->out + PARAM_ALIGN) * 4); /* the host clears what follows */
 }
 
-/* Forward, backward, and a weight gradient once more that adds to the first. */
+/* Runs forward, backward, and the weight gradient once more, which adds to the first. */
 static void run_kernels(struct side *k, void *workspace) {
     struct rt_program p = {};
     struct rt_bind at = bind_on_device(&k->at, NULL);
@@ -99,11 +98,11 @@ static void run_host(struct side *k) {
 
 /* ---- comparing ---- */
 
-/* A side's operands as floats, a tensor of each expert after the other's. */
+/* A side's operands as floats, one expert's tensor after another. */
 struct tensors {
     const struct shape *f;
     const float *x, *w, *dy;
-    bool bias_apart; /* a kernel added the bias */
+    bool bias_apart; /* a separate kernel added the bias */
 };
 enum { Y, DX, DW };
 
@@ -132,7 +131,7 @@ template <typename T> static verdict judge(const struct tensors *o, int which, c
         matrix_product p = product_of(o, which, expert);
         int64_t n = (int64_t)p.value.size();
         for (int64_t i = 0, at = expert * n; i < n; i++, at++)
-            if (which == DW) /* twice over */
+            if (which == DW) /* added twice */
                 all.see(((const float *)got)[at], p.at(i, bf16, 2), at);
             else if (which == Y && f->bias)
                 all.see(((const T *)got)[at], with_bias<T>(o, p.at(i, bf16), i), at);
@@ -154,7 +153,7 @@ static verdict judge_bias(const struct tensors *o, const float *got) {
     return all;
 }
 
-/* Tells whether integers, whose sums are exact in fp32, are the host's, rounded once. */
+/* Returns whether integers, whose sums are exact in fp32, equal the host's, rounded once. */
 template <typename T> static bool same_numbers(const void *got, const void *want, int64_t n) {
     bool same = true;
     for (int64_t i = 0; i < n; i++)
@@ -217,7 +216,7 @@ int main(int argc, char **argv) {
         {16, 32, 96, false, false, false, 4}, {3, 8, 24, false, false, false, 5}};
     void *workspace;
     CUDA_OK(cudaMalloc(&workspace, CUDA_WORKSPACE));
-    if (argc == 3 && strcmp(argv[1], "gpt2") == 0) { /* the products of GPT-2 124M, so many rows */
+    if (argc == 3 && strcmp(argv[1], "gpt2") == 0) { /* the products of GPT-2 124M with n rows */
         int rows = atoi(argv[2]);
         for (struct shape f :
              {shape{rows, 768, 2304, true, false, false, 0}, shape{rows, 768, 768, true, false, false, 0},
@@ -229,7 +228,7 @@ int main(int argc, char **argv) {
     } else {
         for (struct shape f : small) {
             compare<float>(&f, workspace);
-            if (f.in % 8 == 0 && f.out % 8 == 0) /* cuBLASLt wants 16 bytes of bf16 */
+            if (f.in % 8 == 0 && f.out % 8 == 0) /* cuBLASLt needs 16 bytes of bf16 */
                 compare<__nv_bfloat16>(&f, workspace);
         }
     }

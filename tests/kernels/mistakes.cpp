@@ -1,5 +1,5 @@
-/* What the stand-in must refuse: each kernel here makes one mistake, and ends its process with a line that says which.
- * The last ones make none. And what bound.h must refuse: sums with one mistake, where any right order is within it. */
+/* Checks what the stand-in must detect: each kernel makes one mistake, and ends its process with a line that names it;
+ * the last ones make none. Also checks bound.h: it must reject sums with one mistake, and accept any right order. */
 #include "bound.h"
 #include <cuda_pipeline_primitives.h>
 #include <initializer_list>
@@ -68,7 +68,7 @@ static __global__ void copy_misaligned(float *) {
     __pipeline_memcpy_async(x, source + 1, 8);
 }
 
-/* Right ones: half a warp by itself; shared memory begins as NaN, in every block. */
+/* Right kernels: half a warp acts alone; shared memory begins as NaN in every block. */
 static __global__ void halves(float *out) {
     unsigned half = threadIdx.x % 32 < 16 ? 0xffff : 0xffff0000;
     float sum = 1;
@@ -84,7 +84,7 @@ template <typename T> static __global__ void poisoned(float *out) {
     fixed[threadIdx.x] = dynamic[threadIdx.x] = 1;
 }
 
-static __global__ void copies(float *out) { /* land when they are awaited, the earlier group first */
+static __global__ void copies(float *out) { /* copies land when awaited, the earlier group first */
     DYNAMIC_SHARED(float, all);
     float *x = all + threadIdx.x;
     *x = 1;
@@ -101,7 +101,7 @@ static __global__ void copies(float *out) { /* land when they are awaited, the e
 
 static int passed, failed;
 
-/* Runs two blocks of the kernel in a process of its own; wanted: what it must say, or NULL. */
+/* Runs two blocks of the kernel in their own process. wanted: the expected output, or NULL. */
 template <typename F> static void expect(const char *name, const char *wanted, F run) {
     int ends[2], status;
     char said[4096] = "";
@@ -136,12 +136,12 @@ template <typename F> static void expect(const char *name, const char *wanted, F
 
 /* ---- bound.h ---- */
 
-/* Ways to add up n products: those that a device may have, then mistakes. */
+/* Ways to add up n products: first those that a device may use, then mistakes. */
 enum way { IN_ORDER, BACKWARDS, BY_LANES, BY_BLOCKS, RIGHT, TERM_MISSING = RIGHT, WRONG_INDEX, IN_BF16, WAYS };
 static const char *const ways[] = {"in order",       "backwards",       "by lanes",   "by truncated blocks",
                                    "a term missing", "a wrong operand", "bf16's sums"};
 
-/* As tensor cores add to an accumulator: toward 0. */
+/* Rounds toward 0, as tensor cores do when they add to an accumulator. */
 static float truncated(double x) {
     float y = (float)x;
     return fabs((double)y) > fabs(x) ? nextafterf(y, 0) : y;
@@ -169,7 +169,7 @@ static float add_up(const float *a, const float *b, int n, enum way way) {
     return way == BY_BLOCKS ? (float)blocks : total;
 }
 
-/* Operands as bf16 has them, of which products are exact; y as fp32 and as bf16. */
+/* Tests bf16 operands, whose products are exact, with y as fp32 and as bf16. */
 static void expect_bounds(int n, bool positive) {
     enum { ELEMENTS = 64 };
     std::vector<float> a((size_t)n), b((size_t)n);
@@ -198,7 +198,7 @@ static void expect_bounds(int n, bool positive) {
     }
 }
 
-/* What was not written is NaN. */
+/* Expects NaN for a value that was not written. */
 static void expect_no_number(float y) {
     verdict fp32, bf16;
     fp32.see(y, num(1, 0.5, 0, 0), 0);
@@ -225,7 +225,7 @@ int main(void) {
     EXPECT(lane_elsewhere, 64, "waits in its warp in vain for thread");
     EXPECT(mask_without_me, 64, "is not in its own mask: thread");
     EXPECT(mask_without_source, 64, "takes from a thread that is not in its mask: thread (");
-    EXPECT(masks_differ, 64, "(masks_differ): thread ("); /* which of the mistakes it is depends on the order */
+    EXPECT(masks_differ, 64, "(masks_differ): thread ("); /* the order decides which of the mistakes it is */
     EXPECT(operations_differ, 64, "meets another warp operation, or another mask, of");
     EXPECT(copy_never_awaited, 64, "ends before a copy has landed, begun by thread (");
     EXPECT(copy_never_committed, 64, "ends before a copy has landed, begun by thread (");

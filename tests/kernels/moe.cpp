@@ -1,10 +1,9 @@
-/* A mixture of experts' kernels, on a GPU or run by the stand-in, on random data. What comes from the experts is random
- * too, and so is the gradient that they give the route.
- *
- * Data is rounded to the model's precision first. Each kernel is judged in double by what it was given, within
- * bound.h's bounds: the probabilities by x and the router, the choices by the probabilities that the device has made,
- * the places by its choices, which must be exact, and the rest by the places and weights. Outputs begin as NaN. The
- * kernels run again with their blocks and threads in reverse order, and must give the same bits. */
+/* The kernels of a mixture of experts, on a GPU or on the stand-in, on random data. The experts' outputs are random
+ * too, and so is the gradient that they give the route. * Data is rounded to the model's precision first. Each kernel
+ * is judged in double by its inputs, within bound.h's bounds: the probabilities by x and the router, the choices by the
+ * device's probabilities, the places by its choices, which must be exact, and the rest by the places and weights.
+ * Outputs begin as NaN. The kernels run again with their blocks and threads in reverse order, and must give the same
+ * bits. */
 #include "bound.h"
 #include "device.h"
 #include "layers/moe.h"
@@ -20,7 +19,7 @@ struct side {
     struct rt_stage s;
     struct rt_bind at;
     struct rt_routed *routed;
-    char *sent; /* what the route made */
+    char *sent; /* what the route sent */
 };
 
 static int tokens_of(const struct shape *f) { return f->context * f->sequences; }
@@ -42,10 +41,10 @@ template <typename T> static float *numbers(int64_t n) {
 }
 
 struct data {
-    float *x, *w, *dy, *back, *dback; /* back: what comes from the experts */
+    float *x, *w, *dy, *back, *dback; /* back: the experts' outputs */
 };
 
-/* A tensor in a space that something else begins. */
+/* Places a tensor in a space after its other contents. */
 template <typename T> static char *behind(int64_t bytes, const float *from, int64_t n) {
     char *p = (char *)fresh((size_t)bytes + (size_t)n * sizeof(T));
     for (int64_t i = 0; i < n; i++)
@@ -53,7 +52,7 @@ template <typename T> static char *behind(int64_t bytes, const float *from, int6
     return p;
 }
 
-/* SP_WORK has what the route sends, SP_EXT the logits' gradient, and both random gradients or values of the experts. */
+/* Fills SP_WORK with what the route sends, SP_EXT with the logits' gradient, and both with the experts' data. */
 template <typename T> static void place(struct side *k, const struct shape *f, const struct data *d) {
     int64_t rows = tokens_of(f), places = places_of(f), n = rows * f->width, middle = places * f->width;
     int64_t logits = (4 * rows * f->experts + 63) / 64 * 64;
@@ -93,7 +92,7 @@ template <typename T> static void place(struct side *k, const struct shape *f, c
     *k->routed = {0, 0};
 }
 
-/* What was sent is kept before the gradient takes its place. */
+/* Saves what was sent before the gradient takes its place. */
 template <typename T> static void keep_sent(struct side *k) {
     memcpy(k->sent, k->at.at[SP_WORK], (size_t)k->l[1].rows * k->l[1].in * sizeof(T));
 }
@@ -119,7 +118,7 @@ template <typename T> static void run_kernels(struct side *k, void *workspace) {
 
 /* ---- judging ---- */
 
-/* A side's results, and the data that it had. */
+/* A side's results and its data. */
 template <typename T> struct judge {
     const struct shape *f;
     const struct data *d;
@@ -164,7 +163,7 @@ template <typename T> void judge<T>::probabilities() const {
     fits(all, "route", "probabilities");
 }
 
-/* The largest of the device's probabilities, and of equal ones the first. */
+/* Judges choices: the largest of the device's probabilities, the first among equal ones. */
 template <typename T> bool judge<T>::choices() const {
     bool right = true;
     for (int t = 0; t < r.tokens; t++) {
@@ -182,7 +181,7 @@ template <typename T> bool judge<T>::choices() const {
     return right;
 }
 
-/* A sequence's first choices take places first, in the order of the rows, then its second choices. */
+/* Judges places: a sequence's first choices take places first, in row order, then its second choices. */
 template <typename T> bool judge<T>::places() const {
     std::vector<int32_t> load((size_t)(f->sequences * experts)), choice((size_t)r.places, -1);
     int64_t pairs = 0, dropped = 0;
@@ -213,7 +212,7 @@ template <typename T> bool judge<T>::sent() const {
     return right;
 }
 
-/* Of one choice the probability, else its share of those chosen. */
+/* Judges weights: a single choice's probability, or its share among those chosen. */
 template <typename T> void judge<T>::weights() const {
     verdict all;
     for (int t = 0; t < r.tokens; t++) {
@@ -241,14 +240,16 @@ template <typename T> void judge<T>::combined() const {
     for (int64_t i = 0; i < r.places; i++)
         for (int j = 0; j < width; j++) {
             int64_t choice = r.choice[i];
-            float dx = choice < 0 ? 0 : r.weight[choice] * d->dy[choice / top * width + j]; /* one rounding: exact */
+            float dx = choice < 0
+                           ? 0
+                           : r.weight[choice] * d->dy[choice / top * width + j]; /* exact, because it is rounded once */
             input.see(of(SP_WORK)[i * width + j], (double)dx, i * width + j);
         }
     fits(forward, "combine", "forward");
     fits(input, "combine", "the experts' gradient");
 }
 
-/* dL/dw of a token's choices, made one of their probabilities, then of the logits. */
+/* Judges the logits' gradient: from dL/dw of a token's choices to their probabilities, then to the logits. */
 template <typename T> void judge<T>::logits_gradient() const {
     double each = (double)got->l[0].config.moe.balance * experts / ((double)f->context * top) /
                   ((double)r.tokens * got->m.batches);
@@ -311,7 +312,7 @@ template <typename T> static void judge_all(const struct shape *f, const struct 
     bool chosen = j.choices(), seated = chosen && j.places();
     check(chosen, "choices", precision, f);
     check(seated, "places and counts", precision, f);
-    if (!seated) /* all else goes by them */
+    if (!seated) /* everything else depends on it */
         return;
     check(j.sent(), "what is sent", precision, f);
     j.weights();
@@ -352,7 +353,7 @@ int main(int argc, char **argv) {
 #else
     CUDA_OK(cudaMalloc(&workspace, BYTES));
 #endif
-    if (argc == 3 && strcmp(argv[1], "gpt2") == 0) { /* so many rows of GPT-2 124M's width */
+    if (argc == 3 && strcmp(argv[1], "gpt2") == 0) { /* n rows of GPT-2 124M's width */
         int context = atoi(argv[2]);
         struct shape f = {context, 1, 768, 8, 2, (context * 5 + 15) / 16};
         compare<float>(&f, workspace);

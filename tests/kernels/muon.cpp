@@ -1,6 +1,5 @@
-/* Muon on a device against the host, on a stage with matrices that are wide, tall, square and of odd sizes, with biases
- * behind them, and an output layer that is AdamW's. Products differ by the order of their sums; moments do not, nor
- * does what is AdamW's. */
+/* Muon on a device against the host, on a stage with wide, tall, square and odd-sized matrices followed by biases, and
+ * an output layer with AdamW. Products differ in the order of their sums. Moments do not, nor do AdamW's parameters. */
 #include "layers/cuda_math.cuh"
 #include "check.h"
 #include "device.h"

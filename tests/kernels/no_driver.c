@@ -1,5 +1,5 @@
-/* What looks like CUDA's driver to cuDNN and does nothing, for tests/kernels/cudnn.cpp only: cuDNN asks for these calls
- * before it says which engines would take a graph, and loads a kernel or two to make a plan. Nothing ever runs. */
+/* Poses as CUDA's driver for cuDNN and does nothing, for tests/kernels/cudnn.cpp only. cuDNN makes these calls before
+ * it names the engines for a graph, and loads some kernels to make a plan. Nothing ever runs. */
 #define NOTHING(name)                                                                                                  \
     int name(void);                                                                                                    \
     int name(void) { return 0; }

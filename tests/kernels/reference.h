@@ -1,10 +1,10 @@
 /* Definitions of layers, for a row or an element, in double and with the bounds of bound.h. Inputs are exact: they are
- * what the device read, its own statistics included. */
+ * what the device read, including its own statistics. */
 #ifndef TESTS_REFERENCE_H
 #define TESTS_REFERENCE_H
 #include "bound.h"
 
-/* ---- gates: elementwise.cu's formulas and functions ---- */
+/* ---- gates: the formulas and functions of elementwise.cu ---- */
 
 struct gated {
     num value, slope; /* of x times its gate */
@@ -16,16 +16,16 @@ static inline gated silu_of(const num &x) {
     return {x * s, s + x * s * (1 - s)};
 }
 
-static const double GELU = 0.7978845608f, CUBE = 0.044715f; /* floats, as the kernels' */
+static const double GELU = 0.7978845608f, CUBE = 0.044715f; /* floats, as in the kernels */
 
 static inline gated gelu_of(const num &x) {
     num s = logistic(2 * GELU * x * (1 + CUBE * x * x));
     return {x * s, s + x * s * (1 - s) * (2 * GELU * (1 + 3 * CUBE * x * x))};
 }
 
-/* The gelu in cuBLASLt's epilogues, of which its header says no formula and no error. The stand-in's is 0.5 x (1 + tanh
- * u), with tanhf. A GPU's may be erf's, and its tanh may be tanh.approx.f32, which errs by 2^-11 of the value (PTX ISA,
- * "tanh"). */
+/* Returns the gelu of cuBLASLt's epilogues, for which its header gives no formula and no error. The stand-in's is
+ * 0.5 x (1 + tanh u), with tanhf. A GPU's may be erf's, and its tanh may be tanh.approx.f32, which errs by 2^-11 of the
+ * value (PTX ISA, "tanh"). */
 static inline gated gelu_of_cublaslt(const num &x) {
     num u = GELU * (x + CUBE * x * x * x), t = {tanh(u.v), limit(u), 0, 0};
     t.e = fmin(t.e, 2);
@@ -42,7 +42,7 @@ static inline gated gelu_of_cublaslt(const num &x) {
     return g;
 }
 
-/* ---- norms: a layernorm, or one that is not centred, whose mean and beta are 0 ---- */
+/* ---- norms: a layernorm, or an rmsnorm, which is not centred and has mean and beta 0 ---- */
 
 struct norm_shape {
     int n;
@@ -69,8 +69,7 @@ static inline num normalized(const norm_statistics &s, float x, float gamma, flo
     return (double)gamma * (((double)x - s.mean) * s.scale) + (double)beta;
 }
 
-/* Returns dx of a row from the statistics that the forward has stored: (g - mean(g) - xhat mean(g xhat)) scale, g =
- * gamma dy. */
+/* Returns dx of a row from the forward's stored statistics: (g - mean(g) - xhat mean(g xhat)) scale, g = gamma dy. */
 static inline std::vector<num> norm_gradient(const norm_shape &f, const norm_statistics &s, const float *x,
                                              const float *gamma, const num *dy) {
     std::vector<num> dx((size_t)f.n), xhat((size_t)f.n);

@@ -1,9 +1,8 @@
-/* Attention that a team divides, on a GPU or run by the stand-in, against the host layers on the same random data: what
- * each of them gives to its team, what it makes of what it gets, and attention to what all have gathered.
- *
- * Data is rounded to the model's precision before either sees it, and every space begins as the same numbers, so that
- * what a layer must not touch is compared too. What only moves numbers gives the same bits. Each case runs again with
- * blocks and threads in reverse order, and must give the same bits. */
+/* Attention divided among a team, on a GPU or on the stand-in, against the host layers on the same random data.
+ * Compares what each member gives to its team, what it makes of what it gets, and attention to what all have gathered.
+ * * Data is rounded to the model's precision first, and every space begins with the same numbers. So what a layer must
+ * not touch is compared too. Layers that only move numbers give the same bits. Each case runs again with blocks and
+ * threads in reverse order, and must give the same bits. */
 #include "device.h"
 #include "layers/team_attention.h"
 #pragma GCC diagnostic push
@@ -17,7 +16,7 @@ static int passed, failed;
 
 struct shape {
     int members, member, context, sequences, heads, kv_heads, dim, rope;
-    bool runs; /* members have a run of rows each, else two chunks of each sequence */
+    bool runs; /* whether members have a run of rows each, else two chunks of each sequence */
     int columns() const { return (heads + 2 * kv_heads) * dim; }
     int width() const { return heads * dim; }
 };
@@ -31,13 +30,13 @@ static void check(bool fine, const char *what, const char *precision, const stru
                what);
 }
 
-/* ---- a layer on one side: spaces of as many values each; SP_STASH and SP_WORK hold floats ---- */
+/* ---- a layer on one side: spaces of equal size; SP_STASH and SP_WORK hold floats ---- */
 
 static bool holds_floats(int space) { return space == SP_STASH || space == SP_WORK; }
 
 struct side {
     struct rt_model m;
-    struct rt_layer l[2]; /* the second is the layer; the first the attention before it */
+    struct rt_layer l[2]; /* the layer is the second, and the attention before it the first */
     struct rt_bind at;
     int64_t values;
 };
@@ -103,12 +102,12 @@ template <typename T> static bool close(const char *got, const char *want, int64
     return true;
 }
 
-/* One or two steps of a layer, the second on what the first has left. */
+/* Runs one or two steps of a layer, the second on the first one's results. */
 template <typename T>
 static void compare(const struct shape *s, int kind, const char *what, const host_step (&host)[2],
                     const cuda_step (&cuda)[2], double tolerance) {
     const char *precision = sizeof(T) == 2 ? "bf16" : "fp32";
-    int64_t n = (int64_t)s->context * s->sequences * s->columns() * 2; /* more than any of its tensors */
+    int64_t n = (int64_t)s->context * s->sequences * s->columns() * 2; /* more than any of its tensors has */
     float *numbers[SP_GOT + 1];
     for (float *&p : numbers) {
         p = (float *)fresh((size_t)n * sizeof *p);
@@ -169,7 +168,7 @@ template <typename T> static void compare_all(const struct shape *s) {
         }
 }
 
-/* Pieces begin at cache lines: those of both precisions as many values apart only where none has a gap. */
+/* Pieces begin at cache lines, so both precisions have the same distances only if neither leaves a gap. */
 static bool same_pieces(const struct shape *s) {
     int rows = s->context * s->sequences / s->members;
     return rows * s->dim % 32 == 0;
