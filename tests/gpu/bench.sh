@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# make gpu-bench: how fast a GPT trains on one GPU, where the time goes, and how well the compiler predicted it; or,
-# with GPU=standin, that this script works: the figures then mean nothing, and are not kept.
+# make gpu-bench: measures how fast a GPT trains on one GPU, where the time goes, and how well the compiler predicted
+# it. With GPU=standin it only checks that this script works; the figures then mean nothing and are not kept.
 #
 #   tests/gpu/bench.sh DIR
 #
-#   PARTS           which to run: one layers four prediction torch llmc
+#   PARTS           parts to run: one layers four prediction torch llmc
 #   MODEL, FLAGS    model script and its parameters; GPT-2 124M in bf16
 #   CONTEXT, ROWS   tokens of a sequence, sequences of a microbatch      BATCHES, STEPS   microbatches a step, steps
-#   PEAK_TFLOPS, MEMORY_TBS   of the device: by its name, from tests/gpu/devices.tsv
+#   PEAK_TFLOPS, MEMORY_TBS   of the device; by default from tests/gpu/devices.tsv, by its name
 #   LLMC=FILE       llm.c's train_gpt2cu, built for this machine (or DIR, its sources, to be built here)
 cd "$(dirname "$0")/../.." || exit 2
 . tests/gpu/lib.sh
@@ -35,14 +35,14 @@ run() { # SCHEDULE FLAGS...: JSON
     { echo "pianola run $* ended with $?:" && tail -n 3 "$room/errors"; } >&2
     return 1
 }
-kept=() # the algorithms of matrix products, timed by the first run that has it
+kept=() # algorithms of matrix products, as timed by the first run that has it
 one="schedules/serial.lua -D stages=1 -D batches=$BATCHES"
 rate() { field makespan_measured <"$room/$1" | awk -v n=$((ROWS * CONTEXT * BATCHES)) '{ printf "%.0f", n / $1 }'; }
 ms() { field makespan_measured <"$room/$1" | awk '{ printf "%.3f ms", 1e3 * $1 }'; }
 
 # ---- one rank: whole steps ----
 
-# What fails is left out of the report.
+# Failed runs are left out of the report.
 # shellcheck disable=SC2086
 whole_steps() {
     local fine=0
@@ -56,7 +56,7 @@ whole_steps() {
     return $fine
 }
 of_one() { field "$1" <"$room/one"; }
-# A step's time is the median of events around it.
+# A step's time is the median of the times between its events.
 report_one() {
     grep -h '^pianola: attention' "$room/errors" # why not cuDNN
     sed -n 's/^# attention /attention          /p' "$room/layers"
@@ -76,8 +76,8 @@ report_one() {
             printf "utilisation        %s: %.4g FLOP a token, 6 N + 6 L C T with N = %d, L = %d, C = %d, T = %d\n",
                 share, token(), n, layers, width, t
         }' "$room/layers" || return
-    # Idle: when no instruction of the last step runs. Gaps between the kernels of an instruction show in the line above,
-    # not here.
+    # Idle: no instruction of the last step runs. Gaps between the kernels of an instruction show in the line above
+    # instead.
     awk '$1 == 3' "$room/timeline" | sort -t "$(printf '\t')" -k 4,4g | awk -F '\t' '
         !any { any = 1; first = $4; last = $4 }
         $4 > last { idle += $4 - last }
@@ -86,7 +86,7 @@ report_one() {
     printf 'step               %s (median), %.0f tokens/s; last loss %s\n' "$(ms one)" "$(rate one)" "$(of_one loss_last)"
 }
 
-# ---- layers alone ----
+# ---- single layers ----
 
 report_layers() {
     echo
@@ -115,7 +115,7 @@ four_ranks() {
         }'
 }
 
-# ---- the prediction, from another run's costs ----
+# ---- the prediction, from the costs of another run ----
 
 # shellcheck disable=SC2086
 prediction() {
@@ -144,7 +144,7 @@ pytorch() {
 
 # ---- llm.c ----
 
-# Random tokens in its format: a header of 256 numbers, then 16 bits a token.
+# Random tokens in llm.c's format: a header of 256 numbers, then 16 bits a token.
 tokens_for_llmc() {
     python3 -c 'import random, struct, sys
 n = int(sys.argv[1])
@@ -152,7 +152,7 @@ out = open(sys.argv[2], "wb")
 out.write(struct.pack("<256i", 20240520, 1, n, *[0] * 253))
 out.write(struct.pack("<%dH" % n, *[random.randrange(50257) for _ in range(n)]))' "$1" "$2"
 }
-# As few extras as it has: from scratch, no validation, no recomputation, as many tokens a step.
+# With as few extras as it allows: from scratch, without validation or recompute, with as many tokens a step.
 llmc() {
     local program=$room/llmc/train_gpt2cu
     mkdir -p "$room/llmc" && tokens_for_llmc $((4 * ROWS * CONTEXT * BATCHES)) "$room/llmc/tokens.bin" || return

@@ -1,10 +1,10 @@
-/* What this GPU can do at most, measured before anything is compared with it:
+/* Measures the limits of this GPU before anything is compared with them:
  *
  *     ceilings [N] [MIB]     bf16 products of N x N x N by cuBLASLt, 8192; a copy of MIB MiB within the device, 4096
  *
- * Both print the median and the range of 20 runs, each timed by events after 5 that are not. A product counts 2 N^3
+ * Both print the median and the range of 20 runs, each timed by events, after 5 untimed ones. A product counts 2 N^3
  * FLOP; a copy counts bytes read and bytes written. Operands are random: zeros draw less power, so they run faster.
- * Exit 1: a call failed. */
+ * Exits 1 if a call fails. */
 #include "must.h"
 #include <cublasLt.h>
 #include <cuda_bf16.h>
@@ -19,7 +19,7 @@ enum { WARM = 5, RUNS = 20 };
         must(code == CUBLAS_STATUS_SUCCESS, #call, cublasLtGetStatusName(code));                                       \
     } while (0)
 
-/* A product D = A B of column-major N x N matrices, by the heuristic's first algorithm. */
+/* A product D = A B of column-major N x N matrices, with the heuristic's first algorithm. */
 struct product {
     cublasLtHandle_t lt;
     cublasLtMatmulDesc_t how;
@@ -50,7 +50,7 @@ static int by_time(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Prints what `amount` (of FLOP or bytes) per run makes per second, times 1e-12. */
+/* Prints the rate of `amount` (FLOP or bytes) per run, times 1e-12 per second. */
 static void measure(const char *what, const char *unit, double amount, void (*run)(void *, cudaStream_t), void *of) {
     cudaStream_t stream;
     cudaEvent_t begin, end;
@@ -81,7 +81,7 @@ static void *random_matrix(size_t n) {
     unsigned state = 1;
     must(host != NULL, "malloc", "no memory");
     for (size_t i = 0; i < n; i++) {
-        state = state * 1664525 + 1013904223; /* Numerical Recipes' generator */
+        state = state * 1664525 + 1013904223; /* generator of Numerical Recipes */
         host[i] = __float2bfloat16((float)(state >> 8) / 8388608 - 1);
     }
     CUDA(cudaMalloc(&device, n * sizeof *host));
@@ -109,7 +109,7 @@ static void measure_product(int n) {
     LT(cublasLtMatmulAlgoGetHeuristic(p.lt, p.how, p.square, p.square, p.square, p.square, preference, 1, &p.found,
                                       &found));
     must(found == 1, "cublasLtMatmulAlgoGetHeuristic", "no algorithm");
-    CUDA(cudaDeviceSynchronize()); /* copies from pageable memory may still be on their way */
+    CUDA(cudaDeviceSynchronize()); /* waits for copies from pageable memory */
     snprintf(what, sizeof what, "bf16 product of %d^3", n);
     measure(what, "TFLOP/s", 2.0 * n * n * n, multiply, &p);
     LT(cublasLtMatmulPreferenceDestroy(preference));

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# make gpu-check: everything that one GPU can check of the CUDA half; or, with GPU=standin, that this script works.
+# make gpu-check: all checks of the CUDA runtime that one GPU allows. With GPU=standin it checks that this script works.
 #
-#   tests/gpu/check.sh DIR    a line for each check, a summary; exit 0: none failed
+#   tests/gpu/check.sh DIR    prints a line for each check, and a summary; exits 0 if none failed
 #
-#   CHECKS   which to run, if one call must not take long: facts layers schedules gpt processes memcheck racecheck
-#   JOBS     programs at once; the number of processors     BUDGET  seconds after which no other check starts
+#   CHECKS   checks to run, if one call must be short: facts layers schedules gpt processes memcheck racecheck
+#   JOBS     programs at once; default: the number of processors     BUDGET  seconds after which no check starts
 #   SEED     of the random data; by default another one each day
 #
-# Nothing of Lua, BLAS or Criterion is needed here.
+# Needs neither Lua, BLAS nor Criterion.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/gpu/lib.sh
 require_gpu
@@ -17,7 +17,7 @@ wanted() { case " ${CHECKS:-facts layers schedules gpt processes memcheck racech
 fine() { echo "passed   $1"; }
 bad() { echo "FAILED   $1"; }
 skip() { echo "skipped  $1: $2"; }
-# try NAME SECONDS COMMAND...: by its exit status; its last line is shown, and more of it when it failed
+# try NAME SECONDS COMMAND...: checks the exit status; prints the last line, and more if it failed
 try() {
     local log=$room/log status
     timeout -k 10 "$2" "${@:3}" >"$log" 2>&1
@@ -31,15 +31,15 @@ try() {
         tail -n 15 "$log" | sed 's/^/         | /'
     fi
 }
-# same NAME WANTED GOT
+# same NAME WANTED GOT: checks equality
 same() { if [ -n "$2" ] && [ "$2" = "$3" ]; then fine "$1"; else bad "$1: ${2:-nothing} and ${3:-nothing}"; fi; }
-# within NAME GOT LEAST MOST
+# within NAME GOT LEAST MOST: checks a range, ends included
 within() {
     if awk -v x="$2" -v a="$3" -v b="$4" 'BEGIN { exit !(x != "" && x + 0 >= a && x + 0 <= b) }'; then fine "$1: $2"; else
         bad "$1: ${2:-nothing}, which is not from $3 to $4"
     fi
 }
-# run ARGS...: JSON; what it says when it fails goes with the checks.
+# run ARGS...: prints JSON; error messages go to the checks.
 run() {
     timeout -k 10 "$RUN_SECONDS" "$PIANOLA" run "$@" --json 2>"$room/errors" && return
     { echo "         | pianola run $* ended with $?:" && tail -n 3 "$room/errors" | sed 's/^/         | /'; } >&2
@@ -49,7 +49,7 @@ cuda() { run "$@" --device cuda; }
 
 # ---- the device, and which attention runs on it ----
 
-# Where cuDNN's attention may run, in bf16, it must: a build that did not find cudnn.h has none.
+# In bf16, cuDNN's attention must run where it can; a build without cudnn.h has none.
 attention() {
     local small="gpt2.lua -D size=124M -D rows=1" said
     [ ! "$standin" ] || small="gpt.lua -D layers=1 -D width=16 -D heads=2 -D context=8 -D rows=1"
@@ -72,7 +72,7 @@ facts_first() {
     echo
 }
 
-# ---- each layer against the host reference, fp32 and bf16; tolerances are stated in tests/kernels/*.cpp ----
+# ---- each layer against the host reference, fp32 and bf16; tests/kernels/*.cpp state the tolerances ----
 
 layers() {
     local layers rows=1024
@@ -87,12 +87,12 @@ layers() {
 # ---- whole steps: all ranks in loopback ----
 
 integers="--model schedules/models/integers.lua --steps 4"
-GLOBIGNORE=schedules/pianola.d.lua # for editors; no schedule
+GLOBIGNORE=schedules/pianola.d.lua # for editors; not a schedule
 several_updates() { "$PIANOLA" show "$1" --format streams | grep -q '^updates '; }
 # shellcheck disable=SC2086
 bits() { # NAME SCHEDULE
     same "$1: the host's bits" "$(run "$2" $integers | field weights)" "$(cuda "$2" $integers | field weights)"
-    if several_updates "$2"; then # one rank would train otherwise
+    if several_updates "$2"; then # one rank trains otherwise
         same "$1 in bf16: graph and eager replay, the same bits" "$(cuda "$2" $integers -D precision=bf16 | field weights)" \
             "$(cuda "$2" $integers -D precision=bf16 --no-graph | field weights)"
     else
@@ -103,7 +103,7 @@ bits() { # NAME SCHEDULE
 schedules() {
     local schedule all
     all=$(ls schedules/*.lua)
-    [ ! "$standin" ] || all=$(echo schedules/{1f1b,zbv,fslpp,ddp,1f1b_offload,pipedream}.lua) # tests/cuda/test.sh has all of them there
+    [ ! "$standin" ] || all=$(echo schedules/{1f1b,zbv,fslpp,ddp,1f1b_offload,pipedream}.lua) # tests/cuda/test.sh runs all of them there
     for schedule in $all; do
         spawn bits "$(basename "$schedule" .lua) in loopback, integers" "$schedule"
     done
@@ -112,7 +112,7 @@ schedules() {
 
 text="--model schedules/models/gpt.lua --data README.md --seed $SEED"
 [ "$standin" ] && text="$text -D width=16 -D context=8 -D rows=1 -D heads=2 --steps 2" || text="$text --steps 20"
-# gpt NAME MOST SCHEDULE FLAGS...: a loss may differ by MOST from that of one rank
+# gpt NAME MOST SCHEDULE FLAGS...: checks that a loss differs from one rank's by at most MOST
 # shellcheck disable=SC2086
 gpt() {
     local name="$1 in loopback, GPT" most=$2
@@ -124,8 +124,8 @@ gpt() {
     same "$name: timed, the same bits" "$(field weights <"$room/graph")" \
         "$(cuda "$@" $text --timeline "$room/timeline" | field weights)"
 }
-# Memory beyond the plan is CUDA's own: streams, events, cuBLASLt; at the end also kernels loaded late, and graphs. CUDA
-# tells what is free on the whole device, so nothing else may run there.
+# Memory beyond the plan belongs to CUDA: streams, events, cuBLASLt, and at the end also kernels loaded late, and
+# graphs. CUDA reports free memory for the whole device, so nothing else may run there.
 memory() { # NAME SCHEDULE FLAGS...
     local name="$1 in loopback, GPT" planned beyond most
     # shellcheck disable=SC2086
@@ -139,7 +139,7 @@ memory() { # NAME SCHEDULE FLAGS...
             "$(field device_bytes_$beyond <"$room/alone" | awk -v p="$planned" 'p != "" { print $1 - p }')" 0 $most
     done
 }
-# against_host NAME FLAGS...: the last loss of a run on the host and on the GPU
+# against_host NAME FLAGS...: compares the last loss of a run on the host and on the GPU
 against_host() {
     local loss
     # shellcheck disable=SC2086
@@ -148,7 +148,7 @@ against_host() {
     within "$1 in loopback, GPT: the last loss against the host's, relative" \
         "$(cuda "${@:2}" $text | field loss_last | awk -v h="$loss" '{ d = $1 / h - 1; print d < 0 ? -d : d }')" 0 "$host"
 }
-# Algorithms of products by time: they are kept, so the bits are; without them the losses are near.
+# Product algorithms chosen by time are kept, and so are the bits. Without the file, the losses are close.
 algorithms() { # NAME MOST SCHEDULE FLAGS...
     local name="$1 in loopback, GPT, algorithms by time" most=$2 first again
     shift 2
@@ -164,8 +164,8 @@ algorithms() { # NAME MOST SCHEDULE FLAGS...
     within "$name: the last loss against the heuristic's first, relative" \
         "$(field loss_last <"$room/timed" | awk -v h="$(cat "$room/first")" '{ d = $1 / h - 1; print d < 0 ? -d : d }')" 0 "$most"
 }
-# fp32: other sums in other orders. On a GPU a cut between a linear layer and its gelu, or a row less, is another product
-# of cuBLASLt's, whose gelu may not be ours (tests/kernels/fused.cpp says what its header leaves open).
+# fp32: sums in other orders. On a GPU, a cut between a linear layer and its gelu, or one row less, uses another product
+# of cuBLASLt, whose gelu may differ from ours (tests/kernels/fused.cpp says what its header leaves open).
 [ "$standin" ] && fp32=1e-5 host=1e-4 || fp32=1e-3 host=1e-3
 gpts() {
     local pipeline="schedules/1f1b.lua -D workers=4 -D batches=4" tied="schedules/fslpp.lua -D batches=4 -D tied=true"
@@ -191,7 +191,7 @@ gpts() {
     }
 }
 
-# ---- between processes, as far as one GPU goes ----
+# ---- between processes, as far as one GPU allows ----
 
 processes() {
     try "NCCL, one rank that sends to itself" 60 "$DIR/nccl"
@@ -201,12 +201,12 @@ processes() {
 
 # ---- the sanitizer ----
 
-# Options as in docs.nvidia.com/compute-sanitizer/ComputeSanitizer, "Command Line Options" and "Filters" (of CUDA 12.3 and
-# newer: release notes, 2023.3). memcheck takes any CUDA call that fails for an error, such as the CUDA_ERROR_NOT_FOUND
-# by which the libraries learn what a driver lacks (cuGetProcAddress; NVIDIA/cuda-python#687); ours end the program.
-# racecheck looks at our kernels alone: in a vendor's, a report is nothing that we could mend (NVIDIA/cudf#20875).
-# A filter is part of a mangled name; one that matches suffices.
-ours() { # the names behind __global__
+# Options as in docs.nvidia.com/compute-sanitizer/ComputeSanitizer, "Command Line Options" and "Filters" (CUDA 12.3 and
+# newer: release notes, 2023.3). memcheck reports any failing CUDA call as an error. The libraries use some, such as
+# CUDA_ERROR_NOT_FOUND, to learn what a driver lacks (cuGetProcAddress; NVIDIA/cuda-python#687); ours end the program.
+# racecheck covers our kernels alone, since we could not fix a vendor's (NVIDIA/cudf#20875). A filter is a part of a
+# mangled name; one match suffices.
+ours() { # prints the names after __global__
     cat runtime/*/*.cu runtime/*/*.cuh | tr '\n' ' ' |
         grep -oE '__global__ void +(__launch_bounds__\([^)]*\) +)?[a-z0-9_]+\(' | sed -E 's/.* ([a-z0-9_]+)\($/\1/' | sort -u |
         awk '{ printf " --kernel-name kns=_Z%d%s", length($1), $1 }'
@@ -228,7 +228,7 @@ sanitize() { # TOOL
     gather
 }
 
-# Everything that is wanted.
+# Runs everything that is requested.
 all() {
     ! wanted facts || facts_first
     ! wanted layers || layers

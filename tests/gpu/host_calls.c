@@ -1,6 +1,6 @@
-/* Preloaded into a program, it tells in which CUDA calls its host threads spend their time: LD_PRELOAD=host_calls.so.
- * When the program ends, stderr has a line for each call that took a millisecond at least once: how often it did, its
- * wall time and its CPU time, which is as long where a call spins. */
+/* Preloaded into a program, it reports in which CUDA calls its host threads spend their time: LD_PRELOAD=host_calls.so.
+ * When the program ends, stderr has a line for each function with a call of at least a millisecond: the number of such
+ * calls, their wall-clock time and their CPU time, which is as long if a call spins. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static double now(clockid_t clock) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The library may be one that was opened for another alone, so the next of that name need not be it. */
+/* Finds the real function. The library may have been opened for another one alone, so RTLD_NEXT may miss it. */
 static void *real(const char *name) {
     void *library = dlopen("libcudart.so.13", RTLD_LAZY), *found = library ? dlsym(library, name) : NULL;
     if (!found) {
@@ -22,7 +22,7 @@ static void *real(const char *name) {
     return found;
 }
 
-/* CUDA's calls, with their types by size alone: this file needs no header of CUDA's. */
+/* CUDA's calls, with types by size alone, so that this file needs no CUDA header. */
 #define CALLS(X)                                                                                                       \
     X(cudaGraphLaunch, (void *exec, void *stream), (exec, stream))                                                     \
     X(cudaGraphInstantiate, (void *exec, void *graph, unsigned long long flags), (exec, graph, flags))                 \

@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# Where one eager step of a GPT-2 of one block spends its time, kernel by kernel, by Nsight Compute's counters; then
-# everything that ncu knows of the three kernels that take longest while they keep neither the multiprocessors nor memory
-# busy to 60 %.
+# Shows where one eager step of a one-block GPT-2 spends its time, kernel by kernel, from Nsight Compute's counters.
+# Then prints everything that ncu knows about three kernels: those that take longest while they keep neither the
+# multiprocessors nor memory 60 % busy.
 #
-#   tests/gpu/kernels.sh DIR     MODEL, FLAGS, CONTEXT as bench.sh has them, but one block; ROWS: 4; one microbatch
+#   tests/gpu/kernels.sh DIR     MODEL, FLAGS, CONTEXT as in bench.sh, but one block; ROWS: 4; one microbatch
 #
-# All blocks run the same kernels. ncu saves and restores the memory that a kernel may write, so it is slow where a rank
-# has much: twelve blocks, or 32 rows of one, took more than 80 s on an H200. ncu replays each kernel alone and flushes the caches before it, so its times are longer than those within a step.
+# All blocks run the same kernels. ncu saves and restores the memory that a kernel may write, so it is slow if a rank
+# has much of it: twelve blocks, or 32 rows of one, took more than 80 s on an H200. ncu replays each kernel alone and
+# flushes the caches before it, so its times are longer than those within a step.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/gpu/lib.sh
 command -v ncu >/dev/null || { echo "ncu is not here: nothing was measured" && exit 1; }
 MODEL=${MODEL:-schedules/models/gpt2.lua} FLAGS=${FLAGS:--D size=124M -D layers=1 -D precision=bf16}
 # shellcheck disable=SC2086
-ncu() { # OPTIONS...: of a step
+ncu() { # OPTIONS...: profiles one step
     command ncu --clock-control none "$@" "$PIANOLA" run schedules/serial.lua -D stages=1 -D batches=1 --model "$MODEL" $FLAGS \
         -D context="${CONTEXT:-1024}" -D rows="${ROWS:-4}" --steps 1 --no-graph --device cuda 2>&1
 }
 
-trap 'tail -n 5 "$room/csv"; exit 1' TERM # which kernel it was at, if a limit ends it
+trap 'tail -n 5 "$room/csv"; exit 1' TERM # which kernel was running, if a limit ends it
 ncu --section SpeedOfLight --section Occupancy --csv >"$room/csv" || { tail -n 5 "$room/csv" && exit 1; }
 trap - TERM
 python3 - "$room/csv" "$room/slow" <<'PYTHON' || exit 1

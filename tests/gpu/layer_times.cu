@@ -1,18 +1,14 @@
-/* Each layer of a model alone, over and over, and how far that is from what the device could do.
- *
- * A library that `pianola run schedules/serial.lua --device cuda` loads in place of the runtime (PIANOLA_CUDA): it
- * takes the rank as the runtime does, runs one step, and then times every layer's forward, input gradient and weight
- * gradient of the first microbatch on the addresses of the plan. Layers of one shape take turns, so that what one
- * leaves in the cache is not what the next reads. The limit is the larger of FLOPs / peak and bytes / bandwidth, where
- * bytes counts each operand once. Layers that a step runs as one kernel (layers_cuda.cu) are timed one by one here.
- * PEAK_TFLOPS says what the device can do, 0 for unknown, and MEMORY_TBS, or else the device does; with LIMITS_ONLY
- * nothing runs, and us is the limit. The lines go to stdout, separated by tabs, facts behind them with a #:
- *
- *     layer  way  count  us  share  flops  bytes  limit_us  of_limit
- *
- * count: a microbatch's; us: one alone; share: of all layers and updates of a step, alone. Each epilogue of a linear
- * layer's product has two lines more, which no sum counts: way fused is the product with it, apart the product and a
- * kernel; a * marks the one that a step takes. */
+/* Times each layer of a model alone, many times over, and compares with the limits of the device. * `pianola run
+ * schedules/serial.lua --device cuda` loads this library instead of the runtime (PIANOLA_CUDA). It takes the rank as
+ * the runtime does and runs one step. Then it times every layer's forward, input gradient and weight gradient for the
+ * first microbatch, at the plan's addresses. Layers of one shape take turns, so that none reads what the previous one
+ * left in the cache. The limit is the larger of FLOPs / peak and bytes / bandwidth, where bytes counts each operand
+ * once. Layers that a step runs as one kernel (layers_cuda.cu) are timed one by one here. PEAK_TFLOPS gives the peak, 0
+ * for unknown; MEMORY_TBS, or else the device, gives the bandwidth. With LIMITS_ONLY nothing runs, and us is the limit.
+ * The lines go to stdout, separated by tabs, followed by facts that begin with a #: * layer  way  count  us  share
+ * flops  bytes  limit_us  of_limit * count: per microbatch; us: one alone; share: of all layers and updates of a step,
+ * each alone. Each epilogue of a linear layer's product has two more lines, which no sum counts: way fused is the
+ * product with it, apart is the product and a kernel; a * marks the one that a step takes. */
 #include "process/comm_loopback.cuh"
 extern "C" {
 #include "device/job.h"
@@ -44,9 +40,9 @@ struct bench {
     struct cuda_rank c;
     cudaStream_t stream;
     cudaEvent_t begin, end;
-    bool cudnn;                    /* ran attention */
-    bool estimate;                 /* only the limits: nothing runs */
-    double peak, bandwidth, least; /* FLOP/s, 0: unknown; bytes/s; seconds that a measurement takes at least */
+    bool cudnn;                    /* whether it ran attention */
+    bool estimate;                 /* limits only: nothing runs */
+    double peak, bandwidth, least; /* peak: FLOP/s, 0 if unknown; bandwidth: bytes/s; least: seconds of a measurement */
     struct line line[3 * NLAYERS * 8];
     int n;
 };
@@ -56,7 +52,7 @@ static double figure(const char *name, double otherwise) {
     return s ? atof(s) : otherwise;
 }
 
-/* ---- what a layer has to do ---- */
+/* ---- a layer's work ---- */
 
 static void work_of(const struct rt_model *m, const struct rt_layer *l, int way, double *flops, double *bytes) {
     double r = l->rows, x = r * l->in, y = r * l->out, heads = l->config.attention.heads, t = l->context,
@@ -69,7 +65,7 @@ static void work_of(const struct rt_model *m, const struct rt_layer *l, int way,
         *flops = 2 * r * l->in * l->out;
         *bytes = way == 2 ? e * (x + y) + 4 * w : e * (x + y + w);
         break;
-    case LAYER_attention: /* causal: half of the pairs. Backward: scores again, dp, dv, dq and dk */
+    case LAYER_attention: /* causal: half of the pairs. The backward computes scores again, dp, dv, dq and dk */
         *flops = (way == 0 ? 2 : 5) * t * r * l->out;
         *bytes = way == 0 ? e * (x + y) + 4 * r * heads : e * (2 * x + 2 * y) + 4 * r * heads;
         break;
@@ -89,7 +85,7 @@ static void work_of(const struct rt_model *m, const struct rt_layer *l, int way,
 
 /* ---- timing ---- */
 
-/* Seconds of one run(context, i), i from 0 to n - 1 in turns. */
+/* Returns the seconds of one run(context, i), with i from 0 to n - 1 in turn. */
 template <typename F> static double alone(struct bench *k, int n, F run) {
     for (int rounds = 1;; rounds *= 4) {
         float ms;
@@ -139,7 +135,7 @@ static double limit_us(const struct bench *k, const struct line *y) {
     return 1e6 * fmax(k->peak > 0 ? y->flops / k->peak : 0, y->bytes / k->bandwidth);
 }
 
-/* Layer first of stage s, and all others like it in the stage. */
+/* Times layer `first` of stage s together with the stage's equal layers. */
 static void time_layer(struct bench *k, int s, int first, int way) {
     const struct rt_stage *stage = &k->p->stage[s];
     const struct rt_layer *l = &stage->layer[first];
@@ -201,7 +197,7 @@ static void time_update(struct bench *k, int s) {
             });
 }
 
-/* ---- all of it ---- */
+/* ---- the whole ---- */
 
 static void time_stage(struct bench *k, int s) {
     const struct rt_layer *l = k->p->stage[s].layer;
@@ -215,7 +211,7 @@ static void time_stage(struct bench *k, int s) {
     }
 }
 
-/* Which attention ran: cuDNN's, by the version that it has, or attention.cu. */
+/* Prints which attention ran: cuDNN's, with its version, or attention.cu. */
 static void print_attention(const struct bench *k) {
     void *library = k->cudnn ? dlopen("libcudnn.so.9", RTLD_LAZY | RTLD_NOLOAD) : NULL;
     size_t (*version)(void) = library ? (size_t(*)(void))dlsym(library, "cudnnGetVersion") : NULL;
@@ -225,7 +221,7 @@ static void print_attention(const struct bench *k) {
         printf("# attention by attention.cu, not cuDNN\n");
 }
 
-/* Bytes/s by the memory's clock, twice a period, and the width of its bus. */
+/* Returns bytes/s from the memory clock, with two transfers a period, and the width of its bus. */
 static double device_bandwidth(void) {
     int khz, bits;
     CUDA(cudaDeviceGetAttribute(&khz, cudaDevAttrMemoryClockRate, 0));
@@ -233,7 +229,7 @@ static double device_bandwidth(void) {
     return 2e3 * khz * bits / 8;
 }
 
-/* Each epilogue in both ways, one line after the other. */
+/* Prints each epilogue in both ways, one line after the other. */
 static void print_epilogues(const struct bench *k) {
     struct cuda_epilogue x;
     for (int i = 0; cuda_linear_epilogue(i, &x); i++)
@@ -267,7 +263,7 @@ static void print(const struct bench *k) {
         print_attention(k);
 }
 
-/* Takes the rank as the runtime does, and runs one step. NULL, or why not. */
+/* Takes the rank as the runtime does, and runs one step. Returns NULL, or the error. */
 static const char *take_device(struct bench *k, struct cuda_run *run) {
     static char why[512];
     CUDA(cudaSetDevice(0));
@@ -317,5 +313,5 @@ extern "C" __attribute__((visibility("default"))) char **cuda_train(struct cuda_
         time_update(&k, s);
     print(&k);
     fflush(stdout);
-    _Exit(0); /* nothing was trained: the command has nothing more to say */
+    _Exit(0); /* nothing was trained, so the command must not report it */
 }

@@ -1,8 +1,8 @@
-/* The layer tests of tests/kernels/ in one program, so that the kernels lie in build/gpu-check once:
+/* The layer tests of tests/kernels/ in one program, so that build/gpu-check contains the kernels only once:
  *
  *     layers kernels|attention|linear|moe|fused [gpt2 ROWS]
  *
- * gpu.mk renames the main of each to test_NAME. */
+ * gpu.mk renames each main to test_NAME. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Everything that a GPU lent for minutes should tell, in one call, the most telling first. GPU.md, "On a machine lent
-# for minutes", has the call, and what to do about each kind of failure.
+# Runs every check and measurement that a GPU lent for minutes allows, in one call, the most important first. GPU.md,
+# "On a machine lent for minutes", has the call, and what to do about each kind of failure.
 #
 #   tests/gpu/lease.sh [first|speed]     from the repository's root, with build/gpu-check.tar.gz: make gpu-check-pack
 #
-#   first    is it right? and one measurement of everything      speed   ceilings, then where the time goes
-#   BUDGET   seconds for all, 540: what does not fit is left out and listed
-#   OUT      where results go, build/lease/DATE: console.txt, logs.tgz, and lease-DATE-COMMIT.txt to keep
-#   DIR      the programs, build/gpu-check         ONLY     names of the steps to run; all
+#   first    checks, and one measurement of everything      speed   ceilings, then where the time goes
+#   BUDGET   seconds for all, 540: steps that do not fit are left out and listed
+#   OUT      folder for results, build/lease/DATE: console.txt, logs.tgz, and lease-DATE-COMMIT.txt to keep
+#   DIR      the programs, build/gpu-check         ONLY     names of the steps to run; default: all
 #
-# Every step is a process with a limit and a log of its own, so that no step keeps another from running. One that trains
-# and fails runs again where its fault can be found: eagerly with CUDA_LAUNCH_BLOCKING=1, then under memcheck.
+# Every step is a process with its own limit and log, so that no step keeps another from running. A training step that
+# fails runs again where its fault can be found: eagerly with CUDA_LAUNCH_BLOCKING=1, then under memcheck.
 cd "$(dirname "$0")/../.." || exit 2
 mode=${1:-first} BUDGET=${BUDGET:-540} DIR=${DIR:-build/gpu-check}
 case $mode in first | speed) ;; *) echo "usage: tests/gpu/lease.sh [first|speed]" >&2 && exit 2 ;; esac
@@ -28,7 +28,7 @@ passed=0 failed=0 left_out=() rows=()
 # ---- steps ----
 
 left() { echo $((BUDGET - SECONDS)); }
-# sweep MARK: ends what a step left running, by its environment: limits within limits are process groups of their own.
+# sweep MARK: ends what a step left running, found by its environment: nested limits have their own process groups.
 sweep() {
     local of
     for of in $(grep -lzxF "$1" /proc/[0-9]*/environ); do
@@ -36,7 +36,7 @@ sweep() {
         [ "${of%/*}" = $$ ] || kill -9 "${of%/*}"
     done
 } 2>/dev/null
-# carry_out NAME SECONDS COMMAND...: into the logs: NAME.txt, and NAME.row, which holds its status and time.
+# carry_out NAME SECONDS COMMAND...: writes NAME.txt and NAME.row, which holds its status and time, into the logs.
 carry_out() {
     local name=$1 most=$2 began=${EPOCHREALTIME/./} status
     [ "$most" -le "$(left)" ] || most=$(left)
@@ -45,7 +45,7 @@ carry_out() {
     sweep "STEP=$stamp-$name"
     echo "$status $(((${EPOCHREALTIME/./} - began) / 1000)) $most" >"$logs/$name.row"
 }
-# closing NAME: prints and remembers its row, and more of what failed.
+# closing NAME: prints and remembers its row, and more of the log if it failed.
 closing() {
     local status ms most verdict
     read -r status ms most <"$logs/$1.row"
@@ -65,13 +65,13 @@ may_start() { # NAME
     case " ${ONLY:-$name} " in *" $name "*) ;; *) return 1 ;; esac
     [ "$(left)" -gt 5 ] || { left_out+=("$1") && return 1; }
 }
-# step NAME SECONDS COMMAND...: alone on the machine.
+# step NAME SECONDS COMMAND...: runs a step alone on the machine.
 step() {
     may_start "$1" || return
     carry_out "$@"
     closing "$1"
 }
-# beside NAME SECONDS COMMAND...: starts a step, while others run; joined: waits for them. Nothing here is timed.
+# beside NAME SECONDS COMMAND...: starts an untimed step beside others; joined: waits for them.
 side=()
 beside() {
     may_start "$1" || return
@@ -90,14 +90,15 @@ joined() {
     for name in "${bad[@]}"; do [ ! "${training[$name]-}" ] || find_fault "$name"; done
 }
 
-# train NAME SCHEDULE FLAGS...: a run on the GPU, beside others.
+# train NAME SCHEDULE FLAGS...: starts a run on the GPU beside others.
 declare -A training
 train() {
     training[$1]=${*:2}
     # shellcheck disable=SC2086
     beside "$1" 60 "$PIANOLA" run ${training[$1]} --device cuda
 }
-# An error of a kernel surfaces at a later call; so that the message names the instruction, each call waits for its own.
+# A kernel's error surfaces at a later call. Here each call waits for its own kernel, so the message names the
+# instruction.
 find_fault() { # NAME
     local guard="compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9"
     # shellcheck disable=SC2086
@@ -119,7 +120,7 @@ machine() {
     facts | head -n 1
 }
 
-# ---- what runs ----
+# ---- the steps ----
 
 integers="--model schedules/models/integers.lua --steps 4" gpt="--model schedules/models/gpt.lua --data README.md --steps 20"
 few="" ceiling="8192 4096"
@@ -139,7 +140,7 @@ right() {
     joined
 }
 
-# Which CUDA calls hold up the host while it enqueues steps.
+# Shows which CUDA calls hold up the host while it enqueues steps.
 host() {
     # shellcheck disable=SC2086
     LD_PRELOAD=$PWD/$DIR/host_calls.so "$PIANOLA" run schedules/serial.lua -D stages=1 -D batches=2 --model schedules/models/gpt2.lua \
@@ -175,7 +176,7 @@ else
     step ncu 200 tests/gpu/kernels.sh "$DIR"
 fi
 
-# ---- the report: what was measured, then the table ----
+# ---- the report: the measurements, then the table ----
 
 for name in machine ceilings bench no-cudnn torch four llmc host ncu; do
     [ ! -s "$logs/$name.txt" ] || { echo && echo "---- $name ----" && cat "$logs/$name.txt"; }

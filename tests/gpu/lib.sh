@@ -1,6 +1,6 @@
-# For the scripts beside it: . tests/gpu/lib.sh DIR. Finds the programs in DIR and CUDA's libraries, names the device,
-# runs jobs side by side, and keeps the output: in tests/gpu/results/ (or RESULTS), by date and time, on a GPU; nowhere
-# on the stand-in, or where RESULTS is empty.
+# For the scripts in this folder: . tests/gpu/lib.sh DIR. Finds the programs in DIR and CUDA's libraries, names the
+# device, and runs jobs in parallel. On a GPU it keeps the output in tests/gpu/results/ (or RESULTS), by date and time.
+# It keeps nothing on the stand-in, or if RESULTS is empty.
 DIR=${1:-build/gpu-check}
 case $DIR in *standin*) standin=yes ;; *) standin= ;; esac
 PIANOLA=$DIR/pianola
@@ -9,12 +9,12 @@ if [ ! -x "$PIANOLA" ] || [ ! -e "$PIANOLA_CUDA" ]; then
     echo "$DIR holds no programs: make gpu-check-build, where gcc, nvcc, Lua and OpenBLAS are, and bring build/gpu-check" >&2
     exit 2
 fi
-JOBS=${JOBS:-$(nproc)} # programs at once, where nothing is timed
+JOBS=${JOBS:-$(nproc)} # programs at once in untimed parts
 room=$(mktemp -d) || exit 2
 trap 'rm -rf "$room"' EXIT
 
-# CUDA's libraries: those of the toolkit, and those that pip installed, as PyTorch has them. pip's come first: they are
-# what PyTorch is compared with.
+# CUDA's libraries come from the toolkit, or from pip, as PyTorch's do. pip's come first, because PyTorch is compared
+# with them.
 CUDA_HOME=${CUDA_HOME:-/usr/local/cuda}
 PATH=$PATH:$CUDA_HOME/bin:$CUDA_HOME/compute-sanitizer
 pip_libraries() {
@@ -22,14 +22,14 @@ pip_libraries() {
 found = glob.glob(sysconfig.get_paths()["purelib"] + "/nvidia/*/lib")
 print(":".join(sorted(found, key=lambda folder: ("/cu13/" not in folder, folder))))' 2>/dev/null
 }
-if [ ! "$standin" ] && [ ! "${CUDA_LIBRARIES:-}" ]; then # found once, also for scripts that this one calls
+if [ ! "$standin" ] && [ ! "${CUDA_LIBRARIES:-}" ]; then # found once, also for scripts called from here
     pip=$(pip_libraries)
     export CUDA_LIBRARIES=${pip:+$pip:}$CUDA_HOME/lib64
     export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$CUDA_LIBRARIES
 fi
 
-# Sets PEAK_TFLOPS and MEMORY_TBS, unless they are set, for DEVICE (by default the one here) and PRECISION, and LIMITS,
-# where they come from. Unknown: PEAK_TFLOPS 0, and MEMORY_TBS empty: layer_times.cu asks the device.
+# Sets PEAK_TFLOPS and MEMORY_TBS, unless set, for DEVICE (by default this one) and PRECISION, and LIMITS, their source.
+# If unknown, PEAK_TFLOPS is 0 and MEMORY_TBS is empty: layer_times.cu then asks the device.
 limits() { # PRECISION
     local row column=3
     [ "$1" != bf16 ] || column=2
@@ -58,7 +58,7 @@ facts() {
     echo "commit     $commit"
 }
 
-# Exits if there is no GPU: then there is nothing to report or keep.
+# Exits if there is no GPU, because then there is nothing to report or keep.
 require_gpu() {
     local said status
     [ ! "$standin" ] || return 0
@@ -77,8 +77,8 @@ keep() {
     trap 'exec >&- 2>&-; wait; rm -rf "$room"' EXIT # tee ends after its last line
 }
 
-# spawn COMMAND...: runs it beside at most JOBS - 1 others, in a room of its own, until BUDGET seconds have passed; later
-# ones are left out. gather: waits for all, and prints what each said, in the order they were spawned.
+# spawn COMMAND...: runs it in its own room, beside at most JOBS - 1 others. After BUDGET seconds, further commands are
+# left out. gather: waits for all, and prints the output of each in the order of the spawns.
 spawned=() spawned_pid=() rooms=0
 spawn() {
     local own=$room/job$((rooms++))
@@ -98,11 +98,11 @@ gather() {
     spawned=() spawned_pid=()
 }
 
-# field NAME: a figure from the JSON on stdin.
+# field NAME: prints a figure from the JSON on stdin.
 field() { sed -nE "s/^  \"$1\": \"?([^\",]*)\"?,?$/\1/p"; }
 
-# The awk of bench.sh and roofline.sh. FLOPs per token as llm.c counts them (train_gpt2.cu, gpt2_estimate_mfu): 6 N + 6 L C T,
-# attention by half as it is causal; PaLM's formula has 12 L C T. t: tokens of a sequence.
+# The awk of bench.sh and roofline.sh. FLOPs per token as in llm.c (train_gpt2.cu, gpt2_estimate_mfu): 6 N + 6 L C T,
+# where causal attention counts half; PaLM's formula has 12 L C T. t: tokens of a sequence.
 count_model='
     $1 ~ /^attention/ && $2 == "forward" { layers = $3; split($1, f, " "); width = f[6] }
     $2 == "update" { split($1, f, " "); n += f[3] }

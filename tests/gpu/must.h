@@ -1,4 +1,4 @@
-/* Errors that end nccl.cu and ceilings.cu: the call, and why it failed, on stdout. */
+/* Errors that end nccl.cu and ceilings.cu: prints the failed call, and why, on stdout. */
 #ifndef TESTS_GPU_MUST_H
 #define TESTS_GPU_MUST_H
 #include <cuda_runtime.h>

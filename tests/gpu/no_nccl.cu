@@ -1,4 +1,4 @@
-/* In the place of comm_nccl.cu, for programs that are only run with --messages put. */
+/* Replaces comm_nccl.cu in programs that only run with --messages put. */
 #include "device/device_cuda.cuh"
 extern "C" {
 #include "comm/transports.h"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Four processes on one GPU against one rank alone: integers, so the weights are the same bit for bit.
+# Compares four processes on one GPU with a single rank: on integers, the weights match bit for bit.
 #
 #   tests/gpu/ranks.sh DIR [put|nccl]     programs in DIR/ranks: make gpu-check-build
 #
-# put: one-sided copies; then ranks that are killed and stopped. With several GPUs, also one GPU for each rank.
-# nccl: NCCL refuses two ranks of a host on one GPU ("Duplicate GPU detected": src/init.cc compares the hash of the host
-# and the bus id). So each rank gets a host name of its own, in a UTS namespace, and messages go over loopback sockets: an
-# experiment, which needs the right to make namespaces.
+# put: one-sided copies; then ranks are killed and stopped. With several GPUs, also one GPU for each rank. nccl: NCCL
+# refuses two ranks of a host on one GPU ("Duplicate GPU detected": src/init.cc compares the hash of the host and the
+# bus id). So each rank gets its own host name, in a UTS namespace, and messages go over loopback sockets. This is an
+# experiment, and needs the right to make namespaces.
 DIR=${1:-build/gpu-check} messages=${2:-put}
 cd "$(dirname "$0")/../.." || exit 2
 . tests/gpu/lib.sh
@@ -16,7 +16,7 @@ programs=$DIR/ranks
 pid=()
 trap 'for p in "${pid[@]}"; do kill -9 $p; done 2>/dev/null; rm -rf "$room"' EXIT # no rank stays on the GPU
 
-# NCCL's ranks need a library that has it; put's machine may lack NCCL.
+# NCCL's ranks need a library with NCCL; the machine for put may lack it.
 [ "$messages" = put ] || export LD_LIBRARY_PATH=$PWD/$programs/nccl${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 host=()
 if [ "$messages" = nccl ]; then
@@ -29,8 +29,9 @@ if [ "$messages" = nccl ]; then
     fi
 fi
 
-# go NAME N FLAGS...: starts the ranks. ended SECONDS: their exit codes, once all have ended; what runs longer is killed.
-port=$((20000 + $$ % 10000)) # of the next run
+# go NAME N FLAGS...: starts the ranks. ended SECONDS: waits for all and prints their exit codes; kills those that run
+# longer.
+port=$((20000 + $$ % 10000)) # for the next run
 go() {
     local k
     rm -f "$room"/*

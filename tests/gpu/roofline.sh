@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# make roofline: what a step of GPT-2 takes at least on a GPU, layer by layer, for measurements (gpu-bench) to be compared
-# with. Nothing is measured, and no GPU is needed: FLOPs and bytes are layer_times.cu's, the device's are a datasheet's.
+# make roofline: prints the least time of a GPT-2 step on a GPU, layer by layer, for comparison with measurements
+# (gpu-bench). Measures nothing and needs no GPU: FLOPs and bytes come from layer_times.cu, the device's limits from a
+# datasheet.
 #
 #   tests/gpu/roofline.sh DIR    DEVICE= a name of tests/gpu/devices.tsv; MODEL, FLAGS, CONTEXT, ROWS, BATCHES as for bench.sh
 cd "$(dirname "$0")/../.." || exit 2

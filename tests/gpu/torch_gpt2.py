@@ -1,6 +1,6 @@
-"""GPT-2 in PyTorch on one GPU, at bench.sh's settings: the same shapes, microbatches, precision and optimizer, random
+"""GPT-2 in PyTorch on one GPU, with bench.sh's settings: the same shapes, microbatches, precision and optimizer, random
 tokens, SDPA, fused AdamW. Prints a line for each way: median milliseconds of a step, tokens/s, utilisation by llm.c's
-6 N + 6 L C T, peak memory.
+6 N + 6 L C T, and peak memory.
 
     torch_gpt2.py [eager|compile ...]     CONTEXT, ROWS, BATCHES, STEPS, PEAK_TFLOPS, LAYERS, WIDTH, HEADS, VOCAB
 
@@ -65,7 +65,7 @@ class GPT(nn.Module):
 
 
 def timed(step):
-    """Milliseconds that step() takes, on the device."""
+    """Returns the milliseconds that step() takes on the device."""
     if DEVICE == "cpu":
         began = time.perf_counter()
         step()
