@@ -1,4 +1,4 @@
-/* The file of cuBLASLt's algorithms: what is read, found, added and refused. */
+/* The file of cuBLASLt's algorithms: reading, lookup, additions and errors. */
 #include "store/algorithms.h"
 #include "text_file.h"
 #include <stdio.h>
@@ -92,7 +92,7 @@ Test(algorithms, what_is_wrong_with_which_line) {
     cr_assert(refused("devi", ":1: the line is cut off"));
 }
 
-/* Cut anywhere but between lines, it is refused. */
+/* A file cut anywhere but between lines is refused. */
 Test(algorithms, cut_anywhere) {
     const char *text = HEADER "GPU one\t130100\tNN 8\t" DIGITS "\nGPU one\t130100\tNN 16\tapart\n";
     for (size_t n = 1; n < strlen(text); n++)

@@ -1,5 +1,5 @@
-/* Attention in slices of a sequence, and the angles of rope. Whatever the cut, each slice attending to all slices up to
- * it gives what the whole gives, forward and backward. The whole is compared with the formula, in double. */
+/* Attention in slices of a sequence, and the angles of rope. For any cut, each slice attends to all slices up to
+ * itself, and the results equal the whole's, forward and backward. The whole is compared with the formula in double. */
 #include "handmade.h"
 #include "layers/attend.h"
 #include <criterion/criterion.h>
@@ -21,7 +21,7 @@ static float *numbers(int64_t n) {
     return p;
 }
 
-/* All of a case: rows of both sequences, as one attend has them, or cut into slices. */
+/* A whole case: the rows of both sequences, in one piece or cut into slices. */
 struct whole {
     int kv_heads;
     float *q, *k, *v, *dy;         /* of all rows; k and v have kv_heads */
@@ -35,7 +35,7 @@ static struct whole whole_of(int kv_heads) {
                           fresh(4 * of_kv),   fresh(4 * of_kv)};
 }
 
-/* Rows from .. from + n - 1 of each sequence, to rows of a stride. */
+/* Copies rows from .. from + n - 1 of each sequence to rows with a stride. */
 static void cut_out(float *to, int stride, const float *of, int columns, int from, int n) {
     for (int r = 0; r < SEQUENCES * n; r++)
         memcpy(to + (int64_t)r * stride, of + (int64_t)(r / n * ROWS + from + r % n) * columns, 4 * (size_t)columns);
@@ -45,7 +45,7 @@ static void put_back(float *to, const float *of, int stride, int columns, int fr
         memcpy(to + (int64_t)(r / n * ROWS + from + r % n) * columns, of + (int64_t)r * stride, 4 * (size_t)columns);
 }
 
-/* Slice i is rows cut[i] .. cut[i + 1]. Every tensor has memory of its own, and strides of its own. */
+/* Runs slices; slice i is rows cut[i] .. cut[i + 1]. Every tensor has its own memory and its own strides. */
 static void in_slices(struct whole *w, int n, const int *cut) {
     struct segment segment[MOST];
     struct attend a[MOST];
@@ -101,8 +101,8 @@ static void near_floats(const char *what, const float *got, const float *want, i
     near(what, got, wide, n, 1e-6);
 }
 
-/* The formula, row by row: with p = softmax(q k / sqrt(dim)) over the keys up to its own, y = p v; and the gradients of
- * sum(dy y). */
+/* Computes the formula row by row: with p = softmax(q k / sqrt(dim)) over the keys up to the row, y = p v; and the
+ * gradients of sum(dy y). */
 static void formula(const struct whole *w, double *y, double *dq, double *dk, double *dv) {
     int group = HEADS / w->kv_heads, kv = w->kv_heads * DIM;
     for (int r = 0; r < N; r++)
@@ -173,8 +173,8 @@ Test(attend, any_cut_gives_the_whole_with_grouped_queries) {
     check_cuts(1);
 }
 
-/* Keys behind all queries are not used; where gradients are written, theirs is 0, and where they are added, it stays.
- */
+/* Keys after all queries are not used. Their gradients are 0 where gradients are written, and stay where they are
+ * added. */
 Test(attend, keys_behind_the_queries) {
     enum { QUERIES = 3, KEYS = 70 };
     for (int add = 0; add < 2; add++) {
@@ -199,7 +199,7 @@ Test(attend, keys_behind_the_queries) {
     }
 }
 
-Test(attend, rope_far_away) { /* at the last position that there is, and with any base */
+Test(attend, rope_far_away) { /* at the last possible position, with any base */
     for (int i = 0; i < 40; i++)
         for (int p = 1; p < 1 << 20; p = 3 * p + 1) {
             int base = i % 2 ? 10000 : 1 << 30;

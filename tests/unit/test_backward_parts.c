@@ -1,6 +1,5 @@
-/* A backward in parts makes, to the bit, what the whole one makes: every stage of models of all layers, cut into three
- * parts at every two places, so that each range of layers is a part somewhere, and into as many parts as there are
- * layers. */
+/* A backward in parts gives the bits of the whole one. Every stage of models of all layers is cut into three parts at
+ * every two places, so that each range of layers is a part somewhere, and into one part per layer. */
 #include "handmade.h"
 #include <criterion/criterion.h>
 
@@ -22,12 +21,12 @@ static struct rt_batch *batch_for(const struct rt_model *m) {
     return batch;
 }
 
-/* One stage with all that its backward reads; more: a second gradient of its output, summed with the first. */
+/* One stage with all inputs of its backward. more: a second gradient of its output, summed with the first. */
 struct trial {
     const struct rt_model *m;
     const struct rt_stage *s;
     struct rt_bind at;
-    int64_t table; /* bytes; 0: none is shared */
+    int64_t table; /* bytes of the shared table, or 0 */
     float loss, *w, *v, *stash, *dy, *more;
     struct rt_buffer first;
     const struct rt_buffer *list[2]; /* more, from its first byte on */
@@ -56,7 +55,7 @@ static struct trial trial_of(const struct rt_model *m, struct stage *st, const s
     return y;
 }
 
-/* Fresh operands, which hold what was there before the backward. */
+/* Returns fresh operands with the contents they have before the backward. */
 static struct rt_bind operands(const struct trial *y, bool input, bool adds, const float *dw, const char *ext) {
     struct rt_bind at = y->at;
     const struct rt_layer *last = y->s->layer + y->s->nlayers - 1;
@@ -78,7 +77,7 @@ static void same(const char *what, const void *a, const void *b, int64_t n, cons
               cut[parts - 1]);
 }
 
-/* cut: parts + 1 numbers, from the number of layers down to 0. */
+/* Compares one cut with the whole. cut: parts + 1 numbers, from the number of layers down to 0. */
 static void compare(const struct trial *y, bool input, bool weight, bool adds, const float *dw, const char *ext,
                     const int *cut, int parts) {
     struct rt_bind whole = operands(y, input, adds, dw, ext), cuts = operands(y, input, adds, dw, ext);
@@ -113,7 +112,7 @@ static int check_model(struct model *m, int stages, bool tied) {
         struct trial y = trial_of(&m->rt, &st[s], tied ? &st[stages].rt : NULL);
         y.list[0] = &y.first;
         struct rt_bind at = operands(&y, true, false, numbers(y.s->weight > y.table ? y.s->weight : y.table), NULL);
-        host_backward(&m->rt, y.s, &at, true, false); /* what W finds */
+        host_backward(&m->rt, y.s, &at, true, false); /* the input of W */
         for (int adds = 0; adds < 2; adds++) {
             trials += all_cuts(&y, true, true, adds, NULL);
             trials += all_cuts(&y, false, true, adds, at.at[SP_EXT]);

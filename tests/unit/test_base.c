@@ -17,7 +17,7 @@ static bool all_are(int value, const char *p, size_t n) {
     return true;
 }
 
-/* Small, chunk-sized and larger pieces mixed: each zeroed, aligned, and nobody else's. */
+/* Allocates a mix of small, chunk-sized and larger pieces: each is zeroed, aligned, and disjoint from the others. */
 Test(base, alloc_is_zeroed_aligned_and_apart) {
     static const size_t size[] = {1, 15, 16, 17, 1000, 1 << 20, 3, (1 << 20) + 1, 5 << 20, 24, (1 << 20) - 64, 8};
     enum { N = sizeof size / sizeof *size };
@@ -54,15 +54,15 @@ Test(base, many_small_pieces_do_not_overlap) {
     free_all();
 }
 
-/* Scratches, one in another: what was taken before them stays, what comes after is zeroed although it lies where they
- * lay, and an inner one that never ended goes with the outer. */
+/* Nested scratches: allocations from before them stay. Later ones are zeroed although they reuse the memory, and an
+ * inner scratch that never ended ends with the outer. */
 Test(base, a_string_outlives_its_scratch) {
     for (size_t n = 1; n < 5000000; n *= 7) {
         struct scratch scratch = scratch_begin();
         char *s = alloc(n + 1);
         memset(s, 'x', n);
         const char *kept = scratch_end_keeping(scratch, s);
-        memset(alloc(n + 1), 'y', n); /* where it lay */
+        memset(alloc(n + 1), 'y', n); /* in the same place */
         cr_assert(strlen(kept) == n && strspn(kept, "x") == n);
     }
     free_all();
@@ -98,7 +98,8 @@ Test(base, scratch_gives_back) {
     cr_assert_eq(allocated(), 0);
 }
 
-/* Three arrays grow side by side, from nothing to a size where they move as whole pages, small pieces in between. */
+/* Three arrays grow alternately, with small pieces in between, from nothing to a size at which they move as whole
+ * pages. */
 Test(base, grow_keeps_what_it_holds) {
     enum { ARRAYS = 3, N = 60000 };
     size_t *array[ARRAYS] = {0}, cap[ARRAYS] = {0}, moves = 0;
@@ -129,7 +130,7 @@ Test(base, grow_only_when_needed) {
     p[9] = 9;
     GROW(p, cap, cap);
     cr_assert_eq(p, first);
-    size_t far = 100 * cap; /* far more than the next step */
+    size_t far = 100 * cap; /* far beyond the next step */
     GROW(p, cap, far);
     cr_assert_geq(cap, far);
     cr_assert_eq(p[9], 9);
@@ -139,7 +140,7 @@ Test(base, grow_only_when_needed) {
 /* ---- text ---- */
 
 Test(base, put_of_any_length) {
-    for (int n = 250; n < 262; n++) { /* around the small buffer */
+    for (int n = 250; n < 262; n++) { /* around the size of the small buffer */
         struct text t = {0};
         put(&t, "<");
         put(&t, "%0*d", n, 7);
@@ -179,7 +180,7 @@ static uint64_t random_bits(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-/* Significant digits of a number as written: zeros before the first and after the last do not count. */
+/* Returns the significant digits of a written number: zeros before the first and after the last do not count. */
 static int digits_of(const char *s) {
     int n = 0, zeros = 0;
     for (; *s && *s != 'e'; s++) {
@@ -262,7 +263,7 @@ Test(base, nearest_takes_the_first_of_equals) {
 
 /* ---- errors ---- */
 
-/* What `call` died of; fails the test if it did not die. */
+/* Checks the message of the death of `call`; fails the test if it does not die. */
 #define DIES_WITH(text, call)                                                                                          \
     do {                                                                                                               \
         jmp_buf trap;                                                                                                  \
@@ -312,7 +313,7 @@ Test(diag, die_at_leaves_out_what_it_lacks) {
     DIES_WITH("a.lua:4: error: empty line\n", die_at("a.lua", source, 4, 1, "empty line"));
 }
 
-/* However long the parts, the text stays inside diag_text. */
+/* Texts of any length stay inside diag_text. */
 Test(diag, long_texts_are_cut) {
     char line[400];
     memset(line, 'x', sizeof line - 1);
@@ -324,7 +325,7 @@ Test(diag, long_texts_are_cut) {
         die("%9000d", 1);
     cr_assert_lt(strlen(diag_text), sizeof diag_text);
     cr_assert_eq(diag_text[strlen(diag_text) - 1], '\n');
-    for (width = 1500; width < 4500; width += 50) { /* of the file's name: every part gets its turn at the end */
+    for (width = 1500; width < 4500; width += 50) { /* of the file's name: every part comes to the end once */
         if (setjmp(trap) == 0)
             die_at(format("%*s", width, "a.lua"), line, 1, 399, "%9000d", 1);
         cr_assert_lt(strlen(diag_text), sizeof diag_text);
@@ -337,7 +338,7 @@ Test(diag, long_texts_are_cut) {
 static void die_of_the_inner(void *n) { die("the inner one, %d", *(int *)n); }
 static void add_one(void *n) { ++*(int *)n; }
 
-/* Errors of the inner tries are answers; what is then not tried is the outer's. */
+/* Errors of inner tries are answers; an error outside these belongs to the outer try. */
 static void die_of_the_outer(void *n) {
     cr_assert(!try(die_of_the_inner, n));
     cr_assert_str_eq(diag_text, "pianola: error: the inner one, 5\n");
@@ -376,7 +377,7 @@ Test(try, an_error_behind_all_tries_exits_2, .exit_code = 2) {
 
 /* ---- files ---- */
 
-/* A new file of these bytes; its name. */
+/* Writes these bytes into a new file, and returns its name. */
 static char *file_of(const char *bytes, size_t n) {
     static char path[] = "build/test_base_XXXXXX";
     int f = mkstemp(path);
@@ -386,7 +387,7 @@ static char *file_of(const char *bytes, size_t n) {
     return path;
 }
 
-/* What put_utf8 makes of s, and that it takes all of s. */
+/* Returns what put_utf8 makes of s, and checks that it consumes all of s. */
 static const char *utf8(const char *s) {
     struct text t = {0};
     size_t n = strlen(s), at = 0;
@@ -406,11 +407,11 @@ Test(text, utf8_stays_and_other_bytes_are_replaced) {
     cr_expect_str_eq(utf8("a\xff"
                           "b"),
                      "a" FFFD "b");
-    cr_expect_str_eq(utf8("\xc1\xbf"), FFFD FFFD);                   /* one byte's character in two */
-    cr_expect_str_eq(utf8("\xe0\x9f\xbf"), FFFD FFFD FFFD);          /* two bytes' in three */
-    cr_expect_str_eq(utf8("\xed\xa0\x80"), FFFD FFFD FFFD);          /* half of a pair of UTF-16 */
-    cr_expect_str_eq(utf8("\xef\xbf\xbf"), FFFD FFFD FFFD);          /* no character, and XML takes it amiss */
-    cr_expect_str_eq(utf8("\xf4\x90\x80\x80"), FFFD FFFD FFFD FFFD); /* beyond the last */
+    cr_expect_str_eq(utf8("\xc1\xbf"), FFFD FFFD);                   /* a one-byte character in two */
+    cr_expect_str_eq(utf8("\xe0\x9f\xbf"), FFFD FFFD FFFD);          /* a two-byte character in three */
+    cr_expect_str_eq(utf8("\xed\xa0\x80"), FFFD FFFD FFFD);          /* half of a UTF-16 pair */
+    cr_expect_str_eq(utf8("\xef\xbf\xbf"), FFFD FFFD FFFD);          /* no character, and invalid in XML */
+    cr_expect_str_eq(utf8("\xf4\x90\x80\x80"), FFFD FFFD FFFD FFFD); /* beyond the last character */
     cr_expect_str_eq(utf8("\xe2\x82"), FFFD FFFD);                   /* cut off */
     cr_expect_str_eq(utf8("\xe2\x82z"), FFFD FFFD "z");
 }
@@ -420,7 +421,7 @@ Test(files, read_back_whole) {
     char *bytes = alloc(n);
     uint64_t state = 3;
     for (size_t i = 0; i < n; i++)
-        bytes[i] = (char)random_bits(&state); /* zeros among them */
+        bytes[i] = (char)random_bits(&state); /* includes zeros */
     char *path = file_of(bytes, n);
     char *back = read_file(path, &got);
     unlink(path);
@@ -458,10 +459,10 @@ struct card {
 static inline bool less(struct card x, struct card y) { return x.value < y.value; }
 HEAP(cards, struct card, less)
 
-/* What comes out is the smallest of what is in, and what was put in, whatever is pushed and popped in between. */
+/* A pop returns the smallest value in the heap, in any order of pushes and pops. */
 Test(base, heap_gives_the_smallest_first) {
     struct cards h = {0};
-    int in[200] = {0}, n = 0; /* how often each value is in */
+    int in[200] = {0}, n = 0; /* in: copies of each value in the heap */
     for (int i = 0; i < 100000; i++)
         if (h.n == 0 || rand() % 5 < (i < 50000 ? 3 : 2)) {
             int value = rand() % 200;

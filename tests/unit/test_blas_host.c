@@ -6,10 +6,10 @@ void gotoblas_dynamic_init(void);
 void gotoblas_dynamic_quit(void);
 const char *openblas_get_corename(void);
 
-/* As on a processor the library does not know: it has fallen back to Prescott without being asked to. */
+/* The library falls back to Prescott on a processor that it does not know, unless asked for another kernel. */
 Test(blas_host, kernel_of_an_unknown_processor) {
     if (!__builtin_cpu_supports("avx2"))
-        return; /* then Prescott is right */
+        return; /* Prescott is right there */
     setenv("OPENBLAS_CORETYPE", "Prescott", 1);
     gotoblas_dynamic_quit();
     gotoblas_dynamic_init();

@@ -1,6 +1,6 @@
-/* check-bound against the truth: tiny random instances whose optimum an enumeration of all orders gives
- * (bound_instance.h). It must accept a cover of all states for the optimum, also one without the states that others
- * dominate, and nothing whatever for a tick more. */
+/* check-bound against exhaustive search: tiny random instances whose optimum comes from enumerating all orders
+ * (bound_instance.h). It must accept a cover of all states for the optimum, also without dominated states, and never
+ * accept one tick more. */
 #include "bound_instance.h"
 #include "bound_verdict.h"
 #include "search/bound/bound.h"
@@ -19,7 +19,7 @@ struct tiny_cover {
     struct tiny_states at[MOST_TICKS];
 };
 
-/* Rules of dominance: none, the right one, and without one of its parts, wrong ones. */
+/* Dominance rules: none, the right one, and wrong ones that lack one of its parts. */
 enum { ALL, SOUND, LACKS_STARTS, LACKS_BUSY, LACKS_ROOM, RULES };
 
 static int busy_until(const struct tiny *t, const struct tiny_state *x, int rank) {
@@ -56,7 +56,7 @@ static bool as_good(const struct tiny *t, const struct tiny_state *z, const stru
     return true;
 }
 
-/* Leaves out what is dominated by what stays. */
+/* Leaves out states dominated by those that stay. */
 static void prune(const struct tiny *t, struct tiny_states *s, int rule) {
     for (size_t i = 0; i < s->n;) {
         bool left_out = false;
@@ -69,7 +69,7 @@ static void prune(const struct tiny *t, struct tiny_states *s, int rule) {
     }
 }
 
-/* All states before the limit, without those that others dominate and what comes of them alone; false: too many. */
+/* Collects all states before the limit, without dominated ones and their descendants. Returns false if too many. */
 static bool all_states(const struct tiny *t, int limit, int rule, struct tiny_cover *v) {
     *v = (struct tiny_cover){.ticks = limit};
     if (limit > MOST_TICKS - 1)
@@ -90,7 +90,7 @@ static bool all_states(const struct tiny *t, int limit, int rule, struct tiny_co
     return true;
 }
 
-/* whole: with the states in which nothing is left. */
+/* Writes the certificate. whole: includes the states in which nothing is left. */
 static const char *text_of(const struct tiny *t, const struct tiny_cover *v, int limit, bool whole) {
     struct text text = {0}, states = {0};
     int n = 0;
@@ -116,7 +116,7 @@ static int tiny_verdict(const struct tiny *t, int limit, const char *proof) {
     return verdict(text.s);
 }
 
-/* A limit to claim where there is no schedule at all. */
+/* Returns a limit to claim if there is no schedule at all. */
 static int claim(int best) { return best == NO_SCHEDULE ? 12 : best; }
 
 static struct { int instances, impossible, pruned_states, states, lies, unreadable, tight[3]; } seen;
@@ -143,7 +143,7 @@ static void expect_refuted(const char *src, const char *what) {
     cr_assert_neq(result, 1, "accepted %s:\n%s", what, src);
 }
 
-/* Changes some numbers of some states at random, adds states that never were, and leaves some out. */
+/* Changes some numbers of some states at random, adds states that do not exist, and leaves some out. */
 static void lie(const struct tiny *t, struct tiny_cover *v, uint64_t *seed) {
     for (int n = 1 + random_below(seed, 4); n > 0; n--) {
         struct tiny_states *s = &v->at[1 + random_below(seed, v->ticks - 1)];
@@ -153,14 +153,14 @@ static void lie(const struct tiny *t, struct tiny_cover *v, uint64_t *seed) {
         int c = random_below(seed, t->nclass), k = y.n[c] ? random_below(seed, y.n[c]) : 0;
         switch (random_below(seed, 5)) {
         case 0: *x = s->a[--s->n]; break;
-        case 1: /* an item more, long ago */
+        case 1: /* one more item, long ago */
             if (x->n[c] < t->class[c].items) {
                 memmove(&x->start[c][1], &x->start[c][0], sizeof(int) * (size_t)x->n[c]);
                 x->start[c][0] = LONG_AGO;
                 x->n[c]++;
             }
             break;
-        case 2: /* earlier */
+        case 2: /* an earlier start */
             if (x->n[c])
                 x->start[c][k] = LONG_AGO;
             break;
@@ -168,7 +168,7 @@ static void lie(const struct tiny *t, struct tiny_cover *v, uint64_t *seed) {
             if (x->n[c] && x->start[c][k] < -1 && x->start[c][k] != LONG_AGO)
                 x->start[c][k]++;
             break;
-        case 4: /* everything but one item, long ago */
+        case 4: /* all items but one, long ago */
             for (int i = 0; i < t->nclass; i++)
                 for (y.n[i] = 0; y.n[i] < t->class[i].items - (i == c); y.n[i]++)
                     y.start[i][y.n[i]] = LONG_AGO;
@@ -235,7 +235,7 @@ Test(bound, brute_force) {
     cr_assert(seen.tight[0] > 0 && seen.tight[1] > 0 && seen.tight[2] > 0);
 }
 
-/* Bytes changed, left out, repeated, the end cut off: every text gets a verdict, or an error with its line. */
+/* Changes, drops or repeats bytes, or cuts off the end: every text gets a verdict, or an error with its line. */
 static const char *damaged(const char *src, uint64_t *seed) {
     struct text t = {0};
     size_t n = strlen(src), from = (size_t)random_below(seed, (int)n + 1), to = from + (size_t)random_below(seed, 30);

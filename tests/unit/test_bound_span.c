@@ -1,6 +1,6 @@
-/* check-bound's proofs of spans against the truth: tiny random instances, of which all orders are tried, and for each
- * the least whole number that no rank's span exceeds, by circles of constraints. The checker must accept a cover of all
- * states for the optimum, and nothing whatever for a tick more. */
+/* check-bound's proofs of spans against exhaustive search, on tiny random instances. For each order, cycles of
+ * constraints give the least whole number that no rank's span exceeds. The checker must accept a cover of all states
+ * for the optimum, and never accept one tick more. */
 #include "bound_instance.h"
 #include "bound_verdict.h"
 #include "search/bound/bound.h"
@@ -13,7 +13,7 @@ enum { INSTANCES = 1000 };
 #endif
 enum { TICKS = 40, AT_ONCE = 400 };
 
-/* ---- the truth ---- */
+/* ---- the optimum ---- */
 
 struct least_gap { /* job `to` starts at least `gap` after job `from` */
     int from, to, gap;
@@ -96,7 +96,7 @@ static bool nothing_ahead(const struct tiny *t, const struct tiny_state *x) {
     return true;
 }
 
-/* false: too many. */
+/* Adds the states of the next tick. Returns false if there are too many. */
 static bool go_on(struct span_states *to, const struct tiny *t, const struct span_state *from, int limit) {
     struct tiny_states next = {0};
     choose(&next, t, &from->x, from->x, 0);
@@ -123,7 +123,7 @@ static void put_span_state(struct text *to, const struct tiny *t, const struct s
     put_tiny_state(to, t, &y->x, at);
     for (int k = 0, n = 0; k < t->ranks; k++)
         if (y->since[k]) {
-            to->n -= n == 0; /* the end of the line */
+            to->n -= n == 0; /* at the end of the line */
             put(to, "%s%d:%d", n++ ? " " : " | since ", k, y->since[k]);
         }
     if (to->s[to->n - 1] != '\n')
@@ -137,7 +137,7 @@ static const char *with_objective(const struct tiny *t, int limit, const char *r
     return format("%.*sobjective span\n%s%s", (int)(ranks - head.s), head.s, ranks, rest);
 }
 
-/* As if it did not matter which ranks have begun, and when. */
+/* Ignores, wrongly, which ranks have begun, and when. */
 static bool seems_as_good(const struct tiny *t, const struct tiny_state *z, const struct tiny_state *y) {
     for (int c = 0; c < t->nclass; c++) {
         if (z->n[c] < y->n[c] || tiny_ago(z, c, t->class[c].time) < z->n[c])
@@ -149,7 +149,7 @@ static bool seems_as_good(const struct tiny *t, const struct tiny_state *z, cons
     return true;
 }
 
-/* Leaves out, with all that comes of them, states than which another one seems as good. */
+/* Leaves out states that another one seems to dominate, with all that follows from them. */
 static void prune(const struct tiny *t, struct span_states *s) {
     for (size_t i = 0; i < s->n;) {
         bool left_out = false;
@@ -162,7 +162,7 @@ static void prune(const struct tiny *t, struct span_states *s) {
     }
 }
 
-/* *states: how many; NULL: too many. skip: leaves one out of so many; 0: none. */
+/* Writes a cover. *states: their number; NULL: too many. skip: leaves out one of `skip` states, 0: none. */
 static const char *cover_text(const struct tiny *t, int limit, uint64_t *seed, int skip, bool pruned, int *states) {
     struct span_states now = {0}, next;
     struct text text = {0};
@@ -189,7 +189,7 @@ static const char *cover_text(const struct tiny *t, int limit, uint64_t *seed, i
     return with_objective(t, limit, format("proof cover %d\n%send\n", *states, text.s));
 }
 
-/* Other digits in the states: items that never started, starts and begins that never were. */
+/* Changes digits in the states: items that never started, starts and begins that never were. */
 static const char *mutated(const char *src, uint64_t *seed) {
     char *s = copy_string(src), *states = strstr(s, "at 0:");
     for (int i = 1 + random_below(seed, 5); i > 0; i--) {

@@ -1,11 +1,10 @@
-/* The verifier's verdicts, and the judge's (judge.h), against an exhaustive search of all interleavings, for programs
- * of at most 2 ranks, 2 stages and 2 microbatches whose waits, orders and lanes have been changed.
- *
- * A state is how far every lane has come; each instruction starts and ends by itself. A RECV ends once its SEND has
- * started, a ALL_REDUCE once both have; a SEND ends at any time or, where all block, once its RECV has started. The
- * search visits every state that can be reached. A deadlock is a state from which nothing can start or end while
- * something is left, all SENDs blocking. Two accesses race when, no SEND blocking, some state has both running, or when
- * one was found before the other in some run and after it in another. */
+/* The verdicts of the verifier and of the judge (judge.h) against an exhaustive search of all interleavings, for
+ * programs of at most 2 ranks, 2 stages and 2 microbatches whose waits, orders and lanes have been changed. * A state
+ * is the progress of every lane; each instruction starts and ends by itself. A RECV ends once its SEND has started, an
+ * ALL_REDUCE once both have. A SEND ends at any time or, if all SENDs block, once its RECV has started. The search
+ * visits every reachable state. A deadlock is a state in which something is left, but nothing can start or end, with
+ * all SENDs blocking. Two accesses race, with no SEND blocking, if both run in some state, or if either precedes the
+ * other in some run. */
 #include "judge.h"
 #include "mutate.h"
 #include "random.h"
@@ -25,30 +24,30 @@ struct search {
     bool serial, eager; /* eager: no SEND blocks */
     int nlanes;
     int rank[LANES], n[LANES];              /* per lane: its rank, its instructions */
-    int32_t ins[LANES][MOST_INSTRUCTIONS];  /* in their order */
-    int32_t met_lane[2][MOST_INSTRUCTIONS]; /* per rank and instruction: where the one it meets is, or -1 */
+    int32_t ins[LANES][MOST_INSTRUCTIONS];  /* in their lane's order */
+    int32_t met_lane[2][MOST_INSTRUCTIONS]; /* per rank and instruction: lane of its counterpart, or -1 */
     int met_at[2][MOST_INSTRUCTIONS];
-    int lane_of[2][MOST_INSTRUCTIONS]; /* per rank and instruction: where it is */
+    int lane_of[2][MOST_INSTRUCTIONS]; /* per rank and instruction: its lane */
     int at[2][MOST_INSTRUCTIONS];
     bool conflict[2][MOST_INSTRUCTIONS][MOST_INSTRUCTIONS];
-    bool before[2][MOST_INSTRUCTIONS][MOST_INSTRUCTIONS]; /* x had ended when y started, in some run */
+    bool before[2][MOST_INSTRUCTIONS][MOST_INSTRUCTIONS]; /* x ended before y started in some run */
     bool deadlock, at_once;
 };
 
-/* A state packs a byte per lane: twice the instructions that have ended, and one more while the next runs. */
+/* A state has a byte per lane: twice the number of ended instructions, plus one while the next runs. */
 typedef uint64_t state;
 static int progress(state s, int l) { return (int)(s >> 8 * l & 255); }
 static state advanced(state s, int l) { return s + ((state)1 << 8 * l); }
 
 static state table[TABLE];         /* states seen, plus one; 0: empty */
-static uint32_t slot[MOST_STATES]; /* where in the table they are, in the order they were seen */
+static uint32_t slot[MOST_STATES]; /* their places in the table, in the order of discovery */
 static int nstates;
 
 static bool has_ended(const struct search *z, state s, int r, int32_t i) {
     return progress(s, z->lane_of[r][i]) / 2 > z->at[r][i];
 }
 
-/* Lane l's next instruction, when it could start by itself; -1: it runs, none is left, or it waits. */
+/* Returns lane l's next instruction if it could start on its own, or -1 if it runs, waits, or none is left. */
 static int32_t next_ready(const struct search *z, state s, int l) {
     int at = progress(s, l), r = z->rank[l];
     if (at & 1 || at / 2 == z->n[l])
@@ -64,7 +63,7 @@ static int32_t next_ready(const struct search *z, state s, int l) {
     return i;
 }
 
-/* y starts: what conflicts with it has ended, or is running. */
+/* Notes, when y starts, which conflicting instructions have ended or are running. */
 static void note_start(struct search *z, state s, int r, int32_t y) {
     for (int32_t x = 0; x < z->p->rank[r].nins; x++)
         if (z->conflict[r][x][y]) {
@@ -74,7 +73,7 @@ static void note_start(struct search *z, state s, int r, int32_t y) {
         }
 }
 
-/* Lane l's running instruction may end: what it must have met has started. */
+/* Returns whether lane l's running instruction may end: its counterpart has started if it must. */
 static bool may_end(const struct search *z, state s, int l) {
     int r = z->rank[l];
     int32_t i = z->ins[l][progress(s, l) / 2];
@@ -157,8 +156,8 @@ static bool found_race(const struct search *z) {
     return race;
 }
 
-/* The n-th message of rank r that goes out, comes in, or is a sum; -1: there are not so many. Of two ranks each has one
- * edge and one group. */
+/* Returns the n-th message of rank r that goes out, comes in, or is a sum, or -1. With two ranks, each has one edge and
+ * one group. */
 static int32_t nth_message(const struct rank *k, int lane_kind, int n) {
     for (int32_t i = 0; i < k->nins; i++)
         if (is_message(k->ins[i].op) && op_lane[k->ins[i].op] == lane_kind && n-- == 0)
@@ -171,8 +170,8 @@ static void meet(struct search *z, int r, int32_t i, int32_t j) {
     z->met_at[r][i] = z->at[1 - r][j];
 }
 
-/* Finds who meets whom. False: somebody meets nobody, or the ends do not agree in name; then the program is refuted
- * whatever is asked. */
+/* Matches all messages. Returns false if one has no counterpart, or the ends differ in name; then the program is
+ * refuted in any case. */
 static bool ends_agree(struct search *z) {
     static const uint8_t opposite[] = {[LANE_SEND] = LANE_RECV, [LANE_RECV] = LANE_SEND, [LANE_GROUP] = LANE_GROUP};
     memset(z->met_lane, -1, sizeof z->met_lane);
@@ -260,12 +259,12 @@ static void check_program(const struct spec *sp, const struct graph *g, const st
     z.eager = true;
     explore(&z);
     expect_judged(RACES, found_race(&z), find_race(&o), p, seed, edits);
-    /* The verifier looks for races along the serial order. Without one it may see more than there are, never fewer. */
+    /* The verifier looks for races along the serial order. Without one it may report too many, never too few. */
     if (!serial.deadlock || found_race(&z))
         expect(RACES, found_race(&z), verify(sp, g, p, CLAIM_RACES), p, seed, edits);
 }
 
-/* A program, and a few changes of its waits and orders. */
+/* Checks a program and a few changes of its waits and orders. */
 static void check_changed(uint64_t seed) {
     static const uint8_t changes[] = {MUT_DROP_WAIT, MUT_DROP_RECORD, MUT_ADD_WAIT,  MUT_OTHER_WAIT,
                                       MUT_SEND_WAIT, MUT_SWAP_ISSUE,  MUT_SWAP_LANE, MUT_MOVE};

@@ -1,11 +1,10 @@
-/* How backwards are cut for gradients that travel in pieces: judged byte by byte, on random stages. */
+/* Cuts of backwards for gradients that travel in pieces, judged byte by byte on random stages. */
 #include "random_spec.h"
 #include <criterion/criterion.h>
 
 enum { LAYERS = 12, BYTE = 256 }; /* parameters are aligned; gradients are fp32 */
 
-/* A stage of layers with random numbers of parameters, some with none, and more bytes behind the last than they have.
- */
+/* Returns a stage of layers with random numbers of parameters, some with none, and more bytes after the last one. */
 static struct stage *draw_layers(struct spec *sp, int pieces) {
     struct stage *st = NEW(struct stage, 1);
     struct rt_layer *layer = NEW(struct rt_layer, LAYERS);
@@ -39,7 +38,7 @@ Test(bucket, parts_touch_what_they_list) {
         cut_in_parts += st->parts > 1;
         int64_t piece = st->bytes[K_wgrad] / pieces;
         for (int k = 0; pieces > 1 && k < pieces; k++) {
-            int listed = 0, last = -1; /* how many parts list it, and the last part with bytes of it */
+            int listed = 0, last = -1; /* listed: number of parts that list it; last: last part with bytes of it */
             for (int p = 0; p < st->parts; p++) {
                 cr_assert_lt(st->cut[p + 1], st->cut[p], "seed %d: a part without layers", seed);
                 bool lists = k <= st->touched[OP_B][p].high && k >= st->touched[OP_B][p].low, has = false;
@@ -53,7 +52,7 @@ Test(bucket, parts_touch_what_they_list) {
                     shared++;
             }
             cr_assert(listed > 0, "seed %d: nobody lists piece %d", seed, k);
-            /* It is complete with the last part that lists it: no earlier than it is, and no later. */
+            /* The last part that lists a piece completes it, neither earlier nor later. */
             for (int p = 0; last >= 0 && p < st->parts; p++)
                 cr_assert(p <= last || k > st->touched[OP_B][p].high || k < st->touched[OP_B][p].low ||
                               p + 1 == st->parts,
@@ -65,7 +64,7 @@ Test(bucket, parts_touch_what_they_list) {
               shared);
 }
 
-/* A bucket is the most bytes of a piece, which belongs to one owner. */
+/* A bucket is the most bytes of a piece; a piece belongs to one owner. */
 Test(bucket, pieces_are_no_larger_than_the_bucket) {
     for (int seed = 0; seed < 500; seed++) {
         random_state = (uint64_t)seed;

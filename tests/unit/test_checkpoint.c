@@ -1,5 +1,5 @@
-/* Checkpoints: what was written comes back bit for bit under every cut; hostile, truncated or altered files are refused
- * by name; and a writer killed at any moment loses nothing that was complete. */
+/* Checkpoints come back bit for bit under every cut. Hostile, truncated or altered files are refused by name. A writer
+ * killed at any moment loses nothing that was complete. */
 #include "store/checkpoint.h"
 #include "store/fnv1a.h"
 #include "layers/host.h"
@@ -15,7 +15,7 @@ TestSuite(checkpoint, .init = make_dir, .fini = remove_dir);
 
 static bool there(const char *name) { return access(in_dir(name), F_OK) == 0; }
 
-/* ---- a model, its stages under a cut, and state that is a function of layer, place and step alone ---- */
+/* ---- a model, its stages under a cut, and state that depends only on layer, place and step ---- */
 
 static struct model *small_model(void) {
     struct model *m = gpt(8, 4, 16, 2, 2, 8, 2);
@@ -25,7 +25,7 @@ static struct model *small_model(void) {
 
 static struct stage *cut(struct model *m, int stages) { return cost_stages(spec_of(m, stages)); }
 
-/* Any bits: NaNs, infinities and subnormals among them. */
+/* Fills in arbitrary bits, including NaNs, infinities and subnormals. */
 static void fill(const struct rt_model *m, const struct rt_stage *s, int64_t step, float *weight, float *moments) {
     int64_t n = weight_count(m, s);
     memset(weight, 0, (size_t)n * 4);
@@ -45,7 +45,7 @@ static void fill(const struct rt_model *m, const struct rt_stage *s, int64_t ste
 static const struct checkpoint_run some_run = {
     .seed = UINT64_MAX, .data_bytes = 123456789012, .data_hash = 0xabc, .most = 1, .steps = 77, .least = 1};
 
-/* In so many shards, the last ones first, each in memory of its own: as many ranks. The padding may take some whole. */
+/* Writes n shards, the last ones first, each in its own memory, as n ranks do. The padding may fill some shards. */
 static bool write_shards(const struct rt_model *m, const struct rt_stage *s, int stage, int64_t step, int shards,
                          const float *weight, const float *moments) {
     int64_t all = weight_count(m, s), stride = (all + shards - 1) / shards;
@@ -88,7 +88,7 @@ static bool write_all(const struct rt_model *m, const struct stage *st, int n, i
     return checkpoint_write_manifest(dir, step, n, &some_run, why, sizeof why);
 }
 
-/* Reads a stage back and compares it to the bit, gaps too. */
+/* Reads a stage back and compares it bit for bit, including gaps. */
 static bool comes_back(const struct rt_model *m, const struct rt_stage *s, int64_t step) {
     int64_t n = 4 * weight_count(m, s), state = m->optimizer == OPT_ADAMW ? 2 * n : 0;
     float *want = fresh(n), *want_opt = fresh(state), *got = checkpoint_read_stage(dir, step, m, s, why, sizeof why);
@@ -103,7 +103,7 @@ static int64_t latest(void) {
     return checkpoint_latest(dir, &step, why, sizeof why) ? step : -1;
 }
 
-/* ---- what was written comes back ---- */
+/* ---- round trips ---- */
 
 Test(checkpoint, every_cut_resumes_every_cut) {
     struct model *m = small_model();
@@ -121,7 +121,7 @@ Test(checkpoint, every_cut_resumes_every_cut) {
     cr_expect_str_empty(why);
 }
 
-/* A file is the same bytes whatever ranks its shards came from: so shards resume what was whole, and the reverse. */
+/* A file has the same bytes for any ranks of its shards, so shards resume whole stages, and the reverse. */
 Test(checkpoint, shards_make_the_file_of_the_whole) {
     struct model *m = small_model();
     for (int optimizer = OPT_SGD; optimizer <= OPT_ADAMW; optimizer++) {
@@ -143,7 +143,7 @@ Test(checkpoint, shards_make_the_file_of_the_whole) {
     }
 }
 
-/* Files hold the fp32 masters, so a run goes on in the other precision: only gaps and offsets differ. */
+/* Files hold the fp32 masters, so a run resumes in the other precision: only gaps and offsets differ. */
 Test(checkpoint, either_precision_resumes_either) {
     struct model *fp32 = small_model(), *bf16 = small_model();
     bf16->rt.precision = BF16;
@@ -161,8 +161,7 @@ Test(checkpoint, either_precision_resumes_either) {
     safetensors_close(f);
 }
 
-/* A shared table is a file of its own behind the stages', under every cut; one tensor, as an embedding's own would be.
- */
+/* A shared table has its own file after the stages' files, under every cut. It is one tensor, as an embedding's. */
 Test(checkpoint, a_shared_table_is_saved_once) {
     struct model *m = small_model();
     m->layer[m->nlayers - 2] = (struct model_layer){.kind = LAYER_unembedding, .unit = m->nunits - 2};
@@ -208,8 +207,7 @@ Test(checkpoint, without_optimizer_state_and_without_parameters) {
     cr_expect(comes_back(&m->rt, &bare, 8), "%s", why);
 }
 
-/* What another reader relies on: names, shapes, padding, metadata, and that the first tensor's data follow the header.
- */
+/* Checks what other readers rely on: names, shapes, padding, metadata, and that the data follow the header directly. */
 Test(checkpoint, file_is_as_the_format_says) {
     struct model *m = small_model();
     struct stage *st = cut(m, 1);
@@ -306,7 +304,7 @@ Test(checkpoint, files_cut_off_anywhere_are_refused) {
     }
 }
 
-/* Random changes of one to four bytes, half of them in the header: none crashes the reader, none goes unseen. */
+/* Random changes of one to four bytes, half of them in the header: none crashes the reader, none goes unnoticed. */
 Test(checkpoint, altered_bytes_never_crash_and_never_pass) {
     write_tiny();
     size_t n;
@@ -339,7 +337,7 @@ Test(checkpoint, altered_bytes_never_crash_and_never_pass) {
     cr_expect_eq(latest(), 3);
 }
 
-/* A manifest whose checksum is right, as who means harm would write it. */
+/* Writes a manifest with the right checksum, as an attacker would. */
 static void forge(const char *text, size_t n) {
     char *s = fresh((int64_t)n + 64);
     memcpy(s, text, n);
@@ -506,7 +504,7 @@ Test(checkpoint, folders_that_cannot_be_are_named) {
     cr_expect(strstr(why, "stage-0000.safetensors: No such file or directory"), "%s", why);
 }
 
-/* Writes checkpoints from first on, for ever, keeping two. */
+/* Writes checkpoints from `first` on, forever, keeping two. */
 static _Noreturn void write_on(const struct rt_model *m, const struct stage *st, int n, int64_t first) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (int64_t step = first;; step++)
@@ -516,7 +514,7 @@ static _Noreturn void write_on(const struct rt_model *m, const struct stage *st,
         }
 }
 
-/* After a kill: the newest whole checkpoint is not older than before, and reads back under another cut. */
+/* After a kill, the newest whole checkpoint is not older than before, and reads back under another cut. */
 static int64_t survived(struct model *m, int64_t before, int *torn) {
     int64_t now = latest();
     *torn += *why != 0;
@@ -531,7 +529,7 @@ Test(checkpoint, killed_at_random_moments) {
     struct stage *st = cut(m, 3);
     cr_assert(write_all(&m->rt, st, 3, 0), "%s", why);
     int64_t step = 0;
-    int torn = 0, status, longest = 50000; /* us; more, until a slow machine gets one written */
+    int torn = 0, status, longest = 50000; /* in us; grows until a slow machine completes a checkpoint */
     for (uint64_t i = 0; i < 100; i++) {
         pid_t child = fork();
         if (child == 0)
@@ -546,7 +544,7 @@ Test(checkpoint, killed_at_random_moments) {
     cr_expect(torn > 0 && step > 0, "%d were torn, the last whole one is %d", torn, (int)step);
 }
 
-/* The same at every moment there is: killed before its system call number 1, 2, 3, … */
+/* Kills the writer before its system call number 1, 2, 3, …, so at every moment. */
 Test(checkpoint, killed_at_every_system_call) {
     struct model *m = gpt(4, 4, 6, 1, 1, 4, 1);
     struct stage *st = cut(m, 2);

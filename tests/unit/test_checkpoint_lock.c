@@ -1,4 +1,4 @@
-/* One run at a time in a checkpoint folder: its holder is named, and holds it until it is gone. */
+/* One run at a time uses a checkpoint folder: its holder is named, and holds it until it ends. */
 #include "store/checkpoint.h"
 #include "checkpoint_room.h"
 #include <signal.h>
@@ -7,11 +7,11 @@
 
 TestSuite(checkpoint_lock, .init = make_dir, .fini = remove_dir);
 
-static int lock = -1; /* this process's, as a rank of its own run */
+static int lock = -1; /* of this process, as a rank of its own run */
 
 static bool keeps(int rank, const char *run) { return checkpoint_lock(&lock, dir, rank, run, why, sizeof why); }
 
-/* A process that keeps the folder as a rank of another run, until it is killed. */
+/* Starts a process that holds the folder as a rank of another run, until it is killed. */
 static pid_t other_run(int rank, const char *run) {
     int ready[2];
     char byte;
@@ -57,7 +57,7 @@ Test(checkpoint_lock, one_run_at_a_time) {
     cr_expect_str_empty(why);
 }
 
-/* Whoever has only locked the file, and not yet said who it is; what a stranger has written there is not believed. */
+/* A holder may have locked the file without naming itself yet; text from others in the file is not believed. */
 Test(checkpoint_lock, a_run_without_a_name) {
     pid_t rank0 = other_run(0, "theirs");
     spill(in_dir(".lock"), "", 0);
@@ -78,7 +78,7 @@ Test(checkpoint_lock, a_folder_that_is_moved_is_kept_anew) {
     cr_expect_str_eq(why, gone);
     pid_t child = fork();
     if (child == 0) {
-        lock = -1;                         /* in a process of its own: nothing is inherited */
+        lock = -1;                         /* a separate process inherits nothing */
         _exit(keeps(0, "theirs") ? 1 : 7); /* 7: kept out of the new folder */
     }
     int status;

@@ -1,11 +1,11 @@
-/* Checkpoints of teams: what the members have, cut out of the whole here, element by element. */
+/* Checkpoints of teams: this test cuts the members' parts out of the whole, element by element. */
 #include "checkpoint_room.h"
 #include "store/checkpoint.h"
 
 TestSuite(checkpoint_teams, .init = make_dir, .fini = remove_dir);
 
-/* An embedding of 6 tokens by rows, a linear layer by columns in three groups, one by rows, a layernorm that each of
- * two members has whole. */
+/* An embedding of 6 tokens by rows, a linear layer by columns in three groups, one by rows, and a layernorm that both
+ * members have whole. */
 struct taught {
     struct rt_layer l[5];
     struct rt_stage s;
@@ -37,7 +37,7 @@ static void lay_out_member(const struct rt_model *m, struct taught *t, int membe
     t->s.members = members > 1 ? members : 0;
 }
 
-/* Number i of what a member of two has, as the number that the whole has there; the gaps are 0. */
+/* Fills in a member's numbers from the whole's; the gaps are 0. */
 static void cut_out(const float *whole, const struct taught *all, const struct taught *part, int member, float *to) {
     for (int i = 0; i < 12; i++)
         to[i] = whole[12 * member + i]; /* three tokens, */
@@ -56,8 +56,8 @@ static void cut_out(const float *whole, const struct taught *all, const struct t
         to[part->l[4].param / 4 + i] = whole[all->l[4].param / 4 + i];
 }
 
-/* The file of a team is that of one rank, byte for byte, however many shards each member has; members read their part
- * of either. What all members have whole is taken from the first: the second has something else here. */
+/* A team's file equals one rank's, byte for byte, for any number of shards; members read their part of either. What all
+ * members have whole comes from the first: the second has something else here. */
 Test(checkpoint_teams, teams_write_whole_layers) {
     struct rt_model m = {.input = INPUT_TOKENS, .vocab = 6, .optimizer = OPT_ADAMW};
     static struct taught all, part[2];
@@ -106,7 +106,7 @@ Test(checkpoint_teams, teams_write_whole_layers) {
     }
     free(whole);
     free(mine);
-    m.vocab = 8; /* of a larger model: the whole's size is what counts */
+    m.vocab = 8; /* of a larger model: the whole's size counts */
     lay_out_member(&m, &part[1], 1, 2);
     cr_expect_null(checkpoint_read_stage(dir, 3, &m, &part[1].s, why, sizeof why));
     cr_expect(strstr(why, "layer.0.token is 6 x 4, but this model's is 8 x 4"), "%s", why);

@@ -1,5 +1,5 @@
-/* The exact sum of squares by which updates are clipped, against integers of the compiler's own 128 bits, and against
- * what PyTorch's clip_grad_norm_ says of the ends: nothing, very much, very little, and no number. */
+/* The exact sum of squares for clipping, against integers of 128 bits and against PyTorch's clip_grad_norm_ in extreme
+ * cases: no gradient, a huge one, a tiny one, and NaN. */
 #include "layers/clip.h"
 #include <criterion/criterion.h>
 #include <float.h>
@@ -8,7 +8,7 @@
 enum { LONG = 300000 }; /* more squares than a table has room for */
 __extension__ typedef unsigned __int128 wide;
 
-/* A stage of one layer with so many parameters. */
+/* Takes the norm of a stage of one layer with n parameters. */
 static void norm_of(const float *g, int64_t n, uint64_t *norm, bool writes) {
     struct rt_layer l = {.kind = LAYER_linear, .in = 1, .out = (int32_t)n};
     struct rt_stage s = {.layer = &l, .nlayers = 1, .weight = 4 * n};
@@ -33,7 +33,7 @@ static float *numbers(int64_t n, unsigned seed) {
     return g;
 }
 
-/* So many equal numbers m * 2^(e - 150) have the sum n m m 2^(2 e - 2), in units of 2^-298. */
+/* n equal numbers m * 2^(e - 150) have the sum n m m 2^(2 e - 2), in units of 2^-298. */
 static void expect_equal_ones(float x) {
     uint64_t norm[NORM_WORDS];
     float *g = malloc(LONG * sizeof *g);
@@ -47,7 +47,7 @@ static void expect_equal_ones(float x) {
     for (; at < 0; at++)
         sum >>= 1;
     for (int i = 0; i < NORM_LIMBS; i++) {
-        int from = at - 32 * i; /* of the sum's lowest bit, in this word */
+        int from = at - 32 * i; /* of the sum's lowest bit within this word */
         wide want = from <= -128 || from >= 32 ? 0 : from >= 0 ? sum << from : sum >> -from;
         cr_assert_eq(norm[i], (uint64_t)want & 0xffffffff, "%g: word %d is %llx", (double)x, i,
                      (unsigned long long)norm[i]);
@@ -80,7 +80,7 @@ Test(clip, order_and_parts_do_not_matter) {
     norm_of(other, 4000, parts, true);
     norm_of(other + 4000, N - 4000, parts, false);
     cr_assert_arr_eq(whole, parts, sizeof whole);
-    for (int from = 0; from < N; from += 1000) { /* of ranks, added word by word */
+    for (int from = 0; from < N; from += 1000) { /* like the norms of ranks, added word by word */
         norm_of(g + from, N - from < 1000 ? N - from : 1000, parts, true);
         host_add_norm(sum, parts);
     }
@@ -90,7 +90,7 @@ Test(clip, order_and_parts_do_not_matter) {
     free(other);
 }
 
-/* What is no parameter, and what other members of a team count, do not matter, whatever it is. */
+/* Gaps, and parameters that other members of a team count, do not matter, whatever their values. */
 Test(clip, parameters_count_once) {
     struct rt_layer l[] = {
         {.kind = LAYER_linear, .config.linear.bias = true, .in = 3, .out = 5, .share = {SPLIT_ROWS, 1, 2, {0}}},
@@ -106,7 +106,7 @@ Test(clip, parameters_count_once) {
     cr_assert(norm_value(norm) == sqrt(15 * 4 + 12 * 9));
     host_norm((struct rt_piece){&m, &s, 8, 12}, g + 8, norm, true); /* a shard */
     cr_assert(norm_value(norm) == sqrt(7 * 4 + 4 * 9));
-    s.place = 1; /* the norm's parameters are the first member's */
+    s.place = 1; /* the first member counts the norm's parameters */
     host_norm((struct rt_piece){&m, &s, 0, 64}, g, norm, true);
     cr_assert(norm_value(norm) == sqrt(15 * 4));
 }
@@ -127,15 +127,15 @@ Test(clip, ends) {
     cr_assert(norm_value(norm) == 0);
 }
 
-/* Adds a number of 64 bits, so far up, to the words. */
+/* Adds a 64-bit number, shifted left, to the words. */
 static void add_shifted(uint64_t *norm, uint64_t x, int shift) {
     for (int i = 0; i < 64; i++)
         norm[(shift + i) / 32] |= (x >> i & 1) << (shift + i) % 32;
 }
 
-/* Half a unit in the last place goes to the even neighbour, and up where anything at all is below it. */
+/* Half a unit in the last place rounds to the even neighbour, and up if anything is below it. */
 Test(clip, the_sum_is_rounded_to_the_nearest_double) {
-    int seen = 0; /* where the root, too, tells one from the other */
+    int seen = 0; /* cases in which the root differs too */
     for (int i = 0; i < 2000; i++) {
         uint64_t random = (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15), top = (random >> 12 | UINT64_C(1) << 52);
         int shift = 40 + i % 400, low = i % 40;

@@ -1,5 +1,5 @@
-/* Every collective of ops.h, among threads and over TCP, against its definition: in groups of 2 to 7 in any order, two
- * lanes of a group at once, in place and not, written and added, of no bytes, of odd numbers of them, of several
+/* Every collective of ops.h, among threads and over TCP, against its definition. Groups have 2 to 7 members in any
+ * order, with two lanes of a group at once, in place or not, written or added, of no bytes, odd sizes, or several
  * pieces. */
 #include "hand_collectives.h"
 #include "tcp_programs.h"
@@ -60,7 +60,7 @@ Test(collectives, sums_in_the_order_of_members, .timeout = 60) {
         expect_all((uint64_t)workers + 50, workers, false);
 }
 
-/* Rings and chains have neighbours only; who sends to each other member has a connection with each. */
+/* Rings and chains connect neighbours only; a rank that sends to every other member has a connection with each. */
 Test(collectives, members_meet_whom_they_have_to) {
     static const struct {
         int op, most;

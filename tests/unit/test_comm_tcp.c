@@ -1,5 +1,5 @@
-/* Ranks over TCP: what they compute is compared, bit by bit, with what threads of one process compute over comm_local.
- * Then what they report when one of them dies, or is not where it should be. */
+/* Ranks over TCP compute the bits that threads of one process compute over comm_local. Also checks their messages when
+ * a rank dies, or is not at the right place. */
 #include "passes/runtime_program.h"
 #include "layers/host.h"
 #include "handmade.h"
@@ -22,7 +22,7 @@ static void exchange(struct world *w, int call, size_t n) {
     free(all);
 }
 
-/* Calls drawn at random, alike for all; which rank comes late differs. */
+/* Makes random calls, the same on all ranks; which rank is late differs. */
 static void talk(int rank, int size, void *with) {
     enum { CALLS = 120, LONGEST = 300000 };
     struct world w;
@@ -78,7 +78,7 @@ static void init_home(const struct rt_program *p, const struct rt_home *home, ch
         ((float *)(void *)(arena + home->weight))[i] = whole[home->first + i];
 }
 
-/* Trains in this process and over TCP: the same weights at every home, and losses. Returns how many collectives. */
+/* Trains in this process and over TCP, to the same weights and losses. Returns the number of collectives. */
 static int expect_same_training(struct spec *sp, uint64_t seed) {
     struct run run = compiled(sp);
     const struct rt_program *p = run.p;
@@ -144,7 +144,7 @@ Test(comm_tcp, random_schedules_train_to_the_same_bits, .timeout = 30) {
     cr_expect_gt(collectives, 20);
 }
 
-/* Data parallel: sums of floats whose order shows, over a group of four. */
+/* Data parallel: float sums, whose bits depend on the order, over a group of four. */
 Test(comm_tcp, gradients_are_summed_in_rank_order, .timeout = 30) {
     struct spec *sp = empty_spec(4, 2, 8);
     host_blas();
@@ -157,7 +157,7 @@ Test(comm_tcp, gradients_are_summed_in_rank_order, .timeout = 30) {
     cr_expect_eq(expect_same_training(sp, 5), 8);
 }
 
-/* ---- a program made by hand: only messages and reductions, of sizes that socket buffers do not take ---- */
+/* ---- handmade programs: only messages and reductions, larger than socket buffers ---- */
 
 struct builder {
     struct rt_program *p;
@@ -170,7 +170,7 @@ static struct builder new_program(int workers) {
     *b.p = (struct rt_program){.name = "handmade", .workers = workers, .batches = 1, .msg = b.msg};
     b.p->rank = NEW(struct rt_rank, workers);
     b.p->model = NEW(struct rt_model, 1);
-    b.p->stage = NEW(struct rt_stage, 200); /* whose numbers messages say */
+    b.p->stage = NEW(struct rt_stage, 200); /* messages name their numbers */
     for (int r = 0; r < workers; r++)
         b.ins[r] = NEW(struct rt_instr, 200);
     return b;
@@ -178,7 +178,7 @@ static struct builder new_program(int workers) {
 
 static struct rt_rank *rank_in(struct builder *b, int r) { return (struct rt_rank *)&b->p->rank[r]; }
 
-/* Takes part in the next meeting: as many bytes of rank r's arena, on a lane of its own for each peer or group. */
+/* Takes part in the next meeting with `bytes` bytes of rank r's arena, on a lane for each peer or group. */
 static void join(struct builder *b, int r, int op, int peer, int lane, int64_t bytes) {
     struct rt_rank *k = rank_in(b, r);
     struct rt_meeting *m = &b->msg[b->p->nmsgs];
@@ -226,7 +226,7 @@ static void fill(char *arena, int64_t bytes, int rank) {
         memcpy(arena + i, &(float){noisy(rank, 0, i)}, 4);
 }
 
-/* Arenas of random floats; all bytes of all arenas after the steps are those of comm_local. */
+/* Starts from arenas of random floats; after the steps, all bytes of all arenas equal comm_local's. */
 static void expect_same_arenas(const struct rt_program *p, const int32_t *groups, int late) {
     char *arena[MOST], *over_tcp[MOST];
     for (int r = 0; r < p->workers; r++) {
@@ -274,7 +274,7 @@ Test(comm_tcp, messages_and_reductions_of_all_sizes, .timeout = 30) {
     expect_same_arenas(b.p, groups, 0);
 }
 
-/* Two ranks that list what connects them in different orders. */
+/* Two ranks list their connections in different orders. */
 Test(comm_tcp, a_connection_for_each_edge_and_group, .timeout = 30) {
     enum { BIG, SMALL, MESSAGE };
     static const int32_t groups[] = {0, 1, 2, -1, 0, 1, -1, -1},
@@ -327,7 +327,7 @@ Test(comm_tcp, one_rank_alone, .timeout = 30) {
 
 /* ---- death ---- */
 
-/* Ranks 0 and 1 wait for rank 2 in step 1. */
+/* Lets ranks 0 and 1 wait for rank 2 in step 1. */
 static void meet_trouble(int rank, const struct builder *b, const int32_t *groups, void (*trouble)(struct rt_instr *)) {
     struct world w;
     struct replay re;
@@ -345,7 +345,7 @@ static void meet_trouble(int rank, const struct builder *b, const int32_t *group
     _exit(0);
 }
 
-/* Rank 0 and, where it is not asleep, rank 1 end with exit code 1 and say why; one of them at least, wanted. */
+/* Expects rank 0 and, unless it sleeps, rank 1 to exit with 1 and say why; at least one of them as wanted. */
 static void expect_trouble(void (*one)(struct rt_instr *), void (*two)(struct rt_instr *), bool one_ends,
                            const char *wanted, const char *or_wanted) {
     static const int32_t groups[] = {0, 1, 2, -1, -1};
@@ -386,7 +386,7 @@ static void send_another(struct rt_instr *x) { x->msg = 77; }
 
 Test(comm_tcp, a_rank_that_dies_ends_the_others, .timeout = 30) { expect_trouble(go_on, be_killed, true, CLOSED); }
 
-/* Rank 0 hears of it though all that it waits for is to come from rank 1. */
+/* Rank 0 notices the death although it waits only for rank 1. */
 Test(comm_tcp, a_death_is_noticed_while_waiting_for_another, .timeout = 10) {
     expect_trouble(sleep_long, be_killed, false, CLOSED);
 }

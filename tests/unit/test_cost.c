@@ -40,7 +40,7 @@ Test(cost, sums_of_a_model_of_costs) {
     struct spec *sp = four_costs(2);
     sp->model->cut = (int[]){2};
     sp->model->ncut = 1;
-    sp->machine.flops = 1000; /* costs are seconds already */
+    sp->machine.flops = 1000; /* costs are already seconds */
     struct stage *st = cost_stages(sp);
     cr_assert(st[0].cost[OP_F] == 4 && st[0].cost[OP_R] == 4 && st[0].cost[OP_B] == 8);
     cr_assert(st[0].cost[OP_W] == 1.5 && st[0].cost[OP_I] == 6.5);
@@ -62,7 +62,7 @@ Test(cost, a_tensor_of_no_bytes_has_a_size) {
     cr_assert(st[2].bytes[K_act] == 4 && st[3].bytes[K_grad] == 4 && st[3].bytes[K_input] == 4);
 }
 
-/* The smallest largest stage there is: times of 3, 9, 4 and 1. */
+/* Cuts times of 3, 9, 4 and 1 so that the largest stage is smallest. */
 Test(cost, a_model_of_costs_is_cut_evenly) {
     static const double slowest[] = {17, 12, 9, 9};
     for (int stages = 1; stages <= 4; stages++) {
@@ -113,7 +113,7 @@ Test(cost, flop_of_the_jobs) {
     cr_assert_float_eq(cost_add(sp, 400), 0.1, 1e-12);
 }
 
-Test(cost, gradients_nobody_needs_are_not_counted) { /* of the batch, and of what is made from it without weights */
+Test(cost, gradients_nobody_needs_are_not_counted) { /* of the batch, and of tensors made from it without weights */
     struct model *m = model_integers(4, 8, 1);
     add(m, LAYER_relu, 0);
     add(m, LAYER_linear, 8);
@@ -189,7 +189,7 @@ Test(cost, bytes_of_a_stage_in_bf16) {
     cr_assert(st[0].bytes[K_opt] == 0 && st[0].flop[OP_B] == flop, "work is counted, not how fast it goes");
 }
 
-/* The whole stash of a transformer block, tensor by tensor: statistics are fp32 in either precision. */
+/* Checks the whole stash of a transformer block, tensor by tensor: statistics are fp32 in either precision. */
 static void transformer_block(int precision, int64_t element) {
     struct model *m = gpt(128, 32, 50, 1, 1, 64, 4);
     m->rt.precision = precision;
@@ -201,7 +201,7 @@ static void transformer_block(int precision, int64_t element) {
     int64_t mlp = c + stat + c + 4 * c + 4 * c;         /* block's input, normed, before and after gelu */
     cr_assert_eq(st->rt.stash, attention + mlp);
     cr_assert_eq(st->rt.ext, 2 * c + 3 * c + c + 4 * c + c, "dy of both norms and of the four linears");
-    /* The largest of the backward: gradients of gelu's output. A join's gradient is ext's already. */
+    /* The largest tensor of the backward is the gradient of gelu's output. A join's gradient is already in ext. */
     cr_assert_eq(st->rt.work, 4 * c);
 }
 
@@ -214,8 +214,8 @@ Test(cost, a_transformer_block_keeps_what_it_must) {
 
 static bool same(struct slot a, struct slot b) { return a.space == b.space && a.off == b.off; }
 
-/* Of what a last stage keeps. A relu keeps its output, so a loss behind it cannot write over that; nor over a stage's
- * input, which is an operand; and alone in its stage it owes its gradient to the stage before. */
+/* In a last stage, a loss may overwrite its input with the gradient. It may not overwrite a relu's output, which is
+ * kept, or a stage's input, which is an operand. Alone in its stage, it owes its gradient to the previous stage. */
 Test(cost, a_loss_leaves_its_gradient_where_its_input_was) {
     struct model *m = two_linears();
     struct stage *st = cost_stages(spec_of(m, 2)) + 1;
@@ -258,7 +258,7 @@ static int64_t aux_of(const struct rt_layer *l, int64_t element) {
     }
 }
 
-/* Two tensors of the stash are the same or lie apart. */
+/* Checks that two tensors of the stash are the same or do not overlap. */
 static void apart(const struct rt_stage *t, int64_t element) {
     struct slot at[300];
     int64_t bytes[300];
@@ -360,7 +360,7 @@ Test(cost, cut_makes_the_largest_stage_as_small_as_can_be) {
             double largest = 0, best = brute_force(cost, m->nunits, open, 0, k);
             for (int s = 0; s < k; s++)
                 largest = fmax(largest, weight_of(&st[s]));
-            /* a job's least cost of 1 makes a unit alone weigh up to 2 more than in company */
+            /* a job costs at least 1, so a single unit weighs up to 2 more than together with others */
             cr_assert(fabs(largest - best) <= 4, "%d stages of %d units: %g, best %g", k, m->nunits, largest, best);
         }
     }

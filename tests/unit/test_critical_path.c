@@ -1,4 +1,4 @@
-/* What drawings of timelines show in addition to times: the critical path, memory in use, where operands come from. */
+/* Additions to drawings of timelines: the critical path, memory in use, and the source of operands. */
 #include "random_spec.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static struct compiled draw(int seed) {
     return compile(sp, draw_stages(sp));
 }
 
-enum { SEEDS = 600 }; /* a hundred of each */
+enum { SEEDS = 600 }; /* a hundred of each kind */
 
 /* ---- the critical path ---- */
 
@@ -41,7 +41,7 @@ static int in_time(const void *x, const void *y) {
     return a->start != b->start ? (a->start > b->start) - (a->start < b->start) : (a->end > b->end) - (a->end < b->end);
 }
 
-/* The time of what is on the path, of a message from when it leaves to when it arrives. */
+/* Collects the time of everything on the path; a message's lasts from its departure to its arrival. */
 static int spans_of(const struct compiled *c, bool **on, struct span *out) {
     struct span *message = NEW(struct span, c->p->nmsgs + 1);
     int n = 0;
@@ -69,8 +69,8 @@ static int spans_of(const struct compiled *c, bool **on, struct span *out) {
     return n;
 }
 
-/* From the beginning, each thing on it begins when another ends, up to the makespan, in each order of launches; a
- * sender's lane goes on while its message still travels. */
+/* From the beginning, each item on the path begins when another ends, up to the makespan, in each launch order. A
+ * sender's lane continues while its message still travels. */
 Test(path, runs_without_a_gap_from_the_beginning_to_the_end) {
     for (int seed = 0; seed < SEEDS; seed++) {
         struct compiled c = draw(seed);
@@ -92,7 +92,7 @@ Test(path, runs_without_a_gap_from_the_beginning_to_the_end) {
     }
 }
 
-/* A job on it that takes longer makes the whole step as much longer. */
+/* If a job on the path takes longer, the whole step takes that much longer. */
 Test(path, is_critical) {
     for (int seed = 0; seed < SEEDS; seed++) {
         struct compiled c = draw(seed);
@@ -115,7 +115,7 @@ Test(path, is_critical) {
 
 /* ---- memory in use ---- */
 
-/* By what the plan says: bytes of the arena that at time t lie within a buffer between its first use and its last. */
+/* Returns the arena bytes that the plan gives, at time t, to buffers between their first and last use. */
 static int64_t covered(const struct compiled *c, int r, double t) {
     const struct rank *k = &c->p->rank[r];
     char *in = NEW(char, k->arena);
@@ -141,7 +141,7 @@ static int64_t covered(const struct compiled *c, int r, double t) {
     return n;
 }
 
-/* With room of its own for all that a stash grows into, which is as large here, no byte counts twice. */
+/* Gives everything that a stash grows into its own room of the same size, so that no byte counts twice. */
 Test(usage, counts_the_bytes_of_the_arena_that_hold_something) {
     for (int seed = 0; seed < 60; seed++) {
         struct spec *sp = draw_spec((uint64_t)seed, BANDWIDTH);
@@ -177,7 +177,7 @@ static int32_t job_of(const struct compiled *c, const struct producer *f) {
     return x && x->op <= OP_W ? job_at(c->sp, x->stage, x->batch, x->op) : -1;
 }
 
-/* What a job is fed by is what the graph says it needs; and of that it lacks nothing that came from another rank. */
+/* The producers of a job's operands are its predecessors in the graph, including all on other ranks. */
 Test(producers, are_the_predecessors_of_the_job_graph) {
     for (int seed = 0; seed < SEEDS; seed++) {
         struct compiled c = draw(seed);
@@ -205,7 +205,7 @@ Test(producers, are_the_predecessors_of_the_job_graph) {
     }
 }
 
-/* An update reads a gradient that several jobs added to: its producer is the last of them. */
+/* An update reads a gradient to which several jobs add: its producer is the last of them. */
 Test(producers, of_an_update_are_the_last_that_wrote_its_gradient) {
     for (int seed = 0; seed < SEEDS; seed++) {
         struct compiled c = draw(seed);

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <sys/stat.h>
 
-/* A file of n bytes: i * 7 % 251 at i, so that a byte shows where it came from, and what follows it is known. */
+/* Writes a file of n bytes with i * 7 % 251 at i, so that a byte shows its place and determines the next. */
 static char *file_of(int n) {
     unsigned char *text = NEW(unsigned char, n);
     for (int i = 0; i < n; i++)
@@ -56,7 +56,7 @@ Test(data, shortest_file_has_one_place_to_start) {
 
 /* ---- the shuffle ---- */
 
-/* A file of n sequences of 4 bytes, each its number, and `more` bytes after them: 1, or up to 4, which is no more. */
+/* Writes a file of n sequences of 4 bytes, each its number, and 1 to 4 `more` bytes, too few for another. */
 static char *numbered(int n, int more) {
     unsigned char *text = NEW(unsigned char, 4 * n + 4);
     for (int i = 0; i < n; i++)
@@ -65,7 +65,7 @@ static char *numbered(int n, int more) {
     return text_file(text, (size_t)(4 * n + more));
 }
 
-/* Samples first .. first + n - 1, as the data gives them to a model with so many sequences a microbatch. */
+/* Returns samples first .. first + n - 1, as the data gives them to a model with several sequences a microbatch. */
 static int *samples(const struct rt_model *m, const struct data *d, int first, int n) {
     int each = m->rows / 4, *order = NEW(int, n);
     void *memory = fresh((int64_t)data_bytes(m));
@@ -124,7 +124,7 @@ Test(data, another_seed_or_epoch_another_order) {
     unlink(path);
 }
 
-/* Every order of n things, as often as any other within 30 %: six standard deviations. */
+/* Every order of n things occurs equally often within 30 %, which is six standard deviations. */
 Test(data, orders_are_evenly_likely) {
     struct rt_model m = text_model(4, 4);
     for (int n = 2, orders = 2; n <= 5; n++, orders *= n) {
@@ -150,7 +150,7 @@ Test(data, orders_are_evenly_likely) {
     }
 }
 
-/* However samples are cut into microbatches and steps, and whichever rank asks for which of them when. */
+/* The order is the same for any microbatches and steps, and for any rank that requests samples at any time. */
 Test(data, order_is_the_same_for_whoever_asks) {
     enum { N = 100, ALL = 240 };
     static const int cut[][2] = {{4, 2}, {12, 2}, {8, 5}, {40, 1}};
@@ -173,7 +173,7 @@ Test(data, order_is_the_same_for_whoever_asks) {
 
 /* ---- microbatches ---- */
 
-/* Bytes of a microbatch as data of its own opening gives it. */
+/* Returns the bytes of a microbatch from newly opened data. */
 static void *bytes_of(const struct rt_model *m, const char *path, uint64_t seed, int64_t step, int b) {
     struct data *d = opened(m, path, seed);
     void *memory = fresh((int64_t)data_bytes(m));
@@ -262,7 +262,7 @@ Test(data, integers_hit_no_column_more_than_twice) {
     data_close(d);
 }
 
-/* ---- what integers are for: sums in any order, in any parts, have the same bits ---- */
+/* ---- the purpose of integers: sums in any order, in any parts, have the same bits ---- */
 
 enum { STEPS = 3, BATCHES = 8, LINEARS = 8 };
 
@@ -278,7 +278,7 @@ static struct model *paths(int features, int rows) {
     return m;
 }
 
-/* Trains and returns the weights. The first `part` microbatches of the order are summed on their own. */
+/* Trains and returns the weights. The first `part` microbatches of the order are summed separately. */
 static float *train(struct model *m, const int *order, int part, float *losses) {
     struct stage *st = cost_stages(spec_of(m, 1));
     struct data *d = opened(&m->rt, NULL, 11);
@@ -309,7 +309,7 @@ static float *train(struct model *m, const int *order, int part, float *losses) 
 
 Test(data, integers_train_to_the_same_bits_in_any_order) {
     static const int orders[][BATCHES] = {{0, 1, 2, 3, 4, 5, 6, 7}, {7, 6, 5, 4, 3, 2, 1, 0}, {3, 5, 0, 7, 1, 6, 2, 4}};
-    struct model *m = paths(16, 4); /* every column twice a step */
+    struct model *m = paths(16, 4); /* every column occurs twice a step */
     size_t n = 4 * 16 * 16 * LINEARS;
     float loss[STEPS], *start = fresh((int64_t)n), *want = train(m, orders[0], BATCHES, loss);
     struct stage *st = cost_stages(spec_of(m, 1));
@@ -327,7 +327,7 @@ Test(data, integers_train_to_the_same_bits_in_any_order) {
 
 /* ---- held-out text ---- */
 
-/* With a loss that is the number of a sequence's first token, the mean over all, each once, whatever a step holds. */
+/* The loss is the number of a sequence's first token. The mean is over all sequences, each once, for any step size. */
 Test(data, every_held_out_sequence_counts_once) {
     for (int n = 1; n <= 40; n++) {
         char *path = numbered(n, 1 + n % 4);
@@ -339,7 +339,7 @@ Test(data, every_held_out_sequence_counts_once) {
                 data_hold_out(d, data_sequences(d));
                 struct held_sum sum = {0, 0};
                 for (int64_t step = 0; step < data_steps(d); step++) {
-                    float loss[2 * 5]; /* of two slices a microbatch */
+                    float loss[2 * 5]; /* two slices a microbatch */
                     for (int b = 0; b < batches; b++) {
                         const int *order = samples(&m, d, ((int)step * batches + b) * each, each);
                         loss[2 * b] = 0;
@@ -357,7 +357,7 @@ Test(data, every_held_out_sequence_counts_once) {
     }
 }
 
-/* ---- where a training goes on, and several files ---- */
+/* ---- resuming, and several files ---- */
 
 Test(data, goes_on_at_a_sequence) {
     struct rt_model m = text_model(8, 4), other = text_model(12, 4);
@@ -366,7 +366,7 @@ Test(data, goes_on_at_a_sequence) {
     other.batches = 3;
     data_close(on);
     on = opened(&other, path, 5);
-    data_begin(on, 7, 20); /* five steps of 4 have been done; now they are of 9 */
+    data_begin(on, 7, 20); /* after five steps of 4; now steps have 9 */
     const int *want = samples(&m, d, 20, 40), *got = samples(&other, on, 7 * 9, 40);
     cr_assert(same_order(want, got, 40));
     data_close(d);
@@ -380,7 +380,7 @@ Test(data, several_files_are_one_text) {
     size_t n, at = 0;
     char *text = read_file(whole, &n);
     cr_assert_eq(mkdir(dir, 0700), 0);
-    for (int i = 0; at < n; i++) { /* of 0, 1, 2, ... bytes, so that sequences lie across several */
+    for (int i = 0; at < n; i++) { /* of 0, 1, 2, ... bytes, so that sequences span several */
         size_t size = (size_t)i < n - at ? (size_t)i : n - at;
         FILE *f = fopen(format("%s/part-%03d", dir, i), "w");
         fwrite(text + at, 1, size, f);
@@ -416,7 +416,7 @@ static const char *error_of(const struct rt_model *m, const char *path) {
     return why;
 }
 
-Test(data, errors, .timeout = 20) { /* opening a pipe would wait for ever */
+Test(data, errors, .timeout = 20) { /* opening a pipe would wait forever */
     struct rt_model m = text_model(16, 16);
     cr_assert_str_eq(error_of(&m, "/nowhere/text"), "/nowhere/text: No such file or directory");
     cr_assert_str_eq(error_of(&m, "/"), "/: is a directory; give a file of text");
@@ -498,7 +498,7 @@ Test(data, bytes_written_later_stay_within_the_vocabulary) {
 
 struct meddler {
     const char *path;
-    int64_t from; /* removes the file once this step is done */
+    int64_t from; /* step after which the file is removed */
     bool removed;
 };
 
@@ -513,7 +513,7 @@ static void meddle(void *context, const struct rt_ended *of) {
     t->removed = true;
 }
 
-/* Trains a small model; the file goes after a step. */
+/* Trains a small model; the file disappears after a step. */
 static void train_without(int64_t steps, int64_t from) {
     struct spec *sp = empty_spec(1, 1, 1);
     add_job(sp, 0, 0, OP_F, 0, 0);

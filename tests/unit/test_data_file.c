@@ -1,4 +1,4 @@
-/* How a mapped text is identified, and what is reported when it changes. */
+/* Identifies a mapped text, and reports when it changes. */
 #include "store/data_file.h"
 #include "text_file.h"
 #include <fcntl.h>
@@ -61,7 +61,7 @@ Test(data_file, order_tells_files_apart) {
         }
 }
 
-/* Of a large file (a sparse one here) a part is read, but always the first and the last of it. */
+/* Only a part of a large file is read (here a sparse one), but always its beginning and its end. */
 Test(data_file, large_files) {
     char *path = text_file("", 0);
     int fd = open(path, O_WRONLY);
@@ -76,7 +76,7 @@ Test(data_file, large_files) {
     }
     cr_assert_eq(ftruncate(fd, size - 1), 0);
     hash[3] = hash_at(path);
-    cr_assert_eq(ftruncate(fd, (64 << 20) - 1), 0); /* all of this one is read */
+    cr_assert_eq(ftruncate(fd, (64 << 20) - 1), 0); /* this one is read completely */
     cr_assert_eq(pwrite(fd, "x", 1, 34567890), 1);
     hash[4] = hash_at(path);
     for (int i = 0; i < 5; i++)
@@ -86,9 +86,9 @@ Test(data_file, large_files) {
     unlink(path);
 }
 
-/* ---- is it what it was? ---- */
+/* ---- changes ---- */
 
-/* A file of 10000 bytes, last written long ago: what is written now has another time, however coarse the clock. */
+/* Writes a file of 10000 bytes with an old time: anything written now has another time, even on a coarse clock. */
 static char *old_file(void) {
     static const char text[10000];
     char *path = text_file(text, sizeof text);
@@ -110,7 +110,7 @@ Test(data_file, untouched_is_the_same) {
     cr_assert_eq(chmod(f->path, 0644), 0);
     cr_assert_eq(link(f->path, format("%s.too", f->path)), 0);
     unlink(format("%s.too", f->path));
-    expect_same(f, NULL); /* not its content */
+    expect_same(f, NULL); /* the content is the same */
     unlink(f->path);
     data_file_close(f);
 }
@@ -121,7 +121,7 @@ Test(data_file, written_over) {
     cr_assert_eq(pwrite(fd, "x", 1, 5000), 1);
     expect_same(f, "changed while it was used");
     cr_assert_eq(futimens(fd, (struct timespec[2]){{1000, 5}, {1000, 5}}), 0);
-    expect_same(f, NULL); /* as far as one can see */
+    expect_same(f, NULL); /* as far as it can be detected */
     cr_assert_eq(futimens(fd, (struct timespec[2]){{1000, 5}, {1000, 6}}), 0);
     expect_same(f, "changed while it was used");
     cr_assert_eq(futimens(fd, (struct timespec[2]){{1000, 5}, {1001, 5}}), 0);
@@ -165,7 +165,7 @@ Test(data_file, another_file_behind_a_link) {
     data_file_close(f);
 }
 
-/* ---- faults: in a process of their own, which they end ---- */
+/* ---- faults, each in its own process, which it ends ---- */
 
 struct end {
     int status;
@@ -231,7 +231,7 @@ static void read_shrunk_by_many(void) {
         pthread_join(thread[i], NULL);
 }
 
-static void disk_fails(void) { /* the signal as the kernel sends it then: where, though the file is as long as before */
+static void disk_fails(void) { /* sends the kernel's signal for a failing disk: an address within the file's length */
     struct data_file *f = opened(staying);
     siginfo_t info = {.si_signo = SIGBUS, .si_code = BUS_ADRERR};
     info.si_addr = (void *)(uintptr_t)(f->text + 5000);
@@ -275,7 +275,7 @@ static void read_after_closing(void) {
     siginfo_t info = {.si_signo = SIGBUS, .si_code = BUS_ADRERR};
     info.si_addr = (void *)(uintptr_t)(text + 5000);
     syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), SIGBUS, &info);
-    raise(SIGBUS); /* the fault, tried again */
+    raise(SIGBUS); /* repeats the fault */
 }
 
 Test(data_file, other_faults_kill_as_ever) {

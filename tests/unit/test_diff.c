@@ -1,4 +1,4 @@
-/* A diff's figures on random pairs of schedules: exact sums, the fewest reordered, and a root for every shift. */
+/* A diff's figures on random pairs of schedules: exact sums, the fewest reordered jobs, and a root for every shift. */
 #include "diff/diff.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>
@@ -25,14 +25,14 @@ static struct side *drawn(const char *name, uint64_t seed, int flags, double sca
     return side_of_rows(name, read_tsv("t.tsv", t.s));
 }
 
-/* A key's three numbers, as a reader of the JSON has them. */
+/* Reads a key's three numbers from the JSON. */
 static void read_pair(const char *json, const char *key, double x[3]) {
     const char *at = strstr(json, format("\"%s\": { \"a\": ", key));
     cr_assert_not_null(at, "%s", key);
     cr_assert_eq(sscanf(strchr(at, '{'), "{ \"a\": %lf, \"b\": %lf, \"delta\": %lf", &x[0], &x[1], &x[2]), 3);
 }
 
-static int64_t seen[NACCOUNTS]; /* that the pairs try each account */
+static int64_t seen[NACCOUNTS]; /* shows that the pairs cover each account */
 
 static void check_account(const struct diff *d, int seed) {
     double sum[3] = {0}, whole[3], part[3];
@@ -59,7 +59,7 @@ static void check_account(const struct diff *d, int seed) {
         cr_assert_eq(sum[c], whole[c], "seed %d: %.17g is not %.17g", seed, sum[c], whole[c]);
 }
 
-/* The fewest of a lane's matched operations that need to move, by a quadratic reference. */
+/* Returns the fewest of a lane's matched operations that must move, by a quadratic reference. */
 static int fewest(const struct side *a, const struct diff_lane *l) {
     int *best = NEW(int, l->n), n = 0, longest = 0;
     for (int i = l->first; i < l->first + l->n; i++) {
@@ -113,7 +113,7 @@ static void compare(int first, int seeds, int flags, double scale) {
     }
 }
 
-/* 1,000 pairs; a scale of 1/3 makes times that no binary fraction holds. */
+/* Tries 1,000 pairs; a scale of 1/3 makes times that are no binary fractions. */
 Test(diff, random_pairs) {
     compare(0, 200, 0, 1);
     compare(1000, 200, ORDERS | LATENCY, 1.0 / 3);
@@ -124,7 +124,7 @@ Test(diff, random_pairs) {
         cr_assert(i == ACC_OTHER || seen[i] > 20, "%s: %d", account_name[i], (int)seen[i]);
 }
 
-/* Of timelines without streams: what operations waited for never leads in a circle, whatever takes no time. */
+/* In timelines without streams, the waits of operations form no cycle, even if some take no time. */
 Test(diff, timelines_alone) {
     static const int flags[] = {0, ORDERS, LATENCY, BANDWIDTH | COARSE};
     int waits = 0, free = 0;

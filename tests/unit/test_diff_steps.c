@@ -1,5 +1,5 @@
-/* Measured steps: the tests of significance against counts by hand and by brute force, clocks that are set right, and
- * the median step. */
+/* Measured steps: the significance tests against counts by hand and by brute force, the alignment of clocks, and the
+ * median step. */
 #include "random_spec.h"
 #include "diff/diff.h"
 #include <criterion/criterion.h>
@@ -8,7 +8,7 @@
 
 /* ---- tests of significance ---- */
 
-/* All ways to choose which n of the n + m are x: the share whose rank sum is as far from the middle as this one's. */
+/* Tries all ways to choose n of the n + m; returns the share whose rank sum is as far from the middle as this one. */
 static double by_brute_force(const double *x, int n, const double *y, int m) {
     double all[32];
     int ways = 0, extreme = 0;
@@ -39,7 +39,7 @@ Test(diff_steps, rank_sum_is_exact) {
         int n = 2 + turn % 5, m = 2 + turn / 5 % 5;
         double x[8], y[8];
         for (int i = 0; i < n; i++)
-            x[i] = below(1000000) + 0.5; /* no two alike */
+            x[i] = below(1000000) + 0.5; /* no two are equal */
         for (int j = 0; j < m; j++)
             y[j] = below(1000000) + 0.001 * j;
         double want = by_brute_force(x, n, y, m), got = rank_sum_test(x, n, y, m);
@@ -47,12 +47,12 @@ Test(diff_steps, rank_sum_is_exact) {
     }
 }
 
-/* Published: of samples of 10 and 10, the two-sided 5 % point of U is 23 (Mann & Whitney 1947, as tables have it). */
+/* Published: for samples of 10 and 10, the two-sided 5 % point of U is 23 (tables after Mann & Whitney 1947). */
 Test(diff_steps, rank_sum_has_the_known_critical_value) {
     double p[101];
     for (int u = 0; u <= 100; u++) {
         double x[10], y[10];
-        for (int i = 0; i < 10; i++) { /* x[i] above as many y as make u in all */
+        for (int i = 0; i < 10; i++) { /* x[i] exceeds as many y as bring the total to u */
             int above = u / 10 + (i < u % 10);
             x[i] = above + 0.5 + 0.01 * i;
             y[i] = i + 1;
@@ -81,16 +81,16 @@ Test(diff_steps, sign) {
     cr_assert_float_eq(sign_test(0, y, 10), 2 / 1024.0, 1e-12);
     cr_assert_float_eq(sign_test(1.5, y, 10), 2 * 11 / 1024.0, 1e-12);
     cr_assert_float_eq(sign_test(5.5, y, 10), 1, 1e-12);
-    cr_assert_float_eq(sign_test(1, y, 10), 2 / 512.0, 1e-12); /* one that is equal says nothing */
+    cr_assert_float_eq(sign_test(1, y, 10), 2 / 512.0, 1e-12); /* an equal pair does not count */
     double many[2000];
     for (int i = 0; i < 2000; i++)
         many[i] = i;
-    /* so many that 2^n overflows */
+    /* enough for 2^n to overflow */
     cr_assert_lt(sign_test(1891.5, many, 2000), 1e-6);
     cr_assert_float_eq(sign_test(955.5, many, 2000), 0.0517, 5e-4); /* 956 of 2000: 1.945 standard deviations */
 }
 
-/* ---- steps of a program, by clocks of our own ---- */
+/* ---- steps of a program on known clocks ---- */
 
 struct run {
     struct program *p;
@@ -109,7 +109,7 @@ static struct run make(uint64_t seed, int flags) {
     return z;
 }
 
-/* The predicted timeline as so many measured steps, each `late` after the one before, each rank by its own clock. */
+/* Turns the predicted timeline into measured steps, each `late` after the previous one, on each rank's own clock. */
 static struct timeline_rows *measure(const struct run *z, int steps, double late, const double *clock) {
     struct text t = {0};
     emit_tsv(&t, z->p, z->tl, "s");
@@ -143,7 +143,7 @@ Test(diff_steps, one_clock_is_left_alone) {
     }
 }
 
-/* Clocks that are far apart are set such that every end of every operation is right, to what is said of the error. */
+/* Aligns distant clocks so that every end of every operation is right within the reported error. */
 Test(diff_steps, clocks_are_set) {
     int set = 0;
     for (uint64_t seed = 1; seed <= 200; seed++, free_all()) {
@@ -165,7 +165,7 @@ Test(diff_steps, clocks_are_set) {
     cr_assert_gt(set, 100, "%d", set);
 }
 
-/* Two ranks whose messages take as long both ways: their clocks are found exactly. */
+/* If messages between two ranks take equally long both ways, their clocks are found exactly. */
 Test(diff_steps, clocks_by_hand) {
     static const char text[] = "step\trank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n"
                                "5\t0\tsend 1\t100\t101\tSEND_F\t0\t0\t1\t4\n"
@@ -179,8 +179,7 @@ Test(diff_steps, clocks_by_hand) {
     cr_assert_str_eq(s->unit, "s");
 }
 
-/* What jobs that overlap do is work once: a prediction's bubble is that of steps in which the same jobs overlapped
- * more. */
+/* Overlapping jobs count as work once: a prediction has the bubble of steps in which the same jobs overlapped more. */
 Test(diff_steps, bubble_of_jobs_that_overlap) {
     struct text t = {0};
     put(&t, "step\trank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes\n");

@@ -1,5 +1,5 @@
-/* Dropout on the host: Philox against the words that Random123 publishes; how much is dropped, that it is not the same
- * twice, and that whoever has some of the rows draws what one who has all of them does. */
+/* Dropout on the host: Philox against Random123's published words; the fraction dropped; different masks each time; and
+ * the same mask for any holder of some of the rows as for a holder of all. */
 #include "layers/dropout.h"
 #include "layers/host.h"
 #include <criterion/criterion.h>
@@ -25,7 +25,7 @@ Test(dropout, known_answers) { /* kat_vectors of the Random123 distribution, "ph
 
 enum { ROWS = 96, COLUMNS = 1000, CONTEXT = 12 };
 
-/* y of a dropout layer on rows of ones, and its dx on rows of twos. */
+/* Runs a dropout layer: y from rows of ones, dx from rows of twos. */
 static void run(struct rt_layer l, const struct rt_draw *draw, float *y, float *dx) {
     static float ones[ROWS * COLUMNS], twos[ROWS * COLUMNS];
     struct rt_model m = {.rows = ROWS};
@@ -61,7 +61,7 @@ Test(dropout, as_many_as_probable) {
         cr_assert(whole[k] == 1 && back[k] == 2, "nothing is dropped where nothing is drawn");
 }
 
-/* How many of two draws agree, of those with p = 0.5. */
+/* Returns how many elements of two draws agree with p = 0.5. */
 static int agreeing(struct rt_draw draw, int index) {
     int same = 0;
     run((struct rt_layer){.rows = ROWS, .config.dropout.p = 0.5f}, &usual, whole, back);
@@ -103,7 +103,7 @@ Test(dropout, divided_rows) {
         rows[n] = ROWS / 3 + n;
     has_rows((struct rt_layer){.rows = n, .context = CONTEXT, .part = {1, 3, 0}}, rows);
     n = 0;
-    for (int s = 0; s < ROWS / CONTEXT; s++) /* of two members, with two chunks each, the second: 3 to 8 */
+    for (int s = 0; s < ROWS / CONTEXT; s++) /* second of two members with two chunks each: 3 to 8 */
         for (int i = 3; i < 9; i++)
             rows[n++] = s * CONTEXT + i;
     has_rows((struct rt_layer){.rows = n, .context = CONTEXT, .part = {1, 2, CONTEXT}}, rows);

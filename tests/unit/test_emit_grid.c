@@ -1,4 +1,4 @@
-/* The pictures for a terminal: golden ones, and what must hold at any width. */
+/* Pictures for a terminal: golden ones, and properties at any width. */
 #include "compiler.h"
 #include <criterion/criterion.h>
 #include <math.h>
@@ -34,7 +34,7 @@ static void draw(struct drawing *d, int rank, int op, int s, int b, double start
     d->tl->makespan = fmax(d->tl->makespan, start + length);
 }
 
-/* 1F1B in closed form, F=1 and B=2, a unit being `one`. */
+/* Returns 1F1B in closed form, with F=1 and B=2 in units of `one`. */
 static struct drawing draw_1f1b(int P, int M, double one) {
     struct drawing d = blank(P, P, M, 2 * M);
     for (int s = 0; s < P; s++)
@@ -90,7 +90,7 @@ Test(emit_grid, narrower_and_ascii) {
 #define DIM  "\033[38;5;245m"
 #define END  "\033[0m"
 
-/* Touching forwards differ in shade; a colour says the kind, so the number is enough. */
+/* Touching forwards differ in shade; the colour shows the kind, so the number suffices. */
 Test(emit_grid, colours) {
     const char *g = grid(draw_1f1b(2, 2, 1), "F", 80, true, false);
     cr_assert_not_null(strstr(g, "rank 0  " FWD " 0 " END FWD2 " 1 " END DIM " ·  · " END BWD "  0   " END DIM
@@ -99,7 +99,7 @@ Test(emit_grid, colours) {
     cr_assert_not_null(strstr(g, "        " FWD " F " END " forward   " BWD " B " END " full backward   · idle\n"));
 }
 
-/* Where a rank runs several stages, a block says which. */
+/* If a rank runs several stages, a block names its stage. */
 Test(emit_grid, names_stages_where_there_are_several) {
     struct drawing d = blank(1, 2, 2, 8);
     for (int b = 0; b < 2; b++)
@@ -112,7 +112,7 @@ Test(emit_grid, names_stages_where_there_are_several) {
     cr_assert_not_null(strstr(grid(d, "F", 48, false, false), "F0 F0 F1 F1  · B0─── B0─── B1─── B1───\n"));
 }
 
-/* Two jobs at one time share their block; the + falls away where it has no room. */
+/* Two jobs at one time share a block; the + is dropped if it does not fit. */
 Test(emit_grid, joins_jobs_that_overlap) {
     struct drawing d = blank(1, 2, 2, 4);
     draw(&d, 0, OP_F, 0, 0, 0, 1);
@@ -128,7 +128,7 @@ Test(emit_grid, joins_jobs_that_overlap) {
     d.tl->start[0][2] = 2; /* one after the other */
     d.tl->end[0][1] = 2;
     cr_assert_null(strstr(grid(d, "F", 80, false, true), "+"));
-    d = blank(1, 1, 2, 4); /* three columns for two: the first gets the odd one */
+    d = blank(1, 1, 2, 4); /* three columns for two jobs: the first gets the odd one */
     draw(&d, 0, OP_F, 0, 0, 0, 1);
     draw(&d, 0, OP_F, 0, 1, 1, 1);
     draw(&d, 0, OP_B, 0, 0, 1, 1);
@@ -137,12 +137,12 @@ Test(emit_grid, joins_jobs_that_overlap) {
                        grid(d, "F", 80, false, true));
 }
 
-/* Three units a cell: a cell shows what covers most of it, and a number that does not fit is not cut. */
+/* With three units a cell, a cell shows what covers most of it, and a number that does not fit is left out. */
 Test(emit_grid, quantises_what_is_too_wide) {
     struct drawing d = blank(1, 1, 100, 8);
-    draw(&d, 0, OP_F, 0, 10, 0, 2); /* cell 0: F, most of it */
+    draw(&d, 0, OP_F, 0, 10, 0, 2); /* cell 0: mostly F */
     draw(&d, 0, OP_B, 0, 11, 2, 1);
-    draw(&d, 0, OP_F, 0, 12, 3, 1);   /* cell 1: idle, most of it */
+    draw(&d, 0, OP_F, 0, 12, 3, 1);   /* cell 1: mostly idle */
     draw(&d, 0, OP_B, 0, 13, 7, 5);   /* cells 2 and 3 */
     draw(&d, 0, OP_B, 0, 14, 12, 12); /* cells 4 to 7 */
     cr_assert_eq(strcmp(grid(d, "F", 16, false, true), "time    0\n"
@@ -181,7 +181,7 @@ static int below(int n) { /* xorshift64* (Vigna 2016) */
     return (int)((seed * 2685821657736338717u) >> 33) % n;
 }
 
-/* Columns of a line, escapes aside and a UTF-8 sequence for one. */
+/* Returns the columns of a line: escapes count nothing, a UTF-8 sequence one. */
 static int columns(const char *s) {
     int n = 0;
     for (; *s && *s != '\n'; s++) {
@@ -202,7 +202,7 @@ static void check_grid(const char *g, const struct drawing *d, int width, bool c
         if (s == g)
             continue;
         cr_assert_neq(s[strcspn(s, "\n") - 1], ' ', "a row ends in spaces");
-        for (const char *q = s + 8; !color && *q != '\n'; q++) { /* a job's number is whole */
+        for (const char *q = s + 8; !color && *q != '\n'; q++) { /* a job's number is never cut */
             if (*q < '0' || *q > '9' || (q[-1] >= '0' && q[-1] <= '9'))
                 continue;
             int b = atoi(q);
@@ -343,7 +343,7 @@ Test(emit_report, times_and_sizes_are_in_units_people_read) {
     cr_assert_not_null(strstr(table(r, true), "makespan     25 TFLOP\n"));
 }
 
-/* Two ranks, F and B of one microbatch again and again; the second rank an F later. */
+/* Draws two ranks that repeat F and B of one microbatch; the second rank runs an F later. */
 static struct drawing draw_period(void) {
     struct drawing d = blank(2, 2, 4, 8);
     for (int r = 0; r < 2; r++)
@@ -372,7 +372,7 @@ Test(emit_grid, a_period_has_its_line_under_each_rank) {
                                                      "        F forward   B full backward   · idle\n"
                                                      "        1 cell = 1 unit; the numbers are microbatches\n"
                                                      "        ├──┤ period: 2 microbatches, 6 units, runs 5 times\n");
-    struct text t = {0}; /* from its middle on: it began before */
+    struct text t = {0}; /* from its middle on: it began earlier */
     emit_grid(&t, d.p, d.tl, "F", &(struct style){.width = 40, .ascii = true, .from = 5, .to = 11});
     cr_assert(strstr(t.s, "\n period -----------|\n"), "%s", t.s);
 }
@@ -385,7 +385,7 @@ Test(emit_grid, steps_are_told_apart) {
     cr_assert(strstr(s, "\n step   |-------|-----|-----|----|\n"), "%s", s);
 }
 
-/* An update that takes time is a job of its own, with its number; one that takes none is not drawn. */
+/* An update that takes time is drawn as a job with its number; one that takes none is not drawn. */
 Test(emit_grid, updates_that_take_time) {
     struct drawing d = blank(1, 1, 2, 4);
     draw(&d, 0, OP_F, 0, 0, 0, 1);

@@ -1,10 +1,10 @@
-/* The text form, both ways: what it says, that it reads back, every error of the reader, and that no bytes break it. */
+/* The text form, both ways: its content, that it reads back, every error of the reader, and that no bytes break it. */
 #include "program_text.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Teams, which the text in program_text.h has not. */
+/* Teams, which the text in program_text.h lacks. */
 static const char teams[] =
     "pianola 1\n"
     "program teams workers 3 stages 3 batches 4 tied 2\n"
@@ -61,7 +61,7 @@ static const char teams[] =
     "rank 2 lane compute\n"
     "rank 2 issue\n"
     "rank 2 memory 0\n";
-/* src with the first `old` replaced. */
+/* Returns src with the first `old` replaced. */
 static char *replaced(const char *src, const char *old, const char *new) {
     const char *at = strstr(src, old);
     cr_assert_not_null(at, "the test's text has no \"%s\"", old);
@@ -141,7 +141,7 @@ Test(emit_text, numbers_messages_by_rank_and_issue) {
     cr_assert(a[4].msg == 3 && a[9].msg == 4);                  /* RECV_G, FETCH */
 }
 
-/* Received in another order than sent, so that the guess fails and the table is asked. */
+/* Messages are received in another order than sent, so the guess fails and the table is used. */
 Test(emit_text, matches_messages_out_of_order) {
     struct program *p = parse(replaced(base, "RECV_F 0 0 from 0 t=act(0,0)\nFETCH 0#3 from 0 t=weight(0)#3\n",
                                        "FETCH 0#3 from 0 t=weight(0)#3\nRECV_F 0 0 from 0 t=act(0,0)\n"));
@@ -195,12 +195,12 @@ Test(emit_text, issue_order_wraps_at_100_columns) {
     cr_assert_null(text_misread(p, out));
 }
 
-/* A moved instruction moves its line and changes no other: what makes git diff readable. */
+/* Moving an instruction moves its line and changes no other, which makes git diff readable. */
 Test(emit_text, moving_an_instruction_moves_its_line) {
     struct program *p = parse(base);
     struct rank *k = &p->rank[0];
     struct instr a = k->ins[10], b = k->ins[11];
-    k->ins[10] = b; /* F 1 11 and U 0: both in the compute lane, and nothing waits for them */
+    k->ins[10] = b; /* F 1 11 and U 0: both on the compute lane, and nothing waits for them */
     k->ins[11] = a;
     const char *want = replaced(replaced(base, "F 1 11 w=weight(1)#0\n", ""), "w=weight(0)\nrank 0 lane send",
                                 "w=weight(0)\nF 1 11 w=weight(1)#0\nrank 0 lane send");
@@ -376,7 +376,7 @@ Test(read_text, says_what_is_wrong) {
     are_mistakes(teams, team_mistakes, sizeof team_mistakes / sizeof *team_mistakes);
 }
 
-/* Readable, but wrong: that is for the proof to say. */
+/* Readable but wrong programs are left to the proof. */
 Test(read_text, leaves_messages_without_a_partner_to_the_proof) {
     const char *const wrong[][2] = {{"RECV_F 0 0 from 0", "RECV_F 1 0 from 0"}, {"ALL_REDUCE 2", "ALL_REDUCE 1"}};
     for (size_t i = 0; i < 2; i++) {
@@ -440,11 +440,11 @@ static size_t mutate(char *s, size_t n, size_t room) {
         memmove(s + at + len, s + at, n - at + 1);
         memcpy(s + at, word, len);
         return n + len;
-    case 3: /* a line less */
+    case 3: /* one line less */
         na += s[a + na] == '\n';
         memmove(s + a, s + a + na, n - a - na + 1);
         return n - na;
-    case 4: /* a line more, or moved next to where it does not belong */
+    case 4: /* one line more, or moved to a wrong place */
         na += s[a + na] == '\n';
         if (n + na >= room)
             return n;

@@ -1,4 +1,4 @@
-/* Traces for viewers, read back by the rules of their importers (trace_reader.h), and held against the timeline. */
+/* Traces for viewers, read back by the rules of their importers (trace_reader.h) and compared with the timeline. */
 #include "trace_reader.h"
 #include "cli/pipeline.h"
 #include <criterion/criterion.h>
@@ -12,7 +12,7 @@ static struct compile compiled(const char *schedule, const char *model, const ch
     return c;
 }
 
-/* A cluster file that says this. */
+/* Writes a cluster file with these fields. */
 static const char *cluster_of(const char *fields) {
     char *path = copy_string("/tmp/pianola-cluster-XXXXXX");
     int fd = mkstemp(path);
@@ -34,7 +34,7 @@ static struct seen pftrace(const struct compile *c) {
     return read_pftrace(t.s, t.n);
 }
 
-/* Slices of one track, by beginning, lie apart or one in the other. */
+/* Slices of one track, ordered by beginning, are disjoint or nested. */
 static void expect_nested(const struct seen *z) {
     const struct seen_slice **last = NEW(const struct seen_slice *, z->ntracks);
     for (const struct seen_slice *s = z->slice; s < z->slice + z->nslices; s++) {
@@ -72,7 +72,7 @@ static void expect_flows(const struct seen *z, const struct program *p, int nste
     cr_assert_eq(arrows, sends * nsteps);
 }
 
-/* The slices of that name begin and end as steps have it: in their order. */
+/* Slices of that name begin and end as in the steps, in the same order. */
 static size_t expect_slices(const struct seen *z, const struct steps *steps, const char *name, int r, int i,
                             const struct instr *in, double unit_ns) {
     int k = 0;
@@ -89,7 +89,7 @@ static size_t expect_slices(const struct seen *z, const struct steps *steps, con
     return (size_t)k;
 }
 
-/* Every instruction is a slice, named and numbered for it; jobs stand where the timelines have them. */
+/* Every instruction is a slice with its name and numbers; jobs lie where the timelines have them. */
 static void expect_instructions(const struct seen *z, const struct compile *c, double unit_ns) {
     size_t n = 0, jobs = 0, nsteps = (size_t)c->steps.n;
     for (int r = 0; r < c->program->workers; r++) {
@@ -109,7 +109,7 @@ static void expect_instructions(const struct seen *z, const struct compile *c, d
     cr_assert_eq(jobs, (size_t)c->spec->njobs * nsteps);
 }
 
-/* A rank's memory begins and ends with what stays, and never exceeds its plan. */
+/* A rank's memory begins and ends with its permanent buffers, and never exceeds its plan. */
 static void expect_levels(const struct seen *z, const struct program *p) {
     int rank = -1;
     for (size_t i = 0; i < z->nlevels; i++) {
@@ -193,7 +193,7 @@ Test(emit_trace, more_than_ten_ranks) {
     cr_assert_str_eq(chrome(&c).track[0].rank, "rank 00");
 }
 
-/* Three steps of which each takes longer than the one before, apart by a gap, as a run is measured in seconds. */
+/* Makes three steps, each longer than the previous one, with gaps between them, as a run is measured in seconds. */
 static void measure(struct compile *c) {
     static const int number[] = {7, 8, 10};
     struct timeline *of = NEW(struct timeline, 3);
@@ -225,7 +225,7 @@ Test(emit_trace, several_steps) {
     }
 }
 
-/* Holistic Trace Analysis finds rank, steps, kernels, and which of them are communication. */
+/* Holistic Trace Analysis finds the rank, the steps, the kernels, and which of them are communication. */
 static void expect_hta(const struct compile *c, int r, double unit_ns) {
     struct text t = {0};
     emit_hta(&t, c->program, &c->steps, c->report->unit, r);
@@ -259,7 +259,7 @@ Test(emit_trace, hta) {
 }
 
 /* One rank, four stages, a byte per tensor: 8 bytes of weights and their gradients stay. The forward of stage s adds
- * its stash and its output while its input is still there; a backward lets go of its stash and the gradient it read. */
+ * its stash and its output while its input is still there; a backward frees its stash and the gradient it read. */
 Test(emit_trace, memory_by_hand) {
     struct compile c = {.args = {.schedule = S "serial.lua"}};
     compile_all(&c, "");
@@ -270,7 +270,7 @@ Test(emit_trace, memory_by_hand) {
     cr_assert_str_eq(t.s, "0:10 1:12 2:13 8:12 10:10 13:12 14:13 20:12 22:10 25:12 26:13 32:12 ");
 }
 
-/* Three that take no time, and one that does, all at once on one lane: each is to be seen. */
+/* Three jobs that take no time and one that does, all at once on one lane: each is visible. */
 Test(emit_trace, no_time_at_all) {
     double start[] = {0, 0, 0, 0}, end[] = {0, 0, 0, 1}, *starts[] = {start}, *ends[] = {end};
     struct instr ins[4] = {0};
@@ -291,7 +291,7 @@ Test(emit_trace, no_time_at_all) {
         cr_assert_eq(z.slice[i].t, i);
 }
 
-/* PipeDream: a rank's period is marked on its process. An update has a number, and a job the version that it reads. */
+/* PipeDream: a rank's period is marked on its process. An update has its number, a job the version it reads. */
 Test(emit_trace, periods_and_updates) {
     struct compile c = compiled(S "pipedream.lua", NULL, NULL, PER_EDGE);
     struct seen z = chrome(&c), proto = pftrace(&c);

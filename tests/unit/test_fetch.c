@@ -1,9 +1,9 @@
-/* Which weights are fetched, against an exhaustive search over all evictions. */
+/* Compares the fetched weights with an exhaustive search over all evictions. */
 #include "lowered.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>
 
-/* Whether the rank has the whole set at home: w() names it alone. The table is at home where stage 0 is. */
+/* Returns whether the rank has the whole set at home: w() names it alone. The table is at home where stage 0 is. */
 static bool named_home(const struct spec *sp, int set, int rank) {
     for (int j = 0; j < sp->njobs; j++)
         if (sp->job[j].s == (set == sp->stages ? 0 : set) && sp->job[j].home == rank)
@@ -11,7 +11,7 @@ static bool named_home(const struct spec *sp, int set, int rank) {
     return false;
 }
 
-/* The sets of weights that a job reads and that its rank must fetch, as bits. W reads its wstash only. */
+/* Returns the sets that a job reads and its rank must fetch, as bits. W reads only its wstash. */
 static int travels(const struct spec *sp, const struct job *j) {
     bool table = sp->costs.tied && ((j->s == 0 && (j->d == OP_F || j->d == OP_R)) || j->s == sp->costs.unembedding);
     int bits = named_home(sp, j->s, j->rank) ? 0 : 1 << j->s;
@@ -20,7 +20,7 @@ static int travels(const struct spec *sp, const struct job *j) {
     return j->d == OP_W ? 0 : bits;
 }
 
-/* What it takes to fetch these sets (bits). */
+/* Returns the cost of fetching these sets (bits). */
 static int price(int bits, const int *bytes) {
     int sum = 0;
     for (int s = 0; bits >> s; s++)
@@ -28,7 +28,7 @@ static int price(int bits, const int *bytes) {
     return sum;
 }
 
-/* The least to be fetched for these uses (bits of sets) with `slots` slots: all sets that may be held, use by use. */
+/* Returns the least cost of these uses (bits of sets) with `slots` slots; tries all sets that may be held. */
 static int fewest(const int *use, int n, int sets, int slots, const int *bytes) {
     enum { SETS = 128, FAR = 1 << 20 };
     int cost[SETS], next[SETS], all = 0;
@@ -42,7 +42,7 @@ static int fewest(const int *use, int n, int sets, int slots, const int *bytes) 
         for (int m = 0; m < SETS; m++)
             next[m] = FAR;
         for (int m = 0; m < 1 << sets; m++)
-            for (int kept = m; cost[m] < FAR; kept = (kept - 1) & m) { /* every part of what is held */
+            for (int kept = m; cost[m] < FAR; kept = (kept - 1) & m) { /* every subset of what is held */
                 int to = kept | use[i], missed = cost[m] + price(use[i] & ~m, bytes);
                 if (__builtin_popcount((unsigned)to) <= slots && missed < next[to])
                     next[to] = missed;
@@ -57,7 +57,7 @@ static int fewest(const int *use, int n, int sets, int slots, const int *bytes) 
     return best;
 }
 
-/* What each set costs the rank: 1, or its bytes without the shard that the rank has. */
+/* Sets the cost of each set for the rank: 1, or its bytes minus the rank's own shard. */
 static void find_prices(const struct spec *sp, int r, int *bytes) {
     for (int s = 0; s < sp->stages + sp->names.sets; s++) {
         bytes[s] = sp->costs.stage ? (int)sp->costs.stage[s].bytes[K_weight] : 1;
@@ -68,7 +68,7 @@ static void find_prices(const struct spec *sp, int r, int *bytes) {
     }
 }
 
-/* One rank's fetches: as few as can be, numbered per set, each used as often as it says and never after it left. */
+/* Checks one rank's fetches: the fewest, numbered per set, each used as often as stated, never after eviction. */
 static int check_rank(const struct spec *sp, const struct sched *sc, const struct fetches *f, int r) {
     int use[300], nuse = 0, nfetch = 0, last = -1, sets = sp->stages + sp->names.sets, widest = 1, turn = -1;
     int32_t *insts = NEW(int32_t, sets), *uses = NEW(int32_t, f->n + 1), *place = NEW(int32_t, sp->njobs);
@@ -77,7 +77,7 @@ static int check_rank(const struct spec *sp, const struct sched *sc, const struc
         int32_t j = sc->order[r][i];
         const struct job *job = &sp->job[j];
         int bits = travels(sp, job), before = i > 0 ? travels(sp, &sp->job[sc->order[r][i - 1]]) : 0;
-        bool second = i > 0 && partner_of(sp, sc->order[r][i - 1]) == j; /* it takes the turn of the first */
+        bool second = i > 0 && partner_of(sp, sc->order[r][i - 1]) == j; /* it shares the turn of the first */
         place[j] = turn += !second;
         if (second && bits && before)
             use[nuse - 1] |= bits;
@@ -93,7 +93,7 @@ static int check_rank(const struct spec *sp, const struct sched *sc, const struc
                 continue;
             }
             cr_assert(of >= 0 && f->a[of].rank == r && f->a[of].set == set);
-            if (!uses[of]++) { /* fetched in the order of first use */
+            if (!uses[of]++) { /* fetches follow the order of first use */
                 cr_assert_gt(of, last);
                 last = of;
                 nfetch++;
@@ -106,8 +106,8 @@ static int check_rank(const struct spec *sp, const struct sched *sc, const struc
         }
     }
     int limit =
-        sp->choices.slots[r] > widest ? sp->choices.slots[r] : widest; /* jobs at once have as many as they read */
-    for (int i = -1; i <= turn; i++) { /* once the jobs of turn i have ended: what has come and is yet to be used */
+        sp->choices.slots[r] > widest ? sp->choices.slots[r] : widest; /* concurrent jobs get as many as they read */
+    for (int i = -1; i <= turn; i++) { /* after the jobs of turn i: fetched sets that are still needed */
         int held = 0;
         for (int k = 0; k < f->n; k++)
             held += uses[k] && opens[k] <= i && ends[k] > i;
@@ -130,7 +130,7 @@ static int check_rank(const struct spec *sp, const struct sched *sc, const struc
     return nfetch;
 }
 
-/* Of sets of one size, then of unequal ones. */
+/* Tries sets of equal sizes, then of unequal ones. */
 Test(fetch, as_few_as_can_be) {
     int total = 0;
     for (int seed = 0; seed < 1600; seed++) {
@@ -149,7 +149,7 @@ Test(fetch, as_few_as_can_be) {
     cr_assert_gt(total, 2000);
 }
 
-/* Rank 1 runs 0F0 1F0 2F0 0F1 1F1 2F1, all weights and backwards at home on rank 0. */
+/* Rank 1 runs 0F0 1F0 2F0 0F1 1F1 2F1; all weights and backwards are at home on rank 0. */
 static struct fetches three_stages_twice(int slots, struct spec **spec) {
     struct spec *sp = *spec = empty_spec(2, 3, 2);
     for (int s = 0; s < 3; s++)
@@ -169,7 +169,7 @@ static void expect_fetch(const struct spec *sp, const struct fetch *f, int stage
     cr_assert_str_eq(j ? job_name(NULL, j->s, j->b, j->d) : "", after);
 }
 
-/* Of stages 0 and 1, 1 is needed later: 2 takes its place, and 1 comes again in place of 0, which is needed no more. */
+/* Of stages 0 and 1, 1 is needed later: 2 replaces it. Later 1 replaces 0, which is no longer needed. */
 Test(fetch, belady_by_hand) {
     struct spec *sp;
     struct fetches f = three_stages_twice(2, &sp);
@@ -183,7 +183,7 @@ Test(fetch, belady_by_hand) {
     cr_assert_eq(three_stages_twice(3, &sp).n, 3);
 }
 
-/* No slot: the weights are fetched for every job, even for the same stage again. */
+/* Without slots, weights are fetched for every job, even for the same stage again. */
 Test(fetch, without_slots_every_job_fetches) {
     struct spec *sp = empty_spec(2, 1, 2);
     for (int b = 0; b < 2; b++) {
@@ -197,8 +197,8 @@ Test(fetch, without_slots_every_job_fetches) {
     cr_assert_eq(fetch_of(sp, sc, home_places(sp)).n, 4, "F and I of two microbatches; W reads no weights");
 }
 
-/* A token table, stages 0 and 1 and the table at home on rank 0, all jobs on rank 1: F of stage 0 and F and B of stage
- * 1 read the table besides their own weights, B of stage 0 does not. With one slot they still have two. */
+/* A token table: stages 0 and 1 and the table are at home on rank 0, all jobs on rank 1. F of stage 0 and F and B of
+ * stage 1 read the table besides their own weights, B of stage 0 does not. With one slot they still get two. */
 Test(fetch, a_table_by_hand) {
     struct spec *sp = empty_spec(2, 2, 1);
     for (int s = 0; s < 2; s++) {

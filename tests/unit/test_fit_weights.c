@@ -1,5 +1,5 @@
-/* Weights that travel, within a memory that is too small for the slots: the program fits and is proved, and what it
- * receives lies between the bound and what the slots that fit take. */
+/* Travelling weights in too little memory for the slots: the program fits and is proved. It receives at least the
+ * bound, and at most what the slots that fit require. */
 #include "passes/lower.h"
 #include "random_spec.h"
 #include "verify/verify.h"
@@ -20,7 +20,7 @@ static struct drawn drawn(int seed) {
     return x;
 }
 
-/* The largest arena with so many slots on each rank. */
+/* Returns the largest arena with `slots` slots on each rank. */
 static int64_t arena_with(struct drawn x, int slots) {
     int64_t most = 0;
     int *was = x.sp->choices.slots;

@@ -1,4 +1,4 @@
-/* Each row of the table of formats against what its emitter does. */
+/* Compares each row of the table of formats with what its emitter does. */
 #include "cli/command.h"
 #include "cli/format_table.h"
 #include "cli/options.h"
@@ -37,7 +37,7 @@ Test(format_table, every_format_has_one_emitter_and_a_name_of_its_own) {
     }
 }
 
-/* `compile` takes a file that begins otherwise for somebody else's. */
+/* `compile` takes a file with another beginning for somebody else's. */
 Test(format_table, files_begin_as_their_rows_say) {
     static const struct style plain = {.width = 120, .ascii = true};
     struct compile c = compiled();
@@ -48,7 +48,7 @@ Test(format_table, files_begin_as_their_rows_say) {
         }
 }
 
-/* `compile` and `show` write no text that two names of one kind make ambiguous. */
+/* `compile` and `show` write no text in which one name of a kind means two things. */
 Test(format_table, streams_that_do_not_read_back_are_refused, .exit_code = 1) {
     static const struct style plain = {.width = 120, .ascii = true};
     struct compile c = compiled();
@@ -56,7 +56,7 @@ Test(format_table, streams_that_do_not_read_back_are_refused, .exit_code = 1) {
     emitted(format_named("streams"), &c, &plain);
 }
 
-/* Its output depends on the times where the row says so, and only there. */
+/* The output depends on the times exactly where the row says so. */
 Test(format_table, formats_with_times_are_those_marked) {
     static const struct style plain = {.width = 120, .ascii = true};
     struct compile c = compiled(), late = compiled();
@@ -70,7 +70,7 @@ Test(format_table, formats_with_times_are_those_marked) {
                      (formats[i].traits & TIMED) != 0, "%s", formats[i].name);
 }
 
-/* Likewise on the style, and on its arrows. */
+/* The same for the style, and for arrows. */
 Test(format_table, formats_that_are_drawn_are_those_marked) {
     static const struct style plain = {.width = 120, .ascii = true}, part = {.width = 120, .ascii = true, .from = 3};
     static const struct style arrows = {.width = 120, .ascii = true, .with = WITH_SENDS};
@@ -82,7 +82,7 @@ Test(format_table, formats_that_are_drawn_are_those_marked) {
     }
 }
 
-/* What help says lists every format once, and every file that is written. */
+/* The help lists every format once, and every file that is written. */
 Test(format_table, help_lists_them_all) {
     for (int i = 0; i < nformats; i++) {
         cr_assert(strstr(format_help(), formats[i].name), "%s", formats[i].name);

@@ -1,6 +1,5 @@
-/* Programs whose last backwards run in parts, and whose gradients travel in pieces, each as soon as it is complete:
- * made here from compiled ones, by the definitions, and trained to the bits of one rank. Instances are large numbers.
- */
+/* Programs whose last backwards run in parts, with gradients that travel in pieces as soon as they are complete. They
+ * are made here from compiled ones, by the definitions, and train to one rank's bits. Instances are large numbers. */
 #include "cli/trained_weights.h"
 #include "passes/runtime_program.h"
 #include "handmade.h"
@@ -10,15 +9,15 @@
 
 enum { PIECES = 4, STEPS = 2, SEED = 5 };
 
-/* ---- one rank's stream, anew ---- */
+/* ---- one rank's rewritten stream ---- */
 
 struct stream {
     const struct stage *st;
     struct rank *k;
     struct rank old;
-    int32_t *last;       /* of each old instruction: the last new one that stands for it */
-    int32_t *backward;   /* of each stage: its last backward, old, or -1 */
-    int32_t **completes; /* of each stage: the new part that completes a piece of the gradient */
+    int32_t *last;       /* per old instruction: the last new one that replaces it */
+    int32_t *backward;   /* per stage: its last backward, old, or -1 */
+    int32_t **completes; /* per stage: the new part that completes a piece of the gradient */
 };
 
 static bool contributes(const struct instr *x) { return x->op == OP_B || x->op == OP_W; }
@@ -34,7 +33,7 @@ static void await(struct stream *y, int32_t i) {
     y->k->ins[y->k->nins - 1].nwait++;
 }
 
-/* A copy of x without operands and waits. */
+/* Copies x without operands and waits. */
 static struct instr *issue_anew(struct stream *y, const struct instr *x) {
     struct instr *z = &y->k->ins[y->k->nins++];
     *z = *x;
@@ -128,7 +127,7 @@ static int rewrite(const struct stage *st, const struct program *p, int r) {
     return made;
 }
 
-/* Each stage's layers in up to so many parts. */
+/* Cuts each stage's layers into at most `parts` parts. */
 static void cut_stages(struct stage *st, int stages, int parts) {
     for (int s = 0; s < stages; s++) {
         int n = st[s].rt.nlayers, *cut = NEW(int, parts + 1);
@@ -152,7 +151,7 @@ static struct model *exact_model(int batches) {
 struct trained {
     uint64_t weights;
     float loss[STEPS];
-    int made; /* instructions that were cut */
+    int made; /* number of instructions that were cut */
 };
 
 static struct trained train(struct spec *sp, int parts) {

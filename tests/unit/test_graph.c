@@ -25,7 +25,7 @@ static void expect_needs(const struct spec *sp, const struct graph *g, int j, in
     cr_assert(!memcmp(got, want, sizeof *got * (size_t)n), "%s", name);
 }
 
-/* Every edge is among its predecessor's successors, once, and the two name each other. */
+/* Checks that every edge is among its predecessor's successors once, and that both ends name each other. */
 static void expect_transposed(const struct spec *sp, const struct graph *g) {
     cr_assert_eq(g->n, sp->njobs);
     cr_assert_eq(g->succ_at[g->n], g->pred_at[g->n]);
@@ -40,7 +40,7 @@ static void expect_transposed(const struct spec *sp, const struct graph *g) {
         }
 }
 
-/* Each tensor between two jobs has an edge of its own. */
+/* Checks that each tensor between two jobs has its own edge. */
 static void expect_tensors(const struct spec *sp, const struct graph *g, int j) {
     uint32_t *has = NEW(uint32_t, sp->njobs);
     for (int e = g->pred_at[j]; e < g->pred_at[j + 1]; e++) {
@@ -137,7 +137,7 @@ Test(graph, what_a_job_reads_must_be_listed) {
                                           "it reads; add {0, 1, \"F\"} to what it returns\n");
 }
 
-/* Lengths of all shortest paths (Floyd & Warshall 1962); the least way from a node to itself. */
+/* Returns the length of a shortest cycle, from all shortest paths (Floyd & Warshall 1962). */
 static int brute_force(int n, const int32_t *at, const int32_t *to) {
     int far = 1000, d[16][16];
     for (int i = 0; i < n; i++)

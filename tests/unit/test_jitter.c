@@ -1,4 +1,4 @@
-/* Makespans with noise: what must hold of any program, and of the smallest ones what their distribution is. */
+/* Makespans with noise: properties of any program, and the distribution for the smallest programs. */
 #include "random_spec.h"
 #include <criterion/criterion.h>
 
@@ -29,8 +29,8 @@ static double *makespans(const struct compiled *c, double level, uint64_t seed, 
     return all;
 }
 
-/* A makespan is a maximum of sums of times that are each a straight line over the level: with one seed it is convex
- * over the level, and as all times lie within the level of themselves, so does it. */
+/* A makespan is a maximum of sums of times that are linear in the level, so with one seed it is convex in the level.
+ * All times lie within the level of themselves, and so does the makespan. */
 Test(jitter, bounds_of_any_program) {
     enum { RUNS = 8 };
     for (int seed = 0; seed < 150; seed++) {
@@ -51,7 +51,7 @@ Test(jitter, bounds_of_any_program) {
     }
 }
 
-/* The mean and the standard deviation, as a part of `of`, are within 5 % of what they should be. */
+/* Checks that the mean and the standard deviation, relative to `of`, are within 5 % of the expected values. */
 static void distributed(const char *what, const double *x, int n, double mean, double deviation) {
     double sum = 0, squares = 0;
     for (int i = 0; i < n; i++)
@@ -72,8 +72,8 @@ Test(jitter, jobs_one_after_the_other) {
     distributed("chain", makespans(&c, 0.3, 1, MANY), MANY, 30, 0.3 / sqrt(3) * sqrt(10 * 1 + 10 * 4));
 }
 
-/* Both sides of a message have the same noise: it arrives when it should, not when the slower one says. A latency is as
- * noisy as bytes are. */
+/* Both sides of a message have the same noise: it arrives at one time, not at the slower of two. A latency is as noisy
+ * as a transfer. */
 Test(jitter, a_message_is_one) {
     for (int bytes = 0; bytes < 2; bytes++) {
         struct spec *sp = pipeline_spec(2, 1, 0);
@@ -84,7 +84,7 @@ Test(jitter, a_message_is_one) {
     }
 }
 
-/* So has a collective of four: 2 (4 - 1) steps of latency 100, behind which nothing waits. */
+/* The same for a collective of four: 2 (4 - 1) steps of latency 100, with nothing waiting after it. */
 Test(jitter, a_collective_is_one) {
     struct spec *sp = empty_spec(4, 1, 4);
     for (int b = 0; b < 4; b++) {
@@ -98,7 +98,7 @@ Test(jitter, a_collective_is_one) {
     distributed("all-reduce", makespans(&c, 0.3, 1, MANY), MANY, exact, 0.3 / sqrt(3) * exact);
 }
 
-/* The 95th of a hundred, the 19th of twenty, the last of ten; the mean of all. */
+/* Takes the 95th of a hundred, the 19th of twenty, the last of ten, and the mean of all. */
 Test(jitter, percentile_by_its_definition) {
     struct spec *sp = pipeline_spec(4, 8, 0);
     struct compiled c = compile(sp, unit_stages(sp));

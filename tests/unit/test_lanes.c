@@ -1,4 +1,4 @@
-/* Waits: enough of them, by the transitive closure over all pairs of accesses, and none too many. */
+/* Waits suffice, by the transitive closure over all pairs of accesses, and none is superfluous. */
 #include "random_spec.h"
 #include <criterion/criterion.h>
 
@@ -10,13 +10,13 @@ static struct program *planned(struct spec *sp, struct stage *st) {
     return p;
 }
 
-/* ---- who is known to have ended before whom starts, by lanes and waits ---- */
+/* ---- instructions known to end before others start, by lanes and waits ---- */
 
 struct order {
     const struct rank *k;
     int words;
-    uint64_t *before; /* [instruction][words]: a bit for each instruction that has ended */
-    int32_t *prev;    /* the one before it on its lane, or -1 */
+    uint64_t *before; /* [instruction][words]: bits of instructions that have ended */
+    int32_t *prev;    /* previous one on its lane, or -1 */
 };
 
 static bool ended(const struct order *o, int32_t early, int32_t late) {
@@ -47,7 +47,7 @@ static struct order order_of(const struct rank *k) {
     return o;
 }
 
-/* Both touch a byte in common, and one of them writes it. */
+/* Returns whether both touch a common byte and one of them writes it. */
 static bool conflict(const struct rank *k, const struct instr *x, const struct instr *y) {
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
         for (uint32_t b = y->arg; b < y->arg + y->narg; b++) {
@@ -72,7 +72,7 @@ static int expect_enough(const struct rank *k) {
     return crossing;
 }
 
-/* Each wait is for another lane, and is implied neither by the lane nor by the instruction's other waits. */
+/* Checks that each wait is for another lane, and implied neither by the lane nor by other waits. */
 static int expect_no_more(const struct rank *k) {
     struct order o = order_of(k);
     int waits = 0;
@@ -104,7 +104,7 @@ Test(lanes, waits_are_enough_and_none_too_many) {
     cr_assert(crossing > 4 * waits && waits > 5000, "%d orders, %d waits", crossing, waits);
 }
 
-/* An order that nothing in memory forces: a message that only says that a job has ended goes after the job. */
+/* An order that memory does not force: a token, which only says that a job has ended, leaves after the job. */
 Test(lanes, a_token_leaves_after_its_job) {
     int tokens = 0;
     for (int seed = 0; seed < 100; seed++) {
@@ -127,13 +127,13 @@ Test(lanes, a_token_leaves_after_its_job) {
     cr_assert_gt(tokens, 200);
 }
 
-/* One rank, by hand: lanes are compute 0, send 1, recv 2. */
+/* Returns the waits of one handmade rank: lanes are compute 0, send 1, recv 2. */
 static const char *waits_of(const char *streams, int32_t takes_over) {
     struct program *p = read_text("hand.txt", streams);
     struct rank *k = &p->rank[0];
     k->over_at = NEW(int32_t, k->nbufs + 1);
     k->over = NEW(int32_t, 1);
-    for (int b = 0; takes_over >= 0 && b <= k->nbufs; b++) /* the last buffer takes over that one's bytes */
+    for (int b = 0; takes_over >= 0 && b <= k->nbufs; b++) /* the last buffer takes over its bytes */
         k->over_at[b] = b == k->nbufs;
     k->over[0] = takes_over;
     lanes_sync(p);
@@ -159,12 +159,12 @@ static const char *waits_of(const char *streams, int32_t takes_over) {
     "rank 0 issue\n" issue "\nrank 0 memory 5\nweight(0) 0 1\nwgrad(0) 1 1\nstash(0,0) 2 1\nact(0,0) 3 1\n"            \
     "grad(1,0) " off " 1\n" PARTNER
 
-/* SEND_F reads what F wrote, B what RECV_B wrote; the rest is implied by the compute lane. */
+/* SEND_F reads what F wrote, B what RECV_B wrote; the compute lane implies the rest. */
 Test(lanes, reads_after_writes_by_hand) {
     cr_assert_str_eq(waits_of(STREAMS("0 1 2 0*2", "4"), -1), "F: SEND_F:F RECV_B: B:RECV_B U:");
 }
 
-/* grad(1,0) takes over the bytes of act(0,0), buffer 3: RECV_B goes after SEND_F, and with it after F. */
+/* grad(1,0) takes over the bytes of act(0,0), buffer 3: RECV_B follows SEND_F, and so F. */
 Test(lanes, reused_bytes_by_hand) {
     cr_assert_str_eq(waits_of(STREAMS("0 1 2 0*2", "3"), 3), "F: SEND_F:F RECV_B:SEND_F B:RECV_B U:");
 }

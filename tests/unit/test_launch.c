@@ -1,11 +1,11 @@
-/* Environments as launchers make them, and as people get them wrong. */
+/* Environments as launchers set them, and wrong ones as people set them. */
 #include "comm/launch.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Sets what the line says, "RANK=1 WORLD_SIZE=4", and nothing else that is listened to. */
+/* Sets the variables in the line, "RANK=1 WORLD_SIZE=4", and no other that is read. */
 static void environment(const char *line) {
     static const char *const all[] = {"RANK",
                                       "WORLD_SIZE",
@@ -37,7 +37,7 @@ static void environment(const char *line) {
 
 static const struct launch no_flags = {.rank = -1, .size = -1, .local = -1};
 
-/* The finding in words: "rank 1 of 4, local 0, by RANK, at node0:29500"; how, or why not. */
+/* Returns the result in words: "rank 1 of 4, local 0, by RANK, at node0:29500"; or the error. */
 static const char *found(const char *line, struct launch f) {
     static char out[1024];
     char why[512] = "";

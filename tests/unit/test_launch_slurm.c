@@ -1,11 +1,11 @@
-/* Node lists as Slurm prints them, as nobody should, and at random; and the ports of jobs and steps. */
+/* Node lists, as Slurm prints them, malformed, and random; and the ports of jobs and steps. */
 #include "comm/launch_slurm.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Reads the list from a block of just its size, so that a sanitizer sees a byte too many. NULL: refused. */
+/* Reads the list from a block of exactly its size, so that a sanitizer sees an overrun. Returns NULL if refused. */
 static const char *first(const char *list) {
     static char host[SLURM_HOST];
     size_t n = strlen(list) + 1;
@@ -15,7 +15,7 @@ static const char *first(const char *list) {
     return ok ? host : NULL;
 }
 
-/* `scontrol show hostnames` gives the same first host for those that it takes; it takes nothing after brackets. */
+/* `scontrol show hostnames` gives the same first host for lists that it accepts; it accepts nothing after brackets. */
 Test(launch_slurm, first_host_of_a_list) {
     static const char *const row[][2] = {
         {"n1", "n1"},
@@ -34,7 +34,7 @@ Test(launch_slurm, first_host_of_a_list) {
         {"a_b.c-d", "a_b.c-d"},
         {"n[00000000000000000000000000000000001-2]", "n00000000000000000000000000000000001"},
         {"n[99999999999999999999999-999999999999999999999999]", "n99999999999999999999999"},
-        {"n1,]", "n1"}, /* what follows the first host is not read */
+        {"n1,]", "n1"}, /* only the first host is read */
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         const char *host = first(row[i][0]);
@@ -61,7 +61,7 @@ Test(launch_slurm, a_name_that_does_not_fit) {
         snprintf(list, sizeof list, "n[%0*d]", length - 1, 1); /* the same length */
         cr_expect_eq(first(list) != NULL, length < SLURM_HOST, "%d bytes, in brackets", length);
     }
-    char *longest = calloc(1, 1 << 20); /* far more than fits */
+    char *longest = calloc(1, 1 << 20); /* far too long */
     memset(longest, '[', (1 << 20) - 1);
     cr_expect(!slurm_first_host(longest, host));
     memset(longest, 'n', (1 << 20) - 1);
@@ -77,7 +77,7 @@ static unsigned below(unsigned n) {
     return (state >> 8) % n;
 }
 
-/* Writes a host's next piece, a name or brackets, to list, and what it begins with to host. */
+/* Appends a host's next piece, a name or brackets, to list, and its first value to host. */
 static void put_piece(char *list, char *host) {
     char piece[16];
     list += strlen(list);
@@ -118,7 +118,7 @@ static void damage(char list[64]) {
     list[below(length + 1)] = '\0';
 }
 
-/* Strings up bytes that mean something. */
+/* Strings special bytes together. */
 static void make_up(char list[64]) {
     unsigned length = below(12);
     for (unsigned i = 0; i < length; i++)
@@ -126,7 +126,7 @@ static void make_up(char list[64]) {
     list[length] = '\0';
 }
 
-/* Whatever is accepted is a name, made of the list's characters, with a bracket's number for a bracket. */
+/* Every accepted name consists of the list's characters, with a number for a bracket. */
 Test(launch_slurm, hostile_lists) {
     int taken = 0;
     for (int turn = 0; turn < 200000; turn++) {
@@ -146,7 +146,7 @@ Test(launch_slurm, hostile_lists) {
     cr_expect(taken > 1000 && taken < 199000, "%d taken", taken);
 }
 
-/* The ports of what may run at the same time on a host differ: steps of a job, and jobs that follow one another. */
+/* Runs that may share a host at the same time have different ports: steps of a job, and consecutive jobs. */
 static int port(unsigned long long job, unsigned step) {
     char text[32], why[200] = "";
     sprintf(text, "%llu", job);
@@ -158,7 +158,7 @@ static int port(unsigned long long job, unsigned step) {
 }
 
 Test(launch_slurm, ports_differ) {
-    static int user[65536]; /* who has a port: job and step, from 1 on */
+    static int user[65536]; /* owner of a port: job and step, from 1 on */
     for (unsigned job = 1000000; job < 1000900; job++)
         for (unsigned step = 0; step < 12; step++) {
             int at = port(job, step), id = (int)((job - 1000000) * 12 + step + 1);

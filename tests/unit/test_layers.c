@@ -1,12 +1,12 @@
-/* The rows of layers.c and the tables of model.h against what is known independently: published sizes, FLOP counted by
- * hand, and what an update writes. test_layers_host.c checks that rows keep all that layers need. */
+/* The rows of layers.c and the tables of model.h against independent facts: published sizes, FLOP counted by hand, and
+ * what an update writes. test_layers_host.c checks that rows keep all that layers need. */
 #include "handmade.h"
 #include "passes/layers.h"
 #include <criterion/criterion.h>
 
 /* ---- parameters ---- */
 
-/* Of GPT-2 (Radford 2019, table 2), whose table of 50257 tokens is shared. */
+/* Returns the parameters of GPT-2 (Radford 2019, table 2), whose table of 50257 tokens is shared. */
 static int64_t gpt2(int layers, int width) {
     struct model *m = gpt(1024, 1024, 50257, 1, layers, width, width / 64);
     m->layer[m->nlayers - 2] = (struct model_layer){.kind = LAYER_unembedding, .unit = m->nunits - 2};
@@ -35,7 +35,8 @@ static int64_t parameters_without_biases(struct model *m) {
     return n;
 }
 
-/* Of Llama 2 7B and 70B (Touvron 2023, table 1; 11008 and 28672 inner columns, as published with the weights). */
+/* Returns the parameters of Llama 2 7B and 70B (Touvron 2023, table 1; 11008 and 28672 inner columns, from the
+ * weights). */
 static int64_t llama(int layers, int width, int heads, int kv_heads, int inner) {
     struct model *m = model_tokens(4096, 4096, 32000, 1);
     add(m, LAYER_embedding, width);
@@ -63,7 +64,7 @@ Test(layers, llama_has_the_published_number_of_parameters) {
     cr_expect_eq(llama(80, 8192, 64, 8, 28672), 68976648192);
 }
 
-/* Of Mixtral 8x7B (Jiang 2024, table 1: 47B), by the shapes published with the weights. */
+/* Mixtral 8x7B (Jiang 2024, table 1: 47B), with the shapes of the published weights. */
 Test(layers, mixtral_has_the_published_number_of_parameters) {
     struct model *m = model_tokens(4096, 4096, 32000, 1);
     static const int moe[] = {LAYER_route, LAYER_experts, LAYER_swiglu, LAYER_experts, LAYER_combine};
@@ -100,7 +101,7 @@ Test(layers, parameters_by_name_and_shape) {
     struct rt_layer l = {.kind = LAYER_linear, .config.linear.bias = true, .in = 1, .out = 6};
     struct rt_parameters p = parameters_of(&text, &l, false);
     cr_assert_eq(p.n, 2);
-    has(&p.at[0], "weight", 2, 1, 6); /* of one row, and yet no vector */
+    has(&p.at[0], "weight", 2, 1, 6); /* one row, but not a vector */
     has(&p.at[1], "bias", 1, 6, 0);
     cr_expect_eq(parameters_of(&integers, &l, false).n, 1);
     l.config.linear.bias = false;
@@ -154,7 +155,7 @@ Test(layers, flop_by_hand) {
     costs((struct rt_layer){.kind = LAYER_fork, .rows = 8, .in = 6, .out = 6}, 0, values, 0);
     costs((struct rt_layer){.kind = LAYER_join, .rows = 8, .in = 6, .out = 6}, values, 0, 0);
     costs((struct rt_layer){.kind = LAYER_mse, .rows = 8, .in = 6, .out = 6}, 5 * values, 0,
-          0);                   /* x - t, / count; 0.5 d d, added up */
+          0);                   /* x - t, / count; 0.5 d d, summed */
     for (int r = 0; r < 8; r++) /* two sequences of 4, a tile each */
         for (int k = 0; k < 4; k++, pairs++)
             exponentials += k <= r % 4 ? heads : 0;
@@ -165,7 +166,7 @@ Test(layers, flop_by_hand) {
                             .config.attention = {.heads = 2, .kv_heads = 2},
                             .context = 4},
           2 * 2 * pairs * 6 + 22 * exponentials, 5 * 2 * pairs * 6 + 24 * exponentials + 2 * values, 0);
-    /* 8 tokens in 2 sequences, to 2 of 3 experts each, which have room for 3 of a sequence: 18 rows */
+    /* 8 tokens in 2 sequences, each to 2 of 3 experts with room for 3 of a sequence: 18 rows */
     double logits = 0, choices = 0, multiplied = 0;
     for (int t = 0; t < 8; t++) {
         for (int e = 0; e < 3; e++, logits++)
@@ -186,7 +187,7 @@ Test(layers, flop_by_hand) {
           product, product);
     double turned = 0;
     for (int r = 0; r < 8; r++)
-        for (int pair = 0; pair < 1; pair++, turned += 22) /* an angle, and of each head two columns */
+        for (int pair = 0; pair < 1; pair++, turned += 22) /* an angle, and two columns of each head */
             for (int h = 0; h < 3 + 1; h++)
                 turned += 4 + 2;
     exponentials *= 3.0 / 2;
@@ -202,7 +203,7 @@ Test(layers, flop_by_hand) {
 
 /* ---- optimizers ---- */
 
-/* Two updates write every moment of every parameter, and nothing behind the last one. */
+/* Two updates write every moment of every parameter, and nothing after the last one. */
 Test(layers, an_update_uses_the_moments_it_names) {
     for (int o = OPT_NONE + 1; o < NOPTIMIZERS; o++) {
         struct model *m = model_tokens(4, 4, 3, 1);
@@ -213,7 +214,7 @@ Test(layers, an_update_uses_the_moments_it_names) {
         m->rt.beta1 = m->rt.beta2 = 0.5f;
         m->rt.eps = 1;
         m->rt.adam_lr = m->rt.lr;
-        m->rt.output = 1; /* no matrix is Muon's own: those have one moment */
+        m->rt.output = 1; /* Muon has no matrix of its own here: those have one moment */
         const struct rt_stage *s = &cost_stages(spec_of(m, 1))->rt;
         int64_t n = s->weight / 4, all = count_moments(o) * n;
         cr_expect_eq(s->opt, 4 * all, "optimizer %d", o);
@@ -237,7 +238,7 @@ Test(layers, an_update_uses_the_moments_it_names) {
     }
 }
 
-/* What scripts give an optimizer is in the model: else this would not compile. */
+/* The model has every field of every optimizer: otherwise this would not compile. */
 Test(layers, a_model_has_the_fields_of_all_optimizers) {
     struct rt_model m = {.rows = 0};
     double sum = 0;

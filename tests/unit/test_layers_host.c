@@ -39,7 +39,7 @@ static struct rt_batch *random_batch(const struct rt_model *m) {
     return b;
 }
 
-/* Fills n floats, and the same values in double. */
+/* Fills in n floats, and returns the same values in double. */
 static double *twice(char *at, int64_t n) {
     double *d = NEW(double, 4096);
     cr_assert(n <= 4096);
@@ -48,7 +48,7 @@ static double *twice(char *at, int64_t n) {
     return d;
 }
 
-/* fp32 results may be off by this much of the largest value: some hundred roundings of 6e-8. The numeric derivative
+/* Tolerance of fp32 results relative to the largest value: some hundred roundings of 6e-8. The numeric derivative
  * itself, central with steps of 1e-5 in double, is good to about 1e-9. */
 static const double tolerance = 2e-5;
 
@@ -74,8 +74,8 @@ static double *derivative(struct reference *f, double *at, int64_t n) {
     return d;
 }
 
-/* Runs stage s of the model, cut as told, on random weights, inputs and output gradients: y, the loss, dx and every
- * parameter's gradient must be what the reference says. So must a shared table's, written first and then added to. */
+/* Runs stage s of the cut model on random weights, inputs and output gradients. Compares y, the loss, dx and every
+ * parameter's gradient with the reference, also a shared table's, written first and then added to. */
 static void check_stage(struct model *m, int stages, int s) {
     struct spec *sp = spec_of(m, stages);
     struct stage *all = cost_stages(sp), *st = all + s;
@@ -116,7 +116,7 @@ static void check_stage(struct model *m, int stages, int s) {
     compare("dv twice", at->dv, dv, n);
 }
 
-/* embedding | the layers under test, from out columns | linear, cross_entropy. The layers are kinds with their x. */
+/* A layer of a model embedding | the layers under test, from out columns | linear, cross_entropy; a kind with its x. */
 struct item {
     int kind, x;
 };
@@ -162,7 +162,7 @@ static void check_limit(int kind, float limit) {
     m->ncut = 2;
     check_stage(m, 3, 1);
 }
-Test(layers_host, limit_of_what_is_gated) { /* within which half, most or all of the values are */
+Test(layers_host, limit_of_what_is_gated) { /* within it are half, most or all of the values */
     const float limit[] = {0.25f, 0.5f, 1.5f, 100};
     for (int i = 0; i < 4; i++) {
         check_limit(LAYER_swiglu, limit[i]);
@@ -175,7 +175,8 @@ Test(layers_host, attention) {
     CHECK(12, {LAYER_attention, 1});
     CHECK(36, {LAYER_attention, 4});
 }
-static void check_headnorm(int columns, int heads, int kv_heads, int rope, int cut) { /* after so many layers */
+static void check_headnorm(int columns, int heads, int kv_heads, int rope,
+                           int cut) { /* cut: number of layers before it */
     struct model *m = model_tokens(12, 6, 11, 3);
     add(m, LAYER_embedding, 8);
     add(m, LAYER_linear, columns);
@@ -190,7 +191,7 @@ static void check_headnorm(int columns, int heads, int kv_heads, int rope, int c
     check_stage(m, 3, 1);
     check_stage(m, 3, 2);
 }
-Test(layers_host, headnorm) { /* with attention, which turns what it makes; and each in a stage of its own */
+Test(layers_host, headnorm) { /* with attention, which applies rope to its result; and each in its own stage */
     check_headnorm(36, 2, 0, 0, 5);
     check_headnorm(40, 6, 2, 100, 5);
     check_headnorm(70, 3, 1, 10000, 5);
@@ -209,7 +210,7 @@ static void check_attention(int context, int sequences, int columns, int heads, 
     m->ncut = 2;
     check_stage(m, 3, 1);
 }
-Test(layers_host, attention_in_tiles) { /* three of them, the last a few rows; its output leaves for the next stage */
+Test(layers_host, attention_in_tiles) { /* three tiles, the last of a few rows; the output goes to the next stage */
     check_attention(130, 1, 12, 2, 0, 0);
 }
 Test(layers_host, attention_with_grouped_queries) {
@@ -221,7 +222,7 @@ Test(layers_host, attention_with_rope) {
     check_attention(6, 2, 36, 2, 0, 10000);
     check_attention(6, 2, 40, 6, 2, 100);
     check_attention(70, 1, 16, 2, 1, 500000);
-    check_attention(6, 1, 3 * 132, 1, 0, 10000); /* more pairs than are turned at a time */
+    check_attention(6, 1, 3 * 132, 1, 0, 10000); /* more pairs than rope rotates at a time */
 }
 Test(layers_host, stack) { CHECK(5, {LAYER_linear, 6}, {LAYER_relu, 0}, {LAYER_linear, 5}, {LAYER_gelu, 0}); }
 Test(layers_host, residual) {
@@ -229,7 +230,8 @@ Test(layers_host, residual) {
     CHECK(5, {LAYER_fork, 0}, {LAYER_relu, 0}, {LAYER_join, 0}, {LAYER_relu, 0});
     CHECK(5, {LAYER_linear, 8}, {LAYER_fork, 0}, {LAYER_gelu, 0}, {LAYER_linear, 8}, {LAYER_join, 0}, {LAYER_gelu, 0});
 }
-Test(layers_host, residual_in_the_workspace) { /* the block's input, and its output's gradient, kept by nobody else */
+Test(layers_host,
+     residual_in_the_workspace) { /* only the workspace keeps the block's input and its output's gradient */
     CHECK(5, {LAYER_linear, 6}, {LAYER_fork, 0}, {LAYER_relu, 0}, {LAYER_linear, 6}, {LAYER_join, 0}, {LAYER_relu, 0});
     CHECK(5, {LAYER_fork, 0}, {LAYER_linear, 5}, {LAYER_gelu, 0}, {LAYER_join, 0}, {LAYER_gelu, 0});
 }
@@ -273,7 +275,7 @@ Test(layers_host, linear_without_bias) {
     check_stage(m, 4, 1);
     check_stage(m, 4, 2);
 }
-/* The gradient of the table: of the embedding alone, of the unembedding alone, and of both in one stage. */
+/* Checks the table's gradient: of the embedding alone, of the unembedding alone, and of both in one stage. */
 static void check_tied(bool unplaced) {
     for (int width = 4; width <= 5; width++) { /* 11 x 4 and 11 x 5 floats: both leave a gap */
         struct model *m = model_tokens(12, 6, 11, 3);
@@ -295,7 +297,7 @@ Test(layers_host, tied) {
     check_tied(false);
     check_tied(true);
 }
-Test(layers_host, unembedding_inside) { /* other layers behind it, in the same stage and in the next */
+Test(layers_host, unembedding_inside) { /* other layers follow it, in the same stage and in the next */
     struct model *m = model_tokens(6, 6, 11, 3);
     add(m, LAYER_embedding, 4);
     add(m, LAYER_unembedding, 0);
@@ -348,7 +350,7 @@ static void same_bytes(const char *what, const void *a, const void *b, int64_t n
     cr_assert(memcmp(a, b, (size_t)n) == 0, "%s differs", what);
 }
 
-/* W sees the stash and ext alone: everything else is wiped between the two. */
+/* W reads only the stash and ext: everything else is wiped between the two. */
 Test(layers_host, input_then_weight_is_the_full_backward_bit_for_bit) {
     struct model *m = gpt(12, 6, 11, 2, 2, 8, 2);
     struct stage *st = cost_stages(spec_of(m, 4));
@@ -448,7 +450,7 @@ Test(layers_host, first_writes_and_later_adds) {
     }
 }
 
-static void adds_to_its_gradient(int kind, int64_t n) { /* as above; its values are not dyadic */
+static void adds_to_its_gradient(int kind, int64_t n) { /* the same for values that are not dyadic */
     struct model *m = model_tokens(8, 4, 4, 1);
     add(m, LAYER_embedding, 4);
     add(m, kind, 0);
@@ -468,7 +470,7 @@ static void adds_to_its_gradient(int kind, int64_t n) { /* as above; its values 
         cr_assert_float_eq(dw[i], 2 * once[i], 1e-6f);
     cr_assert(fabsf(once[0]) > 1e-4f);
 }
-/* Two heads of queries and one of keys: a head's gradient is added to the other's. */
+/* Two heads of queries and one of keys: one head's gradient is added to the other's. */
 static void heads_add_to_one_gradient(void) {
     struct model *m = model_tokens(8, 4, 8, 1);
     add(m, LAYER_embedding, 16);

@@ -1,5 +1,5 @@
-/* Local search over orders: what it leaves is an order of the same jobs that takes as long as it says, and no less than
- * the best order is proved to take. */
+/* Local search over orders: its result is an order of the same jobs that takes the reported time, and no less than the
+ * proved optimum. */
 #include "search/optimal/local.h"
 #include "search/optimal/optimal.h"
 #include "random_spec.h"
@@ -70,7 +70,7 @@ Test(local, no_better_than_the_best, .timeout = 300) {
               bounded);
 }
 
-/* One microbatch after the other takes 96; with all forwards first it is 33, and no order takes less. */
+/* Running one microbatch after another takes 96; running all forwards first takes 33, the optimum. */
 static struct drawn one_by_one(void) {
     struct drawn x = {.sp = pipeline_spec(4, 8, 0)};
     x.st = unit_stages(x.sp);
@@ -95,7 +95,7 @@ Test(local, from_far_away, .timeout = 300) {
     free_all();
 }
 
-/* By the runs of its own noise, it only gets better; and a list that does not run is left as it is. */
+/* With its own runs of noise, the order only improves; a list that does not run stays unchanged. */
 Test(local, noise, .timeout = 300) {
     const struct judgement noise = {0.2, 7, 50};
     struct drawn x = one_by_one();

@@ -1,24 +1,24 @@
-/* The lowered program, executed serially on symbolic tensors; test_lower_counts.c counts its instructions. */
+/* Executes the lowered program serially on symbolic tensors; test_lower_counts.c counts its instructions. */
 #include "lowered.h"
 #include <criterion/criterion.h>
 
 /* ---- execution: one instruction at a time, every send blocking until its receive ---- */
 
-/* So both ends of a message stand at it at once, and run as one. What lanes and eager sends may do, judge.h knows. */
+/* So both ends of a message are reached at once, and run as one. judge.h covers lanes and eager sends. */
 
 enum { MOST = 32 }; /* units of a set: pieces that one rank updates, or that travel */
 
-struct kept { /* what a buffer holds */
+struct kept { /* the contents of a buffer */
     bool set, freed;
     int kind, s, b, inst;
-    /* Of weights and gradients, per piece of the set: how often updated, plus one, and the microbatches in the sum,
-     * plus the bit UNKNOWN where nothing defined is left. 0: no weights. */
+    /* For weights and gradients, per piece of the set: the number of updates plus one, or 0 without weights; and the
+     * microbatches in the sum, plus the bit UNKNOWN if nothing is defined any more. */
     int version[MOST];
     uint64_t sum[MOST];
 };
 static const uint64_t UNKNOWN = (uint64_t)1 << 63;
 
-/* An operand that is a part of a set: n pieces from the first. */
+/* An operand that is a part of a set: n pieces from the first one. */
 struct range {
     struct kept *of;
     int from, n;
@@ -27,7 +27,7 @@ struct range {
 struct runner {
     struct lowered x;
     struct kept **at;           /* per rank and buffer */
-    int *next, *issued, *parts; /* per rank: next instruction. Per job: whether it has run, and in how many parts */
+    int *next, *issued, *parts; /* per rank: next instruction; per job: whether it has run, and in how many parts */
 };
 
 static int32_t find_operand(const struct rank *k, const struct instr *i, int role) {
@@ -55,7 +55,7 @@ static int units_in(const struct runner *m, int set) {
     return m->x.st[set].pieces > 1 ? m->x.st[set].pieces : h->size * shares_of(h);
 }
 
-/* Which units of its set an operand covers, by the buffer's kind and the rank's place among the homes. */
+/* Returns the units of its set that an operand covers, from the buffer's kind and the rank's place among the homes. */
 static struct range range_at(struct runner *m, int r, const struct instr *i, const struct arg *a) {
     const struct rank *k = &m->x.p->rank[r];
     const struct buf *b = &k->buf[a->buf];
@@ -82,7 +82,7 @@ static struct range range_of(struct runner *m, int r, const struct instr *i, int
     return (struct range){NULL, 0, 0};
 }
 
-/* Whether a later part of the job adds to this piece of the gradient too. */
+/* Returns whether a later part of the job also adds to this piece of the gradient. */
 static bool added_later(struct runner *m, int r, const struct instr *i, struct range piece) {
     const struct rank *k = &m->x.p->rank[r];
     for (const struct instr *x = i + 1; x < k->ins + k->nins && i->part < i->last; x++)
@@ -96,7 +96,7 @@ static bool added_later(struct runner *m, int r, const struct instr *i, struct r
     return false;
 }
 
-/* Among its operands of this role, exactly one is the tensor. */
+/* Checks that exactly one operand of this role is the tensor. */
 static void expect_reads(struct runner *m, int r, const struct instr *i, int role, int kind, int s, int b, int inst) {
     const struct rank *k = &m->x.p->rank[r];
     int found = 0;
@@ -109,7 +109,7 @@ static void expect_reads(struct runner *m, int r, const struct instr *i, int rol
                  b, found);
 }
 
-/* dw += sums, one per piece of dw. */
+/* Computes dw += sums, one per piece of dw. */
 static void add_to(struct range dw, bool first, const uint64_t *sum) {
     dw.of->set = true;
     for (int k = 0; k < dw.n; k++) {
@@ -193,7 +193,7 @@ static void update(struct runner *m, int r, const struct instr *i) {
     }
 }
 
-/* A home's own jobs must not wait for others' parts. */
+/* Checks that a home's own jobs do not wait for others' parts. */
 static void expect_own_done(const struct runner *m, int r, int s) {
     for (int j = 0; j < m->x.sp->njobs; j++) {
         const struct job *job = &m->x.sp->job[j];
@@ -259,7 +259,7 @@ static void send(struct runner *m, int from, const struct instr *x, int to, cons
     memcpy(&b->sum[d.from], &a->sum[s.from], sizeof *b->sum * (size_t)s.n);
 }
 
-/* All members of the group stand at the collective: i per member. */
+/* Runs a collective that all members of the group have reached; i: one per member. */
 static void collect(struct runner *m, const struct group *g, const struct instr **i) {
     uint64_t sum[MOST] = {0};
     int version[MOST] = {0};
@@ -292,7 +292,7 @@ static void collect(struct runner *m, const struct group *g, const struct instr 
     }
 }
 
-/* All members stand at the message, or not yet. */
+/* Runs a message if all its members have reached it. */
 static bool meet(struct runner *m, int r, const struct instr *i) {
     const struct instr *at[MOST];
     int rank[MOST], n = 0;
@@ -314,7 +314,7 @@ static bool meet(struct runner *m, int r, const struct instr *i) {
     return true;
 }
 
-/* Home weights, their optimizer state and gradients, and workspaces stay for the step. */
+/* Returns whether the buffer stays for the step: home weights, their optimizer state and gradients, and workspaces. */
 static bool permanent(const struct spec *sp, int r, const struct buf *b) {
     if (b->kind == K_opt && sp->limits.offload_state && sp->limits.offload_state[b->stage])
         return false;
@@ -326,7 +326,7 @@ static bool permanent(const struct spec *sp, int r, const struct buf *b) {
            ((b->kind == K_weight && h->size == 1) || (h->zero < 2 && b->kind == (h->size > 1 ? K_gshard : K_wgrad)));
 }
 
-/* Every home has the updated weights of all pieces that it holds. */
+/* Checks that every home has the updated weights of all pieces that it holds. */
 static void expect_updated(const struct runner *m) {
     for (int s = 0; s < m->x.sp->stages; s++) {
         const struct homes *h = &m->x.sp->costs.homes[s];
