@@ -386,7 +386,7 @@ static void execute(struct lowered x) {
         cr_assert_eq(m.issued[j], 1);
 }
 
-/* The same jobs in the same order, with weights that come from anywhere. */
+/* Lowers the same jobs in the same order, with weights that may come from any rank. */
 static void lower_relayed(struct lowered *x) {
     draw_sources(x->sp);
     x->sp->choices.prefetch = (enum prefetch)below(4);
@@ -399,7 +399,7 @@ static void draw_and_execute(int first, int n, int flags, bool relayed) {
         if (relayed)
             lower_relayed(&x);
         execute(x);
-        for (int r = 0; r < x.sp->workers; r++) { /* jobs stay in the order of the schedule */
+        for (int r = 0; r < x.sp->workers; r++) { /* jobs keep the schedule's order */
             const struct rank *k = &x.p->rank[r];
             for (int i = 0, at = 0; i < k->nins; i++)
                 if (k->ins[i].op <= OP_W && k->ins[i].part == k->ins[i].last) {
@@ -429,7 +429,7 @@ Test(lower, never_blocks_even_serially) {
 
 /* ---- by hand ---- */
 
-/* A job of rank 1 waits for 299 of rank 0, which send it nothing but that they have ended. */
+/* A job of rank 1 waits for 299 jobs of rank 0, which send it nothing but tokens. */
 Test(lower, a_job_that_waits_for_hundreds) {
     enum { B = 60, S = 5 };
     struct spec *sp = empty_spec(2, S, B);
@@ -450,7 +450,7 @@ Test(lower, a_job_that_waits_for_hundreds) {
     execute(x);
 }
 
-/* Stages of a model form a chain: an edge from further away, or past a recompute, is an order and carries nothing. */
+/* A model's stages form a chain: an edge from further away, or past a recompute, is an order and carries nothing. */
 Test(lower, a_model_reads_its_neighbours_only) {
     struct spec *sp = empty_spec(1, 3, 1);
     sp->model = NEW(struct model, 1);
@@ -459,7 +459,7 @@ Test(lower, a_model_reads_its_neighbours_only) {
         add_job(sp, s, 0, OP_R, 0, 0);
         add_job(sp, s, 0, OP_B, 0, 0);
     }
-    /* F(s) needs all F before, B(s) its R, its F and all B behind */
+    /* F(s) needs all F before it, B(s) its R, its F and all B after it */
     sp->pred = (int32_t[]){0, 1, 0, 5, 8, 0, 3, 4, 3, 8, 3, 0, 6, 7, 6};
     sp->pred_at = (int32_t[]){0, 0, 1, 5, 6, 7, 10, 12, 13, 15};
     struct lowered x = lower_spec(sp);

@@ -2,7 +2,7 @@
 #include "lowered.h"
 #include <criterion/criterion.h>
 
-/* Messages that carry job j's outputs: one per kind and other rank. */
+/* Counts messages that carry job j's outputs: one per kind and other rank. */
 static void count_outputs(const struct lowered *x, int j, int *sends) {
     static const int op_of[NKINDS] = {
         [K_act] = OP_SEND_F,    [K_grad] = OP_SEND_B,  [K_stash] = OP_SEND_S, [K_input] = OP_SEND_S,
@@ -20,8 +20,7 @@ static void count_outputs(const struct lowered *x, int j, int *sends) {
     }
 }
 
-/* How many shards' owners have contributions of their own to the stage, and all that have; w() names list l for them.
- */
+/* Counts shards whose owners contribute to the stage themselves, and all with contributions; w() names list l. */
 static void count_gradients(const struct lowered *x, int s, int *n) {
     const struct homes *h = &x->sp->costs.homes[s];
     bool *works = NEW(bool, x->sp->workers);
@@ -32,7 +31,7 @@ static void count_gradients(const struct lowered *x, int s, int *n) {
             continue;
         works[job->rank] = true;
         int me = place_in(h, job->rank), to = place_in(h, home_of(x->sp, &job->home).rank[0]);
-        parts[(me >= 0 ? me : to) / h->size]++; /* a rank's whole part goes where w() sends its first one */
+        parts[(me >= 0 ? me : to) / h->size]++; /* all of a rank's part goes where w() sends its first one */
         if (me >= 0)
             members[me / h->size]++;
     }
@@ -42,7 +41,7 @@ static void count_gradients(const struct lowered *x, int s, int *n) {
         n[OP_REDUCE_SCATTER] += meets ? h->size : 0;
         n[OP_TAKE] += h->size > 1 && !meets ? members[l] : 0;
         n[OP_SEND_G] += apart * h->size - (h->size > 1 && !meets ? members[l] : 0);
-        /* a home, of a set or a shard, to which nothing comes */
+        /* a home of a set or a shard that receives nothing */
         for (int i = 0; i < h->size; i++)
             n[OP_ZERO] += parts[l] == 0;
     }
@@ -54,8 +53,8 @@ static void count_gradients(const struct lowered *x, int s, int *n) {
     }
 }
 
-/* The list of homes that rank r is in, of each set whose replicas do not divide it: -1: none, -2: several, or some are
- * divided. */
+/* Returns the one list of homes that rank r is in, over all sets whose replicas do not divide them. Returns -1 for
+ * none, -2 for several, or if some sets are divided. */
 static int list_of(const struct lowered *x, int r) {
     int list = -1;
     for (int s = 0; s < x->sp->stages; s++) {
@@ -66,8 +65,9 @@ static int list_of(const struct lowered *x, int r) {
     return list;
 }
 
-/* Either each list of homes is a model of its own, on ranks of its own, with a norm of its own: or all ranks share one,
- * to which the first lists add, and all that zero divides; who has nothing else begins with nothing. */
+/* Counts norms. Either each list of homes is a model of its own, on its own ranks, with its own norm. Or all ranks
+ * share one norm, to which the first lists add, and all ranks with a part that zero divides; others begin with nothing.
+ * */
 static void count_norms(const struct lowered *x, int *n) {
     int W = x->sp->workers, S = x->sp->stages;
     bool apart = true, *adds = NEW(bool, W), *updates = NEW(bool, W);
@@ -92,7 +92,7 @@ static void count_norms(const struct lowered *x, int *n) {
     }
 }
 
-/* Fetches are counted as they come: gathered, broadcast, or in as many messages as there are shards. */
+/* Counts fetches as they come: gathered, broadcast, or one message per shard. */
 static void count_expected(const struct lowered *x, int *n) {
     for (int j = 0; j < x->sp->njobs; j++) {
         n[x->sp->job[j].d]++;
@@ -114,7 +114,7 @@ static void count_expected(const struct lowered *x, int *n) {
         n[op + 1] = n[op];
 }
 
-/* All stays of all ranks: each buffer of fetched weights is one. */
+/* Returns all stays of all ranks: each buffer of fetched weights is one. */
 static int count_stays(const struct program *p) {
     int n = 0;
     for (int r = 0; r < p->workers; r++)
@@ -123,7 +123,7 @@ static int count_stays(const struct program *p) {
     return n;
 }
 
-/* An instruction's lane is its own kind's, to its own peer. */
+/* Checks that an instruction's lane is of its own kind, to its own peer. */
 static void expect_lane(const struct program *p, int r, const struct instr *i) {
     const struct lane *l = &p->rank[r].lane[i->lane];
     cr_assert(lane_takes(l->kind, i->op));
@@ -164,6 +164,6 @@ Test(lower, counts_and_lanes) {
         cr_assert_eq(count_stays(x.p), fetch_of(x.sp, x.sc, home_places(x.sp)).n);
         free_all();
     }
-    for (int op = 0; op < NOPS; op++) /* REDUCE comes with pieces; random schedules have no teams */
+    for (int op = 0; op < NOPS; op++) /* REDUCE needs pieces; random schedules have no teams */
         cr_assert(total[op] > 50 || op == OP_REDUCE || op_lane[op] == LANE_TEAM, "%s is hardly tested", op_name[op]);
 }

@@ -1,4 +1,4 @@
-/* The memory plan against a map of single bytes, and a plan worked out by hand. */
+/* Compares the memory plan with a map of single bytes, and with a plan worked out by hand. */
 #include "random_spec.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@ static struct program *lowered(struct spec *sp, struct stage *st) {
 
 static int64_t round_up(int64_t n, int64_t to) { return n % to ? n + to - n % to : n; }
 
-/* Bytes a buffer takes while it lives: with what it grows into. */
+/* Returns the bytes that a live buffer takes, including what it grows into. */
 static int64_t room(const struct rank *k, int32_t b, int64_t align) {
     int64_t bytes = k->buf[b].bytes;
     if (k->buf[b].grows >= 0 && k->buf[k->buf[b].grows].bytes > bytes)
@@ -18,19 +18,19 @@ static int64_t room(const struct rank *k, int32_t b, int64_t align) {
     return round_up(bytes, align);
 }
 
-/* ---- the reference: who has each byte, and who had it last ---- */
+/* ---- the reference: present and previous owners of each byte ---- */
 
 struct bytes {
     const struct rank *k;
     int64_t align;
-    int32_t *now, *before; /* per byte: the live buffer, the last one before; -1: none */
-    bool *state;           /* per buffer: 0 not yet, 1 now live or gone */
+    int32_t *now, *before; /* per byte: the live buffer, and the previous one; -1: none */
+    bool *state;           /* per buffer: 0 not yet live, 1 live or gone */
     int64_t live, peak;
 };
 
 static int compare(const void *x, const void *y) { return *(const int32_t *)x - *(const int32_t *)y; }
 
-/* rank.over names exactly the former occupants of the bytes, each once. */
+/* Checks that rank.over names exactly the former owners of the bytes, each once. */
 static void expect_over(const struct bytes *m, int32_t b, int64_t size) {
     const struct rank *k = m->k;
     int32_t *want = NEW(int32_t, size + 1), *got = NEW(int32_t, k->over_at[b + 1] - k->over_at[b] + 1);
@@ -76,7 +76,7 @@ static void close_bytes(struct bytes *m, int32_t b) {
     m->live -= size;
 }
 
-/* Buffers that no event opens are there for the whole step. */
+/* Returns the buffers that no event opens: they exist for the whole step. */
 static bool *which_stay(const struct rank *k) {
     bool *stay = NEW(bool, k->nbufs);
     memset(stay, true, (size_t)k->nbufs);
@@ -100,7 +100,7 @@ static struct bytes follow(const struct rank *k, int64_t align) {
         if (k->buf[b].grows >= 0)
             cr_assert_eq(k->buf[k->buf[b].grows].off, k->buf[b].off);
     }
-    if (k->nevents == 0 && align > 1) /* what would come and go begins on a page */
+    if (k->nevents == 0 && align > 1) /* temporary buffers would begin on a page */
         end = round_up(end, 4096);
     cr_assert_eq(end, k->arena, "the arena ends with its last buffer");
     int64_t permanent = m.live;
@@ -149,7 +149,7 @@ Test(mem, buffers_of_one_size_fit_without_a_gap) {
     }
 }
 
-/* With a model: buffers on 256 bytes, and each kind that stays, and what comes and goes, on a page of its own. */
+/* With a model, buffers are aligned to 256 bytes. Each permanent kind, and all temporary buffers, begin on a page. */
 Test(mem, alignment_and_pages) {
     for (int seed = 0; seed < 40; seed++) {
         struct spec *sp = draw_spec((uint64_t)seed, 0);
@@ -180,7 +180,7 @@ Test(mem, alignment_and_pages) {
 
 /* ---- by hand ---- */
 
-/* A rank whose buffers have these sizes and come and go as the events say. */
+/* Plans a rank whose buffers have these sizes and come and go with the events. */
 static struct program *plan(const int64_t *bytes, int nbufs, int32_t *event, int nevents, struct spec *sp) {
     struct program *p = NEW(struct program, 1);
     p->workers = 1;
@@ -204,8 +204,8 @@ static void expect_place(const struct program *p, int b, int64_t off, int nover,
 }
 
 /* 0: 10 bytes, 1: 20, 2: 10, 3: 8 lie in a row. 1 and 3 leave holes of 20 and (at the end) 8. 4, of 7, takes the
- * smaller; 0 leaves and merges with 1's hole to 30 bytes. 5, of 25, takes bytes of 0 and 1; 6, of 5, the rest of 1's;
- * 7, of 9, fits nowhere: the last hole, 1 byte that was 3's, grows. */
+ * smaller hole; 0 leaves and merges with 1's hole to 30 bytes. 5, of 25, takes bytes of 0 and 1; 6, of 5, the rest of
+ * 1's. 7, of 9, fits nowhere: the last hole, of 1 byte from 3, grows. */
 Test(mem, best_fit_by_hand) {
     struct spec *sp = empty_spec(1, 1, 1);
     int32_t event[] = {0, 1, 2, 3, ~1, ~3, 4, ~0, 5, 6, 7};
@@ -221,7 +221,7 @@ Test(mem, best_fit_by_hand) {
     cr_assert_eq(p->rank[0].arena, 56);
 }
 
-/* A stash makes room for the wstash that takes its place; who comes next waits for the wstash. */
+/* A stash makes room for the wstash that replaces it; the next buffer waits for the wstash. */
 Test(mem, a_stash_grows) {
     struct spec *sp = empty_spec(1, 1, 1);
     struct program *p = NEW(struct program, 1);

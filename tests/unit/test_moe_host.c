@@ -1,5 +1,5 @@
-/* A mixture of experts against itself in double precision, token by token, differentiated numerically; and what becomes
- * of tokens for which there is no room. */
+/* A mixture of experts against itself in double precision, token by token, differentiated numerically; and tokens for
+ * which there is no room. */
 #include "layers/host.h"
 #include "layers/product.h"
 #include "handmade.h"
@@ -47,8 +47,8 @@ struct reference {
     int dropped;
 };
 
-/* How many experts come before e in the token's order: those of a larger probability, or of an equal one and a lower
- * number. It is chosen if they are fewer than top. */
+/* Returns the number of experts before e in the token's order: larger probability, or equal and a lower number. e is
+ * chosen if there are fewer than top. */
 static int rank_of(const struct shape *is, const double *p, int e) {
     int n = 0;
     for (int i = 0; i < is->experts; i++)
@@ -87,7 +87,7 @@ static void expert(const struct reference *f, int e, double weight, const double
             y[i] += weight * z[j] * down[j * is->width + i];
 }
 
-/* How many choices of expert e come before token t's, its rank-th: those of lower ranks, and of earlier tokens. */
+/* Counts choices of expert e before token t's, its rank-th: those of lower ranks, and of earlier tokens. */
 static int before(const struct reference *f, double p[][16], int t, int e, int rank) {
     int first = t / f->is->context * f->is->context, n = 0;
     for (int i = first; i < first + f->is->context; i++) {
@@ -97,7 +97,7 @@ static int before(const struct reference *f, double p[][16], int t, int e, int r
     return n;
 }
 
-/* sum(dy y), and the balancing loss: a mean over sequences, and over the step's microbatches. Its f is a constant. */
+/* Returns sum(dy y) plus the balancing loss, a mean over sequences and the step's microbatches, with a constant f. */
 static double objective(struct reference *f) {
     static double p[64][16];
     const struct shape *is = f->is;
@@ -169,7 +169,7 @@ static double *derivative(struct reference *f, double *at, int64_t n) {
 
 static float *parameter(const struct rt_stage *s, int layer, float *w) { return w + s->layer[layer].param / 4; }
 
-/* Runs it on random weights, inputs and output gradients. Returns how many choices were dropped. */
+/* Runs it on random weights, inputs and output gradients. Returns the number of dropped choices. */
 static int check(struct shape is) {
     struct model *m = model_of(&is);
     struct stage *st = cost_stages(spec_of(m, 3)) + 1;
@@ -198,7 +198,7 @@ static int check(struct shape is) {
     host_backward(&m->rt, s, at, true, false); /* I */
     memset(at->at[SP_DY], 0xff, (size_t)s->act);
     memset(at->at[SP_WORK], 0xff, (size_t)s->work);
-    host_backward(&m->rt, s, at, false, true); /* W, from what is kept alone; then once more */
+    host_backward(&m->rt, s, at, false, true); /* W, from the stash alone; then once more */
     at->first = false;
     host_backward(&m->rt, s, at, false, true);
     for (int64_t i = 0; i < s->weight / 4; i++)
@@ -219,7 +219,7 @@ Test(moe_host, one_expert_of_each_token) {
 Test(moe_host, several) {
     check((struct shape){6, 2, 5, 7, 4, 2, 0, 2, 0});
     check((struct shape){6, 2, 5, 7, 5, 3, 1, 2, 0.25});
-    check((struct shape){6, 1, 5, 7, 3, 3, 1, 1, 0.25}); /* all: each expert has all tokens */
+    check((struct shape){6, 1, 5, 7, 3, 3, 1, 1, 0.25}); /* room for all: each expert has all tokens */
 }
 Test(moe_host, no_room) {
     cr_expect_gt(check((struct shape){8, 2, 5, 6, 4, 1, 0, 1, 0.5}), 0);
@@ -228,8 +228,8 @@ Test(moe_host, no_room) {
     cr_expect_gt(check((struct shape){8, 2, 5, 6, 5, 3, 1, 0.01, 1}), 8); /* one place each */
 }
 
-/* Of equal probabilities the lower numbers are chosen, and places go to first choices before second ones, each in the
- * order of the rows. */
+/* Among equal probabilities, lower numbers are chosen. First choices take places before second ones, each in row order.
+ */
 Test(moe_host, ties_and_places) {
     struct shape is = {6, 2, 4, 3, 3, 2, 0, 0.5, 0}; /* room for 2 */
     struct model *m = model_of(&is);
@@ -238,14 +238,14 @@ Test(moe_host, ties_and_places) {
     struct rt_bind *at = bench_of(st, 1, NULL).at;
     float *x = (float *)(at->at[SP_X] = fresh(s->input));
     memset(at->w, 0, (size_t)s->weight);
-    for (int e = 0; e < 3; e++) /* expert e: inner column e is 10 x's column e; out comes its gelu in column e */
+    for (int e = 0; e < 3; e++) /* in expert e, inner column e is 10 x's column e; its gelu comes out in column e */
         for (int i = 0; i < 3; i++) {
             parameter(s, 1, at->w)[e * 12 + i * 3 + i] = 10;
             parameter(s, 3, at->w)[e * 12 + i * 4 + e] = 1;
         }
     for (int i = 0; i < 12 * 4; i++)
         x[i] = 1;
-    /* Token 1's first choice is expert 1, and its second expert 0; the others', all equal, are 0 and 1. */
+    /* Token 1 chooses expert 1 first, then expert 0. For the others all are equal, so they choose 0, then 1. */
     parameter(s, 0, at->w)[3 * 3 + 1] = 1;
     for (int t = 0; t < 12; t++)
         x[t * 4 + 3] = t % 6 == 1;
@@ -262,7 +262,7 @@ Test(moe_host, ties_and_places) {
 
 enum { MOST_MEMBERS = 4 };
 
-/* What member i of t computes of a whole moe: of its sequences what tokens do, and what its experts do of all. */
+/* Returns member i of t of a whole moe: it computes all layers for its sequences, and its experts for all tokens. */
 static struct rt_stage *member_of(const struct rt_stage *whole, int i, int t) {
     struct rt_stage *s = NEW(struct rt_stage, 1);
     struct rt_layer *l = NEW(struct rt_layer, 7);
@@ -290,7 +290,7 @@ static struct rt_stage *member_of(const struct rt_stage *whole, int i, int t) {
     return s;
 }
 
-/* All members' part p of the three of a forward, or of a backward; and then what they exchange. */
+/* Runs all members' part p of the three of a forward or backward, and then their exchange. */
 static void run_parts(const struct rt_model *m, struct rt_stage *const *s, struct rt_bind *at, int t, bool forward,
                       int p, char *const *give, char *const *got, int64_t bytes) {
     static const int cut[] = {0, 1, 5, 7};
@@ -309,7 +309,7 @@ static void run_parts(const struct rt_model *m, struct rt_stage *const *s, struc
             memcpy(got[i] + j * bytes / t, give[j] + i * bytes / t, (size_t)(bytes / t));
 }
 
-/* To the bit if libxsmm makes the products; a BLAS may sum a row otherwise among fewer rows. */
+/* Compares bit for bit if libxsmm makes the products; a BLAS may sum a row in another order if there are fewer rows. */
 static void same(const char *what, const void *got, const void *want, int64_t bytes) {
     int64_t n = bytes / 4;
     double *near = NEW(double, n);
@@ -321,7 +321,7 @@ static void same(const char *what, const void *got, const void *want, int64_t by
         compare(what, got, near, n);
 }
 
-/* Computes what one rank does, but for the router's gradient, which the members have parts of. */
+/* Checks that a team computes what one rank does; each member has only a part of the router's gradient. */
 static void check_team(struct shape is, int t) {
     struct model *m = model_of(&is);
     struct stage *st = cost_stages(spec_of(m, 3)) + 1;

@@ -1,12 +1,8 @@
-/* Programs of all schedules, broken in one to three places. The verifier and the exact judge (judge.c), which is
- * independent of it, must agree on each: what is wrong is refuted, what is right is proved. If a mutant is right but
- * makes a false statement about itself (judge.h: FORMAL), the verifier may say either.
- *
- * The judge is judged too: what it does not call wrong must pass random runs of an executor (executor.c), which only
- * runs programs, with every value right.
- *
- *   MUTANTS=n      tries more, or fewer
- *   MUTANT=b:k     tries one alone: the k-th of base b, as a failure names it */
+/* Programs of all schedules, broken in one to three places. The verifier and the independent, exact judge (judge.c)
+ * must agree on each: wrong ones are refuted, right ones proved. If a mutant is right but makes a false statement about
+ * itself (judge.h: FORMAL), the verifier may say either. * The judge is tested too: a mutant that it does not call
+ * wrong must pass random runs of an executor (executor.c), which only runs programs, with every value right. *
+ * MUTANTS=n      tries more, or fewer MUTANT=b:k     tries a single one: the k-th of base b, as a failure names it */
 #include "bases.h"
 #include "executor.h"
 #include "judge.h"
@@ -28,9 +24,9 @@ enum { RUNS = 6, MOST_BASES = 250, MOST_TOLD = 12 };
 /* ---- a mutant ---- */
 
 struct mutant {
-    int base, k, first; /* first: its first mutation's kind */
+    int base, k, first; /* first: kind of its first mutation */
     struct program *program;
-    bool by_text, unreadable; /* it went through the text form; which cannot be read */
+    bool by_text, unreadable; /* by_text: it went through the text form; unreadable: its text cannot be read */
     const char *did;
 };
 
@@ -43,7 +39,7 @@ static void read_it(void *with) {
     r->made = read_text("mutant", r->text);
 }
 
-/* Emits it, breaks the text where a mutation asks for that, and reads it back. */
+/* Prints it, breaks the text if a mutation requires that, and reads it back. */
 static void through_text(struct mutant *m, const uint8_t *how, int n, uint64_t *random, struct text *did) {
     struct text t = {0};
     emit_text(&t, m->program);
@@ -63,14 +59,14 @@ static void through_text(struct mutant *m, const uint8_t *how, int n, uint64_t *
     m->program = m->unreadable ? m->program : r.made;
 }
 
-/* The k-th mutant of a base: every kind comes in turn, others with it. False: there was no place for any. */
+/* Makes the k-th mutant of a base: kinds take turns, with others added. Returns false if there was no place for any. */
 static bool make_mutant(const struct compiled *c, int base, int k, struct mutant *m) {
     uint64_t random = (uint64_t)base * 1000003 + (uint64_t)k;
     random_next(&random);
     int dice = random_below(&random, 20), n = dice < 12 ? 1 : dice < 17 ? 2 : 3;
     uint8_t how[3] = {(uint8_t)((k + base) % NMUTATIONS)};
     bool of_team = how[0] >= MUT_TEAM_WAIT && how[0] <= MUT_TEAM_MEMBER;
-    if (c->program->contributed && k % 8 == 0) /* few programs say what parts contribute */
+    if (c->program->contributed && k % 8 == 0) /* few programs declare what parts contribute */
         how[0] = k % 16 ? MUT_TEXT_RANGES : MUT_MOVE_PIECE;
     else if ((of_team && !c->program->exchange) || (how[0] == MUT_TEXT_RANGES && !c->program->contributed))
         how[0] = (uint8_t)random_below(&random, MUT_TEAM_WAIT);
@@ -109,7 +105,7 @@ static struct judgement judged(const struct promise *want, const struct mutant *
     return judge(own, m->program);
 }
 
-/* What goes wrong in some order, or NULL. */
+/* Runs in several orders and returns the first error, or NULL. */
 static const char *harm_straight(const struct promise *want, const struct program *p, int runs) {
     const char *why = execute(want, p, SERIALLY, 0);
     for (int seed = 0; !why && seed < runs; seed++)
@@ -117,7 +113,7 @@ static const char *harm_straight(const struct promise *want, const struct progra
     return why;
 }
 
-/* A period runs once, and twice. */
+/* Runs a period once, and twice. */
 static const char *harm(const struct promise *want, const struct program *p, int runs) {
     if (!p->period)
         return harm_straight(want, p, runs);
@@ -178,7 +174,7 @@ static void verify_it(void *with) {
     v->no = v->m->by_text ? verify_text(v->m->program) : verify(v->c->spec, v->c->graph, v->m->program, CLAIM_ALL);
 }
 
-/* What the verifier says; what it dies of is a refusal, too. */
+/* Returns the verifier's verdict; if it dies, that is a refusal. */
 static bool verdict_of(const struct compiled *c, const struct mutant *m, struct refutation **no) {
     static struct verifying v;
     static struct refutation refusal;
@@ -193,9 +189,10 @@ static bool verdict_of(const struct compiled *c, const struct mutant *m, struct 
     return true;
 }
 
-/* Runs what is not called wrong, which must come through, and now and then what is, to see that runs find harm. */
+/* Runs mutants that are not called wrong, which must pass, and now and then wrong ones, to see that runs detect errors.
+ * */
 static const char *run_some(const struct promise *want, const struct mutant *m, const struct judgement *j) {
-    bool known = !m->by_text && m->k % 50 == 0; /* of a wrong text it may be unknown what it promises */
+    bool known = !m->by_text && m->k % 50 == 0; /* the promise of a wrong text may be unknown */
     if (j->is == MALFORMED || (j->is == WRONG && !known))
         return NULL;
     const char *run = harm(want, m->program, RUNS);
@@ -204,7 +201,7 @@ static const char *run_some(const struct promise *want, const struct mutant *m, 
     return run;
 }
 
-/* own: what the mutant promises. */
+/* Classifies a mutant. own: its own promise. */
 static enum outcome outcome_of(const struct promise *own, const struct refutation *no, const struct judgement *j,
                                bool crashed, bool runs_wrong) {
     if (j->is == MALFORMED)
@@ -215,7 +212,7 @@ static enum outcome outcome_of(const struct promise *own, const struct refutatio
         return JUDGE_WRONG;
     if (!no && j->is == WRONG)
         return ESCAPED;
-    /* a line of needs that names a job twice means it once, or is ill said */
+    /* a line of needs that names a job twice may count as one need, or as an error */
     return no && j->is == RIGHT && !own->repeats ? TOO_STRICT : AGREED;
 }
 
@@ -256,7 +253,7 @@ static void try_mutant(const struct base *b, const struct compiled *c, const str
         tell(b, c, &m, what, no, &j, run);
 }
 
-/* The program as it was compiled is right, proved, and comes through all runs. */
+/* Checks that the program as compiled is right, is proved, and passes all runs. */
 static void try_base(const struct base *b, const struct compiled *c, const struct promise *want) {
     struct refutation *no = b->text ? verify_text(c->program) : verify(c->spec, c->graph, c->program, CLAIM_ALL);
     cr_assert(!no, "%s: refuted: %s", describe_base(b), no ? no->why : "");
@@ -318,7 +315,7 @@ Test(mutation, every_mutant_is_judged_alike) {
         cr_expect(count.outcome[o] == 0, "%d %s", count.outcome[o], outcome_name[o]);
     if (asked || one)
         return;
-    /* A judge or an executor that finds nothing wrong, or everything, would let all pass. */
+    /* A judge or an executor that reports nothing, or everything, would let all mutants pass. */
     fprintf(stderr, "%d of %d refuted ones are judged wrong; of %d of these that were run, %d came to harm\n",
             count.rightly, count.refuted, count.runs, count.run_wrong);
     cr_expect(count.rightly * 10 > count.refuted * 8 && count.run_wrong * 10 > count.runs * 6);
@@ -327,8 +324,8 @@ Test(mutation, every_mutant_is_judged_alike) {
               count.mutants, n);
 }
 
-/* Contributions to a shared table's gradient, one by one: each one dropped, written where it should add or added where
- * it should write, put into another gradient, or made by a job that has none to make is refuted. */
+/* Changes contributions to a shared table's gradient one by one. Each is refuted if it is dropped, written instead of
+ * added or the reverse, put into another gradient, or made by a job that has none to make. */
 static int refuse_contribution(const struct compiled *c, int r, int32_t i) {
     int tried = 0;
     for (int how = 0; how < 3; how++) {
@@ -342,7 +339,7 @@ static int refuse_contribution(const struct compiled *c, int r, int32_t i) {
         }
         if (dw == x->narg || (dv == x->narg && how > 0))
             continue;
-        if (dv == x->narg) /* a job of another stage: dw becomes a dv */
+        if (dv == x->narg) /* a job of another stage: turns dw into dv */
             k->arg[x->arg + dw].role = ROLE_dv;
         else if (how == 0) {
             memmove(&k->arg[x->arg + dv], &k->arg[x->arg + dv + 1], sizeof *k->arg * (x->narg - dv - 1));

@@ -4,7 +4,7 @@
 
 enum { W = 4, B = 7 };
 
-/* 1F1B with unit costs, by caps; or whatever the seed gives. Copies take `took`. */
+/* Returns 1F1B with unit costs and caps, or a random spec from the seed. Copies take `took`. */
 static struct spec *draw_pipeline(int seed, double took) {
     random_state = (uint64_t)seed;
     struct spec *sp = pipeline_spec(W, B, below(2) ? 2 : 1);
@@ -77,7 +77,7 @@ Test(offload, no_fewer_stashes_would_do) {
     cr_assert(some > 20 && more == 0, "%d of %d take more than needed", more, some);
 }
 
-/* What leaves is back before its reader starts, also where that takes no time. */
+/* An offloaded tensor is back before its reader starts, even if that takes no time. */
 Test(offload, jobs_without_cost_read_from_the_device) {
     for (int seed = 0; seed < 40; seed++, free_all()) {
         struct spec *sp = draw_pipeline(seed, 0.5 * (seed % 3));

@@ -1,4 +1,4 @@
-/* The rows of ops.h, where one repeats what another, or its own meaning, implies. */
+/* The rows of ops.h, wherever one repeats what another one, or its own meaning, implies. */
 #include "ir/program.h"
 #include <criterion/criterion.h>
 #include <string.h>
@@ -29,7 +29,7 @@ Test(ops, partners_name_each_other) {
     }
 }
 
-/* A SEND reads one tensor, a RECV writes one: of the kind that the meaning names. No two SENDs send the same. */
+/* A SEND reads one tensor and a RECV writes one, of the kind that the meaning names. No two SENDs send the same. */
 Test(ops, messages_carry_what_they_say) {
     bool sent[NKINDS] = {false};
     for (int op = 0; op < NOPS; op++) {

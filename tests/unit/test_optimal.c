@@ -1,10 +1,9 @@
-/* The best order, against all orders. Tiny random problems; the judge, below, knows the rules of schedules/language.md
- * and nothing of classes, states, dominance or ticks.
- *
- * A schedule is built job by job in the order of starts: any job whose needs are placed may be next, on its rank as
- * soon as it can, but not before the one placed last. So each schedule in which no job can start earlier without
- * another order on its rank comes up, and one of these is best. A branch ends where even what must follow each job, and
- * what each rank still has to run, end no sooner than what is to be beaten. */
+/* The best order against all orders of tiny random problems. The judge below knows the rules of schedules/language.md
+ * and nothing of classes, states, dominance or ticks. * It builds a schedule job by job in the order of starts. Any job
+ * whose needs are placed may be next. It starts on its rank as soon as possible, but not before the last job placed. So
+ * it covers each schedule in which no job can start earlier without another order on its rank, and one of these is
+ * best. A branch ends if a bound on the rest, from what must follow each job and what each rank still has to run, is
+ * not below the value to beat. */
 #include "search/optimal/frontier.h"
 #include "search/optimal/optimal.h"
 #include "random_spec.h"
@@ -25,22 +24,22 @@ static const double NEARLY = 1e-6;
 struct judge {
     const struct spec *sp;
     int n, needs[MOST_JOBS], need[MOST_JOBS][MOST_ALL_NEEDS];
-    double delay[MOST_JOBS][MOST_ALL_NEEDS]; /* from the end of that job to the start of this one */
-    int last[MOST_JOBS];                     /* of an F: the job that ends its activation */
-    int sorted[MOST_JOBS];                   /* each behind its needs */
-    double behind[MOST_JOBS];                /* the least time from the end of a job to the end of everything */
-    double end[MOST_JOBS];                   /* of those placed */
+    double delay[MOST_JOBS][MOST_ALL_NEEDS]; /* from the other job's end to this one's start */
+    int last[MOST_JOBS];                     /* per F: the job that ends its activation */
+    int sorted[MOST_JOBS];                   /* each job after its needs */
+    double behind[MOST_JOBS];                /* least time from a job's end to the end of everything */
+    double end[MOST_JOBS];                   /* of placed jobs */
     bool placed[MOST_JOBS];
     double free[MOST_RANKS], left[MOST_RANKS];
     int live[MOST_RANKS];
-    double best; /* the shortest schedule found, or what was to be beaten */
+    double best; /* the shortest schedule found, or the value to beat */
     long visits;
 };
 
 static double cost_of(const struct judge *z, int j) { return z->sp->job[j].cost; }
 static int rank_of(const struct judge *z, int j) { return z->sp->job[j].rank; }
 
-/* Its tensors are there one latency after the job's end, on another rank: bandwidth is unlimited here. */
+/* Returns the delay: tensors reach another rank one latency after the job's end, with unlimited bandwidth. */
 static double delay_between(const struct spec *sp, int from, int to) {
     int a = sp->job[from].rank, b = sp->job[to].rank;
     return a == b || !sp->machine.link ? 0 : sp->machine.link[a * sp->workers + b].latency;
@@ -92,7 +91,7 @@ static struct judge judge_of(const struct spec *sp) {
     return z;
 }
 
-/* Whether what is left can end before z->best, nothing starting before `now`: by what each job waits for, and by the
+/* Returns whether the rest can end before z->best, with no start before `now`: by what each job waits for, and by the
  * work of each rank. */
 static bool has_hope(const struct judge *z, double now) {
     double end[MOST_JOBS];
@@ -111,8 +110,8 @@ static bool has_hope(const struct judge *z, double now) {
     return true;
 }
 
-/* When job j can start next on its rank; below 0: not yet. A rank runs one job at a time, so that of the jobs before
- * this one in its order, all have ended: the order alone says how many activations are live. */
+/* Returns when job j can start next on its rank, or a negative number for not yet. A rank runs one job at a time, so
+ * all earlier jobs of its order have ended: the order alone gives the number of live activations. */
 static double start_next(const struct judge *z, int j) {
     int r = rank_of(z, j);
     double t = z->free[r];
@@ -143,7 +142,7 @@ static void place_next(struct judge *z, int nplaced, double now, int before) {
     for (int j = 0; j < z->n; j++) {
         double start = start_next(z, j);
         if (start < 0 || start < now || (start == now && j < before))
-            continue; /* jobs that start together come in the order of their numbers */
+            continue; /* jobs that start together are tried in the order of their numbers */
         int r = rank_of(z, j), change = (z->sp->job[j].d == OP_F) - frees(z, j);
         double was_free = z->free[r];
         z->placed[j] = true;
@@ -158,14 +157,14 @@ static void place_next(struct judge *z, int nplaced, double now, int before) {
     }
 }
 
-/* The shortest schedule that ends before `limit`, or limit. */
+/* Returns the makespan of the shortest schedule below `limit`, or limit. */
 static double best_below(struct judge *z, double limit) {
     z->best = limit;
     place_next(z, 0, 0, -1);
     return z->best;
 }
 
-/* Whether the starts are a schedule, and when it ends. */
+/* Checks that the starts are a schedule, and returns its end. */
 static double replayed(const struct judge *z, const int64_t *start, double tick) {
     double makespan = 0;
     for (int j = 0; j < z->n; j++) {
@@ -213,7 +212,7 @@ static struct optimum solve(const struct problem *x) {
 
 enum { OF_STAGE, OF_KIND, OF_MICROBATCH, ANYWHERE, PLACEMENTS };
 
-/* The rank of each job: a stage's; of either of two kinds of microbatches; each microbatch's own; each job's own. */
+/* Places jobs by stage, by two kinds of microbatches, by microbatch, or each job on its own. */
 static void place_jobs(struct spec *sp, int placement) {
     int W = sp->workers, Q = slices_of(&sp->names), *rank = NEW(int, sp->stages * sp->batches * NDIRS);
     for (int i = 0; i < sp->stages * sp->batches * NDIRS; i++)
@@ -227,7 +226,7 @@ static void place_jobs(struct spec *sp, int placement) {
     }
 }
 
-/* Costs of 1 to 4, by stage and direction; in some specs, some microbatches have their own. */
+/* Draws costs of 1 to 4, by stage and direction; in some specs, some microbatches have their own. */
 static void draw_costs(struct spec *sp) {
     int kinds = below(4) == 0 ? 2 : 1, Q = slices_of(&sp->names), *cost = NEW(int, sp->stages *NDIRS * 2);
     for (int i = 0; i < sp->stages * NDIRS * 2; i++)
@@ -266,7 +265,7 @@ static struct spec *draw_tiny(uint64_t seed) {
     return sp;
 }
 
-/* A rank with a cap has an F, or the end of its activation, the other of which runs elsewhere. */
+/* Returns whether an activation begins or ends on a capped rank, but not both. */
 static bool leaves_a_capped_rank(const struct judge *z) {
     for (int j = 0; j < z->n; j++) {
         int r = rank_of(z, j), other = rank_of(z, z->last[j]);
@@ -281,7 +280,7 @@ struct tally {
     int solved, refused, impossible, covers, too_large;
 };
 
-/* By the checker, which knows nothing of the search; and not a tick more. */
+/* Checks the certificate with the independent checker, which must reject one more tick. */
 static void check_certificate(const struct instance *in, const struct optimum *found, uint64_t seed) {
     struct optimum claim = *found;
     const char *by;
@@ -341,7 +340,7 @@ Test(optimal, no_order_of_any_is_shorter, .timeout = 600) {
     cr_assert_lt(tally.too_large, PROBLEMS / 100);
 }
 
-/* Cut short, a search still says what holds: the bound is below the truth, and the order above it. */
+/* A search that is cut short still gives a bound below the optimum, and an order above it. */
 Test(optimal, given_up, .timeout = 600) {
     int open = 0;
     for (uint64_t seed = 1; seed <= PROBLEMS / 4; seed++) {
@@ -365,8 +364,8 @@ Test(optimal, given_up, .timeout = 600) {
 
 /* ---- over the cap ---- */
 
-/* Of each cap, by all orders: the truth lies between the point's bound and its makespan. The last is as good as none.
- */
+/* Judges each cap by all orders: the optimum lies between the point's bound and its makespan. The last cap hardly
+ * limits. */
 static int judge_frontier(struct problem *x, const struct frontier *frontier) {
     double above = INFINITY, truth = INFINITY;
     int open = 0;
@@ -404,7 +403,7 @@ static void of_frontier(void *with) {
     x->frontier = find_frontier(&c, x->searches);
 }
 
-/* The checker accepts every certificate: those that no order fits, and those of searches cut short, too. */
+/* The checker accepts every certificate, also for caps that no order fits, and of searches that are cut short. */
 static bool accepts(void *context, const struct point *point, const char *certificate, const int64_t *start) {
     struct bound *bound = read_bound("drawn", certificate);
     double *proved = context;
@@ -415,15 +414,15 @@ static bool accepts(void *context, const struct point *point, const char *certif
     return true;
 }
 
-/* Every other one is cut short, some so early that no order at all is found. */
+/* Every other search is cut short, some so early that no order is found. */
 Test(optimal, frontiers, .timeout = 600) {
     int open = 0, points = 0, handed = 0, unbounded = 0;
     for (uint64_t seed = 1; seed <= PROBLEMS; seed++) {
         struct problem x = {.sp = draw_tiny(seed)};
-        place_jobs(x.sp, below(ANYWHERE)); /* not that: a backward is on the rank of its forward */
+        place_jobs(x.sp, below(ANYWHERE)); /* not ANYWHERE: a backward runs on the rank of its forward */
         if (x.sp->njobs <= 16) {
             x.graph = graph_build(x.sp);
-            double proved[MOST_JOBS]; /* by the certificate with each cap, and at 0 by that without any */
+            double proved[MOST_JOBS]; /* by the certificate for each cap, and at 0 by the one without a cap */
             struct frontier_of of = {&x,
                                      {.context = proved,
                                       .states = seed % 2 ? INT32_MAX - 1 : (int64_t)(3 + seed % 197),
@@ -453,7 +452,7 @@ Test(optimal, frontiers, .timeout = 600) {
 
 /* ---- sizes ---- */
 
-/* So many stages and microbatches on as many ranks as stages, or on one, with these costs of F and B in turn. */
+/* Returns a pipeline on as many ranks as stages, or on one, with these costs of F and B in turn. */
 static struct problem pipeline_of(int stages, int batches, bool one_rank, const double *cost, int ncosts) {
     struct problem x = {.sp = empty_spec(one_rank ? 1 : stages, stages, batches)};
     for (int s = 0; s < stages; s++)
@@ -467,7 +466,7 @@ static struct problem pipeline_of(int stages, int batches, bool one_rank, const 
     return x;
 }
 
-/* Times that are multiples of one tick lose nothing. */
+/* Times that are multiples of one tick are exact. */
 static void expect_exact(const double *cost, int ncosts) {
     for (int one_rank = 0; one_rank < 2; one_rank++) {
         struct problem x = pipeline_of(3, 2, one_rank, cost, ncosts);
@@ -501,7 +500,7 @@ Test(optimal, times_of_any_unit) {
     expect_exact((double[]){7, 11, 13, 997, 10007}, 5);
 }
 
-/* The bound is rounded down: never above the truth, and near it. */
+/* The bound is rounded down: it is close to the optimum, and never above it. */
 static void expect_bound(const double *cost, int ncosts, int batches) {
     struct problem x = pipeline_of(2, batches, false, cost, ncosts);
     of_problem(&x);
@@ -522,7 +521,7 @@ Test(optimal, times_without_a_tick) {
     }
 }
 
-/* What no tick can count is refused, not rounded up. */
+/* Times that no tick can count are refused, not rounded up. */
 Test(optimal, times_too_far_apart) {
     struct problem x = pipeline_of(2, 2, false, (double[]){1e9, 1e-9}, 2);
     const char *refusal = death_of(of_problem, &x);
@@ -530,7 +529,7 @@ Test(optimal, times_too_far_apart) {
     free_all();
 }
 
-/* A wait longer than all jobs together, which a state's clocks must hold. */
+/* A wait longer than all jobs together must fit into a state's clocks. */
 Test(optimal, a_long_latency) {
     struct problem x = pipeline_of(2, 3, false, (double[]){1, 2}, 2);
     x.sp->machine.link = NEW(struct link, 4);

@@ -1,4 +1,4 @@
-/* The table of options against what parsing does with each row, for each of its commands. */
+/* Compares the table of options with the parser, for each row and each of its commands. */
 #include "cli/command.h"
 #include "cli/options.h"
 #include <criterion/criterion.h>
@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A value that the option accepts, and that differs from its default and from zero. */
+/* Returns a value that the option accepts, and that differs from its default and from zero. */
 static const char *value_for(const struct option_row *row) {
     static const struct {
         const char *arg, *value;
@@ -23,7 +23,7 @@ static const char *value_for(const struct option_row *row) {
     return "x";
 }
 
-/* The bytes of struct settings that the option sets. */
+/* Marks the bytes of struct settings that the option sets. */
 static void mark_set(const struct option_row *row, bool set[sizeof(struct settings)]) {
     static const char *parameters[8];
     for (int fill = 0; fill < 2; fill++) {
@@ -31,7 +31,7 @@ static void mark_set(const struct option_row *row, bool set[sizeof(struct settin
         memset(&before, fill ? 0xff : 0, sizeof before);
         before.args.set = parameters;
         before.args.nset = 0;
-        before.train.data = before.train.held_out = NULL; /* lists, to which a value is appended */
+        before.train.data = before.train.held_out = NULL; /* values are appended to these lists */
         memcpy(&after, &before, sizeof after);
         row->parse(row, value_for(row), (char *)&after + row->at);
         for (size_t i = 0; i < sizeof after; i++)
@@ -62,13 +62,13 @@ Test(options, each_sets_a_member_that_no_other_of_the_command_sets) {
                               options[j].name);
 }
 
-/* Ends a forked process at once: a leak checker would take the threads of the process it came from for its own. */
+/* Ends a forked process at once: a leak checker would take its parent's threads for its own. */
 static void leave(int status, void *unused) {
     (void)unused;
     _exit(status);
 }
 
-/* The command line of the command with this option alone, read by a process that ends with 2 where it is refused. */
+/* Returns whether the command accepts this option alone; a process that exits with 2 reads the command line. */
 static bool accepts(const struct command *command, const struct option_row *row) {
     pid_t pid = fork();
     if (pid == 0) {
@@ -90,7 +90,7 @@ static bool accepts(const struct command *command, const struct option_row *row)
     return WEXITSTATUS(status) == 0;
 }
 
-/* Rows of one name differ in what they take, so a value of one may be refused by another. */
+/* Rows of one name accept different values, so one row may refuse another's. */
 Test(options, commands_accept_what_their_help_lists_and_nothing_else) {
     for (int c = 0; c < ncommands; c++)
         for (int i = 0; i < noptions; i++) {
@@ -117,7 +117,7 @@ Test(options, texts_are_short_and_the_commands_of_a_row_differ) {
     }
 }
 
-/* Whether a file may be written, once a command has read its options; in a process of its own. */
+/* Returns whether a file may be written once a command has read its options; runs in its own process. */
 static bool may_write(const struct settings *settings, const char *path) {
     pid_t pid = fork();
     if (pid == 0) {
@@ -154,7 +154,7 @@ Test(options, a_file_that_an_option_reads_is_not_written_over) {
     cr_assert(accepted);
 }
 
-/* A default is one that the option itself would accept. */
+/* The option itself would accept its default. */
 Test(options, defaults_are_set_by_their_rows) {
     struct settings settings;
     char *argv[] = {copy_string("show"), copy_string("x.lua"), NULL};
@@ -166,7 +166,7 @@ Test(options, defaults_are_set_by_their_rows) {
     cr_assert_str_eq(settings.command, "pianola show x.lua");
 }
 
-/* A page shows the command line, but for where its output goes. */
+/* A page shows the command line, except for where its output goes. */
 Test(options, the_command_line_is_recorded_as_a_shell_reads_it) {
     struct settings settings;
     char *argv[] = {copy_string("show"),     copy_string("my file.lua"), copy_string("--output"),

@@ -26,12 +26,11 @@ Test(parameters, sgd) {
     host_update(&(struct rt_update){
         .piece = {&m->rt, &st->rt, 0, weight_count(&m->rt, &st->rt)}, .w = w, .dw = dw, .number = 1});
     cr_assert_eq(st->rt.layer[0].nparam, 9);
-    for (int i = 0; i < 16; i++) /* the gap behind the parameters is left alone */
+    for (int i = 0; i < 16; i++) /* the gap after the parameters is left alone */
         cr_assert_eq(w[i], i < 9 ? (float)i - 0.25f * (float)(2 * i - 7) : (float)i);
 }
 
-/* Two steps of the algorithm in double, by hand: the state of the first must carry over, the garbage before must not.
- */
+/* Two steps of the algorithm in double, by hand: state from the first must persist, garbage from before must not. */
 Test(parameters, adamw) {
     struct model *m;
     struct stage *st = linear_stage(&m, OPT_ADAMW);
@@ -57,7 +56,7 @@ Test(parameters, adamw) {
     cr_assert_eq(w[3], 0);
 }
 
-/* The update's numbers by hand: velocity 0.5 v + g, and with Nesterov's look ahead g + 0.5 v. */
+/* The update's numbers by hand: velocity 0.5 v + g, or g + 0.5 v with Nesterov's look-ahead. */
 Test(parameters, momentum) {
     for (int nesterov = 0; nesterov < 2; nesterov++) {
         struct model *m;
@@ -79,8 +78,8 @@ Test(parameters, momentum) {
     }
 }
 
-/* With a gradient of 0, only the decay moves a weight: the matrix's, not the bias's behind it, whichever elements a
- * home updates. */
+/* With a gradient of 0, only decay moves a weight: the matrix's, not the following bias's, whichever elements a home
+ * updates. */
 Test(parameters, matrices_decay) {
     struct model *m;
     struct stage *st = linear_stage(&m, OPT_ADAMW);
@@ -99,7 +98,7 @@ Test(parameters, matrices_decay) {
     }
 }
 
-/* rate_cosine against libm's in long double. */
+/* Compares rate_cosine with libm in long double. */
 Test(parameters, cosine) {
     double worst = 0;
     for (int i = 0; i <= 100000; i++) {
@@ -111,7 +110,7 @@ Test(parameters, cosine) {
     cr_expect(rate_cosine(0) == 1 && rate_cosine(0.5) == 0 && rate_cosine(1) == -1);
 }
 
-/* Rates at the corners, where formulas are easy to get wrong by one. */
+/* Rates at the corners, where formulas are easily off by one. */
 Test(parameters, rates) {
     struct rt_model m = {.lr = 0.5f, .final = 0.25f, .warmup = 4, .cooldown = 0.25f};
     const float end = 0.5f * 0.25f;
@@ -126,7 +125,7 @@ Test(parameters, rates) {
     cr_expect_eq(rate_at(&m, 13, 20), (0.5f + end) / 2);
     m.schedule = SCHEDULE_wsd;
     cr_expect(rate_at(&m, 16, 20) == 0.5f && rate_at(&m, 17, 20) < 0.5f);
-    m.steps = 40; /* goes before the run's */
+    m.steps = 40; /* overrides the run's */
     cr_expect(rate_at(&m, 31, 20) == 0.5f && rate_at(&m, 32, 20) < 0.5f);
     m.steps = 0;
     m.warmup = 0;

@@ -1,6 +1,6 @@
-/* The partitioner against all partitions there are: every way to give the layers of a small graph to stages, and the
- * stages to machines, with the papers' times, written anew here. It knows nothing of cuts: a layer has a stage, and no
- * edge leads to an earlier one. */
+/* The partitioner against all partitions: every way to give the layers of a small graph to stages, and the stages to
+ * machines. The papers' times are implemented again here, without cuts: a layer has a stage, and no edge leads to an
+ * earlier one. */
 #include "search/partition/partition.h"
 #include "../support/random.h"
 #include "script/scripts.h"
@@ -27,7 +27,7 @@ static struct profile *random_graph(uint64_t *seed, int n, bool chain) {
     return p;
 }
 
-/* A partition in the making: the stage of each layer; of each stage, its machines. */
+/* A partition in the making: the stage of each layer, and the machines of each stage. */
 struct trial {
     const struct profile *p;
     const struct machines *m;
@@ -115,7 +115,7 @@ static struct machines random_machines(uint64_t *seed) {
     return m;
 }
 
-/* What the partition says of itself must hold, too: the brute force's formula gives its time for its stages. */
+/* Returns the time of the partition's stages by the brute force's formula, which must equal its own. */
 static double time_of_parts(const struct cuts *cuts, const struct partition *found, const struct machines *m) {
     struct trial t = {.p = cuts->profile, .m = m, .nstages = found->nparts};
     for (int s = 0; s < found->nparts; s++) {
@@ -127,7 +127,7 @@ static double time_of_parts(const struct cuts *cuts, const struct partition *fou
     return time_of(&t);
 }
 
-/* NULL: the memory does not suffice. */
+/* Returns NULL if the memory does not suffice. */
 static struct partition *find(const struct cuts *cuts, const struct machines *m) {
     jmp_buf trap;
     struct partition *volatile found = NULL;
@@ -163,8 +163,8 @@ Test(partition, equals_brute_force) {
     cr_assert(fitting > 400 && failing > 20 && several > 200, "%d, %d, %d", fitting, failing, several);
 }
 
-/* Two levels, where the lower pipelines are found by the brute force too: a group's time for layers i .. j is that of
- * the best partition of these layers alone on its machines. */
+/* With two levels, brute force also finds the lower pipelines: a group's time for layers i .. j is the time of these
+ * layers' best partition on its machines. */
 Test(partition, levels_equal_nested_brute_force) {
     uint64_t seed = 11;
     for (int round = 0; round < 60; round++) {
@@ -180,7 +180,7 @@ Test(partition, levels_equal_nested_brute_force) {
         struct machines low = two, high = two;
         low.nlevels = high.nlevels = 1;
         high.level[0] = two.level[1];
-        /* All cuts of the upper level, a bit each: a stage is a chain of one layer, which takes its group's time. */
+        /* All cuts of the upper level, one bit each: a stage is a chain of one layer, which takes its group's time. */
         double least = INFINITY;
         for (int cuts = 0; cuts < 1 << (n - 1); cuts++) {
             struct profile chain = {"chain", 0, 0, NEW(struct profiled, n), NEW(struct edge, n)};
@@ -217,7 +217,7 @@ Test(partition, levels_equal_nested_brute_force) {
     }
 }
 
-/* A rank has each minibatch of a stage's in its group, whatever the stage: b and b + 1 go to different groups. */
+/* For any stage, a rank handles the minibatches of its own group: b and b + 1 go to different groups. */
 Test(partition, minibatches_stay_in_their_group) {
     struct profile *p = NEW(struct profile, 1);
     *p = (struct profile){"two", 2, 1, NEW(struct profiled, 2), NEW(struct edge, 1)};
@@ -244,7 +244,7 @@ static void check_layer(const struct profiled *want, const struct profiled *got,
     cr_assert(!kept || got->kept == want->kept);
 }
 
-/* A chain of seconds, as measured, and of bytes beyond those that floats tell apart. */
+/* Returns a chain of measured seconds, with sizes beyond those that floats distinguish. */
 static struct profile *random_profile(uint64_t *seed) {
     struct profile *p = random_graph(seed, 1 + random_below(seed, LAYERS), true);
     for (int i = 0; i < p->nlayers; i++) {

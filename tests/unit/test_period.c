@@ -1,5 +1,5 @@
-/* Schedules that repeat themselves: their periods are found, and the programs with one period written out are proved,
- * for all repetitions. */
+/* Schedules that repeat themselves: their periods are found, and the programs with one period written out are proved
+ * for any number of repetitions. */
 #include "passes/lower.h"
 #include "passes/period.h"
 #include "plan/repetition.h"
@@ -7,7 +7,7 @@
 #include "verify/verify.h"
 #include <criterion/criterion.h>
 
-/* The base schedule again and again, the older microbatches first; or, strictly, in the base's order. */
+/* Repeats the base schedule, older microbatches first; or, if strict, in the base's order. */
 static struct spec *tile(const struct spec *base, int64_t step, int batches) {
     struct spec *sp = NEW(struct spec, 1);
     *sp = *base;
@@ -41,7 +41,7 @@ static struct spec *tile(const struct spec *base, int64_t step, int batches) {
     return sp;
 }
 
-/* Its updates: those of the base, moved on. */
+/* Repeats the base's updates, shifted. */
 static void tile_updates(const struct spec *base, struct spec *sp) {
     struct job *job = NEW(struct job, all_jobs(sp));
     memcpy(job, sp->job, sizeof *job * (size_t)sp->njobs);
@@ -73,7 +73,7 @@ static void schedule(void *with) {
     x->sc = sched_of(x->sp, x->st, x->g);
 }
 
-/* Returns the program with a period, planned; NULL: there is none. */
+/* Returns the planned program with a period, or NULL. */
 static struct program *with_period(struct tiled *x) {
     int first, shortest, all = x->batches = 32 * x->base->batches;
     x->step = 1000 * (int64_t)x->base->batches;

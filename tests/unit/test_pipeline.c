@@ -1,4 +1,4 @@
-/* The pass table, and the shipped schedules compiled: text that reads back and still verifies. */
+/* The pass table, and the shipped schedules compiled: their text reads back and still verifies. */
 #include "base/read_file.h"
 #include "cli/pipeline.h"
 #include "cli/files.h"
@@ -36,7 +36,7 @@ static int lane_number(const struct program *p, int rank, const char *name) {
     return -1;
 }
 
-/* One row per instruction, by rank, lane and start. */
+/* Checks for one row per instruction, ordered by rank, lane and start. */
 static void expect_sorted_timeline(const struct compile *c) {
     struct text t = {0};
     emit_tsv(&t, c->program, c->timeline, "F");
@@ -66,7 +66,7 @@ static void expect_sorted_timeline(const struct compile *c) {
 
 Test(pipeline, every_schedule_that_comes_with_the_program) {
     glob_t g;
-    /* not pianola.d.lua, which is no schedule */
+    /* leaves out pianola.d.lua, which is not a schedule */
     cr_assert_eq(glob("schedules/*[!.]?.lua", 0, NULL, &g), 0);
     cr_assert_geq(g.gl_pathc, 7);
     for (size_t i = 0; i < 2 * g.gl_pathc; i++) {
@@ -79,7 +79,7 @@ Test(pipeline, every_schedule_that_comes_with_the_program) {
     globfree(&g);
 }
 
-/* From the jobs on, as pipeline.c runs the passes. */
+/* Runs the passes from the jobs on, as pipeline.c does. */
 static struct compile compile_spec(struct spec *sp) {
     struct compile c = compile_of(sp, draw_stages(sp));
     c.graph = graph_build(sp);
@@ -102,13 +102,13 @@ Test(pipeline, random_schedules) {
     }
 }
 
-/* ---- times that are lost beside others ---- */
+/* ---- times that vanish beside others ---- */
 
 static void expect_no_nan(const struct text *t, const char *what, int seed) {
     cr_assert(!strstr(t->s, "nan") && !strstr(t->s, "inf"), "seed %d: %s has a figure that is none", seed, what);
 }
 
-/* Whatever prints times, of any scale. */
+/* Prints every format with times, at any scale. */
 static void print_all(const struct compile *c, int seed) {
     struct style style = {.width = 80, .with = WITH_LANES | WITH_MEMORY | WITH_PATH | WITH_SENDS};
     struct steps steps = {1, NULL, c->timeline};
@@ -131,7 +131,7 @@ static void print_all(const struct compile *c, int seed) {
     expect_no_nan(&hta, "HTA's trace", seed);
 }
 
-/* Read back, the timeline is the program's, and nothing differs. */
+/* The timeline reads back as the program's, and nothing differs. */
 static void diff_with_itself(const struct compile *c, int seed) {
     struct text t = {0}, json = {0}, text = {0};
     emit_tsv(&t, c->program, c->timeline, "F");
@@ -175,7 +175,7 @@ Test(pipeline, random_extremes_are_proved_and_printed, .timeout = 600) {
     cr_assert_gt(nothing, 100);
 }
 
-/* With weights at home the program runs as scheduled, so the most live at once is what the scheduler counted. */
+/* With weights at home the program runs as scheduled, so its peak is what the scheduler counted. */
 Test(pipeline, peaks_of_random_extremes) {
     for (int seed = 0; seed < 500; seed++) {
         struct compile c = compile_extreme(seed, AT_HOME | LATENCY | (seed % 3 ? 0 : PAIRS));
@@ -193,12 +193,12 @@ Test(pipeline, peaks_of_random_extremes) {
     }
 }
 
-/* ---- from what is there already ---- */
+/* ---- compiling from existing results ---- */
 
 static char ran[200];
 static void note(const char *pass) { strcat(strcat(ran, " "), pass); }
 
-/* As `run` compiles the same jobs for one rank: all passes but those whose results are given. */
+/* Compiles the same jobs for one rank, as `run` does: all passes except those whose results are given. */
 Test(pipeline, goes_on_from_a_spec_and_its_stages) {
     struct compile whole = compile_file("schedules/zbv.lua", NULL);
     struct compile rest = compile_of(whole.spec, whole.stage);
@@ -214,7 +214,7 @@ Test(pipeline, goes_on_from_a_spec_and_its_stages) {
 
 /* ---- -d: the program after a pass ---- */
 
-/* Compiles 1f1b. Returns what compile_all prints with these letters. */
+/* Compiles 1f1b and returns what compile_all prints with these letters. */
 static char *printed(struct compile *c, const char *letters) {
     FILE *f = tmpfile();
     fflush(stdout);
@@ -264,7 +264,7 @@ Test(pipeline, an_unknown_letter_is_told_before_anything_runs) {
         "searches tried)\n");
 }
 
-/* ---- files are written whole or not at all ---- */
+/* ---- files are written completely or not at all ---- */
 
 static void write_nowhere(void *t) { write_file("/no such folder/out.txt", t); }
 

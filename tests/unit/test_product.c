@@ -1,4 +1,4 @@
-/* Matrix products, bit for bit: each element is a chain of fused multiply-adds along k, as C's own fmaf says. */
+/* Matrix products, bit for bit: each element is a chain of fused multiply-adds along k, as with C's fmaf. */
 #include "layers/product.h"
 #include <criterion/criterion.h>
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MARGIN = 3 }; /* floats behind each row that belong to others */
+enum { MARGIN = 3 }; /* floats after each row that belong to others */
 
 static uint64_t state;
 static float draw(void) {
@@ -30,7 +30,7 @@ static struct matrix drawn(int rows, int columns, bool turned) {
     return (struct matrix){filled((size_t)stride * (size_t)(turned ? columns : rows)), stride, turned};
 }
 
-/* Of k, as much as is added to what is there at once: equal parts of at most 768, in steps of 16. */
+/* Returns the part of k that is added to the sum at once: equal parts of at most 768, in steps of 16. */
 static int part_of(int k) {
     int parts = (k + 767) / 768, least = (k + parts - 1) / parts;
     return (least + 15) / 16 * 16;
@@ -43,7 +43,7 @@ static float sum_of(const struct product *p, int i, int j, int from, int to) {
     return sum;
 }
 
-/* begin: 0: with nothing; 1: so, and a bias behind it; 2: with what c holds */
+/* Checks a product. begin: 0: starts at nothing; 1: the same, and a bias is added last; 2: starts with what c holds */
 static void check(int m, int n, int k, bool turn_a, bool turn_b, int begin) {
     struct product p = {m, n, k, drawn(m, k, turn_a), drawn(k, n, turn_b), .stride = n + MARGIN, .add = begin == 2};
     size_t cells = (size_t)m * (size_t)p.stride;
@@ -76,7 +76,7 @@ static void check_all(int m, int n, int k) {
         check(m, n, k, way & 1, way >> 1 & 1, way / 4);
 }
 
-/* Around the sizes of blocks and panels (64, 256, 768), of one row, one column, and none. */
+/* Sizes around those of blocks and panels (64, 256, 768), with one row, one column, and none. */
 Test(product, chains_of_fused_multiply_adds) {
     static const int shapes[][3] = {{1, 1, 1},      {1, 64, 64},   {64, 1, 64},  {64, 64, 1},   {64, 64, 64},
                                     {65, 63, 17},   {16, 80, 96},  {128, 64, 9}, {129, 65, 33}, {40, 130, 9},

@@ -1,4 +1,4 @@
-/* Reading timelines: their contents, that what is written reads back, every error, and the time for a long one. */
+/* Reading timelines: their contents, round trips, every error, and the time for a long one. */
 #include "random_spec.h"
 #include <criterion/criterion.h>
 #include <time.h>
@@ -7,7 +7,7 @@
 
 static struct timeline_rows *rows_of(const char *body) { return read_tsv("t.tsv", format(HEAD "%s", body)); }
 
-/* An update that is a job has a number, in the column of microbatches; one that ends the step has none. */
+/* An update that is a job has its number in the column of microbatches; one that ends the step has none. */
 Test(read_tsv, updates_with_numbers) {
     struct timeline_rows *t = rows_of("0\tcompute\t0\t1\tU\t0\t5\t\t\n"
                                       "0\tcompute\t1\t2\tU\t1\t\t\t\n");
@@ -37,7 +37,7 @@ Test(read_tsv, columns) {
     cr_assert(r[4].stage == 2 && r[4].peer == -1 && r[4].bytes == 9000000000000);
 }
 
-/* The lanes of a rank, in their order; group lanes go by no order, and are told apart by all their ranks. */
+/* The lanes of a rank, in order; group lanes have no order, and all their ranks tell them apart. */
 Test(read_tsv, all_lanes) {
     struct timeline_rows *t = rows_of("1\tcompute\t5\t5\tZERO\t0\t\t\t\n"
                                       "1\tsend 0\t4\t4\tSERVE\t0\t\t0\t1\n"
@@ -53,7 +53,7 @@ Test(read_tsv, all_lanes) {
     cr_assert_str_eq(t->row[7].lane, "group 0,1,2");
 }
 
-/* What the compiler writes reads back: every row of random programs, column by column. */
+/* The compiler's output reads back: every row of random programs, column by column. */
 Test(read_tsv, reads_what_is_written) {
     int rows = 0, with_bytes = 0;
     for (uint64_t seed = 1; seed <= 60; seed++, free_all()) {
@@ -86,7 +86,7 @@ Test(read_tsv, reads_what_is_written) {
     cr_assert(rows > 1000 && with_bytes > 100 && with_bytes < rows);
 }
 
-/* What reading it dies of; NULL: it does not. */
+/* Returns the error of reading it, or NULL. */
 static const char *error_of(const char *src) {
     static jmp_buf trap;
     static const char *volatile said;
@@ -100,7 +100,7 @@ static const char *error_of(const char *src) {
     return said;
 }
 
-/* Good rows, then the one with an error, its line and column, and what the message must say. */
+/* Reads good rows followed by a bad one, and checks the error's line, column and message. */
 static void refused(const char *body, int line, int col, const char *wanted) {
     const char *said = error_of(format(HEAD "%s", body));
     cr_assert(said, "%s is accepted", body);
@@ -175,7 +175,7 @@ Test(read_tsv, errors_name_the_column) {
         refused(bad[i].body, bad[i].line, bad[i].col, bad[i].wanted);
 }
 
-/* The last column came later: without it the file does not say. */
+/* Older files lack the last column, and so name no unit. */
 Test(read_tsv, units) {
     static const char row[] = "0\tcompute\t0\t2\tF\t0\t0\t\t",
                       head[] = "rank\tlane\tstart\tend\top\tstage\tbatch\tpeer\tbytes";
@@ -200,7 +200,7 @@ Test(read_tsv, header) {
     }
 }
 
-/* Every beginning of a timeline reads or dies; none is read beyond its end (the copy is to the byte). */
+/* Every prefix of a timeline reads or dies; no read passes its end (the copy is exact to the byte). */
 Test(read_tsv, cut_off) {
     const char *whole = HEAD F0 S1 "0\trecv 1\t0\t0.5\tRECV_B\t0\t0\t1\t4\n"
                                    "0\tgroup 0,1\t1e-05\t2\tALL_REDUCE\t0\t\t\t4\n";
@@ -228,7 +228,7 @@ static double seconds_for(int rows) {
     return (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec);
 }
 
-/* Groups, too: each of many lanes is looked up among those before it. */
+/* Also for groups: each of many lanes is looked up among the earlier ones. */
 Test(read_tsv, linear) {
     double few = seconds_for(20000), many = seconds_for(200000);
     cr_assert(many < 40 * few + 0.05, "20,000 rows take %.3f s, 200,000 take %.3f s", few, many);

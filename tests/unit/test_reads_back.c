@@ -1,9 +1,9 @@
-/* text_misread: every difference between a program and its text is found, and names that are not unique. */
+/* text_misread finds every difference between a program and its text, and names that are not unique. */
 #include "program_text.h"
 #include <criterion/criterion.h>
 #include <string.h>
 
-/* What a program parsed anew is changed in. */
+/* Changes to a newly parsed program. */
 enum {
     OP,
     LANE,
@@ -72,7 +72,7 @@ Test(reads_back, says_what_the_text_does_not) {
     cr_assert(!diag_trap);
 }
 
-/* Two buffers, or two instructions, of one name: the text says both, and the reader cannot tell them apart. */
+/* Two buffers, or two instructions, share a name: the text has both, and the reader cannot tell them apart. */
 Test(reads_back, names_are_unique) {
     struct program *p = parse(base);
     p->rank[0].buf[7] = p->rank[0].buf[6];

@@ -1,4 +1,4 @@
-/* Weights taken from where source() says: which rank's copy a fetch gets, and that the programs are proved. */
+/* Weights that come from the rank that source() names: which rank's copy a fetch gets, and proofs of the programs. */
 #include "passes/lower.h"
 #include "random_spec.h"
 #include "verify/verify.h"
@@ -10,7 +10,7 @@ struct relayed {
     const int *start; /* per job: its place in the schedule */
 };
 
-/* The job that reads buffer b first; -1: none does. */
+/* Returns the job that reads buffer b first, or -1. */
 static int first_reader(const struct relayed *x, int r, int b) {
     const struct rank *k = &x->p->rank[r];
     for (int i = 0; i < k->nins; i++)
@@ -24,7 +24,7 @@ static bool has_whole(const struct relayed *x, int r, int set) {
     return x->sp->costs.homes[set].size == 1 && place_in(&x->sp->costs.homes[set], r) >= 0;
 }
 
-/* The copy that rank r is to send for job j: the last one that is read before j starts, or its own weights. */
+/* Returns the copy that rank r must send for job j: the last one that is read before j starts, or its own weights. */
 static int copy_for(const struct relayed *x, int r, int set, int j) {
     int last = -1, at = -1;
     for (int b = 0; b < x->p->rank[r].nbufs; b++) {
@@ -51,7 +51,7 @@ static int sent_by(const struct relayed *x, int from, int to, const struct instr
     return -1;
 }
 
-/* Returns how many copies are relayed, by ranks that have fetched them too. */
+/* Returns how many copies come from ranks that fetched them themselves. */
 static int expect_sources(const struct relayed *x) {
     int relays = 0;
     for (int r = 0; r < x->sp->workers; r++) {
@@ -60,7 +60,7 @@ static int expect_sources(const struct relayed *x) {
             const struct instr *in = &k->ins[i];
             bool weights = in->op == OP_FETCH || in->op == OP_COPY || in->op == OP_ALL_GATHER || in->op == OP_BROADCAST;
             int b = weights && in->narg ? (int)k->arg[in->arg + in->narg - 1].buf : -1;
-            if (b < 0 || k->buf[b].inst < 0 || k->buf[b].stage == x->sp->stages) /* the table has rules of its own */
+            if (b < 0 || k->buf[b].inst < 0 || k->buf[b].stage == x->sp->stages) /* the table has other rules */
                 continue;
             int j = first_reader(x, r, b), source = x->sp->owners.source[j];
             int copy = source < 0 ? -1 : copy_for(x, source, in->stage, j);

@@ -1,4 +1,4 @@
-/* The replay core on devices that only keep a record, and training on the host against one rank's. */
+/* The replay core on devices that only record, and training on the host against one rank's. */
 #include "passes/runtime_program.h"
 #include "device/replay.h"
 #include "handmade.h"
@@ -9,10 +9,10 @@
 /* ---- a device that records, and refuses messages at random ---- */
 
 struct recorder {
-    bool *done, *refused; /* per instruction: in this step; since the core was last idle */
+    bool *done, *refused; /* per instruction: done in this step; refused since the core was last idle */
     int32_t *log;
     int nlog, idles;
-    int one_in; /* refuses one message in so many; 0: none */
+    int one_in; /* refuses one message in this many; 0: none */
 };
 
 static struct recorder *self(const struct replay *re) { return re->self; }
@@ -64,7 +64,7 @@ static bool fake_meet(struct replay *re, const struct rt_instr *x) {
     return true;
 }
 
-/* The core may rest only when no lane can go on: each has ended, was refused, or waits for another. */
+/* The core may idle only if no lane can continue: each has ended, was refused, or waits for another. */
 static void fake_idle(struct replay *re) {
     const struct rt_rank *k = rank_of(re);
     bool waits = false;
@@ -90,7 +90,8 @@ static const struct device fake = {fake_wait, fake_launch, fake_meet, fake_recor
 
 enum { MOST_WAITS = 9 };
 
-/* Instructions on lanes at random, waiting for earlier ones of other lanes, some for more than fit into after. */
+/* Draws instructions on random lanes, which wait for earlier ones of other lanes, some for more than fit into `after`.
+ * */
 static struct rt_rank draw_rank(void) {
     int nins = below(80), nlanes = 1 + below(6);
     struct rt_instr *ins = NEW(struct rt_instr, nins);
@@ -157,7 +158,7 @@ Test(replay, other_lanes_go_on_where_one_blocks) {
 
 enum { STEPS = 3, SEED = 7 };
 
-/* Integer-valued data through linear and relu layers: every sum is exact, so any order of adding gives the same bits.
+/* Integer-valued data through linear and relu layers: every sum is exact, so any order of addition gives the same bits.
  */
 static struct model *exact_model(int batches) {
     struct model *m = model_integers(2, 8, batches);
@@ -193,7 +194,7 @@ static struct trained *train(struct spec *sp) {
     return t;
 }
 
-/* The same stages and microbatches on one rank, by default dependencies, nothing split or recomputed. */
+/* Returns the same stages and microbatches on one rank, with default dependencies, nothing split or recomputed. */
 static struct spec *serial_of(const struct spec *sp) {
     struct spec *one = empty_spec(1, sp->stages, sp->batches);
     for (int s = 0; s < sp->stages; s++)

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A spec from jobs; where and how long each runs. Costs are the usual F=1, B=2, I=W=R=1. */
+/* Builds a spec from jobs, with their places and durations. Costs are the usual F=1, B=2, I=W=R=1. */
 static struct spec *spec_of(int workers, int stages, int batches) {
     struct spec *sp = NEW(struct spec, 1);
     size_t cells = (size_t)stages * (size_t)batches * NDIRS;
@@ -24,7 +24,7 @@ static void job(struct spec *sp, int s, int b, int d, int rank) {
     sp->job[sp->njobs++] = (struct job){s, b, (uint8_t)d, .rank = rank, .home = rank, .cost = d == OP_B ? 2 : 1};
 }
 
-/* Start and end of every instruction, rank by rank in issue order. */
+/* Sets start and end of every instruction, rank by rank in issue order. */
 static struct timeline *timeline_of(const struct program *p, const double (*t)[2]) {
     struct timeline *tl = NEW(struct timeline, 1);
     tl->start = NEW(double *, p->workers);
@@ -109,7 +109,7 @@ Test(report, links_lengthen_the_bounds) {
     cr_assert(r->bound.memory == 16 && r->bound.lower == 16 && r->gap == 0);
 }
 
-/* The one activation that rank 0 makes at a time moves to rank 1 when its F ends. */
+/* Rank 0's single activation moves to rank 1 when its F ends. */
 Test(report, activation_moves_with_a_backward_elsewhere) {
     struct spec *sp = spec_of(2, 1, 2);
     for (int b = 0; b < 2; b++) {
@@ -127,7 +127,7 @@ Test(report, activation_moves_with_a_backward_elsewhere) {
     cr_assert_eq(r->rank[1].span, 4);
     cr_assert(r->bound.work == 6 && r->bound.path == 4);
     cr_assert_eq(r->bound.memory, 3);      /* rank 0: two of 1, one at once; rank 1: two of 3, two at once */
-    sp->job[1].cost = sp->job[3].cost = 0; /* each comes to life on rank 1 and dies there at once, the first at 1 */
+    sp->job[1].cost = sp->job[3].cost = 0; /* each appears on rank 1 and ends there at once, the first at 1 */
     r = reported(sp, moving, (const double[][2]){{0, 1}, {1, 2}, {1, 1}, {2, 2}});
     cr_assert(r->rank[0].peak_activations == 1 && r->rank[1].peak_activations == 1);
 }
@@ -163,7 +163,7 @@ Test(report, recompute_is_work_but_no_progress) {
     cr_assert(r->bound.path == 4 && r->bound.memory == 4);
 }
 
-/* Dependencies of the script's own: an activation need only live through its own jobs. */
+/* With a script's own dependencies, an activation need only live through its own jobs. */
 Test(report, custom_dependencies_weaken_the_memory_bound) {
     struct spec *sp = spec_1f1b();
     const struct graph *g = graph_build(sp);
@@ -235,7 +235,7 @@ Test(report, units_say_what_times_are) {
     cr_assert_str_eq(reported(sp, text_1f1b, times_1f1b)->unit, "s");
 }
 
-/* F0 F1 B0 B1, in no time: two activations live between, and no figure is a quotient by 0. */
+/* F0 F1 B0 B1 in no time: two activations live in between, and no figure divides by 0. */
 Test(report, jobs_that_take_no_time) {
     static const double never[8][2] = {{0}};
     struct report *r = reported(spec_1f1b(), text_1f1b, never);
@@ -246,7 +246,7 @@ Test(report, jobs_that_take_no_time) {
     cr_assert(!strstr(t.s, "null") && !strstr(t.s, "nan"));
 }
 
-/* The rank computes in 0-4, in 2-4 a pair that overlaps, and in 6-9. */
+/* The rank computes in 0-4, with an overlapping pair in 2-4, and in 6-9. */
 Test(report, what_moves_while_the_rank_computes_is_hidden) {
     static const struct {
         int op;
@@ -275,7 +275,7 @@ Test(emit_json, has_the_keys_of_the_schema_in_order) {
     struct text t = {0};
     r->schedule = "a\"b\\c\n";
     r->workers = 1;
-    r->gap = INFINITY; /* there is none in JSON */
+    r->gap = INFINITY; /* JSON has no infinity */
     emit_json(&t, r);
     cr_assert_str_eq(t.s, "{\n"
                           "  \"schema\": 1,\n"

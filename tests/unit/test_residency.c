@@ -1,4 +1,4 @@
-/* What is kept, against an exhaustive search over all that could be held, turn by turn. */
+/* Compares what is kept with an exhaustive search over all that could be held, turn by turn. */
 #include "passes/residency.h"
 #include "random_spec.h"
 #include <criterion/criterion.h>
@@ -9,10 +9,10 @@ struct drawn {
     struct residency_problem p;
     int64_t size[SETS], fetch[SETS], room[TURNS];
     struct residency_use use[SETS * TURNS];
-    int in_use[TURNS]; /* as bits of sets */
+    int in_use[TURNS]; /* bits of sets */
 };
 
-enum { EQUAL = 1, BYTES = 2, PARTS = 4 }; /* PARTS: a part of each set is here already, and need not come in */
+enum { EQUAL = 1, BYTES = 2, PARTS = 4 }; /* PARTS: a part of each set is already here, and need not come in */
 
 static void draw(struct drawn *d, int seed, int how) {
     random_state = (uint64_t)seed * 77 + (uint64_t)how;
@@ -37,7 +37,7 @@ static void draw(struct drawn *d, int seed, int how) {
     d->p.room = how & BYTES ? d->room : NULL;
 }
 
-/* Whether the sets `held` may be there in turn t: what is in use always may, if nothing else is. */
+/* Returns whether the sets `held` may be there in turn t: what is in use always may, if nothing else is. */
 static bool holds(const struct drawn *d, int held, int t) {
     int64_t bytes = 0;
     for (int s = 0; s < d->p.sets; s++)
@@ -54,7 +54,7 @@ static int64_t least(const struct drawn *d) {
         for (int m = 0; m < 1 << SETS; m++)
             next[m] = FAR;
         for (int m = 0; m < 1 << d->p.sets; m++)
-            for (int kept = m; cost[m] < FAR; kept = (kept - 1) & m) { /* every part of what was held */
+            for (int kept = m; cost[m] < FAR; kept = (kept - 1) & m) { /* every subset of what was held */
                 int64_t sum = cost[m];
                 for (int s = 0; s < d->p.sets; s++)
                     sum += (d->in_use[t] & ~kept) >> s & 1 ? d->fetch[s] : 0;
@@ -71,7 +71,7 @@ static int64_t least(const struct drawn *d) {
     return best;
 }
 
-/* What is said to be kept can be, and as many bytes come in as it says. */
+/* Checks that what is reported as kept can be, and that as many bytes come in as reported. */
 static void check_kept(const struct drawn *d, const struct residency *x) {
     int64_t sum = 0;
     int held[TURNS] = {0}, last[SETS];
@@ -108,7 +108,7 @@ Test(residency, the_least_bytes) {
     }
 }
 
-/* Too large to search through: what is kept still fits, and no bound is above what comes in. */
+/* Too large to search: what is kept still fits, and no bound exceeds what comes in. */
 Test(residency, beyond_the_search_a_bound_and_a_gap) {
     enum { MANY = 40, USES = 2000 };
     static int64_t size[MANY], room[USES];

@@ -1,5 +1,5 @@
-/* Rules and patterns for best orders: what is written is run again, with more microbatches too, and what ranks hold is
- * counted here. */
+/* Rules and patterns for best orders: the written script runs again, also with more microbatches, and what ranks hold
+ * is counted here. */
 #include "search/optimal/closed.h"
 #include "search/optimal/optimal.h"
 #include "passes/passes.h"
@@ -24,7 +24,7 @@ static struct script_args args_of(const char *src, int batches) {
     return args;
 }
 
-/* src: a script with the parameter batches. */
+/* Closes a search. src: a script with the parameter batches. */
 static struct result close_with(const char *src, int batches, enum aim aim) {
     struct script_args args = args_of(src, batches);
     struct compile c = {.args = args};
@@ -53,7 +53,7 @@ static const char *in_a_v(const char *more) {
                   more);
 }
 
-/* Runs the written script: what it takes. No rank may hold more than the cap at any moment; all jobs are there. */
+/* Runs the written script and returns its time. No rank may ever hold more than the cap; all jobs are there. */
 static double run_closed(const struct closed *closed, int batches, int jobs, int cap) {
     struct script_args args = args_of(closed->body.s, batches);
     args.nset = closed->kind ? 1 : 0; /* a sequence lists its microbatches */
@@ -71,8 +71,8 @@ static double run_closed(const struct closed *closed, int batches, int jobs, int
     return sc->makespan;
 }
 
-/* It takes the optimum, and with more microbatches what it says; with so many of these numbers, that is proved least.
- */
+/* Checks that it takes the optimum, and with more microbatches the reported time, which is proved least for `proved` of
+ * these numbers. */
 static void check_closed(const char *src, const char *kind, double optimum, int cap, int proved) {
     struct result result = close_best(src, 8);
     const struct closed *closed = &result.closed;
@@ -99,19 +99,19 @@ Test(rules, one_forward_one_backward) {
     struct result result = close_best(straight("cap = 4"), 8);
     cr_assert(strstr(result.closed.body.s, "n = backward_first,"));
 }
-/* An order that takes less because ranks hold more is none. */
+/* An order that is faster because ranks hold more does not count. */
 Test(rules, caps) { check_closed(straight("cap = 3"), "n", 39, 3, HOLDS); }
 
 Test(rules, gpipe) { check_closed(straight("n = forward_first"), "n", 33, 8, HOLDS); }
 Test(rules, zero_bubble) { check_closed(straight("split_backward = true, cap = 4"), "n", 27, 4, HOLDS); }
 
-/* The V of 1F1B, and V-Min, which is Qi's (2024). */
+/* The V of 1F1B, and V-Min (Qi 2024). */
 Test(rules, pattern) {
     check_closed(in_a_v("cap = 6"), "pattern", 63, 6, 1);
     check_closed(in_a_v("cap = 4, split_backward = true"), "pattern", 59, 4, 1);
 }
 
-/* What repeats must have each job of a microbatch: GPipe's forwards alone do not. */
+/* A repeating part must have each job of a microbatch: GPipe's forwards alone do not. */
 Test(rules, no_pattern) {
     struct script_args args = args_of(straight("n = forward_first"), 8);
     struct spec *sp = script_load(&args);
@@ -121,14 +121,14 @@ Test(rules, no_pattern) {
         cr_assert_not(emit_pattern(&t, sp, (struct lists){sc->order, sc->norder}, period, 8));
 }
 
-/* Where a period found with 8 microbatches falls behind with more, it says so. */
+/* If a period found with 8 microbatches is slower than the best with more, the result says so. */
 Test(rules, falls_behind) {
     struct result result = close_best(in_a_v("cap = 6, split_backward = true"), 8);
     cr_assert_str_eq(result.closed.kind, "pattern");
     cr_assert_lt(result.closed.hold[0].best, result.closed.hold[0].makespan);
 }
 
-/* Stages whose microbatches take turns on the ranks: no n of stage and microbatch says that, and no pattern does. */
+/* Microbatches of a stage take turns on the ranks: no n of stage and microbatch, and no pattern, expresses that. */
 Test(rules, none) {
     struct result result = close_best("local p = params { batches = 4 }\n"
                                       "return schedule { workers = 2, stages = 2, batches = p.batches,\n"
@@ -139,7 +139,7 @@ Test(rules, none) {
     cr_assert_float_eq(run_closed(&result.closed, 4, 16, INT_MAX), result.optimum, 1e-9);
 }
 
-/* Times and recomputation are those of the script. */
+/* Times and recompute come from the script. */
 Test(rules, costs) {
     const char *src = straight("cap = 3, recompute = function(s, b) return s > 0 end,\n"
                                "cost = function(s, b, d) return d == 'F' and 1 + s or d == 'B' and 3 or 1 end");
@@ -160,7 +160,7 @@ static void check_period(const char *src, double work, double memory, double per
     cr_assert_float_eq(growth / 60, period, 1e-9);
 }
 
-/* Rank 0 holds an activation for 4 forwards and 4 backwards of 2: 12, in room for so many. */
+/* Rank 0 holds an activation for 4 forwards and 4 backwards of 2: 12, with that much room. */
 Test(rules, period) {
     check_period(straight("cap = 1"), 3, 12, 12, 1);
     check_period(straight("cap = 2"), 3, 6, 6, 2);
@@ -168,8 +168,8 @@ Test(rules, period) {
     check_period(straight("cap = 4"), 3, 3, 3, 4);
 }
 
-/* A W comes behind its own I: 4 F, 4 I and a W on rank 0. In a V, rank 0 holds the first stage's for 17, the last's for
- * 3. */
+/* A W follows its own I: 4 F, 4 I and a W on rank 0. In a V, rank 0 holds the first stage's for 17, the last's for 3.
+ * */
 Test(rules, period_of_split_backwards) {
     check_period(straight("cap = 4, split_backward = true"), 3, 9. / 4, 3, 4);
     check_period(in_a_v("cap = 4, split_backward = true"), 6, 20. / 4, 6, 4);

@@ -1,4 +1,4 @@
-/* Hostile files: each rule of the format broken, and the message that says so. */
+/* Hostile files: each rule of the format broken, and the message that names it. */
 #include "checkpoint_room.h"
 
 TestSuite(safetensors, .init = make_dir, .fini = remove_dir);
@@ -8,8 +8,8 @@ TestSuite(safetensors, .init = make_dir, .fini = remove_dir);
 
 static const struct {
     const char *header;
-    int data;            /* bytes behind it */
-    const char *message; /* NULL: a good file */
+    int data;            /* bytes of data after the header */
+    const char *message; /* NULL: a valid file */
 } hostile[] = {
     {"{" T("a", "[2]", "0", "8") "}", 8, NULL},
     {"{}", 0, NULL},
@@ -133,7 +133,7 @@ Test(safetensors, many_tensors_and_metadata_take_no_quadratic_time) {
     safetensors_close(f);
 }
 
-/* However many came before the trouble, and so whether or not there was room for one more. */
+/* Errors after any number of tensors are refused, so with and without room for one more. */
 Test(safetensors, trouble_after_any_number_is_refused) {
     for (int k = 0; k < 100; k++) {
         char *s = fresh(20000);

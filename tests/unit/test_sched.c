@@ -1,27 +1,28 @@
-/* The scheduler against a slow simulator written from the text of schedules/language.md ("How jobs are scheduled"), and
- * against known figures. */
+/* The scheduler against a slow simulator, written from the text of schedules/language.md ("How jobs are scheduled"),
+ * and against known figures. */
 #include "random_spec.h"
 #include <criterion/criterion.h>
 
-/* ---- the reference: looks at everything at every instant ---- */
+/* ---- the reference: considers everything at every instant ---- */
 
-/* It knows scripts' stages and jobs alone: a team's job is one, of several ranks. */
+/* It knows only the stages and jobs of scripts: a team's job is a single one, on several ranks. */
 enum { WAITING, RUNS, ENDED };
 
 struct naive {
-    const struct spec *sp;    /* as the script says it */
-    const struct spec *ranks; /* links, speeds and caps of all ranks, of which each of the script's is sp->tensor */
-    const struct stage *st;   /* per stage of the script */
-    const double *exchange;   /* per job: how long its team's exchanges take; NULL: no time */
-    int *size, **team;        /* per job: its ranks */
-    double *start, *end;      /* INFINITY: not yet */
+    const struct spec *sp; /* as the script gives it */
+    const struct spec
+        *ranks;             /* links, speeds and caps of all ranks; each of the script's stands for sp->tensor ranks */
+    const struct stage *st; /* per stage of the script */
+    const double *exchange; /* per job: time of its team's exchanges; NULL: none */
+    int *size, **team;      /* per job: its ranks */
+    double *start, *end;    /* INFINITY: not yet */
     uint8_t *state;
-    int32_t *moment; /* as in struct sched, of jobs */
+    int32_t *moment; /* as in struct sched, by jobs */
     int nmoments;
 };
 
-/* When what job p makes is at the member of job j's team at `place`, from the member of p's at that place; where p's
- * team is smaller, places begin again. */
+/* Returns when job p's result reaches the member of job j's team at `place`, from p's member at that place; in a
+ * smaller team, places wrap around. */
 static double arrival(const struct naive *z, int p, int j, int place) {
     const struct job *a = &z->sp->job[p], *b = &z->sp->job[j];
     int from = z->team[p][place % z->size[p]], to = z->team[j][place];
@@ -35,7 +36,7 @@ static double arrival(const struct naive *z, int p, int j, int place) {
     return z->end[p] + (l.latency + most / l.bandwidth);
 }
 
-/* On all members. INFINITY: nobody knows yet. */
+/* Returns when it is there on all members, or INFINITY if unknown. */
 static double ready_at(const struct naive *z, int j) {
     double t = 0;
     int32_t need[MOST_NEEDS], *pred = z->sp->pred ? z->sp->pred + z->sp->pred_at[j] : need;
@@ -53,7 +54,7 @@ static bool computes(const struct naive *z, int j, int rank) {
     return false;
 }
 
-/* Activations that live on a rank now. */
+/* Returns the number of live activations on a rank. */
 static int live_on(const struct naive *z, int rank) {
     int n = 0;
     for (int s = 0; s < z->sp->stages; s++)
@@ -66,7 +67,7 @@ static int live_on(const struct naive *z, int rank) {
     return n;
 }
 
-/* Each member of the team has room for so many forwards more. */
+/* Returns whether each member of the team has room for `forwards` more forwards. */
 static bool room_for(const struct naive *z, int j, int forwards) {
     for (int i = 0; i < z->size[j]; i++)
         if (forwards > 0 && live_on(z, z->team[j][i]) + forwards > z->ranks->limits.cap[z->team[j][i]])
@@ -86,7 +87,7 @@ static int best_of(const struct naive *z, int a, int b) {
     return a < 0 || (b >= 0 && better(&z->sp->job[b], &z->sp->job[a])) ? b : a;
 }
 
-/* Whether job j of a strict order can start: no member of its team has another before it, or is at work. */
+/* Returns whether job j of a strict order can start: no member of its team is busy or has an earlier job. */
 static bool is_next(const struct naive *z, int j, double t, const bool *idle) {
     const struct job *job = &z->sp->job[j];
     int with = job->pair ? z->sp->pair[job->pair - 1].second : j;
@@ -101,9 +102,9 @@ static bool is_next(const struct naive *z, int j, double t, const bool *idle) {
     return can;
 }
 
-/* The job that a rank would start at t, were it idle; or -1. */
+/* Returns the job that a rank would start at t if it were idle, or -1. */
 static int choice(const struct naive *z, int rank, double t, const bool *idle) {
-    int other = -1, forward = -1, next = -1; /* ready, and not in a strict order; the next one of that */
+    int other = -1, forward = -1, next = -1; /* ready jobs outside a strict order; the next one of such an order */
     for (int j = 0; j < z->sp->njobs; j++) {
         const struct job *job = &z->sp->job[j];
         if (z->state[j] != WAITING || !computes(z, j, rank))
@@ -118,7 +119,7 @@ static int choice(const struct naive *z, int rank, double t, const bool *idle) {
     return forward >= 0 && room_for(z, forward, 1) ? best_of(z, forward, other) : other;
 }
 
-/* After the slowest member's time. */
+/* Returns the time of the slowest member. */
 static double time_of(const struct naive *z, int j) {
     const struct pair *pair = z->sp->job[j].pair ? &z->sp->pair[z->sp->job[j].pair - 1] : NULL;
     double most = 0, exchanges = 0;
@@ -142,8 +143,8 @@ static void begin(struct naive *z, int j, double t, double time) {
     z->state[j] = RUNS;
 }
 
-/* The lowest rank that can start something, with what it starts: an idle one, whose best job is the best of all of its
- * team, which is idle, too. */
+/* Returns the lowest rank that can start a job, with that job: the rank is idle, and its best job is the best of all of
+ * its team, which is idle too. */
 static int next_start(const struct naive *z, double t, const bool *idle) {
     for (int r = 0; r < z->ranks->workers; r++) {
         int j = idle[r] ? choice(z, r, t, idle) : -1;
@@ -156,11 +157,11 @@ static int next_start(const struct naive *z, double t, const bool *idle) {
     return -1;
 }
 
-/* All that runs and ends at t is retired; then ranks start their best jobs, until none can. */
+/* Retires everything that ends at t; then ranks start their best jobs until none can. */
 static void play_round(struct naive *z, double t) {
     int W = z->ranks->workers;
     bool *idle = NEW(bool, W);
-    int *starts = NEW(int, W); /* per rank: 1 + what it starts as its team's first member */
+    int *starts = NEW(int, W); /* per rank: 1 + the job that it starts as its team's first member */
     for (int j = 0; j < z->sp->njobs; j++)
         if (z->state[j] == RUNS && z->end[j] == t) {
             z->state[j] = ENDED;
@@ -183,10 +184,10 @@ static void play_round(struct naive *z, double t) {
     }
     for (int r = 0; r < W; r++)
         if (starts[r])
-            z->moment[z->nmoments++] = starts[r] - 1; /* of a pair, one stands for both */
+            z->moment[z->nmoments++] = starts[r] - 1; /* one of a pair stands for both */
 }
 
-/* When there is another round: at t again, while something that runs ends at t. */
+/* Returns the time of the next round: t again, while something that runs ends at t. */
 static double next_round(const struct naive *z, double t) {
     double next = INFINITY;
     for (int j = 0; j < z->sp->njobs; j++) {
@@ -199,7 +200,7 @@ static double next_round(const struct naive *z, double t) {
     return next;
 }
 
-/* Fills start, end and moment; returns how many jobs could start. */
+/* Fills in start, end and moment; returns the number of jobs that could start. */
 static int simulate(struct naive *z) {
     int started = 0;
     for (int j = 0; j < z->sp->njobs; j++)
@@ -229,20 +230,20 @@ static struct naive naive_of(const struct spec *sp, const struct spec *ranks, co
     return z;
 }
 
-/* The job of a team's member among those of the spec where each member has a stage of its own. */
+/* Returns the job of a team's member in the spec where each member has its own stage. */
 static int32_t member_job(const struct spec *members, const struct job *job, int place) {
     int s = members->names.member ? members->names.first[job->s] : job->s;
     return job_at(members, s + place, job->b, job->d);
 }
 
-/* The order of events, member by member: ends by stage, then place; starts by the rank of the first member. */
+/* Returns the order of events, member by member: ends by stage, then place; starts by the rank of the first member. */
 static int32_t *expected_moments(const struct spec *members, const struct naive *z) {
     int32_t *moment = NEW(int32_t, 2 * members->njobs);
     int n = 0;
     for (int i = 0; i < z->nmoments; i++) {
         int32_t m = z->moment[i], j = m < 0 ? ~m : m;
         const struct pair *pair = z->sp->job[j].pair ? &z->sp->pair[z->sp->job[j].pair - 1] : NULL;
-        int first = i; /* ends next to each other, of one stage */
+        int first = i; /* neighbouring ends of one stage */
         while (m < 0 && i + 1 < z->nmoments && z->moment[i + 1] < 0 &&
                z->sp->job[~z->moment[i + 1]].s == z->sp->job[j].s && z->end[~z->moment[i + 1]] == z->end[j])
             i++;
@@ -259,7 +260,7 @@ static int32_t *expected_moments(const struct spec *members, const struct naive 
     return moment;
 }
 
-/* The same times, and the same order where times are equal. */
+/* Checks for the same times, and the same order at equal times. */
 static void expect_same(const struct spec *sp, const struct sched *sc, const struct naive *z) {
     double last = 0;
     int *n = NEW(int, sp->workers);
@@ -340,7 +341,7 @@ Test(sched, random_greedy_and_strict) {
     cr_assert_eq(deadlocks, 0);
 }
 
-/* Where times are lost beside others, the order is still that of causes. Deadlocks come with caps alone. */
+/* If times vanish beside others, causes still precede effects. Only caps cause deadlocks. */
 Test(sched, random_extremes) {
     int deadlocks = 0;
     compare(8000, 200, EXTREME, &deadlocks);
@@ -376,7 +377,7 @@ Test(sched, random_fill) {
     cr_assert(deadlocks > 10 && deadlocks < 120, "%d", deadlocks);
 }
 
-/* Slices: their dependencies are the simulator's own, as everywhere here, and so is which tensor arrives last. */
+/* Slices: the simulator computes their dependencies itself, as everywhere here, and which tensor arrives last. */
 Test(sched, random_slices) {
     int deadlocks = 0;
     compare(13000, 100, SLICES, &deadlocks);
@@ -388,7 +389,7 @@ Test(sched, random_slices) {
 
 /* ---- teams ---- */
 
-/* Links and speeds of all ranks, exchanges of all jobs, and sizes of the script's stages, for both schedulers. */
+/* Draws links and speeds of all ranks, exchanges of all jobs, and sizes of the script's stages, for both schedulers. */
 static struct stage *draw_machine(struct spec *members, struct naive *z, int flags) {
     int W = members->workers, slow = below(2);
     struct stage *st = NEW(struct stage, z->sp->stages), *all;
@@ -484,7 +485,7 @@ Test(sched, gpipe_and_1f1b) {
     }
 }
 
-/* A hop of latency c each: 33 + 16c and 33 + 6c. */
+/* With latency c per hop: 33 + 16c and 33 + 6c. */
 Test(sched, latency_costs_1f1b_more) {
     for (int c = 0; c <= 2; c++) {
         struct spec *sp[] = {one_f_one_b(), pipeline_spec(4, 8, 0)};
@@ -512,7 +513,7 @@ Test(sched, ties) {
         const struct job *j = &sp->job[sc->order[0][i]];
         cr_assert_str_eq(job_name(NULL, j->s, j->b, j->d), want[i], "place %d", i);
     }
-    sp = empty_spec(1, 1, 2); /* in strict order the ties alone decide: nothing is ready before its time */
+    sp = empty_spec(1, 1, 2); /* in strict order, ties alone decide: nothing is ready before its time */
     sp->strict = true;
     for (int b = 0; b < 2; b++)
         for (int d = 0; d < NDIRS; d++)
@@ -553,7 +554,7 @@ Test(sched, a_full_cap_is_explained) {
                                    "  1F0 waits for room on rank 0, whose cap of 1 is full until 0B0\n");
 }
 
-/* 0F1 fills: it waits for room, not for its turn. */
+/* 0F1 fills a gap: it waits for room, not for its turn. */
 Test(sched, a_job_that_fills_is_explained) {
     struct spec *sp = pipeline_spec(1, 2, 0);
     static int32_t pred[] = {0, 2, 2}, pred_at[] = {0, 0, 2, 2, 3}; /* 0B0 needs 0F0 and 0F1 */

@@ -1,4 +1,4 @@
-/* Scripts to struct spec. The messages for wrong scripts are in tests/bad/. */
+/* Turns scripts into struct spec. The messages for wrong scripts are in tests/bad/. */
 #include "compiler.h"
 #include "script/script.h"
 #include <criterion/criterion.h>
@@ -25,7 +25,7 @@ static struct spec *load(const char *schedule, const char *model, const char *cl
     return script_load(&a);
 }
 
-/* A file with this text; its name is in a buffer that the next call overwrites. */
+/* Writes a file with this text; the next call overwrites the buffer with its name. */
 static const char *file_of(const char *text) {
     static char name[] = "/tmp/pianola_script_XXXXXX";
     memcpy(name + strlen(name) - 6, "XXXXXX", 6);
@@ -42,12 +42,12 @@ static struct spec *load_text(const char *text) {
     return sp;
 }
 
-/* A schedule of 2 ranks, 2 stages and 2 microbatches with these further fields. */
+/* Loads a schedule of 2 ranks, 2 stages and 2 microbatches with these further fields. */
 static struct spec *load_fields(const char *fields) {
     return load_text(format("return schedule { workers = 2, stages = 2, batches = 2,\n%s }", fields));
 }
 
-/* The message of a script that fails. */
+/* Returns the message of a script that fails. */
 static const char *failure(const char *text) {
     jmp_buf here;
     const char *name = file_of(text);
@@ -68,11 +68,11 @@ static const struct job *job(const struct spec *sp, int s, int b, int d) {
 
 #define W_OWN "w = function(s, b, d) return s, s end, "
 
-/* ---- the schedules that come with the compiler ---- */
+/* ---- the shipped schedules ---- */
 
 enum order { OLDEST_BATCH, FORWARD_FIRST, ONE_FORWARD_ONE_BACKWARD };
 
-/* Rank s of 1F1B runs workers - s forwards, then a backward and a forward in turn. */
+/* Returns priorities: rank s of 1F1B runs workers - s forwards, then a backward and a forward in turn. */
 static double priority(enum order order, int workers, int s, int b, int d) {
     int warmup = workers - s;
     if (order == OLDEST_BATCH)
@@ -151,7 +151,7 @@ Test(script, settings_reach_model_and_cluster) {
 
 /* ---- jobs ---- */
 
-/* The order of n is Lua's own, beyond 53 bits too, and beside floats. */
+/* n compares as in Lua, also beyond 53 bits and next to floats. */
 Test(script, priorities_compare_exactly) {
     struct spec *sp = load_fields(
         "w = function(s, b, d) return 0, 0 end,\n"
@@ -233,7 +233,7 @@ Test(script, jobs_that_overlap) {
     cr_assert_eq(job_time(sp, job_at(sp, 0, 1, OP_B)), 2);
 }
 
-/* A W is of the oldest I; each chunk counts its own microbatches, F and backward apart. */
+/* A W belongs to the oldest I; each chunk counts its own microbatches, separately for F and backward. */
 Test(script, unroll) {
     struct spec *sp = load_fields("sequence = { unroll({ { 2, 'F0' }, { 1, 'I0 F1+B0' }, { 1, 'W I1 W' } },\n"
                                   "function(x, k) return x, k end), { '1F1', '1B1' } }");
@@ -253,7 +253,7 @@ Test(script, fill) {
         cr_assert_eq(sp->job[i].fill, sp->job[i].d == OP_W && sp->job[i].b == 1);
 }
 
-/* --recompute: as if the script had said so, in its order or in a sequence. */
+/* --recompute acts as if the script had asked for it, in its order or in a sequence. */
 Test(script, recompute_asked_for) {
     static const char *const ways[] = {
         W_OWN "order = 'strict', n = function(s, b, d) return d == 'R' and 9 or b end",
@@ -311,7 +311,7 @@ Test(script, limits) {
 
 /* ---- the sandbox ---- */
 
-/* As placements, so that a difference shows in the spec. */
+/* Returns results as placements, so that a difference shows in the spec. */
 Test(script, same_every_time) {
     static const char text[] =
         "local place, at = {}, 0\n"
@@ -344,7 +344,7 @@ Test(script, orders_of_the_papers) {
         for (int k = 0; k < sp->njobs; k++) {
             const struct job *j = &sp->job[k];
             double want[] = {j->d != OP_F, j->d == OP_F, j->b, j->s};
-            if (j->d == OP_R) /* after all else, and the last stage's first */
+            if (j->d == OP_R) /* after everything else, the last stage first */
                 want[1] = 2, want[2] = j->b + 1.0 / (j->s + 2);
             cr_assert_eq(j->prio, want[i], "%s of %s", names[i], job_name(NULL, j->s, j->b, j->d));
         }
@@ -354,7 +354,7 @@ Test(script, orders_of_the_papers) {
 static const char endless[] = "while true do pcall(function() while true do end end) end";
 
 Test(script, a_failed_load_leaves_nothing_behind) {
-    alarm(60); /* a script that ran on must not hang the suite */
+    alarm(60); /* a script that does not end must not hang the suite */
     struct spec *before = load("schedules/1f1b.lua", NULL, NULL, "");
     cr_assert(strstr(failure(endless), "200 million instructions"));
     cr_assert(strstr(
@@ -369,10 +369,10 @@ Test(script, a_failed_load_leaves_nothing_behind) {
     }
 }
 
-/* Also at a size that few have: the three that list their jobs take the most. */
+/* Also at a rare large size: the three that list their jobs need the most. */
 Test(script, shipped_schedules_take_at_most_half_of_the_limits) {
     static const char *const names[] = {"dualpipe", "dualpipev", "zbv", "1f1b", "interleaved", "v_half"};
-    bool small = SANITIZED; /* slow: a hundredth of the jobs, and so of the limits */
+    bool small = SANITIZED; /* slow: a hundredth of the jobs and of the limits */
     for (int i = 0; i < 6; i++) {
         struct spec *sp = load(format("schedules/%s.lua", names[i]), NULL, NULL,
                                small ? "workers=16 batches=164" : "workers=256 batches=1024");
@@ -382,7 +382,7 @@ Test(script, shipped_schedules_take_at_most_half_of_the_limits) {
     }
 }
 
-/* Beside 220 MB in use, 320 MB of garbage: the limit is met, and collecting helps. */
+/* With 220 MB in use, 320 MB of garbage: reaches the limit, and collecting helps. */
 Test(script, garbage_is_free) {
     load_text("local used, row = {}, {}\nfor i = 1, 14 do used[i] = table.move({}, 1, 1, 1e6) for k = 1, 1e6 do "
               "used[i][k] = k end end\n"
@@ -390,7 +390,7 @@ Test(script, garbage_is_free) {
               "return schedule { workers = 1, stages = 1, batches = 1, w = function() return 0, #used - 14 end }");
 }
 
-/* ---- what library functions of ours do as Lua's do ---- */
+/* ---- our library functions, which act as Lua's do ---- */
 
 static unsigned dice = 1;
 static unsigned roll(unsigned n) { return (dice = dice * 1664525 + 1013904223) / 256 % n; }
@@ -403,7 +403,7 @@ static const char *random_text(const char *const *parts, unsigned nparts, unsign
     return text.s;
 }
 
-/* The results of a call of string.NAME, or its error, as text. */
+/* Returns the results of a call of string.NAME, or its error, as text. */
 static const char *outcome(lua_State *L, const char *name, const char *s, const char *p, int extra) {
     struct text text = {0};
     int top = lua_gettop(L);
@@ -425,7 +425,7 @@ static const char *outcome(lua_State *L, const char *name, const char *s, const 
     return text.s;
 }
 
-/* Charging changes neither results nor errors: random patterns, many of them malformed. */
+/* Charging changes neither results nor errors: tries random patterns, many of them malformed. */
 Test(script, charged_patterns_match_as_lua_s_do) {
     static const char *const letters[] = {"a", "b", "c", "(", ")", "[", "]", ".", " ", "7", "\x80", "%", "A"};
     static const char *const items[] = {
@@ -457,7 +457,7 @@ Test(script, charged_patterns_match_as_lua_s_do) {
     lua_close(M);
 }
 
-/* Lua shortens long names of files in its messages. */
+/* Lua shortens long file names in its messages. */
 Test(script, lines_in_files_with_long_names) {
     char name[256], folder[] = "/tmp/pianola_a_folder_with_a_name_of_more_than_sixty_letters_XXXXXX";
     cr_assert(mkdtemp(folder));

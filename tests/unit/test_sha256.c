@@ -1,4 +1,4 @@
-/* SHA-256 and HMAC-SHA-256 on the vectors of their standards, computed by others. */
+/* SHA-256 and HMAC-SHA-256 on the published vectors of their standards. */
 #include "store/sha256.h"
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static struct digest hashed(const void *bytes, size_t n, size_t at_once) {
     return sha256_end(&h);
 }
 
-/* FIPS 180-4's examples: of less than a block, of a length that takes a second one, and of a million bytes. */
+/* FIPS 180-4's examples: less than a block, a length that needs a second block, and a million bytes. */
 Test(sha256, standard) {
     static char million[1000000];
     const char *two = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";

@@ -18,11 +18,11 @@ static struct compiled compile(struct spec *sp, struct stage *st) {
     return c;
 }
 
-/* ---- the reference: every instruction is pushed later until nothing moves ---- */
+/* ---- the reference: postpones every instruction until nothing moves ---- */
 
 struct times {
     double start, end, free; /* free: when its lane may begin a message */
-    double next;             /* a communication: when its rank may begin the one issued next */
+    double next;             /* for a communication: when its rank may begin the next one issued */
 };
 
 static int64_t bytes_of(const struct rank *k, const struct instr *x) {
@@ -37,7 +37,7 @@ static double hop(const struct spec *sp, int src, int dst) {
     return sp->machine.link ? sp->machine.link[src * sp->workers + dst].latency : 0;
 }
 
-/* The earliest start by what comes before it on its own rank. */
+/* Returns the earliest start after everything before it on its own rank. */
 static double after_own(const struct rank *k, const struct times *t, int i) {
     double at = 0;
     for (int j = i - 1; j >= 0; j--)
@@ -56,7 +56,7 @@ static double after_own(const struct rank *k, const struct times *t, int i) {
     return at;
 }
 
-/* The earliest start of a communication by those issued before it on its rank. */
+/* Returns the earliest start of a communication after those issued before it on its rank. */
 static double after_issued(const struct spec *sp, const struct rank *k, const struct times *t, int i) {
     double at = after_own(k, t, i);
     for (int j = 0; j < i && sp->choices.launch != LAUNCH_LANE; j++)
@@ -65,13 +65,13 @@ static double after_issued(const struct spec *sp, const struct rank *k, const st
     return at;
 }
 
-/* The pair that an instruction is of, or NULL. */
+/* Returns the pair of an instruction, or NULL. */
 static const struct pair *pair_of(const struct spec *sp, const struct instr *x) {
     int32_t j = x->op <= OP_W ? job_at(sp, x->stage, x->batch, x->op) : -1;
     return j >= 0 && sp->job[j].pair ? &sp->pair[sp->job[j].pair - 1] : NULL;
 }
 
-/* The start of the first of a pair: when both could. Its second comes next. */
+/* Returns the start of the first of a pair, when both can start. The second follows it in issue order. */
 static double after_both(const struct spec *sp, const struct rank *k, struct times *t, int i) {
     struct times first = t[i];
     t[i].end = 0;
@@ -82,17 +82,17 @@ static double after_both(const struct spec *sp, const struct rank *k, struct tim
 }
 
 static struct times compute(const struct compiled *c, const struct instr *x, double at) {
-    double cost = 0; /* ADD and ZERO take nothing without a model */
+    double cost = 0; /* without a model, ADD and ZERO cost nothing */
     if (x->op <= OP_W)
         cost = pair_of(c->sp, x) ? pair_of(c->sp, x)->cost : c->sp->job[job_at(c->sp, x->stage, x->batch, x->op)].cost;
-    if (x->op == OP_U) { /* of its piece */
+    if (x->op == OP_U) { /* for its piece */
         const struct homes *h = &c->sp->costs.homes[x->stage];
         cost = c->st[x->stage].update / (h->size * (h->zero ? h->lists : 1));
     }
     return (struct times){at, at + cost, at + cost, 0};
 }
 
-/* What a ring or a tree of the group takes for a whole of so many bytes: the table of passes/collective.c. */
+/* Returns the time of a ring or a tree for a whole of `whole` bytes: the table of passes/collective.c. */
 static double collective(const struct spec *sp, int op, const struct group *g, double whole, bool tree) {
     double sum = 0, chain = 0;
     int n = g->n;
@@ -197,8 +197,8 @@ Test(sim, random_programs) {
     compare(6000, 80, SHARDED | BANDWIDTH | ORDERS | COARSE);
 }
 
-/* schedules/language.md: with links that are free or have only latency, weights at home and updates that take no time,
- * both are equal. */
+/* schedules/language.md: if links are free or have only latency, weights are at home and updates take no time, both are
+ * equal. */
 Test(sim, equal_to_the_schedule_with_weights_at_home) {
     for (int seed = 0; seed < 120; seed++) {
         struct spec *sp =
@@ -227,7 +227,7 @@ static double makespan(struct spec *sp, double latency, double bandwidth) {
     return sim_of(sp, c.st, c.p)->makespan;
 }
 
-/* Messages of duration c on lanes per directed edge: 1F1B 33 + 16c, GPipe 33 + 6c, as if they were latency. */
+/* Messages of duration c on lanes per directed edge: 1F1B takes 33 + 16c, GPipe 33 + 6c, as with latency. */
 Test(sim, lanes_per_edge_reach_the_ideal) {
     static const double c[] = {0, 0.25, 0.5, 1};
     for (int i = 0; i < 4; i++) {
@@ -240,7 +240,7 @@ Test(sim, lanes_per_edge_reach_the_ideal) {
     }
 }
 
-/* One communication of a rank after another, each to its end, is what a single lane per rank makes of them. */
+/* Running a rank's communications one after another, each to its end, equals one lane per rank. */
 Test(sim, serial_launches_are_a_lane_per_rank) {
     static const double c[] = {0, 0.25, 1};
     static const double known[] = {33, 34.5, 48};
@@ -253,11 +253,11 @@ Test(sim, serial_launches_are_a_lane_per_rank) {
     }
 }
 
-/* Rank 0 computes stage 0 of three microbatches, until 1, 2 and 3; two of them go to rank 1, the third to rank 2, and a
- * message takes 5. The first leaves at 1, the second when that edge is free, at 6. The third has an edge of its own and
- * leaves at 3; but if it comes after the one issued before it has started, at 6. If that one has to end: at 16, since
+/* Rank 0 computes stage 0 of three microbatches, until 1, 2 and 3. Two of them go to rank 1, the third to rank 2, and a
+ * message takes 5. The first leaves at 1, the second when that edge is free, at 6. The third has its own edge and
+ * leaves at 3. If it must wait for the start of the one issued before it, it leaves at 6; if for its end, at 16. For
  * rank 2 first fetches stage 1's weights, which it needs at 8, and rank 1 serves them when it has both messages, at 11.
- */
+ * */
 Test(sim, launches_in_the_order_of_issue) {
     static const double leaves[] = {[LAUNCH_LANE] = 3, [LAUNCH_ISSUE] = 6, [LAUNCH_SERIAL] = 16};
     for (int launch = LAUNCH_LANE; launch <= LAUNCH_SERIAL; launch++) {
@@ -283,8 +283,9 @@ Test(sim, launches_in_the_order_of_issue) {
     }
 }
 
-/* Stage 0 on rank 0, its weights on rank 1: latency 3, 1 byte at 1/2 byte per unit of time. The weights leave at 0 and
- * arrive at 5; F 5 to 6, B 6 to 8; the gradient leaves at 8 and arrives at 13; ADD and U take nothing. */
+/* Stage 0 runs on rank 0, its weights are on rank 1: latency 3, 1 byte at 1/2 byte per unit of time. The weights leave
+ * at 0 and arrive at 5; F runs from 5 to 6, B from 6 to 8. The gradient leaves at 8 and arrives at 13; ADD and U take
+ * no time. */
 Test(sim, weights_and_gradients_travel) {
     struct spec *sp = empty_spec(2, 1, 1);
     add_job(sp, 0, 0, OP_F, 1, 0);
@@ -292,8 +293,8 @@ Test(sim, weights_and_gradients_travel) {
     cr_assert_eq(makespan(sp, 3, 0.5), 13);
 }
 
-/* Rank 0 is at home and computes microbatches 1 and 2 from 0 to 6; rank 1 computes 0, fetches until 10 and its part
- * comes at 23. Rank 0's own jobs do not wait for it. */
+/* Rank 0 is the home and computes microbatches 1 and 2 from 0 to 6. Rank 1 computes 0: it fetches until 10, and its
+ * part arrives at 23. Rank 0's own jobs do not wait for it. */
 Test(sim, own_gradients_do_not_wait_for_parts) {
     struct spec *sp = empty_spec(2, 1, 3);
     for (int b = 0; b < 3; b++) {

@@ -1,5 +1,6 @@
-/* The least largest span at whole ticks, against all orders of tiny pipelines: of each order, the least for which the
- * starts of all jobs have a solution as differences (Bellman 1958), ranks beginning when they like. */
+/* The least largest span at whole ticks, against all orders of tiny pipelines. For each order, it is the least span for
+ * which difference constraints on the starts of all jobs have a solution (Bellman 1958); ranks may begin at any time.
+ * */
 #include "search/optimal/optimal.h"
 #include "passes/passes.h"
 #include "script/scripts.h"
@@ -21,8 +22,8 @@ struct tiny {
 
 static int length(const struct tiny *z, int32_t j) { return (int)z->sp->job[j].cost; }
 
-/* Whether all ranks can do with a span of so much: longest paths with an edge back from each rank's last job to its
- * first, which settle unless a circle is longer than nothing. */
+/* Returns whether all ranks can keep this span: longest paths, with an edge back from each rank's last job to its
+ * first, converge unless a cycle has positive length. */
 static bool can_start(const struct tiny *z, int span) {
     int start[RANKS * MOST_JOBS] = {0};
     for (int round = 0; round <= z->sp->njobs; round++) {
@@ -40,7 +41,7 @@ static bool can_start(const struct tiny *z, int span) {
                 start[j] = start[j] < start[i] + length(z, i) ? start[i] + length(z, i) : start[j];
             }
             if (!z->n[r])
-                continue; /* it runs nothing */
+                continue; /* the rank runs nothing */
             int32_t first = z->order[r][0], last = z->order[r][z->n[r] - 1];
             int begin = start[last] + length(z, last) - span;
             moved |= start[first] < begin;
@@ -65,7 +66,7 @@ static bool may_come(const struct tiny *z, int32_t j, int r, int live) {
     return !z->alike || before < 0 || z->used[before];
 }
 
-/* All orders of rank r from its k-th job on; of microbatches that are alike, those in which each direction's ascend. */
+/* Tries all orders of rank r from its k-th job on. Equal microbatches keep ascending order in each direction. */
 static void enumerate_rank(struct tiny *z, int r, int k, int live) {
     if (k == z->n[r]) {
         enumerate(z, r + 1, 0, 0);
@@ -132,7 +133,7 @@ static void check_pipelines(int batches, bool split, int times) {
     }
 }
 
-/* Microbatches that each go their own way through the ranks: it may pay to begin late. */
+/* Microbatches take different ways through the ranks, so a late start may pay. */
 static void check_ways(int stages, int batches, int times) {
     uint32_t state = (uint32_t)(stages + batches);
     for (int i = 0; i < times; i++) {
@@ -166,7 +167,7 @@ Test(span, ways) {
     check_ways(3, 2, 40);
 }
 
-/* ZB-H1 and ZB-H2 (Qi 2023, section 2.3): bubbles of (P - 1)(F + I - W) and of nothing. */
+/* Returns the span of ZB-H1 or ZB-H2 (Qi 2023, section 2.3), whose bubbles are (P - 1)(F + I - W) and 0. */
 static int64_t span_with(int cap) {
     const char *src =
         format("return schedule { workers = 4, stages = 4, batches = 8, cap = %d, split_backward = true,\n"

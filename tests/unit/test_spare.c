@@ -1,4 +1,4 @@
-/* The memory plan with memory to spare: never later than the least plan, and nobody waits for bytes. */
+/* The memory plan with spare memory: never later than the least plan, and nobody waits for bytes. */
 #include "random_spec.h"
 #include "script/scripts.h"
 #include <criterion/criterion.h>
@@ -11,7 +11,7 @@ struct planned {
     struct stage *st;
     struct program *p;
     struct timeline *tl;
-    bool spares; /* its bytes are reused by lifetimes */
+    bool spares; /* whether bytes are reused by lifetimes */
 };
 
 static struct spec *drawn(int seed, double memory) {
@@ -76,7 +76,7 @@ Test(spare, ends_no_later_than_the_least_plan) {
     cr_assert(earlier > 200 && larger > 500, "%d, %d", earlier, larger);
 }
 
-/* Every instruction starts when it would if no bytes were reused. Fetches alone wait for room. */
+/* Every instruction starts as if no bytes were reused. Only fetches wait for room. */
 Test(spare, nobody_waits_for_bytes) {
     int n = 0;
     for (int seed = 0; seed < 1000; seed++) {
@@ -95,8 +95,8 @@ static void plan_seed(void *with) {
     planned((int)how->sp->declared.effort, SPARE, how->sp->machine.memory);
 }
 
-/* Where the plan with spare memory does not fit, one with some delay stands, and the least one where nothing is spared.
- */
+/* If the plan with spare memory does not fit, one with some delay is used, or the least one if nothing can be spared.
+ * */
 Test(spare, keeps_to_the_cluster_s_memory) {
     int some = 0, dropped = 0;
     for (int seed = 0; seed < 500; seed++) {
@@ -104,7 +104,7 @@ Test(spare, keeps_to_the_cluster_s_memory) {
         int64_t limit = 0;
         for (int r = 0; r < least.p->workers; r++)
             limit = spare.p->rank[r].least > limit ? spare.p->rank[r].least : limit;
-        if (limit < most(least.p)) /* by chance the smaller one */
+        if (limit < most(least.p)) /* by chance this limit is smaller */
             continue;
         struct planned tight = planned(seed, SPARE, (double)limit);
         cr_assert_eq(most(tight.p), limit);
@@ -129,7 +129,7 @@ Test(spare, keeps_to_the_cluster_s_memory) {
     cr_assert(some > 5 && dropped > 5, "%d, %d", some, dropped);
 }
 
-/* ---- on slow links, what keeps the compute lane waiting ---- */
+/* ---- on slow links, causes of waits on the compute lane ---- */
 
 static bool shares(const struct rank *k, const struct instr *x, const struct instr *y) {
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++)
@@ -139,7 +139,7 @@ static bool shares(const struct rank *k, const struct instr *x, const struct ins
     return false;
 }
 
-/* Instructions of the compute lane that start only as one ends from which they take nothing but its bytes. */
+/* Counts compute instructions that start just when another one ends from which they need only its bytes. */
 static int held_up(const struct program *p, const struct timeline *tl) {
     int n = 0;
     for (int r = 0; r < p->workers; r++) {

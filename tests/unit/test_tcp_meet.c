@@ -1,4 +1,4 @@
-/* How ranks over TCP find one another, and whom they reject. */
+/* How ranks over TCP find one another, and which connections they reject. */
 #include "comm/tcp_greet.h"
 #include "tcp_ranks.h"
 #include <dlfcn.h>
@@ -7,7 +7,7 @@
 #define SECRET "a secret of these tests"
 #define OTHER  "another one, of strangers"
 
-/* In place of the C library's, for names that no resolver shall be asked for. */
+/* Replaces the C library's function for names that must not reach a resolver. */
 int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **out) {
     static int asked;
     typedef int resolver(const char *, const char *, const struct addrinfo *, struct addrinfo **);
@@ -81,7 +81,7 @@ Test(tcp_meet, strangers_are_turned_away, .timeout = 30) {
     leave_room();
 }
 
-/* One message from rank 1 to rank 0. */
+/* Sends one message from rank 1 to rank 0. */
 static void prepare_and_part(struct world *w, int rank) {
     static const int32_t no_groups[] = {-1};
     const struct rt_instr x = {.op = rank ? OP_SEND_F : OP_RECV_F, .peer = 1 - rank, .bytes = 1000};
@@ -92,7 +92,7 @@ static void prepare_and_part(struct world *w, int rank) {
     close_world(w);
 }
 
-/* Greets rank 0, over TCP alone, as a rank with this secret would; the connection, and what was said in g. */
+/* Greets rank 0 as a rank with this secret would, over TCP alone. Returns the connection, and the greeting in g. */
 static int caller(int rank, int size, const char *secret, int group, struct greeting *g) {
     const struct tcp c = {.rank = rank, .size = size, .secret = secret};
     enum greeted how;
@@ -110,7 +110,7 @@ static int verdict_on(int rank, int size, const char *secret, int group) {
     return g.answer.verdict;
 }
 
-/* Says again what g said on another connection. */
+/* Replays the greeting g on another connection. */
 static int verdict_on_replay(const struct greeting *g) {
     struct answer a[2];
     int fd = stranger(&g->hello, sizeof g->hello);
@@ -128,7 +128,7 @@ static void meet_with_message(int rank, int size) {
     prepare_and_part(&w, rank);
 }
 
-/* Rank 1 is made by hand: rank 0 waits for its call at the second door, while others come. */
+/* This test plays rank 1: rank 0 waits for its call at the second door, while strangers call. */
 Test(tcp_meet, strangers_at_the_second_door, .timeout = 30) {
     struct greeting g;
     struct world w;
@@ -141,10 +141,10 @@ Test(tcp_meet, strangers_at_the_second_door, .timeout = 30) {
     }
     open_world(&w, 1, 2);
     w.all(w.link, "x", all, 1);
-    w.all(w.link, "\1", all, 1); /* that of prepare */
+    w.all(w.link, "\1", all, 1); /* the collective of prepare */
     close(stranger("garbage", 7));
     int silent = stranger("Pianola\n", 8);
-    cr_expect_eq(verdict_on(1, 2, SECRET, 7), NOT_OURS); /* a group that is not there */
+    cr_expect_eq(verdict_on(1, 2, SECRET, 7), NOT_OURS); /* a group that does not exist */
     cr_expect_eq(verdict_on(1, 2, OTHER, EDGE), OTHER_SECRET);
     cr_expect_eq(verdict_on(1, 2, "", EDGE), OTHER_SECRET);
     int fd = caller(1, 2, SECRET, EDGE, &g);
@@ -198,7 +198,7 @@ Test(tcp_meet, somebody_else_answers, .timeout = 30) {
     int listener = bound_socket(port);
     cr_assert_eq(listen(listener, 5), 0);
     if (forked(0)) {
-        close(accept(listener, NULL, NULL)); /* closed before it answers: may be on its way out, and is called again */
+        close(accept(listener, NULL, NULL)); /* closed before an answer: the peer may be ending, and is called again */
         int fd = accept(listener, NULL, NULL);
         char byte;
         bool sent = send(fd, "HTTP/1.1 400 Bad Request\r\n", 26, MSG_NOSIGNAL) == 26;
@@ -274,7 +274,7 @@ Test(tcp_meet, forgers_cannot_stop_the_others, .timeout = 30) {
     expect_refused(1, 3,
                    "rank 0 at 127.0.0.1, port %s, has another secret than this rank 1, which has none: give all "
                    "ranks the same PIANOLA_SECRET");
-    /* A true rank, overheard. */
+    /* Records a true rank's greeting. */
     close(fd = caller(1, 3, SECRET, CONTROL, &g));
     cr_expect_eq(g.answer.verdict, WELCOME);
     cr_expect_eq(verdict_on_replay(&g), OTHER_SECRET);
@@ -291,7 +291,7 @@ Test(tcp_meet, forgers_cannot_stop_the_others, .timeout = 30) {
     leave_room();
 }
 
-/* Those that say a hello, and part of a proof, hold no place for ever. */
+/* Strangers that send a hello and a part of a proof hold no place forever. */
 Test(tcp_meet, slow_strangers_have_to_go, .timeout = 30) {
     const struct tcp c = {.rank = 1, .size = 2, .secret = OTHER};
     struct greeting g;
@@ -314,7 +314,7 @@ Test(tcp_meet, slow_strangers_have_to_go, .timeout = 30) {
     leave_room();
 }
 
-/* In rank 0's place, and knows the words, but not the secret: says whom it takes it for is welcome. */
+/* A forger in rank 0's place knows the words, but not the secret, and welcomes whoever calls. */
 Test(tcp_meet, a_forger_of_rank_0, .timeout = 30) {
     new_room();
     int listener = bound_socket(port);
@@ -335,7 +335,7 @@ Test(tcp_meet, a_forger_of_rank_0, .timeout = 30) {
     leave_room();
 }
 
-/* The same where ranks call one another: rank 0 is called, and has forgotten what the secret was. */
+/* The same where ranks call one another: the called rank 0 has forgotten the secret. */
 Test(tcp_meet, the_second_door_asks_again, .timeout = 30) {
     struct world w;
     new_room();
@@ -357,7 +357,7 @@ Test(tcp_meet, the_second_door_asks_again, .timeout = 30) {
     leave_room();
 }
 
-/* Rank 0 by hand: it drops the first call, as it does when there is no room, and takes the second. */
+/* This test plays rank 0: it drops the first call, as if there were no room, and accepts the second. */
 Test(tcp_meet, a_call_that_is_dropped_is_made_again, .timeout = 30) {
     struct world w;
     char all[2];
@@ -369,7 +369,7 @@ Test(tcp_meet, a_call_that_is_dropped_is_made_again, .timeout = 30) {
     open_world(&w, 0, 2);
     struct tcp *c = w.link;
     w.all(w.link, "x", all, 1);
-    w.all(w.link, "\1", all, 1); /* that of prepare */
+    w.all(w.link, "\1", all, 1); /* the collective of prepare */
     for (int call = 0; call < 2; call++) {
         struct caller k = {.fd = -1};
         for (int i = 0; k.fd < 0 && i < 5000; i++, sleep_ms(1))

@@ -1,13 +1,13 @@
-/* What a team's member has of a layer, and its jobs in parts, against whole matrices that are cut and multiplied here.
- * All numbers are small integers, so that every sum is exact in any order. */
+/* A team member's part of a layer, and its jobs in parts, against whole matrices that are cut and multiplied here. All
+ * numbers are small integers, so every sum is exact in any order. */
 #include "handmade.h"
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
 
-/* ---- where an element of a part is in the whole ---- */
+/* ---- places of a part's elements in the whole ---- */
 
-/* The columns of the whole that a member has, in its order. */
+/* Lists the columns of the whole that a member has, in its order. */
 static int columns_of(const struct rt_share *share, int *column) {
     int n = 0, begin = 0;
     for (int g = 0; g < 3; begin += share->group[g++])
@@ -26,7 +26,7 @@ static void check_columns(struct rt_share share, int ndims, int rows) {
     for (int64_t e = 0; e < p.count; e++) {
         struct rt_stretch run = stretch_of(&l, &p, e);
         cr_assert(run.n >= 1 && e + run.n <= p.count);
-        for (int64_t k = 0; k < run.n; k++) /* the same row and next to each other, in both */
+        for (int64_t k = 0; k < run.n; k++) /* in both, the same row and next to each other */
             cr_assert_eq(run.at + k, (e + k) / n * all + column[(e + k) % n]);
     }
     cr_assert_eq(whole_parameter(&l, &p).count, (int64_t)rows * all);
@@ -68,7 +68,7 @@ static float *initial(const struct rt_model *m, struct rt_layer *l) {
     return w;
 }
 
-/* Cut by the columns that a member has, row by row. */
+/* Checks a cut by the columns that a member has, row by row. */
 static void check_initial_columns(int input, int in, struct rt_share share) {
     struct rt_model m = {.input = input, .rows = 4};
     int column[64], n = columns_of(&share, column), out = share.group[0] + share.group[1] + share.group[2];
@@ -102,7 +102,7 @@ Test(team, members_begin_with_the_rows_of_the_whole) {
             part.share = (struct rt_share){SPLIT_ROWS, member, 3, {0}};
             const float *a = initial(&m, &whole), *b = initial(&m, &part);
             cr_assert_arr_eq(b, a + member * 20, sizeof *b * 20);
-            cr_assert_eq(part.nparam, 20); /* the bias is a layer of its own */
+            cr_assert_eq(part.nparam, 20); /* the bias is a separate layer */
             struct rt_layer table = {.kind = LAYER_embedding, .in = 1, .out = 5, .context = 4, .index = 0}, own = table;
             own.share = part.share;
             a = initial(&m, &table);
@@ -163,13 +163,13 @@ Test(team, members_of_an_embedding_add_up_to_it) {
     }
 }
 
-/* ---- the loss of a vocabulary that the members divide, against its formula in double ---- */
+/* ---- the loss over a vocabulary that the members divide, against its formula in double ---- */
 
 enum { LOGITS = 12, LOSS_ROWS = 5, LOSS_BATCHES = 3 };
 
 static double logit(int r, int j) { return 3 * sin(7.0 * r + 5.0 * j) + (r == 2 && j == 4 ? 40 : 0); }
 
-/* Forward part 0 of a member puts its statistics into give; part 1, with all members' in got, leaves the gradient. */
+/* Runs the loss: part 0 puts a member's statistics into give; part 1, with all members' in got, leaves the gradient. */
 static void run_loss(int member, int members, const int32_t *target, char *give, char *got, float *x, float *loss) {
     int n = LOGITS / members;
     struct rt_model m = {.input = INPUT_TOKENS, .vocab = LOGITS, .batches = LOSS_BATCHES};
@@ -194,7 +194,7 @@ Test(team, members_have_the_loss_of_the_whole_vocabulary) {
         want += (log(total[r]) + 20 - logit(r, target[r])) / LOSS_ROWS;
     }
     for (int members = 1; members <= 4; members++) {
-        static _Alignas(64) char all[4 * 64]; /* 60 bytes of each member, to a whole line */
+        static _Alignas(64) char all[4 * 64]; /* 60 bytes of each member, padded to a whole line */
         static float x[4][LOSS_ROWS * LOGITS];
         int n = LOGITS / members;
         for (int i = 0; i < members; i++) {
@@ -215,11 +215,11 @@ Test(team, members_have_the_loss_of_the_whole_vocabulary) {
     }
 }
 
-/* ---- jobs in parts: y = relu(x A) B + bias, of which each of two members has half the columns of A and half the rows
- * of B; they exchange between the halves of spread and of reduce ---- */
+/* ---- jobs in parts: y = relu(x A) B + bias; each of two members has half the columns of A and half the rows of B, and
+ * they exchange between the halves of spread and of reduce ---- */
 
 enum { R = 3, IN = 4, MIDDLE = 6, OUT = 5, MINE = MIDDLE / 2, LAYERS_OF_BLOCK = 6, REDUCE = 4 };
-enum { TENSOR = R * MIDDLE * 4 }; /* room for any, in bytes */
+enum { TENSOR = R * MIDDLE * 4 }; /* room for any tensor, in bytes */
 
 struct side {
     struct rt_layer l[LAYERS_OF_BLOCK];
@@ -234,7 +234,7 @@ static float a_of(int i, int j) { return (float)((3 * i + j) % 4 - 1); }
 static float b_of(int j, int k) { return (float)((2 * j + k) % 5 - 2); }
 static float bias_of(int k) { return (float)(10 + k); }
 
-/* Where reduce and spread have their tensors: as in programs, in what they give and get; or elsewhere, and copied. */
+/* Lays out reduce's and spread's tensors in what they give and get, as in programs; or elsewhere, with copies. */
 static void lay_out(struct side *k, bool copies) {
     static const int kind[] = {LAYER_spread, LAYER_linear, LAYER_relu, LAYER_linear, LAYER_reduce, LAYER_bias};
     static const int width[] = {IN, IN, MINE, MINE, OUT, OUT, OUT};
@@ -331,7 +331,7 @@ static void by_hand(struct wanted *want) {
     }
 }
 
-/* late: the first linear layer's weight gradient is made while the gradient of its input is exchanged. */
+/* Checks the block. late: the first linear layer's weight gradient runs while its input gradient is exchanged. */
 static void check_block(bool copies, bool split, bool late) {
     static struct side k[2];
     float x[R * IN], dy[R * OUT];

@@ -1,5 +1,5 @@
-/* Attention that a team divides, by rows and by heads: what all members make together is what one rank makes, forward
- * and backward. The collectives between the parts of a job are written here as their definitions say. */
+/* Attention divided among a team, by rows and by heads: all members together compute what one rank does, forward and
+ * backward. The collectives between parts of a job follow their definitions here. */
 #include "handmade.h"
 #include "layers/team_attention.h"
 #include <criterion/criterion.h>
@@ -15,15 +15,15 @@ static float uniform(void) {
 
 struct team {
     int members, context, heads, kv_heads, rope;
-    bool runs; /* members have a run of rows each, else two chunks of each sequence */
+    bool runs; /* whether members have a run of rows each, else two chunks of each sequence */
 };
 
 static int rows_of(const struct team *t) { return SEQUENCES * t->context; }
 static int width_of(const struct team *t) { return t->heads * DIM; }
 static int columns_of(const struct team *t) { return (t->heads + 2 * t->kv_heads) * DIM; }
 
-/* The microbatch's row of each of a member's rows, by the words of the design: chunks of equal length, of which member
- * i has the i-th and the i-th from the end. */
+/* Lists the microbatch's rows that a member has: of chunks of equal length, member i has the i-th and the i-th from the
+ * end. */
 static void list_rows(const struct team *t, int member, int *row) {
     int n = 0, all = rows_of(t), chunk = t->context / t->members / 2;
     for (int r = 0; r < all; r++) {
@@ -112,13 +112,13 @@ static struct one *members_of(const struct team *t, const struct whole *w, bool 
             l[1].config.attention.kv_heads /= t->members;
             l[1].part = (struct rt_rows){0};
             int64_t inside =
-                4 * (int64_t)rows_of(t) * l[1].in; /* tensors of attention behind those of the member's rows */
+                4 * (int64_t)rows_of(t) * l[1].in; /* attention's tensors follow those of the member's rows */
             l[0].x.space = SP_X, l[0].y = l[1].x = (struct slot){SP_STASH, 0};
             l[1].y = l[2].x = (struct slot){SP_EXT, inside}, l[2].y.space = SP_Y;
             l[2].dy.space = SP_DY, l[2].dx = l[1].dy = (struct slot){SP_WORK, inside};
             l[1].dx = l[0].dy = (struct slot){SP_WORK, 3 * inside}, l[0].dx.space = SP_DX;
         }
-        int64_t room = 20 * (int64_t)rows_of(t) * in; /* of any space, more than enough */
+        int64_t room = 20 * (int64_t)rows_of(t) * in; /* more than any space needs */
         for (int space = SP_X; space <= SP_DX; space++)
             k->at.at[space] = fresh(room);
         k->at.at[SP_X] = k->at.at[SP_STASH] = (char *)x;
@@ -130,7 +130,7 @@ static struct one *members_of(const struct team *t, const struct whole *w, bool 
     return team;
 }
 
-/* What each of n members gives becomes what it gets. piece: floats. */
+/* Turns what n members give into what each gets. piece: floats. */
 static void exchange(int op, struct one *team, int n, int64_t piece) {
     float *got[MOST], *given[MOST];
     for (int i = 0; i < n; i++) {
@@ -177,7 +177,7 @@ static void near(const char *what, const struct team *t, struct one *team, int s
             }
 }
 
-/* A part that exchanges ends in the layer that does, and the next one begins there. */
+/* A part ends in the layer that exchanges, and the next part begins there. */
 static void check_team(const struct team *t, bool by_heads) {
     struct whole w = whole_of(t);
     struct one *team = members_of(t, &w, by_heads);
@@ -217,7 +217,7 @@ Test(team_attention, by_heads) {
                     check_team(&(struct team){members, 24, 24, 24 / share, rope, runs}, true);
 }
 
-/* Both halves of causal attention are as much work for each member: of pairs of a query and a key that it sees. */
+/* Causal attention is equal work for all members: each sees equally many pairs of a query and a key. */
 Test(team_attention, as_much_work_for_each) {
     for (int members = 2; members <= MOST; members++) {
         struct team t = {members, 48, 1, 1, 0, false};

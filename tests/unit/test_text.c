@@ -1,4 +1,4 @@
-/* Text as printf writes it. */
+/* Compares text with printf's. */
 #include "base/text.h"
 #include <criterion/criterion.h>
 #include <math.h>
@@ -32,7 +32,7 @@ Test(text, hundredths_are_printfs) {
         same(part);
         same(ldexp(part, (int)(draw() >> 58) - 20));
         same((double)(draw() >> 44) / 8 - 1000);    /* ties */
-        same(((double)(draw() >> 40) + 0.5) / 100); /* nearly */
+        same(((double)(draw() >> 40) + 0.5) / 100); /* almost ties */
         same(nextafter(((double)(draw() >> 40) + 0.5) / 100, (double)(draw() & 1) * 1e9));
     }
 }

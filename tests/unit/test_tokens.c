@@ -1,4 +1,4 @@
-/* Tokens: merging against the definition of it, texts that come back, and what tokenizers are refused for. */
+/* Tokens: merging against its definition, texts that come back, and tokenizers that are refused. */
 #include "compiler.h"
 #include "base/read_json.h"
 #include "random.h"
@@ -6,11 +6,11 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-/* ---- a tokenizer of letters, whose merges are random ---- */
+/* ---- a tokenizer of letters with random merges ---- */
 
 struct made {
     struct text json;
-    int ids; /* so many tokens */
+    int ids; /* number of tokens */
     char name[400][64];
     int left[400], right[400], merges;
 };
@@ -44,7 +44,7 @@ static struct made *random_vocabulary(uint64_t *r, int letters, int merges) {
     return m;
 }
 
-/* As Sennrich 2016 says it: the first of the best pairs, over and over. Returns the number of tokens in id. */
+/* Merges as in Sennrich 2016: always the first of the best pairs. Returns the number of tokens in id. */
 static int by_definition(const struct made *m, const char *word, int *id) {
     int n = 0;
     for (; word[n]; n++)
@@ -95,7 +95,7 @@ Test(tokens, merges_are_by_definition) {
                 word[k] = (char)('a' + (same && k > 0 && random_below(&r, 4) ? word[k - 1] - 'a'
                                                                              : random_below(&r, letters)));
             int wanted = by_definition(m, word, id);
-            for (int again = 0; again < 2; again++) { /* the second time out of the cache */
+            for (int again = 0; again < 2; again++) { /* the second time from the cache */
                 struct got got = {0};
                 struct text back = {0};
                 cr_assert(encode(t, word, (size_t)n, take, &got));
@@ -109,9 +109,9 @@ Test(tokens, merges_are_by_definition) {
     }
 }
 
-/* ---- how text is cut ---- */
+/* ---- cutting text ---- */
 
-/* A tokenizer that merges nothing, so that its words are all there is to see. */
+/* Returns a tokenizer without merges, which shows its words. */
 static struct tokenizer *cutting(const char *pre, const char *more) {
     struct text json = {0};
     put(&json, "{%s \"pre_tokenizer\": %s, \"model\": {\"vocab\": {", more, pre);
@@ -174,7 +174,7 @@ Test(tokens, words) {
     free_all();
 }
 
-/* ---- what is refused ---- */
+/* ---- errors ---- */
 
 static const char *refused(const char *json) {
     jmp_buf trap;

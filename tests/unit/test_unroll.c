@@ -1,5 +1,5 @@
-/* Programs whose period or step is written out several times: against the judge's, who knows buffers by their bytes,
- * and their times against a relaxation of all that an instruction waits for. */
+/* Programs with their period or step written out several times, against the judge's, which identifies buffers by their
+ * bytes; and their times against a relaxation of everything that an instruction waits for. */
 #include "cli/pipeline.h"
 #include "compiler.h"
 #include "judge.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Links are free, or take a unit for a byte, both sides of a message at once. */
+/* Compiles for a cluster; links are free, or take a unit per byte on both sides of a message at once. */
 static struct compile compiled_for(const char *cluster, const char *schedule, const char *a, const char *b) {
     const char **set = NEW(const char *, 3);
     int n = 0;
@@ -26,7 +26,7 @@ static struct compile compiled(const char *schedule, const char *a, const char *
     return compiled_for(NULL, schedule, a, b);
 }
 
-/* Each buffer of one is always the same of the other, and is of the same tensor. */
+/* Checks that each buffer of one program always corresponds to the same one of the other, with the same tensor. */
 static void expect_same_buffers(const struct rank *k, const struct rank *l, const struct instr *x,
                                 const struct instr *y, int32_t *twin) {
     cr_assert_eq(x->narg, y->narg);
@@ -56,8 +56,8 @@ static void expect_judges(const struct program *p, int times) {
             const struct instr *x = &k->ins[i], *y = &l->ins[i];
             cr_assert(x->op == y->op && x->stage == y->stage && x->batch == y->batch && x->peer == y->peer);
             cr_assert(x->inst == y->inst || op_row(x->op)->tensor == K_weight, "%s: %d, %d", short_name(NULL, x),
-                      x->inst, y->inst);       /* fetched weights are numbered as one likes */
-            cr_assert_leq(x->nwait, y->nwait); /* the judge has waits in place of joins */
+                      x->inst, y->inst);       /* fetched weights may have any numbers */
+            cr_assert_leq(x->nwait, y->nwait); /* the judge has waits instead of joins */
             expect_same_buffers(k, l, x, y, twin);
             expect_same_buffers(l, k, y, x, back);
         }
@@ -88,7 +88,7 @@ Test(unroll, periods_are_as_the_judge_writes_them) {
 
 /* ---- times ---- */
 
-/* When an instruction can start at the earliest, but for the other sides of its message. */
+/* Returns the earliest start of an instruction, ignoring the other sides of its message. */
 static double earliest(const struct program *p, const struct timeline *tl, int r, int32_t i, int32_t before) {
     const struct rank *k = &p->rank[r];
     const struct instr *x = &k->ins[i];
@@ -103,7 +103,7 @@ static double earliest(const struct program *p, const struct timeline *tl, int r
 
 static void expect_earliest(const struct program *p, const struct timeline *tl) {
     double *meet = NEW(double, p->nmsgs);
-    for (int way = 0; way < 2; way++) /* all sides of a message first */
+    for (int way = 0; way < 2; way++) /* first all sides of a message */
         for (int r = 0; r < p->workers; r++) {
             const struct rank *k = &p->rank[r];
             int32_t *before = NEW(int32_t, k->nlanes);
@@ -139,8 +139,8 @@ Test(unroll, every_instruction_starts_as_soon_as_it_can) {
     }
 }
 
-/* All repetitions written out: the step ends when it was foretold. PipeDream in closed form: N microbatches of P stages
- * take 3 (N + P - 1). */
+/* All repetitions written out end the step when predicted. PipeDream in closed form: N microbatches of P stages take
+ * 3 (N + P - 1). */
 Test(unroll, a_whole_step_ends_as_foretold) {
     for (int P = 2; P <= 4; P++) {
         static const char *const replicas[] = {"replicas=1,1", "replicas=1,1,1", "replicas=1,1,1,1"};
@@ -152,7 +152,7 @@ Test(unroll, a_whole_step_ends_as_foretold) {
     }
 }
 
-/* ZB-H2 (Qi 2023): no bubble from step to step. Its ranks begin each step 24 units after the last. */
+/* ZB-H2 (Qi 2023) has no bubble between steps. Its ranks begin each step 24 units after the previous one. */
 Test(unroll, steps_of_zb_h2_do_not_join) {
     struct compile c = compiled("schedules/zb_h2.lua", NULL, NULL);
     struct program *p = unroll_program(c.program, 5);
@@ -165,7 +165,7 @@ Test(unroll, steps_of_zb_h2_do_not_join) {
         for (int i = 1; i < 5; i++)
             cr_assert_eq(join[i + 1] - join[i], 24, "rank %d", r);
     }
-    int jobs = 0; /* every microbatch of every step, each once */
+    int jobs = 0; /* every microbatch of every step, once */
     bool seen[4][40][3] = {{{0}}};
     for (int r = 0; r < 4; r++)
         for (int32_t i = 0; i < p->rank[r].nins; i++) {
@@ -180,7 +180,7 @@ Test(unroll, steps_of_zb_h2_do_not_join) {
     cr_assert_eq(jobs, 4 * 40 * 3);
 }
 
-/* What is drawn of memory is within the plan, and that of a later repetition as that of the first. */
+/* The drawn memory is within the plan, and each later repetition equals the first. */
 Test(unroll, memory_in_use_is_that_of_a_step) {
     struct compile c = compiled("schedules/pipedream.lua", "batches=2400", NULL);
     struct program *p = unroll_program(c.program, 6);
@@ -198,8 +198,8 @@ Test(unroll, memory_in_use_is_that_of_a_step) {
     }
 }
 
-/* From the end to the beginning without a gap, where every instruction starts as soon as another ends. With links that
- * take time, steps begin when a rank's last message has left. */
+/* If every instruction starts as soon as another ends, the path has no gap from the end to the beginning. With links
+ * that take time, steps begin when a rank's last message has left. */
 Test(unroll, the_critical_path_crosses_joins) {
     static const char *const schedules[] = {"schedules/zb_h2.lua", "schedules/1f1b.lua", "schedules/apart.lua",
                                             "schedules/cuckoo.lua", "schedules/weipipe.lua"};
@@ -212,7 +212,7 @@ Test(unroll, the_critical_path_crosses_joins) {
         double took = 0;
         for (int r = 0; r < p->workers; r++)
             for (int32_t k = 0; k < p->rank[r].nins; k++)
-                if (on[r][k] && !is_recv(p->rank[r].ins[k].op)) /* of a message, its SEND */
+                if (on[r][k] && !is_recv(p->rank[r].ins[k].op)) /* for a message, its SEND */
                     took += tl->end[r][k] - tl->start[r][k];
         cr_assert_eq(took, tl->makespan, "%s: %g of %g", schedules[i / 2], took, tl->makespan);
         free_all();

@@ -1,5 +1,5 @@
-/* When the last stage is updated, by the papers' arithmetic: in units of a stage's F, B is 2, links and updates are
- * free. The steps are of different lengths, so that a program repeats its period once, a few times, or has none. */
+/* Times of the last stage's updates, by the papers' arithmetic: in units of a stage's F, B is 2; links and updates are
+ * free. Step lengths vary, so that a program repeats its period once or a few times, or has none. */
 #include "cli/pipeline.h"
 #include <criterion/criterion.h>
 
@@ -11,7 +11,7 @@ static struct compile compiled(const char *schedule, int batches) {
     return c;
 }
 
-/* Update k of n ends at first + k * every, in each step. */
+/* Expects update k of n to end at first + k * every, in each step. */
 static void expect_times(const char *schedule, int batches, int64_t n, double first, double every) {
     struct compile c = compiled(schedule, batches);
     struct update_times times = update_times(c.program, c.timeline);
@@ -22,7 +22,7 @@ static void expect_times(const char *schedule, int batches, int64_t n, double fi
     free_all();
 }
 
-/* Microbatch b is at the last of 4 stages from 3 + 3 b on, whichever weights it reads (Narayanan 2019, figure 4). */
+/* Microbatch b reaches the last of 4 stages at 3 + 3 b, whichever weights it reads (Narayanan 2019, figure 4). */
 Test(update_times, pipelines_without_flushes) {
     for (int batches = 12; batches <= 480; batches += 36) {
         expect_times("schedules/pipedream.lua", batches, batches, 6, 3);
@@ -31,8 +31,8 @@ Test(update_times, pipelines_without_flushes) {
     }
 }
 
-/* One after the other through 4 stages: 12 each, and the last stage is done after 6. Four replicas run one each, and
- * then all update. */
+/* One microbatch after another through 4 stages takes 12 each, and the last stage is done after 6. Four replicas run
+ * one each, and then all update. */
 Test(update_times, without_a_pipeline) {
     for (int batches = 4; batches <= 404; batches += 40) {
         expect_times("schedules/model_parallel.lua", batches, batches, 6, 12);
@@ -40,8 +40,8 @@ Test(update_times, without_a_pipeline) {
     }
 }
 
-/* The last stage has its last backward behind it; the step takes the first stage (8 + 3) 3 (Huang 2019, section 2.3).
- */
+/* The update follows the last stage's last backward; the step ends with the first stage, at (8 + 3) 3 (Huang 2019,
+ * section 2.3). */
 Test(update_times, a_step_of_one_update) {
     struct compile c = compiled("schedules/1f1b.lua", 8);
     struct update_times times = update_times(c.program, c.timeline);

@@ -75,7 +75,7 @@ static struct trained *train_compiled(struct script_args args) {
     return t;
 }
 
-/* Every microbatch of the step as instructions of its own. */
+/* Trains with every microbatch of the step written out as its own instructions. */
 static struct trained *train_written_out(struct script_args args) {
     struct trained *t = NEW(struct trained, 1);
     struct compile *c = &t->c;
@@ -112,28 +112,28 @@ static void expect_weights(const struct trained *t, int s, const float *wanted, 
 
 /* ---- the definition ---- */
 
-/* Version k of a stage's weights is that after k updates of the step. A microbatch's forward and backward read one. */
+/* Version k of a stage's weights follows k updates of the step. A microbatch's forward and backward each read one. */
 struct reference {
     const struct trained *t;
-    struct rt_model alone;    /* steps of one microbatch, which one update ends: nobody scales anything */
-    struct rt_stage stage[8]; /* likewise */
+    struct rt_model alone;    /* steps of one microbatch with one update: nothing is scaled */
+    struct rt_stage stage[8]; /* stages of that model */
     struct bench bench;
-    float *version[8], *opt[8]; /* per stage: version k from k * weight_count on; the optimizer's state */
+    float *version[8], *opt[8]; /* per stage: version k from k * weight_count on; the optimizer state */
     int (*reads)(const struct rt_program *p, int s, int b);
 };
 
-/* Narayanan 2019, section 3.3: of S stages, stage s has S - s microbatches in flight, so its forward of microbatch b
- * comes behind the backward, and so the update, of b - (S - s). */
+/* Narayanan 2019, section 3.3: of S stages, stage s has S - s in-flight microbatches. So its forward of microbatch b
+ * follows the backward, and so the update, of b - (S - s). */
 static int reads_stashed(const struct rt_program *p, int s, int b) {
     int newest = b - (p->stages - s) + 1;
     return newest > 0 ? newest : 0;
 }
-/* Narayanan 2021, section 3.1: the gradient of W(t - 1) makes W(t) to W(t + 1). */
+/* Narayanan 2021, section 3.1: the gradient of W(t - 1) turns W(t) into W(t + 1). */
 static int reads_delayed(const struct rt_program *p, int s, int b) {
     int k = b / p->stage[s].update - 1;
     return k > 0 ? k : 0;
 }
-/* Vertical sync (Narayanan 2019, section 3.3): in all stages, the version that the first one reads. */
+/* Vertical sync (Narayanan 2019, section 3.3): every stage reads the version that the first one reads. */
 static int reads_vertical(const struct rt_program *p, int s, int b) {
     (void)s;
     return reads_stashed(p, 0, b);
@@ -221,7 +221,7 @@ Test(updates, are_those_of_the_papers) {
     expect_definition("pipedream_vertical", "gpt", "batches=40 " GPT, reads_vertical);
 }
 
-/* ---- a period, and the same written out ---- */
+/* ---- a period, and the same step written out ---- */
 
 static int expect_same(const char *schedule, const char *model, const char *settings) {
     struct script_args args = args_of(schedule, model, settings);
@@ -251,5 +251,5 @@ Test(updates, in_a_period_give_the_bits_of_the_step_written_out) {
     }
     repeat += expect_same("pipedream", "gpt", "batches=48 replicas=2,1,1 " GPT);
     repeat += expect_same("pipedream", "integers", "batches=120 replicas=3,2 width=48 rows=16");
-    cr_assert_gt(repeat, n, "%d of %d repeat a period", repeat, n + 2); /* asp's last long, where layers are unlike */
+    cr_assert_gt(repeat, n, "%d of %d repeat a period", repeat, n + 2); /* asp's last long, because its layers differ */
 }

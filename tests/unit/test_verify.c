@@ -1,9 +1,9 @@
-/* How the verifier's work grows, counted rather than timed: linear in instructions, n log n in operands. */
+/* Growth of the verifier's work, counted rather than timed: linear in instructions, n log n in operands. */
 #include "compiler.h"
 #include <criterion/criterion.h>
 
-/* One microbatch after the other through two ranks. On rank 0 act(0,b) and grad(1,b+2) lie at one place, on rank 1
- * grad(1,b) and act(0,b+3): no wait of their rank keeps these apart, only the messages in between do. */
+/* One microbatch after another through two ranks. On rank 0, act(0,b) and grad(1,b+2) share a place; on rank 1,
+ * grad(1,b) and act(0,b+3) do. No wait of their rank separates these, only the messages in between do. */
 static void put_rank(struct text *t, int r, int n) {
     int other = 1 - r;
     put(t, "rank %d lane compute\n", r);
@@ -67,8 +67,8 @@ Test(verify, orders_through_messages_are_linear) {
     cr_expect_leq(large.memory, 20 * small.memory);
 }
 
-/* n ranks, over which `stages` stages are sharded: each gathers all weights, runs a microbatch, and has its gradients
- * reduced and scattered. */
+/* Returns a program of n ranks over which `stages` stages are sharded. Each rank gathers all weights, runs a
+ * microbatch, and has its gradients reduced and scattered. */
 static struct program *sharded(int n, int stages) {
     struct text t = {0}, g = {0};
     put(&t, "pianola 1\nprogram p workers %d stages %d batches %d\n", n, stages, n);
@@ -120,7 +120,7 @@ Test(verify, collectives_are_linear_in_their_members) {
     cr_expect_leq(many.memory, 18 * few.memory);
 }
 
-/* Compiled, with `many` predecessors for each of `batches` forwards and backwards. */
+/* Returns the cost of a compiled program with `many` predecessors for each of `batches` forwards and backwards. */
 static struct cost cost_of_needs(int batches, int many) {
     char b[32], m[32];
     snprintf(b, sizeof b, "batches=%d", batches);

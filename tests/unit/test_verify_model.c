@@ -1,4 +1,4 @@
-/* What can be proved only with a model or a cluster, of which a program's text says nothing. */
+/* Proofs that need a model or a cluster, which a program's text does not include. */
 #include "compiler.h"
 #include <criterion/criterion.h>
 #include <string.h>
@@ -33,8 +33,8 @@ static struct made data_parallel(void) {
     return made;
 }
 
-/* Where a part runs other layers than the program's ranges say, whichever boundary is moved past a layer with
- * parameters, or the program says nothing, it is refuted. */
+/* A program is refuted if a part runs other layers than its ranges say, for any boundary moved past a layer with
+ * parameters, or if it has no ranges. */
 Test(verify_model, parts_contribute_what_their_layers_have) {
     struct made made = data_parallel();
     struct stage *st = &made.sp->costs.stage[0];
@@ -44,7 +44,7 @@ Test(verify_model, parts_contribute_what_their_layers_have) {
     for (int part = 1; part < st->parts; part++) {
         memcpy(cut, right, sizeof *cut * (size_t)(st->parts + 1));
         while (cut[part] > cut[part + 1])
-            cut[part]--; /* all layers of the next part are this one's */
+            cut[part]--; /* moves all layers of the next part to this one */
         const char *why = wrong(made);
         cr_expect(why && strstr(why, "and `parts` says otherwise"), "boundary %d: %s", part, why);
     }
@@ -56,7 +56,7 @@ Test(verify_model, parts_contribute_what_their_layers_have) {
     cr_expect(wrong(made) && strstr(wrong(made), "`parts` says of 0 parts"), "%s", wrong(made));
 }
 
-/* A piece that the part before names, and reduces before the one that contributes to it has run. */
+/* Names a piece in the part before its contributor, and reduces it before that has run. */
 Test(verify_model, parts_name_what_they_contribute) {
     struct made made = data_parallel();
     struct ranges *ranges = &made.p->contributed[OP_B];

@@ -1,4 +1,5 @@
-/* What a program's text does not say: which versions of the weights the schedule's rules let its jobs read. */
+/* Checks what a program's text does not include: the versions of weights that the schedule's rules let its jobs read.
+ * */
 #include "cli/pipeline.h"
 #include "compiler.h"
 #include "judge.h"
@@ -16,7 +17,7 @@ static const char *wrong(const struct compile *c) {
     return no ? no->why : NULL;
 }
 
-/* Each job of a stage and direction gets another rule. Returns what verify says; puts the old rule back. */
+/* Gives each job of a stage and direction another rule. Returns the verdict of verify; restores the old rule. */
 static const char *with_rule(const struct compile *c, int s, int d, int rule) {
     int32_t *reads = c->spec->updates.reads, *other = NEW(int32_t, c->spec->njobs);
     for (int32_t j = 0; j < c->spec->njobs; j++)
@@ -31,7 +32,7 @@ static const char *with_rule(const struct compile *c, int s, int d, int rule) {
     return why;
 }
 
-/* With weight stashing, stage s of P lags P - 1 - s updates, once the pipeline is full. */
+/* With weight stashing, stage s of P has a staleness of P - 1 - s once the pipeline is full. */
 Test(verify_versions, follow_the_rules) {
     static const char *set[] = {"replicas=1,1,1", "batches=300"};
     struct compile c = compile_steady("schedules/pipedream.lua", set, 2);
@@ -46,7 +47,7 @@ Test(verify_versions, follow_the_rules) {
         }
 }
 
-/* A rule of k updates back reads version 0 for want of others at the step's beginning, but not in a period. */
+/* A rule of k updates back reads version 0 at the step's beginning, where there are no others, but not in a period. */
 Test(verify_versions, are_not_cut_off_in_a_period) {
     static const char *set[] = {"workers=2", "update=2", "batches=200"};
     struct compile c = compile_steady("schedules/pipedream_2bw.lua", set, 3);
@@ -58,9 +59,9 @@ Test(verify_versions, are_not_cut_off_in_a_period) {
         }
 }
 
-/* Here forward 1 reads the version before the newest, and its backward, in the period, does; forward 2, in the period,
- * reads the newest one, and so does its backward behind the period. But in a second repetition the instruction that was
- * backward 1 is backward 2, and reads the version before the newest. */
+/* Forward 1 reads the version before the newest, and so does its backward, inside the period. Forward 2, inside the
+ * period, reads the newest, and so does its backward after the period. But in a second repetition, the instruction that
+ * was backward 1 is backward 2, and reads the version before the newest. */
 static const char uneven[] = "pianola 1\n"
                              "program uneven workers 1 stages 1 batches 3\n"
                              "updates 1\n"
@@ -89,7 +90,7 @@ Test(verify_versions, of_forwards_repeat) {
     struct compile c = {.spec = script_load(&args)};
     cost_stages(c.spec); /* finds the homes */
     c.graph = graph_build(c.spec);
-    for (int32_t j = 0; j < c.spec->njobs; j++) /* a forward may read anything, and its backward the same */
+    for (int32_t j = 0; j < c.spec->njobs; j++) /* a forward may read anything if its backward reads the same */
         if (c.spec->job[j].d == OP_F)
             c.spec->updates.reads[j] = c.spec->job[j].b == 0 ? 0 : 1;
     for (int newest = 0; newest < 2; newest++) {
@@ -109,7 +110,7 @@ Test(verify_versions, of_forwards_repeat) {
     c.program = read_text("uneven", format(uneven, 1, "#1", 1, "#1"));
     c.spec->updates.reads[job_at(c.spec, 0, 2, OP_F)] = 1;
     cr_expect(!wrong(&c), "%s", wrong(&c));
-    c.spec->updates.reads[job_at(c.spec, 0, 1, OP_B)] = 2; /* there are no two updates before it, and later there are */
+    c.spec->updates.reads[job_at(c.spec, 0, 1, OP_B)] = 2; /* two updates do not precede it here, but do later */
     cr_expect(wrong(&c) && strstr(wrong(&c), "for want of 2 updates"), "%s", wrong(&c));
 }
 

@@ -1,4 +1,5 @@
-/* Updates that are jobs: which version each job reads, judged by the rules' text; and the programs are proved. */
+/* Updates that are jobs: the version that each job reads, judged by the text of the rules; and proofs of the programs.
+ * */
 #include "passes/lower.h"
 #include "passes/period.h"
 #include "random_spec.h"
@@ -22,12 +23,12 @@ static void compile(void *with) {
     lanes_sync(x->p);
 }
 
-/* The rank that job j takes its weights from. */
+/* Returns the rank from which job j takes its weights. */
 static int source_of_job(const struct spec *sp, const struct job *job) {
     return place_in(&sp->costs.homes[job->s], job->rank) >= 0 ? job->rank : job->home;
 }
 
-/* When version v of the job's stage is at hand for it: 0, or when its update has ended and the weights have come. */
+/* Returns when version v of the job's stage reaches it: 0, or when its update has ended and the weights have come. */
 static double arrives(const struct drawn *x, const struct job *job, int v) {
     const struct spec *sp = x->sp;
     int from = source_of_job(sp, job);
@@ -39,7 +40,7 @@ static double arrives(const struct drawn *x, const struct job *job, int v) {
     return INFINITY;
 }
 
-/* The newest that is at hand when j starts. Of what ends and starts at one moment, order decides: both are right. */
+/* Checks for the newest version that has arrived when j starts. If events coincide, order decides: both are right. */
 static void expect_latest(const struct drawn *x, int j) {
     const struct job *job = &x->sp->job[j];
     int v = x->sc->version[j], newest = 0;
@@ -65,7 +66,7 @@ static void expect_version(const struct drawn *x, int j) {
         expect_latest(x, j);
 }
 
-/* Every home runs its updates in turn, each after the backwards of its microbatches. */
+/* Checks that every home runs its updates in order, each after the backwards of its microbatches. */
 static void expect_updates(const struct drawn *x) {
     const struct spec *sp = x->sp;
     for (int u = sp->njobs; u < all_jobs(sp); u++) {
@@ -81,7 +82,7 @@ static void expect_updates(const struct drawn *x) {
     }
 }
 
-/* Returns how many were compiled: a random order can ask for a version that comes later. */
+/* Returns how many compiled: a random order can require a version that comes later. */
 static int try_one(int first, int n, int flags) {
     int compiled = 0, versions = 0;
     for (int seed = first; seed < first + n; seed++) {
