@@ -66,8 +66,7 @@ static int list_of(const struct lowered *x, int r) {
 }
 
 /* Counts norms. Either each list of homes is a model of its own, on its own ranks, with its own norm. Or all ranks
- * share one norm, to which the first lists add, and all ranks with a part that zero divides; others begin with nothing.
- * */
+ * share one norm, to which the first lists add, and all ranks whose part zero divides; others begin with nothing. */
 static void count_norms(const struct lowered *x, int *n) {
     int W = x->sp->workers, S = x->sp->stages;
     bool apart = true, *adds = NEW(bool, W), *updates = NEW(bool, W);

@@ -189,8 +189,7 @@ static bool verdict_of(const struct compiled *c, const struct mutant *m, struct 
     return true;
 }
 
-/* Runs mutants that are not called wrong, which must pass, and now and then wrong ones, to see that runs detect errors.
- * */
+/* Runs mutants that are not called wrong, which must pass, and sometimes wrong ones, to see that runs detect errors. */
 static const char *run_some(const struct promise *want, const struct mutant *m, const struct judgement *j) {
     bool known = !m->by_text && m->k % 50 == 0; /* the promise of a wrong text may be unknown */
     if (j->is == MALFORMED || (j->is == WRONG && !known))

@@ -90,8 +90,7 @@ static const struct device fake = {fake_wait, fake_launch, fake_meet, fake_recor
 
 enum { MOST_WAITS = 9 };
 
-/* Draws instructions on random lanes, which wait for earlier ones of other lanes, some for more than fit into `after`.
- * */
+/* Draws instructions on random lanes that wait for earlier ones of other lanes, some for more than fit into `after`. */
 static struct rt_rank draw_rank(void) {
     int nins = below(80), nlanes = 1 + below(6);
     struct rt_instr *ins = NEW(struct rt_instr, nins);

@@ -168,8 +168,8 @@ Test(rules, period) {
     check_period(straight("cap = 4"), 3, 3, 3, 4);
 }
 
-/* A W follows its own I: 4 F, 4 I and a W on rank 0. In a V, rank 0 holds the first stage's for 17, the last's for 3.
- * */
+/* A W follows its own I: 4 F, 4 I and a W on rank 0. In a V, rank 0 holds the first stage's for 17, the last's for
+ * 3. */
 Test(rules, period_of_split_backwards) {
     check_period(straight("cap = 4, split_backward = true"), 3, 9. / 4, 3, 4);
     check_period(in_a_v("cap = 4, split_backward = true"), 6, 20. / 4, 6, 4);

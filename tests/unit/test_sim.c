@@ -256,8 +256,7 @@ Test(sim, serial_launches_are_a_lane_per_rank) {
 /* Rank 0 computes stage 0 of three microbatches, until 1, 2 and 3. Two of them go to rank 1, the third to rank 2, and a
  * message takes 5. The first leaves at 1, the second when that edge is free, at 6. The third has its own edge and
  * leaves at 3. If it must wait for the start of the one issued before it, it leaves at 6; if for its end, at 16. For
- * rank 2 first fetches stage 1's weights, which it needs at 8, and rank 1 serves them when it has both messages, at 11.
- * */
+ * rank 2 first fetches stage 1's weights, needed at 8, and rank 1 serves them when it has both messages, at 11. */
 Test(sim, launches_in_the_order_of_issue) {
     static const double leaves[] = {[LAUNCH_LANE] = 3, [LAUNCH_ISSUE] = 6, [LAUNCH_SERIAL] = 16};
     for (int launch = LAUNCH_LANE; launch <= LAUNCH_SERIAL; launch++) {

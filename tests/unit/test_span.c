@@ -1,6 +1,5 @@
 /* The least largest span at whole ticks, against all orders of tiny pipelines. For each order, it is the least span for
- * which difference constraints on the starts of all jobs have a solution (Bellman 1958); ranks may begin at any time.
- * */
+ * which difference constraints on the jobs' starts have a solution (Bellman 1958); ranks may begin at any time. */
 #include "search/optimal/optimal.h"
 #include "passes/passes.h"
 #include "script/scripts.h"

@@ -95,8 +95,7 @@ static void plan_seed(void *with) {
     planned((int)how->sp->declared.effort, SPARE, how->sp->machine.memory);
 }
 
-/* If the plan with spare memory does not fit, one with some delay is used, or the least one if nothing can be spared.
- * */
+/* If the plan with spare memory does not fit, uses one with some delay, or the least one if nothing can be spared. */
 Test(spare, keeps_to_the_cluster_s_memory) {
     int some = 0, dropped = 0;
     for (int seed = 0; seed < 500; seed++) {

@@ -1,5 +1,4 @@
-/* Checks what a program's text does not include: the versions of weights that the schedule's rules let its jobs read.
- * */
+/* Checks what a program's text omits: the versions of weights that the schedule's rules let its jobs read. */
 #include "cli/pipeline.h"
 #include "compiler.h"
 #include "judge.h"

@@ -1,5 +1,4 @@
-/* Updates that are jobs: the version that each job reads, judged by the text of the rules; and proofs of the programs.
- * */
+/* Updates that are jobs: each job's version, judged by the text of the rules, and proofs of the programs. */
 #include "passes/lower.h"
 #include "passes/period.h"
 #include "random_spec.h"
