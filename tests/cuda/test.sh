@@ -204,8 +204,7 @@ if [ -f "$cuda/include/cudnn.h" ]; then
         LD_LIBRARY_PATH="$PWD/$room:$cuda/lib64" timeout 200 "$room/cudnn"
     expect "cuDNN plans attention for an H200" 0 $?
 
-    # How the runtime uses cuDNN, with a stand-in that computes on the host. 24 KiB of scores: one or two sequences per
-    # call.
+    # The runtime with a stand-in for cuDNN that computes on the host. 24 KiB of scores: one or two sequences per call.
     flags="-std=c++17 -O1 -g -Wall -Wextra -Werror -Itests/standin -Iruntime -idirafter $cuda/include"
     # shellcheck disable=SC2046,SC2086
     g++ $flags -shared -fPIC tests/kernels/fake_cudnn.cpp -o "$room/fake/libcudnn.so.9" &&

@@ -243,7 +243,7 @@ expect "the copies that are not kept go by their versions" "- rank 0 compute  CO
 expect "JSON of versions" '33 {"op": "0B1", "rank": 0, "lane": "compute", "a": 0, "b": 1}' "$(python3 -c 'import json, sys
 d = json.load(open(sys.argv[1]))
 print(len(d["reread"]), json.dumps(d["reread"][0]))' "$room/json")"
-# How long a step is counts, though what is written out is the same.
+# The length of a step counts, even if the programs write out the same part of it.
 for n in 1200 2400; do "$PIANOLA" show $P -D batches=$n --format streams >"$room/$n"; done
 "$PIANOLA" diff "$room/1200" "$room/2400" >"$room/out"
 expect "steps of other lengths" "1 period 4 times 298 in A, 4 times 598 in B|they differ" "$? $(sed -n '5,6p' "$room/out" | paste -sd'|')"
@@ -251,10 +251,10 @@ expect "and how much of each is written out" "B writes out 12 of a step's 2400 m
     "$(sed -n 4p "$room/out")"
 expect "PipeDream and 2BW" "updates 1 1 1 1 in A, 4 4 4 4 in B" \
     "$("$PIANOLA" diff $P schedules/pipedream_2bw.lua -D batches=2400 | grep '^updates')"
-# One version by hand: a job that says another than it reads.
+# One version changed by hand: a job declares another version than it reads.
 sed 's/^B 0 5 v2 /B 0 5 v4 /' "$room/2400" >"$room/v4"
 expect "by hand" "v rank 0 compute  0B5  reads v4 instead of v2" "$("$PIANOLA" diff "$room/2400" "$room/v4" | grep '^v')"
-# A timeline has no numbers of copies and gradients: they are matched in their order.
+# A timeline does not number copies and gradients, so they match in order.
 "$PIANOLA" compile $P -D batches=2400 -o "$room/p" 2>/dev/null
 "$PIANOLA" diff "$room/p/streams.txt" "$room/p/timeline.tsv" >"$room/out"
 expect "a program and its timeline" "the same" "$(grep -o '^the same' "$room/out")"

@@ -189,7 +189,7 @@ $([ -e "$saved/$(ls "$saved" | tail -n 1)/manifest.json" ] && echo yes || echo n
     tcp 1f1b 4 --checkpoint "$saved" --every 5 --steps 1000000 --resume
     reached $((step + 15))
     # Remounts through a bind mount of the disk onto itself: a mount with a file open for writing cannot be remounted.
-    # That also fails while a checkpoint is being written, so it is tried again.
+    # While a checkpoint is being written this fails as well, so it is tried again.
     mount --bind "$room/disk" "$room/disk"
     for ((i = 0; i < 200; i++)); do
         mount -o remount,bind,ro "$room/disk" 2>/dev/null && break

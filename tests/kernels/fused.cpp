@@ -275,7 +275,7 @@ static numbers product_of(const matrix_product &p, bool bf16) {
     return all;
 }
 
-/* Returns cuBLASLt's gelu, or that of a separate kernel. */
+/* Returns cuBLASLt's gelu, or the one of a separate kernel. */
 static gated gelu(bool cublaslt, const num &x) { return cublaslt ? gelu_of_cublaslt(x) : gelu_of(x); }
 
 /* Returns a product before a bias is added to it. */

@@ -31,13 +31,13 @@ for ((i = 0; i < ${#pieces[@]}; i++)); do
     wanted=$("$PIANOLA" run schedules/serial.lua $integers -D width=64 -D stages=2 --steps 3 2>/dev/null | weights)
     expect "${pieces[i]} over MPI: weights of one rank" "$wanted" "$(started "$room/pieces$i" --steps 3 | weights)"
 done
-# Floats whose sums depend on their order agree too: reductions keep the rank order.
+# Floats, whose sums depend on the order, match too: reductions keep the rank order.
 text=/usr/share/common-licenses/GPL-3
 compiled schedules/ddp.lua --model schedules/models/gpt.lua -D workers=4 -o "$room/gpt"
 wanted=$("$PIANOLA" run schedules/ddp.lua --model schedules/models/gpt.lua -D workers=4 --data $text --steps 3 2>/dev/null | weights)
 expect "GPT with DDP over MPI" "$wanted" "$(started "$room/gpt" --steps 3 --data $text | weights)"
 
-# Every collective, in programs made by hand.
+# Every collective, in handmade programs.
 read -ra host < <(pkg-config --cflags --libs pianola-host)
 mpicc -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -O1 -Iruntime -Itests/support -o "$room/collectives" \
     tests/mpi/collectives.c "${host[@]}"
@@ -68,7 +68,7 @@ compiled schedules/serial.lua $integers -D precision=bf16 -o "$room/bf16"
 expect "a bf16 model on a CPU" 'pianola: rank 0 of serial: error: precision = "bf16" runs on GPUs only; for CPUs, compile the model with precision = "fp32"' \
     "$("$room/bf16/rank" --steps 1 2>&1)"
 
-# The same source is C++ to nvcc; here at least C++.
+# nvcc compiles the same source as C++; here a C++ compiler accepts it.
 if command -v g++ >/dev/null; then
     g++ -std=c++20 -x c++ -Wall -Wextra -Wno-missing-field-initializers -Werror -fsyntax-only -Ibuild/include "$room/fslpp/rank1.cu"
     expect "rank1.cu is C++ as well" 0 $?

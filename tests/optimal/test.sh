@@ -104,7 +104,7 @@ timeout --preserve-status -k 20 -s INT 1 env --default-signal=INT "$PIANOLA" opt
 expect "interrupted" 130 $?
 expect "it says nothing" "" "$(cat "$room/said")"
 expect "nothing is left or changed" "$before" "$(ls -lA "$room/out")"
-# With noise, the figures are those of `show` for the written script, and the bound still applies to the makespan.
+# With noise, the figures equal show's for the written script, and the bound still applies to the makespan.
 noise() { "$PIANOLA" show "$@" --jitter 10% --json | sed -nE 's/.*"mean": ([^,]*), "p95": ([^,]*),.*/\1 \2/p'; }
 for options in "-D caps=3 -D split=true" "-D caps=5 -D split=true -D chunks=2 -D v=true"; do
     # shellcheck disable=SC2086

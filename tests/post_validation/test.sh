@@ -30,7 +30,7 @@ for how in serial $(for s in schedules/*.lua; do several_updates "$s" || basenam
 done
 expect "schedules tried" yes "$([ "${tried:-0}" -ge 40 ] && echo yes || echo "$tried")"
 
-# How often steps run twice: never if nothing is clipped; once if everything is, because then all ranks wait from there
+# Counts steps that run twice: none if nothing is clipped; one if everything is, because then all ranks wait from there
 # on.
 for case in "1e9 0" "1e-3 1"; do
     read -r at want <<<"$case"

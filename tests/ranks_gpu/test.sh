@@ -45,8 +45,9 @@ for pieces in "F=0 bucket=16384" "F=0 sums=1 bucket=30000" "F=1 zero=1 bucket=16
         expect "$pieces $flags: weights of one rank" "$wanted" "$(over_mpi pieces 4 --steps 3 $flags)"
     done
 done
-# The step behind the one that runs has been enqueued already: all but the first, which is not in a graph, and the second,
-# before which its memory is reported. Nothing is enqueued ahead of a checkpoint, of the last step, or of reading times.
+# While a step runs, the next one is already enqueued. This excludes the first step, which is not in a graph, and the
+# second, before which its memory is reported. Nothing is enqueued ahead of a checkpoint, of the last step, or of
+# reading times.
 ahead() { STANDIN_AHEAD=1 over_mpi 1f1b 4 "$@" >/dev/null && grep -o '^standin: .*' "$room/said" | sort | uniq -c | sed 's/^ *//'; }
 expect "a step is enqueued ahead" "4 standin: 4 of 5 graphs launched ahead" "$(ahead --steps 6)"
 expect "with put" "4 standin: 4 of 5 graphs launched ahead" "$(ahead --steps 6 --messages put)"
@@ -54,14 +55,14 @@ expect "checkpoints between steps" "4 standin: 2 of 5 graphs launched ahead" "$(
 rm -rf "$saved"
 expect "timelines" "4 standin: 0 of 5 graphs launched ahead" "$(ahead --steps 6 --timeline "$room/ahead")"
 expect "1f1b without a graph" "$(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$(over_mpi 1f1b 4 --steps 4 --no-graph)"
-# Muon by numpy, from the checkpoints before and behind a step.
+# Recomputes Muon with numpy, from the checkpoints before and after a step.
 if "${PYTHON:=python3}" -c 'import numpy' 2>/dev/null || { PYTHON=/usr/bin/python3 && $PYTHON -c 'import numpy'; }; then
     compiled muon serial --model tests/recipe/small.lua -D optimizer=muon -D batches=4 -D stages=1
     over_mpi muon 1 --steps 10 --every 1 --keep 10 --checkpoint "$saved" --data /usr/share/common-licenses/GPL-3 >/dev/null
     expect "muon: weights and moments of step 4" "" "$($PYTHON -B tests/recipe/updates.py "$saved" muon 2>&1 | tail -n 1)"
     rm -rf "$saved"
 fi
-# Validations between steps: the losses that the host finds, and the weights of a run without.
+# Validations between steps give the host's losses, and the weights of a run without them.
 head -c 20000 /usr/share/common-licenses/GPL-3 >"$room/text"
 tail -c 2000 /usr/share/common-licenses/GPL-3 >"$room/held"
 gpt=(--model schedules/models/gpt.lua -D layers=4 -D width=16 -D heads=2 -D context=16 -D rows=2 -D batches=4)
@@ -80,16 +81,16 @@ for name in 1f1b fslpp pipedream; do
         expect "$name $flags: three validations, one before the first step" 3 "$(grep -c validation_loss "$room/ranks")"
     done
 done
-for lanes in peer rank; do # communicators of two for both directions, of all
+for lanes in peer rank; do # communicators of two for both directions, or of all
     compiled "fslpp-$lanes" fslpp "${integers[@]}" --lanes $lanes
     expect "fslpp, a lane per $lanes" "$(in_process schedules/fslpp.lua "${integers[@]}" --steps 4)" \
         "$(over_mpi "fslpp-$lanes" "$(wc -l <"$room/fslpp/app.gpu")" --steps 4)"
 done
-for seed in 0 2; do # streams as issued; and starved now and then
+for seed in 0 2; do # streams in issue order, and randomly starved
     STANDIN_SEED=$seed expect "fslpp, the streams in another order" "$(in_process schedules/fslpp.lua "${integers[@]}" --steps 4)" \
         "$(STANDIN_SEED=$seed over_mpi fslpp "$(wc -l <"$room/fslpp/app.gpu")" --steps 4)"
 done
-# A reduction that goes in two pieces, neither of which its three ranks share evenly, against one that goes in none.
+# A reduction in two pieces, neither of which divides evenly among its three ranks, against one without pieces.
 cat >"$room/wide.lua" <<'EOF'
 return model {
   input = tokens { vocab = 8, context = 4, rows = 1 },
@@ -103,7 +104,8 @@ expect "its gradients are more than a piece" 1 $((4 * (12 * 2100 + 2101 * 4000 +
 compiled pieces ddp "${wide[@]}"
 expect "a reduction in two pieces" "$(in_process schedules/ddp.lua "${wide[@]}" --steps 1 --device cuda)" \
     "$(over_mpi pieces 3 --steps 1 --reduce ordered)"
-# Each collective against its definition, also those that no schedule has; with a scratch so short that sums go in pieces.
+# Each collective against its definition, including those of no schedule, with a scratch so small that sums go in
+# pieces.
 for source in comm/comm_nccl process/comm_loopback; do
     sed 's/SCRATCH = REDUCE_PIECE/SCRATCH = 4096/' runtime/$source.cu >"$room/$(basename $source).cpp"
 done
@@ -112,7 +114,7 @@ grep -c 'SCRATCH = 4096' "$room"/comm_nccl.cpp "$room"/comm_loopback.cpp >/dev/n
         -o "$room/collectives" tests/ranks_gpu/collectives.cpp "$room/comm_nccl.cpp" "$room/comm_loopback.cpp" \
         "$built/standin/libpianola-cuda.a" -lm -pthread
 for how in nccl ordered put loopback; do
-    for n in 2 6 7; do # odd: with bf16
+    for n in 2 6 7; do # odd numbers run bf16
         codes=
         if [ $how = loopback ]; then
             "$room/collectives" $how $n $n >"$room/err0" 2>&1
@@ -135,7 +137,7 @@ ended 60
 expect "1f1b over TCP" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 4)" "$codes $(weights)"
 memory='^pianola: device memory of a rank, at most: planned ([0-9]+) bytes, taken \1; NCCL.s connections [0-9]+, and ([0-9]+) more with the first step, of ([0-9]+) expected$'
 expect "one allocation, of what is planned" yes "$(says "$memory")"
-# At the end: all of that, and the graph.
+# At the end: all of that, plus the graph.
 taken() { sed -nE 's/.* taken ([0-9]+); NCCL.s connections ([0-9]+), and ([0-9]+) more .*/\1 + \2 + \3/p' "$room/err0"; }
 at_end() { sed -nE 's/^memory +([0-9]+) bytes of device memory at the end, on the rank that takes most$/\1/p' "$room/out0"; }
 expect "memory at the end" "$(($(taken)))" "$(at_end)"
@@ -159,7 +161,8 @@ NCCL_BUFFSIZE=1048576 NCCL_MAX_CTAS=2 tcp 1f1b 4 --steps 1 # 4 MiB to send, 8 Mi
 ended 60
 expect "with smaller buffers" $((2 * 2 * 12 + 4 * 8 << 20)) "$(sed -nE "s/$memory/\3/p" "$room/err0")"
 
-# From which versions on NCCL overlaps what it launches, in a graph and without one; as it is, older or off.
+# Versions from which NCCL overlaps its launches, with and without a graph; for older ones launches are serial or an
+# error.
 for versions in "22809 12090 issue" "22809 12080 serial" "22602 13000 serial" "22703 12090 issue" "22602 12030 --no-graph issue" \
     "22809 12080 --no-graph issue" "22809 12020 --no-graph serial"; do
     IFS=' ' read -r nccl driver rest <<<"$versions"
@@ -168,7 +171,7 @@ for versions in "22809 12090 issue" "22809 12080 serial" "22602 13000 serial" "2
     ended 60
     expect "NCCL $versions" yes "$(says "messages by NCCL 2\.[0-9.]+ \(launch order ${rest##* }\), ")"
 done
-# The compiler's order of issue is safe where NCCL runs a rank's communications one after the other.
+# The compiler's issue order is safe if NCCL runs a rank's communications one after another.
 for name in 1f1b fslpp dualpipe; do
     wanted=$(in_process schedules/$name.lua "${integers[@]}" --steps 4)
     n=$(wc -l <"$room/$name/app.gpu")
@@ -181,7 +184,7 @@ NCCL_LAUNCH_ORDER_IMPLICIT=0 tcp 1f1b 4 --steps 1
 ended 20
 expect "NCCL in no order" "2 2 2 2 yes" "$codes $(says '^pianola: error: rank 0: NCCL_LAUNCH_ORDER_IMPLICIT is 0: ranks could wait ')"
 
-# Measured timelines: weights as ever, and nothing is made for them once training has begun (STANDIN_START).
+# Measured timelines: the weights stay the same, and nothing is allocated after training has begun (STANDIN_START).
 wanted=$(in_process schedules/fslpp.lua "${integers[@]}" --steps 13)
 "$PIANOLA" show schedules/fslpp.lua "${integers[@]}" --format tsv >"$room/program"
 for flags in "" --no-graph "--messages put"; do
@@ -194,15 +197,15 @@ expect "timelines of one step" "$(in_process schedules/ddp.lua "${integers[@]}" 
 expect "timelines of one step: every instruction has its time" "" "$("$PIANOLA" show schedules/ddp.lua "${integers[@]}" --format tsv |
     tail -n +2 | cut -f 1,2,5-9 | sort | diff - <(tail -qn +2 "$room"/measured/*.tsv | cut -f 2,3,6-10 | sort))"
 
-# Sharded weights between replicas, with sums in order.
+# Sharded weights with replicas, and ordered sums.
 compiled hsdp hsdp "${integers[@]}"
 expect "hsdp, sums in order" "$(in_process schedules/hsdp.lua "${integers[@]}" --steps 4)" "$(over_mpi hsdp 8 --steps 4 --reduce ordered)"
 grep -q ' messages by NCCL 2.28.9 (launch order issue, sums in order), ' "$room/said"
 expect "hsdp: what it runs on" 0 $?
 
-# A transformer's sums depend on their order: with --reduce ordered it is that of ranks, and the same kernels in one
-# process (loopback) give the same bits; so do graph and eager replay. NCCL's own sums are others, here. Three ranks:
-# shares of unlike length.
+# A transformer's sums depend on their order. With --reduce ordered it is the rank order, so the same kernels in one
+# process (loopback) give the same bits, and so do graph and eager replay. NCCL's own sums differ here. Three ranks have
+# unequal shares.
 gpt=(--model schedules/models/gpt.lua -D workers=3 -D layers=1 -D width=16 -D context=8 -D rows=1)
 text=/usr/share/common-licenses/GPL-3
 wanted=$(in_process schedules/ddp.lua "${gpt[@]}" --data $text --steps 3 --device cuda)
@@ -215,7 +218,8 @@ for name in ddp fsdp zero1 zero2; do
 done
 expect "GPT with zero2: graph and eager replay" "$wanted" "$(over_mpi gpt 3 --data $text --steps 3 --reduce ordered --no-graph)"
 
-# Algorithms of products: ranks time what no lower rank has, and rank 0 writes; then all of them, and loopback, find them.
+# Product algorithms: ranks time what no lower rank has, and rank 0 writes the file. Then all ranks, and loopback, use
+# it.
 compiled gpt-1f1b 1f1b "${gpt[@]}"
 kept=(--algorithms "$room/algorithms" --data $text --steps 3)
 plain=$(over_mpi gpt-1f1b 3 --data $text --steps 3)
@@ -234,7 +238,7 @@ app=$(sed "s| *$| --algorithms $room/algorithms.first|; 2s/ --algorithms.*//" "$
 expect "algorithms on some ranks only" "rank 1 has --algorithms 0, rank 0 1; give all ranks the same flags" \
     "$(timeout 60 mpirun --oversubscribe --app <(echo "$app") 2>&1 | sed -n 's/^pianola: error: //p' | head -n 1)"
 
-# bf16, with a table that embedding and unembedding share: masters in checkpoints, weights rounded from them.
+# bf16, with a table shared by embedding and unembedding: checkpoints hold masters, and weights are rounded from them.
 half=("${gpt[@]}" -D precision=bf16 -D tied=true)
 for name in 1f1b zero1 fsdp; do
     compiled half $name "${half[@]}"
@@ -261,7 +265,7 @@ first=$(over_mpi pipe 2 --data $text --steps 5 --checkpoint "$saved" --every 2)
 expect "a checkpoint of GPUs" "5 ${#whole}" "$(newest) ${#first}"
 cp -r "$saved" "$room/of_gpus"
 expect "GPUs go on where GPUs stopped, bit for bit" "$whole" "$(over_mpi pipe 2 --data $text --steps 8 --checkpoint "$saved" --resume)"
-# Layers on CPUs and GPUs differ in the last bits: but at the checkpoint itself, nothing has been computed.
+# Layers on CPUs and GPUs differ in the last bits, but at the checkpoint itself nothing has been computed.
 expect "CPUs take up the weights of GPUs" "$first" "$(on_cpu --steps 5 --checkpoint "$room/of_gpus" --resume)"
 rm -rf "$saved"
 first=$(on_cpu --steps 5 --checkpoint "$saved")
@@ -285,11 +289,11 @@ ended 30
 expect "SIGINT" "130 130 130 130 yes" "$codes $([ "$(newest)" -gt 0 ] && says "^pianola: SIGINT came: stopped after step $(newest), with a checkpoint$")"
 rm -rf "$saved"
 
-# ---- ranks that go, or stop ----
+# ---- ranks that die or stop ----
 
 at='waits at [0-9]+ (RECV|SEND)_[FB] (act|grad)\([0-9],[0-9]\) (from|to) rank [0-9]|is at [0-9]+ [FB] [0-9] [0-9]'
 others() { pid=("${pid[@]:0:2}" "${pid[3]}"); }
-# all_said WHY: ranks 0, 1 and 3 say where they waited, and why
+# all_said WHY: counts ranks 0, 1 and 3 if they say where they waited, and why
 all_said() {
     local k
     for k in 0 1 3; do
@@ -321,20 +325,20 @@ for flags in "" --no-graph; do
     expect "a stopped rank $flags" "1 1 1: 6" "$codes: $(all_said 'step [0-9]+ has taken 2 s \(--deadline\)')"
     kill -KILL "$stopped"
 done
-# Threads of one process on one GPU: the first never comes to a graph.
+# Threads of one process on one GPU: the first one never reaches a graph.
 for call in 2000 100000; do
     PIANOLA_CUDA=$PWD/build/standin/libpianola-cuda.so stuck $call --model schedules/models/gpt.lua -D layers=2 -D width=16 \
         -D context=8 -D rows=1 --device cuda
 done
-# Who waits for whom is right: ranks 1 and 3 for rank 2, which does nothing any more; or, if it had sent all of the step
-# before it was stopped, for the end of the step.
+# The messages name the right ranks: 1 and 3 wait for rank 2, which is stopped. If it had sent the whole step before,
+# they wait for the end of the step.
 for k in 1 3; do
     expect "rank $k waits for rank 2" yes "$(grep -qE \
         "^pianola: rank $k waits (at .* rank 2|for all ranks to end the step): " "$room/err$k" && echo yes)"
 done
 unset STANDIN_DEAF
 
-# NCCL's own calls may hang: two seconds for them, not more.
+# NCCL's own calls may hang: they get two seconds.
 STANDIN_HANGS=abort tcp 1f1b 4 --steps 100000 --deadline 2
 begun && sleep 0.3
 kill -STOP "${pid[2]}"
@@ -352,7 +356,7 @@ STANDIN_HANGS=finalize tcp 1f1b 4 --steps 3
 ended 20
 expect "an end that hangs" "0 0 0 0 $(in_process schedules/1f1b.lua "${integers[@]}" --steps 3)" "$codes $(weights)"
 
-# ---- what is not there ----
+# ---- missing parts ----
 
 STANDIN_DEVICES=2 tcp 1f1b 4 --steps 3
 ended 20
@@ -369,8 +373,8 @@ STANDIN_MEMORY=1e8 tcp 1f1b 4 --steps 3
 ended 20
 # shellcheck disable=SC2059
 expect "a GPU that is too small for NCCL" "2 2 2 2 yes" "$codes $(says "$(printf "$small" 100000000 $((8 * 16 + 2 * 8 << 20)))")"
-# Where NCCL's allocator may not do what it does, cudaMalloc gives the memory, and nothing is registered; where that fails
-# too, both say why, and of memory only where it is short.
+# If NCCL's allocator fails, cudaMalloc gives the memory, and nothing is registered. If that fails too, the error has
+# both reasons, and speaks of memory only if it is short.
 refused="Cuda failure 101 'invalid device ordinal'"
 STANDIN_NCCL_ALLOC=$refused tcp 1f1b 4 --steps 4
 ended 60
@@ -393,9 +397,9 @@ for code in 2 800; do
         echo "CUDA: cudaMalloc: cudaErrorNotPermitted: operation not permitted"): it takes ")"
 done
 
-# ---- a fault of a kernel, which surfaces later ----
+# ---- a kernel's fault, which surfaces later ----
 
-# The last rank's loss in the second step's first microbatch. In a graph, the device's progress tells where it was.
+# The last rank's loss in the second step's first microbatch. In a graph, the device's progress shows where it was.
 illegal='cudaErrorIllegalAddress: an illegal memory access was encountered'
 later=' An earlier instruction may be at fault: to see which, run with --no-graph and with CUDA_LAUNCH_BLOCKING=1 in the environment, then under compute-sanitizer$'
 export STANDIN_FAULT='(mse<T>)' STANDIN_FAULT_AT=9
@@ -425,7 +429,7 @@ expect "no such sums" "pianola: rank 0 of serial: error: --reduce rank: expected
     "$(compiled serial serial "${integers[@]}" && "$room/serial/rank0.gpu" --reduce rank 2>&1)"
 expect "nothing is left of NCCL's meetings" "" "$(ls "$room" | grep '^standin-')"
 
-# ---- for real, as far as it goes without a GPU ----
+# ---- the real libraries, as far as that goes without a GPU ----
 
 got=$(PKG_CONFIG_LIBDIR=$room/none PKG_CONFIG_PATH='' make -s -C "$room/ddp" clean gpu 2>&1)
 expect "no runtime for GPUs" yes "$(grep -q 'pianola-cuda not found: it needs nvcc and NCCL; make gpu in the source tree' <<<"$got" && echo yes)"

@@ -169,7 +169,7 @@ static void expect_fetch(const struct spec *sp, const struct fetch *f, int stage
     cr_assert_str_eq(j ? job_name(NULL, j->s, j->b, j->d) : "", after);
 }
 
-/* Of stages 0 and 1, 1 is needed later: 2 replaces it. Later 1 replaces 0, which is no longer needed. */
+/* Stage 1 is needed later than stage 0, so 2 replaces it. Later 1 replaces 0, which is no longer needed. */
 Test(fetch, belady_by_hand) {
     struct spec *sp;
     struct fetches f = three_stages_twice(2, &sp);
