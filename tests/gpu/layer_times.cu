@@ -1,14 +1,18 @@
-/* Times each layer of a model alone, many times over, and compares with the limits of the device. * `pianola run
- * schedules/serial.lua --device cuda` loads this library instead of the runtime (PIANOLA_CUDA). It takes the rank as
- * the runtime does and runs one step. Then it times every layer's forward, input gradient and weight gradient for the
- * first microbatch, at the plan's addresses. Layers of one shape take turns, so that none reads what the previous one
- * left in the cache. The limit is the larger of FLOPs / peak and bytes / bandwidth, where bytes counts each operand
- * once. Layers that a step runs as one kernel (layers_cuda.cu) are timed one by one here. PEAK_TFLOPS gives the peak, 0
- * for unknown; MEMORY_TBS, or else the device, gives the bandwidth. With LIMITS_ONLY nothing runs, and us is the limit.
- * The lines go to stdout, separated by tabs, followed by facts that begin with a #: * layer  way  count  us  share
- * flops  bytes  limit_us  of_limit * count: per microbatch; us: one alone; share: of all layers and updates of a step,
- * each alone. Each epilogue of a linear layer's product has two more lines, which no sum counts: way fused is the
- * product with it, apart is the product and a kernel; a * marks the one that a step takes. */
+/* Times each layer of a model alone, many times over, and compares with the limits of the device.
+ *
+ * `pianola run schedules/serial.lua --device cuda` loads this library instead of the runtime (PIANOLA_CUDA). It takes
+ * the rank as the runtime does and runs one step. Then it times every layer's forward, input gradient and weight
+ * gradient for the first microbatch, at the plan's addresses. Layers of one shape take turns, so that none reads what
+ * the previous one left in the cache. The limit is the larger of FLOPs / peak and bytes / bandwidth, where bytes counts
+ * each operand once. Layers that a step runs as one kernel (layers_cuda.cu) are timed one by one here. PEAK_TFLOPS
+ * gives the peak, 0 for unknown; MEMORY_TBS, or else the device, gives the bandwidth. With LIMITS_ONLY nothing runs,
+ * and us is the limit. The lines go to stdout, separated by tabs, followed by facts that begin with a #:
+ *
+ *     layer  way  count  us  share  flops  bytes  limit_us  of_limit
+ *
+ * count: per microbatch; us: one alone; share: of all layers and updates of a step, each alone. Each epilogue of a
+ * linear layer's product has two more lines, which no sum counts: way fused is the product with it, apart is the
+ * product and a kernel; a * marks the one that a step takes. */
 #include "process/comm_loopback.cuh"
 extern "C" {
 #include "device/job.h"

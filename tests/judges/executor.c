@@ -1,14 +1,18 @@
-/* An executor independent of all proofs: it runs a program once, in a random order, on symbolic memory (symbols.h). *
+/* An executor independent of all proofs: it runs a program once, in a random order, on symbolic memory (symbols.h).
+ *
  * Time: an instruction starts when it is next in its lane, nothing of its lane is running, and all it waits for has
  * ended. It may then end at any time, with three exceptions. A RECV ends after its SEND has started. A member of a
  * collective ends after all members whose data reach it have started. Each SEND is drawn to be eager, or to end only
- * after its RECV has started. * Accesses: at its start an instruction stamps what it only writes. Until its end it
- * reads its inputs piece by piece, and may write the result of a piece at once: a RECV writes what its SEND has read so
- * far, and a sum in place stamps what it has read. At its end its inputs must not have changed since they were read,
- * and its outputs must be as it left them. Otherwise something else accessed those bytes meanwhile: a race. * Orders: a
- * uniform choice hardly ever lets one lane run far ahead of another. So lanes have random priorities, one for starting
- * and one for continuing, and the highest acts, apart from some noise and some changes on the way (after Burckhardt
- * 2010, "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs"). */
+ * after its RECV has started.
+ *
+ * Accesses: at its start an instruction stamps what it only writes. Until its end it reads its inputs piece by piece,
+ * and may write the result of a piece at once: a RECV writes what its SEND has read so far, and a sum in place stamps
+ * what it has read. At its end its inputs must not have changed since they were read, and its outputs must be as it
+ * left them. Otherwise something else accessed those bytes meanwhile: a race.
+ *
+ * Orders: a uniform choice hardly ever lets one lane run far ahead of another. So lanes have random priorities, one for
+ * starting and one for continuing, and the highest acts, apart from some noise and some changes on the way (after
+ * Burckhardt 2010, "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs"). */
 #include "executor.h"
 #include "symbols.h"
 #include <stdarg.h>

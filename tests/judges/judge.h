@@ -1,13 +1,16 @@
 /* Judges, plainly and exactly, whether a program is right on every allowed machine: judge.c, judge_order.c,
- * judge_names.c. * The machine is the weakest that transports guarantee. Each lane of a rank runs its instructions in
- * order. One starts when the lane's previous one and all it waits for have ended; its accesses lie anywhere between its
- * start and its end, in pieces. Across ranks, a SEND starts before its RECV ends, and a member of a collective starts
- * before the end of all members that its data reach. Nothing else is guaranteed: a SEND may end before its RECV starts,
- * or after it ends. Messages of an edge match in the order of their lanes. Termination is judged with every SEND
- * blocking until its RECV has started, and every collective until all members have. * Only copies touch host memory. A
- * backward in parts runs one part after another, with no job of its rank in between. If a part and a later one write
- * the same bytes, these are garbage until the later one ends, and nothing else may touch them. Parts have no layers
- * here: each touches all of the pieces that it names. */
+ * judge_names.c.
+ *
+ * The machine is the weakest that transports guarantee. Each lane of a rank runs its instructions in order. One starts
+ * when the lane's previous one and all it waits for have ended; its accesses lie anywhere between its start and its
+ * end, in pieces. Across ranks, a SEND starts before its RECV ends, and a member of a collective starts before the end
+ * of all members that its data reach. Nothing else is guaranteed: a SEND may end before its RECV starts, or after it
+ * ends. Messages of an edge match in the order of their lanes. Termination is judged with every SEND blocking until its
+ * RECV has started, and every collective until all members have.
+ *
+ * Only copies touch host memory. A backward in parts runs one part after another, with no job of its rank in between.
+ * If a part and a later one write the same bytes, these are garbage until the later one ends, and nothing else may
+ * touch them. Parts have no layers here: each touches all of the pieces that it names. */
 #ifndef PIANOLA_JUDGE_H
 #define PIANOLA_JUDGE_H
 #include "promise.h"

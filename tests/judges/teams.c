@@ -1,6 +1,8 @@
-/* Teams: what their members exchange between the parts of a job. * Each part gives a value of its own, so the values of
- * all members determine what an exchange must bring, byte by byte: a sum contains each member's once, a gather or an
- * exchange has each member's piece in its place. A part must get exactly that. */
+/* Teams: what their members exchange between the parts of a job.
+ *
+ * Each part gives a value of its own, so the values of all members determine what an exchange must bring, byte by byte:
+ * a sum contains each member's once, a gather or an exchange has each member's piece in its place. A part must get
+ * exactly that. */
 #include "symbols.h"
 
 static const struct exchanges *exchange_list(const struct promise *want, int s, int d) {

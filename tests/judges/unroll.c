@@ -1,8 +1,10 @@
-/* Writes out a program with a period as one without. * The i-th repetition, from 0 on, is the period's instructions
- * with i periods added to the microbatches in their names and operands, and the corresponding number to updates and
- * versions. Instructions after the period are shifted like the last repetition. As on a machine, bytes identify a
- * buffer: an instruction of a later repetition uses what lies where the instruction that it repeats found its operand.
- * Instead of a mark, the first instruction of each lane after it waits for the last of each lane before it. */
+/* Writes out a program with a period as one without.
+ *
+ * The i-th repetition, from 0 on, is the period's instructions with i periods added to the microbatches in their names
+ * and operands, and the corresponding number to updates and versions. Instructions after the period are shifted like
+ * the last repetition. As on a machine, bytes identify a buffer: an instruction of a later repetition uses what lies
+ * where the instruction that it repeats found its operand. Instead of a mark, the first instruction of each lane after
+ * it waits for the last of each lane before it. */
 #include "judge.h"
 #include "symbols.h"
 #include <string.h>

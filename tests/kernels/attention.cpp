@@ -1,10 +1,12 @@
 /* The fused attention, on a GPU or on the stand-in, against its definition in double; and slices of a sequence against
- * the whole. * Each kernel is judged by its inputs. For the forward these are q, k and v, as rounded by rope in x. The
- * backward also has the y and the log-sum-exp that the forward has stored. bound.h propagates all other errors. With
- * bf16 a kernel rounds p, as an operand of p v and of p^T dy, and ds, as an operand of ds k and ds^T q. cuDNN does the
- * same. A rounding is 2^-8 of the value, whether p is divided by its row's sum before or after, or ds multiplied by the
- * scale. The sum of p is over unrounded values. Outputs begin as NaN, and memory is exact to the byte, followed by a
- * fence. Each case runs again with blocks and threads in reverse order, and must give the same bits. */
+ * the whole.
+ *
+ * Each kernel is judged by its inputs. For the forward these are q, k and v, as rounded by rope in x. The backward also
+ * has the y and the log-sum-exp that the forward has stored. bound.h propagates all other errors. With bf16 a kernel
+ * rounds p, as an operand of p v and of p^T dy, and ds, as an operand of ds k and ds^T q. cuDNN does the same. A
+ * rounding is 2^-8 of the value, whether p is divided by its row's sum before or after, or ds multiplied by the scale.
+ * The sum of p is over unrounded values. Outputs begin as NaN, and memory is exact to the byte, followed by a fence.
+ * Each case runs again with blocks and threads in reverse order, and must give the same bits. */
 #include "bound.h"
 #include "device.h"
 #include "layers/attend.h"

@@ -1,22 +1,27 @@
 /* Error bounds. A test computes its reference as a `num`. That is the exact value, in double, of what the layer
  * computes from the device's inputs, with a bound on the error of the device's arithmetic. Operators propagate the
- * bound, so a test writes the layer's formula once, and says where the device rounds to bf16. * Every fp32 operation
- * errs by at most u = 2^-24 of its result (Higham 2002, "Accuracy and Stability of Numerical Algorithms", section 2.2);
- * an FMA is more exact. The errors of approximated functions are those of the CUDA C++ Programming Guide's appendix
- * "Mathematical Functions": __expf 2 + floor(1.173 |x|) ulp, __fdividef 2, exp2f 2, logf 1, tanhf 2. sqrtf and division
- * are rounded correctly. An ulp is at most 2u of a value. * A sum of n terms, in any order, is off by the sum of u
- * |s_k| over its partial sums s_k. Higham's bound puts each of them at the sum of |terms|: n u sum |t|. With n in the
- * thousands, that exceeds a missing term. The bound here is depth(n) u (|s| + 2 |t|), where |t| is the root of the sum
- * of the squares of the terms: - If the order of the terms does not depend on their signs, the partial sums are a
- * bridge from 0 to s. Their root mean square is below |s| + |t| / sqrt(6); 2 |t| leaves five times that. - Roundings to
- * nearest are independent with mean 0, so they add up to sqrt(n) u lambda (Higham & Mary 2019, "A New Approach to
- * Probabilistic Rounding Error Analysis", theorem 3.1), with probability 1 - 2 exp(-lambda^2/2) if each rounding is as
- * bad as possible. They are uniform, at u / sqrt(3): lambda = 4 is 6.9 standard deviations. Fewer than 16 terms have
- * Higham's n. - Tensor cores truncate (Fasi et al. 2021, "Numerical behavior of NVIDIA tensor cores", PeerJ CS 7:e330),
- * so their errors have one sign. They add 4 to 16 terms at once: 2u for each block of 8 is n u / 4. * If the device
- * rounds intermediate values to bf16 (2^-8 each), these are independent errors and are kept separately. Their sum grows
- * as their largest possible sum, or as lambda times the root of the sum of their squares, whichever is less. An error
- * that many terms share must first be made a single one with shared(). */
+ * bound, so a test writes the layer's formula once, and says where the device rounds to bf16.
+ *
+ * Every fp32 operation errs by at most u = 2^-24 of its result (Higham 2002, "Accuracy and Stability of Numerical
+ * Algorithms", section 2.2); an FMA is more exact. The errors of approximated functions are those of the CUDA C++
+ * Programming Guide's appendix "Mathematical Functions": __expf 2 + floor(1.173 |x|) ulp, __fdividef 2, exp2f 2, logf
+ * 1, tanhf 2. sqrtf and division are rounded correctly. An ulp is at most 2u of a value.
+ *
+ * A sum of n terms, in any order, is off by the sum of u |s_k| over its partial sums s_k. Higham's bound puts each of
+ * them at the sum of |terms|: n u sum |t|. With n in the thousands, that exceeds a missing term. The bound here is
+ * depth(n) u (|s| + 2 |t|), where |t| is the root of the sum of the squares of the terms:
+ *  - If the order of the terms does not depend on their signs, the partial sums are a bridge from 0 to s. Their root
+ *    mean square is below |s| + |t| / sqrt(6); 2 |t| leaves five times that.
+ *  - Roundings to nearest are independent with mean 0, so they add up to sqrt(n) u lambda (Higham & Mary 2019, "A New
+ *    Approach to Probabilistic Rounding Error Analysis", theorem 3.1), with probability 1 - 2 exp(-lambda^2/2) if each
+ *    rounding is as bad as possible. They are uniform, at u / sqrt(3): lambda = 4 is 6.9 standard deviations. Fewer
+ *    than 16 terms have Higham's n.
+ *  - Tensor cores truncate (Fasi et al. 2021, "Numerical behavior of NVIDIA tensor cores", PeerJ CS 7:e330), so their
+ *    errors have one sign. They add 4 to 16 terms at once: 2u for each block of 8 is n u / 4.
+ *
+ * If the device rounds intermediate values to bf16 (2^-8 each), these are independent errors and are kept separately.
+ * Their sum grows as their largest possible sum, or as lambda times the root of the sum of their squares, whichever is
+ * less. An error that many terms share must first be made a single one with shared(). */
 #ifndef TESTS_BOUND_H
 #define TESTS_BOUND_H
 #include "layers/cuda.cuh"

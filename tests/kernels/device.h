@@ -1,8 +1,9 @@
-/* Shared by the kernel tests: random data, poisoned memory followed by a fence, and copies to a device and back. * A
- * test lays out everything on the host, and calls kernels with addresses that on_device() translates. At first use in a
- * run, on_device() copies an address's block to device memory, with its fence and poison; back() copies all blocks back
- * and frees them. So one source runs on a GPU, on the whole stand-in, and (KERNELS_ON_HOST) on the thread grid alone.
- * The thread grid works on the host's memory itself, where ASan sees every byte. */
+/* Shared by the kernel tests: random data, poisoned memory followed by a fence, and copies to a device and back.
+ *
+ * A test lays out everything on the host, and calls kernels with addresses that on_device() translates. At first use in
+ * a run, on_device() copies an address's block to device memory, with its fence and poison; back() copies all blocks
+ * back and frees them. So one source runs on a GPU, on the whole stand-in, and (KERNELS_ON_HOST) on the thread grid
+ * alone. The thread grid works on the host's memory itself, where ASan sees every byte. */
 #ifndef TESTS_DEVICE_H
 #define TESTS_DEVICE_H
 #include "layers/cuda.cuh"

@@ -1,15 +1,18 @@
 /* Layers that run as one kernel when side by side, and the same layers one by one. Each is judged by its definition in
- * double, and the two ways are compared. * A sweep over stages of one layer each cannot join any: that is the way one
- * by one. Every tensor has its own place, NaN at first, so a tensor that a joined kernel skips stays NaN and shows that
- * there was one. A layer is judged by the tensors that it read, with bound.h's bounds. A skipped tensor is replaced by
- * its expected value with its error; cuBLASLt may or may not round it to bf16. With fp32 the sums of residual blocks
- * and norms must match bit for bit. * cuBLASLt decides what it joins. Its header promises an algorithm for no type and
- * epilogue (cublasLtMatmulAlgoGetHeuristic may find none), and no order of sums. For CUBLASLT_EPILOGUE_GELU and DGELU
- * it only says "apply GELU point-wise transform to the results (x:=GELU(x))": neither whether that is tanh's gelu, as
- * ours, or erf's, nor its error. So on a GPU we print what was joined. Where a gelu was joined, results may differ by
- * the difference of the two formulas at that point (reference.h). It also does not promise to add a bias before the
- * product is rounded: on an H200, cuBLASLt 13 first rounds products of 5 or 6 columns to bf16. The stand-in joins
- * everything, with tanh's gelu, and rounds once. */
+ * double, and the two ways are compared.
+ *
+ * A sweep over stages of one layer each cannot join any: that is the way one by one. Every tensor has its own place,
+ * NaN at first, so a tensor that a joined kernel skips stays NaN and shows that there was one. A layer is judged by the
+ * tensors that it read, with bound.h's bounds. A skipped tensor is replaced by its expected value with its error;
+ * cuBLASLt may or may not round it to bf16. With fp32 the sums of residual blocks and norms must match bit for bit.
+ *
+ * cuBLASLt decides what it joins. Its header promises an algorithm for no type and epilogue
+ * (cublasLtMatmulAlgoGetHeuristic may find none), and no order of sums. For CUBLASLT_EPILOGUE_GELU and DGELU it only
+ * says "apply GELU point-wise transform to the results (x:=GELU(x))": neither whether that is tanh's gelu, as ours, or
+ * erf's, nor its error. So on a GPU we print what was joined. Where a gelu was joined, results may differ by the
+ * difference of the two formulas at that point (reference.h). It also does not promise to add a bias before the product
+ * is rounded: on an H200, cuBLASLt 13 first rounds products of 5 or 6 columns to bf16. The stand-in joins everything,
+ * with tanh's gelu, and rounds once. */
 #include "reference.h"
 #include "check.h"
 #include "layers/cuda_math.cuh"

@@ -1,9 +1,10 @@
-/* The CUDA kernels, on a GPU or on the stand-in, on random data. * Data is rounded to the model's precision first.
- * Gates, norms and the cross entropy are judged by their definition in double, within the bounds of reference.h and
- * bound.h. Backwards are judged by the statistics of the device's own forward. The other layers must match the host's
- * bit for bit, or with bf16 match those rounded: mse, bias and embedding get integers, whose fp32 sums are exact.
- * Outputs begin as NaN. Each kernel runs again with its blocks and threads in reverse order, and must give the same
- * bits. */
+/* The CUDA kernels, on a GPU or on the stand-in, on random data.
+ *
+ * Data is rounded to the model's precision first. Gates, norms and the cross entropy are judged by their definition in
+ * double, within the bounds of reference.h and bound.h. Backwards are judged by the statistics of the device's own
+ * forward. The other layers must match the host's bit for bit, or with bf16 match those rounded: mse, bias and
+ * embedding get integers, whose fp32 sums are exact. Outputs begin as NaN. Each kernel runs again with its blocks and
+ * threads in reverse order, and must give the same bits. */
 #include "device.h"
 #include "layers/clip.h"
 #include "reference.h"

@@ -1,8 +1,9 @@
 /* The linear layer, the unembedding and experts through cuBLASLt, on a GPU or the stand-in, against products in double.
- * * bound.h bounds the error of a sum and of what cuBLASLt may round on the way. A bias is one more fp32 addition,
- * fused or not; a separate kernel adds it to the rounded product. With bf16, y and dx are rounded; the weight gradient
- * is fp32. Integers must match the host's bit for bit. Outputs begin as NaN; each case runs twice, and must give the
- * same bits. */
+ *
+ * bound.h bounds the error of a sum and of what cuBLASLt may round on the way. A bias is one more fp32 addition, fused
+ * or not; a separate kernel adds it to the rounded product. With bf16, y and dx are rounded; the weight gradient is
+ * fp32. Integers must match the host's bit for bit. Outputs begin as NaN; each case runs twice, and must give the same
+ * bits. */
 #include "bound.h"
 #include "device.h"
 #include "layers/linear_plan.cuh"

@@ -1,9 +1,10 @@
 /* The kernels of a mixture of experts, on a GPU or on the stand-in, on random data. The experts' outputs are random
- * too, and so is the gradient that they give the route. * Data is rounded to the model's precision first. Each kernel
- * is judged in double by its inputs, within bound.h's bounds: the probabilities by x and the router, the choices by the
- * device's probabilities, the places by its choices, which must be exact, and the rest by the places and weights.
- * Outputs begin as NaN. The kernels run again with their blocks and threads in reverse order, and must give the same
- * bits. */
+ * too, and so is the gradient that they give the route.
+ *
+ * Data is rounded to the model's precision first. Each kernel is judged in double by its inputs, within bound.h's
+ * bounds: the probabilities by x and the router, the choices by the device's probabilities, the places by its choices,
+ * which must be exact, and the rest by the places and weights. Outputs begin as NaN. The kernels run again with their
+ * blocks and threads in reverse order, and must give the same bits. */
 #include "bound.h"
 #include "device.h"
 #include "layers/moe.h"

@@ -1,6 +1,7 @@
 /* Attention divided among a team, on a GPU or on the stand-in, against the host layers on the same random data.
  * Compares what each member gives to its team, what it makes of what it gets, and attention to what all have gathered.
- * * Data is rounded to the model's precision first, and every space begins with the same numbers. So what a layer must
+ *
+ * Data is rounded to the model's precision first, and every space begins with the same numbers. So what a layer must
  * not touch is compared too. Layers that only move numbers give the same bits. Each case runs again with blocks and
  * threads in reverse order, and must give the same bits. */
 #include "device.h"

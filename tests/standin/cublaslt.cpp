@@ -1,10 +1,12 @@
 /* cuBLASLt: D = epilogue(alpha op(A) op(B) + beta C), in fp32. The heuristic's first algorithm sums in the order of k,
- * the others by pieces of k, which gives other bits. * STANDIN_LT_FAILS=PLACE:STATUS:WHICH[:AFTER] makes calls fail
- * with a status, except for the first AFTER. PLACE is attribute (where a description gets its epilogue), heuristic,
- * result (of a heuristic that succeeds), check or launch. WHICH is plain, fused (with an epilogue), kept (not the
- * heuristic's first algorithm) or an epilogue's number. STANDIN_FASTEST=K makes launches take a few ms longer, except
- * for each heuristic's K-th algorithm, from 0. STANDIN_SLOW=WHICH does the same to launches of these products.
- * STANDIN_LT_LOG=FILE gets a line for each call of the heuristic and each launch: `launch 4` for epilogue 4. */
+ * the others by pieces of k, which gives other bits.
+ *
+ * STANDIN_LT_FAILS=PLACE:STATUS:WHICH[:AFTER] makes calls fail with a status, except for the first AFTER. PLACE is
+ * attribute (where a description gets its epilogue), heuristic, result (of a heuristic that succeeds), check or launch.
+ * WHICH is plain, fused (with an epilogue), kept (not the heuristic's first algorithm) or an epilogue's number.
+ * STANDIN_FASTEST=K makes launches take a few ms longer, except for each heuristic's K-th algorithm, from 0.
+ * STANDIN_SLOW=WHICH does the same to launches of these products. STANDIN_LT_LOG=FILE gets a line for each call of the
+ * heuristic and each launch: `launch 4` for epilogue 4. */
 #include "cublasLt.h"
 #include "bf16.h"
 #include "standin.h"

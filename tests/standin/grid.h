@@ -1,6 +1,8 @@
 /* A grid of CUDA threads on the CPU, for tests only. It shows whether kernels are correct, and nothing about their
- * speed. * Blocks run one after another. The threads of a block are fibers: each runs until it must wait for others, at
- * a __syncthreads or in its warp. Behaviour that a GPU leaves undefined ends the program here with one line: a barrier
+ * speed.
+ *
+ * Blocks run one after another. The threads of a block are fibers: each runs until it must wait for others, at a
+ * __syncthreads or in its warp. Behaviour that a GPU leaves undefined ends the program here with one line: a barrier
  * that some threads do not reach, or a shuffle that names a thread which has ended, is elsewhere or is not in the mask.
  * Shared memory is poisoned (NaN) at the start of each block, and ASan sees accesses beyond the dynamic part. */
 #ifndef STANDIN_GRID_H

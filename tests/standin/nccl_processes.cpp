@@ -1,15 +1,23 @@
 /* NCCL between processes of one machine: what nccl.cpp does between threads, plus the rules of communicators that do
- * not block. * A communicator is a file that its ranks map, named by the unique id. Each rank holds a lock on its byte
- * of the file as long as it lives. The tasks of a rank's running group are in the file. The receiver looks for the
- * sender's task, checks that the two match, copies out of the sender's memory (a memfd, reached through /proc) and
- * marks it done. This is a rendezvous without buffers. In a collective, each rank reads what all send, and writes what
- * it receives when all have read. * A call that does not block is in progress until ncclCommGetAsyncError has reported
- * that it is done. That takes a few calls; the first exchange with a rank connects the two, so it also waits for the
- * other's call. Until then NCCL's own thread may or may not have enqueued the work. So nothing else may be called on
- * any communicator, or issued on the stream. * The first exchange in a direction, or collective, which has a ring,
- * takes device memory for each channel: 2 MiB to send and 10 MiB to receive, as NCCL 2.28.9 does with its default
- * buffers (src/transport/p2p.cc: p2pSendSetup, p2pRecvSetup). * If another rank ends or aborts, the communicator has an
- * error, unless STANDIN_DEAF is set: NCCL does not always notice either. */
+ * not block.
+ *
+ * A communicator is a file that its ranks map, named by the unique id. Each rank holds a lock on its byte of the file
+ * as long as it lives. The tasks of a rank's running group are in the file. The receiver looks for the sender's task,
+ * checks that the two match, copies out of the sender's memory (a memfd, reached through /proc) and marks it done. This
+ * is a rendezvous without buffers. In a collective, each rank reads what all send, and writes what it receives when all
+ * have read.
+ *
+ * A call that does not block is in progress until ncclCommGetAsyncError has reported that it is done. That takes a few
+ * calls; the first exchange with a rank connects the two, so it also waits for the other's call. Until then NCCL's own
+ * thread may or may not have enqueued the work. So nothing else may be called on any communicator, or issued on the
+ * stream.
+ *
+ * The first exchange in a direction, or collective, which has a ring, takes device memory for each channel: 2 MiB to
+ * send and 10 MiB to receive, as NCCL 2.28.9 does with its default buffers (src/transport/p2p.cc: p2pSendSetup,
+ * p2pRecvSetup).
+ *
+ * If another rank ends or aborts, the communicator has an error, unless STANDIN_DEAF is set: NCCL does not always
+ * notice either. */
 #include "nccl_inside.h"
 #include <atomic>
 #include <cstdlib>

@@ -1,12 +1,15 @@
-/* The stand-in's device, for tests only: declarations that the files of this folder share. * Work waits in queues, as
- * on a GPU: a stream's in order, a launched graph's by its edges. It runs when a thread synchronises, and sometimes
- * when one issues. A scheduler picks among runnable work by STANDIN_SEED, so that an order which nothing enforces is
- * not kept. One lock covers everything, kernels too. Work is atomic: it never runs half. * Vector clocks find races.
- * Each stream, and each captured stream of a graph, is a chain; work is numbered along its chain and knows how far
- * along every other chain it is ordered. Two accesses break rule RACE if they overlap, one of them is a write, and
- * neither is ordered after the other, even in a run whose data came out right. * A broken rule prints one line,
- * `standin: RULE: what and where`, and aborts. Nothing here may be thread_local: at each block, the thread grid poisons
- * the program's thread-local storage, which holds the __shared__ variables. */
+/* The stand-in's device, for tests only: declarations that the files of this folder share.
+ *
+ * Work waits in queues, as on a GPU: a stream's in order, a launched graph's by its edges. It runs when a thread
+ * synchronises, and sometimes when one issues. A scheduler picks among runnable work by STANDIN_SEED, so that an order
+ * which nothing enforces is not kept. One lock covers everything, kernels too. Work is atomic: it never runs half.
+ *
+ * Vector clocks find races. Each stream, and each captured stream of a graph, is a chain; work is numbered along its
+ * chain and knows how far along every other chain it is ordered. Two accesses break rule RACE if they overlap, one of
+ * them is a write, and neither is ordered after the other, even in a run whose data came out right.
+ *
+ * A broken rule prints one line, `standin: RULE: what and where`, and aborts. Nothing here may be thread_local: at each
+ * block, the thread grid poisons the program's thread-local storage, which holds the __shared__ variables. */
 #ifndef STANDIN_H
 #define STANDIN_H
 #include "cuda_runtime_api.h"

@@ -1,4 +1,5 @@
-/* Symbolic memory for running programs: symbols, the place of a buffer's symbols, and the result of each instruction. *
+/* Symbolic memory for running programs: symbols, the place of a buffer's symbols, and the result of each instruction.
+ *
  * Every byte of a rank's arena holds a symbol. Byte i of a tensor with value v holds v + i * STEP, so a reader sees
  * whether all bytes belong to one value. Byte i of a gradient holds the sum of its contributions' bytes, in any order.
  * A value is a hash of its origin: the job's stage and microbatch and the values it read. Symbols have 63 bits; with

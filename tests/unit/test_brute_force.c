@@ -1,10 +1,11 @@
 /* The verdicts of the verifier and of the judge (judge.h) against an exhaustive search of all interleavings, for
- * programs of at most 2 ranks, 2 stages and 2 microbatches whose waits, orders and lanes have been changed. * A state
- * is the progress of every lane; each instruction starts and ends by itself. A RECV ends once its SEND has started, an
- * ALL_REDUCE once both have. A SEND ends at any time or, if all SENDs block, once its RECV has started. The search
- * visits every reachable state. A deadlock is a state in which something is left, but nothing can start or end, with
- * all SENDs blocking. Two accesses race, with no SEND blocking, if both run in some state, or if either precedes the
- * other in some run. */
+ * programs of at most 2 ranks, 2 stages and 2 microbatches whose waits, orders and lanes have been changed.
+ *
+ * A state is the progress of every lane; each instruction starts and ends by itself. A RECV ends once its SEND has
+ * started, an ALL_REDUCE once both have. A SEND ends at any time or, if all SENDs block, once its RECV has started. The
+ * search visits every reachable state. A deadlock is a state in which something is left, but nothing can start or end,
+ * with all SENDs blocking. Two accesses race, with no SEND blocking, if both run in some state, or if either precedes
+ * the other in some run. */
 #include "judge.h"
 #include "mutate.h"
 #include "random.h"

@@ -1,8 +1,11 @@
 /* Programs of all schedules, broken in one to three places. The verifier and the independent, exact judge (judge.c)
  * must agree on each: wrong ones are refuted, right ones proved. If a mutant is right but makes a false statement about
- * itself (judge.h: FORMAL), the verifier may say either. * The judge is tested too: a mutant that it does not call
- * wrong must pass random runs of an executor (executor.c), which only runs programs, with every value right. *
- * MUTANTS=n      tries more, or fewer MUTANT=b:k     tries a single one: the k-th of base b, as a failure names it */
+ * itself (judge.h: FORMAL), the verifier may say either.
+ *
+ * The judge is tested too: a mutant that it does not call wrong must pass random runs of an executor (executor.c),
+ * which only runs programs, with every value right.
+ *
+ *   MUTANTS=n      tries more, or fewer MUTANT=b:k     tries a single one: the k-th of base b, as a failure names it */
 #include "bases.h"
 #include "executor.h"
 #include "judge.h"

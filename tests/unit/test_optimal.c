@@ -1,9 +1,10 @@
 /* The best order against all orders of tiny random problems. The judge below knows the rules of schedules/language.md
- * and nothing of classes, states, dominance or ticks. * It builds a schedule job by job in the order of starts. Any job
- * whose needs are placed may be next. It starts on its rank as soon as possible, but not before the last job placed. So
- * it covers each schedule in which no job can start earlier without another order on its rank, and one of these is
- * best. A branch ends if a bound on the rest, from what must follow each job and what each rank still has to run, is
- * not below the value to beat. */
+ * and nothing of classes, states, dominance or ticks.
+ *
+ * It builds a schedule job by job in the order of starts. Any job whose needs are placed may be next. It starts on its
+ * rank as soon as possible, but not before the last job placed. So it covers each schedule in which no job can start
+ * earlier without another order on its rank, and one of these is best. A branch ends if a bound on the rest, from what
+ * must follow each job and what each rank still has to run, is not below the value to beat. */
 #include "search/optimal/frontier.h"
 #include "search/optimal/optimal.h"
 #include "random_spec.h"
