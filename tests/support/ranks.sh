@@ -41,7 +41,7 @@ rank_pid() { # K: the process of mpirun's rank K
     done
 }
 
-# stuck CALL FLAGS...: threads of one process train 1F1B, one of which never returns from that call: tests/faults/stuck.c.
+# stuck CALL FLAGS...: trains 1F1B in threads of one process; one never returns from that call (tests/faults/stuck.c).
 stuck() {
     forget
     cc -shared -fPIC -fno-builtin -o "$room/stuck.so" tests/faults/stuck.c
