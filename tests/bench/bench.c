@@ -1,6 +1,6 @@
-/* make bench: how fast a schedule becomes a verified program, and what the replay costs beside the work.
+/* make bench: measures how fast a schedule becomes a verified program, and the cost of the replay besides the work.
  *
- * Each size compiles in a process of its own, so that its peak memory is its own. Compare figures of one run only. */
+ * Each size compiles in its own process, which gives its own peak memory. Compare figures within one run only. */
 #include "cli/pipeline.h"
 #include "passes/runtime_program.h"
 #include "diff/diff.h"
@@ -52,7 +52,7 @@ static void compile_size(const char *schedule, int workers, int jobs) {
     exit(0);
 }
 
-/* Two schedules of the same jobs, compiled before the clock starts. */
+/* Compares two schedules of the same jobs, compiled before the clock starts. */
 static void diff_size(const char *one, const char *other, const char *batches) {
     fflush(stdout);
     if (fork() > 0) {
@@ -79,7 +79,7 @@ static void diff_size(const char *one, const char *other, const char *batches) {
     exit(0);
 }
 
-/* A device on which everything is done at once: what remains is the replay core's own cost. */
+/* A device on which everything completes at once: what remains is the replay core's own cost. */
 static bool yes(struct replay *z, const struct rt_instr *x) {
     (void)z, (void)x;
     return true;
@@ -116,7 +116,7 @@ static void replay_core(const char *schedule, const char *workers) {
            1e9 * (now() - begin) / STEPS / k->nins, k->nins, k->nlanes);
 }
 
-/* Tiny layers: a step is nearly all messages, waits and waking up. */
+/* Tiny layers: a step is nearly all messages, waits and wake-ups. */
 static void in_process(const char *schedule, const char *workers) {
     const char *set[] = {format("workers=%s", workers), "batches=8"};
     struct compile c = {

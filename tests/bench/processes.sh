@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The same program with its ranks as threads of one process, as processes over MPI, and as processes over TCP: time of a
-# step, in turns, and the ratio of the medians to the threads'. Then FSDP with two plans of its gathers.
+# Times a step of one program with its ranks as threads of one process, as processes over MPI, and as processes over
+# TCP, in turns, and prints the ratio of the medians to the threads'. Then does so for FSDP with two plans of its
+# gathers.
 # Usage: tests/bench/processes.sh [ROUNDS]
 cd "$(dirname "$0")/../.." || exit 2
 room=$(mktemp -d)
@@ -36,7 +37,7 @@ bench() {
     rm -f "$room/threads" "$room/mpi" "$room/tcp"
 }
 
-# prefetch NAME STEPS WORKERS SCHEDULE FLAGS...: the solved plan of gathers against --prefetch just-in-time, in turns
+# prefetch NAME STEPS WORKERS SCHEDULE FLAGS...: times the solved plan of gathers and --prefetch just-in-time, in turns
 prefetch() {
     name=$1 steps=$2 workers=$3
     local as just="$1-just-in-time"

@@ -1,12 +1,12 @@
-# Part of test.sh: whether a certificate is a script's. Those of all figures are accepted with their scripts in
-# tests/optimal; here, one of each kind is refused with other scripts, and with each number of its instance made worse.
+# Part of test.sh: whether a certificate belongs to a script. tests/optimal has all figures accepted with their scripts.
+# Here, one of each kind is refused with other scripts, and with each number of its instance made worse.
 room=$(mktemp -d) || exit 2
 trap 'rm -rf "$room"' EXIT
 caps=../optimal/caps.lua latency=(--cluster ../../schedules/clusters/latency.lua)
 printf 'return cluster { speed = function(r) return r == 1 and 2 or 1 end }\n' >"$room/fast.lua"
 printf 'return cluster { speed = function(r) return 0.1 end }\n' >"$room/slow.lua"
 
-# of NAME SED WANTED ARGS...: the exit code, and the last line of what is said of NAME.bound after the change, and a script.
+# of NAME SED WANTED ARGS...: compares the exit code and last output line for NAME.bound after the change, and a script.
 of() {
     local got
     got=$(sed -E "$2" "$room/$1.bound" | timeout 60 "$PIANOLA" check-bound - "${@:4}" 2>&1)
@@ -26,9 +26,9 @@ of links '' "0 caps: no schedule of $caps -D caps=4,3,2,1 -D latency=1 --cluster
     $caps -D caps=4,3,2,1 -D latency=1 "${latency[@]}"
 of pool '' "0 caps: no schedule of $caps -D caps=3 -D chunks=2 -D v=true -D split=true ends before 86 (cover of 3738 states)" \
     $caps -D caps=3 -D chunks=2 -D v=true -D split=true
-# The bound is of all orders of these jobs, so also of the one that was found, a script by itself.
+# The bound covers all orders of these jobs, so also the one that was found, as its own script.
 of straight '' "0 straight: no schedule of $room/straight.lua ends before 51 (cover of 61 states)" "$room/straight.lua"
-# What only makes schedules longer: smaller caps, slower ranks, links.
+# Changes that only lengthen schedules: smaller caps, slower ranks, links.
 of straight '' "0 caps: no schedule of $caps -D caps=1 ends before 51 (cover of 61 states)" $caps -D caps=1
 of straight '' "0 caps: no schedule of $caps -D caps=2 --cluster $room/slow.lua ends before 51 (cover of 61 states)" \
     $caps -D caps=2 --cluster "$room/slow.lua"
@@ -51,16 +51,16 @@ of links '' "1 -:18: B0 comes 3 after B1, and 0B0 of the script only 2 after the
 of straight '' "1 certificates are of jobs that each run alone on one rank, and ../../schedules/dualpipe.lua has pairs of jobs that overlap" \
     ../../schedules/dualpipe.lua
 
-# What is refused of these is so for the script: the claim is nothing.
+# Refused because of the script: the claim itself is trivial.
 trivial='s/^limit.*/limit 0/; /^at /d; s/^proof.*/proof work/'
 nothing="caps: no schedule of $caps -D caps=2 ends before 0 (work of rank 3)"
 of straight "$trivial" "0 $nothing" $caps -D caps=2
-# A chain of dependencies says more than the file: from F0 to B0 it is 10, by way of the last stage.
+# A chain of dependencies proves more than the file: from F0 to B0 it takes 10, through the last stage.
 of straight "18s/ 0\\+1/ 0+10/; $trivial" "0 $nothing" $caps -D caps=2
 of straight "18s/ 0\\+1/ 0+11/; $trivial" "1 -:18: B0 comes 11 after F0, and 0B0 of the script only 10 after the start of 0F0" \
     $caps -D caps=2
 
-# Each number of the instance, made worse, one by one.
+# Makes each number of the instance worse, one by one.
 worse() { # NAME CHANGES ARGS...: of so many changes, none is accepted
     local name=$1 changes change n=0 accepted=0
     changes=$(awk '{

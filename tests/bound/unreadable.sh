@@ -1,4 +1,4 @@
-# Part of test.sh: what is no certificate, each error once, with its line.
+# Part of test.sh: malformed certificates, each error once, with its line.
 whole() { echo "expected $1: a whole number from $2 to $3"; }
 class_form='class NUMBER NAME rank RANK time TICKS items N take UNITS give UNITS'
 state_form='at TIME: STARTED … | CLASS START START … | …'
@@ -69,7 +69,7 @@ unreadable links 's/^end/&\nend/' 22 'expected nothing behind `end`'
 expect "cut short" "2 -:1: error: the file ends within a line: write the certificate again" \
     "$(head -c -1 pool.bound | timeout 60 "$PIANOLA" check-bound - 2>&1 | sed -n 's/^-:11/2 -:1/p')"
 
-# Sizes, each just beyond what is taken.
+# Sizes, each just beyond the limit.
 many() { # CLASSES ARCS: so many classes, and so many before each of the later half
     awk -v n="$1" -v arcs="$2" 'BEGIN {
         print "pianola bound 1\nschedule many\ntick 1\nlimit 1\nranks 1"

@@ -1,4 +1,4 @@
-"""Holds simulated bubbles, and what the scripts say of them, against the papers' formulas, over many sizes."""
+"""Compares simulated bubbles, and the scripts' claims about them, with the papers' formulas, over many sizes."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ def pipeline(p, m, v=1):
     return (p - 1) / (v * m + p - 1)
 
 
-# By schedule: its parameters besides workers and batches, the formula, and from which number of microbatches it holds.
+# By schedule: its parameters besides workers and batches, the formula, and the microbatches from which it holds.
 FORMULAS = {
     "gpipe": ({}, pipeline, lambda p: 1),
     "1f1b": ({}, pipeline, lambda p: 1),
@@ -50,13 +50,14 @@ for name, (more, formula, least) in FORMULAS.items():
                 print(f"{name}: {p} ranks, {m} microbatches: {r['bubble']}, said {said}, by the paper {wanted}")
     print(name, " ".join(f"{n} {kind}" for kind, n in counts.items()))
 
-# Groups of R ranks through which S = R stages go once: each is a pipeline of its share of the microbatches.
+# Groups of R ranks that S = R stages traverse once: each is a pipeline for its share of the microbatches.
 for workers, group, batches in (8, 4, 8), (4, 2, 6), (6, 3, 4), (4, 4, 5), (8, 2, 8):
     r = report("lpp", workers=workers, group=group, stages=group, batches=batches)
     wanted = pipeline(group, batches * group // workers)
     print("lpp", workers, group, batches, abs(r["closed_bubble"] - wanted) + abs(r["bubble"] - wanted) < 1e-12)
 
-# As many microbatches as ranks. Chimera: Li 2021, with B = 2 F. Hanayo: 4 (P - 1) of a stage's F, derived from the slots.
+# As many microbatches as ranks. Chimera: Li 2021, with B = 2 F. Hanayo: 4 (P - 1) of a stage's F, derived from the
+# slots.
 for name, p, more, wanted in (
     [("chimera", p, {}, (p - 2) / (3 * p / 2 + p - 2)) for p in range(2, 33, 2)]
     + [("hanayo", p, {"waves": v}, 4 * (p - 1) / (6 * v * p + 4 * (p - 1))) for p in range(1, 17) for v in (1, 2, 3)]
@@ -67,7 +68,7 @@ for name, p, more, wanted in (
     if "closed_bubble" in (r := report(name, workers=p, batches=2 * p, **more)) and r["closed_bubble"] is not None:
         print(f"{name}: {p} ranks, {2 * p} microbatches: said {r['closed_bubble']}")
 
-# (F&B + B - 3 W) = 2 for each rank but one, of a V, and of half as many where two pipelines meet (DeepSeek-AI 2025).
+# (F&B + B - 3 W) = 2 for each rank of a V but one, and for half as many if two pipelines meet (DeepSeek-AI 2025).
 for p in range(1, 9):
     for m in (2 * p, 2 * p + 2, 5 * p + p % 2):
         r = report("dualpipev", workers=p, batches=m)

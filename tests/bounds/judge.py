@@ -1,4 +1,4 @@
-"""Memory-time from a timeline: judge.py TSV MAKESPAN [--cluster FILE -D latency=X]. Prints what activations hold and
+"""Memory-time from a timeline: judge.py TSV MAKESPAN [--cluster FILE -D latency=X]. Prints what activations occupy and
 what they need, by the definitions of `pianola help report`. Every backward must be B, or I and W."""
 
 import csv

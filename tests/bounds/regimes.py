@@ -1,5 +1,5 @@
-"""Rahimi 2025's two regimes of looped pipelines, through the real command: regimes.py PIANOLA. Prints what is not as the
-paper says, and how many sizes are. L is in units of F + B; G groups of R ranks share the microbatches."""
+"""Rahimi 2025's two regimes of looped pipelines, through the real command: regimes.py PIANOLA. Prints differences from
+the paper, and the number of sizes tried. L is in units of F + B; G groups of R ranks share the microbatches."""
 
 import json
 import subprocess
@@ -19,9 +19,9 @@ def check(what, sizes, got, wanted):
         print(f"{what} of {sizes}: {got}, not {wanted}")
 
 
-# W = eps S B, G = eps B, R = S: each group is a pipeline of 1 / eps microbatches. L = S + 1/eps - 1 at any number of
-# groups. The paper counts 1/eps activations; oldest batch first, its own order, stops at 3 S - 2 of them, since by then
-# backwards have come back; and with a cap (1F1B's order, hybrid.lua) S suffice for the same latency.
+# W = eps S B, G = eps B, R = S: each group is a pipeline of 1 / eps microbatches. L = S + 1/eps - 1 for any number of
+# groups. The paper counts 1/eps activations. Its own order, oldest batch first, stops at 3 S - 2 of them, since by then
+# backwards have returned. With a cap (1F1B's order, hybrid.lua), S suffice for the same latency.
 regime = 0
 for stages in (2, 3, 4, 8):
     for each in (1, 2, 3, 4, 8, 12, 24):
@@ -37,9 +37,9 @@ for stages in (2, 3, 4, 8):
             regime += 1
 print("W = eps S B:", regime)
 
-# The guideline G = B / 2, R = 2 S / M: two microbatches go round each group, the second just behind the first, and a rank
-# holds both of its S / R = M / 2 stages. L = S + 1, rho = M / (S + 1). With M = 2 S a group would be a single rank,
-# which cannot run two microbatches at once: rho would be above 1, and L is 2 S.
+# The guideline G = B / 2, R = 2 S / M: two microbatches circle through each group, the second just after the first, and
+# a rank holds both of its S / R = M / 2 stages. L = S + 1, rho = M / (S + 1). With M = 2 S a group would be a single
+# rank, which cannot run two microbatches at once: rho would exceed 1, and L is 2 S.
 guideline = alone = 0
 for stages in (2, 4, 6, 8, 12):
     for ranks in (r for r in range(1, stages + 1) if stages % r == 0):
@@ -57,7 +57,7 @@ for stages in (2, 4, 6, 8, 12):
             guideline += 1
 print("G = B / 2:", guideline, "and of one rank", alone)
 
-# L W M >= B S^2 takes every activation to live for all S stages. It holds where each rank has a stage, and not where
+# L W M >= B S^2 assumes that every activation lives for all S stages. It holds if each rank has one stage, but not if
 # ranks have several: V-Min has half of that memory-time. B S (S + 1) / 2 holds for both.
 for name, sizes in [("1f1b", {}), ("gpipe", {}), ("v_min", {}), ("v_min", dict(workers=8, batches=32)), ("zbv", {})]:
     workers, batches = sizes.get("workers", 4), sizes.get("batches", 8)

@@ -1,5 +1,5 @@
-"""A norm and a clipped update, judged from two checkpoints behind a first step of momentum, whose state is the gradient as
-it was scaled. Usage: judge.py UNCLIPPED ITS_METRICS CLIPPED ITS_METRICS CLIP"""
+"""Checks a norm and a clipped update from two checkpoints after a first step of momentum, whose state is the gradient
+as it was scaled. Usage: judge.py UNCLIPPED ITS_METRICS CLIPPED ITS_METRICS CLIP"""
 import json
 import math
 import os
@@ -29,7 +29,7 @@ def norm_in(path):
 whole, its, clipped, its_clipped, clip = sys.argv[1:]
 g, scaled = gradients(whole), gradients(clipped)
 total = sum((Fraction(float(x)) ** 2 for v in g.values() for x in v), Fraction(0))
-want = math.sqrt(float(total))  # of the fraction to the nearest double
+want = math.sqrt(float(total))  # rounds the fraction to the nearest double
 assert norm_in(its) == want, f'{norm_in(its)!r} is not {want!r}'
 assert norm_in(its_clipped) == want, 'the norm is of what has been clipped'
 doubles = math.sqrt(math.fsum(float(x) * float(x) for v in g.values() for x in v))

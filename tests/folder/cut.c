@@ -1,5 +1,5 @@
-/* Preloaded into a program: at the CUT-th file that takes or loses its name, before it does, the program is gone, as by
- * kill -9 or when the power fails. */
+/* Preloaded into a program, ends it right before the CUT-th file gains or loses its name, as kill -9 or a power failure
+ * would. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Certificates of lower bounds: what is read gets a verdict, and one that is refuted a reason. */
+/* Certificates of lower bounds: a readable one gets a verdict, and a refuted one a reason. */
 #include "fuzz.h"
 #include "search/bound/bound.h"
 

@@ -1,4 +1,4 @@
-/* GGUF files of weights: whatever is read lies within the file, and every value of it can be read. */
+/* GGUF files of weights: everything read lies within the file, and every value can be read. */
 #include "fuzz.h"
 #include "../../runtime/store/gguf.h"
 
@@ -7,7 +7,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct named_said said;
     char why[256];
     float line[64];
-    uint8_t *file = malloc(size + 1); /* of its size, for the sanitizer */
+    uint8_t *file = malloc(size + 1); /* of exact size, for the sanitizer */
     if (!file)
         abort();
     memcpy(file, data, size);

@@ -1,6 +1,6 @@
-/* Schedules: the front end runs the bytes as a script, and what comes of it goes as far as a schedule does.
+/* Schedules: the front end runs the bytes as a script, and its result goes as far as a schedule does.
  *
- * A script comes from a file: here one in memory, without a name. The sandbox's limits are tighter in this build
+ * A script comes from a file, here from one in memory without a name. The sandbox's limits are tighter in this build
  * (script.h). */
 #include "fuzz.h"
 #include <sys/mman.h>

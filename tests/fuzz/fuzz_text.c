@@ -1,5 +1,5 @@
-/* Programs in their text form: what is read prints, and reads again as the same; and the proof of it, which mostly
- * fails, comes to an end. */
+/* Programs in their text form: a readable one prints and reads back as the same. Its proof, which mostly fails,
+ * terminates. */
 #include "fuzz.h"
 
 struct reading {

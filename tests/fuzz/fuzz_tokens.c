@@ -1,5 +1,4 @@
-/* Tokenizers, as JSON or as GGUF by how they begin: one that is read encodes a text, and what comes out decodes to it.
- */
+/* Tokenizers, as JSON or as GGUF, by their first bytes: a readable one encodes a text, and the tokens decode to it. */
 #include "fuzz.h"
 #include "models/tokenizer.h"
 

@@ -1,4 +1,4 @@
-/* PyTorch's schedule CSV: what is read becomes a script that says one thing, and says it again from its own text. */
+/* PyTorch's schedule CSV: a readable one becomes a script with one meaning, which its own text repeats. */
 #include "fuzz.h"
 
 struct reading {
@@ -19,8 +19,8 @@ static void put_cell(struct text *t, const char *entry, int n) {
         put(t, "%.*s", n, entry);
 }
 
-/* The script's jobs as a CSV without communication. Every quote in its list belongs to a job, and "-- rank" ends a row.
- */
+/* Returns the script's jobs as a CSV without communication. Every quote in its list belongs to a job, and "-- rank"
+ * ends a row. */
 static char *csv_of(const char *script) {
     struct text t = {0};
     const char *row = strstr(script, "sequence = {"), *end;

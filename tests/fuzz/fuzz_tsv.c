@@ -1,4 +1,4 @@
-/* Timelines: what is read keeps its promises, and reads again as the same from the plainest spelling of it. */
+/* Timelines: a readable one keeps its promises, and reads back as the same from its plainest spelling. */
 #include "fuzz.h"
 
 struct reading {

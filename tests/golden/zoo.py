@@ -1,5 +1,5 @@
-"""Prints schedules/zoo.md with the figures of its table as `pianola compare` has them, on 4 ranks with 8 microbatches; or,
-if a schedule has no such instance, with its own numbers. Usage: zoo.py PIANOLA SCHEDULE.lua..."""
+"""Prints schedules/zoo.md with the figures of its table from `pianola compare`, on 4 ranks with 8 microbatches. A
+schedule without such an instance has its own numbers. Usage: zoo.py PIANOLA SCHEDULE.lua..."""
 import json
 import os
 import re

@@ -1,4 +1,4 @@
-/* The control: must be reported as passed, dying as expected and a forked process that succeeds included. */
+/* The control: must be reported as passed, including an expected death and a forked process that succeeds. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <sys/wait.h>

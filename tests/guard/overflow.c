@@ -1,4 +1,4 @@
-/* Must be reported as failed by the sanitized build: one byte is written behind a buffer. */
+/* Must be reported as failed by the sanitized build: one byte is written past a buffer. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 

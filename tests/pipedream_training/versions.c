@@ -1,4 +1,4 @@
-/* Which version of the weights each job reads: by formula, and by a program's own word. */
+/* The version of the weights that each job reads: by formula, and as a program declares it. */
 #include "formulas.h"
 #include <ctype.h>
 #include <stdbool.h>
@@ -15,14 +15,14 @@ int formula(const struct training *t, int s, int b, enum job job) {
     case VERTICAL: delay = n - 1; break;
     case NAIVE: delay = job == BACKWARD ? 0 : n - 1 - s; break;
     case DOUBLE: delay = 1; break;
-    default: break; /* SYNC; and without a formula, unused */
+    default: break; /* SYNC; unused without a formula */
     }
     if (t->rule != NAIVE || job != BACKWARD)
         delay += t->late;
     return newest < delay ? 0 : delay < 0 ? newest : newest - delay;
 }
 
-/* By how many updates at least and at most the rule lets the job be behind. */
+/* Returns by how many updates, at least and at most, the rule lets the job lag. */
 static void allowed(const struct training *t, int s, int b, enum job job, int *least, int *most) {
     int newest = b / t->update[s], ranks = 0;
     *least = *most = newest - formula(t, s, b, job);
@@ -60,11 +60,11 @@ void check_versions(const struct training *t) {
 
 struct instr {
     char op[16];
-    int s, b, part, version; /* b: of an update, its number */
+    int s, b, part, version; /* b: for an update, its number */
     int place;               /* in the stage's team: F 0.1 3 */
 };
 
-struct lane { /* of the rank that is being read */
+struct lane { /* of the rank being read */
     struct instr *at;
     int n, room, issued;
 };
@@ -75,14 +75,14 @@ struct reader {
     FILE *file;
     struct lane *lane;
     int nlanes, period, repeats, written; /* written: microbatches written out */
-    bool jobs, told;                      /* updates are jobs; the head has been read */
-    int *updates;                         /* [stage][update]: on how many ranks */
-    int *version;                         /* as training's, of each place in a team: [place][…] */
+    bool jobs, told;                      /* jobs: updates are jobs; told: the head has been read */
+    int *updates;                         /* [stage][update]: number of ranks */
+    int *version;                         /* as in training, for each place in a team: [place][…] */
     int members[MOST_STAGES];
-    int section; /* of what is issued: before the period, in it, behind it */
+    int section; /* section being issued: before, in or after the period */
 };
 
-/* Beyond the label: "v4". */
+/* Reads the version after the label: "v4". */
 static int version_in(const char *line) {
     const char *at = strchr(line, 'v');
     for (; at; at = strchr(at + 1, 'v'))
@@ -111,7 +111,7 @@ static void read_instr(struct reader *in, struct lane *lane, const char *line) {
     lane->at[lane->n++] = x;
 }
 
-/* One occurrence of a job in the step. */
+/* Notes one occurrence of a job in the step. */
 static void note_job(struct reader *in, const struct instr *x, enum job job, int b, int v) {
     struct training *t = in->t;
     if (x->s < 0 || x->s >= t->stages || b < 0 || b >= t->batches || x->place >= in->members[x->s])
@@ -187,7 +187,7 @@ static void read_head(struct reader *in, char *line) {
     }
 }
 
-/* "0*3 | 1 0": the lanes whose next instruction is next; | where the period begins, and where it ends. */
+/* Reads "0*3 | 1 0": the lanes of the next instructions; | marks the begin and the end of the period. */
 static void read_issue(struct reader *in, char *line) {
     for (char *word = strtok(line, " \n"); word; word = strtok(NULL, " \n")) {
         if (strcmp(word, "|") == 0) {
@@ -215,7 +215,7 @@ static void end_rank(struct reader *in) {
     in->nlanes = in->section = 0;
 }
 
-/* The members of a team run the same jobs, which read the same versions. */
+/* Checks that the members of a team run the same jobs, which read the same versions. */
 static void check_teams(const struct reader *in) {
     const struct training *t = in->t;
     int each = t->batches * NJOBS;
@@ -283,9 +283,9 @@ void read_streams(struct training *t, const char *path) {
     fclose(in.file);
 }
 
-/* ---- what a run has learned ---- */
+/* ---- the learned weights ---- */
 
-/* A safetensors file is a number of eight bytes, so many bytes of JSON, and the data, to which its offsets refer. */
+/* A safetensors file is an 8-byte number, that many bytes of JSON, and the data, to which its offsets refer. */
 void check_weights(const struct training *t, const char *path, const float *w) {
     FILE *file = fopen(path, "rb");
     unsigned long long size = 0;

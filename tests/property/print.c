@@ -1,4 +1,4 @@
-/* A spec as scripts again: every answer of its functions in a table. */
+/* Prints a spec as scripts again: every answer of its functions in a table. */
 #include "property.h"
 #include <limits.h>
 #include <math.h>
@@ -17,7 +17,7 @@ static void put_home(struct text *t, const struct spec *sp, const int32_t *home)
     put(t, *home < sp->workers ? "" : " }");
 }
 
-/* A job's line: home, rank, n, cost, source, and what it needs where that is not the default. */
+/* Prints a job's line: home, rank, n, cost, source, and its needs if they are not the default. */
 static void put_job(struct text *t, const struct spec *sp, int j) {
     const struct job *job = &sp->job[j];
     put(t, "  [\"%s\"] = { home = ", job_name(NULL, job->s, job->b, job->d));
@@ -55,7 +55,7 @@ static void put_ranks(struct text *t, const char *field, const int *value, int n
     put(t, "})[r + 1] end,\n");
 }
 
-/* What is said stage by stage. */
+/* Prints the fields that go by stage. */
 static void put_stages(struct text *t, const struct spec *sp) {
     bool buckets = false;
     for (int s = 0; s < sp->stages; s++)

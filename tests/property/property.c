@@ -2,15 +2,14 @@
  *
  *   property [-n CASES] [-s FIRST_SEED] [-j PROCESSES] [-w WIDTH] [-m MODEL] [-D PARAMETER=VALUE]...
  *
- * A case is tests/schedules/random.lua with a seed of its own, over random_links.lua. Processes take the seeds in turn.
- * WIDTH is the model's: its gradients are cut into pieces of at least 4 KiB, of which a layer of width 64 has four.
- * The first failure ends the run: it is made smaller and printed as scripts, with the command that shows it again. A
- * deadlock by its caps or its order does not count, if the compiler says that it is one.
+ * A case is tests/schedules/random.lua with its own seed, over random_links.lua. Processes take the seeds in turn.
+ * WIDTH is the model's: its gradients are cut into pieces of at least 4 KiB, and a layer of width 64 has four. The
+ * first failure ends the run: it is shrunk and printed as scripts, with the command that repeats it. A deadlock caused
+ * by caps or order does not count if the compiler reports it.
  *
- * Some are not trained, only proved and read back: those with updates within the step, which train otherwise than one
- * rank does; all with -D precision=bf16, as the host trains in fp32; and all of another MODEL, whose sums are not
- * exact.
- */
+ * Some cases are not trained, only proved and read back: those with updates within the step, which train otherwise than
+ * one rank does; all with -D precision=bf16, since the host trains in fp32; and all of another MODEL, whose sums are
+ * not exact. */
 #include "property.h"
 #include <math.h>
 #include <signal.h>
@@ -59,11 +58,11 @@ static const char *const has_text[NHAS] = {
 
 static struct shared {
     _Atomic int64_t next, counted, deadlocked, failed; /* seeds; failed: the first that failed, or 0 */
-    _Atomic int64_t seed[256];                         /* what each process is at */
+    _Atomic int64_t seed[256];                         /* seed that each process is trying */
     _Atomic int64_t has[NHAS];
 } * all;
 
-static const char *fixed[64]; /* parameters that are not drawn */
+static const char *fixed[64]; /* parameters that are not random */
 static int nfixed;
 static char width[32] = "width=16"; /* of the model */
 
@@ -105,7 +104,7 @@ static void count_features(const struct spec *sp) {
         all->has[f] += has[f];
 }
 
-/* One process: takes seeds until enough are counted or one has failed. It may die of one, or hang. */
+/* Runs one process: takes seeds until enough are counted or one has failed. It may die of one, or hang. */
 static void work(int me, int64_t cases) {
     char why[4096];
     while (all->counted < cases && !all->failed) {
@@ -174,7 +173,7 @@ static void tell(int64_t seed, const struct spec *sp, const char *why, int tried
     tell_drawn(seed, sp);
 }
 
-/* What is printed must fail as the spec did that it was printed from. */
+/* Checks that the printed scripts fail as their spec did. */
 static bool fails_as_printed(const struct spec *sp, enum verdict v) {
     char folder[] = "/tmp/pianola-property-XXXXXX", why[4096];
     if (!mkdtemp(folder))
@@ -211,7 +210,7 @@ static void explain(int64_t seed) {
         printf("it failed before, and not when tried again\n");
         return;
     }
-    if (sp->names.member || sp->updates.every || sp->names.slices > 1) { /* print.c says none of these */
+    if (sp->names.member || sp->updates.every || sp->names.slices > 1) { /* print.c cannot print these */
         printf("it has teams, updates or slices, and is not made smaller; try -D batches=1 and the like\n");
         tell_drawn(seed, sp);
         return;

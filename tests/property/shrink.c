@@ -1,16 +1,16 @@
-/* Shrinking by deletion: take something away, keep what is left if it still fails in the same way, until nothing can be
- * taken away. First whole microbatches, stages and ranks, then whole features, then one cell, link, order or job. */
+/* Shrinks by deletion: takes something away and keeps the rest if it still fails in the same way, until nothing can go.
+ * First whole microbatches, stages and ranks, then whole features, then one cell, link, order or job. */
 #include "property.h"
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What a copy of a spec leaves out; -1: nothing. A rank's work goes to rank 0. */
+/* The parts that a copy of a spec leaves out; -1: none. A rank's work goes to rank 0. */
 struct without {
     int stage, batch, rank;
     int split, recompute; /* a cell, s * batches + b; ALL: every one */
-    int order;            /* the order added to the default ones that has this number; ALL: every one */
+    int order;            /* number of an order added to the default ones; ALL: every one */
 };
 enum { NONE = -1, ALL = INT_MAX };
 
@@ -18,7 +18,7 @@ static bool hit(int what, int at) { return what == ALL || what == at; }
 
 static int rank_without(int r, int out) { return out < 0 ? r : r == out ? 0 : r - (r > out); }
 
-/* The job as it is in the copy; false: it is gone. Its home is still the original's. */
+/* Turns the job into the copy's; returns false if it is gone. Its home is still the original's. */
 static bool keep_job(const struct spec *sp, const struct without *o, struct job *j) {
     int cell = j->s * sp->batches + j->b;
     if (j->s == o->stage || j->b == o->batch || (j->d == OP_R && hit(o->recompute, cell)) ||
@@ -33,7 +33,7 @@ static bool keep_job(const struct spec *sp, const struct without *o, struct job 
     return true;
 }
 
-/* The same list of ranks, or one rank, as a home of the copy. */
+/* Returns the same list of ranks, or single rank, as a home of the copy. */
 static int32_t copy_home(struct spec *sp, struct home list) {
     int32_t *rank = NEW(int32_t, list.n);
     memcpy(rank, list.rank, sizeof *rank * (size_t)list.n);
@@ -46,7 +46,7 @@ static int32_t copy_home(struct spec *sp, struct home list) {
     return sp->workers + sp->owners.nlists++;
 }
 
-/* The homes of all jobs. Where lists name the rank that goes, each list of the stage loses the member at its place. */
+/* Copies the homes of all jobs. If lists name the deleted rank, each list of the stage loses the member there. */
 static void copy_homes(const struct spec *from, struct spec *to, const int32_t *image, int rank) {
     to->owners.list = NEW(struct home, from->njobs);
     to->owners.nlists = 0;
@@ -67,7 +67,7 @@ static void copy_homes(const struct spec *from, struct spec *to, const int32_t *
     }
 }
 
-/* Homes of a stage must be equally long, and have no rank in common unless they are the same. */
+/* Returns whether a stage's homes are equally long, and disjoint unless they are the same. */
 static bool homes_agree(const struct spec *sp) {
     for (int i = 0; i < sp->njobs; i++)
         for (int k = 0; k < i; k++) {
@@ -81,7 +81,8 @@ static bool homes_agree(const struct spec *sp) {
     return true;
 }
 
-/* A relay must be another rank that has the weights at some time: one with a job that reads them, or their home. */
+/* Repairs relays: one must be another rank that has the weights at some time, as their home or for a job that reads
+ * them. */
 static void mend_sources(struct spec *sp) {
     for (int j = 0; sp->owners.source && j < sp->njobs; j++) {
         bool has = false;
@@ -99,7 +100,7 @@ static struct graph *default_graph(const struct spec *sp) {
     return graph_build(&plain);
 }
 
-/* The default dependencies, and those orders of the original whose jobs are both still there. */
+/* Copies the default dependencies, and the original's orders whose jobs both still exist. */
 static void copy_orders(const struct spec *from, struct spec *to, const int32_t *image, int left_out) {
     const struct graph *was = default_graph(from), *is = default_graph(to);
     int orders = 0, n = 0, kept = 0;
@@ -134,7 +135,7 @@ static int count_orders(const struct spec *sp) {
     return sp->pred ? sp->pred_at[sp->njobs] - default_graph(sp)->pred_at[sp->njobs] : 0;
 }
 
-/* The n values of a field that are left without the one at `out`; of a field that is not there, none. */
+/* Copies the n values of a field without the one at `out`; returns NULL for a missing field. */
 static void *copy_values(const void *from, size_t size, int n, int out) {
     char *to = from ? NEW(char, size *(size_t)n + 1) : NULL;
     for (int i = 0; to && i < n; i++)
@@ -143,7 +144,7 @@ static void *copy_values(const void *from, size_t size, int n, int out) {
     return to;
 }
 
-/* What is said of stages, of cells, of jobs, and of ranks but for caps and slots. */
+/* Copies the fields of stages, cells, jobs, and ranks, except for caps and slots. */
 static void copy_fields(const struct spec *o, struct spec *sp, const struct without *out, const int32_t *image) {
     sp->owners.zero = copy_values(o->owners.zero, sizeof *o->owners.zero, o->stages, out->stage);
     sp->limits.bucket = copy_values(o->limits.bucket, sizeof *o->limits.bucket, o->stages, out->stage);
@@ -274,7 +275,7 @@ static void drop_feature(struct spec *sp, int feature) {
     }
 }
 
-/* The spec with the k-th thing taken away. NULL: it has no such thing. *beyond: nor has it any after that. */
+/* Returns the spec without its k-th thing, or NULL if it has none. *beyond: nor has it any later one. */
 static struct spec *smaller(const struct spec *o, int k, bool *beyond) {
     struct without out = {NONE, NONE, NONE, NONE, NONE, NONE};
     int cells = o->stages * o->batches, links = o->machine.link ? o->workers * o->workers : 0;
@@ -323,7 +324,7 @@ static struct spec *smaller(const struct spec *o, int k, bool *beyond) {
     return copy_without(o, &out);
 }
 
-/* Whether a field of n values is the same in both. */
+/* Returns whether a field of n values is the same in both. */
 static bool same_values(const void *a, const void *b, size_t size, int n) {
     return !a == !b && (!a || !memcmp(a, b, size * (size_t)n));
 }

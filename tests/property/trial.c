@@ -1,7 +1,7 @@
-/* One schedule, from its spec to trained weights.
+/* Takes one schedule from its spec to trained weights.
  *
- * What one rank computes depends on the number of microbatches only: the model's fingerprint is the same however it is
- * cut, and integers.lua makes every sum exact in any order. So that is computed once per number, as one stage. */
+ * The result of one rank depends only on the number of microbatches: the model's fingerprint is the same for any cut,
+ * and integers.lua makes every sum exact in any order. So it is computed once per number, as one stage. */
 #include "property.h"
 #include "process/train.h"
 #include <signal.h>
@@ -18,12 +18,12 @@ static struct result {
     uint64_t weights;
     float loss[STEPS];
 } alone[MAX_BATCHES + 1];
-static bool exact; /* the model's sums are: `alone` is what any schedule must train to */
+static bool exact; /* whether the model's sums are: then any schedule must train to `alone` */
 
 /* ---- passes ---- */
 
 struct passes {
-    struct spec sp; /* a copy: cost_stages fills in costs */
+    struct spec sp; /* a copy, because cost_stages fills in costs */
     struct stage *st;
     struct graph *g;
     struct program *p;
@@ -40,8 +40,8 @@ static void compile(struct passes *c, const struct spec *sp) {
     lanes_sync(c->p);
 }
 
-/* A bug to be found. first: a gradient forgets what was summed before; wait: a lane does not wait for another; name:
- * two buffers have one name. */
+/* Inserts a bug. first: a gradient forgets earlier sums; wait: a lane does not wait for another; name: two buffers
+ * share a name. */
 static void break_program(struct program *p, const char *fault) {
     if (!strcmp(fault, "name")) {
         p->rank[0].buf[1] = p->rank[0].buf[0];
@@ -107,7 +107,7 @@ static char *text_of(const struct program *p) {
     return t.s;
 }
 
-/* The arena ends where the last buffer does, on the next page at most. */
+/* Returns whether the arena ends where the last buffer does, or at the next page at most. */
 static bool is_filled(const struct program *p) {
     for (int r = 0; r < p->workers; r++) {
         int64_t end = 0;
@@ -157,14 +157,14 @@ static enum verdict judge(const struct spec *sp, char *why) {
         snprintf(why, 4096, "an arena is larger than its buffers need");
         return DIFFERS;
     }
-    if (!exact || c.sp.updates.every || c.sp.model->rt.precision == BF16) /* the host trains in fp32 alone */
+    if (!exact || c.sp.updates.every || c.sp.model->rt.precision == BF16) /* the host trains only in fp32 */
         return GOOD;
     if (!strcmp(fault, "first"))
         break_program(c.p, fault);
     struct result got, *want = &alone[c.sp.batches / slices_of(&c.sp.names)];
     if (!train(&c, &got, why))
         return DIES;
-    bool sliced = c.sp.names.slices > 1; /* a loss is the mean of its slices', which rounds otherwise */
+    bool sliced = c.sp.names.slices > 1; /* a loss is the mean of its slices', which rounds differently */
     if (got.weights == want->weights && (sliced || !memcmp(got.loss, want->loss, sizeof got.loss)))
         return GOOD;
     snprintf(why, 4096, "weights %016llx, losses %.9g %.9g %.9g; one rank has %016llx, %.9g %.9g %.9g",
@@ -200,7 +200,7 @@ struct spec *load_spec(const struct script_args *a, char *why) {
 }
 
 enum verdict try_apart(const struct spec *sp, char *why, int seconds) {
-    static char *shared; /* verdict, and why */
+    static char *shared; /* verdict, and the error */
     if (!shared)
         shared = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     memset(shared, 0, 8192);
