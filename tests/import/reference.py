@@ -1,7 +1,7 @@
-"""The loss of a Llama on tokens, by numpy in double precision from the GGUF file itself: tests/smollm/test.sh holds
-`pianola run --weights` against it.
+"""Computes the loss of a Llama on tokens, with numpy in double precision, from the GGUF file itself.
+tests/smollm/test.sh compares `pianola run --weights` with it.
 
-    reference.py MODEL.gguf TOKENS.bin CONTEXT   # of the file's first CONTEXT + 1 tokens
+    reference.py MODEL.gguf TOKENS.bin CONTEXT   # on the file's first CONTEXT + 1 tokens
 
 Formats by ggml's docs/gguf.md and ggml-common.h, the model by Hugging Face's modeling_llama.py; nothing of ours."""
 
@@ -80,7 +80,7 @@ def rope(x, heads, base, divisors):
 
 
 def logits(g, tokens):
-    """Of each of the tokens."""
+    """Returns the loss of each token."""
     m = {k.split(".", 1)[1]: v for k, v in g.meta.items() if k.startswith("llama.")}
     heads, groups = m["attention.head_count"], m["attention.head_count_kv"]
     eps, base = m["attention.layer_norm_rms_epsilon"], m["rope.freq_base"]
@@ -109,8 +109,8 @@ def loss(g, tokens):
 
 
 def greedy(g, tokens, n):
-    """The next n tokens, each the most probable one, and the least margin by which one was. All is computed anew for
-    each: nothing is kept."""
+    """Returns the next n tokens, each the most probable one, and the smallest margin of any. Recomputes everything for
+    each token, without a cache."""
     tokens, margin = list(tokens), np.inf
     for _ in range(n):
         last = logits(g, np.array(tokens))[-1]

@@ -1,5 +1,5 @@
-"""The tensors of safetensors files, one a line, by name: its shape and a hash of its values; masks and other buffers are
-left out, and names lack their first part. tensors.py FILE"""
+"""Prints the tensors of safetensors files, one a line, by name: shape and a hash of the values. Leaves out masks and
+other buffers, and the first part of names. tensors.py FILE"""
 
 import hashlib
 import json

@@ -1,5 +1,5 @@
-"""A small Llama whose config.json says that the output layer is the token table, and whose lm_head.weight is another
-(differs), or the same (same): untied.py FOLDER differs|same [more]. more: with a buffer that is no weight."""
+"""Writes a small Llama whose config.json says that the output layer is the token table. Its lm_head.weight differs from
+that (differs) or equals it (same): untied.py FOLDER differs|same [more]. more: adds a buffer that is not a weight."""
 import json
 import random
 import struct

@@ -1,11 +1,11 @@
-/* Ranks killed and stopped at random moments. Each time: all others end, not well, within the deadline, and say where
- * they stood; nothing of the run is left; and it goes on from its newest checkpoint, under another schedule at times,
- * to the weights of a run that nobody disturbed.
+/* Kills and stops ranks at random moments. Each time, all others must fail within the deadline and say where they were.
+ * Nothing of the run is left, and it resumes from its newest checkpoint, sometimes under another schedule, to the
+ * weights of an undisturbed run.
  *
- *     kill ROOM FAULTS SEED WORKERS     that many faults, so many at a time
- *     kill ROOM FAULTS SEED 0           the fault of that number alone, with all that was said
+ *     kill ROOM FAULTS SEED WORKERS     that many faults, WORKERS at a time
+ *     kill ROOM FAULTS SEED 0           only the fault of that number, with all output
  *
- * ROOM holds the programs, compiled and built: see programs[]. What a failed one left stays in ROOM/fault-<number>. */
+ * ROOM holds the compiled programs: see programs[]. The files of a failed one stay in ROOM/fault-<number>. */
 #include "moment.h"
 #include <dirent.h>
 #include <regex.h>
@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { STEPS = 48, EVERY = 3, OVER_MPI = 5 /* one in so many */ };
+enum { STEPS = 48, EVERY = 3, OVER_MPI = 5 /* one fault in five */ };
 static const double DEADLINE = 2, MPI_DEADLINE = 3, SLACK = 5, RESUMED = 90; /* seconds */
 
 #define TEXT "/usr/share/common-licenses/GPL-3"
@@ -30,16 +30,16 @@ static const struct program programs[] = {
 };
 enum { SERIAL = 4, GPT = 5, NPROGRAMS = 6, ALIKE = 2 };
 
-/* What all workers add up. */
+/* Sums over all workers. */
 static struct totals {
     int passed, failed, killed, stopped, over_mpi, moment[NMOMENTS], missed, slow;
-    int torn;    /* left a checkpoint half written, or half removed */
-    int writing; /* survivors said that they were at one */
+    int torn;    /* left a half written, or half removed, checkpoint */
+    int writing; /* survivors reported that they were writing one */
     int placed;  /* some survivor named an instruction and its peer */
-    int late;    /* a rank's death over TCP was noticed by the deadline only */
-    int hung;    /* mpirun itself, once all its ranks had gone: Open MPI's own, and ended here */
+    int late;    /* a rank's death over TCP was noticed only by the deadline */
+    int hung;    /* mpirun itself hung after all its ranks had ended, an error of Open MPI, and was ended here */
     int resumed, elsewhere;
-    double longest[2]; /* from the fault to the last one's end: killed, stopped */
+    double longest[2]; /* from the fault to the last end: killed, stopped */
     char weights[ALIKE][20];
 } * all;
 
@@ -67,7 +67,7 @@ struct fault {
     int victim;
     struct moment m;
     char folder[PLACE - 64], saved[PLACE - 32];
-    int from; /* the step to go on from */
+    int from; /* step at which to resume */
     char why[512];
 };
 
@@ -84,7 +84,7 @@ static struct moment choose_moment(const struct fault *f) {
     int chance = below(100), left = (STEPS - f->from) / EVERY;
     m.kind = chance < 15 ? IN_START : chance < 50 ? IN_STEPS : chance < 93 ? IN_CHECKPOINT : AT_END;
     m.step = m.kind == AT_END ? STEPS : (f->from / EVERY + 1 + below(left > 2 ? left - 2 : 1)) * EVERY;
-    m.event = below(3 * f->p->ranks + 4); /* a stage's file, or the manifest, is made, closed and renamed */
+    m.event = below(3 * f->p->ranks + 4); /* a stage's file, or the manifest, is created, closed and renamed */
     m.delay = m.kind == IN_START        ? uniform() * (f->mpi ? 1.5 : 0.06)
               : m.kind == IN_STEPS      ? uniform()
               : m.kind == IN_CHECKPOINT ? uniform() * 0.0005
@@ -92,7 +92,7 @@ static struct moment choose_moment(const struct fault *f) {
     return m;
 }
 
-/* Of what checkpoints the folder holds, the newest; torn: whether one has no manifest. */
+/* Returns the newest of the folder's checkpoints; torn: whether one has no manifest. */
 static int newest(const char *saved, bool *torn) {
     DIR *d = opendir(saved);
     int newest = 0, step;
@@ -111,7 +111,7 @@ static int newest(const char *saved, bool *torn) {
     return newest;
 }
 
-/* Does the text have a line of this pattern? Its first group, as a number, goes to *number. */
+/* Returns whether the text has a line of this pattern; stores its first group, a number, in *number. */
 static bool says(const char *text, const char *pattern, int *number) {
     regex_t r;
     regmatch_t m[2] = {{-1, -1}, {-1, -1}};
@@ -131,7 +131,7 @@ static bool says_place(const char *text) {
                 NULL);
 }
 
-/* What rank k said on stderr stands, word for word, at the top of its flight record. */
+/* Checks that rank k's message on stderr is repeated, word for word, at the top of its flight record. */
 static bool same_record(struct fault *f, const struct run *r, int k) {
     char line[1024], *end;
     snprintf(line, sizeof line, "%s", run_said(r, "flight-rank%d.txt", k));
@@ -146,7 +146,7 @@ static bool same_record(struct fault *f, const struct run *r, int k) {
     return strstr(run_said(r, "err%d", k), said) || wrong(f, "rank %d: its flight record says '%s'", k, line);
 }
 
-/* Over TCP everyone has a word; under mpirun, which may kill the others, someone has. */
+/* Checks messages: over TCP every rank prints one; under mpirun, which may kill the others, at least one does. */
 static bool check_words(struct fault *f, const struct run *r, bool done, bool *placed, bool *writing) {
     char own[64];
     bool late = false;
@@ -173,26 +173,26 @@ static bool check_words(struct fault *f, const struct run *r, bool done, bool *p
     return true;
 }
 
-/* All others end, and then the one that was stopped: by itself when it goes on, or by force. */
+/* Waits for all others to end, then for the stopped one: by itself once continued, or by force. */
 static bool check_end(struct fault *f, struct run *r) {
     double begin = now(), limit = (f->mpi ? MPI_DEADLINE : DEADLINE) + SLACK;
     int victim = f->mpi ? -1 : f->victim;
     bool ended = run_wait(r, victim, limit), torn;
     if (!ended && f->mpi && f->stop && run_left(r) == 2 && newest(f->saved, &torn) == STEPS) {
-        kill(run_rank(r, f->victim), SIGCONT); /* mpirun waits for the one rank that had no more to do */
+        kill(run_rank(r, f->victim), SIGCONT); /* mpirun waits for the one rank that had nothing left to do */
         ended = run_wait(r, victim, SLACK);
     }
     if (!ended && f->mpi && run_left(r) == 1 && r->code[0] == RUNS_ON) {
         __atomic_add_fetch(&all->hung, 1, __ATOMIC_RELAXED);
         kill(r->pid[0], SIGKILL);
         ended = run_wait(r, victim, SLACK);
-        begin = now(); /* its time is not the ranks' */
+        begin = now(); /* its time does not count as the ranks' */
     }
     if (!ended)
         return wrong(f, "%d processes still run %.0f s later", run_left(r), limit);
     double took = now() - begin;
     if (took > all->longest[f->stop])
-        all->longest[f->stop] = took; /* a lost update costs little */
+        all->longest[f->stop] = took; /* a lost update does little harm */
     if (!f->mpi && r->code[f->victim] == RUNS_ON)
         kill(r->pid[f->victim], below(2) ? SIGCONT : SIGKILL);
     for (double end = now() + SLACK; !run_ended(r, -1) || run_left(r) > 0; nap(0.01))
@@ -210,7 +210,7 @@ static void note(const struct fault *f, bool torn, bool placed, bool writing) {
     __atomic_add_fetch(&all->placed, placed, __ATOMIC_RELAXED);
 }
 
-/* Nothing was done to it: it has ended well, unless this machine was too busy for the deadline. */
+/* Checks a run without a fault: it succeeds, unless this machine was too busy for the deadline. */
 static bool check_missed(struct fault *f, const struct run *r, int step) {
     bool well = step == STEPS, slow = false;
     for (int k = 0; k < r->npids; k++) {
@@ -222,7 +222,7 @@ static bool check_missed(struct fault *f, const struct run *r, int step) {
     return well || slow || wrong(f, "it ended by itself");
 }
 
-/* The run, up to the fault and its end. */
+/* Runs up to the fault and its end. */
 static bool disturb(struct fault *f, int turn) {
     struct run r;
     char logs[PLACE];
@@ -238,7 +238,7 @@ static bool disturb(struct fault *f, int turn) {
     bool ok = check_end(f, &r);
     if (!ok)
         run_kill(&r);
-    came = came && r.code[f->mpi ? 0 : f->victim] != 0; /* or it had just ended */
+    came = came && r.code[f->mpi ? 0 : f->victim] != 0; /* unless it had just ended */
     f->from = newest(f->saved, &torn);
     if (!ok || !came)
         return ok && check_missed(f, &r, f->from);
@@ -250,7 +250,7 @@ static bool disturb(struct fault *f, int turn) {
     return true;
 }
 
-/* To the end, as this program: it goes on where the folder said, and comes to the same weights. */
+/* Resumes as this program to the end: starts at the step of the folder, and reaches the same weights. */
 static bool resume(struct fault *f, const struct program *p, bool mpi) {
     struct run r;
     char logs[PLACE], pattern[64];
@@ -294,7 +294,7 @@ static void remove_folder(const char *path) {
         give_up("cannot remove", path);
 }
 
-/* A fault, at times more in the run that goes on, and the end. */
+/* Tries a fault, sometimes more in the resumed run, and the end. */
 static bool try(struct fault *f) {
     state = (uint64_t)seed * 1000003 + (uint64_t)f->number;
     int like = f->number % 6 == 1;
@@ -338,7 +338,7 @@ static void one(int number, bool loud) {
         remove_folder(f.folder);
 }
 
-/* What nobody disturbs: the weights that all others must come to. */
+/* Runs without disturbance, to get the weights that all others must reach. */
 static void undisturbed(void) {
     for (int i = 0; i < NPROGRAMS; i++) {
         struct fault f = {.number = 0};
@@ -411,7 +411,7 @@ int main(int argc, char **argv) {
     for (int w = 0; w < workers; w++)
         if (fork() == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            prctl(PR_SET_CHILD_SUBREAPER, 1); /* what mpirun leaves comes to us */
+            prctl(PR_SET_CHILD_SUBREAPER, 1); /* adopts what mpirun leaves */
             for (int i = w; i < faults; i += workers)
                 one(i, false);
             exit(0);

@@ -16,18 +16,18 @@ int moment_watch(const char *saved) {
 }
 
 struct look {
-    int fd, folder; /* the watch of the checkpoint's folder, once it is there */
+    int fd, folder; /* folder: watch of the checkpoint's folder, once it exists */
     int events;
-    bool written;   /* its manifest is there */
-    double last[2]; /* when the last two folders were made */
+    bool written;   /* whether its manifest exists */
+    double last[2]; /* times at which the last two folders appeared */
 };
 
-/* A folder that an earlier run left half written is there from the start. */
+/* Watches a folder; one that an earlier run left half written exists from the start. */
 static void look_into(struct look *l, const char *path) {
     char manifest[PLACE + 96];
     snprintf(manifest, sizeof manifest, "%s/manifest.json", path);
     l->folder = inotify_add_watch(l->fd, path, IN_CREATE | IN_CLOSE_WRITE | IN_MOVED_TO);
-    l->written = access(manifest, F_OK) == 0; /* before we looked */
+    l->written = access(manifest, F_OK) == 0; /* before the watch began */
 }
 
 static void see(struct look *l, const struct inotify_event *e, const char *name, const char *path) {
@@ -42,7 +42,7 @@ static void see(struct look *l, const struct inotify_event *e, const char *name,
     }
 }
 
-/* Waits for the next things to happen and takes note of them. */
+/* Waits for the next events and notes them. */
 static void take(struct look *l, const char *name, const char *path) {
     _Alignas(struct inotify_event) char buffer[16 * (sizeof(struct inotify_event) + NAME_MAX + 1)];
     struct pollfd p = {.fd = l->fd, .events = POLLIN};

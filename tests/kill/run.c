@@ -80,7 +80,7 @@ static void set(const char *name, const char *format, int a, int b, int c) {
     setenv(name, text, 1);
 }
 
-/* The child's part. Should the driver end, TCP's ranks end with it, and mpirun ends its own. */
+/* Becomes a rank, in the child. If the driver ends, TCP's ranks end with it, and mpirun ends its own. */
 static _Noreturn void become(const struct start *s, int rank) {
     struct words w = {.n = 0};
     char path[2 * PLACE];
@@ -94,7 +94,7 @@ static _Noreturn void become(const struct start *s, int rank) {
     } else {
         set("RANK", "%d", rank, 0, 0);
         set("WORLD_SIZE", "%d", s->p->ranks, 0, 0);
-        /* Each run its own address, so that ports are no matter. */
+        /* Each run has its own address, so ports cannot clash. */
         set("MASTER_ADDR", "127.%d.%d.%d", 1 + (s->meeting >> 14 & 127), s->meeting >> 7 & 127, 1 + (s->meeting & 127));
         set("MASTER_PORT", "%d", 29500, 0, 0);
         snprintf(path, sizeof path, "%s/%s/rank%d", s->room, s->p->name, rank);
@@ -122,8 +122,8 @@ void run_start(struct run *r, const struct start *s) {
 
 /* ---- processes of a session ---- */
 
-/* Calls see for each process of mpirun's session that runs; stops where it says so. One whose first thread has ended
- * looks like a zombie, but keeps its files and locks until the last one has. */
+/* Calls see for each running process of mpirun's session, until it returns true. A process whose first thread has ended
+ * looks like a zombie, but keeps its files and locks until its last thread has. */
 static pid_t among_session(const struct run *r, bool (*see)(pid_t pid, void *context), void *context) {
     DIR *d = opendir("/proc");
     pid_t found = 0;
@@ -136,7 +136,7 @@ static pid_t among_session(const struct run *r, bool (*see)(pid_t pid, void *con
             continue;
         ssize_t n = read(fd, text, sizeof text - 1);
         close(fd);
-        const char *at = n > 0 ? strrchr(text, ')') : NULL; /* behind a name that may hold anything */
+        const char *at = n > 0 ? strrchr(text, ')') : NULL; /* after a name that may hold anything */
         if (at &&                                           /* proc(5): the 3rd, 6th and 20th field */
             sscanf(at, ") %c %*s %*s %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %d", &state, &session,
                    &threads) == 3 &&

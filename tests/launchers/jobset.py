@@ -1,7 +1,7 @@
-"""Checks a JobSet against the fields that its custom resource definition has, and says what Kubernetes runs of it.
+"""Checks a JobSet against the fields of its custom resource definition, and prints what Kubernetes runs for it.
 
 jobset.py fields CRD.yaml             prints the fields, for jobset.fields: path and type; "!": required, "=": one of
-jobset.py check FIELDS FILE.yaml      prints what is wrong, as kubectl's strict validation has it, and what does not fit together
+jobset.py check FIELDS FILE.yaml      prints errors, as kubectl's strict validation has them, and what does not fit
 jobset.py container FIELDS FILE.yaml  prints the container's environment and command, for a shell
 """
 import shlex
@@ -67,7 +67,7 @@ def check(table, value, path, where):
 
 
 def fit(jobset):
-    """Yields what no schema tells: each rank has a pod, and they meet at the first one's name."""
+    """Yields errors that no schema shows: each rank needs a pod, and they meet at the first one's name."""
     name, ranks = jobset["metadata"]["name"], jobset["spec"]["replicatedJobs"][0]
     job = ranks["template"]["spec"]
     env = {e["name"]: e.get("value") for e in job["template"]["spec"]["containers"][0]["env"]}

@@ -1,5 +1,5 @@
-/* Every collective over MPI, against its definition (tests/support/hand_collectives.h). The number of processes is that
- * of ranks. Exit 0: the arena of this rank is as it should be, byte for byte. */
+/* Every collective over MPI, against its definition (tests/support/hand_collectives.h), with a process for each rank.
+ * Exits 0 if the arena of this rank is right, byte for byte. */
 #include "comm/watch.h"
 #include "comm/world.h"
 #include "device/device_host.h"

@@ -1,5 +1,5 @@
-/* A profiler for tests/nvtx/test.sh: writes each range that a program opens, `depth name`, to the file NVTX_RANGES, and
- * ends the program if one is closed that is not open. NVTX loads it where NVTX_INJECTION64_PATH names it. */
+/* A profiler for tests/nvtx/test.sh: writes each range that a program opens, `depth name`, to the file NVTX_RANGES.
+ * Ends the program if it closes a range that is not open. NVTX loads it if NVTX_INJECTION64_PATH names it. */
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>

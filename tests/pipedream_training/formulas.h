@@ -1,11 +1,11 @@
-/* What is trained by formula, and which version of the weights each job of it reads. */
+/* Training by formula, and the version of the weights that each job reads. */
 #ifndef FORMULAS_H
 #define FORMULAS_H
 #include <stdint.h>
 
 enum { MOST_STAGES = 16, MOST_MEMBERS = 4 }; /* members: of a team */
 
-/* A stage's F, its R where it recomputes, its backward. */
+/* A stage's F, its R if it recomputes, and its backward. */
 enum job { FORWARD, RECOMPUTE, BACKWARD, NJOBS };
 
 /* Where the papers have a formula. With n stages, numbered from 0:
@@ -41,26 +41,27 @@ enum rule { RULES(X) NRULES };
 #undef X
 
 struct training {
-    int stages, layers, features, rows, seed; /* layers: linear ones of each stage; features: columns of all of them */
-    int batches, steps;                       /* batches: of a step, all of its repetitions counted */
-    int update[MOST_STAGES];                  /* per stage: microbatches of an update */
-    int lr;                                   /* the learning rate is 2^-lr */
+    int stages, layers, features, rows,
+        seed;                /* layers: linear layers of each stage; features: columns of all of them */
+    int batches, steps;      /* batches: of a step, counting all of its repetitions */
+    int update[MOST_STAGES]; /* per stage: microbatches of an update */
+    int lr;                  /* the learning rate is 2^-lr */
     enum rule rule;
     int adam;     /* the optimizer is Adam, not gradient descent */
-    int late;     /* so many updates more than the formula says have been missed */
-    int *version; /* [(stage * batches + b) * NJOBS + job], -1: there is no such job; NULL: the formula's */
+    int late;     /* number of updates missed beyond the formula */
+    int *version; /* [(stage * batches + b) * NJOBS + job], -1: no such job; NULL: the formula's */
 };
 
 _Noreturn void fail(const char *form, ...);
 
 static inline int has_formula(const struct training *t) { return t->rule <= SYNC; }
-/* The version that the formula has the job read. */
+/* Returns the version that the job reads by the formula. */
 int formula(const struct training *t, int s, int b, enum job job);
-/* The program's text form: sets batches, update and version, and checks that each job and update occurs once. A program
- * whose updates are not jobs updates once per step, and everything reads version 0. */
+/* Reads the program's text form: sets batches, update and version, and checks that each job and update occurs once. If
+ * updates are not jobs, the program updates once per step, and everything reads version 0. */
 void read_streams(struct training *t, const char *path);
-/* Each version declared is the formula's, or obeys the rule. */
+/* Checks that each declared version is the formula's, or obeys the rule. */
 void check_versions(const struct training *t);
-/* The file's parameters are w, [layer of the model][features][features], bit by bit. */
+/* Checks that the file's parameters are w, [layer of the model][features][features], bit for bit. */
 void check_weights(const struct training *t, const char *path, const float *w);
 #endif

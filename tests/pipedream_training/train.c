@@ -38,10 +38,10 @@ static void *take(size_t n, size_t size) {
     return p;
 }
 
-/* One microbatch on its way: per layer of the model, rows x features. */
+/* A microbatch in flight: per layer of the model, rows x features. */
 struct pass {
-    float **x, **y; /* what the backward finds: the input of each linear layer, and what its relu makes of its output */
-    float *act;     /* what goes on to the next stage */
+    float **x, **y; /* inputs of the backward: each linear layer's input, and its output after the relu */
+    float *act;     /* output to the next stage */
     float *dy, *dx;
     const float *target;
     double loss;
@@ -49,13 +49,13 @@ struct pass {
 
 struct weights {
     float **version;       /* [number]: [layer of the stage][features][features] */
-    float *gradient;       /* of the update that is being summed up */
-    uint8_t *terms;        /* of each of its elements, those that are not zero */
+    float *gradient;       /* of the current update */
+    uint8_t *terms;        /* number of nonzero terms of each of its elements */
     double *mean, *square; /* Adam's moments */
-    int updates;           /* all so far */
+    int updates;           /* number of updates so far */
 };
 
-/* y = x W, or with `back` y = x W^T; rows x features. */
+/* Computes y = x W, or with `back` y = x W^T; rows x features. */
 static void product(const struct training *t, const float *x, const float *w, bool back, float *y) {
     int n = t->features;
     for (int r = 0; r < t->rows; r++)
@@ -73,7 +73,7 @@ static void product(const struct training *t, const float *x, const float *w, bo
         }
 }
 
-/* The layers of stage s from its input in pass->act on, with these weights. keep: for the backward. */
+/* Runs the layers of stage s on its input in pass->act, with these weights. keep: for the backward. */
 static void forward(const struct training *t, int s, const float *w, struct pass *pass, bool keep) {
     int n = t->features, size = t->rows * n, last = t->stages * t->layers - 1;
     float *x = take((size_t)size, sizeof *x);
@@ -90,7 +90,7 @@ static void forward(const struct training *t, int s, const float *w, struct pass
     free(x);
 }
 
-/* The loss is the sum over columns of (y - target)^2 / 2, the mean over rows. */
+/* Returns the loss: the sum over columns of (y - target)^2 / 2, averaged over rows. */
 static double loss_of(const struct training *t, const struct pass *pass) {
     double sum = 0;
     for (int i = 0; i < t->rows * t->features; i++) {
@@ -106,7 +106,7 @@ static void loss_gradient(const struct training *t, struct pass *pass) {
         pass->dy[i] = (y[i] - pass->target[i]) / (float)t->rows;
 }
 
-/* gradient += x^T dy. Rows of a microbatch have different columns, so each gives an element one term. */
+/* Computes gradient += x^T dy. Rows of a microbatch have different columns, so each gives an element one term. */
 static void add_gradient(const struct training *t, const float *x, const float *dy, float *gradient, uint8_t *terms) {
     int n = t->features;
     for (int i = 0; i < n; i++)
@@ -124,8 +124,7 @@ static void add_gradient(const struct training *t, const float *x, const float *
         }
 }
 
-/* From the gradient of its output in pass->dy to that of its input, with these weights, by what the forward has kept.
- */
+/* Turns the gradient of its output in pass->dy into its input's, with these weights and what the forward kept. */
 static void backward(const struct training *t, int s, const float *w, struct pass *pass, struct weights *of) {
     int n = t->features, size = t->rows * n, last = t->stages * t->layers - 1;
     for (int l = (s + 1) * t->layers - 1; l >= s * t->layers; l--) {
@@ -138,15 +137,15 @@ static void backward(const struct training *t, int s, const float *w, struct pas
     }
 }
 
-/* w(k+1) = w(k) - nu g, where g is the sum of the gradients / m */
+/* Computes w(k+1) = w(k) - nu g, where g is the sum of the gradients / m */
 static void descend(const struct training *t, int s, struct weights *of, int k, int n) {
     float lr = ldexpf(1, -t->lr), mean = 1 / (float)t->update[s];
     for (int i = 0; i < n; i++)
         of->version[k + 1][i] = of->version[k][i] - lr * (mean * of->gradient[i]);
 }
 
-/* Kingma & Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1, with the moments' weights that
- * Pianola's adamw has by default. In double: only near to what a run does in float. */
+/* Applies Kingma & Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1, with the default moment weights
+ * of Pianola's adamw. In double, so only close to a run's float. */
 static void adam(const struct training *t, int s, struct weights *of, int k, int n) {
     const double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
     for (int i = 0; i < n; i++) {
@@ -195,7 +194,7 @@ static void train_batch(const struct training *t, struct weights *w, struct pass
     }
 }
 
-/* ---- the data and the initial weights, as the runtime has them ---- */
+/* ---- the data and the initial weights, as in the runtime ---- */
 
 static struct data *open_data(const struct training *t, struct rt_model *m) {
     char why[512];
@@ -208,7 +207,7 @@ static struct data *open_data(const struct training *t, struct rt_model *m) {
 
 static void first_weights(const struct training *t, const struct rt_model *m, struct weights *w) {
     int n = t->features * t->features;
-    for (int l = 0; l < t->stages * t->layers; l++) { /* with a relu behind each */
+    for (int l = 0; l < t->stages * t->layers; l++) { /* each followed by a relu */
         struct rt_layer layer = {
             .kind = LAYER_linear, .in = t->features, .out = t->features, .index = 2 * l, .nparam = n};
         struct rt_stage stage = {.layer = &layer, .nlayers = 1, .weight = n * (int64_t)sizeof(float)};
@@ -218,7 +217,7 @@ static void first_weights(const struct training *t, const struct rt_model *m, st
 
 /* ---- all of it ---- */
 
-/* Leaves the weights in w, [layer of the model][features][features]; returns the mean loss of the last step. */
+/* Trains; leaves the weights in w, [layer of the model][features][features], and returns the last step's mean loss. */
 static double train(const struct training *t, float *w) {
     struct rt_model m;
     struct data *data = open_data(t, &m);
@@ -253,7 +252,7 @@ static double train(const struct training *t, float *w) {
             pass.target = batch.y;
             train_batch(t, of, &pass, batch.x, b);
         }
-        for (int s = 0; s < t->stages; s++) /* the next step's version 0 */
+        for (int s = 0; s < t->stages; s++) /* version 0 of the next step */
             memcpy(of[s].version[0], of[s].version[t->batches / t->update[s]], (size_t)n * sizeof(float));
     }
     for (int s = 0; s < t->stages; s++)
@@ -262,7 +261,7 @@ static double train(const struct training *t, float *w) {
     return pass.loss / t->batches;
 }
 
-/* SplitMix64 (Steele, Lea & Flood 2014) of a and b. */
+/* Returns SplitMix64 (Steele, Lea & Flood 2014) of a and b. */
 static uint64_t mixed(uint64_t a, uint64_t b) {
     uint64_t z = a + (b + 1) * 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -270,7 +269,7 @@ static uint64_t mixed(uint64_t a, uint64_t b) {
     return z ^ (z >> 31);
 }
 
-/* Layer 2l of the model has the l-th n weights. */
+/* Hashes the weights; layer 2l of the model has the l-th n of them. */
 static uint64_t fingerprint(const float *w, int64_t layers, int64_t n) {
     uint64_t name = 0xcbf29ce484222325u, sum = 0;
     for (const char *c = "weight"; *c; c++)
@@ -287,7 +286,7 @@ static void read_updates(struct training *t, const char *list) {
     for (int s = 0; s < MOST_STAGES; s++) {
         char *end;
         t->update[s] = (int)strtol(list, &end, 10);
-        list = *end == ',' ? end + 1 : list; /* the last one goes for all the rest */
+        list = *end == ',' ? end + 1 : list; /* the last one applies to all the rest */
     }
 }
 
@@ -342,7 +341,7 @@ int main(int argc, char **argv) {
             fail("stage %d: %d microbatches are no whole number of updates of %d", s, t.batches, t.update[s]);
     if (streams)
         check_versions(&t);
-    if (has_formula(&t)) { /* then that alone counts */
+    if (has_formula(&t)) { /* then only that counts */
         free(t.version);
         t.version = NULL;
     } else if (!streams)
