@@ -25,8 +25,8 @@ expect "ranges within ranges" 0 "$(grep -c '^[1-9]' "$room/ranges")"
       if ($8 != "") name = name ($2 ~ /^send/ ? " to " : " from ") $8
       print name }' | sort -u >"$room/wanted"
 expect "names" "" "$(sed -nE 's/^[0-9]+ //p' "$room/ranges" | sort -u | diff "$room/wanted" - | head -n 5)"
-# Jobs, unlike messages, are never retried. The comparison with one rank has ranges of its own: 3 steps, one enqueued and
-# two captured. The program has one step enqueued and one captured.
+# Jobs, unlike messages, are never retried. The comparison with one rank has ranges of its own: 3 steps, one enqueued
+# and two captured. The program has one step enqueued and one captured.
 jobs=$(grep -cE '^[0-9]+[FRIBW][0-9]+$' "$room/wanted")
 expect "ranges of jobs" $((jobs * (2 + 3))) "$(grep -cE '^0 [0-9]+[FRIBW][0-9]+$' "$room/ranges")"
 finish
