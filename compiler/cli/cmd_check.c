@@ -11,7 +11,7 @@ static long long parameters_of_model(const struct compile *c) {
     long long n = 0;
     for (int s = 0; sp->model && s < sp->stages + sp->names.sets; s++)
         for (const struct rt_layer *l = c->stage[s].rt.layer; l < c->stage[s].rt.layer + c->stage[s].rt.nlayers; l++) {
-            struct rt_parameters all = parameters_of(&sp->model->rt, l, sp->costs.tied && s < sp->stages);
+            struct rt_parameters all = parameters_of(&sp->model->rt, l, sp->names.tables > 0 && s < sp->stages);
             for (int i = 0; i < all.n && l->set == SET_OWN; i++)
                 n += all.at[i].split || !sp->names.member || sp->names.member[s].place <= 0 ? all.at[i].count : 0;
         }

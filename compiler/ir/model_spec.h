@@ -30,6 +30,8 @@ struct model {
     struct layer_cost *cost; /* [nunits]: of a model of costs, which has no layers to run; NULL: there are layers */
     bool by_rows;            /* between layers whose columns a team divides, each member has rows of its own */
     bool by_chunks;          /* and these are two chunks of each sequence (rt_rows) */
+    bool tied;               /* its embedding and its unembedding share a token table: a set of weights of its own */
+    bool shares;             /* a team's members may have parameters that are a set of its own, which they share */
     int *cut;                /* stages - 1 indices of units that open stages 1..; NULL: evenly by cost */
     int ncut;
     /* A model given as stages: stage s reads the sum of from[from_at[s] .. from_at[s+1]), ascending; or the batch, if

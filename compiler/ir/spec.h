@@ -70,8 +70,8 @@ struct declared {
 
 /* Updates that are jobs, as the schedule says. */
 struct updates {
-    int *every; /* per stage, and once there are costs per set: the microbatches of each of its updates; NULL: one
-                 * ends the step. As in batches, slices where there are any, of whole microbatches */
+    int *every; /* per set: the microbatches of each of its updates; NULL: one ends the step. As in batches, slices
+                 * where there are any, of whole microbatches */
     struct job *asked; /* U(s,k), as scripts count, stage by stage: n, fill and cost */
     int32_t *reads;    /* per job: the version that it reads: so many updates back, or a word above */
     int turn;          /* the least number of microbatches that are whole updates of all stages */
@@ -110,8 +110,8 @@ struct machine {
 
 /* How a microbatch is cut into slices. */
 struct slicing {
-    int *rows;     /* rows of a sequence in each; NULL: equal. cost.c sets it, where there is a model */
-    bool balanced; /* so many that slices take equally long */
+    int *rows;     /* rows of a sequence in each; NULL: equal */
+    bool balanced; /* instead: so many that slices take equally long */
 };
 
 /* What cost.c derives; constant after it. */
@@ -123,14 +123,13 @@ struct costs {
     int32_t *update_at;         /* per set: its first update, as an index in job */
     struct homes *homes;        /* per set, from all that w() named */
     bool *bare;                 /* per set: it has no weights, and no home. NULL: all have weights */
-    bool shared;                /* what the members of each team have whole is a set of its own, which they share */
     struct exchanges *exchange; /* [stage * NDIRS + d]; NULL: no team exchanges anything */
     bool sliced;                /* stages have costs and bytes per slice: see stage_at */
     bool *attends; /* per stage, with slices and a model: the slices of a microbatch read each other's keys and values
                     * there. NULL: they do so on every stage */
-    bool tied; /* the model's embedding, on stage 0, and its unembedding share a token table: a set of weights of its
-                * own, with the number `stages` */
-    int unembedding;      /* tied: the stage that has it */
+    const bool *whole;    /* per stage: its team's members have some of its parameters whole; NULL: no team's do */
+    const int *rows;      /* of a sequence in each slice, with slices and a model */
+    int unembedding;      /* the stage that has it, with tables of tokens */
     bool clip;            /* updates are clipped by the norm of all gradients */
     bool post_validation; /* which they don't wait for: see layers/post_validation.h */
 };
@@ -255,10 +254,10 @@ static inline int32_t gang_job(const struct spec *sp, int32_t first, int i) {
     return i == 0 ? first : job_at(sp, job->s + i, job->b, job->d);
 }
 
-/* updates.c: the entries of the sets behind the stages follow from those of these. */
+/* updates.c: names the sets of weights after the stages, and says when they are updated: as their stages are. */
+void name_spec_sets(struct spec *sp, bool tied, bool shared);
 void updates_of_sets(const struct names *names, int stages, int *update);
-/* With update, to which it adds such entries: makes the updates, of all sets with weights, on each of their homes.
- * Needs homes. */
+/* With update: makes the updates, of all sets with weights, on each of their homes. Needs homes. */
 void place_updates(struct spec *sp);
 
 /* homes.c: as job.home says it: the rank, if it is one, or the list, which is kept once. */

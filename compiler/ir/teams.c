@@ -240,6 +240,7 @@ void expand_teams(struct spec *sp) {
 
 void join_teams(struct spec *sp) {
     const struct names names = sp->names;
+    bool tied = names.tables > 0;
     if (!names.member)
         return;
     int32_t n = 0;
@@ -261,9 +262,8 @@ void join_teams(struct spec *sp) {
     sp->stages = names.stages;
     sp->costs.unembedding = names.member[sp->costs.unembedding].stage;
     sp->names.member = NULL;
-    sp->costs.shared = false;
     sp->costs.bare = NULL;
-    name_sets(&sp->names, sp->stages, sp->costs.tied, false);
+    name_sets(&sp->names, sp->stages, tied, false);
     sp->costs.exchange = NULL;
     sp->owners.zero = NULL;
     sp->limits.bucket = NULL;

@@ -15,6 +15,16 @@ void updates_of_sets(const struct names *names, int stages, int *update) {
             update[names->shared[s]] = update[s];
 }
 
+void name_spec_sets(struct spec *sp, bool tied, bool shared) {
+    name_sets(&sp->names, sp->stages, tied, shared);
+    if (!sp->updates.every)
+        return;
+    int *update = NEW(int, sp->stages + sp->names.sets);
+    memcpy(update, sp->updates.every, sizeof *update * (size_t)sp->stages);
+    updates_of_sets(&sp->names, sp->stages, update);
+    sp->updates.every = update;
+}
+
 /* Where the updates of each stage, as scripts count, begin in spec.asked. */
 static int32_t *asked_at(const struct spec *sp) {
     int32_t *each = NEW(int32_t, sp->stages), *at = NEW(int32_t, sp->stages + 1);
@@ -34,10 +44,6 @@ static double member_cost(const struct spec *sp, int set, double asked) {
 void place_updates(struct spec *sp) {
     int sets = sp->stages + sp->names.sets;
     const int32_t *from = asked_at(sp);
-    int *update = NEW(int, sets);
-    memcpy(update, sp->updates.every, sizeof *update * (size_t)sp->stages);
-    updates_of_sets(&sp->names, sp->stages, update);
-    sp->updates.every = update;
     sp->costs.update_at = NEW(int32_t, sets + 1);
     sp->costs.update_at[0] = sp->njobs;
     for (int set = 0; set < sets; set++)

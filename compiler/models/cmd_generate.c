@@ -48,7 +48,8 @@ static struct decode_model open_model(const struct settings *settings, int64_t r
     if (!ok)
         die("%s", why);
     named_close(file);
-    return (struct decode_model){&sp->model->rt, stage, sp->stages, weight, sp->costs.tied ? weight[sp->stages] : NULL};
+    return (struct decode_model){&sp->model->rt, stage, sp->stages, weight,
+                                 sp->names.tables > 0 ? weight[sp->stages] : NULL};
 }
 
 /* Returns the number of positions that a sequence may have. */

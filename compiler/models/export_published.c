@@ -104,7 +104,7 @@ static void put_config(struct text *t, const struct spec *sp, const struct censu
             file);
     put_ends(t, tokenizer);
     put(t, "  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"float32\",\n  \"vocab_size\": %d\n}\n",
-        sp->costs.tied ? "true" : "false", m->vocab);
+        sp->names.tables > 0 ? "true" : "false", m->vocab);
 }
 
 /* ---- the output ---- */

@@ -13,16 +13,9 @@
 
 /* ---- shapes ---- */
 
-static bool is_tied(const struct model *m) {
-    bool tied = false;
-    for (int i = 0; i < m->nlayers; i++)
-        tied |= row_of(m->layer[i].kind)->shares;
-    return tied;
-}
-
 /* Counts a layer's parameters. A tied embedding owns only the positions, if any. */
 int64_t count_parameters(const struct model *m, const struct rt_layer *l) {
-    struct rt_parameters parameters = parameters_of(&m->rt, l, is_tied(m));
+    struct rt_parameters parameters = parameters_of(&m->rt, l, m->tied);
     int64_t n = 0;
     for (int i = 0; i < parameters.n; i++)
         n += parameters.at[i].count;
@@ -359,19 +352,7 @@ static void cost_gradients(const struct spec *sp, struct stage *st) {
     cut_backwards(sp, st);
 }
 
-/* Returns whether members of a team may have parameters in common: see split.c. */
-static bool members_share(const struct model *m) {
-    bool share = m->by_rows;
-    for (int i = 0; i < m->nlayers; i++)
-        share |= row_of(m->layer[i].kind)->team.in_common;
-    return share;
-}
-
 struct stage *cost_stages(struct spec *sp) {
-    sp->costs.tied = sp->model && is_tied(sp->model);
-    if (sp->model)
-        sp->costs.shared = sp->names.member && members_share(sp->model);
-    name_sets(&sp->names, sp->stages, sp->costs.tied, sp->costs.shared);
     find_bare(sp);
     if (sp->names.slices && is_costs(sp))
         die("%s: a model of costs says nothing of slices: leave 'slices' out, or give a model with layers", sp->file);

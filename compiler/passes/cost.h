@@ -40,7 +40,7 @@ void refuse_unversioned(const struct spec *sp);
 void find_stops(struct stage *st, const struct spec *sp);
 /* Sets costs.exchange, which checks of a program read. */
 void list_exchanges(struct spec *sp, const struct stage *st);
-/* cost_teams.c: sets names.whole. */
+/* cost_teams.c: sets costs.whole. */
 void find_whole(struct spec *sp, const struct stage *st);
 /* Sets job.exchange: a team starts and ends together, as its slowest member does. */
 void wait_for_team(const struct spec *sp, const struct stage *st);
@@ -52,7 +52,7 @@ void cost_pairs(const struct spec *sp, const struct stage *st);
 static inline int sequence_rows(const struct model *m) {
     return m->rt.input == INPUT_TOKENS ? m->rt.context : m->rt.rows;
 }
-/* Sets the rows of slices, by the FLOP of all layers. Dies if the sequence cannot be cut into these slices. */
+/* Sets costs.rows, by the FLOP of all layers. Dies if the sequence cannot be cut into these slices. */
 void cut_sequence(struct spec *sp, const struct rt_layer *all);
 /* Returns the layers of a stage on the rows of slice q. */
 struct rt_layer *layers_of_slice(const struct spec *sp, const struct rt_stage *whole, int q);

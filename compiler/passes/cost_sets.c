@@ -73,7 +73,7 @@ static void fill_shared(struct stage *st, const struct spec *sp, int s) {
 void fill_sets(const struct spec *sp, struct stage *st) {
     for (int i = 0; i < sp->names.tables; i++)
         fill_table(&st[sp->stages + i], sp, st[i].rt.layer);
-    if (sp->costs.tied)
+    if (sp->names.tables > 0)
         check_tables(sp, st);
     for (int s = 0; sp->names.shared && s < sp->stages; s++)
         if (sp->names.member[s].place == 0)
@@ -113,7 +113,7 @@ void bare_sets(struct spec *sp, const struct stage *st) {
 /* Dies if the table is shared, which has no versions, or if a job is to read a version of a stage without weights. Only
  * the stages' own sets, and sets that teams share, have versions. */
 void refuse_unversioned(const struct spec *sp) {
-    if (sp->costs.tied)
+    if (sp->names.tables > 0)
         die("%s: the model's stages share a token table, which has no version of its own yet: leave 'update' out, or "
             "give the model an output layer of its own",
             sp->file);

@@ -143,7 +143,7 @@ void find_whole(struct spec *sp, const struct stage *st) {
     bool *whole = NEW(bool, sp->stages), any = false;
     for (int s = 0; sp->names.member && sp->model && s < sp->stages; s++)
         any |= whole[s] = sp->names.member[s].place >= 0 && has_whole_parameters(sp->model, &st[s]);
-    sp->names.whole = any ? whole : NULL;
+    sp->costs.whole = any ? whole : NULL;
 }
 
 void list_exchanges(struct spec *sp, const struct stage *st) {

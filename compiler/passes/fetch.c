@@ -10,7 +10,7 @@
 /* Returns whether a member stage is stage 0 of a tied model. The unembedding's stage has as many members. */
 static bool embeds(const struct spec *sp, int s) { return s < sp->names.tables; }
 bool unembeds(const struct spec *sp, int s) {
-    return sp->costs.tied && s - place_of_stage(&sp->names, s) == sp->costs.unembedding;
+    return sp->names.tables > 0 && s - place_of_stage(&sp->names, s) == sp->costs.unembedding;
 }
 static int32_t table_of(const struct spec *sp, int s) { return sp->stages + place_of_stage(&sp->names, s); }
 

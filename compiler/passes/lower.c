@@ -389,6 +389,7 @@ static struct build *prepare_build(const struct compile *c) {
                           .stages = sp->stages,
                           .batches = sp->batches,
                           .repeats = 1};
+    p->names.whole = sp->costs.whole;
     p->attends = sp->costs.attends;
     p->homes = sp->costs.homes;
     p->update = sp->updates.every;
@@ -397,7 +398,7 @@ static struct build *prepare_build(const struct compile *c) {
         p->shortest = sc->shortest;
         p->repeats = sc->repeats;
     }
-    p->tied = sp->costs.tied;
+    p->tied = sp->names.tables > 0;
     p->bare = sp->costs.bare;
     p->unembedding = sp->costs.unembedding;
     if (sp->pred || is_graph(sp))

@@ -333,7 +333,7 @@ static struct lists find_all_parts(struct build *build, int contributions) {
         most = build->sc->norder[r] > most ? build->sc->norder[r] : most;
     find_part_owners(build);
     memset(build->sums.part_of, -1, sizeof *build->sums.part_of * NSETS * (size_t)build->sp->njobs);
-    int64_t cells = (int64_t)build->sp->workers * gradients_of(build) * (build->sp->costs.tied ? 2 : 1);
+    int64_t cells = (int64_t)build->sp->workers * gradients_of(build) * (build->sp->names.tables > 0 ? 2 : 1);
     build->sums.part = NEW(struct part, !build->sp->limits.grad_slots && cells < contributions ? cells : contributions);
     build->sums.nparts = 0;
     struct contributions list = {NEW(int32_t, (int64_t)most * NSETS), NEW(int32_t, (int64_t)most * NSETS), 0};
@@ -358,11 +358,11 @@ static void check_members(const struct build *build) {
     const struct spec *sp = build->sp;
     int32_t *back = NEW(int32_t, build->sums.nparts + 1); /* per part of a member: the first member's part */
     memset(back, -1, sizeof *back * ((size_t)build->sums.nparts + 1));
-    for (int32_t i = 0; sp->names.whole && i < sp->njobs * NSETS; i++) {
+    for (int32_t i = 0; sp->costs.whole && i < sp->njobs * NSETS; i++) {
         int32_t j = i / NSETS, which = i % NSETS, first = gang_of(sp, j),
                 a = build->sums.part_of[first * NSETS + which], b = build->sums.part_of[i];
         if (which == SET_SHARED || first == j || a < 0 || build->sums.part[b].set >= sp->stages ||
-            !sp->names.whole[build->sums.part[b].set])
+            !sp->costs.whole[build->sums.part[b].set])
             continue;
         const struct part *one = &build->sums.part[a], *two = &build->sums.part[b];
         back[b] = back[b] < 0 ? a : back[b];

@@ -96,16 +96,18 @@ void cut_sequence(struct spec *sp, const struct rt_layer *all) {
         die("%s: 'slice_cut' adds up to %d rows, but %s = %d", sp->file, sum, what, rows);
     if (rows < n)
         die("%s: slices = %d, but %s = %d: a slice has at least one row", sp->file, n, what, rows);
-    if (sp->slicing.rows)
+    sp->costs.rows = sp->slicing.rows;
+    if (sp->costs.rows)
         return;
     if (!sp->slicing.balanced && rows % n)
         die("%s: %s = %d is no multiple of slices = %d; give a list of rows, or \"balanced\", as 'slice_cut'", sp->file,
             what, rows, n);
-    sp->slicing.rows = NEW(int, n);
+    int *own = NEW(int, n);
     for (int q = 0; q < n; q++)
-        sp->slicing.rows[q] = rows / n;
+        own[q] = rows / n;
     if (sp->slicing.balanced)
-        cut_balanced(m, all, n, sp->slicing.rows);
+        cut_balanced(m, all, n, own);
+    sp->costs.rows = own;
 }
 
 static int64_t bytes_of_keys(const struct spec *sp, const struct rt_layer *l) {
@@ -117,9 +119,9 @@ struct rt_layer *layers_of_slice(const struct spec *sp, const struct rt_stage *w
     int64_t kv = 0;
     int first = 0;
     for (int i = 0; i < q; i++)
-        first += sp->slicing.rows[i];
+        first += sp->costs.rows[i];
     for (int i = 0; i < whole->nlayers; i++) {
-        layer[i] = on_rows(sp->model, &whole->layer[i], first, sp->slicing.rows[q]);
+        layer[i] = on_rows(sp->model, &whole->layer[i], first, sp->costs.rows[q]);
         layer[i].kv = kv;
         kv += bytes_of_keys(sp, &layer[i]);
     }
@@ -129,12 +131,12 @@ struct rt_layer *layers_of_slice(const struct spec *sp, const struct rt_stage *w
 /* Sets the bytes of a slice's keys and values, of all layers of the stage one after the other. Their gradients, from
  * later slices, are stored one slice after the other. */
 void size_keys(const struct spec *sp, struct stage *slice, int q) {
-    int64_t before = 0, sequences = slice->rt.layer[0].rows / sp->slicing.rows[q];
+    int64_t before = 0, sequences = slice->rt.layer[0].rows / sp->costs.rows[q];
     for (int p = 0; p <= q; p++) {
         slice->bytes[K_kv] = 0;
         for (int i = 0; i < slice->rt.nlayers; i++) {
             struct rt_layer l = slice->rt.layer[i];
-            l.rows = (int32_t)sequences * sp->slicing.rows[p];
+            l.rows = (int32_t)sequences * sp->costs.rows[p];
             slice->bytes[K_kv] += bytes_of_keys(sp, &l);
         }
         slice->bytes[K_dkv] = before;

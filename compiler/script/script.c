@@ -126,6 +126,7 @@ struct spec *script_load(const struct script_args *args) {
     if (args->model)
         run_script(SCRIPT_MODEL, args->model, &set, extract_model, sp, args);
     expand_teams(sp);
+    name_spec_sets(sp, sp->model && sp->model->tied, sp->model && sp->model->shares);
     if (args->cluster)
         run_script(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, args);
     sp->machine.memory = args->memory > 0 ? args->memory : sp->machine.memory;
@@ -163,6 +164,7 @@ struct spec *script_units(const struct script_args *args, int workers, int batch
     run_script(SCRIPT_MODEL, args->model, &set, extract_model, sp, args);
     sp->stages = sp->model->nunits;
     jobs_of_units(sp);
+    name_spec_sets(sp, sp->model->tied, false);
     if (args->cluster)
         run_script(SCRIPT_CLUSTER, args->cluster, &set, extract_cluster, sp, args);
     if (!args->used)

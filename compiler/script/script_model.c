@@ -382,7 +382,12 @@ void extract_model(struct script *script, void *spec) {
     }
     struct model *m = builder.m;
     m->rt.output = m->nlayers > 1 && m->layer[m->nlayers - 2].kind == LAYER_linear ? m->nlayers - 2 : -1;
-    keep_names(builder.m);
+    m->shares = m->by_rows;
+    for (int i = 0; i < m->nlayers; i++) {
+        m->tied |= row_of(m->layer[i].kind)->shares;
+        m->shares |= row_of(m->layer[i].kind)->team.in_common;
+    }
+    keep_names(m);
     read_stage_cut(&builder);
-    sp->model = builder.m;
+    sp->model = m;
 }

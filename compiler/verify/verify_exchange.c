@@ -75,9 +75,10 @@ static bool are_those_of_script(struct check *check) {
         if (a->stage != b->stage || a->place != b->place || a->size != b->size)
             return refute_all(check, CLAIM_JOBS, "stage %s is member %d of %d; the script says, %d of %d",
                               stage_text(check, s), a->place, a->size, b->place, b->size);
-        if ((has->whole && has->whole[s]) != (want->whole && want->whole[s]))
+        bool whole = check->sp->costs.whole && check->sp->costs.whole[s];
+        if ((has->whole && has->whole[s]) != whole)
             return refute_all(check, CLAIM_JOBS, "stage %s has %s parameters that its team's members have whole",
-                              stage_text(check, s), want->whole && want->whole[s] ? "some" : "no");
+                              stage_text(check, s), whole ? "some" : "no");
     }
     for (int s = 0; s < check->p->stages && (check->p->exchange || check->sp->costs.exchange); s++)
         for (int d = 0; d < NDIRS; d++) {

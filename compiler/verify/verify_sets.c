@@ -34,7 +34,7 @@ bool sets_begin(struct check *check) {
     values->sets.shared = NEW(int32_t, p->stages);
     bool shares = names->member && names->shared;
     if (check->sp->names.sets != names->sets || !check->sp->names.shared != !names->shared ||
-        check->sp->costs.tied != p->tied)
+        (check->sp->names.tables > 0) != p->tied)
         return refute_all(check, CLAIM_JOBS, "the script has %d sets of weights behind the stages', the program %d",
                           check->sp->names.sets, names->sets);
     if (p->tied && names->member && names->member[0].size != names->member[p->unembedding].size)

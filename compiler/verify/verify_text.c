@@ -56,8 +56,8 @@ static struct spec *spec_of(const struct program *p) {
     sp->batches = p->batches;
     sp->names = p->names;
     sp->costs.attends = p->attends;
+    sp->costs.whole = p->names.whole;
     sp->updates.every = p->update;
-    sp->costs.tied = p->tied;
     sp->costs.bare = p->bare;
     sp->costs.unembedding = p->unembedding;
     find_norms(p, sp);

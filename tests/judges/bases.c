@@ -77,7 +77,7 @@ static void keep_whole(struct spec *sp) {
     bool *whole = NEW(bool, sp->stages);
     for (int s = 0; s < sp->stages; s++)
         whole[s] = sp->names.member[s].place >= 0;
-    sp->names.whole = whole;
+    sp->costs.whole = whole;
 }
 
 static struct stage *stages_of(const struct base *b, struct spec *sp) {
@@ -138,8 +138,9 @@ static void compile(void *with) {
                       : draw_spec(b->seed, CAPS | BANDWIDTH | ORDERS | COARSE | (b->tied ? TIED : 0) |
                                                (b->sharded ? SHARDED : 0) | (b->rounds ? ROUNDS : 0) |
                                                (b->host ? HOST : 0) | (b->slices ? SLICES : 0) | (b->bare ? BARE : 0));
-    c->spec->costs.shared = b->shared;
-    if (b->file) /* a file's costs determine the order, so they are the real ones */
+    if (b->shared)
+        name_spec_sets(c->spec, c->spec->names.tables > 0, true);
+    if (b->file) /* costs, which determine the order, are the usual ones */
         cost_stages(c->spec);
     c->spec->costs.clip = b->clip;
     c->spec->costs.post_validation = b->clip && b->post_validation && c->spec->workers > 1;

@@ -356,7 +356,7 @@ static void check_order_of_sum(struct court *c, int number) {
     const struct promise *want = c->want;
     const struct instr *x = instr_of(&c->z, number);
     int r = c->z.rank[number], dw = operand_of(&c->z.p->rank[r], x, ROLE_dw), set = x->stage;
-    if (dw < 0 || set >= want->sp->stages || !want->sp->names.whole[set])
+    if (dw < 0 || set >= want->sp->stages || !want->sp->costs.whole[set])
         return;
     struct part own = own_part(want, r, set);
     int64_t n = span_at(&c->z.p->rank[r], x, dw).n, first = own.from * n, all = own.of * n;
@@ -428,7 +428,7 @@ static const char *run_events(struct court *c) {
 /* Replays a program whose values are right, this time with sums that depend on their order. */
 static const char *check_orders_of_sums(const struct court *right) {
     struct court c = {.want = right->want, .z = right->z};
-    if (!c.want->sp->names.whole)
+    if (!c.want->sp->costs.whole)
         return NULL;
     c.taken = NEW(struct taken *, c.want->sp->stages);
     sums_have_order = true;

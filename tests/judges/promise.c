@@ -475,7 +475,7 @@ bool promise_of_text(const struct program *p, struct promise *out, const char **
     sp->names = p->names;
     sp->costs.exchange = p->exchange;
     sp->costs.attends = p->attends;
-    sp->costs.tied = p->tied;
+    sp->costs.whole = p->names.whole;
     sp->costs.bare = p->bare;
     sp->costs.unembedding = p->unembedding;
     sp->updates.every = p->update;

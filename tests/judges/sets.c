@@ -14,7 +14,7 @@ static int behind(const struct promise *want, int stage, int place) {
 static int table_of(const struct promise *want, int s) {
     const struct spec *sp = want->sp;
     const struct member *m = sp->names.member;
-    if (!sp->costs.tied ||
+    if (!sp->names.tables ||
         (m ? m[s].stage && m[s].stage != m[sp->costs.unembedding].stage : s && s != sp->costs.unembedding))
         return -1;
     return m ? behind(want, sp->names.stages, m[s].place) : sp->stages;

@@ -77,6 +77,9 @@ static inline struct spec *spec_of(struct model *m, int stages) {
     sp->stages = stages;
     sp->workers = 1;
     sp->batches = m ? m->rt.batches : 1;
+    for (int i = 0; m && i < m->nlayers; i++)
+        m->tied |= m->layer[i].kind == LAYER_unembedding;
+    name_spec_sets(sp, m && m->tied, false);
     return sp;
 }
 

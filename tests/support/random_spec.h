@@ -308,7 +308,7 @@ static inline void draw_offload(struct spec *sp) {
 /* Takes the weights from some stages. Such a stage with a token table has a home, the table's. */
 static inline void draw_bare(struct spec *sp) {
     bool *bare = NEW(bool, sp->stages);
-    for (int s = sp->costs.tied; s < sp->stages; s++)
+    for (int s = sp->names.tables > 0; s < sp->stages; s++)
         bare[s] = below(3) == 0;
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
         j->home = bare[j->s] ? -1 : j->home;
@@ -355,9 +355,8 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
         if (kinds)
             sp->machine.link[i] = (struct link){draw_extreme(kinds), below(2) ? INFINITY : 1 / draw_extreme(kinds)};
     }
-    sp->costs.tied = flags & TIED;
-    sp->costs.unembedding = sp->costs.tied ? below(sp->stages) : 0;
-    name_sets(&sp->names, sp->stages, sp->costs.tied, false);
+    sp->costs.unembedding = flags & TIED ? below(sp->stages) : 0;
+    name_sets(&sp->names, sp->stages, flags & TIED, false);
     if (flags & SHARDED)
         draw_lists(sp);
     if (flags & ROUNDS)

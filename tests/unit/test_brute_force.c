@@ -199,9 +199,8 @@ static struct program *small_program(uint64_t seed, struct spec **spec, struct g
     sp->choices.lanes = (enum lanes_per)below(3);
     for (int r = 0; r < sp->workers; r++)
         sp->choices.slots[r] = below(3);
-    sp->costs.tied = seed % 4 == 3;
     sp->costs.unembedding = sp->stages - 1;
-    name_sets(&sp->names, sp->stages, sp->costs.tied, false);
+    name_sets(&sp->names, sp->stages, seed % 4 == 3, false);
     struct stage *st = sp->costs.stage = below(2) ? unit_stages(sp) : draw_stages(sp);
     *graph = graph_build(sp);
     struct program *p = lower_of(sp, st, *graph, sched_of(sp, st, *graph));

@@ -13,7 +13,8 @@ static bool named_home(const struct spec *sp, int set, int rank) {
 
 /* Returns the sets that a job reads and its rank must fetch, as bits. W reads only its wstash. */
 static int travels(const struct spec *sp, const struct job *j) {
-    bool table = sp->costs.tied && ((j->s == 0 && (j->d == OP_F || j->d == OP_R)) || j->s == sp->costs.unembedding);
+    bool table =
+        sp->names.tables > 0 && ((j->s == 0 && (j->d == OP_F || j->d == OP_R)) || j->s == sp->costs.unembedding);
     int bits = named_home(sp, j->s, j->rank) ? 0 : 1 << j->s;
     if (table && !named_home(sp, sp->stages, j->rank))
         bits |= 1 << sp->stages;
@@ -205,7 +206,6 @@ Test(fetch, a_table_by_hand) {
         add_job(sp, s, 0, OP_F, 0, 1);
         add_job(sp, s, 0, OP_B, 0, 1);
     }
-    sp->costs.tied = true;
     sp->costs.unembedding = 1;
     name_sets(&sp->names, sp->stages, true, false);
     struct sched *sc = sched_of(sp, unit_stages(sp), graph_build(sp)); /* 0F0 1F0 1B0 0B0 */

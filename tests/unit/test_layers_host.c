@@ -79,7 +79,7 @@ static double *derivative(struct reference *f, double *at, int64_t n) {
 static void check_stage(struct model *m, int stages, int s) {
     struct spec *sp = spec_of(m, stages);
     struct stage *all = cost_stages(sp), *st = all + s;
-    const struct rt_stage *t = &st->rt, *table = sp->costs.tied ? &all[stages].rt : NULL;
+    const struct rt_stage *t = &st->rt, *table = sp->names.tables > 0 ? &all[stages].rt : NULL;
     struct reference f = {.m = &m->rt, .s = t, .batch = random_batch(&m->rt)};
     struct rt_bind *at = bench_tied(st, 1, table, f.batch).at;
     float loss = NAN;

@@ -43,7 +43,7 @@ static void keep_best(const struct searched *what, struct order *order, const st
     memcpy(order->start, best->start, sizeof *best->start * (size_t)what->c->spec->njobs);
 }
 
-/* Searches with the caps that the spec has now. order: the best known one; becomes the best one found. */
+/* Searches with the caps of the compile's spec. order: the best known one; becomes the best one found. */
 static struct point solve(const struct searched *what, int cap, struct order *order) {
     const struct searches *searches = &what->searches;
     struct scratch scratch = scratch_begin();
@@ -85,9 +85,12 @@ static int peak_of(const struct spec *sp, const int64_t *start) {
     return peak;
 }
 
-static void set_caps(struct spec *sp, int cap) {
+void set_caps(struct compile *c, int cap) {
+    struct spec *sp = memcpy(NEW(struct spec, 1), c->spec, sizeof *sp);
+    sp->limits.cap = NEW(int, sp->workers);
     for (int r = 0; r < sp->workers; r++)
         sp->limits.cap[r] = cap;
+    c->spec = sp;
 }
 
 /* Hands bounds down: a makespan that no order reaches with more room, none reaches with less. */
@@ -108,17 +111,12 @@ static void hand_down(struct frontier *frontier) {
     }
 }
 
-void lift_caps(struct spec *sp) {
-    sp->limits.cap = NEW(int, sp->workers);
-    set_caps(sp, INT_MAX);
-}
-
 struct frontier find_frontier(struct compile *c, struct searches searches) {
-    struct spec *sp = c->spec;
+    const struct spec *sp = c->spec;
     const struct searched what = {c, searches};
     struct order order = {.start = NEW(int64_t, sp->njobs)}, best = {.start = NEW(int64_t, sp->njobs)};
     struct frontier frontier = {0};
-    lift_caps(sp);
+    set_caps(c, INT_MAX);
     frontier.free = solve(&what, 0, &best);
     if (!best.known) /* one exists: any that keeps the dependencies */
         die("%s: found no order at all; give more --time", sp->file);
@@ -128,7 +126,7 @@ struct frontier find_frontier(struct compile *c, struct searches searches) {
         int cap = frontier.n + 1;
         if (cap == peak)
             order = best;
-        set_caps(sp, cap);
+        set_caps(c, cap);
         frontier.point[frontier.n++] = solve(&what, cap, &order);
     }
     frontier.free.makespan = order.time; /* a search that was cut short may have done better with less room */

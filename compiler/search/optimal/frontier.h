@@ -29,13 +29,13 @@ struct searches {
     bool (*ended)(void *context, const struct point *point, const char *certificate, const int64_t *start);
     const char *command; /* the command that the certificates are for */
 };
-/* Finds the least makespan for each cap. Leaves sp's caps replaced. Dies as instance_of does. */
+/* Finds the least makespan for each cap. Leaves the compile with a spec of other caps. Dies as instance_of does. */
 struct frontier find_frontier(struct compile *c, struct searches searches);
 /* staircase.c: the same over bytes: what stays for the whole step plus what microbatches keep, on the rank that has
  * most. No order fits below the first point's memory. Each further point is the least memory for a shorter makespan. */
 struct frontier find_staircase(struct compile *c, struct searches searches);
-/* Gives every rank room for any number of activations: the script's own caps limit neither curve. */
-void lift_caps(struct spec *sp);
+/* Gives the compile another spec, with this cap on every rank; INT_MAX: the script's own caps limit neither curve. */
+void set_caps(struct compile *c, int cap);
 
 /* One search of either curve */
 struct searched {

@@ -3,6 +3,7 @@
  * uses the least memory, and between two points there is none. */
 #include "frontier.h"
 #include "memory.h"
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,11 +90,11 @@ static int by_memory(const void *x, const void *y) {
 }
 
 struct frontier find_staircase(struct compile *c, struct searches searches) {
-    struct spec *sp = c->spec;
+    const struct spec *sp = c->spec;
     struct stairs steps = {{c, searches}, .stay = NEW(int64_t, sp->workers), .start = NEW(int64_t, sp->njobs)};
     struct frontier frontier = {0};
     size_t room = 0;
-    lift_caps(sp);
+    set_caps(c, INT_MAX);
     struct point point = step_down(&steps, 0);
     frontier.free = point;
     if (isnan(point.makespan))

@@ -23,7 +23,7 @@ struct profile *profile_of(const struct spec *sp, const struct stage *st, const 
         };
         profile->edge[s] = (struct edge){s, s + 1};
     }
-    if (sp->costs.tied)
+    if (sp->names.tables > 0)
         profile->layer[0].weights += (double)st[sp->stages].bytes[K_weight];
     return profile;
 }
