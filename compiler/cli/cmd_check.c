@@ -10,7 +10,8 @@ static long long parameters_of_model(const struct compile *c) {
     const struct spec *sp = c->spec;
     long long n = 0;
     for (int s = 0; sp->model && s < sp->stages + sp->names.sets; s++)
-        for (const struct rt_layer *l = c->stage[s].rt.layer; l < c->stage[s].rt.layer + c->stage[s].rt.nlayers; l++) {
+        for (const struct rt_layer *l = c->costs->stage[s].rt.layer;
+             l < c->costs->stage[s].rt.layer + c->costs->stage[s].rt.nlayers; l++) {
             struct rt_parameters all = parameters_of(&sp->model->rt, l, sp->names.tables > 0 && s < sp->stages);
             for (int i = 0; i < all.n && l->set == SET_OWN; i++)
                 n += all.at[i].split || !sp->names.member || sp->names.member[s].place <= 0 ? all.at[i].count : 0;
@@ -52,7 +53,8 @@ static struct placed place_stage(const struct spec *sp, int s, struct placed tab
 /* Warns where w() seems to return its two ranks the wrong way round. Weights are meant to have one home for all ranks
  * that compute with them, or each rank its own replica. The other way round, each rank takes a stage's weights from
  * several homes, none of which serves another rank: all homes hold and update a replica that no other needs. */
-static void warn_of_swapped_ranks(const struct spec *sp) {
+static void warn_of_swapped_ranks(const struct costs *costs) {
+    const struct spec *sp = costs->spec;
     struct placed placed = {.rank = NEW(int32_t, sp->workers), .computes = NEW(bool, sp->workers)}, first = {0};
     int stage = -1;
     int64_t away = 0, jobs = 0;
@@ -60,7 +62,7 @@ static void warn_of_swapped_ranks(const struct spec *sp) {
     for (int32_t j = 0; j < sp->njobs; j++)
         lists |= sp->job[j].home >= sp->workers;
     for (int s = 0; s < sp->stages && !lists; s++) {
-        if (is_bare(sp, s))
+        if (is_bare(costs, s))
             continue;
         placed = place_stage(sp, s, placed);
         if (!placed.one_rank_each || placed.homes < placed.ranks)
@@ -85,7 +87,7 @@ static void warn_of_swapped_ranks(const struct spec *sp) {
 int cmd_check(const struct settings *settings) {
     struct compile c = {.args = settings->args};
     compile_all(&c, settings->dump);
-    warn_of_swapped_ranks(c.spec);
+    warn_of_swapped_ranks(c.costs);
     bool json = settings->json;
     long long n = 0;
     for (int k = 0; k < c.program->workers; k++)

@@ -192,7 +192,7 @@ static uint64_t hash_compile(const struct compile *c) {
     uint64_t hash = FNV_START;
     struct text t = {0};
     for (int r = 0; r < c->program->workers; r++, t.n = 0) {
-        emit_cuda(&t, c->spec, c->stage, c->program, r, 0);
+        emit_cuda(&t, c->costs, c->program, r, 0);
         hash = fnv1a(hash, t.s, t.n);
     }
     return hash;
@@ -212,7 +212,7 @@ static void add_programs(struct folder *folder, const struct compile *c) {
     uint64_t hash = hash_compile(c);
     struct text t = {0};
     for (int k = 0; k < c->program->workers; k++, t.n = 0) {
-        emit_cuda(&t, c->spec, c->stage, c->program, k, hash);
+        emit_cuda(&t, c->costs, c->program, k, hash);
         add_file(folder, format("rank%d.cu", k), "/* Rank ", &t);
     }
     for (int i = 0; i < NLAUNCHERS; i++, t.n = 0) {

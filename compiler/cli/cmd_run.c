@@ -77,7 +77,7 @@ static void print_text(const struct compile *c, const struct outcome *outcome) {
         printf("one rank  the same %lld steps: losses differ by %.2g at most (relative), weights %s\n",
                (long long)outcome->steps, outcome->largest,
                outcome->same_weights ? "equal bit for bit" : "not bit for bit");
-    if (c->spec->costs.post_validation)
+    if (c->costs->post_validation)
         printf("twice     %lld of %lld steps, whose updates were clipped afterwards\n", (long long)outcome->twice,
                (long long)outcome->steps);
     if (outcome->routed.pairs)
@@ -108,9 +108,9 @@ static void print_json(const struct compile *c, const struct outcome *outcome) {
                (long long)outcome->routed.dropped);
     if (isfinite(outcome->norm))
         printf("  \"gradient_norm_last\": %.17g,\n", outcome->norm);
-    else if (c->spec->costs.clip)
+    else if (c->costs->clip)
         printf("  \"gradient_norm_last\": null,\n");
-    if (c->spec->costs.post_validation)
+    if (c->costs->post_validation)
         printf("  \"steps_run_twice\": %lld,\n", (long long)outcome->twice);
     if (outcome->cuda)
         printf("  \"device\": \"%s\",\n  \"device_bytes_planned\": %lld,\n  \"device_bytes_taken\": %lld,\n"
@@ -308,7 +308,7 @@ int cmd_run(const struct settings *given) {
     compile_all(&c, "");
     check_run(&c, settings);
     if (settings->published.weights)
-        tell_difference(settings->published.weights, c.stage, c.spec->stages + c.spec->names.sets,
+        tell_difference(settings->published.weights, c.costs->stage, c.spec->stages + c.spec->names.sets,
                         c.spec->model->rt.context);
     char why[512];
     struct rt_model model = trained_model(c.spec, c.program);

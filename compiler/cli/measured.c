@@ -50,20 +50,26 @@ static struct steps steps_of(const struct program *p, int32_t **row, const struc
  * about how fast others could be. */
 static struct report *report_of(const struct compile *c, struct timeline *tl, int nsteps) {
     struct spec sp = *c->spec;
+    struct costs costs = *c->costs;
+    struct job *job = memcpy(NEW(struct job, costs.njobs), costs.job, sizeof *job * (size_t)costs.njobs);
     sp.machine.link = NULL;
-    sp.job = NEW(struct job, sp.njobs);
-    memcpy(sp.job, c->spec->job, sizeof *sp.job * (size_t)sp.njobs);
+    costs.computes = NEW(double, costs.njobs);
     for (int r = 0; r < c->program->workers; r++)
         for (int i = 0; i < c->program->rank[r].nins; i++) {
             const struct instr *in = &c->program->rank[r].ins[i];
-            if (!is_job(in->op))
+            bool update = in->op == OP_U && sp.updates.every;
+            if (!is_job(in->op) && !update)
                 continue;
-            struct job *j = &sp.job[job_at(&sp, in->stage, in->batch, in->op)];
-            j->cost = (in->part > 0 ? j->cost : 0) + tl->end[r][i] - tl->start[r][i];
-            j->pair = 0;
+            int32_t j = update ? update_at(&costs, in->stage, in->batch, place_in(&costs.homes[in->stage], r))
+                               : job_at(&sp, in->stage, in->batch, in->op);
+            costs.computes[j] += tl->end[r][i] - tl->start[r][i];
+            job[j].pair = 0;
         }
+    costs.job = sp.job = job;
+    costs.spec = &sp;
     struct compile measured = *c;
     measured.spec = &sp;
+    measured.costs = &costs;
     measured.timeline = tl;
     struct report *rep = report_make(&measured);
     rep->unit = "s";

@@ -6,6 +6,19 @@
 
 /* ---- the same jobs on one rank ---- */
 
+/* The costs of the same jobs, whose weights have one home. */
+static struct costs *same_costs(const struct costs *costs, const struct spec *sp) {
+    struct costs *same = memcpy(NEW(struct costs, 1), costs, sizeof *costs);
+    same->spec = sp;
+    same->job = sp->job;
+    same->njobs = sp->njobs;
+    same->stage = NEW(struct stage, stage_entries(costs));
+    memcpy(same->stage, costs->stage, sizeof *costs->stage * (size_t)stage_entries(costs));
+    same->homes = find_homes(same);
+    cost_homes(same);
+    return same;
+}
+
 struct compile compile_serial(const struct compile *c) {
     struct spec *sp = NEW(struct spec, 1);
     *sp = *c->spec;
@@ -19,27 +32,22 @@ struct compile compile_serial(const struct compile *c) {
     sp->limits.offload_state = NULL;
     sp->choices.auto_offload = false;
     bool teams = sp->names.member;
+    sp->job = NEW(struct job, sp->njobs);
+    for (int j = 0; j < sp->njobs; j++) {
+        sp->job[j] = c->spec->job[j];
+        sp->job[j].cost = c->costs->computes[j];
+        sp->job[j].rank = sp->job[j].home = sp->job[j].pair = 0;
+        sp->job[j].prio = sp->job[j].b;
+    }
     join_teams(sp);
     sp->limits.cap = NEW(int, 1);
     sp->choices.slots = NEW(int, 1);
     sp->limits.cap[0] = INT32_MAX;
-    const struct job *job = sp->job;
-    sp->job = NEW(struct job, sp->njobs);
-    memcpy(sp->job, job, sizeof *sp->job * (size_t)sp->njobs);
-    for (int j = 0; j < sp->njobs; j++) {
-        sp->job[j].rank = sp->job[j].home = sp->job[j].pair = 0;
-        sp->job[j].prio = sp->job[j].b;
-    }
     sp->npairs = 0;
     sp->updates.every = NULL; /* one rank tells what jobs take, whichever weights they read */
-    sp->costs.nupdates = 0;
     sp->updates.step = sp->batches;
     sp->pred = NULL; /* the default dependencies: a custom pred() must not change the result */
-    sp->costs.homes = find_homes(sp);
-    struct compile serial = compile_of(sp, NEW(struct stage, stage_entries(sp)));
-    memcpy(serial.stage, teams ? cost_stages(sp) : c->stage, sizeof *c->stage * (size_t)stage_entries(sp));
-    cost_homes(sp, serial.stage);
-    sp->costs.stage = serial.stage;
+    struct compile serial = compile_of(sp, teams ? costs_make(sp) : same_costs(c->costs, sp));
     compile_all(&serial, "");
     return serial;
 }
@@ -67,7 +75,7 @@ static struct took costs_of_one(const struct compile *c, const struct compile *s
         sum[x->stage * NOPS + x->op] += t;
         n[x->stage * NOPS + x->op]++;
         costs.took += is_job(x->op) ? t : 0;
-        costs.flop += is_job(x->op) ? stage_at(serial->spec, serial->stage, x->stage, x->batch)->flop[x->op] : 0;
+        costs.flop += is_job(x->op) ? stage_at(serial->costs, x->stage, x->batch)->flop[x->op] : 0;
     }
     for (int s = 0; s < count_sets(c->spec); s++) { /* a team's members take even parts */
         struct member member = member_at(&c->spec->names, s);
@@ -94,12 +102,12 @@ static struct took costs_of_ranks(const struct compile *c, const struct trained 
             costs.of[x->stage * NOPS + x->op] += t;
             n[x->stage * NOPS + x->op] += whole;
             costs.took += job ? t : 0;
-            costs.flop += job && whole ? stage_at(c->spec, c->stage, x->stage, x->batch)->flop[x->op] : 0;
+            costs.flop += job && whole ? stage_at(c->costs, x->stage, x->batch)->flop[x->op] : 0;
         }
     for (int at = 0; at < sets * NOPS; at++)
         costs.of[at] /= n[at] ? n[at] : 1;
     for (int s = 0; s < sets; s++) { /* of which each home makes its share */
-        const struct homes *homes = &c->spec->costs.homes[s];
+        const struct homes *homes = &c->costs->homes[s];
         costs.of[s * NOPS + OP_U] *= homes->size > 0 ? (double)homes->size * shares_of(homes) : 1;
     }
     return costs;
@@ -107,24 +115,27 @@ static struct took costs_of_ranks(const struct compile *c, const struct trained 
 
 /* ---- the prediction ---- */
 
-static double predict(const struct compile *c, const struct took *costs) {
+static double predict(const struct compile *c, const struct took *took) {
     struct spec sp = *c->spec;
-    struct stage *st = NEW(struct stage, stage_entries(&sp));
-    memcpy(st, c->stage, sizeof *st * (size_t)stage_entries(&sp));
-    sp.machine.flops = costs->flop / costs->took; /* for what is no job: adding parts of gradients */
-    int njobs = all_jobs(&sp);
-    sp.job = NEW(struct job, njobs);
-    memcpy(sp.job, c->spec->job, sizeof *sp.job * (size_t)njobs);
-    for (int j = 0; j < njobs; j++) {
-        sp.job[j].cost = costs->of[sp.job[j].s * NOPS + sp.job[j].d];
-        sp.job[j].exchange = 0;
-        sp.job[j].pair = 0; /* a device has one compute lane: it runs overlapped jobs sequentially */
-    }
-    for (int s = 0; s < count_sets(&sp); s++)
-        st[s].update = costs->of[s * NOPS + OP_U];
+    struct costs costs = *c->costs;
+    struct job *job = NEW(struct job, costs.njobs);
+    sp.machine.flops = took->flop / took->took; /* for what is no job: adding parts of gradients */
     sp.machine.link = sp.machine.host_link = NULL;
     sp.machine.speed = NULL;
-    struct compile predicted = compile_of(&sp, st);
+    costs.computes = NEW(double, costs.njobs);
+    costs.exchanges = NULL;
+    for (int j = 0; j < costs.njobs; j++) {
+        job[j] = costs.job[j];
+        job[j].pair = 0; /* a device has one compute lane: it runs overlapped jobs sequentially */
+        costs.computes[j] = took->of[job[j].s * NOPS + job[j].d];
+    }
+    costs.job = sp.job = job;
+    costs.spec = &sp;
+    costs.stage = NEW(struct stage, stage_entries(&costs));
+    memcpy(costs.stage, c->costs->stage, sizeof *costs.stage * (size_t)stage_entries(&costs));
+    for (int s = 0; s < count_sets(&sp); s++)
+        costs.stage[s].update = took->of[s * NOPS + OP_U];
+    struct compile predicted = compile_of(&sp, &costs);
     predicted.choices = c->choices;
     predicted.program = c->program;
     predicted.timeline = sim_run(&predicted);

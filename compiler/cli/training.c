@@ -18,8 +18,8 @@ void check_device(const struct compile *c, bool cuda) {
         die("%s: precision = \"bf16\" runs on GPUs only; train with --device cuda, or set precision = \"fp32\"",
             c->args.model);
     for (int s = 0; cuda && s < c->spec->stages; s++)
-        for (int i = 0; i < c->stage[s].rt.nlayers; i++) {
-            const struct rt_layer *l = &c->stage[s].rt.layer[i];
+        for (int i = 0; i < c->costs->stage[s].rt.nlayers; i++) {
+            const struct rt_layer *l = &c->costs->stage[s].rt.layer[i];
             if (l->kind == LAYER_attention && l->out / l->config.attention.heads > CUDA_HEAD)
                 die("%s: its heads have %d columns; --device cuda takes at most %d: use at least "
                     "heads = %d",
@@ -158,7 +158,7 @@ static void take_results(struct trained *trained, struct rt_run *run, int64_t st
 
 struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
                      int64_t kept, const char *what, struct listener listener) {
-    struct trained trained = {.program = runtime_program(c->spec, c->stage, c->program), .kept = kept};
+    struct trained trained = {.program = runtime_program(c->costs, c->program), .kept = kept};
     struct told told = {listener, trained.program};
     struct rt_run run = {.program = trained.program, .data = data, .held_out = listener.held_out, .what = what};
     take_results(&trained, &run, steps);

@@ -305,17 +305,16 @@ static void emit_program(struct text *t, const struct rt_program *p, uint64_t ha
     put_word(t, "\nint main(int argc, char **argv) { return rank_main(argc, argv, &program); }\n");
 }
 
-void emit_cuda(struct text *t, const struct spec *sp, const struct stage *st, const struct program *p, int r,
-               uint64_t hash) {
-    struct emit e = {.t = t, .p = p, .k = &p->rank[r], .view = runtime_view(sp, st, p, r)};
+void emit_cuda(struct text *t, const struct costs *costs, const struct program *p, int r, uint64_t hash) {
+    struct emit e = {.t = t, .p = p, .k = &p->rank[r], .view = runtime_view(costs, p, r)};
     const struct rt_program *program = &e.view->program;
     find_names(&e);
     put(t, "/* Rank %d of %d of %s (%s): what streams.txt says of rank %d, as constants.\n", r, p->workers,
-        tame(p->name), tame(sp->declared.params), r);
+        tame(p->name), tame(costs->spec->declared.params), r);
     put_word(
         t, " * `pianola help ops` explains the operations, rt_program.h the members; what is left out is 0. Sizes and\n"
            " * offsets are bytes. On a CPU: make here. */\n#include <pianola/rt_program.h>\n");
-    emit_trained(t, program, sp->model->nlayers);
+    emit_trained(t, program, costs->spec->model->nlayers);
     emit_buffers_in(&e, MEMORY_DEVICE, e.k->arena, "");
     emit_buffers_in(&e, MEMORY_HOST, e.k->host, " in host memory");
     emit_lanes(&e);

@@ -47,10 +47,9 @@ void emit_hta(struct text *out, const struct program *p, const struct steps *ste
 void emit_torch(struct text *out, const struct spec *sp, const struct sched *sc, bool comms);
 /* read_torch.c: converts such a CSV, of either form, to a schedule script. Dies with file, row and column. */
 void read_torch(struct text *out, const char *file, const char *src);
-bool is_torch(const char *file, const char *src); /* decides by its name or its first cell */
+bool is_torch(const char *file, const char *src); /* decided by its name or its first cell */
 /* emit_cuda.c: writes rank r's own program. hash: of the whole compile; all ranks of a run must have the same. */
-void emit_cuda(struct text *out, const struct spec *sp, const struct stage *st, const struct program *p, int r,
-               uint64_t hash);
+void emit_cuda(struct text *out, const struct costs *costs, const struct program *p, int r, uint64_t hash);
 /* emit_launch.c: writes files that build and start the ranks' programs. dir: the path to their folder. */
 void emit_makefile(struct text *out, const struct program *p);
 void emit_starter(struct text *out, const struct program *p, const char *suffix); /* suffix: "" or ".gpu" */

@@ -2,6 +2,7 @@
  * chosen. plan/ runs the passes, and its searches try variations of the value. */
 #ifndef PIANOLA_COMPILE_H
 #define PIANOLA_COMPILE_H
+#include "costs.h"
 #include "graph.h"
 #include "program.h"
 
@@ -46,8 +47,8 @@ struct compile {
     struct script_args args;
     const char *command; /* as in struct settings; for pages alone */
     int have;            /* results that no pointer shows: bits of the searches and of what passes add to the program */
-    struct spec *spec;
-    struct stage *stage;
+    const struct spec *spec;
+    const struct costs *costs;
     struct graph *graph;
     struct sched *sched;
     struct choices choices;  /* the spec's, as far as no search has varied them */
@@ -62,7 +63,7 @@ struct compile {
 };
 
 /* A compile of a spec, and of its costs, that are there already. */
-static inline struct compile compile_of(struct spec *sp, struct stage *st) {
-    return (struct compile){.spec = sp, .stage = st, .choices = sp->choices};
+static inline struct compile compile_of(const struct spec *sp, const struct costs *costs) {
+    return (struct compile){.spec = sp, .costs = costs, .choices = sp->choices};
 }
 #endif

@@ -7,7 +7,7 @@
 
 int64_t edge_bytes(const struct compile *c, int32_t e) {
     const struct job *from = &c->spec->job[c->graph->pred[e]];
-    return stage_at(c->spec, c->stage, from->s, from->b)->bytes[c->graph->kind[e]];
+    return stage_at(c->costs, from->s, from->b)->bytes[c->graph->kind[e]];
 }
 
 double edge_time(const struct compile *c, int32_t e, int32_t to) {
@@ -80,9 +80,10 @@ static int32_t find_input_gradient(const struct spec *sp, int s, int b) { /* the
 
 /* What the slices of a microbatch have of each other. A recompute makes its own keys and values again, and drops them.
  */
-static void need_slices(const struct spec *sp, const struct job *j, struct need_list *list) {
+static void need_slices(const struct costs *costs, const struct job *j, struct need_list *list) {
+    const struct spec *sp = costs->spec;
     bool back = j->d == OP_B || j->d == OP_I;
-    if (!has_kv(sp, j->s) || j->d == OP_W)
+    if (!has_kv(costs, j->s) || j->d == OP_W)
         return;
     for (int b = j->b - j->b % sp->names.slices; b < j->b + back; b++)
         need(list, job_at(sp, j->s, b, OP_F), K_kv);
@@ -91,7 +92,8 @@ static void need_slices(const struct spec *sp, const struct job *j, struct need_
 }
 
 /* Adds the default dependencies of one job (schedules/language.md). With recompute the stash comes from R. */
-static void default_needs(const struct spec *sp, const struct job *j, struct need_list *list) {
+static void default_needs(const struct costs *costs, const struct job *j, struct need_list *list) {
+    const struct spec *sp = costs->spec;
     int s = j->s, b = j->b, t;
     int32_t again = job_at(sp, s, b, OP_R), forward = job_at(sp, s, b, OP_F);
     switch (j->d) {
@@ -106,7 +108,7 @@ static void default_needs(const struct spec *sp, const struct job *j, struct nee
         for (int i = 0; (t = reader_of(sp, s, i)) >= 0; i++)
             need(list, find_input_gradient(sp, t, b), K_grad);
     }
-    need_slices(sp, j, list);
+    need_slices(costs, j, list);
 }
 
 bool has_edge(const struct graph *graph, int32_t j, int32_t p) {
@@ -132,10 +134,11 @@ static bool reads_gradient(const struct spec *sp, int s, int from) {
 }
 
 /* The tensor of an edge between slices of one microbatch. */
-static int kind_between_slices(const struct spec *sp, const struct job *from, const struct job *to) {
+static int kind_between_slices(const struct costs *costs, const struct job *from, const struct job *to) {
+    const struct spec *sp = costs->spec;
     int slices = sp->names.slices;
     bool back = to->d == OP_B || to->d == OP_I;
-    if (from->s != to->s || !has_kv(sp, to->s) || from->b / slices != to->b / slices)
+    if (from->s != to->s || !has_kv(costs, to->s) || from->b / slices != to->b / slices)
         return K_token;
     if (from->d == OP_F)
         return from->b < to->b && to->d != OP_W ? K_kv : K_token;
@@ -144,15 +147,16 @@ static int kind_between_slices(const struct spec *sp, const struct job *from, co
 
 /* The tensor that a dependency given by pred() carries; K_none: none, and no order that is not kept anyway, as from F
  * to a backward whose stash comes from R. Stages that the model does not connect exchange nothing. */
-static int custom_kind(const struct spec *sp, const struct job *from, const struct job *to) {
+static int custom_kind(const struct costs *costs, const struct job *from, const struct job *to) {
+    const struct spec *sp = costs->spec;
     bool back = to->d == OP_B || to->d == OP_I;
     if (from->b != to->b)
-        return kind_between_slices(sp, from, to);
+        return kind_between_slices(costs, from, to);
     if (from->s == to->s) {
         if (from->d == OP_F && to->d == OP_R)
             return K_input;
         if (from->d == OP_F && back && job_at(sp, to->s, to->b, OP_R) >= 0)
-            return has_kv(sp, to->s) ? K_kv : K_none;
+            return has_kv(costs, to->s) ? K_kv : K_none;
         if ((from->d == OP_F || from->d == OP_R) && back)
             return K_stash;
         return from->d == OP_I && to->d == OP_W ? K_wstash : K_token;
@@ -165,7 +169,8 @@ static int custom_kind(const struct spec *sp, const struct job *from, const stru
 }
 
 /* A backward that reads its forward's stash reads its keys and values too, by an edge of their own. */
-static void copy_custom(const struct spec *sp, struct graph *graph) {
+static void copy_custom(const struct costs *costs, struct graph *graph) {
+    const struct spec *sp = costs->spec;
     for (int j = 0; j < graph->n; j++)
         if (sp->pred_at[j + 1] - sp->pred_at[j] > 60000)
             die("%s: pred() of %s returns %d jobs; a job can wait for 60000", sp->file,
@@ -174,13 +179,13 @@ static void copy_custom(const struct spec *sp, struct graph *graph) {
     struct need_list list = {NEW(int32_t, most), NEW(uint8_t, most), 0};
     for (int j = 0; j < graph->n; graph->pred_at[++j] = list.n) {
         if (sp->declared.recompute && sp->job[j].d == OP_R) /* pred() is not asked about it */
-            need_slices(sp, &sp->job[j], &list);
+            need_slices(costs, &sp->job[j], &list);
         for (int32_t e = sp->pred_at[j]; e < sp->pred_at[j + 1]; e++) {
             const struct job *from = &sp->job[sp->pred[e]];
-            int kind = custom_kind(sp, from, &sp->job[j]);
+            int kind = custom_kind(costs, from, &sp->job[j]);
             if (kind != K_none)
                 need(&list, sp->pred[e], kind);
-            if (kind == K_stash && from->d == OP_F && has_kv(sp, from->s))
+            if (kind == K_stash && from->d == OP_F && has_kv(costs, from->s))
                 need(&list, sp->pred[e], K_kv);
         }
     }
@@ -196,11 +201,12 @@ static const char *item_text(const struct spec *sp, const struct job *j) {
 }
 
 /* A custom pred may add orders, but a job's own tensors must come from somewhere. */
-static void check_custom(const struct spec *sp, const struct graph *graph) {
+static void check_custom(const struct costs *costs, const struct graph *graph) {
+    const struct spec *sp = costs->spec;
     struct need_list list = {NEW(int32_t, most_needs(sp)), NEW(uint8_t, most_needs(sp)), 0};
     for (int j = 0; j < graph->n; j++, list.n = 0) {
         const struct job *job = &sp->job[j];
-        default_needs(sp, job, &list);
+        default_needs(costs, job, &list);
         for (int i = 0; i < list.n; i++) {
             const struct job *p = &sp->job[list.job[i]];
             bool own = p->s == job->s;
@@ -261,13 +267,14 @@ int32_t *graph_order(const struct graph *graph) {
     return order;
 }
 
-struct graph *graph_build(const struct spec *sp) {
+struct graph *graph_build(const struct costs *costs) {
+    const struct spec *sp = costs->spec;
     struct graph *graph = NEW(struct graph, 1);
     int n = graph->n = sp->njobs;
     graph->pred_at = NEW(int32_t, n + 1);
     if (sp->pred) {
-        copy_custom(sp, graph);
-        check_custom(sp, graph);
+        copy_custom(costs, graph);
+        check_custom(costs, graph);
     } else {
         size_t cap = 0, cap_kind = 0, most = (size_t)most_needs(sp);
         for (int j = 0; j < n; j++) {
@@ -277,7 +284,7 @@ struct graph *graph_build(const struct spec *sp) {
             GROW(graph->pred, cap, (size_t)at + most);
             GROW(graph->kind, cap_kind, (size_t)at + most);
             struct need_list list = {graph->pred + at, graph->kind + at, 0};
-            default_needs(sp, &sp->job[j], &list);
+            default_needs(costs, &sp->job[j], &list);
             graph->pred_at[j + 1] = at + list.n;
         }
     }

@@ -1,7 +1,7 @@
 /* The job graph, that is, the dependencies between jobs, and the schedule of the jobs. */
 #ifndef PIANOLA_GRAPH_H
 #define PIANOLA_GRAPH_H
-#include "spec.h"
+#include "costs.h"
 
 struct compile;
 
@@ -36,7 +36,7 @@ struct sched {
 };
 
 /* graph.c: needs the jobs; gives predecessors and successors. Dies on a cycle, naming it. */
-struct graph *graph_build(const struct spec *sp);
+struct graph *graph_build(const struct costs *costs);
 /* Bytes of the tensor of edge e, an index in pred, which job `to` waits for; and the least time from the end of the job
  * before it to the start of `to`. */
 int64_t edge_bytes(const struct compile *c, int32_t e);
@@ -50,5 +50,5 @@ int reader_of(const struct spec *sp, int s, int i);
 bool has_edge(const struct graph *graph, int32_t job, int32_t pred);
 struct link link_of(const struct spec *sp, int src, int dst);            /* free without a cluster */
 double link_time(const struct spec *sp, int src, int dst, double bytes); /* until so many bytes have arrived */
-double host_time(const struct spec *sp, int r, int64_t bytes); /* of a copy to host memory, or back */
+double host_time(const struct spec *sp, int r, int64_t bytes);           /* of a copy to host memory, or back */
 #endif

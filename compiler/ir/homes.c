@@ -1,7 +1,7 @@
 /* Lists of ranks; who owns the sets of weights; and what each rank holds and updates of them. */
 #include "base/map.h"
+#include "costs.h"
 #include "program.h"
-#include "spec.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,20 +96,22 @@ static struct homes append_homes(const struct homes *a, const struct homes *b, i
     return both;
 }
 
-void find_bare(struct spec *sp) {
+void find_bare(struct costs *costs) {
+    const struct spec *sp = costs->spec;
     bool any = false;
-    sp->costs.bare = NEW(bool, sp->stages + sp->names.sets);
+    costs->bare = NEW(bool, sp->stages + sp->names.sets);
     for (int j = 0; j < sp->njobs; j++)
         if (sp->job[j].home < 0) {
             int s = sp->job[j].s;
-            any = sp->costs.bare[s] = true;
+            any = costs->bare[s] = true;
             if (sp->names.shared && sp->names.shared[s] >= 0)
-                sp->costs.bare[sp->names.shared[s]] = true;
+                costs->bare[sp->names.shared[s]] = true;
         }
-    sp->costs.bare = any ? sp->costs.bare : NULL;
+    costs->bare = any ? costs->bare : NULL;
 }
 
-struct homes *find_homes(const struct spec *sp) {
+struct homes *find_homes(const struct costs *costs) {
+    const struct spec *sp = costs->spec;
     int sets = sp->stages + sp->names.sets, tables = sp->names.tables;
     struct homes *all = NEW(struct homes, sets);
     struct naming naming = {NEW(struct home, sp->workers + sp->owners.nlists),
@@ -122,11 +124,11 @@ struct homes *find_homes(const struct spec *sp) {
             name_home(sp, &naming, next);
         sort(naming.named, (size_t)naming.n, sizeof *naming.named, by_first);
         struct homes homes = take_homes(sp, &naming, s);
-        if (!is_bare(sp, s))
+        if (!is_bare(costs, s))
             all[s] = homes;
         if (s < tables)
             all[sp->stages + s] = homes;
-        if (shared >= 0 && !is_bare(sp, shared))
+        if (shared >= 0 && !is_bare(costs, shared))
             all[shared] = append_homes(&all[shared], &homes, sp->owners.zero ? sp->owners.zero[s] : 0);
         j = next;
     }

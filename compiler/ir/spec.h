@@ -13,8 +13,8 @@
 #define LEAST_TIME 1e-100
 #define MOST_TIME  1e100
 
-/* One (s,b,d). Stored in the canonical order: stage, then microbatch, then direction; behind them the updates U(s,k) on
- * each of a set's homes, if they are jobs: set, then k, then home. */
+/* One (s,b,d). Stored in the canonical order: stage, then microbatch, then direction. Where updates are jobs,
+ * costs.job has them too, after these: the updates U(s,k) on each of a set's homes, by set, then k, then home. */
 struct job {
     int32_t s, b; /* b: counts slices, where there are any; of an update, the set and its number k */
     uint8_t d;    /* OP_F .. OP_W, OP_U */
@@ -25,15 +25,12 @@ struct job {
     int32_t home;
     int32_t pair;      /* 1 + the index of its overlapped pair; 0: it runs by itself */
     double prio, rest; /* n as the nearest double, and what that lacks: a Lua integer may need more than 53 bits */
-    double cost;       /* NAN: not given by the script; cost.c fills it in */
-    double exchange;   /* how long what its team exchanges in between takes; set by cost.c */
+    double cost;       /* as the script gives it; NAN: it does not */
 };
 
 /* Two jobs of one rank, next to each other in its sequence, that start together and end together. */
 struct pair {
     int32_t first, second;
-    double cost;  /* of both at once; cost.c fills it in */
-    bool braided; /* a team exchanges something within one of them: then parts of the other run meanwhile */
 };
 
 /* A list of ranks that own a set of weights, sharded over them in this order. */
@@ -114,27 +111,7 @@ struct slicing {
     bool balanced; /* instead: so many that slices take equally long */
 };
 
-/* What cost.c derives; constant after it. */
-struct costs {
-    struct stage *stage; /* costs and bytes per stage; NULL: not set */
-    double
-        grain; /* with updates: the schedule's times are multiples of it, so that sums are exact, and a period shows */
-    int nupdates;               /* jobs that are updates: job[njobs .. njobs + nupdates), from updates.asked */
-    int32_t *update_at;         /* per set: its first update, as an index in job */
-    struct homes *homes;        /* per set, from all that w() named */
-    bool *bare;                 /* per set: it has no weights, and no home. NULL: all have weights */
-    struct exchanges *exchange; /* [stage * NDIRS + d]; NULL: no team exchanges anything */
-    bool sliced;                /* stages have costs and bytes per slice: see stage_at */
-    bool *attends; /* per stage, with slices and a model: the slices of a microbatch read each other's keys and values
-                    * there. NULL: they do so on every stage */
-    const bool *whole;    /* per stage: its team's members have some of its parameters whole; NULL: no team's do */
-    const int *rows;      /* of a sequence in each slice, with slices and a model */
-    int unembedding;      /* the stage that has it, with tables of tokens */
-    bool clip;            /* updates are clipped by the norm of all gradients */
-    bool post_validation; /* which they don't wait for: see layers/post_validation.h */
-};
-
-/* What the scripts said, by what it is about; and, apart from that, what cost.c makes of it. */
+/* What the scripts said, by what it is about. Constant once they have ended. */
 struct spec {
     struct names names;
     const char *name; /* of the schedule: its file's base name without .lua */
@@ -144,7 +121,7 @@ struct spec {
     bool strict;
     struct choices choices; /* as the scripts and the user say, before anything is searched */
     struct job *job;
-    int njobs;   /* without the updates, which follow them */
+    int njobs;
     int32_t *at; /* [(s * batches + b) * NDIRS + d] -> index in job, or -1 */
     struct pair *pair;
     int npairs;
@@ -158,7 +135,6 @@ struct spec {
     struct slicing slicing;
     struct model *model; /* NULL: unit costs, every tensor 1 byte */
     struct machine machine;
-    struct costs costs; /* filled by cost.c */
 };
 
 /* True if the model's stages form a graph, whose edges give the jobs' dependencies. */
@@ -167,12 +143,8 @@ static inline bool is_graph(const struct spec *sp) { return sp->model && sp->mod
 /* True if the model says only what its layers take: it can be scheduled and compared, but not run. */
 static inline bool is_costs(const struct spec *sp) { return sp->model && sp->model->cost; }
 
-/* The whole microbatches that are written out; and whether the slices of a microbatch read each other's keys and values
- * on stage s. */
+/* The whole microbatches that are written out. */
 static inline int whole_batches(const struct spec *sp) { return sp->batches / slices_of(&sp->names); }
-static inline bool has_kv(const struct spec *sp, int s) {
-    return sp->names.slices && (!sp->costs.attends || sp->costs.attends[s]);
-}
 
 static inline int32_t job_at(const struct spec *sp, int s, int b, int d) {
     return sp->at[((int64_t)s * sp->batches + b) * NDIRS + d];
@@ -184,20 +156,6 @@ static inline int32_t last_backward(const struct spec *sp, int s, int b) {
     return whole >= 0 ? whole : job_at(sp, s, b, OP_W);
 }
 
-/* With update. The number of jobs and updates; U(s,k) on the set's home of that place, as an index in job. */
-static inline int all_jobs(const struct spec *sp) { return sp->njobs + sp->costs.nupdates; }
-static inline int32_t update_at(const struct spec *sp, int s, int k, int place) {
-    return sp->costs.update_at[s] + k * sp->costs.homes[s].lists + place;
-}
-
-static inline bool is_bare(const struct spec *sp, int set) { return sp->costs.bare && sp->costs.bare[set]; }
-/* What the team of stage s shares, if that has weights; -1: nothing. */
-static inline int shared_by(const struct spec *sp, int s) {
-    int set = sp->names.shared ? sp->names.shared[s] : -1;
-    return set >= 0 && !is_bare(sp, set) ? set : -1;
-}
-/* Whether the jobs of stage s read any weights: with update, of one version. */
-static inline bool has_version(const struct spec *sp, int s) { return !is_bare(sp, s) || shared_by(sp, s) >= 0; }
 static inline struct home home_of(const struct spec *sp, const int32_t *home) {
     return *home < sp->workers ? (struct home){1, home} : sp->owners.list[*home - sp->workers];
 }
@@ -209,26 +167,9 @@ static inline int compare_n(const struct job *a, const struct job *b) {
     return (a->rest > b->rest) - (a->rest < b->rest);
 }
 
-static inline double on_grain(const struct spec *sp, double t) {
-    return sp->costs.grain > 0 && isfinite(t) ? sp->costs.grain * rint(t / sp->costs.grain) : t;
-}
-
-/* How long job j runs. */
-static inline double job_time(const struct spec *sp, int32_t j) {
-    const struct job *job = &sp->job[j];
-    return job->pair ? sp->pair[job->pair - 1].cost : job->cost + job->exchange;
-}
-
-/* The same without what a team exchanges in between. */
-static inline double computing_time(const struct spec *sp, int32_t j) {
-    const struct job *job = &sp->job[j];
-    const struct pair *pair = job->pair ? &sp->pair[job->pair - 1] : NULL;
-    return !pair ? job->cost : pair->braided ? sp->job[pair->first].cost + sp->job[pair->second].cost : pair->cost;
-}
-
-/* If j is the first of an overlapped pair, the second; else -1. */
+/* If j is the first job of an overlapped pair, the second; else, as for an update, -1. */
 static inline int32_t partner_of(const struct spec *sp, int32_t j) {
-    const struct pair *pair = sp->job[j].pair ? &sp->pair[sp->job[j].pair - 1] : NULL;
+    const struct pair *pair = j < sp->njobs && sp->job[j].pair ? &sp->pair[sp->job[j].pair - 1] : NULL;
     return pair && pair->first == j ? pair->second : -1;
 }
 
@@ -245,38 +186,18 @@ void join_teams(struct spec *sp);
 int team_size(const struct spec *sp, int s); /* of that stage; 1: it has none */
 /* The team's job of which j is a member's: of its first member; and the i-th member's, of team_size. */
 static inline int32_t gang_of(const struct spec *sp, int32_t j) {
-    const struct job *job = &sp->job[j];
-    const struct member *member = sp->names.member ? &sp->names.member[job->s] : NULL;
-    return !member || member->place <= 0 || job->d >= NDIRS ? j : job_at(sp, job->s - member->place, job->b, job->d);
+    const struct job *job = j < sp->njobs ? &sp->job[j] : NULL;
+    const struct member *member = job && sp->names.member ? &sp->names.member[job->s] : NULL;
+    return !member || member->place <= 0 ? j : job_at(sp, job->s - member->place, job->b, job->d);
 }
 static inline int32_t gang_job(const struct spec *sp, int32_t first, int i) {
-    const struct job *job = &sp->job[first];
-    return i == 0 ? first : job_at(sp, job->s + i, job->b, job->d);
+    return i == 0 ? first : job_at(sp, sp->job[first].s + i, sp->job[first].b, sp->job[first].d);
 }
 
 /* updates.c: names the sets of weights after the stages, and says when they are updated: as their stages are. */
 void name_spec_sets(struct spec *sp, bool tied, bool shared);
 void updates_of_sets(const struct names *names, int stages, int *update);
-/* With update: makes the updates, of all sets with weights, on each of their homes. Needs homes. */
-void place_updates(struct spec *sp);
 
 /* homes.c: as job.home says it: the rank, if it is one, or the list, which is kept once. */
 int32_t keep_list(struct spec *sp, const int32_t *rank, int n);
-/* homes.c: per stage, the homes of its jobs, which are of one size and disjoint; none of a set without weights. Behind
- * them, the tables' are those of stage 0's members; of what a team shares, those of all of its members. */
-struct homes *find_homes(const struct spec *sp);
-void find_bare(struct spec *sp); /* homes.c: the sets of those stages whose jobs have no home */
-
-/* The stages, the sets behind them, and, where a model's microbatches are cut into slices, each stage anew for each
- * slice: so many, in the order of stages. What is not of a set of weights is that of the slice: costs, FLOP, and bytes
- * of what a microbatch has. */
-static inline int stage_entries(const struct spec *sp) {
-    return sp->stages + sp->names.sets + (sp->costs.sliced ? sp->stages * sp->names.slices : 0);
-}
-/* The entry of (s,b), which counts slices; of a set of weights or the table, b = -1. */
-static inline const struct stage *stage_at(const struct spec *sp, const struct stage *st, int s, int b) {
-    int slices = sp->names.slices;
-    return sp->costs.sliced && s < sp->stages && b >= 0 ? &st[sp->stages + sp->names.sets + s * slices + b % slices]
-                                                        : &st[s];
-}
 #endif

@@ -253,18 +253,14 @@ void join_teams(struct spec *sp) {
             continue;
         at[((int64_t)member->stage * sp->batches + j->b) * NDIRS + j->d] = n;
         job[n] = *j;
-        job[n].exchange = 0;
         job[n++].s = member->stage;
     }
     sp->job = job;
     sp->njobs = n;
     sp->at = at;
     sp->stages = names.stages;
-    sp->costs.unembedding = names.member[sp->costs.unembedding].stage;
     sp->names.member = NULL;
-    sp->costs.bare = NULL;
     name_sets(&sp->names, sp->stages, tied, false);
-    sp->costs.exchange = NULL;
     sp->owners.zero = NULL;
     sp->limits.bucket = NULL;
     sp->limits.offload_state = NULL;

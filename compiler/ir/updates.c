@@ -1,6 +1,6 @@
 /* Updates that are jobs. A script is asked about U(s,k) of a stage, and there is one on each home of the stage's
  * weights; where a team computes the stage, on each home of each member's part, and of what the members share. */
-#include "spec.h"
+#include "costs.h"
 #include <string.h>
 
 /* The stage of a set, as scripts count. */
@@ -36,30 +36,32 @@ static int32_t *asked_at(const struct spec *sp) {
 }
 
 /* A cost that the script gives is that of all of a stage: the members' own parts have it, if they have weights. */
-static double member_cost(const struct spec *sp, int set, double asked) {
-    bool beside = set >= sp->stages && !is_bare(sp, sp->names.first[stage_of_set(sp, set)]);
+static double member_cost(const struct costs *costs, int set, double asked) {
+    const struct spec *sp = costs->spec;
+    bool beside = set >= sp->stages && !is_bare(costs, sp->names.first[stage_of_set(sp, set)]);
     return beside && !isnan(asked) ? 0 : asked;
 }
 
-void place_updates(struct spec *sp) {
+void place_updates(struct costs *costs) {
+    const struct spec *sp = costs->spec;
     int sets = sp->stages + sp->names.sets;
     const int32_t *from = asked_at(sp);
-    sp->costs.update_at = NEW(int32_t, sets + 1);
-    sp->costs.update_at[0] = sp->njobs;
+    costs->update_at = NEW(int32_t, sets + 1);
+    costs->update_at[0] = sp->njobs;
     for (int set = 0; set < sets; set++)
-        sp->costs.update_at[set + 1] =
-            sp->costs.update_at[set] +
-            (is_bare(sp, set) ? 0 : sp->batches / sp->updates.every[set] * sp->costs.homes[set].lists);
-    sp->costs.nupdates = sp->costs.update_at[sets] - sp->njobs;
-    struct job *job = NEW(struct job, (int64_t)sp->njobs + sp->costs.nupdates);
+        costs->update_at[set + 1] =
+            costs->update_at[set] +
+            (is_bare(costs, set) ? 0 : sp->batches / sp->updates.every[set] * costs->homes[set].lists);
+    costs->njobs = costs->update_at[sets];
+    struct job *job = NEW(struct job, costs->njobs);
     memcpy(job, sp->job, sizeof *job * (size_t)sp->njobs);
-    sp->job = job;
+    costs->job = job;
     for (int set = 0; set < sets; set++)
-        for (int32_t j = sp->costs.update_at[set]; j < sp->costs.update_at[set + 1]; j++) {
-            int32_t at = j - sp->costs.update_at[set], lists = sp->costs.homes[set].lists;
+        for (int32_t j = costs->update_at[set]; j < costs->update_at[set + 1]; j++) {
+            int32_t at = j - costs->update_at[set], lists = costs->homes[set].lists;
             job[j] = sp->updates.asked[from[stage_of_set(sp, set)] + at / lists];
             job[j].s = set;
-            job[j].rank = job[j].home = job[j].team = sp->costs.homes[set].rank[at % lists];
-            job[j].cost = member_cost(sp, set, job[j].cost);
+            job[j].rank = job[j].home = job[j].team = costs->homes[set].rank[at % lists];
+            job[j].cost = member_cost(costs, set, job[j].cost);
         }
 }

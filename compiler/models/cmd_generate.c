@@ -24,7 +24,7 @@ static struct decode_model open_model(const struct settings *settings, int64_t r
     struct spec *sp = script_units(&settings->args, 1, 1);
     if (is_costs(sp))
         die("%s: is a model of costs, which has no layers", settings->args.model);
-    struct stage *st = cost_stages(sp);
+    struct stage *st = costs_make(sp)->stage;
     int sets = sp->stages + sp->names.sets;
     struct rt_stage *stage = NEW(struct rt_stage, sets);
     float **weight = NEW(float *, sets);

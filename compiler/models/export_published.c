@@ -168,7 +168,7 @@ int export_published(const struct settings *settings, const char *dir, int64_t s
     struct spec *sp = script_units(&settings->args, 1, 1);
     if (is_costs(sp))
         die("%s: is a model of costs, which has no weights", settings->args.model);
-    struct stage *st = cost_stages(sp);
+    struct stage *st = costs_make(sp)->stage;
     int n = sp->stages + sp->names.sets, tensors;
     int64_t bytes;
     struct export_stage *stage = NEW(struct export_stage, n);

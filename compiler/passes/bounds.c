@@ -37,7 +37,7 @@ static double bound_path(const struct compile *c) {
     double *start = NEW(double, graph->n), most = 0;
     for (int i = 0; i < graph->n; i++) {
         int32_t j = order[i];
-        double end = start[j] + job_time(c->spec, j);
+        double end = start[j] + job_time(c->costs, j);
         most = fmax(most, end);
         for (int32_t e = graph->succ_at[j]; e < graph->succ_at[j + 1]; e++) {
             int32_t k = graph->succ[e];
@@ -62,7 +62,7 @@ static double round_trip(const struct compile *c, int s, int b, double inner) {
     if (back < 0)
         back = job_at(sp, s, b, OP_I);
     double wait =
-        again < 0 ? between(c, f, back) : between(c, f, again) + job_time(sp, again) + between(c, again, back);
+        again < 0 ? between(c, f, back) : between(c, f, again) + job_time(c->costs, again) + between(c, again, back);
     int reader = next_in_chain(sp, s);
     if (reader >= 0) {
         int32_t next = job_at(sp, reader, b, OP_B);
@@ -71,7 +71,7 @@ static double round_trip(const struct compile *c, int s, int b, double inner) {
         inner += between(c, f, job_at(sp, reader, b, OP_F)) + between(c, next, back);
         wait = fmax(wait, inner);
     }
-    return job_time(sp, f) + wait + job_time(sp, back);
+    return job_time(c->costs, f) + wait + job_time(c->costs, back);
 }
 
 /* Returns the memory bound, and sets memory_needed. */
@@ -87,8 +87,8 @@ static double bound_memory(const struct compile *c, struct report *rep) {
             trip[s] = round_trip(c, s, b, reader >= 0 ? trip[reader] : 0);
             double life = trip[s];
             if (sp->job[last].d == OP_W)
-                life += between(c, job_at(sp, s, b, OP_I), last) + job_time(sp, last);
-            double here = sp->job[f].rank == sp->job[last].rank ? life : job_time(sp, f);
+                life += between(c, job_at(sp, s, b, OP_I), last) + job_time(c->costs, last);
+            double here = sp->job[f].rank == sp->job[last].rank ? life : job_time(c->costs, f);
             rep->memory_time.needed += life;
             alive[sp->job[f].rank] += times * here;
             alive[sp->job[last].rank] += times * (life - here);

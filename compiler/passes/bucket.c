@@ -14,8 +14,9 @@
 enum { LEAST_PIECE = 4096 };
 
 /* Returns a rank other than the stage's only home that computes its backward; -1: there is none. */
-static int elsewhere(const struct spec *sp, int s) {
-    int home = sp->costs.homes[s].rank[0];
+static int elsewhere(const struct costs *costs, int s) {
+    const struct spec *sp = costs->spec;
+    int home = costs->homes[s].rank[0];
     for (int b = 0; b < sp->batches; b++)
         for (int d = OP_B; d <= OP_W; d++) {
             int32_t j = job_at(sp, s, b, d);
@@ -26,11 +27,12 @@ static int elsewhere(const struct spec *sp, int s) {
 }
 
 /* Returns the time of a message that carries one of n pieces; with n = 1, the whole gradient. */
-static double message_time(const struct spec *sp, int s, int64_t bytes, int n) {
-    const struct homes *homes = &sp->costs.homes[s];
+static double message_time(const struct costs *costs, int s, int64_t bytes, int n) {
+    const struct spec *sp = costs->spec;
+    const struct homes *homes = &costs->homes[s];
     int64_t piece = bytes / n;
     if (homes->size == 1 && homes->lists == 1)
-        return link_time(sp, elsewhere(sp, s), homes->rank[0], (double)piece);
+        return link_time(sp, elsewhere(costs, s), homes->rank[0], (double)piece);
     bool inside = homes->size > 1;
     int32_t *rank = NEW(int32_t, homes->lists);
     for (int l = 0; l < homes->lists; l++)
@@ -51,13 +53,13 @@ static int64_t gradient_at(const struct spec *sp, const struct rt_layer *l) {
 }
 
 /* Returns the time at which the last of n pieces arrives. */
-static double arrival(const struct spec *sp, const struct stage *st, int s, int64_t bytes, int n) {
+static double arrival(const struct costs *costs, const struct stage *st, int s, int64_t bytes, int n) {
     const struct rt_layer *layer = st->rt.layer;
-    double computed = 0, sent = 0, took = message_time(sp, s, bytes, n);
+    double computed = 0, sent = 0, took = message_time(costs, s, bytes, n);
     int64_t left = n, piece = bytes / n;
     for (int i = st->rt.nlayers - 1; i >= 0; i--) {
-        computed += backward_time(sp, &layer[i]);
-        int64_t begin = i == 0 ? 0 : own_parameters(&layer[i]) > 0 ? gradient_at(sp, &layer[i]) : left * piece;
+        computed += backward_time(costs->spec, &layer[i]);
+        int64_t begin = i == 0 ? 0 : own_parameters(&layer[i]) > 0 ? gradient_at(costs->spec, &layer[i]) : left * piece;
         for (; left > 0 && (left - 1) * piece >= begin; left--)
             sent = fmax(sent, computed) + took;
     }
@@ -71,19 +73,20 @@ static int64_t pieces_of_size(int64_t bytes, int64_t least, int owners) {
     return n < most ? n : most;
 }
 
-static int64_t choose_pieces(const struct spec *sp, const struct stage *st, int s) {
-    const struct homes *homes = &sp->costs.homes[s];
+static int64_t choose_pieces(const struct costs *costs, const struct stage *st, int s) {
+    const struct spec *sp = costs->spec;
+    const struct homes *homes = &costs->homes[s];
     int owners = homes->size * shares_of(homes);
     int64_t bytes = st->bytes[K_wgrad], bucket = sp->limits.bucket ? sp->limits.bucket[s] : 0, best = 1;
-    if (homes->size * homes->lists == 1 && elsewhere(sp, s) < 0)
+    if (homes->size * homes->lists == 1 && elsewhere(costs, s) < 0)
         return 1; /* nothing travels */
     if (bucket > 0)
         return bytes > bucket ? fmax(owners * pieces_of_size(bytes, bucket, owners), 1) : 1;
     if (!sp->machine.link || sp->machine.flops <= 0)
         return 1;
-    double first = arrival(sp, st, s, bytes, 1);
+    double first = arrival(costs, st, s, bytes, 1);
     for (int64_t n = 1; n <= 64 && pieces_of_size(bytes, bytes / owners / n, owners) >= n; n++) {
-        double t = n * owners > 1 ? arrival(sp, st, s, bytes, (int)(n * owners)) : first;
+        double t = n * owners > 1 ? arrival(costs, st, s, bytes, (int)(n * owners)) : first;
         if (t < first * (1 - 1e-9)) {
             first = t;
             best = n * owners;
@@ -92,11 +95,13 @@ static int64_t choose_pieces(const struct spec *sp, const struct stage *st, int 
     return best;
 }
 
-void choose_buckets(const struct spec *sp, struct stage *st) {
+void choose_buckets(const struct costs *costs) {
+    struct stage *st = costs->stage;
+    const struct spec *sp = costs->spec;
     for (int s = 0; s < sp->stages; s++) {
         st[s].pieces = st[s].parts = 1;
-        if (sp->model && !sp->updates.every && !is_costs(sp) && !is_bare(sp, s))
-            st[s].pieces = (int)choose_pieces(sp, &st[s], s);
+        if (sp->model && !sp->updates.every && !is_costs(sp) && !is_bare(costs, s))
+            st[s].pieces = (int)choose_pieces(costs, &st[s], s);
     }
     for (int set = sp->stages; set < sp->stages + sp->names.sets; set++)
         st[set].pieces = st[set].parts = 1;

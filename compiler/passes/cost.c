@@ -163,11 +163,12 @@ static int reach_of(const struct spec *sp, int s, const int *open) {
     return to;
 }
 
-static void fill_slices(struct stage *st, const struct spec *sp, int s) {
-    for (int q = 0; sp->costs.sliced && q < sp->names.slices; q++) {
-        struct stage *slice = &st[sp->stages + sp->names.sets + s * sp->names.slices + q];
-        fill_stage(slice, sp, s, layers_of_slice(sp, &st[s].rt, q), st[s].rt.nlayers);
-        size_keys(sp, slice, q);
+static void fill_slices(const struct costs *costs, int s) {
+    const struct spec *sp = costs->spec;
+    for (int q = 0; costs->sliced && q < sp->names.slices; q++) {
+        struct stage *slice = (struct stage *)stage_at(costs, s, q);
+        fill_stage(slice, sp, s, layers_of_slice(costs, &costs->stage[s].rt, q), costs->stage[s].rt.nlayers);
+        size_keys(costs, slice, q);
         find_stops(slice, sp);
     }
 }
@@ -175,8 +176,9 @@ static void fill_slices(struct stage *st, const struct spec *sp, int s) {
 /* Fills the stages of all members of the team that computes stage s, numbered as in scripts, and their slices. reach:
  * number of layers from its first one on that are in stages with teams of its size. *divided: whether its input, and
  * then its output, is divided by columns. */
-static void fill_members(struct stage *st, const struct spec *sp, int s, struct rt_layer *layer, int n, int reach,
-                         bool *divided) {
+static void fill_members(const struct costs *costs, int s, struct rt_layer *layer, int n, int reach, bool *divided) {
+    const struct spec *sp = costs->spec;
+    struct stage *st = costs->stage;
     int first = first_member(sp, s), size = team_size(sp, first), count = n;
     bool before = *divided;
     for (int i = 0; i < size; i++) {
@@ -185,7 +187,7 @@ static void fill_members(struct stage *st, const struct spec *sp, int s, struct 
             size > 1 ? split_layers(sp->model, layer, n, sp->names.member[first + i], reach, divided, &count) : layer;
         fill_stage(&st[first + i], sp, first + i, own, count);
         find_stops(&st[first + i], sp);
-        fill_slices(st, sp, first + i);
+        fill_slices(costs, first + i);
     }
 }
 
@@ -200,26 +202,27 @@ static void check_rows(const struct spec *sp) {
     }
 }
 
-static void stages_of_model(struct stage *st, struct spec *sp) {
+static void stages_of_model(struct costs *costs) {
+    const struct spec *sp = costs->spec;
     const struct model *m = sp->model;
     struct rt_layer *all = shape_layers(m);
     int stages = script_stages(&sp->names, sp->stages), *open = cut_stages(sp, all, stages), from = 0;
     bool divided = false;
     check_rows(sp);
-    if (sp->costs.sliced)
-        cut_sequence(sp, all);
+    if (costs->sliced)
+        cut_sequence(costs, all);
     for (int s = 0; s < stages; s++) {
         int to = from;
         while (to < m->nlayers && m->layer[to].unit < open[s + 1])
             to++;
-        fill_members(st, sp, s, all + from, to - from, reach_of(sp, s, open) - from, &divided);
+        fill_members(costs, s, all + from, to - from, reach_of(sp, s, open) - from, &divided);
         for (; from < to; from++)
             if (row_of(all[from].kind)->shares)
-                sp->costs.unembedding = first_member(sp, s);
+                costs->unembedding = first_member(sp, s);
     }
-    if (sp->costs.sliced)
-        find_attention(sp, st);
-    fill_sets(sp, st);
+    if (costs->sliced)
+        find_attention(costs);
+    fill_sets(costs);
 }
 
 /* Returns a size that is not 0, as a buffer needs. */
@@ -245,7 +248,7 @@ static void fill_costs(struct stage *st, const struct spec *sp, int s, const str
     st->bytes[K_work] = 0; /* unknown, since such a model does not run */
 }
 
-static void stages_of_costs(struct stage *st, const struct spec *sp) {
+static void stages_of_costs(const struct spec *sp, struct stage *st) {
     const struct model *m = sp->model;
     if (sp->names.member)
         die("%s: a model of costs has no layers that a team could divide; give one with layers", sp->file);
@@ -264,7 +267,9 @@ static void stage_of_units(struct stage *st) {
 
 /* Replaces computed costs by measured ones. FLOP cannot be converted to seconds without a model and the cluster's
  * flops; then every cost must be measured. */
-static void take_costs(struct spec *sp, struct stage *st) {
+static void take_costs(const struct costs *costs) {
+    const struct spec *sp = costs->spec;
+    struct stage *st = costs->stage;
     bool seconds = is_costs(sp) || (sp->model && sp->machine.flops > 0);
     for (int s = 0; s < sp->stages + sp->names.sets; s++) {
         const double *took = &sp->machine.took[s * NOPS];
@@ -274,7 +279,8 @@ static void take_costs(struct spec *sp, struct stage *st) {
         if (isnan(st[s].update))
             die("the cluster's cost(%d, \"U\") is nil, and it has no flops to go by", s);
     }
-    for (int i = sp->stages + sp->names.sets; i < stage_entries(sp); i++) /* slices of a stage were measured together */
+    for (int i = sp->stages + sp->names.sets; i < stage_entries(costs);
+         i++) /* a stage's slices were measured together */
         for (int d = 0; d < NDIRS; d++) {
             double took = sp->machine.took[(i - sp->stages - sp->names.sets) / sp->names.slices * NOPS + d];
             st[i].cost[d] = !isnan(took) ? took : seconds ? st[i].cost[d] : NAN;
@@ -304,21 +310,24 @@ static void size_of_set(const struct spec *sp, const struct homes *homes, struct
     st->bytes[K_gown] = st->bytes[K_wgrad] / owned;
 }
 
-void cost_homes(const struct spec *sp, struct stage *st) {
+void cost_homes(const struct costs *costs) {
+    const struct spec *sp = costs->spec;
+    struct stage *st = costs->stage;
     static const uint8_t kinds[] = {K_weight, K_wgrad, K_opt, K_hopt, K_wshard, K_gshard, K_gown};
     for (int s = 0; s < sp->stages + sp->names.sets; s++)
-        if (!is_bare(sp, s))
-            size_of_set(sp, &sp->costs.homes[s], &st[s]);
+        if (!is_bare(costs, s))
+            size_of_set(sp, &costs->homes[s], &st[s]);
         else
             for (size_t i = 0; i < sizeof kinds; i++)
                 st[s].bytes[kinds[i]] = 0;
 }
 
 /* Dies if homes would update pieces of matrices that the optimizer steps whole. */
-static void refuse_pieces(const struct spec *sp) {
+static void refuse_pieces(const struct costs *costs) {
 #define X(NAME, name, ...) [OPT_##NAME] = #name,
     static const char *const names[NOPTIMIZERS] = {MATRIX_OPTIMIZERS(X)};
 #undef X
+    const struct spec *sp = costs->spec;
     const char *name = names[sp->model->rt.optimizer];
     for (int s = 0; s < sp->stages && name; s++) {
         struct member member = member_at(&sp->names, s);
@@ -326,7 +335,7 @@ static void refuse_pieces(const struct spec *sp) {
             die("%s: %s steps whole matrices, but a team of %d ranks divides those of stage %d; train it without "
                 "teams, or with adamw",
                 sp->file, name, member.size, member.stage);
-        if (!is_bare(sp, s) && (sp->costs.homes[s].size > 1 || sp->costs.homes[s].zero > 0))
+        if (!is_bare(costs, s) && (costs->homes[s].size > 1 || costs->homes[s].zero > 0))
             die("%s: %s steps whole matrices, but the homes of stage %d each update a piece of its weights; give it "
                 "single ranks as homes and leave 'zero' out, or train it with adamw",
                 sp->file, name, s);
@@ -335,69 +344,81 @@ static void refuse_pieces(const struct spec *sp) {
 
 /* Sets costs.clip. Dies if clipping is combined with updates within the step: the norm of all gradients is known only
  * when the last gradient is. */
-static void take_clip(struct spec *sp) {
-    sp->costs.clip = sp->model && sp->model->rt.clip > 0;
-    sp->costs.post_validation = sp->costs.clip && sp->model->rt.post_validation;
-    if (sp->costs.clip && sp->updates.every)
+static void take_clip(struct costs *costs) {
+    const struct spec *sp = costs->spec;
+    costs->clip = sp->model && sp->model->rt.clip > 0;
+    costs->post_validation = costs->clip && sp->model->rt.post_validation;
+    if (costs->clip && sp->updates.every)
         die("%s: clip needs the norm of all gradients before the first update, but 'update' has stages updated within "
             "the step; leave clip out of the model's optimizer, or 'update' out of the schedule",
             sp->file);
 }
 
 /* Chooses the pieces in which gradients travel, which depend on the sizes, and then pads the sizes to these pieces. */
-static void cost_gradients(const struct spec *sp, struct stage *st) {
-    cost_homes(sp, st);
-    choose_buckets(sp, st);
-    cost_homes(sp, st);
-    cut_backwards(sp, st);
+static void cost_gradients(const struct costs *costs) {
+    cost_homes(costs);
+    choose_buckets(costs);
+    cost_homes(costs);
+    cut_backwards(costs->spec, costs->stage);
 }
 
-struct stage *cost_stages(struct spec *sp) {
-    find_bare(sp);
+/* The jobs' times, by themselves and with their teams and pairs. */
+static void cost_jobs(struct costs *costs) {
+    const struct spec *sp = costs->spec;
+    costs->computes = NEW(double, costs->njobs);
+    for (int32_t j = 0; j < costs->njobs; j++) {
+        const struct job *job = &costs->job[j];
+        double cost = job->cost;
+        if (isnan(cost))
+            cost = job->d == OP_U ? cost_update(costs, job->s) : stage_at(costs, job->s, job->b)->cost[job->d];
+        costs->computes[j] = sp->machine.speed ? cost / sp->machine.speed[job->rank] : cost;
+    }
+    wait_for_team(costs);
+    cost_pairs(costs);
+    for (int32_t j = 0; sp->updates.every && j < costs->njobs; j++)
+        if (costs->computes[j] > 0)
+            costs->grain = fmax(costs->grain, ldexp(1, ilogb(costs->computes[j]) - 24));
+}
+
+struct costs *costs_make(const struct spec *sp) {
+    struct costs *costs = NEW(struct costs, 1);
+    *costs = (struct costs){.spec = sp, .job = sp->job, .njobs = sp->njobs};
+    find_bare(costs);
     if (sp->names.slices && is_costs(sp))
         die("%s: a model of costs says nothing of slices: leave 'slices' out, or give a model with layers", sp->file);
-    sp->costs.sliced = sp->names.slices && sp->model;
-    struct stage *st = NEW(struct stage, stage_entries(sp));
+    costs->sliced = sp->names.slices && sp->model;
+    struct stage *st = costs->stage = NEW(struct stage, stage_entries(costs));
     if (is_costs(sp))
-        stages_of_costs(st, sp);
+        stages_of_costs(sp, st);
     else if (sp->model)
-        stages_of_model(st, sp);
+        stages_of_model(costs);
     else
         for (int s = 0; s < sp->stages; s++)
             stage_of_units(&st[s]);
     if (sp->model)
-        bare_sets(sp, st);
-    find_whole(sp, st);
+        bare_sets(costs);
+    find_whole(costs);
     if (sp->updates.every)
-        refuse_unversioned(sp);
-    take_clip(sp);
+        refuse_unversioned(costs);
+    take_clip(costs);
     if (sp->machine.took)
-        take_costs(sp, st);
-    sp->costs.homes = find_homes(sp);
+        take_costs(costs);
+    costs->homes = find_homes(costs);
     if (sp->updates.every)
-        place_updates(sp);
+        place_updates(costs);
     if (sp->model)
-        refuse_pieces(sp);
-    cost_gradients(sp, st);
-    list_exchanges(sp, st);
-    for (struct job *j = sp->job; j < sp->job + all_jobs(sp); j++) {
-        if (isnan(j->cost))
-            j->cost = j->d == OP_U ? cost_update(sp, st, j->s) : stage_at(sp, st, j->s, j->b)->cost[j->d];
-        if (sp->machine.speed)
-            j->cost /= sp->machine.speed[j->rank];
-    }
-    wait_for_team(sp, st);
-    cost_pairs(sp, st);
-    for (int32_t j = 0; sp->updates.every && j < all_jobs(sp); j++)
-        if (sp->job[j].cost > 0)
-            sp->costs.grain = fmax(sp->costs.grain, ldexp(1, ilogb(sp->job[j].cost) - 24));
-    return sp->costs.stage = st;
+        refuse_pieces(costs);
+    cost_gradients(costs);
+    list_exchanges(costs);
+    cost_jobs(costs);
+    return costs;
 }
 
-double cost_update(const struct spec *sp, const struct stage *st, int set) {
-    const struct homes *homes = &sp->costs.homes[set];
-    bool measured = sp->machine.took && !isnan(sp->machine.took[set * NOPS + OP_U]); /* measured for such a piece */
-    return measured ? st[set].update : st[set].update / ((double)homes->size * shares_of(homes));
+double cost_update(const struct costs *costs, int set) {
+    const struct homes *homes = &costs->homes[set];
+    const double *took = costs->spec->machine.took, all = costs->stage[set].update;
+    bool measured = took && !isnan(took[set * NOPS + OP_U]); /* such a piece took that long */
+    return measured ? all : all / ((double)homes->size * shares_of(homes));
 }
 
 double cost_add(const struct spec *sp, int64_t bytes) {

@@ -30,22 +30,22 @@ int *cut_stages(const struct spec *sp, const struct rt_layer *all, int stages);
 void cost_of(struct stage *st, const struct spec *sp);
 /* cost_sets.c: fills the sets that follow the stages, whose layers are known. Dies if two stages cannot share a
  * table. */
-void fill_sets(const struct spec *sp, struct stage *st);
+void fill_sets(const struct costs *costs);
 /* Sets sp->bare. Dies if the script gives no home to a stage that has parameters. */
-void bare_sets(struct spec *sp, const struct stage *st);
+void bare_sets(struct costs *costs);
 /* Dies if updates within the step need versions that a set does not have. */
-void refuse_unversioned(const struct spec *sp);
+void refuse_unversioned(const struct costs *costs);
 /* cost_teams.c: sets the exchanges of the stage's jobs with the rest of a team, in the order of their sweeps, and the
  * parts' shares. An input gradient that no job needs is not exchanged. */
 void find_stops(struct stage *st, const struct spec *sp);
 /* Sets costs.exchange, which checks of a program read. */
-void list_exchanges(struct spec *sp, const struct stage *st);
+void list_exchanges(struct costs *costs);
 /* cost_teams.c: sets costs.whole. */
-void find_whole(struct spec *sp, const struct stage *st);
+void find_whole(struct costs *costs);
 /* Sets job.exchange: a team starts and ends together, as its slowest member does. */
-void wait_for_team(const struct spec *sp, const struct stage *st);
+void wait_for_team(struct costs *costs);
 /* Sets the cost of two jobs that run at once; all members of a team take as long as the slowest. */
-void cost_pairs(const struct spec *sp, const struct stage *st);
+void cost_pairs(struct costs *costs);
 /* slices.c: microbatches cut along the sequence. */
 /* Returns the rows of a sequence: the context of a model of tokens; otherwise all rows of a microbatch are one
  * sequence. */
@@ -53,11 +53,11 @@ static inline int sequence_rows(const struct model *m) {
     return m->rt.input == INPUT_TOKENS ? m->rt.context : m->rt.rows;
 }
 /* Sets costs.rows, by the FLOP of all layers. Dies if the sequence cannot be cut into these slices. */
-void cut_sequence(struct spec *sp, const struct rt_layer *all);
+void cut_sequence(struct costs *costs, const struct rt_layer *all);
 /* Returns the layers of a stage on the rows of slice q. */
-struct rt_layer *layers_of_slice(const struct spec *sp, const struct rt_stage *whole, int q);
+struct rt_layer *layers_of_slice(const struct costs *costs, const struct rt_stage *whole, int q);
 /* Sets the bytes of kv and dkv of a stage on slice q. */
-void size_keys(const struct spec *sp, struct stage *slice, int q);
+void size_keys(const struct costs *costs, struct stage *slice, int q);
 /* Sets costs.attends. */
-void find_attention(struct spec *sp, const struct stage *st);
+void find_attention(struct costs *costs);
 #endif

@@ -19,8 +19,10 @@ static void fill_table(struct stage *st, const struct spec *sp, const struct rt_
 }
 
 /* Checks that the embedding's member and the unembedding's at the same place use one table with the same tokens. */
-static void check_tables(const struct spec *sp, const struct stage *st) {
-    int u = sp->costs.unembedding, sizes[] = {team_size(sp, 0), team_size(sp, u)};
+static void check_tables(const struct costs *costs) {
+    const struct spec *sp = costs->spec;
+    const struct stage *st = costs->stage;
+    int u = costs->unembedding, sizes[] = {team_size(sp, 0), team_size(sp, u)};
     const struct rt_layer *embedding = st[0].rt.layer, *l = st[u].rt.layer;
     if (sizes[0] != sizes[1])
         die("%s: the model's embedding and its output layer share a table of tokens, but stage 0 has a team of %d and "
@@ -70,11 +72,13 @@ static void fill_shared(struct stage *st, const struct spec *sp, int s) {
     }
 }
 
-void fill_sets(const struct spec *sp, struct stage *st) {
+void fill_sets(const struct costs *costs) {
+    const struct spec *sp = costs->spec;
+    struct stage *st = costs->stage;
     for (int i = 0; i < sp->names.tables; i++)
         fill_table(&st[sp->stages + i], sp, st[i].rt.layer);
     if (sp->names.tables > 0)
-        check_tables(sp, st);
+        check_tables(costs);
     for (int s = 0; sp->names.shared && s < sp->stages; s++)
         if (sp->names.member[s].place == 0)
             fill_shared(st, sp, s);
@@ -94,7 +98,9 @@ static const char *weighty_layer(const struct spec *sp, const struct stage *st, 
 }
 
 /* Sets costs.bare from the model. The script may have declared stages bare, and must then be right. */
-void bare_sets(struct spec *sp, const struct stage *st) {
+void bare_sets(struct costs *costs) {
+    const struct spec *sp = costs->spec;
+    const struct stage *st = costs->stage;
     bool any = false;
     for (const struct job *j = sp->job; j < sp->job + sp->njobs; j++) {
         const char *layer = j->home < 0 ? weighty_layer(sp, st, j->s) : "";
@@ -104,21 +110,22 @@ void bare_sets(struct spec *sp, const struct stage *st) {
                 sp->file, job_name(&sp->names, j->s, j->b, j->d),
                 sp->names.member ? sp->names.member[j->s].stage : j->s, layer);
     }
-    sp->costs.bare = NEW(bool, sp->stages + sp->names.sets);
+    costs->bare = NEW(bool, sp->stages + sp->names.sets);
     for (int set = 0; set < sp->stages + sp->names.sets; set++)
-        any |= sp->costs.bare[set] = st[set].rt.weight == 0;
-    sp->costs.bare = any ? sp->costs.bare : NULL;
+        any |= costs->bare[set] = st[set].rt.weight == 0;
+    costs->bare = any ? costs->bare : NULL;
 }
 
 /* Dies if the table is shared, which has no versions, or if a job is to read a version of a stage without weights. Only
  * the stages' own sets, and sets that teams share, have versions. */
-void refuse_unversioned(const struct spec *sp) {
+void refuse_unversioned(const struct costs *costs) {
+    const struct spec *sp = costs->spec;
     if (sp->names.tables > 0)
         die("%s: the model's stages share a token table, which has no version of its own yet: leave 'update' out, or "
             "give the model an output layer of its own",
             sp->file);
     for (int32_t j = 0; j < sp->njobs; j++)
-        if (sp->updates.reads[j] == READ_INPUT && !has_version(sp, 0))
+        if (sp->updates.reads[j] == READ_INPUT && !has_version(costs, 0))
             die("%s: %s is to read the version that stage 0's forward reads, but stage 0 has no weights; give a "
                 "version by another rule",
                 sp->file, job_name(&sp->names, sp->job[j].s, sp->job[j].b, sp->job[j].d));

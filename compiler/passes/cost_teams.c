@@ -139,21 +139,24 @@ static bool has_whole_parameters(const struct model *m, const struct stage *st) 
     return false;
 }
 
-void find_whole(struct spec *sp, const struct stage *st) {
+void find_whole(struct costs *costs) {
+    const struct spec *sp = costs->spec;
     bool *whole = NEW(bool, sp->stages), any = false;
     for (int s = 0; sp->names.member && sp->model && s < sp->stages; s++)
-        any |= whole[s] = sp->names.member[s].place >= 0 && has_whole_parameters(sp->model, &st[s]);
-    sp->costs.whole = any ? whole : NULL;
+        any |= whole[s] = sp->names.member[s].place >= 0 && has_whole_parameters(sp->model, &costs->stage[s]);
+    costs->whole = any ? whole : NULL;
 }
 
-void list_exchanges(struct spec *sp, const struct stage *st) {
-    sp->costs.exchange = sp->names.member ? NEW(struct exchanges, (int64_t)sp->stages * NDIRS) : NULL;
-    for (int s = 0; sp->costs.exchange && s < sp->stages; s++)
+void list_exchanges(struct costs *costs) {
+    const struct spec *sp = costs->spec;
+    const struct stage *st = costs->stage;
+    costs->exchange = sp->names.member ? NEW(struct exchanges, (int64_t)sp->stages * NDIRS) : NULL;
+    for (int s = 0; costs->exchange && s < sp->stages; s++)
         for (int d = 0; d < NDIRS; d++) {
             struct exchange *at = NEW(struct exchange, st[s].nstops[d]);
             for (int i = 0; i < st[s].nstops[d]; i++)
                 at[i] = st[s].stop[d][i].exchange;
-            sp->costs.exchange[s * NDIRS + d] = (struct exchanges){st[s].nstops[d], at};
+            costs->exchange[s * NDIRS + d] = (struct exchanges){st[s].nstops[d], at};
         }
 }
 
@@ -174,9 +177,10 @@ static void pass(struct on_its_way *way, double time) {
 }
 
 /* Returns how long a job waits for exchanges within it, if only its own parts run meanwhile. */
-static double exchange_time(const struct spec *sp, const struct stage *st, int32_t j) {
+static double exchange_time(const struct costs *costs, int32_t j) {
+    const struct spec *sp = costs->spec;
     const struct job *job = &sp->job[j];
-    const struct stage *stage = stage_at(sp, st, job->s, job->b);
+    const struct stage *stage = stage_at(costs, job->s, job->b);
     double sum = 0;
     if (job->d >= NDIRS || !stage->nstops[job->d])
         return 0;
@@ -189,7 +193,7 @@ static double exchange_time(const struct spec *sp, const struct stage *st, int32
         double wait = got >= 0 ? way.in[got % 2] : 0;
         sum += wait;
         pass(&way, wait);
-        pass(&way, job->cost * stage->share[job->d][p]);
+        pass(&way, costs->computes[j] * stage->share[job->d][p]);
         if (p < stage->nstops[job->d] && stop[p].exchange.op != OP_none)
             way.in[p % 2] = way.lane += stop_time(sp, &stop[p], &team);
     }
@@ -197,45 +201,50 @@ static double exchange_time(const struct spec *sp, const struct stage *st, int32
     return sum;
 }
 
-void wait_for_team(const struct spec *sp, const struct stage *st) {
-    for (int32_t j = 0; sp->names.member && j < sp->njobs; j++) {
+void wait_for_team(struct costs *costs) {
+    const struct spec *sp = costs->spec;
+    costs->exchanges = sp->names.member ? NEW(double, sp->njobs) : NULL;
+    for (int32_t j = 0; costs->exchanges && j < sp->njobs; j++) {
         int size = gang_of(sp, j) == j ? team_size(sp, sp->job[j].s) : 1;
-        double most = 0, exchange = size > 1 ? exchange_time(sp, st, j) : 0;
+        double most = 0, exchange = size > 1 ? exchange_time(costs, j) : 0;
         for (int i = 0; i < size; i++)
-            most = fmax(most, sp->job[gang_job(sp, j, i)].cost);
+            most = fmax(most, costs->computes[gang_job(sp, j, i)]);
         for (int i = 0; i < size && size > 1; i++) {
-            struct job *job = &sp->job[gang_job(sp, j, i)];
-            job->exchange = exchange + (most - job->cost);
+            int32_t k = gang_job(sp, j, i);
+            costs->exchanges[k] = exchange + (most - costs->computes[k]);
         }
     }
 }
 
-static int stops_of(const struct spec *sp, const struct stage *st, int32_t j) {
-    return st[sp->job[j].s].nstops[sp->job[j].d];
+static int stops_of(const struct costs *costs, int32_t j) {
+    return costs->stage[costs->job[j].s].nstops[costs->job[j].d];
 }
 
 /* One of two jobs whose parts alternate. */
 struct braid {
-    const struct job *job;
+    int d;
+    double cost;
     const struct stage *stage;
     struct group team;
     int next, stops;       /* number of the next part, and of stops */
     double ready, came[2]; /* time at which it may run, and at which exchanges of even and odd number arrive */
 };
 
-static struct braid braid_of(const struct spec *sp, const struct stage *st, int32_t j) {
-    const struct job *job = &sp->job[j];
-    return (struct braid){.job = job,
-                          .stage = stage_at(sp, st, job->s, job->b),
-                          .team = stops_of(sp, st, j) ? team_of(sp, j) : (struct group){0},
-                          .stops = stops_of(sp, st, j)};
+static struct braid braid_of(const struct costs *costs, int32_t j) {
+    const struct job *job = &costs->job[j];
+    int stops = stops_of(costs, j);
+    return (struct braid){.d = job->d,
+                          .cost = costs->computes[j],
+                          .stage = stage_at(costs, job->s, job->b),
+                          .team = stops ? team_of(costs->spec, j) : (struct group){0},
+                          .stops = stops};
 }
 
 static void braid_part(const struct spec *sp, struct braid *braid, double *busy, double *lane) {
-    const struct stop *stop = braid->stage->stop[braid->job->d];
+    const struct stop *stop = braid->stage->stop[braid->d];
     int p = braid->next++, got = braid->next <= braid->stops ? stop_got(stop, p + 1) : -1;
     *busy = fmax(*busy, braid->ready) +
-            braid->job->cost * (braid->stops ? cost_part(braid->stage, braid->job->d, p, braid->stops + 1) : 1);
+            braid->cost * (braid->stops ? cost_part(braid->stage, braid->d, p, braid->stops + 1) : 1);
     if (p < braid->stops && stop[p].exchange.op != OP_none)
         braid->came[p % 2] = *lane = fmax(*busy, *lane) + stop_time(sp, &stop[p], &braid->team);
     braid->ready = got >= 0 ? fmax(*busy, braid->came[got % 2]) : *busy;
@@ -243,13 +252,13 @@ static void braid_part(const struct spec *sp, struct braid *braid, double *busy,
 
 /* Returns the time of two jobs whose parts run on one lane in the order in which they become ready; of two ready parts,
  * the first job's goes first. Their exchanges take turns on the team's lane. lower.c issues them in the same order. */
-static double braid_time(const struct spec *sp, const struct stage *st, const struct pair *pair) {
+static double braid_time(const struct costs *costs, const struct pair *pair) {
     struct scratch scratch = scratch_begin();
-    struct braid braid[2] = {braid_of(sp, st, pair->first), braid_of(sp, st, pair->second)};
+    struct braid braid[2] = {braid_of(costs, pair->first), braid_of(costs, pair->second)};
     double busy = 0, lane = 0;
     while (braid[0].next <= braid[0].stops || braid[1].next <= braid[1].stops) {
         bool first = braid[0].next <= braid[0].stops, second = braid[1].next <= braid[1].stops;
-        braid_part(sp, &braid[!first || (second && braid[1].ready < braid[0].ready)], &busy, &lane);
+        braid_part(costs->spec, &braid[!first || (second && braid[1].ready < braid[0].ready)], &busy, &lane);
     }
     scratch_end(scratch);
     return busy;
@@ -260,7 +269,7 @@ static double braid_time(const struct spec *sp, const struct stage *st, const st
 static void refuse_sum_of_two(const struct spec *sp, const struct pair *pair) {
     const struct job *a = &sp->job[pair->first], *b = &sp->job[pair->second];
     bool both = (a->d == OP_B || a->d == OP_W) && (b->d == OP_B || b->d == OP_W);
-    if (pair->braided && both && a->s == b->s) {
+    if (both && a->s == b->s) {
         struct names plain = {0};
         int s = sp->names.member ? sp->names.member[a->s].stage : a->s;
         die("%s: %s+%s is a pair of jobs that both add to the gradient of stage %d, and their team exchanges something "
@@ -269,21 +278,25 @@ static void refuse_sum_of_two(const struct spec *sp, const struct pair *pair) {
     }
 }
 
-void cost_pairs(const struct spec *sp, const struct stage *st) {
+void cost_pairs(struct costs *costs) {
+    const struct spec *sp = costs->spec;
+    costs->pair = NEW(struct pair_costs, sp->npairs);
     for (int i = 0; i < sp->npairs; i++) {
-        struct pair *pair = &sp->pair[i];
-        double a = sp->job[pair->first].cost, b = sp->job[pair->second].cost;
-        pair->braided = stops_of(sp, st, pair->first) + stops_of(sp, st, pair->second) > 0;
-        refuse_sum_of_two(sp, pair);
-        pair->cost = pair->braided ? braid_time(sp, st, pair) : a + b - sp->overlap * fmin(a, b);
+        const struct pair *pair = &sp->pair[i];
+        double a = costs->computes[pair->first], b = costs->computes[pair->second];
+        bool braided = stops_of(costs, pair->first) + stops_of(costs, pair->second) > 0;
+        if (braided)
+            refuse_sum_of_two(sp, pair);
+        costs->pair[i] =
+            (struct pair_costs){braided ? braid_time(costs, pair) : a + b - sp->overlap * fmin(a, b), braided};
     }
     for (int p = 0; p < sp->npairs; p++) {
-        struct pair *pair = &sp->pair[p];
-        int size = gang_of(sp, pair->first) == pair->first ? team_size(sp, sp->job[pair->first].s) : 1;
-        double most = pair->cost;
+        int32_t first = sp->pair[p].first;
+        int size = gang_of(sp, first) == first ? team_size(sp, sp->job[first].s) : 1;
+        double most = costs->pair[p].time;
         for (int i = 1; i < size; i++)
-            most = fmax(most, sp->pair[sp->job[gang_job(sp, pair->first, i)].pair - 1].cost);
+            most = fmax(most, pair_costs_of(costs, gang_job(sp, first, i))->time);
         for (int i = 0; i < size && size > 1; i++)
-            sp->pair[sp->job[gang_job(sp, pair->first, i)].pair - 1].cost = most;
+            costs->pair[sp->job[gang_job(sp, first, i)].pair - 1].time = most;
     }
 }

@@ -19,8 +19,8 @@ static void note_wait(struct blocked *blocked, int32_t node) {
  * members' backwards. */
 static void waits_of_update(struct sched_state *state, const bool *ended, int32_t j, struct blocked *blocked) {
     const struct spec *sp = state->sp;
-    const struct job *job = &sp->job[j];
-    int32_t before = j - sp->costs.homes[job->s].lists;
+    const struct job *job = &state->c->costs->job[j];
+    int32_t before = j - state->c->costs->homes[job->s].lists;
     bool shared = job->s >= sp->stages;
     int from = shared ? sp->names.first[sp->names.member[job->s].stage] : job->s,
         size = shared ? sp->names.member[from].size : 1;
@@ -36,8 +36,7 @@ static void waits_of_update(struct sched_state *state, const bool *ended, int32_
 
 /* Notes the waits for the updates that make a job's version. */
 static void waits_of_version(struct sched_state *state, const bool *ended, int32_t j, struct blocked *blocked) {
-    const struct spec *sp = state->sp;
-    const struct job *job = &sp->job[j];
+    const struct job *job = &state->c->costs->job[j];
     for (int n = 0; n < VERSIONED && job->d != OP_U; n++) {
         int32_t update = versions_awaited(&state->versions, j, n);
         if (update >= 0 && !ended[update])
@@ -51,11 +50,11 @@ static void waits_of_version(struct sched_state *state, const bool *ended, int32
  * rank prefers; or such an obstacle on another member of its team. */
 static int32_t obstacle(const struct sched_state *state, int32_t j) {
     const struct spec *sp = state->sp;
-    const struct job *job = &sp->job[j];
+    const struct job *job = &state->c->costs->job[j];
     int32_t with = partner_of(sp, j);
-    int forwards = (job->d == OP_F) + (with >= 0 && sp->job[with].d == OP_F), size = job_size(state, j);
+    int forwards = (job->d == OP_F) + (with >= 0 && state->c->costs->job[with].d == OP_F), size = job_size(state, j);
     if (!state->absent || forwards > sp->limits.cap[job->rank] - state->live[job->rank])
-        return all_jobs(sp) + job->rank;
+        return state->c->costs->njobs + job->rank;
     const struct ready *f = &state->fwd[job->rank];
     bool ordered = sp->strict && !job->fill;
     int32_t chosen = sched_choose(state, job->rank).j, forward = f->n > 0 ? state->by_pos[f->a[0]] : j;
@@ -66,7 +65,7 @@ static int32_t obstacle(const struct sched_state *state, int32_t j) {
     int32_t other = j;
     for (int i = 0; i < size; i++) {
         int32_t k = gang_job(sp, gang_of(sp, j), i);
-        int rank = sp->job[k].rank;
+        int rank = state->c->costs->job[k].rank;
         if (forwards > sp->limits.cap[rank] - state->live[rank])
             return k;
         other = !ordered && sched_choose(state, rank).j != k ? k : other;
@@ -75,7 +74,7 @@ static int32_t obstacle(const struct sched_state *state, int32_t j) {
 }
 
 static void waits_of_job(struct sched_state *state, const bool *ended, int32_t j, struct blocked *blocked) {
-    const struct job *job = &state->sp->job[j];
+    const struct job *job = &state->c->costs->job[j];
     size_t before = blocked->n;
     if (state->sp->updates.every)
         waits_of_version(state, ended, j, blocked);
@@ -92,7 +91,7 @@ static void waits_of_job(struct sched_state *state, const bool *ended, int32_t j
     int size = job_size(state, j);
     for (int i = 0; i < size && size > 1 && blocked->n == before; i++) { /* not ready, or not its turn */
         int32_t k = gang_job(state->sp, gang_of(state->sp, j), i);
-        int rank = state->sp->job[k].rank;
+        int rank = state->c->costs->job[k].rank;
         if (state->missing[k] > 0 || (state->sp->strict && !job->fill && state->seq[state->seq_next[rank]] != k))
             note_wait(blocked, k);
     }
@@ -102,7 +101,7 @@ static void waits_of_job(struct sched_state *state, const bool *ended, int32_t j
 
 static struct blocked find_blocked(struct sched_state *state) {
     const struct spec *sp = state->sp;
-    int n = all_jobs(sp);
+    int n = state->c->costs->njobs;
     bool *started = NEW(bool, n), *ended = NEW(bool, n);
     int32_t *next = NEW(int32_t, n), *head = NEW(int32_t, sp->workers); /* per rank: jobs that hold room */
     memset(head, -1, sizeof *head * (size_t)sp->workers);
@@ -111,11 +110,11 @@ static struct blocked find_blocked(struct sched_state *state) {
         *(m >= 0 ? &started[m] : &ended[~m]) = true;
     }
     for (int i = 0; i < state->sc->nmoments; i++) {
-        const struct job *f = state->sc->moment[i] < 0 ? &sp->job[~state->sc->moment[i]] : NULL;
+        const struct job *f = state->sc->moment[i] < 0 ? &state->c->costs->job[~state->sc->moment[i]] : NULL;
         int32_t back = f && f->d == OP_F ? last_backward(sp, f->s, f->b) : -1;
         if (back >= 0 && !ended[back]) {
-            next[back] = head[sp->job[back].rank];
-            head[sp->job[back].rank] = back;
+            next[back] = head[state->c->costs->job[back].rank];
+            head[state->c->costs->job[back].rank] = back;
         }
     }
     struct blocked blocked = {.at = NEW(int32_t, n + sp->workers + 1)};
@@ -136,12 +135,12 @@ static struct blocked find_blocked(struct sched_state *state) {
 static void die_of_pairs(const struct sched_state *state) {
     const struct spec *sp = state->sp;
     for (int i = 0; i < sp->npairs; i++) {
-        const struct job *a = &sp->job[sp->pair[i].first], *b = &sp->job[sp->pair[i].second];
+        const struct job *a = &state->c->costs->job[sp->pair[i].first], *b = &state->c->costs->job[sp->pair[i].second];
         if (a->d == OP_F && b->d == OP_F && sp->limits.cap[a->rank] < 2)
             die("%s: deadlock: %d of %d jobs can never start; raise the cap, because\n  %s waits for room on rank %d, "
                 "whose cap is 1, for %s, too, to overlap with it",
-                sp->file, all_jobs(sp) - state->sc->nstarts, all_jobs(sp), job_name(&sp->names, a->s, a->b, a->d),
-                a->rank, job_name(&sp->names, b->s, b->b, b->d));
+                sp->file, state->c->costs->njobs - state->sc->nstarts, state->c->costs->njobs,
+                job_name(&sp->names, a->s, a->b, a->d), a->rank, job_name(&sp->names, b->s, b->b, b->d));
     }
 }
 
@@ -149,14 +148,15 @@ _Noreturn void sched_deadlock(struct sched_state *state) {
     const struct spec *sp = state->sp;
     die_of_pairs(state);
     struct blocked blocked = find_blocked(state);
-    int len, n = all_jobs(sp);
+    int len, n = state->c->costs->njobs;
     int32_t *cycle = shortest_cycle(n + sp->workers, blocked.at, blocked.to, &len);
     struct text t = {0};
     for (int i = 0, shown = 0; i < len && shown < 12; i++) {
         int32_t from = cycle[i], to = cycle[(i + 1) % len];
         if (from >= n)
             continue;
-        const struct job *a = &sp->job[from], *b = &sp->job[to < n ? to : cycle[(i + 2) % len]];
+        const struct job *a = &state->c->costs->job[from],
+                         *b = &state->c->costs->job[to < n ? to : cycle[(i + 2) % len]];
         const char *name = job_name(&sp->names, a->s, a->b, a->d), *other = job_name(&sp->names, b->s, b->b, b->d);
         if (to >= n)
             put(&t, "\n  %s waits for room on rank %d, whose cap of %d is full until %s", name, a->rank,

@@ -10,11 +10,11 @@ struct turns {
     int n;
 };
 
-static struct turns turns_of(const struct spec *sp, const struct sched *sc, int rank) {
-    struct turns turns = {.of_job = NEW(int32_t, all_jobs(sp)), .last = NEW(int32_t, sc->norder[rank])};
+static struct turns turns_of(const struct costs *costs, const struct sched *sc, int rank) {
+    struct turns turns = {.of_job = NEW(int32_t, costs->njobs), .last = NEW(int32_t, sc->norder[rank])};
     for (int i = 0; i < sc->norder[rank]; i++) {
         int32_t j = sc->order[rank][i], before = i > 0 ? sc->order[rank][i - 1] : -1;
-        if (before < 0 || !at_once(sp, j * NSETS, before * NSETS))
+        if (before < 0 || !at_once(costs, j * NSETS, before * NSETS))
             turns.last[turns.n++] = j;
         int32_t *last = &turns.last[turns.n - 1];
         turns.of_job[j] = turns.n - 1;
@@ -41,13 +41,14 @@ static int64_t *room_of(const struct compile *c, int rank, const struct turns *t
 
 /* Returns the uses of the problem: a set that two jobs of a turn read is used once. of[i]: the problem's use for
  * use[i]. */
-static struct residency_use *uses_of(const struct spec *sp, const int32_t *use, int nuse, const struct turns *turns,
+static struct residency_use *uses_of(const struct costs *costs, const int32_t *use, int nuse, const struct turns *turns,
                                      int32_t *of, int *n) {
-    int32_t *last = NEW(int32_t, sets_of(sp)); /* 1 + the set's newest use */
+    int32_t *last = NEW(int32_t, sets_of(costs->spec)); /* 1 + the set's newest use */
     struct residency_use *uses = NEW(struct residency_use, nuse);
     *n = 0;
     for (int i = 0; i < nuse; i++) {
-        int32_t job = use[i] / NSETS, turn = turns->of_job[job], set = set_read(sp, &sp->job[job], use[i] % NSETS);
+        int32_t job = use[i] / NSETS, turn = turns->of_job[job],
+                set = set_read(costs, &costs->job[job], use[i] % NSETS);
         if (last[set] == 0 || uses[last[set] - 1].turn != turn) {
             uses[*n] = (struct residency_use){turn, set};
             last[set] = ++*n;
@@ -96,14 +97,13 @@ void plan_bytes(const struct compile *c, const int32_t *place, struct uses all, 
     const int32_t *use = all.a;
     int rank = all.rank, nuse = all.n;
     int sets = sets_of(sp), first = fetches->n, begun = 0, nuses;
-    struct turns turns = turns_of(sp, sc, rank);
+    struct turns turns = turns_of(c->costs, sc, rank);
     int64_t *size = NEW(int64_t, sets), *bytes = NEW(int64_t, sets), *room = room_of(c, rank, &turns);
-    int32_t *of = NEW(int32_t, nuse), *insts = NEW(int32_t, sets),
-            *now = NEW(int32_t, sets); /* now: the newest fetch */
-    struct residency_use *uses = uses_of(sp, use, nuse, &turns, of, &nuses);
+    int32_t *of = NEW(int32_t, nuse), *insts = NEW(int32_t, sets), *now = NEW(int32_t, sets); /* its fetch */
+    struct residency_use *uses = uses_of(c->costs, use, nuse, &turns, of, &nuses);
     for (int s = 0; s < sets; s++) {
-        size[s] = mem_room(sp, sp->costs.stage ? sp->costs.stage[s].bytes[K_weight] : 1);
-        bytes[s] = fetch_bytes(sp, place, rank, s);
+        size[s] = mem_room(sp, c->costs->stage ? c->costs->stage[s].bytes[K_weight] : 1);
+        bytes[s] = fetch_bytes(c->costs, place, rank, s);
     }
     struct residency residency =
         residency_solve(&(struct residency_problem){sets, turns.n, nuses, uses, size, bytes, slots, room});
@@ -111,7 +111,7 @@ void plan_bytes(const struct compile *c, const int32_t *place, struct uses all, 
     for (int i = 0; i < nuse; i++) {
         int32_t job = use[i] / NSETS, set = uses[of[i]].set, turn = uses[of[i]].turn;
         if (of[i] == begun && !residency.kept[begun++]) {
-            int home = *home_of_set(sp, &sp->job[job], use[i] % NSETS);
+            int home = *home_of_set(sp, &c->costs->job[job], use[i] % NSETS);
             GROW(fetches->a, fetches->cap, (size_t)fetches->n + 1);
             stay[fetches->n - first] = (struct stay){.first = turn, .size = size[set]};
             fetches->a[fetches->n] = new_fetch(rank, set, home, insts[set]++, job);

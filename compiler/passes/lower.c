@@ -30,10 +30,10 @@ static struct delivery *delivery_to(struct build *build, const struct job *reade
 
 /* Counts the uses of each kind of job j's output: one per consumer on this rank, one per other rank. */
 static void count_uses(struct build *build, int32_t j, int uses[NKINDS]) {
-    const struct job *from = &build->sp->job[j];
+    const struct job *from = &build->costs->job[j];
     build->round++;
     for (int32_t e = build->g->succ_at[j]; e < build->g->succ_at[j + 1]; e++) {
-        const struct job *to = &build->sp->job[build->g->succ[e]];
+        const struct job *to = &build->costs->job[build->g->succ[e]];
         int kind = build->g->kind[build->g->succ_edge[e]];
         if (to->rank == from->rank)
             uses[kind] += kind != K_token; /* the compute lane keeps that order */
@@ -62,7 +62,7 @@ static bool is_unread(const struct build *build, int32_t j, int kind) {
 
 /* Opens job j's output of a kind, if another job uses it, or only j itself. */
 static void output(struct build *build, int32_t j, struct outputs *out, int kind, int role) {
-    const struct job *job = &build->sp->job[j];
+    const struct job *job = &build->costs->job[j];
     out->uses[kind] += is_unread(build, j, kind);
     if (!out->uses[kind])
         return;
@@ -86,9 +86,9 @@ static void hand_to_consumers(struct build *build, int32_t j, const struct outpu
 }
 
 static void inputs(struct build *build, int32_t j, int kind) {
-    const struct job *job = &build->sp->job[j];
+    const struct job *job = &build->costs->job[j];
     for (int32_t e = build->g->pred_at[j]; e < build->g->pred_at[j + 1]; e++) {
-        const struct job *from = &build->sp->job[build->g->pred[e]];
+        const struct job *from = &build->costs->job[build->g->pred[e]];
         if (build->g->kind[e] == kind && (kind != K_token || from->rank != job->rank))
             add_operand(build, job->rank, role_of[kind], build->edge_buf[e]);
     }
@@ -97,17 +97,17 @@ static void inputs(struct build *build, int32_t j, int kind) {
 /* Adds the keys and values of slices in the order of the slices, whatever the order of the dependencies: an operand's
  * position tells which slice it belongs to. */
 static void input_keys(struct build *build, int32_t j) {
-    const struct job *job = &build->sp->job[j];
+    const struct job *job = &build->costs->job[j];
     int slices = build->sp->names.slices;
     for (int b = slices ? job->b - job->b % slices : job->b; slices && b <= job->b; b++)
         for (int32_t e = build->g->pred_at[j]; e < build->g->pred_at[j + 1]; e++)
-            if (build->g->kind[e] == K_kv && build->sp->job[build->g->pred[e]].b == b)
+            if (build->g->kind[e] == K_kv && build->costs->job[build->g->pred[e]].b == b)
                 add_operand(build, job->rank, ROLE_kv, build->edge_buf[e]);
 }
 
 /* Closes buffers whose last user was the newest part of job j. */
 static void close_freed(struct build *build, int32_t j) {
-    int r = build->sp->job[j].rank;
+    int r = build->costs->job[j].rank;
     const struct rank *k = &build->p->rank[r];
     struct instr x = k->ins[build->job_ins[j]];
     for (uint32_t f = x.free; f < x.free + x.nfree; f++) {
@@ -120,7 +120,7 @@ static void close_freed(struct build *build, int32_t j) {
 
 /* Uses up what job j reads, and outputs without readers. The newest instruction is the job's last part. */
 static void use_inputs(struct build *build, int32_t j) {
-    int r = build->sp->job[j].rank;
+    int r = build->costs->job[j].rank;
     struct rank *k = &build->p->rank[r];
     const struct instr *x = &k->ins[build->job_ins[j]];
     for (uint32_t a = x->arg; a < x->arg + x->narg; a++) {
@@ -136,9 +136,9 @@ static void use_inputs(struct build *build, int32_t j) {
 
 /* Records what each part of job j contributes to its stage's gradient. */
 static void say_ranges(struct build *build, int32_t j, int parts) {
-    const struct job *job = &build->sp->job[j];
-    const struct byte_range *range = build->st[job->s].range[job->d];
-    if (!range || parts < 2 || is_bare(build->sp, job->s))
+    const struct job *job = &build->costs->job[j];
+    const struct byte_range *range = build->costs->stage[job->s].range[job->d];
+    if (!range || parts < 2 || is_bare(build->costs, job->s))
         return;
     if (!build->p->contributed)
         build->p->contributed = NEW(struct ranges, (int64_t)build->sp->stages * NDIRS);
@@ -147,8 +147,8 @@ static void say_ranges(struct build *build, int32_t j, int parts) {
 
 /* Starts part p of `parts`, which is the newest instruction. It ends before job j does, unless it is the last. */
 static void start_part(struct build *build, int32_t j, int p, int parts, double t) {
-    const struct job *job = &build->sp->job[j];
-    const struct stage *stage = &build->st[job->s];
+    const struct job *job = &build->costs->job[j];
+    const struct stage *stage = &build->costs->stage[job->s];
     struct rank *k = &build->p->rank[job->rank];
     struct instr *x = &k->ins[k->nins - 1];
     x->part = (uint8_t)p;
@@ -157,18 +157,19 @@ static void start_part(struct build *build, int32_t j, int p, int parts, double 
     if (p == 0)
         say_ranges(build, j, parts);
     bool exchanges = stage->nstops[job->d] > 0;
-    if (exchanges) /* else its parts are parts of the whole stage's gradient */
-        stage = stage_at(build->sp, build->st, job->s, job->b);
-    if (exchanges || is_second(build->sp, j))
+    if (exchanges) /* else its parts are those of the whole's gradient */
+        stage = stage_at(build->costs, job->s, job->b);
+    if (exchanges || is_second(build->costs, j))
         give_and_get(build, j, p);
     if (p + 1 == parts) {
         use_inputs(build, j);
         if (exchanges || job->pair)
-            build->clock.lane_free[job->rank] = fmax(t, build->clock.lane_free[job->rank]) +
-                                                job->cost * (parts > 1 ? cost_part(stage, job->d, p, parts) : 1);
+            build->clock.lane_free[job->rank] =
+                fmax(t, build->clock.lane_free[job->rank]) +
+                build->costs->computes[j] * (parts > 1 ? cost_part(stage, job->d, p, parts) : 1);
         return;
     }
-    double share = 0, end = build->sc->end[j], all = exchanges ? job->cost : end - build->sc->start[j];
+    double share = 0, end = build->sc->end[j], all = exchanges ? build->costs->computes[j] : end - build->sc->start[j];
     for (int i = exchanges ? p : 0; i <= p; i++)
         share += cost_part(stage, job->d, i, parts);
     double begin = exchanges ? fmax(t, build->clock.lane_free[job->rank]) : build->sc->start[j];
@@ -178,7 +179,7 @@ static void start_part(struct build *build, int32_t j, int p, int parts, double 
 
 /* Issues the next part, with the operands of the part before it, except for other pieces of the gradient. */
 static void next_part(struct build *build, int32_t j, int p, double t) {
-    const struct job *job = &build->sp->job[j];
+    const struct job *job = &build->costs->job[j];
     struct rank *k = &build->p->rank[job->rank];
     struct instr before = k->ins[build->job_ins[j]];
     issue(build, job->rank, job->d, job->s, job->b, -1, before.inst);
@@ -204,7 +205,7 @@ static void end_parts(struct build *build, double t, double until) {
             close_freed(build, x.j);
             part_ends(build, x.j, x.p, x.t);
         }
-        bool of_team = build->st[build->sp->job[x.j].s].nstops[build->sp->job[x.j].d] > 0;
+        bool of_team = build->costs->stage[build->costs->job[x.j].s].nstops[build->costs->job[x.j].d] > 0;
         int next = of_team ? next_of_team(build, x.j, x.p, x.exchanged, x.t) : x.p + 1;
         if (next >= 0)
             next_part(build, x.j, next, x.t);
@@ -213,7 +214,7 @@ static void end_parts(struct build *build, double t, double until) {
 
 /* Starts job j: issues its instruction, or the first of its parts, with operands in the order of ops.h. */
 static void start_job(struct build *build, int32_t j) {
-    const struct job *job = &build->sp->job[j];
+    const struct job *job = &build->costs->job[j];
     int r = job->rank, parts = parts_of_job(build, j);
     struct outputs out = {0};
     count_uses(build, j, out.uses);
@@ -258,19 +259,19 @@ static void start_job(struct build *build, int32_t j) {
     output(build, j, &out, K_token, ROLE_done);
     hand_to_consumers(build, j, &out);
     start_part(build, j, 0, parts, build->sc->start[j]);
-    if (parts > 1 || is_second(build->sp, j))
+    if (parts > 1 || is_second(build->costs, j))
         order_operands(&build->p->rank[r]);
 }
 
 /* Sends the results of job j, each kind once to each rank that has consumers. */
 static void send_results(struct build *build, int32_t j, double t) {
-    const struct job *job = &build->sp->job[j];
+    const struct job *job = &build->costs->job[j];
     int32_t from = build->g->succ_at[j], to = build->g->succ_at[j + 1];
     build->round++;
     for (int32_t e = from; e < to; e++)
-        delivery_to(build, &build->sp->job[build->g->succ[e]], build->g->kind[build->g->succ_edge[e]])->uses++;
+        delivery_to(build, &build->costs->job[build->g->succ[e]], build->g->kind[build->g->succ_edge[e]])->uses++;
     for (int32_t e = from; e < to; e++) {
-        const struct job *reader = &build->sp->job[build->g->succ[e]];
+        const struct job *reader = &build->costs->job[build->g->succ[e]];
         int32_t *buf = &build->edge_buf[build->g->succ_edge[e]];
         int kind = build->g->kind[build->g->succ_edge[e]];
         struct delivery *delivery = delivery_to(build, reader, kind);
@@ -286,7 +287,7 @@ static void send_results(struct build *build, int32_t j, double t) {
 
 /* Ends job j at its end time: closes what it freed and sends its results. */
 static void end_job(struct build *build, int32_t j) {
-    const struct job *job = &build->sp->job[j];
+    const struct job *job = &build->costs->job[j];
     double t = build->sc->end[j];
     close_freed(build, j);
     build->p->traffic.beside[j] = build->rank[job->rank].most;
@@ -300,7 +301,7 @@ static void end_job(struct build *build, int32_t j) {
 /* Returns a home's buffer of a kind for its set; -1: it has none. */
 static int32_t permanent(struct build *build, const struct owner *owner, int kind) {
     struct buf buf = {.kind = (uint8_t)kind, .stage = owner->set, .batch = -1, .inst = -1};
-    buf.bytes = build->st[owner->set].bytes[kind];
+    buf.bytes = build->costs->stage[owner->set].bytes[kind];
     return (kind == K_opt || kind == K_hopt) && buf.bytes == 0 ? -1 : new_buf(build, owner->rank, buf, 0);
 }
 
@@ -311,25 +312,25 @@ static void permanent_buffers(struct build *build) {
     struct owner *end = build->sums.owner + build->sums.owners_at[build->sums.gradient_at[build->sets]];
     for (struct owner *owner = build->sums.owner; owner < end; owner++)
         if (build->sums.gradient[owner->gradient].update == 0)
-            owner->weight = permanent(build, owner, homes_of(sp, owner->set)->size > 1 ? K_wshard : K_weight);
+            owner->weight = permanent(build, owner, homes_of(build->costs, owner->set)->size > 1 ? K_wshard : K_weight);
     for (struct owner *owner = build->sums.owner; owner < end && !sp->updates.every; owner++)
-        if (homes_of(sp, owner->set)->zero == 2) {
+        if (homes_of(build->costs, owner->set)->zero == 2) {
             owner->gown = permanent(build, owner, K_gown);
-            owner->buf = sums_of(build, owner->set)->size > homes_of(sp, owner->set)->size ? owner->gown : -1;
+            owner->buf = sums_of(build, owner->set)->size > homes_of(build->costs, owner->set)->size ? owner->gown : -1;
         } else
-            owner->buf = permanent(build, owner, homes_of(sp, owner->set)->size > 1 ? K_gshard : K_wgrad);
+            owner->buf = permanent(build, owner, homes_of(build->costs, owner->set)->size > 1 ? K_gshard : K_wgrad);
     for (struct owner *owner = build->sums.owner; owner < end; owner++)
         if (build->sums.gradient[owner->gradient].update == 0)
             owner->opt = permanent(build, owner, state_leaves(sp, owner->set) ? K_hopt : K_opt);
     int64_t *work = NEW(int64_t, 2 * sp->workers); /* workspace of a rank, and of the second jobs of its braided
                                                     * pairs */
     for (int j = 0; j < sp->njobs; j++) {
-        int64_t need = stage_at(sp, build->st, sp->job[j].s, sp->job[j].b)->bytes[K_work],
-                *most = &work[2 * sp->job[j].rank + is_second(sp, j)];
+        int64_t need = stage_at(build->costs, build->costs->job[j].s, build->costs->job[j].b)->bytes[K_work],
+                *most = &work[2 * build->costs->job[j].rank + is_second(build->costs, j)];
         *most = need > *most ? need : *most;
     }
     for (const struct owner *owner = build->sums.owner; owner < end; owner++) {
-        int64_t need = build->st[owner->set].update_work, *most = &work[2 * owner->rank];
+        int64_t need = build->costs->stage[owner->set].update_work, *most = &work[2 * owner->rank];
         *most = need > *most ? need : *most;
     }
     for (int r = 0; r < sp->workers; r++)
@@ -364,13 +365,13 @@ static struct build *prepare_build(const struct compile *c) {
     const struct graph *graph = c->graph;
     const struct sched *sc = c->sched;
     struct build *build = NEW(struct build, 1);
-    *build = (struct build){.choices = &c->choices, .sp = sp, .st = c->stage, .g = graph, .sc = sc};
+    *build = (struct build){.choices = &c->choices, .sp = sp, .costs = c->costs, .g = graph, .sc = sc};
     build->sets = sets_of(sp);
-    build->place = home_places(sp);
+    build->place = home_places(c->costs);
     build->weights.fetches = fetch_plan(c, build->place);
     build->weights.fetched = NEW(int32_t, build->weights.fetches.n);
     build->edge_buf = NEW(int32_t, graph->pred_at[graph->n] + 1);
-    build->job_ins = NEW(int32_t, all_jobs(sp));
+    build->job_ins = NEW(int32_t, c->costs->njobs);
     build->teams.mid = NEW(int32_t, sp->names.member ? 2 * (int64_t)sp->njobs : 0);
     build->teams.came = NEW(int32_t, sp->names.member ? 2 * (int64_t)sp->njobs : 0);
     build->teams.reached = NEW(struct reached, sp->names.member ? sp->njobs : 0);
@@ -384,14 +385,14 @@ static struct build *prepare_build(const struct compile *c) {
     struct program *p = build->p = NEW(struct program, 1);
     *p = (struct program){.name = sp->name,
                           .names = sp->names,
-                          .exchange = sp->costs.exchange,
+                          .exchange = c->costs->exchange,
                           .workers = sp->workers,
                           .stages = sp->stages,
                           .batches = sp->batches,
                           .repeats = 1};
-    p->names.whole = sp->costs.whole;
-    p->attends = sp->costs.attends;
-    p->homes = sp->costs.homes;
+    p->names.whole = c->costs->whole;
+    p->attends = c->costs->attends;
+    p->homes = c->costs->homes;
     p->update = sp->updates.every;
     if (sc->period) {
         p->period = sc->period;
@@ -399,11 +400,11 @@ static struct build *prepare_build(const struct compile *c) {
         p->repeats = sc->repeats;
     }
     p->tied = sp->names.tables > 0;
-    p->bare = sp->costs.bare;
-    p->unembedding = sp->costs.unembedding;
+    p->bare = c->costs->bare;
+    p->unembedding = c->costs->unembedding;
     if (sp->pred || is_graph(sp))
         copy_needs(sp, graph, p);
-    p->traffic.beside = NEW(int64_t, all_jobs(sp));
+    p->traffic.beside = NEW(int64_t, c->costs->njobs);
     p->traffic.least = build->weights.fetches.least;
     p->rank = NEW(struct rank, sp->workers);
     for (int r = 0; r < sp->workers; r++) {
@@ -432,11 +433,11 @@ static void mark_period(struct build *build, double t, bool begins) {
 struct program *lower(const struct compile *c) {
     const struct spec *sp = c->spec;
     const struct sched *sc = c->sched;
-    assert(c->graph->n == sp->njobs && sc->nmoments == 2 * all_jobs(sp)); /* every job starts and ends */
+    assert(c->graph->n == sp->njobs && sc->nmoments == 2 * c->costs->njobs); /* every job starts and ends */
     struct build *build = prepare_build(c);
     plan_transfers(build);
     plan_reloads(build);
-    if (sp->costs.post_validation)
+    if (c->costs->post_validation)
         add_up_last_norms(build);
     start_empty_sums(build);
     for (int i = 0; i < sc->nmoments; i++) {
@@ -449,7 +450,7 @@ struct program *lower(const struct compile *c) {
         issue_transfers(build, i);
         issue_reloads(build, i, t);
         if (j >= 0)
-            build->clock.busy[sp->job[j].rank] = sc->end[j];
+            build->clock.busy[c->costs->job[j].rank] = sc->end[j];
         if (j >= sp->njobs)
             start_update(build, j);
         else if (j >= 0)

@@ -7,18 +7,18 @@
 
 /* set_read, set_added: return the set of weights that a job reads, and the set whose gradient it adds to. These are its
  * stage's own, the table if its layers use it, or what its team shares. -1: the job does not use this set. */
-bool unembeds(const struct spec *sp,
-              int s); /* returns whether s is the stage, or a member's stage, with the unembedding of a tied model */
-int32_t set_read(const struct spec *sp, const struct job *j, enum which_set which);
-int32_t set_added(const struct spec *sp, const struct job *j, enum which_set which);
+bool unembeds(const struct costs *costs,
+              int s); /* is it the stage, or a member's, that has the unembedding of a tied model? */
+int32_t set_read(const struct costs *costs, const struct job *j, enum which_set which);
+int32_t set_added(const struct costs *costs, const struct job *j, enum which_set which);
 /* Returns the home that w() names for the set, like job.home. For a table, it is the home of stage 0's forward of the
  * same microbatch, by the member at the same place. */
 const int32_t *home_of_set(const struct spec *sp, const struct job *j, enum which_set which);
 static inline int sets_of(const struct spec *sp) { return sp->stages + sp->names.sets; }
-static inline const struct homes *homes_of(const struct spec *sp, int set) { return &sp->costs.homes[set]; }
+static inline const struct homes *homes_of(const struct costs *costs, int set) { return &costs->homes[set]; }
 
 /* Returns, per rank and set, [rank * sets + set], the rank's place in homes.rank, or -1. */
-int32_t *home_places(const struct spec *sp);
+int32_t *home_places(const struct costs *costs);
 
 /* A stay: weights that a rank fetches, keeps for a while, and drops. */
 struct fetch {
@@ -39,7 +39,7 @@ struct fetches {
 };
 struct fetches fetch_plan(const struct compile *c, const int32_t *place);
 /* Returns the bytes of the set that the rank receives in a fetch: all but its own shard. */
-int64_t fetch_bytes(const struct spec *sp, const int32_t *place, int rank, int32_t set);
+int64_t fetch_bytes(const struct costs *costs, const int32_t *place, int rank, int32_t set);
 struct fetch new_fetch(int rank, int set, int home, int inst, int32_t first); /* without uses, from its home */
 void add_use(struct fetch *f, int32_t job); /* adds a use by a job later than all others */
 /* Returns whether choices.room limits what the rank keeps. */
@@ -48,7 +48,7 @@ static inline bool has_room_limit(const struct compile *c, int rank) {
     return room && c->sched->norder[rank] > 0 && room[c->sched->order[rank][0]] < INT64_MAX;
 }
 /* Returns whether two uses, job * NSETS + which, are by one job, or by two that overlap. */
-bool at_once(const struct spec *sp, int32_t use, int32_t other);
+bool at_once(const struct costs *costs, int32_t use, int32_t other);
 
 /* A rank's uses of fetched weights, as job * NSETS + which, in the order of jobs. */
 struct uses {
@@ -90,7 +90,7 @@ struct weights_state {
 struct build {
     const struct choices *choices;
     const struct spec *sp;
-    const struct stage *st;
+    const struct costs *costs;
     const struct graph *g;
     const struct sched *sc;
     struct program *p;
@@ -122,8 +122,8 @@ static inline struct owner *owner_at(const struct build *build, int rank, int se
 
 /* Returns the owner of a shard, or of a whole set, in replica l. */
 static inline struct owner *replica(const struct build *build, struct shard shard, int l) {
-    return &build->sums
-                .owner[build->sums.owners_at[shard.gradient] + l * homes_of(build->sp, shard.set)->size + shard.number];
+    return &build->sums.owner[build->sums.owners_at[shard.gradient] + l * homes_of(build->costs, shard.set)->size +
+                              shard.number];
 }
 
 /* lower_issue.c */
@@ -160,9 +160,9 @@ void offload(struct build *build, int32_t e, const struct job *to,
 void issue_reloads(struct build *build, int32_t moment, double t);
 bool state_leaves(const struct spec *sp, int set);
 int32_t fetch_state(struct build *build, const struct owner *owner);            /* returns its buffer on the device */
-void return_state(struct build *build, const struct owner *owner, int32_t buf); /* follows the update just issued */
+void return_state(struct build *build, const struct owner *owner, int32_t buf); /* behind its update, the newest */
 /* fetch.c: returns the bytes of weights that the program makes the rank fetch and gather. */
-int64_t weights_received(const struct spec *sp, const int32_t *place, const struct program *p, int r);
+int64_t weights_received(const struct costs *costs, const int32_t *place, const struct program *p, int r);
 
 /* lower_weights.c */
 struct moments moments_in(const struct build *build);
@@ -177,7 +177,7 @@ static inline const struct homes *sums_of(const struct build *build, int set) { 
 /* Returns the number of equal pieces in which the set's gradient travels. pieces_of_sum returns the number in each
  * home's sum. */
 static inline int pieces_of_set(const struct build *build, int set) {
-    return build->st[set].pieces > 1 ? build->st[set].pieces : 1;
+    return build->costs->stage[set].pieces > 1 ? build->costs->stage[set].pieces : 1;
 }
 static inline int pieces_of_sum(const struct build *build, int set) {
     int n = pieces_of_set(build, set), size = sums_of(build, set)->size;
@@ -192,7 +192,7 @@ static inline struct part *part_to(const struct build *build, int32_t j, int whi
 /* Returns the gradient, as an index in build.sums.gradient, that job j adds to by adding to this set. */
 static inline int32_t gradient_to(const struct build *build, int32_t j, int set) {
     const int *update = build->sp->updates.every;
-    return build->sums.gradient_at[set] + (update ? build->sp->job[j].b / update[set] : 0);
+    return build->sums.gradient_at[set] + (update ? build->costs->job[j].b / update[set] : 0);
 }
 /* Returns a home's sum of that gradient. */
 static inline struct owner *summing(const struct build *build, int rank, int32_t gradient) {
@@ -215,9 +215,9 @@ bool leaves_early(const struct build *build, const struct part *part, int32_t j)
 
 /* lower_teams.c */
 /* Returns whether j is the second of a braided pair, whose parts run between the first job's parts. */
-static inline bool is_second(const struct spec *sp, int32_t j) {
-    const struct pair *pair = sp->job[j].pair ? &sp->pair[sp->job[j].pair - 1] : NULL;
-    return pair && pair->braided && pair->second == j;
+static inline bool is_second(const struct costs *costs, int32_t j) {
+    const struct pair_costs *pair = pair_costs_of(costs, j);
+    return pair && pair->braided && partner_of(costs->spec, j) < 0;
 }
 /* Adds what part p of job j, the newest instruction, receives from and gives to its team. */
 void give_and_get(struct build *build, int32_t j, int p);

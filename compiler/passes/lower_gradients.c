@@ -87,8 +87,8 @@ static void note_written(struct build *build, struct part *part) {
 }
 
 static struct touched touched_by(const struct build *build, int32_t j, int p) {
-    const struct job *job = &build->sp->job[j];
-    return build->st[job->s].touched[job->d][p];
+    const struct job *job = &build->costs->job[j];
+    return build->costs->stage[job->s].touched[job->d][p];
 }
 
 /* Adds the own set's gradient to a job's part. If a job has several parts, all write or all add, so `written` is set
@@ -125,7 +125,7 @@ void add_gradients(struct build *build, int32_t j) {
 /* ---- sums are complete ---- */
 
 static int replicas_group(struct build *build, struct shard shard) {
-    int n = homes_of(build->sp, shard.set)->lists;
+    int n = homes_of(build->costs, shard.set)->lists;
     int32_t *rank = NEW(int32_t, n);
     for (int l = 0; l < n; l++)
         rank[l] = replica(build, shard, l)->rank;
@@ -134,7 +134,7 @@ static int replicas_group(struct build *build, struct shard shard) {
 
 /* Issues the exchange of member l of a shard's replicas; with zero, its result is piece l of what they divide. */
 static void exchange_member(struct build *build, struct shard shard, int l, int g, int name, double t) {
-    const struct homes *homes = homes_of(build->sp, shard.set);
+    const struct homes *homes = homes_of(build->costs, shard.set);
     struct owner *owner = replica(build, shard, l);
     int op = homes->zero ? OP_REDUCE_SCATTER : OP_ALL_REDUCE, r = owner->rank;
     issue_collective(build, r, op, shard.set, name, -1, g)->first = homes->zero > 0;
@@ -150,7 +150,7 @@ static void exchange_member(struct build *build, struct shard shard, int l, int 
 
 /* Issues the exchange of piece k of a whole set; its sum goes to all replicas, or to the one that updates it. */
 static void exchange_piece(struct build *build, struct shard shard, int k, int g, double t) {
-    const struct homes *homes = homes_of(build->sp, shard.set);
+    const struct homes *homes = homes_of(build->costs, shard.set);
     int pieces = pieces_of_set(build, shard.set), each = pieces / shares_of(homes), root = k / each;
     for (int l = 0; l < homes->lists; l++) {
         struct owner *owner = replica(build, shard, l);
@@ -195,7 +195,7 @@ static void complete_sum(struct build *build, double t, const struct owner *owne
         --build->sums.incomplete[owner->gradient][whole ? piece : shard.number] > 0)
         return;
     exchange_sums(build, shard, piece, t);
-    if (homes_of(build->sp, owner->set)->size == 1) { /* its updates come with the last piece or rank */
+    if (homes_of(build->costs, owner->set)->size == 1) { /* its updates come with the last piece, or rank */
         if (--build->sums.rest[owner->gradient] > 0)
             return;
         shard.number = 0;
@@ -397,7 +397,7 @@ void start_empty_sums(struct build *build) {
 }
 
 void add_gradient(struct build *build, struct shard shard, int l) {
-    const struct homes *homes = homes_of(build->sp, shard.set);
+    const struct homes *homes = homes_of(build->costs, shard.set);
     const struct owner *owner = replica(build, shard, l);
     if (homes->zero == 2)
         add_operand(build, owner->rank, ROLE_dw, owner->gown);
@@ -406,7 +406,7 @@ void add_gradient(struct build *build, struct shard shard, int l) {
 }
 
 static void update_layer(struct build *build, struct shard shard, int l) {
-    const struct homes *homes = homes_of(build->sp, shard.set);
+    const struct homes *homes = homes_of(build->costs, shard.set);
     const struct owner *owner = replica(build, shard, l);
     int r = owner->rank, pieces = shares_of(homes), piece = homes->zero ? l : 0;
     bool fetched = owner->opt >= 0 && state_leaves(build->sp, shard.set);
@@ -424,7 +424,7 @@ static void update_layer(struct build *build, struct shard shard, int l) {
 
 /* Gathers a shard's updated weights among the replicas that divided its updates. */
 static void share(struct build *build, struct shard shard) {
-    int n = homes_of(build->sp, shard.set)->lists, g = replicas_group(build, shard);
+    int n = homes_of(build->costs, shard.set)->lists, g = replicas_group(build, shard);
     for (int l = 0; l < n; l++) {
         const struct owner *owner = replica(build, shard, l);
         issue_collective(build, owner->rank, OP_ALL_GATHER, shard.set, -1, -1, g);
@@ -435,15 +435,15 @@ static void share(struct build *build, struct shard shard) {
 }
 
 void issue_updates(struct build *build) {
-    if (build->sp->costs.clip && !build->sp->costs.post_validation)
+    if (build->costs->clip && !build->costs->post_validation)
         issue_norms(build);
     for (int i = 0; i < build->sums.ndone; i++) {
-        const struct homes *homes = homes_of(build->sp, build->sums.done[i].set);
+        const struct homes *homes = homes_of(build->costs, build->sums.done[i].set);
         for (int l = 0; l < homes->lists; l++)
             update_layer(build, build->sums.done[i], l);
         if (homes->zero)
             share(build, build->sums.done[i]);
     }
-    if (build->sp->costs.post_validation)
+    if (build->costs->post_validation)
         issue_next_norms(build);
 }

@@ -31,13 +31,13 @@ void push_event(struct build *build, int r, int32_t e) {
 /* Opens a buffer that lives from now to its last use. A stash whose I runs on this rank includes room for what I
  * adds. */
 int32_t open_buf(struct build *build, int r, int kind, int s, int b, int inst, int uses) {
-    const int64_t *bytes = stage_at(build->sp, build->st, s, b)->bytes;
+    const int64_t *bytes = stage_at(build->costs, s, b)->bytes;
     struct buf buf = {.kind = (uint8_t)kind, .stage = s, .batch = b, .inst = inst, .bytes = bytes[kind]};
     int32_t x = new_buf(build, r, buf, uses);
     int32_t split = kind == K_stash || kind == K_rstash ? job_at(build->sp, s, b, OP_I) : -1;
     bool stays =
         kind == K_rstash || !build->choices->offload || !build->choices->offload[(int64_t)s * build->sp->batches + b];
-    if (split >= 0 && build->sp->job[split].rank == r && (stays || job_at(build->sp, s, b, OP_R) >= 0)) {
+    if (split >= 0 && build->costs->job[split].rank == r && (stays || job_at(build->sp, s, b, OP_R) >= 0)) {
         buf = (struct buf){.kind = K_wstash, .stage = s, .batch = b, .inst = -1, .bytes = bytes[K_wstash]};
         int32_t w = new_buf(build, r, buf, 1);
         build->p->rank[r].buf[x].grows = w;

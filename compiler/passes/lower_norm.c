@@ -18,7 +18,7 @@ static int find_replicas(const struct build *build, int32_t *replica_of) {
     bool apart = true;
     memset(replica_of, -1, sizeof *replica_of * (size_t)build->p->workers);
     for (int i = 0; i < build->sums.ndone; i++) {
-        const struct homes *homes = homes_of(build->sp, build->sums.done[i].set);
+        const struct homes *homes = homes_of(build->costs, build->sums.done[i].set);
         apart &= !homes->zero && (replicas == 0 || homes->lists == replicas);
         replicas = homes->lists;
         for (int l = 0; l < homes->lists; l++) {
@@ -69,10 +69,10 @@ static void sum_norms_of(struct build *build, const int32_t *replica_of, int whi
 
 /* Issues all NORMs. Returns the number of replicas that add up separately. */
 static int take_norms(struct build *build, int32_t *replica_of) {
-    int replicas = build->sp->costs.post_validation ? 1 : find_replicas(build, replica_of);
-    for (int pass = 0; pass < 2; pass++) /* NORMs that count nothing come last, for ranks that have no others */
+    int replicas = build->costs->post_validation ? 1 : find_replicas(build, replica_of);
+    for (int pass = 0; pass < 2; pass++) /* those that count nothing come last, where a rank has nothing else */
         for (int i = 0; i < build->sums.ndone; i++) {
-            const struct homes *homes = homes_of(build->sp, build->sums.done[i].set);
+            const struct homes *homes = homes_of(build->costs, build->sums.done[i].set);
             for (int l = 0; l < homes->lists; l++) {
                 bool counts = replicas > 1 || homes->zero || l == 0;
                 if (counts == (pass == 0))

@@ -67,8 +67,7 @@ static void choose_reloads(const struct build *build, const struct moments *mome
         if (i == 0 || reload[i - 1].rank != x->rank)
             next = INFINITY;
         next = fmin(next, moments->time[x->due]) -
-               host_time(build->sp, x->rank,
-                         stage_at(build->sp, build->st, x->set, build->sp->job[from].b)->bytes[x->kind]);
+               host_time(build->sp, x->rank, stage_at(build->costs, x->set, build->costs->job[from].b)->bytes[x->kind]);
         x->after = last_before(build, moments, x, next);
         x->moment = moments->end[from] + 1;
         if (x->after >= 0 && moments->end[x->after] + 1 > x->moment)
@@ -85,7 +84,7 @@ void plan_reloads(struct build *build) {
     struct moments moments = moments_in(build);
     for (int j = 0; j < sp->njobs; j++)
         for (int32_t e = build->g->pred_at[j]; e < build->g->pred_at[j + 1]; e++) {
-            const struct job *from = &sp->job[build->g->pred[e]], *to = &sp->job[j];
+            const struct job *from = &build->costs->job[build->g->pred[e]], *to = &build->costs->job[j];
             int kind = build->g->kind[e];
             if (!leaves(build, from, kind))
                 continue;
@@ -109,7 +108,7 @@ static void keep_order(struct build *build, int r, int32_t after) {
 }
 
 void offload(struct build *build, int32_t e, const struct job *to, double t) {
-    const struct job *from = &build->sp->job[build->g->pred[e]];
+    const struct job *from = &build->costs->job[build->g->pred[e]];
     int kind = build->g->kind[e], r = to->rank;
     if (!leaves(build, from, kind))
         return;
@@ -126,7 +125,7 @@ void issue_reloads(struct build *build, int32_t moment, double t) {
     for (; build->reloads.issued < build->reloads.n && build->reloads.reload[build->reloads.issued].moment <= moment;
          build->reloads.issued++) {
         const struct reload *x = &build->reloads.reload[build->reloads.issued];
-        const struct job *from = &build->sp->job[build->g->pred[x->edge]];
+        const struct job *from = &build->costs->job[build->g->pred[x->edge]];
         int32_t copy = build->edge_buf[x->edge];
         int32_t buf = open_buf(build, x->rank, back(x->kind), from->s, from->b, -1, 1);
         issue(build, x->rank, OP_RELOAD_S, from->s, from->b, -1, -1);
@@ -155,7 +154,7 @@ int32_t fetch_state(struct build *build, const struct owner *owner) {
         keep_order(build, r, caps->update[caps->updates % 2]);
     else if (sc->norder[r] > 0) {
         double end = sc->end[sc->order[r][sc->norder[r] - 1]];
-        double took = host_time(build->sp, r, build->st[owner->set].bytes[K_opt]);
+        double took = host_time(build->sp, r, build->costs->stage[owner->set].bytes[K_opt]);
         int n = ended_by(sc, r, caps->updates == 0 ? end - took : end);
         if (n > 0)
             keep_order(build, r, build->job_ins[sc->order[r][n - 1]]);

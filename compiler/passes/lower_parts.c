@@ -79,11 +79,11 @@ struct open_parts {
 
 static int32_t gradient_of(const struct build *build, int32_t contribution) {
     int32_t j = contribution / NSETS;
-    return gradient_to(build, j, set_added(build->sp, &build->sp->job[j], contribution % NSETS));
+    return gradient_to(build, j, set_added(build->costs, &build->costs->job[j], contribution % NSETS));
 }
 
 static bool is_of_unembedding(const struct build *build, int32_t contribution) {
-    return contribution % NSETS == SET_TABLE && unembeds(build->sp, build->sp->job[contribution / NSETS].s);
+    return contribution % NSETS == SET_TABLE && unembeds(build->costs, build->costs->job[contribution / NSETS].s);
 }
 
 /* Returns a contribution's index in the tables of struct open_parts. */
@@ -115,7 +115,7 @@ static void list_contributions(const struct build *build, int r, struct contribu
     list->n = 0;
     for (int i = 0; i < sc->norder[r]; i++)
         for (int which = 0; which < NSETS; which++)
-            if (set_added(build->sp, &build->sp->job[sc->order[r][i]], which) >= 0)
+            if (set_added(build->costs, &build->costs->job[sc->order[r][i]], which) >= 0)
                 list->at[list->n++] = sc->order[r][i] * NSETS + which;
     open->both = has_both_users(build, list, r);
     for (int g = 0; g < 2 * gradients_of(build); g++)
@@ -175,7 +175,7 @@ static void contribute(struct build *build, const struct contributions *list, st
     struct part *part = &build->sums.part[open->open[slot]];
     if (j < part->first) { /* the whole part goes where w() sends this job's contribution */
         part->first = j;
-        part->list = list_for(build, &build->sp->job[j], list->at[i] % NSETS, part->set);
+        part->list = list_for(build, &build->costs->job[j], list->at[i] % NSETS, part->set);
     }
     part->jobs++;
     part->last = j;
@@ -301,14 +301,14 @@ static void divide_sums(struct build *build) {
     bool *works = NEW(bool, (int64_t)sp->workers * build->sets);
     for (int j = 0; j < sp->njobs; j++)
         for (int which = 0; which < NSETS; which++) {
-            int rank = sp->job[j].rank, set = set_added(sp, &sp->job[j], which);
+            int rank = build->costs->job[j].rank, set = set_added(build->costs, &build->costs->job[j], which);
             if (set < 0 || works[(int64_t)rank * build->sets + set])
                 continue;
             works[(int64_t)rank * build->sets + set] = true;
             owners[set] = owners[set] < 0 || place_at(build, rank, set) < 0 ? -1 : owners[set] + 1;
         }
     for (int s = 0; s < build->sets; s++) {
-        build->sums.homes[s] = *homes_of(sp, s);
+        build->sums.homes[s] = *homes_of(build->costs, s);
         if (build->sums.homes[s].zero == 2 && build->sums.homes[s].size == 1 && owners[s] == build->sums.homes[s].lists)
             build->sums.homes[s] = (struct homes){1, build->sums.homes[s].lists, 2, build->sums.homes[s].rank};
     }
@@ -319,9 +319,9 @@ static void divide_sums(struct build *build) {
 static bool undivide_sums(struct build *build, const struct lists *lists) {
     bool any = false;
     for (int s = 0; s < build->sets; s++)
-        if (build->sums.homes[s].size > homes_of(build->sp, s)->size &&
+        if (build->sums.homes[s].size > homes_of(build->costs, s)->size &&
             lists->rounds[lists->at[build->sums.gradient_at[s]]] < 0) {
-            build->sums.homes[s] = *homes_of(build->sp, s);
+            build->sums.homes[s] = *homes_of(build->costs, s);
             any = true;
         }
     return any;
@@ -358,11 +358,11 @@ static void check_members(const struct build *build) {
     const struct spec *sp = build->sp;
     int32_t *back = NEW(int32_t, build->sums.nparts + 1); /* per part of a member: the first member's part */
     memset(back, -1, sizeof *back * ((size_t)build->sums.nparts + 1));
-    for (int32_t i = 0; sp->costs.whole && i < sp->njobs * NSETS; i++) {
+    for (int32_t i = 0; build->costs->whole && i < sp->njobs * NSETS; i++) {
         int32_t j = i / NSETS, which = i % NSETS, first = gang_of(sp, j),
                 a = build->sums.part_of[first * NSETS + which], b = build->sums.part_of[i];
         if (which == SET_SHARED || first == j || a < 0 || build->sums.part[b].set >= sp->stages ||
-            !sp->costs.whole[build->sums.part[b].set])
+            !build->costs->whole[build->sums.part[b].set])
             continue;
         const struct part *one = &build->sums.part[a], *two = &build->sums.part[b];
         back[b] = back[b] < 0 ? a : back[b];
@@ -370,7 +370,9 @@ static void check_members(const struct build *build) {
             die("%s: the members that compute %s would add up its gradient with those of other microbatches, or in "
                 "another order: what each of them has whole, such as norms, would not stay the same to the bit; let "
                 "each member's ranks and homes come in the order of the first member's",
-                sp->file, job_name(&sp->names, sp->job[first].s, sp->job[first].b, sp->job[first].d));
+                sp->file,
+                job_name(&sp->names, build->costs->job[first].s, build->costs->job[first].b,
+                         build->costs->job[first].d));
     }
 }
 
@@ -378,7 +380,7 @@ void find_parts(struct build *build) {
     int contributions = 0;
     for (int j = 0; j < build->sp->njobs; j++)
         for (int which = 0; which < NSETS; which++)
-            contributions += set_added(build->sp, &build->sp->job[j], which) >= 0;
+            contributions += set_added(build->costs, &build->costs->job[j], which) >= 0;
     build->sums.part_of = NEW(int32_t, (int64_t)build->sp->njobs * NSETS);
     find_gradients(build);
     divide_sums(build);
@@ -391,14 +393,14 @@ void find_parts(struct build *build) {
 }
 
 bool leaves_early(const struct build *build, const struct part *part, int32_t j) {
-    return part && part->last == j && part->round + 1 == part->rounds && !build->sp->job[j].pair &&
+    return part && part->last == j && part->round + 1 == part->rounds && !build->costs->job[j].pair &&
            pieces_of_set(build, part->set) > 1 && !(part->direct && sums_of(build, part->set)->lists == 1);
 }
 
 int parts_of_job(const struct build *build, int32_t j) {
-    const struct job *job = &build->sp->job[j];
-    if (build->st[job->s].nstops[job->d] > 0)
-        return build->st[job->s].nstops[job->d] + 1;
+    const struct job *job = &build->costs->job[j];
+    if (build->costs->stage[job->s].nstops[job->d] > 0)
+        return build->costs->stage[job->s].nstops[job->d] + 1;
     const struct part *part = part_to(build, j, SET_OWN);
-    return leaves_early(build, part, j) ? build->st[part->set].parts : 1;
+    return leaves_early(build, part, j) ? build->costs->stage[part->set].parts : 1;
 }

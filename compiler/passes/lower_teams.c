@@ -11,7 +11,7 @@
 static int mid_number(const struct build *build, const struct job *job, int exchange) {
     int n = exchange;
     for (int d = 0; d < job->d; d++)
-        n += build->st[job->s].nstops[d];
+        n += build->costs->stage[job->s].nstops[d];
     return 2 * n;
 }
 
@@ -25,9 +25,9 @@ static int32_t open_mid(struct build *build, const struct job *job, int number, 
 }
 
 void give_and_get(struct build *build, int32_t j, int p) {
-    const struct job *job = &build->sp->job[j];
-    const struct stage *st = stage_at(build->sp, build->st, job->s, job->b);
-    if (is_second(build->sp, j))
+    const struct job *job = &build->costs->job[j];
+    const struct stage *st = stage_at(build->costs, job->s, job->b);
+    if (is_second(build->costs, j))
         add_operand(build, job->rank, ROLE_work, build->teams.second_work[job->rank]);
     int got = stop_got(st->stop[job->d], p);
     if (got >= 0) {
@@ -45,7 +45,7 @@ void give_and_get(struct build *build, int32_t j, int p) {
 
 /* Adds the operands of an exchange whose result goes into a new buffer. */
 static void move_mid(struct build *build, int32_t j, int p, const struct stop *stop, double t) {
-    const struct job *job = &build->sp->job[j];
+    const struct job *job = &build->costs->job[j];
     struct rank *k = &build->p->rank[job->rank];
     int32_t from = *mid_of(build, j, p);
     bool share = stop->exchange.op == OP_REDUCE_SCATTER_A;
@@ -59,7 +59,7 @@ static void move_mid(struct build *build, int32_t j, int p, const struct stop *s
 /* Issues the exchange after part p of job j, once all members have reached it. */
 static void meet_team(struct build *build, int32_t j, int p, double t) {
     const struct spec *sp = build->sp;
-    const struct job *job = &sp->job[j];
+    const struct job *job = &build->costs->job[j];
     int32_t first = gang_of(sp, j), *came = &build->teams.came[2 * first + p % 2];
     if (++*came < team_size(sp, job->s))
         return;
@@ -67,12 +67,12 @@ static void meet_team(struct build *build, int32_t j, int p, double t) {
     struct group team = team_of(sp, j);
     int g = intern_group(build, team.rank, team.n);
     GROW(build->teams.free, build->teams.cap, (size_t)g + 1);
-    const struct stop *stop = &stage_at(sp, build->st, job->s, job->b)->stop[job->d][p];
+    const struct stop *stop = &stage_at(build->costs, job->s, job->b)->stop[job->d][p];
     double end = fmax(t, build->teams.free[g]) + stop_time(sp, stop, &team);
     build->teams.free[g] = end;
     for (int i = 0; i < team.n; i++) {
         int32_t member = gang_job(sp, first, i);
-        const struct job *other = &sp->job[member];
+        const struct job *other = &build->costs->job[member];
         int op = stop->exchange.op;
         struct instr *x = issue_collective(build, other->rank, op, other->s, mid_number(build, other, p), -1, g);
         x->batch = other->b;
@@ -89,8 +89,8 @@ static void meet_team(struct build *build, int32_t j, int p, double t) {
 /* Notes that part p of job j has ended, or that the result of the exchange after it has arrived. Returns the part that
  * can run now, or -1. */
 int next_of_team(struct build *build, int32_t j, int p, bool exchanged, double t) {
-    const struct job *job = &build->sp->job[j];
-    const struct stop *stop = stage_at(build->sp, build->st, job->s, job->b)->stop[job->d];
+    const struct job *job = &build->costs->job[j];
+    const struct stop *stop = stage_at(build->costs, job->s, job->b)->stop[job->d];
     struct reached *reached = &build->teams.reached[j];
     if (exchanged)
         reached->exchange = (int16_t)(p + 1);

@@ -28,9 +28,9 @@ void find_readers(struct build *build) {
     for (int i = 0; i < build->versions.at[homes]; i++)
         build->versions.version[i].buf = -1;
     for (int32_t j = 0; j < sp->njobs; j++) {
-        const struct job *job = &sp->job[j];
+        const struct job *job = &build->costs->job[j];
         for (int which = 0; which < NSETS; which++) {
-            int32_t set = set_read(sp, job, which);
+            int32_t set = set_read(build->costs, job, which);
             if (set >= 0 && place_at(build, job->rank, set) >= 0)
                 version_at(build, job->rank, set, build->sc->version[j])->readers++;
         }
@@ -49,7 +49,7 @@ int32_t read_version(struct build *build, int rank, int set, int32_t version) {
 }
 
 void start_update(struct build *build, int32_t j) {
-    const struct job *job = &build->sp->job[j];
+    const struct job *job = &build->costs->job[j];
     int r = job->rank;
     const struct owner *home = owner_at(build, r, job->s);
     struct owner *owner = summing(build, r, build->sums.gradient_at[job->s] + job->b);

@@ -17,7 +17,7 @@
 
 struct moments moments_in(const struct build *build) {
     const struct sched *sc = build->sc;
-    int n = all_jobs(build->sp), begin = 0;
+    int n = build->costs->njobs, begin = 0;
     struct moments moments = {NEW(int32_t, n), NEW(int32_t, n), NEW(int32_t, n), NEW(double, sc->nmoments)};
     for (int i = 0; i < sc->nmoments; i++) {
         int32_t j = sc->moment[i];
@@ -54,7 +54,7 @@ static bool same_key(const struct ranked *a, const struct ranked *b) {
 static int32_t room_from(const struct build *build, const struct moments *moments, const struct fetch *f) {
     int32_t room = f->beside >= 0 ? moments->begin[f->beside] : f->after < 0 ? 0 : moments->end[f->after] + 1;
     int place = f->version > 0 ? place_at(build, f->home, f->set) : -1;
-    int32_t made = place >= 0 ? moments->end[update_at(build->sp, f->set, f->version - 1, place)] + 1 : 0;
+    int32_t made = place >= 0 ? moments->end[update_at(build->costs, f->set, f->version - 1, place)] + 1 : 0;
     return made > room ? made : room;
 }
 
@@ -70,7 +70,7 @@ static int together(const struct build *build, const struct moments *moments, co
         int place = place_at(build, f->rank, f->set);
         due = start < due ? start : due;
         from = room > from ? room : from;
-        members &= place >= 0 && homes_of(build->sp, f->set)->rank[place - place % home.n] == home.rank[0];
+        members &= place >= 0 && homes_of(build->costs, f->set)->rank[place - place % home.n] == home.rank[0];
     }
     if (from > due || fetch->relayed)
         return OP_FETCH;
@@ -84,17 +84,17 @@ static double transfer_time(struct build *build, const struct transfer *transfer
     const struct fetch *f = &build->weights.fetches.a[transfer->fetch[0]];
     const struct spec *sp = build->sp;
     struct home home = home_of(sp, &f->home);
-    int64_t bytes = build->st[f->set].bytes[home.n > 1 ? K_wshard : K_weight];
+    int64_t bytes = build->costs->stage[f->set].bytes[home.n > 1 ? K_wshard : K_weight];
     double most = 0;
     if (f->source >= 0)
-        return link_time(sp, f->source, f->rank, (double)build->st[f->set].bytes[K_weight]);
+        return link_time(sp, f->source, f->rank, (double)build->costs->stage[f->set].bytes[K_weight]);
     if (transfer->op == OP_FETCH) {
         for (int i = 0; i < home.n; i++)
             most = fmax(most, link_time(sp, home.rank[i], f->rank, (double)bytes));
         return most;
     }
     const struct group *g = &build->p->group[transfer->group];
-    int64_t whole = build->st[f->set].bytes[K_weight];
+    int64_t whole = build->costs->stage[f->set].bytes[K_weight];
     return collective_time(sp, transfer->op, cheaper_algorithm(sp, transfer->op, g, whole), g, whole);
 }
 
@@ -363,9 +363,9 @@ void issue_transfers(struct build *build, int32_t moment) {
 
 void read_weights(struct build *build, int32_t j) {
     static const uint8_t role[NSETS] = {[SET_OWN] = ROLE_w, [SET_TABLE] = ROLE_v, [SET_SHARED] = ROLE_u};
-    const struct job *job = &build->sp->job[j];
+    const struct job *job = &build->costs->job[j];
     for (int which = 0; which < NSETS; which++) {
-        int32_t set = set_read(build->sp, job, which), f = build->weights.fetches.of_job[(int64_t)j * NSETS + which];
+        int32_t set = set_read(build->costs, job, which), f = build->weights.fetches.of_job[(int64_t)j * NSETS + which];
         if (set >= 0)
             add_operand(
                 build, job->rank, role[which],

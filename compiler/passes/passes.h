@@ -9,11 +9,11 @@ enum { MOST_PARTS = 255 }; /* maximum number of parts of a job */
 /* cost.c: needs the spec's model and cluster; gives the costs and sizes of each stage, and fills in job costs not
  * given. Returns an array of spec->stages entries and, for a tied model, the table after them; sets costs.tied. Dies if
  * the model cannot be cut into that many stages. */
-struct stage *cost_stages(struct spec *sp);
+struct costs *costs_make(const struct spec *sp);
 /* Sets the sizes of weights, gradients and optimizer state as costs.homes divide them. */
-void cost_homes(const struct spec *sp, struct stage *st);
+void cost_homes(const struct costs *costs);
 /* Returns the time of a rank's update of a set of weights, or of the piece that it updates. */
-double cost_update(const struct spec *sp, const struct stage *st, int set);
+double cost_update(const struct costs *costs, int set);
 /* Returns a part's share of the time of a job that runs in `parts` parts. */
 double cost_part(const struct stage *st, int op, int part, int parts);
 /* Returns the time, in seconds, units or FLOP, of adding `bytes` of gradient. */
@@ -27,7 +27,7 @@ double stop_time(const struct spec *sp, const struct stop *stop, const struct gr
 
 /* bucket.c: choose_buckets sets stage.pieces, on which the sizes of sets depend; cut_backwards, with these sizes, the
  * parts. */
-void choose_buckets(const struct spec *sp, struct stage *st);
+void choose_buckets(const struct costs *costs);
 void cut_backwards(const struct spec *sp, struct stage *st);
 
 /* collective.c: costs and traffic of a collective. whole: bytes of the whole tensor; a shard is its n-th part. */

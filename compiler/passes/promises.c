@@ -27,7 +27,9 @@ static void promise_layers(const struct rt_model *m, const struct rt_stage *s) {
     }
 }
 
-static void promise_stages(const struct spec *sp, const struct stage *st) {
+static void promise_stages(const struct costs *costs) {
+    const struct spec *sp = costs->spec;
+    const struct stage *st = costs->stage;
     for (int s = 0; s < sp->stages; s++) {
         for (int d = 0; d < NDIRS; d++) {
             assert(st[s].cost[d] >= 0); /* fails for NAN, too */
@@ -42,8 +44,8 @@ static void promise_stages(const struct spec *sp, const struct stage *st) {
         if (sp->model)
             promise_layers(&sp->model->rt, &st[s].rt);
     }
-    for (int32_t j = 0; j < all_jobs(sp); j++)
-        assert(sp->job[j].cost >= 0 && sp->job[j].rank >= 0 && sp->job[j].rank < sp->workers);
+    for (int32_t j = 0; j < costs->njobs; j++)
+        assert(costs->computes[j] >= 0 && costs->job[j].rank >= 0 && costs->job[j].rank < sp->workers);
 }
 
 static void promise_graph(const struct spec *sp, const struct graph *graph) {
@@ -61,18 +63,19 @@ static void promise_graph(const struct spec *sp, const struct graph *graph) {
 }
 
 /* Asserts that a rank's jobs run one after the other, except that the two of a pair run together. */
-static void promise_order(const struct spec *sp, const struct sched *sc, int r) {
+static void promise_order(const struct costs *costs, const struct sched *sc, int r) {
     for (int i = 0; i < sc->norder[r]; i++) {
         int32_t j = sc->order[r][i];
-        assert(sp->job[j].rank == r);
+        assert(costs->job[j].rank == r);
         assert(i == 0 || sc->start[j] >= sc->start[sc->order[r][i - 1]]);
     }
 }
 
-static void promise_sched(const struct spec *sp, const struct graph *graph, const struct sched *sc) {
+static void promise_sched(const struct costs *costs, const struct graph *graph, const struct sched *sc) {
+    const struct spec *sp = costs->spec;
     int64_t ordered = 0;
     for (int r = 0; r < sp->workers; r++) {
-        promise_order(sp, sc, r);
+        promise_order(costs, sc, r);
         ordered += sc->norder[r];
     }
     assert(ordered == sc->nstarts && sc->nstarts >= sp->njobs && sc->nmoments == 2 * sc->nstarts);
@@ -190,10 +193,11 @@ static void promise_times(const struct program *p, const struct timeline *tl) {
 }
 
 void passes_promise(const struct compile *c, int gives) {
+    assert(!c->costs || c->costs->spec == c->spec);
     switch (gives) {
-    case COSTS: promise_stages(c->spec, c->stage); return;
+    case COSTS: promise_stages(c->costs); return;
     case GRAPH: promise_graph(c->spec, c->graph); return;
-    case SCHED: promise_sched(c->spec, c->graph, c->sched); return;
+    case SCHED: promise_sched(c->costs, c->graph, c->sched); return;
     case STREAMS: promise_streams(c->program); return;
     case OFFSETS: promise_offsets(c->spec, c->program); return;
     case WAITS: promise_waits(c->program); return;

@@ -37,8 +37,9 @@ static struct births *births_elsewhere(const struct compile *c) {
     for (int r = 0; r < p->workers; r++)
         for (int i = 0; i < p->rank[r].nins; i++) {
             const struct instr *in = &p->rank[r].ins[i];
-            int there =
-                in->op == OP_F && in->part == in->last ? sp->job[last_backward(sp, in->stage, in->batch)].rank : r;
+            int there = in->op == OP_F && in->part == in->last
+                            ? c->costs->job[last_backward(sp, in->stage, in->batch)].rank
+                            : r;
             if (there == r)
                 continue;
             struct births *births = &born[there];
@@ -238,26 +239,26 @@ static void count_held(const struct rank *k, int64_t held[NHELD]) {
 }
 
 /* Counts a job or an update: its time, and its contribution to the progress of F + backward. */
-static void count_job(const struct spec *sp, int r, const struct instr *in, struct rank_report *out, double *progress) {
+static void count_job(const struct costs *costs, int r, const struct instr *in, struct rank_report *out,
+                      double *progress) {
     if (in->op == OP_U) {
-        out->busy += sp->job[update_at(sp, in->stage, in->batch, place_in(&sp->costs.homes[in->stage], r))].cost;
+        out->busy += costs->computes[update_at(costs, in->stage, in->batch, place_in(&costs->homes[in->stage], r))];
         return;
     }
-    int32_t j = job_at(sp, in->stage, in->batch, in->op);
-    bool second = sp->job[j].pair && partner_of(sp, j) < 0;
-    bool counted = second || in->part < in->last;     /* counted with the first of a pair, or with the last of its
-                                                       * parts */
-    out->busy += counted ? 0 : computing_time(sp, j); /* beside a late start, end - start could be rounded to 0 */
-    *progress += in->op == OP_R || in->part < in->last ? 0 : sp->job[j].cost;
+    int32_t j = job_at(costs->spec, in->stage, in->batch, in->op);
+    bool second = costs->job[j].pair && partner_of(costs->spec, j) < 0;
+    bool counted = second || in->part < in->last;        /* with the first of a pair, or the last of its parts */
+    out->busy += counted ? 0 : computing_time(costs, j); /* beside a late start, end - start could be 0 by rounding */
+    *progress += in->op == OP_R || in->part < in->last ? 0 : costs->computes[j];
 }
 
 /* Adds the work and traffic of a rank's instructions [from, to). */
-static void count_section(const struct spec *sp, const struct program *p, int r, int32_t from, int32_t to,
+static void count_section(const struct costs *costs, const struct program *p, int r, int32_t from, int32_t to,
                           struct rank_report *out, double *progress) {
     for (int32_t i = from; i < to; i++) {
         const struct instr *in = &p->rank[r].ins[i];
-        if (is_job(in->op) || (in->op == OP_U && sp->updates.every))
-            count_job(sp, r, in, out, progress);
+        if (is_job(in->op) || (in->op == OP_U && costs->spec->updates.every))
+            count_job(costs, r, in, out, progress);
         else if (is_group(in->op))
             count_collective(p, r, in, out);
         else
@@ -298,14 +299,13 @@ static void add_repeated(struct rank_report *all, const struct rank_report *once
 
 /* Fills in a rank's figures, except idle, which needs the makespan. Returns the end of its last instruction. */
 static double account(const struct compile *c, int r, struct rank_report *out, double *progress) {
-    const struct spec *sp = c->spec;
     const struct program *p = c->program;
     const struct timeline *tl = c->timeline;
     const struct rank *k = &p->rank[r];
     double last = 0, from = INFINITY, to = 0, more = 0;
     struct rank_report once = {.busy = 0};
-    count_section(sp, p, r, 0, k->nins, out, progress);
-    count_section(sp, p, r, k->period.begin, k->period.end, &once, &more);
+    count_section(c->costs, p, r, 0, k->nins, out, progress);
+    count_section(c->costs, p, r, k->period.begin, k->period.end, &once, &more);
     add_repeated(out, &once, p->period ? p->repeats - 1 : 0, r);
     out->steady_busy = p->period ? once.busy : out->busy;
     *progress += p->period ? (double)(p->repeats - 1) * more : 0;

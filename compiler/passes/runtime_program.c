@@ -239,20 +239,19 @@ static struct rt_stage runtime_stage(const struct program *p, const struct rt_st
 }
 
 /* Returns the program without ranks and meetings. here: per set, whether the view includes its layers. */
-static struct rt_program runtime_shared(const struct spec *sp, const struct stage *st, const struct program *p,
-                                        const bool *here) {
-    int sets = sets_in(p), slices = sp->costs.sliced ? sp->names.slices : 0;
+static struct rt_program runtime_shared(const struct costs *costs, const struct program *p, const bool *here) {
+    int sets = sets_in(p), slices = costs->sliced ? costs->spec->names.slices : 0;
     struct rt_program out = {.name = p->name, .workers = p->workers, .stages = p->stages, .nmsgs = p->nmsgs};
     struct rt_stage *stage = NEW(struct rt_stage, sets), *slice = NEW(struct rt_stage, p->stages * slices);
     struct rt_model *model = NEW(struct rt_model, 1);
-    *model = trained_model(sp, p);
+    *model = trained_model(costs->spec, p);
     for (int s = 0; s < sets; s++) {
-        stage[s] = runtime_stage(p, &st[s].rt, s, here[s]);
+        stage[s] = runtime_stage(p, &costs->stage[s].rt, s, here[s]);
         stage[s].update = p->update ? p->update[s] : 0;
         out.updated = s < p->stages && has_weights(p, s) ? s : out.updated;
     }
     for (int i = 0; i < p->stages * slices; i++)
-        slice[i] = runtime_stage(p, &stage_at(sp, st, i / slices, i % slices)->rt, i / slices, here[i / slices]);
+        slice[i] = runtime_stage(p, &stage_at(costs, i / slices, i % slices)->rt, i / slices, here[i / slices]);
     out.batches = (int32_t)step_batches(p);
     out.period = p->period;
     out.repeats = p->repeats;
@@ -292,34 +291,34 @@ static struct rt_meeting *meetings(const struct program *p, const struct rt_rank
     return meeting;
 }
 
-struct rt_program *runtime_program(const struct spec *sp, const struct stage *st, const struct program *p) {
+struct rt_program *runtime_program(const struct costs *costs, const struct program *p) {
     struct rt_program *out = NEW(struct rt_program, 1);
     struct rt_rank *rank = NEW(struct rt_rank, p->workers);
     bool *here = NEW(bool, sets_in(p));
     memset(here, true, (size_t)sets_in(p));
-    *out = runtime_shared(sp, st, p, here);
+    *out = runtime_shared(costs, p, here);
     for (int r = 0; r < p->workers; r++) {
-        struct build f = build_rank(st, p, r);
-        rank[r] = runtime_rank(sp, &f, r);
+        struct build f = build_rank(costs->stage, p, r);
+        rank[r] = runtime_rank(costs->spec, &f, r);
     }
     out->rank = rank;
     out->msg = meetings(p, rank);
     return out;
 }
 
-struct runtime_view *runtime_view(const struct spec *sp, const struct stage *st, const struct program *p, int r) {
+struct runtime_view *runtime_view(const struct costs *costs, const struct program *p, int r) {
     struct runtime_view *view = NEW(struct runtime_view, 1);
-    struct build f = build_rank(st, p, r);
+    struct build f = build_rank(costs->stage, p, r);
     struct arg *of = NEW(struct arg, f.nbuffers);
     bool *here = NEW(bool, sets_in(p));
-    view->rank = runtime_rank(sp, &f, r);
+    view->rank = runtime_rank(costs->spec, &f, r);
     for (int32_t i = 0; i < view->rank.nins; i++)
         here[f.ins[i].stage] |= op_lane[f.ins[i].op] == LANE_COMPUTE;
     for (int h = 0; h < view->rank.nhomes; h++)
         here[view->rank.home[h].stage] = true;
     for (int i = 0; i < f.nbuffers; i++)
         of[i] = arg_of(f.key[i]);
-    view->program = runtime_shared(sp, st, p, here);
+    view->program = runtime_shared(costs, p, here);
     view->program.rank = &view->rank;
     view->buffer = f.buffer;
     view->of = of;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct spec *sorting; /* sort has no context argument */
+static const struct costs *sorting; /* sort has no context argument */
 
 static int by_priority(const void *x, const void *y) {
     const struct job *a = &sorting->job[*(const int32_t *)x], *b = &sorting->job[*(const int32_t *)y];
@@ -52,7 +52,7 @@ static void make_ready(struct sched_state *state, int32_t j) {
         return;
     for (int i = 0; i < size; i++) {
         int32_t k = gang_job(sp, first, i);
-        const struct job *job = &sp->job[k];
+        const struct job *job = &state->c->costs->job[k];
         if (sp->strict && !job->fill)
             state->ready[k] = true;
         else
@@ -77,46 +77,46 @@ static void arrive(struct sched_state *state, int32_t j, double t, double at) {
  * it. */
 static void retire_versions(struct sched_state *state, int32_t j, double t) {
     const struct spec *sp = state->sp;
-    const struct job *job = &sp->job[j];
+    const struct job *job = &state->c->costs->job[j];
     for (int n = 0; n < VERSIONED && (job->d == OP_B || job->d == OP_W); n++) {
-        int set = versioned_set(sp, job->s, n);
-        for (int l = 0; set >= 0 && l < sp->costs.homes[set].lists; l++)
-            arrive(state, update_at(sp, set, job->b / sp->updates.every[set], l), t,
-                   t + on_grain(sp, link_time(sp, job->rank, sp->costs.homes[set].rank[l],
-                                              (double)state->c->stage[set].bytes[K_wgrad])));
+        int set = versioned_set(state->c->costs, job->s, n);
+        for (int l = 0; set >= 0 && l < state->c->costs->homes[set].lists; l++)
+            arrive(state, update_at(state->c->costs, set, job->b / sp->updates.every[set], l), t,
+                   t + on_grain(state->c->costs, link_time(sp, job->rank, state->c->costs->homes[set].rank[l],
+                                                           (double)state->c->costs->stage[set].bytes[K_wgrad])));
     }
     if (job->d != OP_U)
         return;
-    int32_t waiting = versions_update(&state->versions, j, t), next = j + sp->costs.homes[job->s].lists;
+    int32_t waiting = versions_update(&state->versions, j, t), next = j + state->c->costs->homes[job->s].lists;
     for (; waiting >= 0; waiting = state->versions.next[waiting])
         arrive(state, waiting / VERSIONED, t,
-               t + on_grain(sp, link_time(sp, job->rank, sp->job[waiting / VERSIONED].rank,
-                                          (double)state->c->stage[job->s].bytes[K_weight])));
-    if (next < sp->costs.update_at[job->s + 1])
+               t + on_grain(state->c->costs, link_time(sp, job->rank, state->c->costs->job[waiting / VERSIONED].rank,
+                                                       (double)state->c->costs->stage[job->s].bytes[K_weight])));
+    if (next < state->c->costs->update_at[job->s + 1])
         arrive(state, next, t, t);
 }
 
 static void retire(struct sched_state *state, int32_t j, double t) {
     const struct spec *sp = state->sp;
-    const struct job *job = &sp->job[j];
+    const struct job *job = &state->c->costs->job[j];
     state->sc->moment[state->sc->nmoments++] = ~j;
     state->busy[job->rank] = false;
     touch_rank(state, job->rank);
     if (job->d == OP_F) {
         state->live[job->rank]--;
-        use_room(state, sp->job[last_backward(sp, job->s, job->b)].rank);
+        use_room(state, state->c->costs->job[last_backward(sp, job->s, job->b)].rank);
     } else if (job->d == OP_B || job->d == OP_W)
         state->live[job->rank]--;
     if (sp->updates.every)
         retire_versions(state, j, t);
     for (int32_t e = j < sp->njobs ? state->c->graph->succ_at[j] : 0;
          j < sp->njobs && e < state->c->graph->succ_at[j + 1]; e++) {
-        const struct job *to = &sp->job[state->c->graph->succ[e]];
+        const struct job *to = &state->c->costs->job[state->c->graph->succ[e]];
         struct link link = link_of(sp, job->rank, to->rank);
         double at = t;
         if (job->rank != to->rank) {
             double bytes = isinf(link.bandwidth) ? 0 : (double)edge_bytes(state->c, state->c->graph->succ_edge[e]);
-            at += on_grain(sp, link.latency + bytes / link.bandwidth);
+            at += on_grain(state->c->costs, link.latency + bytes / link.bandwidth);
         }
         arrive(state, state->c->graph->succ[e], t, at);
     }
@@ -128,7 +128,7 @@ static bool has_room(const struct sched_state *state, int32_t j, int forwards) {
     int size = job_size(state, j);
     int32_t first = size > 1 ? gang_of(sp, j) : j;
     for (int i = 0; i < size && forwards; i++) {
-        int rank = sp->job[gang_job(sp, first, i)].rank;
+        int rank = state->c->costs->job[gang_job(sp, first, i)].rank;
         if (forwards > sp->limits.cap[rank] - state->live[rank])
             return false;
     }
@@ -140,12 +140,13 @@ static bool has_room(const struct sched_state *state, int32_t j, int forwards) {
 static bool turn_of(const struct sched_state *state, int32_t j) {
     const struct spec *sp = state->sp;
     int32_t with = partner_of(sp, j), first = gang_of(sp, j);
-    int forwards = (sp->job[j].d == OP_F) + (with >= 0 && sp->job[with].d == OP_F), size = job_size(state, j);
+    int forwards = (state->c->costs->job[j].d == OP_F) + (with >= 0 && state->c->costs->job[with].d == OP_F),
+        size = job_size(state, j);
     if (!state->ready[j] || (with >= 0 && !state->ready[with]) || !has_room(state, j, forwards))
         return false;
     for (int i = 0; i < size && size > 1; i++) {
         int32_t k = gang_job(sp, first, i);
-        int rank = sp->job[k].rank;
+        int rank = state->c->costs->job[k].rank;
         if (state->busy[rank] || state->seq[state->seq_next[rank]] != k)
             return false;
     }
@@ -155,7 +156,7 @@ static bool turn_of(const struct sched_state *state, int32_t j) {
 struct choice sched_choose(const struct sched_state *state, int rank) {
     struct ready *f = &state->fwd[rank], *r = &state->rest[rank];
     const struct choice none = {-1, NULL}, other = {r->n > 0 ? state->by_pos[r->a[0]] : -1, r};
-    if (r->n > 0 && state->sp->job[other.j].prio == -INFINITY) /* an update to which n assigns no priority */
+    if (r->n > 0 && state->c->costs->job[other.j].prio == -INFINITY) /* an update that n says nothing of */
         return other;
     int32_t next = state->sp->strict ? state->seq_next[rank] : 0;
     if (state->sp->strict && next < state->seq_at[rank + 1] && turn_of(state, state->seq[next]))
@@ -168,11 +169,11 @@ struct choice sched_choose(const struct sched_state *state, int rank) {
 
 /* Removes j from where it was chosen. from: its heap on another member of the team; NULL: the sequence. */
 static void take_value(struct sched_state *state, int32_t j, const struct ready *from) {
-    int rank = state->sp->job[j].rank;
+    int rank = state->c->costs->job[j].rank;
     if (!from)
         state->seq_next[rank] += partner_of(state->sp, j) >= 0 ? 2 : 1;
     else
-        ready_pop(state->sp->job[j].d == OP_F ? &state->fwd[rank] : &state->rest[rank]);
+        ready_pop(state->c->costs->job[j].d == OP_F ? &state->fwd[rank] : &state->rest[rank]);
 }
 
 /* Returns whether all members of j's team are idle, and j is the best job of each. */
@@ -182,7 +183,7 @@ static bool all_choose(const struct sched_state *state, int32_t j) {
     int32_t first = size > 1 ? gang_of(sp, j) : j;
     for (int i = 0; i < size && size > 1; i++) {
         int32_t k = gang_job(sp, first, i);
-        if (state->busy[sp->job[k].rank] || sched_choose(state, sp->job[k].rank).j != k)
+        if (state->busy[state->c->costs->job[k].rank] || sched_choose(state, state->c->costs->job[k].rank).j != k)
             return false;
     }
     return true;
@@ -192,12 +193,12 @@ static int ascending(const void *x, const void *y) { return *(const int *)x - *(
 
 static void begin_job(struct sched_state *state, int32_t j, double t) {
     struct sched *sc = state->sc;
-    int rank = state->sp->job[j].rank;
+    int rank = state->c->costs->job[j].rank;
     state->busy[rank] = true;
-    if (state->sp->job[j].d == OP_F)
+    if (state->c->costs->job[j].d == OP_F)
         use_room(state, rank);
     sc->start[j] = t;
-    sc->end[j] = t + on_grain(state->sp, job_time(state->sp, j));
+    sc->end[j] = t + on_grain(state->c->costs, job_time(state->c->costs, j));
     sc->moment[sc->nmoments++] = j;
     sc->nstarts++;
     sc->order[rank][sc->norder[rank]++] = j;
@@ -234,12 +235,12 @@ static void start_best(struct sched_state *state, int rank, double t) {
 static int by_first_rank(const void *x, const void *y) {
     int32_t i = *(const int32_t *)x, j = *(const int32_t *)y;
     const struct job *a = &sorting->job[i], *b = &sorting->job[j];
-    int rank = sorting->job[gang_of(sorting, i)].rank, other = sorting->job[gang_of(sorting, j)].rank;
+    int rank = sorting->job[gang_of(sorting->spec, i)].rank, other = sorting->job[gang_of(sorting->spec, j)].rank;
     if (rank != other)
         return rank < other ? -1 : 1;
     if (a->rank != b->rank)
-        return sorting->names.member[a->s].place < sorting->names.member[b->s].place ? -1 : 1;
-    return i == j ? 0 : partner_of(sorting, i) == j ? -1 : 1;
+        return sorting->spec->names.member[a->s].place < sorting->spec->names.member[b->s].place ? -1 : 1;
+    return i == j ? 0 : partner_of(sorting->spec, i) == j ? -1 : 1;
 }
 
 /* Starts jobs on idle ranks. A job that one rank starts may use up the room that another's team waits for. The jobs
@@ -266,13 +267,13 @@ static void start_idle(struct sched_state *state, double t) {
 
 static struct sched_state prepare_state(const struct compile *c, struct sched *sc) {
     const struct spec *sp = c->spec;
-    int n = all_jobs(sp), W = sp->workers;
+    int n = c->costs->njobs, W = sp->workers;
     struct sched_state state = {.c = c, .sp = sp, .sc = sc};
     state.pos = NEW(int32_t, n);
     state.by_pos = NEW(int32_t, n);
     int *nfwd = NEW(int, W), *nseq = NEW(int, W), *all_at = NEW(int, W + 2);
     for (int j = 0; j < n; j++) {
-        const struct job *job = &sp->job[j];
+        const struct job *job = &c->costs->job[j];
         nfwd[job->rank] += job->d == OP_F;
         nseq[job->rank] += !job->fill;
         all_at[job->rank + 2]++;
@@ -280,8 +281,8 @@ static struct sched_state prepare_state(const struct compile *c, struct sched *s
     for (int r = 0; r < W; r++)
         all_at[r + 2] += all_at[r + 1];
     for (int j = 0; j < n; j++)
-        state.by_pos[all_at[sp->job[j].rank + 1]++] = j;
-    sorting = sp;
+        state.by_pos[all_at[c->costs->job[j].rank + 1]++] = j;
+    sorting = c->costs;
     for (int r = 0; r < W; r++)
         sort(state.by_pos + all_at[r], (size_t)(all_at[r + 1] - all_at[r]), sizeof *state.by_pos, by_priority);
     for (int i = 0; i < n; i++)
@@ -299,8 +300,8 @@ static struct sched_state prepare_state(const struct compile *c, struct sched *s
         state.seq_next[r] = state.seq_at[r];
     }
     for (int i = 0; i < n; i++) /* by rank, in the order of priority */
-        if (!sp->job[state.by_pos[i]].fill)
-            state.seq[state.seq_next[sp->job[state.by_pos[i]].rank]++] = state.by_pos[i];
+        if (!c->costs->job[state.by_pos[i]].fill)
+            state.seq[state.seq_next[c->costs->job[state.by_pos[i]].rank]++] = state.by_pos[i];
     memcpy(state.seq_next, state.seq_at, sizeof *state.seq_at * (size_t)W);
     state.ready = NEW(bool, n);
     state.busy = NEW(bool, W);
@@ -319,7 +320,7 @@ static struct sched_state prepare_state(const struct compile *c, struct sched *s
 struct sched *sched_run(const struct compile *c) {
     const struct spec *sp = c->spec;
     const struct graph *graph = c->graph;
-    int n = all_jobs(sp);
+    int n = c->costs->njobs;
     struct sched *sc = NEW(struct sched, 1);
     sc->start = NEW(double, n);
     sc->end = NEW(double, n);
@@ -327,7 +328,7 @@ struct sched *sched_run(const struct compile *c) {
     sc->order = NEW(int32_t *, sp->workers);
     sc->norder = NEW(int, sp->workers);
     for (int j = 0; j < n; j++)
-        sc->norder[sp->job[j].rank]++;
+        sc->norder[c->costs->job[j].rank]++;
     for (int r = 0; r < sp->workers; r++) {
         sc->order[r] = NEW(int32_t, sc->norder[r]);
         sc->norder[r] = 0;
@@ -338,7 +339,7 @@ struct sched *sched_run(const struct compile *c) {
     for (int j = 0; j < sp->njobs; j++)
         state.missing[j] = graph->pred_at[j + 1] - graph->pred_at[j];
     if (sp->updates.every)
-        state.versions = versions_begin(sp, c->stage, sc->version, state.missing, state.ready_at);
+        state.versions = versions_begin(c->costs, sc->version, state.missing, state.ready_at);
     for (int j = 0; j < n; j++)
         if (!state.missing[j])
             make_ready(&state, j);

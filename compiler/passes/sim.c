@@ -26,7 +26,7 @@ struct meeting { /* meeting point of the ranks of a message or a collective */
 
 struct sim {
     const struct spec *sp;
-    const struct stage *st;
+    const struct costs *costs;
     enum launch_order order;
     const struct program *p;
     struct timeline *tl;
@@ -54,16 +54,16 @@ static double duration(const struct sim *sim, int r, const struct instr *x) {
     switch (op_cost[x->op]) {
     case COST_JOB: {
         int32_t j = job_at(sim->sp, x->stage, x->batch, x->op);
-        bool braided = sim->sp->job[j].pair && sim->sp->pair[sim->sp->job[j].pair - 1].braided;
-        double whole = x->last || braided ? sim->sp->job[j].cost : computing_time(sim->sp, j);
-        return whole * (x->last ? cost_part(&sim->st[x->stage], x->op, x->part, x->last + 1) : 1);
+        const struct pair_costs *pair = pair_costs_of(sim->costs, j);
+        double whole = x->last || (pair && pair->braided) ? sim->costs->computes[j] : computing_time(sim->costs, j);
+        return whole * (x->last ? cost_part(&sim->costs->stage[x->stage], x->op, x->part, x->last + 1) : 1);
     }
     case COST_HOST: return host_time(sim->sp, r, moved_bytes(&sim->p->rank[r], x));
     case COST_UPDATE:
         if (sim->sp->updates.every)
-            return sim->sp->job[update_at(sim->sp, x->stage, x->batch, place_in(&sim->sp->costs.homes[x->stage], r))]
-                .cost;
-        return cost_update(sim->sp, sim->st, x->stage) / speed;
+            return sim->costs
+                ->computes[update_at(sim->costs, x->stage, x->batch, place_in(&sim->costs->homes[x->stage], r))];
+        return cost_update(sim->costs, x->stage) / speed;
     default: break;
     }
     const struct rank *k = &sim->p->rank[r];
@@ -146,7 +146,7 @@ static void run_alone(struct sim *sim, int r) {
     double t = ready_time(sim, r, &k->ins[i]), took = noise_of(sim, r, i) * duration(sim, r, &k->ins[i]);
     bool job = is_job(k->ins[i].op);
     int32_t j = job ? job_at(sim->sp, k->ins[i].stage, k->ins[i].batch, k->ins[i].op) : -1;
-    if (job && partner_of(sim->sp, j) >= 0 && !sim->sp->pair[sim->sp->job[j].pair - 1].braided) {
+    if (job && partner_of(sim->sp, j) >= 0 && !pair_costs_of(sim->costs, j)->braided) {
         t = fmax(t, ready_time(sim, r, &k->ins[i + 1]));
         n = 2;
     }
@@ -190,7 +190,7 @@ static void advance(struct sim *sim, int r) {
 
 static struct sim begin_sim(const struct compile *c, struct timeline *tl) {
     const struct program *p = c->program;
-    struct sim sim = {.sp = c->spec, .st = c->stage, .p = p, .tl = tl, .order = c->choices.launch};
+    struct sim sim = {.sp = c->spec, .costs = c->costs, .p = p, .tl = tl, .order = c->choices.launch};
     int W = p->workers;
     sim.free = NEW(double *, W);
     sim.done = NEW(double *, W);

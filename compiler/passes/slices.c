@@ -76,7 +76,8 @@ static void cut_balanced(const struct model *m, const struct rt_layer *all, int 
     }
 }
 
-void cut_sequence(struct spec *sp, const struct rt_layer *all) {
+void cut_sequence(struct costs *costs, const struct rt_layer *all) {
+    const struct spec *sp = costs->spec;
     const struct model *m = sp->model;
     for (int i = 0; i < m->nlayers; i++)
         if (row_of(all[i].kind)->routed)
@@ -96,8 +97,8 @@ void cut_sequence(struct spec *sp, const struct rt_layer *all) {
         die("%s: 'slice_cut' adds up to %d rows, but %s = %d", sp->file, sum, what, rows);
     if (rows < n)
         die("%s: slices = %d, but %s = %d: a slice has at least one row", sp->file, n, what, rows);
-    sp->costs.rows = sp->slicing.rows;
-    if (sp->costs.rows)
+    costs->rows = sp->slicing.rows;
+    if (costs->rows)
         return;
     if (!sp->slicing.balanced && rows % n)
         die("%s: %s = %d is no multiple of slices = %d; give a list of rows, or \"balanced\", as 'slice_cut'", sp->file,
@@ -107,50 +108,52 @@ void cut_sequence(struct spec *sp, const struct rt_layer *all) {
         own[q] = rows / n;
     if (sp->slicing.balanced)
         cut_balanced(m, all, n, own);
-    sp->costs.rows = own;
+    costs->rows = own;
 }
 
 static int64_t bytes_of_keys(const struct spec *sp, const struct rt_layer *l) {
     return l->kind == LAYER_attention ? kv_bytes(l, precision_bytes(sp->model->rt.precision)) : 0;
 }
 
-struct rt_layer *layers_of_slice(const struct spec *sp, const struct rt_stage *whole, int q) {
+struct rt_layer *layers_of_slice(const struct costs *costs, const struct rt_stage *whole, int q) {
     struct rt_layer *layer = NEW(struct rt_layer, whole->nlayers);
     int64_t kv = 0;
     int first = 0;
     for (int i = 0; i < q; i++)
-        first += sp->costs.rows[i];
+        first += costs->rows[i];
     for (int i = 0; i < whole->nlayers; i++) {
-        layer[i] = on_rows(sp->model, &whole->layer[i], first, sp->costs.rows[q]);
+        layer[i] = on_rows(costs->spec->model, &whole->layer[i], first, costs->rows[q]);
         layer[i].kv = kv;
-        kv += bytes_of_keys(sp, &layer[i]);
+        kv += bytes_of_keys(costs->spec, &layer[i]);
     }
     return layer;
 }
 
 /* Sets the bytes of a slice's keys and values, of all layers of the stage one after the other. Their gradients, from
  * later slices, are stored one slice after the other. */
-void size_keys(const struct spec *sp, struct stage *slice, int q) {
-    int64_t before = 0, sequences = slice->rt.layer[0].rows / sp->costs.rows[q];
+void size_keys(const struct costs *costs, struct stage *slice, int q) {
+    int64_t before = 0, sequences = slice->rt.layer[0].rows / costs->rows[q];
     for (int p = 0; p <= q; p++) {
         slice->bytes[K_kv] = 0;
         for (int i = 0; i < slice->rt.nlayers; i++) {
             struct rt_layer l = slice->rt.layer[i];
-            l.rows = (int32_t)sequences * sp->costs.rows[p];
-            slice->bytes[K_kv] += bytes_of_keys(sp, &l);
+            l.rows = (int32_t)sequences * costs->rows[p];
+            slice->bytes[K_kv] += bytes_of_keys(costs->spec, &l);
         }
         slice->bytes[K_dkv] = before;
         before += slice->bytes[K_kv];
     }
 }
 
-void find_attention(struct spec *sp, const struct stage *st) {
+void find_attention(struct costs *costs) {
+    const struct stage *st = costs->stage;
+    int stages = costs->spec->stages;
     bool all = true;
-    sp->costs.attends = NEW(bool, sp->stages);
-    for (int s = 0; s < sp->stages; s++) {
+    costs->attends = NEW(bool, stages);
+    for (int s = 0; s < stages; s++) {
         for (int i = 0; i < st[s].rt.nlayers; i++)
-            sp->costs.attends[s] |= st[s].rt.layer[i].kind == LAYER_attention;
-        all &= sp->costs.attends[s];
+            costs->attends[s] |= st[s].rt.layer[i].kind == LAYER_attention;
+        all &= costs->attends[s];
     }
-    sp->costs.attends = all ? NULL : sp->costs.attends;
+    costs->attends = all ? NULL : costs->attends;
 }

@@ -5,23 +5,24 @@
 
 /* Returns the home that job j takes a set from, as a place in the set's homes: its own rank, or the one that w()
  * named. */
-static int source_place(const struct spec *sp, const struct job *job, int set) {
-    const struct homes *homes = &sp->costs.homes[set];
+static int source_place(const struct costs *costs, const struct job *job, int set) {
+    const struct homes *homes = &costs->homes[set];
     int own = place_in(homes, job->rank);
     return own >= 0 ? own : place_in(homes, job->home);
 }
 
 /* Returns the time in which the set travels from its home to j's rank. */
 static double travel_time(const struct versions *v, int32_t j, int set) {
-    const struct job *job = &v->sp->job[j];
-    int home = v->sp->costs.homes[set].rank[source_place(v->sp, job, set)];
-    return on_grain(v->sp, link_time(v->sp, home, job->rank, (double)v->st[set].bytes[K_weight]));
+    const struct job *job = &v->costs->job[j];
+    int home = v->costs->homes[set].rank[source_place(v->costs, job, set)];
+    return on_grain(v->costs, link_time(v->sp, home, job->rank, (double)v->costs->stage[set].bytes[K_weight]));
 }
 
 int32_t versions_awaited(const struct versions *v, int32_t j, int n) {
-    const struct job *job = &v->sp->job[j];
-    int set = versioned_set(v->sp, job->s, n);
-    return set >= 0 && v->version[j] > 0 ? update_at(v->sp, set, v->version[j] - 1, source_place(v->sp, job, set)) : -1;
+    const struct job *job = &v->costs->job[j];
+    int set = versioned_set(v->costs, job->s, n);
+    return set >= 0 && v->version[j] > 0 ? update_at(v->costs, set, v->version[j] - 1, source_place(v->costs, job, set))
+                                         : -1;
 }
 
 /* Makes job j read this version, and wait for its arrival. */
@@ -32,7 +33,7 @@ static void bind(struct versions *v, int32_t j, int32_t version) {
         if (update < 0)
             continue;
         if (!isnan(v->ended[update])) {
-            double travel = travel_time(v, j, versioned_set(v->sp, v->sp->job[j].s, n));
+            double travel = travel_time(v, j, versioned_set(v->costs, v->costs->job[j].s, n));
             v->ready_at[j] = fmax(v->ready_at[j], v->ended[update] + travel);
             continue;
         }
@@ -50,32 +51,33 @@ static void count_awaited(struct versions *v) {
                                                                   * gradient */
     for (int s = 0; s < sp->stages; s++)
         for (int n = 0; n < VERSIONED; n++)
-            if (versioned_set(sp, s, n) >= 0)
-                stages[versioned_set(sp, s, n)]++;
-    for (int32_t j = sp->njobs; j < all_jobs(sp); j++) {
+            if (versioned_set(v->costs, s, n) >= 0)
+                stages[versioned_set(v->costs, s, n)]++;
+    for (int32_t j = sp->njobs; j < v->costs->njobs; j++) {
         v->ended[j - sp->njobs] = NAN;
-        v->missing[j] = sp->updates.every[sp->job[j].s] * stages[sp->job[j].s] + (sp->job[j].b > 0);
+        v->missing[j] = sp->updates.every[v->costs->job[j].s] * stages[v->costs->job[j].s] + (v->costs->job[j].b > 0);
     }
 }
 
-struct versions versions_begin(const struct spec *sp, const struct stage *st, int32_t *version, int32_t *missing,
-                               double *ready_at) {
-    struct versions all = {.sp = sp, .st = st, .version = version, .missing = missing, .ready_at = ready_at}, *v = &all;
-    int sets = sp->stages + sp->names.sets;
+struct versions versions_begin(const struct costs *costs, int32_t *version, int32_t *missing, double *ready_at) {
+    const struct spec *sp = costs->spec;
+    struct versions all = {.sp = sp, .costs = costs, .version = version, .missing = missing, .ready_at = ready_at},
+                    *v = &all;
+    int sets = sp->stages + sp->names.sets, updates = costs->njobs - sp->njobs;
     v->at = NEW(int32_t, sets + 1);
     for (int s = 0; s < sets; s++)
-        v->at[s + 1] = v->at[s] + sp->costs.homes[s].lists;
+        v->at[s + 1] = v->at[s] + costs->homes[s].lists;
     v->newest = NEW(int32_t, v->at[sets]);
-    v->ended = NEW(double, sp->costs.nupdates);
-    v->waiting = NEW(int32_t, sp->costs.nupdates);
+    v->ended = NEW(double, updates);
+    v->waiting = NEW(int32_t, updates);
     v->next = NEW(int32_t, VERSIONED * (int64_t)sp->njobs);
     memset(v->version, -1, sizeof *v->version * (size_t)sp->njobs);
-    memset(v->waiting, -1, sizeof *v->waiting * (size_t)sp->costs.nupdates);
+    memset(v->waiting, -1, sizeof *v->waiting * (size_t)updates);
     memset(v->next, -1, sizeof *v->next * VERSIONED * (size_t)sp->njobs);
     count_awaited(v);
     for (int32_t j = 0; j < sp->njobs; j++) {
-        int32_t back = sp->updates.reads[j], synchronous = sp->job[j].b / sp->updates.every[sp->job[j].s];
-        if (back >= 0 && sp->job[j].d != OP_W && has_version(sp, sp->job[j].s))
+        int32_t back = sp->updates.reads[j], synchronous = costs->job[j].b / sp->updates.every[costs->job[j].s];
+        if (back >= 0 && costs->job[j].d != OP_W && has_version(costs, costs->job[j].s))
             bind(v, j, synchronous > back ? synchronous - back : 0);
     }
     return all;
@@ -85,10 +87,10 @@ struct versions versions_begin(const struct spec *sp, const struct stage *st, in
  * has arrived. */
 static int32_t latest_of(const struct versions *v, int32_t j, int set, double t) {
     const struct spec *sp = v->sp;
-    int place = source_place(sp, &sp->job[j], set);
+    int place = source_place(v->costs, &v->costs->job[j], set);
     int32_t newest = v->newest[v->at[set] + place];
     double travel = travel_time(v, j, set);
-    while (newest > 0 && v->ended[update_at(sp, set, newest - 1, place) - sp->njobs] + travel > t)
+    while (newest > 0 && v->ended[update_at(v->costs, set, newest - 1, place) - sp->njobs] + travel > t)
         newest--;
     return newest;
 }
@@ -97,10 +99,10 @@ static int32_t latest_of(const struct versions *v, int32_t j, int set, double t)
 static int32_t latest(const struct versions *v, int32_t first, double t) {
     const struct spec *sp = v->sp;
     int32_t all = INT32_MAX;
-    for (int i = 0; i < team_size(sp, sp->job[first].s); i++)
+    for (int i = 0; i < team_size(sp, v->costs->job[first].s); i++)
         for (int n = 0; n < VERSIONED; n++) {
             int32_t j = gang_job(sp, first, i);
-            int set = versioned_set(sp, sp->job[j].s, n);
+            int set = versioned_set(v->costs, v->costs->job[j].s, n);
             int32_t newest = set >= 0 ? latest_of(v, j, set, t) : INT32_MAX;
             all = newest < all ? newest : all;
         }
@@ -119,25 +121,25 @@ static void bind_all(struct versions *v, int s, int b, int rule, int32_t version
     for (int d = OP_F; d <= OP_B; d++) {
         int32_t other = job_at(v->sp, s, b, d);
         if (other < 0 || gang_of(v->sp, other) == forward || v->sp->updates.reads[other] != rule ||
-            !has_version(v->sp, s))
+            !has_version(v->costs, s))
             continue;
         if (v->missing[other] == 0)
-            die_too_early(v->sp, other, &v->sp->job[forward]);
+            die_too_early(v->sp, other, &v->costs->job[forward]);
         bind(v, other, version);
     }
 }
 
 void versions_read(struct versions *v, int32_t j, double t) {
     const struct spec *sp = v->sp;
-    const struct job *job = &sp->job[j];
-    if (job->d == OP_U || job->d == OP_W || !has_version(sp, job->s))
+    const struct job *job = &v->costs->job[j];
+    if (job->d == OP_U || job->d == OP_W || !has_version(v->costs, job->s))
         return;
     bool forward = job->d == OP_F, input = forward && job->s == 0;
     int rule = sp->updates.reads[j], size = team_size(sp, job->s);
     if (rule == READ_LATEST || (forward && rule == READ_FORWARD) || (input && rule == READ_INPUT))
         v->version[j] = latest(v, j, t);
     if (v->version[j] < 0)
-        die_too_early(sp, j, &sp->job[job_at(sp, rule == READ_INPUT ? 0 : job->s, job->b, OP_F)]);
+        die_too_early(sp, j, &v->costs->job[job_at(sp, rule == READ_INPUT ? 0 : job->s, job->b, OP_F)]);
     for (int i = 0; i < size; i++) {
         v->version[gang_job(sp, j, i)] = v->version[j];
         if (forward)
@@ -150,8 +152,8 @@ void versions_read(struct versions *v, int32_t j, double t) {
 
 int32_t versions_update(struct versions *v, int32_t j, double t) {
     const struct spec *sp = v->sp;
-    const struct job *job = &sp->job[j];
+    const struct job *job = &v->costs->job[j];
     v->ended[j - sp->njobs] = t;
-    v->newest[v->at[job->s] + (j - sp->costs.update_at[job->s]) % sp->costs.homes[job->s].lists] = job->b + 1;
+    v->newest[v->at[job->s] + (j - v->costs->update_at[job->s]) % v->costs->homes[job->s].lists] = job->b + 1;
     return v->waiting[j - sp->njobs];
 }

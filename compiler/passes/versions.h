@@ -7,13 +7,13 @@
  * same version of both. */
 enum { VERSIONED = 2 };
 /* Returns the n-th of these sets; -1: the stage has no such weights. */
-static inline int versioned_set(const struct spec *sp, int s, int n) {
-    return n > 0 ? shared_by(sp, s) : is_bare(sp, s) ? -1 : s;
+static inline int versioned_set(const struct costs *costs, int s, int n) {
+    return n > 0 ? shared_by(costs, s) : is_bare(costs, s) ? -1 : s;
 }
 
 struct versions {
     const struct spec *sp;
-    const struct stage *st;
+    const struct costs *costs;
     int32_t *version; /* per job; -1: not known yet */
     int32_t *newest;  /* per set and home, [at[set] + place]: number of versions that it has, besides the first */
     int32_t *at;
@@ -27,8 +27,7 @@ struct versions {
 
 /* Begins. Per job: version is filled in as jobs start; to missing are added the updates that a job waits for, once
  * known, and what an update waits for; ready_at is delayed by versions that are still on their way. */
-struct versions versions_begin(const struct spec *sp, const struct stage *st, int32_t *version, int32_t *missing,
-                               double *ready_at);
+struct versions versions_begin(const struct costs *costs, int32_t *version, int32_t *missing, double *ready_at);
 /* Starts job j at t, or a team's job whose first member's is j: sets its version and those that depend on it. */
 void versions_read(struct versions *v, int32_t j, double t);
 /* Ends update j at t. Returns the first entry of the list that waited for it. */

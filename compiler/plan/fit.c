@@ -111,14 +111,14 @@ struct short_rank {
 };
 
 static int64_t weights_on(const struct compile *c, const int32_t *place, int r) {
-    return weights_received(c->spec, place, c->program, r);
+    return weights_received(c->costs, place, c->program, r);
 }
 
 /* With the slots that fit, the room on ranks that have fewer of them than the script said. */
 static void find_room(struct compile *by_slots, const int *most, int64_t *room, struct short_rank *rank) {
     struct scratch scratch = scratch_begin();
     const struct spec *sp = by_slots->spec;
-    const int32_t *place = home_places(sp);
+    const int32_t *place = home_places(by_slots->costs);
     plan_least(by_slots);
     for (int r = 0; r < sp->workers; r++)
         rank[r] = (struct short_rank){by_slots->choices.slots[r] < most[r], beyond_memory(by_slots, r) == 0,
@@ -203,7 +203,7 @@ static struct rooms begin_rooms(const struct compile *c, const struct fit *fit) 
 static bool fit_room(struct compile *c, const struct fit *fit, int64_t *bound, struct compile *found) {
     int workers = c->spec->workers;
     struct rooms rooms = begin_rooms(c, fit);
-    const int32_t *place = home_places(c->spec);
+    const int32_t *place = home_places(c->costs);
     for (; any_open(rooms.rank, workers); rooms.trial++) {
         struct scratch scratch = scratch_begin(); /* it does not end where its program is the one */
         struct compile with = compile_vary(c, STREAMS);

@@ -52,7 +52,7 @@ static bool try_period(struct compile *c, struct period period, int microbatches
     struct compile with = of_microbatches(c, microbatches);
     *tried += with.spec->njobs;
     bool fits = with.spec->batches == microbatches &&
-                set_period(with.spec, with.sched, period.first, period.length, period.shortest);
+                set_period(with.costs, with.sched, period.first, period.length, period.shortest);
     if (fits) {
         compile_until(&with, TRIED_OFFLOADS | STREAMS);
         fits = period_fits(with.program);
@@ -69,24 +69,24 @@ static bool try_period(struct compile *c, struct period period, int microbatches
     return fits;
 }
 
-static struct spec *ask(const struct compile *c, int microbatches, int later) {
+static const struct costs *ask(const struct compile *c, int microbatches, int later) {
     struct compile with = compile_vary(c, SPEC);
     with.args.most = microbatches;
     with.args.later = later;
     compile_until(&with, COSTS);
-    return with.spec;
+    return with.costs;
 }
 
 /* Whether the scripts say the same of later repetitions: of the last one and all that follows it, and of some before.
  * None of their functions need come back to the same for ever: a schedule may begin with a synchronous part, say. */
 static bool goes_on(const struct compile *c, int first, int shortest) {
-    int64_t step = c->spec->updates.step, least = first + least_period(c->spec, c->sched, first, shortest) + 1;
+    int64_t step = c->spec->updates.step, least = first + least_period(c->costs, c->sched, first, shortest) + 1;
     int64_t asked = least + ((step - least) % shortest + shortest) % shortest; /* a program has at least as many */
     struct scratch scratch = scratch_begin();
-    const struct spec *sp = asked < step ? ask(c, (int)asked, 0) : NULL;
+    const struct costs *costs = asked < step ? ask(c, (int)asked, 0) : NULL;
     bool same = true;
     for (int64_t repeats = (step - asked) / shortest; same && repeats > 0; repeats /= 2)
-        same = same_jobs(sp, ask(c, (int)asked, (int)(repeats * shortest)), first);
+        same = same_jobs(costs, ask(c, (int)asked, (int)(repeats * shortest)), first);
     scratch_end(scratch);
     return same;
 }
@@ -97,7 +97,7 @@ void search_periods(struct compile *c) {
     int64_t tried = 0;
     if (!c->spec->updates.every)
         return;
-    while (!find_period(c->spec, c->sched, &period.first, &period.shortest) ||
+    while (!find_period(c->costs, c->sched, &period.first, &period.shortest) ||
            !goes_on(c, period.first, period.shortest)) {
         if (c->spec->batches == c->spec->updates.step)
             return;
@@ -107,9 +107,9 @@ void search_periods(struct compile *c) {
         }
         *c = of_microbatches(c, 2 * c->spec->batches);
     }
-    period.length = least_period(c->spec, c->sched, period.first, period.shortest);
+    period.length = least_period(c->costs, c->sched, period.first, period.shortest);
     for (; tried < MOST_TRIED; period.length += period.shortest) {
-        while ((microbatches = written_out(c->spec, c->sched, period.first, period.length)) < 0 && may_look_further(c))
+        while ((microbatches = written_out(c->costs, c->sched, period.first, period.length)) < 0 && may_look_further(c))
             *c = of_microbatches(c, 2 * c->spec->batches);
         if (microbatches < 0)
             break; /* the step is no longer than that, or it takes too much */

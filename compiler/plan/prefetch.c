@@ -68,11 +68,11 @@ static double time_plan(struct compile *with, struct ahead *ahead) {
 }
 
 static struct weights_use *uses_of_weights(const struct compile *c, struct ahead *const ahead[2], bool tried) {
-    const int32_t *place = home_places(c->spec);
+    const int32_t *place = home_places(c->costs);
     struct weights_use *use = NEW(struct weights_use, c->spec->workers);
     for (int r = 0; r < c->spec->workers; r++)
         use[r] = (struct weights_use){
-            weights_received(c->spec, place, c->program, r), c->fit->bound[r], tried, {ahead[0][r], ahead[1][r]}};
+            weights_received(c->costs, place, c->program, r), c->fit->bound[r], tried, {ahead[0][r], ahead[1][r]}};
     return use;
 }
 

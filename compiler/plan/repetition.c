@@ -12,7 +12,7 @@
 /* ---- in a schedule ---- */
 
 struct search {
-    const struct spec *sp;
+    const struct costs *costs;
     const struct sched *sc;
     int32_t *start; /* per microbatch: the moment at which stage 0's forward starts */
 };
@@ -22,10 +22,10 @@ static double time_at(const struct sched *sc, int32_t moment) {
     return j >= 0 ? sc->start[j] : sc->end[~j];
 }
 
-static struct search begin_search(const struct spec *sp, const struct sched *sc) {
-    struct search search = {sp, sc, NEW(int32_t, sp->batches)};
+static struct search begin_search(const struct costs *costs, const struct sched *sc) {
+    struct search search = {costs, sc, NEW(int32_t, costs->spec->batches)};
     for (int32_t i = 0; i < sc->nmoments; i++) {
-        const struct job *job = sc->moment[i] >= 0 ? &sp->job[sc->moment[i]] : NULL;
+        const struct job *job = sc->moment[i] >= 0 ? &costs->job[sc->moment[i]] : NULL;
         if (job && job->s == 0 && job->d == OP_F)
             search.start[job->b] = i;
     }
@@ -34,19 +34,19 @@ static struct search begin_search(const struct spec *sp, const struct sched *sc)
 
 /* Whether what happens at moment y is what happens at x, n microbatches later, and the times from these on agree. */
 static bool same_moment(const struct search *search, int32_t x, int32_t y, int n, double apart, double period) {
-    const struct spec *sp = search->sp;
+    const struct spec *sp = search->costs->spec;
     const struct sched *sc = search->sc;
     int32_t i = sc->moment[x], j = sc->moment[y];
     if ((i >= 0) != (j >= 0))
         return false;
     i = i >= 0 ? i : ~i;
     j = j >= 0 ? j : ~j;
-    const struct job *a = &sp->job[i], *b = &sp->job[j];
+    const struct job *a = &search->costs->job[i], *b = &search->costs->job[j];
     int later = a->d == OP_U ? n / sp->updates.every[a->s] : n;
     if (a->s != b->s || a->d != b->d || a->rank != b->rank || b->b != a->b + later)
         return false;
     int32_t forward = a->d == OP_U ? -1 : job_at(sp, a->s, a->b, OP_F),
-            on = a->d != OP_U && has_version(sp, a->s) ? n / sp->updates.every[a->s] : 0;
+            on = a->d != OP_U && has_version(search->costs, a->s) ? n / sp->updates.every[a->s] : 0;
     if (forward >= 0 && sc->version[job_at(sp, b->s, b->b, OP_F)] != sc->version[forward] + on)
         return false; /* what it keeps for its backward is of that version */
     if (forward >= 0 && a->d != OP_W && sc->version[j] != sc->version[i] + on)
@@ -58,7 +58,7 @@ static bool same_moment(const struct search *search, int32_t x, int32_t y, int n
  */
 static bool repeats_from(const struct search *search, int b, int n) {
     const struct sched *sc = search->sc;
-    if (b + 2 * n >= search->sp->batches)
+    if (b + 2 * n >= search->costs->spec->batches)
         return false;
     int32_t from = search->start[b], to = search->start[b + n], end = search->start[b + 2 * n];
     if (to <= from || end - to != to - from)
@@ -73,7 +73,7 @@ static bool repeats_from(const struct search *search, int b, int n) {
 /* Whether n microbatches from b on are a period, given that those from b + turn on are. */
 static bool repeats_before(const struct search *search, int b, int n) {
     const struct sched *sc = search->sc;
-    int turn = search->sp->updates.turn, next = b + turn;
+    int turn = search->costs->spec->updates.turn, next = b + turn;
     int32_t from = search->start[b], end = search->start[next], to = search->start[b + n];
     if (end <= from)
         return repeats_from(search, b, n);
@@ -89,14 +89,15 @@ static bool repeats_before(const struct search *search, int b, int n) {
 /* The first microbatch from which on the schedule repeats itself up to `late`, from where it does. What it did before
  * may have been another period. */
 static int earliest(const struct search *search, int late, int n) {
-    int turn = search->sp->updates.turn;
+    int turn = search->costs->spec->updates.turn;
     while (late >= turn && repeats_before(search, late - turn, n))
         late -= turn;
     return late;
 }
 
-bool find_period(const struct spec *sp, const struct sched *sc, int *first, int *length) {
-    struct search search = begin_search(sp, sc);
+bool find_period(const struct costs *costs, const struct sched *sc, int *first, int *length) {
+    const struct spec *sp = costs->spec;
+    struct search search = begin_search(costs, sc);
     int turn = sp->updates.turn,
         last = sp->batches - (turn > sp->batches / 8 ? turn : sp->batches / 8); /* before it ends */
     for (int n = turn; 2 * n < last; n += turn) {
@@ -112,8 +113,9 @@ bool find_period(const struct spec *sp, const struct sched *sc, int *first, int 
 
 /* Most jobs and updates of a microbatch last less than n microbatches' time: at least so many microbatches a period
  * must have for no tensor to be there when it begins and still when it ends. */
-int least_period(const struct spec *sp, const struct sched *sc, int first, int length) {
-    struct search search = begin_search(sp, sc);
+int least_period(const struct costs *costs, const struct sched *sc, int first, int length) {
+    const struct spec *sp = costs->spec;
+    struct search search = begin_search(costs, sc);
     double period = time_at(sc, search.start[first + length]) - time_at(sc, search.start[first]), longest = 0;
     for (int s = 0; s < sp->stages; s++)
         for (int b = first; b < first + length; b++) {
@@ -125,32 +127,34 @@ int least_period(const struct spec *sp, const struct sched *sc, int first, int l
 }
 
 /* How many microbatches must be written out for the period from `first` on to be as if there were no end. */
-static int needed(const struct spec *sp, const struct sched *sc, int first, int length) {
-    struct search search = begin_search(sp, sc);
+static int needed(const struct costs *costs, const struct sched *sc, int first, int length) {
+    struct search search = begin_search(costs, sc);
     int last = first + length;
     for (int32_t i = 0; i < search.start[first + length]; i++)
-        if (sc->moment[i] >= 0 && sp->job[sc->moment[i]].d != OP_U && sp->job[sc->moment[i]].b > last)
-            last = sp->job[sc->moment[i]].b;
+        if (sc->moment[i] >= 0 && costs->job[sc->moment[i]].d != OP_U && costs->job[sc->moment[i]].b > last)
+            last = costs->job[sc->moment[i]].b;
     return last + 1;
 }
 
-int written_out(const struct spec *sp, const struct sched *sc, int first, int length) {
+int written_out(const struct costs *costs, const struct sched *sc, int first, int length) {
+    const struct spec *sp = costs->spec;
     if (first + length >= sp->batches)
         return -1;
-    int64_t least = needed(sp, sc, first, length), n = least + ((sp->updates.step - least) % length + length) % length;
+    int64_t least = needed(costs, sc, first, length),
+            n = least + ((sp->updates.step - least) % length + length) % length;
     return least >= sp->batches && sp->batches < sp->updates.step ? -1 : n < sp->updates.step ? (int)n : -1;
 }
 
 /* ---- in a script ---- */
 
 struct asked {
-    const struct spec *sp;
+    const struct costs *costs;
     int32_t job;
 };
 
 static int by_order(const void *x, const void *y) {
     const struct asked *p = x, *q = y;
-    const struct job *a = &p->sp->job[p->job], *b = &q->sp->job[q->job];
+    const struct job *a = &p->costs->job[p->job], *b = &q->costs->job[q->job];
     if (a->rank != b->rank)
         return a->rank - b->rank;
     if (compare_n(a, b))
@@ -161,12 +165,12 @@ static int by_order(const void *x, const void *y) {
 }
 
 /* The jobs of microbatches and updates from `first` on, rank by rank, in the order of n. */
-static struct asked *in_order(const struct spec *sp, int first, int32_t *n) {
-    struct asked *list = NEW(struct asked, all_jobs(sp));
+static struct asked *in_order(const struct costs *costs, int first, int32_t *n) {
+    struct asked *list = NEW(struct asked, costs->njobs);
     *n = 0;
-    for (int32_t j = 0; j < all_jobs(sp); j++)
-        if (sp->job[j].b >= (sp->job[j].d == OP_U ? first / sp->updates.every[sp->job[j].s] : first))
-            list[(*n)++] = (struct asked){sp, j};
+    for (int32_t j = 0; j < costs->njobs; j++)
+        if (costs->job[j].b >= (costs->job[j].d == OP_U ? first / costs->spec->updates.every[costs->job[j].s] : first))
+            list[(*n)++] = (struct asked){costs, j};
     sort(list, (size_t)*n, sizeof *list, by_order);
     return list;
 }
@@ -179,12 +183,13 @@ static bool same_preds(const struct spec *sp, const struct spec *later, int32_t 
            memcmp(sp->pred + sp->pred_at[j], later->pred + later->pred_at[j], sizeof *sp->pred * (size_t)n) == 0;
 }
 
-static bool same_job(const struct spec *sp, const struct spec *later, int32_t j) {
-    const struct job *a = &sp->job[j], *b = &later->job[j];
+static bool same_job(const struct costs *costs, const struct costs *other, int32_t j) {
+    const struct spec *sp = costs->spec, *later = other->spec;
+    const struct job *a = &costs->job[j], *b = &other->job[j];
     int64_t pair = (int64_t)a->s * sp->batches + a->b;
     if (a->s != b->s || a->b != b->b || a->d != b->d || a->rank != b->rank || a->home != b->home || a->fill != b->fill)
         return false;
-    if (a->cost != b->cost && !(isnan(a->cost) && isnan(b->cost)))
+    if (costs->computes[j] != other->computes[j])
         return false;
     if (j < sp->njobs && (sp->updates.reads[j] != later->updates.reads[j] ||
                           (sp->choices.offload && sp->choices.offload[pair] != later->choices.offload[pair])))
@@ -194,25 +199,26 @@ static bool same_job(const struct spec *sp, const struct spec *later, int32_t j)
 
 /* Whether the later job would run before the one of its place here: in a strict order it does if its n is smaller, in a
  * greedy one if it is also a forward, which can be ready long before. */
-static bool runs_earlier(const struct spec *sp, const struct spec *later, int32_t j) {
-    return (sp->strict || sp->job[j].d == OP_F) && compare_n(&later->job[j], &sp->job[j]) < 0;
+static bool runs_earlier(const struct costs *costs, const struct costs *later, int32_t j) {
+    return (costs->spec->strict || costs->job[j].d == OP_F) && compare_n(&later->job[j], &costs->job[j]) < 0;
 }
 
-bool same_jobs(const struct spec *sp, const struct spec *later, int first) {
-    if (sp->njobs != later->njobs || sp->costs.nupdates != later->costs.nupdates)
+bool same_jobs(const struct costs *costs, const struct costs *later, int first) {
+    if (costs->spec->njobs != later->spec->njobs || costs->njobs != later->njobs)
         return false;
     int32_t n, m;
-    const struct asked *a = in_order(sp, first, &n), *b = in_order(later, first, &m);
+    const struct asked *a = in_order(costs, first, &n), *b = in_order(later, first, &m);
     if (n != m)
         return false;
     for (int32_t i = 0; i < n; i++)
-        if (a[i].job != b[i].job || !same_job(sp, later, a[i].job) || runs_earlier(sp, later, a[i].job))
+        if (a[i].job != b[i].job || !same_job(costs, later, a[i].job) || runs_earlier(costs, later, a[i].job))
             return false;
     return true;
 }
 
-bool set_period(const struct spec *sp, struct sched *sc, int first, int length, int shortest) {
-    struct search search = begin_search(sp, sc);
+bool set_period(const struct costs *costs, struct sched *sc, int first, int length, int shortest) {
+    const struct spec *sp = costs->spec;
+    struct search search = begin_search(costs, sc);
     if (first + length >= sp->batches)
         return false;
     sc->period = length;

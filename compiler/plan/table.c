@@ -12,14 +12,14 @@ static void do_script(struct compile *c) {
     c->spec = script_load(&c->args);
     c->choices = c->spec->choices;
 }
-static void do_cost(struct compile *c) { c->stage = cost_stages(c->spec); }
-static void do_graph(struct compile *c) { c->graph = graph_build(c->spec); }
+static void do_cost(struct compile *c) { c->costs = costs_make(c->spec); }
+static void do_graph(struct compile *c) { c->graph = graph_build(c->costs); }
 static void do_sched(struct compile *c) { c->sched = sched_run(c); }
 static void do_lower(struct compile *c) { c->program = lower(c); }
 static void do_mem(struct compile *c) { c->hurried = mem_plan(c); }
 static void do_lanes(struct compile *c) { lanes_sync(c->program); }
 static void do_verify(struct compile *c) {
-    struct refutation *no = verify(c->spec, c->graph, c->program, CLAIM_ALL);
+    struct refutation *no = verify(c->costs, c->graph, c->program, CLAIM_ALL);
     if (no) {
         fprintf(stderr, "pianola: %s does not verify; this is a bug of the compiler, please report it\n%s\n",
                 c->spec->file, no->why);
@@ -54,7 +54,7 @@ const struct pass passes[] = {
 const int npasses = sizeof passes / sizeof *passes;
 
 int compile_has(const struct compile *c) {
-    return c->have | (c->spec ? SPEC : 0) | (c->stage ? COSTS : 0) | (c->graph ? GRAPH : 0) | (c->sched ? SCHED : 0) |
+    return c->have | (c->spec ? SPEC : 0) | (c->costs ? COSTS : 0) | (c->graph ? GRAPH : 0) | (c->sched ? SCHED : 0) |
            (c->program ? STREAMS : 0) | (c->timeline ? TIMES : 0) | (c->report ? REPORT : 0);
 }
 
@@ -101,7 +101,7 @@ void compile_forget(struct compile *c, int from) {
     if (from <= GRAPH)
         c->graph = NULL;
     if (from <= COSTS)
-        c->stage = NULL;
+        c->costs = NULL;
     if (from <= SPEC)
         c->spec = NULL;
 }

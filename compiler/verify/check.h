@@ -6,6 +6,7 @@
 
 struct check {
     const struct spec *sp;
+    const struct costs *costs;
     const struct graph *g;
     const struct program *p;
     int claims;

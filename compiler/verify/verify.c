@@ -403,8 +403,9 @@ static bool prove(struct check *check) {
     return !(check->claims & CLAIM_RACES) || races(check);
 }
 
-struct refutation *verify(const struct spec *sp, const struct graph *graph, const struct program *p, int claims) {
-    struct check check = {.sp = sp, .g = graph, .p = p, .claims = claims};
+struct refutation *verify(const struct costs *costs, const struct graph *graph, const struct program *p, int claims) {
+    const struct spec *sp = costs->spec;
+    struct check check = {.sp = sp, .costs = costs, .g = graph, .p = p, .claims = claims};
     /* The caller guarantees only this much. The program may say anything, so all else must be proved. */
     assert(p->workers == sp->workers && p->stages == sp->stages && graph->n == sp->njobs);
     assert(p->batches > 0 && p->repeats >= 1 && p->period >= 0 && p->rank);

@@ -35,7 +35,7 @@ struct refutation {
     int holds; /* claims proved nevertheless */
     char *why; /* the counterexample: rank, lane, line, instruction, and its job or message */
 };
-struct refutation *verify(const struct spec *sp, const struct graph *graph, const struct program *p, int claims);
+struct refutation *verify(const struct costs *costs, const struct graph *graph, const struct program *p, int claims);
 /* verify_text.c: proves a program from its own text. Each job belongs to the rank that runs it, and depends on what the
  * default dependencies (schedules/language.md) or the text's `needs` lines say. */
 struct refutation *verify_text(const struct program *p);

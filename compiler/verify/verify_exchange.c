@@ -75,16 +75,16 @@ static bool are_those_of_script(struct check *check) {
         if (a->stage != b->stage || a->place != b->place || a->size != b->size)
             return refute_all(check, CLAIM_JOBS, "stage %s is member %d of %d; the script says, %d of %d",
                               stage_text(check, s), a->place, a->size, b->place, b->size);
-        bool whole = check->sp->costs.whole && check->sp->costs.whole[s];
+        bool whole = check->costs->whole && check->costs->whole[s];
         if ((has->whole && has->whole[s]) != whole)
             return refute_all(check, CLAIM_JOBS, "stage %s has %s parameters that its team's members have whole",
                               stage_text(check, s), whole ? "some" : "no");
     }
-    for (int s = 0; s < check->p->stages && (check->p->exchange || check->sp->costs.exchange); s++)
+    for (int s = 0; s < check->p->stages && (check->p->exchange || check->costs->exchange); s++)
         for (int d = 0; d < NDIRS; d++) {
             static const struct exchanges none = {0};
             const struct exchanges *must =
-                check->sp->costs.exchange ? &check->sp->costs.exchange[(int64_t)s * NDIRS + d] : &none;
+                check->costs->exchange ? &check->costs->exchange[(int64_t)s * NDIRS + d] : &none;
             const struct member *member = has->member ? &has->member[s] : NULL;
             int first = member && member->place > 0 ? s - member->place : s;
             if (!same_exchanges(exchanges_of(check, s, d), must))
@@ -141,7 +141,7 @@ static bool keep_their_places(struct check *check) {
 /* Sets the sizes of a stage's mids from the script's costs. A member may give or get only its share of the whole
  * tensor. q: the slice, if there are slices. */
 static void know_sizes(struct check *check, int s, int q, int64_t *bytes) {
-    const struct stage *st = check->sp->costs.stage ? stage_at(check->sp, check->sp->costs.stage, s, q) : NULL;
+    const struct stage *st = check->costs->stage ? stage_at(check->costs, s, q) : NULL;
     int size = check->p->names.member[s].size;
     for (int d = 0; d < NDIRS; d++)
         for (int n = 0; n < exchanges_of(check, s, d)->n; n++, bytes += 2) {

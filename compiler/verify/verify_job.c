@@ -222,7 +222,7 @@ bool verify_job(struct check *check, int r, int32_t i) {
     check->values->done[j] = is_last_part(x);
     if (check->values->section)
         check->values->section[j] = (uint8_t)section_of(k, i);
-    return check->sp->costs.stage || as_large_as_read(check, r, i);
+    return check->costs->stage || as_large_as_read(check, r, i);
 }
 
 void jobs_begin(struct check *check) { check->values->scratch = NEW(struct tensors, 1); }

@@ -218,7 +218,7 @@ static bool check_sizes(struct check *check) {
         for (int s = 0; s < check->values->sets.n; s++)
             for (int b = -1; b < (s < check->sp->stages ? check->p->names.slices : 0); b++)
                 bytes[kind][entry_of(check, s, b)] =
-                    check->sp->costs.stage ? stage_at(check->sp, check->sp->costs.stage, s, b)->bytes[kind] : -1;
+                    check->costs->stage ? stage_at(check->costs, s, b)->bytes[kind] : -1;
     }
     for (int r = 0; r < check->p->workers; r++)
         for (int32_t b = 0; b < check->p->rank[r].nbufs; b++)
@@ -253,12 +253,12 @@ static bool check_workspace(struct check *check, int r) {
         int32_t own = is_job(x->op) ? operand(k, x, ROLE_work, 0) : -1;
         int64_t have = own < 0 ? first : k->buf[own].bytes;
         if (x->op == OP_U && x->stage >= 0 && x->stage < check->sp->stages &&
-            check->sp->costs.stage[x->stage].update_work > first)
+            check->costs->stage[x->stage].update_work > first)
             return refute_all(check, CLAIM_MEMORY, "U %d needs %lld bytes of workspace; rank %d has %lld", x->stage,
-                              (long long)check->sp->costs.stage[x->stage].update_work, r, (long long)first);
+                              (long long)check->costs->stage[x->stage].update_work, r, (long long)first);
         if (!is_job(x->op) || x->stage < 0 || x->stage >= check->sp->stages)
             continue;
-        int64_t need = stage_at(check->sp, check->sp->costs.stage, x->stage, x->batch)->bytes[K_work];
+        int64_t need = stage_at(check->costs, x->stage, x->batch)->bytes[K_work];
         if (need > have)
             return refute_all(check, CLAIM_MEMORY, "%s needs %lld bytes of workspace; rank %d has %lld",
                               job_name(&check->p->names, x->stage, x->batch, x->op), (long long)need, r,
@@ -276,7 +276,7 @@ bool memory_begin(struct check *check) {
     plan->opened = NEW(bool *, W);
     if (!check_sizes(check))
         return false;
-    for (int r = 0; r < W && check->sp->costs.stage; r++)
+    for (int r = 0; r < W && check->costs->stage; r++)
         if (!check_workspace(check, r))
             return false;
     if (!homes_begin(check))

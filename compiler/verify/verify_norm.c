@@ -41,14 +41,14 @@ bool norms_begin(struct check *check) {
     norms->most = norms->most > check->p->workers ? norms->most : check->p->workers;
     norms->todo = NEW(int32_t, norms->most + 1);
     norms->part = NEW(struct part, norms->most + 1);
-    for (int r = 0; r < check->p->workers && check->sp->costs.post_validation; r++)
+    for (int r = 0; r < check->p->workers && check->costs->post_validation; r++)
         for (int32_t b = 0; b < check->p->rank[r].nbufs; b++)
             if (check->p->rank[r].buf[b].kind == K_norm) {
                 struct norm last = {~(check->values->sets.n + r), 0, {0, 1}, 1};
                 check->values->val[r][b].sum = new_norm(norms, last);
                 check->values->val[r][b].set = true;
             }
-    return !check->sp->costs.clip || !check->p->update ||
+    return !check->costs->clip || !check->p->update ||
            refute_all(check, CLAIM_JOBS, "nothing is proved of updates that are jobs together with norms");
 }
 
@@ -177,13 +177,13 @@ static const char *wrong_norm(struct check *check, int32_t norm, bool before) {
 bool is_clipped(struct check *check, int r, int32_t i) {
     const struct rank *k = &check->p->rank[r];
     const struct arg *norm = find_arg(k, &k->ins[i], ROLE_norm, 0);
-    if (!norm && !check->sp->costs.clip)
+    if (!norm && !check->costs->clip)
         return true;
-    if (!check->sp->costs.clip)
+    if (!check->costs->clip)
         return refute(check, CLAIM_GRADIENTS, r, i, "takes a norm, and updates are not clipped");
     if (!is_norm(check, r, i, norm))
         return false;
-    bool before = check->sp->costs.post_validation;
+    bool before = check->costs->post_validation;
     const char *wrong = wrong_norm(check, check->values->val[r][norm->buf].sum, before);
     return !wrong || refute(check, CLAIM_GRADIENTS, r, i, "its norm %s; it must be of all %s, each once", wrong,
                             before ? "ranks' norms of the step before" : "sets");
@@ -192,7 +192,7 @@ bool is_clipped(struct check *check, int r, int32_t i) {
 /* Refutes unless the norms that the next step reads cover all sets. */
 bool norms_end(struct check *check) {
     int32_t all = check->values->norms->whole = NO_SUM;
-    for (int r = 0; r < check->p->workers && check->sp->costs.post_validation; r++) {
+    for (int r = 0; r < check->p->workers && check->costs->post_validation; r++) {
         const struct rank *k = &check->p->rank[r];
         int32_t b = 0;
         while (b < k->nbufs && k->buf[b].kind != K_norm)
@@ -203,7 +203,7 @@ bool norms_end(struct check *check) {
         if (!join_norms(check, r, k->nins - 1, &all, check->values->val[r][b].sum))
             return false;
     }
-    const char *wrong = check->sp->costs.post_validation ? wrong_norm(check, all, false) : NULL;
+    const char *wrong = check->costs->post_validation ? wrong_norm(check, all, false) : NULL;
     return !wrong ||
            refute_all(check, CLAIM_GRADIENTS,
                       "the norm of all ranks, which the next step finds, %s; it must be of all sets, each once", wrong);

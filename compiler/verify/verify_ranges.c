@@ -11,7 +11,7 @@
 #include "check.h"
 
 static bool has_layers(const struct check *check, int s) {
-    return check->sp->costs.stage && check->sp->costs.stage[s].rt.nlayers > 0;
+    return check->costs->stage && check->costs->stage[s].rt.nlayers > 0;
 }
 
 /* Returns the bytes of the gradient of a layer's own parameters; from == to: none. */
@@ -24,7 +24,7 @@ static struct byte_range range_of_layer(const struct check *check, const struct 
 
 /* Returns whether each layer's bytes are among the bytes of the part that runs it. */
 static bool are_of_layers(struct check *check, int s, int d) {
-    const struct stage *st = &check->sp->costs.stage[s];
+    const struct stage *st = &check->costs->stage[s];
     const struct ranges *ranges = &check->p->contributed[(int64_t)s * NDIRS + d];
     int parts = st->nstops[d] ? st->nstops[d] + 1 : st->parts;
     if (ranges->n && ranges->n != parts)

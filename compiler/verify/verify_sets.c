@@ -54,8 +54,8 @@ bool sets_begin(struct check *check) {
             values->sets.slots[values->sets.shared[s]]++;
     }
     for (int set = 0; set < values->sets.n; set++) {
-        bool none = check->sp->costs.stage && check->sp->costs.stage[set].bytes[K_weight] == 0;
-        if (check->sp->costs.stage && none == has_weights(p, set))
+        bool none = check->costs->stage && check->costs->stage[set].bytes[K_weight] == 0;
+        if (check->costs->stage && none == has_weights(p, set))
             return refute_all(check, CLAIM_JOBS, "the program says that set %d has %s weights, and it has %s", set,
                               none ? "some" : "no", none ? "none" : "some");
     }

@@ -332,10 +332,9 @@ bool verify_update(struct check *check, int r, int32_t i) {
                        ? refute(check, CLAIM_GRADIENTS, r, i, "its weights are of version %d, not %d", has, before)
                        : refute(check, CLAIM_GRADIENTS, r, i, "it has been updated before");
     bool has_state = opt && !opt->last && is_tensor(&check->values->val[r][opt->buf], K_opt, set, -1, 0);
-    bool needs_state = check->sp->costs.stage
-                           ? check->values->bytes[K_opt][set] > 0
-                           : check->values->bytes[K_opt][set] >= 0 ||
-                                 (check->values->has_state && check->values->bytes[K_weight][set] > 0);
+    bool needs_state = check->costs->stage ? check->values->bytes[K_opt][set] > 0
+                                           : check->values->bytes[K_opt][set] >= 0 ||
+                                                 (check->values->has_state && check->values->bytes[K_weight][set] > 0);
     if (needs_state ? !has_state : opt != NULL)
         return refute(check, CLAIM_GRADIENTS, r, i, "needs opt(%d), and nothing else, as optimizer state", set);
     if (has_state && check->values->val[r][opt->buf].count != before)

@@ -36,31 +36,24 @@ static int32_t *ranks_of_jobs(const struct program *p) {
 
 /* Infers clipping: updates are clipped if any norm is computed. With post-validation, a rank reads a norm before it
  * computes one. */
-static void find_norms(const struct program *p, struct spec *sp) {
+static void find_norms(const struct program *p, struct costs *costs) {
     for (int r = 0; r < p->workers; r++) {
         bool taken = false;
         for (const struct instr *x = p->rank[r].ins; x < p->rank[r].ins + p->rank[r].nins; x++) {
             taken |= x->op == OP_NORM;
-            sp->costs.post_validation |= x->op == OP_ALL_REDUCE_N && !taken;
+            costs->post_validation |= x->op == OP_ALL_REDUCE_N && !taken;
         }
-        sp->costs.clip |= taken;
+        costs->clip |= taken;
     }
-    sp->costs.post_validation &= sp->costs.clip;
+    costs->post_validation &= costs->clip;
 }
 
 static struct spec *spec_of(const struct program *p) {
     struct spec *sp = NEW(struct spec, 1);
     *sp = (struct spec){.name = p->name, .file = p->name, .workers = p->workers, .stages = p->stages};
     sp->names = p->names;
-    sp->costs.exchange = p->exchange;
     sp->batches = p->batches;
-    sp->names = p->names;
-    sp->costs.attends = p->attends;
-    sp->costs.whole = p->names.whole;
     sp->updates.every = p->update;
-    sp->costs.bare = p->bare;
-    sp->costs.unembedding = p->unembedding;
-    find_norms(p, sp);
     sp->machine.memory = sp->machine.host_memory = INFINITY;
     int64_t cells = (int64_t)p->stages * p->batches;
     const int32_t *rank = ranks_of_jobs(p);
@@ -119,15 +112,27 @@ static char *take_needs(const struct program *p, struct spec *sp) {
     return NULL;
 }
 
+/* Returns the costs that the text tells: no sizes, and no times. */
+static struct costs *costs_of(const struct program *p, const struct spec *sp) {
+    struct costs *costs = NEW(struct costs, 1);
+    *costs = (struct costs){.spec = sp, .job = sp->job, .njobs = sp->njobs, .exchange = p->exchange};
+    costs->attends = p->attends;
+    costs->whole = p->names.whole;
+    costs->bare = p->bare;
+    costs->unembedding = p->unembedding;
+    find_norms(p, costs);
+    return costs;
+}
+
 struct building {
-    const struct spec *sp;
+    const struct costs *costs;
     const struct graph *graph;
 };
 
 /* Dies if the dependencies are wrong. */
 static void build_graph(void *context) {
     struct building *building = context;
-    building->graph = graph_build(building->sp);
+    building->graph = graph_build(building->costs);
 }
 
 struct refutation *verify_text(const struct program *p) {
@@ -151,9 +156,10 @@ struct refutation *verify_text(const struct program *p) {
         if (sp->job[j].rank < 0)
             return refuted(CLAIM_JOBS,
                            format("job %s never runs", job_name(&sp->names, sp->job[j].s, sp->job[j].b, sp->job[j].d)));
-    struct building building = {sp, NULL};
+    const struct costs *costs = costs_of(p, sp);
+    struct building building = {costs, NULL};
     if (try(build_graph, &building))
-        return verify(sp, building.graph, p, CLAIM_ALL);
+        return verify(costs, building.graph, p, CLAIM_ALL);
     size_t prefix = strlen("pianola: error: ") + strlen(sp->file) + strlen(": ");
     return refuted(CLAIM_JOBS, format("%.*s", (int)(strlen(diag_text) - prefix - 1), diag_text + prefix));
 }

@@ -103,7 +103,7 @@ static void replay_core(const char *schedule, const char *workers) {
     struct compile c = {
         .args = {.schedule = schedule, .model = "schedules/models/integers.lua", .set = set, .nset = 2}};
     compile_all(&c, "");
-    const struct rt_program *p = runtime_program(c.spec, c.stage, c.program);
+    const struct rt_program *p = runtime_program(c.costs, c.program);
     struct replay z = {.device = &null_device, .program = p, .rank = 1};
     const struct rt_rank *k = &p->rank[1];
     z.cursor = NEW(int32_t, k->nlanes);
@@ -122,7 +122,7 @@ static void in_process(const char *schedule, const char *workers) {
     struct compile c = {
         .args = {.schedule = schedule, .model = "schedules/models/integers.lua", .set = set, .nset = 2}};
     compile_all(&c, "");
-    const struct rt_program *p = runtime_program(c.spec, c.stage, c.program);
+    const struct rt_program *p = runtime_program(c.costs, c.program);
     char why[256];
     enum { STEPS = 500 };
     struct data *data = data_open(&c.spec->model->rt, NULL, 1, why, sizeof why);

@@ -26,14 +26,14 @@ static void compile(void *unused) {
     (void)unused;
     struct script_args args = {.schedule = path};
     struct spec *sp = script_load(&args);
-    struct stage *st = cost_stages(sp);
-    struct graph *g = graph_build(sp);
-    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+    struct costs *costs = costs_make(sp);
+    struct graph *g = graph_build(costs);
+    struct program *p = lower_of(sp, costs, g, sched_of(sp, costs, g));
     mem_of(sp, p);
     lanes_sync(p);
-    if (verify(sp, g, p, CLAIM_ALL))
+    if (verify(costs, g, p, CLAIM_ALL))
         abort();
-    report_of(sp, st, g, p, sim_of(sp, st, p));
+    report_of(sp, costs, g, p, sim_of(sp, costs, p));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

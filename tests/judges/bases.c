@@ -53,10 +53,12 @@ static void divide_pieces(struct stage *st) {
 }
 
 /* Gives teams exchanges of a few bytes, the same for all members. */
-static void add_stops(const struct spec *sp, struct stage *st) {
-    for (int s = 0; s < sp->stages && sp->costs.exchange; s++)
+static void add_stops(const struct costs *costs) {
+    const struct spec *sp = costs->spec;
+    struct stage *st = costs->stage;
+    for (int s = 0; s < sp->stages && costs->exchange; s++)
         for (int d = 0; d < NDIRS; d++) {
-            const struct exchanges *exchange = &sp->costs.exchange[(int64_t)s * NDIRS + d];
+            const struct exchanges *exchange = &costs->exchange[(int64_t)s * NDIRS + d];
             bool first = sp->names.member[s].place <= 0;
             st[s].nstops[d] = exchange->n;
             st[s].stop[d] = first ? NEW(struct stop, exchange->n) : st[s - 1].stop[d];
@@ -77,42 +79,42 @@ static void keep_whole(struct spec *sp) {
     bool *whole = NEW(bool, sp->stages);
     for (int s = 0; s < sp->stages; s++)
         whole[s] = sp->names.member[s].place >= 0;
-    sp->costs.whole = whole;
+    costs_of(sp)->whole = whole;
 }
 
-static struct stage *stages_of(const struct base *b, struct spec *sp) {
+static struct costs *stages_of(const struct base *b, struct spec *sp) {
     random_state = b->seed;
     if (sp->names.member && b->seed % 2 == 0)
         keep_whole(sp);
-    struct stage *st = b->sizes ? draw_stages(sp) : unit_stages(sp);
-    for (int s = 0; s < stage_entries(sp); s++) {
+    struct costs *costs = b->sizes ? draw_stages(sp) : unit_stages(sp);
+    for (int s = 0; s < stage_entries(costs); s++) {
         if (b->sizes) {
-            shrink(&st[s]);
-            st[s].pieces = st[s].parts = 0; /* find_shards draws them again */
+            shrink(&costs->stage[s]);
+            costs->stage[s].pieces = costs->stage[s].parts = 0; /* find_shards draws them again */
         }
         if (b->no_token)
-            st[s].bytes[K_token] = 0;
+            costs->stage[s].bytes[K_token] = 0;
     }
     if (b->sizes)
-        find_shards(sp, st);
+        find_shards(costs);
     for (int s = 0; s < sp->stages; s++)
-        if (st[s].touched[OP_B])
-            divide_pieces(&st[s]);
-    add_stops(sp, st);
-    for (int s = sp->stages + sp->names.sets; s < stage_entries(sp); s++) {
-        st[s].bytes[K_hstash] = st[s].bytes[K_rstash] = st[s].bytes[K_stash];
-        st[s].bytes[K_hinput] = st[s].bytes[K_rinput] = st[s].bytes[K_input];
+        if (costs->stage[s].touched[OP_B])
+            divide_pieces(&costs->stage[s]);
+    add_stops(costs);
+    for (int s = sp->stages + sp->names.sets; s < stage_entries(costs); s++) {
+        costs->stage[s].bytes[K_hstash] = costs->stage[s].bytes[K_rstash] = costs->stage[s].bytes[K_stash];
+        costs->stage[s].bytes[K_hinput] = costs->stage[s].bytes[K_rinput] = costs->stage[s].bytes[K_input];
     }
-    return st;
+    return costs;
 }
 
 /* Compiles a period, as the pipeline does. */
 static void compile_steady(const struct base *b, const struct script_args *args, struct compiled *c) {
     struct compile all = {.args = *args};
     compile_until(&all, TRIED_PERIODS | SCHED);
-    struct stage *st = all.spec->costs.stage = stages_of(b, all.spec);
-    *c = (struct compiled){all.spec, all.graph, lower_of(all.spec, st, all.graph, all.sched)};
-    mem_of(all.spec, c->program);
+    struct spec *sp = costed(all.spec);
+    *c = (struct compiled){sp, all.graph, lower_of(sp, stages_of(b, sp), all.graph, all.sched)};
+    mem_of(sp, c->program);
     lanes_sync(c->program);
 }
 
@@ -141,12 +143,13 @@ static void compile(void *with) {
     if (b->shared)
         name_spec_sets(c->spec, c->spec->names.tables > 0, true);
     if (b->file) /* costs, which determine the order, are the usual ones */
-        cost_stages(c->spec);
-    c->spec->costs.clip = b->clip;
-    c->spec->costs.post_validation = b->clip && b->post_validation && c->spec->workers > 1;
-    struct stage *st = c->spec->costs.stage = stages_of(b, c->spec);
-    c->graph = graph_build(c->spec);
-    c->program = lower_of(c->spec, st, c->graph, sched_of(c->spec, st, c->graph));
+        c->spec = costed(c->spec);
+    struct costs *costs = costs_of(c->spec);
+    costs->clip = b->clip;
+    costs->post_validation = b->clip && b->post_validation && c->spec->workers > 1;
+    stages_of(b, c->spec);
+    c->graph = graph_of(c->spec);
+    c->program = lower_of(c->spec, costs, c->graph, sched_of(c->spec, costs, c->graph));
     mem_of(c->spec, c->program);
     lanes_sync(c->program);
 }

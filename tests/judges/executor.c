@@ -521,8 +521,7 @@ static void check_end(struct run *z) {
             if (error)
                 fail(z, r, -1, "%s", error);
         }
-    const char *error =
-        z->wrong || !z->want->sp->costs.post_validation ? NULL : last_norms_error(z->want, memory_at, z);
+    const char *error = z->wrong || !z->want->costs->post_validation ? NULL : last_norms_error(z->want, memory_at, z);
     if (error)
         fail(z, 0, -1, "%s", error);
 }

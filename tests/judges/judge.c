@@ -48,7 +48,7 @@ static const char *check_workspace(const struct court *c, int number) {
         return told(&c->z, number, "it works in what is no workspace");
     if (work >= 0 && (k->buf[work].off < 0 || k->buf[work].off > k->arena - has))
         return told(&c->z, number, "the workspace lies outside the arena");
-    if (x->op <= OP_W && c->want->sp->costs.stage && has < c->want->sp->costs.stage[x->stage].bytes[K_work])
+    if (x->op <= OP_W && c->want->costs->stage && has < c->want->costs->stage[x->stage].bytes[K_work])
         return told(&c->z, number, "the workspace is too small");
     return NULL;
 }
@@ -147,7 +147,7 @@ static const char *open_homes(struct court *c, int r) {
         w = home_weights(c->want, r, s);
         if (w < 0 || (why = size_error(c->want, k, w, size)))
             return format("rank %d, weight(%d): %s", r, s, why ? why : "it has no place");
-        if (c->want->sp->costs.stage && c->want->sp->costs.stage[s].bytes[K_opt] > 0 && o < 0)
+        if (c->want->costs->stage && c->want->costs->stage[s].bytes[K_opt] > 0 && o < 0)
             return format("rank %d, opt(%d) has no place", r, s);
         if (o >= 0 && (why = size_error(c->want, k, o, size)))
             return format("rank %d, opt(%d): %s", r, s, why);
@@ -155,7 +155,7 @@ static const char *open_homes(struct court *c, int r) {
     }
     for (int32_t b = 0; b < k->nbufs; b++) {
         struct span s = span_of(k, b);
-        bool empty = k->buf[b].kind == K_norm && !c->want->sp->costs.post_validation;
+        bool empty = k->buf[b].kind == K_norm && !c->want->costs->post_validation;
         if (!is_permanent(c, r, b) || is_gradient(k->buf[b].kind) || empty)
             continue;
         for (int64_t n = 0; n < s.n; n++)
@@ -356,7 +356,7 @@ static void check_order_of_sum(struct court *c, int number) {
     const struct promise *want = c->want;
     const struct instr *x = instr_of(&c->z, number);
     int r = c->z.rank[number], dw = operand_of(&c->z.p->rank[r], x, ROLE_dw), set = x->stage;
-    if (dw < 0 || set >= want->sp->stages || !want->sp->costs.whole[set])
+    if (dw < 0 || set >= want->sp->stages || !want->costs->whole[set])
         return;
     struct part own = own_part(want, r, set);
     int64_t n = span_at(&c->z.p->rank[r], x, dw).n, first = own.from * n, all = own.of * n;
@@ -428,7 +428,7 @@ static const char *run_events(struct court *c) {
 /* Replays a program whose values are right, this time with sums that depend on their order. */
 static const char *check_orders_of_sums(const struct court *right) {
     struct court c = {.want = right->want, .z = right->z};
-    if (!c.want->sp->costs.whole)
+    if (!c.want->costs->whole)
         return NULL;
     c.taken = NEW(struct taken *, c.want->sp->stages);
     sums_have_order = true;
@@ -447,7 +447,7 @@ static const char *check_values(struct court *c) {
         for (int s = 0; s < sets_of(want) && !why; s++)
             if (owns(want, r, s) && (why = home_error(want, r, s, c->of[r].symbol)))
                 why = format("rank %d: %s", r, why);
-    return !why && want->sp->costs.post_validation ? last_norms_error(want, memory_at, c) : why;
+    return !why && want->costs->post_validation ? last_norms_error(want, memory_at, c) : why;
 }
 
 static const char *check_needs(const struct court *c) {
@@ -473,7 +473,7 @@ static void check_tokens(struct court *c, int32_t j) {
     uint64_t needs = 0, has = 0;
     for (int32_t e = g->pred_at[j]; e < g->pred_at[j + 1]; e++) {
         const struct job *from = &sp->job[g->pred[e]];
-        if (g->pred[e] < sp->njobs && gets(sp, g->pred[e], j, K_token) && from->rank != sp->job[j].rank)
+        if (g->pred[e] < sp->njobs && gets(c->want->costs, g->pred[e], j, K_token) && from->rank != sp->job[j].rank)
             needs += mix(value(K_token, from->s, from->b, from->d, 0));
     }
     for (int a = 0; a < x->narg; a++)
@@ -532,7 +532,7 @@ static void check_said(struct court *c) {
         }
     for (int r = 0; r < c->z.p->workers; r++)
         for (int32_t b = 0; b < c->z.p->rank[r].nbufs; b++)
-            if (c->z.p->rank[r].buf[b].kind == K_norm && c->of[r].live[b] && !c->want->sp->costs.post_validation)
+            if (c->z.p->rank[r].buf[b].kind == K_norm && c->of[r].live[b] && !c->want->costs->post_validation)
                 check_norm(c, r, b);
     for (int r = 0; r < c->z.p->workers; r++)
         for (int32_t b = 0; b < c->z.p->rank[r].nbufs; b++)
@@ -551,7 +551,7 @@ static struct judgement judge_straight(const struct promise *wanted, const struc
         why = check_operands(&c);
     if (!why)
         why = range_error(want, &c.z);
-    if (!why && !want->sp->costs.stage)
+    if (!why && !want->costs->stage)
         why = text_size_error(want, &c.z);
     if (!why)
         why = play(&c.z, false);

@@ -16,12 +16,13 @@ static const uint8_t role_made[NKINDS] = {
 static bool is_back(const struct job *j) { return j->d == OP_B || j->d == OP_I; }
 
 /* Returns whether they are slices of one microbatch, on a stage with attention. */
-static bool share_keys(const struct spec *sp, const struct job *a, const struct job *b) {
-    int slices = sp->names.slices;
-    return slices && a->s == b->s && a->b / slices == b->b / slices && (!sp->costs.attends || sp->costs.attends[a->s]);
+static bool share_keys(const struct costs *costs, const struct job *a, const struct job *b) {
+    int slices = costs->spec->names.slices;
+    return slices && a->s == b->s && a->b / slices == b->b / slices && (!costs->attends || costs->attends[a->s]);
 }
 
-bool gets(const struct spec *sp, int32_t from, int32_t to, int kind) {
+bool gets(const struct costs *costs, int32_t from, int32_t to, int kind) {
+    const struct spec *sp = costs->spec;
     const struct job *a = &sp->job[from], *b = &sp->job[to];
     bool again = job_at(sp, b->s, b->b, OP_R) >= 0, own = a->s == b->s && a->b == b->b;
     switch (kind) {
@@ -30,11 +31,12 @@ bool gets(const struct spec *sp, int32_t from, int32_t to, int kind) {
     case K_input: return own && a->d == OP_F && b->d == OP_R;
     case K_stash: return own && a->d == (again ? OP_R : OP_F) && is_back(b);
     case K_wstash: return own && a->d == OP_I && b->d == OP_W;
-    case K_kv: return share_keys(sp, a, b) && a->d == OP_F && (is_back(b) ? a->b <= b->b : a->b < b->b && b->d != OP_W);
-    case K_dkv: return share_keys(sp, a, b) && is_back(a) && is_back(b) && a->b == b->b + 1;
+    case K_kv:
+        return share_keys(costs, a, b) && a->d == OP_F && (is_back(b) ? a->b <= b->b : a->b < b->b && b->d != OP_W);
+    case K_dkv: return share_keys(costs, a, b) && is_back(a) && is_back(b) && a->b == b->b + 1;
     case K_token:
         for (int k = 0; k < NKINDS; k++)
-            if (k != K_token && gets(sp, from, to, k))
+            if (k != K_token && gets(costs, from, to, k))
                 return false;
         return true;
     default: return false;
@@ -65,12 +67,12 @@ static void promise_job(struct promise *p, uint64_t (*made)[NROLES], bool *known
         if (!known[from])
             promise_job(p, made, known, from);
         for (int kind = 0; kind < NKINDS && is_new(p->g, j, e); kind++)
-            if (kind != K_token && kind != K_kv && gets(p->sp, from, j, kind))
+            if (kind != K_token && kind != K_kv && gets(p->costs, from, j, kind))
                 in[role_read[kind]] += mix(made[from][role_made[kind]]);
     }
     for (int q = 0; q < p->sp->names.slices; q++) {
         int32_t from = job_at(p->sp, job->s, job->b - job->b % p->sp->names.slices + q, OP_F);
-        if (gets(p->sp, from, j, K_kv))
+        if (gets(p->costs, from, j, K_kv))
             in[ROLE_kv] = read_too(ROLE_kv, in[ROLE_kv], made[from][ROLE_own]);
     }
     memcpy(p->in[j], in, sizeof in);
@@ -232,8 +234,8 @@ static void own(struct promise *p) {
             p->home[p->homes[s].rank[i] * sets_of(p) + s] = true;
 }
 
-struct promise promise_of(const struct spec *sp, const struct graph *g) {
-    struct promise p = {.sp = sp, .g = g};
+struct promise promise_of(const struct costs *costs, const struct graph *g) {
+    struct promise p = {.sp = costs->spec, .costs = costs, .g = g};
     p.homes = NEW(struct homes, sets_of(&p));
     for (int s = 0; s < sets_of(&p); s++)
         p.homes[s] = homes_by_script(&p, s);
@@ -295,7 +297,8 @@ static int next_to(const struct spec *sp, int s, int step) {
 }
 
 /* Lists the default dependencies of schedules/language.md in a chain of stages. */
-static int default_needs(const struct spec *sp, const struct job *j, int32_t *out) {
+static int default_needs(const struct costs *costs, const struct job *j, int32_t *out) {
+    const struct spec *sp = costs->spec;
     int n = 0, slices = sp->names.slices;
     if (own_source(sp, j) >= 0)
         out[n++] = own_source(sp, j);
@@ -310,9 +313,9 @@ static int default_needs(const struct spec *sp, const struct job *j, int32_t *ou
         int b = j->b - j->b % slices + q;
         int32_t f = job_at(sp, j->s, b, OP_F), whole = job_at(sp, j->s, b, OP_B);
         int32_t back = whole >= 0 ? whole : job_at(sp, j->s, b, OP_I), me = (int32_t)(j - sp->job);
-        if (gets(sp, f, me, K_kv))
+        if (gets(costs, f, me, K_kv))
             out[n++] = f;
-        if (gets(sp, back, me, K_dkv))
+        if (gets(costs, back, me, K_dkv))
             out[n++] = back;
     }
     return n;
@@ -324,8 +327,9 @@ static void add_need(struct graph *g, int32_t j, int32_t from) {
 }
 
 /* Reads the one line of job j. It names only jobs that run, among them the source of what j reads of its stage. */
-static const char *read_needs(const struct program *p, const struct spec *sp, struct graph *g, int32_t j,
+static const char *read_needs(const struct program *p, const struct costs *costs, struct graph *g, int32_t j,
                               bool *repeats) {
+    const struct spec *sp = costs->spec;
     const struct job *job = &sp->job[j];
     const struct need *line = NULL;
     for (const struct need *n = p->need; n < p->need + p->nneeds; n++)
@@ -344,15 +348,15 @@ static const char *read_needs(const struct program *p, const struct spec *sp, st
             return format("%s needs a job that is not there", job_name(NULL, job->s, job->b, job->d));
         *repeats |= has_edge(g, j, from);
         bool order_only = is_back(job) && sp->job[from].d == OP_F && sp->job[from].s == job->s &&
-                          sp->job[from].b == job->b && !gets(sp, from, j, K_kv);
-        if (from == own || !order_only) /* with recompute, F is only an order, which R keeps */
+                          sp->job[from].b == job->b && !gets(costs, from, j, K_kv);
+        if (from == own || !order_only) /* with recompute, F is an order that R keeps */
             add_need(g, j, from);
     }
     for (int q = 0; q < sp->names.slices; q++) {
         int b = job->b - job->b % sp->names.slices + q;
         int32_t f = job_at(sp, job->s, b, OP_F), whole = job_at(sp, job->s, b, OP_B);
         int32_t back = whole >= 0 ? whole : job_at(sp, job->s, b, OP_I);
-        if ((gets(sp, f, j, K_kv) && !has_edge(g, j, f)) || (gets(sp, back, j, K_dkv) && !has_edge(g, j, back)))
+        if ((gets(costs, f, j, K_kv) && !has_edge(g, j, f)) || (gets(costs, back, j, K_dkv) && !has_edge(g, j, back)))
             return format("%s does not need another slice", job_name(NULL, job->s, job->b, job->d));
     }
     return own < 0 || has_edge(g, j, own) ? NULL
@@ -376,7 +380,8 @@ static bool is_acyclic(const struct graph *g) {
     return g->n == 0;
 }
 
-static const char *find_needs(const struct program *p, const struct spec *sp, struct graph *g, bool *repeats) {
+static const char *find_needs(const struct program *p, const struct costs *costs, struct graph *g, bool *repeats) {
+    const struct spec *sp = costs->spec;
     const char *why = NULL;
     g->n = sp->njobs;
     g->pred_at = NEW(int32_t, g->n + 1);
@@ -385,9 +390,9 @@ static const char *find_needs(const struct program *p, const struct spec *sp, st
     for (int32_t j = 0; j < g->n && !why; j++) {
         g->pred_at[j + 1] = g->pred_at[j];
         if (p->nneeds)
-            why = read_needs(p, sp, g, j, repeats);
+            why = read_needs(p, costs, g, j, repeats);
         else
-            for (int n = default_needs(sp, &sp->job[j], need), i = 0; i < n; i++)
+            for (int n = default_needs(costs, &sp->job[j], need), i = 0; i < n; i++)
                 add_need(g, j, need[i]);
     }
     for (int32_t n = 0; n < p->nneeds && !why; n++)
@@ -469,27 +474,26 @@ static bool validates_afterwards(const struct program *p) {
 
 bool promise_of_text(const struct program *p, struct promise *out, const char **why) {
     struct spec *sp = NEW(struct spec, 1);
+    struct costs *costs = NEW(struct costs, 1);
     struct graph *g = NEW(struct graph, 1);
     bool repeats = false;
     *sp = (struct spec){.name = p->name, .workers = p->workers, .stages = p->stages, .batches = p->batches};
     sp->names = p->names;
-    sp->costs.exchange = p->exchange;
-    sp->costs.attends = p->attends;
-    sp->costs.whole = p->names.whole;
-    sp->costs.bare = p->bare;
-    sp->costs.unembedding = p->unembedding;
+    *costs = (struct costs){.spec = sp, .exchange = p->exchange, .bare = p->bare, .unembedding = p->unembedding};
+    costs->attends = p->attends;
+    costs->whole = p->names.whole;
     sp->updates.every = p->update;
-    sp->costs.clip = takes_norms(p);
-    sp->costs.post_validation = validates_afterwards(p);
-    if ((int64_t)p->stages * p->batches > 100000) /* a mutated number; the text has fewer lines */
+    costs->clip = takes_norms(p);
+    costs->post_validation = validates_afterwards(p);
+    if ((int64_t)p->stages * p->batches > 100000) /* a number that was changed; there are not so many lines */
         *why = "there are not so many jobs";
     else
         *why = find_jobs(p, sp);
     *why = *why ? *why : team_error(sp);
-    *why = *why ? *why : find_needs(p, sp, g, &repeats);
+    *why = *why ? *why : find_needs(p, costs, g, &repeats);
     if (*why)
         return false;
-    *out = (struct promise){.sp = sp, .g = g, .repeats = repeats};
+    *out = (struct promise){.sp = sp, .costs = costs, .g = g, .repeats = repeats};
     out->homes = NEW(struct homes, sets_of(out));
     for (int set = 0; set < sets_of(out) && !*why; set++)
         *why = homes_of_text(out, p, set, &out->homes[set]);

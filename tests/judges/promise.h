@@ -6,6 +6,7 @@
 struct promise {
     const struct program *program; /* program whose buffers are meant; set by judge and execute */
     const struct spec *sp;
+    const struct costs *costs;
     const struct graph *g;
     uint64_t (*in)[NROLES]; /* per job: what it reads, by role (symbols.h) */
     uint64_t *sum;          /* per set of weights: the sum of all microbatches' contributions */
@@ -27,8 +28,8 @@ bool is_without_weights(const struct promise *want, int set);
 bool is_home_of(const struct promise *want, int set, int s);
 
 /* Returns whether job `to` gets this kind of tensor from job `from`, which it needs; K_token: no other kind. */
-bool gets(const struct spec *sp, int32_t from, int32_t to, int kind);
-struct promise promise_of(const struct spec *sp, const struct graph *g);
+bool gets(const struct costs *costs, int32_t from, int32_t to, int kind);
+struct promise promise_of(const struct costs *costs, const struct graph *g);
 /* Computes the promise from a program's text. Jobs run on the rank that lists them, and need what the default
  * dependencies (schedules/language.md) or their `needs` lines say. A rank with weight(s) that is not a fetched copy is
  * a home of s. Returns false if nothing the text promises can be kept, with the reason in *why. */

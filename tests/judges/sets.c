@@ -15,21 +15,21 @@ static int table_of(const struct promise *want, int s) {
     const struct spec *sp = want->sp;
     const struct member *m = sp->names.member;
     if (!sp->names.tables ||
-        (m ? m[s].stage && m[s].stage != m[sp->costs.unembedding].stage : s && s != sp->costs.unembedding))
+        (m ? m[s].stage && m[s].stage != m[want->costs->unembedding].stage : s && s != want->costs->unembedding))
         return -1;
     return m ? behind(want, sp->names.stages, m[s].place) : sp->stages;
 }
 
 bool is_without_weights(const struct promise *want, int set) {
-    if (want->sp->costs.bare)
-        return want->sp->costs.bare[set];
+    if (want->costs->bare)
+        return want->costs->bare[set];
     return false;
 }
 
 int set_used(const struct promise *want, int op, int s, int role) {
     const struct member *m = want->sp->names.member;
     bool forward = op == OP_F || op == OP_R, embeds = m ? m[s].stage == 0 : s == 0;
-    int unembedding = want->sp->costs.unembedding;
+    int unembedding = want->costs->unembedding;
     bool unembeds = m ? m[s].stage == m[unembedding].stage : s == unembedding, adds = op == OP_B || op == OP_W;
     int set = role == ROLE_w || role == ROLE_dw   ? s
               : role == ROLE_v || role == ROLE_dv ? table_of(want, s)

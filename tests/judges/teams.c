@@ -6,11 +6,11 @@
 #include "symbols.h"
 
 static const struct exchanges *exchange_list(const struct promise *want, int s, int d) {
-    return want->sp->costs.exchange ? &want->sp->costs.exchange[(int64_t)s * NDIRS + d] : NULL;
+    return want->costs->exchange ? &want->costs->exchange[(int64_t)s * NDIRS + d] : NULL;
 }
 
 int exchanges_of(const struct promise *want, int s, int d) {
-    return want->sp->costs.exchange ? exchange_list(want, s, d)->n : 0;
+    return want->costs->exchange ? exchange_list(want, s, d)->n : 0;
 }
 
 int first_member(const struct promise *want, int s) {
@@ -107,7 +107,7 @@ int32_t mid_got(const struct promise *want, const struct instr *x) {
 
 /* Returns the bytes of a mid with that number, if the model gives them, or -1. */
 static int64_t known_bytes(const struct promise *want, int s, int32_t number) {
-    const struct stage *st = want->sp->costs.stage ? &want->sp->costs.stage[s] : NULL;
+    const struct stage *st = want->costs->stage ? &want->costs->stage[s] : NULL;
     int n = number / 2, d = 0;
     while (st && d < NDIRS && n >= exchanges_of(want, s, d))
         n -= exchanges_of(want, s, d++);

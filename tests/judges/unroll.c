@@ -223,7 +223,10 @@ bool promise_of_unrolled(const struct promise *want, const struct program *unrol
     if (!promise_of_text(unrolled, out, why))
         return false;
     struct spec *sp = memcpy(NEW(struct spec, 1), out->sp, sizeof *sp);
-    sp->costs.stage = want->sp->costs.stage;
+    struct costs *costs = memcpy(NEW(struct costs, 1), out->costs, sizeof *costs);
+    costs->stage = want->costs->stage;
+    costs->spec = sp;
+    out->costs = costs;
     sp->updates.reads = want->sp->updates.reads ? NEW(int32_t, sp->njobs) : NULL;
     for (int32_t j = 0; sp->updates.reads && j < sp->njobs; j++)
         sp->updates.reads[j] = rule_of(want->sp, &sp->job[j], unrolled->batches - p->batches);

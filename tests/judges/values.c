@@ -168,7 +168,7 @@ static int32_t norm_buffer(const struct rank *k) {
 void fill_norm(const struct promise *want, int r, uint64_t *mem) {
     int32_t b = norm_buffer(&want->program->rank[r]);
     struct span at = b < 0 ? (struct span){0, 0} : span_of(&want->program->rank[r], b);
-    for (int64_t n = 0; n < at.n && want->sp->costs.post_validation; n++)
+    for (int64_t n = 0; n < at.n && want->costs->post_validation; n++)
         mem[at.at + n] = (uint64_t)(2 * n + 1) * last_worth(want, r) & ~STAMP;
 }
 
@@ -204,10 +204,10 @@ static uint64_t norm_added(const struct promise *want, const struct rank *k, con
 static const char *norm_error(const struct promise *want, const struct rank *k, const struct instr *x,
                               uint64_t **seen) {
     int norm = operand_of(k, x, ROLE_norm);
-    if ((norm >= 0) != want->sp->costs.clip)
+    if ((norm >= 0) != want->costs->clip)
         return norm >= 0 ? "it takes a norm, and nothing is clipped" : "it is not clipped";
     for (int64_t n = 0; norm >= 0 && n < span_at(k, x, norm).n && !sums_have_order; n++)
-        if (seen[norm][n] != (want->sp->costs.post_validation ? last_norm_symbol : norm_symbol)(want, n))
+        if (seen[norm][n] != (want->costs->post_validation ? last_norm_symbol : norm_symbol)(want, n))
             return "its norm is not that of all gradients";
     return NULL;
 }
@@ -347,9 +347,8 @@ const char *size_error(const struct promise *want, const struct rank *k, int32_t
     int slices = want->sp->names.slices; /* each slice has its own sizes */
     bool sliced = slices && kind_has_batch[b->kind] && b->batch >= 0;
     int64_t(*own)[NKINDS] = sliced ? size + sets_of(want) + b->stage * slices + b->batch % slices : size + b->stage;
-    int64_t must = want->sp->costs.stage
-                       ? stage_at(want->sp, want->sp->costs.stage, b->stage, sliced ? b->batch : -1)->bytes[b->kind]
-                       : (*own)[b->kind] - 1;
+    int64_t must = want->costs->stage ? stage_at(want->costs, b->stage, sliced ? b->batch : -1)->bytes[b->kind]
+                                      : (*own)[b->kind] - 1;
     if (must >= 0 && must != b->bytes)
         return format("a buffer of %s(%d) has %lld bytes, not %lld", kind_name[b->kind], b->stage, (long long)b->bytes,
                       (long long)must);

@@ -97,7 +97,7 @@ static void mend_sources(struct spec *sp) {
 static struct graph *default_graph(const struct spec *sp) {
     struct spec plain = *sp;
     plain.pred = plain.pred_at = NULL;
-    return graph_build(&plain);
+    return graph_build(&(struct costs){.spec = &plain});
 }
 
 /* Copies the default dependencies, and the original's orders whose jobs both still exist. */

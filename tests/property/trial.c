@@ -23,20 +23,18 @@ static bool exact; /* whether the model's sums are: then any schedule must train
 /* ---- passes ---- */
 
 struct passes {
-    struct spec sp; /* a copy, because cost_stages fills in costs */
-    struct stage *st;
+    const struct spec *sp;
+    struct costs *costs;
     struct graph *g;
     struct program *p;
 };
 
 static void compile(struct passes *c, const struct spec *sp) {
-    c->sp = *sp;
-    c->sp.job = NEW(struct job, sp->njobs);
-    memcpy(c->sp.job, sp->job, sizeof *sp->job * (size_t)sp->njobs);
-    c->st = cost_stages(&c->sp);
-    c->g = graph_build(&c->sp);
-    c->p = lower_of(&c->sp, c->st, c->g, sched_of(&c->sp, c->st, c->g));
-    spare_of(&c->sp, c->st, c->p);
+    c->sp = sp;
+    c->costs = costs_make(sp);
+    c->g = graph_build(c->costs);
+    c->p = lower_of(sp, c->costs, c->g, sched_of(sp, c->costs, c->g));
+    spare_of(sp, c->costs, c->p);
     lanes_sync(c->p);
 }
 
@@ -65,8 +63,8 @@ static void break_program(struct program *p, const char *fault) {
 /* ---- training ---- */
 
 static bool train(const struct passes *c, struct result *out, char *why) {
-    struct rt_program *p = runtime_program(&c->sp, c->st, c->p);
-    struct data *data = data_open(&c->sp.model->rt, NULL, 1, why, 4096);
+    struct rt_program *p = runtime_program(c->costs, c->p);
+    struct data *data = data_open(&c->sp->model->rt, NULL, 1, why, 4096);
     if (!data)
         return false;
     double makespan[STEPS];
@@ -126,7 +124,7 @@ static enum verdict judge(const struct spec *sp, char *why) {
     compile(&c, sp);
     if (!strcmp(fault, "wait"))
         break_program(c.p, fault);
-    struct refutation *no = verify(&c.sp, c.g, c.p, CLAIM_ALL);
+    struct refutation *no = verify(c.costs, c.g, c.p, CLAIM_ALL);
     if (no) {
         snprintf(why, 4096, "%s", no->why);
         return REFUTED;
@@ -140,8 +138,8 @@ static enum verdict judge(const struct spec *sp, char *why) {
         snprintf(why, 4096, "%s", misread ? misread : no->why);
         return UNREAD;
     }
-    struct timeline *tl = sim_of(&c.sp, c.st, c.p);
-    struct report *report = report_of(&c.sp, c.st, c.g, c.p, tl);
+    struct timeline *tl = sim_of(c.sp, c.costs, c.p);
+    struct report *report = report_of(c.sp, c.costs, c.g, c.p, tl);
     if (report->makespan < report->bound.lower * (1 - 1e-9)) {
         snprintf(why, 4096, "makespan %g is below the lower bound %g", report->makespan, report->bound.lower);
         return DIFFERS;
@@ -157,14 +155,14 @@ static enum verdict judge(const struct spec *sp, char *why) {
         snprintf(why, 4096, "an arena is larger than its buffers need");
         return DIFFERS;
     }
-    if (!exact || c.sp.updates.every || c.sp.model->rt.precision == BF16) /* the host trains only in fp32 */
+    if (!exact || c.sp->updates.every || c.sp->model->rt.precision == BF16) /* the host trains in fp32 alone */
         return GOOD;
     if (!strcmp(fault, "first"))
         break_program(c.p, fault);
-    struct result got, *want = &alone[c.sp.batches / slices_of(&c.sp.names)];
+    struct result got, *want = &alone[c.sp->batches / slices_of(&c.sp->names)];
     if (!train(&c, &got, why))
         return DIES;
-    bool sliced = c.sp.names.slices > 1; /* a loss is the mean of its slices', which rounds differently */
+    bool sliced = c.sp->names.slices > 1; /* a loss is the mean of its slices', which rounds otherwise */
     if (got.weights == want->weights && (sliced || !memcmp(got.loss, want->loss, sizeof got.loss)))
         return GOOD;
     snprintf(why, 4096, "weights %016llx, losses %.9g %.9g %.9g; one rank has %016llx, %.9g %.9g %.9g",

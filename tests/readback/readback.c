@@ -142,10 +142,10 @@ int main(int argc, char **argv) {
     struct compile c = {.args = {.schedule = argv[2], .model = argv[3], .nset = argc - 4}};
     c.args.set = (const char **)(void *)(argv + 4);
     compile_all(&c, "");
-    const struct rt_program *all = runtime_program(c.spec, c.stage, c.program);
+    const struct rt_program *all = runtime_program(c.costs, c.program);
     uint64_t hash = 0;
     for (rank = 0; rank < c.program->workers; rank++) {
-        struct runtime_view *view = runtime_view(c.spec, c.stage, c.program, rank);
+        struct runtime_view *view = runtime_view(c.costs, c.program, rank);
         view->program.rank = &all->rank[rank];
         load(format("%s/rank%d", argv[1], rank));
         hash = rank ? hash : said->hash;

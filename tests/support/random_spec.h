@@ -37,7 +37,7 @@ enum { /* features of a spec beyond the basic ones */
 };
 
 static inline struct spec *empty_spec(int workers, int stages, int batches) {
-    struct spec *sp = NEW(struct spec, 1);
+    struct spec *sp = &NEW(struct costed, 1)->spec;
     int cells = stages * batches * NDIRS;
     *sp = (struct spec){.name = "drawn", .file = "drawn.lua", .workers = workers, .stages = stages, .batches = batches};
     sp->job = NEW(struct job, cells);
@@ -104,7 +104,7 @@ enum { MOST_CUT = 4, MOST_NEEDS = 4 + MOST_CUT };
 
 /* Returns whether slices of a microbatch read each other's keys and values on stage s. */
 static inline bool has_attention(const struct spec *sp, int s) {
-    return sp->names.slices > 0 && (sp->costs.attends == NULL || sp->costs.attends[s]);
+    return sp->names.slices > 0 && (costs_of(sp)->attends == NULL || costs_of(sp)->attends[s]);
 }
 
 /* Lists the default dependencies of schedules/language.md, each job once, and returns their number. */
@@ -219,8 +219,7 @@ static inline void draw_pairs(struct spec *sp, const int32_t *order) {
             can &= sp->pred[sp->pred_at[order[i + 1]] + e] != order[i];
         if (!can)
             continue;
-        double shorter = a->cost < b->cost ? a->cost : b->cost;
-        sp->pair[sp->npairs] = (struct pair){order[i], order[i + 1], a->cost + b->cost - sp->overlap * shorter, false};
+        sp->pair[sp->npairs] = (struct pair){order[i], order[i + 1]};
         a->pair = b->pair = ++sp->npairs;
         i++;
     }
@@ -312,7 +311,7 @@ static inline void draw_bare(struct spec *sp) {
         bare[s] = below(3) == 0;
     for (struct job *j = sp->job; j < sp->job + sp->njobs; j++)
         j->home = bare[j->s] ? -1 : j->home;
-    find_bare(sp);
+    find_bare(costs_of(sp));
 }
 
 static inline struct spec *draw_spec(uint64_t seed, int flags) {
@@ -322,10 +321,11 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
     int S = 1 + below(6);
     struct spec *sp = empty_spec(W, S, B);
     sp->names.slices = Q;
-    sp->costs.sliced = Q && below(2);
-    sp->costs.attends = Q && below(2) ? NEW(bool, S) : NULL;
-    for (int s = 0; sp->costs.attends && s < S; s++)
-        sp->costs.attends[s] = below(2);
+    struct costs *costs = costs_of(sp);
+    costs->sliced = Q && below(2);
+    costs->attends = Q && below(2) ? NEW(bool, S) : NULL;
+    for (int s = 0; costs->attends && s < S; s++)
+        costs->attends[s] = below(2);
     sp->choices.lanes = flags & COARSE ? (enum lanes_per)(seed % 3) : PER_EDGE;
     draw_jobs(sp, flags);
     if (flags & TEAMS)
@@ -355,7 +355,7 @@ static inline struct spec *draw_spec(uint64_t seed, int flags) {
         if (kinds)
             sp->machine.link[i] = (struct link){draw_extreme(kinds), below(2) ? INFINITY : 1 / draw_extreme(kinds)};
     }
-    sp->costs.unembedding = flags & TIED ? below(sp->stages) : 0;
+    costs->unembedding = flags & TIED ? below(sp->stages) : 0;
     name_sets(&sp->names, sp->stages, flags & TIED, false);
     if (flags & SHARDED)
         draw_lists(sp);
@@ -387,17 +387,20 @@ static inline void draw_pieces(struct stage *st, int owners) {
 }
 
 /* Finds homes, makes weights divisible into their pieces, and gives copies the size of their originals. */
-static inline void find_shards(struct spec *sp, struct stage *st) {
-    sp->costs.homes = find_homes(sp);
+static inline void find_shards(struct costs *costs) {
+    const struct spec *sp = costs->spec;
+    struct stage *st = costs->stage;
+    costs->homes = find_homes(costs);
+    take_job_costs(costs);
     for (int s = 0; s < sp->stages + sp->names.sets; s++) {
-        const struct homes *homes = &sp->costs.homes[s];
+        const struct homes *homes = &costs->homes[s];
         int64_t *bytes = st[s].bytes, pieces = (int64_t)homes->size * shares_of(homes);
-        if (is_bare(sp, s)) {
+        if (is_bare(costs, s)) {
             static const uint8_t none[] = {K_weight, K_wgrad, K_opt};
             for (int i = 0; i < 3; i++)
                 bytes[none[i]] = 0;
         }
-        if (sp->limits.grad_slots && s < sp->stages && !is_bare(sp, s) && below(3) == 0) {
+        if (sp->limits.grad_slots && s < sp->stages && !is_bare(costs, s) && below(3) == 0) {
             draw_pieces(&st[s], (int)pieces);
             pieces = st[s].pieces;
         }
@@ -414,11 +417,13 @@ static inline void find_shards(struct spec *sp, struct stage *st) {
 }
 
 /* Draws the sizes of keys, values and their gradients; if slices are unequal, of all tensors of a slice. */
-static inline void draw_slices(const struct spec *sp, struct stage *st, int s, int most) {
+static inline void draw_slices(const struct costs *costs, int s, int most) {
+    const struct spec *sp = costs->spec;
+    struct stage *st = costs->stage;
     st[s].bytes[K_kv] = 1 + (sp->names.slices ? below(most) : 0);
     st[s].bytes[K_dkv] = 1 + (sp->names.slices ? below(most) : 0);
-    for (int q = 0; sp->costs.sliced && q < sp->names.slices; q++) {
-        struct stage *slice = (struct stage *)stage_at(sp, st, s, q);
+    for (int q = 0; costs->sliced && q < sp->names.slices; q++) {
+        struct stage *slice = (struct stage *)stage_at(costs, s, q);
         *slice = st[s];
         static const uint8_t own[] = {K_act, K_stash, K_kv, K_dkv};
         for (int i = 0; i < 4; i++)
@@ -428,9 +433,9 @@ static inline void draw_slices(const struct spec *sp, struct stage *st, int s, i
     }
 }
 
-/* Draws the sizes of stages: every kind has its own number of bytes; a wstash is at least as large as its stash. */
-static inline struct stage *draw_stages(struct spec *sp) {
-    struct stage *st = NEW(struct stage, stage_entries(sp));
+static inline struct costs *draw_stages(const struct spec *sp) {
+    struct costs *costs = costs_of(sp);
+    struct stage *st = costs->stage = NEW(struct stage, stage_entries(costs));
     int most = below(2) ? 40 : 3;
     bool state = below(2); /* whether there is optimizer state */
     for (int s = 0; s < sp->stages + sp->names.sets; s++) {
@@ -443,19 +448,20 @@ static inline struct stage *draw_stages(struct spec *sp) {
         st[s].bytes[K_work] *= below(2);
         st[s].update = 0.25 * below(5);
     }
-    find_shards(sp, st);
+    find_shards(costs);
     for (int s = 0; s < sp->stages; s++)
-        draw_slices(sp, st, s, most);
-    return st;
+        draw_slices(costs, s, most);
+    return costs;
 }
 
-static inline struct stage *unit_stages(struct spec *sp) {
-    struct stage *st = NEW(struct stage, stage_entries(sp));
-    for (int s = 0; s < stage_entries(sp); s++)
+static inline struct costs *unit_stages(const struct spec *sp) {
+    struct costs *costs = costs_of(sp);
+    struct stage *st = costs->stage = NEW(struct stage, stage_entries(costs));
+    for (int s = 0; s < stage_entries(costs); s++)
         for (int k = 0; k < NKINDS; k++)
             st[s].bytes[k] = k == K_opt || k == K_work ? 0 : 1;
-    find_shards(sp, st);
-    return st;
+    find_shards(costs);
+    return costs;
 }
 
 /* Returns the message with which what(with) dies, or NULL. */
@@ -467,7 +473,7 @@ static inline void draw_sources(struct spec *sp) {
     sp->owners.source = NEW(int32_t, sp->njobs);
     for (int j = 0; j < sp->njobs; j++) {
         const struct job *job = &sp->job[j];
-        const struct homes *homes = &sp->costs.homes[job->s];
+        const struct homes *homes = &costs_of(sp)->homes[job->s];
         int n = 0;
         for (int r = 0; r < sp->workers; r++) {
             bool has = homes->size == 1 && place_in(homes, r) >= 0;
@@ -482,11 +488,12 @@ static inline void draw_sources(struct spec *sp) {
 /* Turns updates into jobs. Their microbatch count divides the step and lets each of a stage's homes take part. The
  * versions that jobs read follow any of the rules. Needs sp->costs.homes. Returns whether such updates exist. */
 static inline bool draw_updates(struct spec *sp) {
+    struct costs *costs = costs_of(sp);
     static const int rules[] = {READ_FORWARD, READ_LATEST, READ_INPUT, 0, 1, 2};
     int *update = NEW(int, sp->stages), rule = below(6), mixed = below(3) == 0;
     sp->updates.step = sp->batches;
     for (int s = 0; s < sp->stages; s++) {
-        const struct homes *homes = &sp->costs.homes[s];
+        const struct homes *homes = &costs->homes[s];
         for (int tries = 0; tries < 20 && !update[s]; tries++) {
             int m = 1 + below(sp->batches);
             bool good = sp->batches % m == 0 && homes->size == 1;
@@ -511,20 +518,20 @@ static inline bool draw_updates(struct spec *sp) {
     sp->updates.reads = NEW(int32_t, sp->njobs);
     for (int j = 0; j < sp->njobs; j++)
         sp->updates.reads[j] = rules[mixed ? below(6) : rule];
-    sp->costs.update_at = NEW(int32_t, sp->stages + 1);
-    sp->costs.update_at[0] = sp->njobs;
+    costs->update_at = NEW(int32_t, sp->stages + 1);
+    costs->update_at[0] = sp->njobs;
     for (int s = 0; s < sp->stages; s++)
-        sp->costs.update_at[s + 1] = sp->costs.update_at[s] + sp->batches / update[s] * sp->costs.homes[s].lists;
-    sp->costs.nupdates = sp->costs.update_at[sp->stages] - sp->njobs;
-    struct job *job = NEW(struct job, all_jobs(sp));
+        costs->update_at[s + 1] = costs->update_at[s] + sp->batches / update[s] * costs->homes[s].lists;
+    costs->njobs = costs->update_at[sp->stages];
+    struct job *job = NEW(struct job, costs->njobs);
     memcpy(job, sp->job, sizeof *job * (size_t)sp->njobs);
-    sp->job = job;
+    costs->job = job;
     for (int s = 0; s < sp->stages; s++)
-        for (int32_t j = sp->costs.update_at[s]; j < sp->costs.update_at[s + 1]; j++) {
-            int at = j - sp->costs.update_at[s], rank = sp->costs.homes[s].rank[at % sp->costs.homes[s].lists];
+        for (int32_t j = costs->update_at[s]; j < costs->update_at[s + 1]; j++) {
+            int at = j - costs->update_at[s], rank = costs->homes[s].rank[at % costs->homes[s].lists];
             bool at_once = sp->strict || below(2);
             job[j] = (struct job){s,
-                                  at / sp->costs.homes[s].lists,
+                                  at / costs->homes[s].lists,
                                   OP_U,
                                   .rank = rank,
                                   .home = rank,
@@ -532,6 +539,7 @@ static inline bool draw_updates(struct spec *sp) {
                                   .prio = at_once ? -INFINITY : below(1000) - 500,
                                   .cost = 0.25 * below(5)};
         }
+    take_job_costs(costs);
     return true;
 }
 #endif

@@ -199,11 +199,11 @@ static struct program *small_program(uint64_t seed, struct spec **spec, struct g
     sp->choices.lanes = (enum lanes_per)below(3);
     for (int r = 0; r < sp->workers; r++)
         sp->choices.slots[r] = below(3);
-    sp->costs.unembedding = sp->stages - 1;
+    costs_of(sp)->unembedding = sp->stages - 1;
     name_sets(&sp->names, sp->stages, seed % 4 == 3, false);
-    struct stage *st = sp->costs.stage = below(2) ? unit_stages(sp) : draw_stages(sp);
-    *graph = graph_build(sp);
-    struct program *p = lower_of(sp, st, *graph, sched_of(sp, st, *graph));
+    struct costs *costs = below(2) ? unit_stages(sp) : draw_stages(sp);
+    *graph = graph_of(sp);
+    struct program *p = lower_of(sp, costs, *graph, sched_of(sp, costs, *graph));
     mem_of(sp, p);
     lanes_sync(p);
     return p;
@@ -239,7 +239,7 @@ static void check_program(const struct spec *sp, const struct graph *g, const st
     static struct search z, serial, lanes;
     begin_search(&z, p);
     bool agree = ends_agree(&z);
-    expect(STRUCTURE, !agree, agree ? NULL : verify(sp, g, p, CLAIM_LANES), p, seed, edits);
+    expect(STRUCTURE, !agree, agree ? NULL : verify(costs_of(sp), g, p, CLAIM_LANES), p, seed, edits);
     if (!agree)
         return;
     struct order o = order_of(p);
@@ -247,10 +247,10 @@ static void check_program(const struct spec *sp, const struct graph *g, const st
     serial = lanes = z;
     serial.serial = true;
     explore(&serial);
-    expect(SERIAL, serial.deadlock, verify(sp, g, p, CLAIM_SERIAL), p, seed, edits);
+    expect(SERIAL, serial.deadlock, verify(costs_of(sp), g, p, CLAIM_SERIAL), p, seed, edits);
     expect_judged(SERIAL, serial.deadlock, play(&o, true), p, seed, edits);
     explore(&lanes);
-    expect(BY_LANE, lanes.deadlock, verify(sp, g, p, CLAIM_LANES), p, seed, edits);
+    expect(BY_LANE, lanes.deadlock, verify(costs_of(sp), g, p, CLAIM_LANES), p, seed, edits);
     const char *stuck = play(&o, false);
     expect_judged(BY_LANE, lanes.deadlock, stuck, p, seed, edits);
     if (stuck)
@@ -261,7 +261,7 @@ static void check_program(const struct spec *sp, const struct graph *g, const st
     expect_judged(RACES, found_race(&z), find_race(&o), p, seed, edits);
     /* The verifier looks for races along the serial order. Without one it may report too many, never too few. */
     if (!serial.deadlock || found_race(&z))
-        expect(RACES, found_race(&z), verify(sp, g, p, CLAIM_RACES), p, seed, edits);
+        expect(RACES, found_race(&z), verify(costs_of(sp), g, p, CLAIM_RACES), p, seed, edits);
 }
 
 /* Checks a program and a few changes of its waits and orders. */

@@ -79,10 +79,11 @@ Test(bucket, pieces_are_no_larger_than_the_bucket) {
         struct stage *st = draw_layers(sp, 1);
         struct homes homes = {.lists = W / size, .size = size, .zero = below(3), .rank = rank};
         int owners = homes.size * shares_of(&homes);
-        sp->costs.homes = &homes;
+        costs_of(sp)->homes = &homes;
+        costs_of(sp)->stage = st;
         st->bytes[K_wgrad] = (int64_t)owners * 4096 * (1 + below(100));
         sp->limits.bucket = (int64_t[]){4096 + below(300000)};
-        choose_buckets(sp, st);
+        choose_buckets(costs_of(sp));
         bool fits = st->bytes[K_wgrad] <= *sp->limits.bucket, alone = W == 1;
         cr_assert(st->pieces == 1 || st->pieces % owners == 0, "seed %d: %d pieces of %d owners", seed, st->pieces,
                   owners);

@@ -59,12 +59,12 @@ Test(comm_tcp, all_and_sums, .timeout = 30) {
 /* ---- programs ---- */
 
 static struct run compiled(struct spec *sp) {
-    struct stage *st = cost_stages(sp);
-    struct graph *g = graph_build(sp);
-    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+    struct costs *costs = costs_make(sp);
+    struct graph *g = graph_build(costs);
+    struct program *p = lower_of(sp, costs, g, sched_of(sp, costs, g));
     mem_of(sp, p);
     lanes_sync(p);
-    struct run run = {.p = runtime_program(sp, st, p)};
+    struct run run = {.p = runtime_program(costs, p)};
     run.groups = run.p->groups;
     return run;
 }
@@ -86,7 +86,8 @@ static int expect_same_training(struct spec *sp, uint64_t seed) {
     float loss[STEPS], sum;
     struct data *data = data_open(&sp->model->rt, NULL, seed, why, sizeof why);
     cr_assert(data, "%s", why);
-    struct rt_run threads = {.program = p, .data = data, .flags = {.seed = (int64_t)seed, .steps = STEPS}, .loss = loss};
+    struct rt_run threads = {
+        .program = p, .data = data, .flags = {.seed = (int64_t)seed, .steps = STEPS}, .loss = loss};
     double makespan[STEPS];
     threads.makespan = makespan;
     char **wanted = host_train(&threads);

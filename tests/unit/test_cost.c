@@ -9,7 +9,8 @@ Test(cost, units_without_a_model) {
     sp->job = (struct job[]){
         {.s = 1, .d = OP_B, .cost = NAN}, {.s = 0, .d = OP_F, .cost = 5}, {.s = 0, .d = OP_W, .cost = NAN}};
     sp->njobs = 3;
-    struct stage *st = cost_stages(sp);
+    const struct costs *costs = costs_make(sp);
+    const struct stage *st = costs->stage;
     static const double want[NDIRS] = {[OP_F] = 1, [OP_R] = 1, [OP_I] = 1, [OP_B] = 2, [OP_W] = 1};
     for (int s = 0; s < 2; s++) {
         for (int d = 0; d < NDIRS; d++)
@@ -19,7 +20,8 @@ Test(cost, units_without_a_model) {
         cr_assert_eq(st[s].update, 0);
         cr_assert_eq(st[s].rt.nlayers, 0);
     }
-    cr_assert(sp->job[0].cost == 2 && sp->job[1].cost == 5 && sp->job[2].cost == 1, "the script's cost is kept");
+    cr_assert(costs->computes[0] == 2 && costs->computes[1] == 5 && costs->computes[2] == 1,
+              "the script's cost is kept");
     cr_assert_eq(cost_add(sp, 400), 0);
 }
 

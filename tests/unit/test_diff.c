@@ -8,16 +8,16 @@ enum { ALONE = 1 << 20 }; /* the timeline without the program */
 
 static struct side *drawn(const char *name, uint64_t seed, int flags, double scale) {
     struct spec *sp = draw_spec(seed, flags & ~ALONE);
-    struct stage *st = draw_stages(sp);
+    struct costs *costs = draw_stages(sp);
     for (int j = 0; j < sp->njobs; j++)
-        sp->job[j].cost *= scale;
+        costs->computes[j] *= scale;
     for (int p = 0; p < sp->npairs; p++)
-        sp->pair[p].cost *= scale;
-    struct graph *g = graph_build(sp);
-    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+        costs->pair[p].time *= scale;
+    struct graph *g = graph_of(sp);
+    struct program *p = lower_of(sp, costs, g, sched_of(sp, costs, g));
     mem_of(sp, p);
     lanes_sync(p);
-    struct timeline *tl = sim_of(sp, st, p);
+    struct timeline *tl = sim_of(sp, costs, p);
     if (!(flags & ALONE))
         return side_of_program(name, p, tl);
     struct text t = {0};

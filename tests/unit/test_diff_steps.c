@@ -100,12 +100,12 @@ struct run {
 
 static struct run make(uint64_t seed, int flags) {
     struct spec *sp = draw_spec(seed, flags);
-    struct stage *st = draw_stages(sp);
-    struct graph *g = graph_build(sp);
-    struct run z = {.p = lower_of(sp, st, g, sched_of(sp, st, g))};
+    struct costs *costs = draw_stages(sp);
+    struct graph *g = graph_of(sp);
+    struct run z = {.p = lower_of(sp, costs, g, sched_of(sp, costs, g))};
     mem_of(sp, z.p);
     lanes_sync(z.p);
-    z.tl = sim_of(sp, st, z.p);
+    z.tl = sim_of(sp, costs, z.p);
     return z;
 }
 

@@ -14,7 +14,7 @@ static bool named_home(const struct spec *sp, int set, int rank) {
 /* Returns the sets that a job reads and its rank must fetch, as bits. W reads only its wstash. */
 static int travels(const struct spec *sp, const struct job *j) {
     bool table =
-        sp->names.tables > 0 && ((j->s == 0 && (j->d == OP_F || j->d == OP_R)) || j->s == sp->costs.unembedding);
+        sp->names.tables > 0 && ((j->s == 0 && (j->d == OP_F || j->d == OP_R)) || j->s == costs_of(sp)->unembedding);
     int bits = named_home(sp, j->s, j->rank) ? 0 : 1 << j->s;
     if (table && !named_home(sp, sp->stages, j->rank))
         bits |= 1 << sp->stages;
@@ -61,11 +61,11 @@ static int fewest(const int *use, int n, int sets, int slots, const int *bytes) 
 /* Sets the cost of each set for the rank: 1, or its bytes minus the rank's own shard. */
 static void find_prices(const struct spec *sp, int r, int *bytes) {
     for (int s = 0; s < sp->stages + sp->names.sets; s++) {
-        bytes[s] = sp->costs.stage ? (int)sp->costs.stage[s].bytes[K_weight] : 1;
-        const struct homes *homes = &sp->costs.homes[s];
+        bytes[s] = costs_of(sp)->stage ? (int)costs_of(sp)->stage[s].bytes[K_weight] : 1;
+        const struct homes *homes = &costs_of(sp)->homes[s];
         for (int i = 0; i < homes->lists * homes->size; i++)
-            if (sp->costs.stage && homes->rank[i] == r && homes->size > 1)
-                bytes[s] -= (int)sp->costs.stage[s].bytes[K_weight] / homes->size;
+            if (costs_of(sp)->stage && homes->rank[i] == r && homes->size > 1)
+                bytes[s] -= (int)costs_of(sp)->stage[s].bytes[K_weight] / homes->size;
     }
 }
 
@@ -137,9 +137,9 @@ Test(fetch, as_few_as_can_be) {
     for (int seed = 0; seed < 1600; seed++) {
         static const int flags[] = {0, 0, 0, TIED, TIED | PAIRS, TIED | PAIRS, SHARDED, SHARDED | TIED};
         struct spec *sp = draw_spec((uint64_t)seed, flags[seed / 100 % 8]);
-        struct stage *st = seed < 800 ? unit_stages(sp) : (sp->costs.stage = draw_stages(sp));
-        struct sched *sc = sched_of(sp, st, graph_build(sp));
-        struct fetches f = fetch_of(sp, sc, home_places(sp));
+        struct costs *costs = seed < 800 ? unit_stages(sp) : (draw_stages(sp));
+        struct sched *sc = sched_of(sp, costs, graph_of(sp));
+        struct fetches f = fetch_of(sp, sc, home_places(costs_of(sp)));
         int n = 0;
         for (int r = 0; r < sp->workers; r++)
             n += check_rank(sp, sc, &f, r);
@@ -159,8 +159,8 @@ static struct fetches three_stages_twice(int slots, struct spec **spec) {
             add_job(sp, s, b, OP_B, 0, 0);
         }
     sp->choices.slots[1] = slots;
-    struct sched *sc = sched_of(sp, unit_stages(sp), graph_build(sp));
-    return fetch_of(sp, sc, home_places(sp));
+    struct sched *sc = sched_of(sp, unit_stages(sp), graph_of(sp));
+    return fetch_of(sp, sc, home_places(costs_of(sp)));
 }
 
 static void expect_fetch(const struct spec *sp, const struct fetch *f, int stage, int inst, int uses,
@@ -192,10 +192,10 @@ Test(fetch, without_slots_every_job_fetches) {
         add_job(sp, 0, b, OP_I, 0, 1);
         add_job(sp, 0, b, OP_W, 0, 1);
     }
-    struct sched *sc = sched_of(sp, unit_stages(sp), graph_build(sp));
-    cr_assert_eq(fetch_of(sp, sc, home_places(sp)).n, 1);
+    struct sched *sc = sched_of(sp, unit_stages(sp), graph_of(sp));
+    cr_assert_eq(fetch_of(sp, sc, home_places(costs_of(sp))).n, 1);
     sp->choices.slots[1] = 0;
-    cr_assert_eq(fetch_of(sp, sc, home_places(sp)).n, 4, "F and I of two microbatches; W reads no weights");
+    cr_assert_eq(fetch_of(sp, sc, home_places(costs_of(sp))).n, 4, "F and I of two microbatches; W reads no weights");
 }
 
 /* A token table: stages 0 and 1 and the table are at home on rank 0, all jobs on rank 1. F of stage 0 and F and B of
@@ -206,16 +206,16 @@ Test(fetch, a_table_by_hand) {
         add_job(sp, s, 0, OP_F, 0, 1);
         add_job(sp, s, 0, OP_B, 0, 1);
     }
-    sp->costs.unembedding = 1;
+    costs_of(sp)->unembedding = 1;
     name_sets(&sp->names, sp->stages, true, false);
-    struct sched *sc = sched_of(sp, unit_stages(sp), graph_build(sp)); /* 0F0 1F0 1B0 0B0 */
+    struct sched *sc = sched_of(sp, unit_stages(sp), graph_of(sp)); /* 0F0 1F0 1B0 0B0 */
     static const int fetches[] = {7, 4, 4, 3};
     for (int slots = 0; slots < 4; slots++) {
         sp->choices.slots[1] = slots;
-        cr_assert_eq(fetch_of(sp, sc, home_places(sp)).n, fetches[slots], "%d slots", slots);
+        cr_assert_eq(fetch_of(sp, sc, home_places(costs_of(sp))).n, fetches[slots], "%d slots", slots);
     }
     sp->choices.slots[1] = 1;
-    struct fetches f = fetch_of(sp, sc, home_places(sp));
+    struct fetches f = fetch_of(sp, sc, home_places(costs_of(sp)));
     expect_fetch(sp, &f.a[0], 0, 0, 1, "");
     expect_fetch(sp, &f.a[1], 2, 0, 3, ""); /* the table, kept for 1F0 and 1B0 */
     expect_fetch(sp, &f.a[2], 1, 0, 2, "0F0");

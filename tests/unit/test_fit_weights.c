@@ -7,16 +7,16 @@
 
 struct drawn {
     struct spec *sp;
+    struct costs *costs;
     struct graph *g;
     struct sched *sc;
 };
 
 static struct drawn drawn(int seed) {
-    struct drawn x = {draw_spec((uint64_t)seed, SHARDED | (seed % 3 ? 0 : TIED) | (seed % 4 ? 0 : BANDWIDTH)), NULL,
-                      NULL};
-    x.sp->costs.stage = seed % 5 ? draw_stages(x.sp) : unit_stages(x.sp);
-    x.g = graph_build(x.sp);
-    x.sc = sched_of(x.sp, x.sp->costs.stage, x.g);
+    struct drawn x = {.sp = draw_spec((uint64_t)seed, SHARDED | (seed % 3 ? 0 : TIED) | (seed % 4 ? 0 : BANDWIDTH))};
+    x.costs = seed % 5 ? draw_stages(x.sp) : unit_stages(x.sp);
+    x.g = graph_of(x.sp);
+    x.sc = sched_of(x.sp, x.costs, x.g);
     return x;
 }
 
@@ -27,7 +27,7 @@ static int64_t arena_with(struct drawn x, int slots) {
     x.sp->choices.slots = NEW(int, x.sp->workers);
     for (int r = 0; r < x.sp->workers; r++)
         x.sp->choices.slots[r] = slots;
-    struct program *p = lower_of(x.sp, x.sp->costs.stage, x.g, x.sc);
+    struct program *p = lower_of(x.sp, x.costs, x.g, x.sc);
     mem_of(x.sp, p);
     for (int r = 0; r < p->workers; r++)
         most = p->rank[r].arena > most ? p->rank[r].arena : most;
@@ -36,7 +36,7 @@ static int64_t arena_with(struct drawn x, int slots) {
 }
 
 static struct compile scheduled(const struct drawn *x) {
-    struct compile c = parts_of(x->sp, x->sp->costs.stage, x->g, NULL);
+    struct compile c = parts_of(x->sp, x->costs, x->g, NULL);
     c.sched = x->sc;
     return c;
 }
@@ -53,12 +53,12 @@ Test(fit_weights, within_memory) {
             struct compile fitted = scheduled(&x);
             search_room(&fitted);
             const struct fit *fit = fitted.fit;
-            const int32_t *place = home_places(x.sp);
+            const int32_t *place = home_places(x.costs);
             bool by_slots = !fit || plan_least(fit->by_slots);
             cr_assert(!fit || !fit->by_room || plan_least(fit->by_room), "seed %d", seed);
             for (int r = 0; r < x.sp->workers && fit && fit->by_room; r++) {
-                int64_t received = weights_received(x.sp, place, fit->by_room->program, r);
-                int64_t others = weights_received(x.sp, place, fit->by_slots->program, r);
+                int64_t received = weights_received(x.costs, place, fit->by_room->program, r);
+                int64_t others = weights_received(x.costs, place, fit->by_slots->program, r);
                 cr_assert_geq(received, fit->bound[r], "seed %d, rank %d", seed, r);
                 cr_assert(!by_slots || received <= others, "seed %d", seed);
                 less += received < others;
@@ -70,7 +70,7 @@ Test(fit_weights, within_memory) {
         struct program *p = c.program;
         for (int r = 0; r < p->workers; r++)
             cr_assert_leq((double)p->rank[r].arena, x.sp->machine.memory);
-        struct refutation *no = verify(x.sp, x.g, p, CLAIM_ALL);
+        struct refutation *no = verify(costs_of(x.sp), x.g, p, CLAIM_ALL);
         cr_assert_null(no, "seed %d: %s", seed, no ? no->why : "");
         proved += all > none;
         free_all();

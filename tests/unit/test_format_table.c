@@ -64,7 +64,7 @@ Test(format_table, formats_with_times_are_those_marked) {
         for (int i = 0; i < late.program->rank[r].nins; i++)
             late.timeline->end[r][i] = 3 * late.timeline->end[r][i] + 1;
     late.timeline->makespan = 3 * late.timeline->makespan + 1;
-    late.report = report_of(late.spec, late.stage, late.graph, late.program, late.timeline);
+    late.report = report_of(late.spec, late.costs, late.graph, late.program, late.timeline);
     for (int i = 0; i < nformats; i++)
         cr_assert_eq(!same(emitted(&formats[i], &c, &plain), emitted(&formats[i], &late, &plain)),
                      (formats[i].traits & TIMED) != 0, "%s", formats[i].name);

@@ -155,23 +155,23 @@ struct trained {
 };
 
 static struct trained train(struct spec *sp, int parts) {
-    struct stage *st = cost_stages(sp);
-    struct graph *g = graph_build(sp);
-    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+    struct costs *costs = costs_make(sp);
+    struct graph *g = graph_build(costs);
+    struct program *p = lower_of(sp, costs, g, sched_of(sp, costs, g));
     struct trained t = {.made = 0};
     double makespan[STEPS];
     char why[200];
     mem_of(sp, p);
     lanes_sync(p);
     if (parts > 0) {
-        cut_stages(st, sp->stages, parts);
+        cut_stages(costs->stage, sp->stages, parts);
         for (int r = 0; r < sp->workers; r++)
-            t.made += rewrite(st, p, r);
+            t.made += rewrite(costs->stage, p, r);
         cr_assert_null(number_messages(p, true));
     }
     struct data *data = data_open(&sp->model->rt, NULL, SEED, why, sizeof why);
     cr_assert_not_null(data, "%s", why);
-    struct rt_program *rt = runtime_program(sp, st, p);
+    struct rt_program *rt = runtime_program(costs, p);
     struct rt_run run = {.program = rt, .data = data, .flags = {.seed = SEED, .steps = STEPS}, .loss = t.loss};
     run.makespan = makespan;
     char **arena = host_train(&run);

@@ -59,7 +59,7 @@ static void expect_tensors(const struct spec *sp, const struct graph *g, int j) 
 Test(graph, default_dependencies) {
     for (int seed = 0; seed < 400; seed++) {
         struct spec *sp = draw_spec((uint64_t)seed, seed < 200 ? 0 : SLICES);
-        const struct graph *g = graph_build(sp);
+        const struct graph *g = graph_of(sp);
         int32_t need[MOST_NEEDS];
         for (int j = 0; j < sp->njobs; j++) {
             expect_needs(sp, g, j, need, needs_by_design(sp, &sp->job[j], need));
@@ -78,7 +78,7 @@ Test(graph, each_rule_by_hand) {
         add_job(sp, 0, 0, first[i], 0, 0);
     for (int i = 0; i < 2; i++)
         add_job(sp, 1, 0, second[i], 0, 0);
-    const struct graph *g = graph_build(sp);
+    const struct graph *g = graph_of(sp);
     enum { F0, R0, I0, W0, F1, B1 };
     expect_needs(sp, g, F0, (int32_t[]){-1}, 0);
     expect_needs(sp, g, R0, (int32_t[]){F0}, 1);
@@ -93,7 +93,7 @@ Test(graph, custom_dependencies_replace_the_default) {
     int custom = 0;
     for (int seed = 0; seed < 100; seed++) {
         struct spec *sp = draw_spec((uint64_t)seed, ORDERS | (seed % 2 ? SLICES : 0));
-        const struct graph *g = graph_build(sp);
+        const struct graph *g = graph_of(sp);
         for (int j = 0; sp->pred && j < sp->njobs; j++) {
             int n = sp->pred_at[j + 1] - sp->pred_at[j];
             int32_t *want = NEW(int32_t, n + 1);
@@ -119,7 +119,7 @@ static struct spec *custom_spec(int32_t *at, int32_t *pred) {
     return sp;
 }
 
-static void build(void *sp) { graph_build(sp); }
+static void build(void *sp) { graph_of(sp); }
 
 Test(graph, a_cycle_is_named) {
     struct spec *sp = custom_spec((int32_t[]){0, 1, 2, 3, 4}, (int32_t[]){3, 0, 1, 2});

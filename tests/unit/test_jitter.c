@@ -4,13 +4,13 @@
 
 struct compiled {
     struct spec *sp;
-    struct stage *st;
+    struct costs *costs;
     struct program *p;
 };
 
-static struct compiled compile(struct spec *sp, struct stage *st) {
-    struct graph *g = graph_build(sp);
-    struct compiled c = {sp, st, lower_of(sp, st, g, sched_of(sp, st, g))};
+static struct compiled compile(struct spec *sp, struct costs *costs) {
+    struct graph *g = graph_of(sp);
+    struct compiled c = {sp, costs, lower_of(sp, costs, g, sched_of(sp, costs, g))};
     mem_of(sp, c.p);
     lanes_sync(c.p);
     return c;
@@ -24,7 +24,7 @@ static void set_links(struct spec *sp, double latency, double bandwidth) {
 
 static double *makespans(const struct compiled *c, double level, uint64_t seed, int runs) {
     double *all = NEW(double, runs);
-    struct compile with = parts_of(c->sp, c->st, NULL, c->p);
+    struct compile with = parts_of(c->sp, c->costs, NULL, c->p);
     sim_noisy(&with, level, seed, runs, all);
     return all;
 }
@@ -37,7 +37,7 @@ Test(jitter, bounds_of_any_program) {
         struct spec *sp = draw_spec((uint64_t)seed, ORDERS | COARSE | BANDWIDTH | (seed % 2 ? SHARDED : PAIRS));
         sp->choices.launch = (enum launch_order)(seed % 3);
         struct compiled c = compile(sp, draw_stages(sp));
-        double exact = sim_of(c.sp, c.st, c.p)->makespan, slack = 1e-9 * exact;
+        double exact = sim_of(c.sp, c.costs, c.p)->makespan, slack = 1e-9 * exact;
         const double *none = makespans(&c, 0, 7, RUNS), *some = makespans(&c, 0.25, 7, RUNS),
                      *more = makespans(&c, 0.5, 7, RUNS), *again = makespans(&c, 0.5, 7, 2 * RUNS);
         for (int i = 0; i < RUNS; i++) {
@@ -93,7 +93,7 @@ Test(jitter, a_collective_is_one) {
     }
     set_links(sp, 100, INFINITY);
     struct compiled c = compile(sp, unit_stages(sp));
-    double exact = sim_of(c.sp, c.st, c.p)->makespan;
+    double exact = sim_of(c.sp, c.costs, c.p)->makespan;
     cr_assert(exact > 0);
     distributed("all-reduce", makespans(&c, 0.3, 1, MANY), MANY, exact, 0.3 / sqrt(3) * exact);
 }
@@ -106,7 +106,7 @@ Test(jitter, percentile_by_its_definition) {
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         int n = runs[i], within;
         double *all = makespans(&c, 0.1, 3, n), sum = 0;
-        struct compile with = parts_of(c.sp, c.st, NULL, c.p);
+        struct compile with = parts_of(c.sp, c.costs, NULL, c.p);
         struct jitter *j = jitter_make(&with, 0.1, 3, n);
         for (int k = 0; k < n; k++)
             sum += all[k];

@@ -2,9 +2,9 @@
 #include "random_spec.h"
 #include <criterion/criterion.h>
 
-static struct program *planned(struct spec *sp, struct stage *st) {
-    struct graph *g = graph_build(sp);
-    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+static struct program *planned(struct spec *sp, struct costs *costs) {
+    struct graph *g = graph_of(sp);
+    struct program *p = lower_of(sp, costs, g, sched_of(sp, costs, g));
     mem_of(sp, p);
     lanes_sync(p);
     return p;

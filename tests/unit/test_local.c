@@ -9,7 +9,7 @@ static const struct judgement no_noise = {0};
 
 struct drawn {
     struct spec *sp;
-    struct stage *st;
+    struct costs *costs;
     struct graph *graph;
     struct compile c;
     struct lists lists;
@@ -19,7 +19,7 @@ struct drawn {
 
 static void schedule(void *with) {
     struct drawn *x = with;
-    x->c = parts_of(x->sp, x->st, x->graph, NULL);
+    x->c = parts_of(x->sp, x->costs, x->graph, NULL);
     struct sched *sched = sched_run(&x->c);
     x->lists = (struct lists){sched->order, sched->norder};
 }
@@ -48,8 +48,8 @@ Test(local, no_better_than_the_best, .timeout = 300) {
     int better = 0, bounded = 0, tried = 0;
     for (uint64_t seed = 1; seed <= 400; seed++) {
         struct drawn x = {.sp = draw_spec(seed, CAPS | LATENCY)};
-        x.st = unit_stages(x.sp);
-        x.graph = graph_build(x.sp);
+        x.costs = unit_stages(x.sp);
+        x.graph = graph_of(x.sp);
         if (x.sp->njobs <= 60 && !death_of(schedule, &x)) {
             double before = judge_order(&x.c, x.lists, no_noise, NULL);
             double after = improve_order(&x.c, x.lists, no_noise, &(struct local){seed, 100, 0, 0});
@@ -73,13 +73,13 @@ Test(local, no_better_than_the_best, .timeout = 300) {
 /* Running one microbatch after another takes 96; running all forwards first takes 33, the optimum. */
 static struct drawn one_by_one(void) {
     struct drawn x = {.sp = pipeline_spec(4, 8, 0)};
-    x.st = unit_stages(x.sp);
-    x.graph = graph_build(x.sp);
+    x.costs = unit_stages(x.sp);
+    x.graph = graph_of(x.sp);
     int64_t *start = NEW(int64_t, x.sp->njobs);
     for (int32_t j = 0; j < x.sp->njobs; j++)
         start[j] = 2 * x.sp->job[j].b + (x.sp->job[j].d != OP_F);
     x.lists = lists_by_start(x.sp, start);
-    x.c = parts_of(x.sp, x.st, x.graph, NULL);
+    x.c = parts_of(x.sp, x.costs, x.graph, NULL);
     return x;
 }
 

@@ -51,15 +51,15 @@ static struct kept *operand_of(struct runner *m, int r, const struct instr *i, i
 }
 
 static int units_in(const struct runner *m, int set) {
-    const struct homes *h = &m->x.sp->costs.homes[set];
-    return m->x.st[set].pieces > 1 ? m->x.st[set].pieces : h->size * shares_of(h);
+    const struct homes *h = &costs_of(m->x.sp)->homes[set];
+    return m->x.costs->stage[set].pieces > 1 ? m->x.costs->stage[set].pieces : h->size * shares_of(h);
 }
 
 /* Returns the units of its set that an operand covers, from the buffer's kind and the rank's place among the homes. */
 static struct range range_at(struct runner *m, int r, const struct instr *i, const struct arg *a) {
     const struct rank *k = &m->x.p->rank[r];
     const struct buf *b = &k->buf[a->buf];
-    const struct homes *h = &m->x.sp->costs.homes[b->stage];
+    const struct homes *h = &costs_of(m->x.sp)->homes[b->stage];
     int shares = shares_of(h), me = place_in(h, r), from = 0, n = units_in(m, b->stage), own = n / h->size / shares;
     if (b->kind == K_wshard || b->kind == K_gshard) {
         n = shares * own;
@@ -177,7 +177,7 @@ static void run_job(struct runner *m, int r, const struct instr *i) {
 }
 
 static void update(struct runner *m, int r, const struct instr *i) {
-    const struct homes *h = &m->x.sp->costs.homes[i->stage];
+    const struct homes *h = &costs_of(m->x.sp)->homes[i->stage];
     struct range dw = range_of(m, r, i, ROLE_dw), w = range_of(m, r, i, ROLE_w);
     int me = place_in(h, r), n = units_in(m, i->stage) / h->size, one = n / shares_of(h);
     cr_assert(w.from == me % h->size * n + (h->zero ? me / h->size * one : 0) && w.n == (h->zero ? one : n));
@@ -320,7 +320,7 @@ static bool permanent(const struct spec *sp, int r, const struct buf *b) {
         return false;
     if (b->kind == K_work || b->kind == K_opt || b->kind == K_hopt || b->kind == K_wshard || b->kind == K_gown)
         return true;
-    const struct homes *h = b->stage >= 0 ? &sp->costs.homes[b->stage] : NULL;
+    const struct homes *h = b->stage >= 0 ? &costs_of(sp)->homes[b->stage] : NULL;
     bool home = place_in(h, r) >= 0 && b->inst < 0;
     return home &&
            ((b->kind == K_weight && h->size == 1) || (h->zero < 2 && b->kind == (h->size > 1 ? K_gshard : K_wgrad)));
@@ -329,7 +329,7 @@ static bool permanent(const struct spec *sp, int r, const struct buf *b) {
 /* Checks that every home has the updated weights of all pieces that it holds. */
 static void expect_updated(const struct runner *m) {
     for (int s = 0; s < m->x.sp->stages; s++) {
-        const struct homes *h = &m->x.sp->costs.homes[s];
+        const struct homes *h = &costs_of(m->x.sp)->homes[s];
         for (int i = 0; i < h->lists * h->size; i++) {
             const struct rank *k = &m->x.p->rank[h->rank[i]];
             int held = 0, shares = units_in(m, s) / h->size, from = h->size > 1 ? i % h->size * shares : 0;
@@ -390,7 +390,7 @@ static void execute(struct lowered x) {
 static void lower_relayed(struct lowered *x) {
     draw_sources(x->sp);
     x->sp->choices.prefetch = (enum prefetch)below(4);
-    x->p = lower_of(x->sp, x->st, x->g, x->sc);
+    x->p = lower_of(x->sp, x->costs, x->g, x->sc);
 }
 
 static void draw_and_execute(int first, int n, int flags, bool relayed) {

@@ -22,7 +22,7 @@ static void count_outputs(const struct lowered *x, int j, int *sends) {
 
 /* Counts shards whose owners contribute to the stage themselves, and all with contributions; w() names list l. */
 static void count_gradients(const struct lowered *x, int s, int *n) {
-    const struct homes *h = &x->sp->costs.homes[s];
+    const struct homes *h = &costs_of(x->sp)->homes[s];
     bool *works = NEW(bool, x->sp->workers);
     int *parts = NEW(int, h->lists), *members = NEW(int, h->lists);
     for (int j = 0; j < x->sp->njobs; j++) {
@@ -58,7 +58,7 @@ static void count_gradients(const struct lowered *x, int s, int *n) {
 static int list_of(const struct lowered *x, int r) {
     int list = -1;
     for (int s = 0; s < x->sp->stages; s++) {
-        const struct homes *h = &x->sp->costs.homes[s];
+        const struct homes *h = &costs_of(x->sp)->homes[s];
         int at = place_in(h, r), its = h->zero ? -2 : at < 0 ? list : at / h->size;
         list = list == -1 || list == its ? its : -2;
     }
@@ -71,11 +71,11 @@ static void count_norms(const struct lowered *x, int *n) {
     int W = x->sp->workers, S = x->sp->stages;
     bool apart = true, *adds = NEW(bool, W), *updates = NEW(bool, W);
     for (int s = 0; s < S; s++)
-        apart &= x->sp->costs.homes[s].lists == x->sp->costs.homes[0].lists;
+        apart &= costs_of(x->sp)->homes[s].lists == costs_of(x->sp)->homes[0].lists;
     for (int r = 0; r < W; r++)
         apart &= list_of(x, r) != -2;
     for (int s = 0; s < S; s++) {
-        const struct homes *h = &x->sp->costs.homes[s];
+        const struct homes *h = &costs_of(x->sp)->homes[s];
         for (int i = 0; i < h->lists * h->size; i++) {
             bool counts = apart || h->zero || i < h->size;
             updates[h->rank[i]] = true;
@@ -83,7 +83,7 @@ static void count_norms(const struct lowered *x, int *n) {
             n[OP_NORM] += counts;
         }
     }
-    for (int r = 0, *ranks = NEW(int, x->sp->costs.homes[0].lists + 1); r < W; r++) {
+    for (int r = 0, *ranks = NEW(int, costs_of(x->sp)->homes[0].lists + 1); r < W; r++) {
         n[OP_NORM] += updates[r] && !adds[r];
         int *of = &ranks[apart && updates[r] ? list_of(x, r) : 0];
         if (updates[r])
@@ -98,14 +98,14 @@ static void count_expected(const struct lowered *x, int *n) {
         count_outputs(x, j, n);
     }
     for (int s = 0; s < x->sp->stages; s++) {
-        const struct homes *h = &x->sp->costs.homes[s];
+        const struct homes *h = &costs_of(x->sp)->homes[s];
         count_gradients(x, s, n);
         for (int b = 0; x->sp->choices.offload && b < x->sp->batches; b++)
             n[OP_OFFLOAD_S] += x->sp->choices.offload[s * x->sp->batches + b];
-        if (x->sp->choices.offload && x->sp->limits.offload_state[s] && x->st[s].bytes[K_opt] > 0)
+        if (x->sp->choices.offload && x->sp->limits.offload_state[s] && x->costs->stage[s].bytes[K_opt] > 0)
             n[OP_OFFLOAD_O] += h->lists * h->size;
     }
-    if (x->sp->costs.clip)
+    if (costs_of(x->sp)->clip)
         count_norms(x, n);
     n[OP_RELOAD_S] = n[OP_OFFLOAD_S];
     n[OP_RELOAD_O] = n[OP_OFFLOAD_O];
@@ -138,7 +138,7 @@ Test(lower, counts_and_lanes) {
     for (int seed = 0; seed < 550; seed++) {
         int more = seed < 150 ? 0 : seed < 350 ? SHARDED : seed < 450 ? SHARDED | HOST : SLICES;
         struct spec *sp = draw_spec((uint64_t)seed, ORDERS | COARSE | more);
-        sp->costs.clip = seed % 3 > 0;
+        costs_of(sp)->clip = seed % 3 > 0;
         struct lowered x = lower_spec(sp);
         int want[NOPS] = {0}, got[NOPS] = {0};
         count_expected(&x, want);
@@ -160,7 +160,7 @@ Test(lower, counts_and_lanes) {
                       "seed %d: %d %s, not %d", seed, got[op], op_name[op], want[op]);
             total[op] += got[op];
         }
-        cr_assert_eq(count_stays(x.p), fetch_of(x.sp, x.sc, home_places(x.sp)).n);
+        cr_assert_eq(count_stays(x.p), fetch_of(x.sp, x.sc, home_places(costs_of(x.sp))).n);
         free_all();
     }
     for (int op = 0; op < NOPS; op++) /* REDUCE needs pieces; random schedules have no teams */

@@ -3,9 +3,9 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-static struct program *lowered(struct spec *sp, struct stage *st) {
-    struct graph *g = graph_build(sp);
-    return lower_of(sp, st, g, sched_of(sp, st, g));
+static struct program *lowered(struct spec *sp, struct costs *costs) {
+    struct graph *g = graph_of(sp);
+    return lower_of(sp, costs, g, sched_of(sp, costs, g));
 }
 
 static int64_t round_up(int64_t n, int64_t to) { return n % to ? n + to - n % to : n; }
@@ -123,10 +123,10 @@ Test(mem, no_two_live_buffers_share_a_byte) {
     int reused = 0;
     for (int i = 0; i < 400; i++) {
         struct spec *sp = draw_spec((uint64_t)i / 2, ORDERS | BANDWIDTH);
-        struct stage *st = draw_stages(sp);
-        struct program *p = lowered(sp, st);
+        struct costs *costs = draw_stages(sp);
+        struct program *p = lowered(sp, costs);
         if (i % 2)
-            spare_of(sp, st, p);
+            spare_of(sp, costs, p);
         else
             mem_of(sp, p);
         for (int r = 0; r < p->workers; r++) {
@@ -153,12 +153,12 @@ Test(mem, buffers_of_one_size_fit_without_a_gap) {
 Test(mem, alignment_and_pages) {
     for (int seed = 0; seed < 40; seed++) {
         struct spec *sp = draw_spec((uint64_t)seed, 0);
-        struct stage *st = draw_stages(sp);
+        struct costs *costs = draw_stages(sp);
         sp->model = NEW(struct model, 1);
         for (int s = 0; s < sp->stages; s++)
             for (int k = 0; k < NKINDS; k++)
-                st[s].bytes[k] *= 1 + 40 * (k % 5);
-        struct program *p = lowered(sp, st);
+                costs->stage[s].bytes[k] *= 1 + 40 * (k % 5);
+        struct program *p = lowered(sp, costs);
         mem_of(sp, p);
         for (int r = 0; r < p->workers; r++) {
             const struct rank *k = &p->rank[r];

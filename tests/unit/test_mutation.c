@@ -174,7 +174,8 @@ struct verifying {
 };
 static void verify_it(void *with) {
     struct verifying *v = with;
-    v->no = v->m->by_text ? verify_text(v->m->program) : verify(v->c->spec, v->c->graph, v->m->program, CLAIM_ALL);
+    v->no = v->m->by_text ? verify_text(v->m->program)
+                          : verify(costs_of(v->c->spec), v->c->graph, v->m->program, CLAIM_ALL);
 }
 
 /* Returns the verifier's verdict; if it dies, that is a refusal. */
@@ -257,7 +258,8 @@ static void try_mutant(const struct base *b, const struct compiled *c, const str
 
 /* Checks that the program as compiled is right, is proved, and passes all runs. */
 static void try_base(const struct base *b, const struct compiled *c, const struct promise *want) {
-    struct refutation *no = b->text ? verify_text(c->program) : verify(c->spec, c->graph, c->program, CLAIM_ALL);
+    struct refutation *no =
+        b->text ? verify_text(c->program) : verify(costs_of(c->spec), c->graph, c->program, CLAIM_ALL);
     cr_assert(!no, "%s: refuted: %s", describe_base(b), no ? no->why : "");
     struct judgement j = judge(want, c->program);
     cr_assert(j.is == RIGHT, "%s: judged: %s", describe_base(b), j.why);
@@ -274,7 +276,7 @@ static void try_mutants(const struct base *b, int base, int from, int to) {
         if (b->text)
             cr_assert(promise_of_text(c.program, &want, &why), "%s: %s", describe_base(b), why);
         else
-            want = promise_of(c.spec, c.graph);
+            want = promise_of(costs_of(c.spec), c.graph);
         if (k == from)
             try_base(b, &c, &want);
         for (int end = k + ROUND < to ? k + ROUND : to; k < end; k++) {
@@ -350,7 +352,7 @@ static int refuse_contribution(const struct compiled *c, int r, int32_t i) {
             x->vfirst = !x->vfirst;
         else
             k->arg[x->arg + dv].buf = k->arg[x->arg + dw].buf;
-        struct refutation *no = verify(c->spec, c->graph, p, CLAIM_ALL);
+        struct refutation *no = verify(costs_of(c->spec), c->graph, p, CLAIM_ALL);
         cr_assert(no && no->claim != CLAIM_SERIAL, "rank %d instruction %d, %d: %s", r, i, how,
                   no ? no->why : "proved");
         tried++;
@@ -364,7 +366,7 @@ Test(mutation, every_contribution_to_a_table_counts) {
         struct base s = {.seed = seed, .tied = true};
         struct compiled c;
         if (compile_base(&s, &c) && c.spec->njobs <= 60) {
-            cr_assert(c.program->tied && !verify(c.spec, c.graph, c.program, CLAIM_ALL));
+            cr_assert(c.program->tied && !verify(costs_of(c.spec), c.graph, c.program, CLAIM_ALL));
             programs++;
             for (int r = 0; r < c.program->workers; r++)
                 for (int32_t i = 0; i < c.program->rank[r].nins; i++)

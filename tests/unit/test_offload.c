@@ -19,12 +19,12 @@ static struct spec *draw_pipeline(int seed, double took) {
     return sp;
 }
 
-static int64_t arena_of(const struct spec *sp, const struct stage *st, const struct graph *g, const struct sched *sc,
+static int64_t arena_of(const struct spec *sp, const struct costs *costs, const struct graph *g, const struct sched *sc,
                         int r) {
     struct scratch scratch = scratch_begin();
     struct spec free = *sp;
     free.machine.memory = INFINITY;
-    struct program *p = lower_of(&free, st, g, sc);
+    struct program *p = lower_of(&free, costs, g, sc);
     mem_of(&free, p);
     int64_t arena = p->rank[r].arena;
     scratch_end(scratch);
@@ -42,16 +42,16 @@ Test(offload, no_fewer_stashes_would_do) {
     int some = 0, more = 0, cases = 0;
     for (int seed = 0; seed < 24; seed++) {
         struct spec *sp = draw_pipeline(seed, 0.5 * (seed % 3));
-        struct stage *st = unit_stages(sp);
-        struct graph *g = graph_build(sp);
-        struct sched *sc = sched_of(sp, st, g);
+        struct costs *costs = unit_stages(sp);
+        struct graph *g = graph_of(sp);
+        struct sched *sc = sched_of(sp, costs, g);
         int r = seed / 2 % W;
         int64_t arena[1 << B], least = INT64_MAX;
         for (int set = 0; set < 1 << B; set++) {
             memset(sp->choices.offload, 0, W * B);
             for (int b = 0; b < B; b++)
                 sp->choices.offload[r * B + b] = set >> b & 1;
-            arena[set] = arena_of(sp, st, g, sc, r);
+            arena[set] = arena_of(sp, costs, g, sc, r);
             least = arena[set] < least ? arena[set] : least;
         }
         for (int64_t memory = least; memory <= arena[0]; memory++) {
@@ -61,7 +61,7 @@ Test(offload, no_fewer_stashes_would_do) {
                     fewest = __builtin_popcount((unsigned)set);
             sp->choices.auto_offload = true;
             sp->machine.memory = (double)memory;
-            struct compile c = parts_of(sp, st, g, NULL);
+            struct compile c = parts_of(sp, costs, g, NULL);
             c.sched = sc;
             search_offloads(&c);
             memcpy(sp->choices.offload, c.choices.offload, W * B);
@@ -84,9 +84,9 @@ Test(offload, jobs_without_cost_read_from_the_device) {
         memset(sp->choices.offload, 1, W * B);
         for (int j = 0; j < sp->njobs; j++)
             sp->job[j].cost = below(2);
-        struct stage *st = unit_stages(sp);
-        struct graph *g = graph_build(sp);
-        struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+        struct costs *costs = unit_stages(sp);
+        struct graph *g = graph_of(sp);
+        struct program *p = lower_of(sp, costs, g, sched_of(sp, costs, g));
         for (int r = 0; r < W; r++)
             for (int i = 0; i < p->rank[r].nins; i++) {
                 const struct instr *x = &p->rank[r].ins[i];

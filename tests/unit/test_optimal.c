@@ -298,7 +298,7 @@ static void judge_problem(uint64_t seed, struct tally *tally) {
     struct problem x = {.sp = draw_tiny(seed)};
     if (x.sp->njobs > MOST_JOBS)
         return;
-    x.graph = graph_build(x.sp);
+    x.graph = graph_of(x.sp);
     x.judge = judge_of(x.sp);
     const char *refusal = death_of(of_problem, &x);
     cr_assert_eq(refusal != NULL, leaves_a_capped_rank(&x.judge), "seed %d: %s", (int)seed,
@@ -346,7 +346,7 @@ Test(optimal, given_up, .timeout = 600) {
     int open = 0;
     for (uint64_t seed = 1; seed <= PROBLEMS / 4; seed++) {
         struct problem x = {.sp = draw_tiny(seed)};
-        x.graph = x.sp->njobs <= MOST_JOBS ? graph_build(x.sp) : NULL;
+        x.graph = x.sp->njobs <= MOST_JOBS ? graph_of(x.sp) : NULL;
         if (x.graph && (x.judge = judge_of(x.sp), !leaves_a_capped_rank(&x.judge))) {
             of_problem(&x);
             struct optimum best = find_optimum(x.in, x.graph, serial_time(x.in) + 1, 1 + (int64_t)seed % 30, 0);
@@ -422,8 +422,8 @@ Test(optimal, frontiers, .timeout = 600) {
         struct problem x = {.sp = draw_tiny(seed)};
         place_jobs(x.sp, below(ANYWHERE)); /* not ANYWHERE: a backward runs on the rank of its forward */
         if (x.sp->njobs <= 16) {
-            x.graph = graph_build(x.sp);
-            double proved[MOST_JOBS]; /* by the certificate for each cap, and at 0 by the one without a cap */
+            x.graph = graph_of(x.sp);
+            double proved[MOST_JOBS]; /* by the certificate with each cap, and at 0 by that without any */
             struct frontier_of of = {&x,
                                      {.context = proved,
                                       .states = seed % 2 ? INT32_MAX - 1 : (int64_t)(3 + seed % 197),
@@ -462,7 +462,7 @@ static struct problem pipeline_of(int stages, int batches, bool one_rank, const 
                 int rank = one_rank ? 0 : s;
                 add_job(x.sp, s, b, d, rank, rank)->cost = cost[(2 * s + (d == OP_B)) % ncosts];
             }
-    x.graph = graph_build(x.sp);
+    x.graph = graph_of(x.sp);
     x.judge = judge_of(x.sp);
     return x;
 }
@@ -484,7 +484,7 @@ static void expect_exact(const double *cost, int ncosts) {
 Test(optimal, one_job) {
     struct problem x = {.sp = empty_spec(1, 1, 1)};
     add_job(x.sp, 0, 0, OP_F, 0, 0)->cost = 3;
-    x.graph = graph_build(x.sp);
+    x.graph = graph_of(x.sp);
     of_problem(&x);
     struct optimum best = solve(&x);
     cr_assert(best.start && best.start[0] == 0 && (double)best.makespan * x.in->tick == 3 &&

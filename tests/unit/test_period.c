@@ -9,8 +9,8 @@
 
 /* Repeats the base schedule, older microbatches first; or, if strict, in the base's order. */
 static struct spec *tile(const struct spec *base, int64_t step, int batches) {
-    struct spec *sp = NEW(struct spec, 1);
-    *sp = *base;
+    struct costed *both = memcpy(NEW(struct costed, 1), base, sizeof *both);
+    struct spec *sp = &both->spec;
     sp->batches = batches;
     sp->updates.step = step;
     sp->njobs = 0;
@@ -33,31 +33,33 @@ static struct spec *tile(const struct spec *base, int64_t step, int batches) {
         sp->choices.offload = NEW(uint8_t, (int64_t)sp->stages * batches);
     for (int i = 0; base->choices.offload && i < sp->stages * batches; i++)
         sp->choices.offload[i] = base->choices.offload[i / batches * base->batches + i % batches % base->batches];
-    sp->costs.update_at = NEW(int32_t, sp->stages + 1);
-    sp->costs.update_at[0] = sp->njobs;
+    struct costs *costs = costs_of(sp);
+    costs->update_at = NEW(int32_t, sp->stages + 1);
+    costs->update_at[0] = sp->njobs;
     for (int s = 0; s < sp->stages; s++)
-        sp->costs.update_at[s + 1] = sp->costs.update_at[s] + batches / sp->updates.every[s] * sp->costs.homes[s].lists;
-    sp->costs.nupdates = sp->costs.update_at[sp->stages] - sp->njobs;
+        costs->update_at[s + 1] = costs->update_at[s] + batches / sp->updates.every[s] * costs->homes[s].lists;
+    costs->njobs = costs->update_at[sp->stages];
     return sp;
 }
 
 /* Repeats the base's updates, shifted. */
 static void tile_updates(const struct spec *base, struct spec *sp) {
-    struct job *job = NEW(struct job, all_jobs(sp));
+    struct costs *costs = costs_of(sp);
+    struct job *job = NEW(struct job, costs->njobs);
     memcpy(job, sp->job, sizeof *job * (size_t)sp->njobs);
     for (int s = 0; s < sp->stages; s++)
-        for (int32_t j = sp->costs.update_at[s]; j < sp->costs.update_at[s + 1]; j++) {
-            int each = base->costs.update_at[s + 1] - base->costs.update_at[s], at = j - sp->costs.update_at[s];
-            job[j] = base->job[base->costs.update_at[s] + at % each];
-            job[j].b = at / sp->costs.homes[s].lists;
+        for (int32_t j = costs->update_at[s]; j < costs->update_at[s + 1]; j++) {
+            int each = costs_of(base)->update_at[s + 1] - costs_of(base)->update_at[s], at = j - costs->update_at[s];
+            job[j] = costs_of(base)->job[costs_of(base)->update_at[s] + at % each];
+            job[j].b = at / costs->homes[s].lists;
             job[j].prio += 1000.0 * (at / each);
         }
-    sp->job = job;
+    costs->job = job;
+    take_job_costs(costs);
 }
 
 struct tiled {
     const struct spec *base;
-    struct stage *st;
     struct spec *sp;
     struct graph *g;
     struct sched *sc;
@@ -69,28 +71,28 @@ static void schedule(void *with) {
     struct tiled *x = with;
     x->sp = tile(x->base, x->step, x->batches);
     tile_updates(x->base, x->sp);
-    x->g = graph_build(x->sp);
-    x->sc = sched_of(x->sp, x->st, x->g);
+    x->g = graph_of(x->sp);
+    x->sc = sched_of(x->sp, costs_of(x->sp), x->g);
 }
 
 /* Returns the planned program with a period, or NULL. */
 static struct program *with_period(struct tiled *x) {
     int first, shortest, all = x->batches = 32 * x->base->batches;
     x->step = 1000 * (int64_t)x->base->batches;
-    if (death_of(schedule, x) || !find_period(x->sp, x->sc, &first, &shortest))
+    if (death_of(schedule, x) || !find_period(costs_of(x->sp), x->sc, &first, &shortest))
         return NULL;
     struct tiled followed = *x;
-    for (int n = least_period(x->sp, x->sc, first, shortest); n < all; n += shortest) {
+    for (int n = least_period(costs_of(x->sp), x->sc, first, shortest); n < all; n += shortest) {
         *x = followed;
-        int batches = written_out(x->sp, x->sc, first, n);
+        int batches = written_out(costs_of(x->sp), x->sc, first, n);
         for (x->batches = batches; batches > 0 && x->batches <= batches + 2 * n; x->batches += n) {
             schedule(x);
-            if (!set_period(x->sp, x->sc, first, n, shortest))
+            if (!set_period(costs_of(x->sp), x->sc, first, n, shortest))
                 continue;
-            struct program *p = lower_of(x->sp, x->st, x->g, x->sc);
+            struct program *p = lower_of(x->sp, costs_of(x->sp), x->g, x->sc);
             if (!period_fits(p))
                 continue;
-            spare_of(x->sp, x->st, p);
+            spare_of(x->sp, costs_of(x->sp), p);
             lanes_sync(p);
             return p;
         }
@@ -104,10 +106,11 @@ static int prove(int first, int n, int flags) {
     for (int seed = first; seed < first + n; seed++) {
         struct scratch scratch = scratch_begin();
         struct spec *base = draw_spec((uint64_t)seed, flags);
-        struct tiled x = {.base = base, .st = draw_stages(base)};
+        struct tiled x = {.base = base};
+        draw_stages(base);
         if (draw_updates(base)) {
             struct program *p = with_period(&x);
-            struct refutation *no = p ? verify(x.sp, x.g, p, CLAIM_ALL) : NULL;
+            struct refutation *no = p ? verify(costs_of(x.sp), x.g, p, CLAIM_ALL) : NULL;
             cr_assert_null(no, "seed %d: %s", seed, no ? no->why : "");
             found += p != NULL;
         }

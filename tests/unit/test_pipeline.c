@@ -21,7 +21,7 @@ static void expect_round_trip(struct compile *c) {
     struct program *back = read_text("streams.txt", once.s);
     emit_text(&twice, back);
     cr_assert(once.n == twice.n && !memcmp(once.s, twice.s, once.n), "%s does not read back", c->spec->file);
-    struct refutation *no = verify(c->spec, c->graph, back, CLAIM_ALL);
+    struct refutation *no = verify(c->costs, c->graph, back, CLAIM_ALL);
     cr_assert_null(no, "%s as read back: %s", c->spec->file, no->why);
 }
 
@@ -82,13 +82,12 @@ Test(pipeline, every_schedule_that_comes_with_the_program) {
 /* Runs the passes from the jobs on, as pipeline.c does. */
 static struct compile compile_spec(struct spec *sp) {
     struct compile c = compile_of(sp, draw_stages(sp));
-    c.graph = graph_build(sp);
-    sp->costs.stage = c.stage;
-    c.sched = sched_of(sp, c.stage, c.graph);
-    c.program = lower_of(sp, c.stage, c.graph, c.sched);
-    spare_of(sp, c.stage, c.program);
+    c.graph = graph_build(c.costs);
+    c.sched = sched_of(sp, c.costs, c.graph);
+    c.program = lower_of(sp, c.costs, c.graph, c.sched);
+    spare_of(sp, c.costs, c.program);
     lanes_sync(c.program);
-    c.timeline = sim_of(sp, c.stage, c.program);
+    c.timeline = sim_of(sp, c.costs, c.program);
     return c;
 }
 
@@ -148,9 +147,9 @@ static void diff_with_itself(const struct compile *c, int seed) {
 static struct compile compile_extreme(int seed, int flags) {
     struct compile c = compile_spec(draw_spec((uint64_t)seed, EXTREME | flags));
     for (int s = 0; s < c.spec->stages; s++)
-        c.stage[s].update = seed % 2 ? 0 : 1e-20;
-    c.timeline = sim_of(c.spec, c.stage, c.program);
-    c.report = report_of(c.spec, c.stage, c.graph, c.program, c.timeline);
+        c.costs->stage[s].update = seed % 2 ? 0 : 1e-20;
+    c.timeline = sim_of(c.spec, c.costs, c.program);
+    c.report = report_of(c.spec, c.costs, c.graph, c.program, c.timeline);
     return c;
 }
 
@@ -162,7 +161,7 @@ Test(pipeline, random_extremes_are_proved_and_printed, .timeout = 600) {
         nothing += r->makespan == 0;
         cr_assert(isfinite(r->makespan) && r->makespan >= r->bound.lower * (1 - 1e-9), "seed %d", seed);
         cr_assert(r->bubble >= 0 && r->bubble <= 1 && r->throughput >= 0 && r->gap >= 0, "seed %d", seed);
-        struct refutation *no = verify(c.spec, c.graph, c.program, CLAIM_ALL);
+        struct refutation *no = verify(c.costs, c.graph, c.program, CLAIM_ALL);
         cr_assert_null(no, "seed %d: %s", seed, no->why);
         if (seed % 10 == 0) {
             expect_round_trip(&c);
@@ -179,7 +178,7 @@ Test(pipeline, random_extremes_are_proved_and_printed, .timeout = 600) {
 Test(pipeline, peaks_of_random_extremes) {
     for (int seed = 0; seed < 500; seed++) {
         struct compile c = compile_extreme(seed, AT_HOME | LATENCY | (seed % 3 ? 0 : PAIRS));
-        struct spec *sp = c.spec;
+        const struct spec *sp = c.spec;
         int *live = NEW(int, sp->workers), *most = NEW(int, sp->workers);
         for (int i = 0; i < c.sched->nmoments; i++) {
             int32_t m = c.sched->moment[i];
@@ -201,7 +200,7 @@ static void note(const char *pass) { strcat(strcat(ran, " "), pass); }
 /* Compiles the same jobs for one rank, as `run` does: all passes except those whose results are given. */
 Test(pipeline, goes_on_from_a_spec_and_its_stages) {
     struct compile whole = compile_file("schedules/zbv.lua", NULL);
-    struct compile rest = compile_of(whole.spec, whole.stage);
+    struct compile rest = compile_of(whole.spec, whole.costs);
     struct text a = {0}, b = {0};
     rest.done = note;
     compile_all(&rest, "");

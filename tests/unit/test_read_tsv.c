@@ -58,12 +58,12 @@ Test(read_tsv, reads_what_is_written) {
     int rows = 0, with_bytes = 0;
     for (uint64_t seed = 1; seed <= 60; seed++, free_all()) {
         struct spec *sp = draw_spec(seed, BANDWIDTH | COARSE);
-        struct stage *st = draw_stages(sp);
-        struct graph *g = graph_build(sp);
-        struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+        struct costs *costs = draw_stages(sp);
+        struct graph *g = graph_of(sp);
+        struct program *p = lower_of(sp, costs, g, sched_of(sp, costs, g));
         mem_of(sp, p);
         lanes_sync(p);
-        struct timeline *tl = sim_of(sp, st, p);
+        struct timeline *tl = sim_of(sp, costs, p);
         struct text text = {0}, again = {0};
         emit_tsv(&text, p, tl, seed % 2 ? "s" : "FLOP");
         struct timeline_rows *t = read_tsv("t.tsv", text.s);

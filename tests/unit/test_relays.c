@@ -21,7 +21,7 @@ static int first_reader(const struct relayed *x, int r, int b) {
 }
 
 static bool has_whole(const struct relayed *x, int r, int set) {
-    return x->sp->costs.homes[set].size == 1 && place_in(&x->sp->costs.homes[set], r) >= 0;
+    return costs_of(x->sp)->homes[set].size == 1 && place_in(&costs_of(x->sp)->homes[set], r) >= 0;
 }
 
 /* Returns the copy that rank r must send for job j: the last one that is read before j starts, or its own weights. */
@@ -65,7 +65,7 @@ static int expect_sources(const struct relayed *x) {
             int j = first_reader(x, r, b), source = x->sp->owners.source[j];
             int copy = source < 0 ? -1 : copy_for(x, source, in->stage, j);
             if (copy < 0) {
-                cr_assert(in->op != OP_FETCH || place_in(&x->sp->costs.homes[in->stage], in->peer) >= 0);
+                cr_assert(in->op != OP_FETCH || place_in(&costs_of(x->sp)->homes[in->stage], in->peer) >= 0);
                 continue;
             }
             cr_assert(in->op == OP_FETCH && in->peer == source);
@@ -80,9 +80,9 @@ static int draw_relays(int first, int n, int flags) {
     int relays = 0;
     for (int seed = first; seed < first + n; seed++) {
         struct relayed x = {.sp = draw_spec((uint64_t)seed, flags)};
-        struct stage *st = x.sp->costs.stage = draw_stages(x.sp);
-        struct graph *graph = graph_build(x.sp);
-        struct sched *sc = sched_of(x.sp, st, graph);
+        struct costs *costs = draw_stages(x.sp);
+        struct graph *graph = graph_of(x.sp);
+        struct sched *sc = sched_of(x.sp, costs, graph);
         int *start = NEW(int, x.sp->njobs);
         for (int i = 0; i < sc->nmoments; i++)
             if (sc->moment[i] >= 0)
@@ -90,14 +90,14 @@ static int draw_relays(int first, int n, int flags) {
         x.start = start;
         draw_sources(x.sp);
         x.sp->choices.prefetch = (enum prefetch)below(4);
-        x.p = lower_of(x.sp, st, graph, sc);
+        x.p = lower_of(x.sp, costs, graph, sc);
         relays += expect_sources(&x);
         if (seed % 2)
             mem_of(x.sp, x.p);
         else
-            spare_of(x.sp, st, x.p);
+            spare_of(x.sp, costs, x.p);
         lanes_sync(x.p);
-        struct refutation *no = verify(x.sp, graph, x.p, CLAIM_ALL);
+        struct refutation *no = verify(costs_of(x.sp), graph, x.p, CLAIM_ALL);
         cr_assert_null(no, "seed %d: %s", seed, no ? no->why : "");
         free_all();
     }

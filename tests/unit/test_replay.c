@@ -175,16 +175,16 @@ struct trained {
 };
 
 static struct trained *train(struct spec *sp) {
-    struct stage *st = cost_stages(sp);
-    struct graph *g = graph_build(sp);
-    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+    struct costs *costs = costs_make(sp);
+    struct graph *g = graph_build(costs);
+    struct program *p = lower_of(sp, costs, g, sched_of(sp, costs, g));
     mem_of(sp, p);
     lanes_sync(p);
     struct trained *t = NEW(struct trained, 1);
     char why[200];
     struct data *data = data_open(&sp->model->rt, NULL, SEED, why, sizeof why);
     cr_assert_not_null(data, "%s", why);
-    t->p = runtime_program(sp, st, p);
+    t->p = runtime_program(costs, p);
     struct rt_run run = {.program = t->p, .data = data, .flags = {.seed = SEED, .steps = STEPS}, .loss = t->loss};
     run.makespan = t->makespan;
     t->arena = host_train(&run);

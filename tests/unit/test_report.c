@@ -6,7 +6,7 @@
 
 /* Builds a spec from jobs, with their places and durations. Costs are the usual F=1, B=2, I=W=R=1. */
 static struct spec *spec_of(int workers, int stages, int batches) {
-    struct spec *sp = NEW(struct spec, 1);
+    struct spec *sp = &NEW(struct costed, 1)->spec;
     size_t cells = (size_t)stages * (size_t)batches * NDIRS;
     sp->name = "tiny";
     sp->file = "tiny.lua";
@@ -42,13 +42,15 @@ static struct timeline *timeline_of(const struct program *p, const double (*t)[2
 }
 
 static struct report *reported(struct spec *sp, const char *text, const double (*t)[2]) {
-    struct stage *st = NEW(struct stage, sp->stages);
+    struct costs *costs = costs_of(sp);
+    costs->stage = NEW(struct stage, sp->stages);
     for (int s = 0; s < sp->stages; s++)
         for (int k = 0; k < NKINDS; k++)
-            st[s].bytes[k] = k == K_token ? 0 : 6;
-    sp->costs.homes = find_homes(sp);
+            costs->stage[s].bytes[k] = k == K_token ? 0 : 6;
+    costs->homes = find_homes(costs);
+    take_job_costs(costs);
     struct program *p = read_text("tiny.txt", text);
-    return report_of(sp, st, graph_build(sp), p, timeline_of(p, t));
+    return report_of(sp, costs, graph_build(costs), p, timeline_of(p, t));
 }
 
 #define HEAD(workers, stages, batches)                                                                                 \
@@ -166,7 +168,7 @@ Test(report, recompute_is_work_but_no_progress) {
 /* With a script's own dependencies, an activation need only live through its own jobs. */
 Test(report, custom_dependencies_weaken_the_memory_bound) {
     struct spec *sp = spec_1f1b();
-    const struct graph *g = graph_build(sp);
+    const struct graph *g = graph_of(sp);
     sp->pred = g->pred;
     sp->pred_at = g->pred_at;
     struct report *r = reported(sp, text_1f1b, times_1f1b);

@@ -12,7 +12,7 @@
 
 struct result {
     struct closed closed;
-    struct spec *sp;
+    const struct spec *sp;
     double optimum;
     struct steady steady;
 };
@@ -29,7 +29,7 @@ static struct result close_with(const char *src, int batches, enum aim aim) {
     struct script_args args = args_of(src, batches);
     struct compile c = {.args = args};
     compile_until(&c, GRAPH);
-    struct spec *sp = c.spec;
+    const struct spec *sp = c.spec;
     struct instance *in = instance_of(&c);
     struct optimum best = find_optimum(in, c.graph, serial_time(in) + 1, 1000000, 0);
     cr_assert_eq(best.makespan, best.lower);
@@ -58,8 +58,8 @@ static double run_closed(const struct closed *closed, int batches, int jobs, int
     struct script_args args = args_of(closed->body.s, batches);
     args.nset = closed->kind ? 1 : 0; /* a sequence lists its microbatches */
     struct spec *sp = script_load(&args);
-    struct graph *graph = graph_build(sp);
-    struct sched *sc = sched_of(sp, cost_stages(sp), graph);
+    const struct costs *costs = costs_make(sp);
+    struct sched *sc = sched_of(sp, costs, graph_build(costs));
     cr_assert_eq(sp->njobs, jobs);
     for (int r = 0; r < sp->workers; r++)
         for (int i = 0, live = 0; i < sc->norder[r]; i++) {
@@ -115,10 +115,11 @@ Test(rules, pattern) {
 Test(rules, no_pattern) {
     struct script_args args = args_of(straight("n = forward_first"), 8);
     struct spec *sp = script_load(&args);
-    struct sched *sc = sched_of(sp, cost_stages(sp), graph_build(sp));
+    const struct costs *costs = costs_make(sp);
+    struct sched *sc = sched_of(sp, costs, graph_build(costs));
     struct text t = {0};
     for (int period = 1; period <= 4; period++)
-        cr_assert_not(emit_pattern(&t, sp, (struct lists){sc->order, sc->norder}, period, 8));
+        cr_assert_not(emit_pattern(&t, costs, (struct lists){sc->order, sc->norder}, period, 8));
 }
 
 /* If a period found with 8 microbatches is slower than the best with more, the result says so. */

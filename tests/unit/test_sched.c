@@ -9,13 +9,11 @@
 enum { WAITING, RUNS, ENDED };
 
 struct naive {
-    const struct spec *sp; /* as the script gives it */
-    const struct spec
-        *ranks;             /* links, speeds and caps of all ranks; each of the script's stands for sp->tensor ranks */
-    const struct stage *st; /* per stage of the script */
-    const double *exchange; /* per job: time of its team's exchanges; NULL: none */
-    int *size, **team;      /* per job: its ranks */
-    double *start, *end;    /* INFINITY: not yet */
+    const struct spec *sp;    /* as the script says it */
+    const struct spec *ranks; /* links, speeds and caps of all ranks, of which each of the script's is sp->tensor */
+    const double *exchange;   /* per job: how long its team's exchanges take; NULL: no time */
+    int *size, **team;        /* per job: its ranks */
+    double *start, *end;      /* INFINITY: not yet */
     uint8_t *state;
     int32_t *moment; /* as in struct sched, by jobs */
     int nmoments;
@@ -32,7 +30,7 @@ static double arrival(const struct naive *z, int p, int j, int place) {
     double most = 0;
     int kind[2];
     for (int n = carried(z->sp, a, b, kind); n > 0; n--)
-        most = fmax(most, (double)stage_at(z->sp, z->st, a->s, a->b)->bytes[kind[n - 1]]);
+        most = fmax(most, (double)stage_at(costs_of(z->sp), a->s, a->b)->bytes[kind[n - 1]]);
     return z->end[p] + (l.latency + most / l.bandwidth);
 }
 
@@ -212,9 +210,9 @@ static int simulate(struct naive *z) {
     return started;
 }
 
-static struct naive naive_of(const struct spec *sp, const struct spec *ranks, const struct stage *st) {
+static struct naive naive_of(const struct spec *sp, const struct spec *ranks) {
     int n = sp->njobs, factor = sp->owners.tensor > 1 ? sp->owners.tensor : 1;
-    struct naive z = {.sp = sp, .ranks = ranks, .st = st, .size = NEW(int, n), .team = NEW(int *, n)};
+    struct naive z = {.sp = sp, .ranks = ranks, .size = NEW(int, n), .team = NEW(int *, n)};
     z.start = NEW(double, n);
     z.end = NEW(double, n);
     z.state = NEW(uint8_t, n);
@@ -289,20 +287,20 @@ static void expect_same(const struct spec *sp, const struct sched *sc, const str
 
 struct attempt {
     struct spec *sp;
-    struct stage *st;
+    struct costs *costs;
     struct graph *g;
     struct sched *sc;
 };
 
 static void attempt(void *x) {
     struct attempt *a = x;
-    a->sc = sched_of(a->sp, a->st, a->g);
+    a->sc = sched_of(a->sp, a->costs, a->g);
 }
 
 enum { FILL = 1 << 20 }; /* a third of the jobs has no place in a strict order */
 
-static void compare_with(struct spec *sp, struct stage *st, struct naive *z, int seed, int *deadlocks) {
-    struct attempt a = {sp, st, graph_build(sp), NULL};
+static void compare_with(struct spec *sp, struct costs *costs, struct naive *z, int seed, int *deadlocks) {
+    struct attempt a = {sp, costs, graph_build(costs), NULL};
     int started = simulate(z);
     const char *death = death_of(attempt, &a);
     if (started == sp->njobs) {
@@ -326,9 +324,9 @@ static void compare(int first, int n, int flags, int *deadlocks) {
     for (int seed = first; seed < first + n; seed++) {
         struct spec *sp = draw_spec((uint64_t)seed, flags & ~FILL);
         draw_fill(sp, flags);
-        struct stage *st = draw_stages(sp);
-        struct naive z = naive_of(sp, sp, st);
-        compare_with(sp, st, &z, seed, deadlocks);
+        struct costs *costs = draw_stages(sp);
+        struct naive z = naive_of(sp, sp);
+        compare_with(sp, costs, &z, seed, deadlocks);
         free_all();
     }
 }
@@ -390,9 +388,9 @@ Test(sched, random_slices) {
 /* ---- teams ---- */
 
 /* Draws links and speeds of all ranks, exchanges of all jobs, and sizes of the script's stages, for both schedulers. */
-static struct stage *draw_machine(struct spec *members, struct naive *z, int flags) {
+static struct costs *draw_machine(struct spec *members, struct naive *z, int flags) {
     int W = members->workers, slow = below(2);
-    struct stage *st = NEW(struct stage, z->sp->stages), *all;
+    struct stage *st = NEW(struct stage, z->sp->stages);
     double *exchange = NEW(double, z->sp->njobs);
     members->machine.link = flags & BANDWIDTH ? NEW(struct link, W * W) : NULL;
     for (int i = 0; members->machine.link && i < W * W; i++)
@@ -400,7 +398,9 @@ static struct stage *draw_machine(struct spec *members, struct naive *z, int fla
     members->machine.speed = NEW(double, W);
     for (int r = 0; r < W; r++)
         members->machine.speed[r] = slow ? 0.5 * (1 << below(3)) : 1;
-    all = cost_stages(members);
+    struct costs *costs = costs_make(members);
+    struct stage *all = costs->stage;
+    costs->exchanges = costs->exchanges ? costs->exchanges : NEW(double, members->njobs);
     for (int s = 0; s < z->sp->stages; s++)
         for (int k = 0; k < NKINDS; k++)
             st[s].bytes[k] = 1 + below(6);
@@ -409,15 +409,15 @@ static struct stage *draw_machine(struct spec *members, struct naive *z, int fla
     for (int j = 0; j < z->sp->njobs; j++) {
         exchange[j] = z->size[j] > 1 ? 0.25 * below(5) : 0;
         for (int i = 0; i < z->size[j]; i++) {
-            struct job *job = &members->job[member_job(members, &z->sp->job[j], i)];
-            job->exchange += exchange[j];
-            if (job->pair)
-                members->pair[job->pair - 1].cost += exchange[j];
+            int32_t k = member_job(members, &z->sp->job[j], i);
+            costs->exchanges[k] += exchange[j];
+            if (members->job[k].pair)
+                costs->pair[members->job[k].pair - 1].time += exchange[j];
         }
     }
-    z->st = st;
+    costs_of(z->sp)->stage = st;
     z->exchange = exchange;
-    return all;
+    return costs;
 }
 
 static void compare_teams(int first, int n, int flags, int *deadlocks, int *teams) {
@@ -431,9 +431,9 @@ static void compare_teams(int first, int n, int flags, int *deadlocks, int *team
                                sizeof *sp->pair * (size_t)sp->npairs);
         expand_teams(members);
         *teams += members->names.member != NULL;
-        struct naive z = naive_of(sp, members, NULL);
-        struct stage *st = draw_machine(members, &z, flags);
-        compare_with(members, st, &z, seed, deadlocks);
+        struct naive z = naive_of(sp, members);
+        struct costs *costs = draw_machine(members, &z, flags);
+        compare_with(members, costs, &z, seed, deadlocks);
         free_all();
     }
 }
@@ -460,7 +460,7 @@ Test(sched, random_teams_with_caps) {
 
 /* ---- known figures ---- */
 
-static struct sched *run(struct spec *sp) { return sched_of(sp, unit_stages(sp), graph_build(sp)); }
+static struct sched *run(struct spec *sp) { return sched_of(sp, unit_stages(sp), graph_of(sp)); }
 
 static struct spec *one_f_one_b(void) {
     struct spec *sp = pipeline_spec(4, 8, 2);
@@ -536,7 +536,7 @@ Test(sched, whole_costs_give_whole_times) {
 /* ---- deadlocks ---- */
 
 static const char *deadlock(struct spec *sp) {
-    return death_of(attempt, &(struct attempt){sp, unit_stages(sp), graph_build(sp), NULL});
+    return death_of(attempt, &(struct attempt){sp, unit_stages(sp), graph_of(sp), NULL});
 }
 
 /* With a cap of 1, stage 1 of the same rank finds no room while stage 0's activation lives. */

@@ -227,10 +227,10 @@ Test(script, jobs_that_overlap) {
     cr_assert_eq(partner_of(sp, job_at(sp, 1, 0, OP_B)), job_at(sp, 1, 1, OP_F));
     cr_assert(job(sp, 0, 1, OP_F)->prio == 1 && job(sp, 0, 0, OP_B)->prio == 2 && job(sp, 0, 1, OP_B)->prio == 3);
     sp = load_fields("sequence = { { '0F0', '0F1+0B0', '0B1' }, { '1F0', '1B0', '1F1', '1B1' } }, overlap = 0.25");
-    cost_stages(sp);
-    cr_assert_eq(job_time(sp, job_at(sp, 0, 1, OP_F)), 1 + 2 - 0.25);
-    cr_assert_eq(job_time(sp, job_at(sp, 0, 0, OP_B)), 1 + 2 - 0.25);
-    cr_assert_eq(job_time(sp, job_at(sp, 0, 1, OP_B)), 2);
+    const struct costs *costs = costs_make(sp);
+    cr_assert_eq(job_time(costs, job_at(sp, 0, 1, OP_F)), 1 + 2 - 0.25);
+    cr_assert_eq(job_time(costs, job_at(sp, 0, 0, OP_B)), 1 + 2 - 0.25);
+    cr_assert_eq(job_time(costs, job_at(sp, 0, 1, OP_B)), 2);
 }
 
 /* A W belongs to the oldest I; each chunk counts its own microbatches, separately for F and backward. */

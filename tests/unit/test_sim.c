@@ -4,15 +4,15 @@
 
 struct compiled {
     struct spec *sp;
-    struct stage *st;
+    struct costs *costs;
     struct sched *sc;
     struct program *p;
 };
 
-static struct compiled compile(struct spec *sp, struct stage *st) {
-    struct graph *g = graph_build(sp);
-    struct compiled c = {sp, st, sched_of(sp, st, g), NULL};
-    c.p = lower_of(sp, st, g, c.sc);
+static struct compiled compile(struct spec *sp, struct costs *costs) {
+    struct graph *g = graph_of(sp);
+    struct compiled c = {sp, costs, sched_of(sp, costs, g), NULL};
+    c.p = lower_of(sp, costs, g, c.sc);
     mem_of(sp, c.p);
     lanes_sync(c.p);
     return c;
@@ -84,10 +84,10 @@ static double after_both(const struct spec *sp, const struct rank *k, struct tim
 static struct times compute(const struct compiled *c, const struct instr *x, double at) {
     double cost = 0; /* without a model, ADD and ZERO cost nothing */
     if (x->op <= OP_W)
-        cost = pair_of(c->sp, x) ? pair_of(c->sp, x)->cost : c->sp->job[job_at(c->sp, x->stage, x->batch, x->op)].cost;
-    if (x->op == OP_U) { /* for its piece */
-        const struct homes *h = &c->sp->costs.homes[x->stage];
-        cost = c->st[x->stage].update / (h->size * (h->zero ? h->lists : 1));
+        cost = job_time(c->costs, job_at(c->sp, x->stage, x->batch, x->op));
+    if (x->op == OP_U) { /* of its piece */
+        const struct homes *h = &costs_of(c->sp)->homes[x->stage];
+        cost = c->costs->stage[x->stage].update / (h->size * (h->zero ? h->lists : 1));
     }
     return (struct times){at, at + cost, at + cost, 0};
 }
@@ -167,7 +167,7 @@ static void compare_all(int first, int n, int flags, enum launch_order launch) {
         sp->choices.launch = launch;
         struct compiled c = compile(sp, draw_stages(sp));
         struct times **want = relax(&c);
-        struct timeline *tl = sim_of(sp, c.st, c.p);
+        struct timeline *tl = sim_of(sp, c.costs, c.p);
         double last = 0;
         for (int r = 0; r < sp->workers; r++)
             for (int i = 0; i < c.p->rank[r].nins; i++) {
@@ -203,11 +203,11 @@ Test(sim, equal_to_the_schedule_with_weights_at_home) {
     for (int seed = 0; seed < 120; seed++) {
         struct spec *sp =
             draw_spec((uint64_t)seed, AT_HOME | ORDERS | (seed % 2 ? LATENCY : 0) | (seed % 3 ? 0 : PAIRS));
-        struct stage *st = draw_stages(sp);
+        struct costs *costs = draw_stages(sp);
         for (int s = 0; s < sp->stages; s++)
-            st[s].update = 0;
-        struct compiled c = compile(sp, st);
-        struct timeline *tl = sim_of(sp, st, c.p);
+            costs->stage[s].update = 0;
+        struct compiled c = compile(sp, costs);
+        struct timeline *tl = sim_of(sp, costs, c.p);
         cr_assert_eq(tl->makespan, c.sc->makespan, "seed %d", seed);
         for (int r = 0; r < sp->workers; r++)
             for (int i = 0; i < c.p->rank[r].nins; i++) {
@@ -224,7 +224,7 @@ static double makespan(struct spec *sp, double latency, double bandwidth) {
     for (int i = 0; i < sp->workers * sp->workers; i++)
         sp->machine.link[i] = (struct link){latency, bandwidth};
     struct compiled c = compile(sp, unit_stages(sp));
-    return sim_of(sp, c.st, c.p)->makespan;
+    return sim_of(sp, c.costs, c.p)->makespan;
 }
 
 /* Messages of duration c on lanes per directed edge: 1F1B takes 33 + 16c, GPipe 33 + 6c, as with latency. */
@@ -272,7 +272,7 @@ Test(sim, launches_in_the_order_of_issue) {
         for (int i = 0; i < 9; i++)
             sp->machine.link[i] = (struct link){0, 0.2};
         struct compiled c = compile(sp, unit_stages(sp));
-        struct timeline *tl = sim_of(sp, c.st, c.p);
+        struct timeline *tl = sim_of(sp, c.costs, c.p);
         for (int i = 0; i < c.p->rank[0].nins; i++) {
             const struct instr *x = &c.p->rank[0].ins[i];
             if (x->op == OP_SEND_F && x->batch == 2)
@@ -304,7 +304,7 @@ Test(sim, own_gradients_do_not_wait_for_parts) {
     for (int i = 0; i < 4; i++)
         sp->machine.link[i] = (struct link){10, INFINITY};
     struct compiled c = compile(sp, unit_stages(sp));
-    struct timeline *tl = sim_of(sp, c.st, c.p);
+    struct timeline *tl = sim_of(sp, c.costs, c.p);
     cr_assert_eq(tl->makespan, 23);
     double last = 0;
     for (int i = 0; i < c.p->rank[0].nins; i++)

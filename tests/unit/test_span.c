@@ -95,13 +95,13 @@ static void check(const char *src, int cap) {
     struct script_args args = {.schedule = "test.lua", .text = NEW(struct script_text, 3)};
     args.text[0] = (struct script_text){copy_string(src), strlen(src)};
     struct spec *sp = script_load(&args);
-    struct stage *st = cost_stages(sp);
-    struct graph *graph = graph_build(sp);
+    struct costs *costs = costs_make(sp);
+    struct graph *graph = graph_build(costs);
     struct tiny z = {.sp = sp, .graph = graph, .cap = cap, .best = LONGEST, .alike = cap > 0};
     for (int32_t j = 0; j < sp->njobs; j++)
         z.n[sp->job[j].rank]++;
     enumerate(&z, 0, 0, 0);
-    struct compile c = parts_of(sp, st, graph, NULL);
+    struct compile c = parts_of(sp, costs, graph, NULL);
     struct instance *in = instance_of(&c);
     minimise_span(in);
     struct optimum best = find_optimum(in, graph, serial_time(in) + 1, 1000000, 0);
@@ -175,9 +175,9 @@ static int64_t span_with(int cap) {
     struct script_args args = {.schedule = "test.lua", .text = NEW(struct script_text, 3)};
     args.text[0] = (struct script_text){copy_string(src), strlen(src)};
     struct spec *sp = script_load(&args);
-    struct stage *st = cost_stages(sp);
-    struct graph *graph = graph_build(sp);
-    struct compile c = parts_of(sp, st, graph, NULL);
+    struct costs *costs = costs_make(sp);
+    struct graph *graph = graph_build(costs);
+    struct compile c = parts_of(sp, costs, graph, NULL);
     struct instance *in = instance_of(&c);
     minimise_span(in);
     struct optimum best = find_optimum(in, graph, serial_time(in) + 1, 1000000, 0);

@@ -8,7 +8,7 @@ enum plan { NO_PLAN, LEAST, SPARE };
 
 struct planned {
     struct spec *sp;
-    struct stage *st;
+    struct costs *costs;
     struct program *p;
     struct timeline *tl;
     bool spares; /* whether bytes are reused by lifetimes */
@@ -23,15 +23,15 @@ static struct spec *drawn(int seed, double memory) {
 
 static struct planned planned(int seed, enum plan plan, double memory) {
     struct planned c = {.sp = drawn(seed, memory)};
-    c.st = c.sp->costs.stage = draw_stages(c.sp);
-    struct graph *g = graph_build(c.sp);
-    c.p = lower_of(c.sp, c.st, g, sched_of(c.sp, c.st, g));
+    c.costs = draw_stages(c.sp);
+    struct graph *g = graph_of(c.sp);
+    c.p = lower_of(c.sp, c.costs, g, sched_of(c.sp, c.costs, g));
     if (plan == LEAST)
         mem_of(c.sp, c.p);
     else if (plan == SPARE)
-        c.spares = spare_of(c.sp, c.st, c.p);
+        c.spares = spare_of(c.sp, c.costs, c.p);
     lanes_sync(c.p);
-    c.tl = sim_of(c.sp, c.st, c.p);
+    c.tl = sim_of(c.sp, c.costs, c.p);
     return c;
 }
 
@@ -165,15 +165,15 @@ static int held_up_in(const char *schedule, bool spare) {
     struct script_args args = {
         .schedule = schedule, .cluster = "schedules/clusters/latency.lua", .set = set, .nset = 1};
     struct spec *sp = script_load(&args);
-    struct stage *st = cost_stages(sp);
-    struct graph *g = graph_build(sp);
-    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+    struct costs *costs = costs_make(sp);
+    struct graph *g = graph_build(costs);
+    struct program *p = lower_of(sp, costs, g, sched_of(sp, costs, g));
     if (spare)
-        spare_of(sp, st, p);
+        spare_of(sp, costs, p);
     else
         mem_of(sp, p);
     lanes_sync(p);
-    return held_up(p, sim_of(sp, st, p));
+    return held_up(p, sim_of(sp, costs, p));
 }
 
 Test(spare, compute_waits_for_no_message_to_leave_bytes) {

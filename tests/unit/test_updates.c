@@ -43,7 +43,7 @@ static struct data *open_data(const struct rt_program *p) {
 static void train(struct trained *t) {
     float mean[STEPS];
     double makespan[STEPS];
-    t->p = runtime_program(t->c.spec, t->c.stage, t->c.program);
+    t->p = runtime_program(t->c.costs, t->c.program);
     t->loss = NEW(float, STEPS * t->p->batches);
     t->when = NEW(double, STEPS * t->p->batches);
     struct data *data = open_data(t->p);
@@ -81,10 +81,10 @@ static struct trained *train_written_out(struct script_args args) {
     struct compile *c = &t->c;
     args.most = 0;
     c->spec = script_load(&args);
-    c->stage = cost_stages(c->spec);
-    c->graph = graph_build(c->spec);
-    c->sched = sched_of(c->spec, c->stage, c->graph);
-    c->program = lower_of(c->spec, c->stage, c->graph, c->sched);
+    c->costs = costs_make(c->spec);
+    c->graph = graph_build(c->costs);
+    c->sched = sched_of(c->spec, c->costs, c->graph);
+    c->program = lower_of(c->spec, c->costs, c->graph, c->sched);
     mem_of(c->spec, c->program);
     lanes_sync(c->program);
     cr_assert_eq(c->program->period, 0);
@@ -179,7 +179,7 @@ static void expect_definition(const char *schedule, const char *model, const cha
     ref.alone = *p->model;
     ref.alone.batches = 1;
     ref.alone.update = 0;
-    ref.bench = bench_of(ref.t->c.stage, p->stages, NULL);
+    ref.bench = bench_of(ref.t->c.costs->stage, p->stages, NULL);
     cr_assert(p->period > 0 && p->repeats > 3);
     for (int s = 0; s < p->stages; s++) {
         int64_t n = weight_count(p->model, &p->stage[s]);

@@ -128,9 +128,9 @@ static struct cost cost_of_needs(int batches, int many) {
     const char *set[] = {b, m};
     struct script_args args = {.schedule = "tests/schedules/needs.lua", .set = set, .nset = 2};
     struct spec *sp = script_load(&args);
-    struct stage *st = sp->costs.stage = cost_stages(sp);
-    struct graph *g = graph_build(sp);
-    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+    struct costs *costs = costs_make(sp);
+    struct graph *g = graph_build(costs);
+    struct program *p = lower_of(sp, costs, g, sched_of(sp, costs, g));
     mem_of(sp, p);
     lanes_sync(p);
     struct text t = {0};

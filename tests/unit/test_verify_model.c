@@ -5,6 +5,7 @@
 
 struct made {
     struct spec *sp;
+    struct costs *costs;
     struct graph *g;
     struct program *p;
 };
@@ -12,23 +13,23 @@ struct made {
 static struct made compile(const char *schedule, const char *model, const char **set, int nset) {
     struct script_args args = {.schedule = schedule, .model = model, .set = set, .nset = nset};
     struct spec *sp = script_load(&args);
-    struct stage *st = sp->costs.stage = cost_stages(sp);
-    struct graph *g = graph_build(sp);
-    struct program *p = lower_of(sp, st, g, sched_of(sp, st, g));
+    struct costs *costs = costs_make(sp);
+    struct graph *g = graph_build(costs);
+    struct program *p = lower_of(sp, costs, g, sched_of(sp, costs, g));
     mem_of(sp, p);
     lanes_sync(p);
-    return (struct made){sp, g, p};
+    return (struct made){sp, costs, g, p};
 }
 
 static const char *wrong(struct made made) {
-    struct refutation *no = verify(made.sp, made.g, made.p, CLAIM_ALL);
+    struct refutation *no = verify(made.costs, made.g, made.p, CLAIM_ALL);
     return no ? no->why : NULL;
 }
 
 static struct made data_parallel(void) {
     static const char *set[] = {"workers=2", "batches=2", "stages=2", "bucket=40000"};
     struct made made = compile("schedules/ddp.lua", "schedules/models/gpt.lua", set, 4);
-    cr_assert(made.sp->costs.stage[0].parts > 2, "its backwards run in %d parts", made.sp->costs.stage[0].parts);
+    cr_assert(made.costs->stage[0].parts > 2, "its backwards run in %d parts", made.costs->stage[0].parts);
     cr_assert(!wrong(made), "%s", wrong(made));
     return made;
 }
@@ -37,7 +38,7 @@ static struct made data_parallel(void) {
  * parameters, or if it has no ranges. */
 Test(verify_model, parts_contribute_what_their_layers_have) {
     struct made made = data_parallel();
-    struct stage *st = &made.sp->costs.stage[0];
+    struct stage *st = &made.costs->stage[0];
     int *cut = NEW(int, st->parts + 1);
     const int *right = st->cut;
     st->cut = cut;
@@ -62,7 +63,7 @@ Test(verify_model, parts_name_what_they_contribute) {
     struct ranges *ranges = &made.p->contributed[OP_B];
     struct byte_range *range = NEW(struct byte_range, ranges->n);
     const struct byte_range *right = ranges->at;
-    int64_t piece = made.sp->costs.stage[0].bytes[K_wgrad] / made.sp->costs.stage[0].pieces;
+    int64_t piece = made.costs->stage[0].bytes[K_wgrad] / made.costs->stage[0].pieces;
     ranges->at = range;
     for (int part = 1; part < ranges->n; part++) {
         memcpy(range, right, sizeof *range * (size_t)ranges->n);

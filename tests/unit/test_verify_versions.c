@@ -12,22 +12,23 @@ static struct compile compile_steady(const char *schedule, const char **set, int
 }
 
 static const char *wrong(const struct compile *c) {
-    struct refutation *no = verify(c->spec, c->graph, c->program, CLAIM_ALL);
+    struct refutation *no = verify(c->costs, c->graph, c->program, CLAIM_ALL);
     return no ? no->why : NULL;
 }
 
 /* Gives each job of a stage and direction another rule. Returns the verdict of verify; restores the old rule. */
 static const char *with_rule(const struct compile *c, int s, int d, int rule) {
-    int32_t *reads = c->spec->updates.reads, *other = NEW(int32_t, c->spec->njobs);
+    struct spec *sp = (struct spec *)c->spec;
+    int32_t *reads = sp->updates.reads, *other = NEW(int32_t, c->spec->njobs);
     for (int32_t j = 0; j < c->spec->njobs; j++)
         other[j] = c->spec->job[j].s == s && c->spec->job[j].d == d ? rule : reads[j];
-    c->spec->updates.reads = other;
+    sp->updates.reads = other;
     const char *why = wrong(c);
-    struct promise want = promise_of(c->spec, c->graph);
+    struct promise want = promise_of(c->costs, c->graph);
     struct judgement j = judge(&want, c->program);
     cr_expect_eq(j.is == RIGHT, !why, "stage %d, %s, rule %d: %s; the judge: %s", s, op_name[d], rule,
                  why ? why : "proved", j.why ? j.why : "right");
-    c->spec->updates.reads = reads;
+    sp->updates.reads = reads;
     return why;
 }
 
@@ -87,9 +88,9 @@ Test(verify_versions, of_forwards_repeat) {
     static const char *set[] = {"replicas=1", "batches=3"};
     struct script_args args = {.schedule = "schedules/pipedream.lua", .set = set, .nset = 2};
     struct compile c = {.spec = script_load(&args)};
-    cost_stages(c.spec); /* finds the homes */
-    c.graph = graph_build(c.spec);
-    for (int32_t j = 0; j < c.spec->njobs; j++) /* a forward may read anything if its backward reads the same */
+    c.costs = costs_make(c.spec); /* finds the homes */
+    c.graph = graph_build(c.costs);
+    for (int32_t j = 0; j < c.spec->njobs; j++) /* a forward may read anything, and its backward the same */
         if (c.spec->job[j].d == OP_F)
             c.spec->updates.reads[j] = c.spec->job[j].b == 0 ? 0 : 1;
     for (int newest = 0; newest < 2; newest++) {
@@ -102,7 +103,7 @@ Test(verify_versions, of_forwards_repeat) {
         cr_expect(newest ? why && strstr(why, "0F2 reads version 2 where 0F1, 1 microbatches before it, reads 0")
                          : !why,
                   "%s", why);
-        struct promise want = promise_of(c.spec, c.graph);
+        struct promise want = promise_of(c.costs, c.graph);
         struct judgement j = judge(&want, c.program);
         cr_expect_eq(j.is, newest ? WRONG : RIGHT, "%s", j.why);
     }
@@ -120,11 +121,12 @@ Test(verify_versions, and_updates_are_those_of_the_script) {
     c.program->repeats++;
     cr_expect(wrong(&c) && strstr(wrong(&c), "the script's step has 100 microbatches"), "%s", wrong(&c));
     c.program->repeats--;
-    int *update = c.spec->updates.every;
-    c.spec->updates.every = (int[]){2, 1};
+    struct spec *sp = (struct spec *)c.spec;
+    int *update = sp->updates.every;
+    sp->updates.every = (int[]){2, 1};
     cr_expect(wrong(&c) && strstr(wrong(&c), "says 2 microbatches per update of stage 0"), "%s", wrong(&c));
-    c.spec->updates.every = NULL;
+    sp->updates.every = NULL;
     cr_expect(wrong(&c) && strstr(wrong(&c), "says that updates are none"), "%s", wrong(&c));
-    c.spec->updates.every = update;
+    sp->updates.every = update;
     cr_expect(!wrong(&c), "%s", wrong(&c));
 }

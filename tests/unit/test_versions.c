@@ -7,7 +7,7 @@
 
 struct drawn {
     struct spec *sp;
-    struct stage *st;
+    struct costs *costs;
     struct graph *g;
     struct sched *sc;
     struct program *p;
@@ -15,16 +15,16 @@ struct drawn {
 
 static void compile(void *with) {
     struct drawn *x = with;
-    x->g = graph_build(x->sp);
-    x->sc = sched_of(x->sp, x->st, x->g);
-    x->p = lower_of(x->sp, x->st, x->g, x->sc);
+    x->g = graph_of(x->sp);
+    x->sc = sched_of(x->sp, x->costs, x->g);
+    x->p = lower_of(x->sp, x->costs, x->g, x->sc);
     mem_of(x->sp, x->p);
     lanes_sync(x->p);
 }
 
 /* Returns the rank from which job j takes its weights. */
 static int source_of_job(const struct spec *sp, const struct job *job) {
-    return place_in(&sp->costs.homes[job->s], job->rank) >= 0 ? job->rank : job->home;
+    return place_in(&costs_of(sp)->homes[job->s], job->rank) >= 0 ? job->rank : job->home;
 }
 
 /* Returns when version v of the job's stage reaches it: 0, or when its update has ended and the weights have come. */
@@ -33,9 +33,9 @@ static double arrives(const struct drawn *x, const struct job *job, int v) {
     int from = source_of_job(sp, job);
     if (v == 0)
         return 0;
-    for (int j = sp->njobs; j < all_jobs(sp); j++)
-        if (sp->job[j].s == job->s && sp->job[j].b == v - 1 && sp->job[j].rank == from)
-            return x->sc->end[j] + link_time(sp, from, job->rank, (double)x->st[job->s].bytes[K_weight]);
+    for (int j = sp->njobs; j < costs_of(sp)->njobs; j++)
+        if (x->costs->job[j].s == job->s && x->costs->job[j].b == v - 1 && x->costs->job[j].rank == from)
+            return x->sc->end[j] + link_time(sp, from, job->rank, (double)x->costs->stage[job->s].bytes[K_weight]);
     return INFINITY;
 }
 
@@ -68,16 +68,17 @@ static void expect_version(const struct drawn *x, int j) {
 /* Checks that every home runs its updates in order, each after the backwards of its microbatches. */
 static void expect_updates(const struct drawn *x) {
     const struct spec *sp = x->sp;
-    for (int u = sp->njobs; u < all_jobs(sp); u++) {
-        const struct job *job = &sp->job[u];
+    for (int u = sp->njobs; u < costs_of(sp)->njobs; u++) {
+        const struct job *job = &x->costs->job[u];
         int m = sp->updates.every[job->s];
         for (int b = job->b * m; b < (job->b + 1) * m; b++) {
             int back = job_at(sp, job->s, b, job_at(sp, job->s, b, OP_W) >= 0 ? OP_W : OP_B);
-            double travel = link_time(sp, sp->job[back].rank, job->rank, (double)x->st[job->s].bytes[K_wgrad]);
+            double travel =
+                link_time(sp, sp->job[back].rank, job->rank, (double)x->costs->stage[job->s].bytes[K_wgrad]);
             cr_assert(x->sc->start[u] >= x->sc->end[back] + travel);
         }
         if (job->b > 0)
-            cr_assert(x->sc->start[u] >= x->sc->end[u - sp->costs.homes[job->s].lists]);
+            cr_assert(x->sc->start[u] >= x->sc->end[u - costs_of(sp)->homes[job->s].lists]);
     }
 }
 
@@ -87,12 +88,12 @@ static int try_one(int first, int n, int flags) {
     for (int seed = first; seed < first + n; seed++) {
         struct scratch scratch = scratch_begin();
         struct drawn x = {.sp = draw_spec((uint64_t)seed, flags)};
-        x.st = draw_stages(x.sp);
+        x.costs = draw_stages(x.sp);
         if (draw_updates(x.sp)) {
             const char *why = death_of(compile, &x);
             cr_assert(!why || strstr(why, "deadlock") || strstr(why, "pred() must say"), "seed %d: %s", seed, why);
             if (!why) {
-                struct refutation *no = verify(x.sp, x.g, x.p, CLAIM_ALL);
+                struct refutation *no = verify(costs_of(x.sp), x.g, x.p, CLAIM_ALL);
                 cr_assert_null(no, "seed %d: %s", seed, no ? no->why : "");
                 for (int j = 0; j < x.sp->njobs; j++)
                     if (x.sp->job[j].d != OP_W)

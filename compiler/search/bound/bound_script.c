@@ -36,6 +36,7 @@
 struct mapping {
     const struct bound *b;
     const struct spec *sp;
+    const struct costs *costs;
     const struct compile *c;
     const struct graph *graph;
     int32_t **job;     /* per class: the jobs that its items stand for */
@@ -63,7 +64,8 @@ static bool lasts(const struct mapping *m, double time, int64_t ticks) {
 
 /* ---- kinds of microbatches ---- */
 
-static bool are_alike(const struct spec *sp, int a, int b) {
+static bool are_alike(const struct costs *costs, int a, int b) {
+    const struct spec *sp = costs->spec;
     int slices = slices_of(&sp->names);
     if (a % slices != b % slices)
         return false;
@@ -71,7 +73,7 @@ static bool are_alike(const struct spec *sp, int a, int b) {
         for (int d = 0; d < NDIRS; d++) {
             int32_t x = job_at(sp, s, a, d), y = job_at(sp, s, b, d);
             if ((x < 0) != (y < 0) ||
-                (x >= 0 && (sp->job[x].rank != sp->job[y].rank || job_time(sp, x) != job_time(sp, y))))
+                (x >= 0 && (sp->job[x].rank != sp->job[y].rank || job_time(costs, x) != job_time(costs, y))))
                 return false;
         }
     return true;
@@ -82,7 +84,7 @@ static void map_kinds(struct mapping *m) {
     m->kind = NEW(int32_t, m->sp->batches);
     for (int b = 0; b < m->sp->batches; b++) {
         int32_t k = 0;
-        while (k < m->nkinds && !are_alike(m->sp, first[k], b))
+        while (k < m->nkinds && !are_alike(m->costs, first[k], b))
             k++;
         if (k == m->nkinds)
             first[m->nkinds++] = b;
@@ -194,11 +196,11 @@ static const char *check_class_jobs(const struct mapping *m, const struct bound_
             return at_line(m, class->line,
                            format("%s is on rank %d, and %s of the script on rank %d", class->name, (int)class->rank,
                                   mapped_name(m, job[i]), (int)rank));
-        if (!lasts(m, job_time(m->sp, job[i]), class->time))
+        if (!lasts(m, job_time(m->costs, job[i]), class->time))
             return at_line(m, class->line,
                            format("%s takes %s, and %s of the script only %s", class->name,
                                   number((double)class->time * m->b->tick, time), mapped_name(m, job[i]),
-                                  number(job_time(m->sp, job[i]), most)));
+                                  number(job_time(m->costs, job[i]), most)));
     }
     return NULL;
 }
@@ -245,7 +247,7 @@ static const char *check_rooms(const struct mapping *m) {
 
 /* Returns the time from the start of the job before edge e until the job after it may start. */
 static double time_of_edge(const struct mapping *m, int32_t e, int32_t to) {
-    return job_time(m->sp, m->graph->pred[e]) + edge_time(m->c, e, to);
+    return job_time(m->costs, m->graph->pred[e]) + edge_time(m->c, e, to);
 }
 
 static void sort_jobs(struct mapping *m) {
@@ -322,7 +324,7 @@ static const char *what_is_not_one_job(const struct spec *sp) {
 
 const char *check_script(const struct bound *b, const struct compile *c) {
     const struct spec *sp = c->spec;
-    struct mapping m = {.b = b, .c = c, .sp = sp, .graph = c->graph};
+    struct mapping m = {.b = b, .c = c, .sp = sp, .costs = c->costs, .graph = c->graph};
     const char *why, *what = what_is_not_one_job(sp);
     if (what)
         return format("certificates are of jobs that each run alone on one rank, and %s has %s", sp->file, what);

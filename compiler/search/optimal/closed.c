@@ -70,7 +70,7 @@ static double makespan_of(const struct script_args *args, const struct text *bod
 
 struct closing {
     const struct script_args *args;
-    const struct spec *sp;
+    const struct costs *costs;
     const struct instance *in;
     enum aim aim;
     double target, growth; /* makespan allowed; lower bound on the time of each further microbatch */
@@ -81,7 +81,7 @@ struct closing {
 /* Returns a larger number of microbatches: twice and four times as many; for AIM_PERIOD, enough for the steady state,
  * then whole rounds more. */
 static int more_batches(const struct closing *closing, int i) {
-    int batches = closing->sp->batches;
+    int batches = closing->costs->spec->batches;
     return closing->aim == AIM_PERIOD ? 8 * batches + i * ROUNDS : batches << (i + 1);
 }
 
@@ -98,11 +98,11 @@ static double score_of(const struct closing *closing, const double *later) {
 static bool nothing_better(const struct closing *closing) {
     const double *later = closing->later;
     double first = closing->aim == AIM_PERIOD ? 0 : later[0] - closing->target, bound = closing->growth * (1 + NEARLY);
-    return closing->best.kind && first <= bound * closing->sp->batches && growth_of(closing, later) <= bound;
+    return closing->best.kind && first <= bound * closing->costs->spec->batches && growth_of(closing, later) <= bound;
 }
 
 static void consider_form(struct closing *closing, const char *kind, struct text *body) {
-    double makespan = makespan_of(closing->args, body, closing->sp->batches, closing->in->bytes), later[HOLDS];
+    double makespan = makespan_of(closing->args, body, closing->costs->spec->batches, closing->in->bytes), later[HOLDS];
     if (!(makespan <= closing->target * (1 + NEARLY)))
         return;
     for (int i = 0; i < HOLDS; i++)
@@ -118,25 +118,25 @@ static void consider_form(struct closing *closing, const char *kind, struct text
 }
 
 static void try_rules(struct closing *closing, struct lists lists) {
-    struct rules rules = rules_for(closing->sp, lists, closing->in->bytes);
+    struct rules rules = rules_for(closing->costs->spec, lists, closing->in->bytes);
     for (size_t i = 0; i < rules.n && !nothing_better(closing); i++) {
         struct text body = {0};
-        emit_rule(&body, closing->sp, &rules.rule[i]);
+        emit_rule(&body, closing->costs, &rules.rule[i]);
         consider_form(closing, "n", &body);
     }
 }
 
 /* ---- patterns ---- */
 
-struct origin { /* an order, of sp's microbatches, that may contain a pattern */
-    const struct spec *sp;
+struct origin { /* an order, of as many microbatches as its spec has, in which a pattern may be */
+    const struct costs *costs;
     struct lists lists;
     const int64_t *start;
 };
 
-static void try_pattern(struct closing *closing, const struct spec *sp, struct lists lists, int period) {
+static void try_pattern(struct closing *closing, const struct costs *costs, struct lists lists, int period) {
     struct text body = {0};
-    if (emit_pattern(&body, sp, lists, period, closing->sp->batches))
+    if (emit_pattern(&body, costs, lists, period, closing->costs->spec->batches))
         consider_form(closing, "pattern", &body);
 }
 
@@ -157,17 +157,18 @@ static int find_lateness(const struct spec *sp, const int64_t *start, int cut, i
 }
 
 /* Returns the spec of the same jobs with more microbatches. */
-static const struct spec *longer_spec(const struct closing *closing, const struct spec *sp) {
+static const struct costs *longer_costs(const struct closing *closing, const struct costs *costs) {
     struct text body = {0};
     struct trial trial;
-    emit_rule(&body, sp, &(struct rule){"backward_first", false, sp->limits.cap});
-    struct script_args with = with_body(closing->args, &body, 5 * sp->batches);
-    return try_script(&with, COSTS, &trial) ? trial.c.spec : NULL;
+    emit_rule(&body, costs, &(struct rule){"backward_first", false, costs->spec->limits.cap});
+    struct script_args with = with_body(closing->args, &body, 5 * costs->spec->batches);
+    return try_script(&with, COSTS, &trial) ? trial.c.costs : NULL;
 }
 
 /* Cuts the order open after a microbatch, and repeats the ones before the cut there. */
 static void try_stretched(struct closing *closing, const struct origin *origin, int period) {
-    const struct spec *sp = origin->sp, *longer = longer_spec(closing, sp);
+    const struct spec *sp = origin->costs->spec;
+    const struct costs *longer = longer_costs(closing, origin->costs);
     int step = (sp->batches + MOST_CUTS - 1) / MOST_CUTS;
     if (!longer || 4 * sp->batches % period)
         return;
@@ -175,14 +176,14 @@ static void try_stretched(struct closing *closing, const struct origin *origin, 
         int64_t shift[MOST_SHIFTS];
         int n = find_lateness(sp, origin->start, cut, period, shift);
         for (int i = 0; i < n && !nothing_better(closing); i++)
-            try_pattern(closing, longer, stretched(sp, longer, origin->start, cut, period, shift[i]), period);
+            try_pattern(closing, longer, stretched(sp, longer->spec, origin->start, cut, period, shift[i]), period);
     }
 }
 
 static void try_patterns(struct closing *closing, const struct origin *origin) {
-    for (int period = 1; period <= LONGEST_PERIOD && 2 * period <= closing->sp->batches; period++) {
+    for (int period = 1; period <= LONGEST_PERIOD && 2 * period <= closing->costs->spec->batches; period++) {
         if (!nothing_better(closing))
-            try_pattern(closing, origin->sp, origin->lists, period);
+            try_pattern(closing, origin->costs, origin->lists, period);
         if (!nothing_better(closing))
             try_stretched(closing, origin, period);
     }
@@ -199,7 +200,7 @@ static void try_others(struct closing *closing, const struct instance *in, const
         if (found.visited.best < 0)
             continue;
         const int64_t *start = starts_of(in, &found, graph);
-        try_patterns(closing, &(struct origin){closing->sp, lists_by_start(closing->sp, start), start});
+        try_patterns(closing, &(struct origin){closing->costs, lists_by_start(closing->costs->spec, start), start});
     }
 }
 
@@ -220,7 +221,7 @@ static struct origin find_best(struct hold *hold, const struct closing *closing,
     double takes = best.start ? time_of_order(&trial.c, best.start) : INFINITY;
     if (!(takes < hold->makespan))
         return (struct origin){0};
-    struct origin better = {trial.c.spec, lists_by_start(trial.c.spec, best.start), best.start};
+    struct origin better = {trial.c.costs, lists_by_start(trial.c.spec, best.start), best.start};
     if (in->bytes && excess_of_plan(&trial.c, better.lists) > 0)
         return (struct origin){0};
     hold->best = takes;
@@ -234,7 +235,7 @@ static void hold_with_more(struct closing *closing, int64_t states, double until
         struct hold *hold = &best->hold[best->nholds++];
         *hold = (struct hold){more_batches(closing, i), closing->later[i], NAN, NAN};
         struct origin better = find_best(hold, closing, states, until);
-        if (i == 0 && better.sp)
+        if (i == 0 && better.costs)
             try_patterns(closing, &better);
         hold->makespan = closing->later[i];
     }
@@ -242,9 +243,9 @@ static void hold_with_more(struct closing *closing, int64_t states, double until
 
 /* Tries an order of twice as many microbatches, which may show a period that the shorter one does not. */
 static void try_longer(struct closing *closing, int64_t states, double until) {
-    struct hold hold = {2 * closing->sp->batches, INFINITY, NAN, NAN};
+    struct hold hold = {2 * closing->costs->spec->batches, INFINITY, NAN, NAN};
     struct origin longer = nothing_better(closing) ? (struct origin){0} : find_best(&hold, closing, states, until);
-    if (longer.sp)
+    if (longer.costs)
         try_patterns(closing, &longer);
 }
 
@@ -263,20 +264,20 @@ struct closed find_closed(const struct compile *c, struct lists lists, const int
     struct steady bound = steady_bound(in, sp->batches);
     double least = aim == AIM_PERIOD ? fmax(bound.work, bound.memory) : bound.work;
     struct closing closing = {
-        .args = &c->args, .sp = sp, .in = in, .aim = aim, .target = INFINITY, .growth = least * in->tick};
+        .args = &c->args, .costs = c->costs, .in = in, .aim = aim, .target = INFINITY, .growth = least * in->tick};
     struct text sequence = {0};
-    emit_sequence(&sequence, sp, lists);
+    emit_sequence(&sequence, c->costs, lists);
     double makespan = makespan_of(&c->args, &sequence, sp->batches, in->bytes);
     if (aim == AIM_MAKESPAN)
         closing.target = makespan;
     if (isinf(makespan)) /* the memory of the smallest plan does not suffice */
         return (struct closed){.body = sequence, .makespan = makespan, .period = INFINITY};
-    if (can_scale(sp)) {
+    if (can_scale(c->costs)) {
         try_rules(&closing, lists);
-        try_patterns(&closing, &(struct origin){sp, lists, start});
+        try_patterns(&closing, &(struct origin){c->costs, lists, start});
         try_others(&closing, in, c->graph, last_end(in, start, sp->njobs));
     }
-    if (can_scale(sp) && aim == AIM_PERIOD)
+    if (can_scale(c->costs) && aim == AIM_PERIOD)
         try_longer(&closing, states, until);
     if (!closing.best.kind)
         return (struct closed){.body = sequence, .makespan = makespan, .period = INFINITY};

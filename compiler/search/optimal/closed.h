@@ -6,15 +6,15 @@
 #include "order.h"
 
 /* emit_script.c: writes schedule scripts, without a comment at the top. Dies if a script cannot express this one. */
-void emit_sequence(struct text *t, const struct spec *sp, struct lists lists);
+void emit_sequence(struct text *t, const struct costs *costs, struct lists lists);
 struct rule {
     const char *n;  /* priority n, in Lua */
     bool strict;    /* run in exactly this order; else weight gradients fill gaps */
     const int *cap; /* per rank; INT_MAX: none; NULL: no caps at all */
 };
-void emit_rule(struct text *t, const struct spec *sp, const struct rule *rule);
+void emit_rule(struct text *t, const struct costs *costs, const struct rule *rule);
 /* Writes the fields of such a script up to its sequence. */
-void emit_before_sequence(struct text *t, const struct spec *sp, const char *batches);
+void emit_before_sequence(struct text *t, const struct costs *costs, const char *batches);
 
 /* rules.c: the rules to try, simplest first. lists: the order that they should match; bytes: memory is limited, though
  * not by the script's caps. */
@@ -25,11 +25,11 @@ struct rules {
 bool has_direction(const struct spec *sp, int d); /* whether some stage has jobs of direction d */
 struct rules rules_for(const struct spec *sp, struct lists lists, bool bytes);
 /* Returns whether a script with an n can express this one's jobs: where they run, how long they take, what is split. */
-bool can_scale(const struct spec *sp);
+bool can_scale(const struct costs *costs);
 
 /* pattern.c: writes the script whose ranks each have a warm-up, a repeated period of `period` microbatches, and an end.
  * Its default number of microbatches is `batches`. Returns false if these lists are not of that form. */
-bool emit_pattern(struct text *t, const struct spec *sp, struct lists lists, int period, int batches);
+bool emit_pattern(struct text *t, const struct costs *costs, struct lists lists, int period, int batches);
 /* Returns the lists for longer->batches microbatches. Those after `cut` are moved later. In between, the `period`
  * microbatches before the cut are repeated, each time `ticks` later. */
 struct lists stretched(const struct spec *sp, const struct spec *longer, const int64_t *start, int cut, int period,

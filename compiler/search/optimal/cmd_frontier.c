@@ -66,7 +66,7 @@ static void stage_script(const struct curve *curve, const char *file, const char
     char a[32];
     put(&script, "-- The best order known of the jobs of %s with %s: %s.\n", command_line(&curve->first.args), limit,
         number(makespan, a));
-    emit_sequence(&script, curve->first.spec, lists_by_start(curve->first.spec, start));
+    emit_sequence(&script, curve->first.costs, lists_by_start(curve->first.spec, start));
     stage_file(file, &script, false);
 }
 

@@ -191,7 +191,7 @@ static struct closed write_results(const struct settings *settings, const struct
     struct closed closed = {.makespan = (double)best->makespan * in->tick};
     char a[32], b[32];
     if (settings->jitter.level > 0)
-        emit_sequence(&closed.body, c->spec, order_of(c, best));
+        emit_sequence(&closed.body, c->costs, order_of(c, best));
     else
         closed = close_up(settings, c, in, best, AIM_MAKESPAN);
     write_script(settings, &closed,
@@ -262,7 +262,7 @@ static void find_span(struct text *t, const struct settings *settings, const str
     char a[32];
     emit_certificate(&certificate, in, best, command_line(&settings->args));
     if (settings->output) {
-        emit_sequence(&closed.body, c->spec, order_of(c, best));
+        emit_sequence(&closed.body, c->costs, order_of(c, best));
         write_script(
             settings, &closed,
             format("-- %s: ranks that begin as late as is right take %s at most from their first job to their last.\n",

@@ -25,26 +25,28 @@ static void put_caps(struct text *t, const struct spec *sp, const int *cap) {
 }
 
 /* Returns the first job that takes another time than others of its stage and direction; -1: none. */
-static int32_t uneven(const struct spec *sp) {
+static int32_t uneven(const struct costs *costs) {
+    const struct spec *sp = costs->spec;
     for (int32_t j = 0; j < sp->njobs; j++) {
         const struct job *job = &sp->job[j];
         int32_t first = job_at(sp, job->s, 0, job->d);
-        if (first < 0 || sp->job[first].cost != job->cost)
+        if (first < 0 || costs->computes[first] != costs->computes[j])
             return j;
     }
     return -1;
 }
 
 /* Writes the jobs' costs, unless a model gives them. */
-static void put_costs(struct text *t, const struct spec *sp) {
+static void put_costs(struct text *t, const struct costs *costs) {
+    const struct spec *sp = costs->spec;
     static const double usual[NDIRS] = {[OP_F] = 1, [OP_R] = 1, [OP_I] = 1, [OP_B] = 2, [OP_W] = 1};
     char buf[32];
     bool all = true;
     for (int32_t j = 0; j < sp->njobs; j++)
-        all &= sp->job[j].cost == usual[sp->job[j].d];
+        all &= costs->computes[j] == usual[sp->job[j].d];
     if (all || sp->model)
         return;
-    int32_t j = uneven(sp);
+    int32_t j = uneven(costs);
     if (j >= 0)
         die("%s: %s takes another time than the stage's other microbatches do, which no script of ours can say; leave "
             "-o out",
@@ -56,7 +58,7 @@ static void put_costs(struct text *t, const struct spec *sp) {
         put(t, "    %s = {", op_name[d]);
         for (int s = 0; s < sp->stages; s++) {
             int32_t k = job_at(sp, s, 0, d);
-            put(t, "%s %s", s ? "," : "", k < 0 ? "0" : number(sp->job[k].cost, buf));
+            put(t, "%s %s", s ? "," : "", k < 0 ? "0" : number(costs->computes[k], buf));
         }
         put_word(t, " },\n");
     }
@@ -132,13 +134,14 @@ static void put_sizes(struct text *t, const struct spec *sp, const char *batches
     put_word(t, "\n");
 }
 
-void emit_before_sequence(struct text *t, const struct spec *sp, const char *batches) {
+void emit_before_sequence(struct text *t, const struct costs *costs, const char *batches) {
+    const struct spec *sp = costs->spec;
     if (sp->pred)
         die("%s: its jobs' dependencies are its own (pred), which a sequence cannot say; leave -o out", sp->file);
     put_sizes(t, sp, batches);
     put_home_ranks(t, sp);
     put_caps(t, sp, sp->limits.cap);
-    put_costs(t, sp);
+    put_costs(t, costs);
 }
 
 static void put_rank_list(struct text *t, const struct spec *sp, const int32_t *list, int n) {
@@ -155,15 +158,17 @@ static void put_rank_list(struct text *t, const struct spec *sp, const int32_t *
     put_word(t, " },\n");
 }
 
-void emit_sequence(struct text *t, const struct spec *sp, struct lists lists) {
-    emit_before_sequence(t, sp, format("%d", whole_batches(sp)));
+void emit_sequence(struct text *t, const struct costs *costs, struct lists lists) {
+    const struct spec *sp = costs->spec;
+    emit_before_sequence(t, costs, format("%d", whole_batches(sp)));
     put_word(t, "  sequence = {\n");
     for (int r = 0; r < sp->workers; r++)
         put_rank_list(t, sp, lists.job[r], lists.n[r]);
     put_word(t, "  },\n}\n");
 }
 
-void emit_rule(struct text *t, const struct spec *sp, const struct rule *rule) {
+void emit_rule(struct text *t, const struct costs *costs, const struct rule *rule) {
+    const struct spec *sp = costs->spec;
     put(t, "local p = params { batches = %d }\n", sp->batches);
     put_sizes(t, sp, "p.batches");
     put_placement(t, sp);
@@ -175,6 +180,6 @@ void emit_rule(struct text *t, const struct spec *sp, const struct rule *rule) {
     if (rule->strict && has_direction(sp, OP_W))
         put_word(t, "  fill = function(s, b, d) return d == \"W\" end,\n");
     put_caps(t, sp, rule->cap);
-    put_costs(t, sp);
+    put_costs(t, costs);
     put_word(t, "}\n");
 }

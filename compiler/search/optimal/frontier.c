@@ -90,7 +90,7 @@ void set_caps(struct compile *c, int cap) {
     sp->limits.cap = NEW(int, sp->workers);
     for (int r = 0; r < sp->workers; r++)
         sp->limits.cap[r] = cap;
-    c->spec = sp;
+    take_spec(c, sp);
 }
 
 /* Hands bounds down: a makespan that no order reaches with more room, none reaches with less. */

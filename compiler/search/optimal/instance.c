@@ -22,10 +22,11 @@ void refuse_other_jobs(const struct spec *sp) {
             why);
 }
 
-static void refuse_schedule(const struct spec *sp) {
+static void refuse_schedule(const struct costs *costs) {
+    const struct spec *sp = costs->spec;
     refuse_other_jobs(sp);
     for (int32_t j = 0; j < sp->njobs; j++)
-        if (!(job_time(sp, j) > 0))
+        if (!(job_time(costs, j) > 0))
             die("%s: %s takes no time; let every job take some, however little", sp->file,
                 job_name(&sp->names, sp->job[j].s, sp->job[j].b, sp->job[j].d));
 }
@@ -39,14 +40,15 @@ struct kinds {
 };
 
 /* Returns whether jobs of microbatches a and b, counted whole, differ only in their number. */
-static bool alike(const struct spec *sp, const struct graph *graph, int slices, int a, int b) {
+static bool alike(const struct costs *costs, const struct graph *graph, int slices, int a, int b) {
+    const struct spec *sp = costs->spec;
     for (int s = 0; s < sp->stages; s++)
         for (int q = 0; q < slices * NDIRS; q++) {
             int32_t x = job_at(sp, s, a * slices + q / NDIRS, q % NDIRS),
                     y = job_at(sp, s, b * slices + q / NDIRS, q % NDIRS);
             if (x < 0 && y < 0)
                 continue;
-            if (x < 0 || y < 0 || sp->job[x].rank != sp->job[y].rank || sp->job[x].cost != sp->job[y].cost ||
+            if (x < 0 || y < 0 || sp->job[x].rank != sp->job[y].rank || costs->computes[x] != costs->computes[y] ||
                 graph->pred_at[x + 1] - graph->pred_at[x] != graph->pred_at[y + 1] - graph->pred_at[y])
                 return false;
             for (int32_t e = graph->pred_at[x], f = graph->pred_at[y]; e < graph->pred_at[x + 1]; e++, f++) {
@@ -70,7 +72,8 @@ static bool *find_tied(const struct spec *sp, const struct graph *graph, int sli
     return tied;
 }
 
-static struct kinds find_kinds(const struct spec *sp, const struct graph *graph) {
+static struct kinds find_kinds(const struct costs *costs, const struct graph *graph) {
+    const struct spec *sp = costs->spec;
     struct kinds kinds = {.slices = slices_of(&sp->names)};
     int batches = sp->batches / kinds.slices;
     kinds.of = NEW(int32_t, batches);
@@ -78,7 +81,7 @@ static struct kinds find_kinds(const struct spec *sp, const struct graph *graph)
     const bool *tied = find_tied(sp, graph, kinds.slices);
     for (int b = 0; b < batches; b++) {
         int k = tied[b] ? kinds.n : 0;
-        while (k < kinds.n && (tied[kinds.first[k]] || !alike(sp, graph, kinds.slices, kinds.first[k], b)))
+        while (k < kinds.n && (tied[kinds.first[k]] || !alike(costs, graph, kinds.slices, kinds.first[k], b)))
             k++;
         if (k == kinds.n)
             kinds.first[kinds.n++] = b;
@@ -114,13 +117,13 @@ static struct times find_times(const struct compile *c) {
     const struct graph *graph = c->graph;
     struct times times = {.least = INFINITY};
     for (int32_t j = 0; j < sp->njobs; j++) {
-        times.least = fmin(times.least, job_time(sp, j));
-        times.most = fmax(times.most, job_time(sp, j));
+        times.least = fmin(times.least, job_time(c->costs, j));
+        times.most = fmax(times.most, job_time(c->costs, j));
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++)
             times.most = fmax(times.most, edge_time(c, e, j));
     }
     for (int32_t j = 0; j < sp->njobs; j++) {
-        measure_tick(&times, job_time(sp, j));
+        measure_tick(&times, job_time(c->costs, j));
         for (int32_t e = graph->pred_at[j]; e < graph->pred_at[j + 1]; e++)
             measure_tick(&times, edge_time(c, e, j));
     }
@@ -162,7 +165,7 @@ static int32_t new_class(struct building *build, int32_t j) {
     GROW(in->class, build->cap, (size_t)in->n + 1);
     GROW(build->first, build->cap_first, (size_t)in->n + 1);
     in->class[in->n] =
-        (struct class){.s = job->s, .d = job->d, .rank = job->rank, .time = ticks_of(in, job_time(build->sp, j))};
+        (struct class){.s = job->s, .d = job->d, .rank = job->rank, .time = ticks_of(in, job_time(build->c->costs, j))};
     build->first[in->n] = j;
     return in->n++;
 }
@@ -179,7 +182,7 @@ static int32_t first_like(const struct building *build, int32_t j) {
 static int64_t taken_by(const struct building *build, const struct job *job) {
     if (!build->room)
         return job->d == OP_F;
-    const int64_t *bytes = stage_at(build->sp, build->c->stage, job->s, job->b)->bytes;
+    const int64_t *bytes = stage_at(build->c->costs, job->s, job->b)->bytes;
     bool again = job_at(build->sp, job->s, job->b, OP_R) >= 0;
     int64_t more = bytes[K_wstash] - bytes[K_stash];
     switch (job->d) {
@@ -216,7 +219,7 @@ static int32_t pool_for(const struct building *build, int32_t j) {
     for (int32_t c = 0; c < build->in->n; c++) {
         const struct class *class = &build->in->class[c];
         if (class->rank == job->rank && can_pool(build, build->first[c]) &&
-            job_time(build->sp, build->first[c]) == job_time(build->sp, j) &&
+            job_time(build->c->costs, build->first[c]) == job_time(build->c->costs, j) &&
             given_by(build, class->s, build->sp->job[build->first[c]].b) == given_by(build, job->s, job->b))
             return c;
     }
@@ -388,12 +391,12 @@ struct instance *instance_of(const struct compile *c) {
 }
 
 struct instance *instance_in_bytes(const struct compile *c, const int64_t *room) {
-    refuse_schedule(c->spec);
+    refuse_schedule(c->costs);
     struct building build = {.c = c,
                              .sp = c->spec,
                              .graph = c->graph,
                              .in = NEW(struct instance, 1),
-                             .kinds = find_kinds(c->spec, c->graph),
+                             .kinds = find_kinds(c->costs, c->graph),
                              .room = room};
     build.in->ranks = c->spec->workers;
     build.in->bytes = room;

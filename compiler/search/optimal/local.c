@@ -30,9 +30,7 @@ static void compile_order(void *context) {
 
 /* Compiles the variation of c with these lists. */
 static struct trial try_order(const struct compile *c, struct lists lists, struct judgement judgement) {
-    struct trial trial = {vary_order(c, lists), judgement, .value = INFINITY};
-    trial.c.spec->machine.memory = c->spec->machine.memory;
-    trial.c.spec->machine.host_memory = c->spec->machine.host_memory;
+    struct trial trial = {vary_order(c, lists, true), judgement, .value = INFINITY};
     if (!try(compile_order, &trial))
         trial.value = INFINITY;
     return trial;

@@ -14,7 +14,7 @@ bool counts_bytes(const struct spec *sp) {
 
 /* Compiles an order up to its program, without a limit to memory. */
 static struct program *program_of_order(const struct compile *c, struct lists lists) {
-    struct compile with = vary_order(c, lists);
+    struct compile with = vary_order(c, lists, false);
     compile_until(&with, TRIED_ROOM | TRIED_PREFETCH | OFFSETS);
     return with.program;
 }

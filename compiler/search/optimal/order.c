@@ -41,13 +41,21 @@ struct lists lists_by_start(const struct spec *sp, const int64_t *start) {
     return lists;
 }
 
-struct compile vary_order(const struct compile *c, struct lists lists) {
+void take_spec(struct compile *c, const struct spec *sp) {
+    struct costs *costs = memcpy(NEW(struct costs, 1), c->costs, sizeof *costs);
+    costs->spec = c->spec = sp;
+    costs->job = sp->job;
+    c->costs = costs;
+}
+
+struct compile vary_order(const struct compile *c, struct lists lists, bool limited) {
     const struct spec *sp = c->spec;
     struct compile with = compile_vary(c, SCHED);
     struct spec *strict = NEW(struct spec, 1);
     *strict = *sp;
     strict->strict = true;
-    strict->machine.memory = strict->machine.host_memory = INFINITY;
+    if (!limited)
+        strict->machine.memory = strict->machine.host_memory = INFINITY;
     strict->job = NEW(struct job, sp->njobs);
     memcpy(strict->job, sp->job, sizeof *sp->job * (size_t)sp->njobs);
     for (int r = 0; r < sp->workers; r++)
@@ -57,12 +65,12 @@ struct compile vary_order(const struct compile *c, struct lists lists) {
             job->rest = 0;
             job->fill = false;
         }
-    with.spec = strict;
+    take_spec(&with, strict);
     return with;
 }
 
 struct sched *sched_in_order(const struct compile *c, struct lists lists) {
-    struct compile with = vary_order(c, lists);
+    struct compile with = vary_order(c, lists, false);
     compile_until(&with, SCHED);
     return with.sched;
 }

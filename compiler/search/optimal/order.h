@@ -9,8 +9,11 @@ struct lists { /* per rank: its jobs in order */
 };
 int32_t *jobs_by_start(const struct spec *sp, const int64_t *start); /* returns the jobs of all ranks */
 struct lists lists_by_start(const struct spec *sp, const int64_t *start);
-/* Returns a variation with the same jobs in strict order, without a limit to memory, from the schedule on. */
-struct compile vary_order(const struct compile *c, struct lists lists);
-/* Returns the schedule of ranks that run their jobs in this order, as soon as they can. */
+/* Gives the compile another spec with the same jobs, which take as long. */
+void take_spec(struct compile *c, const struct spec *sp);
+/* A variation with the same jobs in strict order, from the schedule on; limited: with the machine's limits to memory.
+ */
+struct compile vary_order(const struct compile *c, struct lists lists, bool limited);
+/* The schedule of ranks that run their jobs in this order, as soon as they can. */
 struct sched *sched_in_order(const struct compile *c, struct lists lists);
 #endif

@@ -175,7 +175,8 @@ static void put_batches(struct text *t, int batches, int least, int period, int 
     put_word(t, "\")\nend\n");
 }
 
-bool emit_pattern(struct text *t, const struct spec *sp, struct lists lists, int period, int batches) {
+bool emit_pattern(struct text *t, const struct costs *costs, struct lists lists, int period, int batches) {
+    const struct spec *sp = costs->spec;
     struct word *word = NEW(struct word, sp->workers);
     int least = 0;
     for (int r = 0; r < sp->workers; r++) {
@@ -191,7 +192,7 @@ bool emit_pattern(struct text *t, const struct spec *sp, struct lists lists, int
     put_batches(t, batches, least, period, sp->batches % period);
     put_word(t, "-- The k-th job of a rank's x-th stage in each direction is that of microbatch k.\n"
                 "local function of(stages)\n  return function(x, k) return stages[x + 1], k end\nend\n\n");
-    emit_before_sequence(t, sp, "M");
+    emit_before_sequence(t, costs, "M");
     put_word(t, "  sequence = {\n");
     for (int r = 0; r < sp->workers; r++)
         put_word_of(t, &word[r], sp->batches, period);

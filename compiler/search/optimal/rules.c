@@ -10,7 +10,8 @@ bool has_direction(const struct spec *sp, int d) {
     return false;
 }
 
-bool can_scale(const struct spec *sp) {
+bool can_scale(const struct costs *costs) {
+    const struct spec *sp = costs->spec;
     if (sp->names.slices || sp->pred)
         return false;
     for (int s = 0; s < sp->stages; s++)
@@ -20,7 +21,7 @@ bool can_scale(const struct spec *sp) {
                 if ((first < 0) != (j < 0))
                     return false;
                 if (j >= 0 && (sp->job[j].rank != sp->job[f].rank || sp->job[j].home != sp->job[f].home ||
-                               sp->job[j].cost != sp->job[first].cost))
+                               costs->computes[j] != costs->computes[first]))
                     return false;
             }
     return true;

@@ -112,7 +112,7 @@ static const struct profile *load_profile(const struct settings *settings, struc
     if (!is_costs(*sp) && (*sp)->machine.flops == 0 && !(*sp)->machine.took)
         die("%s: has no flops, so layers take FLOP and links seconds; add flops, the FLOP per second of a rank",
             settings->args.cluster);
-    return profile_of(*sp, cost_stages(*sp), settings->args.model);
+    return profile_of(costs_make(*sp), settings->args.model);
 }
 
 /* ---- printing ---- */

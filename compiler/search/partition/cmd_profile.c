@@ -89,7 +89,7 @@ static struct timing measure_layers(const struct settings *settings) {
             settings->args.model);
     compile_all(c, "");
     check_device(c, settings->train.cuda);
-    timing.profile = profile_of(c->spec, c->stage, settings->args.model);
+    timing.profile = profile_of(c->costs, settings->args.model);
     host_blas();
     char why[512];
     struct data *data = data_open(&c->spec->model->rt, NULL, settings->seed, why, sizeof why);

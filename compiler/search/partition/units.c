@@ -7,7 +7,9 @@ static const char *kind_of(const struct spec *sp, const struct stage *st, int s)
     return st->rt.nlayers > 1 ? "residual" : layer_name[st->rt.layer[0].kind];
 }
 
-struct profile *profile_of(const struct spec *sp, const struct stage *st, const char *name) {
+struct profile *profile_of(const struct costs *costs, const char *name) {
+    const struct spec *sp = costs->spec;
+    const struct stage *st = costs->stage;
     struct profile *profile = NEW(struct profile, 1);
     *profile = (struct profile){name, sp->stages, sp->stages - 1, NEW(struct profiled, sp->stages),
                                 NEW(struct edge, sp->stages)};

@@ -1,10 +1,10 @@
 /* A model as a profile: a chain of its units, each a layer, a whole residual block, or an item of a model of costs. */
 #ifndef PIANOLA_UNITS_H
 #define PIANOLA_UNITS_H
-#include "ir/spec.h"
+#include "ir/costs.h"
 #include "partition.h"
 
 /* Returns the profile. sp: made by script_units; st: its stages, whose costs are the times. A tied token table counts
  * as the first unit's. name: the model's file. */
-struct profile *profile_of(const struct spec *sp, const struct stage *st, const char *name);
+struct profile *profile_of(const struct costs *costs, const char *name);
 #endif

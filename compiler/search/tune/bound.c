@@ -9,10 +9,10 @@
 #include <math.h>
 
 /* Returns the compute lane's time for a job; a pair's time counts for the first job only. */
-static double lane_work(const struct spec *sp, int32_t j) {
-    if (sp->job[j].pair)
-        return partner_of(sp, j) >= 0 ? computing_time(sp, j) : 0;
-    return job_time(sp, j);
+static double lane_work(const struct costs *costs, int32_t j) {
+    if (costs->spec->job[j].pair)
+        return partner_of(costs->spec, j) >= 0 ? computing_time(costs, j) : 0;
+    return job_time(costs, j);
 }
 
 double least_makespan(const struct compile *c) {
@@ -26,21 +26,21 @@ double least_makespan(const struct compile *c) {
     for (int i = 0; i < graph->n; i++)
         for (int32_t j = order[i], e = graph->succ_at[j]; e < graph->succ_at[j + 1]; e++) {
             int32_t k = graph->succ[e];
-            double there = head[j] + job_time(sp, j) + edge_time(c, graph->succ_edge[e], k);
+            double there = head[j] + job_time(c->costs, j) + edge_time(c, graph->succ_edge[e], k);
             head[k] = fmax(head[k], there);
         }
     for (int i = graph->n - 1; i >= 0; i--)
         for (int32_t j = order[i], e = graph->succ_at[j]; e < graph->succ_at[j + 1]; e++) {
             int32_t k = graph->succ[e];
-            double rest = edge_time(c, graph->succ_edge[e], k) + job_time(sp, k) + tail[k];
+            double rest = edge_time(c, graph->succ_edge[e], k) + job_time(c->costs, k) + tail[k];
             tail[j] = fmax(tail[j], rest);
         }
     for (int j = 0; j < graph->n; j++) {
         int r = sp->job[j].rank;
         before[r] = fmin(before[r], head[j]);
         after[r] = fmin(after[r], tail[j]);
-        work[r] += lane_work(sp, j);
-        most = fmax(most, head[j] + job_time(sp, j) + tail[j]);
+        work[r] += lane_work(c->costs, j);
+        most = fmax(most, head[j] + job_time(c->costs, j) + tail[j]);
     }
     for (int r = 0; r < sp->workers; r++)
         if (work[r] > 0)
@@ -48,16 +48,17 @@ double least_makespan(const struct compile *c) {
     return most * (1 - 1e-9); /* the program adds up the same times in another order */
 }
 
-int64_t least_memory(const struct spec *sp, const struct stage *st) {
+int64_t least_memory(const struct costs *costs) {
+    const struct spec *sp = costs->spec;
     int64_t *always = NEW(int64_t, sp->workers), *gradient = NEW(int64_t, sp->workers);
     int64_t *forward = NEW(int64_t, sp->workers), most = 0;
     for (int s = 0; s < sp->stages + sp->names.sets; s++) {
-        const struct homes *homes = &sp->costs.homes[s];
-        const int64_t *bytes = st[s].bytes;
+        const struct homes *homes = &costs->homes[s];
+        const int64_t *bytes = costs->stage[s].bytes;
         bool sharded = homes->size > 1,
              away = sp->limits.offload_state && s < sp->stages && sp->limits.offload_state[s];
         int64_t sum = bytes[sharded ? K_gshard : K_wgrad];
-        for (int i = 0; i < homes->lists * homes->size && !is_bare(sp, s); i++) {
+        for (int i = 0; i < homes->lists * homes->size && !is_bare(costs, s); i++) {
             int r = homes->rank[i];
             always[r] += bytes[sharded ? K_wshard : K_weight] + (away ? 0 : bytes[K_opt]);
             gradient[r] = gradient[r] > sum ? gradient[r] : sum;
@@ -65,7 +66,7 @@ int64_t least_memory(const struct spec *sp, const struct stage *st) {
     }
     for (int j = 0; j < sp->njobs; j++) {
         const struct job *job = &sp->job[j];
-        const int64_t *bytes = stage_at(sp, st, job->s, job->b)->bytes;
+        const int64_t *bytes = stage_at(costs, job->s, job->b)->bytes;
         bool again = job_at(sp, job->s, job->b, OP_R) >= 0;
         int64_t need = bytes[again ? K_input : K_stash] + bytes[K_work];
         if (job->d == OP_F && need > forward[job->rank])

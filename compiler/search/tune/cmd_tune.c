@@ -67,7 +67,7 @@ static void bound(void *context) {
     compile_until(&c, GRAPH);
     check_program_size(&tuning->space, candidate, sp, answer);
     answer->bound = fmax(least_makespan(&c) * (1 - tuning->space.judgement.level), LEAST_TIME);
-    answer->least = least_memory(sp, c.stage);
+    answer->least = least_memory(c.costs);
     if (answer->outcome == WAITING && (double)answer->least > sp->machine.memory)
         answer->outcome = BEYOND_MEMORY;
     if (answer->outcome != WAITING)

@@ -67,8 +67,8 @@ static struct lists lists_of(const struct compile *c) { return (struct lists){c-
 static struct script_args sequence_args(const struct search_space *space, const struct candidate *winner,
                                         const struct compile *c) {
     struct text t = {0};
-    emit_sequence(&t, c->spec, lists_of(c));
-    return args_of_script(space, winner, false, t.s); /* the list includes the recomputations */
+    emit_sequence(&t, c->costs, lists_of(c));
+    return args_of_script(space, winner, false, t.s); /* the list has the recomputations */
 }
 
 /* Returns why a list of the jobs on their ranks would be another schedule; NULL: it would not. */
@@ -128,7 +128,7 @@ static const char *search_orders(const struct search_space *space, const struct 
     double after = judge_order(&c, lists, judgement, NULL);
     if (after < got->before) {
         got->after = after;
-        emit_sequence(&got->script, c.spec, lists);
+        emit_sequence(&got->script, c.costs, lists);
     }
     return NULL;
 }

@@ -72,7 +72,7 @@ const char *refusal_text(void);
 
 /* Returns a lower bound on the makespan of these jobs on these ranks; least_memory: on their memory plan. */
 double least_makespan(const struct compile *c);
-int64_t least_memory(const struct spec *sp, const struct stage *st);
+int64_t least_memory(const struct costs *costs);
 
 /* ---- why.c ---- */
 

@@ -64,7 +64,7 @@ void shares_of_time(const struct compile *c, double share[NSHARES]) {
         return;
     for (int j = 0; j < sp->njobs; j++)
         if (sp->job[j].d == OP_R)
-            share[SHARE_RECOMPUTE] += sp->job[j].cost / all;
+            share[SHARE_RECOMPUTE] += c->costs->computes[j] / all;
     for (int r = 0; r < report->workers; r++) {
         share[SHARE_COMPUTE] += report->rank[r].busy / all;
         for (int i = 0; i < NEXPOSED; i++)
