@@ -47,9 +47,11 @@ static void count_end(const struct spec *sp, const struct rank *k, const double 
 
 static double waits_with_free_links(const struct compile *c) {
     struct spec free = *c->spec;
+    struct costs costs = *c->costs;
     struct compile with = compile_vary(c, TIMES);
     free.machine.link = NULL;
-    with.spec = &free;
+    with.spec = costs.spec = &free;
+    with.costs = &costs;
     compile_until(&with, TIMES);
     return waits(c->program, with.timeline);
 }
