@@ -86,20 +86,20 @@ enum cudaDriverEntryPointQueryResult {
 enum cudaDataType { CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16F = 2, CUDA_R_8I = 3, CUDA_R_32I = 10, CUDA_R_16BF = 14 };
 typedef enum cudaDataType cudaDataType_t;
 
-#define cudaStreamDefault              0x00
-#define cudaStreamNonBlocking          0x01
-#define cudaStreamLegacy               ((cudaStream_t)0x1)
-#define cudaStreamPerThread            ((cudaStream_t)0x2)
-#define cudaEventDefault               0x00
-#define cudaEventBlockingSync          0x01
-#define cudaEventDisableTiming         0x02
-#define cudaEventInterprocess          0x04
-#define cudaEventRecordDefault         0x00
-#define cudaEventRecordExternal        0x01
-#define cudaEventWaitDefault           0x00
-#define cudaEventWaitExternal          0x01
-#define cudaHostAllocDefault           0x00
-#define cudaEnableDefault              0x0
+#define cudaStreamDefault       0x00
+#define cudaStreamNonBlocking   0x01
+#define cudaStreamLegacy        ((cudaStream_t)0x1)
+#define cudaStreamPerThread     ((cudaStream_t)0x2)
+#define cudaEventDefault        0x00
+#define cudaEventBlockingSync   0x01
+#define cudaEventDisableTiming  0x02
+#define cudaEventInterprocess   0x04
+#define cudaEventRecordDefault  0x00
+#define cudaEventRecordExternal 0x01
+#define cudaEventWaitDefault    0x00
+#define cudaEventWaitExternal   0x01
+#define cudaHostAllocDefault    0x00
+#define cudaEnableDefault       0x0
 enum { cudaGraphInstantiateFlagUseNodePriority = 8 };
 #define cudaIpcMemLazyEnablePeerAccess 0x01
 #define CUDA_IPC_HANDLE_SIZE           64

@@ -10,7 +10,8 @@ struct rule {
     const char *name, *wanted; /* wanted: the expected line, or NULL if nothing is wrong */
     void (*run)(void);
 };
-extern const rule capture_rules[], memory_rules[], nccl_rules[], process_rules[], matmul_rules[]; /* up to one without a name */
+extern const rule capture_rules[], memory_rules[], nccl_rules[], process_rules[],
+    matmul_rules[]; /* up to one without a name */
 
 void must(bool fine, const char *what, int line);
 #define MUST(fine) must(fine, #fine, __LINE__)
