@@ -1,15 +1,14 @@
-/* What attention_host.c and attention.cu share.
+/* Causal attention, shared by attention_host.c and attention.cu: rows of a sequence attend to rows of the same sequence
+ * (Vaswani et al. 2017, section 3.2; heads that share keys: Ainslie et al. 2023, section 2).
  *
- * Causal attention of rows of a sequence to rows of the same sequence (Vaswani et al. 2017, section 3.2; heads that
- * share keys: Ainslie et al. 2023, section 2).
+ * The queries begin anywhere in the sequence, and keys and values lie in any number of segments. So the same code
+ * serves a whole sequence, a slice of it that attends to all slices so far, and a rank's rows that attend to what
+ * others have sent. Every query sees the keys whose position is at most its own, and at least one.
  *
- * The queries begin anywhere in the sequence, and keys and values lie in any number of places: so this is the attention
- * of a whole sequence, of a slice of it to all slices so far, and of a rank's share to what others have sent. Every
- * query sees the keys whose position is at most its own, and at least one.
- *
- * Tensors have the model's precision, lse and d fp32. A tensor has rows for several sequences: those of sequence s come
- * s times as many rows behind those of sequence 0, unless other rows lie between. Strides are in elements, from row to
- * row. On a device, where heads have a multiple of 16 bytes, addresses and strides must be such multiples too. */
+ * Tensors have the model's precision; lse and d are fp32. A tensor may have rows for several sequences: sequence s
+ * begins s times the rows of one sequence after sequence 0, unless `apart` says otherwise. Strides are in elements,
+ * from row to row. On a device, if heads are a multiple of 16 bytes, addresses and strides must be multiples of 16
+ * bytes too. */
 #ifndef PIANOLA_ATTEND_H
 #define PIANOLA_ATTEND_H
 #include "attention.h"
@@ -20,36 +19,36 @@
 /* Keys and values of consecutive positions: rows x kv_heads x dim. */
 struct segment {
     const void *k, *v;
-    void *dk, *dv;           /* of a backward, which writes them all, or adds to them */
-    int32_t stride, dstride; /* of k and v; of dk and dv */
+    void *dk, *dv;           /* gradients: a backward writes all rows of them, or adds to them */
+    int32_t stride, dstride; /* strides of k and v; of dk and dv */
     int32_t first, rows;     /* position of its first row; rows of each sequence */
     int32_t add;
 };
 
 struct attend {
-    const void *q, *dy; /* rows x heads x dim; dy has y's stride, and d, dy and dq only a backward */
+    const void *q, *dy; /* rows x heads x dim; dy has y's stride; only a backward has d, dy and dq */
     void *y, *dq;
     float *lse, *d; /* rows x heads: log-sum-exp of a row's scores; workspace for rowsum(dy y) */
     int32_t q_stride, y_stride, dq_stride;
     int32_t sequences, first, rows; /* position of the first query, and queries of each sequence */
     int32_t heads, kv_heads, dim;   /* query head h reads key head h / (heads / kv_heads) */
     int32_t nsegments;
-    int32_t apart; /* rows from one sequence to the next, of all tensors; 0: as many as each has of a sequence */
-    const struct segment *segment; /* ascending, apart; the first begins no later than the queries */
+    int32_t apart; /* rows from one sequence to the next, in every tensor; 0: the tensor's rows of one sequence */
+    const struct segment *segment; /* ascending and disjoint; the first begins no later than the queries */
 };
 
-/* The first row of a sequence, in a tensor that has so many of each. */
+/* Returns the first row of a sequence in a tensor that has `rows` rows of each. */
 ON_BOTH int64_t row_of_sequence(const struct attend *a, int32_t sequence, int32_t rows) {
     return (int64_t)sequence * (a->apart > 0 ? a->apart : rows);
 }
 
-/* How many of a segment's rows a query at this position sees. */
+/* Returns how many of a segment's rows a query at this position sees. */
 ON_BOTH int32_t seen_of(const struct segment *s, int32_t position) {
     int32_t n = position + 1 - s->first;
     return n < 0 ? 0 : n < s->rows ? n : s->rows;
 }
 
-/* attention_host.c: y and lse from the rest; dq, d, and all dk and dv from the rest. fp32. */
+/* attention_host.c, in fp32: computes y and lse; the backward computes dq, d, and every dk and dv. */
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -61,17 +60,16 @@ void host_attend_backward(const struct attend *a);
 
 /* ---- rope ----
  *
- * Rotary position embedding (Su et al. 2021, section 3.4.2), in the halves of GPT-NeoX and Llama: of a head of dim
- * columns, columns i and i + dim / 2 of the row at position p are turned as a pair by the angle p base^(-2i / dim).
- * Keys are turned before others attend to them, wherever they go, and their gradients turned back at the end: so attend
- * does not know of it.
+ * Rotary position embedding (Su et al. 2021, section 3.4.2), in the halves of GPT-NeoX and Llama. In a head of dim
+ * columns, columns i and i + dim / 2 of the row at position p are rotated as a pair, by the angle p base^(-2i / dim).
+ * Keys are rotated before anyone attends to them, and their gradients are rotated back at the end, so attend knows
+ * nothing of rope.
  *
  * Angles are counted in turns, whose whole part falls away, in double: at position 10^6 they are still exact to 10^-9.
- * The host and devices use the same arithmetic, of which nothing depends on a library but sqrt, which IEEE 754 fixes.
- */
+ * The host and devices use the same arithmetic. Its only library function is sqrt, which IEEE 754 fixes. */
 
-/* Where a layer's rows are in their sequences: of each it has `length`, the first `chunk` of them from position `first`
- * on, the others from `second` on. Its row 0 is the one numbered `begin` of these. */
+/* Positions of a layer's rows. The layer has `length` rows of each sequence: the first `chunk` of them from position
+ * `first` on, the others from `second` on. Its row 0 is number `begin` among them. */
 struct positions {
     int32_t length, chunk, first, second, begin;
 };
@@ -91,7 +89,7 @@ ON_BOTH int32_t position_of(const struct positions *p, int32_t row) {
     int32_t at = (p->begin + row) % p->length;
     return at < p->chunk ? p->first + at : p->second + at - p->chunk;
 }
-/* The first row at a position, from which on every length-th is at it too; -1: there is none. */
+/* Returns the first row at a position, or -1 if there is none. Every length-th row after it is at that position too. */
 ON_BOTH int32_t row_at(const struct positions *p, int32_t position) {
     int32_t early = position - p->first, late = position - p->second;
     int32_t at = early >= 0 && early < p->chunk             ? early
@@ -100,8 +98,8 @@ ON_BOTH int32_t row_at(const struct positions *p, int32_t position) {
     return at < 0 ? -1 : (at + p->length - p->begin) % p->length;
 }
 
-/* Turns from one position to the next: base^(-2i / dim) / 2 pi, or fewer as the layer's scaling says. The power is a
- * product of square roots of square roots of 1 / base, one for each bit of 2i / dim. */
+/* Returns the turns from one position to the next: base^(-2i / dim) / 2 pi, or fewer if the layer scales its rope. The
+ * power is a product of repeated square roots of 1 / base, one for each bit of 2i / dim. */
 static inline double rope_turns(const struct rt_layer *l, int i, int dim) {
     const struct attention_config *a = &l->config.attention;
     double power = 1, root = 1.0 / a->rope, bits = 2.0 * i / dim;
@@ -129,7 +127,8 @@ struct rotation {
 
 ON_BOTH double rope_nearest(double x) { return x + 6755399441055744.0 - 6755399441055744.0; } /* 1.5 * 2^52 */
 
-/* By so many turns: Cephes' polynomials for an eighth of a turn to either side, from the nearest quarter. */
+/* Returns the rotation by a number of turns: Cephes' polynomials, up to an eighth of a turn from the nearest quarter.
+ */
 ON_BOTH struct rotation rope_rotation(double turns) {
     turns -= rope_nearest(turns);
     double quarter = rope_nearest(4 * turns);

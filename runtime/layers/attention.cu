@@ -1,12 +1,12 @@
 /* Causal attention (attend.h), fused as in FlashAttention (Dao et al. 2022; Dao 2023), and the layer of
- * attention_host.c, whose aux and tmp it shares. The square of probabilities exists a tile at a time, in registers.
+ * attention_host.c, with the same aux and tmp. The matrix of probabilities exists one tile at a time, in registers.
  *
  * A block has 64 rows of one sequence and head, 16 per warp, and loops over tiles of columns in shared memory. The rows
- * are queries in the forward and for dq, keys for dk and dv, where the tile is the transposed one: so every gradient is
- * summed by one thread, in one order, and no pass writes what another adds to.
+ * are queries in the forward and for dq. For dk and dv they are keys, and the tile is the transposed one. So one thread
+ * sums each gradient, in one order, and no pass adds to what another writes.
  *
- * Blocks with the longest rows come first. Heads of up to 128 columns, padded in shared memory to the next size there
- * is a kernel for. */
+ * Blocks with the longest rows come first. Heads have up to 128 columns, padded in shared memory to the next size that
+ * has a kernel. */
 #include "attention_tiles.cuh"
 #include "cuda_math.cuh"
 #include "keys.h"
@@ -19,12 +19,12 @@ static constexpr float LOG2_E = 1.44269504f;
 enum { MOST_SEGMENTS = CUDA_SLICES }; /* a kernel has 4 KiB of parameters */
 
 struct attention {
-    struct attend a; /* its segments are those here */
+    struct attend a; /* its segments are those below */
     float scale;
     struct segment segment[MOST_SEGMENTS];
 };
 
-/* A block's first row of a tensor: of its sequence and head. */
+/* Returns a block's first row in a tensor: the row of its sequence, at its head. */
 template <typename T>
 static __device__ __forceinline__ T *block_rows(T *tensor, int64_t row, int stride, int head, int dim) {
     return tensor + row * stride + (int64_t)head * dim;
@@ -35,8 +35,8 @@ static __device__ __forceinline__ const T *keys_of(const void *k, const attend &
     return block_rows((const T *)k, row_of_sequence(&a, sequence, s.rows), s.stride, key, a.dim);
 }
 
-/* The tiles of C columns that queries up to a position see: columns j and on of segment s, of which they see `end`. It
- * stands before the first at first, and s is the number of segments behind the last. */
+/* Iterates over the tiles of C columns that queries up to a position see: columns from j on of segment s, of which the
+ * queries see `end`. It begins before the first tile, and has ended when s is the number of segments. */
 struct tiles {
     int s, j, end;
 };
@@ -48,14 +48,14 @@ template <int C> static __device__ __forceinline__ void next_tile(tiles &at, con
     }
 }
 
-/* The last of a segment's columns that the query at a position sees. */
+/* Returns the last of a segment's columns that the query at a position sees. */
 static __device__ __forceinline__ int last_seen(const segment &s, int position) {
     return min(position - s.first, s.rows - 1);
 }
 
-/* ---- forward: while k's tile is in use v's is on its way, and while v's is, k's next one ---- */
+/* ---- forward: v's tile loads while k's is in use, and k's next tile while v's is ---- */
 
-/* Scores become exp(s - top); rescales o and sum to the new top, and adds this lane's part to sum. */
+/* Turns scores into exp(s - top); rescales o and sum to the new top, and adds this lane's part to sum. */
 template <int N, int K>
 static __device__ __forceinline__ void rescale_scores(float (&s)[K][4], float (&o)[N][4], float (&top)[2],
                                                       float (&sum)[2], float scale2) {
@@ -142,16 +142,16 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT<T>) forward(const __g
                dim, false);
 }
 
-/* ---- backward: p = exp(s - lse), ds = p (dp - D); first dq, which leaves D behind, then dk and dv ----
+/* ---- backward: p = exp(s - lse), ds = p (dp - D). First dq, whose kernel also stores D, then dk and dv ----
  *
- * A pair of tiles is in use from the first product to the last one: the next pair goes to a place of its own. */
+ * A pair of tiles is in use from the first product to the last, so the next pair needs a place of its own. */
 
-/* The n-th pair. */
+/* Returns the place of the n-th pair. */
 template <int C, int D, typename T> static __device__ __forceinline__ T *pair_of(T *tiles, int n) {
     return tiles + n % 2 * 2 * C * STRIDE<T, D>;
 }
 
-/* D = rowsum(dy y) of this lane's two rows, from tiles. */
+/* Computes D = rowsum(dy y) for this lane's two rows, from tiles. */
 template <int D, typename T> static __device__ __forceinline__ void row_dots(float (&d)[2], const T *dy, const T *y) {
     for (int half = 0; half < 2; half++) {
         int row = lane_row(2 * half) * STRIDE<T, D>;
@@ -221,8 +221,8 @@ static __global__ void __launch_bounds__(THREADS, RESIDENT<T>) query_gradient(co
                dim, false);
 }
 
-/* Begins to load lse and D of C queries from row j on, whose row 0 lies at `at`. Beyond the last row they are 0, as dy
- * is, and so is all that p leads to. */
+/* Begins to load lse and D for C queries from row j on; row 0 of the queries lies at `at`. Past the last row they are
+ * 0, as dy is, so these rows contribute nothing. */
 template <int C> static __device__ __forceinline__ void load_stats(float *stats, const attend &a, int64_t at, int j) {
     const int i = (int)threadIdx.x, row = j + i % C;
     if (i >= 2 * C)
@@ -233,8 +233,8 @@ template <int C> static __device__ __forceinline__ void load_stats(float *stats,
         stats[i] = 0;
 }
 
-/* Turns scores of keys, a tile's queries in columns, into p: key 0 is seen from column `first` on, the next ones each
- * from one column later. */
+/* Turns scores of keys, with a tile's queries in columns, into p. Key 0 is seen from column `first` on, each further
+ * key from one column later. */
 template <int K>
 static __device__ __forceinline__ void key_probabilities(float (&p)[K][4], const float *lse, float scale, int first) {
 #pragma unroll
@@ -247,8 +247,8 @@ static __device__ __forceinline__ void key_probabilities(float (&p)[K][4], const
         }
 }
 
-/* A block has rows of one segment and goes through the queries that see any of them, of all heads that read their head,
- * one head after the other. */
+/* A block has rows of one segment. For each head that reads their key head, in turn, it goes through the queries that
+ * see any of them. */
 template <typename T, int D>
 static __global__ void __launch_bounds__(THREADS, 2) key_gradient(const __grid_constant__ attention t) {
     constexpr int C = COLUMNS_BACK<T, D>, S = STRIDE<T, D>;
@@ -260,9 +260,9 @@ static __global__ void __launch_bounds__(THREADS, 2) key_gradient(const __grid_c
     int group = t.a.heads / t.a.kv_heads, rows = t.a.rows;
     int64_t base = row_of_sequence(&t.a, sequence, rows), own = row_of_sequence(&t.a, sequence, s.rows);
     int from = (int)blockIdx.y * ROWS, first = from + (int)threadIdx.x / 32 * 16;
-    int ahead = s.first - t.a.first; /* of row 0 of the segment, from that of the queries */
+    int ahead = s.first - t.a.first; /* from row 0 of the queries to row 0 of the segment */
     int begin = max(ahead + from, 0) / C * C;
-    if (from >= s.rows) /* of a longer segment there are more blocks */
+    if (from >= s.rows) /* a longer segment has more blocks */
         return;
     float dk[D / 8][4] = {}, dv[D / 8][4] = {};
     auto fetch = [&](int n, int j, int member) {
@@ -375,10 +375,10 @@ void cuda_attend_backward(const struct attend *a, int precision, cudaStream_t st
 /* ---- rope ---- */
 
 struct turns {
-    double of[CUDA_HEAD / 2]; /* of a pair, from one position to the next */
+    double of[CUDA_HEAD / 2]; /* for each pair, from one position to the next */
 };
 
-/* Turns the heads that lie side by side in each row of x, or turns their gradients back. */
+/* Rotates the heads that lie side by side in each row of x, or rotates their gradients back. */
 template <typename T>
 static __global__ void rotate(T *x, int rows, int stride, int heads, int dim, positions at,
                               const __grid_constant__ turns by, bool back) {
@@ -437,7 +437,7 @@ template <typename T, int V> static __global__ void copy_rows(const __grid_const
     store((T *)s.to + (int64_t)row * s.to_stride + j, load<V>(from));
 }
 
-/* n strips of whole heads. */
+/* Copies n strips of whole heads. */
 template <typename T> static void copy_strips(const struct cuda_call *c, const strips &all, int n) {
     const struct rt_layer *l = c->l;
     int dim = l->out / l->config.attention.heads, each = dim % WIDE<T> == 0 ? WIDE<T> : 1;
@@ -448,7 +448,7 @@ template <typename T> static void copy_strips(const struct cuda_call *c, const s
         LAUNCH_ROWS(copy_rows, T, dim, dim3(blocks_for(most, THREADS), (unsigned)n), THREADS, c->stream, all, l->rows);
 }
 
-/* With rope, q and k are turned where they lie: layers.c sees to it that nobody else reads them. */
+/* With rope, q and k are rotated in place: layers.c makes sure that nobody else reads them. */
 template <typename T> static void attention_forward(const struct cuda_call *c) {
     struct segment segment[MOST_SEGMENTS];
     strips kept = {};

@@ -1,33 +1,33 @@
-/* Attention by cuDNN: bf16, on Hopper, whose tensor cores attention.cu's instructions do not fill.
+/* Attention by cuDNN, for bf16 on Hopper: attention.cu's instructions cannot saturate Hopper's tensor cores.
  *
- * A microbatch's forward is one call. The deterministic backward keeps a square of scores for each head in its
- * workspace, 2 bytes each, of which the forward needs none: so that this stays under SQUARES, the backward goes through
- * in several calls of a few sequences each.
+ * A microbatch's forward is one call. The deterministic backward keeps a square of scores, 2 bytes each, for each head
+ * in its workspace; the forward needs none. To keep this workspace below SQUARES, the backward makes several calls of a
+ * few sequences each.
  *
- * cuDNN is checked first: at the start, for every shape, its results on random numbers are compared with
- * attention.cu's. If they differ, or cuDNN fails there or later, attention.cu does the work, and one line on stderr
- * reports why. A backward by the one can follow a forward by the other: both keep the same statistics.
- * PIANOLA_CUDNN=0 in the environment disables cuDNN: to compare the two, or for the same bits with and without it. */
+ * At the start, cuDNN is checked for every shape: its results on random numbers are compared with attention.cu's. If
+ * they differ, or cuDNN fails there or later, attention.cu does the work, and one line on stderr reports why. Either
+ * backward can follow either forward, because both keep the same statistics. PIANOLA_CUDNN=0 in the environment
+ * disables cuDNN, to compare the two or to get the same bits with and without it. */
 #include "cuda_math.cuh"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#if __has_include(<cudnn.h>) && !defined(WITHOUT_CUDNN) /* else attention.cu does it all */
+#if __has_include(<cudnn.h>) && !defined(WITHOUT_CUDNN) /* else attention.cu computes everything */
 #include "attention_graph.cuh"
 
 /* ---- shapes ---- */
 
 struct shape {
-    int sequences, each, heads, rows, dim; /* sequences: of a microbatch; each: of a backward call; rows: of each */
+    int sequences, each, heads, rows, dim; /* sequences: per microbatch; each: per backward call; rows: per sequence */
     bool fits;                             /* planned, and compared with attention.cu */
     struct graph forward, backward;
 };
 static struct shape *known;
 static int nknown;
 
-/* Reports why cuDNN does not compute attention, of some shape or at all: each reason once in a row, for many shapes may
- * have it. */
+/* Reports why cuDNN does not compute attention, for one shape or at all. Skips a reason that repeats the last one,
+ * since many shapes may share it. */
 static void report_reason(const char *attention, const char *why, cudnnStatus_t status) {
     static char last[256];
     char reason[sizeof last];
@@ -50,11 +50,11 @@ static void give_up(struct shape *s, const char *why, cudnnStatus_t status) {
     report_reason(attention, why, status);
 }
 
-#ifndef SQUARES /* tests have a small one */
+#ifndef SQUARES /* tests set a small one */
 #define SQUARES (256 << 20)
 #endif
 
-/* Sequences per call of the backward: the same for all calls of the layer. */
+/* Returns the number of sequences per call of the backward, the same for all calls of the layer. */
 static int sequences_of(const struct rt_layer *l) {
     int64_t all = l->rows / l->context, side = (l->context + 63) / 64 * 64,
             each = 2 * side * side * l->config.attention.heads;
@@ -126,7 +126,7 @@ static cudnnStatus_t run_graph(const struct shape *s, bool forward, const struct
     return pack.status;
 }
 
-/* A microbatch's forward or backward. */
+/* Runs a microbatch's forward or backward. */
 static cudnnStatus_t run_all(const struct shape *s, bool forward, struct call c, void *workspace, cudaStream_t stream) {
     int64_t rows = (int64_t)s->each * s->rows, y = rows * s->heads * s->dim, numbers = rows * s->heads;
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
@@ -211,7 +211,7 @@ static void run_ours(const struct trial *t) {
     cuda_attention.input(&call);
 }
 
-/* The root mean square of n differences, relative to that of b. NaN if any value is. */
+/* Returns the root mean square of n differences, relative to b's. NaN if any value is NaN. */
 static double apart(const void *a, const void *b, int64_t rows, int64_t stride, int64_t n, bool fp32) {
     double differences = 0, squares = 1e-30;
     for (int64_t r = 0; r < rows; r++)
@@ -226,7 +226,7 @@ static double apart(const void *a, const void *b, int64_t rows, int64_t stride, 
     return sqrt(differences / squares);
 }
 
-/* Both round p, ds and their results to bf16, 2^-9; the log-sum-exp comes from sums in fp32. */
+/* Both round p, ds and their results to bf16, a relative error of 2^-9; the log-sum-exp comes from fp32 sums. */
 static bool near(const struct trial *t, const char *a, const char *b) {
     int64_t width = (int64_t)t->s->heads * t->s->dim;
     bool fine = apart(a, b, t->rows, width, width, false) < 0.01;
@@ -240,7 +240,7 @@ static const char *compare(const struct shape *s, int64_t workspace, cudnnStatus
     struct trial t = {s, (int64_t)s->sequences * s->rows * s->heads * s->dim, (int64_t)s->sequences * s->rows, NULL,
                       NULL};
     int64_t side = side_bytes(&t), all = 8 * t.values + 2 * side, aligned = (all + 255) / 256 * 256;
-    t.host = (uint16_t *)malloc((size_t)(3 * side)); /* first x and dy, which take less; then three results */
+    t.host = (uint16_t *)malloc((size_t)(3 * side)); /* first x and dy, which are smaller; then three results */
     if (!t.host || cudaMalloc((void **)&t.device, (size_t)(aligned + workspace)) != cudaSuccess) {
         cudaGetLastError(); /* the next call must not see this error */
         free(t.host);
@@ -292,7 +292,7 @@ static void take_shape(const struct rt_layer *l) {
     graph_forget(&s->backward);
 }
 
-/* Queries that share keys are attention.cu's, and so are slices, and those of a part of the rows. */
+/* Grouped-query attention, slices, and attention to a part of the rows are left to attention.cu. */
 static bool planned(const struct rt_program *p, const struct rt_layer *l) {
     return l->kind == LAYER_attention && l->config.attention.kv_heads == l->config.attention.heads &&
            p->model->slices == 0 && l->part.members == 0;

@@ -1,9 +1,9 @@
 /* Attention as graphs of cuDNN's operations.
  *
- * cuDNN takes a graph of operations and recognises the pattern: the two below are attention's forward and backward as
- * cuDNN's own C++ front end lowers them (NVIDIA/cudnn-frontend 1.23: composite SDPA, causal, deterministic). q, k and v
- * lie side by side in a row, and so do the heads in each. The statistics are those of attention.cu: the natural
- * logarithm of the sum of exponentials, heads side by side. */
+ * cuDNN takes a graph of operations and recognises the pattern. The two patterns below are attention's forward and
+ * backward as cuDNN's own C++ front end lowers them (NVIDIA/cudnn-frontend 1.23: composite SDPA, causal,
+ * deterministic). q, k and v lie side by side in a row, and so do the heads in each. The statistics are the same as
+ * attention.cu's: the natural logarithm of the sum of exponentials, heads side by side. */
 #ifndef PIANOLA_ATTENTION_GRAPH_CUH
 #define PIANOLA_ATTENTION_GRAPH_CUH
 #include "cudnn_graph.cuh"
@@ -13,12 +13,12 @@
 /* Names of tensors in memory. */
 enum name { Q = 1, K, V, O, DO, STATISTICS, DQ, DK, DV, SUMS, SCALE, ONE, LEAST, NAMES };
 
-struct tensors { /* rows: of a sequence */
+struct tensors { /* rows: per sequence */
     struct graph *g;
     int64_t sequences, heads, rows, dim;
 };
 
-/* One of `side` tensors that lie side by side in a row; turned: transposed. */
+/* Returns one of `side` tensors that lie side by side in a row; turned: transposed. */
 static descriptor heads_of(const struct tensors *tensors, int64_t name, int side, bool turned) {
     int64_t row = side * tensors->heads * tensors->dim, c = turned ? tensors->dim : tensors->rows,
             d = turned ? tensors->rows : tensors->dim;
@@ -27,7 +27,7 @@ static descriptor heads_of(const struct tensors *tensors, int64_t name, int side
                          {tensors->rows * row, tensors->dim, turned ? 1 : row, turned ? row : 1}});
 }
 
-/* One number per row and head, heads side by side. */
+/* Returns a tensor of one number per row and head, heads side by side. */
 static descriptor graph_numbers(const struct tensors *tensors, int64_t name) {
     return graph_tensor(tensors->g, name, MEMORY, CUDNN_DATA_FLOAT,
                         {{tensors->sequences, tensors->heads, tensors->rows, 1},
@@ -51,7 +51,7 @@ static descriptor constant(const struct tensors *tensors, int64_t name) {
     return graph_tensor(tensors->g, name, VALUE, CUDNN_DATA_FLOAT, {{1, 1, 1, 1}, {1, 1, 1, 1}});
 }
 
-/* Scores of columns beyond their row become LEAST. */
+/* Sets scores to LEAST where the column is past the row. */
 static descriptor mask(const struct tensors *tensors, descriptor s) {
     struct graph *graph = tensors->g;
     descriptor row =

@@ -1,11 +1,12 @@
-/* Causal attention (attend.h), one sequence and head at a time, in tiles, and the layer that is its whole case.
+/* Causal attention (attend.h), one sequence and head at a time, in tiles, and the attention layer, which is its special
+ * case of whole sequences.
  *
  * The probabilities, rows x rows for each head, are never stored (Dao et al. 2022, FlashAttention). The forward goes
- * over tiles of them with a running maximum and sum of each row, and keeps only the row's log-sum-exp, in aux. From q,
- * k and aux, the backward recomputes the probabilities, p = exp(s - lse), a tile at a time. Tiles above the diagonal
- * are skipped.
+ * over tiles with a running maximum and sum for each row, and keeps only the row's log-sum-exp, in aux. The backward
+ * recomputes the probabilities from q, k and aux, p = exp(s - lse), one tile at a time. Tiles above the diagonal are
+ * skipped.
  *
- * With D = rowsum(dy y), which is rowsum(dp p), the gradient of a score is ds = p (dp - D); tmp holds D. */
+ * With D = rowsum(dy y), which equals rowsum(dp p), the gradient of a score is ds = p (dp - D); tmp holds D. */
 #include "host.h"
 #include "keys.h"
 #include "product.h"
@@ -19,7 +20,7 @@ enum { TILE = 64 }; /* two tiles of floats, 32 KiB, are on the stack and in the 
 struct head {
     const struct attend *a;
     int sequence, key; /* key: the head of keys and values that it reads */
-    bool leads;        /* of the heads that read it, the first */
+    bool leads;        /* the first of the heads that read this key head */
     const float *q, *dy;
     float *y, *dq;
     float *lse, *d; /* one for each row, heads floats apart */
@@ -43,12 +44,12 @@ static struct head head_of(const struct attend *a, int sequence, int head) {
     return h;
 }
 
-/* Up to TILE rows of a segment, of the head's sequence and its head of keys: the columns of a tile. */
+/* The columns of a tile: up to TILE rows of a segment, for the head's sequence and key head. */
 struct tile {
     const float *k, *v;
     float *dk, *dv;
     int stride, dstride;
-    int first, columns; /* position of the first, and how many */
+    int first, columns; /* position of the first column, and their number */
     bool add;
 };
 
@@ -66,24 +67,25 @@ static struct tile tile_of(const struct head *h, const struct segment *s, int j,
     return t;
 }
 
-/* How many of the tile's columns a row of queries sees. */
+/* Returns how many of the tile's columns a row of queries sees. */
 static int columns_seen(const struct head *h, int row, const struct tile *t) {
     int n = h->a->first + row + 1 - t->first;
     return n < 0 ? 0 : host_least(n, t->columns);
 }
 
-/* A row's exponentials are computed in whole vectors, then those right of the diagonal are cleared. */
+/* Returns the columns for which exponentials are computed: whole vectors, of which those right of the diagonal are then
+ * cleared. */
 static int whole_vectors(int n, int columns) { return host_least((n + 15) & ~15, columns); }
 
-/* s = q k^T of a tile, yet to be scaled: rows i .. iend of the queries. */
+/* Computes a tile of s = q k^T, not yet scaled, for rows i .. iend of the queries. */
 static void scores(const struct head *h, int i, int iend, const struct tile *t, float *s) {
     host_product((struct product){iend - i, t->columns, h->a->dim,
                                   .a = plain(h->q + (int64_t)i * h->a->q_stride, h->a->q_stride),
                                   .b = turned(t->k, t->stride), .c = s, .stride = TILE});
 }
 
-/* log x, x >= 1, by Newton's method on host_exp, from a line through the exponent and mantissa: errors of 0.06, 2e-3,
- * 2e-6. The library's log may differ between machines, and this value reaches gradients. */
+/* Returns log x for x >= 1, by Newton's method on host_exp, from a line through the exponent and mantissa: the errors
+ * are 0.06, 2e-3, 2e-6. The library's log may differ between machines, and this value reaches gradients. */
 static float host_log(float x) {
     union {
         float f;
@@ -122,12 +124,12 @@ static WIDE void scale_row(float *y, int n, float by) {
         y[j] *= by;
 }
 
-/* Of up to TILE rows, a running maximum of scores and sum of exponentials. */
+/* The running maximum of scores and sum of exponentials, for up to TILE rows. */
 struct running {
     float top[TILE], sum[TILE];
 };
 
-/* To a tile's maxima; by: what sums so far, and what has been summed with them, are then to be multiplied with. */
+/* Raises the running maxima to the tile's; by[r] rescales row r's earlier sums. */
 static WIDE void raise_tops(struct running *at, const float *most, float *by) {
     for (int r = 0; r < TILE; r++) {
         float new = most[r] > at->top[r] ? most[r] : at->top[r];
@@ -142,7 +144,7 @@ static WIDE void log_sums(struct running *at) {
         at->top[r] += host_log(at->sum[r]);
 }
 
-/* Turns a tile's scores into exp(scale s - top). sums: the rows' so far, which are rescaled; NULL: there are none. */
+/* Turns a tile's scores into exp(scale s - top). sums: the rows' earlier sums, which are rescaled; NULL: none. */
 static void softmax_tile(const struct head *h, int i, int rows, const struct tile *t, float *s, struct running *at,
                          float *sums) {
     float most[TILE] = {0}, by[TILE];
@@ -182,7 +184,7 @@ static void rows_forward(const struct head *h, int i, int iend) {
     }
 }
 
-/* From scores and dp: p, in place of the scores, and ds times the scale, in place of dp. */
+/* Turns scores into p, in place, and dp into ds times the scale, in place. */
 static WIDE void softmax_backward(const struct head *h, int i, int iend, const struct tile *t, float *p, float *ds) {
     for (int r = 0; r < iend - i; r++, p += TILE, ds += TILE) {
         int n = columns_seen(h, i + r, t);
@@ -197,8 +199,9 @@ static WIDE void softmax_backward(const struct head *h, int i, int iend, const s
     }
 }
 
-/* more: dq has been written for an earlier tile of these rows. The last rows, which see every column that any sees,
- * come first; of the heads that read these keys the leading one's write dk and dv, unless what is there is added to. */
+/* more: an earlier tile of these rows has written dq. The last rows come first, because they see every column that any
+ * row sees. Of the heads that read these keys, the leading one writes dk and dv, unless they are added to; the others
+ * add. */
 static void tile_backward(const struct head *h, int i, int iend, const struct tile *t, bool more) {
     float p[TILE * TILE], ds[TILE * TILE];
     bool below = iend < h->a->rows || !h->leads || t->add;
@@ -216,7 +219,7 @@ static void tile_backward(const struct head *h, int i, int iend, const struct ti
                                   .c = h->dq + (int64_t)i * h->a->dq_stride, .stride = h->a->dq_stride, .add = more});
 }
 
-/* The keys behind the last query have no gradient. */
+/* Clears the gradients of keys after the last query. */
 static void clear_unseen(const struct head *h) {
     for (const struct segment *of = h->a->segment; of < h->a->segment + h->a->nsegments; of++)
         for (int j = seen_of(of, h->a->first + h->a->rows - 1); h->leads && !of->add && j < of->rows; j++) {
@@ -294,7 +297,7 @@ static void copy_strip_rows(int rows, const struct strip *strip, int n) {
                    (const float *)(const void *)strip->from + r * strip->from_stride, (size_t)strip->n * sizeof(float));
 }
 
-/* With rope, q and k are turned where they lie: layers.c sees to it that nobody else reads them. */
+/* With rope, q and k are rotated in place: layers.c makes sure that nobody else reads them. */
 static void attention_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     struct segment segment[MOST_SLICES];

@@ -1,7 +1,6 @@
-/* Tiles of attention.cu: their sizes, products of two of them, in registers and shared memory, and how they come there.
- * Scores are a b^T with a and b in shared memory, results p b with p in registers: the tensor cores produce scores in
- * the layout that the second product needs. fp32 keeps that layout and multiplies in fp32; bf16 uses the tensor cores.
- */
+/* Tiles of attention.cu: their sizes, their loads and stores, and products of two of them, in registers and shared
+ * memory. Scores are a b^T with a and b in shared memory; results are p b with p in registers. The tensor cores produce
+ * scores in the layout that the second product needs; fp32 keeps that layout and multiplies in fp32. */
 #ifndef PIANOLA_ATTENTION_TILES_CUH
 #define PIANOLA_ATTENTION_TILES_CUH
 #include "cuda.cuh"
@@ -9,21 +8,21 @@
 
 enum { WARPS = 4, THREADS = 32 * WARPS, ROWS = 16 * WARPS };
 
-/* Columns of a tile, and its row stride in shared memory, in elements: 16 bytes more than a head spread the 8 rows that
- * a warp reads at once over all banks. The backward holds two pairs of tiles. In fp32 they are narrower for heads of
- * more than 64 columns, so that no kernel needs more than 100 KiB. */
+/* Columns of a tile, and its row stride in shared memory, in elements. Padding rows by 16 bytes spreads the 8 rows that
+ * a warp reads at once over all banks. The backward holds two pairs of tiles. For heads of more than 64 columns, fp32
+ * tiles are narrower, so that no kernel needs more than 100 KiB. */
 template <typename T, int D> constexpr int COLUMNS = (int)sizeof(T) * D <= 128 ? 64 : 32;
 template <typename T, int D> constexpr int COLUMNS_BACK = (int)sizeof(T) * D <= 256 ? COLUMNS<T, D> : 16;
 template <typename T, int D> constexpr int STRIDE = D + WIDE<T>;
-/* Minimum blocks per multiprocessor: more hide each other's latencies, fewer have more registers. Shared memory holds
- * as many, but on sm_80 (164 KiB, 1 of it per block) a block less of bf16's query_gradient for heads of 64 and of 128,
- * and of fp32's backward for heads of 128. */
+/* Minimum blocks per multiprocessor: more blocks hide each other's latencies, fewer have more registers. Shared memory
+ * has room for that many. The exceptions are on sm_80 (164 KiB, 1 of it per block), where one block less fits: bf16's
+ * query_gradient for heads of 64 and of 128, and fp32's backward for heads of 128. */
 template <typename T> constexpr int RESIDENT = sizeof(T) == 2 ? 3 : 2;
 
 /* ---- a warp's part of a product, 16 rows x 8N columns ----
  *
- * Of each 8 columns a thread has c[n][0] and c[n][1] in row lane / 4, columns 2 (lane % 4) and the next, and c[n][2]
- * and c[n][3] in the same columns 8 rows below. Its quad, the four lanes around it, has the whole of its two rows. */
+ * In each 8 columns, a thread has c[n][0] and c[n][1] in row lane / 4, columns 2 (lane % 4) and the next. It has
+ * c[n][2] and c[n][3] in the same columns, 8 rows below. Its quad, four neighbouring lanes, has all of its two rows. */
 
 static __device__ __forceinline__ int lane_row(int i) { return threadIdx.x % 32 / 4 + i / 2 * 8; }
 static __device__ __forceinline__ int lane_column(int n, int i) { return 8 * n + threadIdx.x % 4 * 2 + i % 2; }
@@ -47,8 +46,8 @@ static __device__ __forceinline__ void mma_16x8x16(float (&c)[4], const uint32_t
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* A 16 x 16 part of a tile: its upper left, lower left, upper right and lower right quarter, each as a thread's part of
- * a product's operand. With BY_COLUMN each quarter is transposed. */
+/* Loads a 16 x 16 part of a tile: its upper left, lower left, upper right and lower right quarter, each as a thread's
+ * part of a product's operand. BY_COLUMN transposes each quarter. */
 template <bool BY_COLUMN>
 static __device__ __forceinline__ void load_16x16(uint32_t (&r)[4], const __nv_bfloat16 *part, int stride) {
     int lane = threadIdx.x % 32;
@@ -95,7 +94,7 @@ static __device__ __forceinline__ uint32_t tile_pair(const float *two) {
            (uint32_t)__bfloat16_as_ushort(narrow<__nv_bfloat16>(two[1])) << 16;
 }
 
-/* c += a b^T: 16 rows of a, 8N of b, of D columns. */
+/* Computes c += a b^T: 16 rows of a and 8N rows of b, of D columns. */
 template <int D, int N>
 static __device__ __forceinline__ void tile_scores(float (&c)[N][4], const __nv_bfloat16 *a, const __nv_bfloat16 *b) {
     constexpr int S = STRIDE<__nv_bfloat16, D>;
@@ -112,7 +111,7 @@ static __device__ __forceinline__ void tile_scores(float (&c)[N][4], const __nv_
     }
 }
 
-/* c += p b: p of 8K columns, b of as many rows and 8N columns. */
+/* Computes c += p b: p has 8K columns, b has as many rows and 8N columns. */
 template <int D, int N, int K>
 static __device__ __forceinline__ void combine(float (&c)[N][4], const float (&p)[K][4], const __nv_bfloat16 *b) {
     constexpr int S = STRIDE<__nv_bfloat16, D>;
@@ -173,10 +172,10 @@ static __device__ __forceinline__ void combine(float (&c)[N][4], const float (&p
     }
 }
 
-/* ---- from and to memory ---- */
+/* ---- loads and stores ---- */
 
-/* Begins to load rows from .. from + N - 1 of a head of dim columns, zeros beyond the last of so many rows and the
- * head's last column. A copy of 16 bytes goes on by itself until await_tiles(). */
+/* Begins to load rows from .. from + N - 1 of a head of dim columns, with zeros past the last row and the head's last
+ * column. Copies of 16 bytes are asynchronous until await_tiles(). */
 template <int N, int D, typename T>
 static __device__ __forceinline__ void load_tile(T *tile, const T *x, int64_t stride, int from, int rows, int dim) {
     constexpr int W = WIDE<T>, PACKS = D / W;
@@ -195,15 +194,15 @@ static __device__ __forceinline__ void load_tile(T *tile, const T *x, int64_t st
     }
 }
 
-/* All that the block has begun to load is there for all its threads, and they are done with what they read before: its
- * place is free. */
+/* Waits until all threads see everything that the block has begun to load. Earlier reads are done too, so the tiles
+ * that were read may be overwritten. */
 static __device__ __forceinline__ void await_tiles(void) {
     __pipeline_commit();
-    __pipeline_wait_prior(0); /* of this thread alone (PTX ISA, "cp.async.wait_group"); the barrier is for all */
+    __pipeline_wait_prior(0); /* for this thread alone (PTX ISA, "cp.async.wait_group"); the barrier is for all */
     __syncthreads();
 }
 
-/* Rows of a result, or what is added to those that are there. */
+/* Writes rows of a result, or adds them to what is there. */
 template <int N, typename T>
 static __device__ __forceinline__ void store_rows(T *to, int64_t stride, const float (&c)[N][4], int row, int rows,
                                                   int dim, bool add) {

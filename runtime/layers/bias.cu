@@ -1,5 +1,5 @@
-/* The bias layer, y = x + bias, and a linear layer's bias and the gradient of a bias, dbias += the sum of dy's rows,
- * wherever no product computes them. */
+/* The bias layer, y = x + bias, and a linear layer's bias and bias gradient, dbias += the sum of dy's rows, where no
+ * product computes them. */
 #include "cuda.cuh"
 
 enum { THREADS = 256 };

@@ -1,15 +1,15 @@
-/* What multiplies matrices on this processor: libxsmm (product_host.c), or where it has no kernels, and for products
- * with a vector, OpenBLAS.
+/* Chooses what multiplies matrices on this processor: libxsmm (product_host.c), or OpenBLAS where libxsmm has no
+ * kernels and for products with a vector.
  *
- * OpenBLAS chooses its kernels when it is loaded, by a table of processor models. One that is newer than the library
+ * OpenBLAS chooses its kernels when it is loaded, by a table of processor models. A processor newer than the library
  * falls through to Prescott, of 2004, and runs 5 to 8 times slower than it could. OPENBLAS_CORETYPE overrides the
  * choice but is read at load time, before main. So we set it by what the processor can do, not by its name, and have
- * the library choose again: both functions are exported by its builds for many processors, and absent (weak, hence
- * NULL) from the others, which have nothing to choose.
+ * the library choose again. Its builds for many processors export both functions; in other builds, which have nothing
+ * to choose, they are absent (weak, hence NULL).
  *
- * It also starts a thread per further core when it is loaded, and these look for work for a while before they sleep:
- * twice the processor's time for a command that trains nothing. A rank makes its products on one thread, so they are
- * ended again. */
+ * At load time it also starts a thread per further core, and these spin for a while before they sleep: twice the
+ * processor time for a command that trains nothing. A rank makes its products on one thread, so the others are ended.
+ */
 #include "product.h"
 #include "rt.h"
 #include <cblas.h>
@@ -39,7 +39,8 @@ static const char *best_core(void) {
     return NULL;
 }
 
-/* The level of x86-64 (4: AVX-512, 3: AVX2 and FMA, 2: less) of a processor that either library has kernels for. */
+/* Returns the level of x86-64 (4: AVX-512, 3: AVX2 and FMA, 2: less) of a processor that either library has kernels
+ * for. */
 static int core_level(const char *core) {
     static const char *const wide[] = {"SkylakeX", "Cooperlake", "Sapphirerapids", "skx", "clx", "cpx"},
                              *const half[] = {"Haswell", "Zen", "hsw"};
@@ -52,7 +53,7 @@ static int core_level(const char *core) {
     return 2;
 }
 
-/* Respects a variable that holds back the library that makes the products, and reports it. */
+/* Reports a variable that limits the library that makes the products; its setting is respected. */
 static void report_held(const char *variable, const char *said, const char *kernels) {
     const char *core = best_core();
     if (core && said && core_level(kernels) < core_level(core))
@@ -60,7 +61,7 @@ static void report_held(const char *variable, const char *said, const char *kern
                 said, kernels, core);
 }
 
-/* Where libxsmm has no kernels for the processor that LIBXSMM_TARGET names, the results change as well. */
+/* Reports LIBXSMM_TARGET if libxsmm has no kernels for the processor that it names: then the results change as well. */
 static void report_change(const char *said) {
     if (best_core() && said)
         fprintf(stderr,
@@ -87,7 +88,7 @@ const char *host_blas(void) {
         report_held("OPENBLAS_CORETYPE", type, openblas_get_corename());
     }
     openblas_set_num_threads(1);
-    end_threads(); /* it starts them anew, to set their number */
+    end_threads(); /* setting their number starts them again */
     snprintf(line, sizeof line, "%s for %s", kernels ? "libxsmm" : "OpenBLAS",
              kernels ? kernels : openblas_get_corename());
     return line;

@@ -1,4 +1,4 @@
-/* What C on hosts and CUDA on devices compile alike, to the same bits. */
+/* Macros for sources that C on hosts and CUDA on devices both compile, to the same bits. */
 #ifndef PIANOLA_BOTH_H
 #define PIANOLA_BOTH_H
 
@@ -8,7 +8,7 @@
 #define ON_BOTH static inline
 #endif
 
-/* Products that are rounded on their own: nvcc would contract them and the sum that they go into. C11 does not. */
+/* Products rounded on their own: nvcc would contract a product and the sum that it goes into. C11 does not. */
 #ifdef __CUDA_ARCH__
 ON_BOTH float times(float a, float b) { return __fmul_rn(a, b); }
 ON_BOTH double times_double(double a, double b) { return __dmul_rn(a, b); }

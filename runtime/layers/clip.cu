@@ -1,12 +1,13 @@
-/* The sum of the squares of gradients, on a device. Each thread has words of its own, each block adds those of its
- * threads up in scratch, and one more block those of all: integers, so in any order the words are the host's. */
+/* The sum of the squares of gradients, on a device. Each thread has words of its own, each block adds up its threads'
+ * words in scratch, and one more block adds up the blocks'. Words are integers, so in any order they equal the host's.
+ */
 #include "cuda.cuh"
 #include "clip.h"
 #include "store/parameter_walk.h"
 
 enum { THREADS = 128, BLOCKS = 132 * 8, TOGETHER = 32 };
 
-/* The parameters among a launch's elements: their sum of squares is of these. */
+/* The parameters among a launch's elements: only their squares are summed. */
 enum { MOST_RUNS = 96 };
 struct runs {
     int32_t n;
@@ -23,7 +24,7 @@ static __device__ void add_square(uint64_t *word, float x) {
         norm_add(word, THREADS, (uint64_t)m * m, 1);
 }
 
-/* parts: NORM_WORDS words of each block. */
+/* parts: NORM_WORDS words per block. */
 static __global__ void add_squares(const float *dw, struct runs runs, uint64_t *parts) {
     __shared__ uint64_t word[NORM_WORDS * THREADS], sum[NORM_WORDS];
     for (int w = 0; w < NORM_WORDS; w++)
@@ -47,7 +48,7 @@ static __global__ void add_squares(const float *dw, struct runs runs, uint64_t *
         parts[(int64_t)blockIdx.x * NORM_WORDS + threadIdx.x] = sum[threadIdx.x];
 }
 
-/* norm = or += the sum of n parts. */
+/* Writes the sum of n parts to norm, or adds it. */
 static __global__ void add_parts(uint64_t *norm, const uint64_t *parts, int n, bool first) {
     __shared__ uint64_t word[NORM_WORDS * TOGETHER], sum[NORM_WORDS];
     int w = (int)threadIdx.x / TOGETHER, lane = (int)threadIdx.x % TOGETHER;

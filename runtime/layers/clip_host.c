@@ -1,5 +1,5 @@
-/* The sum of the squares of gradients, on the host. Squares are added up by exponent, in several tables in turn, since
- * neighbours often have one exponent; before a sum of a table could overflow, all go to the norm's words. */
+/* The sum of the squares of gradients, on the host. Squares are added up by exponent. Several tables take turns, since
+ * neighbours often share an exponent. Before a table's sum could overflow, all sums go to the norm's words. */
 #include "clip.h"
 #include "store/parameter_walk.h"
 

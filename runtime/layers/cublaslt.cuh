@@ -1,4 +1,4 @@
-/* Shared by linear.cu and muon.cu: a product as cuBLASLt sees it, the heuristic, and errors that end the process. */
+/* A product as cuBLASLt sees it, the heuristic, and errors that end the process; for linear.cu and muon.cu. */
 #ifndef PIANOLA_CUBLASLT_CUH
 #define PIANOLA_CUBLASLT_CUH
 #include "cuda_math.cuh"
@@ -7,18 +7,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ALIGNED = 64 }; /* bytes, of every tensor, of a layer's parameters, and of whole_lines */
+enum { ALIGNED = 64 }; /* bytes; alignment of every tensor, of a layer's parameters, and of whole_lines */
 
-/* D = op(A) op(B) + beta C, by columns: op(A) is m x k, op(B) k x n, C and D are m x n and of one layout. */
+/* D = op(A) op(B) + beta C, column-major: op(A) is m x k, op(B) k x n; C and D are m x n and share a layout. */
 struct lt_product {
     cublasLtMatmulDesc_t desc; /* NULL: not planned */
     cublasLtMatrixLayout_t a, b, d;
     int64_t m, n, k;
-    const char *types; /* "bf16 to fp32": of A and B, and of D */
+    const char *types; /* "bf16 to fp32": types of A and B, and of D */
 };
 
-/* Ends the process after a failed call. The fault of an earlier kernel, which cuBLASLt only passes on, outlives
- * cudaGetLastError, and is said too. */
+/* Ends the process after a failed call. Also reports the fault of an earlier kernel, which cuBLASLt only passes on and
+ * which outlives cudaGetLastError. */
 [[noreturn]] static inline void lt_end(const char *call) {
     cudaGetLastError();
     cuda_must(cudaPeekAtLastError(), call);
@@ -47,9 +47,9 @@ static inline void lt_must_multiply(cublasStatus_t status, const struct lt_produ
 /* Guarantees that a product's algorithm may rely on. */
 struct lt_promise {
     size_t workspace;    /* bytes, at most */
-    uint32_t aligned[4]; /* bytes, at least: of A, B, C and D */
+    uint32_t aligned[4]; /* bytes, at least: alignment of A, B, C and D */
 };
-enum { LT_MOST = 8 }; /* algorithms of one question */
+enum { LT_MOST = 8 }; /* algorithms per request */
 
 /* If an algorithm splits k, its partial sums are added in fp32. By default they may be rounded to the output's type
  * first (cublasLt.h, cublasLtReductionScheme_t), which in bf16 loses integers above 256. */

@@ -1,9 +1,9 @@
-/* What the CUDA layers share: where a tensor lies, its element type, loads of 16 bytes, sums over a warp and a block.
+/* Shared by the CUDA layers: a tensor's address, its element type, loads of 16 bytes, sums over a warp and a block.
  *
- * The layers are those of host.h on a device: the same tables, slots and operands, every pointer in device memory, and
- * nothing but launches, so that a step can be captured into a graph. Activations, their gradients and weights are of
- * the model's precision T, float or __nv_bfloat16; arithmetic, statistics and weight gradients are fp32. Sums have one
- * order: no atomics on floats, and the same bits in every run.
+ * The layers do what those of host.h do, on a device: the same tables, slots and operands, every pointer in device
+ * memory. They only launch kernels, so a step can be captured into a graph. Activations, their gradients and weights
+ * have the model's precision T, float or __nv_bfloat16; arithmetic, statistics and weight gradients are fp32. Sums have
+ * one order: there are no atomics on floats, so every run gives the same bits.
  *
  * The same source compiles as C++ against tests/standin/, where a grid of threads runs on the CPU. */
 #ifndef PIANOLA_CUDA_CUH
@@ -14,9 +14,9 @@ extern "C" {
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-#include "attend.h" /* for devices too, where CUDA's words are known */
+#include "attend.h" /* included here so that devices have it too, since CUDA's keywords are now known */
 
-/* One layer of one job. The batch's x is of the model's precision, its y fp32. */
+/* One layer of one job. The batch's x has the model's precision, its y is fp32. */
 struct cuda_call {
     const struct rt_model *m;
     const struct rt_layer *l;
@@ -30,7 +30,7 @@ struct cuda_layer {
     void (*weight)(const struct cuda_call *c);
 };
 
-/* As host_halves. */
+/* The counterpart of host_halves (host.h). */
 struct cuda_halves {
     void (*give)(const struct cuda_call *c);
     void (*get)(const struct cuda_call *c);
@@ -42,43 +42,44 @@ extern const struct cuda_halves cuda_gather_kv_halves, cuda_again_kv_halves, cud
     cuda_to_rows_halves;                                                       /* team_attention.cu */
 extern const struct cuda_halves cuda_to_experts_halves, cuda_to_tokens_halves; /* moe.cu */
 
-/* Defined at the end of the file that has its functions. */
+/* Each is defined at the end of the file that has its functions. */
 #define X(name, ...) extern const struct cuda_layer cuda_##name;
 LAYERS(X)
 #undef X
 
 /* elementwise.cu: dst = src when first, else dst += src; n floats */
 void cuda_add(float *dst, const float *src, int64_t n, bool first, cudaStream_t stream);
-/* elementwise.cu: the same of src whose values have `size` bytes, 2 of bf16 or 4; and dst, of bf16, = src, rounded */
+/* elementwise.cu: cuda_widen does the same for src of values of `size` bytes, 2 for bf16 or 4; cuda_narrow stores src,
+ * rounded, in dst, of bf16 */
 void cuda_widen(float *dst, const void *src, int64_t size, int64_t n, bool first, cudaStream_t stream);
 void cuda_narrow(void *dst, const float *src, int64_t n, cudaStream_t stream);
-/* elementwise.cu: dst, n values of the model's precision, += each of at->more, as host_add_more of compute.h */
+/* elementwise.cu: adds each of at->more to dst, n values of the model's precision, like host_add_more (compute.h) */
 void cuda_add_more(const struct rt_model *m, const struct rt_bind *at, void *dst, int64_t n, cudaStream_t stream);
-/* elementwise.cu: the same with the sum of splits rows of n floats */
+/* elementwise.cu: dst = or += the sum of `splits` rows of n floats */
 void cuda_sum_parts(float *dst, const float *parts, int n, int splits, bool first, cudaStream_t stream);
 /* bias.cu: y = x + bias, of rows x out values each; y may be x */
 template <typename T> void cuda_add_bias(T *y, const T *x, const T *bias, int rows, int out, cudaStream_t stream);
-/* bias.cu: dbias, out floats, = or += the sum of dy's rows. parts: scratch, as large as row_grid says */
+/* bias.cu: dbias, out floats, = or += the sum of dy's rows. parts: scratch, whose size row_grid gives */
 template <typename T>
 void cuda_sum_rows(float *dbias, float *parts, const T *dy, int rows, int out, bool first, cudaStream_t stream);
-/* The number of an optimizer's step, from 1: counted[0] is the training's step, from 1, counted[1] how often the period
- * has been moved on. It is (counted[0] - 1) * each + place + counted[1] * more + 1. */
+/* The number of an update, from 1: (counted[0] - 1) * each + place + counted[1] * more + 1. counted[0] is the
+ * training's step, from 1; counted[1] is the repetition of the period in this step, from 0. */
 struct cuda_number {
     const int64_t *counted; /* on the device */
     int64_t each, place, more;
-    int64_t of; /* how many it has in the whole run */
-    /* layers/post_validation.h: the update's verdict, by which it may be the one before; NULL: there is none. */
+    int64_t of; /* updates in the whole run */
+    /* layers/post_validation.h: the verdict, by which the update may be the one before; NULL: no post-validation */
     const struct kept *kept;
     int32_t settles;
 };
-/* optim.cu: updates the piece's elements [from, to), gaps between parameters included, as host_update does but no
- * matrix as a whole. The update's number is read on the device. */
+/* optim.cu: updates the piece's elements [from, to), including gaps between parameters. It works like host_update but
+ * steps no matrix as a whole. The update's number is read on the device. */
 void cuda_update_part(const struct rt_update *u, int64_t from, int64_t to, const struct cuda_number *number,
                       cudaStream_t stream);
 /* update.cu: updates all of the piece. workspace: cuda_workspace() bytes. */
 void cuda_update(const struct rt_update *u, const struct cuda_number *number, void *workspace, cudaStream_t stream);
-/* NAME.cu of each of MATRIX_OPTIMIZERS: makes what its steps need; steps the matrix p, which begins `at` elements into
- * the piece; and frees what plan made. */
+/* NAME.cu for each of MATRIX_OPTIMIZERS: plan makes what its steps need; step steps the matrix p, which begins `at`
+ * elements into the piece; forget frees what plan made. */
 struct cuda_matrix_optimizer {
     void (*plan)(const struct rt_program *p);
     void (*step)(const struct rt_update *u, const struct rt_parameter *p, int64_t at, const struct cuda_number *number,
@@ -88,42 +89,43 @@ struct cuda_matrix_optimizer {
 #define X(NAME, name, ...) extern const struct cuda_matrix_optimizer cuda_##name;
 MATRIX_OPTIMIZERS(X)
 #undef X
-/* post_validation.cu: as host_update_ahead, and as cuda_update */
+/* post_validation.cu: the device's host_update_ahead, with the arguments of cuda_update */
 void cuda_update_ahead(const struct rt_update *u, const struct cuda_number *number, void *workspace,
                        cudaStream_t stream);
-/* clip.cu: as host_norm. scratch: 256 KiB */
+/* clip.cu: the device's host_norm. scratch: 256 KiB */
 void cuda_norm(struct rt_piece piece, const float *dw, uint64_t *norm, bool writes, void *scratch, cudaStream_t stream);
 void cuda_add_norm(uint64_t *dst, const uint64_t *src, cudaStream_t stream);
-/* optim.cu: counts a pass (device/replay.h) of a step, which has so many: one that begins it, a repetition of the
- * period, or the last. reached: n words, of which the last becomes the number of passes, from 1; where a step begins,
- * the others become 0. */
+/* optim.cu: counts a pass (device/replay.h) of a step. The pass begins the step, repeats the period, or ends the step.
+ * reached: n words, of which the last becomes the number of passes, from 1; where a step begins, the others become 0.
+ */
 enum cuda_pass { PASS_BEGINS, PASS_REPEATS, PASS_ENDS };
 void cuda_count(int64_t *counted, enum cuda_pass pass, int64_t passes, uint32_t *reached, int n, cudaStream_t stream);
 
-/* attention.cu: as host_attend and host_attend_backward of attend.h, in the model's precision and with at most 64
- * segments, each of which has at least a row. */
+/* attention.cu: host_attend and host_attend_backward (attend.h) in the model's precision, with at most 64 segments,
+ * each of at least one row. */
 void cuda_attend(const struct attend *a, int precision, cudaStream_t stream);
 void cuda_attend_backward(const struct attend *a, int precision, cudaStream_t stream);
-/* attention.cu: turns q and k of a layer's rows, which lie side by side in x, or turns their gradients back. Without
- * rope it does nothing. */
+/* attention.cu: rotates q and k of a layer's rows, which lie side by side in x, or rotates their gradients back. Does
+ * nothing without rope. */
 void cuda_rotate(const struct cuda_call *c, struct slot x, bool back);
 /* team_attention.cu: attention of the layer's rows to those of all members */
 void cuda_attend_to_team(const struct cuda_call *c, bool backward);
 
-/* Adjacent layers fused into one kernel: layers_cuda.cu decides when. c is the first in sweep order, the other layer
- * the last. False: nothing was enqueued, and they run one by one. */
+/* Fuse adjacent layers into one kernel; layers_cuda.cu decides when. c is the first layer in sweep order, the argument
+ * the last. They return false if nothing was enqueued, and the layers then run one by one. */
 bool cuda_linear_map(const struct cuda_call *c, const struct rt_layer *next);        /* linear.cu: then gelu or relu */
 bool cuda_linear_gelu_input(const struct cuda_call *c, const struct rt_layer *gelu); /* linear.cu: gelu before it */
 bool cuda_join_norm(const struct cuda_call *c, const struct rt_layer *norm);       /* norm.cu: a fork may be between */
 bool cuda_norm_fork_input(const struct cuda_call *c, const struct rt_layer *fork); /* norm.cu: then a fork */
 
-/* device_cuda.cu: a device error ends the process: nothing that was enqueued can be trusted */
+/* device_cuda.cu: ends the process on a device error, since nothing that was enqueued can be trusted */
 void cuda_must(cudaError_t code, const char *call);
 
-/* A kernel with commas in its template arguments goes in parentheses. A launch returns nothing: why it failed, only
- * cudaGetLastError says, which captures allow. It also says what was left behind by earlier calls: who goes on after an
- * error takes it away with cudaGetLastError. So does who goes on after cudaErrorNotReady: driver_types.h says that it
- * is "not actually an error", not that it leaves nothing behind; PyTorch clears it too (pytorch#18584, #61554). */
+/* Launches a kernel; one with commas in its template arguments goes in parentheses. A launch returns nothing: only
+ * cudaGetLastError, which captures allow, reports why it failed. It also reports errors that earlier calls left, so
+ * whoever goes on after an error clears it with cudaGetLastError. The same holds after cudaErrorNotReady:
+ * driver_types.h says that it is "not actually an error", not that it leaves nothing, and PyTorch clears it too
+ * (pytorch#18584, #61554). */
 #define LAUNCH(kernel, grid, block, shared, stream, ...)                                                               \
     do {                                                                                                               \
         ENQUEUE(kernel, grid, block, shared, stream, __VA_ARGS__);                                                     \
@@ -140,7 +142,7 @@ void cuda_must(cudaError_t code, const char *call);
 #define DYNAMIC_SHARED(type, name) type *name = (type *)grid_shared()
 #endif
 
-/* ---- where a tensor lies ---- */
+/* ---- addresses of tensors ---- */
 
 template <typename T> static T *cuda_at(const struct cuda_call *c, struct slot slot) {
     char *base = c->at->at[slot.space];
@@ -151,12 +153,12 @@ template <typename T> static const T *cuda_x(const struct cuda_call *c) {
     return c->l->x.space == SP_NONE ? (const T *)c->at->batch->x : cuda_at<T>(c, c->l->x);
 }
 
-/* What a join adds to x, or a fork to its gradient. */
+/* Returns what a join adds to x, or a fork to its gradient. */
 template <typename T> static const T *cuda_other(const struct cuda_call *c) {
     return c->l->aux.space == SP_NONE ? (const T *)c->at->batch->x : cuda_at<T>(c, c->l->aux);
 }
 
-/* The layer's parameters, and their gradient, whose elements are always 4 bytes. */
+/* Return the layer's parameters, and their gradient, whose elements always have 4 bytes. */
 template <typename T> static const T *cuda_w(const struct cuda_call *c) {
     return (const T *)((const char *)layer_weights(c->at, c->l) + c->l->param);
 }
@@ -202,7 +204,7 @@ template <int V, typename T> static __device__ __forceinline__ void store(T *p, 
     } while (0)
 
 static inline unsigned blocks_for(int64_t n, int64_t each) { return (unsigned)((n + each - 1) / each); }
-/* Where a thread has a pack of a row, as LAUNCH_ROWS has it. */
+/* Returns how many blocks cover the rows if each thread has a pack, with the packs of LAUNCH_ROWS. */
 template <typename T> static unsigned row_blocks(int64_t rows, int64_t columns, int64_t threads) {
     return blocks_for(rows * columns, threads * (columns % WIDE<T> == 0 ? WIDE<T> : 1));
 }
@@ -222,8 +224,8 @@ static __device__ __forceinline__ float warp_max(float x) {
     return x;
 }
 
-/* Over a block of whole warps; every thread gets the result. A kernel that calls one of them twice puts a barrier
- * between: the first may still be reading part. */
+/* Reduces over a block of whole warps; every thread gets the result. A kernel that calls one of these twice puts a
+ * barrier between, because threads may still be reading part. */
 template <typename N> static inline __device__ N block_sum(N x) {
     __shared__ N part[32];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
@@ -245,9 +247,9 @@ static inline __device__ float block_max(float x) {
 
 /* ---- sums over rows, column by column ----
  *
- * A block handles ACROSS packs of columns, a line of memory, and DOWN of every DOWN x gridDim.y rows, so few columns
- * fill a device too. It writes partial sums to scratch, and cuda_sum_parts adds these up. Their number depends on the
- * shape alone, so all devices give the same bits. */
+ * A block handles ACROSS packs of columns, one line of memory, and DOWN of every DOWN x gridDim.y rows, so that even
+ * few columns fill a device. It writes partial sums to scratch, which cuda_sum_parts adds up. Their number depends on
+ * the shape alone, so all devices give the same bits. */
 enum { ACROSS = 8, DOWN = 32, ROW_BLOCKS = 132 * 8 };
 
 template <typename T> static inline dim3 row_grid(int rows, int n) {

@@ -1,4 +1,4 @@
-/* What the CUDA layers need beyond kernels, made once at the start: a cuBLASLt plan for every product. */
+/* Set up once at the start, for layers that need more than kernels: a cuBLASLt plan for every product. */
 #ifndef PIANOLA_CUDA_MATH_CUH
 #define PIANOLA_CUDA_MATH_CUH
 #include "cuda.cuh"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether the environment sets a switch to 0. Dies if it is set to anything but 0 or 1. */
+/* Returns whether the environment sets a switch to 0. Dies if it is set to anything but 0 or 1. */
 static inline bool cuda_switched_off(const char *name) {
     const char *s = getenv(name);
     if (!s || strcmp(s, "1") == 0)
@@ -19,45 +19,46 @@ static inline bool cuda_switched_off(const char *name) {
     _Exit(1);
 }
 
-/* linear_plan.cu: plans for the products of the program's stages. PIANOLA_EPILOGUES=0 leaves out all epilogues. Plan
- * before allocating any rank's memory: products with an epilogue are tried once, in memory of their own. */
+/* linear_plan.cu: plans the products of the program's stages. PIANOLA_EPILOGUES=0 leaves out all epilogues. Call before
+ * allocating any rank's memory: products with an epilogue are tried once, in memory of their own. */
 enum { CUDA_WORKSPACE = 32 << 20 }; /* bytes, at least: what NVIDIA recommends on sm_90 */
 void cuda_linear_plan(const struct rt_program *p);
 void cuda_linear_forget(void);
 
-/* linear_time.cu: after planning, and before allocating any rank's memory: gives each product the algorithm that `all`
- * names (store/algorithms.h), or the fastest of several, and adds that to `all`. Where cuBLASLt refuses an algorithm
- * of `all`, the heuristic's first stays, and one line on stderr reports it. False with why: there is no memory. */
+/* linear_time.cu: gives each product the algorithm that `all` names (store/algorithms.h), or the fastest of several,
+ * which it adds to `all`. Call after planning, and before allocating any rank's memory. Where cuBLASLt refuses an
+ * algorithm of `all`, the heuristic's first stays, and one line on stderr reports it. Returns false with why if there
+ * is no memory. */
 struct algorithms;
 bool cuda_linear_pin(struct algorithms *all, char *why, size_t nwhy);
-/* The same with a file, which it reads, and writes if anything was timed. */
+/* Does the same with a file, which it reads, and writes if anything was timed. */
 bool cuda_linear_algorithms(const char *path, char *why, size_t nwhy);
-/* An epilogue of a linear layer's product, and how long the product takes with it (fused), and without it but with a
- * kernel in its place (apart). */
+/* An epilogue of a linear layer's product, and two times: the product's with it (fused), and the product's without it
+ * plus a kernel's in its place (apart). */
 struct cuda_epilogue {
     const char *name; /* what it computes */
     int rows, in, out;
-    bool used;                 /* by a step */
+    bool used;                 /* a step uses it */
     double fused_us, apart_us; /* NAN: it fails, or there is no memory to time it */
     double flops, bytes;       /* of the fused product, each operand moved once */
 };
-/* Times the i-th that cuBLASLt has, from 0. False: there are no more. */
+/* Times the i-th epilogue that cuBLASLt has, from 0. Returns false if there are no more. */
 bool cuda_linear_epilogue(int i, struct cuda_epilogue *x);
-/* update.cu: plans for the products of an optimizer of matrices, if the program has one. */
+/* update.cu: plans the products of an optimizer of matrices, if the program has one. */
 void cuda_update_plan(const struct rt_program *p);
 void cuda_update_forget(void);
 
-/* attention_cudnn.cu: plans for attention, if cuDNN is available. Plan before allocating any rank's memory, since the
- * plans determine the workspace's size. cuda_attention_cudnn enqueues a forward or a backward, or returns false:
- * attention.cu's turn. */
+/* attention_cudnn.cu: plans attention, if cuDNN is available. Plan before allocating any rank's memory, since the plans
+ * determine the workspace's size. cuda_attention_cudnn enqueues a forward or a backward, or returns false to leave it
+ * to attention.cu. */
 void cuda_attention_plan(const struct rt_program *p);
 void cuda_attention_forget(void);
 int64_t cuda_workspace(void); /* bytes of the workspace: CUDA_WORKSPACE or more */
 bool cuda_attention_cudnn(const struct cuda_call *c, bool forward);
 
-/* layers_cuda.cu: as host_forward_part and host_backward_part of compute.h, on a stream. workspace: cuda_workspace()
- * bytes of device memory that no other stream uses. ahead: from a backward's first part, which sets it, to the next:
- * how many of that one's layers have their input gradient already, from a kernel that computes several layers'. */
+/* layers_cuda.cu: host_forward_part and host_backward_part (compute.h), on a stream. workspace: cuda_workspace() bytes
+ * of device memory that no other stream uses. ahead: set by a backward's first part and passed to the next: how many of
+ * the next part's layers have their input gradient already, from a kernel that computes several layers. */
 void cuda_forward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, int from, int to,
                        void *workspace, cudaStream_t stream);
 static inline void cuda_forward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at,
@@ -73,15 +74,15 @@ static inline void cuda_backward(const struct rt_model *m, const struct rt_stage
 }
 
 #define CUDA(call) cuda_must(call, #call)
-/* device_cuda.cu: is there code for the architecture of the device? If not, why. */
+/* device_cuda.cu: returns whether there is code for the device's architecture, and if not, why. */
 bool cuda_fits(const struct cudaDeviceProp *device, char *why, size_t nwhy);
-/* Copies host memory to device memory, where it is before any stream goes on. cudaMemcpy of pageable memory returns
- * once that is staged, while the copy to the device may still be under way (CUDA Runtime API, "API synchronization
- * behavior"), and non-blocking streams do not wait for the stream it is on. */
+/* Copies host memory to device memory, and returns when it is there for all streams. cudaMemcpy of pageable memory
+ * returns once the data is staged, while the copy to the device may still be under way (CUDA Runtime API, "API
+ * synchronization behavior"), and non-blocking streams do not wait for the copy's stream. */
 void cuda_store(void *device, const void *host, size_t bytes);
-/* Writes a word of pinned or device memory, of this process or another, in stream order and after a system-wide fence;
- * takes it: awaits it until it has the value, and resets it to 0. flush: earlier writes of other devices are then
- * visible too. Graphs can capture both. writes: whether the device can write this word, which is 0. */
+/* Word operations on pinned or device memory, of this process or another; graphs can capture them. write: in stream
+ * order and after a system-wide fence. take: awaits the value, then resets the word to 0; with flush, earlier writes of
+ * other devices are then visible too. writes: returns whether the device can write this word, which is 0. */
 void cuda_write_word(cudaStream_t stream, uint32_t *word, uint32_t value);
 bool cuda_writes_word(cudaStream_t stream, uint32_t *word);
 void cuda_take_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool flush);

@@ -1,5 +1,5 @@
-/* cuDNN's C interface, which is opened at run time, so that nothing links with it: descriptors, tensors, operations and
- * plans of a graph. attention_graph.cuh has the graphs. */
+/* cuDNN's C interface, opened at run time so that nothing links with it: descriptors, tensors, operations and plans of
+ * a graph. attention_graph.cuh has the graphs. */
 #ifndef PIANOLA_CUDNN_GRAPH_CUH
 #define PIANOLA_CUDNN_GRAPH_CUH
 #include <cudnn.h>
@@ -39,7 +39,7 @@ static bool open_library(void) {
     return whole;
 }
 
-/* ---- descriptors: all of a graph's in one list. The first failure stops what follows ---- */
+/* ---- descriptors: a graph keeps all of its in one list, and after the first failure does nothing more ---- */
 
 typedef cudnnBackendDescriptor_t descriptor;
 enum { MOST = 128, OPERATIONS = 24 };
@@ -47,7 +47,7 @@ struct graph {
     descriptor all[MOST], operation[OPERATIONS], plan;
     int n, operations;
     cudnnStatus_t status;
-    int64_t engines, workspace; /* that could run it; bytes that the plan takes */
+    int64_t engines, workspace; /* engines that could run it; bytes that the plan needs */
 };
 
 static void graph_check(struct graph *graph, cudnnStatus_t status) {
@@ -96,7 +96,7 @@ struct extent {
     int64_t size[4], stride[4];
 };
 
-/* A tensor in memory has a name. The others are numbered from INNER on, and exist in cuDNN's kernels only. */
+/* A tensor in memory has a name. The others are numbered from INNER on, and exist only in cuDNN's kernels. */
 enum { INNER = 100 };
 static descriptor graph_tensor(struct graph *graph, int64_t name, enum place place, cudnnDataType_t type,
                                const struct extent &extent) {
@@ -125,7 +125,7 @@ static descriptor add_operation(struct graph *graph, descriptor operation, descr
     return result;
 }
 
-/* y = mode(x, b), or with t, t ? x : b. */
+/* Returns y = mode(x, b), or with t, t ? x : b. */
 static descriptor pointwise(struct graph *graph, cudnnPointwiseMode_t mode, descriptor x, descriptor b, descriptor t,
                             descriptor y, int64_t axis = -1) {
     cudnnDataType_t type = mode == CUDNN_POINTWISE_CMP_GE ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
@@ -179,8 +179,8 @@ static descriptor graph_turn(struct graph *graph, descriptor x, descriptor y) {
 
 /* ---- plans ---- */
 
-/* Plans for a device, which is a handle or properties, as type says. Engines come best first; takes the first that can
- * be built. False: there is none, and the graph's status says why. */
+/* Makes a plan for a device, given by a handle or properties, according to `type`. Engines come best first; the first
+ * that can be built is taken. Returns false if there is none; the graph's status says why. */
 static bool graph_plan(struct graph *graph, cudnnBackendAttributeType_t type, const void *device) {
     enum { TRIES = 8 };
     cudnnStatus_t refused = CUDNN_STATUS_NOT_SUPPORTED; /* unless an engine has another reason */

@@ -1,10 +1,10 @@
-/* A model's forward on the next few rows of one sequence, on the host, with the keys and values of all rows before kept
- * (Shazeer 2019, "Fast Transformer Decoding", section 2.1): what generating text is made of. */
+/* Text generation's forward: runs a model on the next few rows of one sequence, on the host, and keeps the keys and
+ * values of all rows before (Shazeer 2019, "Fast Transformer Decoding", section 2.1). */
 #ifndef PIANOLA_DECODE_H
 #define PIANOLA_DECODE_H
 #include "rt.h"
 
-/* A model as a chain of whole stages, each with the fp32 weights of its layers; table: the tokens that an embedding and
+/* A model as a chain of whole stages, each with the fp32 weights of its layers. table: the tokens that an embedding and
  * an unembedding share, or NULL. */
 struct decode_model {
     const struct rt_model *m;
@@ -14,14 +14,15 @@ struct decode_model {
     float *table;
 };
 struct decoder;
-/* Why such a model cannot be decoded; NULL: it can. Looks at layers alone. */
+/* Returns why such a model cannot be decoded, or NULL if it can. Looks only at layers. */
 const char *decode_refuses(const struct rt_model *m, const struct rt_stage *stage, int32_t nstages);
-/* room: the rows that the sequence may have in all; most: those of one decode. NULL: no memory. What the model points
- * to must stay. */
+/* room: the most rows of the sequence; most: the most rows of one decode. Returns NULL if there is no memory.
+ * Everything the model points to must outlive the decoder. */
 struct decoder *decoder_open(const struct decode_model *model, int32_t room, int32_t most);
-/* Bytes that it takes besides the weights. */
+/* Returns the bytes that the decoder takes besides the weights. */
 int64_t decoder_bytes(const struct decoder *d);
-/* The next n tokens, at most `most`: the logits of the last one, vocab of them, until the next call. */
+/* Decodes the next n tokens, at most `most`. Returns the logits of the last one, vocab of them, valid until the next
+ * call. */
 const float *decode_next(struct decoder *d, const int32_t *token, int32_t n);
 void decoder_close(struct decoder *d);
 #endif

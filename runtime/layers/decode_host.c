@@ -1,9 +1,9 @@
 /* Decoding: decode.h.
  *
- * The layers' own forwards run, on copies of the layers that have the rows of the call and tensors of another layout:
- * nothing is kept for a backward, so a few buffers are used in turn. A residual block adds onto its input in place. Two
- * layers run otherwise: attention, which reads the kept keys and values; and products with a single row, for which BLAS
- * has a routine that does not pack the matrix. */
+ * The layers' own forwards run, on copies of the layers whose rows are the call's and whose tensors have another
+ * layout: nothing is kept for a backward, so a few buffers take turns. A residual block adds to its input in place.
+ * Two layers run differently: attention, which reads the kept keys and values, and products with a single row, for
+ * which BLAS has a routine that does not pack the matrix. */
 #include "decode.h"
 #include "attend.h"
 #include "host.h"
@@ -15,8 +15,8 @@ enum { MOST_BUFFERS = 8 };
 
 struct step {
     struct rt_layer l;
-    float *w;             /* of its stage */
-    float *keys, *values; /* of attention: room x kv_heads x dim */
+    float *w;             /* its stage's weights */
+    float *keys, *values; /* of an attention: room x kv_heads x dim */
 };
 struct decoder {
     struct decode_model model;
@@ -55,7 +55,7 @@ const char *decode_refuses(const struct rt_model *m, const struct rt_stage *stag
 
 /* ---- layout ---- */
 
-/* Buffers of `most` rows of the widest layer: which one has the output so far, and which hold the inputs of open
+/* Buffers of `most` rows of the widest layer: the one with the latest output, and those with the inputs of open
  * residual blocks. */
 struct turns {
     int now, open[MOST_BUFFERS], nopen, nbuffers;
@@ -73,7 +73,7 @@ static int next_buffer(struct turns *turns) {
     return -1;
 }
 
-/* Sets the layers' slots, as numbers of buffers. */
+/* Sets the layers' slots to numbers of buffers. */
 static void take_turns(struct decoder *d, struct turns *turns) {
     *turns = (struct turns){.now = -1};
     for (struct step *step = d->step; step < d->step + d->nsteps; step++) {
@@ -93,7 +93,7 @@ static int64_t whole_line(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static bool lay_out_decoder(struct decoder *d) {
     struct turns turns;
-    int64_t widest = 0, aux = 2, kept = 0, head = d->nsteps - 1; /* the last layer makes logits, of one row */
+    int64_t widest = 0, aux = 2, kept = 0, head = d->nsteps - 1; /* the last layer makes logits, for one row */
     take_turns(d, &turns);
     for (int32_t i = 0; i < d->nsteps; i++) {
         const struct rt_layer *l = &d->step[i].l;
@@ -126,7 +126,7 @@ static bool lay_out_decoder(struct decoder *d) {
     return true;
 }
 
-/* The layer with its parameters where they lie in fp32. */
+/* Returns the layer with its parameters at their fp32 offsets. */
 static struct rt_layer fp32_layer(const struct decode_model *model, const struct rt_layer *l) {
     struct rt_layer fp32 = *l;
     fp32.param = 4 * (l->param / precision_bytes(model->m->precision));
@@ -191,7 +191,7 @@ static void attend_to_kept(const struct host_call *c, const struct step *step, i
     host_attend(&a);
 }
 
-/* A linear layer, or an unembedding, of one row. */
+/* Multiplies one row: a linear layer, or an unembedding. */
 static void multiply_row(const struct host_call *c, float *y) {
     const struct rt_layer *l = c->l;
     const float *w = host_w(c), *bias = w + (int64_t)l->in * l->out;

@@ -1,11 +1,11 @@
-/* Dropout (Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting"; scaled as
- * PyTorch's). What is dropped is a function of the seed, the step, the microbatch, the layer's place in the model, and
- * the row and column, and of nothing else: so it is the same under every schedule, however rows are divided, when a
- * forward is repeated, and after a resume; and the backward draws it again, rather than keep it.
+/* Dropout (Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting"; scaled like
+ * PyTorch's). What is dropped depends only on the seed, the step, the microbatch, the layer's place in the model, and
+ * the row and column. So it is the same under every schedule, however rows are divided, when a forward is recomputed,
+ * and after a resume. The backward draws it again rather than store it.
  *
- * Drawn by Philox-4x32-10 (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3"), which makes four words
- * of a counter and a key: of four neighbours each in the microbatch, rows x columns. A value is dropped where its word
- * is below p 2^32. */
+ * Philox-4x32-10 (Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3") makes four words from a counter
+ * and a key, for four neighbouring values of the microbatch, rows x columns. A value is dropped if its word is below p
+ * 2^32. */
 #ifndef PIANOLA_DROPOUT_H
 #define PIANOLA_DROPOUT_H
 #include "attend.h"
@@ -25,8 +25,8 @@ ON_BOTH struct words4 philox(struct words4 counter, uint32_t key0, uint32_t key1
     return counter;
 }
 
-/* What a layer draws by, and where its rows are in the microbatch: in groups of `length`, `stride` apart; of each, the
- * first `chunk` are from row `first` on, the others from `second` on. */
+/* A layer's keys for drawing, and its rows in the microbatch. The rows are in groups of `length`, `stride` apart; in
+ * each, the first `chunk` are from row `first` on, the others from `second` on. */
 struct dropout {
     uint32_t key0, key1, batch, step, layer, below;
     float scale;
@@ -59,7 +59,7 @@ ON_BOTH int64_t row_drawn(const struct dropout *d, int32_t row) {
     int32_t at = row % d->length;
     return (int64_t)(row / d->length) * d->stride + (at < d->chunk ? d->first + at : d->second + at - d->chunk);
 }
-/* Of the four numbers from 4 * block on, in a microbatch's order. */
+/* Returns the words of the four values from number 4 * block on, in the microbatch's order. */
 ON_BOTH struct words4 draw_words(const struct dropout *d, uint64_t block) {
     struct words4 counter = {{(uint32_t)block, d->batch, d->step, d->layer + ((uint32_t)(block >> 32) << 16)}};
     return philox(counter, d->key0, d->key1);

@@ -1,4 +1,4 @@
-/* Layers that are one function of each element, or of the two at its place in a row's halves: relu, gelu, silu, swiglu,
+/* Layers that are a function of each element, or of a pair of elements in a row's two halves: relu, gelu, silu, swiglu,
  * geglu, and the two sums of a residual block. A thread handles 16 bytes of each tensor, the last one the rest. */
 #include "cuda.cuh"
 
@@ -91,8 +91,8 @@ template <typename T> static void silu_input(const struct cuda_call *c) {
 static __device__ float at_most(float x, float limit) { return x > limit ? limit : x; }
 static __device__ float within(float x, float limit) { return x < -limit ? -limit : at_most(x, limit); }
 
-/* n: columns of y, of which a thread has V. f: of the left half; slope: f's, times dy. limit: infinity, or the layer's.
- */
+/* n: columns of y, of which a thread has V. f: applied to the left half; slope: f's, times dy. limit: the layer's, or
+ * infinity. */
 template <typename T, int V, float (*f)(float)>
 static __device__ void gate_row(T *y, const T *x, int rows, int n, float limit) {
     unsigned across = n / V, i = blockIdx.x * THREADS + threadIdx.x, row = i / across, j = i % across * V;
@@ -167,7 +167,7 @@ static __device__ float same(float x) { return x; }
 
 void cuda_add(float *dst, const float *src, int64_t n, bool first, cudaStream_t stream) {
     unsigned blocks = blocks_for(n, THREADS * WIDE<float>);
-    if (n == 0) /* a stage without weights of its own; no grid may be empty */
+    if (n == 0) /* a stage without weights of its own; a grid may not be empty */
         return;
     if (first)
         LAUNCH((map<float, same>), blocks, THREADS, 0, stream, dst, src, n);
@@ -175,7 +175,7 @@ void cuda_add(float *dst, const float *src, int64_t n, bool first, cudaStream_t 
         LAUNCH((map2<float, sum>), blocks, THREADS, 0, stream, dst, dst, src, n);
 }
 
-/* dst = or += src, whose values are of `size` bytes: bf16's or floats. */
+/* dst = or += src, of bf16. */
 static __global__ void widen_to(float *dst, const __nv_bfloat16 *src, int64_t n, bool first) {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (i < n)
@@ -208,7 +208,7 @@ void cuda_add_more(const struct rt_model *m, const struct rt_bind *at, void *dst
         (m->precision == BF16 ? add_value<__nv_bfloat16> : add_value<float>)(dst, at->arena + (*more)->off, n, stream);
 }
 
-/* A block's lanes have 32 columns, each of its 8 warps every 8th part. */
+/* A block covers 32 columns, one per lane; each of its 8 warps adds every 8th part. */
 static __global__ void sum_parts(float *dst, const float *parts, int n, int splits, bool first) {
     __shared__ float strand[8][32];
     int j = (int)(blockIdx.x * 32 + threadIdx.x);

@@ -1,19 +1,19 @@
-/* Token and position embedding. w is tokens x out, unless they are a table v that it shares, then context x out for
- * positions, unless it has none and context is 0. The tokens are the vocabulary or a member's part of it, as in
+/* Token and position embedding. w is tokens x out, unless the tokens are a shared table v; then it has context x out
+ * for positions, unless there are none and context is 0. The tokens are the vocabulary or a member's part of it, as in
  * layers_host.c.
  *
- * The gradient of a token is the sum of dy over the rows that have it, which only the data determines. A block owns
- * every gridDim-th token, so that the frequent ones, which lie side by side, spread out. It goes through the
- * microbatch, CHUNK rows at a time, and lists the rows of its tokens in order; then each warp takes a token and some
+ * The gradient of a token is the sum of dy over the rows that have the token, which only the data determines. A block
+ * owns every gridDim-th token, so that frequent ones, which lie side by side, spread out. It goes through the
+ * microbatch, CHUNK rows at a time, and lists the rows of its tokens in order. Then each warp takes a token and some
  * columns, finds the token's rows in the list, and adds them up, 32 in flight. No atomics, no scratch, one order.
  *
- * Reads: tokens once per block, 1,056 x 4 bytes x rows at most, from L2; dy once. Writes: each gradient once when first
- * (most are zeros), and else only those of tokens that occur, once per chunk. */
+ * Reads: tokens once per block, at most 1,056 x 4 bytes x rows, from L2; dy once. Writes: when first, each gradient
+ * once (most are zeros); otherwise only the gradients of tokens that occur, once per chunk. */
 #include "cuda.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32, BLOCKS = 132 * 8, CHUNK = 8192, EACH = CHUNK / THREADS };
 
-/* The tokens that a layer has; positions. */
+/* A range of tokens, or of positions, that a layer has. */
 struct range {
     int first, n;
 };
@@ -22,7 +22,7 @@ static range tokens_of(const struct cuda_call *c) {
     return {c->l->share.split == SPLIT_ROWS ? c->l->share.member * n : 0, n};
 }
 
-/* position: NULL if there are none. */
+/* position: NULL if there are no positions. */
 template <typename T, int V>
 static __global__ void look_up(T *y, const T *token, const T *position, const int32_t *tokens, range mine, int rows,
                                positions places, float scale, int n) {
@@ -49,8 +49,8 @@ template <int V> static __device__ __forceinline__ void store_sums(float *to, co
     }
 }
 
-/* Lists the chunk's rows whose token this block owns: which of its tokens << 16 | row in the chunk. A warp looks at
- * at most EACH x 32 rows side by side. Returns how many. */
+/* Lists the chunk's rows whose token this block owns, as its token's number << 16 | row in the chunk. A warp looks at
+ * up to EACH x 32 rows side by side. Returns the length of the list. */
 static __device__ int list_rows(uint32_t *list, const int32_t *tokens, range owned, int rows) {
     __shared__ int found[WARPS];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, steps = (rows + THREADS - 1) / THREADS, count = 0;
@@ -63,7 +63,7 @@ static __device__ int list_rows(uint32_t *list, const int32_t *tokens, range own
     }
     if (lane == 0)
         found[warp] = count;
-    __syncthreads(); /* and no thread uses the last list any more */
+    __syncthreads(); /* also: all threads have finished with the previous list */
     int at = 0, total = 0;
     for (int w = 0; w < WARPS; w++) {
         at += w < warp ? found[w] : 0;
@@ -79,9 +79,9 @@ static __device__ int list_rows(uint32_t *list, const int32_t *tokens, range own
     return total;
 }
 
-/* Adds up the listed rows of one token, of n columns each, for V columns from dy on: lanes 8g .. 8g + 7 have eight
- * entries of each 32, and lane % 8 says which columns. dy NULL: they are beyond the last. Returns whether there were
- * any; all lanes get the sums. */
+/* Adds up the listed rows of one token, n columns each, for the V columns at dy. Lanes 8g .. 8g + 7 have eight of each
+ * 32 entries, and lane % 8 selects the columns. dy is NULL past the last column. Returns whether the token has any row;
+ * all lanes get the sums. */
 template <typename T, int V>
 static __device__ bool sum_rows(float *sum, const uint32_t *list, int count, uint32_t which, const T *dy, float scale,
                                 int n) {
@@ -133,8 +133,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     }
 }
 
-/* A thread adds up V columns of one position over the sequences. Positions of which there are no rows are 0 when
- * first. */
+/* A thread adds up V columns of one position over the sequences. When first, positions without rows become 0. */
 template <typename T, int V>
 static __global__ void position_gradient(float *dw, const T *dy, int rows, int context, positions places, int n,
                                          bool first) {

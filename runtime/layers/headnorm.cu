@@ -1,6 +1,6 @@
-/* headnorm: the layer of norm_host.c, whose aux it shares. A row of x is heads of n columns side by side, q of queries
- * and k of keys, which are normalized, and k of values, which are as they were. A warp works on a head, and reads it
- * again from L1: heads are short. */
+/* headnorm: the layer of norm_host.c, with the same aux. A row of x is heads of n columns side by side: q heads of
+ * queries and k of keys, which are normalized, and k of values, which are copied. A warp works on a head, and reads it
+ * again from L1, since heads are short. */
 #include "cuda.cuh"
 
 enum { WARPS = 8 };
@@ -11,7 +11,7 @@ template <int V, typename F> static __device__ __forceinline__ void each_head_pa
         f(j);
 }
 
-/* Which head a warp has, of those of all rows. */
+/* Returns the number of the warp's head, among all rows' heads. */
 static __device__ __forceinline__ int64_t head_of_warp() { return (int64_t)blockIdx.x * WARPS + threadIdx.x / 32; }
 
 template <typename T, int V>
@@ -45,7 +45,7 @@ static __global__ void normalize_heads(T *y, float *stat, const T *x, const T *g
         stat[head / all * (q + k) + h] = scale;
 }
 
-/* With g = gamma dy: dx = (g - xhat mean(g xhat)) scale */
+/* Computes, with g = gamma dy, dx = (g - xhat mean(g xhat)) scale. */
 template <typename T, int V>
 static __global__ void heads_input_gradient(T *dx, const T *dy, const float *stat, const T *x, const T *gamma, int rows,
                                             int q, int k, int n) {
@@ -76,7 +76,7 @@ static __global__ void heads_input_gradient(T *dx, const T *dy, const float *sta
     });
 }
 
-/* parts: queries' gamma, then keys'; blockIdx.z says whose. */
+/* parts: for queries' gamma, then for keys'; blockIdx.z selects which. */
 template <typename T, int V>
 static __global__ void __launch_bounds__(ACROSS *DOWN)
     heads_weight_gradient(float *parts, const T *dy, const float *stat, const T *x, int rows, int q, int k, int n) {

@@ -1,17 +1,16 @@
-/* What the host layers share: where a tensor lies, the functions of a layer kind, and arithmetic in a fixed order.
+/* Shared by the host layers: a tensor's address, the functions of a layer kind, and arithmetic in a fixed order.
  *
- * No sum is reordered, and no libm function reaches weights or gradients except sqrtf, which IEEE 754 fixes to the bit
- * (a reported loss takes one log per row). So apart from BLAS, whose kernels differ between processors, a layer gives
- * the same bits everywhere, at any optimisation that keeps IEEE arithmetic.
- */
+ * No sum is reordered, and the only libm function that reaches weights or gradients is sqrtf, which IEEE 754 fixes to
+ * the bit. (A reported loss takes one log per row.) So apart from BLAS, whose kernels differ between processors, a
+ * layer gives the same bits everywhere, at any optimisation that keeps IEEE arithmetic. */
 #ifndef PIANOLA_HOST_H
 #define PIANOLA_HOST_H
 #include "store/hash.h"
 #include "rt.h"
 
-/* A function of loops over floats, compiled for AVX-512 and AVX2 too; the processor chooses. Products and sums are not
- * contracted, so all give the same bits (tests/levels). LANES_8: for loops whose sums have eight strands, which wider
- * registers do not fit. Sanitizers and clang do without: their own start-up comes after the choice. */
+/* Compiles a function of loops over floats for AVX-512 and AVX2 too; the processor chooses. Products and sums are not
+ * contracted, so all versions give the same bits (tests/levels). LANES_8 is for loops whose sums have eight strands,
+ * which do not fit wider registers. Sanitizers and clang do without, because they start up only after the choice. */
 #ifdef WIDE
 #define LANES_8 WIDE /* the test's, one level for all */
 #elif defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&             \
@@ -35,8 +34,9 @@ struct host_layer {
     void (*weight)(const struct host_call *c);
 };
 
-/* A layer in the middle of which a team exchanges something else than its input, or the gradient of its output: what
- * makes that, and what goes on with what comes of it; in a forward, and in a backward. NULL: nothing to do. */
+/* The functions of a layer in whose middle a team exchanges something other than its input or its output's gradient.
+ * give makes what is sent and get uses what arrives; give_back and get_back do so in a backward. NULL: nothing to do.
+ */
 struct host_halves {
     void (*give)(const struct host_call *c);
     void (*get)(const struct host_call *c);
@@ -48,13 +48,13 @@ extern const struct host_halves host_gather_kv_halves, host_again_kv_halves, hos
     host_to_rows_halves;                                                       /* team_attention_host.c */
 extern const struct host_halves host_to_experts_halves, host_to_tokens_halves; /* moe_host.c */
 
-/* attention_host.c: turns q and k of a layer's rows, which lie side by side in x, or turns their gradients back.
- * Without rope it does nothing. */
+/* attention_host.c: rotates q and k of a layer's rows, which lie side by side in x, or rotates their gradients back.
+ * Does nothing without rope. */
 void host_rotate(const struct rt_layer *l, float *x, bool back);
 /* team_attention_host.c: attention of the layer's rows to those of all members */
 void host_attend_to_team(const struct host_call *c, bool backward);
 
-/* Defined at the end of the file that has its functions. */
+/* Each is defined at the end of the file that has its functions. */
 #define X(name, ...) extern const struct host_layer host_##name;
 LAYERS(X)
 #undef X
@@ -65,19 +65,20 @@ static inline float *host_at(const struct host_call *c, struct slot slot) {
     return base ? (float *)(void *)(base + slot.off) : NULL;
 }
 
-/* The layer's input. The first stage's is the batch itself, which is not kept: it can be read again. */
+/* Returns the layer's input. The first stage's input is the batch itself, which can be read again and so is not kept.
+ */
 static inline const float *host_x(const struct host_call *c) {
     return c->l->x.space == SP_NONE ? c->at->batch->x : host_at(c, c->l->x);
 }
 
-/* The layer's parameters, and their gradient. */
+/* Return the layer's parameters, and their gradient. */
 static inline float *host_w(const struct host_call *c) { return layer_weights(c->at, c->l) + c->l->param / 4; }
 static inline float *host_dw(const struct host_call *c) { return layer_gradient(c->at, c->l) + c->l->param / 4; }
 static inline bool host_first(const struct host_call *c) { return writes_gradient(c->at, c->l); }
 
-/* e^x within 2 ulp, x clamped to +-60: Cephes' polynomial, in a form that compilers vectorise. The layers add e^x to
- * something near 1 or above, where e^-60 is negligible; beyond it, products are subnormal and a hundred times
- * slower. */
+/* Returns e^x within 2 ulp, with x clamped to +-60: Cephes' polynomial, in a form that compilers vectorise. The layers
+ * add e^x to something near 1 or above, where e^-60 is negligible; past it, products would be subnormal and a hundred
+ * times slower. */
 static inline float host_exp(float x) {
     x = x < -60.0f ? -60.0f : x;
     x = x > 60.0f ? 60.0f : x;
@@ -93,11 +94,11 @@ static inline float host_exp(float x) {
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    power.i = (int32_t)(((uint32_t)shifted.i + 127) << 23); /* of no number, anything: it stays none */
+    power.i = (int32_t)(((uint32_t)shifted.i + 127) << 23); /* for a NaN, arbitrary: the product stays a NaN */
     return (p * r * r + r + 1.0f) * power.f;
 }
 
-/* Sums of a, and of a*b, in eight strands: vectorisable, in one fixed order. */
+/* Sum a, and a*b, in eight strands: vectorisable, in one fixed order. */
 static inline float host_fold(const float *s) {
     return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7]));
 }
@@ -121,10 +122,10 @@ static inline float host_dot(const float *a, const float *b, int n) {
         s[k] += a[i] * b[i];
     return host_fold(s);
 }
-/* parameters.c: to rows of c, n floats each, others are added, in turn; a stride of 0: the same row always. */
+/* parameters.c: adds rows of others, n floats each, to the rows of c. A stride of 0 adds the same row each time. */
 void host_add_rows(const float *others, int others_stride, int rows, int n, float *c, int stride);
-/* NAME_host.c of each of MATRIX_OPTIMIZERS: steps the whole matrix p, which begins `at` elements into the piece. r: the
- * matrix's rate and its gradient's scale. */
+/* NAME_host.c for each of MATRIX_OPTIMIZERS: steps the whole matrix p, which begins `at` elements into the piece. r:
+ * the matrix's rate and its gradient's scale. */
 struct update_rates;
 typedef void host_matrix_step(const struct rt_update *u, const struct rt_parameter *p, int64_t at,
                               const struct update_rates *r);

@@ -1,16 +1,16 @@
-/* Where an attention's queries, keys and values lie, and their gradients: what attention_host.c and attention.cu share.
+/* Addresses of an attention's queries, keys and values, and of their gradients, for attention_host.c and attention.cu.
  *
- * The layer's x has them side by side: heads, kv_heads and kv_heads of dim columns. A sequence attends to itself, in x;
- * a slice of it also to the slices before it, whose keys and values are in their kv. Gradients go where these come
- * from: those of the slices before into dpast, which the sweep begins with what later slices have sent of them; its own
- * into dx. */
+ * The layer's x has them side by side: heads, kv_heads and kv_heads of dim columns. A sequence attends to itself, in x.
+ * A slice of it also attends to the slices before it, whose keys and values are in their kv. Gradients go where the
+ * values came from. The slice's own go to dx; those of earlier slices go to dpast, which the sweep starts with what
+ * later slices have sent. */
 #ifndef PIANOLA_KEYS_H
 #define PIANOLA_KEYS_H
 #include "attend.h"
 #include "rt.h"
 #include <string.h>
 
-/* How many slices of its sequence come before the one that the layer is of. */
+/* Returns how many slices of its sequence come before the layer's. */
 static inline int32_t slices_before(const struct rt_bind *at, const struct rt_layer *l) {
     int32_t n = 0;
     while (l->length > 0 && at->slice[n].layer[0].first < l->first)
@@ -18,7 +18,7 @@ static inline int32_t slices_before(const struct rt_bind *at, const struct rt_la
     return n;
 }
 
-/* Bytes of the keys and values of a stage on its first n slices, which are also those of dpast on the next one. */
+/* Returns the bytes of a stage's keys and values on its first n slices. dpast has as many on the next slice. */
 static inline int64_t past_bytes(const struct rt_stage *slice, int32_t n, int64_t element) {
     int64_t sum = 0;
     for (const struct rt_stage *s = slice; s < slice + n; s++)
@@ -31,14 +31,14 @@ static inline char *slot_at(const struct rt_bind *at, struct slot slot) {
     return at->at[slot.space] ? at->at[slot.space] + slot.off : NULL;
 }
 
-/* One tensor of n columns to or from another: rows of both are strides apart, in elements. */
+/* A copy of n columns from one tensor to another; each has its own row stride, in elements. */
 struct strip {
     char *to;
     const char *from;
     int32_t to_stride, from_stride, n;
 };
 
-/* A slice's keys and values of layer l, between its tensor of q, k and v side by side and kv, or between their
+/* Copies a slice's keys and values of layer l between kv and the tensor with q, k and v side by side, or copies their
  * gradients. */
 static inline void keys_and_values(const struct rt_layer *l, char *x, char *kv, bool to_kv, int64_t element,
                                    struct strip strip[2]) {
@@ -53,8 +53,8 @@ static inline void keys_and_values(const struct rt_layer *l, char *x, char *kv, 
     }
 }
 
-/* What a slice's forward keeps: its keys and values, for the slices behind it too, unless it is repeated for the
- * stash's sake; and its queries. Returns how many strips these are. */
+/* Lists what a slice's forward keeps: its keys and values, which later slices read too, unless it is recomputed only
+ * for the stash; and its queries. Returns the number of strips. */
 static inline int kept_strips(const struct rt_layer *l, const struct rt_bind *at, int64_t element,
                               struct strip strip[3]) {
     char *x = slot_at(at, l->x);
@@ -72,7 +72,7 @@ static inline int kept_strips(const struct rt_layer *l, const struct rt_bind *at
     return n;
 }
 
-/* The keys and values of a layer in kv. */
+/* Returns the segment of a layer's keys and values in kv. */
 static inline struct segment segment_of(const struct rt_layer *l, const char *kv, int64_t element) {
     struct segment s;
     int32_t columns = (l->in - l->out) / 2;
@@ -85,7 +85,7 @@ static inline struct segment segment_of(const struct rt_layer *l, const char *kv
     return s;
 }
 
-/* The layer as attend has it; with back, for its gradients. segment: room for one more than there are slices before. */
+/* Returns the attend of a layer; with back, for its gradients. segment: room for one more than the earlier slices. */
 static inline struct attend attend_of(const struct rt_layer *l, const struct rt_bind *at, int64_t element, bool back,
                                       struct segment *segment) {
     struct attend a;

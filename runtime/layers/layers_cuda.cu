@@ -25,11 +25,11 @@ static void do_half(void (*half)(const struct cuda_call *c), const struct cuda_c
 /* ---- adjacent layers fused into one kernel ----
  *
  * Programs do not depend on it: each layer keeps its slots, and layers that a stage boundary separates run one by one.
- * Only calls of a sweep are fused, never weight gradients, which run layer by layer. In a backward in parts, a kernel
- * runs with the part of its first layer, whichever part the others are in: so the calls are those of the whole. What
- * such a kernel writes too early, at the first layer's turn, does no harm: what the first layers read is in the stash,
- * in ext or in operands, except a join's input (see there). No kernel goes over the middle of a layer where a team
- * exchanges what it has: no row of these tables has such a layer. */
+ * Only calls of a sweep are fused, never weight gradients, which run layer by layer. In a backward in parts, a fused
+ * kernel runs with the part of its first layer, whichever parts the others are in, so the calls are the same as the
+ * whole's. Such a kernel writes some results too early, which does no harm: what the first layers read is in the
+ * stash, in ext or in operands, except a join's input (see there). No kernel fuses across the middle of a layer where
+ * a team exchanges: no row of these tables has such a layer. */
 struct fusion {
     int n, kind[3]; /* in the order of the sweep */
     bool (*run)(const struct cuda_call *c, const struct rt_layer *end);
@@ -52,7 +52,7 @@ static const struct fusion inputs[] = {
     {0, {}, NULL},
 };
 
-/* Enqueues the layers from c's on that a row of the table joins, and returns how many; 0: none. step is 1 or -1, left
+/* Enqueues the layers from c's on that a row of the table fuses, and returns their number, or 0. step is 1 or -1; left:
  * the layers to the end of the stage. */
 static int fused(const struct fusion *fusion, const struct cuda_call *c, int step, int left) {
     for (; fusion->n > 0; fusion++) {
@@ -86,7 +86,7 @@ static void take_input(const struct rt_model *m, const struct rt_bind *at, const
         cuda_add_more(m, at, at->at[SP_STASH] + first->x.off, (int64_t)first->rows * first->in, stream);
 }
 
-/* In the middle of a layer: what it gives to its team, and what it makes of what it gets. */
+/* Copy, in the middle of a layer, what it gives to its team, and what it gets. */
 static void give(const struct cuda_call *c, const void *x, size_t bytes) {
     if ((const char *)x != c->at->at[SP_GIVE])
         copy_bytes(c->at->at[SP_GIVE], x, bytes, c->stream);
@@ -99,7 +99,7 @@ static const void *input_in(const struct cuda_call *c, struct slot x) {
     return x.space == SP_NONE ? (const void *)c->at->batch->x : c->at->at[x.space] + x.off;
 }
 
-/* The same in a backward. What `again` gathers stays where the layer in front of it reads it. */
+/* Do the same in a backward. What `again` gathers stays where the layer before it reads it. */
 static void give_back(const struct cuda_call *c) {
     if (c->l->kind == LAYER_again)
         give(c, input_in(c, c->l->aux), bytes_in(c->m, c->l));
@@ -137,8 +137,8 @@ void cuda_forward_part(const struct rt_model *m, const struct rt_stage *s, const
         copy_bytes(at->at[SP_Y], at->at[SP_STASH] + last->y.off, bytes_out(m, last), stream);
 }
 
-/* Gaps between the layers' parameters are zero in a gradient, so that sums and copies of it are defined. begin: where
- * parameters end, in elements. */
+/* Clears the gap after a layer's parameters in a gradient, so that sums and copies of it are defined. begin: the end of
+ * the parameters, in elements. */
 static void clear_gap(const struct cuda_call *c, float *dw, int64_t begin) {
     int64_t size = (int64_t)element(c->m);
     int64_t end = (begin * size + PARAM_ALIGN - 1) / PARAM_ALIGN * PARAM_ALIGN / size;
@@ -157,7 +157,8 @@ static void weight_gradient(const struct cuda_call *c, struct rt_bind *at) {
     }
 }
 
-/* Of slice s, what comes back of the keys and values before it is added to what later slices have sent of them. */
+/* Takes in what a backward begins with: the output's gradient, and on slice s, what later slices have sent for the keys
+ * and values of earlier ones. */
 static void take_gradient(const struct rt_model *m, const struct rt_bind *at, const struct rt_stage *s, bool input,
                           cudaStream_t stream) {
     const struct rt_layer *last = s->layer + s->nlayers - 1;

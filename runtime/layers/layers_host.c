@@ -1,16 +1,16 @@
 /* The layers on the host, fp32: the sweeps over a stage, and the layers that are a loop or two.
  *
- * A stage's job is a sweep over its layers. Each layer knows from compile time where its tensors lie (rt_layer's
- * slots), so a sweep only adds base addresses and calls. The full backward is the same calls as the input sweep and
- * the weight sweep: dX = dY·Wᵀ and dW = Xᵀ·dY share nothing but dY, which the input sweep leaves in SP_EXT wherever a
- * layer has parameters. So B gives bit for bit what I followed by W gives. */
+ * A stage's job is a sweep over its layers. Compilation fixes where each layer's tensors lie (rt_layer's slots), so a
+ * sweep only adds base addresses and calls. The full backward makes the same calls as the input sweep and the weight
+ * sweep: dX = dY·Wᵀ and dW = Xᵀ·dY share only dY, which the input sweep leaves in SP_EXT wherever a layer has
+ * parameters. So B gives bit for bit what I followed by W gives. */
 #include "host.h"
 #include "keys.h"
 #include <string.h>
 
-/* ---- embedding: w is tokens x out, unless they are a table v that it shares, then context x out for positions, unless
- * it has none and context is 0. The tokens are the vocabulary, or a member's part of it: other tokens are nothing to
- * it, and only the first member adds positions, so that the members' sum is the whole ---- */
+/* ---- embedding: w is tokens x out, unless the tokens are a shared table v; then it has context x out for positions,
+ * unless there are none and context is 0. The tokens are the vocabulary, or a member's part of it: a member ignores
+ * other tokens, and only the first one adds positions, so that the members' sum is the whole ---- */
 
 struct tokens {
     int64_t first, n;
@@ -21,7 +21,7 @@ static struct tokens tokens_of(const struct host_call *c) {
 }
 static bool has_token(struct tokens mine, int32_t token) { return token >= mine.first && token < mine.first + mine.n; }
 
-/* Of a row in its sequence. */
+/* Returns a row's place in its sequence. */
 static int32_t place_in_sequence(const struct host_call *c, int r) {
     return c->l->first + row_of_batch(c->l, c->m->rows, r) % sequence_length(c->l);
 }
@@ -96,7 +96,7 @@ static inline float gate(float x) {
     return 1 / (1 + host_exp(-u2));
 }
 
-/* Of x s(x), s being that gate. */
+/* Returns the slope of x s(x), where s is that gate. */
 static inline float gelu_slope(float x, float s) {
     float slope = 2 * 0.7978845608f * (1 + 3 * 0.044715f * x * x);
     return s + x * s * (1 - s) * slope;
@@ -128,7 +128,7 @@ static WIDE void silu_forward(const struct host_call *c) {
         y[i] = x[i] * logistic(x[i]);
 }
 
-/* Of x s(x), s being the logistic function; its own slope is s (1 - s). */
+/* Returns the slope of x s(x), where s is the logistic function; s has slope s (1 - s). */
 static inline float silu_slope(float x, float s) { return s + x * s * (1 - s); }
 
 static WIDE void silu_input(const struct host_call *c) {
@@ -138,7 +138,7 @@ static WIDE void silu_input(const struct host_call *c) {
         dx[i] = dy[i] * silu_slope(x[i], logistic(x[i]));
 }
 
-/* Of a gate: its value, and its slope. */
+/* A gate's value and slope. */
 struct gated {
     float value, slope;
 };
@@ -151,7 +151,7 @@ static inline struct gated gelu_gate(float x) {
     return (struct gated){x * s, gelu_slope(x, s)};
 }
 
-/* No number is above infinity, and what is none stays so. */
+/* Returns the layer's limit, or infinity, which clamps no number and keeps NaNs. */
 static float limit_of(const struct rt_layer *l) { return l->config.gated.limit > 0 ? l->config.gated.limit : INFINITY; }
 static inline float at_most(float x, float limit) { return x > limit ? limit : x; }
 static inline float within(float x, float limit) { return x < -limit ? -limit : at_most(x, limit); }
@@ -255,8 +255,8 @@ static void do_half(void (*half)(const struct host_call *c), const struct host_c
 static size_t bytes_in(const struct rt_layer *l) { return sizeof(float) * (size_t)l->rows * (size_t)l->in; }
 static size_t bytes_out(const struct rt_layer *l) { return sizeof(float) * (size_t)rows_out(l) * (size_t)l->out; }
 
-/* The stage's input dies with its operand: what the backward needs of it is copied to the stash. An output that the
- * stage itself needs again is made in the stash, and copied to the operand. */
+/* Copies what the backward needs of the stage's input to the stash, since the operand is freed. An output that the
+ * stage itself needs again is made in the stash, and then copied to the operand. */
 static void take_input(const struct rt_bind *at, const struct rt_layer *first) {
     if (first->x.space == SP_STASH)
         memcpy(at->at[SP_STASH] + first->x.off, at->at[SP_X], bytes_in(first));
@@ -264,7 +264,7 @@ static void take_input(const struct rt_bind *at, const struct rt_layer *first) {
         host_add_more(at, at->at[SP_STASH] + first->x.off, (int64_t)first->rows * first->in);
 }
 
-/* In the middle of a layer: what it gives to its team, and what it makes of what it gets. */
+/* Copy, in the middle of a layer, what it gives to its team, and what it gets. */
 static void give(const struct rt_bind *at, const float *x, size_t bytes) {
     if ((const char *)x != at->at[SP_GIVE])
         memcpy(at->at[SP_GIVE], x, bytes);
@@ -274,7 +274,7 @@ static void get(const struct rt_bind *at, struct slot to, size_t bytes) {
         memcpy(at->at[to.space] + to.off, at->at[SP_GOT], bytes);
 }
 
-/* The same in a backward. What `again` gathers stays where the layer in front of it reads it. */
+/* Do the same in a backward. What `again` gathers stays where the layer before it reads it. */
 static void give_back(const struct host_call *c) {
     if (c->l->kind == LAYER_again)
         give(c->at, c->l->aux.space == SP_NONE ? c->at->batch->x : host_at(c, c->l->aux), bytes_in(c->l));
@@ -306,8 +306,8 @@ void host_forward_part(const struct rt_model *m, const struct rt_stage *s, const
         memcpy(at->at[SP_Y], at->at[SP_STASH] + last->y.off, bytes_out(last));
 }
 
-/* Gaps between the layers' parameters are zero in a gradient, so that sums and copies of it are defined. dw: the
- * gradient of n parameters that has just been written first. */
+/* Clears the gap after a layer's parameters in a gradient, so that sums and copies of it are defined. dw: the gradient
+ * of n parameters, just written as the first. */
 static void clear_gap(float *dw, int64_t n) {
     size_t used = (size_t)n * sizeof *dw;
     memset((char *)dw + used, 0, (PARAM_ALIGN - used % PARAM_ALIGN) % PARAM_ALIGN);
@@ -324,7 +324,8 @@ static void weight_gradient(const struct host_call *c, struct rt_bind *at) {
     }
 }
 
-/* Of slice s, what comes back of the keys and values before it is added to what later slices have sent of them. */
+/* Takes in what a backward begins with: the output's gradient, and on slice s, what later slices have sent for the keys
+ * and values of earlier ones. */
 static void take_gradient(const struct rt_bind *at, const struct rt_stage *s, bool input) {
     const struct rt_layer *last = s->layer + s->nlayers - 1;
     if (input && at->dkv && at->dpast)

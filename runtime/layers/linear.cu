@@ -1,29 +1,29 @@
-/* The linear layer, y = x W + bias, the unembedding, y = x ET, and experts, each a linear layer without bias for its
- * rows, through cuBLASLt: one matrix product each way, of experts one for all of them.
+/* Linear layers through cuBLASLt: the linear layer, y = x W + bias; the unembedding, y = x ET; and experts, each a
+ * linear layer without bias for its rows. Each way is one matrix product; for experts, one for all of them.
  *
- * The product's epilogue adds the bias and applies what follows: gelu or relu, and in a gelu's backward its slope. A
- * product with gelu also writes gelu's input (the "auxiliary" matrix) where the layout keeps it.
+ * The product's epilogue adds the bias and applies the layer that follows, gelu or relu; in a gelu's backward, it
+ * applies its slope. A product with gelu also writes gelu's input (the "auxiliary" matrix) where the layout keeps it.
  *
- * The weight gradient's product also sums its A, dyT, over k: that is the bias gradient (cublasLt.h,
+ * The weight gradient's product also sums its A, dyT, over k, which gives the bias gradient (cublasLt.h,
  * CUBLASLT_EPILOGUE_BGRADA: "the bias size corresponds to the number of rows of the matrix D. The reduction happens
- * over the GEMM's k dimension"). The epilogue writes and cannot add, so it writes into the workspace's end, from where
- * a small kernel adds. The sums are fp32, as D is: "bias vector elements are the same type as the elements of output
+ * over the GEMM's k dimension"). The epilogue can only write, so it writes to the end of the workspace, and a small
+ * kernel adds from there. The sums are fp32, as D is: "bias vector elements are the same type as the elements of output
  * matrix" (CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE), and cublasLtMatmul()'s table of types has no other bias for bf16 A and
  * B with fp32 C.
  *
- * Where an epilogue is not used (linear_plan.cuh), a kernel follows the plain product. With bf16 it reads what the
+ * Where an epilogue is not used (linear_plan.cuh), a kernel follows the plain product. In bf16 it reads what the
  * product has rounded, so its result may differ in the last bit. */
 #include "linear_plan.cuh"
 
-/* Whether a call that failed with this status may have enqueued a part of its work; the others are said to be of its
- * arguments (cublasLtMatmul's return values in NVIDIA's documentation). */
+/* Returns whether a call that failed with this status may have enqueued a part of its work. The other statuses report
+ * bad arguments (cublasLtMatmul's return values in NVIDIA's documentation). */
 static bool may_have_begun(cublasStatus_t status) {
     return status != CUBLAS_STATUS_NOT_INITIALIZED && status != CUBLAS_STATUS_INVALID_VALUE &&
            status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-/* Returns whether way w was enqueued. If not, and it is optional, it is given up, and the plain way follows, which
- * overwrites what this one may have written. Dies if the plain way fails, or if one that adds may have added: nothing
+/* Returns whether way w was enqueued. If it was not and is optional, it is given up, and the plain way follows and
+ * overwrites what it may have written. Dies if the plain way fails, or if a way that adds may have added, since nothing
  * can undo that. */
 static bool enqueued(struct plan *plan, enum way w, cublasStatus_t status, bool adds) {
     if (status == CUBLAS_STATUS_SUCCESS)
@@ -36,7 +36,7 @@ static bool enqueued(struct plan *plan, enum way w, cublasStatus_t status, bool 
     return false;
 }
 
-/* Enqueues way w, which overwrites d or is plain. False: it is optional, and not used. */
+/* Enqueues way w, which overwrites d or is plain. Returns false if it is optional and not used. */
 static bool enqueue_product(const struct cuda_call *c, enum way w, struct operands o) {
     struct plan *plan = linear_find(c->l);
     if (!plan->used[w])
@@ -48,7 +48,7 @@ static bool enqueue_product(const struct cuda_call *c, enum way w, struct operan
 
 /* ---- forward ---- */
 
-/* y: this layer's, or that of the gelu or relu after it. */
+/* y: the output of this layer, or of the gelu or relu after it. */
 template <typename T> static struct operands forward_operands(const struct cuda_call *c, struct slot y) {
     const T *weights = cuda_w<T>(c);
     return {weights,
@@ -109,7 +109,7 @@ template cublasStatus_t linear_multiply_weight<__nv_bfloat16>(const struct plan 
                                                               const cublasLtMatmulAlgo_t *, const struct operands *,
                                                               float *);
 
-/* As in linear_host.c. */
+/* Returns the input for a weight gradient, as in linear_host.c. */
 template <typename T> static const T *weight_x(const struct cuda_call *c) {
     return c->l->aux.space == SP_NONE ? cuda_x<T>(c) : cuda_at<T>(c, c->l->aux);
 }
@@ -135,7 +135,7 @@ extern const struct cuda_layer cuda_unembedding = {EITHER(table_forward), EITHER
 extern const struct cuda_layer cuda_linear = {EITHER(multiply_forward), EITHER(input), EITHER(multiply_weight)};
 extern const struct cuda_layer cuda_experts = {EITHER(multiply_forward), EITHER(input), EITHER(multiply_weight)};
 
-/* ---- fused with the layer after it, and in the backward with the one before it ---- */
+/* ---- fused with the next layer; in the backward, with the one before ---- */
 
 bool cuda_linear_map(const struct cuda_call *c, const struct rt_layer *next) {
     return enqueue_product(c, next->kind == LAYER_gelu ? FORWARD_GELU : FORWARD_RELU,

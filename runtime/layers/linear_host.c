@@ -1,6 +1,6 @@
-/* The linear layer, y = x W + bias: one matrix product each way. W is in x out, then the bias, in the layer's
- * parameters. A layer with no room for a bias has none (models on integers, see data.c). And the unembedding, y = x Eᵀ,
- * with E, out x in, the shared token table rather than a parameter of its own. */
+/* The linear layer, y = x W + bias: one matrix product each way. The layer's parameters are W, in x out, then the bias.
+ * A layer with no room for a bias has none (models on integers, see data.c). Also the unembedding, y = x Eᵀ, whose E,
+ * out x in, is the shared token table rather than a parameter of its own. */
 #include "host.h"
 #include "product.h"
 #include <string.h>
@@ -20,8 +20,8 @@ static void linear_input(const struct host_call *c) {
                                   .b = turned(host_w(c), l->out), .c = host_at(c, l->dx), .stride = l->in});
 }
 
-/* The input for a weight gradient: where it is gathered again, if the forward read a gathered one, which is not kept.
- */
+/* Returns the input for a weight gradient. If the forward read a gathered input, which is not kept, it has been
+ * gathered again. */
 static const float *weight_x(const struct host_call *c) {
     return c->l->aux.space == SP_NONE ? host_x(c) : host_at(c, c->l->aux);
 }

@@ -1,14 +1,15 @@
 /* Plans of linear layers' products.
  *
- * cuBLASLt is column-major, so every matrix here is seen as its transpose: yT = WT xT, dxT = W dyT, dWT = dyT x;
- * yT = E xT, dxT = ET dyT, dET = xT dy.
+ * cuBLASLt is column-major, so every matrix here is seen as its transpose: yT = WT xT, dxT = W dyT, dWT = dyT x; yT =
+ * E xT, dxT = ET dyT, dET = xT dy.
  *
- * A plan (descriptor, layouts, algorithm) depends on the shape alone; it is made at the start and only looked up when a
- * step is enqueued. The algorithm is the heuristic's first, or, of its first few, the one that a file says was the
- * fastest: timing them in each run would choose differently from run to run, and so give other bits.
+ * A plan (descriptor, layouts, algorithm) depends on the shape alone. It is made at the start and only looked up when
+ * a step is enqueued. The algorithm is the heuristic's first, or the one among its first few that a file records as
+ * fastest. Timing them in each run would choose differently from run to run, and so change the bits.
  *
- * cuBLASLt promises no epilogue: its heuristic may find no algorithm, and refuses some shapes as invalid (PyTorch keeps
- * away from products with one row or one column for that). So no failure of an optional way ends the process. */
+ * cuBLASLt guarantees no epilogue: its heuristic may find no algorithm, and it refuses some shapes as invalid (PyTorch
+ * avoids products with one row or one column for that reason). So a failure of an optional way never ends the process.
+ */
 #include "linear_plan.cuh"
 
 struct linear linear;
@@ -107,7 +108,7 @@ static cublasStatus_t describe_product(struct plan *plan, enum way w) {
     return status;
 }
 
-/* Values from an expert's matrix to the next one's: of A, B, and C or D. */
+/* Returns the distance from an expert's matrix to the next one's, in values, for A, B, and C or D. */
 static int64_t stride_of(const struct lt_product *p, int matrix) {
     return matrix == 0 ? p->m * p->k : matrix == 1 ? p->k * p->n : p->m * p->n;
 }
@@ -132,14 +133,14 @@ static cublasStatus_t make_layouts(struct plan *plan, enum way w) {
     return status;
 }
 
-/* Returns the alignment of all addresses of a matrix; several matrices are a stride apart. */
+/* Returns the alignment of all of a matrix's addresses; several matrices are a stride apart. */
 static uint32_t alignment_of(const struct plan *plan, enum way w, int matrix) {
     int64_t bytes = stride_of(&plan->product[w], matrix) * (plan->bf16 && !(matrix > 1 && is_weight(w)) ? 2 : 4);
     return plan->experts > 1 && (bytes & -bytes) < ALIGNED ? (uint32_t)(bytes & -bytes) : ALIGNED;
 }
 
-/* The heuristic takes the alignment of the epilogue's operands from the pointers that it finds, so they are no more
- * aligned here than they will be. */
+/* Asks the heuristic for algorithms. It takes the alignment of the epilogue's operands from the pointers that it finds,
+ * so these are aligned no more here than in a step. */
 cublasStatus_t linear_ask(const struct plan *plan, enum way w, cublasLtMatmulAlgo_t *algo, int most, int *n) {
     const char *somewhere = (const char *)(uintptr_t)(4096 + ALIGNED); /* a multiple of no more than that */
     struct lt_promise promise = {workspace_of(plan, w), {}};
@@ -162,13 +163,13 @@ cublasStatus_t linear_multiply(const struct plan *plan, enum way w, const cublas
     return status;
 }
 
-/* ---- all of them ---- */
+/* ---- all products ---- */
 
 static void plan_way(struct plan *plan, enum way w, int m, int n, int k) {
     struct lt_product *p = &plan->product[w];
     const char *by = "the product's description";
     int found;
-    if (p->desc || (has_aux(w) && m % 8 != 0)) /* as cuBLASLt wants auxiliary matrices */
+    if (p->desc || (has_aux(w) && m % 8 != 0)) /* cuBLASLt's requirement for auxiliary matrices */
         return;
     p->m = m, p->n = n, p->k = k;
     p->types = !plan->bf16 ? "fp32 to fp32" : is_weight(w) ? "bf16 to fp32" : "bf16 to bf16";
@@ -191,7 +192,8 @@ static void plan_gelu(struct plan *plan, enum way w, int m, int k, bool fuses) {
     plan->used[w] = plan->used[w] && fuses;
 }
 
-/* Epilogues that the layer's products may have. fuses_gelu: unless a file of algorithms says otherwise. */
+/* Plans the epilogues that the layer's products may have. fuses_gelu applies unless a file of algorithms says
+ * otherwise. */
 static void plan_epilogues(struct plan *plan, const struct rt_stage *s, int i, bool fuses_gelu) {
     enum { WIDEST = 1 << 20 }; /* columns whose bias gradient has room in the workspace */
     const struct rt_layer *l = &s->layer[i];
@@ -228,7 +230,7 @@ static struct plan *plan_layer(const struct rt_layer *l, bool bf16) {
 
 static bool is_product(int kind) { return kind == LAYER_linear || kind == LAYER_unembedding || kind == LAYER_experts; }
 
-/* On GPUs older than Hopper, cuBLASLt's gelu is slower than a separate kernel, as llm.c found. */
+/* Plans all products. On GPUs older than Hopper, cuBLASLt's gelu is slower than a separate kernel, as llm.c found. */
 void cuda_linear_plan(const struct rt_program *p) {
     const struct rt_stage *stage = p->slice ? p->slice : p->stage;
     bool epilogues = !cuda_switched_off("PIANOLA_EPILOGUES");

@@ -1,6 +1,6 @@
 /* Products of linear layers, tried and timed in device memory of their own before training takes its memory: whether
- * they run at all, which algorithm is the fastest, and whether an epilogue is faster than a kernel in its place. Both
- * happens: llm.c leaves gelu to a kernel on Hopper, and users saw slow bias gradients for large shapes
+ * they run at all, which algorithm is fastest, and whether an epilogue is faster than a kernel in its place. It can be
+ * slower: llm.c leaves gelu to a kernel on Hopper, and users saw slow bias gradients for large shapes
  * (NVIDIA/CUDALibrarySamples#90). */
 #include "linear_plan.cuh"
 extern "C" {
@@ -28,7 +28,7 @@ static int64_t trial_place(struct trial *t, const struct plan *plan, enum way w)
     return a + b + d + aux + bias + CUDA_WORKSPACE;
 }
 
-/* Takes memory for the largest of all products, or of the optional ones. */
+/* Allocates memory for the largest of all products, or of the optional ones. */
 static bool trial_open(struct trial *t, bool optional) {
     int64_t most = 0;
     *t = {};
@@ -59,8 +59,8 @@ static void trial_close(struct trial *t) {
     t->memory = NULL;
 }
 
-/* Fills all operands with signs, and magnitudes from 1/8 to 2, as bf16 and as fp32: on zeros a GPU would be faster than
- * it is. */
+/* Fills all operands with random signs, and magnitudes from 1/8 to 2, in bf16 and in fp32. On zeros a GPU would run
+ * faster than in training. */
 static void randomize(const struct trial *t) {
     static uint16_t some[1 << 14];
     int64_t bytes = t->workspace - t->a;
@@ -78,7 +78,8 @@ static void randomize(const struct trial *t) {
 
 /* ---- one product, with its epilogue or with a kernel in its place ---- */
 
-/* Weight gradients add to what is there, as they do for all microbatches but the first. */
+/* Returns the product's operands. Weight gradients add to what is there, as they do for all microbatches but the first.
+ */
 static struct operands operands_of(const struct plan *plan, enum way w, const struct trial *t) {
     return {t->a, t->b, t->d, t->bias + bias_shift(plan), t->aux, is_weight(w) ? 1.0f : 0.0f, t->workspace, 0};
 }
@@ -92,7 +93,7 @@ static cublasStatus_t run_fused(const struct plan *plan, enum way w, const cubla
     return linear_multiply(plan, w, algo, &o);
 }
 
-/* Runs the layer of gelu or relu that the epilogue computes: from aux to d, or back, in place. */
+/* Runs the gelu or relu layer that the epilogue computes: from aux to d, or backward in place. */
 static void run_layer(const struct plan *plan, enum way w, const struct trial *t) {
     struct rt_model m = {};
     struct rt_layer l = {};
@@ -108,8 +109,8 @@ static void run_layer(const struct plan *plan, enum way w, const struct trial *t
     (w == INPUT_GELU ? layer->input : layer->forward)(&c);
 }
 
-/* The same as run_fused of an optional way, as a step does it without: a gelu after a bias takes the bias's faster
- * way. */
+/* Runs what a step runs without the optional way: the plain way and a kernel. A gelu after a bias uses the bias's way
+ * where that one is used. */
 template <typename T> static cublasStatus_t run_apart(const struct plan *plan, enum way w, const struct trial *t) {
     struct operands o = operands_of(plan, w, t);
     if (w == WEIGHT_BIAS)
@@ -127,10 +128,10 @@ template <typename T> static cublasStatus_t run_apart(const struct plan *plan, e
 }
 
 struct candidate {
-    bool apart; /* not a product with an epilogue, but its plain way and a kernel */
+    bool apart; /* the plain way and a kernel, instead of an epilogue */
     cublasLtMatmulAlgo_t algo;
     bool runs;
-    float ms[7]; /* of one run; in the end in ascending order */
+    float ms[7]; /* times of one run; sorted at the end */
 };
 enum { ROUNDS = sizeof((struct candidate *)0)->ms / sizeof(float), MEDIAN = ROUNDS / 2 };
 
@@ -143,7 +144,7 @@ static cublasStatus_t run_candidate(const struct plan *plan, enum way w, const s
 
 /* ---- tried once ---- */
 
-/* Dies if the device has stopped: no later call can succeed, so nothing could replace the product. */
+/* Dies if the device has stopped: no later call could succeed, so nothing could replace the product. */
 static void must_end(const struct plan *plan, enum way w) {
     const struct lt_product *p = &plan->product[w];
     cudaError_t code = cudaStreamSynchronize(0);
@@ -165,7 +166,7 @@ static cublasStatus_t try_once(const struct plan *plan, enum way w, const cublas
     return status;
 }
 
-/* Without memory they go untried: linear.cu notices a failure, too. */
+/* Without memory, the ways go untried: linear.cu notices a failure too. */
 void linear_try_all(void) {
     struct trial t;
     if (!trial_open(&t, true))
@@ -190,8 +191,8 @@ static int by_speed(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Times all candidates, and returns the one with the smallest median; n: none runs. They take turns, so that clocks and
- * caches are the same to all. */
+/* Times all candidates, and returns the one with the smallest median, or n if none runs. They take turns, so that
+ * clocks and caches are equal for all. */
 static int fastest(const struct plan *plan, enum way w, struct candidate *all, int n, const struct trial *t) {
     int best = n;
     randomize(t);
@@ -216,7 +217,7 @@ static int fastest(const struct plan *plan, enum way w, struct candidate *all, i
     return best;
 }
 
-/* A plain way comes before its optional ones, and its algorithm stands. */
+/* Times a way. A plain way comes before its optional ones, and keeps its algorithm. */
 static const char *time_way(struct plan *plan, enum way w, struct trial *t, struct algorithm *chosen) {
     struct candidate all[LT_MOST + 1] = {};
     cublasLtMatmulAlgo_t algo[LT_MOST];
@@ -283,11 +284,11 @@ static void product_key(const struct plan *plan, enum way w, char *key, size_t n
         snprintf(key + at, n - (size_t)at, ", %d at once", plan->experts);
 }
 
-/* The algorithm's bytes may be kept: it "can be trivially serialized and later restored for use with the same version
+/* The algorithm's bytes may be stored: it "can be trivially serialized and later restored for use with the same version
  * of cuBLAS library" (cublasLt.h, cublasLtMatmulAlgo_t). */
 static_assert(sizeof(cublasLtMatmulAlgo_t) == ALGORITHM_BYTES, "a file has all of it");
 
-/* Takes the way that a line names, unless cuBLASLt refuses its algorithm: then returns why, and all stays as it is. */
+/* Takes the way that a line names. If cuBLASLt refuses its algorithm, changes nothing and returns why. */
 static cublasStatus_t use_kept(struct plan *plan, enum way w, struct trial *t, const struct algorithm *kept) {
     const struct lt_product *p = &plan->product[w];
     cublasLtMatmulHeuristicResult_t result = {};
@@ -311,9 +312,9 @@ static cublasStatus_t use_kept(struct plan *plan, enum way w, struct trial *t, c
     return status;
 }
 
-/* Lines whose algorithms cuBLASLt refuses. */
+/* Lines of the file whose algorithms cuBLASLt refuses. */
 struct refusals {
-    int n, line; /* line: the first one's */
+    int n, line; /* line: of the first */
     cublasStatus_t status;
 };
 

@@ -1,17 +1,17 @@
-/* The losses. A forward leaves the gradient in aux, where its input may lie, as on the host: logits are read once, then
- * again from L2 as far as they fit, and written once, and the backward needs no targets. Each row's loss goes to tmp, 8
- * bytes per row, and one block adds them up. */
+/* The losses. A forward leaves the gradient in aux, which may be where its input lies, as on the host. So the backward
+ * needs no targets. Logits are read once, then again from L2 as far as they fit, and written once. Each row's loss goes
+ * to tmp, 8 bytes per row, and one block adds them up. */
 #include "cuda.cuh"
 
 enum { THREADS = 256, WARPS = THREADS / 32, TALL = 1024 };
 
-/* Of a row of logits: the largest, and the sum of the exponentials relative to it. */
+/* A row's largest logit, and the sum of the exponentials relative to it. */
 struct sums {
     float top, total;
 };
 
-/* By a block. Each thread sums its part of e^x as if its largest x so far were the row's, and the block corrects the
- * parts: one read gives maximum and sum. */
+/* Computes a row's sums, by a block. Each thread sums its part of e^x as if its largest x so far were the row's, and
+ * the block then corrects the parts, so one read gives both maximum and sum. */
 template <typename T, int V> static __device__ sums block_sums(const T *x, int n) {
     float top = -INFINITY, total = 0;
     for (int j = threadIdx.x * V; j < n; j += blockDim.x * V) {
@@ -27,7 +27,7 @@ template <typename T, int V> static __device__ sums block_sums(const T *x, int n
     return {row_top, block_sum(total * __expf(top - row_top))};
 }
 
-/* dx, which x may be: (softmax(x) - onehot(target)) / count */
+/* Computes dx = (softmax(x) - onehot(target)) / count; dx may be x. */
 template <typename T, int V>
 static __device__ void write_gradient(T *dx, const T *x, sums row, int target, float count, int n) {
     float norm = 1 / row.total, share = 1 / count;
@@ -52,7 +52,7 @@ static __global__ void cross_entropy(T *dx, double *loss, const T *x, const int3
         loss[blockIdx.x] = (double)logf(all.total) - (double)(hit - all.top);
 }
 
-/* ---- of a team that divides the vocabulary, as in loss_host.c ---- */
+/* ---- for a team that divides the vocabulary, as in loss_host.c ---- */
 
 enum { TOP, TOTAL, HIT, STATISTICS };
 
@@ -90,7 +90,7 @@ static __global__ void part_cross_entropy(T *dx, double *loss, const T *x, const
         loss[blockIdx.x] = (double)logf(total) - (double)(hit - top);
 }
 
-/* One warp per row. dx, which x may be: (x - target) / count */
+/* One warp per row. Computes dx = (x - target) / count; dx may be x. */
 template <typename T>
 static __global__ void mse(T *dx, double *loss, const T *x, const float *target, float count, int rows, int n) {
     int row = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -116,7 +116,7 @@ static __global__ void mean(float *to, const double *loss, int rows, double by) 
         *to = (float)(sum / by);
 }
 
-/* A loss alone in its stage must still pass its gradient to the stage before. */
+/* Passes on the gradient of a loss that is alone in its stage. */
 template <typename T> static __global__ void copy_gradient(T *dx, const T *aux, int64_t n) {
     constexpr int V = WIDE<T>;
     int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * V;
@@ -127,18 +127,19 @@ template <typename T> static __global__ void copy_gradient(T *dx, const T *aux, 
             dx[i] = aux[i];
 }
 
-/* Rows over which the loss is a mean: a microbatch's, of which a slice or a team's member has some. */
+/* Returns the rows over which the loss is a mean: the microbatch's, even if a slice or a team's member has only some.
+ */
 static int32_t rows_of_mean(const struct cuda_call *c) {
     return c->m->slices > 0 || c->l->part.members > 0 ? c->m->rows : c->l->rows;
 }
 
-/* The loss whose gradient this is: the mean over so many rows, of all microbatches of the step where one update ends
- * it. Dividing a gradient by it is exact for a power of two, and correctly rounded otherwise. */
+/* Returns the divisor of the loss whose gradient this is: the rows of the mean, times the step's microbatches if one
+ * update ends the step. Dividing a gradient by it is exact for a power of two, and correctly rounded otherwise. */
 static float count(const struct cuda_call *c) {
     return (float)rows_of_mean(c) * (float)(c->m->update > 0 ? 1 : c->m->batches);
 }
 
-/* A slice's share is reported as that of a microbatch of such rows: see loss_host.c. */
+/* Reports the loss; a slice's share is reported as in loss_host.c. */
 static void report(const struct cuda_call *c) {
     double by = (double)rows_of_mean(c) / pieces_of_batch(c->m);
     if (c->at->loss)

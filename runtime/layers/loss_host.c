@@ -1,35 +1,36 @@
 /* The losses. A forward reports the microbatch's mean over rows and leaves the gradient in aux, which may be where its
- * input lies: the backward then needs no targets, and has nothing to do. Losses are added up in double. */
+ * input lies. So the backward needs no targets and does nothing. Losses are added up in double. */
 #include "host.h"
 #include <math.h>
 #include <string.h>
 
-/* A loss alone in its stage must still pass its gradient to the stage before. */
+/* Passes on the gradient of a loss that is alone in its stage. */
 static void loss_input(const struct host_call *c) {
     float *dx = host_at(c, c->l->dx), *aux = host_at(c, c->l->aux);
     if (dx != aux)
         memcpy(dx, aux, sizeof *dx * (size_t)c->l->rows * (size_t)c->l->in);
 }
 
-/* Rows over which the loss is a mean: a microbatch's, of which a slice or a team's member has some. */
+/* Returns the rows over which the loss is a mean: the microbatch's, even if a slice or a team's member has only some.
+ */
 static int32_t rows_of_mean(const struct host_call *c) {
     return c->m->slices > 0 || c->l->part.members > 0 ? c->m->rows : c->l->rows;
 }
 
-/* The loss whose gradient this is: the mean over so many rows, of all microbatches of the step where one update ends
- * it. Dividing a gradient by it is exact for a power of two, and correctly rounded otherwise. */
+/* Returns the divisor of the loss whose gradient this is: the rows of the mean, times the step's microbatches if one
+ * update ends the step. Dividing a gradient by it is exact for a power of two, and correctly rounded otherwise. */
 static float count(const struct host_call *c) {
     return (float)rows_of_mean(c) * (float)(c->m->update > 0 ? 1 : c->m->batches);
 }
 
-/* A slice's share is reported as that of a microbatch of such rows: the mean over a step's slices is then the mean over
- * its microbatches. What members of a team report is added up. */
+/* Reports the loss. A slice's share is scaled up as if its rows were a microbatch's, so that the mean over a step's
+ * slices is the mean over its microbatches. The reports of a team's members are added up. */
 static void report(const struct host_call *c, double sum) {
     if (c->at->loss)
         *c->at->loss = (float)(sum * pieces_of_batch(c->m) / rows_of_mean(c));
 }
 
-/* aux: (softmax(x) - onehot(target)) / count */
+/* Computes aux = (softmax(x) - onehot(target)) / count. */
 static LANES_8 void cross_entropy_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c);
@@ -53,12 +54,13 @@ static LANES_8 void cross_entropy_forward(const struct host_call *c) {
     report(c, sum);
 }
 
-/* ---- of a team that divides the vocabulary: each member has some columns ---- */
+/* ---- for a team that divides the vocabulary: each member has some columns ---- */
 
-/* Of each row and member: its largest logit, the sum of exponentials relative to it, and the target's logit or 0. */
+/* A member's statistics of a row: its largest logit, the sum of exponentials relative to it, and the target's logit or
+ * 0. */
 enum { TOP, TOTAL, HIT, STATISTICS };
 
-/* The target as a column of this member's; -1: it is another's. */
+/* Returns the target's column on this member, or -1 if another member has it. */
 static int local_column(const struct rt_layer *l, int target) {
     int column = target - l->share.member * l->in;
     return column >= 0 && column < l->in ? column : -1;
@@ -81,12 +83,12 @@ static LANES_8 void cross_entropy_give(const struct host_call *c) {
     }
 }
 
-/* aux: as of the whole, of these columns */
+/* Computes aux as for the whole vocabulary, for this member's columns. */
 static LANES_8 void cross_entropy_get(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *got = (const float *)(const void *)c->at->at[SP_GOT];
     float *p = host_at(c, l->aux), count_of_rows = count(c);
-    int64_t apart = statistics_bytes(l) / 4; /* floats from one member's to the next's */
+    int64_t apart = statistics_bytes(l) / 4; /* floats from one member's statistics to the next's */
     double sum = 0;
     for (int r = 0; r < l->rows; r++, x += l->in, p += l->in, got += STATISTICS) {
         int target = local_column(l, c->at->batch->target[r]);
@@ -105,7 +107,7 @@ static LANES_8 void cross_entropy_get(const struct host_call *c) {
     report(c, sum);
 }
 
-/* aux: (x - target) / count */
+/* Computes aux = (x - target) / count. */
 static void mse_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *target = c->at->batch->y;

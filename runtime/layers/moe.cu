@@ -1,5 +1,5 @@
-/* A mixture of experts: moe.h says what it computes. Its products are linear.cu's; this is what sends tokens to experts
- * and brings them back. Places are counted by ballots in the order of the rows, so they are the same in every run. */
+/* A mixture of experts, as moe.h defines it. Its products are linear.cu's; this file sends tokens to experts and brings
+ * them back. Places are counted by ballots in the order of the rows, so they are the same in every run. */
 #include "cuda_math.cuh"
 #include "moe.h"
 #include <limits.h>
@@ -10,7 +10,7 @@ template <typename T> static struct routing routing_of(const struct cuda_call *c
     return routing_at(c->l, cuda_at<char>(c, c->l->aux));
 }
 
-/* ---- logits, probabilities and choices: a warp per token. Lane e % 32 has what is of expert e ---- */
+/* ---- logits, probabilities and choices: a warp per token. Lane e % 32 has expert e's values ---- */
 
 template <typename T>
 static __device__ void logits(float *p, const T *x, const T *router, int in, int experts, int lane) {
@@ -41,15 +41,15 @@ static __device__ void softmax(float *p, int experts, int lane) {
         p[e] /= sum;
 }
 
-/* A choice; in the order of a token's choices, larger probabilities come first, and lower numbers of equal ones. What
- * is no number comes last, so that there always are enough. */
+/* A choice. A token's choices are ordered by descending probability, and equal ones by ascending number. NaNs come
+ * last, so that there are always enough choices. */
 struct choice {
     float p;
     int expert;
 };
 static __device__ bool comes_before(choice a, choice b) { return a.p > b.p || (a.p == b.p && a.expert < b.expert); }
 
-/* The one that comes first behind `last`. */
+/* Returns the first choice after `last`. */
 static __device__ choice next_expert(const float *p, int experts, choice last, int lane) {
     choice best = {-INFINITY, INT_MAX};
     for (int e = lane; e < experts; e += 32) {
@@ -87,7 +87,8 @@ static __global__ void choose(struct routing r, const T *x, const T *router, int
 
 /* ---- places: a warp per expert and sequence ---- */
 
-/* Which of 32 choices fall on the expert; choice k * context + t is the k-th of the sequence's token t. */
+/* Returns which of 32 choices fall on the expert; choice k * context + t is the k-th choice of the sequence's token t.
+ */
 static __device__ unsigned match_choices(const int32_t *expert, int first, int context, int top, int e, int lane) {
     int i = first + lane;
     return __ballot_sync(ALL_LANES, i < context * top && expert[i % context * top + i / context] == e);
@@ -142,7 +143,7 @@ template <typename T, int V> static __global__ void send(T *y, const T *x, struc
     store(y + row * n + column, a);
 }
 
-/* Adds rows of a token's choices, times their weights; NULL: these are 1. */
+/* Adds up the rows of a token's choices, times their weights; weights NULL: 1. */
 template <typename T, int V>
 static __device__ void add_choices(float *sum, const T *from, const int32_t *row, const float *weight, int top, int n) {
     for (int k = 0; k < top; k++) {
@@ -166,7 +167,7 @@ template <typename T, int V> static __global__ void bring_back(T *y, const T *x,
     store(y + token * n + column, a);
 }
 
-/* The gradient of what was brought back. */
+/* Computes the gradient of the rows that were brought back. */
 template <typename T, int V>
 static __global__ void send_weighted(T *dx, const T *dy, struct routing r, int top, int n) {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, row = i / (n / V), column = i % (n / V) * V;
@@ -214,7 +215,7 @@ static __global__ void logits_gradient(float *d, struct routing r, int context, 
     d += (int64_t)token * experts;
     for (int k = 0; k < top; k++)
         sum += p[expert[k]];
-    for (int e = lane; e < experts; e += 32) /* the others' are 0 */
+    for (int e = lane; e < experts; e += 32) /* others are 0 */
         dot += d[e] * p[e];
     float mean = warp_sum(dot) / sum;
     for (int k = 0; k < top && top > 1; k++)
@@ -230,7 +231,7 @@ static __global__ void logits_gradient(float *d, struct routing r, int context, 
         d[e] = p[e] * (d[e] - dot);
 }
 
-/* dx = d routerT + what comes back from the experts */
+/* Computes dx = d routerT + the gradients from the experts. */
 template <typename T, int V>
 static __global__ void route_gradient(T *dx, const T *dy, const float *d, const T *router, struct routing r,
                                       int experts, int top, int n) {
@@ -249,8 +250,8 @@ static __global__ void route_gradient(T *dx, const T *dy, const float *d, const 
     store(dx + token * n + column, a);
 }
 
-/* parts: of gridDim.y runs of rows each one's xT d; where it is one, = or +=. A thread has one column and every
- * WARPS-th expert. */
+/* parts: xT d for each of gridDim.y runs of rows; if there is only one run, the gradient itself, = or +=. A thread has
+ * one column and every WARPS-th expert. */
 template <typename T>
 static __global__ void router_gradient(float *parts, const T *x, const float *d, int rows, int n, int experts,
                                        bool first) {
@@ -269,7 +270,7 @@ static __global__ void router_gradient(float *parts, const T *x, const float *d,
 
 /* ---- the layers ---- */
 
-/* Blocks of threads that have a pack of columns each. */
+/* Returns the blocks needed if each thread has a pack of columns. */
 template <typename T> static unsigned pack_blocks(int64_t rows, int n) {
     return blocks_for(rows * n, THREADS * (n % WIDE<T> == 0 ? WIDE<T> : 1));
 }
@@ -288,7 +289,7 @@ template <typename T> static void route_forward(const struct cuda_call *c) {
                 r, moe->top, l->in);
 }
 
-/* As in moe_host.c. */
+/* Returns the balancing loss's gradient per choice, as in moe_host.c. */
 static float balance_each(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
     const struct moe_config *moe = &l->config.moe;
@@ -307,7 +308,7 @@ template <typename T> static void route_input(const struct cuda_call *c) {
                 cuda_at<T>(c, l->dy), d, cuda_w<T>(c), r, moe->experts, moe->top, l->in);
 }
 
-/* The number of parts depends on the shape alone, so all devices give the same bits. */
+/* Computes the router's gradient. The number of parts depends on the shape alone, so all devices give the same bits. */
 template <typename T> static void route_weight(const struct cuda_call *c) {
     const struct rt_layer *l = c->l;
     const struct moe_config *moe = &l->config.moe;
@@ -337,9 +338,9 @@ template <typename T> static void combine_input(const struct cuda_call *c) {
                 cuda_at<T>(c, l->dy), r, moe->top, l->in);
 }
 
-/* ---- of a team that divides the experts, as in moe_host.c ---- */
+/* ---- for a team that divides the experts, as in moe_host.c ---- */
 
-/* from is [a][b][n], to [b][a][n]; n packs of V values. */
+/* Turns [a][b][n] into [b][a][n]; n packs of V values. */
 template <typename T, int V> static __global__ void swap_blocks(T *to, const T *from, int a, int b, int64_t n) {
     int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, block = i / n, at = i % n;
     if (block < (int64_t)a * b)

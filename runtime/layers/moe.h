@@ -1,33 +1,34 @@
-/* What moe_host.c and moe.cu share: what a route keeps of a microbatch, for its backward and for its combine.
+/* Mixture of experts, for moe_host.c and moe.cu: what a route keeps of a microbatch, for its backward and for its
+ * combine.
  *
  * Mixture of experts (Shazeer 2017), with experts of a fixed capacity (Lepikhin 2020, "GShard", section 2.2). A token's
- * probabilities are the softmax of x router. It goes to the `top` experts of the largest, and of equal ones to those of
- * the lowest numbers. With top = 1 its weight there is the probability (Fedus 2021, "Switch", eq. 2), else the
- * probability over the sum of those chosen (Lepikhin 2020, algorithm 1).
+ * probabilities are the softmax of x router. It goes to the `top` most probable experts; among equal ones, those with
+ * lower numbers come first. With top = 1 its weight there is the probability (Fedus 2021, "Switch", eq. 2), otherwise
+ * the probability over the sum of the chosen ones (Lepikhin 2020, algorithm 1).
  *
- * A sequence has `capacity` places at each expert. First its tokens' first choices take them, in the order of the rows,
- * then the second choices (Lepikhin 2020, algorithm 1), and so on; who finds none left is dropped: nothing of that
- * expert is added to the token. So what is dropped depends on the sequence alone. The rows for the experts are [expert]
+ * A sequence has `capacity` places at each expert. Its tokens' first choices take them first, in the order of the rows,
+ * then the second choices (Lepikhin 2020, algorithm 1), and so on. A choice that finds no place is dropped: that expert
+ * adds nothing to the token. So what is dropped depends on the sequence alone. The rows for the experts are [expert]
  * [sequence][place]; empty places are 0.
  *
- * Loads are balanced by a loss per sequence, balance * experts * sum over e of f_e P_e, f_e being the share of choices
- * that fall on expert e, and P_e its mean probability (Fedus 2021, eq. 4 to 6); its mean over sequences and
- * microbatches is added to what is differentiated, but not to the loss that is told. */
+ * Loads are balanced by a loss per sequence, balance * experts * sum over e of f_e P_e, where f_e is the share of
+ * choices that fall on expert e, and P_e its mean probability (Fedus 2021, eq. 4 to 6). Its mean over sequences and
+ * microbatches is added to the loss that is differentiated, but not to the one that is reported. */
 #ifndef PIANOLA_MOE_H
 #define PIANOLA_MOE_H
 #include "model.h"
 
 struct routing {
-    int32_t tokens, places, sequences; /* places: of all experts and sequences */
+    int32_t tokens, places, sequences; /* places: over all experts and sequences */
     float *probability;                /* tokens x experts */
     float *weight;                     /* tokens x top */
     int32_t *expert;                   /* tokens x top: the choices, the largest probability first */
-    int32_t *row;                      /* tokens x top: its place; -1: dropped */
-    int32_t *choice;                   /* places: which of tokens x top is there; -1: none */
-    int32_t *load;                     /* sequences x experts: how many choices, dropped ones included */
+    int32_t *row;                      /* tokens x top: the choice's place; -1: dropped */
+    int32_t *choice;                   /* places: the choice there, among tokens x top; -1: none */
+    int32_t *load;                     /* sequences x experts: number of choices, including dropped ones */
 };
 
-/* What a team exchanges of to_experts or to_tokens: for each member, and each of its experts, n values. */
+/* The blocks that a team exchanges in to_experts or to_tokens: n values for each member and each of its experts. */
 struct blocks {
     int64_t members, experts, n;
 };

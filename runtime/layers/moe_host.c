@@ -1,4 +1,4 @@
-/* A mixture of experts on the host: moe.h says what it computes. */
+/* A mixture of experts on the host, as moe.h defines it. */
 #include "host.h"
 #include "moe.h"
 #include "product.h"
@@ -26,7 +26,7 @@ static bool is_among(const int32_t *expert, int n, int e) {
     return false;
 }
 
-/* The token's experts, and their weights. */
+/* Chooses the token's experts, and their weights. */
 static void choose(const struct rt_layer *l, const float *p, int32_t *expert, float *weight) {
     const struct moe_config *moe = &l->config.moe;
     float sum = 0;
@@ -43,7 +43,7 @@ static void choose(const struct rt_layer *l, const float *p, int32_t *expert, fl
         weight[k] /= sum;
 }
 
-/* Places for the tokens of a sequence, from row `first` on. */
+/* Assigns places to the tokens of a sequence, from row `first` on. */
 static void seat(const struct rt_layer *l, const struct routing *r, int sequence) {
     const struct moe_config *moe = &l->config.moe;
     int32_t *load = r->load + (int64_t)sequence * moe->experts;
@@ -93,8 +93,9 @@ static void route_forward(const struct host_call *c) {
             memset(y + i * l->in, 0, bytes);
 }
 
-/* What the balancing loss adds to the gradient of a sequence's probabilities of an expert, per choice that falls on it.
- * As losses are, it is a mean over the microbatch's rows, and over microbatches where one update ends the step. */
+/* Returns what the balancing loss adds to the gradient of a sequence's probabilities of an expert, per choice that
+ * falls on it. Like other losses, it is a mean over the microbatch's rows, and over the step's microbatches if one
+ * update ends the step. */
 static float balance_each(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const struct moe_config *moe = &l->config.moe;
@@ -102,7 +103,7 @@ static float balance_each(const struct host_call *c) {
     return moe->balance * (float)moe->experts / ((float)l->context * (float)moe->top) / mean;
 }
 
-/* d: of a token's weights, where its experts are, and 0 elsewhere; becomes that of its logits. */
+/* Turns d, the gradient of a token's weights, at its experts and 0 elsewhere, into the gradient of its logits. */
 static void differentiate(const struct rt_layer *l, const struct routing *r, int64_t t, float each, float *d) {
     const struct moe_config *moe = &l->config.moe;
     const float *p = r->probability + t * moe->experts, *weight = r->weight + t * moe->top;
@@ -122,7 +123,7 @@ static void differentiate(const struct rt_layer *l, const struct routing *r, int
         d[e] = p[e] * (d[e] - dot);
 }
 
-/* tmp: the gradient of the logits, which the weight gradient needs too. */
+/* Leaves the gradient of the logits in tmp, since the weight gradient needs it too. */
 static void route_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const struct moe_config *moe = &l->config.moe;
@@ -146,7 +147,7 @@ static void route_weight(const struct host_call *c) {
                                   .add = !host_first(c)});
 }
 
-/* ---- experts: each has as many rows, one expert's behind the other's ---- */
+/* ---- experts: all have equally many rows, one expert's after the other's ---- */
 
 static void experts_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
@@ -179,7 +180,7 @@ static void experts_weight(const struct host_call *c) {
                                       .c = host_dw(c) + e * l->in * l->out, .stride = l->out, .add = !host_first(c)});
 }
 
-/* ---- combine: aux is the route's, and so is tmp, to which it gives the gradient of the weights ---- */
+/* ---- combine: aux and tmp are the route's; it leaves the gradient of the weights in tmp ---- */
 
 static void combine_forward(const struct host_call *c) {
     const struct rt_layer *l = c->l;
@@ -209,11 +210,11 @@ static void combine_input(const struct host_call *c) {
     }
 }
 
-/* ---- of a team that divides the experts: between places of all experts for a member's sequences, [expert][its
- * sequences' places], and those of its experts for all sequences. Members exchange equal blocks, which lie in the order
- * of the members: to, or from, each the places of its experts ---- */
+/* ---- for a team that divides the experts: to_experts and to_tokens move between places of all experts for a member's
+ * sequences, [expert][its sequences' places], and places of its experts for all sequences. Members exchange equal
+ * blocks, which lie in the order of the members: to each, or from each, the places of its experts ---- */
 
-/* from is [a][b][n], to [b][a][n]. */
+/* Turns [a][b][n] into [b][a][n]. */
 static void swap_blocks(float *to, const float *from, int64_t a, int64_t b, int64_t n) {
     for (int64_t i = 0; i < a; i++)
         for (int64_t j = 0; j < b; j++)

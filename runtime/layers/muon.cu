@@ -1,8 +1,8 @@
 /* Muon on a device: the step of muon_host.c, all fp32, with the products by cuBLASLt.
  *
  * cuBLASLt is column-major, so it sees a matrix X of in x out as XT, out x in; the squares S and T are symmetric. A
- * product's C need not be its D: that saves the host's copies. Plans are made at the start, as linear.cu's are, and
- * take the heuristic's first algorithm. Sums have one order: the same bits in every run. */
+ * product's C need not be its D, which saves the host's copies. Plans are made at the start, like linear.cu's, and
+ * take the heuristic's first algorithm. Sums have one order, so every run gives the same bits. */
 #include "cublaslt.cuh"
 #include "cuda_math.cuh"
 #include "muon.h"
@@ -95,7 +95,8 @@ static void forget(void) {
 
 /* ---- elements ---- */
 
-/* x = Nesterov's direction; parts: each block's sum of its squares. A hidden matrix has no second moment: it is 0. */
+/* Sets x to Nesterov's direction; parts: each block's sum of its squares. A hidden matrix has no second moment: it is
+ * 0. */
 static __global__ void direct(float *momentum, float *second, const float *dw, float scale, const uint64_t *norm,
                               int64_t n, struct rt_model m, struct cuda_number number, float *x, double *parts) {
     const bool begin = update_count(number) == 1;
@@ -148,7 +149,7 @@ static __global__ void go_along(T *w, float *master, const float *x, float size,
 
 /* ---- a matrix ---- */
 
-/* d = alpha a b + beta c */
+/* Operands of d = alpha a b + beta c. */
 struct operands {
     float alpha;
     const float *a, *b;
@@ -164,7 +165,7 @@ static void multiply_scaled(const struct plan *plan, int w, const struct operand
     lt_must_multiply(status, p, "cublasLtMatmul");
 }
 
-/* Iterates x, and says where it is then: there or in next. */
+/* Iterates x, and returns the result: in x or in next. */
 static float *orthogonalize(const struct rt_parameter *p, float *x, float *next, void *workspace, cudaStream_t stream) {
     const struct plan *plan = find_plan(p);
     int64_t side = tall(plan) ? plan->out : plan->in;

@@ -1,6 +1,6 @@
 /* Muon (Jordan 2024, "Muon: An optimizer for hidden layers in neural networks"): a matrix moves along its momentum,
- * made nearly orthogonal by Newton-Schulz iterations, X <- A X + (B S + C S S) X with S = X X^T, which take all
- * singular values in (0, 1] near 1. */
+ * made nearly orthogonal by Newton-Schulz iterations. An iteration is X <- A X + (B S + C S S) X with S = X X^T, and
+ * takes all singular values in (0, 1] near 1. */
 #ifndef PIANOLA_MUON_H
 #define PIANOLA_MUON_H
 #include "both.h"
@@ -19,14 +19,14 @@ ON_BOTH float muon_direction(const struct rt_model *m, float g, float *momentum)
     *momentum = times(keep, *momentum) + times(take, g);
     return times(keep, *momentum) + times(take, g);
 }
-/* The factor that gives a direction length 1, from the sum of its squares. */
+/* Returns the factor that scales a direction to length 1, from the sum of its squares. */
 ON_BOTH float muon_unit(double square) { return (float)(1 / (sqrt(square) + MUON_EPS)); }
-/* The factor that gives all shapes steps of one size. W is in x out, PyTorch's is out x in. */
+/* Returns the factor that makes steps equally large for all shapes. W is in x out, PyTorch's is out x in. */
 static inline float muon_size(const struct rt_parameter *p) {
     float in = (float)p->dim[0], out = (float)p->dim[1];
     return out > in ? sqrtf(out / in) : 1;
 }
-/* Moves a weight along x, by the rate times that size. */
+/* Moves a weight along x, by lr * size. */
 ON_BOTH void muon_move(const struct rt_model *m, float lr, float size, float x, float *w) {
     *w -= times(lr, times(m->decay, *w)) + times(times(lr, size), x);
 }

@@ -1,26 +1,26 @@
-/* Everything is fp32, and a matrix of a shape is multiplied in one way, so its bits are those of one rank wherever its
- * home is. */
+/* Muon on the host. Everything is fp32, and all matrices of a shape are multiplied in the same way, so the bits do not
+ * depend on which rank is a matrix's home. */
 #include "muon.h"
 #include "host.h"
 #include "optim.h"
 #include "product.h"
 #include <math.h>
 
-/* c = a b, m x k by k x n. */
+/* Computes c = a b, m x k by k x n. */
 static void multiply(int m, int n, int k, struct matrix a, struct matrix b, float *c) {
     host_product((struct product){m, n, k, .a = a, .b = b, .c = c, .stride = n});
 }
 
-/* c = alpha c + beta a */
+/* Computes c = alpha c + beta a. */
 static WIDE void mix(float alpha, float *c, float beta, const float *a, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         c[i] = alpha * c[i] + beta * a[i];
 }
 
-/* next = the iteration of x, which is in x out; s, t: of the shorter side squared. */
+/* Sets next to one iteration of x, which is in x out. s, t: squares of the shorter side. */
 static void iterate(const float *x, float *next, float *s, float *t, int in, int out) {
     int side = in < out ? in : out;
-    bool tall = in > out; /* then X X^T would be the larger product: X (B S + C S S) with S = X^T X is the same */
+    bool tall = in > out; /* X X^T would be the larger product; X (B S + C S S) with S = X^T X is the same */
     const struct matrix flat = plain(x, out), square = plain(t, side);
     multiply(side, side, tall ? in : out, tall ? turned(x, out) : flat, tall ? flat : turned(x, out), s);
     multiply(side, side, side, plain(s, side), plain(s, side), t);

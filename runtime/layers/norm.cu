@@ -1,17 +1,18 @@
-/* layernorm and rmsnorm: the layers of norm_host.c, whose aux they share. They are one source: rmsnorm is a layernorm
- * that is not CENTRED, whose mean and beta are taken to be 0. Between residual blocks, the join before it and the fork
- * after it are sums of rows that it reads or writes anyway: so they are done here, and no memory is touched twice.
+/* layernorm and rmsnorm: the layers of norm_host.c, with the same aux. They share one source: rmsnorm is a layernorm
+ * that is not CENTRED, whose mean and beta are taken as 0. Between residual blocks, the join before the norm and the
+ * fork after it are sums of rows that the norm reads or writes anyway. So they are fused into it, and no memory is
+ * touched twice.
  *
- * Along rows, one warp handles a row. It keeps rows that are not too long in registers (HELD), and reads longer ones,
- * and those that are not whole packs, again, from L1. Both add in the same order. */
+ * Along rows, one warp handles a row. It keeps short rows in registers (HELD). Longer rows, and rows that are not whole
+ * packs, it reads again from L1. Both add in the same order. */
 #include "cuda.cuh"
 
 enum { WARPS = 8 };
-/* Of a lane: packs of 16 bytes. 8 of x, and 8 of dy, are 64 registers and leave as many for the rest, for two blocks
- * per multiprocessor with 128 KiB of rows under way. So rows of 2048 in bf16 and of 1024 in fp32 are held. */
+/* Packs of 16 bytes per lane. 8 packs of x and 8 of dy take 64 registers and leave as many for the rest, for two blocks
+ * per multiprocessor with 128 KiB of rows in flight. So rows of up to 2048 in bf16 and 1024 in fp32 are held. */
 enum { HELD_PACKS = 8 };
 
-/* Calls f(i, j) for each of the lane's packs: its i-th, which begins in column j. */
+/* Calls f(i, j) for each of the lane's packs: the i-th, which begins in column j. */
 template <int V, int HELD, typename F> static __device__ __forceinline__ void each_pack(int n, F f) {
     int packs = HELD ? HELD : (n + 32 * V - 1) / (32 * V);
 #pragma unroll(HELD ? HELD : 4)
@@ -20,7 +21,7 @@ template <int V, int HELD, typename F> static __device__ __forceinline__ void ea
             f(i, j);
 }
 
-/* V elements of a row, or after a join, of its sum, rounded as the join would. */
+/* Returns V elements of a row, or of its sum after a join, rounded as the join would. */
 template <int V, typename T> static __device__ __forceinline__ pack<T, V> entry(const T *x, const T *other, int j) {
     pack<T, V> a = load<V>(x + j);
     if (other) {
@@ -31,7 +32,7 @@ template <int V, typename T> static __device__ __forceinline__ pack<T, V> entry(
     return a;
 }
 
-/* A row's mean and scale, in aux: of an rmsnorm the scale alone. */
+/* Returns a row's mean and scale, from aux; an rmsnorm has only the scale. */
 template <bool CENTRED> static __device__ __forceinline__ float2 statistics(const float *stat, int row) {
     return CENTRED ? ((const float2 *)stat)[row] : make_float2(0, stat[row]);
 }
@@ -88,8 +89,8 @@ static __global__ void normalize(T *y, float *stat, T *total, const T *x, const 
         store_statistics<CENTRED>(stat, row, mean, scale);
 }
 
-/* With g = gamma dy: dx = (g - mean(g) - xhat mean(g xhat)) scale; of an rmsnorm without mean(g). around: NULL, or what
- * a fork adds. */
+/* Computes, with g = gamma dy, dx = (g - mean(g) - xhat mean(g xhat)) scale; without mean(g) in an rmsnorm. around:
+ * what a fork adds, or NULL. */
 template <bool CENTRED, typename T, int V, int HELD = 0>
 static __global__ void input_gradient(T *dx, const T *dy, const float *stat, const T *x, const T *gamma,
                                       const T *around, int rows, int n) {
@@ -127,14 +128,14 @@ static __global__ void input_gradient(T *dx, const T *dy, const float *stat, con
         for (int k = 0; k < V; k++) {
             float gradient = widen(g.v[k]) * widen(d.v[k]);
             gradient = (gradient - sum - (widen(a.v[k]) - mean) * scale * along) * scale;
-            a.v[k] =
-                narrow<T>(around ? __fadd_rn(gradient, widen(b.v[k])) : gradient); /* _rn: as fork would, in fp32 */
+            a.v[k] = narrow<T>(around ? __fadd_rn(gradient, widen(b.v[k]))
+                                      : gradient); /* _rn: rounded in fp32, as fork would */
         }
         store(dx + j, a);
     });
 }
 
-/* parts: dgamma, then dbeta if there is one. */
+/* parts: for dgamma, then for dbeta if there is one. */
 template <bool CENTRED, typename T, int V>
 static __global__ void __launch_bounds__(ACROSS *DOWN)
     weight_gradient(float *parts, const T *dy, const float *stat, const T *x, int rows, int n) {
@@ -168,7 +169,7 @@ static __global__ void __launch_bounds__(ACROSS *DOWN)
             LAUNCH((kernel<CENTRED, T, 1>), blocks, WARPS * 32, 0, stream, __VA_ARGS__);                               \
     } while (0)
 
-/* join: NULL, or the one whose output the layer reads. */
+/* join: the one whose output the layer reads, or NULL. */
 template <bool CENTRED, typename T> static void norm_forward(const struct cuda_call *c, const struct rt_layer *join) {
     const struct rt_layer *l = c->l;
     const T *gamma = cuda_w<T>(c), *x = cuda_x<T>(c), *other = NULL;
@@ -184,7 +185,7 @@ template <bool CENTRED, typename T> static void norm_forward(const struct cuda_c
                  total, x, other, gamma, gamma + l->out, l->rows, l->out, l->config.norm.eps);
 }
 
-/* fork: NULL, or the one whose output the layer read. */
+/* fork: the one whose output the layer read, or NULL. */
 template <bool CENTRED, typename T> static void input_of(const struct cuda_call *c, const struct rt_layer *fork) {
     const struct rt_layer *l = c->l;
     T *dx = cuda_at<T>(c, fork ? fork->dx : l->dx);
@@ -227,7 +228,7 @@ const struct cuda_layer cuda_rmsnorm = {EITHER(rmsnorm_forward), EITHER(rmsnorm_
             (centred ? f<true, float> : f<false, float>)(c, other);                                                    \
     } while (0)
 
-/* A y in the workspace may overlie the join's x, which is read before y is written when they run one by one. */
+/* A y in the workspace may overlap the join's x: when the layers run one by one, x is read before y is written. */
 bool cuda_join_norm(const struct cuda_call *c, const struct rt_layer *norm) {
     struct cuda_call at = *c;
     at.l = norm;

@@ -4,8 +4,8 @@
  * beta; aux is mean and 1 / sqrt(var + eps) of each row.
  * rmsnorm (Zhang & Sennrich 2019, equation 4): y = gamma xhat, xhat = x / sqrt(mean(x^2) + eps). The parameter is
  * gamma; aux is 1 / sqrt(mean(x^2) + eps) of each row.
- * headnorm: an rmsnorm of each head of queries and keys, by queries' gamma or keys'; aux has what rmsnorm's has, of
- * each head of each row. Values are copied. */
+ * headnorm: an rmsnorm of each head of queries and keys, with gamma_q or gamma_k; aux is rmsnorm's, for each head of
+ * each row. Values are copied. */
 #include "host.h"
 #include <math.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static LANES_8 void layernorm_forward(const struct host_call *c) {
     }
 }
 
-/* With g = gamma dy: dx = (g - mean(g) - xhat mean(g xhat)) / sqrt(var + eps) */
+/* Computes, with g = gamma dy, dx = (g - mean(g) - xhat mean(g xhat)) / sqrt(var + eps). */
 static LANES_8 void layernorm_input(const struct host_call *c) {
     const struct rt_layer *l = c->l;
     const float *x = host_x(c), *gamma = host_w(c), *dy = host_at(c, l->dy), *stat = host_at(c, l->aux);
@@ -59,7 +59,7 @@ static WIDE void layernorm_weight(const struct host_call *c) {
 
 /* ---- rmsnorm ---- */
 
-/* n columns; returns their scale. */
+/* Normalizes n columns and returns their scale. */
 static inline float normalize_row(float *y, const float *x, const float *gamma, int n, float eps) {
     float scale = 1 / sqrtf(host_dot(x, x, n) / (float)n + eps);
     for (int j = 0; j < n; j++)
@@ -67,7 +67,7 @@ static inline float normalize_row(float *y, const float *x, const float *gamma, 
     return scale;
 }
 
-/* With g = gamma dy: dx = (g - xhat mean(g xhat)) / sqrt(mean(x^2) + eps) */
+/* Computes, with g = gamma dy, dx = (g - xhat mean(g xhat)) / sqrt(mean(x^2) + eps). */
 static inline void normalize_back(float *dx, const float *dy, const float *x, const float *gamma, int n, float scale) {
     for (int j = 0; j < n; j++)
         dx[j] = gamma[j] * dy[j];

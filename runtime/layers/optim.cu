@@ -1,13 +1,13 @@
 /* Updates of a whole stage in one launch. Gaps between the layers' parameters are zero in weights, gradients and state,
- * and an update keeps them so. fp32 weights equal the host's bit for bit: optim.h.
+ * and an update keeps them zero. fp32 weights equal the host's bit for bit: optim.h.
  *
- * State, fp32 throughout: with bf16 the master weights, from which the weights are rounded; then the moments that
- * OPTIMIZERS names, each laid out as the weights are. Step 1 takes the moments as zero. */
+ * The state is all fp32: with bf16, the master weights, from which the weights are rounded; then the moments that
+ * OPTIMIZERS names, each laid out like the weights. Step 1 takes the moments as zero. */
 #include "optim.cuh"
 
 enum { THREADS = 256, BLOCKS = 132 * 8 };
 
-/* The step of one weight, given its gradient, scaled, and its moments. */
+/* Steps one weight, given its scaled gradient and its moments. */
 template <int OPTIMIZER>
 static __device__ void step(const struct rt_model *m, const struct update_rates *r, float decay, float g, float *w,
                             float *moment) {
@@ -18,12 +18,12 @@ static __device__ void step(const struct rt_model *m, const struct update_rates 
 #undef X
 }
 
-/* The optimizer by which a launch steps elements. */
+/* The optimizer that steps a launch's elements. */
 #define X(NAME, ...) || OPTIMIZER == OPT_##NAME
 template <int OPTIMIZER> constexpr int ELEMENTWISE = false MATRIX_OPTIMIZERS(X) ? OPT_ADAMW : OPTIMIZER;
 #undef X
 
-/* A launch's elements, [from, to), and where among them those whose weights decay begin and end, in turn. */
+/* A launch's elements, [from, to), and the turns among them: where weights that decay begin and end, alternately. */
 enum { MOST_TURNS = 128 };
 struct range {
     int64_t from, to;
@@ -31,8 +31,8 @@ struct range {
     int64_t turn[MOST_TURNS];
 };
 
-/* Of the range of n elements, which with to is a multiple of 4: a layer's parameters are whole lines of memory. After a
- * matrix that was stepped whole, from need not be one: what is before it stays. */
+/* Updates a range of n elements. n and to are multiples of 4, since a layer's parameters are whole lines of memory.
+ * from need not be one, after a matrix that was stepped whole; elements before it stay as they are. */
 template <typename T, int OPTIMIZER, int MOMENTS>
 static __global__ void update(T *w, const float *dw, float scale, const uint64_t *norm, float *opt, int64_t n,
                               struct rt_model m, struct cuda_number number, struct range range) {
@@ -109,12 +109,12 @@ static void flush_launch(struct launch *a, int64_t to) {
 
 static void turn(struct range *range, int64_t at) {
     if (range->turns > 0 && range->turn[range->turns - 1] == at)
-        range->turns--; /* what ends here goes on */
+        range->turns--; /* decay goes on where one parameter ends and the next begins */
     else
         range->turn[range->turns++] = at;
 }
 
-/* A launch has room for a limited number of turns; where none decays, it is the only one. */
+/* A launch has room for a limited number of turns; if nothing decays, there is only one launch. */
 void cuda_update_part(const struct rt_update *u, int64_t from, int64_t to, const struct cuda_number *number,
                       cudaStream_t stream) {
     const struct rt_model *m = u->piece.m;
@@ -139,7 +139,7 @@ void cuda_update_part(const struct rt_update *u, int64_t from, int64_t to, const
     flush_launch(&a, to);
 }
 
-/* A step that begins has not moved the period on yet: its first repetition makes that 0. */
+/* Counts a pass. At a step's beginning the period has not run: its first repetition sets counted[1] to 0. */
 static __global__ void count(int64_t *counted, int pass, int64_t passes, uint32_t *reached, int n) {
     if (pass == PASS_BEGINS) {
         counted[0]++;

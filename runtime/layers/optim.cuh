@@ -1,4 +1,4 @@
-/* What updates on devices share: rates and clipping as on hosts, and how an update finds its number. */
+/* Shared by updates on devices: rates and clipping as on hosts, and an update's number. */
 #ifndef PIANOLA_OPTIM_CUH
 #define PIANOLA_OPTIM_CUH
 #include "cuda.cuh"
@@ -10,7 +10,7 @@ static __device__ __forceinline__ int64_t update_count(const struct cuda_number 
     count += number.more > 0 ? number.counted[1] * number.more : 0;
     return number.kept ? made_number(number.kept, count, number.settles) : count;
 }
-/* Is there nothing to update? */
+/* Returns whether there is nothing to update. */
 static __device__ __forceinline__ bool stands(const struct cuda_number &number) {
     return number.kept && number.kept->verdict == STANDS;
 }

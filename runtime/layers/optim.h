@@ -1,6 +1,6 @@
 /* The optimizers: what an update does to one weight, on hosts and devices alike. A row of OPTIMIZERS and its step here
- * are an optimizer; optim_host.c and optim.cu make loops of it. None uses libm beyond sqrt, which IEEE 754 fixes to the
- * bit, so all give the same weights on every machine. */
+ * define an optimizer; optim_host.c and optim.cu make loops of it. The only libm function used is sqrt, which IEEE 754
+ * fixes to the bit, so every machine gets the same weights. */
 #ifndef PIANOLA_OPTIM_H
 #define PIANOLA_OPTIM_H
 #include "both.h"
@@ -9,10 +9,10 @@
 
 enum { MOST_MOMENTS = 2 };
 
-/* What is the same for all weights of an update, besides the model's settings. */
+/* An update's values that are the same for all weights, besides the model's settings. */
 struct update_rates {
-    float lr, scale;       /* scale: of the gradient, with what clips it */
-    float unbias, unbias2; /* of moments that begin at 0: 1 / (1 - beta^number) */
+    float lr, scale;       /* scale: factor of the gradient, including clipping */
+    float unbias, unbias2; /* corrections of moments that begin at 0: 1 / (1 - beta^number) */
 };
 
 ON_BOTH double power(double x, int64_t n) {
@@ -23,7 +23,7 @@ ON_BOTH double power(double x, int64_t n) {
     return y;
 }
 
-/* of: the updates of the whole run. An optimizer of matrices has lr for these, and adam_lr for all else. */
+/* of: updates in the whole run. An optimizer of matrices steps them at lr, and everything else at adam_lr. */
 ON_BOTH struct update_rates rates_of_update(const struct rt_model *m, float scale, int64_t number, int64_t of) {
     struct update_rates r;
     r.lr = rate_from(m, (double)(m->adam_lr > 0 ? m->adam_lr : m->lr), number, of);
@@ -33,8 +33,8 @@ ON_BOTH struct update_rates rates_of_update(const struct rt_model *m, float scal
     return r;
 }
 
-/* Steps of a weight w, given its gradient g, scaled, and its moments in the order of OPTIMIZERS. decay: 0 where it does
- * not. */
+/* Step a weight w, given its scaled gradient g and its moments in the order of OPTIMIZERS. decay: 0 for weights that do
+ * not decay. */
 ON_BOTH void sgd_step(const struct rt_model *m, const struct update_rates *r, float decay, float g, float *w,
                       float *moment) {
     (void)m, (void)decay, (void)moment;
@@ -61,7 +61,7 @@ ON_BOTH void adamw_step(const struct rt_model *m, const struct update_rates *r, 
     *w -= times(r->lr, move + times(decay, *w));
 }
 
-/* Optimizers of matrices step all else as AdamW does. */
+/* Optimizers of matrices step everything else as AdamW does. */
 #define X(NAME, name, ...)                                                                                             \
     ON_BOTH void name##_step(const struct rt_model *m, const struct update_rates *r, float decay, float g, float *w,   \
                              float *moment) {                                                                          \

@@ -1,20 +1,20 @@
-/* Updates on the host, fp32: per parameter, leaving the gaps between parameters alone. Weights, gradients and moments
- * do not overlap, and what a loop reads besides is read before it: so loops are vectorised. */
+/* Updates on the host, fp32: parameter by parameter, leaving the gaps between alone. Weights, gradients and moments do
+ * not overlap, and a loop reads everything else before it starts, so loops are vectorised. */
 #include "clip.h"
 #include "host.h"
 #include "optim.h"
 #include "store/parameter_walk.h"
 #include <string.h>
 
-/* What all weights of a parameter's update share. */
+/* Shared by all weights in the update of a parameter. */
 struct update {
     const struct rt_model *m;
     struct update_rates rates;
     float decay;
 };
 
-/* An optimizer's step of n weights. moment: the first of their arrays that OPTIMIZERS names, in its order; each next
- * one is `stride` floats after it. */
+/* An optimizer's step for n weights. moment: the first of their arrays, in the order in which OPTIMIZERS names them;
+ * each next one is `stride` floats after it. */
 typedef void optimizer_steps(const struct update *u, int64_t n, float *restrict w, const float *restrict dw,
                              float *moment, int64_t stride);
 #define X(NAME, name, moments, ...)                                                                                    \
@@ -69,7 +69,7 @@ static uint32_t step_pieces(const struct update *u, int64_t n, float *w, const f
     return most;
 }
 
-/* Each moment is laid out as the weights are. Step 1 starts them at zero. */
+/* Updates a piece. Each moment is laid out like the weights; step 1 starts them at zero. */
 bool host_update(const struct rt_update *u) {
     const uint32_t infinite = 0x7f800000;
     const struct rt_model *m = u->piece.m;

@@ -1,5 +1,5 @@
-/* Weights: their initial values and their gradients' sums. None of this uses libm beyond sqrtf, which IEEE 754 fixes to
- * the bit, so weights are the same on every machine; nor BLAS, so ranks on GPUs share it. */
+/* Weights: their initial values, and sums of their gradients. No libm function is used except sqrtf, which IEEE 754
+ * fixes to the bit, so weights are the same on every machine. Nor is BLAS, so ranks on GPUs share this code. */
 #include "attend.h"
 #include "host.h"
 #include <math.h>
@@ -33,7 +33,7 @@ void host_add_more(const struct rt_bind *at, char *dst, int64_t n) {
 
 /* ---- initial weights ---- */
 
-/* Nearly normal, mean 0 and deviation 1: the sum of twelve uniforms of 16 bits. */
+/* Returns a nearly normal number with mean 0 and deviation 1: the sum of twelve uniforms of 16 bits. */
 static float normal(uint64_t key, int64_t i) {
     int32_t sum = 0;
     for (uint64_t k = 0; k < 3; k++) {
@@ -43,8 +43,8 @@ static float normal(uint64_t key, int64_t i) {
     return ((float)sum - 12 * 32767.5f) / 65536;
 }
 
-/* A parameter whose elements are at w: a member's part of one whose elements are numbered from `from` on in the key's
- * sequence. */
+/* A parameter whose elements are at w, or a member's part of it. Its elements are numbered from `from` on in the key's
+ * random sequence. */
 struct values {
     const struct rt_layer *l;
     const struct rt_parameter *p;
@@ -62,21 +62,22 @@ static void init_normal(const struct values *v, float deviation) {
     }
 }
 
-/* Paths: 1 or 2 on the diagonal, so that a row with one nonzero column keeps to that column (data.c). */
+/* Sets a path: 1 or 2 on the diagonal, so that a row with one nonzero column keeps to that column (data.c). */
 static void init_paths(const struct values *v) {
     int64_t columns = whole_parameter(v->l, v->p).dim[1];
     for (int64_t at = 0; at < v->p->count;) {
         const struct rt_stretch run = stretch_of(v->l, v->p, at);
-        int64_t row = (run.at + columns) / (columns + 1); /* the first one whose diagonal is not before the stretch */
+        int64_t row =
+            (run.at + columns) / (columns + 1); /* the first row whose diagonal is in the stretch or after it */
         for (; row < columns && row * (columns + 1) < run.at + run.n; row++)
             v->w[at + row * (columns + 1) - run.at] = (float)(1 + (host_hash(v->key, (uint64_t)row) & 1));
         at += run.n;
     }
 }
 
-/* Tokens, then positions. If the tokens are a separate table, shared with the unembedding, the deviation is GPT-2's,
- * small enough for logits; then the embedding has only positions, and the table none. Tokens without positions have
- * that deviation too, shared or not: it is also Llama's. */
+/* Draws tokens, then positions. If the tokens are a separate table, shared with the unembedding, the deviation is
+ * GPT-2's, small enough for logits; the embedding then has only positions, and the table only tokens. Tokens without
+ * positions get the same deviation, shared or not: it is also Llama's. */
 static void init_embedding(const struct rt_model *m, const struct values *v) {
     bool whole = v->l->context > 0 && shared_table(m, v->l) == 0;
     struct values all = *v;
@@ -93,7 +94,7 @@ static void init_linear(const struct rt_model *m, const struct values *v) {
         init_normal(v, 1 / sqrtf((float)whole_parameter(v->l, v->p).dim[0]));
 }
 
-/* Each expert's weights are a linear layer's. */
+/* Draws each expert's weights like a linear layer's. */
 static void init_experts(const struct rt_model *m, const struct values *v) {
     (void)m;
     init_normal(v, 1 / sqrtf((float)v->l->in));
@@ -105,7 +106,7 @@ static void init_scale(const struct rt_model *m, const struct values *v) {
         v->w[j] = 1;
 }
 
-/* By kind of layer, parameter by parameter. They are 0 before; those of the other kinds stay 0. */
+/* Initializers by kind of layer, called for each parameter. Parameters are 0 before; other kinds' stay 0. */
 static void (*const init[NLAYERS])(const struct rt_model *m, const struct values *v) = {
     [LAYER_embedding] = init_embedding, [LAYER_linear] = init_linear,   [LAYER_route] = init_experts,
     [LAYER_experts] = init_experts,     [LAYER_layernorm] = init_scale, [LAYER_rmsnorm] = init_scale,

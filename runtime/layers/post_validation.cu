@@ -1,4 +1,4 @@
-/* An update that may be taken back: the device judges, since it alone has the norm when the next step is under way. */
+/* Updates that may be rolled back. The device decides, since only it has the norm once the next step is under way. */
 #include "cuda.cuh"
 #include "post_validation.h"
 
@@ -8,7 +8,7 @@ static __global__ void judge(struct kept *kept, struct rt_model m, const uint64_
     judge_update(kept, &m, norm, settles);
 }
 
-/* n weights, or their masters, moments and gradients. kept: copies of all these, behind the header. */
+/* n weights, or their masters, moments and gradients. kept: a header, then copies of all these. */
 struct copied {
     float *weight, *moments, *kept;
     const float *dw;

@@ -1,4 +1,4 @@
-/* An update that may be taken back, fp32. */
+/* Updates that may be rolled back, in fp32. */
 #include "post_validation.h"
 #include "host.h"
 #include <string.h>

@@ -1,10 +1,10 @@
-/* Matrix products of the host layers, all by one function: c = a b, m x k by k x n, on rows of floats.
+/* Matrix products of the host layers, all through one function: c = a b, m x k by k x n, on rows of floats.
  *
- * Each element is a chain of fused multiply-adds from 0 in the order of k, to which a bias, or what c holds, is added:
- * so a microbatch's gradient is that of this microbatch alone until it joins the sum of the others. (Where k is above
- * 768, it joins in equal parts.) The bits depend on its row of a and its column of b alone: not on the shape, on how
- * rows are divided, or on the width of the processor's registers. Where processors lack what that takes
- * (product_host.c), BLAS's order holds. */
+ * Each element is a chain of fused multiply-adds from 0 in the order of k, to which a bias, or c's value, is then
+ * added. So a microbatch's gradient is summed alone before it joins the others' sum. (If k is above 768, it joins in
+ * equal parts.) The bits depend only on the element's row of a and column of b: not on the shape, on how rows are
+ * divided, or on the width of the processor's registers. On processors that lack the required instructions
+ * (product_host.c), BLAS's order applies. */
 #ifndef PIANOLA_PRODUCT_H
 #define PIANOLA_PRODUCT_H
 #include <stdbool.h>
@@ -23,10 +23,10 @@ struct product {
     struct matrix a, b;
     float *c;
     int stride;        /* of c */
-    const float *bias; /* a row, n floats, for each row of c; or NULL */
-    bool add;          /* to what c holds; then no bias */
+    const float *bias; /* a row of n floats, added to each row of c; or NULL */
+    bool add;          /* adds to c's values; then there is no bias */
 };
 void host_product(struct product p);
-/* The kernels that products take, such as "skx"; NULL: BLAS's. */
+/* Returns the kernels that products use, such as "skx", or NULL if BLAS is used. */
 const char *product_kernels(void);
 #endif

@@ -1,11 +1,11 @@
-/* Products by libxsmm, which makes a kernel for each shape when it is first asked for, where the processor has AVX2 and
- * FMA; elsewhere by BLAS.
+/* Products by libxsmm, where the processor has AVX2 and FMA; elsewhere by BLAS. libxsmm makes a kernel for each shape
+ * on its first use.
  *
- * A kernel wants the block of b that it multiplies by side by side, its columns as wide as four registers, and the rows
- * of a along k. So blocks are copied, or turned, into a thread's scratch: b's for all rows of a panel, and, of an a
- * that is stored turned, the panel itself (Goto and van de Geijn 2008, "Anatomy of High-Performance Matrix
- * Multiplication", section 4). Blocks fit caches and change no bit, since a kernel goes on with the sums that c holds;
- * but for DEPTH, by which what is added is added. */
+ * A kernel needs its block of b contiguous, with columns as wide as four registers, and the rows of a contiguous along
+ * k. So blocks are copied, or transposed, into a thread's scratch: b's for all rows of a panel, and if a is stored
+ * transposed, the panel itself (Goto and van de Geijn 2008, "Anatomy of High-Performance Matrix Multiplication",
+ * section 4). Blocks fit caches and change no bit, since a kernel goes on with the sums that c holds. The exception is
+ * DEPTH, which determines the parts in which a product is added to c. */
 #include "product.h"
 #include "host.h"
 #include <cblas.h>
@@ -30,17 +30,17 @@ enum {
     COLUMNS = 64,       /* of a block of b */
     DEPTH = 768,        /* of blocks, along k */
     ROWS = 768,         /* of a panel of a */
-    LANES = 16,         /* blocks are turned in squares of as many */
-    AT_ONCE = 48,       /* rows of c that are added to */
-    FEW = 2 * COLUMNS,  /* rows, to which a block of b is not worth a copy */
-    NEAR = 4 * COLUMNS, /* floats between the rows of a turned a, to which it is read as it lies */
+    LANES = 16,         /* blocks are transposed in squares of this size */
+    AT_ONCE = 48,       /* rows of c that are added to at a time */
+    FEW = 2 * COLUMNS,  /* rows: with so few, a copy of a block of b does not pay */
+    NEAR = 4 * COLUMNS, /* floats between the rows of a transposed a: if so near, it is read in place */
     PAST = LANES        /* keeps a panel's rows from falling into the same lines of a cache */
 };
 struct scratch {
     float b[COLUMNS * DEPTH], c[AT_ONCE * COLUMNS], a[ROWS * (DEPTH + PAST)];
 };
 
-/* In libxsmm's words, which are Fortran's: c' = b' a', and all are stored turned. */
+/* Makes a kernel, in libxsmm's terms, which are Fortran's: c' = b' a', where all are stored transposed. */
 static libxsmm_smmfunction kernel_of(int m, int n, int k, int a_stride, int b_stride, int stride, bool adds,
                                      int flags) {
     const float one = 1, sum = adds;
@@ -48,7 +48,7 @@ static libxsmm_smmfunction kernel_of(int m, int n, int k, int a_stride, int b_st
 }
 
 static pthread_key_t key;
-static bool works; /* the processor has what it takes, and the system lets a program make code */
+static bool works; /* the processor has the instructions, and the system lets a program make code */
 
 static void find_kernels(void) {
     works = libxsmm_get_target_archid() >= LIBXSMM_X86_AVX2 && kernel_of(1, 1, 1, 1, 1, 1, false, 0) &&
@@ -66,7 +66,7 @@ static struct scratch *scratch_of_thread(void) {
 
 typedef float strip __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
-/* One of the four rounds that turn a square: rows a distance apart exchange halves, quarters, ... */
+/* One of the four rounds that transpose a square: rows a distance apart exchange halves, quarters, ... */
 #define LOW_8  0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23
 #define HIGH_8 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31
 #define LOW_4  0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27
@@ -96,7 +96,7 @@ static inline __attribute__((always_inline)) void turn_square(const float *from,
         *(strip *)(to + i * to_stride) = x[i];
 }
 
-/* n rows of k become k rows of n. */
+/* Transposes a block: n rows of k become k rows of n. */
 static WIDE void transpose_block(const float *from, int stride, int n, int k, float *to, int to_stride) {
     int n_whole = n - n % LANES, k_whole = k - k % LANES;
     for (int j = 0; j < n_whole; j += LANES)
@@ -117,12 +117,12 @@ static WIDE void pack_block(const float *from, int stride, int n, int k, float *
             memcpy(to, from, (size_t)n * sizeof *to);
 }
 
-/* A block of a product: rows, columns and depth from somewhere on. */
+/* A block of a product: its first row, column and depth, and its extents. */
 struct block {
     int row, rows, column, columns, deep, depth;
 };
 
-/* The part of a matrix that begins at row i and column j. */
+/* Returns the part of a matrix that begins at row i and column j. */
 static struct matrix block_of_matrix(struct matrix x, int i, int j) {
     x.at += x.turned ? (int64_t)j * x.stride + i : (int64_t)i * x.stride + j;
     return x;
@@ -147,8 +147,8 @@ static struct matrix columns(const struct product *p, const struct block *at, fl
     return (struct matrix){room, at->columns, false};
 }
 
-/* Of so few rows and columns libxsmm's wide kernels make several chains for each element, to keep the processor busy.
- */
+/* Returns whether a block has so few rows and columns that libxsmm's wide kernels would split each element into several
+ * chains, to keep the processor busy. */
 static bool few(const struct block *at) { return at->columns <= LANES && at->rows < LANES; }
 
 static WIDE void multiply_few(const struct block *at, struct matrix a, struct matrix b, bool adds, float *c,
@@ -171,14 +171,14 @@ static void multiply_block(const struct block *at, struct matrix a, struct matri
     }
     libxsmm_smmfunction kernel = kernel_of(at->rows, at->columns, at->depth, a.stride, b.stride, stride, adds,
                                            a.turned ? LIBXSMM_GEMM_FLAG_TRANS_B : 0);
-    if (!kernel) { /* the first was made: see begin */
+    if (!kernel) { /* the first kernel could be made: see begin */
         fprintf(stderr, "pianola: no memory for the kernel of a matrix product\n");
         abort();
     }
     kernel(b.at, a.at, c);
 }
 
-/* A few rows at a time: what is multiplied is still in the nearest cache when it, or a bias, is added. */
+/* Multiplies a few rows at a time, so that the product is still in the nearest cache when it, or a bias, is added. */
 static void multiply_and_add(const struct product *p, struct block at, struct matrix a, struct matrix b, float *room) {
     for (int end = at.row + at.rows, begin = at.row; at.row < end; at.row += at.rows) {
         at.rows = host_least(AT_ONCE, end - at.row);
@@ -194,7 +194,7 @@ static void multiply_and_add(const struct product *p, struct block at, struct ma
     }
 }
 
-/* Equal steps of whole squares, none longer than most. */
+/* Returns the length of equal steps, in whole squares, none longer than most. */
 static int equal_step(int n, int most) {
     int steps = (n + most - 1) / most;
     return ((n + steps - 1) / steps + LANES - 1) / LANES * LANES;

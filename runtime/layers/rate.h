@@ -1,23 +1,24 @@
-/* The learning rate of an update, on hosts and devices: the same bits everywhere, since it takes no libm beyond sqrt
- * and rounds each product on its own. Updates count from 1, as optimizers count, and the schedule spans `steps` of
- * them, or where a model does not say, all of the run's.
+/* The learning rate of an update, on hosts and devices. The bits are the same everywhere, since the only libm function
+ * is sqrt, and each product is rounded on its own. Updates count from 1, as optimizers count. The schedule spans
+ * `steps` updates, or all of the run's if the model does not say.
  *
- * The first `warmup` have lr / warmup, 2 lr / warmup, … lr. From there on x goes from 0 to 1 while the rate goes from
- * lr to final * lr, and it stays there behind the last:
+ * The first `warmup` updates have lr / warmup, 2 lr / warmup, … lr. Then x goes from 0 to 1 while the rate goes from lr
+ * to final * lr, where it stays after the last update:
  *
  *     constant  lr
  *     linear    lr (1 - (1 - final) x)
  *     cosine    with (1 - cos pi x) / 2 instead of x  (Loshchilov & Hutter 2017)
  *     wsd       lr up to the last `cooldown` of all updates; over these with sqrt x instead of x  (Hägele 2024)
  *
- * These are llm.c's. PyTorch's LinearLR, and behind it CosineAnnealingLR, have the same rates. */
+ * These are llm.c's. PyTorch's LinearLR followed by CosineAnnealingLR has the same rates. */
 #ifndef PIANOLA_RATE_H
 #define PIANOLA_RATE_H
 #include "both.h"
 #include "model.h"
 #include <math.h>
 
-/* cos(pi x) for x from 0 to 1, to 2^-52: Taylor's series up to pi / 4, of sine or cosine, whichever is near. */
+/* Returns cos(pi x) for x from 0 to 1, to 2^-52: Taylor's series up to pi / 4, for sine or cosine, whichever is nearer.
+ */
 ON_BOTH double rate_cosine(double x) {
     const double pi = 3.14159265358979323846;
     double half = x > 0.5 ? 1 - x : x, y = times_double(pi, half > 0.25 ? 0.5 - half : half);
@@ -29,7 +30,7 @@ ON_BOTH double rate_cosine(double x) {
     return x > 0.5 ? -sum : sum;
 }
 
-/* With another lr than the model's. of: the updates of the whole run. */
+/* Returns the rate with another lr than the model's. of: the updates of the whole run. */
 ON_BOTH float rate_from(const struct rt_model *m, double lr, int64_t update, int64_t of) {
     double done = (double)(update - 1), end = (double)(m->steps > 0 ? m->steps : of), from = m->warmup;
     if (update <= m->warmup)

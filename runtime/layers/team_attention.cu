@@ -4,8 +4,7 @@
 
 enum { THREADS = 256 };
 
-/* Copies a tensor's elements into pieces, or out of them: a thread V columns of a row of a piece, of which blockIdx.y
- * is the number. */
+/* Copies a tensor's elements into pieces, or back. A thread copies V columns of a row of piece number blockIdx.y. */
 template <typename T, int V>
 static __global__ void move(T *tensor, T *pieces, const __grid_constant__ struct pieces p, bool into_pieces) {
     int across = p.columns / V, i = (int)(blockIdx.x * THREADS + threadIdx.x), row = i / across, j = i % across * V;
@@ -16,7 +15,8 @@ static __global__ void move(T *tensor, T *pieces, const __grid_constant__ struct
     store(into_pieces ? here : there, load<V>(into_pieces ? there : here));
 }
 
-/* Do V columns from one that V divides on lie next to each other, and at a multiple of V elements? */
+/* Returns whether V columns, from any that V divides on, are contiguous in the tensor and at a multiple of V elements.
+ */
 static bool in_packs(const struct pieces *p, int V, int64_t off) {
     bool fine = p->columns % V == 0 && p->stride % V == 0 && off % V == 0;
     for (int g = 0; g < 3; g++)
@@ -24,7 +24,7 @@ static bool in_packs(const struct pieces *p, int V, int64_t off) {
     return fine;
 }
 
-/* The tensor begins `off` elements behind x. */
+/* The tensor begins `off` elements after x. */
 template <typename T>
 static void move_pieces(const struct cuda_call *c, const struct pieces *p, struct slot x, int64_t off, int space) {
     T *tensor = cuda_at<T>(c, x) + off, *pieces = (T *)c->at->at[space];
@@ -62,7 +62,7 @@ static void gather_kv_get_back(const struct cuda_call *c) {
     cuda_rotate(c, l->dx, true);
 }
 
-/* The layer before it is the attention, in whose x keys and values still are. */
+/* Gives keys and values, which are still in the x of the attention, the layer before. */
 static void again_kv_give_back(const struct cuda_call *c) {
     const struct rt_layer *attention = c->l - 1;
     struct pieces p = keys_of_member(c->l, attention->in);

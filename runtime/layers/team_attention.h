@@ -1,24 +1,24 @@
-/* What team_attention_host.c and team_attention.cu share: attention whose rows or heads are divided among a team.
+/* Attention whose rows or heads are divided among a team, for team_attention_host.c and team_attention.cu.
  *
- * Pieces. A collective moves equal pieces, one for each member, which lie one behind the other and begin at cache
- * lines. On the other side is a tensor of which piece i has some rows, some columns, or both: its rows are member i's
- * of the microbatch, or all that there are; its columns member i's part of up to three groups, such as heads of
- * queries, of keys and of values, or all. */
+ * Pieces. A collective moves equal pieces, one for each member, which lie one after the other and begin at cache lines.
+ * On the other side is a tensor in which piece i has some rows, some columns, or both. Its rows are member i's of the
+ * microbatch, or all rows. Its columns are member i's part of up to three groups, such as heads of queries, of keys and
+ * of values, or all columns. */
 #ifndef PIANOLA_TEAM_ATTENTION_H
 #define PIANOLA_TEAM_ATTENTION_H
 #include "keys.h"
 
 struct pieces {
-    int32_t members, rows, columns; /* of each piece, whose rows lie side by side */
+    int32_t members, rows, columns; /* of each piece, whose rows are contiguous */
     int64_t apart;                  /* elements from one piece to the next */
     int32_t stride;                 /* of the tensor's rows, in elements */
-    bool by_rows;                   /* piece i has the rows of member i, as `part` says */
+    bool by_rows;                   /* piece i has member i's rows, given by `part` */
     struct rt_rows part;
-    int32_t group[3]; /* the tensor's columns, so many next to each other, of which each piece has a part; 0: no more.
-                         group[0] 0: a piece's columns are the tensor's */
+    int32_t group[3]; /* the tensor's column groups, of each of which a piece has a part; 0: no more. group[0] 0: a
+                         piece's columns are the tensor's */
 };
 
-/* The row of a microbatch that is row `row` of a member's, of which it has so many: row_of_batch of attention.h, of any
+/* Returns the row of a microbatch that is row `row` of a member with `rows` rows: row_of_batch of attention.h, for any
  * member and on devices too. */
 ON_BOTH int32_t row_of_member(const struct rt_rows *part, int32_t member, int32_t rows, int32_t row) {
     if (part->context == 0)
@@ -28,8 +28,8 @@ ON_BOTH int32_t row_of_member(const struct rt_rows *part, int32_t member, int32_
     return row / length * part->context + begin + at;
 }
 
-/* Where in the tensor a piece's element is, in elements, and how many columns from there on, it included, lie next to
- * each other there too. */
+/* Where a piece's element is in the tensor, in elements, and how many columns from there on, itself included, are
+ * contiguous there too. */
 struct place {
     int64_t at;
     int32_t n;
@@ -50,15 +50,15 @@ ON_BOTH struct place piece_place(const struct pieces *p, int32_t piece, int32_t 
     return place;
 }
 
-/* ---- what the layers exchange; element: bytes of a value ---- */
+/* ---- what the layers exchange; element: bytes per value ---- */
 
-/* One piece, which is all of a member's keys and values, behind the queries in attention's x. */
+/* Returns one piece with all of a member's keys and values, which follow the queries in attention's x. */
 static inline struct pieces keys_of_member(const struct rt_layer *l, int32_t stride) {
     struct pieces p = {1, l->rows, piece_columns(l), 0, stride, false, {0, 0, 0}, {0, 0, 0}};
     return p;
 }
-/* to_heads, to_rows: of the tensor that is whole rows, n x C, and of the one that has a member's heads, N x C /
- * members. */
+/* Return the pieces of to_heads and to_rows: in the tensor with whole rows, n x C, and in the one with a member's
+ * heads, N x C / members. */
 static inline struct pieces pieces_of_rows(const struct rt_layer *l, int64_t element) {
     const struct attention_config *of = &l->config.attention;
     struct pieces p = {l->part.members,
@@ -83,11 +83,11 @@ static inline struct pieces pieces_of_heads(const struct rt_layer *l, int64_t el
 /* ---- attention of a member's rows to the keys and values of all: context parallelism (Llama Team 2024, "The Llama 3
  * Herd of Models", section 3.3.2) ----
  *
- * Of 2 members chunks of each sequence a member has one, and the one as far from the end: so all have as much to do.
- * What all have gathered is a piece for each member, whose rows are keys and then values; so are the gradients to be
- * summed. */
+ * Each sequence is cut into 2 members chunks. A member has one, and the one equally far from the end, so that all
+ * members have the same work. What is gathered is a piece for each member, whose rows are keys and then values. The
+ * gradients to be summed have the same form. */
 
-/* The keys and values of a chunk, and in a backward their gradients. */
+/* Returns the segment of a chunk: its keys and values, and in a backward their gradients. */
 static inline struct segment chunk_of_team(const struct rt_layer *l, const struct rt_bind *at, int64_t element,
                                            bool backward, int32_t number) {
     int32_t members = l->part.members, chunk = l->part.context / members / 2, columns = piece_columns(l);
@@ -103,8 +103,8 @@ static inline struct segment chunk_of_team(const struct rt_layer *l, const struc
     return s;
 }
 
-/* The queries of the member's first chunk, or of its second one, which is last: that reads the keys of all chunks, and
- * its backward writes all of their gradients, to which the first one's adds. segment: room for 2 members. */
+/* Returns the queries of the member's first chunk, or of its second one, which comes last. The second reads the keys of
+ * all chunks, so its backward writes all of their gradients, and the first one's adds. segment: room for 2 members. */
 static inline struct attend attend_to_team(const struct rt_layer *l, const struct rt_bind *at, int64_t element,
                                            bool backward, bool second, struct segment *segment) {
     const struct attention_config *of = &l->config.attention;

@@ -1,8 +1,8 @@
 /* Attention whose rows or heads a team divides (team_attention.h), and the layers around it, which exchange.
  *
- * By rows: gather_kv turns queries and keys, and all get the keys and values of all, which attention reads from there.
- * In the backward again_kv gets them once more, attention leaves the gradients of all for gather_kv's exchange, which
- * adds up each member's own, and gather_kv turns them back.
+ * By rows: gather_kv rotates queries and keys, and all members get all keys and values, which attention reads from
+ * there. In the backward, again_kv gets them once more. Attention leaves the gradients of all of them for gather_kv's
+ * exchange, which adds up each member's own, and gather_kv rotates them back.
  *
  * By heads: to_heads and to_rows exchange, so that attention has all rows of some heads. */
 #include "host.h"
@@ -11,7 +11,7 @@
 
 /* ---- pieces ---- */
 
-/* A tensor's elements into what is given, or what is got into a tensor. */
+/* Moves a tensor's elements into what is given, or what is got into a tensor. */
 static void move_pieces(const struct host_call *c, const struct pieces *p, float *tensor, int space) {
     float *piece = (float *)(void *)c->at->at[space];
     bool into_piece = space == SP_GIVE;
@@ -48,7 +48,7 @@ static void gather_kv_get_back(const struct host_call *c) {
     host_rotate(l, host_at(c, l->dx), true);
 }
 
-/* The layer before it is the attention, in whose x keys and values still are. */
+/* Gives keys and values, which are still in the x of the attention, the layer before. */
 static void again_kv_give_back(const struct host_call *c) {
     const struct rt_layer *attention = c->l - 1;
     struct pieces p = keys_of_member(c->l, attention->in);

@@ -1,8 +1,8 @@
-/* Updates on devices: whole matrices by the optimizer that steps them so, all else by optim.cu. */
+/* Updates on devices: whole matrices by an optimizer that steps them, everything else by optim.cu. */
 #include "cuda_math.cuh"
 #include "store/parameter_walk.h"
 
-/* Returns NULL if the model's optimizer steps no whole matrices. */
+/* Returns the model's optimizer of whole matrices, or NULL if it has none. */
 static const struct cuda_matrix_optimizer *matrix_optimizer(const struct rt_model *m) {
     switch (m->optimizer) {
 #define X(NAME, name, ...)                                                                                             \
@@ -24,7 +24,7 @@ void cuda_update_forget(void) {
 #undef X
 }
 
-/* The piece of an optimizer of matrices is a whole stage. */
+/* Updates a piece. With an optimizer of matrices, the piece is a whole stage. */
 void cuda_update(const struct rt_update *u, const struct cuda_number *number, void *workspace, cudaStream_t stream) {
     const struct cuda_matrix_optimizer *by = matrix_optimizer(u->piece.m);
     int64_t done = 0;
