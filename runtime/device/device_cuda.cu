@@ -18,8 +18,8 @@ void cuda_must(cudaError_t code, const char *call) {
     _Exit(1);
 }
 
-/* Code runs on devices of its architecture's major version, PTX on all that are newer (CUDA C++ Programming Guide,
- * "Binary Compatibility" and "PTX Compatibility"). */
+/* Returns whether code fits the device. Binaries run on devices of their architecture's major version, PTX on all newer
+ * ones (CUDA C++ Programming Guide, "Binary Compatibility" and "PTX Compatibility"). */
 bool cuda_fits(const struct cudaDeviceProp *device, char *why, size_t nwhy) {
     if (device->major >= 8)
         return true;
@@ -37,7 +37,7 @@ void cuda_store(void *device, const void *host, size_t bytes) {
     CUDA(cudaStreamSynchronize(cudaStreamLegacy));
 }
 
-/* A driver function, found through the runtime, so that the library loads without a driver. */
+/* Returns a driver function, found through the runtime, so that the library loads without a driver. */
 static void *driver(const char *name) {
     void *call = NULL;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSuccess;
@@ -47,7 +47,7 @@ static void *driver(const char *name) {
     return call;
 }
 
-/* The codes are those of the runtime. */
+/* Writes a word. The driver's error codes are the runtime's. */
 static CUresult write_word(cudaStream_t stream, uint32_t *word, uint32_t value) {
     static decltype(&cuStreamWriteValue32) write;
     write = write ? write : (decltype(write))driver("cuStreamWriteValue32");
@@ -58,8 +58,8 @@ void cuda_write_word(cudaStream_t stream, uint32_t *word, uint32_t value) {
     cuda_must((cudaError_t)write_word(stream, word, value), "cuStreamWriteValue32");
 }
 
-/* cuda.h does not say with which code a device refuses. An error that leaves the process inconsistent comes again at
- * the next call. */
+/* Returns whether the device can write the word. cuda.h does not say with which code a device refuses. An error that
+ * leaves the process inconsistent comes again at the next call. */
 bool cuda_writes_word(cudaStream_t stream, uint32_t *word) { return write_word(stream, word, 0) == CUDA_SUCCESS; }
 
 void cuda_take_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool flush) {
@@ -76,7 +76,7 @@ void cuda_take_word(cudaStream_t stream, uint32_t *word, uint32_t value, bool fl
     cuda_must((cudaError_t)batch(stream, 2, both, 0), "cuStreamBatchMemOp");
 }
 
-/* ---- the replay core's questions ---- */
+/* ---- the replay core's callbacks ---- */
 
 static bool device_wait(struct replay *re, const struct rt_instr *x, int32_t i) {
     if (cuda_rank_of(re)->issued[i] <= re->turn)
@@ -85,12 +85,13 @@ static bool device_wait(struct replay *re, const struct rt_instr *x, int32_t i) 
     return true;
 }
 
-/* A stream that awaits a word may hold up any other that shares its hardware queue, and CUDA does not see what the word
- * orders: cuda.h, on cuStreamWaitValue32 and cuGraphAddBatchMemOpNode, asks for the order "with CUDA-visible
+/* Returns whether an instruction's lane is part of the one branch of a graph that has messages and copies, in issue
+ * order. A stream that awaits a word may hold up any other that shares its hardware queue, and CUDA does not see what
+ * the word orders: cuda.h, on cuStreamWaitValue32 and cuGraphAddBatchMemOpNode, asks for the order "with CUDA-visible
  * dependencies such as events" too. Enqueued steps reach the queues in issue order, which is safe one instruction after
- * another. CUDA does not say which branches of a graph share a queue; that graphs share queues at all has been seen
- * (pytorch#176582: with work of other streams). So there all lanes with messages, and those to host memory and back,
- * are one branch, in issue order, beside that of the compute lane. */
+ * another. CUDA does not say which branches of a graph share a queue, but graphs have been seen to share queues
+ * (pytorch#176582: with other streams' work). So in a graph, all lanes with messages, and those to host memory and
+ * back, form one branch, in issue order, beside the compute lane's. */
 static bool takes_turns(const struct replay *re, const struct rt_instr *x) {
     return cuda_rank_of(re)->captured && cuda_rank_of(re)->transport->chained &&
            (is_copy(x->op) || cuda_has_messages(stream_of(re), x->lane));
@@ -108,7 +109,7 @@ static void end_turn(struct replay *re, const struct rt_instr *x) {
     own->turned = true;
 }
 
-/* The word is written after the event, so that no lane waits for the write. */
+/* Records the event before the word is written, so that no lane waits for the write. */
 static void device_record(struct replay *re, int32_t i, double start, double end) {
     struct cuda_rank *own = cuda_rank_of(re);
     int lane = stream_of(re)->ins[i].lane;
@@ -152,7 +153,7 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
         cuda_backward_part(p->model, s, &at, job_sweep(p, x), &own->ahead, own->workspace, stream);
 }
 
-/* A graph of the period is launched for each repetition: the device counts those. */
+/* Runs an update. The device counts repetitions of the period itself, since each launches the same graph. */
 static void run_update(struct replay *re, const struct rt_instr *x, cudaStream_t stream) {
     struct cuda_rank *own = cuda_rank_of(re);
     const struct rt_program *p = re->program;
@@ -166,7 +167,7 @@ static void run_update(struct replay *re, const struct rt_instr *x, cudaStream_t
     (p->model->post_validation ? cuda_update_ahead : cuda_update)(&u, &number, own->workspace, stream);
 }
 
-/* A rank may begin its norm with nothing to add. The workspace is the compute lane's. */
+/* Runs a norm. A rank may begin its norm with nothing to add. The workspace is the compute lane's. */
 static void run_norm(struct replay *re, const struct rt_instr *x, const float *dw, cudaStream_t stream) {
     struct cuda_rank *own = cuda_rank_of(re);
     const struct rt_piece none = {re->program->model, &re->program->stage[x->stage], 0, 0};
@@ -176,7 +177,7 @@ static void run_norm(struct replay *re, const struct rt_instr *x, const float *d
     cuda_norm(dw ? job_piece(re, x) : none, dw, norm, x->first, own->workspace, stream);
 }
 
-/* The two directions have lanes of their own, and so streams and copy engines. */
+/* Copies to or from host memory. The two directions have lanes of their own, and so streams and copy engines. */
 static void copy_host(const struct cuda_rank *own, const struct rt_instr *x, cudaStream_t stream) {
     const struct job_copy copy = job_copy(own->arena, own->host, x);
     CUDA(cudaMemcpyAsync(copy.to, copy.from, (size_t)x->bytes,
@@ -242,8 +243,8 @@ static void no_idle(struct replay *re) { (void)re; }
 extern const struct device cuda_device = {device_wait, device_launch, device_meet, device_record,
                                           no_clock,    no_stamp,      no_idle};
 
-/* An event recorded in a capture has a time only if it is recorded as external: a node of the graph, which each launch
- * records anew. */
+/* Marks an instruction's begin or end. An event recorded in a capture has a time only if it is recorded as external: a
+ * node of the graph, which each launch records anew. */
 void cuda_mark(const struct cuda_rank *own, int32_t i, bool end, cudaStream_t stream) {
     if (own->timed == UNTIMED)
         return;

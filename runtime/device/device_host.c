@@ -18,7 +18,7 @@ static void host_record(struct replay *re, int32_t i, double start, double end) 
     struct host_rank *own = self(re);
     const struct rt_instr *x = &re->program->rank[re->rank].ins[i];
     assert(i >= 0 && i < re->program->rank[re->rank].nins);
-    assert(own->ended[i] == re->turn && end >= start); /* once in each turn of its section */
+    assert(own->ended[i] == re->turn && end >= start); /* once per turn of its section */
     own->ended[i] = re->turn + 1;
     own->stamp[i] = (struct rt_stamp){start, end};
     own->first = start < own->first ? start : own->first;
@@ -52,7 +52,7 @@ static void read_batch_rows(struct replay *re, const struct rt_instr *x, const s
     }
 }
 
-/* What each member of a team has of a loss lies apart, where they write into the same memory. */
+/* Returns the place of a member's loss. Members of a team that write to the same memory have places apart. */
 static float *member_loss(struct replay *re, const struct rt_instr *x, const struct rt_stage *s) {
     struct host_rank *own = self(re);
     assert(own->loss && batch_of(re, x) < re->program->batches);
@@ -65,7 +65,7 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     const struct rt_program *p = re->program;
     const struct rt_stage *s = job_stage(p, x);
     struct rt_batch batch = {0};
-    float lost; /* the loss of a recomputed forward, or another member's, dropped */
+    float lost; /* takes the loss of a recomputed forward, or another member's, which is dropped */
     struct rt_bind at = job_bind(p, re->rank, own->arena, x);
     at.batch = &batch;
     at.loss = x->op == OP_F && tells_loss(s) ? member_loss(re, x, s) : &lost;
@@ -93,7 +93,7 @@ static void run_job(struct replay *re, const struct rt_instr *x) {
     }
 }
 
-/* Names the weight that an update has made non-finite, or the gradient, if that is not finite either. */
+/* Records the weight that an update has made non-finite, or the gradient, if that is not finite either. */
 static void name_nonfinite(struct replay *re, const struct rt_update *u) {
     struct nonfinite_at at = {re->step + 1, re->rank, NONFINITE_STATE, 0};
     nonfinite_scan(&re->bad, &at, u->piece, u->w);
@@ -104,7 +104,7 @@ static void name_nonfinite(struct replay *re, const struct rt_update *u) {
 static void run_update(struct replay *re, const struct rt_instr *x) {
     const struct rt_update u = job_update(re, self(re)->arena, x);
     const int moments = count_moments(u.piece.m->optimizer);
-    /* The plan's sizes are the layers': fp32 weights, gradient and moments of what this rank updates. */
+    /* The plan's sizes match the layers': fp32 weights, gradient and moments of what this rank updates. */
     assert(x->at.w->bytes >= 4 * u.piece.n && x->at.dw->bytes >= 4 * u.piece.n);
     assert(!x->at.opt || x->at.opt->bytes >= 4 * moments * u.piece.n);
     assert(x->at.opt || moments == 0 || u.piece.n == 0);
@@ -114,7 +114,7 @@ static void run_update(struct replay *re, const struct rt_instr *x) {
         name_nonfinite(re, &u);
 }
 
-/* A rank may begin its norm with nothing to add. */
+/* Runs a norm. A rank may begin its norm with nothing to add. */
 static void run_norm(struct replay *re, const struct rt_instr *x, const float *dw, uint64_t *norm) {
     const struct rt_piece none = {re->program->model, &re->program->stage[x->stage], 0, 0};
     if (x->first)
@@ -129,7 +129,7 @@ static void run_instruction(struct replay *re, const struct rt_instr *x) {
         run_update(re, x);
     else if (x->op == OP_NORM)
         run_norm(re, x, dw, (uint64_t *)(void *)job_operand(arena, x, ROLE_norm));
-    else if (x->op == OP_ADD || x->op == OP_TAKE) /* bytes: of whole floats */
+    else if (x->op == OP_ADD || x->op == OP_TAKE) /* bytes: whole floats */
         host_add(dw, (const float *)(const void *)job_operand(arena, x, ROLE_src), x->bytes / 4, x->first);
     else if (is_copy(x->op)) {
         struct job_copy copy = job_copy(arena, self(re)->host, x);
@@ -185,8 +185,8 @@ const struct device host_device = {
     .idle = host_idle,
 };
 
-/* n objects of a size, zeroed, page-aligned; NULL: no memory. Much memory takes pages of 2 MiB where the system has
- * them: fewer faults at first, and fewer misses of the TLB. */
+/* Returns n zeroed, page-aligned objects, or NULL if there is no memory. Large allocations use pages of 2 MiB where the
+ * system has them, for fewer faults at first and fewer TLB misses. */
 static void *host_pages(size_t n, size_t size) {
     enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
     size_t page = n * size < 4 * (size_t)HUGE_PAGE ? PAGE : HUGE_PAGE, bytes = (n * size + page - 1) / page * page;
@@ -220,7 +220,7 @@ void host_release(struct replay *re, struct host_rank *own) {
     free(own->batch);
 }
 
-/* Only a whole stage can be made: of a shard's, the rest is dropped. */
+/* Makes a shard's initial weights. Only a whole stage's can be made, so the rest is dropped. */
 static bool first_shard(struct replay *re, const struct rt_home *home, float *w, const struct start *start, char *why,
                         size_t nwhy) {
     const struct rt_model *m = re->program->model;
@@ -236,7 +236,8 @@ static bool first_shard(struct replay *re, const struct rt_home *home, float *w,
     return ok;
 }
 
-/* Everything but the weights stays as it is: verify has proved that nothing reads it before it is written. */
+/* Sets initial weights. Everything else stays as it is: verify has proved that nothing reads it before it is written.
+ */
 bool host_begin(struct replay *re, const struct start *start, char *why, size_t nwhy) {
     const struct rt_program *p = re->program;
     const struct rt_rank *k = &p->rank[re->rank];

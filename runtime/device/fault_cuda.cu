@@ -1,13 +1,13 @@
 /* Messages for CUDA's errors, with the instruction that an error may come from.
  *
- * Work is enqueued, so a fault of a kernel surfaces at some later call. The message names the instruction that is being
+ * Work is enqueued, so a kernel's fault surfaces at some later call. The message names the instruction that is being
  * enqueued at that call. With CUDA_LAUNCH_BLOCKING=1 a launch returns when the kernel has ended ("CUDA Environment
- * Variables"): outside of captures, the instruction is then the culprit itself. */
+ * Variables"); outside of captures, that instruction is then the culprit itself. */
 #include "device_cuda.cuh"
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The instruction that is being enqueued; NULL: none is. */
+/* The instruction that is being enqueued, or NULL. */
 static struct {
     const struct replay *replay;
     const struct rt_instr *instr;
@@ -40,7 +40,7 @@ void cuda_instr_name(const struct rt_program *p, const struct rt_instr *x, char 
         snprintf(out + at, n - (size_t)at, " %s %d", is_send(x->op) ? "to" : "from", x->peer);
 }
 
-/* "rank 1, step 2: 1F3" */
+/* Writes the place, such as "rank 1, step 2: 1F3". */
 static void write_fault_place(char *out, size_t n) {
     char name[64], when[64];
     const struct replay *re = now.replay;

@@ -1,4 +1,4 @@
-/* The way of microbatches to a CUDA device, and of their losses back. */
+/* Transfers of microbatches to a CUDA device, and of their losses back. */
 #include "device_cuda.cuh"
 extern "C" {
 #include "job.h"
@@ -9,9 +9,9 @@ static struct cuda_rank *fed_rank(const struct replay *re) { return (struct cuda
 
 int32_t cuda_written(const struct rt_program *p) { return written_batches(p) / pieces_of_batch(p->model); }
 
-/* ---- where a microbatch lies: its tokens or x, then its targets or y, with the rows of a slice side by side ---- */
+/* ---- layout of a microbatch: its tokens or x, then its targets or y, with the rows of a slice side by side ---- */
 
-/* Bytes of either half, of the rows of all sequences up to this one. */
+/* Returns the bytes of either half for the rows before this one, over all sequences. */
 static size_t bytes_before(const struct rt_model *m, int32_t row) {
     int32_t sequence = m->input == INPUT_TOKENS ? m->context : m->rows;
     return data_bytes(m) / 2 / (size_t)sequence * (size_t)row;
@@ -34,7 +34,7 @@ struct rt_batch cuda_input(const struct replay *re, const struct rt_instr *x) {
     return batch;
 }
 
-/* A slice's first layer, of any stage that is here, says its rows. */
+/* Returns a slice's first layer, of any stage that is here; it has the slice's rows. */
 static const struct rt_layer *slice_at(const struct rt_program *p, int32_t q) {
     const struct rt_stage *s = p->slice + q;
     while (s->nlayers == 0)
@@ -79,8 +79,8 @@ static void make_batch(const struct cuda_rank *own, const struct rt_program *p, 
 
 /* ---- what a pass reads and makes ---- */
 
-/* Where a period repeats, a section has no more than it uses in each pass; where nothing does, all microbatches go at
- * once. */
+/* Finds the microbatches that a section reads. If a period repeats, these are only the ones it uses in each pass; if
+ * nothing repeats, they are all microbatches. */
 static void find_fed(const struct rt_program *p, const struct rt_rank *k, struct cuda_range *fed, int section) {
     int32_t slices = pieces_of_batch(p->model);
     *fed = p->period > 0 ? cuda_range{INT32_MAX, 0} : cuda_range{0, cuda_written(p)};
@@ -93,11 +93,12 @@ static void find_fed(const struct rt_program *p, const struct rt_rank *k, struct
     }
 }
 
-/* Of other microbatches, the losses there are an earlier pass's. made: per microbatch as written out. */
+/* Finds the microbatches whose losses a section makes; the other losses there are an earlier pass's. made: per
+ * microbatch as written out. */
 static struct cuda_range *find_lost(const struct rt_program *p, const struct rt_rank *k, struct cuda_range *at,
                                     int section, bool *made) {
     int32_t n = written_batches(p);
-    if (p->period == 0) { /* nobody's are 0 */
+    if (p->period == 0) { /* losses that nobody makes are 0 */
         *at = {0, n};
         return at + 1;
     }
@@ -116,7 +117,7 @@ static struct cuda_range *find_lost(const struct rt_program *p, const struct rt_
     return at;
 }
 
-/* A member of a team reads the same rows in all of its stages. */
+/* Finds the layers that select rows. A member of a team reads the same rows in all of its stages. */
 static void find_token_readers(struct cuda_rank *own, const struct rt_program *p, const struct rt_rank *k) {
     for (int32_t i = 0; i < k->nins; i++) {
         if (!is_job(k->ins[i].op))

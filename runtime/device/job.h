@@ -10,7 +10,7 @@ static inline char *job_operand(char *arena, const struct rt_instr *x, int role)
     return operand ? arena + operand->off : NULL;
 }
 
-/* The two ends of a copy to host memory or back. */
+/* The destination and source of a copy to host memory or back. */
 struct job_copy {
     char *to;
     const char *from;
@@ -22,20 +22,21 @@ static inline struct job_copy job_copy(char *arena, char *host, const struct rt_
     return copy;
 }
 
-/* A stage reads the batch if its first layer's input has no other place, and the targets if it ends in the loss. */
+/* Returns whether a stage reads the batch, because its first layer's input has no other place, or the targets, because
+ * it ends in the loss. */
 static inline bool stage_reads_batch(const struct rt_program *p, int stage) {
     return p->stage[stage].layer[0].x.space == SP_NONE || ends_in_loss(&p->stage[stage]);
 }
-/* A job's first part: the one that takes its input, or the gradient of its output. */
+/* Returns whether a part is a job's first: the one that takes its input, or the gradient of its output. */
 static inline bool begins_job(const struct rt_program *p, const struct rt_instr *x) {
     bool forward = x->op == OP_F || x->op == OP_R;
     return !x->at.got && x->sweep != SWEEP_WEIGHTS &&
            (forward ? x->from == 0 : job_end(p, x) == p->stage[x->stage].nlayers);
 }
 
-/* All but the batch and where the loss goes. After the stage's own workspace comes what cost.c adds for B (what I would
- * leave for W), for R (its output, which is dropped), and for an F that R will repeat (its stash). An operand work is
- * another workspace than the rank's. */
+/* Binds a job's operands, except the batch and the loss's place. The stage's own workspace is followed by what cost.c
+ * adds: for B what I would leave for W, for R its output, which is dropped, and for an F that R will repeat its stash.
+ * An operand `work` is another workspace than the rank's. */
 static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char *arena, const struct rt_instr *x) {
     const struct rt_stage *s = job_stage(p, x);
     const struct rt_buffer *work = x->at.work ? x->at.work : p->rank[rank].work;
@@ -72,13 +73,13 @@ static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char
     return at;
 }
 
-/* Returns what a backward computes in the part that an instruction is. */
+/* Returns what a backward's part computes. */
 static inline struct rt_sweep job_sweep(const struct rt_program *p, const struct rt_instr *x) {
     struct rt_sweep sweep = {x->op != OP_W, x->op != OP_I, x->sweep, x->from, job_end(p, x)};
     return sweep;
 }
 
-/* The piece that an instruction's home updates. */
+/* Returns the piece that an instruction's home updates. */
 static inline struct rt_piece job_piece(const struct replay *re, const struct rt_instr *x) {
     const struct rt_program *p = re->program;
     const struct rt_home *home = home_on(&p->rank[re->rank], x->stage);

@@ -2,8 +2,9 @@
  *
  * All of a rank's device memory is one allocation: the plan's arena, then what every rank needs besides the plan
  * (microbatches, losses, the optimizer's step, the workspace of the products). The plan's arena in host memory is
- * another, of pinned memory: with pageable memory, a copy "might be synchronous with respect to host" (CUDA Runtime
- * API, "API synchronization behavior"), and none of a graph. All of it is allocated at the start. */
+ * another allocation, of pinned memory. With pageable memory, a copy "might be synchronous with respect to host" (CUDA
+ * Runtime API, "API synchronization behavior") and could not be part of a graph. Everything is allocated at the start.
+ */
 #include "device_cuda.cuh"
 extern "C" {
 #include "store/import.h"
@@ -37,9 +38,9 @@ int64_t cuda_rank_bytes(const struct rt_program *p, int rank, const struct cuda_
     return lay_out_arena(p, rank, transport, NULL);
 }
 
-/* Only one of the errors means a lack of memory. */
+/* Writes why an allocation failed. Only one of the errors means a lack of memory. */
 static void put_lack(cudaError_t code, const char *call, const char *lack, char *why, size_t n) {
-    cudaGetLastError(); /* no error of the next launch's */
+    cudaGetLastError(); /* keeps the next launch from reporting it */
     if (code == cudaErrorMemoryAllocation)
         snprintf(why, n, "%s", lack);
     else
@@ -55,7 +56,8 @@ char *cuda_allocate(size_t bytes, char *why, size_t n) {
     return NULL;
 }
 
-/* Writing it all at once also settles where it lies: near the processors that this process runs on. */
+/* Allocates pinned memory. Writing all of it at once also settles where its pages lie: near this process's processors.
+ */
 static bool take_host(struct cuda_rank *own, int64_t bytes, char *why, size_t n) {
     cudaError_t code = cudaHostAlloc((void **)&own->host, (size_t)bytes, cudaHostAllocDefault);
     if (code != cudaSuccess) {
@@ -102,7 +104,7 @@ const char *cuda_take(struct replay *re, struct cuda_rank *own, const struct rt_
     }
     int least, greatest;
     CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-    for (int l = 0; l < k->nlanes; l++) /* others wait for messages: their kernels come before those of layers */
+    for (int l = 0; l < k->nlanes; l++) /* lanes that others wait for come first: messages' kernels before layers' */
         CUDA(cudaStreamCreateWithPriority(&own->lane[l], cudaStreamNonBlocking,
                                           cuda_has_messages(k, l) ? greatest : least));
     for (int32_t i = 0; i < k->nins; i++)
@@ -158,7 +160,7 @@ void cuda_release(struct replay *re, struct cuda_rank *own) {
     free(re->blocked);
 }
 
-/* Stores the bytes of a set's state, which are the host's, at an offset of the arena in that memory. */
+/* Copies a part of a set's state from the host to an offset of an arena, in the device's or host memory. */
 static void store_state(struct replay *re, int memory, int64_t off, const void *from, size_t bytes) {
     if (memory == MEMORY_HOST)
         memcpy(cuda_rank_of(re)->host + off, from, bytes);
@@ -166,8 +168,8 @@ static void store_state(struct replay *re, int memory, int64_t off, const void *
         cuda_store(cuda_rank_of(re)->arena + off, from, bytes);
 }
 
-/* Sets a home's weights from the whole set's, fp32: with bf16 they are rounded, and those that it updates have w as
- * their masters. */
+/* Sets a home's weights from the whole set's, in fp32. With bf16 they are rounded, and the ones that it updates get w
+ * as their masters. */
 static void store_weights(struct replay *re, const struct rt_home *home, const float *w) {
     char *arena = cuda_rank_of(re)->arena;
     const struct rt_model *m = re->program->model;
@@ -209,7 +211,7 @@ bool cuda_begin(struct replay *re, const struct start *start, char *why, size_t 
     return ok;
 }
 
-/* n floats at an offset of a memory's arena: what is in host memory is read there, all else copied to the mirror. */
+/* Returns n floats at an offset of an arena. Host memory is read in place; device memory is copied to the mirror. */
 static const float *pull_floats(const struct cuda_rank *own, int memory, int64_t off, int64_t n, float *mirror) {
     if (memory == MEMORY_HOST)
         return (const float *)(own->host + off);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Compares bits as integers: that is a maximum, which vectorises, and compares of floats would not. */
+/* Compares bits as integers: an integer maximum vectorises, comparisons of floats would not. */
 static int64_t first_bad(const float *w, int64_t n) {
     enum { PART = 4096 };
     const uint32_t infinite = 0x7f800000;

@@ -1,27 +1,27 @@
 /* The first number of a training that is not finite. A run that goes on with such numbers learns nothing more, and its
- * checkpoints would replace those that are still good. So a training keeps this record, and by default stops by it.
+ * checkpoints would replace good ones. So a training keeps this record, and by default stops when it is set.
  *
- * The host looks at each loss and, after an update, at the weights that it has changed. A GPU's losses are looked at as
- * they reach the host, and its weights before a checkpoint and at the end. */
+ * The host checks each loss and, after an update, the weights that it has changed. A GPU's losses are checked when they
+ * reach the host, and its weights before a checkpoint and at the end. */
 #ifndef PIANOLA_NONFINITE_H
 #define PIANOLA_NONFINITE_H
 #include "rt.h"
 
-/* Ordered as in a step. */
+/* In their order within a step. */
 enum nonfinite_kind { NONFINITE_LOSS, NONFINITE_GRADIENT, NONFINITE_STATE };
 
 struct nonfinite {
     int64_t step; /* from 1; 0: everything has been finite so far */
     int32_t kind, rank, batch, layer;
     float value;
-    char tensor[32]; /* as checkpoints name it */
+    char tensor[32]; /* its name in checkpoints */
 };
 
-/* Looks at the losses [n] that a rank has of a step, from 1; keeps the first that is not finite, if there is none yet.
- */
+/* Checks the losses [n] that a rank has of a step, counted from 1; keeps the first that is not finite, if none is kept
+ * yet. */
 void nonfinite_look(struct nonfinite *bad, int64_t step, int rank, const float *loss, int64_t n);
-/* Looks at a piece of a stage, which lies at w; likewise. moment: of which letter these are, or
- * 0: weights or a gradient. False: they are not all finite. */
+/* Checks a piece of a stage that lies at w, likewise. moment: the letter of a moment, or 0 for weights or a gradient.
+ * Returns false if a number is not finite. */
 struct nonfinite_at {
     int64_t step;
     int rank;
@@ -31,6 +31,6 @@ struct nonfinite_at {
 bool nonfinite_scan(struct nonfinite *bad, const struct nonfinite_at *at, struct rt_piece piece, const float *w);
 /* Keeps the earlier of two. */
 void nonfinite_join(struct nonfinite *bad, const struct nonfinite *other);
-/* Into out, of n bytes: "step 7: the weights layer.3.weight on rank 1 are inf after the update". */
+/* Writes a message into out, of n bytes: "step 7: the weights layer.3.weight on rank 1 are inf after the update". */
 const char *nonfinite_say(const struct nonfinite *bad, char *out, size_t n);
 #endif

@@ -1,7 +1,7 @@
-/* Ranges for NVIDIA's profilers (NVTX), named like the instructions: `1F3`, `U 2`, `RECV_F 1 3 from 0`.
+/* Ranges for NVIDIA's profilers (NVTX), named after the instructions: `1F3`, `U 2`, `RECV_F 1 3 from 0`.
  *
  * They appear on the enqueuing thread, in eager replay and while a step is captured. A domain exists only while a
- * profiler is attached: nvtxDomainCreateA gives NULL otherwise, and then a range costs one comparison. */
+ * profiler is attached: otherwise nvtxDomainCreateA gives NULL, and a range costs one comparison. */
 #include "device_cuda.cuh"
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>

@@ -14,7 +14,7 @@ void find_owners(int32_t *owner, const struct owner_range *range, int size, int 
         owner[at] = r;
     }
     while (n == 0 && first < size && range[(int64_t)first * apart].count < 0)
-        first++; /* homes of no elements */
+        first++; /* homes without elements */
     if (n == 0 && first < size)
         owner[n++] = first;
     owner[n] = -1;

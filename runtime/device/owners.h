@@ -1,9 +1,9 @@
-/* Which ranks a set's checkpoint is taken from: of the homes that update the same elements, the first. */
+/* The ranks that a set's checkpoint is taken from: the first of the homes that update the same elements. */
 #ifndef PIANOLA_OWNERS_H
 #define PIANOLA_OWNERS_H
 #include "rt.h"
 
-struct owner_range { /* of a set's elements, which a rank updates; count -1: none, for it is no home */
+struct owner_range { /* the set's elements that a rank updates; count -1: none, because it is no home */
     int64_t first, count;
 };
 static inline struct owner_range owner_range(const struct rt_program *p, const struct rt_home *home) {
@@ -11,7 +11,7 @@ static inline struct owner_range owner_range(const struct rt_program *p, const s
     struct owner_range range = {learned.first, learned.count};
     return range;
 }
-/* Into owner[size + 1], ended by -1, in the order of the elements: at least one, if any rank is a home. range: of each
- * rank, `apart` places after the one before. */
+/* Writes the owners, in the order of their elements and ended by -1, to owner[size + 1]: at least one, if any rank is a
+ * home. range: one for each rank, `apart` places after the one before. */
 void find_owners(int32_t *owner, const struct owner_range *range, int size, int apart);
 #endif

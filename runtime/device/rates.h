@@ -4,7 +4,7 @@
 #include "rt.h"
 
 /* Warns, on stderr, of a warm-up that does not end, and of steps whose rate is 0 since the schedule has ended. The
- * training goes from step `from` to `steps`, with `each` updates a step; its schedule spans `of` steps, unless the
+ * training runs from step `from` to `steps`, with `each` updates a step. Its schedule spans `of` steps, unless the
  * model says otherwise. */
 void rates_warn(const struct rt_model *m, int64_t from, int64_t steps, int64_t each, int64_t of);
 #endif

@@ -1,7 +1,7 @@
 /* The replay core: walks a rank's lanes, always continuing with the lane whose next instruction was issued first.
  *
- * If nothing ever blocks (a GPU's streams), that is exactly the compiler's issue order. If a lane has to wait (the
- * host), the others continue in the same thread: lanes need no threads of their own. */
+ * If nothing ever blocks (a GPU's streams), this is exactly the compiler's issue order. If a lane has to wait (the
+ * host), the others continue in the same thread, so lanes need no threads of their own. */
 #include "replay.h"
 #include <assert.h>
 
@@ -18,7 +18,7 @@ static int next_lane(const struct replay *re, const struct rt_rank *k) {
     return best;
 }
 
-/* False: it would have to wait for another rank. */
+/* Runs an instruction. Returns false if it would have to wait for another rank. */
 static bool run(struct replay *re, const struct rt_rank *k, int32_t i) {
     const struct rt_instr *x = &k->ins[i];
     const struct device *device = re->device;
@@ -44,7 +44,7 @@ static void unblock(struct replay *re, const struct rt_rank *k) {
         re->blocked[l] = false;
 }
 
-/* Where lane l has its first instruction from number `begin` on. */
+/* Returns the position of lane l's first instruction from number `begin` on. */
 static int32_t cursor_at(const struct rt_rank *k, int l, int32_t begin) {
     int32_t from = k->lane_at[l], to = k->lane_at[l + 1];
     while (begin > 0 && from < to) {
@@ -91,7 +91,7 @@ bool replay_run(struct replay *re) {
         __atomic_store_n(&re->cursor[l], re->cursor[l] + 1, __ATOMIC_RELEASE);
         re->left--;
         assert(re->left >= 0 && re->cursor[l] <= k->lane_at[l + 1]);
-        if (k->ins[i].name) /* what waits for it, a message say, can go at once */
+        if (k->ins[i].name) /* lanes that wait for it may go on at once */
             unblock(re, k);
     }
     return true;

@@ -1,5 +1,5 @@
 /* Asserts what the replay core, the devices and the transports assume of a rank's streams. The compiler has proved more
- * than this; but what a rank runs may come from a file that was built long ago, or by another compiler. */
+ * than this, but what a rank runs may come from a file that was built long ago, or by another compiler. */
 #include "replay.h"
 #include <assert.h>
 
@@ -11,7 +11,7 @@ static void expect_operands(const struct rt_rank *k, const struct rt_instr *x) {
         assert(b->off >= 0 && b->bytes >= 0);
         assert(b->off + b->bytes <= (on_host(x->op, role) ? k->host : k->arena));
         assert(b->off % (int64_t)sizeof(float) == 0 || b->bytes == 0);
-        assert(b->bytes >= x->bytes); /* what is moved, added or reduced is of the smallest operand */
+        assert(b->bytes >= x->bytes); /* the smallest operand limits what is moved, added or reduced */
     }
     for (const struct rt_buffer *const *b = x->more; b && *b; b++)
         assert((*b)->off >= 0 && (*b)->off + (*b)->bytes <= k->arena);
@@ -19,7 +19,8 @@ static void expect_operands(const struct rt_rank *k, const struct rt_instr *x) {
         assert((*b)->off >= 0 && (*b)->off + (*b)->bytes <= k->arena);
 }
 
-/* A message has a peer and a tensor. A collective has a group, which has this rank, and a root if it needs one. */
+/* Asserts that a message has a peer and a tensor, and that a collective has a group with this rank, and a root if it
+ * needs one. */
 static void expect_message(const struct rt_program *p, const struct rt_rank *k, const struct rt_instr *x) {
     assert(x->msg >= 0 && x->msg < p->nmsgs && x->bytes >= 0);
     if (!is_group(x->op)) {
@@ -54,8 +55,8 @@ static void expect_work(const struct rt_program *p, const struct rt_rank *k, con
         assert(x->at.src && x->at.dw);
 }
 
-/* Lanes are in issue order, and an instruction waits for earlier ones of other lanes and of its section alone: so that
- * the first that has not run, of all lanes, never waits for one of its own rank. */
+/* Asserts that lanes are in issue order, and that an instruction waits only for earlier ones of other lanes in its
+ * section. So the first instruction of the rank that has not run never waits for another of the same rank. */
 static void expect_lanes(const struct rt_rank *k) {
     assert(k->lane_at[0] == 0 && k->lane_at[k->nlanes] == k->nins);
     for (int l = 0; l < k->nlanes; l++)

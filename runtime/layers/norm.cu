@@ -128,8 +128,8 @@ static __global__ void input_gradient(T *dx, const T *dy, const float *stat, con
         for (int k = 0; k < V; k++) {
             float gradient = widen(g.v[k]) * widen(d.v[k]);
             gradient = (gradient - sum - (widen(a.v[k]) - mean) * scale * along) * scale;
-            a.v[k] = narrow<T>(around ? __fadd_rn(gradient, widen(b.v[k]))
-                                      : gradient); /* _rn: rounded in fp32, as fork would */
+            a.v[k] =
+                narrow<T>(around ? __fadd_rn(gradient, widen(b.v[k])) : gradient); /* _rn: as fork would, in fp32 */
         }
         store(dx + j, a);
     });

@@ -67,8 +67,7 @@ static void init_paths(const struct values *v) {
     int64_t columns = whole_parameter(v->l, v->p).dim[1];
     for (int64_t at = 0; at < v->p->count;) {
         const struct rt_stretch run = stretch_of(v->l, v->p, at);
-        int64_t row =
-            (run.at + columns) / (columns + 1); /* the first row whose diagonal is in the stretch or after it */
+        int64_t row = (run.at + columns) / (columns + 1); /* the first with its diagonal at or after run.at */
         for (; row < columns && row * (columns + 1) < run.at + run.n; row++)
             v->w[at + row * (columns + 1) - run.at] = (float)(1 + (host_hash(v->key, (uint64_t)row) & 1));
         at += run.n;
