@@ -1,14 +1,14 @@
-/* Attention's arithmetic: which rows and heads a layer around it has, and how many bytes these take. */
+/* Attention's arithmetic: the rows and heads of a layer around it, and the bytes that these take. */
 #ifndef PIANOLA_ATTENTION_H
 #define PIANOLA_ATTENTION_H
 #include "model.h"
 
-/* Of a layer whose input is heads of queries, keys and values side by side. */
+/* Returns the columns of a head, for a layer whose input is heads of queries, keys and values side by side. */
 static inline int32_t head_columns(const struct rt_layer *l) {
     return l->in / (l->config.attention.heads + 2 * l->config.attention.kv_heads);
 }
 
-/* Which row of the microbatch, of `all`, is row `row` of the layer. */
+/* Returns the row of the microbatch, which has `all` rows, that is row `row` of the layer. */
 static inline int32_t row_of_batch(const struct rt_layer *l, int32_t all, int32_t row) {
     const struct rt_rows *part = &l->part;
     if (part->members == 0)
@@ -20,8 +20,8 @@ static inline int32_t row_of_batch(const struct rt_layer *l, int32_t all, int32_
     return sequence * part->context + begin + at;
 }
 
-/* What a team exchanges around attention: pieces of so many rows and columns, one for each member, which begin at cache
- * lines; element: bytes of a value. */
+/* Pieces that a team exchanges around attention, one for each member: their rows, columns and bytes. Each begins at a
+ * cache line. element: bytes per value. */
 static inline int32_t piece_rows(const struct rt_layer *l) { return l->kind == LAYER_to_rows ? rows_out(l) : l->rows; }
 static inline int32_t piece_columns(const struct rt_layer *l) {
     switch (l->kind) {
@@ -34,17 +34,17 @@ static inline int32_t piece_columns(const struct rt_layer *l) {
 static inline int64_t piece_bytes(const struct rt_layer *l, int64_t element) {
     return (element * piece_rows(l) * piece_columns(l) + 63) / 64 * 64;
 }
-/* A team that divides attention by rows has at most so many members: a kernel has room for two chunks of each. */
+/* The most members of a team that divides attention by rows: a kernel has room for two chunks of each. */
 enum { MOST_BY_ROWS = 32 };
 
-/* Bytes of an attention's keys and values, or of their gradients, in a slice's kv or in dkv: all keys, behind them all
- * values, to a whole cache line. */
+/* Returns the bytes of an attention's keys and values, or of their gradients, in a slice's kv or in dkv: all keys, then
+ * all values, up to a whole cache line. */
 static inline int64_t kv_bytes(const struct rt_layer *l, int64_t element) {
     return (element * l->rows * (l->in - l->out) + 63) / 64 * 64;
 }
 
-/* An attention's log-sum-exp, and whether it keeps its queries behind that, in aux: a slice's, since its keys and
- * values stay in kv, unless its whole input is in the stash. */
+/* Bytes of an attention's log-sum-exp, and whether it keeps its queries after that, in aux. A slice does, since its
+ * keys and values stay in kv, unless its whole input is in the stash. */
 static inline int64_t lse_bytes(const struct rt_layer *l) {
     return (4 * (int64_t)l->rows * l->config.attention.heads + 63) / 64 * 64;
 }

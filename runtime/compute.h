@@ -1,5 +1,5 @@
-/* What a job computes: a stage's layers forward and backward, its update and its initial weights. layers_host.c is the
- * reference implementation, fp32, with one BLAS thread per rank. */
+/* Computations of a job: a stage's layers forward and backward, its update and its initial weights. layers_host.c is
+ * the reference implementation, fp32, with one BLAS thread per rank. */
 #ifndef PIANOLA_COMPUTE_H
 #define PIANOLA_COMPUTE_H
 #include "parameters.h"
@@ -14,11 +14,11 @@ enum { MOST_SLICES = 1024 };
 /* The most columns of an attention head that the CUDA layers support. */
 enum { CUDA_HEAD = 128 };
 
-/* The most slices of a microbatch that attend to each other there. */
+/* The most slices of a microbatch that the CUDA layers let attend to each other. */
 enum { CUDA_SLICES = 64 };
 
-/* Elements of the shared token table, or of a member's part of it, that the layer uses: an unembedding, or an embedding
- * whose only own parameters are the positions. 0: it uses none. */
+/* Returns the elements of the shared token table, or of a member's part of it, that the layer uses. An unembedding uses
+ * it, and so does an embedding whose only own parameters are the positions. 0: not used. */
 static inline int64_t shared_table(const struct rt_model *m, const struct rt_layer *l) {
     if (l->kind == LAYER_unembedding)
         return (int64_t)l->out * l->in;
@@ -29,22 +29,22 @@ static inline bool ends_in_loss(const struct rt_stage *s) {
     int kind = s->nlayers > 0 ? s->layer[s->nlayers - 1].kind : NLAYERS;
     return kind == LAYER_cross_entropy || kind == LAYER_mse;
 }
-/* A team's members all compute the loss, and the first one's counts; or each computes that of its rows, and their sum
- * does. */
+/* Returns whether a stage's loss is the sum over the members of its team, each of which computes it for its rows.
+ * Otherwise every member computes the whole loss, and the first one's counts. */
 static inline bool sums_loss(const struct rt_stage *s) {
     return ends_in_loss(s) && s->layer[s->nlayers - 1].part.members > 0;
 }
 static inline bool tells_loss(const struct rt_stage *s) { return ends_in_loss(s) && (s->place == 0 || sums_loss(s)); }
-/* What its routes send is this member's to count: each has rows of its own, or it is the first of those that all have
- * them all. */
+/* Returns whether this member counts what its routes send: each member has its own rows, or this is the first of
+ * members that all have the same rows. */
 static inline bool tells_routed(const struct rt_stage *s) {
     bool by_rows = false;
     for (int l = 0; l < s->nlayers; l++)
         by_rows |= s->layer[l].kind == LAYER_route && s->layer[l].part.members > 0;
     return by_rows || s->place == 0;
 }
-/* Does a layer of the stage, from number `from` on, use it? Then a backward has had the table's gradient before it
- * comes to those in front of that one. */
+/* Returns whether a layer of the stage, from number `from` on, uses the table. If so, the table's gradient has been
+ * written before a backward reaches the layers before `from`. */
 static inline bool uses_table(const struct rt_model *m, const struct rt_stage *s, int from) {
     for (int l = from; l < s->nlayers; l++)
         if (shared_table(m, &s->layer[l]) > 0)
@@ -52,47 +52,47 @@ static inline bool uses_table(const struct rt_model *m, const struct rt_stage *s
     return false;
 }
 
-/* One microbatch as the first and the last stage read it. */
+/* One microbatch as the first and the last stages read it. */
 struct rt_batch {
     const int32_t *token, *target; /* INPUT_TOKENS: rows each */
     const float *x, *y;            /* INPUT_INTEGERS: rows x features each */
 };
 
-/* The operands of a stage's job: the base address of each space, and the stage's weights and gradient. */
-/* What routes have sent to experts: pairs of a token and an expert, and how many of these had no room there. */
+/* Tokens that routes have sent to experts: pairs of a token and an expert, and how many of these found no room. */
 struct rt_routed {
     int64_t pairs, dropped;
 };
 
+/* The operands of a stage's job: the base address of each space, and the stage's weights and gradient. */
 struct rt_bind {
     char *at[SP_GOT + 1]; /* indexed by enum space; NULL where the job has no such operand */
     float *w, *dw;
     float *v, *dv; /* the token table that embedding and unembedding share: vocab x width, and its gradient */
-    float *u, *du; /* what the members of the stage's team share, and its gradient */
-    bool first, vfirst, ufirst; /* dw, dv, du is written rather than added to */
+    float *u, *du; /* weights that the members of the stage's team share, and their gradient */
+    bool first, vfirst, ufirst; /* whether dw, dv, du is written rather than added to */
     char *arena;
-    const struct rt_buffer *const *more; /* further tensors to be added to x or to dy, ended by NULL; NULL: none */
-    /* Of a slice: the stage's layers on each of the slices; the keys and values of those before it, and in a backward
-     * its own, in the arena; its own, which a forward writes (NULL: it does not); and the gradients with respect
-     * to those of all slices up to it, from those behind it (NULL: it is the last), and of those before it. */
+    const struct rt_buffer *const *more; /* further tensors, added to x or to dy; ended by NULL; NULL: none */
+    /* For slices. slice: the stage's layers on each slice. kv, in the arena: keys and values of earlier slices and, in
+     * a backward, this one's. own: where a forward writes this slice's keys and values, or NULL. dkv: gradients for all
+     * slices up to this one, from later ones; NULL in the last slice. dpast: gradients for the earlier slices. */
     const struct rt_stage *slice;
     const struct rt_buffer *const *kv;
     char *own, *dkv, *dpast;
     const struct rt_batch *batch;
     float *loss;                /* the last layer's forward writes the microbatch's mean loss here */
-    struct rt_routed *routed;   /* a route's forward adds to it; NULL: nobody counts */
+    struct rt_routed *routed;   /* a route's forward adds to it; NULL: not counted */
     const struct rt_draw *draw; /* NULL: nothing is drawn, as in validations */
 };
-/* What a job draws random numbers by: the training's seed; the step, from 0; and the microbatch. On a device, where a
- * graph runs again, the step is counted there instead (struct cuda_number), and in a repeated period the microbatch of
- * its first repetition is given, and how many later it is in each next one. */
+/* A job's keys for drawing random numbers: the training's seed, the step from 0, and the microbatch. On a device, where
+ * the same graph runs every step, the step is counted there instead (struct cuda_number). In a repeated period, `batch`
+ * is the first repetition's, and each next one is `period` later. */
 struct rt_draw {
     uint64_t seed;
     int64_t step;
     int32_t batch, period;
     const int64_t *counted;
 };
-/* The set that has the layer's parameters; its gradient, and whether that is written rather than added to. */
+/* Return the weights and the gradient of the layer's set, and whether the gradient is written rather than added to. */
 static inline float *layer_weights(const struct rt_bind *at, const struct rt_layer *l) {
     return l->set == SET_SHARED ? at->u : at->w;
 }
@@ -103,21 +103,22 @@ static inline bool writes_gradient(const struct rt_bind *at, const struct rt_lay
     return l->set == SET_SHARED ? at->ufirst : at->first;
 }
 
-/* A part of a job is of the layers [from, to). Parts that follow each other, a forward's from the first layer to the
- * last and a backward's from the last to the first, with the same operands and nothing between that touches them, make
- * what the whole makes, to the bit.
+/* A part of a job runs the layers [from, to). A forward's parts go from the first layer to the last, a backward's from
+ * the last to the first. Consecutive parts with the same operands, which nothing else touches in between, produce what
+ * the whole produces, to the bit.
  *
- * A team exchanges what it has between two parts, in the middle of a layer, which both of them have: a part with
- * SP_GIVE ends there, and puts the layer's x (in a backward, its dy) into it, if that does not lie there; the next
- * part, with SP_GOT, begins there, and the layer's y (dx) is what lies in it. While something is exchanged, a backward
- * may run a part that has only the weight gradient of the layer in front of it: see enum sweep_kind. */
+ * A team exchanges data between two parts, in the middle of a layer that belongs to both. A part with SP_GIVE ends
+ * there, and puts the layer's x (in a backward, its dy) into it, unless it lies there already. The next part, with
+ * SP_GOT, begins there, and finds the layer's y (dx) in it. During an exchange, a backward may run a part that has
+ * only the weight gradient of the layer before it: see enum sweep_kind. */
 void host_forward_part(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at, int from, int to);
 static inline void host_forward(const struct rt_model *m, const struct rt_stage *s, const struct rt_bind *at) {
     host_forward_part(m, s, at, 0, s->nlayers);
 }
-/* input: dx from dy (and what the weight gradient needs, into SP_EXT); weight: dw from the stash and SP_EXT.
- * Both: a full backward. Where one update ends the step, gradients are of the mean over its microbatches, scaled by
- * 1 / batches at the loss; where stages have several, each microbatch's is whole, and the update scales their sum. */
+/* input: computes dx from dy, and leaves what the weight gradient needs in SP_EXT. weight: computes dw from the stash
+ * and SP_EXT. Both: a full backward. If one update ends the step, gradients are of the mean over its microbatches,
+ * scaled by 1 / batches at the loss. If stages have several, each microbatch's gradient is whole, and the update scales
+ * their sum. */
 struct rt_sweep {
     bool input, weight;
     enum sweep_kind kind;
@@ -131,43 +132,43 @@ static inline void host_backward(const struct rt_model *m, const struct rt_stage
     host_backward_part(m, s, at, all);
 }
 void host_add(float *dst, const float *src, int64_t n, bool first);
-/* dst, n floats, += each of at->more */
+/* Adds each of at->more to dst, n floats. */
 void host_add_more(const struct rt_bind *at, char *dst, int64_t n);
-/* What an update multiplies the sum of its microbatches' gradients by. */
+/* Returns the factor by which an update multiplies the sum of its microbatches' gradients. */
 static inline float update_scale(const struct rt_model *m, const struct rt_stage *s) {
     return s->update > 0 ? 1.0f / (float)(s->update / pieces_of_batch(m)) : 1.0f;
 }
-/* A piece of a stage's own parameters, such as those that a home updates: n elements from `first` on. */
+/* A piece of a stage's own parameters, such as the one that a home updates: n elements from `first` on. */
 struct rt_piece {
     const struct rt_model *m;
     const struct rt_stage *s;
     int64_t first, n;
 };
-/* An update of a piece, where w, dw and opt begin. dw is scaled by update_scale as it is read, and clipped to the norm,
- * if there is one. An update ahead of its norm has the norm of the step before. */
+/* An update of a piece; w, dw and opt point at its first element. dw is scaled by update_scale as it is read, and
+ * clipped if there is a norm. An update ahead of its norm has the norm of the step before. */
 struct rt_update {
     struct rt_piece piece;
-    void *w; /* of the model's precision */
+    void *w; /* in the model's precision */
     const float *dw;
-    float *opt, *work; /* work: the most that matrix_work says of any parameter */
+    float *opt, *work; /* work: as large as the largest matrix_work of any parameter */
     const uint64_t *norm;
-    int64_t number, of; /* from 1, among all that the stage has in the run; devices count it themselves */
-    bool settles;       /* there is no other update: layers/post_validation.h */
+    int64_t number, of; /* from 1, of all the updates that the stage has in the run; devices count by themselves */
+    bool settles;       /* no further update follows: layers/post_validation.h */
 };
-/* Returns false if the update has left a number that is not finite. */
+/* Updates a piece. Returns false if the update has left a number that is not finite. */
 bool host_update(const struct rt_update *u);
-/* Likewise, but makes the last update again where that has to be clipped: layers/post_validation.h. */
+/* Does the same, but makes the last update again if it should have been clipped: layers/post_validation.h. */
 bool host_update_ahead(const struct rt_update *u);
-/* norm, NORM_WORDS words, = or += the squares of such a gradient, of each parameter that counts here (layers/clip.h).
- */
+/* Writes the squares of a gradient to norm, NORM_WORDS words, or adds them: of each parameter that counts here
+ * (layers/clip.h). */
 void host_norm(struct rt_piece piece, const float *dw, uint64_t *norm, bool writes);
 void host_add_norm(uint64_t *dst, const uint64_t *src);
-/* Initial weights, fp32 whatever the model's precision, weight_count of them: a function of seed, layer and parameter
- * only, so every cut and every rank agrees. */
+/* Sets initial weights, weight_count of them, in fp32 whatever the model's precision. They depend only on seed, layer
+ * and parameter, so every partition and every rank agrees. */
 void host_init(const struct rt_model *m, const struct rt_stage *s, float *w, uint64_t seed);
-/* An attention's rope: how many turns it makes from one position to the next with pair i of a head's columns. */
+/* Returns the turns that an attention's rope makes from one position to the next, for pair i of a head's columns. */
 double host_rope(const struct rt_layer *l, int i);
-/* Picks the kernels of matrix products for this processor, and one thread; returns what they are, such as "libxsmm for
- * skx". Call before any thread starts. */
+/* Chooses the kernels of matrix products for this processor, and one thread. Returns their description, such as
+ * "libxsmm for skx". Call before any thread starts. */
 const char *host_blas(void);
 #endif

@@ -5,13 +5,13 @@
  *     F(group, name, type, range, otherwise, meaning)
  *
  * name       in scripts, and in struct rt_config: l->config.norm.eps
- * type       as layers read it: int32_t, float or double
- * range      SIZE: a whole number from 1; BASE: one from 0; FLAG: true or false; ABOVE_0, FROM_0, BELOW_1: a number
- *            above 0, from 0, from 0 to below 1; DERIVED: scripts do not say it, and passes/layers.c sets it
- * otherwise  where a script leaves the field out; NAN: it must not
+ * type       for layers: int32_t, float or double
+ * range      SIZE: an integer from 1; BASE: an integer from 0; FLAG: true or false; ABOVE_0, FROM_0, BELOW_1: a
+ *            number above 0, from 0, from 0 to below 1; DERIVED: not in scripts, passes/layers.c sets it
+ * otherwise  the value if a script leaves the field out; NAN: it may not
  *
- * The script's reader, its errors, what a rank's program says of the layer and the tests' comparisons follow. Which
- * layers have a group's fields, passes/layers.c says. */
+ * The script's reader, its errors, the layers in a rank's program and the tests' comparisons follow from these rows.
+ * passes/layers.c says which layers have a group's fields. */
 #ifndef PIANOLA_CONFIG_H
 #define PIANOLA_CONFIG_H
 #include <stdint.h>
@@ -34,9 +34,9 @@
     F(gated, limit, float, FROM_0, 0, "the gate is at most this, and what it gates within it of 0; 0: any number")
 #define NORM_FIELDS(F) F(norm, eps, float, ABOVE_0, 1e-5, "added to a variance, or to a mean of squares")
 
-/* A scaled rope reaches further than the context it was trained with. rope_factor divides its frequencies; where
- * rope_context is given, only those with fewer than rope_low turns in it, those with more than rope_high not at all,
- * and between the two by what is linear (Llama 3's). */
+/* A scaled rope reaches further than the context it was trained with. rope_factor divides its frequencies. If
+ * rope_context is given, it divides only the ones with fewer than rope_low turns in it, leaves those with more than
+ * rope_high alone, and interpolates between the two linearly (Llama 3's). */
 #define ATTENTION_FIELDS(F)                                                                                            \
     F(attention, heads, int32_t, SIZE, NAN, "heads of queries")                                                        \
     F(attention, kv_heads, int32_t, SIZE, 0, "heads of keys and values; 0 in a script: as many")                       \

@@ -64,72 +64,72 @@
 enum layer_kind { LAYERS(X) NLAYERS };
 #undef X
 
-/* Where a tensor of a layer lies: a space and a byte offset in it. */
+/* The place of a layer's tensor: a space and a byte offset in it. */
 enum space {
     SP_NONE,  /* absent */
     SP_X,     /* the stage's input, operand x */
     SP_Y,     /* the stage's output, operand y */
     SP_STASH, /* operand stash */
-    SP_EXT,   /* what I adds to the stash for W: after it in wstash; in the workspace for a full B */
+    SP_EXT,   /* what I adds to the stash for W; it follows the stash in wstash, or is in the workspace for a full B */
     SP_WORK,  /* workspace */
     SP_DY,    /* gradient of the stage's output, operand dy */
     SP_DX,    /* gradient of the stage's input, operand dx */
     SP_GIVE,  /* what this part of the job gives to its team, operand give */
-    SP_GOT,   /* what it has got from there, operand got */
+    SP_GOT,   /* what it has got from the team, operand got */
 };
 struct slot {
     int32_t space;
     int64_t off;
 };
 
-/* How the members of a team divide a layer's parameters: not at all; evenly by columns, where they lie in up to three
- * groups, such as queries, keys and values, each of which is divided; or evenly by rows. A parameter that has no
- * columns or rows of that kind is whole on each member. */
+/* How the members of a team divide a layer's parameters: not at all; evenly by columns; or evenly by rows. Columns may
+ * form up to three groups, such as queries, keys and values, each of which is divided. A parameter without such columns
+ * or rows is whole on each member. */
 enum split { SPLIT_NONE, SPLIT_COLUMNS, SPLIT_ROWS, SPLIT_HEADS /* of attention only, in models */ };
 struct rt_share {
     int32_t split;           /* enum split */
-    int32_t member, members; /* 0: nobody divides it */
-    int32_t group[3];        /* SPLIT_COLUMNS: the whole layer's columns, so many next to each other; 0: no more */
+    int32_t member, members; /* 0: it is not divided */
+    int32_t group[3];        /* SPLIT_COLUMNS: contiguous columns of the whole layer, per group; 0: no more */
 };
 
-/* Which rows of a microbatch a layer has that works by rows: all of them, where members is 0; a run of as many as each
- * member; or, with context, so that causal attention is as much work for each, of the 2 members chunks of every
- * sequence the chunk `member` and the one as far from the end. */
+/* The microbatch's rows of a layer that works by rows: all of them, if members is 0; or a run of rows, equally long for
+ * each member. With context, every sequence is cut into 2 members chunks; a member has number `member` and the one
+ * equally far from the end, so that causal attention is equal work for all. */
 struct rt_rows {
     int32_t member, members;
-    int32_t context; /* rows of a sequence, of which each member has two chunks; 0: it has a run of rows */
+    int32_t context; /* rows of a sequence, of which each member has two chunks; 0: each has a run of rows */
 };
 
-/* What a part of a job runs of its layers: all; all but the weight gradient of the first that it runs to the end, which
- * the next part or the one after it makes; or weight gradients alone. */
+/* The computations that a part of a job runs: all; all but the weight gradient of the first layer that it runs to the
+ * end, which is left to the next part or the one after; or weight gradients alone. */
 enum sweep_kind { SWEEP_ALL, SWEEP_PUT_OFF, SWEEP_WEIGHTS };
 
-/* The sets of weights that a stage's layers may have parameters in: its own, operand w; the table of tokens, v; what
- * the members of its team share, u. */
+/* The sets of weights that may hold a stage's parameters: its own, operand w; the token table, v; and what the members
+ * of its team share, u. */
 enum which_set { SET_OWN, SET_TABLE, SET_SHARED, NSETS };
 
 struct rt_layer {
     int32_t kind;            /* enum layer_kind */
     int32_t rows, in, out;   /* rows x in -> out_rows x out */
-    int32_t out_rows;        /* 0: as many as of its input */
-    int32_t context;         /* rows per sequence; 0: its rows are of none, or an embedding has no positions */
-    struct rt_config config; /* what scripts say of it */
+    int32_t out_rows;        /* 0: as many as its input's */
+    int32_t context;         /* rows per sequence; 0: its rows are in none, or an embedding has no positions */
+    struct rt_config config; /* its fields in the script */
     int32_t index;           /* position in the whole model: seeds its initial weights */
-    struct rt_share share;   /* what a team's member has of it */
-    struct rt_rows part;     /* of the microbatch's rows */
-    int32_t set;             /* enum which_set: has its parameters */
+    struct rt_share share;   /* a team member's share of its parameters */
+    struct rt_rows part;     /* its part of the microbatch's rows */
+    int32_t set;             /* enum which_set: the set with its parameters */
     int64_t param, nparam;   /* offset (bytes) and count of its parameters in the stage's weights */
     struct slot x, y;        /* forward input and output */
     struct slot aux;         /* saved by the forward for the backward: statistics, log-sum-exp */
     struct slot dy, dx;      /* gradients of y and x */
     struct slot tmp;         /* workspace of this layer alone */
-    /* Of a slice: where its rows begin in their sequence, and how many of each it has, 0: all; and of attention, where
-     * its keys and values begin in kv, in bytes. */
+    /* For a slice: where its rows begin in their sequence, and how many of each sequence it has; length 0: all. For its
+     * attention: where its keys and values begin in kv, in bytes. */
     int32_t first, length;
     int64_t kv;
 };
 
-/* Bytes of what a route keeps: see routing_at in layers/moe.h. To a whole cache line. */
+/* Returns the bytes that a route keeps, up to a whole cache line: see routing_at in layers/moe.h. */
 static inline int64_t routing_bytes(const struct rt_layer *route) {
     int64_t tokens = route->rows, sequences = tokens / route->context;
     int64_t experts = route->config.moe.experts, top = route->config.moe.top;
@@ -137,21 +137,21 @@ static inline int64_t routing_bytes(const struct rt_layer *route) {
     return (4 * words + 63) / 64 * 64;
 }
 
-/* Bytes of what a member gives of a loss whose vocabulary a team divides: three floats a row, the largest logit, the
- * sum of exponentials relative to it, and the target's logit or 0; to a whole cache line. */
+/* Returns the bytes that a member gives of a loss whose vocabulary a team divides, up to a whole cache line. A row has
+ * three floats: the largest logit, the sum of exponentials relative to it, and the target's logit or 0. */
 static inline int64_t statistics_bytes(const struct rt_layer *l) { return (4 * 3 * (int64_t)l->rows + 63) / 64 * 64; }
 
 static inline int32_t rows_out(const struct rt_layer *l) { return l->out_rows > 0 ? l->out_rows : l->rows; }
-/* Rows of a sequence that a layer has: all, or those of a slice. */
+/* Returns the rows of a sequence that a layer has: all, or a slice's. */
 static inline int32_t sequence_length(const struct rt_layer *l) { return l->length > 0 ? l->length : l->context; }
 
 struct rt_stage {
     const struct rt_layer *layer;
     int32_t nlayers;
     int64_t act, grad, stash, ext, input, weight, opt, work; /* bytes; wstash = stash + ext */
-    int32_t update; /* microbatches, or slices of such, of each of its updates; 0: one update ends the step */
-    /* The stage as scripts count. If a team computes it, its members have stages of their own, one behind the other:
-     * this one's place among them, and how many they are; else 0 and 0. */
+    int32_t update; /* microbatches, or slices, in each of its updates; 0: one update ends the step */
+    /* number: the stage's in scripts. If a team computes it, its members have consecutive stages of their own, and
+     * place and members are this one's place and their number; otherwise both are 0. */
     int32_t number, place, members;
 };
 
@@ -185,11 +185,11 @@ struct rt_stage {
     FIELD(post_validation, FLAG, false)                                                                                \
     FIELD(warmup, BASE, 0) FIELD(steps, BASE, 0) FIELD(final, BELOW_1, 0) FIELD(cooldown, BELOW_1, 0.2)
 
-/* The fields of all optimizers, as a model stores them; 0: its optimizer has no such field. COUNTS: whole numbers. */
+/* The fields of all optimizers, as a model stores them; 0: its optimizer has no such field. COUNTS are integers. */
 #define RATES(X)  X(lr) X(beta1) X(beta2) X(eps) X(decay) X(momentum) X(final) X(cooldown) X(adam_lr) X(clip)
 #define COUNTS(X) X(schedule) X(warmup) X(steps) X(nesterov) X(post_validation)
 
-/* How the learning rate goes on after its warm-up: layers/rate.h. */
+/* Schedules of the learning rate after its warm-up: layers/rate.h. */
 #define SCHEDULES(X) X(constant) X(linear) X(cosine) X(wsd)
 #define X(name)      SCHEDULE_##name,
 enum schedule { SCHEDULES(X) NSCHEDULES };
@@ -215,7 +215,7 @@ enum input_kind { INPUT_NONE, INPUT_TOKENS, INPUT_INTEGERS };
 enum precision { FP32, BF16 }; /* of weights, activations and their gradients; sums, statistics and masters are fp32 */
 static inline int64_t precision_bytes(int precision) { return precision == BF16 ? 2 : 4; }
 
-/* What a layer's parameters are called in files of others: see store/import.h. NULL: nothing is said. */
+/* Names of a layer's parameters in others' files: see store/import.h; NULL: not given. */
 struct rt_names {
     const char *hf, *gguf;
 };
@@ -235,24 +235,24 @@ struct rt_model {
 #undef X
     int32_t batches;              /* microbatches per step; the loss is their mean */
     int32_t precision;            /* enum precision */
-    int32_t update;               /* the most microbatches of an update; 0: one update ends the step */
-    int32_t slices;               /* of a microbatch; 0: it is not cut */
-    int32_t output;               /* index of the linear layer in front of the loss; -1: there is none */
+    int32_t update;               /* the most microbatches in an update; 0: one update ends the step */
+    int32_t slices;               /* per microbatch; 0: it is not cut */
+    int32_t output;               /* index of the linear layer before the loss; -1: none */
     const struct rt_names *names; /* [by rt_layer.index]; NULL: no layer has any */
 };
 
-/* Slices of a microbatch, at least 1. */
+/* Returns the slices of a microbatch, at least 1. */
 static inline int32_t pieces_of_batch(const struct rt_model *m) { return m->slices > 0 ? m->slices : 1; }
 
-/* Floats of an optimizer's state of n weights: masters, with bf16, and moments; and what post-validation keeps. */
-enum { KEPT_HEADER = 16 }; /* of that: layers/post_validation.h */
+/* Returns the floats of optimizer state for n weights: masters, with bf16; moments; and post-validation's copy. */
+enum { KEPT_HEADER = 16 }; /* floats of that copy's header: layers/post_validation.h */
 static inline int64_t state_floats(const struct rt_model *m, int64_t n) {
     int moments = count_moments(m->optimizer);
     return ((m->precision == BF16) + moments) * n + (m->post_validation ? KEPT_HEADER + (moments + 2) * n : 0);
 }
 
-/* Elements of a stage's weights, gaps included: also the floats of its gradient, and of each array of its optimizer
- * state. */
+/* Returns the elements of a stage's weights, including gaps. Its gradient, and each array of its optimizer state, has
+ * as many floats. */
 static inline int64_t weight_count(const struct rt_model *m, const struct rt_stage *s) {
     return s->weight / precision_bytes(m->precision);
 }

@@ -162,16 +162,16 @@ enum role { ROLES(X) NROLES };
 #define X(name, ...) LANE_##name,
 enum lanekind { LANES(X) NLANEKINDS };
 #undef X
-enum { GROUP_LANES = LANE_TEAM - LANE_GATHER + 1 }; /* that a group may have */
+enum { GROUP_LANES = LANE_TEAM - LANE_GATHER + 1 }; /* lanes that a group may have */
 enum laneof { OF_ALONE, OF_PEER, OF_GROUP };
 enum costclass { COST_JOB, COST_UPDATE, COST_ADD, COST_LINK, COST_COLLECTIVE, COST_HOST };
 enum numbering { NUMBER_ONE, NUMBER_PEER, NUMBER_INSTANCE };
 enum memory { MEMORY_DEVICE, MEMORY_HOST, NMEMORIES };
 
-/* Bytes that a reduction by NCCL exchanges and adds at a time. */
+/* Bytes that an NCCL reduction exchanges and adds at a time. */
 enum { REDUCE_PIECE = 32 << 20 };
 enum { NDIRS = 5 };                                    /* jobs are ops OP_F .. OP_W */
-enum { NORM_WORDS = 21, NORM_BYTES = 8 * NORM_WORDS }; /* of 64 bits: layers/clip.h */
+enum { NORM_WORDS = 21, NORM_BYTES = 8 * NORM_WORDS }; /* words of 64 bits: layers/clip.h */
 
 /* The rows of the tables. */
 struct op_row {
@@ -210,7 +210,7 @@ static inline const struct lanekind_row *lanekind_row(int kind) {
     return &row[kind];
 }
 
-/* Classes of instructions. A message is a send, a receive or a collective; jobs, updates and additions are not. */
+/* Classes of instructions. A message is a send, a receive or a collective, but not a job, an update or an addition. */
 static inline bool is_job(int op) { return op < NDIRS; }
 static inline bool is_message(int op) { return op_row(op)->partner != OP_none; }
 static inline bool is_send(int op) { return is_message(op) && op_row(op)->lane == LANE_SEND; }
@@ -219,7 +219,8 @@ static inline bool is_group(int op) { return is_message(op) && lanekind_row(op_r
 static inline bool is_copy(int op) { return op_row(op)->cost == COST_HOST; }          /* to host memory, or back */
 static inline bool has_root(int op) { return op == OP_BROADCAST || op == OP_REDUCE; } /* as its peer */
 /* Returns the collective of weights or gradients that moves data as `op` does. A team's collectives and a norm's differ
- * from these only in their elements: the model's, where they are gradients or just bytes; integers in a norm. */
+ * from these only in their elements: a team's have the model's precision if they are gradients, otherwise they are just
+ * bytes; a norm's are integers. */
 static inline int motion_of(int op) {
     switch (op) {
     case OP_ALL_REDUCE_A:
@@ -231,10 +232,10 @@ static inline int motion_of(int op) {
 }
 static inline bool has_peer(int op) { return lanekind_row(op_row(op)->lane)->of == OF_PEER; } /* ADD has one too */
 static inline bool has_bytes(int op) { return is_message(op) || is_copy(op); }                /* that timelines show */
-/* A job or an update: the schedule, the model or the cluster gives its time. */
+/* Returns whether it is a job or an update, whose time the schedule, the model or the cluster gives. */
 static inline bool has_cost(int op) { return op_row(op)->cost == COST_JOB || op_row(op)->cost == COST_UPDATE; }
 static inline bool is_of_rank(int kind) { return kind == K_work || kind == K_norm; } /* and of no stage */
-/* Is this operand in the arena in host memory? */
+/* Returns whether this operand is in the arena in host memory. */
 static inline bool on_host(int op, int role) {
     return is_copy(op) && role == (op_row(op)->lane == LANE_OFFLOAD ? ROLE_t : ROLE_src);
 }

@@ -1,5 +1,5 @@
-/* The parameters of a layer, one after the other: their shapes, how teams divide them, and what optimizers do with
- * each. */
+/* The parameters of a layer, one after the other: their shapes, how teams divide them, and how optimizers treat them.
+ */
 #ifndef PIANOLA_PARAMETERS_H
 #define PIANOLA_PARAMETERS_H
 #include "attention.h"
@@ -9,7 +9,7 @@ struct rt_parameter {
     const char *name;
     int32_t ndims; /* a vector has 1 */
     int64_t dim[2], count;
-    int32_t split; /* enum split: how the members of a team divide it */
+    int32_t split; /* enum split: how the members of a team divide the parameter */
 };
 struct rt_parameters {
     int32_t n;
@@ -21,12 +21,13 @@ static inline void add_parameter(struct rt_parameters *p, const char *name, int3
     if (one.count > 0)
         p->at[p->n++] = one;
 }
-/* Weights of matrices are drawn to 0 by an optimizer that does so; norms' and biases are not. */
+/* Returns whether weight decay applies to a parameter: to matrices, not to norms and biases. */
 static inline bool decays(const struct rt_parameter *p) { return p->ndims > 1; }
-/* Floats rounded up to whole lines of memory. */
+/* Rounds floats up to whole cache lines. */
 static inline int64_t whole_lines(int64_t n) { return (n + 15) / 16 * 16; }
-/* Floats of workspace that the step of a whole matrix needs: the optimizer must be one of MATRIX_OPTIMIZERS, and the
- * matrix hidden, of a linear layer but the output's. 0: the parameter is stepped element by element. */
+/* Returns the floats of workspace that a step of the whole matrix needs, or 0 if the parameter is stepped element by
+ * element. Only hidden matrices, of linear layers except the output's, are stepped whole, by one of MATRIX_OPTIMIZERS.
+ */
 static inline int64_t matrix_work(const struct rt_model *m, const struct rt_layer *l, const struct rt_parameter *p) {
     int64_t n = p->count, side = p->dim[0] < p->dim[1] ? p->dim[0] : p->dim[1];
     if (l->kind != LAYER_linear || l->index == m->output || p->ndims != 2)
@@ -39,12 +40,12 @@ static inline int64_t matrix_work(const struct rt_model *m, const struct rt_laye
     default: return 0;
     }
 }
-/* A member's part of n rows, or columns, of layer l. */
+/* Returns a member's part of n rows, or columns, of layer l. */
 static inline int64_t share_of(const struct rt_layer *l, int split, int64_t n) {
     return l->share.split == split ? n / l->share.members : n;
 }
-/* Where element `at` of a member's parameter is in the whole one, and how many elements behind it, itself included, are
- * next to each other there too. */
+/* Where element `at` of a member's parameter is in the whole one, and how many elements from it on, itself included,
+ * are contiguous there too. */
 struct rt_stretch {
     int64_t at, n;
 };
@@ -56,7 +57,7 @@ static inline struct rt_stretch stretch_of(const struct rt_layer *l, const struc
     if (p->split != SPLIT_COLUMNS)
         return run;
     int64_t columns = p->ndims == 1 ? p->dim[0] : p->dim[1], row = at / columns, column = at % columns, begin = 0;
-    for (int g = 0; g < 3 && share->group[g] > 0; g++) { /* begin: of the group, in the member's part */
+    for (int g = 0; g < 3 && share->group[g] > 0; g++) { /* begin: the group's, in the member's part */
         int64_t width = share->group[g] / share->members;
         if (column < begin + width) {
             run.at = (row * columns + begin) * share->members + share->member * width + (column - begin);
@@ -67,7 +68,7 @@ static inline struct rt_stretch stretch_of(const struct rt_layer *l, const struc
     }
     return run;
 }
-/* The whole parameter of which p is a member's part. */
+/* Returns the whole parameter of which p is a member's part. */
 static inline struct rt_parameter whole_parameter(const struct rt_layer *l, const struct rt_parameter *p) {
     struct rt_parameter whole = *p;
     if (p->split == SPLIT_NONE)
@@ -76,11 +77,11 @@ static inline struct rt_parameter whole_parameter(const struct rt_layer *l, cons
     whole.count *= l->share.members;
     return whole;
 }
-/* Of a parameter that each member of a team has whole, the first one's counts. */
+/* Returns whether a parameter counts here: if each member of a team has it whole, only the first one's does. */
 static inline bool counts_here(const struct rt_stage *s, const struct rt_parameter *p) {
     return p->split != SPLIT_NONE || s->place == 0;
 }
-/* The parameters of layer l of model m, from LAYERS. */
+/* Returns the parameters of layer l of model m, from LAYERS. */
 static inline struct rt_parameters parameters_of(const struct rt_model *m, const struct rt_layer *l, bool shared) {
     const int vector_split = l->share.split == SPLIT_COLUMNS ? SPLIT_COLUMNS : SPLIT_NONE;
     struct rt_parameters p;

@@ -1,79 +1,79 @@
-/* A compiled program as plain constants: what the compiler makes, what a rank's own program (rank<k>.cu) says, and what
- * the runtime replays. Valid as C11 and as C++20. In initialisers a member that is left out is 0, or NULL. */
+/* A compiled program as plain constants: the compiler makes it, a rank's own program (rank<k>.cu) contains it, and the
+ * runtime replays it. Valid as C11 and as C++20. In initialisers, a member that is left out is 0 or NULL. */
 #ifndef PIANOLA_RT_PROGRAM_H
 #define PIANOLA_RT_PROGRAM_H
 #include "model.h"
 #include "ops.h"
 #include <stddef.h>
 
-/* A buffer of a rank, or a piece of one: where it lies in an arena (on_host says which), and its bytes. */
+/* A buffer of a rank, or a piece of one: its offset in an arena (on_host says which), and its bytes. */
 struct rt_buffer {
     int64_t off, bytes;
 };
 
-/* The operands of an instruction by role, as ops.h has them; NULL: none. A job has the whole of dw, of which it may add
- * to a part. */
+/* The operands of an instruction by role, as in ops.h; NULL: none. A job has the whole of dw, though it may add to only
+ * a part. */
 struct rt_operands {
 #define X(name) const struct rt_buffer *name;
     ROLES(X)
 #undef X
 };
 
-enum { RT_AFTER = 4 }; /* most instructions that one waits for without a list of its own */
+enum { RT_AFTER = 4 }; /* most instructions that one waits for without a separate list */
 
 struct rt_instr {
     enum op op;
-    int32_t stage, batch; /* batch -1: none. As written out: see rt_program. Of an update of several: its number */
+    int32_t stage, batch; /* batch -1: none. As written out: see rt_program. For an update of several: its number */
     int32_t lane;
-    int32_t peer, group, root, msg; /* of messages, where the op has them: a group's number, a root's rank */
-    int64_t bytes;                  /* of the tensor moved, added or reduced; of a shard. 0: a job or an update */
-    int32_t from, to;               /* of a job in parts: the stage's layers [from, to); to 0: all */
-    enum sweep_kind sweep;          /* what it runs of them */
+    int32_t peer, group, root, msg; /* for messages, where the op has them: a group's number, a root's rank */
+    int64_t bytes;                  /* of the tensor moved, added or reduced; of a shard; 0 for a job or an update */
+    int32_t from, to;               /* for a job in parts: the stage's layers [from, to); to 0: all */
+    enum sweep_kind sweep;          /* which of their computations run */
     struct rt_operands at;
-    bool first, vfirst, ufirst;          /* dw (of NORM, norm), dv, du is written, not added to */
-    const struct rt_buffer *const *more; /* a forward's further x, a backward's further dy, ended by NULL: added up */
-    const struct rt_buffer *const *kv;   /* of slices, from the microbatch's first on */
-    int32_t after[RT_AFTER];             /* names of instructions of other lanes that must have ended; 0: no more */
+    bool first, vfirst, ufirst;          /* whether dw (for NORM, norm), dv, du is written, not added to */
+    const struct rt_buffer *const *more; /* a forward's further x, a backward's further dy, added up; ended by NULL */
+    const struct rt_buffer *const *kv;   /* for slices, from the microbatch's first slice on */
+    int32_t after[RT_AFTER];             /* names of instructions on other lanes that must have ended; 0: no more */
     const int32_t *also;                 /* further names, ended by 0 */
-    int32_t name;                        /* by which others wait for it, from 1; 0: none does */
+    int32_t name;                        /* the name by which others wait for it, from 1; 0: nobody waits */
 };
 
-/* The operand in a role; NULL: there is none. */
+/* Returns the operand in a role, or NULL if there is none. */
 static inline const struct rt_buffer *operand_in(const struct rt_instr *x, int role) {
     return ((const struct rt_buffer *const *)(const void *)&x->at)[role];
 }
 static inline void set_operand(struct rt_instr *x, int role, const struct rt_buffer *b) {
     ((const struct rt_buffer **)(void *)&x->at)[role] = b;
 }
-/* Its offset; -1: there is none. */
+/* Returns an operand's offset, or -1 if there is none. */
 static inline int64_t operand_at(const struct rt_instr *x, int role) {
     const struct rt_buffer *b = operand_in(x, role);
     return b ? b->off : -1;
 }
 
 /* A stage, or the table, whose weights live on a rank: all of them or a shard. A stage sharded over n ranks is padded
- * to n equal shards. Its elements are counted as in weight_count, padding included. */
+ * to n equal shards. Elements are counted as in weight_count, including padding. */
 struct rt_home {
-    int32_t stage, memory; /* memory: whose arena has the optimizer's state */
-    int64_t weight, opt;   /* offsets in the device's arena, and in that one; opt -1: none */
-    int64_t first, count;  /* the elements whose weights are here */
-    int64_t own, owned;    /* those that this rank updates, and whose optimizer state is here */
+    int32_t stage, memory; /* memory: the arena with the optimizer state */
+    int64_t weight, opt;   /* offsets in the device's arena, and in that memory's; opt -1: none */
+    int64_t first, count;  /* elements whose weights are here */
+    int64_t own, owned;    /* elements that this rank updates, whose optimizer state is here */
 };
 
-/* Those of its `count` elements that are not padding. */
+/* Returns how many of its `count` elements are not padding. */
 static inline int64_t held_count(const struct rt_model *m, const struct rt_stage *s, const struct rt_home *home) {
     int64_t left = weight_count(m, s) - home->first;
     return left < 0 ? 0 : left < home->count ? left : home->count;
 }
 
-/* The learned state of a home, in fp32 at any precision: of the elements that it updates. Checkpoints keep it, and runs
+/* The learned state of a home: of the elements that it updates, in fp32 at any precision. Checkpoints keep it, and runs
  * are compared by it. With bf16, the optimizer state begins with the master weights, and the weights are the masters
  * rounded to nearest even. */
 struct rt_learned {
     int32_t weight_in, moments_in; /* enum memory */
     int64_t weight, moments; /* offsets in the arenas of these memories; moments: arrays of `owned` floats (moments_of),
                                 one after the other; -1: none */
-    int64_t first, count;    /* elements of the stage's weight_count; the padding behind them is left out */
+    int64_t first, count;    /* elements of the stage's weight_count, without the padding after them */
 };
 static inline struct rt_learned learned_at(const struct rt_model *m, const struct rt_stage *s,
                                            const struct rt_home *home) {
@@ -97,18 +97,18 @@ struct rt_rank {
     int32_t nlanes;
     const struct rt_home *home;
     int32_t nhomes;
-    int64_t arena, host;          /* bytes, and of the one in host memory */
+    int64_t arena, host;          /* bytes of its arenas, on the device and in host memory */
     const struct rt_buffer *work; /* the workspace; NULL: none */
     int32_t begin, end;           /* the period: ins[begin .. end) */
-    /* The index (rank_index): lane l has instructions lane_ins[lane_at[l] .. lane_at[l+1]), and the one with a name is
-     * ins[place[name]]. */
+    /* The index (rank_index): lane l has instructions lane_ins[lane_at[l] .. lane_at[l+1]), and the instruction with a
+     * given name is ins[place[name]]. */
     const int32_t *lane_ins, *lane_at, *place;
 };
 
-/* Numbers that the index of a rank takes. */
+/* Returns how many numbers the index of a rank takes. */
 static inline size_t rank_index_size(const struct rt_rank *k) { return 2 * (size_t)k->nins + (size_t)k->nlanes + 3; }
 
-/* Sets the index of a rank, in the caller's memory, which is 0. */
+/* Sets the index of a rank, in the caller's memory, which is zeroed. */
 static inline void rank_index(struct rt_rank *k, int32_t *memory) {
     int32_t *at = memory, *ins = at + k->nlanes + 2, *place = ins + k->nins;
     for (int32_t i = 0; i < k->nins; i++)
@@ -124,13 +124,13 @@ static inline void rank_index(struct rt_rank *k, int32_t *memory) {
     k->place = place;
 }
 
-/* The n-th instruction, from 0, that x waits for; -1: there are no more. */
+/* Returns the n-th instruction, from 0, that x waits for; -1: there are no more. */
 static inline int32_t wait_of(const struct rt_rank *k, const struct rt_instr *x, int32_t n) {
     int32_t name = n < RT_AFTER ? x->after[n] : x->also ? x->also[n - RT_AFTER] : 0;
     return name ? k->place[name] : -1;
 }
 
-/* Where the rank has the norm by which its updates are clipped, in its arena; -1: nowhere. */
+/* Returns the arena offset of the norm that clips the rank's updates; -1: it has none. */
 static inline int64_t norm_at(const struct rt_rank *k) {
     for (int32_t i = 0; i < k->nins; i++)
         if (k->ins[i].op == OP_NORM)
@@ -138,7 +138,7 @@ static inline int64_t norm_at(const struct rt_rank *k) {
     return -1;
 }
 
-/* The stage's home on this rank; it has one. */
+/* Returns the stage's home on this rank, which must have one. */
 static inline const struct rt_home *home_on(const struct rt_rank *k, int stage) {
     const struct rt_home *home = k->home;
     while (home->stage != stage)
@@ -147,47 +147,47 @@ static inline const struct rt_home *home_on(const struct rt_rank *k, int stage) 
 }
 
 struct rt_meeting { /* a message, or a collective */
-    int32_t n;      /* ranks: a message has 2, sender first; a collective its members, in their order */
+    int32_t n;      /* ranks: a message has 2, sender first; a collective has its members, in order */
     const int32_t *rank;
-    /* In each rank's arena, the tensor that it sends or receives; of a collective, its first operand, src where there
-     * is one, and its second; -1: it has none. */
+    /* Offsets, in each rank's arena, of the tensor that it sends or receives. For a collective, off is its first
+     * operand, src if there is one, and `to` its second; -1: none. */
     const int64_t *off, *to;
     int64_t bytes; /* as in rt_instr */
 };
 
-/* A step runs what is before the period, the period `repeats` times, and what is behind it. Between these, all lanes of
- * a rank join. Each time the period is moved on by its microbatches, and so are the updates in it; what is behind it is
- * moved on as by all but one of them. */
+/* A step runs what precedes the period, the period `repeats` times, and what follows it. All lanes of a rank join in
+ * between. Each repetition shifts the period by its microbatches, and its updates likewise. What follows it is shifted
+ * as in the last repetition. */
 struct rt_program {
     const char *name;
-    uint64_t hash;                           /* of the whole compile: every rank of a run must have the same */
+    uint64_t hash;                           /* of the whole compile; must be equal on all ranks of a run */
     int32_t workers, stages, batches, nmsgs; /* batches: of a step */
     int32_t period;                          /* microbatches; 0: nothing repeats, and begin and end are 0 */
     int64_t repeats;
-    int32_t sets;    /* of weights: the stages', then the token tables that two layers share, then what teams share */
-    int32_t updated; /* the last stage that has weights: its updates tell how far the training is */
+    int32_t sets;    /* sets of weights: the stages', then token tables that two layers share, then what teams share */
+    int32_t updated; /* the last stage that has weights; its updates show the training's progress */
     const struct rt_model *model;
     const struct rt_stage *stage; /* [sets] */
-    /* With slices, which count as microbatches here: [stage * slices + q], the layers of a stage on slice q. */
+    /* With slices, which count as microbatches here: a stage's layers on slice q are [stage * slices + q]. */
     const struct rt_stage *slice;
     const int32_t *groups; /* members of each group in their order, ended by -1, and one more -1 at the end */
-    /* All ranks and meetings; or one rank's view: that rank alone, the layers of its stages, and no meetings. */
+    /* All ranks and meetings, or one rank's view: only that rank, the layers of its stages, and no meetings. */
     const struct rt_rank *rank;
     const struct rt_meeting *msg;
 };
 
-/* The stage of a job: its layers on the slice, where there are slices. */
+/* Returns the stage of a job; with slices, its layers on the slice. */
 static inline const struct rt_stage *job_stage(const struct rt_program *p, const struct rt_instr *x) {
     int32_t slices = p->model->slices;
     return slices > 0 ? &p->slice[x->stage * slices + x->batch % slices] : &p->stage[x->stage];
 }
 
-/* Behind the last layer that the job, or its part, runs. */
+/* Returns the end of the layers that the job, or its part, runs: one past the last. */
 static inline int32_t job_end(const struct rt_program *p, const struct rt_instr *x) {
     return x->to > 0 ? x->to : p->stage[x->stage].nlayers;
 }
 
-/* Microbatches as they are written out, with one period. */
+/* Returns the microbatches that are written out: the period's only once. */
 static inline int32_t written_batches(const struct rt_program *p) {
     return p->period > 0 ? (int32_t)(p->batches - (p->repeats - 1) * p->period) : p->batches;
 }
@@ -195,8 +195,7 @@ static inline int32_t written_batches(const struct rt_program *p) {
 #ifdef __cplusplus
 extern "C"
 #endif
-    /* Runs the rank that `self` is the view of, in a process of its own (rank_main.c); returns the process's exit code.
-     */
+    /* Runs the rank whose view `self` is, in a process of its own (rank_main.c). Returns the process's exit code. */
     int
     rank_main(int argc, char **argv, const struct rt_program *self);
 #endif

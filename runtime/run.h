@@ -4,28 +4,28 @@
 #include "data.h"
 #include "rt_program.h"
 
-/* What a training starts from. */
+/* The start of a training. */
 struct start {
     uint64_t seed;
-    struct named_file *weights; /* store/import.h; NULL: random ones, by the seed */
+    struct named_file *weights; /* store/import.h; NULL: random weights from the seed */
 };
 
 struct rt_stamp { /* seconds of the monotonic clock */
     double start, end;
 };
-/* How often an instruction ran, and the seconds of its thread's CPU time that this took: those it would take alone. */
+/* How often an instruction ran, and the CPU seconds of its thread that this took: what it would take alone. */
 struct rt_took {
     double seconds;
     int64_t times;
 };
-/* The mean of a step's losses, of all its microbatches in their order. */
+/* Returns the mean of a step's losses, over all its microbatches in order. */
 static inline double mean_loss(const float *loss, int64_t n) {
     double sum = 0;
     for (int64_t i = 0; i < n; i++)
         sum += (double)loss[i];
     return sum / (double)n;
 }
-/* How often a step of so many microbatches updates a stage. */
+/* Returns how often a step of `batches` microbatches updates a stage. */
 static inline int32_t updates_per_step(int32_t batches, const struct rt_stage *s) {
     return s->update > 0 ? batches / s->update : 1;
 }
