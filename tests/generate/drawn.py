@@ -1,5 +1,5 @@
-"""Whether the tokens of a file, one a line, are drawn as nucleus sampling draws them (Holtzman 2020, section 3.1), by
-numpy: drawn.py MODEL.gguf TEXT TEMPERATURE TOP_P FILE. By Pearson's chi-squared statistic."""
+"""Checks with Pearson's chi-squared statistic that a file's tokens, one a line, follow nucleus sampling (Holtzman 2020,
+section 3.1), computed by numpy: drawn.py MODEL.gguf TEXT TEMPERATURE TOP_P FILE."""
 
 import os
 import sys
@@ -27,6 +27,6 @@ chi = ((seen[large] - expected[large]) ** 2 / expected[large]).sum()
 if rest > 0:
     chi += (seen[~large].sum() - rest) ** 2 / rest
 freedom = large.sum() + (rest > 0) - 1
-# More than five standard deviations above its mean: not by chance. And it must be able to tell.
+# More than five standard deviations above the mean is not chance. The test needs enough freedom to tell.
 assert freedom >= 2, freedom
 print("likely" if chi < freedom + 5 * (2 * freedom) ** 0.5 else f"{chi} of {freedom} degrees of freedom")

@@ -1,6 +1,6 @@
-"""Files of models that say other things than their weights have, or nothing that can be: hostile.py PIANOLA FOLDER, with
-the files of tests/import/files.py. Each is refused in one message, with nothing written, or gives the tokens of the file
-as it was, or is one of those that may give others. Prints what is neither."""
+"""Model files that contradict their weights, or say something impossible: hostile.py PIANOLA FOLDER, with the files of
+tests/import/files.py. Each must be refused with one message and no output, or give the original file's tokens; some
+may give others. Prints those that do neither."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def generate(weights):
 def judge(what, weights, free=False):
     global ran, refused
     r = generate(weights)
-    # A line says which model it is, and only an error in a script shows where.
+    # One line names the model; only an error in a script shows its place.
     said = [x for x in r.stderr.decode("utf-8", "backslashreplace").splitlines() if " is of --model " not in x]
     if r.returncode == 2 and "error" in json.loads(r.stdout) and said and "error: " in said[0] and (len(said) == 1 or ".lua:" in said[0]):
         refused += 1
@@ -104,7 +104,7 @@ for end in [*range(0, 40, 3), *range(40, header, 211), *range(header, len(data),
 
 
 def said(what, wanted, weights):
-    """Among what it says: an error, or what is passed to the script."""
+    """Checks that stderr has `wanted`: an error, or what is passed to the script."""
     r = generate(weights)
     if wanted not in r.stderr.decode():
         print(f"{what}: expected {wanted}, got {r.returncode} {r.stderr.decode()}")

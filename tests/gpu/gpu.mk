@@ -1,6 +1,6 @@
-# What the scripts here run. build/gpu-check is for a machine with a GPU and CUDA's libraries but none of ours: Lua and BLAS
-# are linked in, programs find each other in their own folder, and kernels are compiled for one kind of GPU alone, CODE.
-# build/standin-check is the same sources against tests/standin/.
+# Builds what the scripts here run. build/gpu-check is for a machine with a GPU and CUDA's libraries but none of ours:
+# Lua and BLAS are linked in, programs find each other in their own folder, and kernels are compiled for only one kind
+# of GPU, CODE. build/standin-check is the same sources against tests/standin/.
 CODE ?= sm_90
 G := build/gpu-check
 O := build/gpu-check-$(CODE)
@@ -16,7 +16,7 @@ OF_CODE := gpu-check-$(CODE)
 $(O)/%.o: runtime/%.cu Makefile tests/gpu/gpu.mk
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCODE) -c -o $@ $<
-# The part of OpenBLAS that is used, by libxsmm too, once for all programs.
+# The part of OpenBLAS that is used, by libxsmm too, linked once for all programs.
 $(G)/libpianola-blas.so: Makefile
 	@mkdir -p $(@D)
 	$(CC) -shared -s -o $@ -Wl,-u,cblas_sgemm,-u,cblas_sgemv,-u,openblas_get_corename,-u,openblas_set_num_threads \
@@ -51,7 +51,7 @@ $(G)/host_calls.so: tests/gpu/host_calls.c Makefile tests/gpu/gpu.mk
 gpu-check-build: $(TRAVELS)
 	$(if $(CUDNN),,@echo "$(WITHOUT_CUDNN)")
 	git describe --always --dirty >$(G)/commit
-# For a machine that takes no more than 64 MiB, half of which is for what a comparison needs.
+# For a machine that accepts at most 64 MiB, half of which a comparison needs.
 gpu-check-pack: gpu-check-build
 	tar -czf $(G).tar.gz $(G)
 	@du -m $(G).tar.gz | awk '{ print $$1 " MiB in " $$2; exit $$1 > 30 }'
@@ -74,7 +74,7 @@ $(S)/pianola $(S)/libpianola-cuda.so: $(S)/%: standin
 	ln -sf $(if $(filter %.so,$@),../standin/libpianola-cuda.so,../pianola) $@
 standin-check: $(STAYS)
 
-# Ranks as processes, for ranks.sh. Their runtime is a library, since it is most of each program, and there are two: one
+# Ranks as processes, for ranks.sh. Their runtime is a library, since it is most of each program. There are two: one
 # without NCCL, for put on a machine that lacks it, and one with it in ranks/nccl. Neither has MPI.
 RANKS := serial 1f1b fslpp ddp
 RANKS_FLAGS := --model schedules/models/integers.lua -D width=64 -D rows=8
@@ -95,7 +95,7 @@ $(S)/ranks/nccl/libpianola-ranks.so: $(call RANKS_OBJECTS,standin) $(STANDIN)
 $(S)/ranks/libpianola-ranks.so $(S)/ranks/nccl/libpianola-ranks.so:
 	@mkdir -p $(@D)
 	$(CXX) -shared -o $@ $^ -pthread
-# LD_LIBRARY_PATH takes precedence over RUNPATH, which the new tags make of -rpath.
+# LD_LIBRARY_PATH takes precedence over RUNPATH, which linkers with the new tags write for -rpath.
 %/ranks/made: %/ranks/libpianola-ranks.so %/ranks/nccl/libpianola-ranks.so build/pianola build/pianola-host.pc tests/gpu/gpu.mk
 	for s in $(RANKS); do \
 	    flags=; [ $$s = serial ] || flags='$(RANKS_4)'; \
@@ -118,7 +118,7 @@ else
 	@if $(BUILT); then $(MAKE_ALL) gpu-check-build; fi
 	@tests/gpu/$(@:gpu-%=%).sh $(G)
 endif
-# make roofline [DEVICE=]: what a step takes at least.
+# make roofline [DEVICE=]: a lower bound on a step's time.
 roofline:
 	@$(MAKE_ALL) $(S)/pianola $(S)/libpianola-cuda.so $(S)/layer_times.so
 	@tests/gpu/roofline.sh $(S)

@@ -1,5 +1,5 @@
-"""Writes a small Llama with random weights, as each kind of file that `--weights` reads; prints each file's name and the
-loss of its weights on a text, in double precision (reference.py).
+"""Writes a small Llama with random weights, in each kind of file that `--weights` reads. Prints each file's name and
+the loss of its weights on a text, in double precision (reference.py).
 
     files.py FOLDER TEXT CONTEXT"""
 
@@ -19,7 +19,7 @@ def draw(*shape):
     return rng.normal(0, 0.3 / shape[-1] ** 0.5 if len(shape) > 1 else 0.1, shape).astype(np.float32)
 
 
-# By llama.cpp's names, with rows of q and k where llama.cpp has them; a row is an output.
+# Names are llama.cpp's, and rows of q and k are in llama.cpp's order; a row is an output.
 weights = {"token_embd.weight": 4 * draw(VOCAB, WIDTH)}
 for i in range(LAYERS):
     for name, rows, columns in (
@@ -71,7 +71,7 @@ def hf_name(name):
 
 
 def halves(name, w):
-    """A head's pairs of neighbours as its two halves."""
+    """Returns w with a head's pairs of neighbours rearranged as its two halves."""
     heads = HEADS if "attn_q" in name else GROUPS if "attn_k" in name else 0
     return w.reshape(heads, DIM // 2, 2, -1).swapaxes(1, 2).reshape(w.shape) if heads else w
 
@@ -110,7 +110,7 @@ for part in range(3):
 json.dump(index, open(f"{sys.argv[1]}/model.safetensors.index.json", "w"), indent=2)
 tell("model.safetensors.index.json", weights)
 
-# What lies beside safetensors.
+# The files next to safetensors.
 json.dump({
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": WIDTH,
     "intermediate_size": INNER, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": GROUPS,
@@ -122,7 +122,7 @@ json.dump({
 
 
 def blocks(w, kind):
-    """Bytes, and the values that they stand for, of blocks of 32 (ggml-common.h)."""
+    """Returns bytes, and the values that they stand for, as blocks of 32 (ggml-common.h)."""
     x = w.reshape(-1, 32)
     low, high = x.min(1, keepdims=True), x.max(1, keepdims=True)
     if kind == "Q8_0":
@@ -140,7 +140,7 @@ def blocks(w, kind):
     return np.concatenate(head + [packed], 1), q * d.astype(np.float32) + base
 
 
-# GPT-2's: each byte as a character that can be seen. A token for each, in the order of the bytes.
+# GPT-2's alphabet: each byte as a visible character. There is a token for each, in the order of the bytes.
 SEEN = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
 HIDDEN = [b for b in range(256) if b not in SEEN]
 ALPHABET = [chr(b if b in SEEN else 256 + HIDDEN.index(b)) for b in range(256)]
@@ -183,7 +183,7 @@ for kind in NUMBER:
 
 write_gguf(f"{sys.argv[1]}/linear.gguf", weights, "F32", 32, {"llama.rope.scaling.factor": 4.0})
 
-# Llama 3's scaled rope as divisors, by llama.cpp's convert_hf_to_gguf.py; and with another context.
+# Llama 3's scaled rope as divisors, computed as in llama.cpp's convert_hf_to_gguf.py; also for another context.
 for name, context in ("scaled", 8192), ("shorter", 4096):
     divisors = []
     for frequency in BASE ** (-np.arange(0, DIM, 2) / DIM):

@@ -1,6 +1,9 @@
-"""Writes a small GPT-2 with random weights as transformers' files have them; prints the loss of its weights on a text, in
-double precision: gpt2.py FOLDER TEXT CONTEXT; with PROMPT, the most probable tokens behind it, until the context is full,
-instead. By Radford 2019 and transformers' modeling_gpt2.py; nothing of ours."""
+"""Writes a small GPT-2 with random weights, as in transformers' files. Prints the loss of its weights on a text, in
+double precision; with PROMPT, prints the most probable tokens after it instead, until the context is full.
+
+    gpt2.py FOLDER TEXT CONTEXT [PROMPT]
+
+Follows Radford 2019 and transformers' modeling_gpt2.py; uses no code of ours."""
 
 import json
 import struct
@@ -12,7 +15,7 @@ LAYERS, WIDTH, HEADS, VOCAB, CONTEXT = 2, 48, 4, 256, int(sys.argv[3])
 rng = np.random.default_rng(2)
 draw = lambda *shape: rng.normal(0, 1 / shape[0] ** 0.5 if len(shape) > 1 else 0.2, shape).astype(np.float32)
 
-# Names without their first part, as the published files have them; products are in x out.
+# Names without their first part, as in the published files; products are in x out.
 w = {"wte.weight": draw(VOCAB, WIDTH) * 8, "wpe.weight": draw(CONTEXT, WIDTH) * 4}
 for i in range(LAYERS):
     for name, shape in (("attn.c_attn", (WIDTH, 3 * WIDTH)), ("attn.c_proj", (WIDTH, WIDTH)),
@@ -20,7 +23,7 @@ for i in range(LAYERS):
         w[f"h.{i}.{name}.weight"], w[f"h.{i}.{name}.bias"] = draw(*shape), draw(shape[1])
     for name in "ln_1", "ln_2":
         w[f"h.{i}.{name}.weight"], w[f"h.{i}.{name}.bias"] = 1 + draw(WIDTH), draw(WIDTH)
-    w[f"h.{i}.attn.bias"] = np.tril(np.ones((1, 1, 8, 8), np.float32))  # a mask, which is no weight
+    w[f"h.{i}.attn.bias"] = np.tril(np.ones((1, 1, 8, 8), np.float32))  # a mask, not a weight
 w["ln_f.weight"], w["ln_f.bias"] = 1 + draw(WIDTH), draw(WIDTH)
 
 header, data = {"__metadata__": {"format": "pt"}}, b""
@@ -64,7 +67,7 @@ if len(sys.argv) > 4:
     n = len(tokens)
     while len(tokens) < CONTEXT:
         y = logits(tokens)[-1]
-        assert np.diff(np.sort(y)[-2:]) > 1e-4  # else rounding may choose another one
+        assert np.diff(np.sort(y)[-2:]) > 1e-4  # otherwise rounding may choose another one
         tokens.append(int(y.argmax()))
     sys.exit(print(", ".join(map(str, tokens[n:]))))
 y = logits(tokens[:-1])

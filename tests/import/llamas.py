@@ -1,7 +1,10 @@
-"""Writes a small Llama, Qwen2 or Qwen3 with random weights as transformers' files have them; prints the loss of its weights on
-a text, in double precision, or the most probable tokens behind a prompt, up to the context: llamas.py FOLDER TEXT CONTEXT
-plain|qwen2|qwen3|llama3|linear [PROMPT]. By transformers' modeling_llama.py, modeling_qwen2.py, modeling_qwen3.py and
-modeling_rope_utils.py; nothing of ours."""
+"""Writes a small Llama, Qwen2 or Qwen3 with random weights, as in transformers' files. Prints the loss of its weights
+on a text, in double precision, or the most probable tokens after a prompt, up to the context.
+
+    llamas.py FOLDER TEXT CONTEXT plain|qwen2|qwen3|llama3|linear [PROMPT]
+
+Follows transformers' modeling_llama.py, modeling_qwen2.py, modeling_qwen3.py and modeling_rope_utils.py; uses no
+code of ours."""
 
 import json
 import struct
@@ -55,7 +58,7 @@ g = {k: v.astype(np.float64) for k, v in w.items()}
 tokens = np.frombuffer(open(path, "rb").read(), np.uint8).astype(np.int64)[: context + 1]
 norm = lambda x, name: x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * g[name + ".weight"]
 
-# Frequencies, as modeling_rope_utils.py's _compute_llama3_parameters has them.
+# Frequencies, as computed by modeling_rope_utils.py's _compute_llama3_parameters.
 frequency = 1 / BASE ** (np.arange(0, DIM, 2) / DIM)
 if kind == "linear":
     frequency = frequency / scaling["factor"]
@@ -102,7 +105,7 @@ if len(sys.argv) > 5:
     n = len(tokens)
     while len(tokens) < context:
         y = logits(tokens)[-1]
-        assert np.diff(np.sort(y)[-2:]) > 1e-4  # else rounding may choose another one
+        assert np.diff(np.sort(y)[-2:]) > 1e-4  # otherwise rounding may choose another one
         tokens.append(int(y.argmax()))
     sys.exit(print(", ".join(map(str, tokens[n:]))))
 y = logits(tokens[:-1])

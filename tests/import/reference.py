@@ -3,7 +3,8 @@ tests/smollm/test.sh compares `pianola run --weights` with it.
 
     reference.py MODEL.gguf TOKENS.bin CONTEXT   # on the file's first CONTEXT + 1 tokens
 
-Formats by ggml's docs/gguf.md and ggml-common.h, the model by Hugging Face's modeling_llama.py; nothing of ours."""
+The formats follow ggml's docs/gguf.md and ggml-common.h, the model follows Hugging Face's modeling_llama.py; no code
+of ours is used."""
 
 import struct
 import sys
@@ -71,7 +72,8 @@ def norm(x, gamma, eps):
 
 
 def rope(x, heads, base, divisors):
-    """llama.cpp's files pair neighbours: columns 2i and 2i + 1 of a head turn by p base^(-2i / dim) / divisor i."""
+    """Rotates pairs of neighbours, as in llama.cpp's files: columns 2i and 2i + 1 of a head turn by p base^(-2i / dim)
+    / divisor i."""
     t, dim = x.shape[0], x.shape[1] // heads
     x = x.reshape(t, heads, dim // 2, 2)
     angle = np.arange(t)[:, None, None] * base ** (-2 * np.arange(dim // 2) / dim) / divisors
@@ -109,8 +111,8 @@ def loss(g, tokens):
 
 
 def greedy(g, tokens, n):
-    """Returns the next n tokens, each the most probable one, and the smallest margin of any. Recomputes everything for
-    each token, without a cache."""
+    """Returns the n most probable next tokens, one after the other, and the smallest margin of any. Recomputes
+    everything for each token, without a cache."""
     tokens, margin = list(tokens), np.inf
     for _ in range(n):
         last = logits(g, np.array(tokens))[-1]

@@ -1,4 +1,4 @@
-"""Prints the tensors of safetensors files, one a line, by name: shape and a hash of the values. Leaves out masks and
+"""Prints the tensors of safetensors files by name, one a line: shape and a hash of the values. Leaves out masks and
 other buffers, and the first part of names. tensors.py FILE"""
 
 import hashlib

@@ -1,5 +1,6 @@
 """Writes a small Llama whose config.json says that the output layer is the token table. Its lm_head.weight differs from
-that (differs) or equals it (same): untied.py FOLDER differs|same [more]. more: adds a buffer that is not a weight."""
+the table (differs) or equals it (same): untied.py FOLDER differs|same [more]. more: adds a buffer that is not a
+weight."""
 import json
 import random
 import struct

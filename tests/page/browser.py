@@ -1,4 +1,4 @@
-"""A headless Chromium with one page, over its DevTools protocol: one JSON message after the other, each ended by a zero byte,
+"""A headless Chromium with one page, driven over its DevTools protocol: JSON messages, each ended by a zero byte,
 through a pair of pipes."""
 import base64
 import json
@@ -31,7 +31,7 @@ class Browser:
         os.close(to_read)
         os.close(to_write)
         self.buffer, self.count, self.session = b"", 0, None
-        self.requests, self.problems = [], []  # what the page asked the network for; errors in its console
+        self.requests, self.problems = [], []  # the page's network requests; errors in its console
         target = [t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page"][0]
         self.session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
@@ -89,14 +89,14 @@ class Browser:
             self._event(answer)
 
     def value(self, expression):
-        """The value of a JavaScript expression, or of the promise that it gives."""
+        """Returns the value of a JavaScript expression, or of the promise that it gives."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True)
         if "exceptionDetails" in answer:
             raise SystemExit(f"{expression}: {answer['exceptionDetails'].get('exception', {}).get('description')}")
         return answer["result"].get("value")
 
     def wait(self, expression, seconds=30):
-        """Whether the expression came true in so many seconds."""
+        """Returns whether the expression became true within the given seconds."""
         until = time.monotonic() + seconds
         while not self.value(f"Boolean({expression})"):
             if time.monotonic() > until:
@@ -148,7 +148,7 @@ class Browser:
             file.write(base64.b64decode(self.call("Page.printToPDF", landscape=True, preferCSSPageSize=True)["data"]))
 
     def downloaded(self, end, seconds=20):
-        """The bytes of the file whose name ends so, once it is there; then it is gone."""
+        """Returns the contents of the download whose name has this ending, once it is there, and deletes it."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             for name in os.listdir(self.downloads) if os.path.isdir(self.downloads) else []:

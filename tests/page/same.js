@@ -1,6 +1,6 @@
-// The page's compiler is the native one: `same.js PIANOLA N` compiles every schedule with both, by itself and N times with
-// other sizes, models and clusters, and compares all files, exit codes and errors, byte for byte. So it is also a test
-// that outputs do not depend on the machine: one is x86-64 with glibc, the other has 32-bit pointers, and musl.
+// Checks that the page's compiler equals the native one. `same.js PIANOLA N` compiles every schedule with both, as it is and
+// N times with other sizes, models and clusters, and compares all files, exit codes and errors, byte for byte. So it also
+// tests that outputs do not depend on the machine: one is x86-64 with glibc, the other has 32-bit pointers and musl.
 'use strict';
 const { spawnSync } = require('child_process'), fs = require('fs'), path = require('path');
 const create = require(path.resolve('build/page/pianola.js'));
@@ -30,14 +30,14 @@ async function inPage(module, args) {
   }
   try {
     for (const name of page.FS.readdir('/out')) if (name[0] !== '.') files[name] = Buffer.from(page.FS.readFile('/out/' + name));
-  } catch { /* there is none */ }
+  } catch { /* no output folder */ }
   return { code, errors: errors.join('\n').trim(), files };
 }
 
 const shown = { 'streams.txt': ['--format', 'streams'], 'timeline.tsv': ['--format', 'tsv'], 'timeline.txt': ['--ascii'],
   'report.json': ['--format', 'json'], 'timeline.svg': ['--format', 'svg'] };
 
-function differ(mine, args) { // from what the native program shows; '': nowhere
+function differ(mine, args) { // returns the first difference from the native program's output, or ''
   for (const [name, how] of Object.entries(shown)) {
     const other = spawnSync(native, ['show', ...args, ...how], { maxBuffer: 1 << 28 }), errors = String(other.stderr).trim();
     if (mine.code !== other.status || mine.errors !== errors)

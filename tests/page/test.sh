@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the page: its compiler against the native one, file by file; then the page itself in a real browser, used as a
-# person would, with screenshots in build/page/.
+# Checks the page: first its compiler against the native one, file by file; then the page itself in a real browser, used
+# as a person would, with screenshots in build/page/.
 cd "$(dirname "$0")/../.." || exit 2
 . tests/support/environment.sh
 passed=0 failed=0

@@ -1,5 +1,5 @@
-"""Uses the page as a person does, in a real browser: use.py PAGE FOLDER [PART...]. Screenshots go to FOLDER. What the page
-shows is held against the native program, PIANOLA. Prints `N passed, M failed`."""
+"""Uses the page as a person does, in a real browser: use.py PAGE FOLDER [PART...]. Screenshots go to FOLDER. Compares
+what the page shows with the native program, PIANOLA. Prints `N passed, M failed`."""
 import json
 import os
 import re
@@ -22,7 +22,7 @@ def expect(what, wanted, got):
         passed += 1
     else:
         failed += 1
-        if isinstance(wanted, list) and isinstance(got, list):  # from the first that differs
+        if isinstance(wanted, list) and isinstance(got, list):  # from the first difference on
             same = next((i for i, pair in enumerate(zip(wanted, got)) if pair[0] != pair[1]), min(len(wanted), len(got)))
             wanted, got = [len(wanted), *wanted[same:same + 4]], [len(got), *got[same:same + 4]]
         print(f"{what}: expected {wanted!r:.400}, got {got!r:.400}", flush=True)
@@ -43,11 +43,11 @@ def count(what="whole"):
 
 
 def after(act, what="whole", seconds=20):
-    """Whether the page shows something new, or, of `failed`, an error, after an act; and nothing runs any more."""
+    """Returns whether the page shows something new after an act (with `failed`, an error), and nothing runs any more."""
     before = count(what)
     act()
     came = b.wait(f"Number(document.body.dataset.{what} || 0) > {before}", seconds)
-    time.sleep(0.25)  # a later answer to the same act, if there is one
+    time.sleep(0.25)  # allows for a later answer to the same act
     return came
 
 
@@ -74,7 +74,7 @@ def tab(name):
 
 
 def ops():
-    """Titles of the operations in the picture, in order."""
+    """Returns the titles of the operations in the picture, in order."""
     return b.value("[...document.getElementById('picture').shadowRoot.querySelectorAll('.o title')].map(t => t.textContent)")
 
 
@@ -133,7 +133,7 @@ def machines():
     expect("is what the verdict says", True, re.fullmatch(r"Error: rank \d needs \d+ bytes, \d+ more than the cluster's memory of 6", text("verdict")) is not None)
     after(lambda: choose("cluster", ""))
 
-    # Seconds of links, but no speed of jobs: one click sets what the error asks for.
+    # Links have seconds, but jobs have no speed: one click sets what the error asks for.
     after(lambda: choose("model", "schedules/models/gpt.lua"))
     after(lambda: choose("cluster", "schedules/clusters/latency.lua"))
     expect("large figures have a unit to read", True, " GFLOP" in text("figures"))
@@ -154,7 +154,7 @@ def machines():
     after(lambda: choose("cluster", ""))
     after(lambda: choose("model", ""))
 
-    open_page()  # a default that depends on another parameter follows, in the same field: the user may be in it
+    open_page()  # a default that depends on another parameter follows, in the same field, since the user may be in it
     b.value("window.field = document.getElementById('p-stages'); document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
     after(lambda: b.type("12"))
     expect("a default follows", "12", b.value("document.getElementById('p-stages').value"))
@@ -268,7 +268,7 @@ def keys():
 
 
 def drawn():
-    """Colours, lanes and messages of the picture, as `show` draws them."""
+    """Returns the colours, lanes and messages of the picture, as `show` draws them."""
     fills = lambda svg: re.findall(r'<(?:rect|path) class="[om][^>]*?(?: fill="([^"]*)"| d="([^"]*)")', svg)
     shown = "document.getElementById('picture').shadowRoot.querySelector('svg').innerHTML"
     open_page()
@@ -335,7 +335,7 @@ def streams():
     b.value("document.getElementById('restore').click()")
     expect("the way back", True, b.wait("document.getElementById('claim').textContent.startsWith('Proved')"))
 
-    # A wait that is missing: two accesses that nothing orders. Both are marked in the picture.
+    # A missing wait: two accesses that nothing orders. The picture marks both.
     whole = b.value("document.querySelector('#program textarea').value")
     lines = whole.split("\n")
     at = next(i for i, l in enumerate(lines) if l.startswith("B 0 0") and "wait(RECV_B 1 0 from 1)" in l)
@@ -355,7 +355,8 @@ def streams():
     b.value("document.getElementById('restore').click()")
     expect("marks go", True, b.wait("document.getElementById('picture').shadowRoot.querySelectorAll('.bad').length === 0"))
 
-    # A collective is not in the picture, but a flag at the job before it is; and what is out of sight is brought there.
+    # A collective is not in the picture, but a flag at the job before it is. What is out of sight is scrolled into
+    # view.
     after(lambda: choose("schedule", "schedules/fsdp.lua"))
     b.wait("document.getElementById('claim').textContent.startsWith('Proved')")
     whole = b.value("document.querySelector('#program textarea').value")
@@ -370,7 +371,7 @@ def streams():
     expect("in sight", True, b.wait("""(root => { const [x, , w] = root.querySelector('svg').getAttribute('viewBox').split(' ').map(Number), e = root.querySelector('.o.bad');
       return e && Number(e.getAttribute('x')) >= x && Number(e.getAttribute('x')) < x + w; })(document.getElementById('picture').shadowRoot)""", 3))
 
-    # Two collectives in another order than the group's others have: both flags.
+    # Two collectives in another order than in the rest of the group: both flags.
     after(lambda: choose("schedule", "schedules/gpipe.lua"))
     after(lambda: choose("schedule", "schedules/fsdp.lua"))
     b.wait("document.getElementById('claim').textContent.startsWith('Proved')")
@@ -382,7 +383,7 @@ def streams():
     expect("a deadlock of collectives", True, b.wait("document.getElementById('claim').textContent === 'Refuted: serial deadlock'"))
     expect("has a flag for each", ["REDUCE_SCATTER 2", "REDUCE_SCATTER 3"], b.value("[...document.getElementById('picture').shadowRoot.querySelectorAll('.flag')].map(e => e.textContent).sort()"))
 
-    # A job of a team, as the streams name it.
+    # A job of a team, named as in the streams.
     after(lambda: choose("schedule", "schedules/dp_tp_pp.lua"))
     b.wait("document.getElementById('claim').textContent.startsWith('Proved')")
     whole = b.value("document.querySelector('#program textarea').value")
@@ -421,7 +422,7 @@ def share():
     after(lambda: choose("schedule", "schedules/gpipe.lua"))
     expect("until the next change", True, b.value("document.getElementById('note').hidden"))
 
-    # A link comes from somebody else: nothing in it is more than text.
+    # A link comes from somebody else: everything in it is treated as plain text.
     name = '<img src=x onerror=window.harm=1>'
     with open("schedules/1f1b.lua") as file:
         given = f'local q = params {{ ["{name}"] = 3 }}\n' + file.read()
@@ -433,7 +434,7 @@ def share():
     expect("and what is none does not run", True, b.value("""new Promise(done => { const e = document.createElement('div'); e.innerHTML = '<p onclick="window.harm = 1">'; e.firstChild.click(); setTimeout(() => done(window.harm === undefined), 50); })"""))
     b.problems = [p for p in b.problems if "inline event handler" not in p]
 
-    # The address follows what is changed, so that a reload loses nothing.
+    # The address follows every change, so that a reload loses nothing.
     open_page()
     expect("nothing changed, nothing to remember", "", b.value("location.hash"))
     b.value("(a => { a.focus(); a.setSelectionRange(0, 0); })(document.querySelector('#script-schedule textarea'))")
@@ -522,7 +523,7 @@ def download():
     expect("download: PNG, twice as large", (b"\x89PNG", int(2 * width)), (png[:4], struct.unpack(">I", png[16:20])[0] if png else 0))
 
 
-# What the window shows of the picture: its operations and their names. At a glance, those of a colour are one path.
+# The operations, with names, that the window shows of the picture. In the overview, those of a colour are one path.
 shown_now = """(root => { const [x, , w] = root.querySelector('svg').getAttribute('viewBox').split(' ').map(Number), values = e => ['class', 'x', 'y', 'width', 'height', 'fill'].map(a => e.getAttribute(a));
   const one = e => (e.tagName === 'path' ? [...e.getAttribute('d').matchAll(/M([\\d.]+) ([\\d.]+)h([\\d.]+)v([\\d.]+)/g)].map(m => [e.getAttribute('class'), m[1], m[2], m[3], m[4], e.getAttribute('fill')]) : [values(e)]);
   return [...root.querySelectorAll('.o, .n')].flatMap(one).filter(v => Number(v[1]) >= x && Number(v[1]) <= x + w).map(v => v.join(' ')).sort(); })(document.getElementById('picture').shadowRoot)"""
@@ -539,7 +540,7 @@ from_change_to_frame = """new Promise(resolve => {
 
 
 def large():
-    """10^4 jobs: what is in sight is drawn, and the page answers meanwhile."""
+    """Checks 10^4 jobs: only what is in sight is drawn, and the page stays responsive."""
     open_page()
     b.value("document.getElementById('p-workers').focus(); document.getElementById('p-workers').select()")
     b.type("8")
@@ -605,7 +606,7 @@ def looks():
     expect("on a phone, too, an error's line is a tap away", True, b.wait("(r => r.top > 0 && r.bottom < 850)(document.querySelector('#script-schedule textarea').getBoundingClientRect())", 3))
     open_page()
     b.size(1400, 900)
-    # WCAG 2.1, 1.4.3: text has 4.5 times the contrast; computed from what the browser resolves.
+    # WCAG 2.1, 1.4.3: text has a contrast of at least 4.5; computed from the colours that the browser resolves.
     contrast = """(theme => { document.documentElement.dataset.theme = theme; const s = getComputedStyle(document.documentElement);
       const lum = name => { const h = s.getPropertyValue(name).trim().slice(1), f = h.length === 3 ? [...h].map(c => c + c) : h.match(/../g);
         const [r, g, b] = f.map(c => parseInt(c, 16) / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);

@@ -1,7 +1,7 @@
 """Reads C and CUDA without a compiler: a file's comments, functions, prototypes, structs, enum constants, macros and words.
 
-Both sides of an #if are read where their braces balance; otherwise the first side only. Macros are not expanded: what
-an X-macro makes is seen as the words of its rows.
+Both sides of an #if are read if their braces balance; otherwise only the first side. Macros are not expanded, so what an
+X-macro makes is seen as the words of its rows.
 """
 import bisect
 import re
@@ -63,7 +63,7 @@ class Source:
         self.read_structs()
 
     def openings(self):
-        """The text that each comment opens with, as (line, text); // lines that follow each other are one comment."""
+        """Yields (line, text) for the beginning of each comment; consecutive // lines are one comment."""
         last = 0
         for line, text in self.comments:
             if not (text.startswith('//') and line == last + 1):
@@ -124,7 +124,7 @@ class Source:
         return [t for i, t in enumerate(self.tokens) if not any(a <= i < b for a, b in dropped)]
 
     def closing(self, i):
-        """The index of the bracket that closes the one at i."""
+        """Returns the index of the bracket that closes the one at i."""
         pair = {'(': ')', '{': '}', '[': ']'}
         opening, closer, depth = self.tokens[i].text, pair[self.tokens[i].text], 0
         for j in range(i, len(self.tokens)):
@@ -155,7 +155,8 @@ class Source:
             i += 1
 
     def declare(self, begin, end, close, private):
-        """Records the function whose head is tokens[begin:end], if it is one; close ends its body, None: a prototype."""
+        """Records the function whose head is tokens[begin:end], if it is one. close: where its body ends, or None for a
+        prototype."""
         head = self.tokens[begin:end]
         i, name = 0, None
         if not head or head[0].text in ('typedef', 'using', '_Static_assert', 'static_assert'):
@@ -197,7 +198,7 @@ class Source:
 
     @staticmethod
     def before_angles(head, i):
-        """The index of the name before the bracket at i: of f in f(, and in f<int>(."""
+        """Returns the index of the name before the bracket at i: of f in f(, and in f<int>(."""
         depth = 0
         for k in range(i - 1, -1, -1):
             depth += (head[k].text == '>') - (head[k].text == '<')
@@ -278,7 +279,7 @@ class Source:
 
 
 def split(tokens, whole=False):
-    """The parts between commas outside brackets: of tokens if whole, else of texts, where a lone void is no part."""
+    """Returns the parts between commas outside brackets: as tokens if whole, else as texts, without a lone void."""
     parts, depth, angles = [[]], 0, 0
     for k, t in enumerate(tokens):
         depth += (t.text in '([{') - (t.text in ')]}') if len(t.text) == 1 else 0

@@ -1,18 +1,18 @@
-"""Prints figures by which to judge whether the inside gets simpler: no limits, only numbers."""
+"""Prints figures that show whether the inside gets simpler: no limits, only numbers."""
 import os
 from collections import Counter
 from statistics import median
 
 from rules import MEMBERS
 
-# The parts of a compile. A signature with three or more of them asks for the whole.
+# The parts of a compile. A function with three or more of them as parameters could take the whole.
 PARTS = ({'spec'}, {'stage', 'costs'}, {'graph'}, {'sched'}, {'program'}, {'timeline'}, {'report'})
 MANY_PARTS = 3
 ASSERTIONS = 'assert', '_Static_assert', 'static_assert'
 
 
 def parts_of(function):
-    """How many parts of a compile a function's parameters name."""
+    """Returns how many parts of a compile a function's parameters name."""
     tags = {b for p in function.parameters for a, b in zip(p, p[1:]) if a == 'struct'}
     return sum(bool(tags & part) for part in PARTS)
 

@@ -1,6 +1,6 @@
 """The rules: each yields (path, line, what, value, limit) for every breach. RULES lists them.
 
-limits.txt raises the limit of a `what` by name, so a `what` says all that tells one case from another.
+limits.txt raises the limit of a `what` by name, so each `what` must distinguish its case from all others.
 """
 import os
 import re
@@ -51,7 +51,7 @@ def sizes(tree):
 
 
 def file_names(tree):
-    """Members of an archive go by file name alone, and so do people."""
+    """Members of an archive are identified by file name alone, and people do the same."""
     seen = {}
     for s in tree.sources:
         name = os.path.basename(s.path)
@@ -61,7 +61,7 @@ def file_names(tree):
 
 
 def programs(path):
-    """The programs and libraries of the Makefile that link a file."""
+    """Returns the programs and libraries of the Makefile that link a file."""
     room, name = path.split('/')[1], os.path.basename(path)
     if path.startswith('compiler/'):
         return {'page'} if room == 'page' else {'pianola'}
@@ -72,7 +72,7 @@ def programs(path):
 
 
 def external_names(tree):
-    """An interface may have a definition for the host and one for CUDA, in files that are never linked together. No
+    """An interface may have one definition for the host and one for CUDA, in files that are never linked together. No
     static function repeats the name of an external one, or of one in a header."""
     for name, homes in tree.definitions.items():
         external = [(s, f) for s, f in homes if s.is_header or not f.private]
@@ -92,7 +92,7 @@ def static_names(tree):
 
 
 def dead_functions(tree):
-    """A prototype in a header needs a definition, and a function that is not static a user in another file."""
+    """A prototype in a header needs a definition, and a function that is not static needs a user in another file."""
     for name, places in tree.prototypes.items():
         for s, f in places:
             if s.is_header:

@@ -54,7 +54,7 @@ END
     echo 'int world_open(void) { return 0; }' | tee "$house/runtime/comm/world_host.c" >"$house/runtime/comm/world_cuda.cu"
 }
 
-# tidies WHAT PATTERN...: tidy.py on the small tree must print exactly one line for each pattern.
+# tidies WHAT PATTERN...: checks that tidy.py on the small tree prints exactly one line for each pattern.
 tidies() {
     local what=$1 got pattern
     shift
@@ -66,7 +66,7 @@ tidies() {
     done
 }
 
-# reports FILE TEXT PATTERN...: runs it with TEXT added to FILE.
+# reports FILE TEXT PATTERN...: does the same with TEXT added to FILE.
 reports() {
     build_house
     printf '%s\n' "$2" >>"$house/$1"

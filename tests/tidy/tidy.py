@@ -17,7 +17,7 @@ LIMITS = 'tests/tidy/limits.txt'
 
 
 def read_limits(root):
-    """Returns what -> (limit, line) of limits.txt, whose rows are `LIMIT WHAT: REASON`."""
+    """Returns limits.txt, whose rows are `LIMIT WHAT: REASON`, as what -> (limit, line)."""
     found, path = {}, os.path.join(root, LIMITS)
     if not os.path.exists(path):
         return found
@@ -32,7 +32,7 @@ def read_limits(root):
 
 
 def check(tree, limits):
-    """Prints breaches, and the limits that no case needs any more; returns their number."""
+    """Prints breaches, and limits that no case needs any more; returns their number."""
     broken, worst = 0, {}
     for rule in rules.RULES:
         for path, line, what, value, limit in rule(tree):

@@ -1,4 +1,4 @@
-"""Gathers what the rules look at: the checked sources, and the words of everything else that may use their names."""
+"""Gathers the rules' input: the checked sources, and the words of everything else that may use their names."""
 import os
 import re
 from collections import Counter, defaultdict
@@ -13,7 +13,7 @@ COMMENT = re.compile(r'/\*.*?\*/', re.S)
 
 
 def files(root, folders, endings):
-    """Paths relative to root, sorted."""
+    """Returns paths relative to root, sorted."""
     found = []
     for folder in folders:
         for place, _, names in os.walk(os.path.join(root, folder)):
@@ -27,7 +27,7 @@ def text_of(root, path):
 
 
 class Tree:
-    """sources: the checked ones. words[path]: how often each word occurs there, in strings too, comments left out."""
+    """sources: the checked ones. words[path]: how often each word occurs there, including strings but not comments."""
 
     def __init__(self, root):
         self.root = root
@@ -41,7 +41,7 @@ class Tree:
             self.total.update(words)
             for w in words:
                 self.homes[w].add(p)
-        self.definitions = defaultdict(list) # function -> its definitions, one a file
+        self.definitions = defaultdict(list) # function -> its definitions, one per file
         for s in self.sources:
             for name, f in {f.name: f for f in s.functions}.items():
                 self.definitions[name].append((s, f))
@@ -58,5 +58,5 @@ class Tree:
         self.tails = tuple({b for _, b in parts if b and b.startswith('_')})
 
     def is_used(self, name):
-        """Says whether a name occurs anywhere but in its declaration."""
+        """Returns whether a name occurs anywhere but in its declaration."""
         return self.total[name] > 1 or name.startswith(self.heads) or name.endswith(self.tails)
