@@ -1,4 +1,4 @@
-"""What the tests of kernels share: which kernels there are, data in a precision, comparison, and what was found."""
+"""Shared by the kernels' tests: the list of kernels, data in a precision, comparison, and results."""
 import hashlib
 import os
 import re
@@ -19,7 +19,7 @@ PRECISIONS = {'float': 4, '__nv_bfloat16': 2}
 # ---- kernels ----
 
 def sources():
-    """The .cu files of runtime/ that have kernels, and the wrong ones."""
+    """Yields the .cu files of runtime/ that have kernels, and wrong.cu."""
     yield os.path.join(ROOT, 'tests', 'ptx', 'wrong.cu')
     for folder, _, names in sorted(os.walk(os.path.join(ROOT, 'runtime'))):
         for name in sorted(names):
@@ -29,13 +29,14 @@ def sources():
 
 
 def nccl(nvcc):
-    """Where NCCL's header may be, as in the Makefile."""
+    """Returns the paths where NCCL's header may be, as in the Makefile."""
     folders = os.path.join(os.path.dirname(os.path.dirname(nvcc)), 'include'), '/usr/include', '/usr/local/include'
     return [os.path.join(folder, 'nccl.h') for folder in folders]
 
 
 def compile(path, nvcc):
-    """The PTX of a file. It is kept under the hash of all that it may depend on: attention.cu takes half a minute."""
+    """Returns the PTX of a file. It is cached under a hash of everything that it may depend on, since attention.cu
+    takes half a minute."""
     parts = [subprocess.run([nvcc, '--version'], capture_output=True, text=True, check=True).stdout, open(path).read()]
     for folder, _, names in sorted(os.walk(os.path.join(ROOT, 'runtime'))):
         parts += [open(os.path.join(folder, n)).read() for n in sorted(names) if n.endswith(('.h', '.cuh'))]
@@ -47,7 +48,7 @@ def compile(path, nvcc):
         for old in os.listdir(room):
             if old.startswith(stem + '.'):
                 os.remove(os.path.join(room, old))
-        # compute_80 is what the Makefile compiles for, too
+        # the Makefile compiles for compute_80, too
         subprocess.run([nvcc, '-ptx', '-arch=compute_80', '-std=c++17', '-O3', '-I' + os.path.join(ROOT, 'runtime'),
                         '-o', out + '.new', path], check=True)
         os.rename(out + '.new', out)
@@ -55,7 +56,7 @@ def compile(path, nvcc):
 
 
 def kernels_of(ptx):
-    """A file's kernels by what they are called in it: `map<float, relu>`."""
+    """Returns a file's kernels by their names in the source: `map<float, relu>`."""
     kernels = ptx_text.read(ptx)
     names = subprocess.run(['c++filt'], input='\n'.join(kernels), capture_output=True, text=True, check=True).stdout
     out = {}
@@ -65,7 +66,7 @@ def kernels_of(ptx):
     return out
 
 
-# ---- what was found ----
+# ---- results ----
 
 class Suite:
     """Runs one file's tests. used: kernels that a test ran."""
@@ -74,7 +75,7 @@ class Suite:
         self.stem, self.kernels, self.used, self.passed, self.failed = stem, kernels, set(), 0, []
 
     def test(self, what, function, *arguments):
-        """One test: function(suite, *arguments) raises what is wrong."""
+        """Runs one test: function(suite, *arguments) raises what is wrong."""
         try:
             function(self, *arguments)
             self.passed += 1
@@ -91,9 +92,9 @@ class Suite:
 
 
 def without_barriers(suite, name, needed, function, *arguments):
-    """Takes the kernel's barriers and its waits for copies away, one by one, and runs function(suite, *arguments): a
-    race, where the kernel needs the barrier, or a copy that is not awaited. needed: how many barriers there are, and
-    all are needed."""
+    """Removes the kernel's barriers and its waits for copies, one at a time, and runs function(suite, *arguments).
+    Without a barrier it must find a race, without a wait a copy that was not awaited. needed: the number of
+    barriers, all of which are needed."""
     kernel = suite.kernels[name]
     barriers = [line for line, text in kernel.statements if text.startswith('bar.sync')]
     waits = [line for line, text in kernel.statements if text.startswith('cp.async.wait_group')]
@@ -114,7 +115,7 @@ def without_barriers(suite, name, needed, function, *arguments):
 # ---- data ----
 
 def to_bf16(x):
-    """Bits, rounded to nearest even; finite numbers only."""
+    """Returns the bits of x rounded to nearest even; finite numbers only."""
     u = np.ascontiguousarray(x, np.float32).view(np.uint32)
     return ((u + (0x7FFF + (u >> 16 & 1))) >> 16).astype(np.uint16)
 
@@ -130,7 +131,8 @@ def decode(x):
 
 
 def numbers(random, shape, T, integers=False):
-    """Numbers that T holds exactly: small integers, so that fp32 sums of them are exact, or from -2 to 2."""
+    """Returns numbers that T holds exactly: small integers, so that fp32 sums of them are exact, or numbers from -2 to
+    2."""
     x = random.integers(-8, 9, shape) if integers else random.uniform(-2, 2, shape)
     return decode(encode(x, T))
 
@@ -140,7 +142,7 @@ def kind(T):
 
 
 def wide(T, n):
-    """Elements that a thread takes at once where rows of n let it: 16 bytes of them."""
+    """Returns how many elements a thread takes at once: 16 bytes of them, if rows of n allow it."""
     V = 16 // PRECISIONS[T]
     return V if n % V == 0 else 1
 
@@ -156,7 +158,7 @@ def ceil(a, b):
 # ---- comparison ----
 
 def same(got, want, what='the output'):
-    """Bit for bit, but for the sign of zero."""
+    """Asserts equality bit for bit, except for the sign of zero."""
     got, want = decode(np.asarray(got)).reshape(-1), decode(np.asarray(want)).reshape(-1)
     bad = np.flatnonzero(got != want)
     if len(bad):
@@ -165,9 +167,10 @@ def same(got, want, what='the output'):
 
 
 def near(got, want, size, what='the output', inside=2.0**-20):
-    """got, in fp32 or bf16, is the float64 number want, but for its own rounding (2^-23 of it with fp32, 2^-8 with
-    bf16) and for what the arithmetic before loses: `inside` of the size of the numbers that were added up. 2^-20 are
-    eight fp32 roundings, of sums in another order or of approximate functions, which are good to two bits."""
+    """Asserts that got, in fp32 or bf16, equals the float64 number want, up to two errors: its own rounding (2^-23 of
+    it in fp32, 2^-8 in bf16), and the arithmetic's error, `inside` times the size of the numbers that were added up.
+    2^-20 is eight fp32 roundings: enough for sums in another order, or for approximate functions, which are good to
+    two bits."""
     rounding = 2.0**-8 if got.dtype == np.uint16 else 2.0**-23
     got = decode(got)
     bad = ~(np.abs(got - want) <= rounding * np.abs(want) + inside * size)

@@ -1,8 +1,8 @@
-"""What PTX instructions do, as Python source over numpy arrays with an element for each thread.
+"""Translates PTX instructions to Python source over numpy arrays with an element for each thread.
 
-The PTX ISA describes each in a section of its name, under "Instruction Set". A register is an array of the bits that
-its declaration says; an instruction's type is how it looks at them. M is the mask of threads that execute, None for
-all.
+The PTX ISA describes each instruction in a section of its name, under "Instruction Set". A register is an array of
+bits, with the size from its declaration; an instruction's type says how to interpret them. M is the mask of threads
+that execute, or None for all.
 """
 import struct
 
@@ -16,12 +16,12 @@ INTEGERS = {'u16', 's16', 'u32', 's32', 'u64', 's64'}
 FLOATS = {'f32', 'f64'}
 BITS = {'b16', 'b32', 'b64'}
 STOPS = {'bra', 'ret', 'exit', 'bar'}
-TOGETHER = {'shfl', 'vote', 'mma', 'ldmatrix'}  # threads of a warp, at once
+TOGETHER = {'shfl', 'vote', 'mma', 'ldmatrix'}  # executed by the threads of a warp together
 
 
 class Writer:
-    """Writes a kernel's instructions as lines of Python. symbol: what the name of a variable or a parameter stands
-    for. constant: the array of numbers that the lines call K."""
+    """Writes a kernel's instructions as lines of Python. symbol: returns the value of a variable's or a parameter's
+    name. constants: the array of numbers that the lines call K."""
 
     def __init__(self, kernel, symbol):
         self.kernel, self.symbol, self.constants, self.index = kernel, symbol, [], {}
@@ -51,7 +51,7 @@ class Writer:
         return f'K[{self.index[key]}]'
 
     def get(self, o, type_):
-        """The operand as the type: an array, or a number."""
+        """Returns the operand interpreted as the type: an array, or a number."""
         want = KIND[type_]
         if o[0] == 'number':
             return self.constant(o[1], type_)
@@ -71,7 +71,7 @@ class Writer:
         raise Unknown(f'{o[1]} as {type_}')
 
     def put(self, o, value, type_, masked):
-        """The line that assigns; a smaller integer is extended by its sign or by zeros (Operand Size Exceeding
+        """Returns the line that assigns; a smaller integer is extended by its sign or by zeros (Operand Size Exceeding
         Instruction-Type Size)."""
         have, got, at = self.kind_of(o[1]), KIND[type_], f'R[{self.number[o[1]]}]'
         if have != got:
@@ -86,7 +86,7 @@ class Writer:
     # ---- instructions ----
 
     def write(self, i, masked):
-        """The lines of an instruction that is neither a branch nor a barrier."""
+        """Returns the lines of an instruction that is neither a branch nor a barrier."""
         name = i.op[0]
         try:
             lines = getattr(self, 'op_' + name, self.arithmetic)(i, masked or bool(i.guard))
@@ -100,9 +100,9 @@ class Writer:
         return [f'G = M; M = {at}' + (' & G' if masked else ''), *lines, 'M = G']
 
     def arithmetic(self, i, masked):
-        """Instructions that map values: a destination and up to three sources of one type."""
-        # "Floating Point Instructions": none of these flushes subnormals, .rn rounds to nearest even, and add, sub and
-        # mul do so without saying. ptxas may still contract those that do not say it; the PTX is taken by its word.
+        """Handles instructions that map values: a destination and up to three sources of one type."""
+        # "Floating Point Instructions": none of these flushes subnormals. .rn rounds to nearest even; add, sub and mul
+        # do so by default. ptxas may still contract instructions without .rn; here the PTX is taken literally.
         name, words, type_ = i.op[0], [w for w in i.op[1:-1]], i.op[-1]
         d, *sources = i.operands
         s32 = KIND.get(type_)
@@ -163,7 +163,8 @@ class Writer:
         return [self.put(d, value, result, masked)]
 
     def op_setp(self, i, masked):
-        """ "setp", "Floating Point Comparisons": ordered ones are false with a NaN; ne is one, numpy's != is not."""
+        """ "setp", "Floating Point Comparisons": ordered comparisons with a NaN are false. ne is ordered too, unlike
+        numpy's !=."""
         _, compare, type_ = i.op
         d, x, y = i.operands[0], self.get(i.operands[1], type_), self.get(i.operands[2], type_)
         sign = dict(eq='==', ne='!=', lt='<', le='<=', gt='>', ge='>=')
@@ -198,7 +199,7 @@ class Writer:
         return [self.put(d, value, type_, masked)]
 
     def op_cvt(self, i, masked):
-        """ "cvt": between integers it cuts or extends, by the type that it comes from; .rzi cuts the fraction off."""
+        """ "cvt": between integers it truncates or extends, by the source type; .rzi drops the fraction."""
         *rounding, to, of = i.op[1:]
         d, s = i.operands
         if to == 'bf16' and of == 'f32' and rounding == ['rn']:
@@ -213,7 +214,7 @@ class Writer:
         return [self.put(d, f"({self.get(s, of)}).astype('{KIND[to]}')", to, masked)]
 
     def _access(self, i, address, data):
-        """ "ld", "st", "Vectors as Operands": an access of a vector is one, and aligned to all of it."""
+        """ "ld", "st", "Vectors as Operands": a vector is accessed at once, and is aligned to its whole size."""
         words = i.op[1:-1]
         count = len(data[1]) if data[0] == 'vector' else 1
         if words and words[-1] in ('v2', 'v4'):
@@ -221,7 +222,7 @@ class Writer:
                 raise Unknown('the vector has another length')
         elif count != 1:
             raise Unknown('the vector has no length')
-        # without a space an address is generic: here that of global memory, since nothing makes generic addresses of
+        # an address without a state space is generic: here in global memory, since nothing makes generic addresses of
         # other spaces
         space = {(): 'global', ('global',): 'global', ('shared',): 'shared', ('param',): 'param'}[tuple(words)]
         base, offset = address[1], address[2]
@@ -243,7 +244,7 @@ class Writer:
         return [f'S.store_{space}({at}, ({values},), M, {i.line})']
 
     def op_cp(self, i, masked):
-        """ "cp.async", without its size of the source or with all of it, "cp.async.commit_group" and
+        """ "cp.async", with all of its source or without a source size, "cp.async.commit_group" and
         "cp.async.wait_group"."""
         words = i.op[1:]
         if words == ['async', 'commit_group']:
@@ -292,5 +293,5 @@ class Writer:
         return lines + [self.put(o, f'T[{n}]', 'f32', masked) for n, o in enumerate(d[1])]
 
     def members(self, i):
-        """The mask of the lanes that an instruction of TOGETHER or a bar.warp names: a source of numbers."""
+        """Returns the mask of lanes that an instruction of TOGETHER or a bar.warp names, as a source of numbers."""
         return self.get(i.operands[-1], 'u32') if i.op[0] in ('shfl', 'vote') else self.constant('-1', 'u32')

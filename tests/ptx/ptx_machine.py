@@ -1,8 +1,8 @@
-"""Runs a kernel: all threads of some blocks in step, each with its own place in the code.
+"""Runs a kernel: all threads of some blocks in step, each with its own program counter.
 
-Of the threads that can go on, those at the lowest address do (any order is allowed: PTX ISA, "Independent Thread
-Scheduling"), so that they come together again behind a branch. At a barrier a thread waits for all of its block, and at
-an instruction of a warp for the lanes that its mask names; what never comes is an error.
+Of the threads that can go on, the ones at the lowest address do (any order is allowed: PTX ISA, "Independent Thread
+Scheduling"), so that they converge again after a branch. At a barrier a thread waits for all of its block, and at a
+warp's instruction for the lanes that its mask names. A thread that never arrives is an error.
 """
 from fractions import Fraction
 
@@ -14,12 +14,12 @@ from ptx_text import Unknown, aligned
 
 RUNS, AT_BARRIER, AT_WARP, ENDED = range(4)
 LANE = np.arange(32)
-BATCH = 1 << 23  # registers at once, of all threads
+BATCH = 1 << 23  # registers at a time, over all threads
 GUARD = 64  # bytes between shared variables, which no access may touch
 
 
 def layout(kernel, dynamic):
-    """Where the shared variables lie, (offset, bytes) by name, and the bytes of all."""
+    """Returns the shared variables' places, (offset, bytes) by name, and the bytes of all."""
     at, out = GUARD, {}
     for name, align, size in kernel.shared:
         at = aligned(at, max(align, 16))
@@ -32,8 +32,8 @@ def layout(kernel, dynamic):
 
 
 class Code:
-    """A kernel as Python functions, made when they are first needed: from an instruction to the next that may part
-    threads, for all of them and for some."""
+    """A kernel as Python functions, made when they are first needed. Each runs from an instruction to the next that may
+    separate threads, for all threads or for some."""
 
     def __init__(self, kernel, dynamic):
         self.kernel, (self.shared, self.shared_bytes) = kernel, layout(kernel, dynamic)
@@ -48,7 +48,7 @@ class Code:
         raise Unknown(f'{self.kernel.name}: {name} is no parameter and no shared variable')
 
     def segment(self, at, some):
-        """(function, instruction behind it)"""
+        """Returns (function, index of the instruction after it)."""
         key = (at, some)
         if key not in self.made:
             lines, end, code = [], at, self.kernel.code
@@ -70,7 +70,7 @@ class Code:
 
 
 class Blocks:
-    """Some blocks of a launch. first: the number of the first thread of them in the launch."""
+    """Some blocks of a launch. first: the number of their first thread in the launch."""
 
     def __init__(self, code, device, grid, block, numbers, params):
         self.code, self.device, self.kernel, self.params = code, device, code.kernel, params
@@ -86,7 +86,7 @@ class Blocks:
         for axis in range(3):
             for name, v in (('tid', tid[axis]), ('ctaid', cta[axis]), ('ntid', block[axis]), ('nctaid', grid[axis])):
                 self.registers[f'%{name}.{"xyz"[axis]}'] = np.broadcast_to(v, n).astype(np.uint32)
-        # no line writes into an array of a register, so that those not yet written may share one
+        # no line writes to a register's array in place, so unwritten registers may share one
         begin = {k: np.full(n * np.dtype(KIND[k]).itemsize, 0xFF, np.uint8).view(KIND[k]) for k in KIND if k != 'pred'}
         begin['pred'] = np.zeros(n, bool)
         self.R = [begin[k] for k in code.kernel.registers.values()]
@@ -98,7 +98,7 @@ class Blocks:
                 self.shared.state[at // 2:(at + size) // 2] = READ | WRITE
         self.pc, self.status = np.zeros(n, np.int64), np.zeros(n, np.int8)
         self.epoch, self.all = np.zeros(n, np.int32), np.arange(n)
-        # asynchronous copies under way: threads, places, what will be there, groups; and each thread's groups so far
+        # asynchronous copies in flight: threads, places, values to be written, groups; and each thread's groups so far
         self.copies, self.groups = [], np.zeros(n, np.int64)
 
     # ---- the order of execution ----
@@ -148,9 +148,9 @@ class Blocks:
             raise Unknown(f'{self.kernel.name}: line {i.line}: unknown instruction: {i.text}')
 
     def _release(self):
-        """Nobody can go on: opens the barriers at which all threads of a block stand. False: all have ended. (PTX ISA,
-        "bar": bar.sync is barrier.sync.aligned, which all threads of a warp must execute, the same one; CUDA C++
-        Programming Guide, __syncthreads(): all threads of the block, or none.)"""
+        """Called when no thread can go on: opens the barriers where all threads of a block wait. Returns False if all
+        have ended. (PTX ISA, "bar": bar.sync is barrier.sync.aligned, which all threads of a warp must execute, the
+        same one; CUDA C++ Programming Guide, __syncthreads(): all threads of the block, or none.)"""
         status, pc = self.status.reshape(-1, self.threads), self.pc.reshape(-1, self.threads)
         for b in range(len(status)):
             if (status[b] == ENDED).all():
@@ -177,8 +177,8 @@ class Blocks:
         return int(self.thread[slot * self.threads + inside])
 
     def _gather(self, i, at, now):
-        """Of the threads at an instruction of a warp, those whose mask is complete; the others wait. (PTX ISA,
-        shfl.sync and vote.sync: membermask; with .aligned the whole warp.)"""
+        """Returns the threads at a warp's instruction whose mask is complete; the others wait. (PTX ISA, shfl.sync and
+        vote.sync: membermask; with .aligned the whole warp.)"""
         if self.threads % 32:
             self.wrong(i.line, 'the last warp is not whole')
         here = now | (self.status == AT_WARP) & (self.pc == at)
@@ -231,7 +231,7 @@ class Blocks:
         return which, base[which].astype(np.int64) + offset
 
     def _spread(self, which, got):
-        """An array of len(which) x count, as count arrays with an element for each thread."""
+        """Turns an array of len(which) x count into count arrays with an element for each thread."""
         if which is self.all:
             return got.T.copy()
         out = np.zeros((got.shape[1], self.n), got.dtype)
@@ -265,7 +265,7 @@ class Blocks:
             self.wrong(line, why)
 
     def _inside(self, which, at, line):
-        """Offsets in the shared memory of a thread's own block, as offsets in that of all blocks here."""
+        """Turns offsets in the shared memory of a thread's own block into offsets in the memory of all blocks here."""
         bad = (at < 0) | (at >= self.code.shared_bytes)
         if bad.any():
             t = int(self.thread[which[np.flatnonzero(bad)[0]]])
@@ -293,9 +293,9 @@ class Blocks:
     # ---- asynchronous copies ----
 
     def copy(self, to, to_offset, of, of_offset, size, mask, line):
-        """PTX ISA, "cp.async": it reads and writes at some time before its thread has waited for it. So what it reads
-        must be there now, and nobody may touch what it writes till then. That a thread later overwrites what it reads
-        goes unseen."""
+        """Begins a copy. PTX ISA, "cp.async": it reads and writes at some time before its thread has waited for it. So
+        its source must be there now, and nobody may touch its destination until then. The check misses a thread that
+        later overwrites the source."""
         which, at = self._who(to, to_offset, mask)
         at = self._inside(which, at, line)
         _, source = self._who(of, of_offset, mask)
@@ -308,11 +308,11 @@ class Blocks:
         self.copies.append((which, at, got, self.groups[which]))
 
     def commit(self, mask):
-        """ "cp.async.commit_group": a thread's copies since its last one are a group."""
+        """ "cp.async.commit_group": makes a group of a thread's copies since its last group."""
         self.groups = self.groups + (1 if mask is None else mask)
 
     def wait(self, prior, mask, line):
-        """ "cp.async.wait_group": all groups but the thread's last `prior` ones are complete."""
+        """ "cp.async.wait_group": completes all groups but the thread's last `prior` ones."""
         left = []
         for which, at, values, group in self.copies:
             done = group + prior < self.groups[which]
@@ -328,14 +328,14 @@ class Blocks:
                 left.append((which[~done], at[~done], values[~done], group[~done]))
         self.copies = left
 
-    # ---- a warp together ----
+    # ---- instructions of a warp ----
 
     def _warps(self, x):
         return np.broadcast_to(x, self.n).reshape(-1, 32)
 
     def shuffle(self, mode, x, b, c, members, mask, line):
-        """PTX ISA, shfl.sync: c holds the largest lane in bits 4:0 and the segments in bits 12:8. A source lane that
-        is not in the mask gives an undefined value."""
+        """PTX ISA, shfl.sync: c holds the largest lane in bits 4:0 and the segments in bits 12:8. A source lane outside
+        the mask gives an undefined value."""
         x, b, c = self._warps(x), self._warps(b).astype(np.int64) & 31, self._warps(c).astype(np.int64)
         segment, clamp = c >> 8 & 31, c & 31
         most, least = (LANE & segment) | (clamp & ~segment), LANE & segment
@@ -353,8 +353,8 @@ class Blocks:
         return np.repeat(votes, 32) & members
 
     def load_matrix(self, base, offset, transposed, mask, line):
-        """PTX ISA, ldmatrix .m8n8.x4.b16: lanes 8m .. 8m + 7 name the rows of matrix m, 16 bytes each. Lane l gets row
-        l / 4, elements 2 (l % 4) and the next; with .trans of the transposed matrix."""
+        """PTX ISA, ldmatrix .m8n8.x4.b16: lanes 8m .. 8m + 7 name the rows of matrix m, 16 bytes each. Lane l gets
+        elements 2 (l % 4) and the next of row l / 4; with .trans, of the transposed matrix."""
         which, at = self._who(base, offset, mask)
         at = self._inside(which, at, line)
         try:
@@ -364,14 +364,14 @@ class Blocks:
         matrix = rows.reshape(-1, 4, 8, 8)
         if transposed:
             matrix = matrix.swapaxes(2, 3)
-        got = np.ascontiguousarray(matrix).view(np.uint32).reshape(-1, 4, 32)  # of 8 rows, 4 pairs each
+        got = np.ascontiguousarray(matrix).view(np.uint32).reshape(-1, 4, 32)  # 8 rows with 4 pairs each
         return self._spread(which, got.swapaxes(1, 2).reshape(-1, 4))
 
     def mma(self, a, b, c, mask, line):
-        """PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". With g = lane / 4 and t = lane % 4:
-        a's element i lies in row g, or g + 8 where i is 2, 3, 6 or 7, and column 2t + i % 2, plus 8 from i = 4 on; b's
-        in row 2t + i % 2, plus 8 from i = 2 on, and column g; c's in row g, plus 8 from i = 2 on, and column
-        2t + i % 2."""
+        """PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type". Let g = lane / 4 and t = lane % 4.
+        Element i of a is in row g, or g + 8 where i is 2, 3, 6 or 7, and in column 2t + i % 2, plus 8 from i = 4 on.
+        Element i of b is in row 2t + i % 2, plus 8 from i = 2 on, and in column g. Element i of c is in row g, plus
+        8 from i = 2 on, and in column 2t + i % 2."""
         warps = slice(None) if mask is None else np.flatnonzero(self._warps(mask)[:, 0])
         g, t = LANE // 4, LANE % 4
 
@@ -384,7 +384,7 @@ class Blocks:
             A[:, g + (8 if i in (2, 3, 6, 7) else 0), 2 * t + i % 2 + (8 if i >= 4 else 0)] = x[:, :, i]
         for i in range(4):
             B[:, 2 * t + i % 2 + (8 if i >= 2 else 0), g] = y[:, :, i]
-        product = A @ B  # exact products, summed in fp64: a device sums in fp32, in an order of its own
+        product = A @ B  # exact products, summed in fp64; a device sums in fp32, in its own order
         out = np.zeros((4, self.n // 32, 32), np.float32)
         for i in range(4):
             out[i, warps] = self._warps(c[i])[warps] + product[:, g + (8 if i >= 2 else 0), 2 * t + i % 2]
@@ -410,8 +410,8 @@ class Blocks:
         return x.astype(kind)
 
     def fma_f32(self, a, b, c, mask):
-        """One rounding. The product is exact in fp64; where the sum, rounded to fp64, lies halfway between two floats,
-        what it lost decides."""
+        """Rounds once. The product is exact in fp64. If the sum, rounded to fp64, lies halfway between two floats, the
+        part it lost decides."""
         p, c = np.multiply(a, b, dtype=np.float64), np.asarray(c, np.float64)
         s = p + c
         tie = np.flatnonzero(s.view(np.uint64) & np.uint64(0x1FFFFFFF) == np.uint64(0x10000000))
@@ -430,7 +430,7 @@ class Blocks:
         return out
 
     def div_approx(self, x, y):
-        """PTX ISA, div.approx.f32: 0 where |y| is beyond 2^126 and x finite."""
+        """PTX ISA, div.approx.f32: 0 if |y| is above 2^126 and x finite."""
         q = (np.asarray(x, np.float64) / y).astype(np.float32)
         return np.where((np.abs(y) > np.float32(2.0**126)) & np.isfinite(x), np.float32(0) * q, q)
 
@@ -462,14 +462,14 @@ class Blocks:
         return ((x + (x >> np.uint32(4))) & np.uint32(0x0F0F0F0F)) * np.uint32(0x01010101) >> np.uint32(24)
 
     def bfi(self, a, b, at, length):
-        """PTX ISA, bfi: length bits of a, into b from bit at on."""
+        """PTX ISA, bfi: inserts `length` bits of a into b, from bit `at` on."""
         kind = a.dtype.type
         all_ = int(np.iinfo(kind).max)
         mask = (((1 << int(length)) - 1) << int(at)) & all_
         return (b & kind(~mask & all_)) | ((a << kind(at)) & kind(mask))
 
     def to_bf16(self, x):
-        """Round to nearest even; a NaN becomes 0x7fff."""
+        """Rounds to nearest even; a NaN becomes 0x7fff."""
         u = np.ascontiguousarray(x).view(np.uint32).astype(np.uint64)
         r = ((u + np.uint64(0x7FFF) + (u >> np.uint64(16) & np.uint64(1))) >> np.uint64(16)).astype(np.uint16)
         return np.where(np.isnan(x), np.uint16(0x7FFF), r)
@@ -479,7 +479,7 @@ _codes = {}
 
 
 def executed(kernel):
-    """How many of a kernel's instructions some thread has come to, and how many there are."""
+    """Returns how many of a kernel's instructions some thread has reached, and how many there are."""
     run = set()
     for code, of in _codes.values():
         for at, end in ((at, made[1]) for (at, _), made in code.made.items() if of is kernel):
@@ -489,8 +489,8 @@ def executed(kernel):
 
 
 def launch(kernel, device, grid, block, arguments, shared=0):
-    """Runs all blocks of a grid. arguments: in order, numpy scalars or structured bytes, as large as the parameters
-    are. shared: bytes of dynamic shared memory."""
+    """Runs all blocks of a grid. arguments: in order, numpy scalars or structured bytes, with the parameters' sizes.
+    shared: bytes of dynamic shared memory."""
     grid, block = (tuple(v) + (1,) * (3 - len(v)) for v in (grid, block))
     params = np.zeros(kernel.params_bytes, np.uint8)
     assert len(arguments) == len(kernel.params), 'arguments'

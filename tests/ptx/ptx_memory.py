@@ -1,23 +1,23 @@
-"""Memory whose every access is judged: alignment, bounds, permission, initialisation, and races between threads.
+"""Memory that checks every access: alignment, bounds, permission, initialisation, and races between threads.
 
-Two accesses of different threads to the same bytes, at least one of them a write, race unless a barrier of their block
-lies between them; of different blocks they always do. (PTX ISA, Memory Consistency Model: bar.sync and the end of a
-kernel order accesses; shuffles, votes and mma do not.) A thread's number counts through the blocks of a launch, an
-epoch is the number of barriers that its block has passed.
+Two accesses of different threads to the same bytes, at least one of them a write, race unless a barrier of their
+block lies between them. If the threads are in different blocks, they always race. (PTX ISA, Memory Consistency
+Model: bar.sync and the end of a kernel order accesses; shuffles, votes and mma do not.) Threads are numbered through
+the blocks of a launch; an epoch is the number of barriers that a block has passed.
 """
 import numpy as np
 
-# of a cell: whether it may be read, may be written, holds something, is what an asynchronous copy will write
+# state of a cell: it may be read; may be written; holds something; an asynchronous copy will write it
 READ, WRITE, WRITTEN, AWAITED = 1, 2, 4, 8
 SEVERAL = -2  # in place of a thread's number, or a block's
 
 
 class Wrong(Exception):
-    """An access that no kernel may make."""
+    """An access that kernels may not make."""
 
 
 class Memory:
-    """size bytes in cells of 2, the smallest that kernels access."""
+    """Memory of `size` bytes, in cells of 2, the smallest that kernels access."""
 
     def __init__(self, what, size):
         self.what, self.cells = what, (size + 1) // 2
@@ -25,16 +25,16 @@ class Memory:
         self.state = np.zeros(self.cells, np.uint8)
 
     def begin(self, cells):
-        """A launch: nobody has read or written any of the cells, the first ones, in it."""
+        """Begins a launch, in which nobody has accessed any of the first `cells` cells yet."""
         self.writer = np.full(cells, -1, np.int32)
         self.written = np.full(cells, -1, np.int32)
         self.reader = np.full(cells, -1, np.int32)
         self.read = np.full(cells, -1, np.int32)
-        self.block = np.full(cells, -1, np.int32)  # whose threads have read; only of memory that blocks share
+        self.block = np.full(cells, -1, np.int32)  # the block whose threads have read; only for memory that blocks share
 
     def _cells(self, at, size, need, thread, say):
-        """The cells of accesses at byte offsets, after all checks but those of races, and their states. need: what they
-        must have."""
+        """Returns the cells of accesses at byte offsets, and their states, after all checks except races. need: the
+        state that they must have."""
         def must(bad, why):
             if bad.any():
                 i = int(np.flatnonzero(bad)[0])
@@ -61,8 +61,8 @@ class Memory:
                         f'{say(None, int(thread[i]))} and {others} with no barrier between')
 
     def load(self, at, dtype, count, thread, epoch, block, say):
-        """count elements at each offset, as an array of len(at) x count. block: None where only one block has this
-        memory, else of each thread."""
+        """Loads count elements at each offset, as an array of len(at) x count. block: each thread's, or None if only
+        one block has this memory."""
         size = dtype.itemsize * count
         cell, state = self._cells(at, size, READ | WRITTEN, thread, say)
         if (state & WRITE).any():
@@ -85,8 +85,8 @@ class Memory:
         self.reader[cell[self.reader[cell] != t]] = SEVERAL
 
     def load_rows(self, at, thread, epoch, say):
-        """ldmatrix: 8 elements of 2 bytes at each offset, for lanes other than the one that names it: so that even
-        that one's own write is not yet theirs."""
+        """ldmatrix: loads 8 elements of 2 bytes at each offset. They are for other lanes than the one that names the
+        offset, so even that lane's own write is not visible to them yet."""
         cell, _ = self._cells(at, 16, READ | WRITTEN, thread, say)
         writer = self.writer[cell]
         self._race(self.written[cell] == epoch[:, None], cell, writer, thread, 'read and written', say)
@@ -94,19 +94,19 @@ class Memory:
         return self.bytes.view(np.uint16)[cell]
 
     def begin_copy(self, at, size, thread, epoch, say):
-        """From now on the copy may write: it races with whatever a write here would, and nobody may touch the bytes
-        until it has landed."""
+        """Marks that the copy may write from now on. It races with whatever a write here would, and nobody may touch
+        the bytes until it has landed."""
         cell = self._writes(at, size, thread, epoch, None, say)
         self.state[cell] |= AWAITED
 
     def land(self, at, values, thread, epoch, say):
-        """Its thread has waited for it. The bytes are written now, and other threads' after a barrier."""
+        """Writes the bytes, since the copy's thread has waited for it. Other threads see them after a barrier."""
         cell = (at[:, None] >> 1) + np.arange(values.dtype.itemsize * values.shape[1] >> 1)
         self.state[cell] &= ~np.uint8(AWAITED)
         self.store(at, values, thread, epoch, None, say)
 
     def store(self, at, values, thread, epoch, block, say):
-        """values: len(at) x count."""
+        """Stores values, an array of len(at) x count."""
         cell = self._writes(at, values.dtype.itemsize * values.shape[1], thread, epoch, block, say)
         self.state[cell] |= WRITTEN
         self.bytes.view(values.dtype)[(at // values.dtype.itemsize)[:, None] + np.arange(values.shape[1])] = values
@@ -132,7 +132,7 @@ class Memory:
 
 
 class Device(Memory):
-    """Global memory: buffers with ground between them that nobody may touch."""
+    """Global memory: buffers with gaps between them that nobody may touch."""
     BASE, GAP = 0x7F0000000000, 4096
 
     def __init__(self, size=1 << 22):
@@ -140,8 +140,9 @@ class Device(Memory):
         self.top, self.threads, self.buffers = self.GAP, 1, []
 
     def buffer(self, array, access='r'):
-        """A copy of the array, or with access 'w' room for one like it, as yet uninitialised; 'rw': both read and
-        written; 'ws': uninitialised, then read back by the kernel. Returns its address."""
+        """Allocates a buffer and returns its address. access: 'r' copies the array, only to be read; 'w' makes room for
+        one like it, uninitialised, only to be written; 'rw' copies it, for both; 'ws' makes uninitialised room that
+        the kernel also reads back."""
         array = np.ascontiguousarray(array)
         at = self.top
         self.top = (at + array.nbytes + 2 * self.GAP) // 256 * 256
@@ -155,7 +156,7 @@ class Device(Memory):
         return self.BASE + at
 
     def get(self, address, dtype, shape):
-        """What lies there; all of it must have been written."""
+        """Returns the contents, all of which must have been written."""
         at, n = address - self.BASE, int(np.prod(shape)) * np.dtype(dtype).itemsize
         if not (self.state[at // 2:(at + n) // 2] & WRITTEN).all():
             raise Wrong('some of the output was never written')

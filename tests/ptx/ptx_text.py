@@ -1,6 +1,6 @@
 """Reads the PTX that nvcc writes: kernels, their parameters, shared variables, registers and instructions.
 
-Sections are those of NVIDIA's "Parallel Thread Execution ISA", 8.x and 9.0. What is not known here stops with its line.
+Sections refer to NVIDIA's "Parallel Thread Execution ISA", 8.x and 9.0. Unknown text ends the run with its line.
 """
 import re
 
@@ -14,17 +14,17 @@ class Unknown(Exception):
 
 class Instruction:
     """line: in the file. guard: None, or a predicate register and whether it is negated. op: the words of the opcode.
-    operands: ('reg', name), ('number', text), ('symbol', name), ('vector', operands), ('address', operand, offset) or
-    ('pair', register, predicate)."""
+    operands: ('reg', name), ('number', text), ('symbol', name), ('vector', operands), ('address', operand, offset)
+    or ('pair', register, predicate)."""
 
     def __init__(self, line, text, guard, op, operands):
         self.line, self.text, self.guard, self.op, self.operands = line, text, guard, op, operands
 
 
 class Kernel:
-    """params: name to (offset, bytes), params_bytes in all. statements: the lines of its body, with their numbers.
-    After parse(), registers: name to type. shared: the static variables that it names, (name, alignment, bytes), and
-    dynamic: the name of the array behind them, or None. labels: name to index in code."""
+    """params: name to (offset, bytes); params_bytes: their total. statements: the lines of its body, with their
+    numbers. Set by parse(): registers: name to type. shared: the static variables that it names, (name, alignment,
+    bytes). dynamic: the name of the array after them, or None. labels: name to index in code."""
 
     def __init__(self, name, path, variables):
         self.name, self.path, self.variables, self.params, self.params_bytes = name, path, variables, {}, 0
@@ -74,7 +74,8 @@ def _instruction(line, text):
 
 
 def _shared(text):
-    """A declaration of a shared variable: its name, alignment and bytes; None bytes where it is dynamic."""
+    """Parses a declaration of a shared variable. Returns its name, alignment and bytes, or None for bytes if it is
+    dynamic."""
     m = re.fullmatch(r'(\.extern\s+)?\.shared\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d*)\])?', text)
     if not m:
         raise Unknown(text)
@@ -97,7 +98,7 @@ def _parameters(kernel, text):
 
 
 def read(path):
-    """The kernels of a file, by mangled name. Bodies are parsed when they are needed."""
+    """Returns the kernels of a file, by mangled name. Their bodies are parsed when needed."""
     kernels, variables, kernel, header, body = {}, {}, None, None, False
     for line, text in enumerate(open(path), 1):
         text = text.split('//', 1)[0].strip()
@@ -111,7 +112,7 @@ def read(path):
             elif text and not text.startswith(('.version', '.target', '.address_size')):
                 raise Unknown(f'{path}:{line}: {text}')
             continue
-        if not body:  # parameters, then .maxntid and others, which concern ptxas
+        if not body:  # parameters, then .maxntid and other directives, which only ptxas needs
             if header is not None:
                 header += ' ' + text
                 if ')' in header:

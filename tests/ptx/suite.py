@@ -1,4 +1,4 @@
-"""The kernels of runtime/, as nvcc makes them, run on the CPU: python3 tests/ptx/suite.py NVCC
+"""Runs the kernels of runtime/, as nvcc compiles them, on the CPU: python3 tests/ptx/suite.py NVCC
 
 Each file tests/ptx/test_<name>.py tests the kernels of <name>.cu. A kernel that no test runs is a failure.
 """
@@ -13,7 +13,8 @@ from ptx_machine import executed
 
 
 def run(stem, ptx, part):
-    """One part of a file's tests: how many passed, what failed, which kernels there are, and which ran."""
+    """Runs one part of a file's tests. Returns how many passed, what failed, the kernels, which of them ran, and the
+    time."""
     begin = time.time()
     suite = check.Suite(stem, check.kernels_of(ptx))
     module = importlib.import_module('test_' + stem)
@@ -34,7 +35,7 @@ def main(nvcc):
             failed.append(f'{path}: no tests/ptx/test_{stem}.py')
             continue
         tasks.append((stem, path))
-    tasks.sort(key=lambda task: task[0] != 'attention')  # it takes the longest to compile, and to run
+    tasks.sort(key=lambda task: task[0] != 'attention')  # it takes longest to compile and to run
     with ProcessPoolExecutor() as pool:
         compiled, results = {pool.submit(check.compile, path, nvcc): stem for stem, path in tasks}, []
         for ptx in as_completed(compiled):
@@ -52,7 +53,7 @@ def main(nvcc):
         print(line)
     ours = {name: n for name, n in used.items() if not name.startswith('wrong.cu')}
     there = {name for name in there if not name.startswith('wrong.cu')}
-    # what nobody comes to are mostly unrolled loops over the last elements, of which there are too few for them
+    # most instructions that no thread reaches are unrolled loops over the last elements, of which there are too few
     print(f'{len(ours)} of {len(there)} kernels of runtime/ run, and of their {sum(n for _, n in ours.values())} '
           f'instructions {sum(n for n, _ in ours.values())}')
     print(f'{passed} passed, {len(failed)} failed')

@@ -1,19 +1,19 @@
-"""attention.cu: each kernel with heads that fill its padded size and with heads that do not; and rope."""
+"""attention.cu: each kernel with heads that fill its padded size, and with heads that do not; also rope."""
 import numpy as np
 
 from check import address, ceil, decode, encode, kind, near, numbers, same, without_barriers, Device, PRECISIONS
 
 SIZES = (16, 32, 64, 80, 96, 128)
 ROWS, THREADS = 64, 128
-SEGMENTS = 64  # of which a kernel has room
+SEGMENTS = 64  # room in a kernel
 
 
 class Case:
-    """The tensors of some sequences and heads, and what attention makes of them, in float64.
+    """The tensors of some sequences and heads, and attention's results for them, in float64.
 
-    key_heads: as many heads of queries read each. cuts: the keys come in segments that end there, each in memory of its
-    own, and the queries begin at row `begin` of a sequence; else all lies in x, as the layer has it. apart: rows from
-    one sequence to the next, where others lie between, which nobody may touch."""
+    key_heads: each is read by equally many heads of queries. cuts: the keys come in segments that end there, each in
+    memory of its own, and the queries begin at row `begin` of a sequence. Without cuts, everything lies in x, as in
+    the layer. apart: rows from one sequence to the next; rows that lie between may not be touched."""
 
     def __init__(self, T, context, heads, dim, key_heads=None, cuts=None, begin=0, apart=0):
         self.apart = apart
@@ -41,25 +41,25 @@ class Case:
                       self.grouped(p.swapaxes(-1, -2) @ np.abs(g))]
 
     def split(self, x):
-        """Rows x columns as sequences x heads x rows x dim."""
+        """Turns rows x columns into sequences x heads x rows x dim."""
         return x.reshape(self.sequences, len(x) // self.sequences, -1, self.dim).transpose(0, 2, 1, 3)
 
     def join(self, x):
         return x.transpose(0, 2, 1, 3).reshape(self.sequences * x.shape[2], -1)
 
     def grouped(self, x):
-        """Of all heads: the sums over those that read the same keys."""
+        """Sums a tensor of all heads over those that read the same keys."""
         return x.reshape(self.sequences, self.key_heads, -1, *x.shape[2:]).sum(2)
 
     def per_row(self, x):
         return self.join(x).astype(np.float32)
 
     def near(self, got, want, size, what):
-        """bf16 rounds each p and ds, by 2^-9; in fp32 the exponents, up to 2^4, carry a few roundings into p."""
+        """Compares: bf16 rounds each p and ds, by 2^-9; in fp32 the exponents, up to 2^4, carry a few roundings into p."""
         near(got, self.join(want), self.join(size), what, 2.0**-8 if self.T != 'float' else 2.0**-18)
 
     def spread(self, x):
-        """Rows of sequences, where sequences are apart."""
+        """Moves the rows of sequences apart."""
         if not self.apart:
             return x
         out = np.zeros((self.sequences, self.apart, x.shape[1]), x.dtype)
@@ -67,11 +67,11 @@ class Case:
         return out.reshape(-1, x.shape[1])
 
     def together(self, x, rows):
-        """The rows of sequences again, so many of each."""
+        """Returns the first `rows` rows of each sequence, together again."""
         return x.reshape(self.sequences, -1, x.shape[1])[:, :rows].reshape(-1, x.shape[1])
 
     def buffer(self, d, x, access='r'):
-        """Spread, in memory; what lies between sequences may be neither read nor written."""
+        """Puts x, spread, into memory; what lies between sequences may be neither read nor written."""
         spread = self.spread(x)
         at, rows = d.buffer(spread, access), len(x) // self.sequences
         for s in range(self.sequences if self.apart else 0):
@@ -80,7 +80,7 @@ class Case:
         return at
 
     def read(self, d, at, dtype, rows, columns):
-        """What a kernel wrote of so many rows of each sequence, all of them."""
+        """Returns what a kernel wrote, `rows` rows of each sequence, all of which it must have written."""
         if not self.apart:
             return d.get(at, dtype, (self.sequences * rows, columns))
         each = [d.get(at + s * self.apart * columns * np.dtype(dtype).itemsize, dtype, (rows, columns))
@@ -91,7 +91,7 @@ class Case:
         return x.reshape(self.sequences, -1, x.shape[1])[:, first:end].reshape(-1, x.shape[1])
 
     def place(self, d, gradients):
-        """Puts q, k and v into memory, and room for their gradients. In elements: strides; the rest are addresses."""
+        """Puts q, k and v into memory, and room for their gradients. Strides are in elements; the rest are addresses."""
         size, columns = PRECISIONS[self.T], self.x.shape[1]
         self.room = d.buffer(encode(self.x, self.T), 'w') if gradients and self.cuts is None else 0
         if self.cuts is None:
@@ -112,7 +112,8 @@ class Case:
             first = end
 
     def run(self, suite, d, name, D, y, dy, lse, sums, shared):
-        """The parameter is struct attention: struct attend, the scale, and the segments (runtime/layers/attend.h)."""
+        """Runs a kernel. Its parameter is struct attention: struct attend, the scale, and the segments
+        (runtime/layers/attend.h)."""
         backward = name != 'forward'
         pointers = [self.q, dy, y, self.dq if backward else 0, lse, sums]
         integers = [self.q_stride, self.width, self.q_stride, self.sequences, self.begin, self.context - self.begin,
@@ -128,7 +129,7 @@ class Case:
         suite.run(f'{name}<{self.T}, {D}>', d, grid, [THREADS], [parameter], shared)
 
     def got(self, d):
-        """dq, dk and dv."""
+        """Returns dq, dk and dv."""
         def read(at, rows, columns):
             at, n = at - d.BASE, len(self.spread(np.empty((rows, columns), np.int8))) * columns * PRECISIONS[self.T]
             return self.together(d.bytes[at:at + n].view(kind(self.T)).reshape(-1, columns), rows // self.sequences)
@@ -141,7 +142,7 @@ class Case:
 
 
 def tile(T, D):
-    """Columns of a tile, those of one in the backward, and bytes of a row of one."""
+    """Returns a tile's columns, a backward tile's columns, and the bytes of a tile's row."""
     size = PRECISIONS[T]
     columns = 64 if size * D <= 128 else 32
     return columns, columns if size * D <= 256 else 16, (D + 16 // size) * size
@@ -182,7 +183,7 @@ def key_gradient(suite, T, D, *shape):
 
 
 def written(d, c, which):
-    """Of dq, dk and dv just those that the kernel owes, where all lie in one buffer."""
+    """Asserts that a kernel wrote exactly its own ones of dq, dk and dv, if all lie in one buffer."""
     if c.cuts is not None:
         return
     at, size = (c.dq - d.BASE) // 2, PRECISIONS[c.T] // 2
@@ -192,7 +193,7 @@ def written(d, c, which):
 
 
 def rotate(suite, T, rows, positions, heads, dim, spare, back):
-    """Heads of a row, of which `spare` more columns stay as they are. positions: of the rows of a sequence, `length` of
+    """Rotates the heads of a row; `spare` more columns stay as they are. positions: a sequence has `length` rows, of
     which the first `chunk` begin at `first`, the others at `second`; row 0 is number `begin` of them."""
     random, d = np.random.default_rng(dim), Device()
     x = numbers(random, (rows, heads * dim + spare), T)
@@ -215,7 +216,7 @@ def rotate(suite, T, rows, positions, heads, dim, spare, back):
 
 
 def copy_rows(suite, T, V, rows, n):
-    """Keys and values from between other columns to places of their own, or back."""
+    """Copies keys and values from between other columns to separate places, or back."""
     random, d = np.random.default_rng(n), Device()
     for spread in (False, True):
         wide_rows, packed = (numbers(random, (rows, k), T) for k in (4 * n, n))
@@ -248,7 +249,7 @@ def of_precision(suite, T, sizes):
             suite.test(what + ', sequences apart', function, T, D, 70, 2, D, 1, [20, 40, 60, 70], 21, 73)
 
 
-# The order in which they start: the longest first.
+# In starting order: the longest first.
 PARTS = ['fp32_128', 'fp32_96', 'bf16_128', 'fp32_80', 'fp32_64', 'bf16_80', 'small']
 
 

@@ -1,4 +1,4 @@
-"""bias.cu: x + bias, and the sum of a gradient's rows, with integers, whose fp32 sums are exact."""
+"""bias.cu: x + bias, and the sum of a gradient's rows, on integers, whose fp32 sums are exact."""
 import numpy as np
 
 from check import address, ceil, encode, kind, numbers, same, wide, without_barriers, Device, PRECISIONS

@@ -9,7 +9,7 @@ WORDS, RUNS, THREADS = 21, 96, 128
 
 
 def gradient(random, n, what):
-    """Of any exponent, subnormal ones too; of few; or with what is no number."""
+    """Returns a gradient of any exponents, or by `what`: of few exponents, of subnormals, or with infinities and NaNs."""
     bits = random.integers(0, 2**32, n, np.uint32)
     if what == 'few':
         return random.uniform(-2, 2, n).astype(np.float32)
@@ -20,12 +20,12 @@ def gradient(random, n, what):
 
 
 def square_sum(x):
-    """In units of 2^-298."""
+    """Returns the sum of squares in units of 2^-298."""
     return sum(int(Fraction(float(v)) ** 2 * 2**298) for v in x if np.isfinite(v))
 
 
 def words_of(total, x):
-    """As many words of 32 bits as there are, then how often it is infinite, and no number."""
+    """Returns the total's words of 32 bits, then the number of infinities, and of NaNs."""
     return [total >> 32 * i & 0xffffffff for i in range(WORDS - 2)] + [int(np.isinf(x).sum()), int(np.isnan(x).sum())]
 
 
@@ -52,7 +52,7 @@ def add_parts(suite, n, first):
     random, d = np.random.default_rng(n), Device()
     parts = random.integers(0, 2**32, (n, WORDS), np.uint64)
     before = random.integers(0, 2**32, WORDS, np.uint64)
-    parts[:, WORDS - 3] = before[WORDS - 3] = 1  # sums have room there
+    parts[:, WORDS - 3] = before[WORDS - 3] = 1  # room for carries in sums
     norm = d.buffer(before, 'w' if first else 'rw')
     suite.run('add_parts', d, [1], [32 * WORDS], [address(norm), address(d.buffer(parts)), np.int32(n), np.bool_(first)])
     rows = [list(map(int, row)) for row in parts] + ([] if first else [list(map(int, before))])

@@ -1,4 +1,4 @@
-"""comm_nccl.cu: the sum of all ranks' shares, in rank order, in place of this rank's or elsewhere."""
+"""comm_nccl.cu: the sum of all ranks' shares, in rank order, in place of this rank's share or elsewhere."""
 import numpy as np
 
 from check import Device, PRECISIONS, address, ceil, encode, kind, numbers, same

@@ -1,4 +1,4 @@
-"""comm_put.cu: the sum of all members' shares, in their order, to one of them, or to or onto what is none of them."""
+"""comm_put.cu: the sum of all members' shares, in their order: to one of the shares, to other memory, or added to that."""
 import numpy as np
 
 from check import Device, PRECISIONS, address, ceil, encode, kind, numbers, same

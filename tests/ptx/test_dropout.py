@@ -1,5 +1,5 @@
-"""dropout.cu: which values it drops, by a Philox-4x32-10 of Python's integers, held against the words that Random123's
-kat_vectors publishes."""
+"""dropout.cu: which values it drops, by a Philox-4x32-10 in Python's integers, which is compared with the words that
+Random123's kat_vectors publishes."""
 import numpy as np
 
 from check import address, ceil, encode, kind, numbers, same, wide, Device, PRECISIONS
@@ -25,7 +25,7 @@ def known_answers():
 
 
 def drop(suite, T, rows, n, p, where=None, step=6, period=0, moved=0):
-    """where: length, stride, chunk, first, second. The row of the microbatch that row r is."""
+    """where: length, stride, chunk, first, second, which map the layer's row r to the microbatch's row."""
     random, d = np.random.default_rng(rows), Device()
     x = numbers(random, (rows, n), T)
     length, stride, chunk, first, second = where or (rows, 0, rows, 0, 0)

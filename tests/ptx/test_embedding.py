@@ -1,28 +1,29 @@
-"""embedding.cu, with integers, whose fp32 sums are exact."""
+"""embedding.cu, on integers, whose fp32 sums are exact."""
 import numpy as np
 
 from check import address, ceil, encode, kind, numbers, same, wide, without_barriers, Device, PRECISIONS
 
 
 def tokens_from(first, n):
-    """The tokens that a layer has, of a vocabulary that a team's members divide; the positions of a slice's rows."""
+    """Returns struct range: a layer's tokens, of a vocabulary that a team's members divide, or a slice's positions."""
     return np.array([first, n], np.int32).tobytes()
 
 
 def places(begin, length):
-    """struct positions: a slice's rows, so many of each sequence from one on; or chunks: all of its numbers."""
+    """Returns struct positions for a slice with `length` rows of each sequence from `begin` on, or with chunks, whose
+    numbers `length` lists."""
     return np.array((length, length, begin, 0, 0) if np.ndim(length) == 0 else length, np.int32)
 
 
 def position_of(rows, begin, length):
-    """The position of each row."""
+    """Returns the position of each row."""
     size, chunk, first, second, skipped = places(begin, length)
     at = (np.arange(rows) + skipped) % size
     return np.where(at < chunk, first + at, second + at - chunk)
 
 
 def look_up(suite, T, rows, context, vocab, n, positions, first=0, begin=0, length=None, scale=1):
-    """Of a layer that has vocab tokens, as many before it and as many behind, and of each sequence the rows of a slice."""
+    """Tests a layer that has vocab tokens, with `first` more before and after it, and a slice's rows of each sequence."""
     length = length or context
     random, d = np.random.default_rng(rows), Device()
     token, position = numbers(random, (vocab, n), T, True), numbers(random, (context, n), T, True) * positions
@@ -38,7 +39,7 @@ def look_up(suite, T, rows, context, vocab, n, positions, first=0, begin=0, leng
 
 
 def gradient(suite, name, T, rows, n, grid, tables, index, arguments, first, scale=1):
-    """Of a table: the sum over the rows that index names, on top of what was there unless first."""
+    """Tests a table's gradient: the sum over the rows that index names, added to the old one unless first."""
     random, d = np.random.default_rng(rows), Device()
     dy, old = numbers(random, (rows, n), T, True), numbers(random, (tables, n), 'float', True)
     dw = d.buffer(encode(old, 'float'), 'ws' if first else 'rw')
@@ -51,7 +52,7 @@ def gradient(suite, name, T, rows, n, grid, tables, index, arguments, first, sca
 
 
 def token_gradient(suite, T, rows, vocab, n, first, before=0, scale=1):
-    """before: so many tokens are another member's, and as many behind."""
+    """before: tokens that belong to another member; as many follow."""
     tokens = (np.random.default_rng(n).random(rows) ** 2 * (vocab + 2 * before)).astype(np.int32)  # some often, some never
     gradient(suite, 'token_gradient', T, rows, n, min(vocab, 132 * 8), vocab, tokens - before,
              lambda d: [address(d.buffer(tokens)), tokens_from(before, vocab), np.float32(scale), np.int32(rows), np.int32(n)],
@@ -65,7 +66,7 @@ def position_gradient(suite, T, rows, context, n, first, begin=0, length=None):
              lambda d: [np.int32(rows), np.int32(context), places(begin, length).tobytes(), np.int32(n)], first)
 
 
-CHUNKS, RUN = (4, 2, 2, 8, 0), (12, 12, 0, 0, 7)  # of a team's member: rows 2, 3, 8, 9 of each sequence; from row 7 of one on
+CHUNKS, RUN = (4, 2, 2, 8, 0), (12, 12, 0, 0, 7)  # a member's rows 2, 3, 8, 9 of each sequence; a run from row 7 on
 
 
 def tests(suite):

@@ -1,4 +1,4 @@
-"""headnorm.cu: an rmsnorm of each head of queries and keys, and values as they are."""
+"""headnorm.cu: an rmsnorm of each head of queries and keys; values are copied."""
 import numpy as np
 
 from check import address, ceil, encode, kind, near, numbers, same, wide, without_barriers, Device, PRECISIONS
@@ -6,7 +6,7 @@ from test_norm import grid_of
 
 
 def tensors(T, rows, q, k, n):
-    """x and dy as rows x heads x n, with 1 for values' gamma; which heads are values'; and each head's scale."""
+    """Returns x and dy as rows x heads x n, with 1 for values' gamma; which heads are values'; and each head's scale."""
     random = np.random.default_rng(n)
     x, dy = (numbers(random, (rows, q + 2 * k, n), T) for _ in range(2))
     gammas = numbers(random, (2, n), T)

@@ -6,7 +6,7 @@ from check import address, ceil, decode, encode, kind, near, numbers, same, wide
 
 def cross_entropy(suite, T, rows, n, in_place):
     random, d = np.random.default_rng(n), Device()
-    # up to 8, or far enough apart that without the row's largest e^x would overflow
+    # up to 8, or so far apart that without the row's largest value e^x would overflow
     x = decode(encode(numbers(random, (rows, n), T) * (4 if n < 100 else 64), T))
     targets = random.integers(0, n, rows).astype(np.int32)
     count, packs = rows * 3, n // (16 // PRECISIONS[T])
@@ -27,13 +27,13 @@ def cross_entropy(suite, T, rows, n, in_place):
 
 
 def parts(suite, T, rows, n, members, in_place):
-    """Of a team that divides the vocabulary: the statistics of each member's n columns, then each member's gradient."""
+    """Tests a team that divides the vocabulary: the statistics of each member's n columns, then each member's gradient."""
     random, whole = np.random.default_rng(n), n * members
     x = decode(encode(numbers(random, (rows, whole), T) * (4 if n < 100 else 64), T))
     targets = random.integers(0, whole, rows).astype(np.int32)
     count, packs = rows * 3, n // (16 // PRECISIONS[T])
     threads = max(32, ceil(packs, 32) * 32 if packs < 1024 else 1024)
-    apart = ceil(3 * rows, 16) * 16  # floats: a member's statistics end at a line
+    apart = ceil(3 * rows, 16) * 16  # floats: a member's statistics end at a cache line
     top = x.reshape(rows, members, n).max(2)
     totals = np.exp(x.reshape(rows, members, n) - top[:, :, None]).sum(2)
     got = np.zeros((members, apart), np.float32)

@@ -1,12 +1,12 @@
-"""moe.cu: choices and places of tokens, their ways to the experts and back, and the gradients of it."""
+"""moe.cu: choices and places of tokens, their rows to the experts and back, and the gradients."""
 import numpy as np
 
 from check import address, ceil, decode, encode, kind, near, numbers, same, wide, without_barriers, Device, PRECISIONS
 
 
 class Routing:
-    """Tokens of `context` long sequences, with random probabilities of the experts, and who goes where: by the rule that
-    moe.h states, choice by choice."""
+    """Sequences of `context` tokens, with random probabilities of the experts, and their choices and places, computed
+    choice by choice from the rule in moe.h."""
 
     def __init__(self, random, context, sequences, experts, top, capacity, probability=None):
         self.context, self.experts, self.top, self.capacity = context, experts, top, capacity
@@ -34,7 +34,8 @@ class Routing:
                     self.load[s, e] += 1
 
     def place(self, d, **access):
-        """struct routing of moe.h; access: of a member that the kernel does not only read."""
+        """Returns struct routing of moe.h and its arrays' addresses; access: for arrays that the kernel does not only
+        read."""
         at = [d.buffer(getattr(self, name), access.get(name, 'r'))
               for name in ('p', 'weight', 'expert', 'row', 'choice', 'load')]
         head = np.array([self.tokens, self.places, self.sequences, 0], np.int32).tobytes()
@@ -83,7 +84,7 @@ def count_pairs(suite, shape):
 
 
 def rows(suite, T, n, shape):
-    """Tokens to the experts, back, and the gradient of what came back."""
+    """Tests rows of tokens to the experts, back, and the gradient of what came back."""
     random = np.random.default_rng(n)
     r = Routing(random, *shape)
     V, there, owner = wide(T, n), r.choice >= 0, np.maximum(r.choice, 0) // r.top
@@ -133,7 +134,7 @@ def logits_gradient(suite, shape, each):
     suite.run('logits_gradient', d, [ceil(r.tokens, 8)], [256],
               [address(out), r.place(d)[0], np.int32(r.context), np.int32(r.experts), np.int32(r.top), np.float32(each)])
     p, total = r.p.astype(np.float64), r.chosen.sum(1, keepdims=True)
-    slope = np.zeros(p.shape)  # of the loss by p: weights are p over the chosen ones' sum, or p alone
+    slope = np.zeros(p.shape)  # of the loss by p: weights are p over the chosen ones' sum, or p itself
     of_chosen = given.astype(np.float64)
     if r.top > 1:
         of_chosen = of_chosen / total - (of_chosen * r.chosen).sum(1, keepdims=True) / total**2
@@ -178,7 +179,8 @@ def swap_blocks(suite, T, a, b, n):
     same(d.get(to, kind(T), (b, a, n)), encode(x.transpose(1, 0, 2), T))
 
 
-# context, sequences, experts, top, capacity: with room for all, and without; more experts than a block, or a warp, has
+# context, sequences, experts, top, capacity: with room for all choices, and without; more experts than a block, or a
+# warp, handles
 SHAPES = [(8, 2, 4, 1, 8), (10, 3, 4, 2, 3), (40, 2, 3, 2, 20), (37, 1, 9, 3, 2), (6, 2, 33, 2, 1), (5, 1, 40, 5, 5)]
 
 

@@ -1,4 +1,5 @@
-"""muon.cu's elements, bit for bit: the direction and its squares, its length, the move. The products are cuBLASLt's."""
+"""muon.cu's element-wise kernels, bit for bit: the direction and its squares, its length, the move. The products are
+cuBLASLt's."""
 import numpy as np
 
 from check import address, encode, kind, numbers, same, without_barriers, Device, PRECISIONS
@@ -8,7 +9,7 @@ f, BLOCKS, THREADS = np.float32, 132, 256
 
 
 def begun(d, step, norm=None, schedule='cosine', warmup=5, steps=1500, more=0):
-    """What an update's kernels have of the model and of their number."""
+    """Returns an update kernel's view of the model and of the update's number."""
     counted, number = numbered(step, more)
     return model(schedule, warmup, steps), np.array([d.buffer(counted), *number, steps, 0, 0], np.int64).tobytes()
 
@@ -20,7 +21,7 @@ def direct(suite, n, step, norm=None, scale=1, blocks=BLOCKS):
     words, factor = clipped(norm)
     momentum, second = d.buffer(old, 'rw'), d.buffer(last, 'rw')
     x, parts = d.buffer(np.zeros(n, f), 'w'), d.buffer(np.zeros(blocks), 'w')
-    if step == 1:  # as yet nobody's
+    if step == 1:  # moments are still uninitialised
         for at in (momentum, second):
             d.state[(at - d.BASE) // 2:(at - d.BASE + 4 * n) // 2] &= ~np.uint8(4)
         old, last = old * 0, last * 0

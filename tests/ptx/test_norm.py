@@ -1,4 +1,4 @@
-"""norm.cu: layernorm and rmsnorm, which is not centred, alone and with the sums of residual blocks."""
+"""norm.cu: layernorm, and rmsnorm, which is not centred, alone and fused with the sums of residual blocks."""
 import itertools
 
 import numpy as np
@@ -7,7 +7,7 @@ from check import address, ceil, decode, encode, kind, near, numbers, same, wide
 
 
 def grid_of(T, rows, n):
-    """row_grid of cuda.cuh."""
+    """Computes row_grid of cuda.cuh."""
     across = ceil(n, 8 * wide(T, n))
     return across, max(1, min(132 * 8 // across, rows // 128))
 
@@ -18,7 +18,7 @@ def statistics(x, centred):
 
 
 def kept(mean, scale, centred):
-    """What a norm keeps of each row."""
+    """Returns what a norm keeps of each row."""
     return np.hstack((mean, scale)) if centred else scale
 
 
@@ -27,12 +27,12 @@ def named(name, centred, T, *sizes):
 
 
 def held_of(T, n):
-    """Packs of a row that a lane holds: LAUNCH_WARPS of norm.cu."""
+    """Returns the packs of a row that a lane holds: LAUNCH_WARPS of norm.cu."""
     return 8 if n % wide(T, 8) == 0 and n <= 32 * 8 * wide(T, 8) else 0
 
 
 def normalize(suite, centred, T, rows, n, join, held):
-    """Returns all that it wrote, as bytes."""
+    """Returns everything that the kernel wrote, as bytes."""
     random, d = np.random.default_rng(n), Device()
     x, other = numbers(random, (rows, n), T), numbers(random, (rows, n), T)
     gamma, beta = numbers(random, n, T), numbers(random, n, T)
@@ -72,7 +72,7 @@ def input_gradient(suite, centred, T, rows, n, fork, held):
 
 
 def both_ways(suite, function, centred, T, rows, n, with_sum):
-    """A row that is held and one that is read again give the same bits."""
+    """Checks that a row that is held and one that is read again give the same bits."""
     assert held_of(T, n) == 8
     again = function(suite, centred, T, rows, n, with_sum, 0)
     assert function(suite, centred, T, rows, n, with_sum, 8) == again, 'other bits'

@@ -16,7 +16,7 @@ SCHEDULES = ['constant', 'linear', 'cosine', 'wsd']
 
 
 def rate(step, schedule, warmup, steps):
-    """From the words of layers/rate.h, in Python's doubles with libm's cosine."""
+    """Returns the rate, computed from the description in layers/rate.h in Python's doubles, with libm's cosine."""
     lr, final, t = float(RATES['lr']), float(RATES['final']), step - 1
     if t < warmup:
         return f(lr * (t + 1) / warmup)
@@ -27,7 +27,7 @@ def rate(step, schedule, warmup, steps):
 
 
 def model(schedule, warmup, steps, nesterov=0):
-    """A struct rt_model, whose fields of the optimizer are as RATES and COUNTS of model.h list them."""
+    """Returns a struct rt_model, with the optimizer's fields as RATES and COUNTS of model.h list them."""
     header = pathlib.Path('runtime/model.h').read_text()
     words = {name: re.findall(r'X\((\w+)\)', re.search(rf'#define {name}\(X\)(.*(?:\\\n.*)*)', header)[1])
              for name in ('RATES', 'COUNTS')}
@@ -58,9 +58,10 @@ def adamw(w, g, moments, lr, step, decays):
 
 def update(suite, T, name, formula, moments, n, step, most=132 * 8, scale=1, more=0, schedule='cosine', turns=(3, 700),
            part=None, norm=None, verdict=None, settles=False):
-    """more: of a step with `each` updates, whose repetition on the device makes `more` each time. turns: where weights
-    that decay begin and end. part: the elements that the launch is of. norm: the sum of squares, in units of 2^-298. verdict: of
-    layers/post_validation.h: 0 the update goes on, and nothing is clipped; 1 it is the one before; 2 there is none."""
+    """Tests an update. more: the period's updates, if a step with `each` updates repeats a period. turns: where weights
+    that decay begin and end. part: the launch's elements. norm: the sum of squares, in units of 2^-298. verdict
+    (layers/post_validation.h): 0: the update is made, and nothing is clipped; 1: it is the one before; 2: there is
+    none."""
     random, d = np.random.default_rng(n), Device()
     w, g = numbers(random, n, 'float').astype(f), numbers(random, n, 'float').astype(f)
     old = [np.abs(numbers(random, n, 'float')).astype(f) for _ in range(moments)]
@@ -69,7 +70,7 @@ def update(suite, T, name, formula, moments, n, step, most=132 * 8, scale=1, mor
     state = np.concatenate(([w] if master else []) + old + [np.zeros(0, f)])
     weights = d.buffer(encode(w, T), 'w' if master and not part else 'rw')
     opt = d.buffer(state, 'rw')
-    if step == 1:  # moments are as yet nobody's
+    if step == 1:  # moments are still uninitialised
         d.state[(opt - d.BASE + (4 * n if master else 0)) // 2:(opt - d.BASE + 4 * len(state)) // 2] &= ~np.uint8(4)
         old = [v * 0 for v in old]
     counted, number = numbered(step + (verdict == 1 and not settles), more)
@@ -97,7 +98,7 @@ def update(suite, T, name, formula, moments, n, step, most=132 * 8, scale=1, mor
 
 
 def clipped(norm):
-    """The words of a norm, as ranks' sums, whose carries wait; and the factor by PyTorch's formula."""
+    """Returns the words of a norm, as sums over ranks with pending carries; and the factor by PyTorch's formula."""
     if norm is None:
         return None, f(1)
     words = [norm >> 32 * i & 0xffffffff for i in range(19)] + [0, 0]
@@ -111,19 +112,19 @@ def clipped(norm):
 
 
 def fraction(norm):
-    """To the nearest double."""
+    """Returns the nearest double."""
     return float(Fraction(norm, 2**298))
 
 
 def numbered(step, more, each=12):
-    """What the device has counted, and each, place, more, for the update of that number, from 1."""
+    """Returns what the device has counted, and each, place, more, for the update of that number, from 1."""
     rest = (step - 1) % each
-    repetition, place = divmod(rest, more) if more else (5, rest)  # without more, nothing repeats: any count will do
+    repetition, place = divmod(rest, more) if more else (5, rest)  # without more, nothing repeats, so any count will do
     return np.array([(step - 1) // each + 1, repetition], np.int64), (each, place, more)
 
 
 def count(suite, step, words, what, repetitions=3):
-    """The passes of a step: one that begins it, so many repetitions, one that ends it."""
+    """Tests the passes of a step: one that begins it, its repetitions, one that ends it."""
     d, passes = Device(), repetitions + 2
     before, after, now = {'begins': ((step, 9), (step + 1, -1), 1), 'repeats': ((step + 1, 1), (step + 1, 2), 4),
                           'ends': ((step + 1, 2), (step + 1, 2), passes)}[what]
@@ -158,7 +159,7 @@ def tests(suite):
         suite.test(f'clipped to a norm, {what}', update, 'float', 'sgd', sgd, 0, 1024, 2, 132 * 8, 0.5, 0, 'cosine', (), None,
                    norm)
     for verdict, settles in ((0, False), (1, False), (1, True), (2, True)):
-        for T in ['float'] if verdict == 2 else PRECISIONS:  # where nothing is updated, bf16 weights are not written
+        for T in ['float'] if verdict == 2 else PRECISIONS:  # without an update, bf16 weights are not written
             suite.test(f'verdict {verdict}, {T}{", settles" if settles else ""}', update, T, 'adamw', adamw, 2, 2052, 40, 132 * 8, 1, 0,
                        'cosine', (3, 700), None, 9 * 2**296 + 1, verdict, settles)
     for what in ('begins', 'repeats', 'ends'):

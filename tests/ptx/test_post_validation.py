@@ -1,5 +1,5 @@
-"""post_validation.cu: updates that may be taken back. The verdicts are those of a table of all cases, written from
-layers/post_validation.h's words; what is kept, and what comes back, are the bits that were there."""
+"""post_validation.cu: updates that may be rolled back. The expected verdicts are a table of all cases, written from the
+description in layers/post_validation.h. What is kept, and what comes back, must be the original bits."""
 import numpy as np
 
 from check import address, ceil, same, Device

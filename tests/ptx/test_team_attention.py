@@ -1,4 +1,4 @@
-"""team_attention.cu: what goes into pieces, one for each member of a team, and comes out of them."""
+"""team_attention.cu: copies into pieces, one for each member of a team, and out of them."""
 import numpy as np
 
 from check import address, ceil, encode, kind, numbers, same, Device, PRECISIONS
@@ -7,8 +7,8 @@ THREADS = 256
 
 
 def rows_of(member, members, rows, context):
-    """The rows of a microbatch that a member has: a run of so many, or of each sequence of 2 members chunks that chunk
-    and the one as far from the end."""
+    """Returns a member's rows of a microbatch: a run; or with context, of each sequence's 2 members chunks, chunk
+    `member` and the one equally far from the end."""
     if not context:
         return np.arange(member * rows, (member + 1) * rows)
     sequences, chunk = rows * members // context, context // members // 2
@@ -17,7 +17,7 @@ def rows_of(member, members, rows, context):
 
 
 def columns_of(member, members, columns, group):
-    """The columns that a member has: a part of each group, or as many as each has."""
+    """Returns a member's columns: a part of each group, or without groups all `columns`."""
     if not group:
         return np.arange(columns)
     begin, out = 0, []
@@ -28,7 +28,7 @@ def columns_of(member, members, columns, group):
 
 
 def move(suite, T, V, into, members, rows, columns, stride, gap, by_rows, context, group):
-    """group: empty, or the tensor's columns; gap: elements from the end of a piece to the next one."""
+    """group: the widths of the tensor's column groups, or empty; gap: elements from the end of a piece to the next one."""
     random, d, size = np.random.default_rng(members), Device(), PRECISIONS[T]
     all_rows, apart = rows * (members if by_rows else 1), rows * columns + gap
     tensor = encode(numbers(random, (all_rows, stride), T), T)

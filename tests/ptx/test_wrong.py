@@ -1,4 +1,4 @@
-"""wrong.cu: that each check can fail, and with the right words."""
+"""wrong.cu: each check can fail, and with the right message."""
 import re
 
 import numpy as np
@@ -11,7 +11,8 @@ ALL, HALF = np.ones(N, np.float32), np.where(np.arange(N) % 2, 1, -1).astype(np.
 AWAITED = 'shared memory that an asynchronous copy may yet write'
 IN = 'thread \\(\\d+,0,0\\) of block \\(\\d,0,0\\)'
 
-# kernel: the message, blocks, arguments: 'w' an output of N floats, 'scratch' room to read and to write, or data
+# kernel: the message, blocks, arguments. An argument is 'w', an output of N floats; 'scratch', room to read and write;
+# or data
 CAUGHT = {
     'behind_the_end': ('out of bounds of global memory: 4 bytes at byte 256 of buffer 0, which has 256 by thread \\(0,',
                        1, ['w', np.int32(N)]),
@@ -111,7 +112,7 @@ def copies(suite):
 
 
 def fma(suite):
-    """One rounding, on numbers whose sum in fp64 lies halfway between two floats."""
+    """Checks the single rounding, on numbers whose sum in fp64 lies halfway between two floats."""
     blocks = ptx_machine.Blocks.__new__(ptx_machine.Blocks)
     blocks.n = 2
     e = np.float32(2.0**-30)

@@ -1,5 +1,5 @@
-/* Kernels with a mistake each, which test_wrong.py expects to be caught, and beside those that compute wrong numbers
- * the right one. Blocks have 64 threads unless it says otherwise. */
+/* Kernels with one mistake each, which test_wrong.py expects to be caught. Next to those that compute wrong numbers is
+ * the right one. Blocks have 64 threads unless stated otherwise. */
 #include <cuda_bf16.h>
 #include <cuda_pipeline_primitives.h>
 #include <stdint.h>
@@ -61,7 +61,7 @@ extern "C" __global__ void global_no_barrier(float *y, float *scratch) {
     y[threadIdx.x] = scratch[threadIdx.x ^ 32];
 }
 
-extern "C" __global__ void blocks_write_one(float *y) { /* a barrier is of one block only */
+extern "C" __global__ void blocks_write_one(float *y) { /* a barrier is only for one block */
     if (threadIdx.x == 0)
         y[0] = blockIdx.x;
     __syncthreads();
@@ -153,7 +153,7 @@ extern "C" __global__ void divides_by_zero(int *y, const int *x, int n) { y[thre
 
 extern "C" __global__ void unknown_instruction(unsigned *y) { y[threadIdx.x] = __brev(threadIdx.x); }
 
-/* c = a b of a warp, 16 x 16 by 16 x 8, as attention.cu does it: a and b come from shared memory by ldmatrix. */
+/* Computes c = a b for a warp, 16 x 16 by 16 x 8, as attention.cu does: a and b come from shared memory by ldmatrix. */
 template <bool SWAP_A, bool SWAP_B, bool TRANSPOSE, bool ROWS>
 static __device__ void multiply(float *c, const __nv_bfloat16 *a, const __nv_bfloat16 *b) {
     __shared__ __align__(16) __nv_bfloat16 s[16 * 16], t[16 * 16];
@@ -199,7 +199,8 @@ PRODUCT(product_b_in_wrong_order, false, true, true, false)
 PRODUCT(product_b_not_transposed, false, false, false, false)
 PRODUCT(product_c_in_wrong_rows, false, false, true, true)
 
-extern "C" __global__ void product_for_some(float *y, const float *x) { /* .aligned: by all of a warp or none */
+extern "C" __global__ void product_for_some(float *y,
+                                            const float *x) { /* .aligned: executed by all of a warp or none */
     float d[4] = {};
     uint32_t one = 0x3f803f80;
     if (x[threadIdx.x] > 0)
@@ -235,9 +236,9 @@ extern "C" __global__ void matrix_misaligned(float *y, int n) {
     y[threadIdx.x] = (float)(x[0] + x[1] + x[2] + x[3]);
 }
 
-/* Copies to shared memory that go on by themselves: reading one's own before it is awaited, or another thread's before
- * a barrier; awaiting the wrong group, or before there is a group; writing over it; beginning one where others still
- * read. */
+/* Asynchronous copies to shared memory, with mistakes: reading one's own before awaiting it, or another thread's before
+ * a barrier; awaiting the wrong group, or before there is a group; overwriting the destination; beginning a copy where
+ * others still read. */
 static __device__ void copy(float *to, const float *of) {
     __pipeline_memcpy_async(to + threadIdx.x, of + threadIdx.x, 4);
 }
