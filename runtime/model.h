@@ -74,8 +74,8 @@ enum space {
     SP_WORK,  /* workspace */
     SP_DY,    /* gradient of the stage's output, operand dy */
     SP_DX,    /* gradient of the stage's input, operand dx */
-    SP_GIVE,  /* what this part of the job gives to its team, operand give */
-    SP_GOT,   /* what it has got from the team, operand got */
+    SP_GIVE,  /* tensor that this part of the job gives to its team, operand give */
+    SP_GOT,   /* tensor that it has got from the team, operand got */
 };
 struct slot {
     int32_t space;
@@ -85,7 +85,7 @@ struct slot {
 /* How the members of a team divide a layer's parameters: not at all; evenly by columns; or evenly by rows. Columns may
  * form up to three groups, such as queries, keys and values, each of which is divided. A parameter without such columns
  * or rows is whole on each member. */
-enum split { SPLIT_NONE, SPLIT_COLUMNS, SPLIT_ROWS, SPLIT_HEADS /* of attention only, in models */ };
+enum split { SPLIT_NONE, SPLIT_COLUMNS, SPLIT_ROWS, SPLIT_HEADS /* only for attention, in models */ };
 struct rt_share {
     int32_t split;           /* enum split */
     int32_t member, members; /* 0: it is not divided */
@@ -157,12 +157,12 @@ struct rt_stage {
 
 /* Optimizers. X(NAME, name, moments, flop, fields)
  *
- * moments  its fp32 state per weight, one letter per value, which checkpoints append to the parameter's name. "mv":
+ * moments  fp32 state per weight, one letter per value, which checkpoints append to the parameter's name. "mv":
  *          layer.5.weight.m and layer.5.weight.v. They are 0 before step 1.
  * flop     per weight and step
- * fields   FIELD(name, range, default) for each setting in a script; NAN: required. OF_ALL: those of the learning
- *          rate, which layers/rate.h explains, and clip, which layers/clip.h does. decay is of matrices, token tables
- *          included, not of biases and norms. */
+ * fields   FIELD(name, range, default) for each setting in a script; NAN: required. OF_ALL: the learning rate's
+ *          settings (layers/rate.h) and clip (layers/clip.h). decay applies to matrices, including token tables,
+ *          but not to biases and norms. */
 #define OPTIMIZERS(X)                                                                                                  \
     X(SGD, sgd, "", 2, OF_ALL)                                                                                         \
     X(ADAMW, adamw, "mv", 14,                                                                                          \
@@ -171,11 +171,11 @@ struct rt_stage {
     X(MUON, muon, "mv", 14,                                                                                            \
       OF_ALL FIELD(adam_lr, ABOVE_0, NAN) FIELD(momentum, BELOW_1, 0.95) FIELD(beta1, BELOW_1, 0.9)                    \
           FIELD(beta2, BELOW_1, 0.95) FIELD(eps, ABOVE_0, 1e-8) FIELD(decay, FROM_0, 0))
-/* Optimizers that step hidden matrices whole, by their NAME_host_step (layers/host.h) and cuda_NAME (layers/cuda.cuh),
- * and all other weights as AdamW does, at the rate adam_lr. Their moments are AdamW's. X(NAME, name, work, flop)
+/* Optimizers that step hidden matrices whole, with NAME_host_step (layers/host.h) and cuda_NAME (layers/cuda.cuh). They
+ * step all other weights as AdamW does, at the rate adam_lr, and have AdamW's moments. X(NAME, name, work, flop)
  *
- * work     floats of workspace that a matrix of n weights needs, whose shorter side is `side`
- * flop     of its step */
+ * work     floats of workspace for a matrix of n weights whose shorter side is `side`
+ * flop     per step of the matrix */
 #define MATRIX_OPTIMIZERS(X)                                                                                           \
     X(MUON, muon, 2 * whole_lines(n) + 2 * whole_lines(side * side), 5 * (4 * side * n + 2 * side * side * side))
 #define OF_ALL                                                                                                         \

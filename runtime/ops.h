@@ -13,7 +13,7 @@
  *           for weights, for gradients, and for what a team exchanges within a job; OFFLOAD/RELOAD: the rank's copies
  *           to host memory, and back.
  * cost      JOB: the schedule's cost of the job; UPDATE, ADD: bytes touched; LINK: latency + bytes / bandwidth;
- *           COLLECTIVE: that of its algorithm (passes/collective.c); HOST: the same over the link to host memory.
+ *           COLLECTIVE: its algorithm's (passes/collective.c); HOST: as LINK, over the link to host memory.
  * tensor    the kind it moves, sums or updates; none: a job, which has several. SEND_S also sends inputs, and OFFLOAD_S
  *           and RELOAD_S copy them.
  * partner   the instruction at a message's other end; a collective's is itself: every member runs it; none: no message.
@@ -22,7 +22,7 @@
  *           writes (the first contribution), "dw+=" adds. A starred operand may repeat; any may be absent. w is the
  *           weights of the job's stage. v is the token table that an embedding and an unembedding share: a separate set
  *           of weights, numbered after the last stage's, like a stage without jobs. dv: its gradient. u is a set that
- *           the members of a team have whole, numbered behind those; du: its gradient. A backward in parts adds to
+ *           all members of a team have whole, numbered after those; du: its gradient. A backward in parts adds to
  *           several pieces of dw.
  *
  * The first five are the jobs, in the order that breaks ties between equal priorities: F < R < I < B < W. Each SEND is
@@ -92,13 +92,13 @@
     X(OFFLOAD_O, OFFLOAD, HOST, opt, none, 'O', "src:r t:w", "hopt(s) = opt(s)")                                       \
     X(RELOAD_O, RELOAD, HOST, opt, none, 'L', "src:r t:w", "opt(s) = hopt(s)")
 
-/* Tensors. X(name, has_batch, number, memory, meaning). A buffer is written name(s,b) or name(s), with #k when a rank
+/* Tensors. X(name, has_batch, number, memory, meaning). A buffer is written name(s,b) or name(s), with #k if a rank
  * holds several: weight(2)#0 is the first fetch of stage 2's weights on its rank, wgrad(2)#3 the part received from
  * rank 3.
  *
- * number    what k is. ONE: none, a rank has one per name; PEER: the rank it came from; INSTANCE: a number, which also
- *           appears in its messages' names.
- * memory    the arena that it lies in: the device's, or the one that the rank has in host memory. */
+ * number    meaning of k. ONE: none, a rank has one per name; PEER: the rank it came from; INSTANCE: a number, which
+ *           also appears in its messages' names.
+ * memory    its arena: the device's, or the rank's in host memory. */
 #define KINDS(X)                                                                                                       \
     X(weight, false, INSTANCE, DEVICE, "weights of a stage")                                                           \
     X(wshard, false, ONE, DEVICE, "a home's shard of the weights of a stage, which is sharded over several ranks")     \
@@ -146,7 +146,8 @@ enum role { ROLES(X) NROLES };
 
 /* Lanes. X(name, word, of). A lane's name is its word and what it belongs to: a peer (`send 1`), a group's members
  * (`group 0,2`), or nothing (ALONE: a rank has one). A rank's first lane is compute; the others follow by kind. PEER
- * and ALL are coarser lanes, for programs that ask for them: both directions with a peer; all messages of a rank. */
+ * and ALL are coarser lanes, for programs that ask for them: PEER has both directions with a peer, ALL all messages of
+ * a rank. */
 #define LANES(X)                                                                                                       \
     X(COMPUTE, "compute", ALONE)                                                                                       \
     X(SEND, "send", PEER)                                                                                              \
@@ -217,7 +218,7 @@ static inline bool is_send(int op) { return is_message(op) && op_row(op)->lane =
 static inline bool is_recv(int op) { return is_message(op) && op_row(op)->lane == LANE_RECV; }
 static inline bool is_group(int op) { return is_message(op) && lanekind_row(op_row(op)->lane)->of == OF_GROUP; }
 static inline bool is_copy(int op) { return op_row(op)->cost == COST_HOST; }          /* to host memory, or back */
-static inline bool has_root(int op) { return op == OP_BROADCAST || op == OP_REDUCE; } /* as its peer */
+static inline bool has_root(int op) { return op == OP_BROADCAST || op == OP_REDUCE; } /* it is the peer */
 /* Returns the collective of weights or gradients that moves data as `op` does. A team's collectives and a norm's differ
  * from these only in their elements: a team's have the model's precision if they are gradients, otherwise they are just
  * bytes; a norm's are integers. */
@@ -231,7 +232,7 @@ static inline int motion_of(int op) {
     }
 }
 static inline bool has_peer(int op) { return lanekind_row(op_row(op)->lane)->of == OF_PEER; } /* ADD has one too */
-static inline bool has_bytes(int op) { return is_message(op) || is_copy(op); }                /* that timelines show */
+static inline bool has_bytes(int op) { return is_message(op) || is_copy(op); }                /* shown by timelines */
 /* Returns whether it is a job or an update, whose time the schedule, the model or the cluster gives. */
 static inline bool has_cost(int op) { return op_row(op)->cost == COST_JOB || op_row(op)->cost == COST_UPDATE; }
 static inline bool is_of_rank(int kind) { return kind == K_work || kind == K_norm; } /* and of no stage */

@@ -44,8 +44,8 @@ static inline int64_t matrix_work(const struct rt_model *m, const struct rt_laye
 static inline int64_t share_of(const struct rt_layer *l, int split, int64_t n) {
     return l->share.split == split ? n / l->share.members : n;
 }
-/* Where element `at` of a member's parameter is in the whole one, and how many elements from it on, itself included,
- * are contiguous there too. */
+/* The place of element `at` of a member's parameter in the whole one, and the number of elements from it on, itself
+ * included, that are contiguous in both. */
 struct rt_stretch {
     int64_t at, n;
 };

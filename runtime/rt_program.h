@@ -26,13 +26,13 @@ struct rt_instr {
     int32_t stage, batch; /* batch -1: none. As written out: see rt_program. For an update of several: its number */
     int32_t lane;
     int32_t peer, group, root, msg; /* for messages, where the op has them: a group's number, a root's rank */
-    int64_t bytes;                  /* of the tensor moved, added or reduced; of a shard; 0 for a job or an update */
-    int32_t from, to;               /* for a job in parts: the stage's layers [from, to); to 0: all */
-    enum sweep_kind sweep;          /* which of their computations run */
+    int64_t bytes;         /* size of the tensor moved, added or reduced, or of a shard; 0 for a job or an update */
+    int32_t from, to;      /* the layers [from, to) of a job in parts; to 0: all */
+    enum sweep_kind sweep; /* which of their computations run */
     struct rt_operands at;
     bool first, vfirst, ufirst;          /* whether dw (for NORM, norm), dv, du is written, not added to */
     const struct rt_buffer *const *more; /* a forward's further x, a backward's further dy, added up; ended by NULL */
-    const struct rt_buffer *const *kv;   /* for slices, from the microbatch's first slice on */
+    const struct rt_buffer *const *kv;   /* keys and values of slices, from the microbatch's first slice on */
     int32_t after[RT_AFTER];             /* names of instructions on other lanes that must have ended; 0: no more */
     const int32_t *also;                 /* further names, ended by 0 */
     int32_t name;                        /* the name by which others wait for it, from 1; 0: nobody waits */
@@ -156,8 +156,8 @@ struct rt_meeting { /* a message, or a collective */
 };
 
 /* A step runs what precedes the period, the period `repeats` times, and what follows it. All lanes of a rank join in
- * between. Each repetition shifts the period by its microbatches, and its updates likewise. What follows it is shifted
- * as in the last repetition. */
+ * between. Each repetition shifts the period's microbatches and updates by the period's length. What follows the period
+ * is shifted as in its last repetition. */
 struct rt_program {
     const char *name;
     uint64_t hash;                           /* of the whole compile; must be equal on all ranks of a run */
@@ -168,7 +168,7 @@ struct rt_program {
     int32_t updated; /* the last stage that has weights; its updates show the training's progress */
     const struct rt_model *model;
     const struct rt_stage *stage; /* [sets] */
-    /* With slices, which count as microbatches here: a stage's layers on slice q are [stage * slices + q]. */
+    /* Slices count as microbatches here: a stage's layers on slice q are [stage * slices + q]. */
     const struct rt_stage *slice;
     const int32_t *groups; /* members of each group in their order, ended by -1, and one more -1 at the end */
     /* All ranks and meetings, or one rank's view: only that rank, the layers of its stages, and no meetings. */

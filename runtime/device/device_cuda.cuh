@@ -44,9 +44,9 @@ struct cuda_rank {
     struct cuda_result result;
     float *loss;              /* per microbatch as written out, and one more for recomputed forwards */
     struct rt_routed *routed; /* totals over all forwards so far; then the totals before the last step */
-    int64_t *counted;         /* as in struct cuda_number */
-    uint64_t seed;            /* of the training: for its weights and random draws */
-    void *workspace;          /* for the products on the compute lane */
+    int64_t *counted;         /* see struct cuda_number */
+    uint64_t seed;            /* the training's, for its weights and random draws */
+    void *workspace;          /* workspace of the products on the compute lane */
     cudaStream_t *lane;
     cudaEvent_t *event;     /* per instruction; NULL unless others wait for it */
     int64_t *issued;        /* per instruction: how often it has been enqueued */
@@ -65,7 +65,7 @@ struct cuda_rank {
 
 /* How messages travel between ranks on GPUs. A transport leaves functions that it does not need NULL. */
 struct cuda_transport {
-    const char *name; /* for messages */
+    const char *name; /* shown in messages */
     /* Returns details for the line about the run, or NULL if the name is enough. captured: in a graph. */
     const char *(*about)(bool captured);
     bool one_host; /* for ranks on one host, which may share a device; otherwise each has its own */

@@ -15,15 +15,15 @@ struct host_transport {
 struct host_rank {
     char *arena, *host; /* host: the arena in host memory; NULL: it has no bytes */
     const struct data *data;
-    uint64_t seed;              /* of the training: for its weights and random draws */
-    void *batch;                /* data_bytes: the microbatch being read */
-    float *loss;                /* per microbatch of the step; the last stage's rank writes it */
-    int64_t apart;              /* floats from there to the place of another member of its team; 0: that is elsewhere */
-    struct rt_routed routed;    /* totals over all forwards so far */
-    int64_t *ended;             /* per instruction: how often it has ended */
-    struct rt_stamp *stamp;     /* per instruction, for the last time */
-    struct rt_took *took;       /* per instruction: adds up its CPU time; NULL: not needed */
-    double first, last;         /* of the step: when it first started one and last ended one; the caller resets them */
+    uint64_t seed;           /* the training's, for its weights and random draws */
+    void *batch;             /* data_bytes: the microbatch being read */
+    float *loss;             /* per microbatch of the step; the last stage's rank writes it */
+    int64_t apart;           /* floats from there to the place of another member of its team; 0: that is elsewhere */
+    struct rt_routed routed; /* totals over all forwards so far */
+    int64_t *ended;          /* per instruction: how often it has ended */
+    struct rt_stamp *stamp;  /* per instruction, for the last time */
+    struct rt_took *took;    /* per instruction: adds up its CPU time; NULL: not needed */
+    double first, last;      /* when the step first started an instruction and last ended one; the caller resets them */
     uint64_t found[NORM_WORDS]; /* the rank's norm before it began the step's */
     double *when;               /* end of each of the last stage's updates in a step; NULL: not needed */
     const struct host_transport *transport;

@@ -77,7 +77,7 @@ static void make_batch(const struct cuda_rank *own, const struct rt_program *p, 
         take_slice(m, slice_at(p, q), own->feed.whole, to);
 }
 
-/* ---- what a pass reads and makes ---- */
+/* ---- microbatches that a pass reads, and losses that it makes ---- */
 
 /* Finds the microbatches that a section reads. If a period repeats, these are only the ones it uses in each pass; if
  * nothing repeats, they are all microbatches. */

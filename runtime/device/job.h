@@ -73,7 +73,7 @@ static inline struct rt_bind job_bind(const struct rt_program *p, int rank, char
     return at;
 }
 
-/* Returns what a backward's part computes. */
+/* Returns what the part of a backward computes. */
 static inline struct rt_sweep job_sweep(const struct rt_program *p, const struct rt_instr *x) {
     struct rt_sweep sweep = {x->op != OP_W, x->op != OP_I, x->sweep, x->from, job_end(p, x)};
     return sweep;

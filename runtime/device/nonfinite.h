@@ -7,11 +7,11 @@
 #define PIANOLA_NONFINITE_H
 #include "rt.h"
 
-/* In their order within a step. */
+/* Ordered as in a step. */
 enum nonfinite_kind { NONFINITE_LOSS, NONFINITE_GRADIENT, NONFINITE_STATE };
 
 struct nonfinite {
-    int64_t step; /* from 1; 0: everything has been finite so far */
+    int64_t step; /* counts from 1; 0: everything has been finite so far */
     int32_t kind, rank, batch, layer;
     float value;
     char tensor[32]; /* its name in checkpoints */
@@ -20,8 +20,8 @@ struct nonfinite {
 /* Checks the losses [n] that a rank has of a step, counted from 1; keeps the first that is not finite, if none is kept
  * yet. */
 void nonfinite_look(struct nonfinite *bad, int64_t step, int rank, const float *loss, int64_t n);
-/* Checks a piece of a stage that lies at w, likewise. moment: the letter of a moment, or 0 for weights or a gradient.
- * Returns false if a number is not finite. */
+/* Checks a piece of a stage that lies at w, and keeps its first number that is not finite in the same way. moment: the
+ * letter of a moment, or 0 for weights or a gradient. Returns false if a number is not finite. */
 struct nonfinite_at {
     int64_t step;
     int rank;

@@ -18,11 +18,11 @@ struct device {
     double (*clock)(struct replay *re);
     /* Reads when instruction i ran in this step. Returns false if that is not known. */
     bool (*stamp)(struct replay *re, int32_t i, double *start, double *end);
-    void (*idle)(struct replay *re); /* Is called when every lane waits for another rank. */
+    void (*idle)(struct replay *re); /* Waits; called when every lane waits for another rank. */
 };
 
 /* The section that a pass of a step runs: what precedes the period, the period itself (once per repetition), or what
- * follows it. If nothing repeats, the only pass is the last section. */
+ * follows it. If nothing repeats, a step has one pass, which runs the last section. */
 enum { BEFORE_PERIOD, PERIOD, BEHIND_PERIOD, NSECTIONS };
 
 /* Returns whether a validation runs an instruction: forwards, and all messages, so that ranks stay in step. What these
@@ -33,7 +33,7 @@ static inline bool is_for_loss(int op) { return op == OP_F || op == OP_COPY || i
 static inline bool is_for_settling(int op) {
     return op == OP_U || op == OP_COPY || op == OP_RELOAD_O || op == OP_OFFLOAD_O || is_message(op);
 }
-/* What a run of the streams is for. Instructions that it does not need end as they begin. */
+/* The purpose of a run of the streams. Instructions that the purpose does not need end as they begin. */
 enum purpose { TRAINS, VALIDATES, SETTLES };
 static inline bool is_for(enum purpose purpose, int op) {
     return purpose == TRAINS || (purpose == VALIDATES ? is_for_loss(op) : is_for_settling(op));
@@ -44,10 +44,10 @@ struct replay {
     const struct device *device;
     const struct rt_program *program;
     int32_t rank;
-    int64_t step; /* from 0 */
+    int64_t step; /* counts from 0 */
     int64_t runs; /* runs of the streams so far, for any purpose */
     enum purpose purpose;
-    int64_t steps;        /* in the whole training, which the learning rate's schedule spans */
+    int64_t steps;        /* steps of the whole training; the learning rate's schedule spans them */
     struct nonfinite bad; /* the first number that this rank has found not to be finite */
     /* For the pass under way: its section, whose instructions end at `end`; the repetition of the period, from 0; and
      * how often the section has run before, including in earlier steps and validations. */
@@ -149,7 +149,7 @@ static inline int64_t summand_bytes(const struct rt_model *m, int op) {
            : op == OP_ALL_REDUCE_N       ? (int64_t)sizeof(uint64_t)
                                          : (int64_t)sizeof(float);
 }
-/* Returns whether the sum is written, rather than added to what is there. */
+/* Returns whether the sum is written, rather than added to the old contents. */
 static inline bool writes_sum(const struct rt_instr *x) { return x->first || x->at.t; }
 /* Returns the offset of a member's result, or -1 if it has none. */
 static inline int64_t result_at(const struct rt_instr *x) {

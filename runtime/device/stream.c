@@ -50,7 +50,7 @@ static void expect_work(const struct rt_program *p, const struct rt_rank *k, con
         int h = 0;
         while (h < k->nhomes && k->home[h].stage != x->stage)
             h++;
-        assert(h < k->nhomes && x->at.w && x->at.dw); /* a rank updates what is at home with it */
+        assert(h < k->nhomes && x->at.w && x->at.dw); /* a rank updates only what has its home there */
     } else if (x->op == OP_ADD || x->op == OP_TAKE)
         assert(x->at.src && x->at.dw);
 }

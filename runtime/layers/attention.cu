@@ -35,8 +35,9 @@ static __device__ __forceinline__ const T *keys_of(const void *k, const attend &
     return block_rows((const T *)k, row_of_sequence(&a, sequence, s.rows), s.stride, key, a.dim);
 }
 
-/* Iterates over the tiles of C columns that queries up to a position see: columns from j on of segment s, of which the
- * queries see `end`. It begins before the first tile, and has ended when s is the number of segments. */
+/* Iterates over the tiles of C columns that queries up to a position see. The tile begins at column j of segment s,
+ * whose first `end` columns the queries see. It starts before the first tile, and has ended when s is the number of
+ * segments. */
 struct tiles {
     int s, j, end;
 };
@@ -260,7 +261,7 @@ static __global__ void __launch_bounds__(THREADS, 2) key_gradient(const __grid_c
     int group = t.a.heads / t.a.kv_heads, rows = t.a.rows;
     int64_t base = row_of_sequence(&t.a, sequence, rows), own = row_of_sequence(&t.a, sequence, s.rows);
     int from = (int)blockIdx.y * ROWS, first = from + (int)threadIdx.x / 32 * 16;
-    int ahead = s.first - t.a.first; /* from row 0 of the queries to row 0 of the segment */
+    int ahead = s.first - t.a.first; /* position of the segment's row 0, relative to the first query */
     int begin = max(ahead + from, 0) / C * C;
     if (from >= s.rows) /* a longer segment has more blocks */
         return;
@@ -375,7 +376,7 @@ void cuda_attend_backward(const struct attend *a, int precision, cudaStream_t st
 /* ---- rope ---- */
 
 struct turns {
-    double of[CUDA_HEAD / 2]; /* for each pair, from one position to the next */
+    double of[CUDA_HEAD / 2]; /* each pair's turns from one position to the next */
 };
 
 /* Rotates the heads that lie side by side in each row of x, or rotates their gradients back. */

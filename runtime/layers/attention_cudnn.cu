@@ -156,7 +156,7 @@ bool cuda_attention_cudnn(const struct cuda_call *c, bool forward) {
 
 /* ---- compared with attention.cu, on random numbers ---- */
 
-enum part { X, DY, OURS, THEIRS, PARTS }; /* of device memory; OURS, THEIRS: y, dx, statistics, sums */
+enum part { X, DY, OURS, THEIRS, PARTS }; /* places in device memory; OURS, THEIRS: y, dx, statistics, sums */
 
 struct trial {
     const struct shape *s;

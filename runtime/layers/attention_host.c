@@ -73,8 +73,8 @@ static int columns_seen(const struct head *h, int row, const struct tile *t) {
     return n < 0 ? 0 : host_least(n, t->columns);
 }
 
-/* Returns the columns for which exponentials are computed: whole vectors, of which those right of the diagonal are then
- * cleared. */
+/* Returns the columns for which exponentials are computed: whole vectors. Those right of the diagonal are then cleared.
+ */
 static int whole_vectors(int n, int columns) { return host_least((n + 15) & ~15, columns); }
 
 /* Computes a tile of s = q k^T, not yet scaled, for rows i .. iend of the queries. */
@@ -97,7 +97,7 @@ static float host_log(float x) {
     return y;
 }
 
-static LANES_8 float row_max(const float *a, int n) { /* in eight strands, as host_sum */
+static LANES_8 float row_max(const float *a, int n) { /* in eight strands, like host_sum */
     float s[8];
     int i = 0;
     for (int k = 0; k < 8; k++)

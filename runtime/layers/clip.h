@@ -36,8 +36,8 @@ ON_BOTH void norm_carry(uint64_t *word) {
 
 /* Returns the norm itself: the square root of the sum rounded to the nearest double. */
 ON_BOTH double norm_value(const uint64_t *norm) {
-    uint64_t carry = 0, word[3] = {0, 0, 0}, lower = 0;      /* the last three words, what is below them, */
-    uint64_t top = 0, next = 0, below = 0, bits, half, rest; /* and the same where the first of them is not 0 */
+    uint64_t carry = 0, word[3] = {0, 0, 0}, lower = 0;      /* the last three words and what is below them, */
+    uint64_t top = 0, next = 0, below = 0, bits, half, rest; /* and the same three values at the highest nonzero word */
     int high = -1, shift = 0;
     double power;
     for (int i = 0; i < NORM_LIMBS; i++) {

@@ -1,9 +1,9 @@
 /* Shared by the CUDA layers: a tensor's address, its element type, loads of 16 bytes, sums over a warp and a block.
  *
- * The layers do what those of host.h do, on a device: the same tables, slots and operands, every pointer in device
- * memory. They only launch kernels, so a step can be captured into a graph. Activations, their gradients and weights
- * have the model's precision T, float or __nv_bfloat16; arithmetic, statistics and weight gradients are fp32. Sums have
- * one order: there are no atomics on floats, so every run gives the same bits.
+ * The layers are the device's counterpart of host.h's, with the same tables, slots and operands, and every pointer in
+ * device memory. They only launch kernels, so a step can be captured into a graph. Activations, their gradients and
+ * weights have the model's precision T, float or __nv_bfloat16; arithmetic, statistics and weight gradients are fp32.
+ * Sums have one order: there are no atomics on floats, so every run gives the same bits.
  *
  * The same source compiles as C++ against tests/standin/, where a grid of threads runs on the CPU. */
 #ifndef PIANOLA_CUDA_CUH
@@ -108,7 +108,7 @@ void cuda_attend_backward(const struct attend *a, int precision, cudaStream_t st
 /* attention.cu: rotates q and k of a layer's rows, which lie side by side in x, or rotates their gradients back. Does
  * nothing without rope. */
 void cuda_rotate(const struct cuda_call *c, struct slot x, bool back);
-/* team_attention.cu: attention of the layer's rows to those of all members */
+/* team_attention.cu: attention from the layer's rows to all members' rows */
 void cuda_attend_to_team(const struct cuda_call *c, bool backward);
 
 /* Fuse adjacent layers into one kernel; layers_cuda.cu decides when. c is the first layer in sweep order, the argument

@@ -21,7 +21,7 @@ static inline bool cuda_switched_off(const char *name) {
 
 /* linear_plan.cu: plans the products of the program's stages. PIANOLA_EPILOGUES=0 leaves out all epilogues. Call before
  * allocating any rank's memory: products with an epilogue are tried once, in memory of their own. */
-enum { CUDA_WORKSPACE = 32 << 20 }; /* bytes, at least: what NVIDIA recommends on sm_90 */
+enum { CUDA_WORKSPACE = 32 << 20 }; /* bytes, at least: NVIDIA's recommendation on sm_90 */
 void cuda_linear_plan(const struct rt_program *p);
 void cuda_linear_forget(void);
 
@@ -36,11 +36,11 @@ bool cuda_linear_algorithms(const char *path, char *why, size_t nwhy);
 /* An epilogue of a linear layer's product, and two times: the product's with it (fused), and the product's without it
  * plus a kernel's in its place (apart). */
 struct cuda_epilogue {
-    const char *name; /* what it computes */
+    const char *name; /* the epilogue's name */
     int rows, in, out;
     bool used;                 /* a step uses it */
     double fused_us, apart_us; /* NAN: it fails, or there is no memory to time it */
-    double flops, bytes;       /* of the fused product, each operand moved once */
+    double flops, bytes;       /* the fused product's, moving each operand once */
 };
 /* Times the i-th epilogue that cuBLASLt has, from 0. Returns false if there are no more. */
 bool cuda_linear_epilogue(int i, struct cuda_epilogue *x);

@@ -16,7 +16,7 @@ enum { MOST_BUFFERS = 8 };
 struct step {
     struct rt_layer l;
     float *w;             /* its stage's weights */
-    float *keys, *values; /* of an attention: room x kv_heads x dim */
+    float *keys, *values; /* an attention's: room x kv_heads x dim */
 };
 struct decoder {
     struct decode_model model;

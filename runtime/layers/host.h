@@ -51,7 +51,7 @@ extern const struct host_halves host_to_experts_halves, host_to_tokens_halves; /
 /* attention_host.c: rotates q and k of a layer's rows, which lie side by side in x, or rotates their gradients back.
  * Does nothing without rope. */
 void host_rotate(const struct rt_layer *l, float *x, bool back);
-/* team_attention_host.c: attention of the layer's rows to those of all members */
+/* team_attention_host.c: attention from the layer's rows to all members' rows */
 void host_attend_to_team(const struct host_call *c, bool backward);
 
 /* Each is defined at the end of the file that has its functions. */
@@ -94,7 +94,7 @@ static inline float host_exp(float x) {
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    power.i = (int32_t)(((uint32_t)shifted.i + 127) << 23); /* for a NaN, arbitrary: the product stays a NaN */
+    power.i = (int32_t)(((uint32_t)shifted.i + 127) << 23); /* arbitrary for a NaN: the product stays a NaN */
     return (p * r * r + r + 1.0f) * power.f;
 }
 

@@ -140,7 +140,7 @@ static inline struct attend attend_of(const struct rt_layer *l, const struct rt_
     return a;
 }
 
-/* Where in dkv this slice's own gradients begin, which later slices have sent. */
+/* Returns where in dkv this slice's own gradients begin, which later slices have sent. */
 static inline char *own_gradients(const struct rt_layer *l, const struct rt_bind *at, int64_t element) {
     return at->dkv + past_bytes(at->slice, slices_before(at, l), element);
 }

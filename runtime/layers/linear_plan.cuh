@@ -60,7 +60,7 @@ static inline size_t workspace_of(const struct plan *plan, enum way w) {
 
 /* linear_plan.cu */
 struct plan *linear_find(const struct rt_layer *l);
-const char *linear_name(enum way w); /* what an optional way's epilogue computes */
+const char *linear_name(enum way w); /* what the epilogue of an optional way computes */
 cublasLtEpilogue_t linear_epilogue(const struct plan *plan, enum way w);
 cublasStatus_t linear_ask(const struct plan *plan, enum way w, cublasLtMatmulAlgo_t *algo, int most, int *n);
 cublasStatus_t linear_multiply(const struct plan *plan, enum way w, const cublasLtMatmulAlgo_t *algo,
@@ -71,7 +71,8 @@ void linear_refuse(struct plan *plan, enum way w, cublasStatus_t status, const c
 /* linear_time.cu: runs each optional way once, in device memory of its own, and gives up those that fail. */
 void linear_try_all(void);
 
-/* linear.cu: dw += dyT x, and dbias likewise if it is not NULL. d, beta: dw, and 1 to add or 0 to write. */
+/* linear.cu: adds dyT x to dw, and the bias gradient to dbias if that is not NULL. d, beta: dw, and 1 to add or 0 to
+ * write. */
 template <typename T>
 cublasStatus_t linear_multiply_weight(const struct plan *plan, enum way w, const cublasLtMatmulAlgo_t *algo,
                                       const struct operands *o, float *dbias);

@@ -38,7 +38,7 @@ static inline struct blocks blocks_at(const struct rt_layer *l) {
     return b;
 }
 
-/* l: a route, or the combine that has its aux. */
+/* Returns the routing in aux; l: a route, or the combine that shares its aux. */
 static inline struct routing routing_at(const struct rt_layer *l, void *aux) {
     const struct moe_config *moe = &l->config.moe;
     struct routing r;

@@ -22,7 +22,7 @@ struct product {
     int m, n, k;
     struct matrix a, b;
     float *c;
-    int stride;        /* of c */
+    int stride;        /* c's */
     const float *bias; /* a row of n floats, added to each row of c; or NULL */
     bool add;          /* adds to c's values; then there is no bias */
 };

@@ -27,9 +27,9 @@ static void blas(const struct product *p) {
 #include <stdlib.h>
 
 enum {
-    COLUMNS = 64,       /* of a block of b */
-    DEPTH = 768,        /* of blocks, along k */
-    ROWS = 768,         /* of a panel of a */
+    COLUMNS = 64,       /* per block of b */
+    DEPTH = 768,        /* per block, along k */
+    ROWS = 768,         /* per panel of a */
     LANES = 16,         /* blocks are transposed in squares of this size */
     AT_ONCE = 48,       /* rows of c that are added to at a time */
     FEW = 2 * COLUMNS,  /* rows: with so few, a copy of a block of b does not pay */

@@ -14,8 +14,8 @@ struct pieces {
     int32_t stride;                 /* of the tensor's rows, in elements */
     bool by_rows;                   /* piece i has member i's rows, given by `part` */
     struct rt_rows part;
-    int32_t group[3]; /* the tensor's column groups, of each of which a piece has a part; 0: no more. group[0] 0: a
-                         piece's columns are the tensor's */
+    int32_t group[3]; /* the tensor's column groups, each divided among the pieces; 0: no more. group[0] 0: a piece has
+                         all columns */
 };
 
 /* Returns the row of a microbatch that is row `row` of a member with `rows` rows: row_of_batch of attention.h, for any
@@ -28,8 +28,8 @@ ON_BOTH int32_t row_of_member(const struct rt_rows *part, int32_t member, int32_
     return row / length * part->context + begin + at;
 }
 
-/* Where a piece's element is in the tensor, in elements, and how many columns from there on, itself included, are
- * contiguous there too. */
+/* The place of a piece's element in the tensor, in elements, and the number of columns from there on, itself included,
+ * that are contiguous in both. */
 struct place {
     int64_t at;
     int32_t n;
@@ -50,7 +50,7 @@ ON_BOTH struct place piece_place(const struct pieces *p, int32_t piece, int32_t 
     return place;
 }
 
-/* ---- what the layers exchange; element: bytes per value ---- */
+/* ---- pieces that the layers exchange; element: bytes per value ---- */
 
 /* Returns one piece with all of a member's keys and values, which follow the queries in attention's x. */
 static inline struct pieces keys_of_member(const struct rt_layer *l, int32_t stride) {

@@ -11,7 +11,7 @@
 
 /* ---- pieces ---- */
 
-/* Moves a tensor's elements into what is given, or what is got into a tensor. */
+/* Moves a tensor's elements into the space that is given, or out of the space that was received. */
 static void move_pieces(const struct host_call *c, const struct pieces *p, float *tensor, int space) {
     float *piece = (float *)(void *)c->at->at[space];
     bool into_piece = space == SP_GIVE;

@@ -194,7 +194,7 @@ for name, context in ("scaled", 8192), ("shorter", 4096):
     read = write_gguf(f"{sys.argv[1]}/{name}.gguf", tensors, "F32", 32)
     open(f"{sys.argv[1]}/{name}.loss", "w").write(f"{loss_of(read):.7f}")
 
-# The same tokens for safetensors.
+# The same tokens, for safetensors.
 json.dump({
     "version": "1.0", "added_tokens": [], "normalizer": None,
     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},

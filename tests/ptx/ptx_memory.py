@@ -9,7 +9,7 @@ import numpy as np
 
 # state of a cell: it may be read; may be written; holds something; an asynchronous copy will write it
 READ, WRITE, WRITTEN, AWAITED = 1, 2, 4, 8
-SEVERAL = -2  # in place of a thread's number, or a block's
+SEVERAL = -2  # stands for a thread's or a block's number
 
 
 class Wrong(Exception):

@@ -134,7 +134,7 @@ def logits_gradient(suite, shape, each):
     suite.run('logits_gradient', d, [ceil(r.tokens, 8)], [256],
               [address(out), r.place(d)[0], np.int32(r.context), np.int32(r.experts), np.int32(r.top), np.float32(each)])
     p, total = r.p.astype(np.float64), r.chosen.sum(1, keepdims=True)
-    slope = np.zeros(p.shape)  # of the loss by p: weights are p over the chosen ones' sum, or p itself
+    slope = np.zeros(p.shape)  # the loss's, by p: weights are p over the chosen ones' sum, or p itself
     of_chosen = given.astype(np.float64)
     if r.top > 1:
         of_chosen = of_chosen / total - (of_chosen * r.chosen).sum(1, keepdims=True) / total**2
