@@ -18,8 +18,8 @@ static inline int64_t sequences_per_step(const struct rt_model *m) {
     return m->context > 0 ? (int64_t)m->rows / m->context * m->batches : m->batches;
 }
 int64_t data_sequences(const struct data *d); /* sequences in its files; 0: it has no files */
-/* Makes it held-out text of the given number of sequences, its own or, if this rank reads none, another rank's. Each is
- * read once, in order. If they do not fill the last step, it repeats some, which count less or nothing. */
+/* Uses the data as held-out text of the given number of sequences, its own or, if this rank reads none, another rank's.
+ * Each is read once, in order. If they do not fill the last step, it repeats some, which count less or nothing. */
 void data_hold_out(struct data *d, int64_t sequences);
 /* Returns the steps of a validation, at least 1. */
 int64_t data_steps(const struct data *d);

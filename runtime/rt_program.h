@@ -156,8 +156,8 @@ struct rt_meeting { /* a message, or a collective */
 };
 
 /* A step runs what precedes the period, the period `repeats` times, and what follows it. All lanes of a rank join in
- * between. Each repetition shifts the period's microbatches and updates by the period's length. What follows the period
- * is shifted as in its last repetition. */
+ * between. Each repetition has the period's microbatches `period` later, and its updates likewise. What follows the
+ * period is shifted as in its last repetition. */
 struct rt_program {
     const char *name;
     uint64_t hash;                           /* of the whole compile; must be equal on all ranks of a run */

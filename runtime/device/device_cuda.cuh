@@ -18,11 +18,11 @@ struct cuda_range {
 };
 /* Transfers of microbatches to the device. Two copies in pinned host memory alternate. */
 struct cuda_feed {
-    char *input;         /* the pass's microbatches, data_bytes each, in the places they are written out with */
-    char *whole;         /* with slices: a whole microbatch on the host, to be cut; else NULL */
-    char *staged[2];     /* pinned host memory: microbatches on their way to input */
-    cudaEvent_t sent[2]; /* recorded when they have been copied */
-    int64_t count;       /* fillings so far */
+    char *input;                           /* the pass's microbatches, data_bytes each, at their written-out numbers */
+    char *whole;                           /* with slices: a whole microbatch on the host, to be cut; else NULL */
+    char *staged[2];                       /* pinned host memory: microbatches on their way to input */
+    cudaEvent_t sent[2];                   /* recorded when they have been copied */
+    int64_t count;                         /* fillings so far */
     struct cuda_range fed[NSECTIONS];      /* the whole microbatches that a section reads, in written-out numbers */
     const struct rt_layer *reader, *loser; /* the layers that select rows of inputs, of targets; or NULL */
 };
@@ -63,7 +63,7 @@ struct cuda_rank {
     char why[1024]; /* reason why cuda_take failed */
 };
 
-/* How messages travel between ranks on GPUs. A transport leaves functions that it does not need NULL. */
+/* How messages travel between ranks on GPUs. Functions that a transport does not need are NULL. */
 struct cuda_transport {
     const char *name; /* shown in messages */
     /* Returns details for the line about the run, or NULL if the name is enough. captured: in a graph. */
@@ -84,7 +84,7 @@ struct cuda_transport {
     /* Connects ranks that are processes; collective. Sets own->link as soon as there is something to abort. Ends the
      * process on failure. groups: as in rt_program. The caller keeps all arguments alive until close. */
     void (*open)(const struct world *world, const struct rt_program *p, const int32_t *groups, struct cuda_rank *own);
-    /* Is polled while work is under way. Returns NULL, or an error, after which that work will not end. */
+    /* Polls work under way. Returns NULL, or an error, after which that work will not end. */
     const char *(*progress)(void *link);
     /* Aborts work under way, whose results are then undefined. May never return; any thread may call it, once. */
     void (*abort)(void *link);

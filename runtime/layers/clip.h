@@ -63,7 +63,7 @@ ON_BOTH double norm_value(const uint64_t *norm) {
     for (; top >> 63 == 0; shift++)
         top = top << 1 | (next >> (31 - shift) & 1);
     below |= next << shift & 0xffffffff;
-    half = 1 << 10; /* half the last of 53 bits */
+    half = 1 << 10; /* half a unit in the last of 53 bits */
     rest = top & (2 * half - 1);
     top = (top >> 11) + (rest > half || (rest == half && (below > 0 || (top & 2 * half))));
     bits = (uint64_t)(1023 + NORM_LEAST + 32 * (high - 1) - shift + 11) << 52;

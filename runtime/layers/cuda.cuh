@@ -111,8 +111,8 @@ void cuda_rotate(const struct cuda_call *c, struct slot x, bool back);
 /* team_attention.cu: attention from the layer's rows to all members' rows */
 void cuda_attend_to_team(const struct cuda_call *c, bool backward);
 
-/* Fuse adjacent layers into one kernel; layers_cuda.cu decides when. c is the first layer in sweep order, the argument
- * the last. They return false if nothing was enqueued, and the layers then run one by one. */
+/* Fuse adjacent layers into one kernel; layers_cuda.cu decides when. c is the first layer in sweep order, the other
+ * argument the last. They return false if nothing was enqueued, and the layers then run one by one. */
 bool cuda_linear_map(const struct cuda_call *c, const struct rt_layer *next);        /* linear.cu: then gelu or relu */
 bool cuda_linear_gelu_input(const struct cuda_call *c, const struct rt_layer *gelu); /* linear.cu: gelu before it */
 bool cuda_join_norm(const struct cuda_call *c, const struct rt_layer *norm);       /* norm.cu: a fork may be between */

@@ -1,4 +1,4 @@
-/* Set up once at the start, for layers that need more than kernels: a cuBLASLt plan for every product. */
+/* Setup at the start, for layers that need more than kernels: a cuBLASLt plan for every product. */
 #ifndef PIANOLA_CUDA_MATH_CUH
 #define PIANOLA_CUDA_MATH_CUH
 #include "cuda.cuh"

@@ -1,6 +1,6 @@
-/* Token and position embedding. w is tokens x out, unless the tokens are a shared table v; then it has context x out
- * for positions, unless there are none and context is 0. The tokens are the vocabulary or a member's part of it, as in
- * layers_host.c.
+/* Token and position embedding. w is tokens x out (absent if the tokens are a shared table v), followed by context x
+ * out for positions (absent if there are none; context is then 0). The tokens are the vocabulary or a member's part of
+ * it, as in layers_host.c.
  *
  * The gradient of a token is the sum of dy over the rows that have the token, which only the data determines. A block
  * owns every gridDim-th token, so that frequent ones, which lie side by side, spread out. It goes through the

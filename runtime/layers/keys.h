@@ -38,8 +38,8 @@ struct strip {
     int32_t to_stride, from_stride, n;
 };
 
-/* Copies a slice's keys and values of layer l between kv and the tensor with q, k and v side by side, or copies their
- * gradients. */
+/* Lists the copies of a slice's keys and values of layer l between kv and the tensor with q, k and v side by side, or
+ * of their gradients. */
 static inline void keys_and_values(const struct rt_layer *l, char *x, char *kv, bool to_kv, int64_t element,
                                    struct strip strip[2]) {
     int32_t columns = (l->in - l->out) / 2;

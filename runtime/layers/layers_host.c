@@ -8,9 +8,9 @@
 #include "keys.h"
 #include <string.h>
 
-/* ---- embedding: w is tokens x out, unless the tokens are a shared table v; then it has context x out for positions,
- * unless there are none and context is 0. The tokens are the vocabulary, or a member's part of it: a member ignores
- * other tokens, and only the first one adds positions, so that the members' sum is the whole ---- */
+/* ---- embedding: w is tokens x out (absent if the tokens are a shared table v), followed by context x out for
+ * positions (absent if there are none; context is then 0). The tokens are the vocabulary, or a member's part of it: a
+ * member ignores other tokens, and only the first one adds positions, so that the members' sum is the whole ---- */
 
 struct tokens {
     int64_t first, n;

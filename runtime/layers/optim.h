@@ -23,7 +23,7 @@ ON_BOTH double power(double x, int64_t n) {
     return y;
 }
 
-/* of: updates in the whole run. An optimizer of matrices steps them at lr, and everything else at adam_lr. */
+/* of: updates in the whole run. An optimizer of matrices uses lr for them, and adam_lr for everything else. */
 ON_BOTH struct update_rates rates_of_update(const struct rt_model *m, float scale, int64_t number, int64_t of) {
     struct update_rates r;
     r.lr = rate_from(m, (double)(m->adam_lr > 0 ? m->adam_lr : m->lr), number, of);

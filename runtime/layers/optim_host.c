@@ -6,7 +6,7 @@
 #include "store/parameter_walk.h"
 #include <string.h>
 
-/* Shared by all weights in the update of a parameter. */
+/* Values shared by all weights in the update of a parameter. */
 struct update {
     const struct rt_model *m;
     struct update_rates rates;
