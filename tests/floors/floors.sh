@@ -5,9 +5,9 @@
 # A folder of compiler/ or runtime/ includes its own headers, and those of the folders that the tables in the README
 # there list for it. The second table of compiler/README.md has the wings, which no folder of the first may include.
 # runtime/ includes nothing of compiler/; all of its folders may include its top. compiler/ includes only ops.h,
-# model.h, attention.h, parameters.h and rt_program.h of runtime/. The exceptions are base/, which stands below the
-# instructions and includes none, and cli/, which replays what was compiled, and the wings, which may include any. Only
-# base/base.c allocates, and script/, which gives Lua its memory. Only script/ knows Lua, only .cu files CUDA, only
+# model.h, attention.h, parameters.h and rt_program.h of runtime/. Exceptions: base/, which stands below the
+# instructions, includes none of them; cli/, which replays what was compiled, and the wings may include any of runtime/.
+# Only base/base.c allocates, and script/, which gives Lua its memory. Only script/ knows Lua, only .cu files CUDA, only
 # comm_nccl*.cu NCCL, and only comm_mpi.c MPI.
 set -u
 . "$(dirname "$0")/../support/environment.sh"
