@@ -171,9 +171,9 @@ void steps_beside(struct cuda_steps *steps, enum purpose purpose, int64_t next, 
 /* Enqueues the step that has just ended once more, with its microbatches, as if it had not run; data: as in
  * steps_beside. */
 void steps_again(struct cuda_steps *steps, int64_t step, bool timed, const struct data *data);
-/* Reads when a rank's instructions ran in the timed step enqueued last, which has ended; those of the period, the last
- * time. stamp: seconds since the begin of the first step that this was called for. From then on, call it and steps_when
- * for every step, before the next is enqueued. */
+/* Reads when a rank's instructions ran in the timed step enqueued last, which has ended; in a period,
+ * when they ran last. stamp: seconds since the begin of the first step that this was called for. From then on, call it
+ * and steps_when for every step, before the next is enqueued. */
 void steps_times(struct cuda_steps *steps, int64_t step, int rank, struct rt_stamp *stamp);
 /* Reads the ends of the last stage's updates on the rank into when[updates_per_step]: the ends of their passes. */
 void steps_when(struct cuda_steps *steps, int64_t step, int rank, double *when);

@@ -2,8 +2,8 @@
  *
  * The layer's x has them side by side: heads, kv_heads and kv_heads of dim columns. A sequence attends to itself, in x.
  * A slice of it also attends to the slices before it, whose keys and values are in their kv. Gradients go where the
- * values came from. The slice's own go to dx; those of earlier slices go to dpast, which the sweep starts with what
- * later slices have sent. */
+ * values came from. The slice's own go to dx; earlier slices' go to dpast, which the sweep starts with what later
+ * slices have sent. */
 #ifndef PIANOLA_KEYS_H
 #define PIANOLA_KEYS_H
 #include "attend.h"
