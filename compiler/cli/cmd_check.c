@@ -4,8 +4,8 @@
 #include "pipeline.h"
 #include <string.h>
 
-/* Of the model: what every member of a team has whole counts once, with the first. Sets behind the stages
- * are stages of their own. */
+/* Returns the number of the model's parameters. Parameters that every member of a team holds whole are counted once,
+ * with the first member. Shared sets of weights have entries after the stages' own. */
 static long long parameters_of_model(const struct compile *c) {
     const struct spec *sp = c->spec;
     long long n = 0;
@@ -19,16 +19,16 @@ static long long parameters_of_model(const struct compile *c) {
     return n;
 }
 
-/* The ranks of one stage, by what w() returned for the jobs that read its weights. */
+/* Where one stage's weights live and where its jobs run, from the w() results of the jobs that read its weights. */
 struct placed {
-    int32_t *rank;      /* per home: 1 + the one rank that computes with it; 0: no job has this home */
+    int32_t *rank;      /* per home: 1 + the rank that computes with it (the last seen); 0: no job has this home */
     bool *computes;     /* per rank */
-    int homes, ranks;   /* how many */
-    int away, jobs;     /* away: their home is another rank */
+    int homes, ranks;   /* number of distinct homes and ranks */
+    int away, jobs;     /* away: jobs whose home is another rank */
     bool one_rank_each; /* no home serves two ranks */
 };
 
-/* homes are single ranks. The tables are those of the stage before. */
+/* Counts stage s's homes and ranks, all homes being single ranks. Reuses the previous stage's tables. */
 static struct placed place_stage(const struct spec *sp, int s, struct placed tables) {
     struct placed placed = {.rank = tables.rank, .computes = tables.computes, .one_rank_each = true};
     memset(placed.rank, 0, sizeof *placed.rank * (size_t)sp->workers);
@@ -58,7 +58,7 @@ static void warn_of_swapped_ranks(const struct costs *costs) {
     struct placed placed = {.rank = NEW(int32_t, sp->workers), .computes = NEW(bool, sp->workers)}, first = {0};
     int stage = -1;
     int64_t away = 0, jobs = 0;
-    bool lists = sp->names.member; /* of ranks: no order but one has a meaning */
+    bool lists = sp->names.member; /* lists of ranks as homes: only one order of results is valid there */
     for (int32_t j = 0; j < sp->njobs; j++)
         lists |= sp->job[j].home >= sp->workers;
     for (int s = 0; s < sp->stages && !lists; s++) {

@@ -4,18 +4,22 @@
  * Schedules that do not support this size, or do not compile, are left out of the table and listed below it.
  *
  * A schedule with more stages than ranks has smaller jobs. With a model, their costs show that. Without one, every F
- * costs 1 whatever the number of stages, so times and live activations are scaled by W / S: the unit is the F of a
- * rank's share of the model, and an activation is that share's. Then all schedules do the same work.
+ * costs 1 whatever the number of stages, so times and live activations are scaled by W / S. The unit is then the F of a
+ * rank's share of the model, and one activation is that share's. All schedules thus do the same work.
  *
- * exposed: the part of their time that ranks wait for weights, for sums of gradients and for copies to host memory.
- * closed: the bubble by the script's closed form. held: the part of caps (or peaks) x makespan that activations hold.
- * memory: what the plan takes of a rank's device; least: what the schedule would do with, where that is less.
- * steady: time per microbatch once ranks are in step; stale: the updates that a job's weights lack at most; versions:
- * of a stage's weights, that a home holds at once. These three are there where updates are jobs, or with --steady.
- * mean, p95: of the makespans of runs with noise, with --jitter.
- * Where weights travel, the last two columns have the makespan that a fixed prefetch gives, one or two uses ahead.
+ * Columns:
+ *   exposed: the share of the ranks' time spent waiting for weights, gradient reductions and copies to host memory.
+ *   closed: the bubble by the script's closed form.
+ *   held: how much of the allowed activation memory (caps, or peaks, times the makespan) is occupied.
+ *   memory: bytes of a rank's device that the plan takes; least: bytes that would suffice, where that is less.
+ *   steady: time per microbatch in the steady state.
+ *   stale: the largest staleness of a job's weights, in updates.
+ *   versions: the most versions of a stage's weights that a home holds at once.
+ *   mean, p95: makespans of runs with noise (--jitter).
+ * The columns steady, stale and versions appear where updates are jobs, or with --steady. Where weights travel, the
+ * last two columns have the makespan with a fixed prefetch of one or two uses ahead.
  *
- * With --train there is another table: of what each schedule has learned, and when (time_to_loss.c). */
+ * With --train, prints another table: the loss that each schedule reaches, and when (time_to_loss.c). */
 #include "base/put_json.h"
 #include "command.h"
 #include "pipeline.h"
@@ -60,10 +64,10 @@ static const struct {
 
 struct row {
     const char *file, *name;
-    bool updates;            /* they are jobs */
-    struct jitter jitter;    /* runs 0: not asked for */
-    double figure[NCOLUMNS]; /* except NAME's */
-    struct compile compiled; /* with --train */
+    bool updates;            /* whether updates are jobs */
+    struct jitter jitter;    /* runs is 0 without --jitter */
+    double figure[NCOLUMNS]; /* NAME's entry is unused */
+    struct compile compiled; /* kept for --train */
 };
 
 enum { WHY = 400 };
@@ -143,14 +147,14 @@ static void add_jitter(struct row *row, const struct compile *c, double scale, c
     row->jitter = *jitter;
 }
 
-/* ---- compiling one schedule at a time, each with the whole arena to itself ---- */
+/* ---- compiling the schedules, one at a time; each has the whole arena ---- */
 
-/* The size all must have: from -D, else from the first schedule that compiles. */
+/* A size that all schedules must have: from -D, else from the first schedule that compiles. */
 struct size {
     const char *key, *what;
-    bool given;    /* by -D */
+    bool given;    /* whether -D sets it */
     int64_t value; /* 0: not known yet */
-    char set[32];  /* if not given by -D: the setting for all others */
+    char set[32];  /* if -D does not set it: the setting passed to the other schedules */
 };
 enum { WORKERS, BATCHES, NSIZES };
 
@@ -163,7 +167,7 @@ struct table {
     struct left_out *left;
 };
 
-/* An error leaves one schedule out, and the others continue; a sole schedule's error is the command's. */
+/* Compiles one schedule. An error leaves that schedule out; if it is the only one, the command dies of the error. */
 static bool compiles(struct compile *c, bool alone) {
     if (!alone)
         return try(compile_it, c);
@@ -178,7 +182,7 @@ static bool fetches(const struct report *report) {
     return false;
 }
 
-/* The makespan with a fixed prefetch; NAN where that does not compile, for lack of memory say. */
+/* Returns the makespan with a fixed prefetch, or NAN if that does not compile, for example for lack of memory. */
 static double makespan_with(const struct compile *c, enum prefetch prefetch) {
     struct compile other = vary_prefetch(c, prefetch);
     return try(compile_it, &other) ? other.report->makespan : NAN;
@@ -188,11 +192,11 @@ static void read_size(struct size *size, const struct script_args *args) {
     for (int i = 0; i < args->nset; i++)
         if (sets_key(args->set[i], size->key)) {
             size->given = true;
-            size->value = atoll(strchr(args->set[i], '=') + 1); /* the scripts reject what is not a number */
+            size->value = atoll(strchr(args->set[i], '=') + 1); /* scripts reject anything but a number */
         }
 }
 
-/* Whether a schedule's size `has` is the required one; if not, *why says so. */
+/* Returns whether a schedule's size `has` is the required one; if not, writes the reason to why. */
 static bool fits(struct size *size, int64_t has, const struct script_args *args, char *why) {
     if (size->value <= 0) {
         size->value = has;
@@ -207,7 +211,7 @@ static bool fits(struct size *size, int64_t has, const struct script_args *args,
     return has == size->value;
 }
 
-/* Adds a row, or a schedule left out. used: the settings that scripts used. */
+/* Adds a row, or a schedule left out. used: receives which settings the scripts used. */
 static void compile_one(struct table *table, const struct script_args *how, const char *file, bool *used, bool alone) {
     struct compile c = {.args = *how};
     struct script_args *args = &c.args;
@@ -267,7 +271,7 @@ static void compile_each(struct table *table) {
             die("-D %s: none of the scripts has this parameter", set[i]);
 }
 
-/* Files of the same name in different folders are told apart by their paths. */
+/* Names the schedules; files of the same name in different folders get their paths. */
 static void name_all(struct table *table) {
     const struct settings *settings = table->settings;
     const char **name = NEW(const char *, settings->nfiles);
@@ -303,9 +307,9 @@ static const char *cell_text(char cell[CELL], const struct row *row, int i, cons
     return cell;
 }
 
-/* The columns that are printed: those of the steady state where updates are jobs or it was asked for, those of the
- * fixed prefetch where weights travel, those of noise with --jitter, the closed form where
- * some script says one. Returns how many. */
+/* Chooses the columns to print and returns their number. Steady-state columns need updates as jobs or --steady;
+ * prefetch columns need travelling weights; noise columns need --jitter; the closed form needs a script that states
+ * one. */
 static int choose_columns(const struct row *row, int n, bool steady, int *chosen) {
     bool travel = false, closed = false;
     int count = 0;
@@ -417,7 +421,7 @@ static void put_table_text(struct text *out, const struct table *table, const st
 
 /* ---- --train ---- */
 
-/* Dies, before any work, where options do not go together or a file cannot be written. */
+/* Dies before any work if options exclude each other or a file cannot be written. */
 static void check_comparison(const struct settings *settings) {
     if (!settings->compare.train && (settings->train.data || settings->output || !isnan(settings->compare.target)))
         die("--%s is about training: give --train, too", settings->train.data ? "data"

@@ -1,10 +1,12 @@
 /* `pianola compile -o DIR`: writes the compiled program as the files of a folder.
  *
- * An earlier compile, of more ranks, may have written there, and users keep checkpoints and measured timelines there.
- * So .compiled records the ranks' programs, each with its hash: a compile removes those it no longer writes, with what
- * make built from them. Files that users changed, or put in place of one of ours, are never lost: that is an error,
- * raised before anything is written. The record lists old and new programs until the end, so that if a compile is
- * interrupted, the next one recognizes all files as ours. */
+ * The folder may hold the files of an earlier compile for more ranks, and users keep checkpoints and measured timelines
+ * there. So .compiled records the ranks' programs, each with its hash. A compile removes those it no longer writes,
+ * with what make built from them.
+ *
+ * Files that users changed, or put in place of one of ours, are never lost: the compile dies before it writes anything.
+ * The record lists old and new programs until the end, so that after an interrupted compile the next one recognizes all
+ * files as ours. */
 #include "../../runtime/store/fnv1a.h"
 #include "base/map.h"
 #include "base/read_file.h"
@@ -20,7 +22,7 @@
 
 #define RECORD ".compiled"
 
-/* ---- the record: a program's name may occur twice, with its old and its new hash ---- */
+/* ---- the record; it may list a program's name twice, with the old and the new hash ---- */
 
 struct record {
     struct entry {
@@ -53,7 +55,7 @@ static void index_record(struct record *record) {
     }
 }
 
-enum listed { UNKNOWN, OTHER, SAME }; /* not in the record; there with other hashes only; there with this hash */
+enum listed { UNKNOWN, OTHER, SAME }; /* not in the record; recorded with other hashes only; recorded with this hash */
 
 static enum listed find_listed(const struct record *record, const char *name, uint64_t hash) {
     enum listed found = UNKNOWN;
@@ -67,7 +69,7 @@ static enum listed find_listed(const struct record *record, const char *name, ui
     return found;
 }
 
-/* Files a folder gets with a model besides the ranks' programs: those that build and start them. */
+/* With a model, the folder also gets files that build and start the ranks' programs. */
 static void makefile(struct text *t, const struct program *p, const char *dir, const char *suffix) {
     (void)dir, (void)suffix;
     emit_makefile(t, p);
@@ -83,7 +85,7 @@ static void slurm(struct text *t, const struct program *p, const char *dir, cons
 static const struct launcher {
     const char *file, *begins; /* begins: as in struct format */
     void (*emit)(struct text *t, const struct program *p, const char *dir, const char *suffix);
-    const char *suffix; /* of the built programs: for CPUs, for GPUs */
+    const char *suffix; /* suffix of the built programs, for CPUs or for GPUs */
 } launchers[] = {
     {"Makefile", "# The ", makefile, ""},    {"rank", "#!/bin/sh\n# Starts the rank of ", starter, ""},
     {"app.mpi", "-np 1 ", emit_app, ""},     {"rank.gpu", "#!/bin/sh\n# Starts the rank of ", starter, ".gpu"},
@@ -91,7 +93,7 @@ static const struct launcher {
 };
 enum { NLAUNCHERS = sizeof launchers / sizeof *launchers };
 
-/* Whether a recorded file is one that make builds into a program: rank12.cu. */
+/* Returns whether the name is a rank's source file, like rank12.cu, which make builds into a program. */
 static bool is_rank(const char *name) {
     if (strncmp(name, "rank", 4) != 0)
         return false;
@@ -99,7 +101,7 @@ static bool is_rank(const char *name) {
     return digits > 0 && strcmp(name + 4 + digits, ".cu") == 0;
 }
 
-/* Only these names are accepted from a record, whoever wrote it: the files it names may be removed. */
+/* Returns whether a record may name this file. Others are ignored, because files that a record names may be removed. */
 static bool is_program(const char *name) {
     for (int i = 0; i < NLAUNCHERS; i++)
         if (strcmp(name, launchers[i].file) == 0)
@@ -150,7 +152,7 @@ struct folder {
 
 static const char *advice = "move it away, or give another folder with -o";
 
-/* Dies unless any file at this path is ours: it must begin as ours do and, if recorded, match its hash. */
+/* Dies if the file at this path is not ours: it must start with our prefix and, if recorded, match its hash. */
 static void check_ours(const struct folder *folder, const char *name, const char *begin) {
     const char *path = format("%s/%s", folder->dir, name);
     struct stat st;
@@ -168,7 +170,7 @@ static void check_ours(const struct folder *folder, const char *name, const char
         die("%s: this file was changed after `compile` wrote it, and the change would be lost; %s", path, advice);
 }
 
-/* begin: the prefix of all files of that name */
+/* Stages one file. begin: the prefix of all files of that name. */
 static void add_file(struct folder *folder, const char *name, const char *begin, const struct text *t) {
     check_ours(folder, name, begin);
     stage_file(format("%s/%s", folder->dir, name), t, strncmp(begin, "#!", 2) == 0);
@@ -187,7 +189,7 @@ static void add_formats(struct folder *folder, const struct compile *c) {
     }
 }
 
-/* The hash of the whole compile: over all ranks' programs, except for the hash itself. */
+/* Returns the hash of the whole compile, over all ranks' programs without the hash itself. */
 static uint64_t hash_compile(const struct compile *c) {
     uint64_t hash = FNV_START;
     struct text t = {0};
@@ -198,8 +200,8 @@ static uint64_t hash_compile(const struct compile *c) {
     return hash;
 }
 
-/* The folder, by a path that does not depend on where the user starts the ranks. mpirun's files have no way to say a
- * blank: where the way to the folder has one, the path is the user's. */
+/* Returns an absolute path of the folder, so that users may start the ranks from anywhere. mpirun's files cannot quote
+ * blanks: if the absolute path has one, returns dir unchanged. */
 static const char *path_from_anywhere(const char *dir) {
     char *cwd = *dir == '/' ? NULL : getcwd(NULL, 0);
     const char *path = cwd ? format("%s/%s", cwd, strncmp(dir, "./", 2) == 0 ? dir + 2 : dir) : dir;
@@ -207,7 +209,7 @@ static const char *path_from_anywhere(const char *dir) {
     return strpbrk(path, " \t\n\"'\\") ? dir : path;
 }
 
-/* With a model, every rank gets its own program. */
+/* Adds a program for every rank; needs a model. */
 static void add_programs(struct folder *folder, const struct compile *c) {
     uint64_t hash = hash_compile(c);
     struct text t = {0};

@@ -1,4 +1,4 @@
-/* `pianola diff A B`: detects what A and B are, loads both, and reports the changes. */
+/* `pianola diff A B`: detects the kinds of A and B, loads both, and reports the changes. */
 #include "base/read_file.h"
 #include "command.h"
 #include "pipeline.h"
@@ -15,7 +15,7 @@ static bool begins(const char *s, const char *with) { return strncmp(s, with, st
 static bool is_streams(const char *s) { return begins(s, "pianola "); }
 static bool is_timeline(const char *s) { return begins(s, "rank\tlane\t") || begins(s, "step\trank\t"); }
 
-/* The unit of a compiled folder's times, from its report, for timelines that name none; NULL: not there either. */
+/* Returns the unit of a compiled folder's times from its report.json, for timelines that name none; NULL if unknown. */
 static const char *unit_of(const char *path) {
     static const char *const unit[] = {"F", "FLOP", "s"};
     const char *report = access(path, R_OK) == 0 ? file_text(path) : "";
@@ -70,7 +70,7 @@ static struct side *load_side(struct loading *loading, const char *path) {
     return load_script(loading, path);
 }
 
-/* An option that affects how scripts are compiled, if one was given. */
+/* Returns an option that affects how scripts are compiled, if one was given, else NULL. */
 static const char *for_scripts(const struct script_args *args) {
     return args->model          ? "--model"
            : args->cluster      ? "--cluster"
@@ -92,7 +92,7 @@ static struct diff *load_both(const struct script_args *how, const char *const *
             die("-D %s: no script here has this parameter", how->set[i]);
     if (!loading.scripts && for_scripts(how))
         die("%s is for scripts, and neither of the two is one", for_scripts(how));
-    bool measured = (x->steps != NULL) != (y->steps != NULL); /* then the prediction's times are converted to seconds */
+    bool measured = (x->steps != NULL) != (y->steps != NULL); /* the prediction's times are then converted to seconds */
     if (!measured && x->timed && y->timed && x->unit && y->unit && strcmp(x->unit, y->unit) != 0)
         die("the times of %s are in %s, those of %s in %s; a cluster's `flops` makes them seconds", x->name, x->unit,
             y->name, y->unit);
@@ -103,11 +103,11 @@ static struct diff *load_both(const struct script_args *how, const char *const *
 
 struct limit {
     int figure;
-    double most; /* the increase that B may have over A */
+    double most; /* largest increase from A to B that is allowed */
     bool percent;
 };
 
-/* Reads the limit at s; returns what follows it. */
+/* Reads the limit at s; returns the text after it. */
 static const char *read_limit(const char *s, struct limit *limit) {
     size_t n = strcspn(s, ":,");
     char *end;
@@ -130,7 +130,7 @@ static const char *read_limit(const char *s, struct limit *limit) {
     return *end ? end + 1 : end;
 }
 
-/* Whether B exceeds a limit; reports each such limit on stderr. With diff NULL, the limits are only parsed. */
+/* Returns whether B exceeds a limit; reports each such limit on stderr. With diff NULL, only parses the limits. */
 static bool beyond(const struct diff *diff, const char *limits) {
     bool failed = false;
     do {
@@ -159,7 +159,8 @@ static bool is_ours(const char *path) {
     return is_streams(s) || is_timeline(s);
 }
 
-/* NULL: one side cannot be read, e.g. it has conflict markers or was written by an older version. */
+/* Two sides to load. diff stays NULL if one cannot be read: it has conflict markers, say, or an older version wrote
+ * it. */
 struct both {
     const struct script_args *how;
     const char *const *file;
@@ -176,8 +177,9 @@ static struct diff *try_both(const struct script_args *how, const char *const *f
     return try(load_sides, &both) ? both.diff : NULL;
 }
 
-/* git passes PATH OLD HEX MODE NEW HEX MODE, and for a renamed file also its new name and a header. Files that are not
- * ours, or that cannot be read, go to diff. git treats any exit status but 0 as a failure. */
+/* Runs as git's external diff. git passes PATH OLD HEX MODE NEW HEX MODE, and for a renamed file also its new name and
+ * a header. Files that are not ours, or that cannot be read, are passed to diff. git treats any exit status but 0 as a
+ * failure. */
 static int git_diff(const struct settings *settings) {
     if (settings->nfiles != 7 && settings->nfiles != 9)
         die("--git takes what git gives an external diff: a path, and file, hash and mode of both sides");
@@ -212,7 +214,7 @@ struct output {
     struct text text;
 };
 
-/* Checks, before anything is compiled, that each output has its own destination. */
+/* Checks, before any compile, that each output has its own destination. */
 static void check_outputs(const struct output *out) {
     for (int k = 0; k < NOUTPUTS; k++) {
         for (int i = 0; i < k && out[k].path; i++)
@@ -229,7 +231,7 @@ static void check_times(const struct diff *diff) {
                 diff->side[k]->name);
 }
 
-/* The text goes to stdout, unless another output goes there. */
+/* Chooses the destinations. The text goes to stdout, unless another output goes there. */
 static void choose_outputs(struct output *out, const struct settings *settings) {
     out[SVG].path = settings->diff.svg;
     out[HTML].path = settings->diff.html;

@@ -1,4 +1,4 @@
-/* `pianola run`: hands the compiled program to the runtime, in this process. */
+/* `pianola run`: passes the compiled program to the runtime, in this process. */
 #include "../../runtime/store/timeline.h"
 #include "base/put_json.h"
 #include "command.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Time 0 is the start of the first kept step. */
+/* Writes the kept steps' timeline. Time 0 is the start of the first kept step. */
 static void write_timeline(const struct compile *c, const struct trained *trained, const char *path) {
     const struct program *p = c->program;
     const struct rt_result *result = &trained->result;
@@ -42,9 +42,9 @@ static void write_timeline(const struct compile *c, const struct trained *traine
 }
 
 struct outcome {
-    int64_t steps, from; /* from: where it went on */
+    int64_t steps, from; /* from: the step at which training resumed */
     float first, last;
-    double step, tokens_per_second, predicted, measured, work, largest, norm; /* norm: the last, NAN: none */
+    double step, tokens_per_second, predicted, measured, work, largest, norm; /* norm: of the last step; NAN: none */
     uint64_t weights;
     struct rt_routed routed;
     int64_t twice;
@@ -88,7 +88,7 @@ static void print_text(const struct compile *c, const struct outcome *outcome) {
     print_makespan(c, outcome);
 }
 
-/* JSON has no number for what is none. */
+/* Returns the number as JSON; JSON cannot represent inf or nan. */
 static const char *figure_or_null(double x) { return isfinite(x) ? format("%.9g", x) : "null"; }
 
 static void print_json(const struct compile *c, const struct outcome *outcome) {
@@ -126,14 +126,14 @@ static void print_json(const struct compile *c, const struct outcome *outcome) {
            outcome->measured);
 }
 
-/* Dies if an option's file is none to write to. */
+/* Dies if an option's file cannot be written, or is stdout. */
 static void check_written(const char *option, const char *path, const struct settings *settings) {
     if (path && strcmp(path, "-") == 0)
         die("--%s -: the report goes to stdout; name a file", option);
     check_destination(path, settings);
 }
 
-/* Dies, before any work, if the request cannot be met. */
+/* Dies before any work if the request cannot be met. */
 static void check_run(const struct compile *c, const struct settings *settings) {
     if (!c->spec->model)
         die("`run` trains a model: give one with --model, e.g. --model schedules/models/gpt.lua");
@@ -177,7 +177,7 @@ static void check_run(const struct compile *c, const struct settings *settings) 
     }
 }
 
-/* Prints what will run, and on what. */
+/* Prints the plan of the run and its device. */
 static void print_plan(const struct compile *c, const struct settings *settings, const struct style *style) {
     const char *blas = host_blas();
     if (!settings->json) {
@@ -198,7 +198,8 @@ static void print_plan(const struct compile *c, const struct settings *settings,
                 c->spec->workers, blas);
 }
 
-/* --steps 0. A step's losses are of the weights before its update, which is then forgotten. */
+/* Prints the first step's loss, for --steps 0. The loss is computed with the weights before the update, and the update
+ * is then discarded. */
 static void tell_first_loss(const struct compile *c, const struct settings *settings, struct data *data) {
     struct trained trained = train(c, settings, data, 1, 0, NULL, (struct listener){0});
     if (settings->json)
@@ -212,7 +213,7 @@ static void tell_first_loss(const struct compile *c, const struct settings *sett
     host_free(trained.program, trained.arena);
 }
 
-/* --steps 0 --val: a validation alone, of --weights or the newest checkpoint. */
+/* Keeps the loss of a validation, for --steps 0 --val: it validates --weights or the newest checkpoint. */
 static void note_loss(void *context, const struct rt_program *p, const struct rt_ended *of) {
     (void)p;
     *(double *)context = of->validation;
@@ -241,7 +242,8 @@ static void evaluate(const struct compile *c, const struct settings *settings, s
     host_free(trained.program, trained.arena);
 }
 
-/* The same jobs on one rank: for --compare the same steps; else as many as tell what jobs take on a GPU. */
+/* Trains the same jobs on one rank. With --compare, it runs the same steps, else enough to measure the jobs' durations
+ * on a GPU. */
 static struct prediction train_alone(const struct compile *c, const struct settings *settings, struct data *data,
                                      const struct trained *trained, struct outcome *outcome) {
     bool long_ones = outcome->measured * c->spec->workers > 1;
@@ -273,7 +275,8 @@ static struct outcome outcome_of(const struct compile *c, const struct settings 
     return outcome;
 }
 
-/* Returns the exit status. Of a run that a signal has ended, nothing is predicted: its last steps were to be timed. */
+/* Trains and reports; returns the exit status. If a signal ended the run, predicts nothing, because the last steps were
+ * the ones to be timed. */
 static int train_steps(const struct compile *c, const struct settings *settings, struct data *data,
                        struct data *held_out) {
     int64_t kept = settings->record.timeline ? timeline_kept(settings->train.steps) : 0;
@@ -301,7 +304,7 @@ int cmd_run(const struct settings *given) {
     struct settings own = *given, *settings = &own;
     struct style style = terminal_style(settings);
     if (settings->train.validate_every > settings->train.steps && settings->train.steps > 0)
-        settings->train.validate_every = settings->train.steps; /* or nothing would be validated */
+        settings->train.validate_every = settings->train.steps; /* else no validation would run */
     if (settings->published.weights)
         model_of_weights(&settings->args, settings->published.weights);
     struct compile c = {.args = settings->args};

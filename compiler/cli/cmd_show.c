@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Checks, before anything is compiled, that the format supports the requested style. */
+/* Checks, before any compile, that the format supports the requested style. */
 static void check_style(const struct style *style, const struct format *format) {
     if (!(format->traits & DRAWN) && (style->with || style->by || style->from > 0 || style->to > 0))
         die("--with, --color-by, --from and --to are for what is drawn: --format %s", listed(format_words_with(DRAWN)));
@@ -20,7 +20,7 @@ static void check_style(const struct style *style, const struct format *format) 
         die("--to %g: not after --from %g", style->to, style->from);
 }
 
-/* Instructions that are drawn at most. */
+/* Upper bound on the instructions to draw. */
 enum { MOST_DRAWN = 4000000 };
 
 static void check_steps(const struct settings *settings, const struct format *format) {
@@ -39,8 +39,8 @@ static void check_jitter(const struct settings *settings, const struct format *f
         die("--jitter and --measured exclude each other: what was measured has its own noise");
 }
 
-/* Puts so many steps, or repetitions of the period, in the place of the one that was compiled. The report is still
- * that of one step. */
+/* Replaces the compiled step by a number of steps, or of repetitions of the period. The report remains the one
+ * step's. */
 static void draw_steps(struct compile *c, int64_t copies) {
     const struct program *p = c->program;
     int64_t n = 1, written = p->period ? p->period : p->batches;
@@ -59,7 +59,7 @@ static void draw_steps(struct compile *c, int64_t copies) {
     c->steps = (struct steps){1, NULL, all};
 }
 
-/* Checks, once the timeline's length is known, that --from lies within it. */
+/* Dies if --from lies beyond the timeline's end, which is known only now. */
 static void check_from(const struct compile *c, const struct style *style) {
     struct measure measure = measure_of(c->timeline->makespan, c->report->unit, style->ascii);
     if (style->from > 0 && style->from * measure.one >= c->timeline->makespan)
@@ -90,7 +90,7 @@ static const struct format *format_of(const struct settings *settings) {
     return format;
 }
 
-/* Everything up to what is drawn. */
+/* Compiles, and takes measured times or simulates several steps if asked. */
 static void compile_shown(struct compile *c, const struct settings *settings) {
     compile_all(c, settings->dump);
     if (settings->draw.measured)
@@ -111,7 +111,7 @@ static void emit(struct text *t, const struct compile *c, const struct settings 
     format->emit(t, c, &style);
 }
 
-/* With --watch. */
+/* Makes one frame of --watch. */
 static struct gist show_frame(const struct settings *settings, struct text *t) {
     struct compile c = {.args = settings->args};
     struct gist gist = {0};

@@ -5,7 +5,7 @@
 #include "formats/formats.h"
 #include "verify/verify.h"
 
-/* null: undecided, because another claim was refuted first. */
+/* Prints each claim as true, false or null. null: undecided, because another claim was refuted first. */
 void print_claims(const struct refutation *no) {
     printf(", \"model\": \"%s\", \"claims\": [", MACHINE_MODEL);
     for (int i = 0; i < NCLAIMS; i++)

@@ -4,11 +4,11 @@
 #include "draw/draw.h"
 #include "ir/spec.h"
 
-/* The members that options set, grouped by who reads them. options.c says which commands take which option. */
-struct draw_options { /* of a timeline: show, and run at its end */
+/* The members that options set, grouped by reader. options.c says which commands take which option. */
+struct draw_options { /* of a timeline, for show and for run at its end */
     struct style style;
     enum color_when { COLOR_ALWAYS, COLOR_NEVER, COLOR_AUTO } color;
-    int format; /* a place in the table of formats; -1: not given */
+    int format; /* index into the table of formats; -1: not given */
     const char *measured;
     int64_t copies; /* steps to draw; 0: not given */
     bool list, watch;
@@ -16,7 +16,7 @@ struct draw_options { /* of a timeline: show, and run at its end */
 
 struct train_options {
     int64_t steps, validate_every; /* validate_every: steps from one validation to the next */
-    const char **data, **held_out; /* ended by NULL; NULL: none is given */
+    const char **data, **held_out; /* NULL-terminated; NULL: not given */
     const char *algorithms;
     double deadline;                             /* seconds; 0: not given */
     bool cuda, eager, one_rank, allow_nonfinite; /* eager: no CUDA graph */
@@ -29,7 +29,7 @@ struct record_options {
 
 struct checkpoint_options {
     const char *folder;
-    int64_t every, keep; /* steps between checkpoints; how many stay */
+    int64_t every, keep; /* steps between checkpoints; number of checkpoints to keep */
     int64_t step;        /* the step of the checkpoint to use, or -1 */
     bool resume, new_data;
 };
@@ -45,39 +45,39 @@ struct diff_options {
     bool git;
 };
 
-/* Runs of the simulator with noise. */
+/* Simulator runs with noise. */
 struct jitter_options {
     double level; /* -1: not given */
     int64_t runs;
 };
 
-/* The goal of optimal, frontier and tune, and how long they search. */
+/* Goal of optimal, frontier and tune, and their time limit. */
 struct search_options {
     int64_t seconds; /* 0: not given */
     int64_t rows;    /* rows of a step; 0: not given */
     enum objective { LEAST_MAKESPAN, LEAST_SPAN, LEAST_PERIOD } objective;
-    bool bytes, all; /* bytes: memory counts in bytes */
+    bool bytes, all; /* bytes: measure memory in bytes */
 };
 
-/* The ranks and links between which `partition` divides a model. */
+/* Ranks and links among which `partition` divides a model. */
 struct partition_options {
     const char *profile, *levels;
     int64_t workers;        /* 0: not given; likewise the next two */
-    double bandwidth, room; /* bytes per second; bytes of a machine */
+    double bandwidth, room; /* bytes per second; memory of a machine in bytes */
     bool sum, ring, transfers;
 };
 
 struct profile_options {
-    int64_t microbatches, warm_up; /* to time, and before them */
+    int64_t microbatches, warm_up; /* microbatches to time, and those before them */
 };
 
-/* Weights and tokens in the formats of others. */
+/* Weights and tokens in published formats. */
 struct published_options {
     const char *weights, *tokenizer;
-    bool names, decode; /* names: weights are written in the names of others */
+    bool names, decode; /* names: write weights under their published names */
 };
 
-/* The text that `generate` writes. */
+/* The prompt of `generate`, and the length of its answer. */
 struct generate_options {
     const char *prompt;
     int64_t tokens;
@@ -87,7 +87,7 @@ struct generate_options {
 
 struct settings {
     struct script_args args;
-    const char *command;     /* the command line, as a shell reads it, but for where things go */
+    const char *command;     /* the command line in shell syntax, without the options that only direct output */
     const char *const *file; /* the non-option arguments; the first is args.schedule */
     int nfiles;
     const char *output, *fit, *dump;
@@ -125,26 +125,26 @@ int cmd_tokenize(const struct settings *settings);
 int cmd_generate(const struct settings *settings);
 int cmd_tune(const struct settings *settings);
 
-/* export_published.c: `export-weights --names hf`, of a whole checkpoint */
+/* export_published.c: exports a whole checkpoint for `export-weights --names hf`. */
 int export_published(const struct settings *settings, const char *dir, int64_t step);
-/* options.c: for use before long work: dies if `out` is read by this command, or could not be written. NULL: no output
- */
+/* options.c: dies if this command reads `out`, or if `out` cannot be written. Call it before long work. NULL: no
+ * output. */
 void check_destination(const char *out, const struct settings *settings);
-/* cmd_verify.c: prints the claims as members of a JSON object; no: the refutation, or NULL */
+/* cmd_verify.c: prints the claims as members of a JSON object. no: the refutation, or NULL. */
 struct refutation;
 void print_claims(const struct refutation *no);
-/* cmd_check_bound.c: whether the checker, which knows nothing of the search, accepts the certificate */
+/* cmd_check_bound.c: returns whether the checker accepts the certificate. It shares no code with the search. */
 bool is_accepted(const char *certificate);
-/* cmd_compare.c: the words that --sort takes */
+/* cmd_compare.c: returns the words that --sort accepts. */
 const char *column_words(void);
 /* shipped.c */
 int list_schedules(void);
-const char *const *shipped_schedules(int *n); /* their paths, by name */
+const char *const *shipped_schedules(int *n); /* their paths, sorted by name */
 const char *shipped_file(const char *name);   /* name: "models/llama.lua" */
-/* weights_model.c: where no model is given, sets the shipped one that the file of weights is of, with its sizes as -D
- * before the user's; and says so on stderr. Dies where none is. */
+/* weights_model.c: if no model is given, chooses the shipped model that the file of weights belongs to. Sets its sizes
+ * as -D settings before the user's, and reports them on stderr. Dies if no shipped model fits. */
 void model_of_weights(struct script_args *args, const char *weights);
-/* Says on stderr where the file, or the config.json beside it, says another base of rope, scaling, eps or width of
- * heads than these stages have, or fewer positions than rows, those of a sequence. */
+/* Warns on stderr if the file, or the config.json beside it, disagrees with these stages: another rope base, scaling,
+ * eps or head width, or fewer positions than the rows of a sequence. */
 void tell_difference(const char *weights, const struct stage *st, int n, int64_t rows);
 #endif

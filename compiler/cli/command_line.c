@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Dies unless the number of files is what the command takes. */
+/* Dies unless the command accepts this number of files. */
 static void check_files(const struct settings *settings, const struct command *command) {
     const char *second = settings->nfiles > 1 ? settings->file[1] : NULL;
     if (settings->draw.list) {
@@ -33,7 +33,7 @@ static void put_option(struct text *t, const struct option_row *row, const char 
     }
 }
 
-/* The settings before any option and any default of the rows. */
+/* Settings before options and the rows' defaults are applied. */
 static const struct settings nothing_given = {
     .dump = "",
     .draw = {.format = -1, .color = COLOR_AUTO},
@@ -63,8 +63,8 @@ static _Noreturn void refuse_unknown(const struct command *command, const char *
         command->name);
 }
 
-/* All options, for getopt_long, which sets *row to the place of the one that it found. The command's own come first,
- * since of two with one name it finds the first. */
+/* Returns all options for getopt_long, which sets *row to the index of the row it found. The command's own rows come
+ * first, since getopt_long takes the first of two with the same name. */
 static const struct option *long_options(const struct command *command, int *row) {
     struct option *longs = NEW(struct option, noptions + 1);
     for (int own = 1, n = 0; own >= 0; own--)
@@ -99,14 +99,14 @@ static void parse_option(struct settings *settings, const struct command *comman
     }
 }
 
-/* Sets what the options say, which it puts down in text as a shell reads them. */
+/* Applies the options, and appends them to text in shell syntax. */
 static void parse_options(struct settings *settings, const struct command *command, int argc, char **argv,
                           struct text *text) {
     int which;
     const struct option *longs = long_options(command, &which);
     const char *shorts = letters();
     opterr = 0;
-    optind = 0; /* getopt_long begins anew */
+    optind = 0; /* restarts getopt_long */
     for (int key; (key = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
         const char *word = argv[optind - 1];
         if (key == ':')

@@ -144,7 +144,7 @@ const char *what_of(const char *what) {
     return what;
 }
 
-/* Whether the n bytes at s equal the word. */
+/* Returns whether the n bytes at s equal the word. */
 static bool is_word(const char *s, size_t n, const char *word) { return strlen(word) == n && strncmp(s, word, n) == 0; }
 
 enum value_kind value_of(const char *arg) {

@@ -8,8 +8,8 @@
 
 /* Actions of a shell that complete the word after an option or a command. */
 struct shell {
-    const char *before, *after;       /* around words that are known */
-    const char *value_named[NVALUES]; /* else by the value's type */
+    const char *before, *after;       /* around known words */
+    const char *value_named[NVALUES]; /* otherwise, by the type of value */
 };
 
 static const char *after_command(const struct shell *shell, const struct command *command) {
@@ -21,7 +21,7 @@ static const char *after_option(const struct shell *shell, const struct option_r
     return *words ? format("%s%s%s", shell->before, words, shell->after) : shell->value_named[value_of(row->arg)];
 }
 
-/* Writes text for inside '…' in a shell; bracket: escape ] too, for zsh's [explanation]. */
+/* Writes text for use inside '…' in a shell. bracket: also escapes ], for zsh's [explanation]. */
 static void put_shell_quoted(FILE *out, const char *s, const char *quote, bool bracket) {
     for (; *s; s++)
         if (*s == '\'')
@@ -53,7 +53,7 @@ static bool has_former(const struct option_row *row) {
     return false;
 }
 
-/* Completes the value of an option. If later rows have its name, their commands come first. */
+/* Completes the value of an option. If later rows have the same name, their commands are tested first. */
 static void bash_option(FILE *out, const struct option_row *row) {
     const char *other = "case ${COMP_WORDS[1]} in ";
     bool same = true;
@@ -128,7 +128,7 @@ void help_bash(FILE *out) {
 
 static const struct shell zsh = {"(", ")", {" ", "_files -g \"*.lua\"", "_files", "_files -/"}};
 
-/* An option in _arguments syntax: '--format=[explanation]:FORMAT:(grid tsv)'. -D may be repeated. */
+/* Writes an option in _arguments syntax: '--format=[explanation]:FORMAT:(grid tsv)'. -D may be repeated. */
 static void zsh_option(FILE *out, const struct option_row *row, const char *text) {
     const char *tail = row->arg ? "=" : "", c = row->letter;
     fputs(" \\\n      ", out);

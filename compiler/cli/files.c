@@ -1,8 +1,8 @@
-/* Output files: a file takes its name once it is complete, and several files of one folder once all of them are.
+/* Output files: a file gets its name once it is complete, and several files of one folder once all are complete.
  *
- * Each is written to a temporary name in the same folder, then renamed. If an error, a full disk or Ctrl-C ends the
- * program before that, the temporary files are removed; during the renaming, Ctrl-C is held back. What a process leaves
- * that was killed, the next one to write into that folder removes. */
+ * Each file is written under a temporary name in the same folder, then renamed. If an error, a full disk or Ctrl-C ends
+ * the program before that, the temporary files are removed; during the renames, Ctrl-C is held back. Temporary files of
+ * a killed process are removed by the next process that writes to the folder. */
 #include "files.h"
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 static struct staged { const char *beside, *path; /* the temporary name, and the final one */ } * staged;
 static size_t nstaged, capacity, numbered; /* numbered: temporary names given out so far */
 
-/* Also runs in a signal handler, so it must do no more than this. */
+/* Removes the temporary files. It also runs in a signal handler, so it must do no more than this. */
 static void forget_staged(void) {
     while (nstaged > 0)
         unlink(staged[--nstaged].beside);
@@ -35,7 +35,7 @@ static void on_ending(int sig) {
     raise(sig);
 }
 
-/* Runs for the first file. Signals that the parent process set to be ignored, as nohup does, stay ignored. */
+/* Installs the handlers, at the first file. Signals that the parent process ignored, as nohup does, stay ignored. */
 static void clean_up_at_end(void) {
     static bool done;
     if (done)
@@ -55,7 +55,7 @@ static void hold_endings(bool hold) {
     sigprocmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL);
 }
 
-/* Devices and pipes are written directly, without a temporary file. */
+/* Returns whether the path is a device or a pipe, which is written directly, without a temporary file. */
 static bool written_into(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && !S_ISREG(st.st_mode);
@@ -68,7 +68,8 @@ static const char *resolved(const char *path) {
     return at;
 }
 
-/* The path that `path` resolves to, whether or not it exists: a link stays a link, and its target is written. */
+/* Returns the path that `path` resolves to, even if nothing exists there. So a link stays a link, and its target is
+ * written. */
 static const char *follow_links(const char *path) {
     const char *at = resolved(path), *slash = strrchr(path, '/');
     if (at)
@@ -77,9 +78,9 @@ static const char *follow_links(const char *path) {
     return folder ? format("%s/%s", folder, slash ? slash + 1 : path) : path;
 }
 
-#define TEMPORARY ".pianola-" /* then the process, a dash, and a number of its own */
+#define TEMPORARY ".pianola-" /* followed by the process id, a dash and a number */
 
-/* The process whose temporary name this is; 0: it is none. */
+/* Returns the process whose temporary name this is; 0 if the name is no temporary one. */
 static pid_t temporary_owner(const char *name) {
     long pid, number;
     int n = 0;
@@ -87,7 +88,7 @@ static pid_t temporary_owner(const char *name) {
     return is ? (pid_t)pid : 0;
 }
 
-/* Removes the temporary files of processes that are no more. Once per folder is enough, as long as it is the same. */
+/* Removes the temporary files of dead processes. Skips a folder that is the same as last time. */
 static void remove_leftovers(const char *folder) {
     static struct stat last;
     struct stat st;
@@ -104,7 +105,7 @@ static void remove_leftovers(const char *folder) {
     closedir(dir);
 }
 
-/* A temporary name in the same folder; short, since the name itself may have the maximum length. */
+/* Returns a temporary name in the same folder. It is short, since the file's own name may have the maximum length. */
 static const char *temporary_name(const char *path) {
     const char *slash = strrchr(path, '/');
     const char *folder = slash ? format("%.*s", (int)(slash - path) + 1, path) : "./";
@@ -112,7 +113,7 @@ static const char *temporary_name(const char *path) {
     return format("%s" TEMPORARY "%ld-%zu", folder, (long)getpid(), numbered++);
 }
 
-/* Records the file before it exists, so that it is removed whatever happens next. */
+/* Records a file before it exists, so that it is removed whatever happens next. */
 static struct staged *stage(const char *path) {
     clean_up_at_end();
     hold_endings(true);
@@ -124,7 +125,7 @@ static struct staged *stage(const char *path) {
     return s;
 }
 
-/* Keeps the mode of the file it replaces. */
+/* Gives the new file the mode of the file it replaces. */
 static void keep_mode(FILE *f, const struct staged *staged, bool program) {
     struct stat st;
     if (stat(staged->path, &st) == 0)
@@ -152,7 +153,7 @@ void stage_file(const char *path, const struct text *t, bool program) {
     write_into(f, path, t);
 }
 
-/* Renames the staged files, from the given one on. */
+/* Renames the staged files, starting with `first`. */
 static void place_from(size_t first) {
     hold_endings(true);
     for (size_t i = first; i < nstaged; i++)
@@ -197,7 +198,7 @@ void end_file(FILE *f, const char *path) {
     place_files();
 }
 
-/* named: the name to use in the error */
+/* Dies if the path cannot be written. named: the name for the error message. */
 static void try_to_write(const char *path, const char *named) {
     FILE *f = fopen(stage(path)->beside, "wb");
     if (!f)
@@ -226,7 +227,7 @@ void check_apart(const char *out, const char *in) {
         die("%s: this file is read; name another to write to", out);
 }
 
-/* The nearest folder above the path that is there: what is missing is made in it. */
+/* Returns the nearest existing ancestor of the path; missing folders are created in it. */
 static const char *there_above(const char *path) {
     struct stat st;
     const char *slash;
@@ -245,7 +246,7 @@ const char *folder_named(const char *name) {
         die("-o -: many files are written, which go into a folder; for one named -, say ./-");
     if (stat(path, &st) != 0 && lstat(path, &st) == 0)
         die("%s: this link leads nowhere; make the folder that it names, or remove it", path);
-    if (stat(path, &st) != 0) /* where a file can be created, a folder can */
+    if (stat(path, &st) != 0) /* a place for a file also has room for a folder */
         try_to_write(format("%s/file", there_above(path)), path);
     else if (S_ISDIR(st.st_mode))
         try_to_write(format("%s/file", path), path);
@@ -256,7 +257,7 @@ const char *folder_named(const char *name) {
 
 void make_folder(const char *path) {
     for (const char *slash = path; (slash = strchr(slash + 1, '/'));)
-        (void)mkdir(format("%.*s", (int)(slash - path), path), 0777); /* the last one says what is wrong */
+        (void)mkdir(format("%.*s", (int)(slash - path), path), 0777); /* errors are reported for the last folder */
     if (mkdir(path, 0777) != 0 && errno != EEXIST)
         die("%s: %s", path, strerror(errno));
 }
@@ -274,6 +275,6 @@ int lock_folder(const char *path) {
         return fd;
     }
     fprintf(stderr, "pianola: warning: %s: no locks here (%s): nothing keeps another compile from writing there too\n",
-            path, strerror(errno)); /* as on NFS */
+            path, strerror(errno)); /* as happens on NFS */
     return fd;
 }

@@ -7,7 +7,8 @@ static void grid(struct text *out, const struct compile *c, const struct style *
     emit_report(out, c->report, style);
 }
 
-/* A text that two instructions or buffers of one name made ambiguous must not leave the house, whatever was proved. */
+/* Emits the program's text. Checks it first: two instructions or buffers with one name would make the text ambiguous,
+ * even for a proved program. */
 static void streams(struct text *out, const struct compile *c, const struct style *style) {
     (void)style;
     emit_text(out, c->program);

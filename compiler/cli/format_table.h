@@ -1,16 +1,16 @@
-/* The output formats, one row each, with all the command line knows of them. The words of `show --format`, their help,
- * manual page and completion, the options that apply to each, and the files that `compile` always writes derive from
- * the rows. */
+/* The output formats, one row each, with everything the command line needs to know of them. The words of `show
+ * --format`, their help, manual page and completion, the options that apply to each, and the files that `compile`
+ * always writes are derived from the rows. */
 #ifndef PIANOLA_FORMAT_TABLE_H
 #define PIANOLA_FORMAT_TABLE_H
 #include "pipeline.h"
 
 enum {
-    TIMED = 1,   /* it has times: --measured replaces the predicted ones */
-    DRAWN = 2,   /* it is drawn in a style set by --with, --color-by, --from, --to */
-    ARROWS = 4,  /* it also supports --with sends */
-    STEPS = 8,   /* it is of one timeline, which may be of several steps: --steps */
-    FIGURES = 16 /* it has those of the report, to which --jitter adds */
+    TIMED = 1,   /* has times: --measured replaces the predicted ones */
+    DRAWN = 2,   /* drawn in a style set by --with, --color-by, --from, --to */
+    ARROWS = 4,  /* also supports --with sends */
+    STEPS = 8,   /* shows one timeline, which may span several steps: --steps */
+    FIGURES = 16 /* has the report's figures, to which --jitter adds */
 };
 
 extern const struct format {
@@ -24,7 +24,7 @@ extern const struct format {
 } formats[];
 extern const int nformats;
 
-const struct format *format_named(const char *name); /* one that is there */
+const struct format *format_named(const char *name); /* the name must exist */
 const char *format_words(void);                      /* all names, separated by spaces */
 const char *format_words_with(int traits);           /* names of formats with all these traits */
 const char *format_help(void);                       /* all names by group, the default first */

@@ -51,8 +51,8 @@ void help_scripts(FILE *out) {
     fwrite(t.s, 1, t.n, out);
 }
 
-/* The terms of a report, and of the other figures that commands print. In several strings, as C11 guarantees 4095 bytes
- * of each. */
+/* Terms of a report, and of other figures that commands print. Several strings, as C11 guarantees only 4095 bytes for
+ * each. */
 static const char *const report_terms[] = {
     "makespan       end of the last instruction, updates and reductions included; time begins at 0\n"
     "busy           of a rank: the sum of its jobs' durations (F, R, I, B, W); of two that overlap, once\n"

@@ -1,4 +1,4 @@
-/* The program. */
+/* The main program. */
 #include "command.h"
 #include "options.h"
 #include <errno.h>
@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
         help_version();
         return 0;
     }
-    for (int i = 2; i < argc; i++) /* before the options are read: an error may be about one */
+    for (int i = 2; i < argc; i++) /* before options are read: an error may concern one */
         diag_json = diag_json || strcmp(argv[i], "--json") == 0;
     const struct command *command = find_command(argv[1], false);
     struct settings settings;

@@ -3,8 +3,8 @@
 #include "options.h"
 #include <string.h>
 
-/* Writes the UTF-8 character at *s in roff notation, and leaves *s on its last byte. ASCII is written unchanged, except
- * for characters special to roff. */
+/* Writes the UTF-8 character at *s in roff notation, and leaves *s at its last byte. Writes ASCII unchanged, except
+ * characters special to roff. */
 static void put_escaped(FILE *out, const char **s) {
     unsigned char c = (unsigned char)**s;
     unsigned code = c & (c >= 0xf0 ? 7 : c >= 0xe0 ? 15 : 31);
@@ -26,7 +26,7 @@ static void put_escaped(FILE *out, const char **s) {
 }
 
 static void put_roff(FILE *out, const char *s) {
-    bool begins = true; /* at the start of a line, where a period is a request */
+    bool begins = true; /* at the start of a line, where a period begins a request */
     for (; *s; s++) {
         if (begins && *s == '.')
             fputs("\\&", out);
@@ -35,7 +35,7 @@ static void put_roff(FILE *out, const char *s) {
     }
 }
 
-/* Prints one text of an option and, unless it is for all, its commands. */
+/* Writes one text of an option and, unless all commands share it, its commands. */
 static void put_wording(FILE *out, const struct option_row *row, const struct wording *wording) {
     put_roff(out, wording_text(row, wording));
     fputs(".\n", out);

@@ -1,4 +1,4 @@
-/* `show --measured`: uses a run's times instead of the predicted ones, as diff reads and aligns them.
+/* `show --measured`: replaces the predicted times by a run's, read and aligned as diff does it.
  *
  * Traces get every recorded step in sequence, unchanged: a receive begins when it starts waiting for its send. Pictures
  * and figures get the median step, in which, as in predictions, a message begins once all its ends have arrived. */
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* start, end: indexed by row */
+/* Makes a timeline from measured times. start, end: indexed by row. */
 static struct timeline timeline_of(const struct program *p, int32_t **row, const double *start, const double *end) {
     struct timeline tl = {NEW(double *, p->workers), NEW(double *, p->workers), .launch = LAUNCH_LANE};
     for (int r = 0; r < p->workers; r++) {
@@ -23,7 +23,7 @@ static struct timeline timeline_of(const struct program *p, int32_t **row, const
     return tl;
 }
 
-/* Each row's duration, by its rank's own clock. */
+/* Returns each row's duration by its rank's own clock. */
 static double *durations_of(const struct timeline_rows *rows) {
     double *took = NEW(double, (size_t)rows->nsteps *(size_t)rows->n);
     for (size_t i = 0; i < (size_t)rows->nsteps * (size_t)rows->n; i++)
@@ -46,8 +46,8 @@ static struct steps steps_of(const struct program *p, int32_t **row, const struc
     return (struct steps){rows->nsteps, rows->step, of};
 }
 
-/* The bounds assume jobs as long as measured here, one at a time, and links that take no time: nothing was measured
- * about how fast others could be. */
+/* Reports on a measured timeline. Its bounds assume the durations measured here, one job at a time, and links that take
+ * no time, because the run did not measure how fast other orders could be. */
 static struct report *report_of(const struct compile *c, struct timeline *tl, int nsteps) {
     struct spec sp = *c->spec;
     struct costs costs = *c->costs;
@@ -75,7 +75,7 @@ static struct report *report_of(const struct compile *c, struct timeline *tl, in
     rep->unit = "s";
     rep->measured = nsteps;
     for (int r = 0; r < rep->workers; r++)
-        rep->rank[r].weights = NULL; /* what a fixed prefetch would cost is a prediction */
+        rep->rank[r].weights = NULL; /* the cost of a fixed prefetch is a prediction */
     return rep;
 }
 

@@ -1,4 +1,4 @@
-/* The one table of options: a row says what an option sets, how its value is read and what it means to each command. */
+/* The table of options: each row says what an option sets, how its value is read and what it means to each command. */
 #include "options.h"
 #include "base/text.h"
 #include "command.h"
@@ -23,7 +23,7 @@ static void string(const struct option_row *row, const char *arg, void *field) {
     *(const char **)field = arg;
 }
 
-/* Appends to a list that NULL ends. */
+/* Appends to a NULL-terminated list. */
 static void strings(const struct option_row *row, const char *arg, void *field) {
     const char ***list = field;
     int n = 0;
@@ -61,7 +61,7 @@ static void whole(const struct option_row *row, const char *arg, void *field) {
     put_whole(row, n, field);
 }
 
-/* Whether all of the text is a number in the range; a NAN is not. */
+/* Returns whether the whole text is a number in the range, ends included; NAN is not. */
 static bool number_within(const char *arg, double least, double most, double *x) {
     char *end;
     *x = strtod(arg, &end);
@@ -93,7 +93,7 @@ static void loss(const struct option_row *row, const char *arg, void *field) {
         die("--%s %s: expected a loss, such as 2.5", row->name, arg);
 }
 
-/* "10%" as 0.1. */
+/* Reads a percentage: "10%" is 0.1. */
 static void percent(const struct option_row *row, const char *arg, void *field) {
     char *end;
     double x = strtod(arg, &end) / 100;
@@ -113,12 +113,12 @@ static int index_of_word(const struct option_row *row, const char *word) {
         near ? format("; did you mean %s?", near) : "");
 }
 
-/* The index of a word among the row's; of two words, whether it is the second. */
+/* Stores the index of a word among the row's words; for two words this is whether it is the second. */
 static void choice(const struct option_row *row, const char *arg, void *field) {
     put_whole(row, index_of_word(row, arg), field);
 }
 
-/* Words that commas separate, as bits. */
+/* Reads words separated by commas as bits. */
 static void choices(const struct option_row *row, const char *arg, void *field) {
     int bits = 0;
     for (const char *s = arg;; s++) {
@@ -131,7 +131,7 @@ static void choices(const struct option_row *row, const char *arg, void *field) 
     *(int *)field = bits;
 }
 
-/* A plan of the memory, or the bytes that there are. */
+/* Reads a memory plan, or a number of bytes. */
 static void plan(const struct option_row *row, const char *arg, void *field) {
     struct script_args *args = field;
     if (isdigit((unsigned char)*arg))
@@ -144,10 +144,11 @@ static void plan(const struct option_row *row, const char *arg, void *field) {
 
 enum {
     SEARCHES = OPTIMAL | FRONTIER | TUNE,
-    COMPILES = SCRIPTS | SEARCHES | CHECK_BOUND, /* these run a schedule's script */
+    COMPILES = SCRIPTS | SEARCHES | CHECK_BOUND, /* commands that run a schedule's script */
 };
 
-/* Sets a member of struct settings to what a function reads; then what that has to know. */
+/* Sets a member of struct settings to the result of a parse function; further arguments are what that function
+ * needs. */
 #define SETS(member, ...)                                                                                              \
     { .at = offsetof(struct settings, member), .size = sizeof((struct settings *)0)->member, .parse = __VA_ARGS__ }
 #define OPTION(name, arg, value, ...)                                                                                  \
@@ -374,7 +375,7 @@ const struct option_row options[] = {
 };
 const int noptions = sizeof options / sizeof *options;
 
-/* ---- what the table says ---- */
+/* ---- queries of the table ---- */
 
 const char *option_text(const struct option_row *row, const struct command *command) {
     for (const struct wording *w = row->wording; w->commands; w++)

@@ -30,7 +30,7 @@ enum {
 };
 enum { SCRIPTS = CHECK | SHOW | COMPILE | RUN | COMPARE | DIFF };
 
-/* A row's description of a command or option, with the lists named in braces filled in. */
+/* Returns a row's description of a command or option, with the lists named in braces filled in. */
 const char *what_of(const char *what);
 
 struct settings;
@@ -38,44 +38,45 @@ extern const struct command {
     const char *name, *args, *what, *examples;
     int bit;
     int (*run)(const struct settings *settings);
-    const char *needs; /* the argument it requires, for error messages; NULL: the command checks that itself */
-    bool several;      /* takes more than one */
+    const char *needs; /* the required argument, for error messages; NULL: the command checks that itself */
+    bool several;      /* accepts more than one argument */
 } commands[];
 extern const int ncommands;
 
-/* An option of one or several commands. Two rows of one name are for different commands. */
+/* An option of one or several commands. Two rows with one name belong to different commands. */
 extern const struct option_row {
-    const char *name, *arg; /* arg: the value's word in help; NULL: it takes none */
-    char letter;            /* as in -o; 0: none */
+    const char *name, *arg; /* arg: the value's word in help; NULL: takes no value */
+    char letter;            /* short name, like the o of -o; 0: none */
     struct {
-        size_t at, size; /* of the member of struct settings that it sets */
-        void (*parse)(const struct option_row *row, const char *arg, void *field); /* dies of what it cannot read */
-        const char *words, *(*list)(void); /* the words that it takes, separated by spaces; both NULL: others */
-        double least, most;                /* of a number */
-        const char *unit, *standard;       /* standard: the default, as it would be given; NULL: nothing is set */
-        bool reads;                        /* its files are read, so that no output may go there */
-        bool unrecorded; /* says where output goes, or what is printed: no part of the command line that a page shows */
+        size_t at, size; /* offset and size of the member of struct settings to set */
+        void (*parse)(const struct option_row *row, const char *arg, void *field); /* dies if the value is invalid */
+        const char *words, *(*list)(void); /* accepted words, separated by spaces; both NULL: no fixed words */
+        double least, most;                /* range of a number */
+        const char *unit, *standard;       /* standard: the default as a user would type it; NULL: sets nothing */
+        bool reads;                        /* the command reads its files, so no output may go there */
+        bool unrecorded; /* only directs output, so it is no part of the command line that a page shows */
     };
     struct wording {
-        int commands; /* bits of those that take the option */
+        int commands; /* bits of the commands that take the option */
         const char *what;
-    } wording[16]; /* up to one of no commands */
+    } wording[16]; /* ends with an entry without commands */
 } options[];
 extern const int noptions;
 
 /* Returns the text of the option for a command, with its default; NULL if the command does not take it. */
 const char *option_text(const struct option_row *row, const struct command *command);
 const char *wording_text(const struct option_row *row, const struct wording *wording);
-const struct option_row *option_named(const char *name, const struct command *command); /* one that is there */
-/* The words that an option takes, separated by spaces or *n of them; none: it takes others. */
+const struct option_row *option_named(const char *name, const struct command *command); /* the name must exist */
+/* Returns the words that an option accepts, separated by spaces, or an array of *n words; empty if it has no fixed
+ * words. */
 const char *words_of(const struct option_row *row);
 const char **option_words(const struct option_row *row, int *n);
-const char *listed(const char *words); /* edge peer rank as `edge, peer or rank` */
+const char *listed(const char *words); /* "edge peer rank" becomes "edge, peer or rank" */
 
-/* command_line.c: sets what the options say, or their defaults. argv[0]: the command. Dies of what is wrong. */
+/* command_line.c: applies the options, or their defaults. argv[0]: the command. Dies of errors. */
 void parse_command_line(struct settings *settings, const struct command *command, int argc, char **argv);
 
-/* A value's type, by its word in help, up to a space. */
+/* Type of a value, from its word in help up to a space. */
 enum value_kind { V_OTHER, V_LUA, V_FILE, V_FOLDER, NVALUES };
 enum value_kind value_of(const char *arg);
 
@@ -86,7 +87,7 @@ extern const struct topic {
 } topics[];
 extern const int ntopics;
 
-/* Dies if there is none; topic: the name may also have been meant as a help topic. */
+/* Returns the command of that name; dies if there is none. topic: the name may also be meant as a help topic. */
 const struct command *find_command(const char *name, bool topic);
 
 /* help.c */

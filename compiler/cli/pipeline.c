@@ -4,9 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TRIED = 't' }; /* the letter for what the searches tried */
+enum { TRIED = 't' }; /* letter for the variations that searches tried */
 
-/* Says beforehand how much memory a large schedule may take. */
+/* Announces how much memory a large schedule may take. */
 static void announce_memory(const struct spec *sp) {
     enum { LARGE = 2000000, BYTES_PER_JOB = 2200 }; /* measured: 500 to 2,100 */
     if (sp->njobs >= LARGE)
@@ -20,8 +20,8 @@ void help_passes(FILE *out) {
     fprintf(out, "  %-66s -d%c\n", "what each search tried, and which variation ships", TRIED);
 }
 
-/* For large programs on a terminal: shows which pass is running. A fatal error is printed over this shorter line; ""
- * erases it. */
+/* Shows the running pass of a large program on a terminal. "" erases the line; a fatal error is longer and covers
+ * it. */
 static void tell_pass(const struct compile *c, const char *line) {
     enum { MANY = 100000 };
     if (c->spec && c->spec->njobs >= MANY && isatty(STDERR_FILENO))

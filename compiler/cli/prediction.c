@@ -1,4 +1,4 @@
-/* What a schedule would take with a core for each rank: its jobs as long as they were, and links that take no time. */
+/* Predicts the makespan with one core per rank. Jobs take as long as measured, and links take no time. */
 #include "prediction.h"
 #include "ir/homes.h"
 #include <math.h>
@@ -6,7 +6,7 @@
 
 /* ---- the same jobs on one rank ---- */
 
-/* The costs of the same jobs, whose weights have one home. */
+/* Returns the costs of the same jobs with one home for all weights. */
 static struct costs *same_costs(const struct costs *costs, const struct spec *sp) {
     struct costs *same = memcpy(NEW(struct costs, 1), costs, sizeof *costs);
     same->spec = sp;
@@ -44,18 +44,18 @@ struct compile compile_serial(const struct compile *c) {
     sp->choices.slots = NEW(int, 1);
     sp->limits.cap[0] = INT32_MAX;
     sp->npairs = 0;
-    sp->updates.every = NULL; /* one rank tells what jobs take, whichever weights they read */
+    sp->updates.every = NULL; /* durations on one rank do not depend on the version of the weights */
     sp->updates.step = sp->batches;
-    sp->pred = NULL; /* the default dependencies: a custom pred() must not change the result */
+    sp->pred = NULL; /* default dependencies: a custom pred() must not change the result */
     struct compile serial = compile_of(sp, teams ? costs_make(sp) : same_costs(c->costs, sp));
     compile_all(&serial, "");
     return serial;
 }
 
-/* ---- what jobs took ---- */
+/* ---- measured durations ---- */
 
-/* Seconds of jobs and updates by set, those of the stages and of what they share, and operation; of an update, all of a
- * set's. flop and took: of all jobs. */
+/* Seconds of a job or update, by set of weights (the stages' and the shared ones) and operation. An update is the whole
+ * set's. took and flop: sums over all jobs. */
 struct took {
     double *of;
     double took, flop;
@@ -65,7 +65,7 @@ static int count_sets(const struct spec *sp) { return sp->stages + sp->names.set
 
 static struct took costs_of_one(const struct compile *c, const struct compile *serial, const struct trained *alone) {
     int script_sets = count_sets(serial->spec);
-    double *sum = NEW(double, script_sets *NOPS); /* of the script's stages */
+    double *sum = NEW(double, script_sets *NOPS); /* by the script's stages */
     int *n = NEW(int, script_sets *NOPS);
     const struct rank *k = &serial->program->rank[0];
     struct took costs = {.of = NEW(double, count_sets(c->spec) * NOPS)};
@@ -77,7 +77,7 @@ static struct took costs_of_one(const struct compile *c, const struct compile *s
         costs.took += is_job(x->op) ? t : 0;
         costs.flop += is_job(x->op) ? stage_at(serial->costs, x->stage, x->batch)->flop[x->op] : 0;
     }
-    for (int s = 0; s < count_sets(c->spec); s++) { /* a team's members take even parts */
+    for (int s = 0; s < count_sets(c->spec); s++) { /* a team's members do equal parts */
         struct member member = member_at(&c->spec->names, s);
         for (int op = 0; op < NOPS; op++) {
             int at = member.stage * NOPS + op;
@@ -96,7 +96,7 @@ static struct took costs_of_ranks(const struct compile *c, const struct trained 
             const struct instr *x = &c->program->rank[r].ins[i];
             const struct rt_took *took = &trained->took[r][i];
             double t = took->times ? took->seconds / (double)took->times : 0;
-            bool job = is_job(x->op), whole = x->part == 0; /* a job counts once, with all of its parts */
+            bool job = is_job(x->op), whole = x->part == 0; /* all parts of a job count as one job */
             if (!job && x->op != OP_U)
                 continue;
             costs.of[x->stage * NOPS + x->op] += t;
@@ -106,7 +106,7 @@ static struct took costs_of_ranks(const struct compile *c, const struct trained 
         }
     for (int at = 0; at < sets * NOPS; at++)
         costs.of[at] /= n[at] ? n[at] : 1;
-    for (int s = 0; s < sets; s++) { /* of which each home makes its share */
+    for (int s = 0; s < sets; s++) { /* each home updates its shard */
         const struct homes *homes = &c->costs->homes[s];
         costs.of[s * NOPS + OP_U] *= homes->size > 0 ? (double)homes->size * shares_of(homes) : 1;
     }
@@ -119,14 +119,14 @@ static double predict(const struct compile *c, const struct took *took) {
     struct spec sp = *c->spec;
     struct costs costs = *c->costs;
     struct job *job = NEW(struct job, costs.njobs);
-    sp.machine.flops = took->flop / took->took; /* for what is no job: adding parts of gradients */
+    sp.machine.flops = took->flop / took->took; /* for work outside jobs: adding parts of gradients */
     sp.machine.link = sp.machine.host_link = NULL;
     sp.machine.speed = NULL;
     costs.computes = NEW(double, costs.njobs);
     costs.exchanges = NULL;
     for (int j = 0; j < costs.njobs; j++) {
         job[j] = costs.job[j];
-        job[j].pair = 0; /* a device has one compute lane: it runs overlapped jobs sequentially */
+        job[j].pair = 0; /* a device has one compute lane, so overlapped jobs run sequentially */
         costs.computes[j] = took->of[job[j].s * NOPS + job[j].d];
     }
     costs.job = sp.job = job;

@@ -1,9 +1,9 @@
-/* A frame is made by a child process, so that a script that takes long or fails, and even a mistake of the compiler,
- * leaves this one alone; when a file changes meanwhile, the child is killed and another one begins. It sends all it
- * prints through a pipe, and behind that, if it succeeded, the gist.
+/* `show --watch`. A child process makes each frame, so that a slow or failing script, or even a bug in the compiler,
+ * cannot harm this process. When a file changes meanwhile, the child is killed and another one starts. The child sends
+ * its output through a pipe and, if it succeeded, the gist after it.
  *
- * Files are watched by inotify through their folders: editors often write another file and rename it. Nothing is asked
- * for at intervals. */
+ * inotify watches the files through their folders, because editors often write another file and rename it. Nothing
+ * polls. */
 #include "redraw.h"
 #include "draw/draw.h"
 #include "terminal.h"
@@ -18,11 +18,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- the terminal: another screen while this runs ---- */
+/* ---- the terminal: the alternate screen is active while this runs ---- */
 
 static volatile sig_atomic_t resized, entered;
 static volatile pid_t child; /* 0: none */
-static pid_t owner;          /* children leave the terminal alone */
+static pid_t owner;          /* the process that owns the terminal; children leave it alone */
 
 static void tell_terminal(const char *s) {
     for (size_t n = strlen(s); n > 0;) {
@@ -34,7 +34,7 @@ static void tell_terminal(const char *s) {
     }
 }
 
-static void enter_screen(void) { /* its cursor is hidden, and what is too wide is cut */
+static void enter_screen(void) { /* hides the cursor and truncates long lines */
     entered = 1;
     tell_terminal("\033[?1049h\033[?25l\033[?7l");
 }
@@ -45,7 +45,7 @@ static void leave_screen(void) {
     entered = 0;
 }
 
-/* The error is to be read. */
+/* Leaves the alternate screen first, so that the error stays readable. */
 #define give_up(...) (leave_screen(), die(__VA_ARGS__))
 
 static void on_resize(int signal) {
@@ -53,7 +53,8 @@ static void on_resize(int signal) {
     resized = 1;
 }
 
-/* What ends this program, or stops it until it is continued: as without a handler, but on the terminal's own screen. */
+/* Leaves the alternate screen, then lets the signal take its default action: end this program, or stop it until it is
+ * continued. */
 static void on_end(int number) {
     int error = errno;
     sigset_t mask, before;
@@ -76,7 +77,7 @@ static void on_end(int number) {
 static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP};
 enum { NENDS = sizeof ends / sizeof *ends };
 
-/* SIGWINCH and SIGTSTP come only where they are waited for, with the mask that is returned. */
+/* Installs the handlers and blocks SIGWINCH and SIGTSTP; they arrive only while waiting with the returned mask. */
 static sigset_t take_signals(void) {
     struct sigaction end = {.sa_handler = on_end}, resize = {.sa_handler = on_resize};
     sigset_t late, before;
@@ -92,13 +93,13 @@ static sigset_t take_signals(void) {
 
 /* ---- the files ---- */
 
-enum { MOST_FILES = 6, SETTLE = 20 }; /* milliseconds without a change, after one */
+enum { MOST_FILES = 6, SETTLE = 20 }; /* SETTLE: milliseconds without a further change before a new frame */
 
 struct files {
     int fd, n;
     struct {
-        int folder;             /* inotify's number */
-        const char *name, *arg; /* in that folder; as given */
+        int folder;             /* inotify's watch descriptor */
+        const char *name, *arg; /* name in that folder; path as the user gave it */
     } file[MOST_FILES];
 };
 
@@ -113,7 +114,7 @@ static void add_watched(struct files *files, const char *path, const char *arg) 
     files->file[files->n++].arg = arg;
 }
 
-/* A link's own folder and that of what it names: either may change. */
+/* Watches a file and, if it is a link, its target too: either may change. */
 static void watch_file(struct files *files, const char *path) {
     if (!path)
         return;
@@ -136,7 +137,7 @@ static struct files watch_files(const struct script_args *args) {
     return files;
 }
 
-/* The last file that changed, as it was given, or NULL. */
+/* Returns the last file that changed, as the user named it, or NULL. */
 static const char *changed_file(const struct files *files) {
     char buf[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
     const char *changed = NULL;
@@ -164,13 +165,13 @@ struct watcher {
     const struct settings *settings;
     struct gist (*frame)(const struct settings *, struct text *);
     struct files files;
-    int pipe;            /* from the child; -1: there is none */
-    struct text coming;  /* of the child so far */
+    int pipe;            /* from the child; -1: no child */
+    struct text coming;  /* the child's output so far */
     struct text good;    /* the last frame */
-    struct text bad;     /* why there is no newer one, if there is none */
+    struct text bad;     /* why there is no newer frame; empty if there is no error */
     struct gist gist;    /* of the last frame */
-    const char *changed; /* since then */
-    struct text line;    /* what the last change did */
+    const char *changed; /* file changed since the last frame */
+    struct text line;    /* effect of the last change */
 };
 
 static _Noreturn void make_frame(const struct watcher *watcher, const struct style *style, int to) {
@@ -218,7 +219,7 @@ static void begin_child(struct watcher *watcher) {
     watcher->pipe = ends[0];
 }
 
-/* "33 -> 27 units", or what stays once. */
+/* Writes "33 -> 27 units", or the value once if it did not change. */
 static void put_change(struct text *t, const char *before, const char *now, const char *unit) {
     if (before && strcmp(before, now) != 0)
         put(t, "%s -> ", before);
@@ -251,7 +252,7 @@ static int count_text_lines(const struct text *t) {
     return n;
 }
 
-/* At most so many lines, each to the end of the terminal's line. */
+/* Writes at most `most` lines, and erases the rest of each terminal line. */
 static void put_lines(struct text *out, const struct text *t, int most) {
     const char *end = t->s + t->n;
     for (const char *s = t->s; s < end && most-- > 0;) {
@@ -263,7 +264,7 @@ static void put_lines(struct text *out, const struct text *t, int most) {
     }
 }
 
-/* The last frame, as much of it as there is room for, and below it what happened since. */
+/* Draws as much of the last frame as fits, and below it what happened since. */
 static void draw_frame(const struct watcher *watcher) {
     struct scratch scratch = scratch_begin();
     struct winsize size;
@@ -334,7 +335,7 @@ int watch(const struct settings *settings, struct gist (*frame)(const struct set
         struct pollfd fd[] = {{watcher.files.fd, POLLIN, 0}, {watcher.pipe, POLLIN, 0}};
         struct timespec settle = {0, SETTLE * 1000000L};
         int ready = ppoll(fd, 2, settling ? &settle : NULL, &waiting);
-        if (resized) { /* without a newer frame, the last one is cut */
+        if (resized) { /* until a newer frame exists, the last one is truncated */
             resized = 0;
             draw_frame(&watcher);
             if (!watcher.bad.n && !settling)

@@ -1,14 +1,14 @@
-/* `show --watch`: a frame in the terminal, and another when what it was made of changes. */
+/* `show --watch`: draws a frame in the terminal, and another whenever a file that it depends on changes. */
 #ifndef PIANOLA_REDRAW_H
 #define PIANOLA_REDRAW_H
 #include "base/text.h"
 #include "command.h"
 
-/* What a frame says, in short, for the line under the next one. */
+/* A frame's key figures, for the line under the next frame. */
 struct gist {
-    double makespan, peak; /* peak: bytes of the rank with most */
-    char unit[8];          /* of the makespan, as report.unit */
+    double makespan, peak; /* peak: bytes of the rank that needs most */
+    char unit[8];          /* the makespan's, from report.unit */
 };
-/* Until a signal ends the program. frame makes what is to be seen, in a process of its own, where it may die. */
+/* Runs until a signal ends the program. frame makes the text in a child process, where it may die. */
 int watch(const struct settings *settings, struct gist (*frame)(const struct settings *settings, struct text *out));
 #endif

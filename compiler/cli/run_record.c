@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* For --loss-svg: of each step its loss, and when it ended. */
+/* Each step's loss and end time, for --loss-svg. */
 struct record {
     const struct compile *c;
     const struct settings *settings;
@@ -56,7 +56,7 @@ struct trained train_and_record(const struct compile *c, const struct settings *
         listener.predicted_step = times.step;
     }
     struct trained trained = train(c, settings, data, settings->train.steps, kept, "training", listener);
-    if (trained.result.bad.step > 0) /* and the user lets such a training go on */
+    if (trained.result.bad.step > 0) /* the user allowed such a training to continue */
         fprintf(stderr, "pianola: warning: %s; the training went on (--allow-nonfinite)\n",
                 nonfinite_say(&trained.result.bad, what, sizeof what));
     if (settings->record.loss_svg)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Next to the program's folder in a build tree, under share/ when installed. */
+/* Returns the folder of schedules: next to the program's folder in a build tree, under share/ when installed. */
 static const char *shipped_folder(void) {
     static const char *const places[] = {"../schedules", "../share/pianola/schedules"};
     char self[4096];
@@ -27,13 +27,13 @@ static const char *shipped_folder(void) {
 }
 
 static int is_script(const struct dirent *e) {
-    const char *dot = strchr(e->d_name, '.'); /* pianola.d.lua is for editors */
+    const char *dot = strchr(e->d_name, '.'); /* excludes pianola.d.lua, which is for editors */
     return dot && strcmp(dot, ".lua") == 0;
 }
 
 static int by_bytes(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
-/* From the current folder, where it is inside that. */
+/* Returns the folder, relative to the current one if it lies inside. */
 static const char *near_folder(void) {
     const char *folder = shipped_folder();
     char here[4096];

@@ -17,7 +17,8 @@ static int usable_width(const struct settings *settings) {
     return columns && atoi(columns) > 0 ? atoi(columns) : 80;
 }
 
-/* In order of precedence: --color, NO_COLOR, FORCE_COLOR, TERM=dumb, whether stdout is a terminal (no-color.org). */
+/* Returns whether to use colours. Order of precedence: --color, NO_COLOR, FORCE_COLOR, TERM=dumb, whether stdout is a
+ * terminal (no-color.org). */
 static bool use_color(enum color_when when) {
     const char *no = getenv("NO_COLOR"), *force = getenv("FORCE_COLOR"), *term = getenv("TERM");
     if (when != COLOR_AUTO)
@@ -29,8 +30,8 @@ static bool use_color(enum color_when when) {
     return !(term && strcmp(term, "dumb") == 0) && isatty(STDOUT_FILENO);
 }
 
-/* Whether the locale supports characters beyond ASCII: the first non-empty of LC_ALL, LC_CTYPE, LANG; else the C
- * locale. */
+/* Returns whether the locale supports characters beyond ASCII: the first non-empty of LC_ALL, LC_CTYPE, LANG; else the
+ * C locale. */
 bool is_utf8(void) {
     static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
     const char *locale = NULL;

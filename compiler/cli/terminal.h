@@ -4,6 +4,6 @@
 #include "command.h"
 
 struct style
-terminal_style(const struct settings *settings); /* the style asked for, with the terminal's width and colours */
+terminal_style(const struct settings *settings); /* the requested style, with the terminal's width and colours */
 bool is_utf8(void);
 #endif

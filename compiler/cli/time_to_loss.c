@@ -1,9 +1,9 @@
 /* What schedules learn when all of them train the same model on the same microbatches.
  *
- * Losses of single microbatches scatter by more than schedules differ. So a schedule's loss at the end of an update is
- * the mean over the last `window` microbatches, as many for all schedules. It has reached the target once it is no
- * longer above it: at the update from which on it stays there. The window at the end gives the loss at the end. Time is
- * predicted: this machine's may have fewer cores than there are ranks. */
+ * Losses of single microbatches scatter more than schedules differ. So a schedule's loss after an update is the mean
+ * over the last `window` microbatches, the same number for all schedules. A schedule reaches the target at the first
+ * update after which this loss stays at or below it. Its final loss is the mean of the last window. Times are
+ * predicted, because this machine may have fewer cores than there are ranks. */
 #include "time_to_loss.h"
 #include "../../runtime/rt.h"
 #include "base/put_json.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WINDOWS = 10 }; /* of the whole training */
+enum { WINDOWS = 10 }; /* windows in the whole training */
 
 /* ---- training ---- */
 
@@ -30,7 +30,7 @@ static void note_step(void *context, const struct rt_program *p, const struct rt
     int32_t batches = p->model->batches, slices = p->batches / batches;
     int64_t n = batches / course->each;
     for (int32_t b = 0; b < batches; b++) {
-        float sum = 0; /* a microbatch's is the mean of its slices' */
+        float sum = 0; /* a microbatch's loss is the mean over its slices */
         for (int32_t q = 0; q < slices; q++)
             sum += of->loss[b * slices + q];
         course->loss[of->step * batches + b] = sum / (float)slices;
@@ -87,7 +87,7 @@ struct courses judge_courses(struct course *course, int n, int64_t steps, double
     for (int i = 0; i < n; i++) {
         course[i].smooth = smooth(&course[i], all.window);
         if (!all.given && isfinite(at_the_end(&course[i])))
-            all.target = fmax(all.target, at_the_end(&course[i])); /* one that diverged is none to wait for */
+            all.target = fmax(all.target, at_the_end(&course[i])); /* a diverged schedule sets no target */
     }
     for (int i = 0; i < n; i++) {
         int64_t k = course[i].updates;
@@ -98,7 +98,7 @@ struct courses judge_courses(struct course *course, int n, int64_t steps, double
     return all;
 }
 
-/* Updates that the weights of its jobs lack, on the stages: "3", or from least to most, "0-3". */
+/* Returns the staleness of the stages' weights in updates: "3", or "0-3" from least to most. */
 static const char *staleness(const struct report *report) {
     int least = report->staleness[0], most = least;
     for (int s = 1; s < report->stages; s++) {

@@ -1,15 +1,15 @@
-/* The hash of the weights that all ranks of a run have learned. */
+/* Hashes the weights that all ranks of a run have learned. */
 #include "trained_weights.h"
 #include "base/base.h"
 #include "../../runtime/rt.h"
 #include "../../runtime/store/fingerprint.h"
 #include <string.h>
 
-/* Gathers the weights of set s from its homes, shard by shard. Dies if two differ. */
+/* Gathers the weights of set s from its homes, shard by shard. Dies if two homes differ. */
 static const float *learned(const struct rt_program *p, char *const *arena, int s) {
     int64_t n = weight_count(p->model, &p->stage[s]);
     float *all = NEW(float, n);
-    bool *known = NEW(bool, n + 1); /* per element that begins a home's */
+    bool *known = NEW(bool, n + 1); /* indexed by a shard's first element */
     for (int r = 0; r < p->workers; r++)
         for (int h = 0; h < p->rank[r].nhomes; h++) {
             if (p->rank[r].home[h].stage != s)

@@ -41,7 +41,7 @@ static void tell_step_loss(void *context, const struct rt_ended *of) {
     told->listener.ended(told->listener.context, told->program, of);
 }
 
-/* The library is in the program's folder, or in lib/ under its prefix; PIANOLA_CUDA overrides both. */
+/* Loads the CUDA library from the program's folder, or from lib/ under its prefix; PIANOLA_CUDA overrides both. */
 static cuda_train_function *cuda_library(void) {
     char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -76,7 +76,7 @@ static void tell_device(const struct settings *settings, const struct cuda_run *
             (long long)cuda->taken, (long long)cuda->at_end, pinned, 1e6 * cuda->host);
 }
 
-/* Before any rank begins: what it lacks is an error of the user's. NULL: weights are random. */
+/* Opens the file of weights before any rank starts; a missing tensor is the user's error. NULL: weights are random. */
 static struct named_file *open_weights(const struct settings *settings, const struct rt_program *p) {
     char why[1000] = "";
     if (!settings->published.weights)
@@ -92,7 +92,7 @@ static struct named_file *open_weights(const struct settings *settings, const st
     return file;
 }
 
-/* Dies if the arenas of all ranks are larger than this machine's memory, which the kernel would tell by a kill. */
+/* Dies if the arenas of all ranks exceed this machine's memory; the kernel would only kill the process. */
 static void check_machine_memory(const struct compile *c) {
     double machine = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), needed = 0;
     const struct rt_model *model = &c->spec->model->rt;
@@ -106,7 +106,7 @@ static void check_machine_memory(const struct compile *c) {
                                          : "microbatches of fewer rows, or a smaller model");
 }
 
-/* "; to go on from the newest checkpoint: COMMAND", or NULL without --checkpoint. */
+/* Returns "; to go on from the newest checkpoint: COMMAND", or NULL without --checkpoint. */
 static const char *how_to_go_on(const struct settings *settings) {
     return settings->checkpoint.folder ? format("; to go on from the newest checkpoint: %s%s", settings->command,
                                                 settings->checkpoint.resume ? "" : " --resume")

@@ -1,5 +1,5 @@
-/* The model that a file of weights is of: its sizes are in a GGUF file's metadata, or in the config.json that lies
- * beside safetensors. Each architecture is one of the shipped scripts. */
+/* Finds the model that a file of weights belongs to. A GGUF file has the sizes in its metadata; for safetensors they
+ * are in the config.json beside it. Each architecture is one of the shipped scripts. */
 #include "../../runtime/store/import.h"
 #include "base/gguf_meta.h"
 #include "base/read_file.h"
@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What both kinds of files say. X(field, GGUF's key behind the architecture's name, config.json's); NAN: not said. */
+/* Fields that both kinds of files have: X(field, GGUF's key after the architecture's name, config.json's). NAN:
+ * absent. */
 #define SIZES(X)                                                                                                       \
     X(layers, "block_count", "num_hidden_layers")                                                                      \
     X(width, "embedding_length", "hidden_size")                                                                        \
@@ -35,9 +36,9 @@ struct described {
     SIZES(X)
 #undef X
     const char *architecture, *scaling; /* scaling: of rope, or NULL */
-    const char *other;                  /* what no script can say, or NULL */
-    bool tied, untied;                  /* untied: said to be */
-    bool gelu;                          /* gates are gelu's */
+    const char *other;                  /* a property that no script can express, or NULL */
+    bool tied, untied;                  /* untied: explicitly declared so */
+    bool gelu;                          /* the gates use gelu */
 };
 
 static struct described undescribed(const char *file) {
@@ -52,7 +53,7 @@ static double columns_of_head(const struct described *d) { return isnan(d->head)
 
 /* ---- GGUF ---- */
 
-/* A scaling without a type is linear, and an older key has its factor, as llama.cpp reads them. */
+/* Returns the rope scaling. As in llama.cpp, a scaling without a type is linear, and an older key has its factor. */
 static const char *gguf_scaling(const struct gguf_meta *g, struct described *d) {
     const char *type = gguf_string(g, format("%s.rope.scaling.type", d->architecture));
     if (isnan(d->factor))
@@ -62,10 +63,10 @@ static const char *gguf_scaling(const struct gguf_meta *g, struct described *d) 
     return strcmp(type, "none") == 0 ? NULL : type;
 }
 
-/* llama.cpp's files have what Llama 3 divides each frequency of rope by, not the numbers that those come from: a
- * factor, which the slowest has, and three that are the same for all that Meta published. Where these give the
- * divisors, they are the model's: a wave of a length below 8192 / 4 stays, one above 8192 has the factor, and those
- * between a mean. */
+/* Recovers the parameters of Llama 3's rope scaling. llama.cpp's files have only the divisor of each frequency, not the
+ * four parameters behind them: a factor, which the slowest wave has, and three that are the same for all models that
+ * Meta published. Accepts them if they give these divisors: 1 below a wavelength of 8192 / 4, the factor above 8192,
+ * and a blend in between. */
 static const char *llama3_scaling(struct described *d, const struct named *divisors) {
     enum { CONTEXT = 8192, LOW = 1, HIGH = 4 };
     const double columns = columns_of_head(d), base = isnan(d->rope) ? 10000 : d->rope;
@@ -116,12 +117,12 @@ static struct described of_gguf(const struct gguf_meta *g) {
 
 /* ---- config.json ---- */
 
-/* The only values of these members that scripts can say, as text: one of a member's rows, or null, its default. */
+/* The only values of these members that scripts can express, as text. null, the default, is accepted too. */
 static const char *const only[][2] = {
     {"hidden_act", "\"silu\""},
     {"hidden_act", "\"gelu_pytorch_tanh\""},
     {"activation_function", "\"gelu_new\""},
-    {"activation_function", "\"gelu_pytorch_tanh\""}, /* the same */
+    {"activation_function", "\"gelu_pytorch_tanh\""}, /* GPT-2's name for it */
     {"scale_attn_weights", "true"},
     {"scale_attn_by_inverse_layer_idx", "false"},
     {"use_sliding_window", "false"},
@@ -140,7 +141,7 @@ static void check_only(struct json_in *j, struct described *d, const char *name)
         d->other = format("its %s is other than %s", name, expected);
 }
 
-/* inside: an object that says how rope is scaled. */
+/* Reads a member. inside: it is in the object that describes rope's scaling. */
 static void read_member(struct json_in *j, struct described *d, const char *name, bool inside) {
     static const char *const same[][2] = {
         {"n_layer", "num_hidden_layers"},           {"n_embd", "hidden_size"},
@@ -186,7 +187,7 @@ static struct described of_config(const char *path) {
     d.tied |= gpt2 && !d.untied; /* defaults of transformers */
     d.eps = isnan(d.eps) ? gpt2 ? 1e-5 : 1e-6 : d.eps;
     d.head = isnan(d.head) && d.architecture && strcmp(d.architecture, "qwen3") == 0 ? 128 : d.head;
-    d.rotated *= columns_of_head(&d); /* it is a part of them */
+    d.rotated *= columns_of_head(&d); /* rotated was a share of the columns */
     return d;
 }
 
@@ -208,8 +209,8 @@ static void check_eps(const struct described *d) {
             d->file);
 }
 
-/* What few have: biases, norms of heads, heads of a width of their own, another eps, and a scaled rope. Biases that a
- * file has anywhere else belong to no layer. Returns how many it set. */
+/* Sets rare properties: biases, norms of heads, heads of their own width, another eps, a scaled rope. Other biases in a
+ * file belong to no layer. Returns the number of settings. */
 static int set_rarer(const struct described *d, const char **set) {
     bool llama3 = d->scaling && strcmp(d->scaling, "llama3") == 0;
     int n = 0;
@@ -297,7 +298,8 @@ static const struct architecture *known_architecture(const struct described *d) 
         tame(d->architecture), names.s);
 }
 
-/* Unties a model whose output layer is not the token table, whatever config.json says: transformers do so too. */
+/* Unties a model whose output layer differs from the token table, whatever config.json says; transformers does so
+ * too. */
 static void check_tied(struct described *d, const char *weights) {
     static const char *const tables[] = {"model.embed_tokens.weight", "transformer.wte.weight", "wte.weight"};
     char why[1000];
@@ -358,7 +360,7 @@ void model_of_weights(struct script_args *args, const char *weights) {
     fprintf(stderr, "pianola: %s is of --model %s%s\n", weights, args->model, said.s);
 }
 
-/* As transformers understand it: a rope that says no base has 10000. */
+/* Returns what config.json says, as transformers understands it: rope without a base uses 10000. */
 static struct named_said said_by_config(const char *config) {
     struct named_said said = nothing_said;
     struct described d = of_config(config);
@@ -379,7 +381,7 @@ static struct named_said said_by_config(const char *config) {
 void tell_difference(const char *weights, const struct stage *st, int n, int64_t rows) {
     char why[1000];
     struct named_file *file = named_open(weights, why, sizeof why);
-    if (!file) /* who reads it says why */
+    if (!file) /* the reader of the file reports why */
         return;
     const char *config = config_beside(weights);
     bool beside = !named_is_gguf(file) && access(config, R_OK) == 0;
