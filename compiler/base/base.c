@@ -2,27 +2,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Memory: chunks, handed out from the front and freed all at once. A large request gets a chunk of its own, so that
- * realloc can move a growing array by remapping pages, and no old copies are left behind. A scratch reuses its large
- * chunks: clearing their pages takes a fraction of the time that the kernel takes for new ones. */
+/* An arena of chunks, filled one after the other and freed all at once. A large request gets a chunk of its own, so
+ * that realloc can grow an array by remapping pages and leaves no old copies. A scratch reuses its large chunks:
+ * clearing their pages takes a fraction of the kernel's time for new ones. */
 struct chunk {
     struct chunk *prev, *next;
-    size_t used, size; /* of what follows the header */
-    size_t depth;      /* how many scratches were open when it was taken */
+    size_t used, size; /* size: bytes after the header */
+    size_t depth;      /* number of open scratches when it was allocated */
 };
 enum { CHUNK = 1 << 20, LARGE = 1 << 15, ALIGN = 16 };
-#ifdef __SANITIZE_ADDRESS__ /* detects uses of freed memory, unless it is reused */
+#ifdef __SANITIZE_ADDRESS__ /* detects uses of freed memory, as long as nothing reuses it */
 #define REUSED SIZE_MAX
 #else
 #define REUSED ((size_t)1 << 20)
 #endif
-static struct chunk *chunks; /* the first one is being filled */
-static struct chunk *spare;  /* to be reused, of at least REUSED bytes; a list through next */
+static struct chunk *chunks; /* the first one is open: requests fill it */
+static struct chunk *spare;  /* chunks of at least REUSED bytes for reuse, linked by next */
 static size_t total, depth;
 #define HEAD ((sizeof(struct chunk) + ALIGN - 1) & ~(size_t)(ALIGN - 1))
 
 static struct chunk *new_chunk(size_t size) {
-    struct chunk *chunk = calloc(1, HEAD + size); /* large ones are fresh pages: zero without being touched */
+    struct chunk *chunk = calloc(1, HEAD + size); /* large chunks are fresh pages, zero without being touched */
     if (!chunk)
         die("out of memory: %zu bytes more were needed after %zu", size, total);
     chunk->size = size;
@@ -37,7 +37,7 @@ static void push_chunk(void) {
     chunks = chunk;
 }
 
-/* The smallest spare chunk that is large enough, cleared; NULL: there is none. */
+/* Returns the smallest spare chunk that is large enough, cleared; NULL if there is none. */
 static struct chunk *spare_chunk(size_t need) {
     struct chunk **best = NULL;
     for (struct chunk **chunk = &spare; need >= REUSED && *chunk; chunk = &(*chunk)->next)
@@ -55,7 +55,7 @@ static struct chunk *spare_chunk(size_t need) {
 void *alloc(size_t bytes) {
     size_t need = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     total += need;
-    if (need > LARGE) { /* its own, second in the list: the open chunk continues to be filled */
+    if (need > LARGE) { /* a chunk of its own, second in the list: the open chunk stays open */
         if (!chunks)
             push_chunk();
         struct chunk *chunk = spare_chunk(need);
@@ -107,7 +107,7 @@ static void free_chunk(struct chunk *chunk) {
     spare = chunk;
 }
 
-/* Its chunks come before the one that was open when it began or, if large, right after that. */
+/* Frees the scratch's chunks: they come before the one that was open at its begin or, if large, right after that. */
 void scratch_end(struct scratch scratch) {
     for (struct chunk *chunk = chunks, *next; chunk && (chunk == scratch.open || chunk->depth >= scratch.depth);
          chunk = next) {
@@ -173,7 +173,7 @@ void *grow_bytes(void *p, size_t *cap, size_t need, size_t size) {
     return q;
 }
 
-/* A copy of a size that the compiler knows takes an instruction or two, not a call. */
+/* Copies an element. With a constant size this takes an instruction or two instead of a call. */
 static void copy_element(char *to, const char *from, size_t size) {
     switch (size) {
     case 4: memcpy(to, from, 4); return;
@@ -183,8 +183,8 @@ static void copy_element(char *to, const char *from, size_t size) {
     }
 }
 
-/* Merges runs of n elements, then of 2 n, and so on, from one of two arrays to the other. Two that are in order
- * already, as they are where most elements come sorted, are only copied. */
+/* Sorts by merging runs of n elements, then of 2 n, and so on, between two arrays. Two runs that are in order already,
+ * the usual case, are only copied. */
 void sort(void *a, size_t n, size_t size, int (*compare)(const void *x, const void *y)) {
     struct scratch scratch = scratch_begin();
     char *from = a, *to = alloc(n * size + 1);

@@ -6,7 +6,7 @@
 jmp_buf *diag_trap;
 char diag_text[4096];
 bool diag_ended, diag_json;
-/* The error in diag_text: its message, and the place in a file, unless line is 0. */
+/* The error in diag_text: its message and, unless line is 0, its place in a file. */
 static struct {
     char message[2048], file[1024];
     int line, column;
@@ -35,7 +35,7 @@ static void print_suggestion(const char *message) {
     printf(", \"suggestion\": %s", quoted(format("%.*s", (int)strcspn(name, "'\"?;"), name)));
 }
 
-/* Prints the error as compiler/formats/schema.json has it. Lines after the message's first say why. */
+/* Prints the error as compiler/formats/schema.json defines it. Lines after the message's first give the reasons. */
 static void print_as_json(void) {
     const char *line = error.message;
     size_t n = strcspn(line, "\n");
@@ -79,7 +79,7 @@ void die(const char *fmt, ...) {
     end_process();
 }
 
-/* Line `line` of src, without its newline; its length in *n. */
+/* Returns line `line` of src, and its length without the newline in *n. */
 static const char *line_of(const char *src, int line, int *n) {
     for (; line > 1 && src; line--) {
         src = strchr(src, '\n');
@@ -103,7 +103,7 @@ void die_at(const char *file, const char *src, int line, int col, const char *fm
         at += (size_t)snprintf(diag_text + at, sizeof diag_text - at, "%5d | %.*s\n", line, n, s);
         if (col > 0 && col <= n + 1 && at < sizeof diag_text) {
             at += (size_t)snprintf(diag_text + at, sizeof diag_text - at, "      | ");
-            for (int i = 0; i < col - 1 && at < sizeof diag_text - 3; i++) /* tabs stay, so the caret lines up */
+            for (int i = 0; i < col - 1 && at < sizeof diag_text - 3; i++) /* keeps tabs, so the caret lines up */
                 diag_text[at++] = s[i] == '\t' ? '\t' : ' ';
             snprintf(diag_text + at, sizeof diag_text - at, "^\n");
         }

@@ -19,7 +19,7 @@ static const char *bytes_at(struct gguf_meta *g, uint64_t n) {
 
 static uint64_t meta_number(struct gguf_meta *g, size_t width) {
     uint64_t x = 0;
-    memcpy(&x, bytes_at(g, width), width); /* this machine is little-endian, as the file is */
+    memcpy(&x, bytes_at(g, width), width); /* both this machine and the file are little-endian */
     return x;
 }
 
@@ -38,7 +38,7 @@ static struct gguf_value value_at(struct gguf_meta *g) {
         die("%s: byte %td: type %u of a value is none that is known", g->file, g->at - g->from, v.type);
     v.at = g->at;
     if (v.type != GGUF_STRING && v.n > (uint64_t)(g->end - g->at))
-        v.n = (uint64_t)(g->end - g->at) + 1; /* no product overflows, and it is too many still */
+        v.n = (uint64_t)(g->end - g->at) + 1; /* products cannot overflow, and this still exceeds the file */
     if (v.type != GGUF_STRING)
         bytes_at(g, v.n * gguf_sizes[v.type]);
     else
@@ -53,7 +53,7 @@ struct gguf_value gguf_find(const struct gguf_meta *g, const char *key) {
     uint64_t version = meta_number(&look, 4);
     if (version != 2 && version != 3)
         die("%s: GGUF of version %llu; 2 and 3 are read", g->file, (unsigned long long)version);
-    meta_number(&look, 8); /* tensors */
+    meta_number(&look, 8); /* number of tensors */
     for (uint64_t n = meta_number(&look, 8); n > 0; n--) {
         struct gguf_bytes name = gguf_string_at(&look);
         struct gguf_value v = value_at(&look);

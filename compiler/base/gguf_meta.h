@@ -1,5 +1,5 @@
-/* The metadata of a GGUF file of a model (github.com/ggml-org/ggml, docs/gguf.md). All lengths are checked against the
- * file's; what is cut off dies with the file's name. */
+/* The metadata of a GGUF model file (github.com/ggml-org/ggml, docs/gguf.md). Lengths are checked against the file's; a
+ * truncated file is an error that names it. */
 #ifndef PIANOLA_GGUF_META_H
 #define PIANOLA_GGUF_META_H
 #include "base.h"
@@ -20,13 +20,13 @@ enum gguf_type {
     GGUF_FLOAT64,
     GGUF_TYPES
 };
-extern const uint8_t gguf_sizes[GGUF_TYPES]; /* bytes; 0: of any */
+extern const uint8_t gguf_sizes[GGUF_TYPES]; /* bytes per value; 0: variable */
 
 struct gguf_meta {
     const char *file, *from, *at, *end;
 };
 struct gguf_value {
-    uint32_t type; /* of an array: its items' */
+    uint32_t type; /* an array's is its items' type */
     bool array;
     uint64_t n;
     const char *at; /* NULL: the file has no such key */
@@ -36,12 +36,14 @@ struct gguf_bytes {
     size_t n;
 };
 
-/* Maps the file until the process ends, as its metadata's strings lie there. False: it is no GGUF file. */
+/* Maps the file until the process ends, since the metadata's strings point into it. Returns false if it is no GGUF
+ * file. */
 bool gguf_map(const char *path, struct gguf_meta *g);
 struct gguf_value gguf_find(const struct gguf_meta *g, const char *key);
-struct gguf_bytes gguf_string_at(struct gguf_meta *g); /* the next string of an array that g->at is in */
-/* The value of a key; dies when it is there and something else. */
-const char *gguf_string(const struct gguf_meta *g, const char *key); /* a name: at most 100 bytes; NULL: none */
-/* A number of any type, or a boolean; otherwise: there is none. */
+struct gguf_bytes gguf_string_at(struct gguf_meta *g); /* reads the next string of the array that g->at is in */
+/* The value of a key. They die if the key has another type. */
+const char *gguf_string(const struct gguf_meta *g,
+                        const char *key); /* a name of at most 100 bytes; NULL: no such key */
+/* Returns a number of any type, or a boolean; `otherwise` if there is no such key. */
 double gguf_number(const struct gguf_meta *g, const char *key, double otherwise);
 #endif

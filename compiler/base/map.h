@@ -12,7 +12,7 @@ struct map {
     uint32_t mask;
 };
 
-/* Room for n entries, at most half full. */
+/* Returns an empty map for n entries, which then fill at most half of it. */
 static inline struct map map_new(size_t n) {
     uint32_t size = 16;
     while (size < 2 * n)

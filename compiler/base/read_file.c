@@ -7,7 +7,7 @@
 static size_t plain_text(char *s, size_t n) {
     size_t to = 0, from = n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3) ? 3 : 0;
     if (memchr(s, 0, n))
-        return n; /* no text */
+        return n; /* it is binary */
     for (; from < n; from++)
         if (s[from] != '\r' || s[from + 1] != '\n')
             s[to++] = s[from];
@@ -15,7 +15,7 @@ static size_t plain_text(char *s, size_t n) {
     return to;
 }
 
-/* Begins what Git LFS puts in a large file's place (runtime/store/lfs.h). */
+/* The first bytes of the pointer that Git LFS puts in a large file's place (runtime/store/lfs.h). */
 static const char pointer[] = "version https://git-lfs.github.com/spec/";
 
 char *read_file(const char *path, size_t *size) {

@@ -58,7 +58,7 @@ static uint32_t four_digits(struct json_in *j) {
     return x;
 }
 
-/* A character beyond 16 bits is two escapes, a high surrogate and a low one. */
+/* Reads a \u escape. A character beyond 16 bits takes two, a high surrogate and a low one. */
 static uint32_t escaped_character(struct json_in *j) {
     uint32_t x = four_digits(j), low;
     if (x < 0xd800 || x > 0xdfff)
@@ -72,7 +72,7 @@ static uint32_t escaped_character(struct json_in *j) {
     return 0x10000 + ((x - 0xd800) << 10) + (low - 0xdc00);
 }
 
-/* At most as long as its escape, so it fits where that was. */
+/* Writes a character in UTF-8. It is never longer than its escape, so it fits in its place. */
 static char *write_utf8(char *to, uint32_t x) {
     int more = x < 0x80 ? 0 : x < 0x800 ? 1 : x < 0x10000 ? 2 : 3;
     *to++ = (char)(more ? (0xf00 >> (more + 1) & 0xff) | x >> 6 * more : x);

@@ -1,5 +1,5 @@
-/* Reads JSON of others: the caller walks through it and skips what it does not know. There is no tree; a string is read
- * in place, so the text is written over. What is not JSON dies with the file and the byte.
+/* Reads JSON written by other programs. The caller walks through it and skips unknown members; there is no tree.
+ * Strings are decoded in place, which overwrites the text. Invalid JSON is an error that names the file and the byte.
  *
  *     for (json_open(j, '{'); json_more(j, '}');) {
  *         const char *name = json_name(j);
@@ -12,20 +12,20 @@
 struct json_in {
     const char *file; /* for messages */
     char *from, *at, *end;
-    bool first; /* of an object or a list that was just opened */
+    bool first; /* whether an object or a list was just opened */
 };
 
 _Noreturn void json_die(const struct json_in *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-char json_peek(struct json_in *j);             /* what the next value begins with; 0 at the end */
-void json_open(struct json_in *j, char begin); /* { or [ */
-bool json_more(struct json_in *j, char end);   /* whether a member or an item follows; takes the end if none does */
-const char *json_name(struct json_in *j);      /* of a member */
-const char *json_any_name(struct json_in *j, size_t *n); /* the same of n bytes, which may hold zeros */
-const char *json_text(struct json_in *j, size_t *n); /* a string of n bytes, which may hold zeros; ends in one too */
+char json_peek(struct json_in *j);             /* first character of the next value; 0 at the end */
+void json_open(struct json_in *j, char begin); /* begin: { or [ */
+bool json_more(struct json_in *j, char end);   /* whether another member or item follows; if not, consumes the end */
+const char *json_name(struct json_in *j);      /* name of the next member */
+const char *json_any_name(struct json_in *j, size_t *n); /* the name as n bytes, which may include zeros */
+const char *json_text(struct json_in *j, size_t *n); /* a string of n bytes, which may include zeros; NUL-terminated */
 const char *json_string_or_null(struct json_in *j);  /* a string without zeros */
-int64_t json_number(struct json_in *j);              /* whole, and from 0 to 2^53 */
+int64_t json_number(struct json_in *j);              /* a whole number from 0 to 2^53 */
 double json_real(struct json_in *j);                 /* any finite number */
-bool json_true(struct json_in *j);                   /* true, or else false or null */
-void json_skip(struct json_in *j);                   /* any value */
-void json_close(struct json_in *j);                  /* nothing but blanks may follow */
+bool json_true(struct json_in *j);  /* whether the next value is true; the others allowed are false and null */
+void json_skip(struct json_in *j);  /* skips any value */
+void json_close(struct json_in *j); /* dies unless only blanks follow */
 #endif

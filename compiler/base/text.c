@@ -11,12 +11,12 @@ void put_bytes(struct text *t, const char *s, size_t n) {
     t->s[t->n] = 0;
 }
 
-/* x to two decimals, as printf's "%.2f" rounds it: by the value itself, ties to even. False: too large for this. */
+/* Writes x with two decimals, rounded like printf's "%.2f": exactly, ties to even. Returns false if x is too large. */
 static bool put_hundredths(struct text *t, double x) {
-    double whole = floor(fabs(x)), part = fabs(x) - whole; /* exact, both */
+    double whole = floor(fabs(x)), part = fabs(x) - whole; /* both exact */
     if (!(whole < 1e15))
         return false;
-    int shift = part < 0x1p-4 ? 60 : 56; /* from 2^-8 on all bits of part are kept, and what is less is 0.00 */
+    int shift = part < 0x1p-4 ? 60 : 56; /* keeps all bits of part from 2^-8 on; less than that is 0.00 */
     uint64_t scaled = (uint64_t)(part * (double)(UINT64_C(1) << shift)) * 100, n = scaled >> shift;
     uint64_t rest = scaled & ((UINT64_C(1) << shift) - 1), half = UINT64_C(1) << (shift - 1);
     n += rest > half || (rest == half && n % 2 == 1);
@@ -27,7 +27,8 @@ static bool put_hundredths(struct text *t, double x) {
     return true;
 }
 
-/* The directives that pictures and streams are made of; at another one false, with part of it done. */
+/* Handles the directives that pictures and streams use. At any other one, returns false with part of the text
+ * written. */
 static bool put_plain(struct text *t, const char *fmt, va_list ap) {
     for (;;) {
         size_t n = strcspn(fmt, "%");
@@ -91,7 +92,7 @@ void put_shell(struct text *t, const char *word) {
     put_word(t, quote ? "'" : "");
 }
 
-/* Its digits before `end`; where they begin. */
+/* Writes v's digits so that they end at `end`; returns their first. */
 static char *write_int(char *end, int64_t v) {
     uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
     do
@@ -143,7 +144,7 @@ const char *number(double x, char *buf) {
         *end = 0;
         return memmove(buf, digits, (size_t)(end - digits) + 1);
     }
-    snprintf(buf, 32, "%.15g", x); /* where so many digits are too few, so are fewer */
+    snprintf(buf, 32, "%.15g", x); /* if 15 digits do not suffice, fewer do not either */
     for (int digits = strtod(buf, NULL) == x ? 6 : 16; digits <= 17; digits++) {
         snprintf(buf, 32, "%.*g", digits, x);
         if (strtod(buf, NULL) == x)

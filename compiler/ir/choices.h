@@ -1,36 +1,38 @@
-/* The choices of a compile, which the scripts, the user and the searches make, and the arguments of a script. */
+/* Choices of a compile, made by scripts, the user and searches, and the arguments of a script. */
 #ifndef PIANOLA_CHOICES_H
 #define PIANOLA_CHOICES_H
 #include "base/base.h"
 #include <string.h>
 
-enum lanes_per { PER_EDGE, PER_PEER, PER_RANK }; /* what has a communication lane of its own; an edge has a direction */
-/* When a rank's communication starts: once its lane is free; not before the one issued before it, on whichever lane,
- * has started; or has ended. */
+enum lanes_per { PER_EDGE, PER_PEER, PER_RANK }; /* unit that has its own communication lane; an edge is directed */
+/* When a rank's communication may start: once its lane is free; once the one issued before it, on any lane, has
+ * started; or once that has ended. */
 enum launch_order { LAUNCH_LANE, LAUNCH_ISSUE, LAUNCH_SERIAL };
-/* Which weights are kept, and when others come: as fetch.c and lower_weights.c solve it; or none is kept beyond a run
- * of uses, and each comes as many runs ahead. */
+/* Which weights stay on a rank, and when others arrive. SOLVED: as fetch.c and lower_weights.c choose. Otherwise none
+ * stays beyond a run of uses, and each arrives zero, one or two runs ahead. */
 enum prefetch { SOLVED, JUST_IN_TIME, ONE_AHEAD, TWO_AHEAD };
 
-/* When a buffer's first access starts, and its last one ends. */
+/* Time from the start of a buffer's first access to the end of its last. */
 struct lifetime {
     double start, end;
 };
 
-/* What may be chosen: the scripts and the user say some of it, and the searches of plan/ vary the rest. */
+/* Choices of a compile. Scripts and the user make some of them; the searches of plan/ vary the rest. */
 struct choices {
     enum lanes_per lanes;
     enum launch_order launch;
     enum prefetch prefetch;
-    bool least_memory; /* the smallest plan, even where instructions then wait for others to leave bytes */
+    bool least_memory; /* the smallest plan, even if instructions then wait until others free bytes */
     bool any_memory;   /* a plan may be larger than the cluster's memory */
-    bool auto_offload; /* which stashes leave is searched, so that the program fits into memory */
-    uint8_t *offload;  /* [stage * batches + b]: what its F keeps goes to host memory meanwhile; NULL: none does */
-    int *slots;        /* weight slots per rank; 0: nothing is kept between jobs */
-    int64_t *room;     /* bytes for fetched weights while a job runs on its rank, and since the job before it;
-                        * INT64_MAX: as many as there are slots for. NULL: that for all jobs */
-    bool *late;        /* per rank, with room: weights come after the job before the one that reads them */
-    /* [rank][buffer]: bytes are reused only once they are free by these times; NULL: as soon as the schedule permits */
+    bool auto_offload; /* whether a search chooses the stashes to offload, so that the program fits into memory */
+    uint8_t
+        *offload;  /* [stage * batches + b]: whether what F keeps goes to host memory meanwhile; NULL: nothing does */
+    int *slots;    /* weight slots per rank; 0: no weights stay between jobs */
+    int64_t *room; /* per job: bytes for fetched weights while it runs, and since the job before it on its rank;
+                    * INT64_MAX: only the slots limit them. NULL: that for all jobs */
+    bool *late;    /* per rank, with room: whether weights arrive only after the job before their reader */
+    /* [rank][buffer]: bytes are reused only once they are free by these times; NULL: as early as the schedule
+     * permits */
     struct lifetime **life;
 };
 
@@ -46,17 +48,18 @@ struct script_args {
     enum launch_order launch;
     enum prefetch prefetch;
     bool recompute, least_memory;
-    double memory; /* bytes of a rank, instead of the cluster's; 0: the cluster's */
-    int most;      /* of a step whose updates are jobs: about so many microbatches are written out; 0: all */
-    int later;     /* of such a step: its functions are asked about jobs so many microbatches later; whole updates */
+    double memory; /* bytes per rank, instead of the cluster's; 0: the cluster's */
+    int most;      /* if updates are jobs: about the number of the step's microbatches to write out; 0: all */
+    int later;     /* if updates are jobs: shifts the jobs that scripts are asked about by this many microbatches, whole
+                    * updates */
     struct script_text
-        *text; /* [3], per kind of script: kept from the first run for later ones. NULL: read each time */
+        *text; /* [3], per kind of script: texts read in the first run, for later ones. NULL: read each time */
     const char **set;
     int nset;
-    int nsizes; /* the last nsizes settings are for the schedule alone */
-    bool *used; /* [nset]: set for each setting that a script used. NULL: every setting must be used */
+    int nsizes; /* the last nsizes settings apply only to the schedule */
+    bool *used; /* [nset]: receives true for each setting that a script used. NULL: every setting must be used */
 };
-/* Whether "workers=8" sets this key; whether a setting of the user's does. */
+/* sets_key returns whether "workers=8" sets this key; is_set, whether any of the user's settings does. */
 static inline bool sets_key(const char *setting, const char *key) {
     size_t n = strlen(key);
     return strncmp(setting, key, n) == 0 && setting[n] == '=';

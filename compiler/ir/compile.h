@@ -1,12 +1,12 @@
-/* A compile as one value: what it was asked for, what the passes have made of that so far, and what the searches have
- * chosen. plan/ runs the passes, and its searches try variations of the value. */
+/* A compile as one value: its arguments, the results of passes so far, and the searches' choices. plan/ runs the
+ * passes, and its searches try variations of the value. */
 #ifndef PIANOLA_COMPILE_H
 #define PIANOLA_COMPILE_H
 #include "costs.h"
 #include "graph.h"
 #include "program.h"
 
-/* The results of passes and searches, in the order in which they are made. */
+/* Results of passes and searches, in the order in which they are made. */
 enum {
     SPEC = 1 << 0,
     COSTS = 1 << 1,
@@ -29,40 +29,40 @@ enum {
 
 /* A variation that a search has tried. */
 struct tried {
-    struct tried *before; /* the one tried before it, or NULL */
+    struct tried *before; /* the variation tried before it, or NULL */
     const char *search, *variation;
-    double makespan; /* NAN: the search did not need to know */
-    const char *why; /* it was refused; NULL: it was not */
-    bool ships;      /* the search chose it */
+    double makespan; /* NAN: the search did not need it */
+    const char *why; /* reason for refusing it; NULL: not refused */
+    bool ships;      /* whether the search chose it */
 };
 
-/* steps of one program: the predicted one, or those that were measured, one after the other */
+/* Steps of one program: the predicted one, or the measured ones in sequence. */
 struct steps {
     int n;
-    const int *number; /* as training counts them; NULL: one predicted step */
+    const int *number; /* numbers in the training; NULL: one predicted step */
     const struct timeline *of;
 };
 
 struct compile {
     struct script_args args;
-    const char *command; /* as in struct settings; for pages alone */
-    int have;            /* results that no pointer shows: bits of the searches and of what passes add to the program */
+    const char *command; /* as in struct settings; only pages use it */
+    int have;            /* bits of results without a pointer: those of searches, and what passes add to the program */
     const struct spec *spec;
     const struct costs *costs;
     struct graph *graph;
     struct sched *sched;
-    struct choices choices;  /* the spec's, as far as no search has varied them */
-    const struct fit *fit;   /* plans of weights for the cluster's memory; NULL: there is nothing to choose */
-    struct program *program; /* what mem and lanes add to it is in place */
-    bool hurried;            /* mem reuses some bytes sooner than choices.life says */
+    struct choices choices;  /* the spec's, except where a search has varied them */
+    const struct fit *fit;   /* plans of weights for the cluster's memory; NULL: nothing to choose */
+    struct program *program; /* the passes mem and lanes add to it in place */
+    bool hurried;            /* mem reuses some bytes earlier than choices.life says */
     struct timeline *timeline;
     struct report *report;
-    struct steps steps;             /* the timeline, or all the steps of which it is the median */
-    struct tried *tried;            /* the variation that was tried last, or NULL */
+    struct steps steps;             /* the timeline's step, or all steps whose median it is */
+    struct tried *tried;            /* the last variation tried, or NULL */
     void (*done)(const char *pass); /* called after each pass that compile_all runs, or NULL */
 };
 
-/* A compile of a spec, and of its costs, that are there already. */
+/* Returns a compile that starts from an existing spec and its costs. */
 static inline struct compile compile_of(const struct spec *sp, const struct costs *costs) {
     return (struct compile){.spec = sp, .costs = costs, .choices = sp->choices};
 }

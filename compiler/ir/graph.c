@@ -1,4 +1,4 @@
-/* The job graph: the dependencies between jobs, and the tensor that each of them carries. */
+/* The job graph: dependencies between jobs, and the tensor that each of them carries. */
 #include "base/cycle.h"
 #include "base/text.h"
 #include "compile.h"
@@ -33,8 +33,8 @@ double host_time(const struct spec *sp, int r, int64_t bytes) {
     return link.latency + (isinf(link.bandwidth) ? 0 : (double)bytes / link.bandwidth);
 }
 
-/* The member of stage t, as scripts count, that the member stage s exchanges tensors with: that of its own place; where
- * t's team is smaller, places begin again. */
+/* Returns the member of the script's stage t that stage s, a member, exchanges tensors with: the one at the same place.
+ * If t's team is smaller, places wrap around. */
 static int counterpart(const struct spec *sp, int s, int t) {
     const struct member *member = sp->names.member;
     if (!member || t < 0)
@@ -60,7 +60,7 @@ int reader_of(const struct spec *sp, int s, int i) {
     return counterpart(sp, s, reader);
 }
 
-/* What a job needs: at most so many. */
+/* Dependencies of one job, with room for most_needs. */
 struct need_list {
     int32_t *job;
     uint8_t *kind;
@@ -73,13 +73,13 @@ static void need(struct need_list *list, int32_t job, int kind) {
     list->kind[list->n++] = (uint8_t)kind;
 }
 
-static int32_t find_input_gradient(const struct spec *sp, int s, int b) { /* the job that makes it */
+static int32_t find_input_gradient(const struct spec *sp, int s, int b) { /* Returns the job that makes it. */
     int32_t whole = job_at(sp, s, b, OP_B);
     return whole >= 0 ? whole : job_at(sp, s, b, OP_I);
 }
 
-/* What the slices of a microbatch have of each other. A recompute makes its own keys and values again, and drops them.
- */
+/* Adds what a slice needs of its microbatch's other slices. A recompute makes its own keys and values again, and drops
+ * them. */
 static void need_slices(const struct costs *costs, const struct job *j, struct need_list *list) {
     const struct spec *sp = costs->spec;
     bool back = j->d == OP_B || j->d == OP_I;
@@ -91,7 +91,7 @@ static void need_slices(const struct costs *costs, const struct job *j, struct n
         need(list, find_input_gradient(sp, j->s, j->b + 1), K_dkv);
 }
 
-/* Adds the default dependencies of one job (schedules/language.md). With recompute the stash comes from R. */
+/* Adds the default dependencies of one job (schedules/language.md). With recompute, the stash comes from R. */
 static void default_needs(const struct costs *costs, const struct job *j, struct need_list *list) {
     const struct spec *sp = costs->spec;
     int s = j->s, b = j->b, t;
@@ -125,7 +125,8 @@ static bool reads(const struct spec *sp, int s, int from) {
     return false;
 }
 
-/* The other way: where a larger team hands over to a smaller one, several members read one's gradient. */
+/* Returns whether stage s reads a gradient of stage `from`. If a larger team feeds a smaller one, several members read
+ * one gradient. */
 static bool reads_gradient(const struct spec *sp, int s, int from) {
     for (int i = 0, t; (t = reader_of(sp, s, i)) >= 0; i++)
         if (t == from)
@@ -133,7 +134,7 @@ static bool reads_gradient(const struct spec *sp, int s, int from) {
     return false;
 }
 
-/* The tensor of an edge between slices of one microbatch. */
+/* Returns the tensor of an edge between slices of one microbatch. */
 static int kind_between_slices(const struct costs *costs, const struct job *from, const struct job *to) {
     const struct spec *sp = costs->spec;
     int slices = sp->names.slices;
@@ -145,8 +146,8 @@ static int kind_between_slices(const struct costs *costs, const struct job *from
     return (from->d == OP_B || from->d == OP_I) && back && from->b == to->b + 1 ? K_dkv : K_token;
 }
 
-/* The tensor that a dependency given by pred() carries; K_none: none, and no order that is not kept anyway, as from F
- * to a backward whose stash comes from R. Stages that the model does not connect exchange nothing. */
+/* Returns the tensor that a dependency given by pred() carries. K_none: drops the edge, because the order holds anyway,
+ * as from F to a backward whose stash comes from R. Stages that the model does not connect exchange nothing. */
 static int custom_kind(const struct costs *costs, const struct job *from, const struct job *to) {
     const struct spec *sp = costs->spec;
     bool back = to->d == OP_B || to->d == OP_I;
@@ -168,7 +169,8 @@ static int custom_kind(const struct costs *costs, const struct job *from, const 
     return K_token;
 }
 
-/* A backward that reads its forward's stash reads its keys and values too, by an edge of their own. */
+/* Copies the edges that pred() gives. A backward that reads its forward's stash also reads its keys and values, by an
+ * edge of their own. */
 static void copy_custom(const struct costs *costs, struct graph *graph) {
     const struct spec *sp = costs->spec;
     for (int j = 0; j < graph->n; j++)
@@ -178,7 +180,7 @@ static void copy_custom(const struct costs *costs, struct graph *graph) {
     size_t most = (size_t)sp->pred_at[graph->n] + (size_t)graph->n * (size_t)(1 + sp->names.slices);
     struct need_list list = {NEW(int32_t, most), NEW(uint8_t, most), 0};
     for (int j = 0; j < graph->n; graph->pred_at[++j] = list.n) {
-        if (sp->declared.recompute && sp->job[j].d == OP_R) /* pred() is not asked about it */
+        if (sp->declared.recompute && sp->job[j].d == OP_R) /* pred() is not called for it */
             need_slices(costs, &sp->job[j], &list);
         for (int32_t e = sp->pred_at[j]; e < sp->pred_at[j + 1]; e++) {
             const struct job *from = &sp->job[sp->pred[e]];
@@ -193,14 +195,14 @@ static void copy_custom(const struct costs *costs, struct graph *graph) {
     graph->kind = list.kind;
 }
 
-/* "1, 3, "F"" as an item of what pred() returns; with slices "1, 3, "F", 0". */
+/* Returns a job as an item of pred()'s result, "1, 3, "F"", or with slices "1, 3, "F", 0". */
 static const char *item_text(const struct spec *sp, const struct job *j) {
     int slices = slices_of(&sp->names), s = sp->names.member ? sp->names.member[j->s].stage : j->s;
     return sp->names.slices ? format("%d, %d, \"%s\", %d", s, j->b / slices, op_name[j->d], j->b % slices)
                             : format("%d, %d, \"%s\"", s, j->b, op_name[j->d]);
 }
 
-/* A custom pred may add orders, but a job's own tensors must come from somewhere. */
+/* Dies if pred() leaves out a job's own tensors: it may add orders, but these must come from somewhere. */
 static void check_custom(const struct costs *costs, const struct graph *graph) {
     const struct spec *sp = costs->spec;
     struct need_list list = {NEW(int32_t, most_needs(sp)), NEW(uint8_t, most_needs(sp)), 0};
@@ -240,8 +242,8 @@ static void die_on_cycle(const struct spec *sp, const struct graph *graph, const
     die("%s: the jobs' dependencies form a cycle of %d; remove one of these from pred():%s", sp->file, len, t.s);
 }
 
-/* Orders the jobs into `order`, each after all that it needs, up to those in a cycle or after one, which miss some of
- * theirs. Returns how many it ordered. */
+/* Orders the jobs topologically into `order`; jobs in a cycle or after one are left out, and `missing` counts their
+ * unmet needs. Returns the number of ordered jobs. */
 static int order_jobs(const struct graph *graph, int32_t *order, int32_t *missing) {
     int n = 0;
     for (int j = 0; j < graph->n; j++)

@@ -1,4 +1,4 @@
-/* Lists of ranks; who owns the sets of weights; and what each rank holds and updates of them. */
+/* Lists of ranks, owners of sets of weights, and what each rank holds and updates of them. */
 #include "base/map.h"
 #include "costs.h"
 #include "program.h"
@@ -8,7 +8,7 @@
 /* ---- lists of ranks ---- */
 
 struct list_table {
-    struct map map; /* of spec.list */
+    struct map map; /* of indices in spec.list */
     int room;
     size_t cap;
 };
@@ -20,7 +20,7 @@ static uint64_t hash_ranks(const int32_t *rank, int n) {
     return hash;
 }
 
-/* Doubles the table and enters all lists anew. */
+/* Doubles the table and inserts all lists again. */
 static void double_table(struct spec *sp) {
     struct list_table *lists = sp->owners.lists;
     lists->room = 2 * sp->owners.nlists + 16;
@@ -55,16 +55,16 @@ int32_t keep_list(struct spec *sp, const int32_t *rank, int n) {
     return sp->workers + sp->owners.nlists - 1;
 }
 
-/* ---- who owns a set ---- */
+/* ---- owners of a set ---- */
 
 static int by_first(const void *x, const void *y) {
     const struct home *a = x, *b = y;
     return (a->rank[0] > b->rank[0]) - (a->rank[0] < b->rank[0]);
 }
 
-struct naming { /* the homes of a stage */
+struct naming { /* Collects the homes of a stage. */
     struct home *named;
-    int *seen; /* the last number under which it was named */
+    int *seen; /* per home: the last `number` under which it was named */
     int n, number;
 };
 
@@ -84,7 +84,7 @@ static struct homes take_homes(const struct spec *sp, const struct naming *namin
     return homes;
 }
 
-/* The lists of a, and then those of b that a lacks: members of a team may have one home. */
+/* Returns a's lists, then b's lists that a lacks: members of a team may share a home. */
 static struct homes append_homes(const struct homes *a, const struct homes *b, int zero) {
     struct homes both = {a->lists, b->size, 0, NEW(int32_t, (a->lists + b->lists) * b->size)};
     if (a->lists > 0)
@@ -140,7 +140,7 @@ struct homes *find_homes(const struct costs *costs) {
 struct held *held_on(const struct program *p, int r, int64_t element, int *n) {
     const struct rank *k = &p->rank[r];
     int sets = sets_in(p);
-    int32_t *at = NEW(int32_t, sets); /* 1 + the set's place in held */
+    int32_t *at = NEW(int32_t, sets); /* 1 + the set's index in held */
     struct held *held = NEW(struct held, sets);
     *n = 0;
     for (int b = 0; b < k->nbufs; b++) {
@@ -162,7 +162,8 @@ struct held *held_on(const struct program *p, int r, int64_t element, int *n) {
     for (int b = 0; b < k->nbufs; b++) {
         const struct buf *x = &k->buf[b];
         struct held *h = x->kind == K_opt || x->kind == K_hopt ? &held[at[x->stage] - 1] : NULL;
-        if (h && (x->kind == K_hopt || h->memory == MEMORY_DEVICE)) { /* offloaded, opt is there for the update alone */
+        if (h && (x->kind == K_hopt ||
+                  h->memory == MEMORY_DEVICE)) { /* if the state is offloaded, opt exists only during the update */
             h->memory = memory_of(x);
             h->opt = x->off;
         }

@@ -19,7 +19,7 @@ const uint8_t op_cost[NOPS] = {OPS(X)};
 const bool kind_has_batch[NKINDS] = {KINDS(X)};
 #undef X
 
-/* The operand strings of ops.h, read once. */
+/* Operands of ops.h, parsed once, and the printed names of instructions. */
 uint8_t op_accesses[NOPS][NROLES];
 bool op_adds[NOPS][NROLES], operands_are_read;
 static uint8_t roles_of[NOPS][NROLES], nroles_of[NOPS];
@@ -88,7 +88,7 @@ const char *job_name(const struct names *names, int s, int b, int d) {
 }
 
 void put_buf(struct text *t, const struct names *names,
-             const struct buf *b) { /* printf is too slow for what comes several times a line */
+             const struct buf *b) { /* printf is too slow for text that occurs several times per line */
     put_word(t, kind_name[b->kind]);
     if (b->stage >= 0) {
         put_word(t, "(");

@@ -1,4 +1,4 @@
-/* Lanes: their names, what runs in them, and their instructions. */
+/* Lanes: their names, the operations that run in them, and their instructions. */
 #include "program.h"
 #include <string.h>
 
@@ -24,7 +24,8 @@ int lane_kind(const char **name) {
     return -1;
 }
 
-/* A coarse lane takes messages, and ADD, which runs on the lane that received its part. */
+/* Returns whether operation op may run in a lane of this kind. A coarse lane takes messages, and ADD, which runs on the
+ * lane that received its part. */
 bool lane_takes(int kind, int op) {
     bool coarse = kind == LANE_PEER || kind == LANE_ALL;
     return op_lane[op] == kind || (coarse && has_peer(op));

@@ -1,6 +1,6 @@
-/* Which SEND meets which RECV, and which members of a collective meet each other.
+/* Matches each SEND with its RECV, and the members of each collective.
  *
- * Both ends of a message agree on its kind, stage, microbatch, instance, source and destination; that identifies it.
+ * Both ends of a message agree on its kind, stage, microbatch, instance, source and destination, which identify it.
  * Messages are numbered by the rank of their SEND, then by its issue order. On one edge, RECVs nearly always come in
  * the order of the SENDs, so a RECV first tries the message after the one that its lane matched last. Only if that
  * fails do all messages go into a hash table. The first rank of a group opens a REDUCE, and each other member is one
@@ -13,9 +13,9 @@
 
 struct message {
     int32_t rank, ins; /* its SEND, or the first member's REDUCE */
-    int32_t next;      /* the message after it on that lane, or -1 */
-    int32_t left;      /* ends yet to be found */
-    int32_t last;      /* the rank whose end was found last: each rank has one at most */
+    int32_t next;      /* the next message on that lane, or -1 */
+    int32_t left;      /* number of ends not found yet */
+    int32_t last;      /* rank whose end was found last: each rank has at most one */
 };
 
 struct matching {
@@ -27,7 +27,7 @@ struct matching {
     bool mapped;
 };
 
-/* What all ends of a message have in common. */
+/* The fields that all ends of a message have in common. */
 struct key {
     int32_t op, stage, batch, inst, from, to;
 };
@@ -46,10 +46,10 @@ static bool opens(const struct program *p, int r, const struct instr *in) {
 
 static struct key match_key(const struct program *p, int r, const struct instr *in) {
     struct key key = {in->op, in->stage, in->batch, in->inst, r, in->peer};
-    if (op_lane[in->op] == LANE_TEAM && p->names.member) /* each member's is of a stage of its own */
+    if (op_lane[in->op] == LANE_TEAM && p->names.member) /* each member has a stage of its own */
         key.stage = p->names.member[in->stage].stage;
     if (is_group(in->op))
-        key.from = p->rank[r].lane[in->lane].group; /* and to: the root */
+        key.from = p->rank[r].lane[in->lane].group; /* to is the root */
     if (is_recv(in->op))
         key = (struct key){op_row(in->op)->partner, in->stage, in->batch, in->inst, in->peer, r};
     return key;
@@ -60,7 +60,7 @@ static uint64_t hash_key(const struct key *key) {
     return hash_add(hash_add(hash_add(h, key->inst), key->from), key->to);
 }
 
-/* Numbers everything that opens a message, and chains the messages of each lane. */
+/* Numbers the messages by their opening instructions, and chains those of each lane. */
 static void open_messages(struct matching *matching) {
     struct program *p = matching->p;
     for (int r = 0; r < p->workers; r++)
@@ -90,7 +90,7 @@ static void open_messages(struct matching *matching) {
     }
 }
 
-/* The first message that lane `lane` of rank r may receive; -1 when it has more than one sender, or none is found. */
+/* Returns the first message that lane `lane` of rank r may receive; -1 if it has several senders, or none is found. */
 static int32_t first_arrival(const struct matching *matching, int r, const struct lane *lane) {
     struct lane want = *lane;
     int from = lane->peer;
@@ -107,7 +107,7 @@ static int32_t first_arrival(const struct matching *matching, int r, const struc
     return at ? matching->first[from][at - k->lane] : -1;
 }
 
-/* Whether an end of rank r with this key may join message i. */
+/* Returns whether an end of rank r with this key may join message i. */
 static bool may_join(const struct matching *matching, int32_t i, int r, const struct key *key) {
     const struct message *message = &matching->message[i];
     struct key k = match_key(matching->p, message->rank, &matching->p->rank[message->rank].ins[message->ins]);
@@ -136,7 +136,7 @@ static int32_t find_message(struct matching *matching, int r, const struct key *
     return -1;
 }
 
-/* Finds the message of every other end of rank r. */
+/* Matches every instruction of rank r that does not open a message. */
 static void match_rank(struct matching *matching, int r) {
     struct rank *k = &matching->p->rank[r];
     int32_t *next = NEW(int32_t, k->nlanes);

@@ -1,9 +1,9 @@
 /* Teams: each member gets a stage of its own.
  *
- * A script names the ranks that compute a job together, or asks for every rank to become a team. All that comes behind
- * this knows jobs of one rank only: a stage whose jobs are computed by t ranks becomes t stages, one for each place in
- * the team, with that part of the stage's weights. names.member says which stage and place each is. The jobs of one
- * (s,b,d) are next to each other in nothing but their names, but start and end together (sched.c). */
+ * A script names the ranks that compute a job together, or asks for every rank to become a team. Later passes know only
+ * jobs of one rank: a stage that t ranks compute becomes t stages, one for each place in the team, with that place's
+ * part of the stage's weights. names.member says which stage and place each is. Jobs of one (s,b,d) are separate from
+ * now on, but start and end together (sched.c). */
 #include "spec.h"
 #include <string.h>
 
@@ -35,11 +35,11 @@ void name_sets(struct names *names, int stages, bool tied, bool shared) {
 struct expansion {
     struct spec *sp;
     struct spec before;
-    int factor; /* ranks that each rank becomes */
-    /* Per stage, as scripts count: its first member stage; how many jobs it has; which is the first of them, and which
-     * becomes the first member's first. */
+    int factor; /* number of ranks that each rank becomes */
+    /* Per stage of the script: its first member stage; its number of jobs; the first of them; and the first member's
+     * first job. */
     int32_t *first, *jobs, *from, *to;
-    int32_t *rank; /* of the list in hand */
+    int32_t *rank; /* scratch space for a list of ranks */
 };
 
 static int slice_count(const struct expansion *all, const struct job *j) {
@@ -51,14 +51,14 @@ int team_size(const struct spec *sp, int s) {
     return member && member->place >= 0 ? member->size : 1;
 }
 
-/* The job of the member at `place` of a team; where the team of j is smaller, places begin again. */
+/* Returns the job of the member at `place` of a team. If j's team is smaller, places wrap around. */
 static int32_t member_job(const struct expansion *all, int32_t j, int place) {
     const struct job *job = &all->before.job[j];
     return all->to[job->s] + place % slice_count(all, job) * all->jobs[job->s] + (j - all->from[job->s]);
 }
 
-/* The home of what the member at a place of `size` has of the stage's weights: these lie on the list's ranks evenly,
- * one member's part behind the other's. */
+/* Returns the home of the weights of the member at a place of `size`. The list's ranks hold the stage's weights evenly,
+ * one member's part after the other. */
 static int32_t home_of_member(const struct expansion *all, const int32_t *home, int place, int size) {
     if (*home < 0)
         return -1;
@@ -170,7 +170,7 @@ static void expand_sources(struct expansion *all) {
                 before->owners.source[j] < 0 ? -1 : before->owners.source[j] * all->factor + i % all->factor;
 }
 
-/* Of each rank the number that it was. */
+/* Returns a table over the new ranks: each has the value of the rank that it came from. */
 static int *expand_ranks(const struct expansion *all, const int *of_rank) {
     int *of = of_rank ? NEW(int, all->sp->workers) : NULL;
     for (int r = 0; of && r < all->sp->workers; r++)
@@ -178,7 +178,7 @@ static int *expand_ranks(const struct expansion *all, const int *of_rank) {
     return of;
 }
 
-/* Members compute a job together: they are updated alike, and read weights of one version. */
+/* Copies updates and versions to the members. They compute jobs together, so they update alike and read one version. */
 static void expand_versions(struct expansion *all) {
     struct spec *sp = all->sp;
     const struct spec *before = &all->before;

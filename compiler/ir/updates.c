@@ -1,12 +1,12 @@
-/* Updates that are jobs. A script is asked about U(s,k) of a stage, and there is one on each home of the stage's
- * weights; where a team computes the stage, on each home of each member's part, and of what the members share. */
+/* Updates that are jobs. A script gives U(s,k) of a stage, and each home of the stage's weights gets one. If a team
+ * computes the stage, each home of each member's part and of the shared set does. */
 #include "costs.h"
 #include <string.h>
 
-/* The stage of a set, as scripts count. */
+/* Returns the script's stage of a set. */
 static int stage_of_set(const struct spec *sp, int set) { return sp->names.member ? sp->names.member[set].stage : set; }
 
-/* A table is updated as stage 0 is. */
+/* Gives the sets after the stages the update intervals of their stages; a table's is stage 0's. */
 void updates_of_sets(const struct names *names, int stages, int *update) {
     for (int set = stages; set < stages + names->tables; set++)
         update[set] = update[0];
@@ -25,7 +25,7 @@ void name_spec_sets(struct spec *sp, bool tied, bool shared) {
     sp->updates.every = update;
 }
 
-/* Where the updates of each stage, as scripts count, begin in spec.asked. */
+/* Returns where the updates of each of the script's stages begin in updates.asked. */
 static int32_t *asked_at(const struct spec *sp) {
     int32_t *each = NEW(int32_t, sp->stages), *at = NEW(int32_t, sp->stages + 1);
     for (int s = 0; s < sp->stages; s++)
@@ -35,7 +35,8 @@ static int32_t *asked_at(const struct spec *sp) {
     return at;
 }
 
-/* A cost that the script gives is that of all of a stage: the members' own parts have it, if they have weights. */
+/* Returns a set's cost of an update. A cost from the script covers the whole stage: the members' own parts carry it, if
+ * they have weights, and a shared set costs nothing. */
 static double member_cost(const struct costs *costs, int set, double asked) {
     const struct spec *sp = costs->spec;
     bool beside = set >= sp->stages && !is_bare(costs, sp->names.first[stage_of_set(sp, set)]);

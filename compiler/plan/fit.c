@@ -1,8 +1,8 @@
-/* How much of the weights that travel each rank keeps where the cluster's memory limits that.
+/* Chooses how much of the travelling weights each rank keeps if the cluster's memory limits that.
  *
- * choices.slots is the most. Where memory is too small for it, a rank has as many slots as fit, by bisection. Beyond
- * these it may keep whatever fits beside its other tensors, which may be more sets at times than at others. What the
- * holes between tensors take is found by trial, and taken off the room. */
+ * choices.slots is the upper bound. If memory is too small for it, a bisection finds the slots that fit. Beyond these a
+ * rank may keep whatever fits beside its other tensors, so the number of sets may vary over time. Trials find the space
+ * lost to gaps between tensors, which is subtracted from the room. */
 #include "passes/lower.h"
 #include "plan.h"
 #include <math.h>
@@ -35,7 +35,7 @@ void unplan(struct compile *c) {
     }
 }
 
-/* Per rank: whether the program, with bytes reused as early as the schedule allows, fits into memory. */
+/* Sets per rank whether the program fits into memory, with bytes reused as early as the schedule allows. */
 static void find_fits(struct compile *c, bool *fits) {
     compile_until(c, STREAMS);
     struct scratch scratch = scratch_begin();
@@ -50,12 +50,13 @@ static int most_slots(const struct compile *c, int r) {
     return c->choices.slots[r] < c->spec->stages + 1 ? c->choices.slots[r] : c->spec->stages + 1;
 }
 
-/* The most slots with which each rank fits into memory; 0 if none does. c: the compile with all of them. */
+/* Returns per rank the most slots with which it fits into memory; 0 if no number fits. c: the compile with all
+ * slots. */
 static int *slots_that_fit(const struct compile *c) {
     const struct spec *sp = c->spec;
     int *slots = NEW(int, sp->workers), *least = NEW(int, sp->workers), *most = NEW(int, sp->workers);
     bool *fits = NEW(bool, sp->workers), open = true;
-    struct compile with = *c; /* the first trial has the program that is there */
+    struct compile with = *c; /* the first trial reuses the existing program */
     for (int r = 0; r < sp->workers; r++) {
         least[r] = -1;
         most[r] = slots[r] = most_slots(c, r);
@@ -80,19 +81,19 @@ static int *slots_that_fit(const struct compile *c) {
     return slots;
 }
 
-/* Returns the compile with these slots, each of which fits beside other numbers on other ranks: with fewer where it
- * does not now. */
+/* Returns the compile with these slots. Each rank's number was found with other numbers on other ranks, so ranks that
+ * do not fit now get fewer. */
 static struct compile fit_slots(struct compile *c, int *slots) {
     int workers = c->spec->workers;
     bool *fits = NEW(bool, workers);
     for (;;) {
-        struct scratch scratch = scratch_begin(); /* it does not end where its program is the one */
+        struct scratch scratch = scratch_begin(); /* stays open if this program is returned */
         struct compile with = compile_vary(c, STREAMS);
         bool fewer = false, none = false;
         with.choices.slots = slots;
         find_fits(&with, fits);
         for (int r = 0; r < workers; r++)
-            none |= !fits[r] && slots[r] == 0; /* others' gathers come to it too early */
+            none |= !fits[r] && slots[r] == 0; /* gathers for other ranks' sake reach it too early */
         for (int r = 0; r < workers; r++)
             if ((!fits[r] || none) && slots[r] > 0) {
                 slots[r] = none ? slots[r] / 2 : slots[r] - 1;
@@ -104,9 +105,9 @@ static struct compile fit_slots(struct compile *c, int *slots) {
     }
 }
 
-/* A rank whose slots do not fit, and how it would do with those that do. */
+/* A rank whose slots do not all fit, and its result with those that do. */
 struct short_rank {
-    bool open, fits; /* open: what it keeps is limited by room; fits: with the slots */
+    bool open, fits; /* open: room limits what it keeps; fits: with the reduced slots */
     int64_t received;
 };
 
@@ -114,7 +115,7 @@ static int64_t weights_on(const struct compile *c, const int32_t *place, int r) 
     return weights_received(c->costs, place, c->program, r);
 }
 
-/* With the slots that fit, the room on ranks that have fewer of them than the script said. */
+/* Computes the room on ranks whose fitting slots are fewer than the script's. */
 static void find_room(struct compile *by_slots, const int *most, int64_t *room, struct short_rank *rank) {
     struct scratch scratch = scratch_begin();
     const struct spec *sp = by_slots->spec;
@@ -133,7 +134,7 @@ static void find_room(struct compile *by_slots, const int *most, int64_t *room, 
     scratch_end(scratch);
 }
 
-/* The first job that uses a buffer of the rank's plan that does not lie within memory; -1: none does. */
+/* Returns the first job that uses a buffer planned beyond the memory; -1 if there is none. */
 static int32_t job_beyond(const struct spec *sp, const struct rank *k) {
     for (int i = 0; i < k->nins; i++) {
         const struct instr *x = &k->ins[i];
@@ -144,20 +145,20 @@ static int32_t job_beyond(const struct spec *sp, const struct rank *k) {
     return -1;
 }
 
-/* Trials of rooms: all that the script's slots permit; with only one slot more than fits; weights that come late; with
+/* Trials of rooms: with all of the script's slots; with one slot more than fits; with weights that arrive late; with
  * less room where it did not suffice; with less everywhere. */
 enum { ALL_SLOTS, ONE_SLOT_MORE, LATE, LESS_THERE, LESS = 6, TRIALS = 12 };
 
 struct rooms {
     const int *said;        /* the script's slots */
-    const struct fit *fit;  /* those that fit */
-    struct choices choices; /* of the next trial: slots, room and late are varied */
+    const struct fit *fit;  /* the slots that fit */
+    struct choices choices; /* for the next trial, which varies slots, room and late */
     struct short_rank *rank;
     int trial;
 };
 
-/* After a trial, for the next. A rank that fits stays as it is; it is no concern any more after the last trial, or if
- * with its slots it receives as little. Returns whether anything has changed. */
+/* Adjusts rank r's choices after a trial. A rank that fits stays as it is. It returns to its fitting slots after the
+ * last trial, or if it receives no less than with those. Returns whether anything changed. */
 static bool adjust(struct rooms *rooms, const struct compile *with, int r, int64_t received) {
     const struct spec *sp = with->spec;
     struct short_rank *rank = &rooms->rank[r];
@@ -199,13 +200,14 @@ static struct rooms begin_rooms(const struct compile *c, const struct fit *fit) 
     return rooms;
 }
 
-/* Tries to keep what there is room for. Returns whether *found does, and receives less so. bound: is set, per rank. */
+/* Tries to keep what there is room for. Returns true, with the compile in *found, if that fits and ranks receive less.
+ * Sets bound per rank. */
 static bool fit_room(struct compile *c, const struct fit *fit, int64_t *bound, struct compile *found) {
     int workers = c->spec->workers;
     struct rooms rooms = begin_rooms(c, fit);
     const int32_t *place = home_places(c->costs);
     for (; any_open(rooms.rank, workers); rooms.trial++) {
-        struct scratch scratch = scratch_begin(); /* it does not end where its program is the one */
+        struct scratch scratch = scratch_begin(); /* stays open if this program is returned */
         struct compile with = compile_vary(c, STREAMS);
         with.choices = rooms.choices;
         bool changed = false, fits = plan_least(&with);
@@ -220,7 +222,8 @@ static bool fit_room(struct compile *c, const struct fit *fit, int64_t *bound, s
             return true;
         }
         scratch_end(scratch);
-        if (!changed) /* weights that travel together come elsewhere at other times, to a rank without room for that */
+        if (!changed) /* changed arrival times on some rank affect weights that travel together, so a rank without room
+                       * may not fit */
             return false;
     }
     return false;
@@ -246,7 +249,7 @@ static const char *slots_text(const int *slots, int workers) {
 void search_room(struct compile *c) {
     compile_until(c, STREAMS);
     if (c->choices.prefetch != SOLVED || c->spec->updates.every || !fetches_weights(c->program))
-        return; /* with updates, versions leave little to choose */
+        return; /* with updates as jobs, versions leave little to choose */
     int workers = c->spec->workers;
     bool fewer = false;
     struct fit *fit = NEW(struct fit, 1);

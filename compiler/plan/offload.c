@@ -1,29 +1,29 @@
-/* offload = "auto": which stashes leave the device, so that each rank's plan fits into the cluster's memory.
+/* offload = "auto": chooses the stashes that leave the device, so that each rank's plan fits into the cluster's memory.
  *
- * The program is lowered with all of them away. Then each rank goes through its buffers in the order in which the plan
- * opens and closes them, as if those that can leave had stayed. Where that is more than the rank may use, the stash
- * leaves that is worth most from there on: bytes times the time until it has to be back. Since a plan has gaps too,
- * what the rank may use in this picture is found by bisection: the most with which the plan of the program itself fits.
+ * The program is lowered with all of them offloaded. Then each rank walks through its buffers in the order in which the
+ * plan opens and closes them, as if the movable ones had stayed. When they exceed the rank's target, the stash worth
+ * most from then on leaves: bytes times the time until it must be back. A real plan also has gaps, so a bisection finds
+ * the largest target whose plan fits.
  *
- * Greedy, not optimal: which few stashes suffice depends on their overlaps, as bin packing does. Of stashes of one size
- * the one that is needed last leaves, which is Belady's rule. */
+ * The choice is greedy, not optimal: which few stashes suffice depends on their overlaps, as in bin packing. Among
+ * stashes of one size, the one needed last leaves, which is Belady's rule. */
 #include "passes/lower.h"
 #include "plan.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct stay { /* of what the forward of (s, b) keeps, on the rank that reads it */
+struct stay { /* What the forward of (s, b) keeps, on the rank that reads it. */
     int64_t bytes;
     double from, to;    /* the forward's end, the reader's start */
-    int32_t rank, back; /* where it comes back: an event of the rank; 0: it does not leave */
+    int32_t rank, back; /* back: the rank's event at which it returns; 0: it cannot leave */
 };
 
-/* A rank's buffers as they open and close, in the program in which all stashes are away that can be. */
+/* A rank's buffers as they open and close, in the program that offloads all stashes it can. */
 struct picture {
-    int64_t *use; /* per event: bytes in use behind it */
+    int64_t *use; /* per event: bytes in use after it */
     int32_t *leaves,
-        *backs; /* per event: the (s, b) whose stash is away from it on, or back; as in spec.offload, or -1 */
+        *backs; /* per event: the (s, b) whose stash leaves or returns there, as an index in choices.offload, or -1 */
     size_t n;
 };
 
@@ -65,7 +65,7 @@ static struct picture draw_rank(const struct spec *sp, const struct rank *k, int
         int32_t cell = b->stage * sp->batches + b->batch;
         if (!kind_has_batch[b->kind] || stay[cell].rank != r)
             continue;
-        bool again = job_at(sp, b->stage, b->batch, OP_R) >= 0; /* then F keeps its input, and the stash is R's */
+        bool again = job_at(sp, b->stage, b->batch, OP_R) >= 0; /* F then keeps its input, and the stash is R's */
         if (!opens && b->kind == (again ? K_input : K_stash))
             picture.leaves[i] = cell;
         if (opens && b->kind == (again ? K_rinput : K_rstash)) {
@@ -79,7 +79,7 @@ static struct picture draw_rank(const struct spec *sp, const struct rank *k, int
 
 static size_t stashes_of(const struct spec *sp) { return (size_t)sp->stages * (size_t)sp->batches; }
 
-/* With all stashes away. */
+/* Returns the pictures of all ranks with all stashes offloaded. */
 static struct picture *picture_memory(const struct compile *c, struct stay *stay) {
     struct picture *picture = NEW(struct picture, c->spec->workers);
     struct compile with = compile_vary(c, STREAMS);
@@ -91,7 +91,7 @@ static struct picture *picture_memory(const struct compile *c, struct stay *stay
     return picture;
 }
 
-/* The stash among these that is worth most from time t on and has not left; -1: none is left. */
+/* Returns the stash in the list that is worth most from time t on and has not left; -1 if none is left. */
 static int32_t most_worth(const uint8_t *offload, const struct stay *stay, const int32_t *cell, int n, double t) {
     int32_t best = -1;
     double most = 0;
@@ -105,12 +105,13 @@ static int32_t most_worth(const uint8_t *offload, const struct stay *stay, const
     return best;
 }
 
-/* Those of a rank that leave, so that it uses no more than `target` bytes at any time if it can. here: room for all. */
+/* Chooses a rank's stashes to offload, so that it never uses more than `target` bytes, if possible. here: scratch space
+ * for all of them. */
 static void choose_leaving(const struct picture *picture, const struct stay *stay, double target, uint8_t *offload,
                            int32_t *here) {
     int64_t kept = 0;
     double t = 0;
-    int n = 0; /* of `here`: could be away by now, and not back yet */
+    int n = 0; /* entries of `here`: stashes that could be away now, and are not back yet */
     for (int32_t i = 0; i < (int32_t)picture->n; i++) {
         int32_t cell = picture->backs[i];
         if (cell >= 0) {
@@ -120,7 +121,7 @@ static void choose_leaving(const struct picture *picture, const struct stay *sta
                     here[k--] = here[--n];
         }
         if ((cell = picture->leaves[i]) >= 0) {
-            if (stay[cell].back > i) /* else it is back before it has left */
+            if (stay[cell].back > i) /* else it returns before it leaves */
                 here[n++] = cell;
             kept += stay[cell].bytes;
             t = fmax(t, stay[cell].from);
@@ -132,7 +133,7 @@ static void choose_leaving(const struct picture *picture, const struct stay *sta
     }
 }
 
-/* Sets which stashes leave, for these targets. Returns how many. */
+/* Chooses the stashes to offload for these targets; returns their number. */
 static int choose_stays(struct compile *c, const struct picture *picture, const struct stay *stay,
                         const double *target) {
     struct scratch scratch = scratch_begin();
@@ -164,13 +165,13 @@ void search_offloads(struct compile *c) {
     const struct spec *sp = c->spec;
     if (!c->choices.auto_offload || isinf(sp->machine.memory))
         return;
-    c->choices.offload = NEW(uint8_t, stashes_of(sp)); /* each trial's, one after the other */
+    c->choices.offload = NEW(uint8_t, stashes_of(sp)); /* holds each trial's choice in turn */
     struct stay *stay = NEW(struct stay, stashes_of(sp));
     const struct picture *picture = picture_memory(c, stay);
     double *enough = NEW(double, sp->workers), *target = NEW(double, sp->workers), *most = NEW(double, sp->workers);
     bool *fits = NEW(bool, sp->workers), open = true;
     for (int r = 0; r < sp->workers; r++) {
-        enough[r] = -1; /* all that can leave does */
+        enough[r] = -1; /* offloads all that can leave */
         target[r] = most[r] = sp->machine.memory;
     }
     for (int i = 0; i < 12 && open; i++) { /* to a few thousandths of the memory */

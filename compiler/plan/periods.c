@@ -1,21 +1,22 @@
-/* How much of a step is written out, where its updates are jobs: all of it, or what leads to a period, the period, and
- * what follows it (repetition.c).
+/* Chooses how much of a step is written out if its updates are jobs: all of it, or a prologue, one period, and an
+ * epilogue (repetition.c).
  *
- * The script is asked about ever more microbatches until its schedule repeats itself; then about as many as the program
- * needs. A period must be so long that no tensor outlives it: its place is another's when the period comes again. And
- * the step's end must be so far that it changes nothing in the period: fetched weights are kept by their next uses. */
+ * The script is asked about ever more microbatches until its schedule repeats itself, then about as many as the program
+ * needs. A period must be so long that no tensor outlives it, because each repetition reuses the tensor's place. And
+ * the step's end must be far enough to change nothing in the period, since the next uses of fetched weights decide what
+ * is kept. */
 #include "passes/period.h"
 #include "plan.h"
 #include "repetition.h"
 #include <math.h>
 
 enum {
-    MOST_BEHIND = 2,           /* periods that are written out again after it */
-    MOST_JOBS = 1000000,       /* of a program */
-    MOST_TRIED = 8 * MOST_JOBS /* of all programs that are tried */
+    MOST_BEHIND = 2,           /* further periods written out after the first */
+    MOST_JOBS = 1000000,       /* per program */
+    MOST_TRIED = 8 * MOST_JOBS /* over all programs tried */
 };
 
-/* The compile of so many microbatches. */
+/* Returns the compile of that many microbatches. */
 static struct compile of_microbatches(const struct compile *c, int most) {
     struct compile with = compile_vary(c, SPEC);
     with.args.most = most;
@@ -27,7 +28,7 @@ static bool may_look_further(const struct compile *c) {
     return c->spec->batches < c->spec->updates.step && c->spec->njobs <= MOST_JOBS / 2;
 }
 
-/* Writes all of the step out, of which no part is known to repeat itself, if it is not too long for that. */
+/* Writes the whole step out, as no part of it is known to repeat. Dies if the step is too long for that. */
 static void write_all_out(struct compile *c, const char *why) {
     if ((double)c->spec->njobs / c->spec->batches * (double)c->spec->updates.step > MOST_JOBS)
         die("%s: %s, and all %lld of a step are too many jobs to write out: a rank that runs ever further ahead needs "
@@ -39,15 +40,16 @@ static void write_all_out(struct compile *c, const char *why) {
     tried_ships(c, "all of the step");
 }
 
-/* A period: its first microbatch, how many it has, and how many the schedule's shortest one has. */
+/* A period: its first microbatch, its length, and the length of the schedule's shortest one. */
 struct period {
     int first, length, shortest;
 };
 
-/* Compiles so many microbatches with the period. Returns whether no tensor outlives it; else c stays as it is. */
+/* Compiles `microbatches` microbatches with the period. Returns whether no tensor outlives the period; if one does, c
+ * stays as it is. */
 static bool try_period(struct compile *c, struct period period, int microbatches, int64_t *tried) {
     const char *variation = format("%d microbatches, of which %d repeat", microbatches, period.length);
-    struct scratch scratch = scratch_begin(); /* it does not end where its program is the one */
+    struct scratch scratch = scratch_begin(); /* stays open if this program is chosen */
     struct tried *before = c->tried;
     struct compile with = of_microbatches(c, microbatches);
     *tried += with.spec->njobs;
@@ -77,11 +79,12 @@ static const struct costs *ask(const struct compile *c, int microbatches, int la
     return with.costs;
 }
 
-/* Whether the scripts say the same of later repetitions: of the last one and all that follows it, and of some before.
- * None of their functions need come back to the same for ever: a schedule may begin with a synchronous part, say. */
+/* Returns whether the scripts give the same answers for later repetitions: the last one with all that follows it, and
+ * some before. No function needs to be periodic over all microbatches: a schedule may begin with a synchronous part,
+ * say. */
 static bool goes_on(const struct compile *c, int first, int shortest) {
     int64_t step = c->spec->updates.step, least = first + least_period(c->costs, c->sched, first, shortest) + 1;
-    int64_t asked = least + ((step - least) % shortest + shortest) % shortest; /* a program has at least as many */
+    int64_t asked = least + ((step - least) % shortest + shortest) % shortest; /* a program has at least this many */
     struct scratch scratch = scratch_begin();
     const struct costs *costs = asked < step ? ask(c, (int)asked, 0) : NULL;
     bool same = true;
@@ -112,7 +115,7 @@ void search_periods(struct compile *c) {
         while ((microbatches = written_out(c->costs, c->sched, period.first, period.length)) < 0 && may_look_further(c))
             *c = of_microbatches(c, 2 * c->spec->batches);
         if (microbatches < 0)
-            break; /* the step is no longer than that, or it takes too much */
+            break; /* the step is too short, or the search has become too long */
         for (int more = 0; more <= MOST_BEHIND && microbatches + more * period.length < c->spec->updates.step; more++)
             if (try_period(c, period, microbatches + more * period.length, &tried))
                 return;

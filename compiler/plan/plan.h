@@ -8,7 +8,7 @@
 /* ---- table.c ---- */
 
 struct pass {
-    char letter; /* for -d; 0: it has none */
+    char letter; /* for -d; 0: none */
     bool search;
     const char *name;
     void (*run)(struct compile *c);
@@ -18,47 +18,49 @@ struct pass {
 extern const struct pass passes[];
 extern const int npasses;
 
-enum { FIRST_TRY = 64 }; /* microbatches that are written out at first, of a step whose updates are jobs */
+enum { FIRST_TRY = 64 }; /* microbatches written out at first, for a step whose updates are jobs */
 
-/* Runs the passes and searches whose results are part of the goal, or needed for it, and are not there yet. A search
- * runs only if the goal names its result. */
+/* Runs the missing passes and searches that the goal names or needs. A search runs only if the goal names its
+ * result. */
 void compile_until(struct compile *c, int goal);
-/* The results that are there. */
+/* Returns the results that the compile has. */
 int compile_has(const struct compile *c);
-/* Drops a result, and all that come after it. Offsets stay in the program until others are written over them. */
+/* Drops a result and all later ones. Offsets stay in the program until the next plan overwrites them. */
 void compile_forget(struct compile *c, int from);
-/* A copy to be varied: it has none of the results from `from` on. */
+/* Returns a copy to vary, without the results from `from` on. */
 struct compile compile_vary(const struct compile *c, int from);
 
-/* ---- tried.c: the record of what was tried ---- */
+/* ---- tried.c: the record of variations ---- */
 
-/* Notes a variation. makespan: NAN where the search compares something else. why: it was refused; NULL: it was not. */
+/* Records a variation. makespan: NAN if the search compares something else. why: reason for refusing it; NULL: not
+ * refused. */
 void tried_add(struct compile *c, const char *search, const char *variation, double makespan, const char *why);
-/* Notes which of a search's variations it chose: the newest one of that name. */
+/* Records which of a search's variations it chose: the newest one of that name. */
 void tried_ships(struct compile *c, const char *variation);
-/* Prints a line for each variation, in the order in which they were tried. */
+/* Prints a line for each variation, in order of trial. */
 void tried_put(struct text *out, const struct compile *c);
 
-/* ---- the searches, each in the file of its name; what they choose, they leave in the compile ---- */
+/* ---- the searches, each in the file of its name; they leave their choices in the compile ---- */
 
-void search_periods(struct compile *c);  /* how much of a step is written out, where its updates are jobs */
-void search_offloads(struct compile *c); /* which stashes leave the device, where the script says "auto" */
-void search_room(struct compile *c);     /* fit.c: how many of the weights that travel are kept */
-void search_prefetch(struct compile *c); /* when weights that travel come: needs search_room */
-void search_spare(struct compile *c);    /* when bytes are reused; leaves the offsets, too */
+void search_periods(struct compile *c);  /* how much of a step to write out, if its updates are jobs */
+void search_offloads(struct compile *c); /* which stashes leave the device, if the script says "auto" */
+void search_room(struct compile *c);     /* fit.c: how many of the travelling weights to keep */
+void search_prefetch(struct compile *c); /* when travelling weights arrive; needs search_room */
+void search_spare(struct compile *c);    /* when to reuse bytes; also leaves the offsets */
 
-/* prefetch.c: a variation with a fixed prefetch, without what fit.c found. */
+/* prefetch.c: returns a variation with a fixed prefetch, without the choices of fit.c. */
 struct compile vary_prefetch(const struct compile *c, enum prefetch prefetch);
 
-/* fit.c: the plans of weights for the cluster's memory. */
+/* fit.c: plans of weights for the cluster's memory. */
 struct fit {
-    int *slots;               /* per rank: with these, each fits */
-    const int64_t *bound;     /* per rank: the bytes of weights that any plan for this memory receives */
-    struct compile *by_slots; /* keeps so many sets at a time */
-    struct compile *by_room;  /* keeps what there is room for; NULL: that is no better */
+    int *slots;               /* per rank: number of slots that fits */
+    const int64_t *bound;     /* per rank: bytes of weights that any plan for this memory receives */
+    struct compile *by_slots; /* keeps that number of sets at a time */
+    struct compile *by_room;  /* keeps what there is room for; NULL: no better */
 };
-/* Plans as small a memory as the schedule permits, whatever the cluster has. Returns whether that suffices. */
+/* Makes the plan with the least memory that the schedule permits, even beyond the cluster's. Returns whether it
+ * fits. */
 bool plan_least(struct compile *c);
-int64_t beyond_memory(const struct compile *c, int r); /* bytes by which the plan of rank r exceeds the memory */
-void unplan(struct compile *c);                        /* leaves the program as it was lowered */
+int64_t beyond_memory(const struct compile *c, int r); /* excess of rank r's plan over the memory, in bytes */
+void unplan(struct compile *c);                        /* restores the program as it was lowered */
 #endif

@@ -1,9 +1,9 @@
-/* Which plan of gathered and fetched weights is the fastest.
+/* Chooses the fastest plan of gathered and fetched weights.
  *
- * Keeping weights by Belady's rule gives the fewest transfers, but a slot that is kept cannot receive the next weights
- * meanwhile. So where there is a cluster, the plans with a fixed prefetch are compiled and simulated too. Where its
- * links take time, the program is the fastest of those that fit into memory and into every rank's slots; of equally
- * fast ones, that which keeps the most. What the fixed ones would cost each rank is reported. */
+ * Belady's rule gives the fewest transfers, but a slot that is kept cannot receive the next weights meanwhile. So with
+ * a cluster, plans with a fixed prefetch are compiled and simulated too. If links take time, the fastest plan that fits
+ * into memory and into every rank's slots becomes the program; among equally fast ones, the one that keeps the most.
+ * The costs of fixed prefetches are reported per rank. */
 #include "passes/lower.h"
 #include "plan.h"
 #include <math.h>
@@ -19,7 +19,7 @@ static bool links_take_time(const struct spec *sp) {
     return false;
 }
 
-/* Whether each rank has the slots that a plan takes: one ahead takes two. */
+/* Returns whether each rank has the slots that a plan takes: one ahead takes two. */
 static bool have_slots(const struct compile *c, enum plan plan) {
     for (int r = 0; r < c->spec->workers; r++)
         if (plan >= AHEAD_1 && c->fit->slots[r] < (plan == AHEAD_1 ? 2 : 3))
@@ -41,8 +41,8 @@ static struct compile with_plan(const struct compile *c, enum plan plan) {
     return vary_prefetch(c, plan == AHEAD_1 ? ONE_AHEAD : TWO_AHEAD);
 }
 
-/* Compiles until there are times. Returns the makespan; INFINITY if the program needs more memory than there is even
- * where bytes are reused at once. ahead: where not NULL, per rank, what it takes and waits. */
+/* Compiles as far as the times and returns the makespan. Returns INFINITY if the program exceeds the memory even with
+ * bytes reused as early as possible. ahead: if not NULL, receives each rank's memory and waiting time. */
 static double time_plan(struct compile *with, struct ahead *ahead) {
     compile_until(with, STREAMS);
     struct scratch scratch = scratch_begin();
@@ -91,8 +91,8 @@ void search_prefetch(struct compile *c) {
     for (enum plan plan = ships; plan < NPLANS && tried; plan++) {
         bool kept = plan <= BY_SLOTS;
         if (kept && !rivals)
-            continue;                             /* it ships, however long it takes */
-        struct scratch scratch = scratch_begin(); /* it does not end where its program is the best */
+            continue;                             /* ships without a rival, so its time does not matter */
+        struct scratch scratch = scratch_begin(); /* stays open if this program is the best */
         struct compile with = with_plan(c, plan);
         struct tried *before = best.tried;
         double makespan = time_plan(&with, kept ? NULL : ahead[plan - AHEAD_1]);

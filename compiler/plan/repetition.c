@@ -1,9 +1,9 @@
-/* The part of a schedule that repeats, where updates are jobs and a step has as many microbatches as anyone likes.
+/* Finds the repeating part of a schedule whose updates are jobs, so that a step may have any number of microbatches.
  *
- * After a while, a schedule does the same again and again with later microbatches: all jobs that start and end from the
- * start of 0F(b) to that of 0F(b+K) are those before them, in the same order, K microbatches and the updates of K
- * microbatches later, after the same time. That is the period. What is written out is what comes before it, one period,
- * and what follows the last one; the period then runs as often as the step takes (program.h). */
+ * After a while, such a schedule repeats itself with later microbatches. All starts and ends between the starts of
+ * 0F(b) and 0F(b+K) then recur in the same order, at the same intervals, K microbatches later and with the updates of K
+ * microbatches later. That is the period. The compiler writes out what precedes it, one period, and what follows the
+ * last one; the period then runs as often as the step needs (program.h). */
 #include "repetition.h"
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 struct search {
     const struct costs *costs;
     const struct sched *sc;
-    int32_t *start; /* per microbatch: the moment at which stage 0's forward starts */
+    int32_t *start; /* per microbatch: the moment when stage 0's forward starts */
 };
 
 static double time_at(const struct sched *sc, int32_t moment) {
@@ -32,7 +32,7 @@ static struct search begin_search(const struct costs *costs, const struct sched 
     return search;
 }
 
-/* Whether what happens at moment y is what happens at x, n microbatches later, and the times from these on agree. */
+/* Returns whether moment y repeats moment x n microbatches later, `apart` after it. */
 static bool same_moment(const struct search *search, int32_t x, int32_t y, int n, double apart, double period) {
     const struct spec *sp = search->costs->spec;
     const struct sched *sc = search->sc;
@@ -48,14 +48,14 @@ static bool same_moment(const struct search *search, int32_t x, int32_t y, int n
     int32_t forward = a->d == OP_U ? -1 : job_at(sp, a->s, a->b, OP_F),
             on = a->d != OP_U && has_version(search->costs, a->s) ? n / sp->updates.every[a->s] : 0;
     if (forward >= 0 && sc->version[job_at(sp, b->s, b->b, OP_F)] != sc->version[forward] + on)
-        return false; /* what it keeps for its backward is of that version */
+        return false; /* what it keeps for its backward has that version */
     if (forward >= 0 && a->d != OP_W && sc->version[j] != sc->version[i] + on)
         return false;
     return fabs(time_at(sc, y) - time_at(sc, x) - apart) <= 1e-9 * period;
 }
 
-/* Whether n microbatches from b on are a period: so are the n behind them, as far as the schedule goes on undisturbed.
- */
+/* Returns whether n microbatches from b on are a period, that is, whether the n after them repeat them, as long as the
+ * schedule goes on undisturbed. */
 static bool repeats_from(const struct search *search, int b, int n) {
     const struct sched *sc = search->sc;
     if (b + 2 * n >= search->costs->spec->batches)
@@ -70,7 +70,7 @@ static bool repeats_from(const struct search *search, int b, int n) {
     return true;
 }
 
-/* Whether n microbatches from b on are a period, given that those from b + turn on are. */
+/* Returns whether n microbatches from b on are a period, given that those from b + turn on are. */
 static bool repeats_before(const struct search *search, int b, int n) {
     const struct sched *sc = search->sc;
     int turn = search->costs->spec->updates.turn, next = b + turn;
@@ -86,8 +86,8 @@ static bool repeats_before(const struct search *search, int b, int n) {
     return true;
 }
 
-/* The first microbatch from which on the schedule repeats itself up to `late`, from where it does. What it did before
- * may have been another period. */
+/* Returns the first microbatch from which the schedule has this period, given that it has it from `late` on. Before
+ * that it may have had another period. */
 static int earliest(const struct search *search, int late, int n) {
     int turn = search->costs->spec->updates.turn;
     while (late >= turn && repeats_before(search, late - turn, n))
@@ -99,7 +99,7 @@ bool find_period(const struct costs *costs, const struct sched *sc, int *first, 
     const struct spec *sp = costs->spec;
     struct search search = begin_search(costs, sc);
     int turn = sp->updates.turn,
-        last = sp->batches - (turn > sp->batches / 8 ? turn : sp->batches / 8); /* before it ends */
+        last = sp->batches - (turn > sp->batches / 8 ? turn : sp->batches / 8); /* leaves out the schedule's end */
     for (int n = turn; 2 * n < last; n += turn) {
         int late = (last - 2 * n) / turn * turn;
         if (!repeats_from(&search, late, n))
@@ -111,8 +111,8 @@ bool find_period(const struct costs *costs, const struct sched *sc, int *first, 
     return false;
 }
 
-/* Most jobs and updates of a microbatch last less than n microbatches' time: at least so many microbatches a period
- * must have for no tensor to be there when it begins and still when it ends. */
+/* Returns a length such that most jobs and updates of a microbatch last less than one period. A period must have at
+ * least this many microbatches, or some tensor would live from before its begin until after its end. */
 int least_period(const struct costs *costs, const struct sched *sc, int first, int length) {
     const struct spec *sp = costs->spec;
     struct search search = begin_search(costs, sc);
@@ -126,7 +126,8 @@ int least_period(const struct costs *costs, const struct sched *sc, int first, i
     return (times > 1 ? times : 1) * length;
 }
 
-/* How many microbatches must be written out for the period from `first` on to be as if there were no end. */
+/* Returns how many microbatches must be written out for the period from `first` on to be undisturbed by the schedule's
+ * end. */
 static int needed(const struct costs *costs, const struct sched *sc, int first, int length) {
     struct search search = begin_search(costs, sc);
     int last = first + length;
@@ -164,7 +165,7 @@ static int by_order(const void *x, const void *y) {
     return a->s != b->s ? a->s - b->s : a->d - b->d;
 }
 
-/* The jobs of microbatches and updates from `first` on, rank by rank, in the order of n. */
+/* Returns the jobs of microbatches and updates from `first` on, by rank, then in the order of n. */
 static struct asked *in_order(const struct costs *costs, int first, int32_t *n) {
     struct asked *list = NEW(struct asked, costs->njobs);
     *n = 0;
@@ -197,8 +198,8 @@ static bool same_job(const struct costs *costs, const struct costs *other, int32
     return same_preds(sp, later, j);
 }
 
-/* Whether the later job would run before the one of its place here: in a strict order it does if its n is smaller, in a
- * greedy one if it is also a forward, which can be ready long before. */
+/* Returns whether the later job would run before the one at its place here. In a strict order it does if its n is
+ * smaller; in a greedy one it must also be a forward, which can be ready long before. */
 static bool runs_earlier(const struct costs *costs, const struct costs *later, int32_t j) {
     return (costs->spec->strict || costs->job[j].d == OP_F) && compare_n(&later->job[j], &costs->job[j]) < 0;
 }

@@ -1,15 +1,15 @@
-/* The memory plan where there is memory to spare.
+/* The memory plan if there is memory to spare.
  *
- * Bytes that a message still has when the next tensor needs them hold that tensor's instruction up. So the program is
- * simulated as if no bytes were reused. A plan that gives bytes on only when, by these times, their last access has
- * ended adds no order that the times do not have: the program keeps them all.
+ * If a message still occupies the bytes that the next tensor needs, that tensor's instruction waits. So the program is
+ * simulated as if no bytes were reused. A plan that reuses bytes only after their last access has ended by these times
+ * adds no waits, so the program keeps the times.
  *
- * Only fetched weights reuse bytes in that simulation, as in the plan by the schedule alone. They depend on no data:
- * otherwise all would come at once, as early as their lanes permit.
+ * In that simulation only fetched weights reuse bytes, as in the plan by the schedule alone. They depend on no data,
+ * and would otherwise all arrive at once, as early as their lanes permit.
  *
- * Where the cluster's memory is too small for that on some ranks, mem.c gives bytes on there somewhat before these
- * times, and other ranks' times change with theirs. If that makes the program slower than the plan by the schedule
- * alone does on all ranks, it is dropped. */
+ * If the cluster's memory is too small for that on some ranks, mem.c reuses bytes there somewhat earlier, which changes
+ * other ranks' times too. If the program is then slower than with the plan by the schedule alone on all ranks, the plan
+ * is dropped. */
 #include "plan.h"
 #include <math.h>
 
@@ -19,8 +19,8 @@ static const double ROUNDING = 1e-12;
 static const char *const once_free = "bytes are reused once they are free by the times";
 static const char *const by_schedule = "bytes are reused as soon as the schedule permits";
 
-/* Of what takes over whose bytes, keeps only what fetched weights do: from others of their kind, if they take over any.
- */
+/* Drops all reuse of bytes except by fetched weights. These keep the bytes of other weights, if they reuse any, else
+ * all. */
 static void keep_slots(struct rank *k) {
     int32_t n = 0;
     for (int b = 0; b < k->nbufs; b++) {
@@ -35,20 +35,21 @@ static void keep_slots(struct rank *k) {
     k->over_at[k->nbufs] = n;
 }
 
-/* When an instruction starts to hold its operands' bytes: a RECV as its SEND starts, before anything arrives. */
+/* Returns when an instruction starts to occupy its operands' bytes: a RECV when its SEND starts, before anything
+ * arrives. */
 static double holds_from(const struct compile *c, int r, int32_t i, const struct instr *x) {
     return c->timeline->start[r][i] - (is_recv(x->op) ? link_of(c->spec, x->peer, r).latency : 0);
 }
 
-/* The lifetimes of rank r's buffers in the timeline. */
+/* Takes the lifetimes of rank r's buffers from the timeline. */
 static void take_lifetimes(const struct compile *c, int r, struct lifetime *life) {
     const struct rank *k = &c->program->rank[r];
-    double next = INFINITY; /* of the communications from here on, when the first starts */
+    double next = INFINITY; /* start of the first communication from here on */
     for (int b = 0; b < k->nbufs; b++)
         life[b] = (struct lifetime){INFINITY, 0};
     for (int32_t i = k->nins - 1; i >= 0; i--) {
         double from = holds_from(c, r, i, &k->ins[i]), to = c->timeline->end[r][i] - ROUNDING * c->timeline->makespan;
-        if (c->choices.launch != LAUNCH_LANE && k->ins[i].msg >= 0) /* one that waits for bytes holds up later ones */
+        if (c->choices.launch != LAUNCH_LANE && k->ins[i].msg >= 0) /* one that waits for bytes delays later ones */
             from = next = fmin(next, from);
         for (uint32_t a = k->ins[i].arg; a < k->ins[i].arg + k->ins[i].narg; a++) {
             struct lifetime *at = &life[k->arg[a].buf];
@@ -58,7 +59,8 @@ static void take_lifetimes(const struct compile *c, int r, struct lifetime *life
     }
 }
 
-/* The variation that reuses no bytes but those of fetched weights. It is compiled for its times alone. */
+/* Returns the lifetimes without reuse of bytes, except for fetched weights. That variation is compiled only for its
+ * times. */
 static struct lifetime **find_lifetimes(struct compile *c) {
     int workers = c->program->workers;
     struct lifetime **life = NEW(struct lifetime *, workers);
@@ -76,8 +78,8 @@ static struct lifetime **find_lifetimes(struct compile *c) {
     return life;
 }
 
-/* Compiles the variation whose bytes are reused by these lifetimes. Returns its makespan; what comes after its offsets
- * is dropped. */
+/* Compiles the variation that reuses bytes by these lifetimes, and returns its makespan. Drops the results after the
+ * offsets. */
 static double try_reuse(struct compile *c, struct lifetime **life) {
     if (c->choices.life != life)
         compile_forget(c, OFFSETS);
@@ -97,7 +99,7 @@ void search_spare(struct compile *c) {
     struct lifetime **life = find_lifetimes(c);
     c->choices.life = life;
     compile_until(c, OFFSETS);
-    if (!c->hurried) { /* there is memory enough for that: nobody waits for bytes */
+    if (!c->hurried) { /* memory suffices, so no instruction waits for bytes */
         tried_add(c, "spare", once_free, NAN, NULL);
         tried_ships(c, once_free);
         return;

@@ -1,4 +1,4 @@
-/* The table of passes and searches: a row each, with what it needs and gives. */
+/* The table of passes and searches: a row for each, with its inputs and results. */
 #include "plan.h"
 #include "script/scripts.h"
 #include "verify/verify.h"

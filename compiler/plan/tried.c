@@ -1,5 +1,5 @@
-/* The record of what was tried. Each variation points at the one before it, so a variation of a compile that is dropped
- * takes the record of its own trials with it, and its memory may be freed. */
+/* The record of variations. Each points at the one before it. So if a search drops a variation of a compile, the record
+ * of its own trials goes with it, and its memory may be freed. */
 #include "plan.h"
 #include <math.h>
 #include <string.h>
