@@ -1,8 +1,8 @@
-/* Axes, and how lines are told apart: see chart.h. */
+/* Axes, and the colours and dashes that distinguish lines: see chart.h. */
 #include "chart.h"
 #include <math.h>
 
-/* Okabe & Ito's palette, safe for colour-blind readers; a line beyond these has another dash. */
+/* Okabe & Ito's palette, safe for colour-blind readers; further lines repeat it with other dashes. */
 static const uint32_t color[] = {0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7, 0x000000, 0x56b4e9, 0xe69f00};
 enum { NCOLORS = sizeof color / sizeof *color };
 static const char *const dash[] = {"", " stroke-dasharray=\"6 3\"", " stroke-dasharray=\"2 3\""};
@@ -34,7 +34,7 @@ void scale(struct axis *axis, double at, double pixels) {
 
 double on(const struct axis *axis, double value) { return axis->at + (value - axis->from) * axis->px; }
 
-/* The distance between ticks: 1, 2 or 5 of a power of ten, so that labels have about `room` pixels. */
+/* Returns the distance between ticks: 1, 2 or 5 times a power of ten, so that labels have about `room` pixels. */
 static double tick_of(const struct axis *axis, double room) {
     double least = room / fabs(axis->px), power = pow(10, floor(log10(least)));
     return power * (least <= power ? 1 : least <= 2 * power ? 2 : least <= 5 * power ? 5 : 10);

@@ -1,5 +1,5 @@
-/* Colours of timelines: by kind, Okabe & Ito's palette, safe for colour-blind readers; by microbatch or stage, one hue
- * for each and one lightness per kind. Colour is never the only cue: numbers are printed too. */
+/* Colours of timelines. By kind: Okabe & Ito's palette, safe for colour-blind readers. By microbatch or stage: one hue
+ * for each, and one lightness per kind. Colour is never the only cue: numbers are printed too. */
 #include "draw.h"
 #include <math.h>
 
@@ -9,12 +9,12 @@ static const struct paint by_kind[NOPS] = {
     [OP_R] = {"recompute", 16, 214, 220, 0xf0e442},     [OP_U] = {"update", 16, 247, 251, 0xd55e00},
 };
 static const struct paint message = {"message", 16, 172, 178, 0xe69f00};
-/* Dark for forwards, light for backwards; neighbouring shades are clearly apart. */
+/* Forwards are dark, backwards light; neighbouring shades are clearly distinct. */
 static const double lightness[NDIRS] = {[OP_F] = 0.36, [OP_R] = 0.48, [OP_I] = 0.6, [OP_B] = 0.68, [OP_W] = 0.82};
 
 bool dark(uint32_t rgb) { return 299 * (rgb >> 16) + 587 * (rgb >> 8 & 255) + 114 * (rgb & 255) < 128 * 1000; }
 
-/* One channel of a hue's colour (CSS Color 4, section 7.1): n is 0 for red, 8 for green, 4 for blue. */
+/* Returns one channel of a hue's colour (CSS Color 4, section 7.1): n is 0 for red, 8 for green, 4 for blue. */
 static double channel(double hue, double light, int n) {
     double k = fmod(n + hue / 30, 12), a = 0.6 * fmin(light, 1 - light);
     return light - a * fmax(-1, fmin(fmin(k - 3, 9 - k), 1));
@@ -28,7 +28,7 @@ static uint32_t color_of(double hue, double light) {
     return rgb;
 }
 
-/* The nearest of the terminal's 6 x 6 x 6 colours, whose levels are 0, 95, 135, 175, 215, 255. */
+/* Returns the nearest of the terminal's 6 x 6 x 6 colours, whose levels are 0, 95, 135, 175, 215, 255. */
 static uint8_t cube(uint32_t rgb) {
     int c = 16, weight[] = {36, 6, 1};
     for (int i = 0; i < 3; i++) {

@@ -1,5 +1,5 @@
-/* Of the report, what the makespan is held against: what no schedule of these jobs can beat, and what noise does to it.
- */
+/* The report's reference values for the makespan: the lower bound for any schedule of these jobs, and the effect of
+ * noise. */
 #include "draw.h"
 #include <math.h>
 #include <string.h>
@@ -11,13 +11,13 @@ const char *beside_bubble(const struct report *report) {
     return same ? ", as the closed form says" : format("; the closed form says %.1f %%", 100 * report->closed_bubble);
 }
 
-/* Omits the name of plain units. */
+/* Returns the time with its unit, unless the unit is plain units. */
 static const char *with_unit(double t, const struct measure *measure) {
     char buf[32];
     return format(strcmp(measure->name, "units") ? "%s %s" : "%s", time_text(t, measure, buf), measure->name);
 }
 
-/* What keeps ranks from being full, all the time, of what they need. */
+/* Writes the shares of the allowed activation memory x makespan that are needed, held waiting, and empty. */
 static void put_memory_time(struct text *out, const struct report *report) {
     double all = report->memory_time.room / 100, held = report->memory_time.held, needed = report->memory_time.needed;
     if (all > 0)

@@ -14,21 +14,21 @@ struct canvas {
     const struct timeline *tl;
     const struct style *style;
     int margin, columns; /* width in columns of the row names; of the time axis */
-    double from, to;     /* the interval of time that is drawn */
+    double from, to;     /* interval of time to draw */
     double step;         /* time of one column */
-    int cell;            /* columns of one cell */
+    int cell;            /* columns per cell */
     int lane;            /* the lane being drawn */
     bool **path;
     int64_t top;         /* bytes of the largest plan */
     bool names;          /* label blocks with the job's name, not only its microbatch */
     uint32_t drawn;      /* kinds drawn so far */
-    bool paired, plus;   /* overlapping jobs were drawn; with a + between */
-    bool cramped;        /* some microbatch's number did not fit */
-    int32_t *owner;      /* for the row being drawn: per column, an instruction, or -1 */
-    double *most, *used; /* and how much of the column it covers, and all cover */
+    bool paired, plus;   /* whether overlapping jobs were drawn; whether with a + between */
+    bool cramped;        /* whether some microbatch's number did not fit */
+    int32_t *owner;      /* for the current row: an instruction per column, or -1 */
+    double *most, *used; /* the share of the column that it covers, and that all cover */
 };
 
-/* Whether instruction i of rank r has a block in a row that is drawn. */
+/* Returns whether instruction i of rank r is a visible block. */
 static bool drawn(const struct canvas *canvas, int r, int i) {
     const struct instr *in = &canvas->p->rank[r].ins[i];
     double start = canvas->tl->start[r][i], end = canvas->tl->end[r][i];
@@ -40,7 +40,7 @@ static bool is_on_lane(const struct canvas *canvas, int r, int i) {
     return canvas->p->rank[r].ins[i].lane == canvas->lane && drawn(canvas, r, i);
 }
 
-/* Whether instruction i overlaps the next, the other of its pair. */
+/* Returns whether instruction i overlaps the next one, the other of its pair. */
 static bool overlaps_next(const struct canvas *canvas, int r, int i) {
     return canvas->lane == 0 && i >= 0 && i + 1 < canvas->p->rank[r].nins && is_on_lane(canvas, r, i) &&
            is_on_lane(canvas, r, i + 1) && canvas->tl->start[r][i] == canvas->tl->start[r][i + 1];
@@ -61,7 +61,7 @@ static double clip(const struct canvas *canvas, double t) {
     return fmin(fmax(t, canvas->from), canvas->to) - canvas->from;
 }
 
-/* The largest unit that divides all times drawn. */
+/* Returns the largest unit that divides all drawn times. */
 static double common_unit(const struct canvas *canvas) {
     double unit = 0, tiny = canvas->tl->makespan * 1e-9;
     for (int r = 0; r < canvas->p->workers; r++)
@@ -73,7 +73,7 @@ static double common_unit(const struct canvas *canvas) {
     return unit > 0 ? unit : 1;
 }
 
-/* The next round number: 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten. */
+/* Returns the next round number: 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten. */
 static double round_number(double x) {
     static const double steps[] = {1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10};
     double power = pow(10, floor(log10(x)));
@@ -96,7 +96,7 @@ static void fit_columns(struct canvas *canvas) {
         canvas->cell = room / (int)fmax(cells, 1);
         canvas->cell = canvas->cell > widest ? widest : canvas->cell;
         canvas->names = canvas->names &&
-                        canvas->cell >= name + !canvas->style->color; /* without colour, 1F30B2 would be hard to read */
+                        canvas->cell >= name + !canvas->style->color; /* 1F30B2 would be hard to read without colour */
         canvas->step = unit / canvas->cell;
     } else if (cells < 1e5)
         canvas->step = unit * ceil(cells / room);
@@ -137,15 +137,15 @@ static void paint_row(struct canvas *canvas, int r) {
             canvas->owner[x] = -1;
 }
 
-/* Its number as scripts count: 3, or 3.1. */
+/* Returns a microbatch's number in the script: 3, or 3.1. */
 static const char *batch_text(const struct canvas *canvas, const struct instr *in) {
     struct text t = {0};
     put_batch(&t, in->op == OP_U ? NULL : &canvas->p->names, in->batch);
     return t.s;
 }
 
-/* A message's label: its operation's letter and the microbatch, F3 or B3; for weights and their gradients the stage:
- * w2. */
+/* Writes a message's label: its operation's letter with the microbatch, F3 or B3, or for weights and their gradients
+ * with the stage, w2. */
 static int message_label(const struct canvas *canvas, const struct instr *in, int width, char *buf, size_t size) {
     char letter = op_row(in->op)->letter, stage[16];
     snprintf(stage, sizeof stage, "%d", in->stage);
@@ -153,7 +153,7 @@ static int message_label(const struct canvas *canvas, const struct instr *in, in
     return n > width ? snprintf(buf, size, "%c", letter) : n;
 }
 
-/* A job's longest label that fits: 1F3, or F3 (just 3 in colour), or F (nothing in colour). */
+/* Writes the longest label that fits a job: 1F3, or F3 (just 3 in colour), or F (nothing in colour). */
 static int block_label(const struct canvas *canvas, const struct instr *in, int width, char *buf, size_t size) {
     if (!has_cost(in->op))
         return message_label(canvas, in, width, buf, size);
@@ -173,7 +173,7 @@ static void put_n_times(struct text *t, const char *s, int n) {
         put(t, "%s", s);
 }
 
-/* Returns whether the end character fitted. */
+/* Writes a block. Returns whether the end character fitted. */
 static bool put_block(struct text *t, const struct canvas *canvas, const struct instr *in, int width, bool shade,
                       char end) {
     char label[48];
@@ -236,7 +236,7 @@ static void put_named_row(struct text *t, struct canvas *canvas, int r, const ch
     put(t, "\n");
 }
 
-/* Marks the critical path under the row drawn last. */
+/* Marks the critical path under the last row. */
 static void put_path(struct text *t, const struct canvas *canvas, int r) {
     put(t, "%-*s", canvas->margin, " path");
     for (int x = 0; x < canvas->columns; x++)
@@ -248,7 +248,7 @@ static void put_path(struct text *t, const struct canvas *canvas, int r) {
     put(t, "\n");
 }
 
-/* Where the repetitions of a period, or of the step, begin and end on this rank, whose row was drawn last. */
+/* Marks the begin and end of repetitions of the period, or of the step, under this rank's row. */
 static void put_repetitions(struct text *t, const struct canvas *canvas, int r) {
     bool ascii = canvas->style->ascii;
     int n = joins_of(canvas->p) - 1;
@@ -268,7 +268,7 @@ static void put_repetitions(struct text *t, const struct canvas *canvas, int r) 
     put(t, "\n");
 }
 
-/* Per column, the peak bytes in use, as eighths of the largest plan (bars) or ninths (digits). */
+/* Writes the peak bytes in use per column, in eighths of the largest plan (bars) or ninths (digits). */
 static void put_memory_row(struct text *t, const struct canvas *canvas, int r) {
     static const char *const bars[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     struct usage usage = memory_use(&canvas->p->rank[r], canvas->tl->start[r], canvas->tl->end[r]);
@@ -305,7 +305,7 @@ static void put_rank_rows(struct text *t, struct canvas *canvas, int r) {
         put_memory_row(t, canvas, r);
 }
 
-/* Width of the longest row name, plus two. */
+/* Returns the width of the longest row name, plus two. */
 static int margin_of(const struct canvas *canvas) {
     int longest = 5 + decimal_digits(canvas->p->workers - 1);
     if (canvas->style->with & WITH_MEMORY && longest < 7)
@@ -318,9 +318,9 @@ static int margin_of(const struct canvas *canvas) {
     return longest + 2;
 }
 
-/* ---- what is around the rows ---- */
+/* ---- ruler and legend ---- */
 
-/* A tick every 1, 2, 5, 10, 20, 50… cells, as labels need room. */
+/* Writes a tick every 1, 2, 5, 10, 20, 50… cells, as labels need room. */
 static void put_ruler(struct text *t, const struct canvas *canvas, const struct measure *measure) {
     static const int mantissa[] = {1, 2, 5};
     int every = 1;
@@ -349,7 +349,7 @@ static bool any_takes_no_time(const struct canvas *canvas) {
     return false;
 }
 
-/* What the lines under the ranks' rows show. */
+/* Explains the lines under the ranks' rows. */
 static void put_repeated(struct text *t, const struct canvas *canvas, const struct measure *measure) {
     const struct program *p = canvas->p;
     const char *line = canvas->style->ascii ? "|--|" : "├──┤";

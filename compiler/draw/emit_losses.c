@@ -1,6 +1,6 @@
-/* Losses as a picture: on the left over predicted time, on the right over microbatches, both down to the same losses.
- * What a schedule gains by the hour is on the left, what it pays by the sample on the right. A circle is where a line
- * is below the target for good. */
+/* Draws losses in two panels with the same loss axis: over predicted time on the left, over microbatches on the right.
+ * The left panel shows a schedule's gain per hour, the right one its cost in samples. A circle marks where a line falls
+ * below the target for good. */
 #include "chart.h"
 #include "svg.h"
 #include <math.h>
@@ -11,7 +11,7 @@ enum { TOP = 64, WIDTH = 400, HEIGHT = 280, BETWEEN = 76, MOST_POINTS = 800 };
 struct panel {
     struct axis x, y;
     bool by_time;
-    struct measure unit; /* of x */
+    struct measure unit; /* the x axis's */
 };
 
 static double x_value(const struct panel *panel, const struct loss_line *line, int64_t k) {

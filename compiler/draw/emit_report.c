@@ -27,7 +27,8 @@ static void fill_row(char cell[COLUMNS][32], int rank, const struct rank_report 
 }
 
 static void put_rank_figures(struct text *t, const struct report *report, const struct measure *measure) {
-    const char *time = strcmp(measure->name, "units") ? format("time, %s", measure->name) : "time"; /* as the ruler's */
+    const char *time =
+        strcmp(measure->name, "units") ? format("time, %s", measure->name) : "time"; /* the ruler's unit */
     char(*row)[COLUMNS][32] = alloc(sizeof *row * (size_t)report->workers);
     int width[COLUMNS], end = 0, at = 0;
     for (int c = 0; c < COLUMNS; c++)
@@ -38,7 +39,7 @@ static void put_rank_figures(struct text *t, const struct report *report, const 
             width[c] = (int)strlen(row[i][c]) > width[c] ? (int)strlen(row[i][c]) : width[c];
     }
     for (int c = 0; c < COLUMNS; at += width[c++] + 2)
-        if (*heading[c].group) { /* starts above its first column's right-aligned heading */
+        if (*heading[c].group) { /* starts above the right-aligned heading of its first column */
             const char *group = c == 1 ? time : heading[c].group;
             int left = at + width[c] - (int)strlen(heading[c].name);
             put(t, "%*s%s", left - end, "", group);
@@ -79,7 +80,7 @@ static void put_held(struct text *t, const struct report *report) {
     }
 }
 
-/* Prints the largest peak of any rank, and the least memory that would do. Prints nothing if the two are equal. */
+/* Prints the largest peak of any rank, and the least memory that would suffice. Prints nothing if they are equal. */
 static void put_spare(struct text *t, const struct report *report) {
     char a[32], b[32];
     int64_t peak = 0, least = 0;
@@ -92,7 +93,8 @@ static void put_spare(struct text *t, const struct report *report) {
             bytes_text(least, b));
 }
 
-/* Prints the largest host memory of any rank, and the most bytes that one copies there. Prints nothing without any. */
+/* Prints the largest host memory of any rank, and the most bytes that a rank copies there. Prints nothing without
+ * copies. */
 static void put_host(struct text *t, const struct report *report) {
     char a[32], b[32];
     int64_t most = 0, copied = 0;
@@ -119,7 +121,7 @@ void emit_report(struct text *out, const struct report *report, const struct sty
             report->measured > 1 ? format("the median of %d steps", report->measured) : "one step");
     put(out, "\n\n");
     put_rank_figures(out, report, &measure);
-    if (strcmp(report->unit, "F") != 0) /* with a model, bytes are real */
+    if (strcmp(report->unit, "F") != 0) /* bytes are real only with a model */
         put_held(out, report);
     put(out, "\nmakespan     %s %s\n", time_text(report->makespan, &measure, a), measure.name);
     put(out, "bubble       %.1f %%%s\n", 100 * report->bubble, beside_bubble(report));

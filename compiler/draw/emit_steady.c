@@ -1,9 +1,9 @@
-/* Of the report, what is said of the steady state: the time from one repetition to the next, and, where updates are
- * jobs, how far the weights that jobs read lag behind, and how many versions of them a home holds. */
+/* The report's lines on the steady state: the time per repetition and, if updates are jobs, the staleness of the
+ * weights that jobs read, and the number of versions that a home holds. */
 #include "draw.h"
 #include <string.h>
 
-/* A flush schedule's period is said only where it differs from the makespan. */
+/* Writes the period; a flush schedule's only if it differs from the makespan. */
 static void put_period(struct text *t, const struct report *report, const struct measure *measure) {
     char time[32];
     bool steps = report->period_batches == report->step_batches;
@@ -21,7 +21,7 @@ static void put_period(struct text *t, const struct report *report, const struct
     put(t, ", once ranks are in step; bubble %.1f %%\n", 100 * report->steady_bubble);
 }
 
-/* A figure of all stages: once if it is the same. */
+/* Writes a figure per stage, or once if all stages agree. */
 static void put_stages(struct text *t, const char *name, const int *figure, int stages, const char *of,
                        const char *what) {
     bool same = true;

@@ -1,6 +1,6 @@
-/* The timeline as a picture: per rank, a row of its jobs, its communication lanes if requested, and below them the
- * bytes of its arena in use, with the plan and the limit as lines. Two jobs that overlap share their row, one above the
- * other. svg.c has the parts not specific to timelines. */
+/* Draws the timeline: per rank, a row of its jobs, its communication lanes if requested, and below them the bytes in
+ * use of its arena, with lines for the plan and the limit. Two jobs that overlap share their row, one above the other.
+ * svg.c has the parts not specific to timelines. */
 #include "svg.h"
 #include <math.h>
 #include <string.h>
@@ -16,15 +16,15 @@ struct picture {
     bool **path;
     struct producers producers;
     struct span time;
-    double limit, top; /* bytes: a rank's memory; the height of a band */
+    double limit, top; /* bytes: a rank's memory; at the top of a band */
     struct rows rows;
-    bool low;          /* rows are, as there are many */
-    double row;        /* the height of one */
-    double *y, bottom; /* per rank: the top of its row */
+    bool low;          /* whether there are so many rows that they are low */
+    double row;        /* height of a row */
+    double *y, bottom; /* per rank: the top of its row; the lowest edge */
     uint32_t drawn;
 };
 
-/* ---- what is drawn where ---- */
+/* ---- layout ---- */
 
 static bool leads_row(const struct picture *picture, int r) { return picture->rows.leader[r] == r; }
 
@@ -38,7 +38,7 @@ static bool is_block(const struct picture *picture, int r, int i) {
     return x->lane == 0 && paint_of(x, BY_OP).name && visible(picture, r, i);
 }
 
-/* 1: the upper of two overlapping jobs, 2: the lower, 0: no overlap. */
+/* Returns 1 for the upper of two overlapping jobs, 2 for the lower, 0 without overlap. */
 static int half_of(const struct picture *picture, int r, int i) {
     const double *start = picture->tl->start[r];
     if (i + 1 < picture->p->rank[r].nins && is_block(picture, r, i + 1) && start[i] == start[i + 1])
@@ -46,8 +46,7 @@ static int half_of(const struct picture *picture, int r, int i) {
     return i > 0 && is_block(picture, r, i - 1) && start[i] == start[i - 1] ? 2 : 0;
 }
 
-/* Numbers the lanes that have something to show, in order: row[lane] is 1 for the first, 0 for none. Returns how
- * many. */
+/* Numbers the lanes to draw, in order: row[lane] is 1 for the first, 0 for none. Returns their number. */
 static int lane_rows(const struct picture *picture, int r, int *row) {
     const struct rank *k = &picture->p->rank[r];
     int n = 0;
@@ -91,7 +90,7 @@ static void choose_scale(struct picture *picture) {
     picture->top = band_top(plan, picture->limit);
 }
 
-/* The bottom edge of what belongs to a rank: that of its band. */
+/* Returns the bottom edge of a rank's part of the picture, which is its band's. */
 static double foot_of(const struct picture *picture, int r) {
     int next = r + 1;
     while (next < picture->p->workers && !leads_row(picture, next))
@@ -124,7 +123,7 @@ static void put_needs(struct text *t, const struct picture *picture, int r, int 
     put(t, "%s", from < to ? "\"" : "");
 }
 
-/* as: the name on it */
+/* Writes a tooltip. as: the name on the block */
 static void put_title(struct text *t, const struct picture *picture, int r, int i, const char *as, int stage) {
     const struct instr *x = &picture->p->rank[r].ins[i];
     put(t, "<title>%s: %s of stage %d", as, paint_of(x, picture->style->by).name, stage);
@@ -141,7 +140,7 @@ static void put_job(struct text *t, const struct picture *picture, int r, int i)
     const struct instr *x = &picture->p->rank[r].ins[i];
     double from = x_of(&picture->time, picture->tl->start[r][i]), to = x_of(&picture->time, picture->tl->end[r][i]);
     struct box box = {from, picture->y[r], to - from, picture->row, paint_of(x, picture->style->by).fill};
-    struct instr of = *x; /* as the script knows it, where members of its team share the row */
+    struct instr of = *x; /* with the script's stage, if members of its team share the row */
     of.stage = member_at(&picture->p->names, x->stage).stage;
     bool shared = picture->rows.label[r] != NULL;
     struct names names = picture->p->names, plain = {.slices = names.slices};
@@ -155,7 +154,7 @@ static void put_job(struct text *t, const struct picture *picture, int r, int i)
     if (picture->html)
         put_needs(t, picture, r, i);
     put(t, ">");
-    if (!picture->time.sight) /* a title is most of an element */
+    if (!picture->time.sight) /* a title is most of an element's text */
         put_title(t, picture, r, i, shared ? short_name(&plain, &of) : short_name(&names, x), of.stage);
     put(t, "</rect>\n");
     put_name(t, shared ? &plain : &names, shared ? &of : x, &box, picture->names);
@@ -213,8 +212,8 @@ static void put_arrow(struct text *t, const struct picture *picture, int src, in
     put(t, " to %s %s</title></path>\n", time_text(end, &picture->time.m, a), picture->time.m.name);
 }
 
-/* To the ranks that lead their rows. A page contains all arrows, but shows only those of the operation under the mouse.
- */
+/* Draws arrows between the ranks that lead their rows. A page contains all of them, but shows only those of the
+ * operation under the mouse. */
 static void put_arrows(struct text *t, const struct picture *picture) {
     int32_t(*from)[2] = alloc(sizeof *from * (size_t)picture->p->nmsgs);
     for (int r = 0; r < picture->p->workers; r++)
@@ -231,7 +230,7 @@ static void put_arrows(struct text *t, const struct picture *picture) {
         }
 }
 
-/* ---- what is around the rows ---- */
+/* ---- heading, legend and rows ---- */
 
 static void put_head(struct text *t, const struct picture *picture, const struct svg *svg) {
     char a[32];
@@ -246,13 +245,13 @@ static void put_head(struct text *t, const struct picture *picture, const struct
         put(t, "%lld microbatches", (long long)picture->rep->step_batches);
     if (picture->p->names.slices)
         put(t, " of %d slices", picture->p->names.slices);
-    bool whole = picture->p->period || picture->p->copies > 1; /* the figures are of one step, with all repetitions */
+    bool whole = picture->p->period || picture->p->copies > 1; /* the figures cover one step with all repetitions */
     put(t, "; %smakespan %s %s%s; bubble %.1f %%</text>\n", whole ? "a step's " : "",
         time_text(whole ? picture->rep->makespan : picture->tl->makespan, &picture->time.m, a), picture->time.m.name,
         picture->rep->measured ? " measured" : "", 100 * picture->rep->bubble);
 }
 
-/* What repeats, for the legend. */
+/* Returns the legend's text about repetitions. */
 static const char *repeated(const struct picture *picture) {
     const struct program *p = picture->p;
     char a[32];
@@ -290,7 +289,8 @@ static void put_ranks(struct text *t, struct picture *picture) {
             picture->y[r] + picture->row / 2 + 3.6, label ? label : picture->rows.who[r]);
         put(t, "<rect fill=\"url(#idle)\" x=\"%d\" y=\"%.2f\" width=\"%.2f\" height=\"%g\"/>\n", LEFT, picture->y[r],
             x_of(&picture->time, picture->time.to) - LEFT, picture->row);
-        for (int critical = 0; critical < 2; critical++) /* critical jobs last, so that their outlines are complete */
+        for (int critical = 0; critical < 2;
+             critical++) /* critical jobs are drawn last, so that their outlines are complete */
             for (int i = 0; i < picture->p->rank[r].nins; i++)
                 if (picture->path[r][i] == critical && is_block(picture, r, i)) {
                     picture->drawn |= 1u << picture->p->rank[r].ins[i].op;
@@ -305,7 +305,7 @@ static void put_ranks(struct text *t, struct picture *picture) {
     }
 }
 
-/* A line through each rank's row and memory where its lanes join, around what repeats. */
+/* Draws lines through each rank's row and memory where its lanes join, around repetitions. */
 static void put_joins(struct text *t, const struct picture *picture) {
     int n = joins_of(picture->p);
     bool steps = picture->p->period == 0;
@@ -325,7 +325,8 @@ static void put_joins(struct text *t, const struct picture *picture) {
     }
 }
 
-/* Where lanes are drawn, equal ranks have different ones. A row has on the critical path what any of its ranks has. */
+/* Merges the rows of equal ranks, unless lanes are drawn, since these differ. A shared row has on the critical path
+ * whatever any of its ranks has there. */
 static void share_rows(struct picture *picture) {
     picture->rows = rows_of(picture->p, picture->tl, !(picture->style->with & WITH_LANES));
     picture->low = picture->rows.n > MANY_ROWS;

@@ -1,8 +1,9 @@
-/* What comes in of weights, what ranks wait for it, and what a fixed prefetch would cost instead. */
+/* The report's lines on weights that ranks receive: their bytes, the time that ranks wait for them, and the costs of a
+ * fixed prefetch instead. */
 #include "draw.h"
 #include <math.h>
 
-/* Of the ranks with most. No time: on some rank it does not fit into memory. */
+/* Writes a fixed prefetch's largest waiting time and memory over all ranks, or how far it exceeds the memory. */
 static void put_ahead(struct text *t, const struct report *report, const struct measure *measure, int i) {
     double exposed = 0;
     int64_t peak = 0, beyond = 0;
@@ -37,11 +38,11 @@ void put_weights(struct text *t, const struct report *report, const struct measu
         exposed = rank->exposed[EXPOSED_WEIGHTS] > exposed ? rank->exposed[EXPOSED_WEIGHTS] : exposed;
         peak = rank->peak_bytes > peak ? rank->peak_bytes : peak;
     }
-    put(t, "fetched      %s of weights, ", bytes_text(received, a)); /* `run` says "weights" of a fingerprint */
+    put(t, "fetched      %s of weights, ", bytes_text(received, a)); /* in `run`, "weights" means a fingerprint */
     put(t, received == bound ? "the least" : "at least %s", bytes_text(bound, b));
     put(t, "; a rank waits %s %s for them at most, in %s\n", time_text(exposed, measure, a), measure->name,
         bytes_text(peak, b));
-    if (apart > 0) /* the owners of a stage's shards need it at different places */
+    if (apart > 0) /* the owners of a stage's shards need the gather at different places */
         put(t, "             %d of %d gathers go shard by shard\n", apart, gathers);
     for (int i = 0; i < 2 && report->rank[0].weights->tried; i++)
         put_ahead(t, report, measure, i);

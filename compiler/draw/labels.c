@@ -1,4 +1,4 @@
-/* Text on and next to the drawing: times, bytes, lanes. */
+/* Text in and next to pictures: times, bytes, lanes. */
 #include "draw.h"
 #include <math.h>
 #include <string.h>

@@ -1,19 +1,20 @@
-// The script of timeline and diff pages. The picture fills its width, and as much of the window's height as it needs; the
-// report is beside it where both have room. The wheel, + and - zoom, dragging and arrows pan, a double click and 0 show
-// all. Hovering over an operation, or going to it with comma and full stop, shows what it needs, by which message, of how
-// many bytes. An operation's data-p lists what it needs, as RANK.INSTRUCTION, with :MESSAGE appended if it came by
-// message; in a diff, as PANEL and number. There, data-t also lists where else the operation is drawn, and data-r the
-// root that made it earlier or later.
+// The script of timeline and diff pages. The picture fills the window's width and takes as much of its height as it
+// needs; the report is beside it if both have room. The wheel, + and - zoom; dragging and arrows pan; a double click
+// and 0 show everything. Comma and full stop step through operations. Pointing at an operation, or stepping to it,
+// shows what it needs, by which message, with how many bytes.
+// An operation's data-p lists what it needs, as RANK.INSTRUCTION, with :MESSAGE appended if it came by message; in a
+// diff, as PANEL and number. There, data-t also lists where else the operation is drawn, and data-r the root that made
+// it earlier or later.
 'use strict';
 const id = name => document.getElementById(name);
 const main = document.querySelector('main'), host = id('picture'), info = id('info'), svg = host.querySelector('svg');
 const [, , wide, high] = svg.getAttribute('viewBox').split(' ').map(Number);
-const top0 = Number(host.dataset.top); // above it are the picture's own heading and figures, which the page has too
+const top0 = Number(host.dataset.top); // above it are the picture's own heading and figures, which the page repeats
 const labels = svg.querySelectorAll('text.l');
 const title = e => (e.querySelector('title') || { textContent: '' }).textContent;
 let view = [0, top0, wide, high - top0], drag = null, lit = [], printed = null, width = innerWidth;
 
-// So wide is all of it, in h of the window's height; wide windows leave room, rather than draw giants.
+// The width at which the whole picture is visible in a height h. Wide windows leave a margin, rather than draw giants.
 const whole = (h = host.clientHeight) => Math.max(wide, host.clientWidth / 1.6, ((high - top0) / Math.max(1, h)) * host.clientWidth);
 
 function draw() {
@@ -21,14 +22,14 @@ function draw() {
   for (const l of labels) l.setAttribute('transform', `translate(${Math.max(0, view[0]).toFixed(2)} 0)`);
 }
 
-function look(x, y, w) { // from there on, w wide; keeps the picture in sight and its row labels at the left
+function look(x, y, w) { // shows w units from (x, y) on, within the picture; row labels stay at the left
   w = Math.max(Math.min(wide, 60), Math.min(w, whole()));
   const h = (w * host.clientHeight) / Math.max(1, host.clientWidth);
   view = [Math.max(0, Math.min(x, wide - w)), Math.max(top0, Math.min(y, high - h)), w, h];
   draw();
 }
 
-function fit() { // all of it, or a part, large enough to read
+function fit() { // shows the whole picture, or a part large enough to read
   main.classList.add('beside');
   if (innerWidth < 1200 || host.clientWidth < wide) main.classList.remove('beside');
   const room = Math.max(220, 0.6 * innerHeight, innerHeight - host.offsetTop - id('below').offsetHeight - 8);
@@ -40,7 +41,7 @@ function fit() { // all of it, or a part, large enough to read
 
 const all = () => look(0, top0, whole());
 
-function at(event) { // where the mouse is, in the picture's units
+function at(event) { // the mouse's position in the picture's units
   const box = host.getBoundingClientRect(), k = view[2] / host.clientWidth;
   return [view[0] + (event.clientX - box.left) * k, view[1] + (event.clientY - box.top) * k];
 }
@@ -80,8 +81,8 @@ function explain(op) {
   info.textContent = [...new Set(lines)].join('\n');
 }
 
-let operations = null; // by rows, from left to right
-function step(by) { // to the next of them
+let operations = null; // sorted by row, then from left to right
+function step(by) { // moves to the next or previous operation
   const number = (e, name) => Number(e.getAttribute(name));
   operations ||= [...svg.querySelectorAll('.o')].map(e => ({ e, x: number(e, 'x'), y: number(e, 'y'), width: number(e, 'width'), height: number(e, 'height') }))
     .sort((a, b) => a.y - b.y || a.x - b.x);
@@ -124,7 +125,7 @@ addEventListener('keydown', event => {
   act();
 });
 for (const b of document.querySelectorAll('#below button')) b.addEventListener('click', keys[b.dataset.key]);
-addEventListener('resize', () => { // not as a phone's address bar comes and goes
+addEventListener('resize', () => { // ignores a phone's address bar, which changes only the height
   if (innerWidth !== width) fit();
   width = innerWidth;
 });

@@ -1,5 +1,4 @@
-/* A picture in a page: one file, which asks the network for nothing. What it looks like is in page.css, what it does in
- * page.js. */
+/* A picture in a page: one file that needs no network. Its style is page.css, its script page.js. */
 #include "page.h"
 #include "svg.h"
 

@@ -1,5 +1,5 @@
-/* Which ranks share a row of a picture: beyond MANY_ROWS ranks, those that do the same jobs at the same times with as
- * much memory in use, as the members of a team do. */
+/* Finds ranks that share a row of a picture. Beyond MANY_ROWS ranks, these are ranks that do the same jobs at the same
+ * times with the same memory in use, like the members of a team. */
 #include "svg.h"
 #include <string.h>
 
@@ -11,7 +11,7 @@ struct finder {
 
 static int script_stage(const struct program *p, int stage) { return member_at(&p->names, stage).stage; }
 
-/* The next from i on that has a block in the row; nins: none. */
+/* Returns the next instruction from i on that is a block in the row; nins if none is. */
 static int next_block(const struct finder *finder, int r, int i) {
     const struct rank *k = &finder->p->rank[r];
     while (i < k->nins && (k->ins[i].lane != 0 || !paint_of(&k->ins[i], BY_OP).name ||
@@ -27,7 +27,7 @@ static bool same_block(const struct finder *finder, int a, int i, int b, int j) 
            finder->tl->start[a][i] == finder->tl->start[b][j] && finder->tl->end[a][i] == finder->tl->end[b][j];
 }
 
-/* Sets twin to the instruction of a for each block of b. */
+/* Returns whether both rows have the same blocks. Sets twin, for each block of b, to the instruction of a. */
 static bool same_blocks(const struct finder *finder, int a, int b, int32_t *twin) {
     int na = finder->p->rank[a].nins, nb = finder->p->rank[b].nins;
     for (int i = 0, j = 0;; i++, j++) {
@@ -55,7 +55,8 @@ static bool same_joins(const struct finder *finder, int a, int b) {
                              sizeof(double) * (size_t)n);
 }
 
-/* Numbers of those that share r's row, runs as 0–3, as many as there are letters for; one that ends before has a …. */
+/* Returns the numbers of the ranks that share r's row, with runs as 0–3. If they exceed `letters` characters, ends with
+ * a …. */
 static const char *shared_numbers(const struct rows *rows, int r, int workers, int letters) {
     struct text t = {0};
     for (int a = r, b, n = 0; a < workers; a = b + 1) {
@@ -76,7 +77,7 @@ static const char *shared_numbers(const struct rows *rows, int r, int workers, i
 }
 
 static void name_row(struct rows *rows, int r, int workers) {
-    enum { LABEL = 7 }; /* letters that fit into the margin, in small print, behind "ranks " */
+    enum { LABEL = 7 }; /* letters that fit into the margin, in small print, after "ranks " */
     const char *all = shared_numbers(rows, r, workers, INT32_MAX);
     bool several = strpbrk(all, ",\xe2") != NULL;
     rows->who[r] = format(several ? "ranks %s" : "rank %s", all);

@@ -1,14 +1,14 @@
-/* Shared by all pictures: the frame, the time axis, names in boxes, memory under rows, the legend. The same input gives
- * the same bytes: coordinates are printed to a hundredth.
+/* Parts of all pictures: the frame, the time axis, names in boxes, memory under rows, the legend. Coordinates are
+ * printed to a hundredth, so the same input gives the same bytes.
  *
- * The time axis sets the width: all but a few jobs have room for their names, as long as the picture stays printable.
- * Names that do not fit are omitted; the tooltip has them. */
+ * The time axis determines the width: all but a few jobs have room for their names, as long as the picture stays
+ * printable. Names that do not fit are omitted; the tooltip has them. */
 #include "svg.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const double LETTER = 6.4; /* a digit's width at the names' font size; W is half as wide again */
+static const double LETTER = 6.4; /* width of a digit in names' font size; W is half as wide again */
 
 /* ---- the frame ---- */
 
@@ -16,7 +16,7 @@ void put_xml(struct text *t, const char *s) {
     for (size_t n = 1; *s; s += n, n = 1)
         if (*s == '<' || *s == '>' || *s == '&' || *s == '"')
             put(t, "&#%d;", *s);
-        else if ((unsigned char)*s < ' ' && *s != '\n') /* XML cannot represent these */
+        else if ((unsigned char)*s < ' ' && *s != '\n') /* XML cannot represent other control characters */
             put(t, "?");
         else
             n = put_utf8(t, s);
@@ -25,7 +25,8 @@ void put_xml(struct text *t, const char *s) {
 void svg_begin(struct text *t, const struct svg *svg) {
     put(t, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.2f %.2f\" width=\"%.2f\" height=\"%.2f\">\n",
         svg->width, svg->height, svg->width, svg->height);
-    /* The title comes first: at each shape's <title>, Chromium searches the root's children for the document's. */
+    /* The title comes first: at each shape's <title>, Chromium searches the root's children for the document's
+     * title. */
     put(t, "<title>");
     put_xml(t, svg->name);
     put(t, "</title>\n<style>\n"
@@ -73,7 +74,7 @@ bool in_sight(const struct span *span, double from, double to) {
 
 double svg_width(const struct span *span) { return fmax(x_of(span, span->to), LEFT + NARROW) + RIGHT; }
 
-/* A tick every 1, 2, 5, 10, 20, 50… units, as labels need room. */
+/* Writes a tick every 1, 2, 5, 10, 20, 50… units, as labels need room. */
 void put_axis(struct text *t, const struct span *d, double y, double bottom) {
     double every = pow(10, floor(log10(70 / d->px / d->m.one))), span = (d->to - d->from) / d->m.one;
     every *= every * d->px * d->m.one >= 70       ? 1
@@ -84,7 +85,7 @@ void put_axis(struct text *t, const struct span *d, double y, double bottom) {
         !strcmp(d->m.name, "units") ? "time" : d->m.name);
     double first = ceil(d->from / d->m.one / every - 1e-9) + 0.0;
     for (int i = 0; i <= span / every;
-         i++) { /* counts ticks: terminates even if a tick is too small to change `first` */
+         i++) { /* counts ticks, so that it ends even if a tick is too small to change `first` */
         double n = first + i;
         if (n * every > d->from / d->m.one + span * (1 + 1e-9))
             break;
@@ -121,7 +122,7 @@ void put_name(struct text *t, const struct names *names, const struct instr *x, 
 
 /* ---- memory ---- */
 
-/* A limit far above the plan would flatten the curves. */
+/* Returns the bytes at the top of a band. Excludes a limit far above the plan, which would flatten the curves. */
 double band_top(double plan, double limit) { return limit <= 4 * plan ? fmax(plan, limit) : plan; }
 
 static void put_level(struct text *t, const struct span *span, const char *class, double y, const char *what,
@@ -133,7 +134,7 @@ static void put_level(struct text *t, const struct span *span, const char *class
 
 const char folded_style[] = ".f { fill: #3b4754 }\n";
 
-/* Bytes as one of LEVELS shades. Each shade is a path of all its times. */
+/* Returns the shade, one of LEVELS, for an amount of bytes. Each shade is one path over all its times. */
 enum { LEVELS = 8 };
 static int shade_of(const struct band *band, int64_t bytes) {
     return band->top > 0 ? (int)ceil((double)bytes / band->top * LEVELS - 1e-9) : 0;

@@ -1,4 +1,4 @@
-/* What a page cannot do: train, and use a machine's processors and files. */
+/* Functions that a page lacks: training, and access to a machine's processors and files. */
 #include "cli/command.h"
 #include "cli/redraw.h"
 #include "cli/training.h"
@@ -18,7 +18,7 @@ int watch(const struct settings *settings, struct gist (*frame)(const struct set
     (void)settings, (void)frame, refuse_here("`show --watch`");
 }
 
-/* Of `compare --train`, which begins with check_device. */
+/* The functions of `compare --train`, which calls check_device first. */
 void check_device(const struct compile *c, bool cuda) { (void)c, (void)cuda, refuse_here("training"); }
 struct trained train(const struct compile *c, const struct settings *settings, struct data *data, int64_t steps,
                      int64_t kept, const char *what, struct listener listener) {

@@ -1,4 +1,5 @@
-// One table over chosen schedules, all for as many ranks and microbatches, and their makespans over their memory.
+// A table of the chosen schedules at equal numbers of ranks and microbatches, and a plot of their makespans over their
+// memory.
 
 const compared = [['schedule', 'schedule'], ['makespan', 'makespan'], ['bubble', 'bubble'], ['peak_activations', 'live'],
   ['peak_bytes', 'memory'], ['bytes_sent', 'sent'], ['stages', 'stages'], ['staleness', 'staleness'], ['gap', 'gap']];
@@ -19,14 +20,14 @@ function timeText(n, unit) {
   return `${Number((n * 1000 ** k).toPrecision(4))} ${['s', 'ms', 'us'][k]}`;
 }
 
-function plotOf(rows, unit, now, room) { // as wide as there is room, so that its text is as large as any
+function plotOf(rows, unit, now, room) { // as wide as the room, so that its text keeps the page's size
   const W = Math.max(300, Math.min(700, room)), H = 300, L = 80, R = W < 500 ? 40 : 110, T = 14, B = 40, span = (list, pad) => {
     const [lo, hi] = [Math.min(...list), Math.max(...list)], d = (hi - lo) * pad || hi * 0.1 || 1;
     return [Math.max(0, lo - d), hi + d];
   };
   const [x0, x1] = span(rows.map(r => r.peak_bytes), 0.08), [y0, y1] = span(rows.map(r => r.makespan), 0.08);
   const x = v => L + ((v - x0) / (x1 - x0)) * (W - L - R), y = v => H - B - ((v - y0) / (y1 - y0)) * (H - B - T);
-  const ticks = (a, b) => { // round numbers, about five
+  const ticks = (a, b) => { // about five round numbers
     const raw = (b - a) / 5, ten = 10 ** Math.floor(Math.log10(raw)), step = [1, 2, 5, 10].find(k => k * ten >= raw) * ten, out = [];
     for (let v = Math.ceil(a / step) * step; v <= b; v += step) out.push(v);
     return out;
@@ -37,7 +38,8 @@ function plotOf(rows, unit, now, room) { // as wide as there is room, so that it
   const best = rows.filter(r => !rows.some(o => o !== r && o.makespan <= r.makespan && o.peak_bytes <= r.peak_bytes &&
     (o.makespan < r.makespan || o.peak_bytes < r.peak_bytes))).sort((p, q) => p.peak_bytes - q.peak_bytes);
   out += `<path class="front" d="${best.map((r, i) => `${i ? `H${x(r.peak_bytes)}V` : `M${x(r.peak_bytes)} `}${y(r.makespan)}`).join('')}"/>`;
-  // Names where there is room; those of the best, and of what is in the editor, come first. Others say theirs when pointed at.
+  // Prints names where there is room; the best schedules' and the editor's come first. The others show theirs when
+  // pointed at.
   const weight = r => (r.schedule === now ? 0 : best.includes(r) ? 1 : 2), used = rows.map(r => [x(r.peak_bytes) - 5, y(r.makespan) - 4, 10, 8]);
   const free = (l, t, w, h) => t > T - 6 && t + h < H - B && l + w < W && !used.some(u => l < u[0] + u[2] && u[0] < l + w && t < u[1] + u[3] && u[1] < t + h);
   for (const r of rows) out += `<circle class="${['now', 'best', ''][weight(r)]}" cx="${x(r.peak_bytes)}" cy="${y(r.makespan)}" r="4"><title>${escapeHtml(r.schedule)}: ${timeText(r.makespan, unit)}, ${bytesText(r.peak_bytes)}</title></circle>`;
@@ -51,7 +53,7 @@ function plotOf(rows, unit, now, room) { // as wide as there is room, so that it
   return out + `<text class="mid" x="${(L + W - R) / 2}" y="${H - 6}">largest memory of a rank</text><text class="mid" transform="translate(12 ${(H - B + T) / 2}) rotate(-90)">makespan</text></svg>`;
 }
 
-// current(): {path, files, flags for all schedules}; open(path): shows that one
+// current(): {path, files, flags that apply to all schedules}; open(path): opens a schedule
 function makeCompare(schedules, current, open) {
   const $ = id => document.getElementById(id);
   const paths = new Map(schedules.map(path => [path.replace(/^.*\/|\.lua$/g, ''), path]));

@@ -1,6 +1,6 @@
-/* `pianola compile` in a page: what a folder gets, without the ranks' programs, and what the page shows besides: the
- * picture, the report alone, and the scripts' parameters. One compile makes them all. What is in sight comes first, and
- * the page shows it while the rest is written. */
+/* `pianola compile` in a page: writes a folder's files except the ranks' programs, and what the page shows besides: the
+ * picture, the report, and the scripts' parameters. One compile makes them all. It writes the visible files first, and
+ * the page shows them while a second run writes the rest. */
 #include "base/put_json.h"
 #include "cli/command.h"
 #include "cli/pipeline.h"
@@ -10,9 +10,8 @@
 #include <emscripten.h>
 #include <string.h>
 
-/* [{"script", "name", "type", "value", "default", "values"}]: what the scripts' `params` declared; values: those that
- * the script's `tune` lists, or []. Behind them the compiler's own options, of the script "compiler", with "what" they
- * do. */
+/* Writes [{"script", "name", "type", "value", "default", "values"}], the scripts' declared `params`. values: those that
+ * the script's `tune` lists, or []. The compiler's own options follow, with script "compiler" and "what" they do. */
 static void put_param(struct text *t, const char *script, const char *name, const char *type, const char *value,
                       const char *otherwise) {
     put(t, "%s\n  { \"script\": %s, \"name\": %s", t->n > 1 ? "," : "", quoted(script), quoted(name));
@@ -63,19 +62,19 @@ static void add(const char *dir, const char *name, const struct text *t) {
     stage_file(format("%s/%s", dir, name), t, false);
 }
 
-/* What the page shows of its picture, and what it would show of another: x from and to of each. Returns whether it asks
- * for no more. */
+/* Writes the x intervals in sight: the current picture's, and the one that a new picture would show. Returns whether
+ * only these are requested. */
 EM_JS(bool, page_sight, (double *sight), {
     if (Module.sight)
         HEAPF64.set(Module.sight, sight / 8);
     return Boolean(Module.sight);
 })
 
-/* What its user wants drawn: the `--with` and `--color-by` of `show`, which `compile` has not. */
+/* What to draw: the options --with and --color-by, which `show` has and `compile` lacks. */
 EM_JS(int, page_with, (void), { return (Module.look && Module.look.with) | 0; })
 EM_JS(int, page_by, (void), { return (Module.look && Module.look.by) | 0; })
 
-/* Whether a part of the picture is worth making first. */
+/* Returns whether the picture is large enough to make its visible part first. */
 static bool is_large(const struct program *p) {
     int64_t n = 0;
     for (int r = 0; r < p->workers; r++)
@@ -83,7 +82,7 @@ static bool is_large(const struct program *p) {
     return n > 5000;
 }
 
-/* sight: as of struct style; then only what is in sight is made */
+/* Adds the formats' files. sight: as in struct style; if set, only what is visible is made */
 static void list_formats(const char *dir, const struct compile *c, const struct style *style,
                          const double (*sight)[2]) {
     static const struct style plain = {.width = 120, .ascii = true};

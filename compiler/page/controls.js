@@ -1,11 +1,11 @@
-// Controls for what the scripts' `params` declared, and for the compiler's own options: a slider with a field for numbers, a
-// choice for yes and no and where values are listed, else text. What was set goes on the command line.
+// Controls for the scripts' declared `params` and the compiler's own options. Numbers have a slider and a field;
+// booleans and listed values a choice; all others a text field. Values that are set go on the command line.
 
-// How a slider, from 0 to 1000, stands for numbers; null: a field alone.
+// Returns the mapping between a slider, from 0 to 1000, and numbers; null: only a field.
 function scaleOf(param, model) {
   const d = Number(param.default), v = Math.abs(Number(param.value));
   const linear = (from, to, step) => ({ to: x => from + Math.round((x / 1000) * (to - from) / step) * step, from: v => ((v - from) / (to - from)) * 1000 });
-  const log = (from, to, top) => ({ // the last step is without limit, where the default is
+  const log = (from, to, top) => ({ // if the default is infinite, the last step means no limit
     to: x => (top && x >= 1000 ? Infinity : Number((from * (to / from) ** (x / (top ? 990 : 1000))).toPrecision(2))),
     from: v => (v === Infinity ? 1000 : (Math.log(v / from) / Math.log(to / from)) * (top ? 990 : 1000)),
   });
@@ -14,7 +14,7 @@ function scaleOf(param, model) {
     return linear(d > 0 ? 1 : 0, Math.max(most, v), 1);
   }
   if (param.default === 'inf') return model ? log(1e6, 1e13, true) : log(0.05, 100, true);
-  if (d === 0 && model) { // of a real machine: seconds, FLOP per second; the lowest step is none
+  if (d === 0 && model) { // a real machine's latency (seconds) or FLOP per second; the lowest step means 0
     const range = { latency: [1e-7, 1e-2], flops: [1e10, 1e16] }[param.name], scale = range && log(...range, false);
     return scale ? { to: x => (x < 10 ? 0 : scale.to(x)), from: v => (v === 0 ? 0 : scale.from(v)) } : null;
   }
@@ -26,9 +26,9 @@ function scaleOf(param, model) {
 const neat = text => text.replace(/^(\d+?)(0{6,})$/, (all, digits, zeros) => `${digits}e${zeros.length}`);
 const trim = v => (v === Infinity ? 'inf' : neat(String(Number(v.toPrecision(6)))));
 
-// changed(name, text): a value was set; text null: back to the default
+// changed(name, text): called when a value is set
 function makeControls(form, changed) {
-  const folded = new Set(['compiler']); // the groups of which only the heading is in sight
+  const folded = new Set(['compiler']); // groups that show only their heading
   let fields = new Map(), signature = '';
   form.addEventListener('submit', event => event.preventDefault());
 
@@ -39,7 +39,7 @@ function makeControls(form, changed) {
     let scale = param.type === 'integer' || param.type === 'number' ? scaleOf(param, model) : null;
     let field, slider = null;
     div.className = 'param';
-    div.append(Object.assign(document.createElement('label'), { htmlFor: id, textContent: param.name })); // whose name may be anything
+    div.append(Object.assign(document.createElement('label'), { htmlFor: id, textContent: param.name })); // the name may be anything
     div.title = param.what || '';
     if (param.type === 'boolean' || (values.length && param.type === 'string')) {
       field = document.createElement('select');
@@ -53,7 +53,7 @@ function makeControls(form, changed) {
     }
     field.id = id;
     if (param.type === 'list') field.placeholder = '1,2,3';
-    if (param.type === 'text') { // words, or what else one writes
+    if (param.type === 'text') { // free text, with suggestions
       const words = div.appendChild(document.createElement('datalist'));
       words.id = id + '-words';
       words.append(...values.map(v => new Option(v, v)));
@@ -75,7 +75,7 @@ function makeControls(form, changed) {
         slider.setAttribute('aria-valuetext', text);
         changed(param.name, text);
       });
-      slider.addEventListener('keydown', event => { // a step of the number, not of the slider
+      slider.addEventListener('keydown', event => { // moves by a step of the number, not of the slider
         const way = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
         if (!way || param.type !== 'integer') return;
         event.preventDefault();
@@ -86,7 +86,7 @@ function makeControls(form, changed) {
       div.append(slider);
     }
     div.append(field);
-    const set = now => { // what has the focus is the user's
+    const set = now => { // leaves a focused control to the user
       param = now;
       if (document.activeElement !== field && document.activeElement !== slider) field.value = neat(param.value);
       if (slider && document.activeElement !== slider) {

@@ -1,7 +1,7 @@
-// An editor of plain text: a textarea, whose undo is the browser's own, over a coloured layer with the same characters.
+// An editor for plain text: a textarea with the browser's own undo, over a coloured layer of the same characters.
 
-// As if typed, so that undo takes it back. Browsers say `input` for each line, which counts once here; and they take long
-// to type a text as long as streams can be, which cannot be undone.
+// Replaces text as if typed, so that undo reverts it. Browsers send `input` for each line, which counts once here. They
+// are slow with texts as long as streams can be, so these are set directly, without undo.
 let typing = false;
 function insertText(area, from, to, text) {
   area.focus();
@@ -19,7 +19,7 @@ function makeEditor(host, options) {
     '<textarea spellcheck="false" autocapitalize="off" autocomplete="off" autocorrect="off" wrap="off"></textarea>' +
     '<ul class="names" role="listbox" hidden></ul></div>';
   const [lines, layer, area, list] = ['.lines', '.layer', 'textarea', '.names'].map(s => host.querySelector(s));
-  const LONG = 200000; // characters: beyond, without colours
+  const LONG = 200000; // characters; longer texts have no colours
   let marks = new Map(), leaving = false, shown = [], picked = 0;
   area.setAttribute('aria-label', options.label);
   list.id = host.id + '-names';
@@ -28,7 +28,7 @@ function makeEditor(host, options) {
   function draw() {
     const rows = area.value.split('\n');
     const html = area.value.length > LONG ? [] : options.colour(area.value).split('\n');
-    let open = ''; // a token of several lines goes on in the next
+    let open = ''; // a token that continues on the next line
     const body = html.map((row, i) => {
       const all = open + row, last = all.lastIndexOf('<i '), unclosed = last >= 0 && all.indexOf('</i>', last) < 0;
       open = unclosed ? all.slice(last, all.indexOf('>', last) + 1) : '';
@@ -68,7 +68,7 @@ function makeEditor(host, options) {
     const { text, from } = word();
     if (text.length < (asked ? 0 : 2) || area.selectionStart !== area.selectionEnd) return close();
     const before = area.value.slice(area.value.lastIndexOf('\n', from - 1) + 1, from);
-    if (!asked && /--|"[^"]*$/.test(before)) return close(); // in a comment or a string
+    if (!asked && /--|"[^"]*$/.test(before)) return close(); // inside a comment or a string
     shown = options.names.filter(n => n.name.startsWith(text) && n.name !== text).slice(0, 40);
     if (shown.length === 0) return close();
     const style = getComputedStyle(area), height = parseFloat(style.lineHeight), row = area.value.slice(0, from).split('\n').length;
@@ -105,7 +105,7 @@ function makeEditor(host, options) {
     else if (key === 'Escape') { if (open) close(); else leaving = true; }
     else if (key === ' ' && event.ctrlKey) { done(); complete(true); }
     else if (key === 'Tab' && !leaving && !event.ctrlKey && !event.altKey) { done(); indent(event.shiftKey); }
-    else if (key === 'Enter' && !event.ctrlKey && !event.metaKey) { // as deep as the line above
+    else if (key === 'Enter' && !event.ctrlKey && !event.metaKey) { // indents like the line above
       done();
       const from = area.selectionStart, line = area.value.slice(area.value.lastIndexOf('\n', from - 1) + 1, from);
       insertText(area, from, area.selectionEnd, '\n' + line.match(/^\s*/)[0]);
@@ -130,12 +130,12 @@ function makeEditor(host, options) {
   return {
     area,
     get text() { return area.value; },
-    show(text) { // not an edit: nothing to undo
+    show(text) { // not an edit, so undo does not revert it
       area.value = text;
       marks = new Map();
       draw();
     },
-    replace(text) { // an edit
+    replace(text) { // an edit, which undo reverts
       const focus = document.activeElement;
       insertText(area, 0, area.value.length, text);
       area.setSelectionRange(0, 0);

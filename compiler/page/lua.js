@@ -1,8 +1,8 @@
-// Lua's tokens, for colours; and the names that scripts can use, from pianola.d.lua, for completion.
+// Lua's tokens, for colours, and the names that scripts can use, from pianola.d.lua, for completion.
 
 const luaWords = new Set(('and break do else elseif end false for function goto if in local nil not or repeat return then ' +
   'true until while').split(' '));
-// In this order: comments, long strings, strings, numbers, names, and all else one by one.
+// Alternatives in order: comments, long strings, strings, numbers, names, and any other character.
 const luaToken = /(--\[(=*)\[[\s\S]*?(?:\]\2\]|$)|--[^\n]*)|(\[(=*)\[[\s\S]*?(?:\]\4\]|$)|"(?:\\[\s\S]|[^"\\\n])*"?|'(?:\\[\s\S]|[^'\\\n])*'?)|(\b0[xX][\da-fA-F.]+(?:[pP][+-]?\d+)?|\b\d+\.?\d*(?:[eE][+-]?\d+)?)|([A-Za-z_]\w*)/g;
 
 const escapeHtml = text => text.replace(/[&<>"]/g, c => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[c]);
@@ -19,12 +19,13 @@ function colourLua(text, known) { // HTML with the same characters
   return html + escapeHtml(text.slice(end));
 }
 
-function colourStreams(text) { // each line begins with an operation, or with what is about a whole lane
+function colourStreams(text) { // each line begins with an operation, or with a property of a whole lane
   return escapeHtml(text).replace(/^(pianola|program|rank|buffer|bare|period)\b.*$/gm, '<i class="t-comment">$&</i>')
     .replace(/^[A-Z]\w*/gm, '<i class="t-word">$&</i>').replace(/\b(wait|free)(?=\()/g, '<i class="t-known">$1</i>');
 }
 
-// {name, detail, doc}: functions, with what the comment above them says; fields, of the tables that scripts give.
+// Returns [{name, detail, doc}] for functions, with the comments above them, and for the fields of tables that scripts
+// return.
 function namesOf(definitions) {
   const names = new Map();
   let doc = [];

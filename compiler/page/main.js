@@ -1,22 +1,22 @@
-// The page: each change of the scripts, or of what is set beside them, compiles, and what comes back is shown everywhere.
+// The page: each change to the scripts or the controls starts a compile, and every part shows the results.
 
 const $ = id => document.getElementById(id);
-const IDLE = 120; // ms without a change, after which there is time for what nobody waits for
+const IDLE = 120; // ms without a change before work that nobody waits for
 const FIRST = 'schedules/1f1b.lua';
 
 async function main() {
   const scripts = await startRuns();
   const folder = name => Object.keys(scripts).filter(p => p.startsWith(name) && p.lastIndexOf('/') === name.length - 1 && !p.endsWith('.d.lua'));
   const short = path => path.replace(/^.*\/|\.lua$/g, '');
-  let good = null; // the last answer without an error
-  let set = {}, params = [], idle = 0, tried = '', mended = null; // set: {parameter, or --option: value}, as the command line has them
+  let good = null; // the last result without an error
+  let set = {}, params = [], idle = 0, tried = '', mended = null; // set: {parameter or --option: value}, as on the command line
 
-  function say(how, text) { // the verdict; how: good, bad or neither
+  function say(how, text) { // shows the verdict; how: good, bad or ''
     $('verdict').className = how;
     $('verdict').textContent = text;
   }
 
-  function note(text) { // what is to be known until the next change
+  function note(text) { // shows a message until the next change
     $('note').hidden = !text;
     $('note').textContent = text;
   }
@@ -30,7 +30,7 @@ async function main() {
   });
   const mine = makeScripts(scripts, namesOf(scripts['schedules/pianola.d.lua']), compile);
 
-  // What is drawn, and in which colours: options of `show`.
+  // Options of `show`: what to draw, and in which colours.
   const drawn = { '--color-by': ['op', 'mb', 'stage'], '--with': ['', 'lanes', 'sends', 'lanes,sends'] }, WITH = [0, 1, 8, 9];
   const chosen = name => Math.max(0, drawn[name].indexOf(set[name]));
   const look = () => ({ by: chosen('--color-by'), with: WITH[chosen('--with')] });
@@ -55,7 +55,7 @@ async function main() {
     return out;
   }
 
-  function compareFlags() { // sizes for all; what only this script has as a parameter is its own
+  function compareFlags() { // sizes for all schedules, without parameters that only this script has
     const all = new Set(['workers', 'batches', 'tensor', ...params.filter(p => p.script !== 'schedule').map(p => p.name)]);
     return flags().filter((f, i, list) => (f === '-D' ? all.has(list[i + 1].split('=')[0]) : list[i - 1] === '-D' ? all.has(f.split('=')[0]) : true));
   }
@@ -70,9 +70,9 @@ async function main() {
     $('running').hidden = !running;
     document.body.classList.toggle('runs', running);
   });
-  // What is not in sight at once, when there is time: first the whole picture, the streams, and what A and B are made of;
+  // Work for idle time. First the parts that are not visible: the whole picture, the streams, and the files of A and B.
   const finisher = makeRunner((answer, request) => { if (answer.code === 0) whole(answer, request); });
-  // then what operations need, for hovering.
+  // Then the needs of operations, for hovering.
   const explainer = makeRunner(({ files: made }, request) => {
     if (good && request.of === good && made['page.html']) view.show(made['page.html'], true);
   });
@@ -81,16 +81,17 @@ async function main() {
     else note(stderr);
   });
 
-  // The address has the state, so that neither a reload nor a bookmark loses it; there is none while all is as it came.
+  // The address contains the state, so that a reload or a bookmark restores it. It has none while everything is
+  // unchanged.
   let remembered = 0;
   async function remember() {
     const state = { path: mine.path, text: mine.edits, set }, fresh = mine.path.schedule === FIRST && !mine.path.model && !mine.path.cluster &&
       Object.keys({ ...state.text, ...set }).length === 0;
     const of = remembered, link = fresh ? '' : await linkOf(state);
-    if (of !== remembered) return; // a newer change comes
+    if (of !== remembered) return; // a newer change is pending
     try {
       history.replaceState(null, '', location.href.split('#')[0] + link);
-    } catch { /* too often, or too long for this browser */ }
+    } catch { /* too many calls, or too long for this browser */ }
   }
 
   function compile() {
@@ -154,9 +155,9 @@ async function main() {
   }
 
   function refused({ code, stderr }) {
-    if (good && !good.whole) finish(); // its picture stays
+    if (good && !good.whole) finish(); // the last picture stays
     const stranger = stderr.match(/-D (\w+)=[^:]*: no script has a parameter/);
-    if (stranger && stranger[1] in set && tried !== stranger[1]) { // a parameter that the script had before
+    if (stranger && stranger[1] in set && tried !== stranger[1]) { // a parameter of an earlier script
       tried = stranger[1];
       delete set[stranger[1]];
       return compile();
@@ -171,7 +172,8 @@ async function main() {
     document.body.dataset.failed = String(Number(document.body.dataset.failed || 0) + 1);
   }
 
-  // What the error asks for, in one click: its line; and where it says which value is missing, that of the parameter.
+  // Offers fixes for the error: a jump to its line and, if the message names a value that is missing, setting that
+  // parameter.
   function help(kind, at, stderr) {
     const [, name, value] = stderr.match(/: (\w+) = ([\d.e+-]+)$/m) || [];
     const declared = name && Object.entries(mine.files).some(([, text]) => new RegExp(`\\bparams\\s*\\{[^}]*\\b${name}\\s*=`).test(text));
@@ -184,7 +186,7 @@ async function main() {
     $('help').hidden = !kind && !declared;
   }
 
-  function take(kind, path) { // from its list; what another schedule knows, too, stays set
+  function take(kind, path) { // opens a script from the list; sizes that any schedule knows stay set
     const lost = kind === 'schedule' ? name => !['workers', 'batches'].includes(name) : () => true;
     for (const p of params) if (p.script === kind && lost(p.name)) delete set[p.name];
     $(kind).value = path;
@@ -195,7 +197,7 @@ async function main() {
     const given = fragment.length > 1 ? await stateOf(fragment) : null;
     let lacks = fragment.length > 1 && !given ? 'This link holds no schedule that can be read: it may have been cut.' : '';
     const to = { schedule: FIRST, model: '', cluster: '', ...(given && given.path) }, text = given ? given.text : {};
-    for (const kind of kinds) // a script of a name that this page lacks can only come with its text
+    for (const kind of kinds) // a script that this page lacks can only come with its text
       if (to[kind] && !(to[kind] in scripts) && text[kind] === undefined) {
         lacks += `This page has no ${to[kind]}, which the link names. `;
         to[kind] = kind === 'schedule' ? FIRST : '';
@@ -209,7 +211,7 @@ async function main() {
   }
 
   const tabs = makeTabs($('tabs'), tab => {
-    document.querySelector('figure').hidden = tab.id === 'tab-diff' && !$('diff-picture').hidden; // A and B has both
+    document.querySelector('figure').hidden = tab.id === 'tab-diff' && !$('diff-picture').hidden; // it has its own
     const part = { streams, diff: pin, compare }[tab.getAttribute('aria-controls')];
     if (part) part.opened();
   });
@@ -226,7 +228,7 @@ async function main() {
     const [name, value] = mended;
     set[name] = value;
     compile();
-    $('verdict').focus(); // the button goes
+    $('verdict').focus(); // since the button disappears
   });
   $('cancel').addEventListener('click', () => {
     if (!runner.cancel()) return;
@@ -241,7 +243,7 @@ async function main() {
     try {
       await navigator.clipboard.writeText(location.href);
       $('share').textContent = 'Link copied';
-    } catch { /* the address bar has it */ }
+    } catch { /* the link is in the address bar */ }
     setTimeout(() => { $('share').textContent = 'Share'; }, 2500);
   });
   addEventListener('hashchange', () => open(location.hash));
@@ -258,12 +260,12 @@ async function main() {
   const theme = () => { document.documentElement.dataset.theme = $('theme').value; };
   $('theme').addEventListener('change', () => {
     theme();
-    try { localStorage.setItem('pianola-theme', $('theme').value); } catch { /* a browser that keeps nothing */ }
+    try { localStorage.setItem('pianola-theme', $('theme').value); } catch { /* storage is disabled */ }
   });
   try {
     $('theme').value = localStorage.getItem('pianola-theme') || '';
     theme();
-  } catch { /* likewise */ }
+  } catch { /* storage is disabled */ }
   makeSplit($('split'), document.querySelector('main'));
   await open(location.hash);
 }

@@ -1,8 +1,8 @@
-// A, kept, and B, what is there now: in which words, where the time went, and on one time axis.
+// A, pinned, and B, the current state, compared in words, by where the time went, and on one time axis.
 
 function makePin() {
   const $ = id => document.getElementById(id), view = makeView($('diff-picture'), $('diff-info'), $('diff-bar'), () => Infinity);
-  let a = null, b = null, waits = false; // waits: for b, to be a
+  let a = null, b = null, waits = false; // waits: whether the next b becomes a
   const runner = makeRunner(({ code, stdout, stderr, files }) => {
     $('diff-text').textContent = code <= 1 && stdout ? stdout : stderr;
     if (files['diff.html']) view.show(files['diff.html'], true);
@@ -29,14 +29,14 @@ function makePin() {
 
   differ();
   return {
-    toggle() { // keeps what is there as A, or lets it go
+    toggle() { // pins the current state as A, or releases A
       const lets = a || waits;
       a = lets ? null : b;
       waits = !lets && !b;
       told();
       return !lets;
     },
-    changed() { // there is something new, of which the files will come
+    changed() { // there is a new state, whose files will follow
       b = null;
     },
     show(name, files) {

@@ -1,12 +1,12 @@
-// Runs of the compiler, in workers. Each runner shows one thing, so its newest request wins: a run that has taken long is
-// stopped, one that is young may end first, so that a dragged control shows what it passes.
+// Runs of the compiler in workers. Each runner shows one thing, so its newest request wins. A run that has taken long
+// is stopped; a young one may finish first, so that a dragged control shows intermediate states.
 
 async function unpack(base64) {
   const bytes = Uint8Array.from(atob(base64), c => c.charCodeAt(0));
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'))).arrayBuffer();
 }
 
-const spares = { module: null, scripts: null, url: '', idle: [] }; // workers that wait, one at least
+const spares = { module: null, scripts: null, url: '', idle: [] }; // idle workers, at least one
 
 function freshWorker() {
   const worker = new Worker(spares.url);
@@ -29,9 +29,9 @@ async function startRuns() {
   return spares.scripts;
 }
 
-const PATIENCE = 150; // ms: for as long, a run may end though a newer one waits; after as long, the page says that it runs
+const PATIENCE = 150; // ms that a run may take before a newer request stops it, and before the page says that it runs
 
-// answered: (answer, request) of every run that ended; running(true or false): whether one has taken long
+// answered: called with (answer, request) when a run ends; running: called with whether a run takes long
 function makeRunner(answered, running = () => {}) {
   let now = null, next = null, slow = 0, count = 0;
 

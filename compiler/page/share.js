@@ -1,4 +1,4 @@
-// A state as a link: JSON, deflated, in base64 for URLs, as the address's fragment; and what can be downloaded.
+// A state as a link: JSON, deflated, in base64 for URLs, as the address's fragment. And the downloads.
 
 async function through(bytes, stream) {
   return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
@@ -11,7 +11,7 @@ async function linkOf(state) {
   return '#' + btoa(binary).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
 }
 
-async function stateOf(fragment) { // null: it is none
+async function stateOf(fragment) { // null: not a state
   try {
     const bytes = Uint8Array.from(atob(fragment.slice(1).replace(/-/g, '+').replace(/_/g, '/')), c => c.charCodeAt(0));
     const state = JSON.parse(new TextDecoder().decode(await through(bytes, new DecompressionStream('deflate-raw'))));
@@ -29,7 +29,7 @@ function save(name, blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-async function pngOf(svg) { // twice as large, for screens and slides
+async function pngOf(svg) { // at twice the size, for screens and slides
   const [, w, h] = svg.match(/width="([\d.]+)" height="([\d.]+)"/).map(Number);
   const image = new Image(), url = URL.createObjectURL(new Blob([svg], { type: 'image/svg+xml' }));
   image.src = url;
@@ -40,7 +40,7 @@ async function pngOf(svg) { // twice as large, for screens and slides
   return new Promise(done => canvas.toBlob(done, 'image/png'));
 }
 
-// What can be downloaded: its name behind the schedule's, and the format of `show`.
+// Downloads: the suffix after the schedule's name, and the format of `show`.
 const downloads = [
   ['Picture (SVG)', '.svg', { format: 'svg' }], ['Picture (PNG)', '.png', { format: 'svg', png: true }],
   ['Streams', '.streams.txt', { format: 'streams' }], ['Timeline (TSV)', '.tsv', { format: 'tsv' }],

@@ -1,7 +1,7 @@
-// The line between the scripts and what comes of them: dragged, or moved with the arrow keys; a double click puts it back.
+// The line between the scripts and the results: drag it, move it with the arrow keys, or double-click to reset it.
 function makeSplit(line, main) {
   const share = () => (100 * (line.offsetLeft - main.offsetLeft)) / main.clientWidth;
-  function set(percent) { // null: as it was
+  function set(percent) { // null: the original position
     if (percent === null) main.style.removeProperty('--left');
     else main.style.setProperty('--left', `${Math.max(15, Math.min(75, percent))}%`);
     line.setAttribute('aria-valuenow', Math.round(share()));

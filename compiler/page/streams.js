@@ -1,10 +1,10 @@
-// The streams of all ranks, as text to change by hand: the proof runs on what is there, and what refutes it is marked, in
-// the text and in the picture.
+// The streams of all ranks as editable text. The proof runs on the current text; what refutes it is marked in the text
+// and in the picture.
 
-const LONG_STREAMS = 400000; // characters that a person reads and edits; longer ones can be downloaded
+const LONG_STREAMS = 400000; // characters; nobody reads or edits longer streams, but they can be downloaded
 
-// In a counterexample, "rank 0 lane send 1, line 11: SEND_F 0 1 to 1 waits…", the lines that it names; also by what they
-// do: "meets RECV_F 0 0 from 0 on rank 1".
+// Returns the lines that a counterexample names, as in "rank 0 lane send 1, line 11: SEND_F 0 1 to 1 waits…", or by
+// their operation, as in "meets RECV_F 0 0 from 0 on rank 1".
 function namedLines(why, lines) {
   const numbers = [...why.matchAll(/\bline (\d+)/g)].map(m => Number(m[1]));
   for (const [, what, rank] of why.matchAll(/ meets ([A-Z].*?) on rank (\d+)/g)) {
@@ -14,23 +14,23 @@ function namedLines(why, lines) {
   return numbers;
 }
 
-// Whether a title, "0F3: forward of stage 0, microbatch 3; rank 0; 1 to 2 units", is of a row that has this rank: equal
-// ranks share one, "; ranks 0, 8–11; ".
+// Returns whether a title, "0F3: forward of stage 0, microbatch 3; rank 0; 1 to 2 units", belongs to a row of this
+// rank. Equal ranks share a row, "; ranks 0, 8–11; ".
 function ofRank(title, rank) {
   const m = title.match(/; ranks? ([\d, –]+);/);
   return m !== null && m[1].split(', ').map(run => run.split('–').map(Number)).some(([a, b = a]) => a <= rank && rank <= b);
 }
 
-// A test for titles of the job "F 0 3" on a rank. Equal members of a team have a row, where "0.1F3" is 0F3.
+// Returns a test for titles of the job "F 0 3" on a rank. Equal members of a team share a row, where "0.1F3" is 0F3.
 function titleOfJob(job, rank) {
   const [, op, stage, batch] = job.match(/^([A-Z]) ([\d.]+)(?: ([\d.]+))?(?= |$)/) || [];
   const names = [stage, (stage || '').split('.')[0]].map(of => `${of}${op}${batch || ''}:`);
   return title => op !== undefined && names.some(name => title.startsWith(name)) && ofRank(title, rank);
 }
 
-// What a line of a lane is in a picture: {name, match, near, before}. match(title): it is this job, or the message that is
-// sent or taken; near(title), of what is not drawn there, such as a collective: a job that it waits for, or that waits for it
-// and so comes behind.
+// Returns how a line of a lane appears in a picture: {name, match, near, before}. match(title) tests for this job, or
+// for the message that is sent or received. If it is not drawn, like a collective, near(title) tests for a job next to
+// it: one that it waits for or, with `before`, one that waits for it.
 function drawnAs(lines, number) {
   const line = lines[number - 1] || '', [, name] = line.match(/^([A-Z_]+ \S+)/) || [];
   if (!name) return null;
@@ -44,14 +44,14 @@ function drawnAs(lines, number) {
   const match = title => Boolean(way && tensor) && title.startsWith(tensor[1] + ',') && title.includes(`from rank ${from} to rank ${to};`);
   const awaited = [...line.matchAll(/[(,] ?([A-Z] [\d.]+(?: [\d.]+)?)(?=[,)])/g)].map(m => m[1]).pop();
   const full = (line.match(/^[A-Z_]+ \S+(?: [\d.]+)?/) || [''])[0], waits = new RegExp(`^[A-Z] .*wait\\([^)]*${full.replace(/[.#]/g, '\\$&')}\\b`);
-  let begin = number - 1, end = number; // what belongs to the rank
+  let begin = number - 1, end = number; // the rank's lines
   while (begin > 0 && !lines[begin].startsWith(`rank ${rank} lane compute`)) begin--;
   while (end < lines.length && !(lines[end].startsWith('rank ') && !lines[end].startsWith(`rank ${rank} `))) end++;
   const waiting = awaited ? undefined : lines.slice(begin, end).find(l => waits.test(l));
   return { name, match, near: titleOfJob(awaited || waiting || '', rank), before: !awaited };
 }
 
-// say(how, text): what stands in the page's verdict
+// say(how, text): sets the page's verdict
 function makeStreams(view, say) {
   const $ = id => document.getElementById(id);
   let compiled = '', timer = 0, unseen = false;
@@ -64,7 +64,7 @@ function makeStreams(view, say) {
 
   const runner = makeRunner(({ code, stdout, stderr }) => {
     let verdict = {};
-    try { verdict = JSON.parse(stdout); } catch { /* unreadable: stderr says why */ }
+    try { verdict = JSON.parse(stdout); } catch { /* not JSON: stderr has the error */ }
     const why = code === 0 ? '' : verdict.why || stderr.trim();
     const edited = editor.text !== compiled;
     $('claim').className = code === 0 ? 'good' : 'bad';
@@ -95,7 +95,7 @@ function makeStreams(view, say) {
   return {
     get edited() { return !unseen && !editor.area.disabled && editor.text !== compiled; },
     get text() { return editor.text; },
-    show(text) { // what was compiled; edits of another program are gone with it
+    show(text) { // shows compiled streams; drops edits of another program
       if (this.edited && text === compiled) return prove();
       compiled = text;
       const long = text.length > LONG_STREAMS;
@@ -114,7 +114,7 @@ function makeStreams(view, say) {
       $('claim').textContent = '';
       if (!$('streams').hidden) this.opened();
     },
-    opened() { // drawn only then
+    opened() { // renders only now
       if (editor.area.disabled) return;
       if (unseen) editor.show(compiled);
       unseen = false;

@@ -1,4 +1,4 @@
-// A row of tabs, of which one is open: by click or arrow keys. opened(tab): after it was.
+// A row of tabs, one of which is open; opened by click or arrow keys. opened(tab): called afterwards.
 function makeTabs(list, opened = () => {}) {
   const tabs = () => [...list.children].filter(tab => tab.role === 'tab' && !tab.disabled);
 

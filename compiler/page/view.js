@@ -1,8 +1,8 @@
-// A picture of the compiler, with zoom and pan, as in compiler/draw/page.js. It lives in a shadow root, since its classes
-// are its own. Of a large one only what is in sight is in the document: each line of its text is one element.
+// A picture of the compiler with zoom and pan, as in compiler/draw/page.js. It lives in a shadow root, since it has its
+// own classes. A large picture is in the document only where it is visible: each line of its text is one element.
 
 const MANY = 6000; // elements in the document at once
-const LEAST = 400; // of a picture, so wide a part can be in sight, whatever is in it
+const LEAST = 400; // narrowest visible part, in the picture's units, however full it is
 const pictureStyle = `
 :host { position: relative }
 svg { display: block; width: 100%; height: 100%; cursor: grab; touch-action: pan-y pinch-zoom }
@@ -35,8 +35,8 @@ svg .flag text { font-size: 9.5px; font-weight: 650; fill: var(--alarm); paint-o
 
 const svgOf = text => (text.match(/<svg [^>]*viewBox[\s\S]*<\/svg>/) || [''])[0];
 
-// info: where operations are explained; bar: a slider over the time, what is out of sight, and buttons; mostHigh(): what
-// the picture may take of the window's height
+// info: where operations are explained; bar: a slider over time, a note on hidden parts, and buttons; mostHigh(): the
+// most of the window's height that the picture may take
 function makeView(host, info, bar, mostHigh) {
   const root = host.attachShadow({ mode: 'open' });
   let svg = null, all = [0, 0, 1, 1], view = all, lit = [], drag = null, large = null, asked = 0, wrong = [], unseen = false;
@@ -46,17 +46,17 @@ function makeView(host, info, bar, mostHigh) {
   const title = e => (e.querySelector('title') || { textContent: '' }).textContent;
   const id = name => root.getElementById(name);
 
-  const wide = () => Math.max(all[2], host.clientWidth / 1.25); // wide windows leave room, rather than draw giants
-  const whole = (high = host.clientHeight) => { // with all rows, however many, in so high a window
+  const wide = () => Math.max(all[2], host.clientWidth / 1.25); // wide windows leave a margin, rather than draw giants
+  const whole = (high = host.clientHeight) => { // the width that shows all rows in a window this high
     const tall = (all[3] / Math.max(high, 1)) * host.clientWidth;
     return tall > 1.01 * wide() ? tall : wide();
   };
-  const first = () => Math.max(host.clientWidth, 300) / 0.62; // how much a new picture shows at most
+  const first = () => Math.max(host.clientWidth, 300) / 0.62; // widest part of a new picture
   const shape = () => host.clientHeight / Math.max(1, host.clientWidth);
 
   const widthOf = w => Math.max(Math.min(all[2], 60), Math.min(w, large ? Math.min(large.widest, all[2]) : whole()));
 
-  function look(x, w) { // keeps the height to the width, and the picture in sight
+  function look(x, w) { // keeps the height in proportion, and the view within the picture
     w = widthOf(w);
     let h = w * shape(), y = view[1];
     x = Math.max(0, Math.min(x, all[2] - w));
@@ -77,7 +77,7 @@ function makeView(host, info, bar, mostHigh) {
     sight.textContent = hidden ? `${Math.round((100 * view[3]) / all[3])} % of the height in sight: ↑ ↓, drag, or All` : '';
   }
 
-  // A large picture: which lines are where, by the x that they begin at.
+  // Indexes a large picture's lines by the x where they begin.
   const xBehind = { '<rect class="o': ' x="', '<text class="n': ' x="', '<text class="a': ' x="', '<path class="g': 'M', '<path class="m': 'M' };
   function sort(text, part) {
     const lines = text.split('\n'), fixed = [], placed = [];
@@ -93,7 +93,7 @@ function makeView(host, info, bar, mostHigh) {
     return { part, fixed: fixed.join('\n'), placed, widest, from: 1, to: 0, later: 0 };
   }
 
-  // At a glance nothing has a title: all jobs of a colour are one element, which takes a fraction of the time.
+  // Merges all jobs of a colour into one element, which renders in a fraction of the time. A glance needs no titles.
   function joined(lines) {
     const paths = new Map(), rest = lines.filter(line => {
       const m = line.match(/^<rect class="(o[ c]*)" fill="(#\w+)" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)"><\/rect>$/);
@@ -107,7 +107,7 @@ function makeView(host, info, bar, mostHigh) {
     return [...grid, ...jobs, ...names].join('\n');
   }
 
-  function fill(widen = false) { // of what is in sight first; what is around it when there is time
+  function fill(widen = false) { // renders the visible part first, and its surroundings later
     const [x, , w] = view, anew = large.from > large.to, around = anew ? 0 : w / 2;
     if (!widen && x >= large.from && x + w <= large.to) return;
     large.from = x - around;
@@ -151,7 +151,7 @@ function makeView(host, info, bar, mostHigh) {
     info.textContent = [...new Set(lines)].join('\n');
   }
 
-  function step(by) { // from operation to operation, along a rank, with the keyboard
+  function step(by) { // moves from operation to operation, along a rank, with the keyboard
     const ops = [...root.querySelectorAll('.o')].filter(e => title(e));
     if (ops.length === 0) return;
     const now = ops.findIndex(e => e.classList.contains('this'));
@@ -166,13 +166,13 @@ function makeView(host, info, bar, mostHigh) {
   }
 
   const middle = () => [view[0] + view[2] / 2, view[1] + view[3] / 2];
-  function zoom([x, y], by) { // what is there stays there
+  function zoom([x, y], by) { // keeps the point (x, y) in place
     const w = widthOf(view[2] * by), k = w / view[2];
     view[1] = y - (y - view[1]) * k;
     look(x - (x - view[0]) * k, w);
   }
 
-  function flag(text, e, before) { // what is not drawn, at a job that it is before or behind
+  function flag(text, e, before) { // marks something not drawn at a job that it precedes or follows
     const of = name => Number(e.getAttribute(name)), x = of('x') + (before ? 0 : of('width')), y = of('y');
     svg.insertAdjacentHTML('beforeend', `<g class="flag"><path d="M${x} ${y + 1}l-5 -8h10z"/><text x="${x + 7}" y="${y - 2}">${escapeHtml(text)}</text></g>`);
   }
@@ -189,7 +189,7 @@ function makeView(host, info, bar, mostHigh) {
     }
   }
 
-  // So that what is marked is in sight. Of a large picture not all is in the document.
+  // Scrolls to the marks. It searches the text, since not all of a large picture is in the document.
   function bring() {
     const tests = wrong.flatMap(({ match, near }) => (near ? [match, near] : [match]));
     const titles = large ? large.placed.map(([x, line]) => [x, (line.match(/<title>([^<]*)/) || ['', ''])[1]]) :
@@ -234,13 +234,13 @@ function makeView(host, info, bar, mostHigh) {
     event.preventDefault();
     act();
   });
-  let before = null; // printed whole
+  let before = null; // the view before printing, which shows everything
   addEventListener('beforeprint', () => { before = view.slice(); if (svg) { view = [0, 0, all[2], all[3]]; if (large) fill(); svg.setAttribute('viewBox', view.join(' ')); host.style.height = 'auto'; } });
   addEventListener('afterprint', () => { if (before) { view = before; fit(false); } });
   scroll.addEventListener('input', () => look((scroll.value / 1000) * (all[2] - view[2]), view[2]));
-  new ResizeObserver(() => requestAnimationFrame(() => { if (svg) fit(unseen); })).observe(host); // later: it sets the height
+  new ResizeObserver(() => requestAnimationFrame(() => { if (svg) fit(unseen); })).observe(host); // later: fit sets the height
 
-  function fit(anew) { // as high as the picture, if the window allows; a narrow window shows a part, in a size to read
+  function fit(anew) { // as high as the picture, if the window allows; a narrow window shows a part of readable size
     unseen = host.clientWidth === 0 && (unseen || anew);
     if (host.clientWidth === 0) return;
     const most = Math.floor(mostHigh()), frame = host.offsetHeight - host.clientHeight, width = whole(most) < first() ? whole(most) : Math.min(wide(), first());
@@ -272,14 +272,14 @@ function makeView(host, info, bar, mostHigh) {
   }
 
   return {
-    show: (text, keep) => show(text, keep), // keep: the view stays where it is, if the picture has the same size
-    // Of a large picture, at first what a glance shows of it: sight says what that is, of this picture or another.
+    show: (text, keep) => show(text, keep), // keep: keeps the view if the picture has the same size
+    // The parts of a large picture that a glance shows: of a new picture, and of the current one.
     sight: () => [0, first(), view[0], view[0] + view[2]],
     glance: text => show(text, true, true),
-    complete(text) { // the whole of it
+    complete(text) { // replaces a glance by the whole picture
       if (large && large.part) show(text, true);
     },
-    mark(list) { // what is wrong: [{name, match(title), near(title), before}], as in streams.js
+    mark(list) { // errors: [{name, match(title), near(title), before}], as in streams.js
       wrong = list;
       if (!svg) return;
       markNow();

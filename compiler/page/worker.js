@@ -1,6 +1,6 @@
-// One run of the compiler: a fresh instance of the module, as a process is. First message: {module, scripts}. Then
-// {id, files: {path: text}, args, sight, look: {by, with}}; the answer is {id, code, stdout, stderr, files: {name: text of /out}, ms}. sight:
-// x from, to, from, to, if only what is in sight is asked for.
+// One run of the compiler, in a fresh instance of the module, like a process. The first message is {module, scripts}.
+// Each later one is {id, files: {path: text}, args, sight, look: {by, with}}, and the answer {id, code, stdout, stderr,
+// files: {name: text of /out}, ms}. sight: from, to, from, to in x, if only what is visible is requested.
 'use strict';
 let module, scripts, ready;
 
@@ -20,7 +20,7 @@ function read(FS, folder, into = {}, prefix = '') {
   return into;
 }
 
-// An instance that waits for its run: made while nobody does.
+// Creates an instance ahead of its run, while nobody waits.
 async function prepare() {
   const out = [], errors = [];
   const pianola = await createPianola({
