@@ -14,7 +14,7 @@ local p = params { workers = 4, batches = 8 }
 local stages = params { stages = p.workers }.stages
 if stages ~= p.workers then error("1F1B has a stage per rank: stages = " .. stages .. " must equal workers = " .. p.workers) end
 
--- (Greedily, with unit costs, n = backward_first and cap = P - s give the same.)
+-- (With unit costs, a greedy order with n = backward_first and cap = P - s gives the same schedule.)
 return schedule {
   workers = p.workers, stages = stages, batches = p.batches,
   w = function(s, b, d) return s, s end,

@@ -1,6 +1,6 @@
 -- 1F1B times DDP: replicas of a pipeline, each with its microbatches.
--- A stage's replicas sum their gradients when the last backward of the stage has ended. zero = 1 and 2: they divide the
--- optimizer's state, and the gradient.
+-- A stage's replicas sum their gradients once its last backward has ended. With zero = 1 they shard the optimizer
+-- state, with zero = 2 also the gradient.
 -- Narayanan 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", section 3.3.
 --
 -- pianola show schedules/1f1b_ddp.lua

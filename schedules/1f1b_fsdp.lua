@@ -1,6 +1,6 @@
 -- 1F1B times FSDP: replicas of a pipeline, whose ranks of one stage cut its weights among them.
--- Each gathers its stage once and keeps it for the step, as the plan of all uses shows: ZeRO-3 costs a pipeline no more
--- than one gather and one reduction.
+-- Each rank gathers its stage once and keeps it for the whole step, so that ZeRO-3 costs a pipeline only one gather and
+-- one reduction per stage.
 --
 -- pianola show schedules/1f1b_fsdp.lua
 --| time    0              5              10             15             20

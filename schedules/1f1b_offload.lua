@@ -1,7 +1,7 @@
 -- 1F1B with stashes in host memory: every second one leaves after its forward and comes back before its backward.
--- Wan 2025, "PipeOffload: Improving Scalability of Pipeline Parallelism with Memory Optimization": where half
--- of the stashes can leave, at a link to host memory that is fast enough, the step takes as long. The last stage's are
--- read at once and stay.
+-- Wan 2025, "PipeOffload: Improving Scalability of Pipeline Parallelism with Memory Optimization": if the link to host
+-- memory is fast enough for half of the stashes, the step takes no longer. The last stage's stashes are read at once,
+-- so they stay.
 --
 -- pianola show schedules/1f1b_offload.lua
 --| time    0              5              10             15             20             25             30

@@ -1,7 +1,7 @@
 -- 2BP: weight gradients split off and run where a rank would idle; on naive, GPipe's or 1F1B's order.
 -- Rae 2024, "2BP: 2-Stage Backpropagation", figure 1. The paper's 1F1B-1 has as many microbatches as ranks
--- (batches = workers), its 1F1B-2 twice as many; its naive pipeline has one. Weight gradients wait as long as they
--- must: unlike in ZB-H1, nothing limits what they keep in memory.
+-- (batches = workers), its 1F1B-2 twice as many; its naive pipeline has one. Unlike in ZB-H1, nothing limits the memory
+-- that waiting weight gradients hold.
 --
 -- pianola show schedules/2bp.lua
 --| time    0              5              10             15             20             25
@@ -16,7 +16,7 @@ local orders = {
   ["1f1b"] = function(s, b, d) return one_forward_one_backward(b, d, p.workers - s) end,
 }
 -- With GPipe's order, ranks wait P - 1 times for an F and an I; with 1F1B's, weight gradients fill a third of that, as in
--- ZB-H1: (P - 1)(F + I - W), where there are as many microbatches as ranks.
+-- ZB-H1: (P - 1)(F + I - W), given at least as many microbatches as ranks.
 local P, M = p.workers, p.batches
 local idle = ({ naive = M == 1 and 2 * (P - 1) or nil, gpipe = 2 * (P - 1), ["1f1b"] = M >= P and P - 1 or nil })[p.scheme]
 if not orders[p.scheme] then error("scheme = " .. p.scheme .. ": expected naive, gpipe or 1f1b") end

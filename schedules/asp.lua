@@ -13,11 +13,11 @@
 --|  period                           |----------------------------------------------|
 --| rank 3  F3F3F3F3B3- B3- B3- B3- F7F7F7F7B7- B7- B7- B7- F F F F B11 B11 B11 B11 F F F F B15 B15 B15 B15
 --|  period                           |----------------------------------------------|
--- Nothing keeps workers together: with slack = n, none begins its k-th microbatch before all have ended their (k-n)-th,
--- which also lets a long step repeat itself where workers are not equally fast.
+-- By default, workers may drift apart. With slack = n, none begins its k-th microbatch before all have ended their
+-- (k-n)-th, which also makes long steps periodic if workers differ in speed.
 local p = params { workers = 4, stages = 4, batches = 24, slack = 0 }
 
--- The default dependencies, and behind everybody's microbatch of so many turns ago.
+-- The default dependencies, and every worker's microbatch `slack` turns ago.
 local function within_slack(s, b, d)
   if d == "F" and s > 0 then return { { s - 1, b, "F" } } end
   local needs = {}

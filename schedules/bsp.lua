@@ -1,6 +1,6 @@
 -- BSP: bulk synchronous data parallelism; a microbatch per worker, then all sum their gradients and update.
 -- Valiant 1990, "A Bridging Model for Parallel Computation"; the data parallelism that PipeDream is compared with
--- (Narayanan 2019, section 2.1). With one worker, a single machine that updates after each microbatch.
+-- (Narayanan 2019, section 2.1). With one worker, it is a single machine that updates after each microbatch.
 --
 -- pianola show schedules/bsp.lua
 --| time    0       2       4       6       8       10      12      14      16      18      20      22

@@ -1,5 +1,5 @@
 -- Chimera: two pipelines through the same ranks, one from each end: half the bubble of 1F1B.
--- Each has a copy of the weights. The slots that one leaves idle are just those in which the other works.
+-- Each has a copy of the weights. Each works in exactly the slots that the other leaves idle.
 -- Li and Hoefler 2021, "Chimera: Efficiently Training Large-Scale Neural Networks with Bidirectional Pipelines",
 -- section 3.1; more than P microbatches as in section 3.5, by direct concatenation of units of P. Even microbatches
 -- go down, odd ones up.
@@ -15,8 +15,8 @@ local P, M = p.workers, p.batches
 if P % 2 ~= 0 then error("Chimera's two pipelines leave each other room only if workers = " .. P .. " is even") end
 if M % 2 ~= 0 then error("Chimera sends half of the microbatches each way: batches = " .. M .. " must be even") end
 
--- The slot of a job, with F and B of one slot each: in a unit of P, microbatches enter every other slot, and turn round
--- after P. The next unit enters when 2 P slots, the work of one, have passed.
+-- The slot of a job, if F and B take one slot each. A microbatch of a unit of P enters every other slot, and turns
+-- round after P slots. The next unit enters after 2 P slots, the work of one unit.
 local function slot(s, b, d)
   local unit, turn = b // P, b % P // 2
   return 2 * P * unit + 2 * turn + (d == "F" and s or 2 * P - 1 - s)

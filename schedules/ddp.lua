@@ -1,6 +1,6 @@
 -- Distributed Data Parallelism: each rank has all the weights and computes its microbatches alone.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", section "Formal definitions of distributed
--- schedules": w = (b, b), with as many workers as microbatches. Here b may exceed the workers: it goes round.
+-- schedules": w = (b, b), with as many workers as microbatches. Here b may exceed the workers and wraps around.
 -- A stage's gradient is summed as soon as its last backward has run, or piece by piece while it runs: bucket, in bytes (Li
 -- 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", section 3.2.3); 0: by the cost of links.
 --

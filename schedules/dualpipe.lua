@@ -1,8 +1,8 @@
 -- DualPipe: two pipelines through the same ranks, one from each end, each with a copy of the weights.
--- Where they meet, the F of one and the B of the other overlap; weight gradients fill what is idle.
+-- Where they meet, the F of one and the B of the other overlap; weight gradients fill idle time.
 -- DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", section 3.2.1; the eight steps are those of
 -- github.com/deepseek-ai/DualPipe. Even microbatches enter at rank 0, odd ones at the last rank. overlap is the share
--- of an F that hides behind the B it is paired with: 0 here, where a device has one compute lane.
+-- of an F that its paired B hides: 0 by default, since a device has one compute lane.
 --
 -- pianola show schedules/dualpipe.lua
 --| time    0       2       4       6       8       10      12      14      16      18      20      22      24
@@ -17,7 +17,7 @@ if M % 2 ~= 0 then error("DualPipe sends half of the microbatches each way: batc
 if M < 2 * P then error("DualPipe fills both pipelines: batches = " .. M .. " must be at least " .. 2 * P) end
 
 local function order(r)
-  local near = math.min(r, P - 1 - r)                      -- how far the nearer end is
+  local near = math.min(r, P - 1 - r)                      -- distance to the nearer end
   local before, below = near + 1, P // 2 - near - 1        -- ranks from there; from here to the middle
   return unroll({
     { 2 * below, "F0" },                                   -- chunk 0 comes from the nearer end, 1 from the other

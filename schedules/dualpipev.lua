@@ -1,8 +1,8 @@
 -- DualPipeV: DualPipe folded in half, two stages per rank in a V, one copy of the weights.
 -- A microbatch on its way down meets one on its way back, and their F and B overlap.
 -- DeepSeek-AI 2025, github.com/deepseek-ai/DualPipe, "DualPipeV"; the "cut-in-half" of Qi 2025, "DualPipe could be
--- better without the Dual". Eight steps per rank; overlap is the share of an F that hides behind the B it is paired
--- with: 0 here, where a device has one compute lane.
+-- better without the Dual". Eight steps per rank; overlap is the share of an F that its paired B hides: 0 by default,
+-- since a device has one compute lane.
 --
 -- pianola show schedules/dualpipev.lua
 --| time    0         5         10        15        20        25        30        35        40        45        50

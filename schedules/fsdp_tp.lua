@@ -1,6 +1,6 @@
 -- FSDP between teams: each member's part of a stage is cut over the ranks that have its place in their teams.
 -- A team computes a microbatch; member i gathers its part of a stage from the members i of all teams, and its gradient is
--- scattered among them. So a rank gathers a tensor-th of what FSDP over as many ranks gathers, from fewer ranks.
+-- scattered among them. So a rank gathers 1 / tensor of the bytes of FSDP over all ranks, from fewer ranks.
 -- Liang 2024, "TorchTitan: One-stop PyTorch native solution for production ready LLM pre-training", section 2: tensor
 -- parallelism inside nodes, FSDP between them.
 --
@@ -22,7 +22,7 @@ for r = 0, data - 1 do
   team[r] = {}
   for i = 1, p.tensor do
     team[r][i] = r * p.tensor + i - 1
-    home[(i - 1) * data + r + 1] = team[r][i]   -- one member's part behind the other's
+    home[(i - 1) * data + r + 1] = team[r][i]   -- one member's part after the other
   end
 end
 

@@ -1,7 +1,7 @@
 -- Fully Sharded Looped Pipeline Parallelism: as LPP, but each stage's weights live on one rank.
--- The same stage of another group fetches them.
+-- The ranks of the same stage in other groups fetch them.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", section "Formal definitions of distributed
--- schedules": home h(s, s), compute h(s, b), where group is the paper's R; oldest batch first, as its simulator runs.
+-- schedules": home h(s, s), compute h(s, b), where group is the paper's R; oldest batch first, as in its simulator.
 -- -D sharded=true: each stage is cut over all ranks that compute it, one per group, instead.
 --
 -- pianola show schedules/fslpp.lua

@@ -1,5 +1,5 @@
 -- Graph: a stage per rank, whatever is ready runs, for models whose stages form a graph.
--- Backward first. Such models are models/legs.lua and models/unet.lua; without a model it is a chain.
+-- Backward first. Examples are models/legs.lua and models/unet.lua; without a model, the stages form a chain.
 --
 -- pianola show schedules/graph.lua
 --| time    0              5              10             15             20

@@ -12,8 +12,8 @@
 local p = params { workers = 4, waves = 1, batches = 4 }
 local P, S = p.workers, 2 * p.workers * p.waves
 
--- The slot of a job, with F and B of one slot each: microbatches enter every other slot, because a rank on their way
--- down is on their way back up too. The next unit of P enters when 2 S slots, the work of one, have passed.
+-- The slot of a job, if F and B take one slot each: microbatches enter every other slot, because a rank on their way
+-- down is on their way back up too. The next unit of P enters after 2 S slots, the work of one unit.
 local function slot(s, b, d)
   return 2 * S * (b // P) + 2 * (b % P) + (d == "F" and s or 2 * S - 1 - s)
 end

@@ -1,10 +1,10 @@
 -- HelixPipe: attention, which has no weights, leaves the pipeline: its microbatches run on all ranks at once.
 -- "HelixPipe: Efficient Distributed Training of Long Sequence Transformers with Attention Parallel Pipeline Parallelism", 2025
 -- (arXiv 2507.00394), and its code, github.com/code-tunnel/Megatron-LM, megatron/core/pipeline_parallel/attn_pipe_schedule.py.
--- Rank r has the weights between the attentions of layers r - 1 and r, r + P - 1 and r + P, ... It computes with them for a group
--- of microbatches, whose attentions the ranks behind it share; the next rank has the first, and goes on from there. With
--- two folds, microbatches come in pairs: one is computed while the other's tensors travel. The backwards are the forwards in
--- reverse, so that the last microbatch in is the first out.
+-- Rank r has the weights between the attentions of layers r - 1 and r, r + P - 1 and r + P, ... It computes with them
+-- for a group of microbatches, whose attentions the ranks after it share. The next rank has the first of these, and the
+-- next weights. With two folds, microbatches come in pairs: one is computed while the other's tensors travel. The
+-- backwards are the forwards in reverse, so that the last microbatch in is the first out.
 -- A layer is four stages: queries, keys and values; attention; its output projection; MLP. Stage 0 is the embedding. Such a
 -- model is models/gpt_stages.lua.
 --
@@ -21,14 +21,14 @@ local stages = params { stages = 4 * L + 1 }.stages
 if stages ~= 4 * L + 1 then error("an embedding, and four stages per layer: stages = " .. stages .. " must be " .. 4 * L + 1) end
 
 local function is_attention(s) return s % 4 == 2 end
-local function layer(s) return (s + 1) // 4 end   -- of an attention, or of the one that weights are in front of; L: behind the last
+local function layer(s) return (s + 1) // 4 end   -- of an attention, or the one after the weights; L: after the last
 local function rank(s, b)
   if is_attention(s) then return (layer(s) + b // folds + 1) % P end
   return layer(s) % P
 end
 
--- A forward's place in its rank's order. Group by group, microbatches go through the layers; where a rank has what is behind
--- the last attention and what is in front of the first, it takes the last of a group and the first of the next in turns.
+-- A forward's place in its rank's order. Group by group, microbatches go through the layers; a rank with the weights
+-- after the last attention and before the first alternates between the end of one group and the start of the next.
 local group, steps = folds * P, 8
 local function place(s, b)
   local step = 2 * (b // group * L + layer(s)) + (is_attention(s) and 1 or 0)

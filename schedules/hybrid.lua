@@ -1,5 +1,5 @@
 -- Hybrid: data parallelism over replicas of a 1F1B pipeline.
--- Microbatches go round the replicas, and the replicas of a stage sum their gradients.
+-- Microbatches are dealt to the replicas in turn, and the replicas of a stage sum their gradients.
 -- Narayanan 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", section 3.
 --
 -- pianola show schedules/hybrid.lua
@@ -17,7 +17,7 @@ local R = p.replicas
 if R < 1 or p.workers % R ~= 0 then error("replicas = " .. R .. " must divide workers = " .. p.workers) end
 local P = p.workers // R
 
-local function turn(s, b, d)                               -- 1F1B's order, of each replica's own microbatches
+local function turn(s, b, d)                               -- 1F1B's order over each replica's own microbatches
   local k, warmup = b // R, P - s
   if d ~= "F" then return warmup + 2 * k end
   return k < warmup and k or 2 * k - warmup + 1

@@ -1,10 +1,10 @@
 -- Interleaved 1F1B: several chunks of stages per rank, depth first in groups of microbatches.
--- Narayanan 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", section 2.2.2:
--- rank r has the stages r, r + P, ...; a group of microbatches goes through all chunks before the next group. The bubble is
--- 1F1B's divided by the chunks, (P - 1) / (M V); rank 0 holds (V - 1) G + 2 (P - 1) + 1 activations, G microbatches being
--- in a group. In the paper P divides M and G = P; here groups have at least P, and differ by at most one. With fewer
--- groups it is the hybrid of depth and breadth first (Lamy-Poirier 2023, "Breadth-First Pipeline Parallelism"): a stage's
--- next microbatches run while its first is on its way, so that with G above P latency costs no more than breadth first.
+-- Narayanan 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", section 2.2.2: rank r
+-- has the stages r, r + P, ...; a group of microbatches goes through all chunks before the next group. The bubble is 1F1B's
+-- divided by the number of chunks, (P - 1) / (M V); rank 0 holds (V - 1) G + 2 (P - 1) + 1 activations, with G microbatches
+-- in a group. In the paper P divides M and G = P; here groups have at least P, and differ by at most one. With fewer groups
+-- it is the hybrid of depth and breadth first (Lamy-Poirier 2023, "Breadth-First Pipeline Parallelism"): a stage's next
+-- microbatches run while its first is on its way, so that with G above P latency costs no more than breadth first.
 --
 -- pianola show schedules/interleaved.lua
 --| time    0         10        20        30        40        50
@@ -23,8 +23,8 @@ if groups > 1 and M // groups < P then
 end
 local function first(g) return -(-g * M // groups) end -- of group g; rounded up
 
--- Which of its rank's forwards (s,b) is: groups, in them chunks, in them microbatches. Backwards go through the chunks
--- the other way.
+-- The index of (s,b) among its rank's forwards: by group, then by chunk, then by microbatch. Backwards go through the
+-- chunks in reverse.
 local function index(s, b, d)
   local g, chunk = b * groups // M, d == "F" and s // P or V - 1 - s // P
   return first(g) * V + chunk * (first(g + 1) - first(g)) + b - first(g)

@@ -1,10 +1,10 @@
 -- 1F1B over links with latency: as many more warm-up forwards as messages are on their way.
--- 1F1B (Narayanan 2019) loses 2 c for nearly every microbatch where a message takes c: a rank's next forward waits for a
+-- 1F1B (Narayanan 2019) loses 2 c for nearly every microbatch if a message takes c: a rank's next forward waits for a
 -- backward that is still on its way. Rank r of P is P - 1 - r hops from the last, and each hop there and back takes 2 c,
--- so with ceil(2 c / (F + B)) forwards more per hop, that many turns, it always has one to run meanwhile:
+-- so with ceil(2 c / (F + B)) more forwards per hop, it always has one to run meanwhile:
 --   warm-up  P - r + (P - 1 - r) ceil(2 c / (F + B))     makespan  (M + P - 1)(F + B) + 2 (P - 1) c
--- which no order of P stages on P ranks beats: the last rank's work comes after P - 1 hops, and before P - 1 others. It
--- must be a round number of turns per hop; rounded over all hops, so strict an order idles. The price is memory, as
+-- which no order of P stages on P ranks beats: the last rank's work comes after P - 1 hops, and before P - 1 others. The
+-- extra forwards per hop must be whole: rounded over all hops instead, this strict order idles. The price is memory, as
 -- rank r holds its warm-up. latency: in units of cost, as latency.lua has it; cycle: F + B of a microbatch on a rank.
 --
 -- pianola show schedules/latency_1f1b.lua

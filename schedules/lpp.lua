@@ -1,7 +1,7 @@
 -- Looped Pipeline Parallelism: groups of ranks, each a pipeline through which the stages go round.
 -- With group = workers it is GPipe's placement, with group = 1 it is DDP.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", section "Formal definitions of distributed
--- schedules": w = (h, h), where group is the paper's R; oldest batch first, as its simulator runs.
+-- schedules": w = (h, h), where group is the paper's R; oldest batch first, as in its simulator.
 --
 -- pianola show schedules/lpp.lua
 --| time    0              5              10             15             20
@@ -16,7 +16,7 @@
 local p = params { workers = 8, stages = 4, batches = 8, group = 4 }
 if p.workers % p.group ~= 0 then error("group = " .. p.group .. " must divide workers = " .. p.workers) end
 
-local each = p.batches * p.group / p.workers -- microbatches of a group
+local each = p.batches * p.group / p.workers -- microbatches per group
 
 local function h(s, b) return (p.group * b) % p.workers + s % p.group end
 

@@ -2,8 +2,8 @@
 -- The extra ranks own no stage; activations of early stages live longest. The stash travels there, and the gradient back
 -- home: no more time, but more ranks.
 -- Rahimi 2025, "Unifying Parallelization Schemes to Train Deep Nets", the simulator's notebook, "Cuckoo Scheduling",
--- where stages = 64, extra = 30 and batches = 128. Only stages below stages - extra overflow, of microbatches below
--- moved.
+-- where stages = 64, extra = 30 and batches = 128. Only backwards of stages below stages - extra and of microbatches
+-- below moved overflow.
 --
 -- pianola show schedules/overflow.lua
 --| time    0              5              10             15             20             25             30

@@ -1,6 +1,6 @@
 ---@meta pianola
--- What scripts can use, for editors with a Lua language server: completion, hover, types. It is never run. The same
--- names as `pianola help scripts` prints; a test compares the two.
+-- The names that scripts can use, for editors with a Lua language server: completion, hover, types. This file is never
+-- run. `pianola help scripts` prints the same names; a test compares the two.
 
 -- ---- every script ----
 
@@ -18,123 +18,128 @@ function params(defaults) end
 ---`F` forward; `B` full backward, or `I` input gradient and `W` weight gradient; `R` recompute.
 ---@alias pianola.direction "F"|"B"|"I"|"W"|"R"
 
----One or two jobs as text, such as `"1F3"`: stage, direction, microbatch; `"1F3.0"`: with slices. `"0F3+7B1"`: two that
----overlap.
+---One or two jobs as text, such as `"1F3"`: stage, direction, microbatch; `"1F3.0"`: with slices. `"0F3+7B1"`: two jobs
+---that overlap.
 ---@alias pianola.entry string
 
 ---@class pianola.schedule
 ---@field workers integer ranks
 ---@field stages integer stages of the model
----@field batches integer microbatches of a step
----Into how many slices each microbatch is cut along the sequence; 1, or absent: none. Each slice has jobs of its own, and
----functions that are asked about a microbatch get the slice q, from 0, behind their other arguments.
+---@field batches integer microbatches per step
+---Number of slices into which each microbatch is cut along the sequence; 1 or absent: not cut. Each slice has jobs of
+---its own, and functions of a microbatch get the slice q, from 0, after their other arguments.
 ---@field slices? integer
----Rows of a sequence in each slice, or "balanced": so that the largest takes as short as it can, by the model's FLOP.
----Default: as many in each.
+---Rows of a sequence in each slice, or "balanced": the largest slice, by the model's FLOP, is as short as possible.
+---Default: equal.
 ---@field slice_cut? integer[]|"balanced"
 ---Home, where the stage's weights, optimizer state and final gradient live (nil: it has no weights), and the rank that
 ---computes the job, or the team of ranks that compute it together.
 ---@field w? fun(s: integer, b: integer, d: pianola.direction, q?: integer): integer|integer[]|nil, integer|integer[]
----Among the jobs that a rank could start now, the smallest runs; then smaller b, smaller s, and F < R < I < B < W.
----For an update nil, too: it runs at once.
+---The priority: among the jobs that a rank could start now, the smallest n runs; ties go to smaller b, then smaller s,
+---then F < R < I < B < W. For an update, n may be nil: it runs at once.
 ---@field n? fun(s: integer, b: integer, d: pianola.direction|"U", q?: integer): number?
 ---`"greedy"`: a rank never idles while an admissible job is ready. `"strict"`: jobs run in exactly the order of n.
 ---@field order? "greedy"|"strict"
----Instead of w and n: a list of jobs per rank, in order. A stage's home is the rank that runs its jobs, or what w says.
+---Instead of w and n: a list of jobs per rank, in order. A stage's home is the rank that runs its jobs, unless w gives
+---another.
 ---@field sequence? pianola.entry[][]
----With a sequence: the share of a pair's shorter job that hides behind the longer one, from 0 to 1.
+---With a sequence: the share of a pair's shorter job that the longer one hides, from 0 to 1.
 ---@field overlap? number
----The part of the makespan that ranks idle, by a closed form for the script's own costs and free links: at least 0, below
----1. `show` and `compare` print it beside the simulated bubble. nil: none is known, or not for these sizes.
+---The share of the makespan that ranks idle, by a closed form for the script's own costs and free links: at least 0,
+---below 1. `show` and `compare` print it beside the simulated bubble. nil: unknown, or unknown for these sizes.
 ---@field bubble? number
----With order "strict": true for a job without a place in the order, which runs when its rank would idle.
+---With order "strict": whether a job has no place in the order, and runs when its rank would idle.
 ---@field fill? fun(s: integer, b: integer, d: pianola.direction, q?: integer): boolean?
----The most live activations that a rank may hold; its F jobs wait for room. math.huge: no limit, as without cap.
+---Upper bound on a rank's live activations; its F jobs wait for room. math.huge: no limit, the default.
 ---@field cap? integer|fun(worker: integer): number
----Every B becomes I and W: input gradient and weight gradient are jobs of their own.
+---Whether B becomes I and W: input gradient and weight gradient are jobs of their own.
 ---@field split_backward? boolean|fun(s: integer, b: integer, q?: integer): boolean?
----F keeps only its input, and R runs before the backward.
+---Whether F keeps only its input, and R recomputes the rest before the backward.
 ---@field recompute? boolean|fun(s: integer, b: integer, q?: integer): boolean?
----The jobs `{s, b, d}`, with slices `{s, b, d, q}`, that a job needs, instead of the default dependencies. With recompute, an R always needs its F,
----and its B or I needs it, listed or not. pred is not asked about the R of `--recompute`.
+---The jobs `{s, b, d}`, with slices `{s, b, d, q}`, that a job needs, instead of the default dependencies. With
+---recompute, R always needs its F, and B or I needs its R, listed or not. pred is not called for the R of
+---`--recompute`.
 ---@field pred? fun(s: integer, b: integer, d: pianola.direction, q?: integer): [integer, integer, pianola.direction, integer?][]
----The time a job takes, 0 or from 1e-100 to 1e100, in the unit of the other times: seconds where a cluster gives them
----(flops, or cost), else FLOP with a model. Default: F, I, W and R 1, B 2; with a model, the model's cost.
+---The time of a job, 0 or from 1e-100 to 1e100, in the unit of the other times: seconds if a cluster gives them (flops,
+---or cost), else FLOP with a model. Default: F, I, W and R 1, B 2; with a model, the model's cost.
 ---@field cost? fun(s: integer, b: integer, d: pianola.direction|"U", q?: integer): number?
----Where a stage has several homes: 1, they divide the optimizer's state among them; 2, the summed gradient too. Default 0.
+---If a stage has several homes: 1: they shard the optimizer state; 2: also the summed gradient. Default 0.
 ---@field zero? integer|fun(s: integer): integer
----The rank from which the job's rank takes its copy of the weights: a relay, which has a job that reads them, or a home.
----nil, or where the relay does not have them when the job starts: the home.
+---The rank from which the job's rank fetches the weights: a relay, which has a job that reads them, or a home. nil: the
+---home, which also serves if the relay does not have them when the job starts.
 ---@field source? fun(s: integer, b: integer, d: pianola.direction, q?: integer): integer?
----How many fetched or gathered stages a rank may hold at once; default 2, one in use and one prefetched.
+---Number of fetched or gathered stages that a rank may hold at once. Default 2: one in use and one prefetched.
 ---@field weight_slots? integer|fun(worker: integer): number
----`"flush"`, the default: weights change once, at the end of the step. Else updates are jobs, which n and cost are asked
----about with "U" and their number: after each microbatch of a stage, or after as many. Each member of a team has its own.
+---`"flush"`, the default: weights change once, at the end of the step. Otherwise updates are jobs, after each
+---microbatch of a stage or after that number; n and cost get "U" and the update's number. Each member of a team has its
+---own.
 ---@field update? "flush"|"each"|integer|fun(s: integer): "flush"|"each"|integer
----With such an update, which version of the weights a job reads: what its forward reads (the default), the newest, what
----has the gradients that the input stage's weights have (vertical sync), or so many updates back. A team reads one version.
+---If updates are jobs: the version of the weights that a job reads. "forward": its forward's, the default; "latest":
+---the newest; "input": the one with the same gradients as the input stage's (vertical sync); a number: that many
+---updates back. A team reads one version.
 ---@field version? "forward"|"latest"|"input"|integer|fun(s: integer, b: integer, d: pianola.direction): "forward"|"latest"|"input"|integer
----Of how many sets of weights that are not at home a rank sums gradients at a time. Default: of all. The sum whose next
----contribution comes last is sent early.
+---Number of sets of weights not at home whose gradients a rank sums at a time. Default: all. When there are more, the
+---sum whose next contribution comes last is sent early.
 ---@field grad_slots? number | fun(worker: integer): number
----The most bytes of a stage's gradient that travel as one message; it is cut into equal pieces, each of which travels once
----the layers with its parameters have run. math.huge: it travels whole. Default: by the cost of the links.
+---The most bytes of a stage's gradient in one message. The gradient is cut into equal pieces, and each travels once the
+---layers with its parameters have run. math.huge: not cut. Default: by the cost of the links.
 ---@field bucket? number | fun(s: integer): number
----Whether what F keeps for the backward is in host memory meanwhile. "auto": what is worth most, by bytes and time, until
----the program fits into the cluster's memory.
+---Whether what F keeps is in host memory until the backward. "auto": the stashes worth most, by bytes and time, are
+---offloaded until the program fits into the cluster's memory.
 ---@field offload? boolean | "auto" | fun(s: integer, b: integer, q?: integer): boolean
----Whether the optimizer's state is in host memory, except while it is used.
+---Whether the optimizer state is in host memory, except while it is used.
 ---@field offload_optimizer? boolean | fun(s: integer): boolean
----What `pianola tune` tries of the parameters, besides workers, batches and tensor: a list of values for each, or
----"divisors": of workers.
+---Values of parameters that `pianola tune` tries, besides workers, batches and tensor: a list for each, or "divisors",
+---those of workers.
 ---@field tune? table<string, "divisors"|(number|boolean|string)[]>
----So many ranks each rank becomes, a team that computes its jobs together. Default 1.
+---Number of ranks in the team that replaces each rank, and computes its jobs together. Default 1.
 ---@field tensor? integer
 
----The script's answer: `return schedule { workers = …, stages = …, batches = …, w = …, n = … }`.
+---Declares a schedule: `return schedule { workers = …, stages = …, batches = …, w = …, n = … }`.
 ---@param fields pianola.schedule
 ---@return pianola.schedule
 function schedule(fields) end
 
----An n: all forwards, then all backwards (GPipe: Huang 2019, section 2.3).
+---Order for n: all forwards, then all backwards (GPipe: Huang 2019, section 2.3).
 ---@param s integer
 ---@param b integer
 ---@param d pianola.direction
 ---@return number
 function forward_first(s, b, d) end
 
----An n: a backward as soon as there is one (PipeDream's 1F1B: Narayanan 2019, section 3.2). Needs a cap to save memory.
+---Order for n: a backward as soon as one is ready (PipeDream's 1F1B: Narayanan 2019, section 3.2). Needs a cap to save
+---memory.
 ---@param s integer
 ---@param b integer
 ---@param d pianola.direction
 ---@return number
 function backward_first(s, b, d) end
 
----An n: what has waited longest, "depth first" (Rahimi 2025).
+---Order for n: the job that has waited longest, "depth first" (Rahimi 2025).
 ---@param s integer
 ---@param b integer
 ---@param d pianola.direction
 ---@return number
 function oldest_batch_first(s, b, d) end
 
----An n: a whole stage before the next, "breadth first" (Lamy-Poirier 2022).
+---Order for n: a whole stage before the next, "breadth first" (Lamy-Poirier 2022).
 ---@param s integer
 ---@param b integer
 ---@param d pianola.direction
 ---@return number
 function oldest_stage_first(s, b, d) end
 
----For an n to use: where the k-th forward or backward of a rank comes that runs `warmup` forwards and then a backward
----and a forward in turn (Narayanan 2021, section 2.2).
+---For use in n: returns the position of a rank's k-th forward or backward, if the rank runs `warmup` forwards, then a
+---backward and a forward in turn (Narayanan 2021, section 2.2).
 ---@param k integer from 0
 ---@param d pianola.direction
 ---@param warmup integer
 ---@return integer
 function one_forward_one_backward(k, d, warmup) end
 
----Writes out a rank's list of a sequence: patterns, each with how often it repeats, such as
----`{ { 2, "F0" }, { 3, "F0+B1 W" } }`. The k-th F, R, W or backward of chunk x is that of `s, b = job(x, k)`.
----A W without a chunk is that of the rank's oldest I that has none yet.
+---Writes out a rank's list of a sequence from patterns, each with its number of repetitions, such as
+---`{ { 2, "F0" }, { 3, "F0+B1 W" } }`. The k-th F, R, W or backward of chunk x belongs to `s, b = job(x, k)`.
+---A W without a chunk belongs to the rank's oldest I that has none yet.
 ---@param patterns [integer, string][]
 ---@param job fun(x: integer, k: integer): integer, integer
 ---@return pianola.entry[]
@@ -149,42 +154,42 @@ function unroll(patterns, job) end
 ---Either `input`, `layers` and `optimizer`, or `costs`.
 ---@class pianola.model
 ---@field input? pianola.input
----The layers in a chain, the last of them a loss; or all of them in stages.
+---The layers: a chain that ends with a loss, or stages.
 ---@field layers? pianola.layer[]
 ---@field optimizer? pianola.optimizer
 ---`"bf16"`: weights, activations and their gradients have 2 bytes, with fp32 masters. Default `"fp32"`.
 ---@field precision? "fp32"|"bf16"
----Where stages begin, as positions in layers: `{ 3, 5 }` opens stage 1 with layers[3]. Default: evenly by cost.
+---Where stages begin, as positions in layers: `{ 3, 5 }` starts stage 1 with layers[3]. Default: evenly by cost.
 ---@field cut? integer[]
----Instead of layers, what each of a chain of them takes, as `pianola profile` measures it. Such a model can be scheduled,
+---Instead of layers: the costs of a chain of layers, as `pianola profile` measures them. Such a model can be scheduled,
 ---compared and partitioned, but not run. It has no optimizer: updates take no time and no memory.
 ---@field costs? pianola.costs[]
 
----What a layer takes of one microbatch, in seconds and bytes.
+---A layer's costs for one microbatch, in seconds and bytes.
 ---@class pianola.costs
 ---Default: `"layer 3"`.
 ---@field name? string
 ---@field forward number
 ---Default: twice as long as the forward.
 ---@field backward? number
----The part of `backward` that a weight gradient, W, takes. Default: half, or nothing where there are no weights.
+---W's part of `backward`. Default: half, or 0 without weights.
 ---@field weight_gradient? number
 ---Bytes of its output.
 ---@field activation number
----Bytes that it keeps for its backward. Default: those of its output.
+---Bytes of its stash for the backward. Default: those of its output.
 ---@field stash? number
 ---Bytes of its weights, and of their gradient. Default: 0.
 ---@field weights? number
 
----The script's answer: `return model { input = …, layers = { … }, optimizer = … }`, or `return model { costs = { … } }`.
+---Declares a model: `return model { input = …, layers = { … }, optimizer = … }`, or `return model { costs = { … } }`.
 ---@param fields pianola.model
 ---@return pianola.model
 function model(fields) end
 
 ---@class pianola.tokens
 ---@field vocab integer
----@field context integer tokens of a sequence
----@field rows integer sequences of a microbatch
+---@field context integer tokens per sequence
+---@field rows integer sequences per microbatch
 
 ---Text: sequences of tokens. Goes with embedding first and cross_entropy last.
 ---@param fields pianola.tokens
@@ -193,7 +198,7 @@ function tokens(fields) end
 
 ---@class pianola.integers
 ---@field features integer
----@field rows integer rows of a microbatch
+---@field rows integer rows per microbatch
 
 ---Generated rows of small integers, on which sums are exact. Goes with mse.
 ---@param fields pianola.integers
@@ -204,9 +209,9 @@ function integers(fields) end
 ---@field width integer
 ---Whether it adds a learned vector for a token's position. Default true.
 ---@field positions? boolean
----What a token's vector is multiplied by; 1. Gemma's is the square root of the width.
+---Factor of a token's vector, default 1. Gemma's is the square root of the width.
 ---@field scale? number
----`"rows"`: the members of a team divide the tokens, and add up what they find. Default: each has all of it.
+---`"rows"`: the members of a team divide the tokens, and sum the results. Default: each has the whole table.
 ---@field split? "rows"
 ---Its name in Hugging Face's safetensors files, without `.weight` and `.bias`: schedules/weights.md, "Names of tensors".
 ---@field hf? string
@@ -220,10 +225,10 @@ function embedding(fields) end
 
 ---@class pianola.linear
 ---@field width integer outputs
----Whether it has a bias. Default true; with integers as the input there is none.
+---Whether it has a bias. Default true; with integers as the input it has none.
 ---@field bias? boolean
----How the members of a team divide it: `"columns"`, each makes a part of the output; `"rows"`, each takes a part of the
----input, and the results are added up. Default: each computes all of it.
+---How the members of a team divide it: `"columns"`: each computes a part of the output; `"rows"`: each takes a part of
+---the input, and the results are summed. Default: each computes the whole layer.
 ---@field split? "columns"|"rows"
 ---Its name in Hugging Face's safetensors files, without `.weight` and `.bias`: schedules/weights.md, "Names of tensors".
 ---@field hf? string
@@ -236,8 +241,8 @@ function embedding(fields) end
 function linear(fields) end
 
 ---@class pianola.relu
----`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
----all others there. Default, unless another layer says so: each has all rows.
+---`"rows"`: between layers that a team divides otherwise, each member has rows of its own, in this layer and all others
+---there. Default, unless another layer there has it: each has all rows.
 ---@field split? "rows"
 
 ---y = max(x, 0)
@@ -246,8 +251,8 @@ function linear(fields) end
 function relu(fields) end
 
 ---@class pianola.gelu
----`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
----all others there. Default, unless another layer says so: each has all rows.
+---`"rows"`: between layers that a team divides otherwise, each member has rows of its own, in this layer and all others
+---there. Default, unless another layer there has it: each has all rows.
 ---@field split? "rows"
 
 ---y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
@@ -256,8 +261,8 @@ function relu(fields) end
 function gelu(fields) end
 
 ---@class pianola.silu
----`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
----all others there. Default, unless another layer says so: each has all rows.
+---`"rows"`: between layers that a team divides otherwise, each member has rows of its own, in this layer and all others
+---there. Default, unless another layer there has it: each has all rows.
 ---@field split? "rows"
 
 ---y = x / (1 + e^-x)
@@ -266,7 +271,7 @@ function gelu(fields) end
 function silu(fields) end
 
 ---@class pianola.swiglu
----The gate is at most this, and up within this of 0. Default 0: they are any numbers.
+---Upper bound on the gate, and on the absolute value of up. Default 0: no bound.
 ---@field limit? number
 
 ---y = silu(gate) up, over an input of gate and up side by side: 2 widths in, one out.
@@ -275,31 +280,31 @@ function silu(fields) end
 function swiglu(fields) end
 
 ---@class pianola.geglu
----The gate is at most this, and up within this of 0. Default 0: they are any numbers.
+---Upper bound on the gate, and on the absolute value of up. Default 0: no bound.
 ---@field limit? number
 
----y = gelu(gate) up, likewise.
+---y = gelu(gate) up, with the same layout as swiglu.
 ---@param fields pianola.geglu
 ---@return pianola.layer
 function geglu(fields) end
 
 ---@class pianola.dropout
----The probability of a value to be dropped, from 0 to below 1.
+---Probability that a value is dropped, from 0 to below 1.
 ---@field p number
----`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
----all others there. Default, unless another layer says so: each has all rows.
+---`"rows"`: between layers that a team divides otherwise, each member has rows of its own, in this layer and all others
+---there. Default, unless another layer there has it: each has all rows.
 ---@field split? "rows"
 
----In training, y = 0 with probability p, else x / (1 - p); else y = x.
+---During training, y = 0 with probability p, else x / (1 - p). Otherwise y = x.
 ---@param fields pianola.dropout
 ---@return pianola.layer
 function dropout(fields) end
 
 ---@class pianola.layernorm
----Added to the variance; 1e-5.
+---Added to the variance. Default 1e-5.
 ---@field eps? number
----`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
----all others there. Default, unless another layer says so: each has all rows.
+---`"rows"`: between layers that a team divides otherwise, each member has rows of its own, in this layer and all others
+---there. Default, unless another layer there has it: each has all rows.
 ---@field split? "rows"
 ---Its name in Hugging Face's safetensors files, without `.weight` and `.bias`: schedules/weights.md, "Names of tensors".
 ---@field hf? string
@@ -312,10 +317,10 @@ function dropout(fields) end
 function layernorm(fields) end
 
 ---@class pianola.rmsnorm
----Added to the variance; 1e-5.
+---Added to the variance. Default 1e-5.
 ---@field eps? number
----`"rows"`: between the layers that a team divides otherwise, its members each have rows of their own, in this layer and
----all others there. Default, unless another layer says so: each has all rows.
+---`"rows"`: between layers that a team divides otherwise, each member has rows of its own, in this layer and all others
+---there. Default, unless another layer there has it: each has all rows.
 ---@field split? "rows"
 ---Its name in Hugging Face's safetensors files, without `.weight` and `.bias`: schedules/weights.md, "Names of tensors".
 ---@field hf? string
@@ -328,7 +333,7 @@ function layernorm(fields) end
 function rmsnorm(fields) end
 
 ---@class pianola.headnorm
----Added to the variance; 1e-5.
+---Added to the variance. Default 1e-5.
 ---@field eps? number
 ---Its names in Hugging Face's safetensors files, without `.weight`: for queries, then after a semicolon for keys
 ---(schedules/weights.md, "Names of tensors").
@@ -336,27 +341,27 @@ function rmsnorm(fields) end
 ---The same in GGUF files.
 ---@field gguf? string
 
----In front of attention, of whose heads it normalizes each of queries and keys: y = gamma x / sqrt(mean(x^2) + eps)
+---Normalizes each head of queries and keys before attention: y = gamma x / sqrt(mean(x^2) + eps)
 ---@param fields pianola.headnorm
 ---@return pianola.layer
 function headnorm(fields) end
 
 ---@class pianola.attention
 ---@field heads integer
----Heads of keys and values, each of which as many heads of queries read. Default: as many as heads.
+---Number of heads of keys and values; equal groups of query heads share them. Default: heads.
 ---@field kv_heads? integer
----The base of a rotary position embedding, such as 10000; needs a linear layer before it. Default 0: none.
+---Base of a rotary position embedding, such as 10000; needs a linear layer before it. Default 0: none.
 ---@field rope? integer
----Scaled rope: its frequencies are divided by this. Default 0: they are not.
+---Scaled rope: divides its frequencies. Default 0: not scaled.
 ---@field rope_factor? number
----As Llama 3 scales them: those with fewer turns than rope_low in rope_context are divided, those with more than rope_high
----are not, and between the two it is linear.
+---Llama 3's scaling: divides frequencies with fewer turns than rope_low in rope_context, keeps those with more than
+---rope_high, and interpolates linearly between the two.
 ---@field rope_low? number
 ---@field rope_high? number
 ---@field rope_context? integer
----How it goes on where the members of a team each have rows of their own. `"rows"`: all get the keys and values of all, and
----a member's rows are two chunks of each sequence, as far from its begin as from its end. `"heads"`: each gets all rows of
----some heads. Default: with some heads, behind a linear layer whose columns are divided.
+---How it works if the members of a team have rows of their own. `"rows"`: each member gets all keys and values, and its
+---rows are two chunks of each sequence, as far from its begin as from its end. `"heads"`: each gets all rows of some
+---heads. Default: each has some heads, after a linear layer whose columns are divided.
 ---@field split? "rows"|"heads"
 
 ---Causal self-attention over an input of query, key and value side by side: heads, kv_heads and kv_heads columns for each
@@ -367,28 +372,28 @@ function attention(fields) end
 
 ---@class pianola.moe
 ---@field experts integer
----How many experts a token is sent to. Default 2.
+---Number of experts that a token is sent to. Default 2.
 ---@field top? integer
----The columns between an expert's two linear layers.
+---Columns between an expert's two linear layers.
 ---@field width integer
----Swiglu, of 2 width columns, stands between them rather than gelu. Default: false.
+---Whether swiglu, with 2 width columns, replaces gelu between them. Default: false.
 ---@field gated? boolean
----An expert has room for so many times the tokens of a sequence that it would have if they were spread evenly. The others
----are dropped. Default 1.25.
+---Room of an expert, as a multiple of its share of a sequence's tokens if spread evenly. Further tokens are dropped.
+---Default 1.25.
 ---@field capacity? number
----The factor of the loss that spreads tokens evenly. Default 0.01.
+---Factor of the loss that spreads tokens evenly. Default 0.01.
 ---@field balance? number
 ---A team divides the experts, and the sequences between them. Default: each member has all.
 ---@field split? "experts"
 
----A mixture of experts: a router sends each token to its top experts, without biases, and adds up what comes back.
+---A mixture of experts without biases: a router sends each token to its top experts, and sums their results.
 ---@param fields pianola.moe
 ---@return pianola.layer
 function moe(fields) end
 
 ---@class pianola.unembedding
----`"columns"`: the members of a team divide the logits, each by its part of the table, as an embedding with split
----`"rows"` divides that. Default: each has all of it.
+---`"columns"`: the members of a team divide the logits by their parts of the table, which an embedding with split
+---`"rows"` divides. Default: each has the whole table.
 ---@field split? "columns"
 
 ---The output layer that shares the embedding's table, as in GPT-2.
@@ -412,23 +417,23 @@ function mse(fields) end
 function residual(layers) end
 
 ---@class pianola.stage: pianola.layer[]
----The earlier stages, from 0, whose outputs it reads, added up; or `"input"`. Default: the stage before.
+---Earlier stages, from 0, the sum of whose outputs it reads; or `"input"`. Default: the stage before.
 ---@field from? integer|integer[]|"input"
 
----One stage of a model that is a graph: its layers, and what it reads.
+---One stage of a model that is a graph: its layers and its inputs.
 ---@param layers pianola.stage
 ---@return pianola.layer
 function stage(layers) end
 
 ---@class pianola.sgd
----@field lr number of learning: reached after the warm-up
----@field schedule? "constant" | "linear" | "cosine" | "wsd" how it goes on. Default "constant"
+---@field lr number learning rate, reached after the warm-up
+---@field schedule? "constant" | "linear" | "cosine" | "wsd" course of lr after the warm-up, default "constant"
 ---@field warmup? integer updates over which it rises, default 0
----@field steps? integer updates until the end, those of the warm-up included; default the run's
----@field final? number the end's part of lr, default 0; not of "constant"
----@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
----@field clip? number gradients are scaled to at most this norm, of all of them together. Default 0: they are not
----@field post_validation? boolean updates do not wait for the norm, and are made again where it clips them. Default false
+---@field steps? integer updates until the end, warm-up included; default the run's
+---@field final? number share of lr at the end, default 0; not for "constant"
+---@field cooldown? number share of updates at the end in which "wsd" decays, default 0.2
+---@field clip? number upper bound on the norm of all gradients together; larger ones are scaled. Default 0: none
+---@field post_validation? boolean whether updates do not wait for the norm; redone if it clips them. Default false
 
 ---Plain gradient descent.
 ---@param fields pianola.sgd
@@ -436,14 +441,14 @@ function stage(layers) end
 function sgd(fields) end
 
 ---@class pianola.momentum
----@field lr number of learning: reached after the warm-up
----@field schedule? "constant" | "linear" | "cosine" | "wsd" how it goes on. Default "constant"
+---@field lr number learning rate, reached after the warm-up
+---@field schedule? "constant" | "linear" | "cosine" | "wsd" course of lr after the warm-up, default "constant"
 ---@field warmup? integer updates over which it rises, default 0
----@field steps? integer updates until the end, those of the warm-up included; default the run's
----@field final? number the end's part of lr, default 0; not of "constant"
----@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
----@field clip? number gradients are scaled to at most this norm, of all of them together. Default 0: they are not
----@field post_validation? boolean updates do not wait for the norm, and are made again where it clips them. Default false
+---@field steps? integer updates until the end, warm-up included; default the run's
+---@field final? number share of lr at the end, default 0; not for "constant"
+---@field cooldown? number share of updates at the end in which "wsd" decays, default 0.2
+---@field clip? number upper bound on the norm of all gradients together; larger ones are scaled. Default 0: none
+---@field post_validation? boolean whether updates do not wait for the norm; redone if it clips them. Default false
 ---@field momentum? number default 0.9
 ---@field nesterov? boolean default false
 
@@ -453,18 +458,18 @@ function sgd(fields) end
 function momentum(fields) end
 
 ---@class pianola.adamw
----@field lr number of learning: reached after the warm-up
----@field schedule? "constant" | "linear" | "cosine" | "wsd" how it goes on. Default "constant"
+---@field lr number learning rate, reached after the warm-up
+---@field schedule? "constant" | "linear" | "cosine" | "wsd" course of lr after the warm-up, default "constant"
 ---@field warmup? integer updates over which it rises, default 0
----@field steps? integer updates until the end, those of the warm-up included; default the run's
----@field final? number the end's part of lr, default 0; not of "constant"
----@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
----@field clip? number gradients are scaled to at most this norm, of all of them together. Default 0: they are not
----@field post_validation? boolean updates do not wait for the norm, and are made again where it clips them. Default false
+---@field steps? integer updates until the end, warm-up included; default the run's
+---@field final? number share of lr at the end, default 0; not for "constant"
+---@field cooldown? number share of updates at the end in which "wsd" decays, default 0.2
+---@field clip? number upper bound on the norm of all gradients together; larger ones are scaled. Default 0: none
+---@field post_validation? boolean whether updates do not wait for the norm; redone if it clips them. Default false
 ---@field beta1? number default 0.9
 ---@field beta2? number default 0.95
 ---@field eps? number default 1e-8
----@field decay? number of matrices, token tables included; biases and norms do not decay. Default 0
+---@field decay? number decay of matrices and token tables; biases and norms do not decay. Default 0
 
 ---Adam with decoupled weight decay.
 ---@param fields pianola.adamw
@@ -472,20 +477,20 @@ function momentum(fields) end
 function adamw(fields) end
 
 ---@class pianola.muon
----@field lr number of learning: reached after the warm-up
----@field schedule? "constant" | "linear" | "cosine" | "wsd" how it goes on. Default "constant"
+---@field lr number learning rate, reached after the warm-up
+---@field schedule? "constant" | "linear" | "cosine" | "wsd" course of lr after the warm-up, default "constant"
 ---@field warmup? integer updates over which it rises, default 0
----@field steps? integer updates until the end, those of the warm-up included; default the run's
----@field final? number the end's part of lr, default 0; not of "constant"
----@field cooldown? number the last part of all updates, in which "wsd" goes down, default 0.2
----@field clip? number gradients are scaled to at most this norm, of all of them together. Default 0: they are not
----@field post_validation? boolean updates do not wait for the norm, and are made again where it clips them. Default false
----@field adam_lr number AdamW's, of all but hidden matrices
+---@field steps? integer updates until the end, warm-up included; default the run's
+---@field final? number share of lr at the end, default 0; not for "constant"
+---@field cooldown? number share of updates at the end in which "wsd" decays, default 0.2
+---@field clip? number upper bound on the norm of all gradients together; larger ones are scaled. Default 0: none
+---@field post_validation? boolean whether updates do not wait for the norm; redone if it clips them. Default false
+---@field adam_lr number AdamW's learning rate, for everything but hidden matrices
 ---@field momentum? number default 0.95
 ---@field beta1? number default 0.9
 ---@field beta2? number default 0.95
 ---@field eps? number default 1e-8
----@field decay? number of matrices, default 0
+---@field decay? number decay of matrices, default 0
 
 ---Muon for hidden matrices, AdamW for the rest.
 ---@param fields pianola.muon
@@ -495,28 +500,28 @@ function muon(fields) end
 -- ---- clusters ----
 
 ---@class pianola.cluster
----Latency in seconds, and bandwidth in bytes per second. Without it links are free. Where there is no model, latency is
----in units of cost, and every tensor 1 byte.
+---Latency in seconds, and bandwidth in bytes per second. Default: links are free. Without a model, latency is in units
+---of cost, and every tensor is 1 byte.
 ---@field link? fun(src: integer, dst: integer): number, number
----How fast a rank is: 1 is the speed that costs are for, and 0.5 takes twice as long.
+---Speed of a rank: 1 is the speed that costs assume; 0.5 takes twice as long.
 ---@field speed? fun(rank: integer): number
 ---Bytes of a rank's device.
 ---@field memory? number
----Latency and bandwidth of a rank's link to host memory, and of that back, both of which it uses at the same time. Without
----it copies are free.
+---Latency and bandwidth of a rank's link to host memory, and of its link back; it uses both at the same time. Default:
+---copies are free.
 ---@field host_link? fun(rank: integer): number, number
 ---Bytes of host memory for a rank.
 ---@field host_memory? number
----Floating-point operations per second of a rank; without it times count in FLOP, and links must be free: FLOP and
+---Floating-point operations per second of a rank. Without it times are in FLOP, and links must be free: FLOP and
 ---seconds do not add up.
 ---@field flops? number
----Seconds as measured, of a stage's job or, with "U", of its update; nil: by its FLOP. A schedule's own cost() goes first.
----`pianola diff --fit` writes it. Behind the last stage stands the token table that layers share.
+---Measured seconds of a stage's job or, with "U", of its update; nil: by its FLOP. A schedule's own cost() takes
+---precedence. `pianola diff --fit` writes it. The token table that layers share comes after the last stage.
 ---@field cost? fun(s: integer, op: pianola.direction | "U"): number?
----How many stages `cost` is of; it is refused for any other number.
+---Number of stages that `cost` covers; a schedule with another number is refused.
 ---@field stages? integer
 
----The script's answer: `return cluster { link = …, memory = …, flops = … }`.
+---Declares a cluster: `return cluster { link = …, memory = …, flops = … }`.
 ---@param fields pianola.cluster
 ---@return pianola.cluster
 function cluster(fields) end

@@ -2,8 +2,8 @@
 -- Harlap 2018, "PipeDream: Fast and Efficient Pipeline Parallel DNN Training", sections 3.2 and 3.3; Narayanan 2019,
 -- "PipeDream: Generalized Pipeline Parallelism for DNN Training", section 3. A backward reads the weights that its
 -- forward read (weight stashing). Microbatch b of a stage with r replicas runs on its rank b mod r; after r of them,
--- its ranks sum their gradients, and each updates. Stage s has as many microbatches in flight as keep it and all ranks
--- behind it busy: NOAM of them on each rank of the first stage.
+-- its ranks sum their gradients, and each updates. Stage s has enough microbatches in flight to keep it and all later
+-- ranks busy: NOAM of them on each rank of the first stage.
 --
 -- pianola show schedules/pipedream.lua
 --| time    0         5         10        15        20        25        30        35        40
@@ -16,7 +16,7 @@
 --| rank 3  . . . F0B0- F1B1- F2B2- F3B3- F4B4- F5B5- F6B6- F7B7- F8B8- F9B9- F B10 F B11 . . . . . .
 --|  period                                     |----------------------|
 local p = params { replicas = { 1, 1, 1, 1 }, batches = 24 }
-local S, first, left = #p.replicas, {}, {} -- of each stage: its first rank, and how many ranks it and later ones have
+local S, first, left = #p.replicas, {}, {} -- per stage: its first rank, and the number of ranks from it on
 if S == 0 then error("replicas is empty; give the number of ranks of each stage, such as 2,1,1") end
 for s = S, 1, -1 do
   if p.replicas[s] < 1 then error("replicas[" .. s .. "] = " .. p.replicas[s] .. ", but each stage needs a rank") end

@@ -1,7 +1,7 @@
 -- PipeDream-2BW: two versions of the weights on every stage, whatever the depth.
 -- Narayanan 2021, "Memory-Efficient Pipeline-Parallel DNN Training", section 3.1. Gradients are summed over `update`
--- microbatches, at least as many as there are stages; microbatches of the k-th update read the weights that lack the
--- one before it: a delay of one update everywhere.
+-- microbatches, at least as many as there are stages; microbatches of the k-th update read the weights without the
+-- (k-1)-th: a delay of one update on every stage.
 --
 -- pianola show schedules/pipedream_2bw.lua
 --| time    0         10        20        30        40        50

@@ -1,6 +1,6 @@
 -- Naive pipelining without flushes: every job reads the newest weights, a backward others than its forward.
--- Harlap 2018, "PipeDream: Fast and Efficient Pipeline Parallel DNN Training", section 3.3, says why that is no gradient
--- of anything: it is here to be compared with.
+-- Harlap 2018, "PipeDream: Fast and Efficient Pipeline Parallel DNN Training", section 3.3, explains why the result is
+-- not the gradient of any loss. It is here for comparison.
 --
 -- pianola show schedules/pipedream_naive.lua
 --| time    0         5         10        15        20        25        30        35        40

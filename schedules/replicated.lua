@@ -10,7 +10,7 @@
 --| rank 2   . F0 F1  .  . B0--- F2 B1--- F3 B2--- F4 B3--- F5 B4--- F6 B5--- F7 B6---  . B7---  .  .
 --| rank 3   .  . F0 B0--- F1 B1--- F2 B2--- F3 B3--- F4 B4--- F5 B5--- F6 B6--- F7 B7---  .  .  .  .
 local p = params { replicas = { 2, 1, 1 }, batches = 8 }
-local S, first, left = #p.replicas, {}, {} -- of each stage: its first rank, and how many ranks it and later ones have
+local S, first, left = #p.replicas, {}, {} -- per stage: its first rank, and the number of ranks from it on
 if S == 0 then error("replicas is empty; give the number of ranks of each stage, such as 2,1,1") end
 for s = S, 1, -1 do
   if p.replicas[s] < 1 then error("replicas[" .. s .. "] = " .. p.replicas[s] .. ", but each stage needs a rank") end
@@ -18,7 +18,7 @@ for s = S, 1, -1 do
 end
 for s = 1, S do first[s] = left[1] - left[s] end
 
--- 1F1B on each rank: as many forwards ahead as keep it and all ranks after it busy.
+-- 1F1B on each rank: enough forwards ahead to keep it and all later ranks busy.
 local function turn(s, b, d)
   local r = p.replicas[s + 1]
   local k, warmup = b // r, (left[s + 1] + r - 1) // r

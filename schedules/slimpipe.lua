@@ -1,9 +1,9 @@
 -- SlimPipe: 1F1B's order of slices, with several chunks of stages per rank.
--- Li 2025, "SlimPipe: Memory-Thrifty and Efficient Pipeline Parallelism for Long-Context LLM Training". Rank r
--- has the stages r, r + P, ...; all slices of a microbatch go through a chunk before the next. At least as many slices
--- as ranks keep all of them busy: then M microbatches of Q slices take 3 (M Q V + P - 1), in forwards of a slice and a
--- chunk, and rank r holds P - 1 - r + Q V of them, of a microbatch little more than its share. The paper also moves
--- attention between ranks, to even out slices; here slices are cut by cost instead.
+-- Li 2025, "SlimPipe: Memory-Thrifty and Efficient Pipeline Parallelism for Long-Context LLM Training". Rank r has the
+-- stages r, r + P, ...; all slices of a microbatch go through a chunk before the next. At least as many slices as ranks
+-- keep all of them busy: then M microbatches of Q slices take 3 (M Q V + P - 1), in units of one slice's forward
+-- through one chunk. Rank r holds P - 1 - r + Q V of these, little more than its share of one microbatch. The paper
+-- also moves attention between ranks, to even out slices; here slices are cut by cost instead.
 --
 -- pianola show schedules/slimpipe.lua
 --| time    0         5         10        15        20        25        30        35        40        45        50
@@ -16,9 +16,9 @@ if V > 1 and P > 2 * Q + 1 then
     .. P .. " keep all of them busy")
 end
 
--- Which of its rank's forwards (s,b,q) is: microbatches, in them chunks, in them slices. Backwards go the other way.
+-- The index of (s,b,q) among its rank's forwards: by microbatch, then chunk, then slice. Backwards go in reverse.
 local function index(s, b, d, q)
-  local k = s // P * Q + (q or 0) -- of one slice there is no q
+  local k = s // P * Q + (q or 0) -- nil without slices
   return b * Q * V + (d == "F" and k or Q * V - 1 - k)
 end
 

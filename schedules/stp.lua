@@ -1,8 +1,8 @@
 -- STP: braided pairs hide what a team exchanges, in a V of two stages per rank; for -D tensor=2 and more.
--- Qi 2025, "Synergistic Tensor and Pipeline Parallelism", and its code, github.com/MICLAB-BUPT/STP, stp/schedule.py: the order,
--- without its copies to host memory. Whoever computes a forward computes a backward, another forward or a weight gradient at
--- the same time, part by part. Only forwards that fill the pipeline and backwards that drain it run alone. Rank r has the
--- stages r and 2 P - 1 - r, and their B is split where a rank would idle.
+-- Qi 2025, "Synergistic Tensor and Pipeline Parallelism", and its code, github.com/MICLAB-BUPT/STP, stp/schedule.py:
+-- the order, without its copies to host memory. A rank runs each forward together with a backward, another forward or a
+-- weight gradient, part by part. Only forwards that fill the pipeline and backwards that drain it run alone. Rank r has
+-- the stages r and 2 P - 1 - r, and their B is split where a rank would idle.
 --
 -- pianola show schedules/stp.lua
 --| time    0         10        20        30        40        50        60        70
@@ -19,7 +19,7 @@ local function order(r)
   local early = math.min(below, M - 2 * P)
   local rest = M - 2 * P - early                           -- F0 that meet a backward
   local split = math.min(r, 2 * rest + 1)
-  local pairs = 2 * rest + 1 - split                       -- of a forward and a whole backward
+  local pairs = 2 * rest + 1 - split                       -- pairs of a forward and a whole backward
   local late = M - P - 1 - rest
   local rounds = math.min(below, (split + late) // 2)
   return unroll({

@@ -10,14 +10,14 @@
 --| rank 1   . F- F- F- F- F- F- F- F-  .  .  .  .  .  . B0.1- B0.0- B1.1- B1.0- B2.1- B2.0- B3.1- B3.0-  .  .
 --| rank 2   .  . F- F- F- F- F- F- F- F-  .  .  . B0.1- B0.0- B1.1- B1.0- B2.1- B2.0- B3.1- B3.0-  .  .  .  .
 --| rank 3   .  .  . F- F- F- F- F- F- F- F- B0.1- B0.0- B1.1- B1.0- B2.1- B2.0- B3.1- B3.0-  .  .  .  .  .  .
-local p = params { workers = 4, batches = 4, slices = 2, costs = {} } -- costs: of each slice's forward
+local p = params { workers = 4, batches = 4, slices = 2, costs = {} } -- costs: of the slices' forwards
 local Q = p.slices
 
 return schedule {
   workers = p.workers, stages = p.workers, batches = p.batches, slices = Q,
   w = function(s, b, d, q) return s, s end,
   n = function(s, b, d, q)
-    q = q or 0 -- of one slice there is none
+    q = q or 0 -- nil without slices
     return d == "F" and b * Q + q or (p.batches + b + 1) * Q - q
   end,
   cost = p.costs[1] and function(s, b, d, q) return (d == "F" and 1 or 2) * p.costs[(q or 0) + 1] end,

@@ -1,6 +1,6 @@
 -- Tensor parallelism: one team of ranks computes every job, with gradients summed over microbatches.
--- The members divide each layer that the model lets be split: its first matrix by columns, the second by rows, so that a
--- pair of them needs one sum of activations forward and one backward. Nothing else travels, and no rank idles.
+-- The members divide each layer that the model allows to be split: its first matrix by columns, the second by rows, so
+-- that a pair of them needs one sum of activations forward and one backward. Nothing else travels, and no rank idles.
 -- Shoeybi 2019, "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", section 3.
 --
 -- pianola show schedules/tp.lua

@@ -1,7 +1,7 @@
 -- V-Cap: two chunks per rank in a V, under any cap on live activations; with a cap of 2 P as fast as ZB-V.
 -- Qi 2024, "Pipeline Parallelism with Controllable Memory": the trade between memory and bubble, here as one rule. Room
--- for one activation is kept for the second chunk, so that nothing waits for ever: of the first chunk, at most cap - 1
--- microbatches are under way. From 4 P / 3 on, forwards come first; with less, the input gradients whose weight gradients
+-- for one activation is reserved for the second chunk, which prevents deadlock: at most cap - 1 microbatches of the
+-- first chunk are in flight. From 4 P / 3 on, forwards come first; with less, the input gradients whose weight gradients
 -- make room soonest. On 4 ranks no order is faster with a cap of 5 to 8; with few activations on more ranks, V-Half is.
 --
 -- pianola show schedules/v_cap.lua
@@ -16,10 +16,10 @@ if p.cap < 2 then error("cap = " .. p.cap .. " must be at least 2: a microbatch 
 
 local function rank(s) return s < P and s or 2 * P - 1 - s end
 
--- Which of the jobs that are ready a rank runs: f is a forward of the second chunk, F of the first, and so on.
+-- Priorities of the jobs that are ready on a rank: f is a forward of the second chunk, F of the first, and so on.
 local order = p.cap < 4 * P / 3 and { i = 1, f = 2, F = 3, I = 4 } or { f = 1, F = 2, I = 3, i = 4 }
 
--- What `pianola optimal` finds for 4 ranks and a cap of 5 is a pattern that no such rule gives.
+-- The pattern that `pianola optimal` finds for 4 ranks and a cap of 5; no such rule gives it.
 local function five()
   local function of(s)
     return function(x, k) return x == 0 and s or 7 - s, k end

@@ -16,9 +16,9 @@ local gap = P % 2 == 0 and 3 or 0 -- keeps two jobs of a rank from the same unit
 
 local function rank(s) return s < P and s or 2 * P - 1 - s end
 
--- When the block of microbatch b begins, and when (s,b,d) runs in it. Ranks then run it in this order, as soon as they can
--- ("squeezing"), but for forwards of the first microbatches, which come earlier, and input gradients of the last ones,
--- which come later, because there is room ("reordering").
+-- The start of microbatch b's block plus the time of (s,b,d) in it. Ranks run their jobs in this order, as soon as they
+-- can ("squeezing"). Where there is room, forwards of the first microbatches come earlier, and input gradients of the
+-- last ones later ("reordering").
 local function when(s, b, d)
   local r, t = rank(s), 6 * b
   if d == "F" then return s >= P and t + 3 * P - 2 - r or b < P - r and b or t + 2 * r end

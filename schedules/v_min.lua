@@ -16,9 +16,9 @@ local gap = P % 3 == 0 and 2 or 0 -- keeps two jobs of a rank from the same unit
 
 local function rank(s) return s < P and s or 2 * P - 1 - s end
 
--- When (s,b,d) runs in the block of its microbatch. Ranks then run it in this order, as soon as they can ("squeezing").
--- Where there is a gap, forwards of the first microbatches come earlier, and input gradients of the last ones later
--- ("reordering").
+-- The time of (s,b,d) by the block of its microbatch. Ranks run their jobs in this order, as soon as they can
+-- ("squeezing"). Where there is a gap, forwards of the first microbatches come earlier, and input gradients of the last
+-- ones later ("reordering").
 local function when(s, b, d)
   local r = rank(s)
   local moved = gap > 0 and math.min(P - 1 - r, cap - 2 - r // 2) or 0

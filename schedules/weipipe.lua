@@ -1,7 +1,7 @@
 -- WeiPipe-Interleave: microbatches stay on their ranks, and weights travel, instead of activations.
--- In a turn, a rank runs a backward of one microbatch and a forward of the next: two weights arrive, one for each,
--- from the rank before, which uses them too; rank 0 takes them from their homes. Where links take time, each rank so
--- starts a transfer after the one before it.
+-- In a turn, a rank runs a backward of one microbatch and a forward of the next: two weights arrive, one for each, from
+-- the rank before, which uses them too; rank 0 takes them from their homes. If links take time, each rank therefore
+-- starts one transfer later than the rank before it.
 -- Lin 2025, "WeiPipe: Weight Pipeline Parallelism for Communication-Effective Long-Context Large Model Training", and the
 -- forward_backward_step in weipipe.py of github.com/wuhouming/TawPipe. There each rank starts a turn after the one before
 -- it, and gradients travel along with the weights; here each rank adds up its own and sends the sum home.
@@ -18,7 +18,7 @@ return schedule {
   workers = p.workers, stages = p.stages, batches = p.batches,
   w = function(s, b, d) return s % p.workers, b % p.workers end,
   n = function(s, b, d)
-    local turn = b // p.workers * p.stages -- in which the microbatch's first forward is
+    local turn = b // p.workers * p.stages -- the turn of the microbatch's first forward
     return d == "F" and 2 * (turn + s) + 1 or 2 * (turn + 2 * p.stages - 1 - s)
   end,
   source = function(s, b, d)

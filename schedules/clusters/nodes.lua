@@ -1,19 +1,19 @@
 -- Nodes of devices that are alike. A link is as fast as the narrowest level that it crosses: within a node, between nodes
--- of a rack, between racks. It is one device's own: contention above it (an oversubscribed switch) is not modelled.
+-- of a rack, between racks. Each device has its own: contention above it (an oversubscribed switch) is not modelled.
 --
 --   -D kind=h100         a100, h100, h200, b200: SXM devices, 8 in a node; cpu: cores of a machine without GPUs
 --   -D devices=8         devices of a node; -D rack=0: nodes of a rack, 0: all nodes are in one
---   -D spine=1           what a link between racks has of a node's bandwidth
---   -D utilization=0.4   how much of the peak FLOP/s the jobs reach. torchtitan's Llama 3.1 8B: 33 to 39 % on H100s
+--   -D spine=1           a rack link's share of the bandwidth between nodes
+--   -D utilization=0.4   share of the peak FLOP/s that jobs reach. torchtitan's Llama 3.1 8B: 33 to 39 % on H100s
 --
--- flops: dense bf16, of the datasheets ("A100 Tensor Core GPU", "H100 Tensor Core GPU", "H200 Tensor Core GPU", "HGX
--- B200"), where the figure with sparsity is twice as much; memory: of the same. inside: NVLink in one direction, half of the
--- datasheets' 600, 900, 900 and 1800 GB/s. between: the node's InfiniBand per device (DGX A100, H100, H200, B200 user guides: 8 ports of
--- 200, and then 400 Gb/s). Latencies: NCCL's tuning table (src/graph/tuning.cc, hwLat: ring, Simple), 3.4 us over NVLink and 14 us
--- over a network, 5.7 us over PCIe. host: PCIe in one direction, half of the datasheets' 64 GB/s (Gen4) and 128 GB/s (Gen5);
--- hosts: the node's system memory per device (the same user guides: 2 TB).
+-- flops: dense bf16, from the datasheets ("A100 Tensor Core GPU", "H100 Tensor Core GPU", "H200 Tensor Core GPU", "HGX
+-- B200"), where the figure with sparsity is twice as much; memory: from the same. inside: NVLink in one direction, half of
+-- the datasheets' 600, 900, 900 and 1800 GB/s. between: the node's InfiniBand per device (DGX A100, H100, H200, B200 user
+-- guides: 8 ports of 200, and then 400 Gb/s). Latencies: NCCL's tuning table (src/graph/tuning.cc, hwLat: ring, Simple),
+-- 3.4 us over NVLink and 14 us over a network, 5.7 us over PCIe. host: PCIe in one direction, half of the datasheets' 64
+-- GB/s (Gen4) and 128 GB/s (Gen5); hosts: the node's system memory per device (the same user guides: 2 TB).
 --
--- cpu: one core of a virtual machine with 2 of an AMD EPYC's and 24 GiB, as a rank over Open MPI's shared memory reached it on
+-- cpu: one of 2 cores of an AMD EPYC in a virtual machine with 24 GiB, measured by a rank over Open MPI's shared memory on
 -- 2026-11-22: `pianola diff --fit` of 1F1B on two ranks with a stage's stashes in host memory, gpt.lua -D width=256 -D
 -- context=256 (messages of 1 MiB, copies of 32 MiB); latency: messages of 128 bytes. between: 10GBASE-R's rate (IEEE 802.3ae).
 local kinds = {

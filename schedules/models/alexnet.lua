@@ -1,9 +1,9 @@
--- AlexNet on images of 224 x 224, with one tower (Krizhevsky 2014, "One weird trick for parallelizing convolutional neural
--- networks"; as torchvision builds it), as a model of costs: its layers' FLOP over `flops`, and their bytes. A layer's ReLU
--- is in place. A backward takes twice as long as a forward; the first layer's as long, since nobody needs the images'
--- gradient.
+-- AlexNet on images of 224 x 224, with one tower (Krizhevsky 2014, "One weird trick for parallelizing convolutional
+-- neural networks"; as torchvision builds it), as a model of costs: its layers' FLOP over `flops`, and their bytes. A
+-- layer's ReLU is in place. A backward takes twice as long as a forward; the first layer's takes as long as its
+-- forward, since nobody needs the images' gradient.
 --
---   -D batch=256         images of a microbatch; PipeDream's minibatch per rank (Narayanan 2019)
+--   -D batch=256         images per microbatch; PipeDream's minibatch per rank (Narayanan 2019)
 --   -D flops=12.4e12     FLOP/s that a rank reaches: a V100, as PipeDream's authors profiled it, 85.3 ms for 256 images
 --                        (github.com/msr-fiddle/pipedream, profiler/image_classification/profiles/alexnet)
 --   -D cut=6             where stages begin, as positions in costs; default: evenly by time

@@ -1,7 +1,7 @@
 -- A byte-level GPT (Radford 2019, "Language Models are Unsupervised Multitask Learners", section 2.3: pre-norm blocks).
--- parallel: how a team divides the model: "tensor"; "sequence", which also divides what lies between by rows; or all of it
--- by rows, for which attention exchanges keys and values ("context") or heads ("ulysses").
--- tied: the output layer is the embedding's table, as in GPT-2, instead of weights of its own.
+-- parallel: how a team divides the model: "tensor"; "sequence", which also divides the layers between by rows; or
+-- everything by rows, so that attention exchanges keys and values ("context") or heads ("ulysses").
+-- tied: the output layer uses the embedding's table, as in GPT-2, instead of weights of its own.
 local p = params { layers = 4, width = 64, heads = 4, context = 64, rows = 4, precision = "fp32", tied = false,
   lr = 3e-3, decay = 0.0, warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0, post_validation = false, dropout = 0.0,
   parallel = "tensor" }
@@ -17,7 +17,7 @@ if not way then
   error("parallel = \"" .. p.parallel .. "\": a team divides the model by \"tensor\", \"sequence\", \"context\" or \"ulysses\"")
 end
 
--- A list of layers, and where the model has dropout, that behind them (GPT-2 has it behind the embedding and each block).
+-- Appends dropout to a list of layers, if the model has any (GPT-2 has it after the embedding and each block).
 local function dropped(list)
   if p.dropout > 0 then list[#list + 1] = dropout { p = p.dropout, split = way.between } end
   return list
@@ -34,7 +34,7 @@ layers[#layers + 1] = p.tied and unembedding { split = way.columns } or linear {
 layers[#layers + 1] = cross_entropy {}
 
 return model {
-  input = tokens { vocab = 256, context = p.context, rows = p.rows },   -- rows sequences per microbatch
+  input = tokens { vocab = 256, context = p.context, rows = p.rows },   -- rows: sequences per microbatch
   layers = layers,
   optimizer = adamw { lr = p.lr, decay = p.decay, warmup = p.warmup, schedule = p.schedule, steps = p.steps,
     final = p.final, clip = p.clip, post_validation = p.post_validation },

@@ -4,18 +4,18 @@
 --
 -- As published: learned positions, pre-norm blocks with biases, gelu (its tanh form), a layernorm after the last block,
 -- and one token table for the embedding and, transposed, for the output. Not as published: no dropout; linear layers
--- start with a deviation of 1 / sqrt(columns of their input) instead of 0.02, the table's; and vocab is 50257 rounded up
--- to a multiple of 128, as the products like it: 47 more rows of the table, for tokens that no text has. -D vocab=50257
--- gives the published numbers of parameters: 124,439,808, 354,823,168, 774,030,080 and 1,557,611,200, and reads published
--- weights (--weights).
+-- start with a deviation of 1 / sqrt(columns of their input) instead of 0.02, the table's; and vocab is 50257 rounded
+-- up to a multiple of 128, for faster products: the table has 47 more rows, for tokens that no text contains.
+-- -D vocab=50257 gives the published numbers of parameters: 124,439,808, 354,823,168, 774,030,080 and 1,557,611,200,
+-- and reads published weights (--weights).
 -- -D tied=false gives it an output layer of its own. Teams divide the table by tokens (-D tensor=4).
--- parallel: how they divide the layers: "tensor"; or "sequence", which also divides what lies between by rows.
--- Rows and the optimizer's numbers are the defaults of llm.c's train_gpt2.cu, but for -D clip=1.
+-- parallel: how they divide the layers: "tensor"; or "sequence", which also divides the layers between by rows.
+-- Rows and the optimizer's numbers are the defaults of llm.c's train_gpt2.cu, except for its -D clip=1.
 local p = params {
   size = "124M", context = 1024, rows = 4, vocab = 50304, precision = "fp32", tied = true, parallel = "tensor",
   lr = 3e-4, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.0,
   warmup = 0, schedule = "constant", steps = 0, final = 0.0, clip = 0.0, post_validation = false, dropout = 0.0,
-  norm_eps = 1e-5,   -- what norms add to a variance; eps is the optimizer's
+  norm_eps = 1e-5,   -- added to a norm's variance; eps is the optimizer's
 }
 local sizes = {   -- layers, width, heads
   ["124M"] = { 12, 768, 12 }, ["350M"] = { 24, 1024, 16 }, ["774M"] = { 36, 1280, 20 }, ["1558M"] = { 48, 1600, 25 },
@@ -28,11 +28,11 @@ local ways = { tensor = {}, sequence = { between = "rows" } }
 if not ways[p.parallel] then error("parallel = \"" .. p.parallel .. "\": a team divides the model by \"tensor\" or \"sequence\"") end
 local rows = ways[p.parallel].between
 
--- What it is called in files of weights: Hugging Face's, in which products lie as here, and GGUF's.
+-- Names in files of weights: Hugging Face's, which store products as here, and GGUF's.
 local function product(w, split, hf, gguf) return linear { width = w, split = split, hf = "=" .. hf, gguf = gguf } end
 local function norm(hf, gguf) return layernorm { eps = p.norm_eps, split = rows, hf = hf, gguf = gguf } end
 
--- A list of layers, and where the model has dropout, that behind them: behind the embedding and each block.
+-- Appends dropout to a list of layers, if the model has any: after the embedding and each block.
 local function dropped(list)
   if p.dropout > 0 then list[#list + 1] = dropout { p = p.dropout, split = rows } end
   return list

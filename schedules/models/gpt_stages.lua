@@ -1,5 +1,5 @@
--- gpt.lua as a graph, in which attention is a stage of its own, without weights: for schedules that compute it elsewhere than
--- the layers with weights beside it, such as helixpipe.lua. A transformer layer is four stages, so it needs
+-- gpt.lua as a graph, in which attention is a stage of its own, without weights: for schedules that compute it on other
+-- ranks than the layers around it, such as helixpipe.lua. A transformer layer is four stages, so it needs
 -- stages = 4 * layers + 1:
 --
 --   pianola run schedules/helixpipe.lua --model schedules/models/gpt_stages.lua
@@ -24,7 +24,7 @@ for l = 1, p.layers do
 end
 
 return model {
-  input = tokens { vocab = 256, context = p.context, rows = p.rows },   -- rows sequences per microbatch
+  input = tokens { vocab = 256, context = p.context, rows = p.rows },   -- rows: sequences per microbatch
   layers = stages,
   optimizer = adamw { lr = p.lr, decay = p.decay, warmup = p.warmup, schedule = p.schedule, steps = p.steps,
     final = p.final, clip = p.clip, post_validation = p.post_validation },

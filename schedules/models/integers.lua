@@ -1,5 +1,5 @@
 -- Integer-valued data through linear and relu layers: every float sum is exact, so results compare bit for bit.
--- parallel: how a team divides the model: "tensor"; or "sequence", which also divides what lies between by rows.
+-- parallel: how a team divides the model: "tensor"; or "sequence", which also divides the layers between by rows.
 local p = params { layers = 8, width = 16, rows = 2, lr = 0.015625, clip = 0.0, post_validation = false, precision = "fp32", parallel = "tensor" }
 
 local ways = { tensor = {}, sequence = { between = "rows" } }

@@ -1,14 +1,14 @@
 -- A byte-level Llama (Touvron 2023, "LLaMA: Open and Efficient Foundation Language Models", section 2.2: rmsnorm before
 -- each block, swiglu, rotary position embedding; "Llama 2", section 2.2: heads share keys and values), with an output
--- layer of its own unless tied. Qwen2 is one with bias = true: of queries, keys and values alone; Qwen3 one with qk_norm =
--- true: an rmsnorm of each head of queries and of keys, in front of rope.
--- inner: the columns of gate and up, 8/3 of the width in multiples of 8 where it is 0; dim: of a head, width / heads
--- where it is 0. eps: what norms add to a variance. gate: "silu", or "gelu" as Gemma has it, which also has a scale of
--- its embedding. rope_factor and the three behind it: how rope is scaled.
--- parallel: how a team divides the model: "tensor"; "sequence", which also divides what lies between by rows; or all of it
--- by rows, for which attention exchanges keys and values ("context") or heads ("ulysses").
--- size: "", the numbers below; or a published model's, with its context: the positions that it has learned, which are many
--- (-D context=N for fewer); of Qwen2.5 those of the Instruct models. Its weights are read by `pianola run --weights`.
+-- layer of its own unless tied. Qwen2 has bias = true, for queries, keys and values only. Qwen3 has qk_norm = true, an
+-- rmsnorm of each head of queries and of keys before rope.
+-- inner: columns of gate and up; 0: 8/3 of the width, rounded up to a multiple of 8. dim: columns of a head; 0:
+-- width / heads. eps: added to a norm's variance. gate: "silu", or "gelu" for Gemma, which also scales its embedding.
+-- rope_factor and the three after it: the scaling of rope.
+-- parallel: how a team divides the model: "tensor"; "sequence", which also divides the layers between by rows; or
+-- everything by rows, so that attention exchanges keys and values ("context") or heads ("ulysses").
+-- size: "" for the numbers below, or a published model, with the full context that it has learned (-D context=N for
+-- less; for Qwen2.5, the Instruct models' context). `pianola run --weights` reads its weights.
 local sizes = {   -- layers, width, heads, heads of keys and values, inner, vocab, base of rope, tied
   ["SmolLM2-135M"] = { 30, 576, 9, 3, 1536, 49152, 100000, true, context = 8192 },
   ["SmolLM2-360M"] = { 32, 960, 15, 5, 2560, 49152, 100000, true, context = 8192 },
@@ -40,7 +40,7 @@ local dim, inner = p.dim, p.inner
 if dim == 0 then dim = p.width // p.heads end
 if inner == 0 then inner = (p.width * 8 // 3 + 7) // 8 * 8 end
 
--- What it is called in files of weights: Hugging Face's, and GGUF's.
+-- Names in files of weights: Hugging Face's and GGUF's.
 local function product(width, split, hf, gguf, bias)
   return linear { width = width, bias = bias or false, split = split, hf = hf, gguf = gguf }
 end
@@ -56,14 +56,14 @@ if not way then
   error("parallel = \"" .. p.parallel .. "\": a team divides the model by \"tensor\", \"sequence\", \"context\" or \"ulysses\"")
 end
 
--- llama.cpp turns the rows of queries and keys of Llama's files, and not of Qwen's.
+-- llama.cpp permutes the rows of queries and keys in Llama's files, but not in Qwen's.
 local turned = not (p.bias or p.qk_norm)
 local function head_norms(hf, gguf)
   return headnorm { eps = p.eps, hf = hf .. "self_attn.q_norm;" .. hf .. "self_attn.k_norm",
     gguf = gguf .. "attn_q_norm;" .. gguf .. "attn_k_norm" }
 end
 
--- A list of layers, and where the model has dropout, that behind them: behind the embedding and each block.
+-- Appends dropout to a list of layers, if the model has any: after the embedding and each block.
 local function dropped(list)
   if p.dropout > 0 then list[#list + 1] = dropout { p = p.dropout, split = way.between } end
   return list
@@ -98,7 +98,7 @@ layers[#layers + 1] = p.tied and unembedding { split = way.columns } or product(
 layers[#layers + 1] = cross_entropy {}
 
 return model {
-  input = tokens { vocab = p.vocab, context = p.context, rows = p.rows },   -- rows sequences per microbatch
+  input = tokens { vocab = p.vocab, context = p.context, rows = p.rows },   -- rows: sequences per microbatch
   layers = layers,
   optimizer = adamw { lr = p.lr, decay = p.decay, warmup = p.warmup, schedule = p.schedule, steps = p.steps,
     final = p.final, clip = p.clip, post_validation = p.post_validation },

@@ -1,6 +1,6 @@
 -- A byte-level Mixtral (Jiang 2024, "Mixtral of Experts", section 2): llama.lua with a mixture of experts in place of
--- each MLP. A token goes to `top` of the experts, each of which has room for `capacity` times what it would have of
--- evenly spread tokens. inner: the columns of an expert's gate and up, in all as many as llama.lua's where it is 0.
+-- each MLP. A token goes to `top` of the experts, each of which has room for `capacity` times its share of evenly
+-- spread tokens. inner: columns of an expert's gate and up; 0: `top` experts have as many together as llama.lua.
 -- parallel = "experts": a team divides the sequences, and each member has some of the experts (expert parallel). With
 -- "none" each has all of them.
 local p = params {
@@ -35,7 +35,7 @@ layers[#layers + 1] = product(256)
 layers[#layers + 1] = cross_entropy {}
 
 return model {
-  input = tokens { vocab = 256, context = p.context, rows = p.rows },   -- rows sequences per microbatch
+  input = tokens { vocab = 256, context = p.context, rows = p.rows },   -- rows: sequences per microbatch
   layers = layers,
   optimizer = adamw { lr = p.lr, decay = p.decay, warmup = p.warmup, schedule = p.schedule, steps = p.steps,
     final = p.final, clip = p.clip, post_validation = p.post_validation },

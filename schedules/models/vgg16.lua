@@ -2,7 +2,7 @@
 -- table 1, D), as a model of costs: its layers' FLOP over `flops`, and their bytes. A layer's ReLU is in place.
 -- A backward takes twice as long as a forward; the first layer's as long, since nobody needs the images' gradient.
 --
---   -D batch=64          images of a microbatch; PipeDream's minibatches: 64 per rank (Narayanan 2019), 32 (Harlap 2018)
+--   -D batch=64          images per microbatch; PipeDream's minibatches: 64 per rank (Narayanan 2019), 32 (Harlap 2018)
 --   -D flops=17.6e12     FLOP/s that a rank reaches: a V100, as PipeDream's authors profiled it, 672.5 ms for 128 images
 --                        (github.com/msr-fiddle/pipedream, profiler/image_classification/profiles/vgg16). 11.5e12: a
 --                        Titan X (Pascal), 128.62 ms for 16 (github.com/jcjohnson/cnn-benchmarks, cuDNN 5.1)
