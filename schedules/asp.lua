@@ -13,7 +13,7 @@
 --|  period                           |----------------------------------------------|
 --| rank 3  F3F3F3F3B3- B3- B3- B3- F7F7F7F7B7- B7- B7- B7- F F F F B11 B11 B11 B11 F F F F B15 B15 B15 B15
 --|  period                           |----------------------------------------------|
--- By default, workers may drift apart. With slack = n, none begins its k-th microbatch before all have ended their
+-- Workers may drift apart by default. With slack = n, none begins its k-th microbatch before all have ended their
 -- (k-n)-th, which also makes long steps periodic if workers differ in speed.
 local p = params { workers = 4, stages = 4, batches = 24, slack = 0 }
 

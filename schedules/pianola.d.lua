@@ -227,7 +227,7 @@ function embedding(fields) end
 ---@field width integer outputs
 ---Whether it has a bias. Default true; with integers as the input it has none.
 ---@field bias? boolean
----How the members of a team divide it: `"columns"`: each computes a part of the output; `"rows"`: each takes a part of
+---How the members of a team divide it. `"columns"`: each computes a part of the output; `"rows"`: each takes a part of
 ---the input, and the results are summed. Default: each computes the whole layer.
 ---@field split? "columns"|"rows"
 ---Its name in Hugging Face's safetensors files, without `.weight` and `.bias`: schedules/weights.md, "Names of tensors".

@@ -22,9 +22,8 @@ struct scratch {
 };
 struct scratch scratch_begin(void);
 void scratch_end(struct scratch scratch);
-const char *scratch_end_keeping(struct scratch scratch,
-                                const char *s); /* ends it but keeps a copy of a string from it */
-size_t allocated(void);                         /* bytes allocated since the last free_all */
+const char *scratch_end_keeping(struct scratch scratch, const char *s); /* ends it; returns a copy of its string s */
+size_t allocated(void);                                                 /* bytes allocated since the last free_all */
 
 /* Grows an array in the arena. It keeps its contents; new elements are uninitialised. */
 void *grow_bytes(void *p, size_t *cap, size_t need, size_t size);

@@ -19,7 +19,7 @@ static long long parameters_of_model(const struct compile *c) {
     return n;
 }
 
-/* Where one stage's weights live and where its jobs run, from the w() results of the jobs that read its weights. */
+/* The ranks that hold one stage's weights and run its jobs, from the w() results of the jobs that read its weights. */
 struct placed {
     int32_t *rank;      /* per home: 1 + the rank that computes with it (the last seen); 0: no job has this home */
     bool *computes;     /* per rank */

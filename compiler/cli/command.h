@@ -5,7 +5,7 @@
 #include "ir/spec.h"
 
 /* The members that options set, grouped by reader. options.c says which commands take which option. */
-struct draw_options { /* of a timeline, for show and for run at its end */
+struct draw_options { /* timelines, for show and for run at its end */
     struct style style;
     enum color_when { COLOR_ALWAYS, COLOR_NEVER, COLOR_AUTO } color;
     int format; /* index into the table of formats; -1: not given */

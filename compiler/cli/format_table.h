@@ -1,6 +1,6 @@
-/* The output formats, one row each, with everything the command line needs to know of them. The words of `show
- * --format`, their help, manual page and completion, the options that apply to each, and the files that `compile`
- * always writes are derived from the rows. */
+/* The output formats, one row each, with everything the command line needs to know of them. From the rows derive the
+ * words of `show --format` with their help, manual page and completion. So do the options that apply to each, and
+ * the files that `compile` always writes. */
 #ifndef PIANOLA_FORMAT_TABLE_H
 #define PIANOLA_FORMAT_TABLE_H
 #include "pipeline.h"

@@ -46,8 +46,8 @@ static struct steps steps_of(const struct program *p, int32_t **row, const struc
     return (struct steps){rows->nsteps, rows->step, of};
 }
 
-/* Reports on a measured timeline. Its bounds assume the durations measured here, one job at a time, and links that take
- * no time, because the run did not measure how fast other orders could be. */
+/* Reports on a measured timeline. Its bounds assume the durations measured here, one job at a time, and links that
+ * take no time. The run did not measure how fast other orders could be. */
 static struct report *report_of(const struct compile *c, struct timeline *tl, int nsteps) {
     struct spec sp = *c->spec;
     struct costs costs = *c->costs;

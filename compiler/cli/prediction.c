@@ -65,7 +65,7 @@ static int count_sets(const struct spec *sp) { return sp->stages + sp->names.set
 
 static struct took costs_of_one(const struct compile *c, const struct compile *serial, const struct trained *alone) {
     int script_sets = count_sets(serial->spec);
-    double *sum = NEW(double, script_sets *NOPS); /* by the script's stages */
+    double *sum = NEW(double, script_sets *NOPS); /* indexed by the script's stages */
     int *n = NEW(int, script_sets *NOPS);
     const struct rank *k = &serial->program->rank[0];
     struct took costs = {.of = NEW(double, count_sets(c->spec) * NOPS)};

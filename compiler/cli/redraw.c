@@ -169,7 +169,7 @@ struct watcher {
     struct text coming;  /* the child's output so far */
     struct text good;    /* the last frame */
     struct text bad;     /* why there is no newer frame; empty if there is no error */
-    struct gist gist;    /* of the last frame */
+    struct gist gist;    /* the last frame's */
     const char *changed; /* file changed since the last frame */
     struct text line;    /* effect of the last change */
 };

@@ -1,4 +1,4 @@
-/* What schedules learn when all of them train the same model on the same microbatches.
+/* Compares what schedules learn when all of them train the same model on the same microbatches.
  *
  * Losses of single microbatches scatter more than schedules differ. So a schedule's loss after an update is the mean
  * over the last `window` microbatches, the same number for all schedules. A schedule reaches the target at the first

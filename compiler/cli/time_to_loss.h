@@ -6,7 +6,7 @@
 
 struct course {                   /* One schedule's training. */
     const char *name;             /* owned by the caller */
-    int64_t updates;              /* of the last stage */
+    int64_t updates;              /* the last stage's number of updates */
     int each;                     /* microbatches per update */
     float *loss;                  /* [updates * each]: loss of each microbatch */
     double *smooth;               /* [updates]: mean loss of the last `window` microbatches; NAN: fewer so far */

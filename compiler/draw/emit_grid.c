@@ -1,10 +1,11 @@
-/* The timeline as a picture in a terminal: one row per rank, time to the right, each job a block with its microbatch.
+/* The timeline as a picture in a terminal: one row per rank, time to the right, each job a block with its
+ * microbatch.
  *
- * If all times are multiples of a unit wide enough to draw, a cell is one unit and one or more columns wide, so that
- * ranks line up and nothing is rounded. Otherwise a cell is one column and shows what takes most of its time.
+ * If all times are multiples of a unit wide enough to draw, a cell is one unit, in one or more columns. So ranks
+ * line up and nothing is rounded. Otherwise a cell is one column and shows what takes most of its time.
  *
- * With colour, a block's colour shows its kind (Okabe & Ito's palette, safe for colour-blind readers), and two adjacent
- * blocks of a kind differ in shade. Without colour, its letter does, and a line runs to the block's end.
+ * With colour, a block's colour shows its kind (Okabe & Ito's palette, safe for colour-blind readers), and two
+ * adjacent blocks of a kind differ in shade. Without colour, its letter does, and a line runs to the block's end.
  *
  * Two jobs that overlap share the block of their time, half each, with a + between if there is room. */
 #include "draw.h"

@@ -27,8 +27,7 @@ static void fill_row(char cell[COLUMNS][32], int rank, const struct rank_report 
 }
 
 static void put_rank_figures(struct text *t, const struct report *report, const struct measure *measure) {
-    const char *time =
-        strcmp(measure->name, "units") ? format("time, %s", measure->name) : "time"; /* the ruler's unit */
+    const char *time = strcmp(measure->name, "units") ? format("time, %s", measure->name) : "time"; /* the ruler's */
     char(*row)[COLUMNS][32] = alloc(sizeof *row * (size_t)report->workers);
     int width[COLUMNS], end = 0, at = 0;
     for (int c = 0; c < COLUMNS; c++)

@@ -1,6 +1,6 @@
-/* Draws the timeline: per rank, a row of its jobs, its communication lanes if requested, and below them the bytes in
- * use of its arena, with lines for the plan and the limit. Two jobs that overlap share their row, one above the other.
- * svg.c has the parts not specific to timelines. */
+/* Draws the timeline: per rank, a row of its jobs and, if requested, its communication lanes. Below them is the use
+ * of its arena in bytes, with lines for the plan and the limit. Two jobs that overlap share their row, one above the
+ * other. svg.c has the parts not specific to timelines. */
 #include "svg.h"
 #include <math.h>
 #include <string.h>
@@ -289,8 +289,7 @@ static void put_ranks(struct text *t, struct picture *picture) {
             picture->y[r] + picture->row / 2 + 3.6, label ? label : picture->rows.who[r]);
         put(t, "<rect fill=\"url(#idle)\" x=\"%d\" y=\"%.2f\" width=\"%.2f\" height=\"%g\"/>\n", LEFT, picture->y[r],
             x_of(&picture->time, picture->time.to) - LEFT, picture->row);
-        for (int critical = 0; critical < 2;
-             critical++) /* critical jobs are drawn last, so that their outlines are complete */
+        for (int critical = 0; critical < 2; critical++) /* critical jobs last, to keep their outlines whole */
             for (int i = 0; i < picture->p->rank[r].nins; i++)
                 if (picture->path[r][i] == critical && is_block(picture, r, i)) {
                     picture->drawn |= 1u << picture->p->rank[r].ins[i].op;

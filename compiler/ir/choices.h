@@ -5,11 +5,11 @@
 #include <string.h>
 
 enum lanes_per { PER_EDGE, PER_PEER, PER_RANK }; /* unit that has its own communication lane; an edge is directed */
-/* When a rank's communication may start: once its lane is free; once the one issued before it, on any lane, has
+/* Earliest start of a rank's communication: once its lane is free; once the one issued before it, on any lane, has
  * started; or once that has ended. */
 enum launch_order { LAUNCH_LANE, LAUNCH_ISSUE, LAUNCH_SERIAL };
-/* Which weights stay on a rank, and when others arrive. SOLVED: as fetch.c and lower_weights.c choose. Otherwise none
- * stays beyond a run of uses, and each arrives zero, one or two runs ahead. */
+/* Policy for weights: which ones stay on a rank, and when others arrive. SOLVED: as fetch.c and lower_weights.c choose.
+ * Otherwise none stays beyond a run of uses, and each arrives zero, one or two runs ahead. */
 enum prefetch { SOLVED, JUST_IN_TIME, ONE_AHEAD, TWO_AHEAD };
 
 /* Time from the start of a buffer's first access to the end of its last. */
@@ -25,13 +25,12 @@ struct choices {
     bool least_memory; /* the smallest plan, even if instructions then wait until others free bytes */
     bool any_memory;   /* a plan may be larger than the cluster's memory */
     bool auto_offload; /* whether a search chooses the stashes to offload, so that the program fits into memory */
-    uint8_t
-        *offload;  /* [stage * batches + b]: whether what F keeps goes to host memory meanwhile; NULL: nothing does */
-    int *slots;    /* weight slots per rank; 0: no weights stay between jobs */
-    int64_t *room; /* per job: bytes for fetched weights while it runs, and since the job before it on its rank;
-                    * INT64_MAX: only the slots limit them. NULL: that for all jobs */
-    bool *late;    /* per rank, with room: whether weights arrive only after the job before their reader */
-    /* [rank][buffer]: bytes are reused only once they are free by these times; NULL: as early as the schedule
+    uint8_t *offload;  /* [stage * batches + b]: whether what F keeps goes to host memory; NULL: nothing does */
+    int *slots;        /* weight slots per rank; 0: no weights stay between jobs */
+    int64_t *room;     /* per job: bytes for fetched weights while it runs, and since the job before it on its rank;
+                        * INT64_MAX: only the slots limit them. NULL: that for all jobs */
+    bool *late;        /* per rank, with room: whether weights arrive only after the job before their reader */
+    /* [rank][buffer]: bytes are reused only once free by these times; NULL: as early as the schedule
      * permits */
     struct lifetime **life;
 };

@@ -46,7 +46,7 @@ struct steps {
 struct compile {
     struct script_args args;
     const char *command; /* as in struct settings; only pages use it */
-    int have;            /* bits of results without a pointer: those of searches, and what passes add to the program */
+    int have;            /* bits of results without a pointer: searches, and what passes add to the program */
     const struct spec *spec;
     const struct costs *costs;
     struct graph *graph;

@@ -13,7 +13,7 @@ struct costs {
     double *computes;        /* per job: its computing time */
     double *exchanges;       /* per job of the spec: its waiting time for its team's exchanges; NULL: no team has any */
     struct pair_costs {
-        double time;  /* of both jobs together */
+        double time;  /* duration of both jobs together */
         bool braided; /* whether a team exchanges tensors within one of them; parts of the other then run meanwhile */
     } * pair;
     double
@@ -25,7 +25,7 @@ struct costs {
     bool *attends; /* per stage, with slices and a model: whether the slices of a microbatch read each other's keys and
                     * values there. NULL: on every stage */
     const bool *whole; /* per stage: whether its team's members hold some of its parameters whole; NULL: no team's do */
-    const int *rows;   /* of a sequence per slice, with slices and a model */
+    const int *rows;   /* with slices and a model: rows of a sequence per slice */
     int unembedding;   /* if there are token tables: the stage of the unembedding */
     bool clip;         /* whether updates are clipped by the norm of all gradients */
     bool post_validation; /* whether they do not wait for that norm: see layers/post_validation.h */
@@ -92,10 +92,10 @@ static inline const struct stage *stage_at(const struct costs *costs, int s, int
                              : s];
 }
 
-/* updates.c: if updates are jobs, appends those of all sets with weights, on each of their homes. Needs homes. */
+/* updates.c: if updates are jobs, appends the updates of all sets with weights, on each home. Needs homes. */
 void place_updates(struct costs *costs);
-/* homes.c: returns per set its homes. A stage's are those of its jobs, disjoint and of one size; a set without weights
- * has none. A table's homes are those of stage 0's members, a shared set's those of all its team's members. */
+/* homes.c: returns per set its homes. A stage has the homes of its jobs, disjoint and of one size; a set without
+ * weights has none. A table's homes are those of stage 0's members, a shared set's those of all its team's members. */
 struct homes *find_homes(const struct costs *costs);
 void find_bare(struct costs *costs); /* homes.c: finds the stages whose jobs have no home, and their sets */
 #endif

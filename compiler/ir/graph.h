@@ -49,8 +49,7 @@ int32_t *graph_order(const struct graph *graph);
 int source_of(const struct spec *sp, int s, int i);
 int reader_of(const struct spec *sp, int s, int i);
 bool has_edge(const struct graph *graph, int32_t job, int32_t pred);
-struct link link_of(const struct spec *sp, int src, int dst); /* free without a cluster */
-double link_time(const struct spec *sp, int src, int dst,
-                 double bytes);                                /* seconds until that many bytes have arrived */
-double host_time(const struct spec *sp, int r, int64_t bytes); /* of a copy to or from host memory */
+struct link link_of(const struct spec *sp, int src, int dst);            /* free without a cluster */
+double link_time(const struct spec *sp, int src, int dst, double bytes); /* seconds until the bytes arrive */
+double host_time(const struct spec *sp, int r, int64_t bytes);           /* seconds of a copy to or from host memory */
 #endif

@@ -8,7 +8,7 @@
 /* ---- lists of ranks ---- */
 
 struct list_table {
-    struct map map; /* of indices in spec.list */
+    struct map map; /* values: indices in spec.list */
     int room;
     size_t cap;
 };
@@ -162,8 +162,7 @@ struct held *held_on(const struct program *p, int r, int64_t element, int *n) {
     for (int b = 0; b < k->nbufs; b++) {
         const struct buf *x = &k->buf[b];
         struct held *h = x->kind == K_opt || x->kind == K_hopt ? &held[at[x->stage] - 1] : NULL;
-        if (h && (x->kind == K_hopt ||
-                  h->memory == MEMORY_DEVICE)) { /* if the state is offloaded, opt exists only during the update */
+        if (h && (x->kind == K_hopt || h->memory == MEMORY_DEVICE)) { /* offloaded, opt exists only for the update */
             h->memory = memory_of(x);
             h->opt = x->off;
         }

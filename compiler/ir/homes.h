@@ -1,4 +1,4 @@
-/* Owners of a set of weights. */
+/* The owners of a set of weights. */
 #ifndef PIANOLA_HOMES_H
 #define PIANOLA_HOMES_H
 #include <stdint.h>

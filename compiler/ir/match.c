@@ -1,10 +1,11 @@
 /* Matches each SEND with its RECV, and the members of each collective.
  *
- * Both ends of a message agree on its kind, stage, microbatch, instance, source and destination, which identify it.
- * Messages are numbered by the rank of their SEND, then by its issue order. On one edge, RECVs nearly always come in
- * the order of the SENDs, so a RECV first tries the message after the one that its lane matched last. Only if that
- * fails do all messages go into a hash table. The first rank of a group opens a REDUCE, and each other member is one
- * more end of it. */
+ *
+ * Both ends of a message agree on its kind, stage, microbatch, instance, source and destination, which identify
+ * it. Messages are numbered by the rank of their SEND, then by its issue order. On one edge, RECVs nearly always
+ * come in the order of the SENDs. So a RECV first tries the message after its lane's last match. Only if that fails
+ * do all messages go into a hash table. The first rank of a group opens a REDUCE, and each other member is one more
+ * end of it. */
 #include "base/map.h"
 #include "program.h"
 #include <assert.h>
@@ -60,7 +61,7 @@ static uint64_t hash_key(const struct key *key) {
     return hash_add(hash_add(hash_add(h, key->inst), key->from), key->to);
 }
 
-/* Numbers the messages by their opening instructions, and chains those of each lane. */
+/* Numbers the messages by their opening instructions, and chains each lane's. */
 static void open_messages(struct matching *matching) {
     struct program *p = matching->p;
     for (int r = 0; r < p->workers; r++)

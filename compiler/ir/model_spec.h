@@ -34,8 +34,8 @@ struct model {
     bool shares; /* a team's members may share a set of parameters */
     int *cut;    /* indices of the stages - 1 units that start stages 1..; NULL: evenly by cost */
     int ncut;
-    /* In a model given as stages, stage s reads the sum of from[from_at[s] .. from_at[s+1]), ascending, or the batch if
-     * that list is empty. NULL: the stages form a chain. */
+    /* The edges of a model given as stages: stage s reads the sum of from[from_at[s] .. from_at[s+1]), ascending, or
+     * the batch if that list is empty. NULL: the stages form a chain. */
     int *from, *from_at;
     int *to, *to_at; /* readers of stage s, in the same form */
 };

@@ -30,8 +30,8 @@ struct instr {
     uint8_t algorithm;    /* enum algorithm, for a collective */
     uint8_t part, last;   /* for a backward that runs in parts, from its last layers on: part 0 .. last */
     int32_t peer; /* other rank of a message, or source of the part that ADD adds; root of a collective; -1: none */
-    int32_t inst; /* of the tensor sent or fetched; if updates are jobs, the version of the weights that a job reads;
-                   * -1: none */
+    int32_t inst; /* instance of the tensor sent or fetched; if updates are jobs, the version of the weights that a job
+                   * reads; -1: none */
     int32_t msg;  /* id shared by a SEND and its RECV, or by the members of a collective; -1: none */
     uint32_t arg, wait, free; /* starts of its operands, awaited instructions and freed buffers */
     uint16_t narg, nfree, nwait;
@@ -73,10 +73,9 @@ struct rank {
     int32_t *event;          /* buffers in scheduled time as they open (b) and close (~b), from which mem plans */
     int32_t *over, *over_at; /* buffers whose bytes buffer b takes over: over[over_at[b] .. over_at[b+1]) */
     size_t nargs, nwaits, nfrees, nevents;
-    int64_t arena,
-        least;       /* bytes: the plan's peak; the lesser of that and the peak of the plan by the schedule alone */
-    int64_t host;    /* bytes: peak in host memory */
-    struct ordered { /* orders that no operand implies: ins waits for `after`. The pass lanes makes them waits */
+    int64_t arena, least; /* bytes: the plan's peak; that or, if lower, the peak by the schedule alone */
+    int64_t host;         /* bytes: peak in host memory */
+    struct ordered {      /* orders that no operand implies: ins waits for `after`. The pass lanes makes them waits */
         int32_t ins, after;
     } * ordered; /* ascending by ins */
     size_t nordered;
@@ -133,8 +132,7 @@ struct program {
     struct exchanges *exchange; /* as in costs */
     /* [stage * NDIRS + d]: contribution of each part of a B or W that runs in parts; NULL: not recorded */
     struct ranges *contributed;
-    struct homes
-        *homes; /* per set; NULL in a text without homes: each set's homes are single ranks that update all of it */
+    struct homes *homes; /* per set; NULL in a text without homes: single ranks that update all of a set */
     struct rank *rank;
     struct need *need; /* one per job, and a sentinel; NULL: the default dependencies */
     struct job_name *pred;
@@ -283,11 +281,10 @@ struct held {
 struct held *held_on(const struct program *p, int r, int64_t element, int *n);
 
 /* match.c: matches each SEND with its RECV, and the members of each collective */
-const struct buf *payload(const struct rank *k,
-                          const struct instr *in); /* buffer of a message or a collective; NULL: none */
-/* Numbers messages by rank, then by issue order: a SEND and its RECV, or the members of a collective, share one id. An
- * instruction without a partner fails an assert, since our own programs have none. If lenient, it keeps msg -1 instead
- * (in a collective, at least the first member does), and the result is an error text that names the first one. NULL:
- * all have partners. */
+const struct buf *payload(const struct rank *k, const struct instr *in); /* a message's or collective's; NULL: none */
+/* Numbers messages by rank, then by issue order: a SEND and its RECV, or the members of a collective, share one id.
+ * An instruction without a partner fails an assert, since our own programs have none. If lenient, it keeps msg -1
+ * instead; in a collective, at least the first member does. Returns an error text that names the first one, or NULL
+ * if all have partners. */
 char *number_messages(struct program *p, bool lenient);
 #endif

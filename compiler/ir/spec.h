@@ -114,7 +114,7 @@ struct slicing {
 /* The scripts' answers by subject. Constant once the scripts have ended. */
 struct spec {
     struct names names;
-    const char *name; /* of the schedule: its file's base name without .lua */
+    const char *name; /* the schedule's: its file's base name without .lua */
     const char *file; /* as given by the user */
     struct declared declared;
     int workers, stages, batches; /* batches: counts slices, if there are any */
@@ -184,7 +184,7 @@ void expand_teams(struct spec *sp);
 /* Undoes expand_teams for a run on one rank: restores the script's stages and jobs, and drops its settings per
  * stage. */
 void join_teams(struct spec *sp);
-int team_size(const struct spec *sp, int s); /* of that stage; 1: no team */
+int team_size(const struct spec *sp, int s); /* the stage's; 1: no team */
 /* gang_of returns the first member's job of the team that j belongs to; gang_job returns the i-th member's, i <
  * team_size. */
 static inline int32_t gang_of(const struct spec *sp, int32_t j) {

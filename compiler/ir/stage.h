@@ -36,8 +36,8 @@ struct stage {
     struct stop {          /* end of a part of a job, where it exchanges a tensor with the rest of its team */
         struct exchange exchange;
         int32_t layer;   /* the exchange is in the middle of this layer, which is in both adjacent parts */
-        int32_t weights; /* of a backward: layers from here on have their weight gradients */
-        int64_t bytes;   /* of the whole tensor */
+        int32_t weights; /* for a backward: layers from here on have their weight gradients */
+        int64_t bytes;   /* the whole tensor's */
     } * stop[NDIRS];     /* in the order of the sweep */
     int nstops[NDIRS];
     double *share[NDIRS]; /* share of the job's time in each of its nstops + 1 parts; NULL: no stops */

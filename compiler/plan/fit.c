@@ -222,8 +222,8 @@ static bool fit_room(struct compile *c, const struct fit *fit, int64_t *bound, s
             return true;
         }
         scratch_end(scratch);
-        if (!changed) /* changed arrival times on some rank affect weights that travel together, so a rank without room
-                       * may not fit */
+        if (!changed) /* weights that travel together arrive elsewhere at other times, so a rank without room may not
+                       * fit */
             return false;
     }
     return false;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct stay { /* What the forward of (s, b) keeps, on the rank that reads it. */
+struct stay { /* The tensor that the forward of (s, b) keeps, on the rank that reads it. */
     int64_t bytes;
     double from, to;    /* the forward's end, the reader's start */
     int32_t rank, back; /* back: the rank's event at which it returns; 0: it cannot leave */
