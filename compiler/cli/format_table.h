@@ -1,6 +1,6 @@
-/* The output formats, one row each, with everything the command line needs to know of them. From the rows derive the
- * words of `show --format` with their help, manual page and completion. So do the options that apply to each, and
- * the files that `compile` always writes. */
+/* The output formats, one row each, with everything the command line needs to know of them. The rows determine the
+ * words of `show --format`, with their help, manual page and completion. They also determine which options apply to
+ * each, and which files `compile` always writes. */
 #ifndef PIANOLA_FORMAT_TABLE_H
 #define PIANOLA_FORMAT_TABLE_H
 #include "pipeline.h"

@@ -1,6 +1,5 @@
 /* Finds the repeating part of a schedule whose updates are jobs, so that a step may have any number of microbatches.
  *
- *
  * After a while, such a schedule repeats itself with later microbatches. All starts and ends between the starts of
  * 0F(b) and 0F(b+K) then recur K microbatches later, in the same order and at the same intervals. An update recurs
  * with its number increased by the updates of K microbatches. That is the period. The compiler writes out what
