@@ -18,7 +18,7 @@ struct picture {
     struct span time;
     double limit, top; /* bytes: a rank's memory; at the top of a band */
     struct rows rows;
-    bool low;          /* whether there are so many rows that they are low */
+    bool low;          /* whether rows are low, since there are many */
     double row;        /* height of a row */
     double *y, bottom; /* per rank: the top of its row; the lowest edge */
     uint32_t drawn;

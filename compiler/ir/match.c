@@ -1,6 +1,5 @@
 /* Matches each SEND with its RECV, and the members of each collective.
  *
- *
  * Both ends of a message agree on its kind, stage, microbatch, instance, source and destination, which identify
  * it. Messages are numbered by the rank of their SEND, then by its issue order. On one edge, RECVs nearly always
  * come in the order of the SENDs. So a RECV first tries the message after its lane's last match. Only if that fails

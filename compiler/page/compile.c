@@ -62,8 +62,8 @@ static void add(const char *dir, const char *name, const struct text *t) {
     stage_file(format("%s/%s", dir, name), t, false);
 }
 
-/* Writes the x intervals in sight: the current picture's, and the one that a new picture would show. Returns whether
- * only these are requested. */
+/* Writes the x intervals in sight: of a new picture, and of the current one. Returns whether only these are
+ * requested. */
 EM_JS(bool, page_sight, (double *sight), {
     if (Module.sight)
         HEAPF64.set(Module.sight, sight / 8);
