@@ -212,8 +212,8 @@ static void put_arrow(struct text *t, const struct picture *picture, int src, in
     put(t, " to %s %s</title></path>\n", time_text(end, &picture->time.m, a), picture->time.m.name);
 }
 
-/* Draws arrows between the ranks that lead their rows. A page contains all of them, but shows only those of the
- * operation under the mouse. */
+/* Draws arrows between the ranks that lead their rows. A page contains all of them, but shows only the
+ * arrows of the operation under the mouse. */
 static void put_arrows(struct text *t, const struct picture *picture) {
     int32_t(*from)[2] = alloc(sizeof *from * (size_t)picture->p->nmsgs);
     for (int r = 0; r < picture->p->workers; r++)

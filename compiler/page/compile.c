@@ -70,7 +70,7 @@ EM_JS(bool, page_sight, (double *sight), {
     return Boolean(Module.sight);
 })
 
-/* What to draw: the options --with and --color-by, which `show` has and `compile` lacks. */
+/* Extras of the picture: the options --with and --color-by, which `show` has and `compile` lacks. */
 EM_JS(int, page_with, (void), { return (Module.look && Module.look.with) | 0; })
 EM_JS(int, page_by, (void), { return (Module.look && Module.look.by) | 0; })
 

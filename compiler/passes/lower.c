@@ -157,7 +157,7 @@ static void start_part(struct build *build, int32_t j, int p, int parts, double 
     if (p == 0)
         say_ranges(build, j, parts);
     bool exchanges = stage->nstops[job->d] > 0;
-    if (exchanges) /* else its parts are those of the whole's gradient */
+    if (exchanges) /* else its parts are the parts of the whole's gradient */
         stage = stage_at(build->costs, job->s, job->b);
     if (exchanges || is_second(build->costs, j))
         give_and_get(build, j, p);
