@@ -83,6 +83,7 @@ static void keep_whole(struct spec *sp) {
 }
 
 static struct costs *stages_of(const struct base *b, struct spec *sp) {
+    const struct costs before = *costs_of(sp);
     random_state = b->seed;
     if (sp->names.member && b->seed % 2 == 0)
         keep_whole(sp);
@@ -104,6 +105,10 @@ static struct costs *stages_of(const struct base *b, struct spec *sp) {
     for (int s = sp->stages + sp->names.sets; s < stage_entries(costs); s++) {
         costs->stage[s].bytes[K_hstash] = costs->stage[s].bytes[K_rstash] = costs->stage[s].bytes[K_stash];
         costs->stage[s].bytes[K_hinput] = costs->stage[s].bytes[K_rinput] = costs->stage[s].bytes[K_input];
+    }
+    if (b->file) { /* jobs take as long as before: find_shards knows only costs that a script gives */
+        costs->computes = before.computes;
+        costs->pair = before.pair;
     }
     return costs;
 }
