@@ -29,7 +29,7 @@ done
 expect "and trained, one rank's bits" 1 "$("$PIANOLA" run schedules/1f1b.lua -D workers=2 -D batches=2 "${model[@]}" \
     --weights "$room/Q8_0.gguf" --steps 2 --compare 2>&1 | grep -c 'equal bit for bit')"
 expect "in words" 1 "$("$PIANOLA" run schedules/serial.lua -D batches=1 "${model[@]}" --weights "$room/F32.gguf" --steps 0 2>&1 |
-    grep -c '^loss      6.[0-9]* on the first batch; nothing was trained$')"
+    grep -cE '^loss      [0-9]\.[0-9]+ on the first batch; nothing was trained$')"
 
 # Reads a separate output layer even if config.json says that it is tied: nothing in a file is lost silently.
 mkdir "$room/differs" "$room/same" "$room/more"
@@ -88,7 +88,7 @@ expect "one without" "rank 1 has --weights 0, rank 0 1; give all ranks the same 
 of_gguf() { "$PIANOLA" run schedules/serial.lua -D batches=1 -D rows=1 -D context=64 --data "$room/text" --weights "$1" --steps 0 --json 2>&1; }
 expect "divisors of rope" near "$(near "$(of_gguf "$room/scaled.gguf" | sed -nE 's/^  "loss": (.*)/\1/p')" "$(cat "$room/scaled.loss")")"
 expect "which matter" differ "$(near "$(cat "$room/scaled.loss")" "$(sed -n 's/^F32.gguf //p' "$room/losses")" | sed 's/.* .*/differ/')"
-expect "others" 1 "$(of_gguf "$room/shorter.gguf" | grep -c "shorter.gguf: its rope is scaled by rope_freqs.weight, whose divisors are not those of Llama 3")"
+expect "others" 1 "$(of_gguf "$room/shorter.gguf" | grep -c "^pianola: error: .*shorter.gguf: its rope is scaled by rope_freqs.weight, whose divisors are not those of Llama 3")"
 
 # The same with a user's model script, which declares the same scaling or another.
 said=(schedules/serial.lua -D batches=1 -D context=64 --model schedules/models/llama.lua -D layers=2 -D inner=96)
