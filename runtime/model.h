@@ -40,7 +40,7 @@
     X(route, WHOLE(router, l->in, l->config.moe.experts),                                                              \
       "sends each token to its top experts, as long as these have room: tokens -> a sequence's places of each expert") \
     X(experts, MATRIX(weight, (int64_t)l->config.moe.experts * l->in, l->out),                                         \
-      "y = x W, W that of the row's expert: in x out each, one below the other  (Shazeer 2017)")                       \
+      "y = x W, with a W for each expert: in x out, one after the other  (Shazeer 2017)")                              \
     X(combine, , "y = sum over a token's experts of the router's weight times the row there  (Lepikhin 2020)")         \
     X(to_experts, , "from all experts' places for a member's sequences to its experts' places for all sequences")      \
     X(to_tokens, , "from its experts' places for all sequences to all experts' places for its sequences")              \

@@ -113,7 +113,7 @@
     X(stash, true, ONE, DEVICE, "what sFb or sRb keeps for the backward")                                              \
     X(wstash, true, ONE, DEVICE, "what sIb keeps for sWb")                                                             \
     X(input, true, ONE, DEVICE, "what sFb keeps for sRb")                                                              \
-    X(kv, true, ONE, DEVICE, "keys and values of a slice, which the slices behind it read")                            \
+    X(kv, true, ONE, DEVICE, "keys and values of a slice, which later slices read")                                    \
     X(dkv, true, ONE, DEVICE,                                                                                          \
       "gradient with respect to the keys and values of the slices before this one, from this one on")                  \
     X(token, true, INSTANCE, DEVICE, "that a job of (s,b) has ended, #k saying which: an order between ranks")         \

@@ -8,7 +8,7 @@ char diag_text[4096];
 bool diag_ended, diag_json;
 /* The error in diag_text: its message and, unless line is 0, its place in a file. */
 static struct {
-    char message[2048], file[1024];
+    char message[4000], file[1024];
     int line, column;
 } error;
 

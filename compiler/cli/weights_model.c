@@ -64,9 +64,9 @@ static const char *gguf_scaling(const struct gguf_meta *g, struct described *d) 
 }
 
 /* Recovers the parameters of Llama 3's rope scaling. llama.cpp's files have only the divisor of each frequency, not the
- * four parameters behind them: a factor, which the slowest wave has, and three that are the same for all models that
- * Meta published. Accepts them if they give these divisors: 1 below a wavelength of 8192 / 4, the factor above 8192,
- * and a blend in between. */
+ * four parameters that produced them: a factor, which the slowest wave has, and three that are the same for all models
+ * that Meta published. Accepts them if they give these divisors: 1 below a wavelength of 8192 / 4, the factor above
+ * 8192, and a blend in between. */
 static const char *llama3_scaling(struct described *d, const struct named *divisors) {
     enum { CONTEXT = 8192, LOW = 1, HIGH = 4 };
     const double columns = columns_of_head(d), base = isnan(d->rope) ? 10000 : d->rope;
